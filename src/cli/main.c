@@ -17,28 +17,28 @@ struct command {
 static const struct command commands[] = {
     {"up", "bring an emulated fabric up on this machine", via_cli_up},
     {"down", "end a fabric and remove what it left", via_cli_down},
-    {"status", "hosts, links, routes, attached processes", via_cli_status},
-    {"top", "the same, live: hosts, links, connections, jobs", via_cli_top},
-    {"metrics", "the same as Prometheus text, once or by HTTP", via_cli_metrics},
+    {"status", "show hosts, links, routes and attached processes", via_cli_status},
+    {"top", "show hosts, links, connections and jobs, live", via_cli_top},
+    {"metrics", "print state and counters for Prometheus, or serve them by HTTP", via_cli_metrics},
     {"run", "run a program on a host of the fabric", via_cli_run},
-    {"sockets", "TCP connections and what carries them; run a program with the library",
+    {"sockets", "list TCP connections and what carries them; run a program with the library",
      via_cli_sockets},
-    {"ip", "IP over the fabric: devices, packets and drops by host", via_cli_ip},
-    {"ivshmem-server", "memory and interrupts that virtual machines of this computer share",
+    {"ip", "show IP over the fabric: devices, packets and drops by host", via_cli_ip},
+    {"ivshmem-server", "serve shared memory and interrupts to virtual machines of this computer",
      via_cli_ivshmem_server},
     {"cut", "cut the link between two hosts", via_cli_cut},
     {"mend", "mend a link that was cut", via_cli_mend},
-    {"reload", "the daemon of this machine reads its configuration file again", via_cli_reload},
+    {"reload", "make the daemon of this machine read its configuration file again", via_cli_reload},
     {"perf", "measure pingpong, put, get and barrier", via_cli_perf},
-    {"report", "one HTML page of the benchmarks of this machine", via_cli_report},
+    {"report", "make one HTML page of the benchmarks of this machine", via_cli_report},
     {"tune", "measure which settings help on a link, and keep them", via_cli_tune},
-    {"sim", "whole fabrics under virtual time, with faults", via_cli_sim},
+    {"sim", "simulate whole fabrics under virtual time, with faults", via_cli_sim},
     {"model", "serve a register model of hardware by vfio-user", via_cli_model},
-    {"port", "PCI functions that links can use: list, show, bind, unbind", via_cli_port},
-    {"card", "adapter cards: roles, EEPROM images, checks of a system", via_cli_card},
-    {"plan", "what a fabric would do, before it is bought", via_cli_plan},
-    {"shmem", "who waits for whom in the OpenSHMEM jobs that run", via_cli_shmem},
-    {"doctor", "what is wrong with this machine's set-up", via_cli_doctor},
+    {"port", "list, show, bind and unbind PCI functions that links can use", via_cli_port},
+    {"card", "adapter cards: show roles, make EEPROM images, check a system", via_cli_card},
+    {"plan", "estimate the performance of a fabric before it is bought", via_cli_plan},
+    {"shmem", "show which PE waits for which in running OpenSHMEM jobs", via_cli_shmem},
+    {"doctor", "check this machine's set-up, and say how to mend it", via_cli_doctor},
 };
 
 int via_cli_fail(const char *name, const struct via_error *err)
@@ -139,7 +139,7 @@ static void print_help(void)
            "PCIe NTB cluster network, and the same network emulated on one machine.\n"
            "\n");
     for (size_t i = 0; i < VIA_ARRAY_COUNT(commands); i++) {
-        printf("  %-8s %s\n", commands[i].name, commands[i].summary);
+        printf("  %-15s %s\n", commands[i].name, commands[i].summary);
     }
     printf("\n"
            "'viaduct COMMAND --help' lists the options of a command, viaduct(1) explains all.\n");

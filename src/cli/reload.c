@@ -68,7 +68,7 @@ int via_cli_reload(int argc, char **argv)
         }
     }
     if (optind < argc) {
-        return via_cli_usage(argv[0], "'%s' is not understood", argv[optind]);
+        return via_cli_usage(argv[0], "'%s': one argument too many", argv[optind]);
     }
     return reload(&err) == 0 ? VIA_CLI_OK : via_cli_fail(argv[0], &err);
 }

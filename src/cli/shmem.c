@@ -12,7 +12,7 @@
 static const char help[] =
     "usage: viaduct shmem trace [--job JOB] [--json]\n"
     "\n"
-    "Shows who waits for whom in the OpenSHMEM jobs that run on this machine: the call each PE\n"
+    "Shows which PE waits for which in the OpenSHMEM jobs of this machine: the call each PE\n"
     "waits in, since when, from where it was called, and for which word or PE.\n"
     "\n"
     "  --job JOB        the job of this id (or its beginning), or of the launcher with this pid\n"
@@ -45,10 +45,11 @@ int via_cli_shmem(int argc, char **argv)
         }
     }
     if (argc < 2) {
-        return via_cli_usage(argv[0], "what? 'trace' is what there is");
+        return via_cli_usage(argv[0], "a sub-command is missing; 'trace' is the only one");
     }
     if (strcmp(argv[1], "trace") != 0) {
-        return via_cli_usage(argv[0], "'%s': unknown; 'trace' is what there is", argv[1]);
+        return via_cli_usage(argv[0], "'%s': unknown sub-command; 'trace' is the only one",
+                             argv[1]);
     }
     for (int i = 2; i < argc; i++) {
         bool job = strcmp(argv[i], "--job") == 0 && i + 1 < argc;

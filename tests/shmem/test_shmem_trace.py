@@ -114,7 +114,7 @@ class Trace(shmem_lab.Case):
     def test_mistakes(self):
         for words, code, says in (
                 ((VIADUCT, "shmem", "trace", "--job", "nothing"), 1, '"nothing": no such job'),
-                ((VIADUCT, "shmem"), 2, "what?"),
+                ((VIADUCT, "shmem"), 2, "a sub-command is missing"),
                 ((VIADUCT, "shmem", "dance"), 2, "'dance': unknown"),
                 ((VIADUCT, "shmem", "trace", "--job"), 2, "'--job': unknown option, or its argument is missing"),
                 ((OSHRUN, "--trace", "true"), 2, "--trace starts no program"),

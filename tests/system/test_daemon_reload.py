@@ -84,7 +84,7 @@ class Reload(cli.Case):
         self.bad("reload", "--rundir", one.rundir, says="%s:1: neither [SECTION] nor KEY = VALUE (and 2 lines more, see "
                  "the log)" % one.path)
         self.assertTrue(one.said("%s:2: neither" % one.path))
-        self.bad("reload", "now", code=2, says="'now' is not understood")
+        self.bad("reload", "now", code=2, says="'now': one argument too many")
         one.stop()
         self.bad("reload", "--rundir", one.rundir, says=one.rundir)
 
