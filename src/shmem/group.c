@@ -2,6 +2,7 @@
 #include "shmem/group.h"
 
 #include "shmem/barrier.h"
+#include "shmem/team.h"
 
 struct via_group via_group_of_team(shmem_team_t handle)
 {
@@ -13,32 +14,6 @@ struct via_group via_group_of_team(shmem_team_t handle)
         .size = team->size,
         .my_pe = team->my_pe,
         .team = team,
-    };
-}
-
-struct via_group via_group_of_active_set(const char *call, int start, int log_stride, int size,
-                                         long *sync)
-{
-    int me = via_hot.my_pe;
-
-    if (start < 0 || size < 1 || log_stride < 0 || log_stride > 30 || start >= via_hot.n_pes ||
-        (int64_t)start + ((int64_t)(size - 1) << log_stride) >= via_hot.n_pes)
-        via_fatal("%s: PE_start %d, logPE_stride %d, PE_size %d: not PEs of 0 to %d", call, start,
-                  log_stride, size, via_hot.n_pes - 1);
-    /* All PEs are the team of the world, which has better ways, and leaves pSync as it is. But
-     * several threads may be in active sets of all PEs at the same time, each with a pSync. */
-    if (size == via_hot.n_pes && !via_world.concurrent)
-        return via_group_of_team(SHMEM_TEAM_WORLD);
-    int stride = 1 << log_stride;
-    if (me < start || (me - start) % stride != 0 || (me - start) / stride >= size)
-        via_fatal("%s: PE %d is not in the active set of PE_start %d, logPE_stride %d, PE_size %d",
-                  call, me, start, log_stride, size);
-    return (struct via_group){
-        .start = start,
-        .stride = stride,
-        .size = size,
-        .my_pe = (me - start) / stride,
-        .words = (_Atomic uint64_t *)(void *)sync,
     };
 }
 
@@ -61,25 +36,60 @@ static void wait_for(const _Atomic uint64_t *word, uint64_t value)
 #define RELEASE_WORD FAN
 _Static_assert(RELEASE_WORD < VIA_GROUP_ROUNDS_MAX, "below the words that have other uses");
 
-static void hear(_Atomic uint64_t *word)
+static uint64_t hear(_Atomic uint64_t *word)
 {
     wait_for(word, 1);
+    uint64_t value = atomic_load_explicit(word, memory_order_relaxed);
     atomic_store_explicit(word, 0, memory_order_relaxed);
+    return value;
 }
 
-static void sync_active_set(const struct via_group *group)
+/* `mine` is not zero; the combination of what all members say. */
+static uint64_t go_by_tree(void *argument, uint64_t mine)
 {
+    const struct via_group *group = argument;
     int me = group->my_pe, first_child = me * FAN + 1;
     int children = via_max(0, via_min(FAN, group->size - first_child));
 
     for (int i = VIA_MUTANT(SHMEM_WRONG_PARENT) ? 1 : 0; i < children; i++)
-        hear(&group->words[i]);
+        mine = via_active_combine(mine, hear(&group->words[i]));
     if (me > 0) {
-        via_put_word(&group->words[(me - 1) % FAN], 1, via_group_pe(group, (me - 1) / FAN));
-        hear(&group->words[RELEASE_WORD]);
+        via_put_word(&group->words[(me - 1) % FAN], mine, via_group_pe(group, (me - 1) / FAN));
+        mine = hear(&group->words[RELEASE_WORD]);
     }
     for (int i = 0; i < children; i++)
-        via_put_word(&group->words[RELEASE_WORD], 1, via_group_pe(group, first_child + i));
+        via_put_word(&group->words[RELEASE_WORD], mine, via_group_pe(group, first_child + i));
+    return mine;
+}
+
+struct via_group via_group_of_active_set(const char *call, int start, int log_stride, int size,
+                                         long *sync)
+{
+    int me = via_hot.my_pe;
+
+    if (start < 0 || size < 1 || log_stride < 0 || log_stride > 30 || start >= via_hot.n_pes ||
+        (int64_t)start + ((int64_t)(size - 1) << log_stride) >= via_hot.n_pes)
+        via_fatal("%s: PE_start %d, logPE_stride %d, PE_size %d: not PEs of 0 to %d", call, start,
+                  log_stride, size, via_hot.n_pes - 1);
+    /* All PEs are the team of the world, and others a team of their own: these have better ways,
+     * and leave pSync as it is. But several threads may be in one set at the same time, each with a
+     * pSync. */
+    if (size == via_hot.n_pes && !via_world.concurrent)
+        return via_group_of_team(SHMEM_TEAM_WORLD);
+    int stride = 1 << log_stride;
+    if (me < start || (me - start) % stride != 0 || (me - start) / stride >= size)
+        via_fatal("%s: PE %d is not in the active set of PE_start %d, logPE_stride %d, PE_size %d",
+                  call, me, start, log_stride, size);
+    struct via_group group = {
+        .start = start,
+        .stride = stride,
+        .size = size,
+        .my_pe = (me - start) / stride,
+        .words = (_Atomic uint64_t *)(void *)sync,
+    };
+    if (!via_world.concurrent)
+        group.team = via_active_team(start, stride, size, group.my_pe, go_by_tree, &group);
+    return group;
 }
 
 /* --- among PEs of one host ---------------------------------------------------------------------
@@ -147,7 +157,7 @@ void via_group_sync(struct via_group *group)
     /* What follows must not be seen before what was stored until now. */
     via_fence();
     if (!group->team)
-        sync_active_set(group);
+        go_by_tree(group, 1);
     else if (group->team == via_team(SHMEM_TEAM_WORLD))
         via_barrier_world();
     else if (group->team->mapped)

@@ -16,7 +16,7 @@ struct via_group {
     int stride;
     int size;
     int my_pe;
-    struct viaduct_shmem_team *team; /* NULL: an active set */
+    struct viaduct_shmem_team *team; /* NULL: an active set that is none (active_team.c) */
     _Atomic uint64_t *words;         /* of an active set: pSync */
 };
 

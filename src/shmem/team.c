@@ -13,8 +13,17 @@ struct team_entry {
     struct viaduct_shmem_team team;
     struct via_list link;
     struct via_sync_slot *mapped[VIA_FLAT_PES_MAX];
-    unsigned char slots[]; /* of each member */
+    unsigned char slots[]; /* of each member; none for an active set's, which all have the same */
 };
+
+static struct team_entry *new_entry(int slots)
+{
+    struct team_entry *entry = calloc(1, sizeof(*entry) + (size_t)slots);
+
+    if (!entry)
+        via_fatal("team creation: out of memory");
+    return entry;
+}
 
 struct viaduct_shmem_team *via_team(shmem_team_t handle)
 {
@@ -60,6 +69,7 @@ void via_team_init(void)
     set_members(&via_teams.predefined[1], first, 1, (int)via_world.node->locals_count,
                 (int)via_world.me->local, via_teams.mapped[1]);
     via_teams.free_slots = ~UINT64_C(3);
+    via_teams.free_set_slots = (UINT64_C(1) << VIA_SETS_MAX) - 1;
     via_list_init(&via_teams.all);
     via_list_init(&via_teams.shareable);
 }
@@ -91,6 +101,7 @@ void via_team_fini(void)
     struct via_list *link;
 
     free_contexts(NULL, true);
+    via_active_team_fini();
     while ((link = via_list_pop_front(&via_teams.all)) != NULL) {
         struct team_entry *entry = via_list_entry(link, struct team_entry, link);
         keep_count(&entry->team);
@@ -216,6 +227,19 @@ static bool agree(const struct viaduct_shmem_team *parent, const uint64_t cards[
     return true;
 }
 
+/* Slots are set. */
+static void begin_team(struct team_entry *entry, int start, int stride, int size, int my_pe,
+                       uint64_t begin)
+{
+    set_members(&entry->team, start, stride, size, my_pe, entry->mapped);
+    /* Words are not set to zero: a member of the team that had the slot before may still be looking
+     * at them, in its last barrier. */
+    entry->team.epoch = entry->team.exchanges = entry->team.pieces = begin;
+    pthread_mutex_lock(&via_teams.lock);
+    via_list_push_back(&via_teams.all, &entry->link);
+    pthread_mutex_unlock(&via_teams.lock);
+}
+
 /* which: of the slots on the cards. */
 static shmem_team_t make_team(const struct viaduct_shmem_team *parent, const struct part *part,
                               const uint64_t cards[], unsigned which, uint64_t begin,
@@ -225,23 +249,38 @@ static shmem_team_t make_team(const struct viaduct_shmem_team *parent, const str
 
     if (number < 0)
         return SHMEM_TEAM_INVALID;
-    struct team_entry *entry = calloc(1, sizeof(*entry) + (size_t)part->size);
-    if (!entry)
-        via_fatal("team creation: out of memory");
+    struct team_entry *entry = new_entry(part->size);
     for (int i = 0; i < part->size; i++)
         entry->slots[i] = (unsigned char)slot_on_card(cards[part->start + part->stride * i], which);
     entry->team.slots = entry->slots;
     entry->team.slot = entry->slots[number];
-    set_members(&entry->team, parent->start + parent->stride * part->start,
-                parent->stride * part->stride, part->size, number, entry->mapped);
     if (config && (config_mask & SHMEM_TEAM_NUM_CONTEXTS))
         entry->team.config.num_contexts = config->num_contexts;
-    /* Words are not set to zero: a member of the team that had the slot before may still be looking
-     * at them, in its last barrier. */
-    entry->team.epoch = entry->team.exchanges = entry->team.pieces = begin;
+    begin_team(entry, parent->start + parent->stride * part->start, parent->stride * part->stride,
+               part->size, number, begin);
+    return &entry->team;
+}
+
+/* --- of active sets: active_team.c ---------------------------------------------------------------
+ */
+
+uint64_t via_team_offer_of_set(uint64_t *ret_counted)
+{
     pthread_mutex_lock(&via_teams.lock);
-    via_list_push_back(&via_teams.all, &entry->link);
+    uint64_t free_slots = via_teams.free_set_slots;
+    *ret_counted = via_teams.counted;
     pthread_mutex_unlock(&via_teams.lock);
+    return free_slots;
+}
+
+struct viaduct_shmem_team *via_team_of_set(int start, int stride, int size, int my_pe,
+                                           unsigned number, uint64_t begin)
+{
+    struct team_entry *entry = new_entry(0);
+
+    via_teams.free_set_slots &= ~(UINT64_C(1) << number);
+    entry->team.slot = VIA_TEAMS_MAX + number;
+    begin_team(entry, start, stride, size, my_pe, begin);
     return &entry->team;
 }
 

@@ -18,6 +18,8 @@ struct via_teams {
     pthread_mutex_t lock;
     /* Slots that teams of this PE do not use; those of the predefined teams are never free. */
     uint64_t free_slots;
+    struct via_active_set *sets; /* active_team.c's; that of the last call is the first */
+    uint64_t free_set_slots;     /* bit i: VIA_TEAMS_MAX + i, for active sets */
     struct via_list all;
     /* Contexts that several threads may use, which end with their team at the latest. */
     struct via_list shareable;
@@ -30,5 +32,23 @@ extern struct via_teams via_teams;
 /* The predefined teams, in shmem_init; every team, in the last shmem_finalize. */
 void via_team_init(void);
 void via_team_fini(void);
+
+/* For an active set: which of VIA_SETS_MAX slots this PE has left, as bits, and what
+ * via_teams.counted is; then the team, in a slot that is free at all members. In programs without
+ * threads only. */
+uint64_t via_team_offer_of_set(uint64_t *ret_counted);
+struct viaduct_shmem_team *via_team_of_set(int start, int stride, int size, int my_pe,
+                                           unsigned number, uint64_t begin);
+
+/*
+ * active_team.c: the team that an active set is. Collective, at the first call of a set: its
+ * members agree by `tree`, which gives all of them the combination of what each says
+ * (via_active_combine); later calls find it. NULL: no slot is free at all members.
+ */
+typedef uint64_t via_active_tree(void *argument, uint64_t mine);
+struct viaduct_shmem_team *via_active_team(int start, int stride, int size, int my_pe,
+                                           via_active_tree *tree, void *argument);
+uint64_t via_active_combine(uint64_t a, uint64_t b);
+void via_active_team_fini(void);
 
 #endif

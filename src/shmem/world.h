@@ -54,7 +54,7 @@ static inline __attribute__((always_inline)) void *via_direct(const void *addres
     uintptr_t data_off = (uintptr_t)address - via_hot.base[VIA_REGION_DATA];
 
     _Static_assert(VIA_REGIONS == 2, "heap and data");
-    /* x86 loads are acquires; pairs with the release in grow.c. */
+    /* Free on x86, whose loads are acquires; pairs with the release in grow.c. */
     if (heap_off < atomic_load_explicit(&via_hot.bytes[VIA_REGION_HEAP], memory_order_acquire))
         return via_direct_in(VIA_REGION_HEAP, heap_off, pe);
     if (data_off < atomic_load_explicit(&via_hot.bytes[VIA_REGION_DATA], memory_order_relaxed))
@@ -153,6 +153,8 @@ static inline bool via_has_frames(void)
 /* Sync words of a team: enum via_hosts_word. */
 #define VIA_SYNC_WORDS 64u
 #define VIA_TEAMS_MAX 64u
+#define VIA_SETS_MAX 16u /* active sets that are teams, too */
+#define VIA_SLOTS_MAX (VIA_TEAMS_MAX + VIA_SETS_MAX)
 
 /* What a PE says to those of its host: only it writes it. Two lines of a cache, as adjacent ones
  * are prefetched in pairs. */
@@ -172,8 +174,8 @@ struct via_sync_slot {
 _Static_assert(VIA_BOX_BYTES / VIA_JOB_PES_MAX >= sizeof(uint64_t), "a word of every PE");
 
 struct via_internal {
-    struct via_sync_slot teams[VIA_TEAMS_MAX];
-    _Alignas(64) unsigned char boxes[VIA_TEAMS_MAX][2][VIA_BOX_BYTES]; /* two in turn */
+    struct via_sync_slot teams[VIA_SLOTS_MAX];
+    _Alignas(64) unsigned char boxes[VIA_SLOTS_MAX][2][VIA_BOX_BYTES]; /* two in turn */
 };
 /* A huge page: so huge pages of the memfd are huge pages of the address space. */
 #define VIA_INTERNAL_BYTES (UINT64_C(2) << 20)

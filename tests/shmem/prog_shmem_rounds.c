@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* prog_shmem_rounds COLLECTIVE COUNT: that collective, so often. Its rounds are in
- * VIADUCT_SHMEM_STATS. */
+/* prog_shmem_rounds COLLECTIVE COUNT: that collective, so often; set-...: of the active set of all
+ * PEs but the last. Its rounds are in VIADUCT_SHMEM_STATS. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,10 +9,29 @@
 #define ELEMENTS 256
 
 static long source[ELEMENTS], dest[64 * ELEMENTS];
+static long sync_words[SHMEM_SYNC_SIZE], work[ELEMENTS + SHMEM_REDUCE_MIN_WRKDATA_SIZE];
+
+static void call_of_set(const char *name, size_t elements)
+{
+    int size = shmem_n_pes() - 1;
+
+    if (shmem_my_pe() == size)
+        return;
+    if (strcmp(name, "barrier") == 0)
+        shmem_barrier(0, 0, size, sync_words);
+    else if (strcmp(name, "broadcast") == 0)
+        shmem_broadcast64(dest, source, elements, 0, 0, 0, size, sync_words);
+    else if (strcmp(name, "fcollect") == 0)
+        shmem_fcollect64(dest, source, elements, 0, 0, size, sync_words);
+    else if (strcmp(name, "reduce") == 0)
+        shmem_long_sum_to_all(dest, source, (int)elements, 0, 0, size, work, sync_words);
+}
 
 static void call(const char *name, size_t elements)
 {
-    if (strcmp(name, "barrier") == 0)
+    if (strncmp(name, "set-", 4) == 0)
+        call_of_set(name + 4, elements);
+    else if (strcmp(name, "barrier") == 0)
         shmem_barrier_all();
     else if (strcmp(name, "broadcast") == 0)
         shmem_long_broadcast(SHMEM_TEAM_WORLD, dest, source, elements, 0);

@@ -69,7 +69,7 @@ class Rounds(Ring):
     def test_they_grow_with_the_logarithm(self):
         log = (self.HOSTS - 1).bit_length()
         for name, most in (("barrier", log), ("broadcast", 2 * log), ("collect", 2 * log), ("fcollect", log), ("reduce", 2 * log),
-                           ("alltoall", log)):
+                           ("alltoall", log), ("set-barrier", log), ("set-broadcast", 2 * log), ("set-fcollect", log), ("set-reduce", 2 * log)):
             few, many = (self.rounds(name, count) for count in (2, 2 + self.TIMES))
             # A barrier of all follows each call.
             each = (many - few) / self.TIMES - log
