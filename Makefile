@@ -32,7 +32,7 @@ HOSTS ?= 64
 CONFORM ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help docs abi lint deb deb-check dist hw plan-core fit-costs demo cuts-pex machines lab lab-try lab-try-ring machines-check hosts-check machines-jobs container-check test bench check fuzz install clean soak soak-pex kills kills-sockets calls-sockets reloads-sockets loops-sockets mutants mutants-fuzz mutants-shmem conform-shmem sanitize-shmem sweep-shmem sim-shmem sim-mesh conform-sockets sanitize-sockets format packages configure-% build-% test-%
+.PHONY: help docs abi lint deb deb-check dist hw plan-core fit-costs demo aarch64 cuts-pex machines lab lab-try lab-try-ring machines-check hosts-check machines-jobs container-check test bench check fuzz install clean soak soak-pex kills kills-sockets calls-sockets reloads-sockets loops-sockets mutants mutants-fuzz mutants-shmem conform-shmem sanitize-shmem sweep-shmem sim-shmem sim-mesh conform-sockets sanitize-sockets format packages configure-% build-% test-%
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -58,6 +58,10 @@ lab: packages build-release ## virtual machines joined by ivshmem, and by models
 lab-try lab-try-ring: lab-try%: packages build-release ## the same machines (ivshmem, or the ring of models), and a prompt to run commands in them
 	VIADUCT_BUILD_DIR=$(CURDIR)/build/release/bin python3 tests/lab/check_$(if $*,ring,lab).py try || [ $$? -eq 77 ]
 
+aarch64: ## build for aarch64 by the cross compiler, run tests and OpenSHMEM jobs of it under qemu-user
+	tools/install-packages aarch64
+	python3 tests/supervise.py python3 tests/aarch64/check_aarch64.py || [ $$? -eq 77 ]
+
 container-check: ## build the container image by podman or docker, and join two containers of it
 	python3 tests/supervise.py python3 tests/machines/check_container.py || [ $$? -eq 77 ]
 
@@ -67,7 +71,7 @@ machines-jobs: packages build-dev ## OpenSHMEM jobs over machines, by oshrun and
 
 test: packages test-dev ## install what is missing, build with ASan and UBSan, run all tests
 
-check: ## test, then the same tests under TSan and in the release build, then hw, the ABI, static analysis and the lab
+check: ## test, then the same tests under TSan and in the release build, then hw, the ABI, static analysis, the lab and aarch64
 	$(MAKE) test
 	$(MAKE) lint
 	$(MAKE) test-tsan
@@ -75,6 +79,7 @@ check: ## test, then the same tests under TSan and in the release build, then hw
 	$(MAKE) abi
 	$(MAKE) hw
 	$(MAKE) lab
+	$(MAKE) aarch64
 
 abi: packages build-release ## the shared libraries are compatible with what tests/abi stores (libabigail)
 	tools/install-packages abi

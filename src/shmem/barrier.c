@@ -20,7 +20,7 @@ void via_wait_here(struct via_wait *wait, const _Atomic uint64_t *word, uint64_t
     }
 }
 
-/* The exchange is the full fence that via_event_notify asks for, and that shmem_quiet promises. */
+/* The exchange is sequentially consistent, as via_event_notify asks for. */
 void via_tell_here(_Atomic uint64_t *word, uint64_t value)
 {
     atomic_exchange_explicit(word, value, memory_order_seq_cst);

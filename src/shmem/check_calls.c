@@ -46,82 +46,11 @@ static struct via_call calls[] = {
 };
 /* clang-format on */
 
-/*
- * The stubs: 16 bytes each, so that the return address of their own call tells which one it was.
- * Registers that can hold arguments are kept (no call here takes more than eight in vector
- * registers, or hands anything back through memory), and what a call leaves on the stack lies
- * where it lay: the target is jumped to.
- */
-#define STUBS_MAX 2048
-_Static_assert(VIA_ARRAY_COUNT(calls) <= STUBS_MAX, "a stub for each call");
-
-extern char via_check_stubs[];
-
-/* clang-format off */
-__asm__(".pushsection .text.via_check_stubs,\"ax\",@progbits\n"
-        ".p2align 4\n"
-        ".globl via_check_stubs\n"
-        ".hidden via_check_stubs\n"
-        "via_check_stubs:\n"
-        ".rept 2048\n"
-        "    .p2align 4\n"
-        "    endbr64\n"
-        "    call via_check_common\n"
-        ".endr\n"
-        ".p2align 4\n"
-        ".type via_check_common, @function\n"
-        "via_check_common:\n"
-        "    .cfi_startproc\n"
-        "    .cfi_def_cfa_offset 16\n"
-        "    popq %r11\n"
-        "    .cfi_def_cfa_offset 8\n"
-        "    pushq %rbp\n"
-        "    .cfi_def_cfa_offset 16\n"
-        "    .cfi_offset %rbp, -16\n"
-        "    movq %rsp, %rbp\n"
-        "    .cfi_def_cfa_register %rbp\n"
-        "    subq $192, %rsp\n"
-        "    andq $-16, %rsp\n"
-        "    movq %rdi, 0(%rsp)\n"
-        "    movq %rsi, 8(%rsp)\n"
-        "    movq %rdx, 16(%rsp)\n"
-        "    movq %rcx, 24(%rsp)\n"
-        "    movq %r8, 32(%rsp)\n"
-        "    movq %r9, 40(%rsp)\n"
-        "    movups %xmm0, 64(%rsp)\n"
-        "    movups %xmm1, 80(%rsp)\n"
-        "    movups %xmm2, 96(%rsp)\n"
-        "    movups %xmm3, 112(%rsp)\n"
-        "    leaq via_check_stubs(%rip), %rdi\n"
-        "    subq %rdi, %r11\n"
-        "    shrq $4, %r11\n"
-        "    movq %r11, %rdi\n"
-        "    movq %rsp, %rsi\n"
-        "    leaq 8(%rbp), %rdx\n"
-        "    call via_check_enter\n"
-        "    movq %rax, %r11\n"
-        "    movq 0(%rsp), %rdi\n"
-        "    movq 8(%rsp), %rsi\n"
-        "    movq 16(%rsp), %rdx\n"
-        "    movq 24(%rsp), %rcx\n"
-        "    movq 32(%rsp), %r8\n"
-        "    movq 40(%rsp), %r9\n"
-        "    movups 64(%rsp), %xmm0\n"
-        "    movups 80(%rsp), %xmm1\n"
-        "    movups 96(%rsp), %xmm2\n"
-        "    movups 112(%rsp), %xmm3\n"
-        "    leave\n"
-        "    .cfi_def_cfa %rsp, 8\n"
-        "    .cfi_restore %rbp\n"
-        "    jmp *%r11\n"
-        "    .cfi_endproc\n"
-        ".size via_check_common, . - via_check_common\n"
-        ".popsection\n");
-/* clang-format on */
+_Static_assert(VIA_ARRAY_COUNT(calls) <= VIA_CHECK_STUBS, "a stub for each call");
 
 void *via_call_stub(const struct via_call *call)
 {
-    return via_check_stubs + (size_t)(call - calls) * 16;
+    return via_check_stubs + (size_t)(call - calls) * VIA_CHECK_STUB_BYTES;
 }
 
 struct via_call *via_call_of_index(uint64_t index)
@@ -133,8 +62,8 @@ struct via_call *via_call_of_code(uintptr_t function)
 {
     uintptr_t off = function - (uintptr_t)via_check_stubs;
 
-    if (off < VIA_ARRAY_COUNT(calls) * 16)
-        return &calls[off / 16];
+    if (off < VIA_ARRAY_COUNT(calls) * VIA_CHECK_STUB_BYTES)
+        return &calls[off / VIA_CHECK_STUB_BYTES];
     for (size_t i = 0; i < VIA_ARRAY_COUNT(calls); i++)
         if ((uintptr_t)calls[i].target == function)
             return &calls[i];
@@ -278,10 +207,14 @@ static uint8_t next_place(struct places *places, const struct parameter *paramet
         (strcmp(parameter->type, "float") == 0 || strcmp(parameter->type, "double") == 0))
         return VIA_PLACE_NONE; /* a vector register */
     if (!parameter->pointer && strcmp(parameter->type, "long double") == 0) {
+#ifdef __x86_64__ /* on the stack; on aarch64 in a vector register */
         places->words = (uint8_t)((places->words + 1) / 2 * 2 + 2);
+#endif
         return VIA_PLACE_NONE;
     }
-    return places->registers < 6 ? places->registers++ : (uint8_t)(6 + places->words++);
+    return places->registers < VIA_PLACE_REGISTERS
+               ? places->registers++
+               : (uint8_t)(VIA_PLACE_REGISTERS + places->words++);
 }
 
 static void note_parameter(struct via_call *call, const struct parameter *parameter, uint8_t place)

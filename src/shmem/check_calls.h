@@ -58,8 +58,15 @@ enum via_family {
     VIA_FAMILY_LOCK,
 };
 
-/* Places 0 to 5 are rdi, rsi, rdx, rcx, r8, r9; from 6 on words on the stack (System V ABI for
- * x86-64, section 3.2.3). */
+/*
+ * Places count the registers for integers and pointers first, then words on the stack. rdi, rsi,
+ * rdx, rcx, r8, r9 (System V ABI for x86-64, section 3.2.3); x0 to x7 (AAPCS64, section 6.4).
+ */
+#ifdef __x86_64__
+#define VIA_PLACE_REGISTERS 6u
+#else
+#define VIA_PLACE_REGISTERS 8u
+#endif
 #define VIA_PLACE_NONE 0xffu
 
 struct via_call {
@@ -77,7 +84,7 @@ struct via_call {
 /* The arguments of a call, as they were when it was made. */
 struct via_arguments {
     const struct via_call *call;
-    const uint64_t *registers; /* rdi, rsi, rdx, rcx, r8, r9 */
+    const uint64_t *registers; /* VIA_PLACE_REGISTERS of them */
     const uint64_t *stack;     /* [0] is the return address */
 };
 
@@ -89,7 +96,8 @@ static inline bool via_has(const struct via_arguments *arguments, enum via_role 
 static inline uint64_t via_argument(const struct via_arguments *arguments, enum via_role role)
 {
     unsigned place = arguments->call->place[role];
-    return place < 6 ? arguments->registers[place] : arguments->stack[place - 6 + 1];
+    return place < VIA_PLACE_REGISTERS ? arguments->registers[place]
+                                       : arguments->stack[place - VIA_PLACE_REGISTERS + 1];
 }
 
 static inline int via_int_argument(const struct via_arguments *arguments, enum via_role role)
@@ -108,6 +116,10 @@ void via_calls_init(void);
 struct via_call *via_call_of_name(const char *name);
 /* Whose code this is, or whose stub; NULL for anything else. */
 struct via_call *via_call_of_code(uintptr_t function);
+/* check_stubs.c: the code of call `index` begins at index * VIA_CHECK_STUB_BYTES. */
+#define VIA_CHECK_STUBS 2048
+#define VIA_CHECK_STUB_BYTES 16
+extern char via_check_stubs[];
 /* The code that reports a call to via_check_enter and goes on to its target. */
 void *via_call_stub(const struct via_call *call);
 

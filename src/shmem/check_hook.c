@@ -6,11 +6,26 @@
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/types.h"
 #include "shmem/check_calls.h"
 
-#define PAGE UINT64_C(4096)
+/* The pages of a machine may be larger: aarch64 has some of 64 KiB. */
+#define PAGE ((uint64_t)sysconf(_SC_PAGESIZE))
+
+/* Relocations of a call by the linkage table, of one by an address, and of a pointer in data. */
+#if defined(__x86_64__)
+#define RELOCATION_CALL R_X86_64_JUMP_SLOT
+#define RELOCATION_ADDRESS R_X86_64_GLOB_DAT
+#define RELOCATION_POINTER R_X86_64_64
+#elif defined(__aarch64__)
+#define RELOCATION_CALL R_AARCH64_JUMP_SLOT
+#define RELOCATION_ADDRESS R_AARCH64_GLOB_DAT
+#define RELOCATION_POINTER R_AARCH64_ABS64
+#else
+#error "which relocations do calls have on this machine?"
+#endif
 
 /* What of an object's dynamic section names the functions that it calls. */
 struct object {
@@ -87,7 +102,7 @@ static bool is_ours(const char *name, uint64_t type)
     if (!bound || !dladdr1(bound, &info, (void **)&symbol, RTLD_DL_SYMENT))
         return false;
     return info.dli_fbase == via_call_object() ||
-           (type == R_X86_64_JUMP_SLOT && symbol && symbol->st_shndx == SHN_UNDEF);
+           (type == RELOCATION_CALL && symbol && symbol->st_shndx == SHN_UNDEF);
 }
 
 /* The call that a relocation is about; NULL for anything else, and for calls of others' making. */
@@ -95,7 +110,7 @@ static struct via_call *call_of(const struct object *object, const Elf64_Rela *r
 {
     uint64_t type = ELF64_R_TYPE(relocation->r_info);
 
-    if (type != R_X86_64_JUMP_SLOT && type != R_X86_64_GLOB_DAT && type != R_X86_64_64)
+    if (type != RELOCATION_CALL && type != RELOCATION_ADDRESS && type != RELOCATION_POINTER)
         return NULL;
     const char *name = object->strings + object->symbols[ELF64_R_SYM(relocation->r_info)].st_name;
     bool profiled = name[0] == 'p';
@@ -111,7 +126,7 @@ static int hook(const struct object *object, const Elf64_Rela *relocation,
     void *page = (void *)via_align_down(slot, PAGE);
     uintptr_t stub = (uintptr_t)via_call_stub(call);
 
-    if (ELF64_R_TYPE(relocation->r_info) == R_X86_64_64)
+    if (ELF64_R_TYPE(relocation->r_info) == RELOCATION_POINTER)
         stub += (uintptr_t)relocation->r_addend;
     if (read_only && mprotect(page, PAGE, PROT_READ | PROT_WRITE) < 0)
         return via_error_set(err, -errno, "%s: the table of called functions: mprotect: %s",

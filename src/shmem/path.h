@@ -13,8 +13,8 @@
  * this host, a neighbour's window, or frames. `call` is the name that errors tell.
  *
  * Order: stores to mapped memory stay in order on x86, and via_copy fences those that do not, so
- * shmem_fence has nothing to do but to stop the compiler. Between window and frames the client
- * library keeps the order of one PE's puts to one host.
+ * shmem_fence is a release fence: it stops the compiler there, and is DMB ISH on aarch64. Between
+ * window and frames the client library keeps the order of one PE's puts to one host.
  */
 void via_path_put(const char *call, void *dest, const void *source, size_t bytes, int pe);
 void via_path_get(const char *call, void *dest, const void *source, size_t bytes, int pe);

@@ -87,9 +87,10 @@ static inline void via_wait_done(const struct via_wait *wait)
 
 /*
  * An event count in shared memory: whoever waits for a condition made true by others sleeps on it.
- * The waker's side costs one load while nobody sleeps. Pairing: the waker makes the condition true,
- * then a full fence, then looks at `sleepers`; the sleeper counts itself, then a full fence, then
- * looks at the condition. One of the two sees the other.
+ * The waker's side costs one load while nobody sleeps. Pairing: the waker makes the condition true
+ * by a sequentially consistent operation, then looks at `sleepers` by another (processors with a
+ * weak order of memory would let a relaxed load pass the former); the sleeper counts itself, then a
+ * full fence, then looks at the condition. One of the two sees the other.
  */
 struct via_event {
     _Atomic uint32_t count; /* the futex word */
@@ -101,10 +102,10 @@ void via_event_sleep(struct via_event *event, uint32_t count); /* returns at the
 void via_event_cancel(struct via_event *event);
 void via_event_wake_all(struct via_event *event);
 
-/* After the condition is true and a full fence. */
+/* After the condition is true: made so sequentially consistently, or followed by a full fence. */
 static inline void via_event_notify(struct via_event *event)
 {
-    if (via_unlikely(atomic_load_explicit(&event->sleepers, memory_order_relaxed) > 0))
+    if (via_unlikely(atomic_load_explicit(&event->sleepers, memory_order_seq_cst) > 0))
         via_event_wake_all(event);
 }
 

@@ -133,7 +133,7 @@ VIADUCT_SHMEM_RMA_TYPES(TEST_ORDER, 0)
 VIADUCT_SHMEM_RMA_TYPES(TEST_RING, 0)
 VIADUCT_SHMEM_COMPLEX_TYPES(TEST_RING, 0)
 
-static char bytes_dest[PES_MAX];
+static signed char bytes_dest[PES_MAX]; /* plain ones have a sign on some machines only */
 
 static void no_bytes_yet(void)
 {
@@ -146,7 +146,7 @@ static void test_bytes_and_generic(void)
 {
     static char source[PES_MAX];
     static long number, sum;
-    char *dest = bytes_dest;
+    signed char *dest = bytes_dest;
     int last = team_pes - 1;
 
     memset(source, me, sizeof(source));
