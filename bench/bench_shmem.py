@@ -4,7 +4,7 @@
 
 usage: bench_shmem.py [--json FILE] [--rounds N] [--no-fabric] [--no-peer]
 
-The peer is Open MPI's OpenSHMEM, when its shmemcc and mpirun are there (tools/install-packages bench). Each round
+The peer is Open MPI's OpenSHMEM, when its shmemcc and mpirun are there (tools/install-packages). Each round
 runs Viaduct, then the peer; a time is that of the fastest of many short slices, a ratio that of one round, and what is
 shown are medians over the rounds.
 """
@@ -175,7 +175,7 @@ def make_ways(folder, args):
     run(os.path.join(measure.BIN, "oshcc"), "-O2", "-D_GNU_SOURCE", source, "-o", program)
     peer = not args.no_peer
     if peer and not (shutil.which("shmemcc") and shutil.which(PEER[0])):
-        print("Open MPI is not there (tools/install-packages bench): no comparison\n")
+        print("Open MPI is not there (tools/install-packages): no comparison\n")
         peer = False
     if peer:
         run("shmemcc", "-O2", "-D_GNU_SOURCE", "-Wno-deprecated-declarations", source, "-o", program + "-peer")

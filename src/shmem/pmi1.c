@@ -148,6 +148,26 @@ static int ask_limits(struct via_pmi *pmi, struct via_error *err)
     return 0;
 }
 
+/*
+ * MPI in the same process has the same connection to the launcher: MPICH finds it by the same
+ * variables, before or after us, and closes it in MPI_Finalize. So these stay as they are, our
+ * descriptor is a duplicate, and the library that ends last says so to the launcher.
+ */
+extern int MPI_Initialized(int *flag) __attribute__((weak));
+
+static bool has_mpi(void)
+{
+    return MPI_Initialized != NULL;
+}
+
+/* Also after MPI_Finalize. */
+static bool is_mpi_used(void)
+{
+    int flag = 0;
+
+    return has_mpi() && MPI_Initialized(&flag) == 0 && flag;
+}
+
 static int open_pmi1(struct via_pmi *pmi, struct via_error *err)
 {
     char answer[VIA_PMI_LINE_BYTES];
@@ -160,7 +180,10 @@ static int open_pmi1(struct via_pmi *pmi, struct via_error *err)
         !number_of_variable("PMI_SIZE", UINT32_MAX, &size) || rank >= size)
         return via_error_set(err, -EPROTO, "PMI_RANK=\"%s\", PMI_SIZE=\"%s\": not a process of %s",
                              getenv("PMI_RANK"), getenv("PMI_SIZE"), "a job");
-    pmi->fd = (int)fd;
+    pmi->fd = has_mpi() ? fcntl((int)fd, F_DUPFD_CLOEXEC, 0) : (int)fd;
+    if (pmi->fd < 0)
+        return via_error_set(err, -errno, "PMI_FD=\"%s\": dup: %s", getenv("PMI_FD"),
+                             strerror(errno));
     pmi->rank = (uint32_t)rank;
     pmi->size = (uint32_t)size;
     /* Children of this program are no PEs. */
@@ -176,7 +199,7 @@ static int open_pmi1(struct via_pmi *pmi, struct via_error *err)
         result = expect(pmi, "my_kvsname", answer, err);
     if (result == 0 && !field(answer, "kvsname", pmi->kvs, sizeof(pmi->kvs)))
         result = via_error_set(err, -EPROTO, "PMI-1: no name in \"%.100s\"", answer);
-    if (result == 0) {
+    if (result == 0 && !has_mpi()) {
         unsetenv("PMI_FD");
         unsetenv("PMI_RANK");
         unsetenv("PMI_SIZE");
@@ -218,12 +241,34 @@ static int get(struct via_pmi *pmi, uint32_t rank, const char *key, char *ret_va
     return result;
 }
 
-static void finalize(struct via_pmi *pmi)
+static void say_goodbye(struct via_pmi *pmi)
 {
     char answer[VIA_PMI_LINE_BYTES];
 
     /* Whether it has heard us does not matter any more. */
     if (say(pmi, NULL, "cmd=finalize\n") == 0 && expect(pmi, "finalize_ack", answer, NULL) == 0)
+        close(pmi->fd);
+    pmi->fd = -1;
+}
+
+/* MPI may still begin. If it does not, the launcher would take the exit for a crash. */
+static struct via_pmi left_open = {.fd = -1};
+
+static void say_goodbye_at_exit(void)
+{
+    if (left_open.fd >= 0 && !is_mpi_used())
+        say_goodbye(&left_open);
+}
+
+static void finalize(struct via_pmi *pmi)
+{
+    if (!has_mpi()) {
+        say_goodbye(pmi);
+        return;
+    }
+    if (!is_mpi_used() && atexit(say_goodbye_at_exit) == 0)
+        left_open = *pmi;
+    else
         close(pmi->fd);
     pmi->fd = -1;
 }

@@ -10,7 +10,7 @@ import sys
 import time
 
 import shmem_lab
-from shmem_lab import program
+from shmem_lab import BIN, HERE, program
 
 END = program("end")
 PROGRAMS = ("rma", "amo", "memory", "collect", "producer_consumer")
@@ -126,11 +126,32 @@ class Launcher:
         self.assert_nothing_left()
 
 
-class Hydra(Launcher, shmem_lab.Case):
+class Hybrids:
+    """Programs of MPI and OpenSHMEM: both libraries of a process speak with one launcher."""
+
+    compiler = ""
+    orders = ("mpi", "shmem", "inside", "never")
+
+    def test_mpi_and_openshmem(self):
+        if not shutil.which(self.compiler):
+            self.skipTest("%s is not installed" % self.compiler)
+        built = os.path.join(self.folder, "hybrid")
+        code, out, err = self.call(self.compiler, "-std=c17", "-O1", "-I", os.path.join(HERE, "..", "..", "include"),
+                                   os.path.join(HERE, "prog_hybrid.c"), "-o", built, "-L", BIN, "-lviaduct-shmem", "-Wl,-rpath," + BIN)
+        self.assertEqual(code, 0, out + err)
+        for order in self.orders:
+            with self.subTest(order):
+                self.assertIn("PASS hybrid " + order, self.launch_good(3, built, order))
+
+
+class Hydra(Launcher, Hybrids, shmem_lab.Case):
     command = ("mpiexec.hydra",)
+    compiler = "mpicc.mpich"
+    orders = (*Hybrids.orders, "after")  # PMIx does not begin again in a process that has ended it
 
 
-class OpenMpi(Launcher, shmem_lab.Case):
+class OpenMpi(Launcher, Hybrids, shmem_lab.Case):
+    compiler = "mpicc.openmpi"
     command = ("mpirun.openmpi", "--allow-run-as-root", "--oversubscribe")
 
 
