@@ -298,6 +298,7 @@ void sim_attach_open(struct sim_pe *pe)
     attach->status = job->hosts[pe->host->index].status;
     attach->memory_bytes = area_bytes * attach->channels_count;
     attach->memory = sim_alloc_lines(attach->memory_bytes);
+    attach->interest = sim_alloc_lines(VIA_ATTACH_INTEREST_WORDS * sizeof(*attach->interest));
     attach->ops_count = command.slots_count * attach->channels_count;
     attach->ops = sim_alloc(attach->ops_count * sizeof(*attach->ops));
     for (uint32_t i = 0; i < attach->ops_count; i++) {
@@ -341,5 +342,6 @@ void sim_attach_close(struct sim_pe *pe)
         free(attach->channels[i].data_ends);
     }
     free(attach->memory);
+    free(attach->interest);
     free(attach->ops);
 }
