@@ -4,8 +4,6 @@
 #include <errno.h>
 #include <string.h>
 
-#include "cli/clean.h"
-
 /* As core counts them, a host that can not be reached is this far. */
 #define HOPS_UNREACHABLE 255
 
@@ -20,9 +18,6 @@ static int call(const struct via_fabric *fabric, unsigned host, json_t *request,
     int rc = via_control_call_by(fabric->rundir.text, by, host, request, ret_answer, err,
                                  (int)timeout_ms);
     json_decref(request);
-    if (rc == 0) {
-        via_clean_json(*ret_answer);
-    }
     return rc;
 }
 

@@ -28,8 +28,9 @@
 
 /*
  * Sends request (borrowed) to a host's daemon and waits for its answer, at most timeout_ms. 0 and
- * *ret_answer (the caller's: json_decref), an object with "ok":true. Else, with a text that names
- * the host and the socket:
+ * *ret_answer (the caller's: json_decref), an object with "ok":true. Texts of answers and errors
+ * hold nothing that a terminal obeys (host/control_clean.h). Else, with a text that names the host
+ * and the socket:
  *   -ENOENT        there is no such host: no socket
  *   -ECONNREFUSED  its daemon has died: the socket is stale
  *   -EACCES        this user may not

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "host/control.h"
+#include "host/control_clean.h"
 
 struct call {
     int fd;
@@ -155,6 +156,7 @@ static int parse_answer(const struct call *call, json_t **ret_answer, struct via
     if (answer == NULL) {
         return via_error_set(err, -EPROTO, "the answer is no JSON: %s", why.text);
     }
+    via_clean_json(answer);
     json_t *ok = json_object_get(answer, "ok");
     if (json_is_true(ok)) {
         *ret_answer = answer;

@@ -219,20 +219,45 @@ class Pages(Machines):
                     request["count"] = 1
                 conn.sendall(self.ask(real, json.dumps(request).encode()))
 
-    def test_commands_read_all_pages(self):
-        self.start_all()
-        rundir = os.path.join(self.folder, "paged")
+    def stand_between(self, serve):
+        """The run directory of a daemon in front of that of host 2."""
+        rundir = os.path.join(self.folder, "between")
         os.mkdir(rundir, 0o700)
         os.symlink(os.readlink(os.path.join(self.rundir_of(2), "host-local")), os.path.join(rundir, "host-local"))
-        self.pages = []
         listener = socket.socket(socket.AF_UNIX)
         listener.bind(os.path.join(rundir, "host-2.ctl"))
         listener.listen()
-        server = threading.Thread(target=self.serve, args=(listener, os.path.join(self.rundir_of(2), "host-2.ctl")))
+        server = threading.Thread(target=serve, args=(listener, os.path.join(self.rundir_of(2), "host-2.ctl")))
         server.start()
         self.addCleanup(server.join)
         self.addCleanup(listener.close)
         self.addCleanup(listener.shutdown, socket.SHUT_RDWR)
+        return rundir
+
+    def serve_a_hostile_error(self, listener, real):
+        """As host 2, which passes on what host 3 says."""
+        while True:
+            try:
+                conn = listener.accept()[0]
+            except OSError:
+                return
+            with conn, conn.makefile("rb") as lines:
+                request = lines.readline()
+                hostile = {"ok": False, "error": "\x1b]0;title\x07 it is \u009b31m \u202e wrong"}
+                conn.sendall(json.dumps(hostile).encode() + b"\n" if json.loads(request).get("host") == 3 else self.ask(real, request.strip()))
+
+    def test_an_error_of_another_host_does_nothing_to_the_terminal(self):
+        self.start_all()
+        rundir = self.stand_between(self.serve_a_hostile_error)
+        said = self.bad("down", "--host", "3", env={"VIADUCT_RUNDIR": rundir}, says="it is")
+        said += self.good("status", "--rundir", rundir) + self.good("top", "--once", "--rundir", rundir)
+        self.assertEqual(said.count("?]0;title? it is ?31m ? wrong"), 3, said)
+        self.assertTrue(all(letter.isprintable() for letter in said.replace("\n", "")), said)
+
+    def test_commands_read_all_pages(self):
+        self.start_all()
+        self.pages = []
+        rundir = self.stand_between(self.serve)
         status = json.loads(self.good("status", "--json", "--rundir", rundir))
         self.assertEqual([host["host"] for host in status["hosts"]], [1, 2, 3])
         self.assertEqual(self.pages[:3], [0, 2, 3])

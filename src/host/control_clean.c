@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-#include "cli/clean.h"
+#include "host/control_clean.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-#ifndef VIA_CLI_CLEAN_H
-#define VIA_CLI_CLEAN_H
+#ifndef VIA_HOST_CONTROL_CLEAN_H
+#define VIA_HOST_CONTROL_CLEAN_H
 
 #include <jansson.h>
 
