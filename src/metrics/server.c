@@ -10,8 +10,10 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A scraper has one connection; a few people may look besides. */
-#define CONNECTIONS_MAX 16u
+/* A scraper has one connection; a few people may look besides. One address alone can not take all:
+ * a client that sends a byte now and then is never idle. */
+#define CONNECTIONS_MAX 32u
+#define CONNECTIONS_OF_ADDRESS_MAX 12u
 #define CONNECTION_SECONDS 10u
 /* Of the head of a request and of its answer, for each connection. */
 #define CONNECTION_BYTES (16u * 1024)
@@ -185,6 +187,7 @@ int via_metrics_open(const char *address, via_metrics_collect *collect, void *ct
     server->daemon = MHD_start_daemon(
         MHD_USE_AUTO | MHD_USE_INTERNAL_POLLING_THREAD, 0, NULL, NULL, answer, server,
         MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT, CONNECTIONS_MAX,
+        MHD_OPTION_PER_IP_CONNECTION_LIMIT, CONNECTIONS_OF_ADDRESS_MAX,
         MHD_OPTION_CONNECTION_TIMEOUT, CONNECTION_SECONDS, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
         (size_t)CONNECTION_BYTES, MHD_OPTION_END);
     if (server->daemon == NULL) {

@@ -177,6 +177,28 @@ class Daemon(cli.Case):
         self.assertEqual(process.wait(timeout=cli.HANG_S), 0)
 
 
+    def test_one_address_does_not_take_all_connections(self):
+        process = self.daemon("--host", "7", "--rundir", self.rundir, "--metrics", "127.0.0.1:%d" % self.port)
+        self.assertTrue(cli.wait_for(lambda: is_open(self.port)))
+        taken = [socket.create_connection(("127.0.0.1", self.port), source_address=("127.0.0.9", 0)) for _ in range(40)]
+        # Those beyond its share are closed, the others wait for the end of a request.
+        left = 0
+        for connection in taken:
+            connection.settimeout(0.1)
+            try:
+                left += connection.recv(1) != b""
+            except TimeoutError:
+                left += 1
+            except ConnectionError:
+                pass
+        self.assertTrue(0 < left <= 12, left)
+        self.assertEqual(fetch(self.port)[0], 200)
+        for connection in taken:
+            connection.close()
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual(process.wait(timeout=cli.HANG_S), 0)
+
+
 class Dashboard(unittest.TestCase):
     def test_it_names_metrics_that_there_are(self):
         """Each metric in a query of the dashboard is one that the source writes."""
