@@ -74,6 +74,8 @@
     X(NODE_FLOW, "node-flow", "the number of a frame's flow is not checked")                   \
     X(NODE_RANGE, "node-range", "a put may end outside of its segment")                        \
     X(NODE_SPAN, "node-span", "only the first block of a strided put is looked at")            \
+    X(OFI_PLAIN, "ofi-plain", "what follows the end of a greeting counts in plain text, too")  \
+    X(OFI_RANGE, "ofi-range", "an entry may end outside of the inbox")                         \
     X(OFFER_BODY, "offer-body", "a record's body may be longer than the pipe has room for")    \
     X(PERF_BYTES, "perf-bytes", "a ping may be larger than the memory for it")                 \
     X(PMI_FIELD, "pmi-field", "a word of the launcher may be longer than the room for it")     \

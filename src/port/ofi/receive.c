@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/copy.h"
+#include "base/mutant.h"
 #include "port/ofi/port.h"
 
 #define COMPLETIONS 32
@@ -57,17 +58,17 @@ static void store_word(unsigned char *to, const unsigned char *from)
 static bool is_inside(const struct via_ofi_port *port, const struct via_ofi_entry *head)
 {
     uint64_t bytes = port->base.caps.inbox_bytes;
-    return head->off <= bytes && head->bytes <= bytes - head->off;
+    return head->off <= bytes && (head->bytes <= bytes - head->off || VIA_MUTANT(OFI_RANGE));
 }
 
 /* Entries that write into the inbox. false: it does not fit. */
 static bool put(struct via_ofi_port *port, const struct via_ofi_entry *head,
                 const unsigned char *data)
 {
-    unsigned char *to = port->base.inbox + head->off;
     if (!is_inside(port, head)) {
         return false;
     }
+    unsigned char *to = port->base.inbox + head->off;
     if (head->kind == VIA_OFI_ENTRY_BODY) {
         via_copy_foreign(to, data, head->bytes);
         return true;
@@ -135,7 +136,7 @@ static void take_message(struct via_ofi_conn *conn, const unsigned char *message
     via_ofi_count(&port->messages_heard);
     while (at < bytes && !conn->broken) {
         struct via_ofi_entry head;
-        if (conn->sealed != sealed) {
+        if (conn->sealed != sealed && !VIA_MUTANT(OFI_PLAIN)) {
             refuse(conn, "more than the end of a greeting, in plain text");
             return;
         }
