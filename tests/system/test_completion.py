@@ -24,7 +24,7 @@ class Completion(unittest.TestCase):
             self.folder, words[0], words[0].replace("-", "_"))
         out = subprocess.run(["bash", "--norc", "-c", script, "bash", *words], capture_output=True, text=True, check=True, cwd=self.folder)
         self.assertEqual(out.stderr, "")
-        return out.stdout.split()
+        return out.stdout.splitlines()
 
     def fish(self, line):
         script = "source %s/fish/%s.fish; complete -C %s" % (self.folder, line.split()[0], "'%s'" % line)
@@ -40,6 +40,12 @@ class Completion(unittest.TestCase):
         self.assertIn("--link", self.bash("viaduct", "perf", "pio", "--l"))
         self.assertIn("--metrics", self.bash("viaductd", "--m"))
         self.assertEqual(self.bash("viaduct", "up", "--key", "opt"), ["options.tsv"])
+        # A name of a file is one word, whatever is in it.
+        for name in ("key of mine", "key*", "key$(id)"):
+            with open(os.path.join(self.folder, name), "w", encoding="ascii"):
+                pass
+        self.assertEqual(sorted(self.bash("viaduct", "up", "--key", "key")), ["key of mine", "key$(id)", "key*"])
+        self.assertEqual(sorted(self.bash("viaduct", "model", "key")), ["key of mine", "key$(id)", "key*"])
         self.assertIn("ls", self.bash("viaduct", "run", "--host", "1", "--", "ls"))
         self.assertEqual(self.bash("oshrun", "--hostf"), ["--hostfile"])
 
