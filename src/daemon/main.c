@@ -250,7 +250,7 @@ static int open_services(const struct via_daemon_options *options, struct via_da
 
 static void close_services(const struct via_daemon_options *options)
 {
-    via_daemon_metrics_close();
+    via_daemon_metrics_end();
     via_host_source_remove(running, &companion);
     via_notify_close(running);
     if (options->config_path != NULL) {
@@ -301,8 +301,9 @@ static int open_host(const struct via_daemon_options *options, struct via_daemon
         rc = open_services(options, options->key_path != NULL ? key : NULL, err);
     }
     if (rc != 0) {
-        via_daemon_metrics_close();
+        via_daemon_metrics_end();
         via_host_close(running);
+        via_daemon_metrics_close();
     }
     return rc;
 }
@@ -334,6 +335,7 @@ static int run(const struct via_daemon_options *options, int parent_fd)
     via_notify_send("STOPPING=1\nSTATUS=host %u ends", options->host.host);
     close_services(options);
     via_host_close(running);
+    via_daemon_metrics_close();
     via_daemon_log_end();
     return rc == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

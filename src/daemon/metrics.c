@@ -2,6 +2,7 @@
 #include "daemon/metrics.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 
 #include "base/log.h"
 #include "host/control.h"
@@ -11,6 +12,7 @@
 #define ANSWER_MS 2000
 
 static struct via_metrics_server *server;
+static _Atomic bool ending; /* the host answers nobody */
 
 static int collect(void *ctx, char **ret_text, size_t *ret_bytes)
 {
@@ -18,6 +20,9 @@ static int collect(void *ctx, char **ret_text, size_t *ret_bytes)
     struct via_metrics_host host = {.host = options->host.host};
     struct via_error err = {0};
     json_t *answer = NULL;
+    if (atomic_load_explicit(&ending, memory_order_relaxed)) {
+        return -ECANCELED;
+    }
     json_t *request = json_pack("{s:s}", "cmd", "status");
     if (request == NULL) {
         return -ENOMEM;
@@ -28,7 +33,7 @@ static int collect(void *ctx, char **ret_text, size_t *ret_bytes)
         host.status = answer;
         rc = via_metrics_write(&host, 1, ret_text, ret_bytes);
         json_decref(answer);
-    } else {
+    } else if (!atomic_load_explicit(&ending, memory_order_relaxed)) {
         via_log(VIA_LOG_WARN, "metrics: %s", err.text);
     }
     return rc;
@@ -40,6 +45,11 @@ int via_daemon_metrics_open(const struct via_daemon_options *options, struct via
         return 0;
     }
     return via_metrics_open(options->metrics, collect, (void *)(uintptr_t)options, &server, err);
+}
+
+void via_daemon_metrics_end(void)
+{
+    atomic_store_explicit(&ending, true, memory_order_relaxed);
 }
 
 void via_daemon_metrics_close(void)

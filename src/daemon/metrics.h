@@ -12,7 +12,11 @@
 int via_daemon_metrics_open(const struct via_daemon_options *options,
                             struct via_error *err) VIA_MUST_CHECK;
 
-/* Waits for a request that is being answered: before the host is closed, else that is 2 s. */
+/* The host answers nobody from here on: requests are refused. */
+void via_daemon_metrics_end(void);
+
+/* Waits for a request that is being answered: after the host is closed, which ends what that waits
+ * for. Else it is 2 s for each connection. */
 void via_daemon_metrics_close(void);
 
 #endif

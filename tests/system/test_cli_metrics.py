@@ -199,6 +199,25 @@ class Daemon(cli.Case):
         self.assertEqual(process.wait(timeout=cli.HANG_S), 0)
 
 
+    def test_requests_do_not_delay_the_end_of_the_daemon(self):
+        process = self.daemon("--host", "7", "--rundir", self.rundir, "--metrics", "127.0.0.1:%d" % self.port)
+        self.assertTrue(cli.wait_for(lambda: is_open(self.port)))
+        busy = [socket.create_connection(("127.0.0.1", self.port)) for _ in range(10)]
+        for connection in busy:
+            connection.sendall(b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n" * 200)
+        for connection in busy:
+            self.assertEqual(connection.recv(12), b"HTTP/1.1 200")
+        process.send_signal(signal.SIGTERM)
+        started = time.monotonic()
+        said = process.communicate(timeout=cli.HANG_S)[1]
+        # Each would wait 2 s for an answer.
+        self.assertLess(time.monotonic() - started, 5)
+        self.assertEqual(process.returncode, 0)
+        self.assertNotIn("metrics:", said)
+        for connection in busy:
+            connection.close()
+
+
 class Dashboard(unittest.TestCase):
     def test_it_names_metrics_that_there_are(self):
         """Each metric in a query of the dashboard is one that the source writes."""
