@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <getopt.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,6 +30,9 @@ static const char help[] =
 static const struct option long_options[] = {{"listen", required_argument, NULL, 'l'},
                                              VIA_CLI_FABRIC_OPTIONS};
 
+/* Requests that wait are not answered any more: each may take ANSWER_MS for each host. */
+static _Atomic bool ending;
+
 /* The fabric is opened for each text: hosts come and go. */
 static int collect(const char *name, char **ret_text, size_t *ret_bytes, struct via_error *err)
 {
@@ -53,6 +57,9 @@ static int collect(const char *name, char **ret_text, size_t *ret_bytes, struct 
 static int collect_for_server(void *name, char **ret_text, size_t *ret_bytes)
 {
     struct via_error err = {0};
+    if (atomic_load_explicit(&ending, memory_order_relaxed)) {
+        return -ECANCELED;
+    }
     int rc = collect(name, ret_text, ret_bytes, &err);
     if (rc != 0) {
         via_cli_fail("viaduct metrics", &err);
@@ -79,6 +86,7 @@ static int serve(const char *address, const char *name, struct via_error *err)
     fflush(stdout);
     while (sigwait(&signals, &number) != 0) {
     }
+    atomic_store_explicit(&ending, true, memory_order_relaxed);
     via_metrics_close(server);
     return 0;
 }

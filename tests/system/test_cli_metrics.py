@@ -109,6 +109,25 @@ class Metrics(cli.Case):
             self.assertEqual(process.wait(timeout=cli.HANG_S), 0)
         self.down()
 
+    def test_requests_that_wait_do_not_delay_its_end(self):
+        self.good("up", "--ring", "2")
+        port = free_port()
+        with self.start("metrics", "--listen", "127.0.0.1:%d" % port) as process:
+            process.stdout.readline()
+            os.kill(self.pid(2), signal.SIGSTOP)  # each answer takes a second
+            busy = [socket.create_connection(("127.0.0.1", port)) for _ in range(10)]
+            for connection in busy:
+                connection.sendall(b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n")
+            self.assertEqual(busy[0].recv(12), b"HTTP/1.1 200")
+            process.send_signal(signal.SIGTERM)
+            started = time.monotonic()
+            self.assertEqual(process.wait(timeout=cli.HANG_S), 0)
+            self.assertLess(time.monotonic() - started, 5)
+            for connection in busy:
+                connection.close()
+        os.kill(self.pid(2), signal.SIGCONT)
+        self.good("down")
+
     def test_wrong_addresses(self):
         for address in ("", "127.0.0.1", "localhost:80", "127.0.0.1:0", "127.0.0.1:65536", "127.0.0.1:x", "[::1:80", ":80"):
             self.bad("metrics", "--listen", address, says="'%s'" % address)
