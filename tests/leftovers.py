@@ -4,8 +4,9 @@ import os
 import time
 
 # Of programs that may run beside a test and whose files come and go meanwhile: Open MPI, semaphores of
-# anybody, LTTng, PostgreSQL.
-OTHERS = ("vader_segment.", "osc_rdma.", "sem.", "lttng-", "PostgreSQL.")
+# anybody, LTTng, PostgreSQL, MPICH, UCX. And the sum of what a user's connections take, which is there while any
+# program of the user has pipes (sockets/conn/share.c).
+OTHERS = ("vader_segment.", "osc_rdma.", "sem.", "lttng-", "PostgreSQL.", "mpich_shar_tmp", "ucx_shm_", "viaduct-sockets-")
 
 
 def shared_memory():

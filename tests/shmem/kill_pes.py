@@ -19,6 +19,9 @@ import tempfile
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.dirname(HERE))
+import leftovers  # noqa: E402
+
 # What is promised is a second; the rest is for a machine that is busy with other things.
 HANG_S = 30.0
 
@@ -100,7 +103,7 @@ def main():
     args = parser.parse_args()
     args.bin = os.path.abspath(args.bin)
     folder = os.path.realpath(tempfile.mkdtemp(prefix="viaduct-kills-"))
-    shm = sorted(os.listdir("/dev/shm"))
+    shm = leftovers.shared_memory()
     print("%d runs from seed %d" % (args.count, args.seed), flush=True)
     bad, times = 0, []
     try:
@@ -112,7 +115,7 @@ def main():
                 print(wrong, flush=True)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    left = sorted(set(os.listdir("/dev/shm")) - set(shm))
+    left = sorted(set(leftovers.shared_memory()) - set(shm))
     left = [name for name in left if "viaduct" in name]
     if left:
         bad += 1

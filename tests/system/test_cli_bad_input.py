@@ -98,7 +98,7 @@ class FullMemory(cli.Case):
 
 
 class FullShm(cli.Case):
-    """/dev/shm is full: Viaduct keeps nothing there, so it does not mind; doctor tells."""
+    """/dev/shm is full: hosts and attached processes keep nothing there, so they do not mind; doctor tells."""
 
     FULL = ("mount -t tmpfs -o size=64k tmpfs /dev/shm && "
             "! head -c 1M /dev/zero > /dev/shm/filling 2>/dev/null && exec \"$@\"")

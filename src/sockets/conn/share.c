@@ -93,6 +93,12 @@ static bool lock_any_word(int fd, unsigned *ret_index)
     return false;
 }
 
+/* A store into a page that a full /dev/shm can not give would end the program by SIGBUS. */
+static bool has_memory(int fd)
+{
+    return fallocate(fd, 0, 0, LEDGER_BYTES) == 0;
+}
+
 /* The file, ours and no one else's, with a word of this process; or -1. *ret_gone: it has been
  * removed meanwhile. */
 static int open_ledger(const char *name, unsigned *ret_index, bool *ret_gone)
@@ -102,7 +108,7 @@ static int open_ledger(const char *name, unsigned *ret_index, bool *ret_gone)
     bool good = fd >= 0 && fstat(fd, &of_fd) == 0 && S_ISREG(of_fd.st_mode) &&
                 of_fd.st_uid == geteuid() && (of_fd.st_mode & 077) == 0 &&
                 (of_fd.st_size == LEDGER_BYTES || via_os_extend(fd, LEDGER_BYTES) == 0) &&
-                lock_any_word(fd, ret_index);
+                has_memory(fd) && lock_any_word(fd, ret_index);
     *ret_gone = good && (stat(name, &of_name) != 0 || of_name.st_ino != of_fd.st_ino);
     if (fd >= 0 && (!good || *ret_gone)) {
         VIA_REAL(close)(fd);
