@@ -69,7 +69,7 @@ static void count(const struct rogue_view *view, enum sim_rogue_kind kind)
 }
 
 /* false when there is nobody to write to. */
-static bool look(struct sim_end *end, struct rogue_view *ret_view)
+static bool view_neighbour(struct sim_end *end, struct rogue_view *ret_view)
 {
     const struct sim_host *neighbour = &end->world->hosts[end->peer->host];
     if (!end->link->up || neighbour->node == NULL) {
@@ -475,7 +475,7 @@ static void take_back(struct sim_end *end)
     for (uint32_t k = 0; k < VIA_PORT_QUEUES; k++) {
         sim_posted_drop(&end->lanes[k]);
     }
-    if (!look(end, &view)) {
+    if (!view_neighbour(end, &view)) {
         return;
     }
     for (unsigned pipe = 0; pipe <= end->world->config.node.channels_count; pipe++) {
@@ -523,7 +523,7 @@ void sim_rogue_turn(struct sim_world *world, uint32_t index, uint32_t life, uint
     }
     for (uint32_t i = 0; i < host->ports_count; i++) {
         struct rogue_view view;
-        if (!look(host->ports[i], &view)) {
+        if (!view_neighbour(host->ports[i], &view)) {
             continue;
         }
         for (uint32_t n = sim_between(&world->rng_fault, 1, 4); n > 0; n--) {

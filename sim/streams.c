@@ -244,7 +244,7 @@ static bool write_pipe(struct streams *streams, struct end *end)
 {
     struct direction *way = end->out;
     if (way->avail_bytes != 0) {
-        return sim_streams_avail_look(streams, end);
+        return sim_streams_avail_check(streams, end);
     }
     if (way->sent < way->total && !end->shared && via_stream_tx_sink(&way->tx) != 0 &&
         chance(streams, streams->config->avail_chance) && !end->late) {
@@ -448,8 +448,8 @@ static void sleep_now(struct streams *streams, unsigned number, unsigned thread_
             end->out->tx.span == VIA_SPAN_PIPE ? "pipe" : "kernel", end->out->tx.pipe.released,
             end->out->tx.pipe.sequence, end->in->rx.span == VIA_SPAN_PIPE ? "pipe" : "kernel");
         thread->asleep = true;
-        if (burst_looks_again(&end->burst, end->out->sent + end->in->received,
-                              streams->clock.now_ns)) {
+        if (burst_may_check_again(&end->burst, end->out->sent + end->in->received,
+                                  streams->clock.now_ns)) {
             sim_clock_after(&streams->clock, VIA_STREAM_STALL_NS, SIM_EVENT_RESUME, number,
                             thread_number, thread->ticket);
         }

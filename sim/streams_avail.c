@@ -6,11 +6,11 @@
 #include "sim/streams_internal.h"
 
 /* What was left to be fetched: has it been? Or shall it be taken back? false: wait. */
-bool sim_streams_avail_look(struct streams *streams, struct end *end)
+bool sim_streams_avail_check(struct streams *streams, struct end *end)
 {
     struct direction *way = end->out;
     uint64_t done;
-    int state = via_stream_tx_avail_look(&way->tx, &done);
+    int state = via_stream_tx_avail_state(&way->tx, &done);
     if (state < 0 || done > way->avail_bytes) {
         sim_streams_fail(streams, "avail: %d, %llu of %llu bytes fetched", state,
                          (unsigned long long)done, (unsigned long long)way->avail_bytes);

@@ -27,7 +27,7 @@ static inline bool burst_sends(const struct burst *burst, uint64_t sent, uint64_
 }
 
 /* Shall an end that sleeps look again later? `bytes` have been sent and received by it. */
-static inline bool burst_looks_again(struct burst *burst, uint64_t bytes, uint64_t now_ns)
+static inline bool burst_may_check_again(struct burst *burst, uint64_t bytes, uint64_t now_ns)
 {
     if (burst->bytes_seen != bytes || burst->seen_ns == 0) {
         burst->bytes_seen = bytes;

@@ -364,7 +364,7 @@ static bool leave(struct hosts *hosts, unsigned number, unsigned which)
 }
 
 /* The peer has left: what it has not read goes by the kernel. */
-static bool heed(struct hosts *hosts, unsigned number, unsigned which)
+static bool follow_demotion(struct hosts *hosts, unsigned number, unsigned which)
 {
     struct end *end = &hosts->connections[number].ends[which];
     const void *data;
@@ -373,7 +373,7 @@ static bool heed(struct hosts *hosts, unsigned number, unsigned which)
     }
     if (end->sent_again) {
         /* Both have left, and this one was the first: the peer finds it in the pipe. */
-        end->said.heeded = end->sent_whole;
+        end->said.followed = end->sent_whole;
         end->said.stays = !end->sent_whole;
         sim_hosts_event(hosts, number, which, end->sent_whole ? VIA_EVENT_FOLLOW : VIA_EVENT_STAY);
         if (end->sent_whole) {
@@ -389,11 +389,11 @@ static bool heed(struct hosts *hosts, unsigned number, unsigned which)
         via_stream_replay_next(&end->replay, &data) != 0) {
         end->said.stays = true;
     } else {
-        end->said.heeded = true;
+        end->said.followed = true;
     }
-    sim_hosts_event(hosts, number, which, end->said.heeded ? VIA_EVENT_FOLLOW : VIA_EVENT_STAY);
+    sim_hosts_event(hosts, number, which, end->said.followed ? VIA_EVENT_FOLLOW : VIA_EVENT_STAY);
     sim_hosts_say(hosts, number, which);
-    sim_hosts_tell(hosts, number, which, end->said.heeded ? "heeds" : "stays", end->heard.skip);
+    sim_hosts_tell(hosts, number, which, end->said.followed ? "follows" : "stays", end->heard.skip);
     return true;
 }
 
@@ -418,7 +418,7 @@ static bool replay(struct hosts *hosts, unsigned number, unsigned which)
     return bytes != 0;
 }
 
-/* The peer has left, and this one heeds: what is in its pipe comes by the kernel, too. */
+/* The peer has left, and this one follows: what is in its pipe comes by the kernel, too. */
 static bool skip(struct hosts *hosts, unsigned number, unsigned which)
 {
     struct end *end = &hosts->connections[number].ends[which];
@@ -471,13 +471,13 @@ static bool meet_ended_peer(struct hosts *hosts, unsigned number, unsigned which
     return true;
 }
 
-static bool look_for_answer(struct hosts *hosts, unsigned number, unsigned which)
+static bool poll_for_answer(struct hosts *hosts, unsigned number, unsigned which)
 {
     struct end *end = &hosts->connections[number].ends[which];
     if (!via_phase_is_in(end->phase, VIA_PHASES_LEAVING)) {
         return false;
     }
-    if (!end->heard.heeded && (end->heard.stays || end->heard.closed ||
+    if (!end->heard.followed && (end->heard.stays || end->heard.closed ||
                                sim_hosts_all_is_there(&hosts->connections[number], which))) {
         return meet_ended_peer(hosts, number, which);
     }
@@ -485,7 +485,7 @@ static bool look_for_answer(struct hosts *hosts, unsigned number, unsigned which
     bool seen = !end->out->switched || via_stream_tx_demoted(&end->out->tx) || end->out->tx.ended ||
                 end->heard.demote || hosts->connections[number].ends[1 - which].dead;
     bool again = has_come_again(end) && end->heard.demote;
-    if ((end->heard.heeded && seen) || again || hosts->plant == SIM_PLANT_EARLY_LEAVER) {
+    if ((end->heard.followed && seen) || again || hosts->plant == SIM_PLANT_EARLY_LEAVER) {
         sim_hosts_event(hosts, number, which, VIA_EVENT_ANSWER);
         return true;
     }
@@ -530,7 +530,7 @@ bool sim_hosts_work(struct hosts *hosts, unsigned number, unsigned which)
 {
     struct end *end = &hosts->connections[number].ends[which];
     burst_step(&end->burst, end->out->sent, end->out->total, end->in->received, end->in->total);
-    if (heed(hosts, number, which) || look_for_answer(hosts, number, which) ||
+    if (follow_demotion(hosts, number, which) || poll_for_answer(hosts, number, which) ||
         replay(hosts, number, which) || skip(hosts, number, which)) {
         return true;
     }

@@ -19,7 +19,7 @@
 
 /* What an end says to the other; sockets/conn/side.h has the same as bits of a word. */
 struct said {
-    bool demote, heeded, stays, closed, kernel_end;
+    bool demote, followed, stays, closed, kernel_end;
     uint32_t released, skip; /* with demote: where it stopped */
 };
 

@@ -135,7 +135,7 @@ void sim_streams_check_chunk(struct streams *streams, struct direction *way, uin
 /* Zero-copy: streams_avail.c. The writer leaves bytes (look: may it go on?), the reader meets and
  * fetches them. */
 bool sim_streams_avail_open(struct streams *streams, struct end *end);
-bool sim_streams_avail_look(struct streams *streams, struct end *end);
+bool sim_streams_avail_check(struct streams *streams, struct end *end);
 void sim_streams_avail_meet(struct streams *streams, struct end *end);
 void sim_streams_avail_fetch(struct streams *streams, struct end *end, uint64_t max);
 

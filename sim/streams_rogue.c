@@ -68,7 +68,7 @@ static void suffer(struct streams *streams, struct end *end)
     (void)via_stream_rx_ends(&in->rx);
     (void)via_stream_rx_must_ring(&in->rx);
     uint64_t fetched;
-    if (out->tx.avail.open && via_stream_tx_avail_look(&out->tx, &fetched) == VIA_AVAIL_ENDED) {
+    if (out->tx.avail.open && via_stream_tx_avail_state(&out->tx, &fetched) == VIA_AVAIL_ENDED) {
         via_stream_tx_avail_end(&out->tx);
     } else if (out->tx.avail.open) {
         via_stream_tx_avail_revoke(&out->tx);

@@ -351,7 +351,7 @@ static int on_value(void *object, const char *section, const char *name, const c
 
 /* --- lines ----------------------------------------------------------------------------------- */
 
-static void look_for_section(struct parse *parse, const char *line)
+static void parse_section_header(struct parse *parse, const char *line)
 {
     const char *start = line + strspn(line, " \t\r\n");
     const char *end = strchr(start, ']');
@@ -391,7 +391,7 @@ static char *read_line(char *ret, int size, void *object)
     ret[bytes] = '\0';
     parse->text += bytes;
     parse->bytes -= bytes;
-    look_for_section(parse, ret);
+    parse_section_header(parse, ret);
     return ret;
 }
 

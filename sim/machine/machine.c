@@ -411,7 +411,7 @@ static void deadline_over(void *object, uint64_t arg)
     sim_actor_wake(&waiter->actor);
 }
 
-static bool may_look_on(struct thread *thread)
+static bool may_keep_polling(struct thread *thread)
 {
     struct machine *machine = thread->host->machine;
     if (machine->cost.now_ps - thread->crowded_look_ps >= CROWDED_LOOK_PS) {
@@ -448,7 +448,7 @@ static void wait_for_work(struct thread *thread, uint64_t events, uint64_t deadl
         waiter->idle = true;
         waiter->idle_since_ps = machine->cost.now_ps;
     }
-    while (budget_ps(waiter) > machine->cost.now_ps && may_look_on(thread)) {
+    while (budget_ps(waiter) > machine->cost.now_ps && may_keep_polling(thread)) {
         uint64_t until_ps = via_min(budget_ps(waiter), thread->crowded_look_ps + CROWDED_LOOK_PS);
         if (spin(waiter, events, via_min(until_ps, deadline_ps)) || machine->stopping ||
             deadline_ps <= machine->cost.now_ps) {

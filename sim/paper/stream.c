@@ -328,7 +328,7 @@ static void note_time(void *object, uint64_t arg)
 }
 
 /* On a quiet fabric: the one register that is polled has nothing beside it. */
-static uint64_t look_ps(struct stream *stream)
+static uint64_t poll_ps(struct stream *stream)
 {
     sim_net_read(&stream->net, &stream->sender.to_chip, &stream->sender.from_chip, 4,
                  (struct sim_call){note_time, stream, 0});
@@ -346,7 +346,7 @@ void sim_stream_run(const struct sim_scenario *scenario, enum sim_stream_mode mo
         sim_scenario_count(scenario, "stream", bytes >= 262144 ? "large_writes" : "writes");
     stream->warmup_count = 2;
     sim_spread_init(&stream->phases, 1);
-    stream->look_ps = look_ps(stream);
+    stream->look_ps = poll_ps(stream);
     sim_actor_start(&stream->receiver.actor, &stream->receiver.cpu, receiver_main, stream);
     sim_actor_start(&stream->sender.actor, &stream->sender.cpu, sender_main, stream);
     bool ended = sim_cost_run(&stream->cost, EVENTS_MAX);

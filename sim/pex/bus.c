@@ -102,7 +102,7 @@ void sim_pex_bus_arrive(struct sim_pex_side *side, uint32_t count)
         free(write);
     }
     if (any) {
-        sim_pex_bus_look(side->pex);
+        sim_pex_bus_check(side->pex);
         audit(side);
     }
 }
@@ -129,7 +129,7 @@ void sim_pex_bus_drop(struct sim_pex_side *side)
 /* --- interrupts --------------------------------------------------------------------------------
  */
 
-void sim_pex_bus_look(struct sim_pex *pex)
+void sim_pex_bus_check(struct sim_pex *pex)
 {
     struct via_pex_stats stats;
     via_pex_stats(pex->model, &stats);
@@ -206,7 +206,7 @@ static int bus_config_write(struct via_pci *pci, unsigned off, unsigned len, uin
     }
     read_across(side, false); /* not posted: it is answered */
     int rc = side->function->ops->config_write(side->function, off, len, value);
-    sim_pex_bus_look(side->pex);
+    sim_pex_bus_check(side->pex);
     return rc;
 }
 
@@ -229,7 +229,7 @@ static int bus_region_read(struct via_pci *pci, unsigned region, uint64_t off, v
         return 0;
     }
     int rc = side->function->ops->region_read(side->function, region, off, ret_data, len);
-    sim_pex_bus_look(side->pex);
+    sim_pex_bus_check(side->pex);
     return rc;
 }
 
@@ -275,7 +275,7 @@ static int bus_irq_set(struct via_pci *pci, enum via_pci_irq_kind kind, unsigned
     }
     read_across(side, false);
     int rc = side->function->ops->irq_set(side->function, kind, count, fds);
-    sim_pex_bus_look(side->pex);
+    sim_pex_bus_check(side->pex);
     return rc;
 }
 
@@ -283,7 +283,7 @@ static int bus_irq_unmask(struct via_pci *pci)
 {
     struct sim_pex_side *side = side_of(pci);
     int rc = side->is_dead ? 0 : side->function->ops->irq_unmask(side->function);
-    sim_pex_bus_look(side->pex);
+    sim_pex_bus_check(side->pex);
     return rc;
 }
 

@@ -54,7 +54,7 @@ void sim_pex_bus_arrive(struct sim_pex_side *side, uint32_t count);
 void sim_pex_bus_due(struct sim_pex_side *side);
 void sim_pex_bus_drop(struct sim_pex_side *side);
 /* After what may make the chip interrupt a host. */
-void sim_pex_bus_look(struct sim_pex *pex);
+void sim_pex_bus_check(struct sim_pex *pex);
 
 static inline uint32_t sim_pex_bus_count(const struct sim_pex_side *side)
 {

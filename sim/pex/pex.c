@@ -206,7 +206,7 @@ static void close_port(struct sim_pex_side *side)
         side->port->ops->close(side->port);
         side->port = NULL;
     }
-    sim_pex_bus_look(side->pex);
+    sim_pex_bus_check(side->pex);
 }
 
 /* The kernel cleans up after a process; what that had posted is ahead of what the kernel does. */
@@ -324,7 +324,7 @@ static void pex_set(struct sim_link *link, bool up)
         sim_pex_bus_arrive(&pex->sides[VIA_PEX_VIRTUAL], UINT32_MAX);
         sim_pex_bus_drop(&pex->sides[VIA_PEX_LINK]);
     }
-    sim_pex_bus_look(pex);
+    sim_pex_bus_check(pex);
 }
 
 /* --- turns -------------------------------------------------------------------------------------
@@ -337,7 +337,7 @@ static int pex_service(struct sim_end *end, uint64_t now_ns, uint64_t *deadline_
     if (side->wants_service || now_ns >= side->service_ns) {
         side->wants_service = false;
         rc = via_pex_driver.service(side->port, now_ns, &side->service_ns);
-        sim_pex_bus_look(side->pex);
+        sim_pex_bus_check(side->pex);
         side->has_lost_bells &= rc == 0 || !side->port->ops->link_is_up(side->port);
         if (rc != 0) {
             sim_trace(end->world, "  %u.%u: the driver says that its link is %s", end->host,
@@ -372,7 +372,7 @@ static bool pex_is_ringing(struct sim_end *end)
            !side->port->ops->link_is_up(side->port);
 }
 
-static uint64_t pex_look_ns(const struct sim_end *end)
+static uint64_t pex_poll_ns(const struct sim_end *end)
 {
     return side_of(end)->pex->config.polls ? LOOK_POLL_NS : LOOK_NS;
 }
@@ -388,7 +388,7 @@ void sim_pex_use(void)
         .service = pex_service,
         .event = pex_event,
         .is_ringing = pex_is_ringing,
-        .look_ns = pex_look_ns,
+        .look_ns = pex_poll_ns,
     };
     sim_chips = &ops;
 }

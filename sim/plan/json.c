@@ -23,7 +23,7 @@ static int refuse(const struct reader *reader, const char *what)
 }
 
 /* The next character that is not white space; '\0' at the end. */
-static char look(struct reader *reader)
+static char peek(struct reader *reader)
 {
     for (;;) {
         char c = reader->json->text[reader->at];
@@ -38,7 +38,7 @@ static char look(struct reader *reader)
 static int read_text(struct reader *reader, uint32_t *ret_off)
 {
     char *text = reader->json->text;
-    if (look(reader) != '"') {
+    if (peek(reader) != '"') {
         return refuse(reader, "expected a string");
     }
     uint32_t off = ++reader->at;
@@ -78,7 +78,7 @@ static int read_members(struct reader *reader, uint32_t parent, char end, unsign
     struct plan_json *json = reader->json;
     uint32_t *link = &json->values[parent].first;
     reader->at++;
-    if (look(reader) == end) {
+    if (peek(reader) == end) {
         reader->at++;
         return 0;
     }
@@ -89,7 +89,7 @@ static int read_members(struct reader *reader, uint32_t parent, char end, unsign
             if (rc != 0) {
                 return rc;
             }
-            if (look(reader) != ':') {
+            if (peek(reader) != ':') {
                 return refuse(reader, "expected ':' after a name");
             }
             reader->at++;
@@ -99,7 +99,7 @@ static int read_members(struct reader *reader, uint32_t parent, char end, unsign
             return rc;
         }
         link = &json->values[*link].next;
-        char c = look(reader);
+        char c = peek(reader);
         if (c != ',' && c != end) {
             return refuse(reader, end == '}' ? "expected ',' or '}'" : "expected ',' or ']'");
         }
@@ -122,7 +122,7 @@ static int read_value(struct reader *reader, uint32_t name_off, unsigned depth, 
     struct plan_json_value *value = &json->values[index];
     *value = (struct plan_json_value){.name_off = name_off};
     *ret_index = index;
-    char c = look(reader);
+    char c = peek(reader);
     if (c == '{' || c == '[') {
         value->kind = c == '{' ? PLAN_JSON_OBJECT : PLAN_JSON_LIST;
         return read_members(reader, index, c == '{' ? '}' : ']', depth);
@@ -152,7 +152,7 @@ int plan_json_parse(const char *name, const char *text, size_t bytes, struct pla
     memcpy(ret->text, text, bytes);
     struct reader reader = {.name = name, .json = ret, .line = 1, .err = err};
     int rc = read_value(&reader, 0, 0, &whole);
-    if (rc == 0 && (look(&reader) != '\0' || reader.at != bytes)) {
+    if (rc == 0 && (peek(&reader) != '\0' || reader.at != bytes)) {
         rc = refuse(&reader, "more after the end of the plan");
     }
     return rc;

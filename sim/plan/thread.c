@@ -578,7 +578,7 @@ static void spin(struct plan_thread *thread)
 }
 
 /* A turn has been paid for. What came meanwhile is found by it. */
-static void looked(void *object, uint64_t arg)
+static void end_poll(void *object, uint64_t arg)
 {
     (void)arg;
     struct plan_thread *thread = object;
@@ -603,7 +603,7 @@ static void next(struct plan_thread *thread)
         thread->has_worked = false;
         thread->touched_count = 0;
         sim_task_work(&thread->task, thread->debt_ps + thread->host->fabric->costs.turn_ps,
-                      (struct sim_call){looked, thread, 0});
+                      (struct sim_call){end_poll, thread, 0});
         thread->debt_ps = 0;
     } else {
         spin(thread);

@@ -70,7 +70,7 @@ static void place_pes(struct sim_job *job)
 
 /* --- what shmem_init makes ------------------------------------------------------------------- */
 
-static void look_at_host(void)
+static void poll_host(void)
 {
     if (via_world.attach != NULL && via_attach_poll(via_world.attach) < 0) {
         via_fatal("%s", via_error_text());
@@ -127,7 +127,7 @@ void sim_job_gate(struct sim_pe *pe)
     }
     while (job->at_gate < job->pes_count) {
         sim_pe_block(pe, VIA_MSEC_NS);
-        look_at_host();
+        poll_host();
     }
 }
 
@@ -142,7 +142,7 @@ static void begin(struct sim_guest *guest, struct sim_world *world)
     /* Yields that come back at once are known to be in vain only where cores are fewer than PEs. */
     bool alone = job->config->yield_ns_max > 1000 && via_rng_chance(&job->rng, 1, 2);
     via_wait_configure(job->pes_count, alone ? job->pes_count : job->pes_count - 1);
-    via_wait_look = look_at_host;
+    via_wait_poll_host = poll_host;
     for (uint32_t i = 0; i < world->hosts_count; i++) {
         sim_attach_host_init(job, i);
     }
@@ -172,7 +172,7 @@ static void kill_all(struct sim_job *job)
 }
 
 /* A crash must not leave anybody waiting for ever. */
-static void look_after_crash(struct sim_job *job)
+static void check_after_crash(struct sim_job *job)
 {
     for (uint32_t i = 0; i < job->pes_count; i++) {
         const struct sim_pe *pe = &job->pes[i];
@@ -203,7 +203,7 @@ static void on_event(struct sim_guest *guest, const struct sim_event *event)
         kill_all(job);
         break;
     case SIM_PE_LOOK:
-        look_after_crash(job);
+        check_after_crash(job);
         break;
     }
 }

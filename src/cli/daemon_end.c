@@ -55,7 +55,7 @@ static void find_targets(const struct via_fabric *fabric, struct targets *target
 }
 
 /* Notes who has ended; returns how many have not. */
-static unsigned look(struct targets *targets, struct via_daemon_ended *ended)
+static unsigned count_running(struct targets *targets, struct via_daemon_ended *ended)
 {
     unsigned left = 0;
     for (unsigned i = 0; i < targets->count; i++) {
@@ -82,7 +82,7 @@ static unsigned wait_gone(struct targets *targets, struct via_daemon_ended *ende
 {
     uint64_t deadline_ns = via_process_now_ns() + PATIENCE_NS;
     for (;;) {
-        unsigned left = look(targets, ended);
+        unsigned left = count_running(targets, ended);
         if (left == 0 || via_process_now_ns() >= deadline_ns) {
             return left;
         }

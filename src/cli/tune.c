@@ -126,7 +126,7 @@ static int take_options(int argc, char **argv, struct options *options)
 
 /* --- the file --- */
 
-static int look_at(const struct options *options, struct via_error *err)
+static int show_tuning(const struct options *options, struct via_error *err)
 {
     static struct via_tuning tuning;
     struct via_error other;
@@ -298,6 +298,6 @@ int via_cli_tune(int argc, char **argv)
     }
     int rc = options.action == 0           ? measure(&options, &err)
              : options.action == OPT_RESET ? reset(&options, &err)
-                                           : look_at(&options, &err);
+                                           : show_tuning(&options, &err);
     return rc == 0 ? VIA_CLI_OK : via_cli_fail(argv[0], &err);
 }

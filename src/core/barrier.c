@@ -487,7 +487,7 @@ static void leave(struct via_channel *channel, struct via_op_slot *op)
     }
 }
 
-static void look_at_waits(struct via_channel *channel)
+static void check_waits(struct via_channel *channel)
 {
     uint64_t *timer_ns = &channel->barriers->waits_timer_ns;
 
@@ -515,7 +515,7 @@ static void look_at_waits(struct via_channel *channel)
 }
 
 /* Arrivals of a host that is not there any more, or that leaves them behind. */
-static void look_at_host(struct via_channel *channel, uint16_t host)
+static void check_host(struct via_channel *channel, uint16_t host)
 {
     struct via_barriers *barriers = channel->barriers;
     struct via_barrier_host *at = &barriers->hosts[host];
@@ -545,12 +545,12 @@ static void look_at_host(struct via_channel *channel, uint16_t host)
 void via_barrier_timers(struct via_channel *channel)
 {
     if (channel->now_ns >= channel->barriers->waits_timer_ns) {
-        look_at_waits(channel);
+        check_waits(channel);
     }
     if (channel->now_ns >= channel->barriers->arrivals_timer_ns) {
         channel->barriers->arrivals_timer_ns = VIA_NEVER_NS;
         for (unsigned h = 0; h < channel->node->config.hosts_max; h++) {
-            look_at_host(channel, (uint16_t)h);
+            check_host(channel, (uint16_t)h);
         }
     }
 }

@@ -349,7 +349,7 @@ static void handshake(struct via_node *node, struct via_link *link,
     go_greet(node, link, peer, now_ns);
 }
 
-static void look_at_peer(struct via_node *node, struct via_link *link, uint64_t now_ns)
+static void check_peer(struct via_node *node, struct via_link *link, uint64_t now_ns)
 {
     struct via_handshake peer;
 
@@ -383,7 +383,7 @@ static void look_at_peer(struct via_node *node, struct via_link *link, uint64_t 
     handshake(node, link, &peer, now_ns);
 }
 
-static uint64_t look_interval(const struct via_node *node, const struct via_link *link)
+static uint64_t check_interval(const struct via_node *node, const struct via_link *link)
 {
     uint64_t beat = node->config.heartbeat_ns;
     uint8_t state = atomic_load_explicit(&link->state, memory_order_relaxed);
@@ -413,11 +413,11 @@ static void bring_up(struct via_node *node, struct via_link *link, uint64_t now_
         link->next_look_ns = now_ns;
     }
     if (link->phase == VIA_PHASE_HANDSHAKE && now_ns >= link->next_look_ns) {
-        look_at_peer(node, link, now_ns);
-        link->next_look_ns = now_ns + look_interval(node, link);
+        check_peer(node, link, now_ns);
+        link->next_look_ns = now_ns + check_interval(node, link);
     }
     uint64_t next = link->phase == VIA_PHASE_HANDSHAKE ? link->next_look_ns
-                                                       : now_ns + look_interval(node, link);
+                                                       : now_ns + check_interval(node, link);
     *ret_deadline_ns = via_min(*ret_deadline_ns, next);
 }
 
@@ -540,7 +540,7 @@ static void send_and_arm(struct via_node *node, struct via_link *link, uint64_t 
 }
 
 /* The peer may object to what this host finds nothing wrong with. It has said HELLO before that. */
-static void look_for_objection(struct via_node *node, struct via_link *link)
+static void check_objection(struct via_node *node, struct via_link *link)
 {
     struct via_handshake peer;
     if (link->phase == VIA_PHASE_GREETING && link->greet.peer_known && read_peer(link, &peer) &&
@@ -583,7 +583,7 @@ static int keep_up(struct via_node *node, struct via_link *link, uint64_t now_ns
             return -ECONNRESET;
         }
         beat(link);
-        look_for_objection(node, link);
+        check_objection(node, link);
         /* At multiples of the period: hosts of one machine then beat together, and wake it once. */
         uint64_t interval = beat_interval(node, link);
         link->next_beat_ns = now_ns - now_ns % interval + interval;
@@ -632,7 +632,7 @@ void via_link_finish(struct via_node *node, struct via_link *link, uint64_t now_
     }
     uint64_t next = via_min(link->next_beat_ns, link->heard_ns + dead_ns(node, link));
     if (link->phase == VIA_PHASE_GREETING) {
-        next = via_min(next, now_ns + look_interval(node, link));
+        next = via_min(next, now_ns + check_interval(node, link));
     }
     *ret_deadline_ns = via_min(*ret_deadline_ns, next);
     if (link->phase != VIA_PHASE_REFUSED) {

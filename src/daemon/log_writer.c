@@ -40,7 +40,7 @@ static struct {
 
 /* --- the thread ------------------------------------------------------------------------------- */
 
-static void look_at_file(void)
+static void check_log_file(void)
 {
     struct stat standard;
     struct stat there;
@@ -65,7 +65,7 @@ static void begin_new_file(void)
     }
     dup2(fd, STDERR_FILENO);
     close(fd);
-    look_at_file();
+    check_log_file();
 }
 
 /* All of it, unless there is no use in trying: 0, or why. */
@@ -225,7 +225,7 @@ void via_daemon_log_start(const char *path, size_t bytes_max)
     snprintf(writer.path, sizeof(writer.path), "%s", path);
     snprintf(writer.old_path, sizeof(writer.old_path), "%s.old", writer.path);
     writer.bytes_max = bytes_max;
-    look_at_file();
+    check_log_file();
     sigset_t all;
     sigset_t old;
     sigfillset(&all);

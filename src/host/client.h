@@ -295,7 +295,7 @@ void via_client_ring(struct via_client_channel *channel);
 void via_client_die(struct via_attach *attach);
 
 /* Is the host still there? For who has not waited for long. */
-bool via_client_look_for_death(struct via_attach *attach);
+bool via_client_check_death(struct via_attach *attach);
 
 typedef bool via_client_condition(struct via_attach *attach, void *ctx);
 

@@ -206,7 +206,7 @@ void via_client_remote_alone(struct via_remote *remote)
 }
 
 /* The way has changed since the mapping was last used; is there one for its new state? */
-static struct via_client_mapping *look_again(struct via_remote *remote, uint64_t way)
+static struct via_client_mapping *find_changed_mapping(struct via_remote *remote, uint64_t way)
 {
     struct via_client_mapping *mapping;
     if (atomic_load_explicit(&remote->way_refused, memory_order_relaxed) == way) {
@@ -248,9 +248,9 @@ static inline struct via_client_mapping *find_direct(struct via_remote *remote)
         !VIA_MUTANT(CLIENT_OVERTAKE)) {
         return NULL;
     }
-    /* Pairs with the release in map() and look_again(). */
+    /* Pairs with the release in map() and find_changed_mapping(). */
     if (via_unlikely(atomic_load_explicit(&remote->way_direct, memory_order_acquire) != way)) {
-        return look_again(remote, way);
+        return find_changed_mapping(remote, way);
     }
     struct via_client_mapping *mapping =
         atomic_load_explicit(&remote->mapping, memory_order_acquire);
@@ -260,9 +260,9 @@ static inline struct via_client_mapping *find_direct(struct via_remote *remote)
 /* Direct accesses need no host, so they would not notice that it has gone: this looks, now and
  * then.
  */
-static struct via_client_mapping *look_for_death_first(struct via_remote *remote)
+static struct via_client_mapping *check_death_first(struct via_remote *remote)
 {
-    return via_client_look_for_death(remote->attach) ? NULL : find_direct(remote);
+    return via_client_check_death(remote->attach) ? NULL : find_direct(remote);
 }
 
 struct via_client_mapping *via_client_direct(struct via_remote *remote)
@@ -270,7 +270,7 @@ struct via_client_mapping *via_client_direct(struct via_remote *remote)
     /* Lost counts do not matter. */
     uint32_t accesses = atomic_load_explicit(&remote->accesses, memory_order_relaxed) + 1;
     atomic_store_explicit(&remote->accesses, accesses, memory_order_relaxed);
-    return via_unlikely(accesses % LOOK_EVERY_ACCESSES == 0) ? look_for_death_first(remote)
+    return via_unlikely(accesses % LOOK_EVERY_ACCESSES == 0) ? check_death_first(remote)
                                                              : find_direct(remote);
 }
 

@@ -226,7 +226,7 @@ static void ask_for_next(struct via_remote *remote)
 }
 
 /* [locked] Has the answer come? */
-static void look_for_answer(struct via_remote *remote)
+static void poll_for_answer(struct via_remote *remote)
 {
     struct via_client_slice_ask *ask = &remote->slice_ask;
     uint64_t now_ns = via_client_now_ns();
@@ -246,7 +246,7 @@ static void want(struct via_remote *remote, uint64_t off, uint64_t end, size_t b
     }
     via_client_lock(remote->attach);
     if (ask->under_way) {
-        look_for_answer(remote);
+        poll_for_answer(remote);
     } else {
         ask->misses++;
         if ((ask->misses >= MISSES_MIN || bytes >= MISS_BYTES_MIN) &&

@@ -359,7 +359,7 @@ int via_client_wait_result(struct via_attach *attach, const struct via_client_ch
 }
 
 /* A host that has died says so on the socket only: without need it is looked at rarely. */
-static unsigned look_for_death(struct via_attach *attach)
+static unsigned poll_for_death(struct via_attach *attach)
 {
     uint64_t now = via_client_now_ns();
     if (now - attach->death_look_ns < DEATH_LOOK_NS) {
@@ -369,7 +369,7 @@ static unsigned look_for_death(struct via_attach *attach)
     return via_client_take_answers(attach);
 }
 
-bool via_client_look_for_death(struct via_attach *attach)
+bool via_client_check_death(struct via_attach *attach)
 {
     via_client_lock(attach);
     if (!attach->dead && !attach->asleep) {
@@ -389,7 +389,7 @@ static unsigned poll_locked(struct via_attach *attach)
     }
     unsigned taken = via_client_take(attach);
     if (taken == 0) {
-        taken = look_for_death(attach);
+        taken = poll_for_death(attach);
     }
     if (atomic_load_explicit(&attach->bell_watched, memory_order_relaxed)) {
         arm(attach);

@@ -78,7 +78,7 @@ static int describe_host(struct via_host *host)
 }
 
 /* Since when which hosts can not be reached. */
-static void look_at_routes(struct via_host *host)
+static void update_routes(struct via_host *host)
 {
     for (uint16_t id = 0; id < host->config.hosts_max; id++) {
         struct via_directory_peer *peer = &host->directory.peers[id];
@@ -101,7 +101,7 @@ static uint64_t gone_after_ns(const struct via_host *host)
 
 /* Which hosts have been out of reach for so long that their addresses may be others'? true: that
  * has changed. */
-static bool look_who_is_gone(struct via_host *host)
+static bool find_gone_hosts(struct via_host *host)
 {
     struct via_host_directory *directory = &host->directory;
     uint64_t after_ns = gone_after_ns(host);
@@ -127,7 +127,7 @@ static bool look_who_is_gone(struct via_host *host)
     return changed;
 }
 
-static void look_at_links(struct via_host *host)
+static void update_links(struct via_host *host)
 {
     static _Thread_local struct via_directory_link links[VIA_DIRECTORY_LINKS_MAX];
     struct via_directory_entry *own = via_directory_own(&host->directory.table);
@@ -347,7 +347,7 @@ static bool is_any(const struct via_directory_link *link)
 
 /* While no way leads to a host it counts for what it was: a connection that begins then is to have
  * pipes once there is a way again, not to stay with the kernel for good. */
-static void look_at_ways(struct via_host *host)
+static void update_hops(struct via_host *host)
 {
     struct via_host_directory *directory = &host->directory;
     via_directory_hops(&directory->table, is_no_kernel_network, directory->plain_hops);
@@ -421,16 +421,16 @@ uint64_t via_host_directory_tick(struct via_host *host)
     if ((directory->dirty || directory->heard) && may_change(host, &deadline_ns)) {
         directory->changes++;
         if (directory->dirty) {
-            look_at_links(host);
-            look_at_routes(host);
+            update_links(host);
+            update_routes(host);
             directory->telling = true;
         }
         directory->dirty = false;
         directory->heard = false;
-        (void)look_who_is_gone(host);
-        look_at_ways(host);
+        (void)find_gone_hosts(host);
+        update_hops(host);
         write_page(host);
-    } else if (look_who_is_gone(host)) {
+    } else if (find_gone_hosts(host)) {
         write_page(host);
     }
     deadline_ns = via_min(deadline_ns, directory->gone_ns);

@@ -28,7 +28,7 @@ int via_host_status_open(struct via_host *host, struct via_error *err)
  * number differs, a process that has the host's memory mapped must look again. And whether there
  * are slices. One look at each link.
  */
-static void look_at_links(struct via_host *host)
+static void update_links(struct via_host *host)
 {
     for (uint16_t id = 0; id < host->config.hosts_max; id++) {
         struct via_host_peer *peer = &host->peers[id];
@@ -52,7 +52,7 @@ static void look_at_links(struct via_host *host)
     }
 }
 
-/* After look_at_links(). */
+/* After update_links(). */
 static uint64_t word_of(struct via_host *host, uint16_t id)
 {
     struct via_route_status route = {.port = VIA_PORT_NONE};
@@ -81,7 +81,7 @@ void via_host_status_update(struct via_host *host)
     atomic_store_explicit(&page->version, version + 1, memory_order_relaxed);
     atomic_thread_fence(memory_order_release);
     bool lost = false;
-    look_at_links(host);
+    update_links(host);
     for (uint16_t id = 0; id < host->config.hosts_max; id++) {
         uint64_t before = atomic_load_explicit(&page->peers[id], memory_order_relaxed);
         uint64_t word = word_of(host, id);

@@ -108,7 +108,7 @@ static void catch_up(struct via_transfer *transfer, uint64_t target)
  * commands under way may have rung late, for one of those: it used the generation up for nothing,
  * so they are armed again.
  */
-static void look_around(struct via_transfer *transfer)
+static void rearm_idle(struct via_transfer *transfer)
 {
     via_list_foreach_safe(it, &transfer->idle) {
         struct via_process_channel *pc = via_list_entry(it, struct via_process_channel, link);
@@ -176,7 +176,7 @@ static unsigned turn(struct via_transfer *transfer, uint64_t now_ns, uint64_t *r
     bool behind = is_behind(transfer, &target);
     if (via_tenant_bells_rung(transfer)) {
         via_tenant_bells_note(transfer);
-        look_around(transfer);
+        rearm_idle(transfer);
     }
     if (atomic_load_explicit(&transfer->mail_there, memory_order_acquire)) {
         handle_mail(transfer);
@@ -226,7 +226,7 @@ static enum via_arm arm(struct via_transfer *transfer)
     return nothing ? armed : VIA_ARM_BUSY;
 }
 
-static bool may_look_on(struct via_transfer *transfer, uint64_t now_ns)
+static bool may_keep_polling(struct via_transfer *transfer, uint64_t now_ns)
 {
     if (now_ns - transfer->crowded_look_ns >= CROWDED_LOOK_NS) {
         transfer->crowded_look_ns = now_ns;
@@ -241,7 +241,7 @@ static bool may_look_on(struct via_transfer *transfer, uint64_t now_ns)
  * bring its fence to an end: it sleeps where it will be woken. */
 static void pause_for_fence(struct via_transfer *transfer, uint64_t now_ns)
 {
-    if (may_look_on(transfer, now_ns)) {
+    if (may_keep_polling(transfer, now_ns)) {
         via_cpu_pause();
     } else if (via_node_rest(transfer->host->node, transfer->channel)) {
         via_tenant_bells_sleep(transfer, now_ns + FENCE_SLEEP_NS);
@@ -293,7 +293,7 @@ static void run(struct via_transfer *transfer)
             spin = transfer->rang ? &transfer->spin_rang : &transfer->spin;
             transfer->rang = false;
         }
-        if (now_ns - idle_since_ns < spin->budget_ns && may_look_on(transfer, now_ns)) {
+        if (now_ns - idle_since_ns < spin->budget_ns && may_keep_polling(transfer, now_ns)) {
             via_cpu_pause();
             continue;
         }

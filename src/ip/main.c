@@ -92,7 +92,7 @@ static int find_rundir(struct via_rundir_path *path, struct via_error *err)
 
 /* Without --host: $VIADUCT_HOST, or the host whose directory it is. -ENOENT: it is not there yet.
  */
-static int look_for_host(struct via_attach_options *wish)
+static int find_own_host(struct via_attach_options *wish)
 {
     unsigned host;
     if (wish->host >= 0 || getenv("VIADUCT_HOST") != NULL) {
@@ -112,7 +112,7 @@ static int find_host(const struct ends *ends, struct via_error *err)
     for (;;) {
         struct via_attach *attach;
         wish.host = options.host;
-        bool found = look_for_host(&wish) == 0;
+        bool found = find_own_host(&wish) == 0;
         int rc = found ? via_attach_open(&wish, &attach) : -ENOENT;
         if (rc == 0) {
             shared.host = (uint16_t)via_attach_host(attach);

@@ -89,7 +89,7 @@ static bool device_has_packet(const struct via_ip_worker *worker)
 }
 
 /* true: there is something to do. */
-static bool look_awhile(struct via_ip_worker *worker, uint64_t start_ns)
+static bool spin_for_work(struct via_ip_worker *worker, uint64_t start_ns)
 {
     uint64_t end_ns = start_ns + worker->spin.budget_ns;
     for (unsigned i = 0; worker->spin.budget_ns != 0; i++) {
@@ -129,7 +129,7 @@ static int sleep_awhile(struct via_ip_worker *worker)
 {
     struct epoll_event events[4];
     uint64_t start_ns = via_ip_now_ns();
-    if (look_awhile(worker, start_ns)) {
+    if (spin_for_work(worker, start_ns)) {
         via_host_spin_learn(&worker->spin, via_ip_now_ns() - start_ns, true);
         return 0;
     }
@@ -152,7 +152,7 @@ static int sleep_awhile(struct via_ip_worker *worker)
  */
 
 /* A busy machine has no CPU for looks. */
-static void look_at_machine(struct via_ip_worker *worker)
+static void adjust_spin(struct via_ip_worker *worker)
 {
     uint64_t max_ns = worker->shared->options->spin_us * VIA_USEC_NS;
     bool crowded = worker->cpus < 2 || via_host_spin_is_crowded(worker->loadavg_fd, worker->cpus);
@@ -164,11 +164,11 @@ static void look_at_machine(struct via_ip_worker *worker)
 static int tick(struct via_ip_worker *worker, uint64_t now_ns)
 {
     worker->tick_ns = now_ns + TICK_NS;
-    look_at_machine(worker);
+    adjust_spin(worker);
     return via_ip_meet_all(worker, now_ns);
 }
 
-static int look_at_messages(struct via_ip_worker *worker)
+static int poll_messages(struct via_ip_worker *worker)
 {
     uint64_t now_ns = via_ip_now_ns();
     int rc = via_attach_poll(worker->attach);
@@ -206,7 +206,7 @@ static void serve(struct via_ip_worker *worker)
         int moved = move_packets(worker);
         rc = moved;
         if (rc >= 0 && (++rounds % ROUNDS_PER_LOOK == 0 || via_ip_now_ns() >= worker->tick_ns)) {
-            rc = look_at_messages(worker);
+            rc = poll_messages(worker);
         }
         if (rc >= 0 && moved == 0) {
             rc = sleep_awhile(worker);

@@ -172,7 +172,7 @@ static int world_pe(const struct via_arguments *arguments)
 
 /* --- one PE with another ---------------------------------------------------------------------- */
 
-static void look_at_put(const struct via_arguments *arguments)
+static void check_put(const struct via_arguments *arguments)
 {
     int pe = world_pe(arguments);
     struct via_check_span dest = transfer(arguments, "dest", VIA_ROLE_DEST, VIA_ROLE_DST);
@@ -188,7 +188,7 @@ static void look_at_put(const struct via_arguments *arguments)
                             dest.bytes <= sizeof(uint64_t));
 }
 
-static void look_at_get(const struct via_arguments *arguments)
+static void check_get(const struct via_arguments *arguments)
 {
     int pe = world_pe(arguments);
     struct via_check_span source = transfer(arguments, "source", VIA_ROLE_SOURCE, VIA_ROLE_SST);
@@ -202,7 +202,7 @@ static void look_at_get(const struct via_arguments *arguments)
     }
 }
 
-static void look_at_atomic(const struct via_arguments *arguments)
+static void check_atomic(const struct via_arguments *arguments)
 {
     int pe = world_pe(arguments);
     struct via_check_span dest =
@@ -212,7 +212,7 @@ static void look_at_atomic(const struct via_arguments *arguments)
         via_check_order_put(arguments, dest.address, dest.bytes, pe, true);
 }
 
-static void look_at_signal(const struct via_arguments *arguments)
+static void check_signal(const struct via_arguments *arguments)
 {
     int pe = world_pe(arguments);
     struct via_check_span signal =
@@ -228,7 +228,7 @@ static void look_at_signal(const struct via_arguments *arguments)
     via_check_bounds(arguments, &source);
 }
 
-static void look_at_wait(const struct via_arguments *arguments)
+static void check_wait(const struct via_arguments *arguments)
 {
     bool signal = via_has(arguments, VIA_ROLE_SIGNAL_ADDRESS);
     uint64_t count = elements_of(arguments);
@@ -243,7 +243,7 @@ static void look_at_wait(const struct via_arguments *arguments)
         via_check_order_wait(ivar.address + (uintptr_t)(i * element_bytes));
 }
 
-static void look_at_lock(const struct via_arguments *arguments)
+static void check_lock(const struct via_arguments *arguments)
 {
     struct via_check_span lock = span_of(arguments, "lock", VIA_ROLE_LOCK, sizeof(long));
 
@@ -265,8 +265,8 @@ static void parts_of(const struct via_arguments *arguments, const struct via_che
         *ret_dest = *ret_source = (uint64_t)group->size;
 }
 
-static void look_at_side(const struct via_arguments *arguments, const char *name,
-                         enum via_role role, enum via_role stride_role, uint64_t parts)
+static void check_side(const struct via_arguments *arguments, const char *name, enum via_role role,
+                       enum via_role stride_role, uint64_t parts)
 {
     uint64_t elements;
 
@@ -278,7 +278,7 @@ static void look_at_side(const struct via_arguments *arguments, const char *name
         via_check_symmetric(arguments, &span, NOT_A_PE);
 }
 
-static void look_at_work(const struct via_arguments *arguments)
+static void check_work_arrays(const struct via_arguments *arguments)
 {
     if (via_has(arguments, VIA_ROLE_SYNC)) {
         struct via_check_span sync =
@@ -294,7 +294,7 @@ static void look_at_work(const struct via_arguments *arguments)
     }
 }
 
-static void look_at_block(const struct via_arguments *arguments)
+static void check_block(const struct via_arguments *arguments)
 {
     if (!via_has(arguments, VIA_ROLE_POINTER))
         return;
@@ -316,22 +316,22 @@ static bool does_nothing(const struct via_arguments *arguments)
             (via_has(arguments, VIA_ROLE_COUNT) && via_argument(arguments, VIA_ROLE_COUNT) == 0));
 }
 
-static void look_at_collective(const struct via_arguments *arguments)
+static void check_collective(const struct via_arguments *arguments)
 {
     struct via_check_group group;
     uint64_t dest_parts, source_parts;
 
     if (does_nothing(arguments))
         return;
-    look_at_block(arguments);
+    check_block(arguments);
     if (!strstr(arguments->call->name, "sync"))
         via_check_order_done();
     if (!via_check_group_of(arguments, &group))
         return;
     parts_of(arguments, &group, &dest_parts, &source_parts);
-    look_at_side(arguments, "dest", VIA_ROLE_DEST, VIA_ROLE_DST, dest_parts);
-    look_at_side(arguments, "source", VIA_ROLE_SOURCE, VIA_ROLE_SST, source_parts);
-    look_at_work(arguments);
+    check_side(arguments, "dest", VIA_ROLE_DEST, VIA_ROLE_DST, dest_parts);
+    check_side(arguments, "source", VIA_ROLE_SOURCE, VIA_ROLE_SST, source_parts);
+    check_work_arrays(arguments);
     if (via_has(arguments, VIA_ROLE_ROOT)) {
         int root = via_int_argument(arguments, VIA_ROLE_ROOT);
         if (root < 0 || root >= group.size)
@@ -343,33 +343,33 @@ static void look_at_collective(const struct via_arguments *arguments)
 
 /* --- every call ------------------------------------------------------------------------------- */
 
-static void look_at(const struct via_arguments *arguments)
+static void check_arguments(const struct via_arguments *arguments)
 {
     switch (arguments->call->family) {
     case VIA_FAMILY_PUT:
-        look_at_put(arguments);
+        check_put(arguments);
         break;
     case VIA_FAMILY_GET:
-        look_at_get(arguments);
+        check_get(arguments);
         break;
     case VIA_FAMILY_ATOMIC:
-        look_at_atomic(arguments);
+        check_atomic(arguments);
         break;
     case VIA_FAMILY_SIGNAL:
-        look_at_signal(arguments);
+        check_signal(arguments);
         break;
     case VIA_FAMILY_WAIT:
-        look_at_wait(arguments);
+        check_wait(arguments);
         break;
     case VIA_FAMILY_ORDER:
         via_check_order_done();
         break;
     case VIA_FAMILY_COLLECTIVE:
     case VIA_FAMILY_MEMORY:
-        look_at_collective(arguments);
+        check_collective(arguments);
         break;
     case VIA_FAMILY_LOCK:
-        look_at_lock(arguments);
+        check_lock(arguments);
         break;
     case VIA_FAMILY_OTHER:
         break;
@@ -382,7 +382,7 @@ void *via_check_enter(uint64_t index, const uint64_t *registers, const uint64_t 
     int saved_errno = errno;
 
     if (via_world.init_count > 0)
-        look_at(&arguments);
+        check_arguments(&arguments);
     else if (!arguments.call->anytime)
         via_check_report(&arguments, check.was_initialized ? "9.1.4" : "9.1.1", "called %s",
                          check.was_initialized ? "after the last shmem_finalize"

@@ -65,7 +65,7 @@ static bool is_neighbour(const struct viaduct_shmem_team *team, unsigned further
     return via_attach_hops(via_world.attach, via_world.peers[via_team_pe(team, number)].host) == 1;
 }
 
-static uint64_t look_around(const struct viaduct_shmem_team *team)
+static uint64_t find_shape(const struct viaduct_shmem_team *team)
 {
     uint64_t flags = SHAPE_MESH;
 
@@ -79,7 +79,7 @@ static uint64_t look_around(const struct viaduct_shmem_team *team)
 static uint64_t agree_on_shape(struct viaduct_shmem_team *team)
 {
     struct via_hosts *hosts = &team->hosts;
-    uint64_t flags = look_around(team);
+    uint64_t flags = find_shape(team);
 
     for (unsigned round = 0; 1u << round < hosts->count; round++) {
         int to = via_hosts_leader(hosts, 1u << round);

@@ -167,7 +167,7 @@ void via_launch_pe_ended(struct via_launch *launch, uint32_t number, pid_t pid, 
 void via_launch_global_exit(struct via_launch *launch, uint32_t number, int status);
 void via_launch_on_signal(struct via_launch *launch, int signal_number);
 void via_launch_signal_all(struct via_launch *launch, int signal_number);
-void via_launch_look_at_clock(struct via_launch *launch);
+void via_launch_check_deadlines(struct via_launch *launch);
 uint64_t via_launch_deadline_ns(const struct via_launch *launch);
 /* For poll(). */
 int via_launch_poll_ms(uint64_t at_ns);

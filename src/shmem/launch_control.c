@@ -239,7 +239,7 @@ static bool has_deadline(const struct via_launch *launch)
     return launch->phase == VIA_LAUNCH_LEAVING || launch->phase == VIA_LAUNCH_ENDING;
 }
 
-void via_launch_look_at_clock(struct via_launch *launch)
+void via_launch_check_deadlines(struct via_launch *launch)
 {
     uint64_t now_ns = via_launch_now_ns();
 

@@ -269,7 +269,7 @@ static void ping(struct via_launch_remote *remote, uint64_t now_ns)
             via_launch_link_send_u32(&remote->machines[i].link, VIA_LAUNCH_PING, 0);
 }
 
-static void look_for_silence(struct via_launch *launch, uint64_t now_ns)
+static void check_silence(struct via_launch *launch, uint64_t now_ns)
 {
     struct via_launch_remote *remote = launch->remote;
     /* Stopped, or a machine that slept: nobody could be heard meanwhile. */
@@ -295,13 +295,13 @@ static void look_for_silence(struct via_launch *launch, uint64_t now_ns)
     }
 }
 
-static void look_at_clocks(struct via_launch *launch)
+static void check_clocks(struct via_launch *launch)
 {
     struct via_launch_remote *remote = launch->remote;
     uint64_t now_ns = via_launch_now_ns();
 
-    via_launch_look_at_clock(launch);
-    look_for_silence(launch, now_ns);
+    via_launch_check_deadlines(launch);
+    check_silence(launch, now_ns);
     ping(remote, now_ns);
     if (launch->phase == VIA_LAUNCH_KILLED && remote->killed_ns > 0 && now_ns >= remote->killed_ns)
         for (uint32_t i = 0; i < remote->count; i++)
@@ -386,7 +386,7 @@ static void watch(struct via_launch *launch, struct pollfd *polls)
             take_signals(launch);
         acknowledge(remote);
         via_launch_remote_print_trace(launch);
-        look_at_clocks(launch);
+        check_clocks(launch);
     }
 }
 

@@ -239,7 +239,7 @@ static int start_job(struct serve *serve, struct via_launch_parts *parts, struct
 
 /* --- what PEs do ------------------------------------------------------------------------------ */
 
-static void look_for_global_exit(struct serve *serve)
+static void check_global_exit(struct serve *serve)
 {
     struct via_job *job = serve->launch.files.job;
     struct via_launch_bytes payload = {0};
@@ -257,7 +257,7 @@ static void look_for_global_exit(struct serve *serve)
     serve->launch.files.life_fds[1] = -1;
 }
 
-static void look_at_gate(struct serve *serve)
+static void check_gate(struct serve *serve)
 {
     struct via_job *job = serve->launch.files.job;
     struct via_launch_bytes payload = {0};
@@ -287,15 +287,15 @@ static void take_calls(struct serve *serve)
 
     while (read(serve->launch.files.call_fds[0], bytes, sizeof(bytes)) > 0)
         ;
-    look_for_global_exit(serve);
-    look_at_gate(serve);
+    check_global_exit(serve);
+    check_gate(serve);
 }
 
 static void on_end(struct via_launch *launch, uint32_t number, pid_t pid, int status)
 {
     struct serve *serve = via_container_of(launch, struct serve, launch);
 
-    look_for_global_exit(serve);
+    check_global_exit(serve);
     say_ended(serve, number, pid, status);
 }
 
@@ -532,7 +532,7 @@ static void take_signals(struct serve *serve)
     }
 }
 
-static void look_at_clock(struct serve *serve)
+static void check_deadlines(struct serve *serve)
 {
     uint64_t now_ns = via_launch_now_ns();
 
@@ -590,7 +590,7 @@ static void serve_once(struct serve *serve, struct pollfd *polls)
         write_input(serve);
     if (polls[0].revents)
         take_signals(serve);
-    look_at_clock(serve);
+    check_deadlines(serve);
     if (via_launch_link_write(&serve->link) < 0)
         serve->failed = true;
 }

@@ -364,7 +364,7 @@ static bool is_wanted(const struct jobs *jobs, const struct via_job *job)
            (int)strtol(jobs->wanted, NULL, 10) == job->launcher_pid;
 }
 
-static void look_at_job(struct jobs *jobs, const char *path)
+static void trace_job(struct jobs *jobs, const char *path)
 {
     struct via_error err = {0};
     struct via_job *job;
@@ -383,7 +383,7 @@ static void look_at_job(struct jobs *jobs, const char *path)
 }
 
 /* A job's memory has no name, but whoever has it open shows in /proc what it is. */
-static void look_at_process(struct jobs *jobs, const char *pid)
+static void trace_process(struct jobs *jobs, const char *pid)
 {
     char folder[64], path[400], target[64];
     struct dirent *entry;
@@ -399,7 +399,7 @@ static void look_at_process(struct jobs *jobs, const char *pid)
             continue;
         target[bytes] = '\0';
         if (strncmp(target, "/memfd:viaduct-job", strlen("/memfd:viaduct-job")) == 0)
-            look_at_job(jobs, path);
+            trace_job(jobs, path);
     }
     closedir(dir);
 }
@@ -414,7 +414,7 @@ int via_launch_trace_jobs(const char *wanted, bool json, struct via_error *err)
         return via_error_set(err, -errno, "/proc: %s", strerror(errno));
     while ((entry = readdir(dir)) != NULL)
         if (entry->d_name[0] >= '0' && entry->d_name[0] <= '9')
-            look_at_process(&jobs, entry->d_name);
+            trace_process(&jobs, entry->d_name);
     closedir(dir);
     if (jobs.count == 0 && wanted)
         return via_error_set(err, -ENOENT, "\"%s\": no such job of this user on this machine",

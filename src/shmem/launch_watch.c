@@ -13,7 +13,7 @@
 #define POLLS_OWN 3
 
 /* shmem_global_exit: the end of the life pipe makes the other PEs exit. */
-static void look_for_global_exit(struct via_launch *launch)
+static void check_global_exit(struct via_launch *launch)
 {
     struct via_job *job = launch->files.job;
 
@@ -44,7 +44,7 @@ void via_launch_reap(struct via_launch *launch, via_launch_on_end *on_end)
 
 static void on_end(struct via_launch *launch, uint32_t number, pid_t pid, int status)
 {
-    look_for_global_exit(launch);
+    check_global_exit(launch);
     via_launch_pe_ended(launch, number, pid, status, via_launch_state_of(launch, number));
 }
 
@@ -68,7 +68,7 @@ static void take_calls(struct via_launch *launch)
 
     while (read(launch->files.call_fds[0], bytes, sizeof(bytes)) > 0)
         ;
-    look_for_global_exit(launch);
+    check_global_exit(launch);
 }
 
 /* What PEs have printed before their end; not what their children may print for ever. */
@@ -112,7 +112,7 @@ int via_launch_watch(struct via_launch *launch)
             take_calls(launch);
         if (polls[0].revents)
             take_signals(launch);
-        via_launch_look_at_clock(launch);
+        via_launch_check_deadlines(launch);
     }
     drain_streams(launch);
     free(polls);

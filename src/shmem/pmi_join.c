@@ -175,8 +175,8 @@ static int find_hosts(struct via_pmi *pmi, struct map *map, struct via_error *er
     return 0;
 }
 
-static int look_around(struct via_pmi *pmi, const char *machine, struct map *ret_map,
-                       struct via_error *err)
+static int gather_processes(struct via_pmi *pmi, const char *machine, struct map *ret_map,
+                            struct via_error *err)
 {
     struct map *map = ret_map;
     cpu_set_t set;
@@ -272,7 +272,7 @@ static int make_job(struct via_pmi *pmi, const char *machine, struct via_job_fil
     struct via_job_spec spec = {.pes_count = pmi->size, .node_of = map.node_of};
     char text[VIA_PMI_VALUE_BYTES];
 
-    int result = look_around(pmi, machine, &map, err);
+    int result = gather_processes(pmi, machine, &map, err);
     if (result == 0)
         result = pmi->ops->get(pmi, 0, "id", text, err);
     if (result == 0)

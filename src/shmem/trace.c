@@ -216,7 +216,7 @@ static void end_write(struct via_trace_wait *line)
 
 /* What is to be told, all of it before the line is touched: finding it out takes its time, and a
  * reader must not wait for a process that may be stopped meanwhile. */
-static void look(void)
+static void collect_wait(void)
 {
     static _Thread_local struct via_trace_wait told;
     uint64_t now = now_ns();
@@ -263,6 +263,6 @@ void via_trace_init(void)
 
     via_trace_board = board;
     atomic_store_explicit(&board->pid, getpid(), memory_order_relaxed);
-    via_wait_trace = look;
+    via_wait_trace = collect_wait;
     via_wait_trace_over = over;
 }

@@ -32,7 +32,7 @@
 #define EVENT_NS_MAX (100 * VIA_MSEC_NS)
 
 _Atomic uint32_t via_wait_pauses_max = PAUSES_SHARED_MAX;
-void (*via_wait_look)(void);
+void (*via_wait_poll_host)(void);
 void (*via_wait_trace)(void);
 void (*via_wait_trace_over)(void);
 static uint32_t pauses_limit = PAUSES_SHARED_MAX;
@@ -103,17 +103,17 @@ bool via_wait_yield(struct via_wait *wait)
     return true;
 }
 
-static void look(void)
+static void poll_once(void)
 {
-    if (via_wait_look)
-        via_wait_look();
+    if (via_wait_poll_host)
+        via_wait_poll_host();
     if (via_wait_trace)
         via_wait_trace();
 }
 
 void via_wait_sleep(struct via_wait *wait)
 {
-    look();
+    poll_once();
     wait->sleep_ns =
         wait->sleep_ns == 0 ? SLEEP_NS_MIN : via_min(wait->sleep_ns * 2, (uint64_t)SLEEP_NS_MAX);
     struct timespec time = {.tv_nsec = (long)wait->sleep_ns};
@@ -155,7 +155,7 @@ void via_event_sleep(struct via_event *event, uint32_t count)
 {
     struct timespec time = {.tv_nsec = (long)EVENT_NS_MAX};
 
-    look();
+    poll_once();
     /* Shared between processes, so not FUTEX_PRIVATE. */
     syscall(SYS_futex, &event->count, FUTEX_WAIT, count, &time, NULL, 0);
     via_event_cancel(event);

@@ -43,7 +43,7 @@ void via_wait_configure(unsigned pes, unsigned cores);
  * Called before each sleep of a wait, when what is waited for is long in coming: to look whether it
  * can come at all. NULL for none; set while no thread waits.
  */
-extern void (*via_wait_look)(void);
+extern void (*via_wait_poll_host)(void);
 
 /* The same, and when a wait that has taken long is over: for `viaduct shmem trace`; or NULL. */
 extern void (*via_wait_trace)(void);

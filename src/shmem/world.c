@@ -340,7 +340,7 @@ int via_world_offer(enum via_region region, int fd, size_t bytes, struct via_err
 
 /* A PE whose host has died waits in vain: no other host can put to it any more. So does one whose
  * own put has failed, if what it waits for is the answer to that. */
-static void look_at_host(void)
+static void poll_host(void)
 {
     int result = via_attach_poll(via_world.attach);
 
@@ -361,7 +361,7 @@ int via_world_attach(struct via_error *err)
     if (result < 0)
         return via_error_set(err, result, "host %u: attaching: %s", via_world.me->host,
                              via_error_text());
-    via_wait_look = look_at_host;
+    via_wait_poll_host = poll_host;
     result = via_world_offer(VIA_REGION_HEAP, via_world.me->heap_fd,
                              via_world.region[VIA_REGION_HEAP].bytes, err);
     if (result == 0)
@@ -384,7 +384,7 @@ static void detach(void)
         via_world.segment[region] = NULL;
     }
     via_grow_fini();
-    via_wait_look = NULL;
+    via_wait_poll_host = NULL;
     if (via_world.attach)
         via_attach_close(via_world.attach);
     via_world.attach = NULL;

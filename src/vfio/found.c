@@ -257,8 +257,8 @@ static const struct via_found_chip *chip_of(const struct via_found_paths *paths,
     return NULL;
 }
 
-static void look_at(const struct via_found_paths *paths, const char *address,
-                    const struct via_found_chip *chip, struct via_found *ret_found)
+static void inspect_function(const struct via_found_paths *paths, const char *address,
+                             const struct via_found_chip *chip, struct via_found *ret_found)
 {
     struct via_found *found = ret_found;
     *found = (struct via_found){.chip = chip};
@@ -294,7 +294,7 @@ int via_found_scan(const struct via_found_paths *paths, struct via_found *ret_fo
         const struct via_found_chip *chip =
             via_kernel_is_address(entry->d_name) ? chip_of(paths, entry->d_name) : NULL;
         if (chip != NULL) {
-            look_at(paths, entry->d_name, chip, &ret_found[count++]);
+            inspect_function(paths, entry->d_name, chip, &ret_found[count++]);
         }
     }
     closedir(folder);
@@ -321,7 +321,7 @@ int via_found_get(const struct via_found_paths *paths, const char *address,
                              address, read_number(paths, address, "vendor", 16),
                              read_number(paths, address, "device", 16));
     }
-    look_at(paths, address, chip, ret_found);
+    inspect_function(paths, address, chip, ret_found);
     return 0;
 }
 

@@ -26,7 +26,7 @@
 #define IN(me, set) (((set) >> phase[me]) & 1)
 
 byte phase[2];
-bool demote[2], heeded[2], stays[2], closed[2], taken; /* what an end has said */
+bool demote[2], followed[2], stays[2], closed[2], taken; /* what an end has said */
 
 /* Of the direction that an end writes. */
 byte sent[2], got[2];
@@ -96,11 +96,11 @@ inline leave(me)
                        (me == 0 || taken) && \
                        (pipe[1 - me] == 0 || (!IN(me, FOLLOW_SET) && !ended[1 - me])))
 
-/* via_conn_heed_tx(), with the tx token. */
+/* via_conn_follow_demotion_tx(), with the tx token. */
 inline follow(me)
 {
     if
-    :: again[me] -> apply(me, FOLLOW); apply(me, REPLAY); heeded[me] = true
+    :: again[me] -> apply(me, FOLLOW); apply(me, REPLAY); followed[me] = true
 #ifndef NO_STAYS
     :: !again[me] && ended[me] && pipe[me] != 0 -> apply(me, STAY); stays[me] = true
     :: !again[me] && !(ended[me] && pipe[me] != 0) ->
@@ -108,7 +108,7 @@ inline follow(me)
     :: !again[me] ->
 #endif
         apply(me, FOLLOW);
-        heeded[me] = true
+        followed[me] = true
     fi
 }
 
@@ -140,7 +140,7 @@ inline drop_or_skip(me)
 }
 
 /* The peer sends nothing again: it has ended. */
-#define NOTHING_COMES(me) (!heeded[1 - me] && (stays[1 - me] || closed[1 - me]))
+#define NOTHING_COMES(me) (!followed[1 - me] && (stays[1 - me] || closed[1 - me]))
 
 /* demote_finish() */
 inline finish_leaving(me)
@@ -157,7 +157,7 @@ inline finish_leaving(me)
     fi
 }
 
-#define HAS_ANSWER(me) (heeded[1 - me] || NOTHING_COMES(me) || (demote[1 - me] && again[1 - me]))
+#define HAS_ANSWER(me) (followed[1 - me] || NOTHING_COMES(me) || (demote[1 - me] && again[1 - me]))
 
 /* A peer that has left as well waits, too. */
 #ifdef NO_LAST_LOOK

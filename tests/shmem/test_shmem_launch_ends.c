@@ -69,7 +69,7 @@ static void hear(const struct end *ends, unsigned count, char text[1024])
         via_launch_pe_ended(&launch, ends[i].pe, 17, ends[i].status, ends[i].state);
     launch.deadline_ns = 0;
     if (!via_launch_is_over(&launch))
-        via_launch_look_at_clock(&launch);
+        via_launch_check_deadlines(&launch);
     dup2(stderr_fd, STDERR_FILENO);
     close(stderr_fd);
     close(pipe_fds[1]);

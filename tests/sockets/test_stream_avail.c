@@ -89,7 +89,7 @@ static void offer(struct direction *d, const char *text)
 static void assert_look(struct direction *d, int state, uint64_t done)
 {
     uint64_t seen;
-    assert_int_equal(via_stream_tx_avail_look(&d->tx, &seen), state);
+    assert_int_equal(via_stream_tx_avail_state(&d->tx, &seen), state);
     assert_int_equal(seen, done);
 }
 
@@ -330,7 +330,7 @@ static void a_reader_that_claims_more_than_there_is_breaks_the_stream(void **sta
     start(&d);
     offer(&d, "abcd");
     d.at_writer.pulled = via_pulled_word(d.tx.avail.id, VIA_PULL_OPEN, 5);
-    assert_int_equal(via_stream_tx_avail_look(&d.tx, &done), -EPROTO);
+    assert_int_equal(via_stream_tx_avail_state(&d.tx, &done), -EPROTO);
     assert_int_equal(write_some(&d, "x", 1), -EPROTO);
     stop(&d);
 }
@@ -345,7 +345,7 @@ static void a_reader_that_takes_back_breaks_the_stream(void **state)
     d.at_writer.pulled = via_pulled_word(d.tx.avail.id, VIA_PULL_OPEN, 3);
     assert_look(&d, VIA_AVAIL_OPEN, 3);
     d.at_writer.pulled = via_pulled_word(d.tx.avail.id, VIA_PULL_OPEN, 2);
-    assert_int_equal(via_stream_tx_avail_look(&d.tx, &done), -EPROTO);
+    assert_int_equal(via_stream_tx_avail_state(&d.tx, &done), -EPROTO);
     stop(&d);
 }
 
@@ -391,7 +391,7 @@ static void *offer_and_overwrite(void *argument)
         }
         unsigned looks = (unsigned)via_rng_below(&rng, 6);
         int state;
-        while ((state = via_stream_tx_avail_look(&d->tx, &done)) != VIA_AVAIL_ENDED) {
+        while ((state = via_stream_tx_avail_state(&d->tx, &done)) != VIA_AVAIL_ENDED) {
             assert_true(state > 0);
             if (looks-- == 0) {
                 via_stream_tx_avail_revoke(&d->tx);

@@ -194,7 +194,7 @@ static uint64_t emu_events(struct via_port *port, uint64_t mask)
     uint64_t events = 0;
 
     if (emu->lanes != NULL) {
-        via_emu_posted_look(emu, mask);
+        via_emu_posted_pull(emu, mask);
     }
     /* Look before writing: most looks find nothing, and the other end's line stays where it is. */
     if ((atomic_load_explicit(pending, memory_order_relaxed) & doorbells) != 0) {

@@ -188,7 +188,7 @@ int via_emu_posted_fence_poll(struct via_port *port, unsigned queue);
 /* For ring() and events(). Lets writes of the peer arrive as chance has it, by queues that wake
  * whoever asks for these events; notes who rings; lets all arrive that was flushed before the
  * doorbell that has just been read. */
-void via_emu_posted_look(struct via_emu_port *emu, uint64_t mask);
+void via_emu_posted_pull(struct via_emu_port *emu, uint64_t mask);
 void via_emu_posted_rang(struct via_emu_port *emu, unsigned queue, unsigned bit);
 void via_emu_posted_take_bell(struct via_emu_port *emu, unsigned bit);
 /* [control] `up` is false: returns when no thread is in a lane. */

@@ -292,7 +292,7 @@ int via_emu_posted_fence_poll(struct via_port *port, unsigned queue)
 
 /* --- what comes in --- */
 
-void via_emu_posted_look(struct via_emu_port *emu, uint64_t mask)
+void via_emu_posted_pull(struct via_emu_port *emu, uint64_t mask)
 {
     for (unsigned queue = 0; queue < VIA_PORT_DATA_DOORBELLS; queue++) {
         if ((mask & VIA_PORT_EVENT_DOORBELL(queue)) != 0) {

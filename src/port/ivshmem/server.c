@@ -180,7 +180,7 @@ static void accept_one(struct via_ivshmem_server *server)
 }
 
 /* Clients say nothing: whatever can be read is the end, or to be dropped. */
-static void look_at(struct via_ivshmem_server *server, struct client *client)
+static void check_client(struct via_ivshmem_server *server, struct client *client)
 {
     char bytes[256];
     ssize_t count = client->fd >= 0 ? recv(client->fd, bytes, sizeof(bytes), MSG_DONTWAIT) : 1;
@@ -196,7 +196,7 @@ void via_ivshmem_server_service(struct via_ivshmem_server *server)
     int count = epoll_wait(server->epoll_fd, events, EVENTS_PER_TURN, 0);
     for (int i = 0; i < count; i++) {
         if (events[i].data.u32 != LISTENER) {
-            look_at(server, &server->clients[events[i].data.u32]);
+            check_client(server, &server->clients[events[i].data.u32]);
         }
     }
     /* After the hang-ups: a place that has just become free does not meet an event of before. */

@@ -202,7 +202,7 @@ static void follow_abort(struct via_pex_dma *dma, unsigned index, uint64_t now_n
 }
 
 /* Takes in what the engine has written back. */
-static void look(struct via_pex_dma *dma, unsigned index)
+static void collect_done(struct via_pex_dma *dma, unsigned index)
 {
     struct channel *channel = &dma->channels[index];
     while (channel->done != channel->head) {
@@ -255,7 +255,7 @@ unsigned via_pex_dma_take(struct via_port *port, unsigned queue, uint64_t *ret_c
     if (!try_lock(channel)) {
         return 0;
     }
-    look(dma, queue % CHANNELS);
+    collect_done(dma, queue % CHANNELS);
     for (unsigned i = 0; i < SLOTS && count < max; i++) {
         struct slot *slot = &channel->slots[i];
         if (slot->state == DONE && slot->queue == queue) {
@@ -281,7 +281,7 @@ static void abort_channel(struct via_pex_dma *dma, unsigned index, unsigned queu
 {
     struct channel *channel = &dma->channels[index];
     bool any = false;
-    look(dma, index);
+    collect_done(dma, index);
     for (uint32_t i = channel->done; i != channel->head; i++) {
         struct slot *slot = &channel->slots[i % SLOTS];
         slot->aborted |= slot->queue == queue;

@@ -241,7 +241,7 @@ static bool drain_fd(int fd)
 }
 
 /* The chip's link, as it is now. */
-static void look_at_chip(struct via_pex_port *pex, uint64_t now_ns)
+static void check_chip(struct via_pex_port *pex, uint64_t now_ns)
 {
     pex->hardware_up = via_pex_chip_is_up(pex);
     if (!pex->hardware_up) {
@@ -264,7 +264,7 @@ static void look_at_chip(struct via_pex_port *pex, uint64_t now_ns)
     }
 }
 
-static void look_at_peer(struct via_pex_port *pex, uint64_t now_ns)
+static void check_peer(struct via_pex_port *pex, uint64_t now_ns)
 {
     struct peer peer = read_peer(pex);
     if (!is_agreed(pex, &peer)) {
@@ -334,9 +334,9 @@ int via_pex_link_service(struct via_port *port, uint64_t now_ns, uint64_t *ret_d
         finish_down(pex);
     }
     if (pex->linked) {
-        look_at_peer(pex, now_ns);
+        check_peer(pex, now_ns);
     }
-    look_at_chip(pex, now_ns);
+    check_chip(pex, now_ns);
     if (pex->hardware_up) {
         take_bells(pex);
     }

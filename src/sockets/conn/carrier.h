@@ -131,6 +131,6 @@ static inline bool via_carrier_is_given_up(struct via_conn *conn)
 
 /* Getting to pipes, for the carriers: calls were made, and bytes moved, and the peer has not come.
  */
-bool via_conn_has_looked_enough(const struct via_conn *conn);
+bool via_conn_has_waited_enough(const struct via_conn *conn);
 
 #endif

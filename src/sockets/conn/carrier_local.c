@@ -87,7 +87,7 @@ static enum via_reason find_peer(struct via_conn *conn, int fd)
 /* There is no descriptor to be had: perhaps later. */
 static int wait_for_descriptors(const struct via_conn *conn)
 {
-    return via_conn_has_looked_enough(conn) ? (int)VIA_REASON_RESOURCES : -EAGAIN;
+    return via_conn_has_waited_enough(conn) ? (int)VIA_REASON_RESOURCES : -EAGAIN;
 }
 
 /* The bell of the thread that makes pipes is the connection's, whoever has waited for it before. */
@@ -174,7 +174,7 @@ static enum via_reason meet_connector(struct via_op *op)
     }
     int fd = via_rendezvous_connect(conn->peer_cookie, conn->peer_uid);
     if (fd == -ECONNREFUSED) {
-        return via_conn_has_looked_enough(conn) ? VIA_REASON_PEER : VIA_REASON_NONE;
+        return via_conn_has_waited_enough(conn) ? VIA_REASON_PEER : VIA_REASON_NONE;
     }
     if (fd < 0) {
         return fd == -EACCES ? VIA_REASON_USER : VIA_REASON_RESOURCES;
@@ -309,7 +309,7 @@ static bool acceptor_is_trusted(struct via_op *op, uid_t uid)
 }
 
 /* The connector, which listens: has the acceptor come? */
-static int look_for_acceptor(struct via_op *op)
+static int poll_for_acceptor(struct via_op *op)
 {
     struct via_conn *conn = op->conn;
     uid_t uid = 0;
@@ -322,7 +322,7 @@ static int look_for_acceptor(struct via_op *op)
         }
     }
     if (control_fd < 0) {
-        return via_conn_has_looked_enough(conn) ? (int)VIA_REASON_PEER : -EAGAIN;
+        return via_conn_has_waited_enough(conn) ? (int)VIA_REASON_PEER : -EAGAIN;
     }
     if (!acceptor_is_trusted(op, uid)) {
         VIA_REAL(close)(control_fd);
@@ -337,7 +337,7 @@ static int look_for_acceptor(struct via_op *op)
 
 static int find_offer(struct via_op *op)
 {
-    return op->conn->listen_fd < 0 ? begin_listening(op) : look_for_acceptor(op);
+    return op->conn->listen_fd < 0 ? begin_listening(op) : poll_for_acceptor(op);
 }
 
 static void say_taken(struct via_conn *conn)

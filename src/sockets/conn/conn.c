@@ -492,7 +492,7 @@ static void accepted(int fd, const struct via_address *peer)
         return;
     }
     struct via_op op = via_conn_op(conn, fd);
-    via_conn_look_early(&op);
+    via_conn_poll_early(&op);
 }
 
 void via_conn_accepted(int fd, const struct sockaddr *peer, socklen_t peer_bytes)

@@ -262,14 +262,14 @@ static inline bool via_conn_is_eager(const struct via_conn *conn)
 void via_conn_announce(struct via_conn *conn, int fd);
 
 /* On an eager connection, before a call that may move data or wait for some. */
-void via_conn_look_early_slowly(struct via_op *op);
+void via_conn_poll_early_slowly(struct via_op *op);
 /* ... and when via_conn_early_fd() has become readable. */
-void via_conn_look_early_now(struct via_op *op);
+void via_conn_poll_early_now(struct via_op *op);
 
-static inline void via_conn_look_early(struct via_op *op)
+static inline void via_conn_poll_early(struct via_op *op)
 {
     if (via_conn_is_eager(op->conn)) {
-        via_conn_look_early_slowly(op);
+        via_conn_poll_early_slowly(op);
     }
 }
 
@@ -311,7 +311,7 @@ bool via_local_stop_listening(struct via_conn *conn, bool at_once);
 bool via_local_withdraw(struct via_op *op);
 
 /* Looks for an offer from another host now, whatever has moved. No token is held. */
-void via_conn_look(struct via_op *op);
+void via_conn_poll_meeting(struct via_op *op);
 
 /* May this end write into the pipe? From then on it does. The tx token is held. */
 bool via_conn_tx_can_switch(struct via_conn *conn);

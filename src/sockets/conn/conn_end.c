@@ -142,16 +142,16 @@ void via_conn_begin_parting(struct via_conn *conn, int fd)
     }
 }
 
-static void heed_at_end(struct via_conn *conn, int fd)
+static void follow_demotion_at_end(struct via_conn *conn, int fd)
 {
-    if (!via_conn_must_heed(conn)) {
+    if (!via_conn_has_demotion_request(conn)) {
         return;
     }
     struct via_op op = via_conn_op(conn, fd);
-    via_conn_heed(&op);
+    via_conn_follow_demotion(&op);
     if (atomic_load_explicit(&conn->side->refs, memory_order_relaxed) <= conn->fds) {
         via_conn_await_leaving(&op);
-        via_conn_heed(&op);
+        via_conn_follow_demotion(&op);
     }
 }
 
@@ -172,9 +172,10 @@ static void send_all_again(struct via_conn *conn, int fd, bool exits)
 
 void via_conn_end(struct via_conn *conn, int fd)
 {
-    heed_at_end(conn, fd);
+    follow_demotion_at_end(conn, fd);
     send_all_again(conn, fd, true);
-    heed_at_end(conn, fd); /* what it has read of what came again: unread, the kernel says RST */
+    follow_demotion_at_end(
+        conn, fd); /* what it has read of what came again: unread, the kernel says RST */
 }
 
 uint32_t via_conn_uncount(struct via_conn *conn)
@@ -221,10 +222,10 @@ void via_conn_closing(struct via_conn *conn, int fd)
 {
     int saved = errno;
     bool last_here = atomic_load_explicit(&conn->fds, memory_order_relaxed) == 1;
-    heed_at_end(conn, fd);
+    follow_demotion_at_end(conn, fd);
     if (last_here) {
         send_all_again(conn, fd, false);
-        heed_at_end(conn, fd); /* as above */
+        follow_demotion_at_end(conn, fd); /* as above */
     }
     if (atomic_fetch_sub_explicit(&conn->side->refs, 1, memory_order_acq_rel) == 1 &&
         via_conn_has_pipes(conn)) {

@@ -120,7 +120,7 @@ static int gather(struct via_conn *conn, int fd)
     return rc;
 }
 
-void via_conn_heed_tx(struct via_conn *conn, int fd)
+void via_conn_follow_demotion_tx(struct via_conn *conn, int fd)
 {
     struct via_side *side = conn->side;
     const void *data;
@@ -175,7 +175,7 @@ static bool rx_is_through(struct via_op *op)
 
 /* With both tokens: the peer is about to leave. It learns what has been read, and from now on its
  * bytes may come by the kernel, too: this end does not close before it has thrown them away. */
-static void get_ready(struct via_op *op)
+static void prepare_for_demotion(struct via_op *op)
 {
     struct via_conn *conn = op->conn;
     uint64_t asked = via_side_flags(op->side) & (VIA_FLAG_LOOK | VIA_FLAG_DEMOTE);
@@ -193,7 +193,8 @@ void via_conn_await_leaving(struct via_op *op)
     uint64_t begin_ns = via_os_now_ns();
     while ((op->side->said & VIA_FLAG_READY) != 0 && via_conn_has_pipes(op->conn) &&
            (via_side_flags(op->side) & (VIA_FLAG_LOOK | VIA_FLAG_DEMOTE)) == VIA_FLAG_LOOK &&
-           (via_io_look(op) & (POLLHUP | POLLERR)) == 0 && via_os_now_ns() - begin_ns < ANSWER_NS) {
+           (via_io_poll_kernel(op) & (POLLHUP | POLLERR)) == 0 &&
+           via_os_now_ns() - begin_ns < ANSWER_NS) {
         struct timespec pause = {.tv_nsec = LOOK_NS_MIN};
         nanosleep(&pause, NULL);
     }
@@ -210,19 +211,19 @@ static void mark_plain(struct via_op *op, enum via_event event, enum via_reason 
     conn->carrier->follows_no_more(conn);
 }
 
-void via_conn_heed(struct via_op *op)
+void via_conn_follow_demotion(struct via_op *op)
 {
     struct via_conn *conn = op->conn;
     struct via_side *side = op->side;
     int saved = errno;
     if (via_tx_take(op) == 0) {
-        via_conn_heed_tx(conn, op->fd);
+        via_conn_follow_demotion_tx(conn, op->fd);
         if (via_side_is_in(side, VIA_PHASES_REPLAY)) {
             via_conn_replay(conn, op->fd);
         }
         if (!via_side_is_in(side, VIA_PHASES_REPLAY) && via_rx_take(op) == 0) {
             if (!via_side_is_in(side, VIA_PHASES_FOLLOW)) {
-                get_ready(op);
+                prepare_for_demotion(op);
             } else if (rx_is_through(op)) {
                 mark_plain(op, VIA_EVENT_FINISH, VIA_REASON_DEMOTED);
             }
@@ -242,7 +243,7 @@ static void wait_for_end(struct via_op *op)
 {
     struct via_stream_rx *rx = &op->side->rx;
     while (!via_conn_is_local(op->conn) && rx->span == VIA_SPAN_PIPE &&
-           (via_io_look(op) & VIA_POLL_GONE) != 0 && pipe_next(op) == VIA_NEXT_EMPTY &&
+           (via_io_poll_kernel(op) & VIA_POLL_GONE) != 0 && pipe_next(op) == VIA_NEXT_EMPTY &&
            op->conn->carrier->may_follow(op->conn)) {
         struct timespec pause = {.tv_nsec = LOOK_NS_MAX};
         nanosleep(&pause, NULL);
@@ -273,7 +274,7 @@ static bool can_leave(struct via_op *op)
         return next > 0;
     }
     return !via_side_is_in(op->side, VIA_PHASES_FOLLOW) && !via_stream_rx_ends(rx) &&
-           (via_io_look(op) & (POLLHUP | POLLERR)) == 0;
+           (via_io_poll_kernel(op) & (POLLHUP | POLLERR)) == 0;
 }
 
 int via_conn_end_pipe_span(struct via_op *op, bool whole)
@@ -399,11 +400,11 @@ static bool is_answered(struct via_op *op)
 }
 
 /* Both want it at the same time: the peer waits for our answer, too. */
-static void heed_too(struct via_op *op)
+static void follow_peer_demotion(struct via_op *op)
 {
     struct via_side *side = op->side;
     if ((via_side_flags(side) & VIA_FLAG_DEMOTE) != 0 && via_tx_take(op) == 0) {
-        via_conn_heed_tx(op->conn, op->fd);
+        via_conn_follow_demotion_tx(op->conn, op->fd);
         if (via_side_is_in(side, VIA_PHASES_REPLAY)) {
             via_conn_replay_all(op->conn, op->fd, VIA_SEC_NS);
         }
@@ -412,18 +413,18 @@ static void heed_too(struct via_op *op)
 }
 
 /* The other end may be this process's, even this thread's. */
-static void heed_here(struct via_conn *conn)
+static void follow_demotion_here(struct via_conn *conn)
 {
     bool left = atomic_load_explicit(&conn->attached, memory_order_acquire) &&
                 via_conn_is_in(conn, VIA_PHASES_GONE & VIA_PHASES_MAY_FOLLOW) &&
                 (via_side_flags(conn->side) & VIA_FLAG_DEMOTE) != 0;
-    int fd = left || via_conn_must_heed(conn) ? via_conn_fd(conn) : -1;
+    int fd = left || via_conn_has_demotion_request(conn) ? via_conn_fd(conn) : -1;
     if (fd >= 0) {
         struct via_op op = via_conn_op(conn, fd);
         if (left) {
-            heed_too(&op);
+            follow_peer_demotion(&op);
         } else {
-            via_conn_heed(&op);
+            via_conn_follow_demotion(&op);
         }
     }
 }
@@ -441,16 +442,16 @@ static int wait_for_answer(struct via_op *op, uint64_t begin_ns)
 {
     uint64_t pause_ns = LOOK_NS_MIN;
     while (!is_answered(op)) {
-        if ((via_io_look(op) & (POLLHUP | POLLERR)) != 0) {
+        if ((via_io_poll_kernel(op) & (POLLHUP | POLLERR)) != 0) {
             return 0; /* nobody will */
         }
         uint64_t most_ns = may_use_kernel(&op->side->tx) ? ANSWER_NS : ORDER_NS;
         if (via_os_now_ns() - begin_ns > most_ns) {
             return -ETIMEDOUT;
         }
-        heed_too(op);
+        follow_peer_demotion(op);
         say_again(op);
-        via_conn_each(heed_here);
+        via_conn_each(follow_demotion_here);
         struct timespec pause = {.tv_nsec = (long)pause_ns};
         nanosleep(&pause, NULL);
         pause_ns = via_min(2 * pause_ns, LOOK_NS_MAX);
@@ -474,7 +475,7 @@ static bool is_ready(struct via_op *op, uint64_t *ret_most_ns)
     return ready;
 }
 
-static void ask_to_look(struct via_op *op)
+static void announce_demotion(struct via_op *op)
 {
     uint64_t most_ns;
     if (!is_ready(op, &most_ns) && via_tx_take(op) == 0) {
@@ -491,12 +492,12 @@ static void wait_until_ready(struct via_op *op, uint64_t begin_ns)
     uint64_t most_ns;
     while (!is_ready(op, &most_ns) && via_os_now_ns() - begin_ns < most_ns &&
            (via_side_flags(op->side) & (VIA_FLAG_CLOSED | VIA_FLAG_STAYS)) == 0 &&
-           (via_io_look(op) & (POLLHUP | POLLERR)) == 0) {
-        if (via_conn_must_heed(op->conn)) {
-            via_conn_heed(op);
+           (via_io_poll_kernel(op) & (POLLHUP | POLLERR)) == 0) {
+        if (via_conn_has_demotion_request(op->conn)) {
+            via_conn_follow_demotion(op);
         }
         say_again(op);
-        via_conn_each(heed_here);
+        via_conn_each(follow_demotion_here);
         struct timespec pause = {.tv_nsec = (long)pause_ns};
         nanosleep(&pause, NULL);
         pause_ns = via_min(2 * pause_ns, LOOK_NS_MAX);
@@ -624,7 +625,7 @@ static int check_end(struct via_op *op)
 {
     uint64_t flags = via_side_flags(op->side);
     bool over = (flags & (VIA_FLAG_CLOSED | VIA_FLAG_STAYS)) != 0 ||
-                (via_io_look(op) & (POLLHUP | POLLERR)) != 0;
+                (via_io_poll_kernel(op) & (POLLHUP | POLLERR)) != 0;
     if ((flags & VIA_FLAG_HEEDED) != 0 || !over || via_rx_take(op) != 0) {
         return 0;
     }
@@ -643,7 +644,7 @@ static void drop_read(struct via_op *op)
     has_come_again(op->side, &read);
     via_phase_apply(&op->side->phase, VIA_EVENT_ANSWER);
     for (unsigned looks = 0; read != 0 && looks < ARRIVE_LOOKS; looks++) {
-        bool gone = (via_io_look(op) & VIA_POLL_GONE) != 0;
+        bool gone = (via_io_poll_kernel(op) & VIA_POLL_GONE) != 0;
         read -= via_io_drop(op, read);
         if (read == 0 || gone) {
             return;
@@ -662,7 +663,7 @@ static int demote_finish(struct via_op *op, uint64_t begin_ns)
     }
     if (via_side_is_in(op->side, VIA_PHASES_LEAVING)) {
         rc = wait_for_answer(op, begin_ns);
-        heed_too(op); /* a peer that has left as well waits, too */
+        follow_peer_demotion(op); /* a peer that has left as well waits, too */
         rc = rc == 0 ? check_end(op) : rc;
     }
     if (via_side_is_in(op->side, VIA_PHASES_LEAVING)) {
@@ -676,7 +677,7 @@ int via_conn_demote(struct via_op *op, enum via_reason reason)
     int saved = errno;
     uint64_t begin_ns = via_os_now_ns();
     bool pipes = via_conn_has_pipes(op->conn);
-    ask_to_look(op);
+    announce_demotion(op);
     int rc = demote_begin(op, reason, begin_ns);
     if (rc == 0 && pipes) {
         rc = demote_finish(op, begin_ns);
@@ -727,7 +728,7 @@ static void demote_some(bool (*wanted)(int fd), enum via_reason reason)
                 continue;
             }
             if (part == 0) {
-                ask_to_look(&op);
+                announce_demotion(&op);
             } else if (part == 1) {
                 demote_begin(&op, reason, begin_ns);
             } else {

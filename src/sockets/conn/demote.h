@@ -57,17 +57,18 @@ void via_demote_all(enum via_reason reason);
 /* Before exec: those that the next program will have. */
 void via_demote_inherited(void);
 
-/* B's part, when via_conn_must_heed(). No token is held. Registrations in epoll sets are left to
- * the caller (via_io_after, or what waits there). */
-void via_conn_heed(struct via_op *op);
+/* B's part, when via_conn_has_demotion_request(). No token is held. Registrations in epoll sets are
+ * left to the caller (via_io_after, or what waits there). */
+void via_conn_follow_demotion(struct via_op *op);
 
 /* Before the last close: the peer has said that it leaves, and this end that what is in its pipe
- * may come by the kernel. That is thrown away by via_conn_heed(), once it is known how much it is.
+ * may come by the kernel. That is thrown away by via_conn_follow_demotion(), once it is known how
+ * much it is.
  */
 void via_conn_await_leaving(struct via_op *op);
 
 /* Its first half, with the tx token: nothing goes into the pipe any more. */
-void via_conn_heed_tx(struct via_conn *conn, int fd);
+void via_conn_follow_demotion_tx(struct via_conn *conn, int fd);
 
 /* With the tx token: the last record of this end's; what follows goes by the kernel. whole: which
  * has all that is in the pipe already (stream.h). */
@@ -84,7 +85,7 @@ int via_conn_replay_all(struct via_conn *conn, int fd, uint64_t patience_ns);
 /* Bytes are lost: neither end may take the stream for whole. */
 void via_conn_reset(int fd);
 
-static inline bool via_conn_must_heed(const struct via_conn *conn)
+static inline bool via_conn_has_demotion_request(const struct via_conn *conn)
 {
     const struct via_side *side = conn->side;
     return via_conn_has_pipes(conn) &&

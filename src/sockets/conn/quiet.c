@@ -29,7 +29,7 @@ static bool is_free(const struct via_token *token)
 
 /* As a reader: the sequence it is at; what is quiet gives all credits back. False: a thread is at
  * it. */
-static bool look_at_reader(struct via_op *op, bool quiet, uint32_t *ret_sequence)
+static bool check_reader(struct via_op *op, bool quiet, uint32_t *ret_sequence)
 {
     struct via_pipe_reader *pipe = &op->side->rx.pipe;
     if (!is_free(&op->side->rx_token) || via_rx_take(op) != 0) {
@@ -72,7 +72,7 @@ static void remove_pages(struct via_side *side)
 }
 
 /* As a writer. *ret_left: pages are to be removed at a later look. False: a thread is at it. */
-static bool look_at_writer(struct via_op *op, bool quiet, uint32_t *ret_sequence, bool *ret_left)
+static bool check_writer(struct via_op *op, bool quiet, uint32_t *ret_sequence, bool *ret_left)
 {
     struct via_stream_tx *tx = &op->side->tx;
     struct via_quiet *of = &op->conn->quiet;
@@ -103,7 +103,7 @@ static bool visit(struct via_op *op, uint64_t now_ns)
     bool quiet = of->since_ns != 0 && now_ns - of->since_ns >= QUIET_NS;
     uint32_t rx, tx;
     bool left;
-    if (!look_at_reader(op, quiet, &rx) || !look_at_writer(op, quiet, &tx, &left)) {
+    if (!check_reader(op, quiet, &rx) || !check_writer(op, quiet, &tx, &left)) {
         return true;
     }
     if (tx != of->tx || rx != of->rx || of->since_ns == 0) {
@@ -116,7 +116,7 @@ static bool visit(struct via_op *op, uint64_t now_ns)
     return !quiet || (left && ++of->tries < TRIES_MAX);
 }
 
-static bool look_at(int fd, uint64_t now_ns)
+static bool check_descriptor(int fd, uint64_t now_ns)
 {
     struct via_op op;
     bool again = false;
@@ -132,7 +132,7 @@ static bool look_at(int fd, uint64_t now_ns)
 }
 
 /* One slice of a round. How long until the next; VIA_NEVER_NS: there is nothing more to do. */
-static uint64_t look_at_slice(void)
+static uint64_t check_slice(void)
 {
     unsigned top = via_fds_top();
     uint64_t now_ns = via_os_now_ns();
@@ -143,7 +143,7 @@ static uint64_t look_at_slice(void)
     }
     unsigned end = via_min(hand + SLICE, top);
     for (; hand < end; hand++) {
-        found |= look_at((int)hand, now_ns);
+        found |= check_descriptor((int)hand, now_ns);
     }
     if (hand < top) {
         return ROUND_NS / (top / SLICE + 1);
@@ -156,11 +156,11 @@ static uint64_t look_at_slice(void)
     return due ? ROUND_NS / (top / SLICE + 1) : VIA_NEVER_NS;
 }
 
-void via_quiet_look(void)
+void via_quiet_check(void)
 {
     int saved = errno;
     if (!atomic_flag_test_and_set_explicit(&looking, memory_order_acquire)) {
-        uint64_t next_ns = look_at_slice();
+        uint64_t next_ns = check_slice();
         if (next_ns != VIA_NEVER_NS) {
             via_sock_bell_call_in(next_ns);
         }

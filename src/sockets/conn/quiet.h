@@ -46,7 +46,7 @@ static inline void via_quiet_note(void)
 }
 
 /* The timer has told. No token and no lock is held. Leaves errno alone. */
-void via_quiet_look(void);
+void via_quiet_check(void);
 
 /* In a child. */
 void via_quiet_forked(void);

@@ -71,14 +71,14 @@ static _Atomic unsigned kept_count;
  */
 static bool is_called(const struct via_conn *conn)
 {
-    return via_conn_must_heed(conn) &&
+    return via_conn_has_demotion_request(conn) &&
            via_conn_is_in(conn, VIA_PHASES_MAY_FOLLOW | VIA_PHASES_REPLAY);
 }
 
 /* Who sleeps for the connection sleeps for the pipe: it shall look again. */
-static void heed(struct via_op *op)
+static void answer_call(struct via_op *op)
 {
-    via_conn_heed(op);
+    via_conn_follow_demotion(op);
     via_io_after(op);
     int bell = atomic_load_explicit(&op->conn->bell, memory_order_relaxed);
     if (bell >= 0) {
@@ -86,7 +86,7 @@ static void heed(struct via_op *op)
     }
 }
 
-static bool look_at(int fd)
+static bool serve_descriptor(int fd)
 {
     struct via_op op;
     bool left = false;
@@ -94,7 +94,7 @@ static bool look_at(int fd)
         return false;
     }
     if (via_unlikely(is_called(op.conn))) {
-        heed(&op);
+        answer_call(&op);
         left = is_called(op.conn);
     }
     via_shared_note(op.conn);
@@ -170,7 +170,7 @@ static void unclaim(struct kept *entry, bool done)
     }
 }
 
-static bool look_at_kept(void)
+static bool retry_kept(void)
 {
     bool left = false;
     for (unsigned i = 0; i < KEPT_MAX; i++) {
@@ -183,16 +183,16 @@ static bool look_at_kept(void)
     return left;
 }
 
-void via_steward_look(void)
+void via_steward_serve_all(void)
 {
     int saved = errno;
     unsigned top = via_fds_top();
     bool left = false;
     for (unsigned fd = 0; fd < top; fd++) {
-        left |= look_at((int)fd);
+        left |= serve_descriptor((int)fd);
     }
     if (atomic_load_explicit(&kept_count, memory_order_relaxed) != 0) {
-        left |= look_at_kept();
+        left |= retry_kept();
     }
     atomic_store_explicit(&pending, left, memory_order_relaxed);
     errno = saved;
@@ -201,9 +201,9 @@ void via_steward_look(void)
 void via_steward_hear(void)
 {
     bool own = via_sock_bell_calls_take();
-    via_quiet_look();
+    via_quiet_check();
     if (!own) {
-        via_steward_look();
+        via_steward_serve_all();
     }
 }
 
@@ -249,7 +249,7 @@ static int sleep_once(struct pollfd *fds, unsigned count, uint64_t deadline_ns,
     if (called) {
         via_steward_hear();
     } else if (most_ns != VIA_NEVER_NS) {
-        via_steward_look();
+        via_steward_serve_all();
     }
     n -= called ? 1 : 0;
     if (via_unlikely(called && n == 0 && mask != NULL)) {
@@ -404,7 +404,7 @@ static void *serve(void *unused)
         struct timespec storage;
         uint64_t count;
         if (looks) {
-            via_steward_look();
+            via_steward_serve_all();
             demote_due();
             watch_stalls();
         }
@@ -414,7 +414,7 @@ static void *serve(void *unused)
                 most_ns != VIA_NEVER_NS;
         if (fds[0].revents != 0) {
             looks &= !via_sock_bell_calls_take() || fds[1].revents != 0 || most_ns != VIA_NEVER_NS;
-            via_quiet_look();
+            via_quiet_check();
         }
         if (fds[1].revents != 0) {
             (void)!VIA_REAL(read)(fds[1].fd, &count, sizeof(count));

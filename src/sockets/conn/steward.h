@@ -61,7 +61,7 @@ static inline void via_steward_start(bool alone)
 void via_steward_watch_stalls(void);
 
 /* Does what peers have called for. Leaves errno alone. No token is held. */
-void via_steward_look(void);
+void via_steward_serve_all(void);
 /* A call was heard, if perhaps the process's own: does what is called for. */
 void via_steward_hear(void);
 /* How long to sleep at most before another look; VIA_NEVER_NS: until a call. */

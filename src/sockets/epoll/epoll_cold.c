@@ -97,7 +97,7 @@ static void cool_further(struct via_ep_entry *entry, unsigned *batch)
     via_ep_move(entry, via_ep_is_quiet(entry) ? VIA_EP_COLD : VIA_EP_HOT);
 }
 
-void via_ep_look_at_warm(struct via_ep_set *set, unsigned most)
+void via_ep_check_warm(struct via_ep_set *set, unsigned most)
 {
     unsigned batch = COLD_BATCH;
     for (unsigned looks = via_min(set->warm_count, most); looks > 0; looks--) {
@@ -111,7 +111,7 @@ void via_ep_look_at_warm(struct via_ep_set *set, unsigned most)
     }
 }
 
-void via_ep_look_at_cold(struct via_ep_set *set)
+void via_ep_check_cold(struct via_ep_set *set)
 {
     set->cold_due = false;
     via_list_foreach_safe(it, &set->entries[VIA_EP_COLD]) {

@@ -82,7 +82,7 @@ void via_ep_nest_entry(struct via_ep_set *set, struct via_ep_entry *entry);
 /* With the lock of the links: the set is no more. */
 void via_ep_nest_closed(struct via_ep_set *set);
 /* An event of the kernel's whose data is a nested set. */
-void via_ep_nest_look(struct via_ep_set *set, uint64_t data);
+void via_ep_nest_mark_due(struct via_ep_set *set, uint64_t data);
 
 /* What sets in it have to report; how many. */
 int via_ep_nest_collect(struct via_ep_set *set, struct epoll_event *events, int max, bool all);
@@ -155,9 +155,9 @@ void via_ep_cool(struct via_ep_entry *entry);
 void via_ep_make_hot(struct via_ep_entry *entry);
 void via_ep_all_hot(struct via_ep_set *set);
 /* What is not quiet among the next warm ones becomes hot. */
-void via_ep_look_at_warm(struct via_ep_set *set, unsigned most);
+void via_ep_check_warm(struct via_ep_set *set, unsigned most);
 #define VIA_EP_ALL UINT32_MAX
-void via_ep_look_at_cold(struct via_ep_set *set);
+void via_ep_check_cold(struct via_ep_set *set);
 
 /* --- epoll_order.c; with the set's lock --------------------------------------------------------
  */

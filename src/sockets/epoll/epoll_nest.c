@@ -75,8 +75,8 @@ bool via_ep_own_is_ready(struct via_ep_set *set, bool all)
     bool ready = false;
     via_lock(&set->lock);
     bool nested = atomic_load_explicit(&set->nested, memory_order_relaxed);
-    via_ep_look_at_cold(set);
-    via_ep_look_at_warm(set, all ? VIA_EP_ALL : 1);
+    via_ep_check_cold(set);
+    via_ep_check_warm(set, all ? VIA_EP_ALL : 1);
     via_list_foreach_safe(it, &set->entries[VIA_EP_HOT]) {
         ready |= entry_is_ready(via_list_entry(it, struct via_ep_entry, in_set));
         if (ready && !nested) {
@@ -292,7 +292,7 @@ void via_ep_nest_arm(struct via_ep_set *set, int *fds, unsigned *count, unsigned
     }
 }
 
-void via_ep_nest_look(struct via_ep_set *set, uint64_t data)
+void via_ep_nest_mark_due(struct via_ep_set *set, uint64_t data)
 {
     struct via_ep_nest *nest = (void *)(uintptr_t)data;
     if (outer_of(nest) == set) {

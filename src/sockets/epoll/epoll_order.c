@@ -68,7 +68,7 @@ static void put(struct via_ep_found *found, struct via_ep_entry *entry, uint64_t
 }
 
 /* All that are ready among the hot ones; when there are max, of many. */
-static void look_first(struct via_ep_set *set, struct via_ep_found *found, unsigned max)
+static void find_ready_hot(struct via_ep_set *set, struct via_ep_found *found, unsigned max)
 {
     via_list_foreach_safe(it, &set->entries[VIA_EP_HOT]) {
         struct via_ep_entry *entry = via_list_entry(it, struct via_ep_entry, in_set);
@@ -86,8 +86,8 @@ static void look_first(struct via_ep_set *set, struct via_ep_found *found, unsig
 }
 
 /* Those of the first so many that have become ready meanwhile, and before others that are found. */
-static void look_again(struct via_ep_set *set, enum via_ep_place place, struct via_ep_found *found,
-                       unsigned most)
+static void find_ready_again(struct via_ep_set *set, enum via_ep_place place,
+                             struct via_ep_found *found, unsigned most)
 {
     uint64_t last = found->last;
     via_list_foreach_safe(it, &set->entries[place]) {
@@ -113,9 +113,9 @@ void via_ep_find(struct via_ep_set *set, struct via_ep_found *found, unsigned ma
     found->looks = 0;
     found->again = false;
     found->others = false;
-    look_first(set, found, max);
+    find_ready_hot(set, found, max);
     if (found->others && !all) {
-        look_again(set, VIA_EP_WARM, found, set->warm_count);
+        find_ready_again(set, VIA_EP_WARM, found, set->warm_count);
     }
 }
 
@@ -131,8 +131,8 @@ struct via_ep_entry *via_ep_next(struct via_ep_set *set, struct via_ep_found *fo
         }
         found->again = true;
         if (found->others) {
-            look_again(set, VIA_EP_HOT, found, found->before);
-            look_again(set, VIA_EP_WARM, found, set->warm_count);
+            find_ready_again(set, VIA_EP_HOT, found, found->before);
+            find_ready_again(set, VIA_EP_WARM, found, set->warm_count);
         }
     }
     return found->ready[found->next++].entry;

@@ -405,7 +405,7 @@ static void unpark_set(struct via_ep_set *set)
 static bool unhear(struct via_ep_entry *entry)
 {
     struct via_op op = via_ep_op(entry);
-    uint32_t seen = via_io_look(&op);
+    uint32_t seen = via_io_poll_kernel(&op);
     uint32_t before = entry->kernel_events;
     refresh(entry);
     if ((seen & EPOLLHUP) != 0) {

@@ -131,9 +131,9 @@ static int collect_own(struct via_ep_set *set, struct epoll_event *events, int m
         if (set->bells != set->heard && !via_list_empty(&set->entries[VIA_EP_COLD])) {
             via_ep_hear_bells_locked(set); /* the set was polled, and so hears none */
         }
-        via_ep_look_at_cold(set);
+        via_ep_check_cold(set);
     }
-    via_ep_look_at_warm(set, all ? VIA_EP_ALL : 0);
+    via_ep_check_warm(set, all ? VIA_EP_ALL : 0);
     via_ep_find(set, &found, (unsigned)max, all);
     while (count < max && (entry = via_ep_next(set, &found, count != 0)) != NULL) {
         if (report(entry, &events[count], found.now, &reported)) {
@@ -150,8 +150,8 @@ static int collect_own(struct via_ep_set *set, struct epoll_event *events, int m
 
 /* Those of which the kernel has just said something, but not who was told since the call began:
  * level ones would be told twice. */
-static int collect_looks(struct via_ep_set *set, struct epoll_event *events, int max,
-                         uint64_t begun_ticks)
+static int collect_reported(struct via_ep_set *set, struct epoll_event *events, int max,
+                            uint64_t begun_ticks)
 {
     int count = 0;
     struct via_list reported;
@@ -241,7 +241,7 @@ bool via_ep_own_has_news(struct via_ep_set *set)
 {
     bool news = false;
     via_lock(&set->lock);
-    via_ep_look_at_warm(set, ++set->warm_looks % WARM_LOOKS == 0 ? 1 : 0);
+    via_ep_check_warm(set, ++set->warm_looks % WARM_LOOKS == 0 ? 1 : 0);
     via_list_foreach(it, &set->entries[VIA_EP_HOT]) {
         struct via_ep_entry *entry = via_list_entry(it, struct via_ep_entry, in_set);
         const struct via_side *side = entry->conn->side;
@@ -327,7 +327,7 @@ int via_ep_sort_out(struct via_ep_set *set, struct epoll_event *events, int coun
             set->early_due = true;
             keep = false;
         } else if (via_pool_owns(&via_ep_nests, data)) {
-            via_ep_nest_look(set, data);
+            via_ep_nest_mark_due(set, data);
             keep = false;
         }
         if (keep && via_pool_owns(&via_ep_entries, VIA_EP_ADDRESS(data))) {
@@ -514,7 +514,7 @@ static int take_ready(struct via_ep_set *set, int epfd, struct epoll_event *even
                      atomic_load_explicit(&set->look_due, memory_order_relaxed);
         count += n;
         if (via_unlikely(looks)) {
-            count += collect_looks(set, events + count, max - count, now);
+            count += collect_reported(set, events + count, max - count, now);
         }
     }
     for (int tries = 0; count == 0 && ours && tries < OURS_TRIES; tries++) {
@@ -635,7 +635,7 @@ static unsigned list_early(struct via_ep_set *set, int *fds, unsigned max)
 
 /* Eager connections whose peer may have come meanwhile. Not under the set's lock: what they find
  * changes sets. */
-static void look_early(struct via_ep_set *set)
+static void poll_early(struct via_ep_set *set)
 {
     int fds[EARLY_MAX];
     bool due = set->early_due;
@@ -644,9 +644,9 @@ static void look_early(struct via_ep_set *set)
         struct via_op op;
         if (via_op_begin(&op, fds[--count])) {
             if (due) {
-                via_conn_look_early_now(&op);
+                via_conn_poll_early_now(&op);
             } else {
-                via_conn_look_early(&op);
+                via_conn_poll_early(&op);
             }
             via_op_end(&op);
         }
@@ -677,14 +677,14 @@ int via_ep_wait(struct via_ep_set *set, int epfd, struct epoll_event *events, in
         return -EINVAL;
     }
     if (via_unlikely(via_policy.rules.after_calls == 0)) {
-        look_early(set);
+        poll_early(set);
     }
     via_wait_begin(&wait);
     bool ask = deadline_ns == 0;
     for (;;) {
         bool over = false;
         if (via_unlikely(set->early_due)) {
-            look_early(set);
+            poll_early(set);
         }
         if (via_unlikely(set->call_due)) {
             hear_call(set);

@@ -75,7 +75,7 @@ static void hear_early(struct call *call, int fd)
 }
 
 /* Fills in revents of ours; how many have any. And what to ask the kernel. */
-static int look(struct call *call)
+static int fill_revents(struct call *call)
 {
     int ready = 0;
     call->others = false;
@@ -240,13 +240,13 @@ static int sleep_or_end(struct call *call, uint64_t bells, uint64_t until_ns, co
 
 /* Everything there is, waiting for it until the deadline or not at all. *ret_over when it passed.
  */
-static int look_and_sleep(struct call *call, uint64_t deadline_ns, const sigset_t *mask,
-                          struct via_wait *wait, bool *ret_over)
+static int check_and_sleep(struct call *call, uint64_t deadline_ns, const sigset_t *mask,
+                           struct via_wait *wait, bool *ret_over)
 {
     arm(call);
     uint64_t bells = call->bells;
     via_sock_bell_enter(bells);
-    int ready = look(call);
+    int ready = fill_revents(call);
     uint64_t until_ns = ready != 0 || call->bells != bells ? 0 : deadline_ns;
     if (via_unlikely(call->most_ns != VIA_NEVER_NS) && until_ns != 0) {
         until_ns = via_min(until_ns, via_os_now_ns() + call->most_ns);
@@ -264,7 +264,7 @@ static int look_and_sleep(struct call *call, uint64_t deadline_ns, const sigset_
 }
 
 /* Eager connections whose peer may have come meanwhile. surely: something has. */
-static void look_early(const struct call *call, bool surely)
+static void poll_early(const struct call *call, bool surely)
 {
     for (nfds_t i = 0; i < call->count; i++) {
         struct via_op op;
@@ -272,9 +272,9 @@ static void look_early(const struct call *call, bool surely)
             continue;
         }
         if (surely) {
-            via_conn_look_early_now(&op);
+            via_conn_poll_early_now(&op);
         } else {
-            via_conn_look_early(&op);
+            via_conn_poll_early(&op);
         }
         via_op_end(&op);
     }
@@ -305,7 +305,7 @@ static int poll_call(struct call *call, uint64_t deadline_ns, const sigset_t *ma
     int ready = 0;
     via_wait_begin(&wait);
     while (ready == 0 && !over) {
-        ready = look(call);
+        ready = fill_revents(call);
         if (ready != 0 && (!call->others || !is_its_turn())) {
             break;
         }
@@ -319,10 +319,10 @@ static int poll_call(struct call *call, uint64_t deadline_ns, const sigset_t *ma
             ready = ask_now(call, ready);
             over = deadline_ns == 0;
         } else {
-            ready = look_and_sleep(call, ready != 0 ? 0 : deadline_ns, mask, &wait, &over);
+            ready = check_and_sleep(call, ready != 0 ? 0 : deadline_ns, mask, &wait, &over);
         }
         if (via_unlikely(call->early != 0) && has_come_early(call)) {
-            look_early(call, true);
+            poll_early(call, true);
         }
     }
     via_wait_end(&wait);
@@ -340,7 +340,7 @@ int via_poll(struct pollfd *fds, nfds_t count, uint64_t deadline_ns, const sigse
         }
     }
     if (via_unlikely(via_policy.rules.after_calls == 0)) {
-        look_early(&call, false);
+        poll_early(&call, false);
     }
     int rc = poll_call(&call, deadline_ns, mask);
     free_kernel(&call);

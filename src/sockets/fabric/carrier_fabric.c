@@ -12,7 +12,7 @@
 static int find_offer(struct via_op *op)
 {
     int rc = via_fabric_take(op->conn);
-    if (rc == -EAGAIN && via_conn_has_looked_enough(op->conn)) {
+    if (rc == -EAGAIN && via_conn_has_waited_enough(op->conn)) {
         return VIA_REASON_PEER;
     }
     if (rc == 0 || rc == -EAGAIN) {

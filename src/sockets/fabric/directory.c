@@ -40,7 +40,7 @@ static int which_host(const char *rundir, unsigned *ret_host)
     return 0;
 }
 
-static void look(void)
+static void load_directory(void)
 {
     struct via_rundir_path rundir;
     const struct via_hosts_page *found;
@@ -75,7 +75,7 @@ static const struct via_hosts_page *find_page(void)
     uint64_t before = atomic_load_explicit(&looked_ns, memory_order_relaxed);
     if ((before == 0 || now - before > LOOK_AGAIN_NS) && via_try_lock(&lock)) {
         atomic_store_explicit(&looked_ns, now, memory_order_relaxed);
-        look();
+        load_directory();
         via_unlock(&lock);
         known = atomic_load_explicit(&page, memory_order_acquire);
     }

@@ -503,7 +503,7 @@ static void demote_passed(const struct msghdr *message)
 }
 
 /* Descriptors that are passed to another process. false: there is no message. */
-static bool look_at_passed(const struct msghdr *message)
+static bool check_passed_fds(const struct msghdr *message)
 {
     if (!via_memory_is_readable(message, sizeof(*message))) {
         return false;
@@ -519,7 +519,7 @@ VIA_HOOK ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
 {
     struct via_op op;
     if (!via_op_begin(&op, fd)) {
-        look_at_passed(message);
+        check_passed_fds(message);
         return VIA_REAL(sendmsg)(fd, message, flags);
     }
     int saved = errno;
@@ -533,7 +533,7 @@ VIA_HOOK int sendmmsg(int fd, struct mmsghdr *messages, unsigned count, int flag
 {
     struct via_op op;
     if (!via_op_begin(&op, fd)) {
-        for (unsigned i = 0; i < count && look_at_passed(&messages[i].msg_hdr); i++) {
+        for (unsigned i = 0; i < count && check_passed_fds(&messages[i].msg_hdr); i++) {
         }
         return VIA_REAL(sendmmsg)(fd, messages, count, flags);
     }

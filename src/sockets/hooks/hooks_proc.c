@@ -61,7 +61,7 @@ __attribute__((constructor)) static void begin(void)
 /* What is owed to peers goes now: nobody will come by here again. */
 static void end_conn(struct via_conn *conn)
 {
-    int fd = via_conn_must_heed(conn) || via_side_is_in(conn->side, VIA_PHASES_REPLAY)
+    int fd = via_conn_has_demotion_request(conn) || via_side_is_in(conn->side, VIA_PHASES_REPLAY)
                  ? via_conn_fd(conn)
                  : -1;
     if (fd >= 0) {

@@ -67,21 +67,21 @@ static int made(int rc, const struct io_uring *ring, unsigned flags)
     return rc;
 }
 
-static void look(const struct io_uring *ring)
+static void check_submissions(const struct io_uring *ring)
 {
     int saved = errno;
     via_hooks_init();
-    if (via_policy.on && !via_uring_look(ring)) {
+    if (via_policy.on && !via_uring_check_submissions(ring)) {
         begins();
     }
     errno = saved;
 }
 
-static void look_at_files(const int *files, unsigned count)
+static void check_files(const int *files, unsigned count)
 {
     int saved = errno;
     via_hooks_init();
-    if (via_policy.on && !via_uring_look_at_files(files, count)) {
+    if (via_policy.on && !via_uring_check_files(files, count)) {
         begins();
     }
     errno = saved;
@@ -156,7 +156,7 @@ VIA_HOOK int io_uring_submit(struct io_uring *ring)
 {
     int (*real)(struct io_uring *);
     find("io_uring_submit", &real);
-    look(ring);
+    check_submissions(ring);
     return real != NULL ? real(ring) : -ENOSYS;
 }
 
@@ -164,7 +164,7 @@ VIA_HOOK int io_uring_submit_and_wait(struct io_uring *ring, unsigned count)
 {
     int (*real)(struct io_uring *, unsigned);
     find("io_uring_submit_and_wait", &real);
-    look(ring);
+    check_submissions(ring);
     return real != NULL ? real(ring, count) : -ENOSYS;
 }
 
@@ -175,7 +175,7 @@ VIA_HOOK int io_uring_submit_and_wait_timeout(struct io_uring *ring, struct io_u
     int (*real)(struct io_uring *, struct io_uring_cqe **, unsigned, struct __kernel_timespec *,
                 sigset_t *);
     find("io_uring_submit_and_wait_timeout", &real);
-    look(ring);
+    check_submissions(ring);
     return real != NULL ? real(ring, ret_cqe, count, timeout, mask) : -ENOSYS;
 }
 
@@ -187,7 +187,7 @@ VIA_HOOK int io_uring_submit_and_wait_min_timeout(struct io_uring *ring,
     int (*real)(struct io_uring *, struct io_uring_cqe **, unsigned, struct __kernel_timespec *,
                 unsigned, sigset_t *);
     find("io_uring_submit_and_wait_min_timeout", &real);
-    look(ring);
+    check_submissions(ring);
     return real != NULL ? real(ring, ret_cqe, count, timeout, least_us, mask) : -ENOSYS;
 }
 
@@ -196,7 +196,7 @@ VIA_HOOK int io_uring_submit_and_wait_reg(struct io_uring *ring, struct io_uring
 {
     int (*real)(struct io_uring *, struct io_uring_cqe **, unsigned, int);
     find("io_uring_submit_and_wait_reg", &real);
-    look(ring);
+    check_submissions(ring);
     return real != NULL ? real(ring, ret_cqe, count, place) : -ENOSYS;
 }
 
@@ -204,7 +204,7 @@ VIA_HOOK int io_uring_submit_and_get_events(struct io_uring *ring)
 {
     int (*real)(struct io_uring *);
     find("io_uring_submit_and_get_events", &real);
-    look(ring);
+    check_submissions(ring);
     return real != NULL ? real(ring) : -ENOSYS;
 }
 
@@ -214,7 +214,7 @@ VIA_HOOK int io_uring_wait_cqes(struct io_uring *ring, struct io_uring_cqe **ret
     int (*real)(struct io_uring *, struct io_uring_cqe **, unsigned, struct __kernel_timespec *,
                 sigset_t *);
     find("io_uring_wait_cqes", &real);
-    look(ring);
+    check_submissions(ring);
     return real != NULL ? real(ring, ret_cqe, count, timeout, mask) : -ENOSYS;
 }
 
@@ -225,7 +225,7 @@ VIA_HOOK int io_uring_wait_cqes_min_timeout(struct io_uring *ring, struct io_uri
     int (*real)(struct io_uring *, struct io_uring_cqe **, unsigned, struct __kernel_timespec *,
                 unsigned, sigset_t *);
     find("io_uring_wait_cqes_min_timeout", &real);
-    look(ring);
+    check_submissions(ring);
     return real != NULL ? real(ring, ret_cqe, count, timeout, least_us, mask) : -ENOSYS;
 }
 
@@ -234,7 +234,7 @@ VIA_HOOK int io_uring_wait_cqe_timeout(struct io_uring *ring, struct io_uring_cq
 {
     int (*real)(struct io_uring *, struct io_uring_cqe **, struct __kernel_timespec *);
     find("io_uring_wait_cqe_timeout", &real);
-    look(ring);
+    check_submissions(ring);
     return real != NULL ? real(ring, ret_cqe, timeout) : -ENOSYS;
 }
 
@@ -244,7 +244,7 @@ VIA_HOOK int io_uring_register_files(struct io_uring *ring, const int *files, un
 {
     int (*real)(struct io_uring *, const int *, unsigned);
     find("io_uring_register_files", &real);
-    look_at_files(files, count);
+    check_files(files, count);
     return real != NULL ? real(ring, files, count) : -ENOSYS;
 }
 
@@ -253,7 +253,7 @@ VIA_HOOK int io_uring_register_files_tags(struct io_uring *ring, const int *file
 {
     int (*real)(struct io_uring *, const int *, const unsigned long long *, unsigned);
     find("io_uring_register_files_tags", &real);
-    look_at_files(files, count);
+    check_files(files, count);
     return real != NULL ? real(ring, files, tags, count) : -ENOSYS;
 }
 
@@ -262,7 +262,7 @@ VIA_HOOK int io_uring_register_files_update(struct io_uring *ring, unsigned firs
 {
     int (*real)(struct io_uring *, unsigned, const int *, unsigned);
     find("io_uring_register_files_update", &real);
-    look_at_files(files, count);
+    check_files(files, count);
     return real != NULL ? real(ring, first, files, count) : -ENOSYS;
 }
 
@@ -272,7 +272,7 @@ VIA_HOOK int io_uring_register_files_update_tag(struct io_uring *ring, unsigned 
 {
     int (*real)(struct io_uring *, unsigned, const int *, const unsigned long long *, unsigned);
     find("io_uring_register_files_update_tag", &real);
-    look_at_files(files, count);
+    check_files(files, count);
     return real != NULL ? real(ring, first, files, tags, count) : -ENOSYS;
 }
 

@@ -57,7 +57,7 @@ bool via_uring_is_clear(const void *ring, unsigned flags)
 }
 
 /* Asked of a connection, of which more than the kernel knows, the kernel would answer wrongly. */
-static bool look_at(int fd)
+static bool check_descriptor(int fd)
 {
     const struct via_file *file = via_fd_peek(fd);
     if (file != NULL && file->kind == VIA_FILE_CONN) {
@@ -70,7 +70,7 @@ static bool look_at(int fd)
     return true;
 }
 
-static bool look_at_entry(const struct io_uring_sqe *sqe)
+static bool check_entry(const struct io_uring_sqe *sqe)
 {
     switch (sqe->opcode) {
     case IORING_OP_NOP:
@@ -90,27 +90,27 @@ static bool look_at_entry(const struct io_uring_sqe *sqe)
     case IORING_OP_FALLOCATE:
     case IORING_OP_POLL_ADD:
         /* Its own numbers were looked at when it got them. */
-        return (sqe->flags & IOSQE_FIXED_FILE) != 0 || look_at(sqe->fd);
+        return (sqe->flags & IOSQE_FIXED_FILE) != 0 || check_descriptor(sqe->fd);
     default:
         return false;
     }
 }
 
-bool via_uring_look(const void *ring)
+bool via_uring_check_submissions(const void *ring)
 {
     const struct queue *queue = &((const struct ring *)ring)->submissions;
     for (unsigned at = queue->head; at != queue->tail; at++) {
-        if (!look_at_entry(&queue->sqes[at & *queue->mask])) {
+        if (!check_entry(&queue->sqes[at & *queue->mask])) {
             return false;
         }
     }
     return true;
 }
 
-bool via_uring_look_at_files(const int *files, unsigned count)
+bool via_uring_check_files(const int *files, unsigned count)
 {
     for (unsigned i = 0; i < count; i++) {
-        if (files[i] >= 0 && !look_at(files[i])) {
+        if (files[i] >= 0 && !check_descriptor(files[i])) {
             return false;
         }
     }

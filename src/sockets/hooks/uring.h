@@ -15,9 +15,9 @@
 bool via_uring_is_clear(const void *ring, unsigned flags);
 
 /* Before what is queued is given to the kernel. false: it is about more than files. */
-bool via_uring_look(const void *ring);
+bool via_uring_check_submissions(const void *ring);
 
 /* The ring is about to know these by a number of its own. false: all connections are concerned. */
-bool via_uring_look_at_files(const int *files, unsigned count);
+bool via_uring_check_files(const int *files, unsigned count);
 
 #endif

@@ -169,7 +169,7 @@ int via_io_end(struct via_op *op)
     _Atomic uint8_t *lost = &op->side->lost;
     int error = 0;
     socklen_t bytes = sizeof(error);
-    via_io_look(op);
+    via_io_poll_kernel(op);
     if (via_conn_has_pipes(op->conn)) {
         via_io_fabric_ended(op);
     }

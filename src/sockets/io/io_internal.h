@@ -49,10 +49,10 @@ static inline void via_io_count_kernel(const struct via_op *op, ssize_t bytes, b
 }
 
 /* Asks the kernel what it knows of its socket (its answer is kept): VIA_POLL_GONE bits. */
-uint32_t via_io_look(struct via_op *op);
+uint32_t via_io_poll_kernel(struct via_op *op);
 /* The same by who has just written `fresh` bytes: an end that the kernel has seen by now was there
  * before them. */
-uint32_t via_io_look_after(struct via_op *op, size_t fresh);
+uint32_t via_io_poll_kernel_after(struct via_op *op, size_t fresh);
 
 /*
  * io_end.c: the kernel has just told the end of the peer's direction. Has it come without a word of

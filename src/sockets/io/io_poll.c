@@ -24,7 +24,7 @@
 #define IN_EVENTS (POLLIN | POLLRDNORM)
 #define OUT_EVENTS (POLLOUT | POLLWRNORM)
 
-/* What is known of the kernel's socket then. fresh: via_io_look_after(). */
+/* What is known of the kernel's socket then. fresh: via_io_poll_kernel_after(). */
 static uint32_t take_in(struct via_op *op, uint32_t events, size_t fresh)
 {
     uint32_t gone = events & VIA_POLL_GONE;
@@ -57,12 +57,12 @@ static uint32_t ask_kernel(struct via_op *op, uint32_t events, size_t fresh)
     return take_in(op, (uint32_t)(unsigned short)pfd.revents, fresh);
 }
 
-uint32_t via_io_look(struct via_op *op)
+uint32_t via_io_poll_kernel(struct via_op *op)
 {
     return ask_kernel(op, 0, 0);
 }
 
-uint32_t via_io_look_after(struct via_op *op, size_t fresh)
+uint32_t via_io_poll_kernel_after(struct via_op *op, size_t fresh)
 {
     return ask_kernel(op, 0, fresh);
 }
@@ -200,8 +200,8 @@ uint32_t via_io_ready(struct via_op *op, uint32_t wanted)
     uint32_t bits = 0;
     uint32_t ask = wanted & (POLLPRI | POLLRDBAND);
     bool idle = false;
-    if (via_conn_must_heed(op->conn)) {
-        via_conn_heed(op);
+    if (via_conn_has_demotion_request(op->conn)) {
+        via_conn_follow_demotion(op);
     }
     if (via_unlikely(!via_conn_is_local(op->conn))) {
         (void)via_io_is_given_up(op);
@@ -390,7 +390,7 @@ static int sleep_for(struct via_op *op, uint32_t what, size_t have, bool pipes, 
 static bool has_gone(struct via_op *op)
 {
     uint32_t known = atomic_load_explicit(&op->side->shadow, memory_order_relaxed);
-    return (via_io_look(op) & VIA_POLL_GONE & ~known) != 0;
+    return (via_io_poll_kernel(op) & VIA_POLL_GONE & ~known) != 0;
 }
 
 void via_io_give_up(void *of_op)
@@ -457,7 +457,7 @@ int via_io_wait(struct via_op *op, uint32_t what, size_t have, uint64_t deadline
     }
     via_sock_bell_leave(bells);
     via_wait_end(&wait);
-    via_conn_look_early(op);
+    via_conn_poll_early(op);
     return rc;
 }
 
@@ -467,8 +467,8 @@ int via_io_wait(struct via_op *op, uint32_t what, size_t have, uint64_t deadline
 bool via_io_after(struct via_op *op)
 {
     struct via_conn *conn = op->conn;
-    if (via_conn_must_heed(conn)) {
-        via_conn_heed(op);
+    if (via_conn_has_demotion_request(conn)) {
+        via_conn_follow_demotion(op);
     }
     if (via_likely(atomic_load_explicit(&conn->spans, memory_order_relaxed) ==
                    via_conn_spans(conn))) {

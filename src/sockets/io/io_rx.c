@@ -41,7 +41,7 @@ uint64_t via_io_drop(struct via_op *op, uint64_t most)
 static int drop_again(struct via_op *op)
 {
     struct via_stream_rx *rx = &op->side->rx;
-    bool gone = (via_io_look(op) & VIA_POLL_GONE) != 0; /* before what came before it */
+    bool gone = (via_io_poll_kernel(op) & VIA_POLL_GONE) != 0; /* before what came before it */
     via_stream_rx_dropped(rx, via_io_drop(op, rx->again));
     if (rx->again != 0 && gone) {
         via_stream_rx_dropped(rx, rx->again); /* nor will it */
@@ -98,7 +98,7 @@ int via_io_pieces(const struct via_iov *cursor, uint64_t limit, struct iovec *re
  * it once. */
 static ssize_t kernel_has_none(struct via_op *op)
 {
-    uint32_t seen = via_io_look(op);
+    uint32_t seen = via_io_poll_kernel(op);
     return (seen & POLLERR) != 0 ? -ECONNRESET : (seen & VIA_POLL_GONE) != 0 ? 0 : -EAGAIN;
 }
 
@@ -150,7 +150,7 @@ static ssize_t recv_idle(struct via_op *op, struct via_iov *iov, int flags)
             return -EAGAIN;
         }
         side->rx_looked_ticks = now;
-        seen = via_io_look(op);
+        seen = via_io_poll_kernel(op);
         if ((seen & VIA_POLL_GONE) == 0) {
             return -EAGAIN;
         }
@@ -213,7 +213,7 @@ static ssize_t kernel_end(struct via_op *op)
 {
     struct via_side *side = op->side;
     if (side->rx_shut == 0) {
-        via_io_look(op);
+        via_io_poll_kernel(op);
     }
     if (side->rx_shut != 0 ||
         (!op->conn->carrier->may_switch(op->conn) && !via_pipe_ready(&side->rx.pipe) &&
@@ -346,7 +346,7 @@ static ssize_t take_now(struct via_op *op, void *buf, size_t bytes, int flags)
     struct via_stream_rx *rx = &side->rx;
     bool all = (flags & MSG_WAITALL) != 0;
     if ((flags & ~(MSG_DONTWAIT | MSG_WAITALL)) != 0 || !via_conn_has_pipes(conn) ||
-        !via_conn_is_local(conn) || via_conn_must_heed(conn) ||
+        !via_conn_is_local(conn) || via_conn_has_demotion_request(conn) ||
         !via_zcopy_sink_is_told(op, bytes, flags) ||
         !atomic_load_explicit(&side->options_known, memory_order_relaxed) ||
         atomic_load_explicit(&side->rcvlowat, memory_order_relaxed) > 1 || via_rx_take(op) != 0) {
@@ -545,7 +545,7 @@ static ssize_t recv_kept(struct via_op *op, const struct iovec *iov, int iov_cou
     if ((flags & (MSG_OOB | MSG_ERRQUEUE)) != 0) {
         return recv_plain(op, iov, iov_count, flags);
     }
-    via_conn_look_early(op);
+    via_conn_poll_early(op);
     bool pipes = via_conn_has_pipes(op->conn);
     if (!pipes && (op->exclusive || via_conn_is_plain(op->conn)) && !via_conn_is_eager(op->conn)) {
         via_conn_note_demoted(op->conn);

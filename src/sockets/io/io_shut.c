@@ -94,11 +94,12 @@ static bool end_writing(struct via_op *op)
     struct via_side *side = op->side;
     atomic_store_explicit(&side->shutting, 1, memory_order_relaxed);
     atomic_store_explicit(&side->tx_shut, 1, memory_order_relaxed);
-    if (via_conn_is_local(op->conn) && (via_io_look(op) & (POLLHUP | POLLERR)) != 0) {
+    if (via_conn_is_local(op->conn) && (via_io_poll_kernel(op) & (POLLHUP | POLLERR)) != 0) {
         return true; /* after a reset there is nobody for whom it would be news */
     }
     bool waits = !via_conn_is_local(op->conn) && !op->conn->carrier->is_cut_off(op->conn);
-    if (goes_within(op, waits ? SHUT_NS : 0) || (via_io_look(op) & (POLLHUP | POLLERR)) != 0) {
+    if (goes_within(op, waits ? SHUT_NS : 0) ||
+        (via_io_poll_kernel(op) & (POLLHUP | POLLERR)) != 0) {
         return true;
     }
     if (via_steward_keep(op->conn, op->fd)) {
@@ -132,10 +133,11 @@ int via_io_shutdown(struct via_op *op, int how)
         return -EINVAL;
     }
     if (how != SHUT_RD && !via_conn_is_local(op->conn) && via_conn_is_unsettled(op->conn)) {
-        via_conn_look(op); /* an offer that is there: its maker waits for this end in the pipe */
+        via_conn_poll_meeting(
+            op); /* an offer that is there: its maker waits for this end in the pipe */
     }
-    if (how != SHUT_RD && via_conn_must_heed(op->conn)) {
-        via_conn_heed(op);
+    if (how != SHUT_RD && via_conn_has_demotion_request(op->conn)) {
+        via_conn_follow_demotion(op);
     }
     bool later = how != SHUT_RD && side->shutting != 0; /* as it was told before */
     bool told = false; /* the kernel, by another thread that has left the pipes meanwhile */

@@ -126,7 +126,7 @@ static ssize_t write_record(struct via_op *op, struct via_iov *iov)
     if (via_unlikely(rc != 0)) {
         *iov = before;
         /* Who has left for the kernel, and perhaps its program, takes no frames any more. */
-        return rc == -EAGAIN || via_conn_must_heed(conn) ? -EAGAIN : -ECONNRESET;
+        return rc == -EAGAIN || via_conn_has_demotion_request(conn) ? -EAGAIN : -ECONNRESET;
     }
     conn->stats->tx_frames_bytes += undo.frames && n > 0 ? (uint64_t)n : 0;
     return n;
@@ -157,13 +157,13 @@ static bool other_end_is_held(struct via_op *op, uint64_t now)
 
 /* From time to time, asks the kernel whether it has seen the peer go; before the last `fresh` bytes
  * were written, if so. */
-static void look_sometimes(struct via_op *op, size_t fresh)
+static void poll_hangup_sometimes(struct via_op *op, size_t fresh)
 {
     uint64_t now = via_os_ticks();
     if (via_unlikely(now - op->side->tx_looked_ticks > via_os_us_to_ticks(LOOK_US))) {
         int saved = errno;
         op->side->tx_looked_ticks = now;
-        via_io_look_after(op, fresh);
+        via_io_poll_kernel_after(op, fresh);
         errno = saved;
     }
 }
@@ -195,7 +195,7 @@ static bool peer_is_gone(struct via_op *op)
 
 bool via_tx_peer_is_gone(struct via_op *op)
 {
-    look_sometimes(op, 0);
+    poll_hangup_sometimes(op, 0);
     return peer_is_gone(op);
 }
 
@@ -206,8 +206,8 @@ static ssize_t send_once(struct via_op *op, struct via_iov *iov, int flags)
     if (!via_conn_has_pipes(op->conn)) {
         return kernel_send(op, iov, flags);
     }
-    if (via_conn_must_heed(op->conn)) {
-        via_conn_heed_tx(op->conn, op->fd);
+    if (via_conn_has_demotion_request(op->conn)) {
+        via_conn_follow_demotion_tx(op->conn, op->fd);
     }
     if (via_unlikely(tx->span != VIA_SPAN_PIPE)) {
         if (via_unlikely(via_side_is_in(op->side, VIA_PHASES_REPLAY))) {
@@ -247,7 +247,7 @@ static ssize_t send_once(struct via_op *op, struct via_iov *iov, int flags)
             if (total != 0) {
                 break;
             }
-            look_sometimes(op, 0);
+            poll_hangup_sometimes(op, 0);
             if (!via_conn_is_local(op->conn)) {
                 via_fabric_take_in();
                 n = via_io_take_time_out(op) != 0 ? -ETIMEDOUT : n;
@@ -259,7 +259,7 @@ static ssize_t send_once(struct via_op *op, struct via_iov *iov, int flags)
     op->conn->stats->tx_pipe_bytes += total;
     /* The peer has its bytes; while it is at them, there is time for the clock. What is seen holds
      * for the next call, as with TCP. */
-    look_sometimes(op, total);
+    poll_hangup_sometimes(op, total);
     return (ssize_t)total;
 }
 
@@ -398,7 +398,7 @@ ssize_t via_io_send_now(struct via_op *op, const void *buf, size_t bytes, int fl
     if (via_likely(sent)) {
         via_conn_posted_record(conn);
         conn->stats->tx_pipe_bytes += bytes;
-        look_sometimes(op, bytes);
+        poll_hangup_sometimes(op, bytes);
     }
     via_tx_give(op);
     via_steward_start(op->alone);
@@ -447,7 +447,7 @@ static ssize_t send_kept(struct via_op *op, const struct iovec *iov, int iov_cou
     if (via_unlikely(atomic_load_explicit(&op->side->shutting, memory_order_relaxed) != 0)) {
         return refuse(op, flags);
     }
-    via_conn_look_early(op);
+    via_conn_poll_early(op);
     via_conn_await_taken(op);
     if (via_unlikely((flags & MSG_ZEROCOPY) != 0)) {
         int rc = leave_for_notification(op);

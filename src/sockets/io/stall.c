@@ -39,13 +39,13 @@ static bool kernel_is_full(const struct via_op *op)
 static bool spill(struct via_op *op)
 {
     struct via_side *side = op->side;
-    side->stall.spills = !via_conn_must_heed(op->conn) && via_conn_end_pipe_span(op, false) == 0 &&
-                         side->tx.span != VIA_SPAN_PIPE;
+    side->stall.spills = !via_conn_has_demotion_request(op->conn) &&
+                         via_conn_end_pipe_span(op, false) == 0 && side->tx.span != VIA_SPAN_PIPE;
     return side->stall.spills;
 }
 
 /* With both tokens: how long to sleep, as via_stall_watch(). */
-static uint64_t look(struct via_op *op)
+static uint64_t check_stall(struct via_op *op)
 {
     struct via_side *side = op->side;
     if (via_stream_stall_hides(&side->tx, &side->rx) && kernel_is_full(op)) {
@@ -69,7 +69,7 @@ uint64_t via_stall_watch(struct via_op *op)
     }
     if (via_tx_take(op) == 0) {
         if (via_rx_take(op) == 0) {
-            ns = look(op);
+            ns = check_stall(op);
             via_rx_give(op);
         }
         via_tx_give(op);

@@ -136,7 +136,7 @@ ssize_t via_zcopy_fetch(struct via_op *op, struct via_iov *iov, bool peek)
     ssize_t n = read_peer(op, iov);
     /* Its process has ended and another may have got its number? Then the kernel has seen the end
      * of the connection by now. */
-    if (n <= 0 || (via_io_look(op) & VIA_POLL_GONE) != 0) {
+    if (n <= 0 || (via_io_poll_kernel(op) & VIA_POLL_GONE) != 0) {
         if (n == -EPERM || n == -ENOSYS) {
             op->conn->zcopy.able = false;
             via_stream_rx_sink(rx, 0);
@@ -311,10 +311,10 @@ static void consider(struct via_op *op, struct offer *offer, bool claimed)
     }
 }
 
-static int look(struct via_op *op, struct offer *offer)
+static int read_progress(struct via_op *op, struct offer *offer)
 {
     uint64_t done;
-    int state = via_stream_tx_avail_look(&op->side->tx, &done);
+    int state = via_stream_tx_avail_state(&op->side->tx, &done);
     if (done != offer->done) {
         offer->done = done;
         offer->progress_ns = via_os_now_ns();
@@ -331,16 +331,16 @@ static int await(struct via_op *op, struct offer *offer)
         int state;
         via_wait_begin(&wait);
         do {
-            state = look(op, offer);
+            state = read_progress(op, offer);
         } while ((state == VIA_AVAIL_OPEN || state == VIA_AVAIL_CLAIMED) && via_wait_again(&wait));
         if (state == VIA_AVAIL_OPEN || state == VIA_AVAIL_CLAIMED) {
             via_sock_bell_enter(bells);
-            state = look(op, offer);
+            state = read_progress(op, offer);
             if (state == VIA_AVAIL_OPEN || state == VIA_AVAIL_CLAIMED) {
                 via_wait_sleeps(&wait);
                 sleep_some(op, offer, bells, state == VIA_AVAIL_CLAIMED);
                 via_wait_slept(&wait);
-                state = look(op, offer);
+                state = read_progress(op, offer);
             }
             via_sock_bell_leave(bells);
         }

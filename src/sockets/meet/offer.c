@@ -104,7 +104,7 @@ static bool is_its_turn(uint32_t calls)
 }
 
 /* The peer has had its turns, and has not come. */
-bool via_conn_has_looked_enough(const struct via_conn *conn)
+bool via_conn_has_waited_enough(const struct via_conn *conn)
 {
     return conn->calls > GIVE_UP_CALLS &&
            conn->stats->tx_kernel_bytes + conn->stats->rx_kernel_bytes > GIVE_UP_BYTES;
@@ -162,7 +162,7 @@ static void take_here(const struct via_conn *acceptor)
         fd = via_conn_fd_by_cookie(acceptor->peer_cookie);
     }
     if (fd >= 0 && via_op_begin(&op, fd)) {
-        via_conn_look_early_now(&op);
+        via_conn_poll_early_now(&op);
         via_op_end(&op);
     }
 }
@@ -247,12 +247,12 @@ int via_conn_early_fd(const struct via_conn *conn)
     return fd >= 0 ? fd : atomic_load_explicit(&conn->listen_fd, memory_order_relaxed);
 }
 
-void via_conn_look_early_slowly(struct via_op *op)
+void via_conn_poll_early_slowly(struct via_op *op)
 {
     uint32_t looks = 1 + atomic_fetch_add_explicit(&op->conn->early_looks, 1, memory_order_relaxed);
     if (looks <= LOOK_ALWAYS_CALLS || looks % LOOK_EVERY_CALLS == 0 ||
         via_conn_is_unaccepted(op->conn)) {
-        via_conn_look_early_now(op);
+        via_conn_poll_early_now(op);
     }
 }
 
@@ -267,7 +267,7 @@ static bool has_ended_here(struct via_conn *conn)
     return ended && via_conn_is_local(conn);
 }
 
-void via_conn_look_early_now(struct via_op *op)
+void via_conn_poll_early_now(struct via_op *op)
 {
     struct via_conn *conn = op->conn;
     if (!via_conn_is_eager(conn) || !is_sole_holder(conn) || has_ended_here(conn)) {
@@ -301,7 +301,7 @@ void via_conn_await_taken_slowly(struct via_op *op)
     errno = saved;
 }
 
-void via_conn_look(struct via_op *op)
+void via_conn_poll_meeting(struct via_op *op)
 {
     int saved = errno;
     if (is_sole_holder(op->conn)) {

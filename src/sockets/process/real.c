@@ -6,7 +6,7 @@
 
 struct via_real via_real;
 
-static void look_up(const char *name, void *ret_function)
+static void resolve(const char *name, void *ret_function)
 {
     void *function = dlsym(RTLD_NEXT, name);
     memcpy(ret_function, &function, sizeof(function));
@@ -17,7 +17,7 @@ void via_real_init(void)
     if (via_real.connect != NULL) {
         return;
     }
-#define LOOK_UP(type, name, arguments) look_up(#name, &via_real.name);
+#define LOOK_UP(type, name, arguments) resolve(#name, &via_real.name);
     VIA_REAL_FUNCTIONS(LOOK_UP)
 #undef LOOK_UP
 }

@@ -207,7 +207,7 @@ enum via_avail_state {
 };
 /* How it stands, and how many bytes have been fetched; -EPROTO when the peer broke the rules. For
  * whoever opened it, without the token. */
-int via_stream_tx_avail_look(struct via_stream_tx *tx, uint64_t *ret_done);
+int via_stream_tx_avail_state(struct via_stream_tx *tx, uint64_t *ret_done);
 /* It shall end: look again, until it has. */
 void via_stream_tx_avail_revoke(struct via_stream_tx *tx);
 /* It has ended: another may be opened. */

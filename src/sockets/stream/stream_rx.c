@@ -81,7 +81,7 @@ static bool avail_is_void(const struct via_stream_rx *rx)
 
 static void post_pulled(struct via_stream_rx *rx, enum via_pull_state state)
 {
-    /* Pairs with the acquire in via_stream_tx_avail_look(): fetching comes before. */
+    /* Pairs with the acquire in via_stream_tx_avail_state(): fetching comes before. */
     atomic_store_explicit(&rx->avail.peer->pulled,
                           via_pulled_word(rx->avail.id, state, rx->avail.done),
                           memory_order_release);

@@ -230,7 +230,7 @@ int via_stream_tx_avail(struct via_stream_tx *tx, uint64_t address, uint64_t byt
     return rc;
 }
 
-int via_stream_tx_avail_look(struct via_stream_tx *tx, uint64_t *ret_done)
+int via_stream_tx_avail_state(struct via_stream_tx *tx, uint64_t *ret_done)
 {
     /* Pairs with the release in post_pulled(): what was fetched is not read any more. */
     uint64_t word = atomic_load_explicit(&tx->avail.own->pulled, memory_order_acquire);
