@@ -36,8 +36,8 @@ void sim_streams_fail(struct streams *streams, const char *format, ...)
     va_end(args);
 }
 
-void sim_streams_tell(struct streams *streams, unsigned connection, unsigned number,
-                      const char *format, ...)
+void sim_streams_trace(struct streams *streams, unsigned connection, unsigned number,
+                       const char *format, ...)
 {
     if (streams->trace == NULL) {
         return;
@@ -428,7 +428,7 @@ static void ring_peer(struct streams *streams, unsigned number, unsigned thread_
     end->ring_reader = false;
     end->ring_writer = false;
     if (bell) {
-        sim_streams_tell(streams, number, thread_number, "rings");
+        sim_streams_trace(streams, number, thread_number, "rings");
         ring(streams, number, peer_number);
     }
 }
@@ -442,7 +442,7 @@ static void sleep_now(struct streams *streams, unsigned number, unsigned thread_
         thread->bell = false;
         next_turn(streams, number, thread_number);
     } else {
-        sim_streams_tell(
+        sim_streams_trace(
             streams, number, thread_number,
             "sleeps; writes to the %s, records %u to %u not given back; reads from the %s",
             end->out->tx.span == VIA_SPAN_PIPE ? "pipe" : "kernel", end->out->tx.pipe.released,
@@ -519,11 +519,11 @@ static bool work(struct streams *streams, unsigned number, unsigned thread_numbe
     end->in_call =
         end->in_fetch || end->in_kernel ? thread_at(streams, number, thread_number) : NULL;
     mark(streams, (uint64_t)number << 8 | thread_number, end->out->sent << 32 ^ end->in->received);
-    sim_streams_tell(streams, number, thread_number, "%s, sent %llu (+%llu), received %llu (+%llu)",
-                     done ? "works" : "finds nothing to do", (unsigned long long)end->out->sent,
-                     (unsigned long long)(end->out->sent - sent),
-                     (unsigned long long)end->in->received,
-                     (unsigned long long)(end->in->received - received));
+    sim_streams_trace(
+        streams, number, thread_number, "%s, sent %llu (+%llu), received %llu (+%llu)",
+        done ? "works" : "finds nothing to do", (unsigned long long)end->out->sent,
+        (unsigned long long)(end->out->sent - sent), (unsigned long long)end->in->received,
+        (unsigned long long)(end->in->received - received));
     return done;
 }
 
@@ -569,7 +569,7 @@ static bool go_on(struct streams *streams, unsigned number, unsigned thread_numb
             ring_peer(streams, number, thread_number);
             thread->step = is_over(end) ? STEP_RING : STEP_ARM;
         } else if (watch_stall(streams, end)) {
-            sim_streams_tell(streams, number, thread_number, "spills");
+            sim_streams_trace(streams, number, thread_number, "spills");
             thread->step = STEP_RING;
         } else {
             ring_peer(streams, number, thread_number);

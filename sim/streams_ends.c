@@ -195,7 +195,7 @@ static bool finish(struct hosts *hosts, unsigned number, unsigned which)
     if (way->tx.span == VIA_SPAN_KERNEL && may_switch(end) && !switch_now(hosts, number, which) &&
         hosts->plant != SIM_PLANT_UNTOLD_END) {
         end->said.kernel_end = true;
-        sim_hosts_say(hosts, number, which);
+        sim_hosts_send_flags(hosts, number, which);
     }
     bool piped = way->tx.span == VIA_SPAN_PIPE;
     int rc = via_stream_tx_fin(&way->tx, 0);
@@ -358,8 +358,8 @@ static bool leave(struct hosts *hosts, unsigned number, unsigned which)
     end->said.released = end->in->rx.pipe.released;
     end->said.demote = true;
     sim_hosts_event(hosts, number, which, VIA_EVENT_LEAVE);
-    sim_hosts_say(hosts, number, which);
-    sim_hosts_tell(hosts, number, which, "leaves, skip", end->said.skip);
+    sim_hosts_send_flags(hosts, number, which);
+    sim_hosts_trace(hosts, number, which, "leaves, skip", end->said.skip);
     return true;
 }
 
@@ -379,7 +379,7 @@ static bool follow_demotion(struct hosts *hosts, unsigned number, unsigned which
         if (end->sent_whole) {
             sim_hosts_event(hosts, number, which, VIA_EVENT_REPLAY);
         }
-        sim_hosts_say(hosts, number, which);
+        sim_hosts_send_flags(hosts, number, which);
         return true;
     }
     via_stream_tx_left(&end->out->tx, end->heard.released);
@@ -392,8 +392,9 @@ static bool follow_demotion(struct hosts *hosts, unsigned number, unsigned which
         end->said.followed = true;
     }
     sim_hosts_event(hosts, number, which, end->said.followed ? VIA_EVENT_FOLLOW : VIA_EVENT_STAY);
-    sim_hosts_say(hosts, number, which);
-    sim_hosts_tell(hosts, number, which, end->said.followed ? "follows" : "stays", end->heard.skip);
+    sim_hosts_send_flags(hosts, number, which);
+    sim_hosts_trace(hosts, number, which, end->said.followed ? "follows" : "stays",
+                    end->heard.skip);
     return true;
 }
 
@@ -432,7 +433,7 @@ static bool skip(struct hosts *hosts, unsigned number, unsigned which)
     if (!chance(hosts, 500) || !via_stream_rx_skip(&end->in->rx)) {
         return false;
     }
-    sim_hosts_tell(hosts, number, which, "skips the pipe, again", end->in->rx.again);
+    sim_hosts_trace(hosts, number, which, "skips the pipe, again", end->in->rx.again);
     return true;
 }
 
@@ -465,9 +466,9 @@ static bool meet_ended_peer(struct hosts *hosts, unsigned number, unsigned which
         in->rx = in->rx_left;
         end->said.demote = false;
         end->said.kernel_end |= !end->out->tx.ended;
-        sim_hosts_say(hosts, number, which);
+        sim_hosts_send_flags(hosts, number, which);
     }
-    sim_hosts_tell(hosts, number, which, "has its pipe back", bytes);
+    sim_hosts_trace(hosts, number, which, "has its pipe back", bytes);
     return true;
 }
 
@@ -478,7 +479,7 @@ static bool poll_for_answer(struct hosts *hosts, unsigned number, unsigned which
         return false;
     }
     if (!end->heard.followed && (end->heard.stays || end->heard.closed ||
-                               sim_hosts_all_is_there(&hosts->connections[number], which))) {
+                                 sim_hosts_all_is_there(&hosts->connections[number], which))) {
         return meet_ended_peer(hosts, number, which);
     }
     /* Who has left, too, reads nothing of the pipe, and is not to be told where it began. */
@@ -522,7 +523,7 @@ bool sim_hosts_watch_stall(struct hosts *hosts, unsigned number, unsigned which)
     sim_hosts_push(hosts, number, which, true);
     end->stall.spills = true;
     hosts->result->spills++;
-    sim_hosts_tell(hosts, number, which, "spills, sent", end->out->sent);
+    sim_hosts_trace(hosts, number, which, "spills, sent", end->out->sent);
     return true;
 }
 
@@ -547,7 +548,7 @@ bool sim_hosts_work(struct hosts *hosts, unsigned number, unsigned which)
     if (!done) {
         done = reads_first ? write_some(hosts, number, which) : read_some(hosts, number, which);
     }
-    sim_hosts_tell(hosts, number, which, done ? "works, received" : "finds nothing, received",
-                   end->in->received);
+    sim_hosts_trace(hosts, number, which, done ? "works, received" : "finds nothing, received",
+                    end->in->received);
     return done;
 }

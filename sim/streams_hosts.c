@@ -41,8 +41,8 @@ void sim_hosts_fail(struct hosts *hosts, const char *format, ...)
     va_end(args);
 }
 
-void sim_hosts_tell(struct hosts *hosts, unsigned connection, unsigned end, const char *what,
-                    uint64_t number)
+void sim_hosts_trace(struct hosts *hosts, unsigned connection, unsigned end, const char *what,
+                     uint64_t number)
 {
     uint64_t h = hosts->result->digest;
     h = (h ^ hosts->clock.now_ns ^ (uint64_t)connection << 49 ^ (uint64_t)end << 48) *
@@ -141,7 +141,7 @@ void sim_hosts_push(struct hosts *hosts, unsigned number, unsigned which, bool r
     }
 }
 
-void sim_hosts_say(struct hosts *hosts, unsigned number, unsigned which)
+void sim_hosts_send_flags(struct hosts *hosts, unsigned number, unsigned which)
 {
     struct end *end = &hosts->connections[number].ends[which];
     sim_hosts_push(hosts, number, which, false);
@@ -198,7 +198,7 @@ static void frame_arrives(struct hosts *hosts, unsigned number, unsigned from)
         hosts->connections[number].ends[1 - from].heard = frame.said;
         break;
     }
-    sim_hosts_tell(hosts, number, from, "frame arrives, of kind", frame.kind);
+    sim_hosts_trace(hosts, number, from, "frame arrives, of kind", frame.kind);
     sim_hosts_wake(hosts, number, 1 - from);
     sim_hosts_wake(hosts, number, from); /* the way has room again */
 }
@@ -270,7 +270,7 @@ static void turn(struct hosts *hosts, unsigned number, unsigned which, uint32_t 
     arm(hosts, number, which);
     if (is_over(end) && !end->said.closed) {
         end->said.closed = true;
-        sim_hosts_say(hosts, number, which);
+        sim_hosts_send_flags(hosts, number, which);
     }
     if (sim_hosts_watch_stall(hosts, number, which) || end->bell) {
         next_turn(hosts, number, which);

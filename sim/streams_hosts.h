@@ -116,8 +116,8 @@ static inline uint64_t kernel_room(const struct hosts *hosts, const struct way *
 }
 
 void sim_hosts_fail(struct hosts *hosts, const char *format, ...) VIA_PRINTF(2, 3);
-void sim_hosts_tell(struct hosts *hosts, unsigned connection, unsigned end, const char *what,
-                    uint64_t number);
+void sim_hosts_trace(struct hosts *hosts, unsigned connection, unsigned end, const char *what,
+                     uint64_t number);
 /* The end's phase changes; the run has failed if it can not. */
 void sim_hosts_event(struct hosts *hosts, unsigned number, unsigned which, enum via_event event);
 void sim_hosts_wake(struct hosts *hosts, unsigned number, unsigned which);
@@ -125,7 +125,7 @@ void sim_hosts_wake(struct hosts *hosts, unsigned number, unsigned which);
 /* Sends words that have changed, and the record that was written last if there is one. */
 void sim_hosts_push(struct hosts *hosts, unsigned number, unsigned which, bool record);
 /* Sends what the end says now. */
-void sim_hosts_say(struct hosts *hosts, unsigned number, unsigned which);
+void sim_hosts_send_flags(struct hosts *hosts, unsigned number, unsigned which);
 /* 0 bytes: the FIN. */
 void sim_hosts_kernel_send(struct hosts *hosts, unsigned number, unsigned which, const void *data,
                            uint32_t bytes);

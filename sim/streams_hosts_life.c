@@ -23,7 +23,7 @@ bool sim_hosts_lives(struct hosts *hosts, unsigned number, unsigned which)
     if (fate_comes(&end->exec, spills) && !via_phase_is_in(end->phase, VIA_PHASES_GONE)) {
         end->execs = true;
         hosts->result->execs++;
-        sim_hosts_tell(hosts, number, which, "calls exec, spills", spills);
+        sim_hosts_trace(hosts, number, which, "calls exec, spills", spills);
     }
     if (!fate_comes(&end->kill, spills)) {
         return true;
@@ -31,7 +31,7 @@ bool sim_hosts_lives(struct hosts *hosts, unsigned number, unsigned which)
     end->dead = true;
     end->out->fin_at_death = end->out->fin_sent;
     hosts->result->kills++;
-    sim_hosts_tell(hosts, number, which, "is killed, sent", end->out->sent);
+    sim_hosts_trace(hosts, number, which, "is killed, sent", end->out->sent);
     sim_hosts_kernel_send(hosts, number, which, "", 0); /* the kernel closes what it had */
     return false;
 }

@@ -120,8 +120,8 @@ static inline const struct end *writer_of(const struct connection *connection,
 }
 
 void sim_streams_fail(struct streams *streams, const char *format, ...) VIA_PRINTF(2, 3);
-void sim_streams_tell(struct streams *streams, unsigned connection, unsigned number,
-                      const char *format, ...) VIA_PRINTF(4, 5);
+void sim_streams_trace(struct streams *streams, unsigned connection, unsigned number,
+                       const char *format, ...) VIA_PRINTF(4, 5);
 void sim_streams_turn_after(struct streams *streams, unsigned connection, unsigned number,
                             uint64_t delay_ns);
 /* All threads at an end. */

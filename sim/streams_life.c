@@ -44,7 +44,7 @@ static void fork_now(struct streams *streams, unsigned connection, unsigned numb
     end->shared = true;
     end->threads[1].lives = true;
     draw_kill(streams, &end->threads[1]);
-    sim_streams_tell(streams, connection, number, "forks");
+    sim_streams_trace(streams, connection, number, "forks");
     sim_streams_turn_after(streams, connection, number + 2,
                            via_rng_between(&streams->fate, 100, 100000));
 }
@@ -79,7 +79,7 @@ void sim_streams_kill(struct streams *streams, unsigned connection, unsigned num
         sim_clock_after(&streams->clock, 100, SIM_EVENT_GUEST, connection, number, 0);
         return;
     }
-    sim_streams_tell(streams, connection, number, "is killed");
+    sim_streams_trace(streams, connection, number, "is killed");
     streams->result->kills++;
     thread->lives = false;
     if (end->in_call == thread) { /* the next one takes the token of a dead one */

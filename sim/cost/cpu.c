@@ -401,7 +401,7 @@ void sim_task_wake(struct sim_task *task, struct sim_call done)
     double spread_ps = sim_spread_draw(&cpu->wakes) * (double)cpu->config.wake_spread_ps;
     uint64_t delay = cpu->config.wake_ps + (uint64_t)spread_ps;
     if (cpu->config.preempts && !has_idle(cpu, task)) {
-        delay = sim_cpu_is_told(cpu, task) ? cpu->config.kick_ps : 0;
+        delay = sim_cpu_is_notified(cpu, task) ? cpu->config.kick_ps : 0;
     }
     sim_cost_after(cpu->cost, delay, (struct sim_call){.run = woken, .object = task});
 }
@@ -434,7 +434,7 @@ void sim_cpu_interrupt(struct sim_cpu *cpu, uint32_t index, uint64_t work_ps, st
     arm(lcpu);
 }
 
-bool sim_cpu_is_told(const struct sim_cpu *cpu, const struct sim_task *task)
+bool sim_cpu_is_notified(const struct sim_cpu *cpu, const struct sim_task *task)
 {
     return has_idle(cpu, task) || cpu->executing == NULL || task->lcpu != cpu->executing;
 }

@@ -93,7 +93,7 @@ void sim_cpu_init(struct sim_cpu *cpu, struct sim_cost *cost, const struct sim_c
                   uint64_t seed);
 /* Whether a wake-up of the task, from within a task that runs, has to be told to another hardware
  * thread. */
-bool sim_cpu_is_told(const struct sim_cpu *cpu, const struct sim_task *task);
+bool sim_cpu_is_notified(const struct sim_cpu *cpu, const struct sim_task *task);
 /* Tasks that are on a hardware thread or wait for one. */
 unsigned sim_cpu_running_count(const struct sim_cpu *cpu);
 /* Time used so far, of all hardware threads. */

@@ -178,7 +178,7 @@ static uint64_t budget_ps(const struct waiter *waiter)
 static uint64_t bell_ps(const struct waiter *woken)
 {
     const struct machine *machine = woken->machine;
-    bool told = sim_cpu_is_told(&machine->cpu, &woken->actor.task);
+    bool told = sim_cpu_is_notified(&machine->cpu, &woken->actor.task);
     return told ? machine->bell_ps : machine->queue_ps;
 }
 

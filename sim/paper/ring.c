@@ -371,8 +371,8 @@ static void doorbell_freed(void *object, uint64_t index)
 }
 
 /* A word to the left neighbour: the registers of that link are across the cable. */
-static void tell_left(struct ring_host *host, void (*then)(void *object, uint64_t arg),
-                      uint64_t index)
+static void notify_left(struct ring_host *host, void (*then)(void *object, uint64_t arg),
+                        uint64_t index)
 {
     struct ring *ring = host->ring;
     unsigned left = (host->index + ring->hosts_count - 1) % ring->hosts_count;
@@ -387,7 +387,7 @@ static void handled(void *object, uint64_t index)
 {
     struct ring_host *host = object;
     enter(host->threads[index]->incoming, SIM_RING_HANDLER);
-    tell_left(host, scratchpads_read, 0);
+    notify_left(host, scratchpads_read, 0);
     sim_actor_wake(&host->threads[index]->service);
 }
 
@@ -412,7 +412,7 @@ static void serve(struct thread *thread, struct request *request)
     copy(&thread->service, host, COPY_OUT, request->bytes);
     enter(request, SIM_RING_COPY_OUT);
     sim_actor_work(&thread->service, ring->store_ps);
-    tell_left(host, doorbell_freed, thread->index);
+    notify_left(host, doorbell_freed, thread->index);
     if (request->source == host) {
         finish(request);
         return;

@@ -205,7 +205,7 @@ static void sender_main(void *arg)
 
 /* --- the receiver ---------------------------------------------------------------------------- */
 
-static void say_read(struct stream *stream, uint64_t count)
+static void publish_read(struct stream *stream, uint64_t count)
 {
     struct end *receiver = &stream->receiver;
     if (stream->mode == SIM_STREAM_DOORBELL) {
@@ -228,7 +228,7 @@ static void receiver_main(void *arg)
             sim_actor_sleep(actor);
         }
         sim_actor_copy(actor, &stream->receiver.memory, stream->bytes);
-        say_read(stream, count + 1);
+        publish_read(stream, count + 1);
         if (count + 1 == stream->warmup_count) {
             stream->first_ps = stream->cost.now_ps;
             stream->first_busy_ps = sim_cpu_busy_ps(&stream->sender.cpu);

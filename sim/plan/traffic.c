@@ -204,14 +204,14 @@ static unsigned rounds_of(const struct plan_shape *shape)
     return rounds;
 }
 
-static void hear(struct sender *sender, unsigned word);
+static void on_word(struct sender *sender, unsigned word);
 
 static void word_came(void *object, uint64_t word)
 {
-    hear(object, (unsigned)word);
+    on_word(object, (unsigned)word);
 }
 
-static void tell(struct sender *sender)
+static void send_words(struct sender *sender)
 {
     struct traffic *traffic = sender->traffic;
     unsigned hosts = traffic->shape->hosts_count;
@@ -243,18 +243,18 @@ static void enter(struct sender *sender)
     sender->entered_ps = sender->traffic->cost->now_ps;
     sender->barriers_count++;
     sender->round = 0;
-    tell(sender);
+    send_words(sender);
 }
 
 /* On as far as what it has heard allows. */
-static void hear(struct sender *sender, unsigned word)
+static void on_word(struct sender *sender, unsigned word)
 {
     struct traffic *traffic = sender->traffic;
     unsigned rounds = rounds_of(traffic->shape);
     sender->heard[word]++;
     while (sender->barriers_count > 0 && has_heard(sender)) {
         if (++sender->round < rounds) {
-            tell(sender);
+            send_words(sender);
             continue;
         }
         if (traffic->measuring) {
@@ -270,7 +270,7 @@ static void on_delivered(void *object, struct plan_op *op)
 {
     struct traffic *traffic = object;
     if (op->tag != TAG_DATA) {
-        hear(&traffic->senders[op->destination], op->tag - TAG_BARRIER);
+        on_word(&traffic->senders[op->destination], op->tag - TAG_BARRIER);
     } else if (traffic->measuring) {
         traffic->got_bytes += op->bytes;
         times_add(&traffic->measured->times, traffic->cost->now_ps - op->born_ps);

@@ -213,7 +213,7 @@ int via_client_ask(struct via_attach *attach, struct via_attach_request *ask, in
         rc = add_segment(pe, ask, fd, &request->answer);
     } else if (ask->type == VIA_ATTACH_MAP) {
         rc = map_segment(pe, ask, request);
-        sim_pe_tell(pe, "maps a segment of host %u: %d", ask->host, rc);
+        sim_pe_trace(pe, "maps a segment of host %u: %d", ask->host, rc);
     }
     return rc;
 }
@@ -229,7 +229,7 @@ int via_client_ask_later(struct via_attach *attach, struct via_attach_request *a
 }
 
 /* Jobs give up no segment before their end. */
-int via_client_tell(struct via_attach *attach, struct via_attach_request *tell)
+int via_client_notify_host(struct via_attach *attach, struct via_attach_request *tell)
 {
     (void)attach;
     (void)tell;

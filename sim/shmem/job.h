@@ -149,7 +149,7 @@ void sim_pe_wake(struct sim_pe *pe);
 void sim_pe_load(struct sim_pe *pe);
 /* It has come to its end; from within its fiber, for a fatal error, does not return. */
 void sim_pe_ends(struct sim_pe *pe);
-void sim_pe_tell(struct sim_pe *pe, const char *format, ...) VIA_PRINTF(2, 3);
+void sim_pe_trace(struct sim_pe *pe, const char *format, ...) VIA_PRINTF(2, 3);
 
 static inline uint32_t sim_job_between(struct sim_job *job, uint32_t lo, uint32_t hi)
 {

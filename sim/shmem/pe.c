@@ -24,7 +24,7 @@ char *via_peer_map(enum via_region region, int pe)
     return NULL;
 }
 
-void sim_pe_tell(struct sim_pe *pe, const char *format, ...)
+void sim_pe_trace(struct sim_pe *pe, const char *format, ...)
 {
     char text[512];
     va_list args;
@@ -138,7 +138,7 @@ void sim_pe_ends(struct sim_pe *pe)
     if (!pe->fatal) {
         return;
     }
-    sim_pe_tell(pe, "ends the job: %s", pe->last_words);
+    sim_pe_trace(pe, "ends the job: %s", pe->last_words);
     if (!job->ending) {
         job->ending = true;
         job->world->counts.pe_ends++;

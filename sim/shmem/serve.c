@@ -143,9 +143,9 @@ static bool start(struct sim_pe *pe, struct sim_thread *thread, struct sim_serve
     }
     job->world->counts.pe_frames++;
     job->world->counts.ops[op.kind]++;
-    sim_pe_tell(pe, "its host takes command %u: kind %u, %llu bytes at %#llx of host id %u: %d",
-                serve->stash_index, op.kind, (unsigned long long)op.bytes,
-                (unsigned long long)op.offset, op.destination, rc);
+    sim_pe_trace(pe, "its host takes command %u: kind %u, %llu bytes at %#llx of host id %u: %d",
+                 serve->stash_index, op.kind, (unsigned long long)op.bytes,
+                 (unsigned long long)op.offset, op.destination, rc);
     if (rc == 0) {
         job->hosts[pe->host->index].running++;
     } else {
@@ -317,7 +317,7 @@ void sim_serve_complete(struct sim_guest *guest, struct sim_host *host, unsigned
                  (unsigned long long)cookie);
         return;
     }
-    sim_pe_tell(pe, "command %u ends with %d", slot, status);
+    sim_pe_trace(pe, "command %u ends with %d", slot, status);
     finish(serve, slot, status, value);
     if (--job->hosts[host->index].running == 0) {
         sim_final_progress(job->world);

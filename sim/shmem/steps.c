@@ -496,10 +496,10 @@ static void take_step(struct sim_pe *pe, struct sim_step *step)
     turn.dest = sim_step_at(pe, step, step->dest_off);
     turn.words = sim_step_at(pe, step, step->words_off);
     pe->doing = sim_step_name(step);
-    sim_pe_tell(pe, "%s of %u elements, number %d of %d%s", pe->doing, step->elements, number,
-                turn.members.count, step->active_set ? ", active set" : "");
+    sim_pe_trace(pe, "%s of %u elements, number %d of %d%s", pe->doing, step->elements, number,
+                 turn.members.count, step->active_set ? ", active set" : "");
     actions[step->kind](&turn);
-    sim_pe_tell(pe, "%s is over", pe->doing);
+    sim_pe_trace(pe, "%s is over", pe->doing);
     sim_mark(pe->job->world, SIM_MARK_DELIVER, pe->index, pe->step);
     pe->job->world->counts.pe_steps++;
     sim_step_check(pe, step);

@@ -146,7 +146,7 @@ static int write_image(const struct options *options, const struct via_card_imag
 
 /* --- make --- */
 
-static void tell_assumptions(const struct options *options)
+static void print_assumptions(const struct options *options)
 {
     fprintf(stderr,
             "%s: which ports are at the slot and at the cable is derived, not public; the image "
@@ -185,7 +185,7 @@ static int make(struct options *options, char **words)
     }
     int code = write_image(options, &image);
     if (code == VIA_CLI_OK) {
-        tell_assumptions(options);
+        print_assumptions(options);
     }
     return code;
 }

@@ -54,7 +54,7 @@ static int check_links(const struct via_topology *topology, unsigned host, const
 }
 
 /* Does the host know addresses of the other, and the links that lead there? */
-static bool has_told(const json_t *status, unsigned other)
+static bool has_route(const json_t *status, unsigned other)
 {
     json_t *entry;
     size_t i;
@@ -78,7 +78,7 @@ static int check_routes(const struct via_topology *topology, const struct island
             return via_error_set(err, -EAGAIN, "host %u: route to host %u: there is none yet", host,
                                  other);
         }
-        if (other != host && islands->of[other] == islands->of[host] && !has_told(status, other)) {
+        if (other != host && islands->of[other] == islands->of[host] && !has_route(status, other)) {
             return via_error_set(err, -EAGAIN,
                                  "host %u: directory: host %u has not said who it is yet", host,
                                  other);

@@ -34,8 +34,8 @@ static const struct option long_options[] = {
     {NULL, 0, NULL, 0},
 };
 
-void via_doctor_say(struct via_doctor_finding *finding, enum via_doctor_level level,
-                    const char *format, ...)
+void via_doctor_report(struct via_doctor_finding *finding, enum via_doctor_level level,
+                       const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -60,9 +60,9 @@ static void check_daemon(struct via_doctor_finding *finding)
     struct via_find_path path;
     struct via_error err = {0};
     if (via_find_daemon(&path, &err) == 0) {
-        via_doctor_say(finding, VIA_DOCTOR_OK, "%.500s", path.text);
+        via_doctor_report(finding, VIA_DOCTOR_OK, "%.500s", path.text);
     } else {
-        via_doctor_say(finding, VIA_DOCTOR_FAIL, "%s", err.text);
+        via_doctor_report(finding, VIA_DOCTOR_FAIL, "%s", err.text);
         via_doctor_mend(finding, "build and install all of Viaduct: make install");
     }
 }
@@ -98,17 +98,17 @@ static void check_preload(struct via_doctor_finding *finding)
     struct via_error err = {0};
     char text[300];
     if (via_find_preload(&path, &err) != 0) {
-        via_doctor_say(finding, VIA_DOCTOR_FAIL, "%s", err.text);
+        via_doctor_report(finding, VIA_DOCTOR_FAIL, "%s", err.text);
         via_doctor_mend(finding, "build and install all of Viaduct: make install");
         return;
     }
     int status = try_preload(path.text, text, sizeof(text));
     if (status == 0 && text[0] == '\0') {
-        via_doctor_say(finding, VIA_DOCTOR_OK, "%.500s", path.text);
+        via_doctor_report(finding, VIA_DOCTOR_OK, "%.500s", path.text);
         return;
     }
-    via_doctor_say(finding, VIA_DOCTOR_FAIL, "%.250s: preload into true(1): %s", path.text,
-                   text[0] != '\0' ? text : "the program failed");
+    via_doctor_report(finding, VIA_DOCTOR_FAIL, "%.250s: preload into true(1): %s", path.text,
+                      text[0] != '\0' ? text : "the program failed");
     via_doctor_mend(finding, "'ldd' on this file shows what is missing; build it for this machine");
 }
 
@@ -140,9 +140,9 @@ static void check_rundir(struct via_doctor_finding *finding)
         (void)!via_fabric_remove(&fabric, &ignored);
     }
     if (rc == 0) {
-        via_doctor_say(finding, VIA_DOCTOR_OK, "%s", fabric.rundir.text);
+        via_doctor_report(finding, VIA_DOCTOR_OK, "%s", fabric.rundir.text);
     } else {
-        via_doctor_say(finding, VIA_DOCTOR_FAIL, "%s", err.text);
+        via_doctor_report(finding, VIA_DOCTOR_FAIL, "%s", err.text);
         via_doctor_mend(finding, "set VIADUCT_RUNDIR to a short absolute path of a folder that is "
                                  "yours alone (mode 0700)");
     }
@@ -172,15 +172,15 @@ static void check_fabric(const char *name, struct via_doctor_finding *finding)
     if (rc == 0 && dead == 0) {
         return;
     }
-    via_doctor_say(finding, VIA_DOCTOR_WARN, "fabric '%s' in %s: %u of %u hosts are dead",
-                   fabric.name, fabric.rundir.text, dead, fabric.topology.hosts_count);
+    via_doctor_report(finding, VIA_DOCTOR_WARN, "fabric '%s' in %s: %u of %u hosts are dead",
+                      fabric.name, fabric.rundir.text, dead, fabric.topology.hosts_count);
     via_doctor_mend(finding, "viaduct down --fabric %s", fabric.name);
 }
 
 static void check_stale(struct via_doctor_finding *finding)
 {
     static struct via_fabric fabric;
-    via_doctor_say(finding, VIA_DOCTOR_OK, "none that crashed");
+    via_doctor_report(finding, VIA_DOCTOR_OK, "none that crashed");
     if (via_fabric_init(&fabric, NULL, NULL) != 0) {
         return;
     }
@@ -203,12 +203,13 @@ static void check_netns(struct via_doctor_finding *finding)
 {
     struct via_find_path path;
     if (geteuid() != 0) {
-        via_doctor_say(finding, VIA_DOCTOR_OK, "--netns needs root; all else does not");
+        via_doctor_report(finding, VIA_DOCTOR_OK, "--netns needs root; all else does not");
     } else if (via_find_in_path("ip", &path) != 0) {
-        via_doctor_say(finding, VIA_DOCTOR_WARN, "--netns does not work: no program 'ip' in $PATH");
+        via_doctor_report(finding, VIA_DOCTOR_WARN,
+                          "--netns does not work: no program 'ip' in $PATH");
         via_doctor_mend(finding, "install ip(8), in Debian the package iproute2");
     } else {
-        via_doctor_say(finding, VIA_DOCTOR_OK, "--netns works with %.500s", path.text);
+        via_doctor_report(finding, VIA_DOCTOR_OK, "--netns works with %.500s", path.text);
     }
 }
 
@@ -251,8 +252,8 @@ static void check_hardware(const char *root)
     int count = via_found_scan(&paths, found, &err);
     struct via_doctor_finding finding = {0};
     if (count <= 0) {
-        via_doctor_say(&finding, count < 0 ? VIA_DOCTOR_WARN : VIA_DOCTOR_OK, "%s",
-                       count < 0 ? err.text : "no NTB function of a known chip");
+        via_doctor_report(&finding, count < 0 ? VIA_DOCTOR_WARN : VIA_DOCTOR_OK, "%s",
+                          count < 0 ? err.text : "no NTB function of a known chip");
         print_finding("hardware", &finding);
     }
     for (int i = 0; i < count; i++) {
@@ -266,7 +267,7 @@ static void check_hardware(const char *root)
             }
         }
         if (wrong_count == 0) {
-            via_doctor_say(&finding, VIA_DOCTOR_OK, "%s", found[i].chip->name);
+            via_doctor_report(&finding, VIA_DOCTOR_OK, "%s", found[i].chip->name);
             print_finding(found[i].address, &finding);
         }
     }

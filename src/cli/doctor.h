@@ -30,8 +30,8 @@ extern const size_t via_doctor_machine_checks_count;
 extern const struct via_doctor_check via_doctor_fabric_checks[];
 extern const size_t via_doctor_fabric_checks_count;
 
-void via_doctor_say(struct via_doctor_finding *finding, enum via_doctor_level level,
-                    const char *format, ...) VIA_PRINTF(3, 4);
+void via_doctor_report(struct via_doctor_finding *finding, enum via_doctor_level level,
+                       const char *format, ...) VIA_PRINTF(3, 4);
 void via_doctor_mend(struct via_doctor_finding *finding, const char *format, ...) VIA_PRINTF(2, 3);
 
 #endif

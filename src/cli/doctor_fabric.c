@@ -23,11 +23,11 @@ static bool find_fabric(struct via_doctor_finding *finding)
     unsigned local;
     if (via_rundir_default(NULL, &rundir, &err) != 0 ||
         via_rundir_local(rundir.text, &local) != 0) {
-        via_doctor_say(finding, VIA_DOCTOR_OK, "no daemon of this machine in %s", rundir.text);
+        via_doctor_report(finding, VIA_DOCTOR_OK, "no daemon of this machine in %s", rundir.text);
         return false;
     }
     if (via_fabric_open(&fabric, NULL, &err) != 0 || fabric.local < 0) {
-        via_doctor_say(finding, VIA_DOCTOR_WARN, "%.500s", err.text);
+        via_doctor_report(finding, VIA_DOCTOR_WARN, "%.500s", err.text);
         via_doctor_mend(finding, "systemctl status viaductd; its log says why it has ended");
         return false;
     }
@@ -57,7 +57,7 @@ static void check_hosts(struct via_doctor_finding *finding)
         return;
     }
     unsigned count = fabric.topology.hosts_count;
-    via_doctor_say(finding, VIA_DOCTOR_OK, "%u, all answer", count);
+    via_doctor_report(finding, VIA_DOCTOR_OK, "%u, all answer", count);
     for (unsigned i = 0; i < count; i++) {
         struct via_error err = {0};
         json_t *status = NULL;
@@ -67,14 +67,14 @@ static void check_hosts(struct via_doctor_finding *finding)
         uint64_t difference_ns = rc == 0 ? clock_difference(status, asked_ns, real_ns()) : 0;
         json_decref(status);
         if (rc != 0) {
-            via_doctor_say(finding, VIA_DOCTOR_WARN, "%.500s", err.text);
+            via_doctor_report(finding, VIA_DOCTOR_WARN, "%.500s", err.text);
             via_doctor_mend(finding, "'viaduct status' shows which links are not up, and why");
             return;
         }
         if (difference_ns > CLOCK_NS_MAX) {
-            via_doctor_say(finding, VIA_DOCTOR_WARN,
-                           "host %u: its clock differs from this machine's by %.1f s", host,
-                           (double)difference_ns / (double)VIA_SEC_NS);
+            via_doctor_report(finding, VIA_DOCTOR_WARN,
+                              "host %u: its clock differs from this machine's by %.1f s", host,
+                              (double)difference_ns / (double)VIA_SEC_NS);
             via_doctor_mend(finding, "set the clocks of all machines by NTP");
         }
     }
@@ -94,9 +94,9 @@ static void compare(struct via_doctor_finding *finding, const char *key, const c
         }
         char *left = json_dumps(theirs, JSON_ENCODE_ANY);
         char *right = json_dumps(ours, JSON_ENCODE_ANY);
-        via_doctor_say(finding, VIA_DOCTOR_WARN, "%s: host %u has %.60s, this host %d has %.60s",
-                       key, host, left != NULL ? left : "?", fabric.local,
-                       right != NULL ? right : "?");
+        via_doctor_report(finding, VIA_DOCTOR_WARN, "%s: host %u has %.60s, this host %d has %.60s",
+                          key, host, left != NULL ? left : "?", fabric.local,
+                          right != NULL ? right : "?");
         via_doctor_mend(finding, "%s", mend);
         free(left);
         free(right);
@@ -110,8 +110,8 @@ static void check_names(struct via_doctor_finding *finding)
         const char *name = via_fabric_host_name(&fabric, topology->hosts[i]);
         for (unsigned k = i + 1; name[0] != '\0' && k < topology->hosts_count; k++) {
             if (strcmp(name, via_fabric_host_name(&fabric, topology->hosts[k])) == 0) {
-                via_doctor_say(finding, VIA_DOCTOR_WARN, "hosts %u and %u both are called %.64s",
-                               topology->hosts[i], topology->hosts[k], name);
+                via_doctor_report(finding, VIA_DOCTOR_WARN, "hosts %u and %u both are called %.64s",
+                                  topology->hosts[i], topology->hosts[k], name);
                 via_doctor_mend(finding, "give one of them another 'name' in its host.conf");
             }
         }
@@ -127,7 +127,7 @@ static void check_addresses(struct via_doctor_finding *finding)
         json_array_foreach(json_object_get(via_fabric_entry(&fabric, host), "addresses"), k, entry)
         {
             if (json_is_false(json_object_get(entry, "used"))) {
-                via_doctor_say(
+                via_doctor_report(
                     finding, VIA_DOCTOR_WARN,
                     "address %.46s of host %u is claimed by another host, too, or is of no "
                     "use here: TCP to it stays with the kernel",
@@ -144,7 +144,8 @@ static void check_agreement(struct via_doctor_finding *finding)
     if (!find_fabric(finding)) {
         return;
     }
-    via_doctor_say(finding, VIA_DOCTOR_OK, "versions, settings, names and addresses go together");
+    via_doctor_report(finding, VIA_DOCTOR_OK,
+                      "versions, settings, names and addresses go together");
     check_addresses(finding);
     check_names(finding);
     compare(finding, "version", "install the same version on all machines");
@@ -162,16 +163,16 @@ static void check_links(struct via_doctor_finding *finding)
         return;
     }
     if (via_ask(&fabric, (unsigned)fabric.local, "status", ANSWER_MS, &status, &err) != 0) {
-        via_doctor_say(finding, VIA_DOCTOR_WARN, "%.500s", err.text);
+        via_doctor_report(finding, VIA_DOCTOR_WARN, "%.500s", err.text);
         via_doctor_mend(finding, "systemctl status viaductd; its log says why");
         return;
     }
-    via_doctor_say(finding, VIA_DOCTOR_OK, "nothing is wrong with those of this machine");
+    via_doctor_report(finding, VIA_DOCTOR_OK, "nothing is wrong with those of this machine");
     json_array_foreach(json_object_get(status, "links"), i, link)
     {
         if (via_ask_text(link, "error")[0] != '\0') {
-            via_doctor_say(finding, VIA_DOCTOR_WARN, "%.64s: %.400s", via_ask_text(link, "name"),
-                           via_ask_text(link, "error"));
+            via_doctor_report(finding, VIA_DOCTOR_WARN, "%.64s: %.400s", via_ask_text(link, "name"),
+                              via_ask_text(link, "error"));
             via_doctor_mend(finding, "docs/hardware.md says what to look at");
         }
     }

@@ -36,16 +36,16 @@ static void check_memfd(struct via_doctor_finding *finding)
     const int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
     int fd = memfd_create("viaduct-doctor", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0 || ftruncate(fd, 4096) != 0 || fcntl(fd, F_ADD_SEALS, seals) != 0) {
-        via_doctor_say(finding, VIA_DOCTOR_FAIL, "memfd_create, ftruncate and seal: %s",
-                       strerror(errno));
+        via_doctor_report(finding, VIA_DOCTOR_FAIL, "memfd_create, ftruncate and seal: %s",
+                          strerror(errno));
         via_doctor_mend(finding,
                         "use a kernel of 3.17 or newer; in a container allow memfd_create");
     } else if (fcntl(fd, F_GET_SEALS) != seals || ftruncate(fd, 0) == 0) {
-        via_doctor_say(finding, VIA_DOCTOR_FAIL, "a sealed memfd could be made smaller");
+        via_doctor_report(finding, VIA_DOCTOR_FAIL, "a sealed memfd could be made smaller");
         via_doctor_mend(finding,
                         "this kernel (or what emulates it) does not keep seals; use Linux");
     } else {
-        via_doctor_say(finding, VIA_DOCTOR_OK, "memfds can be made and sealed");
+        via_doctor_report(finding, VIA_DOCTOR_OK, "memfds can be made and sealed");
     }
     if (fd >= 0) {
         close(fd);
@@ -58,13 +58,13 @@ static void check_wake(struct via_doctor_finding *finding)
     int fd = eventfd(0, EFD_CLOEXEC);
     int pidfd = pidfd_open(getpid(), 0);
     if (fd < 0) {
-        via_doctor_say(finding, VIA_DOCTOR_FAIL, "eventfd: %s", strerror(errno));
+        via_doctor_report(finding, VIA_DOCTOR_FAIL, "eventfd: %s", strerror(errno));
     } else if (syscall(SYS_futex, &word, FUTEX_WAKE, 1, NULL, NULL, 0) < 0) {
-        via_doctor_say(finding, VIA_DOCTOR_FAIL, "futex: %s", strerror(errno));
+        via_doctor_report(finding, VIA_DOCTOR_FAIL, "futex: %s", strerror(errno));
     } else if (pidfd < 0) {
-        via_doctor_say(finding, VIA_DOCTOR_FAIL, "pidfd_open: %s", strerror(errno));
+        via_doctor_report(finding, VIA_DOCTOR_FAIL, "pidfd_open: %s", strerror(errno));
     } else {
-        via_doctor_say(finding, VIA_DOCTOR_OK, "eventfd, futex and pidfd work");
+        via_doctor_report(finding, VIA_DOCTOR_OK, "eventfd, futex and pidfd work");
     }
     if (finding->level != VIA_DOCTOR_OK) {
         via_doctor_mend(finding, "use a kernel of 5.9 or newer; in a container allow this call");
@@ -85,7 +85,8 @@ static void check_files(struct via_doctor_finding *finding)
     enum via_doctor_level level = limit.rlim_max < FILES_NEEDED   ? VIA_DOCTOR_FAIL
                                   : limit.rlim_cur < FILES_WANTED ? VIA_DOCTOR_WARN
                                                                   : VIA_DOCTOR_OK;
-    via_doctor_say(finding, level, "%llu open files a process", (unsigned long long)limit.rlim_cur);
+    via_doctor_report(finding, level, "%llu open files a process",
+                      (unsigned long long)limit.rlim_cur);
     if (level != VIA_DOCTOR_OK) {
         via_doctor_mend(finding, "ulimit -n %u (LimitNOFILE= in a systemd unit)", FILES_WANTED);
     }
@@ -97,12 +98,12 @@ static void check_file_size(struct via_doctor_finding *finding)
     struct rlimit limit = {0, 0};
     getrlimit(RLIMIT_FSIZE, &limit);
     if (limit.rlim_cur >= FILE_BYTES_WANTED) {
-        via_doctor_say(finding, VIA_DOCTOR_OK, "no limit that shared memory would meet");
+        via_doctor_report(finding, VIA_DOCTOR_OK, "no limit that shared memory would meet");
         return;
     }
-    via_doctor_say(finding, VIA_DOCTOR_WARN,
-                   "files, and so shared memory, are limited to %llu bytes",
-                   (unsigned long long)limit.rlim_cur);
+    via_doctor_report(finding, VIA_DOCTOR_WARN,
+                      "files, and so shared memory, are limited to %llu bytes",
+                      (unsigned long long)limit.rlim_cur);
     via_doctor_mend(finding, "ulimit -f unlimited (LimitFSIZE=infinity in a systemd unit)");
 }
 
@@ -111,8 +112,8 @@ static void check_cores(struct via_doctor_finding *finding)
     cpu_set_t set;
     CPU_ZERO(&set);
     int count = sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
-    via_doctor_say(finding, count > 1 ? VIA_DOCTOR_OK : VIA_DOCTOR_WARN,
-                   "%d usable by this process", count);
+    via_doctor_report(finding, count > 1 ? VIA_DOCTOR_OK : VIA_DOCTOR_WARN,
+                      "%d usable by this process", count);
     if (count == 1) {
         via_doctor_mend(finding, "everything works, but each message waits for the scheduler; give "
                                  "it two cores or more (taskset, cpuset)");
@@ -137,8 +138,8 @@ static unsigned long long available_mb(void)
 static void check_memory(struct via_doctor_finding *finding)
 {
     unsigned long long mb = available_mb();
-    via_doctor_say(finding, mb >= MEMORY_WANTED_MB ? VIA_DOCTOR_OK : VIA_DOCTOR_WARN,
-                   "%llu MB available", mb);
+    via_doctor_report(finding, mb >= MEMORY_WANTED_MB ? VIA_DOCTOR_OK : VIA_DOCTOR_WARN,
+                      "%llu MB available", mb);
     if (mb < MEMORY_WANTED_MB) {
         via_doctor_mend(finding, "end other programs, or use fewer hosts and --channels 1");
     }
@@ -149,13 +150,13 @@ static void check_shm(struct via_doctor_finding *finding)
 {
     struct statvfs fs;
     if (statvfs("/dev/shm", &fs) != 0) {
-        via_doctor_say(finding, VIA_DOCTOR_WARN, "%s", strerror(errno));
+        via_doctor_report(finding, VIA_DOCTOR_WARN, "%s", strerror(errno));
         via_doctor_mend(finding, "mount -t tmpfs tmpfs /dev/shm; Viaduct itself does without");
         return;
     }
     unsigned long long mb = (unsigned long long)fs.f_bavail * fs.f_frsize >> 20;
-    via_doctor_say(finding, mb >= SHM_WANTED_MB ? VIA_DOCTOR_OK : VIA_DOCTOR_WARN, "%llu MB free",
-                   mb);
+    via_doctor_report(finding, mb >= SHM_WANTED_MB ? VIA_DOCTOR_OK : VIA_DOCTOR_WARN,
+                      "%llu MB free", mb);
     if (mb < SHM_WANTED_MB) {
         via_doctor_mend(finding,
                         "remove what ended programs left there; Viaduct itself does without");
@@ -186,11 +187,11 @@ static void check_vm_read(struct via_doctor_finding *finding)
         waitpid(pid, &status, 0);
     }
     if (status == 0) {
-        via_doctor_say(finding, VIA_DOCTOR_OK, "processes of one user can read each other");
+        via_doctor_report(finding, VIA_DOCTOR_OK, "processes of one user can read each other");
         return;
     }
-    via_doctor_say(finding, VIA_DOCTOR_WARN, "process_vm_readv: %s",
-                   strerror(WIFEXITED(status) ? WEXITSTATUS(status) : EPERM));
+    via_doctor_report(finding, VIA_DOCTOR_WARN, "process_vm_readv: %s",
+                      strerror(WIFEXITED(status) ? WEXITSTATUS(status) : EPERM));
     via_doctor_mend(finding,
                     "large sends are copied twice; sysctl kernel.yama.ptrace_scope=0 (in a "
                     "container: allow process_vm_readv) saves one copy");
@@ -203,10 +204,10 @@ static void check_address(struct via_doctor_finding *finding)
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0 || bind(fd, (const struct sockaddr *)&address, sizeof(address)) != 0 ||
         listen(fd, 1) != 0) {
-        via_doctor_say(finding, VIA_DOCTOR_FAIL, "127.77.0.1: listen: %s", strerror(errno));
+        via_doctor_report(finding, VIA_DOCTOR_FAIL, "127.77.0.1: listen: %s", strerror(errno));
         via_doctor_mend(finding, "ip link set lo up");
     } else {
-        via_doctor_say(finding, VIA_DOCTOR_OK, "hosts can listen on 127.77.0.i");
+        via_doctor_report(finding, VIA_DOCTOR_OK, "hosts can listen on 127.77.0.i");
     }
     if (fd >= 0) {
         close(fd);

@@ -181,7 +181,7 @@ static void read_name(struct process *process)
 /* --- one connection ----------------------------------------------------------------------------
  */
 
-static void say_why(struct via_sockets_row *row, const char *text)
+static void set_reason(struct via_sockets_row *row, const char *text)
 {
     snprintf(row->why, sizeof(row->why), "%s", text);
 }
@@ -202,11 +202,11 @@ static void judge_entry(const struct process *process, uint32_t index, struct vi
     bool untaken = via_stats_is_untaken(&row->stats);
     row->accelerated = row->stats.accelerated && !row->stats.demoted && !untaken;
     if (untaken) {
-        say_why(row, "not decided yet: the other end has not taken its pipes");
+        set_reason(row, "not decided yet: the other end has not taken its pipes");
     } else if (!row->accelerated) {
-        say_why(row, row->stats.reason == VIA_REASON_NONE
-                         ? "not decided yet: it has moved little data"
-                         : via_reason_text(row->stats.reason));
+        set_reason(row, row->stats.reason == VIA_REASON_NONE
+                            ? "not decided yet: it has moved little data"
+                            : via_reason_text(row->stats.reason));
     }
 }
 
@@ -214,7 +214,7 @@ static void judge_entry(const struct process *process, uint32_t index, struct vi
 static void judge(const struct process *process, int fd, struct via_sockets_row *row)
 {
     if (!process->library) {
-        say_why(row, "program runs without the library");
+        set_reason(row, "program runs without the library");
         return;
     }
     uint32_t word = 0;
@@ -232,9 +232,9 @@ static void judge(const struct process *process, int fd, struct via_sockets_row 
                  (int)sizeof(process->board->error) - 1, process->board->error);
         make_plain(row->why);
     } else if (word != 0) {
-        say_why(row, via_reason_text(VIA_SOCKETS_NUMBER_REASON(word)));
+        set_reason(row, via_reason_text(VIA_SOCKETS_NUMBER_REASON(word)));
     } else {
-        say_why(row, "connected before it came to this program");
+        set_reason(row, "connected before it came to this program");
     }
 }
 

@@ -141,7 +141,7 @@ static void uncount(const struct via_channel *channel, uint16_t host, uint32_t g
 }
 
 /* The barrier of a root is over, and all members that have arrived are told how. */
-static void tell_members(struct via_channel *channel, const struct via_op *op, int status)
+static void release_members(struct via_channel *channel, const struct via_op *op, int status)
 {
     for (uint32_t i = 1; i < op->members_count; i++) {
         struct via_barrier_arrival *arrival = arrival_find(channel, op->members[i], op->group);
@@ -154,7 +154,7 @@ static void tell_members(struct via_channel *channel, const struct via_op *op, i
 static void release_if_complete(struct via_channel *channel, struct via_op_slot *op)
 {
     if (op->missing == 0) {
-        tell_members(channel, &op->op, 0);
+        release_members(channel, &op->op, 0);
         via_op_finish(channel, op, 0, 0);
     }
 }
@@ -279,7 +279,7 @@ int via_barrier_arrive(struct via_channel *channel, const struct via_frame_heade
 }
 
 /* What came of an arrival. Before the root has acknowledged it, perhaps. */
-static void told(struct via_channel *channel, struct via_op_slot *op, int status)
+static void finish_arrival(struct via_channel *channel, struct via_op_slot *op, int status)
 {
     via_op_finish(channel, op, status, 0);
     if (op->tx.flow != NULL && !op->tx.assigned) {
@@ -297,7 +297,7 @@ void via_barrier_release(struct via_channel *channel, const struct via_frame_hea
         struct via_op_slot *op = via_list_entry(it, struct via_op_slot, waits);
         if (op->op.group == args.group && op->round == args.round &&
             (op->tx.assigned || op->leaving) && op->op.destination == header->source) {
-            told(channel, op, status);
+            finish_arrival(channel, op, status);
             return;
         }
     }
@@ -310,7 +310,7 @@ static uint16_t number_of(const struct via_channel *channel, const struct via_ba
     return (uint16_t)(at - channel->barriers->hosts);
 }
 
-static bool can_tell(struct via_channel *channel, const struct via_barrier_host *at)
+static bool can_answer(struct via_channel *channel, const struct via_barrier_host *at)
 {
     uint16_t host = number_of(channel, at);
     return via_way_to(channel, host) != NULL && via_op_answer_room(channel, host) == 0;
@@ -319,15 +319,15 @@ static bool can_tell(struct via_channel *channel, const struct via_barrier_host 
 bool via_barrier_is_due(struct via_channel *channel)
 {
     via_list_foreach(it, &channel->barriers->due) {
-        if (can_tell(channel, via_list_entry(it, struct via_barrier_host, due))) {
+        if (can_answer(channel, via_list_entry(it, struct via_barrier_host, due))) {
             return true;
         }
     }
     return false;
 }
 
-static void tell(struct via_channel *channel, struct via_barrier_host *at,
-                 struct via_barrier_arrival *arrival)
+static void send_release(struct via_channel *channel, struct via_barrier_host *at,
+                         struct via_barrier_arrival *arrival)
 {
     struct via_op what = {
         .kind = VIA_OP_BARRIER_RELEASE,
@@ -347,9 +347,9 @@ void via_barrier_pump(struct via_channel *channel)
 {
     via_list_foreach_safe(it, &channel->barriers->due) {
         struct via_barrier_host *at = via_list_entry(it, struct via_barrier_host, due);
-        for (unsigned i = at->count; i-- > 0 && can_tell(channel, at);) {
+        for (unsigned i = at->count; i-- > 0 && can_answer(channel, at);) {
             if (at->arrivals[i].due) {
-                tell(channel, at, &at->arrivals[i]);
+                send_release(channel, at, &at->arrivals[i]);
             }
         }
         if (is_unreachable(channel, number_of(channel, at))) {
@@ -393,7 +393,7 @@ void via_barrier_abandon(struct via_channel *channel, struct via_op_slot *op, in
     via_op_finish(channel, op, status, 0);
     if (is_root(channel, op)) {
         if (status == -ECONNRESET || status == -EHOSTUNREACH) {
-            tell_members(channel, &op->op, status); /* it is over for all of them */
+            release_members(channel, &op->op, status); /* it is over for all of them */
         }
     } else if (op->op.kind == VIA_OP_BARRIER_LEAVE) {
         if (op->tx.flow != NULL) {

@@ -44,7 +44,7 @@ static uint32_t generation_of(const struct via_link *link)
 }
 
 /* What has changed of a link is stored. */
-static void tell_channels(struct via_node *node)
+static void notify_channels(struct via_node *node)
 {
     uint32_t version = atomic_load_explicit(&node->links_version, memory_order_relaxed);
     /* Pairs with the acquire in watch_links(): via_link.present. */
@@ -58,7 +58,7 @@ static void next_generation(struct via_node *node, struct via_link *link)
 {
     /* Pairs with the acquire in take_generation(): the epochs, when it is odd. */
     atomic_store_explicit(&link->generation, generation_of(link) + 1, memory_order_release);
-    tell_channels(node);
+    notify_channels(node);
 }
 
 /* Channels go on watching it until they have let go. */
@@ -73,7 +73,7 @@ static void set_phase_quiesce(struct via_node *node, struct via_link *link)
 {
     link->phase = VIA_PHASE_QUIESCE;
     atomic_store_explicit(&link->present, true, memory_order_relaxed);
-    tell_channels(node);
+    notify_channels(node);
 }
 
 static bool channels_have_let_go(const struct via_node *node, const struct via_link *link)
@@ -708,11 +708,11 @@ int via_link_leave(struct via_node *node, struct via_link *link)
         set_phase_down(link);
         link->phase = VIA_PHASE_LEAVING;
         set_state(node, link, VIA_LINK_DOWN);
-        tell_channels(node);
+        notify_channels(node);
     }
     if (link->phase == VIA_PHASE_LEAVING && channels_have_let_go(node, link)) {
         atomic_store_explicit(&link->port, NULL, memory_order_relaxed);
-        tell_channels(node);
+        notify_channels(node);
         link->left_version = atomic_load_explicit(&node->links_version, memory_order_relaxed);
         link->phase = VIA_PHASE_LEFT;
     }

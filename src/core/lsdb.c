@@ -56,7 +56,7 @@ static uint16_t next_dirty(struct via_lsdb_link *link, unsigned hosts_max)
     return (uint16_t)host;
 }
 
-static void tell_all_but(struct via_node *node, const struct via_link *but, uint16_t host)
+static void mark_dirty_except(struct via_node *node, const struct via_link *but, uint16_t host)
 {
     via_list_foreach(it, &node->lsdb->up) {
         struct via_lsdb_link *link = via_list_entry(it, struct via_lsdb_link, up);
@@ -67,7 +67,7 @@ static void tell_all_but(struct via_node *node, const struct via_link *but, uint
 }
 
 /* The peer has it. */
-static void is_told(struct via_link *link, uint16_t host)
+static void mark_sent(struct via_link *link, uint16_t host)
 {
     clear_dirty(&link->lsdb, host);
     if (link->lsdb.sending == host) {
@@ -214,7 +214,7 @@ static void announce(struct via_node *node, uint64_t now_ns)
     via_lsa_store(lsdb, &lsdb->lsas[me], node->config.session, next_own_sequence(node, now_ns),
                   &list);
     via_routes_link(node, me);
-    tell_all_but(node, NULL, me);
+    mark_dirty_except(node, NULL, me);
 }
 
 /* --- what comes in --------------------------------------------------------------------------- */
@@ -229,7 +229,7 @@ static void take_own(struct via_node *node, struct via_link *link,
     if (head->sequence < own->sequence) {
         set_dirty(&link->lsdb, head->host);
     } else if (via_lsa_compare(lsdb, own, head->session, head->sequence, list) == 0) {
-        is_told(link, head->host);
+        mark_sent(link, head->host);
     } else if (head->sequence < VIA_LINK_STATE_SEQUENCE_MAX - 1 || VIA_MUTANT(LAST_NUMBER)) {
         via_lsa_renumber(own, head->sequence);
         lsdb->own_outnumbered = true;
@@ -263,7 +263,7 @@ static void take_newer(struct via_node *node, struct via_link *link,
         lsa->forget_ns = now_ns + VIA_LINK_STATE_FORGET_NS;
         lsdb->forget_ns = via_min(lsdb->forget_ns, lsa->forget_ns);
     }
-    tell_all_but(node, link, head->host);
+    mark_dirty_except(node, link, head->host);
 }
 
 void via_lsdb_take(struct via_node *node, struct via_link *link,
@@ -280,7 +280,7 @@ void via_lsdb_take(struct via_node *node, struct via_link *link,
         if (order < 0) {
             set_dirty(&link->lsdb, head->host);
         } else {
-            is_told(link, head->host);
+            mark_sent(link, head->host);
         }
         if (order > 0) {
             take_newer(node, link, head, list, now_ns);
@@ -491,7 +491,7 @@ static void forget_high_numbers(struct via_node *node, uint64_t now_ns)
         }
         if (now_ns >= lsa->forget_ns) {
             forget_number(lsa, now_ns);
-            tell_all_but(node, NULL, (uint16_t)h); /* those that have a newer one answer */
+            mark_dirty_except(node, NULL, (uint16_t)h); /* those that have a newer one answer */
         } else {
             lsdb->forget_ns = via_min(lsdb->forget_ns, lsa->forget_ns);
         }

@@ -177,7 +177,7 @@ static void log_to_file(const struct via_daemon_options *options, int log_fd)
 
 /* --- the daemon ------------------------------------------------------------------------------- */
 
-static void tell(int fd, const char *text, size_t bytes)
+static void write_and_close(int fd, const char *text, size_t bytes)
 {
     if (fd >= 0) {
         (void)!write(fd, text, bytes);
@@ -188,7 +188,7 @@ static void tell(int fd, const char *text, size_t bytes)
 static int fail(int parent_fd, const struct via_error *err)
 {
     if (parent_fd >= 0) {
-        tell(parent_fd, err->text, strlen(err->text));
+        write_and_close(parent_fd, err->text, strlen(err->text));
     } else {
         fprintf(stderr, "viaductd: %s\n", err->text);
     }
@@ -325,8 +325,8 @@ static int run(const struct via_daemon_options *options, int parent_fd)
     via_daemon_log_start(log_path_of(options).text, options->log_bytes);
     /* The sockets listen: who connects now waits until the loop runs, and is not refused. */
     via_notify_send("READY=1\nSTATUS=host %u is up", options->host.host);
-    tell(options->ready_fd, "+", 1);
-    tell(parent_fd, "+", 1);
+    write_and_close(options->ready_fd, "+", 1);
+    write_and_close(parent_fd, "+", 1);
     int rc = via_host_run(running, &err);
     if (rc != 0) {
         via_log(VIA_LOG_ERROR, "%s", err.text);

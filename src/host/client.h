@@ -429,7 +429,8 @@ int via_client_ask_later(struct via_attach *attach, struct via_attach_request *a
                          struct via_client_request *request) VIA_MUST_CHECK;
 /* [locked] Sends one that is not answered. 0, -EAGAIN when the socket takes none now, or another
  * negative errno: there is no host any more. */
-int via_client_tell(struct via_attach *attach, struct via_attach_request *tell) VIA_MUST_CHECK;
+int via_client_notify_host(struct via_attach *attach,
+                           struct via_attach_request *tell) VIA_MUST_CHECK;
 /* [locked] Takes answers off the socket until there are no more. */
 unsigned via_client_take_answers(struct via_attach *attach);
 

@@ -217,7 +217,7 @@ int via_client_ask(struct via_attach *attach, struct via_attach_request *ask, in
     return status > 0 ? -EPROTO : status;
 }
 
-int via_client_tell(struct via_attach *attach, struct via_attach_request *tell)
+int via_client_notify_host(struct via_attach *attach, struct via_attach_request *tell)
 {
     tell->magic = VIA_ATTACH_MAGIC;
     tell->version = VIA_ATTACH_VERSION;

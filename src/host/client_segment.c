@@ -34,7 +34,7 @@ void via_client_segment_free(struct via_segment *segment)
 }
 
 /* [locked] Tells the host what has been given up, as far as its socket takes that now. */
-static void tell_left(struct via_attach *attach)
+static void send_left(struct via_attach *attach)
 {
     struct via_list *it;
     while ((it = via_list_first(&attach->segments_left)) != NULL) {
@@ -43,7 +43,7 @@ static void tell_left(struct via_attach *attach)
             .type = VIA_ATTACH_SEGMENT_REMOVE,
             .handle = segment->handle,
         };
-        if (via_client_tell(attach, &ask) == -EAGAIN) {
+        if (via_client_notify_host(attach, &ask) == -EAGAIN) {
             return;
         }
         via_client_segment_free(segment);
@@ -61,7 +61,7 @@ static int add(struct via_attach *attach, int memfd, size_t bytes, unsigned acce
     };
     struct via_client_request request;
     via_client_lock(attach);
-    tell_left(attach); /* first, or there may be too many */
+    send_left(attach); /* first, or there may be too many */
     int rc = via_client_ask(attach, &ask, memfd, &request);
     if (rc == 0) {
         segment->handle = request.answer.handle;
@@ -171,7 +171,7 @@ void via_client_segment_leave(struct via_segment *segment)
         segment->mapped = false;
     }
     via_list_push_back(&attach->segments_left, &segment->link);
-    tell_left(attach);
+    send_left(attach);
     via_client_unlock(attach);
 }
 

@@ -428,8 +428,8 @@ static void answered(struct via_host *host, uint16_t source,
     try_open(host, slices, message->slice);
 }
 
-static void told_gone(struct via_host *host, uint16_t source,
-                      const struct via_aperture_message *message)
+static void on_gone(struct via_host *host, uint16_t source,
+                    const struct via_aperture_message *message)
 {
     struct via_host_slices *slices = link_of(host, source, message);
     if (slices == NULL || slices->slices[message->slice].exposure != message->exposure) {
@@ -521,7 +521,7 @@ void via_host_aperture_gone(struct via_host *host, uint64_t handle)
 }
 
 /* Tells the importer of what has gone; false: not all of it yet. */
-static bool tell(struct via_host *host, struct via_host_slices *slices)
+static bool send_gone(struct via_host *host, struct via_host_slices *slices)
 {
     for (uint32_t k = 0; k < slices->port->count; k++) {
         struct via_host_exposure *exposure = &slices->exposures[k];
@@ -549,7 +549,7 @@ static bool arrived(struct via_host *host, uint16_t source, const void *data, ui
         answered(host, source, message);
         return true;
     case VIA_APERTURE_GONE:
-        told_gone(host, source, message);
+        on_gone(host, source, message);
         return true;
     default:
         return true;
@@ -558,7 +558,7 @@ static bool arrived(struct via_host *host, uint16_t source, const void *data, ui
 
 /* The importer was not told that a segment is no more: it is told again, while the link is the same
  * and the slice shows nothing else. */
-static void tell_again(struct via_host_slices *slices, const struct via_aperture_message *message)
+static void resend_gone(struct via_host_slices *slices, const struct via_aperture_message *message)
 {
     struct via_host_exposure *exposure = &slices->exposures[message->slice];
     if (exposure->exposure == message->exposure && exposure->handle == 0) {
@@ -581,7 +581,7 @@ static void ended(struct via_host *host, uint16_t destination, const void *data,
         give_up(host, slices, message->slice, -EAGAIN);
     } else if (message->type == VIA_APERTURE_GONE && slices->port != NULL &&
                message->slice < slices->port->count) {
-        tell_again(slices, message);
+        resend_gone(slices, message);
     }
 }
 
@@ -670,7 +670,7 @@ uint64_t via_host_aperture_tick(struct via_host *host)
         }
         deadline_ns = via_min(deadline_ns, tick_asked(host, slices));
         if (slices->telling) {
-            slices->telling = !tell(host, slices);
+            slices->telling = !send_gone(host, slices);
         }
         if (slices->leaving) {
             slices->leaving = settle(slices, host->now_ns);

@@ -157,7 +157,7 @@ static int send_message(struct via_host *host, uint16_t id, const void *message,
     return rc;
 }
 
-static int tell_host(struct via_host *host, uint16_t id)
+static int send_host(struct via_host *host, uint16_t id)
 {
     struct via_directory_peer *peer = &host->directory.peers[id];
     struct via_directory_entry *own = via_directory_own(&host->directory.table);
@@ -174,7 +174,7 @@ static int tell_host(struct via_host *host, uint16_t id)
 }
 
 /* 0: all of it is on its way. */
-static int tell_links(struct via_host *host, uint16_t id)
+static int send_links(struct via_host *host, uint16_t id)
 {
     struct via_directory_peer *peer = &host->directory.peers[id];
     const struct via_directory_entry *own = via_directory_own(&host->directory.table);
@@ -190,7 +190,7 @@ static int tell_links(struct via_host *host, uint16_t id)
 }
 
 /* 0: there is nothing to be told now. */
-static int tell(struct via_host *host, uint16_t id, uint32_t session)
+static int send_entry(struct via_host *host, uint16_t id, uint32_t session)
 {
     struct via_directory_peer *peer = &host->directory.peers[id];
     const struct via_directory_entry *own = via_directory_own(&host->directory.table);
@@ -202,11 +202,11 @@ static int tell(struct via_host *host, uint16_t id, uint32_t session)
         return 0;
     }
     /* Links of one revision follow their HOST. What has changed meanwhile begins anew. */
-    int rc = peer->revision != own->revision ? tell_host(host, id) : 0;
-    return rc == 0 && peer->telling ? tell_links(host, id) : rc;
+    int rc = peer->revision != own->revision ? send_host(host, id) : 0;
+    return rc == 0 && peer->telling ? send_links(host, id) : rc;
 }
 
-static uint64_t tell_all(struct via_host *host)
+static uint64_t send_all(struct via_host *host)
 {
     struct via_host_directory *directory = &host->directory;
     uint64_t deadline_ns = VIA_NEVER_NS;
@@ -217,7 +217,7 @@ static uint64_t tell_all(struct via_host *host)
             route.port == VIA_PORT_NONE || route.session == 0) {
             continue;
         }
-        if (tell(host, id, route.session) == -EAGAIN) {
+        if (send_entry(host, id, route.session) == -EAGAIN) {
             /* When something has ended: ours, or another service's. */
             directory->telling = true;
             deadline_ns = host->now_ns + VIA_DIRECTORY_PAUSE_NS;
@@ -434,7 +434,7 @@ uint64_t via_host_directory_tick(struct via_host *host)
         write_page(host);
     }
     deadline_ns = via_min(deadline_ns, directory->gone_ns);
-    return directory->telling ? via_min(deadline_ns, tell_all(host)) : deadline_ns;
+    return directory->telling ? via_min(deadline_ns, send_all(host)) : deadline_ns;
 }
 
 /* --- for people ------------------------------------------------------------------------------- */

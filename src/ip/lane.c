@@ -148,7 +148,7 @@ static int ring_if(struct via_ip_lane *lane, _Atomic uint32_t *asked)
 }
 
 /* Tells the peer of a position: a word of its inbox. */
-static int tell(struct via_ip_lane *lane, size_t off, size_t asked_off, uint64_t position)
+static int put_position(struct via_ip_lane *lane, size_t off, size_t asked_off, uint64_t position)
 {
     uint8_t *base = via_remote_direct(lane->remote);
     if (base == NULL) {
@@ -165,8 +165,8 @@ int via_ip_lane_publish(struct via_ip_lane *lane)
     if (lane->published == lane->writer.tail) {
         return 0;
     }
-    int rc = tell(lane, offsetof(struct via_ip_inbox, tail), offsetof(struct via_ip_inbox, armed),
-                  lane->writer.tail);
+    int rc = put_position(lane, offsetof(struct via_ip_inbox, tail),
+                          offsetof(struct via_ip_inbox, armed), lane->writer.tail);
     if (rc == 0) {
         lane->published = lane->writer.tail;
     }
@@ -196,8 +196,8 @@ int via_ip_lane_give_credit(struct via_ip_lane *lane)
     if (taken == 0 || (!direct && taken < lane->reader.ring_bytes / 4)) {
         return 0;
     }
-    int rc = tell(lane, offsetof(struct via_ip_inbox, credit),
-                  offsetof(struct via_ip_inbox, wanted), lane->reader.head);
+    int rc = put_position(lane, offsetof(struct via_ip_inbox, credit),
+                          offsetof(struct via_ip_inbox, wanted), lane->reader.head);
     if (rc == 0) {
         lane->credit_given = lane->reader.head;
     }

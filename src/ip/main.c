@@ -204,7 +204,7 @@ static void notify_systemd(const char *text)
     }
 }
 
-static void say_ready(void)
+static void report_ready(void)
 {
     if (options.ready_fd >= 0) {
         (void)!write(options.ready_fd, "+", 1);
@@ -252,7 +252,7 @@ static int serve(const struct ends *ends, struct via_error *err)
     if (rc == 0) {
         rc = start_workers(err);
         if (rc == 0) {
-            say_ready();
+            report_ready();
             via_log(VIA_LOG_INFO, "host %u: device %s is up", shared.host, shared.tun.name);
             rc = watch(ends, &status, err);
             stop_workers(options.queues);

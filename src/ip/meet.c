@@ -33,8 +33,8 @@ static uint64_t random_session(void)
     return session;
 }
 
-static int say(struct via_ip_worker *worker, struct via_ip_lane *lane, enum via_ip_hello_type type,
-               uint64_t session)
+static int send_hello(struct via_ip_worker *worker, struct via_ip_lane *lane,
+                      enum via_ip_hello_type type, uint64_t session)
 {
     struct via_ip_hello hello = {
         .magic = VIA_IP_HELLO_MAGIC,
@@ -60,17 +60,17 @@ static int offer(struct via_ip_worker *worker, struct via_ip_lane *lane)
         return rc == -ENOTCONN ? rc : 0;
     }
     lane->session = random_session();
-    return say(worker, lane, VIA_IP_HELLO_OFFER, lane->session);
+    return send_hello(worker, lane, VIA_IP_HELLO_OFFER, lane->session);
 }
 
 static int begin(struct via_ip_worker *worker, struct via_ip_lane *lane)
 {
     if (!leads(worker, lane)) {
-        return say(worker, lane, VIA_IP_HELLO_ASK, lane->broken_session);
+        return send_hello(worker, lane, VIA_IP_HELLO_ASK, lane->broken_session);
     }
     /* An offer that was not accepted is repeated. */
     if (atomic_load_explicit(&lane->state, memory_order_relaxed) == VIA_IP_LANE_MEETING) {
-        return say(worker, lane, VIA_IP_HELLO_OFFER, lane->session);
+        return send_hello(worker, lane, VIA_IP_HELLO_OFFER, lane->session);
     }
     return offer(worker, lane);
 }
@@ -142,7 +142,8 @@ static int take_offer(struct via_ip_worker *worker, struct via_ip_lane *lane,
             return rc;
         }
     }
-    return via_ip_lane_is_up(lane) ? say(worker, lane, VIA_IP_HELLO_ACCEPT, lane->session) : 0;
+    return via_ip_lane_is_up(lane) ? send_hello(worker, lane, VIA_IP_HELLO_ACCEPT, lane->session)
+                                   : 0;
 }
 
 static int take_accept(struct via_ip_worker *worker, struct via_ip_lane *lane,
@@ -271,7 +272,7 @@ void via_ip_meet_bye(struct via_ip_worker *worker)
     via_list_foreach(it, &worker->all) {
         struct via_ip_lane *lane = via_list_entry(it, struct via_ip_lane, link);
         if (via_ip_lane_is_up(lane) && via_attach_hops(worker->attach, lane->host) > 0 &&
-            say(worker, lane, VIA_IP_HELLO_BYE, lane->session) != 0) {
+            send_hello(worker, lane, VIA_IP_HELLO_BYE, lane->session) != 0) {
             return;
         }
     }

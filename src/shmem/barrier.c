@@ -8,7 +8,7 @@ void via_wait_here(struct via_wait *wait, const _Atomic uint64_t *word, uint64_t
 {
     struct via_event *event = &via_world.node->event;
 
-    /* Acquire: pairs with the exchange in via_tell_here. */
+    /* Acquire: pairs with the exchange in via_store_and_notify. */
     while (atomic_load_explicit(word, memory_order_acquire) < value) {
         if (via_wait_try(wait))
             continue;
@@ -21,7 +21,7 @@ void via_wait_here(struct via_wait *wait, const _Atomic uint64_t *word, uint64_t
 }
 
 /* The exchange is sequentially consistent, as via_event_notify asks for. */
-void via_tell_here(_Atomic uint64_t *word, uint64_t value)
+void via_store_and_notify(_Atomic uint64_t *word, uint64_t value)
 {
     atomic_exchange_explicit(word, value, memory_order_seq_cst);
     via_event_notify(&via_world.node->event);
@@ -34,7 +34,7 @@ static void meet_flat(struct viaduct_shmem_team *team)
     struct via_wait wait = VIA_WAIT_INIT;
 
     team->epoch++;
-    via_tell_here(via_node_arrived(node, via_world.me->local), team->epoch);
+    via_store_and_notify(via_node_arrived(node, via_world.me->local), team->epoch);
     for (uint32_t i = 0; i < node->locals_count && !VIA_MUTANT(SHMEM_NO_GATHER); i++)
         via_wait_here(&wait, via_node_arrived(node, i), team->epoch);
     via_wait_done(&wait);

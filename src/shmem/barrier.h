@@ -22,7 +22,7 @@ void via_barrier_by_doorbells(void);
  * before is seen before it; and a word of another PE is waited for until it has one. One wait goes
  * over all the words of a barrier: who has paused in vain for one PE does not begin again.
  */
-void via_tell_here(_Atomic uint64_t *word, uint64_t value);
+void via_store_and_notify(_Atomic uint64_t *word, uint64_t value);
 void via_wait_here(struct via_wait *wait, const _Atomic uint64_t *word, uint64_t value);
 
 /* So many PEs look at each other's lines; for more that takes longer than rounds. */

@@ -66,8 +66,8 @@ static void put_to_locals(const struct via_task *task, const struct via_hosts *h
             via_put(task->call, (char *)task->dest + at, from, bytes, via_group_pe(group, i));
 }
 
-static void put_and_tell(const struct via_task *task, size_t at, const char *from, size_t bytes,
-                         int to, unsigned word, uint64_t value)
+static void put_and_notify(const struct via_task *task, size_t at, const char *from, size_t bytes,
+                           int to, unsigned word, uint64_t value)
 {
     struct viaduct_shmem_team *team = task->group->team;
 
@@ -84,13 +84,13 @@ static void go_down_tree(const struct via_task *task, const struct via_hosts *ho
 
     if (distance > 0) {
         round = 31 - (unsigned)__builtin_clz(distance);
-        via_hosts_hear(task->group->team, VIA_WORD_TREE + round, value);
+        via_hosts_await(task->group->team, VIA_WORD_TREE + round, value);
         round++;
         from = task->dest;
     }
     for (; distance + (1u << round) < hosts->count; round++)
-        put_and_tell(task, 0, from, task->bytes, via_hosts_leader(hosts, 1u << round),
-                     VIA_WORD_TREE + round, value);
+        put_and_notify(task, 0, from, task->bytes, via_hosts_leader(hosts, 1u << round),
+                       VIA_WORD_TREE + round, value);
     put_to_locals(task, hosts, 0, from, task->bytes);
 }
 
@@ -137,9 +137,9 @@ static void go_down_chain(const struct via_task *task, const struct via_hosts *h
         const char *from = (const char *)(is_root ? task->source : task->dest) + at;
         uint64_t value = team->pieces + piece + 1;
         if (!is_root)
-            via_hosts_hear(team, VIA_WORD_CHAIN, value);
+            via_hosts_await(team, VIA_WORD_CHAIN, value);
         for (unsigned i = 0; i < nexts; i++)
-            put_and_tell(task, at, from, bytes, to[i], VIA_WORD_CHAIN, value);
+            put_and_notify(task, at, from, bytes, to[i], VIA_WORD_CHAIN, value);
         put_to_locals(task, hosts, at, from, bytes);
     }
 }

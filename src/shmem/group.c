@@ -36,7 +36,7 @@ static void wait_for(const _Atomic uint64_t *word, uint64_t value)
 #define RELEASE_WORD FAN
 _Static_assert(RELEASE_WORD < VIA_GROUP_ROUNDS_MAX, "below the words that have other uses");
 
-static uint64_t hear(_Atomic uint64_t *word)
+static uint64_t take_word(_Atomic uint64_t *word)
 {
     wait_for(word, 1);
     uint64_t value = atomic_load_explicit(word, memory_order_relaxed);
@@ -52,10 +52,10 @@ static uint64_t go_by_tree(void *argument, uint64_t mine)
     int children = via_max(0, via_min(FAN, group->size - first_child));
 
     for (int i = VIA_MUTANT(SHMEM_WRONG_PARENT) ? 1 : 0; i < children; i++)
-        mine = via_active_combine(mine, hear(&group->words[i]));
+        mine = via_active_combine(mine, take_word(&group->words[i]));
     if (me > 0) {
         via_put_word(&group->words[(me - 1) % FAN], mine, via_group_pe(group, (me - 1) / FAN));
-        mine = hear(&group->words[RELEASE_WORD]);
+        mine = take_word(&group->words[RELEASE_WORD]);
     }
     for (int i = 0; i < children; i++)
         via_put_word(&group->words[RELEASE_WORD], mine, via_group_pe(group, first_child + i));
@@ -111,7 +111,7 @@ static void exchange_here(struct via_group *group, const void *mine, size_t byte
     struct via_wait wait = VIA_WAIT_INIT;
 
     memcpy(line->bytes, mine, bytes);
-    via_tell_here(&line->arrived, count);
+    via_store_and_notify(&line->arrived, count);
     for (int i = 0; i < group->size; i++)
         via_wait_here(&wait, &line_of(group, i)->arrived, count);
     via_wait_done(&wait);

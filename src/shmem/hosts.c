@@ -86,7 +86,7 @@ static uint64_t agree_on_shape(struct viaduct_shmem_team *team)
         unsigned word = VIA_WORD_SHAPE_ROUND + round;
         via_put_word(via_hosts_word(team, to, word), team->epoch << SHAPE_BITS | flags,
                      via_team_pe(team, to));
-        via_hosts_hear(team, word, team->epoch << SHAPE_BITS);
+        via_hosts_await(team, word, team->epoch << SHAPE_BITS);
         flags &=
             atomic_load_explicit(via_hosts_word(team, team->my_pe, word), memory_order_relaxed);
     }
@@ -155,7 +155,7 @@ bool via_hosts_gather(struct viaduct_shmem_team *team)
     team->epoch = VIA_MUTANT(SHMEM_OLD_ROUND) && !is_world(team) ? 1 : team->epoch + 1;
     if (via_hosts_locals(hosts) == 1)
         return true;
-    via_tell_here(arrived(team, team->my_pe), team->epoch);
+    via_store_and_notify(arrived(team, team->my_pe), team->epoch);
     if (!via_hosts_is_leader(team))
         return false;
     for (int i = hosts->first[hosts->mine] + 1;
@@ -172,7 +172,7 @@ void via_hosts_release(struct viaduct_shmem_team *team)
     if (via_hosts_locals(&team->hosts) == 1)
         return;
     if (via_hosts_is_leader(team))
-        via_tell_here(released(team), team->epoch);
+        via_store_and_notify(released(team), team->epoch);
     else
         via_wait_here(&wait, released(team), team->epoch);
     via_wait_done(&wait);
@@ -181,7 +181,7 @@ void via_hosts_release(struct viaduct_shmem_team *team)
 /* --- among leaders -----------------------------------------------------------------------------
  */
 
-void via_hosts_hear(const struct viaduct_shmem_team *team, unsigned word, uint64_t value)
+void via_hosts_await(const struct viaduct_shmem_team *team, unsigned word, uint64_t value)
 {
     const _Atomic uint64_t *mine = via_hosts_word(team, team->my_pe, word);
     struct via_wait wait = VIA_WAIT_INIT;
@@ -264,9 +264,9 @@ static void go_round(const struct viaduct_shmem_team *team, const struct via_loa
             via_put_word(via_hosts_word(team, left, VIA_WORD_RIGHT), value,
                          via_team_pe(team, left));
         }
-        via_hosts_hear(team, VIA_WORD_LEFT, value);
+        via_hosts_await(team, VIA_WORD_LEFT, value);
         if (left != right)
-            via_hosts_hear(team, VIA_WORD_RIGHT, value);
+            via_hosts_await(team, VIA_WORD_RIGHT, value);
     }
 }
 
@@ -283,7 +283,7 @@ static void disseminate(const struct viaduct_shmem_team *team, const struct via_
         pass_blocks(team, load, (hosts->mine + count - (blocks - 1)) % count, blocks, to);
         via_put_word(via_hosts_word(team, to, VIA_WORD_ROUND + round), team->epoch,
                      via_team_pe(team, to));
-        via_hosts_hear(team, VIA_WORD_ROUND + round, team->epoch);
+        via_hosts_await(team, VIA_WORD_ROUND + round, team->epoch);
     }
 }
 

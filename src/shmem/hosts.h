@@ -83,7 +83,7 @@ static inline _Atomic uint64_t *via_hosts_word(const struct viaduct_shmem_team *
 {
     return &via_internal()->teams[via_team_slot(team, number)].words[word];
 }
-void via_hosts_hear(const struct viaduct_shmem_team *team, unsigned word, uint64_t value);
+void via_hosts_await(const struct viaduct_shmem_team *team, unsigned word, uint64_t value);
 
 static inline int via_team_pe(const struct viaduct_shmem_team *team, int number)
 {

@@ -193,6 +193,6 @@ int via_launch_trace(FILE *out, const struct via_job *job, bool json);
 int via_launch_trace_jobs(const char *wanted, bool json, struct via_error *err) VIA_MUST_CHECK;
 
 /* "oshrun: ..." on standard error. */
-void via_launch_say(const char *format, ...) VIA_PRINTF(1, 2);
+void via_launch_print(const char *format, ...) VIA_PRINTF(1, 2);
 
 #endif

@@ -30,7 +30,7 @@ uint64_t via_launch_now_ns(void)
     return (uint64_t)now.tv_sec * VIA_SEC_NS + (uint64_t)now.tv_nsec;
 }
 
-void via_launch_say(const char *format, ...)
+void via_launch_print(const char *format, ...)
 {
     char text[1024] = "oshrun: ";
     va_list args;
@@ -125,7 +125,7 @@ void via_launch_global_exit(struct via_launch *launch, uint32_t number, int stat
     if (via_launch_is_over(launch))
         return;
     if (status != 0)
-        via_launch_say("PE %u has ended the job by shmem_global_exit(%d)", number, status);
+        via_launch_print("PE %u has ended the job by shmem_global_exit(%d)", number, status);
     via_launch_end_job(launch, status & 0xff, 0);
 }
 
@@ -151,9 +151,9 @@ static void end_without(struct via_launch *launch)
     char name[VIA_LAUNCH_PE_NAME_BYTES];
 
     name_pe(launch, launch->left_pe, launch->left_pid, name);
-    via_launch_say("%s exited with code 0 but without shmem_finalize, while others still run; "
-                   "the job is ended",
-                   name);
+    via_launch_print("%s exited with code 0 but without shmem_finalize, while others still run; "
+                     "the job is ended",
+                     name);
     via_launch_end_job(launch, 1, SIGTERM);
 }
 
@@ -164,11 +164,11 @@ static void end_with(struct via_launch *launch, uint32_t number, pid_t pid, int 
     name_pe(launch, number, pid, name);
     if (WIFSIGNALED(status)) {
         int signal_number = WTERMSIG(status);
-        via_launch_say("%s was killed by signal %d (%s); the job is ended", name, signal_number,
-                       strsignal(signal_number));
+        via_launch_print("%s was killed by signal %d (%s); the job is ended", name, signal_number,
+                         strsignal(signal_number));
         via_launch_end_job(launch, VIA_LAUNCH_EXIT_SIGNAL + signal_number, SIGTERM);
     } else {
-        via_launch_say("%s exited with code %d; the job is ended", name, WEXITSTATUS(status));
+        via_launch_print("%s exited with code %d; the job is ended", name, WEXITSTATUS(status));
         via_launch_end_job(launch, WEXITSTATUS(status), SIGTERM);
     }
 }
@@ -246,8 +246,8 @@ void via_launch_check_deadlines(struct via_launch *launch)
     if (has_deadline(launch) && now_ns >= launch->deadline_ns)
         on_deadline(launch);
     if (!via_launch_is_over(launch) && now_ns >= launch->timeout_ns) {
-        via_launch_say("the job has run for %u s (--timeout); it is ended",
-                       launch->options.timeout_s);
+        via_launch_print("the job has run for %u s (--timeout); it is ended",
+                         launch->options.timeout_s);
         via_launch_end_job(launch, EXIT_CODE_TIMEOUT, SIGTERM);
     }
 }
@@ -283,7 +283,7 @@ static void on_quit(struct via_launch *launch)
     if (launch->remote)
         via_launch_remote_trace(launch);
     else if (via_launch_trace(stderr, launch->files.job, false) < 0)
-        via_launch_say("out of memory");
+        via_launch_print("out of memory");
 }
 
 void via_launch_on_signal(struct via_launch *launch, int signal_number)
@@ -299,7 +299,7 @@ void via_launch_on_signal(struct via_launch *launch, int signal_number)
         }
         if (launch->phase == VIA_LAUNCH_KILLED)
             break;
-        via_launch_say("%s; the job is ended", strsignal(signal_number));
+        via_launch_print("%s; the job is ended", strsignal(signal_number));
         via_launch_end_job(launch, VIA_LAUNCH_EXIT_SIGNAL + signal_number, signal_number);
         break;
     case SIGQUIT:

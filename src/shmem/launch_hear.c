@@ -22,8 +22,8 @@ static bool hosts_differ(struct via_launch *launch)
         for (uint32_t k = 0; k < i; k++) {
             if (machines[i].host != machines[k].host)
                 continue;
-            via_launch_say("%s and %s: both are host %u of the fabric", machines[k].name,
-                           machines[i].name, machines[i].host);
+            via_launch_print("%s and %s: both are host %u of the fabric", machines[k].name,
+                             machines[i].name, machines[i].host);
             via_launch_give_up(launch, 1);
             return false;
         }
@@ -74,7 +74,7 @@ static bool on_failed(struct via_launch *launch, struct via_launch_machine *mach
     for (char *at = copy; *at != '\0'; at++)
         if (*at < ' ' || *at > '~')
             *at = '?';
-    via_launch_say("%s: %s", machine->name, copy);
+    via_launch_print("%s: %s", machine->name, copy);
     via_launch_give_up(launch, code == EXIT_CODE_MISSING ? EXIT_CODE_MISSING : 1);
     return true;
 }
@@ -255,7 +255,7 @@ void via_launch_remote_print_trace(struct via_launch *launch)
                                          .name_place = name_place,
                                          .ctx = launch};
     if (via_launch_trace_print(stderr, &view) < 0)
-        via_launch_say("the trace can not be printed: %s", strerror(errno));
+        via_launch_print("the trace can not be printed: %s", strerror(errno));
     free(remote->moments);
     remote->moments = NULL;
 }
@@ -335,7 +335,7 @@ static bool on_frame(struct via_launch *launch, struct via_launch_machine *machi
     }
 }
 
-void via_launch_hear(struct via_launch *launch, struct via_launch_machine *machine)
+void via_launch_receive(struct via_launch *launch, struct via_launch_machine *machine)
 {
     struct via_launch_frame frame;
     struct via_error err = {0};

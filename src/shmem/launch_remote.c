@@ -107,13 +107,13 @@ void via_launch_lose(struct via_launch *launch, struct via_launch_machine *machi
     }
     /* While it gets ready there are no PEs. */
     if (machine->state == VIA_LAUNCH_MACHINE_STARTING) {
-        via_launch_say("%s: %s", machine->name, cause);
+        via_launch_print("%s: %s", machine->name, cause);
         via_launch_give_up(launch, 1);
         return;
     }
     via_launch_leave(launch, machine);
-    via_launch_say("%s on %s: the machine is lost: %s; the job is ended",
-                   name_pes(launch, node, pes), machine->name, cause);
+    via_launch_print("%s on %s: the machine is lost: %s; the job is ended",
+                     name_pes(launch, node, pes), machine->name, cause);
     if (launch->remote->started)
         via_launch_end_job(launch, 1, SIGTERM);
     else
@@ -192,7 +192,7 @@ static void read_machine(struct via_launch *launch, struct via_launch_machine *m
     int result = via_launch_link_read(&machine->link);
 
     machine->heard_ns = via_launch_now_ns();
-    via_launch_hear(launch, machine);
+    via_launch_receive(launch, machine);
     if (result < 0 && via_launch_machine_is_there(machine))
         lose_by_end(launch, machine);
 }
@@ -502,7 +502,7 @@ int via_launch_remote_run(struct via_launch *launch, uint64_t heap_bytes)
     if (result == 0)
         result = start_agents(launch, heap_bytes, &err);
     if (result < 0) {
-        via_launch_say("%s", via_error_describe(&err));
+        via_launch_print("%s", via_error_describe(&err));
         via_launch_give_up(launch, 1);
     }
     watch(launch, polls);

@@ -55,7 +55,7 @@ void via_launch_send_all(struct via_launch *launch, enum via_launch_message type
                          const struct via_launch_machine *except);
 
 /* Takes what has been read from an agent. */
-void via_launch_hear(struct via_launch *launch, struct via_launch_machine *machine);
+void via_launch_receive(struct via_launch *launch, struct via_launch_machine *machine);
 /* Once all agents have answered. */
 void via_launch_remote_print_trace(struct via_launch *launch);
 

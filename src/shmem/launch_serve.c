@@ -63,7 +63,7 @@ static void flush_link(struct serve *serve)
     }
 }
 
-static void say_failed(struct serve *serve, int result, const struct via_error *err)
+static void send_failed(struct serve *serve, int result, const struct via_error *err)
 {
     struct via_launch_bytes payload = {0};
 
@@ -75,7 +75,7 @@ static void say_failed(struct serve *serve, int result, const struct via_error *
     serve->failed = serve->orderly = true;
 }
 
-static void say_ended(struct serve *serve, uint32_t number, pid_t pid, int status)
+static void send_ended(struct serve *serve, uint32_t number, pid_t pid, int status)
 {
     struct via_launch_bytes payload = {0};
 
@@ -87,7 +87,7 @@ static void say_ended(struct serve *serve, uint32_t number, pid_t pid, int statu
     via_launch_bytes_fini(&payload);
 }
 
-static void say_started(struct serve *serve)
+static void send_started(struct serve *serve)
 {
     struct via_launch_bytes payload = {0};
 
@@ -233,7 +233,7 @@ static int start_job(struct serve *serve, struct via_launch_parts *parts, struct
     if (result < 0)
         return result;
     serve->started = true;
-    say_started(serve);
+    send_started(serve);
     return 0;
 }
 
@@ -296,7 +296,7 @@ static void on_end(struct via_launch *launch, uint32_t number, pid_t pid, int st
     struct serve *serve = via_container_of(launch, struct serve, launch);
 
     check_global_exit(serve);
-    say_ended(serve, number, pid, status);
+    send_ended(serve, number, pid, status);
 }
 
 /* False at its end, or when nothing came. */
@@ -499,7 +499,7 @@ static void on_frame(struct serve *serve, struct via_launch_frame *frame)
     else if (!serve->started || !on_frame_of_running(serve, frame))
         serve->failed = true;
     if (result < 0)
-        say_failed(serve, result, &err);
+        send_failed(serve, result, &err);
 }
 
 static void read_link(struct serve *serve)
@@ -630,7 +630,7 @@ int via_launch_serve(void)
     if (result == 0)
         result = via_launch_take_signals(&serve.launch, &err);
     if (result < 0) {
-        via_launch_say("--serve: %s", via_error_describe(&err));
+        via_launch_print("--serve: %s", via_error_describe(&err));
         return 1;
     }
     serve.heard_ns = serve.looked_ns = via_launch_now_ns();

@@ -88,7 +88,7 @@ int via_launch_watch(struct via_launch *launch)
     struct pollfd *polls = calloc(POLLS_OWN + launch->streams_count, sizeof(*polls));
 
     if (!polls) {
-        via_launch_say("out of memory");
+        via_launch_print("out of memory");
         via_launch_signal_all(launch, SIGKILL);
         return 1;
     }

@@ -242,7 +242,7 @@ static int check_greeting(struct via_launch_link *link, const char *line, size_t
 }
 
 /* Lines up to the greeting. */
-static int hear_greeting(struct via_launch_link *link, struct via_error *err)
+static int read_greeting(struct via_launch_link *link, struct via_error *err)
 {
     char *end;
     int result = 0;
@@ -271,7 +271,7 @@ int via_launch_link_take(struct via_launch_link *link, struct via_launch_frame *
                          struct via_error *err)
 {
     if (!link->greeted) {
-        int result = link->in.used > 0 ? hear_greeting(link, err) : 0;
+        int result = link->in.used > 0 ? read_greeting(link, err) : 0;
         if (result < 0 || !link->greeted)
             return result;
     }

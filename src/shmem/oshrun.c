@@ -267,7 +267,7 @@ static int trace(const struct via_launch_options *options)
 
     if (via_launch_trace_jobs(options->trace_job, options->trace_json, &err) == 0)
         return 0;
-    via_launch_say("%s", via_error_describe(&err));
+    via_launch_print("%s", via_error_describe(&err));
     return 1;
 }
 
@@ -284,7 +284,7 @@ static int run_remote(struct via_launch *launch)
     if (result == 0)
         result = via_launch_take_signals(launch, &err);
     if (result < 0) {
-        via_launch_say("%s", via_error_describe(&err));
+        via_launch_print("%s", via_error_describe(&err));
         return 1;
     }
     return via_launch_remote_run(launch, heap_bytes + VIA_INTERNAL_BYTES);
@@ -296,7 +296,7 @@ int main(int argc, char **argv)
     struct via_error err = {0};
 
     if (parse_options(argc, argv, &launch.options, &err) < 0) {
-        via_launch_say("%s (oshrun --help)", via_error_describe(&err));
+        via_launch_print("%s (oshrun --help)", via_error_describe(&err));
         return EXIT_CODE_USAGE;
     }
     if (launch.options.trace)
@@ -319,7 +319,7 @@ int main(int argc, char **argv)
     if (result == 0)
         result = via_launch_spawn(&launch, &err);
     if (result < 0) {
-        via_launch_say("%s", via_error_describe(&err));
+        via_launch_print("%s", via_error_describe(&err));
         return result == -ENOENT ? 127 : 1;
     }
     return via_launch_watch(&launch);

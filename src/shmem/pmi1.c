@@ -21,10 +21,10 @@
 
 /* --- lines ------------------------------------------------------------------------------------ */
 
-static int say(struct via_pmi *pmi, struct via_error *err, const char *format, ...)
+static int send_line(struct via_pmi *pmi, struct via_error *err, const char *format, ...)
     VIA_PRINTF(3, 4);
 
-static int say(struct via_pmi *pmi, struct via_error *err, const char *format, ...)
+static int send_line(struct via_pmi *pmi, struct via_error *err, const char *format, ...)
 {
     char text[VIA_PMI_LINE_BYTES];
     va_list args;
@@ -48,7 +48,7 @@ static int say(struct via_pmi *pmi, struct via_error *err, const char *format, .
 }
 
 /* A line without its end, in answer. */
-static int hear(struct via_pmi *pmi, char answer[VIA_PMI_LINE_BYTES], struct via_error *err)
+static int read_answer(struct via_pmi *pmi, char answer[VIA_PMI_LINE_BYTES], struct via_error *err)
 {
     char *end;
 
@@ -108,7 +108,7 @@ static int expect(struct via_pmi *pmi, const char *command, char answer[VIA_PMI_
 {
     char got[64], code[32];
 
-    int result = hear(pmi, answer, err);
+    int result = read_answer(pmi, answer, err);
     if (result < 0)
         return result;
     if (!field(answer, "cmd", got, sizeof(got)) || strcmp(got, command) != 0)
@@ -137,7 +137,7 @@ static int ask_limits(struct via_pmi *pmi, struct via_error *err)
     char answer[VIA_PMI_LINE_BYTES];
     unsigned long value_bytes;
 
-    int result = say(pmi, err, "cmd=get_maxes\n");
+    int result = send_line(pmi, err, "cmd=get_maxes\n");
     if (result == 0)
         result = expect(pmi, "maxes", answer, err);
     if (result < 0)
@@ -188,13 +188,13 @@ static int open_pmi1(struct via_pmi *pmi, struct via_error *err)
     pmi->size = (uint32_t)size;
     /* Children of this program are no PEs. */
     fcntl(pmi->fd, F_SETFD, FD_CLOEXEC);
-    int result = say(pmi, err, "cmd=init pmi_version=1 pmi_subversion=1\n");
+    int result = send_line(pmi, err, "cmd=init pmi_version=1 pmi_subversion=1\n");
     if (result == 0)
         result = expect(pmi, "response_to_init", answer, err);
     if (result == 0)
         result = ask_limits(pmi, err);
     if (result == 0)
-        result = say(pmi, err, "cmd=get_my_kvsname\n");
+        result = send_line(pmi, err, "cmd=get_my_kvsname\n");
     if (result == 0)
         result = expect(pmi, "my_kvsname", answer, err);
     if (result == 0 && !field(answer, "kvsname", pmi->kvs, sizeof(pmi->kvs)))
@@ -214,8 +214,8 @@ static int put(struct via_pmi *pmi, const char *key, const char *value, struct v
     if (strlen(value) >= pmi->value_bytes_max)
         return via_error_set(err, -EMSGSIZE, "PMI-1: %zu bytes for %s; this launcher takes %u",
                              strlen(value), key, pmi->value_bytes_max);
-    int result = say(pmi, err, "cmd=put kvsname=%s key=viaduct-%s-%u value=%s\n", pmi->kvs, key,
-                     pmi->rank, value);
+    int result = send_line(pmi, err, "cmd=put kvsname=%s key=viaduct-%s-%u value=%s\n", pmi->kvs,
+                           key, pmi->rank, value);
     return result == 0 ? expect(pmi, "put_result", answer, err) : result;
 }
 
@@ -223,7 +223,7 @@ static int fence(struct via_pmi *pmi, struct via_error *err)
 {
     char answer[VIA_PMI_LINE_BYTES];
 
-    int result = say(pmi, err, "cmd=barrier_in\n");
+    int result = send_line(pmi, err, "cmd=barrier_in\n");
     return result == 0 ? expect(pmi, "barrier_out", answer, err) : result;
 }
 
@@ -232,7 +232,7 @@ static int get(struct via_pmi *pmi, uint32_t rank, const char *key, char *ret_va
 {
     char answer[VIA_PMI_LINE_BYTES];
 
-    int result = say(pmi, err, "cmd=get kvsname=%s key=viaduct-%s-%u\n", pmi->kvs, key, rank);
+    int result = send_line(pmi, err, "cmd=get kvsname=%s key=viaduct-%s-%u\n", pmi->kvs, key, rank);
     if (result == 0)
         result = expect(pmi, "get_result", answer, err);
     if (result == 0 && !field(answer, "value", ret_value, VIA_PMI_VALUE_BYTES))
@@ -241,12 +241,13 @@ static int get(struct via_pmi *pmi, uint32_t rank, const char *key, char *ret_va
     return result;
 }
 
-static void say_goodbye(struct via_pmi *pmi)
+static void send_finalize(struct via_pmi *pmi)
 {
     char answer[VIA_PMI_LINE_BYTES];
 
     /* Whether it has heard us does not matter any more. */
-    if (say(pmi, NULL, "cmd=finalize\n") == 0 && expect(pmi, "finalize_ack", answer, NULL) == 0)
+    if (send_line(pmi, NULL, "cmd=finalize\n") == 0 &&
+        expect(pmi, "finalize_ack", answer, NULL) == 0)
         close(pmi->fd);
     pmi->fd = -1;
 }
@@ -254,19 +255,19 @@ static void say_goodbye(struct via_pmi *pmi)
 /* MPI may still begin. If it does not, the launcher would take the exit for a crash. */
 static struct via_pmi left_open = {.fd = -1};
 
-static void say_goodbye_at_exit(void)
+static void finalize_at_exit(void)
 {
     if (left_open.fd >= 0 && !is_mpi_used())
-        say_goodbye(&left_open);
+        send_finalize(&left_open);
 }
 
 static void finalize(struct via_pmi *pmi)
 {
     if (!has_mpi()) {
-        say_goodbye(pmi);
+        send_finalize(pmi);
         return;
     }
-    if (!is_mpi_used() && atexit(say_goodbye_at_exit) == 0)
+    if (!is_mpi_used() && atexit(finalize_at_exit) == 0)
         left_open = *pmi;
     else
         close(pmi->fd);
@@ -276,7 +277,7 @@ static void finalize(struct via_pmi *pmi)
 static void abort_job(struct via_pmi *pmi, int code, const char *why)
 {
     (void)why;
-    if (say(pmi, NULL, "cmd=abort exitcode=%d\n", code) < 0)
+    if (send_line(pmi, NULL, "cmd=abort exitcode=%d\n", code) < 0)
         return;
 }
 

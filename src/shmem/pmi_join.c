@@ -356,7 +356,7 @@ bool via_pmi_launcher_is_gone(void)
 
 /* --- the end ---------------------------------------------------------------------------------- */
 
-static void say_goodbye(void)
+static void leave_launcher(void)
 {
     struct via_pmi *pmi = member.pmi;
 
@@ -369,7 +369,7 @@ void via_pmi_leave(void)
 {
     member.finalized = true;
     if (member.pmi && member.job->nodes_count == 1)
-        say_goodbye();
+        leave_launcher();
 }
 
 static void abort_job(int code, const char *why)
@@ -392,11 +392,11 @@ static void at_exit(int status, void *argument)
         /* PEs of other machines do not see it, and end by the launcher. */
         if (member.job->nodes_count > 1)
             abort_job(status, "shmem_global_exit");
-        say_goodbye();
+        leave_launcher();
         return;
     }
     if (member.finalized) {
-        say_goodbye();
+        leave_launcher();
         return;
     }
     if (status == 0)
@@ -470,7 +470,7 @@ static void name_host(char text[VIA_PMI_VALUE_BYTES])
 }
 
 /* Of the job, in all its blocks. */
-static int tell_id(struct via_pmi *pmi, struct via_error *err)
+static int publish_id(struct via_pmi *pmi, struct via_error *err)
 {
     char text[VIA_PMI_VALUE_BYTES];
     uint64_t id;
@@ -481,7 +481,7 @@ static int tell_id(struct via_pmi *pmi, struct via_error *err)
     return pmi->ops->put(pmi, "id", text, err);
 }
 
-static int tell(struct via_pmi *pmi, char machine[MACHINE_BYTES], struct via_error *err)
+static int publish_machine(struct via_pmi *pmi, char machine[MACHINE_BYTES], struct via_error *err)
 {
     char text[VIA_PMI_VALUE_BYTES];
 
@@ -495,7 +495,7 @@ static int tell(struct via_pmi *pmi, char machine[MACHINE_BYTES], struct via_err
     if (result == 0)
         result = pmi->ops->put(pmi, "host", text, err);
     if (result == 0 && pmi->rank == 0)
-        result = tell_id(pmi, err);
+        result = publish_id(pmi, err);
     return result == 0 ? pmi->ops->fence(pmi, err) : result;
 }
 
@@ -507,7 +507,7 @@ static int join(struct via_pmi *pmi, struct via_pmi_job *ret_job, struct via_err
     uint32_t leader = 0;
     int node_fd = -1;
 
-    int result = tell(pmi, machine, err);
+    int result = publish_machine(pmi, machine, err);
     if (result == 0)
         result = find_leader(pmi, machine, &leader, err);
     if (result == 0 && pmi->rank == leader)

@@ -29,7 +29,7 @@ static char *dest_at(const struct via_task *task, size_t at)
     return (char *)task->dest + at * task->element_bytes;
 }
 
-static void tell(const struct halving *halving, int number, unsigned word)
+static void put_flag(const struct halving *halving, int number, unsigned word)
 {
     via_put_word(via_hosts_word(halving->team, number, word), halving->value,
                  via_team_pe(halving->team, number));
@@ -56,7 +56,7 @@ static void put_back(const struct halving *halving, int number, unsigned word)
     via_put(task->call, dest_at(task, halving->begin), dest_at(task, halving->begin),
             (halving->end - halving->begin) * task->element_bytes,
             via_team_pe(halving->team, number));
-    tell(halving, number, word);
+    put_flag(halving, number, word);
 }
 
 static void halve(struct halving *halving, unsigned round)
@@ -65,8 +65,8 @@ static void halve(struct halving *halving, unsigned round)
     int number = halving->hosts->first[partner];
     size_t middle = halving->begin + (halving->end - halving->begin) / 2;
 
-    tell(halving, number, VIA_WORD_HALF + round);
-    via_hosts_hear(halving->team, VIA_WORD_HALF + round, halving->value);
+    put_flag(halving, number, VIA_WORD_HALF + round);
+    via_hosts_await(halving->team, VIA_WORD_HALF + round, halving->value);
     if (mine & 1u << round)
         halving->begin = middle;
     else
@@ -97,21 +97,21 @@ static void go(struct halving *halving)
     unsigned half = VIA_WORD_HALF + LAST_ROUND, back = VIA_WORD_BACK + LAST_ROUND;
 
     if (hosts->mine >= power) {
-        tell(halving, hosts->first[hosts->mine - power], half);
-        via_hosts_hear(halving->team, back, halving->value);
+        put_flag(halving, hosts->first[hosts->mine - power], half);
+        via_hosts_await(halving->team, back, halving->value);
         return;
     }
     bool has_extra = hosts->mine + power < hosts->count;
     int extra = has_extra ? hosts->first[hosts->mine + power] : 0;
     if (has_extra) {
-        via_hosts_hear(halving->team, half, halving->value);
+        via_hosts_await(halving->team, half, halving->value);
         add(halving, extra, 0, halving->task->elements);
     }
     for (unsigned round = rounds; round-- > 0;)
         halve(halving, round);
     for (unsigned round = 0; round < rounds; round++) {
         put_back(halving, hosts->first[hosts->mine ^ 1u << round], VIA_WORD_BACK + round);
-        via_hosts_hear(halving->team, VIA_WORD_BACK + round, halving->value);
+        via_hosts_await(halving->team, VIA_WORD_BACK + round, halving->value);
         widen(halving, round, rounds);
     }
     if (has_extra)

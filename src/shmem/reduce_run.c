@@ -10,7 +10,8 @@
 _Static_assert(VIA_BOX_BYTES <= PIECE_BYTES, "what is exchanged is one piece");
 
 /* Where another PE's memory is mapped it is read in place, else fetched into `buffer`. */
-static const void *see(const char *call, const void *source, size_t bytes, int pe, void *buffer)
+static const void *map_or_fetch(const char *call, const void *source, size_t bytes, int pe,
+                                void *buffer)
 {
     const void *direct = via_direct(source, pe);
 
@@ -38,8 +39,8 @@ static void combine_members(const struct via_task *task, void *into, size_t at, 
 
     for (int i = from; i < to; i++)
         task->kernel(into,
-                     see(task->call, source_at(task, at), count * task->element_bytes,
-                         via_group_pe(task->group, i), buffer),
+                     map_or_fetch(task->call, source_at(task, at), count * task->element_bytes,
+                                  via_group_pe(task->group, i), buffer),
                      count);
 }
 
@@ -324,7 +325,7 @@ static void pass_share(struct ring *ring, unsigned share, int step)
          at += piece_max) {
         size_t piece = via_min(piece_max, end - at);
         if (step >= 0)
-            via_hosts_hear(ring->team, VIA_WORD_SHARE, ++ring->came);
+            via_hosts_await(ring->team, VIA_WORD_SHARE, ++ring->came);
         if (is_added)
             add_host(ring, at, piece, step < 0);
         if (step + 1 < steps)
@@ -340,7 +341,7 @@ static void go_round(struct ring *ring)
     /* My dest may be written; and so may that of the next. */
     via_put_word(via_hosts_word(team, left, VIA_WORD_READY), team->pieces + 1,
                  via_team_pe(team, left));
-    via_hosts_hear(team, VIA_WORD_READY, team->pieces + 1);
+    via_hosts_await(team, VIA_WORD_READY, team->pieces + 1);
     pass_share(ring, ring->hosts->mine, -1);
     for (unsigned step = 0; step < 2 * (ring->hosts->count - 1); step++)
         pass_share(ring, share_of_step(ring, step + 1), (int)step);

@@ -132,7 +132,7 @@ static int unmap_memory(struct client *client)
 
 /* --- information --- */
 
-static int tell_version(struct client *client)
+static int answer_version(struct client *client)
 {
     struct via_vfio_user_version version;
     static const char capabilities[] = "{\"capabilities\":{\"max_msg_fds\":8}}";
@@ -151,7 +151,7 @@ static int tell_version(struct client *client)
     return 0;
 }
 
-static int tell_info(struct client *client)
+static int answer_info(struct client *client)
 {
     struct via_vfio_user_info info = {.argsz = sizeof(info),
                                       .flags = VIA_VFIO_USER_INFO_RESET | VIA_VFIO_USER_INFO_PCI,
@@ -162,7 +162,7 @@ static int tell_info(struct client *client)
     return 0;
 }
 
-static int tell_region(struct client *client)
+static int answer_region(struct client *client)
 {
     struct via_vfio_user_region info;
     struct via_pci_region region = {0};
@@ -189,7 +189,7 @@ static int tell_region(struct client *client)
     return 0;
 }
 
-static int tell_irq(struct client *client)
+static int answer_irq(struct client *client)
 {
     struct via_vfio_user_irq info;
     if (client->message.body_bytes < sizeof(info)) {
@@ -327,7 +327,7 @@ static int execute(struct client *client)
     }
     switch ((enum via_vfio_user_command)command) {
     case VIA_VFIO_USER_VERSION:
-        return tell_version(client);
+        return answer_version(client);
     case VIA_VFIO_USER_DMA_MAP: {
         int rc = map_memory(client);
         client->message.body_bytes = 0;
@@ -336,11 +336,11 @@ static int execute(struct client *client)
     case VIA_VFIO_USER_DMA_UNMAP:
         return unmap_memory(client);
     case VIA_VFIO_USER_GET_INFO:
-        return tell_info(client);
+        return answer_info(client);
     case VIA_VFIO_USER_REGION_INFO:
-        return tell_region(client);
+        return answer_region(client);
     case VIA_VFIO_USER_IRQ_INFO:
-        return tell_irq(client);
+        return answer_irq(client);
     case VIA_VFIO_USER_SET_IRQS:
         return set_irqs(client);
     case VIA_VFIO_USER_REGION_READ:

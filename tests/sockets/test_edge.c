@@ -29,7 +29,7 @@ static struct via_edge_now piped(uint32_t events, uint32_t bits, uint32_t come, 
 static void told_once(struct via_edge *told, const struct via_edge_now *now)
 {
     assert_true(via_edge_is_news(told, now));
-    via_edge_tell(told, now);
+    via_edge_report(told, now);
     assert_false(via_edge_is_news(told, now));
 }
 
@@ -83,7 +83,7 @@ static void room_is_told_after_each_writer_that_found_none(void **state)
     now.full = 5;
     now.bits = 0;
     assert_false(via_edge_is_news(&told, &now));
-    via_edge_tell(&told, &now);
+    via_edge_report(&told, &now);
     now.bits = EPOLLOUT;
     told_once(&told, &now);
 }
@@ -151,7 +151,7 @@ static void the_kernel_is_asked_only_after_it_has_said_something(void **state)
     assert_false(via_edge_asks_kernel(&told, &now));
     now = (struct via_edge_now){.events = EPOLLPRI | EPOLLET, .bits = EPOLLPRI};
     assert_true(via_edge_is_news(&told, &now));
-    via_edge_tell(&told, &now);
+    via_edge_report(&told, &now);
     assert_false(told.look);
 }
 
@@ -159,11 +159,11 @@ static void bytes_of_the_kernel_that_were_read_are_known(void **state)
 {
     (void)state;
     struct via_edge told = {.kernel = 0};
-    via_edge_tell_kernel(&told, 100, 30);
+    via_edge_note_kernel(&told, 100, 30);
     assert_int_equal(told.kernel, 70);
-    via_edge_tell_kernel(&told, 100, 60); /* never fewer */
+    via_edge_note_kernel(&told, 100, 60); /* never fewer */
     assert_int_equal(told.kernel, 70);
-    via_edge_tell_kernel(&told, 10, 60);
+    via_edge_note_kernel(&told, 10, 60);
     assert_int_equal(told.kernel, 70);
 }
 
@@ -246,7 +246,7 @@ static void no_edge_is_missing(void **state)
             bool due = w.untold_come != 0 || w.untold_full != 0 || ends;
             assert_int_equal(via_edge_is_news(&w.told, &now), due);
             if (via_rng_chance(&rng, 1, 3)) {
-                via_edge_tell(&w.told, &now);
+                via_edge_report(&w.told, &now);
                 w.untold_come = w.untold_full = 0;
             }
         }

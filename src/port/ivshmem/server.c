@@ -44,34 +44,34 @@ struct via_ivshmem_server {
 
 /* --- messages --- */
 
-static void tell(struct client *to, int64_t number, int fd)
+static void send_message(struct client *to, int64_t number, int fd)
 {
     if (!to->failed && via_ivshmem_message_send(to->fd, number, fd) != 0) {
         to->failed = true;
     }
 }
 
-static void tell_vectors(const struct via_ivshmem_server *server, struct client *to,
+static void send_vectors(const struct via_ivshmem_server *server, struct client *to,
                          const struct client *of)
 {
     for (unsigned i = 0; i < server->vectors; i++) {
-        tell(to, of - server->clients, of->vector[i]);
+        send_message(to, of - server->clients, of->vector[i]);
     }
 }
 
 static void greet(struct via_ivshmem_server *server, struct client *client)
 {
-    tell(client, VIA_IVSHMEM_PROTOCOL_VERSION, -1);
-    tell(client, client - server->clients, -1);
-    tell(client, VIA_IVSHMEM_ID_MEMORY, server->memory_fd);
+    send_message(client, VIA_IVSHMEM_PROTOCOL_VERSION, -1);
+    send_message(client, client - server->clients, -1);
+    send_message(client, VIA_IVSHMEM_ID_MEMORY, server->memory_fd);
     for (unsigned i = 0; i < server->clients_max; i++) {
         struct client *other = &server->clients[i];
         if (other->fd >= 0 && other != client) {
-            tell_vectors(server, client, other);
-            tell_vectors(server, other, client);
+            send_vectors(server, client, other);
+            send_vectors(server, other, client);
         }
     }
-    tell_vectors(server, client, client);
+    send_vectors(server, client, client);
 }
 
 /* --- clients --- */
@@ -98,7 +98,7 @@ static void hang_up(struct via_ivshmem_server *server, struct client *client)
     free_client(server, client);
     for (unsigned i = 0; i < server->clients_max; i++) {
         if (server->clients[i].fd >= 0) {
-            tell(&server->clients[i], id, -1);
+            send_message(&server->clients[i], id, -1);
         }
     }
 }

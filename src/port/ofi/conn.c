@@ -182,8 +182,8 @@ int via_ofi_conn_again(struct via_ofi_conn *conn, struct via_ofi_receive *receiv
     return post_receive(conn, receive);
 }
 
-int via_ofi_conn_say(struct via_ofi_conn *conn, enum via_ofi_entry_kind kind, uint32_t value,
-                     const void *data, uint16_t bytes)
+int via_ofi_conn_send(struct via_ofi_conn *conn, enum via_ofi_entry_kind kind, uint32_t value,
+                      const void *data, uint16_t bytes)
 {
     struct via_ofi_entry head = {.kind = (uint16_t)kind, .bytes = bytes, .value = value};
     struct via_ofi_greeting *greeting = NULL;

@@ -34,8 +34,8 @@
 
 /* --- words for operators --- */
 
-static void say(struct via_ofi_port *port, const char *format, ...) VIA_PRINTF(2, 3);
-static void say(struct via_ofi_port *port, const char *format, ...)
+static void set_error(struct via_ofi_port *port, const char *format, ...) VIA_PRINTF(2, 3);
+static void set_error(struct via_ofi_port *port, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -156,7 +156,7 @@ static void settle(struct via_ofi_conn *conn)
     conn->heard_ns = via_ofi_now_ns();
     conn->state = VIA_OFI_CONN_HELD;
     port->error[0] = '\0';
-    if (port->cut && port->mend && via_ofi_conn_say(conn, VIA_OFI_ENTRY_MEND, 0, NULL, 0) == 0) {
+    if (port->cut && port->mend && via_ofi_conn_send(conn, VIA_OFI_ENTRY_MEND, 0, NULL, 0) == 0) {
         port->cut = false; /* asked for while the two greeted */
     }
     if (!port->cut) {
@@ -180,7 +180,7 @@ void via_ofi_port_cut(struct via_port *base, bool cut)
             held = conn->port == port && conn->state == VIA_OFI_CONN_HELD && !conn->broken ? conn
                                                                                            : held;
         }
-        if (held != NULL && via_ofi_conn_say(held, VIA_OFI_ENTRY_MEND, 0, NULL, 0) == 0) {
+        if (held != NULL && via_ofi_conn_send(held, VIA_OFI_ENTRY_MEND, 0, NULL, 0) == 0) {
             attach(held);
         } else {
             port->mend = !via_ofi_port_is_up(port);
@@ -241,7 +241,7 @@ static int find_address(struct via_ofi_port *port, uint64_t now_ns)
     port->address_until_ns = now_ns + ADDRESS_NS;
     if (rc != 0) {
         port->address_until_ns = 0;
-        say(port, "address of %s: %s", port->place.host, why);
+        set_error(port, "address of %s: %s", port->place.host, why);
         retry_later(port);
     }
     return rc;
@@ -264,8 +264,8 @@ static void connect_to_peer(struct via_ofi_port *port, uint64_t now_ns)
         hub->library->freeinfo(info);
     }
     if (rc != 0) {
-        say(port, "connect to %s port %u: %s", port->address, port->place.port,
-            hub->library->strerror(-rc));
+        set_error(port, "connect to %s port %u: %s", port->address, port->place.port,
+                  hub->library->strerror(-rc));
         retry_later(port);
         return;
     }
@@ -279,7 +279,7 @@ static void connect_to_peer(struct via_ofi_port *port, uint64_t now_ns)
 static void leave(struct via_ofi_conn *conn, enum via_ofi_refusal code)
 {
     conn->port->peers_refused++;
-    if (via_ofi_conn_say(conn, VIA_OFI_ENTRY_REFUSE, code, NULL, 0) == 0) {
+    if (via_ofi_conn_send(conn, VIA_OFI_ENTRY_REFUSE, code, NULL, 0) == 0) {
         conn->state = VIA_OFI_CONN_LEAVING;
         conn->deadline_ns = via_ofi_now_ns() + LEAVE_NS;
     } else {
@@ -308,13 +308,13 @@ static int prove(struct via_ofi_conn *conn, enum via_ofi_entry_kind kind)
     };
     memcpy(conn->mine.exchange, exchange, sizeof(exchange));
     via_ofi_proof_sign(port->host, conn->connector, &conn->request, &conn->answer, &conn->mine);
-    return via_ofi_conn_say(conn, kind, 0, &conn->mine, sizeof(conn->mine));
+    return via_ofi_conn_send(conn, kind, 0, &conn->mine, sizeof(conn->mine));
 }
 
 static void give_up(struct via_ofi_conn *conn, const char *what, int rc)
 {
-    say(conn->port, "%s host %u at %s: %s", what, conn->port->peer_id, conn->peer_text,
-        conn->hub->library->strerror(-rc));
+    set_error(conn->port, "%s host %u at %s: %s", what, conn->port->peer_id, conn->peer_text,
+              conn->hub->library->strerror(-rc));
     via_ofi_conn_close(conn);
     retry_later(conn->port);
 }
@@ -325,21 +325,21 @@ static void check_answer(struct via_ofi_conn *conn, const void *data, size_t byt
     struct via_ofi_port *port = conn->port;
     if (!via_ofi_answer_read(data, bytes, &conn->answer) ||
         conn->answer.version != VIA_OFI_WIRE_VERSION || conn->answer.code != VIA_OFI_ACCEPTED) {
-        say(port, "%s is no host that speaks version %u of the protocol of ofi links",
-            conn->peer_text, VIA_OFI_WIRE_VERSION);
+        set_error(port, "%s is no host that speaks version %u of the protocol of ofi links",
+                  conn->peer_text, VIA_OFI_WIRE_VERSION);
         via_ofi_conn_close(conn);
         retry_later(port);
         return;
     }
     if (conn->answer.from != port->peer_id || conn->answer.to != port->id) {
-        say(port, "host %u is at %s, not host %u", conn->answer.from, conn->peer_text,
-            port->peer_id);
+        set_error(port, "host %u is at %s, not host %u", conn->answer.from, conn->peer_text,
+                  port->peer_id);
         leave(conn, VIA_OFI_REFUSED_IDENTITY);
         return;
     }
     if (!via_ofi_answer_proves(port->host, &conn->request, &conn->answer)) {
-        say(port, "host %u at %s %s", port->peer_id, conn->peer_text,
-            via_ofi_refusal_by_peer(VIA_OFI_REFUSED_KEY_WRONG));
+        set_error(port, "host %u at %s %s", port->peer_id, conn->peer_text,
+                  via_ofi_refusal_by_peer(VIA_OFI_REFUSED_KEY_WRONG));
         leave(conn, VIA_OFI_REFUSED_KEY_WRONG);
         return;
     }
@@ -365,7 +365,8 @@ void via_ofi_conn_connected(struct via_ofi_conn *conn, const void *answer, size_
 static void refused(struct via_ofi_conn *conn, enum via_ofi_refusal code)
 {
     struct via_ofi_port *port = conn->port;
-    say(port, "host %u at %s %s", port->peer_id, conn->peer_text, via_ofi_refusal_by_peer(code));
+    set_error(port, "host %u at %s %s", port->peer_id, conn->peer_text,
+              via_ofi_refusal_by_peer(code));
 }
 
 void via_ofi_conn_ended(struct via_ofi_conn *conn, int code, const void *data, size_t bytes)
@@ -386,8 +387,8 @@ void via_ofi_conn_ended(struct via_ofi_conn *conn, int code, const void *data, s
         if (via_ofi_answer_read(data, bytes, &answer) && answer.code != VIA_OFI_ACCEPTED) {
             refused(conn, answer.code);
         } else {
-            say(port, "connect to %s: %s", conn->peer_text,
-                conn->hub->library->strerror(code != 0 ? code : FI_ECONNREFUSED));
+            set_error(port, "connect to %s: %s", conn->peer_text,
+                      conn->hub->library->strerror(code != 0 ? code : FI_ECONNREFUSED));
         }
     }
     if (conn->connector && conn->state != VIA_OFI_CONN_HELD) {
@@ -481,7 +482,8 @@ void via_ofi_hub_asked(struct via_ofi_hub *hub, struct fi_info *info, const void
         reject(hub, info, &id, &request, code);
         if (port != NULL) {
             port->peers_refused++;
-            say(port, "host %u at %s %s", port->peer_id, peer_text, via_ofi_refusal_of_peer(code));
+            set_error(port, "host %u at %s %s", port->peer_id, peer_text,
+                      via_ofi_refusal_of_peer(code));
         }
         hub->library->freeinfo(info);
         return;
@@ -490,8 +492,8 @@ void via_ofi_hub_asked(struct via_ofi_hub *hub, struct fi_info *info, const void
     if (rc == 0) {
         conn->deadline_ns = via_ofi_now_ns() + GREET_NS;
     } else {
-        say(port, "accept host %u at %s: %s", port->peer_id, peer_text,
-            hub->library->strerror(-rc));
+        set_error(port, "accept host %u at %s: %s", port->peer_id, peer_text,
+                  hub->library->strerror(-rc));
         if (!owned) {
             (void)fi_reject(hub->pep, info->handle, NULL, 0);
         }
@@ -544,8 +546,8 @@ static void take_proof(struct via_ofi_conn *conn, const void *data)
         code = VIA_OFI_REFUSED_TAKEN;
     }
     if (code != VIA_OFI_ACCEPTED) {
-        say(port, "host %u at %s %s", port->peer_id, conn->peer_text,
-            via_ofi_refusal_of_peer(code));
+        set_error(port, "host %u at %s %s", port->peer_id, conn->peer_text,
+                  via_ofi_refusal_of_peer(code));
         leave(conn, code);
         return;
     }
@@ -579,8 +581,8 @@ void via_ofi_conn_take(struct via_ofi_conn *conn, const struct via_ofi_entry *he
         port->cut = false;
         attach(conn);
     } else {
-        say(port, "host %u at %s sent what does not belong into a greeting", port->peer_id,
-            conn->peer_text);
+        set_error(port, "host %u at %s sent what does not belong into a greeting", port->peer_id,
+                  conn->peer_text);
         port->peers_refused++;
         via_ofi_conn_close(conn);
         retry_later(port);
@@ -607,7 +609,7 @@ static void watch_link(struct via_ofi_port *port, uint64_t now_ns, uint64_t *ret
         memcpy(why, port->down_why, sizeof(why));
         pthread_mutex_unlock(&port->state_lock);
         if (why[0] != '\0') {
-            say(port, "%s", why);
+            set_error(port, "%s", why);
         }
         return;
     }
@@ -642,7 +644,7 @@ static bool may_ask(struct via_ofi_port *port)
         count++;
     }
     if (count >= ASKS_MAX) {
-        say(port, "host %u at %s does not answer", port->peer_id, oldest->peer_text);
+        set_error(port, "host %u at %s does not answer", port->peer_id, oldest->peer_text);
         via_ofi_conn_close(oldest);
     }
     return true;
@@ -673,13 +675,13 @@ static void watch_held(struct via_ofi_conn *conn, uint64_t now_ns, uint64_t *ret
         conn->heard_ns = now_ns;
     }
     if (now_ns - conn->heard_ns >= DEAD_NS) {
-        say(conn->port, "nothing is heard of host %u for two seconds", conn->port->peer_id);
+        set_error(conn->port, "nothing is heard of host %u for two seconds", conn->port->peer_id);
         via_ofi_conn_close(conn);
         return;
     }
     if (now_ns >= conn->said_ns + ALIVE_NS) {
         conn->said_ns = now_ns;
-        (void)!via_ofi_conn_say(conn, VIA_OFI_ENTRY_ALIVE, 0, NULL, 0);
+        (void)!via_ofi_conn_send(conn, VIA_OFI_ENTRY_ALIVE, 0, NULL, 0);
     }
     *ret_deadline_ns = via_min(*ret_deadline_ns, conn->said_ns + ALIVE_NS);
 }
@@ -694,7 +696,7 @@ void via_ofi_conn_tick(struct via_ofi_conn *conn, uint64_t now_ns, uint64_t *ret
         watch_held(conn, now_ns, ret_deadline_ns);
     } else if (!conn->broken && now_ns >= conn->deadline_ns) {
         if (conn->state != VIA_OFI_CONN_LEAVING && port->conn == NULL) {
-            say(port, "host %u at %s does not answer", port->peer_id, conn->peer_text);
+            set_error(port, "host %u at %s does not answer", port->peer_id, conn->peer_text);
             retry_later(port);
         }
         conn->broken = true;

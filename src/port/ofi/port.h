@@ -234,8 +234,8 @@ void via_ofi_conn_connected_to(struct via_ofi_conn *conn); /* sets its texts */
 /* Posts a receive again. */
 int via_ofi_conn_again(struct via_ofi_conn *conn, struct via_ofi_receive *receive);
 /* An entry by itself, before the link is up. 0, or negative errno. */
-int via_ofi_conn_say(struct via_ofi_conn *conn, enum via_ofi_entry_kind kind, uint32_t value,
-                     const void *data, uint16_t bytes);
+int via_ofi_conn_send(struct via_ofi_conn *conn, enum via_ofi_entry_kind kind, uint32_t value,
+                      const void *data, uint16_t bytes);
 /* Closes what libfabric has of it: nothing comes or goes by it any more. It must not be the port's
  * `conn`; the hub's thread frees it in its next turn, or hang_up() does. */
 void via_ofi_conn_close(struct via_ofi_conn *conn);

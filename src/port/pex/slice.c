@@ -35,7 +35,7 @@ static bool is_piece(const struct via_port_slices *slices, uint32_t slice, uint6
 }
 
 /* The peer's word for the slice; 0: it shows nothing. */
-static void tell_peer(struct via_pex_port *pex, uint32_t slice, uint64_t exposure)
+static void publish_slice(struct via_pex_port *pex, uint32_t slice, uint64_t exposure)
 {
     via_pex_store_word(pex, offsetof(struct via_pex_page, exposed) + slice * sizeof(uint64_t),
                        exposure);
@@ -93,7 +93,7 @@ static int expose(struct via_port_slices *slices, uint32_t slice, uint64_t expos
     }
     take_back(pex, slice);
     rc = show(pex, slice, memory_fd, off, whole);
-    tell_peer(pex, slice, rc == 0 ? exposure : 0);
+    publish_slice(pex, slice, rc == 0 ? exposure : 0);
     return rc;
 }
 
@@ -105,7 +105,7 @@ static void conceal(struct via_port_slices *slices, uint32_t slice)
     }
     take_back(pex, slice);
     if (via_pex_port_is_up(pex)) {
-        tell_peer(pex, slice, 0);
+        publish_slice(pex, slice, 0);
     }
 }
 

@@ -37,7 +37,8 @@ static int compare(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
-static void say(const char *test, const char *path, size_t bytes, double value, const char *unit)
+static void print_row(const char *test, const char *path, size_t bytes, double value,
+                      const char *unit)
 {
     if (me == 0)
         printf("%s\t%s\t%zu\t%.6g\t%s\n", test, path, bytes, value, unit);
@@ -142,12 +143,13 @@ static void test_put(void)
 {
     for (int i = 0; i < sizes_count; i++) {
         double bytes = (double)sizes[i];
-        say("raw", "memcpy", sizes[i], bytes / time_alone(bare_copy, sizes[i], 0) * 1e3, "MB/s");
+        print_row("raw", "memcpy", sizes[i], bytes / time_alone(bare_copy, sizes[i], 0) * 1e3,
+                  "MB/s");
         for (int path = 0; path < PATHS && pes >= paths[path].pes_min; path++) {
-            say("put", paths[path].name, sizes[i],
-                bytes / time_alone(put_stream, sizes[i], paths[path].to) * 1e3, "MB/s");
-            say("get", paths[path].name, sizes[i],
-                bytes / time_alone(get, sizes[i], paths[path].to) * 1e3, "MB/s");
+            print_row("put", paths[path].name, sizes[i],
+                      bytes / time_alone(put_stream, sizes[i], paths[path].to) * 1e3, "MB/s");
+            print_row("get", paths[path].name, sizes[i],
+                      bytes / time_alone(get, sizes[i], paths[path].to) * 1e3, "MB/s");
         }
     }
 }
@@ -197,8 +199,8 @@ static void test_turn(void)
     for (int path = 0; path < PATHS && pes >= paths[path].pes_min; path++)
         for (int i = 0; i < sizes_count; i++) {
             long count = turns_in_time(sizes[i], paths[path].to);
-            say("turn-around", paths[path].name, sizes[i],
-                turn(sizes[i], paths[path].to, count) / 1e3, "us");
+            print_row("turn-around", paths[path].name, sizes[i],
+                      turn(sizes[i], paths[path].to, count) / 1e3, "us");
         }
 }
 
@@ -208,9 +210,10 @@ static void test_steps(void)
 {
     for (int path = 0; path < PATHS && pes >= paths[path].pes_min; path++) {
         int to = paths[path].to;
-        say("step: notice", paths[path].name, 8, turn(8, to, turns_in_time(8, to)) / 2e3, "us");
-        say("step: quiet, nothing under way", paths[path].name, 0,
-            time_alone(quiet_alone, 0, to) / 1e3, "us");
+        print_row("step: notice", paths[path].name, 8, turn(8, to, turns_in_time(8, to)) / 2e3,
+                  "us");
+        print_row("step: quiet, nothing under way", paths[path].name, 0,
+                  time_alone(quiet_alone, 0, to) / 1e3, "us");
         for (int i = 0; i < sizes_count; i++) {
             double calls[101], waits[101];
             shmem_barrier_all();
@@ -227,8 +230,9 @@ static void test_steps(void)
                 continue;
             qsort(calls, 101, sizeof(calls[0]), compare);
             qsort(waits, 101, sizeof(waits[0]), compare);
-            say("step: call", paths[path].name, sizes[i], calls[50] / 1e3, "us");
-            say("step: until it has arrived", paths[path].name, sizes[i], waits[50] / 1e3, "us");
+            print_row("step: call", paths[path].name, sizes[i], calls[50] / 1e3, "us");
+            print_row("step: until it has arrived", paths[path].name, sizes[i], waits[50] / 1e3,
+                      "us");
         }
     }
 }
@@ -241,11 +245,11 @@ static void test_together(void)
             /* The slowest's time, which all know, so that all do it as often. */
             double guess = time_together(put_and_quiet, sizes[i], paths[path].to, 5);
             long count = (long)(seconds * 1e9 / ROUNDS / (guess + 1)) + 1;
-            say("all put at once", paths[path].name, sizes[i],
-                time_together(put_and_quiet, sizes[i], paths[path].to,
-                              count > 2000 ? 2000 : count) /
-                    1e3,
-                "us");
+            print_row("all put at once", paths[path].name, sizes[i],
+                      time_together(put_and_quiet, sizes[i], paths[path].to,
+                                    count > 2000 ? 2000 : count) /
+                          1e3,
+                      "us");
         }
     }
 }
@@ -265,7 +269,8 @@ static void test_barrier(void)
     double guess = time_together(barriers, 0, 0, 50);
     long count = (long)(seconds * 1e9 / ROUNDS / (guess + 1)) + 1;
 
-    say("barrier", way ? way : "windows", 0, time_together(barriers, 0, 0, count) / 1e3, "us");
+    print_row("barrier", way ? way : "windows", 0, time_together(barriers, 0, 0, count) / 1e3,
+              "us");
 }
 
 int main(int argc, char **argv)

@@ -126,7 +126,7 @@ static int make_eventfd(_Atomic int *ret_fd)
 }
 
 /* With the lock. */
-static void hear_calls(const struct bell *bell)
+static void watch_calls(const struct bell *bell)
 {
     int fd = atomic_load_explicit(&bell->fds[CALL], memory_order_relaxed);
     struct epoll_event event = {.events = VIA_BELL_EVENTS};
@@ -147,7 +147,7 @@ int via_sock_bell_calls(void)
         _Atomic int *place = &calls;
         if (fd >= 0 && via_hidden_new(fd, place) == 0) {
             for (unsigned i = 0; i < all_count; i++) {
-                hear_calls(&all[i]);
+                watch_calls(&all[i]);
             }
         }
     }
@@ -229,7 +229,7 @@ static int make_bell(void)
     bell->page = page;
     bell->word_index = page->used++;
     bell->id = random_id();
-    hear_calls(bell);
+    watch_calls(bell);
     return (int)all_count++;
 }
 

@@ -61,7 +61,7 @@ static void attach(struct via_conn *conn, const struct via_pipe_geometry *geomet
     if (side->tx_shut != 0) {
         /* The kernel's FIN was before there were pipes to say so. */
         side->said |= VIA_FLAG_ENDS;
-        via_side_say(side, side->said);
+        via_side_publish_flags(side, side->said);
     }
 }
 
@@ -340,9 +340,9 @@ static int find_offer(struct via_op *op)
     return op->conn->listen_fd < 0 ? begin_listening(op) : poll_for_acceptor(op);
 }
 
-static void say_taken(struct via_conn *conn)
+static void publish_taken(struct via_conn *conn)
 {
-    via_side_say(conn->side, conn->side->said | VIA_FLAG_TAKEN);
+    via_side_publish_flags(conn->side, conn->side->said | VIA_FLAG_TAKEN);
 }
 
 /* --- carrying ----------------------------------------------------------------------------------
@@ -368,12 +368,12 @@ void via_conn_posted_slowly(struct via_conn *conn, bool record)
     errno = saved;
 }
 
-static int say(struct via_conn *conn, uint64_t flags, bool wait)
+static int publish_flags(struct via_conn *conn, uint64_t flags, bool wait)
 {
     (void)wait;
     /* A ring for what is no record is not the one for the next: epoll_cold.c. */
     uint32_t rung = atomic_load_explicit(&conn->side->cold_rung, memory_order_relaxed);
-    via_side_say(conn->side, flags);
+    via_side_publish_flags(conn->side, flags);
     via_conn_posted_record(conn);
     atomic_store_explicit(&conn->side->cold_rung, rung, memory_order_relaxed);
     if ((flags & (VIA_FLAG_DEMOTE | VIA_FLAG_LOOK | VIA_FLAG_SHARED)) != 0) {
@@ -393,7 +393,7 @@ static int fin(struct via_conn *conn, int fd, uint8_t flags, bool wait)
     (void)wait;
     /* Before the kernel's FIN: without, that is taken for a death (io_end.c). */
     conn->side->said |= VIA_FLAG_TAKEN | VIA_FLAG_ENDS;
-    via_side_say(conn->side, conn->side->said);
+    via_side_publish_flags(conn->side, conn->side->said);
     if (via_stream_tx_fin(&conn->side->tx, flags) == 0) {
         via_conn_posted_record(conn);
     }
@@ -463,15 +463,15 @@ const struct via_carrier via_carrier_local = {
     .find_offer = find_offer,
     .take_offer = take_offer,
     .make_offer = make_offer,
-    .say_taken = say_taken,
+    .say_taken = publish_taken,
     .is_taken = is_taken,
     .decline = decline,
     .tx_want = tx_want,
-    .say = say,
+    .say = publish_flags,
     .fin = fin,
     .has_arrived = always,
     .is_cut_off = is_cut_off,
-    .close = via_conn_say_goodbye,
+    .close = via_conn_announce_end,
     .is_over = is_over,
     .may_follow = never,
     .may_switch = never,

@@ -525,7 +525,7 @@ void via_conn_dup(struct via_conn *conn, int new_fd)
 /* Between hosts what a child puts goes by ways of its own, too. */
 void via_conn_fork_begin(void)
 {
-    via_conn_each(via_shared_say);
+    via_conn_each(via_shared_announce);
 }
 
 static void count_child(struct via_conn *conn)

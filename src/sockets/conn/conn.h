@@ -206,7 +206,7 @@ void via_conn_closed(struct via_conn *conn);
 void via_conn_end(struct via_conn *conn, int fd);
 /* The last descriptor is about to be closed: the peer learns of it, within one machine, and between
  * hosts. */
-void via_conn_say_goodbye(struct via_conn *conn, int fd);
+void via_conn_announce_end(struct via_conn *conn, int fd);
 void via_conn_begin_parting(struct via_conn *conn, int fd);
 /* With the tx token, when it is parting: all that can be done now. Is it done? */
 bool via_conn_part(struct via_conn *conn, int fd);

@@ -51,7 +51,7 @@ static bool ends_by_reset(struct via_conn *conn, int fd, bool exclusive)
 }
 
 /* The end of both directions, told before the kernel tells it. */
-void via_conn_say_goodbye(struct via_conn *conn, int fd)
+void via_conn_announce_end(struct via_conn *conn, int fd)
 {
     struct via_side *side = conn->side;
     bool exclusive = via_alone() && side->forked == 0;
@@ -188,7 +188,7 @@ void via_conn_exits(struct via_conn *conn)
 {
     int fd = via_conn_uncount(conn) == 0 && via_conn_has_pipes(conn) ? via_conn_fd(conn) : -1;
     if (fd >= 0) {
-        via_conn_say_goodbye(conn, fd); /* via_fabric_end() waits for all of them */
+        via_conn_announce_end(conn, fd); /* via_fabric_end() waits for all of them */
     }
 }
 

@@ -27,7 +27,7 @@
 #define AGAIN_NS (100 * VIA_MSEC_NS)
 
 /* One more flag. With the tx token. */
-static void say(struct via_conn *conn, uint64_t flag)
+static void publish_flag(struct via_conn *conn, uint64_t flag)
 {
     conn->side->said |= VIA_FLAG_TAKEN | flag;
     conn->carrier->say(conn, conn->side->said, true);
@@ -133,7 +133,7 @@ void via_conn_follow_demotion_tx(struct via_conn *conn, int fd)
         bool whole = side->sent_again == VIA_AGAIN_WHOLE;
         via_phase_apply(&side->phase, whole ? VIA_EVENT_FOLLOW : VIA_EVENT_STAY);
         via_phase_apply(&side->phase, VIA_EVENT_REPLAY); /* nothing is left to be sent */
-        say(conn, whole ? VIA_FLAG_HEEDED : VIA_FLAG_STAYS);
+        publish_flag(conn, whole ? VIA_FLAG_HEEDED : VIA_FLAG_STAYS);
         return;
     }
     via_stream_tx_left(&side->tx, VIA_FLAGS_LEFT_RELEASED(flags));
@@ -144,14 +144,14 @@ void via_conn_follow_demotion_tx(struct via_conn *conn, int fd)
     if (via_stream_stall_stays(&side->stall, &side->tx) &&
         via_stream_replay_next(&side->replay, &data) != 0) {
         via_phase_apply(&side->phase, VIA_EVENT_STAY);
-        say(conn, VIA_FLAG_STAYS);
+        publish_flag(conn, VIA_FLAG_STAYS);
         return;
     }
     via_phase_apply(&side->phase, VIA_EVENT_FOLLOW);
     if (via_conn_replay(conn, fd) == 0 && side->replay.sent != 0) {
         arrive(fd); /* else the rest goes before the next that is sent */
     }
-    say(conn, VIA_FLAG_HEEDED);
+    publish_flag(conn, VIA_FLAG_HEEDED);
 }
 
 /* What is next in the pipe, wherever credits go. With the rx token. */
@@ -184,7 +184,7 @@ static void prepare_for_demotion(struct via_op *op)
     via_pipe_post_credit(&op->side->rx.pipe);
     via_carrier_rx_end(conn);
     if (asked == VIA_FLAG_LOOK && (op->side->said & VIA_FLAG_READY) == 0) {
-        say(conn, VIA_FLAG_READY);
+        publish_flag(conn, VIA_FLAG_READY);
     }
 }
 
@@ -358,7 +358,7 @@ static int leave(struct via_op *op, enum via_reason reason)
     uint32_t skip = via_stream_rx_leave(&side->rx);
     mark_plain(op, VIA_EVENT_LEAVE, reason);
     side->said &= ~(uint64_t)VIA_FLAG_LOOK;
-    say(conn, VIA_FLAG_DEMOTE | via_flags_left(side->rx.pipe.released, skip));
+    publish_flag(conn, VIA_FLAG_DEMOTE | via_flags_left(side->rx.pipe.released, skip));
     return 0;
 }
 
@@ -429,10 +429,10 @@ static void follow_demotion_here(struct via_conn *conn)
     }
 }
 
-static void say_again(struct via_op *op)
+static void resend_flags(struct via_op *op)
 {
     if (!via_conn_is_local(op->conn) && via_tx_take(op) == 0) {
-        via_fabric_say_again(op->conn);
+        via_fabric_resend_flags(op->conn);
         via_tx_give(op);
     }
 }
@@ -450,7 +450,7 @@ static int wait_for_answer(struct via_op *op, uint64_t begin_ns)
             return -ETIMEDOUT;
         }
         follow_peer_demotion(op);
-        say_again(op);
+        resend_flags(op);
         via_conn_each(follow_demotion_here);
         struct timespec pause = {.tv_nsec = (long)pause_ns};
         nanosleep(&pause, NULL);
@@ -479,7 +479,7 @@ static void announce_demotion(struct via_op *op)
 {
     uint64_t most_ns;
     if (!is_ready(op, &most_ns) && via_tx_take(op) == 0) {
-        say(op->conn, VIA_FLAG_LOOK);
+        publish_flag(op->conn, VIA_FLAG_LOOK);
         via_tx_give(op);
     }
 }
@@ -496,7 +496,7 @@ static void wait_until_ready(struct via_op *op, uint64_t begin_ns)
         if (via_conn_has_demotion_request(op->conn)) {
             via_conn_follow_demotion(op);
         }
-        say_again(op);
+        resend_flags(op);
         via_conn_each(follow_demotion_here);
         struct timespec pause = {.tv_nsec = (long)pause_ns};
         nanosleep(&pause, NULL);
@@ -520,7 +520,7 @@ static int leave_pipes(struct via_op *op, enum via_reason reason)
         side->said &=
             ~(uint64_t)VIA_FLAG_LOOK; /* it stays as it was, and the answer is an old one */
         side->looked = true;
-        say(op->conn, 0);
+        publish_flag(op->conn, 0);
     }
     via_tx_give(op);
     return rc;
@@ -614,7 +614,7 @@ static void take_back(struct via_op *op)
     conn->stats->demoted = false;
     conn->stats->reason = VIA_REASON_NONE;
     side->said &= ~(VIA_FLAG_DEMOTE | VIA_FLAGS_LEFT_MASK);
-    say(conn, side->tx.ended ? 0 : VIA_FLAG_KERNEL_END);
+    publish_flag(conn, side->tx.ended ? 0 : VIA_FLAG_KERNEL_END);
     via_tx_give(op);
     via_ep_conn_changed(conn);
 }

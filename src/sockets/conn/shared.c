@@ -9,7 +9,7 @@
 /* Connections of this process whose peers are shared. */
 static _Atomic uint32_t shared_count;
 
-void via_shared_say(struct via_conn *conn)
+void via_shared_announce(struct via_conn *conn)
 {
     struct via_side *side = conn->side;
     bool exclusive = via_alone() && side->forked == 0;

@@ -16,7 +16,7 @@
  */
 
 /* Before fork(): tells the peer, once for good. */
-void via_shared_say(struct via_conn *conn);
+void via_shared_announce(struct via_conn *conn);
 
 /* Has the peer said so? Then who sleeps looks again, and from now on sleeps no longer. No token is
  * held, and no lock of sets. */

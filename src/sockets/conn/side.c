@@ -203,7 +203,7 @@ void via_side_allow_avail(struct via_side *side)
     via_stream_tx_allow_avail(&side->tx, own_words, peer_words);
 }
 
-void via_side_say(struct via_side *side, uint64_t flags)
+void via_side_publish_flags(struct via_side *side, uint64_t flags)
 {
     _Atomic uint64_t *word =
         (_Atomic uint64_t *)(void *)(side->rx.pipe.credit.direct + VIA_SEGMENT_FLAGS_OFF);
@@ -223,7 +223,7 @@ bool via_side_is_apart(const struct via_side *side)
     return atomic_load_explicit(cpu, memory_order_relaxed) != own_cpu();
 }
 
-void via_side_say_cpu(struct via_side *side)
+void via_side_publish_cpu(struct via_side *side)
 {
     uint64_t cpu = own_cpu();
     if (via_unlikely(cpu != side->cpu_said)) {
@@ -241,7 +241,7 @@ void via_side_ask_times(struct via_side *side, uint64_t set)
     atomic_store_explicit(word, set, memory_order_relaxed);
 }
 
-void via_side_say_cold(struct via_side *side)
+void via_side_publish_cold(struct via_side *side)
 {
     _Atomic uint64_t *word =
         (_Atomic uint64_t *)(void *)(side->rx.pipe.credit.direct + VIA_SEGMENT_COLD_OFF);

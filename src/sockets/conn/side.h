@@ -157,7 +157,7 @@ static inline bool via_side_is_in(const struct via_side *side, uint32_t phases)
 static inline uint64_t via_side_flags(const struct via_side *side)
 {
     const _Atomic uint64_t *credit = side->tx.pipe.credit;
-    /* Pairs with the release in via_side_say(). */
+    /* Pairs with the release in via_side_publish_flags(). */
     return atomic_load_explicit(credit + 1, memory_order_acquire);
 }
 _Static_assert(VIA_SEGMENT_FLAGS_OFF == VIA_SEGMENT_CREDIT_OFF + 8, "behind the credit word");
@@ -172,18 +172,18 @@ static inline uint32_t via_side_cold(const struct via_side *side)
 }
 
 /* A new one of ours. */
-void via_side_say_cold(struct via_side *side);
+void via_side_publish_cold(struct via_side *side);
 
 /* The peer's reader runs on another CPU than this thread, or has not said where. */
 bool via_side_is_apart(const struct via_side *side);
 /* Tells it where this one does, when that has changed; with the rx token. */
-void via_side_say_cpu(struct via_side *side);
+void via_side_publish_cpu(struct via_side *side);
 
 /* Within one machine: asks the peer when it writes records, for this set, not 0. Those before
  * do not tell. */
 void via_side_ask_times(struct via_side *side, uint64_t set);
 
 /* Tells the peer. */
-void via_side_say(struct via_side *side, uint64_t flags);
+void via_side_publish_flags(struct via_side *side, uint64_t flags);
 
 #endif

@@ -198,7 +198,7 @@ void via_steward_serve_all(void)
     errno = saved;
 }
 
-void via_steward_hear(void)
+void via_steward_take_calls(void)
 {
     bool own = via_sock_bell_calls_take();
     via_quiet_check();
@@ -247,7 +247,7 @@ static int sleep_once(struct pollfd *fds, unsigned count, uint64_t deadline_ns,
     }
     bool called = fds[count].revents != 0;
     if (called) {
-        via_steward_hear();
+        via_steward_take_calls();
     } else if (most_ns != VIA_NEVER_NS) {
         via_steward_serve_all();
     }

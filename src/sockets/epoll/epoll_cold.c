@@ -46,14 +46,14 @@ static bool may_be_cold(const struct via_ep_entry *entry)
            conn->entries.next == &entry->in_conn && conn->entries.prev == &entry->in_conn;
 }
 
-static void tell_peer(struct via_ep_entry *entry)
+static void notify_peer(struct via_ep_entry *entry)
 {
     struct via_side *side = entry->conn->side;
     if (via_unlikely(entry->set->bells != entry->set->heard)) {
-        via_ep_hear_bells_locked(entry->set); /* who never sleeps has heard none */
+        via_ep_watch_bells_locked(entry->set); /* who never sleeps has heard none */
     }
     entry->cold_sequence = side->rx.pipe.sequence;
-    via_side_say_cold(side);
+    via_side_publish_cold(side);
     /* Pairs with the fence in via_conn_posted_record(). */
     atomic_thread_fence(memory_order_seq_cst);
 }
@@ -92,7 +92,7 @@ static void cool_further(struct via_ep_entry *entry, unsigned *batch)
         return;
     }
     (*batch)--;
-    tell_peer(entry);
+    notify_peer(entry);
     /* Else it comes with the next look. */
     via_ep_move(entry, via_ep_is_quiet(entry) ? VIA_EP_COLD : VIA_EP_HOT);
 }
@@ -117,7 +117,7 @@ void via_ep_check_cold(struct via_ep_set *set)
     via_list_foreach_safe(it, &set->entries[VIA_EP_COLD]) {
         struct via_ep_entry *entry = via_list_entry(it, struct via_ep_entry, in_set);
         if (via_ep_is_quiet(entry) && entry->cold_sequence != entry->conn->side->rx.pipe.sequence) {
-            tell_peer(entry); /* the program has read it without asking here */
+            notify_peer(entry); /* the program has read it without asking here */
         }
         if (!via_ep_is_quiet(entry)) {
             via_ep_make_hot(entry);

@@ -103,28 +103,28 @@ bool via_ep_is_news(const struct via_ep_entry *entry, const struct via_edge_now 
            (via_edge_asks_kernel(&entry->told, now) && is_kernel_news(entry));
 }
 
-static void tell_kernel(struct via_ep_entry *entry, uint32_t bits)
+static void note_kernel_read(struct via_ep_entry *entry, uint32_t bits)
 {
     uint64_t bytes;
     int unread = 0;
     if (via_kernel_received(number(entry), &bytes) == 0 &&
         ((bits & VIA_EDGE_IN) != 0 || VIA_REAL(ioctl)(number(entry), SIOCINQ, &unread) == 0)) {
-        via_edge_tell_kernel(&entry->told, bytes, (uint64_t)unread);
+        via_edge_note_kernel(&entry->told, bytes, (uint64_t)unread);
     }
 }
 
-void via_ep_told(struct via_ep_entry *entry, const struct via_edge_now *now)
+void via_ep_note_reported(struct via_ep_entry *entry, const struct via_edge_now *now)
 {
-    via_edge_tell(&entry->told, now);
+    via_edge_report(&entry->told, now);
     if (now->reads_kernel) {
-        tell_kernel(entry, now->bits);
+        note_kernel_read(entry, now->bits);
     }
 }
 
 void via_ep_left(struct via_ep_entry *entry)
 {
     uint64_t kernel = entry->told.kernel;
-    tell_kernel(entry, 0);
+    note_kernel_read(entry, 0);
     via_edge_leave(&entry->told, entry->events, via_stream_rx_after_bytes(&entry->conn->side->rx),
                    kernel);
 }

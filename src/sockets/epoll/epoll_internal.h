@@ -30,11 +30,11 @@ int via_ep_number(const struct via_ep_entry *entry);
 /* With the set's lock. */
 struct via_op via_ep_op(const struct via_ep_entry *entry);
 /* op: of epoll_ctl(). 0 or a negative errno. */
-int via_ep_tell_kernel(struct via_ep_entry *entry, int op);
+int via_ep_update_kernel(struct via_ep_entry *entry, int op);
 /* Registers the set's bells before somebody sleeps in it, or a connection of it becomes cold. Not
  * before that: poll() on the set would take the first report of each for an event. */
-void via_ep_hear_bells(struct via_ep_set *set);
-void via_ep_hear_bells_locked(struct via_ep_set *set);
+void via_ep_watch_bells(struct via_ep_set *set);
+void via_ep_watch_bells_locked(struct via_ep_set *set);
 /* With the set's lock: the kernel watches what it should. */
 void via_ep_refresh(struct via_ep_entry *entry);
 
@@ -47,7 +47,7 @@ struct via_ep_set *via_ep_set_get(int epfd);
 /* The kernel is told by one of the set's numbers: from now on not by this one. */
 void via_ep_give_up_number(struct via_ep_set *set, int fd);
 /* With the lock of the links: who sleeps in the set hears these bells, too, and looks again. */
-void via_ep_tell_sleepers(struct via_ep_set *set, uint64_t bells);
+void via_ep_wake_sleepers(struct via_ep_set *set, uint64_t bells);
 /* Might somebody who waits in the set just now take a one-shot event? */
 bool via_ep_is_waited_in(struct via_ep_set *set);
 
@@ -59,7 +59,7 @@ bool via_ep_take_in_ends_locked(struct via_ep_set *set);
 
 /* Nobody sleeps in the set: the kernel's has nothing of ours in it then, but connections, until
  * somebody does. */
-void via_ep_hear_nothing(struct via_ep_set *set);
+void via_ep_unwatch_bells(struct via_ep_set *set);
 
 /* With the set's lock: nothing that the program waits for can have happened. */
 bool via_ep_is_quiet(const struct via_ep_entry *entry);
@@ -76,7 +76,7 @@ int via_ep_take_in(int epfd, struct via_conn *conn, int fd, const struct epoll_e
 extern struct via_pool via_ep_nests;
 
 /* With the lock of the links: something in it has changed, and those that it is in hear of it. */
-void via_ep_tell_outer(struct via_ep_set *set);
+void via_ep_wake_outer(struct via_ep_set *set);
 /* With that and the set's: an entry has been put in or changed. */
 void via_ep_nest_entry(struct via_ep_set *set, struct via_ep_entry *entry);
 /* With the lock of the links: the set is no more. */
@@ -142,7 +142,7 @@ bool via_ep_missed(const struct via_ep_entry *entry);
  * were read before. */
 void via_ep_left(struct via_ep_entry *entry);
 /* It is told these now. */
-void via_ep_told(struct via_ep_entry *entry, const struct via_edge_now *now);
+void via_ep_note_reported(struct via_ep_entry *entry, const struct via_edge_now *now);
 
 /* --- epoll_cold.c; with the set's lock ---------------------------------------------------------
  */

@@ -114,11 +114,11 @@ static bool is_ready_inside(struct via_ep_set *set, bool all, uint64_t *edges)
     return ready;
 }
 
-static void hear_nothing_inside(struct via_ep_set *set)
+static void unwatch_inside(struct via_ep_set *set)
 {
-    via_ep_hear_nothing(set);
+    via_ep_unwatch_bells(set);
     via_list_foreach(it, &set->inner) {
-        hear_nothing_inside(nest_at(it)->inner);
+        unwatch_inside(nest_at(it)->inner);
     }
 }
 
@@ -134,7 +134,7 @@ static void take_in_inside(struct via_ep_set *set)
 static bool is_ready_for_kernel(const struct via_ep_nest *nest)
 {
     struct pollfd pfd = {.fd = nest->fd, .events = POLLIN};
-    hear_nothing_inside(nest->inner);
+    unwatch_inside(nest->inner);
     if (VIA_REAL(poll)(&pfd, 1, 0) <= 0) {
         return false;
     }
@@ -147,7 +147,7 @@ void via_ep_nest_quiet(struct via_ep_set *set)
     if (atomic_load_explicit(&set->inner_count, memory_order_relaxed) != 0) {
         via_ep_lock_links();
         via_list_foreach(it, &set->inner) {
-            hear_nothing_inside(nest_at(it)->inner);
+            unwatch_inside(nest_at(it)->inner);
             take_in_inside(nest_at(it)->inner);
         }
         via_ep_unlock_links();
@@ -181,7 +181,7 @@ static uint32_t nest_events(struct via_ep_nest *nest, bool all)
     return ready && news ? nest->events & IN_EVENTS : 0;
 }
 
-static void tell_kernel(struct via_ep_nest *nest)
+static void update_kernel(struct via_ep_nest *nest)
 {
     struct epoll_event event = {.events = nest->spent ? (uint32_t)EPOLLET
                                                       : nest->events & ~(uint32_t)EPOLLONESHOT,
@@ -208,7 +208,7 @@ int via_ep_nest_collect(struct via_ep_set *set, struct epoll_event *events, int 
         events[count++].data.u64 = nest->data;
         if ((nest->events & EPOLLONESHOT) != 0) {
             nest->spent = true;
-            tell_kernel(nest);
+            update_kernel(nest);
         }
         via_list_remove(&nest->in_outer);
         via_list_push_back(&reported, &nest->in_outer);
@@ -303,12 +303,12 @@ void via_ep_nest_mark_due(struct via_ep_set *set, uint64_t data)
 /* --- registrations -----------------------------------------------------------------------------
  */
 
-void via_ep_tell_outer(struct via_ep_set *set)
+void via_ep_wake_outer(struct via_ep_set *set)
 {
     via_list_foreach(it, &set->outer) {
         struct via_ep_nest *nest = via_list_entry(it, struct via_ep_nest, in_inner);
-        via_ep_tell_sleepers(outer_of(nest), set->bells);
-        via_ep_tell_outer(outer_of(nest));
+        via_ep_wake_sleepers(outer_of(nest), set->bells);
+        via_ep_wake_outer(outer_of(nest));
     }
 }
 
@@ -364,7 +364,7 @@ static int nest_add(struct via_ep_set *outer, int op, struct via_ep_set *inner, 
     via_list_push_back(&inner->outer, &nest->in_inner);
     outer->inner_count++;
     make_nested(inner);
-    via_ep_tell_outer(inner);
+    via_ep_wake_outer(inner);
     return 0;
 }
 
@@ -391,8 +391,8 @@ static int nest_change(struct via_ep_nest *nest, const struct epoll_event *event
     nest->data = event->data.u64;
     nest->spent = false;
     nest->edge = true;
-    tell_kernel(nest);
-    via_ep_tell_outer(nest->inner);
+    update_kernel(nest);
+    via_ep_wake_outer(nest->inner);
     return 0;
 }
 

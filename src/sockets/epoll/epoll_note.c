@@ -146,7 +146,7 @@ void via_ep_hand_back(struct via_ep_entry *entry)
         return;
     }
     if (entry->place == VIA_EP_PARKED) {
-        via_ep_tell_kernel(entry, EPOLL_CTL_DEL);
+        via_ep_update_kernel(entry, EPOLL_CTL_DEL);
         return;
     }
     struct epoll_event event = {.events = entry->events & ~(uint32_t)EPOLLEXCLUSIVE,

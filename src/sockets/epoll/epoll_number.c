@@ -71,11 +71,11 @@ static void keep(struct via_ep_entry *entry)
     if (fd < 0) {
         return;
     }
-    via_ep_tell_kernel(entry, EPOLL_CTL_DEL);
+    via_ep_update_kernel(entry, EPOLL_CTL_DEL);
     (void)!via_hidden_new(fd, &entry->kept_fd);
     entry->unheard = unheard;
     if (!unheard) {
-        via_ep_tell_kernel(entry, EPOLL_CTL_ADD);
+        via_ep_update_kernel(entry, EPOLL_CTL_ADD);
     }
     entry->told.look = true; /* between the two an edge may have gone unseen */
 }
@@ -84,11 +84,11 @@ static void keep(struct via_ep_entry *entry)
 static void give_back(struct via_ep_entry *entry)
 {
     bool unheard = is_unheard(entry);
-    via_ep_tell_kernel(entry, EPOLL_CTL_DEL);
+    via_ep_update_kernel(entry, EPOLL_CTL_DEL);
     via_hidden_close(&entry->kept_fd);
     entry->unheard = unheard;
     if (!unheard) {
-        via_ep_tell_kernel(entry, EPOLL_CTL_ADD);
+        via_ep_update_kernel(entry, EPOLL_CTL_ADD);
     }
     entry->told.look = true;
 }

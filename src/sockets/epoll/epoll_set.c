@@ -123,7 +123,7 @@ static void remove_bell(const struct via_ep_set *set, int fd)
     }
 }
 
-void via_ep_hear_bells_locked(struct via_ep_set *set)
+void via_ep_watch_bells_locked(struct via_ep_set *set)
 {
     uint64_t bells = set->bells;
     for (uint64_t new = bells & ~set->heard; new != 0; new &= new - 1) {
@@ -138,10 +138,10 @@ void via_ep_hear_bells_locked(struct via_ep_set *set)
     }
 }
 
-void via_ep_hear_bells(struct via_ep_set *set)
+void via_ep_watch_bells(struct via_ep_set *set)
 {
     via_lock(&set->lock);
-    via_ep_hear_bells_locked(set);
+    via_ep_watch_bells_locked(set);
     via_unlock(&set->lock);
 }
 
@@ -150,7 +150,7 @@ static void add_bells(struct via_ep_set *set, uint64_t bells)
 {
     set->bells |= bells;
     if (!via_alone()) {
-        via_ep_hear_bells_locked(set); /* somebody may sleep in it already */
+        via_ep_watch_bells_locked(set); /* somebody may sleep in it already */
     }
 }
 
@@ -193,7 +193,7 @@ static void unhear_early(struct via_ep_set *set)
     }
 }
 
-void via_ep_hear_nothing(struct via_ep_set *set)
+void via_ep_unwatch_bells(struct via_ep_set *set)
 {
     via_lock(&set->lock);
     if (!has_sleepers(set)) {
@@ -202,7 +202,7 @@ void via_ep_hear_nothing(struct via_ep_set *set)
         /* Store heard, load sleepers; who goes to sleep stores sleepers, loads heard: one of the
          * two sees to it. */
         if (has_sleepers(set)) {
-            via_ep_hear_bells_locked(set);
+            via_ep_watch_bells_locked(set);
         }
     }
     via_unlock(&set->lock);
@@ -221,7 +221,7 @@ static void wake_sleepers(struct via_ep_set *set, bool uncounted)
     }
 }
 
-void via_ep_tell_sleepers(struct via_ep_set *set, uint64_t bells)
+void via_ep_wake_sleepers(struct via_ep_set *set, uint64_t bells)
 {
     via_lock(&set->lock);
     add_bells(set, bells);
@@ -260,7 +260,7 @@ static uint32_t kernel_events(const struct via_ep_entry *entry)
     return events | (level ? 0 : (uint32_t)EPOLLET);
 }
 
-int via_ep_tell_kernel(struct via_ep_entry *entry, int op)
+int via_ep_update_kernel(struct via_ep_entry *entry, int op)
 {
     if (via_unlikely(entry->unheard) && (op == EPOLL_CTL_DEL || via_conn_has_pipes(entry->conn))) {
         return 0;
@@ -303,10 +303,11 @@ static void refresh(struct via_ep_entry *entry)
     if (piped && !was_piped && entry->unheard) {
         entry->unheard = false; /* without pipes it was reported, once, and put in anew */
         entry->kernel_events = events;
-        via_ep_tell_kernel(entry, EPOLL_CTL_ADD);
+        via_ep_update_kernel(entry, EPOLL_CTL_ADD);
     }
     if (left && entry->spent && (entry->events & EPOLLONESHOT) != 0 && !entry->unheard) {
-        via_ep_tell_kernel(entry, EPOLL_CTL_DEL); /* which would tell of the end, one-shot or not */
+        via_ep_update_kernel(entry,
+                             EPOLL_CTL_DEL); /* which would tell of the end, one-shot or not */
         entry->unheard = true;
         entry->kernel_events = events;
     }
@@ -314,7 +315,7 @@ static void refresh(struct via_ep_entry *entry)
     if (events != entry->kernel_events || (left && !entry->unheard)) {
         entry->kernel_events = events;
         entry->told.look = true; /* between two registrations an edge may have gone unseen */
-        via_ep_tell_kernel(entry, EPOLL_CTL_MOD);
+        via_ep_update_kernel(entry, EPOLL_CTL_MOD);
         atomic_store_explicit(&entry->set->ask_due, true, memory_order_relaxed);
     }
 }
@@ -384,7 +385,7 @@ static void park(struct via_ep_entry *entry)
 /* With both locks: the kernel is told after all. */
 static void unpark(struct via_ep_entry *entry)
 {
-    via_ep_tell_kernel(entry, EPOLL_CTL_DEL);
+    via_ep_update_kernel(entry, EPOLL_CTL_DEL);
     entry_free(entry);
 }
 
@@ -409,7 +410,7 @@ static bool unhear(struct via_ep_entry *entry)
     uint32_t before = entry->kernel_events;
     refresh(entry);
     if ((seen & EPOLLHUP) != 0) {
-        via_ep_tell_kernel(entry, EPOLL_CTL_DEL);
+        via_ep_update_kernel(entry, EPOLL_CTL_DEL);
         entry->unheard = true;
     }
     return entry->unheard || entry->kernel_events != before;
@@ -476,7 +477,7 @@ static int entry_add(struct via_ep_set *set, int op, struct via_conn *conn, int 
      * once and must find that the event is not the program's; the set's lock then makes it wait. */
     set->entries_count++;
     atomic_store_explicit(&set->young_ticks, via_os_ticks(), memory_order_relaxed);
-    int rc = via_ep_tell_kernel(entry, op);
+    int rc = via_ep_update_kernel(entry, op);
     if (rc != 0) {
         set->entries_count--;
         entry->set = NULL;
@@ -558,7 +559,7 @@ static void entry_change(struct via_ep_entry *entry, const struct epoll_event *e
     entry->kernel_events = kernel_events(entry);
     /* Ends are remembered; everything else the kernel would report once more. */
     if (!entry->piped || entry->kernel_events != before || before != PARKED_EVENTS) {
-        via_ep_tell_kernel(entry, EPOLL_CTL_MOD);
+        via_ep_update_kernel(entry, EPOLL_CTL_MOD);
     }
     if (entry->piped) {
         wake_sleepers(entry->set, false);
@@ -610,14 +611,14 @@ int via_ep_ctl(int epfd, int op, struct via_conn *conn, int fd, const struct epo
     } else if (may_be_parked(entry)) {
         park(entry);
     } else {
-        rc = via_ep_tell_kernel(entry, EPOLL_CTL_DEL);
+        rc = via_ep_update_kernel(entry, EPOLL_CTL_DEL);
         entry_free(entry);
     }
     if (via_unlikely(set->nested) && rc == 0 && op != EPOLL_CTL_DEL) {
         via_ep_nest_entry(set, find(set, conn, fd));
     }
     via_unlock(&set->lock);
-    via_ep_tell_outer(set);
+    via_ep_wake_outer(set);
     via_unlock(&links);
     via_file_put(&set->file, false);
     return rc;
@@ -636,7 +637,7 @@ int via_ep_take_in(int epfd, struct via_conn *conn, int fd, const struct epoll_e
         via_lock(&set->lock);
         rc = entry_take_in(set, conn, fd, event, absent);
         via_unlock(&set->lock);
-        via_ep_tell_outer(set);
+        via_ep_wake_outer(set);
     }
     via_unlock(&links);
     if (set != NULL) {
@@ -661,7 +662,7 @@ static void unpark_all(struct via_conn *conn, bool refreshing)
             refresh(entry);
         }
         via_unlock(&set->lock);
-        via_ep_tell_outer(set);
+        via_ep_wake_outer(set);
     }
 }
 
@@ -693,7 +694,7 @@ void via_ep_conn_woken(struct via_conn *conn)
             wake_sleepers(entry->set, false);
         }
         via_unlock(&entry->set->lock);
-        via_ep_tell_outer(entry->set);
+        via_ep_wake_outer(entry->set);
     }
     via_unlock(&links);
 }

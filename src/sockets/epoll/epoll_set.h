@@ -44,7 +44,7 @@ struct via_ep_set {
     _Atomic uint32_t entries_count;
     _Atomic uint32_t piped_count; /* entries whose connection has pipes */
     _Atomic uint64_t bells;       /* to hear: those of its connections */
-    _Atomic uint64_t heard;       /* ... and registered: via_ep_hear_bells() */
+    _Atomic uint64_t heard;       /* ... and registered: via_ep_watch_bells() */
     _Atomic uint32_t sleepers;    /* threads asleep in it */
     _Atomic uint64_t asked_ticks; /* when the kernel was last asked */
     _Atomic bool filled;          /* ours took every place of the last call */

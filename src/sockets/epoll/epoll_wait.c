@@ -88,7 +88,7 @@ static uint32_t entry_events(struct via_ep_entry *entry)
     struct via_edge_now now = via_ep_now(entry, bits, &before);
     bool news = via_ep_is_news(entry, &now);
     if (news || bits == 0) {
-        via_ep_told(entry, &now);
+        via_ep_note_reported(entry, &now);
     }
     entry->told.look = false;
     return news ? bits : 0;
@@ -129,7 +129,7 @@ static int collect_own(struct via_ep_set *set, struct epoll_event *events, int m
     via_lock(&set->lock);
     if (via_unlikely(set->cold_due)) {
         if (set->bells != set->heard && !via_list_empty(&set->entries[VIA_EP_COLD])) {
-            via_ep_hear_bells_locked(set); /* the set was polled, and so hears none */
+            via_ep_watch_bells_locked(set); /* the set was polled, and so hears none */
         }
         via_ep_check_cold(set);
     }
@@ -187,7 +187,7 @@ bool via_ep_is_ready(struct via_ep_set *set)
 bool via_ep_is_ready_for_kernel(struct via_ep_set *set, int epfd)
 {
     struct pollfd pfd = {.fd = epfd, .events = POLLIN};
-    via_ep_hear_nothing(set);
+    via_ep_unwatch_bells(set);
     via_ep_nest_quiet(set);
     return VIA_REAL(poll)(&pfd, 1, 0) > 0 &&
            (!via_ep_take_in_ends(set) || VIA_REAL(poll)(&pfd, 1, 0) > 0);
@@ -263,7 +263,7 @@ static bool has_news(struct via_ep_set *set)
 }
 
 /* An event of a connection without pipes. true: it is for the program to see. */
-static bool is_told(struct via_ep_entry *entry, uint32_t bits, uint16_t arms)
+static bool may_report(struct via_ep_entry *entry, uint32_t bits, uint16_t arms)
 {
     if ((entry->events & EPOLLONESHOT) != 0 && arms == entry->arms) {
         bool spent = entry->spent; /* with pipes, and the kernel does not know */
@@ -276,7 +276,7 @@ static bool is_told(struct via_ep_entry *entry, uint32_t bits, uint16_t arms)
         /* The kernel has been told anew of it, and so tells anew. */
         struct via_edge_now now = via_ep_now(entry, bits, &before);
         bool again = entry->told.look && !via_ep_is_news(entry, &now);
-        via_ep_told(entry, &now);
+        via_ep_note_reported(entry, &now);
         return !again;
     }
     entry->told.due = false;
@@ -305,7 +305,7 @@ static bool translate(struct via_ep_set *set, struct epoll_event *event)
         return false;
     }
     event->data.u64 = entry->data;
-    return is_told(entry, event->events, arms);
+    return may_report(entry, event->events, arms);
 }
 
 int via_ep_sort_out(struct via_ep_set *set, struct epoll_event *events, int count)
@@ -573,7 +573,7 @@ static int sleep_in(struct via_ep_set *set, int epfd, struct epoll_event *events
     atomic_fetch_add_explicit(&set->sleepers, 1, memory_order_seq_cst);
     uint64_t bells = set->bells;
     if (via_unlikely(bells != set->heard) || (!set->hears_calls && via_steward_is_wanted())) {
-        via_ep_hear_bells(set);
+        via_ep_watch_bells(set);
     }
     struct sleeper sleeper = {.set = set, .wait = wait, .bells = bells};
     via_sock_bell_enter(bells);
@@ -604,7 +604,7 @@ static int sleep_in(struct via_ep_set *set, int epfd, struct epoll_event *events
 }
 
 /* With the set's lock: who sleeps in it wakes when somebody comes for this connection. */
-static void hear_early(struct via_ep_entry *entry)
+static void watch_early(struct via_ep_entry *entry)
 {
     struct epoll_event event = {.events = EPOLLIN | EPOLLET,
                                 .data = {.ptr = (void *)(uintptr_t)&via_ep_early_mark}};
@@ -623,7 +623,7 @@ static unsigned list_early(struct via_ep_set *set, int *fds, unsigned max)
     via_list_foreach(it, &set->entries[VIA_EP_PLAIN]) {
         struct via_ep_entry *entry = via_list_entry(it, struct via_ep_entry, in_set);
         if (via_conn_is_eager(entry->conn)) {
-            hear_early(entry);
+            watch_early(entry);
             if (count < max) {
                 fds[count++] = via_ep_number(entry);
             }
@@ -655,10 +655,10 @@ static void poll_early(struct via_ep_set *set)
 }
 
 /* A peer has called. Not under the set's lock, as above. */
-static void hear_call(struct via_ep_set *set)
+static void take_call(struct via_ep_set *set)
 {
     set->call_due = false;
-    via_steward_hear();
+    via_steward_take_calls();
 }
 
 /* Nothing has come in time. But on a busy machine the time may have been over before the kernel was
@@ -687,7 +687,7 @@ int via_ep_wait(struct via_ep_set *set, int epfd, struct epoll_event *events, in
             poll_early(set);
         }
         if (via_unlikely(set->call_due)) {
-            hear_call(set);
+            take_call(set);
         }
         int count = take_ready(set, epfd, events, max, ask);
         ask = deadline_ns == 0;

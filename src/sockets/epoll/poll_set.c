@@ -61,7 +61,7 @@ static struct via_ep_set *set_at(int fd)
 }
 
 /* A connection without pipes, which the peer may be about to offer. */
-static void hear_early(struct call *call, int fd)
+static void watch_early(struct call *call, int fd)
 {
     struct via_op op;
     if (via_op_begin(&op, fd)) {
@@ -96,7 +96,7 @@ static int fill_revents(struct call *call)
             struct via_ep_set *set = (wanted & POLLIN) != 0 ? set_at(pfd->fd) : NULL;
             call->others = true;
             if (via_unlikely(via_policy.rules.after_calls == 0)) {
-                hear_early(call, pfd->fd);
+                watch_early(call, pfd->fd);
             }
             if (set != NULL) {
                 pfd->revents = via_ep_is_ready(set) ? POLLIN : 0;

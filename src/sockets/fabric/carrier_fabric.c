@@ -37,14 +37,14 @@ static int make_offer(struct via_op *op)
 }
 
 /* A direction that has ended before there were pipes never goes by them: the peer need not wait. */
-static void say_kernel_end(struct via_conn *conn)
+static void announce_kernel_end(struct via_conn *conn)
 {
     struct via_side *side = conn->side;
     bool exclusive = via_alone() && side->forked == 0;
     if (side->tx_shut && via_token_take(&side->tx_token, exclusive, via_os_thread()) == 0) {
         side->tx.ended = true;
         side->said |= VIA_FLAG_TAKEN | VIA_FLAG_KERNEL_END;
-        (void)!via_fabric_say(conn, side->said, true);
+        (void)!via_fabric_send_flags(conn, side->said, true);
         via_token_give(&side->tx_token);
     }
 }
@@ -71,7 +71,7 @@ static int switch_before_fin(struct via_conn *conn, int fd, bool wait)
         } else {
             /* No room, after a stall: what is in the pipe is all that comes there. */
             conn->side->said |= VIA_FLAG_TAKEN | VIA_FLAG_KERNEL_END;
-            rc = via_fabric_say(conn, conn->side->said, wait);
+            rc = via_fabric_send_flags(conn, conn->side->said, wait);
         }
     }
     return wait || rc != -EAGAIN ? 0 : -EAGAIN;
@@ -109,7 +109,7 @@ const struct via_carrier via_carrier_fabric = {
     .find_offer = find_offer,
     .take_offer = take_offer,
     .make_offer = make_offer,
-    .say_taken = say_kernel_end,
+    .say_taken = announce_kernel_end,
     .is_taken = via_fabric_is_taken,
     .decline = via_fabric_decline,
     .tx_begin = via_fabric_tx_begin,
@@ -118,7 +118,7 @@ const struct via_carrier via_carrier_fabric = {
     .has_way = via_fabric_has_way,
     .rx_begin = via_fabric_rx_begin,
     .rx_end = via_fabric_rx_end,
-    .say = via_fabric_say,
+    .say = via_fabric_send_flags,
     .fin = fin,
     .has_arrived = via_fabric_has_arrived,
     .is_cut_off = via_fabric_is_cut_off,

@@ -61,8 +61,8 @@ void via_fabric_rx_arm(struct via_conn *conn);
 void via_fabric_tx_want(struct via_conn *conn);
 
 /* The flags word of the peer, and a ring if it says that pipes are left. wait: as above; else
- * -EAGAIN: via_fabric_say_again(). Otherwise 0. */
-int via_fabric_say(struct via_conn *conn, uint64_t flags, bool wait);
+ * -EAGAIN: via_fabric_resend_flags(). Otherwise 0. */
+int via_fabric_send_flags(struct via_conn *conn, uint64_t flags, bool wait);
 
 /* Has what went as frames arrived, or is there nobody any more to whom it could? With the tx token.
  */
@@ -78,7 +78,7 @@ bool via_fabric_is_cut_off(const struct via_conn *conn);
 /* Before this end leaves: 0 when the peer can be told; 1: it has no pipes, and will not get any. */
 int via_fabric_leave_begin(struct via_conn *conn);
 /* With the tx token: says again what the way had no room for. */
-void via_fabric_say_again(struct via_conn *conn);
+void via_fabric_resend_flags(struct via_conn *conn);
 /*
  * With the tx token: everything in the pipe that the peer has not given back is brought into memory
  * of this end, where the writer's target points then. 0, or a negative errno: it can not be had any

@@ -231,7 +231,7 @@ static void note_way(struct via_side *side, const struct via_carrier_undo *undo)
 }
 
 /* What becomes of frames is not known when their process ends: who waits for them asks. */
-static void say_sent(struct via_side *side)
+static void publish_sent(struct via_side *side)
 {
     _Atomic uint64_t *sent =
         side->rx.read + (VIA_SEGMENT_SENT_OFF - VIA_SEGMENT_READ_OFF) / sizeof(*sent);
@@ -260,7 +260,7 @@ int via_fabric_tx_end(struct via_conn *conn, const struct via_carrier_undo *undo
     }
     if (rc == 0) {
         note_way(conn->side, undo);
-        say_sent(conn->side);
+        publish_sent(conn->side);
         fabric->full_pending = 0;
         return 0;
     }
@@ -299,7 +299,7 @@ bool via_fabric_has_way(struct via_conn *conn)
     return true;
 }
 
-int via_fabric_say(struct via_conn *conn, uint64_t flags, bool wait)
+int via_fabric_send_flags(struct via_conn *conn, uint64_t flags, bool wait)
 {
     struct via_fabric *fabric = conn->fabric;
     struct via_carrier_undo undo;

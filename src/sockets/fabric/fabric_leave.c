@@ -73,7 +73,7 @@ int via_fabric_leave_begin(struct via_conn *conn)
     return via_remote_direct(fabric->remote) != NULL || via_fabric_can_put(fabric) ? 0 : -ENOTCONN;
 }
 
-void via_fabric_say_again(struct via_conn *conn)
+void via_fabric_resend_flags(struct via_conn *conn)
 {
     struct via_fabric *fabric = conn->fabric;
     struct via_carrier_undo undo;

@@ -127,7 +127,7 @@ VIA_HOOK ssize_t recv(int fd, void *buf, size_t bytes, int flags)
 }
 
 /* TCP gives no address, but looks where to. What has been received is lost when that is wrong. */
-static ssize_t say_no_address(socklen_t *addr_bytes, ssize_t n)
+static ssize_t clear_address(socklen_t *addr_bytes, ssize_t n)
 {
     if (!via_memory_is_writable(addr_bytes, sizeof(*addr_bytes))) {
         return via_hooks_result(-EFAULT);
@@ -147,7 +147,7 @@ VIA_HOOK ssize_t recvfrom(int fd, void *buf, size_t bytes, int flags, __SOCKADDR
         return VIA_REAL(recvfrom)(fd, buf, bytes, flags, addr.__sockaddr__, addr_bytes);
     }
     ssize_t n = recv_one(&op, buf, bytes, flags);
-    return n >= 0 && addr.__sockaddr__ != NULL ? say_no_address(addr_bytes, n) : n;
+    return n >= 0 && addr.__sockaddr__ != NULL ? clear_address(addr_bytes, n) : n;
 }
 
 VIA_HOOK ssize_t __read_chk(int fd, void *buf, size_t bytes, size_t room)

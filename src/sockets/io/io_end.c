@@ -48,7 +48,7 @@ static bool reset(struct via_op *op)
 }
 
 /* POLLRDHUP comes of shutdown() here, too, and by RST. */
-static bool is_told(const struct via_side *side, uint32_t events)
+static bool is_reported(const struct via_side *side, uint32_t events)
 {
     return side->rx_shut != 0 || (events & POLLERR) != 0 ||
            ((events & POLLHUP) != 0 && side->tx_shut == 0);
@@ -57,7 +57,7 @@ static bool is_told(const struct via_side *side, uint32_t events)
 /* Has the kernel told of an end that the peer has not? */
 static bool is_unsaid(const struct via_op *op, uint32_t events)
 {
-    return !is_told(op->side, events) && via_conn_is_local(op->conn) &&
+    return !is_reported(op->side, events) && via_conn_is_local(op->conn) &&
            via_conn_has_pipes(op->conn) && (via_side_flags(op->side) & SAID) == 0;
 }
 
@@ -113,7 +113,7 @@ uint32_t via_io_peer_ended(struct via_op *op, uint32_t events, size_t fresh)
 uint32_t via_io_fabric_ended(struct via_op *op)
 {
     uint32_t seen = atomic_load_explicit(&op->side->shadow, memory_order_relaxed);
-    if ((seen & POLLRDHUP) == 0 || is_told(op->side, seen) ||
+    if ((seen & POLLRDHUP) == 0 || is_reported(op->side, seen) ||
         op->conn->carrier->end_of(op->conn) != VIA_CARRIER_END_RESET) {
         return 0;
     }

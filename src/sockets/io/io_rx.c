@@ -182,7 +182,7 @@ static ssize_t recv_pipe(struct via_op *op, struct via_iov *iov)
     }
     if (via_conn_is_local(op->conn)) {
         if (n >= (ssize_t)VIA_IO_LARGE_BYTES) {
-            via_side_say_cpu(op->side);
+            via_side_publish_cpu(op->side);
         }
         if (via_stream_rx_must_ring(rx)) {
             via_conn_posted(op->conn);
@@ -347,7 +347,7 @@ static ssize_t take_now(struct via_op *op, void *buf, size_t bytes, int flags)
     bool all = (flags & MSG_WAITALL) != 0;
     if ((flags & ~(MSG_DONTWAIT | MSG_WAITALL)) != 0 || !via_conn_has_pipes(conn) ||
         !via_conn_is_local(conn) || via_conn_has_demotion_request(conn) ||
-        !via_zcopy_sink_is_told(op, bytes, flags) ||
+        !via_zcopy_sink_is_known(op, bytes, flags) ||
         !atomic_load_explicit(&side->options_known, memory_order_relaxed) ||
         atomic_load_explicit(&side->rcvlowat, memory_order_relaxed) > 1 || via_rx_take(op) != 0) {
         return -EAGAIN;
@@ -366,7 +366,7 @@ static ssize_t take_now(struct via_op *op, void *buf, size_t bytes, int flags)
     conn->stats->rx_pipe_bytes += n;
     via_quiet_note();
     if (via_unlikely(n >= VIA_IO_LARGE_BYTES)) {
-        via_side_say_cpu(side);
+        via_side_publish_cpu(side);
     }
     if (via_unlikely(rx->posted) && via_conn_has_pipes(conn) && via_stream_rx_must_ring(rx)) {
         via_conn_posted(conn);

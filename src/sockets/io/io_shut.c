@@ -24,7 +24,7 @@
 
 /* With the tx token, after the kernel knows. With both directions it answers what comes by RST (RFC
  * 793, 3.5), so that is where the peer is to send it. 0, or -EAGAIN. */
-static int say_shut(struct via_conn *conn)
+static int publish_shut(struct via_conn *conn)
 {
     struct via_side *side = conn->side;
     uint64_t flags = VIA_FLAG_TAKEN;
@@ -66,7 +66,7 @@ bool via_io_shut_on(struct via_conn *conn, int fd)
         return false;
     }
     via_io_shut_now(conn, fd);
-    return say_shut(conn) == 0;
+    return publish_shut(conn) == 0;
 }
 
 /* Until all has gone, for so long; without the token, which others may want meanwhile. */
@@ -112,11 +112,11 @@ static bool end_writing(struct via_op *op)
     return true;
 }
 
-static void tell_peer(struct via_op *op)
+static void notify_peer(struct via_op *op)
 {
     if (via_tx_take(op) == 0) {
         uint64_t before = op->side->said;
-        say_shut(op->conn);
+        publish_shut(op->conn);
         bool told = op->side->said != before;
         via_tx_give(op);
         if (told && !via_conn_is_local(op->conn) && !op->conn->carrier->is_cut_off(op->conn)) {
@@ -161,7 +161,7 @@ int via_io_shutdown(struct via_op *op, int how)
     }
     via_ep_conn_woken(op->conn); /* as by the kernel, whatever it answers */
     if (rc == 0) {
-        tell_peer(op);
+        notify_peer(op);
     }
     return rc;
 }

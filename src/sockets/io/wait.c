@@ -228,7 +228,7 @@ static uint32_t take_in(const struct epoll_event *events, int count, uint64_t co
         seen |= conn != 0 && events[i].data.u64 == conn ? events[i].events : 0;
     }
     if (via_unlikely(called)) {
-        via_steward_hear();
+        via_steward_take_calls();
     }
     return seen;
 }

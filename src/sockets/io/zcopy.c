@@ -96,7 +96,7 @@ void via_zcopy_sink_slowly(struct via_op *op, size_t bytes, int flags)
 }
 
 /* The peer may sleep until it has ended. */
-static void tell(struct via_op *op)
+static void notify_peer(struct via_op *op)
 {
     via_conn_posted(op->conn);
 }
@@ -104,7 +104,7 @@ static void tell(struct via_op *op)
 static void refuse(struct via_op *op)
 {
     via_stream_rx_refuse(&op->side->rx);
-    tell(op);
+    notify_peer(op);
 }
 
 /* From the peer's memory: bytes or a negative errno. */
@@ -152,7 +152,7 @@ ssize_t via_zcopy_fetch(struct via_op *op, struct via_iov *iov, bool peek)
             via_stream_rx_refuse(rx); /* read in small pieces: the rest is better copied */
         }
     }
-    tell(op);
+    notify_peer(op);
     return n;
 }
 

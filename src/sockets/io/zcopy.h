@@ -47,7 +47,7 @@ static inline void via_zcopy_sink(struct via_op *op, size_t bytes, int flags)
 }
 
 /* Would that tell the peer nothing new? */
-static inline bool via_zcopy_sink_is_told(const struct via_op *op, size_t bytes, int flags)
+static inline bool via_zcopy_sink_is_known(const struct via_op *op, size_t bytes, int flags)
 {
     const struct via_stream_rx *rx = &op->side->rx;
     if (via_likely(bytes < via_zcopy_least)) {

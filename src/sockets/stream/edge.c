@@ -24,7 +24,7 @@ bool via_edge_missed(const struct via_edge *told, uint32_t events, uint32_t read
 
 /* Up to which record the bits tell. A program that is told that there is something to read reads it
  * all; one that is told anything else while a record comes has not been told of that. */
-static uint32_t told_to(const struct via_edge_now *now)
+static uint32_t last_reported(const struct via_edge_now *now)
 {
     return (now->bits & VIA_EDGE_IN) != 0 ? now->next : now->sequence;
 }
@@ -36,7 +36,7 @@ static bool has_records(const struct via_edge *told, const struct via_edge_now *
     return now->piped && (now->events & VIA_EDGE_READ) != 0 &&
            (told->ends & VIA_EDGE_CLOSED) == 0 &&
            (via_edge_missed(told, now->events, now->read) ||
-            (!few && told_to(now) != told->sequence));
+            (!few && last_reported(now) != told->sequence));
 }
 
 bool via_edge_is_news(const struct via_edge *told, const struct via_edge_now *now)
@@ -54,11 +54,11 @@ bool via_edge_asks_kernel(const struct via_edge *told, const struct via_edge_now
            (now->events & VIA_EDGE_READ) != 0 && now->reads_kernel;
 }
 
-void via_edge_tell(struct via_edge *told, const struct via_edge_now *now)
+void via_edge_report(struct via_edge *told, const struct via_edge_now *now)
 {
     told->due = false;
     told->look = false;
-    told->sequence = told_to(now);
+    told->sequence = last_reported(now);
     if ((now->bits & VIA_EDGE_OUT) != 0) {
         told->full = now->full;
     }
@@ -66,7 +66,7 @@ void via_edge_tell(struct via_edge *told, const struct via_edge_now *now)
     told->by_kernel = now->reads_kernel;
 }
 
-void via_edge_tell_kernel(struct via_edge *told, uint64_t received, uint64_t unread)
+void via_edge_note_kernel(struct via_edge *told, uint64_t received, uint64_t unread)
 {
     told->kernel = via_max(told->kernel, received - via_min(received, unread));
 }

@@ -66,9 +66,9 @@ bool via_edge_is_news(const struct via_edge *told, const struct via_edge_now *no
 bool via_edge_asks_kernel(const struct via_edge *told, const struct via_edge_now *now);
 
 /* It is told now. */
-void via_edge_tell(struct via_edge *told, const struct via_edge_now *now);
+void via_edge_report(struct via_edge *told, const struct via_edge_now *now);
 /* Of the bytes that have come by the kernel those are known that are told, or have been read. */
-void via_edge_tell_kernel(struct via_edge *told, uint64_t received, uint64_t unread);
+void via_edge_note_kernel(struct via_edge *told, uint64_t received, uint64_t unread);
 /* The connection leaves its pipes; kernel: told->kernel before it was brought up to date. */
 void via_edge_leave(struct via_edge *told, uint32_t events, uint32_t read, uint64_t kernel);
 
