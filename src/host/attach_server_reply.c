@@ -149,7 +149,7 @@ void via_process_channel_flush(struct via_transfer *transfer, struct via_process
     }
     if (ring) {
         ring_process(pc);
-        transfer->rang = true;
+        transfer->wait.rang = true;
     }
     /* Credits not yet posted are posted when the pipe is armed, and only active pipes are. */
     if (pc->commands.posted != pc->commands.released && !pc->gone) {

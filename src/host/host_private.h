@@ -6,6 +6,7 @@
  *   host_transfer.c   transfer threads    host_cables.c     ports, links, messages to neighbours
  *   host_change.c     what changes while it runs
  *   host_status.c     the status page     host_spin.c       how long to look before sleeping
+ *   host_wait.c       poll on, arm, sleep: pure
  *   host_reaper.c     frees memory of processes
  *   attach_server*.c  processes           board.c, host_board.c  notes, and how they travel
  *   control_rights.c  who may             tenant*.c         users: quotas, bells

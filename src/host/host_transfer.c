@@ -15,14 +15,14 @@
 
 /* Turns without a command after which a process's pipe is armed and left alone. */
 #define EMPTY_LOOKS_MAX 16u
-/* Looks before sleeping that found something which a turn then did not: it is the control thread's,
- * for announcements come through channel 0's doorbell. */
-#define VAIN_LOOKS_MAX 3u
-#define VAIN_SLEEP_NS (200 * VIA_USEC_NS)
 /* A fence that is slept for is polled this often all the same, for the port's own time-out. */
 #define FENCE_SLEEP_NS (20 * VIA_MSEC_NS)
-/* How often a thread that would like to look on asks whether the machine is crowded. */
-#define CROWDED_LOOK_NS VIA_MSEC_NS
+
+static bool is_crowded(void *ctx)
+{
+    const struct via_host *host = ctx;
+    return via_host_spin_is_crowded(host->loadavg_fd, host->cpus);
+}
 
 int via_transfer_init(struct via_transfer *transfer, struct via_host *host, unsigned channel,
                       struct via_error *err)
@@ -43,8 +43,7 @@ int via_transfer_init(struct via_transfer *transfer, struct via_host *host, unsi
     if (host->cpus <= 1 || host->config.channels_count > host->cpus) {
         spin_ns = 0;
     }
-    via_host_spin_init(&transfer->spin, spin_ns);
-    via_host_spin_init(&transfer->spin_rang, spin_ns);
+    via_host_wait_init(&transfer->wait, spin_ns, is_crowded, host);
 
     transfer->by_slot = calloc(host->options.processes_max, sizeof(*transfer->by_slot));
     if (transfer->by_slot == NULL) {
@@ -226,80 +225,45 @@ static enum via_arm arm(struct via_transfer *transfer)
     return nothing ? armed : VIA_ARM_BUSY;
 }
 
-static bool may_keep_polling(struct via_transfer *transfer, uint64_t now_ns)
+/* Fences are under way, and others want the processor. */
+static void wait_for_fence(struct via_transfer *transfer, uint64_t now_ns)
 {
-    if (now_ns - transfer->crowded_look_ns >= CROWDED_LOOK_NS) {
-        transfer->crowded_look_ns = now_ns;
-        transfer->crowded =
-            via_host_spin_is_crowded(transfer->host->loadavg_fd, transfer->host->cpus);
-    }
-    return !transfer->crowded;
-}
-
-/* Between two turns, while fences are under way: for about a round trip of a link, and never longer
- * than core/port.h allows. On a crowded machine a thread that looks on takes the time of those that
- * bring its fence to an end: it sleeps where it will be woken. */
-static void pause_for_fence(struct via_transfer *transfer, uint64_t now_ns)
-{
-    if (may_keep_polling(transfer, now_ns)) {
-        via_cpu_pause();
-    } else if (via_node_rest(transfer->host->node, transfer->channel)) {
+    if (via_node_rest(transfer->host->node, transfer->channel)) {
         via_tenant_bells_sleep(transfer, now_ns + FENCE_SLEEP_NS);
     } else {
         sched_yield();
     }
 }
 
-/* Sleeps until the bell rings or the deadline comes; true when it did sleep. */
-static bool rest(struct via_transfer *transfer, uint64_t now_ns, uint64_t deadline_ns)
-{
-    if (via_tenant_bells_rung(transfer) || deadline_ns <= now_ns) {
-        return false;
-    }
-    enum via_arm armed = arm(transfer);
-    if (armed == VIA_ARM_FENCING) {
-        pause_for_fence(transfer, now_ns);
-        return false;
-    }
-    if (armed == VIA_ARM_BUSY) {
-        if (++transfer->vain_looks < VAIN_LOOKS_MAX) {
-            return false;
-        }
-        via_host_control_ask(transfer->host);
-        deadline_ns = via_min(deadline_ns, now_ns + VAIN_SLEEP_NS);
-    }
-    transfer->vain_looks = 0;
-    via_tenant_bells_sleep(transfer, deadline_ns);
-    return true;
-}
-
 static void run(struct via_transfer *transfer)
 {
-    uint64_t idle_since_ns = 0;
-    struct via_host_spin *spin = &transfer->spin;
+    struct via_host_wait *wait = &transfer->wait;
     while (!atomic_load_explicit(&transfer->host->stopping, memory_order_acquire)) {
         uint64_t now_ns = via_host_now_ns();
         uint64_t deadline_ns = VIA_NEVER_NS;
-        if (turn(transfer, now_ns, &deadline_ns) != 0) {
-            transfer->vain_looks = 0;
-            if (idle_since_ns != 0) {
-                via_host_spin_learn(spin, now_ns - idle_since_ns, true);
-                idle_since_ns = 0;
-            }
-            continue;
+        unsigned work = turn(transfer, now_ns, &deadline_ns);
+        enum via_host_wait_step step = via_host_wait_turned(wait, now_ns, work, deadline_ns);
+        if (step == VIA_HOST_WAIT_ARM && !via_tenant_bells_rung(transfer)) {
+            step = via_host_wait_armed(wait, now_ns, arm(transfer), &deadline_ns);
         }
-        if (idle_since_ns == 0) {
-            idle_since_ns = now_ns;
-            spin = transfer->rang ? &transfer->spin_rang : &transfer->spin;
-            transfer->rang = false;
-        }
-        if (now_ns - idle_since_ns < spin->budget_ns && may_keep_polling(transfer, now_ns)) {
+        switch (step) {
+        case VIA_HOST_WAIT_TURN:
+        case VIA_HOST_WAIT_ARM: /* a bell has rung */
+            break;
+        case VIA_HOST_WAIT_POLL:
             via_cpu_pause();
-            continue;
-        }
-        if (rest(transfer, now_ns, deadline_ns)) {
-            via_host_spin_learn(spin, via_host_now_ns() - idle_since_ns, false);
-            idle_since_ns = 0;
+            break;
+        case VIA_HOST_WAIT_FENCE:
+            wait_for_fence(transfer, now_ns);
+            break;
+        case VIA_HOST_WAIT_ASK:
+        case VIA_HOST_WAIT_SLEEP:
+            if (step == VIA_HOST_WAIT_ASK) {
+                via_host_control_ask(transfer->host);
+            }
+            via_tenant_bells_sleep(transfer, deadline_ns);
+            via_host_wait_slept(wait, via_host_now_ns());
+            break;
         }
     }
 }

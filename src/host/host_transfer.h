@@ -10,7 +10,7 @@
 #include "base/types.h"
 #include "core/node.h"
 #include "host/attach_wire.h"
-#include "host/host_spin.h"
+#include "host/host_wait.h"
 #include "host/tenant.h"
 
 /*
@@ -55,13 +55,7 @@ struct via_transfer {
     uint32_t tenant_parked_counts[VIA_TENANTS_MAX]; /* by tenant.bells_index */
     uint32_t bell_seen; /* count of the bell when it was last looked at */
     uint32_t tenant_bells_seen[VIA_TENANTS_MAX];
-    unsigned vain_looks; /* in a row */
-    struct via_host_spin spin;
-    struct via_host_spin spin_rang; /* waits after a process was rung: for its answer, which comes
-                                       sooner than what goes over other hosts */
-    bool rang;                      /* a process, since the last wait began */
-    uint64_t crowded_look_ns;
-    bool crowded;
+    struct via_host_wait wait;
 };
 
 int via_transfer_init(struct via_transfer *transfer, struct via_host *host, unsigned channel,

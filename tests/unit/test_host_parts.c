@@ -19,7 +19,7 @@
 
 #include "base/types.h"
 #include "host/host_memory.h"
-#include "host/host_spin.h"
+#include "host/host_wait.h"
 #include "host/rundir.h"
 
 /* --- run directories -------------------------------------------------------------------------- */
@@ -299,6 +299,95 @@ static void a_crowded_machine_is_told_from_a_quiet_one(void **state)
     assert_true(via_host_spin_cpus() >= 1);
 }
 
+/* --- what a transfer thread does between two turns -------------------------------------------- */
+
+static bool flag_is_set(void *ctx)
+{
+    return *(const bool *)ctx;
+}
+
+/* Waits of 10 us that looking ends, until the thread has learned to look. */
+static uint64_t teach_to_poll(struct via_host_wait *wait)
+{
+    uint64_t now_ns = VIA_SEC_NS;
+    for (unsigned i = 0; i < 8; i++) {
+        (void)via_host_wait_turned(wait, now_ns, 0, VIA_NEVER_NS);
+        now_ns += 10 * VIA_USEC_NS;
+        assert_int_equal(via_host_wait_turned(wait, now_ns, 1, VIA_NEVER_NS), VIA_HOST_WAIT_TURN);
+    }
+    return now_ns;
+}
+
+static void a_thread_polls_on_for_as_long_as_it_has_learned_then_sleeps(void **state)
+{
+    (void)state;
+    bool crowded = false;
+    uint64_t deadline_ns = VIA_NEVER_NS;
+    struct via_host_wait wait;
+    via_host_wait_init(&wait, MAX_NS, flag_is_set, &crowded);
+    assert_int_equal(via_host_wait_turned(&wait, 1, 0, VIA_NEVER_NS), VIA_HOST_WAIT_ARM);
+    uint64_t now_ns = teach_to_poll(&wait);
+    assert_int_equal(via_host_wait_turned(&wait, now_ns, 0, VIA_NEVER_NS), VIA_HOST_WAIT_POLL);
+    assert_in_range(wait.poll_until_ns, now_ns + 10 * VIA_USEC_NS, now_ns + MAX_NS);
+    now_ns = wait.poll_until_ns;
+    assert_int_equal(via_host_wait_turned(&wait, now_ns, 0, now_ns), VIA_HOST_WAIT_TURN);
+    assert_int_equal(via_host_wait_turned(&wait, now_ns, 0, VIA_NEVER_NS), VIA_HOST_WAIT_ARM);
+    assert_int_equal(via_host_wait_armed(&wait, now_ns, VIA_ARM_SLEEP, &deadline_ns),
+                     VIA_HOST_WAIT_SLEEP);
+    assert_int_equal(deadline_ns, VIA_NEVER_NS);
+    uint64_t budget_ns = wait.spin.budget_ns;
+    via_host_wait_slept(&wait, now_ns + VIA_MSEC_NS);
+    assert_true(wait.spin.budget_ns < budget_ns); /* the wait was long */
+}
+
+static void on_a_crowded_machine_no_thread_polls_on(void **state)
+{
+    (void)state;
+    bool crowded = false;
+    uint64_t deadline_ns = VIA_NEVER_NS;
+    struct via_host_wait wait;
+    via_host_wait_init(&wait, MAX_NS, flag_is_set, &crowded);
+    uint64_t now_ns = teach_to_poll(&wait) + VIA_MSEC_NS;
+    crowded = true;
+    assert_int_equal(via_host_wait_turned(&wait, now_ns, 0, VIA_NEVER_NS), VIA_HOST_WAIT_ARM);
+    assert_int_equal(via_host_wait_armed(&wait, now_ns, VIA_ARM_FENCING, &deadline_ns),
+                     VIA_HOST_WAIT_FENCE);
+    crowded = false;
+    now_ns += VIA_MSEC_NS;
+    assert_int_equal(via_host_wait_armed(&wait, now_ns, VIA_ARM_FENCING, &deadline_ns),
+                     VIA_HOST_WAIT_POLL);
+}
+
+static void what_only_the_control_thread_can_do_is_asked_of_it(void **state)
+{
+    (void)state;
+    bool crowded = false;
+    uint64_t deadline_ns = VIA_NEVER_NS;
+    struct via_host_wait wait;
+    via_host_wait_init(&wait, 0, flag_is_set, &crowded);
+    for (unsigned i = 0; i < 2; i++) {
+        assert_int_equal(via_host_wait_armed(&wait, 1000, VIA_ARM_BUSY, &deadline_ns),
+                         VIA_HOST_WAIT_TURN);
+        assert_int_equal(deadline_ns, VIA_NEVER_NS);
+    }
+    assert_int_equal(via_host_wait_armed(&wait, 1000, VIA_ARM_BUSY, &deadline_ns),
+                     VIA_HOST_WAIT_ASK);
+    assert_in_range(deadline_ns, 1001, VIA_MSEC_NS); /* it looks again soon all the same */
+}
+
+static void the_wait_for_a_process_is_learned_apart(void **state)
+{
+    (void)state;
+    bool crowded = false;
+    struct via_host_wait wait;
+    via_host_wait_init(&wait, MAX_NS, flag_is_set, &crowded);
+    uint64_t now_ns = teach_to_poll(&wait);
+    wait.rang = true;
+    assert_int_equal(via_host_wait_turned(&wait, now_ns, 0, VIA_NEVER_NS), VIA_HOST_WAIT_ARM);
+    via_host_wait_slept(&wait, now_ns + 1);
+    assert_int_equal(via_host_wait_turned(&wait, now_ns + 2, 0, VIA_NEVER_NS), VIA_HOST_WAIT_POLL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -313,6 +402,10 @@ int main(void)
         cmocka_unit_test(a_dialogue_is_waited_for),
         cmocka_unit_test(waits_that_are_long_make_it_stop_looking),
         cmocka_unit_test(a_crowded_machine_is_told_from_a_quiet_one),
+        cmocka_unit_test(a_thread_polls_on_for_as_long_as_it_has_learned_then_sleeps),
+        cmocka_unit_test(on_a_crowded_machine_no_thread_polls_on),
+        cmocka_unit_test(what_only_the_control_thread_can_do_is_asked_of_it),
+        cmocka_unit_test(the_wait_for_a_process_is_learned_apart),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#ifndef VIA_HOST_HOST_WAIT_H
+#define VIA_HOST_HOST_WAIT_H
+
+#include "core/node.h"
+#include "host/host_spin.h"
+
+/*
+ * What a transfer thread does between two turns: goes on, keeps polling, arms, waits for fences,
+ * sleeps.
+ * host_transfer.c acts on the steps with the machine's clock and bells, the simulator's transfer
+ * threads with theirs.
+ *
+ * Pure: time and the state of the machine are arguments. Belongs to its thread.
+ */
+struct via_host_wait {
+    struct via_host_spin spin;
+    struct via_host_spin spin_rang; /* waits after a process was rung: for its answer, which comes
+                                       sooner than what goes over other hosts */
+    bool rang;                      /* a process, since the last wait began; the caller's to set */
+    bool idle;                      /* the last turn found nothing */
+    bool after_ring;                /* this wait began after a process was rung */
+    uint64_t idle_since_ns;
+    uint64_t poll_until_ns; /* after VIA_HOST_WAIT_POLL: until then turns may be left out in which
+                               nothing comes */
+    unsigned vain_polls;    /* in a row */
+    /* Whether others want the processor; asked once a millisecond. */
+    bool (*is_crowded)(void *ctx);
+    void *ctx;
+    bool crowded;
+    uint64_t crowded_at_ns;
+};
+
+enum via_host_wait_step {
+    VIA_HOST_WAIT_TURN,  /* the next turn at once */
+    VIA_HOST_WAIT_POLL,  /* a pause, then the next turn */
+    VIA_HOST_WAIT_ARM,   /* if no bell has rung: arm everything, via_host_wait_armed() */
+    VIA_HOST_WAIT_FENCE, /* others want the processor: sleep until fences end, if they wake */
+    VIA_HOST_WAIT_ASK,   /* first wake the control thread, then as VIA_HOST_WAIT_SLEEP */
+    VIA_HOST_WAIT_SLEEP, /* until the deadline or the bell, then via_host_wait_slept() */
+};
+
+void via_host_wait_init(struct via_host_wait *wait, uint64_t spin_ns_max,
+                        bool (*is_crowded)(void *ctx), void *ctx);
+
+/* A turn that began at now_ns has found `work` things to do; it is to come again at deadline_ns. */
+enum via_host_wait_step via_host_wait_turned(struct via_host_wait *wait, uint64_t now_ns,
+                                             unsigned work, uint64_t deadline_ns);
+/* What arming everything has answered. The deadline may become earlier. */
+enum via_host_wait_step via_host_wait_armed(struct via_host_wait *wait, uint64_t now_ns,
+                                            enum via_arm armed, uint64_t *deadline_ns);
+void via_host_wait_slept(struct via_host_wait *wait, uint64_t now_ns);
+
+#endif
