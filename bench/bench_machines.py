@@ -6,7 +6,7 @@ usage: bench_machines.py [--json FILE] [--rounds N] [--seconds S] [--encrypt] [l
 
   link     puts from process to process beside libfabric's fi_pingpong over the same provider
   ip       iperf3 and ping through viaduct-ip beside the veth below it
-  sockets  iperf3 with the sockets library on both ends beside kernel TCP
+  sockets  iperf3 and round trips with the sockets library on both ends beside kernel TCP
   jobs     how long `oshrun` takes to start and end 64 PEs on 8 machines
   shmem    OpenSHMEM put, get and barrier beside Open MPI's OpenSHMEM, two PEs on two machines
 
@@ -38,6 +38,7 @@ import machines_lab  # noqa: E402
 VIADUCTD = os.path.join(measure.BIN, "viaductd")
 OSHRUN = os.path.join(measure.BIN, "oshrun")
 MIB = 1 << 20
+MEASURE_SOCKETS = os.path.join(os.path.dirname(HERE), "tools", "measure-sockets")
 HANG_S = 120
 FIGURES = ("put 1M", "get 1M", "barrier")
 
@@ -145,13 +146,30 @@ def ip(bench):
 
 # --- sockets ---------------------------------------------------------------------------------------
 
+def probe(lab, sockets_are):
+    """Speeds of one connection, as viaduct tune sockets measures them, by the rules that hold."""
+    env = ["env", "VIADUCT_RUNDIR=" + machines_fabric.RUNDIR, "VIADUCT_SOCKETS=" + sockets_are, measure.VIADUCT, "run", "--host"]
+    server = lab[2].start([*env, "2", "--", "python3", MEASURE_SOCKETS, "--serve-here", lab[2].address], stdout=subprocess.PIPE)
+    try:
+        port, token = server.stdout.readline().split()
+        out = lab[1].run([*env, "1", "--", "python3", MEASURE_SOCKETS, "--probe", lab[2].address, port, token], timeout=HANG_S).stdout
+    finally:
+        server.kill()
+        server.communicate()
+    return json.loads(out)["speed"]
+
+
 def sockets(bench):
     prefix = ["env", "VIADUCT_RUNDIR=" + machines_fabric.RUNDIR, measure.VIADUCT, "sockets", "--"]
     with machines_lab.Lab(2, "bench-%d" % os.getpid()) as lab:
         bench.fabric(lab)
         pairs = [(iperf3(lab, "node2", bench.options.seconds, prefix), iperf3(lab, "node2", bench.options.seconds))
                  for _ in range(bench.options.rounds)]
+        speeds = [(probe(lab, "on"), probe(lab, "off")) for _ in range(3 * bench.options.rounds)]
     bench.add("one stream with the sockets library, x kernel TCP", "Gbit/s", pairs, ">=", 0.95)
+    for kind, what in (("small", "8 B"), ("medium", "16 KiB")):
+        bench.add("round trips of %s with the sockets library, x kernel TCP" % what, "/s",
+                  [(a[kind], b[kind]) for a, b in speeds], ">=", 0.95)
 
 
 # --- jobs ------------------------------------------------------------------------------------------

@@ -66,7 +66,7 @@ json_t *via_ask_link(const json_t *status, unsigned peer, unsigned number)
     return NULL;
 }
 
-static json_t *find_route(const json_t *status, unsigned host)
+json_t *via_ask_route(const json_t *status, unsigned host)
 {
     json_t *entry;
     size_t i;
@@ -83,13 +83,13 @@ static json_t *find_route(const json_t *status, unsigned host)
 
 int via_ask_hops(const json_t *status, unsigned host)
 {
-    json_t *route = find_route(status, host);
+    json_t *route = via_ask_route(status, host);
     return route != NULL ? (int)json_integer_value(json_object_get(route, "hops")) : -1;
 }
 
 int via_ask_via(const json_t *status, unsigned host)
 {
-    json_t *route = find_route(status, host);
+    json_t *route = via_ask_route(status, host);
     json_t *port = json_object_get(route, "port");
     json_t *entry;
     size_t i;

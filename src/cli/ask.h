@@ -23,6 +23,9 @@ const char *via_ask_text(const json_t *object, const char *key);
 /* In an answer to "status": cable `number` to a neighbour; borrowed, NULL for none. */
 json_t *via_ask_link(const json_t *status, unsigned peer, unsigned number);
 
+/* In an answer to "status": the way to a host; borrowed, NULL for none. */
+json_t *via_ask_route(const json_t *status, unsigned host);
+
 /* Hops to a host, -1 = it can not be reached (or status is NULL). */
 int via_ask_hops(const json_t *status, unsigned host);
 

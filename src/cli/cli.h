@@ -35,6 +35,10 @@ int via_cli_sockets(int argc, char **argv);
 int via_cli_ip(int argc, char **argv);
 int via_cli_ivshmem_server(int argc, char **argv);
 
+/* Becomes a script of share/viaduct, with these arguments; returns the exit code when it can not.
+ * name: for messages. */
+VIA_MUST_CHECK int via_cli_script(const char *name, const char *file, int argc, char **argv);
+
 /* "NAME: object: attempt: cause" on standard error; VIA_CLI_FAILED. name: argv[0]. */
 int via_cli_fail(const char *name, const struct via_error *err);
 

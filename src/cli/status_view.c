@@ -31,10 +31,13 @@ static json_t *routes_of(const struct via_status *status, const struct via_statu
     for (unsigned i = 0; i < topology->hosts_count && host->after != NULL; i++) {
         unsigned other = topology->hosts[i];
         if (other != host->host) {
-            json_array_append_new(routes,
-                                  json_pack("{s:i, s:o, s:o}", "host", (int)other, "hops",
-                                            number_or_null(via_ask_hops(host->after, other)), "via",
-                                            number_or_null(via_ask_via(host->after, other))));
+            json_t *route = via_ask_route(host->after, other);
+            json_array_append_new(
+                routes, json_pack("{s:i, s:o, s:o, s:O?, s:O?}", "host", (int)other, "hops",
+                                  number_or_null(via_ask_hops(host->after, other)), "via",
+                                  number_or_null(via_ask_via(host->after, other)), "pipes",
+                                  json_object_get(route, "pipes"), "measured",
+                                  json_object_get(route, "measured")));
         }
     }
     return routes;
@@ -302,6 +305,32 @@ static void print_links(const struct via_status *status)
     }
 }
 
+/* What viaduct tune sockets has found between hosts. */
+static void print_measured(const struct via_status *status)
+{
+    bool any = false;
+    for (unsigned i = 0; i < status->fabric.topology.hosts_count; i++) {
+        json_t *route;
+        size_t k;
+        json_array_foreach(json_object_get(status->hosts[i].after, "routes"), k, route)
+        {
+            json_t *measured = json_object_get(route, "measured");
+            if (!json_is_object(measured)) {
+                continue;
+            }
+            printf("%s%9u  %4llu  %-7s  %5llu %%  %5llu %%  %5llu %%  %7llu s\n",
+                   any ? "" : "\nsockets a     b  by          8 B   16 KiB   stream        age\n",
+                   status->hosts[i].host, (unsigned long long)via_ask_u64(route, "host"),
+                   json_is_true(json_object_get(route, "pipes")) ? "pipes" : "kernel",
+                   (unsigned long long)via_ask_u64(measured, "small"),
+                   (unsigned long long)via_ask_u64(measured, "medium"),
+                   (unsigned long long)via_ask_u64(measured, "stream"),
+                   (unsigned long long)(via_ask_u64(measured, "age_ns") / VIA_SEC_NS));
+            any = true;
+        }
+    }
+}
+
 static void print_port(const struct via_status_link *link, unsigned end)
 {
     json_t *port = link->ends[end];
@@ -408,6 +437,7 @@ void via_status_print(const struct via_status *status, bool ports)
     if (ports && status->fabric.topology.links_count != 0) {
         print_ports(status);
     }
+    print_measured(status);
     if (status->fabric.topology.hosts_count > 1) {
         print_routes(status);
     }

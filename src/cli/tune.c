@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* viaduct tune: measures which settings help on the links of this host, and keeps them in a file.
- */
+/* viaduct tune: measures which settings help on the links of this host, and keeps them in a file;
+ * viaduct tune sockets is a script. */
 #include <errno.h>
 #include <getopt.h>
 #include <limits.h>
@@ -23,6 +23,7 @@
 static const char help[] =
     "usage: viaduct tune --link LINK [--peer LINK] [OPTION...]\n"
     "       viaduct tune --show|--reset|--check [--file FILE]\n"
+    "       viaduct tune sockets [OPTION...] HOST...    (its own --help)\n"
     "\n"
     "Measures on a link how bodies are stored best, from which size on its DMA engine is faster, "
     "and\n"
@@ -292,6 +293,9 @@ int via_cli_tune(int argc, char **argv)
 {
     struct options options = {.path = FILE_DEFAULT, .pairs = PAIRS_DEFAULT, .wait_ns = WAIT_NS};
     struct via_error err = {0};
+    if (argc > 1 && strcmp(argv[1], "sockets") == 0) {
+        return via_cli_script("viaduct tune sockets", "measure-sockets", argc - 2, argv + 2);
+    }
     int code = take_options(argc, argv, &options);
     if (code >= 0) {
         return code;

@@ -15,6 +15,7 @@
  *                             page of it, from host N on
  *   {"cmd":"cut","peer":N}    all links to host N are cut ({"link":I}: that one), until mended
  *   {"cmd":"mend","peer":N}
+ *   {"cmd":"measured","peer":N,"carrier":"pipes","small":P,"medium":P,"stream":P}
  *   {"cmd":"reload"}          reads the configuration file again: {"ok":true,"report":["..",..]}
  *   {"cmd":"stop"}            answered, then the host ends
  *

@@ -85,6 +85,54 @@ static json_t *do_mend(struct via_control_caller *caller, json_t *request)
     return cut_or_mend(caller, request, false);
 }
 
+/* A part of what was measured; -1: it is none. */
+static int64_t per_cent(const json_t *request, const char *key)
+{
+    json_t *value = json_object_get(request, key);
+    json_int_t number = json_integer_value(value);
+    return json_is_integer(value) && number >= 1 && number <= 100000 ? (int64_t)number : -1;
+}
+
+static json_t *do_measured(struct via_control_caller *caller, json_t *request)
+{
+    static const char *const carriers[] = {[VIA_DIRECTORY_UNMEASURED] = "unmeasured",
+                                           [VIA_DIRECTORY_KERNEL] = "kernel",
+                                           [VIA_DIRECTORY_PIPES] = "pipes"};
+    struct via_host *host = caller->host;
+    json_t *peer = json_object_get(request, "peer");
+    json_int_t id = json_integer_value(peer);
+    const char *text = json_string_value(json_object_get(request, "carrier"));
+    unsigned carrier = 0;
+    while (text != NULL && carrier < VIA_ARRAY_COUNT(carriers) &&
+           strcmp(text, carriers[carrier]) != 0) {
+        carrier++;
+    }
+    if (!json_is_integer(peer) || id < 0 || id >= host->config.hosts_max ||
+        id == host->config.host) {
+        return via_control_error("\"peer\" is not the id of another host");
+    }
+    if (text == NULL || carrier == VIA_ARRAY_COUNT(carriers)) {
+        return via_control_error("\"carrier\" is neither kernel, pipes nor unmeasured");
+    }
+    int64_t small = per_cent(request, "small"), medium = per_cent(request, "medium"),
+            stream = per_cent(request, "stream");
+    if (carrier != VIA_DIRECTORY_UNMEASURED && (small < 0 || medium < 0 || stream < 0)) {
+        return via_control_error("\"small\", \"medium\" and \"stream\" are numbers of 1 to 100000");
+    }
+    const struct via_directory_measured measured = {.carrier = (uint8_t)carrier,
+                                                    .small_pct = (uint32_t)via_max(small, 0),
+                                                    .medium_pct = (uint32_t)via_max(medium, 0),
+                                                    .stream_pct = (uint32_t)via_max(stream, 0)};
+    if (via_host_directory_measure(host, (uint16_t)id, &measured) != 0) {
+        return via_control_error("no way leads to host %d", (int)id);
+    }
+    via_log(VIA_LOG_INFO,
+            "host %u: TCP connections to host %d: %s (8 bytes %d %%, 16 KiB %d %%, stream %d %% of "
+            "the kernel's speed)",
+            host->config.host, (int)id, text, (int)small, (int)medium, (int)stream);
+    return ok();
+}
+
 static json_t *do_stop(struct via_control_caller *caller, json_t *request)
 {
     struct via_host *host = caller->host;
@@ -139,9 +187,10 @@ json_t *via_control_answer(struct via_control_caller *caller, json_t *request)
         const char *name;
         json_t *(*run)(struct via_control_caller *caller, json_t *request);
         bool administers;
-    } commands[] = {{"status", do_status, false}, {"directory", do_directory, false},
-                    {"cut", do_cut, true},        {"mend", do_mend, true},
-                    {"reload", do_reload, true},  {"stop", do_stop, true}};
+    } commands[] = {{"status", do_status, false},   {"directory", do_directory, false},
+                    {"cut", do_cut, true},          {"mend", do_mend, true},
+                    {"reload", do_reload, true},    {"stop", do_stop, true},
+                    {"measured", do_measured, true}};
     const char *name = json_string_value(json_object_get(request, "cmd"));
     if (name == NULL) {
         return via_control_error("no \"cmd\" in the request");

@@ -106,6 +106,21 @@ static json_t *links_of(const struct via_host *host)
     return array;
 }
 
+/* Of TCP connections to the host; null: nothing was measured on the present way. */
+static json_t *measured_of(const struct via_host *host, uint16_t id)
+{
+    const struct via_directory_measured *measured = via_host_directory_measured(host, id);
+    if (measured == NULL) {
+        return json_null();
+    }
+    json_t *object = json_object();
+    set(object, "small", measured->small_pct);
+    set(object, "medium", measured->medium_pct);
+    set(object, "stream", measured->stream_pct);
+    set(object, "age_ns", host->now_ns - measured->measured_ns);
+    return object;
+}
+
 /* Hosts that have been seen; -1 hops for those that can not be reached now. */
 static json_t *routes_of(const struct via_host *host)
 {
@@ -123,6 +138,7 @@ static json_t *routes_of(const struct via_host *host)
         json_object_set_new(object, "hops", json_integer(there ? route.hops : -1));
         set(object, "session", route.session);
         json_object_set_new(object, "pipes", json_boolean(via_host_directory_has_pipes(host, id)));
+        json_object_set_new(object, "measured", measured_of(host, id));
         json_object_set_new(object, "told",
                             json_boolean(via_directory_find(&host->directory.table, id) != NULL));
         json_array_append_new(array, object);

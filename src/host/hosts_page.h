@@ -25,8 +25,7 @@
 
 enum via_hosts_flags {
     VIA_HOSTS_OWN = 1,   /* an address of this host */
-    VIA_HOSTS_PIPES = 2, /* a shortest way to the host leads over no kernel's network: pipes are
-                            faster than its TCP */
+    VIA_HOSTS_PIPES = 2, /* TCP connections to it go by pipes (host_directory.h) */
 };
 
 struct via_hosts_entry {

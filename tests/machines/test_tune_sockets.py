@@ -1,0 +1,131 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
+"""TCP connections between machines whose wire is itself TCP: kernel's until measured, then what was measured says."""
+import json
+import os
+import subprocess
+
+import fabric
+import machines_case
+from machines_case import BIN, HANG_S, wait_for
+
+import machines_fabric
+
+VIADUCT = os.path.join(BIN, "viaduct")
+TALK = """
+import ctypes, socket, time
+class Info(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_uint64), ("carrier", ctypes.c_uint32), ("more", ctypes.c_uint32), ("why", ctypes.c_char_p), ("n", ctypes.c_uint64 * 8)]
+conn = socket.create_connection(("node2", 7999), timeout=30)
+info = Info(ctypes.sizeof(Info))
+for _ in range(300):
+    conn.sendall(b"x" * 100)
+    assert len(conn.recv(100, socket.MSG_WAITALL)) == 100
+    time.sleep(0.001)
+assert ctypes.CDLL(None).via_sockets_info(conn.fileno(), ctypes.byref(info)) == 0 or info.carrier == 0
+print(info.carrier, (info.why or b"").decode())
+"""
+ECHO = """
+import socket
+listener = socket.create_server(("", 7999))
+print("ready", flush=True)
+conn = listener.accept()[0]
+while data := conn.recv(1 << 16):
+    conn.sendall(data)
+"""
+# What sshd and ssh are elsewhere, over a socket that all machines see; the program gets the streams of the agent.
+AGENT_SERVER = """
+import os, socket, subprocess, sys
+listener = socket.socket(socket.AF_UNIX)
+listener.bind("/run/lab/agent.sock")
+listener.listen()
+print("ready", flush=True)
+while True:
+    conn = listener.accept()[0]
+    line, fds, _, _ = socket.recv_fds(conn, 65536, 3)
+    subprocess.Popen(["sh", "-c", line.decode()], stdin=fds[0], stdout=fds[1], stderr=fds[2], pass_fds=[conn.fileno()])
+    for fd in fds:
+        os.close(fd)
+"""
+AGENT = """#!/usr/bin/env python3
+import socket, sys
+conn = socket.socket(socket.AF_UNIX)
+conn.connect("/run/lab/agent.sock")
+socket.send_fds(conn, [" ".join(sys.argv[2:]).encode()], [0, 1, 2])
+conn.recv(1)
+"""
+
+
+@machines_case.unittest.skipIf(fabric.WHY_NOT["ofi"], fabric.WHY_NOT["ofi"])
+class Measured(machines_case.Case):
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.fabric = fabric.Fabric(cls.lab, machines_fabric.ring(2), "ofi")
+        cls.addClassCleanup(cls.fabric.end_all)
+        cls.fabric.start()
+        cls.fabric.wait_whole()
+        server = cls.lab[2].start(cls.words("python3", "-c", AGENT_SERVER), stdout=subprocess.PIPE)
+        cls.addClassCleanup(server.communicate)
+        cls.addClassCleanup(server.kill)
+        server.stdout.readline()
+        cls.lab[1].write("/etc/viaduct/agent", AGENT, 0o755)
+
+    @staticmethod
+    def words(*words):
+        return ["env", "PATH=%s:%s" % (BIN, os.environ["PATH"]), "VIADUCT_RUNDIR=" + machines_fabric.RUNDIR, *words]
+
+    def tune(self, *words, check=True):
+        done = self.lab[1].run(self.words(VIADUCT, "tune", "sockets", *words), check=False, timeout=2 * HANG_S)
+        self.assertEqual(done.returncode, 0 if check else 1, done.stdout + done.stderr)
+        return done.stdout + done.stderr
+
+    def route(self, host):
+        return next(r for r in self.fabric.status(host)["routes"] if r["host"] == 3 - host)
+
+    def ask(self, **request):
+        """A request to host 1's daemon."""
+        code = "import socket, sys; c = socket.socket(socket.AF_UNIX); c.connect(sys.argv[1]); c.sendall(sys.argv[2].encode() + b'\\n'); print(c.recv(65536).decode())"
+        return json.loads(self.lab[1].run(["python3", "-c", code, machines_fabric.RUNDIR + "/host-1.ctl", json.dumps(request)]).stdout)
+
+    def carrier(self):
+        server = self.lab[2].start(self.words(VIADUCT, "run", "--host", "2", "--", "python3", "-c", ECHO), stdout=subprocess.PIPE)
+        try:
+            self.assertEqual(server.stdout.readline(), "ready\n")
+            return self.lab[1].run(self.words(VIADUCT, "run", "--host", "1", "--", "python3", "-c", TALK)).stdout.strip()
+        finally:
+            server.communicate(timeout=HANG_S)
+
+    def test_a_choice(self):
+        self.assertEqual((self.route(1)["pipes"], self.route(1)["measured"]), (False, None))
+        self.assertEqual(self.carrier().split()[0], "0")
+        good = {"small": 150, "medium": 120, "stream": 100}
+        for more in ({}, {"host": 2, "peer": 1}):
+            self.assertTrue(self.ask(**{"cmd": "measured", "peer": 2, "carrier": "pipes", **good, **more})["ok"])
+        self.assertTrue(wait_for(lambda: self.route(1)["pipes"] and self.route(2)["pipes"]))
+        self.assertEqual(self.route(2)["measured"]["small"], 150)
+        self.assertEqual(self.carrier(), "2")
+        self.assertRegex(self.lab[1].run(self.words(VIADUCT, "status")).stdout, r"\n +1 +2  pipes +150 % +120 % +100 %")
+        self.tune("--reset", "node2")
+        self.assertTrue(wait_for(lambda: not self.route(1)["pipes"] and self.route(2)["measured"] is None))
+        for wrong in ({"peer": 1}, {"peer": 9}, {"carrier": "both"}, {"small": 0}, {"stream": "much"}, {"medium": 1 << 40}):
+            self.assertFalse(self.ask(**{"cmd": "measured", "peer": 2, "carrier": "kernel", **good, **wrong})["ok"], wrong)
+
+    def test_measuring(self):
+        said = self.tune("--rounds", "3", "--agent", "/etc/viaduct/agent", "2")
+        self.assertRegex(said, r"^host 2: by pipes, .* 8 bytes there and back \d+, 16 KiB \d+, a stream \d+: (pipes|kernel)\n$")
+        for host in (1, 2):
+            route = self.route(host)
+            self.assertEqual(route["pipes"], said.rstrip().endswith(": pipes"))
+            self.assertGreater(route["measured"]["stream"], 0)
+        self.assertFalse(self.lab[2].pids("--serve"))
+        self.tune("--reset", "2")
+
+    def test_what_can_not_be_measured(self):
+        for words, says in ((["3"], "host 3: there is none"), (["1"], "that is this one"), (["--agent", "false", "2"], "start the other end")):
+            self.assertIn(says, self.tune(*words, check=False))
+
+
+if __name__ == "__main__":
+    machines_case.main()
