@@ -95,10 +95,10 @@ static uint32_t member_of(const struct sim_group *group, uint32_t host)
 
 /* Does the member still take another for the former life of its host? Then the barrier ends with
  * what it takes for a restart. */
-static bool knows_all(const struct sim_thread *thread, const struct sim_group *group)
+static bool is_all_known(const struct sim_thread *thread, const struct sim_group *group)
 {
     for (uint32_t m = 0; m < group->members_count; m++) {
-        if (!sim_thread_knows(thread, group->hosts[m])) {
+        if (!sim_thread_has_seen(thread, group->hosts[m])) {
             return false;
         }
     }
@@ -124,7 +124,7 @@ static bool enter(struct sim_thread *thread, struct sim_group *group)
         .members_count = group->members_count,
         .cookie = sim_op_cookie(op),
     };
-    op->stale_route = !knows_all(thread, group);
+    op->stale_route = !is_all_known(thread, group);
     if (!sim_op_submit(thread, op, &node_op)) {
         return false;
     }

@@ -288,7 +288,7 @@ static void mask_text(struct text *text, const char *option, const struct sim_ma
 {
     uint32_t kept = 0;
     for (uint32_t i = 0; i < count; i++) {
-        kept += sim_mask_keeps(mask, i);
+        kept += sim_mask_is_kept(mask, i);
     }
     if (kept == count) {
         return;
@@ -296,11 +296,11 @@ static void mask_text(struct text *text, const char *option, const struct sim_ma
     append(text, " %s %s", option, kept == 0 ? "none" : "");
     const char *comma = "";
     for (uint32_t i = 0; i < count; i++) {
-        if (!sim_mask_keeps(mask, i)) {
+        if (!sim_mask_is_kept(mask, i)) {
             continue;
         }
         uint32_t first = i;
-        while (i + 1 < count && sim_mask_keeps(mask, i + 1)) {
+        while (i + 1 < count && sim_mask_is_kept(mask, i + 1)) {
             i++;
         }
         append(text, "%s%u", comma, first);

@@ -85,7 +85,7 @@ static bool is_forged(const struct sim_host *host, const struct via_delivery *de
     if (host->world->counts.rogues == 0) {
         return false;
     }
-    if (sim_rogue_forged(delivery)) {
+    if (sim_rogue_is_forged(delivery)) {
         return true;
     }
     if (!sim_rogue_sent(host, delivery)) {
@@ -186,7 +186,7 @@ void sim_check_announced(struct sim_host *host)
 
 /* --- completions ----------------------------------------------------------------------------- */
 
-static bool destination_changed(const struct sim_op *op)
+static bool has_destination_changed(const struct sim_op *op)
 {
     const struct sim_host *host = &op->flow->world->hosts[op->flow->destination];
     return !host->alive || host->life.number != op->destination_life;
@@ -209,7 +209,7 @@ static int expected_status(const struct sim_op *op)
 
 static bool draft_is_gone(const struct sim_op *op)
 {
-    return destination_changed(op) || op->dead_handle ||
+    return has_destination_changed(op) || op->dead_handle ||
            op->flow->world->hosts[op->flow->destination].life.draft_removed;
 }
 
@@ -253,11 +253,11 @@ static bool status_is_true(const struct sim_op *op, int status)
         return !sim_is_calm(op->flow->world) && op->flow->world->clock.now_ns >= VIA_SEC_NS;
     }
     if (status == -ECONNRESET) {
-        return destination_changed(op) || op->stale_route;
+        return has_destination_changed(op) || op->stale_route;
     }
     if (status == -EACCES) {
         /* The handle is of the destination's former life. */
-        return op->kind != VIA_OP_MESSAGE && (destination_changed(op) || op->dead_handle);
+        return op->kind != VIA_OP_MESSAGE && (has_destination_changed(op) || op->dead_handle);
     }
     return false;
 }
@@ -265,7 +265,7 @@ static bool status_is_true(const struct sim_op *op, int status)
 static void count_status(struct sim_world *world, const struct sim_op *op, int status)
 {
     struct sim_life *life = &world->hosts[op->flow->destination].life;
-    bool same = !destination_changed(op);
+    bool same = !has_destination_changed(op);
     if (status == 0) {
         world->counts.statuses_ok++;
     } else if (status == expected_status(op)) {

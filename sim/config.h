@@ -137,7 +137,7 @@ struct sim_mask {
     uint64_t left_out[SIM_MASK_BITS / 64];
 };
 
-static inline bool sim_mask_keeps(const struct sim_mask *mask, uint32_t index)
+static inline bool sim_mask_is_kept(const struct sim_mask *mask, uint32_t index)
 {
     return index >= SIM_MASK_BITS || (mask->left_out[index / 64] >> (index % 64) & 1) == 0;
 }

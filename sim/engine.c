@@ -51,7 +51,7 @@ static bool chance(struct sim_end *end, uint32_t per_mille)
     return per_mille != 0 && via_rng_chance(&end->world->rng_dma, per_mille, 1000);
 }
 
-static bool overlaps(const struct sim_engine_dma *dma, uint64_t off, uint64_t bytes)
+static bool is_overlapping(const struct sim_engine_dma *dma, uint64_t off, uint64_t bytes)
 {
     return off < dma->off + dma->bytes && dma->off < off + bytes;
 }
@@ -60,7 +60,7 @@ static const struct sim_engine_dma *at_work_on(const struct sim_end *end, uint64
                                                uint64_t bytes)
 {
     for (const struct sim_engine_dma *dma = end->dmas; dma != NULL; dma = dma->next) {
-        if (overlaps(dma, off, bytes)) {
+        if (is_overlapping(dma, off, bytes)) {
             return dma;
         }
     }
@@ -70,7 +70,7 @@ static const struct sim_engine_dma *at_work_on(const struct sim_end *end, uint64
 /* --- bytes ----------------------------------------------------------------------------------- */
 
 /* The engine reads: what it was given to read must still be there, unchanged. */
-static bool source_stands(struct sim_end *end, const struct sim_engine_dma *dma)
+static bool check_source(struct sim_end *end, const struct sim_engine_dma *dma)
 {
     if (memcmp(dma->src, dma->was, dma->bytes) == 0) {
         return true;
@@ -85,7 +85,7 @@ static void write_part(struct sim_end *end, const struct sim_engine_dma *dma)
 {
     struct via_rng *rng = &end->world->rng_dma;
     uint64_t pattern = via_rng_next(rng);
-    if (!source_stands(end, dma)) {
+    if (!check_source(end, dma)) {
         return;
     }
     for (uint32_t off = 0; off < dma->bytes; off += 16) {
@@ -102,7 +102,7 @@ static void write_all(struct sim_end *end, const struct sim_engine_dma *dma)
     if (end->world->plant == SIM_PLANT_SHORT_DMA && via_rng_chance(&end->world->rng_dma, 1, 20)) {
         bytes = bytes / 2;
     }
-    if (source_stands(end, dma)) {
+    if (check_source(end, dma)) {
         memcpy(end->peer->inbox + dma->off, dma->src, bytes);
     }
 }
@@ -290,7 +290,7 @@ static void take_out(struct sim_end *end, struct sim_engine_dma **place)
 /* Its bytes leave now, in front of what the thread puts next. */
 static void trail(struct sim_end *end, const struct sim_engine_dma *dma)
 {
-    if (!end->link->up || end->link->era != dma->era || !source_stands(end, dma)) {
+    if (!end->link->up || end->link->era != dma->era || !check_source(end, dma)) {
         return;
     }
     if (end->link->direct) {
@@ -310,7 +310,7 @@ unsigned sim_engine_take(struct sim_end *end, unsigned queue, uint64_t *ret_cook
             place = &dma->next;
             continue;
         }
-        if (source_stands(end, dma) && dma->trails) {
+        if (check_source(end, dma) && dma->trails) {
             trail(end, dma);
         }
         if (end->link->era != dma->era) {

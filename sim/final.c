@@ -57,7 +57,7 @@ static uint64_t drain_ns(const struct sim_world *world)
            2 * VIA_SEC_NS + guest_ns;
 }
 
-static bool all_done(const struct sim_world *world)
+static bool is_all_done(const struct sim_world *world)
 {
     if (world->ops_pending != 0 || !sim_barrier_done(world) ||
         (world->guest != NULL && !world->guest->ops->is_done(world->guest))) {
@@ -76,7 +76,7 @@ static bool all_done(const struct sim_world *world)
 
 void sim_final_progress(struct sim_world *world)
 {
-    if (!world->healed || world->done || !all_done(world)) {
+    if (!world->healed || world->done || !is_all_done(world)) {
         return;
     }
     world->done = true;

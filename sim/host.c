@@ -15,14 +15,14 @@ uint64_t sim_host_now(const struct sim_host *host)
     return host->world->clock.now_ns + host->clock_offset_ns;
 }
 
-static bool frozen(const struct sim_host *host)
+static bool is_frozen(const struct sim_host *host)
 {
     return host->thaw_ns > host->world->clock.now_ns;
 }
 
 /* --- what the node calls --------------------------------------------------------------------- */
 
-static bool callback_allowed(struct sim_host *host, unsigned channel)
+static bool is_callback_allowed(struct sim_host *host, unsigned channel)
 {
     struct sim_thread *current = host->world->current;
     if (host->ended) {
@@ -43,7 +43,7 @@ static bool callback_allowed(struct sim_host *host, unsigned channel)
 static int on_deliver(void *ctx, const struct via_delivery *delivery)
 {
     struct sim_host *host = ctx;
-    if (!callback_allowed(host, delivery->channel)) {
+    if (!is_callback_allowed(host, delivery->channel)) {
         return 0;
     }
     struct sim_world *world = host->world;
@@ -61,7 +61,7 @@ static int on_deliver(void *ctx, const struct via_delivery *delivery)
 static void on_complete(void *ctx, unsigned channel, uint64_t cookie, int status, uint64_t value)
 {
     struct sim_host *host = ctx;
-    if (!callback_allowed(host, channel)) {
+    if (!is_callback_allowed(host, channel)) {
         return;
     }
     struct sim_thread *thread = &host->threads[channel];
@@ -87,7 +87,7 @@ static void on_complete(void *ctx, unsigned channel, uint64_t cookie, int status
 static void on_notify(void *ctx, unsigned channel, uint64_t handle)
 {
     struct sim_host *host = ctx;
-    if (callback_allowed(host, channel)) {
+    if (is_callback_allowed(host, channel)) {
         sim_check_notify(host, handle);
     }
 }
@@ -213,7 +213,7 @@ static void note_sessions(struct sim_thread *thread)
     }
 }
 
-bool sim_thread_knows(const struct sim_thread *thread, uint32_t host)
+bool sim_thread_has_seen(const struct sim_thread *thread, uint32_t host)
 {
     const struct sim_life *life = &thread->host->world->hosts[host].life;
     return life->number <= 1 || thread->sessions[host] == life->session;
@@ -271,7 +271,7 @@ void sim_thread_turn(struct sim_thread *thread, uint32_t ticket)
     if (ticket != thread->ticket || !host->alive) {
         return;
     }
-    if (frozen(host)) {
+    if (is_frozen(host)) {
         schedule(thread, host->thaw_ns);
         return;
     }
@@ -336,7 +336,7 @@ static bool bell_is_coming(const struct sim_thread *thread)
 
 /* Doorbells get lost with their link. The control thread will wake the others when it has seen that
  * the link is down. */
-static bool link_loss_unseen(const struct sim_host *host)
+static bool is_link_loss_unseen(const struct sim_host *host)
 {
     return host->notices_coming != 0 ||
            (host->noticed_ns != 0 && host->noticed_ns >= host->threads[0].ran_ns);
@@ -351,8 +351,8 @@ void sim_thread_audit(struct sim_thread *thread)
     struct sim_host *host = thread->host;
     struct sim_world *world = host->world;
     thread->audit_due = false;
-    if (!host->alive || frozen(host) || !thread->asleep || thread->interrupted ||
-        bell_is_coming(thread) || link_loss_unseen(host) ||
+    if (!host->alive || is_frozen(host) || !thread->asleep || thread->interrupted ||
+        bell_is_coming(thread) || is_link_loss_unseen(host) ||
         thread->turn_ns <= world->clock.now_ns) {
         return;
     }

@@ -178,7 +178,7 @@ static uint64_t bell_arrival(struct sim_world *world, const struct sim_lane *lan
     return at;
 }
 
-bool sim_link_bell_leaves(struct sim_end *end, unsigned bit)
+bool sim_link_is_bell_leaving(struct sim_end *end, unsigned bit)
 {
     struct sim_world *world = end->world;
     if (bit >= VIA_PORT_DOORBELLS) {
@@ -199,7 +199,7 @@ static int sim_port_ring(struct via_port *port, unsigned queue, unsigned bit)
     struct sim_world *world = end->world;
     const struct sim_config_port *config = &world->config.port;
     struct sim_lane *lane = sim_link_lane(end, queue);
-    if (!sim_link_bell_leaves(end, bit)) {
+    if (!sim_link_is_bell_leaving(end, bit)) {
         return -EINVAL;
     }
     if (!end->link->up) {
@@ -259,7 +259,7 @@ static bool sim_port_link_is_up(struct via_port *port)
 }
 
 /* The completion of the read does not come in time, and the root complex makes one up. */
-static bool read_times_out(struct sim_world *world)
+static bool is_read_timed_out(struct sim_world *world)
 {
     uint32_t chance = world->config.port.ones_chance;
     if (chance == 0 || world->healed || !via_rng_chance(&world->rng_port, chance, 1000)) {
@@ -276,7 +276,7 @@ static uint32_t sim_port_scratchpad_read(struct via_port *port, unsigned index)
         sim_fail(end->world, "host %u reads scratchpad %u", end->host, index);
         return UINT32_MAX;
     }
-    bool answers = end->link->up && !read_times_out(end->world);
+    bool answers = end->link->up && !is_read_timed_out(end->world);
     return answers ? end->link->scratchpad[index] : UINT32_MAX;
 }
 

@@ -62,7 +62,7 @@ static void arrive(struct sim_end *from, struct sim_lane *lane)
     free(flight);
 }
 
-static bool holds_one_before(const struct sim_lane *lane, uint64_t mark)
+static bool has_one_before(const struct sim_lane *lane, uint64_t mark)
 {
     for (const struct sim_flight *it = lane->head; it != NULL; it = it->next) {
         if (it->number < mark) {
@@ -74,7 +74,7 @@ static bool holds_one_before(const struct sim_lane *lane, uint64_t mark)
 
 void sim_posted_arrive_until(struct sim_end *from, struct sim_lane *lane, uint64_t mark)
 {
-    while (holds_one_before(lane, mark)) {
+    while (has_one_before(lane, mark)) {
         arrive(from, lane);
     }
 }

@@ -129,7 +129,7 @@ void sim_region_life_fini(struct sim_host *host)
     free(life->adds_seen);
     life->draft_data = NULL;
     life->mail_data = life->library_data = life->expect = life->known = life->adds_seen = NULL;
-    while (!via_list_empty(&host->watched)) {
+    while (!via_list_is_empty(&host->watched)) {
         via_list_pop_front(&host->watched);
     }
 }
@@ -161,13 +161,13 @@ static struct sim_host *destination_of(const struct sim_op *op)
 }
 
 /* Does the memory the operation was aimed at still exist? */
-static bool same_life(const struct sim_op *op)
+static bool is_same_life(const struct sim_op *op)
 {
     struct sim_host *host = destination_of(op);
     return host->alive && host->life.number == op->destination_life;
 }
 
-static bool writes(const struct sim_op *op)
+static bool is_writing(const struct sim_op *op)
 {
     return (op->kind == VIA_OP_PUT || op->kind == VIA_OP_PUT_SIGNAL ||
             op->kind == VIA_OP_PUT_STRIDED) &&
@@ -187,16 +187,16 @@ static uint64_t block_off(const struct sim_op *op, uint64_t done)
 }
 
 /* Are there bytes of `op` in these? What lies between its blocks counts. */
-static bool meets(const struct sim_op *op, uint64_t off, uint64_t bytes)
+static bool is_meeting(const struct sim_op *op, uint64_t off, uint64_t bytes)
 {
     uint64_t first = op->off;
     uint64_t last = op->bytes == 0 ? first : block_off(op, op->bytes - block_bytes(op));
     return off < via_max(first, last) + block_bytes(op) && via_min(first, last) < off + bytes;
 }
 
-static bool occupies(const struct sim_op *op)
+static bool is_occupied_by(const struct sim_op *op)
 {
-    return writes(op) || (op->kind == VIA_OP_GET && op->reads != NULL);
+    return is_writing(op) || (op->kind == VIA_OP_GET && op->reads != NULL);
 }
 
 uint32_t sim_region_place(struct sim_flow *flow, uint32_t bytes, uint32_t alignment)
@@ -212,7 +212,7 @@ uint32_t sim_region_place(struct sim_flow *flow, uint32_t bytes, uint32_t alignm
         bool free_place = true;
         via_list_foreach(member, &flow->pending) {
             const struct sim_op *op = via_list_entry(member, struct sim_op, pending);
-            if (occupies(op) && meets(op, off, bytes)) {
+            if (is_occupied_by(op) && is_meeting(op, off, bytes)) {
                 free_place = false;
                 break;
             }
@@ -227,7 +227,7 @@ uint32_t sim_region_place(struct sim_flow *flow, uint32_t bytes, uint32_t alignm
 void sim_region_submitted(struct sim_op *op)
 {
     struct sim_host *host = destination_of(op);
-    if (!writes(op) || !host->alive) {
+    if (!is_writing(op) || !host->alive) {
         return;
     }
     for (uint64_t done = 0; done < op->bytes; done += block_bytes(op)) {
@@ -366,7 +366,7 @@ static void atomic_completed(struct sim_op *op, struct sim_host *host, uint64_t 
 void sim_region_completed(struct sim_op *op, uint64_t value)
 {
     via_list_remove(&op->watched);
-    if (op->wrong != SIM_RIGHT || !same_life(op)) {
+    if (op->wrong != SIM_RIGHT || !is_same_life(op)) {
         return;
     }
     struct sim_host *host = destination_of(op);
@@ -396,7 +396,7 @@ void sim_region_completed(struct sim_op *op, uint64_t value)
 void sim_region_unknown(struct sim_op *op)
 {
     via_list_remove(&op->watched);
-    if (op->wrong != SIM_RIGHT || !same_life(op)) {
+    if (op->wrong != SIM_RIGHT || !is_same_life(op)) {
         return;
     }
     struct sim_life *life = &destination_of(op)->life;

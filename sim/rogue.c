@@ -543,7 +543,7 @@ bool sim_rogue_since(const struct sim_host *host, uint32_t life)
     return host->rogue_life >= life;
 }
 
-bool sim_rogue_forged(const struct via_delivery *delivery)
+bool sim_rogue_is_forged(const struct via_delivery *delivery)
 {
     return (delivery->source_endpoint & FORGED_NUMBER) != 0;
 }

@@ -118,7 +118,7 @@ static uint32_t kept(const struct sim_mask *mask, uint32_t count)
 {
     uint32_t sum = 0;
     for (uint32_t i = 0; i < count; i++) {
-        sum += sim_mask_keeps(mask, i);
+        sum += sim_mask_is_kept(mask, i);
     }
     return sum;
 }
@@ -130,7 +130,7 @@ static bool leave_out(struct search *search, const struct list *list, uint32_t s
     struct sim_mask *mask = mask_of(&candidate, list);
     uint32_t count = count_of(search, list);
     for (; *at < count && size > 0; (*at)++) {
-        if (sim_mask_keeps(mask, *at)) {
+        if (sim_mask_is_kept(mask, *at)) {
             sim_mask_set(mask, *at, false);
             size--;
         }

@@ -164,7 +164,7 @@ void sim_streams_kernel_send(struct streams *streams, unsigned number, struct di
                     SIM_EVENT_PUTS, number, direction, bytes);
 }
 
-static bool kernel_has(const struct direction *way)
+static bool has_kernel_bytes(const struct direction *way)
 {
     return way->kernel_arrived != way->kernel_read;
 }
@@ -184,7 +184,7 @@ static uint32_t kernel_take(struct direction *way, unsigned char *data, uint64_t
 static bool kernel_is_free(const struct streams *streams, struct direction *way)
 {
     return !way->switched || streams->plant == SIM_PLANT_EARLY_KERNEL ||
-           via_stream_tx_demoted(&way->tx);
+           via_stream_tx_is_demoted(&way->tx);
 }
 
 static uint32_t fill_chunk(struct streams *streams, const struct direction *way)
@@ -407,7 +407,7 @@ static bool is_over(const struct end *end)
     return end->out->fin_sent && end->in->ended;
 }
 
-static bool listens(const struct end *end)
+static bool is_listening(const struct end *end)
 {
     return end->threads[0].listens || end->threads[1].listens;
 }
@@ -417,7 +417,7 @@ static void ring_peer(struct streams *streams, unsigned number, unsigned thread_
     struct end *end = end_at(streams, number, thread_number);
     unsigned peer_number = 1 - (thread_number & 1);
     const struct end *peer = end_at(streams, number, peer_number);
-    bool bell = end->ring_reader && (via_pipe_must_ring(&end->out->tx.pipe) || listens(peer));
+    bool bell = end->ring_reader && (via_pipe_must_ring(&end->out->tx.pipe) || is_listening(peer));
     if (end->ring_writer && via_stream_rx_must_ring(&end->in->rx)) {
         bell = true;
     }
@@ -479,7 +479,7 @@ static bool watch_stall(struct streams *streams, struct end *end)
 {
     struct via_stream_tx *tx = &end->out->tx;
     struct via_stream_rx *rx = &end->in->rx;
-    if (via_stream_stall_hides(tx, rx) && streams->plant != SIM_PLANT_HIDDEN_BEGIN) {
+    if (via_stream_stall_is_hidden(tx, rx) && streams->plant != SIM_PLANT_HIDDEN_BEGIN) {
         take_in(end);
     }
     if (end->out->avail_bytes != 0 || !via_stream_stall_is_full(tx) ||
@@ -487,7 +487,8 @@ static bool watch_stall(struct streams *streams, struct end *end)
         return false;
     }
     take_in(end);
-    if (!via_stream_stall_is_due(&end->stall, tx, rx, kernel_has(end->in), streams->clock.now_ns)) {
+    if (!via_stream_stall_is_due(&end->stall, tx, rx, has_kernel_bytes(end->in),
+                                 streams->clock.now_ns)) {
         return false;
     }
     int rc = via_stream_tx_demote(tx);
@@ -529,7 +530,7 @@ static bool work(struct streams *streams, unsigned number, unsigned thread_numbe
 
 static void arm(struct streams *streams, struct end *end, struct thread *thread)
 {
-    if (burst_sends(&end->burst, end->out->sent, end->out->total)) {
+    if (burst_has_to_send(&end->burst, end->out->sent, end->out->total)) {
         thread->listens = true;
         if (end->out->tx.span == VIA_SPAN_PIPE) {
             via_pipe_want(&end->out->tx.pipe);
@@ -599,7 +600,7 @@ static void turn(struct streams *streams, unsigned number, unsigned thread_numbe
     }
     if (streams->connections[number].rogue) {
         turn_of_rogue(streams, number, thread_number);
-    } else if (!sim_streams_lives(streams, number, thread_number)) {
+    } else if (!sim_streams_is_alive(streams, number, thread_number)) {
         return;
     } else if (end->in_call != NULL && end->in_call != thread) {
         /* Somebody else has the token. */

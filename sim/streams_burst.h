@@ -21,7 +21,7 @@ struct burst {
 #define BURST_HANGS_NS (20 * VIA_SEC_NS)
 
 /* Whether the program sends now: before it has sent all of its round. */
-static inline bool burst_sends(const struct burst *burst, uint64_t sent, uint64_t total)
+static inline bool burst_has_to_send(const struct burst *burst, uint64_t sent, uint64_t total)
 {
     return burst->bytes != 0 && sent < via_min(total, burst->round * burst->bytes);
 }
@@ -41,7 +41,7 @@ static inline void burst_step(struct burst *burst, uint64_t sent, uint64_t total
                               uint64_t peer_total)
 {
     while (burst->bytes != 0 && (sent < total || received < peer_total) &&
-           !burst_sends(burst, sent, total) &&
+           !burst_has_to_send(burst, sent, total) &&
            received >= via_min(peer_total, burst->round * burst->peer_bytes)) {
         burst->round++;
     }
@@ -65,7 +65,7 @@ static inline void burst_draw(struct via_rng *rng, struct burst *one, struct bur
 static inline bool burst_may_read(struct burst *burst, struct via_rng *rng, uint64_t sent,
                                   uint64_t total)
 {
-    if (!burst_sends(burst, sent, total)) {
+    if (!burst_has_to_send(burst, sent, total)) {
         return true;
     }
     if (burst->glances == 0 || !via_rng_chance(rng, 1, 10)) {
@@ -77,7 +77,7 @@ static inline bool burst_may_read(struct burst *burst, struct via_rng *rng, uint
 
 static inline bool burst_may_write(const struct burst *burst, uint64_t sent, uint64_t total)
 {
-    return burst->bytes == 0 || sent == total || burst_sends(burst, sent, total);
+    return burst->bytes == 0 || sent == total || burst_has_to_send(burst, sent, total);
 }
 
 #endif

@@ -62,7 +62,7 @@ static bool drop_again(struct hosts *hosts, unsigned number, unsigned which)
     return bytes != 0;
 }
 
-static bool ends(struct hosts *hosts, unsigned number, unsigned which)
+static bool is_ending(struct hosts *hosts, unsigned number, unsigned which)
 {
     const struct connection *connection = &hosts->connections[number];
     struct way *way = connection->ends[which].in;
@@ -108,7 +108,7 @@ static bool read_piped(struct hosts *hosts, unsigned number, unsigned which, uin
     case VIA_NEXT_KERNEL:
         return read_kernel(hosts, number, which, most) ||
                (kernel_is_through(way) && !may_follow(hosts, number, which) &&
-                ends(hosts, number, which));
+                is_ending(hosts, number, which));
     case VIA_NEXT_KERNEL_UNTIL:
         return read_kernel(hosts, number, which,
                            via_min(most, via_stream_rx_kernel_left(&way->rx)));
@@ -121,12 +121,12 @@ static bool read_piped(struct hosts *hosts, unsigned number, unsigned which, uin
     case VIA_NEXT_AGAIN:
         return drop_again(hosts, number, which);
     case VIA_NEXT_FIN:
-        return ends(hosts, number, which);
+        return is_ending(hosts, number, which);
     case VIA_NEXT_EMPTY:
         return kernel_is_through(way) &&
                (hosts->plant == SIM_PLANT_EARLY_END ||
                 sim_hosts_all_is_there(&hosts->connections[number], which)) &&
-               ends(hosts, number, which);
+               is_ending(hosts, number, which);
     default:
         sim_hosts_fail(hosts, "read: %d", next);
         return false;
@@ -149,7 +149,7 @@ static bool read_some(struct hosts *hosts, unsigned number, unsigned which)
     }
     if (gone) {
         return read_kernel(hosts, number, which, most) ||
-               (kernel_is_through(end->in) && ends(hosts, number, which));
+               (kernel_is_through(end->in) && is_ending(hosts, number, which));
     }
     uint32_t released = end->in->rx.pipe.released;
     bool done = read_piped(hosts, number, which, most);
@@ -224,7 +224,7 @@ static bool write_pipe(struct hosts *hosts, unsigned number, unsigned which)
     struct way *way = end->out;
     struct iovec iov = {hosts->chunk, fill_chunk(hosts, way)};
     struct via_iov cursor;
-    if (!line_takes(hosts, end) || via_iov_init(&cursor, &iov, 1) != 0) {
+    if (!line_has_room(hosts, end) || via_iov_init(&cursor, &iov, 1) != 0) {
         return false;
     }
     ssize_t rc = via_stream_tx_write(&way->tx, &cursor);
@@ -281,7 +281,7 @@ static bool write_some(struct hosts *hosts, unsigned number, unsigned which)
 static bool has_unread(struct way *way, int next)
 {
     return next == VIA_NEXT_DATA ||
-           (next == VIA_NEXT_KERNEL_UNTIL && via_pipe_ready(&way->rx.pipe));
+           (next == VIA_NEXT_KERNEL_UNTIL && via_pipe_is_ready(&way->rx.pipe));
 }
 
 /* Could the peer still send what it has written and this end has not read? */
@@ -298,7 +298,7 @@ static bool can_leave(struct end *end)
     if (!has_unread(way, next)) {
         return next > 0;
     }
-    return !via_phase_is_in(end->phase, VIA_PHASES_FOLLOW) && !via_stream_rx_ends(&way->rx) &&
+    return !via_phase_is_in(end->phase, VIA_PHASES_FOLLOW) && !via_stream_rx_is_ending(&way->rx) &&
            !(way->fin_arrived && end->out->fin_sent);
 }
 
@@ -337,7 +337,7 @@ static bool leave(struct hosts *hosts, unsigned number, unsigned which)
     struct end *end = &hosts->connections[number].ends[which];
     struct way *out = end->out;
     if (!via_phase_is_in(end->phase, VIA_PHASES_PIPED) || end->phase == VIA_PHASE_STAYS ||
-        !line_takes(hosts, end) || !can_leave(end)) {
+        !line_has_room(hosts, end) || !can_leave(end)) {
         return false;
     }
     if (out->tx.span == VIA_SPAN_KERNEL && !out->tx.ended && may_switch(end) &&
@@ -385,7 +385,7 @@ static bool follow_demotion(struct hosts *hosts, unsigned number, unsigned which
     via_stream_tx_left(&end->out->tx, end->heard.released);
     via_stream_replay_begin(&end->replay, &end->out->tx,
                             hosts->plant == SIM_PLANT_NO_SKIP ? 0 : end->heard.skip);
-    if (via_stream_stall_stays(&end->stall, &end->out->tx) &&
+    if (via_stream_stall_must_stay(&end->stall, &end->out->tx) &&
         via_stream_replay_next(&end->replay, &data) != 0) {
         end->said.stays = true;
     } else {
@@ -426,7 +426,7 @@ static bool skip(struct hosts *hosts, unsigned number, unsigned which)
     if (end->phase != VIA_PHASE_FOLLOWING) {
         return false;
     }
-    if (next_of(end->in) == VIA_NEXT_KERNEL && !via_pipe_ready(&end->in->rx.pipe)) {
+    if (next_of(end->in) == VIA_NEXT_KERNEL && !via_pipe_is_ready(&end->in->rx.pipe)) {
         sim_hosts_event(hosts, number, which, VIA_EVENT_FINISH);
         return true;
     }
@@ -457,8 +457,8 @@ static bool meet_ended_peer(struct hosts *hosts, unsigned number, unsigned which
     bool again = has_come_again(end);
     bool bytes = !again && via_stream_rx_left_bytes(&in->rx_left);
     /* What it said comes after its records: where it stays, all of them are there. */
-    if (!bytes && !again && !via_stream_rx_ends(&in->rx_left) && !in->ended && !end->heard.stays &&
-        !sim_hosts_all_is_there(&hosts->connections[number], which)) {
+    if (!bytes && !again && !via_stream_rx_is_ending(&in->rx_left) && !in->ended &&
+        !end->heard.stays && !sim_hosts_all_is_there(&hosts->connections[number], which)) {
         return false;
     }
     sim_hosts_event(hosts, number, which, bytes ? VIA_EVENT_TAKE_BACK : VIA_EVENT_ANSWER);
@@ -483,8 +483,9 @@ static bool poll_for_answer(struct hosts *hosts, unsigned number, unsigned which
         return meet_ended_peer(hosts, number, which);
     }
     /* Who has left, too, reads nothing of the pipe, and is not to be told where it began. */
-    bool seen = !end->out->switched || via_stream_tx_demoted(&end->out->tx) || end->out->tx.ended ||
-                end->heard.demote || hosts->connections[number].ends[1 - which].dead;
+    bool seen = !end->out->switched || via_stream_tx_is_demoted(&end->out->tx) ||
+                end->out->tx.ended || end->heard.demote ||
+                hosts->connections[number].ends[1 - which].dead;
     bool again = has_come_again(end) && end->heard.demote;
     if ((end->heard.followed && seen) || again || hosts->plant == SIM_PLANT_EARLY_LEAVER) {
         sim_hosts_event(hosts, number, which, VIA_EVENT_ANSWER);
@@ -501,7 +502,8 @@ bool sim_hosts_watch_stall(struct hosts *hosts, unsigned number, unsigned which)
     struct end *end = &hosts->connections[number].ends[which];
     struct via_stream_tx *tx = &end->out->tx;
     bool full = via_stream_stall_is_full(tx);
-    bool hides = via_stream_stall_hides(tx, &end->in->rx) && hosts->plant != SIM_PLANT_HIDDEN_BEGIN;
+    bool hides =
+        via_stream_stall_is_hidden(tx, &end->in->rx) && hosts->plant != SIM_PLANT_HIDDEN_BEGIN;
     if (via_phase_is_in(end->phase, VIA_PHASES_GONE) || (!full && !hides)) {
         return false;
     }
@@ -513,7 +515,7 @@ bool sim_hosts_watch_stall(struct hosts *hosts, unsigned number, unsigned which)
     if (!via_stream_stall_is_due(&end->stall, tx, &end->in->rx,
                                  end->in->kernel_arrived != end->in->kernel_read,
                                  hosts->clock.now_ns) ||
-        end->heard.demote || !line_takes(hosts, end)) {
+        end->heard.demote || !line_has_room(hosts, end)) {
         return false;
     }
     int rc = via_stream_tx_demote(tx);
@@ -539,7 +541,7 @@ bool sim_hosts_work(struct hosts *hosts, unsigned number, unsigned which)
         end->execs = false;
         return true;
     }
-    end->execs = end->execs && !line_takes(hosts, end); /* else it can not: it keeps its pipes */
+    end->execs = end->execs && !line_has_room(hosts, end); /* else it can not: it keeps its pipes */
     if (end->execs) {
         return false;
     }

@@ -29,7 +29,7 @@ static inline struct fate fate_draw(struct via_rng *rng, uint32_t per_mille)
 }
 
 /* Before each turn. */
-static inline bool fate_comes(struct fate *fate, bool spills)
+static inline bool fate_is_due(struct fate *fate, bool spills)
 {
     return fate->turns_left != 0 && (spills || !fate->in_spill) && --fate->turns_left == 0;
 }

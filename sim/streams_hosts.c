@@ -245,7 +245,7 @@ static void arm(struct hosts *hosts, unsigned number, unsigned which)
 {
     struct end *end = &hosts->connections[number].ends[which];
     if (!via_phase_is_in(end->phase, VIA_PHASES_GONE) &&
-        !burst_sends(&end->burst, end->out->sent, end->out->total)) {
+        !burst_has_to_send(&end->burst, end->out->sent, end->out->total)) {
         via_stream_rx_arm(&end->in->rx);
     }
     if (!end->out->fin_sent && end->out->tx.span == VIA_SPAN_PIPE) {
@@ -258,7 +258,7 @@ static void turn(struct hosts *hosts, unsigned number, unsigned which, uint32_t 
 {
     struct end *end = &hosts->connections[number].ends[which];
     if (ticket != end->ticket || end->asleep || end->dead ||
-        !sim_hosts_lives(hosts, number, which)) {
+        !sim_hosts_is_alive(hosts, number, which)) {
         return;
     }
     end->bell = false;

@@ -103,7 +103,7 @@ static inline bool chance(struct hosts *hosts, uint32_t per_mille)
     return per_mille != 0 && via_rng_chance(&hosts->rng, per_mille, 1000);
 }
 
-static inline bool line_takes(const struct hosts *hosts, const struct end *end)
+static inline bool line_has_room(const struct hosts *hosts, const struct end *end)
 {
     return end->line.records < hosts->config->frames_max;
 }
@@ -136,7 +136,7 @@ bool sim_hosts_watch_stall(struct hosts *hosts, unsigned number, unsigned which)
 /* Kills and exec(): streams_hosts_life.c. */
 void sim_hosts_draw_fate(struct hosts *hosts, struct end *end);
 /* Before each turn; false: this end has just been killed. */
-bool sim_hosts_lives(struct hosts *hosts, unsigned number, unsigned which);
+bool sim_hosts_is_alive(struct hosts *hosts, unsigned number, unsigned which);
 /* The peer is dead, and all that it had put has come. */
 bool sim_hosts_all_is_there(const struct connection *connection, unsigned which);
 /* Is this all that has come of a direction which ends now? */

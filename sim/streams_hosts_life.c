@@ -15,17 +15,17 @@ void sim_hosts_draw_fate(struct hosts *hosts, struct end *end)
     end->exec = fate_draw(&hosts->fate, hosts->config->exec_chance);
 }
 
-bool sim_hosts_lives(struct hosts *hosts, unsigned number, unsigned which)
+bool sim_hosts_is_alive(struct hosts *hosts, unsigned number, unsigned which)
 {
     struct connection *connection = &hosts->connections[number];
     struct end *end = &connection->ends[which];
     bool spills = end->stall.spills || connection->ends[1 - which].stall.spills;
-    if (fate_comes(&end->exec, spills) && !via_phase_is_in(end->phase, VIA_PHASES_GONE)) {
+    if (fate_is_due(&end->exec, spills) && !via_phase_is_in(end->phase, VIA_PHASES_GONE)) {
         end->execs = true;
         hosts->result->execs++;
         sim_hosts_trace(hosts, number, which, "calls exec, spills", spills);
     }
-    if (!fate_comes(&end->kill, spills)) {
+    if (!fate_is_due(&end->kill, spills)) {
         return true;
     }
     end->dead = true;

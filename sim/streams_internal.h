@@ -142,7 +142,7 @@ void sim_streams_avail_fetch(struct streams *streams, struct end *end, uint64_t 
 /* Forks and kills: streams_life.c. */
 void sim_streams_draw_fate(struct streams *streams, struct connection *connection);
 /* Before each turn; false: this thread has just been killed. */
-bool sim_streams_lives(struct streams *streams, unsigned connection, unsigned number);
+bool sim_streams_is_alive(struct streams *streams, unsigned connection, unsigned number);
 /* Its time has come. */
 void sim_streams_kill(struct streams *streams, unsigned connection, unsigned number);
 /* Who writes to a dead end hears EPIPE, and the program stops. */

@@ -55,7 +55,7 @@ static bool is_last(const struct end *end)
 }
 
 /* Is there something that only this one would tell? */
-static bool owes_ring(const struct end *end)
+static bool is_ring_due(const struct end *end)
 {
     return end->ring_reader || end->ring_writer || end->pulled;
 }
@@ -75,7 +75,7 @@ void sim_streams_kill(struct streams *streams, unsigned connection, unsigned num
     if (!thread->lives) {
         return;
     }
-    if (!is_last(end) && owes_ring(end)) {
+    if (!is_last(end) && is_ring_due(end)) {
         sim_clock_after(&streams->clock, 100, SIM_EVENT_GUEST, connection, number, 0);
         return;
     }
@@ -97,14 +97,14 @@ void sim_streams_kill(struct streams *streams, unsigned connection, unsigned num
     }
 }
 
-bool sim_streams_lives(struct streams *streams, unsigned connection, unsigned number)
+bool sim_streams_is_alive(struct streams *streams, unsigned connection, unsigned number)
 {
     struct end *end = end_at(streams, connection, number);
     struct thread *thread = thread_at(streams, connection, number);
     if (end->fork_turns_left != 0 && !end->shared && may_fork(end) && --end->fork_turns_left == 0) {
         fork_now(streams, connection, number);
     }
-    if (!fate_comes(&thread->kill, end->stall.spills)) {
+    if (!fate_is_due(&thread->kill, end->stall.spills)) {
         return true;
     }
     if (thread->late_ns != 0) {

@@ -65,7 +65,7 @@ static void suffer(struct streams *streams, struct end *end)
                                               between(streams, 0, CHUNK_MAX)));
     }
     via_stream_rx_sink(&in->rx, CHUNK_MAX);
-    (void)via_stream_rx_ends(&in->rx);
+    (void)via_stream_rx_is_ending(&in->rx);
     (void)via_stream_rx_must_ring(&in->rx);
     uint64_t fetched;
     if (out->tx.avail.open && via_stream_tx_avail_state(&out->tx, &fetched) == VIA_AVAIL_ENDED) {
@@ -81,7 +81,7 @@ static void suffer(struct streams *streams, struct end *end)
         (void)via_stream_tx_write(&out->tx, &cursor);
         (void)via_pipe_must_ring(&out->tx.pipe);
     }
-    (void)via_stream_tx_writable(&out->tx);
+    (void)via_stream_tx_is_writable(&out->tx);
 }
 
 bool sim_streams_rogue_turn(struct streams *streams, struct connection *connection, struct end *end)

@@ -70,7 +70,7 @@ void sim_work_plan(struct sim_world *world)
         uint32_t channel = sim_between(&world->rng_work, 0, config->node.channels_count - 1u);
         uint32_t hosts = config->work.shift != 0 ? via_min(left / burst, world->hosts_count) : 1;
         for (uint32_t i = 0; i < hosts; i++) {
-            if (!sim_mask_keeps(&config->work_mask, world->work_bursts++)) {
+            if (!sim_mask_is_kept(&config->work_mask, world->work_bursts++)) {
                 continue;
             }
             sim_clock_at(&world->clock, at, SIM_EVENT_WORK, (host + i) % world->hosts_count,
@@ -410,7 +410,7 @@ static void note_destination(const struct sim_thread *thread, struct sim_op *op)
     op->destination_life = destination->life.number;
     op->dead_handle = !destination->alive;
     op->draft_removed = destination->life.draft_removed;
-    op->stale_route = !sim_thread_knows(thread, op->flow->destination);
+    op->stale_route = !sim_thread_has_seen(thread, op->flow->destination);
     if (op->reads != NULL && op->reads->destination_life != op->destination_life) {
         op->reads = NULL; /* what it was to read is gone */
         op->off = 0;

@@ -435,7 +435,7 @@ struct sim_lane *sim_link_lane(struct sim_end *end, unsigned queue);
 /* A put that is about to leave: counts it and checks it. false: it is outside of the window. */
 bool sim_link_put(struct sim_end *end, uint64_t off, const void *src, size_t len);
 /* A doorbell that is about to be rung: the same. */
-bool sim_link_bell_leaves(struct sim_end *end, unsigned bit);
+bool sim_link_is_bell_leaving(struct sim_end *end, unsigned bit);
 void sim_link_init(struct sim_world *world, struct sim_link *link, uint32_t host_a,
                    uint32_t host_b);
 void sim_link_open(struct sim_world *world, struct sim_link *link, size_t inbox_bytes);
@@ -488,7 +488,7 @@ void sim_thread_wake(struct sim_thread *thread, uint64_t delay_ns);
 /* The same, after the time it takes to wake one up. */
 void sim_thread_interrupt(struct sim_thread *thread);
 /* Has its last turn known of the present life of a host? */
-bool sim_thread_knows(const struct sim_thread *thread, uint32_t host);
+bool sim_thread_has_seen(const struct sim_thread *thread, uint32_t host);
 void sim_thread_turn(struct sim_thread *thread, uint32_t ticket);
 /* Looks soon whether the thread, should it sleep, has been forgotten. */
 void sim_thread_audit_soon(struct sim_thread *thread);
@@ -524,7 +524,7 @@ void sim_rogue_turn(struct sim_world *world, uint32_t host, uint32_t life, uint3
  * operation that was not sent yet goes to the next life. */
 bool sim_rogue_since(const struct sim_host *host, uint32_t life);
 const char *sim_rogue_kind_name(enum sim_rogue_kind kind);
-bool sim_rogue_forged(const struct via_delivery *delivery);
+bool sim_rogue_is_forged(const struct via_delivery *delivery);
 /* Does the receiver have the message from a life that went on as a rogue? */
 bool sim_rogue_sent(const struct sim_host *receiver, const struct via_delivery *delivery);
 

@@ -111,7 +111,7 @@ static void arm(struct sim_lcpu *lcpu)
         double left = (double)(lcpu->switch_left_ps + task->left_ps) / speed(lcpu);
         at = via_max(lcpu->since_ps, cpu->cost->now_ps) + (uint64_t)ceil(left);
     }
-    if (!via_list_empty(&cpu->ready)) {
+    if (!via_list_is_empty(&cpu->ready)) {
         at = via_min(at, lcpu->slice_end_ps);
     }
     if (at != UINT64_MAX) {
@@ -240,7 +240,7 @@ static void tick(void *object, uint64_t ticket)
         }
         return;
     }
-    if (cpu->cost->now_ps >= lcpu->slice_end_ps && !via_list_empty(&cpu->ready)) {
+    if (cpu->cost->now_ps >= lcpu->slice_end_ps && !via_list_is_empty(&cpu->ready)) {
         struct sim_task *next = pop_ready(lcpu);
         if (next == NULL) { /* they wait for another one */
             lcpu->slice_end_ps = cpu->cost->now_ps + cpu->config.slice_ps;

@@ -47,9 +47,9 @@ void sim_report_add(struct sim_report *report, const struct sim_row *row);
 void sim_report_within(struct sim_report *report, const struct sim_row *row, double bound);
 
 /* True when a row of that role is of use now: ask before a long computation. */
-bool sim_report_wants(const struct sim_report *report, enum sim_role role);
+bool sim_report_is_wanted(const struct sim_report *report, enum sim_role role);
 /* Inside its bound, or without one. */
-bool sim_row_fits(const struct sim_row *row);
+bool sim_row_is_fitting(const struct sim_row *row);
 
 struct sim_paper {
     char letter; /* 'A' */

@@ -60,7 +60,7 @@ static void pcie_column(const struct sim_scenario *scenario, struct sim_report *
 {
     for (size_t i = 0; i < VIA_ARRAY_COUNT(column); i++) {
         enum sim_role role = is_fitted(column[i].bytes) ? SIM_FIT : SIM_HELD;
-        if (sim_report_wants(report, role)) {
+        if (sim_report_is_wanted(report, role)) {
             struct sim_stream_result result;
             sim_stream_run(scenario, SIM_STREAM_POLLING, column[i].bytes, &result);
             rates[i] = result.rate / 1e6;
@@ -250,9 +250,9 @@ static int run(const struct sim_scenario *scenario, struct sim_report *report,
     }
     double rates[VIA_ARRAY_COUNT(column)] = {0};
     pcie_column(scenario, report, rates);
-    if (sim_report_wants(report, SIM_HELD)) {
+    if (sim_report_is_wanted(report, SIM_HELD)) {
         line_rows(rates, report);
-        if (sim_report_wants(report, SIM_PREDICTED)) {
+        if (sim_report_is_wanted(report, SIM_PREDICTED)) {
             doorbell_column(scenario, report);
             tcp_column(report);
         }

@@ -106,7 +106,7 @@ static double add_raw(struct figures *figures)
         row.low = 6000;
         row.high = INFINITY;
         row.claim = bytes > MIB;
-        if (sim_report_wants(figures->report, row.role)) {
+        if (sim_report_is_wanted(figures->report, row.role)) {
             row.model = mb_per_s(row.x, sim_ring_raw_ps(figures->scenario, bytes));
             at_mib = bytes == MIB ? row.model : at_mib;
             sim_report_add(figures->report, &row);
@@ -128,7 +128,7 @@ static double put_rate(const struct figures *figures, size_t host)
 static void add_bandwidth(struct figures *figures)
 {
     double raw = add_raw(figures);
-    if (!sim_report_wants(figures->report, SIM_HELD)) {
+    if (!sim_report_is_wanted(figures->report, SIM_HELD)) {
         return;
     }
     struct sim_row row = {.series = "bandwidth of a put, 1 thread, all hosts putting",
@@ -211,7 +211,7 @@ static void add_host_steps(struct figures *figures, size_t first, size_t last)
                 row.label = hosts_steps[h][t];
                 row.x = (double)sizes[s].bytes;
                 row.role = role_of(s);
-                if (sim_report_wants(figures->report, row.role)) {
+                if (sim_report_is_wanted(figures->report, row.role)) {
                     row.model = percent_more(&figures->runs[h + 1][t][s], &figures->runs[h][t][s]);
                     sim_report_add(figures->report, &row);
                 }
@@ -244,7 +244,7 @@ static void add_thread_steps(struct figures *figures, size_t first, size_t last)
                 row.label = hosts_names[h];
                 row.x = (double)sizes[s].bytes;
                 row.role = isnan(row.paper) ? SIM_HELD : role_of(s);
-                if (sim_report_wants(figures->report, row.role)) {
+                if (sim_report_is_wanted(figures->report, row.role)) {
                     row.model = percent_more(&figures->runs[h][t + 1][s], &figures->runs[h][t][s]);
                     sim_report_add(figures->report, &row);
                 }
@@ -353,7 +353,7 @@ static void add_steps(struct figures *figures)
                           .paper = NAN,
                           .role = SIM_PREDICTED};
     struct sim_ring_result results[SIZES] = {0};
-    bool all = sim_report_wants(figures->report, SIM_PREDICTED);
+    bool all = sim_report_is_wanted(figures->report, SIM_PREDICTED);
     for (size_t s = 0; s < (all ? SIZES : 1); s++) {
         struct sim_ring_run run = neighbour_puts(figures, 3, 1, sizes[s].bytes);
         run.senders_count = 1;
@@ -388,7 +388,7 @@ static void fit_sizes(struct figures *figures)
 static void add_all_sizes(struct figures *figures)
 {
     for (size_t s = 0; s < SIZES; s++) {
-        if (sim_report_wants(figures->report, role_of(s))) {
+        if (sim_report_is_wanted(figures->report, role_of(s))) {
             run_size(figures, s);
         }
     }
@@ -477,7 +477,7 @@ static int run_b(const struct sim_scenario *scenario, struct sim_report *report,
     } else {
         add_all_sizes(figures);
     }
-    if (sim_report_wants(report, SIM_PREDICTED)) {
+    if (sim_report_is_wanted(report, SIM_PREDICTED)) {
         add_latency(figures);
         add_throughput(figures);
         add_throughput_gains(figures);

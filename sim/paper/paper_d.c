@@ -30,7 +30,7 @@ static void add_bandwidth(struct sim_report *report, const char *label,
             .model = results[i].bytes_per_s / 1e6,
             .role = stated ? role : SIM_PREDICTED,
         };
-        if (sim_report_wants(report, row.role)) {
+        if (sim_report_is_wanted(report, row.role)) {
             sim_report_within(report, &row, 0.05);
         }
     }
@@ -60,10 +60,10 @@ static int run_d(const struct sim_scenario *scenario, struct sim_report *report,
     struct sim_sdp_result buffered[CONNECTIONS] = {0}, zero_copy[CONNECTIONS] = {0};
     (void)err;
     for (size_t i = 0; i < CONNECTIONS; i++) {
-        if (i == STATED_AT || sim_report_wants(report, SIM_PREDICTED)) {
+        if (i == STATED_AT || sim_report_is_wanted(report, SIM_PREDICTED)) {
             sim_sdp_run(scenario, connections[i], false, &buffered[i]);
         }
-        if (sim_report_wants(report, SIM_HELD)) {
+        if (sim_report_is_wanted(report, SIM_HELD)) {
             sim_sdp_run(scenario, connections[i], true, &zero_copy[i]);
         }
     }
@@ -80,10 +80,10 @@ static int run_d(const struct sim_scenario *scenario, struct sim_report *report,
         .role = SIM_HELD,
         .claim = true,
     };
-    if (sim_report_wants(report, SIM_HELD)) {
+    if (sim_report_is_wanted(report, SIM_HELD)) {
         sim_report_within(report, &gain, 0.2);
     }
-    if (sim_report_wants(report, SIM_HELD)) {
+    if (sim_report_is_wanted(report, SIM_HELD)) {
         /* "About tenfold". */
         const struct sim_row row = {
             .series = "CPU, buffered against zero copy",

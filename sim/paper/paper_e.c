@@ -151,7 +151,7 @@ static const struct {
 static void stated_rates(const struct sim_scenario *scenario, struct sim_report *report)
 {
     for (size_t i = 0; i < VIA_ARRAY_COUNT(rates); i++) {
-        if (sim_report_wants(report, rates[i].role)) {
+        if (sim_report_is_wanted(report, rates[i].role)) {
             sim_report_within(
                 report,
                 &(struct sim_row){.series = sizes,
@@ -250,10 +250,10 @@ static int run(const struct sim_scenario *scenario, struct sim_report *report,
         return rc;
     }
     stated_rates(scenario, report);
-    if (sim_report_wants(report, SIM_PREDICTED)) {
+    if (sim_report_is_wanted(report, SIM_PREDICTED)) {
         other_rates(scenario, report);
     }
-    if (sim_report_wants(report, SIM_HELD)) {
+    if (sim_report_is_wanted(report, SIM_HELD)) {
         thresholds(scenario, report);
     }
     return 0;

@@ -46,12 +46,12 @@ void sim_report_within(struct sim_report *report, const struct sim_row *row, dou
     sim_report_add(report, &bounded);
 }
 
-bool sim_report_wants(const struct sim_report *report, enum sim_role role)
+bool sim_report_is_wanted(const struct sim_report *report, enum sim_role role)
 {
     return role == SIM_FIT || (!report->fitting && (!report->bounded || role == SIM_HELD));
 }
 
-bool sim_row_fits(const struct sim_row *row)
+bool sim_row_is_fitting(const struct sim_row *row)
 {
     return !has_bound(row) || (row->model >= row->low && row->model <= row->high);
 }
@@ -61,7 +61,7 @@ struct sim_report_counts sim_report_count(const struct sim_report *report)
     struct sim_report_counts counts = {0};
     for (size_t i = 0; i < report->count; i++) {
         const struct sim_row *row = &report->rows[i];
-        size_t outside = sim_row_fits(row) ? 0 : 1;
+        size_t outside = sim_row_is_fitting(row) ? 0 : 1;
         counts.fitted += row->role == SIM_FIT ? 1 : 0;
         counts.fitted_outside += row->role == SIM_FIT ? outside : 0;
         counts.held += row->role == SIM_HELD ? 1 : 0;
@@ -120,9 +120,9 @@ static void print_row(const struct sim_row *row, FILE *out)
     }
     fprintf(out, "%-20s %10s %-7s %9s %9s %-6s %8s  %-16s %-9s%s\n", row->label, x, row->x_unit,
             paper, model, row->unit, error, bound, role_names[row->role],
-            sim_row_fits(row) ? (row->claim ? " claim" : "")
-            : row->claim      ? " CLAIM BROKEN"
-                              : " does not fit");
+            sim_row_is_fitting(row) ? (row->claim ? " claim" : "")
+            : row->claim            ? " CLAIM BROKEN"
+                                    : " does not fit");
 }
 
 void sim_report_print(const struct sim_report *report, FILE *out)
@@ -158,8 +158,9 @@ void sim_report_csv(const struct sim_report *report, char letter, FILE *out)
         const struct sim_row *row = &report->rows[i];
         bool range = row->range || (has_bound(row) && isnan(row->paper));
         fprintf(out, "%c,\"%s\",\"%s\",%s,%s,%s,%s,%s,%s,", letter, row->series, row->label,
-                row->x_unit, row->unit, role_names[row->role], sim_row_fits(row) ? "yes" : "no",
-                row->claim ? "yes" : "no", range ? "yes" : "no");
+                row->x_unit, row->unit, role_names[row->role],
+                sim_row_is_fitting(row) ? "yes" : "no", row->claim ? "yes" : "no",
+                range ? "yes" : "no");
         csv_number(row->x, out);
         csv_number(row->paper, out);
         csv_number(has_bound(row) ? row->low : NAN, out);

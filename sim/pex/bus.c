@@ -175,7 +175,7 @@ static void read_across(struct sim_pex_side *side, bool from_peer)
 }
 
 /* The completion does not come in time, and the root complex makes one up. */
-static bool times_out(struct sim_pex_side *side)
+static bool is_timed_out(struct sim_pex_side *side)
 {
     struct sim_world *world = side->end->world;
     if (world->healed || world->auditing || side->port == NULL ||
@@ -225,7 +225,7 @@ static int bus_region_read(struct via_pci *pci, unsigned region, uint64_t off, v
         return 0;
     }
     read_across(side, region != 0);
-    if (times_out(side)) {
+    if (is_timed_out(side)) {
         return 0;
     }
     int rc = side->function->ops->region_read(side->function, region, off, ret_data, len);
@@ -306,7 +306,7 @@ static int bus_reset(struct via_pci *pci)
     return -ENOTSUP;
 }
 
-static bool bus_gone(struct via_pci *pci)
+static bool bus_is_gone(struct via_pci *pci)
 {
     struct via_pci *function = side_of(pci)->function;
     return function->ops->gone(function);
@@ -342,7 +342,7 @@ struct via_pci *sim_pex_bus_pci(struct sim_pex_side *side)
         .dma_map = bus_dma_map,
         .dma_unmap = bus_dma_unmap,
         .reset = bus_reset,
-        .gone = bus_gone,
+        .gone = bus_is_gone,
         .describe = bus_describe,
         .close = bus_close,
     };

@@ -102,7 +102,7 @@ static int chip_ring(struct via_port *port, unsigned queue, unsigned bit)
 {
     struct via_port *driver = enter(port, queue);
     struct sim_end *end = end_of(port);
-    if (!sim_link_bell_leaves(end, bit)) {
+    if (!sim_link_is_bell_leaving(end, bit)) {
         return -EINVAL;
     }
     sim_trace(end->world, "  %u.%u: rings bell %u of host %u", end->host, end->index, bit,

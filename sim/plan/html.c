@@ -95,7 +95,7 @@ static void node_name(const struct plan_shape *shape, unsigned node, char *ret, 
 }
 
 /* A torus' cable round the back is drawn as a bow. */
-static bool goes_round(const struct plan_shape *shape, unsigned a, unsigned b)
+static bool is_wrap_cable(const struct plan_shape *shape, unsigned a, unsigned b)
 {
     if (shape->kind != PLAN_TORUS || shape->dimensions_count == 1) {
         return false;
@@ -112,7 +112,7 @@ static void cable_out(const struct plan_report *report, unsigned link, FILE *out
     struct place a = place_of(shape, ends[0]), b = place_of(shape, ends[1]);
     bool is_cut = shape->kind == PLAN_TORUS && plan_shape_is_cut(shape, ends[0], ends[1]);
     double there = report->links_busy[2 * link], back = report->links_busy[2 * link + 1];
-    double bow = goes_round(shape, ends[0], ends[1]) ? 0.12 : 0;
+    double bow = is_wrap_cable(shape, ends[0], ends[1]) ? 0.12 : 0;
     char names[2][24];
     for (unsigned i = 0; i < 2; i++) {
         node_name(shape, ends[i], names[i], sizeof(names[i]));

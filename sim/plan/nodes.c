@@ -317,7 +317,7 @@ static void build_host(struct nodes_host *host, uint64_t seed)
 }
 
 /* All links, too: hosts reach each other by relays before the last links between them are up. */
-static bool all_links_up(const struct plan_nodes *nodes)
+static bool is_every_link_up(const struct plan_nodes *nodes)
 {
     for (unsigned i = 0; i < nodes->hosts_count; i++) {
         const struct nodes_host *host = &nodes->hosts[i];
@@ -332,7 +332,7 @@ static bool all_links_up(const struct plan_nodes *nodes)
     return true;
 }
 
-static bool all_routes_known(const struct plan_nodes *nodes)
+static bool is_every_route_known(const struct plan_nodes *nodes)
 {
     for (unsigned i = 0; i < nodes->hosts_count; i++) {
         for (unsigned k = 0; k < nodes->hosts_count; k++) {
@@ -377,7 +377,7 @@ struct plan_nodes *plan_nodes_new(struct sim_cost *cost, const struct plan_costs
             sim_actor_start(&thread->poller.actor, &nodes->hosts[i].cpu, plan_nodes_thread, thread);
         }
     }
-    while (!all_links_up(nodes) || !all_routes_known(nodes)) {
+    while (!is_every_link_up(nodes) || !is_every_route_known(nodes)) {
         uint64_t until = cost->taken_count + 10000;
         while (cost->taken_count < until && sim_cost_step(cost)) {
         }

@@ -316,7 +316,7 @@ static void work_done(void *object, uint64_t arg)
     }
 }
 
-static bool ends(const struct plan_op *op, const struct plan_frame *ack)
+static bool is_ending(const struct plan_op *op, const struct plan_frame *ack)
 {
     return op->frames_left == 0 && op->unacknowledged == ack->acknowledges;
 }
@@ -326,7 +326,7 @@ static unsigned reports_count(const struct plan_frame *frame)
 {
     unsigned count = 0;
     for (; frame != NULL && frame->acknowledges > 0; frame = frame->with) {
-        count += ends(frame->op, frame);
+        count += is_ending(frame->op, frame);
     }
     return count;
 }

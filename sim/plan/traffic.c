@@ -109,7 +109,7 @@ struct traffic {
     struct plan_measured *measured;
 };
 
-static bool sends(const struct traffic *traffic, unsigned host)
+static bool is_sending(const struct traffic *traffic, unsigned host)
 {
     return traffic->run->pattern != PLAN_INCAST || host != 0;
 }
@@ -186,7 +186,7 @@ static void arrival(void *object, uint64_t arg)
  * neighbour, dissemination: in round r a put to the host 2^r further. */
 #define NEIGHBOURS_MAX 16u
 
-static bool by_neighbours(const struct plan_shape *shape)
+static bool is_by_neighbours(const struct plan_shape *shape)
 {
     return shape->hosts_count <= NEIGHBOURS_MAX &&
            (shape->kind == PLAN_TREE || shape->dimensions_count == 1);
@@ -195,7 +195,7 @@ static bool by_neighbours(const struct plan_shape *shape)
 static unsigned rounds_of(const struct plan_shape *shape)
 {
     unsigned rounds = 0;
-    if (by_neighbours(shape)) {
+    if (is_by_neighbours(shape)) {
         return shape->hosts_count / 2;
     }
     while (1u << rounds < shape->hosts_count) {
@@ -215,7 +215,7 @@ static void send_words(struct sender *sender)
 {
     struct traffic *traffic = sender->traffic;
     unsigned hosts = traffic->shape->hosts_count;
-    if (!by_neighbours(traffic->shape)) {
+    if (!is_by_neighbours(traffic->shape)) {
         unsigned to = (sender->host + (1u << sender->round)) % hosts;
         plan_fabric_submit(traffic->fabric, sender->host, to, 0, BARRIER_BYTES,
                            (uint8_t)(TAG_BARRIER + sender->round));
@@ -231,7 +231,7 @@ static void send_words(struct sender *sender)
 static bool has_heard(const struct sender *sender)
 {
     const struct plan_shape *shape = sender->traffic->shape;
-    if (!by_neighbours(shape)) {
+    if (!is_by_neighbours(shape)) {
         return sender->heard[sender->round] >= sender->barriers_count;
     }
     uint32_t wanted = (sender->barriers_count - 1) * rounds_of(shape) + sender->round + 1;
@@ -381,7 +381,7 @@ void plan_run(const struct plan_run *run, struct sim_cost *cost, const struct pl
         *sender = (struct sender){.traffic = &traffic, .host = (uint16_t)i};
         via_rng_init(&sender->rng, run->seed * UINT64_C(0x9e3779b97f4a7c15) + i);
         sender->next = (uint16_t)via_rng_below(&sender->rng, shape->hosts_count - 1);
-        if (sends(&traffic, i)) {
+        if (is_sending(&traffic, i)) {
             /* Not all at the same picosecond. */
             sim_cost_after(cost, via_rng_below(&sender->rng, 10 * SIM_USEC_PS),
                            (struct sim_call){begin, sender, 0});

@@ -333,7 +333,7 @@ void sim_attach_offer(struct sim_pe *pe)
 void sim_attach_close(struct sim_pe *pe)
 {
     struct via_attach *attach = &pe->attach;
-    while (!via_list_empty(&attach->remotes)) {
+    while (!via_list_is_empty(&attach->remotes)) {
         via_client_remote_free(
             via_list_entry(via_list_first(&attach->remotes), struct via_remote, link));
     }

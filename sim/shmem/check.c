@@ -227,7 +227,7 @@ void sim_program_final(struct sim_job *job)
     for (uint32_t i = 0; i < job->pes_count && !job->ending; i++) {
         for (uint32_t s = 0; s < job->program.steps_count; s++) {
             const struct sim_step *step = &job->program.steps[s];
-            if (!sim_step_in_place(step)) {
+            if (!sim_step_is_in_place(step)) {
                 sim_step_check(&job->pes[i], step);
             }
             check_gap(&job->pes[i], step, step->source_off, step->source_count);

@@ -211,7 +211,7 @@ void *sim_pe_realloc(void *memory, size_t bytes)
 
 void sim_hooks_free_all(struct sim_pe *pe)
 {
-    while (!via_list_empty(&pe->allocated)) {
+    while (!via_list_is_empty(&pe->allocated)) {
         free(via_list_entry(via_list_pop_front(&pe->allocated), struct block, link));
     }
 }

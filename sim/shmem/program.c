@@ -205,7 +205,7 @@ static void leave_out(struct sim_job *job)
     struct sim_program *program = &job->program;
     for (uint32_t i = 0; i < program->steps_count; i++) {
         struct sim_step *step = &program->steps[i];
-        bool kept = sim_mask_keeps(&job->world->config.work_mask, i);
+        bool kept = sim_mask_is_kept(&job->world->config.work_mask, i);
         step->left_out = !kept || (!step->active_set && !program->teams[step->team].made);
         if (step->left_out && step->new_team != 0) {
             program->teams[step->new_team].made = false;

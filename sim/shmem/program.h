@@ -98,7 +98,7 @@ static inline uint32_t sim_step_root(const struct sim_step *step, const struct s
 }
 
 /* Source and destination are one. */
-static inline bool sim_step_in_place(const struct sim_step *step)
+static inline bool sim_step_is_in_place(const struct sim_step *step)
 {
     return (step->kind == SIM_STEP_REDUCE || step->kind == SIM_STEP_SCAN) &&
            (step->variant & 64) != 0;

@@ -294,10 +294,11 @@ bool sim_serve_arm(struct sim_guest *guest, struct sim_thread *thread)
         }
         if (serve->due_count != 0) {
             via_pipe_want(&serve->replies);
-            busy = via_pipe_writer_fits(&serve->replies, serve->replies.geometry.body_bytes_max) ||
+            busy = via_pipe_writer_has_place(&serve->replies,
+                                             serve->replies.geometry.body_bytes_max) ||
                    busy;
         }
-        busy = (!serve->stashed && via_pipe_ready(&serve->commands)) || busy;
+        busy = (!serve->stashed && via_pipe_is_ready(&serve->commands)) || busy;
     }
     return busy;
 }

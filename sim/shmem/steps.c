@@ -252,7 +252,7 @@ static void do_reduce(struct turn *turn)
     const struct sim_step *step = turn->step;
     uint64_t *source = turn->source;
     fill_source(turn);
-    if (sim_step_in_place(step)) {
+    if (sim_step_is_in_place(step)) {
         memcpy(turn->dest, source, step->elements * sizeof(*source));
         source = turn->dest;
     }

@@ -29,7 +29,7 @@ static inline uint32_t via_round_up_pow2_u32(uint32_t value)
 }
 
 /* Is sequence number a before b, where they are less than half the range apart? */
-static inline bool via_seq_before_u32(uint32_t a, uint32_t b)
+static inline bool via_seq_is_before_u32(uint32_t a, uint32_t b)
 {
     return (int32_t)(a - b) < 0;
 }

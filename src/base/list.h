@@ -20,7 +20,7 @@ static inline void via_list_init(struct via_list *list)
     list->prev = list;
 }
 
-static inline bool via_list_empty(const struct via_list *head)
+static inline bool via_list_is_empty(const struct via_list *head)
 {
     return head->next == head;
 }
@@ -58,7 +58,7 @@ static inline void via_list_remove(struct via_list *member)
 /* NULL if there is none. */
 static inline struct via_list *via_list_first(const struct via_list *head)
 {
-    return via_list_empty(head) ? NULL : head->next;
+    return via_list_is_empty(head) ? NULL : head->next;
 }
 
 static inline struct via_list *via_list_pop_front(struct via_list *head)
@@ -73,7 +73,7 @@ static inline struct via_list *via_list_pop_front(struct via_list *head)
 /* All of from to the end of to; from is empty afterwards. */
 static inline void via_list_splice_back(struct via_list *to, struct via_list *from)
 {
-    if (via_list_empty(from))
+    if (via_list_is_empty(from))
         return;
     from->next->prev = to->prev;
     to->prev->next = from->next;

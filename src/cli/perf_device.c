@@ -128,11 +128,11 @@ static void close_targets(struct measuring *all)
 
 /* --- rows --- */
 
-static bool takes_part(const struct measuring *all, unsigned index,
-                       enum via_perf_direction direction, size_t bytes)
+static bool is_taking_part(const struct measuring *all, unsigned index,
+                           enum via_perf_direction direction, size_t bytes)
 {
     const struct via_perf_target *target = all->targets[index];
-    return via_perf_target_can(target, direction, bytes) &&
+    return via_perf_target_is_able(target, direction, bytes) &&
            (all->writes || !target->keeps_data || direction != VIA_PERF_TO_DEVICE);
 }
 
@@ -160,7 +160,7 @@ static int run_rounds(struct measuring *all, enum via_perf_direction direction, 
          round += is_warm, is_warm = true) {
         for (unsigned i = 0; i < all->count; i++) {
             struct via_perf_target *target = all->targets[i];
-            if (!takes_part(all, i, direction, bytes)) {
+            if (!is_taking_part(all, i, direction, bytes)) {
                 continue;
             }
             uint64_t start_ns = via_perf_target_now_ns();
@@ -195,7 +195,7 @@ static int measure_size(struct measuring *all, enum via_perf_direction direction
     for (unsigned i = 0; rc == 0 && i < all->count; i++) {
         struct via_perf_target *target = all->targets[i];
         struct via_perf_point point = {.direction = direction, .bytes = bytes};
-        if (!takes_part(all, i, direction, bytes)) {
+        if (!is_taking_part(all, i, direction, bytes)) {
             continue;
         }
         if (target->ops->check != NULL) {
@@ -218,7 +218,7 @@ static int measure_size(struct measuring *all, enum via_perf_direction direction
 static bool is_any(const struct measuring *all, enum via_perf_direction direction, size_t bytes)
 {
     for (unsigned i = 0; i < all->count; i++) {
-        if (takes_part(all, i, direction, bytes)) {
+        if (is_taking_part(all, i, direction, bytes)) {
             return true;
         }
     }
@@ -233,7 +233,7 @@ static int check_sizes(const struct measuring *all, struct via_error *err)
         bool any = false;
         for (unsigned k = 0; k < all->sizes_count; k++) {
             for (unsigned direction = 0; direction < VIA_PERF_DIRECTIONS; direction++) {
-                any |= takes_part(all, i, (enum via_perf_direction)direction, all->sizes[k]);
+                any |= is_taking_part(all, i, (enum via_perf_direction)direction, all->sizes[k]);
             }
         }
         if (!any) {

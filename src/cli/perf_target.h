@@ -64,8 +64,8 @@ uint64_t via_perf_target_now_ns(void);
 /* A pattern that differs from round to round and from byte to byte. */
 void via_perf_target_fill(void *buffer, size_t bytes, unsigned seed);
 
-static inline bool via_perf_target_can(const struct via_perf_target *target,
-                                       enum via_perf_direction direction, size_t bytes)
+static inline bool via_perf_target_is_able(const struct via_perf_target *target,
+                                           enum via_perf_direction direction, size_t bytes)
 {
     return (target->directions >> direction & 1u) != 0 && bytes <= target->bytes &&
            bytes % target->size_min == 0;

@@ -57,7 +57,7 @@ static bool is_space(char c)
     return c == ' ' || c == '\t' || c == '\r';
 }
 
-static bool word_is(struct word word, const char *text)
+static bool is_word(struct word word, const char *text)
 {
     return strlen(text) == word.bytes && memcmp(word.text, text, word.bytes) == 0;
 }
@@ -211,16 +211,16 @@ static int take_line(struct parser *parser, const char *line, size_t bytes)
     if (count == 0) {
         return 0;
     }
-    if (word_is(words[0], "host")) {
+    if (is_word(words[0], "host")) {
         return count == 2 ? take_host(parser, words)
                           : complain(parser, parser->line, "'host': expected 'host ID'");
     }
-    if (word_is(words[0], "link")) {
+    if (is_word(words[0], "link")) {
         return count == 3 || count == 4
                    ? take_link(parser, words, count)
                    : complain(parser, parser->line, "'link': expected 'link ID ID [CABLES]'");
     }
-    if (word_is(words[0], "channels")) {
+    if (is_word(words[0], "channels")) {
         return count == 2 ? take_channels(parser, words)
                           : complain(parser, parser->line, "'channels': expected 'channels COUNT'");
     }

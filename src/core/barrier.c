@@ -565,7 +565,7 @@ void via_barrier_rerouted(struct via_channel *channel)
     struct via_barriers *barriers = channel->barriers;
     uint64_t lost_ns = via_time_add(channel->now_ns, channel->node->config.give_up_ns);
 
-    if (!via_list_empty(&barriers->waiting)) {
+    if (!via_list_is_empty(&barriers->waiting)) {
         barriers->waits_timer_ns = channel->now_ns; /* other limits may hold */
     }
     for (unsigned h = 0; h < channel->node->config.hosts_max; h++) {

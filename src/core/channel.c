@@ -303,7 +303,7 @@ static void receive(struct via_channel *channel, struct via_way *way)
             via_pipe_release(&way->rx, 1);
         }
         way->released = true;
-        if (way->rx.posted == way->rx.released && via_pipe_writer_waits(&way->rx)) {
+        if (way->rx.posted == way->rx.released && via_pipe_writer_is_waiting(&way->rx)) {
             via_way_ring(way); /* it can go on while the rest of this turn is copied */
         }
         channel->work++;
@@ -402,13 +402,13 @@ static void turn(struct via_channel *channel)
     if (channel->now_ns >= channel->flows->next_timer_ns) {
         via_tx_timers(channel);
     }
-    if (!via_list_empty(&channel->flows->acks_soon)) {
+    if (!via_list_is_empty(&channel->flows->acks_soon)) {
         via_rx_timers(channel);
     }
     if (channel->barriers != NULL && channel->now_ns >= via_barrier_deadline_ns(channel)) {
         via_barrier_timers(channel);
     }
-    if (!via_list_empty(&channel->flows->local)) {
+    if (!via_list_is_empty(&channel->flows->local)) {
         via_ops_local(channel);
     }
     via_ops_report(channel);
@@ -449,14 +449,14 @@ unsigned via_node_poll(struct via_node *node, unsigned index, uint64_t now_ns,
 
 /* --- before sleeping ------------------------------------------------------------------------- */
 
-static bool wants_room(const struct via_way *way)
+static bool is_room_wanted(const struct via_way *way)
 {
     return way->bypass_used != 0 || way->room_asked || way->turn_asked ||
-           !via_list_empty(&way->flows) || !via_list_empty(&way->acks);
+           !via_list_is_empty(&way->flows) || !via_list_is_empty(&way->acks);
 }
 
 /* Could the next turn send what waits for this link? */
-static bool could_send(struct via_channel *channel, struct via_way *way)
+static bool has_something_to_send(struct via_channel *channel, struct via_way *way)
 {
     if ((way->bypass_used != 0 || way->room_asked) && via_way_has_room(way)) {
         return true;
@@ -464,7 +464,7 @@ static bool could_send(struct via_channel *channel, struct via_way *way)
     if (way->turn_asked && via_way_may_turn(channel, way)) {
         return true;
     }
-    return (!via_list_empty(&way->flows) || !via_list_empty(&way->acks)) &&
+    return (!via_list_is_empty(&way->flows) || !via_list_is_empty(&way->acks)) &&
            via_way_may_inject(channel, way);
 }
 
@@ -479,7 +479,7 @@ static bool announce(struct via_way *way)
         via_pipe_post_credit(&way->rx);
         posted = true;
     }
-    if (wants_room(way)) {
+    if (is_room_wanted(way)) {
         posted |= via_pipe_want(&way->tx);
     }
     return posted;
@@ -506,7 +506,7 @@ static bool has_work(struct via_channel *channel)
 {
     struct via_node *node = channel->node;
 
-    if (!via_list_empty(&channel->flows->local) || !via_list_empty(&channel->ops->reports) ||
+    if (!via_list_is_empty(&channel->flows->local) || !via_list_is_empty(&channel->ops->reports) ||
         (channel->barriers != NULL && via_barrier_is_due(channel)) ||
         atomic_load_explicit(&node->links_version, memory_order_acquire) !=
             atomic_load_explicit(&channel->links_seen, memory_order_relaxed) ||
@@ -519,8 +519,8 @@ static bool has_work(struct via_channel *channel)
         bool changed =
             atomic_load_explicit(&way->link->generation, memory_order_acquire) != way->seen;
         if ((changed && (way->up || !via_dma_is_busy(way))) ||
-            (way->up &&
-             ((!way->blocked && via_pipe_ready(&way->rx)) || could_send(channel, way)))) {
+            (way->up && ((!way->blocked && via_pipe_is_ready(&way->rx)) ||
+                         has_something_to_send(channel, way)))) {
             return true;
         }
     }

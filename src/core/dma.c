@@ -246,7 +246,7 @@ uint64_t via_dma_deadline_ns(const struct via_way *way)
     const struct via_dma *dma = way->dma;
     uint64_t since_ns = dma->abort_ns;
 
-    if (!dma->aborting && !via_list_empty(&dma->running)) {
+    if (!dma->aborting && !via_list_is_empty(&dma->running)) {
         since_ns = via_list_entry(dma->running.next, struct via_dma_stage, link)->since_ns;
     }
     return since_ns + dma->channel->node->config.dma_ns_max;

@@ -51,10 +51,10 @@ void via_flows_sort(struct via_channel *channel, struct via_way *way)
         via_list_splice_back(&flows, &channel->flows->parked);
         via_list_splice_back(&acks, &channel->flows->parked_acks);
     }
-    while (!via_list_empty(&flows)) {
+    while (!via_list_is_empty(&flows)) {
         sort_flow(channel, via_list_entry(flows.next, struct via_tx_flow, ready));
     }
-    while (!via_list_empty(&acks)) {
+    while (!via_list_is_empty(&acks)) {
         sort_ack(channel, via_list_entry(acks.next, struct via_rx_flow, ack));
     }
 }
@@ -97,7 +97,7 @@ void via_flows_rerouted(struct via_channel *channel)
     via_list_foreach(watched, &channel->watched) {
         take_acks_rerouted(channel, &via_list_entry(watched, struct via_way, watched)->acks, &acks);
     }
-    while (!via_list_empty(&acks)) {
+    while (!via_list_is_empty(&acks)) {
         sort_ack(channel, via_list_entry(acks.next, struct via_rx_flow, ack));
     }
 }

@@ -114,7 +114,7 @@ static bool place(struct via_rx_flow *flow, const struct via_frame_header *heade
         }
         flow->session = header->source_session;
         advance(flow, header->sequence);
-    } else if (start && via_seq_before_u32(flow->expected, header->sequence)) {
+    } else if (start && via_seq_is_before_u32(flow->expected, header->sequence)) {
         advance(flow, header->sequence);
     }
     return true;
@@ -129,7 +129,7 @@ void via_rx_take(struct via_channel *channel, const struct via_frame_header *hea
         if (header->sequence == flow->expected ||
             (VIA_MUTANT(TWICE) && header->sequence + 1 == flow->expected)) {
             take_next(channel, flow, header, body, body_bytes);
-        } else if (via_seq_before_u32(header->sequence, flow->expected)) {
+        } else if (via_seq_is_before_u32(header->sequence, flow->expected)) {
             via_count(&channel->counters.duplicate, 1);
             flow->ack_due = true;
         } else {
@@ -210,7 +210,8 @@ static void ack_now(struct via_channel *channel, struct via_rx_flow *flow)
 
 void via_rx_acks_with(struct via_channel *channel, uint16_t host)
 {
-    if (via_list_empty(&channel->flows->acks_soon) || channel->flows->acks_soon_counts[host] == 0) {
+    if (via_list_is_empty(&channel->flows->acks_soon) ||
+        channel->flows->acks_soon_counts[host] == 0) {
         return;
     }
     via_list_foreach_safe(it, &channel->flows->acks_soon) {
@@ -223,7 +224,7 @@ void via_rx_acks_with(struct via_channel *channel, uint16_t host)
 
 uint64_t via_rx_deadline_ns(const struct via_channel *channel)
 {
-    return via_list_empty(&channel->flows->acks_soon)
+    return via_list_is_empty(&channel->flows->acks_soon)
                ? VIA_NEVER_NS
                : via_list_entry(channel->flows->acks_soon.next, struct via_rx_flow, soon)->soon_ns;
 }

@@ -62,7 +62,7 @@ static bool must_wait(const struct via_tx_flow *flow)
 }
 
 /* The next frame is the one that belongs to no operation. */
-static bool owes_start(const struct via_tx_flow *flow)
+static bool is_start_due(const struct via_tx_flow *flow)
 {
     return flow->owed && flow->next == flow->start;
 }
@@ -73,12 +73,12 @@ static bool is_sendable(const struct via_channel *channel, const struct via_tx_f
     if ((flow->held && !flow->probing) || flow->next - flow->acked >= window) {
         return false;
     }
-    return owes_start(flow) || (flow->send_op != NULL && !must_wait(flow));
+    return is_start_due(flow) || (flow->send_op != NULL && !must_wait(flow));
 }
 
 static bool local_can_run(const struct via_tx_flow *flow)
 {
-    return !via_list_empty(&flow->ops) && !flow->held;
+    return !via_list_is_empty(&flow->ops) && !flow->held;
 }
 
 void via_tx_update(struct via_channel *channel, struct via_tx_flow *flow)
@@ -159,7 +159,7 @@ void via_tx_remove(struct via_channel *channel, struct via_tx_op *op)
     via_tx_uncount(op);
     via_list_remove(&op->link);
     op->flow = NULL;
-    if (via_list_empty(&flow->ops) && !flow->owed) {
+    if (via_list_is_empty(&flow->ops) && !flow->owed) {
         via_list_remove(&flow->busy);
         /* What was to be waited for is over; no timer would end it for the next operation. */
         flow->held = VIA_MUTANT(HELD) ? flow->held : false;
@@ -171,13 +171,13 @@ void via_tx_remove(struct via_channel *channel, struct via_tx_op *op)
 
 static bool is_behind(const struct via_tx_op *op, uint32_t sequence)
 {
-    return op->assigned && !via_seq_before_u32(sequence, op->first_sequence + op->frames_count);
+    return op->assigned && !via_seq_is_before_u32(sequence, op->first_sequence + op->frames_count);
 }
 
 /* After `acked`, `next` or the length of an operation changed. */
 static void settle(struct via_channel *channel, struct via_tx_flow *flow)
 {
-    if (via_seq_before_u32(flow->next, flow->acked)) {
+    if (via_seq_is_before_u32(flow->next, flow->acked)) {
         flow->next = flow->acked;
         flow->send_op = flow->ack_op;
     }
@@ -269,7 +269,7 @@ static bool make_next(struct via_channel *channel, struct via_tx_flow *flow,
 {
     struct via_tx_op *op = flow->send_op;
 
-    if (owes_start(flow)) {
+    if (is_start_due(flow)) {
         out->header.kind = VIA_FRAME_SKIP;
         out->header.flags |= VIA_FRAME_FLAG_ERROR;
         return true;
@@ -289,11 +289,11 @@ static bool make_next(struct via_channel *channel, struct via_tx_flow *flow,
 
 static void was_sent(struct via_channel *channel, struct via_tx_flow *flow)
 {
-    if (via_seq_before_u32(flow->next, flow->sent_max)) {
+    if (via_seq_is_before_u32(flow->next, flow->sent_max)) {
         via_count(&channel->counters.resent, 1);
     }
     flow->next++;
-    if (via_seq_before_u32(flow->sent_max, flow->next)) {
+    if (via_seq_is_before_u32(flow->sent_max, flow->next)) {
         flow->sent_max = flow->next;
     }
     if (flow->send_op != NULL && is_behind(flow->send_op, flow->next)) {
@@ -320,7 +320,7 @@ static void send_one(struct via_channel *channel, struct via_way *way, struct vi
                 .flow = flow->flow,
             },
     };
-    bool soon = !owes_start(flow) && flow->send_op->soon;
+    bool soon = !is_start_due(flow) && flow->send_op->soon;
     bool last = make_next(channel, flow, &out);
     if (flow->next == flow->start && !flow->started) {
         out.header.flags |= VIA_FRAME_FLAG_START;
@@ -337,7 +337,7 @@ static void send_acks(struct via_channel *channel, struct via_way *way)
 {
     uint32_t budget = channel->node->config.batch_frames;
 
-    while (budget-- != 0 && !via_list_empty(&way->acks) && via_way_may_inject(channel, way)) {
+    while (budget-- != 0 && !via_list_is_empty(&way->acks) && via_way_may_inject(channel, way)) {
         struct via_list *first = via_list_pop_front(&way->acks);
         via_rx_send_ack(channel, way, via_list_entry(first, struct via_rx_flow, ack));
         channel->work++;
@@ -349,7 +349,7 @@ void via_tx_pump(struct via_channel *channel, struct via_way *way)
     uint32_t budget = channel->node->config.batch_frames;
 
     send_acks(channel, way);
-    while (budget != 0 && !via_list_empty(&way->flows) && via_way_may_inject(channel, way)) {
+    while (budget != 0 && !via_list_is_empty(&way->flows) && via_way_may_inject(channel, way)) {
         struct via_tx_flow *flow = via_list_entry(way->flows.next, struct via_tx_flow, ready);
         for (unsigned n = 0; n < BURST && budget != 0; n++, budget--) {
             if (!is_sendable(channel, flow) || !via_way_may_inject(channel, way)) {
@@ -436,9 +436,9 @@ static void take_ack(struct via_channel *channel, struct via_tx_flow *flow,
     if (ack->state == VIA_ACK_NO_STATE) {
         progress = false; /* `next` says nothing */
     } else if (VIA_MUTANT(WRONG_WRAP) ? ack->next < flow->acked
-                                      : via_seq_before_u32(ack->next, flow->acked)) {
+                                      : via_seq_is_before_u32(ack->next, flow->acked)) {
         return; /* an old one */
-    } else if (via_seq_before_u32(flow->sent_max, ack->next)) {
+    } else if (via_seq_is_before_u32(flow->sent_max, ack->next)) {
         via_count(&channel->counters.dropped_malformed, 1);
         return;
     }
@@ -450,7 +450,7 @@ static void take_ack(struct via_channel *channel, struct via_tx_flow *flow,
         flow->retry_ns = channel->node->config.retry_ns_min;
         flow->no_state_count = 0;
         settle(channel, flow);
-        if (via_list_empty(&flow->ops)) {
+        if (via_list_is_empty(&flow->ops)) {
             via_list_remove(&flow->busy);
             set_deadline(channel, flow);
             return; /* whatever else it says is about nothing now */
@@ -532,7 +532,7 @@ static uint64_t patience(const struct via_channel *channel, const struct via_tx_
         return VIA_NEVER_NS;
     }
     if (flow->flow == config->flows_count) {
-        if (via_list_empty(&flow->ops)) {
+        if (via_list_is_empty(&flow->ops)) {
             return VIA_NEVER_NS; /* only what it owes */
         }
         if (is_short(channel) && !has_kept(flow)) {

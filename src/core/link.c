@@ -166,7 +166,7 @@ static bool registers_are_mine(const struct via_node *node, const struct via_lin
 /* --- inbox ----------------------------------------------------------------------------------- */
 
 /* Is there room for a greeting, which tells what else there is room for? */
-static bool control_fits(const struct via_port *port, struct via_link_refusal *ret_refusal)
+static bool has_control_room(const struct via_port *port, struct via_link_refusal *ret_refusal)
 {
     uint64_t need = via_inbox_bytes(via_control_geometry(), 0);
     uint64_t inbox = port->caps.inbox_bytes;
@@ -196,7 +196,7 @@ static void choose_epoch(struct via_link *link)
         link->rx_epoch = via_epoch_next(link->rx_epoch);
     } while (link->rx_epoch == shown);
     link->echo = 0;
-    if (!control_fits(port, &refusal) || VIA_MUTANT(NO_EPOCH)) {
+    if (!has_control_room(port, &refusal) || VIA_MUTANT(NO_EPOCH)) {
         return; /* this link will not go up */
     }
     /* The heartbeat. */
@@ -289,7 +289,7 @@ static enum via_link_state judge(const struct via_node *node, struct via_link *l
     if (peer->host == config->host || peer->host >= config->hosts_max || peer->session == 0) {
         return VIA_LINK_BAD_HOST;
     }
-    if (!control_fits(port_of(link), &refusal)) {
+    if (!has_control_room(port_of(link), &refusal)) {
         via_greet_show_refusal(link, &refusal);
         return VIA_LINK_BAD_GEOMETRY;
     }
@@ -533,7 +533,7 @@ static void send_and_arm(struct via_node *node, struct via_link *link, uint64_t 
     bool armed = via_arm_poll(&link->control_arm, port_of(link), VIA_PORT_QUEUE_CONTROL, posted);
     /* The peer may have begun to wait for room after this turn looked, and before its credit. */
     via_control_pipe_taken(link);
-    if (!armed || via_pipe_ready(&link->control_rx) ||
+    if (!armed || via_pipe_is_ready(&link->control_rx) ||
         (waits && via_pipe_writer_room(&link->control_tx) != 0)) {
         *ret_deadline_ns = now_ns;
     }

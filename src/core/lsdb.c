@@ -202,7 +202,7 @@ static void announce(struct via_node *node, uint64_t now_ns)
     struct via_lsa_list list;
 
     via_lsa_list_init(&list);
-    for (uint16_t h = 0; !via_list_empty(&lsdb->up) && h < node->config.hosts_max; h++) {
+    for (uint16_t h = 0; !via_list_is_empty(&lsdb->up) && h < node->config.hosts_max; h++) {
         if (lsdb->local[h] != VIA_PORT_NONE) {
             via_lsa_list_append(lsdb, &list, h, session_behind(node, h));
         }

@@ -371,7 +371,7 @@ static void local_flow(struct via_channel *channel, struct via_tx_flow *flow)
     uint32_t budget = LOCAL_BYTES_PER_TURN;
 
     for (uint32_t n = 0; n < channel->node->config.batch_frames && budget != 0; n++) {
-        if (via_list_empty(&flow->ops)) {
+        if (via_list_is_empty(&flow->ops)) {
             return;
         }
         struct via_op_slot *op = via_list_entry(flow->ops.next, struct via_op_slot, tx.link);

@@ -93,7 +93,7 @@ uint32_t via_pipe_writer_room(struct via_pipe_writer *writer)
                           : writer->geometry.slots_count - (writer->sequence - writer->released);
 }
 
-static bool fits_now(const struct via_pipe_writer *writer, uint32_t span)
+static bool has_room_now(const struct via_pipe_writer *writer, uint32_t span)
 {
     return writer->sequence - writer->released < writer->geometry.slots_count &&
            (span == 0 ||
@@ -107,16 +107,16 @@ uint32_t via_pipe_writer_data_bytes(struct via_pipe_writer *writer)
     return via_pipe_data_used(&writer->geometry, writer->data_tail, writer->data_head);
 }
 
-bool via_pipe_writer_fits(struct via_pipe_writer *writer, size_t body_bytes)
+bool via_pipe_writer_has_place(struct via_pipe_writer *writer, size_t body_bytes)
 {
     if (body_bytes > writer->geometry.body_bytes_max || writer->broken) {
         return false;
     }
-    if (fits_now(writer, via_pipe_body_span(body_bytes))) {
+    if (has_room_now(writer, via_pipe_body_span(body_bytes))) {
         return true;
     }
     take_credit(writer);
-    return !writer->broken && fits_now(writer, via_pipe_body_span(body_bytes));
+    return !writer->broken && has_room_now(writer, via_pipe_body_span(body_bytes));
 }
 
 static int check_room(struct via_pipe_writer *writer, size_t body_bytes)
@@ -124,7 +124,7 @@ static int check_room(struct via_pipe_writer *writer, size_t body_bytes)
     if (body_bytes > writer->geometry.body_bytes_max) {
         return -EMSGSIZE;
     }
-    if (via_pipe_writer_fits(writer, body_bytes)) {
+    if (via_pipe_writer_has_place(writer, body_bytes)) {
         return 0;
     }
     return writer->broken ? -EPROTO : -EAGAIN;
@@ -297,7 +297,7 @@ static uint16_t arm_not_rung(const struct via_pipe_writer *writer)
                : 0;
 }
 
-bool via_pipe_reader_sleeps(const struct via_pipe_writer *writer)
+bool via_pipe_reader_is_asleep(const struct via_pipe_writer *writer)
 {
     return arm_not_rung(writer) != 0;
 }
@@ -357,7 +357,7 @@ void via_pipe_reader_start_at(struct via_pipe_reader *reader, uint32_t sequence)
     reader->arm_next = generation_of(sequence);
 }
 
-bool via_pipe_ready_at(const struct via_pipe_reader *reader, uint32_t sequence)
+bool via_pipe_is_ready_at(const struct via_pipe_reader *reader, uint32_t sequence)
 {
     uint64_t word;
     return via_pipe_find(reader, sequence, &word);
@@ -454,31 +454,31 @@ bool via_pipe_arm(struct via_pipe_reader *reader)
 }
 
 /* A want word of this epoch that has not been rung for. It is peer-written: only compared. */
-static bool wants(const struct via_pipe_reader *reader, uint64_t word)
+static bool is_wanted(const struct via_pipe_reader *reader, uint64_t word)
 {
     uint16_t generation = via_credit_word_arm(word);
     return via_credit_word_epoch(word) == reader->epoch && generation != 0 &&
            generation != reader->want_rung;
 }
 
-bool via_pipe_writer_waits(const struct via_pipe_reader *reader)
+bool via_pipe_writer_is_waiting(const struct via_pipe_reader *reader)
 {
     const _Atomic uint64_t *want = (const _Atomic uint64_t *)(const void *)reader->memory;
-    return wants(reader, atomic_load_explicit(want, memory_order_relaxed));
+    return is_wanted(reader, atomic_load_explicit(want, memory_order_relaxed));
 }
 
 bool via_pipe_must_ring_writer(struct via_pipe_reader *reader)
 {
     const _Atomic uint64_t *want = (const _Atomic uint64_t *)(const void *)reader->memory;
     uint64_t word = atomic_load_explicit(want, memory_order_relaxed);
-    if (reader->posted != reader->released && wants(reader, word)) {
+    if (reader->posted != reader->released && is_wanted(reader, word)) {
         via_pipe_post_credit(reader);
     }
     /* Store credit, fence, load want; the writer stores want, fences, loads credit (via_pipe_want).
      */
     atomic_thread_fence(memory_order_seq_cst);
     word = atomic_load_explicit(want, memory_order_relaxed);
-    if (!wants(reader, word)) {
+    if (!is_wanted(reader, word)) {
         return false;
     }
     if (reader->posted != reader->released) {

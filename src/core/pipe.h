@@ -94,7 +94,7 @@ uint32_t via_pipe_writer_room(struct via_pipe_writer *writer);
 uint32_t via_pipe_writer_data_bytes(struct via_pipe_writer *writer);
 
 /* true when a record with such a body could be written now. */
-bool via_pipe_writer_fits(struct via_pipe_writer *writer, size_t body_bytes);
+bool via_pipe_writer_has_place(struct via_pipe_writer *writer, size_t body_bytes);
 
 /*
  * Writes one record: head_bytes (0..56) of head, the rest of the head is unspecified, and the body.
@@ -138,7 +138,7 @@ bool via_pipe_must_ring(struct via_pipe_writer *writer);
  * A hint without a fence: does the reader sleep and has not been rung for it? May be wrong in both
  * directions; via_pipe_must_ring() decides, and has to be asked anyway.
  */
-bool via_pipe_reader_sleeps(const struct via_pipe_writer *writer);
+bool via_pipe_reader_is_asleep(const struct via_pipe_writer *writer);
 
 /*
  * Before sleeping for want of room: posts "want" (once per generation), then a full fence; true
@@ -225,7 +225,7 @@ static inline bool via_pipe_find(const struct via_pipe_reader *reader, uint32_t 
 }
 
 /* true when a record is there; the cheapest look. */
-static inline bool via_pipe_ready(const struct via_pipe_reader *reader)
+static inline bool via_pipe_is_ready(const struct via_pipe_reader *reader)
 {
     uint64_t word;
     return via_pipe_find(reader, reader->sequence, &word);
@@ -233,7 +233,7 @@ static inline bool via_pipe_ready(const struct via_pipe_reader *reader)
 
 /* The same for a later record than the next: true when the record of that sequence number is there
  * and not overwritten. */
-bool via_pipe_ready_at(const struct via_pipe_reader *reader, uint32_t sequence);
+bool via_pipe_is_ready_at(const struct via_pipe_reader *reader, uint32_t sequence);
 
 /*
  * Takes the next record: 1 and *ret_record, 0 when there is none, -EPROTO when its length breaks
@@ -258,16 +258,16 @@ void via_pipe_post_credit(struct via_pipe_reader *reader);
 /*
  * Before sleeping: posts "armed" (with all credits due), then a full fence; true when anything was
  * posted. When the port is not coherent the caller must then wait for a fence of the port that was
- * started after the last post. It looks with via_pipe_ready() again, and only then sleeps. Arming
- * twice without a record taken between costs nothing while all that was taken is released (the
- * generation stays), else one posted word, for a ring that came late may have used the generation
- * up; so whoever has been rung arms again before it sleeps on. A take disarms, and "awake" is
- * posted lazily, with the next credit.
+ * started after the last post. It looks with via_pipe_is_ready() again, and only then sleeps.
+ * Arming twice without a record taken between costs nothing while all that was taken is released
+ * (the generation stays), else one posted word, for a ring that came late may have used the
+ * generation up; so whoever has been rung arms again before it sleeps on. A take disarms, and
+ * "awake" is posted lazily, with the next credit.
  */
 bool via_pipe_arm(struct via_pipe_reader *reader);
 
-/* A hint, as via_pipe_reader_sleeps(): does the writer wait for room and has not been rung? */
-bool via_pipe_writer_waits(const struct via_pipe_reader *reader);
+/* A hint, as via_pipe_reader_is_asleep(): does the writer wait for room and has not been rung? */
+bool via_pipe_writer_is_waiting(const struct via_pipe_reader *reader);
 
 /*
  * After one or more releases: must the writer be rung because it waits for room? true at most once

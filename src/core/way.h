@@ -142,7 +142,7 @@ static inline void via_way_sent(struct via_way *way, unsigned kind, size_t body_
     via_count(&way->frames_sent, 1);
     via_count(&way->bytes_sent, body_bytes);
     way->unrung_bytes += (uint32_t)body_bytes;
-    if (way->unrung_bytes >= RING_EARLY_BYTES && via_pipe_reader_sleeps(&way->tx)) {
+    if (way->unrung_bytes >= RING_EARLY_BYTES && via_pipe_reader_is_asleep(&way->tx)) {
         via_way_ring(way);
     }
 }

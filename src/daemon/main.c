@@ -118,7 +118,7 @@ struct log_path {
 };
 
 /* The daemon of a machine logs where daemons do, hosts of an emulated fabric where they are. */
-static bool logs_in_folder(const struct via_daemon_options *options)
+static bool is_log_in_folder(const struct via_daemon_options *options)
 {
     return options->config_path != NULL && options->log_file[0] == '\0' && geteuid() == 0;
 }
@@ -131,12 +131,12 @@ static struct log_path log_path_of(const struct via_daemon_options *options)
         return path;
     }
     snprintf(path.text, sizeof(path.text), "%s/host-%u.log",
-             logs_in_folder(options) ? LOG_FOLDER : options->rundir.text, options->host.host);
+             is_log_in_folder(options) ? LOG_FOLDER : options->rundir.text, options->host.host);
     return path;
 }
 
 /* Is there a file to log to, or does the starting process say where standard error goes? */
-static bool logs_to_file(const struct via_daemon_options *options)
+static bool is_log_file(const struct via_daemon_options *options)
 {
     return !options->foreground || options->log_file[0] != '\0';
 }
@@ -147,10 +147,10 @@ static int open_log(const struct via_daemon_options *options, int *ret_fd, struc
 {
     struct log_path path = log_path_of(options);
     *ret_fd = -1;
-    if (!logs_to_file(options)) {
+    if (!is_log_file(options)) {
         return 0;
     }
-    if (logs_in_folder(options)) {
+    if (is_log_in_folder(options)) {
         (void)mkdir(LOG_FOLDER, 0750); /* it is there already, or open() says what is wrong */
     }
     *ret_fd =

@@ -517,7 +517,7 @@ static enum via_daemon_next check_ready_fd(const struct via_daemon_options *opti
 }
 
 /* Two places that say the same thing would leave open which one counts. */
-static bool goes_with_file(int id)
+static bool is_allowed_with_file(int id)
 {
     return id == OPT_CONFIG || id == OPT_CHECK || id == OPT_FOREGROUND || id == OPT_PARENT_DEATH ||
            id == OPT_WITH || id == OPT_READY_FD;
@@ -556,7 +556,7 @@ enum via_daemon_next via_daemon_parse(int argc, char **argv, struct via_daemon_o
     enum via_daemon_next next = VIA_DAEMON_RUN;
     for (int id;
          next == VIA_DAEMON_RUN && (id = getopt_long(argc, argv, "", long_options, NULL)) >= 0;) {
-        parse.other = goes_with_file(id) || id == '?' ? parse.other : id;
+        parse.other = is_allowed_with_file(id) || id == '?' ? parse.other : id;
         next = parse_one(ret_options, &parse, id);
     }
     if (next != VIA_DAEMON_RUN) {

@@ -368,7 +368,7 @@ void via_segment_free_all(struct via_host *host);
 void via_segment_leave_all_for(struct via_process *process);
 void via_segment_retire_all_for(struct via_process *process);
 void via_segment_forget_all_for(struct via_process *process);
-bool via_segment_all_idle_for(const struct via_process *process);
+bool via_segment_is_all_idle_for(const struct via_process *process);
 void via_segment_free_all_for(struct via_process *process);
 
 /* attach_server_pending.c. ask: 0 = it will be answered, else the status to answer with. */

@@ -14,7 +14,7 @@
 bool via_process_channel_is_ready(const struct via_process_channel *pc)
 {
     return !pc->broken && !pc->cancelled && !pc->stashed && !pc->held &&
-           via_pipe_ready(&pc->commands);
+           via_pipe_is_ready(&pc->commands);
 }
 
 /* The segment of this process behind a handle, or NULL. */

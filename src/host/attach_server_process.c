@@ -384,7 +384,7 @@ static uint64_t tick_closing(struct via_process *process)
     if (!via_host_is_synced(host, process->sync)) {
         return VIA_NEVER_NS; /* the threads poke when they are */
     }
-    if (!via_segment_all_idle_for(process) || !via_host_board_leave(host, process)) {
+    if (!via_segment_is_all_idle_for(process) || !via_host_board_leave(host, process)) {
         return host->now_ns + CLOSING_LOOK_NS;
     }
     via_segment_free_all_for(process);

@@ -164,7 +164,7 @@ static bool has_message_room(struct via_process_channel *pc, uint32_t bytes)
 {
     uint32_t slots = pc->replies.geometry.slots_count;
     return via_pipe_writer_room(&pc->replies) > slots / 4 &&
-           via_pipe_writer_fits(&pc->replies, bytes);
+           via_pipe_writer_has_place(&pc->replies, bytes);
 }
 
 static void block(struct via_process_channel *pc, uint16_t source, uint16_t flow)
@@ -302,7 +302,7 @@ void via_process_channel_cancelled(struct via_transfer *transfer, struct via_mai
 
 void via_process_channel_check_gone(struct via_transfer *transfer, struct via_process_channel *pc)
 {
-    bool more = !pc->cancelled && !pc->broken && (pc->stashed || via_pipe_ready(&pc->commands));
+    bool more = !pc->cancelled && !pc->broken && (pc->stashed || via_pipe_is_ready(&pc->commands));
     if (pc->gone || more || pc->running_count != 0 || pc->parked_count != 0 || pc->due_count != 0) {
         return;
     }

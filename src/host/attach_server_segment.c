@@ -383,7 +383,7 @@ void via_segment_forget_all_for(struct via_process *process)
     }
 }
 
-bool via_segment_all_idle_for(const struct via_process *process)
+bool via_segment_is_all_idle_for(const struct via_process *process)
 {
     via_list_foreach(it, &process->segments) {
         if (!is_idle(process->host, via_list_entry(it, struct via_host_segment, link))) {

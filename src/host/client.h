@@ -328,8 +328,8 @@ struct via_client_intent {
 };
 
 /* [locked] Is there room for a command with such a body right now? */
-bool via_client_command_fits(struct via_attach *attach, struct via_client_channel *channel,
-                             size_t body_bytes);
+bool via_client_command_has_room(struct via_attach *attach, struct via_client_channel *channel,
+                                 size_t body_bytes);
 /* [locked, waits] Until there is. 0, -ENOTCONN, -ENOBUFS. */
 int via_client_command_room(struct via_attach *attach, struct via_client_channel *channel,
                             size_t body_bytes) VIA_MUST_CHECK;
@@ -454,7 +454,7 @@ int via_client_direct_wait(struct via_remote *remote,
                            struct via_client_mapping **ret_mapping) VIA_MUST_CHECK;
 
 /* true when the way is direct, but puts by frames have to arrive first. */
-bool via_client_awaits_frames(const struct via_remote *remote);
+bool via_client_has_frames_due(const struct via_remote *remote);
 
 /* The own segment that holds these bytes, NULL for none. [locked] */
 struct via_segment *via_client_segment_of(struct via_attach *attach, const void *base,

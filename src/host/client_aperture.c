@@ -110,7 +110,7 @@ static void store(struct burst *burst, uint64_t off, const void *src, size_t byt
     }
 }
 
-static bool all_open(const struct burst *burst)
+static bool is_all_open(const struct burst *burst)
 {
     for (unsigned i = 0; i < burst->count; i++) {
         if (!is_open(burst->attach, burst->grants[i])) {
@@ -124,7 +124,7 @@ static bool all_open(const struct burst *burst)
 static void publish(struct burst *burst)
 {
     if (burst->combine != NULL) {
-        if (!all_open(burst)) {
+        if (!is_all_open(burst)) {
             burst->lost = true;
             via_combine_drop(burst->combine);
         }
@@ -215,7 +215,7 @@ static bool fence(struct burst *burst)
     const unsigned char *const looks[] = {burst->last, piece, piece + slice_bytes / 4,
                                           piece + slice_bytes / 2};
     for (unsigned i = 0; i < VIA_ARRAY_COUNT(looks); i++) {
-        if (via_client_aperture_holds(burst->aperture, looks[i]) &&
+        if (via_client_aperture_has_segment(burst->aperture, looks[i]) &&
             read_across(burst, looks[i]) != UINT64_MAX) {
             return !burst->lost;
         }

@@ -48,11 +48,11 @@ static void op_put(struct via_attach *attach, struct via_client_op *op)
     attach->ops_free = (uint32_t)(op - attach->ops);
 }
 
-bool via_client_command_fits(struct via_attach *attach, struct via_client_channel *channel,
-                             size_t body_bytes)
+bool via_client_command_has_room(struct via_attach *attach, struct via_client_channel *channel,
+                                 size_t body_bytes)
 {
     return attach->ops_free != attach->ops_count &&
-           via_pipe_writer_fits(&channel->writer, body_bytes);
+           via_pipe_writer_has_place(&channel->writer, body_bytes);
 }
 
 struct room {
@@ -68,7 +68,7 @@ static bool has_room(struct via_attach *attach, void *ctx)
         via_client_die(attach);
         return false;
     }
-    return via_client_command_fits(attach, room->channel, room->body_bytes);
+    return via_client_command_has_room(attach, room->channel, room->body_bytes);
 }
 
 int via_client_command_room(struct via_attach *attach, struct via_client_channel *channel,

@@ -121,7 +121,7 @@ int via_client_remote_word(struct via_remote *remote, uint64_t off, struct via_c
     via_client_lock(attach);
     if (word->attach != attach) { /* it may be a parent's */
         *word = (struct via_client_word){.word = 0};
-        if (via_client_command_fits(attach, channel, 0)) {
+        if (via_client_command_has_room(attach, channel, 0)) {
             struct via_command command = get_command(remote, off, sizeof(word->word));
             struct via_client_intent intent = {
                 .result = &word->result, .destination = &word->word, .bytes = sizeof(word->word)};

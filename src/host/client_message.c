@@ -76,7 +76,7 @@ int via_message_send(struct via_attach *attach, unsigned host, uint32_t endpoint
 static bool has_message(struct via_attach *attach, void *ctx)
 {
     (void)ctx;
-    return !via_list_empty(&attach->messages);
+    return !via_list_is_empty(&attach->messages);
 }
 
 /* [locked] The oldest message, into the caller's memory. */

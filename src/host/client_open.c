@@ -216,7 +216,7 @@ static int greet(struct via_attach *attach, unsigned host, int channel,
     return 0;
 }
 
-static bool fd_holds(int fd, size_t bytes)
+static bool has_bytes(int fd, size_t bytes)
 {
     struct stat st;
     return fstat(fd, &st) == 0 && st.st_size >= 0 && (uint64_t)st.st_size >= bytes;
@@ -225,7 +225,7 @@ static bool fd_holds(int fd, size_t bytes)
 /* Maps the first `bytes` of fd, when it has as many. 0 or negative errno. */
 static int map(int fd, size_t bytes, int protection, void *ret_base)
 {
-    if (!fd_holds(fd, bytes)) {
+    if (!has_bytes(fd, bytes)) {
         return -EPROTO;
     }
     void *base = mmap(NULL, bytes, protection, MAP_SHARED, fd, 0);
@@ -523,7 +523,7 @@ int via_client_attach_behind(struct via_client_order order, struct via_attach **
 static bool is_idle(struct via_attach *attach, void *ctx)
 {
     (void)ctx;
-    return via_list_empty(&attach->pending);
+    return via_list_is_empty(&attach->pending);
 }
 
 void via_client_drain(struct via_attach *attach)

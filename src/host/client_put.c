@@ -395,14 +395,14 @@ static int try_room(struct via_remote *remote, const struct via_command *command
     if (command->bytes > sizeof(uint64_t) && via_client_remote_is_held(remote)) {
         return -EAGAIN; /* a word that is put is not put again soon, and may be waited for */
     }
-    bool fits = via_client_command_fits(attach, channel, bytes);
+    bool fits = via_client_command_has_room(attach, channel, bytes);
     if (!fits && !attach->asleep) {
         via_client_take(attach);
     }
     if (!fits) {
         /* The host rings the bell when there is room again. */
         via_pipe_want(&channel->writer);
-        fits = via_client_command_fits(attach, channel, bytes);
+        fits = via_client_command_has_room(attach, channel, bytes);
     }
     return fits ? 0 : attach->dead ? via_client_dead(attach) : -EAGAIN;
 }
@@ -484,7 +484,7 @@ int via_client_hand_over(struct via_attach *attach, uint64_t deadline_ns)
         struct via_command command = {.kind = VIA_OP_PUT, .destination = attach->host};
         struct via_client_intent intent = {.result = &result};
         wait.replies |= via_client_replies(attach, channel);
-        rc = via_client_command_fits(attach, channel, 0) ? 0 : -EAGAIN;
+        rc = via_client_command_has_room(attach, channel, 0) ? 0 : -EAGAIN;
         if (rc == 0) {
             via_client_command_send(attach, channel, &command, NULL, 0, &intent);
         }
@@ -518,7 +518,7 @@ static int begin_try(struct via_remote *remote, uint64_t off, size_t bytes,
         return 0;
     }
     rc = via_client_check(remote, off, bytes, "put"); /* it may just have been found lost */
-    if (rc == 0 && via_client_awaits_frames(remote)) {
+    if (rc == 0 && via_client_has_frames_due(remote)) {
         rc = via_attach_poll(remote->attach);
         return rc < 0 ? rc : -EAGAIN;
     }

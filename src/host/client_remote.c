@@ -287,7 +287,7 @@ int via_client_remote_status(struct via_remote *remote, int status)
     return -ECONNRESET;
 }
 
-bool via_client_awaits_frames(const struct via_remote *remote)
+bool via_client_has_frames_due(const struct via_remote *remote)
 {
     uint64_t way = via_client_status(remote->attach, remote->host) & VIA_CLIENT_WAY_MASK;
     return (way & VIA_STATUS_DIRECT) != 0 &&
@@ -299,7 +299,7 @@ bool via_client_awaits_frames(const struct via_remote *remote)
 static bool frames_have_arrived(struct via_attach *attach, void *ctx)
 {
     (void)attach;
-    return !via_client_awaits_frames(ctx);
+    return !via_client_has_frames_due(ctx);
 }
 
 int via_client_direct_wait(struct via_remote *remote, struct via_client_mapping **ret_mapping)
@@ -311,7 +311,7 @@ int via_client_direct_wait(struct via_remote *remote, struct via_client_mapping 
             *ret_mapping = mapping;
             return 0;
         }
-        if (!via_client_awaits_frames(remote)) {
+        if (!via_client_has_frames_due(remote)) {
             *ret_mapping = NULL;
             return attach->dead ? via_client_dead(attach) : lost(remote);
         }

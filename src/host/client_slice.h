@@ -49,8 +49,8 @@ static inline _Atomic uint64_t *via_client_grant_busy(const struct via_attach *a
 }
 
 /* Does this word lie in the segment? (The last piece may be shorter than its slice.) */
-static inline bool via_client_aperture_holds(const struct via_client_aperture *aperture,
-                                             const unsigned char *word)
+static inline bool via_client_aperture_has_segment(const struct via_client_aperture *aperture,
+                                                   const unsigned char *word)
 {
     uint64_t off = (uint64_t)(word - aperture->base);
     return off < aperture->segment_bytes && aperture->segment_bytes - off >= sizeof(uint64_t);

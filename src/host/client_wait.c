@@ -158,11 +158,11 @@ unsigned via_client_take(struct via_attach *attach)
 }
 
 /* Replies that can be taken. */
-static bool replies_ready(const struct via_attach *attach)
+static bool has_replies(const struct via_attach *attach)
 {
     for (unsigned i = 0; i < attach->channels_count; i++) {
         const struct via_client_channel *channel = &attach->channels[i];
-        if (channel->stuck_ns == 0 && via_pipe_ready(&channel->reader)) {
+        if (channel->stuck_ns == 0 && via_pipe_is_ready(&channel->reader)) {
             return true;
         }
     }
@@ -197,7 +197,7 @@ static bool spin(struct via_attach *attach, const struct via_client_wait *wait, 
     }
     do {
         for (int i = 0; i < 16; i++) {
-            if (replies_ready(attach) || wait->done(attach, wait->ctx)) {
+            if (has_replies(attach) || wait->done(attach, wait->ctx)) {
                 return true;
             }
             via_cpu_pause();
@@ -223,7 +223,7 @@ static int lead(struct via_attach *attach, const struct via_client_wait *wait)
         return 1;
     }
     arm(attach);
-    if (replies_ready(attach) || wait->done(attach, wait->ctx)) {
+    if (has_replies(attach) || wait->done(attach, wait->ctx)) {
         return 1;
     }
     struct epoll_event events[4];
@@ -382,7 +382,7 @@ bool via_client_check_death(struct via_attach *attach)
 static unsigned poll_locked(struct via_attach *attach)
 {
     if (attach->asleep) {
-        if (replies_ready(attach)) {
+        if (has_replies(attach)) {
             via_sys_bell_ring(attach->nudge_fd);
         }
         return 0;
@@ -393,7 +393,7 @@ static unsigned poll_locked(struct via_attach *attach)
     }
     if (atomic_load_explicit(&attach->bell_watched, memory_order_relaxed)) {
         arm(attach);
-        if (replies_ready(attach)) {
+        if (has_replies(attach)) {
             taken += via_client_take(attach);
             arm(attach);
         }

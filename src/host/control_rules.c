@@ -442,7 +442,7 @@ static bool is_allowed(const struct verdict *verdict)
     return !verdict->out && (verdict->taken || !verdict->any_takes);
 }
 
-bool via_rules_allow_program(const struct via_rules *rules, const char *program)
+bool via_rules_is_program_allowed(const struct via_rules *rules, const char *program)
 {
     struct verdict verdict = {0};
     for (unsigned i = 0; i < rules->programs_count; i++) {
@@ -452,7 +452,7 @@ bool via_rules_allow_program(const struct via_rules *rules, const char *program)
     return is_allowed(&verdict);
 }
 
-bool via_rules_allow_port(const struct via_rules *rules, uint16_t port)
+bool via_rules_is_port_allowed(const struct via_rules *rules, uint16_t port)
 {
     struct verdict verdict = {0};
     for (unsigned i = 0; i < rules->ports_count; i++) {
@@ -462,7 +462,7 @@ bool via_rules_allow_port(const struct via_rules *rules, uint16_t port)
     return is_allowed(&verdict);
 }
 
-static bool in_network(const struct via_rules_network *network, const unsigned char *ip)
+static bool is_in_network(const struct via_rules_network *network, const unsigned char *ip)
 {
     unsigned bytes = network->prefix_bits / 8;
     unsigned bits = network->prefix_bits % 8;
@@ -472,11 +472,11 @@ static bool in_network(const struct via_rules_network *network, const unsigned c
     return bits == 0 || (network->ip[bytes] ^ ip[bytes]) >> (8 - bits) == 0;
 }
 
-bool via_rules_allow_network(const struct via_rules *rules, const unsigned char *ip)
+bool via_rules_is_network_allowed(const struct via_rules *rules, const unsigned char *ip)
 {
     struct verdict verdict = {0};
     for (unsigned i = 0; i < rules->networks_count; i++) {
-        weigh(&verdict, in_network(&rules->networks[i], ip), rules->networks[i].out);
+        weigh(&verdict, is_in_network(&rules->networks[i], ip), rules->networks[i].out);
     }
     return is_allowed(&verdict);
 }

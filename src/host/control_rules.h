@@ -76,9 +76,9 @@ int via_rules_set(struct via_rules *rules, const char *key, const char *value,
  */
 int via_rules_load(struct via_rules *rules, const char *program, struct via_error *err);
 
-bool via_rules_allow_program(const struct via_rules *rules, const char *program);
-bool via_rules_allow_port(const struct via_rules *rules, uint16_t port);
+bool via_rules_is_program_allowed(const struct via_rules *rules, const char *program);
+bool via_rules_is_port_allowed(const struct via_rules *rules, uint16_t port);
 /* ip: 16 bytes, IPv4 mapped. */
-bool via_rules_allow_network(const struct via_rules *rules, const unsigned char *ip);
+bool via_rules_is_network_allowed(const struct via_rules *rules, const unsigned char *ip);
 
 #endif

@@ -229,8 +229,8 @@ static int describe(struct via_process *process, struct via_host_slices *slices,
     return rc;
 }
 
-static bool waits_for(const struct via_attach_pending *pending,
-                      const struct via_host_slices *slices, uint32_t slice)
+static bool is_waiting_for(const struct via_attach_pending *pending,
+                           const struct via_host_slices *slices, uint32_t slice)
 {
     return pending->type == VIA_ATTACH_SLICE && pending->slices == slices &&
            pending->slice == slice;
@@ -245,7 +245,7 @@ static void answer_all(struct via_host *host, struct via_host_slices *slices, ui
             via_list_entry(it, struct via_attach_pending, link);
         struct via_attach_answer answer = {.type = VIA_ATTACH_SLICE, .status = status};
         int fd = -1;
-        if (!waits_for(pending, slices, slice)) {
+        if (!is_waiting_for(pending, slices, slice)) {
             continue;
         }
         if (status == 0) {

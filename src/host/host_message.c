@@ -65,7 +65,7 @@ static int submit(struct via_transfer *transfer, struct via_host_send *send)
 static void submit_mail(struct via_transfer *transfer, struct via_mail *mail)
 {
     struct via_host_send *send = via_container_of(mail, struct via_host_send, submit);
-    if (!via_list_empty(&transfer->sends) || submit(transfer, send) == -EAGAIN) {
+    if (!via_list_is_empty(&transfer->sends) || submit(transfer, send) == -EAGAIN) {
         via_list_push_back(&transfer->sends, &send->link);
     }
 }

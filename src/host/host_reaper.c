@@ -96,8 +96,8 @@ static void *serve(void *argument)
 {
     struct via_reaper *reaper = argument;
     pthread_mutex_lock(&reaper->lock);
-    while (!reaper->abandoned && !(reaper->ending && via_list_empty(&reaper->waiting))) {
-        if (via_list_empty(&reaper->waiting)) {
+    while (!reaper->abandoned && !(reaper->ending && via_list_is_empty(&reaper->waiting))) {
+        if (via_list_is_empty(&reaper->waiting)) {
             pthread_cond_wait(&reaper->more, &reaper->lock);
         } else {
             give_back_first(reaper);
@@ -223,10 +223,10 @@ bool via_reaper_free(struct via_reaper *reaper, uint64_t wait_ns)
     pthread_mutex_lock(&reaper->lock);
     reaper->ending = true;
     pthread_cond_signal(&reaper->more);
-    while (code == 0 && (reaper->busy || !via_list_empty(&reaper->waiting))) {
+    while (code == 0 && (reaper->busy || !via_list_is_empty(&reaper->waiting))) {
         code = pthread_cond_timedwait(&reaper->finished, &reaper->lock, &until);
     }
-    reaper->abandoned = reaper->busy || !via_list_empty(&reaper->waiting);
+    reaper->abandoned = reaper->busy || !via_list_is_empty(&reaper->waiting);
     bool abandoned = reaper->abandoned;
     pthread_t thread = reaper->thread;
     pthread_mutex_unlock(&reaper->lock);

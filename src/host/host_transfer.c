@@ -173,7 +173,7 @@ static unsigned turn(struct via_transfer *transfer, uint64_t now_ns, uint64_t *r
     unsigned work = 0;
     uint64_t target;
     bool behind = is_behind(transfer, &target);
-    if (via_tenant_bells_rung(transfer)) {
+    if (via_tenant_bells_have_rung(transfer)) {
         via_tenant_bells_note(transfer);
         rearm_idle(transfer);
     }
@@ -184,7 +184,7 @@ static unsigned turn(struct via_transfer *transfer, uint64_t now_ns, uint64_t *r
     if (behind) {
         catch_up(transfer, target);
     }
-    if (!via_list_empty(&transfer->sends)) {
+    if (!via_list_is_empty(&transfer->sends)) {
         via_host_message_submit_again(transfer);
     }
     work += serve_active(transfer);
@@ -219,7 +219,7 @@ static enum via_arm arm(struct via_transfer *transfer)
     }
     enum via_arm armed = via_node_arm(transfer->host->node, transfer->channel);
     uint64_t target;
-    nothing = nothing && via_list_empty(&transfer->touched) && !is_behind(transfer, &target) &&
+    nothing = nothing && via_list_is_empty(&transfer->touched) && !is_behind(transfer, &target) &&
               !atomic_load_explicit(&transfer->mail_there, memory_order_acquire) &&
               !atomic_load_explicit(&transfer->host->stopping, memory_order_acquire);
     return nothing ? armed : VIA_ARM_BUSY;
@@ -243,7 +243,7 @@ static void run(struct via_transfer *transfer)
         uint64_t deadline_ns = VIA_NEVER_NS;
         unsigned work = turn(transfer, now_ns, &deadline_ns);
         enum via_host_wait_step step = via_host_wait_turned(wait, now_ns, work, deadline_ns);
-        if (step == VIA_HOST_WAIT_ARM && !via_tenant_bells_rung(transfer)) {
+        if (step == VIA_HOST_WAIT_ARM && !via_tenant_bells_have_rung(transfer)) {
             step = via_host_wait_armed(wait, now_ns, arm(transfer), &deadline_ns);
         }
         switch (step) {

@@ -81,7 +81,7 @@ static bool is_in_burst(const struct via_slice_user *user)
     return (busy_word(user) & 0xffff) != 0;
 }
 
-static bool any_in_burst(const struct via_slice_entry *entry)
+static bool is_any_in_burst(const struct via_slice_entry *entry)
 {
     via_list_foreach(it, &entry->users) {
         if (is_in_burst(via_list_entry(it, struct via_slice_user, link))) {
@@ -108,7 +108,7 @@ static void set_free(struct via_slice_entry *entry)
 
 static void free_if_quiet(struct via_slice_entry *entry)
 {
-    if (entry->state == VIA_SLICE_LEAVING && !any_in_burst(entry)) {
+    if (entry->state == VIA_SLICE_LEAVING && !is_any_in_burst(entry)) {
         set_free(entry);
     }
 }
@@ -292,8 +292,9 @@ static uint32_t find_idle(const struct via_slice_table *table, uint64_t now_ns)
     uint32_t victim = VIA_SLICE_NONE;
     for (uint32_t i = 0; i < table->count; i++) {
         const struct via_slice_entry *entry = &table->entries[i];
-        bool rests = via_list_empty(&entry->users) || now_ns - entry->used_ns >= VIA_SLICE_REST_NS;
-        if (entry->state == VIA_SLICE_OPEN && rests && !any_in_burst(entry) &&
+        bool rests =
+            via_list_is_empty(&entry->users) || now_ns - entry->used_ns >= VIA_SLICE_REST_NS;
+        if (entry->state == VIA_SLICE_OPEN && rests && !is_any_in_burst(entry) &&
             is_older(table, i, victim)) {
             victim = i;
         }

@@ -97,7 +97,7 @@ uint32_t via_tenant_notes_max(const struct via_host *host, uid_t uid);
  */
 
 /* Has one of them been rung since it was last noted? */
-bool via_tenant_bells_rung(struct via_transfer *transfer);
+bool via_tenant_bells_have_rung(struct via_transfer *transfer);
 void via_tenant_bells_note(struct via_transfer *transfer);
 
 /* Sleeps until one of them is rung after it was noted, or until the deadline. */

@@ -31,7 +31,7 @@ static struct via_bell *bell_of(const struct via_transfer *transfer, uint32_t in
     return page != NULL ? page + transfer->channel : NULL;
 }
 
-bool via_tenant_bells_rung(struct via_transfer *transfer)
+bool via_tenant_bells_have_rung(struct via_transfer *transfer)
 {
     if (atomic_load_explicit(&transfer->bell->count, memory_order_acquire) != transfer->bell_seen) {
         return true;

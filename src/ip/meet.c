@@ -20,7 +20,7 @@
 #define EAGER_MAX 32u
 #define HELLOS_MAX 64u
 
-static bool leads(const struct via_ip_worker *worker, const struct via_ip_lane *lane)
+static bool is_leader(const struct via_ip_worker *worker, const struct via_ip_lane *lane)
 {
     return worker->shared->host < lane->host;
 }
@@ -65,7 +65,7 @@ static int offer(struct via_ip_worker *worker, struct via_ip_lane *lane)
 
 static int begin(struct via_ip_worker *worker, struct via_ip_lane *lane)
 {
-    if (!leads(worker, lane)) {
+    if (!is_leader(worker, lane)) {
         return send_hello(worker, lane, VIA_IP_HELLO_ASK, lane->broken_session);
     }
     /* An offer that was not accepted is repeated. */
@@ -124,7 +124,7 @@ static int bring_up(struct via_ip_lane *lane, const struct via_ip_hello *hello, 
 static int take_offer(struct via_ip_worker *worker, struct via_ip_lane *lane,
                       const struct via_ip_hello *hello, uint64_t now_ns)
 {
-    if (leads(worker, lane) || hello->session == lane->broken_session) {
+    if (is_leader(worker, lane) || hello->session == lane->broken_session) {
         return 0;
     }
     if (hello->session != lane->session) {
@@ -150,7 +150,7 @@ static int take_accept(struct via_ip_worker *worker, struct via_ip_lane *lane,
                        const struct via_ip_hello *hello, uint64_t now_ns)
 {
     bool meeting = atomic_load_explicit(&lane->state, memory_order_relaxed) == VIA_IP_LANE_MEETING;
-    return leads(worker, lane) && meeting && hello->session == lane->session
+    return is_leader(worker, lane) && meeting && hello->session == lane->session
                ? bring_up(lane, hello, now_ns)
                : 0;
 }
@@ -160,7 +160,7 @@ static int take_ask(struct via_ip_worker *worker, struct via_ip_lane *lane,
 {
     bool up = via_ip_lane_is_up(lane);
     bool mine = hello->session != 0 && hello->session == lane->session;
-    if (!leads(worker, lane) || (up && !mine && hello->session != 0)) {
+    if (!is_leader(worker, lane) || (up && !mine && hello->session != 0)) {
         return 0; /* of a session that is over already */
     }
     if (up && now_ns - lane->renewed_ns < RENEW_NS_MIN) {

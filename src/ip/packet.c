@@ -128,8 +128,8 @@ static size_t network_header_bytes(const uint8_t *ip, const struct via_ip_packet
 }
 
 /* A checksum that the receiving kernel, or the card behind it, writes into the packet. */
-static bool checksum_fits(const struct offload *offload, const uint8_t *ip, size_t bytes,
-                          const struct via_ip_packet *packet)
+static bool is_checksum_valid(const struct offload *offload, const uint8_t *ip, size_t bytes,
+                              const struct via_ip_packet *packet)
 {
     size_t transport = offload->off == CHECKSUM_OFF_TCP ? TCP_HEADER_BYTES : UDP_HEADER_BYTES;
     if (offload->off != CHECKSUM_OFF_TCP && offload->off != CHECKSUM_OFF_UDP) {
@@ -141,19 +141,19 @@ static bool checksum_fits(const struct offload *offload, const uint8_t *ip, size
     return at && (offload->start + transport <= bytes || VIA_MUTANT(IP_CHECKSUM));
 }
 
-static bool protocol_is(const uint8_t *ip, const struct via_ip_packet *packet, unsigned protocol)
+static bool is_protocol(const uint8_t *ip, const struct via_ip_packet *packet, unsigned protocol)
 {
     /* Of IPv6 with extension headers the first one is there: the kernel looks behind it. */
     return packet->version == 6 ? ip[6] == protocol || ip[6] == 0 || ip[6] == 43 || ip[6] == 60
                                 : ip[9] == protocol;
 }
 
-static bool tcp_fits(const struct offload *offload, const uint8_t *ip, size_t ip_head_bytes,
-                     size_t bytes, const struct via_ip_packet *packet)
+static bool is_tcp_valid(const struct offload *offload, const uint8_t *ip, size_t ip_head_bytes,
+                         size_t bytes, const struct via_ip_packet *packet)
 {
     unsigned type = packet->version == 4 ? VIRTIO_NET_HDR_GSO_TCPV4 : VIRTIO_NET_HDR_GSO_TCPV6;
     if (offload->type != type || offload->off != CHECKSUM_OFF_TCP ||
-        !protocol_is(ip, packet, PROTOCOL_TCP) ||
+        !is_protocol(ip, packet, PROTOCOL_TCP) ||
         offload->start + TCP_HEADER_BYTES > ip_head_bytes) {
         return false;
     }
@@ -161,23 +161,24 @@ static bool tcp_fits(const struct offload *offload, const uint8_t *ip, size_t ip
     return header_bytes >= offload->start + TCP_HEADER_BYTES && header_bytes < bytes;
 }
 
-static bool udp_fits(const struct offload *offload, const uint8_t *ip, size_t bytes,
-                     const struct via_ip_packet *packet)
+static bool is_udp_valid(const struct offload *offload, const uint8_t *ip, size_t bytes,
+                         const struct via_ip_packet *packet)
 {
     return offload->type == VIRTIO_NET_HDR_GSO_UDP_L4 && !offload->ecn &&
-           offload->off == CHECKSUM_OFF_UDP && protocol_is(ip, packet, PROTOCOL_UDP) &&
+           offload->off == CHECKSUM_OFF_UDP && is_protocol(ip, packet, PROTOCOL_UDP) &&
            offload->start + UDP_HEADER_BYTES < bytes;
 }
 
 /* A large packet that the receiving kernel may cut into segments. */
-static bool segments_fit(const struct offload *offload, const uint8_t *ip, size_t ip_head_bytes,
-                         size_t bytes, const struct via_ip_packet *packet)
+static bool is_segmentation_valid(const struct offload *offload, const uint8_t *ip,
+                                  size_t ip_head_bytes, size_t bytes,
+                                  const struct via_ip_packet *packet)
 {
     bool fragment = packet->version == 4 && (get_be16(ip + 6) & IPV4_FRAGMENT_MASK) != 0;
     return (offload->flags & VIRTIO_NET_HDR_F_NEEDS_CSUM) != 0 && !fragment &&
            offload->segment_bytes != 0 && offload->segment_bytes < bytes &&
-           (tcp_fits(offload, ip, ip_head_bytes, bytes, packet) ||
-            udp_fits(offload, ip, bytes, packet));
+           (is_tcp_valid(offload, ip, ip_head_bytes, bytes, packet) ||
+            is_udp_valid(offload, ip, bytes, packet));
 }
 
 enum via_ip_drop via_ip_packet_check_offload(const uint8_t *head, size_t head_bytes,
@@ -191,10 +192,10 @@ enum via_ip_drop via_ip_packet_check_offload(const uint8_t *head, size_t head_by
                  ~(unsigned)(VIRTIO_NET_HDR_F_NEEDS_CSUM | VIRTIO_NET_HDR_F_DATA_VALID)) == 0 &&
                 offload.header_bytes <= bytes;
     if ((offload.flags & VIRTIO_NET_HDR_F_NEEDS_CSUM) != 0) {
-        good = good && checksum_fits(&offload, ip, bytes, packet);
+        good = good && is_checksum_valid(&offload, ip, bytes, packet);
     }
     if (offload.type != VIRTIO_NET_HDR_GSO_NONE || offload.ecn) {
-        good = good && segments_fit(&offload, ip, ip_head_bytes, bytes, packet);
+        good = good && is_segmentation_valid(&offload, ip, ip_head_bytes, bytes, packet);
     }
     return good ? VIA_IP_DROP_NONE : VIA_IP_DROP_OFFLOAD;
 }

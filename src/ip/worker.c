@@ -190,7 +190,7 @@ static int move_packets(struct via_ip_worker *worker)
     return held < 0 ? held : received + sent + held;
 }
 
-static bool stops(const struct via_ip_worker *worker)
+static bool is_stopping(const struct via_ip_worker *worker)
 {
     const struct via_ip_shared *shared = worker->shared;
     return atomic_load_explicit(&shared->stop, memory_order_relaxed) ||
@@ -202,7 +202,7 @@ static void serve(struct via_ip_worker *worker)
 {
     unsigned rounds = 0;
     int rc = 0;
-    while (rc >= 0 && !stops(worker)) {
+    while (rc >= 0 && !is_stopping(worker)) {
         int moved = move_packets(worker);
         rc = moved;
         if (rc >= 0 && (++rounds % ROUNDS_PER_LOOK == 0 || via_ip_now_ns() >= worker->tick_ns)) {
@@ -290,7 +290,7 @@ static void *run(void *ctx)
 {
     struct via_ip_worker *worker = ctx;
     int last = 0;
-    while (!stops(worker)) {
+    while (!is_stopping(worker)) {
         int rc = attach(worker);
         if (rc != 0) {
             if (rc != last) {
@@ -304,7 +304,7 @@ static void *run(void *ctx)
         last = 0;
         worker->tick_ns = 0;
         serve(worker);
-        if (stops(worker)) {
+        if (is_stopping(worker)) {
             via_ip_meet_bye(worker);
         } else {
             via_log(VIA_LOG_WARN, "queue %u: host %u: its daemon has gone", worker->queue,

@@ -412,8 +412,8 @@ static void dma_over(struct fault_port *fault, struct dma *dma, int result)
 }
 
 /* true when the wrapped port is not to get it. */
-static bool dma_faulted(struct fault_port *fault, struct dma *dma, uint64_t off, const void *src,
-                        size_t len)
+static bool is_dma_faulted(struct fault_port *fault, struct dma *dma, uint64_t off, const void *src,
+                           size_t len)
 {
     if (take_flag(&fault->dma_fail_next) || chance(fault, fault->plan.dma_fail_chance)) {
         size_t some = (size_t)via_rng_below(&fault->rng, len);
@@ -448,7 +448,7 @@ static int dma_locked(struct fault_port *fault, unsigned queue, uint64_t off, co
     }
     struct dma *dma = &fault->dmas[fault->dmas_count];
     *dma = (struct dma){.cookie = cookie, .queue = queue, .cuts = fault->stats.cuts};
-    if (!dma_faulted(fault, dma, off, src, len)) {
+    if (!is_dma_faulted(fault, dma, off, src, len)) {
         int rc = inner->ops->dma(inner, queue, off, src, len, cookie);
         if (rc != 0) {
             return rc;

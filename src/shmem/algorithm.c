@@ -55,7 +55,7 @@ static uint64_t locals_ns(const struct via_algorithm_case *call)
 /* --- leaders of hosts ---------------------------------------------------------------------------
  */
 
-static bool always(const struct via_algorithm_case *call)
+static bool return_true(const struct via_algorithm_case *call)
 {
     (void)call;
     return true;
@@ -301,13 +301,13 @@ static uint64_t scan_direct_ns(const struct via_algorithm_case *call)
 
 const struct via_algorithm via_algorithms[VIA_ALGORITHMS] = {
     [VIA_HOSTS_RING] = {"ring", VIA_COLLECTIVE_HOSTS,
-                        "from neighbour to neighbour, both ways round", always, hosts_ring_ns},
+                        "from neighbour to neighbour, both ways round", return_true, hosts_ring_ns},
     [VIA_HOSTS_DISSEMINATION] = {"dissemination", VIA_COLLECTIVE_HOSTS,
-                                 "in round r to the host 2^r further", always,
+                                 "in round r to the host 2^r further", return_true,
                                  hosts_dissemination_ns},
     [VIA_BROADCAST_EXCHANGE] = {"exchange", BROADCAST, "with one meeting of all",
                                 is_exchangeable_far, exchange_ns},
-    [VIA_BROADCAST_DIRECT] = {"direct", BROADCAST, "the root puts to every member", always,
+    [VIA_BROADCAST_DIRECT] = {"direct", BROADCAST, "the root puts to every member", return_true,
                               broadcast_direct_ns},
     [VIA_BROADCAST_TREE] = {"tree", BROADCAST, "a binomial tree of hosts", has_leaders,
                             broadcast_tree_ns},
@@ -321,19 +321,19 @@ const struct via_algorithm via_algorithms[VIA_ALGORITHMS] = {
                              has_leaders, fcollect_leaders_ns},
     [VIA_FCOLLECT_EXCHANGE] = {"exchange", FCOLLECT, "with one meeting of all", is_exchangeable_far,
                                exchange_ns},
-    [VIA_FCOLLECT_DIRECT] = {"direct", FCOLLECT, "each puts to every member", always,
+    [VIA_FCOLLECT_DIRECT] = {"direct", FCOLLECT, "each puts to every member", return_true,
                              fcollect_direct_ns},
     [VIA_FCOLLECT_LEADERS] = {"leaders", FCOLLECT, "leaders pass on what their hosts have",
                               has_leaders, fcollect_leaders_ns},
-    [VIA_ALLTOALL_DIRECT] = {"direct", VIA_COLLECTIVE_ALLTOALL, "each puts to every member", always,
-                             alltoall_ns},
+    [VIA_ALLTOALL_DIRECT] = {"direct", VIA_COLLECTIVE_ALLTOALL, "each puts to every member",
+                             return_true, alltoall_ns},
     [VIA_ALLTOALL_EXCHANGE] = {"exchange", VIA_COLLECTIVE_ALLTOALL, "all get all sources",
                                is_alltoall_exchangeable, alltoall_exchange_ns},
     [VIA_REDUCE_EXCHANGE] = {"exchange", REDUCE, "all get all sources, and compute in their order",
                              is_exchangeable, reduce_exchange_ns},
     [VIA_REDUCE_SHARES] = {"shares", REDUCE,
                            "each reads a share of all sources, in their order, and puts it to all",
-                           always, reduce_shares_ns},
+                           return_true, reduce_shares_ns},
     [VIA_REDUCE_LEADERS] = {"leaders", REDUCE, "within hosts, then all get what the hosts have",
                             has_partials, reduce_leaders_ns},
     [VIA_REDUCE_RING] = {"ring", REDUCE,
@@ -345,7 +345,7 @@ const struct via_algorithm via_algorithms[VIA_ALGORITHMS] = {
          has_leaders, reduce_halving_ns},
     [VIA_SCAN_EXCHANGE] = {"exchange", SCAN, "all get all sources", is_exchangeable,
                            reduce_exchange_ns},
-    [VIA_SCAN_DIRECT] = {"direct", SCAN, "each reads the sources before its own", always,
+    [VIA_SCAN_DIRECT] = {"direct", SCAN, "each reads the sources before its own", return_true,
                          scan_direct_ns},
     [VIA_SCAN_LEADERS] = {"leaders", SCAN, "within hosts, then all get what the hosts have",
                           has_partials, reduce_leaders_ns},

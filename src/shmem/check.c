@@ -95,7 +95,7 @@ void via_check_report(const struct via_arguments *arguments, const char *section
 
 static uint64_t elements_of(const struct via_arguments *arguments)
 {
-    if (!via_has(arguments, VIA_ROLE_NELEMS))
+    if (!via_has_argument(arguments, VIA_ROLE_NELEMS))
         return 1;
     if (arguments->call->narrow)
         return (uint64_t)via_max(via_int_argument(arguments, VIA_ROLE_NELEMS), 0);
@@ -120,7 +120,7 @@ static struct via_check_span stretch(const struct via_arguments *arguments, cons
 
     if (count == 0 || block == 0)
         return span;
-    if (via_has(arguments, stride_role))
+    if (via_has_argument(arguments, stride_role))
         stride = (int64_t)via_argument(arguments, stride_role);
     /* A count that is negative or nonsense is past every end. */
     if (__builtin_mul_overflow((int64_t)(count - 1), stride, &distance) ||
@@ -140,7 +140,7 @@ static struct via_check_span stretch(const struct via_arguments *arguments, cons
 static struct via_check_span transfer(const struct via_arguments *arguments, const char *name,
                                       enum via_role role, enum via_role stride_role)
 {
-    if (via_has(arguments, VIA_ROLE_NBLOCKS))
+    if (via_has_argument(arguments, VIA_ROLE_NBLOCKS))
         return stretch(arguments, name, role, stride_role,
                        via_argument(arguments, VIA_ROLE_NBLOCKS),
                        via_argument(arguments, VIA_ROLE_BSIZE));
@@ -152,7 +152,7 @@ static int world_pe(const struct via_arguments *arguments)
     int pe = via_int_argument(arguments, VIA_ROLE_PE), count = via_hot.n_pes;
     shmem_ctx_t ctx = SHMEM_CTX_DEFAULT;
 
-    if (via_has(arguments, VIA_ROLE_CTX))
+    if (via_has_argument(arguments, VIA_ROLE_CTX))
         ctx = (shmem_ctx_t)(uintptr_t)via_argument(arguments, VIA_ROLE_CTX);
     if (ctx == SHMEM_CTX_INVALID) {
         /* Only calls that order, and ctx_destroy, may be given it. */
@@ -179,7 +179,7 @@ static void check_put(const struct via_arguments *arguments)
 
     if (dest.bytes == 0)
         return;
-    if (via_has(arguments, VIA_ROLE_SOURCE)) {
+    if (via_has_argument(arguments, VIA_ROLE_SOURCE)) {
         struct via_check_span source = transfer(arguments, "source", VIA_ROLE_SOURCE, VIA_ROLE_SST);
         via_check_bounds(arguments, &source);
     }
@@ -196,7 +196,7 @@ static void check_get(const struct via_arguments *arguments)
     if (source.bytes == 0)
         return;
     via_check_symmetric(arguments, &source, pe);
-    if (via_has(arguments, VIA_ROLE_DEST)) {
+    if (via_has_argument(arguments, VIA_ROLE_DEST)) {
         struct via_check_span dest = transfer(arguments, "dest", VIA_ROLE_DEST, VIA_ROLE_DST);
         via_check_bounds(arguments, &dest);
     }
@@ -220,7 +220,7 @@ static void check_signal(const struct via_arguments *arguments)
 
     if (via_check_symmetric(arguments, &signal, pe) && pe != NOT_A_PE)
         via_check_order_put(arguments, signal.address, signal.bytes, pe, true);
-    if (!via_has(arguments, VIA_ROLE_DEST) || elements_of(arguments) == 0)
+    if (!via_has_argument(arguments, VIA_ROLE_DEST) || elements_of(arguments) == 0)
         return;
     struct via_check_span dest = transfer(arguments, "dest", VIA_ROLE_DEST, VIA_ROLE_DST);
     struct via_check_span source = transfer(arguments, "source", VIA_ROLE_SOURCE, VIA_ROLE_SST);
@@ -230,7 +230,7 @@ static void check_signal(const struct via_arguments *arguments)
 
 static void check_wait(const struct via_arguments *arguments)
 {
-    bool signal = via_has(arguments, VIA_ROLE_SIGNAL_ADDRESS);
+    bool signal = via_has_argument(arguments, VIA_ROLE_SIGNAL_ADDRESS);
     uint64_t count = elements_of(arguments);
     uint64_t element_bytes = signal ? sizeof(uint64_t) : arguments->call->element_bytes;
     struct via_check_span ivar =
@@ -270,7 +270,7 @@ static void check_side(const struct via_arguments *arguments, const char *name, 
 {
     uint64_t elements;
 
-    if (!via_has(arguments, role) ||
+    if (!via_has_argument(arguments, role) ||
         __builtin_mul_overflow(elements_of(arguments), parts, &elements))
         return;
     struct via_check_span span = stretch(arguments, name, role, stride_role, elements, 1);
@@ -280,12 +280,12 @@ static void check_side(const struct via_arguments *arguments, const char *name, 
 
 static void check_work_arrays(const struct via_arguments *arguments)
 {
-    if (via_has(arguments, VIA_ROLE_SYNC)) {
+    if (via_has_argument(arguments, VIA_ROLE_SYNC)) {
         struct via_check_span sync =
             span_of(arguments, "pSync", VIA_ROLE_SYNC, SHMEM_SYNC_SIZE * sizeof(long));
         via_check_symmetric(arguments, &sync, NOT_A_PE);
     }
-    if (via_has(arguments, VIA_ROLE_WORK)) {
+    if (via_has_argument(arguments, VIA_ROLE_WORK)) {
         uint64_t elements =
             via_max(elements_of(arguments) / 2 + 1, (uint64_t)SHMEM_REDUCE_MIN_WRKDATA_SIZE);
         struct via_check_span work =
@@ -296,7 +296,7 @@ static void check_work_arrays(const struct via_arguments *arguments)
 
 static void check_block(const struct via_arguments *arguments)
 {
-    if (!via_has(arguments, VIA_ROLE_POINTER))
+    if (!via_has_argument(arguments, VIA_ROLE_POINTER))
         return;
     via_check_order_forget();
     struct via_check_span block = span_of(arguments, "ptr", VIA_ROLE_POINTER, 1);
@@ -305,15 +305,16 @@ static void check_block(const struct via_arguments *arguments)
 }
 
 /* malloc(0), free(NULL) and their like do nothing, and not collectively. */
-static bool does_nothing(const struct via_arguments *arguments)
+static bool is_without_effect(const struct via_arguments *arguments)
 {
-    if (via_has(arguments, VIA_ROLE_POINTER))
+    if (via_has_argument(arguments, VIA_ROLE_POINTER))
         return via_argument(arguments, VIA_ROLE_POINTER) == 0 &&
-               (!via_has(arguments, VIA_ROLE_BYTES) ||
+               (!via_has_argument(arguments, VIA_ROLE_BYTES) ||
                 via_argument(arguments, VIA_ROLE_BYTES) == 0);
     return arguments->call->family == VIA_FAMILY_MEMORY &&
            (via_argument(arguments, VIA_ROLE_BYTES) == 0 ||
-            (via_has(arguments, VIA_ROLE_COUNT) && via_argument(arguments, VIA_ROLE_COUNT) == 0));
+            (via_has_argument(arguments, VIA_ROLE_COUNT) &&
+             via_argument(arguments, VIA_ROLE_COUNT) == 0));
 }
 
 static void check_collective(const struct via_arguments *arguments)
@@ -321,7 +322,7 @@ static void check_collective(const struct via_arguments *arguments)
     struct via_check_group group;
     uint64_t dest_parts, source_parts;
 
-    if (does_nothing(arguments))
+    if (is_without_effect(arguments))
         return;
     check_block(arguments);
     if (!strstr(arguments->call->name, "sync"))
@@ -332,7 +333,7 @@ static void check_collective(const struct via_arguments *arguments)
     check_side(arguments, "dest", VIA_ROLE_DEST, VIA_ROLE_DST, dest_parts);
     check_side(arguments, "source", VIA_ROLE_SOURCE, VIA_ROLE_SST, source_parts);
     check_work_arrays(arguments);
-    if (via_has(arguments, VIA_ROLE_ROOT)) {
+    if (via_has_argument(arguments, VIA_ROLE_ROOT)) {
         int root = via_int_argument(arguments, VIA_ROLE_ROOT);
         if (root < 0 || root >= group.size)
             via_check_report(arguments, NULL, "PE_root = %d: %s has PEs 0 to %d", root, group.name,

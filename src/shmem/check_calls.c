@@ -250,12 +250,12 @@ static void read_parameters(struct via_call *call)
 
 /* --- what the name says ----------------------------------------------------------------------- */
 
-static bool contains(const struct via_call *call, const char *part)
+static bool has_address(const struct via_call *call, const char *part)
 {
     return strstr(call->name, part) != NULL;
 }
 
-static bool ends(const struct via_call *call, const char *part)
+static bool has_suffix(const struct via_call *call, const char *part)
 {
     size_t length = strlen(call->name), part_length = strlen(part);
     return length >= part_length && strcmp(call->name + length - part_length, part) == 0;
@@ -279,30 +279,30 @@ static enum via_family family_of(const struct via_call *call)
 {
     bool to_a_pe = call->place[VIA_ROLE_PE] != VIA_PLACE_NONE;
 
-    if (contains(call, "fence") || contains(call, "quiet"))
+    if (has_address(call, "fence") || has_address(call, "quiet"))
         return VIA_FAMILY_ORDER;
     if (call->place[VIA_ROLE_LOCK] != VIA_PLACE_NONE)
         return VIA_FAMILY_LOCK;
-    if (call->place[VIA_ROLE_IVAR] != VIA_PLACE_NONE || contains(call, "signal_wait_until") ||
-        contains(call, "signal_fetch"))
+    if (call->place[VIA_ROLE_IVAR] != VIA_PLACE_NONE || has_address(call, "signal_wait_until") ||
+        has_address(call, "signal_fetch"))
         return VIA_FAMILY_WAIT;
     if (call->place[VIA_ROLE_SIGNAL_ADDRESS] != VIA_PLACE_NONE)
         return VIA_FAMILY_SIGNAL;
     if (call->place[VIA_ROLE_POINTER] != VIA_PLACE_NONE ||
-        (call->place[VIA_ROLE_BYTES] != VIA_PLACE_NONE && !contains(call, "team")))
+        (call->place[VIA_ROLE_BYTES] != VIA_PLACE_NONE && !has_address(call, "team")))
         return VIA_FAMILY_MEMORY;
-    if (ends(call, "_ptr") || contains(call, "accessible"))
+    if (has_suffix(call, "_ptr") || has_address(call, "accessible"))
         return VIA_FAMILY_OTHER;
     if (!to_a_pe)
-        return call->place[VIA_ROLE_DEST] != VIA_PLACE_NONE || contains(call, "barrier") ||
-                       contains(call, "sync") || contains(call, "team_split") ||
-                       contains(call, "team_destroy") || contains(call, "finalize")
+        return call->place[VIA_ROLE_DEST] != VIA_PLACE_NONE || has_address(call, "barrier") ||
+                       has_address(call, "sync") || has_address(call, "team_split") ||
+                       has_address(call, "team_destroy") || has_address(call, "finalize")
                    ? VIA_FAMILY_COLLECTIVE
                    : VIA_FAMILY_OTHER;
-    if (contains(call, "put") || ends(call, "_p"))
+    if (has_address(call, "put") || has_suffix(call, "_p"))
         return VIA_FAMILY_PUT;
     /* g and atomic fetches have a source only. */
-    if (contains(call, "get") || call->place[VIA_ROLE_DEST] == VIA_PLACE_NONE)
+    if (has_address(call, "get") || call->place[VIA_ROLE_DEST] == VIA_PLACE_NONE)
         return VIA_FAMILY_GET;
     return VIA_FAMILY_ATOMIC;
 }
@@ -332,7 +332,7 @@ static const struct {
 static const char *section_of(const struct via_call *call)
 {
     for (size_t i = 0; i < VIA_ARRAY_COUNT(sections); i++)
-        if (contains(call, sections[i].part))
+        if (has_address(call, sections[i].part))
             return sections[i].section;
     switch (call->family) {
     case VIA_FAMILY_WAIT:
@@ -340,14 +340,14 @@ static const char *section_of(const struct via_call *call)
     case VIA_FAMILY_LOCK:
         return "9.13.1";
     case VIA_FAMILY_ATOMIC:
-        return contains(call, "_nbi") ? "9.7.2" : "9.7.1";
+        return has_address(call, "_nbi") ? "9.7.2" : "9.7.1";
     case VIA_FAMILY_PUT:
     case VIA_FAMILY_GET:
-        if (contains(call, "fetch"))
-            return contains(call, "_nbi") ? "9.7.2" : "9.7.1";
-        return contains(call, "_nbi") ? "9.6.2" : "9.6.1";
+        if (has_address(call, "fetch"))
+            return has_address(call, "_nbi") ? "9.7.2" : "9.7.1";
+        return has_address(call, "_nbi") ? "9.6.2" : "9.6.1";
     default:
-        return contains(call, "ctx") ? "9.5" : "9.1";
+        return has_address(call, "ctx") ? "9.5" : "9.1";
     }
 }
 

@@ -88,7 +88,7 @@ struct via_arguments {
     const uint64_t *stack;     /* [0] is the return address */
 };
 
-static inline bool via_has(const struct via_arguments *arguments, enum via_role role)
+static inline bool via_has_argument(const struct via_arguments *arguments, enum via_role role)
 {
     return arguments->call->place[role] != VIA_PLACE_NONE;
 }

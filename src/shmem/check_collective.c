@@ -68,7 +68,7 @@ static bool group_of_active_set(const struct via_arguments *arguments,
     /* Threads may be in sets of the same PEs at the same time, in whatever order, each by a pSync.
      */
     describe_group(group, "the active set",
-                   via_world.concurrent && via_has(arguments, VIA_ROLE_SYNC)
+                   via_world.concurrent && via_has_argument(arguments, VIA_ROLE_SYNC)
                        ? place_of((uintptr_t)via_argument(arguments, VIA_ROLE_SYNC))
                        : UINT64_MAX);
     return true;
@@ -78,13 +78,14 @@ bool via_check_group_of(const struct via_arguments *arguments, struct via_check_
 {
     shmem_team_t handle = SHMEM_TEAM_WORLD;
 
-    if (via_has(arguments, VIA_ROLE_START))
+    if (via_has_argument(arguments, VIA_ROLE_START))
         return group_of_active_set(arguments, ret_group);
-    if (via_has(arguments, VIA_ROLE_TEAM))
+    if (via_has_argument(arguments, VIA_ROLE_TEAM))
         handle = (shmem_team_t)(uintptr_t)via_argument(arguments, VIA_ROLE_TEAM);
     if (handle == SHMEM_TEAM_INVALID) {
         /* Making teams of it and destroying it are defined; all others of section 9.10 are not. */
-        if (via_has(arguments, VIA_ROLE_DEST) || strstr(arguments->call->name, "team_sync"))
+        if (via_has_argument(arguments, VIA_ROLE_DEST) ||
+            strstr(arguments->call->name, "team_sync"))
             via_check_report(arguments, "9.10", "team is SHMEM_TEAM_INVALID");
         return false;
     }
@@ -156,7 +157,8 @@ static uint64_t describe_call(const struct via_arguments *arguments,
     size_t used = (size_t)snprintf(text, VIA_TRACE_WHAT_BYTES, "%s(", call->name);
 
     for (size_t i = 0; i < VIA_ARRAY_COUNT(compared) && used < VIA_TRACE_WHAT_BYTES; i++) {
-        if (!via_has(arguments, compared[i].role) || may_differ(arguments, compared[i].role))
+        if (!via_has_argument(arguments, compared[i].role) ||
+            may_differ(arguments, compared[i].role))
             continue;
         uint64_t value = via_argument(arguments, compared[i].role);
         size_t room = VIA_TRACE_WHAT_BYTES - used;

@@ -90,7 +90,7 @@ static void remove_block(void *pointer)
     pthread_mutex_unlock(&heap.lock);
 }
 
-static bool contains(const struct block *block, uintptr_t address)
+static bool has_address(const struct block *block, uintptr_t address)
 {
     return address - block->address < block->bytes;
 }
@@ -102,12 +102,12 @@ static bool find_block(uintptr_t address, struct block *ret_block, bool *ret_fre
     pthread_mutex_lock(&heap.lock);
     size_t rank = rank_of(address);
     *ret_freed = false;
-    if (rank > 0 && contains(&heap.blocks[rank - 1], address)) {
+    if (rank > 0 && has_address(&heap.blocks[rank - 1], address)) {
         *ret_block = heap.blocks[rank - 1];
         found = true;
     }
     for (size_t i = 0; i < FREED_MAX && !found; i++) {
-        if (contains(&heap.freed[i], address)) {
+        if (has_address(&heap.freed[i], address)) {
             *ret_block = heap.freed[i];
             *ret_freed = found = true;
         }

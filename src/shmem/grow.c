@@ -85,7 +85,7 @@ static void map_others(uint64_t from, uint64_t to)
     pthread_mutex_unlock(&via_world.lock);
 }
 
-static bool all_have(uint64_t bytes)
+static bool has_grown_everywhere(uint64_t bytes)
 {
     const struct via_job *job = via_world.job;
 
@@ -109,7 +109,7 @@ static bool grow_to(uint64_t bytes)
         via_debug("symmetric heap: growing to %" PRIu64 " bytes: %s", bytes,
                   via_error_describe(&err));
     via_gate_pass();
-    if (!all_have(bytes)) {
+    if (!has_grown_everywhere(bytes)) {
         /* Not before all have seen it. */
         via_gate_pass();
         atomic_store_explicit(&via_world.me->heap_bytes, now, memory_order_relaxed);

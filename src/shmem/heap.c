@@ -368,7 +368,7 @@ uint64_t via_heap_block_bytes(const struct via_heap *heap, uint64_t off)
 
 /* --- for tests -------------------------------------------------------------------------------- */
 
-static bool in_class(const struct via_heap *heap, uint32_t wanted)
+static bool is_in_class(const struct via_heap *heap, uint32_t wanted)
 {
     uint32_t slot = heap->classes[class_of(heap->blocks[wanted].bytes)];
 
@@ -394,7 +394,7 @@ int via_heap_check(const struct via_heap *heap)
             return 2;
         if (!block->used && is_free(heap, before))
             return 3;
-        if (block->used ? find_used(heap, off) != slot : !in_class(heap, slot))
+        if (block->used ? find_used(heap, off) != slot : !is_in_class(heap, slot))
             return 4;
         off += block->bytes;
         used_bytes += block->used ? block->bytes : 0;

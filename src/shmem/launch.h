@@ -172,7 +172,7 @@ uint64_t via_launch_deadline_ns(const struct via_launch *launch);
 /* For poll(). */
 int via_launch_poll_ms(uint64_t at_ns);
 /* Of PEs of this machine, from the job block. */
-bool via_launch_some_take_part(const struct via_launch *launch);
+bool via_launch_has_members(const struct via_launch *launch);
 enum via_job_state via_launch_state_of(const struct via_launch *launch, uint32_t number);
 
 /* --- launch_watch.c: watching the PEs of this machine ------------------------------------------

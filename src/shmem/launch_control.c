@@ -138,7 +138,7 @@ enum via_job_state via_launch_state_of(const struct via_launch *launch, uint32_t
     return state <= VIA_JOB_CUT_OFF ? (enum via_job_state)state : VIA_JOB_INITIALIZED;
 }
 
-bool via_launch_some_take_part(const struct via_launch *launch)
+bool via_launch_has_members(const struct via_launch *launch)
 {
     for (uint32_t i = 0; i < launch->options.pes_count; i++)
         if (launch->pes[i].pid > 0 && via_launch_state_of(launch, i) == VIA_JOB_INITIALIZED)
@@ -219,8 +219,8 @@ static void on_deadline(struct via_launch *launch)
         }
         launch->phase = VIA_LAUNCH_RUNNING;
         /* Does a running PE take part in OpenSHMEM, so that it may wait for one that is gone? */
-        if (!(launch->remote ? via_launch_remote_some_take_part(launch)
-                             : via_launch_some_take_part(launch)))
+        if (!(launch->remote ? via_launch_remote_has_members(launch)
+                             : via_launch_has_members(launch)))
             break;
         end_without(launch);
         break;

@@ -14,7 +14,7 @@
 
 /* --- starting --------------------------------------------------------------------------------- */
 
-static bool hosts_differ(struct via_launch *launch)
+static bool has_distinct_hosts(struct via_launch *launch)
 {
     const struct via_launch_machine *machines = launch->remote->machines;
 
@@ -37,7 +37,7 @@ static void start_pes(struct via_launch *launch)
     struct via_launch_remote *remote = launch->remote;
     struct via_launch_bytes payload = {0};
 
-    if (!hosts_differ(launch))
+    if (!has_distinct_hosts(launch))
         return;
     via_launch_put_u64(&payload, remote->job);
     for (uint32_t i = 0; i < remote->count; i++)
@@ -53,10 +53,10 @@ static bool on_hello(struct via_launch *launch, struct via_launch_machine *machi
                      struct via_launch_parts *parts)
 {
     machine->host = via_launch_take_u32(parts);
-    if (!via_launch_parts_end(parts) || machine->state != VIA_LAUNCH_MACHINE_STARTING)
+    if (!via_launch_parts_is_end(parts) || machine->state != VIA_LAUNCH_MACHINE_STARTING)
         return false;
     machine->state = VIA_LAUNCH_MACHINE_READY;
-    if (via_launch_machines_are(launch->remote, VIA_LAUNCH_MACHINE_READY))
+    if (via_launch_machines_is_known(launch->remote, VIA_LAUNCH_MACHINE_READY))
         start_pes(launch);
     return true;
 }
@@ -68,7 +68,7 @@ static bool on_failed(struct via_launch *launch, struct via_launch_machine *mach
     const char *text = via_launch_take_text(parts);
     char copy[VIA_ERROR_TEXT_BYTES];
 
-    if (!via_launch_parts_end(parts) || machine->state >= VIA_LAUNCH_MACHINE_RUNNING)
+    if (!via_launch_parts_is_end(parts) || machine->state >= VIA_LAUNCH_MACHINE_RUNNING)
         return false;
     snprintf(copy, sizeof(copy), "%s", text);
     for (char *at = copy; *at != '\0'; at++)
@@ -88,7 +88,7 @@ static bool on_started(struct via_launch *launch, struct via_launch_machine *mac
         return false;
     for (uint32_t pe = 0; pe < launch->options.pes_count; pe++)
         expected += via_launch_is_on(launch, pe, machine);
-    while (!via_launch_parts_end(parts)) {
+    while (!via_launch_parts_is_end(parts)) {
         uint32_t pe = via_launch_take_u32(parts), pid = via_launch_take_u32(parts);
         if (parts->failed || !via_launch_is_on(launch, pe, machine) || pid == 0 ||
             pid > INT32_MAX || launch->pes[pe].pid != 0)
@@ -99,7 +99,8 @@ static bool on_started(struct via_launch *launch, struct via_launch_machine *mac
     if (count != expected)
         return false;
     machine->state = VIA_LAUNCH_MACHINE_RUNNING;
-    launch->remote->started = via_launch_machines_are(launch->remote, VIA_LAUNCH_MACHINE_RUNNING);
+    launch->remote->started =
+        via_launch_machines_is_known(launch->remote, VIA_LAUNCH_MACHINE_RUNNING);
     if (launch->remote->trace_wanted)
         via_launch_remote_trace(launch);
     return true;
@@ -127,7 +128,7 @@ static bool on_input_ack(struct via_launch *launch, struct via_launch_parts *par
     struct via_launch_remote *remote = launch->remote;
     uint32_t bytes = via_launch_take_u32(parts);
 
-    if (!via_launch_parts_end(parts))
+    if (!via_launch_parts_is_end(parts))
         return false;
     if (bytes == UINT32_MAX)
         remote->input_ended = true;
@@ -145,7 +146,7 @@ static bool on_ended(struct via_launch *launch, struct via_launch_machine *machi
     uint32_t status = via_launch_take_u32(parts), state = via_launch_take_u32(parts);
 
     /* A PE that has not started, or has ended, has the pid 0 here. */
-    if (!via_launch_parts_end(parts) || !via_launch_is_on(launch, pe, machine) || pid == 0 ||
+    if (!via_launch_parts_is_end(parts) || !via_launch_is_on(launch, pe, machine) || pid == 0 ||
         launch->pes[pe].pid != (pid_t)pid || status > UINT16_MAX || WIFSTOPPED((int)status) ||
         state > VIA_JOB_CUT_OFF)
         return false;
@@ -160,7 +161,7 @@ static bool on_exit_of(struct via_launch *launch, struct via_launch_machine *mac
     uint32_t pe = via_launch_take_u32(parts), status = via_launch_take_u32(parts);
     struct via_launch_bytes payload = {0};
 
-    if (!via_launch_parts_end(parts) || !via_launch_is_on(launch, pe, machine))
+    if (!via_launch_parts_is_end(parts) || !via_launch_is_on(launch, pe, machine))
         return false;
     if (via_launch_is_over(launch))
         return true;
@@ -199,7 +200,7 @@ static bool on_gate(struct via_launch *launch, struct via_launch_machine *machin
     if (via_launch_take_u32(parts) != remote->generation + 1 || machine->at_gate ||
         machine->state != VIA_LAUNCH_MACHINE_RUNNING)
         return false;
-    while (!via_launch_parts_end(parts)) {
+    while (!via_launch_parts_is_end(parts)) {
         uint32_t pe = via_launch_take_u32(parts);
         if (parts->failed || !via_launch_is_on(launch, pe, machine))
             return false;
@@ -267,7 +268,7 @@ static bool on_moment(struct via_launch *launch, struct via_launch_machine *mach
     uint32_t pe = via_launch_take_u32(parts);
 
     via_launch_moment_parse(parts, &moment);
-    if (!via_launch_parts_end(parts) || !via_launch_is_on(launch, pe, machine))
+    if (!via_launch_parts_is_end(parts) || !via_launch_is_on(launch, pe, machine))
         return false;
     if (launch->remote->moments)
         launch->remote->moments[pe] = moment;
@@ -277,7 +278,7 @@ static bool on_moment(struct via_launch *launch, struct via_launch_machine *mach
 static bool on_moments_end(struct via_launch *launch, struct via_launch_machine *machine,
                            const struct via_launch_parts *parts)
 {
-    if (!via_launch_parts_end(parts) || !machine->asked)
+    if (!via_launch_parts_is_end(parts) || !machine->asked)
         return false;
     machine->asked = false;
     launch->remote->moments_missing--;
@@ -289,7 +290,7 @@ static bool on_moments_end(struct via_launch *launch, struct via_launch_machine 
 static bool on_done(struct via_launch *launch, struct via_launch_machine *machine,
                     const struct via_launch_parts *parts)
 {
-    if (!via_launch_parts_end(parts) || machine->state != VIA_LAUNCH_MACHINE_RUNNING)
+    if (!via_launch_parts_is_end(parts) || machine->state != VIA_LAUNCH_MACHINE_RUNNING)
         return false;
     for (uint32_t pe = 0; pe < launch->options.pes_count; pe++)
         if (via_launch_is_on(launch, pe, machine) && launch->pes[pe].pid > 0)
@@ -329,7 +330,7 @@ static bool on_frame(struct via_launch *launch, struct via_launch_machine *machi
         return on_exit_of(launch, machine, parts);
     case VIA_LAUNCH_PING:
         machine->takes_part = via_launch_take_u32(parts) != 0;
-        return via_launch_parts_end(parts);
+        return via_launch_parts_is_end(parts);
     default:
         return false;
     }

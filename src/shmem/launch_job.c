@@ -9,7 +9,7 @@
 #define WORDS_MAX 65536u
 
 /* What is of a machine or of a login rather than of the program. The agent has its own. */
-bool via_launch_job_passes(const char *variable)
+bool via_launch_job_is_passed(const char *variable)
 {
     static const char *const kept[] = {"HOME=",
                                        "USER=",
@@ -69,7 +69,7 @@ void via_launch_job_put(struct via_launch_bytes *bytes, const struct via_launch_
     via_launch_put_text(bytes, job->fabric);
     via_launch_put_text(bytes, job->folder);
     put_words(bytes, job->argv, NULL);
-    put_words(bytes, job->environ, via_launch_job_passes);
+    put_words(bytes, job->environ, via_launch_job_is_passed);
     for (uint32_t pe = 0; pe < job->pes_count; pe++)
         via_launch_put_u32(bytes, job->node_of[pe]);
 }
@@ -102,7 +102,7 @@ static bool nodes_are_good(const struct via_launch_job *job)
 static bool is_good(const struct via_launch_job *job, const struct via_launch_parts *parts)
 {
     return job->argv && job->argv[0] && job->environ && job->node_of &&
-           via_launch_parts_end(parts) && job->node < job->nodes_count && nodes_are_good(job) &&
+           via_launch_parts_is_end(parts) && job->node < job->nodes_count && nodes_are_good(job) &&
            job->lost_after_s > 0 && job->lost_after_s <= VIA_LAUNCH_LOST_AFTER_S_MAX &&
            job->heap_bytes >= VIA_JOB_HEAP_BYTES_MIN &&
            job->heap_bytes <= 2 * VIA_JOB_HEAP_BYTES_MAX;

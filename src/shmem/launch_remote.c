@@ -134,8 +134,8 @@ static void lose_by_end(struct via_launch *launch, struct via_launch_machine *ma
     via_launch_lose(launch, machine, via_launch_agent_describe(machine, text));
 }
 
-bool via_launch_machines_are(const struct via_launch_remote *remote,
-                             enum via_launch_machine_state state)
+bool via_launch_machines_is_known(const struct via_launch_remote *remote,
+                                  enum via_launch_machine_state state)
 {
     for (uint32_t i = 0; i < remote->count; i++)
         if (remote->machines[i].state < state)
@@ -179,7 +179,7 @@ void via_launch_remote_signal(struct via_launch *launch, int signal_number)
         launch->remote->killed_ns = via_launch_now_ns() + KILLED_NS;
 }
 
-bool via_launch_remote_some_take_part(const struct via_launch *launch)
+bool via_launch_remote_has_members(const struct via_launch *launch)
 {
     for (uint32_t i = 0; i < launch->remote->count; i++)
         if (launch->remote->machines[i].takes_part)
@@ -362,7 +362,7 @@ static void serve_machine(struct via_launch *launch, struct via_launch_machine *
 
 static bool some_are_there(const struct via_launch_remote *remote)
 {
-    return !via_launch_machines_are(remote, VIA_LAUNCH_MACHINE_GONE);
+    return !via_launch_machines_is_known(remote, VIA_LAUNCH_MACHINE_GONE);
 }
 
 static void watch(struct via_launch *launch, struct pollfd *polls)

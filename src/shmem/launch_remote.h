@@ -66,7 +66,7 @@ struct via_launch_job {
 };
 
 /* What of this process's environment is for PEs on other machines. */
-bool via_launch_job_passes(const char *variable);
+bool via_launch_job_is_passed(const char *variable);
 void via_launch_job_put(struct via_launch_bytes *bytes, const struct via_launch_job *job);
 /* The texts point into the payload; argv, environ and node_of are allocated, and freed by _fini. */
 int via_launch_job_parse(struct via_launch_parts *parts, struct via_launch_job *ret_job,
@@ -115,7 +115,7 @@ const char *via_launch_agent_describe(const struct via_launch_machine *machine, 
 /* Starts the job, watches it to its end; returns the exit code. */
 int via_launch_remote_run(struct via_launch *launch, uint64_t heap_bytes);
 void via_launch_remote_signal(struct via_launch *launch, int signal_number);
-bool via_launch_remote_some_take_part(const struct via_launch *launch);
+bool via_launch_remote_has_members(const struct via_launch *launch);
 /* Asks for what the PEs wait for; it is printed when all agents have answered. */
 void via_launch_remote_trace(struct via_launch *launch);
 const char *via_launch_remote_name(const struct via_launch *launch, uint32_t node);

@@ -41,8 +41,8 @@ static inline bool via_launch_is_on(const struct via_launch *launch, uint32_t pe
 }
 
 /* All have come to this state, or further. */
-bool via_launch_machines_are(const struct via_launch_remote *remote,
-                             enum via_launch_machine_state state);
+bool via_launch_machines_is_known(const struct via_launch_remote *remote,
+                                  enum via_launch_machine_state state);
 /* Closes the connection; the machine's PEs have ended, or end by that. */
 void via_launch_leave(struct via_launch *launch, struct via_launch_machine *machine);
 /* Leaves all, before all PEs run: nothing has begun that would need time to end. */

@@ -131,7 +131,7 @@ static int take_environment(const struct via_launch_job *job, struct via_error *
     for (char **variable = job->environ; *variable; variable++) {
         char *name;
         /* The agent's own stay, whatever comes. */
-        if (!via_launch_job_passes(*variable))
+        if (!via_launch_job_is_passed(*variable))
             continue;
         name = strndup(*variable, strcspn(*variable, "="));
         int result = name ? setenv(name, *variable + strlen(name) + 1, 1) : -1;
@@ -220,7 +220,7 @@ static int start_job(struct serve *serve, struct via_launch_parts *parts, struct
 
     for (uint32_t i = 0; i < job->nodes_count; i++)
         launch->place.host_of[i] = via_launch_take_u32(parts);
-    if (!via_launch_parts_end(parts) || spec.id == 0)
+    if (!via_launch_parts_is_end(parts) || spec.id == 0)
         return via_error_set(err, -EPROTO, "the message that starts the job is malformed");
     launch->place.nodes_count = job->nodes_count;
     launch->place.fabric = job->nodes_count > 1;
@@ -376,7 +376,7 @@ static bool on_gate(struct serve *serve, struct via_launch_parts *parts)
     if (generation != serve->gates_sent ||
         generation != atomic_load_explicit(&job->gate.generation, memory_order_relaxed) + 1)
         return false;
-    while (!via_launch_parts_end(parts)) {
+    while (!via_launch_parts_is_end(parts)) {
         uint32_t pe = via_launch_take_u32(parts);
         for (unsigned i = 0; i < VIA_JOB_WORDS; i++)
             words[i] = via_launch_take_u64(parts);
@@ -393,7 +393,7 @@ static bool on_signal(struct serve *serve, struct via_launch_parts *parts)
 {
     uint32_t number = via_launch_take_u32(parts), over = via_launch_take_u32(parts);
 
-    if (!via_launch_parts_end(parts) || number == 0 || number >= NSIG)
+    if (!via_launch_parts_is_end(parts) || number == 0 || number >= NSIG)
         return false;
     if (over)
         serve->launch.phase = VIA_LAUNCH_ENDING;
@@ -410,7 +410,7 @@ static bool on_exit_of(struct serve *serve, struct via_launch_parts *parts)
     struct via_job *job = serve->launch.files.job;
     uint32_t pe = via_launch_take_u32(parts), status = via_launch_take_u32(parts), nobody = 0;
 
-    if (!via_launch_parts_end(parts) || pe >= serve->job.pes_count)
+    if (!via_launch_parts_is_end(parts) || pe >= serve->job.pes_count)
         return false;
     if (!atomic_compare_exchange_strong(&job->exit_claim, &nobody, pe + 1))
         return true; /* a PE of this machine has, too */
@@ -426,7 +426,7 @@ static bool on_exit_of(struct serve *serve, struct via_launch_parts *parts)
 
 static bool on_states(struct serve *serve, const struct via_launch_parts *parts)
 {
-    if (!via_launch_parts_end(parts))
+    if (!via_launch_parts_is_end(parts))
         return false;
     for (uint32_t pe = 0; pe < serve->job.pes_count; pe++) {
         struct via_launch_bytes payload = {0};
@@ -459,7 +459,7 @@ static bool on_output_ack(struct serve *serve, struct via_launch_parts *parts)
 {
     uint32_t bytes = via_launch_take_u32(parts);
 
-    if (!via_launch_parts_end(parts) || bytes > serve->output_bytes)
+    if (!via_launch_parts_is_end(parts) || bytes > serve->output_bytes)
         return false;
     serve->output_bytes -= bytes;
     return true;
@@ -548,7 +548,7 @@ static void check_deadlines(struct serve *serve)
         return;
     serve->pinged_ns = now_ns;
     via_launch_link_send_u32(&serve->link, VIA_LAUNCH_PING,
-                             serve->started && via_launch_some_take_part(&serve->launch));
+                             serve->started && via_launch_has_members(&serve->launch));
 }
 
 static nfds_t fill_polls(const struct serve *serve, struct pollfd *polls)

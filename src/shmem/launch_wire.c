@@ -115,7 +115,7 @@ const char *via_launch_take_text(struct via_launch_parts *parts)
     return text;
 }
 
-bool via_launch_parts_end(const struct via_launch_parts *parts)
+bool via_launch_parts_is_end(const struct via_launch_parts *parts)
 {
     return !parts->failed && parts->at == parts->end;
 }

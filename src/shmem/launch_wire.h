@@ -83,7 +83,7 @@ uint64_t via_launch_take_u64(struct via_launch_parts *parts);
 /* Points into the payload; ended, and without a NUL inside. */
 const char *via_launch_take_text(struct via_launch_parts *parts);
 /* All parts were there, and no more. */
-bool via_launch_parts_end(const struct via_launch_parts *parts);
+bool via_launch_parts_is_end(const struct via_launch_parts *parts);
 
 /* --- the connection --------------------------------------------------------------------------- */
 

@@ -68,7 +68,7 @@ static void fill(struct table *table, unsigned type, const char *file, const Elf
     qsort(table->symbols, table->count, sizeof(*table->symbols), by_address);
 }
 
-static bool lies_in(const Elf64_Shdr *section, size_t bytes)
+static bool is_inside(const Elf64_Shdr *section, size_t bytes)
 {
     return section->sh_offset <= bytes && section->sh_size <= bytes - section->sh_offset;
 }
@@ -92,7 +92,7 @@ static void read_sections(const char *file, size_t bytes, uintptr_t base)
         return;
     const Elf64_Shdr *strings = &sections[found->sh_link];
     /* The last name has to end within the file. */
-    if (!lies_in(found, bytes) || !lies_in(strings, bytes) || strings->sh_size == 0 ||
+    if (!is_inside(found, bytes) || !is_inside(strings, bytes) || strings->sh_size == 0 ||
         file[strings->sh_offset + strings->sh_size - 1] != '\0')
         return;
     fill(&data, STT_OBJECT, file, found, strings, base);

@@ -190,7 +190,7 @@ static void read_group(const struct via_found_paths *paths, struct via_found *fo
 /* --- who has it --- */
 
 /* Does a descriptor lead to the function: by VFIO's group, or by the function's own files? */
-static bool leads_to(const char *target, const struct via_found *found)
+static bool is_link_to(const char *target, const struct via_found *found)
 {
     char part[64];
     snprintf(part, sizeof(part), "/dev/vfio/%s", found->group);
@@ -214,7 +214,7 @@ static bool has_open(const struct via_found_paths *paths, const char *pid,
          entry = readdir(folder)) {
         ssize_t length = readlinkat(dirfd(folder), entry->d_name, target, sizeof(target) - 1);
         target[length > 0 ? length : 0] = '\0';
-        has = leads_to(target, found);
+        has = is_link_to(target, found);
     }
     if (folder != NULL) {
         closedir(folder);

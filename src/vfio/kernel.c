@@ -301,7 +301,7 @@ static int kernel_reset(struct via_pci *pci)
     return rc == 0 ? 0 : errno == EINVAL || errno == ENOTTY ? -ENOTSUP : -errno;
 }
 
-static bool kernel_gone(struct via_pci *pci)
+static bool kernel_is_gone(struct via_pci *pci)
 {
     struct via_kernel *kernel = kernel_of(pci);
     uint32_t ids = UINT32_MAX;
@@ -347,7 +347,7 @@ static const struct via_pci_ops kernel_ops = {
     .dma_map = kernel_dma_map,
     .dma_unmap = kernel_dma_unmap,
     .reset = kernel_reset,
-    .gone = kernel_gone,
+    .gone = kernel_is_gone,
     .describe = kernel_describe,
     .close = kernel_close,
 };

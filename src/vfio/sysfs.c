@@ -306,7 +306,7 @@ static int sysfs_reset(struct via_pci *pci)
     return rc == -ENOENT ? -ENOTSUP : rc;
 }
 
-static bool sysfs_gone(struct via_pci *pci)
+static bool sysfs_is_gone(struct via_pci *pci)
 {
     uint32_t ids;
     return sysfs_config_read(pci, VIA_PCI_VENDOR_ID, 4, &ids) != 0 || ids == UINT32_MAX;
@@ -352,7 +352,7 @@ static const struct via_pci_ops sysfs_ops = {
     .dma_map = sysfs_dma_map,
     .dma_unmap = sysfs_dma_unmap,
     .reset = sysfs_reset,
-    .gone = sysfs_gone,
+    .gone = sysfs_is_gone,
     .describe = sysfs_describe,
     .close = sysfs_close,
 };

@@ -306,7 +306,7 @@ static int user_reset(struct via_pci *pci)
     return rc;
 }
 
-static bool user_gone(struct via_pci *pci)
+static bool user_is_gone(struct via_pci *pci)
 {
     return atomic_load_explicit(&user_of(pci)->gone, memory_order_relaxed);
 }
@@ -340,7 +340,7 @@ static const struct via_pci_ops user_ops = {
     .dma_map = user_dma_map,
     .dma_unmap = user_dma_unmap,
     .reset = user_reset,
-    .gone = user_gone,
+    .gone = user_is_gone,
     .describe = user_describe,
     .close = user_close,
 };

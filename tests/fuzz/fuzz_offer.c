@@ -40,7 +40,7 @@ static void read_all(const struct via_offer *offer, unsigned char *memory)
         struct via_iov cursor;
         require(via_iov_init(&cursor, &iov, 1) == 0);
         via_stream_rx_bytes(&rx, 1u << 20);
-        via_stream_rx_ends(&rx);
+        via_stream_rx_is_ending(&rx);
         if (i % 3 == 0) { /* the short way takes what it can, and leaves the rest as it is */
             via_stream_rx_has_quick(&rx);
             require(via_stream_rx_quick(&rx, buffer, iov.iov_len, i % 2 == 0) <= iov.iov_len);
@@ -60,7 +60,7 @@ static void read_all(const struct via_offer *offer, unsigned char *memory)
         }
     }
     require(via_stream_rx_leave(&rx) <= offer->geometry.body_bytes_max);
-    require(!via_pipe_ready(&rx.pipe));
+    require(!via_pipe_is_ready(&rx.pipe));
 }
 
 /* A writer whose credit comes from there, and who is told to send all again from somewhere. */

@@ -29,8 +29,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     for (unsigned i = 0; i < rules.programs_count; i++) {
         require(memchr(rules.programs[i].pattern, 0, VIA_RULES_PATTERN_BYTES) != NULL);
     }
-    via_rules_allow_network(&rules, ip);
-    via_rules_allow_program(&rules, "program");
-    via_rules_allow_port(&rules, 80);
+    via_rules_is_network_allowed(&rules, ip);
+    via_rules_is_program_allowed(&rules, "program");
+    via_rules_is_port_allowed(&rules, 80);
     return 0;
 }

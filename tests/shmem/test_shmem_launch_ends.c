@@ -28,7 +28,7 @@ void via_launch_remote_signal(struct via_launch *launch, int signal_number)
     (void)signal_number;
 }
 
-bool via_launch_remote_some_take_part(const struct via_launch *launch)
+bool via_launch_remote_has_members(const struct via_launch *launch)
 {
     (void)launch;
     return true;

@@ -67,11 +67,11 @@ static void test_frames(void **state)
     assert_int_equal(frame.type, VIA_LAUNCH_FAILED);
     assert_int_equal(via_launch_take_u32(&frame.parts), 7);
     assert_string_equal(via_launch_take_text(&frame.parts), "seven");
-    assert_false(via_launch_parts_end(&frame.parts));
+    assert_false(via_launch_parts_is_end(&frame.parts));
     assert_int_equal(via_launch_take_u64(&frame.parts), UINT64_C(1) << 40);
-    assert_true(via_launch_parts_end(&frame.parts));
+    assert_true(via_launch_parts_is_end(&frame.parts));
     assert_int_equal(via_launch_take_u32(&frame.parts), 0);
-    assert_false(via_launch_parts_end(&frame.parts));
+    assert_false(via_launch_parts_is_end(&frame.parts));
     via_launch_bytes_fini(&payload);
     close_link();
 }
@@ -162,7 +162,7 @@ static void test_parts_that_are_not_there(void **state)
         const unsigned char *data = (const unsigned char *)bad[i].data;
         struct via_launch_parts parts = {.at = data, .end = data + bad[i].bytes};
         assert_string_equal(via_launch_take_text(&parts), "");
-        assert_false(via_launch_parts_end(&parts));
+        assert_false(via_launch_parts_is_end(&parts));
     }
 }
 

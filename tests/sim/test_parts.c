@@ -150,9 +150,9 @@ static void changes_are_read_back_as_they_are_written(void **state)
     assert_int_equal(config.hosts_count, 3);
     assert_int_equal(config.graph, SIM_GRAPH_TORUS);
     assert_int_equal(config.faults.cuts_count, 0);
-    assert_true(sim_mask_keeps(&config.faults_mask, 3));
-    assert_false(sim_mask_keeps(&config.faults_mask, 1));
-    assert_false(sim_mask_keeps(&config.work_mask, 0));
+    assert_true(sim_mask_is_kept(&config.faults_mask, 3));
+    assert_false(sim_mask_is_kept(&config.faults_mask, 1));
+    assert_false(sim_mask_is_kept(&config.work_mask, 0));
     sim_changes_text(&again, 6, 7, text, sizeof(text));
     assert_string_equal(text, "");
 }

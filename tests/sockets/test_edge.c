@@ -93,11 +93,11 @@ static void what_was_read_untold_is_an_edge_for_room(void **state)
     (void)state;
     struct via_edge told = {.sequence = 5};
     struct via_edge_now now = piped(ET_BOTH, EPOLLOUT, 6, 6); /* another thread has read it */
-    assert_true(via_edge_missed(&told, now.events, now.read));
+    assert_true(via_edge_is_missed(&told, now.events, now.read));
     told_once(&told, &now);
-    assert_false(via_edge_missed(&told, now.events, now.read));
-    assert_false(via_edge_missed(&(struct via_edge){.sequence = 5}, EPOLLOUT | EPOLLET, 6));
-    assert_false(via_edge_missed(&(struct via_edge){.sequence = 5}, EPOLLIN, 6));
+    assert_false(via_edge_is_missed(&told, now.events, now.read));
+    assert_false(via_edge_is_missed(&(struct via_edge){.sequence = 5}, EPOLLOUT | EPOLLET, 6));
+    assert_false(via_edge_is_missed(&(struct via_edge){.sequence = 5}, EPOLLIN, 6));
 }
 
 static void numbers_of_records_wrap(void **state)
@@ -106,7 +106,7 @@ static void numbers_of_records_wrap(void **state)
     struct via_edge told = {.sequence = UINT32_MAX};
     struct via_edge_now now = piped(ET_IN, EPOLLIN, 0, UINT32_MAX);
     told_once(&told, &now);
-    assert_false(via_edge_missed(&(struct via_edge){.sequence = 1}, ET_IN, UINT32_MAX));
+    assert_false(via_edge_is_missed(&(struct via_edge){.sequence = 1}, ET_IN, UINT32_MAX));
 }
 
 static void few_bytes_are_none(void **state)
@@ -133,7 +133,7 @@ static void an_end_is_told_once_and_the_last_one_ends_all(void **state)
     now.sequence = now.next = 7;
     assert_false(via_edge_is_news(&told, &now));
     told.look = true;
-    assert_false(via_edge_asks_kernel(&told, &now));
+    assert_false(via_edge_has_kernel_question(&told, &now));
     told.due = true; /* but the program asks for it */
     assert_true(via_edge_is_news(&told, &now));
 }
@@ -143,12 +143,12 @@ static void the_kernel_is_asked_only_after_it_has_said_something(void **state)
     (void)state;
     struct via_edge told = {.sequence = 0};
     struct via_edge_now now = {.events = ET_IN, .bits = EPOLLIN, .reads_kernel = true};
-    assert_false(via_edge_asks_kernel(&told, &now));
+    assert_false(via_edge_has_kernel_question(&told, &now));
     told.look = true;
-    assert_true(via_edge_asks_kernel(&told, &now));
+    assert_true(via_edge_has_kernel_question(&told, &now));
     assert_false(via_edge_is_news(&told, &now));
     now.events = EPOLLOUT | EPOLLET;
-    assert_false(via_edge_asks_kernel(&told, &now));
+    assert_false(via_edge_has_kernel_question(&told, &now));
     now = (struct via_edge_now){.events = EPOLLPRI | EPOLLET, .bits = EPOLLPRI};
     assert_true(via_edge_is_news(&told, &now));
     via_edge_report(&told, &now);

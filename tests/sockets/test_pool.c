@@ -46,7 +46,7 @@ static void a_pool_is_charged_as_it_is_used(void **state)
         assert_int_equal(objects[i][0], 0);
         assert_int_equal(objects[i][OBJECT_BYTES - 1], 0);
         memset(objects[i], 0xff, OBJECT_BYTES);
-        assert_true(via_pool_owns(&pool, (uintptr_t)objects[i]));
+        assert_true(via_pool_is_owner(&pool, (uintptr_t)objects[i]));
         assert_int_equal(via_pool_index(&pool, objects[i]), i);
     }
     assert_true(charged_kib() - before < (long)(pool.size * OBJECTS_MAX / 1024) * 4 / 3);

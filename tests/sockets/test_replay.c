@@ -164,7 +164,7 @@ static void one_history(uint64_t seed)
     read_kernel(d, SIZE_MAX);
     assert_int_equal(d->read, d->written);
     assert_int_equal(via_stream_rx_next(&d->rx), VIA_NEXT_KERNEL);
-    assert_false(via_pipe_ready(&d->rx.pipe));
+    assert_false(via_pipe_is_ready(&d->rx.pipe));
 }
 
 static void every_byte_once(void **state)
@@ -326,7 +326,7 @@ static void who_has_left_takes_nothing_more(void **state)
                        offsetof(struct via_record_line, word),
                    &word, sizeof(word));
         }
-        assert_false(via_pipe_ready(&d->rx.pipe));
+        assert_false(via_pipe_is_ready(&d->rx.pipe));
         struct via_pipe_at at = via_pipe_at_next(&d->rx.pipe);
         uint32_t body_bytes;
         assert_null(via_pipe_line_at(&d->rx.pipe, &at, &body_bytes));

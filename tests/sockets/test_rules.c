@@ -39,22 +39,22 @@ static void nothing_said_allows_all(void **state)
     struct via_rules rules;
     via_rules_init(&rules);
     assert_true(rules.on);
-    assert_true(via_rules_allow_port(&rules, 1));
-    assert_true(via_rules_allow_network(&rules, ip4(8, 8, 8, 8)));
-    assert_true(via_rules_allow_program(&rules, "anything"));
+    assert_true(via_rules_is_port_allowed(&rules, 1));
+    assert_true(via_rules_is_network_allowed(&rules, ip4(8, 8, 8, 8)));
+    assert_true(via_rules_is_program_allowed(&rules, "anything"));
 }
 
 static void ports(void **state)
 {
     (void)state;
     struct via_rules rules = rules_of("ports", "80, 6000-6010,!6005");
-    assert_true(via_rules_allow_port(&rules, 80));
-    assert_true(via_rules_allow_port(&rules, 6000) && via_rules_allow_port(&rules, 6010));
-    assert_false(via_rules_allow_port(&rules, 6005));
-    assert_false(via_rules_allow_port(&rules, 81) || via_rules_allow_port(&rules, 6011));
+    assert_true(via_rules_is_port_allowed(&rules, 80));
+    assert_true(via_rules_is_port_allowed(&rules, 6000) && via_rules_is_port_allowed(&rules, 6010));
+    assert_false(via_rules_is_port_allowed(&rules, 6005));
+    assert_false(via_rules_is_port_allowed(&rules, 81) || via_rules_is_port_allowed(&rules, 6011));
     rules = rules_of("ports", "!22");
-    assert_true(via_rules_allow_port(&rules, 80));
-    assert_false(via_rules_allow_port(&rules, 22));
+    assert_true(via_rules_is_port_allowed(&rules, 80));
+    assert_false(via_rules_is_port_allowed(&rules, 22));
 }
 
 static void networks(void **state)
@@ -62,25 +62,25 @@ static void networks(void **state)
     (void)state;
     static const unsigned char loopback6[16] = {[15] = 1};
     struct via_rules rules = rules_of("networks", "127.0.0.0/8,::1,!127.0.0.7,10.1.2.0/23");
-    assert_true(via_rules_allow_network(&rules, ip4(127, 255, 0, 1)));
-    assert_false(via_rules_allow_network(&rules, ip4(127, 0, 0, 7)));
-    assert_false(via_rules_allow_network(&rules, ip4(128, 0, 0, 1)));
-    assert_true(via_rules_allow_network(&rules, ip4(10, 1, 3, 255)));
-    assert_false(via_rules_allow_network(&rules, ip4(10, 1, 4, 0)));
-    assert_true(via_rules_allow_network(&rules, loopback6));
+    assert_true(via_rules_is_network_allowed(&rules, ip4(127, 255, 0, 1)));
+    assert_false(via_rules_is_network_allowed(&rules, ip4(127, 0, 0, 7)));
+    assert_false(via_rules_is_network_allowed(&rules, ip4(128, 0, 0, 1)));
+    assert_true(via_rules_is_network_allowed(&rules, ip4(10, 1, 3, 255)));
+    assert_false(via_rules_is_network_allowed(&rules, ip4(10, 1, 4, 0)));
+    assert_true(via_rules_is_network_allowed(&rules, loopback6));
     rules = rules_of("networks", "0.0.0.0/0");
-    assert_true(via_rules_allow_network(&rules, ip4(1, 2, 3, 4)));
-    assert_false(via_rules_allow_network(&rules, loopback6));
+    assert_true(via_rules_is_network_allowed(&rules, ip4(1, 2, 3, 4)));
+    assert_false(via_rules_is_network_allowed(&rules, loopback6));
 }
 
 static void programs(void **state)
 {
     (void)state;
     struct via_rules rules = rules_of("programs", "nginx,redis-*,!redis-cli");
-    assert_true(via_rules_allow_program(&rules, "nginx"));
-    assert_true(via_rules_allow_program(&rules, "redis-server"));
-    assert_false(via_rules_allow_program(&rules, "redis-cli"));
-    assert_false(via_rules_allow_program(&rules, "nginx2"));
+    assert_true(via_rules_is_program_allowed(&rules, "nginx"));
+    assert_true(via_rules_is_program_allowed(&rules, "redis-server"));
+    assert_false(via_rules_is_program_allowed(&rules, "redis-cli"));
+    assert_false(via_rules_is_program_allowed(&rules, "nginx2"));
 }
 
 static const char *parse(struct via_rules *rules, const char *text, const char *program)
@@ -108,10 +108,10 @@ static void a_file_with_sections(void **state)
                                "sockets = off";
     struct via_rules rules;
     assert_string_equal(parse(&rules, text, "nginx"), "");
-    assert_true(rules.on && via_rules_allow_port(&rules, 80) && rules.after_calls == 7);
+    assert_true(rules.on && via_rules_is_port_allowed(&rules, 80) && rules.after_calls == 7);
     assert_string_equal(parse(&rules, text, "redis-server"), "");
-    assert_true(rules.on && via_rules_allow_port(&rules, 6379) && rules.after_calls == 7);
-    assert_false(via_rules_allow_port(&rules, 80));
+    assert_true(rules.on && via_rules_is_port_allowed(&rules, 6379) && rules.after_calls == 7);
+    assert_false(via_rules_is_port_allowed(&rules, 80));
     assert_string_equal(parse(&rules, text, "ssh"), "");
     assert_false(rules.on);
 }
@@ -210,8 +210,8 @@ static void variables_go_before_the_file(void **state)
     setenv("VIADUCT_SOCKETS_CONFIG", name, 1);
     setenv("VIADUCT_SOCKETS_PORTS", "443", 1);
     assert_int_equal(via_rules_load(&rules, "me", &err), 0);
-    assert_true(via_rules_allow_port(&rules, 443) && rules.after_calls == 9);
-    assert_false(via_rules_allow_port(&rules, 80));
+    assert_true(via_rules_is_port_allowed(&rules, 443) && rules.after_calls == 9);
+    assert_false(via_rules_is_port_allowed(&rules, 80));
     setenv("VIADUCT_SOCKETS_PORTS", "80-", 1);
     assert_int_equal(via_rules_load(&rules, "me", &err), -EINVAL);
     assert_int_equal(strncmp(err.text, "VIADUCT_SOCKETS_PORTS: '80-': ", 30), 0);

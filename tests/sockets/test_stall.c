@@ -163,17 +163,17 @@ static void until_the_pipe_is_read(void **state)
     struct direction *d = &pair->ways[0];
     fill(d);
     assert_true(via_stream_stall_is_over(&pair->stall, &d->tx));
-    assert_false(via_stream_stall_stays(&pair->stall, &d->tx));
+    assert_false(via_stream_stall_must_stay(&pair->stall, &d->tx));
     assert_int_equal(via_stream_tx_demote(&d->tx), 0);
     pair->stall.spills = true;
     while (via_stream_rx_next(&d->rx) == VIA_NEXT_DATA) {
         assert_false(via_stream_stall_is_over(&pair->stall, &d->tx));
-        assert_true(via_stream_stall_stays(&pair->stall, &d->tx));
+        assert_true(via_stream_stall_must_stay(&pair->stall, &d->tx));
         read_one(d);
     }
     /* The reader need not sleep for that. */
     assert_true(via_stream_stall_is_over(&pair->stall, &d->tx));
-    assert_false(via_stream_stall_stays(&pair->stall, &d->tx));
+    assert_false(via_stream_stall_must_stay(&pair->stall, &d->tx));
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)

@@ -184,9 +184,9 @@ static void the_kernel_is_used_again_only_when_the_switch_was_seen(void **state)
     assert_int_equal(via_stream_tx_switch(&d.tx, 0), 0);
     assert_int_equal(write_some(&d, "ab", 2), 2);
     assert_int_equal(via_stream_tx_demote(&d.tx), 0);
-    assert_false(via_stream_tx_demoted(&d.tx));
+    assert_false(via_stream_tx_is_demoted(&d.tx));
     assert_int_equal(read_some(&d, data, 1, &end), 1);
-    assert_true(via_stream_tx_demoted(&d.tx));
+    assert_true(via_stream_tx_is_demoted(&d.tx));
     kernel_send(&d, "cd", 2);
     assert_int_equal(read_some(&d, data, sizeof(data), &end), 1);
     assert_int_equal(data[0], 'b');
@@ -210,11 +210,11 @@ static void fin_has_room_in_a_full_pipe(void **state)
         written++;
     }
     assert_int_equal(write_some(&d, "x", 1), -EAGAIN);
-    assert_false(via_stream_tx_writable(&d.tx));
+    assert_false(via_stream_tx_is_writable(&d.tx));
     assert_int_equal(via_stream_tx_fin(&d.tx, VIA_STREAM_FIN_CLOSED), 0);
     assert_int_equal(via_stream_tx_fin(&d.tx, 0), -EALREADY);
     assert_int_equal(write_some(&d, "x", 1), -EPIPE);
-    assert_true(via_stream_rx_ends(&d.rx) == false); /* the kernel's span is not known yet */
+    assert_true(via_stream_rx_is_ending(&d.rx) == false); /* the kernel's span is not known yet */
     do {
         n = read_some(&d, data, 1, &end);
         total += n;
@@ -263,9 +263,9 @@ static void the_end_is_seen_behind_unread_data(void **state)
     assert_int_equal(via_stream_tx_switch(&d.tx, 0), 0);
     assert_int_equal(read_some(&d, data, sizeof(data), &end), 0);
     assert_int_equal(write_some(&d, "ab", 2), 2);
-    assert_false(via_stream_rx_ends(&d.rx));
+    assert_false(via_stream_rx_is_ending(&d.rx));
     assert_int_equal(via_stream_tx_fin(&d.tx, 0), 0);
-    assert_true(via_stream_rx_ends(&d.rx));
+    assert_true(via_stream_rx_is_ending(&d.rx));
     assert_int_equal(via_stream_rx_next(&d.rx), VIA_NEXT_DATA);
     stop(&d);
 }
@@ -335,7 +335,7 @@ static void write_step(struct direction *d, struct via_rng *rng, uint64_t *posit
         if (via_rng_below(rng, 200) == 0) {
             assert_int_equal(via_stream_tx_demote(&d->tx), 0);
         }
-    } else if (d->switched && !via_stream_tx_demoted(&d->tx)) {
+    } else if (d->switched && !via_stream_tx_is_demoted(&d->tx)) {
         return; /* may not use the kernel yet */
     } else if (via_rng_below(rng, 20) == 0) {
         int rc = via_stream_tx_switch(&d->tx, d->kernel_sent);
@@ -484,7 +484,7 @@ static void room_for_bodies_comes_back_by_the_quarter(void **state)
     assert_false(via_stream_tx_quick(&d.tx, data, 256));
     assert_int_equal(via_stream_rx_quick(&d.rx, data, 256, false), 256);
     assert_true(d.rx.posted);
-    assert_true(via_pipe_writer_fits(&d.tx.pipe, 256)); /* takes in the credit */
+    assert_true(via_pipe_writer_has_place(&d.tx.pipe, 256)); /* takes in the credit */
     assert_true(via_stream_tx_quick(&d.tx, data, 256));
     stop(&d);
 }

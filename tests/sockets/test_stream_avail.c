@@ -246,7 +246,7 @@ static void looking_ahead_counts_and_changes_nothing(void **state)
     assert_int_equal(write_some(&d, "gh", 2), 2);
     assert_int_equal(via_stream_tx_fin(&d.tx, 0), 0);
     assert_int_equal(via_stream_rx_bytes(&d.rx, 100), 8);
-    assert_true(via_stream_rx_ends(&d.rx));
+    assert_true(via_stream_rx_is_ending(&d.rx));
     assert_int_equal(via_iov_init(&cursor, &iov, 1), 0);
     assert_int_equal(via_stream_rx_peek(&d.rx, &cursor, &kernel),
                      2); /* as far as it is in the pipe */

@@ -391,7 +391,7 @@ static bool command_take(struct fake_host *fake, unsigned channel)
 {
     struct via_pipe_reader *commands = &fake->commands[channel];
     struct via_pipe_record record;
-    if (!via_pipe_writer_fits(&fake->replies[channel], FAKE_BODY_BYTES) ||
+    if (!via_pipe_writer_has_place(&fake->replies[channel], FAKE_BODY_BYTES) ||
         via_pipe_take(commands, &record) != 1) {
         return false;
     }

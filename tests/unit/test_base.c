@@ -66,9 +66,9 @@ static void powers_of_two(void **state)
 static void sequence_numbers_compare_across_the_wrap(void **state)
 {
     (void)state;
-    assert_true(via_seq_before_u32(UINT32_MAX, 0));
-    assert_false(via_seq_before_u32(0, UINT32_MAX));
-    assert_false(via_seq_before_u32(7, 7));
+    assert_true(via_seq_is_before_u32(UINT32_MAX, 0));
+    assert_false(via_seq_is_before_u32(0, UINT32_MAX));
+    assert_false(via_seq_is_before_u32(7, 7));
 }
 
 static void hash_of_pieces_is_hash_of_whole(void **state)
@@ -88,7 +88,7 @@ static void list_keeps_order(void **state)
     struct item items[3] = {{.value = 0}, {.value = 1}, {.value = 2}};
 
     via_list_init(&head);
-    assert_true(via_list_empty(&head));
+    assert_true(via_list_is_empty(&head));
     assert_null(via_list_pop_front(&head));
 
     via_list_push_back(&head, &items[1].link);
@@ -104,7 +104,7 @@ static void list_keeps_order(void **state)
     assert_ptr_equal(via_list_pop_front(&head), &items[0].link);
     assert_int_equal(item_value(via_list_pop_front(&head)), 1);
     assert_int_equal(item_value(via_list_pop_front(&head)), 2);
-    assert_true(via_list_empty(&head));
+    assert_true(via_list_is_empty(&head));
 }
 
 static void list_member_is_removed_once(void **state)
@@ -119,7 +119,7 @@ static void list_member_is_removed_once(void **state)
     via_list_remove(&item.link);
     assert_false(via_list_is_linked(&item.link));
     via_list_remove(&item.link);
-    assert_true(via_list_empty(&head));
+    assert_true(via_list_is_empty(&head));
 }
 
 static void list_foreach_safe_may_remove(void **state)
@@ -139,7 +139,7 @@ static void list_foreach_safe_may_remove(void **state)
     }
     assert_int_equal(item_value(via_list_pop_front(&head)), 1);
     assert_int_equal(item_value(via_list_pop_front(&head)), 3);
-    assert_true(via_list_empty(&head));
+    assert_true(via_list_is_empty(&head));
 }
 
 static void list_splice_moves_all(void **state)
@@ -151,16 +151,16 @@ static void list_splice_moves_all(void **state)
     via_list_init(&to);
     via_list_init(&from);
     via_list_splice_back(&to, &from);
-    assert_true(via_list_empty(&to));
+    assert_true(via_list_is_empty(&to));
 
     via_list_push_back(&to, &items[0].link);
     via_list_push_back(&from, &items[1].link);
     via_list_push_back(&from, &items[2].link);
     via_list_splice_back(&to, &from);
-    assert_true(via_list_empty(&from));
+    assert_true(via_list_is_empty(&from));
     for (int i = 0; i < 3; i++)
         assert_int_equal(item_value(via_list_pop_front(&to)), i);
-    assert_true(via_list_empty(&to));
+    assert_true(via_list_is_empty(&to));
 }
 
 static void rng_is_the_published_generator(void **state)

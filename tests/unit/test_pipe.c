@@ -149,7 +149,7 @@ static void wraps(uint32_t slots, uint32_t data, uint32_t body_max, bool direct)
         }
         if (via_rng_chance(&rng, 1, 2)) {
             fill(body, bytes, sent);
-            bool fits = via_pipe_writer_fits(&pair->writer, bytes);
+            bool fits = via_pipe_writer_has_place(&pair->writer, bytes);
             int rc = via_pipe_send(&pair->writer, &sent, sizeof(sent), body, bytes);
             assert_int_equal(rc, fits ? 0 : -EAGAIN);
             if (rc == 0) {
@@ -318,7 +318,7 @@ static void deferred_records_are_seen_when_published(struct pair *pair)
     assert_int_equal(via_pipe_writer_outstanding(&pair->writer), 3);
     assert_int_equal(via_pipe_writer_room(&pair->writer), 1);
     bring(pair, offs[2], 2, sizes[2]); /* the last is there first */
-    assert_false(via_pipe_ready(&pair->reader));
+    assert_false(via_pipe_is_ready(&pair->reader));
     unsigned char body[100];
     fill(body, sizeof(body), 0);
     via_pipe_put_body(&pair->writer, offs[0], body, sizeof(body));
@@ -415,13 +415,13 @@ static void an_armed_reader_is_rung_once(void **state)
         via_pipe_release(&pair->reader, 1);
         via_pipe_arm(&pair->reader);
         via_pipe_arm(&pair->reader);
-        assert_false(via_pipe_ready(&pair->reader));
+        assert_false(via_pipe_is_ready(&pair->reader));
         assert_int_not_equal(pair->reader.arm, 0);
 
         assert_int_equal(via_pipe_send(&pair->writer, &head, 4, NULL, 0), 0);
         assert_true(via_pipe_must_ring(&pair->writer));
         assert_false(via_pipe_must_ring(&pair->writer));
-        assert_true(via_pipe_ready(&pair->reader));
+        assert_true(via_pipe_is_ready(&pair->reader));
         assert_int_equal(via_pipe_take(&pair->reader, &record), 1);
         via_pipe_release(&pair->reader, 1);
     }
@@ -450,7 +450,7 @@ static void a_writer_that_asks_late_does_not_use_up_the_next_ring(void **state)
         one_record(pair, false);
         via_pipe_release(&pair->reader, 1);
         via_pipe_arm(&pair->reader);
-        assert_false(via_pipe_ready(&pair->reader));
+        assert_false(via_pipe_is_ready(&pair->reader));
         assert_false(via_pipe_must_ring(&pair->writer));
         via_pipe_arm(&pair->reader); /* woken all the same, it sleeps on */
 
@@ -492,7 +492,7 @@ static void a_late_ring_is_harmless_when_records_were_held(void **state)
             via_pipe_post_credit(&pair->reader);
         }
         via_pipe_arm(&pair->reader);
-        assert_false(via_pipe_ready(&pair->reader));
+        assert_false(via_pipe_is_ready(&pair->reader));
 
         one_record(pair, true);
         via_pipe_release(&pair->reader, 1);
@@ -540,7 +540,7 @@ static void records_of_another_epoch_are_void(void **state)
     }
     struct via_pipe_writer old = pair->writer;
     pair_start(pair, true, 8);
-    assert_false(via_pipe_ready(&pair->reader));
+    assert_false(via_pipe_is_ready(&pair->reader));
     assert_int_equal(via_pipe_take(&pair->reader, &record), 0);
     assert_int_equal(via_pipe_writer_room(&pair->writer), 4);
 

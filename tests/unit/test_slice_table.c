@@ -369,7 +369,7 @@ static void no_order_of_calls_breaks_the_table(void **state)
             bool open = table.entries[at].state == VIA_SLICE_OPEN;
             assert_true(open == (words[at] != 0 && (words[at] & VIA_SLICE_GONE) == 0));
             assert_true(table.entries[at].state != VIA_SLICE_FREE ||
-                        via_list_empty(&table.entries[at].users));
+                        via_list_is_empty(&table.entries[at].users));
         }
     }
     assert_true(table.evicted_count > 100);

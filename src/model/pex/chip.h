@@ -125,7 +125,7 @@ uint64_t via_pex_bar_bytes(struct via_pex *pex, enum via_pex_side side, unsigned
 
 bool via_pex_link_is_up(const struct via_pex *pex);
 /* Is the function there, as its host sees it? */
-bool via_pex_function_answers(const struct via_pex_function *function);
+bool via_pex_function_is_answering(const struct via_pex_function *function);
 /* After what may change an interrupt, or the link. */
 void via_pex_update_interrupts(struct via_pex *pex);
 void via_pex_follow_link(struct via_pex *pex, bool was_up);

@@ -516,7 +516,7 @@ static int engine_reset(struct via_pci *pci)
     return 0;
 }
 
-static bool engine_gone(struct via_pci *pci)
+static bool engine_is_gone(struct via_pci *pci)
 {
     (void)pci;
     return false;
@@ -553,7 +553,7 @@ static const struct via_pci_ops engine_ops = {
     .dma_map = engine_dma_map,
     .dma_unmap = engine_dma_unmap,
     .reset = engine_reset,
-    .gone = engine_gone,
+    .gone = engine_is_gone,
     .describe = engine_describe,
     .close = engine_close,
 };

@@ -65,7 +65,7 @@ static int config_read(struct via_pci *pci, unsigned off, unsigned len, uint32_t
     struct via_pex *pex = lock(pci);
     struct via_pex_function *function = function_of(pci);
     uint32_t dword = UINT32_MAX;
-    if (via_pex_function_answers(function)) {
+    if (via_pex_function_is_answering(function)) {
         dword = via_pex_chip_read(pex, base_of(function) + (off & ~3u));
     }
     unlock(pex);
@@ -80,7 +80,7 @@ static int config_write(struct via_pci *pci, unsigned off, unsigned len, uint32_
     }
     struct via_pex *pex = lock(pci);
     struct via_pex_function *function = function_of(pci);
-    if (via_pex_function_answers(function)) {
+    if (via_pex_function_is_answering(function)) {
         if (off == VIA_PCI_COMMAND && (value & VIA_PCI_COMMAND_MEMORY) != 0) {
             assign_bars(function);
         }
@@ -174,7 +174,7 @@ static int access_region(struct via_pci *pci, unsigned index, uint64_t off, unsi
     }
     int rc = 0;
     struct via_pex *pex = lock(pci);
-    if (!via_pex_function_answers(function)) {
+    if (!via_pex_function_is_answering(function)) {
         if (!writes) {
             memset(data, 0xff, len);
         }
@@ -330,10 +330,10 @@ static int reset(struct via_pci *pci)
     return -ENOTSUP; /* no public source says what a function-level reset of an NT port clears */
 }
 
-static bool gone(struct via_pci *pci)
+static bool is_gone(struct via_pci *pci)
 {
     struct via_pex *pex = lock(pci);
-    bool is_gone = !via_pex_function_answers(function_of(pci));
+    bool is_gone = !via_pex_function_is_answering(function_of(pci));
     unlock(pex);
     return is_gone;
 }
@@ -385,7 +385,7 @@ const struct via_pci_ops via_pex_function_ops = {
     .dma_map = dma_map,
     .dma_unmap = dma_unmap,
     .reset = reset,
-    .gone = gone,
+    .gone = is_gone,
     .describe = describe,
     .close = function_close,
 };
@@ -400,7 +400,7 @@ int via_pex_attach(struct via_pex *pex, enum via_pex_side side, struct via_pci *
     }
     function->attached = true;
     via_iova_init(&function->domain.iova);
-    if (via_pex_function_answers(function)) {
+    if (via_pex_function_is_answering(function)) {
         assign_bars(function);
     }
     snprintf(function->describe, sizeof(function->describe), "model%s%s, %s side",

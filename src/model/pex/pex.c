@@ -114,7 +114,7 @@ bool via_pex_link_is_up(const struct via_pex *pex)
     return pex->cable && (disabled >> (pex->options.port & 7) & 1) == 0;
 }
 
-bool via_pex_function_answers(const struct via_pex_function *function)
+bool via_pex_function_is_answering(const struct via_pex_function *function)
 {
     return !function->removed &&
            (function->side == VIA_PEX_VIRTUAL || via_pex_link_is_up(function->pex));
@@ -176,7 +176,7 @@ static void update(struct via_pex *pex, struct via_pex_function *function)
      * switch, what is unmasked going from zero. */
     function->asserted[0] = pex->options.switches.unmask_fires_msi ? now[0] : bells != 0;
     function->asserted[1] = now[1];
-    if (!via_pex_function_answers(function)) {
+    if (!via_pex_function_is_answering(function)) {
         return;
     }
     uint32_t command = *via_pex_reg(pex, side, VIA_PCI_COMMAND);

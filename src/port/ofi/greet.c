@@ -137,9 +137,9 @@ bool via_ofi_answer_read(const void *data, size_t bytes, struct via_ofi_answer *
     return ret_answer->magic == VIA_OFI_MAGIC && ret_answer->code < VIA_OFI_REFUSALS;
 }
 
-bool via_ofi_answer_proves(const struct via_driver_host *host,
-                           const struct via_ofi_request *request,
-                           const struct via_ofi_answer *answer)
+bool via_ofi_answer_is_proof(const struct via_driver_host *host,
+                             const struct via_ofi_request *request,
+                             const struct via_ofi_answer *answer)
 {
     uint8_t mac[VIA_OFI_MAC_BYTES];
     answer_mac(host, request, answer, mac);
@@ -165,9 +165,9 @@ void via_ofi_proof_sign(const struct via_driver_host *host, bool connector,
     proof_mac(host, connector, request, answer, proof, proof->mac);
 }
 
-bool via_ofi_proof_proves(const struct via_driver_host *host, bool connector,
-                          const struct via_ofi_request *request,
-                          const struct via_ofi_answer *answer, const struct via_ofi_proof *proof)
+bool via_ofi_proof_is_valid(const struct via_driver_host *host, bool connector,
+                            const struct via_ofi_request *request,
+                            const struct via_ofi_answer *answer, const struct via_ofi_proof *proof)
 {
     uint8_t mac[VIA_OFI_MAC_BYTES];
     proof_mac(host, connector, request, answer, proof, mac);

@@ -25,17 +25,17 @@ VIA_MUST_CHECK int via_ofi_answer_make(const struct via_driver_host *host,
 /* false: it is no answer, also not a refusal. Proves nothing. */
 bool via_ofi_answer_read(const void *data, size_t bytes, struct via_ofi_answer *ret_answer);
 /* Has the listener proved the fabric key? */
-bool via_ofi_answer_proves(const struct via_driver_host *host,
-                           const struct via_ofi_request *request,
-                           const struct via_ofi_answer *answer);
+bool via_ofi_answer_is_proof(const struct via_driver_host *host,
+                             const struct via_ofi_request *request,
+                             const struct via_ofi_answer *answer);
 
 /* Sets the proof's mac: of the connector, or of the listener. */
 void via_ofi_proof_sign(const struct via_driver_host *host, bool connector,
                         const struct via_ofi_request *request, const struct via_ofi_answer *answer,
                         struct via_ofi_proof *proof);
-bool via_ofi_proof_proves(const struct via_driver_host *host, bool connector,
-                          const struct via_ofi_request *request,
-                          const struct via_ofi_answer *answer, const struct via_ofi_proof *proof);
+bool via_ofi_proof_is_valid(const struct via_driver_host *host, bool connector,
+                            const struct via_ofi_request *request,
+                            const struct via_ofi_answer *answer, const struct via_ofi_proof *proof);
 
 /* What the listener says of a connector that it refuses ("has another fabric key"), and what the
  * connector says of that listener ("refuses: ..."). */

@@ -337,7 +337,7 @@ static void check_answer(struct via_ofi_conn *conn, const void *data, size_t byt
         leave(conn, VIA_OFI_REFUSED_IDENTITY);
         return;
     }
-    if (!via_ofi_answer_proves(port->host, &conn->request, &conn->answer)) {
+    if (!via_ofi_answer_is_proof(port->host, &conn->request, &conn->answer)) {
         set_error(port, "host %u at %s %s", port->peer_id, conn->peer_text,
                   via_ofi_refusal_by_peer(VIA_OFI_REFUSED_KEY_WRONG));
         leave(conn, VIA_OFI_REFUSED_KEY_WRONG);
@@ -420,7 +420,7 @@ static struct via_ofi_port *find_port(struct via_ofi_hub *hub,
         struct via_ofi_port *port = via_list_entry(it, struct via_ofi_port, link);
         if (port->id == request->to) {
             *ret_code = VIA_OFI_REFUSED_NO_LINK;
-            if (port->peer_id == request->from && !via_ofi_side_connects(port)) {
+            if (port->peer_id == request->from && !via_ofi_side_is_connector(port)) {
                 *ret_code = VIA_OFI_ACCEPTED;
                 return port;
             }
@@ -455,7 +455,7 @@ void via_ofi_hub_asked(struct via_ofi_hub *hub, struct fi_info *info, const void
     enum via_ofi_refusal where;
     char peer_text[80];
     bool owned = false;
-    if (via_list_empty(&hub->ports)) {
+    if (via_list_is_empty(&hub->ports)) {
         (void)fi_reject(hub->pep, info->handle, NULL, 0);
         hub->library->freeinfo(info);
         return;
@@ -535,8 +535,8 @@ static void take_proof(struct via_ofi_conn *conn, const void *data)
     struct via_ofi_port *port = conn->port;
     enum via_ofi_refusal code = VIA_OFI_ACCEPTED;
     memcpy(&conn->peer, data, sizeof(conn->peer));
-    if (!via_ofi_proof_proves(port->host, !conn->connector, &conn->request, &conn->answer,
-                              &conn->peer)) {
+    if (!via_ofi_proof_is_valid(port->host, !conn->connector, &conn->request, &conn->answer,
+                                &conn->peer)) {
         code = VIA_OFI_REFUSED_KEY_WRONG;
     } else if (conn->connector && port->encrypted && seal(conn) != 0) {
         code = VIA_OFI_REFUSED_KEY_WRONG;
@@ -620,7 +620,7 @@ static void watch_link(struct via_ofi_port *port, uint64_t now_ns, uint64_t *ret
     via_ofi_dma_tick(port, now_ns, ret_deadline_ns);
     pthread_mutex_lock(&port->tx_lock);
     via_ofi_port_drain(port);
-    bool waits = !via_list_empty(&port->pending) || port->fences_due != 0;
+    bool waits = !via_list_is_empty(&port->pending) || port->fences_due != 0;
     pthread_mutex_unlock(&port->tx_lock);
     uint64_t next_ns = via_min(conn->said_ns + ALIVE_NS, conn->heard_ns + DEAD_NS);
     *ret_deadline_ns = via_min(*ret_deadline_ns, waits ? now_ns + VIA_MSEC_NS : next_ns);
@@ -656,7 +656,7 @@ void via_ofi_port_tick(struct via_ofi_port *port, uint64_t now_ns, uint64_t *ret
         watch_link(port, now_ns, ret_deadline_ns);
     }
     port->tick_ns = now_ns;
-    if (!via_ofi_side_connects(port) || port->conn != NULL) {
+    if (!via_ofi_side_is_connector(port) || port->conn != NULL) {
         return;
     }
     if (now_ns >= port->retry_at_ns) {

@@ -358,7 +358,7 @@ int via_ofi_port_open(const struct via_ofi_options *options, struct via_port **r
     }
     int rc = open_memory(port, err);
     if (rc == 0) {
-        rc = via_ofi_hub_get(options->provider, &options->listen, !via_ofi_side_connects(port),
+        rc = via_ofi_hub_get(options->provider, &options->listen, !via_ofi_side_is_connector(port),
                              &port->hub, err);
     }
     if (rc == 0) {

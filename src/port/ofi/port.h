@@ -216,7 +216,7 @@ static inline void via_ofi_count(_Atomic uint64_t *counter)
     atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
 }
 
-static inline bool via_ofi_side_connects(const struct via_ofi_port *port)
+static inline bool via_ofi_side_is_connector(const struct via_ofi_port *port)
 {
     return port->base.side == 0;
 }

@@ -125,7 +125,7 @@ static int give(struct via_ofi_port *port, struct via_ofi_send *send)
 
 static void submit(struct via_ofi_port *port, struct via_ofi_send *send)
 {
-    if (!via_list_empty(&port->pending) || give(port, send) != 0) {
+    if (!via_list_is_empty(&port->pending) || give(port, send) != 0) {
         via_list_push_back(&port->pending, &send->link);
     }
 }
@@ -176,7 +176,7 @@ static void answer_fences(struct via_ofi_port *port)
 
 void via_ofi_port_drain(struct via_ofi_port *port)
 {
-    while (port->conn != NULL && via_ofi_port_is_up(port) && !via_list_empty(&port->pending)) {
+    while (port->conn != NULL && via_ofi_port_is_up(port) && !via_list_is_empty(&port->pending)) {
         struct via_list *first = via_list_pop_front(&port->pending);
         struct via_ofi_send *send = via_list_entry(first, struct via_ofi_send, link);
         if (give(port, send) != 0) {
@@ -413,7 +413,7 @@ int via_ofi_dma(struct via_port *base, unsigned queue, uint64_t off, const void 
         len > port->conn->peer.inbox_bytes - via_min(off, port->conn->peer.inbox_bytes)) {
         rc = -EIO; /* the peer's inbox is smaller than this window */
     }
-    if (rc == 0 && via_list_empty(&port->dma_free)) {
+    if (rc == 0 && via_list_is_empty(&port->dma_free)) {
         rc = -EAGAIN;
     }
     if (rc == 0) {

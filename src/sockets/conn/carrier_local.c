@@ -428,13 +428,13 @@ static int need_nothing(struct via_conn *conn)
     return 0;
 }
 
-static bool always(struct via_conn *conn)
+static bool return_true(struct via_conn *conn)
 {
     (void)conn;
     return true;
 }
 
-static bool never(struct via_conn *conn)
+static bool return_false(struct via_conn *conn)
 {
     (void)conn;
     return false;
@@ -469,12 +469,12 @@ const struct via_carrier via_carrier_local = {
     .tx_want = tx_want,
     .say = publish_flags,
     .fin = fin,
-    .has_arrived = always,
+    .has_arrived = return_true,
     .is_cut_off = is_cut_off,
     .close = via_conn_announce_end,
     .is_over = is_over,
-    .may_follow = never,
-    .may_switch = never,
+    .may_follow = return_false,
+    .may_switch = return_false,
     .follows_no_more = do_nothing,
     .end_of = end_of,
     .leave_begin = need_nothing,

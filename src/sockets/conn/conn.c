@@ -166,7 +166,7 @@ int via_conn_fd(const struct via_conn *conn)
 
 struct via_op via_conn_op(struct via_conn *conn, int fd)
 {
-    bool alone = via_alone();
+    bool alone = via_is_alone();
     return (struct via_op){.conn = conn,
                            .side = conn->side,
                            .fd = fd,
@@ -348,7 +348,7 @@ static enum via_reason refusal(int fd, const struct via_address *to, enum place 
     if (place == PLACE_FAR || place == PLACE_NETWORK) {
         return place == PLACE_FAR ? VIA_REASON_REMOTE : VIA_REASON_NETWORK;
     }
-    if (!via_policy_allows(&via_policy, to, to)) {
+    if (!via_policy_is_allowed(&via_policy, to, to)) {
         return VIA_REASON_RULES;
     }
     if (via_fd_is_marked(fd, VIA_FD_IN_RING)) {
@@ -464,7 +464,7 @@ static bool is_allowed(int fd, const struct via_address *peer)
     if (via_policy.rules.ports_count != 0 && !via_conn_tuple(fd, &tuple)) {
         return false;
     }
-    return via_policy_allows(&via_policy, &tuple.local, peer);
+    return via_policy_is_allowed(&via_policy, &tuple.local, peer);
 }
 
 static void accepted(int fd, const struct via_address *peer)
@@ -583,7 +583,7 @@ void via_conn_fork_failed(void)
 
 void via_conn_fork_child(void)
 {
-    via_board_forked(!via_list_empty(&all));
+    via_board_forked(!via_list_is_empty(&all));
     visit_locked(begin_child);
     via_unlock(&all_lock);
 }

@@ -99,7 +99,7 @@ struct via_op {
 /* The connection behind fd, held until via_op_end(); false for everything else. */
 static inline bool via_op_begin(struct via_op *op, int fd)
 {
-    bool alone = via_alone();
+    bool alone = via_is_alone();
     struct via_file *file = via_file_get(fd, alone);
     if (via_likely(file == NULL)) {
         return false;

@@ -23,7 +23,7 @@
  * Must the peer be told by RST? When what has arrived is thrown away (RFC 1122, 4.2.2.13; the
  * kernel knows only of what arrived there), or when the program asked for it.
  */
-static bool ends_by_reset(struct via_conn *conn, int fd, bool exclusive)
+static bool is_reset_at_end(struct via_conn *conn, int fd, bool exclusive)
 {
     struct via_side *side = conn->side;
     struct linger linger = {.l_onoff = 0};
@@ -54,8 +54,8 @@ static bool ends_by_reset(struct via_conn *conn, int fd, bool exclusive)
 void via_conn_announce_end(struct via_conn *conn, int fd)
 {
     struct via_side *side = conn->side;
-    bool exclusive = via_alone() && side->forked == 0;
-    bool reset = ends_by_reset(conn, fd, exclusive);
+    bool exclusive = via_is_alone() && side->forked == 0;
+    bool reset = is_reset_at_end(conn, fd, exclusive);
     if (via_token_take(&side->tx_token, exclusive, via_os_thread()) != 0) {
         return;
     }
@@ -119,8 +119,8 @@ static uint64_t parting_ns(const struct via_conn *conn, int fd)
 void via_conn_begin_parting(struct via_conn *conn, int fd)
 {
     struct via_side *side = conn->side;
-    bool exclusive = via_alone() && side->forked == 0;
-    bool reset = ends_by_reset(conn, fd, exclusive);
+    bool exclusive = via_is_alone() && side->forked == 0;
+    bool reset = is_reset_at_end(conn, fd, exclusive);
     if (via_token_take(&side->tx_token, exclusive, via_os_thread()) != 0) {
         return;
     }

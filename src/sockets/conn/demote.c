@@ -141,7 +141,7 @@ void via_conn_follow_demotion_tx(struct via_conn *conn, int fd)
         return; /* later */
     }
     via_stream_replay_begin(&side->replay, &side->tx, VIA_FLAGS_LEFT_SKIP(flags));
-    if (via_stream_stall_stays(&side->stall, &side->tx) &&
+    if (via_stream_stall_must_stay(&side->stall, &side->tx) &&
         via_stream_replay_next(&side->replay, &data) != 0) {
         via_phase_apply(&side->phase, VIA_EVENT_STAY);
         publish_flag(conn, VIA_FLAG_STAYS);
@@ -170,7 +170,7 @@ static bool rx_is_through(struct via_op *op)
     if (next != VIA_NEXT_KERNEL && via_stream_rx_skip(&op->side->rx)) {
         next = pipe_next(op);
     }
-    return next == VIA_NEXT_KERNEL && !via_pipe_ready(&op->side->rx.pipe);
+    return next == VIA_NEXT_KERNEL && !via_pipe_is_ready(&op->side->rx.pipe);
 }
 
 /* With both tokens: the peer is about to leave. It learns what has been read, and from now on its
@@ -269,11 +269,11 @@ static bool can_leave(struct via_op *op)
     wait_for_again(op);
     int next = pipe_next(op);
     bool unread = next == VIA_NEXT_DATA || next == VIA_NEXT_AVAIL ||
-                  (next == VIA_NEXT_KERNEL_UNTIL && via_pipe_ready(&rx->pipe));
+                  (next == VIA_NEXT_KERNEL_UNTIL && via_pipe_is_ready(&rx->pipe));
     if (!unread) {
         return next > 0;
     }
-    return !via_side_is_in(op->side, VIA_PHASES_FOLLOW) && !via_stream_rx_ends(rx) &&
+    return !via_side_is_in(op->side, VIA_PHASES_FOLLOW) && !via_stream_rx_is_ending(rx) &&
            (via_io_poll_kernel(op) & (POLLHUP | POLLERR)) == 0;
 }
 
@@ -372,7 +372,7 @@ static bool peer_has_no_pipes(const struct via_conn *conn)
 /* Bytes by the kernel would not come before those in the pipe. */
 static bool may_use_kernel(struct via_stream_tx *tx)
 {
-    return tx->ended || via_stream_tx_demoted(tx);
+    return tx->ended || via_stream_tx_is_demoted(tx);
 }
 
 /* Has the peer left, too, and sent by the kernel what this end had not read? *ret_read: bytes among
@@ -588,7 +588,7 @@ static bool has_left_bytes(struct via_op *op)
         }
         /* What the peer has said comes after its records. */
         if (!follow || (via_side_flags(op->side) & VIA_FLAG_STAYS) != 0 ||
-            via_stream_rx_ends(left) || !op->conn->carrier->may_follow(op->conn)) {
+            via_stream_rx_is_ending(left) || !op->conn->carrier->may_follow(op->conn)) {
             break;
         }
         struct timespec pause = {.tv_nsec = LOOK_NS_MAX};
@@ -747,7 +747,7 @@ void via_demote_all(enum via_reason reason)
     demote_some(NULL, reason);
 }
 
-static bool survives_exec(int fd)
+static bool is_kept_by_exec(int fd)
 {
     int flags = VIA_REAL(fcntl)(fd, F_GETFD);
     return flags >= 0 && (flags & FD_CLOEXEC) == 0;
@@ -756,6 +756,6 @@ static bool survives_exec(int fd)
 void via_demote_inherited(void)
 {
     if (!via_conn_is_none()) {
-        demote_some(survives_exec, VIA_REASON_EXEC);
+        demote_some(is_kept_by_exec, VIA_REASON_EXEC);
     }
 }

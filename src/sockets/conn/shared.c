@@ -12,7 +12,7 @@ static _Atomic uint32_t shared_count;
 void via_shared_announce(struct via_conn *conn)
 {
     struct via_side *side = conn->side;
-    bool exclusive = via_alone() && side->forked == 0;
+    bool exclusive = via_is_alone() && side->forked == 0;
     if (via_conn_has_pipes(conn) && (side->said & VIA_FLAG_SHARED) == 0 &&
         via_token_take(&side->tx_token, exclusive, via_os_thread()) == 0) {
         side->said |= VIA_FLAG_TAKEN | VIA_FLAG_SHARED;

@@ -14,7 +14,7 @@
  * locked instruction; what goes by pipe is counted with a token and needs none either. */
 static inline void via_stats_count(_Atomic uint64_t *counter, uint64_t count)
 {
-    if (via_alone()) {
+    if (via_is_alone()) {
         uint64_t before = atomic_load_explicit(counter, memory_order_relaxed);
         atomic_store_explicit(counter, before + count, memory_order_relaxed);
     } else {

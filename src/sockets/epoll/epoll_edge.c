@@ -20,7 +20,7 @@ static int number(const struct via_ep_entry *entry)
     return fd != entry->fd || via_fd_peek(fd) == &entry->conn->file ? fd : via_conn_fd(entry->conn);
 }
 
-static bool reads_kernel(const struct via_ep_entry *entry)
+static bool is_kernel_read(const struct via_ep_entry *entry)
 {
     const struct via_side *side = entry->conn->side;
     return !entry->piped || side->rx.span != VIA_SPAN_PIPE ||
@@ -41,10 +41,10 @@ struct via_ep_before via_ep_before(const struct via_ep_entry *entry)
         .sequence = next_to_come(entry)};
 }
 
-bool via_ep_missed(const struct via_ep_entry *entry)
+bool via_ep_is_missed(const struct via_ep_entry *entry)
 {
-    return via_edge_missed(&entry->told, entry->events,
-                           via_stream_rx_after_bytes(&entry->conn->side->rx));
+    return via_edge_is_missed(&entry->told, entry->events,
+                              via_stream_rx_after_bytes(&entry->conn->side->rx));
 }
 
 static bool is_closed(const struct via_ep_entry *entry)
@@ -65,7 +65,7 @@ static uint32_t ends_of(const struct via_ep_entry *entry, uint32_t bits)
     uint32_t ends =
         (bits & VIA_POLL_GONE) | (seen & POLLERR) | ((bits & POLLHUP) != 0 ? POLLRDHUP : 0);
     if ((bits & VIA_EDGE_IN) != 0 && entry->piped && side->rx.span == VIA_SPAN_PIPE &&
-        !side->rx.ended && !via_pipe_ready(&side->rx.pipe)) {
+        !side->rx.ended && !via_pipe_is_ready(&side->rx.pipe)) {
         ends |= seen & POLLRDHUP;
     }
     if ((bits & POLLHUP) != 0 && via_conn_is_local(entry->conn) && is_closed(entry)) {
@@ -87,7 +87,7 @@ struct via_edge_now via_ep_now(const struct via_ep_entry *entry, uint32_t bits,
                                  .read = via_stream_rx_after_bytes(&side->rx),
                                  .piped = entry->piped,
                                  .few = side->rcvlowat > 1,
-                                 .reads_kernel = reads_kernel(entry)};
+                                 .reads_kernel = is_kernel_read(entry)};
 }
 
 /* As many as have come, a FIN counted as one. When the kernel does not tell, all are new. */
@@ -100,7 +100,7 @@ static bool is_kernel_news(const struct via_ep_entry *entry)
 bool via_ep_is_news(const struct via_ep_entry *entry, const struct via_edge_now *now)
 {
     return via_edge_is_news(&entry->told, now) ||
-           (via_edge_asks_kernel(&entry->told, now) && is_kernel_news(entry));
+           (via_edge_has_kernel_question(&entry->told, now) && is_kernel_news(entry));
 }
 
 static void note_kernel_read(struct via_ep_entry *entry, uint32_t bits)

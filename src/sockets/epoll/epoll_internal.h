@@ -137,7 +137,7 @@ struct via_edge_now via_ep_now(const struct via_ep_entry *entry, uint32_t bits,
 bool via_ep_is_news(const struct via_ep_entry *entry, const struct via_edge_now *now);
 /* Edge-triggered: have records come that it was not told of, and been read? Then it is an edge that
  * there is room. */
-bool via_ep_missed(const struct via_ep_entry *entry);
+bool via_ep_is_missed(const struct via_ep_entry *entry);
 /* Its connection has left the pipes: from now on bytes of the kernel's are news, but not those that
  * were read before. */
 void via_ep_left(struct via_ep_entry *entry);

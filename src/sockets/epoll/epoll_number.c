@@ -95,7 +95,7 @@ static void give_back(struct via_ep_entry *entry)
 
 static void change_number(struct via_conn *conn, int fd, bool gains)
 {
-    if (via_likely(via_list_empty(&conn->entries))) {
+    if (via_likely(via_list_is_empty(&conn->entries))) {
         return;
     }
     via_ep_lock_links();

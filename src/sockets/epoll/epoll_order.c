@@ -40,7 +40,7 @@ static uint64_t became_ready(const struct via_ep_entry *entry, struct via_ep_fou
     const struct via_stream_rx *rx = &entry->conn->side->rx;
     uint32_t sequence = rx->pipe.sequence;
     uint64_t written;
-    if ((entry->events & EPOLLET) != 0 && via_seq_before_u32(sequence, entry->told.sequence)) {
+    if ((entry->events & EPOLLET) != 0 && via_seq_is_before_u32(sequence, entry->told.sequence)) {
         sequence = entry->told.sequence;
     }
     if (!via_conn_is_local(entry->conn) || rx->held ||

@@ -149,7 +149,7 @@ void via_ep_watch_bells(struct via_ep_set *set)
 static void add_bells(struct via_ep_set *set, uint64_t bells)
 {
     set->bells |= bells;
-    if (!via_alone()) {
+    if (!via_is_alone()) {
         via_ep_watch_bells_locked(set); /* somebody may sleep in it already */
     }
 }
@@ -216,7 +216,7 @@ static void wake_sleepers(struct via_ep_set *set, bool uncounted)
     /* Pairs with the one in via_ep_wait(): it sees the change, or is seen asleep. */
     atomic_thread_fence(memory_order_seq_cst);
     bool asleep = atomic_load_explicit(&set->sleepers, memory_order_relaxed) != 0;
-    if ((asleep || (uncounted && !via_alone())) && bells != 0) {
+    if ((asleep || (uncounted && !via_is_alone())) && bells != 0) {
         via_sock_bell_ring((unsigned)__builtin_ctzll(bells));
     }
 }
@@ -234,7 +234,7 @@ void via_ep_wake_sleepers(struct via_ep_set *set, uint64_t bells)
 
 struct via_op via_ep_op(const struct via_ep_entry *entry)
 {
-    bool alone = via_alone();
+    bool alone = via_is_alone();
     struct via_side *side = entry->conn->side;
     return (struct via_op){.conn = entry->conn,
                            .side = side,
@@ -426,7 +426,7 @@ bool via_ep_take_in_ends(struct via_ep_set *set)
 
 bool via_ep_take_in_ends_locked(struct via_ep_set *set)
 {
-    bool changed = !via_list_empty(&set->entries[VIA_EP_PARKED]);
+    bool changed = !via_list_is_empty(&set->entries[VIA_EP_PARKED]);
     unpark_set(set);
     via_lock(&set->lock);
     via_ep_all_hot(set);
@@ -497,7 +497,7 @@ static int entry_add(struct via_ep_set *set, int op, struct via_conn *conn, int 
 
 bool via_ep_is_waited_in(struct via_ep_set *set)
 {
-    return !via_alone() && has_sleepers(set);
+    return !via_is_alone() && has_sleepers(set);
 }
 
 /* The kernel has it in the set as the program put it there; or not at all: see via_ep_hand_back().
@@ -678,7 +678,7 @@ void via_ep_conn_changed(struct via_conn *conn)
 
 void via_ep_conn_woken(struct via_conn *conn)
 {
-    if (via_list_empty(&conn->entries)) {
+    if (via_list_is_empty(&conn->entries)) {
         return;
     }
     via_lock(&links);
@@ -719,7 +719,7 @@ static void remove_entry(struct via_ep_entry *entry, bool lives_on)
 
 void via_ep_conn_closing(struct via_conn *conn)
 {
-    if (via_list_empty(&conn->entries)) {
+    if (via_list_is_empty(&conn->entries)) {
         return;
     }
     via_lock(&links);

@@ -53,12 +53,12 @@ bool via_ep_is_quiet(const struct via_ep_entry *entry)
         return true;
     }
     if (entry->told.due || entry->told.look || via_side_is_in(side, VIA_PHASES_GONE) ||
-        via_pipe_ready(&rx->pipe) || rx->held || rx->ended || rx->broken || rx->avail.held ||
+        via_pipe_is_ready(&rx->pipe) || rx->held || rx->ended || rx->broken || rx->avail.held ||
         atomic_load_explicit(&side->shadow, memory_order_relaxed) != 0) {
         return false;
     }
     return (entry->events & (EPOLLOUT | EPOLLWRNORM)) == 0 ||
-           (side->tx.span != VIA_SPAN_PIPE && !via_ep_missed(entry));
+           (side->tx.span != VIA_SPAN_PIPE && !via_ep_is_missed(entry));
 }
 
 /* One entry's events to report now, or 0: it was not quiet. With the set's lock. */
@@ -128,7 +128,7 @@ static int collect_own(struct via_ep_set *set, struct epoll_event *events, int m
     via_list_init(&reported);
     via_lock(&set->lock);
     if (via_unlikely(set->cold_due)) {
-        if (set->bells != set->heard && !via_list_empty(&set->entries[VIA_EP_COLD])) {
+        if (set->bells != set->heard && !via_list_is_empty(&set->entries[VIA_EP_COLD])) {
             via_ep_watch_bells_locked(set); /* the set was polled, and so hears none */
         }
         via_ep_check_cold(set);
@@ -247,8 +247,8 @@ bool via_ep_own_has_news(struct via_ep_set *set)
         const struct via_side *side = entry->conn->side;
         if (!entry->spent &&
             ((entry->events & EPOLLET) != 0
-                 ? via_pipe_ready_at(&side->rx.pipe, entry->told.sequence)
-                 : side->rx.held || side->rx.avail.held || via_pipe_ready(&side->rx.pipe))) {
+                 ? via_pipe_is_ready_at(&side->rx.pipe, entry->told.sequence)
+                 : side->rx.held || side->rx.avail.held || via_pipe_is_ready(&side->rx.pipe))) {
             news = true;
             break;
         }
@@ -326,11 +326,11 @@ int via_ep_sort_out(struct via_ep_set *set, struct epoll_event *events, int coun
         } else if (data == (uint64_t)(uintptr_t)&via_ep_early_mark) {
             set->early_due = true;
             keep = false;
-        } else if (via_pool_owns(&via_ep_nests, data)) {
+        } else if (via_pool_is_owner(&via_ep_nests, data)) {
             via_ep_nest_mark_due(set, data);
             keep = false;
         }
-        if (keep && via_pool_owns(&via_ep_entries, VIA_EP_ADDRESS(data))) {
+        if (keep && via_pool_is_owner(&via_ep_entries, VIA_EP_ADDRESS(data))) {
             keep = translate(set, &events[i]);
         }
         if (keep) {
@@ -395,7 +395,7 @@ static int sort_out_few(struct via_ep_set *set, struct epoll_event *events, int 
             events[at].events |= event.events;
             continue;
         }
-        *ret_unknown |= !via_pool_owns(&via_ep_entries, VIA_EP_ADDRESS(data));
+        *ret_unknown |= !via_pool_is_owner(&via_ep_entries, VIA_EP_ADDRESS(data));
         told[kept] = data;
         events[kept++] = event;
     }
@@ -481,7 +481,7 @@ static int take_ready(struct via_ep_set *set, int epfd, struct epoll_event *even
     bool turn = ask || is_due(&set->asked_ticks, now, ASK_US);
     if (turn) {
         via_fabric_take_in();
-        (void)via_fabric_end_given_up();
+        (void)via_fabric_has_given_up_end();
     }
     bool ours = false;
     int first = 0;
@@ -697,7 +697,7 @@ int via_ep_wait(struct via_ep_set *set, int epfd, struct epoll_event *events, in
             if (atomic_load_explicit(&set->piped_count, memory_order_relaxed) != 0 ||
                 via_ep_nest_has_pipes(set)) {
                 while (via_wait_again(&wait) && !(news = has_news(set)) &&
-                       !(ask = via_wait_asks(&wait))) {
+                       !(ask = via_wait_may_ask(&wait))) {
                 }
                 if (news || ask) {
                     continue;

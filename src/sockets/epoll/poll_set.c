@@ -187,8 +187,8 @@ static bool is_its_turn(void)
  * A program that polls again and again without waiting does not sleep: nobody need ring for it, and
  * what a sleep takes (bells, an armed peer, calls of peers, stalls) is done now and then only.
  */
-static bool goes_without_sleep(const struct call *call, int ready, uint64_t deadline_ns,
-                               const sigset_t *mask)
+static bool is_without_sleep(const struct call *call, int ready, uint64_t deadline_ns,
+                             const sigset_t *mask)
 {
     static __thread uint64_t slept_ticks __attribute__((tls_model("initial-exec")));
     return (ready != 0 || deadline_ns == 0) && mask == NULL &&
@@ -310,12 +310,12 @@ static int poll_call(struct call *call, uint64_t deadline_ns, const sigset_t *ma
             break;
         }
         if (ready == 0 && deadline_ns != 0 && via_wait_again(&wait)) {
-            if (via_wait_asks(&wait)) {
+            if (via_wait_may_ask(&wait)) {
                 ready = ask_kernel(call);
             }
             continue;
         }
-        if (goes_without_sleep(call, ready, deadline_ns, mask)) {
+        if (is_without_sleep(call, ready, deadline_ns, mask)) {
             ready = ask_now(call, ready);
             over = deadline_ns == 0;
         } else {

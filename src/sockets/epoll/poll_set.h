@@ -12,7 +12,7 @@
 #include "sockets/process/memory.h"
 
 /* Is one of these descriptors a connection or an epoll set of ours? */
-static inline bool via_poll_concerns_us(const struct pollfd *fds, nfds_t count)
+static inline bool via_poll_is_any_ours(const struct pollfd *fds, nfds_t count)
 {
     /* More than there are numbers are an error, or a long way to go for nothing. */
     if (via_unlikely(count > via_fds_count) ||

@@ -40,7 +40,7 @@ static int make_offer(struct via_op *op)
 static void announce_kernel_end(struct via_conn *conn)
 {
     struct via_side *side = conn->side;
-    bool exclusive = via_alone() && side->forked == 0;
+    bool exclusive = via_is_alone() && side->forked == 0;
     if (side->tx_shut && via_token_take(&side->tx_token, exclusive, via_os_thread()) == 0) {
         side->tx.ended = true;
         side->said |= VIA_FLAG_TAKEN | VIA_FLAG_KERNEL_END;

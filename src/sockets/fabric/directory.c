@@ -167,7 +167,7 @@ int via_directory_own_address(const struct via_address *to, struct via_address *
         return own_loopback(to, ret_own);
     }
     uint64_t now = via_os_now_ns();
-    if (last_ns == 0 || now - last_ns > OWN_NS || !via_address_ip_equal(&last_to, to)) {
+    if (last_ns == 0 || now - last_ns > OWN_NS || !via_address_is_ip_equal(&last_to, to)) {
         int rc = ask_kernel(to, &last_own);
         if (rc != 0) {
             last_ns = 0;

@@ -111,7 +111,7 @@ static void end_given_up(struct via_conn *conn)
     }
 }
 
-bool via_fabric_end_given_up(void)
+bool via_fabric_has_given_up_end(void)
 {
     const struct via_attach *attach = via_fabric_attached();
     if (attach == NULL) {
@@ -155,7 +155,7 @@ void via_fabric_before_sleep(void)
     /* Pairs with the releases where it is counted: what was put has arrived at 0. */
     unproven = attach != NULL && taken == 0 &&
                atomic_load_explicit(&attach->puts_pending, memory_order_acquire) != 0;
-    unproven |= !via_fabric_end_given_up();
+    unproven |= !via_fabric_has_given_up_end();
 }
 
 bool via_fabric_take_unproven(void)
@@ -206,7 +206,7 @@ void via_fabric_forked(void)
 void via_fabric_end(void)
 {
     struct via_attach *attach = via_fabric_attached();
-    if (attach != NULL && !via_alone()) {
+    if (attach != NULL && !via_is_alone()) {
         via_client_drain(attach); /* other threads go on until the kernel ends them */
     } else if (attach != NULL) {
         atomic_store_explicit(&attachment, NULL, memory_order_relaxed);

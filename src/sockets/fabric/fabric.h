@@ -96,7 +96,7 @@ bool via_fabric_is_given_up(struct via_conn *conn);
 void via_fabric_take_in(void);
 /* Ends the connections of puts that were given up: whoever sleeps on them, in whatever process,
  * wakes by the kernel's end. false: look again soon. No set's lock is held. */
-bool via_fabric_end_given_up(void);
+bool via_fabric_has_given_up_end(void);
 
 /* The peer's process or host has gone, or ours. Asks the host: not for every call. */
 bool via_fabric_is_over(struct via_conn *conn);

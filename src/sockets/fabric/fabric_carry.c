@@ -15,7 +15,7 @@ static unsigned char *base_now(struct via_fabric *fabric)
     return direct != NULL ? direct : fabric->mirror;
 }
 
-static bool by_frames(const struct via_fabric *fabric, const unsigned char *base)
+static bool is_by_frames(const struct via_fabric *fabric, const unsigned char *base)
 {
     return base == fabric->mirror;
 }
@@ -159,7 +159,7 @@ void via_fabric_tx_begin(struct via_conn *conn, struct via_carrier_undo *ret_und
         fabric->tx_version = version;
         tx_rebase(conn, base);
     }
-    ret_undo->frames = by_frames(fabric, base);
+    ret_undo->frames = is_by_frames(fabric, base);
     ret_undo->sequence = conn->side->tx.pipe.sequence;
     if (ret_undo->frames) {
         ret_undo->tx = conn->side->tx;
@@ -358,7 +358,7 @@ void via_fabric_rx_begin(struct via_conn *conn)
 void via_fabric_rx_end(struct via_conn *conn)
 {
     struct via_fabric *fabric = conn->fabric;
-    if (!by_frames(fabric, fabric->rx_base)) {
+    if (!is_by_frames(fabric, fabric->rx_base)) {
         if (via_stream_rx_must_ring(&conn->side->rx)) {
             via_stats_count(&conn->stats->rings, 1);
             fail(fabric, via_remote_ring(fabric->remote));

@@ -89,7 +89,7 @@ static int is_more_sent(struct via_conn *conn)
         return rc;
     }
     uint32_t at = pipe->sequence;
-    while ((int32_t)((uint32_t)sent - at) > 0 && via_pipe_ready_at(pipe, at)) {
+    while ((int32_t)((uint32_t)sent - at) > 0 && via_pipe_is_ready_at(pipe, at)) {
         at++;
     }
     return (int32_t)((uint32_t)sent - at) > 0;

@@ -18,7 +18,7 @@ static void pause_a_little(void)
 }
 
 /* Until the puts of this remote have arrived. */
-static bool arrives(struct via_attach *attach, struct via_remote *remote)
+static bool wait_arrived(struct via_attach *attach, struct via_remote *remote)
 {
     uint64_t end_ns = via_os_now_ns() + ARRIVE_NS;
     while (via_remote_pending(remote) != 0) {
@@ -46,7 +46,7 @@ static int withdraw(struct via_conn *conn)
     }
     struct via_attach *attach = via_fabric_attach();
     struct via_remote *box = via_fabric_mailbox_get(attach, &fabric->note);
-    bool arrived = box != NULL && arrives(attach, box);
+    bool arrived = box != NULL && wait_arrived(attach, box);
     via_fabric_mailbox_put(box);
     if (!arrived) {
         return -EAGAIN;

@@ -45,7 +45,7 @@ static struct handed {
 } handed[HANDED_MAX];
 static unsigned handed_count;
 
-static bool goes_by_frames(const struct via_fabric *fabric)
+static bool is_by_frames(const struct via_fabric *fabric)
 {
     return (fabric->way & VIA_STATUS_DIRECT) == 0;
 }
@@ -53,7 +53,7 @@ static bool goes_by_frames(const struct via_fabric *fabric)
 struct via_pipe_geometry via_fabric_geometry(const struct via_fabric *fabric)
 {
     struct via_pipe_geometry geometry = via_ring;
-    if (goes_by_frames(fabric) &&
+    if (is_by_frames(fabric) &&
         atomic_load_explicit(&relayed_count, memory_order_relaxed) < LONG_RINGS_MAX) {
         geometry.data_bytes = LONG_RING_BYTES;
     }
@@ -116,7 +116,7 @@ static bool keep(const struct rest *rest)
 
 static bool may_lend(const struct via_fabric *fabric)
 {
-    bool may = via_zcopy_lends && goes_by_frames(fabric);
+    bool may = via_zcopy_lends && is_by_frames(fabric);
     if (may) {
         via_lock(&lock);
         reap();
@@ -220,7 +220,7 @@ int via_fabric_mirror_new(struct via_fabric *fabric, struct via_attach *attach)
         return -ENOMEM;
     }
     fabric->mirror = mirror;
-    fabric->counted = goes_by_frames(fabric);
+    fabric->counted = is_by_frames(fabric);
     if (fabric->counted) {
         atomic_fetch_add_explicit(&relayed_count, 1, memory_order_relaxed);
     }

@@ -37,7 +37,7 @@ static void let_go(int fd)
 {
     struct via_op op;
     if (via_op_begin(&op, fd)) {
-        if (via_conn_is_in(op.conn, DONE_WITH) && via_list_empty(&op.conn->entries)) {
+        if (via_conn_is_in(op.conn, DONE_WITH) && via_list_is_empty(&op.conn->entries)) {
             via_fd_take(fd);
         }
         via_op_end(&op);

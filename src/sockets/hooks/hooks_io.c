@@ -96,7 +96,7 @@ static ssize_t read_elsewhere(int fd, void *buf, size_t bytes)
     while (waits) {
         struct pollfd fds[2] = {{.fd = fd, .events = POLLIN}};
         int n = via_steward_sleep(fds, 1, VIA_NEVER_NS, NULL);
-        if (n == -EINTR && !via_signals_restarts()) {
+        if (n == -EINTR && !via_signals_has_restart()) {
             errno = EINTR;
             return -1;
         }

@@ -60,7 +60,7 @@ static uint64_t deadline_of(const struct timespec *timeout, int *ret_error)
 #define ELSEWHERE_MAX 64u
 
 /* Shall who waits for descriptors that are none of ours hear what ours are called for? */
-static bool listens(const void *where, nfds_t count, uint64_t deadline_ns)
+static bool is_listening(const void *where, nfds_t count, uint64_t deadline_ns)
 {
     return via_unlikely(via_steward_is_wanted()) && deadline_ns != 0 && count < ELSEWHERE_MAX &&
            via_memory_is_readable(where, count);
@@ -85,8 +85,8 @@ static int poll_elsewhere(struct pollfd *fds, nfds_t count, uint64_t deadline_ns
 
 VIA_HOOK int poll(struct pollfd *fds, nfds_t count, int timeout)
 {
-    bool ours = via_poll_concerns_us(fds, count);
-    if (via_likely(!ours) && !listens(fds, count, (uint64_t)timeout)) {
+    bool ours = via_poll_is_any_ours(fds, count);
+    if (via_likely(!ours) && !is_listening(fds, count, (uint64_t)timeout)) {
         return VIA_REAL(poll)(fds, count, timeout);
     }
     int saved = errno;
@@ -105,8 +105,8 @@ VIA_HOOK int ppoll(struct pollfd *fds, nfds_t count, const struct timespec *time
                    const sigset_t *mask)
 {
     int error;
-    bool ours = via_poll_concerns_us(fds, count);
-    if (via_likely(!ours) && !listens(fds, count, VIA_NEVER_NS)) {
+    bool ours = via_poll_is_any_ours(fds, count);
+    if (via_likely(!ours) && !is_listening(fds, count, VIA_NEVER_NS)) {
         return VIA_REAL(ppoll)(fds, count, timeout, mask);
     }
     int saved = errno;
@@ -143,17 +143,18 @@ VIA_HOOK int __ppoll_chk(struct pollfd *fds, nfds_t count, const struct timespec
 #define SELECT_OUT (POLLWRBAND | POLLWRNORM | POLLOUT | POLLERR)
 #define SELECT_EXCEPT POLLPRI
 
-static bool in_set(int fd, const fd_set *set)
+static bool is_in_set(int fd, const fd_set *set)
 {
     return set != NULL && FD_ISSET(fd, set);
 }
 
-static bool select_concerns_us(int count, const fd_set *in, const fd_set *out, const fd_set *except)
+static bool is_any_of_select_ours(int count, const fd_set *in, const fd_set *out,
+                                  const fd_set *except)
 {
     for (int fd = 0; fd < count && (unsigned)fd < via_fds_count; fd++) {
         const struct via_file *file = via_fd_peek(fd);
         if (via_unlikely(file != NULL) && file->kind != VIA_FILE_HIDDEN &&
-            (in_set(fd, in) || in_set(fd, out) || in_set(fd, except))) {
+            (is_in_set(fd, in) || is_in_set(fd, out) || is_in_set(fd, except))) {
             return true;
         }
     }
@@ -166,8 +167,9 @@ static nfds_t from_sets(int count, const fd_set *in, const fd_set *out, const fd
 {
     nfds_t used = 0;
     for (int fd = 0; fd < count; fd++) {
-        short events = (short)((in_set(fd, in) ? POLLIN : 0) | (in_set(fd, out) ? POLLOUT : 0) |
-                               (in_set(fd, except) ? POLLPRI : 0));
+        short events =
+            (short)((is_in_set(fd, in) ? POLLIN : 0) | (is_in_set(fd, out) ? POLLOUT : 0) |
+                    (is_in_set(fd, except) ? POLLPRI : 0));
         if (events != 0) {
             fds[used++] = (struct pollfd){.fd = fd, .events = events};
         }
@@ -217,7 +219,7 @@ static bool is_select_plain(int count, const fd_set *in, const fd_set *out, cons
 {
     return count > FD_SETSIZE || !is_there(count, in) || !is_there(count, out) ||
            !is_there(count, except) ||
-           (!via_steward_is_wanted() && !select_concerns_us(count, in, out, except));
+           (!via_steward_is_wanted() && !is_any_of_select_ours(count, in, out, except));
 }
 
 static int select_by_poll(int count, fd_set *in, fd_set *out, fd_set *except, uint64_t deadline_ns,
@@ -229,7 +231,7 @@ static int select_by_poll(int count, fd_set *in, fd_set *out, fd_set *except, ui
         return -ENOMEM;
     }
     nfds_t used = from_sets(count, in, out, except, fds);
-    int rc = via_poll_concerns_us(fds, used) || !listens(fds, used, deadline_ns)
+    int rc = via_poll_is_any_ours(fds, used) || !is_listening(fds, used, deadline_ns)
                  ? via_poll(fds, used, deadline_ns, mask)
                  : poll_elsewhere(fds, used, deadline_ns, mask);
     rc = rc < 0 ? rc : to_sets(fds, used, in, out, except);
@@ -409,7 +411,7 @@ static int wait_listening(int epfd, struct epoll_event *events, int max, uint64_
 static int wait_in_kernel(bool alone, int epfd, struct epoll_event *events, int max, int timeout,
                           const sigset_t *mask)
 {
-    if (alone && listens(events, 1, (uint64_t)timeout)) {
+    if (alone && is_listening(events, 1, (uint64_t)timeout)) {
         return wait_listening(epfd, events, max, deadline_of_ms(timeout), mask);
     }
     if (alone) {
@@ -426,7 +428,7 @@ static int wait_in_kernel(bool alone, int epfd, struct epoll_event *events, int 
 static int wait_plainly(int epfd, struct epoll_event *events, int max, int rc, uint64_t deadline_ns,
                         const sigset_t *mask)
 {
-    if (rc <= 0 || via_alone()) {
+    if (rc <= 0 || via_is_alone()) {
         return rc;
     }
     /* What came in may have been taken out again already; its event is not the program's all the
@@ -451,7 +453,7 @@ VIA_HOOK int epoll_wait(int epfd, struct epoll_event *events, int max, int timeo
 VIA_HOOK int epoll_pwait(int epfd, struct epoll_event *events, int max, int timeout,
                          const sigset_t *mask)
 {
-    bool alone = via_alone();
+    bool alone = via_is_alone();
     struct via_ep_set *set = via_hooks_is_kernel_address(events) ? NULL : set_of(epfd, alone);
     if (set == NULL) {
         uint64_t deadline_ns = alone ? 0 : deadline_of_ms(timeout);
@@ -464,7 +466,7 @@ VIA_HOOK int epoll_pwait(int epfd, struct epoll_event *events, int max, int time
 VIA_HOOK int epoll_pwait2(int epfd, struct epoll_event *events, int max,
                           const struct timespec *timeout, const sigset_t *mask)
 {
-    bool alone = via_alone();
+    bool alone = via_is_alone();
     int error;
     struct via_ep_set *set = via_hooks_is_kernel_address(events) ? NULL : set_of(epfd, alone);
     uint64_t deadline_ns = deadline_of(timeout, &error);

@@ -72,14 +72,14 @@ static int sleep_until(uint64_t deadline_ns, struct timespec *ret_left)
     return rc < 0 ? -rc : 0;
 }
 
-static bool sleeps_long(const struct timespec *time)
+static bool is_long_sleep(const struct timespec *time)
 {
     return via_steward_is_wanted() && is_a_time(time) && ns_of(time) > SHORT_NS;
 }
 
 VIA_HOOK int nanosleep(const struct timespec *time, struct timespec *ret_left)
 {
-    if (!sleeps_long(time)) {
+    if (!is_long_sleep(time)) {
         return VIA_REAL(nanosleep)(time, ret_left);
     }
     return (int)via_hooks_result(-sleep_until(via_os_now_ns() + ns_of(time), ret_left));
@@ -90,7 +90,7 @@ VIA_HOOK int clock_nanosleep(clockid_t clock, int flags, const struct timespec *
                              struct timespec *ret_left)
 {
     bool until = flags == TIMER_ABSTIME;
-    if (!sleeps_long(time) || (flags != 0 && !until) ||
+    if (!is_long_sleep(time) || (flags != 0 && !until) ||
         (clock != CLOCK_MONOTONIC && (until || clock != CLOCK_REALTIME))) {
         return VIA_REAL(clock_nanosleep)(clock, flags, time, ret_left);
     }
@@ -101,7 +101,7 @@ VIA_HOOK int clock_nanosleep(clockid_t clock, int flags, const struct timespec *
 VIA_HOOK unsigned sleep(unsigned seconds)
 {
     struct timespec left = {.tv_sec = seconds};
-    if (!sleeps_long(&left)) {
+    if (!is_long_sleep(&left)) {
         return VIA_REAL(sleep)(seconds);
     }
     return nanosleep(&left, &left) == 0 ? 0 : (unsigned)left.tv_sec;
@@ -110,7 +110,7 @@ VIA_HOOK unsigned sleep(unsigned seconds)
 VIA_HOOK int usleep(useconds_t us)
 {
     struct timespec time = {.tv_sec = us / 1000000, .tv_nsec = (long)(us % 1000000) * 1000};
-    return sleeps_long(&time) ? nanosleep(&time, NULL) : VIA_REAL(usleep)(us);
+    return is_long_sleep(&time) ? nanosleep(&time, NULL) : VIA_REAL(usleep)(us);
 }
 
 /* --- for a child -------------------------------------------------------------------------------
@@ -130,7 +130,7 @@ static int sleep_until_end(pid_t pid)
         struct pollfd fds[2] = {{.fd = fd, .events = POLLIN}};
         do {
             rc = via_steward_sleep(fds, 1, VIA_NEVER_NS, NULL);
-        } while (rc == -EINTR && via_signals_restarts());
+        } while (rc == -EINTR && via_signals_has_restart());
         VIA_REAL(close)(fd);
     }
     errno = saved;

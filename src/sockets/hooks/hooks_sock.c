@@ -31,7 +31,7 @@
 /* A connected socket: it is to be connected to nowhere; or its connect() went on after the call
  * that began it, this one is the first to ask, and the connection has ended
  * (inet_stream_connect()). */
-static bool dissolves(int fd, const struct sockaddr *to, socklen_t bytes, int error)
+static bool is_dissolving(int fd, const struct sockaddr *to, socklen_t bytes, int error)
 {
     if (error == 0) {
         return bytes >= sizeof(to->sa_family) && to->sa_family == AF_UNSPEC;
@@ -49,7 +49,7 @@ static void dissolve(int fd)
     if (via_hooks_is_guest() || !via_op_begin(&op, fd)) {
         return;
     }
-    bool kept = via_conn_is_plain(op.conn) && !via_list_empty(&op.conn->entries);
+    bool kept = via_conn_is_plain(op.conn) && !via_list_is_empty(&op.conn->entries);
     bool copied = atomic_load_explicit(&op.conn->fds, memory_order_relaxed) > 1;
     op.conn->dissolved |= !kept;
     for (int number = fd; !kept && number >= 0; number = via_conn_fd(op.conn)) {
@@ -79,7 +79,7 @@ VIA_HOOK int connect(int fd, __CONST_SOCKADDR_ARG addr, socklen_t bytes)
     }
     struct via_conn *conn = via_conn_prepare(fd, to, bytes);
     int rc = VIA_REAL(connect)(fd, to, bytes);
-    if (conn == NULL && dissolves(fd, to, bytes, rc == 0 ? 0 : errno)) {
+    if (conn == NULL && is_dissolving(fd, to, bytes, rc == 0 ? 0 : errno)) {
         int saved = errno;
         dissolve(fd);
         errno = saved;
@@ -301,7 +301,7 @@ static void copied_plain(int fd, int new_fd)
 /* new_fd has just become a copy of fd. */
 static int copied(int fd, int new_fd)
 {
-    bool alone = via_alone();
+    bool alone = via_is_alone();
     if (new_fd < 0) {
         return new_fd;
     }
@@ -499,7 +499,7 @@ static bool is_small_buffer(int level, int name, const void *value, socklen_t by
 #define SNDTIMEO_NEW 67
 
 /* Does tcp_set_rcvlowat() wake who waits? For bytes, and for an end by FIN, but not by RST. */
-static bool lowat_wakes(struct via_op *op)
+static bool is_woken_by_lowat(struct via_op *op)
 {
     struct pollfd pfd = {.fd = op->fd, .events = POLLIN};
     bool ready = via_conn_has_pipes(op->conn) ? (via_io_ready(op, POLLIN) & POLLIN) != 0
@@ -518,7 +518,7 @@ static bool option_set(struct via_op *op, int level, int name, const void *value
     } else if (level == SOL_SOCKET && name == SO_RCVLOWAT && bytes >= sizeof(int)) {
         int low = *(const int *)value;
         atomic_store_explicit(&side->rcvlowat, low > 0 ? (uint32_t)low : 1, memory_order_relaxed);
-        if (lowat_wakes(op)) {
+        if (is_woken_by_lowat(op)) {
             via_ep_conn_woken(op->conn);
         }
     } else if (level == IPPROTO_TCP && name == TCP_INQ && bytes >= sizeof(int)) {

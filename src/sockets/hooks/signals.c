@@ -170,7 +170,7 @@ static bool is_restarting(int number, bool ours)
     return is_ours(&action) != ours || (action.sa_flags & SA_RESTART) != 0;
 }
 
-bool via_signals_restarts(void)
+bool via_signals_has_restart(void)
 {
     /* If no handler has passed by here, one that the library does not know has run, or none. */
     uint64_t which = begun != 0 ? begun : VIA_LOCK_SIGNALS;

@@ -15,6 +15,6 @@
 
 /* Before a sleep, and after it ended with EINTR: is the call to be started again? */
 void via_signals_mark(void);
-bool via_signals_restarts(void);
+bool via_signals_has_restart(void);
 
 #endif

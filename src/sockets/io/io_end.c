@@ -27,7 +27,7 @@ static bool is_kernel_read(const struct via_op *op)
 {
     const struct via_stream_rx *rx = &op->side->rx;
     int unread = 0;
-    return (rx->span == VIA_SPAN_PIPE || !via_pipe_ready(&rx->pipe)) &&
+    return (rx->span == VIA_SPAN_PIPE || !via_pipe_is_ready(&rx->pipe)) &&
            rx->span != VIA_SPAN_KERNEL_UNTIL && VIA_REAL(ioctl)(op->fd, SIOCINQ, &unread) == 0 &&
            unread == 0;
 }

@@ -66,12 +66,13 @@ int via_io_end(struct via_op *op);
 /* Between hosts: was what this end sent given up (fabric.h)? Then the connection ends here, and the
  * peer hears of it by RST. Any token may be held. */
 bool via_io_is_given_up(struct via_op *op);
-/* Between hosts, when nothing follows the kernel's end (via_io_follows()): as via_io_peer_ended().
+/* Between hosts, when nothing follows the kernel's end (via_io_is_following()): as
+ * via_io_peer_ended().
  */
 uint32_t via_io_fabric_ended(struct via_op *op);
 
 /* Between hosts: an end that the kernel has seen, while bytes before it may still be under way. */
-bool via_io_follows(struct via_op *op);
+bool via_io_is_following(struct via_op *op);
 
 /* With the rx token: does VIA_NEXT_KERNEL_UNTIL still mean the kernel? Finds out how far the kernel
  * has been read. The next step. */

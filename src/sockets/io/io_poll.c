@@ -68,7 +68,7 @@ uint32_t via_io_poll_kernel_after(struct via_op *op, size_t fresh)
 }
 
 /* Are there so many bytes in the kernel and in the pipe? The kernel counts its own only. */
-static bool both_have(const struct via_op *op, uint32_t low)
+static bool has_bytes_in_both(const struct via_op *op, uint32_t low)
 {
     int kernel = 0;
     return VIA_REAL(ioctl)(op->fd, SIOCINQ, &kernel) == 0 &&
@@ -94,7 +94,7 @@ static uint32_t rx_ready(struct via_op *op, uint32_t *ret_ask, bool *ret_idle)
     case VIA_NEXT_DATA:
     case VIA_NEXT_AVAIL:
         if (low <= 1 || via_stream_rx_bytes(rx, low) >= low ||
-            (via_side_is_in(op->side, VIA_PHASES_FOLLOW) && both_have(op, low))) {
+            (via_side_is_in(op->side, VIA_PHASES_FOLLOW) && has_bytes_in_both(op, low))) {
             bits = IN_EVENTS;
         }
         *ret_idle = bits == 0;
@@ -114,7 +114,7 @@ static uint32_t rx_ready(struct via_op *op, uint32_t *ret_ask, bool *ret_idle)
         *ret_ask |= IN_EVENTS;
         break;
     case VIA_NEXT_KERNEL_UNTIL:
-        if (low > 1 && both_have(op, low)) {
+        if (low > 1 && has_bytes_in_both(op, low)) {
             bits = IN_EVENTS;
         }
         *ret_ask |= IN_EVENTS;
@@ -141,7 +141,7 @@ bool via_io_has_room(struct via_op *op)
 {
     struct via_stream_tx *tx = &op->side->tx;
     bool room;
-    while (!(room = via_stream_tx_writable(tx)) &&
+    while (!(room = via_stream_tx_is_writable(tx)) &&
            (tx->pipe.want == 0 || via_pipe_want_is_old(&tx->pipe))) {
         op->conn->carrier->tx_want(op->conn);
     }
@@ -166,11 +166,11 @@ static uint32_t tx_ready(struct via_op *op, uint32_t *ret_ask)
     return bits;
 }
 
-bool via_io_follows(struct via_op *op)
+bool via_io_is_following(struct via_op *op)
 {
     const struct via_stream_rx *rx = &op->side->rx;
     const struct via_carrier *carrier = op->conn->carrier;
-    if (op->side->rx_shut != 0 || via_pipe_ready(&rx->pipe) || via_io_is_given_up(op)) {
+    if (op->side->rx_shut != 0 || via_pipe_is_ready(&rx->pipe) || via_io_is_given_up(op)) {
         return false;
     }
     bool may =
@@ -229,7 +229,7 @@ uint32_t via_io_ready(struct via_op *op, uint32_t wanted)
             seen &= ~(uint32_t)IN_EVENTS;
         }
         if (idle && (seen & VIA_POLL_GONE) != 0) {
-            if (via_io_follows(op)) {
+            if (via_io_is_following(op)) {
                 seen &= (seen & (POLLHUP | POLLRDHUP)) != 0 ? ~(uint32_t)VIA_POLL_GONE : ~0u;
             } else {
                 bits |= IN_EVENTS; /* the end of the stream, or what came just before it */
@@ -309,7 +309,7 @@ static bool rx_has_news(struct via_op *op, size_t have)
         return false; /* the kernel's turn, whatever the pipe holds */
     }
     if (have == 0) {
-        return rx->held || rx->avail.held || via_pipe_ready(&rx->pipe);
+        return rx->held || rx->avail.held || via_pipe_is_ready(&rx->pipe);
     }
     if (via_rx_take(op) != 0) {
         return false;
@@ -377,7 +377,7 @@ static int sleep_for(struct via_op *op, uint32_t what, size_t have, bool pipes, 
         seen = (uint32_t)(unsigned short)fds[0].revents;
     }
     if (n == -EINTR) {
-        return deadline_ns == VIA_NEVER_NS && via_signals_restarts() ? 0 : -EINTR;
+        return deadline_ns == VIA_NEVER_NS && via_signals_has_restart() ? 0 : -EINTR;
     }
     via_io_shadow(op, seen);
     if ((n == 0 || have != 0) && deadline_ns != VIA_NEVER_NS && via_os_now_ns() >= deadline_ns) {
@@ -439,7 +439,7 @@ int via_io_wait(struct via_op *op, uint32_t what, size_t have, uint64_t deadline
     via_wait_begin(&wait);
     if (pipes) {
         do {
-            if (has_news(op, what, have) || (via_wait_asks(&wait) && has_gone(op))) {
+            if (has_news(op, what, have) || (via_wait_may_ask(&wait) && has_gone(op))) {
                 via_wait_end(&wait);
                 return 0;
             }

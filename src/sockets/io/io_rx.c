@@ -155,7 +155,7 @@ static ssize_t recv_idle(struct via_op *op, struct via_iov *iov, int flags)
             return -EAGAIN;
         }
     }
-    if (via_pipe_ready(&side->rx.pipe)) {
+    if (via_pipe_is_ready(&side->rx.pipe)) {
         return -ESTALE; /* look again */
     }
     const struct via_carrier *carrier = op->conn->carrier;
@@ -216,7 +216,7 @@ static ssize_t kernel_end(struct via_op *op)
         via_io_poll_kernel(op);
     }
     if (side->rx_shut != 0 ||
-        (!op->conn->carrier->may_switch(op->conn) && !via_pipe_ready(&side->rx.pipe) &&
+        (!op->conn->carrier->may_switch(op->conn) && !via_pipe_is_ready(&side->rx.pipe) &&
          op->conn->carrier->end_of(op->conn) != VIA_CARRIER_END_OPEN)) {
         return via_io_end(op);
     }
@@ -243,7 +243,7 @@ static ssize_t recv_step(struct via_op *op, struct via_iov *iov, int flags)
             return n;
         case VIA_NEXT_KERNEL:
             n = kernel_recv(op, iov, flags, SIZE_MAX);
-            if (n <= 0 && via_pipe_ready(&rx->pipe)) {
+            if (n <= 0 && via_pipe_is_ready(&rx->pipe)) {
                 continue; /* the peer has switched meanwhile */
             }
             if (n == 0 && (flags & HAS_SOME) == 0) {
@@ -278,10 +278,10 @@ static ssize_t recv_step(struct via_op *op, struct via_iov *iov, int flags)
 }
 
 /* Has the next step bytes, too, without asking anybody? */
-static bool goes_on(const struct via_stream_rx *rx)
+static bool has_more_now(const struct via_stream_rx *rx)
 {
     return rx->span != VIA_SPAN_KERNEL_UNTIL &&
-           (rx->held || rx->avail.held || via_pipe_ready(&rx->pipe));
+           (rx->held || rx->avail.held || via_pipe_is_ready(&rx->pipe));
 }
 
 /* One try with pipes. A program that gets less than it wants takes it that there is no more, and
@@ -298,7 +298,7 @@ static ssize_t recv_piped(struct via_op *op, struct via_iov *iov, int flags)
         }
         total += n;
         pipe &= rx->span != VIA_SPAN_PIPE; /* its end, and the kernel may have more */
-        if (via_likely(iov->left == 0) || (flags & MSG_PEEK) != 0 || (!pipe && !goes_on(rx))) {
+        if (via_likely(iov->left == 0) || (flags & MSG_PEEK) != 0 || (!pipe && !has_more_now(rx))) {
             return total;
         }
         flags |= HAS_SOME;
@@ -356,7 +356,7 @@ static ssize_t take_now(struct via_op *op, void *buf, size_t bytes, int flags)
     bool quick = via_conn_has_pipes(conn) && via_stream_rx_is_quick(rx);
     size_t n = quick ? via_stream_rx_quick(rx, buf, bytes, all) : 0;
     bool more =
-        n < bytes && !all && via_conn_has_pipes(conn) && (rx->held || via_pipe_ready(&rx->pipe));
+        n < bytes && !all && via_conn_has_pipes(conn) && (rx->held || via_pipe_is_ready(&rx->pipe));
     if (more) {
         struct iovec rest = {.iov_base = (unsigned char *)buf + n, .iov_len = bytes - n};
         struct via_iov cursor;
@@ -371,7 +371,7 @@ static ssize_t take_now(struct via_op *op, void *buf, size_t bytes, int flags)
     if (via_unlikely(rx->posted) && via_conn_has_pipes(conn) && via_stream_rx_must_ring(rx)) {
         via_conn_posted(conn);
     }
-    bool empty = n == 0 && quick && !more && !via_pipe_ready(&rx->pipe);
+    bool empty = n == 0 && quick && !more && !via_pipe_is_ready(&rx->pipe);
     via_rx_give(op);
     if (more) {
         via_io_after(op); /* the end of the span may have been among it */
@@ -380,7 +380,7 @@ static ssize_t take_now(struct via_op *op, void *buf, size_t bytes, int flags)
 }
 
 /* Nothing is there. Is it to be waited for, as long as it takes? */
-static bool waits_for_ever(const struct via_op *op, int flags)
+static bool is_waiting_for_ever(const struct via_op *op, int flags)
 {
     struct via_side *side = op->side;
     return (flags & MSG_DONTWAIT) == 0 && !via_op_is_nonblocking(op) &&
@@ -391,7 +391,7 @@ static bool waits_for_ever(const struct via_op *op, int flags)
 ssize_t via_io_recv_now(struct via_op *op, void *buf, size_t bytes, int flags)
 {
     ssize_t n = take_now(op, buf, bytes, flags);
-    if (n == 0 && bytes != 0 && waits_for_ever(op, flags)) {
+    if (n == 0 && bytes != 0 && is_waiting_for_ever(op, flags)) {
         int saved = errno;
         int rc = via_io_wait(op, POLLIN, 0, VIA_NEVER_NS);
         errno = saved;
@@ -414,7 +414,7 @@ static bool is_over(struct via_op *op)
 {
     uint32_t seen = atomic_load_explicit(&op->side->shadow, memory_order_acquire);
     return via_unlikely((seen & VIA_POLL_GONE) != 0) &&
-           !(via_conn_has_pipes(op->conn) && via_io_follows(op));
+           !(via_conn_has_pipes(op->conn) && via_io_is_following(op));
 }
 
 /* Receives into *iov until there is enough. */

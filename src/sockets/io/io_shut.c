@@ -70,7 +70,7 @@ bool via_io_shut_on(struct via_conn *conn, int fd)
 }
 
 /* Until all has gone, for so long; without the token, which others may want meanwhile. */
-static bool goes_within(struct via_op *op, uint64_t ns)
+static bool wait_all_sent(struct via_op *op, uint64_t ns)
 {
     uint64_t end_ns = via_os_now_ns() + ns;
     bool gone = false;
@@ -98,7 +98,7 @@ static bool end_writing(struct via_op *op)
         return true; /* after a reset there is nobody for whom it would be news */
     }
     bool waits = !via_conn_is_local(op->conn) && !op->conn->carrier->is_cut_off(op->conn);
-    if (goes_within(op, waits ? SHUT_NS : 0) ||
+    if (wait_all_sent(op, waits ? SHUT_NS : 0) ||
         (via_io_poll_kernel(op) & (POLLHUP | POLLERR)) != 0) {
         return true;
     }
@@ -106,7 +106,7 @@ static bool end_writing(struct via_op *op)
         via_steward_start(false);
         return false;
     }
-    if (!goes_within(op, PATIENCE_NS) && via_side_is_in(side, VIA_PHASES_REPLAY)) {
+    if (!wait_all_sent(op, PATIENCE_NS) && via_side_is_in(side, VIA_PHASES_REPLAY)) {
         via_conn_reset(op->fd); /* nothing can be sent again afterwards */
     }
     return true;
@@ -120,7 +120,7 @@ static void notify_peer(struct via_op *op)
         bool told = op->side->said != before;
         via_tx_give(op);
         if (told && !via_conn_is_local(op->conn) && !op->conn->carrier->is_cut_off(op->conn)) {
-            goes_within(op, SHUT_NS);
+            wait_all_sent(op, SHUT_NS);
         }
     }
 }

@@ -27,7 +27,7 @@
 #define PAST_CACHES_QUEUED (96u * 1024)
 
 /* Bytes go by the kernel, and perhaps not all of this call's. */
-static bool goes_piecewise(const struct via_op *op)
+static bool is_piecewise(const struct via_op *op)
 {
     return op->side->tx.span != VIA_SPAN_PIPE && via_side_is_in(op->side, VIA_PHASES_MAY_SWITCH);
 }
@@ -52,7 +52,7 @@ static ssize_t kernel_send(struct via_op *op, struct via_iov *iov, int flags)
         first.iov_base = (unsigned char *)first.iov_base + iov->off;
         first.iov_len -= iov->off;
     }
-    if (iov->left > VIA_IO_PIECE_BYTES && goes_piecewise(op)) {
+    if (iov->left > VIA_IO_PIECE_BYTES && is_piecewise(op)) {
         message.msg_iov = pieces;
         message.msg_iovlen = (size_t)via_io_pieces(iov, VIA_IO_PIECE_BYTES, pieces);
     } else if (iov->off == 0 && iov->count > 1) {
@@ -102,7 +102,7 @@ void via_io_try_switch(struct via_op *op)
  * are, against 6-8 where those are near each other and 2 where they are not. Who waits for a
  * single, smaller one gets it sooner by the caches.
  */
-static bool goes_past_caches(const struct via_op *op, size_t bytes)
+static bool is_past_caches(const struct via_op *op, size_t bytes)
 {
     struct via_side *side = op->side;
     return bytes >= VIA_IO_LARGE_BYTES &&
@@ -119,7 +119,7 @@ static ssize_t write_record(struct via_op *op, struct via_iov *iov)
     struct via_carrier_undo undo;
     undo.frames = false;
     struct via_iov before = *iov;
-    tx->past_caches = via_conn_is_local(conn) && goes_past_caches(op, iov->left);
+    tx->past_caches = via_conn_is_local(conn) && is_past_caches(op, iov->left);
     via_carrier_tx_begin(conn, &undo);
     ssize_t n = via_stream_tx_write(tx, iov);
     int rc = n > 0 ? via_carrier_tx_end(conn, &undo, false) : 0;
@@ -139,7 +139,7 @@ static bool fin_is_in_pipe(struct via_op *op)
     if (side->tx_fin_seen || via_rx_take(op) != 0) {
         return true;
     }
-    side->tx_fin_seen = side->rx.span != VIA_SPAN_PIPE || via_stream_rx_ends(&side->rx);
+    side->tx_fin_seen = side->rx.span != VIA_SPAN_PIPE || via_stream_rx_is_ending(&side->rx);
     via_rx_give(op);
     return side->tx_fin_seen || op->conn->carrier->may_follow(op->conn);
 }
@@ -273,7 +273,7 @@ static int send_uncopied(struct via_op *op, struct via_iov *iov,
         return (int)n;
     }
     *total += (size_t)n;
-    return interrupted && (*total != 0 || !via_signals_restarts()) ? -EINTR : 0;
+    return interrupted && (*total != 0 || !via_signals_has_restart()) ? -EINTR : 0;
 }
 
 static ssize_t send_loop(struct via_op *op, struct via_iov *iov, int flags)
@@ -284,7 +284,7 @@ static ssize_t send_loop(struct via_op *op, struct via_iov *iov, int flags)
     struct via_zcopy_trial trial = {.bytes = 0};
     for (;;) {
         if (via_unlikely(iov->left >= via_zcopy_least) && !nonblocking &&
-            via_zcopy_suits(op, iov, &trial)) {
+            via_zcopy_is_suitable(op, iov, &trial)) {
             int ended = send_uncopied(op, iov, &trial, &total);
             if (ended != 0 || iov->left == 0) {
                 return total != 0 ? (ssize_t)total : ended;
@@ -309,7 +309,7 @@ static ssize_t send_loop(struct via_op *op, struct via_iov *iov, int flags)
         } else if (n != -EAGAIN) {
             return total != 0 ? (ssize_t)total : n;
         }
-        if (n > 0 && goes_piecewise(op)) {
+        if (n > 0 && is_piecewise(op)) {
             if (via_conn_is_unsettled(op->conn)) {
                 via_conn_step(op);
             }
@@ -393,7 +393,7 @@ ssize_t via_io_send_now(struct via_op *op, const void *buf, size_t bytes, int fl
         return -EAGAIN;
     }
     /* With the token: another thread may have left the pipes before it was taken. */
-    bool sent = via_conn_has_pipes(conn) && !goes_past_caches(op, bytes) &&
+    bool sent = via_conn_has_pipes(conn) && !is_past_caches(op, bytes) &&
                 via_stream_tx_quick(&side->tx, buf, bytes);
     if (via_likely(sent)) {
         via_conn_posted_record(conn);

@@ -48,7 +48,7 @@ static bool spill(struct via_op *op)
 static uint64_t check_stall(struct via_op *op)
 {
     struct via_side *side = op->side;
-    if (via_stream_stall_hides(&side->tx, &side->rx) && kernel_is_full(op)) {
+    if (via_stream_stall_is_hidden(&side->tx, &side->rx) && kernel_is_full(op)) {
         take_in(op);
         return VIA_STREAM_STALL_NS;
     }

@@ -17,7 +17,7 @@ static inline bool via_stall_is_none(const struct via_conn *conn)
     const struct via_side *side = conn->side;
     /* Within one machine who writes to us wakes whoever sleeps, whatever for. */
     return side->tx.span != VIA_SPAN_PIPE
-               ? !via_stream_stall_hides(&side->tx, &side->rx)
+               ? !via_stream_stall_is_hidden(&side->tx, &side->rx)
                : via_conn_is_local(conn) && !via_stream_stall_may_be(&side->rx);
 }
 

@@ -120,7 +120,7 @@ bool via_wait_again(struct via_wait *wait)
     return wait->was_off || now < wait->end_ticks;
 }
 
-bool via_wait_asks(struct via_wait *wait)
+bool via_wait_may_ask(struct via_wait *wait)
 {
     if (via_likely(wait->last_ticks - wait->asked_ticks < via_os_us_to_ticks(ASK_US))) {
         return false;

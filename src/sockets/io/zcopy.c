@@ -72,7 +72,7 @@ void via_zcopy_meet(struct via_conn *conn, int control_fd)
     /* A process of another name space has no number here. One that talks to itself, with one
      * thread, can not send and receive at once. */
     if (cred.pid <= 0 || cred.uid != geteuid() || cred.uid != getuid() ||
-        !via_os_uid_is_one(cred.uid) || (cred.pid == conn->zcopy.own_pid && via_alone())) {
+        !via_os_uid_is_one(cred.uid) || (cred.pid == conn->zcopy.own_pid && via_is_alone())) {
         return;
     }
     conn->zcopy.peer_pid = cred.pid;
@@ -164,7 +164,8 @@ static size_t piece_bytes(const struct via_iov *iov)
     return iov->count > 0 ? iov->iov->iov_len - iov->off : 0;
 }
 
-bool via_zcopy_suits(struct via_op *op, const struct via_iov *iov, struct via_zcopy_trial *trial)
+bool via_zcopy_is_suitable(struct via_op *op, const struct via_iov *iov,
+                           struct via_zcopy_trial *trial)
 {
     const struct via_side *side = op->side;
     struct via_zcopy *zcopy = &op->conn->zcopy;
@@ -182,7 +183,7 @@ bool via_zcopy_suits(struct via_op *op, const struct via_iov *iov, struct via_zc
         return mode == ON; /* the rest of what is copied is, too */
     }
     bool counts;
-    bool fetches = via_zcopy_fetches(piece_bytes(iov), &counts);
+    bool fetches = via_zcopy_is_fetching(piece_bytes(iov), &counts);
     trial->bytes = iov->left;
     trial->begin_ticks = counts ? via_os_ticks() : 0;
     return fetches;
@@ -223,7 +224,7 @@ static void shield_down(const struct shield *shield)
 }
 
 /* Would a signal be delivered, but for the shield? *ret_handled: to a handler. */
-static bool signal_waits(const struct shield *shield, bool *ret_handled)
+static bool is_signal_pending(const struct shield *shield, bool *ret_handled)
 {
     sigset_t pending;
     bool waits = false;
@@ -305,7 +306,7 @@ static void consider(struct via_op *op, struct offer *offer, bool claimed)
         take_back(op, offer);
     } else if (now - offer->looked_ns > SIGNAL_LOOK_NS) {
         offer->looked_ns = now;
-        if (signal_waits(&offer->shield, &offer->handled)) {
+        if (is_signal_pending(&offer->shield, &offer->handled)) {
             take_back(op, offer);
         }
     }

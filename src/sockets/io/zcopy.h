@@ -70,7 +70,8 @@ struct via_zcopy_trial {
 };
 
 /* Should the next piece of a call that waits be sent so? */
-bool via_zcopy_suits(struct via_op *op, const struct via_iov *iov, struct via_zcopy_trial *trial);
+bool via_zcopy_is_suitable(struct via_op *op, const struct via_iov *iov,
+                           struct via_zcopy_trial *trial);
 /* All of it has been copied. */
 void via_zcopy_copied(const struct via_zcopy_trial *trial);
 
@@ -85,7 +86,7 @@ ssize_t via_zcopy_send(struct via_op *op, struct via_iov *iov, const struct via_
  */
 
 /* One more send of so many bytes; *ret_counts: how long it takes is to be told. */
-bool via_zcopy_fetches(size_t bytes, bool *ret_counts);
+bool via_zcopy_is_fetching(size_t bytes, bool *ret_counts);
 /* So long; what has been learned is kept for the next process. */
 void via_zcopy_took(size_t bytes, bool fetched, uint64_t ticks);
 

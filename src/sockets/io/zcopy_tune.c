@@ -128,7 +128,7 @@ static bool enter(void)
     return true;
 }
 
-bool via_zcopy_fetches(size_t bytes, bool *ret_counts)
+bool via_zcopy_is_fetching(size_t bytes, bool *ret_counts)
 {
     int saved = errno;
     bool fetches = false;
@@ -136,7 +136,7 @@ bool via_zcopy_fetches(size_t bytes, bool *ret_counts)
     if (enter()) {
         struct via_zcopy_choice *choice = &choices[via_zcopy_size(bytes)];
         fetches = via_zcopy_choose(choice);
-        *ret_counts = via_zcopy_counts(choice);
+        *ret_counts = via_zcopy_is_measured(choice);
         via_unlock(&lock);
     }
     errno = saved;

@@ -52,7 +52,7 @@ uint64_t via_conn_bells(struct via_conn *conn)
 {
     uint64_t bells = !via_conn_is_local(conn) ? via_sock_bells_adopted() : 0;
     int bell = atomic_load_explicit(&conn->bell, memory_order_relaxed);
-    if (bell < 0 && !via_alone() && via_conn_is_unsettled(conn)) {
+    if (bell < 0 && !via_is_alone() && via_conn_is_unsettled(conn)) {
         /* Pipes may come by another thread's doing while this one sleeps. */
         int none = -1;
         bell = via_sock_bell_of_thread();
@@ -87,7 +87,7 @@ static void now_has_pipes(struct via_conn *conn, enum via_event event)
     release(conn, event);
     via_ep_conn_changed(conn);
     via_shared_note(conn);
-    if (!via_alone() || conn->side->forked != 0) {
+    if (!via_is_alone() || conn->side->forked != 0) {
         /* Carried by the fabric it has no bell of ours but that of who waits. */
         int waiter = !via_conn_is_local(conn) ? conn->bell : conn->bell_before;
         if (waiter >= 0) {

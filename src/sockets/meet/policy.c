@@ -59,7 +59,7 @@ void via_address_of_any(struct via_address *address)
     }
 }
 
-bool via_address_ip_equal(const struct via_address *a, const struct via_address *b)
+bool via_address_is_ip_equal(const struct via_address *a, const struct via_address *b)
 {
     return memcmp(a->ip, b->ip, sizeof(a->ip)) == 0;
 }
@@ -72,7 +72,7 @@ void via_policy_init(void)
     const char *program = program_invocation_short_name;
     if (via_rules_load(&policy->rules, program, &err) != 0) {
         via_board_complain(via_error_describe(&err));
-    } else if (policy->rules.on && !via_rules_allow_program(&policy->rules, program)) {
+    } else if (policy->rules.on && !via_rules_is_program_allowed(&policy->rules, program)) {
         policy->off_reason = VIA_REASON_RULES;
     } else {
         policy->on = policy->rules.on;
@@ -83,11 +83,11 @@ void via_policy_init(void)
     }
 }
 
-bool via_policy_allows(const struct via_policy *policy, const struct via_address *server,
-                       const struct via_address *peer)
+bool via_policy_is_allowed(const struct via_policy *policy, const struct via_address *server,
+                           const struct via_address *peer)
 {
-    return policy->on && via_rules_allow_port(&policy->rules, server->port) &&
-           via_rules_allow_network(&policy->rules, peer->ip);
+    return policy->on && via_rules_is_port_allowed(&policy->rules, server->port) &&
+           via_rules_is_network_allowed(&policy->rules, peer->ip);
 }
 
 /* --- this machine's addresses ------------------------------------------------------------------
@@ -135,7 +135,7 @@ bool via_address_is_local(const struct via_address *address)
         read_own();
     }
     for (unsigned i = 0; i < own_count && !found; i++) {
-        found = via_address_ip_equal(&own[i], address);
+        found = via_address_is_ip_equal(&own[i], address);
     }
     via_unlock(&own_lock);
     return found;

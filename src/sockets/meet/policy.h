@@ -29,7 +29,7 @@ bool via_address_is_v4(const struct via_address *address);
 bool via_address_is_any(const struct via_address *address);
 /* Who connects to no address in particular (0.0.0.0, ::) connects to loopback. */
 void via_address_of_any(struct via_address *address);
-bool via_address_ip_equal(const struct via_address *a, const struct via_address *b);
+bool via_address_is_ip_equal(const struct via_address *a, const struct via_address *b);
 
 /* What the rules and the environment say; see viaduct-sockets(7). */
 struct via_policy {
@@ -46,8 +46,8 @@ extern struct via_policy via_policy;
 void via_policy_init(void);
 
 /* May a connection with a server at `server`, whose other end is at `peer`, be accelerated? */
-bool via_policy_allows(const struct via_policy *policy, const struct via_address *server,
-                       const struct via_address *peer);
+bool via_policy_is_allowed(const struct via_policy *policy, const struct via_address *server,
+                           const struct via_address *peer);
 
 /* Is this an address of this machine (as far as this network namespace goes)? */
 bool via_address_is_local(const struct via_address *address);

@@ -34,7 +34,7 @@ int via_meet_take_offer(struct via_fabric_offer *slot, uint64_t nonce, unsigned 
         return -ESHUTDOWN;
     }
     if (ret_offer->ready != VIA_FABRIC_READY || ret_offer->host != host ||
-        !via_offer_describes(&ret_offer->geometry, ret_offer->segment_bytes)) {
+        !via_offer_is_of(&ret_offer->geometry, ret_offer->segment_bytes)) {
         return -EPROTO;
     }
     return 0;

@@ -28,7 +28,7 @@ int via_offer_parse(const void *message, size_t bytes, struct via_offer *ret_off
                : -EPROTO;
 }
 
-bool via_offer_describes(const struct via_pipe_geometry *geometry, uint64_t segment_bytes)
+bool via_offer_is_of(const struct via_pipe_geometry *geometry, uint64_t segment_bytes)
 {
     return via_pipe_geometry_check(geometry) == 0 && geometry->slots_count >= SLOTS_MIN &&
            (geometry->slots_count <= VIA_RING_SLOTS_MAX || VIA_MUTANT(MEET_SLOTS)) &&
@@ -37,6 +37,6 @@ bool via_offer_describes(const struct via_pipe_geometry *geometry, uint64_t segm
 
 bool via_offer_is_sound(const struct via_offer *offer, uint64_t memory_bytes)
 {
-    return via_offer_describes(&offer->geometry, offer->segment_bytes) &&
+    return via_offer_is_of(&offer->geometry, offer->segment_bytes) &&
            memory_bytes == 2 * offer->segment_bytes;
 }

@@ -33,7 +33,7 @@ struct via_offer {
 int via_offer_parse(const void *message, size_t bytes, struct via_offer *ret_offer);
 
 /* Is it pipes that this end can use, with a memory of that size for either end? */
-bool via_offer_describes(const struct via_pipe_geometry *geometry, uint64_t segment_bytes);
+bool via_offer_is_of(const struct via_pipe_geometry *geometry, uint64_t segment_bytes);
 
 /* Does it describe such pipes, in a memory of that size? */
 bool via_offer_is_sound(const struct via_offer *offer, uint64_t memory_bytes);

@@ -46,7 +46,7 @@ static inline struct via_file *via_fd_peek(int fd)
 }
 
 /* true while no other thread of this process can exist. Remember it from get to put. */
-static inline bool via_alone(void)
+static inline bool via_is_alone(void)
 {
     return __libc_single_threaded != 0;
 }

@@ -28,7 +28,7 @@ static bool can_be_written(uintptr_t page)
            errno != EFAULT;
 }
 
-static bool page_is(uintptr_t page, unsigned way)
+static bool is_page(uintptr_t page, unsigned way)
 {
     uintptr_t *known = &via_memory_known[page / VIA_MEMORY_PAGE % VIA_MEMORY_KNOWN];
     if (page == 0) {
@@ -44,14 +44,14 @@ static bool page_is(uintptr_t page, unsigned way)
     return true;
 }
 
-bool via_memory_is_slowly(uintptr_t from, size_t bytes, unsigned way)
+bool via_memory_is_accessible_slowly(uintptr_t from, size_t bytes, unsigned way)
 {
     uintptr_t last = from + bytes - 1;
     int saved = errno;
     bool is = last >= from;
     for (uintptr_t page = from & ~(uintptr_t)(VIA_MEMORY_PAGE - 1); is && page <= last;
          page += VIA_MEMORY_PAGE) {
-        is = page_is(page, way);
+        is = is_page(page, way);
     }
     errno = saved;
     return is;

@@ -25,9 +25,9 @@ extern __thread uintptr_t via_memory_known[VIA_MEMORY_KNOWN]
     __attribute__((tls_model("initial-exec")));
 
 /* way: VIA_MEMORY_READABLE or _WRITABLE. bytes > 0. */
-bool via_memory_is_slowly(uintptr_t from, size_t bytes, unsigned way);
+bool via_memory_is_accessible_slowly(uintptr_t from, size_t bytes, unsigned way);
 
-static inline bool via_memory_is(const void *from, size_t bytes, unsigned way)
+static inline bool via_memory_is_accessible(const void *from, size_t bytes, unsigned way)
 {
     uintptr_t first = (uintptr_t)from & ~(uintptr_t)(VIA_MEMORY_PAGE - 1);
     uintptr_t known = via_memory_known[first / VIA_MEMORY_PAGE % VIA_MEMORY_KNOWN];
@@ -35,17 +35,17 @@ static inline bool via_memory_is(const void *from, size_t bytes, unsigned way)
     /* `known` is a page and the ways: what is left is the ways when it is this page. */
     return (via_likely(one_page) &&
             via_likely(known - first < VIA_MEMORY_PAGE && (known & way) == way)) ||
-           bytes == 0 || via_memory_is_slowly((uintptr_t)from, bytes, way);
+           bytes == 0 || via_memory_is_accessible_slowly((uintptr_t)from, bytes, way);
 }
 
 static inline bool via_memory_is_readable(const void *from, size_t bytes)
 {
-    return via_memory_is(from, bytes, VIA_MEMORY_READABLE);
+    return via_memory_is_accessible(from, bytes, VIA_MEMORY_READABLE);
 }
 
 static inline bool via_memory_is_writable(const void *from, size_t bytes)
 {
-    return via_memory_is(from, bytes, VIA_MEMORY_WRITABLE);
+    return via_memory_is_accessible(from, bytes, VIA_MEMORY_WRITABLE);
 }
 
 #endif

@@ -83,7 +83,7 @@ void via_pool_put(struct via_pool *pool, void *object)
     via_unlock(&lock);
 }
 
-bool via_pool_owns(const struct via_pool *pool, unsigned long long address)
+bool via_pool_is_owner(const struct via_pool *pool, unsigned long long address)
 {
     uintptr_t base = (uintptr_t)pool->base;
     return base != 0 && address >= base && address < base + pool->size * pool->count &&

@@ -30,7 +30,7 @@ void *via_pool_get(struct via_pool *pool);
 void via_pool_put(struct via_pool *pool, void *object); /* NULL is fine */
 
 /* Does this number point to an object of the pool, handed out or free? */
-bool via_pool_owns(const struct via_pool *pool, unsigned long long address);
+bool via_pool_is_owner(const struct via_pool *pool, unsigned long long address);
 
 /* Which one is it, counted from 0? */
 size_t via_pool_index(const struct via_pool *pool, const void *object);

@@ -7,19 +7,19 @@
 
 uint32_t via_edge_next_record(const struct via_pipe_reader *pipe, uint32_t sequence)
 {
-    if (via_seq_before_u32(sequence, pipe->sequence)) {
+    if (via_seq_is_before_u32(sequence, pipe->sequence)) {
         sequence = pipe->sequence; /* taken before it was told */
     }
-    while (via_pipe_ready_at(pipe, sequence)) {
+    while (via_pipe_is_ready_at(pipe, sequence)) {
         sequence++;
     }
     return sequence;
 }
 
-bool via_edge_missed(const struct via_edge *told, uint32_t events, uint32_t read)
+bool via_edge_is_missed(const struct via_edge *told, uint32_t events, uint32_t read)
 {
     return (events & EPOLLET) != 0 && (events & VIA_EDGE_READ) != 0 &&
-           via_seq_before_u32(told->sequence, read);
+           via_seq_is_before_u32(told->sequence, read);
 }
 
 /* Up to which record the bits tell. A program that is told that there is something to read reads it
@@ -35,7 +35,7 @@ static bool has_records(const struct via_edge *told, const struct via_edge_now *
     bool few = now->few && (now->bits & VIA_EDGE_IN) == 0;
     return now->piped && (now->events & VIA_EDGE_READ) != 0 &&
            (told->ends & VIA_EDGE_CLOSED) == 0 &&
-           (via_edge_missed(told, now->events, now->read) ||
+           (via_edge_is_missed(told, now->events, now->read) ||
             (!few && last_reported(now) != told->sequence));
 }
 
@@ -48,7 +48,7 @@ bool via_edge_is_news(const struct via_edge *told, const struct via_edge_now *no
                                (now->bits & VIA_EDGE_URGENT) != 0));
 }
 
-bool via_edge_asks_kernel(const struct via_edge *told, const struct via_edge_now *now)
+bool via_edge_has_kernel_question(const struct via_edge *told, const struct via_edge_now *now)
 {
     return now->bits != 0 && told->look && (told->ends & VIA_EDGE_CLOSED) == 0 &&
            (now->events & VIA_EDGE_READ) != 0 && now->reads_kernel;
@@ -73,7 +73,7 @@ void via_edge_note_kernel(struct via_edge *told, uint64_t received, uint64_t unr
 
 void via_edge_leave(struct via_edge *told, uint32_t events, uint32_t read, uint64_t kernel)
 {
-    if (via_seq_before_u32(told->sequence, read) ||
+    if (via_seq_is_before_u32(told->sequence, read) ||
         ((events & VIA_EDGE_READ) != 0 && told->by_kernel && told->kernel != kernel)) {
         told->due = true; /* it was not told of them, and they have been read, or come again */
     }

@@ -58,12 +58,12 @@ struct via_edge_now {
 uint32_t via_edge_next_record(const struct via_pipe_reader *pipe, uint32_t sequence);
 
 /* Have records been read that were not told? Then it is an edge that there is room. */
-bool via_edge_missed(const struct via_edge *told, uint32_t events, uint32_t read);
+bool via_edge_is_missed(const struct via_edge *told, uint32_t events, uint32_t read);
 
 /* Is there anything in bits that was not told? ... or could be, if more has come by the kernel than
  * told->kernel bytes, or an unknown number? */
 bool via_edge_is_news(const struct via_edge *told, const struct via_edge_now *now);
-bool via_edge_asks_kernel(const struct via_edge *told, const struct via_edge_now *now);
+bool via_edge_has_kernel_question(const struct via_edge *told, const struct via_edge_now *now);
 
 /* It is told now. */
 void via_edge_report(struct via_edge *told, const struct via_edge_now *now);

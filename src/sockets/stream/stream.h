@@ -21,8 +21,8 @@
  * A stream begins in a kernel span, so a writer needs nobody's leave to send its first bytes. Until
  * it has seen SWITCH, a reader takes all the kernel gives; when it has, it reads the kernel until
  * it has had N bytes from there in all, then the pipe. A writer may send kernel bytes after DEMOTE
- * only when the SWITCH before it has been released (via_stream_tx_demoted): else a reader that has
- * not looked could not tell the two kernel spans apart.
+ * only when the SWITCH before it has been released (via_stream_tx_is_demoted): else a reader that
+ * has not looked could not tell the two kernel spans apart.
  *
  * A writer that leaves the pipe for good may send what is in it, and perhaps not read, once more
  * through the kernel before it writes DEMOTE, which says how many bytes that were. The reader that
@@ -158,10 +158,11 @@ void via_stream_tx_init(struct via_stream_tx *tx);
 /* Ends the kernel span after kernel_bytes (counted from the connection's start). 0 or -EAGAIN. */
 int via_stream_tx_switch(struct via_stream_tx *tx, uint64_t kernel_bytes);
 
-/* Ends the pipe span. 0 or -EAGAIN; then via_stream_tx_demoted() tells when the kernel may be used.
+/* Ends the pipe span. 0 or -EAGAIN; then via_stream_tx_is_demoted() tells when the kernel may be
+ * used.
  */
 int via_stream_tx_demote(struct via_stream_tx *tx);
-bool via_stream_tx_demoted(struct via_stream_tx *tx);
+bool via_stream_tx_is_demoted(struct via_stream_tx *tx);
 /* In the pipe span: has the reader seen where it began? Then the kernel has carried nothing since,
  * and may have the oldest `again` bytes that were not given back, before the span is ended as above
  * but by this. whole: that is all of them. */
@@ -176,7 +177,7 @@ int via_stream_tx_demote_again(struct via_stream_tx *tx, uint64_t again, bool wh
 ssize_t via_stream_tx_write(struct via_stream_tx *tx, struct via_iov *iov);
 
 /* Room for a record of the largest size and for some small ones: what poll calls writable. */
-bool via_stream_tx_writable(struct via_stream_tx *tx);
+bool via_stream_tx_is_writable(struct via_stream_tx *tx);
 
 /*
  * The reader reads nothing any more: are bytes in the pipe, or offered, that it has not read? Of
@@ -312,7 +313,7 @@ void via_stream_rx_refuse(struct via_stream_rx *rx);
 size_t via_stream_rx_bytes(const struct via_stream_rx *rx, size_t enough);
 
 /* true when FIN is among the records that are there. */
-bool via_stream_rx_ends(const struct via_stream_rx *rx);
+bool via_stream_rx_is_ending(const struct via_stream_rx *rx);
 
 /* true when what follows the records that are there comes by the kernel. */
 bool via_stream_rx_is_left(const struct via_stream_rx *rx);

@@ -32,7 +32,7 @@ bool via_stream_rx_left_bytes(struct via_stream_rx *left)
 {
     int next = via_stream_rx_next(left);
     return via_stream_rx_bytes(left, 1) != 0 ||
-           (next == VIA_NEXT_KERNEL_UNTIL && via_pipe_ready(&left->pipe));
+           (next == VIA_NEXT_KERNEL_UNTIL && via_pipe_is_ready(&left->pipe));
 }
 
 void via_stream_tx_left(struct via_stream_tx *tx, uint32_t released)

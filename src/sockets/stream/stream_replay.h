@@ -21,7 +21,8 @@ uint32_t via_stream_rx_leave(struct via_stream_rx *rx);
 /*
  * Its peer will send nothing again: may the reader, as it was before it left, have bytes in the
  * pipe that it has not read? Takes in control records: it may have left before it saw that the pipe
- * is used at all. More may come when records are under way and via_stream_rx_ends() does not hold.
+ * is used at all. More may come when records are under way and via_stream_rx_is_ending() does not
+ * hold.
  */
 bool via_stream_rx_left_bytes(struct via_stream_rx *left);
 

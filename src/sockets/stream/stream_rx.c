@@ -183,7 +183,7 @@ static int take_in(struct via_stream_rx *rx)
         note_turn(rx);
     }
     if (head.kind != VIA_STREAM_FIN && !rx->probe) {
-        /* The writer's leave to demote (via_stream_tx_demoted) or, when it has spilled, to come
+        /* The writer's leave to demote (via_stream_tx_is_demoted) or, when it has spilled, to come
          * back (via_stream_stall_is_over): who reads on and on never sleeps, which would post it.
          */
         via_pipe_post_credit(&rx->pipe);
@@ -346,7 +346,7 @@ size_t via_stream_rx_bytes(const struct via_stream_rx *rx, size_t enough)
     return total;
 }
 
-bool via_stream_rx_ends(const struct via_stream_rx *rx)
+bool via_stream_rx_is_ending(const struct via_stream_rx *rx)
 {
     struct via_stream_rx copy = probe(rx);
     while (pass(&copy) != 0) {

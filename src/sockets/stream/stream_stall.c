@@ -5,7 +5,7 @@
 
 bool via_stream_stall_is_full(struct via_stream_tx *tx)
 {
-    return tx->span == VIA_SPAN_PIPE && !tx->ended && !via_stream_tx_writable(tx);
+    return tx->span == VIA_SPAN_PIPE && !tx->ended && !via_stream_tx_is_writable(tx);
 }
 
 bool via_stream_stall_give_back(struct via_stream_rx *rx)
@@ -15,9 +15,9 @@ bool via_stream_stall_give_back(struct via_stream_rx *rx)
 }
 
 /* Where it writes by the kernel it does not say so. */
-static bool peer_waits(const struct via_stream_rx *rx, bool kernel_unread)
+static bool is_peer_waiting(const struct via_stream_rx *rx, bool kernel_unread)
 {
-    return ((rx->held || via_pipe_ready(&rx->pipe)) && via_pipe_writer_waits(&rx->pipe)) ||
+    return ((rx->held || via_pipe_is_ready(&rx->pipe)) && via_pipe_writer_is_waiting(&rx->pipe)) ||
            (kernel_unread && via_stream_rx_is_left(rx));
 }
 
@@ -30,7 +30,7 @@ static bool has_begun(const struct via_stream_tx *tx)
 bool via_stream_stall_is_due(struct via_stream_stall *stall, const struct via_stream_tx *tx,
                              const struct via_stream_rx *rx, bool kernel_unread, uint64_t now_ns)
 {
-    if (!peer_waits(rx, kernel_unread) || VIA_MUTANT(STALL_NEVER)) {
+    if (!is_peer_waiting(rx, kernel_unread) || VIA_MUTANT(STALL_NEVER)) {
         stall->begin_ns = 0;
         return false;
     }
@@ -53,7 +53,8 @@ bool via_stream_stall_is_over(struct via_stream_stall *stall, struct via_stream_
     return !stall->spills;
 }
 
-bool via_stream_stall_stays(const struct via_stream_stall *stall, const struct via_stream_tx *tx)
+bool via_stream_stall_must_stay(const struct via_stream_stall *stall,
+                                const struct via_stream_tx *tx)
 {
     return tx->ended || (stall->spills && !VIA_MUTANT(STALL_RESENT));
 }

@@ -20,7 +20,7 @@
  *       via_stream_stall_give_back(), where the peer's writer is rung for credits
  *       via_stream_stall_is_due(): DEMOTE, then .spills = true; else sleep for VIA_STREAM_STALL_NS
  *       at most, and ask again
- *   if via_stream_stall_hides(), and the kernel has no room either
+ *   if via_stream_stall_is_hidden(), and the kernel has no room either
  *       via_stream_rx_next(), which the peer waits for before it spills; and sleep as above
  *
  * An end that has heard that its peer leaves the pipes does not spill: it has to send again first.
@@ -39,15 +39,15 @@ struct via_stream_stall {
 /* At a glance: false when the peer, of whom nothing is to be read, does not wait as well. */
 static inline bool via_stream_stall_may_be(const struct via_stream_rx *rx)
 {
-    return rx->span != VIA_SPAN_PIPE || rx->held || via_pipe_ready(&rx->pipe);
+    return rx->span != VIA_SPAN_PIPE || rx->held || via_pipe_is_ready(&rx->pipe);
 }
 
 /* Does this end write to a pipe that has no room? Else there is nothing to watch. */
 bool via_stream_stall_is_full(struct via_stream_tx *tx);
 
 /* Does this end write by the kernel, and the peer may begin to write by pipe? */
-static inline bool via_stream_stall_hides(const struct via_stream_tx *tx,
-                                          const struct via_stream_rx *rx)
+static inline bool via_stream_stall_is_hidden(const struct via_stream_tx *tx,
+                                              const struct via_stream_rx *rx)
 {
     return tx->span != VIA_SPAN_PIPE && rx->span == VIA_SPAN_KERNEL;
 }
@@ -64,6 +64,7 @@ bool via_stream_stall_is_over(struct via_stream_stall *stall, struct via_stream_
 
 /* The peer leaves the pipes. Must what it has not read of them stay there? Nothing can be sent
  * again behind an end, and what was spilled would come before. */
-bool via_stream_stall_stays(const struct via_stream_stall *stall, const struct via_stream_tx *tx);
+bool via_stream_stall_must_stay(const struct via_stream_stall *stall,
+                                const struct via_stream_tx *tx);
 
 #endif

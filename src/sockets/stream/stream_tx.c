@@ -55,7 +55,7 @@ static int send_control(struct via_stream_tx *tx, enum via_stream_kind kind, uin
 }
 
 /* Slots that data may use. */
-static bool slots_left(struct via_stream_tx *tx)
+static bool has_slots_left(struct via_stream_tx *tx)
 {
     uint32_t slots = tx->pipe.geometry.slots_count;
     return via_pipe_writer_outstanding(&tx->pipe) + RESERVED_SLOTS < slots ||
@@ -68,7 +68,7 @@ int via_stream_tx_switch(struct via_stream_tx *tx, uint64_t kernel_bytes)
     if (tx->ended) {
         return -EPIPE;
     }
-    if (!slots_left(tx)) {
+    if (!has_slots_left(tx)) {
         return -EAGAIN;
     }
     int rc = send_control(tx, VIA_STREAM_SWITCH, 0, kernel_bytes);
@@ -105,7 +105,7 @@ bool via_stream_tx_has_begun(struct via_stream_tx *tx)
     return (int32_t)(tx->pipe.released - tx->switch_end) >= 0;
 }
 
-bool via_stream_tx_demoted(struct via_stream_tx *tx)
+bool via_stream_tx_is_demoted(struct via_stream_tx *tx)
 {
     return tx->span == VIA_SPAN_KERNEL && via_stream_tx_has_begun(tx);
 }
@@ -144,7 +144,7 @@ ssize_t via_stream_tx_write(struct via_stream_tx *tx, struct via_iov *iov)
     if (tx->ended) {
         return -EPIPE;
     }
-    if (!slots_left(tx)) {
+    if (!has_slots_left(tx)) {
         return tx->pipe.broken ? -EPROTO : -EAGAIN;
     }
     size_t bytes = via_min(iov->left, (size_t)tx->pipe.geometry.body_bytes_max);
@@ -156,7 +156,7 @@ ssize_t via_stream_tx_write(struct via_stream_tx *tx, struct via_iov *iov)
     return rc;
 }
 
-bool via_stream_tx_writable(struct via_stream_tx *tx)
+bool via_stream_tx_is_writable(struct via_stream_tx *tx)
 {
     uint32_t slots = tx->pipe.geometry.slots_count;
     uint32_t used = via_pipe_writer_outstanding(&tx->pipe);
@@ -167,7 +167,7 @@ bool via_stream_tx_writable(struct via_stream_tx *tx)
         return true; /* a write finds out */
     }
     return slots - used >= RESERVED_SLOTS + via_max(slots / 4, 1u) &&
-           via_pipe_writer_fits(&tx->pipe, tx->pipe.geometry.body_bytes_max);
+           via_pipe_writer_has_place(&tx->pipe, tx->pipe.geometry.body_bytes_max);
 }
 
 int via_stream_tx_fin(struct via_stream_tx *tx, uint8_t flags)
@@ -209,7 +209,7 @@ int via_stream_tx_avail(struct via_stream_tx *tx, uint64_t address, uint64_t byt
     if (atomic_load_explicit(&tx->avail.open, memory_order_acquire)) {
         return -EBUSY;
     }
-    if (!slots_left(tx)) {
+    if (!has_slots_left(tx)) {
         return tx->pipe.broken ? -EPROTO : -EAGAIN;
     }
     head.u.avail.address = address;

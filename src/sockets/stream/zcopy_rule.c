@@ -43,7 +43,7 @@ bool via_zcopy_choose(struct via_zcopy_choice *choice)
     return choice->fetches != choice->other;
 }
 
-bool via_zcopy_counts(const struct via_zcopy_choice *choice)
+bool via_zcopy_is_measured(const struct via_zcopy_choice *choice)
 {
     uint32_t skip = VIA_ZCOPY_SKIP(choice->part);
     if (!choice->other) {
@@ -133,7 +133,7 @@ bool via_zcopy_learn(struct via_zcopy_choice *choice, bool fetched, size_t bytes
 {
     bool other = fetched != choice->fetches;
     struct via_zcopy_block *blocks = choice->block;
-    if (other != choice->other || !via_zcopy_counts(choice) ||
+    if (other != choice->other || !via_zcopy_is_measured(choice) ||
         !add(&blocks[other], choice->part, bytes, time) || !other ||
         blocks[1].parts < VIA_ZCOPY_PARTS) {
         return false;

@@ -62,7 +62,7 @@ unsigned via_zcopy_size(size_t bytes);
 /* One more send of this size: fetch? */
 bool via_zcopy_choose(struct via_zcopy_choice *choice);
 /* Does it matter how long that takes? */
-bool via_zcopy_counts(const struct via_zcopy_choice *choice);
+bool via_zcopy_is_measured(const struct via_zcopy_choice *choice);
 /* It took so long, in any unit. true when now, for the first time, both ways are known well enough.
  */
 bool via_zcopy_learn(struct via_zcopy_choice *choice, bool fetched, size_t bytes, uint64_t time);
