@@ -123,21 +123,47 @@ static bool is_of_this_machine(const struct via_directory *directory,
     return false;
 }
 
-/* The one host with the address among those that are gone, or that are not. */
+static uint64_t since_ns(const struct via_directory_entry *entry, const struct via_directory_ip *ip)
+{
+    for (unsigned i = 0; i < entry->addresses_count; i++) {
+        if (is_same(&entry->addresses[i], ip)) {
+            return entry->since_ns[i];
+        }
+    }
+    return VIA_NEVER_NS;
+}
+
+/* The host that has the address, among those that are gone, or among those that are not. */
 static int claimant(const struct via_directory *directory, const struct via_directory_ip *ip,
                     bool gone)
 {
     int found = -ENOENT;
+    uint64_t first_ns = VIA_NEVER_NS;
+    uint64_t second_ns = VIA_NEVER_NS;
     for (uint16_t id = 0; id < directory->hosts_max; id++) {
         const struct via_directory_entry *entry = directory->entries[id];
-        if (entry != NULL && entry->gone == gone && has_address(entry, ip)) {
-            if (found >= 0) {
-                return -EADDRINUSE;
-            }
+        if (entry == NULL || entry->gone != gone || !has_address(entry, ip)) {
+            continue;
+        }
+        uint64_t claimed_ns = since_ns(entry, ip);
+        second_ns = via_min(second_ns, via_max(first_ns, claimed_ns));
+        if (found < 0 || claimed_ns < first_ns) {
+            first_ns = claimed_ns;
             found = id;
         }
     }
-    return found;
+    return second_ns != VIA_NEVER_NS && second_ns - first_ns < VIA_DIRECTORY_HELD_NS ? -EADDRINUSE
+                                                                                     : found;
+}
+
+bool via_directory_set_gone(struct via_directory_entry *entry, bool gone, uint64_t now_ns)
+{
+    bool changed = entry->gone != gone;
+    entry->gone = gone;
+    for (unsigned i = 0; changed && !gone && i < entry->addresses_count; i++) {
+        entry->since_ns[i] = now_ns;
+    }
+    return changed;
 }
 
 int via_directory_host_at(const struct via_directory *directory, const struct via_directory_ip *ip)
@@ -186,8 +212,14 @@ static void copy_name(struct via_directory_entry *entry, const char *name, size_
 }
 
 static void copy_addresses(struct via_directory_entry *entry,
-                           const struct via_directory_host_message *message)
+                           const struct via_directory_host_message *message, uint64_t now_ns)
 {
+    struct via_directory_ip old[VIA_HOST_ADDRESSES_MAX];
+    uint64_t old_since_ns[VIA_HOST_ADDRESSES_MAX];
+    unsigned old_count = entry->addresses_count;
+    memcpy(old, entry->addresses, sizeof(old));
+    memcpy(old_since_ns, entry->since_ns, sizeof(old_since_ns));
+    entry->addresses_count = 0;
     unsigned count = message->addresses_count;
     if (!VIA_MUTANT(DIRECTORY_ADDRESSES)) {
         count = via_min(count, VIA_HOST_ADDRESSES_MAX);
@@ -195,6 +227,11 @@ static void copy_addresses(struct via_directory_entry *entry,
     for (unsigned i = 0; i < count; i++) {
         const struct via_directory_ip *ip = &message->addresses[i];
         if (is_unicast(ip) && !has_address(entry, ip)) {
+            unsigned k = 0;
+            while (k < old_count && !is_same(&old[k], ip)) {
+                k++;
+            }
+            entry->since_ns[entry->addresses_count] = k < old_count ? old_since_ns[k] : now_ns;
             entry->addresses[entry->addresses_count++] = *ip;
         }
     }
@@ -216,8 +253,7 @@ static int take_host(struct via_directory_entry *entry,
     copy_name(entry, message->name, sizeof(message->name));
     copy_text(entry->fabric, sizeof(entry->fabric), message->fabric, sizeof(message->fabric));
     copy_text(entry->version, sizeof(entry->version), message->version, sizeof(message->version));
-    entry->addresses_count = 0;
-    copy_addresses(entry, message);
+    copy_addresses(entry, message, now_ns);
     entry->links_total = message->links_count;
     entry->links_count = via_min(links_count, entry->links_total);
     return 1;

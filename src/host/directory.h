@@ -22,6 +22,8 @@
 #define VIA_DIRECTORY_LINKS_PER_MESSAGE 18u
 #define VIA_DIRECTORY_PEER_UNKNOWN 0xffffu
 #define VIA_DIRECTORY_VERSION_BYTES 32u
+/* A host that joins hears of all others within this time; in which order tells nothing. */
+#define VIA_DIRECTORY_HELD_NS (10 * VIA_SEC_NS)
 
 /* IPv4 as ::ffff:a.b.c.d */
 struct via_directory_ip {
@@ -93,8 +95,9 @@ struct via_directory_entry {
     char version[VIA_DIRECTORY_VERSION_BYTES + 1];
     unsigned addresses_count;
     struct via_directory_ip addresses[VIA_HOST_ADDRESSES_MAX];
-    unsigned links_count; /* there */
-    unsigned links_total; /* announced */
+    uint64_t since_ns[VIA_HOST_ADDRESSES_MAX]; /* now_ns when it first claimed each of them */
+    unsigned links_count;                      /* there */
+    unsigned links_total;                      /* announced */
     struct via_directory_link links[VIA_DIRECTORY_LINKS_MAX];
 };
 
@@ -130,13 +133,17 @@ size_t via_directory_make_links(const struct via_directory_entry *entry, unsigne
                                 struct via_directory_links_message *ret_message);
 
 /*
- * Whose address is it? An address that hosts besides this one claim is nobody's, -EADDRINUSE, for
- * one of them lies; this host's own stay this host's, even if another host claims them. Hosts that
- * are gone claim nothing that another one claims. -ENOENT.
+ * Whose address is it? If several hosts claim it, it stays with the one that was known to have it
+ * for VIA_DIRECTORY_HELD_NS when the next claim came; without such a one it is nobody's,
+ * -EADDRINUSE, for one of them lies. This host's own stay this host's, even if another host claims
+ * them. Hosts that are gone claim nothing that another one claims. -ENOENT.
  * Loopback addresses of others count only beside one of this host in the same network of 8 bits:
  * hosts on one machine.
  */
 int via_directory_host_at(const struct via_directory *directory, const struct via_directory_ip *ip);
+
+/* The host is gone, or it is back; then it claims its addresses anew. true: that has changed. */
+bool via_directory_set_gone(struct via_directory_entry *entry, bool gone, uint64_t now_ns);
 
 /* As inet_ntop(3). */
 struct via_directory_ip_text {

@@ -118,8 +118,7 @@ static bool find_gone_hosts(struct via_host *host)
         }
         bool lost = !peer->reachable && peer->lost_ns != 0;
         bool gone = lost && host->now_ns - peer->lost_ns >= after_ns;
-        changed = changed || gone != entry->gone;
-        entry->gone = gone;
+        changed |= via_directory_set_gone(entry, gone, host->now_ns);
         if (lost && !gone && after_ns < VIA_NEVER_NS - peer->lost_ns) {
             directory->gone_ns = via_min(directory->gone_ns, peer->lost_ns + after_ns);
         }
@@ -253,6 +252,26 @@ static void ended(struct via_host *host, uint16_t destination, const void *data,
 
 /* --- hearing of others ------------------------------------------------------------------------ */
 
+/* Another host has an address of the entry that was heard. Programs go on to find it at the host
+ * that had it first. */
+static void warn_of_claims(struct via_host *host, uint16_t source)
+{
+    const struct via_directory_entry *entry = via_directory_find(&host->directory.table, source);
+    for (unsigned i = 0; entry != NULL && i < entry->addresses_count; i++) {
+        int owner = via_directory_host_at(&host->directory.table, &entry->addresses[i]);
+        if (owner == source || owner == -ENOENT) {
+            continue;
+        }
+        char whose[48] = "another host claims, too: it is nobody's";
+        if (owner >= 0) {
+            snprintf(whose, sizeof(whose), "is host %d's and stays so", owner);
+        }
+        via_host_warn(host, VIA_HOST_WARNS_DIRECTORY, source,
+                      "host %u: host %u claims the address %s, which %s", host->config.host, source,
+                      via_directory_ip_text(&entry->addresses[i]).text, whose);
+    }
+}
+
 static bool arrived(struct via_host *host, uint16_t source, const void *data, uint32_t bytes)
 {
     int rc = via_directory_take(&host->directory.table, source, data, bytes, host->now_ns);
@@ -262,6 +281,9 @@ static bool arrived(struct via_host *host, uint16_t source, const void *data, ui
                       host->config.host, source, bytes);
     }
     host->directory.heard |= rc == 1;
+    if (rc == 1) {
+        warn_of_claims(host, source);
+    }
     return true;
 }
 

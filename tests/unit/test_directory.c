@@ -129,6 +129,42 @@ static void an_address_is_of_one_host_or_of_none(void **state)
     assert_int_equal(host_at("10.0.0.1"), 1);
 }
 
+static int say_at(uint16_t source, const struct via_directory_host_message *message,
+                  uint64_t now_ns)
+{
+    return via_directory_take(&directory, source, message, sizeof(*message), now_ns);
+}
+
+static void a_live_host_keeps_its_address(void **state)
+{
+    (void)state;
+    struct via_directory_host_message two = message_of("two", "10.0.0.2");
+    struct via_directory_host_message three = message_of("three", "10.0.0.2");
+    uint64_t later_ns = VIA_SEC_NS + VIA_DIRECTORY_HELD_NS;
+    assert_int_equal(say_at(2, &two, VIA_SEC_NS), 1);
+    assert_int_equal(say_at(3, &three, later_ns), 1);
+    assert_int_equal(host_at("10.0.0.2"), 2);
+    /* Saying it again, among others, begins nothing anew; neither side gains by repeating it. */
+    two.addresses[1] = two.addresses[0];
+    two.addresses[0] = ip_of("10.0.0.9");
+    two.addresses_count = 2;
+    assert_int_equal(say_at(2, &two, 2 * later_ns), 1);
+    assert_int_equal(say_at(3, &three, 3 * later_ns), 1);
+    assert_int_equal(host_at("10.0.0.2"), 2);
+    assert_int_equal(host_at("10.0.0.9"), 2);
+    /* A host that was gone has lost it to the one that was there. */
+    assert_true(via_directory_set_gone(via_directory_find(&directory, 2), true, 4 * later_ns));
+    assert_int_equal(host_at("10.0.0.2"), 3);
+    assert_true(via_directory_set_gone(via_directory_find(&directory, 2), false, 5 * later_ns));
+    assert_int_equal(host_at("10.0.0.2"), 3);
+    /* What was let go of and claimed again counts from then. */
+    three.addresses_count = 0;
+    assert_int_equal(say_at(3, &three, 6 * later_ns), 1);
+    three.addresses_count = 1;
+    assert_int_equal(say_at(3, &three, 7 * later_ns), 1);
+    assert_int_equal(host_at("10.0.0.2"), 2);
+}
+
 static void addresses_of_no_machine_are_left_out(void **state)
 {
     (void)state;
@@ -343,6 +379,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(names_are_fit_to_be_typed_and_shown, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_live_host_keeps_its_address, set_up, tear_down),
         cmocka_unit_test_setup_teardown(an_address_is_of_one_host_or_of_none, set_up, tear_down),
         cmocka_unit_test_setup_teardown(addresses_of_no_machine_are_left_out, set_up, tear_down),
         cmocka_unit_test_setup_teardown(loopback_is_of_this_machine, set_up, tear_down),
