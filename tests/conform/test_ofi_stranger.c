@@ -2,8 +2,12 @@
 /*
  * A stranger connects to a host whose ofi link is up, and sends a message that is none, before it
  * has proved the fabric key: it is hung up on, and the link stays up. With a key the stranger
- * repeats the request of the true peer, which anyone may record on the network.
+ * repeats the request of the true peer, which anyone may record on the network. Strangers that say
+ * nothing are hung up on, too.
  */
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,6 +15,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -261,12 +266,76 @@ static void another_version_is_refused(void **state)
     close_link(&link);
 }
 
+#define SILENT 100u
+
+static unsigned descriptors(void)
+{
+    unsigned count = 0;
+    DIR *folder = opendir("/proc/self/fd");
+    assert_non_null(folder);
+    while (readdir(folder) != NULL) {
+        count++;
+    }
+    closedir(folder);
+    return count;
+}
+
+static void connect_all(const char *address, int *ret_fds)
+{
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(VIA_OFI_PORT_DEFAULT)};
+    assert_int_equal(inet_pton(AF_INET, address, &to.sin_addr), 1);
+    for (unsigned i = 0; i < SILENT; i++) {
+        ret_fds[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        assert_true(ret_fds[i] >= 0);
+        assert_int_equal(connect(ret_fds[i], (struct sockaddr *)&to, sizeof(to)), 0);
+        /* Some say a little, and the kernel does not hold those back. */
+        assert_int_equal(i % 4 == 0 ? 1 : send(ret_fds[i], "x", 1, MSG_NOSIGNAL), 1);
+    }
+}
+
+/* All but those that the kernel holds back: of them libfabric knows nothing. */
+static void wait_for_ends(const int *fds)
+{
+    struct pollfd polled;
+    for (unsigned i = 0; i < SILENT; i++) {
+        polled = (struct pollfd){.fd = fds[i], .events = POLLIN};
+        assert_true(i % 4 == 0 || poll(&polled, 1, (int)(PATIENCE_NS / VIA_MSEC_NS)) == 1);
+    }
+}
+
+static void silent_strangers_keep_no_descriptors(void **state)
+{
+    struct link link = {0};
+    int fds[SILENT];
+    (void)state;
+    open_link(&link, false);
+    unsigned before = descriptors();
+    connect_all(link.addresses[1], fds);
+    wait_for_ends(fds);
+    for (unsigned i = 0; i < SILENT; i++) {
+        close(fds[i]);
+    }
+    uint64_t until_ns = via_ofi_now_ns() + PATIENCE_NS;
+    while (descriptors() > before) {
+        assert_true(via_ofi_now_ns() < until_ns);
+        usleep(1000);
+    }
+    for (unsigned side = 0; side < 2; side++) {
+        struct via_port *port = link.ports[side];
+        assert_int_equal(port->ops->events(port, VIA_PORT_EVENT_CONTROL) & VIA_PORT_EVENT_LINK_DOWN,
+                         0);
+        assert_true(is_up(&link, side));
+    }
+    close_link(&link);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(another_version_is_refused),
         cmocka_unit_test(a_stranger_ends_no_link),
         cmocka_unit_test(a_repeated_request_ends_no_link),
+        cmocka_unit_test(silent_strangers_keep_no_descriptors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

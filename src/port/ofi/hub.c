@@ -22,8 +22,6 @@
 #define EVENTS_MAX 32 /* of a turn */
 #define CONN_NONE 0u  /* no connection's number */
 #define KEY_TRIES 8
-/* Connections that may greet at once, over all ports. */
-#define TURN_NS_MAX (500 * VIA_MSEC_NS)
 /* How long the thread leaves a port to transfer threads that look by themselves. One that has lost
  * its CPU meanwhile does not look, so this is how late a message may be seen. */
 #define REST_NS (200 * VIA_USEC_NS)
@@ -349,6 +347,7 @@ static uint64_t turn(struct via_ofi_hub *hub)
     via_list_foreach(it, &hub->ports) {
         via_ofi_port_tick(via_list_entry(it, struct via_ofi_port, link), now_ns, &deadline_ns);
     }
+    via_ofi_strangers_tick(hub, now_ns, &deadline_ns);
     return more || !may_sleep(hub) ? 0 : deadline_ns;
 }
 

@@ -23,6 +23,7 @@
 #include "base/list.h"
 #include "base/log_limit.h"
 #include "port/ofi/library.h"
+#include "port/ofi/strangers.h"
 
 #define VIA_OFI_PROVIDER_BYTES 24u
 #define VIA_OFI_HOST_BYTES 96u
@@ -63,6 +64,7 @@ struct via_ofi_hub {
     struct via_list conns;
     uint64_t conns_made; /* number of the last one */
     struct via_log_limit strangers;
+    struct via_ofi_strangers silent; /* the thread's */
 };
 
 uint64_t via_ofi_now_ns(void);

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * Connections to a hub's listening address that have asked for no link. libfabric's provider tcp
+ * accepts them by itself and waits for ever until they say something, so each one that is silent
+ * would keep a descriptor of this process. The kernel is told to hold back those that send nothing,
+ * and what has been here for VIA_OFI_STRANGER_NS without becoming a connection of the hub is shut
+ * down; of more than VIA_OFI_STRANGERS_MAX at once the eldest are, whatever their age.
+ *
+ * All of it belongs to the hub's thread, which alone makes libfabric accept and close them.
+ */
+#ifndef VIA_PORT_OFI_STRANGERS_H
+#define VIA_PORT_OFI_STRANGERS_H
+
+#include <stdint.h>
+
+#define VIA_OFI_STRANGER_NS (3 * VIA_SEC_NS)
+#define VIA_OFI_STRANGERS_MAX 64u
+/* A look costs system calls for each descriptor of the process. */
+#define VIA_OFI_STRANGERS_LOOK_NS (2 * VIA_SEC_NS)
+#define VIA_OFI_STRANGERS_CROWDED_NS (100 * VIA_MSEC_NS)
+
+struct via_ofi_hub;
+
+struct via_ofi_strangers {
+    uint64_t look_ns; /* the next look; 0: at once */
+    unsigned count;
+    struct {
+        uint64_t cookie; /* of the socket, by which the kernel tells it from all others */
+        uint64_t seen_ns;
+    } known[VIA_OFI_STRANGERS_MAX];
+};
+
+/* With hub->lock. Looks, when it is time to; the next time goes into *ret_deadline_ns if it is
+ * sooner. */
+void via_ofi_strangers_tick(struct via_ofi_hub *hub, uint64_t now_ns, uint64_t *ret_deadline_ns);
+
+#endif
