@@ -75,7 +75,6 @@ static void write_scenario(const struct sim_measured *m, FILE *out)
     fprintf(out, "submit = %.1f ns %s: via_node_submit\n", m->submit_ns, here);
     fprintf(out, "turn = %.1f ns %s: via_node_poll that finds nothing\n", m->turn_ns, here);
     fprintf(out, "frame = %.1f ns %s: via_node_poll, each thing found\n", m->frame_ns, here);
-    fprintf(out, "fence = %.1f ns %s: store and fence\n", m->fence_ns, here);
     fprintf(out, "spin = 0 us [chosen] as with viaduct up --spin-us 0\n");
     fprintf(out, "client_spin = 0 us [chosen] as with one processor for each program\n");
     fprintf(out, "pinned = 1 yes [chosen] a host and its programs on one processor\n");

@@ -9,9 +9,8 @@
 
 #include "base/types.h"
 #include "core/node.h"
-#include "host/host_spin.h"
-#include "sim/cost/actor.h"
 #include "sim/cost/still.h"
+#include "sim/cost/transfer.h"
 #include "sim/memory.h"
 #include "wire/frame.h"
 #include "wire/record.h"
@@ -26,7 +25,6 @@ static const struct sim_key keys[] = {
     {"submit", SIM_TIME, 0, 1e12, NULL},      /* an operation into its host's pipe */
     {"turn", SIM_TIME, 1e3, 1e12, NULL},      /* a turn of a transfer thread that finds nothing */
     {"frame", SIM_TIME, 0, 1e12, NULL},       /* each thing that it finds, copying aside */
-    {"fence", SIM_TIME, 0, 1e10, NULL},       /* before a thread sleeps */
     {"spin", SIM_TIME, 0, 1e9, NULL}, /* how long a transfer thread may learn to look for work */
     {"client_spin", SIM_TIME, 0, 1e9, NULL}, /* and a client, before they sleep */
     {"pinned", SIM_COUNT, 0, 1, NULL},   /* host i on processor i modulo their number, client too */
@@ -38,35 +36,17 @@ const struct sim_section *const sim_machine_sections[] = {&sim_cpu_section, &sim
                                                           &machine_section};
 const size_t sim_machine_sections_count = VIA_ARRAY_COUNT(sim_machine_sections);
 
-/* How often a transfer thread that looks asks whether others want the processor: host_transfer.c.
- */
-#define CROWDED_LOOK_PS (1000 * SIM_USEC_PS)
-
 struct machine;
 struct host;
 
-/* Somebody who looks at memory for a while and then sleeps. */
-struct waiter {
-    struct machine *machine;
-    struct sim_actor actor;
-    uint64_t events; /* that it may have waited for */
-    struct via_host_spin spin;
-    bool idle; /* since: found nothing to do */
-    uint64_t idle_since_ps;
-    bool spinning;
-    uint64_t ticket; /* of the end of its spinning */
-};
-
 struct thread {
-    struct waiter waiter;
+    struct sim_transfer transfer; /* first */
     struct host *host;
-    unsigned channel;
     unsigned queued;               /* operations in its clients' pipe */
+    bool is_full;                  /* the node takes no more until one ends */
     uint64_t body_bytes;           /* that others have put, their record not yet */
     uint64_t copyable_bytes;       /* that are for this host: to be copied to their place */
     const struct sim_lcpu *writer; /* where they were put */
-    bool crowded;                  /* as it was when last asked */
-    uint64_t crowded_look_ps;
 };
 
 struct end {
@@ -78,8 +58,12 @@ struct end {
 };
 
 struct client {
-    struct waiter waiter;
+    struct sim_actor actor;
     struct host *host;
+    struct via_host_spin spin;
+    uint64_t seen_count; /* times that completions have shown */
+    uint64_t ticket;     /* of the end of its polling */
+    bool polling;
     unsigned under_way;
     uint64_t done;
     uint64_t first_ps, last_ps;
@@ -106,86 +90,52 @@ struct machine {
     struct sim_memory memory;
     struct host hosts[SIM_MACHINE_HOSTS_MAX];
     uint32_t scratchpads[SIM_MACHINE_HOSTS_MAX][VIA_PORT_SCRATCHPADS];
-    struct thread *current; /* whose calls the ports are getting */
     double put_rate, near_rate;
-    uint64_t line_ps, bell_ps, submit_ps, turn_ps, frame_ps, fence_ps, queue_ps, spin_ps,
-        client_spin_ps;
+    uint64_t line_ps, bell_ps, submit_ps, turn_ps, frame_ps, queue_ps, spin_ps, client_spin_ps;
     unsigned window, finished_count, warmup_count;
     bool pinned;
     bool stopping;
     int status;
 };
 
-/* --- waiting --------------------------------------------------------------------------------- */
+/* --- who sees what ---------------------------------------------------------------------------- */
 
-static void resume(struct waiter *waiter)
+static void shown_to_thread(void *object, uint64_t arg)
 {
-    waiter->spinning = false;
-    waiter->ticket++;
-    sim_cost_after(&waiter->machine->cost, 0, sim_fiber_call(&waiter->actor.fiber));
-}
-
-static void seen(void *object, uint64_t arg)
-{
-    struct waiter *waiter = object;
+    struct thread *thread = object;
     (void)arg;
-    waiter->events++;
-    if (waiter->spinning) {
-        resume(waiter);
+    sim_transfer_show(&thread->transfer);
+}
+
+/* Something is in memory: who polls it sees it a cache line's way later. */
+static void show_to_thread(struct thread *thread)
+{
+    struct machine *machine = thread->host->machine;
+    sim_cost_after(&machine->cost, machine->line_ps, (struct sim_call){shown_to_thread, thread, 0});
+}
+
+static void shown_to_client(void *object, uint64_t arg)
+{
+    struct client *client = object;
+    (void)arg;
+    client->seen_count++;
+    if (client->polling) {
+        client->polling = false;
+        client->ticket++;
+        sim_cost_after(&client->host->machine->cost, 0, sim_fiber_call(&client->actor.fiber));
     }
 }
 
-/* Something is in memory: who looks at it sees it a cache line's way later. */
-static void show(struct waiter *waiter)
+/* What the call costs that wakes a thread: more when another processor has to be told. */
+static uint64_t bell_ps(const struct machine *machine, const struct sim_actor *woken)
 {
-    sim_cost_after(&waiter->machine->cost, waiter->machine->line_ps,
-                   (struct sim_call){seen, waiter, 0});
-}
-
-static void spin_over(void *object, uint64_t ticket)
-{
-    struct waiter *waiter = object;
-    if (waiter->spinning && ticket == waiter->ticket) {
-        resume(waiter);
-    }
-}
-
-/* Looks until something comes or the time is over. Whether anything came. */
-static bool spin(struct waiter *waiter, uint64_t events, uint64_t until_ps)
-{
-    struct machine *machine = waiter->machine;
-    while (waiter->events == events && !machine->stopping && until_ps > machine->cost.now_ps) {
-        waiter->spinning = true;
-        sim_cost_at(&machine->cost, until_ps, (struct sim_call){spin_over, waiter, waiter->ticket});
-        sim_actor_stall(&waiter->actor);
-    }
-    return waiter->events != events;
-}
-
-static void learn(struct waiter *waiter, bool found)
-{
-    uint64_t wait_ps = waiter->machine->cost.now_ps - waiter->idle_since_ps;
-    via_host_spin_learn(&waiter->spin, wait_ps / SIM_NS_PS, found);
-    waiter->idle = false;
-}
-
-static uint64_t budget_ps(const struct waiter *waiter)
-{
-    return waiter->idle_since_ps + waiter->spin.budget_ns * SIM_NS_PS;
-}
-
-/* What the call costs that wakes somebody: more when another processor has to be told. */
-static uint64_t bell_ps(const struct waiter *woken)
-{
-    const struct machine *machine = woken->machine;
-    bool told = sim_cpu_is_notified(&machine->cpu, &woken->actor.task);
+    bool told = sim_cpu_is_notified(&machine->cpu, &woken->task);
     return told ? machine->bell_ps : machine->queue_ps;
 }
 
 static void work(struct thread *thread, uint64_t work_ps)
 {
-    sim_actor_work(&thread->waiter.actor, work_ps);
-    thread->host->machine->current = thread;
+    sim_actor_work(&thread->transfer.actor, work_ps);
 }
 
 /* At the rate of two processors' caches, unless the other side is on this one. */
@@ -193,10 +143,9 @@ static void copy(struct thread *thread, uint64_t bytes, const struct sim_lcpu *o
                  double far_rate)
 {
     struct machine *machine = thread->host->machine;
-    struct sim_actor *actor = &thread->waiter.actor;
+    struct sim_actor *actor = &thread->transfer.actor;
     double rate = actor->task.lcpu == other ? machine->near_rate : far_rate;
     sim_actor_copy_at(actor, &machine->memory, bytes, rate);
-    machine->current = thread;
 }
 
 /* --- the port -------------------------------------------------------------------------------- */
@@ -204,6 +153,12 @@ static void copy(struct thread *thread, uint64_t bytes, const struct sim_lcpu *o
 static struct end *end_of(struct via_port *port)
 {
     return (struct end *)port;
+}
+
+/* Channel 0's does what a control thread does. */
+static struct thread *thread_of(struct host *host, unsigned queue)
+{
+    return &host->threads[queue == VIA_PORT_QUEUE_CONTROL ? 0 : queue];
 }
 
 /* A record says for whom the body before it is; a relay sends it on from where it is. */
@@ -224,31 +179,28 @@ static void arrived(struct thread *reader, const void *data, size_t bytes)
 static void port_post(struct via_port *port, unsigned queue, uint64_t off, const void *src,
                       size_t len)
 {
-    (void)queue;
     struct end *end = end_of(port);
     struct machine *machine = end->host->machine;
-    struct thread *thread = machine->current;
-    struct thread *reader = &end->peer->host->threads[thread->channel];
+    struct thread *thread = thread_of(end->host, queue);
+    struct thread *reader = thread_of(end->peer->host, queue);
     assert(off + len <= port->caps.window_bytes);
     if (len > VIA_CACHELINE) {
-        copy(thread, len, reader->waiter.actor.task.lcpu, machine->put_rate);
-        reader->writer = thread->waiter.actor.task.lcpu;
+        copy(thread, len, reader->transfer.actor.task.lcpu, machine->put_rate);
+        reader->writer = thread->transfer.actor.task.lcpu;
     }
     memcpy(end->peer->port.inbox + off, src, len);
     arrived(reader, src, len);
-    show(&reader->waiter);
+    show_to_thread(reader);
 }
 
 static int port_ring(struct via_port *port, unsigned queue, unsigned bit)
 {
-    (void)queue;
     struct end *end = end_of(port);
     struct machine *machine = end->host->machine;
-    unsigned channel = bit < machine->run.channels_count ? bit : 0;
+    struct thread *woken = &end->peer->host->threads[bit < machine->run.channels_count ? bit : 0];
     end->peer->events |= VIA_PORT_EVENT_DOORBELL(bit);
-    work(machine->current, bell_ps(&end->peer->host->threads[channel].waiter));
-    seen(&end->peer->host->threads[channel].waiter, 0);
-    sim_actor_wake(&end->peer->host->threads[channel].waiter.actor);
+    work(thread_of(end->host, queue), bell_ps(machine, &woken->transfer.actor));
+    sim_transfer_ring(&woken->transfer);
     return 0;
 }
 
@@ -291,9 +243,9 @@ static void on_complete(void *ctx, unsigned channel, uint64_t cookie, int status
     struct host *host = ctx;
     struct machine *machine = host->machine;
     struct client *client = &host->client;
-    (void)channel;
     (void)cookie;
     (void)value;
+    host->threads[channel].is_full = false;
     machine->status = status != 0 ? -EPROTO : machine->status;
     client->under_way--;
     client->done++;
@@ -310,8 +262,7 @@ static void on_complete(void *ctx, unsigned channel, uint64_t cookie, int status
 static void on_wake(void *ctx, unsigned channel)
 {
     struct host *host = ctx;
-    seen(&host->threads[channel].waiter, 0);
-    sim_actor_wake(&host->threads[channel].waiter.actor);
+    sim_transfer_ring(&host->threads[channel].transfer);
 }
 
 /* --- clients --------------------------------------------------------------------------------- */
@@ -321,13 +272,11 @@ static void stop(struct machine *machine)
     machine->stopping = true;
     for (unsigned i = 0; i < machine->run.hosts_count; i++) {
         for (unsigned k = 0; k < machine->run.channels_count; k++) {
-            struct waiter *waiter = &machine->hosts[i].threads[k].waiter;
-            seen(waiter, 0);
-            sim_actor_wake(&waiter->actor);
+            sim_transfer_ring(&machine->hosts[i].threads[k].transfer);
         }
         if (i < machine->run.clients_count) {
-            seen(&machine->hosts[i].client.waiter, 0);
-            sim_actor_wake(&machine->hosts[i].client.waiter.actor);
+            shown_to_client(&machine->hosts[i].client, 0);
+            sim_actor_wake(&machine->hosts[i].client.actor);
         }
     }
 }
@@ -335,48 +284,63 @@ static void stop(struct machine *machine)
 /* Into the pipe of one channel after the other. */
 static void client_submit(struct client *client, uint64_t number)
 {
-    struct machine *machine = client->waiter.machine;
+    struct machine *machine = client->host->machine;
     struct thread *thread = &client->host->threads[number % machine->run.channels_count];
-    sim_actor_work(&client->waiter.actor, machine->submit_ps);
+    sim_actor_work(&client->actor, machine->submit_ps);
     client->under_way++;
     thread->queued++;
-    show(&thread->waiter);
-    if (thread->waiter.actor.asleep) {
-        sim_actor_work(&client->waiter.actor, bell_ps(&thread->waiter));
-        sim_actor_wake(&thread->waiter.actor);
+    show_to_thread(thread);
+    if (thread->transfer.actor.asleep) {
+        sim_actor_work(&client->actor, bell_ps(machine, &thread->transfer.actor));
+        sim_actor_wake(&thread->transfer.actor);
+    }
+}
+
+static void polled_long_enough(void *object, uint64_t ticket)
+{
+    struct client *client = object;
+    if (client->polling && ticket == client->ticket) {
+        client->polling = false;
+        sim_cost_after(&client->host->machine->cost, 0, sim_fiber_call(&client->actor.fiber));
     }
 }
 
 /* As lead() of host/client_wait.c. */
-static void client_wait(struct waiter *waiter, uint64_t events)
+static void client_wait(struct client *client, uint64_t seen_count)
 {
-    waiter->idle = true;
-    waiter->idle_since_ps = waiter->machine->cost.now_ps;
-    bool found = spin(waiter, events, budget_ps(waiter));
-    if (!found) {
-        sim_actor_sleep(&waiter->actor);
+    struct sim_cost *cost = &client->host->machine->cost;
+    uint64_t since_ps = cost->now_ps;
+    if (client->spin.budget_ns > 0 && client->seen_count == seen_count) {
+        client->polling = true;
+        sim_cost_after(cost, client->spin.budget_ns * SIM_NS_PS,
+                       (struct sim_call){polled_long_enough, client, client->ticket});
+        sim_actor_stall(&client->actor);
     }
-    learn(waiter, found);
+    bool found = client->seen_count != seen_count;
+    if (!found) {
+        sim_actor_sleep(&client->actor);
+    }
+    via_host_spin_learn(&client->spin, (cost->now_ps - since_ps) / SIM_NS_PS, found);
 }
 
 static void client_main(void *arg)
 {
     struct client *client = arg;
-    struct machine *machine = client->waiter.machine;
+    struct machine *machine = client->host->machine;
     unsigned window = machine->run.get ? 1 : machine->window;
     uint64_t submitted = 0;
     while (machine->finished_count < machine->run.clients_count) {
-        uint64_t events = client->waiter.events;
+        uint64_t seen_count = client->seen_count;
         if (client->under_way < window) {
             client_submit(client, submitted++);
         } else {
-            client_wait(&client->waiter, events);
+            client_wait(client, seen_count);
         }
     }
     if (!machine->stopping) {
         stop(machine);
     }
-    sim_task_sleep(&client->waiter.actor.task);
+    sim_task_sleep(&client->actor.task);
 }
 
 /* --- transfer threads ------------------------------------------------------------------------ */
@@ -397,115 +361,53 @@ static unsigned serve(struct thread *thread)
         .result = host->source,
         .bytes = run->bytes,
     };
-    while (thread->queued > 0 && via_node_submit(host->node, thread->channel, &op) == 0) {
-        thread->queued--;
-        served++;
+    while (thread->queued > 0 && !thread->is_full) {
+        thread->is_full = via_node_submit(host->node, thread->transfer.channel, &op) != 0;
+        thread->queued -= thread->is_full ? 0 : 1;
+        served += thread->is_full ? 0 : 1;
     }
     return served;
 }
 
-static void deadline_over(void *object, uint64_t arg)
+static unsigned begin_turn(struct sim_transfer *transfer)
 {
-    struct waiter *waiter = object;
-    (void)arg;
-    sim_actor_wake(&waiter->actor);
-}
-
-static bool may_keep_polling(struct thread *thread)
-{
+    struct thread *thread = (struct thread *)transfer;
     struct machine *machine = thread->host->machine;
-    if (machine->cost.now_ps - thread->crowded_look_ps >= CROWDED_LOOK_PS) {
-        thread->crowded_look_ps = machine->cost.now_ps;
-        thread->crowded = sim_cpu_running_count(&machine->cpu) > machine->cpu.lcpus_count;
+    unsigned served = serve(thread);
+    uint64_t bytes = thread->copyable_bytes;
+    thread->copyable_bytes = 0;
+    work(thread, machine->turn_ps);
+    if (bytes > 0) {
+        copy(thread, bytes, thread->writer, machine->memory.copy_rate);
     }
-    return !thread->crowded;
-}
-
-static void rest(struct thread *thread, uint64_t events, uint64_t deadline_ps)
-{
-    struct machine *machine = thread->host->machine;
-    struct waiter *waiter = &thread->waiter;
-    machine->current = thread;
-    if (deadline_ps <= machine->cost.now_ps || via_node_arm(thread->host->node, thread->channel) ||
-        waiter->events != events || thread->queued > 0) {
-        return;
-    }
-    if (deadline_ps != UINT64_MAX) {
-        sim_cost_at(&machine->cost, deadline_ps, (struct sim_call){deadline_over, waiter, 0});
-    }
-    sim_actor_sleep(&waiter->actor);
-    learn(waiter, false);
-}
-
-/* As run() of host/host_transfer.c, after a turn that found nothing. */
-static void wait_for_work(struct thread *thread, uint64_t events, uint64_t deadline_ns)
-{
-    struct machine *machine = thread->host->machine;
-    struct waiter *waiter = &thread->waiter;
-    uint64_t deadline_ps =
-        deadline_ns >= UINT64_MAX / SIM_NS_PS ? UINT64_MAX : deadline_ns * SIM_NS_PS;
-    if (!waiter->idle) {
-        waiter->idle = true;
-        waiter->idle_since_ps = machine->cost.now_ps;
-    }
-    while (budget_ps(waiter) > machine->cost.now_ps && may_keep_polling(thread)) {
-        uint64_t until_ps = via_min(budget_ps(waiter), thread->crowded_look_ps + CROWDED_LOOK_PS);
-        if (spin(waiter, events, via_min(until_ps, deadline_ps)) || machine->stopping ||
-            deadline_ps <= machine->cost.now_ps) {
-            return;
-        }
-    }
-    rest(thread, events, deadline_ps);
+    return served;
 }
 
 /* As flush_touched() of host/host_transfer.c: completions show at the end of a turn. */
-static void flush_touched(struct thread *thread)
+static void end_turn(struct sim_transfer *transfer, unsigned done)
 {
+    struct thread *thread = (struct thread *)transfer;
+    struct machine *machine = thread->host->machine;
     struct client *client = &thread->host->client;
+    work(thread, done * machine->frame_ps);
     if (!client->touched) {
         return;
     }
     client->touched = false;
-    show(&client->waiter);
-    if (client->waiter.actor.asleep) {
-        work(thread, bell_ps(&client->waiter));
-        sim_actor_wake(&client->waiter.actor);
+    sim_cost_after(&machine->cost, machine->line_ps, (struct sim_call){shown_to_client, client, 0});
+    if (client->actor.asleep) {
+        work(thread, bell_ps(machine, &client->actor));
+        sim_actor_wake(&client->actor);
     }
 }
 
-static void thread_main(void *arg)
+static bool has_commands(const struct sim_transfer *transfer)
 {
-    struct thread *thread = arg;
-    struct host *host = thread->host;
-    struct machine *machine = host->machine;
-    while (!machine->stopping) {
-        uint64_t control_ns = VIA_NEVER_NS;
-        uint64_t deadline_ns = VIA_NEVER_NS;
-        uint64_t events = thread->waiter.events;
-        machine->current = thread;
-        if (thread->channel == 0) {
-            via_node_control(host->node, machine->cost.now_ps / SIM_NS_PS, &control_ns);
-        }
-        unsigned done = serve(thread);
-        uint64_t bytes = thread->copyable_bytes;
-        thread->copyable_bytes = 0;
-        work(thread, machine->turn_ps);
-        if (bytes > 0) {
-            copy(thread, bytes, thread->writer, machine->memory.copy_rate);
-        }
-        done += via_node_poll(host->node, thread->channel, machine->cost.now_ps / SIM_NS_PS,
-                              &deadline_ns);
-        work(thread, done * machine->frame_ps);
-        flush_touched(thread);
-        if (done > 0 && thread->waiter.idle) {
-            learn(&thread->waiter, true);
-        }
-        if (done == 0 && thread->waiter.events == events) {
-            wait_for_work(thread, events, via_min(deadline_ns, control_ns));
-        }
-    }
-    sim_task_sleep(&thread->waiter.actor.task);
+    const struct thread *thread = (const struct thread *)transfer;
+    return thread->queued > 0 && !thread->is_full;
 }
+
+static const struct sim_transfer_ops transfer_ops = {begin_turn, end_turn, has_commands};
 
 /* --- the whole ------------------------------------------------------------------------------- */
 
@@ -574,7 +476,6 @@ static void build(struct machine *machine, const struct sim_scenario *scenario)
     machine->submit_ps = sim_scenario_ps(scenario, "machine", "submit");
     machine->turn_ps = sim_scenario_ps(scenario, "machine", "turn");
     machine->frame_ps = sim_scenario_ps(scenario, "machine", "frame");
-    machine->fence_ps = sim_scenario_ps(scenario, "machine", "fence");
     machine->queue_ps = sim_scenario_ps(scenario, "machine", "queue");
     if (cpu.cores_count > 1) {
         machine->spin_ps = sim_scenario_ps(scenario, "machine", "spin");
@@ -598,35 +499,37 @@ static void build(struct machine *machine, const struct sim_scenario *scenario)
     }
 }
 
-/* The hosts take turns with the processors, if they are to stay where they are. */
-static void start_actor(const struct host *host, struct sim_actor *actor, void (*main)(void *arg),
-                        void *arg)
+static void start_client(struct host *host, unsigned home)
 {
     struct machine *machine = host->machine;
+    struct client *client = &host->client;
+    client->host = host;
+    via_host_spin_init(&client->spin, machine->client_spin_ps / SIM_NS_PS);
     if (machine->pinned) {
-        sim_actor_start_on(actor, &machine->cpu, host->index % machine->cpu.lcpus_count, main, arg);
+        sim_actor_start_on(&client->actor, &machine->cpu, home, client_main, client);
     } else {
-        sim_actor_start(actor, &machine->cpu, main, arg);
+        sim_actor_start(&client->actor, &machine->cpu, client_main, client);
     }
 }
 
+/* The hosts take turns with the processors, if they are to stay where they are. */
 static void start(struct machine *machine)
 {
     for (unsigned i = 0; i < machine->run.hosts_count; i++) {
         struct host *host = &machine->hosts[i];
+        unsigned home = machine->pinned ? i % machine->cpu.lcpus_count : SIM_LCPUS_MAX;
         for (unsigned k = 0; k < machine->run.channels_count; k++) {
             struct thread *thread = &host->threads[k];
-            thread->waiter.machine = machine;
             thread->host = host;
-            thread->channel = k;
-            via_host_spin_init(&thread->waiter.spin, machine->spin_ps / SIM_NS_PS);
-            start_actor(host, &thread->waiter.actor, thread_main, thread);
+            thread->transfer = (struct sim_transfer){.node = host->node,
+                                                     .first = &host->threads[0].transfer,
+                                                     .ops = &transfer_ops,
+                                                     .stopping = &machine->stopping,
+                                                     .channel = k};
+            sim_transfer_start(&thread->transfer, &machine->cpu, home, machine->spin_ps);
         }
         if (i < machine->run.clients_count) {
-            host->client.waiter.machine = machine;
-            host->client.host = host;
-            via_host_spin_init(&host->client.waiter.spin, machine->client_spin_ps / SIM_NS_PS);
-            start_actor(host, &host->client.waiter.actor, client_main, &host->client);
+            start_client(host, home);
         }
     }
 }
@@ -636,10 +539,10 @@ static void tear_down(struct machine *machine)
     for (unsigned i = 0; i < machine->run.hosts_count; i++) {
         struct host *host = &machine->hosts[i];
         for (unsigned k = 0; k < machine->run.channels_count; k++) {
-            sim_actor_fini(&host->threads[k].waiter.actor);
+            sim_actor_fini(&host->threads[k].transfer.actor);
         }
         if (i < machine->run.clients_count) {
-            sim_actor_fini(&host->client.waiter.actor);
+            sim_actor_fini(&host->client.actor);
         }
         free(host->node_memory);
         free(host->source);

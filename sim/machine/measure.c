@@ -242,22 +242,6 @@ static int measure_pairs(struct sim_measured *ret, struct via_error *err)
 
 /* --- by itself ------------------------------------------------------------------------------- */
 
-static double fence_ns(void)
-{
-    double best_ns = 1e9;
-    atomic_uint word = 0;
-    for (unsigned trial = 0; trial < TRIALS; trial++) {
-        uint64_t start_ns = sim_measure_now_ns();
-        for (unsigned i = 0; i < 100; i++) {
-            atomic_store_explicit(&word, i, memory_order_relaxed);
-            atomic_thread_fence(memory_order_seq_cst); /* what is measured */
-        }
-        double ns = (double)(sim_measure_now_ns() - start_ns) / 100;
-        best_ns = ns < best_ns ? ns : best_ns;
-    }
-    return best_ns;
-}
-
 static void *yield_until(void *arg)
 {
     atomic_uint *stop = arg;
@@ -298,7 +282,6 @@ int sim_measure(struct sim_measured *ret, struct via_error *err)
     *ret = (struct sim_measured){.cpus_count = cpus < 1 ? 1 : (unsigned)cpus};
     sched_getaffinity(0, sizeof(mine), &mine);
     sim_measure_pin(0);
-    ret->fence_ns = fence_ns();
     int rc = sim_measure_memory(ret, err);
     rc = rc == 0 ? measure_pairs(ret, err) : rc;
     rc = rc == 0 ? switch_ns(&ret->switch_ns, err) : rc;

@@ -17,7 +17,6 @@ struct sim_measured {
     double near_rate; /* both on one processor */
     double bus_rate;  /* bytes read and written per second, as many threads as processors */
     double line_ns;   /* a cache line, from one processor to another */
-    double fence_ns;  /* a full fence after a store */
     double bell_ns;   /* the call that wakes a thread */
     double queue_ns;  /* the same on the caller's processor, in its place */
     double wake_ns;   /* from that call until the thread runs, on an idle processor */

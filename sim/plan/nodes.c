@@ -44,7 +44,7 @@ void plan_nodes_submit(struct plan_nodes *nodes, unsigned source, unsigned desti
                            .channel = (uint8_t)channel,
                            .tag = tag};
     ops_push(&thread->waiting, op);
-    sim_poller_poke(&thread->poller);
+    sim_transfer_ring(&thread->transfer);
 }
 
 /* Whole at its destination. The time of the copy out of the inbox is spent here. */
@@ -56,8 +56,7 @@ static void on_notify(void *ctx, unsigned channel, uint64_t handle)
         if (host->segments[i] == handle) {
             struct plan_op *op = ops_pop(under_way(host, i, channel));
             plan_nodes_frame(&host->threads[channel]);
-            sim_actor_copy(&host->threads[channel].poller.actor, &host->memory, op->bytes);
-            nodes->current = &host->threads[channel];
+            sim_actor_copy(&host->threads[channel].transfer.actor, &host->memory, op->bytes);
             nodes->events.delivered(nodes->events.object, op);
             return;
         }
@@ -82,13 +81,14 @@ static void on_complete(void *ctx, unsigned channel, uint64_t cookie, int status
     plan_nodes_frame(thread);
     host->nodes->events.ended(host->nodes->events.object, op);
     host->nodes->ended_count++;
+    thread->is_full = false;
     free(op);
 }
 
 static void on_wake(void *ctx, unsigned channel)
 {
     struct nodes_host *host = ctx;
-    sim_actor_wake(&host->threads[channel].poller.actor);
+    sim_transfer_ring(&host->threads[channel].transfer);
 }
 
 /* As many as the node takes. */
@@ -96,7 +96,7 @@ static void submit(struct nodes_thread *thread)
 {
     struct nodes_host *host = thread->host;
     struct plan_nodes *nodes = host->nodes;
-    while (thread->waiting.first != NULL && !nodes->stopping) {
+    while (thread->waiting.first != NULL && !nodes->stopping && !thread->is_full) {
         struct plan_op *op = thread->waiting.first;
         const struct via_op put = {
             .kind = VIA_OP_PUT,
@@ -107,88 +107,34 @@ static void submit(struct nodes_thread *thread)
             .bytes = op->bytes,
             .cookie = (uintptr_t)op,
         };
-        plan_nodes_work(thread, nodes->costs.submit_ps);
-        if (nodes->stopping || via_node_submit(host->node, thread->channel, &put) != 0) {
-            return; /* its operations are all in use; one ends in a later turn */
+        sim_actor_work(&thread->transfer.actor, nodes->costs.submit_ps);
+        thread->is_full = via_node_submit(host->node, thread->transfer.channel, &put) != 0;
+        if (!thread->is_full) {
+            nodes->submitted_count++;
+            ops_pop(&thread->waiting);
+            ops_push(
+                under_way(&nodes->hosts[op->destination], host->index, thread->transfer.channel),
+                op);
         }
-        nodes->submitted_count++;
-        ops_pop(&thread->waiting);
-        ops_push(under_way(&nodes->hosts[op->destination], host->index, thread->channel), op);
     }
 }
 
 /* --- transfer threads ------------------------------------------------------------------------- */
 
-void plan_nodes_work(struct nodes_thread *thread, uint64_t work_ps)
-{
-    sim_actor_work(&thread->poller.actor, work_ps);
-    thread->host->nodes->current = thread;
-}
-
 void plan_nodes_frame(struct nodes_thread *thread)
 {
     thread->frames_paid++;
-    plan_nodes_work(thread, thread->host->nodes->costs.frame_ps);
+    sim_actor_work(&thread->transfer.actor, thread->host->nodes->costs.frame_ps);
 }
 
-void plan_nodes_stall(struct nodes_thread *thread)
+static unsigned begin_turn(struct sim_transfer *transfer)
 {
-    sim_actor_stall(&thread->poller.actor);
-    thread->host->nodes->current = thread;
-}
-
-static void deadline_over(void *object, uint64_t arg)
-{
-    struct nodes_thread *thread = object;
-    (void)arg;
-    thread->deadlines_count--;
-    sim_actor_wake(&thread->poller.actor);
-}
-
-static void wait_for_fence(struct nodes_thread *thread)
-{
-    struct nodes_host *host = thread->host;
-    for (unsigned i = 0; i < host->ends_count; i++) {
-        if (host->ends[i].fences[thread->channel] != 0) {
-            sim_poller_wait_for_fence(&thread->poller);
-            host->nodes->current = thread;
-            return;
-        }
-    }
-}
-
-static void wait_for_work(struct nodes_thread *thread, uint64_t deadline_ns)
-{
-    struct nodes_host *host = thread->host;
-    struct plan_nodes *nodes = host->nodes;
-    struct sim_cost *cost = nodes->cost;
-    uint64_t deadline_ps =
-        deadline_ns >= UINT64_MAX / SIM_NS_PS ? UINT64_MAX : deadline_ns * SIM_NS_PS;
-    uint64_t until_ps = via_min(deadline_ps, thread->idle_since_ps + nodes->costs.spin_ps);
-    if (deadline_ps <= cost->now_ps) {
-        return;
-    }
-    if (until_ps > cost->now_ps) {
-        bool came = sim_poller_spin(&thread->poller, until_ps);
-        nodes->current = thread;
-        if (came || nodes->stopping) {
-            return;
-        }
-    }
-    enum via_arm arm = VIA_ARM_BUSY;
-    while (deadline_ps > cost->now_ps &&
-           (arm = via_node_arm(host->node, thread->channel)) == VIA_ARM_FENCING) {
-        wait_for_fence(thread);
-    }
-    if (arm != VIA_ARM_SLEEP || nodes->stopping || thread->waiting.first != NULL) {
-        return;
-    }
-    if (deadline_ps != UINT64_MAX) {
-        thread->deadlines_count++;
-        sim_cost_at(cost, deadline_ps, (struct sim_call){.run = deadline_over, .object = thread});
-    }
-    sim_actor_sleep(&thread->poller.actor);
-    nodes->current = thread;
+    struct nodes_thread *thread = (struct nodes_thread *)transfer;
+    submit(thread);
+    sim_actor_work(&transfer->actor, thread->host->nodes->costs.turn_ps);
+    thread->frames_paid = 0;
+    thread->acked_by = 0;
+    return 0;
 }
 
 /* Frames that this turn has put into bypass buffers were copied there. */
@@ -205,42 +151,26 @@ static void copy_bypassed(struct nodes_thread *thread)
     uint64_t bytes = (bypassed - host->bypassed_count) * host->nodes->bytes_max;
     host->bypassed_count = bypassed;
     if (bytes > 0) {
-        sim_actor_copy(&thread->poller.actor, &host->memory, bytes);
-        host->nodes->current = thread;
+        sim_actor_copy(&thread->transfer.actor, &host->memory, bytes);
     }
 }
 
-void plan_nodes_thread(void *arg)
+/* Frames for bypass buffers, acknowledgements that ended nothing. */
+static void pay_for_the_rest(struct sim_transfer *transfer, unsigned work)
 {
-    struct nodes_thread *thread = arg;
-    struct nodes_host *host = thread->host;
-    struct plan_nodes *nodes = host->nodes;
-    nodes->current = thread;
-    while (!nodes->stopping) {
-        uint64_t control_ns = VIA_NEVER_NS;
-        uint64_t deadline_ns = VIA_NEVER_NS;
-        uint64_t arrivals = thread->poller.arrivals;
-        if (thread->channel == 0) {
-            via_node_control(host->node, nodes->cost->now_ps / SIM_NS_PS, &control_ns);
-        }
-        submit(thread);
-        plan_nodes_work(thread, nodes->costs.turn_ps);
-        thread->frames_paid = 0;
-        thread->acked_by = 0;
-        unsigned done = via_node_poll(host->node, thread->channel, nodes->cost->now_ps / SIM_NS_PS,
-                                      &deadline_ns);
-        /* Frames for bypass buffers, acknowledgements that ended nothing. */
-        plan_nodes_work(thread,
-                        (done - via_min(done, thread->frames_paid)) * nodes->costs.frame_ps);
-        copy_bypassed(thread);
-        if (done > 0) {
-            thread->idle_since_ps = nodes->cost->now_ps;
-        }
-        if (done == 0 && thread->poller.arrivals == arrivals && !nodes->stopping) {
-            wait_for_work(thread, via_min(deadline_ns, control_ns));
-        }
-    }
+    struct nodes_thread *thread = (struct nodes_thread *)transfer;
+    unsigned unpaid = work - via_min(work, thread->frames_paid);
+    sim_actor_work(&transfer->actor, unpaid * thread->host->nodes->costs.frame_ps);
+    copy_bypassed(thread);
 }
+
+static bool has_commands(const struct sim_transfer *transfer)
+{
+    const struct nodes_thread *thread = (const struct nodes_thread *)transfer;
+    return thread->waiting.first != NULL && !thread->is_full;
+}
+
+static const struct sim_transfer_ops transfer_ops = {begin_turn, pay_for_the_rest, has_commands};
 
 /* --- the whole -------------------------------------------------------------------------------- */
 
@@ -372,9 +302,13 @@ struct plan_nodes *plan_nodes_new(struct sim_cost *cost, const struct plan_costs
         for (unsigned k = 0; k < costs->channels_count; k++) {
             struct nodes_thread *thread = &nodes->hosts[i].threads[k];
             thread->host = &nodes->hosts[i];
-            thread->channel = k;
-            thread->poller.cost = cost;
-            sim_actor_start(&thread->poller.actor, &nodes->hosts[i].cpu, plan_nodes_thread, thread);
+            thread->transfer = (struct sim_transfer){.node = nodes->hosts[i].node,
+                                                     .first = &nodes->hosts[i].threads[0].transfer,
+                                                     .ops = &transfer_ops,
+                                                     .stopping = &nodes->stopping,
+                                                     .channel = k};
+            sim_transfer_start(&thread->transfer, &nodes->hosts[i].cpu, SIM_LCPUS_MAX,
+                               costs->spin_ps);
         }
     }
     while (!is_every_link_up(nodes) || !is_every_route_known(nodes)) {
@@ -405,7 +339,7 @@ void plan_nodes_free(struct plan_nodes *nodes)
     nodes->stopping = true;
     for (unsigned i = 0; i < nodes->hosts_count; i++) {
         for (unsigned k = 0; k < nodes->costs.channels_count; k++) {
-            sim_poller_poke(&nodes->hosts[i].threads[k].poller);
+            sim_transfer_ring(&nodes->hosts[i].threads[k].transfer);
         }
     }
     sim_cost_run(nodes->cost, UINT64_MAX);
@@ -413,7 +347,7 @@ void plan_nodes_free(struct plan_nodes *nodes)
     for (unsigned i = 0; i < nodes->hosts_count; i++) {
         struct nodes_host *host = &nodes->hosts[i];
         for (unsigned k = 0; k < nodes->costs.channels_count; k++) {
-            sim_actor_fini(&host->threads[k].poller.actor);
+            sim_actor_fini(&host->threads[k].transfer.actor);
         }
         for (unsigned k = 0; k < host->ends_count; k++) {
             if (host->ends[k].peer != NULL) {

@@ -4,7 +4,7 @@
 #define SIM_PLAN_NODES_INTERNAL_H
 
 #include "core/node.h"
-#include "sim/cost/poller.h"
+#include "sim/cost/transfer.h"
 #include "sim/plan/nodes.h"
 
 struct nodes_host;
@@ -16,17 +16,15 @@ struct nodes_ops {
 };
 
 struct nodes_thread {
+    struct sim_transfer transfer; /* first */
     struct nodes_host *host;
-    unsigned channel;
-    struct sim_poller poller;
     struct nodes_ops waiting; /* submitted, and not yet given to the node */
-    unsigned deadlines_count;
-    uint64_t idle_since_ps; /* it has found no work: words of peers are none */
-    unsigned frames_paid;   /* of this turn: their time has been spent */
-    unsigned acked_by;      /* 1 + the host whose acknowledgement was paid for last in this turn */
-    bool stored_body;       /* of the frame that is published next */
-    struct flight *body;    /* the last one, while it is under way */
-    bool sent, sending;     /* the stores of a body have left; it waits for that */
+    bool is_full;             /* the node takes no more until one ends */
+    unsigned frames_paid;     /* of this turn: their time has been spent */
+    unsigned acked_by;   /* 1 + the host whose acknowledgement was paid for last in this turn */
+    bool stored_body;    /* of the frame that is published next */
+    struct flight *body; /* the last one, while it is under way */
+    bool sent, sending;  /* the stores of a body have left; it waits for that */
 };
 
 /* A port. */
@@ -69,19 +67,14 @@ struct plan_nodes {
     uint64_t bytes_max;
     unsigned char *source; /* owned */
     struct nodes_host *hosts;
-    struct nodes_thread *current; /* whose calls the ports are getting */
     uint64_t submitted_count, ended_count;
     bool stopping;
 };
 
-/* --- nodes.c: waiting as the thread that calls; afterwards it is the current one again ---------
- */
+/* --- nodes.c ---------------------------------------------------------------------------------- */
 
-void plan_nodes_work(struct nodes_thread *thread, uint64_t work_ps);
-void plan_nodes_stall(struct nodes_thread *thread);
 /* The time of a frame, before what it brings is to be seen. */
 void plan_nodes_frame(struct nodes_thread *thread);
-void plan_nodes_thread(void *thread);
 
 /* --- nodes_port.c ----------------------------------------------------------------------------- */
 

@@ -24,6 +24,12 @@ static struct nodes_end *end_of(struct via_port *port)
     return (struct nodes_end *)port;
 }
 
+/* Channel 0's does what a control thread does. */
+static struct nodes_thread *thread_of(const struct nodes_end *end, unsigned queue)
+{
+    return &end->host->threads[queue == VIA_PORT_QUEUE_CONTROL ? 0 : queue];
+}
+
 /* --- stores ----------------------------------------------------------------------------------- */
 
 static void land_one(struct flight *flight)
@@ -31,7 +37,7 @@ static void land_one(struct flight *flight)
     struct nodes_host *host = flight->to->host;
     memcpy(flight->to->port.inbox + flight->off, flight->data, flight->bytes);
     sim_memory_traffic(&host->memory, flight->bytes);
-    sim_poller_arrived(&host->threads[flight->channel].poller);
+    sim_transfer_show(&host->threads[flight->channel].transfer);
     free(flight);
 }
 
@@ -56,18 +62,19 @@ static void stores_left(void *object, uint64_t arg)
     thread->sent = true;
     if (thread->sending) {
         thread->sending = false;
-        sim_cost_after(thread->host->nodes->cost, 0, sim_fiber_call(&thread->poller.actor.fiber));
+        sim_cost_after(thread->host->nodes->cost, 0, sim_fiber_call(&thread->transfer.actor.fiber));
     }
 }
 
-static struct flight *flight_new(struct nodes_end *end, uint64_t off, const void *src, size_t len)
+static struct flight *flight_new(struct nodes_end *end, unsigned queue, uint64_t off,
+                                 const void *src, size_t len)
 {
     struct flight *flight = sim_alloc(sizeof(*flight) + len);
     assert(off + len <= end->port.caps.window_bytes);
     *flight = (struct flight){.to = end->peer,
                               .off = off,
                               .bytes = (uint32_t)len,
-                              .channel = end->host->nodes->current->channel};
+                              .channel = thread_of(end, queue)->transfer.channel};
     memcpy(flight->data, src, len);
     return flight;
 }
@@ -77,14 +84,14 @@ static struct flight *flight_new(struct nodes_end *end, uint64_t off, const void
 static void store(struct nodes_end *end, struct flight *flight, uint64_t wire_bytes)
 {
     struct plan_nodes *nodes = end->host->nodes;
-    struct nodes_thread *thread = nodes->current;
+    struct nodes_thread *thread = &end->host->threads[flight->channel];
     bool waits = flight->bytes > nodes->costs.fill_bytes;
     uint64_t store_ps =
         (uint64_t)((double)flight->bytes / nodes->costs.store_rate * (double)SIM_SEC_PS);
     thread->sent = false;
     sim_memory_traffic(&end->host->memory, flight->bytes);
     if (!waits) {
-        plan_nodes_work(thread, store_ps);
+        sim_actor_work(&thread->transfer.actor, store_ps);
     }
     sim_net_post(&nodes->wiring->net,
                  &(struct sim_post){.path = &end->there,
@@ -92,11 +99,11 @@ static void store(struct nodes_end *end, struct flight *flight, uint64_t wire_by
                                     .sent = {waits ? stores_left : NULL, thread, 0},
                                     .arrived = {land, flight, 0}});
     if (waits) {
-        plan_nodes_work(thread, store_ps);
+        sim_actor_work(&thread->transfer.actor, store_ps);
     }
     if (waits && !thread->sent) {
         thread->sending = true;
-        plan_nodes_stall(thread);
+        sim_actor_stall(&thread->transfer.actor);
     }
 }
 
@@ -106,10 +113,9 @@ static void port_body(struct via_port *port, unsigned queue, uint64_t off, const
                       size_t len)
 {
     struct nodes_end *end = end_of(port);
-    struct nodes_thread *thread = end->host->nodes->current;
-    struct flight *flight = flight_new(end, off, src, len);
+    struct nodes_thread *thread = thread_of(end, queue);
+    struct flight *flight = flight_new(end, queue, off, src, len);
     bool is_first = !thread->stored_body;
-    (void)queue;
     if (is_first) {
         thread->stored_body = true;
         plan_nodes_frame(thread);
@@ -124,9 +130,8 @@ static void port_commit(struct via_port *port, unsigned queue, uint64_t off, con
                         size_t len)
 {
     struct nodes_end *end = end_of(port);
-    struct nodes_thread *thread = end->host->nodes->current;
-    struct flight *flight = flight_new(end, off, src, len);
-    (void)queue;
+    struct nodes_thread *thread = thread_of(end, queue);
+    struct flight *flight = flight_new(end, queue, off, src, len);
     if (len < VIA_CACHELINE) {
         store(end, flight, len);
         return;
@@ -145,9 +150,8 @@ static void port_commit(struct via_port *port, unsigned queue, uint64_t off, con
 
 static void port_flush(struct via_port *port, unsigned queue)
 {
-    struct plan_nodes *nodes = end_of(port)->host->nodes;
-    (void)queue;
-    plan_nodes_work(nodes->current, nodes->costs.fence_ps);
+    struct nodes_thread *thread = thread_of(end_of(port), queue);
+    sim_actor_work(&thread->transfer.actor, thread->host->nodes->costs.fence_ps);
 }
 
 /* --- fences ----------------------------------------------------------------------------------- */
@@ -155,10 +159,8 @@ static void port_flush(struct via_port *port, unsigned queue)
 static void fence_is_back(void *object, uint64_t queue)
 {
     struct nodes_end *end = object;
-    unsigned channel = queue != VIA_PORT_QUEUE_CONTROL ? (unsigned)queue : 0;
-    struct nodes_thread *thread = &end->host->threads[channel];
     end->fences[queue]--;
-    sim_poller_fenced(&thread->poller);
+    sim_transfer_show(&thread_of(end, (unsigned)queue)->transfer);
 }
 
 static int port_fence_start(struct via_port *port, unsigned queue)
@@ -182,7 +184,7 @@ static void bell_handled(void *object, uint64_t bit)
     struct nodes_end *end = object;
     unsigned channel = bit < end->host->nodes->costs.channels_count ? (unsigned)bit : 0;
     end->events |= VIA_PORT_EVENT_DOORBELL(bit);
-    sim_actor_wake(&end->host->threads[channel].poller.actor);
+    sim_transfer_ring(&end->host->threads[channel].transfer);
 }
 
 static void bell_arrived(void *object, uint64_t bit)
@@ -198,8 +200,7 @@ static int port_ring(struct via_port *port, unsigned queue, unsigned bit)
 {
     struct nodes_end *end = end_of(port);
     struct plan_nodes *nodes = end->host->nodes;
-    (void)queue;
-    plan_nodes_work(nodes->current, nodes->costs.ring_ps);
+    sim_actor_work(&thread_of(end, queue)->transfer.actor, nodes->costs.ring_ps);
     sim_net_ring(&nodes->wiring->net, &end->to_chip, &end->bell,
                  (struct sim_call){.run = bell_arrived, .object = end->peer, .arg = bit});
     return 0;
@@ -216,18 +217,17 @@ static uint64_t port_events(struct via_port *port, uint64_t mask)
 static uint32_t port_scratchpad_read(struct via_port *port, unsigned index)
 {
     struct nodes_end *end = end_of(port);
-    struct nodes_thread *thread = end->host->nodes->current;
+    struct nodes_thread *thread = &end->host->threads[0];
     sim_net_read(&end->host->nodes->wiring->net, &end->to_chip, &end->from_chip, 4,
-                 sim_fiber_call(&thread->poller.actor.fiber));
-    plan_nodes_stall(thread);
+                 sim_fiber_call(&thread->transfer.actor.fiber));
+    sim_actor_stall(&thread->transfer.actor);
     return end->scratchpads[index];
 }
 
 static void port_scratchpad_write(struct via_port *port, unsigned index, uint32_t value)
 {
     struct nodes_end *end = end_of(port);
-    struct plan_nodes *nodes = end->host->nodes;
-    plan_nodes_work(nodes->current, nodes->costs.ring_ps);
+    sim_actor_work(&end->host->threads[0].transfer.actor, end->host->nodes->costs.ring_ps);
     end->scratchpads[index] = value;
 }
 
