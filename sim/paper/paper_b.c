@@ -6,7 +6,6 @@
 
 #include "base/types.h"
 #include "sim/memory.h"
-#include "sim/paper/node_ring.h"
 #include "sim/paper/papers.h"
 #include "sim/paper/ring.h"
 
@@ -400,67 +399,8 @@ static void add_all_sizes(struct figures *figures)
     add_steps(figures);
 }
 
-/* --- our protocol on the same hardware -------------------------------------------------------- */
-
-static const uint64_t beside_sizes[] = {4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB};
-#define BESIDES VIA_ARRAY_COUNT(beside_sizes)
-
-/* Ours beside the model of theirs: a model against a model, which is no better than the worse of
- * the two. Only bandwidth has a published figure; ours beside it is a row of its own. */
-struct beside {
-    const char *series, *unit;
-    unsigned hosts_count, senders_count, threads_count, window; /* window 0: the scenario's */
-    bool rate;                                                  /* throughput, else latency */
-};
-
-static const struct beside besides[] = {
-    {"model of theirs, model of ours: latency of a put alone", "us", 3, 1, 1, 1, false},
-    {"model of theirs, model of ours: latency, 5 putting, 4 threads", "us", 5, 5, 4, 0, false},
-    {"model of theirs, model of ours: a host's throughput, 5 putting, 1 thread", "MB/s", 5, 5, 1, 0,
-     true},
-};
-
-static double beside_value(const struct beside *beside, uint64_t bytes,
-                           const struct sim_ring_result *result)
-{
-    return beside->rate ? mb_per_s((double)bytes, result->put_ps) : result->latency_ps / 1e6;
-}
-
-static int add_beside(struct figures *figures, const struct beside *beside, struct via_error *err)
-{
-    static const char *const labels[] = {"theirs, modelled", "ours, modelled"};
-    double values[VIA_ARRAY_COUNT(labels)][BESIDES];
-    for (size_t i = 0; i < BESIDES; i++) {
-        struct sim_ring_result theirs, ours;
-        struct sim_ring_run run =
-            neighbour_puts(figures, beside->hosts_count, beside->threads_count, beside_sizes[i]);
-        run.senders_count = beside->senders_count;
-        run.window = beside->window == 0 ? run.window : beside->window;
-        sim_ring_run(figures->scenario, &run, &theirs);
-        if (sim_node_ring_run(figures->scenario, &run, &ours) != 0) {
-            return via_error_set(err, -EPROTO, "%.200s: a put of %llu bytes failed",
-                                 figures->scenario->name, (unsigned long long)run.bytes);
-        }
-        values[0][i] = beside_value(beside, run.bytes, &theirs);
-        values[1][i] = beside_value(beside, run.bytes, &ours);
-    }
-    for (size_t line = 0; line < VIA_ARRAY_COUNT(labels); line++) {
-        for (size_t i = 0; i < BESIDES; i++) {
-            const struct sim_row row = {
-                .series = beside->series,
-                .label = labels[line],
-                .x = (double)beside_sizes[i],
-                .x_unit = "B",
-                .unit = beside->unit,
-                .paper = NAN,
-                .model = values[line][i],
-                .role = SIM_PREDICTED,
-            };
-            sim_report_add(figures->report, &row);
-        }
-    }
-    return 0;
-}
+/* --- the paper ----------------------------------------------------------------------------------
+ */
 
 static int run_b(const struct sim_scenario *scenario, struct sim_report *report,
                  struct via_error *err)
@@ -481,18 +421,15 @@ static int run_b(const struct sim_scenario *scenario, struct sim_report *report,
         add_latency(figures);
         add_throughput(figures);
         add_throughput_gains(figures);
-        for (size_t i = 0; rc == 0 && i < VIA_ARRAY_COUNT(besides); i++) {
-            rc = add_beside(figures, &besides[i], err);
-        }
     }
     free(figures);
     return rc;
 }
 
 static const struct sim_section *const sections[] = {
-    &sim_net_sections[0], &sim_net_sections[1], &sim_net_sections[2],   &sim_net_sections[3],
-    &sim_net_sections[4], &sim_net_sections[5], &sim_dma_section,       &sim_cpu_section,
-    &sim_memory_section,  &sim_ring_section,    &sim_node_ring_section, &sim_software_section,
+    &sim_net_sections[0], &sim_net_sections[1], &sim_net_sections[2],  &sim_net_sections[3],
+    &sim_net_sections[4], &sim_net_sections[5], &sim_dma_section,      &sim_cpu_section,
+    &sim_memory_section,  &sim_ring_section,    &sim_software_section,
 };
 _Static_assert(SIM_NET_SECTIONS_COUNT == 6, "all of them are listed");
 

@@ -13,14 +13,13 @@
 /* --- parameters ------------------------------------------------------------------------------ */
 
 static const struct sim_key keys[] = {
-    {"scratchpads", SIM_COUNT, 1, 16, NULL}, {"acknowledgement", SIM_WORD, 0, 0, "whole empty"},
-    {"submit", SIM_TIME, 0, 1e9, NULL},      {"take", SIM_TIME, 0, 1e9, NULL},
-    {"handoff", SIM_TIME, 0, 1e9, NULL},     {"translation", SIM_TIME, 0, 1e9, NULL},
-    {"dma_stores", SIM_COUNT, 0, 32, NULL},  {"block", SIM_BYTES, 4096, 1 << 30, NULL},
-    {"spread", SIM_PERCENT, 0, 1, NULL},     {"copy_spread", SIM_PERCENT, 0, 1, NULL},
-    {"window", SIM_COUNT, 1, 1024, NULL},    {"stream", SIM_COUNT, 1, 1024, NULL},
-    {"puts", SIM_COUNT, 1, 100000, NULL},    {"fit_puts", SIM_COUNT, 1, 100000, NULL},
-    {"seed", SIM_COUNT, 0, 1e9, NULL},
+    {"scratchpads", SIM_COUNT, 1, 16, NULL},  {"acknowledgement", SIM_WORD, 0, 0, "whole empty"},
+    {"submit", SIM_TIME, 0, 1e9, NULL},       {"take", SIM_TIME, 0, 1e9, NULL},
+    {"handoff", SIM_TIME, 0, 1e9, NULL},      {"translation", SIM_TIME, 0, 1e9, NULL},
+    {"dma_stores", SIM_COUNT, 0, 32, NULL},   {"block", SIM_BYTES, 4096, 1 << 30, NULL},
+    {"spread", SIM_PERCENT, 0, 1, NULL},      {"copy_spread", SIM_PERCENT, 0, 1, NULL},
+    {"window", SIM_COUNT, 1, 1024, NULL},     {"puts", SIM_COUNT, 1, 100000, NULL},
+    {"fit_puts", SIM_COUNT, 1, 100000, NULL}, {"seed", SIM_COUNT, 0, 1e9, NULL},
 };
 const struct sim_section sim_ring_section = {"ring", false, keys, VIA_ARRAY_COUNT(keys)};
 
@@ -501,8 +500,6 @@ static void start(struct ring *ring)
 static void gather(struct ring *ring, struct sim_ring_result *ret)
 {
     *ret = (struct sim_ring_result){.events_count = ring->cost.taken_count};
-    double busy_ps = 0;
-    double lcpus = 0;
     for (unsigned i = 0; i < ring->hosts_count; i++) {
         struct ring_host *host = &ring->hosts[i];
         double puts = ring->run.puts_count;
@@ -510,12 +507,9 @@ static void gather(struct ring *ring, struct sim_ring_result *ret)
             ret->put_ps += (double)(host->last_ps - host->first_ps) / puts;
             ret->latency_ps += (double)host->latency_ps / puts;
         }
-        busy_ps += (double)sim_cpu_busy_ps(&host->cpu);
-        lcpus += host->cpu.lcpus_count;
     }
     ret->put_ps /= ring->run.senders_count;
     ret->latency_ps /= ring->run.senders_count;
-    ret->cpu_percent = 100 * busy_ps / (lcpus * (double)ring->cost.now_ps);
     for (unsigned s = 0; s < SIM_RING_STEPS; s++) {
         ret->step_ps[s] = (double)ring->step_ps[s] / (double)ring->hops_count;
     }

@@ -55,7 +55,6 @@ struct sim_ring_result {
     double put_ps;                  /* time per put of a host, in the long run */
     double latency_ps;              /* of a put, from submit to its end */
     double step_ps[SIM_RING_STEPS]; /* per hop */
-    double cpu_percent;             /* of a host's hardware threads */
     uint64_t events_count;
 };
 

@@ -99,8 +99,6 @@ void sim_ring_net_init(struct sim_ring_net *ring, struct sim_cost *cost,
         find_path(ring, place->right_chip, place->host, &place->from_chip);
         find_path(ring, place->right_chip, right->host, &place->chip_to_right);
         find_path(ring, right->host, place->right_chip, &place->right_to_chip);
-        find_path(ring, place->host, right->host, &place->to_right);
-        find_path(ring, right->host, place->host, &place->from_right);
     }
 }
 

@@ -16,7 +16,6 @@ struct sim_ring_place {
     struct sim_path to_chip, from_chip;   /* the own right chip */
     struct sim_path chip_to_right;        /* on to the right neighbour */
     struct sim_path right_to_chip;        /* the right neighbour's way to it */
-    struct sim_path to_right, from_right; /* host to host */
 };
 
 struct sim_ring_net {

@@ -12,8 +12,8 @@
 
 #include "base/types.h"
 #include "sim/memory.h"
-#include "sim/paper/node_ring.h"
 #include "sim/paper/papers.h"
+#include "sim/paper/ring.h"
 
 #define KIB 1024u
 
@@ -137,29 +137,6 @@ static void the_same_scenario_is_the_same_history(void **state)
     assert_true(first.latency_ps == second.latency_ps);
 }
 
-static void our_protocol_runs_on_the_same_ring(void **state)
-{
-    (void)state;
-    struct sim_ring_run run = run_of(3, 1, 4 * KIB);
-    struct sim_ring_result theirs, ours;
-    run.puts_count = 40;
-    sim_ring_run(scenario, &run, &theirs);
-    assert_int_equal(sim_node_ring_run(scenario, &run, &ours), 0);
-    assert_true(ours.put_ps < theirs.put_ps);
-    /* Four threads: what waited for the links to come up is not in the average. */
-    run.threads_count = 4;
-    assert_int_equal(sim_node_ring_run(scenario, &run, &ours), 0);
-    assert_true(ours.latency_ps < 1e8);
-    run.threads_count = 1;
-    run.senders_count = 1;
-    run.window = 1;
-    sim_ring_run(scenario, &run, &theirs);
-    assert_int_equal(sim_node_ring_run(scenario, &run, &ours), 0);
-    assert_true(ours.latency_ps < theirs.latency_ps);
-    /* Not faster than its bytes: 64 of 88 on Gen3 x8. */
-    assert_true(ours.latency_ps > 4096 / 5.73e9 * 1e12);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -168,7 +145,6 @@ int main(void)
         cmocka_unit_test(an_empty_acknowledgement_would_cost_less),
         cmocka_unit_test(the_knee_moves_with_its_causes),
         cmocka_unit_test(the_same_scenario_is_the_same_history),
-        cmocka_unit_test(our_protocol_runs_on_the_same_ring),
     };
     return cmocka_run_group_tests(tests, load, unload);
 }
