@@ -27,10 +27,11 @@ struct via_launch_machines;
 struct via_launch_options {
     uint32_t pes_count;
     uint32_t hosts[VIA_LAUNCH_HOSTS_MAX];
-    uint32_t hosts_count; /* 0: no fabric */
-    bool spread;          /* hosts: all that are up */
-    const char *fabric;   /* NULL = the default */
-    uint32_t timeout_s;   /* 0 = none */
+    uint32_t slots[VIA_LAUNCH_HOSTS_MAX]; /* PEs on each of these; 0 = not said */
+    uint32_t hosts_count;                 /* 0: no fabric */
+    bool spread;                          /* hosts: all that are up */
+    const char *fabric;                   /* NULL = the default */
+    uint32_t timeout_s;                   /* 0 = none */
     bool tag;
     bool trace;            /* look at jobs, start none */
     const char *trace_job; /* NULL = all */
@@ -45,7 +46,7 @@ struct via_launch_options {
 /* --- launch_place.c: which PE goes where -------------------------------------------------------
  */
 
-/* "1,3-5". -EINVAL with a text. */
+/* "1,3-5" or "1:4,3-5:2". -EINVAL with a text. */
 int via_launch_parse_hosts(const char *text, struct via_launch_options *options,
                            struct via_error *err) VIA_MUST_CHECK;
 
@@ -57,7 +58,13 @@ struct via_launch_place {
     bool fabric;
 };
 
-/* Consecutive PEs in equal blocks; sees that the hosts are up. */
+/* launch_machines.c. Fills node_of and nodes_count: consecutive PEs, as many on each as it has
+ * slots; in equal blocks where none has said any. `what`: hosts or machines, for errors. */
+int via_launch_share_out(const char *what, const uint32_t *slots, uint32_t count,
+                         uint32_t pes_count, struct via_launch_place *place,
+                         struct via_error *err) VIA_MUST_CHECK;
+
+/* Sees that the hosts are up. */
 int via_launch_place(const struct via_launch_options *options, struct via_launch_place *ret_place,
                      struct via_error *err) VIA_MUST_CHECK;
 

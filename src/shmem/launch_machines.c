@@ -77,7 +77,7 @@ static int check(const struct via_launch_machines *machines, struct via_error *e
 
 bool via_launch_machines_are_named(const char *list)
 {
-    return list[strspn(list, "0123456789,-")] != '\0';
+    return list[strspn(list, "0123456789,-:")] != '\0';
 }
 
 int via_launch_machines_parse(const char *list, struct via_launch_machines *ret_machines,
@@ -243,44 +243,45 @@ int via_launch_machines_of_slurm(const char *list, const char *tasks,
 
 /* --- placement -------------------------------------------------------------------------------- */
 
-static void place_by_slots(const struct via_launch_machines *machines, uint32_t pes_count,
-                           struct via_launch_place *place)
+int via_launch_share_out(const char *what, const uint32_t *slots, uint32_t count,
+                         uint32_t pes_count, struct via_launch_place *place, struct via_error *err)
 {
-    uint32_t pe = 0;
+    uint32_t sum = 0, pe = 0;
+    bool said = false;
 
-    for (uint32_t node = 0; node < machines->count && pe < pes_count; node++) {
-        uint32_t slots = via_max(machines->names[node].slots, 1u);
-        for (uint32_t i = 0; i < slots && pe < pes_count; i++)
+    for (uint32_t i = 0; i < count; i++) {
+        sum += via_max(slots[i], 1u);
+        said = said || slots[i] > 0;
+    }
+    if (said && sum < pes_count)
+        return via_error_set(err, -EINVAL, "%u PEs, but the %ss have %u slots", pes_count, what,
+                             sum);
+    if (!said && count > pes_count)
+        return via_error_set(err, -EINVAL, "%u %ss for %u PEs: each %s needs one", count, what,
+                             pes_count, what);
+    place->nodes_count = count;
+    for (; pe < pes_count && !said; pe++)
+        place->node_of[pe] = (uint32_t)((uint64_t)pe * count / pes_count);
+    for (uint32_t node = 0; pe < pes_count; node++) {
+        for (uint32_t i = 0; i < via_max(slots[node], 1u) && pe < pes_count; i++)
             place->node_of[pe++] = node;
         place->nodes_count = node + 1;
     }
+    return 0;
 }
 
 int via_launch_machines_place(struct via_launch_machines *machines, uint32_t pes_count,
                               struct via_launch_place *ret_place, struct via_error *err)
 {
     struct via_launch_place *place = ret_place;
-    uint32_t slots = 0;
-    bool said = false;
+    uint32_t slots[VIA_LAUNCH_MACHINES_MAX];
 
     memset(place, 0, sizeof(*place));
-    for (uint32_t i = 0; i < machines->count; i++) {
-        slots += via_max(machines->names[i].slots, 1u);
-        said = said || machines->names[i].slots > 0;
-    }
-    if (said && slots < pes_count)
-        return via_error_set(err, -EINVAL, "%u PEs, but the machines have %u slots", pes_count,
-                             slots);
-    if (said) {
-        place_by_slots(machines, pes_count, place);
-    } else if (machines->count > pes_count) {
-        return via_error_set(err, -EINVAL, "%u machines for %u PEs: each machine needs one",
-                             machines->count, pes_count);
-    } else {
-        place->nodes_count = machines->count;
-        for (uint32_t pe = 0; pe < pes_count; pe++)
-            place->node_of[pe] = (uint32_t)((uint64_t)pe * place->nodes_count / pes_count);
-    }
+    for (uint32_t i = 0; i < machines->count; i++)
+        slots[i] = machines->names[i].slots;
+    int result = via_launch_share_out("machine", slots, machines->count, pes_count, place, err);
+    if (result < 0)
+        return result;
     machines->count = place->nodes_count;
     place->fabric = place->nodes_count > 1;
     return 0;

@@ -10,13 +10,15 @@
 
 #define HOST_ID_MAX 1023ul
 
-static int add_host(struct via_launch_options *options, uint32_t host, struct via_error *err)
+static int add_host(struct via_launch_options *options, uint32_t host, uint32_t slots,
+                    struct via_error *err)
 {
     for (uint32_t i = 0; i < options->hosts_count; i++)
         if (options->hosts[i] == host)
             return via_error_set(err, -EINVAL, "host %u is named twice", host);
     if (options->hosts_count == VIA_LAUNCH_HOSTS_MAX)
         return via_error_set(err, -EINVAL, "more than %u hosts", VIA_LAUNCH_HOSTS_MAX);
+    options->slots[options->hosts_count] = slots;
     options->hosts[options->hosts_count++] = host;
     return 0;
 }
@@ -37,7 +39,7 @@ int via_launch_parse_hosts(const char *text, struct via_launch_options *options,
                            struct via_error *err)
 {
     const char *at = text;
-    unsigned long first, last;
+    unsigned long first, last, slots;
     int result = 0;
 
     options->hosts_count = 0;
@@ -48,11 +50,16 @@ int via_launch_parse_hosts(const char *text, struct via_launch_options *options,
             at++;
             good = take_number(&at, &last) && first <= last;
         }
+        slots = 0;
+        if (good && *at == ':') {
+            at++;
+            good = take_number(&at, &slots) && slots > 0;
+        }
         if (!good || (*at != ',' && *at != '\0'))
-            return via_error_set(err, -EINVAL, "\"%s\": not a list of host ids such as 1,2 or 1-4",
-                                 text);
+            return via_error_set(
+                err, -EINVAL, "\"%s\": not a list of host ids such as 1,2 or 1-4 or 1:3,2:1", text);
         for (unsigned long host = first; host <= last && result == 0; host++)
-            result = add_host(options, (uint32_t)host, err);
+            result = add_host(options, (uint32_t)host, (uint32_t)slots, err);
     } while (result == 0 && *at++ == ',');
     return result;
 }
@@ -163,10 +170,6 @@ int via_launch_place(const struct via_launch_options *options, struct via_launch
     }
     if (result < 0)
         return result;
-    if (place->nodes_count > options->pes_count)
-        return via_error_set(err, -EINVAL, "%u hosts for %u PEs: each host needs one",
-                             place->nodes_count, options->pes_count);
-    for (uint32_t pe = 0; pe < options->pes_count; pe++)
-        place->node_of[pe] = (uint32_t)((uint64_t)pe * place->nodes_count / options->pes_count);
-    return 0;
+    return via_launch_share_out("host", options->slots, place->nodes_count, options->pes_count,
+                                place, err);
 }

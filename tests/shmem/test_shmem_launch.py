@@ -136,6 +136,8 @@ class Mistakes(shmem_lab.Case):
                 (["-n", "2", "--hosts", "1,,2", END], '--hosts "1,,2": not a list'),
                 (["-n", "2", "--hosts", "3-1", END], '--hosts "3-1": not a list'),
                 (["-n", "2", "--hosts", "1,2,1", END], "--hosts host 1 is named twice"),
+                (["-n", "2", "--hosts", "1:0", END], '--hosts "1:0": not a list of host ids'),
+                (["-n", "2", "--hosts", "1:,2", END], '--hosts "1:,2": not a list of host ids'),
                 (["-n", "2", "--hosts", "1-4", "--spread", END], "exclude each other"),
                 (["-n", "2", "--fabric", "lab", END], "--fabric needs")):
             with self.subTest(words):
