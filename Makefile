@@ -8,6 +8,8 @@ SEEDS ?= 100000
 FIRST ?= $(shell date +%s)000000
 # Of OpenSHMEM jobs.
 KILLS ?= 500
+SWEEP_SECONDS ?= 3600
+SWEEP_SEED ?= 20
 # Of either side of a connection; of reloads of nginx.
 SOCKET_KILLS ?= 1000
 CALLS ?= 2000
@@ -129,8 +131,8 @@ sim-shmem: packages build-release ## seeds of OpenSHMEM programs on 64 simulated
 sim-mesh: packages build-release ## 32 simulated hosts, a link of class network for each pair, cuts and crashes: nothing is lost or torn
 	build/release/bin/viaduct-sim seed 1 --set graph=mesh,hosts=32,like=network,streams=0,crashes=2
 
-sweep-shmem: packages build-release ## every algorithm of collectives, every type and operation, 1 to 33 PEs on 2 to 17 hosts
-	VIADUCT_BUILD_DIR=$(CURDIR)/build/release/bin python3 tests/shmem/test_shmem_algorithms.py --all
+sweep-shmem: packages build-release ## SWEEP_SECONDS of collectives by every algorithm: each type and operation, 1 to 33 PEs on 1 to 17 hosts
+	VIADUCT_BUILD_DIR=$(CURDIR)/build/release/bin SWEEP_SECONDS=$(SWEEP_SECONDS) SWEEP_SEED=$(SWEEP_SEED) python3 tests/shmem/test_shmem_algorithms.py --all
 
 kills: packages build-release ## kill -9 random PEs of KILLS random OpenSHMEM jobs: nothing hangs or is left
 	python3 tests/supervise.py python3 tests/shmem/kill_pes.py --count $(KILLS)

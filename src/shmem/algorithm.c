@@ -73,13 +73,28 @@ static uint64_t hosts_dissemination_ns(const struct via_algorithm_case *call)
     return rounds * any_ns(call, rounds > 0 ? (call->hosts - 1) * call->bytes / rounds : 0);
 }
 
+static bool is_torus(const struct via_algorithm_case *call)
+{
+    return !call->is_active_set && call->row > 0;
+}
+
+/* Rings of the rows; then rings of the columns, where each host passes on what its row has. */
+static uint64_t hosts_torus_ns(const struct via_algorithm_case *call)
+{
+    return (uint64_t)(call->row / 2) * next_ns(call, 2 * call->bytes) +
+           (uint64_t)(call->hosts / call->row / 2) * next_ns(call, 2 * call->row * call->bytes);
+}
+
 /* All members meet, and each host brings so many bytes. */
 static uint64_t meet_ns(const struct via_algorithm_case *call, uint64_t bytes)
 {
     struct via_algorithm_case hosts = *call;
 
     hosts.bytes = bytes;
-    return 2 * locals_ns(call) + via_min(hosts_ring_ns(&hosts), hosts_dissemination_ns(&hosts));
+    uint64_t ns = via_min(hosts_ring_ns(&hosts), hosts_dissemination_ns(&hosts));
+    if (is_torus(call))
+        ns = via_min(ns, hosts_torus_ns(&hosts));
+    return 2 * locals_ns(call) + ns;
 }
 
 /* --- what several collectives have in common ----------------------------------------------------
@@ -142,6 +157,16 @@ static uint64_t broadcast_chain_ns(const struct via_algorithm_case *call)
 
     return call->hosts / 2 * next_ns(call, piece) +
            2 * (next_ns(call, call->bytes) - next_ns(call, 0)) + broadcast_locals_ns(call) +
+           meet_ns(call, 0);
+}
+
+/* The first piece has a shorter way, but a host sends four copies and not two. */
+static uint64_t broadcast_torus_ns(const struct via_algorithm_case *call)
+{
+    uint64_t piece = via_min((uint64_t)call->bytes, (uint64_t)64 << 10);
+
+    return (call->row / 2 + call->hosts / call->row / 2) * next_ns(call, piece) +
+           4 * (next_ns(call, call->bytes) - next_ns(call, 0)) + broadcast_locals_ns(call) +
            meet_ns(call, 0);
 }
 
@@ -247,21 +272,50 @@ static uint64_t reduce_leaders_ns(const struct via_algorithm_case *call)
            combine_ns(call->bytes, call->locals_max + call->hosts);
 }
 
-/* 2 (hosts - 1) steps, each with the hosts' share of the bytes. */
-static uint64_t reduce_ring_ns(const struct via_algorithm_case *call)
+/* 2 (count - 1) steps, each with a share of the bytes. */
+static uint64_t ring_steps_ns(const struct via_algorithm_case *call, unsigned count, uint64_t bytes)
 {
-    uint64_t share = call->bytes / call->hosts + 1, steps = 2 * ((uint64_t)call->hosts - 1);
-
-    return steps * next_ns(call, share) + combine_ns(call->bytes, call->locals_max) +
-           3 * locals_ns(call) + bytes_ns(call->bytes * (call->locals_max - 1), LOCAL_PS);
+    return 2 * ((uint64_t)count - 1) * next_ns(call, bytes / count + 1);
 }
 
-/* In a round of halving and doubling, with so many bytes each way. Where there is no switch each
- * host on the way relays what goes to hosts behind it. */
+/* Before and after what leaders do. */
+static uint64_t reduce_locals_ns(const struct via_algorithm_case *call)
+{
+    return combine_ns(call->bytes, call->locals_max) + 3 * locals_ns(call) +
+           bytes_ns(call->bytes * (call->locals_max - 1), LOCAL_PS);
+}
+
+static uint64_t reduce_ring_ns(const struct via_algorithm_case *call)
+{
+    return ring_steps_ns(call, call->hosts, call->bytes) + reduce_locals_ns(call);
+}
+
+/* Rows reduce all; columns the share of a row, which is copied before. */
+static uint64_t reduce_torus_ns(const struct via_algorithm_case *call)
+{
+    uint64_t share = call->bytes / call->row + 1;
+
+    return ring_steps_ns(call, call->row, call->bytes) +
+           ring_steps_ns(call, call->hosts / call->row, share) + bytes_ns(share, LOCAL_PS) +
+           reduce_locals_ns(call);
+}
+
+/* To the host so many numbers further. Where there is no switch, hosts on the way relay. */
+static unsigned hops_to(const struct via_algorithm_case *call, unsigned distance)
+{
+    if (call->is_mesh)
+        return 1;
+    if (call->row == 0)
+        return via_min(distance, call->hosts - distance);
+    unsigned columns = distance % call->row, rows = distance / call->row;
+    return via_min(columns, call->row - columns) + via_min(rows, call->hosts / call->row - rows);
+}
+
+/* In a round of halving and doubling, with so many bytes each way. */
 static uint64_t halving_round_ns(const struct via_algorithm_case *call, unsigned distance,
                                  uint64_t bytes)
 {
-    unsigned hops = call->is_mesh ? 1 : via_min(distance, call->hosts - distance);
+    unsigned hops = hops_to(call, distance);
 
     return 3 * (hops > 1 ? FAR_NS + hops * HOP_NS : any_ns(call, 0)) +
            2 * hops * (any_ns(call, bytes) - any_ns(call, 0));
@@ -279,8 +333,7 @@ static uint64_t reduce_halving_ns(const struct via_algorithm_case *call)
     }
     if (power < call->hosts)
         cost_ns += halving_round_ns(call, power, call->bytes);
-    return cost_ns + combine_ns(call->bytes, call->locals_max) + 3 * locals_ns(call) +
-           bytes_ns(call->bytes * (call->locals_max - 1), LOCAL_PS);
+    return cost_ns + reduce_locals_ns(call);
 }
 
 /* Member i reads the sources of all before it. */
@@ -305,6 +358,8 @@ const struct via_algorithm via_algorithms[VIA_ALGORITHMS] = {
     [VIA_HOSTS_DISSEMINATION] = {"dissemination", VIA_COLLECTIVE_HOSTS,
                                  "in round r to the host 2^r further", return_true,
                                  hosts_dissemination_ns},
+    [VIA_HOSTS_TORUS] = {"torus", VIA_COLLECTIVE_HOSTS, "round the rows, then round the columns",
+                         is_torus, hosts_torus_ns},
     [VIA_BROADCAST_EXCHANGE] = {"exchange", BROADCAST, "with one meeting of all",
                                 is_exchangeable_far, exchange_ns},
     [VIA_BROADCAST_DIRECT] = {"direct", BROADCAST, "the root puts to every member", return_true,
@@ -313,6 +368,9 @@ const struct via_algorithm via_algorithms[VIA_ALGORITHMS] = {
                             broadcast_tree_ns},
     [VIA_BROADCAST_CHAIN] = {"chain", BROADCAST, "in pieces from host to host, both ways round",
                              has_leaders, broadcast_chain_ns},
+    [VIA_BROADCAST_TORUS] = {"torus", BROADCAST,
+                             "in pieces along the root's column, and from there along the rows",
+                             is_torus, broadcast_torus_ns},
     [VIA_COLLECT_CHAIN] = {"chain", COLLECT, "each tells the next where its part begins",
                            is_active_set, collect_chain_ns},
     [VIA_COLLECT_DIRECT] = {"direct", COLLECT, "each puts to every member", is_team,
@@ -339,6 +397,9 @@ const struct via_algorithm via_algorithms[VIA_ALGORITHMS] = {
     [VIA_REDUCE_RING] = {"ring", REDUCE,
                          "within hosts, then shares go round: reduce-scatter, all-gather",
                          has_leaders, reduce_ring_ns},
+    [VIA_REDUCE_TORUS] = {"torus", REDUCE,
+                          "within hosts, then shares go round the rows, and theirs the columns",
+                          is_torus, reduce_torus_ns},
     [VIA_REDUCE_HALVING] =
         {"halving", REDUCE,
          "within hosts, then halves to the host 2^r further: recursive halving, doubling",

@@ -28,10 +28,12 @@ enum via_collective {
 enum via_algorithm_number {
     VIA_HOSTS_RING,
     VIA_HOSTS_DISSEMINATION,
+    VIA_HOSTS_TORUS,
     VIA_BROADCAST_EXCHANGE,
     VIA_BROADCAST_DIRECT,
     VIA_BROADCAST_TREE,
     VIA_BROADCAST_CHAIN,
+    VIA_BROADCAST_TORUS,
     VIA_COLLECT_CHAIN,
     VIA_COLLECT_DIRECT,
     VIA_COLLECT_LEADERS,
@@ -44,6 +46,7 @@ enum via_algorithm_number {
     VIA_REDUCE_SHARES,
     VIA_REDUCE_LEADERS,
     VIA_REDUCE_RING,
+    VIA_REDUCE_TORUS,
     VIA_REDUCE_HALVING,
     VIA_SCAN_EXCHANGE,
     VIA_SCAN_DIRECT,
@@ -57,8 +60,11 @@ struct via_algorithm_case {
     unsigned hosts;
     unsigned locals_max; /* of the team's members on one host */
     bool is_active_set;  /* pSync is all there is: no exchange, no leaders */
-    bool is_ring;        /* each host is a neighbour of the team's next one */
+    bool is_ring;        /* in some order each host is a neighbour of the next one */
     bool is_mesh;        /* all hosts are neighbours: a switch */
+    /* Hosts 0 to row - 1 are a ring of neighbours, and so are the next ones; and so are hosts 0,
+     * row, 2 row ...: a torus of two dimensions. 0: none. */
+    unsigned row;
     size_t exchange_max; /* bytes of each member that one exchange takes; 0 = none */
     size_t partial_max;  /* bytes of each host that one round of leaders takes */
     size_t

@@ -33,6 +33,10 @@ struct via_hosts {
     unsigned count;
     unsigned mine;
     int *first; /* owned; NULL: not asked yet. Members first[h] to first[h + 1] - 1 are on host h */
+    /* The hosts in an order in which each is a neighbour of the next one, if there is one, behind
+     * `first`; and where mine is in it. */
+    int *ring;
+    unsigned place;
     struct via_algorithm_case shape; /* what all members know alike of themselves */
     /* How leaders pass blocks of so many bytes on: the last choice. 1 + its number; 0 = none. */
     size_t passed_bytes;

@@ -7,6 +7,7 @@
 
 #include "shmem/group.h"
 #include "shmem/strided.h"
+#include "shmem/torus.h"
 
 /* --- broadcast ---------------------------------------------------------------------------------
  */
@@ -110,26 +111,72 @@ void via_broadcast_tree(const struct via_task *task)
 /* So that hosts pass on the first pieces while the next ones come. */
 #define CHAIN_PIECE_BYTES ((size_t)64 << 10)
 
-/* The next hosts of the chain, as seen from a host `distance` to the right of the root's. */
-static unsigned next_hosts(const struct via_hosts *hosts, unsigned distance, int to[2])
-{
-    unsigned rightmost = hosts->count / 2, count = 0;
+/* Where the pieces go on to, as leaders' numbers. */
+struct next_hosts {
+    unsigned count;
+    int to[4];
+};
 
-    if (distance < rightmost)
-        to[count++] = via_hosts_leader(hosts, 1);
-    if (distance == 0 ? rightmost + 1 < hosts->count : distance > rightmost + 1)
-        to[count++] = via_hosts_leader(hosts, hosts->count - 1);
-    return count;
+static void add_next(struct next_hosts *next, int number)
+{
+    next->to[next->count++] = number;
 }
 
-static void go_down_chain(const struct via_task *task, const struct via_hosts *hosts,
-                          uint64_t pieces)
+static unsigned place_of(const struct via_hosts *hosts, unsigned host)
+{
+    unsigned place = 0;
+
+    while (hosts->ring[place] != (int)host)
+        place++;
+    return place;
+}
+
+/* Both ways round the ring. */
+static struct next_hosts next_in_ring(const struct via_hosts *hosts, unsigned root)
+{
+    unsigned count = hosts->count;
+    struct via_torus_ways ways =
+        via_torus_ways(count, (hosts->place + count - place_of(hosts, root)) % count);
+    struct next_hosts next = {0};
+
+    if (ways.next)
+        add_next(&next, via_hosts_ring_leader(hosts, 1));
+    if (ways.before)
+        add_next(&next, via_hosts_ring_leader(hosts, count - 1));
+    return next;
+}
+
+/* Both ways round a row or a column of so many hosts, `step` apart: from place `root` of it. */
+static void add_ways(const struct via_hosts *hosts, unsigned count, unsigned place, unsigned step,
+                     unsigned root, struct next_hosts *next)
+{
+    struct via_torus_ways ways = via_torus_ways(count, (place + count - root) % count);
+    unsigned first = hosts->mine - place * step;
+
+    if (ways.next)
+        add_next(next, hosts->first[first + (place + 1) % count * step]);
+    if (ways.before)
+        add_next(next, hosts->first[first + (place + count - 1) % count * step]);
+}
+
+/* Along the root's column, and from there along the rows. */
+static struct next_hosts next_in_torus(const struct via_hosts *hosts, unsigned root)
+{
+    unsigned columns = hosts->shape.row, column = hosts->mine % columns;
+    struct next_hosts next = {0};
+
+    if (column == root % columns)
+        add_ways(hosts, hosts->count / columns, hosts->mine / columns, columns, root / columns,
+                 &next);
+    add_ways(hosts, columns, column, 1, root % columns, &next);
+    return next;
+}
+
+static void pass_pieces(const struct via_task *task, const struct via_hosts *hosts, uint64_t pieces,
+                        const struct next_hosts *next)
 {
     struct viaduct_shmem_team *team = task->group->team;
-    unsigned distance = (hosts->mine + hosts->count - host_of(hosts, task->root)) % hosts->count;
     bool is_root = task->group->my_pe == task->root;
-    int to[2];
-    unsigned nexts = next_hosts(hosts, distance, to);
 
     for (uint64_t piece = 0; piece < pieces; piece++) {
         size_t at = piece * CHAIN_PIECE_BYTES;
@@ -138,23 +185,37 @@ static void go_down_chain(const struct via_task *task, const struct via_hosts *h
         uint64_t value = team->pieces + piece + 1;
         if (!is_root)
             via_hosts_await(team, VIA_WORD_CHAIN, value);
-        for (unsigned i = 0; i < nexts; i++)
-            put_and_notify(task, at, from, bytes, to[i], VIA_WORD_CHAIN, value);
+        for (unsigned i = 0; i < next->count; i++)
+            put_and_notify(task, at, from, bytes, next->to[i], VIA_WORD_CHAIN, value);
         put_to_locals(task, hosts, at, from, bytes);
     }
 }
 
-void via_broadcast_chain(const struct via_task *task)
+static void broadcast_in_pieces(const struct via_task *task, bool is_torus)
 {
     struct viaduct_shmem_team *team = task->group->team;
     const struct via_hosts *hosts = via_hosts_of(team);
     uint64_t pieces = (task->bytes + CHAIN_PIECE_BYTES - 1) / CHAIN_PIECE_BYTES;
+    unsigned root = host_of(hosts, task->root);
 
-    if (is_on_way(task, hosts))
-        go_down_chain(task, hosts, pieces);
+    if (is_on_way(task, hosts)) {
+        struct next_hosts next = is_torus ? next_in_torus(hosts, root) : next_in_ring(hosts, root);
+        pass_pieces(task, hosts, pieces, &next);
+    }
     team->pieces += pieces;
     fill_root(task);
+    /* Words have told of all puts. */
     via_group_sync(task->group);
+}
+
+void via_broadcast_chain(const struct via_task *task)
+{
+    broadcast_in_pieces(task, false);
+}
+
+void via_broadcast_torus(const struct via_task *task)
+{
+    broadcast_in_pieces(task, true);
 }
 
 void via_group_broadcast(const char *call, struct via_group *group, void *dest, const void *source,

@@ -93,16 +93,24 @@ void via_group_alltoalls(const char *call, struct via_group *group, void *dest, 
 typedef void via_algorithm_run(const struct via_task *task);
 
 via_algorithm_run via_broadcast_exchange, via_broadcast_direct, via_broadcast_tree,
-    via_broadcast_chain;
+    via_broadcast_chain, via_broadcast_torus;
 via_algorithm_run via_collect_chain, via_collect_direct, via_collect_leaders;
 via_algorithm_run via_fcollect_exchange, via_fcollect_direct, via_fcollect_leaders;
 via_algorithm_run via_reduce_exchange, via_reduce_shares, via_reduce_leaders, via_reduce_ring,
-    via_reduce_halving;
+    via_reduce_torus, via_reduce_halving;
 via_algorithm_run via_alltoall_direct, via_alltoall_exchange;
 via_algorithm_run via_scan_exchange, via_scan_direct, via_scan_leaders;
 
-/* reduce_run.c: dest of a leader = what its host has, and of other members = that of their leader.
+/* --- reduce_run.c -------------------------------------------------------------------------------
  */
+
+/* A piece that stays in the first-level cache while every PE's part is added to it. */
+#define VIA_REDUCE_PIECE_BYTES 8192u
+
+/* into op= what members `from` to `to` - 1 have at element `at`, at most a piece. */
+void via_reduce_members(const struct via_task *task, void *into, size_t at, size_t count, int from,
+                        int to);
+/* dest of a leader = what its host has, and of other members = that of their leader. */
 void via_reduce_host(const struct via_task *task, const struct via_hosts *hosts);
 void via_reduce_spread(const struct via_task *task, const struct via_hosts *hosts);
 

@@ -7,6 +7,7 @@
 #include "shmem/barrier.h"
 #include "shmem/path.h"
 #include "shmem/peer.h"
+#include "shmem/torus.h"
 
 /* --- who is where ------------------------------------------------------------------------------
  */
@@ -28,9 +29,12 @@ static void find_hosts(struct viaduct_shmem_team *team)
 
     for (int i = 1; i < team->size; i++)
         count += node_of(team, i) != node_of(team, i - 1);
-    hosts->first = malloc((count + 1) * sizeof(*hosts->first));
+    hosts->first = malloc((2 * (size_t)count + 1) * sizeof(*hosts->first));
     if (!hosts->first)
         via_fatal("team of %d PEs: out of memory", team->size);
+    hosts->ring = hosts->first + count + 1;
+    for (unsigned i = 0; i < count; i++)
+        hosts->ring[i] = (int)i;
     hosts->count = 0;
     hosts->passed_by = 0;
     for (int i = 0; i < team->size; i++) {
@@ -40,6 +44,7 @@ static void find_hosts(struct viaduct_shmem_team *team)
             hosts->mine = hosts->count - 1;
     }
     hosts->first[hosts->count] = team->size;
+    hosts->place = hosts->mine;
     for (unsigned h = 0; h < hosts->count; h++)
         locals_max = via_max(locals_max, (unsigned)(hosts->first[h + 1] - hosts->first[h]));
     size_t partial_max = VIA_BOX_BYTES / hosts->count / 8 * 8;
@@ -53,10 +58,14 @@ static void find_hosts(struct viaduct_shmem_team *team)
     };
 }
 
-/* What my host knows of the way to the team's next host, and to all. */
+/* What my host knows of the way to the team's next host, and to all; and, a bit for each length
+ * that rows of a torus can have (720 hosts and others beyond have more such lengths than bits), to
+ * the next one in its row and in its column. The rest of a word is the number of the meeting. */
 #define SHAPE_RING UINT64_C(1)
 #define SHAPE_MESH UINT64_C(2)
-#define SHAPE_BITS 2
+#define SHAPE_TORUS UINT64_C(4)
+#define TORUS_BITS 22u
+#define SHAPE_BITS (2 + TORUS_BITS)
 
 static bool is_neighbour(const struct viaduct_shmem_team *team, unsigned further)
 {
@@ -65,13 +74,25 @@ static bool is_neighbour(const struct viaduct_shmem_team *team, unsigned further
     return via_attach_hops(via_world.attach, via_world.peers[via_team_pe(team, number)].host) == 1;
 }
 
+static bool is_in_torus(const struct viaduct_shmem_team *team, unsigned columns)
+{
+    unsigned count = team->hosts.count, column = team->hosts.mine % columns;
+
+    return is_neighbour(team, columns) &&
+           is_neighbour(team, column + 1 < columns ? 1 : count - column);
+}
+
 static uint64_t find_shape(const struct viaduct_shmem_team *team)
 {
+    unsigned count = team->hosts.count, columns;
     uint64_t flags = SHAPE_MESH;
 
-    for (unsigned i = 1; i < team->hosts.count && flags; i++)
+    for (unsigned i = 1; i < count && flags; i++)
         if (!is_neighbour(team, i))
             flags = 0;
+    for (unsigned i = 0; i < TORUS_BITS && (columns = via_torus_columns(count, i)) > 0; i++)
+        if (is_in_torus(team, columns))
+            flags |= SHAPE_TORUS << i;
     return flags | (is_neighbour(team, 1) ? SHAPE_RING : 0);
 }
 
@@ -93,6 +114,23 @@ static uint64_t agree_on_shape(struct viaduct_shmem_team *team)
     return flags;
 }
 
+/* In a torus there is always a ring; the order of numbers is none, as a row's last host is no
+ * neighbour of the next row's first. */
+static void take_shape(struct via_hosts *hosts, uint64_t flags)
+{
+    uint64_t lengths = (flags & ((UINT64_C(1) << SHAPE_BITS) - 1)) / SHAPE_TORUS;
+
+    hosts->shape.is_ring = (flags & SHAPE_RING) != 0;
+    hosts->shape.is_mesh = (flags & SHAPE_MESH) != 0;
+    if (hosts->shape.is_ring || hosts->shape.is_mesh || lengths == 0)
+        return;
+    hosts->shape.row = via_torus_columns(hosts->count, (unsigned)__builtin_ctzll(lengths));
+    hosts->shape.is_ring = true;
+    via_torus_ring(hosts->shape.row, hosts->count / hosts->shape.row, hosts->ring);
+    while (hosts->ring[hosts->place] != (int)hosts->mine)
+        hosts->place = (hosts->place + 1) % hosts->count;
+}
+
 static struct via_sync_slot *slot_here(const struct viaduct_shmem_team *team, int number);
 
 static void learn_shape(struct viaduct_shmem_team *team)
@@ -106,8 +144,7 @@ static void learn_shape(struct viaduct_shmem_team *team)
     via_hosts_release(team);
     uint64_t flags =
         atomic_load_explicit(&slot_here(team, leader)->words[VIA_WORD_SHAPE], memory_order_relaxed);
-    hosts->shape.is_ring = (flags & SHAPE_RING) != 0;
-    hosts->shape.is_mesh = (flags & SHAPE_MESH) != 0;
+    take_shape(hosts, flags);
 }
 
 struct via_hosts *via_hosts_of(struct viaduct_shmem_team *team)
@@ -248,26 +285,93 @@ static void pass_blocks(const struct viaduct_shmem_team *team, const struct via_
     }
 }
 
-/* After round r every host has heard of those up to r hops away, and has their blocks. */
-static void go_round(const struct viaduct_shmem_team *team, const struct via_load *load)
+/* Hosts that pass on what they have to both of their neighbours: all in the order of the ring, or
+ * those of my row or column. */
+struct circle {
+    const int *ring; /* NULL: the host in place p is first + p * step */
+    unsigned first, step;
+    unsigned block, blocks; /* it has blocks from block + p * step on; with a ring, its own */
+    unsigned count, place;  /* mine */
+    unsigned left_word, right_word;
+};
+
+static int leader_at(const struct viaduct_shmem_team *team, const struct circle *circle,
+                     unsigned place)
 {
-    const struct via_hosts *hosts = &team->hosts;
-    unsigned count = hosts->count, mine = hosts->mine;
-    int right = via_hosts_leader(hosts, 1), left = via_hosts_leader(hosts, count - 1);
+    unsigned at = place % circle->count;
+
+    return team->hosts
+        .first[circle->ring ? (unsigned)circle->ring[at] : circle->first + at * circle->step];
+}
+
+static void notify_next(const struct viaduct_shmem_team *team, const struct via_load *load,
+                        const struct circle *circle, unsigned from, int to, unsigned word,
+                        uint64_t value)
+{
+    unsigned at = from % circle->count;
+    unsigned block = circle->ring ? (unsigned)circle->ring[at] : circle->block + at * circle->step;
+
+    pass_blocks(team, load, block, circle->blocks, to);
+    via_put_word(via_hosts_word(team, to, word), value, via_team_pe(team, to));
+}
+
+/* After round r every host has heard of those up to r hops away, and has their blocks. */
+static void go_round(const struct viaduct_shmem_team *team, const struct via_load *load,
+                     const struct circle *circle)
+{
+    unsigned count = circle->count, place = circle->place;
+    int right = leader_at(team, circle, place + 1),
+        left = leader_at(team, circle, place + count - 1);
 
     for (unsigned round = 1; round <= count / 2; round++) {
         uint64_t value = team->epoch * VIA_JOB_PES_MAX + round;
-        pass_blocks(team, load, (mine + count - (round - 1)) % count, 1, right);
-        via_put_word(via_hosts_word(team, right, VIA_WORD_LEFT), value, via_team_pe(team, right));
-        if (left != right) {
-            pass_blocks(team, load, (mine + round - 1) % count, 1, left);
-            via_put_word(via_hosts_word(team, left, VIA_WORD_RIGHT), value,
-                         via_team_pe(team, left));
-        }
-        via_hosts_await(team, VIA_WORD_LEFT, value);
+        notify_next(team, load, circle, place + count - (round - 1), right, circle->left_word,
+                    value);
         if (left != right)
-            via_hosts_await(team, VIA_WORD_RIGHT, value);
+            notify_next(team, load, circle, place + round - 1, left, circle->right_word, value);
+        via_hosts_await(team, circle->left_word, value);
+        if (left != right)
+            via_hosts_await(team, circle->right_word, value);
     }
+}
+
+static void go_round_ring(const struct viaduct_shmem_team *team, const struct via_load *load)
+{
+    const struct via_hosts *hosts = &team->hosts;
+    const struct circle circle = {.ring = hosts->ring,
+                                  .blocks = 1,
+                                  .count = hosts->count,
+                                  .place = hosts->place,
+                                  .left_word = VIA_WORD_LEFT,
+                                  .right_word = VIA_WORD_RIGHT};
+
+    go_round(team, load, &circle);
+}
+
+/* Then every host of a row has what the row has; and then what all rows have. */
+static void go_round_torus(const struct viaduct_shmem_team *team, const struct via_load *load)
+{
+    const struct via_hosts *hosts = &team->hosts;
+    unsigned columns = hosts->shape.row, column = hosts->mine % columns;
+    const struct circle row = {.first = hosts->mine - column,
+                               .step = 1,
+                               .block = hosts->mine - column,
+                               .blocks = 1,
+                               .count = columns,
+                               .place = column,
+                               .left_word = VIA_WORD_ROW_LEFT,
+                               .right_word = VIA_WORD_ROW_RIGHT};
+    const struct circle all = {.first = column,
+                               .step = columns,
+                               .block = 0,
+                               .blocks = columns,
+                               .count = hosts->count / columns,
+                               .place = hosts->mine / columns,
+                               .left_word = VIA_WORD_COLUMN_LEFT,
+                               .right_word = VIA_WORD_COLUMN_RIGHT};
+
+    go_round(team, load, &row);
+    go_round(team, load, &all);
 }
 
 /* Before round r a leader has the blocks of the 2^r hosts that end with its own. */
@@ -296,7 +400,7 @@ static size_t block_bytes(const struct via_load *load, const struct via_hosts *h
                       : load->stride * (load->is_by_host ? 1 : hosts->shape.locals_max);
 }
 
-static bool is_passed_by_ring(struct via_hosts *hosts, size_t bytes)
+static unsigned passed_by(struct via_hosts *hosts, size_t bytes)
 {
     if (hosts->passed_by == 0 || hosts->passed_bytes != bytes) {
         struct via_algorithm_case call = hosts->shape;
@@ -305,7 +409,7 @@ static bool is_passed_by_ring(struct via_hosts *hosts, size_t bytes)
         hosts->passed_by =
             1 + via_algorithm_choose(VIA_COLLECTIVE_HOSTS, &call, via_world.job->algorithms);
     }
-    return hosts->passed_by == 1 + VIA_HOSTS_RING;
+    return hosts->passed_by - 1;
 }
 
 void via_hosts_pass(struct viaduct_shmem_team *team, const struct via_load *load)
@@ -318,8 +422,14 @@ void via_hosts_pass(struct viaduct_shmem_team *team, const struct via_load *load
         via_barrier_by_doorbells();
         return;
     }
-    if (is_passed_by_ring(hosts, block_bytes(load, hosts)))
-        go_round(team, load);
-    else
+    switch (passed_by(hosts, block_bytes(load, hosts))) {
+    case VIA_HOSTS_RING:
+        go_round_ring(team, load);
+        return;
+    case VIA_HOSTS_TORUS:
+        go_round_torus(team, load);
+        return;
+    default:
         disseminate(team, load);
+    }
 }

@@ -30,7 +30,18 @@ enum via_hosts_word {
     VIA_WORD_TREE = 33, /* 10: broadcast */
     VIA_WORD_HALF = 43, /* 10: reduction by halves: the partner's may be read */
     VIA_WORD_BACK = 53, /* 10: ... and has come back */
+    /* Torus: meetings and shares of my row, and of my column. */
+    VIA_WORD_ROW_LEFT = 63,
+    VIA_WORD_ROW_RIGHT,
+    VIA_WORD_COLUMN_LEFT,
+    VIA_WORD_COLUMN_RIGHT,
+    VIA_WORD_ROW_SHARE,
+    VIA_WORD_ROW_READY,
+    VIA_WORD_COLUMN_SHARE,
+    VIA_WORD_COLUMN_READY,
+    VIA_WORDS,
 };
+_Static_assert(VIA_WORDS <= VIA_SYNC_WORDS, "a slot has them all");
 
 /*
  * What leaders pass on: a block of each host, at the same place of every leader's memory. Each
@@ -94,6 +105,12 @@ static inline int via_team_pe(const struct viaduct_shmem_team *team, int number)
 static inline int via_hosts_leader(const struct via_hosts *hosts, unsigned further)
 {
     return hosts->first[(hosts->mine + further) % hosts->count];
+}
+
+/* The same in the order of the ring. */
+static inline int via_hosts_ring_leader(const struct via_hosts *hosts, unsigned further)
+{
+    return hosts->first[hosts->ring[(hosts->place + further) % hosts->count]];
 }
 
 static inline bool via_hosts_is_leader(const struct viaduct_shmem_team *team)

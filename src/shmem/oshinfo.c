@@ -18,6 +18,7 @@
 #include "shmem/algorithm.h"
 #include "shmem/barrier.h"
 #include "shmem/launch.h"
+#include "shmem/torus.h"
 #include "shmem/variables.h"
 #include "shmem/world.h"
 
@@ -26,7 +27,7 @@
 
 static const char usage_text[] =
     "usage: oshinfo [--json]\n"
-    "       oshinfo --algorithms [--pes N] [--hosts N] [--shape ring|mesh|other]\n"
+    "       oshinfo --algorithms [--pes N] [--hosts N] [--shape ring|torus|mesh|other]\n"
     "Shows the version of this OpenSHMEM, its limits, the memory, transports and launchers that "
     "it\n"
     "can use on this machine, and the environment variables that it knows, with their values.\n"
@@ -245,6 +246,17 @@ static uint64_t forced_algorithms(void)
     return forced;
 }
 
+/* The length of rows of the torus that is nearest to a square; 0 = there is none. */
+static unsigned square_row(unsigned hosts)
+{
+    unsigned row = 0, columns;
+
+    for (unsigned i = 0; (columns = via_torus_columns(hosts, i)) > 0; i++)
+        if (row == 0 || columns * columns <= hosts)
+            row = columns;
+    return row;
+}
+
 /* As hosts.c has it of a real team. */
 static struct via_algorithm_case make_case(const struct asked *asked)
 {
@@ -256,6 +268,7 @@ static struct via_algorithm_case make_case(const struct asked *asked)
         .locals_max = (asked->pes + asked->hosts - 1) / asked->hosts,
         .is_ring = strcmp(asked->shape, "other") != 0,
         .is_mesh = strcmp(asked->shape, "mesh") == 0,
+        .row = strcmp(asked->shape, "torus") == 0 ? square_row(asked->hosts) : 0,
         .exchange_max = flat ? VIA_SYNC_LINE_BYTES : VIA_BOX_BYTES / asked->pes / 8 * 8,
         .partial_max = VIA_BOX_BYTES / asked->hosts / 8 * 8,
         .element_bytes = 8,
@@ -351,9 +364,10 @@ static int parse_option(int option, const char *value, const char *word, struct 
         return parse_count(value, &asked->hosts) ? 0 : wrong(value, "not a number of hosts");
     case 's':
         asked->shape = value;
-        if (strcmp(value, "ring") == 0 || strcmp(value, "mesh") == 0 || strcmp(value, "other") == 0)
+        if (strcmp(value, "ring") == 0 || strcmp(value, "torus") == 0 ||
+            strcmp(value, "mesh") == 0 || strcmp(value, "other") == 0)
             return 0;
-        return wrong(value, "no shape; expected ring, mesh or other");
+        return wrong(value, "no shape; expected ring, torus, mesh or other");
     default:
         return wrong(word, "unknown option");
     }
@@ -388,5 +402,7 @@ int main(int argc, char **argv)
         return wrong(argv[optind], "takes no argument");
     if (asked.hosts > asked.pes)
         return wrong("--hosts", "more than PEs");
+    if (strcmp(asked.shape, "torus") == 0 && square_row(asked.hosts) == 0)
+        return wrong("--shape torus", "so many hosts have no rows of at least two");
     return asked.algorithms ? show_algorithms(&asked) : show(asked.as_json);
 }

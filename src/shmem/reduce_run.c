@@ -5,8 +5,7 @@
 
 #include "shmem/group.h"
 
-/* A piece that stays in the first-level cache while every PE's part is added to it. */
-#define PIECE_BYTES 8192u
+#define PIECE_BYTES VIA_REDUCE_PIECE_BYTES
 _Static_assert(VIA_BOX_BYTES <= PIECE_BYTES, "what is exchanged is one piece");
 
 /* Where another PE's memory is mapped it is read in place, else fetched into `buffer`. */
@@ -31,9 +30,8 @@ static char *dest_at(const struct via_task *task, size_t at)
     return (char *)task->dest + at * task->element_bytes;
 }
 
-/* into op= what members `from` to `to` - 1 have at element `at`, at most a piece. */
-static void combine_members(const struct via_task *task, void *into, size_t at, size_t count,
-                            int from, int to)
+void via_reduce_members(const struct via_task *task, void *into, size_t at, size_t count, int from,
+                        int to)
 {
     _Alignas(64) char buffer[PIECE_BYTES];
 
@@ -97,7 +95,7 @@ void via_reduce_shares(const struct via_task *task)
     for (size_t at = begin; at < end; at += piece_max) {
         size_t piece = via_min(piece_max, end - at), bytes = piece * task->element_bytes;
         via_get(task->call, sum, source_at(task, at), bytes, via_group_pe(group, 0));
-        combine_members(task, sum, at, piece, 1, group->size);
+        via_reduce_members(task, sum, at, piece, 1, group->size);
         for (int i = 0; i < group->size; i++)
             via_put(task->call, dest_at(task, at), sum, bytes, via_group_pe(group, i));
     }
@@ -138,7 +136,7 @@ void via_scan_direct(const struct via_task *task)
         char *sum = results + at * task->element_bytes;
         via_get(task->call, sum, source_at(task, at), piece * task->element_bytes,
                 via_group_pe(group, 0));
-        combine_members(task, sum, at, piece, 1, count);
+        via_reduce_members(task, sum, at, piece, 1, count);
     }
     via_group_barrier(group);
     take_results(task, results);
@@ -147,14 +145,14 @@ void via_scan_direct(const struct via_task *task)
 /* --- within hosts, then among leaders ----------------------------------------------------------
  */
 
-/* What the members of my host have, by its leader; `mine` is the leader's own source there. */
 static void combine_host(const struct via_task *task, void *into, const char *mine, size_t at,
                          size_t count)
 {
     const struct via_hosts *hosts = &task->group->team->hosts;
 
     memcpy(into, mine, count * task->element_bytes);
-    combine_members(task, into, at, count, task->group->my_pe + 1, hosts->first[hosts->mine + 1]);
+    via_reduce_members(task, into, at, count, task->group->my_pe + 1,
+                       hosts->first[hosts->mine + 1]);
 }
 
 /* On return the team's box has a block of each host: what its members have at element `at`. */
@@ -208,7 +206,7 @@ static void combine_before(const struct via_task *task, const struct via_hosts *
                 via_group_pe(task->group, first++));
     else
         memset(sum, 0, piece * task->element_bytes);
-    combine_members(task, sum, at, piece, first, end);
+    via_reduce_members(task, sum, at, piece, first, end);
 }
 
 void via_scan_leaders(const struct via_task *task)
@@ -237,8 +235,8 @@ void via_reduce_host(const struct via_task *task, const struct via_hosts *hosts)
         size_t piece = via_min(piece_max, task->elements - at);
         if (task->dest != task->source)
             memcpy(dest_at(task, at), source_at(task, at), piece * task->element_bytes);
-        combine_members(task, dest_at(task, at), at, piece, task->group->my_pe + 1,
-                        hosts->first[hosts->mine + 1]);
+        via_reduce_members(task, dest_at(task, at), at, piece, task->group->my_pe + 1,
+                           hosts->first[hosts->mine + 1]);
     }
 }
 
@@ -251,134 +249,4 @@ void via_reduce_spread(const struct via_task *task, const struct via_hosts *host
                 via_team_pe(team, hosts->first[hosts->mine]));
     if (hosts->shape.locals_max > 1)
         via_hosts_meet_locals(team);
-}
-
-/* --- in a ring ---------------------------------------------------------------------------------
- */
-
-/* Bytes passed on at once: hosts compute while the next piece comes. */
-#define RING_PIECE_BYTES ((size_t)64 << 10)
-
-/*
- * The elements are cut into a share per host. In step s a leader sends share mine - s to the right,
- * first with its host's part (step 0), then with what came from the left and its host's part added
- * (steps 1 to hosts - 2), then whole (until step 2 hosts - 3). Each piece is put straight into its
- * place of dest, so a leader whose dest is its source works on a copy of the source.
- */
-struct ring {
-    const struct via_task *task;
-    struct viaduct_shmem_team *team;
-    const struct via_hosts *hosts;
-    const char *mine; /* the leader's source, or its copy */
-    int right;
-    uint64_t sent, came; /* pieces, counted on */
-};
-
-static size_t share_begin(const struct ring *ring, unsigned share)
-{
-    return ring->task->elements * share / ring->hosts->count;
-}
-
-static unsigned share_of_step(const struct ring *ring, unsigned step)
-{
-    unsigned count = ring->hosts->count;
-
-    return (ring->hosts->mine + 2 * count - step) % count;
-}
-
-/* into is dest, filled by the leader before or with nothing. */
-static void add_host(const struct ring *ring, size_t at, size_t count, bool is_first)
-{
-    const struct via_task *task = ring->task;
-    size_t piece_max = PIECE_BYTES / task->element_bytes;
-
-    for (size_t end = at + count; at < end; at += piece_max) {
-        size_t piece = via_min(piece_max, end - at);
-        const char *mine = ring->mine + at * task->element_bytes;
-        if (is_first) {
-            combine_host(task, dest_at(task, at), mine, at, piece);
-            continue;
-        }
-        task->kernel(dest_at(task, at), mine, piece);
-        combine_members(task, dest_at(task, at), at, piece, task->group->my_pe + 1,
-                        ring->hosts->first[ring->hosts->mine + 1]);
-    }
-}
-
-static void send_right(struct ring *ring, size_t at, size_t count)
-{
-    const struct via_task *task = ring->task;
-    int pe = via_team_pe(ring->team, ring->right);
-
-    via_put(task->call, dest_at(task, at), dest_at(task, at), count * task->element_bytes, pe);
-    via_put_word(via_hosts_word(ring->team, ring->right, VIA_WORD_SHARE), ++ring->sent, pe);
-}
-
-/* step: of those who send; -1 = my own share, which comes from nobody. */
-static void pass_share(struct ring *ring, unsigned share, int step)
-{
-    size_t piece_max = RING_PIECE_BYTES / ring->task->element_bytes;
-    int steps = 2 * ((int)ring->hosts->count - 1);
-    bool is_added = step < (int)ring->hosts->count - 1;
-
-    for (size_t at = share_begin(ring, share), end = share_begin(ring, share + 1); at < end;
-         at += piece_max) {
-        size_t piece = via_min(piece_max, end - at);
-        if (step >= 0)
-            via_hosts_await(ring->team, VIA_WORD_SHARE, ++ring->came);
-        if (is_added)
-            add_host(ring, at, piece, step < 0);
-        if (step + 1 < steps)
-            send_right(ring, at, piece);
-    }
-}
-
-static void go_round(struct ring *ring)
-{
-    struct viaduct_shmem_team *team = ring->team;
-    int left = via_hosts_leader(ring->hosts, ring->hosts->count - 1);
-
-    /* My dest may be written; and so may that of the next. */
-    via_put_word(via_hosts_word(team, left, VIA_WORD_READY), team->pieces + 1,
-                 via_team_pe(team, left));
-    via_hosts_await(team, VIA_WORD_READY, team->pieces + 1);
-    pass_share(ring, ring->hosts->mine, -1);
-    for (unsigned step = 0; step < 2 * (ring->hosts->count - 1); step++)
-        pass_share(ring, share_of_step(ring, step + 1), (int)step);
-}
-
-static void reduce_by_leader(const struct via_task *task, const struct via_hosts *hosts)
-{
-    struct viaduct_shmem_team *team = task->group->team;
-    char *copy = NULL;
-
-    if (task->dest == task->source) {
-        copy = malloc(via_max(task->bytes, (size_t)1));
-        if (!copy)
-            via_fatal("%s: no memory for %zu elements", task->call, task->elements);
-        memcpy(copy, task->source, task->bytes);
-    }
-    struct ring ring = {.task = task,
-                        .team = team,
-                        .hosts = hosts,
-                        .mine = copy ? copy : task->source,
-                        .right = via_hosts_leader(hosts, 1),
-                        .sent = team->pieces,
-                        .came = team->pieces};
-    go_round(&ring);
-    free(copy);
-}
-
-void via_reduce_ring(const struct via_task *task)
-{
-    struct viaduct_shmem_team *team = task->group->team;
-    const struct via_hosts *hosts = via_hosts_of(team);
-    size_t share_bytes = (task->elements / hosts->count + 1) * task->element_bytes;
-
-    if (via_hosts_gather(team))
-        reduce_by_leader(task, hosts);
-    via_hosts_release(team);
-    /* As many as no leader exceeds: all members count alike. */
-    team->pieces += 2 * hosts->count * (share_bytes / (RING_PIECE_BYTES / 2) + 1);
-    via_reduce_spread(task, hosts);
 }

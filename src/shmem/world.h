@@ -151,7 +151,7 @@ static inline bool via_has_frames(void)
 #define VIA_HEAP_ALIGN (UINT64_C(64) << 20)
 
 /* Sync words of a team: enum via_hosts_word. */
-#define VIA_SYNC_WORDS 64u
+#define VIA_SYNC_WORDS 72u
 #define VIA_TEAMS_MAX 64u
 #define VIA_SETS_MAX 16u /* active sets that are teams, too */
 #define VIA_SLOTS_MAX (VIA_TEAMS_MAX + VIA_SETS_MAX)

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""Collectives by every algorithm of the table. In `make test` a sample; --all: every algorithm, 1 to 33 PEs on 1 to 17 hosts."""
+"""Collectives by every algorithm of the table. In `make test` a sample; --all: a sweep over teams of 1 to 33 PEs on 1 to 17 hosts."""
 import json
 import os
 import random
 import re
 import sys
+import time
 
 import shmem_lab
 from shmem_lab import BIN, program
@@ -20,6 +21,7 @@ SETS = (
     "hosts=dissemination,broadcast=direct,fcollect=direct,collect=direct,reduce=shares,scan=direct",
     "hosts=ring,broadcast=tree,fcollect=direct,collect=direct,reduce=halving,scan=direct,alltoall=exchange",
 )
+TORUS = "hosts=torus,broadcast=torus,fcollect=leaders,collect=leaders,reduce=torus,scan=leaders"
 # Of active sets, which prog_shmem_collect has.
 ACTIVE_SETS = {("collect", "chain")}
 SEED = 20
@@ -46,31 +48,59 @@ class Halves(Ring):
                                                 SEED + 1, 2, env={"VIADUCT_SHMEM_ALGORITHMS": "reduce=halving,alltoall=exchange"}))
 
 
-class Rounds(Ring):
-    """On a mesh of 8 hosts with 32 PEs, waits of a PE for other hosts are counted: some times log2(8), not 8, and not 32."""
+class Shaped(Ring):
+    """Another fabric than a ring of four; the waits of a PE for other hosts are counted."""
 
-    HOSTS, PES, TIMES = 8, 32, 10
+    SHAPE = ()
 
     def setUp(self):
         shmem_lab.Case.setUp(self)
         self.environment["VIADUCT_RUNDIR"] = os.path.join(self.folder, "run")
         self.environment["VIADUCT_FABRIC"] = "r%d" % os.getpid()
         self.environment["VIADUCT_UP_WITH"] = str(os.getpid())
-        self.viaduct("up", "--mesh", str(self.HOSTS))
+        if self.SHAPE:
+            self.viaduct("up", *self.SHAPE)
         self.addCleanup(self.call, os.path.join(BIN, "viaduct"), "down")
 
-    def rounds(self, name, count):
-        path = os.path.join(self.folder, "stats-%s-%d" % (name, count))
-        out = self.good("-n", self.PES, "--spread", "--timeout", 90, program("rounds"), name, count, env={"VIADUCT_SHMEM_STATS": path})
+    def rounds(self, name, count, pes, algorithms=""):
+        path = os.path.join(self.folder, "stats-%s-%s-%d" % (name, algorithms, count))
+        out = self.good("-n", pes, "--spread", "--timeout", 90, program("rounds"), name, count,
+                        env={"VIADUCT_SHMEM_STATS": path, "VIADUCT_SHMEM_ALGORITHMS": algorithms})
         self.assertIn("PASS", out)
         with open(path, encoding="utf-8") as lines:
             return max(json.loads(line)["rounds"] for line in lines)
+
+
+class Torus(Shaped):
+    """Rows of three hosts, columns of two."""
+
+    SHAPE = ("--torus", "3x2")
+
+    def test_every_type_and_operation(self):
+        for words in (TORUS, "hosts=ring,broadcast=chain,reduce=ring"):
+            with self.subTest(words):
+                self.assertIn("PASS", self.good("-n", 9, "--hosts", "1:3,2-5:1,6:2", "--timeout", 200, program("algorithms"), SEED, 3,
+                                                timeout=220, env={"VIADUCT_SHMEM_ALGORITHMS": words}))
+
+    def test_it_is_recognized_and_used(self):
+        def each(algorithms):
+            return (self.rounds("barrier", 12, 6, algorithms) - self.rounds("barrier", 2, 6, algorithms)) / 20
+        # Both neighbours in the row, one in the column; in a ring of six, both neighbours three times.
+        self.assertEqual(each(""), 3)
+        self.assertEqual(each("hosts=ring"), 6)
+
+
+class Rounds(Shaped):
+    """On a mesh of 8 hosts with 32 PEs: some times log2(8) waits, not 8, and not 32."""
+
+    HOSTS, PES, TIMES = 8, 32, 10
+    SHAPE = ("--mesh", str(HOSTS))
 
     def test_they_grow_with_the_logarithm(self):
         log = (self.HOSTS - 1).bit_length()
         for name, most in (("barrier", log), ("broadcast", 2 * log), ("collect", 2 * log), ("fcollect", log), ("reduce", 2 * log),
                            ("alltoall", log), ("set-barrier", log), ("set-broadcast", 2 * log), ("set-fcollect", log), ("set-reduce", 2 * log)):
-            few, many = (self.rounds(name, count) for count in (2, 2 + self.TIMES))
+            few, many = (self.rounds(name, count, self.PES) for count in (2, 2 + self.TIMES))
             # A barrier of all follows each call.
             each = (many - few) / self.TIMES - log
             self.assertGreater(each, 0, name)
@@ -87,7 +117,7 @@ class Table(shmem_lab.Case):
         self.assertEqual((code, err), (0, ""))
         lines = out.split("a team of")[0].splitlines()[1:]
         listed = {tuple(line.split()[:2]) for line in lines}
-        forced = {tuple(one.split("=")) for words in SETS for one in words.split(",") if one}
+        forced = {tuple(one.split("=")) for words in (*SETS, TORUS) for one in words.split(",") if one}
         self.assertEqual(listed, forced | ACTIVE_SETS)
 
     def test_the_choice(self):
@@ -97,6 +127,7 @@ class Table(shmem_lab.Case):
         self.assertRegex(choices("--pes", 8, "--hosts", 8)["reduce"], r"^(exchange|leaders); .*ring$")
         self.assertEqual(choices("--pes", 64, "--hosts", 64, "--shape", "mesh")["hosts"], "dissemination")
         self.assertRegex(choices("--pes", 16, "--hosts", 16, "--shape", "mesh")["reduce"], r"; .*halving$")
+        self.assertRegex(choices("--pes", 16, "--hosts", 16, "--shape", "torus")["reduce"], r"; from \d+ B torus; from \d+ B ring$")
         self.assertNotIn("halving", choices("--pes", 16, "--hosts", 16, "--shape", "other")["reduce"])
         self.assertRegex(choices("--pes", 16, "--hosts", 16)["alltoall"], r"^exchange; .*direct$")
         self.assertEqual(choices("--pes", 4, "--hosts", 1)["reduce"], "exchange; from 128 B shares")
@@ -108,35 +139,62 @@ class Table(shmem_lab.Case):
             with self.subTest(words):
                 self.bad("-n", 1, program("hello"), code=1, says="VIADUCT_SHMEM_ALGORITHMS: ",
                          env={"VIADUCT_SHMEM_ALGORITHMS": words})
-        for words in (("--shape", "star"), ("--pes", "0"), ("--hosts", "x"), ("--pes", 2, "--hosts", 3)):
+        for words in (("--shape", "star"), ("--pes", 7, "--hosts", 7, "--shape", "torus"), ("--pes", "0"), ("--hosts", "x"), ("--pes", 2, "--hosts", 3)):
             with self.subTest(words):
                 self.assertEqual(self.call(OSHINFO, "--algorithms", *words)[0], 2)
 
 
-class Sweep(Sample):
-    """Rings of 1 to 17 hosts, which PEs are spread over as evenly as their number allows; teams are parts of these."""
+class Sweep(Shaped):
+    """Rounds of jobs, until the time is over. In each round every number of hosts from 1 to 17 has every set of algorithms once, with
+    fabric, number of PEs, and how many of them are on each host drawn from the seed; teams are drawn by the program."""
 
-    def setUp(self):
-        shmem_lab.Case.setUp(self)
-        self.environment["VIADUCT_RUNDIR"] = os.path.join(self.folder, "run")
-        self.environment["VIADUCT_FABRIC"] = "a%d" % os.getpid()
-        self.environment["VIADUCT_UP_WITH"] = str(os.getpid())
+    def test_jobs(self):
+        seed, seconds = int(os.environ.get("SWEEP_SEED", SEED)), float(os.environ.get("SWEEP_SECONDS", 3600))
+        dice, end, jobs, rounds = random.Random(seed), time.monotonic() + seconds, 0, 0
+        seen = {"hosts": set(), "PEs": set(), "shapes": set(), "sets": set()}
+        while time.monotonic() < end:
+            for hosts in dice.sample(range(1, 18), 17):
+                if time.monotonic() >= end:
+                    break
+                shape, pes = self.draw_fabric(dice, hosts), dice.randint(hosts, 33)
+                for words in (*SETS, TORUS):
+                    self.run_one(dice, shape, hosts, pes, words)
+                    jobs += 1
+                    for name, value in zip(seen, (hosts, pes, shape[0], words)):
+                        seen[name].add(value)
+                print("seed %d, job %d: %d PEs, %d hosts, %s" % (seed, jobs, pes, hosts, " ".join(shape)), flush=True)
+                if hosts > 1:
+                    self.viaduct("down")
+            else:
+                rounds += 1
+        print("seed %d: %d jobs, %d whole rounds; %s" % (seed, jobs, rounds, ", ".join(
+            "%d %s" % (len(values), name) for name, values in seen.items())), flush=True)
 
-    def test_a_sample(self):
-        dice = random.Random(SEED)
-        for hosts in range(2, 18):
-            self.viaduct("up", "--ring" if hosts > 2 else "--chain", str(hosts))
-            try:
-                for pes in sorted({1, hosts - 1, hosts, hosts + 1, 33, dice.randint(1, 33), dice.randint(1, 33)}):
-                    self.run_sets(pes, dice.randint(1, 1 << 30), SETS)
-                    print("%d hosts, %d PEs" % (hosts, pes), flush=True)
-            finally:
-                self.viaduct("down")
+    def draw_fabric(self, dice, hosts):
+        """Up, except for one host."""
+        if hosts == 1:
+            return ("one host",)
+        shapes = [("--chain", str(hosts))]
+        if hosts > 2:
+            shapes += [("--ring", str(hosts)), ("--mesh", str(hosts))]
+        shapes += [("--torus", "%dx%d" % (columns, hosts // columns)) for columns in range(2, hosts // 2 + 1) if hosts % columns == 0]
+        shape = dice.choice(shapes)
+        self.viaduct("up", *shape)
+        return shape
+
+    def run_one(self, dice, shape, hosts, pes, words):
+        cuts = sorted(dice.sample(range(1, pes), hosts - 1))
+        slots = [end - begin for begin, end in zip([0, *cuts], [*cuts, pes])]
+        place = ["--hosts", ",".join("%d:%d" % (1 + i, count) for i, count in enumerate(slots))] if hosts > 1 else []
+        seed = dice.randint(1, 1 << 30)
+        with self.subTest(words, shape=shape, slots=slots, seed=seed):
+            self.assertIn("PASS", self.good("-n", pes, *place, "--timeout", 200, program("algorithms"), seed, 1, timeout=220,
+                                            env={"VIADUCT_SHMEM_ALGORITHMS": words}))
 
 
 if __name__ == "__main__":
     if "--all" in sys.argv:
         sys.argv[sys.argv.index("--all")] = "Sweep"
     elif len(sys.argv) == 1:
-        sys.argv += ["Table", "Sample", "Halves", "Rounds"]
+        sys.argv += ["Table", "Sample", "Halves", "Torus", "Rounds"]
     shmem_lab.main()

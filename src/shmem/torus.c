@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include "shmem/torus.h"
+
+unsigned via_torus_columns(unsigned hosts, unsigned index)
+{
+    for (unsigned columns = 2; columns <= hosts / 2; columns++)
+        if (hosts % columns == 0 && index-- == 0)
+            return columns;
+    return 0;
+}
+
+/*
+ * A row that is gone along from column c to the right ends at column c - 1, and to the left at c +
+ * 1; there the next row begins. After the last row the column has to be that of the beginning. As
+ * many rows to the left as to the right do that; with an odd number of rows so do `columns` more to
+ * the left, which takes an odd number of columns too.
+ */
+static unsigned rows_to_the_left(unsigned columns, unsigned rows)
+{
+    return rows % 2 == 0 ? rows / 2 : (rows + columns) / 2;
+}
+
+/* Host numbers are row * row_step + column * column_step. */
+static void go_along_rows(unsigned columns, unsigned rows, unsigned row_step, unsigned column_step,
+                          int *ret_ring)
+{
+    unsigned to_the_left = rows_to_the_left(columns, rows), column = 0;
+
+    for (unsigned row = 0; row < rows; row++) {
+        unsigned step = row < to_the_left ? columns - 1 : 1;
+        for (unsigned i = 0; i < columns; i++) {
+            *ret_ring++ = (int)(row * row_step + column * column_step);
+            if (i + 1 < columns)
+                column = (column + step) % columns;
+        }
+    }
+}
+
+void via_torus_ring(unsigned columns, unsigned rows, int *ret_ring)
+{
+    if (rows % 2 == 0 || (columns % 2 != 0 && rows >= columns))
+        go_along_rows(columns, rows, columns, 1, ret_ring);
+    else
+        go_along_rows(rows, columns, 1, columns, ret_ring);
+}
