@@ -20,6 +20,10 @@ SHMEM = {"cores": 2, "rounds": 1, "comparison": [{"measure": "put, 2 PEs", "unit
 FABRIC = {"iperf3, neighbour, x TCP": {"value": 1.75, "target": ">= 1.5", "met": True}, "iperf3": {"kernel TCP": [1]}}
 
 
+SHMEM_SCALE = {"figures": [{"figure": "17 hosts / 16 hosts", "value": 0.9, "target": "at most 9.5", "met": True},
+                           {"figure": "memory", "value": 360, "target": None, "met": None}]}
+
+
 class Page(html.parser.HTMLParser):
     """Tags that are closed as they were opened, and every reference to something outside."""
 
@@ -53,11 +57,12 @@ class Report(cli.Case):
 
     def test_every_section_is_there_and_nothing_comes_from_outside(self):
         for name, data in (("sockets", SOCKETS), ("system_a", SYSTEM_A), ("system_d", SYSTEM_D), ("shmem", SHMEM), ("fabric", FABRIC),
+                           ("shmem_scale", SHMEM_SCALE),
                            ("new_one", {"rows": [{"bytes": 8, "us": 0.5}]}), ("damaged", "{"), ("odd", [{"x": [1, 2]}, 3])):
             self.put("bench_%s.json" % name, data)
         out = self.good("report", "--bench", self.folder)
         path = os.path.join(self.folder, "report.html")
-        self.assertEqual(out, "%s: 8 benchmarks\n" % path)
+        self.assertEqual(out, "%s: 9 benchmarks\n" % path)
         with open(path, encoding="utf-8") as file:
             text = file.read()
         page = Page()
@@ -70,7 +75,7 @@ class Report(cli.Case):
         for svg in re.findall(r"<svg.*?</svg>", text, re.S):
             self.assertNotIn("nan", svg)
             xml.etree.ElementTree.fromstring(svg)
-        for words in ("redis GET <b>&", "110", "220", "missed", "1 MiB", "zero-copy", "7.25", "1.75", "damaged.json is not understood",
+        for words in ("redis GET <b>&", "110", "220", "missed", "1 MiB", "zero-copy", "7.25", "1.75", "at most 9.5", "damaged.json is not understood",
                       "Without figures: bench_pipe, bench_ip, bench_ofi"):
             self.assertIn(words, page.text)
         # Twice as fast is a longer bar than a quarter as fast.
