@@ -4,11 +4,15 @@
 import os
 import re
 import signal
+import sys
 import time
 
 import machines_case
 from jobs_case import Jobs, program
-from machines_case import BIN, HANG_S, wait_for
+from machines_case import BIN, HANG_S, ROOT, wait_for
+
+sys.path.insert(0, os.path.join(ROOT, "tests", "shmem"))
+import test_shmem_check  # noqa: E402
 
 
 class Programs(Jobs):
@@ -127,6 +131,29 @@ class Ends(Jobs):
         for pe in range(4):
             self.assertRegex(lines[1 + pe], r"^  PE %d on node%d \(pid \d+\) " % (pe, 1 + pe // 2))
         job.kill()
+
+
+class Mistakes(Jobs):
+    """The checking mode finds over machines what it finds within one, but for what PEs see on each other's boards."""
+
+    within_one_machine = {"call", "size", "count", "other-root", "dest", "flag"}
+
+    def test_each_mistake(self):
+        for name, pe, pattern in test_shmem_check.MESSAGES:
+            if name in self.within_one_machine:
+                continue
+            with self.subTest(name):
+                mode = "1" if pe is not None else "abort"
+                _, out, err = self.oshrun("-n", 2, "--timeout", HANG_S - 10, program("mistake"), name, env={"VIADUCT_SHMEM_CHECK": mode})
+                self.assertNotIn("has run for", err, out)
+                lines = re.findall(r"(?m)^viaduct-shmem: PE (\d) on host \d: check: (.*)$", err)
+                self.assertTrue([text for who, text in lines if (pe is None or int(who) == pe) and re.match(pattern, text)], err)
+
+    def test_good_programs(self):
+        for name in ("hello", "ring_shift", "heap", "order"):
+            with self.subTest(name):
+                _, _, err = self.oshrun("-n", 4, program(name), env={"VIADUCT_SHMEM_CHECK": "1"})
+                self.assertNotIn("check:", err)
 
 
 class Power(Jobs):
