@@ -241,12 +241,17 @@ static void pipes_push(struct plan_pipes *pipes, struct plan_pipe *pipe, bool in
     pipes->last = pipe;
 }
 
-void plan_pipe_offer(struct plan_pipe *pipe, struct plan_thread *ringer)
+void plan_pipe_list_out(struct plan_pipe *pipe)
 {
     if (!pipe->out_listed) {
         pipe->out_listed = true;
         pipes_push(&pipe->writer->out, pipe, false);
     }
+}
+
+void plan_pipe_offer(struct plan_pipe *pipe, struct plan_thread *ringer)
+{
+    plan_pipe_list_out(pipe);
     plan_thread_kick(pipe->writer, ringer);
 }
 

@@ -40,7 +40,8 @@ struct plan_pipe {
     bool asking;      /* the want word is under way */
     bool out_listed;  /* in the writer's list */
     struct plan_pipe *next_out;
-    uint32_t sent_in; /* the last turn of the writer that has looked at it */
+    uint32_t sent_in;               /* the last turn of the writer that has looked at it */
+    uint32_t sends_left, acks_left; /* of that turn */
     struct plan_frames bypass;
     uint32_t bypass_used;   /* those that are being stored there included */
     struct plan_frames own; /* acknowledgements, and what is sent again */
@@ -50,7 +51,8 @@ struct plan_pipe {
     struct plan_frames arrived;
     uint32_t due; /* slots that are free, and the writer does not know */
     bool in_listed, is_blocked;
-    uint32_t taken_in; /* the last turn of the reader that has looked at it */
+    uint32_t taken_in;   /* the last turn of the reader that has looked at it */
+    uint32_t takes_left; /* of that turn */
     struct plan_pipe *next_in, *next_blocked;
 };
 
@@ -66,6 +68,9 @@ enum plan_job {
     PLAN_SEND,  /* a frame that begins here */
 };
 
+/* Of a turn, as turn() of core/channel.c. */
+enum plan_phase { PLAN_DRAINS, PLAN_TAKES, PLAN_SENDS, PLAN_PHASES };
+
 enum plan_state { PLAN_ASLEEP, PLAN_WAKING, PLAN_SPINNING, PLAN_BUSY };
 
 struct plan_thread {
@@ -80,10 +85,10 @@ struct plan_thread {
     bool turn_begins;     /* with the next job */
     uint16_t touched[32]; /* neighbours that this turn has sent to or taken from */
     unsigned touched_count;
-    bool has_worked;     /* since it last found nothing */
-    bool sends;          /* the half of a turn: first it takes, then it sends */
-    uint32_t phase_left; /* frames that this half may still bring */
-    uint64_t debt_ps;    /* doorbells it has rung since its last job */
+    bool has_worked; /* since it last found nothing */
+    enum plan_phase phase;
+    struct plan_pipe *drain_at; /* of out, the next one whose bypass buffers are looked at */
+    uint64_t debt_ps;           /* doorbells it has rung since its last job */
     uint64_t idle_since_ps;
     bool spin_pending;
     /* the job */
@@ -158,6 +163,8 @@ void plan_pipe_release(struct plan_fabric *fabric, struct plan_pipe *pipe);
 /* The writer has something for it, or room in it: its thread is to look. ringer pays if that
  * sleeps; NULL: somebody else does. */
 void plan_pipe_offer(struct plan_pipe *pipe, struct plan_thread *ringer);
+/* The same of its own thread, which is at work. */
+void plan_pipe_list_out(struct plan_pipe *pipe);
 /* A frame has arrived. */
 void plan_pipe_arrived(struct plan_fabric *fabric, struct plan_frame *frame);
 /* The stores of a frame begin; `sent`: all have left. */

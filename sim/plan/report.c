@@ -41,10 +41,13 @@ void plan_report_limit(const struct plan_measured *measured, char *ret, size_t b
         for (unsigned i = 1; i < PLAN_RESOURCES; i++) {
             most = busy[i].share > most->share ? &busy[i] : most;
         }
+        if (most->name[0] == '\0') {
+            snprintf(ret, bytes, "not measured: how busy links and threads are");
+            return;
+        }
         bool starved = most->share < 0.5 && isnan(measured->offered) && measured->stuck_count == 0;
-        snprintf(ret, bytes, "nothing is always busy, most of all %s, %.0f %%%s",
-                 most->name[0] != '\0' ? most->name : "none", most->share * 100,
-                 starved ? ": more messages under way would do more" : "");
+        snprintf(ret, bytes, "nothing is always busy, most of all %s, %.0f %%%s", most->name,
+                 most->share * 100, starved ? ": more messages under way would do more" : "");
     }
 }
 
@@ -145,10 +148,17 @@ static void print_row(const struct plan_row *row, FILE *out)
     } else {
         fprintf(out, "%5.1f %%", row->load * 100);
     }
-    fprintf(out, " %10.1f %11.1f %10s %10s %10s %10s %9llu %5.0f %% %5.0f %% %5.0f %%\n",
-            measured->got / 1e6, measured->total / 1e6, text[0], text[1], text[2], text[3],
-            (unsigned long long)measured->messages_count, measured->busy[PLAN_LINK].share * 100,
-            measured->busy[PLAN_THREAD].share * 100, measured->busy[PLAN_MEMORY].share * 100);
+    fprintf(out, " %10.1f %11.1f %10s %10s %10s %10s %9llu", measured->got / 1e6,
+            measured->total / 1e6, text[0], text[1], text[2], text[3],
+            (unsigned long long)measured->messages_count);
+    for (unsigned k = 0; k < PLAN_RESOURCES; k++) {
+        if (measured->busy[k].name[0] == '\0') {
+            fputs("       -", out);
+        } else {
+            fprintf(out, " %5.0f %%", measured->busy[k].share * 100);
+        }
+    }
+    fputc('\n', out);
 }
 
 static void print_saturation(const struct plan_report *report, FILE *out)

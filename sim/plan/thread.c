@@ -13,7 +13,8 @@ static void next(struct plan_thread *thread);
 
 /* --- what is next ---------------------------------------------------------------------------- */
 
-/* Each pipe comes once in a turn, when it is reached: what arrives before that is found. */
+/* Each pipe comes once in a turn, when it is reached: what arrives before that is found. It counts
+ * as listed until stay_in(), so that what arrives meanwhile does not end its turn. */
 static struct plan_pipe *pop_in(struct plan_thread *thread)
 {
     struct plan_pipes *list = &thread->in_turn;
@@ -25,8 +26,10 @@ static struct plan_pipe *pop_in(struct plan_thread *thread)
     if (pipe != NULL) {
         list->first = pipe->next_in;
         list->last = pipe->next_in == NULL ? NULL : list->last;
-        pipe->in_listed = false;
-        pipe->taken_in = thread->turn;
+        if (pipe->taken_in != thread->turn) {
+            pipe->taken_in = thread->turn;
+            pipe->takes_left = thread->host->fabric->costs.batch_frames;
+        }
     }
     return pipe;
 }
@@ -43,7 +46,10 @@ static struct plan_pipe *pop_out(struct plan_thread *thread)
         list->first = pipe->next_out;
         list->last = pipe->next_out == NULL ? NULL : list->last;
         pipe->out_listed = false;
-        pipe->sent_in = thread->turn;
+        if (pipe->sent_in != thread->turn) {
+            pipe->sent_in = thread->turn;
+            pipe->sends_left = pipe->acks_left = thread->host->fabric->costs.batch_frames;
+        }
     }
     return pipe;
 }
@@ -59,10 +65,13 @@ static void list_in(struct plan_thread *thread, struct plan_pipe *pipe)
     thread->in.last = pipe;
 }
 
-/* A turn stays with a pipe while there is something in it, or for it. */
+/* A turn stays with a pipe while there is something in it, up to a batch. */
 static void stay_in(struct plan_thread *thread, struct plan_pipe *pipe)
 {
-    if (pipe->arrived.count > 0 && !pipe->in_listed && !pipe->is_blocked) {
+    pipe->in_listed = false;
+    if (pipe->takes_left == 0) {
+        list_in(thread, pipe);
+    } else if (pipe->arrived.count > 0 && !pipe->is_blocked) {
         pipe->in_listed = true;
         pipe->next_in = thread->in_turn.first;
         thread->in_turn.first = pipe;
@@ -98,17 +107,18 @@ static void take_submitted(struct plan_thread *thread)
 /* What is listed from now on waits for the next turn. */
 static void begin_phase(struct plan_thread *thread)
 {
-    if (!thread->sends) {
+    thread->phase = (thread->phase + 1) % PLAN_PHASES;
+    if (thread->phase == PLAN_DRAINS) {
+        thread->turn_begins = true;
         thread->turn++;
         take_submitted(thread);
-    }
-    thread->phase_left = thread->host->fabric->costs.batch_frames;
-    if (thread->sends && thread->out.first != NULL) {
+        thread->drain_at = thread->out.first;
+    } else if (thread->phase == PLAN_SENDS && thread->out.first != NULL) {
         *(thread->out_turn.first == NULL ? &thread->out_turn.first
                                          : &thread->out_turn.last->next_out) = thread->out.first;
         thread->out_turn.last = thread->out.last;
         thread->out = (struct plan_pipes){0};
-    } else if (!thread->sends && thread->in.first != NULL) {
+    } else if (thread->phase == PLAN_TAKES && thread->in.first != NULL) {
         *(thread->in_turn.first == NULL ? &thread->in_turn.first : &thread->in_turn.last->next_in) =
             thread->in.first;
         thread->in_turn.last = thread->in.last;
@@ -119,15 +129,18 @@ static void begin_phase(struct plan_thread *thread)
 static void block(struct plan_fabric *fabric, struct plan_pipe *pipe, struct plan_pipe *way)
 {
     pipe->is_blocked = true;
+    pipe->in_listed = false;
     pipe->arrived.first->since_ps = fabric->cost->now_ps;
     pipe->next_blocked = way->blocked;
     way->blocked = pipe;
     plan_pipe_want(fabric, way);
 }
 
+/* They are tried again. */
 static void unblock(struct plan_pipe *way)
 {
-    while (way->blocked != NULL) {
+    unsigned bypass_count = way->writer->host->fabric->costs.bypass_count;
+    while (way->blocked != NULL && way->bypass_used < bypass_count) {
         struct plan_pipe *pipe = way->blocked;
         way->blocked = pipe->next_blocked;
         pipe->is_blocked = false;
@@ -163,6 +176,7 @@ static bool choose_in(struct plan_thread *thread)
                 continue;
             }
         }
+        pipe->takes_left--;
         thread->from = pipe;
         thread->way = way;
         thread->frame = plan_frames_pop(&pipe->arrived);
@@ -195,47 +209,69 @@ static struct plan_frame *cut(struct plan_fabric *fabric, struct plan_pipe *way)
     return frame;
 }
 
+/* As many as there is room for, of each way. */
+static bool choose_drain(struct plan_thread *thread)
+{
+    for (; thread->drain_at != NULL; thread->drain_at = thread->drain_at->next_out) {
+        struct plan_pipe *way = thread->drain_at;
+        if (way->bypass.count > 0 && way->credits > 0) {
+            thread->job = PLAN_DRAIN;
+            thread->frame = plan_frames_pop(&way->bypass);
+            way->credits--;
+            thread->way = way;
+            thread->from = NULL;
+            return true;
+        }
+        unblock(way);
+    }
+    return false;
+}
+
 static bool choose_out(struct plan_thread *thread)
 {
     struct plan_fabric *fabric = thread->host->fabric;
     struct plan_pipe *way;
     while ((way = pop_out(thread)) != NULL) {
-        bool own = way->own.count > 0 || way->ops_first != NULL;
-        if (way->blocked != NULL && way->bypass_used < fabric->costs.bypass_count) {
-            unblock(way);
+        unblock(way);
+        bool acks = way->own.count > 0;
+        bool own = acks || way->ops_first != NULL;
+        if (own && plan_pipe_may_inject(fabric, way)) {
+            if (acks ? way->acks_left == 0 : way->sends_left == 0) {
+                plan_pipe_list_out(way);
+                continue;
+            }
+            (*(acks ? &way->acks_left : &way->sends_left))--;
+            thread->job = PLAN_SEND;
+            thread->frame = acks ? plan_frames_pop(&way->own) : cut(fabric, way);
+            way->credits--;
+            way->out_listed = true; /* until it has been sent */
+            thread->way = way;
+            thread->from = NULL;
+            return true;
         }
         if (way->bypass.count > 0 && way->credits > 0) {
-            thread->job = PLAN_DRAIN;
-            thread->frame = plan_frames_pop(&way->bypass);
-        } else if (own && plan_pipe_may_inject(fabric, way)) {
-            thread->job = PLAN_SEND;
-            thread->frame = way->own.count > 0 ? plan_frames_pop(&way->own) : cut(fabric, way);
-        } else {
-            if (own || way->bypass.count > 0) {
-                plan_pipe_want(fabric, way);
-            }
-            plan_pipe_forget(fabric, way);
+            plan_pipe_list_out(way);
             continue;
         }
-        way->credits--;
-        thread->way = way;
-        thread->from = NULL;
-        return true;
+        if (own || way->bypass.count > 0) {
+            plan_pipe_want(fabric, way);
+        }
+        plan_pipe_forget(fabric, way);
     }
     return false;
 }
 
-/* As a turn of the core: what has come, up to a batch, then what may go, up to a batch. */
+/* As turn() of core/channel.c: bypass buffers are emptied, what has come is taken, what starts here
+ * is sent; the last two up to a batch of each pipe. */
 static bool choose(struct plan_thread *thread)
 {
-    /* Looking at the ways may give pipes that were blocked something to do. */
-    for (unsigned phases = 0; phases < 4; phases++) {
-        if (thread->phase_left > 0 && (thread->sends ? choose_out(thread) : choose_in(thread))) {
-            thread->phase_left--;
+    static bool (*const phases[PLAN_PHASES])(struct plan_thread * thread) = {
+        [PLAN_DRAINS] = choose_drain, [PLAN_TAKES] = choose_in, [PLAN_SENDS] = choose_out};
+    /* Room that one phase finds may give an earlier one something to do. */
+    for (unsigned i = 0; i <= 2 * PLAN_PHASES; i++) {
+        if (phases[thread->phase](thread)) {
             return true;
         }
-        thread->sends = !thread->sends;
-        thread->turn_begins |= !thread->sends;
         begin_phase(thread);
     }
     return false;
@@ -483,9 +519,12 @@ static void finish(struct plan_thread *thread)
     } else if (thread->job == PLAN_DRAIN) {
         way->bypass_used--;
     }
+    if (thread->job == PLAN_SEND) {
+        way->out_listed = false;
+    }
     if (stores(thread) && (way->bypass.count > 0 || way->own.count > 0 || way->ops_first != NULL ||
                            way->blocked != NULL)) {
-        if (thread->sends) {
+        if (thread->phase == PLAN_SENDS) {
             stay_out(thread, way);
         } else {
             plan_pipe_offer(way, NULL);
