@@ -26,8 +26,12 @@
 #define WAIT_LONG_NS (20 * VIA_MSEC_NS)
 #define POST_NS (10 * VIA_MSEC_NS)
 #define PROGRAM_NS (100 * VIA_MSEC_NS)
-/* Without interrupts. */
+/* Without interrupts: how often doorbells are read, and how often while some come: a pipe of few
+ * slots moves as many records in each direction as it has slots, and then waits for the next look.
+ */
 #define POLL_NS (1 * VIA_MSEC_NS)
+#define POLL_BUSY_NS (100 * VIA_USEC_NS)
+#define POLL_BUSY_SPAN_NS (2 * VIA_MSEC_NS)
 /* A thread in the middle of a store gets so many chances to leave it in one turn. */
 #define QUIESCE_TRIES 200u
 
@@ -291,12 +295,13 @@ static unsigned thread_of(const struct via_pex_port *pex, unsigned bit)
 }
 
 /* Doorbells of a link that is down are dropped. */
-static void take_bells(struct via_pex_port *pex)
+static void take_bells(struct via_pex_port *pex, uint64_t now_ns)
 {
     uint32_t bells = via_pex_chip_take_bells(pex);
     if (bells == 0 || !pex->linked) {
         return;
     }
+    pex->bells_ns = now_ns;
     /* Pairs with the fetch-and in pex_events(). */
     uint64_t before = atomic_fetch_or_explicit(&pex->events, bells, memory_order_seq_cst);
     uint64_t fresh = bells & ~before;
@@ -313,7 +318,8 @@ static void take_bells(struct via_pex_port *pex)
 static uint64_t deadline(const struct via_pex_port *pex, uint64_t now_ns)
 {
     if (pex->linked) {
-        return now_ns + (pex->irq_is_on ? LOOK_NS : POLL_NS);
+        bool is_busy = now_ns - pex->bells_ns < POLL_BUSY_SPAN_NS;
+        return now_ns + (pex->irq_is_on ? LOOK_NS : is_busy ? POLL_BUSY_NS : POLL_NS);
     }
     /* A peer that was never heard of, or a cable that is out, can wait longer. */
     bool is_near = pex->hardware_up && pex->ack != 0;
@@ -338,7 +344,7 @@ int via_pex_link_service(struct via_port *port, uint64_t now_ns, uint64_t *ret_d
     }
     check_chip(pex, now_ns);
     if (pex->hardware_up) {
-        take_bells(pex);
+        take_bells(pex, now_ns);
     }
     if (pex->hardware_up && !pex->linked && !pex->quiescing) {
         train(pex, now_ns);
