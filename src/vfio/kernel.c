@@ -13,13 +13,8 @@
 #include "vfio/guard.h"
 #include "vfio/kernel_private.h"
 
-#define PAGE_BYTES 4096u
+#define PAGE_BYTES VIA_KERNEL_PAGE_BYTES
 #define IRQS_MAX 32u
-
-static struct via_kernel *kernel_of(struct via_pci *pci)
-{
-    return via_container_of(pci, struct via_kernel, pci);
-}
 
 /* --- regions and config space: the kernel makes one access of each aligned piece --- */
 
@@ -50,7 +45,7 @@ static int kernel_config_read(struct via_pci *pci, unsigned off, unsigned len, u
     if ((len != 1 && len != 2 && len != 4) || off % len != 0 || off >= VIA_PCI_CONFIG_BYTES) {
         return -EINVAL;
     }
-    int rc = transfer(kernel_of(pci), VFIO_PCI_CONFIG_REGION_INDEX, off, &value, len, false);
+    int rc = transfer(via_kernel_of(pci), VFIO_PCI_CONFIG_REGION_INDEX, off, &value, len, false);
     *ret_value = rc == 0 ? value : UINT32_MAX >> (32 - 8 * len);
     return rc == -ENXIO ? 0 : rc;
 }
@@ -60,7 +55,7 @@ static int kernel_config_write(struct via_pci *pci, unsigned off, unsigned len, 
     if ((len != 1 && len != 2 && len != 4) || off % len != 0 || off >= VIA_PCI_CONFIG_BYTES) {
         return -EINVAL;
     }
-    int rc = transfer(kernel_of(pci), VFIO_PCI_CONFIG_REGION_INDEX, off, &value, len, true);
+    int rc = transfer(via_kernel_of(pci), VFIO_PCI_CONFIG_REGION_INDEX, off, &value, len, true);
     return rc == -ENXIO ? 0 : rc;
 }
 
@@ -73,7 +68,7 @@ static bool is_prefetchable(struct via_pci *pci, unsigned region)
 
 static int kernel_region(struct via_pci *pci, unsigned region, struct via_pci_region *ret_region)
 {
-    struct via_kernel *kernel = kernel_of(pci);
+    struct via_kernel *kernel = via_kernel_of(pci);
     if (region >= VIA_PCI_REGIONS) {
         return -EINVAL;
     }
@@ -86,15 +81,16 @@ static int kernel_region(struct via_pci *pci, unsigned region, struct via_pci_re
 static int kernel_region_read(struct via_pci *pci, unsigned region, uint64_t off, void *ret_data,
                               size_t len)
 {
-    return region < VIA_PCI_REGIONS ? transfer(kernel_of(pci), region, off, ret_data, len, false)
-                                    : -EINVAL;
+    return region < VIA_PCI_REGIONS
+               ? transfer(via_kernel_of(pci), region, off, ret_data, len, false)
+               : -EINVAL;
 }
 
 static int kernel_region_write(struct via_pci *pci, unsigned region, uint64_t off, const void *data,
                                size_t len)
 {
     return region < VIA_PCI_REGIONS
-               ? transfer(kernel_of(pci), region, off, (void *)(uintptr_t)data, len, true)
+               ? transfer(via_kernel_of(pci), region, off, (void *)(uintptr_t)data, len, true)
                : -EINVAL;
 }
 
@@ -129,7 +125,7 @@ static struct via_kernel_mapping *find_mapping(struct via_kernel *kernel, const 
 static int kernel_map(struct via_pci *pci, unsigned region, uint64_t off, uint64_t bytes,
                       bool combining, struct via_pci_mapping *ret_mapping)
 {
-    struct via_kernel *kernel = kernel_of(pci);
+    struct via_kernel *kernel = via_kernel_of(pci);
     struct via_kernel_mapping *mapping = find_mapping(kernel, NULL);
     if (region >= VIA_PCI_REGIONS || !kernel->region_maps[region]) {
         return -ENOTSUP;
@@ -165,7 +161,7 @@ static int kernel_map(struct via_pci *pci, unsigned region, uint64_t off, uint64
 
 static void kernel_unmap(struct via_pci *pci, struct via_pci_mapping *mapping)
 {
-    struct via_kernel_mapping *mine = find_mapping(kernel_of(pci), mapping->at);
+    struct via_kernel_mapping *mine = find_mapping(via_kernel_of(pci), mapping->at);
     if (mine != NULL) {
         via_guard_remove(mine->guard);
         munmap(mapping->at, mapping->bytes);
@@ -176,7 +172,7 @@ static void kernel_unmap(struct via_pci *pci, struct via_pci_mapping *mapping)
 
 static int kernel_region_fd(struct via_pci *pci, unsigned region, int *ret_fd, uint64_t *ret_off)
 {
-    struct via_kernel *kernel = kernel_of(pci);
+    struct via_kernel *kernel = via_kernel_of(pci);
     if (region >= VIA_PCI_REGIONS || !kernel->region_maps[region]) {
         return -ENOTSUP;
     }
@@ -206,7 +202,7 @@ static int kernel_window_fd(struct via_pci *pci, unsigned region, uint64_t off, 
 
 static unsigned kernel_irqs(struct via_pci *pci, enum via_pci_irq_kind kind)
 {
-    return kernel_of(pci)->irqs[kind];
+    return via_kernel_of(pci)->irqs[kind];
 }
 
 static int set_irqs(struct via_kernel *kernel, uint32_t flags, uint32_t index, uint32_t count,
@@ -224,13 +220,13 @@ static int set_irqs(struct via_kernel *kernel, uint32_t flags, uint32_t index, u
     if (with_fds) {
         memcpy(bytes + sizeof(set), fds, count * sizeof(int));
     }
-    return ioctl(kernel->device_fd, VFIO_DEVICE_SET_IRQS, bytes) == 0 ? 0 : -errno;
+    return kernel->calls->ioctl(kernel->device_fd, VFIO_DEVICE_SET_IRQS, bytes) == 0 ? 0 : -errno;
 }
 
 static int kernel_irq_set(struct via_pci *pci, enum via_pci_irq_kind kind, unsigned count,
                           const int *fds)
 {
-    struct via_kernel *kernel = kernel_of(pci);
+    struct via_kernel *kernel = via_kernel_of(pci);
     if (count > kernel->irqs[kind] || count > IRQS_MAX) {
         return -EINVAL;
     }
@@ -243,67 +239,22 @@ static int kernel_irq_set(struct via_pci *pci, enum via_pci_irq_kind kind, unsig
 
 static int kernel_irq_unmask(struct via_pci *pci)
 {
-    return set_irqs(kernel_of(pci), VFIO_IRQ_SET_DATA_NONE | VFIO_IRQ_SET_ACTION_UNMASK,
+    return set_irqs(via_kernel_of(pci), VFIO_IRQ_SET_DATA_NONE | VFIO_IRQ_SET_ACTION_UNMASK,
                     VFIO_PCI_INTX_IRQ_INDEX, 1, NULL);
-}
-
-/* --- memory --- */
-
-static int kernel_dma_map(struct via_pci *pci, const struct via_pci_memory *memory,
-                          uint64_t alignment, uint64_t *ret_iova)
-{
-    struct via_kernel *kernel = kernel_of(pci);
-    uint64_t iova;
-    if (alignment == 0) {
-        return -ENOTSUP;
-    }
-    int rc = via_iova_take(&kernel->iova, memory->bytes, via_max(alignment, (uint64_t)PAGE_BYTES),
-                           &iova);
-    if (rc != 0) {
-        return rc;
-    }
-    struct vfio_iommu_type1_dma_map map = {
-        .argsz = sizeof(map),
-        .flags = VFIO_DMA_MAP_FLAG_READ | (memory->writable ? VFIO_DMA_MAP_FLAG_WRITE : 0u),
-        .vaddr = (uintptr_t)memory->at,
-        .iova = iova,
-        .size = memory->bytes};
-    if (ioctl(kernel->container_fd, VFIO_IOMMU_MAP_DMA, &map) != 0) {
-        rc = -errno;
-        (void)!via_iova_give_back(&kernel->iova, iova);
-        return rc;
-    }
-    *ret_iova = iova;
-    return 0;
-}
-
-static int kernel_dma_unmap(struct via_pci *pci, uint64_t iova)
-{
-    struct via_kernel *kernel = kernel_of(pci);
-    struct vfio_iommu_type1_dma_unmap unmap = {.argsz = sizeof(unmap), .iova = iova};
-    for (unsigned i = 0; i < kernel->iova.count; i++) {
-        if (kernel->iova.range[i].at == iova) {
-            unmap.size = kernel->iova.range[i].bytes;
-        }
-    }
-    int rc = via_iova_give_back(&kernel->iova, iova);
-    if (rc == 0 && ioctl(kernel->container_fd, VFIO_IOMMU_UNMAP_DMA, &unmap) != 0) {
-        rc = -errno;
-    }
-    return rc;
 }
 
 /* --- the function as a whole --- */
 
 static int kernel_reset(struct via_pci *pci)
 {
-    int rc = ioctl(kernel_of(pci)->device_fd, VFIO_DEVICE_RESET);
+    struct via_kernel *kernel = via_kernel_of(pci);
+    int rc = kernel->calls->ioctl(kernel->device_fd, VFIO_DEVICE_RESET, NULL);
     return rc == 0 ? 0 : errno == EINVAL || errno == ENOTTY ? -ENOTSUP : -errno;
 }
 
 static bool kernel_is_gone(struct via_pci *pci)
 {
-    struct via_kernel *kernel = kernel_of(pci);
+    struct via_kernel *kernel = via_kernel_of(pci);
     uint32_t ids = UINT32_MAX;
     for (unsigned i = 0; i < VIA_KERNEL_MAPPINGS_MAX; i++) {
         if (kernel->mappings[i].at != NULL && via_guard_was_hit(kernel->mappings[i].guard)) {
@@ -315,14 +266,14 @@ static bool kernel_is_gone(struct via_pci *pci)
 
 static const char *kernel_describe(struct via_pci *pci)
 {
-    return kernel_of(pci)->describe;
+    return via_kernel_of(pci)->describe;
 }
 
 /* Closing the descriptors ends interrupts, mastering and mappings of memory. */
 static void kernel_close(struct via_pci *pci)
 {
-    struct via_kernel *kernel = kernel_of(pci);
-    int fds[] = {kernel->device_fd, kernel->group_fd, kernel->container_fd};
+    struct via_kernel *kernel = via_kernel_of(pci);
+    int fds[] = {kernel->device_fd, kernel->group_fd, kernel->container_fd, kernel->iommufd};
     for (unsigned i = 0; i < VIA_ARRAY_COUNT(fds); i++) {
         if (fds[i] >= 0) {
             close(fds[i]);
@@ -344,13 +295,30 @@ static const struct via_pci_ops kernel_ops = {
     .irqs = kernel_irqs,
     .irq_set = kernel_irq_set,
     .irq_unmask = kernel_irq_unmask,
-    .dma_map = kernel_dma_map,
-    .dma_unmap = kernel_dma_unmap,
+    .dma_map = via_kernel_dma_map,
+    .dma_unmap = via_kernel_dma_unmap,
     .reset = kernel_reset,
     .gone = kernel_is_gone,
     .describe = kernel_describe,
     .close = kernel_close,
 };
+
+static int system_open(const char *path, int flags)
+{
+    return open(path, flags);
+}
+
+static int system_ioctl(int fd, unsigned long request, void *argument)
+{
+    return ioctl(fd, request, argument);
+}
+
+static const struct via_kernel_calls system_calls = {.open = system_open, .ioctl = system_ioctl};
+
+static void copy_path(char *ret_path, size_t bytes, const char *path, const char *preset)
+{
+    snprintf(ret_path, bytes, "%s", path != NULL ? path : preset);
+}
 
 struct via_kernel *via_kernel_new(const struct via_kernel_options *options)
 {
@@ -359,17 +327,18 @@ struct via_kernel *via_kernel_new(const struct via_kernel_options *options)
         return NULL;
     }
     kernel->pci.ops = &kernel_ops;
-    kernel->container_fd = kernel->group_fd = kernel->device_fd = -1;
+    kernel->calls = options->calls != NULL ? options->calls : &system_calls;
+    kernel->container_fd = kernel->iommufd = kernel->group_fd = kernel->device_fd = -1;
+    kernel->without_iommu = options->without_iommu;
     snprintf(kernel->address, sizeof(kernel->address), "%s", options->address);
-    snprintf(kernel->sysfs, sizeof(kernel->sysfs), "%s",
-             options->sysfs != NULL ? options->sysfs : "/sys");
-    snprintf(kernel->devfs, sizeof(kernel->devfs), "%s",
-             options->devfs != NULL ? options->devfs : "/dev/vfio");
+    copy_path(kernel->sysfs, sizeof(kernel->sysfs), options->sysfs, "/sys");
+    copy_path(kernel->devfs, sizeof(kernel->devfs), options->devfs, "/dev/vfio");
+    copy_path(kernel->iommufd_path, sizeof(kernel->iommufd_path), options->iommufd, "/dev/iommu");
+    copy_path(kernel->pagemap, sizeof(kernel->pagemap), options->pagemap, "/proc/self/pagemap");
     unsigned bus, device, function;
     if (sscanf(kernel->address, "%*x:%x:%x.%x", &bus, &device, &function) == 3) {
         kernel->pci.requester = (uint16_t)(bus << 8 | device << 3 | function);
     }
-    snprintf(kernel->describe, sizeof(kernel->describe), "%s by VFIO", kernel->address);
     via_iova_init(&kernel->iova);
     return kernel;
 }

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /* Finding a function and its group: what can be wrong before the kernel gives it to us. */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/vfio.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "vfio/iommufd.h"
 #include "vfio/kernel_private.h"
 
 #define PATH_BYTES 256u
@@ -63,7 +64,7 @@ static int check_driver(const struct via_kernel *kernel, struct via_error *err)
 
 static int find_group(struct via_kernel *kernel, struct via_error *err)
 {
-    char group[64], path[PATH_BYTES];
+    char group[64];
     read_link(kernel, "iommu_group", group, sizeof(group));
     if (group[0] == '\0') {
         return via_error_set(err, -EPERM,
@@ -72,30 +73,54 @@ static int find_group(struct via_kernel *kernel, struct via_error *err)
                              "all memory of this machine");
     }
     snprintf(kernel->group_path, sizeof(kernel->group_path), "%s/%s", kernel->devfs, group);
+    return 0;
+}
+
+/* Container and group are there, and translate or are allowed not to. */
+static int check_group(struct via_kernel *kernel, struct via_error *err)
+{
+    char path[PATH_BYTES];
     if (access(kernel->group_path, F_OK) == 0) {
         return 0;
     }
+    const char *group = strrchr(kernel->group_path, '/') + 1;
     snprintf(path, sizeof(path), "%s/noiommu-%s", kernel->devfs, group);
     if (access(path, F_OK) != 0) {
         return via_error_set(err, -ENODEV, "%s: %s", kernel->group_path, strerror(ENOENT));
     }
-    return via_error_set(err, -EPERM,
-                         "VFIO has the device without an IOMMU: the peer would reach all memory of "
-                         "this machine");
+    if (!kernel->without_iommu) {
+        return via_error_set(
+            err, -EPERM,
+            "VFIO has the device without an IOMMU: the peer would reach all memory "
+            "of this machine (the option noiommu allows that)");
+    }
+    snprintf(kernel->group_path, sizeof(kernel->group_path), "%.120s", path);
+    kernel->way = VIA_KERNEL_PHYSICAL;
+    return 0;
+}
+
+/* --- container and group --- */
+
+static unsigned long iommu_type(const struct via_kernel *kernel)
+{
+    return kernel->way == VIA_KERNEL_PHYSICAL ? VFIO_NOIOMMU_IOMMU : VFIO_TYPE1v2_IOMMU;
 }
 
 static int open_container(struct via_kernel *kernel, struct via_error *err)
 {
     char path[PATH_BYTES];
     snprintf(path, sizeof(path), "%s/vfio", kernel->devfs);
-    kernel->container_fd = open(path, O_RDWR | O_CLOEXEC);
+    kernel->container_fd = kernel->calls->open(path, O_RDWR | O_CLOEXEC);
     if (kernel->container_fd < 0) {
         return via_error_set(err, -errno, "%s: %s", path, strerror(errno));
     }
-    if (ioctl(kernel->container_fd, VFIO_GET_API_VERSION) != VFIO_API_VERSION ||
-        ioctl(kernel->container_fd, VFIO_CHECK_EXTENSION, VFIO_TYPE1v2_IOMMU) != 1) {
-        return via_error_set(err, -ENOTSUP, "%s: the kernel's VFIO has no type 1 (version 2) IOMMU",
-                             path);
+    if (kernel->calls->ioctl(kernel->container_fd, VFIO_GET_API_VERSION, NULL) !=
+            VFIO_API_VERSION ||
+        kernel->calls->ioctl(kernel->container_fd, VFIO_CHECK_EXTENSION,
+                             (void *)(uintptr_t)iommu_type(kernel)) != 1) {
+        return via_error_set(err, -ENOTSUP, "%s: the kernel's VFIO has no %s", path,
+                             kernel->way == VIA_KERNEL_PHYSICAL ? "mode without an IOMMU"
+                                                                : "type 1 (version 2) IOMMU");
     }
     return 0;
 }
@@ -103,12 +128,13 @@ static int open_container(struct via_kernel *kernel, struct via_error *err)
 static int join_group(struct via_kernel *kernel, struct via_error *err)
 {
     struct vfio_group_status status = {.argsz = sizeof(status)};
-    kernel->group_fd = open(kernel->group_path, O_RDWR | O_CLOEXEC);
+    const struct via_kernel_calls *calls = kernel->calls;
+    kernel->group_fd = calls->open(kernel->group_path, O_RDWR | O_CLOEXEC);
     if (kernel->group_fd < 0) {
         return via_error_set(err, -errno, "%s: %s%s", kernel->group_path, strerror(errno),
                              errno == EBUSY ? ": another process has the group" : "");
     }
-    if (ioctl(kernel->group_fd, VFIO_GROUP_GET_STATUS, &status) != 0) {
+    if (calls->ioctl(kernel->group_fd, VFIO_GROUP_GET_STATUS, &status) != 0) {
         return via_error_set(err, -errno, "%s: status: %s", kernel->group_path, strerror(errno));
     }
     if ((status.flags & VFIO_GROUP_FLAGS_VIABLE) == 0) {
@@ -116,25 +142,116 @@ static int join_group(struct via_kernel *kernel, struct via_error *err)
                              "%s: other devices of the IOMMU group have drivers of their own",
                              kernel->group_path);
     }
-    if (ioctl(kernel->group_fd, VFIO_GROUP_SET_CONTAINER, &kernel->container_fd) != 0) {
+    if (calls->ioctl(kernel->group_fd, VFIO_GROUP_SET_CONTAINER, &kernel->container_fd) != 0) {
         return via_error_set(err, -errno, "%s: join a container: %s", kernel->group_path,
                              strerror(errno));
     }
-    if (ioctl(kernel->container_fd, VFIO_SET_IOMMU, VFIO_TYPE1v2_IOMMU) != 0) {
+    if (calls->ioctl(kernel->container_fd, VFIO_SET_IOMMU, (void *)(uintptr_t)iommu_type(kernel)) !=
+        0) {
         return via_error_set(err, -errno, "%s: set the IOMMU: %s%s", kernel->group_path,
                              strerror(errno), errno == EPERM ? " (no interrupt remapping?)" : "");
     }
-    kernel->device_fd = ioctl(kernel->group_fd, VFIO_GROUP_GET_DEVICE_FD, kernel->address);
+    kernel->device_fd = calls->ioctl(kernel->group_fd, VFIO_GROUP_GET_DEVICE_FD, kernel->address);
     return kernel->device_fd >= 0
                ? 0
                : via_error_set(err, -errno, "%s: device: %s", kernel->group_path, strerror(errno));
+}
+
+static int open_group(struct via_kernel *kernel, struct via_error *err)
+{
+    int rc = check_group(kernel, err);
+    rc = rc == 0 ? open_container(kernel, err) : rc;
+    return rc == 0 ? join_group(kernel, err) : rc;
+}
+
+/* --- iommufd --- */
+
+/* The function's own device file: DEVFS/devices/vfioN, as its folder in sysfs names it. */
+static bool find_device_file(const struct via_kernel *kernel, char *ret_path, size_t bytes)
+{
+    char path[PATH_BYTES];
+    bool found = false;
+    snprintf(path, sizeof(path), "%s/bus/pci/devices/%s/vfio-dev", kernel->sysfs, kernel->address);
+    DIR *folder = opendir(path);
+    for (struct dirent *entry; folder != NULL && !found && (entry = readdir(folder)) != NULL;) {
+        if (strncmp(entry->d_name, "vfio", 4) == 0) {
+            snprintf(ret_path, bytes, "%s/devices/%.63s", kernel->devfs, entry->d_name);
+            found = access(ret_path, F_OK) == 0;
+        }
+    }
+    if (folder != NULL) {
+        closedir(folder);
+    }
+    return found;
+}
+
+/* Opens both files, or none. */
+static int open_iommufd_files(struct via_kernel *kernel, const char *device, struct via_error *err)
+{
+    int rc = 0;
+    kernel->iommufd = kernel->calls->open(kernel->iommufd_path, O_RDWR | O_CLOEXEC);
+    if (kernel->iommufd < 0) {
+        return via_error_set(err, -errno, "%s: %s", kernel->iommufd_path, strerror(errno));
+    }
+    kernel->device_fd = kernel->calls->open(device, O_RDWR | O_CLOEXEC);
+    if (kernel->device_fd < 0) {
+        rc = via_error_set(err, -errno, "%s: %s", device, strerror(errno));
+        close(kernel->iommufd);
+        kernel->iommufd = -1;
+    }
+    return rc;
+}
+
+static int attach_iommufd(struct via_kernel *kernel, const char *device, struct via_error *err)
+{
+    struct via_vfio_bind_iommufd bind = {.argsz = sizeof(bind), .iommufd = kernel->iommufd};
+    if (kernel->calls->ioctl(kernel->device_fd, VIA_VFIO_DEVICE_BIND_IOMMUFD, &bind) != 0) {
+        /* Of a device file that another process has bound the kernel says EINVAL. */
+        int rc = errno == EINVAL ? -EBUSY : -errno;
+        return via_error_set(err, rc, "%s: bind to %s: %s%s", device, kernel->iommufd_path,
+                             strerror(-rc),
+                             rc == -EBUSY   ? ": another process has the device, or other devices "
+                                              "of its IOMMU group have drivers of their own"
+                             : rc == -EPERM ? " (no interrupt remapping?)"
+                                            : "");
+    }
+    struct via_iommu_ioas_alloc space = {.size = sizeof(space)};
+    if (kernel->calls->ioctl(kernel->iommufd, VIA_IOMMU_IOAS_ALLOC, &space) != 0) {
+        return via_error_set(err, -errno, "%s: IO address space: %s", kernel->iommufd_path,
+                             strerror(errno));
+    }
+    struct via_vfio_attach_iommufd_pt attach = {.argsz = sizeof(attach),
+                                                .pt_id = space.out_ioas_id};
+    if (kernel->calls->ioctl(kernel->device_fd, VIA_VFIO_DEVICE_ATTACH_IOMMUFD_PT, &attach) != 0) {
+        return via_error_set(err, -errno, "%s: attach to the IO address space: %s", device,
+                             strerror(errno));
+    }
+    kernel->ioas = space.out_ioas_id;
+    kernel->way = VIA_KERNEL_IOMMUFD;
+    return 0;
+}
+
+/* iommufd where its files can be had, else container and group; what goes wrong behind that is an
+ * error: a device that another process has is not tried by the other way. */
+static int open_device(struct via_kernel *kernel, struct via_error *err)
+{
+    char device[PATH_BYTES];
+    if (access(kernel->iommufd_path, F_OK) != 0 ||
+        !find_device_file(kernel, device, sizeof(device))) {
+        return open_group(kernel, err);
+    }
+    int rc = open_iommufd_files(kernel, device, err);
+    if (rc == 0) {
+        return attach_iommufd(kernel, device, err);
+    }
+    return access(kernel->group_path, F_OK) == 0 ? open_group(kernel, err) : rc;
 }
 
 static int inspect(struct via_kernel *kernel, struct via_error *err)
 {
     for (unsigned i = 0; i <= VFIO_PCI_CONFIG_REGION_INDEX; i++) {
         struct vfio_region_info info = {.argsz = sizeof(info), .index = i};
-        if (ioctl(kernel->device_fd, VFIO_DEVICE_GET_REGION_INFO, &info) != 0) {
+        if (kernel->calls->ioctl(kernel->device_fd, VFIO_DEVICE_GET_REGION_INFO, &info) != 0) {
             info.size = 0; /* an old kernel has no VGA region; a BAR may be absent */
         }
         kernel->region_off[i] = info.offset;
@@ -146,10 +263,11 @@ static int inspect(struct via_kernel *kernel, struct via_error *err)
     }
     for (unsigned i = 0; i < VIA_PCI_IRQ_KINDS; i++) {
         struct vfio_irq_info info = {.argsz = sizeof(info), .index = i};
-        kernel->irqs[i] = ioctl(kernel->device_fd, VFIO_DEVICE_GET_IRQ_INFO, &info) == 0 &&
-                                  (info.flags & VFIO_IRQ_INFO_EVENTFD) != 0
-                              ? info.count
-                              : 0;
+        kernel->irqs[i] =
+            kernel->calls->ioctl(kernel->device_fd, VFIO_DEVICE_GET_IRQ_INFO, &info) == 0 &&
+                    (info.flags & VFIO_IRQ_INFO_EVENTFD) != 0
+                ? info.count
+                : 0;
     }
     return 0;
 }
@@ -167,10 +285,7 @@ int via_kernel_open(const struct via_kernel_options *options, struct via_pci **r
         rc = find_group(kernel, err);
     }
     if (rc == 0) {
-        rc = open_container(kernel, err);
-    }
-    if (rc == 0) {
-        rc = join_group(kernel, err);
+        rc = open_device(kernel, err);
     }
     if (rc == 0) {
         rc = inspect(kernel, err);
@@ -182,6 +297,11 @@ int via_kernel_open(const struct via_kernel_options *options, struct via_pci **r
         }
         return rc;
     }
+    static const char *const ways[] = {[VIA_KERNEL_CONTAINER] = "VFIO",
+                                       [VIA_KERNEL_IOMMUFD] = "VFIO (iommufd)",
+                                       [VIA_KERNEL_PHYSICAL] = "VFIO without an IOMMU"};
+    snprintf(kernel->describe, sizeof(kernel->describe), "%s by %s", kernel->address,
+             ways[kernel->way]);
     *ret_pci = &kernel->pci;
     return 0;
 }

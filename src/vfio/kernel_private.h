@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Inside of the kernel's VFIO: kernel_open.c opens, kernel.c has the operations. */
+/* Inside of the kernel's VFIO: kernel_open.c opens, kernel.c has the operations, kernel_dma.c maps
+ * memory. */
 #ifndef VIA_VFIO_KERNEL_PRIVATE_H
 #define VIA_VFIO_KERNEL_PRIVATE_H
 
@@ -11,20 +12,34 @@
 #include "vfio/kernel.h"
 
 #define VIA_KERNEL_MAPPINGS_MAX 16u
+#define VIA_KERNEL_PAGE_BYTES 4096u
 
 struct via_kernel_mapping {
     unsigned char *at; /* NULL: free */
     unsigned guard;
 };
 
+/* What translates the addresses of the function. */
+enum via_kernel_way {
+    VIA_KERNEL_CONTAINER, /* the IOMMU of a container, which the group has joined */
+    VIA_KERNEL_IOMMUFD,   /* an IO address space of iommufd */
+    VIA_KERNEL_PHYSICAL,  /* nothing: addresses are those of the memory */
+};
+
 struct via_kernel {
     struct via_pci pci;
+    const struct via_kernel_calls *calls;
     char address[16];
     char sysfs[64];
     char devfs[64];
+    char iommufd_path[64];
+    char pagemap[64];
     char group_path[128];
     char describe[64];
-    int container_fd, group_fd, device_fd;
+    bool without_iommu; /* may be opened so */
+    enum via_kernel_way way;
+    uint32_t ioas; /* of iommufd */
+    int container_fd, iommufd, group_fd, device_fd;
     uint64_t region_off[VFIO_PCI_NUM_REGIONS];
     uint64_t region_bytes[VFIO_PCI_NUM_REGIONS];
     bool region_maps[VFIO_PCI_NUM_REGIONS];
@@ -34,6 +49,17 @@ struct via_kernel {
     struct via_kernel_mapping mappings[VIA_KERNEL_MAPPINGS_MAX];
 };
 
+static inline struct via_kernel *via_kernel_of(struct via_pci *pci)
+{
+    return via_container_of(pci, struct via_kernel, pci);
+}
+
 struct via_kernel *via_kernel_new(const struct via_kernel_options *options);
+
+/* --- kernel_dma.c: operations of the same names --- */
+
+int via_kernel_dma_map(struct via_pci *pci, const struct via_pci_memory *memory, uint64_t alignment,
+                       uint64_t *ret_iova);
+int via_kernel_dma_unmap(struct via_pci *pci, uint64_t iova);
 
 #endif

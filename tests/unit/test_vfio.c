@@ -21,9 +21,9 @@
 #include <cmocka.h>
 
 #include "model/pex/pex.h"
+#include "tests/unit/pci_folder.h"
 #include "vfio/guard.h"
 #include "vfio/iova.h"
-#include "vfio/kernel.h"
 #include "vfio/sysfs.h"
 #include "vfio/user.h"
 #include "vfio/user_message.h"
@@ -77,62 +77,6 @@ static void a_mapping_that_is_taken_away_turns_into_ones(void **state)
     via_guard_remove(guard);
     munmap((void *)(uintptr_t)at, 3 * 65536);
     close(fd);
-}
-
-/* --- the kernel's VFIO, as far as it can be had without a device --- */
-
-#define DEVICE "/bus/pci/devices/0000:03:00.0"
-
-static void make(const char *folder, const char *name, const char *target)
-{
-    char path[256];
-    for (const char *slash = strchr(name, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
-        snprintf(path, sizeof(path), "%s%.*s", folder, (int)(slash - name), name);
-        (void)mkdir(path, 0700);
-    }
-    snprintf(path, sizeof(path), "%s%s", folder, name);
-    (void)unlink(path);
-    if (target == NULL) {
-        assert_true(mkdir(path, 0700) == 0 || errno == EEXIST);
-    } else {
-        assert_int_equal(symlink(target, path), 0);
-    }
-}
-
-static void what_the_kernel_lacks_is_said(void **state)
-{
-    char folder[] = "/tmp/via-vfio-XXXXXX", dev[64], command[96];
-    struct via_pci *pci;
-    struct via_error err;
-    (void)state;
-    assert_non_null(mkdtemp(folder));
-    snprintf(dev, sizeof(dev), "%s/dev", folder);
-    struct via_kernel_options options = {.address = "0000:03:00.0", .sysfs = folder, .devfs = dev};
-
-    struct via_kernel_options wrong = {.address = "03:00.0"};
-    assert_int_equal(via_kernel_open(&wrong, &pci, &err), -EINVAL);
-    assert_int_equal(via_kernel_open(&options, &pci, &err), -ENODEV);
-    assert_non_null(strstr(err.text, "no such device in"));
-    make(folder, DEVICE, NULL);
-    assert_int_equal(via_kernel_open(&options, &pci, &err), -ENODEV);
-    assert_non_null(strstr(err.text, "no driver has the device: bind it to vfio-pci"));
-    make(folder, DEVICE "/driver", "../../../../bus/pci/drivers/ntb_hw_plx");
-    assert_int_equal(via_kernel_open(&options, &pci, &err), -EBUSY);
-    assert_non_null(strstr(err.text, "the driver ntb_hw_plx has the device"));
-    make(folder, DEVICE "/driver", "../../../../bus/pci/drivers/vfio-pci");
-    assert_int_equal(via_kernel_open(&options, &pci, &err), -EPERM);
-    assert_non_null(strstr(err.text, "the device is in no IOMMU group"));
-    make(folder, DEVICE "/iommu_group", "../../../../kernel/iommu_groups/17");
-    assert_int_equal(via_kernel_open(&options, &pci, &err), -ENODEV);
-    make(folder, "/dev", NULL);
-    make(folder, "/dev/noiommu-17", NULL);
-    assert_int_equal(via_kernel_open(&options, &pci, &err), -EPERM);
-    assert_non_null(strstr(err.text, "without an IOMMU: the peer would reach all memory"));
-    make(folder, "/dev/17", NULL);
-    assert_int_equal(via_kernel_open(&options, &pci, &err), -ENOENT);
-    assert_non_null(strstr(err.text, "/dev/vfio: No such file"));
-    snprintf(command, sizeof(command), "rm -r %s", folder);
-    assert_int_equal(system(command), 0);
 }
 
 /* --- sysfs --- */
@@ -517,7 +461,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(addresses_are_apart_and_aligned),
         cmocka_unit_test(a_mapping_that_is_taken_away_turns_into_ones),
-        cmocka_unit_test(what_the_kernel_lacks_is_said),
         cmocka_unit_test(a_function_by_sysfs_has_no_interrupts_and_reaches_no_memory),
         TEST(a_function_behind_a_socket_is_one),
         TEST(a_hostile_client_harms_itself_only),

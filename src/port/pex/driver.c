@@ -23,6 +23,7 @@
 #define WINDOW_BYTES_DEFAULT (UINT64_C(4) << 20)
 #define WINDOW_BYTES_MIN (2 * VIA_PEX_PAGE_BYTES)
 #define PAGE_BYTES VIA_PEX_PAGE_BYTES
+#define MFD_HUGE_SHIFT 26 /* linux/memfd.h, which sys/mman.h excludes */
 
 #define MODEL_PREFIX "model:"
 #define USER_PREFIX "vfio-user:"
@@ -66,6 +67,8 @@ static int parse_word(const struct via_link_word *word, struct via_pex_config *c
         config->alut = config->alut_at_peer = true;
     } else if (is_word(word, "slices", NULL)) {
         config->slices = config->alut = true;
+    } else if (is_word(word, "noiommu", NULL)) {
+        config->without_iommu = true;
     } else if (is_word(word, "lut", "d94") || is_word(word, "lut", "db4")) {
         config->lut_at_db4 = word->value[1] == 'b';
     } else if (is_word(word, "side", "virtual") || is_word(word, "side", "link")) {
@@ -124,7 +127,8 @@ static int open_function(struct via_pex_port *pex, struct via_error *err)
         return via_vfio_user_open(path, &pex->pci, err);
     }
     if (via_kernel_is_address(pex->config.target)) {
-        struct via_kernel_options options = {.address = pex->config.target};
+        struct via_kernel_options options = {.address = pex->config.target,
+                                             .without_iommu = pex->config.without_iommu};
         return via_kernel_open(&options, &pex->pci, err);
     }
     const char *name = rest_of(pex->config.target, MODEL_PREFIX);
@@ -160,25 +164,52 @@ static int open_geometry(struct via_pex_port *pex, struct via_error *err)
     return 0;
 }
 
-static int open_memory(struct via_pex_port *pex, struct via_error *err)
+/* Where nothing translates addresses the memory must be in one piece and aligned as the BAR is: one
+ * huge page. The binary logarithm of its size; 0: small pages do. */
+static unsigned huge_page(const struct via_pex_port *pex, uint64_t alignment)
 {
-    pex->memory_fd = memfd_create("viaduct-pex-inbox", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (pex->memory_fd < 0 || ftruncate(pex->memory_fd, (off_t)pex->memory_bytes) != 0 ||
+    static const unsigned small = 21, large = 30; /* of x86: 2 MiB and 1 GiB */
+    return !pex->config.without_iommu                                      ? 0
+           : via_max(pex->memory_bytes, alignment) <= UINT64_C(1) << small ? small
+                                                                           : large;
+}
+
+static int allocate(struct via_pex_port *pex, unsigned huge, struct via_error *err)
+{
+    unsigned flags = huge != 0 ? MFD_HUGETLB | huge << MFD_HUGE_SHIFT : 0;
+    uint64_t bytes =
+        huge != 0 ? via_align_up(pex->memory_bytes, UINT64_C(1) << huge) : pex->memory_bytes;
+    pex->memory_fd = memfd_create("viaduct-pex-inbox", MFD_CLOEXEC | MFD_ALLOW_SEALING | flags);
+    if (pex->memory_fd < 0 || ftruncate(pex->memory_fd, (off_t)bytes) != 0 ||
         fcntl(pex->memory_fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
         return via_error_set(err, -errno, "memory for the inbox: %s", strerror(errno));
     }
-    void *at = mmap(NULL, pex->memory_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, pex->memory_fd, 0);
+    void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, pex->memory_fd, 0);
     if (at == MAP_FAILED) {
         return via_error_set(err, -errno, "map the inbox: %s", strerror(errno));
     }
     pex->page = at;
+    pex->mapped_bytes = bytes;
     pex->base.inbox = (unsigned char *)at + PAGE_BYTES;
-    struct via_pci_memory memory = {
-        .at = at, .bytes = pex->memory_bytes, .fd = pex->memory_fd, .writable = true};
+    return 0;
+}
+
+static int open_memory(struct via_pex_port *pex, struct via_error *err)
+{
     uint64_t alignment = pex->config.alut ? pex->chip.peer_bar_bytes / pex->chip.alut_entries
                                           : pex->chip.peer_bar_bytes;
-    int rc = pex->pci->ops->dma_map(pex->pci, &memory, via_max(alignment, (uint64_t)PAGE_BYTES),
-                                    &pex->iova);
+    unsigned huge = huge_page(pex, alignment);
+    int rc = allocate(pex, huge, err);
+    if (rc != 0) {
+        if (huge != 0) {
+            via_error_prefix(err, "noiommu takes a huge page of %u MiB: ", 1u << (huge - 20));
+        }
+        return rc;
+    }
+    struct via_pci_memory memory = {
+        .at = pex->page, .bytes = pex->memory_bytes, .fd = pex->memory_fd, .writable = true};
+    rc = pex->pci->ops->dma_map(pex->pci, &memory, via_max(alignment, (uint64_t)PAGE_BYTES),
+                                &pex->iova);
     return rc == 0 ? 0
                    : via_error_set(err, rc, "let the device reach %llu bytes of memory: %s",
                                    (unsigned long long)memory.bytes, strerror(-rc));
@@ -343,7 +374,7 @@ void via_pex_port_close(struct via_port *port)
         pex->pci->ops->close(pex->pci);
     }
     if (pex->page != NULL) {
-        munmap(pex->page, pex->memory_bytes);
+        munmap(pex->page, pex->mapped_bytes);
     }
     int fds[] = {pex->memory_fd, pex->epoll_fd, pex->irq_fd, pex->kick_fd, pex->dma_irq_fd};
     for (unsigned i = 0; i < VIA_ARRAY_COUNT(fds); i++) {
@@ -439,7 +470,7 @@ static void pex_view_close(struct via_port *port, struct via_port_view *view)
 const struct via_driver via_pex_driver = {
     .name = "pex",
     .usage = "side=virtual|link, bar=2|4, window=BYTES, alut[=own|peer], slices, lut=d94|db4, "
-             "irq=msi|intx|none",
+             "irq=msi|intx|none, noiommu",
     .parse = pex_parse,
     .open = pex_open,
     .describe = pex_describe,

@@ -63,6 +63,7 @@ struct via_pex_config {
     enum via_pci_irq_kind irq; /* VIA_PCI_IRQ_KINDS: what there is, MSI first */
     bool polls;                /* no interrupts at all */
     bool slices;               /* of the window, for processes: at both ends or at none */
+    bool without_iommu;        /* nothing need translate what the function reaches */
 };
 
 /* What was found. */
@@ -118,6 +119,7 @@ struct via_pex_port {
     struct via_pci_mapping mapping; /* of the window with its page; at NULL: only by calls */
     struct via_pex_page *page;      /* mine; the inbox follows */
     uint64_t memory_bytes;          /* page and inbox */
+    uint64_t mapped_bytes;          /* and what fills the last huge page */
     int memory_fd;
     uint64_t iova;
     bool asymmetric; /* membarrier() orders `busy` against `up` */

@@ -1,0 +1,418 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* The kernel's VFIO without a device: which of its files are taken, what is refused, and that a
+ * refusal leaves nothing open. */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/vfio.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "tests/unit/pci_folder.h"
+#include "vfio/iommufd.h"
+#include "vfio/kernel.h"
+
+/* --- files that are missing --- */
+
+static void what_the_kernel_lacks_is_said(void **state)
+{
+    char folder[] = "/tmp/via-vfio-XXXXXX", dev[64], command[96];
+    struct via_pci *pci;
+    struct via_error err;
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    snprintf(dev, sizeof(dev), "%s/dev", folder);
+    struct via_kernel_options options = {.address = "0000:03:00.0", .sysfs = folder, .devfs = dev};
+
+    struct via_kernel_options wrong = {.address = "03:00.0"};
+    assert_int_equal(via_kernel_open(&wrong, &pci, &err), -EINVAL);
+    assert_int_equal(via_kernel_open(&options, &pci, &err), -ENODEV);
+    assert_non_null(strstr(err.text, "no such device in"));
+    make(folder, DEVICE, NULL);
+    assert_int_equal(via_kernel_open(&options, &pci, &err), -ENODEV);
+    assert_non_null(strstr(err.text, "no driver has the device: bind it to vfio-pci"));
+    make(folder, DEVICE "/driver", "../../../../bus/pci/drivers/ntb_hw_plx");
+    assert_int_equal(via_kernel_open(&options, &pci, &err), -EBUSY);
+    assert_non_null(strstr(err.text, "the driver ntb_hw_plx has the device"));
+    make(folder, DEVICE "/driver", "../../../../bus/pci/drivers/vfio-pci");
+    assert_int_equal(via_kernel_open(&options, &pci, &err), -EPERM);
+    assert_non_null(strstr(err.text, "the device is in no IOMMU group"));
+    make(folder, DEVICE "/iommu_group", "../../../../kernel/iommu_groups/17");
+    assert_int_equal(via_kernel_open(&options, &pci, &err), -ENODEV);
+    make(folder, "/dev", NULL);
+    make(folder, "/dev/noiommu-17", NULL);
+    assert_int_equal(via_kernel_open(&options, &pci, &err), -EPERM);
+    assert_non_null(strstr(err.text, "without an IOMMU: the peer would reach all memory"));
+    make(folder, "/dev/17", NULL);
+    assert_int_equal(via_kernel_open(&options, &pci, &err), -ENOENT);
+    assert_non_null(strstr(err.text, "/dev/vfio: No such file"));
+    snprintf(command, sizeof(command), "rm -r %s", folder);
+    assert_int_equal(system(command), 0);
+}
+
+/* --- requests on the files: files are memory, requests are recorded --- */
+
+#define FAKE_BARS_BYTES 8192u
+#define FAKE_IOAS 7u
+
+static struct {
+    char missing[64];      /* an open() of a path that ends so fails */
+    int open_errno;        /* ... like this */
+    unsigned long refused; /* request that fails */
+    int refused_errno;
+    int opened_count;
+    unsigned long asked[32];
+    unsigned asked_count;
+    uint64_t map_iova, map_bytes, unmap_iova, unmap_bytes;
+    uint32_t map_flags, ioas;
+    uintptr_t iommu_type;
+} fake;
+
+static int fake_open(const char *path, int flags)
+{
+    size_t length = strlen(path), tail = strlen(fake.missing);
+    (void)flags;
+    if (tail != 0 && length >= tail && strcmp(path + length - tail, fake.missing) == 0) {
+        errno = fake.open_errno;
+        return -1;
+    }
+    fake.opened_count++;
+    int fd = memfd_create(path, MFD_CLOEXEC);
+    assert_true(fd >= 0);
+    assert_int_equal(ftruncate(fd, 2 * FAKE_BARS_BYTES), 0);
+    return fd;
+}
+
+static int fake_region(struct vfio_region_info *info)
+{
+    bool is_there = info->index == 0 || info->index == VFIO_PCI_CONFIG_REGION_INDEX;
+    info->size = is_there ? FAKE_BARS_BYTES : 0;
+    info->offset = info->index == 0 ? 0 : FAKE_BARS_BYTES;
+    info->flags = info->index == 0 ? VFIO_REGION_INFO_FLAG_MMAP : 0;
+    return 0;
+}
+
+static int fake_answer(unsigned long request, void *argument)
+{
+    switch (request) {
+    case VFIO_CHECK_EXTENSION:
+        return 1;
+    case VFIO_SET_IOMMU:
+        fake.iommu_type = (uintptr_t)argument;
+        return 0;
+    case VFIO_GROUP_GET_STATUS:
+        ((struct vfio_group_status *)argument)->flags = VFIO_GROUP_FLAGS_VIABLE;
+        return 0;
+    case VFIO_GROUP_GET_DEVICE_FD:
+        return fake_open("device", 0);
+    case VFIO_DEVICE_GET_REGION_INFO:
+        return fake_region(argument);
+    case VFIO_DEVICE_GET_IRQ_INFO:
+        ((struct vfio_irq_info *)argument)->count = 1;
+        ((struct vfio_irq_info *)argument)->flags = VFIO_IRQ_INFO_EVENTFD;
+        return 0;
+    case VFIO_IOMMU_MAP_DMA:
+        fake.map_iova = ((struct vfio_iommu_type1_dma_map *)argument)->iova;
+        fake.map_bytes = ((struct vfio_iommu_type1_dma_map *)argument)->size;
+        return 0;
+    case VFIO_IOMMU_UNMAP_DMA:
+        fake.unmap_iova = ((struct vfio_iommu_type1_dma_unmap *)argument)->iova;
+        fake.unmap_bytes = ((struct vfio_iommu_type1_dma_unmap *)argument)->size;
+        return 0;
+    case VIA_IOMMU_IOAS_ALLOC:
+        ((struct via_iommu_ioas_alloc *)argument)->out_ioas_id = FAKE_IOAS;
+        return 0;
+    case VIA_IOMMU_IOAS_MAP: {
+        const struct via_iommu_ioas_map *map = argument;
+        fake.map_iova = map->iova;
+        fake.map_bytes = map->length;
+        fake.map_flags = map->flags;
+        fake.ioas = map->ioas_id;
+        return 0;
+    }
+    case VIA_IOMMU_IOAS_UNMAP:
+        fake.unmap_iova = ((struct via_iommu_ioas_unmap *)argument)->iova;
+        fake.unmap_bytes = ((struct via_iommu_ioas_unmap *)argument)->length;
+        return 0;
+    default:
+        return 0;
+    }
+}
+
+static int fake_ioctl(int fd, unsigned long request, void *argument)
+{
+    assert_true(fcntl(fd, F_GETFD) >= 0);
+    if (fake.asked_count < VIA_ARRAY_COUNT(fake.asked)) {
+        fake.asked[fake.asked_count++] = request;
+    }
+    if (request == fake.refused) {
+        errno = fake.refused_errno;
+        return -1;
+    }
+    return fake_answer(request, argument);
+}
+
+static bool was_asked(unsigned long request)
+{
+    for (unsigned i = 0; i < fake.asked_count; i++) {
+        if (fake.asked[i] == request) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static unsigned count_fds(void)
+{
+    unsigned count = 0;
+    for (int fd = 0; fd < 256; fd++) {
+        count += fcntl(fd, F_GETFD) >= 0;
+    }
+    return count;
+}
+
+struct fake_machine {
+    char folder[32], dev[64], iommufd[64], pagemap[64];
+    struct via_kernel_options options;
+};
+
+static const struct via_kernel_calls fake_calls = {.open = fake_open, .ioctl = fake_ioctl};
+
+/* A function bound to vfio-pci in group 17; files of VFIO as told. */
+static void begin_machine(struct fake_machine *machine, bool has_group, bool has_iommufd)
+{
+    memset(&fake, 0, sizeof(fake));
+    strcpy(machine->folder, "/tmp/via-vfio-XXXXXX");
+    assert_non_null(mkdtemp(machine->folder));
+    snprintf(machine->dev, sizeof(machine->dev), "%s/dev", machine->folder);
+    snprintf(machine->iommufd, sizeof(machine->iommufd), "%s/iommu", machine->folder);
+    snprintf(machine->pagemap, sizeof(machine->pagemap), "%s/pagemap", machine->folder);
+    machine->options = (struct via_kernel_options){.address = "0000:03:00.0",
+                                                   .sysfs = machine->folder,
+                                                   .devfs = machine->dev,
+                                                   .iommufd = machine->iommufd,
+                                                   .pagemap = machine->pagemap,
+                                                   .calls = &fake_calls};
+    make(machine->folder, DEVICE, NULL);
+    make(machine->folder, DEVICE "/driver", "../../../../bus/pci/drivers/vfio-pci");
+    make(machine->folder, DEVICE "/iommu_group", "../../../../kernel/iommu_groups/17");
+    make(machine->folder, "/dev", NULL);
+    if (has_group) {
+        make(machine->folder, "/dev/17", NULL);
+    }
+    if (has_iommufd) {
+        make(machine->folder, "/iommu", NULL);
+        make(machine->folder, DEVICE "/vfio-dev/vfio3", NULL);
+        make(machine->folder, "/dev/devices/vfio3", NULL);
+    }
+}
+
+static void end_machine(const struct fake_machine *machine)
+{
+    char command[96];
+    snprintf(command, sizeof(command), "rm -r %s", machine->folder);
+    assert_int_equal(system(command), 0);
+}
+
+static void check_memory(struct via_pci *pci, void *at, uint64_t bytes, uint64_t alignment)
+{
+    struct via_pci_memory memory = {.at = at, .bytes = bytes, .fd = -1, .writable = true};
+    uint64_t iova = 0;
+    assert_int_equal(pci->ops->dma_map(pci, &memory, alignment, &iova), 0);
+    assert_int_equal(iova % alignment, 0);
+    assert_true(fake.map_iova == iova && fake.map_bytes == bytes);
+    assert_int_equal(pci->ops->dma_unmap(pci, iova), 0);
+    assert_true(fake.unmap_iova == iova && fake.unmap_bytes == bytes);
+    assert_int_equal(pci->ops->dma_unmap(pci, iova), -ENOENT);
+}
+
+static void open_and_check(struct fake_machine *machine, const char *describes)
+{
+    static unsigned char memory[16384] __attribute__((aligned(4096)));
+    struct via_pci *pci;
+    struct via_error err = {0};
+    unsigned fds = count_fds();
+    assert_int_equal(via_kernel_open(&machine->options, &pci, &err), 0);
+    assert_string_equal(pci->ops->describe(pci), describes);
+    via_pci_write32(pci, 0, 8, 0x12345678);
+    assert_int_equal(via_pci_read32(pci, 0, 8), 0x12345678);
+    check_memory(pci, memory, sizeof(memory), 1 << 20);
+    pci->ops->close(pci);
+    assert_int_equal(count_fds(), fds);
+}
+
+static void iommufd_is_taken_where_it_is(void **state)
+{
+    struct fake_machine machine;
+    (void)state;
+    begin_machine(&machine, true, true);
+    open_and_check(&machine, "0000:03:00.0 by VFIO (iommufd)");
+    assert_true(was_asked(VIA_VFIO_DEVICE_BIND_IOMMUFD));
+    assert_true(was_asked(VIA_VFIO_DEVICE_ATTACH_IOMMUFD_PT));
+    assert_false(was_asked(VFIO_GROUP_SET_CONTAINER));
+    assert_int_equal(fake.ioas, FAKE_IOAS);
+    assert_int_equal(fake.map_flags, 7); /* where we say, readable and writable */
+    end_machine(&machine);
+    /* Kernels may have no groups any more. */
+    begin_machine(&machine, false, true);
+    open_and_check(&machine, "0000:03:00.0 by VFIO (iommufd)");
+    end_machine(&machine);
+}
+
+static void without_iommufd_the_group_does(void **state)
+{
+    struct fake_machine machine;
+    (void)state;
+    begin_machine(&machine, true, false);
+    open_and_check(&machine, "0000:03:00.0 by VFIO");
+    assert_true(was_asked(VFIO_GROUP_SET_CONTAINER));
+    assert_int_equal(fake.iommu_type, VFIO_TYPE1v2_IOMMU);
+    end_machine(&machine);
+    /* Its files are there, but not for us. */
+    begin_machine(&machine, true, true);
+    strcpy(fake.missing, "/iommu");
+    fake.open_errno = EACCES;
+    open_and_check(&machine, "0000:03:00.0 by VFIO");
+    strcpy(fake.missing, "/vfio3");
+    open_and_check(&machine, "0000:03:00.0 by VFIO");
+    end_machine(&machine);
+}
+
+static void refuse(struct fake_machine *machine, int rc, const char *says)
+{
+    struct via_pci *pci;
+    struct via_error err = {0};
+    unsigned fds = count_fds();
+    assert_int_equal(via_kernel_open(&machine->options, &pci, &err), rc);
+    assert_non_null(strstr(err.text, says));
+    assert_int_equal(count_fds(), fds);
+}
+
+static void what_iommufd_refuses_is_said(void **state)
+{
+    static const struct {
+        unsigned long request;
+        int with, rc;
+        const char *says;
+    } cases[] = {
+        {VIA_VFIO_DEVICE_BIND_IOMMUFD, EINVAL, -EBUSY, "another process has the device"},
+        {VIA_VFIO_DEVICE_BIND_IOMMUFD, EBUSY, -EBUSY, "have drivers of their own"},
+        {VIA_VFIO_DEVICE_BIND_IOMMUFD, EPERM, -EPERM, "no interrupt remapping?"},
+        {VIA_IOMMU_IOAS_ALLOC, ENOMEM, -ENOMEM, "IO address space: Cannot allocate"},
+        {VIA_VFIO_DEVICE_ATTACH_IOMMUFD_PT, EINVAL, -EINVAL, "attach to the IO address space"},
+    };
+    struct fake_machine machine;
+    (void)state;
+    for (unsigned i = 0; i < VIA_ARRAY_COUNT(cases); i++) {
+        begin_machine(&machine, true, true);
+        fake.refused = cases[i].request;
+        fake.refused_errno = cases[i].with;
+        refuse(&machine, cases[i].rc, cases[i].says);
+        /* A device that is in use is not tried by the other way. */
+        assert_false(was_asked(VFIO_GROUP_SET_CONTAINER));
+        end_machine(&machine);
+    }
+    begin_machine(&machine, false, true);
+    strcpy(fake.missing, "/vfio3");
+    fake.open_errno = EACCES;
+    refuse(&machine, -EACCES, "/dev/devices/vfio3: Permission denied");
+    end_machine(&machine);
+}
+
+static void what_a_group_refuses_is_said(void **state)
+{
+    struct fake_machine machine;
+    (void)state;
+    begin_machine(&machine, true, false);
+    strcpy(fake.missing, "/17");
+    fake.open_errno = EBUSY;
+    refuse(&machine, -EBUSY, "/dev/17: Device or resource busy: another process has the group");
+    fake.open_errno = EACCES;
+    refuse(&machine, -EACCES, "/dev/17: Permission denied");
+    strcpy(fake.missing, "/vfio");
+    refuse(&machine, -EACCES, "/dev/vfio: Permission denied");
+    fake.missing[0] = '\0';
+    fake.refused = VFIO_SET_IOMMU;
+    fake.refused_errno = EPERM;
+    refuse(&machine, -EPERM, "no interrupt remapping?");
+    end_machine(&machine);
+}
+
+static void put_frames(const struct fake_machine *machine, const void *at, const uint64_t *frames,
+                       unsigned count)
+{
+    int fd = open(machine->pagemap, O_RDWR | O_CREAT | O_TRUNC, 0600);
+    assert_true(fd >= 0);
+    off_t off = (off_t)((uintptr_t)at / 4096 * 8);
+    assert_int_equal(pwrite(fd, frames, count * sizeof(*frames), off), count * sizeof(*frames));
+    close(fd);
+}
+
+#define PRESENT (UINT64_C(1) << 63)
+
+static void without_an_iommu_only_if_that_is_asked_for(void **state)
+{
+    static unsigned char bytes[16384] __attribute__((aligned(4096)));
+    static const uint64_t whole[] = {PRESENT | 0x400, PRESENT | 0x401, PRESENT | 0x402,
+                                     PRESENT | 0x403};
+    static const uint64_t torn[] = {PRESENT | 0x400, PRESENT | 0x401, PRESENT | 0x502,
+                                    PRESENT | 0x403};
+    static const uint64_t hidden[] = {PRESENT, PRESENT, PRESENT, PRESENT};
+    static const uint64_t absent[] = {PRESENT | 0x400, PRESENT | 0x401, 0, 0};
+    struct via_pci_memory memory = {.at = bytes, .bytes = sizeof(bytes), .fd = -1};
+    struct fake_machine machine;
+    struct via_pci *pci;
+    struct via_error err = {0};
+    uint64_t iova = 0;
+    (void)state;
+    begin_machine(&machine, false, false);
+    make(machine.folder, "/dev/noiommu-17", NULL);
+    refuse(&machine, -EPERM, "(the option noiommu allows that)");
+    assert_int_equal(fake.opened_count, 0);
+    machine.options.without_iommu = true;
+    assert_int_equal(via_kernel_open(&machine.options, &pci, &err), 0);
+    assert_string_equal(pci->ops->describe(pci), "0000:03:00.0 by VFIO without an IOMMU");
+    assert_int_equal(fake.iommu_type, VFIO_NOIOMMU_IOMMU);
+    put_frames(&machine, bytes, whole, 4);
+    assert_int_equal(pci->ops->dma_map(pci, &memory, 1 << 22, &iova), 0);
+    assert_int_equal(iova, 0x400000);                                        /* where it lies */
+    assert_int_equal(pci->ops->dma_map(pci, &memory, 4096, &iova), -ENOSPC); /* it is mapped */
+    assert_int_equal(pci->ops->dma_unmap(pci, iova), 0);
+    assert_int_equal(pci->ops->dma_map(pci, &memory, 1 << 23, &iova), -ENOSPC);
+    put_frames(&machine, bytes, torn, 4);
+    assert_int_equal(pci->ops->dma_map(pci, &memory, 4096, &iova), -ENOTSUP);
+    put_frames(&machine, bytes, hidden, 4);
+    assert_int_equal(pci->ops->dma_map(pci, &memory, 4096, &iova), -EPERM);
+    put_frames(&machine, bytes, absent, 4);
+    assert_int_equal(pci->ops->dma_map(pci, &memory, 4096, &iova), -EIO);
+    assert_false(was_asked(VFIO_IOMMU_MAP_DMA));
+    pci->ops->close(pci);
+    end_machine(&machine);
+    /* With an IOMMU the option changes nothing. */
+    begin_machine(&machine, true, false);
+    machine.options.without_iommu = true;
+    open_and_check(&machine, "0000:03:00.0 by VFIO");
+    assert_int_equal(fake.iommu_type, VFIO_TYPE1v2_IOMMU);
+    end_machine(&machine);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_the_kernel_lacks_is_said),
+        cmocka_unit_test(iommufd_is_taken_where_it_is),
+        cmocka_unit_test(without_iommufd_the_group_does),
+        cmocka_unit_test(what_iommufd_refuses_is_said),
+        cmocka_unit_test(what_a_group_refuses_is_said),
+        cmocka_unit_test(without_an_iommu_only_if_that_is_asked_for),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
