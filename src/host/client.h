@@ -211,6 +211,7 @@ struct via_remote {
     uint32_t mapped_session;
     _Atomic uint32_t pending; /* puts by frames not known to have arrived; written under the lock */
     _Atomic uint32_t ordered; /* ... but for those that bring nothing but a ring */
+    _Atomic uint32_t begun;   /* puts by frames since the remote was opened; likewise */
     _Atomic int error;        /* first failure not yet reported */
     _Atomic int lost;         /* it is no more: all accesses fail with this */
     _Atomic uint32_t accesses;                    /* direct ones, roughly */
@@ -386,6 +387,16 @@ static inline bool via_client_is_given_up(int status)
 static inline unsigned via_client_remote_pending_seen(const struct via_remote *remote)
 {
     return atomic_load_explicit(&remote->pending, memory_order_acquire);
+}
+/* Puts by frames that have begun, and those of them that have ended: they end in the order in which
+ * they began. Both count on behind UINT32_MAX. */
+static inline uint32_t via_client_remote_begun(const struct via_remote *remote)
+{
+    return atomic_load_explicit(&remote->begun, memory_order_relaxed);
+}
+static inline uint32_t via_client_remote_ended(const struct via_remote *remote)
+{
+    return via_client_remote_begun(remote) - via_client_remote_pending_seen(remote);
 }
 /* The first failure of a put that no later put has told yet; 0: none. */
 static inline int via_client_remote_failure(const struct via_remote *remote)

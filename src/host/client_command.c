@@ -101,6 +101,7 @@ static void make_asynchronous(struct via_attach *attach, struct via_client_op *o
     via_list_push_back(&attach->pending, &op->pending);
     if (op->remote != NULL) {
         atomic_fetch_add_explicit(&op->remote->pending, 1, memory_order_release);
+        atomic_fetch_add_explicit(&op->remote->begun, 1, memory_order_relaxed);
         atomic_fetch_add_explicit(&attach->puts_pending, 1, memory_order_release);
     }
     if (op->ordered) {

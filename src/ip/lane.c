@@ -1,11 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 #include "ip/lane.h"
 
+#include <stdlib.h>
 #include <string.h>
+
+#include "base/log.h"
+#include "host/client.h"
 
 /* Puts by frames to one host that are not known to have arrived: fewer than a process may have
  * under way on a channel (docs/host.md, 3), so that other hosts have their share. */
 #define PENDING_MAX 24u
+/* Smaller records are copied: a buffer of 64 KiB for each would be too much. */
+#define LEND_BYTES_MIN 4096u
 
 static void set_state(struct via_ip_lane *lane, enum via_ip_lane_state state)
 {
@@ -49,11 +55,34 @@ int via_ip_lane_open(struct via_ip_lane *lane, uint64_t handle, uint64_t ring_by
     return 0;
 }
 
+/* The host may still read what was lent. */
+static void leave_in_limbo(struct via_ip_lane *lane)
+{
+    struct via_ip_limbo *limbo = calloc(1, sizeof(*limbo));
+    if (limbo == NULL) {
+        via_log(VIA_LOG_ERROR, "host %u: lent buffers: no memory to remember them: they are lost",
+                lane->host);
+        via_list_init(&lane->lent);
+        via_remote_close(lane->remote);
+        return;
+    }
+    via_list_init(&limbo->lent);
+    for (struct via_list *link; (link = via_list_pop_front(&lane->lent)) != NULL;) {
+        via_list_push_back(&limbo->lent, link);
+    }
+    limbo->remote = lane->remote;
+    via_list_push_back(&lane->lending->limbo, &limbo->link);
+}
+
 void via_ip_lane_close(struct via_ip_lane *lane)
 {
     set_state(lane, VIA_IP_LANE_DOWN);
     if (lane->remote != NULL) {
-        via_remote_close(lane->remote);
+        if (via_list_is_empty(&lane->lent)) {
+            via_remote_close(lane->remote);
+        } else {
+            leave_in_limbo(lane);
+        }
         lane->remote = NULL;
     }
     if (lane->segment != NULL) {
@@ -88,17 +117,39 @@ static int put_pieces(struct via_ip_lane *lane, uint64_t off, const uint8_t *src
     return rc;
 }
 
+static void store_record(uint8_t *base, uint64_t off, uint64_t skip,
+                         const struct via_ip_buffer *buffer)
+{
+    static const uint32_t skip_word = VIA_IP_RECORD_SKIP;
+    uint8_t *data = base + VIA_IP_INBOX_DATA_OFF;
+    if (skip != UINT64_MAX) {
+        memcpy(data + skip, &skip_word, sizeof(skip_word));
+    }
+    memcpy(data + off, buffer->record, buffer->bytes);
+}
+
+/* 1: lent. */
+static int put_record(struct via_ip_lane *lane, uint64_t off, const struct via_ip_buffer *buffer,
+                      bool may_lend)
+{
+    const struct via_ip_lending *lending = lane->lending;
+    off += VIA_IP_INBOX_DATA_OFF;
+    if (!may_lend || lending->segment == NULL || buffer->bytes < LEND_BYTES_MIN) {
+        return put_pieces(lane, off, buffer->record, buffer->bytes);
+    }
+    int rc = via_remote_try_put_from(lane->remote, off, lending->segment,
+                                     (uint64_t)(buffer->record - lending->base), buffer->bytes,
+                                     VIADUCT_PUT_LAZY);
+    return rc == 0 ? 1 : rc;
+}
+
 static int write_record(struct via_ip_lane *lane, uint64_t off, uint64_t skip,
-                        const uint8_t *record, size_t bytes)
+                        const struct via_ip_buffer *buffer, bool may_lend)
 {
     static const uint32_t skip_word = VIA_IP_RECORD_SKIP;
     uint8_t *base = via_remote_direct(lane->remote);
     if (base != NULL) {
-        uint8_t *data = base + VIA_IP_INBOX_DATA_OFF;
-        if (skip != UINT64_MAX) {
-            memcpy(data + skip, &skip_word, sizeof(skip_word));
-        }
-        memcpy(data + off, record, bytes);
+        store_record(base, off, skip, buffer);
         return 0;
     }
     if (is_crowded(lane)) {
@@ -108,31 +159,58 @@ static int write_record(struct via_ip_lane *lane, uint64_t off, uint64_t skip,
     if (skip != UINT64_MAX) {
         rc = put_once(lane, VIA_IP_INBOX_DATA_OFF + skip, &skip_word, sizeof(skip_word), 0);
     }
-    return rc == 0 ? put_pieces(lane, VIA_IP_INBOX_DATA_OFF + off, record, bytes) : rc;
+    return rc == 0 ? put_record(lane, off, buffer, may_lend) : rc;
 }
 
-int via_ip_lane_send(struct via_ip_lane *lane, uint8_t *record, size_t bytes)
+static int take_credit(struct via_ip_lane *lane)
 {
-    uint32_t frame_bytes = (uint32_t)(bytes - VIA_IP_RECORD_HEADER_BYTES);
-    memcpy(record, &frame_bytes, sizeof(frame_bytes));
-    memset(record + sizeof(frame_bytes), 0, VIA_IP_RECORD_HEADER_BYTES - sizeof(frame_bytes));
+    return via_ip_ring_take_credit(
+        &lane->writer, atomic_load_explicit(&lane->inbox->credit, memory_order_acquire));
+}
+
+int via_ip_lane_send(struct via_ip_lane *lane, struct via_ip_buffer *buffer, bool may_lend)
+{
+    uint32_t frame_bytes = (uint32_t)(buffer->bytes - VIA_IP_RECORD_HEADER_BYTES);
+    memcpy(buffer->record, &frame_bytes, sizeof(frame_bytes));
+    memset(buffer->record + sizeof(frame_bytes), 0,
+           VIA_IP_RECORD_HEADER_BYTES - sizeof(frame_bytes));
     struct via_ip_ring_writer before = lane->writer;
     uint64_t off;
     uint64_t skip;
-    int rc = via_ip_ring_reserve(&lane->writer, bytes, &off, &skip);
+    int rc = via_ip_ring_reserve(&lane->writer, buffer->bytes, &off, &skip);
     if (rc == -EAGAIN) {
-        rc = via_ip_ring_take_credit(
-            &lane->writer, atomic_load_explicit(&lane->inbox->credit, memory_order_acquire));
+        rc = take_credit(lane);
         before.credit = lane->writer.credit;
-        rc = rc == 0 ? via_ip_ring_reserve(&lane->writer, bytes, &off, &skip) : rc;
+        rc = rc == 0 ? via_ip_ring_reserve(&lane->writer, buffer->bytes, &off, &skip) : rc;
     }
     if (rc == 0) {
-        rc = write_record(lane, off, skip, record, bytes);
-        if (rc != 0) {
+        rc = write_record(lane, off, skip, buffer, may_lend);
+        if (rc < 0) {
             lane->writer = before; /* not published: the next record goes there */
         }
     }
+    if (rc == 1) {
+        buffer->end = lane->writer.tail;
+        buffer->number = via_client_remote_begun(lane->remote);
+        via_list_push_back(&lane->lent, &buffer->link);
+    }
     return rc;
+}
+
+struct via_ip_buffer *via_ip_lane_take_back(struct via_ip_lane *lane)
+{
+    if (via_list_is_empty(&lane->lent)) {
+        return NULL;
+    }
+    struct via_ip_buffer *first =
+        via_list_entry(via_list_first(&lane->lent), struct via_ip_buffer, link);
+    bool has_ended = (int32_t)(via_client_remote_ended(lane->remote) - first->number) >= 0;
+    /* A credit that makes no sense is found out by the next send. */
+    if (!has_ended || take_credit(lane) != 0 || (int64_t)(lane->writer.credit - first->end) < 0) {
+        return NULL;
+    }
+    via_list_remove(&first->link);
+    return first;
 }
 
 /* Rings the peer's bell if it has asked for that; only where its memory is mapped. */

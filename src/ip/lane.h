@@ -35,17 +35,39 @@ static inline void via_ip_count(_Atomic uint64_t *counter, uint64_t more)
                           memory_order_relaxed);
 }
 
-/* A packet read from the device; in a pool, being sent, or held for a lane. */
+#define VIA_IP_BUFFER_BYTES ((VIA_IP_RECORD_BYTES_MAX + 63u) & ~63u)
+
+/* A packet read from the device; in a pool, being sent, held for a lane, or lent to the host. */
 struct via_ip_buffer {
     struct via_list link;
     uint64_t since_ns; /* held */
+    uint64_t end;      /* lent: the position behind its record */
+    uint32_t number;   /* lent: of the put that reads it; see via_client_remote_ended() */
     size_t bytes;      /* of the record */
-    uint8_t record[VIA_IP_RECORD_BYTES_MAX] __attribute__((aligned(64)));
+    uint8_t *record;   /* VIA_IP_BUFFER_BYTES in the memory that is lent */
+};
+
+/*
+ * The buffers as a segment of this process: a host takes records that go as frames from there, so
+ * they are copied once less. A lent buffer must not change meanwhile.
+ */
+struct via_ip_lending {
+    struct via_segment *segment; /* NULL: none could be made, and records are copied */
+    uint8_t *base;
+    struct via_list limbo; /* struct via_ip_limbo */
+};
+
+/* What was lent in a session that has ended: the host may still read it. */
+struct via_ip_limbo {
+    struct via_list link;
+    struct via_remote *remote; /* closed when nothing of it is pending */
+    struct via_list lent;      /* struct via_ip_buffer */
 };
 
 struct via_ip_lane {
     struct via_list link; /* of all lanes of a worker */
     struct via_attach *attach;
+    struct via_ip_lending *lending; /* the worker's */
     uint16_t host;
     uint8_t queue;         /* the peer's */
     _Atomic uint8_t state; /* enum via_ip_lane_state; written by the worker */
@@ -69,6 +91,7 @@ struct via_ip_lane {
 
     struct via_list held; /* struct via_ip_buffer */
     unsigned held_count;
+    struct via_list lent; /* the same, in the order of their records */
 
     _Atomic uint64_t sessions; /* that came up */
     struct via_ip_counters counters;
@@ -87,12 +110,19 @@ int via_ip_lane_open(struct via_ip_lane *lane, uint64_t handle, uint64_t ring_by
 void via_ip_lane_close(struct via_ip_lane *lane);
 
 /*
- * Writes a record (6 bytes of header, whose length it fills in, and a frame) into the peer's inbox;
- * publish tells the peer of all of them. Neither blocks. -EAGAIN: no room now. Other errors: the
- * session is broken. The lane is up.
+ * Writes a buffer's record (6 bytes of header, whose length it fills in, and a frame) into the
+ * peer's inbox; publish tells the peer of all of them. Neither blocks. 1: done, and the buffer is
+ * lent, in lane->lent; 0: done, the buffer is the caller's. -EAGAIN: no room now. Other errors: the
+ * session is broken. The lane is up. may_lend: the caller can do without the buffer for a while.
  */
-int via_ip_lane_send(struct via_ip_lane *lane, uint8_t *record, size_t bytes) VIA_MUST_CHECK;
+int via_ip_lane_send(struct via_ip_lane *lane, struct via_ip_buffer *buffer,
+                     bool may_lend) VIA_MUST_CHECK;
 int via_ip_lane_publish(struct via_ip_lane *lane) VIA_MUST_CHECK;
+
+/* A lent buffer that the host has read, and whose record the peer has taken; NULL: there is none.
+ * What the peer says alone would not do: it might get the next packet that is read into the buffer.
+ */
+struct via_ip_buffer *via_ip_lane_take_back(struct via_ip_lane *lane);
 
 /*
  * The next frame in the inbox: 1, 0 = none, -EPROTO: the session is broken. After it has been used,

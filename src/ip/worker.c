@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -22,6 +23,7 @@
 #define RETRY_MS 1
 /* A look at the device costs as much as so many at the inboxes. */
 #define LOOKS_PER_READ 8u
+#define MEMORY_BYTES ((size_t)VIA_IP_BUFFERS_COUNT * VIA_IP_BUFFER_BYTES)
 
 uint64_t via_ip_now_ns(void)
 {
@@ -48,6 +50,8 @@ struct via_ip_lane *via_ip_worker_lane(struct via_ip_worker *worker, unsigned ho
     lane->queue = (uint8_t)queue;
     lane->attach = worker->attach;
     via_list_init(&lane->held);
+    via_list_init(&lane->lent);
+    lane->lending = &worker->lending;
     via_list_push_back(&worker->all, &lane->link);
     worker->lanes_count++;
     /* Pairs with the acquire of who reads its counters. */
@@ -165,6 +169,7 @@ static int tick(struct via_ip_worker *worker, uint64_t now_ns)
 {
     worker->tick_ns = now_ns + TICK_NS;
     adjust_spin(worker);
+    via_ip_worker_empty_limbo(worker, false);
     return via_ip_meet_all(worker, now_ns);
 }
 
@@ -243,12 +248,29 @@ static void detach(struct via_ip_worker *worker)
         lane->hello_ns = lane->backoff_ns = 0;
         lane->attach = NULL;
     }
+    via_ip_worker_empty_limbo(worker, true);
+    if (worker->lending.segment != NULL) {
+        via_segment_free(worker->lending.segment);
+        worker->lending.segment = NULL;
+    }
     if (worker->epoll_fd >= 0) {
         close(worker->epoll_fd);
         worker->epoll_fd = -1;
     }
     via_attach_close(worker->attach);
     worker->attach = NULL;
+}
+
+/* Without it records are copied. */
+static void adopt_buffers(struct via_ip_worker *worker)
+{
+    int rc = via_segment_adopt(worker->attach, worker->memory_fd, MEMORY_BYTES,
+                               worker->lending.base, 0, &worker->lending.segment);
+    if (rc != 0) {
+        worker->lending.segment = NULL;
+        via_log(VIA_LOG_INFO, "queue %u: records that go as frames are copied: %s", worker->queue,
+                via_error_text());
+    }
 }
 
 static int attach(struct via_ip_worker *worker)
@@ -275,6 +297,7 @@ static int attach(struct via_ip_worker *worker)
         detach(worker);
         return rc;
     }
+    adopt_buffers(worker);
     atomic_store_explicit(&worker->attached, true, memory_order_relaxed);
     return 0;
 }
@@ -316,6 +339,43 @@ static void *run(void *ctx)
     return NULL;
 }
 
+/* Pages come when they are used. */
+static int make_memory(struct via_ip_worker *worker)
+{
+    worker->memory_fd = memfd_create("viaduct-ip", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (worker->memory_fd < 0) {
+        return -errno;
+    }
+    void *memory = MAP_FAILED;
+    if (ftruncate(worker->memory_fd, MEMORY_BYTES) == 0 &&
+        fcntl(worker->memory_fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0) {
+        memory = mmap(NULL, MEMORY_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, worker->memory_fd, 0);
+    }
+    if (memory == MAP_FAILED) {
+        int rc = -errno;
+        close(worker->memory_fd);
+        return rc;
+    }
+    worker->lending.base = memory;
+    return 0;
+}
+
+static int make_buffers(struct via_ip_worker *worker)
+{
+    worker->buffers = calloc(VIA_IP_BUFFERS_COUNT, sizeof(*worker->buffers));
+    int rc = worker->buffers != NULL ? make_memory(worker) : -ENOMEM;
+    if (rc != 0) {
+        free(worker->buffers);
+        return rc;
+    }
+    for (unsigned i = 0; i < VIA_IP_BUFFERS_COUNT; i++) {
+        worker->buffers[i].record = worker->lending.base + (size_t)i * VIA_IP_BUFFER_BYTES;
+        via_list_push_back(&worker->pool, &worker->buffers[i].link);
+    }
+    worker->pool_count = VIA_IP_BUFFERS_COUNT;
+    return 0;
+}
+
 int via_ip_worker_init(struct via_ip_worker *worker, struct via_ip_shared *shared, unsigned queue)
 {
     memset(worker, 0, sizeof(*worker));
@@ -327,16 +387,8 @@ int via_ip_worker_init(struct via_ip_worker *worker, struct via_ip_shared *share
     worker->cpus = via_host_spin_cpus();
     via_list_init(&worker->all);
     via_list_init(&worker->pool);
-    worker->buffers = aligned_alloc(_Alignof(struct via_ip_buffer),
-                                    VIA_IP_BUFFERS_COUNT * sizeof(*worker->buffers));
-    if (worker->buffers == NULL) {
-        return -ENOMEM;
-    }
-    for (unsigned i = 0; i < VIA_IP_BUFFERS_COUNT; i++) {
-        via_list_push_back(&worker->pool, &worker->buffers[i].link);
-    }
-    worker->pool_count = VIA_IP_BUFFERS_COUNT;
-    return 0;
+    via_list_init(&worker->lending.limbo);
+    return make_buffers(worker);
 }
 
 int via_ip_worker_start(struct via_ip_worker *worker)
@@ -357,5 +409,7 @@ void via_ip_worker_fini(struct via_ip_worker *worker)
     if (worker->loadavg_fd >= 0) {
         close(worker->loadavg_fd);
     }
+    munmap(worker->lending.base, MEMORY_BYTES);
+    close(worker->memory_fd);
     free(worker->buffers);
 }

@@ -59,6 +59,8 @@ struct via_ip_worker {
     struct via_list pool; /* struct via_ip_buffer */
     unsigned pool_count;
     struct via_ip_buffer *buffers;
+    int memory_fd; /* of all records: a memfd, which becomes a segment at each attaching */
+    struct via_ip_lending lending;
 
     struct via_ip_counters counters; /* of what belongs to no host */
     _Atomic uint64_t reattached;
@@ -84,6 +86,10 @@ struct via_ip_lane *via_ip_worker_lane(struct via_ip_worker *worker, unsigned ho
 int via_ip_worker_send(struct via_ip_worker *worker);
 /* What is held goes on, or is dropped when it is too old. */
 int via_ip_worker_send_held(struct via_ip_worker *worker, uint64_t now_ns);
+/* Lent buffers that are free again go into the pool. */
+void via_ip_worker_take_back(struct via_ip_worker *worker);
+/* Of sessions that have ended, likewise; all: the host is not there any more. */
+void via_ip_worker_empty_limbo(struct via_ip_worker *worker, bool all);
 /* Without a host: what the device has is dropped. */
 void via_ip_worker_drop_all(struct via_ip_worker *worker);
 /* Some packets of each lane into the device. */

@@ -5,6 +5,7 @@
  * so a host that does not keep up loses its own packets, and no other waits for it.
  */
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -22,6 +23,8 @@
 /* Longest that a packet is held. Without a way for as long, a host counts as dead: packets for it
  * are answered at once. */
 #define HELD_NS_MAX VIA_SEC_NS
+/* With so many buffers in use it is looked for those that are free again. */
+#define TAKE_BACK_LENT 32u
 /* A program that floods a dead host is told as often as this. */
 #define ANSWERS_MAX 64u
 #define ANSWERS_NS (100 * VIA_MSEC_NS)
@@ -30,6 +33,43 @@ static void release(struct via_ip_worker *worker, struct via_ip_buffer *buffer)
 {
     via_list_push_front(&worker->pool, &buffer->link);
     worker->pool_count++;
+}
+
+/* What is lent comes back late. Half of the pool is for packets that wait for room. */
+static bool may_lend(const struct via_ip_worker *worker)
+{
+    return worker->pool_count >= VIA_IP_BUFFERS_COUNT / 2;
+}
+
+void via_ip_worker_take_back(struct via_ip_worker *worker)
+{
+    via_list_foreach(it, &worker->all) {
+        struct via_ip_lane *lane = via_list_entry(it, struct via_ip_lane, link);
+        for (struct via_ip_buffer *buffer;
+             via_ip_lane_is_up(lane) && (buffer = via_ip_lane_take_back(lane)) != NULL;) {
+            release(worker, buffer);
+        }
+    }
+}
+
+static void release_all(struct via_ip_worker *worker, struct via_list *buffers)
+{
+    for (struct via_list *link; (link = via_list_pop_front(buffers)) != NULL;) {
+        release(worker, via_list_entry(link, struct via_ip_buffer, link));
+    }
+}
+
+void via_ip_worker_empty_limbo(struct via_ip_worker *worker, bool all)
+{
+    via_list_foreach_safe(it, &worker->lending.limbo) {
+        struct via_ip_limbo *limbo = via_list_entry(it, struct via_ip_limbo, link);
+        if (all || via_remote_pending(limbo->remote) == 0) {
+            via_remote_close(limbo->remote);
+            release_all(worker, &limbo->lent);
+            via_list_remove(&limbo->link);
+            free(limbo);
+        }
+    }
 }
 
 static void drop_for(struct via_ip_worker *worker, struct via_ip_lane *lane, enum via_ip_drop why)
@@ -138,15 +178,22 @@ static int flush(struct via_ip_worker *worker, struct via_ip_lane *lane)
     while (lane->held_count != 0) {
         struct via_ip_buffer *buffer =
             via_list_entry(via_list_first(&lane->held), struct via_ip_buffer, link);
-        int rc = via_ip_lane_send(lane, buffer->record, buffer->bytes);
+        via_list_remove(&buffer->link);
+        int rc = via_ip_lane_send(lane, buffer, may_lend(worker));
+        if (rc < 0) {
+            via_list_push_front(&lane->held, &buffer->link);
+        }
         if (rc == -EAGAIN) {
             break;
         }
-        if (rc != 0) {
+        if (rc < 0) {
             return rc;
         }
+        lane->held_count--;
         count_sent(lane, buffer->bytes);
-        release(worker, unhold(lane));
+        if (rc == 0) {
+            release(worker, buffer);
+        }
         sent++;
     }
     int rc = via_ip_lane_publish(lane);
@@ -246,16 +293,20 @@ static struct via_ip_lane *route(struct via_ip_worker *worker, const struct via_
     return lane;
 }
 
+/* *ret_sent: the buffer is not the caller's any more, also when this fails afterwards. */
 static int send_now(struct via_ip_worker *worker, struct via_ip_lane *lane,
-                    struct via_ip_buffer *buffer, bool first)
+                    struct via_ip_buffer *buffer, bool first, bool *ret_sent)
 {
-    int rc = via_ip_lane_send(lane, buffer->record, buffer->bytes);
-    if (rc != 0) {
+    size_t bytes = buffer->bytes;
+    int rc = via_ip_lane_send(lane, buffer, may_lend(worker));
+    *ret_sent = rc >= 0;
+    if (rc < 0) {
         return rc;
     }
-    count_sent(lane, buffer->bytes);
-    size_t bytes = buffer->bytes;
-    release(worker, buffer);
+    count_sent(lane, bytes);
+    if (rc == 0) {
+        release(worker, buffer);
+    }
     rc = first || bytes >= EAGER_BYTES ? via_ip_lane_publish(lane) : 0;
     return rc == -EAGAIN ? 0 : rc; /* it is published later */
 }
@@ -270,9 +321,9 @@ static int send_one(struct via_ip_worker *worker, struct via_ip_buffer *buffer, 
     }
     int rc = -EAGAIN;
     if (lane->held_count == 0 && can_send(worker, lane)) {
-        unsigned before = worker->pool_count;
-        rc = send_now(worker, lane, buffer, first);
-        if (rc == 0 || worker->pool_count != before) {
+        bool sent;
+        rc = send_now(worker, lane, buffer, first, &sent);
+        if (sent) {
             return rc == 0 ? 0 : via_ip_meet_again(worker, lane, rc);
         }
     }
@@ -289,6 +340,9 @@ static int send_one(struct via_ip_worker *worker, struct via_ip_buffer *buffer, 
 int via_ip_worker_send(struct via_ip_worker *worker)
 {
     int taken = 0;
+    if (worker->pool_count < VIA_IP_BUFFERS_COUNT - TAKE_BACK_LENT) {
+        via_ip_worker_take_back(worker);
+    }
     for (unsigned i = 0; i < BATCH_PACKETS && worker->pool_count != 0; i++) {
         struct via_ip_buffer *buffer =
             via_list_entry(via_list_first(&worker->pool), struct via_ip_buffer, link);
