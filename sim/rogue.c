@@ -320,6 +320,28 @@ static void write_neighbours(const struct rogue_view *view, size_t off, size_t b
 }
 
 /* About itself, or about others. */
+/* A change of an announcement, of what the neighbour has got of that host or of something else. */
+static uint32_t write_change(const struct rogue_view *view, struct via_announcement *head,
+                             size_t off)
+{
+    struct via_rng *rng = rng_of(view);
+    const struct via_lsdb *lsdb = view->node->lsdb;
+    uint16_t host = head->host < view->node->config.hosts_max ? head->host : 0;
+    const struct via_lsa *lsa = &lsdb->lsas[host];
+    struct via_change change = {.base = lsa->sequence - sim_between(rng, 0, 1)};
+    if (via_rng_chance(rng, 3, 4)) {
+        head->session = via_lsa_session(lsa);
+        head->sequence = lsa->sequence + sim_between(rng, 0, 2);
+        head->neighbours_count = (uint16_t)(via_lsa_neighbours_count(lsa) + sim_between(rng, 0, 1));
+        head->first = 0;
+    }
+    change.digest = via_rng_chance(rng, 1, 2) ? via_lsa_digest(lsdb, lsa) : via_rng_next(rng);
+    head->kind = VIA_LINK_STATE_CHANGE_KIND;
+    memcpy(view->to + off, &change, sizeof(change));
+    return (uint32_t)(sizeof(change) + sim_between(rng, 0, VIA_LINK_STATE_CHANGE_NEIGHBOURS + 1) *
+                                           sizeof(struct via_announcement_neighbour));
+}
+
 static void write_announcement(const struct rogue_view *view)
 {
     struct sim_world *world = view->end->world;
@@ -349,10 +371,13 @@ static void write_announcement(const struct rogue_view *view)
                      lies_chance != 0 ? via_control_geometry()->data_bytes
                                       : VIA_CONTROL_PIPE_BODY_BYTES,
                      lies_chance != 0);
+    uint32_t bytes = (uint32_t)(via_announcement_entries(head.neighbours_count, head.first) *
+                                sizeof(struct via_announcement_neighbour));
+    if (sequence % 4 == 0) {
+        bytes = write_change(view, &head, body);
+    }
     memcpy(line.head, &head, sizeof(head));
-    unsigned entries = via_announcement_entries(head.neighbours_count, head.first);
-    line.word = via_record_word(
-        view->epoch, (uint16_t)(entries * sizeof(struct via_announcement_neighbour)), sequence);
+    line.word = via_record_word(view->epoch, (uint16_t)bytes, sequence);
     memcpy(view->to + place.memory_off +
                VIA_RECORD_LINE_BYTES * (1 + (sequence & (VIA_CONTROL_PIPE_SLOTS - 1))),
            &line, sizeof(line));

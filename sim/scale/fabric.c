@@ -587,13 +587,6 @@ void scale_fabric_count(struct scale_fabric *fabric, struct scale_counts *ret_co
     *ret_counts = counts;
 }
 
-uint64_t scale_fabric_announced(const struct scale_fabric *fabric, unsigned link)
-{
-    const struct scale_end *ends = fabric->links[link]->ends;
-    return (uint64_t)fabric->hosts_count *
-           (fabric->hosts[ends[0].host].ports_count + fabric->hosts[ends[1].host].ports_count);
-}
-
 uint64_t scale_fabric_node_bytes(const struct scale_fabric *fabric)
 {
     uint64_t bytes = 0;

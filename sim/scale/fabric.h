@@ -63,9 +63,6 @@ struct scale_counts {
 };
 void scale_fabric_count(struct scale_fabric *fabric, struct scale_counts *ret_counts);
 
-/* Neighbours that all hosts together must look at when the ends of this link announce anew. */
-uint64_t scale_fabric_announced(const struct scale_fabric *fabric, unsigned link);
-
 /* Bytes of all nodes; of pages of them that were ever touched; of the memory at both ends of all
  * links. */
 uint64_t scale_fabric_node_bytes(const struct scale_fabric *fabric);

@@ -90,7 +90,154 @@ void via_neighbours_of(const struct via_lsdb *lsdb, const struct via_lsa *lsa,
     };
 }
 
+/* --- changes --------------------------------------------------------------------------------- */
+
+static uint64_t rotl(uint64_t x, unsigned bits)
+{
+    return x << bits | x >> (64 - bits);
+}
+
+static void sip_round(uint64_t v[4])
+{
+    v[0] += v[1];
+    v[2] += v[3];
+    v[1] = rotl(v[1], 13) ^ v[0];
+    v[3] = rotl(v[3], 16) ^ v[2];
+    v[0] = rotl(v[0], 32) + v[3];
+    v[2] += v[1];
+    v[1] = rotl(v[1], 17) ^ v[2];
+    v[3] = rotl(v[3], 21) ^ v[0];
+    v[2] = rotl(v[2], 32);
+}
+
+/* SipHash-2-4 (Aumasson and Bernstein, 2012), with session and number as the key: so nobody finds
+ * another list of neighbours with that digest before the number is used. */
+static uint64_t digest_of(struct via_neighbours it, uint32_t session, uint64_t sequence)
+{
+    uint64_t v[4] = {
+        session ^ UINT64_C(0x736f6d6570736575), sequence ^ UINT64_C(0x646f72616e646f6d),
+        session ^ UINT64_C(0x6c7967656e657261), sequence ^ UINT64_C(0x7465646279746573)};
+    uint64_t bytes = (uint64_t)it.count * sizeof(uint64_t);
+    for (bool more = true; more;) {
+        more = via_neighbours_next(&it);
+        uint64_t word = more ? (uint64_t)it.session << 32 | it.host : bytes << 56;
+        v[3] ^= word;
+        sip_round(v);
+        sip_round(v);
+        v[0] ^= word;
+    }
+    v[2] ^= 0xff;
+    for (unsigned i = 0; i < 4; i++) {
+        sip_round(v);
+    }
+    return v[0] ^ v[1] ^ v[2] ^ v[3];
+}
+
+static uint64_t digest_of_list(const struct via_lsdb *lsdb, const struct via_lsa_list *list,
+                               uint32_t session, uint64_t sequence)
+{
+    struct via_neighbours it;
+    via_neighbours_in(lsdb, list, &it);
+    return digest_of(it, session, sequence);
+}
+
+uint64_t via_lsa_digest(const struct via_lsdb *lsdb, const struct via_lsa *lsa)
+{
+    struct via_neighbours it;
+    via_neighbours_of(lsdb, lsa, &it);
+    return digest_of(it, via_lsa_session(lsa), lsa->sequence);
+}
+
+bool via_lsa_differ(const struct via_lsdb *lsdb, const struct via_lsa *lsa, uint64_t sequence,
+                    const struct via_lsa_list *list, struct via_lsa_change *ret_change)
+{
+    struct via_neighbours old, new;
+    via_neighbours_of(lsdb, lsa, &old);
+    via_neighbours_in(lsdb, list, &new);
+    bool is_old = via_neighbours_next(&old), is_new = via_neighbours_next(&new);
+
+    ret_change->count = 0;
+    while (is_old || is_new) {
+        bool gone = is_old && (!is_new || old.host < new.host);
+        bool both = is_old && is_new && old.host == new.host;
+        if (!both || old.session != new.session) {
+            if (ret_change->count == VIA_LINK_STATE_CHANGE_NEIGHBOURS) {
+                return false;
+            }
+            ret_change->entries[ret_change->count++] = (struct via_announcement_neighbour){
+                .host = gone ? old.host : new.host, .session = gone ? 0 : new.session};
+        }
+        is_old = gone || both ? via_neighbours_next(&old) : is_old;
+        is_new = gone ? is_new : via_neighbours_next(&new);
+    }
+    ret_change->digest = digest_of_list(lsdb, list, via_lsa_session(lsa), sequence);
+    return true;
+}
+
+static void apply(struct via_lsdb *lsdb, const struct via_lsa *lsa,
+                  const struct via_lsa_change *change, struct via_lsa_list *list)
+{
+    struct via_neighbours old;
+    via_neighbours_of(lsdb, lsa, &old);
+    via_lsa_list_init(list);
+    bool is_old = via_neighbours_next(&old);
+
+    for (unsigned i = 0; i <= change->count; i++) {
+        const struct via_announcement_neighbour *entry =
+            i < change->count ? &change->entries[i] : NULL;
+        while (is_old && (entry == NULL || old.host < entry->host)) {
+            via_lsa_list_append(lsdb, list, old.host, old.session);
+            is_old = via_neighbours_next(&old);
+        }
+        if (entry != NULL && is_old && old.host == entry->host) {
+            is_old = via_neighbours_next(&old);
+        }
+        if (entry != NULL && entry->session != 0) {
+            via_lsa_list_append(lsdb, list, entry->host, entry->session);
+        }
+    }
+}
+
+bool via_lsa_apply(struct via_lsdb *lsdb, const struct via_lsa *lsa, uint64_t sequence,
+                   const struct via_lsa_change *change, struct via_lsa_list *ret_list)
+{
+    apply(lsdb, lsa, change, ret_list);
+    if (digest_of_list(lsdb, ret_list, via_lsa_session(lsa), sequence) == change->digest) {
+        return true;
+    }
+    via_lsa_list_free(lsdb, ret_list);
+    return false;
+}
+
+uint64_t via_lsa_digest_after(struct via_lsdb *lsdb, const struct via_lsa *lsa, uint64_t sequence,
+                              const struct via_lsa_change *change)
+{
+    struct via_lsa_list list;
+    apply(lsdb, lsa, change, &list);
+    uint64_t digest = digest_of_list(lsdb, &list, via_lsa_session(lsa), sequence);
+    via_lsa_list_free(lsdb, &list);
+    return digest;
+}
+
 /* --- announcements --------------------------------------------------------------------------- */
+
+/* The edges of one list are those of the other as far as the neighbours are the same. */
+static void keep_edges(const struct via_lsdb *lsdb, const struct via_lsa *lsa,
+                       const struct via_lsa_list *list)
+{
+    struct via_neighbours old, new;
+    via_neighbours_of(lsdb, lsa, &old);
+    via_neighbours_in(lsdb, list, &new);
+    bool is_old = via_neighbours_next(&old);
+    while (is_old && via_neighbours_next(&new)) {
+        while (is_old && old.host < new.host) {
+            is_old = via_neighbours_next(&old);
+        }
+        if (is_old && old.host == new.host &&via_neighbours_is_edge(&old)) {
+            via_neighbours_mark_edge(&new, true);
+        }
+    }
+}
 
 static uint32_t begin_write(struct via_lsa *lsa)
 {
@@ -110,9 +257,11 @@ void via_lsa_store(struct via_lsdb *lsdb, struct via_lsa *lsa, uint32_t session,
         .last = lsa->last,
         .count = (uint16_t)via_lsa_neighbours_count(lsa),
     };
+    keep_edges(lsdb, lsa, list);
     uint32_t version = begin_write(lsa);
 
     lsa->sequence = sequence;
+    lsa->base = 0;
     atomic_store_explicit(&lsa->session, session, memory_order_relaxed);
     atomic_store_explicit(&lsa->first, list->first, memory_order_relaxed);
     atomic_store_explicit(&lsa->neighbours_count, list->count, memory_order_relaxed);
@@ -128,6 +277,7 @@ void via_lsa_renumber(struct via_lsa *lsa, uint64_t sequence)
 {
     uint32_t version = begin_write(lsa);
     lsa->sequence = sequence;
+    lsa->base = 0;
     atomic_store_explicit(&lsa->version, version, memory_order_release);
 }
 

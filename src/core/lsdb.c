@@ -4,7 +4,8 @@
  *
  * Every host floods an announcement of its neighbours; each host keeps the newest of every other.
  * Nothing waits in queues: per link there is one bit per host, "the peer has not got this one", so
- * a slow link gets the newest and nothing is ever dropped.
+ * a slow link gets the newest and nothing is ever dropped. Of a long announcement a peer that has
+ * got the one before it gets the difference: the cost of a change is that of what has changed.
  */
 #include <errno.h>
 
@@ -18,12 +19,17 @@
 
 /* --- who has to be told ---------------------------------------------------------------------- */
 
-static bool is_dirty(const struct via_lsdb_link *link, uint16_t host)
+static bool has_bit(const uint64_t *bits, uint16_t host)
 {
-    return (link->dirty[host / 64] >> (host % 64) & 1) != 0;
+    return (bits[host / 64] >> (host % 64) & 1) != 0;
 }
 
-static void set_dirty(struct via_lsdb_link *link, uint16_t host)
+static bool is_dirty(const struct via_lsdb_link *link, uint16_t host)
+{
+    return has_bit(link->dirty, host);
+}
+
+static void mark_dirty(struct via_lsdb_link *link, uint16_t host)
 {
     if (!is_dirty(link, host)) {
         link->dirty[host / 64] |= UINT64_C(1) << (host % 64);
@@ -31,10 +37,28 @@ static void set_dirty(struct via_lsdb_link *link, uint16_t host)
     }
 }
 
+/* The peer gets the whole announcement. */
+static void set_dirty(struct via_lsdb_link *link, uint16_t host)
+{
+    mark_dirty(link, host);
+    link->whole[host / 64] |= UINT64_C(1) << (host % 64);
+}
+
+/* The peer gets the last change, if it is all that the peer has not got. */
+static void set_dirty_by_change(struct via_lsdb_link *link, uint16_t host)
+{
+    if (is_dirty(link, host) || link->sending == host) {
+        set_dirty(link, host);
+    } else {
+        mark_dirty(link, host);
+    }
+}
+
 static void clear_dirty(struct via_lsdb_link *link, uint16_t host)
 {
     if (is_dirty(link, host)) {
         link->dirty[host / 64] &= ~(UINT64_C(1) << (host % 64));
+        link->whole[host / 64] &= ~(UINT64_C(1) << (host % 64));
         link->dirty_count--;
     }
 }
@@ -58,12 +82,31 @@ static uint16_t next_dirty(struct via_lsdb_link *link, unsigned hosts_max)
 
 static void mark_dirty_except(struct via_node *node, const struct via_link *but, uint16_t host)
 {
+    bool by_change = node->lsdb->lsas[host].base != 0;
     via_list_foreach(it, &node->lsdb->up) {
         struct via_lsdb_link *link = via_list_entry(it, struct via_lsdb_link, up);
-        if (but == NULL || link != &but->lsdb) {
+        if (but != NULL && link == &but->lsdb) {
+            continue;
+        }
+        if (by_change) {
+            set_dirty_by_change(link, host);
+        } else {
             set_dirty(link, host);
         }
     }
+}
+
+/* All neighbours have been sent my last announcement. */
+static bool is_sent_to_all(const struct via_node *node)
+{
+    uint16_t me = node->config.host;
+    via_list_foreach(it, &node->lsdb->up) {
+        const struct via_lsdb_link *link = via_list_entry(it, struct via_lsdb_link, up);
+        if (is_dirty(link, me) || link->sending == me) {
+            return false;
+        }
+    }
+    return true;
 }
 
 /* The peer has it. */
@@ -99,6 +142,7 @@ void via_lsdb_init(struct via_node *node)
     lsdb->own_high_ns = VIA_NEVER_NS;
     lsdb->forget_ns = VIA_NEVER_NS;
     lsdb->own_dirty = true;
+    lsdb->own_forced = true;
     via_routes_init(node);
 }
 
@@ -122,6 +166,15 @@ static void leave_parallel(struct via_node *node, struct via_link *link)
     *place = link->lsdb.next_parallel;
 }
 
+/* What has come of an announcement, incomplete. */
+static void void_taking(struct via_node *node, struct via_lsdb_link *link)
+{
+    if (link->is_taking) {
+        via_lsa_list_free(node->lsdb, &link->taken);
+        link->is_taking = false;
+    }
+}
+
 void via_lsdb_link_up(struct via_node *node, struct via_link *link)
 {
     struct via_lsdb *lsdb = node->lsdb;
@@ -136,6 +189,7 @@ void via_lsdb_link_up(struct via_node *node, struct via_link *link)
     link->lsdb.up_serial = ++lsdb->up_serial;
     via_list_push_back(&lsdb->up, &link->lsdb.up);
     join_parallel(node, link);
+    via_routes_touch(node, link->lsdb.peer);
     lsdb->own_dirty = true;
 }
 
@@ -146,10 +200,7 @@ void via_lsdb_link_down(struct via_node *node, struct via_link *link)
     via_routes_touch(node, link->lsdb.peer);
     link->lsdb.peer = VIA_HOST_NONE;
     link->lsdb.sending = VIA_HOST_NONE;
-    if (link->lsdb.is_taking) {
-        via_lsa_list_free(node->lsdb, &link->lsdb.taken);
-        link->lsdb.is_taking = false;
-    }
+    void_taking(node, &link->lsdb);
     node->lsdb->own_dirty = true;
 }
 
@@ -195,6 +246,37 @@ static uint32_t session_behind(const struct via_node *node, uint16_t host)
     return latest->peer_seen_session;
 }
 
+/*
+ * Stores the next announcement of a host and takes the list over. Of a long one, what has changed
+ * is kept for neighbours that have got the one before.
+ */
+static void store(struct via_node *node, uint16_t host, uint32_t session, uint64_t sequence,
+                  struct via_lsa_list *list)
+{
+    struct via_lsdb *lsdb = node->lsdb;
+    struct via_lsa *lsa = &lsdb->lsas[host];
+    struct via_lsa_change change;
+    uint64_t base = lsa->sequence;
+    bool by_change = session == via_lsa_session(lsa) && sequence > base &&
+                     list->count > VIA_LINK_STATE_PART_NEIGHBOURS &&
+                     via_lsa_differ(lsdb, lsa, sequence, list, &change);
+
+    via_routes_unlink(node, host, by_change ? &change : NULL);
+    via_lsa_store(lsdb, lsa, session, sequence, list);
+    via_routes_link(node, host, by_change ? &change : NULL);
+    if (by_change && change.count != 0 && base != 0) {
+        lsa->base = base;
+        lsdb->changes[host] = change;
+    }
+}
+
+/* Are these the neighbours that I have announced last? */
+static bool is_as_announced(const struct via_node *node, const struct via_lsa_list *list)
+{
+    const struct via_lsa *own = &node->lsdb->lsas[node->config.host];
+    return via_lsa_compare(node->lsdb, own, node->config.session, own->sequence, list) == 0;
+}
+
 static void announce(struct via_node *node, uint64_t now_ns)
 {
     struct via_lsdb *lsdb = node->lsdb;
@@ -207,13 +289,19 @@ static void announce(struct via_node *node, uint64_t now_ns)
             via_lsa_list_append(lsdb, &list, h, session_behind(node, h));
         }
     }
-    if (list.count > VIA_LINK_STATE_PART_NEIGHBOURS) {
-        lsdb->own_next_ns = now_ns + list.count * PAUSE_NS_PER_NEIGHBOUR;
+    if (!lsdb->own_forced && is_as_announced(node, &list)) {
+        via_lsa_list_free(lsdb, &list);
+        return;
     }
-    via_routes_unlink(node, me);
-    via_lsa_store(lsdb, &lsdb->lsas[me], node->config.session, next_own_sequence(node, now_ns),
-                  &list);
-    via_routes_link(node, me);
+    lsdb->own_forced = false;
+    unsigned count = list.count;
+    store(node, me, node->config.session, next_own_sequence(node, now_ns), &list);
+    if (count > VIA_LINK_STATE_PART_NEIGHBOURS) {
+        unsigned told = lsdb->lsas[me].base != 0 ? lsdb->changes[me].count : count;
+        lsdb->own_next_ns = now_ns + told * PAUSE_NS_PER_NEIGHBOUR;
+        lsdb->own_soon_ns =
+            now_ns + via_min(told, VIA_LINK_STATE_PART_NEIGHBOURS) * PAUSE_NS_PER_NEIGHBOUR;
+    }
     mark_dirty_except(node, NULL, me);
 }
 
@@ -256,9 +344,7 @@ static void take_newer(struct via_node *node, struct via_link *link,
     struct via_lsdb *lsdb = node->lsdb;
     struct via_lsa *lsa = &lsdb->lsas[head->host];
 
-    via_routes_unlink(node, head->host);
-    via_lsa_store(lsdb, lsa, head->session, head->sequence, list);
-    via_routes_link(node, head->host);
+    store(node, head->host, head->session, head->sequence, list);
     if (is_high(head->sequence)) {
         lsa->forget_ns = now_ns + VIA_LINK_STATE_FORGET_NS;
         lsdb->forget_ns = via_min(lsdb->forget_ns, lsa->forget_ns);
@@ -289,19 +375,21 @@ void via_lsdb_take(struct via_node *node, struct via_link *link,
     via_lsa_list_free(lsdb, list);
 }
 
+static bool head_is_valid(const struct via_node *node, const struct via_announcement *head)
+{
+    return (head->kind == VIA_LINK_STATE_KIND || head->kind == VIA_LINK_STATE_CHANGE_KIND) &&
+           head->host < node->config.hosts_max && head->session != 0 && head->sequence != 0 &&
+           head->sequence < VIA_LINK_STATE_SEQUENCE_MAX &&
+           head->neighbours_count < node->config.hosts_max;
+}
+
 /* Is it the record of an announcement, of its own accord or as the next of the one that has begun?
  */
-static bool head_is_valid(const struct via_node *node, const struct via_lsdb_link *link,
-                          const struct via_announcement *head, uint32_t body_bytes)
+static bool part_is_valid(const struct via_lsdb_link *link, const struct via_announcement *head,
+                          uint32_t body_bytes)
 {
     const struct via_announcement *begun = &link->taking;
 
-    if (head->kind != VIA_LINK_STATE_KIND || head->host >= node->config.hosts_max ||
-        head->session == 0 || head->sequence == 0 ||
-        head->sequence >= VIA_LINK_STATE_SEQUENCE_MAX ||
-        head->neighbours_count >= node->config.hosts_max) {
-        return false;
-    }
     if (head->first != 0 &&
         (!link->is_taking || head->host != begun->host || head->session != begun->session ||
          head->sequence != begun->sequence || head->neighbours_count != begun->neighbours_count ||
@@ -342,6 +430,79 @@ static bool take_neighbours(struct via_node *node, struct via_lsdb_link *link,
     return true;
 }
 
+/* The body of a change, in a private copy; false when it breaks the rules. */
+static bool copy_change(const struct via_node *node, const struct via_announcement *head,
+                        const struct via_pipe_record *record, uint64_t *ret_base,
+                        struct via_lsa_change *ret_change)
+{
+    struct via_change change;
+    uint32_t bytes = record->body_bytes;
+    int last = -1;
+
+    if (bytes <= sizeof(change) || bytes > sizeof(change) + sizeof(ret_change->entries) ||
+        (bytes - sizeof(change)) % sizeof(ret_change->entries[0]) != 0) {
+        return false;
+    }
+    const unsigned char *body = record->body;
+    memcpy(&change, body, sizeof(change));
+    memcpy(ret_change->entries, body + sizeof(change), bytes - sizeof(change));
+    ret_change->digest = change.digest;
+    ret_change->count = (unsigned)((bytes - sizeof(change)) / sizeof(ret_change->entries[0]));
+    *ret_base = change.base;
+    for (unsigned i = 0; i < ret_change->count; i++) {
+        uint16_t host = ret_change->entries[i].host;
+        if (host >= node->config.hosts_max || host <= last || host == head->host) {
+            return false;
+        }
+        last = host;
+    }
+    return head->first == 0 && change.base != 0 && change.base < head->sequence;
+}
+
+/* Does the change come to what is stored? */
+static bool is_as_stored(const struct via_lsdb *lsdb, const struct via_lsa *lsa,
+                         const struct via_announcement *head, const struct via_lsa_change *change)
+{
+    return head->sequence == lsa->sequence && head->session == via_lsa_session(lsa) &&
+           head->neighbours_count == via_lsa_neighbours_count(lsa) &&
+           change->digest == via_lsa_digest(lsdb, lsa);
+}
+
+/*
+ * A change of what is stored is as good as the whole announcement. One of something else is
+ * answered with what is stored: to the peer that is older, or other words, and it sends the whole.
+ * About me, a number that is not mine is a lie, or of an earlier life, whatever it says.
+ */
+static bool take_change(struct via_node *node, struct via_link *link,
+                        const struct via_announcement *head, const struct via_pipe_record *record,
+                        uint64_t now_ns)
+{
+    struct via_lsdb *lsdb = node->lsdb;
+    struct via_lsa *lsa = &lsdb->lsas[head->host];
+    struct via_lsa_change change;
+    struct via_lsa_list list;
+    uint64_t base;
+
+    if (!copy_change(node, head, record, &base, &change)) {
+        return false;
+    }
+    if (base == lsa->sequence && head->session == via_lsa_session(lsa) &&
+        via_lsa_apply(lsdb, lsa, head->sequence, &change, &list)) {
+        if (list.count != head->neighbours_count) {
+            via_lsa_list_free(lsdb, &list);
+            return false;
+        }
+        via_lsdb_take(node, link, head, &list, now_ns);
+    } else if (is_as_stored(lsdb, lsa, head, &change)) {
+        via_count(&lsdb->announcements_received, 1);
+        mark_sent(link, head->host);
+    } else if (via_lsa_session(lsa) != 0 && !is_disbelieved(lsa, head->sequence, now_ns)) {
+        via_count(&lsdb->announcements_received, 1);
+        set_dirty(&link->lsdb, head->host);
+    }
+    return true;
+}
+
 /* One record; false when it breaks the rules. */
 static bool take_record(struct via_node *node, struct via_link *link,
                         const struct via_pipe_record *record, uint64_t now_ns)
@@ -350,13 +511,18 @@ static bool take_record(struct via_node *node, struct via_link *link,
     struct via_announcement head;
 
     memcpy(&head, record->head, sizeof(head));
-    if (!head_is_valid(node, state, &head, record->body_bytes)) {
+    if (!head_is_valid(node, &head)) {
+        return false;
+    }
+    if (head.kind == VIA_LINK_STATE_CHANGE_KIND) {
+        void_taking(node, state);
+        return take_change(node, link, &head, record, now_ns);
+    }
+    if (!part_is_valid(state, &head, record->body_bytes)) {
         return false;
     }
     if (head.first == 0) {
-        if (state->is_taking) {
-            via_lsa_list_free(node->lsdb, &state->taken);
-        }
+        void_taking(node, state);
         via_lsa_list_init(&state->taken);
         state->taking = head;
         state->is_taking = true;
@@ -396,9 +562,8 @@ int via_lsdb_receive(struct via_node *node, struct via_link *link, uint64_t now_
 /* --- what goes out --------------------------------------------------------------------------- */
 
 /* The next announcement to send, from its beginning. */
-static void begin_sending(const struct via_node *node, struct via_lsdb_link *link)
+static void begin_sending(const struct via_node *node, struct via_lsdb_link *link, uint16_t host)
 {
-    uint16_t host = next_dirty(link, node->config.hosts_max);
     const struct via_lsa *lsa = &node->lsdb->lsas[host];
 
     clear_dirty(link, host);
@@ -438,6 +603,47 @@ static void send_record(const struct via_node *node, struct via_link *link)
     }
 }
 
+/* The last change of an announcement, to a peer that has got the one before. */
+static void send_change(const struct via_node *node, struct via_link *link, uint16_t host)
+{
+    const struct via_lsa *lsa = &node->lsdb->lsas[host];
+    const struct via_lsa_change *change = &node->lsdb->changes[host];
+    struct {
+        struct via_change change;
+        struct via_announcement_neighbour entries[VIA_LINK_STATE_CHANGE_NEIGHBOURS];
+    } body = {.change = {.base = lsa->base, .digest = change->digest}};
+    struct via_announcement head = {
+        .kind = VIA_LINK_STATE_CHANGE_KIND,
+        .host = host,
+        .session = via_lsa_session(lsa),
+        .sequence = lsa->sequence,
+        .neighbours_count = (uint16_t)via_lsa_neighbours_count(lsa),
+    };
+    size_t bytes = change->count * sizeof(body.entries[0]);
+
+    clear_dirty(&link->lsdb, host);
+    memcpy(body.entries, change->entries, bytes);
+    (void)via_pipe_send(&link->control_tx, &head, sizeof(head), &body, sizeof(body.change) + bytes);
+    via_count(&node->lsdb->announcement_bytes_sent, sizeof(head) + sizeof(body.change) + bytes);
+    via_count(&node->lsdb->announcements_sent, 1);
+}
+
+/* One record of the next announcement. */
+static void send_next(struct via_node *node, struct via_link *link)
+{
+    struct via_lsdb_link *state = &link->lsdb;
+
+    if (state->sending == VIA_HOST_NONE) {
+        uint16_t host = next_dirty(state, node->config.hosts_max);
+        if (node->lsdb->lsas[host].base != 0 && !has_bit(state->whole, host)) {
+            send_change(node, link, host);
+            return;
+        }
+        begin_sending(node, state, host);
+    }
+    send_record(node, link);
+}
+
 void via_lsdb_send(struct via_node *node, struct via_link *link)
 {
     struct via_lsdb_link *state = &link->lsdb;
@@ -451,10 +657,7 @@ void via_lsdb_send(struct via_node *node, struct via_link *link)
             state->sending = VIA_HOST_NONE; /* what has come instead is sent if it is to be */
             continue;
         }
-        if (state->sending == VIA_HOST_NONE) {
-            begin_sending(node, state);
-        }
-        send_record(node, link);
+        send_next(node, link);
         sent = true;
     }
     if (sent) {
@@ -509,6 +712,7 @@ static void update_own(struct via_node *node, uint64_t now_ns, uint64_t *ret_dea
         if (lsdb->own_sequence_ns == 0 || now_ns >= next) {
             lsdb->own_outnumbered = false;
             lsdb->own_dirty = true;
+            lsdb->own_forced = true;
             lsdb->own_sequence_ns = now_ns;
         } else {
             *ret_deadline_ns = via_min(*ret_deadline_ns, next);
@@ -518,6 +722,7 @@ static void update_own(struct via_node *node, uint64_t now_ns, uint64_t *ret_dea
         lsdb->own_high_ns = VIA_NEVER_NS;
         via_lsa_renumber(&lsdb->lsas[node->config.host], lsdb->own_low);
         lsdb->own_dirty = true;
+        lsdb->own_forced = true;
     }
 }
 
@@ -527,11 +732,13 @@ void via_lsdb_update(struct via_node *node, uint64_t now_ns, uint64_t *ret_deadl
 
     forget_high_numbers(node, now_ns);
     update_own(node, now_ns, ret_deadline_ns);
-    if (lsdb->own_dirty && now_ns >= lsdb->own_next_ns) {
+    if (lsdb->own_dirty &&
+        (now_ns >= lsdb->own_next_ns || (now_ns >= lsdb->own_soon_ns && is_sent_to_all(node)))) {
         lsdb->own_dirty = false;
         announce(node, now_ns);
     } else if (lsdb->own_dirty) {
-        *ret_deadline_ns = via_min(*ret_deadline_ns, lsdb->own_next_ns);
+        *ret_deadline_ns = via_min(
+            *ret_deadline_ns, now_ns < lsdb->own_soon_ns ? lsdb->own_soon_ns : lsdb->own_next_ns);
     }
     via_routes_update(node, now_ns, ret_deadline_ns);
     *ret_deadline_ns = via_min(*ret_deadline_ns, via_min(lsdb->forget_ns, lsdb->own_high_ns));

@@ -37,6 +37,14 @@ struct via_lsa_list {
     uint16_t count;       /* neighbours */
 };
 
+/* How an announcement differs from the one before it: what one record holds. */
+struct via_lsa_change {
+    uint64_t digest; /* of the neighbours, after the change */
+    unsigned count;
+    /* Ascending by host; session 0: no neighbour any more. */
+    struct via_announcement_neighbour entries[VIA_LINK_STATE_CHANGE_NEIGHBOURS];
+};
+
 /* A number that was forgotten is not believed again for so long: else two hosts that forget it at
  * different times would remind each other of it for ever. */
 #define VIA_LSA_DISBELIEF_NS (4 * VIA_LINK_STATE_FORGET_NS)
@@ -50,6 +58,8 @@ struct via_lsa {
     _Atomic uint32_t version;
     _Atomic uint32_t session; /* 0 = never seen */
     uint64_t sequence;
+    uint64_t
+        base; /* the announcement before, of which via_lsdb.changes is the difference; 0 = none */
     _Atomic uint32_t first; /* chunk */
     _Atomic uint16_t neighbours_count;
     uint32_t last;                            /* chunk */
@@ -77,6 +87,7 @@ struct via_neighbours {
 /* What lsdb.c keeps of a link. */
 struct via_lsdb_link {
     uint64_t *dirty;     /* bitmap of hosts whose announcement this peer has not got */
+    uint64_t *whole;     /* those of them of which it has not got the announcement before, either */
     unsigned dirty_from; /* where the next look for a dirty host starts */
     unsigned dirty_count;
 
@@ -103,6 +114,7 @@ struct via_lsdb {
     struct via_lsa_chunk *chunks;
     uint32_t chunks_count, chunks_fresh; /* of them, so many were ever used */
     uint32_t chunk_free;                 /* first of those that are free again */
+    struct via_lsa_change *changes;      /* by host; not zeroed, see via_lsa.base */
 
     struct via_list up; /* via_lsdb_link.up, by rank */
     uint64_t up_serial;
@@ -110,9 +122,12 @@ struct via_lsdb {
                           VIA_PORT_NONE */
     uint16_t *by_rank; /* ports; ranks of no port are not used */
 
-    bool own_dirty;       /* my neighbours have changed */
-    uint64_t own_next_ns; /* not earlier: a long announcement is not repeated for each link */
-    uint64_t forget_ns;   /* not later than the earliest via_lsa.forget_ns; VIA_NEVER_NS */
+    bool own_dirty;  /* my neighbours may have changed */
+    bool own_forced; /* announce again, even if they have not */
+    /* A long announcement is not repeated for each link: the next not before own_soon_ns, and not
+     * before own_next_ns unless all neighbours have been sent this one. */
+    uint64_t own_soon_ns, own_next_ns;
+    uint64_t forget_ns; /* not later than the earliest via_lsa.forget_ns; VIA_NEVER_NS */
     /* My announcement, as it meets those of my earlier lives and false ones. */
     uint64_t own_sequence_ns; /* when it last had to outnumber another */
     bool own_outnumbered;
@@ -147,7 +162,25 @@ void via_lsa_list_append(struct via_lsdb *lsdb, struct via_lsa_list *list, uint1
                          uint32_t session);
 void via_lsa_list_free(struct via_lsdb *lsdb, struct via_lsa_list *list);
 
-/* Takes the list over, and frees what was there. */
+/*
+ * How a list differs from what is stored, which is of the same session and sequence number base.
+ * False: by more than a record holds.
+ */
+bool via_lsa_differ(const struct via_lsdb *lsdb, const struct via_lsa *lsa, uint64_t sequence,
+                    const struct via_lsa_list *list, struct via_lsa_change *ret_change);
+/* Makes the list that a change makes of what is stored. False: the change is of something else, or
+ * false; there is no list then. */
+bool via_lsa_apply(struct via_lsdb *lsdb, const struct via_lsa *lsa, uint64_t sequence,
+                   const struct via_lsa_change *change, struct via_lsa_list *ret_list);
+/* The digest that makes a change valid; for tests. */
+uint64_t via_lsa_digest_after(struct via_lsdb *lsdb, const struct via_lsa *lsa, uint64_t sequence,
+                              const struct via_lsa_change *change);
+/* Of the announcement that is stored: tells whether another one of its session and number is the
+ * same. Not to be found for other neighbours by less than 2^63 attempts. */
+uint64_t via_lsa_digest(const struct via_lsdb *lsdb, const struct via_lsa *lsa);
+
+/* Takes the list over, and frees what was there. Neighbours in both that were marked as edges stay
+ * so. */
 void via_lsa_store(struct via_lsdb *lsdb, struct via_lsa *lsa, uint32_t session, uint64_t sequence,
                    struct via_lsa_list *list);
 /* Another number for the same words. */
@@ -183,6 +216,18 @@ static inline bool via_neighbours_next(struct via_neighbours *it)
     return true;
 }
 
+/* Of the neighbour that the iterator has found. */
+static inline void via_neighbours_mark_edge(struct via_neighbours *it, bool edge)
+{
+    uint8_t bit = (uint8_t)(1u << it->found_at);
+    it->found->edges = (uint8_t)(edge ? it->found->edges | bit : it->found->edges & ~bit);
+}
+
+static inline bool via_neighbours_is_edge(const struct via_neighbours *it)
+{
+    return (it->found->edges >> it->found_at & 1) != 0;
+}
+
 static inline uint32_t via_lsa_session(const struct via_lsa *lsa)
 {
     return atomic_load_explicit(&lsa->session, memory_order_relaxed);
@@ -200,9 +245,10 @@ void via_routes_init(struct via_node *node);
 void via_routes_rank(struct via_node *node, struct via_link *link);
 /* A link towards the host has gone. */
 void via_routes_touch(struct via_node *node, uint16_t host);
-/* Before and after another announcement of the host is stored: its edges go and come. */
-void via_routes_unlink(struct via_node *node, uint16_t host);
-void via_routes_link(struct via_node *node, uint16_t host);
+/* Before and after another announcement of the host is stored: its edges go and come. By the change
+ * alone, or, with NULL, all. */
+void via_routes_unlink(struct via_node *node, uint16_t host, const struct via_lsa_change *change);
+void via_routes_link(struct via_node *node, uint16_t host, const struct via_lsa_change *change);
 /*
  * Brings routes up to date with what was unlinked and linked since the last call, and publishes
  * those that have changed. Costs as much as the routes that change and their hosts' edges, however

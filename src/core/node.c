@@ -279,8 +279,10 @@ static struct via_link *carve_links(struct carver *carver, const struct via_node
     struct via_link *links = carve(carver, config->ports_count, sizeof(struct via_link));
     for (unsigned p = 0; p < config->ports_count; p++) {
         uint64_t *dirty = carve(carver, dirty_words(config), sizeof(uint64_t));
+        uint64_t *whole = carve(carver, dirty_words(config), sizeof(uint64_t));
         if (links != NULL) {
             links[p].lsdb.dirty = dirty;
+            links[p].lsdb.whole = whole;
             links[p].dimension = config->ports != NULL ? config->ports[p].dimension : 0;
         }
     }
@@ -320,8 +322,10 @@ static void carve_chunks(struct carver *carver, const struct via_node_config *co
 {
     size_t count = via_lsa_chunks_count(config->hosts_max, config->ports_count);
     struct via_lsa_chunk *chunks = carve(carver, count, sizeof(struct via_lsa_chunk));
+    void *changes = carve(carver, config->hosts_max, sizeof(struct via_lsa_change));
     if (lsdb != NULL) {
         lsdb->chunks = chunks;
+        lsdb->changes = changes;
         lsdb->chunks_count = (uint32_t)count;
     }
 }

@@ -35,18 +35,6 @@ void via_routes_touch(struct via_node *node, uint16_t host)
     touch(node->lsdb, host);
 }
 
-/* Marks the neighbour that the iterator has found, or takes the mark away. */
-static void mark_edge(struct via_neighbours *it, bool edge)
-{
-    uint8_t bit = (uint8_t)(1u << it->found_at);
-    it->found->edges = (uint8_t)(edge ? it->found->edges | bit : it->found->edges & ~bit);
-}
-
-static bool is_edge(const struct via_neighbours *it)
-{
-    return (it->found->edges >> it->found_at & 1) != 0;
-}
-
 /* The entry for `other` among the neighbours of a host. */
 static bool find_neighbour(const struct via_lsdb *lsdb, uint16_t host, uint16_t other,
                            struct via_neighbours *ret_it)
@@ -60,37 +48,83 @@ static bool find_neighbour(const struct via_lsdb *lsdb, uint16_t host, uint16_t 
     return false;
 }
 
-void via_routes_unlink(struct via_node *node, uint16_t host)
+/*
+ * An edge has come or gone, as seen from one of its ends. Only an edge that its label has come by,
+ * or that leads a shorter way than its label, makes an end look for another label. What my own
+ * links say of their other ends is no label.
+ */
+static void touch_end(struct via_node *node, uint16_t end, uint16_t other, bool edge)
 {
     struct via_lsdb *lsdb = node->lsdb;
-    struct via_neighbours it, back;
+    uint32_t label = lsdb->labels[other];
+    uint32_t through = label == VIA_ROUTE_NONE ? VIA_ROUTE_NONE : label + ONE_HOP;
 
-    touch(lsdb, host);
-    via_neighbours_of(lsdb, &lsdb->lsas[host], &it);
-    while (via_neighbours_next(&it)) {
-        if (is_edge(&it) && find_neighbour(lsdb, it.host, host, &back)) {
-            mark_edge(&it, false);
-            mark_edge(&back, false);
-            touch(lsdb, it.host);
+    if (other == node->config.host ||
+        (edge ? through < lsdb->labels[end]
+              : through == lsdb->labels[end] && through != VIA_ROUTE_NONE)) {
+        touch(lsdb, end);
+    }
+}
+
+static void set_edge(struct via_node *node, struct via_neighbours *it, struct via_neighbours *back,
+                     bool edge)
+{
+    via_neighbours_mark_edge(it, edge);
+    via_neighbours_mark_edge(back, edge);
+    touch_end(node, it->host, back->host, edge);
+    touch_end(node, back->host, it->host, edge);
+}
+
+/* The edge to the neighbour that the iterator has found goes. */
+static void unlink_one(struct via_node *node, uint16_t host, struct via_neighbours *it)
+{
+    struct via_neighbours back;
+    if (via_neighbours_is_edge(it) && find_neighbour(node->lsdb, it->host, host, &back)) {
+        set_edge(node, it, &back, false);
+    }
+}
+
+static void link_one(struct via_node *node, uint16_t host, struct via_neighbours *it)
+{
+    struct via_lsdb *lsdb = node->lsdb;
+    struct via_neighbours back;
+    if (it->session == via_lsa_session(&lsdb->lsas[it->host]) &&
+        find_neighbour(lsdb, it->host, host, &back) &&
+        back.session == via_lsa_session(&lsdb->lsas[host])) {
+        set_edge(node, it, &back, true);
+    }
+}
+
+/* For each neighbour, or each that is in the change. */
+static void for_neighbours(struct via_node *node, uint16_t host,
+                           const struct via_lsa_change *change,
+                           void (*act)(struct via_node *, uint16_t, struct via_neighbours *))
+{
+    struct via_neighbours it;
+    unsigned next = 0; /* of the change */
+
+    via_neighbours_of(node->lsdb, &node->lsdb->lsas[host], &it);
+    while ((change == NULL || next < change->count) && via_neighbours_next(&it)) {
+        while (change != NULL && next < change->count && change->entries[next].host < it.host) {
+            next++;
+        }
+        if (change == NULL || (next < change->count && change->entries[next].host == it.host)) {
+            act(node, host, &it);
         }
     }
 }
 
-void via_routes_link(struct via_node *node, uint16_t host)
+void via_routes_unlink(struct via_node *node, uint16_t host, const struct via_lsa_change *change)
 {
-    struct via_lsdb *lsdb = node->lsdb;
-    uint32_t session = via_lsa_session(&lsdb->lsas[host]);
-    struct via_neighbours it, back;
-
-    via_neighbours_of(lsdb, &lsdb->lsas[host], &it);
-    while (via_neighbours_next(&it)) {
-        if (it.session == via_lsa_session(&lsdb->lsas[it.host]) &&
-            find_neighbour(lsdb, it.host, host, &back) && back.session == session) {
-            mark_edge(&it, true);
-            mark_edge(&back, true);
-            touch(lsdb, it.host);
-        }
+    if (change == NULL) {
+        touch(node->lsdb, host);
     }
+    for_neighbours(node, host, change, unlink_one);
+}
+
+void via_routes_link(struct via_node *node, uint16_t host, const struct via_lsa_change *change)
+{
+    for_neighbours(node, host, change, link_one);
 }
 
 /* --- labels ---------------------------------------------------------------------------------- */
@@ -119,7 +153,7 @@ static uint32_t label_due(const struct via_node *node, uint16_t host)
     via_count(&lsdb->routes_examined, 1);
     via_neighbours_of(lsdb, &lsdb->lsas[host], &it);
     while (via_neighbours_next(&it)) {
-        if (!is_edge(&it)) {
+        if (!via_neighbours_is_edge(&it)) {
             continue;
         }
         uint32_t label = lsdb->labels[it.host];
@@ -216,7 +250,7 @@ static void examine_neighbours(struct via_node *node, uint16_t host)
     struct via_neighbours it;
     via_neighbours_of(node->lsdb, &node->lsdb->lsas[host], &it);
     while (via_neighbours_next(&it)) {
-        if (is_edge(&it)) {
+        if (via_neighbours_is_edge(&it)) {
             examine(node, it.host);
         }
     }

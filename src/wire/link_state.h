@@ -52,6 +52,25 @@ struct via_announcement_neighbour {
 };
 _Static_assert(sizeof(struct via_announcement_neighbour) == 8, "no padding on the wire");
 
+/*
+ * A change: an announcement as it differs from the one before it, in one record. Head: struct
+ * via_announcement, `neighbours_count` of the whole announcement, `first` 0. Body: struct
+ * via_change, then 1 to VIA_LINK_STATE_CHANGE_NEIGHBOURS entries, ascending by host; the session is
+ * 0 in the entry of a neighbour that has gone.
+ *
+ * A receiver that has exactly the announcement before, and to which the digest says that both have
+ * the same neighbours now, has received the whole announcement. Any other receiver answers with the
+ * announcement it has, as to one that is older; the sender then sends the whole one.
+ */
+#define VIA_LINK_STATE_CHANGE_KIND 2u
+#define VIA_LINK_STATE_CHANGE_NEIGHBOURS 14u
+
+struct via_change {
+    uint64_t base;   /* sequence number of the announcement before */
+    uint64_t digest; /* of the neighbours, after the change */
+};
+_Static_assert(sizeof(struct via_change) == 16, "no padding on the wire");
+
 /* Entries in the record of an announcement that begins with entry `first`. */
 static inline unsigned via_announcement_entries(unsigned neighbours_count, unsigned first)
 {
@@ -65,5 +84,9 @@ static inline unsigned via_announcement_entries(unsigned neighbours_count, unsig
 _Static_assert(VIA_CONTROL_PIPE_BODY_BYTES >=
                    VIA_LINK_STATE_PART_NEIGHBOURS * sizeof(struct via_announcement_neighbour),
                "the body of a record");
+_Static_assert(VIA_CONTROL_PIPE_BODY_BYTES >=
+                   sizeof(struct via_change) +
+                       VIA_LINK_STATE_CHANGE_NEIGHBOURS * sizeof(struct via_announcement_neighbour),
+               "the body of a change");
 
 #endif

@@ -8,6 +8,7 @@
  */
 #include "base/types.h"
 #include "core/flow.h"
+#include "core/link.h"
 #include "tests/fuzz/input.h"
 #include "tests/unit/fabric.h"
 #include "tests/unit/hostile_peer.h"
@@ -103,6 +104,39 @@ static void send_frame(struct scene *s, struct input *input)
     (void)via_pipe_send(&s->peer.channel.writer, &header, sizeof(header), body, bytes);
 }
 
+/* Of what the victim has got of the host, or of something else. */
+static void announce_change(struct scene *s, struct input *input, struct via_announcement *head)
+{
+    struct {
+        struct via_change change;
+        struct via_announcement_neighbour entries[VIA_LINK_STATE_CHANGE_NEIGHBOURS];
+    } body = {0};
+    struct via_lsdb *lsdb = fabric_node(s->fabric, VICTIM)->lsdb;
+    const struct via_lsa *lsa = &lsdb->lsas[head->host % 4];
+    struct via_lsa_change change = {.count =
+                                        input_byte(input) % (VIA_LINK_STATE_CHANGE_NEIGHBOURS + 1)};
+    uint16_t host = 0;
+
+    head->kind = VIA_LINK_STATE_CHANGE_KIND;
+    head->host %= 4;
+    head->session = via_lsa_session(lsa);
+    head->sequence = lsa->sequence + input_byte(input) % 3;
+    for (unsigned i = 0; i < change.count; i++) {
+        host = (uint16_t)(host + input_byte(input) % 8);
+        change.entries[i] = (struct via_announcement_neighbour){
+            .host = host++, .session = (uint32_t)input_edgy(input)};
+    }
+    /* Half of the digests are right, as a host that lies can make them. */
+    uint64_t digest = input_edgy(input);
+    body.change.base = lsa->sequence - input_byte(input) % 2;
+    body.change.digest =
+        digest % 2 == 0 ? digest : via_lsa_digest_after(lsdb, lsa, head->sequence, &change);
+    memcpy(body.entries, change.entries, sizeof(body.entries));
+    (void)via_pipe_send(&s->peer.control.writer, head, sizeof(*head), &body,
+                        sizeof(body.change) + change.count * sizeof(body.entries[0]));
+    s->fabric->hosts[VICTIM].control_deadline = 0;
+}
+
 static void announce(struct scene *s, struct input *input)
 {
     unsigned char body[VIA_CONTROL_PIPE_BODY_BYTES];
@@ -118,6 +152,10 @@ static void announce(struct scene *s, struct input *input)
         head.session = head.host < 3 ? s->fabric->hosts[head.host].config.session : head.session;
         head.neighbours_count %= 2 * VIA_LINK_STATE_PART_NEIGHBOURS;
         head.first = (fix & 0x20) != 0 ? VIA_LINK_STATE_PART_NEIGHBOURS : 0;
+    }
+    if ((fix & 0x90) == 0x10) {
+        announce_change(s, input, &head);
+        return;
     }
     size_t bytes = via_announcement_entries(head.neighbours_count, head.first) * (size_t)8;
     bytes = (fix & 0x40) != 0 ? bytes : via_min((size_t)fix * 4, sizeof(body));

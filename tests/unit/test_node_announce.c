@@ -301,6 +301,222 @@ static void lengths_must_agree(void **state)
     }
 }
 
+/* --- changes --------------------------------------------------------------------------------- */
+
+struct change {
+    struct via_change head;
+    struct via_announcement_neighbour entries[VIA_LINK_STATE_CHANGE_NEIGHBOURS + 1];
+};
+
+/* A scene in which all have got an announcement of 40 neighbours, and its next change: neighbour 41
+ * comes, 7 goes. */
+static void scene_init_change(struct scene *s, struct change *ret_change)
+{
+    scene_init(s, 40);
+    send_all(s);
+    run(s);
+    assert_known(s, 2, 40);
+    struct via_lsa_change change = {.count = 2,
+                                    .entries = {{.host = 7}, {.host = 41, .session = 9}}};
+    struct via_lsdb *lsdb = fabric_node(s->fabric, 1)->lsdb;
+    s->head.kind = VIA_LINK_STATE_CHANGE_KIND;
+    s->head.sequence++;
+    *ret_change = (struct change){
+        .head = {.base = SEQUENCE,
+                 .digest = via_lsa_digest_after(lsdb, &lsdb->lsas[0], s->head.sequence, &change)},
+        .entries = {change.entries[0], change.entries[1]},
+    };
+}
+
+static void send_change(struct scene *s, const struct change *change, size_t entries)
+{
+    assert_int_equal(via_pipe_send(&s->peer.control.writer, &s->head, sizeof(s->head), change,
+                                   sizeof(change->head) + entries * sizeof(change->entries[0])),
+                     0);
+}
+
+static bool is_changed(const struct scene *s, int at)
+{
+    uint16_t hosts[HOSTS_MAX];
+    assert_int_equal(via_node_neighbours(s->fabric->hosts[at].node, 0, hosts, HOSTS_MAX), 40);
+    return hosts[6] == 8 && hosts[39] == 41;
+}
+
+static uint64_t bytes_sent(const struct scene *s, int at)
+{
+    struct via_node_counters counters;
+    via_node_counters(s->fabric->hosts[at].node, &counters);
+    return counters.announcement_bytes_sent;
+}
+
+/* Host 1 takes it in, and passes on what has changed and no more. */
+static void what_has_changed_is_passed_on(void **state)
+{
+    (void)state;
+    struct scene s;
+    struct change change;
+    scene_init_change(&s, &change);
+    uint64_t sent = bytes_sent(&s, 1);
+    send_change(&s, &change, 2);
+    run(&s);
+    assert_true(is_changed(&s, 1) && is_changed(&s, 2));
+    assert_int_equal(bytes_sent(&s, 1) - sent, sizeof(s.head) + sizeof(change.head) + 2 * 8);
+    assert_int_equal(fabric_link_status(s.fabric, 1, 0).errors, 0);
+    send_change(&s, &change, 2); /* once more changes nothing, and is passed on to nobody */
+    run(&s);
+    assert_int_equal(bytes_sent(&s, 1) - sent, sizeof(s.head) + sizeof(change.head) + 2 * 8);
+    scene_fini(&s);
+}
+
+static void another_base(struct scene *s, struct change *change)
+{
+    (void)s;
+    change->head.base--;
+}
+
+static void another_digest(struct scene *s, struct change *change)
+{
+    (void)s;
+    change->head.digest ^= 1;
+}
+
+static void another_neighbour(struct scene *s, struct change *change)
+{
+    (void)s;
+    change->entries[1].session++;
+}
+
+static void another_life(struct scene *s, struct change *change)
+{
+    (void)change;
+    s->head.session++;
+}
+
+static void the_same_number(struct scene *s, struct change *change)
+{
+    change->head.base--;
+    s->head.sequence--;
+}
+
+/* Host 1 answers with what it has, and so gets the whole of what it has not. */
+static void a_change_of_something_else_is_answered(void **state)
+{
+    (void)state;
+    static void (*const spoil[])(struct scene * s, struct change * change) = {
+        another_base, another_digest, another_neighbour, another_life, the_same_number,
+    };
+    for (size_t i = 0; i < VIA_ARRAY_COUNT(spoil); i++) {
+        struct scene s;
+        struct change change;
+        scene_init_change(&s, &change);
+        spoil[i](&s, &change);
+        uint64_t sent = bytes_sent(&s, 1);
+        send_change(&s, &change, 2);
+        run(&s);
+        assert_known(&s, 1, 40);
+        assert_known(&s, 2, 40);
+        assert_int_equal(bytes_sent(&s, 1) - sent, 3 * sizeof(s.head) + 40 * 8);
+        assert_int_equal(fabric_link_status(s.fabric, 1, 0).errors, 0);
+        scene_fini(&s);
+    }
+}
+
+static void no_base(struct scene *s, struct change *change)
+{
+    (void)s;
+    change->head.base = 0;
+}
+
+static void base_not_before(struct scene *s, struct change *change)
+{
+    change->head.base = s->head.sequence;
+}
+
+static void change_in_parts(struct scene *s, struct change *change)
+{
+    (void)change;
+    s->head.first = PART;
+}
+
+static void change_not_ascending(struct scene *s, struct change *change)
+{
+    (void)s;
+    change->entries[1].host = 7;
+}
+
+static void change_of_itself(struct scene *s, struct change *change)
+{
+    (void)s;
+    change->entries[0].host = 0;
+}
+
+static void change_of_no_host(struct scene *s, struct change *change)
+{
+    (void)s;
+    change->entries[1].host = HOSTS_MAX;
+}
+
+static void change_to_another_count(struct scene *s, struct change *change)
+{
+    (void)change;
+    s->head.neighbours_count++;
+}
+
+static void a_malformed_change_ends_the_link(void **state)
+{
+    (void)state;
+    static void (*const spoil[])(struct scene * s, struct change * change) = {
+        no_base,
+        base_not_before,
+        change_in_parts,
+        change_not_ascending,
+        change_of_itself,
+        change_of_no_host,
+        change_to_another_count,
+        NULL,
+        NULL,
+        NULL,
+    };
+    for (size_t i = 0; i < VIA_ARRAY_COUNT(spoil); i++) {
+        struct scene s;
+        struct change change;
+        scene_init_change(&s, &change);
+        size_t bytes = sizeof(change.head) + 16;
+        if (spoil[i] != NULL) {
+            spoil[i](&s, &change);
+        } else { /* nothing has changed; half an entry; no room for a base */
+            bytes = i == 7 ? sizeof(change.head) : i == 8 ? bytes - 4 : 8;
+        }
+        assert_int_equal(
+            via_pipe_send(&s.peer.control.writer, &s.head, sizeof(s.head), &change, bytes), 0);
+        run(&s);
+        assert_int_equal(fabric_link_status(s.fabric, 1, 0).errors, 1);
+        assert_int_equal(fabric_link_status(s.fabric, 2, 0).errors, 0);
+        scene_fini(&s);
+    }
+}
+
+/* A change in the middle of an announcement makes what has come of that void. */
+static void a_change_ends_what_is_incomplete(void **state)
+{
+    (void)state;
+    struct scene s;
+    struct change change;
+    scene_init_change(&s, &change);
+    struct via_announcement whole = s.head;
+    whole.kind = VIA_LINK_STATE_KIND;
+    whole.sequence += 10;
+    send_part(&s, &whole, PART);
+    send_change(&s, &change, 2);
+    run(&s);
+    assert_true(is_changed(&s, 1) && is_changed(&s, 2));
+    whole.first = PART;
+    send_part(&s, &whole, PART);
+    run(&s);
+    assert_int_equal(fabric_link_status(s.fabric, 1, 0).errors, 1);
+    scene_fini(&s);
+}
+
 /* Host 0 begins to wait for room after host 1 has looked for that, and before host 1 says that
  * there is some. */
 static void who_waits_for_room_is_rung(void **state)
@@ -331,6 +547,10 @@ int main(void)
         cmocka_unit_test(half_an_announcement_goes_with_its_link),
         cmocka_unit_test(what_does_not_fit_together_ends_the_link),
         cmocka_unit_test(lengths_must_agree),
+        cmocka_unit_test(what_has_changed_is_passed_on),
+        cmocka_unit_test(a_change_of_something_else_is_answered),
+        cmocka_unit_test(a_malformed_change_ends_the_link),
+        cmocka_unit_test(a_change_ends_what_is_incomplete),
         cmocka_unit_test(who_waits_for_room_is_rung),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
