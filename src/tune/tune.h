@@ -34,6 +34,16 @@ struct via_tune_result via_tune_decide(struct via_tune_pairs *pairs, double marg
 uint64_t via_tune_threshold(const uint64_t *sizes, const enum via_tune_verdict *verdicts,
                             unsigned count);
 
+/* What another way is worth at a size, beside the present one. 0 or what went wrong. */
+typedef int via_tune_compare(void *ctx, uint64_t bytes, struct via_tune_result *ret_result);
+
+/* From which size on the other way (DMA) is to be taken: it must help for certain at some size and
+ * at all larger ones that are looked at, twice at the smallest of these; from there down to the
+ * size where both are equally fast, found by halving to one part in 32. So at each size what is
+ * chosen is about as fast as the faster of both. 0: never. */
+VIA_MUST_CHECK int via_tune_crossover(via_tune_compare *compare, void *ctx, uint64_t bytes_max,
+                                      uint64_t *ret_bytes);
+
 /* --- measuring (tune_link.c) --- */
 
 #define VIA_TUNE_ROWS_MAX 64u

@@ -45,3 +45,62 @@ uint64_t via_tune_threshold(const uint64_t *sizes, const enum via_tune_verdict *
     }
     return from;
 }
+
+static const uint64_t crossover_sizes[] = {256, 1024, 2048, 4096, 8192, 16384, 32768, 65472};
+#define CROSSOVER_SIZES VIA_ARRAY_COUNT(crossover_sizes)
+#define STEP_BYTES UINT64_C(64) /* stores of a line: nothing finer makes a difference */
+#define STEP_PART 32u
+
+/* Below `high` the other way is not slower, below `low` it is. */
+static int halve(via_tune_compare *compare, void *ctx, uint64_t low, uint64_t high,
+                 uint64_t *ret_bytes)
+{
+    int rc = 0;
+    while (rc == 0 && high - low > via_max(STEP_BYTES, low / STEP_PART)) {
+        struct via_tune_result result;
+        uint64_t middle = via_align_up(low + (high - low) / 2, STEP_BYTES);
+        if (middle >= high) {
+            break;
+        }
+        rc = compare(ctx, middle, &result);
+        if (rc == 0 && result.median >= 1) {
+            high = middle;
+        } else {
+            low = middle;
+        }
+    }
+    *ret_bytes = high;
+    return rc;
+}
+
+int via_tune_crossover(via_tune_compare *compare, void *ctx, uint64_t bytes_max,
+                       uint64_t *ret_bytes)
+{
+    struct via_tune_result results[CROSSOVER_SIZES], again;
+    enum via_tune_verdict verdicts[CROSSOVER_SIZES];
+    unsigned count = 0, at = 0;
+    *ret_bytes = 0;
+    for (; count < CROSSOVER_SIZES && crossover_sizes[count] <= bytes_max; count++) {
+        int rc = compare(ctx, crossover_sizes[count], &results[count]);
+        if (rc != 0) {
+            return rc;
+        }
+        verdicts[count] = results[count].verdict;
+    }
+    uint64_t from = via_tune_threshold(crossover_sizes, verdicts, count);
+    if (from == 0) {
+        return 0;
+    }
+    int rc = compare(ctx, from, &again);
+    if (rc != 0 || again.verdict != VIA_TUNE_HELPS) {
+        return rc;
+    }
+    while (crossover_sizes[at] != from) {
+        at++;
+    }
+    while (at > 0 && results[at - 1].median >= 1) {
+        at--;
+    }
+    return halve(compare, ctx, at > 0 ? crossover_sizes[at - 1] : 0, crossover_sizes[at],
+                 ret_bytes);
+}

@@ -19,7 +19,6 @@
 #define CREDIT_BYTES 64u
 #define QUEUE 0u
 
-static const uint64_t dma_sizes[] = {256, 1024, 2048, 4096, 8192, 16384, 32768, 65472};
 static const uint64_t store_sizes[] = {256, 1024, 4096, 32768};
 static const uint64_t pipe_sizes[] = {64, 4096, 32768};
 static const unsigned slots_tried[] = {8, 16, 64, 128};
@@ -154,29 +153,26 @@ static int run_way(struct via_tune *tune, const void *setting, uint64_t bytes, u
     return via_pio_measure_batch(tune->measure, setting, bytes, count, ret_ns);
 }
 
-static int tune_dma(struct via_tune *tune, struct via_error *err)
+struct dma_search {
+    struct via_tune *tune;
+    struct via_error *err;
+};
+
+static int compare_dma(void *ctx, uint64_t bytes, struct via_tune_result *ret_result)
 {
     static const struct via_pio_way port = {.kind = VIA_PIO_PORT}, dma = {.kind = VIA_PIO_DMA};
-    enum via_tune_verdict verdicts[VIA_ARRAY_COUNT(dma_sizes)] = {VIA_TUNE_SAME};
-    int rc = 0;
+    const struct dma_search *search = ctx;
+    return compare(search->tune, run_way, &port, &dma, "DMA", bytes, ret_result, search->err);
+}
+
+static int tune_dma(struct via_tune *tune, struct via_error *err)
+{
+    struct dma_search search = {.tune = tune, .err = err};
+    uint64_t from = 0;
     if (tune->measure->link->ends[0].port->caps.dma_depth == 0) {
         return 0;
     }
-    for (unsigned i = 0; i < VIA_ARRAY_COUNT(dma_sizes) && rc == 0; i++) {
-        struct via_tune_result result;
-        if (dma_sizes[i] > tune->measure->link->window_bytes) {
-            continue;
-        }
-        rc = compare(tune, run_way, &port, &dma, "DMA", dma_sizes[i], &result, err);
-        verdicts[i] = rc == 0 ? result.verdict : VIA_TUNE_SAME;
-    }
-    uint64_t from =
-        rc == 0 ? via_tune_threshold(dma_sizes, verdicts, VIA_ARRAY_COUNT(dma_sizes)) : 0;
-    if (from != 0) {
-        struct via_tune_result result = {0};
-        rc = compare(tune, run_way, &port, &dma, "DMA, once more", from, &result, err);
-        from = result.verdict == VIA_TUNE_HELPS ? from : 0;
-    }
+    int rc = via_tune_crossover(compare_dma, &search, tune->measure->link->window_bytes, &from);
     tune->dma_bytes_min = (uint32_t)from;
     return rc;
 }
