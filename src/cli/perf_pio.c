@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <getopt.h>
 #include <limits.h>
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +14,7 @@
 #include "cli/card.h"
 #include "cli/cli.h"
 #include "cli/perf.h"
+#include "cli/perf_chart.h"
 #include "cli/progress.h"
 #include "tune/pio.h"
 
@@ -44,28 +46,23 @@ static const char help[] =
     "  --seconds S      of each figure (default 0.02)\n"
     "  --json           the same for programs\n"
     "  --csv FILE       the rows, too\n"
+    "  --plot FILE      a picture of the rates with the sizes from which one way is faster (SVG)\n"
     "  -h, --help       this text\n";
 
 static const struct option long_options[] = {
-    {"link", required_argument, NULL, 'l'},
-    {"serve", no_argument, NULL, 'v'},
-    {"device", required_argument, NULL, 'd'},
-    {"bar", required_argument, NULL, 'b'},
-    {"sizes", required_argument, NULL, 's'},
-    {"threads", required_argument, NULL, 't'},
-    {"cpu", required_argument, NULL, 'c'},
-    {"seconds", required_argument, NULL, 'S'},
-    {"json", no_argument, NULL, 'j'},
-    {"csv", required_argument, NULL, 'C'},
-    {"wait", required_argument, NULL, 'w'},
-    {"help", no_argument, NULL, 'h'},
-    {NULL, 0, NULL, 0},
+    {"link", required_argument, NULL, 'l'},   {"serve", no_argument, NULL, 'v'},
+    {"device", required_argument, NULL, 'd'}, {"bar", required_argument, NULL, 'b'},
+    {"sizes", required_argument, NULL, 's'},  {"threads", required_argument, NULL, 't'},
+    {"cpu", required_argument, NULL, 'c'},    {"seconds", required_argument, NULL, 'S'},
+    {"json", no_argument, NULL, 'j'},         {"csv", required_argument, NULL, 'C'},
+    {"plot", required_argument, NULL, 'p'},   {"wait", required_argument, NULL, 'w'},
+    {"help", no_argument, NULL, 'h'},         {NULL, 0, NULL, 0},
 };
 
 struct pio {
     struct via_pio_link link;
     struct via_pio_measure measure;
-    const char *device, *csv_path;
+    const char *device, *csv_path, *plot_path;
     unsigned bar, cpu;
     uint64_t wait_ns;
     bool serves, is_json;
@@ -156,6 +153,9 @@ static int take_option(const char *name, int opt, struct pio *pio)
     case 'C':
         pio->csv_path = optarg;
         return -1;
+    case 'p':
+        pio->plot_path = optarg;
+        return -1;
     default:
         return via_cli_take_help(name, opt, help);
     }
@@ -224,14 +224,28 @@ static const struct via_pio_figure *figure_at(const struct pio *pio, const struc
     return NULL;
 }
 
-/* The fastest of the CPU's ways into the window, of one message or without a pause. */
-static const struct via_pio_figure *best_pio(const struct pio *pio, uint64_t bytes, bool sustained)
+/* What is compared: the CPU's ways into the window, those of one mapping, or the engine. */
+enum class { CPU, UNCACHED, COMBINED, ENGINE };
+
+static bool is_of(const struct pio *pio, const struct via_pio_way *way, enum class class)
+{
+    if (class == ENGINE || class == CPU) {
+        return class == ENGINE ? way->kind == VIA_PIO_DMA
+                               : way->kind == VIA_PIO_STORE || way->kind == VIA_PIO_PORT;
+    }
+    return way->kind == VIA_PIO_STORE &&
+           pio->link.views[way->view].caching ==
+               (class == COMBINED ? VIA_PORT_COMBINING : VIA_PORT_UNCACHED);
+}
+
+/* The fastest of a class, of one message or without a pause. */
+static const struct via_pio_figure *best_of(const struct pio *pio, enum class class, uint64_t bytes,
+                                            bool sustained)
 {
     const struct via_pio_figure *best = NULL;
     for (unsigned i = 0; i < pio->figures_count; i++) {
         const struct via_pio_figure *it = &pio->figures[i];
-        bool is_pio = it->way.kind == VIA_PIO_STORE || it->way.kind == VIA_PIO_PORT;
-        if (it->bytes == bytes && is_pio &&
+        if (it->bytes == bytes && is_of(pio, &it->way, class) &&
             (best == NULL || (sustained ? it->bytes_per_sec > best->bytes_per_sec
                                         : it->median_ns < best->median_ns))) {
             best = it;
@@ -240,17 +254,18 @@ static const struct via_pio_figure *best_pio(const struct pio *pio, uint64_t byt
     return best;
 }
 
-/* From which size on DMA is faster at all sizes that were measured; 0: it is not at the largest. */
-static uint64_t crossover(const struct pio *pio, bool sustained)
+/* From which size on the second class is faster than the first one at all sizes that were measured;
+ * 0: it is not at the largest. */
+static uint64_t crossover(const struct pio *pio, enum class first, enum class second,
+                          bool sustained)
 {
-    static const struct via_pio_way dma = {.kind = VIA_PIO_DMA};
     uint64_t from = 0;
     for (unsigned i = pio->sizes_count; i-- > 0;) {
-        const struct via_pio_figure *engine = figure_at(pio, &dma, pio->sizes[i]);
-        const struct via_pio_figure *cpu = best_pio(pio, pio->sizes[i], sustained);
-        if (engine == NULL || cpu == NULL ||
-            (sustained ? engine->bytes_per_sec <= cpu->bytes_per_sec
-                       : engine->median_ns >= cpu->median_ns)) {
+        const struct via_pio_figure *one = best_of(pio, first, pio->sizes[i], sustained);
+        const struct via_pio_figure *other = best_of(pio, second, pio->sizes[i], sustained);
+        if (one == NULL || other == NULL ||
+            (sustained ? other->bytes_per_sec <= one->bytes_per_sec
+                       : other->median_ns >= one->median_ns)) {
             break;
         }
         from = pio->sizes[i];
@@ -315,7 +330,7 @@ static void print_table(const struct pio *pio, enum column column)
 
 static void print_crossover(const struct pio *pio, bool sustained)
 {
-    uint64_t from = crossover(pio, sustained);
+    uint64_t from = crossover(pio, CPU, ENGINE, sustained);
     printf("%s: DMA is ", sustained ? "without a pause" : "one message");
     if (from != 0) {
         printf("faster than every way of the CPU from ");
@@ -381,7 +396,7 @@ static json_t *best_json(const struct pio *pio, bool sustained)
 {
     json_t *list = json_array();
     for (unsigned i = 0; i < pio->sizes_count; i++) {
-        const struct via_pio_figure *best = best_pio(pio, pio->sizes[i], sustained);
+        const struct via_pio_figure *best = best_of(pio, CPU, pio->sizes[i], sustained);
         char name[32];
         if (best != NULL) {
             via_pio_way_name(&pio->link, &best->way, name, sizeof(name));
@@ -411,7 +426,8 @@ static void print_json(const struct pio *pio, const char *found, const char *con
                         json_pack("{s:o, s:o}", "single", best_json(pio, false), "sustained",
                                   best_json(pio, true)));
     if (has_dma(pio)) {
-        uint64_t single = crossover(pio, false), sustained = crossover(pio, true);
+        uint64_t single = crossover(pio, CPU, ENGINE, false),
+                 sustained = crossover(pio, CPU, ENGINE, true);
         json_object_set_new(
             root, "crossover",
             json_pack("{s:o, s:o}", "single_bytes",
@@ -444,6 +460,67 @@ static int write_csv(const struct pio *pio, struct via_error *err)
                : via_error_set(err, -errno, "%s: write: %s", pio->csv_path, strerror(errno));
 }
 
+/* --- the picture --- */
+
+static void add_curves(const struct pio *pio, bool sustained, struct via_chart_panel *panel)
+{
+    for (unsigned k = 0; k < pio->ways_count; k++) {
+        for (unsigned i = 0; i < pio->sizes_count; i++) {
+            const struct via_pio_figure *it = figure_at(pio, &pio->ways[k], pio->sizes[i]);
+            double rate = it == NULL  ? 0
+                          : sustained ? it->bytes_per_sec / 1e6
+                                      : (double)it->bytes * 1e3 / it->median_ns;
+            if (rate > 0 && isfinite(rate)) {
+                panel->points[k][panel->points_count[k]++] =
+                    (struct via_chart_point){.bytes = pio->sizes[i], .rate = rate};
+            }
+        }
+    }
+}
+
+static void add_note(const struct pio *pio, enum class first, enum class second, bool sustained,
+                     struct via_chart_panel *panel)
+{
+    static const char *const names[] = {[CPU] = "the CPU",
+                                        [UNCACHED] = "uncached stores",
+                                        [COMBINED] = "write-combined stores",
+                                        [ENGINE] = "DMA"};
+    uint64_t from = crossover(pio, first, second, sustained);
+    if (from != 0) {
+        panel->notes_bytes[panel->notes_count] = from;
+        snprintf(panel->notes[panel->notes_count++], sizeof(panel->notes[0]),
+                 "%s above %s from %llu B", names[second], names[first], (unsigned long long)from);
+    }
+}
+
+_Static_assert(VIA_PIO_WAYS_MAX <= VIA_CHART_CURVES_MAX &&
+                   VIA_PERF_SIZES_MAX <= VIA_CHART_POINTS_MAX,
+               "all that is measured is drawn");
+
+static int write_plot(const struct pio *pio, struct via_error *err)
+{
+    static struct via_chart_panel panels[2] = {
+        {.title = "One message, until its stores have left or the engine is done: MB/s by bytes"},
+        {.title = "Without a pause: MB/s by bytes"}};
+    static char labels[VIA_CHART_CURVES_MAX][32];
+    FILE *out = fopen(pio->plot_path, "we");
+    if (out == NULL) {
+        return via_error_set(err, -errno, "%s: open: %s", pio->plot_path, strerror(errno));
+    }
+    for (unsigned k = 0; k < pio->ways_count; k++) {
+        via_pio_way_name(&pio->link, &pio->ways[k], labels[k], sizeof(labels[k]));
+    }
+    for (unsigned p = 0; p < VIA_ARRAY_COUNT(panels); p++) {
+        add_curves(pio, p == 1, &panels[p]);
+        add_note(pio, CPU, ENGINE, p == 1, &panels[p]);
+        add_note(pio, UNCACHED, COMBINED, p == 1, &panels[p]);
+    }
+    via_chart_draw(panels, VIA_ARRAY_COUNT(panels), labels, pio->ways_count, out);
+    return fclose(out) == 0
+               ? 0
+               : via_error_set(err, -errno, "%s: write: %s", pio->plot_path, strerror(errno));
+}
+
 static int open_link(struct pio *pio, struct via_error *err)
 {
     struct via_pci *pci;
@@ -462,6 +539,7 @@ static int measure_and_print(struct pio *pio, struct via_error *err)
     rc = rc == 0 ? via_pio_measure_begin(&pio->measure, pio->cpu, err) : rc;
     rc = rc == 0 ? measure_all(pio, err) : rc;
     rc = rc == 0 && pio->csv_path != NULL ? write_csv(pio, err) : rc;
+    rc = rc == 0 && pio->plot_path != NULL ? write_plot(pio, err) : rc;
     if (rc != 0) {
         return rc;
     }

@@ -5,6 +5,7 @@ import csv
 import json
 import os
 import signal
+import xml.etree.ElementTree
 
 import cli
 
@@ -103,6 +104,19 @@ class Pio(cli.Case):
         self.assertEqual({row["bytes"] for row in rows}, {"8", "1024", str(1 << 20)})
         self.assertIn("DMA", {row["way"] for row in rows})
 
+    def test_a_picture_marks_what_the_rows_say(self):
+        path = os.path.join(self.folder, "rates.svg")
+        report = self.pio("--plot", path, *self.emu("like=pex"), sizes="8,1K,64K")
+        root = xml.etree.ElementTree.parse(path).getroot()
+        texts = [element.text for element in root.iter("{http://www.w3.org/2000/svg}text")]
+        self.assertEqual([text.split(" = ")[1] for text in texts if " = " in text], ["port", "DMA", "memcpy"])
+        self.assertEqual(sum(text.endswith("MB/s by bytes") for text in texts), 2)
+        marks = ["DMA above the CPU from %d B" % size for size in report["crossover"].values() if size is not None]
+        self.assertEqual([text for text in texts if "above" in text], marks)
+        points = list(root.iter("{http://www.w3.org/2000/svg}circle")) + list(root.iter("{http://www.w3.org/2000/svg}rect"))
+        frames = 3  # the ground and two frames; each way has a mark in the legend
+        self.assertEqual(len(points), frames + 3 + 2 * len(report["rows"]))
+
     def test_what_can_not_be(self):
         for words, code, says in [
                 (["--sizes", "6"], 2, "--sizes: '6': not a multiple of 4"), (["--sizes", "2M"], 2, "'2M'"),
@@ -113,6 +127,7 @@ class Pio(cli.Case):
                 (["--link", "tape:x"], 1, "there is no driver 'tape'"),
                 (["--device", "vfio-user:/nonexistent"], 1, "vfio-user:/nonexistent"),
                 (["--csv", "/nonexistent/x", "--sizes", "8"] + QUICK, 1, "/nonexistent/x: open"),
+                (["--plot", "/nonexistent/x", "--sizes", "8"] + QUICK, 1, "/nonexistent/x: open"),
                 (["--cpu", "1023", "--sizes", "8"] + QUICK, 1, "CPU 1023: pin the thread")]:
             with self.subTest(words):
                 self.bad("perf", "pio", *words, code=code, says=says)
