@@ -15,6 +15,7 @@
 
 #include "model/pex/pex.h"
 #include "port/driver.h"
+#include "port/pex/port.h"
 
 #define TURNS_MAX 400u
 
@@ -302,7 +303,6 @@ static void a_new_driver_is_a_new_session(void **state)
     }
 }
 
-/* The other side of the chip belongs to a peer that writes what it likes. */
 /* One end's window would lead beyond the other one's inbox. */
 static void windows_that_differ_are_no_link(void **state)
 {
@@ -326,11 +326,10 @@ static void windows_that_differ_are_no_link(void **state)
     }
 }
 
-static void a_lying_peer_gets_no_link(void **state)
+/* A peer of this test in place of the link side's driver: its function. */
+static struct via_pci *take_link_side(struct link *link)
 {
-    struct link *link = *state;
     struct via_pci *pci;
-    struct end *mine = &link->end[0];
     link->end[1].port->ops->close(link->end[1].port);
     link->end[1].port = NULL;
     turn(link, 100);
@@ -338,6 +337,33 @@ static void a_lying_peer_gets_no_link(void **state)
     assert_int_equal(pci->ops->config_write(pci, 4, 2, 6), 0);
     uint32_t lut = 0x00210001;
     assert_int_equal(pci->ops->region_write(pci, 0, 0x3F000 + 0xDB4, &lut, 4), 0);
+    return pci;
+}
+
+static void a_peer_of_another_version_is_told(void **state)
+{
+    struct link *link = *state;
+    struct via_pci *pci = take_link_side(link);
+    uint64_t line[8] = {UINT64_C(0x32304b4e4c584550), 4190208, 2, [7] = UINT64_C(0x500000001)};
+    assert_int_equal(pci->ops->region_write(pci, 2, 64, line, sizeof(line)), 0);
+    turn(link, 100);
+    assert_false(is_up(link, 0));
+    assert_non_null(strstr(error_of(link, 0), "the peer's driver speaks version 2 of the pex "
+                                              "protocol, this one version 1"));
+    /* What is no version is no driver's. */
+    line[0] = UINT64_C(0xff304b4e4c584550);
+    assert_int_equal(pci->ops->region_write(pci, 2, 64, line, sizeof(line)), 0);
+    turn(link, 100);
+    assert_false(is_up(link, 0));
+    pci->ops->close(pci);
+}
+
+/* The other side of the chip belongs to a peer that writes what it likes. */
+static void a_lying_peer_gets_no_link(void **state)
+{
+    struct link *link = *state;
+    struct end *mine = &link->end[0];
+    struct via_pci *pci = take_link_side(link);
     for (uint64_t i = 0; i < 200; i++) {
         /* Ready, with the right magic, but an ack that no end would give; or all-ones, or zero. */
         uint64_t fill = i % 3 == 0 ? UINT64_MAX : i % 3 == 1 ? 0 : i * UINT64_C(0x9e3779b97f4a7c15);
@@ -507,6 +533,151 @@ static void what_cannot_be_opened_says_why(void **state)
     first.port->ops->close(first.port);
 }
 
+/* --- chips that are not as they should be: a function of the model, of which some answers differ -
+ */
+
+struct odd {
+    uint32_t revision, who;   /* 0: as it is */
+    uint64_t registers_bytes; /* of BAR 0 */
+    uint64_t window_bytes;    /* of BAR 2 */
+    uint32_t setup_own, setup_peer;
+    uint32_t ids;
+};
+
+static struct odd odd;
+static const struct via_pci_ops *plain;
+static struct via_pci_ops odd_ops;
+static unsigned register_writes;
+
+static int odd_config_read(struct via_pci *pci, unsigned off, unsigned len, uint32_t *ret_value)
+{
+    int rc = plain->config_read(pci, off, len, ret_value);
+    uint32_t wanted = off == VIA_PCI_REVISION && len == 1    ? odd.revision
+                      : off == VIA_PCI_VENDOR_ID && len == 4 ? odd.ids
+                                                             : 0;
+    *ret_value = wanted != 0 ? wanted : *ret_value;
+    return rc;
+}
+
+static int odd_region(struct via_pci *pci, unsigned region, struct via_pci_region *ret_region)
+{
+    int rc = plain->region(pci, region, ret_region);
+    uint64_t wanted = region == 0 ? odd.registers_bytes : region == 2 ? odd.window_bytes : 0;
+    ret_region->bytes = wanted != 0 ? wanted : ret_region->bytes;
+    return rc;
+}
+
+static int odd_region_read(struct via_pci *pci, unsigned region, uint64_t off, void *ret_data,
+                           size_t len)
+{
+    static const uint64_t base = 0x3E000; /* NT0, virtual side */
+    int rc = plain->region_read(pci, region, off, ret_data, len);
+    uint32_t wanted = region != 0                   ? 0
+                      : off == base + 0xC8C         ? odd.who
+                      : off == base + 0xD4          ? odd.setup_own
+                      : off == base + 0x1000 + 0xE8 ? odd.setup_peer
+                                                    : 0;
+    if (wanted != 0 && len == sizeof(wanted)) {
+        memcpy(ret_data, &wanted, sizeof(wanted));
+    }
+    return rc;
+}
+
+static int odd_region_write(struct via_pci *pci, unsigned region, uint64_t off, const void *data,
+                            size_t len)
+{
+    register_writes++;
+    return plain->region_write(pci, region, off, data, len);
+}
+
+static void odd_close(struct via_pci *pci)
+{
+    pci->ops = plain;
+    pci->ops->close(pci);
+}
+
+static struct via_pci *open_odd(struct via_pex *model)
+{
+    struct via_pci *pci;
+    assert_int_equal(via_pex_attach(model, VIA_PEX_VIRTUAL, &pci), 0);
+    plain = pci->ops;
+    odd_ops = *plain;
+    odd_ops.config_read = odd_config_read;
+    odd_ops.region = odd_region;
+    odd_ops.region_read = odd_region_read;
+    odd_ops.region_write = odd_region_write;
+    odd_ops.close = odd_close;
+    pci->ops = &odd_ops;
+    return pci;
+}
+
+static void refuse_odd(struct via_pex *model, const struct odd *what, int rc, const char *says)
+{
+    static const uint32_t found = VIA_PCI_COMMAND_INTX_OFF;
+    struct via_pex_config config = {.target = "test",
+                                    .bar = 2,
+                                    .window_bytes_max = 4u << 20,
+                                    .irq = VIA_PCI_IRQ_KINDS,
+                                    .alut = strstr(says, "A-LUT") != NULL};
+    struct via_driver_host host = {.host = 1, .inbox_bytes = 65536, .threads_count = 1};
+    struct via_port *port = NULL;
+    struct via_error err = {0};
+    uint32_t command = 0;
+    odd = *what;
+    struct via_pci *pci = open_odd(model);
+    assert_int_equal(pci->ops->config_write(pci, VIA_PCI_COMMAND, 2, found), 0);
+    register_writes = 0;
+    assert_int_equal(via_pex_port_open(&config, pci, 1, &host, &port, &err), rc);
+    if (strstr(err.text, says) == NULL) {
+        fail_msg("%s", err.text);
+    }
+    /* Left as it was found: no register was written, and the function decodes as before. */
+    assert_int_equal(register_writes, 0);
+    assert_int_equal(via_pex_attach(model, VIA_PEX_VIRTUAL, &pci), 0);
+    assert_int_equal(pci->ops->config_read(pci, VIA_PCI_COMMAND, 2, &command), 0);
+    assert_int_equal(command, found);
+    pci->ops->close(pci);
+}
+
+static void a_chip_that_is_odd_is_refused_and_left_as_it_was(void **state)
+{
+    static const struct {
+        struct odd odd;
+        int rc;
+        const char *says;
+    } cases[] = {
+        {{.ids = 0x860610b5}, -ENODEV, "vendor 10b5, device 8606: no NT port of a PEX 87xx"},
+        {{.revision = 0x17},
+         -ENOTSUP,
+         "revision 17 of the chip is none that a public source names"},
+        {{.registers_bytes = 0x20000},
+         -ENODEV,
+         "BAR 0 has 131072 bytes: the chip's registers take"},
+        {{.window_bytes = 3u << 20},
+         -ENODEV,
+         "BAR 2 has 3145728 bytes: the EEPROM gives it no size"},
+        {{.window_bytes = 4096}, -ENODEV, "BAR 2 has 4096 bytes"},
+        {{.window_bytes = 8u << 20},
+         -ENODEV,
+         "BAR 2 has 8388608 bytes, its set-up register says 4194304"},
+        {{.setup_own = 0xffa0000c}, -ENODEV, "its set-up register says 0"},
+        {{.setup_peer = 0xffffffff}, -ENODEV, "BAR 2 of the other side has no size"},
+        {{.who = 0x80000000}, -ENODEV, "register 0xC8C is 80000000: not NT0's virtual side"},
+        {{.who = 1}, -ENODEV, "register 0xC8C is 00000001: not NT0's virtual side"},
+        {{.who = 0}, -ENOTSUP, "the A-LUT is off by EEPROM"},
+    };
+    struct via_pex_options options = via_pex_options_default;
+    struct via_pex *model;
+    struct via_error err = {0};
+    (void)state;
+    options.alut_entries = 0;
+    assert_int_equal(via_pex_new(&options, &model, &err), 0);
+    for (unsigned i = 0; i < VIA_ARRAY_COUNT(cases); i++) {
+        refuse_odd(model, &cases[i].odd, cases[i].rc, cases[i].says);
+    }
+    via_pex_free(model);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -521,12 +692,14 @@ int main(void)
         TEST(a_removed_function_is_an_end_of_the_link),
         TEST(a_new_driver_is_a_new_session),
         cmocka_unit_test(windows_that_differ_are_no_link),
+        TEST(a_peer_of_another_version_is_told),
         TEST(a_lying_peer_gets_no_link),
         cmocka_unit_test_setup_teardown(dma_survives_the_engines_errata, set_up_dma, tear_down),
         cmocka_unit_test_setup_teardown(an_engine_that_stalls_is_aborted, set_up_dma, tear_down),
         cmocka_unit_test_setup_teardown(an_engine_that_hangs_is_cut_off, set_up_dma, tear_down),
         cmocka_unit_test_setup_teardown(dma_over_the_end_of_a_link_is_told, set_up_dma, tear_down),
         cmocka_unit_test(what_cannot_be_opened_says_why),
+        cmocka_unit_test(a_chip_that_is_odd_is_refused_and_left_as_it_was),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -44,6 +44,12 @@ static uint64_t setup_of(struct via_pex_port *pex, bool link_side)
     return low == UINT32_MAX ? 0 : bytes_of_setup(low, high);
 }
 
+/* A letter for the silicon, another for its metal: products of the family are AA, BA or CA. */
+static bool is_known_revision(uint32_t revision)
+{
+    return revision == 0xaa || revision == 0xba || revision == 0xca;
+}
+
 /* Which function this is, by its ids. */
 static int check_ids(struct via_pex_port *pex, struct via_error *err)
 {
@@ -61,6 +67,13 @@ static int check_ids(struct via_pex_port *pex, struct via_error *err)
                              "vendor %04x, device %04x: no NT port of a PEX 87xx (10b5:87a0, 87a1, "
                              "87b0, 87b1)",
                              ids & 0xffff, ids >> 16);
+    }
+    if (!pex->config.any_revision && !is_known_revision(revision)) {
+        return via_error_set(
+            err, -ENOTSUP,
+            "revision %02X of the chip is none that a public source names (AA, BA, "
+            "CA); the option revision=any takes it all the same",
+            revision);
     }
     pex->chip.revision = revision;
     pex->chip.nt = ids >> 16 & 1;
@@ -107,6 +120,14 @@ static int check_registers(struct via_pex_port *pex, struct via_error *err)
         return via_error_set(err, -ENOTSUP, "the A-LUT is %s",
                              chip->alut_entries == 0 ? "off by EEPROM" : "of BAR 2 alone");
     }
+    uint64_t own_bytes = setup_of(pex, chip->link_side);
+    if (own_bytes != chip->bar_bytes) {
+        return via_error_set(err, -ENODEV,
+                             "BAR %u has %llu bytes, its set-up register says %llu, which is what "
+                             "the other side goes by: the EEPROM contradicts the configuration",
+                             pex->config.bar, (unsigned long long)chip->bar_bytes,
+                             (unsigned long long)own_bytes);
+    }
     chip->peer_bar_bytes = setup_of(pex, !chip->link_side);
     if (chip->peer_bar_bytes == 0) {
         return via_error_set(err, -ENODEV,
@@ -126,12 +147,22 @@ int via_pex_chip_identify(struct via_pex_port *pex, struct via_error *err)
     chip->base =
         (chip->nt == 0 ? PEX_NT0_BASE : PEX_NT1_BASE) + (chip->link_side ? PEX_LINK_SIDE : 0);
     chip->peer_base = chip->base ^ PEX_LINK_SIDE;
-    rc = pex->pci->ops->config_write(pex->pci, VIA_PCI_COMMAND, 2, VIA_PCI_COMMAND_MEMORY);
+    rc = pex->pci->ops->config_read(pex->pci, VIA_PCI_COMMAND, 2, &chip->command_found);
+    chip->was_found = rc == 0;
+    rc = rc == 0 ? pex->pci->ops->config_write(pex->pci, VIA_PCI_COMMAND, 2, VIA_PCI_COMMAND_MEMORY)
+                 : rc;
     if (rc != 0) {
         return via_error_set(err, rc, "enable memory decoding: %s", strerror(-rc));
     }
     rc = check_bars(pex, err);
     return rc == 0 ? check_registers(pex, err) : rc;
+}
+
+void via_pex_chip_leave(struct via_pex_port *pex)
+{
+    if (pex->chip.was_found) {
+        (void)pex->pci->ops->config_write(pex->pci, VIA_PCI_COMMAND, 2, pex->chip.command_found);
+    }
 }
 
 /* --- the link of the NT port --- */

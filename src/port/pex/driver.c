@@ -67,6 +67,8 @@ static int parse_word(const struct via_link_word *word, struct via_pex_config *c
         config->alut = config->alut_at_peer = true;
     } else if (is_word(word, "slices", NULL)) {
         config->slices = config->alut = true;
+    } else if (is_word(word, "revision", "any")) {
+        config->any_revision = true;
     } else if (is_word(word, "noiommu", NULL)) {
         config->without_iommu = true;
     } else if (is_word(word, "lut", "d94") || is_word(word, "lut", "db4")) {
@@ -371,6 +373,7 @@ void via_pex_port_close(struct via_port *port)
         (void)pex->pci->ops->dma_unmap(pex->pci, pex->iova);
     }
     if (pex->pci != NULL) {
+        via_pex_chip_leave(pex);
         pex->pci->ops->close(pex->pci);
     }
     if (pex->page != NULL) {
@@ -470,7 +473,7 @@ static void pex_view_close(struct via_port *port, struct via_port_view *view)
 const struct via_driver via_pex_driver = {
     .name = "pex",
     .usage = "side=virtual|link, bar=2|4, window=BYTES, alut[=own|peer], slices, lut=d94|db4, "
-             "irq=msi|intx|none, noiommu",
+             "irq=msi|intx|none, noiommu, revision=any",
     .parse = pex_parse,
     .open = pex_open,
     .describe = pex_describe,

@@ -104,6 +104,15 @@ static struct peer read_peer(const struct via_pex_port *pex)
     return peer;
 }
 
+/* The version of a peer whose driver lays its page out in another way; 0: it has this one. */
+static unsigned other_version(const struct via_pex_port *pex)
+{
+    uint64_t magic = atomic_load_explicit(&pex->page->posted.magic, memory_order_relaxed);
+    unsigned tens = (unsigned)(magic >> 48 & 0xff) - '0', ones = (unsigned)(magic >> 56) - '0';
+    bool is_ours = ((magic ^ VIA_PEX_PAGE_MAGIC) & VIA_PEX_PAGE_NAME) == 0;
+    return magic != VIA_PEX_PAGE_MAGIC && is_ours && tens < 10 && ones < 10 ? 10 * tens + ones : 0;
+}
+
 static bool is_willing(uint64_t word)
 {
     return (word & (VIA_PEX_WORD_READY | VIA_PEX_WORD_CUT)) == VIA_PEX_WORD_READY;
@@ -212,7 +221,13 @@ static void train(struct via_pex_port *pex, uint64_t now_ns)
         pex->post_ns = now_ns + POST_NS;
     }
     if (!is_agreed(pex, &peer)) {
-        if (peer.word != 0 && peer.inbox_bytes != pex->base.caps.window_bytes) {
+        unsigned version = other_version(pex);
+        if (version != 0) {
+            set_error(pex,
+                      "the peer's driver speaks version %u of the pex protocol, this one version "
+                      "1: give both ends the same release of Viaduct",
+                      version);
+        } else if (peer.word != 0 && peer.inbox_bytes != pex->base.caps.window_bytes) {
             set_error(pex,
                       "the peer has an inbox of %llu bytes, the window of this end %llu: give both "
                       "ends the same window= and slices",

@@ -21,7 +21,8 @@
 #include "vfio/pci.h"
 
 #define VIA_PEX_PAGE_BYTES 4096u
-#define VIA_PEX_PAGE_MAGIC UINT64_C(0x31304b4e4c584550) /* "PEXLNK01" */
+#define VIA_PEX_PAGE_MAGIC UINT64_C(0x31304b4e4c584550) /* "PEXLNK01": name and version */
+#define VIA_PEX_PAGE_NAME ((UINT64_C(1) << 48) - 1)
 
 /* A line of the page. Only whole words count, and the word is stored last. */
 struct via_pex_line {
@@ -63,6 +64,7 @@ struct via_pex_config {
     enum via_pci_irq_kind irq; /* VIA_PCI_IRQ_KINDS: what there is, MSI first */
     bool polls;                /* no interrupts at all */
     bool slices;               /* of the window, for processes: at both ends or at none */
+    bool any_revision;         /* of the chip will do */
     bool without_iommu;        /* nothing need translate what the function reaches */
 };
 
@@ -71,6 +73,8 @@ struct via_pex_chip {
     unsigned nt;
     bool link_side;
     unsigned revision;
+    bool was_found; /* command_found is what its command register held */
+    uint32_t command_found;
     uint32_t base, peer_base;
     unsigned alut_entries;
     uint64_t bar_bytes;      /* mine */
@@ -185,6 +189,8 @@ void via_pex_count(_Atomic uint64_t *counter);
 /* --- chip.c --- */
 
 int via_pex_chip_identify(struct via_pex_port *pex, struct via_error *err);
+/* The function decodes and masters again as it did before. */
+void via_pex_chip_leave(struct via_pex_port *pex);
 /* Does the function answer, and has the NT port a link? Notes the link's speed and errors. */
 bool via_pex_chip_is_up(struct via_pex_port *pex);
 /* All that a reset may have cleared. */
