@@ -485,12 +485,19 @@ static bool announce(struct via_way *way)
     return posted;
 }
 
+/* Does this thread wait for records of the peer alone, and does the port itself wake it for them?
+ * Credits are words, and wake no thread that has not asked. */
+static bool is_woken_by_port(const struct via_way *way)
+{
+    return way->port->caps.lines_wake && !way->blocked && !is_room_wanted(way);
+}
+
 /* true: the peer knows what this thread waits for, and what it wrote before is here. */
 static bool arm_way(const struct via_channel *channel, struct via_way *way)
 {
     struct via_port *port = way->port;
-    bool posted = announce(way);
-    bool armed = via_arm_poll(&way->arm, port, channel->index, posted);
+    bool armed =
+        is_woken_by_port(way) || via_arm_poll(&way->arm, port, channel->index, announce(way));
 
     /* Credits may have been given back just now for which the writer has begun to wait only after
      * the turn that released them. */

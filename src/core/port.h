@@ -145,8 +145,8 @@ struct via_port_ops {
     uint64_t (*events)(struct via_port *port, uint64_t mask);
 
     /*
-     * The thread of a transfer thread's queue is about to sleep until a doorbell, DMA or
-     * (caps.fence_wakes) the end of a fence wakes it.
+     * The thread of a transfer thread's queue is about to sleep until a doorbell, DMA, the end of a
+     * fence (caps.fence_wakes) or a line (caps.lines_wake) wakes it.
      * It called events() until now, by which some ports make progress; from here on such a port
      * sees to progress itself, until the thread calls events() again. Does not block. NULL: the
      * port needs no such hint.
@@ -179,6 +179,8 @@ struct via_port_caps {
     bool coherent;            /* a store that returned has arrived, in order (x86 shared memory) */
     bool writes_ordered;      /* bodies arrive in the order of the calls; else only commits do */
     bool fence_wakes;         /* the end of a fence wakes the queue's thread, as a doorbell does */
+    bool lines_wake;          /* so does each commit of a line by that queue of the peer, but no
+                                 event tells of it: a CPU stores it. Both ends have this or neither */
     uint32_t read_ns;    /* a read from the peer takes at least so long, and a fence; 0 = as memory
                             when    coherent, else not known */
     uint64_t silence_ns; /* how long a peer that lives may be silent on a link of this kind; 0 =

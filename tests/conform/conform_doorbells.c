@@ -88,6 +88,30 @@ static void threads_with_disjoint_masks_do_not_disturb_each_other(void **state)
     ring_rounds(*state, 2, ROUNDS / 2);
 }
 
+/* A port that promises it (caps.lines_wake): nobody rings. A word wakes nobody. */
+static void a_line_wakes_the_thread_of_its_queue(void **state)
+{
+    struct pair *pair = *state;
+    struct conform_caps caps = pair_caps(pair, 1);
+    assert_int_equal(caps.caps.lines_wake, pair_caps(pair, 0).caps.lines_wake);
+    if (!caps.caps.lines_wake || !caps.has_bell) {
+        return;
+    }
+    for (unsigned i = 1; i <= 20; i++) {
+        struct conform_call line = {.verb = CONFORM_COMMIT, .off = 4096, .bytes = VIA_CACHELINE};
+        int64_t before = pair_tell_value(pair, 1, CONFORM_BELL_COUNT, 0);
+        pair_commit_word(pair, 0, 8192, i);
+        pair_settle(pair, 0);
+        assert_int_equal(pair_tell_value(pair, 1, CONFORM_BELL_COUNT, 0), before);
+        memset(line.data, (int)i, VIA_CACHELINE);
+        pair_tell(pair, 0, &line);
+        pair_tell_value(pair, 0, CONFORM_FLUSH, 0);
+        WAIT_FOR(pair, pair_tell_value(pair, 1, CONFORM_BELL_COUNT, 0) != before);
+        assert_true(pair_inbox_is(pair, 1, 4096, (int)i, VIA_CACHELINE));
+        assert_true(pair_events(pair, 1, 0xffff) == 0);
+    }
+}
+
 unsigned conform_tests_of_doorbells(struct CMUnitTest *ret_tests)
 {
     const struct CMUnitTest tests[] = {
@@ -96,6 +120,7 @@ unsigned conform_tests_of_doorbells(struct CMUnitTest *ret_tests)
         cmocka_unit_test(doorbells_coalesce_and_fire_at_the_edge),
         cmocka_unit_test(a_doorbell_wakes_a_sleeping_thread),
         cmocka_unit_test(threads_with_disjoint_masks_do_not_disturb_each_other),
+        cmocka_unit_test(a_line_wakes_the_thread_of_its_queue),
     };
     memcpy(ret_tests, tests, sizeof(tests));
     return VIA_ARRAY_COUNT(tests);

@@ -288,6 +288,24 @@ static void watch(struct via_ofi_conn *conn, bool watched)
     }
 }
 
+void via_ofi_hub_rest(struct via_ofi_port *port)
+{
+    struct via_ofi_hub *hub = port->hub;
+    bool done = false;
+    if (pthread_mutex_trylock(&hub->lock) == 0) {
+        struct via_ofi_conn *conn = port->conn;
+        struct fid *fid = conn != NULL && conn->cq != NULL ? &conn->cq->fid : NULL;
+        done = fid != NULL && via_ofi_port_progress(port) && fi_trywait(hub->fabric, &fid, 1) == 0;
+        if (done) {
+            watch(conn, true);
+        }
+        pthread_mutex_unlock(&hub->lock);
+    }
+    if (!done) {
+        via_ofi_hub_kick(hub);
+    }
+}
+
 /* Progress of a connection, unless transfer threads make it themselves: then the thread looks again
  * after a while, or when one of them goes to sleep. */
 static void progress(struct via_ofi_conn *conn, uint64_t now_ns, uint64_t *ret_deadline_ns)

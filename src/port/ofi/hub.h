@@ -80,6 +80,12 @@ void via_ofi_hub_put(struct via_ofi_hub *hub);
 /* [any thread] Has the hub's thread take a turn. */
 void via_ofi_hub_kick(struct via_ofi_hub *hub);
 
+struct via_ofi_port;
+
+/* [transfer thread] It looks no more, and the hub's thread sleeps without watching the port's
+ * connection: from here on it wakes for it. As a rule without being woken now. */
+void via_ofi_hub_rest(struct via_ofi_port *port);
+
 /* What a connection to address:port needs. 0, or negative errno. Free it. */
 VIA_MUST_CHECK int via_ofi_hub_info(struct via_ofi_hub *hub, const char *address, uint16_t port,
                                     bool listens, struct fi_info **ret_info);

@@ -66,6 +66,7 @@ static void ofi_commit(struct via_port *base, unsigned queue, uint64_t off, cons
     if (is_in_bounds(port, queue, off, len) && is_link_there(port)) {
         struct via_ofi_entry head = {.kind = word ? VIA_OFI_ENTRY_WORD : VIA_OFI_ENTRY_LINE,
                                      .bytes = (uint16_t)len,
+                                     .value = queue,
                                      .off = off};
         via_ofi_post_entry(port, queue, &head, src);
     }
@@ -198,10 +199,10 @@ static void ofi_rest(struct via_port *base, unsigned queue)
     struct via_ofi_port *port = via_ofi_port_of(base);
     (void)queue;
     /* Pairs with progress() in hub.c: either the hub's thread finds that nobody polls, or this
-     * thread finds the hub's at rest and wakes it. */
+     * thread finds the hub's at rest and sees to it. */
     atomic_store_explicit(&port->polled, false, memory_order_seq_cst);
     if (atomic_exchange_explicit(&port->resting, false, memory_order_seq_cst)) {
-        via_ofi_hub_kick(port->hub);
+        via_ofi_hub_rest(port);
     }
 }
 
@@ -296,6 +297,7 @@ static struct via_ofi_port *new_port(const struct via_ofi_options *options)
     port->base.caps = (struct via_port_caps){
         .silence_ns = SILENCE_NS,
         .fence_wakes = true,
+        .lines_wake = true,
         .window_bytes = host->inbox_bytes,
         .inbox_bytes = host->inbox_bytes,
         .store_bytes_max = sizeof(uint64_t),

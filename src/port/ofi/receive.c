@@ -79,6 +79,10 @@ static bool put(struct via_ofi_port *port, const struct via_ofi_entry *head,
     }
     via_copy_foreign(to, data, bytes - sizeof(uint64_t));
     store_word(to + bytes - sizeof(uint64_t), data + bytes - sizeof(uint64_t));
+    /* caps.lines_wake: behind the store, which the thread that wakes sees. */
+    if (head->kind == VIA_OFI_ENTRY_LINE && head->value < VIA_PORT_DATA_DOORBELLS) {
+        port->host->wake(port->host->ctx, head->value % port->host->threads_count);
+    }
     return true;
 }
 

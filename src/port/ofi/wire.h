@@ -17,7 +17,7 @@
 #include <stdint.h>
 
 #define VIA_OFI_MAGIC 0x4f414956u /* "VIAO" */
-#define VIA_OFI_WIRE_VERSION 2u   /* these two and the place of the code are for ever */
+#define VIA_OFI_WIRE_VERSION 3u   /* these two and the place of the code are for ever */
 #define VIA_OFI_NONCE_BYTES 16u
 #define VIA_OFI_MAC_BYTES 32u
 #define VIA_OFI_SHORT_MAC_BYTES 16u
@@ -94,7 +94,8 @@ enum via_ofi_entry_kind {
     /* On a link that is up. */
     VIA_OFI_ENTRY_BODY = 6,        /* data for off */
     VIA_OFI_ENTRY_WORD = 7,        /* 8 bytes, stored whole, after all before it */
-    VIA_OFI_ENTRY_LINE = 8,        /* 64 bytes; the last word as above, after the rest */
+    VIA_OFI_ENTRY_LINE = 8,        /* 64 bytes; the last word as above, after the rest. value: the
+                                      queue, whose thread it wakes */
     VIA_OFI_ENTRY_BELL = 9,        /* value: doorbells, a bit each */
     VIA_OFI_ENTRY_FENCE = 10,      /* off: queue, value: which one */
     VIA_OFI_ENTRY_FENCED = 11,     /* the same: it has got here, and all before it */
