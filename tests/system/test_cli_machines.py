@@ -100,7 +100,8 @@ class Status(Machines):
             self.assertEqual({h["host"]: h["pid"] for h in status["hosts"]},
                              {h: d.pid for h, d in self.daemons.items()})
             self.assertEqual(status["hosts"][0]["routes"],
-                             [{"host": 2, "hops": 1, "via": 2}, {"host": 3, "hops": 2, "via": 2}])
+                             [{"host": 2, "hops": 1, "via": 2, "pipes": True, "measured": None},
+                              {"host": 3, "hops": 2, "via": 2, "pipes": True, "measured": None}])
         shown = self.good("status", "--rundir", self.rundir_of(3))
         self.assertIn("as host 3 sees it", shown)
         self.assertRegex(shown, r"(?m)^ +1  %s +up +%d " % (os.uname().nodename[:16], self.daemons[1].pid))
