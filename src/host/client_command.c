@@ -94,6 +94,14 @@ int via_client_command_room(struct via_attach *attach, struct via_client_channel
     return via_client_wait(attach, &wait);
 }
 
+/* [locked] Threads that do not hold the lock only read it, so there is no need for an atomic
+ * addition, which costs as much as twenty others. */
+static void add_locked(_Atomic uint32_t *counter, uint32_t by)
+{
+    atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + by,
+                          memory_order_release);
+}
+
 /* Nobody waits for it: it is counted until it has ended. */
 static void make_asynchronous(struct via_attach *attach, struct via_client_op *op)
 {
@@ -101,14 +109,14 @@ static void make_asynchronous(struct via_attach *attach, struct via_client_op *o
     via_list_push_back(&attach->pending, &op->pending);
     if (op->remote != NULL) {
         atomic_fetch_add_explicit(&op->remote->pending, 1, memory_order_release);
-        atomic_fetch_add_explicit(&op->remote->begun, 1, memory_order_relaxed);
-        atomic_fetch_add_explicit(&attach->puts_pending, 1, memory_order_release);
+        add_locked(&op->remote->begun, 1);
+        add_locked(&attach->puts_pending, 1);
     }
     if (op->ordered) {
         /* Pairs with the acquires in via_client_direct() and frames_before(): nothing is stored
          * before 0 is seen. */
-        atomic_fetch_add_explicit(&op->remote->ordered, 1, memory_order_release);
-        atomic_fetch_add_explicit(&attach->host_pending[op->host], 1, memory_order_release);
+        add_locked(&op->remote->ordered, 1);
+        add_locked(&attach->host_pending[op->host], 1);
     }
 }
 
@@ -158,11 +166,11 @@ static void end_asynchronous(struct via_attach *attach, struct via_client_op *op
         atomic_fetch_add_explicit(&attach->puts_given_up, 1, memory_order_relaxed);
     }
     if (op->ordered) {
-        atomic_fetch_sub_explicit(&attach->host_pending[op->host], 1, memory_order_release);
-        atomic_fetch_sub_explicit(&op->remote->ordered, 1, memory_order_release);
+        add_locked(&attach->host_pending[op->host], UINT32_MAX);
+        add_locked(&op->remote->ordered, UINT32_MAX);
     }
     if (op->remote != NULL) {
-        atomic_fetch_sub_explicit(&attach->puts_pending, 1, memory_order_release);
+        add_locked(&attach->puts_pending, UINT32_MAX);
         via_client_remote_done(op->remote);
     }
 }

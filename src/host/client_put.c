@@ -139,9 +139,12 @@ static int send_first_pieces(struct via_remote *remote, uint64_t off, const unsi
 static int put_by_frames(struct via_remote *remote, uint64_t off, const unsigned char *src,
                          size_t bytes, unsigned flags)
 {
-    size_t sent;
+    size_t sent = 0;
+    int rc = 0;
     via_client_lock(remote->attach);
-    int rc = send_first_pieces(remote, off, src, bytes, &sent);
+    if (via_unlikely(bytes > remote->attach->body_bytes_max)) {
+        rc = send_first_pieces(remote, off, src, bytes, &sent);
+    }
     if (rc == 0) {
         struct via_command command = put_command(remote, off + sent, bytes - sent);
         command.flags = frame_flags(flags);
@@ -181,7 +184,7 @@ static int put_by_slices(struct via_remote *remote, uint64_t off, const void *sr
     int rc = 0;
     *ret_done = 0;
     *ret_end = false;
-    if (bytes != 0) {
+    if (bytes != 0 && (via_client_status(remote->attach, remote->host) & VIA_STATUS_SLICES) != 0) {
         rc = via_client_aperture_put_long(remote, &part, flags, ret_done);
     }
     if (rc == 0 && bytes != 0 && *ret_done == bytes) {
@@ -612,9 +615,12 @@ static void signal_direct(const struct via_client_mapping *mapping, uint64_t sig
 static int signal_by_frames(struct via_remote *remote, uint64_t off, const unsigned char *src,
                             size_t bytes, uint64_t signal, uint64_t value)
 {
-    size_t sent;
+    size_t sent = 0;
+    int rc = 0;
     via_client_lock(remote->attach);
-    int rc = send_first_pieces(remote, off, src, bytes, &sent);
+    if (via_unlikely(bytes > remote->attach->body_bytes_max)) {
+        rc = send_first_pieces(remote, off, src, bytes, &sent);
+    }
     if (rc == 0) {
         struct via_command command = put_command(remote, off + sent, bytes - sent);
         command.kind = VIA_OP_PUT_SIGNAL;

@@ -265,13 +265,20 @@ static struct via_client_mapping *check_death_first(struct via_remote *remote)
     return via_client_check_death(remote->attach) ? NULL : find_direct(remote);
 }
 
-struct via_client_mapping *via_client_direct(struct via_remote *remote)
+/* Inline, for the two entries below, each of which is called for every access. */
+static inline __attribute__((always_inline)) struct via_client_mapping *
+count_and_find_direct(struct via_remote *remote)
 {
     /* Lost counts do not matter. */
     uint32_t accesses = atomic_load_explicit(&remote->accesses, memory_order_relaxed) + 1;
     atomic_store_explicit(&remote->accesses, accesses, memory_order_relaxed);
     return via_unlikely(accesses % LOOK_EVERY_ACCESSES == 0) ? check_death_first(remote)
                                                              : find_direct(remote);
+}
+
+struct via_client_mapping *via_client_direct(struct via_remote *remote)
+{
+    return count_and_find_direct(remote);
 }
 
 int via_client_remote_status(struct via_remote *remote, int status)
@@ -353,7 +360,7 @@ bool via_client_remote_is_gone(struct via_remote *remote)
 
 void *via_remote_direct(struct via_remote *remote)
 {
-    struct via_client_mapping *mapping = via_client_direct(remote);
+    struct via_client_mapping *mapping = count_and_find_direct(remote);
     return mapping == NULL ? NULL : mapping->base;
 }
 

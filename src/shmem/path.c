@@ -110,11 +110,42 @@ static void mark_frames(void)
 
 /* --- transfers -------------------------------------------------------------------------------- */
 
-void via_path_put(const char *call, void *dest, const void *source, size_t bytes, int pe)
+/*
+ * The object of a PE of another host, if all is as usual: it was reached before, and nothing is
+ * counted (then via_hot.bytes is 0). NULL: the long way finds out.
+ */
+static inline struct via_remote *reached_remote(const void *address, size_t bytes, int pe,
+                                                uint64_t *ret_off)
+{
+    for (int region = 0; region < VIA_REGIONS; region++) {
+        uintptr_t off = (uintptr_t)address - via_hot.base[region];
+        /* As in via_direct. */
+        size_t hot = atomic_load_explicit(&via_hot.bytes[region], memory_order_acquire);
+        if (off >= hot || bytes > hot - off || (unsigned)pe >= (unsigned)via_hot.n_pes)
+            continue;
+        /* Pairs with the release in open_remote. */
+        *ret_off = off;
+        return atomic_load_explicit(&via_world.peers[pe].remote[region], memory_order_acquire);
+    }
+    return NULL;
+}
+
+/* The client library finds the window, too, should there be one by now. */
+static void put_by_frames(const char *call, struct via_remote *remote, uint64_t off,
+                          const void *source, size_t bytes, int pe)
+{
+    int result = via_remote_put(remote, off, source, bytes, 0);
+
+    mark_frames();
+    if (result < 0)
+        fatal_remote(call, pe, bytes, result);
+}
+
+static __attribute__((noinline)) void put_slowly(const char *call, void *dest, const void *source,
+                                                 size_t bytes, int pe)
 {
     enum via_region region;
     uint64_t off;
-    int result;
 
     if (bytes == 0)
         return;
@@ -133,10 +164,23 @@ void via_path_put(const char *call, void *dest, const void *source, size_t bytes
         return;
     }
     count(VIA_WAY_FRAMES, bytes);
-    result = via_remote_put(remote, off, source, bytes, 0);
-    mark_frames();
-    if (result < 0)
-        fatal_remote(call, pe, bytes, result);
+    put_by_frames(call, remote, off, source, bytes, pe);
+}
+
+void via_path_put(const char *call, void *dest, const void *source, size_t bytes, int pe)
+{
+    uint64_t off;
+    struct via_remote *remote = reached_remote(dest, bytes, pe, &off);
+    char *window = remote ? via_remote_direct(remote) : NULL;
+
+    if (window && bytes == sizeof(uint64_t))
+        via_copy_once(window + off, source, sizeof(uint64_t));
+    else if (window)
+        via_copy(window + off, source, bytes);
+    else if (remote && bytes != 0)
+        put_by_frames(call, remote, off, source, bytes, pe);
+    else
+        put_slowly(call, dest, source, bytes, pe);
 }
 
 static void get(const char *call, void *dest, const void *source, size_t bytes, int pe,
@@ -207,7 +251,14 @@ char *via_path_span(const char *call, const void *address, size_t bytes, size_t 
 
 void via_path_get(const char *call, void *dest, const void *source, size_t bytes, int pe)
 {
-    get(call, dest, source, bytes, pe, true);
+    uint64_t off;
+    struct via_remote *remote = reached_remote(source, bytes, pe, &off);
+    const char *window = remote ? via_remote_direct(remote) : NULL;
+
+    if (window)
+        via_copy_foreign(dest, window + off, bytes);
+    else
+        get(call, dest, source, bytes, pe, true);
 }
 
 void via_path_get_nbi(const char *call, void *dest, const void *source, size_t bytes, int pe)
