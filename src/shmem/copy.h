@@ -21,6 +21,11 @@ static inline void via_copy(void *dest, const void *source, size_t bytes)
         via_copy_wide(dest, source, bytes);
 }
 
+/* Elements that are `step` bytes apart on both sides, by stores of several at once: how many have
+ * been copied, from the first on; 0 where the CPU or the step does not allow that. */
+size_t via_copy_same_stride(char *dest, const char *source, size_t step, size_t element_bytes,
+                            size_t elements);
+
 /* Before the first copy. */
 void via_copy_configure(void);
 

@@ -22,6 +22,12 @@ static inline __attribute__((always_inline)) void copy_blocks(char *dest, const 
 static void copy(char *dest, const char *source, ptrdiff_t dest_step, ptrdiff_t source_step,
                  size_t bytes, size_t blocks)
 {
+    if (dest_step == source_step && dest_step > 0) {
+        size_t done = via_copy_same_stride(dest, source, (size_t)dest_step, bytes, blocks);
+        dest += dest_step * (ptrdiff_t)done;
+        source += source_step * (ptrdiff_t)done;
+        blocks -= done;
+    }
     switch (bytes) {
     case 1:
         copy_blocks(dest, source, dest_step, source_step, 1, blocks);
