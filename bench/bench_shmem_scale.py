@@ -38,6 +38,17 @@ def run(*words, env=None):
     return done.stdout
 
 
+def compile_program(folder):
+    Program.path = os.path.join(folder, "scale")
+    run(os.path.join(measure.BIN, "oshcc"), "-O2", os.path.join(HERE, "shmem", "scale.c"), "-o", Program.path)
+
+
+@contextlib.contextmanager
+def nothing():
+    """In place of fabric(): what the environment names."""
+    yield []
+
+
 @contextlib.contextmanager
 def fabric(*shape):
     """What oshrun has to be told to use it."""
@@ -179,8 +190,7 @@ def main():
 
     found = {}
     with tempfile.TemporaryDirectory() as folder:
-        Program.path = os.path.join(folder, "scale")
-        run(os.path.join(measure.BIN, "oshcc"), "-O2", os.path.join(HERE, "shmem", "scale.c"), "-o", Program.path)
+        compile_program(folder)
         for _ in range(args.rounds):
             for part in parts:
                 for name, value in part().items():

@@ -5,6 +5,7 @@
  *
  *     reduce ELEMENTS TIMES      a sum of all PEs by the world, and by a team of all of them
  *     call NAME TIMES ELEMENTS   one collective so often, each followed by a barrier
+ *     time NAME                  one collective by the bytes of a PE: "bytes nanoseconds" lines
  *     far                        1,000 gets of a word of PE 1: blocking, and non-blocking with a
  * quiet strided                    256 elements to PE 1, strided and in a row, each with a quiet
  *     memory                     what this PE has when it has reached each other PE
@@ -92,16 +93,44 @@ static void reduce(int times)
     say("split", team);
 }
 
+static void collective(const char *name)
+{
+    if (strcmp(name, "broadcast") == 0)
+        shmem_long_broadcast(SHMEM_TEAM_WORLD, dest, source, elements, 0);
+    else if (strcmp(name, "collect") == 0)
+        shmem_long_collect(SHMEM_TEAM_WORLD, dest, source, elements);
+    else if (strcmp(name, "fcollect") == 0)
+        shmem_long_fcollect(SHMEM_TEAM_WORLD, dest, source, elements);
+    else if (strcmp(name, "alltoall") == 0)
+        shmem_long_alltoall(SHMEM_TEAM_WORLD, dest, source, elements);
+    else if (strcmp(name, "reduce") == 0)
+        sum_of_world();
+}
+
 static void call(const char *name, int times)
 {
     for (int i = 0; i < times; i++) {
-        if (strcmp(name, "broadcast") == 0)
-            shmem_long_broadcast(SHMEM_TEAM_WORLD, dest, source, elements, 0);
-        else if (strcmp(name, "collect") == 0)
-            shmem_long_collect(SHMEM_TEAM_WORLD, dest, source, elements);
-        else if (strcmp(name, "reduce") == 0)
-            sum_of_world();
+        collective(name);
         shmem_barrier_all();
+    }
+}
+
+static const char *timed;
+
+static void timed_collective(void)
+{
+    collective(timed);
+}
+
+static void time_by_size(const char *name)
+{
+    char bytes[32];
+
+    timed = name;
+    for (elements = 1; elements * (size_t)pes <= ELEMENTS_MAX && elements <= 32768; elements *= 8) {
+        double ns = fastest(timed_collective, elements < 4096 ? 20 : 4, 25, 1);
+        snprintf(bytes, sizeof(bytes), "%zu", elements * sizeof(long));
+        say(bytes, ns);
     }
 }
 
@@ -165,14 +194,14 @@ static void put_large(void)
 
 static void costs(void)
 {
-    say("word", fastest(word_there_and_back, 50, 40 * SLICES, 1) / 2);
-    double small = fastest(put_small, 4, 10 * SLICES, 0),
-           large = fastest(put_large, 1, 10 * SLICES, 0);
+    say("word", fastest(word_there_and_back, 50, 5 * SLICES, 1) / 2);
+    double small = fastest(put_small, 4, 5 * SLICES, 0),
+           large = fastest(put_large, 1, 5 * SLICES, 0);
     say("byte", (large - small) / (double)(LARGE - SMALL));
     elements = SMALL / sizeof(long);
-    double short_sum = fastest(sum_of_world, 4, 10 * SLICES, 1);
+    double short_sum = fastest(sum_of_world, 4, 5 * SLICES, 1);
     elements = LARGE / sizeof(long);
-    double long_sum = fastest(sum_of_world, 1, 10 * SLICES, 1);
+    double long_sum = fastest(sum_of_world, 1, 5 * SLICES, 1);
     say("sum of a byte", (long_sum - short_sum) / (double)(LARGE - SMALL));
 }
 
@@ -251,6 +280,8 @@ int main(int argc, char **argv)
     } else if (strcmp(what, "call") == 0 && argc > 4) {
         elements = strtoul(argv[4], NULL, 10) % (ELEMENTS_MAX + 1);
         call(argv[2], atoi(argv[3]));
+    } else if (strcmp(what, "time") == 0 && argc > 2) {
+        time_by_size(argv[2]);
     } else if (strcmp(what, "far") == 0) {
         say("blocking", fastest(gets, 1, 10, 0));
         say("non-blocking", fastest(gets_nbi, 1, 40, 0));

@@ -48,6 +48,7 @@ static void place_pes(struct sim_job *job)
     job->job->pes_count = job->pes_count;
     job->job->nodes_count = job->nodes_count;
     job->job->fabric = 1;
+    job->job->costs = via_costs_measured;
     for (uint32_t n = 0; n < job->nodes_count; n++) {
         uint32_t apart = n % 2 == 0 ? 1 : VIA_NODE_WORDS_APART;
         struct via_node *node =

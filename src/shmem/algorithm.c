@@ -6,21 +6,6 @@
 
 #include "base/types.h"
 
-/*
- * Modelled costs: they decide which of two algorithms is better, so only their ratios matter. They
- * are estimates of the order of what emulated hosts take with a core for each PE, and are not
- * calibrated: a word to a neighbour's window 2 us with its wake-up, an operation by frames 55 us,
- * copies 9 GB/s within a host, 3.5 GB/s through a window, 1 GB/s by frames.
- */
-#define LOCAL_NS 200u   /* a PE hears of another of its host */
-#define NEAR_NS 2000u   /* of one on a neighbour host */
-#define FAR_NS 55000u   /* by frames */
-#define HOP_NS 30000u   /* ... and more by each host that relays */
-#define LOCAL_PS 110u   /* a byte; in picoseconds */
-#define COMBINE_PS 120u /* a byte of a reduction */
-#define NEAR_PS 280u    /* through a window */
-#define FAR_PS 1000u    /* by frames */
-
 static uint64_t bytes_ns(uint64_t bytes, uint64_t picoseconds)
 {
     return bytes * picoseconds / 1000;
@@ -39,17 +24,19 @@ static uint64_t next_ns(const struct via_algorithm_case *call, uint64_t bytes)
 {
     bool near = call->is_ring || call->is_mesh;
 
-    return near ? NEAR_NS + bytes_ns(bytes, NEAR_PS) : FAR_NS + bytes_ns(bytes, FAR_PS);
+    return near ? call->costs->near_ns + bytes_ns(bytes, call->costs->near_ps)
+                : call->costs->far_ns + bytes_ns(bytes, call->costs->far_ps);
 }
 
 static uint64_t any_ns(const struct via_algorithm_case *call, uint64_t bytes)
 {
-    return call->is_mesh ? NEAR_NS + bytes_ns(bytes, NEAR_PS) : FAR_NS + bytes_ns(bytes, FAR_PS);
+    return call->is_mesh ? call->costs->near_ns + bytes_ns(bytes, call->costs->near_ps)
+                         : call->costs->far_ns + bytes_ns(bytes, call->costs->far_ps);
 }
 
 static uint64_t locals_ns(const struct via_algorithm_case *call)
 {
-    return (uint64_t)call->locals_max * LOCAL_NS;
+    return (uint64_t)call->locals_max * call->costs->local_ns;
 }
 
 /* --- leaders of hosts ---------------------------------------------------------------------------
@@ -108,7 +95,7 @@ static bool is_exchangeable(const struct via_algorithm_case *call)
 static uint64_t exchange_ns(const struct via_algorithm_case *call)
 {
     return meet_ns(call, (uint64_t)call->bytes * call->locals_max) +
-           bytes_ns(call->bytes * call->pes, LOCAL_PS);
+           bytes_ns(call->bytes * call->pes, call->costs->local_ps);
 }
 
 static bool has_leaders(const struct via_algorithm_case *call)
@@ -120,7 +107,7 @@ static bool has_leaders(const struct via_algorithm_case *call)
 static uint64_t puts_ns(const struct via_algorithm_case *call, uint64_t bytes)
 {
     uint64_t here = call->locals_max - 1, elsewhere = call->pes - call->locals_max;
-    uint64_t local_ns = here * (LOCAL_NS + bytes_ns(bytes, LOCAL_PS));
+    uint64_t local_ns = here * (call->costs->local_ns + bytes_ns(bytes, call->costs->local_ps));
 
     return local_ns + elsewhere * any_ns(call, bytes);
 }
@@ -141,7 +128,8 @@ static uint64_t broadcast_direct_ns(const struct via_algorithm_case *call)
 
 static uint64_t broadcast_locals_ns(const struct via_algorithm_case *call)
 {
-    return (call->locals_max - 1) * (LOCAL_NS + bytes_ns(call->bytes, LOCAL_PS));
+    return (call->locals_max - 1) *
+           (call->costs->local_ns + bytes_ns(call->bytes, call->costs->local_ps));
 }
 
 static uint64_t broadcast_tree_ns(const struct via_algorithm_case *call)
@@ -196,7 +184,8 @@ static uint64_t fcollect_direct_ns(const struct via_algorithm_case *call)
 static uint64_t fcollect_leaders_ns(const struct via_algorithm_case *call)
 {
     return meet_ns(call, call->bytes * call->locals_max) + locals_ns(call) +
-           bytes_ns((uint64_t)call->bytes * call->pes * (call->locals_max - 1), LOCAL_PS);
+           bytes_ns((uint64_t)call->bytes * call->pes * (call->locals_max - 1),
+                    call->costs->local_ps);
 }
 
 /* --- alltoall ----------------------------------------------------------------------------------
@@ -232,14 +221,14 @@ static uint64_t alltoall_exchange_ns(const struct via_algorithm_case *call)
 /* --- reduce and scan ---------------------------------------------------------------------------
  */
 
-static uint64_t combine_ns(uint64_t bytes, uint64_t parts)
+static uint64_t combine_ns(const struct via_algorithm_case *call, uint64_t bytes, uint64_t parts)
 {
-    return bytes_ns(bytes * parts, COMBINE_PS);
+    return bytes_ns(bytes * parts, call->costs->combine_ps);
 }
 
 static uint64_t reduce_exchange_ns(const struct via_algorithm_case *call)
 {
-    return exchange_ns(call) + combine_ns(call->bytes, call->pes);
+    return exchange_ns(call) + combine_ns(call, call->bytes, call->pes);
 }
 
 /* Every PE reads its share of all, and puts it to all. To read from other hosts is a round trip. */
@@ -247,7 +236,7 @@ static uint64_t reduce_shares_ns(const struct via_algorithm_case *call)
 {
     uint64_t share = call->bytes / call->pes + 1;
 
-    return 2 * meet_ns(call, 0) + 3 * puts_ns(call, share) + combine_ns(share, call->pes);
+    return 2 * meet_ns(call, 0) + 3 * puts_ns(call, share) + combine_ns(call, share, call->pes);
 }
 
 static uint64_t pieces_of(const struct via_algorithm_case *call)
@@ -269,7 +258,7 @@ static uint64_t reduce_leaders_ns(const struct via_algorithm_case *call)
     uint64_t pieces = pieces_of(call);
 
     return pieces * meet_ns(call, call->bytes / via_max(pieces, UINT64_C(1))) +
-           combine_ns(call->bytes, call->locals_max + call->hosts);
+           combine_ns(call, call->bytes, call->locals_max + call->hosts);
 }
 
 /* 2 (count - 1) steps, each with a share of the bytes. */
@@ -281,8 +270,8 @@ static uint64_t ring_steps_ns(const struct via_algorithm_case *call, unsigned co
 /* Before and after what leaders do. */
 static uint64_t reduce_locals_ns(const struct via_algorithm_case *call)
 {
-    return combine_ns(call->bytes, call->locals_max) + 3 * locals_ns(call) +
-           bytes_ns(call->bytes * (call->locals_max - 1), LOCAL_PS);
+    return combine_ns(call, call->bytes, call->locals_max) + 3 * locals_ns(call) +
+           bytes_ns(call->bytes * (call->locals_max - 1), call->costs->local_ps);
 }
 
 static uint64_t reduce_ring_ns(const struct via_algorithm_case *call)
@@ -296,8 +285,8 @@ static uint64_t reduce_torus_ns(const struct via_algorithm_case *call)
     uint64_t share = call->bytes / call->row + 1;
 
     return ring_steps_ns(call, call->row, call->bytes) +
-           ring_steps_ns(call, call->hosts / call->row, share) + bytes_ns(share, LOCAL_PS) +
-           reduce_locals_ns(call);
+           ring_steps_ns(call, call->hosts / call->row, share) +
+           bytes_ns(share, call->costs->local_ps) + reduce_locals_ns(call);
 }
 
 /* To the host so many numbers further. Where there is no switch, hosts on the way relay. */
@@ -317,7 +306,7 @@ static uint64_t halving_round_ns(const struct via_algorithm_case *call, unsigned
 {
     unsigned hops = hops_to(call, distance);
 
-    return 3 * (hops > 1 ? FAR_NS + hops * HOP_NS : any_ns(call, 0)) +
+    return 3 * (hops > 1 ? call->costs->far_ns + hops * call->costs->hop_ns : any_ns(call, 0)) +
            2 * hops * (any_ns(call, bytes) - any_ns(call, 0));
 }
 
@@ -340,7 +329,7 @@ static uint64_t reduce_halving_ns(const struct via_algorithm_case *call)
 static uint64_t scan_direct_ns(const struct via_algorithm_case *call)
 {
     return 2 * meet_ns(call, 0) + 2 * puts_ns(call, call->bytes) +
-           combine_ns(call->bytes, call->pes);
+           combine_ns(call, call->bytes, call->pes);
 }
 
 /* --- the table ---------------------------------------------------------------------------------

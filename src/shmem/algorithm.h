@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "shmem/costs.h"
 
 /*
  * The algorithms of collectives, as a table: name, cases it applies to, cost. All members of a team
@@ -56,6 +57,7 @@ enum via_algorithm_number {
 
 /* A call of a team, as far as the choice depends on it. */
 struct via_algorithm_case {
+    const struct via_costs *costs;
     unsigned pes;
     unsigned hosts;
     unsigned locals_max; /* of the team's members on one host */

@@ -198,6 +198,7 @@ static struct via_choice choose(enum via_collective collective, const struct via
                                 size_t bytes, size_t element_bytes)
 {
     struct via_algorithm_case call = {
+        .costs = &via_world.job->costs,
         .pes = (unsigned)group->size,
         .hosts = 1,
         .locals_max = (unsigned)group->size,

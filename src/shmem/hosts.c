@@ -49,6 +49,7 @@ static void find_hosts(struct viaduct_shmem_team *team)
         locals_max = via_max(locals_max, (unsigned)(hosts->first[h + 1] - hosts->first[h]));
     size_t partial_max = VIA_BOX_BYTES / hosts->count / 8 * 8;
     hosts->shape = (struct via_algorithm_case){
+        .costs = &via_world.job->costs,
         .pes = (unsigned)team->size,
         .hosts = hosts->count,
         .locals_max = locals_max,

@@ -238,6 +238,16 @@ static int choose_algorithms(uint64_t *ret_forced, struct via_error *err)
     return 0;
 }
 
+static int choose_costs(struct via_costs *ret_costs, struct via_error *err)
+{
+    const char *text = getenv("VIADUCT_SHMEM_COSTS");
+    struct via_error why = {0};
+
+    if (via_costs_parse(text ? text : "", ret_costs, &why) < 0)
+        return via_error_set(err, -EINVAL, "VIADUCT_SHMEM_COSTS: %s", via_error_describe(&why));
+    return 0;
+}
+
 static int make_job(const struct via_job_spec *spec, struct via_job_files *files,
                     struct via_error *err)
 {
@@ -261,6 +271,8 @@ static int make_job(const struct via_job_spec *spec, struct via_job_files *files
         result = choose_barrier(&job->barrier, err);
     if (result == 0)
         result = choose_algorithms(&job->algorithms, err);
+    if (result == 0)
+        result = choose_costs(&job->costs, err);
     if (result < 0)
         return result;
     job->heap_bytes = spec->heap_bytes;

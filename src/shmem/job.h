@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/types.h"
+#include "shmem/costs.h"
 #include "shmem/trace.h"
 #include "shmem/wait.h"
 
@@ -121,8 +122,8 @@ struct via_job {
     /* The generation that the launcher is asked for; stored by release before a byte in the call
      * pipe. */
     _Atomic uint32_t gate_wanted;
-    uint64_t algorithms; /* forced ones of collectives: via_algorithms_parse */
-    uint64_t reserved[4];
+    uint64_t algorithms;    /* forced ones of collectives: via_algorithms_parse */
+    struct via_costs costs; /* of the model of collectives */
     struct via_job_pe pes[];
 };
 

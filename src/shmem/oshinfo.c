@@ -275,6 +275,25 @@ static struct via_algorithm_case make_case(const struct asked *asked)
     };
 }
 
+static struct via_costs costs_in_force(void)
+{
+    const char *text = getenv("VIADUCT_SHMEM_COSTS");
+    struct via_costs costs = via_costs_measured;
+    struct via_error err;
+
+    if (text && via_costs_parse(text, &costs, &err) < 0)
+        fprintf(stderr, "oshinfo: VIADUCT_SHMEM_COSTS: %s\n", via_error_describe(&err));
+    return costs;
+}
+
+static void print_costs(const struct via_costs *costs)
+{
+    printf("costs:\n");
+#define PRINT(NAME, TEXT) printf("  %-10s %-14" PRIu32 " %s\n", #NAME, costs->NAME, TEXT);
+    VIA_COSTS(PRINT)
+#undef PRINT
+}
+
 static void print_choices(enum via_collective collective, struct via_algorithm_case call)
 {
     enum via_algorithm_number last = VIA_ALGORITHMS;
@@ -299,12 +318,15 @@ static void print_choices(enum via_collective collective, struct via_algorithm_c
 
 static int show_algorithms(const struct asked *asked)
 {
+    struct via_costs costs = costs_in_force();
     struct via_algorithm_case call = make_case(asked);
 
+    call.costs = &costs;
     printf("algorithms:\n");
     for (int i = 0; i < VIA_ALGORITHMS; i++)
         printf("  %-10s %-14s %s\n", via_collective_name(via_algorithms[i].collective),
                via_algorithms[i].name, via_algorithms[i].text);
+    print_costs(&costs);
     printf("a team of %u PEs on %u hosts (%s):\n", asked->pes, asked->hosts, asked->shape);
     for (int i = 0; i < VIA_COLLECTIVES; i++)
         print_choices((enum via_collective)i, call);

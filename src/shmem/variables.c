@@ -48,6 +48,13 @@ static int check_algorithms(const char *value, struct via_error *err)
     return via_algorithms_parse(value, &forced, err);
 }
 
+static int check_costs(const char *value, struct via_error *err)
+{
+    struct via_costs costs;
+
+    return via_costs_parse(value, &costs, err);
+}
+
 const struct via_variable via_variables[] = {
     {"SHMEM_SYMMETRIC_SIZE", "SMA_SYMMETRIC_SIZE",
      "bytes of the symmetric heap of each PE; a number and k, m, g or t", "1g", check_size},
@@ -60,6 +67,9 @@ const struct via_variable via_variables[] = {
     {"VIADUCT_SHMEM_ALGORITHMS", NULL,
      "COLLECTIVE=ALGORITHM,...: these are used wherever they apply; oshinfo --algorithms",
      "by cost", check_algorithms},
+    {"VIADUCT_SHMEM_COSTS", NULL,
+     "NAME=NUMBER,...: costs by which algorithms are chosen; oshinfo --algorithms", "measured",
+     check_costs},
     {"SHMEM_VERSION", "SMA_VERSION", "if set, the version is printed at the start", NULL, NULL},
     {"SHMEM_INFO", "SMA_INFO", "if set, these variables are printed at the start", NULL, NULL},
     {"SHMEM_DEBUG", "SMA_DEBUG", "if set, messages that help to find errors are printed", NULL,
