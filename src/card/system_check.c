@@ -342,8 +342,8 @@ static void check_roles(struct check *check, const struct link *link)
              "a box and an NT port: the box's upstream port needs a transparent host");
     } else if (nts == 2) {
         find(check, VIA_CARD_WARNING, link->line,
-             "two NT ports back to back: viaductd's pex links do not drive them; make one card "
-             "transparent");
+             "two NT ports back to back: give the pex links at its ends b2b=0 and b2b=1, or make "
+             "one card transparent");
     }
 }
 

@@ -33,6 +33,7 @@ static const char help[] =
     "  --dma-socket PATH\n"
     "                   the DMA function of the virtual side's host; twice: of both hosts\n"
     "  --bar MIB        size of BAR 2/3 of both sides, a power of two (default 4)\n"
+    "  --b2b            two chips back to back: the virtual sides of both on the sockets\n"
     "  --alut N         entries of the A-LUT: 0, 128 or 256 (default 256)\n"
     "  --nt-port N      number of the chip's port that is the NT port (default 0)\n"
     "  --eeprom FILE    the chip's EEPROM; one that is not there is made blank, 8 KiB\n"
@@ -46,6 +47,7 @@ static const struct option long_options[] = {
     {"dma-socket", required_argument, NULL, 'd'},
     {"socket", required_argument, NULL, 's'},
     {"bar", required_argument, NULL, 'b'},
+    {"b2b", no_argument, NULL, 'B'},
     {"alut", required_argument, NULL, 'a'},
     {"nt-port", required_argument, NULL, 'p'},
     {"eeprom", required_argument, NULL, 'e'},
@@ -186,16 +188,25 @@ static int start(struct served *served, struct via_error *err)
 }
 
 /* paths: of the NT port's functions, then of the DMA functions; NULL: not served. */
-static int run(const struct via_pex_options *options, char *const paths[SOCKETS], bool commands,
-               struct via_error *err)
+static int run(const struct via_pex_options *options, char *const paths[SOCKETS], bool is_pair,
+               bool commands, struct via_error *err)
 {
     struct served served[SOCKETS] = {{.side = VIA_PEX_VIRTUAL},
                                      {.side = VIA_PEX_LINK},
                                      {.side = VIA_PEX_VIRTUAL, .is_engine = true},
                                      {.side = VIA_PEX_LINK, .is_engine = true}};
     struct sigaction action = {.sa_handler = on_signal};
-    struct via_pex *pex;
+    struct via_pex *pex, *second = NULL;
     int rc = via_pex_new(options, &pex, err);
+    if (rc == 0 && is_pair) {
+        rc = via_pex_new(options, &second, err);
+        if (rc == 0) {
+            via_pex_join(pex, second);
+            served[1].side = served[3].side = VIA_PEX_VIRTUAL;
+        } else {
+            via_pex_free(pex);
+        }
+    }
     if (rc != 0) {
         return rc;
     }
@@ -203,12 +214,13 @@ static int run(const struct via_pex_options *options, char *const paths[SOCKETS]
     sigaction(SIGTERM, &action, NULL);
     unsigned started = 0;
     for (; started < SOCKETS && paths[started] != NULL && rc == 0; started += rc == 0) {
-        served[started].pex = pex;
+        served[started].pex = is_pair && started % 2 == 1 ? second : pex;
         served[started].path = paths[started];
         rc = start(&served[started], err);
     }
     if (rc == 0) {
-        printf("virtual side on %s, link side on %s\n", paths[0], paths[1]);
+        printf("virtual side on %s, %s side on %s\n", paths[0], is_pair ? "virtual" : "link",
+               paths[1]);
         fflush(stdout);
     }
     if (rc == 0 && commands) {
@@ -264,7 +276,7 @@ int via_cli_model(int argc, char **argv)
     struct via_pex_options options = via_pex_options_default;
     char *paths[SOCKETS] = {NULL};
     unsigned paths_count = 0, engines_count = 0, number;
-    bool commands = false;
+    bool commands = false, is_pair = false;
     struct via_error err = {0};
     for (int c; (c = getopt_long(argc, argv, "h", long_options, NULL)) != -1;) {
         switch (c) {
@@ -301,6 +313,9 @@ int via_cli_model(int argc, char **argv)
                 return via_cli_fail(argv[0], &err);
             }
             break;
+        case 'B':
+            is_pair = true;
+            break;
         case 'c':
             commands = true;
             break;
@@ -314,5 +329,9 @@ int via_cli_model(int argc, char **argv)
     if (paths_count != 2) {
         return via_cli_usage(argv[0], "--socket: %u given, two are needed", paths_count);
     }
-    return run(&options, paths, commands, &err) == 0 ? VIA_CLI_OK : via_cli_fail(argv[0], &err);
+    if (is_pair && options.eeprom != NULL) {
+        return via_cli_usage(argv[0], "--b2b: an EEPROM is of one chip");
+    }
+    return run(&options, paths, is_pair, commands, &err) == 0 ? VIA_CLI_OK
+                                                              : via_cli_fail(argv[0], &err);
 }

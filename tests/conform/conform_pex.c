@@ -130,6 +130,8 @@ static int open_pex(struct conform_end *end, const char *directory, const char *
     if (user) {
         strcpy(target, "vfio-user:");
         socket_path(directory, end->side, target + strlen(target), 128);
+    } else if (strstr(options, "b2b") != NULL) {
+        snprintf(target, sizeof(target), "model:%s", directory);
     } else {
         snprintf(target, sizeof(target), "model:%s,side=%s", directory,
                  end->side == 0 ? "virtual" : "link");
@@ -158,6 +160,11 @@ OPEN(open_plain, "", false, false)
 OPEN(open_alut, ",alut,window=2MiB,irq=intx", false, false)
 OPEN(open_polls, ",irq=none,window=1MiB", false, false)
 OPEN(open_dma, "", false, true)
+/* Each end has a chip of its own. */
+static int open_pair(struct conform_end *end, const char *directory)
+{
+    return open_pex(end, directory, end->side == 0 ? ",b2b=0" : ",b2b=1", false, false);
+}
 OPEN(open_user, ",window=512KiB", true, false)
 
 /* The widest stores that pass the caches. */
@@ -224,5 +231,6 @@ PEX_KIND(conform_pex, "pex on the model", open_plain, NULL, NULL, false);
 PEX_KIND(conform_pex_alut, "pex on the model, A-LUT, INTx", open_alut, NULL, NULL, false);
 PEX_KIND(conform_pex_polls, "pex on the model, no interrupts", open_polls, NULL, NULL, false);
 PEX_KIND(conform_pex_stores, "pex on the model, wide stores", open_stores, NULL, NULL, false);
+PEX_KIND(conform_pex_b2b, "pex on two models back to back", open_pair, NULL, NULL, false);
 PEX_KIND(conform_pex_user, "pex by vfio-user", open_user, begin_server, end_server, false);
 PEX_KIND(conform_pex_dma, "pex on the model with DMA", open_dma, NULL, NULL, true);

@@ -6,6 +6,7 @@ int main(void)
     return conform_run(&conform_pex, CONFORM_THREADS) +
            conform_run(&conform_pex_dma, CONFORM_THREADS) +
            conform_run(&conform_pex_alut, CONFORM_THREADS) +
+           conform_run(&conform_pex_b2b, CONFORM_THREADS) +
            conform_run(&conform_pex_stores, CONFORM_THREADS) +
            conform_run(&conform_pex_polls, CONFORM_THREADS);
 }

@@ -60,8 +60,13 @@ class Process:
 class PexMachine(Machine):
     """Host 1 is at the virtual side, host 2 at the link side."""
 
+    def __init__(self, case, host, options="", of=None):
+        super().__init__(case, host)
+        self.options = options
+        self.function = of or host
+
     def cable(self, peer, number=0):
-        return "pex:vfio-user:%s/nt%d.sock,window=1MiB" % (self.case.folder, self.host)
+        return "pex:vfio-user:%s/nt%d.sock,window=1MiB%s" % (self.case.folder, self.function, self.options)
 
 
 class Pex(cli.Case):
@@ -70,9 +75,9 @@ class Pex(cli.Case):
         self.sockets = [os.path.join(self.folder, "nt%d.sock" % side) for side in (1, 2)]
         self.model = None
 
-    def serve(self):
+    def serve(self, *words):
         self.model = subprocess.Popen(
-            [self.viaduct, "model", "pex", "--socket", self.sockets[0], "--socket", self.sockets[1], "--commands"],
+            [self.viaduct, "model", "pex", "--socket", self.sockets[0], "--socket", self.sockets[1], "--commands", *words],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=self.env)
         self.addCleanup(self.end_model)
         self.assertIn("virtual side on %s" % self.sockets[0], self.model.stdout.readline())
@@ -94,8 +99,8 @@ class Pex(cli.Case):
         self.model.stdin.flush()
         self.assertEqual(self.model.stdout.readline(), "ok\n")
 
-    def machines(self):
-        one, two = PexMachine(self, 1), PexMachine(self, 2)
+    def machines(self, first="", second=""):
+        one, two = PexMachine(self, 1, first), PexMachine(self, 2, second)
         one.configure([2])
         two.configure([1])
         two.start()
@@ -160,6 +165,27 @@ class Pex(cli.Case):
         for machine, link in ((one, "to-2-0"), (two, "to-1-0")):
             self.assertTrue(cli.wait_for(lambda m=machine, l=link: m.links()[l]["state"] != "up"))
             self.assertTrue(cli.wait_for(lambda m=machine, l=link: "the function does not answer" in m.links()[l]["error"]))
+        self.assertEqual((one.stop(), two.stop()), (0, 0))
+
+    def test_two_chips_back_to_back(self):
+        self.serve("--b2b")
+        one, two = self.machines(",b2b=0", ",b2b=1")
+        for machine, link in ((one, "to-2-0"), (two, "to-1-0")):
+            self.assertIn("NT0 virtual side", machine.links()[link]["found"])
+        self.command("cut")
+        self.assertTrue(cli.wait_for(lambda: one.links()["to-2-0"]["state"] != "up" and two.links()["to-1-0"]["state"] != "up"))
+        self.command("mend")
+        self.assertTrue(cli.wait_for(lambda: one.reaches(2) and two.reaches(1)))
+        self.assertEqual((one.stop(), two.stop()), (0, 0))
+
+    def test_one_function_has_one_daemon(self):
+        self.serve()
+        one, two = self.machines()
+        third = PexMachine(self, 3, of=1)
+        third.configure([2])
+        third.start(wait=False)
+        self.assertTrue(third.said("or serves another client"), third.messages())
+        self.assertTrue(one.reaches(2) and two.reaches(1))
         self.assertEqual((one.stop(), two.stop()), (0, 0))
 
     def test_what_cannot_be_opened(self):

@@ -40,12 +40,16 @@ static void wake(void *ctx, unsigned thread)
 }
 
 static bool with_dma;
+static bool as_pair; /* two chips back to back */
 
 static int open_end(struct end *end, unsigned side, const char *options, struct via_error *err)
 {
     struct via_link_config config;
     char text[160];
-    snprintf(text, sizeof(text), "pex:model:test,side=%s%s", side == 0 ? "virtual" : "link",
+    snprintf(text, sizeof(text), "pex:model:test,%s%s%s", as_pair ? "b2b=" : "side=",
+             as_pair     ? side == 0 ? "0" : "1"
+             : side == 0 ? "virtual"
+                         : "link",
              options);
     assert_int_equal(via_link_parse(text, &config, err), 0);
     pex = config.driver;
@@ -134,8 +138,15 @@ static int set_up(void **state)
     return 0;
 }
 
+static int set_up_pair(void **state)
+{
+    as_pair = true;
+    return set_up(state);
+}
+
 static int tear_down(void **state)
 {
+    as_pair = false;
     struct link *link = *state;
     for (unsigned side = 0; side < 2; side++) {
         if (link->end[side].port != NULL) {
@@ -499,6 +510,56 @@ static void dma_over_the_end_of_a_link_is_told(void **state)
     assert_int_equal(take_dma(link, 0, 3), 0);
 }
 
+/* --- two chips back to back --- */
+
+static void each_host_of_a_pair_may_reset_its_chip(void **state)
+{
+    struct link *link = *state;
+    struct via_pex *chips[] = {link->pex, via_pex_joined(link->pex)};
+    for (unsigned side = 0; side < 2; side++) {
+        via_pex_reset_host(chips[side], VIA_PEX_VIRTUAL);
+        turn(link, 1);
+        assert_false(is_up(link, side));
+        wait_for(link, false);
+        wait_for(link, true);
+        check_data(link);
+    }
+}
+
+static void a_pair_has_scratchpads_at_both(void **state)
+{
+    struct link *link = *state;
+    for (unsigned index = 0; index < 8; index++) {
+        for (unsigned side = 0; side < 2; side++) { /* one of them may */
+            struct via_port *port = link->end[side].port;
+            port->ops->scratchpad_write(port, index, 100 + 10 * side + index);
+        }
+    }
+    for (unsigned index = 0; index < 8; index++) {
+        for (unsigned side = 0; side < 2; side++) {
+            struct via_port *port = link->end[side].port;
+            assert_int_equal(port->ops->scratchpad_read(port, index),
+                             100 + 10 * (index / 4) + index);
+        }
+    }
+}
+
+static void what_is_no_pair_is_refused(void **state)
+{
+    struct link *link = *state;
+    struct via_link_config config;
+    struct end other = {0};
+    struct via_error err = {0};
+    assert_int_equal(open_end(&other, 1, "", &err), -EBUSY);
+    assert_string_equal(err.text, "model:test: end 1 has a driver already");
+    as_pair = false;
+    assert_int_equal(open_end(&other, 1, "", &err), -EBUSY);
+    assert_non_null(strstr(err.text, "two chips back to back: give both ends b2b"));
+    assert_int_equal(via_link_parse("pex:model:x,b2b=0,alut", &config, &err), -EINVAL);
+    assert_int_equal(via_link_parse("pex:model:x,b2b=2", &config, &err), -EINVAL);
+    assert_true(is_up(link, 0) && is_up(link, 1));
+}
+
 /* --- what cannot be opened --- */
 
 static void what_cannot_be_opened_says_why(void **state)
@@ -678,6 +739,7 @@ static void a_chip_that_is_odd_is_refused_and_left_as_it_was(void **state)
     via_pex_free(model);
 }
 
+#define PAIR_TEST(name) cmocka_unit_test_setup_teardown(name, set_up_pair, tear_down)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -692,6 +754,14 @@ int main(void)
         TEST(a_removed_function_is_an_end_of_the_link),
         TEST(a_new_driver_is_a_new_session),
         cmocka_unit_test(windows_that_differ_are_no_link),
+        PAIR_TEST(a_pulled_cable_is_noticed_and_mended),
+        PAIR_TEST(a_short_loss_is_seen_by_both),
+        PAIR_TEST(a_fence_notices_first),
+        PAIR_TEST(an_interrupt_that_is_lost_costs_time_only),
+        PAIR_TEST(a_new_driver_is_a_new_session),
+        PAIR_TEST(each_host_of_a_pair_may_reset_its_chip),
+        PAIR_TEST(a_pair_has_scratchpads_at_both),
+        PAIR_TEST(what_is_no_pair_is_refused),
         TEST(a_peer_of_another_version_is_told),
         TEST(a_lying_peer_gets_no_link),
         cmocka_unit_test_setup_teardown(dma_survives_the_engines_errata, set_up_dma, tear_down),

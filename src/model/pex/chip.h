@@ -38,6 +38,7 @@ struct via_pex_domain {
 /* A run of bytes that all go the same way. */
 struct via_pex_run {
     const struct via_pex_dma *dma; /* NULL: nothing answers */
+    struct via_pex *registers;     /* of this chip answer, instead of memory */
     uint64_t off;                  /* in it */
     uint64_t bytes;
 };
@@ -91,7 +92,10 @@ struct via_pex_engine {
 };
 
 struct via_pex {
-    pthread_mutex_t lock;
+    pthread_mutex_t *lock; /* own_lock, or that of the chip it is joined to */
+    pthread_mutex_t own_lock;
+    struct via_pex *joined; /* the link sides of both are one cable; NULL: a host is there */
+    bool is_owned;          /* by the joined one */
     struct via_pex_options options;
     uint32_t *regs;           /* VIA_PEX_CHIP_BYTES */
     bool cable;               /* is plugged in */

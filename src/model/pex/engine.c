@@ -318,7 +318,7 @@ static int engine_access(struct via_pci *pci, unsigned region, uint64_t off, uns
         off > sizeof(engine->regs) - len) {
         return -EINVAL;
     }
-    pthread_mutex_lock(&engine->pex->lock);
+    pthread_mutex_lock(engine->pex->lock);
     uint32_t aligned = (uint32_t)off & ~3u, shift = 8 * (off % 4);
     uint32_t value = engine->regs[aligned / 4];
     if (!is_on(engine, VIA_PCI_COMMAND_MEMORY)) {
@@ -341,7 +341,7 @@ static int engine_access(struct via_pci *pci, unsigned region, uint64_t off, uns
         value = engine->regs[aligned / 4] >> shift;
         memcpy(data, &value, len);
     }
-    pthread_mutex_unlock(&engine->pex->lock);
+    pthread_mutex_unlock(engine->pex->lock);
     return rc;
 }
 
@@ -413,9 +413,9 @@ static int engine_config_read(struct via_pci *pci, unsigned off, unsigned len, u
     if (!is_config_access(off, len)) {
         return -EINVAL;
     }
-    pthread_mutex_lock(&engine->pex->lock);
+    pthread_mutex_lock(engine->pex->lock);
     uint32_t dword = off / 4 < VIA_ARRAY_COUNT(engine->config) ? engine->config[off / 4] : 0;
-    pthread_mutex_unlock(&engine->pex->lock);
+    pthread_mutex_unlock(engine->pex->lock);
     *ret_value = dword >> 8 * (off % 4) & (UINT32_MAX >> (32 - 8 * len));
     return 0;
 }
@@ -428,10 +428,10 @@ static int engine_config_write(struct via_pci *pci, unsigned off, unsigned len, 
     }
     if (off / 4 < VIA_ARRAY_COUNT(engine->config)) {
         uint32_t lanes = UINT32_MAX >> (32 - 8 * len) << 8 * (off % 4) & config_mask(off / 4);
-        pthread_mutex_lock(&engine->pex->lock);
+        pthread_mutex_lock(engine->pex->lock);
         uint32_t *dword = &engine->config[off / 4];
         *dword = (*dword & ~lanes) | (value << 8 * (off % 4) & lanes);
-        pthread_mutex_unlock(&engine->pex->lock);
+        pthread_mutex_unlock(engine->pex->lock);
     }
     return 0;
 }
@@ -474,9 +474,9 @@ static int engine_irq_set(struct via_pci *pci, enum via_pci_irq_kind kind, unsig
     if (count > engine_irqs(pci, kind)) {
         return -EINVAL;
     }
-    pthread_mutex_lock(&engine->pex->lock);
+    pthread_mutex_lock(engine->pex->lock);
     engine->irq_fd = count != 0 ? fds[0] : -1;
-    pthread_mutex_unlock(&engine->pex->lock);
+    pthread_mutex_unlock(engine->pex->lock);
     return 0;
 }
 
@@ -490,29 +490,29 @@ static int engine_dma_map(struct via_pci *pci, const struct via_pci_memory *memo
                           uint64_t alignment, uint64_t *ret_iova)
 {
     struct via_pex_engine *engine = engine_of(pci);
-    pthread_mutex_lock(&engine->pex->lock);
+    pthread_mutex_lock(engine->pex->lock);
     int rc = via_pex_domain_map(engine->pex, engine->domain, memory, alignment, ret_iova);
-    pthread_mutex_unlock(&engine->pex->lock);
+    pthread_mutex_unlock(engine->pex->lock);
     return rc;
 }
 
 static int engine_dma_unmap(struct via_pci *pci, uint64_t iova)
 {
     struct via_pex_engine *engine = engine_of(pci);
-    pthread_mutex_lock(&engine->pex->lock);
+    pthread_mutex_lock(engine->pex->lock);
     int rc = via_pex_domain_unmap(engine->pex, engine->domain, iova);
-    pthread_mutex_unlock(&engine->pex->lock);
+    pthread_mutex_unlock(engine->pex->lock);
     return rc;
 }
 
 static int engine_reset(struct via_pci *pci)
 {
     struct via_pex_engine *engine = engine_of(pci);
-    pthread_mutex_lock(&engine->pex->lock);
+    pthread_mutex_lock(engine->pex->lock);
     memset(engine->regs, 0, sizeof(engine->regs));
     reset_config(engine);
     engine->late_address = 0;
-    pthread_mutex_unlock(&engine->pex->lock);
+    pthread_mutex_unlock(engine->pex->lock);
     return 0;
 }
 
@@ -532,11 +532,11 @@ static void engine_close(struct via_pci *pci)
 {
     struct via_pex_engine *engine = engine_of(pci);
     (void)engine_reset(pci);
-    pthread_mutex_lock(&engine->pex->lock);
+    pthread_mutex_lock(engine->pex->lock);
     engine->irq_fd = -1;
     engine->attached = false;
     via_pex_domain_clear(engine->pex, &engine->own);
-    pthread_mutex_unlock(&engine->pex->lock);
+    pthread_mutex_unlock(engine->pex->lock);
 }
 
 static const struct via_pci_ops engine_ops = {
@@ -562,9 +562,9 @@ static int attach(struct via_pex *pex, enum via_pex_side side, bool is_apart,
                   struct via_pci **ret_pci)
 {
     struct via_pex_engine *engine = &pex->engine[side];
-    pthread_mutex_lock(&pex->lock);
+    pthread_mutex_lock(pex->lock);
     if (engine->attached) {
-        pthread_mutex_unlock(&pex->lock);
+        pthread_mutex_unlock(pex->lock);
         return -EBUSY;
     }
     engine->pci = (struct via_pci){.ops = &engine_ops, .requester = 0x0200};
@@ -577,7 +577,7 @@ static int attach(struct via_pex *pex, enum via_pex_side side, bool is_apart,
     engine->late_address = 0;
     memset(engine->regs, 0, sizeof(engine->regs));
     reset_config(engine);
-    pthread_mutex_unlock(&pex->lock);
+    pthread_mutex_unlock(pex->lock);
     *ret_pci = &engine->pci;
     return 0;
 }
@@ -596,7 +596,7 @@ int via_pex_attach_engine_apart(struct via_pex *pex, enum via_pex_side side,
 void via_pex_engine_set_faults(struct via_pex *pex, enum via_pex_side side,
                                const struct via_pex_engine_faults *faults)
 {
-    pthread_mutex_lock(&pex->lock);
+    pthread_mutex_lock(pex->lock);
     pex->engine[side].faults = *faults;
-    pthread_mutex_unlock(&pex->lock);
+    pthread_mutex_unlock(pex->lock);
 }

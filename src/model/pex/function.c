@@ -26,13 +26,13 @@ static struct via_pex_function *function_of(struct via_pci *pci)
 static struct via_pex *lock(struct via_pci *pci)
 {
     struct via_pex *pex = function_of(pci)->pex;
-    pthread_mutex_lock(&pex->lock);
+    pthread_mutex_lock(pex->lock);
     return pex;
 }
 
 static void unlock(struct via_pex *pex)
 {
-    pthread_mutex_unlock(&pex->lock);
+    pthread_mutex_unlock(pex->lock);
 }
 
 static uint32_t base_of(const struct via_pex_function *function)
@@ -142,6 +142,19 @@ static size_t step_of(uint64_t off, size_t len, size_t max)
     return step;
 }
 
+static void access_registers(struct via_pex *pex, uint64_t off, unsigned char *data, size_t len,
+                             bool writes)
+{
+    for (size_t done = 0, step; done < len; done += step) {
+        step = step_of(off + done, len - done, 4);
+        if (writes) {
+            write_register(pex, off + done, data + done, step);
+        } else {
+            read_register(pex, off + done, data + done, step);
+        }
+    }
+}
+
 static void access_memory(struct via_pex *pex, struct via_pex_function *function, unsigned bar,
                           uint64_t off, unsigned char *data, size_t len, bool writes)
 {
@@ -151,7 +164,9 @@ static void access_memory(struct via_pex *pex, struct via_pex_function *function
             run = via_pex_resolve(pex, function->side, bar, off, true);
         }
         size_t step = (size_t)via_min(run.bytes, (uint64_t)len);
-        if (run.dma == NULL && !writes) {
+        if (run.registers != NULL) {
+            access_registers(run.registers, run.off, data, step, writes);
+        } else if (run.dma == NULL && !writes) {
             memset(data, 0xff, step);
         } else if (run.dma != NULL && writes) {
             via_copy_once(run.dma->at + run.off, data, step);
@@ -184,14 +199,7 @@ static int access_region(struct via_pci *pci, unsigned index, uint64_t off, unsi
     } else if (index != 0) {
         access_memory(pex, function, (index - 2) / 2, off, data, len, writes);
     } else {
-        for (size_t done = 0, step; done < len; done += step) {
-            step = step_of(off + done, len - done, 4);
-            if (writes) {
-                write_register(pex, off + done, data + done, step);
-            } else {
-                read_register(pex, off + done, data + done, step);
-            }
-        }
+        access_registers(pex, off, data, len, writes);
     }
     unlock(pex);
     return rc;
@@ -365,9 +373,10 @@ void via_pex_function_detach(struct via_pex_function *function)
 static void function_close(struct via_pci *pci)
 {
     struct via_pex *pex = lock(pci);
+    struct via_pex *owner = pex->is_owned ? pex->joined : pex;
     via_pex_function_detach(function_of(pci));
     unlock(pex);
-    via_pex_named_closed(pex);
+    via_pex_named_closed(owner);
 }
 
 const struct via_pci_ops via_pex_function_ops = {
@@ -393,9 +402,9 @@ const struct via_pci_ops via_pex_function_ops = {
 int via_pex_attach(struct via_pex *pex, enum via_pex_side side, struct via_pci **ret_pci)
 {
     struct via_pex_function *function = &pex->function[side];
-    pthread_mutex_lock(&pex->lock);
+    pthread_mutex_lock(pex->lock);
     if (function->attached) {
-        pthread_mutex_unlock(&pex->lock);
+        pthread_mutex_unlock(pex->lock);
         return -EBUSY;
     }
     function->attached = true;
@@ -406,7 +415,7 @@ int via_pex_attach(struct via_pex *pex, enum via_pex_side side, struct via_pci *
     snprintf(function->describe, sizeof(function->describe), "model%s%s, %s side",
              pex->name[0] != '\0' ? " " : "", pex->name,
              side == VIA_PEX_VIRTUAL ? "virtual" : "link");
-    pthread_mutex_unlock(&pex->lock);
+    pthread_mutex_unlock(pex->lock);
     *ret_pci = &function->pci;
     return 0;
 }

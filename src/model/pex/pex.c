@@ -79,7 +79,8 @@ int via_pex_new(const struct via_pex_options *options, struct via_pex **ret_pex,
         free(pex);
         return via_error_set(err, rc, "memory of all-ones: %s", strerror(-rc));
     }
-    pthread_mutex_init(&pex->lock, NULL);
+    pthread_mutex_init(&pex->own_lock, NULL);
+    pex->lock = &pex->own_lock;
     pex->options = *options;
     pex->cable = true;
     for (unsigned side = 0; side < VIA_PEX_SIDES; side++) {
@@ -94,24 +95,48 @@ int via_pex_new(const struct via_pex_options *options, struct via_pex **ret_pex,
     return 0;
 }
 
+void via_pex_join(struct via_pex *first, struct via_pex *second)
+{
+    second->lock = first->lock;
+    second->is_owned = true;
+    first->joined = second;
+    second->joined = first;
+}
+
+struct via_pex *via_pex_joined(const struct via_pex *pex)
+{
+    return pex->joined;
+}
+
 void via_pex_free(struct via_pex *pex)
 {
+    struct via_pex *owned = pex->joined;
+    if (owned != NULL) {
+        pex->joined = owned->joined = NULL;
+        owned->lock = &owned->own_lock;
+        via_pex_free(owned);
+    }
     for (unsigned side = 0; side < VIA_PEX_SIDES; side++) {
         via_pex_function_detach(&pex->function[side]);
     }
     close(pex->ones_fd);
-    pthread_mutex_destroy(&pex->lock);
+    pthread_mutex_destroy(&pex->own_lock);
     free(pex->regs);
     free(pex);
 }
 
 /* --- the link --- */
 
-bool via_pex_link_is_up(const struct via_pex *pex)
+static bool has_cable(const struct via_pex *pex)
 {
     uint32_t station = (pex->options.port & ~7u) << 12;
     uint32_t disabled = pex->regs[(station + 0x208) / 4];
     return pex->cable && (disabled >> (pex->options.port & 7) & 1) == 0;
+}
+
+bool via_pex_link_is_up(const struct via_pex *pex)
+{
+    return has_cable(pex) && (pex->joined == NULL || has_cable(pex->joined));
 }
 
 bool via_pex_function_is_answering(const struct via_pex_function *function)
@@ -130,13 +155,16 @@ static void go_down(struct via_pex *pex)
 
 void via_pex_follow_link(struct via_pex *pex, bool was_up)
 {
-    bool is_up = via_pex_link_is_up(pex);
-    if (was_up != is_up) {
+    if (was_up == via_pex_link_is_up(pex)) {
+        return;
+    }
+    struct via_pex *chips[] = {pex, pex->joined};
+    for (unsigned i = 0; i < VIA_ARRAY_COUNT(chips) && chips[i] != NULL; i++) {
         if (was_up) {
-            go_down(pex);
+            go_down(chips[i]);
         }
-        via_pex_update_views(pex);
-        via_pex_update_interrupts(pex);
+        via_pex_update_views(chips[i]);
+        via_pex_update_interrupts(chips[i]);
     }
 }
 
@@ -201,16 +229,16 @@ void via_pex_update_interrupts(struct via_pex *pex)
 
 void via_pex_set_link(struct via_pex *pex, bool up)
 {
-    pthread_mutex_lock(&pex->lock);
+    pthread_mutex_lock(pex->lock);
     bool was_up = via_pex_link_is_up(pex);
     pex->cable = up;
     via_pex_follow_link(pex, was_up);
-    pthread_mutex_unlock(&pex->lock);
+    pthread_mutex_unlock(pex->lock);
 }
 
 void via_pex_set_speed(struct via_pex *pex, unsigned generation, unsigned width)
 {
-    pthread_mutex_lock(&pex->lock);
+    pthread_mutex_lock(pex->lock);
     bool was_up = via_pex_link_is_up(pex);
     bool cable = pex->cable;
     pex->cable = false;
@@ -219,7 +247,7 @@ void via_pex_set_speed(struct via_pex *pex, unsigned generation, unsigned width)
     pex->options.width = width;
     pex->cable = cable;
     via_pex_follow_link(pex, false);
-    pthread_mutex_unlock(&pex->lock);
+    pthread_mutex_unlock(pex->lock);
 }
 
 static void reset_host(struct via_pex *pex, enum via_pex_side side)
@@ -228,6 +256,10 @@ static void reset_host(struct via_pex *pex, enum via_pex_side side)
         via_pex_registers_power_on(pex);
         for (unsigned i = 0; i < VIA_PEX_SIDES; i++) {
             memset(pex->function[i].asserted, 0, sizeof(pex->function[i].asserted));
+        }
+        if (pex->joined != NULL) {
+            go_down(pex->joined);
+            via_pex_update_interrupts(pex->joined);
         }
     } else {
         go_down(pex);
@@ -238,33 +270,33 @@ static void reset_host(struct via_pex *pex, enum via_pex_side side)
 
 void via_pex_reset_host(struct via_pex *pex, enum via_pex_side side)
 {
-    pthread_mutex_lock(&pex->lock);
+    pthread_mutex_lock(pex->lock);
     reset_host(pex, side);
-    pthread_mutex_unlock(&pex->lock);
+    pthread_mutex_unlock(pex->lock);
 }
 
 void via_pex_remove(struct via_pex *pex, enum via_pex_side side, bool gone)
 {
-    pthread_mutex_lock(&pex->lock);
+    pthread_mutex_lock(pex->lock);
     bool is_back = pex->function[side].removed && !gone;
     pex->function[side].removed = gone;
     if (is_back) {
         reset_host(pex, side);
     }
     via_pex_update_views(pex);
-    pthread_mutex_unlock(&pex->lock);
+    pthread_mutex_unlock(pex->lock);
 }
 
 void via_pex_lose_interrupts(struct via_pex *pex, enum via_pex_side side, unsigned count)
 {
-    pthread_mutex_lock(&pex->lock);
+    pthread_mutex_lock(pex->lock);
     pex->function[side].lose = count;
-    pthread_mutex_unlock(&pex->lock);
+    pthread_mutex_unlock(pex->lock);
 }
 
 void via_pex_hold_interrupts(struct via_pex *pex, enum via_pex_side side, bool hold)
 {
-    pthread_mutex_lock(&pex->lock);
+    pthread_mutex_lock(pex->lock);
     struct via_pex_function *function = &pex->function[side];
     bool due = function->held_one && !hold;
     function->held = hold;
@@ -272,28 +304,28 @@ void via_pex_hold_interrupts(struct via_pex *pex, enum via_pex_side side, bool h
         function->held_one = false;
         fire(function);
     }
-    pthread_mutex_unlock(&pex->lock);
+    pthread_mutex_unlock(pex->lock);
 }
 
 void via_pex_raise_error(struct via_pex *pex, uint32_t bits)
 {
-    pthread_mutex_lock(&pex->lock);
+    pthread_mutex_lock(pex->lock);
     *via_pex_reg(pex, VIA_PEX_VIRTUAL, LINK_ERROR) |= bits & 0xf;
     via_pex_update_interrupts(pex);
-    pthread_mutex_unlock(&pex->lock);
+    pthread_mutex_unlock(pex->lock);
 }
 
 void via_pex_eeprom_set_faults(struct via_pex *pex, const struct via_pex_eeprom_faults *faults)
 {
-    pthread_mutex_lock(&pex->lock);
+    pthread_mutex_lock(pex->lock);
     pex->eeprom.faults = *faults;
     pex->eeprom.writes_count = 0;
-    pthread_mutex_unlock(&pex->lock);
+    pthread_mutex_unlock(pex->lock);
 }
 
 void via_pex_stats(struct via_pex *pex, struct via_pex_stats *ret_stats)
 {
-    pthread_mutex_lock(&pex->lock);
+    pthread_mutex_lock(pex->lock);
     *ret_stats = pex->stats;
-    pthread_mutex_unlock(&pex->lock);
+    pthread_mutex_unlock(pex->lock);
 }

@@ -65,6 +65,12 @@ VIA_MUST_CHECK int via_pex_new(const struct via_pex_options *options, struct via
                                struct via_error *err);
 void via_pex_free(struct via_pex *pex); /* nobody is attached */
 
+/* Two chips back to back: a cable joins their NT ports' link sides, which no host takes. Each is
+ * reached through the other by its link side's BARs. Nobody is attached to either yet; second is
+ * freed with first. */
+void via_pex_join(struct via_pex *first, struct via_pex *second);
+struct via_pex *via_pex_joined(const struct via_pex *pex);
+
 /* A host's driver takes its function. -EBUSY: it is taken. The function ends with ops->close(). */
 VIA_MUST_CHECK int via_pex_attach(struct via_pex *pex, enum via_pex_side side,
                                   struct via_pci **ret_pci);
@@ -83,6 +89,10 @@ VIA_MUST_CHECK int via_pex_attach_engine_apart(struct via_pex *pex, enum via_pex
 VIA_MUST_CHECK int via_pex_attach_named(const char *name, enum via_pex_side side,
                                         const struct via_pex_options *options,
                                         struct via_pci **ret_pci, struct via_error *err);
+/* An end (0 or 1) of two of them back to back, by one name: the virtual side of its chip. */
+VIA_MUST_CHECK int via_pex_attach_pair(const char *name, unsigned end,
+                                       const struct via_pex_options *options,
+                                       struct via_pci **ret_pci, struct via_error *err);
 /* The model of that name, or NULL. Lives while a function of it is attached. */
 struct via_pex *via_pex_find(const char *name);
 

@@ -13,6 +13,7 @@
 #define TRANSLATION 0xC3Cu
 #define ALUT_ENABLE 0xC94u
 #define ALUT_BASE 0x38000u
+#define LINK_SETUP0 0x0E4u
 #define LUT_ENTRIES 32u
 #define PAGE_BYTES 4096u
 #define ONES_BYTES ((size_t)1 << 20)
@@ -24,16 +25,17 @@ static enum via_pex_side other(enum via_pex_side side)
 
 /* --- who may --- */
 
-static bool requester_is_known(struct via_pex *pex, enum via_pex_side side, uint32_t requester)
+/* Its entry of the table; negative: none. */
+static int find_requester(struct via_pex *pex, enum via_pex_side side, uint32_t requester)
 {
     uint32_t off = side == VIA_PEX_LINK || pex->options.switches.lut_at_db4 ? 0xDB4u : 0xD94u;
     for (unsigned i = 0; i < LUT_ENTRIES; i++) {
         uint32_t entry = *via_pex_reg(pex, side, off + 4 * (i / 2)) >> (i % 2 * 16) & 0xffff;
         if ((entry & 1) != 0 && entry >> 3 == requester >> 3) {
-            return true; /* the function's number is not compared (FreeBSD: passed through) */
+            return (int)i; /* the function's number is not compared (FreeBSD: passed through) */
         }
     }
-    return false;
+    return -1;
 }
 
 /* Does the BAR of `side` take accesses, and may they go out at the other side? */
@@ -108,6 +110,55 @@ static struct via_pex_run reach(struct via_pex_function *function, uint64_t addr
     return run;
 }
 
+/* --- two chips back to back --- */
+
+/* What a BAR of a link side claims of the cable's addresses; 0: nothing. bar VIA_PEX_BARS: that of
+ * the registers. */
+static uint64_t claim_of(struct via_pex *pex, unsigned bar, uint64_t *ret_at)
+{
+    unsigned index = bar == VIA_PEX_BARS ? 0 : 2 + 2 * bar;
+    uint32_t setup = *via_pex_reg(pex, VIA_PEX_LINK, LINK_SETUP0);
+    uint64_t bytes = bar != VIA_PEX_BARS ? via_pex_bar_bytes(pex, VIA_PEX_LINK, bar)
+                     : setup >= 2        ? VIA_PEX_CHIP_BYTES
+                                         : 0;
+    uint64_t high = bar != VIA_PEX_BARS || setup == 3
+                        ? *via_pex_reg(pex, VIA_PEX_LINK, VIA_PCI_BAR(index + 1))
+                        : 0;
+    uint64_t low = *via_pex_reg(pex, VIA_PEX_LINK, VIA_PCI_BAR(index)) & ~UINT32_C(0xf);
+    *ret_at = high << 32 | low;
+    return *ret_at != 0 ? bytes : 0;
+}
+
+/* A request comes over the cable, with the other chip's entry as its id: device number i of bus 0
+ * (FreeBSD: "slot field keeps LUT index"). */
+static struct via_pex_run take_from_cable(struct via_pex *pex, uint64_t address, uint64_t bytes,
+                                          unsigned entry, bool counts)
+{
+    struct via_pex_run run = {.bytes = bytes};
+    bool decodes = (*via_pex_reg(pex, VIA_PEX_LINK, VIA_PCI_COMMAND) & VIA_PCI_COMMAND_MEMORY) != 0;
+    for (unsigned bar = 0; bar <= VIA_PEX_BARS && decodes; bar++) {
+        uint64_t at, whole = claim_of(pex, bar, &at);
+        if (whole == 0 || address >= at + whole) {
+            continue;
+        }
+        if (address < at) {
+            run.bytes = via_min(run.bytes, at - address);
+            continue;
+        }
+        if (bar != VIA_PEX_BARS) {
+            run = via_pex_resolve_from(pex, VIA_PEX_LINK, bar, address - at, (uint16_t)(entry << 3),
+                                       counts);
+        } else if (find_requester(pex, VIA_PEX_LINK, entry << 3) >= 0) {
+            run = (struct via_pex_run){
+                .registers = pex, .off = address - at, .bytes = at + whole - address};
+        }
+        run.bytes = via_min(via_min(run.bytes, bytes), at + whole - address);
+        return run;
+    }
+    pex->stats.unclaimed += counts;
+    return run;
+}
+
 struct via_pex_run via_pex_resolve(struct via_pex *pex, enum via_pex_side side, unsigned bar,
                                    uint64_t off, bool counts)
 {
@@ -123,7 +174,8 @@ struct via_pex_run via_pex_resolve_from(struct via_pex *pex, enum via_pex_side s
         pex->stats.unclaimed += counts;
         return nothing;
     }
-    if (!requester_is_known(pex, side, requester)) {
+    int entry = find_requester(pex, side, requester);
+    if (entry < 0) {
         pex->stats.requester_refused += counts;
         return nothing;
     }
@@ -131,6 +183,9 @@ struct via_pex_run via_pex_resolve_from(struct via_pex *pex, enum via_pex_side s
         nothing.bytes = bytes;
         pex->stats.unclaimed += counts;
         return nothing;
+    }
+    if (pex->joined != NULL && side == VIA_PEX_VIRTUAL) {
+        return take_from_cable(pex->joined, address, bytes, (unsigned)entry, counts);
     }
     struct via_pex_run run = reach(&pex->function[other(side)], address, bytes);
     pex->stats.iommu_faults += counts && run.dma == NULL;
@@ -227,13 +282,21 @@ static void update_view(struct via_pex_function *function, struct via_pex_view *
     }
 }
 
-void via_pex_update_views(struct via_pex *pex)
+static void update_views_of(struct via_pex *pex)
 {
     for (unsigned side = 0; side < VIA_PEX_SIDES; side++) {
         struct via_pex_function *function = &pex->function[side];
         for (unsigned i = 0; i < function->views_count; i++) {
             update_view(function, &function->views[i]);
         }
+    }
+}
+
+void via_pex_update_views(struct via_pex *pex)
+{
+    update_views_of(pex);
+    if (pex->joined != NULL) {
+        update_views_of(pex->joined); /* which lead through this chip */
     }
 }
 

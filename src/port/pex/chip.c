@@ -24,6 +24,12 @@ static void write_peer(struct via_pex_port *pex, uint32_t off, uint32_t value)
     via_pci_write32(pex->pci, PEX_REGISTERS, pex->chip.peer_base + off, value);
 }
 
+/* Back to back: a register of the peer's chip, at its virtual side, through the window's BAR. */
+static void write_far(struct via_pex_port *pex, uint32_t off, uint32_t value)
+{
+    via_pci_write32(pex->pci, pex->config.bar, pex->chip.base + off, value);
+}
+
 /* --- what it is --- */
 
 /* A 64-bit set-up register is a mask of ones down to the size, with type bits. */
@@ -112,6 +118,12 @@ static int check_registers(struct via_pex_port *pex, struct via_error *err)
                              "register 0xC8C is %08x: not NT%u's %s side, which its device id says",
                              who, chip->nt, chip->link_side ? "link" : "virtual");
     }
+    if (pex->config.b2b && (link_side || chip->bar_bytes < PEX_CABLE_WINDOW_MIN)) {
+        return via_error_set(err, -ENOTSUP, "b2b: %s",
+                             link_side ? "this is a link side, and back to back both are virtual"
+                                       : "the BAR is shared with the peer's registers: it needs "
+                                         "2 MiB");
+    }
     uint32_t ports = via_pci_read32(pex->pci, PEX_REGISTERS, PEX_PORTS);
     chip->alut_entries = (ports & PEX_PORTS_ALUT(chip->nt)) == 0       ? 0
                          : (ports & PEX_PORTS_ALUT(1 - chip->nt)) != 0 ? 128
@@ -127,6 +139,12 @@ static int check_registers(struct via_pex_port *pex, struct via_error *err)
                              "the other side goes by: the EEPROM contradicts the configuration",
                              pex->config.bar, (unsigned long long)chip->bar_bytes,
                              (unsigned long long)own_bytes);
+    }
+    if (pex->config.b2b) {
+        /* What this end gives the link side of its own chip: the peer is to have the same BAR. */
+        chip->peer_bar_bytes = chip->bar_bytes / 2;
+        pex->window_off = chip->bar_bytes / 2;
+        return 0;
     }
     chip->peer_bar_bytes = setup_of(pex, !chip->link_side);
     if (chip->peer_bar_bytes == 0) {
@@ -280,6 +298,36 @@ static void program_translation(struct via_pex_port *pex, uint64_t address)
     write_peer(pex, PEX_TRANSLATION(pex->config.bar) + 4, (uint32_t)(address >> 32));
 }
 
+static void write_peer64(struct via_pex_port *pex, uint32_t off, uint64_t value)
+{
+    write_peer(pex, off, (uint32_t)value);
+    write_peer(pex, off + 4, (uint32_t)(value >> 32));
+}
+
+/* Back to back: what comes over the cable meets the link side of this chip, whose BARs lie at fixed
+ * addresses: that of the registers where this end's BAR begins, and the window in its upper half.
+ * This end's BAR leads to the same addresses, at the peer's chip (F). */
+static void program_cable(struct via_pex_port *pex)
+{
+    const unsigned bar = pex->config.bar;
+    uint64_t cable = PEX_CABLE(bar), bytes = pex->chip.peer_bar_bytes;
+    write_peer(pex, PEX_LINK_SETUP0, PEX_LINK_SETUP0_64);
+    write_peer64(pex, PEX_BAR(0), cable | PEX_BAR_64);
+    write_own(pex, PEX_TRANSLATION(bar), (uint32_t)cable);
+    write_own(pex, PEX_TRANSLATION(bar) + 4, (uint32_t)(cable >> 32));
+    if (pex->chip.alut_entries != 0) {
+        write_peer(pex, PEX_ALUT_ENABLE, 0);
+    }
+    /* The peer's requests have the number of an entry of its table. */
+    for (uint32_t i = 0; i < PEX_LUT_ENTRIES; i += 2) {
+        write_peer(pex, PEX_LUT_LINK + 2 * i,
+                   (i << 3 | PEX_LUT_ENABLE) | ((i + 1) << 3 | PEX_LUT_ENABLE) << 16);
+    }
+    write_peer64(pex, PEX_LINK_SETUP(bar), ~(bytes - 1) | PEX_BAR_SETUP_64);
+    write_peer64(pex, PEX_BAR(bar), cable + pex->window_off);
+    write_peer(pex, VIA_PCI_COMMAND, VIA_PCI_COMMAND_MEMORY | VIA_PCI_COMMAND_MASTER);
+}
+
 static uint32_t own_bell(const struct via_pex_port *pex)
 {
     return pex->chip.link_side ? PEX_BELL_LINK : PEX_BELL_VIRTUAL;
@@ -293,6 +341,9 @@ void via_pex_chip_program(struct via_pex_port *pex)
     write_own(pex, own_bell(pex) + PEX_BELL_CLEAR, 0xffff);
     program_requesters(pex);
     program_translation(pex, pex->iova);
+    if (pex->config.b2b) {
+        program_cable(pex);
+    }
     if (pex->config.alut) {
         program_alut(pex);
     }
@@ -318,6 +369,9 @@ void via_pex_chip_conceal(struct via_pex_port *pex)
         enable_alut(pex, false);
     }
     program_translation(pex, 0);
+    if (pex->config.b2b) {
+        write_peer(pex, VIA_PCI_COMMAND, 0);
+    }
     write_own(pex, own_bell(pex) + PEX_BELL_MASK, 0xffff);
     if (!pex->chip.link_side) {
         write_own(pex, PEX_ERRORS_MASK, 0xf);
@@ -344,5 +398,24 @@ uint32_t via_pex_chip_take_bells(struct via_pex_port *pex)
 
 void via_pex_chip_ring(struct via_pex_port *pex, uint32_t bits)
 {
-    write_own(pex, pex->chip.link_side ? PEX_BELL_VIRTUAL : PEX_BELL_LINK, bits);
+    if (pex->config.b2b) {
+        write_far(pex, PEX_BELL_VIRTUAL, bits);
+    } else {
+        write_own(pex, pex->chip.link_side ? PEX_BELL_VIRTUAL : PEX_BELL_LINK, bits);
+    }
+}
+
+/* --- scratchpads: back to back each chip has its own, and the writer keeps both alike --- */
+
+uint32_t via_pex_chip_pad(struct via_pex_port *pex, unsigned index)
+{
+    return read_own(pex, PEX_PADS + 4 * index);
+}
+
+void via_pex_chip_set_pad(struct via_pex_port *pex, unsigned index, uint32_t value)
+{
+    write_own(pex, PEX_PADS + 4 * index, value);
+    if (pex->config.b2b) {
+        write_far(pex, PEX_PADS + 4 * index, value);
+    }
 }

@@ -67,6 +67,9 @@ static int parse_word(const struct via_link_word *word, struct via_pex_config *c
         config->alut = config->alut_at_peer = true;
     } else if (is_word(word, "slices", NULL)) {
         config->slices = config->alut = true;
+    } else if (is_word(word, "b2b", "0") || is_word(word, "b2b", "1")) {
+        config->b2b = true;
+        config->b2b_end = (unsigned)(word->value[0] - '0');
     } else if (is_word(word, "revision", "any")) {
         config->any_revision = true;
     } else if (is_word(word, "noiommu", NULL)) {
@@ -113,6 +116,9 @@ static int pex_parse(const struct via_link_words *words, void *ret_config, struc
             return rc;
         }
     }
+    if (config.b2b && config.alut) {
+        return via_error_set(err, -EINVAL, "b2b goes with neither alut nor slices");
+    }
     memcpy(ret_config, &config, sizeof(config));
     return 0;
 }
@@ -134,6 +140,10 @@ static int open_function(struct via_pex_port *pex, struct via_error *err)
         return via_kernel_open(&options, &pex->pci, err);
     }
     const char *name = rest_of(pex->config.target, MODEL_PREFIX);
+    if (pex->config.b2b) {
+        return via_pex_attach_pair(name, pex->config.b2b_end, &via_pex_options_default, &pex->pci,
+                                   err);
+    }
     return via_pex_attach_named(name, pex->config.model_link ? VIA_PEX_LINK : VIA_PEX_VIRTUAL,
                                 &via_pex_options_default, &pex->pci, err);
 }
@@ -157,7 +167,7 @@ static int open_geometry(struct via_pex_port *pex, struct via_error *err)
                              (unsigned long long)pex->host->inbox_bytes_min);
     }
     pex->memory_bytes = bytes;
-    pex->base.side = pex->chip.link_side ? 1 : 0;
+    pex->base.side = pex->config.b2b ? pex->config.b2b_end : pex->chip.link_side ? 1 : 0;
     pex->base.caps = (struct via_port_caps){
         .window_bytes = bytes - PAGE_BYTES,
         .inbox_bytes = bytes - PAGE_BYTES,
@@ -219,8 +229,8 @@ static int open_memory(struct via_pex_port *pex, struct via_error *err)
 
 static int open_window(struct via_pex_port *pex, struct via_error *err)
 {
-    int rc =
-        pex->pci->ops->map(pex->pci, pex->config.bar, 0, pex->memory_bytes, true, &pex->mapping);
+    int rc = pex->pci->ops->map(pex->pci, pex->config.bar, pex->window_off, pex->memory_bytes, true,
+                                &pex->mapping);
     if (rc == -ENOTSUP) {
         pex->mapping = (struct via_pci_mapping){.caching = VIA_PCI_UNCACHED};
         return 0; /* by calls */
@@ -281,8 +291,8 @@ static int open_engine(struct via_pex_port *pex, struct via_error *err)
     const char *name = rest_of(pex->config.target, MODEL_PREFIX);
     struct via_pex *model = name != NULL ? via_pex_find(name) : NULL;
     struct via_pci *pci;
-    if (model == NULL) {
-        return 0;
+    if (model == NULL || pex->config.b2b) {
+        return 0; /* its requests come out at the cable, where no table names them */
     }
     int rc =
         via_pex_attach_engine(model, pex->config.model_link ? VIA_PEX_LINK : VIA_PEX_VIRTUAL, &pci);
@@ -452,8 +462,8 @@ static int pex_view_open(struct via_port *port, bool combining, struct via_port_
                                                   [VIA_PCI_MEMORY] = VIA_PORT_MEMORY};
     struct via_pex_port *pex = via_pex_port_of(port);
     struct via_pci_mapping mapping;
-    int rc =
-        pex->pci->ops->map(pex->pci, pex->config.bar, 0, pex->memory_bytes, combining, &mapping);
+    int rc = pex->pci->ops->map(pex->pci, pex->config.bar, pex->window_off, pex->memory_bytes,
+                                combining, &mapping);
     if (rc == 0) {
         *ret_view = (struct via_port_view){.at = mapping.at + PAGE_BYTES,
                                            .bytes = mapping.bytes - PAGE_BYTES,
@@ -473,7 +483,7 @@ static void pex_view_close(struct via_port *port, struct via_port_view *view)
 const struct via_driver via_pex_driver = {
     .name = "pex",
     .usage = "side=virtual|link, bar=2|4, window=BYTES, alut[=own|peer], slices, lut=d94|db4, "
-             "irq=msi|intx|none, noiommu, revision=any",
+             "irq=msi|intx|none, noiommu, revision=any, b2b=0|1",
     .parse = pex_parse,
     .open = pex_open,
     .describe = pex_describe,

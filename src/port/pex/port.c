@@ -87,7 +87,8 @@ void via_pex_store(struct via_pex_port *pex, uint64_t off, const void *src, size
         store_mapped(atomic_load_explicit(&pex->store, memory_order_acquire), pex->mapping.at + off,
                      src, len);
     } else {
-        (void)pex->pci->ops->region_write(pex->pci, pex->config.bar, off, src, len);
+        (void)pex->pci->ops->region_write(pex->pci, pex->config.bar, pex->window_off + off, src,
+                                          len);
     }
 }
 
@@ -99,7 +100,8 @@ void via_pex_store_word(struct via_pex_port *pex, uint64_t off, uint64_t word)
         atomic_store_explicit((_Atomic uint64_t *)(void *)(pex->mapping.at + off), word,
                               memory_order_release);
     } else {
-        (void)pex->pci->ops->region_write(pex->pci, pex->config.bar, off, &word, sizeof(word));
+        (void)pex->pci->ops->region_write(pex->pci, pex->config.bar, pex->window_off + off, &word,
+                                          sizeof(word));
     }
 }
 
@@ -110,7 +112,8 @@ uint64_t via_pex_load_word(struct via_pex_port *pex, uint64_t off)
         return atomic_load_explicit((_Atomic uint64_t *)(void *)(pex->mapping.at + off),
                                     memory_order_acquire);
     }
-    return pex->pci->ops->region_read(pex->pci, pex->config.bar, off, &word, sizeof(word)) == 0
+    return pex->pci->ops->region_read(pex->pci, pex->config.bar, pex->window_off + off, &word,
+                                      sizeof(word)) == 0
                ? word
                : UINT64_MAX;
 }
@@ -300,7 +303,7 @@ static uint32_t pex_scratchpad_read(struct via_port *port, unsigned index)
     if (index >= VIA_PORT_SCRATCHPADS || !via_pex_port_is_up(pex)) {
         return ALL_ONES;
     }
-    uint32_t value = via_pci_read32(pex->pci, PEX_REGISTERS, pex->chip.base + PEX_PADS + 4 * index);
+    uint32_t value = via_pex_chip_pad(pex, index);
     return via_pex_port_is_up(pex) ? value : ALL_ONES;
 }
 
@@ -312,7 +315,7 @@ static void pex_scratchpad_write(struct via_port *port, unsigned index, uint32_t
         return;
     }
     if (via_pex_port_is_up(pex)) {
-        via_pci_write32(pex->pci, PEX_REGISTERS, pex->chip.base + PEX_PADS + 4 * index, value);
+        via_pex_chip_set_pad(pex, index, value);
     }
 }
 

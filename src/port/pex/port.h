@@ -64,6 +64,8 @@ struct via_pex_config {
     enum via_pci_irq_kind irq; /* VIA_PCI_IRQ_KINDS: what there is, MSI first */
     bool polls;                /* no interrupts at all */
     bool slices;               /* of the window, for processes: at both ends or at none */
+    bool b2b;                  /* the peer is the virtual side of another chip */
+    unsigned b2b_end;          /* 0 or 1: which end this is; they are alike */
     bool any_revision;         /* of the chip will do */
     bool without_iommu;        /* nothing need translate what the function reaches */
 };
@@ -123,6 +125,7 @@ struct via_pex_port {
     struct via_pci_mapping mapping; /* of the window with its page; at NULL: only by calls */
     struct via_pex_page *page;      /* mine; the inbox follows */
     uint64_t memory_bytes;          /* page and inbox */
+    uint64_t window_off;            /* in the BAR */
     uint64_t mapped_bytes;          /* and what fills the last huge page */
     int memory_fd;
     uint64_t iova;
@@ -199,6 +202,10 @@ void via_pex_chip_program(struct via_pex_port *pex);
 void via_pex_chip_conceal(struct via_pex_port *pex);
 uint32_t via_pex_chip_take_bells(struct via_pex_port *pex);
 void via_pex_chip_ring(struct via_pex_port *pex, uint32_t bits);
+
+/* Scratchpads of the NT port: this end's words are where both can read them. */
+uint32_t via_pex_chip_pad(struct via_pex_port *pex, unsigned index);
+void via_pex_chip_set_pad(struct via_pex_port *pex, unsigned index, uint32_t value);
 
 /* Entry of the A-LUT of the peer's BAR; off: nobody gets through. It is in force on return. */
 void via_pex_chip_alut(struct via_pex_port *pex, unsigned entry, uint64_t address, bool on);

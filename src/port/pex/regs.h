@@ -31,7 +31,12 @@
 #define PEX_LINK_STATUS 0x078u     /* [19:16] generation, [24:20] width (V) */
 #define PEX_VIRTUAL_SETUP(bar) (0x0D4u + 4u * ((bar)-2u)) /* (V) */
 #define PEX_LINK_SETUP(bar) (0x0E8u + 4u * ((bar)-2u))    /* (F) */
-#define PEX_TRANSLATION(bar) (0xC3Cu + 4u * ((bar)-2u))   /* (F) */
+#define PEX_LINK_SETUP0 0x0E4u /* BAR 0/1 of the link side: 3 = 64 bits (F) */
+#define PEX_LINK_SETUP0_64 3u
+#define PEX_BAR(bar) (0x010u + 4u * (bar))
+#define PEX_BAR_64 4u
+#define PEX_BAR_SETUP_64 0xcu
+#define PEX_TRANSLATION(bar) (0xC3Cu + 4u * ((bar)-2u)) /* (F) */
 #define PEX_BELL_VIRTUAL 0xC4Cu /* set; + 4 clear, + 8 mask, + 12 unmask (F) */
 #define PEX_BELL_LINK 0xC5Cu
 #define PEX_BELL_CLEAR 4u
@@ -46,6 +51,7 @@
 #define PEX_LUT_VIRTUAL 0xD94u                /* (F) */
 #define PEX_LUT_LINK 0xDB4u                   /* (F); of both sides (V) */
 #define PEX_LUT_ENABLE 1u
+#define PEX_LUT_ENTRIES 32u
 #define PEX_LUT_REQUESTER UINT32_C(0xfff8) /* bus and device */
 #define PEX_ERRORS 0xFE0u                  /* virtual side only (F) */
 #define PEX_ERRORS_MASK 0xFE4u
@@ -53,5 +59,9 @@
 #define PEX_ERROR_UNCORRECTABLE 2u
 #define PEX_ERROR_DL_DOWN 4u
 #define PEX_ERROR_DROPPED 8u
+
+/* Back to back: where a link side's BARs lie on the cable (F). Registers of the chip are first. */
+#define PEX_CABLE(bar) (UINT64_C(0x2000000000000000) * (bar))
+#define PEX_CABLE_WINDOW_MIN (UINT64_C(2) << 20) /* of a BAR that is shared with them (F) */
 
 #endif
