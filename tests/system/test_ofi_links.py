@@ -355,7 +355,8 @@ class Ofi(cli.Case):
 
     def test_links_that_cannot_be_opened(self):
         for link, says in (("2=ofi:nosuch://%s" % self.address(2), "libfabric has no provider 'nosuch'"),
-                           ("2=ofi:shm://%s" % self.address(2), "libfabric has no provider 'shm'"),
+                           ("2=ofi:shm://%s" % self.address(2), "provider 'shm' has no connections"),
+                           ("2=ofi:udp;ofi_rxd://%s" % self.address(2), "provider 'udp;ofi_rxd' has no connections"),
                            ("2=ofi:tcp://%s,encrypt" % self.address(2), "a link that is encrypted needs a fabric key"),
                            ("0=ofi:tcp://%s,listen=192.0.2.77" % self.address(2), "192.0.2.77 port 7471: ")):
             done = subprocess.run([os.path.join(cli.BIN, "viaductd"), "--foreground", "--rundir", self.rundir, "--host", "1",

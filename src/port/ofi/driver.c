@@ -99,7 +99,7 @@ static int ofi_parse(const struct via_link_words *words, void *ret_config, struc
     if (length == 0) {
         return via_error_set(err, -EINVAL, "'%s': not PROVIDER://HOST[:PORT]", words->target);
     }
-    if (length >= sizeof(config.provider) || strcspn(words->target, ";^,!") < length) {
+    if (length >= sizeof(config.provider) || strcspn(words->target, "^,!") < length) {
         return via_error_set(err, -EINVAL, "'%.*s': not the name of a provider such as tcp",
                              (int)length, words->target);
     }

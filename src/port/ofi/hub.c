@@ -142,14 +142,47 @@ static int open_eq(struct via_ofi_hub *hub, struct via_error *err)
     return rc != 0 ? via_error_set(err, rc, "event queue: %s", hub->library->strerror(-rc)) : 0;
 }
 
+/* Is the provider there, with endpoints of another kind? */
+static bool has_no_connections(const struct via_ofi_hub *hub)
+{
+    const struct via_ofi_library *library = hub->library;
+    struct fi_info *hints = library->dupinfo(NULL);
+    struct fi_info *found = NULL;
+    if (hints == NULL) {
+        return false;
+    }
+    hints->fabric_attr->prov_name = strdup(hub->provider);
+    bool there = hints->fabric_attr->prov_name != NULL &&
+                 library->getinfo(VIA_OFI_VERSION, NULL, NULL, 0, hints, &found) == 0;
+    library->freeinfo(hints);
+    if (there) {
+        library->freeinfo(found);
+    }
+    return there;
+}
+
+static int no_provider(const struct via_ofi_hub *hub, int rc, struct via_error *err)
+{
+    if (rc == -FI_ENODATA && has_no_connections(hub)) {
+        return via_error_set(err, rc,
+                             "provider '%s' has no connections (FI_EP_MSG), which links need: its "
+                             "endpoints do not tell that a peer has died; 'fi_info -t FI_EP_MSG' "
+                             "lists providers that have them",
+                             hub->provider);
+    }
+    return via_error_set(err, rc,
+                         "libfabric has no provider '%s' for connections from %s port %u: %s "
+                         "('fi_info -l' lists those that are installed)",
+                         hub->provider, hub->listen.host, hub->listen.port,
+                         hub->library->strerror(-rc));
+}
+
 static int open_fabric(struct via_ofi_hub *hub, struct via_error *err)
 {
     int rc = get_info(hub->library, hub->provider, hub->listen.host, hub->listen.port, true,
                       &hub->ordered, &hub->info);
     if (rc != 0) {
-        return via_error_set(
-            err, rc, "libfabric has no provider '%s' for connections from %s port %u: %s",
-            hub->provider, hub->listen.host, hub->listen.port, hub->library->strerror(-rc));
+        return no_provider(hub, rc, err);
     }
     hub->local_keys = (hub->info->domain_attr->mr_mode & FI_MR_LOCAL) != 0;
     hub->inject_bytes = hub->info->tx_attr->inject_size;
