@@ -177,6 +177,11 @@ void via_fatal_cut_off(const char *format, ...)
     va_end(args);
 }
 
+void via_fatal_uninitialized(const char *call)
+{
+    via_fatal("%s: the library is not initialized", call);
+}
+
 void via_debug(const char *format, ...)
 {
     (void)format;

@@ -445,7 +445,7 @@ void via_group_alltoalls(const char *call, struct via_group *group, void *dest, 
 static int broadcast(const char *call, shmem_team_t team, void *dest, const void *source,
                      size_t bytes, int root)
 {
-    struct via_group group = via_group_of_team(team);
+    struct via_group group = via_group_of_team(call, team);
     via_group_broadcast(call, &group, dest, source, bytes, root, true);
     return 0;
 }
@@ -453,7 +453,7 @@ static int broadcast(const char *call, shmem_team_t team, void *dest, const void
 static int collect(const char *call, shmem_team_t team, void *dest, const void *source,
                    size_t bytes)
 {
-    struct via_group group = via_group_of_team(team);
+    struct via_group group = via_group_of_team(call, team);
     via_group_collect(call, &group, dest, source, bytes);
     return 0;
 }
@@ -461,7 +461,7 @@ static int collect(const char *call, shmem_team_t team, void *dest, const void *
 static int fcollect(const char *call, shmem_team_t team, void *dest, const void *source,
                     size_t bytes)
 {
-    struct via_group group = via_group_of_team(team);
+    struct via_group group = via_group_of_team(call, team);
     via_group_fcollect(call, &group, dest, source, bytes);
     return 0;
 }
@@ -469,7 +469,7 @@ static int fcollect(const char *call, shmem_team_t team, void *dest, const void 
 static int alltoalls(const char *call, shmem_team_t team, void *dest, const void *source,
                      ptrdiff_t dst, ptrdiff_t sst, size_t elements, size_t bytes)
 {
-    struct via_group group = via_group_of_team(team);
+    struct via_group group = via_group_of_team(call, team);
     via_group_alltoalls(call, &group, dest, source, dst, sst, elements, bytes);
     return 0;
 }

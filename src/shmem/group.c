@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 #include "shmem/group.h"
 
+#include <inttypes.h>
+
 #include "shmem/barrier.h"
 #include "shmem/team.h"
 
-struct via_group via_group_of_team(shmem_team_t handle)
+struct via_group via_group_of_team(const char *call, shmem_team_t handle)
 {
     struct viaduct_shmem_team *team = via_team(handle);
+
+    via_must_be_initialized(call);
 
     return (struct via_group){
         .start = team->start,
@@ -44,6 +48,17 @@ static uint64_t take_word(_Atomic uint64_t *word)
     return value;
 }
 
+/* My parent writes it when I have said that I am here, and nobody else does. */
+static void check_sync(const struct via_group *group)
+{
+    uint64_t value = atomic_load_explicit(&group->words[RELEASE_WORD], memory_order_relaxed);
+
+    if (via_unlikely(value != SHMEM_SYNC_VALUE))
+        via_fatal("%s: pSync[%d] is %" PRId64 " at the beginning, not SHMEM_SYNC_VALUE: it was not "
+                  "initialized, or is used by two calls at the same time",
+                  group->call, RELEASE_WORD, (int64_t)value);
+}
+
 /* `mine` is not zero; the combination of what all members say. */
 static uint64_t go_by_tree(void *argument, uint64_t mine)
 {
@@ -51,6 +66,7 @@ static uint64_t go_by_tree(void *argument, uint64_t mine)
     int me = group->my_pe, first_child = me * FAN + 1;
     int children = via_max(0, via_min(FAN, group->size - first_child));
 
+    check_sync(group);
     for (int i = VIA_MUTANT(SHMEM_WRONG_PARENT) ? 1 : 0; i < children; i++)
         mine = via_active_combine(mine, take_word(&group->words[i]));
     if (me > 0) {
@@ -67,6 +83,7 @@ struct via_group via_group_of_active_set(const char *call, int start, int log_st
 {
     int me = via_hot.my_pe;
 
+    via_must_be_initialized(call);
     if (start < 0 || size < 1 || log_stride < 0 || log_stride > 30 || start >= via_hot.n_pes ||
         (int64_t)start + ((int64_t)(size - 1) << log_stride) >= via_hot.n_pes)
         via_fatal("%s: PE_start %d, logPE_stride %d, PE_size %d: not PEs of 0 to %d", call, start,
@@ -75,7 +92,7 @@ struct via_group via_group_of_active_set(const char *call, int start, int log_st
      * and leave pSync as it is. But several threads may be in one set at the same time, each with a
      * pSync. */
     if (size == via_hot.n_pes && !via_world.concurrent)
-        return via_group_of_team(SHMEM_TEAM_WORLD);
+        return via_group_of_team(call, SHMEM_TEAM_WORLD);
     int stride = 1 << log_stride;
     if (me < start || (me - start) % stride != 0 || (me - start) / stride >= size)
         via_fatal("%s: PE %d is not in the active set of PE_start %d, logPE_stride %d, PE_size %d",
@@ -86,6 +103,7 @@ struct via_group via_group_of_active_set(const char *call, int start, int log_st
         .size = size,
         .my_pe = (me - start) / stride,
         .words = (_Atomic uint64_t *)(void *)sync,
+        .call = call,
     };
     if (!via_world.concurrent)
         group.team = via_active_team(start, stride, size, group.my_pe, go_by_tree, &group);

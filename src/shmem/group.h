@@ -18,14 +18,15 @@ struct via_group {
     int my_pe;
     struct viaduct_shmem_team *team; /* NULL: an active set that is none (active_team.c) */
     _Atomic uint64_t *words;         /* of an active set: pSync */
+    const char *call;                /* for errors */
 };
 
 /* The words of a pSync: a barrier has one per child and one more, and this has a use of its own. */
 #define VIA_GROUP_ROUNDS_MAX 32u
 #define VIA_GROUP_WORD_OFFSET 32u /* collect: where my part begins */
 
-struct via_group via_group_of_team(shmem_team_t team);
 /* call: for errors. */
+struct via_group via_group_of_team(const char *call, shmem_team_t team);
 struct via_group via_group_of_active_set(const char *call, int start, int log_stride, int size,
                                          long *sync);
 

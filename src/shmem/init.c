@@ -25,12 +25,6 @@ VIADUCT_SHMEM_SETUP_ENTRIES(VIA_ALIAS)
 VIA_ALIAS(void, shmem_global_exit, (int status))
 VIA_ALIAS(void, start_pes, (int npes))
 
-static void must_be_initialized(const char *call)
-{
-    if (via_unlikely(via_world.init_count == 0))
-        via_fatal("%s: the library is not initialized: call shmem_init first", call);
-}
-
 /* --- the end of the job, seen from a PE --------------------------------------------------------
  */
 
@@ -107,6 +101,29 @@ static bool has_concurrent_pes(void)
     return concurrent;
 }
 
+/* It has the PE's heap mapped, and would be heard in the PE's place. It can not call shmem_init
+ * either: the job has as many PEs as it has. */
+static void leave_job_in_child(void)
+{
+    via_world.is_child = true;
+    via_world.init_count = 0;
+    via_hot.n_pes = 0;
+    for (int region = 0; region < VIA_REGIONS; region++)
+        atomic_store_explicit(&via_hot.bytes[region], 0, memory_order_relaxed);
+}
+
+/* After via_world_share_data, whose child handler has to be the first to write variables. */
+static int watch_forks(struct via_error *err)
+{
+    static bool done;
+    int result = done ? 0 : pthread_atfork(NULL, NULL, leave_job_in_child);
+
+    if (result != 0)
+        return via_error_set(err, -result, "pthread_atfork: %s", strerror(result));
+    done = true;
+    return 0;
+}
+
 static int initialize(int requested, struct via_error *err)
 {
     int result = via_world_find_job(err);
@@ -123,6 +140,8 @@ static int initialize(int requested, struct via_error *err)
     result = via_world_map_heaps(err);
     if (result == 0)
         result = via_world_share_data(err);
+    if (result == 0)
+        result = watch_forks(err);
     if (result == 0)
         result = start_watching(err);
     if (result == 0)
@@ -149,6 +168,8 @@ static int init(int requested, struct via_error *err)
 {
     if (requested < SHMEM_THREAD_SINGLE || requested > SHMEM_THREAD_MULTIPLE)
         return via_error_set(err, -EINVAL, "shmem_init_thread: %d is no thread level", requested);
+    if (via_world.is_child)
+        via_fatal_uninitialized("shmem_init");
     if (via_world.init_count == 0) {
         int result = initialize(requested, err);
         if (result < 0)
@@ -223,7 +244,7 @@ void pstart_pes(int npes)
 
 void pshmem_global_exit(int status)
 {
-    must_be_initialized(VIA_CALL);
+    via_must_be_initialized(VIA_CALL);
     struct via_job *job = via_world.job;
     uint32_t nobody = 0;
 
@@ -241,7 +262,7 @@ void pshmem_global_exit(int status)
 
 void pshmem_query_thread(int *provided)
 {
-    must_be_initialized(VIA_CALL);
+    via_must_be_initialized(VIA_CALL);
     *provided = via_world.thread_level;
 }
 

@@ -22,6 +22,7 @@ static struct place place_of(const char *call, const long *lock)
     enum via_region region;
     uint64_t off;
 
+    via_must_be_initialized(call);
     if (!via_path_locate(lock, sizeof(*lock), &region, &off))
         via_fatal("%s: %p is not the address of a symmetric object", call, (const void *)lock);
     /* Scattered by the upper half of a product: cheaper than a remainder. */

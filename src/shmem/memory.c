@@ -73,15 +73,9 @@ static void *allocate(uint64_t bytes, uint64_t align)
     return via_heap_base() + off;
 }
 
-static void must_be_initialized(const char *call)
-{
-    if (via_unlikely(via_world.init_count == 0))
-        via_fatal("%s: the library is not initialized: call shmem_init first", call);
-}
-
 void *pshmem_malloc(size_t size)
 {
-    must_be_initialized(VIA_CALL);
+    via_must_be_initialized(VIA_CALL);
     if (size == 0)
         return NULL;
     void *pointer = allocate(size, VIA_HEAP_GRANULE);
@@ -100,7 +94,7 @@ void *pshmem_calloc(size_t count, size_t size)
 {
     size_t bytes;
 
-    must_be_initialized(VIA_CALL);
+    via_must_be_initialized(VIA_CALL);
     if (count == 0 || size == 0)
         return NULL;
     void *pointer = NULL;
@@ -114,7 +108,7 @@ void *pshmem_calloc(size_t count, size_t size)
 
 void *pshmem_align(size_t alignment, size_t size)
 {
-    must_be_initialized(VIA_CALL);
+    via_must_be_initialized(VIA_CALL);
     if (size == 0)
         return NULL;
     void *pointer = NULL;
@@ -127,7 +121,7 @@ void *pshmem_align(size_t alignment, size_t size)
 
 void pshmem_free(void *ptr)
 {
-    must_be_initialized(VIA_CALL);
+    via_must_be_initialized(VIA_CALL);
     if (!ptr)
         return;
     uint64_t off = user_off(VIA_CALL, ptr);
@@ -155,7 +149,7 @@ static void *move(void *ptr, uint64_t off, size_t size)
 
 void *pshmem_realloc(void *ptr, size_t size)
 {
-    must_be_initialized(VIA_CALL);
+    via_must_be_initialized(VIA_CALL);
     if (!ptr)
         return pshmem_malloc(size);
     if (size == 0) {

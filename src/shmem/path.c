@@ -25,8 +25,7 @@ bool via_path_locate(const void *address, size_t bytes, enum via_region *ret_reg
 static void locate(const char *call, const void *address, size_t bytes, int pe,
                    enum via_region *ret_region, uint64_t *ret_off)
 {
-    if (via_unlikely(via_world.init_count == 0))
-        via_fatal("%s: the library is not initialized: call shmem_init first", call);
+    via_must_be_initialized(call);
     if ((unsigned)pe >= (unsigned)via_hot.n_pes)
         via_fatal("%s: PE %d: there are PEs 0 to %d", call, pe, via_hot.n_pes - 1);
     if (!via_path_locate(address, bytes, ret_region, ret_off))

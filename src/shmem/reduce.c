@@ -54,7 +54,7 @@ static void scan(const char *call, struct via_group *group, void *dest, const vo
 #define VIA_DEFINE_REDUCE(N, T, OP)                                                                       \
     int pshmem_##N##_##OP##_reduce(shmem_team_t team, T *dest, const T *source, size_t nreduce)           \
     {                                                                                                     \
-        struct via_group group = via_group_of_team(team);                                                 \
+        struct via_group group = via_group_of_team(VIA_CALL, team);                                                 \
         reduce(VIA_CALL, &group, dest, source, nreduce, sizeof(T), N##_##OP);                   \
         return 0;                                                                                         \
     }
@@ -71,7 +71,7 @@ static void scan(const char *call, struct via_group *group, void *dest, const vo
 #define VIA_DEFINE_SCAN(N, T, NAME, INCLUSIVE)                                                            \
     int pshmem_##N##_sum_##NAME(shmem_team_t team, T *dest, const T *source, size_t nelems)               \
     {                                                                                                     \
-        struct via_group group = via_group_of_team(team);                                                 \
+        struct via_group group = via_group_of_team(VIA_CALL, team);                                                 \
         scan(VIA_CALL, &group, dest, source, nelems, sizeof(T), N##_sum, INCLUSIVE);            \
         return 0;                                                                                         \
     }

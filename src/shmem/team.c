@@ -203,7 +203,7 @@ static void give_slots(uint64_t card)
 /* The cards of all members. Owned by the caller. */
 static uint64_t *exchange_cards(struct viaduct_shmem_team *parent, uint64_t mine)
 {
-    struct via_group group = via_group_of_team(parent);
+    struct via_group group = via_group_of_team("team creation", parent);
     uint64_t *cards = calloc((size_t)parent->size, sizeof(*cards));
 
     if (!cards)
@@ -291,6 +291,7 @@ int pshmem_team_split_strided(shmem_team_t parent_team, int start, int stride, i
     struct part part = {start, stride, size};
     uint64_t begin;
 
+    via_must_be_initialized(VIA_CALL);
     *new_team = SHMEM_TEAM_INVALID;
     if (parent_team == SHMEM_TEAM_INVALID)
         return -1;
@@ -315,6 +316,7 @@ int pshmem_team_split_2d(shmem_team_t parent_team, int xrange,
 {
     uint64_t begin;
 
+    via_must_be_initialized(VIA_CALL);
     *xaxis_team = *yaxis_team = SHMEM_TEAM_INVALID;
     if (parent_team == SHMEM_TEAM_INVALID || xrange < 1)
         return -1;
@@ -341,7 +343,7 @@ void pshmem_team_destroy(shmem_team_t team)
     if (team == SHMEM_TEAM_INVALID || team == SHMEM_TEAM_WORLD || team == SHMEM_TEAM_SHARED)
         return;
     struct team_entry *entry = via_container_of(team, struct team_entry, team);
-    struct via_group group = via_group_of_team(team);
+    struct via_group group = via_group_of_team(VIA_CALL, team);
     /* Everybody has taken what its last collective brought, before the slot has another team. */
     via_group_sync(&group);
     /* Also for what its contexts have under way. */
@@ -400,7 +402,7 @@ int pshmem_team_sync(shmem_team_t team)
 {
     if (team == SHMEM_TEAM_INVALID)
         return -1;
-    struct via_group group = via_group_of_team(team);
+    struct via_group group = via_group_of_team(VIA_CALL, team);
     via_group_sync(&group);
     return 0;
 }
@@ -426,11 +428,13 @@ static int create_ctx(struct viaduct_shmem_team *team, long options, shmem_ctx_t
 
 int pshmem_ctx_create(long options, shmem_ctx_t *ctx)
 {
+    via_must_be_initialized(VIA_CALL);
     return create_ctx(NULL, options, ctx);
 }
 
 int pshmem_team_create_ctx(shmem_team_t team, long options, shmem_ctx_t *ctx)
 {
+    via_must_be_initialized(VIA_CALL);
     *ctx = SHMEM_CTX_INVALID;
     if (team == SHMEM_TEAM_INVALID)
         return -1;

@@ -63,6 +63,13 @@ void via_fatal(const char *format, ...)
     va_end(args);
 }
 
+void via_fatal_uninitialized(const char *call)
+{
+    if (via_world.is_child)
+        via_fatal("%s: this process was forked by the PE and is no PE itself", call);
+    via_fatal("%s: the library is not initialized: call shmem_init first", call);
+}
+
 void via_fatal_cut_off(const char *format, ...)
 {
     va_list args;

@@ -97,6 +97,7 @@ struct via_outgrown {
 
 struct via_world {
     unsigned init_count; /* 0: not initialized */
+    bool is_child;       /* forked by a PE: no PE itself */
     int thread_level;
     /* Some PE provides SHMEM_THREAD_MULTIPLE, so that threads of it may make collective calls of
      * several active sets at the same time. */
@@ -193,6 +194,15 @@ static inline char *via_heap_base(void)
 }
 
 /* --- */
+
+/* Ends the process, with the call's name, before shmem_init, after the last shmem_finalize, and in
+ * a child that a PE has made by fork. */
+void via_fatal_uninitialized(const char *call) __attribute__((noreturn));
+static inline void via_must_be_initialized(const char *call)
+{
+    if (via_unlikely(via_world.init_count == 0))
+        via_fatal_uninitialized(call);
+}
 
 /* Prints "PE n on host h: ..." and ends the process with code 1, and so the job. */
 void via_fatal(const char *format, ...) VIA_PRINTF(1, 2) __attribute__((noreturn));

@@ -4,9 +4,62 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "check.h"
+
+/* What is no call of a process that is no PE; but for the first. */
+static void make_call(int call)
+{
+    static long word, other;
+    shmem_ctx_t ctx;
+    shmem_team_t team;
+
+    switch (call) {
+    case 0:
+        shmem_finalize();
+        break;
+    case 1:
+        shmem_barrier_all();
+        break;
+    case 2:
+        shmem_long_sum_reduce(SHMEM_TEAM_WORLD, &word, &other, 1);
+        break;
+    case 3:
+        shmem_long_p(&word, 1, 0);
+        break;
+    case 4:
+        shmem_team_split_strided(SHMEM_TEAM_WORLD, 0, 1, 1, NULL, 0, &team);
+        break;
+    case 5:
+        shmem_ctx_create(0, &ctx);
+        break;
+    case 6:
+        shmem_set_lock(&word);
+        break;
+    case 7:
+        shmem_team_sync(SHMEM_TEAM_WORLD);
+        break;
+    default:
+        shmem_sync_all();
+    }
+}
+
+static int exit_code_of_child(int call)
+{
+    int status;
+    pid_t child = fork();
+
+    if (child == 0) {
+        if (!freopen("/dev/null", "w", stderr))
+            _exit(2);
+        make_call(call);
+        _exit(0);
+    }
+    CHECK(child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status), "child");
+    return WEXITSTATUS(status);
+}
 
 static int turn(const char *how, int me)
 {
@@ -86,6 +139,21 @@ static int turn(const char *how, int me)
         }
         sleep(1);
         CHECK(mine == 1, "the child wrote into its parent");
+    } else if (strcmp(how, "fork-calls") == 0) {
+        /* A child is no PE: it ends, and nobody else notices. */
+        for (int call = 0; call <= 8; call++)
+            CHECK(exit_code_of_child(call) == (call == 0 ? 0 : 1), "call %d", call);
+        shmem_barrier_all();
+    } else if (strncmp(how, "uninitialized-", 14) == 0) {
+        shmem_finalize();
+        make_call(atoi(how + 14));
+    } else if (strcmp(how, "sync") == 0) {
+        /* A pSync that nobody has initialized. */
+        static long words[SHMEM_SYNC_SIZE];
+        memset(words, 0x5a, sizeof(words));
+        if (me > 0)
+            shmem_barrier(1, 0, shmem_n_pes() - 1, words);
+        shmem_barrier_all();
     } else if (strcmp(how, "input") == 0) {
         char line[64] = "nothing\n";
         if (!fgets(line, sizeof(line), stdin))

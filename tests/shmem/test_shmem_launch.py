@@ -100,6 +100,17 @@ class Ends(shmem_lab.Case):
     def test_a_forked_child_has_variables_of_its_own(self):
         self.good("-n", 2, END, "fork")
 
+    def test_a_forked_child_is_no_pe(self):
+        self.good("-n", 2, END, "fork-calls")
+
+    def test_calls_after_the_last_finalize(self):
+        for call in range(1, 9):
+            with self.subTest(call=call):
+                self.bad("-n", 1, END, "uninitialized-%d" % call, code=1, says="the library is not initialized: call shmem_init first")
+
+    def test_a_sync_array_that_nobody_has_initialized(self):
+        self.bad("-n", 4, "--timeout", 60, END, "sync", code=1, says="shmem_barrier: pSync[")
+
     def test_initialized_again(self):
         self.good("-n", 3, END, "again")
         self.good("-n", 2, END, "thread-level")
