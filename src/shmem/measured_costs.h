@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Written by tools/shmem-costs --write: 7 rounds on 2 CPUs (Intel(R) Xeon(R) Processor), a ring of six emulated hosts. */
 /* clang-format off */
+/* Written by tools/shmem-costs --write: 7 rounds on 2 CPUs (Intel(R) Xeon(R) Processor), a ring of six emulated hosts. */
 #define VIA_MEASURED_COSTS \
     {\
      .local_ns = 148,\
