@@ -102,10 +102,12 @@ static void transfer_main(void *arg)
     struct sim_transfer *transfer = arg;
     while (!*transfer->stopping) {
         uint64_t seen_count = transfer->seen_count;
+        uint64_t begun_ns = now_ns(transfer);
         uint64_t deadline_ns = VIA_NEVER_NS;
+        transfer->actor.woken = false; /* the bell is noted: this turn comes after it */
         unsigned work = turn(transfer, &deadline_ns);
         enum via_host_wait_step step =
-            via_host_wait_turned(&transfer->wait, now_ns(transfer), work, deadline_ns);
+            via_host_wait_turned(&transfer->wait, begun_ns, work, deadline_ns);
         if (step == VIA_HOST_WAIT_ARM && transfer->seen_count == seen_count) {
             step = arm(transfer, &deadline_ns);
         }

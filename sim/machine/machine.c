@@ -123,6 +123,9 @@ static void shown_to_client(void *object, uint64_t arg)
         client->polling = false;
         client->ticket++;
         sim_cost_after(&client->host->machine->cost, 0, sim_fiber_call(&client->actor.fiber));
+    } else if (client->actor.asleep) {
+        /* It has gone to sleep while the line was on its way: it looks again after arming. */
+        sim_actor_wake(&client->actor);
     }
 }
 

@@ -89,6 +89,12 @@ static void make_hosts(struct plan_fabric *fabric, uint64_t seed)
                                    .bus = &fabric->buses[i],
                                    .index = (uint16_t)i,
                                    .threads = &fabric->threads[(size_t)i * channels]};
+        unsigned neighbour = i + 1 < fabric->hosts_count ? i + 1 : i - 1;
+        if (fabric->shape->kind == PLAN_TORUS) {
+            plan_shape_way(fabric->shape, i, neighbour, &neighbour);
+        }
+        plan_wiring_path(fabric->wiring, i, neighbour, &host->there);
+        plan_wiring_path(fabric->wiring, neighbour, i, &host->back);
         for (unsigned k = 0; k < channels; k++) {
             plan_thread_init(&host->threads[k], host, k);
         }

@@ -3,6 +3,7 @@
 #ifndef SIM_PLAN_PIPE_H
 #define SIM_PLAN_PIPE_H
 
+#include "host/host_wait.h"
 #include "sim/plan/fabric.h"
 
 struct plan_frame {
@@ -71,7 +72,7 @@ enum plan_job {
 /* Of a turn, as turn() of core/channel.c. */
 enum plan_phase { PLAN_DRAINS, PLAN_TAKES, PLAN_SENDS, PLAN_PHASES };
 
-enum plan_state { PLAN_ASLEEP, PLAN_WAKING, PLAN_SPINNING, PLAN_BUSY };
+enum plan_state { PLAN_ASLEEP, PLAN_WAKING, PLAN_POLLING, PLAN_BUSY };
 
 struct plan_thread {
     struct plan_host *host;
@@ -89,8 +90,9 @@ struct plan_thread {
     enum plan_phase phase;
     struct plan_pipe *drain_at; /* of out, the next one whose bypass buffers are looked at */
     uint64_t debt_ps;           /* doorbells it has rung since its last job */
-    uint64_t idle_since_ps;
-    bool spin_pending;
+    struct via_host_wait wait;
+    uint64_t poll_ticket; /* of the end of the wait under way */
+    uint64_t empty_ns;    /* begin of the last turn that found nothing */
     /* the job */
     enum plan_job job;
     struct plan_frame *frame;
@@ -108,6 +110,7 @@ struct plan_host {
     struct sim_server *bus;
     uint16_t index;
     struct plan_thread *threads;
+    struct sim_path there, back; /* to a neighbour, for fences */
 };
 
 struct plan_fabric {

@@ -564,7 +564,7 @@ void plan_thread_submit(struct plan_thread *thread, struct plan_op *op)
 void plan_thread_kick(struct plan_thread *thread, struct plan_thread *ringer)
 {
     const struct plan_costs *costs = &thread->host->fabric->costs;
-    if (thread->state == PLAN_SPINNING) {
+    if (thread->state == PLAN_POLLING) {
         next(thread);
     } else if (thread->state == PLAN_ASLEEP) {
         thread->state = PLAN_WAKING;
@@ -578,41 +578,56 @@ void plan_thread_kick(struct plan_thread *thread, struct plan_thread *ringer)
     }
 }
 
-static void sleep_now(struct plan_thread *thread)
+static uint64_t now_ns(const struct plan_thread *thread)
 {
-    thread->state = PLAN_ASLEEP;
-    sim_task_sleep(&thread->task);
+    return thread->host->fabric->cost->now_ps / SIM_NS_PS;
 }
 
-static void spin_over(void *object, uint64_t arg)
+static void wait_for_work(struct plan_thread *thread);
+
+static void polled_long_enough(void *object, uint64_t ticket)
 {
-    (void)arg;
     struct plan_thread *thread = object;
-    struct sim_cost *cost = thread->host->fabric->cost;
-    uint64_t until_ps = thread->idle_since_ps + thread->host->fabric->costs.spin_ps;
-    thread->spin_pending = false;
-    if (thread->state != PLAN_SPINNING) {
-        return;
-    }
-    if (until_ps <= cost->now_ps) {
-        sleep_now(thread);
-    } else {
-        thread->spin_pending = true;
-        sim_cost_at(cost, until_ps, (struct sim_call){spin_over, thread, 0});
+    if (ticket == thread->poll_ticket && thread->state == PLAN_POLLING) {
+        wait_for_work(thread);
     }
 }
 
-static void spin(struct plan_thread *thread)
+/* Nothing has come until all was armed. */
+static void armed(void *object, uint64_t ticket)
+{
+    struct plan_thread *thread = object;
+    if (ticket == thread->poll_ticket && thread->state == PLAN_POLLING) {
+        thread->state = PLAN_ASLEEP;
+        sim_task_sleep(&thread->task);
+    }
+}
+
+/* The turn before the fence and the one after it have found nothing. */
+static void fenced(void *object, uint64_t ticket)
+{
+    struct plan_thread *thread = object;
+    if (ticket == thread->poll_ticket && thread->state == PLAN_POLLING) {
+        sim_cost_after(thread->host->fabric->cost, 2 * thread->host->fabric->costs.turn_ps,
+                       (struct sim_call){armed, thread, ticket});
+    }
+}
+
+/* As run() of host/host_transfer.c, after a turn that found nothing; turns that would find nothing
+ * are left out. Before it sleeps it waits for a fence: a round trip on a link of its host. */
+static void wait_for_work(struct plan_thread *thread)
 {
     struct plan_fabric *fabric = thread->host->fabric;
-    thread->state = PLAN_SPINNING;
-    thread->idle_since_ps = fabric->cost->now_ps;
-    if (fabric->costs.spin_ps == 0) {
-        sleep_now(thread);
-    } else if (!thread->spin_pending) {
-        thread->spin_pending = true;
-        sim_cost_after(fabric->cost, fabric->costs.spin_ps,
-                       (struct sim_call){spin_over, thread, 0});
+    enum via_host_wait_step step = via_host_wait_turned(
+        &thread->wait, thread->wait.idle ? now_ns(thread) : thread->empty_ns, 0, VIA_NEVER_NS);
+    thread->state = PLAN_POLLING;
+    thread->poll_ticket++;
+    if (step == VIA_HOST_WAIT_POLL) {
+        sim_cost_at(fabric->cost, thread->wait.poll_until_ns * SIM_NS_PS,
+                    (struct sim_call){polled_long_enough, thread, thread->poll_ticket});
+    } else {
+        sim_net_read(&fabric->wiring->net, &thread->host->there, &thread->host->back, 4,
+                     (struct sim_call){fenced, thread, thread->poll_ticket});
     }
 }
 
@@ -625,34 +640,49 @@ static void end_poll(void *object, uint64_t arg)
         thread->turn_begins = false;
         begin(thread);
     } else {
-        spin(thread);
+        wait_for_work(thread);
     }
 }
 
 /* The turn after the last that found something finds nothing, and takes its time. */
 static void next(struct plan_thread *thread)
 {
+    bool slept = thread->state == PLAN_WAKING;
     thread->state = PLAN_BUSY;
+    if (slept) {
+        via_host_wait_slept(&thread->wait, now_ns(thread));
+    }
     if (choose(thread)) {
+        (void)via_host_wait_turned(&thread->wait, now_ns(thread), 1, VIA_NEVER_NS);
         begin(thread);
         return;
     }
     thread->turn_begins = true;
     if (thread->has_worked) {
         thread->has_worked = false;
+        thread->empty_ns = now_ns(thread);
         thread->touched_count = 0;
         sim_task_work(&thread->task, thread->debt_ps + thread->host->fabric->costs.turn_ps,
                       (struct sim_call){end_poll, thread, 0});
         thread->debt_ps = 0;
     } else {
-        spin(thread);
+        thread->empty_ns = thread->wait.idle ? thread->empty_ns : now_ns(thread);
+        wait_for_work(thread);
     }
+}
+
+static bool is_crowded(void *ctx)
+{
+    const struct sim_cpu *cpu = ctx;
+    return sim_cpu_running_count(cpu) > cpu->lcpus_count;
 }
 
 void plan_thread_init(struct plan_thread *thread, struct plan_host *host, unsigned channel)
 {
     *thread = (struct plan_thread){.host = host, .channel = (uint8_t)channel};
     sim_task_init(&thread->task, host->cpu);
+    via_host_wait_init(&thread->wait, host->fabric->costs.spin_ps / SIM_NS_PS, is_crowded,
+                       host->cpu);
 }
 
 /* --- frames that are stuck ------------------------------------------------------------------- */

@@ -58,7 +58,7 @@ static double op_ps(unsigned cores, const struct sim_machine_run *run)
 }
 
 static const struct sim_machine_run neighbour = {5, 1, 1, 1, false, BYTES, 100};
-static const struct sim_machine_run relay = {5, 1, 2, 1, false, BYTES, 100};
+static const struct sim_machine_run relay = {5, 1, 2, 1, false, BYTES, 300};
 
 static void assert_about(double value, double expected)
 {

@@ -45,7 +45,7 @@ PORT = TLP_RATE * 32768 / ((32768 + 64) / 64 * 88)
 
 
 def bandwidths():
-    line = "--hosts 4 --events 100000"
+    line = "--hosts 4 --events 200000"
     ring = plan(line)
     within(line, ring["port_bytes_per_s"], PORT * 0.9999, PORT * 1.0001, "a port")
     within(line, ring["rows"][0]["host_bytes_per_s"], PORT * 0.99, PORT * 1.001, "a host to its neighbour")

@@ -13,11 +13,11 @@ BOUND = 0.10
 SHARES = (None, 0.3, 0.6)
 # shape, pattern, message, channels, events
 FEW = [
-    ("--hosts 4 --topology ring", "neighbour", "32KiB", 4, 40000),
-    ("--hosts 4 --topology chain", "all-to-all", "4KiB", 4, 60000),
-    ("--hosts 16 --topology chain", "all-to-all", "512", 4, 150000),
-    ("--topology torus:3x3", "all-to-all", "4KiB", 4, 80000),
-    ("--hosts 9 --topology star", "all-to-all", "4KiB", 4, 60000),
+    ("--hosts 4 --topology ring", "neighbour", "32KiB", 4, 120000),
+    ("--hosts 4 --topology chain", "all-to-all", "4KiB", 4, 120000),
+    ("--hosts 16 --topology chain", "all-to-all", "512", 4, 300000),
+    ("--topology torus:3x3", "all-to-all", "4KiB", 4, 120000),
+    ("--hosts 9 --topology star", "all-to-all", "4KiB", 4, 120000),
 ]
 # One channel keeps the memory of 64 hosts' inboxes small; the planner is held to the same.
 ALL = [(shape, pattern, size, channels, events)
