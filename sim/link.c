@@ -489,6 +489,7 @@ void sim_link_open(struct sim_world *world, struct sim_link *link, size_t inbox_
             .store_bytes_max = link->direct ? 8 : 64,
             .dma_depth = end->port.caps.dma_depth,
             .coherent = link->direct,
+            .lines_wake = !link->direct && world->config.like == SIM_LIKE_NETWORK,
             .writes_ordered =
                 link->direct || (!link->combines && world->config.port.relaxed_chance == 0),
         };

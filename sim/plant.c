@@ -18,6 +18,7 @@ static const struct sim_plant_name names[] = {
     [SIM_PLANT_LOST_PUT] = {"lost-put", "a posted write vanishes on a link that is up"},
     [SIM_PLANT_FLIPPED_BIT] = {"flipped-bit", "a body arrives with one bit changed"},
     [SIM_PLANT_LOST_BELL] = {"lost-bell", "doorbells vanish in runs in which they must not"},
+    [SIM_PLANT_LOST_LINE] = {"lost-line", "lines that arrive wake no thread of a network's port"},
     [SIM_PLANT_HOLLOW_FENCE] = {"hollow-fence", "a fence does not wait for anything"},
     [SIM_PLANT_LOST_DELIVERY] = {"lost-delivery", "a message is taken and forgotten"},
     [SIM_PLANT_TWICE_DELIVERY] = {"twice-delivery", "a message is handed over twice"},

@@ -15,6 +15,7 @@ enum sim_plant {
     SIM_PLANT_LOST_PUT,       /* a posted write vanishes on a link that is up */
     SIM_PLANT_FLIPPED_BIT,    /* a body arrives with one bit changed */
     SIM_PLANT_LOST_BELL,      /* doorbells vanish although they must not in this run */
+    SIM_PLANT_LOST_LINE,      /* lines that arrive wake nobody where ports promise that */
     SIM_PLANT_HOLLOW_FENCE,   /* a fence is complete without waiting for anything */
     SIM_PLANT_LOST_DELIVERY,  /* a message is taken and forgotten */
     SIM_PLANT_TWICE_DELIVERY, /* a message is handed over twice */

@@ -50,11 +50,22 @@ static struct sim_flight *pop(struct sim_lane *lane)
     return flight;
 }
 
+/* As a port does whose lines a CPU of the receiver stores (caps.lines_wake). */
+static void wake_for_line(struct sim_end *to, const struct sim_flight *flight, uint32_t lane)
+{
+    bool is_line = !flight->is_body && flight->bytes == VIA_RECORD_LINE_BYTES;
+    if (to->port.caps.lines_wake && is_line && lane != VIA_PORT_QUEUE_CONTROL &&
+        to->world->plant != SIM_PLANT_LOST_LINE) {
+        sim_thread_interrupt(thread_of_lane(to, lane));
+    }
+}
+
 static void arrive(struct sim_end *from, struct sim_lane *lane)
 {
     struct sim_flight *flight = pop(lane);
     struct sim_end *to = from->peer;
     memcpy(to->inbox + flight->off, flight->data, flight->bytes);
+    wake_for_line(to, flight, lane_index(from, lane));
     sim_trace_arrival(from, lane_index(from, lane), flight);
     if (!flight->by_audit) {
         sim_thread_audit_soon(thread_of_lane(to, lane_index(from, lane)));

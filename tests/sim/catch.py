@@ -30,6 +30,7 @@ PARTS = [
                             "pe-nodes=2,pe-crash=0,direct=0,pe-replies=16,pe-slots=64,pes=8,pe-elements=4096,pe-stall=100,pe-steps=200"),
     ("core-client-overtake", f"{PES},hosts=4,graph=ring,direct=100,crashes=0,pe-crash=0,cuts=30,cut-ns=1000000"),
     ("core-shmem-*", PES), ("core-client-*", PES),
+    ("lost-line", f"{FABRIC},like=network"),
     ("hidden-begin", f"{STREAMS},streams=16,stream-bursts=1000"),
     ("core-stall-*", f"{STREAMS},stream-bursts=1000"), ("untold-end", f"{STREAMS},stream-bursts=1000"),
     *((name, f"{STREAMS},stream-kills=500,stream-forks=500") for name in ("death-first", "unseen-death", "one-hears", "forked-end")),
