@@ -233,12 +233,11 @@ static int bus_region_read(struct via_pci *pci, unsigned region, uint64_t off, v
     return rc;
 }
 
-static int bus_region_write(struct via_pci *pci, unsigned region, uint64_t off, const void *data,
-                            size_t len)
+void sim_pex_bus_post(struct sim_pex_side *side, unsigned region, uint64_t off, const void *data,
+                      size_t len)
 {
-    struct sim_pex_side *side = side_of(pci);
     const unsigned char *bytes = data;
-    while (len != 0 && !side->is_dead) {
+    while (len != 0) {
         uint32_t room = side->pex->payload_bytes - (uint32_t)(off % side->pex->payload_bytes);
         uint32_t part = (uint32_t)via_min(len, (size_t)room);
         post(side, region, off, bytes, part);
@@ -246,7 +245,23 @@ static int bus_region_write(struct via_pci *pci, unsigned region, uint64_t off, 
         bytes += part;
         len -= part;
     }
+}
+
+static int bus_region_write(struct via_pci *pci, unsigned region, uint64_t off, const void *data,
+                            size_t len)
+{
+    struct sim_pex_side *side = side_of(pci);
+    if (!side->is_dead && region != 0 && side->pex->buffers_count != 0) {
+        sim_pex_combine(side, region, off, data, len);
+    } else if (!side->is_dead) {
+        sim_pex_bus_post(side, region, off, data, len);
+    }
     return 0;
+}
+
+static void bus_fence(struct via_pci *pci)
+{
+    sim_pex_combine_fence(side_of(pci));
 }
 
 static int bus_map(struct via_pci *pci, unsigned region, uint64_t off, uint64_t bytes,
@@ -334,6 +349,7 @@ struct via_pci *sim_pex_bus_pci(struct sim_pex_side *side)
         .region = bus_region,
         .region_read = bus_region_read,
         .region_write = bus_region_write,
+        .fence = bus_fence,
         .map = bus_map,
         .unmap = bus_unmap,
         .irqs = bus_irqs,

@@ -17,6 +17,14 @@ enum sim_pex_event { SIM_PEX_WRITES, SIM_PEX_IRQ };
 
 struct sim_pex_write;
 
+/* Of a thread's CPU: a line of stores that wait. */
+struct sim_pex_buffer {
+    uint64_t line_off, mask; /* of bytes; 0: free */
+    unsigned region;
+    const struct sim_thread *thread;
+    unsigned char data[64];
+};
+
 /* A host's way to its function. */
 struct sim_pex_side {
     struct via_pci pci;       /* what the driver has */
@@ -35,6 +43,7 @@ struct sim_pex_side {
     uint32_t writes_count;
     uint64_t free_ns; /* when the link has sent what was posted */
     uint64_t due_ns;  /* of the event that was asked for last; 0: none */
+    struct sim_pex_buffer buffers[SIM_WC_BUFFERS_MAX];
 };
 
 struct sim_pex {
@@ -45,6 +54,7 @@ struct sim_pex {
     struct sim_pex_side sides[2]; /* virtual, link */
     uint32_t payload_bytes;       /* of a packet at most */
     uint32_t bytes_per_us;        /* of the link */
+    uint32_t buffers_count;       /* of each end, that combine writes; 0: writes stay in order */
 };
 
 struct via_pci *sim_pex_bus_pci(struct sim_pex_side *side);
@@ -53,6 +63,17 @@ void sim_pex_bus_arrive(struct sim_pex_side *side, uint32_t count);
 /* Those whose time it is. */
 void sim_pex_bus_due(struct sim_pex_side *side);
 void sim_pex_bus_drop(struct sim_pex_side *side);
+/* Posts bytes as packets. */
+void sim_pex_bus_post(struct sim_pex_side *side, unsigned region, uint64_t off, const void *data,
+                      size_t len);
+
+/* --- combine.c --- */
+
+/* Stores of the running thread, which wait in a buffer or push another one out. */
+void sim_pex_combine(struct sim_pex_side *side, unsigned region, uint64_t off,
+                     const unsigned char *data, size_t len);
+/* Those of the running thread leave, in any order. */
+void sim_pex_combine_fence(struct sim_pex_side *side);
 /* After what may make the chip interrupt a host. */
 void sim_pex_bus_check(struct sim_pex *pex);
 

@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/rng.h"
 #include "sim/memory.h"
@@ -215,6 +216,7 @@ static void pex_crashed(struct sim_end *end)
     struct sim_pex_side *side = side_of(end);
     sim_pex_bus_arrive(side, UINT32_MAX);
     side->is_dead = via_rng_chance(&side->pex->rng, 3, 4);
+    memset(side->buffers, 0, sizeof(side->buffers));
     close_port(side);
     sim_pex_bus_arrive(side, UINT32_MAX);
     side->irqs_coming = 0;
@@ -265,6 +267,14 @@ static void draw(struct sim_pex *pex, uint64_t inbox_bytes)
     }
 }
 
+/* From a stream of its own: a seed keeps its history where nothing is combined. */
+static void draw_buffers(struct sim_pex *pex, const struct sim_config *config, uint32_t link)
+{
+    struct via_rng rng;
+    via_rng_init(&rng, config->seed ^ UINT64_C(0x636f6d62) ^ (uint64_t)link << 32);
+    pex->buffers_count = via_rng_chance(&rng, 1, 3) ? sim_between(&rng, 1, SIM_WC_BUFFERS_MAX) : 0;
+}
+
 static void pex_open(struct sim_link *link, size_t inbox_bytes)
 {
     struct sim_pex *pex = sim_alloc(sizeof(*pex));
@@ -273,16 +283,18 @@ static void pex_open(struct sim_link *link, size_t inbox_bytes)
     link->chip = pex;
     via_rng_init(&pex->rng, world->config.seed ^ UINT64_C(0x706578) ^ (uint64_t)link->index << 32);
     draw(pex, inbox_bytes);
+    draw_buffers(pex, &world->config, link->index);
     if (via_pex_new(&pex->options, &pex->model, &err) != 0) {
         fprintf(stderr, "simulator: register model: %s\n", err.text);
         abort();
     }
-    sim_trace(world, "link %u: %s%s, NT%u, %u bytes a packet, %u MB/s, switches %d%d%d%d%d",
+    sim_trace(world,
+              "link %u: %s%s, NT%u, %u bytes a packet, %u MB/s, %u buffers, switches %d%d%d%d%d",
               link->index, pex->config.alut ? "A-LUT, " : "",
               pex->config.polls                 ? "no interrupts"
               : pex->config.irq == VIA_PCI_INTX ? "INTx"
                                                 : "MSI",
-              pex->options.nt, pex->payload_bytes, pex->bytes_per_us,
+              pex->options.nt, pex->payload_bytes, pex->bytes_per_us, pex->buffers_count,
               pex->options.switches.alut_needs_bit_31, pex->options.switches.alut_enable_at_bar,
               pex->options.switches.lut_at_db4, pex->options.switches.dl_down_keeps_alut,
               pex->options.switches.unmask_fires_msi);

@@ -86,6 +86,11 @@ struct via_pci_ops {
     int (*region_write)(struct via_pci *pci, unsigned region, uint64_t off, const void *data,
                         size_t len);
 
+    /* A store fence of the calling thread, where region_write() stores through buffers that combine
+     * writes, as a mapping may: what it wrote before leaves ahead of what it writes next. NULL:
+     * writes stay in order. */
+    void (*fence)(struct via_pci *pci);
+
     /*
      * Maps bytes of a region from off on (whole pages), write-combined if that is wanted and can be
      * had, else uncached; caching says which. Owned by the caller until unmap(). Loads bring

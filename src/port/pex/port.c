@@ -25,6 +25,10 @@ void via_pex_count(_Atomic uint64_t *counter)
 /* Order write-combined stores: what was stored before leaves the CPU before what follows. */
 static void order_stores(const struct via_pex_port *pex)
 {
+    if (pex->mapping.at == NULL && pex->pci->ops->fence != NULL) {
+        pex->pci->ops->fence(pex->pci);
+        return;
+    }
     if (pex->mapping.caching == VIA_PCI_COMBINING ||
         atomic_load_explicit(&pex->is_weak, memory_order_relaxed)) {
 #ifdef __SSE2__
@@ -100,6 +104,7 @@ void via_pex_store_word(struct via_pex_port *pex, uint64_t off, uint64_t word)
         atomic_store_explicit((_Atomic uint64_t *)(void *)(pex->mapping.at + off), word,
                               memory_order_release);
     } else {
+        order_stores(pex);
         (void)pex->pci->ops->region_write(pex->pci, pex->config.bar, pex->window_off + off, &word,
                                           sizeof(word));
     }
