@@ -267,12 +267,16 @@ static void draw(struct sim_pex *pex, uint64_t inbox_bytes)
     }
 }
 
-/* From a stream of its own: a seed keeps its history where nothing is combined. */
+/* From a stream of its own: a seed keeps its history where nothing is combined. Small packets make
+ * such a history long: half of the links of every fourth seed. */
 static void draw_buffers(struct sim_pex *pex, const struct sim_config *config, uint32_t link)
 {
     struct via_rng rng;
-    via_rng_init(&rng, config->seed ^ UINT64_C(0x636f6d62) ^ (uint64_t)link << 32);
-    pex->buffers_count = via_rng_chance(&rng, 1, 3) ? sim_between(&rng, 1, SIM_WC_BUFFERS_MAX) : 0;
+    via_rng_init(&rng, config->seed ^ UINT64_C(0x636f6d62));
+    bool any = via_rng_chance(&rng, 1, 4);
+    via_rng_init(&rng, config->seed ^ UINT64_C(0x636f6d62) ^ (uint64_t)(link + 1) << 32);
+    pex->buffers_count =
+        any && via_rng_chance(&rng, 1, 2) ? sim_between(&rng, 1, SIM_WC_BUFFERS_MAX) : 0;
 }
 
 static void pex_open(struct sim_link *link, size_t inbox_bytes)
