@@ -169,7 +169,7 @@ struct via_driver {
 
 /* A description that was understood. inbox=BYTES is read here, for all drivers alike; the other
  * keys are the driver's own. */
-#define VIA_LINK_CONFIG_BYTES 256u
+#define VIA_LINK_CONFIG_BYTES 384u
 struct via_link_config {
     const struct via_driver *driver;
     char target[128];

@@ -32,16 +32,20 @@ static void wake(void *ctx, unsigned thread)
 
 static pid_t server_pid;
 
+#define SOCKETS 4u /* both functions of the NT port, then the DMA function of both hosts */
+
 struct served {
     struct via_pex *pex;
     enum via_pex_side side;
+    bool is_engine;
     int fd;
 };
 
 static int attach(void *ctx, struct via_pci **ret_pci)
 {
     struct served *served = ctx;
-    return via_pex_attach(served->pex, served->side, ret_pci);
+    return served->is_engine ? via_pex_attach_engine_apart(served->pex, served->side, ret_pci)
+                             : via_pex_attach(served->pex, served->side, ret_pci);
 }
 
 static void *serve(void *arg)
@@ -59,16 +63,17 @@ static void socket_path(const char *directory, unsigned side, char *ret_path, si
 
 static void run_server(struct served *served)
 {
-    pthread_t threads[2];
+    pthread_t threads[SOCKETS];
     struct via_pex *pex;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (via_pex_new(&via_pex_options_default, &pex, NULL) != 0) {
         _exit(1);
     }
-    for (unsigned side = 0; side < 2; side++) {
-        served[side].pex = pex;
-        served[side].side = side == 0 ? VIA_PEX_VIRTUAL : VIA_PEX_LINK;
-        pthread_create(&threads[side], NULL, serve, &served[side]);
+    for (unsigned i = 0; i < SOCKETS; i++) {
+        served[i].pex = pex;
+        served[i].side = i % 2 == 0 ? VIA_PEX_VIRTUAL : VIA_PEX_LINK;
+        served[i].is_engine = i >= 2;
+        pthread_create(&threads[i], NULL, serve, &served[i]);
     }
     for (;;) {
         pause();
@@ -77,12 +82,12 @@ static void run_server(struct served *served)
 
 static int begin_server(const char *directory)
 {
-    struct served served[2];
+    struct served served[SOCKETS];
     struct via_error err;
     char path[128];
-    for (unsigned side = 0; side < 2; side++) {
-        socket_path(directory, side, path, sizeof(path));
-        if (via_vfio_user_listen(path, &served[side].fd, &err) != 0) {
+    for (unsigned i = 0; i < SOCKETS; i++) {
+        socket_path(directory, i, path, sizeof(path));
+        if (via_vfio_user_listen(path, &served[i].fd, &err) != 0) {
             fprintf(stderr, "%s\n", err.text);
             return -1;
         }
@@ -92,8 +97,9 @@ static int begin_server(const char *directory)
     if (server_pid == 0) {
         run_server(served);
     }
-    close(served[0].fd);
-    close(served[1].fd);
+    for (unsigned i = 0; i < SOCKETS; i++) {
+        close(served[i].fd);
+    }
     return server_pid > 0 ? 0 : -1;
 }
 
@@ -102,8 +108,8 @@ static void end_server(const char *directory)
     char path[128];
     kill(server_pid, SIGKILL);
     waitpid(server_pid, NULL, 0);
-    for (unsigned side = 0; side < 2; side++) {
-        socket_path(directory, side, path, sizeof(path));
+    for (unsigned i = 0; i < SOCKETS; i++) {
+        socket_path(directory, i, path, sizeof(path));
         unlink(path);
     }
 }
@@ -136,7 +142,12 @@ static int open_pex(struct conform_end *end, const char *directory, const char *
         snprintf(target, sizeof(target), "model:%s,side=%s", directory,
                  end->side == 0 ? "virtual" : "link");
     }
-    snprintf(text, sizeof(text), "pex:%s%s", target, options);
+    char engine[160] = "";
+    if (user && dma) {
+        strcpy(engine, ",dma=");
+        socket_path(directory, 2 + end->side, engine + strlen(engine), 128);
+    }
+    snprintf(text, sizeof(text), "pex:%s%s%s", target, options, engine);
     int rc = via_link_parse(text, &config, &err);
     if (rc == 0) {
         rc = via_pex_driver.open(config.config, &state->host, &end->port, &err);
@@ -166,6 +177,7 @@ static int open_pair(struct conform_end *end, const char *directory)
     return open_pex(end, directory, end->side == 0 ? ",b2b=0" : ",b2b=1", false, false);
 }
 OPEN(open_user, ",window=512KiB", true, false)
+OPEN(open_user_dma, ",window=512KiB", true, true)
 
 /* The widest stores that pass the caches. */
 static int open_stores(struct conform_end *end, const char *directory)
@@ -233,4 +245,6 @@ PEX_KIND(conform_pex_polls, "pex on the model, no interrupts", open_polls, NULL,
 PEX_KIND(conform_pex_stores, "pex on the model, wide stores", open_stores, NULL, NULL, false);
 PEX_KIND(conform_pex_b2b, "pex on two models back to back", open_pair, NULL, NULL, false);
 PEX_KIND(conform_pex_user, "pex by vfio-user", open_user, begin_server, end_server, false);
+PEX_KIND(conform_pex_user_dma, "pex by vfio-user with DMA", open_user_dma, begin_server, end_server,
+         true);
 PEX_KIND(conform_pex_dma, "pex on the model with DMA", open_dma, NULL, NULL, true);

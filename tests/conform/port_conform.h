@@ -78,6 +78,7 @@ extern const struct conform_kind conform_pex_b2b; /* two chips */
 extern const struct conform_kind conform_pex_polls;
 extern const struct conform_kind conform_pex_stores;
 extern const struct conform_kind conform_pex_dma;
+extern const struct conform_kind conform_pex_user_dma;
 extern const struct conform_kind conform_pex_user; /* on a model in a process of its own */
 extern const struct conform_kind conform_ofi;      /* over libfabric's tcp */
 extern const struct conform_kind conform_ofi_dma;

@@ -3,5 +3,6 @@
 
 int main(void)
 {
-    return conform_run(&conform_pex_user, CONFORM_PROCESSES);
+    return conform_run(&conform_pex_user, CONFORM_PROCESSES) +
+           conform_run(&conform_pex_user_dma, CONFORM_PROCESSES);
 }

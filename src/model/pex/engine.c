@@ -567,7 +567,7 @@ static int attach(struct via_pex *pex, enum via_pex_side side, bool is_apart,
         pthread_mutex_unlock(pex->lock);
         return -EBUSY;
     }
-    engine->pci = (struct via_pci){.ops = &engine_ops, .requester = 0x0200};
+    engine->pci = (struct via_pci){.ops = &engine_ops, .requester = VIA_PEX_ENGINE_REQUESTER};
     engine->pex = pex;
     engine->side = side;
     engine->attached = true;

@@ -75,6 +75,9 @@ struct via_pex *via_pex_joined(const struct via_pex *pex);
 VIA_MUST_CHECK int via_pex_attach(struct via_pex *pex, enum via_pex_side side,
                                   struct via_pci **ret_pci);
 
+/* What the requests of a DMA function carry. */
+#define VIA_PEX_ENGINE_REQUESTER 0x0200u
+
 /* A host's DMA function; ends before the host's function of the NT port does. -EBUSY. */
 VIA_MUST_CHECK int via_pex_attach_engine(struct via_pex *pex, enum via_pex_side side,
                                          struct via_pci **ret_pci);

@@ -25,6 +25,9 @@
 #define RINGS_BYTES 4096u
 #define LOOK_NS (200 * VIA_USEC_NS) /* at a channel that is not done */
 #define LOCK_TRIES 1000u
+/* Of each slot, where the engine reaches only memory that it has a descriptor of: a body. */
+#define BOUNCE_BYTES 65536u
+#define BOUNCES_BYTES ((uint64_t)CHANNELS * SLOTS * BOUNCE_BYTES)
 #define ABORT_NS (10 * VIA_MSEC_NS)
 
 _Static_assert(CHANNELS *SLOTS * sizeof(struct via_plx_dma_descriptor) <= RINGS_BYTES, "a page");
@@ -58,6 +61,9 @@ struct via_pex_dma {
     uint64_t window_address; /* on the bus */
     const unsigned char *memory;
     uint64_t memory_bytes, memory_iova;
+    unsigned char *bounces; /* of all slots; NULL: the engine reads the memory itself */
+    uint64_t bounces_iova;
+    int bounces_fd;
     _Atomic bool dead;
     _Atomic uint32_t pending[VIA_PORT_DATA_DOORBELLS]; /* DMA not yet taken */
     struct channel channels[CHANNELS];
@@ -105,10 +111,21 @@ static void set_up_channel(struct via_pex_dma *dma, unsigned index)
 
 /* --- starting --- */
 
-static void fill(struct via_pex_dma *dma, struct via_plx_dma_descriptor *descriptor, uint64_t off,
-                 const void *src, size_t len)
+/* Where the engine reads it. */
+static uint64_t source_of(struct via_pex_dma *dma, unsigned slot, const void *src, size_t len)
 {
-    uint64_t from = dma->memory_iova + (uint64_t)((const unsigned char *)src - dma->memory);
+    uint64_t off = (uint64_t)slot * BOUNCE_BYTES;
+    if (dma->bounces == NULL) {
+        return dma->memory_iova + (uint64_t)((const unsigned char *)src - dma->memory);
+    }
+    memcpy(dma->bounces + off, src, len);
+    return dma->bounces_iova + off;
+}
+
+static void fill(struct via_pex_dma *dma, struct via_plx_dma_descriptor *descriptor, unsigned slot,
+                 uint64_t off, const void *src, size_t len)
+{
+    uint64_t from = source_of(dma, slot, src, len);
     uint64_t to = dma->window_address + VIA_PEX_PAGE_BYTES + off;
     via_plx_dma_fill(descriptor, from, to,
                      VIA_PLX_DMA_VALID | VIA_PLX_DMA_WANTS_INTERRUPT | (uint32_t)len);
@@ -141,7 +158,7 @@ int via_pex_dma_start(struct via_port *port, unsigned queue, uint64_t off, const
     if (atomic_load_explicit(&dma->dead, memory_order_relaxed)) {
         return -EIO;
     }
-    if (!is_memory(dma, src, len)) {
+    if (!is_memory(dma, src, len) || (dma->bounces != NULL && len > BOUNCE_BYTES)) {
         return -EINVAL; /* not what was registered */
     }
     unsigned index = queue % CHANNELS;
@@ -157,7 +174,7 @@ int via_pex_dma_start(struct via_port *port, unsigned queue, uint64_t off, const
             (struct slot){.state = BUSY, .queue = queue, .cookie = cookie, .downs = downs};
         channel->head++;
         atomic_fetch_add_explicit(&dma->pending[queue], 1, memory_order_relaxed);
-        fill(dma, &channel->ring[place], off, src, len);
+        fill(dma, &channel->ring[place], index * SLOTS + place, off, src, len);
         write_channel(dma, index, VIA_PLX_DMA_CONTROL, VIA_PLX_DMA_START | VIA_PLX_DMA_CLEARS);
         rc = 0;
     }
@@ -344,6 +361,39 @@ void via_pex_dma_program(struct via_pex_port *pex)
     pex->dma->window_address = (low & ~UINT32_C(0xf)) | (uint64_t)high << 32;
 }
 
+/* Memory that the engine reaches by a descriptor, at *ret_iova. */
+static int share_memory(struct via_pex_dma *dma, uint64_t bytes, int *ret_fd,
+                        unsigned char **ret_at, uint64_t *ret_iova, struct via_error *err)
+{
+    *ret_fd = memfd_create("viaduct-pex-dma", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (*ret_fd < 0 || ftruncate(*ret_fd, (off_t)bytes) != 0 ||
+        fcntl(*ret_fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0) {
+        return via_error_set(err, -errno, "memory for DMA: %s", strerror(errno));
+    }
+    void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, *ret_fd, 0);
+    if (at == MAP_FAILED) {
+        return via_error_set(err, -errno, "map memory for DMA: %s", strerror(errno));
+    }
+    *ret_at = at;
+    struct via_pci_memory memory = {.at = at, .bytes = bytes, .fd = *ret_fd, .writable = true};
+    int rc = dma->pci->ops->dma_map(dma->pci, &memory, VIA_PEX_PAGE_BYTES, ret_iova);
+    return rc == 0 ? 0 : via_error_set(err, rc, "DMA function: %s", strerror(-rc));
+}
+
+static void end_sharing(struct via_pex_dma *dma, uint64_t bytes, int fd, unsigned char *at,
+                        uint64_t iova)
+{
+    if (iova != 0) {
+        (void)dma->pci->ops->dma_unmap(dma->pci, iova);
+    }
+    if (at != NULL) {
+        munmap(at, bytes);
+    }
+    if (fd >= 0) {
+        close(fd);
+    }
+}
+
 int via_pex_dma_register(struct via_port *port, void *memory, size_t bytes, struct via_error *err)
 {
     struct via_pex_dma *dma = via_pex_port_of(port)->dma;
@@ -356,6 +406,13 @@ int via_pex_dma_register(struct via_port *port, void *memory, size_t bytes, stru
     int rc = dma->memory != NULL
                  ? -EBUSY
                  : dma->pci->ops->dma_map(dma->pci, &range, VIA_PEX_PAGE_BYTES, &dma->memory_iova);
+    if (rc == -ENOTSUP) { /* not without a descriptor */
+        rc = share_memory(dma, BOUNCES_BYTES, &dma->bounces_fd, &dma->bounces, &dma->bounces_iova,
+                          err);
+        if (rc != 0) {
+            return rc;
+        }
+    }
     if (rc != 0) {
         return via_error_set(err, rc, "let the DMA engine reach %llu bytes: %s",
                              (unsigned long long)whole, strerror(-rc));
@@ -375,23 +432,13 @@ int via_pex_dma_open(struct via_pex_port *pex, struct via_pci *pci, struct via_e
     memset(dma, 0, sizeof(*dma));
     pex->dma = dma;
     dma->pci = pci;
-    dma->rings_fd = memfd_create("viaduct-pex-rings", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (dma->rings_fd < 0 || ftruncate(dma->rings_fd, RINGS_BYTES) != 0 ||
-        fcntl(dma->rings_fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0) {
-        return via_error_set(err, -errno, "memory for DMA rings: %s", strerror(errno));
+    dma->bounces_fd = -1;
+    int rc = share_memory(dma, RINGS_BYTES, &dma->rings_fd, &dma->rings, &dma->rings_iova, err);
+    if (rc != 0) {
+        return rc;
     }
-    void *at = mmap(NULL, RINGS_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, dma->rings_fd, 0);
-    if (at == MAP_FAILED) {
-        return via_error_set(err, -errno, "map DMA rings: %s", strerror(errno));
-    }
-    dma->rings = at;
-    struct via_pci_memory memory = {
-        .at = at, .bytes = RINGS_BYTES, .fd = dma->rings_fd, .writable = true};
-    int rc = pci->ops->dma_map(pci, &memory, VIA_PEX_PAGE_BYTES, &dma->rings_iova);
-    if (rc == 0) {
-        rc = pci->ops->config_write(pci, VIA_PCI_COMMAND, 2,
-                                    VIA_PCI_COMMAND_MEMORY | VIA_PCI_COMMAND_MASTER);
-    }
+    rc = pci->ops->config_write(pci, VIA_PCI_COMMAND, 2,
+                                VIA_PCI_COMMAND_MEMORY | VIA_PCI_COMMAND_MASTER);
     if (rc != 0) {
         return via_error_set(err, rc, "DMA function: %s", strerror(-rc));
     }
@@ -419,18 +466,11 @@ void via_pex_dma_close(struct via_pex_port *pex)
     }
     cut_off(dma);
     (void)dma->pci->ops->irq_set(dma->pci, VIA_PCI_MSI, 0, NULL);
-    if (dma->memory != NULL) {
+    if (dma->memory != NULL && dma->bounces == NULL) {
         (void)dma->pci->ops->dma_unmap(dma->pci, dma->memory_iova);
     }
-    if (dma->rings_iova != 0) {
-        (void)dma->pci->ops->dma_unmap(dma->pci, dma->rings_iova);
-    }
-    if (dma->rings != NULL) {
-        munmap(dma->rings, RINGS_BYTES);
-    }
-    if (dma->rings_fd >= 0) {
-        close(dma->rings_fd);
-    }
+    end_sharing(dma, BOUNCES_BYTES, dma->bounces_fd, dma->bounces, dma->bounces_iova);
+    end_sharing(dma, RINGS_BYTES, dma->rings_fd, dma->rings, dma->rings_iova);
     dma->pci->ops->close(dma->pci);
     free(dma);
     pex->dma = NULL;

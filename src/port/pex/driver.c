@@ -67,6 +67,9 @@ static int parse_word(const struct via_link_word *word, struct via_pex_config *c
         config->alut = config->alut_at_peer = true;
     } else if (is_word(word, "slices", NULL)) {
         config->slices = config->alut = true;
+    } else if (strcmp(word->key, "dma") == 0 && word->value != NULL && word->value[0] != '\0' &&
+               strlen(word->value) < sizeof(config->engine)) {
+        strcpy(config->engine, word->value);
     } else if (is_word(word, "b2b", "0") || is_word(word, "b2b", "1")) {
         config->b2b = true;
         config->b2b_end = (unsigned)(word->value[0] - '0');
@@ -115,6 +118,9 @@ static int pex_parse(const struct via_link_words *words, void *ret_config, struc
         if (rc != 0) {
             return rc;
         }
+    }
+    if (config.engine[0] != '\0' && (rest_of(words->target, USER_PREFIX) == NULL || config.b2b)) {
+        return via_error_set(err, -EINVAL, "dma= goes with vfio-user:PATH, and not with b2b");
     }
     if (config.b2b && config.alut) {
         return via_error_set(err, -EINVAL, "b2b goes with neither alut nor slices");
@@ -285,9 +291,25 @@ static void open_session(struct via_pex_port *pex)
     pex->asymmetric = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
 }
 
+/* Of a model behind sockets, which has a socket for it. No table there says what its requests
+ * carry: as the model has it. */
+static int open_user_engine(struct via_pex_port *pex, struct via_error *err)
+{
+    struct via_pci *pci;
+    int rc = via_vfio_user_open(pex->config.engine, &pci, err);
+    if (rc != 0) {
+        return rc;
+    }
+    pci->requester = VIA_PEX_ENGINE_REQUESTER;
+    return via_pex_dma_open(pex, pci, err);
+}
+
 /* Of a model; that of the kernel's VFIO would need the other function of the chip. */
 static int open_engine(struct via_pex_port *pex, struct via_error *err)
 {
+    if (pex->config.engine[0] != '\0') {
+        return open_user_engine(pex, err);
+    }
     const char *name = rest_of(pex->config.target, MODEL_PREFIX);
     struct via_pex *model = name != NULL ? via_pex_find(name) : NULL;
     struct via_pci *pci;
@@ -483,7 +505,7 @@ static void pex_view_close(struct via_port *port, struct via_port_view *view)
 const struct via_driver via_pex_driver = {
     .name = "pex",
     .usage = "side=virtual|link, bar=2|4, window=BYTES, alut[=own|peer], slices, lut=d94|db4, "
-             "irq=msi|intx|none, noiommu, revision=any, b2b=0|1",
+             "irq=msi|intx|none, noiommu, revision=any, b2b=0|1, dma=PATH",
     .parse = pex_parse,
     .open = pex_open,
     .describe = pex_describe,

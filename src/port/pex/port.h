@@ -55,6 +55,7 @@ _Static_assert(sizeof(struct via_pex_page) <= VIA_PEX_PAGE_BYTES &&
 
 struct via_pex_config {
     char target[128];
+    char engine[108];          /* path of the vfio-user socket of the DMA function; "": none */
     unsigned bar;              /* 2 or 4 */
     uint64_t window_bytes_max; /* of the window with its page */
     bool alut;                 /* translate by the A-LUT */
