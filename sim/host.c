@@ -181,7 +181,7 @@ static void wait_for_fence(struct sim_thread *thread, uint64_t fence_ns)
 }
 
 /* There is nothing to do: arm, look again, sleep. */
-static void rest(struct sim_thread *thread, uint64_t now, uint64_t deadline_ns)
+static void sleep_or_arm(struct sim_thread *thread, uint64_t now, uint64_t deadline_ns)
 {
     struct sim_host *host = thread->host;
     struct sim_guest *guest = host->world->guest;
@@ -230,7 +230,7 @@ static void service_chips(struct sim_host *host, uint64_t now, uint64_t *deadlin
 }
 
 /* Poll, and when there is nothing: arm, look again, sleep. */
-static void turn(struct sim_thread *thread)
+static void run_turn(struct sim_thread *thread)
 {
     struct sim_host *host = thread->host;
     uint64_t now = sim_host_now(host);
@@ -260,7 +260,7 @@ static void turn(struct sim_thread *thread)
         thread->idle_turns = 0;
         run_again(thread);
     } else {
-        rest(thread, now, deadline_ns);
+        sleep_or_arm(thread, now, deadline_ns);
     }
 }
 
@@ -285,7 +285,7 @@ void sim_thread_turn(struct sim_thread *thread, uint32_t ticket)
     thread->turn_ns = VIA_NEVER_NS;
     world->counts.turns++;
     world->current = thread;
-    turn(thread);
+    run_turn(thread);
     sim_trace_turn(host);
     world->current = NULL;
     thread->running = false;

@@ -533,7 +533,7 @@ static void arm(struct streams *streams, struct end *end, struct thread *thread)
     if (burst_has_to_send(&end->burst, end->out->sent, end->out->total)) {
         thread->listens = true;
         if (end->out->tx.span == VIA_SPAN_PIPE) {
-            via_pipe_want(&end->out->tx.pipe);
+            via_pipe_ask_for_room(&end->out->tx.pipe);
         }
         return;
     }
@@ -543,7 +543,7 @@ static void arm(struct streams *streams, struct end *end, struct thread *thread)
     via_stream_rx_arm(&end->in->rx);
     end->ring_writer = true;
     if (!end->out->fin_sent) {
-        via_pipe_want(&end->out->tx.pipe);
+        via_pipe_ask_for_room(&end->out->tx.pipe);
     }
 }
 
@@ -556,7 +556,7 @@ static void turn_of_rogue(struct streams *streams, unsigned number, unsigned end
 }
 
 /* What a thread does next; false: it sleeps, or has nothing more to do. */
-static bool go_on(struct streams *streams, unsigned number, unsigned thread_number)
+static bool run_step(struct streams *streams, unsigned number, unsigned thread_number)
 {
     struct end *end = end_at(streams, number, thread_number);
     struct thread *thread = thread_at(streams, number, thread_number);
@@ -591,7 +591,8 @@ static bool go_on(struct streams *streams, unsigned number, unsigned thread_numb
     return true;
 }
 
-static void turn(struct streams *streams, unsigned number, unsigned thread_number, uint32_t ticket)
+static void run_turn(struct streams *streams, unsigned number, unsigned thread_number,
+                     uint32_t ticket)
 {
     const struct end *end = end_at(streams, number, thread_number);
     const struct thread *thread = thread_at(streams, number, thread_number);
@@ -605,7 +606,7 @@ static void turn(struct streams *streams, unsigned number, unsigned thread_numbe
     } else if (end->in_call != NULL && end->in_call != thread) {
         /* Somebody else has the token. */
         sim_streams_turn_after(streams, number, thread_number, between(streams, 1000, 100000));
-    } else if (go_on(streams, number, thread_number)) {
+    } else if (run_step(streams, number, thread_number)) {
         next_turn(streams, number, thread_number);
     }
 }
@@ -692,7 +693,7 @@ static void run(struct streams *streams)
     while (!streams->result->failed && sim_clock_take(&streams->clock, &event)) {
         switch (event.kind) {
         case SIM_EVENT_TURN:
-            turn(streams, event.a, event.b, event.c);
+            run_turn(streams, event.a, event.b, event.c);
             break;
         case SIM_EVENT_BELL:
             bell_arrives(streams, event.a, event.b);

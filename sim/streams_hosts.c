@@ -249,12 +249,12 @@ static void arm(struct hosts *hosts, unsigned number, unsigned which)
         via_stream_rx_arm(&end->in->rx);
     }
     if (!end->out->fin_sent && end->out->tx.span == VIA_SPAN_PIPE) {
-        via_pipe_want(&end->out->tx.pipe);
+        via_pipe_ask_for_room(&end->out->tx.pipe);
     }
     sim_hosts_push(hosts, number, which, false);
 }
 
-static void turn(struct hosts *hosts, unsigned number, unsigned which, uint32_t ticket)
+static void run_turn(struct hosts *hosts, unsigned number, unsigned which, uint32_t ticket)
 {
     struct end *end = &hosts->connections[number].ends[which];
     if (ticket != end->ticket || end->asleep || end->dead ||
@@ -368,7 +368,7 @@ static void run(struct hosts *hosts)
     while (!hosts->result->failed && sim_clock_take(&hosts->clock, &event)) {
         switch (event.kind) {
         case SIM_EVENT_TURN:
-            turn(hosts, event.a, event.b, event.c);
+            run_turn(hosts, event.a, event.b, event.c);
             break;
         case SIM_EVENT_GUEST:
             frame_arrives(hosts, event.a, event.b);

@@ -119,7 +119,7 @@ static void build(struct side *side, struct side *peer, unsigned index, uint32_t
     }
 }
 
-static void turn(struct side *side)
+static void run_turn(struct side *side)
 {
     uint64_t deadline_ns = VIA_NEVER_NS;
     via_node_control(side->node, sim_measure_now_ns(), &deadline_ns);
@@ -157,8 +157,8 @@ static void trial(struct side *a, struct side *b, double *ret_submit_ns, double 
         found += via_node_poll(b->node, 0, sim_measure_now_ns(), &deadline_ns);
         polls += 2;
         if (polls % 256 == 0) { /* this takes long: heartbeats must not stop */
-            turn(a);
-            turn(b);
+            run_turn(a);
+            run_turn(b);
         }
     }
     double polled_ns = (double)(sim_measure_now_ns() - submitted_ns) - polls * turn_ns;
@@ -189,8 +189,8 @@ int sim_measure_node(struct sim_measured *ret, struct via_error *err)
     build(&sides[1], &sides[0], 1, scratchpads);
     uint64_t give_up_ns = sim_measure_now_ns() + 2 * VIA_SEC_NS;
     while (!is_routed(&sides[0]) && sim_measure_now_ns() < give_up_ns) {
-        turn(&sides[0]);
-        turn(&sides[1]);
+        run_turn(&sides[0]);
+        run_turn(&sides[1]);
     }
     ret->turn_ns = idle_turn_ns(&sides[0]);
     ret->submit_ns = 1e9;
@@ -199,8 +199,8 @@ int sim_measure_node(struct sim_measured *ret, struct via_error *err)
     for (unsigned i = 0; i < TRIALS && sim_measure_now_ns() < give_up_ns; i++) {
         double submit_ns;
         double frame_ns;
-        turn(&sides[0]);
-        turn(&sides[1]);
+        run_turn(&sides[0]);
+        run_turn(&sides[1]);
         trial(&sides[0], &sides[1], &submit_ns, &frame_ns, ret->turn_ns);
         ret->submit_ns = submit_ns < ret->submit_ns ? submit_ns : ret->submit_ns;
         ret->frame_ns = frame_ns < ret->frame_ns ? frame_ns : ret->frame_ns;

@@ -103,7 +103,7 @@ static int plot(const char *csv_folder, const char *folder, const struct sim_pap
 /* --- a paper --------------------------------------------------------------------------------- */
 
 /* Fails only when a claim is broken: a figure that does not fit is shown, and is no failure. */
-static int judge(const struct sim_report *report, const struct sim_paper *paper)
+static int summarize(const struct sim_report *report, const struct sim_paper *paper)
 {
     struct sim_report_counts counts = sim_report_count(report);
     printf("%c: fitted on %zu figures, %zu outside; held out %zu, %zu outside; %zu claims, %zu "
@@ -197,7 +197,7 @@ static int run_paper(const struct options *options, const struct sim_paper *pape
         rc = fail(&err);
     } else {
         sim_report_print(&report, stdout);
-        rc = judge(&report, paper);
+        rc = summarize(&report, paper);
         const char *csv = options->csv != NULL ? options->csv : options->plot;
         int written = csv != NULL ? write_csv(csv, paper, &report) : 0;
         if (written == 0 && options->plot != NULL) {

@@ -195,7 +195,7 @@ static void give_back(struct plan_fabric *fabric, struct plan_pipe *pipe)
     post_word(fabric, &pipe->back, (struct sim_call){credits_came, pipe, count});
 }
 
-static void want_came(void *object, uint64_t arg)
+static void on_want(void *object, uint64_t arg)
 {
     (void)arg;
     struct plan_pipe *pipe = object;
@@ -207,13 +207,13 @@ static void want_came(void *object, uint64_t arg)
     plan_pipe_forget(fabric, pipe);
 }
 
-void plan_pipe_want(struct plan_fabric *fabric, struct plan_pipe *pipe)
+void plan_pipe_ask_for_room(struct plan_fabric *fabric, struct plan_pipe *pipe)
 {
     if (!pipe->wants) {
         pipe->wants = true;
         if (!pipe->asking) {
             pipe->asking = true;
-            post_word(fabric, &pipe->there, (struct sim_call){want_came, pipe, 0});
+            post_word(fabric, &pipe->there, (struct sim_call){on_want, pipe, 0});
         }
     }
 }

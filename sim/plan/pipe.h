@@ -160,7 +160,7 @@ void plan_pipe_forget(struct plan_fabric *fabric, struct plan_pipe *pipe);
 bool plan_pipe_may_inject(const struct plan_fabric *fabric, const struct plan_pipe *pipe);
 bool plan_pipe_may_turn(const struct plan_fabric *fabric, const struct plan_pipe *pipe);
 /* The writer has found no room. */
-void plan_pipe_want(struct plan_fabric *fabric, struct plan_pipe *pipe);
+void plan_pipe_ask_for_room(struct plan_fabric *fabric, struct plan_pipe *pipe);
 /* The reader has taken a record. */
 void plan_pipe_release(struct plan_fabric *fabric, struct plan_pipe *pipe);
 /* The writer has something for it, or room in it: its thread is to look. ringer pays if that

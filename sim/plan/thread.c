@@ -133,7 +133,7 @@ static void block(struct plan_fabric *fabric, struct plan_pipe *pipe, struct pla
     pipe->arrived.first->since_ps = fabric->cost->now_ps;
     pipe->next_blocked = way->blocked;
     way->blocked = pipe;
-    plan_pipe_want(fabric, way);
+    plan_pipe_ask_for_room(fabric, way);
 }
 
 /* They are tried again. */
@@ -254,15 +254,15 @@ static bool choose_out(struct plan_thread *thread)
             continue;
         }
         if (own || way->bypass.count > 0) {
-            plan_pipe_want(fabric, way);
+            plan_pipe_ask_for_room(fabric, way);
         }
         plan_pipe_forget(fabric, way);
     }
     return false;
 }
 
-/* As turn() of core/channel.c: bypass buffers are emptied, what has come is taken, what starts here
- * is sent; the last two up to a batch of each pipe. */
+/* As run_turn() of core/channel.c: bypass buffers are emptied, what has come is taken, what starts
+ * here is sent; the last two up to a batch of each pipe. */
 static bool choose(struct plan_thread *thread)
 {
     static bool (*const phases[PLAN_PHASES])(struct plan_thread * thread) = {

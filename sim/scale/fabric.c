@@ -195,7 +195,7 @@ static bool is_right(const struct scale_fabric *fabric, unsigned from, unsigned 
            fabric->links[edge->link]->up && scale_fabric_hops(fabric, edge->host, to) + 1 == hops;
 }
 
-static void judge(struct scale_fabric *fabric, unsigned from, unsigned to)
+static void check_pair(struct scale_fabric *fabric, unsigned from, unsigned to)
 {
     size_t at = (size_t)from * fabric->hosts_count + to;
     bool wrong = !is_right(fabric, from, to);
@@ -204,16 +204,16 @@ static void judge(struct scale_fabric *fabric, unsigned from, unsigned to)
     fabric->wrong[at] = wrong;
 }
 
-static void judge_changes(struct scale_host *host)
+static void check_changes(struct scale_host *host)
 {
     uint16_t ids[VIA_ROUTE_CHANGES_MAX];
     host->changed = false;
     int count = via_node_route_changes(host->node, &host->routes_seen, ids);
     for (int i = 0; i < count; i++) {
-        judge(host->fabric, host->index, ids[i]);
+        check_pair(host->fabric, host->index, ids[i]);
     }
     for (unsigned to = 0; count < 0 && to < host->fabric->hosts_count; to++) {
-        judge(host->fabric, host->index, to);
+        check_pair(host->fabric, host->index, to);
     }
 }
 
@@ -263,7 +263,7 @@ static void list_edges(struct scale_fabric *fabric)
 }
 
 /* Links have changed. */
-static void judge_all(struct scale_fabric *fabric)
+static void check_all_pairs(struct scale_fabric *fabric)
 {
     uint16_t *queue = sim_alloc((size_t)fabric->hosts_count * sizeof(*queue));
     for (unsigned from = 0; from < fabric->hosts_count; from++) {
@@ -271,7 +271,7 @@ static void judge_all(struct scale_fabric *fabric)
     }
     for (unsigned from = 0; from < fabric->hosts_count; from++) {
         for (unsigned to = 0; to < fabric->hosts_count; to++) {
-            judge(fabric, from, to);
+            check_pair(fabric, from, to);
         }
     }
     free(queue);
@@ -290,7 +290,7 @@ bool scale_fabric_is_shortest(const struct scale_fabric *fabric)
 
 /* --- turns ----------------------------------------------------------------------------------- */
 
-static void turn(struct scale_host *host)
+static void run_turn(struct scale_host *host)
 {
     struct scale_fabric *fabric = host->fabric;
     /* A fence takes no longer than a turn, so who waits for one looks again at once. */
@@ -320,7 +320,7 @@ static void turn(struct scale_host *host)
     host->announcements_taken = counters.announcements_received;
     host->busy_ns = fabric->now_ns + SCALE_TURN_NS + taken * SCALE_ANNOUNCED_NS;
     if (host->changed) {
-        judge_changes(host);
+        check_changes(host);
     }
     wake(host, again ? host->busy_ns : via_min(control_ns, poll_ns));
 }
@@ -329,7 +329,7 @@ static void turn(struct scale_host *host)
 static void take_turn(struct scale_host *host)
 {
     if (host->fabric->now_ns >= host->busy_ns) {
-        turn(host);
+        run_turn(host);
     } else {
         host->turn_ns = VIA_NEVER_NS;
         wake(host, host->busy_ns);
@@ -505,7 +505,7 @@ void scale_fabric_start(struct scale_fabric *fabric)
         start(&fabric->hosts[h], &fabric->edges[fabric->first[h]]);
         wake(&fabric->hosts[h], fabric->now_ns);
     }
-    judge_all(fabric);
+    check_all_pairs(fabric);
 }
 
 void scale_fabric_cut(struct scale_fabric *fabric, unsigned link)
@@ -514,7 +514,7 @@ void scale_fabric_cut(struct scale_fabric *fabric, unsigned link)
     for (unsigned side = 0; side < 2; side++) {
         wake(&fabric->hosts[fabric->links[link]->ends[side].host], fabric->now_ns + SCALE_BELL_NS);
     }
-    judge_all(fabric);
+    check_all_pairs(fabric);
 }
 
 void scale_fabric_free(struct scale_fabric *fabric)

@@ -293,7 +293,7 @@ bool sim_serve_arm(struct sim_guest *guest, struct sim_thread *thread)
             sim_serve_ring(pe);
         }
         if (serve->due_count != 0) {
-            via_pipe_want(&serve->replies);
+            via_pipe_ask_for_room(&serve->replies);
             busy = via_pipe_writer_has_place(&serve->replies,
                                              serve->replies.geometry.body_bytes_max) ||
                    busy;

@@ -42,7 +42,7 @@ static void put(struct via_card_eeprom *eeprom, unsigned off, uint32_t value)
     via_pci_write32(eeprom->pci, 0, off, value);
 }
 
-static void rest(struct via_card_eeprom *eeprom, unsigned us)
+static void pause_us(struct via_card_eeprom *eeprom, unsigned us)
 {
     if (eeprom->pause != NULL) {
         eeprom->pause(us);
@@ -66,7 +66,7 @@ static int finish(struct via_card_eeprom *eeprom, uint32_t *ret_control, struct 
             *ret_control = control;
             return 0;
         }
-        rest(eeprom, PAUSE_US);
+        pause_us(eeprom, PAUSE_US);
     }
     return via_error_set(err, -ETIME, "EEPROM: the controller stays busy (0x260 bit 18)");
 }
@@ -82,7 +82,7 @@ static int command(struct via_card_eeprom *eeprom, unsigned number, uint32_t dwo
 }
 
 /* Waits for the end of a write cycle. */
-static int settle(struct via_card_eeprom *eeprom, struct via_error *err)
+static int wait_write_cycle(struct via_card_eeprom *eeprom, struct via_error *err)
 {
     uint32_t control;
     for (unsigned i = 0; i < CYCLE_LOOKS_MAX; i++) {
@@ -94,7 +94,7 @@ static int settle(struct via_card_eeprom *eeprom, struct via_error *err)
             eeprom->is_protected = (control & STATUS_PROTECTED) != 0;
             return 0;
         }
-        rest(eeprom, CYCLE_PAUSE_US);
+        pause_us(eeprom, CYCLE_PAUSE_US);
     }
     return via_error_set(err, -ETIME, "EEPROM: its write cycle does not end");
 }
@@ -129,7 +129,7 @@ static int write_dword(struct via_card_eeprom *eeprom, uint32_t off, uint32_t va
     }
     put(eeprom, DATA, value);
     rc = command(eeprom, WRITE, off / 4, &control, err);
-    return rc == 0 ? settle(eeprom, err) : rc;
+    return rc == 0 ? wait_write_cycle(eeprom, err) : rc;
 }
 
 /* --- finding it --- */
@@ -154,7 +154,7 @@ static void clear_crc_error(struct via_card_eeprom *eeprom, uint32_t control)
 {
     put(eeprom, CONTROL,
         (control & ~(STATUS_MASK | COMMAND_MASK)) | CRC_ERROR | READ << COMMAND_SHIFT);
-    rest(eeprom, CRC_PAUSE_US);
+    pause_us(eeprom, CRC_PAUSE_US);
 }
 
 int via_card_eeprom_open(struct via_card_eeprom *eeprom, struct via_pci *pci,
@@ -193,7 +193,7 @@ int via_card_eeprom_open(struct via_card_eeprom *eeprom, struct via_pci *pci,
     if (eeprom->had_crc_error) {
         clear_crc_error(eeprom, control);
     }
-    return settle(eeprom, err);
+    return wait_write_cycle(eeprom, err);
 }
 
 /* --- reading --- */
@@ -318,7 +318,7 @@ int via_card_eeprom_flash(struct via_card_eeprom *eeprom, const uint8_t *image, 
     if (rc != 0) {
         return rc;
     }
-    rc = settle(eeprom, err);
+    rc = wait_write_cycle(eeprom, err);
     if (rc == 0 && eeprom->is_protected) {
         return via_error_set(err, -EACCES,
                              "EEPROM: its blocks are write-protected (status bits 3:2); nothing "

@@ -186,7 +186,8 @@ static void set_reason(struct via_sockets_row *row, const char *text)
     snprintf(row->why, sizeof(row->why), "%s", text);
 }
 
-static void judge_entry(const struct process *process, uint32_t index, struct via_sockets_row *row)
+static void fill_from_entry(const struct process *process, uint32_t index,
+                            struct via_sockets_row *row)
 {
     const struct via_sockets_entry *entries =
         (const void *)((const unsigned char *)process->board + VIA_SOCKETS_ENTRIES_OFF);
@@ -211,7 +212,7 @@ static void judge_entry(const struct process *process, uint32_t index, struct vi
 }
 
 /* What the library says. The board is another process's memory: copied, then used. */
-static void judge(const struct process *process, int fd, struct via_sockets_row *row)
+static void fill_row(const struct process *process, int fd, struct via_sockets_row *row)
 {
     if (!process->library) {
         set_reason(row, "program runs without the library");
@@ -225,7 +226,7 @@ static void judge(const struct process *process, int fd, struct via_sockets_row 
     }
     uint32_t entry = VIA_SOCKETS_NUMBER_ENTRY(word);
     if (entry != 0 && entry <= VIA_SOCKETS_ENTRIES_COUNT) {
-        judge_entry(process, entry - 1, row);
+        fill_from_entry(process, entry - 1, row);
     } else if (VIA_SOCKETS_NUMBER_REASON(word) == VIA_REASON_OFF &&
                process->board->error[0] != '\0') {
         snprintf(row->why, sizeof(row->why), "switched off: %.*s",
@@ -250,7 +251,7 @@ static int add_row(struct via_sockets_list *list, const struct process *process,
     memcpy(row->program, process->program, sizeof(row->program));
     memcpy(row->local, tcp->local, sizeof(row->local));
     memcpy(row->peer, tcp->peer, sizeof(row->peer));
-    judge(process, socket->fd, row);
+    fill_row(process, socket->fd, row);
     return 0;
 }
 

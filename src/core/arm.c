@@ -8,7 +8,8 @@ bool via_arm_poll(enum via_arm_phase *phase, struct via_port *port, unsigned que
     const struct via_port_ops *ops = port->ops;
 
     if (port->caps.coherent) {
-        return true; /* what was announced has arrived: via_pipe_arm() and via_pipe_want() fence */
+        return true; /* what was announced has arrived: via_pipe_arm() and via_pipe_ask_for_room()
+                        fence */
     }
     if (posted) {
         *phase = VIA_ARM_PHASE_IDLE;

@@ -33,7 +33,7 @@ void via_channel_init(struct via_channel *channel)
 
 /* --- what the control thread changed --------------------------------------------------------- */
 
-static void let_go(struct via_way *way)
+static void release_pipes(struct via_way *way)
 {
     if (!way->up) {
         return;
@@ -45,7 +45,7 @@ static void let_go(struct via_way *way)
     way->bells = 0;
     way->arm = VIA_ARM_PHASE_IDLE;
     if (way->dma != NULL) {
-        via_dma_let_go(way);
+        via_dma_release(way);
     }
     /* Nothing of this epoch may still be on its way out when the next one begins. */
     way->port->ops->flush(way->port, way->queue);
@@ -85,7 +85,7 @@ static void take_generation(struct via_channel *channel, struct via_way *way)
         return;
     }
     bool was_up = way->up;
-    let_go(way);
+    release_pipes(way);
     if (via_dma_is_busy(way) && !VIA_MUTANT(DMA_LET_GO)) {
         /* The engine may still write for the old epoch: the answer comes when it has ended. */
         if (was_up) {
@@ -99,7 +99,7 @@ static void take_generation(struct via_channel *channel, struct via_way *way)
     way->seen = generation;
     via_flows_sort(channel, way);
     channel->work++;
-    /* Pairs with the acquire in channels_have_let_go(). */
+    /* Pairs with the acquire in channels_have_released(). */
     atomic_store_explicit(&way->seen_generation, generation, memory_order_release);
 }
 
@@ -272,7 +272,7 @@ static bool give_up_head(struct via_channel *channel, struct via_way *way)
 static void break_link(struct via_channel *channel, struct via_way *way, _Atomic bool *why)
 {
     atomic_store_explicit(why, true, memory_order_relaxed);
-    let_go(way);
+    release_pipes(way);
     via_flows_sort(channel, way);
 }
 
@@ -382,7 +382,7 @@ static void catch_up(struct via_channel *channel)
     take_routes(channel);
 }
 
-static void turn(struct via_channel *channel)
+static void run_turn(struct via_channel *channel)
 {
     catch_up(channel);
     via_list_foreach(it, &channel->watched) {
@@ -440,7 +440,7 @@ unsigned via_node_poll(struct via_node *node, unsigned index, uint64_t now_ns,
     atomic_store_explicit(&channel->turn, count + 1, memory_order_seq_cst);
     channel->now_ns = now_ns;
     channel->work = 0;
-    turn(channel);
+    run_turn(channel);
     *ret_deadline_ns = deadline(channel);
     /* Pairs with the acquire in slot_is_idle(). */
     atomic_store_explicit(&channel->turn, count + 2, memory_order_release);
@@ -480,7 +480,7 @@ static bool announce(struct via_way *way)
         posted = true;
     }
     if (is_room_wanted(way)) {
-        posted |= via_pipe_want(&way->tx);
+        posted |= via_pipe_ask_for_room(&way->tx);
     }
     return posted;
 }
@@ -566,7 +566,7 @@ static bool is_any_control_ready(struct via_channel *channel)
 }
 
 /* Ports that this thread made progress for do so themselves from here on. */
-static void rest(struct via_channel *channel)
+static void release_ports(struct via_channel *channel)
 {
     via_list_foreach(it, &channel->watched) {
         struct via_way *way = via_list_entry(it, struct via_way, watched);
@@ -576,7 +576,7 @@ static void rest(struct via_channel *channel)
     }
 }
 
-bool via_node_rest(struct via_node *node, unsigned index)
+bool via_node_release_ports(struct via_node *node, unsigned index)
 {
     struct via_channel *channel = &node->channels[index];
     via_list_foreach(it, &channel->watched) {
@@ -585,7 +585,7 @@ bool via_node_rest(struct via_node *node, unsigned index)
             return false;
         }
     }
-    rest(channel);
+    release_ports(channel);
     return true;
 }
 
@@ -612,7 +612,7 @@ enum via_arm via_node_arm(struct via_node *node, unsigned index)
         return VIA_ARM_BUSY;
     }
     if (armed) {
-        rest(channel);
+        release_ports(channel);
     }
     return armed ? VIA_ARM_SLEEP : VIA_ARM_FENCING;
 }

@@ -71,7 +71,7 @@ static void abort_all(struct via_way *way)
     way->port->ops->dma_abort(way->port, dma->channel->index);
 }
 
-void via_dma_let_go(struct via_way *way)
+void via_dma_release(struct via_way *way)
 {
     struct via_dma *dma = way->dma;
 
@@ -176,7 +176,7 @@ static struct via_dma_stage *stage_of(const struct via_dma *dma, uint64_t cookie
     return &dma->stages[index];
 }
 
-static void bring_by_pio(struct via_way *way, const struct via_dma_stage *stage)
+static void put_by_pio(struct via_way *way, const struct via_dma_stage *stage)
 {
     struct via_dma_record *record = stage->record;
     if (!VIA_MUTANT(DMA_FAILED)) {
@@ -203,7 +203,7 @@ static void ended(struct via_way *way, uint64_t cookie, int result)
     } else if (stage->record != NULL) {
         /* Then bodies that were stored meanwhile may be lost, and their lines would arrive. */
         dma->lost |= result == -ENOLINK && !VIA_MUTANT(DMA_FLAP);
-        bring_by_pio(way, stage);
+        put_by_pio(way, stage);
     }
     stage->cookie = 0;
     stage->record = NULL;
@@ -230,12 +230,12 @@ static void take(struct via_way *way)
 }
 
 /* What the mutant does: it does not wait for the engine to let go. */
-static void bring_all_by_pio(struct via_way *way)
+static void put_all_by_pio(struct via_way *way)
 {
     via_list_foreach(it, &way->dma->running) {
         struct via_dma_stage *stage = via_list_entry(it, struct via_dma_stage, link);
         if (stage->record != NULL) {
-            bring_by_pio(way, stage);
+            put_by_pio(way, stage);
             stage->record = NULL;
         }
     }
@@ -267,7 +267,7 @@ static bool watch(struct via_way *way)
     if (first) {
         via_count(&way->dma_hangs, 1);
         if (VIA_MUTANT(DMA_HASTE)) {
-            bring_all_by_pio(way);
+            put_all_by_pio(way);
         }
     }
     return first || !way->up;

@@ -175,7 +175,7 @@ static bool is_behind(const struct via_tx_op *op, uint32_t sequence)
 }
 
 /* After `acked`, `next` or the length of an operation changed. */
-static void settle(struct via_channel *channel, struct via_tx_flow *flow)
+static void update_next(struct via_channel *channel, struct via_tx_flow *flow)
 {
     if (via_seq_is_before_u32(flow->next, flow->acked)) {
         flow->next = flow->acked;
@@ -214,7 +214,7 @@ void via_tx_skip(struct via_channel *channel, struct via_tx_op *op)
         /* Only the last operation that was begun can have frames that were never sent. */
         op->frames_count = via_min(op->frames_count, flow->sent_max - op->first_sequence);
     }
-    settle(channel, flow);
+    update_next(channel, flow);
 }
 
 void via_tx_reset(struct via_channel *channel, struct via_tx_flow *flow, int status)
@@ -449,7 +449,7 @@ static void take_ack(struct via_channel *channel, struct via_tx_flow *flow,
         flow->owed = false;
         flow->retry_ns = channel->node->config.retry_ns_min;
         flow->no_state_count = 0;
-        settle(channel, flow);
+        update_next(channel, flow);
         if (via_list_is_empty(&flow->ops)) {
             via_list_remove(&flow->busy);
             set_deadline(channel, flow);
@@ -457,7 +457,7 @@ static void take_ack(struct via_channel *channel, struct via_tx_flow *flow,
         }
     }
     take_ack_state(channel, flow, ack, progress);
-    settle(channel, flow);
+    update_next(channel, flow);
     set_deadline(channel, flow);
 }
 

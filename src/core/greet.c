@@ -30,8 +30,9 @@ static bool is_power_of_two(uint32_t value)
 }
 
 /* The first thing in which the fabrics of the two hosts differ. */
-static enum via_link_state judge_fabric(const struct via_hello *mine, const struct via_hello *peer,
-                                        struct via_link_refusal *ret)
+static enum via_link_state compare_fabrics(const struct via_hello *mine,
+                                           const struct via_hello *peer,
+                                           struct via_link_refusal *ret)
 {
     const struct {
         enum via_link_state state;
@@ -56,8 +57,8 @@ static enum via_link_state judge_fabric(const struct via_hello *mine, const stru
 }
 
 /* What is too small for the smallest geometry there is; the four are checked in this order. */
-static enum via_link_state judge_room(const struct via_hello *mine, const struct via_hello *peer,
-                                      uint64_t need, struct via_link_refusal *ret)
+static enum via_link_state compare_room(const struct via_hello *mine, const struct via_hello *peer,
+                                        uint64_t need, struct via_link_refusal *ret)
 {
     const struct {
         enum via_link_cause cause;
@@ -76,11 +77,11 @@ static enum via_link_state judge_room(const struct via_hello *mine, const struct
     return VIA_LINK_HANDSHAKE;
 }
 
-enum via_link_state via_greet_judge(const struct via_hello *mine, const struct via_hello *peer,
-                                    struct via_pipe_geometry *ret_geometry,
-                                    struct via_link_refusal *ret_refusal)
+enum via_link_state via_greet_compare(const struct via_hello *mine, const struct via_hello *peer,
+                                      struct via_pipe_geometry *ret_geometry,
+                                      struct via_link_refusal *ret_refusal)
 {
-    enum via_link_state state = judge_fabric(mine, peer, ret_refusal);
+    enum via_link_state state = compare_fabrics(mine, peer, ret_refusal);
     if (state != VIA_LINK_HANDSHAKE) {
         return state;
     }
@@ -98,7 +99,7 @@ enum via_link_state via_greet_judge(const struct via_hello *mine, const struct v
             return VIA_LINK_HANDSHAKE;
         }
         if (slots == 1) {
-            return judge_room(mine, peer, need, ret_refusal);
+            return compare_room(mine, peer, need, ret_refusal);
         }
     }
 }
@@ -209,7 +210,7 @@ static int take_hello(struct via_node *node, struct via_link *link, const void *
         greet->peer.side > 1) {
         return -EPROTO;
     }
-    *ret_state = via_greet_judge(&greet->mine, &greet->peer, &link->geometry, &refusal);
+    *ret_state = via_greet_compare(&greet->mine, &greet->peer, &link->geometry, &refusal);
     if (*ret_state != VIA_LINK_HANDSHAKE) {
         via_greet_show_refusal(link, &refusal);
         return -ECONNREFUSED;

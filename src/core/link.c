@@ -76,7 +76,7 @@ static void set_phase_quiesce(struct via_node *node, struct via_link *link)
     notify_channels(node);
 }
 
-static bool channels_have_let_go(const struct via_node *node, const struct via_link *link)
+static bool channels_have_released(const struct via_node *node, const struct via_link *link)
 {
     for (unsigned k = 0; k < node->config.channels_count; k++) {
         const struct via_way *way = &node->channels[k].ways[link->index];
@@ -206,7 +206,7 @@ static void choose_epoch(struct via_link *link)
 
 /* --- up and down ----------------------------------------------------------------------------- */
 
-static void go_up(struct via_node *node, struct via_link *link)
+static void set_up(struct via_node *node, struct via_link *link)
 {
     link->phase = VIA_PHASE_UP;
     atomic_store_explicit(&link->broken, false, memory_order_relaxed);
@@ -224,7 +224,7 @@ static bool has_greeted(const struct via_link *link)
            link->phase == VIA_PHASE_UP;
 }
 
-static void go_down(struct via_node *node, struct via_link *link)
+static void set_down(struct via_node *node, struct via_link *link)
 {
     bool had_greeted = has_greeted(link);
     bool was_up = link->phase == VIA_PHASE_UP;
@@ -246,8 +246,8 @@ static void go_down(struct via_node *node, struct via_link *link)
 }
 
 /* The registers agree: the hosts greet each other. */
-static void go_greet(struct via_node *node, struct via_link *link, const struct via_handshake *peer,
-                     uint64_t now_ns)
+static void start_greeting(struct via_node *node, struct via_link *link,
+                           const struct via_handshake *peer, uint64_t now_ns)
 {
     link->tx_epoch = peer->epoch;
     link->phase = VIA_PHASE_GREETING;
@@ -258,12 +258,12 @@ static void go_greet(struct via_node *node, struct via_link *link, const struct 
     atomic_store_explicit(&link->silence_max_ns, 0, memory_order_relaxed);
     via_control_pipe_open(link);
     if (via_greet_start(node, link, now_ns) != 0) {
-        go_down(node, link);
+        set_down(node, link);
     }
 }
 
 /* The two hosts cannot work together. Nothing changes before one of them starts anew. */
-static void go_refused(struct via_node *node, struct via_link *link, enum via_link_state state)
+static void set_refused(struct via_node *node, struct via_link *link, enum via_link_state state)
 {
     link->phase = VIA_PHASE_REFUSED;
     publish(node, link, (uint8_t)(VIA_HANDSHAKE_REFUSED + state));
@@ -273,8 +273,8 @@ static void go_refused(struct via_node *node, struct via_link *link, enum via_li
 /* --- bring-up -------------------------------------------------------------------------------- */
 
 /* What is wrong with the peer's registers: a BAD_* state, or HANDSHAKE when they are fine. */
-static enum via_link_state judge(const struct via_node *node, struct via_link *link,
-                                 const struct via_handshake *peer)
+static enum via_link_state check_registers(const struct via_node *node, struct via_link *link,
+                                           const struct via_handshake *peer)
 {
     const struct via_node_config *config = &node->config;
     struct via_link_refusal refusal;
@@ -346,7 +346,7 @@ static void handshake(struct via_node *node, struct via_link *link,
     link->echo = peer->epoch;
     link->peer_seen_session = peer->session;
     publish(node, link, VIA_HANDSHAKE_UP);
-    go_greet(node, link, peer, now_ns);
+    start_greeting(node, link, peer, now_ns);
 }
 
 static void check_peer(struct via_node *node, struct via_link *link, uint64_t now_ns)
@@ -363,7 +363,7 @@ static void check_peer(struct via_node *node, struct via_link *link, uint64_t no
         }
         return;
     }
-    enum via_link_state state = judge(node, link, &peer);
+    enum via_link_state state = check_registers(node, link, &peer);
     remember_peer(node, link, &peer);
     if (is_bad(state)) {
         if (link->echo != 0) {
@@ -406,7 +406,7 @@ static void bring_up(struct via_node *node, struct via_link *link, uint64_t now_
         set_phase_quiesce(node, link);
         set_state(node, link, VIA_LINK_WAITING);
     }
-    if (link->phase == VIA_PHASE_QUIESCE && channels_have_let_go(node, link)) {
+    if (link->phase == VIA_PHASE_QUIESCE && channels_have_released(node, link)) {
         choose_epoch(link);
         link->phase = VIA_PHASE_HANDSHAKE;
         publish(node, link, VIA_HANDSHAKE_INIT);
@@ -501,11 +501,11 @@ static int greet(struct via_node *node, struct via_link *link, uint64_t now_ns)
     int rc = via_greet_poll(node, link, now_ns, &state);
 
     if (rc == 1) {
-        go_up(node, link);
+        set_up(node, link);
         return receive(node, link, now_ns); /* announcements may wait behind the greeting */
     }
     if (rc == -ECONNREFUSED) {
-        go_refused(node, link, state);
+        set_refused(node, link, state);
         return 0;
     }
     if (rc == -EPROTO || link->control_tx.broken) {
@@ -527,7 +527,7 @@ static void send_and_arm(struct via_node *node, struct via_link *link, uint64_t 
     bool waits = up && via_lsdb_has_to_send(&link->lsdb);
     bool posted = via_pipe_arm(&link->control_rx);
     if (waits) {
-        posted |= via_pipe_want(&link->control_tx);
+        posted |= via_pipe_ask_for_room(&link->control_tx);
     }
     /* A dead link is noticed by its silence. */
     bool armed = via_arm_poll(&link->control_arm, port_of(link), VIA_PORT_QUEUE_CONTROL, posted);
@@ -569,7 +569,7 @@ static uint64_t beat_interval(const struct via_node *node, const struct via_link
 
 /* Work of a link on which the hosts have greeted each other; 0, or negative when it must go down.
  */
-static int keep_up(struct via_node *node, struct via_link *link, uint64_t now_ns)
+static int serve_up(struct via_node *node, struct via_link *link, uint64_t now_ns)
 {
     listen(node, link, now_ns);
     if (now_ns - link->heard_ns >= dead_ns(node, link)) {
@@ -605,15 +605,15 @@ void via_link_control(struct via_node *node, struct via_link *link, uint64_t now
     uint64_t events = port->ops->events(port, VIA_PORT_EVENT_CONTROL);
 
     if ((events & VIA_PORT_EVENT_LINK_DOWN) != 0 && link->phase != VIA_PHASE_DOWN) {
-        go_down(node, link);
+        set_down(node, link);
         set_phase_down(link);
     }
     if (has_greeted(link)) {
-        int rc = keep_up(node, link, now_ns);
+        int rc = serve_up(node, link, now_ns);
         if (rc != 0) {
             via_node_trace(node, "host %u: port %u: link lost: %d", node->config.host, link->index,
                            rc);
-            go_down(node, link);
+            set_down(node, link);
             if (!port->ops->link_is_up(port)) {
                 set_phase_down(link);
             }
@@ -645,7 +645,7 @@ void via_link_finish(struct via_node *node, struct via_link *link, uint64_t now_
 void via_link_close(struct via_node *node, struct via_link *link)
 {
     if (has_greeted(link)) {
-        go_down(node, link);
+        set_down(node, link);
     }
     for (unsigned i = VIA_HANDSHAKE_REGISTERS; i-- > 0;) {
         publish_register(link, i, 0);
@@ -710,7 +710,7 @@ int via_link_leave(struct via_node *node, struct via_link *link)
         set_state(node, link, VIA_LINK_DOWN);
         notify_channels(node);
     }
-    if (link->phase == VIA_PHASE_LEAVING && channels_have_let_go(node, link)) {
+    if (link->phase == VIA_PHASE_LEAVING && channels_have_released(node, link)) {
         atomic_store_explicit(&link->port, NULL, memory_order_relaxed);
         notify_channels(node);
         link->left_version = atomic_load_explicit(&node->links_version, memory_order_relaxed);

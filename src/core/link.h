@@ -102,9 +102,9 @@ void via_greet_show_refusal(struct via_link *link, const struct via_link_refusal
  * What two hosts make of each other's HELLOs. VIA_LINK_HANDSHAKE and the geometry of the channel
  * pipes, or a BAD_* state and the refusal. Pure; public for tests.
  */
-enum via_link_state via_greet_judge(const struct via_hello *mine, const struct via_hello *peer,
-                                    struct via_pipe_geometry *ret_geometry,
-                                    struct via_link_refusal *ret_refusal);
+enum via_link_state via_greet_compare(const struct via_hello *mine, const struct via_hello *peer,
+                                      struct via_pipe_geometry *ret_geometry,
+                                      struct via_link_refusal *ret_refusal);
 
 /* --- control_pipe.c: greetings, then announcements ----------------------------------------------
  */

@@ -207,7 +207,8 @@ unsigned via_node_poll(struct via_node *node, unsigned channel, uint64_t now_ns,
 enum via_arm {
     VIA_ARM_SLEEP = 0, /* yes: what comes from now on wakes it */
     VIA_ARM_FENCING,   /* not yet: fences are under way, for about a round trip. Poll the channel,
-                          pause, ask again; nothing wakes the thread, unless via_node_rest() says so
+                          pause, ask again; nothing wakes the thread, unless via_node_release_ports()
+                          says so
                         */
     VIA_ARM_BUSY,      /* no: there is something to do */
 };
@@ -221,7 +222,7 @@ enum via_arm via_node_arm(struct via_node *node, unsigned channel);
 
 /* After VIA_ARM_FENCING: may the thread sleep until its fences end? true: their ports wake it then,
  * and make progress themselves meanwhile. */
-bool via_node_rest(struct via_node *node, unsigned channel);
+bool via_node_release_ports(struct via_node *node, unsigned channel);
 
 /* [control] Ends all: no callbacks afterwards. Ports stay the caller's. */
 void via_node_fini(struct via_node *node);

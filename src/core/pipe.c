@@ -317,7 +317,7 @@ bool via_pipe_must_ring(struct via_pipe_writer *writer)
     return true;
 }
 
-bool via_pipe_want(struct via_pipe_writer *writer)
+bool via_pipe_ask_for_room(struct via_pipe_writer *writer)
 {
     bool fresh = writer->want == 0 || writer->want_sequence != writer->released;
     if (fresh) {
@@ -454,7 +454,7 @@ bool via_pipe_arm(struct via_pipe_reader *reader)
 }
 
 /* A want word of this epoch that has not been rung for. It is peer-written: only compared. */
-static bool is_wanted(const struct via_pipe_reader *reader, uint64_t word)
+static bool is_want_new(const struct via_pipe_reader *reader, uint64_t word)
 {
     uint16_t generation = via_credit_word_arm(word);
     return via_credit_word_epoch(word) == reader->epoch && generation != 0 &&
@@ -464,21 +464,22 @@ static bool is_wanted(const struct via_pipe_reader *reader, uint64_t word)
 bool via_pipe_writer_is_waiting(const struct via_pipe_reader *reader)
 {
     const _Atomic uint64_t *want = (const _Atomic uint64_t *)(const void *)reader->memory;
-    return is_wanted(reader, atomic_load_explicit(want, memory_order_relaxed));
+    return is_want_new(reader, atomic_load_explicit(want, memory_order_relaxed));
 }
 
 bool via_pipe_must_ring_writer(struct via_pipe_reader *reader)
 {
     const _Atomic uint64_t *want = (const _Atomic uint64_t *)(const void *)reader->memory;
     uint64_t word = atomic_load_explicit(want, memory_order_relaxed);
-    if (reader->posted != reader->released && is_wanted(reader, word)) {
+    if (reader->posted != reader->released && is_want_new(reader, word)) {
         via_pipe_post_credit(reader);
     }
-    /* Store credit, fence, load want; the writer stores want, fences, loads credit (via_pipe_want).
+    /* Store credit, fence, load want; the writer stores want, fences, loads credit
+     * (via_pipe_ask_for_room).
      */
     atomic_thread_fence(memory_order_seq_cst);
     word = atomic_load_explicit(want, memory_order_relaxed);
-    if (!is_wanted(reader, word)) {
+    if (!is_want_new(reader, word)) {
         return false;
     }
     if (reader->posted != reader->released) {

@@ -146,7 +146,7 @@ bool via_pipe_reader_is_asleep(const struct via_pipe_writer *writer);
  * looks at via_pipe_writer_room() or _fits() again, and only then sleeps. The reader rings when it
  * posts a credit after that (via_pipe_must_ring_writer).
  */
-bool via_pipe_want(struct via_pipe_writer *writer);
+bool via_pipe_ask_for_room(struct via_pipe_writer *writer);
 
 /*
  * Has anything been given back, as far as credits seen tell, since it was last wanted? Then the
@@ -272,7 +272,7 @@ bool via_pipe_writer_is_waiting(const struct via_pipe_reader *reader);
 /*
  * After one or more releases: must the writer be rung because it waits for room? true at most once
  * per want generation, and only when all that was released is posted (this call posts it). Contains
- * the full fence that pairs with the one in via_pipe_want().
+ * the full fence that pairs with the one in via_pipe_ask_for_room().
  */
 bool via_pipe_must_ring_writer(struct via_pipe_reader *reader);
 

@@ -152,7 +152,7 @@ static inline void via_way_sent(struct via_way *way, unsigned kind, size_t body_
 void via_dma_init(struct via_channel *channel, struct via_way *way);
 /* The link is up, or gone. */
 void via_dma_take_up(struct via_way *way);
-void via_dma_let_go(struct via_way *way);
+void via_dma_release(struct via_way *way);
 /* Is an engine still at work for the link as it was? Then its pipes must not begin anew. */
 static inline bool via_dma_is_busy(const struct via_way *way)
 {

@@ -237,7 +237,7 @@ static void poll_for_answer(struct via_remote *remote)
 }
 
 /* Slices for the bytes up to `end`, of a put of so many; there is none for the first. */
-static void want(struct via_remote *remote, uint64_t off, uint64_t end, size_t bytes)
+static void ask_for_slices(struct via_remote *remote, uint64_t off, uint64_t end, size_t bytes)
 {
     struct via_client_slice_ask *ask = &remote->slice_ask;
     uint64_t way = via_client_status(remote->attach, remote->host) & VIA_CLIENT_SLICE_WAY_MASK;
@@ -284,8 +284,8 @@ int via_client_slice_check(struct via_remote *remote, uint64_t off, size_t bytes
         via_client_remote_lose(remote);
         return via_client_check(remote, off, bytes, "put"); /* its text */
     }
-    want(remote, aperture == NULL ? off : via_max(off, piece << aperture->shift), off + bytes,
-         bytes);
+    ask_for_slices(remote, aperture == NULL ? off : via_max(off, piece << aperture->shift),
+                   off + bytes, bytes);
     return 0;
 }
 

@@ -181,7 +181,7 @@ static void arm(struct via_attach *attach)
             via_bell_ring(channel->bell);
         }
         if (channel->room_waiters != 0) {
-            via_pipe_want(&channel->writer);
+            via_pipe_ask_for_room(&channel->writer);
         }
     }
 }
@@ -246,7 +246,7 @@ static int lead(struct via_attach *attach, const struct via_client_wait *wait)
 static void follow(struct via_attach *attach, const struct via_client_wait *wait)
 {
     if (wait->room != NULL) {
-        via_pipe_want(&wait->room->writer);
+        via_pipe_ask_for_room(&wait->room->writer);
         if (wait->done(attach, wait->ctx)) {
             return;
         }

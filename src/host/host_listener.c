@@ -22,7 +22,7 @@ static int open_spare(void)
 
 /* No descriptor is left: takes one connection and closes it, so that its process knows. The kernel
  * says so before it looks whether there is a connection at all. */
-static void turn_away(struct via_host_listener *listener)
+static void refuse_one(struct via_host_listener *listener)
 {
     close(listener->spare_fd);
     listener->spare_fd = -1; /* until the reaper has closed the connection */
@@ -82,7 +82,7 @@ static void ready(struct via_host_source *source, uint32_t events)
         if (fd >= 0) {
             accept_one(listener, fd);
         } else if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
-            turn_away(listener);
+            refuse_one(listener);
             return;
         } else if (errno != EINTR && errno != ECONNABORTED) {
             return;

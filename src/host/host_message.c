@@ -22,7 +22,7 @@ static struct via_host_send *send_of(struct via_host_messages *messages, uint64_
 /* --- transfer thread 0 ------------------------------------------------------------------------ */
 
 /* One of those that know the send does no more: the operation, the mail that cancels it. */
-static void let_go(struct via_host *host, struct via_host_send *send)
+static void release_send(struct via_host *host, struct via_host_send *send)
 {
     struct via_host_messages *messages = &host->messages;
     pthread_mutex_lock(&messages->lock);
@@ -39,7 +39,7 @@ static void let_go(struct via_host *host, struct via_host_send *send)
 static void end_send(struct via_host *host, struct via_host_send *send, int status)
 {
     send->status = status;
-    let_go(host, send);
+    release_send(host, send);
 }
 
 static int submit(struct via_transfer *transfer, struct via_host_send *send)
@@ -92,7 +92,7 @@ static void cancel_mail(struct via_transfer *transfer, struct via_mail *mail)
         via_list_remove(&send->link); /* of transfer->sends: nobody else has it yet */
         end_send(transfer->host, send, -ECANCELED);
     }
-    let_go(transfer->host, send);
+    release_send(transfer->host, send);
 }
 
 void via_host_message_complete(struct via_host *host, uint64_t cookie, int status)

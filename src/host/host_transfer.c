@@ -168,7 +168,7 @@ static void flush_touched(struct via_transfer *transfer)
 }
 
 /* One turn: how much was done. */
-static unsigned turn(struct via_transfer *transfer, uint64_t now_ns, uint64_t *ret_deadline_ns)
+static unsigned run_turn(struct via_transfer *transfer, uint64_t now_ns, uint64_t *ret_deadline_ns)
 {
     unsigned work = 0;
     uint64_t target;
@@ -212,7 +212,7 @@ static enum via_arm arm(struct via_transfer *transfer)
     via_list_foreach_safe(it, &transfer->starved) {
         struct via_process_channel *pc =
             via_list_entry(it, struct via_process_channel, starved_link);
-        via_pipe_want(&pc->replies);
+        via_pipe_ask_for_room(&pc->replies);
         if (via_process_channel_feed(transfer, pc)) {
             nothing = false;
         }
@@ -228,7 +228,7 @@ static enum via_arm arm(struct via_transfer *transfer)
 /* Fences are under way, and others want the processor. */
 static void wait_for_fence(struct via_transfer *transfer, uint64_t now_ns)
 {
-    if (via_node_rest(transfer->host->node, transfer->channel)) {
+    if (via_node_release_ports(transfer->host->node, transfer->channel)) {
         via_tenant_bells_sleep(transfer, now_ns + FENCE_SLEEP_NS);
     } else {
         sched_yield();
@@ -241,7 +241,7 @@ static void run(struct via_transfer *transfer)
     while (!atomic_load_explicit(&transfer->host->stopping, memory_order_acquire)) {
         uint64_t now_ns = via_host_now_ns();
         uint64_t deadline_ns = VIA_NEVER_NS;
-        unsigned work = turn(transfer, now_ns, &deadline_ns);
+        unsigned work = run_turn(transfer, now_ns, &deadline_ns);
         enum via_host_wait_step step = via_host_wait_turned(wait, now_ns, work, deadline_ns);
         if (step == VIA_HOST_WAIT_ARM && !via_tenant_bells_have_rung(transfer)) {
             step = via_host_wait_armed(wait, now_ns, arm(transfer), &deadline_ns);

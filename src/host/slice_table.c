@@ -113,8 +113,8 @@ static void free_if_quiet(struct via_slice_entry *entry)
     }
 }
 
-static void settle(const struct via_slice_table *table, struct via_slice_entry *entry,
-                   uint64_t now_ns)
+static void settle_entry(const struct via_slice_table *table, struct via_slice_entry *entry,
+                         uint64_t now_ns)
 {
     free_if_quiet(entry);
     if (entry->state != VIA_SLICE_LEAVING) {
@@ -131,7 +131,7 @@ uint32_t via_slice_table_settle(struct via_slice_table *table, uint64_t now_ns)
 {
     uint32_t leaving = 0;
     for (uint32_t i = 0; i < table->count; i++) {
-        settle(table, &table->entries[i], now_ns);
+        settle_entry(table, &table->entries[i], now_ns);
         leaving += table->entries[i].state == VIA_SLICE_LEAVING;
     }
     return leaving;

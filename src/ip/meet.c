@@ -105,7 +105,7 @@ int via_ip_meet_again(struct via_ip_worker *worker, struct via_ip_lane *lane, in
 /* --- what others say -----------------------------------------------------------------------------
  */
 
-static int bring_up(struct via_ip_lane *lane, const struct via_ip_hello *hello, uint64_t now_ns)
+static int open_lane(struct via_ip_lane *lane, const struct via_ip_hello *hello, uint64_t now_ns)
 {
     int rc = via_ip_lane_open(lane, hello->handle, hello->ring_bytes);
     if (rc != 0) {
@@ -137,7 +137,7 @@ static int take_offer(struct via_ip_worker *worker, struct via_ip_lane *lane,
             return rc == -ENOTCONN ? rc : 0;
         }
         lane->session = hello->session;
-        rc = bring_up(lane, hello, now_ns);
+        rc = open_lane(lane, hello, now_ns);
         if (rc != 0) {
             return rc;
         }
@@ -151,7 +151,7 @@ static int take_accept(struct via_ip_worker *worker, struct via_ip_lane *lane,
 {
     bool meeting = atomic_load_explicit(&lane->state, memory_order_relaxed) == VIA_IP_LANE_MEETING;
     return is_leader(worker, lane) && meeting && hello->session == lane->session
-               ? bring_up(lane, hello, now_ns)
+               ? open_lane(lane, hello, now_ns)
                : 0;
 }
 

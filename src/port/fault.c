@@ -179,7 +179,7 @@ static void hold(struct fault_port *fault, struct post post, uint64_t off, const
 
 /* --- the link --- */
 
-static void go_down(struct fault_port *fault)
+static void set_down(struct fault_port *fault)
 {
     if (fault->down) {
         return;
@@ -205,9 +205,9 @@ static void go_down(struct fault_port *fault)
 }
 
 /* Down by chance: it comes back by itself. */
-static void go_down_for_a_while(struct fault_port *fault)
+static void set_down_for_a_time(struct fault_port *fault)
 {
-    go_down(fault);
+    set_down(fault);
     if (fault->plan.down_ns_max != 0) {
         fault->mend_ns = fault->now_ns + via_rng_between(&fault->rng, 1, fault->plan.down_ns_max);
     }
@@ -228,7 +228,7 @@ static void settle_cut(struct fault_port *fault)
     }
 }
 
-static void go_up(struct fault_port *fault)
+static void set_up(struct fault_port *fault)
 {
     if (!fault->down) {
         return;
@@ -275,7 +275,7 @@ static void put_locked(struct fault_port *fault, struct post post, uint64_t off,
 
     fault->stats.puts++;
     if (!fault->down && in_bounds && chance(fault, fault->plan.cut_chance)) {
-        go_down_for_a_while(fault);
+        set_down_for_a_time(fault);
     }
     if (fault->down) {
         fault->stats.puts_lost++;
@@ -292,7 +292,7 @@ static void put_locked(struct fault_port *fault, struct post post, uint64_t off,
             pass(fault, (struct post){.queue = post.queue}, off, src, bytes);
         }
         fault->stats.puts_torn++;
-        go_down_for_a_while(fault);
+        set_down_for_a_time(fault);
         return;
     }
     uint64_t delay_ns = fault->hold_ns;
@@ -559,7 +559,7 @@ static uint64_t fault_events(struct via_port *port, uint64_t mask)
     return events;
 }
 
-static void fault_rest(struct via_port *port, unsigned queue)
+static void fault_release(struct via_port *port, unsigned queue)
 {
     struct via_port *inner = fault_of(port)->inner;
     if (inner->ops->rest != NULL) {
@@ -616,7 +616,7 @@ static const struct via_port_ops fault_ops = {
     .dma_take = fault_dma_take,
     .dma_abort = fault_dma_abort,
     .events = fault_events,
-    .rest = fault_rest,
+    .rest = fault_release,
     .link_is_up = fault_link_is_up,
     .scratchpad_read = fault_scratchpad_read,
     .scratchpad_write = fault_scratchpad_write,
@@ -660,12 +660,12 @@ static void act_locked(struct fault_port *fault, enum via_fault_action action, u
 {
     switch (action) {
     case VIA_FAULT_CUT:
-        go_down(fault);
+        set_down(fault);
         settle_cut(fault);
         fault->mend_ns = VIA_NEVER_NS; /* also when it was down for a while only */
         break;
     case VIA_FAULT_MEND:
-        go_up(fault);
+        set_up(fault);
         break;
     case VIA_FAULT_TEAR_NEXT:
         fault->tear_next = true;
@@ -709,7 +709,7 @@ void via_fault_port_pump(struct via_port *port, uint64_t now_ns, uint64_t *ret_d
     }
     settle_cut(fault);
     if (fault->down && fault->mend_ns <= now_ns) {
-        go_up(fault);
+        set_up(fault);
     }
     arrive_due(fault);
     if (fault->again != 0 && fault->again_ns <= now_ns) {

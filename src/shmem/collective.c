@@ -77,7 +77,8 @@ static void put_and_notify(const struct via_task *task, size_t at, const char *f
 }
 
 /* In round r the hosts up to 2^r behind the root's have it, and tell those 2^r further. */
-static void go_down_tree(const struct via_task *task, const struct via_hosts *hosts, uint64_t value)
+static void send_down_tree(const struct via_task *task, const struct via_hosts *hosts,
+                           uint64_t value)
 {
     unsigned distance = (hosts->mine + hosts->count - host_of(hosts, task->root)) % hosts->count;
     unsigned round = 0;
@@ -102,7 +103,7 @@ void via_broadcast_tree(const struct via_task *task)
 
     team->pieces++;
     if (is_on_way(task, hosts))
-        go_down_tree(task, hosts, team->pieces);
+        send_down_tree(task, hosts, team->pieces);
     fill_root(task);
     /* Words have told of all puts. */
     via_group_sync(task->group);

@@ -60,7 +60,7 @@ static void check_sync(const struct via_group *group)
 }
 
 /* `mine` is not zero; the combination of what all members say. */
-static uint64_t go_by_tree(void *argument, uint64_t mine)
+static uint64_t combine_by_tree(void *argument, uint64_t mine)
 {
     const struct via_group *group = argument;
     int me = group->my_pe, first_child = me * FAN + 1;
@@ -106,7 +106,7 @@ struct via_group via_group_of_active_set(const char *call, int start, int log_st
         .call = call,
     };
     if (!via_world.concurrent)
-        group.team = via_active_team(start, stride, size, group.my_pe, go_by_tree, &group);
+        group.team = via_active_team(start, stride, size, group.my_pe, combine_by_tree, &group);
     return group;
 }
 
@@ -175,7 +175,7 @@ void via_group_sync(struct via_group *group)
     /* What follows must not be seen before what was stored until now. */
     via_fence();
     if (!group->team)
-        go_by_tree(group, 1);
+        combine_by_tree(group, 1);
     else if (group->team == via_team(SHMEM_TEAM_WORLD))
         via_barrier_world();
     else if (group->team->mapped)

@@ -240,7 +240,7 @@ static size_t block_off(const struct via_load *load, const struct via_hosts *hos
     return (load->is_by_host ? host : (size_t)hosts->first[host]) * load->stride;
 }
 
-static unsigned turn_of(uint64_t epoch)
+static unsigned box_parity(uint64_t epoch)
 {
     return VIA_MUTANT(SHMEM_ONE_BOX) ? 0 : epoch % 2;
 }
@@ -248,7 +248,7 @@ static unsigned turn_of(uint64_t epoch)
 /* My address of the box of member `number`. */
 static char *box_of(const struct viaduct_shmem_team *team, int number, uint64_t epoch)
 {
-    return (char *)via_internal()->boxes[via_team_slot(team, number)][turn_of(epoch)];
+    return (char *)via_internal()->boxes[via_team_slot(team, number)][box_parity(epoch)];
 }
 
 char *via_hosts_box(const struct viaduct_shmem_team *team)
@@ -257,7 +257,7 @@ char *via_hosts_box(const struct viaduct_shmem_team *team)
     char *heap = via_peer_base(VIA_REGION_HEAP, via_team_pe(team, leader));
     struct via_internal *internal = (struct via_internal *)(void *)heap;
 
-    return (char *)internal->boxes[via_team_slot(team, leader)][turn_of(team->epoch)];
+    return (char *)internal->boxes[via_team_slot(team, leader)][box_parity(team->epoch)];
 }
 
 char *via_hosts_next_box(const struct viaduct_shmem_team *team)

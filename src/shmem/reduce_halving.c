@@ -90,7 +90,7 @@ static void widen(struct halving *halving, unsigned round, unsigned rounds)
     halving->end = end;
 }
 
-static void go(struct halving *halving)
+static void run_rounds(struct halving *halving)
 {
     const struct via_hosts *hosts = halving->hosts;
     unsigned rounds = 31 - (unsigned)__builtin_clz(hosts->count), power = 1u << rounds;
@@ -135,7 +135,7 @@ void via_reduce_halving(const struct via_task *task)
         if (!halving.buffer)
             via_fatal("%s: no memory for %zu elements", task->call, task->elements);
         via_reduce_host(task, hosts);
-        go(&halving);
+        run_rounds(&halving);
         free(halving.buffer);
     }
     via_hosts_release(team);

@@ -95,8 +95,8 @@ static int run_store(struct via_tune *tune, const void *setting, uint64_t bytes,
 }
 
 /* The gain over all sizes; 0: it does not help at any, or hurts at one. */
-static int judge_store(struct via_tune *tune, const struct via_store *store, double *ret_gain,
-                       struct via_error *err)
+static int compare_store(struct via_tune *tune, const struct via_store *store, double *ret_gain,
+                         struct via_error *err)
 {
     bool helps = false, hurts = false;
     double gain = 1;
@@ -129,7 +129,7 @@ static int tune_stores(struct via_tune *tune, struct via_error *err)
         if (!via_store_is_there(&via_stores[i]) || via_stores[i].bytes < 16) {
             continue; /* narrower than what is there */
         }
-        rc = judge_store(tune, &via_stores[i], &gain, err);
+        rc = compare_store(tune, &via_stores[i], &gain, err);
         if (rc == 0 && gain > best) {
             best = gain;
             store = &via_stores[i];
@@ -137,7 +137,7 @@ static int tune_stores(struct via_tune *tune, struct via_error *err)
     }
     /* The best of many is the luckiest of many: once more. */
     if (rc == 0 && store != NULL) {
-        rc = judge_store(tune, store, &gain, err);
+        rc = compare_store(tune, store, &gain, err);
         tune->store = gain > 0 ? store : NULL;
         tune->measure->link->ends[0].config.driver->use_store(tune->measure->link->ends[0].port,
                                                               tune->store);
@@ -278,8 +278,8 @@ static int run_pipe(struct via_tune *tune, const void *setting, uint64_t bytes, 
     return rc;
 }
 
-static int judge_slots(struct via_tune *tune, const unsigned *slots, double *ret_gain,
-                       struct via_error *err)
+static int compare_slots(struct via_tune *tune, const unsigned *slots, double *ret_gain,
+                         struct via_error *err)
 {
     static const unsigned now = SLOTS_NOW;
     bool helps = false, hurts = false;
@@ -312,14 +312,14 @@ static int tune_slots(struct via_tune *tune, struct via_error *err)
         return 0;
     }
     for (unsigned i = 0; i < VIA_ARRAY_COUNT(slots_tried) && rc == 0; i++) {
-        rc = judge_slots(tune, &slots_tried[i], &gain, err);
+        rc = compare_slots(tune, &slots_tried[i], &gain, err);
         if (rc == 0 && gain > best) {
             best = gain;
             slots = &slots_tried[i];
         }
     }
     if (rc == 0 && slots != NULL) {
-        rc = judge_slots(tune, slots, &gain, err);
+        rc = compare_slots(tune, slots, &gain, err);
         tune->slots = gain > 0 ? *slots : 0;
     }
     return rc;

@@ -180,9 +180,9 @@ static void a_thread_sleeps_for_a_fence_that_will_wake_it(void **state)
     send(fabric, 0, 1, 1);
     run_until_fencing(fabric, 0, 1);
     assert_int_equal(via_node_arm(host->node, 0), VIA_ARM_FENCING);
-    assert_false(via_node_rest(host->node, 0));
+    assert_false(via_node_release_ports(host->node, 0));
     fabric->links[0].ports[1].port.caps.fence_wakes = true;
-    assert_true(via_node_rest(host->node, 0));
+    assert_true(via_node_release_ports(host->node, 0));
     fabric_free(fabric);
 }
 

@@ -408,7 +408,7 @@ static void any_hello_is_judged(void **state)
                                                      : 1u << via_rng_below(&rng, 32);
         peer.window_bytes = via_rng_next(&rng) >> via_rng_below(&rng, 64);
         peer.inbox_bytes = via_rng_next(&rng) >> via_rng_below(&rng, 64);
-        enum via_link_state judged = via_greet_judge(&mine, &peer, &geometry, &refusal);
+        enum via_link_state judged = via_greet_compare(&mine, &peer, &geometry, &refusal);
         if (judged == VIA_LINK_HANDSHAKE) {
             fits++;
             assert_int_equal(via_pipe_geometry_check(&geometry), 0);

@@ -145,7 +145,7 @@ bool via_pex_function_is_answering(const struct via_pex_function *function)
            (function->side == VIA_PEX_VIRTUAL || via_pex_link_is_up(function->pex));
 }
 
-static void go_down(struct via_pex *pex)
+static void set_down(struct via_pex *pex)
 {
     *via_pex_reg(pex, VIA_PEX_VIRTUAL, LINK_ERROR) |= LINK_ERROR_DL_DOWN;
     via_pex_registers_reset(pex, VIA_PEX_LINK);
@@ -161,7 +161,7 @@ void via_pex_follow_link(struct via_pex *pex, bool was_up)
     struct via_pex *chips[] = {pex, pex->joined};
     for (unsigned i = 0; i < VIA_ARRAY_COUNT(chips) && chips[i] != NULL; i++) {
         if (was_up) {
-            go_down(chips[i]);
+            set_down(chips[i]);
         }
         via_pex_update_views(chips[i]);
         via_pex_update_interrupts(chips[i]);
@@ -258,11 +258,11 @@ static void reset_host(struct via_pex *pex, enum via_pex_side side)
             memset(pex->function[i].asserted, 0, sizeof(pex->function[i].asserted));
         }
         if (pex->joined != NULL) {
-            go_down(pex->joined);
+            set_down(pex->joined);
             via_pex_update_interrupts(pex->joined);
         }
     } else {
-        go_down(pex);
+        set_down(pex);
     }
     via_pex_update_views(pex);
     via_pex_update_interrupts(pex);

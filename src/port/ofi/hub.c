@@ -383,7 +383,7 @@ static bool may_sleep(struct via_ofi_hub *hub)
     return true;
 }
 
-static uint64_t turn(struct via_ofi_hub *hub)
+static uint64_t run_turn(struct via_ofi_hub *hub)
 {
     uint64_t now_ns = via_ofi_now_ns();
     uint64_t deadline_ns = VIA_NEVER_NS;
@@ -420,7 +420,7 @@ static void *run(void *argument)
     struct via_ofi_hub *hub = argument;
     while (!atomic_load_explicit(&hub->stopping, memory_order_acquire)) {
         pthread_mutex_lock(&hub->lock);
-        uint64_t deadline_ns = turn(hub);
+        uint64_t deadline_ns = run_turn(hub);
         pthread_mutex_unlock(&hub->lock);
         sleep_until(hub, deadline_ns);
     }

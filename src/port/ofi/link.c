@@ -142,7 +142,7 @@ static void close_others(struct via_ofi_conn *conn)
 }
 
 /* Both have proved themselves: the link is up, or is held because one of them has cut it. */
-static void settle(struct via_ofi_conn *conn)
+static void finish_greeting(struct via_ofi_conn *conn)
 {
     struct via_ofi_port *port = conn->port;
     uint32_t flags = conn->mine.flags | conn->peer.flags;
@@ -559,7 +559,7 @@ static void take_proof(struct via_ofi_conn *conn, const void *data)
         give_up(conn, "greet", rc);
         return;
     }
-    settle(conn);
+    finish_greeting(conn);
 }
 
 void via_ofi_conn_take(struct via_ofi_conn *conn, const struct via_ofi_entry *head,

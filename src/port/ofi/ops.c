@@ -194,7 +194,7 @@ static uint64_t ofi_events(struct via_port *base, uint64_t mask)
     return events;
 }
 
-static void ofi_rest(struct via_port *base, unsigned queue)
+static void ofi_release(struct via_port *base, unsigned queue)
 {
     struct via_ofi_port *port = via_ofi_port_of(base);
     (void)queue;
@@ -276,7 +276,7 @@ static const struct via_port_ops ofi_ops = {
     .dma_take = via_ofi_dma_take,
     .dma_abort = via_ofi_dma_abort,
     .events = ofi_events,
-    .rest = ofi_rest,
+    .rest = ofi_release,
     .link_is_up = ofi_link_is_up,
     .scratchpad_read = ofi_scratchpad_read,
     .scratchpad_write = ofi_scratchpad_write,

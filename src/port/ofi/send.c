@@ -52,7 +52,7 @@ static void retire(struct via_ofi_port *port, struct via_ofi_send *send, int res
     }
 }
 
-static int give_message(struct via_ofi_port *port, struct via_ofi_send *send)
+static int post_message(struct via_ofi_port *port, struct via_ofi_send *send)
 {
     struct via_ofi_conn *conn = port->conn;
     /* A message that libfabric does not take now is the first to be given again. */
@@ -81,7 +81,7 @@ static int give_message(struct via_ofi_port *port, struct via_ofi_send *send)
     return rc;
 }
 
-static int give_write(struct via_ofi_port *port, struct via_ofi_send *send)
+static int post_write_op(struct via_ofi_port *port, struct via_ofi_send *send)
 {
     struct via_ofi_conn *conn = port->conn;
     struct iovec vector = {.iov_base = send->data, .iov_len = send->bytes};
@@ -105,13 +105,13 @@ static int give_write(struct via_ofi_port *port, struct via_ofi_send *send)
 }
 
 /* 0: it is on its way, or lost with the connection; -EAGAIN: later. */
-static int give(struct via_ofi_port *port, struct via_ofi_send *send)
+static int post_next(struct via_ofi_port *port, struct via_ofi_send *send)
 {
     bool message = send->op.kind == VIA_OFI_OP_MESSAGE;
     if (port->unordered && message && port->writes_flying != 0) {
         return -EAGAIN;
     }
-    int rc = message ? give_message(port, send) : give_write(port, send);
+    int rc = message ? post_message(port, send) : post_write_op(port, send);
     if (rc == 0 || rc == -FI_EAGAIN) {
         return rc == 0 ? 0 : -EAGAIN;
     }
@@ -125,7 +125,7 @@ static int give(struct via_ofi_port *port, struct via_ofi_send *send)
 
 static void submit(struct via_ofi_port *port, struct via_ofi_send *send)
 {
-    if (!via_list_is_empty(&port->pending) || give(port, send) != 0) {
+    if (!via_list_is_empty(&port->pending) || post_next(port, send) != 0) {
         via_list_push_back(&port->pending, &send->link);
     }
 }
@@ -179,7 +179,7 @@ void via_ofi_port_drain(struct via_ofi_port *port)
     while (port->conn != NULL && via_ofi_port_is_up(port) && !via_list_is_empty(&port->pending)) {
         struct via_list *first = via_list_pop_front(&port->pending);
         struct via_ofi_send *send = via_list_entry(first, struct via_ofi_send, link);
-        if (give(port, send) != 0) {
+        if (post_next(port, send) != 0) {
             via_list_push_front(&port->pending, first);
             break;
         }

@@ -176,7 +176,7 @@ static void finish_down(struct via_pex_port *pex)
     via_pex_chip_ring(pex, 1);
 }
 
-static void go_down(struct via_pex_port *pex)
+static void set_down(struct via_pex_port *pex)
 {
     if (!pex->linked) {
         return;
@@ -198,7 +198,7 @@ static void go_down(struct via_pex_port *pex)
 
 /* --- up --- */
 
-static void go_up(struct via_pex_port *pex, const struct peer *peer, uint64_t now_ns)
+static void set_up(struct via_pex_port *pex, const struct peer *peer, uint64_t now_ns)
 {
     pex->linked = true;
     pex->ups_count++;
@@ -241,7 +241,7 @@ static void train(struct via_pex_port *pex, uint64_t now_ns)
     post(pex);
     uint64_t word = via_pex_load_word(pex, offsetof(struct via_pex_page, own.word));
     if (word == peer.word) {
-        go_up(pex, &peer, now_ns);
+        set_up(pex, &peer, now_ns);
     } else if (word == UINT64_MAX) {
         set_error(pex,
                   "the peer writes to this end, but reads through BAR %u bring all-ones: its "
@@ -273,7 +273,7 @@ static void check_chip(struct via_pex_port *pex, uint64_t now_ns)
         /* The link side's registers are back at their reset values. */
         pex->programmed = false;
         pex->program_ns = 0;
-        go_down(pex);
+        set_down(pex);
         return;
     }
     if (!pex->linked && (!pex->programmed || now_ns >= pex->program_ns)) {
@@ -288,10 +288,10 @@ static void check_peer(struct via_pex_port *pex, uint64_t now_ns)
     struct peer peer = read_peer(pex);
     if (!is_agreed(pex, &peer)) {
         set_error(pex, "the peer took the link down");
-        go_down(pex);
+        set_down(pex);
     } else if (atomic_load_explicit(&pex->suspect, memory_order_relaxed)) {
         set_error(pex, "reads from the peer did not bring its state");
-        go_down(pex);
+        set_down(pex);
     } else if (now_ns >= pex->look_ns) {
         pex->look_ns = now_ns + READ_NS;
         /* An end that missed this end's state waits for it; to one that is up it is nothing new. */
@@ -299,7 +299,7 @@ static void check_peer(struct via_pex_port *pex, uint64_t now_ns)
         if (via_pex_load_word(pex, offsetof(struct via_pex_page, own.word)) !=
             atomic_load_explicit(&pex->peer_word, memory_order_relaxed)) {
             set_error(pex, "the peer does not answer");
-            go_down(pex);
+            set_down(pex);
         }
     }
 }
@@ -376,14 +376,14 @@ void via_pex_link_cut(struct via_port *port, bool cut)
     struct via_pex_port *pex = via_pex_port_of(port);
     pex->cut = cut;
     if (cut) {
-        go_down(pex);
+        set_down(pex);
     }
 }
 
 /* The peer learns of the end before the memory that it reaches goes away. */
 void via_pex_link_close(struct via_pex_port *pex)
 {
-    go_down(pex);
+    set_down(pex);
     for (unsigned i = 0; i < QUIESCE_TRIES && pex->quiescing; i++) {
         finish_down(pex);
     }

@@ -155,7 +155,7 @@ static void test_put(void)
 }
 
 /* There and back: PE 0 puts a block and a flag behind it, PE `to` answers by a flag. */
-static double turn(size_t bytes, int to, long count)
+static double measure_turn(size_t bytes, int to, long count)
 {
     static long number;
     double rounds[ROUNDS];
@@ -187,7 +187,7 @@ static long turns_in_time(size_t bytes, int to)
 {
     static long count;
 
-    count = (long)(seconds * 1e9 / ROUNDS / turn(bytes, to, 20)) + 1;
+    count = (long)(seconds * 1e9 / ROUNDS / measure_turn(bytes, to, 20)) + 1;
     shmem_barrier_all();
     long agreed = shmem_long_g(&count, 0);
     shmem_barrier_all();
@@ -200,7 +200,7 @@ static void test_turn(void)
         for (int i = 0; i < sizes_count; i++) {
             long count = turns_in_time(sizes[i], paths[path].to);
             print_row("turn-around", paths[path].name, sizes[i],
-                      turn(sizes[i], paths[path].to, count) / 1e3, "us");
+                      measure_turn(sizes[i], paths[path].to, count) / 1e3, "us");
         }
 }
 
@@ -210,8 +210,8 @@ static void test_steps(void)
 {
     for (int path = 0; path < PATHS && pes >= paths[path].pes_min; path++) {
         int to = paths[path].to;
-        print_row("step: notice", paths[path].name, 8, turn(8, to, turns_in_time(8, to)) / 2e3,
-                  "us");
+        print_row("step: notice", paths[path].name, 8,
+                  measure_turn(8, to, turns_in_time(8, to)) / 2e3, "us");
         print_row("step: quiet, nothing under way", paths[path].name, 0,
                   time_alone(quiet_alone, 0, to) / 1e3, "us");
         for (int i = 0; i < sizes_count; i++) {

@@ -409,9 +409,9 @@ static bool is_over(struct via_conn *conn, int fd)
     return rc == -ENOENT || (rc == 0 && !diag.held);
 }
 
-static void tx_want(struct via_conn *conn)
+static void tx_ask_for_room(struct via_conn *conn)
 {
-    via_pipe_want(&conn->side->tx.pipe);
+    via_pipe_ask_for_room(&conn->side->tx.pipe);
 }
 
 /* --- what stored memory does not need ----------------------------------------------------------
@@ -466,7 +466,7 @@ const struct via_carrier via_carrier_local = {
     .say_taken = publish_taken,
     .is_taken = is_taken,
     .decline = decline,
-    .tx_want = tx_want,
+    .tx_want = tx_ask_for_room,
     .say = publish_flags,
     .fin = fin,
     .has_arrived = return_true,

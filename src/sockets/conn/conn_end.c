@@ -133,7 +133,7 @@ void via_conn_begin_parting(struct via_conn *conn, int fd)
             VIA_REAL(nanosleep)(&pause, NULL);
             continue;
         }
-        kept = tries++ == 0 && via_steward_keep(conn, fd);
+        kept = tries++ == 0 && via_steward_keep_conn(conn, fd);
         end_ns = via_os_now_ns() + PARTING_NS_MAX;
     }
     via_token_give(&side->tx_token);
@@ -164,7 +164,7 @@ static void send_all_again(struct via_conn *conn, int fd, bool exits)
     }
     uint64_t patience_ns = exits ? VIA_REPLAY_EXIT_NS : CLOSE_NS;
     if (via_conn_replay_all(conn, fd, patience_ns) == -EAGAIN &&
-        (exits || !via_steward_keep(conn, fd))) {
+        (exits || !via_steward_keep_conn(conn, fd))) {
         via_conn_reset(fd);
     }
     via_tx_give(&op);

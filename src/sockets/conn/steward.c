@@ -103,7 +103,7 @@ static bool serve_descriptor(int fd)
 }
 
 /* Of one that parts or shuts down, with the tx token: 0, -EAGAIN, or -ETIMEDOUT. */
-static int go_on(struct kept *entry, int fd)
+static int continue_closing(struct kept *entry, int fd)
 {
     struct via_conn *conn = entry->conn;
     bool done = entry->shuts ? conn->parting != VIA_PARTING_NOT || via_io_shut_on(conn, fd)
@@ -127,7 +127,7 @@ static int send_kept(struct kept *entry, uint64_t patience_ns)
                  (!entry->shuts || via_side_is_in(conn->side, VIA_PHASES_REPLAY));
     int rc = again ? via_conn_replay_all(conn, op.fd, patience_ns) : 0;
     if (rc != -EAGAIN && (entry->shuts || conn->parting != VIA_PARTING_NOT)) {
-        rc = go_on(entry, op.fd);
+        rc = continue_closing(entry, op.fd);
         if (rc == -ETIMEDOUT && entry->shuts) {
             via_io_shut_now(conn, op.fd);
         }
@@ -463,7 +463,7 @@ void via_steward_start_slowly(void)
  */
 
 /* With the lock. */
-static bool keep(struct kept *entry, struct via_conn *conn, int fd)
+static bool keep_entry(struct kept *entry, struct via_conn *conn, int fd)
 {
     int copy = VIA_REAL(fcntl)(fd, F_DUPFD_CLOEXEC, 0);
     if (copy < 0 || via_hidden_new(copy, &entry->fd) != 0) {
@@ -479,7 +479,7 @@ static bool keep(struct kept *entry, struct via_conn *conn, int fd)
     return true;
 }
 
-bool via_steward_keep(struct via_conn *conn, int fd)
+bool via_steward_keep_conn(struct via_conn *conn, int fd)
 {
     bool done = false;
     bool tried = false;
@@ -487,7 +487,7 @@ bool via_steward_keep(struct via_conn *conn, int fd)
     for (unsigned i = 0; i < KEPT_MAX && !tried; i++) {
         if (kept[i].conn == NULL) {
             tried = true;
-            done = keep(&kept[i], conn, fd);
+            done = keep_entry(&kept[i], conn, fd);
         }
     }
     via_unlock(&lock);

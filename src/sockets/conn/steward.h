@@ -81,7 +81,7 @@ int via_steward_sleep(struct pollfd *fds, unsigned count, uint64_t deadline_ns,
  * may take long, and the program may work: the thread is started for them in any program. The tx
  * token may be held.
  */
-bool via_steward_keep(struct via_conn *conn, int fd);
+bool via_steward_keep_conn(struct via_conn *conn, int fd);
 /*
  * Goes back to the kernel (demote.h), which may as well come later: while the peer's host is cut
  * off it could not answer. true: the thread does it once there is a way, and the caller starts it

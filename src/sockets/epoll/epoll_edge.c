@@ -27,7 +27,7 @@ static bool is_kernel_read(const struct via_ep_entry *entry)
            via_side_is_in(side, VIA_PHASES_FOLLOW);
 }
 
-static uint32_t next_to_come(const struct via_ep_entry *entry)
+static uint32_t next_expected(const struct via_ep_entry *entry)
 {
     bool counts = entry->piped && (entry->events & EPOLLET) != 0;
     return counts ? via_edge_next_record(&entry->conn->side->rx.pipe, entry->told.sequence)
@@ -38,7 +38,7 @@ struct via_ep_before via_ep_before(const struct via_ep_entry *entry)
 {
     return (struct via_ep_before){
         .full = atomic_load_explicit(&entry->conn->side->tx_full, memory_order_relaxed),
-        .sequence = next_to_come(entry)};
+        .sequence = next_expected(entry)};
 }
 
 bool via_ep_is_missed(const struct via_ep_entry *entry)
@@ -83,7 +83,7 @@ struct via_edge_now via_ep_now(const struct via_ep_entry *entry, uint32_t bits,
                                  .ends = ends_of(entry, bits),
                                  .full = before->full,
                                  .sequence = before->sequence,
-                                 .next = next_to_come(entry),
+                                 .next = next_expected(entry),
                                  .read = via_stream_rx_after_bytes(&side->rx),
                                  .piped = entry->piped,
                                  .few = side->rcvlowat > 1,

@@ -64,7 +64,7 @@ static bool is_unheard(const struct via_ep_entry *entry)
 /* The kernel goes on telling of a registration whose number is closed while others refer to the
  * same socket, but nobody can change it any more, and the number may soon be something else's. So
  * the kernel gets it by a number of ours. Without one it stays as it is. */
-static void keep(struct via_ep_entry *entry)
+static void keep_registration(struct via_ep_entry *entry)
 {
     int fd = VIA_REAL(fcntl)(entry->fd, F_DUPFD_CLOEXEC, 0);
     bool unheard = is_unheard(entry);
@@ -81,7 +81,7 @@ static void keep(struct via_ep_entry *entry)
 }
 
 /* The number is the connection's again: the program may speak of its registration by it. */
-static void give_back(struct via_ep_entry *entry)
+static void return_number(struct via_ep_entry *entry)
 {
     bool unheard = is_unheard(entry);
     via_ep_update_kernel(entry, EPOLL_CTL_DEL);
@@ -106,9 +106,9 @@ static void change_number(struct via_conn *conn, int fd, bool gains)
         if (entry->fd != fd || entry->inherited || kept != gains) {
             /* nothing changes */
         } else if (gains) {
-            give_back(entry);
+            return_number(entry);
         } else if (!via_conn_is_plain(conn)) {
-            keep(entry);
+            keep_registration(entry);
         }
         via_unlock(&entry->set->lock);
     }

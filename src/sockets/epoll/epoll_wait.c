@@ -359,18 +359,18 @@ static int kernel_wait(int epfd, struct epoll_event *events, int max, uint64_t d
     if (left != VIA_NEVER_NS && left % VIA_MSEC_NS != 0 && via_real.epoll_pwait2 != NULL) {
         struct timespec ts = {.tv_sec = (time_t)(left / VIA_SEC_NS),
                               .tv_nsec = (long)(left % VIA_SEC_NS)};
-        via_cancel_let();
+        via_cancel_allow();
         int n = via_real.epoll_pwait2(epfd, events, max, &ts, mask);
-        via_cancel_keep();
+        via_cancel_defer();
         if (n >= 0 || errno != ENOSYS) {
             return n >= 0 ? n : -errno;
         }
     }
     uint64_t ms = left == VIA_NEVER_NS ? 0 : (left + VIA_MSEC_NS - 1) / VIA_MSEC_NS;
     int timeout = left == VIA_NEVER_NS ? -1 : ms > INT32_MAX ? INT32_MAX : (int)ms;
-    via_cancel_let();
+    via_cancel_allow();
     int n = VIA_REAL(epoll_pwait)(epfd, events, max, timeout, mask);
-    via_cancel_keep();
+    via_cancel_defer();
     return n >= 0 ? n : -errno;
 }
 
@@ -663,7 +663,7 @@ static void take_call(struct via_ep_set *set)
 
 /* Nothing has come in time. But on a busy machine the time may have been over before the kernel was
  * asked, which then did not look for signals that this call lets in. */
-static int let_in(const sigset_t *mask)
+static int deliver_signals(const sigset_t *mask)
 {
     const struct timespec none = {.tv_sec = 0};
     return VIA_REAL(ppoll)(NULL, 0, &none, mask) < 0 ? -errno : 0;
@@ -709,7 +709,7 @@ int via_ep_wait(struct via_ep_set *set, int epfd, struct epoll_event *events, in
         }
         if (count != 0 || over || deadline_ns == 0) {
             via_wait_end(&wait);
-            return over && mask != NULL ? let_in(mask) : count;
+            return over && mask != NULL ? deliver_signals(mask) : count;
         }
     }
 }

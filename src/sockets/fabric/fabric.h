@@ -58,7 +58,7 @@ void via_fabric_rx_end(struct via_conn *conn);
 
 /* Before sleeping: with the rx token, and with the tx token. */
 void via_fabric_rx_arm(struct via_conn *conn);
-void via_fabric_tx_want(struct via_conn *conn);
+void via_fabric_tx_ask_for_room(struct via_conn *conn);
 
 /* The flags word of the peer, and a ring if it says that pipes are left. wait: as above; else
  * -EAGAIN: via_fabric_resend_flags(). Otherwise 0. */

@@ -56,7 +56,7 @@ static void note_quiet(struct via_fabric *fabric)
 }
 
 /* Of puts that were given up. Words alone are said again: the last one counts. */
-static int judge(struct via_fabric *fabric, int rc)
+static int check_given_up(struct via_fabric *fabric, int rc)
 {
     if (!via_client_is_given_up(rc) ||
         atomic_load_explicit(&fabric->records, memory_order_relaxed) !=
@@ -72,7 +72,7 @@ bool via_fabric_is_given_up(struct via_conn *conn)
     struct via_fabric *fabric = conn->fabric;
     if (fabric->remote != NULL &&
         via_unlikely(via_client_is_given_up(via_client_remote_failure(fabric->remote)))) {
-        fail(fabric, judge(fabric, via_client_remote_take_failure(fabric->remote)));
+        fail(fabric, check_given_up(fabric, via_client_remote_take_failure(fabric->remote)));
     }
     return via_unlikely(via_client_is_given_up(error_of(fabric)));
 }
@@ -89,13 +89,13 @@ static int try_put(struct via_fabric *fabric, struct via_segment *lent, size_t o
 static int put(struct via_fabric *fabric, struct via_segment *lent, size_t off, size_t bytes,
                unsigned flags, bool wait)
 {
-    int rc = judge(fabric, try_put(fabric, lent, off, bytes, flags));
+    int rc = check_given_up(fabric, try_put(fabric, lent, off, bytes, flags));
     uint64_t end_ns = wait && rc == -EAGAIN ? via_os_now_ns() + WAIT_NS : 0;
     while (rc == -EAGAIN && via_os_now_ns() < end_ns) {
         struct timespec pause = {.tv_nsec = 500000};
         nanosleep(&pause, NULL);
         via_attach_poll(fabric->attach);
-        rc = judge(fabric, try_put(fabric, lent, off, bytes, flags));
+        rc = check_given_up(fabric, try_put(fabric, lent, off, bytes, flags));
     }
     fail(fabric, rc);
     return rc;
@@ -271,12 +271,12 @@ int via_fabric_tx_end(struct via_conn *conn, const struct via_carrier_undo *undo
     return rc;
 }
 
-void via_fabric_tx_want(struct via_conn *conn)
+void via_fabric_tx_ask_for_room(struct via_conn *conn)
 {
     struct via_fabric *fabric = conn->fabric;
     struct via_carrier_undo undo;
     via_fabric_tx_begin(conn, &undo);
-    via_pipe_want(&conn->side->tx.pipe);
+    via_pipe_ask_for_room(&conn->side->tx.pipe);
     if (undo.frames) {
         push_tx_words(fabric, false);
     }

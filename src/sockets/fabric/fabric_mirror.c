@@ -103,7 +103,7 @@ static void reap(void)
 }
 
 /* With the lock. */
-static bool keep(const struct rest *rest)
+static bool keep_rest(const struct rest *rest)
 {
     for (unsigned i = 0; i < RESTS_MAX; i++) {
         if (rests[i].remote == NULL) {
@@ -192,7 +192,7 @@ void via_fabric_give_back(struct via_conn *conn)
         hand_on(conn);
     }
     bool waits = rest.remote != NULL && via_remote_pending(rest.remote) != 0;
-    if (!waits || !keep(&rest)) {
+    if (!waits || !keep_rest(&rest)) {
         give_up(&rest);
     }
     via_unlock(&lock);

@@ -33,7 +33,7 @@
 /* A connection that is the kernel's for good leaves the table, so that the hooks make the system
  * calls of the program on it and no others. It keeps its reference, as another thread may be in a
  * call on it. One in an epoll set stays: the set has to know it. */
-static void let_go(int fd)
+static void release_plain(int fd)
 {
     struct via_op op;
     if (via_op_begin(&op, fd)) {
@@ -57,7 +57,7 @@ static void confine(void)
         via_share_end();
         unsigned top = via_fds_top();
         for (unsigned fd = 0; fd < top; fd++) {
-            let_go((int)fd);
+            release_plain((int)fd);
         }
         /* Nor does a read of a pipe listen for what connections are called for. */
         atomic_store_explicit(&via_steward_had_pipes, false, memory_order_relaxed);

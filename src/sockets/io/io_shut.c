@@ -102,7 +102,7 @@ static bool end_writing(struct via_op *op)
         (via_io_poll_kernel(op) & (POLLHUP | POLLERR)) != 0) {
         return true;
     }
-    if (via_steward_keep(op->conn, op->fd)) {
+    if (via_steward_keep_conn(op->conn, op->fd)) {
         via_steward_start(false);
         return false;
     }

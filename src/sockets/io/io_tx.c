@@ -343,10 +343,10 @@ static ssize_t send_or_end(struct via_op *op, const struct msghdr *message, int 
     const struct iovec *iov = message->msg_iov;
     ssize_t n;
     pthread_cleanup_push(via_io_give_up, op);
-    via_cancel_let();
+    via_cancel_allow();
     n = message->msg_iovlen == 1 ? VIA_REAL(send)(op->fd, iov->iov_base, iov->iov_len, flags)
                                  : VIA_REAL(sendmsg)(op->fd, message, flags);
-    via_cancel_keep();
+    via_cancel_defer();
     pthread_cleanup_pop(0);
     return n;
 }

@@ -275,9 +275,9 @@ int via_sleep(struct pollfd *fds, unsigned count, uint64_t bells, uint64_t deadl
     int ear_fd = bells != 0 ? listening_ear(bells) : -1;
     fds[count] = (struct pollfd){.fd = ear_fd, .events = POLLIN};
     via_signals_mark();
-    via_cancel_let();
+    via_cancel_allow();
     int n = VIA_REAL(ppoll)(fds, count + 1, time_left(deadline_ns, &storage), mask);
-    via_cancel_keep();
+    via_cancel_defer();
     if (n < 0) {
         return -errno;
     }
@@ -328,9 +328,9 @@ int via_sleep_watching(int fd, uint64_t conn, uint64_t bells, uint64_t most_ns,
     most_ns = via_min(most_ns, via_shared_sleep_ns_max());
     int most_ms = most_ns == VIA_NEVER_NS ? -1 : (int)(most_ns / VIA_MSEC_NS);
     via_signals_mark();
-    via_cancel_let();
+    via_cancel_allow();
     int n = VIA_REAL(epoll_wait)(ear->fd, events, 8, most_ms);
-    via_cancel_keep();
+    via_cancel_defer();
     *ret_events = 0;
     if (n < 0) {
         return -errno;

@@ -13,9 +13,9 @@
  *     struct via_cancel before;
  *     via_cancel_off(&before);
  *     pthread_cleanup_push(give_up, what);
- *     via_cancel_let();    in the function that sleeps
+ *     via_cancel_allow();    in the function that sleeps
  *     ...
- *     via_cancel_keep();
+ *     via_cancel_defer();
  *     pthread_cleanup_pop(0);
  *     via_cancel_back(&before);
  */
@@ -43,14 +43,14 @@ static inline void via_cancel_back(const struct via_cancel *before)
 }
 
 /* Around a sleep; nothing, when it is not kept off. */
-static inline void via_cancel_let(void)
+static inline void via_cancel_allow(void)
 {
     if (via_cancel_kept != 0) {
         pthread_setcancelstate(via_cancel_kept - 1, NULL);
     }
 }
 
-static inline void via_cancel_keep(void)
+static inline void via_cancel_defer(void)
 {
     if (via_cancel_kept != 0) {
         pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);

@@ -46,7 +46,7 @@ bool via_lock_put_off(int number, siginfo_t *info, void *of_kernel)
     return sent;
 }
 
-void via_lock_let_in(void)
+void via_lock_deliver_signals(void)
 {
     int saved = errno;
     via_lock_thread.put_off = false;
@@ -59,7 +59,7 @@ void via_lock_fork_child_begin(void)
 {
     via_lock_enter();
     if (via_lock_thread.put_off) {
-        via_lock_let_in(); /* signals that were pending are not pending here */
+        via_lock_deliver_signals(); /* signals that were pending are not pending here */
     }
 }
 

@@ -35,7 +35,7 @@ extern __thread struct via_lock_thread via_lock_thread __attribute__((tls_model(
  * that can not be done. */
 bool via_lock_put_off(int number, siginfo_t *info, void *context);
 /* Lets in the signals that were put off. */
-void via_lock_let_in(void);
+void via_lock_deliver_signals(void);
 
 /* In a forked child, first and last: signals that were put off are the parent's. */
 void via_lock_fork_child_begin(void);
@@ -54,7 +54,7 @@ static inline void via_lock_leave(void)
     via_lock_thread.held--;
     atomic_signal_fence(memory_order_seq_cst);
     if (via_unlikely(via_lock_thread.put_off) && via_lock_thread.held == 0) {
-        via_lock_let_in();
+        via_lock_deliver_signals();
     }
 }
 

@@ -17,7 +17,7 @@ unsigned via_zcopy_size(size_t bytes)
 }
 
 /* From now on the other way, or back. */
-static void turn(struct via_zcopy_choice *choice)
+static void switch_way(struct via_zcopy_choice *choice)
 {
     choice->other = !choice->other;
     choice->sends = 0;
@@ -37,7 +37,7 @@ static uint32_t sends_max(const struct via_zcopy_choice *choice)
 bool via_zcopy_choose(struct via_zcopy_choice *choice)
 {
     if (choice->sends >= sends_max(choice)) {
-        turn(choice);
+        switch_way(choice);
     }
     choice->sends++;
     return choice->fetches != choice->other;
@@ -141,7 +141,7 @@ bool via_zcopy_learn(struct via_zcopy_choice *choice, bool fetched, size_t bytes
     bool whole = blocks[0].parts >= VIA_ZCOPY_PARTS;
     uint64_t fetch = typical(&blocks[!choice->fetches]);
     uint64_t copy = typical(&blocks[choice->fetches]);
-    turn(choice);
+    switch_way(choice);
     if (!whole) {
         return false;
     }
