@@ -317,8 +317,8 @@ static void notify_next(const struct viaduct_shmem_team *team, const struct via_
 }
 
 /* After round r every host has heard of those up to r hops away, and has their blocks. */
-static void go_round(const struct viaduct_shmem_team *team, const struct via_load *load,
-                     const struct circle *circle)
+static void run_rounds(const struct viaduct_shmem_team *team, const struct via_load *load,
+                       const struct circle *circle)
 {
     unsigned count = circle->count, place = circle->place;
     int right = leader_at(team, circle, place + 1),
@@ -346,7 +346,7 @@ static void go_round_ring(const struct viaduct_shmem_team *team, const struct vi
                                   .left_word = VIA_WORD_LEFT,
                                   .right_word = VIA_WORD_RIGHT};
 
-    go_round(team, load, &circle);
+    run_rounds(team, load, &circle);
 }
 
 /* Then every host of a row has what the row has; and then what all rows have. */
@@ -371,8 +371,8 @@ static void go_round_torus(const struct viaduct_shmem_team *team, const struct v
                                .left_word = VIA_WORD_COLUMN_LEFT,
                                .right_word = VIA_WORD_COLUMN_RIGHT};
 
-    go_round(team, load, &row);
-    go_round(team, load, &all);
+    run_rounds(team, load, &row);
+    run_rounds(team, load, &all);
 }
 
 /* Before round r a leader has the blocks of the 2^r hosts that end with its own. */
