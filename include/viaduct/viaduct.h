@@ -146,8 +146,8 @@ VIADUCT_API void *via_remote_direct(struct via_remote *remote);
 VIADUCT_API int via_remote_ring(struct via_remote *remote);
 
 /* Flags of a put: ring the owner's bell after the store; store the last aligned 8 bytes last, with
- * release order; nobody will wait for its end, so hosts need not wake each other just to tell of it
- * (via_attach_quiet() and via_remote_pending() may have to wait a millisecond for it). */
+ * release order; no thread will wait for its completion, so hosts do not wake each other to report
+ * it (via_attach_quiet() and via_remote_pending() may have to wait a millisecond for it). */
 #define VIADUCT_PUT_NOTIFY 1u
 #define VIADUCT_PUT_LAST_WORD 2u
 #define VIADUCT_PUT_LAZY 4u

@@ -22,8 +22,8 @@ static void write_word(unsigned char *to, const unsigned char *data)
 {
     uint64_t word;
     memcpy(&word, data, sizeof(word));
-    /* Release: the line is written in ascending order, and pairs with the acquire of whoever polls
-     * its last word. */
+    /* Release: the line is written in ascending order, and pairs with the acquire of the reader
+     * that polls its last word. */
     __atomic_store_n((uint64_t *)(void *)to, word, __ATOMIC_RELEASE);
 }
 

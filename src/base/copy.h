@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
  * Copying to memory that others watch. memcpy may write a byte twice: for most lengths it stores
- * the first and the last words of a block, and these overlap. Whoever polls a word then sees it,
- * resets it, and the second store brings the old value back. Here each byte is written once, in
+ * the first and the last words of a block, and these overlap. A reader that polls a word then sees
+ * it, resets it, and the second store brings the old value back. Here each byte is written once, in
  * ascending order, and no aligned word of up to 8 bytes is written in two pieces.
  */
 #ifndef VIA_BASE_COPY_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
  * An error as a code for the program and a text for people. The text is a trail from the outside
- * in, "object: attempt: cause": whoever finds the cause sets it, each caller that knows more puts
- * it in front.
+ * in, "object: attempt: cause": the function that finds the cause sets it, and each caller that
+ * knows more puts its part in front.
  *
  *     return via_error_set(err, -EPROTO, "version %u, expected %u", theirs, ours);
  *     ...

@@ -43,7 +43,7 @@ const char *via_log_level_name(enum via_log_level level);
 /* -1 for a name that is none. */
 int via_log_level_parse(const char *name);
 
-/* The most talkative level that anybody listens to, -1 for none. Read by via_log only. */
+/* The most detailed level that a sink listens to, -1 for none. Read by via_log only. */
 extern _Atomic int via_log_threshold;
 
 #define via_log_enabled(level) \

@@ -32,7 +32,7 @@ int via_perf_attach(const struct via_perf *perf, unsigned host, int channel,
 int via_perf_await(const _Atomic uint64_t *word, uint64_t value)
 {
     for (unsigned i = 0; i < LOOKS_BEFORE_YIELD; i++) {
-        /* Pairs with the release of who stores it last. */
+        /* Pairs with the release of the process that stores it last. */
         if (atomic_load_explicit(word, memory_order_acquire) == value) {
             return 0;
         }

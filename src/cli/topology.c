@@ -28,7 +28,7 @@ struct parser {
     unsigned ports_count[VIA_TOPOLOGY_HOST_MAX + 1];
 };
 
-/* "%.*s" of a word: what a terminal would act on is for nobody's eyes. */
+/* "%.*s" of a word: characters that a terminal would act on are not printed. */
 static const char *shown(struct word word, char (*buffer)[40])
 {
     size_t bytes = via_min(word.bytes, sizeof(*buffer) - 4);

@@ -4,9 +4,9 @@
  *
  * The root is the member with the lowest id. Every other member sends it an arrival with a number
  * of its own (the round); when all are there, and the root itself, the root answers each with that
- * number. So nobody has to agree on a count: an arrival of the next round that comes early just
- * waits for its root. A member that ends its wait early (another member has restarted, or it was
- * given up) withdraws its arrival, so that no later barrier counts it.
+ * number. So the members need not agree on a count: an early arrival of the next round waits for
+ * its root. A member that ends its wait early (another member has restarted, or it was given up)
+ * withdraws its arrival, so that no later barrier counts it.
  *
  * The root keeps arrivals by host, so many of each: no host can use up the places of another.
  *
@@ -65,7 +65,8 @@ static struct via_tx_flow *flow_to(struct via_channel *channel, uint16_t host)
     return via_channel_tx(channel, host, channel->node->config.flows_count);
 }
 
-/* An arrival that nobody took back is dropped after this: longer than its member may wait. */
+/* An arrival that its member did not withdraw is dropped after this: longer than its member may
+ * wait. */
 static uint64_t arrival_ns_max(const struct via_channel *channel)
 {
     return via_time_add(channel->node->config.wait_ns_max, channel->node->config.wait_ns_max);

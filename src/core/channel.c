@@ -240,7 +240,7 @@ static int take_frame(struct via_channel *channel, struct via_way *way,
         via_count(&channel->counters.dropped_malformed, 1);
         return 0;
     }
-    /* Nobody else may speak in this host's name. What it sent itself comes back only while routes
+    /* No other host may send in this host's name. What it sent itself comes back only while routes
      * change, and is sent again. */
     if (header.source == node->config.host) {
         via_count(&channel->counters.dropped_forged, 1);
@@ -330,7 +330,8 @@ static void clear_events(struct via_channel *channel, struct via_way *way)
     }
 }
 
-/* After take_generation(): what is published must be rung for, and is not on a link let go. */
+/* After take_generation(): a published record needs a ring, and a link that has been released gets
+ * none. */
 static void take_dma(struct via_channel *channel, struct via_way *way)
 {
     if (!via_dma_poll(way)) {

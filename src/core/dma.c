@@ -4,13 +4,13 @@
  *
  * A record whose body goes by DMA takes its slot and its place in the data ring like any other, but
  * its line is posted only when the DMA is done, and so are the lines of all records behind it:
- * their heads wait here. The engine reads from staging memory of the node, so nobody whose memory a
- * body came from (a program, a segment, the pipe of another link) ever waits for an engine or can
- * take memory away beneath it. What the engine does not take or does not bring goes by PIO, to the
- * same place. An engine that hangs is aborted. What waits behind a DMA was stored while it was
- * under way: if the link has been down since, some of that is lost, and the link is begun anew.
- * Nothing is used again before its cookie has come back: the staging buffer, the place, and after
- * the end of the link the whole pipe.
+ * their heads wait here. The engine reads from staging memory of the node, so the owner of the
+ * memory that a body came from (a program, a segment, the pipe of another link) never waits for an
+ * engine, and cannot unmap memory that an engine reads. What the engine does not take or does not
+ * bring goes by PIO, to the same place. An engine that hangs is aborted. What waits behind a DMA
+ * was stored while it was under way: if the link has been down since, some of that is lost, and the
+ * link is begun anew. Nothing is used again before its cookie has come back: the staging buffer,
+ * the place, and after the end of the link the whole pipe.
  */
 #include <assert.h>
 #include <errno.h>
@@ -165,7 +165,7 @@ void via_dma_send(struct via_way *way, const struct via_frame_header *header, co
 
 /* --- back ------------------------------------------------------------------------------------ */
 
-/* The stage a cookie is of, or NULL: a port that reports what was never begun is not believed. */
+/* The stage a cookie is of, or NULL: a completion of a DMA that was never begun is ignored. */
 static struct via_dma_stage *stage_of(const struct via_dma *dma, uint64_t cookie)
 {
     uint32_t index = (uint32_t)cookie & COOKIE_STAGE_MASK;

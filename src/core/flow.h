@@ -46,10 +46,10 @@ struct via_tx_flow {
     uint8_t no_state_count;
     uint16_t host;
     uint16_t flow;
-    uint32_t live; /* operations that somebody waits for */
+    uint32_t live; /* operations that a process waits for */
     uint64_t retry_ns;
     uint64_t deadline_ns;
-    uint64_t progress_ns; /* when the peer was last heard of. 0 = take the time of the next look */
+    uint64_t progress_ns; /* when a frame of the peer last arrived. 0 = set at the next check */
     uint64_t look_ns;     /* when to look whether the first operation gets anywhere */
 };
 
@@ -101,11 +101,11 @@ struct via_flow_calls {
     void (*ended)(struct via_channel *channel, struct via_tx_op *op, int status);
     /* The operation is in no flow any more. */
     void (*removed)(struct via_channel *channel, struct via_tx_op *op);
-    /* The first operation that somebody waits for got nowhere for wait_ns_max, although its peer is
-     * heard of: it is to end with -ETIMEDOUT. May take any off, and reset the flow. */
+    /* The first operation that a process waits for made no progress for wait_ns_max, although
+     * frames of its peer arrive: it ends with -ETIMEDOUT. May take any off, and reset the flow. */
     void (*timed_out)(struct via_channel *channel, struct via_tx_op *op);
-    /* The peer of the reserved flow was not heard of for give_up_ns, and there are operations that
-     * are kept: those that wait for them are to end. May take any off, and reset the flow. */
+    /* No frame of the reserved flow's peer arrived for give_up_ns, and some operations are kept:
+     * the operations that wait for them end. May take any off, and reset the flow. */
     void (*stuck)(struct via_channel *channel, struct via_tx_flow *flow);
     /* May there be one more answer to this host? 0; -EBUSY: it has its share; -ENOBUFS: there are
      * too many in all. */
@@ -177,7 +177,7 @@ void via_tx_rerouted(struct via_channel *channel, struct via_tx_flow *flow);
 void via_tx_reset(struct via_channel *channel, struct via_tx_flow *flow, int status);
 /* The operation needs nothing sent any more beyond what was: the rest becomes SKIP. */
 void via_tx_skip(struct via_channel *channel, struct via_tx_op *op);
-/* An operation in a flow counts as one that somebody waits for, or no more. */
+/* Counts an operation of a flow as one that a process waits for, or stops counting it. */
 void via_tx_count(struct via_tx_op *op);
 void via_tx_uncount(struct via_tx_op *op);
 /* Takes an operation off its flow; calls->removed() follows. */

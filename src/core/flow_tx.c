@@ -5,8 +5,8 @@
  * A flow is a queue of operations cut into frames, numbered without a gap. Nothing is copied to be
  * kept: a frame that has to be sent again is made again from its operation. Numbers are never used
  * for something else later: what must not be sent any more keeps its number as a SKIP frame, and
- * when nobody waits for any frame of the flow, the next one carries START ("whatever came before is
- * given up").
+ * when no operation waits for any frame of the flow, the next one carries START ("whatever came
+ * before is given up").
  */
 #include <errno.h>
 
@@ -24,7 +24,7 @@
 #define ANSWER_PATIENCE_NS VIA_SEC_NS
 /* An operation that gets nowhere is looked at so often in the time that it has. */
 #define STALL_LOOKS 4
-/* "I know nothing of this flow" this often in a row from a peer that once did: believe it. */
+/* NO_STATE replies in a row, from a peer that once knew the flow, before the flow is reset. */
 #define NO_STATE_MAX 8
 
 void via_tx_init(struct via_channel *channel, struct via_tx_flow *flow, uint16_t host,
@@ -523,7 +523,7 @@ static bool is_short(const struct via_channel *channel)
                channel, via_list_entry(first, struct via_rx_flow, wait)->host) == -ENOBUFS;
 }
 
-/* How long the peer of this flow may not be heard of; VIA_NEVER_NS = for ever. */
+/* How long the peer of this flow may be silent; VIA_NEVER_NS = for ever. */
 static uint64_t patience(const struct via_channel *channel, const struct via_tx_flow *flow)
 {
     const struct via_node_config *config = &channel->node->config;
@@ -620,7 +620,7 @@ static struct via_tx_op *find_stalled(struct via_channel *channel, struct via_tx
     return NULL;
 }
 
-/* The peer is heard of, but does not let the operation go on. true: the flow has ended. */
+/* Frames of the peer arrive, but the operation makes no progress. true: the flow has ended. */
 static bool end_stalled(struct via_channel *channel, struct via_tx_flow *flow, struct via_tx_op *op)
 {
     if (flow->flow == channel->node->config.flows_count) {

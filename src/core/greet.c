@@ -5,7 +5,7 @@
  * key. Only then do channels use the link.
  *
  * A host sends READY after it has cleared its inbox for the geometry of both HELLOs, and is up when
- * it has taken the peer's READY: so nobody writes a channel pipe before its reader has cleared it.
+ * it has taken the peer's READY: so no host writes a channel pipe before its reader has cleared it.
  */
 #include <errno.h>
 

@@ -89,7 +89,7 @@ _Static_assert((VIA_ROUTE_NONE & 0xffff) == VIA_PORT_NONE, "no route is one thro
 
 /*
  * The hosts whose route or session has changed, as far back as there is room: a ring. The control
- * thread writes, anybody reads; `begun` is ahead of `version` while entries are overwritten.
+ * thread writes, any thread reads; `begun` is ahead of `version` while entries are overwritten.
  */
 struct via_route_log {
     _Atomic uint32_t begun;

@@ -333,7 +333,7 @@ static void handshake(struct via_node *node, struct via_link *link,
     }
     if (leader && (link->echo != peer->epoch || link->peer_seen_session != peer->session)) {
         if (link->echo != 0) {
-            choose_epoch(link); /* it may have been up with the epoch I had */
+            choose_epoch(link); /* the peer may have been up with the old epoch */
         }
         link->echo = peer->epoch;
         link->peer_seen_session = peer->session;
@@ -367,7 +367,7 @@ static void check_peer(struct via_node *node, struct via_link *link, uint64_t no
     remember_peer(node, link, &peer);
     if (is_bad(state)) {
         if (link->echo != 0) {
-            choose_epoch(link); /* whoever it was may have been up with the epoch I had */
+            choose_epoch(link); /* the peer may have been up with the old epoch */
         }
         if (link->published_state != VIA_HANDSHAKE_REFUSED + state) {
             publish(node, link, (uint8_t)(VIA_HANDSHAKE_REFUSED + state));

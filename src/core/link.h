@@ -111,10 +111,10 @@ enum via_link_state via_greet_compare(const struct via_hello *mine, const struct
 
 /* Empties it for the epochs of via_link. My inbox is clear of them. */
 void via_control_pipe_open(struct via_link *link);
-/* After one or more sends: on their way, and the peer is rung if it sleeps. */
+/* After one or more sends: on their way, and the doorbell wakes the peer if it sleeps. */
 void via_control_pipe_sent(struct via_link *link);
-/* After records were taken: transfer thread 0 then wakes the control thread for later ones, and a
- * peer that waits for room is rung. */
+/* After records were taken: transfer thread 0 then wakes the control thread for later ones, and the
+ * doorbell wakes a peer that waits for room. */
 void via_control_pipe_taken(struct via_link *link);
 /* No record of it counts any more. */
 void via_control_pipe_close(struct via_link *link);

@@ -45,7 +45,7 @@ struct via_lsa_change {
     struct via_announcement_neighbour entries[VIA_LINK_STATE_CHANGE_NEIGHBOURS];
 };
 
-/* A number that was forgotten is not believed again for so long: else two hosts that forget it at
+/* A number that was forgotten is not accepted again for so long: else two hosts that forget it at
  * different times would remind each other of it for ever. */
 #define VIA_LSA_DISBELIEF_NS (4 * VIA_LINK_STATE_FORGET_NS)
 /* At least VIA_LINK_STATE_FORGET_NS pass before the next number is forgotten. */
@@ -66,7 +66,7 @@ struct via_lsa {
     uint64_t forget_ns;                       /* when a high sequence number is forgotten */
     uint64_t forgotten[VIA_LSA_FORGOTTEN];    /* such numbers, the last first; 0 = none */
     uint64_t forgotten_ns[VIA_LSA_FORGOTTEN]; /* when each was forgotten */
-    uint64_t contested_ns; /* since when the session is not believed; 0 = it is (route.c) */
+    uint64_t contested_ns; /* since when the session is disputed; 0 = it is (route.c) */
 };
 
 /* One neighbour after the other. */
@@ -144,7 +144,7 @@ struct via_lsdb {
     uint16_t *touched; /* hosts whose edges, label or session have changed since the last update */
     uint8_t *is_touched; /* by host */
     unsigned heap_count, touched_count, contested_count;
-    uint64_t contest_ns; /* when the next session is believed that is contested; VIA_NEVER_NS */
+    uint64_t contest_ns; /* when the next disputed session is accepted; VIA_NEVER_NS */
 
     _Atomic uint64_t announcements_sent, announcements_received, announcement_bytes_sent;
     _Atomic uint64_t routes_changed, routes_examined;

@@ -97,15 +97,15 @@ struct via_node_config {
     bool keyed; /* this fabric has a key: env.mac and env.random are there, and a peer has to
                    prove in each greeting that it has the key, too */
     uint64_t
-        give_up_ns;       /* an operation ends with -EHOSTUNREACH when the host it is for was not
-                             heard of for so long: it has not acknowledged, nor answered, nor, of a
-                             barrier's hosts, been reachable. 0 = default 120 s, VIA_NEVER_NS = never */
+        give_up_ns; /* an operation ends with -EHOSTUNREACH when no frame of its target host arrived
+                       for so long: it has not acknowledged, nor answered, nor, of a barrier's
+                       hosts, been reachable. 0 = default 120 s, VIA_NEVER_NS = never */
     uint64_t wait_ns_max; /* an operation ends with -ETIMEDOUT when it is the first of its flow and
-                             got nowhere for so long although its host is heard of: the consumer is
-                             not ready, an answer does not come, or, of a barrier, a member does not
-                             enter. It may take a quarter longer, and up to give_up_ns more if the
-                             host is heard of now and then, or, of a barrier, is lost meanwhile. 0 =
-                             default 600 s, VIA_NEVER_NS = never */
+                             made no progress for so long although frames of its host arrive: the
+                             consumer is not ready, an answer does not come, or, of a barrier, a
+                             member does not enter. It may take a quarter longer, and up to
+                             give_up_ns more if the host is heard of now and then, or, of a barrier,
+                             is lost meanwhile. 0 = default 600 s, VIA_NEVER_NS = never */
     uint64_t born; /* greater in each life of this host: the time of day at start, in nanoseconds.
                       Hosts then never take an earlier life for a later one. 0 = unknown */
 };
@@ -145,7 +145,7 @@ struct via_node_env {
     void (*changed)(void *ctx);
     /*
      * With config.keyed: a keyed hash of the data with the fabric's key (BLAKE2b or as strong), and
-     * random bytes that nobody can foresee (0, or negative errno). Control thread.
+     * random bytes that no attacker can predict (0, or negative errno). Control thread.
      */
     void (*mac)(void *ctx, const void *data, size_t bytes, uint8_t ret_mac[VIA_MAC_BYTES]);
     int (*random)(void *ctx, void *ret_data, size_t bytes);
@@ -292,8 +292,8 @@ void via_node_resume(struct via_node *node, unsigned channel, uint16_t source, u
  * with -ECANCELED at once; what is under way is skipped, never touching source or result again. */
 void via_node_cancel(struct via_node *node, unsigned channel, uint64_t mask, uint64_t match);
 
-/* Shows all operations with these owner bits that are not completed to who has submitted them, who
- * may change `source` (the same bytes lie there) and `cookie` (not the owner bits). */
+/* Shows all operations with these owner bits that are not completed to their submitter, which may
+ * change `source` (the same bytes lie there) and `cookie` (not the owner bits). */
 void via_node_relocate(struct via_node *node, unsigned channel, uint64_t mask, uint64_t match,
                        void (*relocate)(void *ctx, struct via_op *op), void *ctx);
 
@@ -319,8 +319,8 @@ int via_node_segment_add(struct via_node *node, void *base, size_t bytes, unsign
  */
 int via_node_segment_remove(struct via_node *node, uint64_t handle);
 /*
- * [control] The same, but the number in the handle goes to no other segment until it is removed:
- * whoever has a table by these numbers may still need its entry. -ENOENT for an unknown handle.
+ * [control] The same, but the number in the handle goes to no other segment until it is removed: a
+ * caller with a table by these numbers may still need its entry. -ENOENT for an unknown handle.
  */
 int via_node_segment_retire(struct via_node *node, uint64_t handle);
 /*

@@ -219,7 +219,7 @@ void via_op_flush(struct via_channel *channel, struct via_tx_flow *flow)
         }
     }
     if (flow->live == 0 && !via_list_is_empty(&flow->ops)) {
-        via_tx_reset(channel, flow, 0); /* nobody waits for what is left */
+        via_tx_reset(channel, flow, 0); /* no process waits for the rest */
     }
 }
 

@@ -23,12 +23,12 @@ struct via_op_slot {
     struct via_list reports; /* via_ops.reports */
     struct via_list waits;   /* barrier: via_barriers.waiting */
     struct via_op op;
-    uint64_t generation; /* of the slot, part of the wire cookie: late answers find nobody */
+    uint64_t generation; /* of the slot, part of the wire cookie: late answers match no operation */
     bool answer;         /* from the pool of internal operations */
     bool in_use;
     bool done;     /* status is final */
     bool finished; /* and nothing before it in its flow keeps it from being reported */
-    bool reported; /* or there is nobody to report to */
+    bool reported; /* or no process is left to report to */
     bool withdraw; /* barrier: send a withdrawal once the arrival is acknowledged */
     int status;
     uint64_t value;

@@ -283,9 +283,9 @@ void via_pipe_put_body(struct via_pipe_writer *writer, uint64_t off, const void 
 /*
  * An arm generation of this epoch that has not been rung for; 0 = none. A word that gives back all
  * that was ever sent is of a reader that has taken all: a ring for it would use the generation up
- * for nothing, the reader would look, find nothing, sleep on in the same generation, and not be
- * rung for the next record. This happens to a writer that asks late, after the record it asks for
- * has been taken.
+ * for nothing, the reader would check, find nothing and sleep on in the same generation, and the
+ * writer would not ring for the next record. This happens to a writer that asks late, after the
+ * record it asks for has been taken.
  */
 static uint16_t arm_not_rung(const struct via_pipe_writer *writer)
 {

@@ -113,11 +113,11 @@ int via_pipe_commit(struct via_pipe_writer *writer, const void *head, size_t hea
                     size_t body_bytes);
 
 /*
- * A record whose body somebody else brings, a DMA engine: defer takes its slot and the place of its
- * body, *ret_off in the target (what body() would be given; for a direct target as well). Its
- * reader sees nothing of it. publish posts the line of the oldest deferred record, when its body is
- * there: lines leave in the order of the records. While records are deferred, all that follow must
- * be. Same errors as via_pipe_send; publish can not fail.
+ * A record whose body a DMA engine brings: defer takes its slot and the place of its body, *ret_off
+ * in the target (what body() would be given; for a direct target as well). Its reader sees nothing
+ * of it. publish posts the line of the oldest deferred record, when its body is there: lines leave
+ * in the order of the records. While records are deferred, all that follow must be. Same errors as
+ * via_pipe_send; publish can not fail.
  */
 int via_pipe_defer(struct via_pipe_writer *writer, size_t body_bytes, uint64_t *ret_off);
 void via_pipe_publish(struct via_pipe_writer *writer, const void *head, size_t head_bytes,
@@ -127,10 +127,10 @@ void via_pipe_put_body(struct via_pipe_writer *writer, uint64_t off, const void 
                        size_t body_bytes);
 
 /*
- * After one or more sends: must the reader be rung? true at most once per arm generation. Contains
- * the full fence that pairs with the one in via_pipe_arm() (store record, fence, load armed against
- * store armed, fence, load record: one of the two sees the other). Ports that are not coherent
- * flush before calling this; see facts in docs/protocol.md.
+ * After one or more sends: must the writer ring the reader's doorbell? true at most once per arm
+ * generation. Contains the full fence that pairs with the one in via_pipe_arm() (store record,
+ * fence, load armed against store armed, fence, load record: one of the two sees the other). Ports
+ * that are not coherent flush before calling this; see facts in docs/protocol.md.
  */
 bool via_pipe_must_ring(struct via_pipe_writer *writer);
 
@@ -149,9 +149,9 @@ bool via_pipe_reader_is_asleep(const struct via_pipe_writer *writer);
 bool via_pipe_ask_for_room(struct via_pipe_writer *writer);
 
 /*
- * Has anything been given back, as far as credits seen tell, since it was last wanted? Then the
- * ring for that may have come and gone, to another thread or before anybody slept. Who looks right
- * before it sleeps, and finds that it is not enough, wants again and looks again.
+ * True if credits arrived since the writer last asked for room. The doorbell for them may have rung
+ * already, for another thread or before the writer slept. A writer that checks right before it
+ * sleeps, and finds too little room, asks again and checks again.
  */
 static inline bool via_pipe_want_is_old(const struct via_pipe_writer *writer)
 {
@@ -261,8 +261,8 @@ void via_pipe_post_credit(struct via_pipe_reader *reader);
  * started after the last post. It looks with via_pipe_is_ready() again, and only then sleeps.
  * Arming twice without a record taken between costs nothing while all that was taken is released
  * (the generation stays), else one posted word, for a ring that came late may have used the
- * generation up; so whoever has been rung arms again before it sleeps on. A take disarms, and
- * "awake" is posted lazily, with the next credit.
+ * generation up; so a reader that a doorbell woke arms again before it sleeps on. A take disarms,
+ * and "awake" is posted lazily, with the next credit.
  */
 bool via_pipe_arm(struct via_pipe_reader *reader);
 
@@ -270,9 +270,9 @@ bool via_pipe_arm(struct via_pipe_reader *reader);
 bool via_pipe_writer_is_waiting(const struct via_pipe_reader *reader);
 
 /*
- * After one or more releases: must the writer be rung because it waits for room? true at most once
- * per want generation, and only when all that was released is posted (this call posts it). Contains
- * the full fence that pairs with the one in via_pipe_ask_for_room().
+ * After one or more releases: must the reader ring the doorbell of a writer that waits for room?
+ * true at most once per want generation, and only when all that was released is posted (this call
+ * posts it). Contains the full fence that pairs with the one in via_pipe_ask_for_room().
  */
 bool via_pipe_must_ring_writer(struct via_pipe_reader *reader);
 

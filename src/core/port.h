@@ -105,8 +105,8 @@ struct via_port_ops {
      * dma starts a copy of len bytes (not 0) from src to window offset off. 0; -EAGAIN (as many as
      * the engine takes are under way: later); -ENOTSUP (no engine), -EINVAL (out of bounds),
      * -ENOLINK, -EIO (it does not start): nothing was begun. src is borrowed until the cookie is
-     * taken and does not change; it lies in the memory that via_node_init() got, which whoever
-     * opens the port makes known to the engine. Until the cookie is taken, bytes may arrive at any
+     * taken and does not change; it lies in the memory that via_node_init() got, which the opener
+     * of the port registers with the engine. Until the cookie is taken, bytes may arrive at any
      * time, in any order, in part, and also after the link was down and is up again. There is no
      * order towards body(), commit() and other DMA.
      */

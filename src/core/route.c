@@ -7,7 +7,7 @@
  * rank of a first port: dimensions first, then ports. It follows from the neighbours' labels alone:
  * the lowest of them, one hop more. So a change of edges changes labels from there on and no
  * others. The heap holds hosts whose label is not what follows from their neighbours; the one with
- * the lowest label, old or new, comes first, and is put right for good when its new label is the
+ * the lowest label, old or new, comes first, and gets its final label when the new one is the
  * lower. When it is the higher, the label is taken away first, so that neighbours that owed theirs
  * to it look for another way. (Ramalingam and Reps, "An incremental algorithm for a generalization
  * of the shortest-path problem", 1996.)
@@ -15,7 +15,7 @@
 #include "base/mutant.h"
 #include "core/link.h"
 
-/* A session that others contradict is believed after so long. */
+/* A session that other hosts contradict is accepted after so long. */
 #define CONTEST_NS VIA_LINK_STATE_FORGET_NS
 
 #define ONE_HOP via_route_word(1, 0)

@@ -126,8 +126,9 @@ static inline bool via_way_may_turn(const struct via_channel *channel, struct vi
 /* Rings the peer if it sleeps for what was sent or given back since the last call. */
 void via_way_ring(struct via_way *way);
 
-/* After so many bytes of bodies the next hop is rung at once, not at the end of the turn: it can
- * work on them while the next are copied. Fewer, and being woken costs it more than it copies. */
+/* After so many bytes of bodies the doorbell of the next hop rings at once, not at the end of the
+ * turn: it can work on them while the next are copied. Fewer, and being woken costs it more than it
+ * copies. */
 #define RING_EARLY_BYTES (128u << 10)
 
 /* After the line of a record was posted: counts it, and rings if that must not wait. */

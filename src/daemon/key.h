@@ -9,8 +9,8 @@
 #include "host/host.h"
 
 /*
- * The fabric key: a file that all hosts of a fabric have, 32 to 4096 bytes that nobody can guess.
- * Its owner is the user of the daemon or root, and nobody else may read or write it.
+ * The fabric key: a file that all hosts of a fabric have, 32 to 4096 random bytes. Its owner is the
+ * user of the daemon or root, and no other user may read or write it.
  */
 struct via_daemon_key {
     pthread_mutex_t lock; /* of `key`: drivers hash in threads of their own */

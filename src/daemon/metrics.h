@@ -12,7 +12,7 @@
 int via_daemon_metrics_open(const struct via_daemon_options *options,
                             struct via_error *err) VIA_MUST_CHECK;
 
-/* The host answers nobody from here on: requests are refused. */
+/* The host answers no request from here on: requests are refused. */
 void via_daemon_metrics_end(void);
 
 /* Waits for a request that is being answered: after the host is closed, which ends what that waits

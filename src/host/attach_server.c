@@ -50,8 +50,8 @@ static int send_answer(const struct via_process *process, const struct via_attac
     return sent < 0 ? -errno : 0;
 }
 
-/* Descriptors that a process has not taken count against what the kernel lets this user send to
- * anybody (RLIMIT_NOFILE, unless it has CAP_SYS_RESOURCE): no process holds many. */
+/* Descriptors that a process has not taken count against the descriptors that the kernel lets this
+ * user have in flight (RLIMIT_NOFILE, unless it has CAP_SYS_RESOURCE): no process holds many. */
 static bool may_send_fds(struct via_process *process, unsigned fds_count)
 {
     int unread_bytes = 0;
@@ -322,7 +322,7 @@ static void ready(struct via_host_source *source, uint32_t events)
     }
 }
 
-/* Whoever connects and says nothing must not keep others out: a user's own go first. */
+/* A process that connects and sends nothing must not keep others out: a user's own go first. */
 static void end_stranger(struct via_attach_server *server, uid_t uid)
 {
     struct via_process *oldest = NULL;
@@ -500,7 +500,7 @@ void via_attach_server_changed(struct via_host *host)
         server->ringing[i] |= server->changed[i];
         server->changed[i] = 0;
     }
-    /* After the words of the status page, before the look at who has seen them: see
+    /* After the words of the status page, before the check which processes have seen them: see
      * via_client_watch(). */
     atomic_thread_fence(memory_order_seq_cst);
     if (any != 0) {

@@ -310,7 +310,7 @@ struct via_attach_server {
     _Atomic uint64_t *lives; /* the life page: [any] by index of the handle */
     uint64_t life_last;
     struct via_list lingering; /* segments without an owner that others may read, oldest first */
-    struct via_list removed;   /* segments to be unmapped once nobody uses them */
+    struct via_list removed;   /* segments to be unmapped once no process uses them */
     _Atomic(struct via_endpoint_table *) endpoints; /* [any] */
     struct via_list retired;                        /* tables that a thread may still read */
     struct via_list pending;                        /* struct via_attach_pending */
@@ -394,7 +394,7 @@ void via_attach_server_map_answered(struct via_host_cable *cable,
 int via_endpoint_open_for(struct via_process *process, uint32_t number);
 int via_endpoint_close_for(struct via_process *process, uint32_t number);
 int via_endpoint_close_all_for(struct via_process *process);
-/* [any] NULL when nobody has it. */
+/* [any] NULL when no process has it. */
 const struct via_endpoint *via_endpoint_find(const struct via_endpoint_table *table,
                                              uint32_t number);
 /* With room for count + 1; NULL: out of memory. */

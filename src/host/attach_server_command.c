@@ -216,8 +216,8 @@ static void unborrow(struct via_process_channel *pc, struct via_command_slot *sl
 
 /*
  * Processes share the flows towards a host, but for flow 0, which is the host's own: a process
- * whose messages nobody takes holds up few others. One process's commands keep their order within
- * the flow it asks for, and so do those of two that have the same flow and channel.
+ * whose messages are not received holds up few others. One process's commands keep their order
+ * within the flow it asks for, and so do those of two that have the same flow and channel.
  */
 static uint16_t flow_of(const struct via_process_channel *pc, uint16_t flow)
 {

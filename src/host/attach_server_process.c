@@ -294,7 +294,7 @@ static void begin_draining(struct via_process *process)
     server->closing_count++;
     process->state = VIA_PROCESS_DRAINING;
     process->deadline_ns = host->now_ns + VIA_ATTACH_DRAIN_NS;
-    /* From here nobody new comes to it; then the transfer threads finish what it has begun. */
+    /* From here no new user reaches it; then the transfer threads finish what it has begun. */
     via_attach_server_pending_drop(process);
     via_host_aperture_leave(process);
     (void)via_endpoint_close_all_for(process); /* tried again before it is forgotten */
@@ -321,8 +321,8 @@ void via_process_leave(struct via_process *process)
     begin_draining(process);
 }
 
-/* What it has for hosts that no link leads to waits on, if it has nothing else: nobody but this
- * host can send it any more. Others learn now that it has gone. */
+/* What it has for hosts that no link leads to waits on, if it has nothing else: only this host can
+ * still send it. Others learn now that it has gone. */
 static void strand(struct via_process *process)
 {
     struct via_host *host = process->host;

@@ -158,8 +158,8 @@ void via_process_channel_flush(struct via_transfer *transfer, struct via_process
     }
 }
 
-/* Messages leave a quarter of the reply pipe to replies: who waits for a reply need not take its
- * messages first. */
+/* Messages leave a quarter of the reply pipe to replies: a process that waits for a reply need not
+ * take its messages first. */
 static bool has_message_room(struct via_process_channel *pc, uint32_t bytes)
 {
     uint32_t slots = pc->replies.geometry.slots_count;
@@ -268,7 +268,8 @@ void via_process_channel_ending(struct via_transfer *transfer, struct via_mail *
 {
     struct via_process_channel *pc = via_container_of(mail, struct via_process_channel, end);
     pc->ending = true;
-    /* Its endpoints are closed already: who waits for room is told that nobody is here. */
+    /* Its endpoints are closed already: a sender that waits for room learns that the endpoint is
+     * closed. */
     via_process_channel_resume(transfer, pc);
     via_list_remove(&pc->starved_link);
     via_process_channel_touch(transfer, pc);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* The memory of processes: registered with the node, mapped by the host, passed on to whoever shows
- * the handle. */
+/* The memory of processes: registered with the node, mapped by the host, passed on to each process
+ * that presents the handle. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -19,7 +19,7 @@
 #define LINGER_BYTES_MAX (64u << 20)
 #define LINGER_NS_MAX (600 * VIA_SEC_NS)
 #define NODE_ACCESS (VIA_SEGMENT_READ | VIA_SEGMENT_WRITE)
-/* How often removed segments that somebody still uses are looked at. */
+/* How often removed segments that are still in use are checked. */
 #define REAP_LOOK_NS (10 * VIA_MSEC_NS)
 
 static void publish_segment(struct via_host *host, uint64_t handle,
@@ -114,7 +114,7 @@ static struct via_host_segment *first_lingering(const struct via_host *host)
     return link != NULL ? via_list_entry(link, struct via_host_segment, link) : NULL;
 }
 
-/* Ends those that have lingered for long enough. They are freed when nobody is at them. The next
+/* Ends those that have lingered for long enough. They are freed when no process uses them. The next
  * deadline. */
 static uint64_t end_lingering_due(struct via_host *host)
 {
@@ -335,7 +335,7 @@ void via_segment_free_all(struct via_host *host)
     }
 }
 
-/* It is nobody's any more, and can only be read by those who have its handle. */
+/* It has no owner any more, and only processes with its handle can read it. */
 static void linger(struct via_host *host, struct via_host_segment *segment)
 {
     set_life(host, segment, 0);
@@ -344,12 +344,12 @@ static void linger(struct via_host *host, struct via_host_segment *segment)
     publish_segment(host, segment->handle, NULL);
     segment->lingers_ns = host->now_ns;
     host->attach.lingering_bytes += segment->memory.bytes;
-    via_host_memory_close_fd(&segment->memory); /* nobody maps it any more */
+    via_host_memory_close_fd(&segment->memory); /* no process can map it any more */
     via_list_remove(&segment->link);
     via_list_push_back(&host->attach.lingering, &segment->link);
 }
 
-/* A process goes: first nobody new reaches its memory, though its last commands still use it; then
+/* A process goes: first no new user reaches its memory, though its last commands still use it; then
  * the threads forget it; then it is unmapped. */
 void via_segment_retire_all_for(struct via_process *process)
 {
@@ -363,7 +363,7 @@ void via_segment_retire_all_for(struct via_process *process)
     }
 }
 
-/* But for what its commands take their payload from, and nobody reaches. */
+/* Except segments that its commands read and that no other process reaches. */
 void via_segment_leave_all_for(struct via_process *process)
 {
     via_list_foreach_safe(it, &process->segments) {

@@ -134,8 +134,9 @@ static inline bool via_status_is_reachable(uint64_t word)
 
 /*
  * The life page of a host, read-only for processes: one _Atomic uint64_t per index of a handle. A
- * segment's holds the `life` of its MAP answer for as long as anybody may access it, and never
- * again; who has it mapped looks before each access. Lives are counted: they are no part of a key.
+ * segment's holds the `life` of its MAP answer for as long as it may be accessed, and never again;
+ * a process that has it mapped checks before each access. Lives are counted: they are no part of a
+ * key.
  */
 
 /* --- requests and answers on the socket ------------------------------------------------------- */

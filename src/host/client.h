@@ -53,9 +53,9 @@ struct via_client_result {
 struct via_client_op {
     struct via_list pending;          /* in via_attach.pending when it is asynchronous */
     uint64_t issue;                   /* asynchronous: number of its start */
-    struct via_client_result *result; /* somebody waits; NULL = asynchronous */
+    struct via_client_result *result; /* a thread waits; NULL = asynchronous */
     struct via_remote *remote;        /* asynchronous put: referenced */
-    unsigned char *destination;       /* get, atomic: NULL = nobody wants it */
+    unsigned char *destination;       /* get, atomic: NULL = not wanted */
     uint64_t bytes;                   /* of destination */
     uint32_t generation;
     uint32_t index_next_free;
@@ -95,7 +95,7 @@ struct via_client_request {
 
 struct via_attach {
     /* Constant while attached. */
-    pid_t pid; /* who has opened it */
+    pid_t pid; /* its opener */
     int socket_fd;
     int bell_fd;
     int nudge_fd; /* eventfd: wakes the thread that sleeps for all */
@@ -234,7 +234,7 @@ static inline uint64_t via_client_status(const struct via_attach *attach, unsign
     return atomic_load_explicit(&attach->status->peers[host], memory_order_acquire);
 }
 
-/* The same, for a caller that is to be rung when it changes, from now on. */
+/* The same; from now on the host rings this caller's bell when it changes. */
 static inline uint64_t via_client_watch(const struct via_attach *attach, unsigned host)
 {
     _Atomic uint64_t *word = &attach->interest[host / 64];
@@ -286,7 +286,8 @@ void via_client_unlock(struct via_attach *attach);
 /* [locked] Takes in what has come; returns how much. */
 unsigned via_client_take(struct via_attach *attach);
 
-/* [locked] There is room in the inbox again: whoever sleeps for all should look. */
+/* [locked] There is room in the inbox again: the thread that sleeps for all of them should check.
+ * */
 void via_client_unstick(struct via_attach *attach);
 
 /* [locked] After a command: wakes the transfer thread if it sleeps. */
@@ -295,7 +296,7 @@ void via_client_ring(struct via_client_channel *channel);
 /* [locked] The host has gone, or breaks the protocol: every wait ends. */
 void via_client_die(struct via_attach *attach);
 
-/* Is the host still there? For who has not waited for long. */
+/* Is the host still there? For a thread that has not waited for long. */
 bool via_client_check_death(struct via_attach *attach);
 
 typedef bool via_client_condition(struct via_attach *attach, void *ctx);
@@ -303,8 +304,9 @@ typedef bool via_client_condition(struct via_attach *attach, void *ctx);
 /*
  * [locked, waits] Until done(ctx), which is asked with the lock held and must not wait. room: the
  * channel whose writer done() looks at, or NULL. deadline_ns: VIA_NEVER_NS = none. 0, -ETIMEDOUT,
- * -EINTR (only when a signal came and `interruptible`), -ENOTCONN, -ENOBUFS (the replies have been
- * behind messages that nobody receives for long). No error text but for -ENOTCONN and -ENOBUFS.
+ * -EINTR (only when a signal came and `interruptible`), -ENOTCONN, -ENOBUFS (for long, the replies
+ * were behind messages that the program does not receive). No error text but for -ENOTCONN and
+ * -ENOBUFS.
  */
 struct via_client_wait {
     via_client_condition *done;
@@ -345,9 +347,9 @@ void via_client_command_end(struct via_attach *attach, const struct via_reply *r
 void via_client_command_forget(struct via_attach *attach, struct via_client_result *result);
 
 /*
- * The mapping of this remote may be used also when its owner has freed it or has gone: whoever
- * inherited the memory reads it on. For users with another way to find out who listens; before the
- * first access.
+ * The mapping of this remote may be used also when its owner has freed it or has gone: a process
+ * that inherited the memory still reads it. For users with another way to find out which process
+ * reads; before the first access.
  */
 void via_client_remote_outlives(struct via_remote *remote);
 /* Puts of it need not be in order with those of other remotes of the same host. Before the first
@@ -479,8 +481,8 @@ void via_client_segment_free(struct via_segment *segment);
 void via_client_drain(struct via_attach *attach);
 /* via_segment_free() without waiting for the host: it may be reached for a moment longer. */
 void via_client_segment_leave(struct via_segment *segment);
-/* Somebody will wait for puts under way after all (VIADUCT_PUT_LAZY): asks hosts to tell now, but
- * those that no way leads to. Does not wait; what fails only takes longer. */
+/* A thread will wait for puts under way after all (VIADUCT_PUT_LAZY): asks all hosts that can be
+ * reached to acknowledge now. Does not wait; a request that fails only makes the wait longer. */
 void via_client_hurry(struct via_attach *attach);
 /* Have all puts arrived that were for hosts to which a way leads? */
 bool via_client_is_quiet(const struct via_attach *attach);
@@ -491,7 +493,7 @@ int via_client_hand_over(struct via_attach *attach, uint64_t deadline_ns);
 
 /*
  * Puts that arrive behind those of another attachment, maybe another process's, which the host has
- * taken already. So a process that was forked goes on behind its parent. flow: 0 = behind nobody.
+ * taken already. So a process that was forked goes on behind its parent. flow: 0 = behind no other.
  * What such a one has put for hosts that are cut off arrives when it has gone, too, if a link leads
  * there again soon.
  */

@@ -46,7 +46,7 @@ static bool is_open(const struct via_attach *attach, uint64_t grant)
 static void leave(const struct burst *burst)
 {
     for (unsigned i = 0; i < burst->count; i++) {
-        /* Release: the host that sees nobody busy finds all stores made. */
+        /* Release: a host that sees no thread busy finds all stores made. */
         atomic_fetch_sub_explicit(via_client_grant_busy(burst->attach, burst->grants[i]),
                                   VIA_SLICE_BUSY_LEAVE, memory_order_release);
     }
@@ -201,8 +201,8 @@ static uint64_t read_across(const struct burst *burst, const unsigned char *from
 }
 
 /*
- * Have all stores arrived? A read that is answered has pushed them. A read of all-ones may be one
- * that nobody has answered, or the memory's own: another word of the slice decides, and if there is
+ * Have all stores arrived? A read that is answered has pushed them. A read of all-ones may be an
+ * unanswered read, or the memory's own value: another word of the slice decides, and if there is
  * none that is not all-ones, nothing is proven.
  */
 static bool fence(struct burst *burst)
@@ -331,7 +331,7 @@ int via_client_aperture_ready(struct via_remote *remote, const struct via_client
         return 0;
     }
     if (is_long(parts, count)) {
-        /* Nobody waits for these to arrive, so that what comes between them may be stored. */
+        /* No thread waits for these to arrive, so direct stores may come between them. */
         atomic_store_explicit(&remote->detours, 0, memory_order_relaxed);
         return 0;
     }

@@ -165,7 +165,8 @@ int via_remote_get(struct via_remote *remote, uint64_t off, void *dst, size_t by
     return 0;
 }
 
-/* --- gets that nobody waits for yet ------------------------------------------------------------*/
+/* --- gets that no thread waits for yet
+ * ------------------------------------------------------------ */
 
 /* [locked, waits] Room is all that is waited for: the host holds gets back itself while it has no
  * buffer for their answers, and waiting for room takes answers in. */

@@ -537,7 +537,7 @@ void via_client_drain(struct via_attach *attach)
             .done = is_idle,
             .deadline_ns = via_client_now_ns() + CLOSE_NS_MAX,
         };
-        /* However it ends: there is nobody left to tell. */
+        /* However it ends: no caller is left to report to. */
         (void)!via_client_wait(attach, &wait);
     }
     via_client_unlock(attach);

@@ -604,7 +604,8 @@ static void signal_direct(const struct via_client_mapping *mapping, uint64_t sig
                           uint64_t value, unsigned signal_op)
 {
     uint64_t *word = (uint64_t *)(void *)(mapping->base + signal_off);
-    /* Pairs with the acquire of who waits for the signal: what was put is there before it. */
+    /* Pairs with the acquire of the thread that waits for the signal: what was put is there before
+     * it. */
     if (signal_op == VIADUCT_SIGNAL_ADD) {
         __atomic_fetch_add(word, value, __ATOMIC_RELEASE);
     } else {

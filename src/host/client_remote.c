@@ -352,7 +352,7 @@ bool via_client_remote_is_gone(struct via_remote *remote)
         return true;
     }
     if (via_client_direct(remote) == NULL && via_remote_pending(remote) == 0) {
-        /* Nothing is put; but whoever is there hears of it. */
+        /* Nothing is put; but the threads that are there are woken. */
         return is_refused(via_remote_try_put(remote, 0, NULL, 0, VIADUCT_PUT_NOTIFY));
     }
     return false;

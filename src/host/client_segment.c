@@ -11,7 +11,7 @@
 
 _Static_assert(VIADUCT_SEGMENT_LINGER == VIA_ATTACH_SEGMENT_LINGER, "said to the host as it is");
 
-/* access may be 0: a source of puts that nobody else may touch. */
+/* access may be 0: a source of puts that no other process may access. */
 static int check(const struct via_attach *attach, size_t bytes, unsigned access)
 {
     const unsigned known = VIADUCT_SEGMENT_READ | VIADUCT_SEGMENT_WRITE | VIADUCT_SEGMENT_LINGER;

@@ -324,7 +324,7 @@ void via_client_slices_free(struct via_remote *remote)
     struct via_client_aperture *aperture =
         atomic_load_explicit(&remote->aperture, memory_order_relaxed);
     if (remote->slice_ask.under_way) {
-        via_list_remove(&remote->slice_ask.request.link); /* its answer is nobody's */
+        via_list_remove(&remote->slice_ask.request.link); /* no caller waits for its answer */
     }
     while (aperture != NULL) {
         struct via_client_aperture *next = aperture->next;

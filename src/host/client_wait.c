@@ -5,8 +5,8 @@
  * The bell (an eventfd) is never drained, because the program may watch it too; so it is watched
  * edge-triggered: each ring of the host is an event for the private epoll set. One thread at a
  * time, the leader, spins or sleeps on that set; the others wait on `turn` until it comes back.
- * While the leader sleeps nobody else takes replies: it would not notice that what it waits for has
- * come. Whoever finds replies then nudges it.
+ * While the leader sleeps no other thread takes replies: the leader would not notice that its reply
+ * has come. A thread that finds replies then wakes the leader.
  */
 #include "host/client.h"
 
@@ -169,7 +169,7 @@ static bool has_replies(const struct via_attach *attach)
     return false;
 }
 
-/* Asks to be rung: for replies, and for room where somebody waits for it. */
+/* Asks the host to ring: for replies, and for room where a thread waits for it. */
 static void arm(struct via_attach *attach)
 {
     for (unsigned i = 0; i < attach->channels_count; i++) {

@@ -14,8 +14,8 @@
 /*
  * Requests of the control protocol to another host, by messages to VIA_HOST_ENDPOINT_REMOTE: one
  * message for the request, as many as it takes for the answer. The user travels with the request,
- * and the host that is asked looks what that user may there: hosts of a fabric believe each other's
- * users, as their boards do.
+ * and the host that is asked looks what that user may there: hosts of a fabric trust each other's
+ * user ids, as their boards do.
  */
 struct via_host;
 
@@ -63,8 +63,8 @@ struct via_remote_call {
     char *text;
     size_t bytes;
     size_t total_bytes;
-    /* Once: the answer as JSON on one line, which nobody has looked into, or NULL and why there is
-     * none. Both are gone after the call. */
+    /* Once: the answer as JSON on one line, not validated, or NULL and why there is none. Both are
+     * gone after the call. */
     void (*answered)(struct via_remote_call *call, const char *text, size_t bytes, const char *why);
 };
 

@@ -11,7 +11,7 @@
 /*
  * Users and groups that hold a right, besides the user a host runs as and root, who hold all. The
  * kernel tells who is at the other end of a UNIX socket (SO_PEERCRED, SO_PEERGROUPS): the user that
- * called connect(), whoever has the descriptor since.
+ * called connect(), whichever process has the descriptor now.
  */
 #define VIA_RIGHTS_ENTRIES_MAX 32u
 
@@ -31,7 +31,7 @@ struct via_rights {
     struct via_rights_entry entries[VIA_RIGHTS_ENTRIES_MAX];
 };
 
-/* Adds "all", "owner" (who holds it anyway), "user:NAME|ID" and "group:NAME|ID", separated by
+/* Adds "all", "owner" (which has it anyway), "user:NAME|ID" and "group:NAME|ID", separated by
  * commas. -EINVAL with a text that names the wrong item; the rights are unchanged then. */
 int via_rights_add(struct via_rights *rights, const char *text, struct via_error *err);
 

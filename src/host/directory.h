@@ -104,7 +104,7 @@ struct via_directory_entry {
 struct via_directory {
     uint16_t host; /* whose directory this is */
     uint16_t hosts_max;
-    struct via_directory_entry **entries; /* by id; NULL = never heard of */
+    struct via_directory_entry **entries; /* by id; NULL = unknown */
 };
 
 /* 0 or -ENOMEM. */

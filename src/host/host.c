@@ -51,7 +51,7 @@ static int lock_failed(struct via_host *host, int fd, struct via_error *err)
                          pid[0] != '\0' ? pid : "?", host->lock_path.text);
 }
 
-/* The file that is locked must still be the one at the path: whoever held it may have removed it
+/* The file that is locked must still be the one at the path: its last holder may have removed it
  * between our open and our lock. */
 static bool is_at_path(int fd, const char *path)
 {
@@ -476,7 +476,7 @@ void via_host_close(struct via_host *host)
         pthread_join(host->thread, NULL);
     }
     end_transfers(host);
-    /* The sockets go first: who looks for this host from now on finds none. */
+    /* The sockets go first: a process that looks for this host from now on finds none. */
     via_control_server_close(host);
     if (host->node != NULL) {
         via_node_fini(host->node);

@@ -299,7 +299,7 @@ int via_host_aperture_request(struct via_process *process, const struct via_atta
     return via_attach_server_ask(process, request, 2 * ASK_NS);
 }
 
-/* The slice is ASKED and belongs to nobody yet. */
+/* The slice is ASKED and belongs to no process yet. */
 static int ask_owner(struct via_host *host, struct via_host_slices *slices, uint32_t slice)
 {
     struct via_host_slice *mine = &slices->slices[slice];
@@ -625,7 +625,7 @@ void via_host_aperture_changed(struct via_host *host)
     }
 }
 
-/* Slices that nobody uses any more hold no memory. true: some are still used. */
+/* Slices that are not used any more hold no memory. true: some are still used. */
 static bool settle(struct via_host_slices *slices, uint64_t now_ns)
 {
     uint32_t leaving = via_slice_table_settle(&slices->table, now_ns);

@@ -117,7 +117,7 @@ int via_host_aperture_ask(struct via_host *host, struct via_attach_pending *pend
 /* The process has detached or died: it stores no more. */
 void via_host_aperture_leave(struct via_process *process);
 
-/* Nobody may write to this segment any more; before its memory is given back. */
+/* No process may write to this segment any more; before its memory is given back. */
 void via_host_aperture_gone(struct via_host *host, uint64_t handle);
 
 /* Links may have gone up or down: those that went down have no slices any more. */

@@ -79,7 +79,8 @@ static void free_buried(struct via_host *host)
 
 uint64_t via_host_sync(struct via_host *host)
 {
-    /* Release: what was taken out of the tables before is out for whoever sees the target. */
+    /* Release: what was taken out of the tables before is out for every thread that sees the
+     * target. */
     uint64_t target = atomic_fetch_add_explicit(&host->sync_target, 1, memory_order_acq_rel) + 1;
     for (unsigned i = 0; i < host->config.channels_count; i++) {
         via_bell_ring(host->transfers[i].bell);
@@ -130,7 +131,7 @@ void via_host_control_close(struct via_host *host)
 uint64_t via_host_fabric_tick(struct via_host *host)
 {
     uint64_t deadline_ns = via_host_cables_tick(host);
-    /* Before the node looks: who asks from here on is heard in the next turn. */
+    /* Before the node looks: a request from here on is served in the next turn. */
     bool asked = atomic_load_explicit(&host->node_asked, memory_order_relaxed) &&
                  atomic_exchange_explicit(&host->node_asked, false, memory_order_acq_rel);
     if (asked || host->node_due || host->now_ns >= host->node_deadline_ns) {

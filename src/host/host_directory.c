@@ -370,7 +370,7 @@ static bool is_any(const struct via_directory_link *link)
 }
 
 /* While no way leads to a host it counts for what it was: a connection that begins then is to have
- * pipes once there is a way again, not to stay with the kernel for good. */
+ * pipes once there is a way again, not to stay with the kernel permanently. */
 static void update_hops(struct via_host *host)
 {
     struct via_host_directory *directory = &host->directory;

@@ -102,7 +102,8 @@ static int bind_to(struct via_host_listener *listener, struct via_error *err)
         return via_error_set(err, -errno, "bind: %s", strerror(errno));
     }
     listener->bound = true;
-    /* The run directory keeps others out; whoever gets this far is told why it may not. */
+    /* The run directory keeps others out; a process that gets this far learns why it may not
+     * attach. */
     if (chmod(path, 0666) != 0) {
         return via_error_set(err, -errno, "chmod: %s", strerror(errno));
     }

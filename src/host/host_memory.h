@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 
-/* Memory shared with processes: a memfd that nobody can resize, mapped here. */
+/* Memory shared with processes: a memfd that no process can resize, mapped here. */
 struct via_host_memory {
     int fd; /* -1 when closed */
     void *base;

@@ -89,7 +89,7 @@ static void cancel_mail(struct via_transfer *transfer, struct via_mail *mail)
         /* Completes it, unless it has completed already. */
         via_node_cancel(transfer->host->node, transfer->channel, UINT64_MAX, send->cookie);
     } else if (via_list_is_linked(&send->link)) {
-        via_list_remove(&send->link); /* of transfer->sends: nobody else has it yet */
+        via_list_remove(&send->link); /* of transfer->sends: not shared yet */
         end_send(transfer->host, send, -ECANCELED);
     }
     release_send(transfer->host, send);

@@ -77,7 +77,7 @@ struct via_host_messages {
 
     struct via_host_send sends[VIA_HOST_SENDS_MAX];
     unsigned used_count;
-    bool is_short;                        /* somebody found no room since the last tick */
+    bool is_short;                        /* a sender found no room since the last tick */
     uint16_t under_way[VIA_HOSTS_MAX][2]; /* to each host: what asks, and answers */
     uint32_t serial;
     struct via_mail resume;

@@ -204,7 +204,7 @@ uint64_t via_host_sync(struct via_host *host);
 bool via_host_is_synced(const struct via_host *host, uint64_t target);
 
 /* --- host_cables.c --- */
-/* Who should be at the other end, or else who was there last; -1 = not known. */
+/* The host expected at the other end, or else the last one seen there; -1 = not known. */
 int via_host_cable_peer(const struct via_host_cable *cable);
 /* For messages: "link 3 (rack2) to host 7". */
 struct via_host_cable_text {

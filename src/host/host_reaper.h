@@ -32,8 +32,8 @@ int via_reaper_new(struct via_host *host, struct via_reaper **ret_reaper,
 
 /* [control thread] Never blocks. */
 void via_reaper_add(struct via_reaper *reaper, struct via_reap *reap);
-/* [control thread] The same for descriptors that nobody owns any more. Closes them here only if
- * there is no memory for the item. */
+/* [control thread] The same for descriptors without an owner. Closes them here only if there is no
+ * memory for the item. */
 void via_reaper_add_fds(struct via_reaper *reaper, const int *fds, unsigned fds_count);
 
 /* [control thread] Calls `done` of all that is finished; the reaper pokes the control thread. */

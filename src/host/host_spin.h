@@ -6,9 +6,9 @@
 #include <stdint.h>
 
 /*
- * How long a thread looks for work before it sleeps. Looking pays when work comes sooner than a
- * sleep and a wake-up cost, and there is a CPU that nobody else wants; so the budget is learned
- * from how long the waits turned out to be, and is nothing on a busy machine.
+ * How long a thread looks for work before it sleeps. Polling pays when work comes within the cost
+ * of a sleep and a wake-up, and a CPU is idle; so the budget is learned from how long the waits
+ * turned out to be, and is nothing on a busy machine.
  *
  * Pure: time and the state of the machine are arguments.
  */

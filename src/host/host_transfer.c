@@ -103,9 +103,9 @@ static void catch_up(struct via_transfer *transfer, uint64_t target)
 }
 
 /*
- * The bell has rung: for one of the idle, or with room for one of the starved. Whoever has, or had,
- * commands under way may have rung late, for one of those: it used the generation up for nothing,
- * so they are armed again.
+ * The bell has rung: for one of the idle, or with room for one of the starved. A process with
+ * commands under way, now or before, may have rung late for one of those: it used the generation up
+ * for nothing, so they are armed again.
  */
 static void rearm_idle(struct via_transfer *transfer)
 {
@@ -140,7 +140,7 @@ static unsigned serve_active(struct via_transfer *transfer)
             }
         }
     }
-    /* Who was first in this turn is last in the next: room in the node goes round. */
+    /* The channel served first in this turn is last in the next: room in the node goes round. */
     struct via_list *first = via_list_pop_front(&transfer->active);
     if (first != NULL) {
         via_list_push_back(&transfer->active, first);

@@ -190,7 +190,8 @@ static int check_own(const char *rundir, bool passable, struct via_error *err)
         return via_error_set(err, -EPERM, "belongs to uid %u, not to uid %u", (unsigned)st.st_uid,
                              (unsigned)geteuid());
     }
-    /* Whoever may only pass reaches names that it knows, and the sockets ask who it is. */
+    /* A user that may only pass reaches names that it knows, and the sockets ask for its identity.
+     * */
     if ((st.st_mode & 0777 & ~0711u) != 0) {
         return via_error_set(err, -EPERM, "mode %03o is open to others, must be %03o",
                              (unsigned)(st.st_mode & 0777), passable ? 0711u : 0700u);

@@ -8,8 +8,8 @@
 #include "base/error.h"
 
 /*
- * The run directory of a fabric on this machine: the sockets and lock files of its hosts. Whoever
- * can enter it can reach them, so it belongs to one user and is closed to all others.
+ * The run directory of a fabric on this machine: the sockets and lock files of its hosts. A user
+ * that can enter it can reach them, so it belongs to one user and is closed to all others.
  *
  *   host-<id>.attach      processes attach here
  *   host-<id>.ctl         status, cut, mend, stop
@@ -46,8 +46,8 @@ int via_rundir_default(const char *fabric, struct via_rundir_path *ret_path, str
 /*
  * Makes the directory, with parents, mode 0700, unless it is there. passable: with mode 0711, so
  * that other users reach the sockets in it, whose names they know. -ELOOP (a symbolic link),
- * -ENOTDIR, -EPERM (of somebody else, open to others, closed to others that are to pass, or in a
- * directory where others may replace it), or what mkdir says.
+ * -ENOTDIR, -EPERM (owned by another user, open to others, closed to others that are to pass, or in
+ * a directory where others may replace it), or what mkdir says.
  */
 int via_rundir_make(const char *rundir, bool passable, struct via_error *err);
 

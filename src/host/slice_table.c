@@ -238,8 +238,8 @@ static bool is_kept_for(const struct via_slice_entry *entry, uid_t uid, uint64_t
 }
 
 /* Slices that processes of this uid may store through, or have asked for, or were given and are to
- * take when their users are out. Without those, who asks again and again for what it never gets
- * would have no share, and take all but one from everybody else. */
+ * take when their users are out. Without those, a user that asks again and again for slices that it
+ * never gets would have no share, and would take all but one from all other users. */
 static uint32_t share_of(const struct via_slice_table *table, uid_t uid, uint64_t now_ns)
 {
     uint32_t share = 0;

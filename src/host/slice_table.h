@@ -101,7 +101,7 @@ void via_slice_table_join(struct via_slice_table *table, uint32_t slice,
 /* The process has ended, or has unmapped the slice: it stores no more. */
 void via_slice_table_leave(struct via_slice_table *table, struct via_slice_user *user);
 
-/* Nobody may store through the slice any more. gone: the segment is no more. */
+/* No process may store through the slice any more. gone: the segment is no more. */
 void via_slice_table_revoke(struct via_slice_table *table, uint32_t slice, bool gone);
 void via_slice_table_revoke_all(struct via_slice_table *table);
 

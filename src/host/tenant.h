@@ -19,7 +19,7 @@
  *
  * A process wakes the transfer threads by words that both sides change. The words of the host's own
  * page are shared with the neighbours and with processes of the owner and of root; every other user
- * gets a page of its own, so what its processes write there disturbs nobody else.
+ * gets a page of its own, so what its processes write there disturbs no other user.
  *
  * The owner and root have no quotas: they can stop the host.
  */
@@ -100,7 +100,7 @@ uint32_t via_tenant_notes_max(const struct via_host *host, uid_t uid);
 bool via_tenant_bells_have_rung(struct via_transfer *transfer);
 void via_tenant_bells_note(struct via_transfer *transfer);
 
-/* Sleeps until one of them is rung after it was noted, or until the deadline. */
+/* Sleeps until one of them rings after it was noted, or until the deadline. */
 void via_tenant_bells_sleep(struct via_transfer *transfer, uint64_t deadline_ns);
 
 #endif

@@ -36,7 +36,7 @@ struct via_tuning {
 VIA_MUST_CHECK int via_tuning_parse(const char *name, const char *text, size_t bytes,
                                     struct via_tuning *ret_tuning, struct via_error *err);
 
-/* A regular file that belongs to root or this user, and that nobody else may write (-EPERM). */
+/* A regular file that belongs to root or this user, and that no other user may write (-EPERM). */
 VIA_MUST_CHECK int via_tuning_load(const char *path, struct via_tuning *ret_tuning,
                                    struct via_error *err);
 

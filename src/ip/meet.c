@@ -14,7 +14,7 @@
 
 #define HELLO_NS (250 * VIA_MSEC_NS)
 #define HELLO_NS_MAX (8 * VIA_SEC_NS)
-/* A host that has another session every moment keeps nobody busy. */
+/* A host with ever new sessions must not keep this thread busy. */
 #define RENEW_NS_MIN (20 * VIA_MSEC_NS)
 /* So many hosts are met before there are packets for them. */
 #define EAGER_MAX 32u

@@ -43,7 +43,7 @@ struct via_ip_packet {
 
 /*
  * head: the first head_bytes of a frame of frame_bytes, head_bytes >= min(frame_bytes,
- * VIA_IP_HEAD_BYTES), in memory that nobody else writes. VIA_IP_DROP_NONE and *ret_packet, or
+ * VIA_IP_HEAD_BYTES), in memory that no other thread writes. VIA_IP_DROP_NONE and *ret_packet, or
  * _MALFORMED. Reads addresses and checks lengths.
  */
 enum via_ip_drop via_ip_packet_parse(const uint8_t *head, size_t head_bytes, size_t frame_bytes,

@@ -182,7 +182,7 @@ int via_ip_tun_open(const struct via_ip_tun_options *options, struct via_ip_tun 
     for (unsigned i = 0; i < VIA_IP_QUEUES_MAX; i++) {
         tun->fds[i] = -1;
     }
-    /* A queue of somebody else's device would be opened instead. */
+    /* A queue of another program's device would be opened instead. */
     if (if_nametoindex(options->name) != 0) {
         return via_error_set(err, -EBUSY, "device %s: make: there is one of this name",
                              options->name);

@@ -54,7 +54,7 @@ struct via_ip_lane *via_ip_worker_lane(struct via_ip_worker *worker, unsigned ho
     lane->lending = &worker->lending;
     via_list_push_back(&worker->all, &lane->link);
     worker->lanes_count++;
-    /* Pairs with the acquire of who reads its counters. */
+    /* Pairs with the acquire of the thread that reads its counters. */
     atomic_store_explicit(&worker->lanes[host][queue], lane, memory_order_release);
     return lane;
 }
@@ -138,7 +138,7 @@ static int sleep_awhile(struct via_ip_worker *worker)
         return 0;
     }
     arm_all(worker, true);
-    /* Between the words that ask to be rung and the last look; pairs with the fence of who rings,
+    /* Between the words that ask for a ring and the last check; pairs with the fence of who rings,
      * between its position and its look at the word. */
     atomic_thread_fence(memory_order_seq_cst);
     int rc = via_attach_poll(worker->attach);

@@ -349,7 +349,7 @@ int via_ip_worker_send(struct via_ip_worker *worker)
         ssize_t bytes = read(worker->tun_fd, buffer->record + VIA_IP_RECORD_HEADER_BYTES,
                              VIA_IP_FRAME_BYTES_MAX);
         if (bytes < 0 && errno == EBADFD) {
-            /* Somebody has deleted the device, and epoll says so again and again. */
+            /* The device was deleted, and epoll reports so again and again. */
             atomic_store_explicit(&worker->shared->device_gone, true, memory_order_relaxed);
             return -ENODEV;
         }

@@ -64,8 +64,8 @@ struct via_driver_host {
     bool slices;              /* wanted, where the window has room: port/slice.h */
     bool dma;                 /* wanted, where there is a choice */
     bool encrypted;           /* wanted, where strangers can reach a link; with a key only */
-    /* [any thread] Wakes a transfer thread: when one of its doorbells was rung, or its DMA ended,
-     * and nobody has rung the bell page. */
+    /* [any thread] Wakes a transfer thread: when one of its doorbells rang, or its DMA ended, and
+     * the bell page was not written. */
     void (*wake)(void *ctx, unsigned thread);
     via_port_on_message *on_message;
     void *ctx;

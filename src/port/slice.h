@@ -53,8 +53,8 @@ struct via_port_slices {
     uint32_t read_ns;     /* what a load costs */
     bool combines;        /* stores are write-combined */
     bool imitates;        /* the memory only stands for such: see VIA_ATTACH_SLICE_IMITATES */
-    /* A mapping never reaches what the slice shows later. Otherwise a slice is given to another
-     * piece only when nobody can store by the old mapping any more. */
+    /* A mapping never reaches what the slice shows later. Otherwise a slice shows another piece
+     * only when no process can store through the old mapping any more. */
     bool detaches;
     /* What a process maps leads to the whole window: only for processes that are trusted as the
      * host itself is. */

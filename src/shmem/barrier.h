@@ -18,9 +18,9 @@ void via_barrier_world(void);
 void via_barrier_by_doorbells(void);
 
 /*
- * Between any PEs of this host: a word of mine gets a value, and everything I stored
- * before is seen before it; and a word of another PE is waited for until it has one. One wait goes
- * over all the words of a barrier: who has paused in vain for one PE does not begin again.
+ * Between any PEs of this host: a word of mine gets a value, and everything I stored before is seen
+ * before it; and a word of another PE is waited for until it has one. One wait goes over all the
+ * words of a barrier: a PE that has paused in vain for one peer does not begin again.
  */
 void via_store_and_notify(_Atomic uint64_t *word, uint64_t value);
 void via_wait_here(struct via_wait *wait, const _Atomic uint64_t *word, uint64_t value);

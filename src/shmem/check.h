@@ -12,7 +12,7 @@
 /*
  * VIADUCT_SHMEM_CHECK: mistakes that the library itself can not see, or not afford to look for. The
  * program's calls go through stubs (check_hook.c) to via_check_enter, which looks at the arguments
- * before the call is made. Without the variable there are no stubs in anybody's way.
+ * before the call is made. Without the variable no call goes through a stub.
  *
  *   check.c             switching on, messages, what belongs to which call
  *   check_memory.c      is it symmetric, and does it end within its object?

@@ -401,7 +401,7 @@ void via_alltoall_direct(const struct via_task *task)
     via_group_barrier(group);
 }
 
-/* Nobody writes into another's dest. */
+/* No PE writes into another PE's dest. */
 void via_alltoall_exchange(const struct via_task *task)
 {
     struct via_group *group = task->group;

@@ -120,8 +120,8 @@ static struct via_sync_line *line_of(const struct via_group *group, int number)
     return &group->team->mapped[number]->lines[line];
 }
 
-/* Two lines in turn: nobody can begin the exchange after the next one before all have read what
- * they got by this one. */
+/* Two lines in turn: no PE can begin the exchange after the next one before all have read what they
+ * got by this one. */
 static void exchange_here(struct via_group *group, const void *mine, size_t bytes)
 {
     uint64_t count = ++group->team->exchanges;

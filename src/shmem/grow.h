@@ -19,7 +19,7 @@ bool via_grow(uint64_t bytes, uint64_t align);
 /* Bytes that the heap may have, without the library's own. */
 uint64_t via_grow_max(void);
 
-/* After the gate of shmem_init; and when nobody uses the memory of others any more. */
+/* After the gate of shmem_init; and when no PE uses the memory of others any more. */
 void via_grow_init(void);
 void via_grow_fini(void);
 

@@ -316,7 +316,7 @@ static void notify_next(const struct viaduct_shmem_team *team, const struct via_
     via_put_word(via_hosts_word(team, to, word), value, via_team_pe(team, to));
 }
 
-/* After round r every host has heard of those up to r hops away, and has their blocks. */
+/* After round r every host knows the hosts up to r hops away, and has their blocks. */
 static void run_rounds(const struct viaduct_shmem_team *team, const struct via_load *load,
                        const struct circle *circle)
 {

@@ -41,7 +41,7 @@ static __attribute__((noreturn)) void leave(int status)
 /*
  * One thread sleeps on the life pipe, because a PE may be anywhere when its job ends: spinning in a
  * wait, in a computation, in libc. By shmem_global_exit the program ends as by exit, so that what
- * it has printed is flushed; without a launcher there is nobody left to print for.
+ * it has printed is flushed; without a launcher no reader of the output is left.
  */
 static void *watch_life(void *argument)
 {

@@ -186,7 +186,7 @@ int via_job_heap_bytes(uint64_t *ret_bytes, struct via_error *err)
     return result;
 }
 
-/* As much as the machine has, unless somebody says otherwise; what was asked for in any case. */
+/* As much as the machine has, unless a setting says otherwise; what was asked for in any case. */
 static int heap_bytes_max(const struct via_job_spec *spec, uint64_t *ret_bytes,
                           struct via_error *err)
 {

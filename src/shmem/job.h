@@ -60,7 +60,7 @@ enum via_job_barrier {
 enum via_job_gates {
     VIA_JOB_GATES_HERE = 0,     /* all PEs share this block */
     VIA_JOB_GATES_LAUNCHER = 1, /* the launcher collects what the machines publish */
-    VIA_JOB_GATES_PMI = 2,      /* the PEs do, by somebody else's launcher */
+    VIA_JOB_GATES_PMI = 2,      /* the PEs do, started by another launcher */
 };
 
 enum via_job_state {
@@ -146,9 +146,9 @@ static inline uint64_t via_job_bytes(uint32_t pes_count)
 
 /*
  * A word per PE: only its owner writes it. With a core for each of many PEs the words are two lines
- * apart (adjacent lines are prefetched in pairs), so that nobody waits for a line that others
- * write. Two cores are better off with words side by side: whoever gets the line to write its own
- * has what the other wrote with it, and needs no second line (measured: 58 ns a barrier instead of
+ * apart (adjacent lines are prefetched in pairs), so that no PE waits for a line that others write.
+ * Two cores are better off with words side by side: a PE that gets the line to write its own word
+ * has the other's word with it, and needs no second line (measured: 58 ns a barrier instead of
  * 135).
  */
 #define VIA_NODE_WORDS_APART 16u
@@ -216,7 +216,7 @@ int via_job_barrier_parse(const char *text, uint32_t *ret_barrier) VIA_MUST_CHEC
 int via_job_map(int fd, struct via_job **ret_job, struct via_error *err) VIA_MUST_CHECK;
 int via_node_map(int fd, struct via_node **ret_node, struct via_error *err) VIA_MUST_CHECK;
 
-/* Sizes a memfd, and seals it: afterwards nobody can make it shorter under a reader, nor longer. */
+/* Sizes a memfd, and seals it: afterwards no process can shrink it under a reader, nor grow it. */
 int via_job_size_and_seal(int fd, uint64_t bytes, struct via_error *err) VIA_MUST_CHECK;
 /* A heap's memfd is not sealed against growing. */
 int via_job_heap_grow(int fd, uint64_t bytes, struct via_error *err) VIA_MUST_CHECK;

@@ -182,9 +182,8 @@ static void begin_leaving(struct via_launch *launch, uint32_t number, pid_t pid,
     launch->deadline_ns = via_launch_now_ns() + LEAVING_NS;
 }
 
-/* The ends of PEs on several machines are heard of in any order. A PE that is cut off is a
- * consequence, so that what is heard of others in the next moment is the reason rather than that.
- */
+/* oshrun learns of the ends of PEs on several machines in any order. A PE that is cut off is a
+ * consequence: the end of another PE that is reported in the next moment is the reason. */
 void via_launch_pe_ended(struct via_launch *launch, uint32_t number, pid_t pid, int status,
                          enum via_job_state state)
 {

@@ -272,7 +272,7 @@ static void ping(struct via_launch_remote *remote, uint64_t now_ns)
 static void check_silence(struct via_launch *launch, uint64_t now_ns)
 {
     struct via_launch_remote *remote = launch->remote;
-    /* Stopped, or a machine that slept: nobody could be heard meanwhile. */
+    /* Stopped, or a machine that slept: no message could be received in between. */
     bool slept = now_ns - remote->looked_ns > remote->lost_ns / 2;
     char text[80];
 

@@ -18,7 +18,7 @@ struct via_launch_remote {
     bool started;
     uint64_t job;
     uint64_t start_ns;  /* until then all agents have to have answered */
-    uint64_t killed_ns; /* after it nobody is waited for */
+    uint64_t killed_ns; /* after it no agent is waited for */
     uint64_t lost_ns;
     uint64_t ping_ns; /* interval */
     uint64_t pinged_ns;

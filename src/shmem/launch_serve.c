@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
  * The agent: oshrun --serve, started on each machine of a job by oshrun on the machine of the user.
- * Parent of the PEs of this machine; it decides nothing. When oshrun is gone, or not heard of, it
- * kills its PEs and ends.
+ * Parent of the PEs of this machine; it decides nothing. When oshrun is gone or silent, it kills
+ * its PEs and ends.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -32,7 +32,7 @@ struct serve {
     struct via_launch_bytes job_payload; /* what job points into */
     bool described;                      /* the job is known */
     bool started;
-    bool stopped; /* oshrun said that it stops: it will not be heard of */
+    bool stopped; /* oshrun said that it stops: no report of it will come */
     bool exit_sent;
     bool failed;  /* ends without a word, or after the last one */
     bool orderly; /* oshrun knows why */
@@ -538,7 +538,7 @@ static void check_deadlines(struct serve *serve)
 
     if (!serve->described)
         return;
-    /* Stopped, or a machine that slept: nobody could be heard meanwhile. */
+    /* Stopped, or a machine that slept: no message could be received in between. */
     if (serve->stopped || now_ns - serve->looked_ns > serve->lost_ns / 2)
         serve->heard_ns = now_ns;
     serve->looked_ns = now_ns;

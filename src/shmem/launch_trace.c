@@ -382,7 +382,7 @@ static void trace_job(struct jobs *jobs, const char *path)
     close(fd);
 }
 
-/* A job's memory has no name, but whoever has it open shows in /proc what it is. */
+/* A job's memory has no name, but /proc shows it among the open files of its processes. */
 static void trace_process(struct jobs *jobs, const char *pid)
 {
     char folder[64], path[400], target[64];
@@ -391,7 +391,7 @@ static void trace_process(struct jobs *jobs, const char *pid)
     snprintf(folder, sizeof(folder), "/proc/%.20s/fd", pid);
     DIR *dir = opendir(folder);
     if (!dir)
-        return; /* somebody else's process, or it has ended */
+        return; /* another user's process, or it has ended */
     while ((entry = readdir(dir)) != NULL) {
         snprintf(path, sizeof(path), "%s/%s", folder, entry->d_name);
         ssize_t bytes = readlink(path, target, sizeof(target) - 1);

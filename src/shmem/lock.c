@@ -52,8 +52,8 @@ static uint32_t served(const char *call, long *lock, int home)
 }
 
 /*
- * Nobody but the holder changes this half, so it needs no locked instruction. Release: what the
- * holder has stored is there before; pairs with the acquire in served().
+ * Only the holder changes this half, so it needs no locked instruction. Release: what the holder
+ * has stored is there before; pairs with the acquire in served().
  */
 static void serve_next(const char *call, long *lock, int home)
 {

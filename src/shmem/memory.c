@@ -125,7 +125,7 @@ void pshmem_free(void *ptr)
     if (!ptr)
         return;
     uint64_t off = user_off(VIA_CALL, ptr);
-    /* Nobody's access is under way any more. */
+    /* No access is under way any more. */
     barrier();
     pthread_mutex_lock(&via_world.lock);
     via_heap_free(&via_world.heap, off);

@@ -353,7 +353,7 @@ uint64_t via_path_atomic(const char *call, void *dest, unsigned width,
     return old;
 }
 
-/* fetch: NULL = nobody wants the old value. */
+/* fetch: NULL = the old value is not wanted. */
 static void start_atomic(const char *call, void *fetch, void *dest, unsigned width,
                          enum viaduct_atomic operation, uint64_t operand, uint64_t compare, int pe)
 {

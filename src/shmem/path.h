@@ -20,7 +20,7 @@ void via_path_put(const char *call, void *dest, const void *source, size_t bytes
 void via_path_get(const char *call, void *dest, const void *source, size_t bytes, int pe);
 /* dest is filled at the latest when via_path_quiet has returned. */
 void via_path_get_nbi(const char *call, void *dest, const void *source, size_t bytes, int pe);
-/* An update whose old value nobody wants; complete like a put. Not compare-and-swap and fetch. */
+/* An update whose old value is not wanted; complete like a put. Not compare-and-swap and fetch. */
 void via_path_update(const char *call, void *dest, unsigned width, enum viaduct_atomic operation,
                      uint64_t operand, int pe);
 /* `width` bytes at fetch have the old value at the latest when via_path_quiet has returned. */
@@ -88,7 +88,7 @@ static inline void via_put_word(_Atomic uint64_t *dest, uint64_t value, int pe)
 {
     _Atomic uint64_t *direct = via_direct(dest, pe);
 
-    /* Pairs with the acquire of whoever waits for the word. */
+    /* Pairs with the acquire of the PE that waits for the word. */
     if (via_likely(direct))
         atomic_store_explicit(direct, value, memory_order_release);
     else

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * A job whose processes were started by somebody else's launcher. It has the same memory as one of
- * oshrun: the first PE of each machine makes that machine's, tells the others its pid and
- * descriptors, and they open those in /proc/PID/fd, which the kernel allows to processes of the
- * same user. Nothing gets a name. What PEs publish for those of other machines goes by the
- * launcher.
+ * A job whose processes were started by another launcher. It has the same memory as one of oshrun:
+ * the first PE of each machine makes that machine's, tells the others its pid and descriptors, and
+ * they open those in /proc/PID/fd, which the kernel allows to processes of the same user. Nothing
+ * gets a name. What PEs publish for those of other machines goes by the launcher.
  *
  * Descriptors have the same numbers in all PEs, as if they were inherited: far up, where programs
  * have none.

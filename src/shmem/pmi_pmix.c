@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
  * PMIx: the launchers of Open MPI, PRRTE and Slurm. Its library is loaded when a launcher's
- * environment asks for it, so nobody needs it who does not. Calls and types: PMIx standard 4.1,
+ * environment asks for it, so other programs do not need it. Calls and types: PMIx standard 4.1,
  * chapters 4 to 7.
  */
 #include "shmem/pmi.h"

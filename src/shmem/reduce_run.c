@@ -102,7 +102,7 @@ void via_reduce_shares(const struct via_task *task)
     via_group_barrier(group);
 }
 
-/* Where a scan puts its results: in place nobody may write before everybody has read. Owned. */
+/* Where a scan puts its results: in place no PE may write before every PE has read. Owned. */
 static char *scan_results(const struct via_task *task)
 {
     char *results = task->dest;

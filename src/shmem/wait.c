@@ -15,8 +15,8 @@
 #define PAUSES_MIN 4u
 #define FAILURES_A_TRIAL 64u
 
-/* Yielding costs a system call each, so it does not go on for ever; but who sleeps is woken late.
- */
+/* Yielding costs a system call each, so it does not go on for ever; but a thread that sleeps is
+ * woken late. */
 #define YIELD_NS_MAX (10 * VIA_MSEC_NS)
 #define YIELDS_PER_CLOCK 16u
 /*
@@ -122,8 +122,8 @@ void via_wait_sleep(struct via_wait *wait)
 
 /*
  * For waits that had to yield: their pauses were for nothing. With a core for each PE that is rare,
- * and the budget stays; with fewer it is the rule, and the budget shrinks to almost nothing. Nobody
- * learns from a wait that ended in time, so the whole budget is tried again after a number of
+ * and the budget stays; with fewer it is the rule, and the budget shrinks to almost nothing. A wait
+ * that ended in time teaches nothing, so the whole budget is tried again after a number of
  * failures: in the second case that costs a few pauses a wait, in the first it brings it back.
  */
 void via_wait_learn(void)

@@ -55,7 +55,7 @@ unsigned via_wait_quota_cores(void); /* by the quota alone; UINT32_MAX without o
 
 /*
  * One step of pausing or yielding. False once yielding has not helped for a while: the caller
- * should sleep, on a futex if somebody will wake it, else by via_wait_sleep.
+ * should sleep, on a futex if another PE will wake it, else by via_wait_sleep.
  */
 bool via_wait_yield(struct via_wait *wait);
 void via_wait_sleep(struct via_wait *wait);
@@ -86,11 +86,11 @@ static inline void via_wait_done(const struct via_wait *wait)
 }
 
 /*
- * An event count in shared memory: whoever waits for a condition made true by others sleeps on it.
- * The waker's side costs one load while nobody sleeps. Pairing: the waker makes the condition true
- * by a sequentially consistent operation, then looks at `sleepers` by another (processors with a
- * weak order of memory would let a relaxed load pass the former); the sleeper counts itself, then a
- * full fence, then looks at the condition. One of the two sees the other.
+ * An event count in shared memory: a thread that waits for a condition made true by others sleeps
+ * on it. The waker's side costs one load while no thread sleeps. Pairing: the waker makes the
+ * condition true by a sequentially consistent operation, then looks at `sleepers` by another
+ * (processors with a weak order of memory would let a relaxed load pass the former); the sleeper
+ * counts itself, then a full fence, then looks at the condition. One of the two sees the other.
  */
 struct via_event {
     _Atomic uint32_t count; /* the futex word */

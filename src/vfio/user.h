@@ -12,7 +12,7 @@
 /*
  * Connects to a server. Regions are reached by messages, one access a round trip; memory that is
  * mapped for DMA must be a shared mapping of a descriptor (struct via_pci_memory), as it is passed
- * on. A server that ends, answers nothing for two seconds or answers nonsense is gone for good.
+ * on. A server that ends, answers nothing for two seconds or answers nonsense is permanently gone.
  */
 VIA_MUST_CHECK int via_vfio_user_open(const char *path, struct via_pci **ret_pci,
                                       struct via_error *err);
@@ -21,10 +21,10 @@ VIA_MUST_CHECK int via_vfio_user_open(const char *path, struct via_pci **ret_pci
 typedef int via_vfio_user_attach(void *ctx, struct via_pci **ret_pci);
 
 /*
- * Serves clients on a listening socket, one after another, until *stop is true (asked every 100 ms
- * while nobody is connected, and after each message). The function is attached for each and closed
- * after it. A client harms itself only: what it says is checked, and its memory must be sealed
- * against shrinking. The function's dma_map() must take addresses (alignment 0).
+ * Serves clients on a listening socket, one after another, until *stop is true (checked every 100
+ * ms while no client is connected, and after each message). The function is attached for each and
+ * closed after it. A client harms itself only: what it says is checked, and its memory must be
+ * sealed against shrinking. The function's dma_map() must take addresses (alignment 0).
  */
 void via_vfio_user_serve(int listen_fd, via_vfio_user_attach *attach, void *ctx,
                          const _Atomic bool *stop);

@@ -308,7 +308,8 @@ static int access_region(struct client *client, bool writes)
         : writes ? ops->region_write(client->pci, access.region, access.offset, data, access.count)
                  : ops->region_read(client->pci, access.region, access.offset, data, access.count);
     if (rc == -ENXIO && !writes) {
-        memset(data, 0xff, access.count); /* as a bus answers that nobody decodes */
+        memset(data, 0xff,
+               access.count); /* as a bus answers for an address that no device decodes */
         rc = 0;
     } else if (rc == -ENXIO) {
         rc = 0;
@@ -437,7 +438,7 @@ int via_vfio_user_listen(const char *path, int *ret_fd, struct via_error *err)
     }
     int rc = bind(fd, (struct sockaddr *)&address, sizeof(address));
     if (rc != 0 && errno == EADDRINUSE) {
-        /* Somebody may live behind it. */
+        /* A device may be behind it. */
         if (connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0) {
             close(fd);
             return via_error_set(err, -EADDRINUSE, "%s: another server listens there", path);

@@ -41,9 +41,9 @@ enum via_frame_kind {
 #define VIA_FRAME_FLAG_ERROR                                                                     \
     0x20u /* GET_DATA: no more data comes, `value` is a negative errno (two's complement). SKIP: \
              the source has given up answers that it owed */
-#define VIA_FRAME_FLAG_ACK_SOON                                                                  \
-    0x40u /* instead of ACK_NOW: nobody waits for the end of this operation, so acknowledge with \
-             the next frame to the source, or a little later */
+#define VIA_FRAME_FLAG_ACK_SOON                                                                 \
+    0x40u /* instead of ACK_NOW: no process waits for the end of this operation, so acknowledge \
+             with \ the next frame to the source, or a little later */
 
 struct via_frame_header {
     uint8_t kind;

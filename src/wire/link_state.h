@@ -26,8 +26,8 @@
  * Numbers from here on are high (the time of day reaches them in 2079). A host uses one only to
  * outnumber a false announcement about itself. Every host forgets a high number
  * VIA_LINK_STATE_FORGET_NS after it has taken the announcement: the announcement then counts as
- * number 1. So no false announcement stays the newest for good, and its victim, which can not
- * outnumber the last number, has only to wait.
+ * number 1. So no false announcement stays the newest permanently, and its victim, which cannot
+ * exceed the last number, has only to wait.
  */
 #define VIA_LINK_STATE_SEQUENCE_HIGH (VIA_LINK_STATE_SEQUENCE_MAX / 4 * 3)
 #define VIA_LINK_STATE_FORGET_NS UINT64_C(1000000000)

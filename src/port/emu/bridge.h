@@ -3,10 +3,10 @@
  * The bridge: the registers between the two ends, a page that both map. Side 0 makes a new one for
  * each connection, so all is zero when a connection begins and an old peer has no hand in it.
  *
- * The link is up when both ends are trained and the cable is not cut. Whoever cuts takes the
- * training of both away with it; an end trains again only after it has seen the link down, taken
- * its window away and zeroed its scratchpads. So a cut mended at once is still a link down and up
- * at both ends, and nothing stored before it can arrive after.
+ * The link is up when both ends are trained and the cable is not cut. A cut by either side ends the
+ * training of both; an end trains again only after it has seen the link down, taken its window away
+ * and zeroed its scratchpads. So a cut mended at once is still a link down and up at both ends, and
+ * nothing stored before it can arrive after.
  */
 #ifndef VIA_PORT_EMU_BRIDGE_H
 #define VIA_PORT_EMU_BRIDGE_H

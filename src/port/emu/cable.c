@@ -60,7 +60,7 @@ static int lock_directory(const char *path, int *ret_fd, struct via_error *err)
     return via_error_set(err, -EBUSY, "another process keeps %s locked", directory);
 }
 
-/* 0 when nobody is there any more: the socket has been removed. */
+/* 0 when the peer is gone: the socket has been removed. */
 static int remove_stale(const char *path, int type, const struct sockaddr_un *address,
                         struct via_error *err)
 {
@@ -84,7 +84,7 @@ static int remove_stale(const char *path, int type, const struct sockaddr_un *ad
         getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes);
         rc = via_error_set(err, -EADDRINUSE, "another process (pid %d) holds it", (int)peer.pid);
     } else {
-        /* EAGAIN: its queue is full; EPROTOTYPE: another kind of socket. Somebody listens. */
+        /* EAGAIN: its queue is full; EPROTOTYPE: another kind of socket. A process listens. */
         rc = via_error_set(err, -EADDRINUSE, "another process holds it (%s)", strerror(-rc));
     }
     close(fd);

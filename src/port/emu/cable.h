@@ -86,10 +86,10 @@ VIA_MUST_CHECK int via_emu_cable_listen(const char *path, mode_t mode, int *ret_
 /* A new connection, or -EAGAIN when there is none. */
 VIA_MUST_CHECK int via_emu_cable_accept(int listen_fd, int *ret_fd);
 
-/* At once, or not: -ENOENT and -ECONNREFUSED (nobody listens), -EAGAIN (queue full), others. */
+/* At once, or not: -ENOENT and -ECONNREFUSED (no listener), -EAGAIN (queue full), others. */
 VIA_MUST_CHECK int via_emu_cable_connect(const char *path, int *ret_fd);
 
-/* Who is at the other end. -EACCES when it is another user, and not root. */
+/* The process at the other end. -EACCES when it is another user, and not root. */
 VIA_MUST_CHECK int via_emu_cable_peer(int fd, pid_t *ret_pid);
 
 /* One datagram made of a type and a body. Does not block: -EAGAIN. */

@@ -124,7 +124,7 @@ static struct choice draw(uint32_t flushed, uint32_t posted, struct via_rng *rng
     case 4:
         return (struct choice){.all_bytes = (uint32_t)((chance >> 3) % (flushed + 1)),
                                .body_eighths = 4};
-    case 5: /* a buffer drains, although nobody flushed it */
+    case 5: /* a buffer drains without a flush */
         return (struct choice){.all_bytes = (uint32_t)((chance >> 3) % (posted + 1)),
                                .body_eighths = 2};
     default:

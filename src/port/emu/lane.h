@@ -7,8 +7,8 @@
  *
  * Either end may let writes arrive: the receiver when it looks, the sender when the lane is full or
  * a fence has to prove arrival. So a write arrives although one of the processes sleeps or is
- * stopped, and no thread has to carry it. A lock in the lane keeps the two apart. Nobody waits for
- * the lock here: a function that does not get it says -EAGAIN, and a process that dies with the
+ * stopped, and no thread has to carry it. A lock in the lane keeps the two apart. No thread waits
+ * for the lock here: a function that does not get it says -EAGAIN, and a process that dies with the
  * lock ends the connection, with which the lane ends as well.
  *
  * A write is one entry or several. BODY entries arrive in any order and at any time, also before
@@ -50,7 +50,7 @@ struct via_emu_flight {
 _Static_assert(sizeof(struct via_emu_flight) == 32, "divides the ring");
 
 /* Shared. Positions count bytes from the beginning of the connection and wrap; posted and flushed
- * are the sender's, taken belongs to whoever holds the lock. */
+ * are the sender's, taken belongs to the holder of the lock. */
 struct via_emu_lane {
     _Atomic uint32_t posted VIA_CACHELINE_ALIGNED;
     _Atomic uint32_t flushed;    /* up to here entries arrive without further calls of the sender */
@@ -68,7 +68,7 @@ struct via_emu_lane_writer {
     struct via_rng rng;
 };
 
-/* The lane's memory is zero, or nobody has it any more but this writer. */
+/* The lane's memory is zero, or only this writer still has it. */
 void via_emu_lane_writer_init(struct via_emu_lane_writer *writer, struct via_emu_lane *lane,
                               uint64_t seed);
 

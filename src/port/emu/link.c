@@ -12,10 +12,10 @@
 #include "port/emu/memory.h"
 #include "port/emu/port.h"
 
-/* Side 1 asks for side 0 this often; while nobody is there, less and less often. */
+/* Side 1 asks for side 0 this often; while no peer is there, less and less often. */
 #define RETRY_NS_MIN (10 * VIA_MSEC_NS)
 #define RETRY_NS_MAX (200 * VIA_MSEC_NS)
-/* Whoever connects and says nothing for so long gives way to others. */
+/* A process that connects and sends nothing for so long is dropped in favour of others. */
 #define HELLO_NS (1 * VIA_SEC_NS)
 /* Limits of one turn. */
 #define ACCEPTS_MAX 8
@@ -43,7 +43,7 @@ static void link_up(struct via_emu_port *emu)
         return;
     }
     emu->ups_count++;
-    /* Release: whoever sees `up` stores into the window mapped above. */
+    /* Release: a thread that sees `up` stores into the window mapped above. */
     atomic_store_explicit(&emu->up, true, memory_order_release);
     atomic_fetch_or_explicit(&emu->edges, VIA_PORT_EVENT_LINK_UP, memory_order_acq_rel);
 }
@@ -146,7 +146,7 @@ void via_emu_link_disconnect(struct via_emu_port *emu)
         return;
     }
     if (emu->state == VIA_EMU_CABLE_JOINED) {
-        /* Whoever cut may be the one who died: the cable stays cut all the same. */
+        /* The side that cut may have died: the cable stays cut all the same. */
         emu->cut = (via_emu_bridge_link(emu->bridge) & VIA_EMU_LINK_CUT) != 0;
         keep_scratchpads(emu);
     }
@@ -154,8 +154,8 @@ void via_emu_link_disconnect(struct via_emu_port *emu)
         link_down(emu);
     }
     atomic_store_explicit(&emu->peer_bell_lines, 0, memory_order_relaxed);
-    /* Private pages: nobody hears any more. Should there be no memory for them, the old ones stay
-     * mapped, which costs nothing but memory. */
+    /* Private pages: no peer is left to receive it. Should there be no memory for them, the old
+     * ones stay mapped, which costs nothing but memory. */
     if (via_emu_range_zero(emu->bridge, emu->bridge_bytes) != 0 ||
         via_emu_range_zero(emu->bells, VIA_EMU_BELL_BYTES) != 0) {
         set_error(emu, "take the bridge away: %s", strerror(errno));
@@ -255,7 +255,7 @@ static void connect_again(struct via_emu_port *emu, uint64_t now_ns)
         begin(emu, fd, now_ns);
         return;
     }
-    /* Nobody there yet is no error. */
+    /* An absent peer is no error. */
     if (rc != -ENOENT && rc != -ECONNREFUSED && rc != -EAGAIN) {
         set_error(emu, "connect to %s: %s", emu->path, strerror(-rc));
     }
@@ -348,7 +348,7 @@ static void take_request(struct via_emu_port *emu, struct via_emu_cable_message 
         return;
     }
     memcpy(&request, message->body, sizeof(request));
-    /* Under way when the link went down, or nobody wants it: gone. */
+    /* Under way when the link went down, or not wanted: gone. */
     if (!via_emu_port_is_up(emu) || request.round != round || emu->on_message == NULL) {
         emu->messages_dropped++;
         return;

@@ -16,9 +16,9 @@
 VIA_MUST_CHECK int via_emu_memfd_new(const char *name, uint64_t bytes, int *ret_fd);
 
 /*
- * Is fd, which somebody else gave us, memory of at least `bytes` that stays so? -EPERM when it is
- * no memfd or can still shrink (then its owner could have us die of SIGBUS), -EMSGSIZE when it is
- * too small.
+ * Is fd, which came from another process, memory of at least `bytes` that cannot shrink? -EPERM
+ * when it is no memfd or can still shrink (then its owner could have us die of SIGBUS), -EMSGSIZE
+ * when it is too small.
  */
 VIA_MUST_CHECK int via_emu_memfd_check(int fd, uint64_t bytes);
 

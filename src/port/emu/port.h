@@ -185,9 +185,9 @@ void via_emu_posted_commit(struct via_port *port, unsigned queue, uint64_t off, 
 void via_emu_posted_flush(struct via_port *port, unsigned queue);
 int via_emu_posted_fence_start(struct via_port *port, unsigned queue);
 int via_emu_posted_fence_poll(struct via_port *port, unsigned queue);
-/* For ring() and events(). Lets writes of the peer arrive as chance has it, by queues that wake
- * whoever asks for these events; notes who rings; lets all arrive that was flushed before the
- * doorbell that has just been read. */
+/* For ring() and events(). Lets writes of the peer arrive as chance has it, by queues that wake the
+ * thread that asks for these events; notes which queue rings; lets all arrive that was flushed
+ * before the doorbell that has just been read. */
 void via_emu_posted_pull(struct via_emu_port *emu, uint64_t mask);
 void via_emu_posted_rang(struct via_emu_port *emu, unsigned queue, unsigned bit);
 void via_emu_posted_take_bell(struct via_emu_port *emu, unsigned bit);

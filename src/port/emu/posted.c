@@ -5,7 +5,7 @@
  * Each end lets its own writes arrive when a lane is full or a fence asks for it, and those of the
  * peer when it looks: events() lets chance decide, takes a doorbell only together with what was
  * flushed before it, and a fence takes all that is flushed. So software that reads without a fence
- * meets late and disordered writes, as on hardware, and a sleeping process holds up nobody.
+ * meets late and disordered writes, as on hardware, and a sleeping process holds up no other.
  *
  * A thread that is in a lane holds its busy flag. The control thread takes the link down, clears
  * `up`, and waits for the flags before it exchanges any memory; the link does not come up before
@@ -313,7 +313,7 @@ void via_emu_posted_rang(struct via_emu_port *emu, unsigned queue, unsigned bit)
     }
 }
 
-/* All that the peer's queue has flushed, whoever is in the lane. */
+/* All that the peer's queue has flushed, also while another thread is in the lane. */
 static void pull_patiently(struct via_emu_port *emu, unsigned queue)
 {
     uint64_t since_ns = 0;

@@ -9,7 +9,7 @@
  *
  * Cell k lies at k * via_ivshmem_cell_bytes(window_bytes). Each word has one writer: the host at
  * that end. What the peer writes is hostile; so is what every other machine on the same memory
- * writes, because ivshmem protects nobody from anybody.
+ * writes, because ivshmem protects no machine from another.
  */
 #ifndef VIA_PORT_IVSHMEM_CELL_H
 #define VIA_PORT_IVSHMEM_CELL_H

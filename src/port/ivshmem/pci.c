@@ -211,7 +211,8 @@ static int pci_presence(const struct via_ivshmem_device *device, uint32_t id)
     return id == device->id ? 1 : -1;
 }
 
-/* Vector 0 of the peer: it looks for doorbells by itself. An id that nobody has goes nowhere. */
+/* Vector 0 of the peer: it looks for doorbells by itself. A ring to an id without a peer has no
+ * effect. */
 static void interrupt(struct pci_device *self, uint32_t id)
 {
     /* What the interrupt is for is in memory before it: the register is uncached, or a system call

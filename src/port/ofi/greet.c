@@ -121,7 +121,7 @@ int via_ofi_answer_make(const struct via_driver_host *host, const struct via_ofi
         .to = request->from,
     };
     if (code != VIA_OFI_ACCEPTED) {
-        return 0; /* what anyone may ask for proves nothing */
+        return 0; /* data that any peer may ask for proves nothing */
     }
     int rc = fill_nonce(ret_answer->nonce);
     answer_mac(host, request, ret_answer, ret_answer->mac);

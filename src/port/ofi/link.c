@@ -20,16 +20,16 @@
 #define ASK_AGAIN_NS (400 * VIA_MSEC_NS)
 #define ASKS_MAX 3u
 #define RESOLVE_LOOK_NS (20 * VIA_MSEC_NS)
-#define ADDRESS_NS (10 * VIA_SEC_NS) /* how long a name's address is believed */
+#define ADDRESS_NS (10 * VIA_SEC_NS) /* how long a name's address stays valid */
 #define CONNECT_NS (3 * VIA_SEC_NS)
 #define GREET_NS (2 * VIA_SEC_NS)
 #define LEAVE_NS (200 * VIA_MSEC_NS)
 /* Signs of life, and how long the link is up without any. */
 #define ALIVE_NS (250 * VIA_MSEC_NS)
 #define DEAD_NS (2 * VIA_SEC_NS)
-/* A host that was heard of so lately is not one that has restarted and comes back. */
+/* A host whose frames arrived so recently has not restarted. */
 #define TAKEN_NS (1 * VIA_SEC_NS)
-/* This thread itself did not run for so long: nobody is dead for that. */
+/* This thread itself did not run for so long: no peer counts as dead for that. */
 #define ASLEEP_NS (700 * VIA_MSEC_NS)
 
 /* --- words for operators --- */

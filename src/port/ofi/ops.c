@@ -16,7 +16,7 @@
 #define ALL_ONES UINT32_MAX
 #define SCRATCHPADS_EACH (VIA_PORT_SCRATCHPADS / 2)
 #define DOORBELLS_MASK ((UINT64_C(1) << VIA_PORT_DOORBELLS) - 1)
-/* A fence that has not come back by then never will, unless the peer was heard of meanwhile:
+/* A fence that has not come back by then never will, unless frames of the peer arrived in between:
  * nothing gets lost on a connection, so it is slow. Taking links down would make it slower. */
 #define FENCE_NS (900 * VIA_MSEC_NS)
 #define FENCE_PATIENCE 4u

@@ -289,7 +289,7 @@ void via_ofi_port_hang_up(struct via_ofi_port *port);
 /* [hub] What has become of a connection. */
 void via_ofi_conn_connected(struct via_ofi_conn *conn, const void *answer, size_t bytes);
 void via_ofi_conn_ended(struct via_ofi_conn *conn, int code, const void *answer, size_t bytes);
-/* [hub] Somebody asks; accepts or refuses, and frees info. */
+/* [hub] A caller asks; accepts or refuses, and frees info. */
 void via_ofi_hub_asked(struct via_ofi_hub *hub, struct fi_info *info, const void *request,
                        size_t bytes);
 /* [hub] An entry on a connection that is not up. */

@@ -208,7 +208,7 @@ static void take_completion(struct via_ofi_conn *conn, const struct fi_cq_msg_en
     }
 }
 
-/* Whatever fails, fails for good: the connection ends. */
+/* A failure is final: the connection ends. */
 static void take_error(struct via_ofi_conn *conn)
 {
     struct fi_cq_err_entry entry = {0};

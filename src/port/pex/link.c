@@ -206,7 +206,7 @@ static void set_up(struct via_pex_port *pex, const struct peer *peer, uint64_t n
     pex->look_ns = now_ns + READ_NS;
     atomic_store_explicit(&pex->peer_word, peer->word, memory_order_relaxed);
     atomic_fetch_or_explicit(&pex->events, VIA_PORT_EVENT_LINK_UP, memory_order_seq_cst);
-    /* Release: whoever sees `up` sees the peer's word. */
+    /* Release: a thread that sees `up` sees the peer's word. */
     atomic_store_explicit(&pex->up, true, memory_order_seq_cst);
 }
 
@@ -336,7 +336,7 @@ static uint64_t deadline(const struct via_pex_port *pex, uint64_t now_ns)
         bool is_busy = now_ns - pex->bells_ns < POLL_BUSY_SPAN_NS;
         return now_ns + (pex->irq_is_on ? LOOK_NS : is_busy ? POLL_BUSY_NS : POLL_NS);
     }
-    /* A peer that was never heard of, or a cable that is out, can wait longer. */
+    /* A peer that was never seen, or an unplugged cable, can be polled less often. */
     bool is_near = pex->hardware_up && pex->ack != 0;
     return now_ns + (is_near ? WAIT_NS : WAIT_LONG_NS);
 }

@@ -76,7 +76,7 @@ static void store_mapped(const struct via_store *store, unsigned char *to,
 void via_pex_use_store(struct via_port *port, const struct via_store *store)
 {
     struct via_pex_port *pex = via_pex_port_of(port);
-    /* For good: a thread that stored so may commit after it is another store's turn. */
+    /* Permanently: a thread that stored this way may commit after the store method has changed. */
     if (store != NULL && store->is_nontemporal) {
         atomic_store_explicit(&pex->is_weak, true, memory_order_relaxed);
     }
@@ -141,8 +141,8 @@ static void leave(struct via_pex_port *pex, unsigned queue)
 }
 
 /* The thread says that it stores, then looks at the link; the control thread takes the link down,
- * then looks who stores. membarrier() in quiesce() (link.c) stands between the two for both, so
- * that none is needed here. */
+ * then checks which threads store. membarrier() in quiesce() (link.c) stands between the two for
+ * both, so that none is needed here. */
 static bool enter(struct via_pex_port *pex, unsigned queue)
 {
     atomic_store_explicit(&pex->queues[queue].busy, 1, memory_order_relaxed);

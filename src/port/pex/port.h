@@ -208,7 +208,8 @@ void via_pex_chip_ring(struct via_pex_port *pex, uint32_t bits);
 uint32_t via_pex_chip_pad(struct via_pex_port *pex, unsigned index);
 void via_pex_chip_set_pad(struct via_pex_port *pex, unsigned index, uint32_t value);
 
-/* Entry of the A-LUT of the peer's BAR; off: nobody gets through. It is in force on return. */
+/* Entry of the A-LUT of the peer's BAR; off: no other thread gets through. It is in force on
+ * return. */
 void via_pex_chip_alut(struct via_pex_port *pex, unsigned entry, uint64_t address, bool on);
 
 /* --- slice.c --- */

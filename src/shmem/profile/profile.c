@@ -180,7 +180,7 @@ static void print_events(FILE *out)
     }
 }
 
-/* PEs add themselves to an array that is whole whenever nobody has the lock. */
+/* PEs add themselves to an array that is consistent whenever the lock is free. */
 static bool add_to_timeline(FILE *out)
 {
     static const char end[] = "\n]\n";

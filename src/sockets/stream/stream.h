@@ -324,7 +324,8 @@ uint64_t via_stream_rx_comes_again(const struct via_stream_rx *rx);
  * then tells whether it waited for that. */
 void via_stream_rx_arm(struct via_stream_rx *rx);
 
-/* After reads: must the writer be rung because it waits for room? At most once each time. */
+/* After reads: must the reader ring the doorbell of a writer that waits for room? At most once each
+ * time. */
 bool via_stream_rx_must_ring(struct via_stream_rx *rx);
 
 #endif
