@@ -68,8 +68,8 @@ struct via_port_ops {
      * proves both of:
      * - all that the queue posted before fence_start(), flushed or not, has arrived;
      * - all that the peer posted and flushed, by any of its queues, before the fence reached it is
-     *   visible here. Whoever announces something, fences and then looks sees either what the peer
-     *   wrote before it could see the announcement, or the peer sees the announcement: safe
+     *   visible here. A thread that announces something, fences and then checks sees what the peer
+     *   wrote before the announcement reached it, or the peer sees the announcement: safe
      *   sleeping rests on this (docs/protocol.md, section 6).
      * Nothing is promised while a fence is under way.
      *

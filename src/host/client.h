@@ -86,7 +86,7 @@ struct via_client_request {
     struct via_list link;
     uint32_t id;
     bool done;
-    /* [locked] Called with the answer, for who does not wait; NULL: somebody waits. */
+    /* [locked] Called with the answer, for a request that no thread waits for; else NULL. */
     void (*answered)(struct via_attach *attach, struct via_client_request *request);
     struct via_attach_answer answer;
     int fds[VIA_CLIENT_ANSWER_FDS_MAX]; /* the caller's, fds_count of them */
@@ -127,12 +127,11 @@ struct via_attach {
 
     struct via_client_channel channels[VIA_CLIENT_CHANNELS_MAX];
 
-    _Atomic bool dead; /* the host has gone; also read without the lock */
-    bool leading;      /* a thread spins or sleeps for all */
-    bool asleep;       /* ... and sleeps: replies are its to take */
-    bool socket_ready; /* there may be answers on the socket */
-    _Atomic bool
-        bell_watched; /* the program has asked for the bell: it must be rung after a poll */
+    _Atomic bool dead;         /* the host has gone; also read without the lock */
+    bool leading;              /* a thread spins or sleeps for all */
+    bool asleep;               /* ... and sleeps: replies are its to take */
+    bool socket_ready;         /* there may be answers on the socket */
+    _Atomic bool bell_watched; /* the program watches the bell: the host rings after a poll */
     unsigned followers;
     struct via_host_spin spin;
     uint64_t death_look_ns; /* when the socket was last looked at without need */

@@ -40,9 +40,9 @@ int via_client_aperture_put(struct via_remote *remote, const struct via_client_p
                             unsigned count, unsigned flags, enum via_client_aperture_mode mode);
 
 /*
- * The same in two steps, for who must not fail once anything has been stored. ready: 1: there are
- * slices, as far as is known; else as above. store: [any lock may be held] true: all parts have
- * arrived; false: they are to go by frames, for some may be seen already.
+ * The same in two steps, for callers that must not fail once anything has been stored. ready: 1:
+ * there are slices, by the answers taken so far; else as above. store: [any lock may be held] true:
+ * all parts have arrived; false: they are to go by frames, for some may be seen already.
  */
 int via_client_aperture_ready(struct via_remote *remote, const struct via_client_part *parts,
                               unsigned count, enum via_client_aperture_mode mode);

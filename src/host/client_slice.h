@@ -57,8 +57,8 @@ static inline bool via_client_aperture_has_segment(const struct via_client_apert
 }
 
 /*
- * 1: this process has slices for all these bytes, as far as is known. 0: not now; it has been seen
- * to that they come, if they can. Negative errno: the segment is no more.
+ * 1: this process has slices for all these bytes, by the answers taken so far. 0: not now; the host
+ * is asked for them. Negative errno: the segment is no more.
  */
 int via_client_slice_check(struct via_remote *remote, uint64_t off, size_t bytes);
 

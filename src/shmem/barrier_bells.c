@@ -26,9 +26,9 @@ static unsigned sort_hosts(uint16_t hosts[])
 
 /*
  * The daemons meet (docs/protocol.md, 14): arrivals go along the links to the host with the lowest
- * id, and at each hop barrier-start is rung where the next one sleeps; releases come back the same
- * way, by barrier-end. Doorbells may be lost and merge, frames do not; and each job has a group
- * number of its own, so that several share the two bits.
+ * id, and at each hop the host rings barrier-start where the next one sleeps; releases come back
+ * the same way, by barrier-end. Doorbells may be lost and merge, frames do not; and each job has a
+ * group number of its own, so that several share the two bits.
  */
 void via_barrier_by_doorbells(void)
 {

@@ -64,7 +64,8 @@ static inline void via_get(const char *call, void *dest, const void *source, siz
 {
     const void *direct = via_direct(source, pe);
 
-    /* Into memory of the caller, who waits for the call to return: no need to write each byte once.
+    /* Into memory of the caller, which waits for the call to return: no need to write each byte
+     * once.
      */
     if (via_likely(direct))
         via_copy_foreign(dest, direct, bytes);

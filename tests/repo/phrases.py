@@ -7,7 +7,7 @@ import re
 
 import repo
 
-# A phrase is refused in every file; `texts` only in what users read: documents, commands, the daemon, public headers.
+# A phrase is refused in every file; `texts` in documents and in the sources of src/ and include/, but src/sockets.
 EVERYWHERE = [
     (r"do(?:es)? not please", "say what is wrong: 'fail validation'"),
     (r"is no friend", "name the threat: 'a hostile writer may have erased it'"),
@@ -29,8 +29,8 @@ TEXTS = [
     (r"has seen enough", "'the reader closed the pipe'"),
     (r"it does not matter who", "name the actors that may do it"),
 ]
-# Where users read. The last name is the check itself, which has to say the phrases.
-PLACES = re.compile(r"(?:docs/|src/cli/|src/daemon/|include/|packaging/|examples/|[A-Z]+\.md$)")
+# Where `texts` are refused. The last name is the check itself, which has to say the phrases.
+PLACES = re.compile(r"(?:docs/|src/(?!sockets/)|include/|packaging/|examples/|[A-Z]+\.md$)")
 SUFFIXES = (".md", ".c", ".h", ".in", ".py", ".sh", ".txt", ".1", ".3", ".5", ".7", ".8", ".conf", ".cpp")
 SELF = "tests/repo/phrases.py"
 

@@ -30,8 +30,8 @@ struct via_ofi_strangers {
     } known[VIA_OFI_STRANGERS_MAX];
 };
 
-/* With hub->lock. Looks, when it is time to; the next time goes into *ret_deadline_ns if it is
- * sooner. */
+/* With hub->lock. Checks when it is due; the next time goes into *ret_deadline_ns if it is
+ * earlier. */
 void via_ofi_strangers_tick(struct via_ofi_hub *hub, uint64_t now_ns, uint64_t *ret_deadline_ns);
 
 #endif
