@@ -17,14 +17,14 @@
  * can block a peer that rings, or keep a sleeper from hearing it: host/client_sys.h says how.
  *
  * A sleeper registers it with VIA_BELL_EVENTS in an epoll set of its own, which reports it once at
- * the beginning. The word says whether anybody sleeps: peers may read
- * it and nothing else. So a sleeper says once that it sleeps, for all its connections, and a peer
+ * the beginning. The word says whether a thread sleeps: peers may read it
+ * and nothing else. So a sleeper writes once that it sleeps, for all its connections, and a peer
  * rings once per sleep.
  *
- * A connection's bell is that of the thread that got it its pipes; whoever waits for it hears that
- * bell, so threads that serve different connections do not wake each other. A forked child makes
- * bells of its own for what comes after, and keeps its parent's for what it inherited. An
- * attachment to a host brings another.
+ * A connection's bell is that of the thread that set up its pipes; each thread that waits for the
+ * connection watches that bell, so threads that serve different connections do not wake each other.
+ * A forked child makes bells of its own for what comes after, and keeps its parent's for what it
+ * inherited. An attachment to a host brings another.
  */
 #define VIA_BELLS_MAX 64u
 
@@ -40,7 +40,7 @@ struct via_sock_bell_word {
  * index, or a negative errno. */
 int via_sock_bell_of_thread(void);
 
-/* Makes a bell that somebody else owns known to sleepers; the fd must stay open. 0 or -ENOSPC. */
+/* Makes a bell of another owner known to sleepers; the fd must stay open. 0 or -ENOSPC. */
 int via_sock_bell_adopt(int fd);
 /* Those, and those of the processes from which this one was forked. */
 uint64_t via_sock_bells_adopted(void);
@@ -108,7 +108,7 @@ void via_peer_bell_put(struct via_peer_bell *bell); /* NULL is fine */
 void via_peer_bell_ring(struct via_peer_bell *bell, bool cold);
 void via_peer_bell_call(struct via_peer_bell *bell);
 
-/* After posting something: does anybody sleep who has not been rung? true once per sleep. */
+/* After posting something: does a thread sleep whose bell has not rung? true once per sleep. */
 static inline bool via_peer_bell_must_ring(struct via_peer_bell *bell)
 {
     /* Store what is new, fence, load the word; the sleeper stores the word, fences, looks. */

@@ -40,7 +40,7 @@ static struct via_sockets_entry *entry_of(struct via_sockets_board *of, size_t i
 
 /*
  * By the number that stays the board can be found, but the file it refers to must not be the last
- * that holds the memory. Who is killed closes high numbers first, so the program's sockets would
+ * that holds the memory. A killed process closes high numbers first, so the program's sockets would
  * wait until that memory is freed, and their peers with them. What is mapped is let go of later.
  */
 static int found_by(int fd)

@@ -68,7 +68,7 @@ static void attach(struct via_conn *conn, const struct via_pipe_geometry *geomet
 /* --- the acceptor offers -----------------------------------------------------------------------
  */
 
-/* Who is at the other end of the kernel's connection? NONE when it may run Viaduct. */
+/* Which process is at the other end of the kernel's connection? NONE when it may run Viaduct. */
 static enum via_reason find_peer(struct via_conn *conn, int fd)
 {
     struct via_tuple tuple;
@@ -90,7 +90,8 @@ static int wait_for_descriptors(const struct via_conn *conn)
     return via_conn_has_waited_enough(conn) ? (int)VIA_REASON_RESOURCES : -EAGAIN;
 }
 
-/* The bell of the thread that makes pipes is the connection's, whoever has waited for it before. */
+/* The bell of the thread that makes pipes becomes the connection's, also when another thread has
+ * waited for it before. */
 static bool has_bell(struct via_conn *conn)
 {
     int bell = via_sock_bell_of_thread();

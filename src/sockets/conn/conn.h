@@ -178,7 +178,7 @@ bool via_conn_try_settle_plain(struct via_conn *conn, enum via_reason reason);
 /* --- life --------------------------------------------------------------------------------------
  */
 
-/* Before connect(): lets whoever accepts at this address know. NULL when the connection is none of
+/* Before connect(): notifies the acceptor at this address. NULL when the connection is none of
  * ours. */
 struct via_conn *via_conn_prepare(int fd, const struct sockaddr *addr, socklen_t addr_bytes);
 /* connect() succeeded or goes on in the background: fd refers to it from now on. */
@@ -232,16 +232,15 @@ void via_conn_fork_child(void);
 int via_conn_fd(const struct via_conn *conn);
 /* The connection of this process whose own cookie it is: a number of it, or -1. */
 int via_conn_fd_by_cookie(uint64_t cookie);
-/* A call on it that somebody else makes for the program; the connection is held otherwise. */
+/* A call on it that another library makes for the program; the connection is held otherwise. */
 struct via_op via_conn_op(struct via_conn *conn, int fd);
 /* This process has none at all. */
 bool via_conn_is_none(void);
 
 /* Calls visit for every connection that this process has a descriptor of. */
 void via_conn_each(void (*visit)(struct via_conn *conn));
-/* The same from where a lock may not be waited for: not at all (false) while somebody else is at
- * it.
- */
+/* The same from where a lock may not be waited for: not at all (false) while another thread uses
+ * it. */
 bool via_conn_try_each(void (*visit)(struct via_conn *conn));
 
 /* --- getting to pipes: offer.c -----------------------------------------------------------------
@@ -316,7 +315,7 @@ void via_conn_poll_meeting(struct via_op *op);
 /* May this end write into the pipe? From then on it does. The tx token is held. */
 bool via_conn_tx_can_switch(struct via_conn *conn);
 
-/* Who asks for smaller buffers than that wants to be held up early: the kernel does. */
+/* A program that asks for smaller buffers than that wants early back-pressure: the kernel does. */
 #define VIA_CONN_BUFFER_BYTES_MIN (64 * 1024)
 
 /* Options that the socket had before it was a connection, or from its listener: into the side,
@@ -372,9 +371,9 @@ static inline uint32_t via_conn_spans(const struct via_conn *conn)
 }
 
 /*
- * Bytes that went through the kernel since the connection was made; the truth, whoever sent or read
- * them (stdio, a forked child). sent: what the peer has sent that way, in all. 0 or a negative
- * errno.
+ * Bytes that went through the kernel since the connection was made; exact, also
+ * for bytes that stdio or a forked child sent or read. sent: what the peer has sent that way, in
+ * all. 0 or a negative errno.
  */
 int via_kernel_sent(int fd, bool connector, uint64_t *ret_bytes);
 int via_kernel_read(int fd, uint64_t sent, uint64_t *ret_bytes);

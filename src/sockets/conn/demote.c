@@ -21,7 +21,7 @@
 #define ORDER_NS (5 * VIA_SEC_NS)
 #define LOOK_NS_MIN (50 * VIA_USEC_NS)
 #define LOOK_NS_MAX (2 * VIA_MSEC_NS)
-/* So often who has sent bytes again looks whether they have arrived. */
+/* How often an end that has sent bytes again checks whether they have arrived. */
 #define ARRIVE_LOOKS 20u
 /* The kernel takes as much as is in a pipe, also when nobody reads: else not all goes there. */
 #define AGAIN_NS (100 * VIA_MSEC_NS)
@@ -55,8 +55,8 @@ int via_conn_replay(struct via_conn *conn, int fd)
     return 0;
 }
 
-/* Nobody may read before we are through: room for all of it, unless there is as much already.
- * Whoever asks for some gets no more than wmem_max, and what grew may be more. */
+/* Nobody may read before we are through: room for all of it, unless there is as much already. A
+ * program that asks for a size gets no more than wmem_max, and what grew may be more. */
 static void widen(const struct via_conn *conn, int fd)
 {
     int bytes = 2 * (int)conn->side->tx.pipe.geometry.data_bytes;
@@ -234,8 +234,7 @@ void via_conn_follow_demotion(struct via_op *op)
     errno = saved;
 }
 
-/* --- the part of who wants it ------------------------------------------------------------------
- */
+/* --- the end that starts it ------------------------------------------------------------------ */
 
 /* Frames are slower than the kernel: when that has seen an end, what came before may be under way.
  */
@@ -563,7 +562,7 @@ static int demote_begin(struct via_op *op, enum via_reason reason, uint64_t begi
     }
     rc = rc == 0 ? leave_pipes(op, reason) : via_min(rc, 0);
     if (rc == 0) {
-        /* Who waits for the pipe shall wait for the kernel. */
+        /* A thread that waits for the pipe shall wait for the kernel. */
         via_ep_conn_changed(conn);
         if (conn->bell >= 0) {
             via_sock_bell_ring((unsigned)conn->bell);
@@ -600,8 +599,8 @@ static bool has_left_bytes(struct via_op *op)
     return false;
 }
 
-/* Everything as it was, but that what this end writes goes by the kernel, for good: a peer on
- * another host that has not heard of this yet takes the kernel's end for the stream's. */
+/* Everything as it was, but this end writes to the kernel from now on: a peer on another host that
+ * does not know this yet takes the kernel's end for the stream's. */
 static void take_back(struct via_op *op)
 {
     struct via_conn *conn = op->conn;

@@ -7,9 +7,9 @@
 #include "sockets/conn/conn.h"
 
 /*
- * Demotion: a connection goes back to its kernel TCP connection for good, because this end is about
- * to be used in a way that passes us by. Who wants it (A) and its peer (B) agree on the bytes like
- * this:
+ * Demotion: a connection goes back to its kernel TCP connection permanently, because this end is
+ * about to be used in a way that passes us by. The end that starts it (A) and its peer (B) agree on
+ * the bytes like this:
  *
  * A writes DEMOTE after its last record; B reads the pipe up to there, then the kernel. Before, A
  * sends what it has written and B perhaps not read once more through the kernel (stream.h): B, as
@@ -20,7 +20,7 @@
  * by, sends all that it has written after that byte once more through the kernel (stream_replay.h),
  * writes to the kernel from then on, and answers VIA_FLAG_HEEDED.
  *
- * Whoever has ended its direction can not send anything again: a B that has says so instead
+ * An end that has closed its direction cannot send anything again: a B that has says so instead
  * (VIA_FLAG_STAYS), or has closed, and if it left bytes in the pipe, A takes all back and reads
  * them there.
  *

@@ -138,7 +138,8 @@ static uint64_t check_slice(void)
     uint64_t now_ns = via_os_now_ns();
     if (hand == 0) {
         found = false;
-        /* Before the tokens are taken: who writes after that finds it false, and sets it. */
+        /* Before the tokens are taken: a writer that writes after that finds it false, and sets it.
+         * */
         atomic_store_explicit(&via_quiet_due, false, memory_order_relaxed);
     }
     unsigned end = via_min(hand + SLICE, top);

@@ -32,7 +32,8 @@ void via_shared_note(struct via_conn *conn)
     via_ep_conn_changed(conn); /* it is cold no more: epoll_cold.c */
     int bell = atomic_load_explicit(&conn->bell, memory_order_relaxed);
     if (bell >= 0) {
-        via_sock_bell_ring((unsigned)bell); /* who sleeps for it does so without a limit */
+        via_sock_bell_ring(
+            (unsigned)bell); /* a thread that sleeps for it does so without a limit */
     }
 }
 

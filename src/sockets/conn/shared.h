@@ -12,14 +12,14 @@
  * kernel does not tell of that, and the peer sleeps beside what has come. So who forks says so
  * first (VIA_FLAG_SHARED) and calls, and a peer that has been told sleeps for a second at most,
  * whatever for, before it looks again, as long as it has such a connection. Within one machine;
- * between hosts who sleeps looks more often (fabric.h).
+ * between hosts a sleeping thread checks more often (fabric.h).
  */
 
-/* Before fork(): tells the peer, once for good. */
+/* Before fork(): tells the peer, once. */
 void via_shared_announce(struct via_conn *conn);
 
-/* Has the peer said so? Then who sleeps looks again, and from now on sleeps no longer. No token is
- * held, and no lock of sets. */
+/* Has the peer said so? Then a sleeping thread checks again, and from now on sleeps no longer. No
+ * token is held, and no lock of sets. */
 void via_shared_note(struct via_conn *conn);
 /* The connection is given back. */
 void via_shared_forget(struct via_conn *conn);

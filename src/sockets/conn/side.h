@@ -27,8 +27,8 @@ enum via_inq { VIA_INQ_UNKNOWN = 0, VIA_INQ_OFF = 1, VIA_INQ_ON = 2 };
 /* The other end was held no more, and had bytes unread: TCP would have reset the connection. */
 enum via_lost {
     VIA_LOST_NOT = 0,
-    VIA_LOST_DUE = 1,  /* who reads up to there is to hear of it */
-    VIA_LOST_TOLD = 2, /* the kernel tells it, or somebody has heard */
+    VIA_LOST_DUE = 1,  /* report it to the reader that gets there */
+    VIA_LOST_TOLD = 2, /* the kernel reports it, or it was reported */
     VIA_LOST_TIMED_OUT =
         3, /* what this end sent did not arrive for too long: who asks is to hear */
     VIA_LOST_TIMED_OUT_TOLD = 4,
@@ -69,14 +69,14 @@ struct via_side {
     _Atomic uint64_t sndtimeo_ns;
     _Atomic uint32_t tx_full; /* counts the times that a writer found no room */
     uint64_t tx_looked_ticks; /* when the kernel's socket was last asked whether the peer lives */
-    uint64_t tx_asked_ticks;  /* ... and the peer's, whether anybody holds it */
+    uint64_t tx_asked_ticks;  /* ... and the peer's: does any process hold it */
     uint64_t tx_at_end; /* bytes that were in the pipe, in all, when the kernel told the end */
     bool tx_fin_seen;   /* the peer has shut down its direction, and said so in the pipe */
     bool tx_peer_over;
     _Atomic uint64_t said;      /* the peer's flags word, as posted last */
     _Atomic uint32_t cold_rung; /* the peer's cold word that was rung for */
     uint32_t cold_said;         /* ours */
-    uint64_t cpu_said;          /* as the peer was told it last, by who reads */
+    uint64_t cpu_said;          /* as the reader told the peer last */
     struct via_stream_replay replay;
     uint8_t sent_again; /* enum via_sent_again */
     bool looked;        /* was about to leave, and could not */

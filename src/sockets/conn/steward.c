@@ -23,7 +23,7 @@
 
 /* The kernel had no room: so long until it is asked again. */
 #define PENDING_LOOK_NS (10 * VIA_MSEC_NS)
-/* Who is called on another host's behalf is not called, but looks. */
+/* A process that is called on another host's behalf polls instead. */
 #define FABRIC_LOOK_NS (100 * VIA_MSEC_NS)
 /* The last thread of a process ends it; the steward must not be the one that is left. */
 #define LAST_LOOK_NS VIA_SEC_NS
@@ -75,7 +75,7 @@ static bool is_called(const struct via_conn *conn)
            via_conn_is_in(conn, VIA_PHASES_MAY_FOLLOW | VIA_PHASES_REPLAY);
 }
 
-/* Who sleeps for the connection sleeps for the pipe: it shall look again. */
+/* A thread that sleeps for the connection sleeps for the pipe: it shall look again. */
 static void answer_call(struct via_op *op)
 {
     via_conn_follow_demotion(op);
@@ -215,8 +215,8 @@ uint64_t via_steward_sleep_ns_max(void)
                                                                  : VIA_NEVER_NS;
 }
 
-/* --- who sleeps elsewhere ----------------------------------------------------------------------
- */
+/* --- threads that sleep elsewhere
+ * ---------------------------------------------------------------------- */
 
 static struct timespec *left_of(uint64_t deadline_ns, struct timespec *storage)
 {

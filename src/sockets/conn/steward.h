@@ -12,8 +12,8 @@
 
 /*
  * What a peer that goes back to the kernel asks of this end (demote.h), while the program does
- * something else: sleeps, waits for other descriptors, works. The peer calls (bell.h), and who
- * hears it sends the unread bytes again:
+ * something else: sleeps, waits for other descriptors, works. The peer calls (bell.h), and the
+ * thread that takes the call sends the unread bytes again:
  *
  * - a thread that sleeps in a call of the C library which this library sees, whatever it sleeps
  *   for. A program of one thread stays one: what it does is as fast as before, and
@@ -27,7 +27,7 @@ extern _Atomic bool via_steward_had_pipes;
 /* The thread is there, or can not be had. */
 extern _Atomic bool via_steward_runs;
 
-/* Shall who goes to sleep elsewhere listen? */
+/* Shall a thread that sleeps elsewhere watch for calls? */
 static inline bool via_steward_is_wanted(void)
 {
     return via_unlikely(atomic_load_explicit(&via_steward_had_pipes, memory_order_relaxed)) &&

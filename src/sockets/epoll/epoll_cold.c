@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
  * Sets with many connections of which few are busy. A look at each of them takes a cache line or
- * two of its own and a page or two, so one that has been quiet for a while becomes warm: those are
- * looked at in turn by who spins, and all of them every few microseconds and before anybody sleeps.
+ * two of its own and a page or two, so one that has been quiet for a while becomes warm: a spinning
+ * thread checks those in turn, and all of them every few microseconds and before a thread sleeps.
  * When there are many of them some become cold, and nobody looks at those. Their peers are told,
  * each by a word in its memory, and ring in a way of their own when they write the next record,
- * whether anybody sleeps or not; then all the cold ones are looked at.
+ * whether a thread sleeps or not; then all the cold ones are looked at.
  *
  * Store cold word, fence, look at the pipe; the peer stores its record, fences, looks at the word:
  * one of the two sees the other. The peer rings once for each value of the word, so it gets a new
- * one after a record has come that nobody here was told of. Who writes may be killed before it has
+ * one after a record has come that nobody here was told of. A writer may be killed before it has
  * rung: if others hold its end nobody here is cold for it (shared.h).
  */
 #include "sockets/epoll/epoll_internal.h"
@@ -33,7 +33,7 @@ void via_ep_move(struct via_ep_entry *entry, enum via_ep_place place)
 }
 
 /* Could its next record be left to a ring? It must be the only registration, in one process, and
- * for nothing but reading by pipe; and who waits in an outer set looks at no cold ones. */
+ * for nothing but reading by pipe; and a thread that waits in an outer set checks no cold ones. */
 static bool may_be_cold(const struct via_ep_entry *entry)
 {
     const struct via_conn *conn = entry->conn;

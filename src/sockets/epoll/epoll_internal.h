@@ -31,14 +31,14 @@ int via_ep_number(const struct via_ep_entry *entry);
 struct via_op via_ep_op(const struct via_ep_entry *entry);
 /* op: of epoll_ctl(). 0 or a negative errno. */
 int via_ep_update_kernel(struct via_ep_entry *entry, int op);
-/* Registers the set's bells before somebody sleeps in it, or a connection of it becomes cold. Not
+/* Registers the set's bells before a thread sleeps in it, or a connection of it becomes cold. Not
  * before that: poll() on the set would take the first report of each for an event. */
 void via_ep_watch_bells(struct via_ep_set *set);
 void via_ep_watch_bells_locked(struct via_ep_set *set);
 /* With the set's lock: the kernel watches what it should. */
 void via_ep_refresh(struct via_ep_entry *entry);
 
-/* Who is in which set: the lock of all links. Before a set's. */
+/* Which connection is in which set: the lock of all links. Before a set's. */
 void via_ep_lock_links(void);
 bool via_ep_try_lock_links(void);
 void via_ep_unlock_links(void);
@@ -46,9 +46,10 @@ void via_ep_unlock_links(void);
 struct via_ep_set *via_ep_set_get(int epfd);
 /* The kernel is told by one of the set's numbers: from now on not by this one. */
 void via_ep_give_up_number(struct via_ep_set *set, int fd);
-/* With the lock of the links: who sleeps in the set hears these bells, too, and looks again. */
+/* With the lock of the links: a thread that sleeps in the set watches these bells, too, and checks
+ * again. */
 void via_ep_wake_sleepers(struct via_ep_set *set, uint64_t bells);
-/* Might somebody who waits in the set just now take a one-shot event? */
+/* Might a thread that waits in the set just now take a one-shot event? */
 bool via_ep_is_waited_in(struct via_ep_set *set);
 
 /* Takes in what the kernel says of connections with pipes, and then it shows nothing of it any
@@ -57,8 +58,8 @@ bool via_ep_take_in_ends(struct via_ep_set *set);
 /* ... with the lock of the links */
 bool via_ep_take_in_ends_locked(struct via_ep_set *set);
 
-/* Nobody sleeps in the set: the kernel's has nothing of ours in it then, but connections, until
- * somebody does. */
+/* Nobody sleeps in the set: the kernel's has nothing of ours in it then, but connections, until a
+ * thread sleeps. */
 void via_ep_unwatch_bells(struct via_ep_set *set);
 
 /* With the set's lock: nothing that the program waits for can have happened. */

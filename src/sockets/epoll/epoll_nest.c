@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
  * Sets in sets. The kernel's outer set has the kernel's inner one, which refuses circles and tells
- * what only the kernel knows; what pipes bring is found out here, at any depth. Who waits in the
- * outer set hears the bells of all sets inside.
+ * what only the kernel knows; what pipes bring is found out here, at any depth. A thread that waits
+ * in the outer set watches the bells of all sets inside.
  *
  * An outer set that wants edges gets one whenever something comes in the inner set, ready before or
  * not, as by ep_poll_callback() of Linux: so what comes is counted (`edges`).
@@ -322,7 +322,7 @@ static struct via_ep_nest *find(struct via_ep_set *outer, const struct via_ep_se
     return NULL;
 }
 
-/* Looked at by who waits outside, who looks at no cold ones. */
+/* Checked by threads that wait outside, which check no cold ones. */
 static void make_nested(struct via_ep_set *inner)
 {
     via_lock(&inner->lock);

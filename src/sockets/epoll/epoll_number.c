@@ -21,7 +21,8 @@ void via_ep_dup_plain(int fd, int new_fd)
     struct via_ep_set *set = via_ep_set_get(fd);
     via_ep_unlock_links();
     if (set == NULL || !adopted || via_fd_is_marked(fd, VIA_FD_IN_RING)) {
-        /* Who waits for it elsewhere knows one of the numbers: the kernel carries what comes in. */
+        /* A thread that waits for it elsewhere knows one of the numbers: the kernel carries what
+         * comes in. */
         via_fd_mark(fd, VIA_FD_IN_RING, true);
         via_fd_mark(new_fd, VIA_FD_IN_RING, true);
     }

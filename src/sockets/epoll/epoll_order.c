@@ -1,21 +1,23 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * In which order a set's connections are told. The kernel's are told in the order in which they
- * became ready, and programs rely on it: a client writes to one connection, then to another, and
- * both are served in this order. Here each entry is looked at, which says nothing of when it became
- * ready. So each record tells when it was written (stream.h), and what is ready is sorted by that;
- * what has been told before and still is ready, by when it was told.
+ * The order in which epoll_wait() reports the connections of a set. The kernel reports its
+ * descriptors in the order in which they became ready, and programs rely on it: a client writes to
+ * one connection, then to another, and the server serves both in this order. This library checks
+ * each entry, and a check does not say when the entry became ready. So each record holds the time
+ * at which it was written (stream.h), and ready entries are sorted by that time; entries that were
+ * reported before and are still ready are sorted by the time of that report.
  *
- * A look at many is not of one moment: who was looked at, is written to, and then somebody who was
- * not looked at yet, would be told after that one. So who has become ready only now is left for the
- * next time, when all that was written before it is there for all to see, as its writer had stored
- * that before. When there is nobody else to tell, those that were looked at before are looked at
- * again instead. And warm ones (epoll_cold.c) are not looked at each time: they are now. Both only
- * if the thread that wrote has written to others in the set meanwhile, which its record tells; in
- * that way whoever has one busy connection among many does not pay.
+ * A check of many entries takes time. Suppose a client writes to an entry that was checked already,
+ * and then to one that was not: the second would be reported first. So an entry that became ready
+ * during the check is left for the next call, when all earlier records are visible. If that leaves
+ * nothing to report, the entries that were checked are checked again. Warm entries (epoll_cold.c)
+ * are not checked in each call: they are then. Both happen only if the thread that wrote has
+ * written to other connections of the set in between, which its record tells; so a program with one
+ * busy connection among many does not pay.
  *
- * In no order: cold ones while nobody sleeps; warm ones if another thread has written to them, for
- * WARM_US; connections to other hosts, whose clocks are others; and ours among the kernel's.
+ * Not sorted: cold entries while no thread sleeps; warm entries if another thread has written to
+ * them, for WARM_US; connections to other hosts, which have other clocks; and ours relative to the
+ * kernel's.
  */
 #include "base/bits.h"
 #include "sockets/epoll/epoll_internal.h"
@@ -34,7 +36,7 @@ static bool is_later(uint64_t ticks, uint64_t other)
     return (int64_t)(ticks - other) > 0;
 }
 
-/* When it became ready, which it is, as far as is known. */
+/* When the entry became ready, by what has been read of it. */
 static uint64_t became_ready(const struct via_ep_entry *entry, struct via_ep_found *found)
 {
     const struct via_stream_rx *rx = &entry->conn->side->rx;

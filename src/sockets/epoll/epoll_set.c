@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Who is in which epoll set, and what the kernel is told of it. */
+/* Which connection is in which epoll set, and what the kernel knows of it. */
 #include "sockets/epoll/epoll_set.h"
 
 #include <errno.h>
@@ -150,7 +150,7 @@ static void add_bells(struct via_ep_set *set, uint64_t bells)
 {
     set->bells |= bells;
     if (!via_is_alone()) {
-        via_ep_watch_bells_locked(set); /* somebody may sleep in it already */
+        via_ep_watch_bells_locked(set); /* a thread may sleep in it already */
     }
 }
 
@@ -199,8 +199,8 @@ void via_ep_unwatch_bells(struct via_ep_set *set)
     if (!has_sleepers(set)) {
         unhear_bells(set);
         unhear_early(set);
-        /* Store heard, load sleepers; who goes to sleep stores sleepers, loads heard: one of the
-         * two sees to it. */
+        /* Store heard, load sleepers; a thread that goes to sleep stores sleepers, loads heard: one
+         * of the two sees to it. */
         if (has_sleepers(set)) {
             via_ep_watch_bells_locked(set);
         }
@@ -208,8 +208,9 @@ void via_ep_unwatch_bells(struct via_ep_set *set)
     via_unlock(&set->lock);
 }
 
-/* With the set's lock: something about a connection with pipes has changed, which who sleeps in the
- * set has not seen. Who went to sleep when there was nothing of ours in it has not been counted. */
+/* With the set's lock: something about a connection with pipes has changed, which threads that
+ * sleep in the set have not seen. Who went to sleep when there was nothing of ours in it has not
+ * been counted. */
 static void wake_sleepers(struct via_ep_set *set, bool uncounted)
 {
     uint64_t bells = set->bells;
@@ -473,8 +474,9 @@ static int entry_add(struct via_ep_set *set, int op, struct via_conn *conn, int 
     entry->told.due = true;
     entry->spent = spent;
     entry->kernel_events = kernel_events(entry);
-    /* Counted before the kernel has it: who sleeps in the set, which held nothing of ours, wakes at
-     * once and must find that the event is not the program's; the set's lock then makes it wait. */
+    /* Counted before the kernel has it: a thread that sleeps in the set, which held nothing of
+     * ours, wakes at once and must find that the event is not the program's; the set's lock then
+     * makes it wait. */
     set->entries_count++;
     atomic_store_explicit(&set->young_ticks, via_os_ticks(), memory_order_relaxed);
     int rc = via_ep_update_kernel(entry, op);

@@ -38,7 +38,7 @@ struct via_ep_set {
     struct via_list entries[VIA_EP_PLACES];
     uint32_t warm_count;
     _Atomic bool cold_due;    /* look at all */
-    _Atomic bool early_due;   /* somebody may have come for one that is eager */
+    _Atomic bool early_due;   /* a peer may have come for one that is eager */
     _Atomic bool call_due;    /* a peer has called */
     _Atomic bool hears_calls; /* ... which is registered, with the bells */
     _Atomic uint32_t entries_count;
@@ -134,7 +134,7 @@ bool via_ep_is_ready_for_kernel(struct via_ep_set *set, int epfd);
 
 /* A connection has got pipes, or its bytes go another way: brings registrations up to date. */
 void via_ep_conn_changed(struct via_conn *conn);
-/* Who waits for it is told its state once more, as if something had come. */
+/* A thread that waits for it gets its state once more, as if something had come. */
 void via_ep_conn_woken(struct via_conn *conn);
 /* It has got a second number in this process. */
 void via_ep_conn_duped(struct via_conn *conn);
@@ -148,8 +148,8 @@ void via_ep_conn_closing(struct via_conn *conn);
 /* This number of the set is closed, and is not in the table any more. */
 void via_ep_closed(struct via_ep_set *set, int fd);
 void via_ep_dup(struct via_ep_set *set, int new_fd);
-/* fd is a set that has never held anything of ours: what is put in by one of its numbers comes to
- * who waits by the other. */
+/* fd is a set that has never held anything of ours: what is put in by one of its numbers reaches
+ * threads that wait by the other. */
 void via_ep_dup_plain(int fd, int new_fd);
 
 void via_ep_fork_prepare(void);

@@ -603,7 +603,7 @@ static int sleep_in(struct via_ep_set *set, int epfd, struct epoll_event *events
     return count;
 }
 
-/* With the set's lock: who sleeps in it wakes when somebody comes for this connection. */
+/* With the set's lock: a thread that sleeps in it wakes when a peer comes for this connection. */
 static void watch_early(struct via_ep_entry *entry)
 {
     struct epoll_event event = {.events = EPOLLIN | EPOLLET,
@@ -615,7 +615,7 @@ static void watch_early(struct via_ep_entry *entry)
     }
 }
 
-/* Up to so many eager connections that somebody may have come for; and hears them. */
+/* Up to so many eager connections that a peer may have come for; and hears them. */
 static unsigned list_early(struct via_ep_set *set, int *fds, unsigned max)
 {
     unsigned count = 0;

@@ -125,7 +125,7 @@ bool via_fabric_has_given_up_end(void)
         return false; /* another thread is at the connections */
     }
     atomic_store_explicit(&given_up_seen, count, memory_order_relaxed);
-    return false; /* who sleeps says its words again before */
+    return false; /* a sleeping thread sends its words again before */
 }
 
 void via_fabric_take_in(void)
@@ -266,8 +266,8 @@ static struct mailbox *mailbox_find(const struct via_fabric_note *note)
     return NULL;
 }
 
-/* With the lock: keeps it open for later, in the place of one that nobody is at. If somebody is at
- * each of them it is closed when it is put back. */
+/* With the lock: keeps it open for later, in the place of one that nobody is at. If all of them are
+ * in use it is closed when it is put back. */
 static void mailbox_keep(const struct via_fabric_note *note, struct via_remote *remote)
 {
     for (unsigned tries = 0; tries < MAILBOXES_MAX; tries++) {

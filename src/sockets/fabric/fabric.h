@@ -38,7 +38,7 @@ bool via_fabric_is_taken(struct via_conn *conn);
 
 void via_fabric_free(struct via_conn *conn);
 
-/* Has this process met anybody of another host? */
+/* Has this process met a peer on another host? */
 bool via_fabric_is_attached(void);
 
 /* --- carrying ----------------------------------------------------------------------------------
@@ -94,7 +94,7 @@ bool via_fabric_has_way(struct via_conn *conn);
 bool via_fabric_is_given_up(struct via_conn *conn);
 /* Now and then, for who never sleeps: takes in what has become of puts that are under way. */
 void via_fabric_take_in(void);
-/* Ends the connections of puts that were given up: whoever sleeps on them, in whatever process,
+/* Ends the connections of puts that were given up: a thread that sleeps on them, in any process,
  * wakes by the kernel's end. false: look again soon. No set's lock is held. */
 bool via_fabric_has_given_up_end(void);
 
@@ -103,8 +103,8 @@ bool via_fabric_is_over(struct via_conn *conn);
 
 /*
  * The kernel has seen the end of the stream and the pipe has not: frames are slower than FIN. true
- * while the pipe should be given more time. Who sleeps meanwhile must look again after a while:
- * via_fabric_sleep_ns_max().
+ * while the pipe should be given more time. A thread that sleeps then must check again after some
+ * time: via_fabric_sleep_ns_max().
  */
 bool via_fabric_may_follow(struct via_conn *conn);
 void via_fabric_follows_no_more(struct via_conn *conn);
@@ -113,7 +113,7 @@ void via_fabric_follows_no_more(struct via_conn *conn);
  * How it has ended, when the kernel has told so and nothing follows. A peer that was killed, or has
  * ended without closing, has sent FIN whatever was unread in the pipe. How far it had read is a
  * word of its memory, where this process has that mapped, or else its host keeps it for a while. As
- * long as that is not known, no end is to be told: who sleeps looks again, as above.
+ * long as that is not known, no end is to be told: a sleeping thread checks again, as above.
  */
 enum via_carrier_end via_fabric_end_of(struct via_conn *conn);
 

@@ -109,7 +109,7 @@ int via_fabric_push_word(struct via_fabric *fabric, size_t off, uint64_t *pushed
         return 0;
     }
     note_quiet(fabric);
-    /* At an end somebody may wait until the flags have arrived. */
+    /* At an end a thread may wait until the flags have arrived. */
     unsigned lazy = off == VIA_SEGMENT_FLAGS_OFF ? 0 : VIADUCT_PUT_LAZY;
     int rc = put(fabric, NULL, off, sizeof(word), VIADUCT_PUT_NOTIFY | lazy, wait);
     if (rc == 0) {
@@ -230,7 +230,8 @@ static void note_way(struct via_side *side, const struct via_carrier_undo *undo)
     }
 }
 
-/* What becomes of frames is not known when their process ends: who waits for them asks. */
+/* What becomes of frames is not known when their process ends: a thread that waits for them asks.
+ * */
 static void publish_sent(struct via_side *side)
 {
     _Atomic uint64_t *sent =

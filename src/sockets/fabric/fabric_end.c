@@ -21,7 +21,7 @@
 
 static _Atomic unsigned following; /* connections that wait for the rest */
 
-/* As far as is known without asking. */
+/* By the state at hand, without a request to the host. */
 static bool is_lost(struct via_fabric *fabric)
 {
     struct via_attach *attach = via_fabric_attached();

@@ -52,8 +52,8 @@ struct via_fabric {
 /* Can frames be put? A process forked later opens the peer's segment once more for itself. */
 bool via_fabric_can_put(struct via_fabric *fabric);
 
-/* A process forked with puts of its parent under way: who sleeps hears of it when they are given
- * up, by a put of its own behind them. */
+/* A process forked with puts of its parent under way: a sleeping thread learns of it when they are
+ * given up, by a put of its own behind them. */
 void via_fabric_follow(struct via_fabric *fabric);
 
 /* Puts a word of the mirror if it is not *pushed, which it then becomes. 0, or as
@@ -90,8 +90,9 @@ int via_fabric_read_offer(const struct via_fabric *fabric, struct via_fabric_off
 /*
  * Were there puts under way at the last via_fabric_before_sleep() of this thread? A word that says
  * "I sleep" as a frame, because other frames had to arrive first or a cable was just cut, is not
- * seen by a peer that stores its record directly: neither rings the other. So who sleeps with puts
- * under way looks once more after a while; the second time they have arrived. Said once.
+ * seen by a peer that stores its record directly: neither rings the other. So a thread that sleeps
+ * with puts under way checks once more after some time; the second time they have arrived. Said
+ * once.
  */
 bool via_fabric_take_unproven(void);
 

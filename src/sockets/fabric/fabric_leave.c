@@ -7,7 +7,7 @@
 
 /* A withdrawn offer has arrived by then, or there is no way to the peer's host. */
 #define ARRIVE_NS VIA_SEC_NS
-/* Who has taken it before that has said so by then. */
+/* A peer that took it before has said so by then. */
 #define HELLO_NS (200 * VIA_MSEC_NS)
 #define LOOK_NS VIA_MSEC_NS
 

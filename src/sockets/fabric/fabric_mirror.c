@@ -36,7 +36,7 @@ static struct rest {
 } rests[RESTS_MAX];
 
 /* Connections that only processes forked from this one hold any more: the peer writes to them by
- * memory that is registered by this one, until the last has closed. Whoever is killed does not say
+ * memory that is registered by this one, until the last has closed. A killed process does not say
  * so. */
 #define HANDED_MAX 1024u
 static struct handed {

@@ -30,9 +30,9 @@
 /* Nothing is to be sent again or read from a pipe. */
 #define DONE_WITH (VIA_PHASE_BIT(PLAIN) | VIA_PHASE_BIT(LEFT) | VIA_PHASE_BIT(OVER))
 
-/* A connection that is the kernel's for good leaves the table, so that the hooks make the system
- * calls of the program on it and no others. It keeps its reference, as another thread may be in a
- * call on it. One in an epoll set stays: the set has to know it. */
+/* A connection that stays with the kernel leaves the table, so that the hooks make the system calls
+ * of the program on it and no others. It keeps its reference, as another thread may be in a call on
+ * it. One in an epoll set stays: the set has to know it. */
 static void release_plain(int fd)
 {
     struct via_op op;

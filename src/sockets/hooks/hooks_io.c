@@ -79,8 +79,8 @@ static ssize_t recv_one(struct via_op *op, void *buf, size_t bytes, int flags)
     return via_hooks_finish(op, n != -EAGAIN ? n : via_io_recv_slowly(op, &iov, 1, flags), saved);
 }
 
-/* Who waits for another program hears what ours are called for: steward.h. Terminals may be set so
- * that a read ends when poll() does not. */
+/* A thread that waits for another program watches the calls of ours: steward.h. Terminals may be
+ * set so that a read ends when poll() does not. */
 static bool may_wait(int fd)
 {
     struct stat of;

@@ -59,7 +59,7 @@ static uint64_t deadline_of(const struct timespec *timeout, int *ret_error)
 
 #define ELSEWHERE_MAX 64u
 
-/* Shall who waits for descriptors that are none of ours hear what ours are called for? */
+/* Shall a thread that waits for descriptors that are none of ours watch the calls of ours? */
 static bool is_listening(const void *where, nfds_t count, uint64_t deadline_ns)
 {
     return via_unlikely(via_steward_is_wanted()) && deadline_ns != 0 && count < ELSEWHERE_MAX &&

@@ -455,7 +455,7 @@ VIA_HOOK int ioctl(int fd, unsigned long request, ...)
     return rc;
 }
 
-/* More seconds are none that anybody could wait for. */
+/* More seconds than any program waits. */
 #define TIMEOUT_S_MAX INT32_MAX
 
 /* sock_set_timeout() of Linux. */
@@ -498,7 +498,8 @@ static bool is_small_buffer(int level, int name, const void *value, socklen_t by
 #define RCVTIMEO_NEW 66
 #define SNDTIMEO_NEW 67
 
-/* Does tcp_set_rcvlowat() wake who waits? For bytes, and for an end by FIN, but not by RST. */
+/* Does tcp_set_rcvlowat() wake waiting threads? For bytes, and for an end by FIN, but not by RST.
+ * */
 static bool is_woken_by_lowat(struct via_op *op)
 {
     struct pollfd pfd = {.fd = op->fd, .events = POLLIN};

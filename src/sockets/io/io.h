@@ -27,8 +27,7 @@ ssize_t via_io_recv_slowly(struct via_op *op, const struct iovec *iov, int iov_c
 /* flags: MSG_DONTWAIT, MSG_NOSIGNAL, and those that mean nothing to a pipe. */
 ssize_t via_io_send_slowly(struct via_op *op, const struct iovec *iov, int iov_count, int flags);
 
-/* Between hosts, was what this end sent given up? Whoever asks first is told: -ETIMEDOUT, else 0.
- */
+/* Between hosts, was what this end sent given up? The first caller gets it: -ETIMEDOUT, else 0. */
 int via_io_take_time_out(struct via_op *op);
 
 static inline ssize_t via_io_recv(struct via_op *op, const struct iovec *iov, int iov_count,

@@ -50,8 +50,8 @@ static inline void via_io_count_kernel(const struct via_op *op, ssize_t bytes, b
 
 /* Asks the kernel what it knows of its socket (its answer is kept): VIA_POLL_GONE bits. */
 uint32_t via_io_poll_kernel(struct via_op *op);
-/* The same by who has just written `fresh` bytes: an end that the kernel has seen by now was there
- * before them. */
+/* The same by a thread that has just written `fresh` bytes: an end that the kernel has seen by now
+ * was there before them. */
 uint32_t via_io_poll_kernel_after(struct via_op *op, size_t fresh);
 
 /*
@@ -60,7 +60,7 @@ uint32_t via_io_poll_kernel_after(struct via_op *op, size_t fresh);
  * connection is reset here. Further VIA_POLL_GONE bits. Any token may be held.
  */
 uint32_t via_io_peer_ended(struct via_op *op, uint32_t events, size_t fresh);
-/* Who reads has come to the end of the kernel's stream and of the pipe's. 0, or a negative errno:
+/* The reader has come to the end of the kernel's stream and of the pipe's. 0, or a negative errno:
  * the connection was reset, in that way; once. With the rx token. */
 int via_io_end(struct via_op *op);
 /* Between hosts: was what this end sent given up (fabric.h)? Then the connection ends here, and the

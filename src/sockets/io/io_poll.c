@@ -248,7 +248,7 @@ uint32_t via_io_ready(struct via_op *op, uint32_t wanted)
 void via_io_arm(struct via_op *op, uint32_t wanted)
 {
     struct via_conn *conn = op->conn;
-    /* On one machine who writes to us sees by the bell's word that we sleep. */
+    /* On one machine a writer sees by the bell's word that we sleep. */
     if (via_conn_is_local(conn)) {
         return;
     }
@@ -281,7 +281,7 @@ uint32_t via_io_kernel_events(const struct via_op *op, uint32_t wanted)
                                                  : 0;
     }
     if (via_unlikely(via_side_is_in(side, VIA_PHASES_REPLAY))) {
-        events |= POLLOUT; /* whoever waits, for whatever: see demote.h */
+        events |= POLLOUT; /* each waiting thread, for any event: see demote.h */
     }
     return events;
 }
@@ -532,7 +532,8 @@ bool via_io_fin_has_come(const struct via_op *op)
     if (via_conn_has_pipes(op->conn) && op->side->rx.span == VIA_SPAN_PIPE &&
         atomic_load_explicit(&op->side->shadow, memory_order_acquire) == 0 &&
         (via_side_flags(op->side) & ~(uint64_t)VIA_FLAG_TAKEN) == 0) {
-        return false; /* nor is anybody there but the peer, who would have said it there */
+        return false; /* nor is there another process than the peer, which would have said it there
+                       */
     }
     if (atomic_load_explicit(&op->side->lost, memory_order_relaxed) != VIA_LOST_NOT) {
         return false; /* it would have been RST */

@@ -277,7 +277,7 @@ static ssize_t recv_step(struct via_op *op, struct via_iov *iov, int flags)
     }
 }
 
-/* Has the next step bytes, too, without asking anybody? */
+/* Has the next step bytes, too, without a system call? */
 static bool has_more_now(const struct via_stream_rx *rx)
 {
     return rx->span != VIA_SPAN_KERNEL_UNTIL &&

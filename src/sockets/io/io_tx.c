@@ -18,7 +18,8 @@
 
 /* How often a writer that finds room, and never sleeps, asks the kernel whether the peer lives. */
 #define LOOK_US 1000u
-/* How often, once one direction has ended, the kernel is asked who holds the other end. */
+/* How often, once one direction has ended, the kernel is asked which process holds the other end.
+ * */
 #define ASK_US 100000u
 
 /* Bodies past the caches: from so many bytes of one call on, or when so many are under way, of
@@ -99,8 +100,8 @@ void via_io_try_switch(struct via_op *op)
 /*
  * Where reader and writer are on two CPUs and large bodies follow each other, the lines of the ring
  * are better not fetched from one's cache into the other's and back: 9-15 GB/s whichever CPUs they
- * are, against 6-8 where those are near each other and 2 where they are not. Who waits for a
- * single, smaller one gets it sooner by the caches.
+ * are, against 6-8 where those are near each other and 2 where they are not. A reader that waits
+ * for a single, smaller one gets it earlier by the caches.
  */
 static bool is_past_caches(const struct via_op *op, size_t bytes)
 {
@@ -125,7 +126,8 @@ static ssize_t write_record(struct via_op *op, struct via_iov *iov)
     int rc = n > 0 ? via_carrier_tx_end(conn, &undo, false) : 0;
     if (via_unlikely(rc != 0)) {
         *iov = before;
-        /* Who has left for the kernel, and perhaps its program, takes no frames any more. */
+        /* A peer that has left for the kernel, and perhaps its program, takes no frames any more.
+         * */
         return rc == -EAGAIN || via_conn_has_demotion_request(conn) ? -EAGAIN : -ECONNRESET;
     }
     conn->stats->tx_frames_bytes += undo.frames && n > 0 ? (uint64_t)n : 0;
@@ -144,7 +146,7 @@ static bool fin_is_in_pipe(struct via_op *op)
     return side->tx_fin_seen || op->conn->carrier->may_follow(op->conn);
 }
 
-/* One direction has ended. Does anybody hold the other end any more, to read the other? */
+/* One direction has ended. Does any process still hold the other end, to read the other? */
 static bool other_end_is_held(struct via_op *op, uint64_t now)
 {
     struct via_side *side = op->side;
@@ -186,7 +188,7 @@ bool via_tx_is_held_no_more(struct via_op *op)
     return op->conn->carrier->end_of(op->conn) != VIA_CARRIER_END_OPEN; /* else soon */
 }
 
-/* As far as is known. */
+/* By the flags and the carrier, without a system call. */
 static bool peer_is_gone(struct via_op *op)
 {
     return via_unlikely((via_side_flags(op->side) & VIA_FLAG_CLOSED) != 0) ||
@@ -235,7 +237,8 @@ static ssize_t send_once(struct via_op *op, struct via_iov *iov, int flags)
     while (iov->left != 0) {
         ssize_t n = write_record(op, iov);
         if (n == -EAGAIN && !vain) {
-            /* Counted before the peer is asked to ring: whoever the ring wakes finds an edge. */
+            /* Counted before the peer is asked to ring: the thread that the ring wakes finds an
+             * edge. */
             via_io_found_full(op);
             vain = true;
             if (via_io_has_room(op)) {
@@ -413,8 +416,8 @@ ssize_t via_io_send_now(struct via_op *op, const void *buf, size_t bytes, int fl
 #endif
 
 /* Is the program to be told when its buffer is its own again? By the kernel only, which counts
- * those calls: from the first of them on all goes by it. 0, or -ENOBUFS: it can not be told; who
- * asks for it sends without then. */
+ * those calls: from the first of them on all goes by it. 0, or -ENOBUFS: it can not be told; a
+ * program that asks for it sends without then. */
 static int leave_for_notification(struct via_op *op)
 {
     int on = 0;

@@ -15,7 +15,7 @@ uint64_t via_stall_watch(struct via_op *op);
 static inline bool via_stall_is_none(const struct via_conn *conn)
 {
     const struct via_side *side = conn->side;
-    /* Within one machine who writes to us wakes whoever sleeps, whatever for. */
+    /* Within one machine a writer wakes each sleeping thread, whatever it waits for. */
     return side->tx.span != VIA_SPAN_PIPE
                ? !via_stream_stall_is_hidden(&side->tx, &side->rx)
                : via_conn_is_local(conn) && !via_stream_stall_may_be(&side->rx);

@@ -23,15 +23,15 @@
 #include "sockets/process/real.h"
 #include "sockets/stream/spin.h"
 
-/* Off the CPU for so long while spinning: somebody else wanted it. */
+/* Off the CPU for so long while spinning: another thread wanted it. */
 #define GAP_US 60u
 /* Reading the clock takes as long as some looks; what comes meanwhile would wait for it. */
 #define LOOKS_PER_CLOCK 4u
 /* Asking the kernel takes half a microsecond. */
 #define ASK_US 20u
-/* Who waits on the same CPU gets it now and then. */
+/* A thread that waits on the same CPU gets it now and then. */
 #define YIELD_US 8u
-/* A yield that takes longer: somebody else had it. */
+/* A yield that takes longer: another thread had it. */
 #define TAKEN_US 1u
 
 /* Among what is registered, beside the serial numbers of connections; 0: a bell. */
@@ -233,7 +233,7 @@ static uint32_t take_in(const struct epoll_event *events, int count, uint64_t co
     return seen;
 }
 
-/* The ear is for bells alone: who sleeps on other descriptors throws away what it tells. */
+/* The ear is for bells alone: a thread that sleeps on other descriptors drops its events. */
 static void watch_none(void)
 {
     if (ear != NULL && ear->watched) {

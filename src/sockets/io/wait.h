@@ -28,7 +28,7 @@ struct via_wait {
     struct via_wait *outer; /* that this one's signal handler has interrupted */
     uint32_t looks;
     bool was_off;      /* just now, for long */
-    uint32_t taken_at; /* the look before which somebody else had the CPU, 0 = none */
+    uint32_t taken_at; /* the check before which another thread had the CPU, 0 = none */
 };
 
 void via_wait_begin(struct via_wait *wait);
@@ -50,10 +50,10 @@ void via_wait_slept(struct via_wait *wait);
  */
 
 /*
- * Sleeps until one of the descriptors has an event, one of the bells is rung or deadline_ns passes
- * (VIA_NEVER_NS: no deadline; 0: do not sleep). fds must have room for one more at
- * fds[count]. Returns how many of the count have events, 0 for a bell or the deadline, -EINTR.
- * A ring that came before the call and was not slept for wakes too.
+ * Sleeps until one of the descriptors has an event, one of the bells rings or deadline_ns passes
+ * (VIA_NEVER_NS: no deadline; 0: do not sleep). fds must have room for one more at fds[count].
+ * Returns how many of the count have events, 0 for a bell or the deadline, -EINTR. A ring that came
+ * before the call and was not slept for wakes too.
  */
 int via_sleep(struct pollfd *fds, unsigned count, uint64_t bells, uint64_t deadline_ns,
               const sigset_t *mask);

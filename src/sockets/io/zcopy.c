@@ -262,8 +262,9 @@ static void take_back(struct via_op *op, struct offer *offer)
     via_stream_tx_avail_revoke(&op->side->tx);
 }
 
-/* Sleeps until the peer has something to say. One who has claimed and stays away, a stopped process
- * for example, is waited for as long as it takes; with handlers running, as in any other call. */
+/* Sleeps until the peer has something to say. A peer that has claimed and does not go on, a stopped
+ * process for example, is waited for as long as it takes; with handlers running, as in any other
+ * call. */
 static void sleep_some(struct via_op *op, struct offer *offer, uint64_t bells, bool claimed)
 {
     uint64_t now = via_os_now_ns();
@@ -280,8 +281,8 @@ static void sleep_some(struct via_op *op, struct offer *offer, uint64_t bells, b
     via_io_shadow(op, (uint32_t)(unsigned short)fds[0].revents);
 }
 
-/* Has whoever fetches, or would, died? All descriptors of the other end are closed then, so its
- * fetching is over. */
+/* Has the process that fetches, or would, died? All descriptors of the other end are closed then,
+ * so its fetching is over. */
 static bool reader_is_dead(struct via_op *op)
 {
     bool dead = false;

@@ -20,12 +20,12 @@
 
 /* What is not there yet is looked for at each call for a while, then at every 8th, then seldom. It
  * will not come when much has moved, too: calls alone tell nothing of the peer, who may get a CPU
- * for its first one after thousands of small ones here. The kernel holds some megabytes, so who
- * reads has made calls by then. */
+ * for its first one after thousands of small ones here. The kernel holds some megabytes, so the
+ * reader has made calls by then. */
 #define LOOK_ALWAYS_CALLS 32u
 #define LOOK_EVERY_CALLS 8u
 #define LOOK_SELDOM_CALLS 256u
-/* Who waits in a call takes an offer in less. */
+/* A thread that waits in a call takes an offer in less. */
 #define TAKE_MS 5
 #define TAKE_PAUSE_NS (20 * VIA_USEC_NS)
 #define GIVE_UP_CALLS 4096u
@@ -78,7 +78,7 @@ bool via_conn_tx_can_switch(struct via_conn *conn)
 /* --- steps -------------------------------------------------------------------------------------
  */
 
-/* Pipes are there: whoever sleeps on the kernel's connection alone must look again. */
+/* Pipes are there: a thread that sleeps on the kernel's connection alone must check again. */
 static void now_has_pipes(struct via_conn *conn, enum via_event event)
 {
     conn->stats->accelerated = true;
@@ -88,7 +88,7 @@ static void now_has_pipes(struct via_conn *conn, enum via_event event)
     via_ep_conn_changed(conn);
     via_shared_note(conn);
     if (!via_is_alone() || conn->side->forked != 0) {
-        /* Carried by the fabric it has no bell of ours but that of who waits. */
+        /* Carried by the fabric it has no bell of ours but that of the waiting thread. */
         int waiter = !via_conn_is_local(conn) ? conn->bell : conn->bell_before;
         if (waiter >= 0) {
             via_sock_bell_ring((unsigned)waiter);

@@ -10,18 +10,18 @@
 
 /*
  * How two processes of one machine that have a TCP connection find each other, without a daemon and
- * without anybody waiting.
+ * without waiting.
  *
  * Both mark their TCP sockets (via_diag_mark), the acceptor by marking its listener. That is all
  * that happens to a short connection. When one has moved some data, either end asks the kernel
- * about the socket at the other end (sock_diag): without a mark the peer is a plain program, for
- * good. With one, the connector listens on an abstract UNIX socket (SOCK_SEQPACKET) named by the
- * kernel's cookie of its TCP socket, and the acceptor, who has learnt the cookie from the kernel
- * too, connects to that name. Over this connection, the control socket, the acceptor offers (memory
- * and its bell); the connector answers (its bell) when it next comes by, and is done with it. The
- * messages are only peeked at, so that a process forked meanwhile finds them too.
+ * about the socket at the other end (sock_diag): without a mark the peer is a plain program, and
+ * stays so. With one, the connector listens on an abstract UNIX socket (SOCK_SEQPACKET) named by
+ * the kernel's cookie of its TCP socket, and the acceptor, who has learnt the cookie from the
+ * kernel too, connects to that name. Over this connection, the control socket, the acceptor offers
+ * (memory and its bell); the connector answers (its bell) when it next comes by, and is done with
+ * it. The messages are only peeked at, so that a process forked meanwhile finds them too.
  *
- * Whoever holds the name must be the user who owns the TCP socket: else somebody else's process
+ * The holder of the name must be the user that owns the TCP socket: else another user's process
  * could step between. In a user name space the overflow uid stands for all users that have no
  * number there, and is nobody's (user_namespaces(7)).
  */
@@ -34,7 +34,7 @@ int via_rendezvous_listen(uint64_t cookie);
 int via_rendezvous_accept(int listen_fd, uid_t *ret_uid);
 
 /* Connects to the connector with this cookie and owner: a control socket, -ECONNREFUSED when there
- * is none (a plain program), -EACCES when it is somebody else's, another negative errno. */
+ * is none (a plain program), -EACCES when it is another user's, another negative errno. */
 int via_rendezvous_connect(uint64_t cookie, uid_t uid);
 
 /* The process at the other end, or the one that it was forked from; 0: it has no number here. */

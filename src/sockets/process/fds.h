@@ -137,7 +137,7 @@ int via_hidden_new_meeting(int fd, _Atomic int *place);
 void via_hidden_close(_Atomic int *place);
 /* Something of the program's will get this number: moves ours away. false: it stays. */
 bool via_hidden_move(int fd);
-/* One that somebody else has made and keeps by its number: hidden where it is, and no more. */
+/* One that another library has made and keeps by its number: hidden where it is, and no more. */
 void via_hidden_shield(int fd, bool ours);
 
 /* How many there are of connections whose ends have not met. */

@@ -7,13 +7,13 @@
 #include "base/pause.h"
 #include "sockets/process/os.h"
 
-/* Looking takes the line away from who holds it, so a waiter looks ever more seldom: the holder
- * does a lot before it loses it. */
+/* A check takes the line away from the holder, so a waiter checks ever more seldom: the holder does
+ * a lot before it loses it. */
 #define PAUSES_MAX 64u
 #define LOOKS_ASK 4u /* from then on, when it may */
 #define LOOKS 12u
 #define TURN_US 250u
-/* Who gives waits so many pauses for one that looks all the time to take it. */
+/* The giver waits so many pauses for a spinning waiter to take it. */
 #define PAUSES_GIVE 100u
 /* A ring may be lost, and a holder may be killed. */
 #define SLEEP_NS VIA_MSEC_NS
@@ -37,7 +37,7 @@ static uint64_t turn_left_ns(const struct via_token *token)
     return gone < ticks ? (ticks - gone) * TURN_US * 1000 / ticks : 0;
 }
 
-/* As long as somebody else holds it: a little, then more. */
+/* As long as another thread holds it: a little, then more. */
 static void wait_more(struct via_token *token, uint32_t holder, struct waiting *waiting)
 {
     uint64_t left_ns = 0;

@@ -11,22 +11,22 @@
  * share, so the holder is a thread id, and one that died does not keep it. Nobody sleeps in a
  * system call for data while holding a token.
  *
- * A signal handler may interrupt the holder and use the same connection, or longjmp away for good.
- * The first can not be waited for, the second must not be: which of them it was is told by the
- * stack. A frame that lies above the one that took the token has outlived it.
+ * A signal handler may interrupt the holder and use the same connection, or longjmp away and never
+ * return. The first can not be waited for, the second must not be: which of them it was is told by
+ * the stack. A frame that lies above the one that took the token has outlived it.
  *
  * Threads that all want it have it in turns of some hundred microseconds: a record costs some ten
- * nanoseconds to write, but ten times that when its lines come from another CPU, and who looks for
- * the token all the time keeps a CPU from the reader. Who has waited gets it at the next give, if
- * the turn before is over; else it sleeps until then.
+ * nanoseconds to write, but ten times that when its lines come from another CPU, and a thread that
+ * polls for the token all the time keeps a CPU from the reader. A thread that has waited gets it at
+ * the next give, if the turn before is over; else it sleeps until then.
  */
 struct via_token {
     _Atomic uint32_t holder; /* thread id; 0 = free */
     _Atomic uint32_t asked;  /* VIA_TOKEN_*, of those who wait; a hint */
     uint64_t frame;          /* of the function that took it */
-    _Atomic uint64_t turn;   /* ticks when somebody got it who had waited */
+    _Atomic uint64_t turn;   /* ticks when a thread got it that had waited */
 };
-#define VIA_TOKEN_SPINS 1u  /* somebody looks all the time, and it is its turn */
+#define VIA_TOKEN_SPINS 1u  /* a thread polls all the time, and it is its turn */
 #define VIA_TOKEN_SLEEPS 2u /* ... sleeps on `holder` */
 
 /* alone: no other thread or process can ask for this token, so plain stores do. */
@@ -56,8 +56,8 @@ static inline void via_token_give(struct via_token *token)
     atomic_signal_fence(memory_order_seq_cst);
     /* Pairs with the acquires of those who take it. */
     atomic_store_explicit(&token->holder, 0, memory_order_release);
-    /* No fence before: who asks just now may not be seen. Then the next give sees it, and who
-     * sleeps looks again soon. */
+    /* No fence before: a request made just now may not be seen. Then the next give sees it, and a
+     * sleeping thread checks again soon. */
     if (__builtin_expect(atomic_load_explicit(&token->asked, memory_order_relaxed) != 0, 0)) {
         via_token_give_slowly(token);
     }

@@ -31,7 +31,7 @@ enum via_phase {
     VIA_PHASE_OFFERED = 8, /* acceptor: writes to the kernel until the offer is taken */
     VIA_PHASE_OFFERED_BUSY = 9,
     VIA_PHASE_LIVE = 10, /* writes to kernel or pipe (stream.h) */
-    /* ... written no more, for good: */
+    /* ... written no more: */
     VIA_PHASE_REPLAYING = 11, /* the peer has left: it is sent again what it has not read */
     VIA_PHASE_FOLLOWING = 12, /* ... has been; this end reads its pipe to the end */
     VIA_PHASE_STAYS = 13,     /* the peer has left, and this end can not send anything again */
@@ -41,7 +41,7 @@ enum via_phase {
     VIA_PHASE_LEAVING_REPLAYING = 16, /* ... the peer has left, too, and is sent again ... */
     VIA_PHASE_LEAVING_FOLLOWED = 17,  /* ... what it had not read; that is done */
     VIA_PHASE_LEAVING_STAYS = 18,     /* ... the peer has left, too; nothing is sent again */
-    VIA_PHASE_LEFT = 19,              /* for good */
+    VIA_PHASE_LEFT = 19,              /* permanently */
     VIA_PHASE_LEFT_REPLAYING = 20,    /* ... but for what is sent again */
     VIA_PHASE_OVER = 21,              /* ... by both ends */
     VIA_PHASES_COUNT = 22,
@@ -88,7 +88,7 @@ enum via_event {
 /* The end has left. */
 #define VIA_PHASES_GONE \
     (VIA_PHASES_LEAVING | VIA_PHASE_BIT(LEFT) | VIA_PHASE_BIT(LEFT_REPLAYING) | VIA_PHASE_BIT(OVER))
-/* The kernel's for good. */
+/* The kernel's, permanently. */
 #define VIA_PHASES_PLAIN (VIA_PHASE_BIT(PLAIN) | VIA_PHASES_GONE)
 /* Bytes are to be sent again before any other. */
 #define VIA_PHASES_REPLAY \

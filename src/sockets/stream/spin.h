@@ -24,8 +24,8 @@ struct via_spin {
     uint32_t backoff;     /* waits between two attempts to spin again */
     uint32_t explore_in;  /* waits until the next */
     bool exploring;       /* the wait under way is one */
-    uint64_t penalty_end; /* not before: somebody else wanted the CPU */
-    bool yields;          /* offer the CPU at once: who is waited for runs on the same */
+    uint64_t penalty_end; /* not before: another thread wanted the CPU */
+    bool yields;          /* offer the CPU at once: the awaited thread runs on the same */
 };
 
 void via_spin_init(struct via_spin *spin, uint32_t us_ticks);
@@ -61,7 +61,7 @@ static inline void via_spin_learn(struct via_spin *spin, uint64_t waited_ticks,
 }
 
 /* A wait during which it looked more than once has ended. came: what it waited for had come when
- * somebody else had had its CPU, so it is who runs there that is waited for. */
+ * another thread had had its CPU, so that thread is the one it waits for. */
 static inline void via_spin_made_way(struct via_spin *spin, bool came)
 {
     spin->yields = came;

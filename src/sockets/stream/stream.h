@@ -24,11 +24,11 @@
  * only when the SWITCH before it has been released (via_stream_tx_is_demoted): else a reader that
  * has not looked could not tell the two kernel spans apart.
  *
- * A writer that leaves the pipe for good may send what is in it, and perhaps not read, once more
- * through the kernel before it writes DEMOTE, which says how many bytes that were. The reader that
- * has read the pipe throws so many of the kernel's away. Or it needs the pipe no more: if the
- * kernel has again all that it has not read (DEMOTE_WHOLE), it skips the pipe, and throws away only
- * what it had (via_stream_rx_skip): so it can leave for the kernel, too, whoever reads that then.
+ * A writer that leaves the pipe may send what is in it, and perhaps not read, once more through the
+ * kernel before it writes DEMOTE, which says how many bytes that were. The reader that has read the
+ * pipe throws so many of the kernel's away. Or it needs the pipe no more: if the kernel has again
+ * all that it has not read (DEMOTE_WHOLE), it skips the pipe, and throws away only what it had
+ * (via_stream_rx_skip): so it can leave for the kernel, too, whichever process reads that then.
  *
  * Nothing here does I/O, or reads a clock but to say when a record was written. A tx and an rx each
  * belong to one thread at a time. The pipe's target must be mapped (via_pipe_target.direct).
@@ -207,7 +207,7 @@ enum via_avail_state {
     VIA_AVAIL_ENDED = 3,   /* and will not any more */
 };
 /* How it stands, and how many bytes have been fetched; -EPROTO when the peer broke the rules. For
- * whoever opened it, without the token. */
+ * its opener, without the token. */
 int via_stream_tx_avail_state(struct via_stream_tx *tx, uint64_t *ret_done);
 /* It shall end: look again, until it has. */
 void via_stream_tx_avail_revoke(struct via_stream_tx *tx);
@@ -247,7 +247,7 @@ struct via_stream_rx {
     bool kernel_known; /* kernel_read is valid */
     bool ended;
     bool broken;
-    bool posted; /* a credit went out: the writer may have to be rung */
+    bool posted; /* a credit went out: the writer may need a ring */
     bool whole;  /* DEMOTE_WHOLE */
     bool probe;  /* a copy that only looks */
     struct {

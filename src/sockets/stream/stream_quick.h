@@ -79,7 +79,7 @@ static inline const struct via_stream_tx **via_stream_last_of(const struct via_s
 }
 
 /* The first bytes of a record that is written now. The clock costs a tenth of a round trip, so only
- * who asks is told. */
+ * a caller that asks gets it. */
 static inline uint64_t via_stream_fixed(const struct via_stream_tx *tx, uint8_t kind,
                                         uint8_t inline_bytes, uint8_t flags)
 {

@@ -184,7 +184,7 @@ static int take_in(struct via_stream_rx *rx)
     }
     if (head.kind != VIA_STREAM_FIN && !rx->probe) {
         /* The writer's leave to demote (via_stream_tx_is_demoted) or, when it has spilled, to come
-         * back (via_stream_stall_is_over): who reads on and on never sleeps, which would post it.
+         * back (via_stream_stall_is_over): a reader that never sleeps does not post it otherwise.
          */
         via_pipe_post_credit(&rx->pipe);
         rx->posted = true;

@@ -17,7 +17,7 @@
  *
  *   if via_stream_stall_is_full()
  *       via_stream_rx_next(), so that the peer learns that the beginning of its pipe was seen;
- *       via_stream_stall_give_back(), where the peer's writer is rung for credits
+ *       via_stream_stall_give_back(), where the doorbell of the peer's writer rings for credits
  *       via_stream_stall_is_due(): DEMOTE, then .spills = true; else sleep for VIA_STREAM_STALL_NS
  *       at most, and ask again
  *   if via_stream_stall_is_hidden(), and the kernel has no room either
@@ -52,7 +52,7 @@ static inline bool via_stream_stall_is_hidden(const struct via_stream_tx *tx,
     return tx->span != VIA_SPAN_PIPE && rx->span == VIA_SPAN_KERNEL;
 }
 
-/* What was read goes back to the peer, who may wait for just that. Must it be rung? */
+/* What was read goes back to the peer, who may wait for just that. Must it get a ring? */
 bool via_stream_stall_give_back(struct via_stream_rx *rx);
 
 /* Is it the kernel's turn? kernel_unread: the kernel has bytes for this end. now_ns > 0. */
