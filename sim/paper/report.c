@@ -125,9 +125,34 @@ static void print_row(const struct sim_row *row, FILE *out)
                                     : " does not fit");
 }
 
+/* One line for each series with figures outside their bounds, the first of them as an example. */
+static void print_misfits(const struct sim_report *report, FILE *out)
+{
+    for (size_t first = 0, end; first < report->count; first = end) {
+        const struct sim_row *example = NULL;
+        size_t misfits = 0;
+        for (end = first; end < report->count &&
+                          strcmp(report->rows[end].series, report->rows[first].series) == 0;
+             end++) {
+            if (!sim_row_is_fitting(&report->rows[end])) {
+                example = example == NULL ? &report->rows[end] : example;
+                misfits++;
+            }
+        }
+        if (misfits > 0) {
+            char model[32], bound[72];
+            number(model, sizeof(model), example->model);
+            bound_text(bound, sizeof(bound), example);
+            fprintf(out, "  does not fit: %s: %zu of %zu; %s: %s %s, not %s\n", example->series,
+                    misfits, end - first, example->label, model, example->unit, bound);
+        }
+    }
+}
+
 void sim_report_print(const struct sim_report *report, FILE *out)
 {
     const char *series = "";
+    print_misfits(report, out);
     for (size_t i = 0; i < report->count; i++) {
         const struct sim_row *row = &report->rows[i];
         if (strcmp(row->series, series) != 0) {
