@@ -2,14 +2,77 @@
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
 """Daemons that share nothing but the socket of an ivshmem server, and what becomes of messages when any of the three dies."""
 import json
+import mmap
 import os
+import random
 import re
 import socket
+import struct
 import subprocess
+import time
 
 import cli
 
 DELIVER = os.path.join(cli.BIN, "tests", "prog_deliver")
+
+
+EDGES = [0, 1, 2, 0xffff, 1 << 31, (1 << 32) - 1, 3 << 60, (1 << 62) - 1, 1 << 62, (1 << 64) - 1]
+
+
+class Stranger:
+    """A third process on the server, which writes into the cell of two hosts."""
+
+    PAGE = 4096
+
+    def __init__(self, path, seed):
+        self.rng = random.Random(seed)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as server:
+            server.connect(path)
+            fds = []
+            while not fds:  # version, id, then -1 with the memory
+                _, fds, _, _ = socket.recv_fds(server, 8, 1)
+            self.memory = mmap.mmap(fds[0], 0)
+            os.close(fds[0])
+        self.window = struct.unpack_from("<Q", self.memory, 8)[0]
+
+    def inbox(self, side):
+        return self.PAGE + side * self.window
+
+    def lines(self):
+        """Offsets of lines that hold something, near the beginning of both inboxes."""
+        return [off for side in (0, 1) for off in range(self.inbox(side), self.inbox(side) + 64 * 1024, 64)
+                if any(self.memory[off:off + 64])]
+
+    def spoil(self, off):
+        """One of the things that can be done to a line: a word at an edge, near what it was, or noise; or another line."""
+        rng, word = self.rng, off + 8 * self.rng.randrange(8)
+        was = struct.unpack_from("<Q", self.memory, word)[0]
+        kind = rng.randrange(5)
+        if kind == 0:
+            self.memory[off:off + 64] = rng.randbytes(64)
+        elif kind == 1:
+            struct.pack_into("<Q", self.memory, word, rng.choice(EDGES))
+        elif kind == 2:
+            struct.pack_into("<Q", self.memory, word, (was + rng.choice((-2, -1, 1, 2)) * (1 << rng.choice((0, 16, 32, 48)))) % (1 << 64))
+        elif kind == 3:
+            struct.pack_into("<I", self.memory, word, rng.randrange(1 << 32))
+        else:
+            other = rng.choice(self.used)  # an old record again, in its place or at another
+            self.memory[off:off + 64] = self.memory[other:other + 64]
+
+    def attack(self, seconds):
+        end = time.monotonic() + seconds
+        count = 0
+        while time.monotonic() < end:
+            self.used = self.lines() or [self.inbox(0)]
+            for _ in range(200):
+                where = self.rng.randrange(4)
+                self.spoil(64 * self.rng.randrange(self.PAGE // 64) if where == 0 else  # the registers
+                           self.inbox(self.rng.randrange(2)) + 64 * self.rng.randrange(self.window // 64) if where == 1 else
+                           self.rng.choice(self.used))
+                count += 1
+            time.sleep(0.002)
+        return count
 
 
 class Ivshmem(cli.Case):
@@ -117,6 +180,20 @@ class Ivshmem(cli.Case):
             self.assertTrue(cli.wait_for(lambda host=host, windows=windows: any(
                 "the peer has windows of %d bytes, this host of %d" % windows in li["error"] for li in self.links_of(host))),
                             self.links_of(host))
+
+    def test_a_stranger_who_writes_into_the_memory_stops_no_daemon(self):
+        self.start_two()
+        for seed in (1, 2, 104):
+            stranger = Stranger(self.path, seed)
+            self.assertGreater(stranger.attack(0.7), 1000)
+            for host in (1, 2):
+                self.assertIsNone(self.daemons[host].poll(), "host %d, seed %d" % (host, seed))
+            self.wait_up(1, 2)
+        receiver = self.deliver(2, "receive", 1)
+        self.assertEqual(receiver.stdout.readline(), "ready\n")
+        self.assertEqual(self.deliver(1, "send", 2, 0, 4000, 50, 0.3).wait(cli.HANG_S), 0)
+        out, _ = receiver.communicate(timeout=cli.HANG_S)
+        self.assertRegex(out, r"(?m)^received [1-9]\d* lost 0 doubled 0 reordered 0 wrong 0$")
 
     def test_three_hosts_on_one_server(self):
         at = "ivshmem:%s,window=1MiB" % self.path

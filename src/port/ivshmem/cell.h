@@ -65,12 +65,21 @@ static inline uint64_t via_ivshmem_inbox_off(unsigned side, uint64_t window_byte
     return VIA_IVSHMEM_PAGE_BYTES + side * window_bytes;
 }
 
+/* No host comes so far: such a word is of no host. */
+#define VIA_IVSHMEM_CUT_MAX (UINT64_C(1) << 62)
+
+static inline uint64_t via_ivshmem_end_cut(const struct via_ivshmem_end *end)
+{
+    uint64_t decision = atomic_load_explicit(&end->cut, memory_order_acquire);
+    return decision < VIA_IVSHMEM_CUT_MAX ? decision : 0;
+}
+
 /* Either end may cut, and either may mend. The later decision counts; of two equally late ones the
  * cut. Returns the decision that counts. */
 static inline uint64_t via_ivshmem_cell_cut(const struct via_ivshmem_cell *cell)
 {
-    uint64_t zero = atomic_load_explicit(&cell->end[0].cut, memory_order_acquire);
-    uint64_t one = atomic_load_explicit(&cell->end[1].cut, memory_order_acquire);
+    uint64_t zero = via_ivshmem_end_cut(&cell->end[0]);
+    uint64_t one = via_ivshmem_end_cut(&cell->end[1]);
     return via_max(zero, one);
 }
 

@@ -212,9 +212,15 @@ static void sit_down(struct via_ivshmem_port *self)
     atomic_store_explicit(&own->window_bytes, self->base.caps.window_bytes, memory_order_relaxed);
     atomic_store_explicit(&own->host, self->host, memory_order_relaxed);
     atomic_store_explicit(&own->id, self->device->id, memory_order_relaxed);
-    if (self->cut && (decision & 1) == 0) { /* of a memory before this one */
-        atomic_store_explicit(&own->cut, decision + 3, memory_order_relaxed);
+    if (!self->has_own_cut) {
+        self->own_cut = via_ivshmem_end_cut(own);
     }
+    if (self->decided) {
+        self->own_cut = ((decision & ~UINT64_C(1)) + 2) | (self->cut ? 1 : 0);
+    }
+    self->has_own_cut = true;
+    self->decided = false;
+    atomic_store_explicit(&own->cut, self->own_cut, memory_order_relaxed);
     /* Release: what is above is there for a peer that sees the hello, and then the boot. */
     atomic_store_explicit(&own->hello, VIA_IVSHMEM_HELLO, memory_order_release);
     self->attached = true;
@@ -222,6 +228,29 @@ static void sit_down(struct via_ivshmem_port *self)
     take_new_boot(self);
     link_down(self);
     nudge_peer(self);
+}
+
+static void keep(_Atomic uint64_t *word, uint64_t value)
+{
+    if (atomic_load_explicit(word, memory_order_relaxed) != value) {
+        atomic_store_explicit(word, value, memory_order_release);
+    }
+}
+
+/* Every other machine can write into the words of this end. What it leaves there, a cut among it,
+ * would keep the link down after it has gone. */
+static void keep_own_words(struct via_ivshmem_port *self)
+{
+    struct via_ivshmem_end *own = via_ivshmem_own(self);
+    keep(&own->window_bytes, self->base.caps.window_bytes);
+    keep(&own->cut, self->own_cut);
+    keep(&own->trained, atomic_load_explicit(&self->peer_boot, memory_order_relaxed));
+    keep(&own->hello, VIA_IVSHMEM_HELLO);
+    if (atomic_load_explicit(&own->id, memory_order_relaxed) != self->device->id ||
+        atomic_load_explicit(&own->host, memory_order_relaxed) != self->host) {
+        atomic_store_explicit(&own->host, self->host, memory_order_relaxed);
+        atomic_store_explicit(&own->id, self->device->id, memory_order_release);
+    }
 }
 
 static void attach(struct via_ivshmem_port *self, uint64_t now_ns)
@@ -375,6 +404,7 @@ int via_ivshmem_port_service(struct via_port *port, uint64_t now_ns, uint64_t *r
     }
     if (self->attached) {
         atomic_fetch_add_explicit(&via_ivshmem_own(self)->beat, 1, memory_order_relaxed);
+        keep_own_words(self);
         follow(self);
         if (fired != 0 || !device->interrupts) {
             wake_threads(self);
@@ -391,12 +421,13 @@ void via_ivshmem_port_cut(struct via_port *port, bool cut)
 {
     struct via_ivshmem_port *self = via_ivshmem_port_of(port);
     self->cut = cut;
+    self->decided = !self->attached;
     if (!self->attached) {
         return;
     }
     uint64_t decision = via_ivshmem_cell_cut(self->cell);
-    atomic_store_explicit(&via_ivshmem_own(self)->cut,
-                          ((decision & ~UINT64_C(1)) + 2) | (cut ? 1 : 0), memory_order_release);
+    self->own_cut = ((decision & ~UINT64_C(1)) + 2) | (cut ? 1 : 0);
+    atomic_store_explicit(&via_ivshmem_own(self)->cut, self->own_cut, memory_order_release);
     follow(self);
     nudge_peer(self);
 }

@@ -54,6 +54,9 @@ struct via_ivshmem_port {
     bool attached;    /* the memory of the device is mapped */
     bool window_torn; /* all-ones could not be mapped */
     bool cut;         /* the decision that counts, as far as this end knows */
+    uint64_t own_cut; /* decision of this end */
+    bool has_own_cut; /* it is this host's; else that of an earlier host here, in the memory */
+    bool decided;     /* `cut` was decided while there was no memory */
     uint64_t ups_count, downs_count, peers_refused;
     uint64_t seat_ns;   /* since when another host seems to sit at this end; 0 = none does */
     uint64_t seat_beat; /* of it, then */
