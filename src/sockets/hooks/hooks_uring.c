@@ -87,231 +87,83 @@ static void check_files(const int *files, unsigned count)
     errno = saved;
 }
 
-VIA_HOOK int io_uring_queue_init(unsigned entries, struct io_uring *ring, unsigned flags);
-VIA_HOOK int io_uring_queue_init_params(unsigned entries, struct io_uring *ring,
-                                        struct io_uring_params *params);
-VIA_HOOK int io_uring_queue_init_mem(unsigned entries, struct io_uring *ring,
-                                     struct io_uring_params *params, void *memory, size_t bytes);
-VIA_HOOK int io_uring_submit(struct io_uring *ring);
-VIA_HOOK int io_uring_submit_and_wait(struct io_uring *ring, unsigned count);
-VIA_HOOK int io_uring_submit_and_wait_timeout(struct io_uring *ring, struct io_uring_cqe **ret_cqe,
-                                              unsigned count, struct __kernel_timespec *timeout,
-                                              sigset_t *mask);
-VIA_HOOK int io_uring_submit_and_wait_min_timeout(struct io_uring *ring,
-                                                  struct io_uring_cqe **ret_cqe, unsigned count,
-                                                  struct __kernel_timespec *timeout,
-                                                  unsigned least_us, sigset_t *mask);
-VIA_HOOK int io_uring_submit_and_wait_reg(struct io_uring *ring, struct io_uring_cqe **ret_cqe,
-                                          unsigned count, int place);
-VIA_HOOK int io_uring_submit_and_get_events(struct io_uring *ring);
-VIA_HOOK int io_uring_wait_cqes(struct io_uring *ring, struct io_uring_cqe **ret_cqe,
-                                unsigned count, struct __kernel_timespec *timeout, sigset_t *mask);
-VIA_HOOK int io_uring_wait_cqes_min_timeout(struct io_uring *ring, struct io_uring_cqe **ret_cqe,
-                                            unsigned count, struct __kernel_timespec *timeout,
-                                            unsigned least_us, sigset_t *mask);
-VIA_HOOK int io_uring_wait_cqe_timeout(struct io_uring *ring, struct io_uring_cqe **ret_cqe,
-                                       struct __kernel_timespec *timeout);
-VIA_HOOK int io_uring_register_files(struct io_uring *ring, const int *files, unsigned count);
-VIA_HOOK int io_uring_register_files_tags(struct io_uring *ring, const int *files,
-                                          const unsigned long long *tags, unsigned count);
-VIA_HOOK int io_uring_register_files_update(struct io_uring *ring, unsigned first, const int *files,
-                                            unsigned count);
-VIA_HOOK int io_uring_register_files_update_tag(struct io_uring *ring, unsigned first,
-                                                const int *files, const unsigned long long *tags,
-                                                unsigned count);
-VIA_HOOK int io_uring_setup(unsigned entries, struct io_uring_params *params);
-VIA_HOOK int io_uring_enter(unsigned fd, unsigned submit, unsigned wait, unsigned flags,
-                            sigset_t *mask);
-VIA_HOOK int io_uring_enter2(unsigned fd, unsigned submit, unsigned wait, unsigned flags,
-                             sigset_t *mask, size_t bytes);
-VIA_HOOK int io_uring_register(unsigned fd, unsigned what, const void *argument, unsigned count);
+/* A function of liburing's: `before` is done before it is called, and `after` to its result rc. */
+#define CATCH(name, parameters, arguments, before, after) \
+    VIA_HOOK int name parameters;                         \
+    VIA_HOOK int name parameters                          \
+    {                                                     \
+        int(*real) parameters;                            \
+        find(#name, &real);                               \
+        before;                                           \
+        int rc = real != NULL ? real arguments : -ENOSYS; \
+        return after;                                     \
+    }
 
-VIA_HOOK int io_uring_queue_init(unsigned entries, struct io_uring *ring, unsigned flags)
-{
-    int (*real)(unsigned, struct io_uring *, unsigned);
-    find("io_uring_queue_init", &real);
-    return made(real != NULL ? real(entries, ring, flags) : -ENOSYS, ring, flags);
-}
-
-VIA_HOOK int io_uring_queue_init_params(unsigned entries, struct io_uring *ring,
-                                        struct io_uring_params *params)
-{
-    int (*real)(unsigned, struct io_uring *, struct io_uring_params *);
-    find("io_uring_queue_init_params", &real);
-    return made(real != NULL ? real(entries, ring, params) : -ENOSYS, ring, params->flags);
-}
-
-VIA_HOOK int io_uring_queue_init_mem(unsigned entries, struct io_uring *ring,
-                                     struct io_uring_params *params, void *memory, size_t bytes)
-{
-    int (*real)(unsigned, struct io_uring *, struct io_uring_params *, void *, size_t);
-    find("io_uring_queue_init_mem", &real);
-    begins();
-    return real != NULL ? real(entries, ring, params, memory, bytes) : -ENOSYS;
-}
+CATCH(io_uring_queue_init, (unsigned entries, struct io_uring *ring, unsigned flags),
+      (entries, ring, flags), (void)0, made(rc, ring, flags))
+CATCH(io_uring_queue_init_params,
+      (unsigned entries, struct io_uring *ring, struct io_uring_params *params),
+      (entries, ring, params), (void)0, made(rc, ring, params->flags))
+CATCH(io_uring_queue_init_mem,
+      (unsigned entries, struct io_uring *ring, struct io_uring_params *params, void *memory,
+       size_t bytes),
+      (entries, ring, params, memory, bytes), begins(), rc)
 
 /* All that gives the kernel what is queued. */
 
-VIA_HOOK int io_uring_submit(struct io_uring *ring)
-{
-    int (*real)(struct io_uring *);
-    find("io_uring_submit", &real);
-    check_submissions(ring);
-    return real != NULL ? real(ring) : -ENOSYS;
-}
-
-VIA_HOOK int io_uring_submit_and_wait(struct io_uring *ring, unsigned count)
-{
-    int (*real)(struct io_uring *, unsigned);
-    find("io_uring_submit_and_wait", &real);
-    check_submissions(ring);
-    return real != NULL ? real(ring, count) : -ENOSYS;
-}
-
-VIA_HOOK int io_uring_submit_and_wait_timeout(struct io_uring *ring, struct io_uring_cqe **ret_cqe,
-                                              unsigned count, struct __kernel_timespec *timeout,
-                                              sigset_t *mask)
-{
-    int (*real)(struct io_uring *, struct io_uring_cqe **, unsigned, struct __kernel_timespec *,
-                sigset_t *);
-    find("io_uring_submit_and_wait_timeout", &real);
-    check_submissions(ring);
-    return real != NULL ? real(ring, ret_cqe, count, timeout, mask) : -ENOSYS;
-}
-
-VIA_HOOK int io_uring_submit_and_wait_min_timeout(struct io_uring *ring,
-                                                  struct io_uring_cqe **ret_cqe, unsigned count,
-                                                  struct __kernel_timespec *timeout,
-                                                  unsigned least_us, sigset_t *mask)
-{
-    int (*real)(struct io_uring *, struct io_uring_cqe **, unsigned, struct __kernel_timespec *,
-                unsigned, sigset_t *);
-    find("io_uring_submit_and_wait_min_timeout", &real);
-    check_submissions(ring);
-    return real != NULL ? real(ring, ret_cqe, count, timeout, least_us, mask) : -ENOSYS;
-}
-
-VIA_HOOK int io_uring_submit_and_wait_reg(struct io_uring *ring, struct io_uring_cqe **ret_cqe,
-                                          unsigned count, int place)
-{
-    int (*real)(struct io_uring *, struct io_uring_cqe **, unsigned, int);
-    find("io_uring_submit_and_wait_reg", &real);
-    check_submissions(ring);
-    return real != NULL ? real(ring, ret_cqe, count, place) : -ENOSYS;
-}
-
-VIA_HOOK int io_uring_submit_and_get_events(struct io_uring *ring)
-{
-    int (*real)(struct io_uring *);
-    find("io_uring_submit_and_get_events", &real);
-    check_submissions(ring);
-    return real != NULL ? real(ring) : -ENOSYS;
-}
-
-VIA_HOOK int io_uring_wait_cqes(struct io_uring *ring, struct io_uring_cqe **ret_cqe,
-                                unsigned count, struct __kernel_timespec *timeout, sigset_t *mask)
-{
-    int (*real)(struct io_uring *, struct io_uring_cqe **, unsigned, struct __kernel_timespec *,
-                sigset_t *);
-    find("io_uring_wait_cqes", &real);
-    check_submissions(ring);
-    return real != NULL ? real(ring, ret_cqe, count, timeout, mask) : -ENOSYS;
-}
-
-VIA_HOOK int io_uring_wait_cqes_min_timeout(struct io_uring *ring, struct io_uring_cqe **ret_cqe,
-                                            unsigned count, struct __kernel_timespec *timeout,
-                                            unsigned least_us, sigset_t *mask)
-{
-    int (*real)(struct io_uring *, struct io_uring_cqe **, unsigned, struct __kernel_timespec *,
-                unsigned, sigset_t *);
-    find("io_uring_wait_cqes_min_timeout", &real);
-    check_submissions(ring);
-    return real != NULL ? real(ring, ret_cqe, count, timeout, least_us, mask) : -ENOSYS;
-}
-
-VIA_HOOK int io_uring_wait_cqe_timeout(struct io_uring *ring, struct io_uring_cqe **ret_cqe,
-                                       struct __kernel_timespec *timeout)
-{
-    int (*real)(struct io_uring *, struct io_uring_cqe **, struct __kernel_timespec *);
-    find("io_uring_wait_cqe_timeout", &real);
-    check_submissions(ring);
-    return real != NULL ? real(ring, ret_cqe, timeout) : -ENOSYS;
-}
+CATCH(io_uring_submit, (struct io_uring * ring), (ring), check_submissions(ring), rc)
+CATCH(io_uring_submit_and_wait, (struct io_uring * ring, unsigned count), (ring, count),
+      check_submissions(ring), rc)
+CATCH(io_uring_submit_and_wait_timeout,
+      (struct io_uring * ring, struct io_uring_cqe **ret_cqe, unsigned count,
+       struct __kernel_timespec *timeout, sigset_t *mask),
+      (ring, ret_cqe, count, timeout, mask), check_submissions(ring), rc)
+CATCH(io_uring_submit_and_wait_min_timeout,
+      (struct io_uring * ring, struct io_uring_cqe **ret_cqe, unsigned count,
+       struct __kernel_timespec *timeout, unsigned least_us, sigset_t *mask),
+      (ring, ret_cqe, count, timeout, least_us, mask), check_submissions(ring), rc)
+CATCH(io_uring_submit_and_wait_reg,
+      (struct io_uring * ring, struct io_uring_cqe **ret_cqe, unsigned count, int place),
+      (ring, ret_cqe, count, place), check_submissions(ring), rc)
+CATCH(io_uring_submit_and_get_events, (struct io_uring * ring), (ring), check_submissions(ring), rc)
+CATCH(io_uring_wait_cqes,
+      (struct io_uring * ring, struct io_uring_cqe **ret_cqe, unsigned count,
+       struct __kernel_timespec *timeout, sigset_t *mask),
+      (ring, ret_cqe, count, timeout, mask), check_submissions(ring), rc)
+CATCH(io_uring_wait_cqes_min_timeout,
+      (struct io_uring * ring, struct io_uring_cqe **ret_cqe, unsigned count,
+       struct __kernel_timespec *timeout, unsigned least_us, sigset_t *mask),
+      (ring, ret_cqe, count, timeout, least_us, mask), check_submissions(ring), rc)
+CATCH(io_uring_wait_cqe_timeout,
+      (struct io_uring * ring, struct io_uring_cqe **ret_cqe, struct __kernel_timespec *timeout),
+      (ring, ret_cqe, timeout), check_submissions(ring), rc)
 
 /* Descriptors that get numbers of the ring's. */
 
-VIA_HOOK int io_uring_register_files(struct io_uring *ring, const int *files, unsigned count)
-{
-    int (*real)(struct io_uring *, const int *, unsigned);
-    find("io_uring_register_files", &real);
-    check_files(files, count);
-    return real != NULL ? real(ring, files, count) : -ENOSYS;
-}
+CATCH(io_uring_register_files, (struct io_uring * ring, const int *files, unsigned count),
+      (ring, files, count), check_files(files, count), rc)
+CATCH(io_uring_register_files_tags,
+      (struct io_uring * ring, const int *files, const unsigned long long *tags, unsigned count),
+      (ring, files, tags, count), check_files(files, count), rc)
+CATCH(io_uring_register_files_update,
+      (struct io_uring * ring, unsigned first, const int *files, unsigned count),
+      (ring, first, files, count), check_files(files, count), rc)
+CATCH(io_uring_register_files_update_tag,
+      (struct io_uring * ring, unsigned first, const int *files, const unsigned long long *tags,
+       unsigned count),
+      (ring, first, files, tags, count), check_files(files, count), rc)
 
-VIA_HOOK int io_uring_register_files_tags(struct io_uring *ring, const int *files,
-                                          const unsigned long long *tags, unsigned count)
-{
-    int (*real)(struct io_uring *, const int *, const unsigned long long *, unsigned);
-    find("io_uring_register_files_tags", &real);
-    check_files(files, count);
-    return real != NULL ? real(ring, files, tags, count) : -ENOSYS;
-}
+/* Rings of others. */
 
-VIA_HOOK int io_uring_register_files_update(struct io_uring *ring, unsigned first, const int *files,
-                                            unsigned count)
-{
-    int (*real)(struct io_uring *, unsigned, const int *, unsigned);
-    find("io_uring_register_files_update", &real);
-    check_files(files, count);
-    return real != NULL ? real(ring, first, files, count) : -ENOSYS;
-}
-
-VIA_HOOK int io_uring_register_files_update_tag(struct io_uring *ring, unsigned first,
-                                                const int *files, const unsigned long long *tags,
-                                                unsigned count)
-{
-    int (*real)(struct io_uring *, unsigned, const int *, const unsigned long long *, unsigned);
-    find("io_uring_register_files_update_tag", &real);
-    check_files(files, count);
-    return real != NULL ? real(ring, first, files, tags, count) : -ENOSYS;
-}
-
-/* --- rings of others ---------------------------------------------------------------------------
- */
-
-VIA_HOOK int io_uring_setup(unsigned entries, struct io_uring_params *params)
-{
-    int (*real)(unsigned, struct io_uring_params *);
-    find("io_uring_setup", &real);
-    begins();
-    return real != NULL ? real(entries, params) : -ENOSYS;
-}
-
-VIA_HOOK int io_uring_enter(unsigned fd, unsigned submit, unsigned wait, unsigned flags,
-                            sigset_t *mask)
-{
-    int (*real)(unsigned, unsigned, unsigned, unsigned, sigset_t *);
-    find("io_uring_enter", &real);
-    begins();
-    return real != NULL ? real(fd, submit, wait, flags, mask) : -ENOSYS;
-}
-
-VIA_HOOK int io_uring_enter2(unsigned fd, unsigned submit, unsigned wait, unsigned flags,
-                             sigset_t *mask, size_t bytes)
-{
-    int (*real)(unsigned, unsigned, unsigned, unsigned, sigset_t *, size_t);
-    find("io_uring_enter2", &real);
-    begins();
-    return real != NULL ? real(fd, submit, wait, flags, mask, bytes) : -ENOSYS;
-}
-
-VIA_HOOK int io_uring_register(unsigned fd, unsigned what, const void *argument, unsigned count)
-{
-    int (*real)(unsigned, unsigned, const void *, unsigned);
-    find("io_uring_register", &real);
-    begins();
-    return real != NULL ? real(fd, what, argument, count) : -ENOSYS;
-}
+CATCH(io_uring_setup, (unsigned entries, struct io_uring_params *params), (entries, params),
+      begins(), rc)
+CATCH(io_uring_enter, (unsigned fd, unsigned submit, unsigned wait, unsigned flags, sigset_t *mask),
+      (fd, submit, wait, flags, mask), begins(), rc)
+CATCH(io_uring_enter2,
+      (unsigned fd, unsigned submit, unsigned wait, unsigned flags, sigset_t *mask, size_t bytes),
+      (fd, submit, wait, flags, mask, bytes), begins(), rc)
+CATCH(io_uring_register, (unsigned fd, unsigned what, const void *argument, unsigned count),
+      (fd, what, argument, count), begins(), rc)
 
 #if defined(__x86_64__)
 /*
