@@ -73,14 +73,11 @@ class ZeroCopy(Case):
         self.assertGreater(sent, 30 << 20)
         self.assertEqual(fetched, 0)
 
-    def test_what_is_measured_is_kept(self):
+    def test_measuring_leaves_no_file(self):
         os.mkdir(self.cache)
         os.chmod(self.cache, 0o777)
         self.went([PYTHON, "-c", PAIR, "1", "200"], "auto")
-        with open(os.path.join(self.cache, "viaduct", "zerocopy"), encoding="ascii") as file:
-            version, _machine, least = file.read().split()
-        self.assertEqual(version, "2")
-        self.assertTrue(least == "never" or int(least) >= 65536, least)
+        self.assertEqual(os.listdir(self.cache), [])
 
 
 if __name__ == "__main__":

@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 #include "sockets/stream/zcopy_rule.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define FORMAT_VERSION "2"
 
 unsigned via_zcopy_size(size_t bytes)
 {
@@ -113,14 +110,13 @@ static void decide(struct via_zcopy_choice *choice, uint32_t ratio)
 {
     choice->ratios[choice->compared++ % VIA_ZCOPY_REMEMBERS] = (uint16_t)ratio;
     if (choice->compared < VIA_ZCOPY_DECIDES) {
-        choice->until = choice->known ? VIA_ZCOPY_AGAIN : VIA_ZCOPY_BLOCK(choice->part);
+        choice->until = VIA_ZCOPY_BLOCK(choice->part);
         return;
     }
     uint32_t median = median_ratio(choice);
     bool fetches = is_for_fetch(choice, median);
     bool clear = median < VIA_ZCOPY_SAME * 3 / 4 || median > VIA_ZCOPY_SAME * 5 / 4;
     uint32_t most = clear ? VIA_ZCOPY_SELDOM : VIA_ZCOPY_OFTEN;
-    choice->known = true;
     if (fetches != choice->fetches || is_for_fetch(choice, ratio) != fetches) {
         choice->until = VIA_ZCOPY_AGAIN;
     } else {
@@ -129,85 +125,29 @@ static void decide(struct via_zcopy_choice *choice, uint32_t ratio)
     choice->fetches = fetches;
 }
 
-bool via_zcopy_learn(struct via_zcopy_choice *choice, bool fetched, size_t bytes, uint64_t time)
+void via_zcopy_learn(struct via_zcopy_choice *choice, bool fetched, size_t bytes, uint64_t time)
 {
     bool other = fetched != choice->fetches;
     struct via_zcopy_block *blocks = choice->block;
     if (other != choice->other || !via_zcopy_is_measured(choice) ||
         !add(&blocks[other], choice->part, bytes, time) || !other ||
         blocks[1].parts < VIA_ZCOPY_PARTS) {
-        return false;
+        return;
     }
     bool whole = blocks[0].parts >= VIA_ZCOPY_PARTS;
     uint64_t fetch = typical(&blocks[!choice->fetches]);
     uint64_t copy = typical(&blocks[choice->fetches]);
     switch_way(choice);
-    if (!whole) {
-        return false;
+    if (whole) {
+        uint64_t ratio = fetch * VIA_ZCOPY_SAME / copy;
+        decide(choice, ratio > UINT16_MAX ? UINT16_MAX : (uint32_t)ratio);
     }
-    uint64_t ratio = fetch * VIA_ZCOPY_SAME / copy;
-    decide(choice, ratio > UINT16_MAX ? UINT16_MAX : (uint32_t)ratio);
-    return choice->compared == VIA_ZCOPY_DECIDES;
 }
 
-size_t via_zcopy_least_of(struct via_zcopy_choice choices[VIA_ZCOPY_SIZES])
-{
-    size_t least = 0;
-    /* From the largest down, until one is better copied. */
-    for (unsigned i = VIA_ZCOPY_SIZES; i-- > 0;) {
-        if (!choices[i].known) {
-            continue;
-        }
-        if (!choices[i].fetches) {
-            return least == 0 ? SIZE_MAX : least;
-        }
-        least = (size_t)VIA_ZCOPY_LEAST << i;
-    }
-    return least;
-}
-
-void via_zcopy_begin(struct via_zcopy_choice choices[VIA_ZCOPY_SIZES], size_t least)
+void via_zcopy_begin(struct via_zcopy_choice choices[VIA_ZCOPY_SIZES])
 {
     for (unsigned i = 0; i < VIA_ZCOPY_SIZES; i++) {
         uint32_t part = VIA_ZCOPY_PART >> i / 2;
-        choices[i] = (struct via_zcopy_choice){
-            .known = least != 0,
-            .fetches = least != 0 && (size_t)VIA_ZCOPY_LEAST << i >= least,
-            .part = part,
-            .until = least != 0 ? VIA_ZCOPY_AGAIN : VIA_ZCOPY_BLOCK(part),
-        };
+        choices[i] = (struct via_zcopy_choice){.part = part, .until = VIA_ZCOPY_BLOCK(part)};
     }
-}
-
-int via_zcopy_format(char *ret_line, size_t max, const char *machine, size_t least)
-{
-    int n = least == SIZE_MAX ? snprintf(ret_line, max, FORMAT_VERSION " %s never\n", machine)
-                              : snprintf(ret_line, max, FORMAT_VERSION " %s %zu\n", machine, least);
-    return n > 0 && (size_t)n < max ? n : -1;
-}
-
-int via_zcopy_parse(const char *line, const char *machine, size_t *ret_least)
-{
-    size_t machine_bytes = strlen(machine);
-    size_t version_bytes = strlen(FORMAT_VERSION " ");
-    if (strncmp(line, FORMAT_VERSION " ", version_bytes) != 0 ||
-        strncmp(line + version_bytes, machine, machine_bytes) != 0) {
-        return -1;
-    }
-    const char *value = line + version_bytes + machine_bytes;
-    if (strcmp(value, " never\n") == 0) {
-        *ret_least = SIZE_MAX;
-        return 0;
-    }
-    if (value[0] != ' ' || value[1] < '1' || value[1] > '9') {
-        return -1;
-    }
-    char *end;
-    unsigned long long least = strtoull(value + 1, &end, 10);
-    if (strcmp(end, "\n") != 0 || least < VIA_ZCOPY_LEAST ||
-        least > (unsigned long long)VIA_ZCOPY_LEAST << (VIA_ZCOPY_SIZES - 1)) {
-        return -1;
-    }
-    *ret_least = (size_t)least;
-    return 0;
 }

@@ -41,7 +41,6 @@ struct via_zcopy_block {
 };
 
 struct via_zcopy_choice {
-    bool known;     /* it was measured, now or before */
     bool fetches;   /* most sends are fetched */
     bool other;     /* now they go the other way */
     uint32_t sends; /* so many have, since they do */
@@ -63,19 +62,9 @@ unsigned via_zcopy_size(size_t bytes);
 bool via_zcopy_choose(struct via_zcopy_choice *choice);
 /* Does it matter how long that takes? */
 bool via_zcopy_is_measured(const struct via_zcopy_choice *choice);
-/* It took so long, in any unit. true when now, for the first time, both ways are known well enough.
- */
-bool via_zcopy_learn(struct via_zcopy_choice *choice, bool fetched, size_t bytes, uint64_t time);
-
-/* What was learned, in a number: from which size on to fetch. SIZE_MAX: never; 0: nothing was. */
-size_t via_zcopy_least_of(struct via_zcopy_choice choices[VIA_ZCOPY_SIZES]);
-/* And back: begins with it, without trying; 0: with nothing. */
-void via_zcopy_begin(struct via_zcopy_choice choices[VIA_ZCOPY_SIZES], size_t least);
-
-/* The line of text in which it is kept. `machine` is what it depends on; without spaces. The
- * length, or -1 when it does not fit. */
-int via_zcopy_format(char *ret_line, size_t max, const char *machine, size_t least);
-/* 0 and *ret_least; -1 when it is of another machine, or not such a line. */
-int via_zcopy_parse(const char *line, const char *machine, size_t *ret_least);
+/* Nothing is known yet. */
+void via_zcopy_begin(struct via_zcopy_choice choices[VIA_ZCOPY_SIZES]);
+/* It took so long, in any unit. */
+void via_zcopy_learn(struct via_zcopy_choice *choice, bool fetched, size_t bytes, uint64_t time);
 
 #endif
