@@ -192,6 +192,30 @@ static void nested_for_one_event(void)
     done(pair);
 }
 
+/* Its bytes stay where they are, and it is ready until they and the end have been read. */
+static void nested_when_the_peer_has_ended(void)
+{
+    struct pair pair = connected();
+    char byte;
+    int inner = set_with(pair.server, EPOLLIN);
+    write_all(pair.client, "abcdef", 6);
+    CHECK(shutdown(pair.client, SHUT_WR) == 0);
+    CHECK(wait_in(inner, pair.server, 5000) == EPOLLIN);
+    sleep_ms(10);
+    int outer = set_with(inner, EPOLLIN);
+    for (int i = 0; i < 6; i++) {
+        CHECK(wait_in(outer, inner, 5000) == EPOLLIN);
+        CHECK(wait_in(inner, pair.server, 0) == EPOLLIN);
+        CHECK(read(pair.server, &byte, 1) == 1 && byte == 'a' + i);
+    }
+    CHECK(wait_in(outer, inner, 5000) == EPOLLIN && read(pair.server, &byte, 1) == 0);
+    write_all(pair.server, "back", 4);
+    read_all(pair.client, (char[4]){0}, 4);
+    close(outer);
+    close(inner);
+    done(pair);
+}
+
 #define NESTS_MAX 4 /* fs/eventpoll.c of Linux */
 
 static void nested_as_deep_as_can_be(void)
@@ -287,6 +311,7 @@ const struct check checks_of_nested_sets[] = {
     CHECK_ENTRY(nested_before_it_connects),
     CHECK_ENTRY(nested_from_outside),
     CHECK_ENTRY(nested_by_edge),
+    CHECK_ENTRY(nested_when_the_peer_has_ended),
     CHECK_ENTRY(nested_for_one_event),
     CHECK_ENTRY(nested_as_deep_as_can_be),
     CHECK_ENTRY(nested_sets_wake_sleepers),

@@ -13,9 +13,7 @@ NOT_ELIGIBLE = {
     "peer is a plain program", "ended before pipes were worth it", "socket option that pipes can not honour",
     "used through stdio", "passed to another program by exec", "sent to another process", "process uses io_uring",
     "peer went back to the kernel", "in an epoll set that is in another", "left to the kernel by the rules",
-    "peer is neither on this machine nor in the fabric",
-    # By a connector, while the kernel alone held the other end: there was nobody to make pipes with.
-    "sent before it was accepted"}
+    "peer is neither on this machine nor in the fabric"}
 
 
 def run_logged(words, folder, env, log, limit_s, end=signal.SIGKILL):
@@ -91,7 +89,7 @@ def environment(preload, library, stats):
     env = dict(os.environ)
     env.pop("LD_PRELOAD", None)
     if preload:
-        # Every connection from its first byte on: most tests send little.
+        # Every connection from its first calls on: most tests send little.
         env.update(LD_PRELOAD=library, VIADUCT_SOCKETS_STATS=stats, VIADUCT_SOCKETS_AFTER="0")
     return env
 

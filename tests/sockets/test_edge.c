@@ -182,23 +182,6 @@ static void leaving_the_pipes_is_an_edge_when_something_was_not_told(void **stat
     assert_true(told.due);
 }
 
-static void an_outer_set_has_an_edge_for_all_that_comes(void **state)
-{
-    (void)state;
-    struct via_edge come = {.sequence = 5};
-    struct via_edge_now now = piped(EPOLLIN, EPOLLIN, 6, 5);
-    assert_true(via_edge_has_come(&come, &now, 6));
-    assert_false(via_edge_has_come(&come, &now, 6));
-    assert_true(via_edge_has_come(&come, &now, 7)); /* told or not */
-    now.ends = EPOLLRDHUP;
-    assert_true(via_edge_has_come(&come, &now, 7));
-    assert_false(via_edge_has_come(&come, &now, 7));
-    now = piped(EPOLLOUT, EPOLLOUT, 7, 7);
-    now.full = 1;
-    assert_true(via_edge_has_come(&come, &now, 8));
-    assert_false(via_edge_has_come(&come, &now, 9)); /* records are nothing for it */
-}
-
 /* --- any order of events: no edge is missing ----------------------------------------------------
  */
 
@@ -293,7 +276,6 @@ int main(void)
         cmocka_unit_test(the_kernel_is_asked_only_after_it_has_said_something),
         cmocka_unit_test(bytes_of_the_kernel_that_were_read_are_known),
         cmocka_unit_test(leaving_the_pipes_is_an_edge_when_something_was_not_told),
-        cmocka_unit_test(an_outer_set_has_an_edge_for_all_that_comes),
         cmocka_unit_test(no_edge_is_missing),
         cmocka_unit_test(records_are_counted_where_they_lie),
     };

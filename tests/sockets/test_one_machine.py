@@ -144,42 +144,6 @@ class Streams(Case):
         self.assert_by_pipes(entries, 0.9)
         self.assertLess(sum(entry["rings"] for entry in entries), 600, entries)
 
-    def test_from_the_first_byte(self):
-        """Of a process that talks to itself only what is sent before accept() goes by the kernel, and is told so."""
-        script = ("import socket\n"
-                  "l = socket.socket(); l.bind(('127.0.0.1', 0)); l.listen()\n"
-                  "for early in (b'', b'x' * 70):\n"
-                  "    c = socket.create_connection(l.getsockname()); c.sendall(early)\n"
-                  "    s, _ = l.accept()\n"
-                  "    s.sendall(b'welcome'); assert c.recv(9) == b'welcome'\n"
-                  "    c.sendall(b'thanks'); assert s.recv(99, socket.MSG_PEEK) == early + b'thanks'\n"
-                  "    c.close(); s.close()\n")
-        self.run_client([PYTHON, "-c", script], env={"VIADUCT_SOCKETS_AFTER": "0"})
-        (entry,) = self.lines()
-        self.assertEqual((entry["accelerated"], entry["bytes_pipe_tx"], entry["bytes_kernel_tx"]), (4, 26, 70))
-        self.assertEqual(entry["kernel_tx_why"], {"sent before it was accepted": 70})
-        self.assertEqual(entry["not_accelerated"], {})
-
-    def test_who_accepts_waits_until_it_can_greet_by_pipe(self):
-        """With AFTER=0, once for each connection and a few milliseconds at most; so most greetings, not all."""
-        count = 100
-        greet = ("import socket, sys\n"
-                 "l = socket.socket(); l.bind(('127.0.0.1', int(sys.argv[1]))); l.listen()\n"
-                 "for i in range(%d):\n"
-                 "    s, _ = l.accept(); s.sendall(b'welcome'); assert s.recv(9) == b'thanks'; s.close()\n" % count)
-        visit = ("import socket, sys\n"
-                 "for i in range(%d):\n"
-                 "    c = socket.create_connection(('127.0.0.1', int(sys.argv[1])))\n"
-                 "    assert c.recv(9) == b'welcome'; c.sendall(b'thanks'); assert c.recv(9) == b''; c.close()\n" % count)
-        port = free_port()
-        after = {"VIADUCT_SOCKETS_AFTER": "0"}
-        server = self.start([PYTHON, "-c", greet, str(port)], port=port, env=after)
-        self.run_client([PYTHON, "-c", visit, str(port)], env=after)
-        pid = server.pid
-        self.finish(server)
-        (entry,) = [entry for entry in self.lines(2) if entry["pid"] == pid]
-        self.assertGreater(entry["bytes_pipe_tx"] / len("welcome"), count * 0.4, entry)
-
     def test_in_sets_before_it_connects(self):
         script = ("import select, socket, sys\n"
                   "flag = getattr(select, 'EPOLL' + sys.argv[1], 0)\n"

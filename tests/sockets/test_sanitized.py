@@ -3,7 +3,7 @@
 """The preload library built with sanitizers, in programs that are not: what it does wrong itself is a failure.
 
 The programs of the other tests run with the sanitizer's runtime loaded first. Only in builds with one (presets dev,
-tsan). VIADUCT_SANITIZE_ROUNDS=N repeats everything N times, with pipes before the first byte and later in turn.
+tsan). VIADUCT_SANITIZE_ROUNDS=N repeats everything N times, with pipes from the first calls on and later in turn.
 """
 import os
 import re

@@ -315,13 +315,6 @@ static int poll_for_acceptor(struct via_op *op)
     struct via_conn *conn = op->conn;
     uid_t uid = 0;
     int control_fd = via_rendezvous_accept(conn->listen_fd, &uid);
-    if (control_fd < 0 && conn->calls == 1 && conn->peer_cookie == 0) {
-        enum via_reason reason =
-            find_peer(conn, op->fd); /* it has announced itself without asking */
-        if (reason != VIA_REASON_NONE) {
-            return (int)reason;
-        }
-    }
     if (control_fd < 0) {
         return via_conn_has_waited_enough(conn) ? (int)VIA_REASON_PEER : -EAGAIN;
     }

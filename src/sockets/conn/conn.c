@@ -55,7 +55,7 @@ static void conn_free(struct via_file *file)
     atomic_fetch_sub_explicit(&all_count, 1, memory_order_relaxed);
     via_unlock(&all_lock);
     via_shared_forget(conn);
-    via_stats_add(conn->stats, conn->tx_early_bytes);
+    via_stats_add(conn->stats);
     via_hidden_close(&conn->listen_fd);
     via_hidden_close(&conn->control_fd);
     via_peer_bell_put(conn->peer_bell);
@@ -92,7 +92,6 @@ static struct via_conn *conn_new(bool connector)
     conn->control_fd = -1;
     conn->attached = false;
     conn->calls = 0;
-    conn->early_looks = 0;
     conn->memory = NULL;
     conn->memory_bytes = 0;
     conn->bell = -1;
@@ -100,15 +99,12 @@ static struct via_conn *conn_new(bool connector)
     conn->peer_bell = NULL;
     conn->carrier = &via_carrier_local;
     conn->fabric = NULL;
-    conn->own_cookie = 0;
     conn->peer_cookie = 0;
-    conn->awaited = false;
     conn->peer_shared = false;
     conn->parting = VIA_PARTING_NOT;
     conn->leaves = VIA_REASON_NONE;
     conn->passed = false;
     conn->dissolved = false;
-    conn->tx_early_bytes = 0;
     conn->peer_uid = (uid_t)-1; /* nobody */
     conn->zcopy = (struct via_zcopy){.able = false};
     conn->quiet = (struct via_quiet){.since_ns = 0};
@@ -173,21 +169,6 @@ struct via_op via_conn_op(struct via_conn *conn, int fd)
                            .alone = alone,
                            .exclusive = alone && conn->side->forked == 0,
                            .thread = via_os_thread()};
-}
-
-int via_conn_fd_by_cookie(uint64_t cookie)
-{
-    int fd = -1;
-    via_lock(&all_lock);
-    via_list_foreach(it, &all) {
-        const struct via_conn *conn = via_list_entry(it, struct via_conn, all);
-        if (conn->own_cookie == cookie) {
-            fd = via_conn_fd(conn);
-            break;
-        }
-    }
-    via_unlock(&all_lock);
-    return fd;
 }
 
 bool via_conn_is_none(void)
@@ -379,9 +360,6 @@ struct via_conn *via_conn_prepare(int fd, const struct sockaddr *addr, socklen_t
     if (conn != NULL) {
         via_diag_mark(fd);
         via_phase_apply(&conn->side->phase, VIA_EVENT_CONNECT);
-        if (via_conn_is_eager(conn)) {
-            via_conn_announce(conn, fd);
-        }
     }
     return conn;
 }
@@ -491,8 +469,6 @@ static void accepted(int fd, const struct via_address *peer)
         via_file_put_slowly(&conn->file);
         return;
     }
-    struct via_op op = via_conn_op(conn, fd);
-    via_conn_poll_early(&op);
 }
 
 void via_conn_accepted(int fd, const struct sockaddr *peer, socklen_t peer_bytes)
@@ -549,7 +525,6 @@ static void begin_child(struct via_conn *conn)
 {
     /* Calls that other threads were in will never end; the connection lives on its descriptors. */
     atomic_store_explicit(&conn->file.users, 1, memory_order_relaxed);
-    conn->tx_early_bytes = 0;
     *conn->stats = (struct via_stats_conn){.reason = conn->own_stats.reason,
                                            .accelerated = conn->own_stats.accelerated,
                                            .demoted = conn->own_stats.demoted};

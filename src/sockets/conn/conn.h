@@ -34,15 +34,14 @@ struct via_zcopy {
 struct via_conn {
     struct via_file file;
     struct via_side *side;
-    uint64_t serial;              /* no other connection of this process ever has it */
-    _Atomic uint32_t fds;         /* numbers of this process that refer to it */
-    _Atomic int fd;               /* one of them, as long as it is open */
-    _Atomic int listen_fd;        /* PENDING: where the acceptor comes */
-    _Atomic int control_fd;       /* ANNOUNCED, OFFERED: to the other side */
-    _Atomic bool attached;        /* the pipes are mapped here */
-    _Atomic uint32_t calls;       /* that moved data, while nothing was settled */
-    _Atomic uint32_t early_looks; /* before such calls: see via_conn_is_eager() */
-    unsigned char *memory;        /* both segments */
+    uint64_t serial;        /* no other connection of this process ever has it */
+    _Atomic uint32_t fds;   /* numbers of this process that refer to it */
+    _Atomic int fd;         /* one of them, as long as it is open */
+    _Atomic int listen_fd;  /* PENDING: where the acceptor comes */
+    _Atomic int control_fd; /* ANNOUNCED, OFFERED: to the other side */
+    _Atomic bool attached;  /* the pipes are mapped here */
+    _Atomic uint32_t calls; /* that moved data, while nothing was settled */
+    unsigned char *memory;  /* both segments */
     size_t memory_bytes;
     _Atomic int bell; /* by which the peer wakes us: index, -1 = none yet */
     int bell_before;  /* by which its own threads were to be woken until it had pipes */
@@ -52,7 +51,6 @@ struct via_conn {
     struct via_list all;               /* of this process: via_conn_each() */
     struct via_list entries;           /* in epoll sets: see epoll_set.h */
     _Atomic uint32_t spans; /* for which those entries are registered: via_conn_spans() */
-    uint64_t own_cookie;    /* of the kernel's socket: the connector's when it has announced */
     uint64_t peer_cookie;   /* ... at the other end, 0 = not known yet */
     uid_t peer_uid;
     struct via_zcopy zcopy;
@@ -60,11 +58,9 @@ struct via_conn {
     uint8_t parting;          /* enum via_parting */
     _Atomic uint8_t leaves;   /* enum via_reason: via_steward_demote() */
     bool dissolved;           /* by connect(): the peer has been told so by RST */
-    bool awaited;             /* the acceptor has given the connector time to take the offer */
     _Atomic bool peer_shared; /* several processes hold the other end: shared.h */
     bool passed; /* to another process, or to this one by a number that we do not know */
-    _Atomic uint64_t tx_early_bytes; /* sent when nobody had accepted the connection yet */
-    struct via_stats_conn *stats;    /* points to own_stats, or where others may look */
+    struct via_stats_conn *stats; /* points to own_stats, or where others may look */
     struct via_stats_conn own_stats;
 };
 
@@ -230,8 +226,6 @@ void via_conn_fork_child(void);
 
 /* One of this process's numbers for it, or -1. */
 int via_conn_fd(const struct via_conn *conn);
-/* The connection of this process whose own cookie it is: a number of it, or -1. */
-int via_conn_fd_by_cookie(uint64_t cookie);
 /* A call on it that another library makes for the program; the connection is held otherwise. */
 struct via_op via_conn_op(struct via_conn *conn, int fd);
 /* This process has none at all. */
@@ -248,50 +242,6 @@ bool via_conn_try_each(void (*visit)(struct via_conn *conn));
 
 /* After a call that moved data on an unsettled connection: what is there to do next? */
 void via_conn_step(struct via_op *op);
-
-/* Shall pipes be there before the first byte, if that can be? Then the two meet as soon as the
- * kernel's connection is made and accepted. */
-static inline bool via_conn_is_eager(const struct via_conn *conn)
-{
-    return via_unlikely(via_policy.rules.after_calls == 0) && via_conn_is_unsettled(conn) &&
-           via_conn_is_local(conn);
-}
-
-/* The connector, before connect(): the acceptor will find it. */
-void via_conn_announce(struct via_conn *conn, int fd);
-
-/* On an eager connection, before a call that may move data or wait for some. */
-void via_conn_poll_early_slowly(struct via_op *op);
-/* ... and when via_conn_early_fd() has become readable. */
-void via_conn_poll_early_now(struct via_op *op);
-
-static inline void via_conn_poll_early(struct via_op *op)
-{
-    if (via_conn_is_eager(op->conn)) {
-        via_conn_poll_early_slowly(op);
-    }
-}
-
-/* Nobody has come to this connector: what it sends now goes before it has been accepted. */
-static inline bool via_conn_is_unaccepted(const struct via_conn *conn)
-{
-    return via_conn_is_eager(conn) && via_conn_is_in(conn, VIA_PHASE_BIT(PENDING));
-}
-
-/* The acceptor, before it sends for the first time: a connector that waits for something to come
- * is on its way to take the offer. */
-void via_conn_await_taken_slowly(struct via_op *op);
-
-static inline void via_conn_await_taken(struct via_op *op)
-{
-    if (via_unlikely(via_policy.rules.after_calls == 0) &&
-        via_conn_is_in(op->conn, VIA_PHASE_BIT(OFFERED)) && via_conn_is_local(op->conn)) {
-        via_conn_await_taken_slowly(op);
-    }
-}
-
-/* A descriptor of ours that becomes readable when there is something to look for; -1: none. */
-int via_conn_early_fd(const struct via_conn *conn);
 
 /* Has a descriptor of ours until the two ends have met. */
 static inline bool via_conn_is_meeting(const struct via_conn *conn)

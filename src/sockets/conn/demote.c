@@ -713,7 +713,7 @@ int via_fd_demote(int fd, enum via_reason reason)
 
 /* Every number of ours that `wanted` (NULL: all) agrees to: first all out, then all wait, because
  * some may be each other's peers, and all peers are to look at the same time. */
-static void demote_some(bool (*wanted)(int fd), enum via_reason reason)
+static void demote_some(bool (*wanted)(const struct via_op *op), enum via_reason reason)
 {
     unsigned top = via_fds_top();
     int saved = errno;
@@ -723,10 +723,12 @@ static void demote_some(bool (*wanted)(int fd), enum via_reason reason)
             struct via_op op;
             const struct via_file *file = via_fd_peek((int)fd);
             if (via_likely(file == NULL) || file->kind != VIA_FILE_CONN ||
-                (wanted != NULL && !wanted((int)fd)) || !via_op_begin(&op, (int)fd)) {
+                !via_op_begin(&op, (int)fd)) {
                 continue;
             }
-            if (part == 0) {
+            if (wanted != NULL && !wanted(&op)) {
+                /* stays */
+            } else if (part == 0) {
                 announce_demotion(&op);
             } else if (part == 1) {
                 demote_begin(&op, reason, begin_ns);
@@ -746,9 +748,9 @@ void via_demote_all(enum via_reason reason)
     demote_some(NULL, reason);
 }
 
-static bool is_kept_by_exec(int fd)
+static bool is_kept_by_exec(const struct via_op *op)
 {
-    int flags = VIA_REAL(fcntl)(fd, F_GETFD);
+    int flags = VIA_REAL(fcntl)(op->fd, F_GETFD);
     return flags >= 0 && (flags & FD_CLOEXEC) == 0;
 }
 
@@ -756,5 +758,17 @@ void via_demote_inherited(void)
 {
     if (!via_conn_is_none()) {
         demote_some(is_kept_by_exec, VIA_REASON_EXEC);
+    }
+}
+
+static bool is_nested(const struct via_op *op)
+{
+    return via_ep_conn_is_nested(op->conn);
+}
+
+void via_demote_nested(void)
+{
+    if (!via_conn_is_none()) {
+        demote_some(is_nested, VIA_REASON_NESTED);
     }
 }

@@ -92,4 +92,7 @@ static inline bool via_conn_has_demotion_request(const struct via_conn *conn)
            via_unlikely((via_side_flags(side) & (VIA_FLAG_DEMOTE | VIA_FLAG_LOOK)) != 0);
 }
 
+/* Those in sets that are in others. */
+void via_demote_nested(void);
+
 #endif

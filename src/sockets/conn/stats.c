@@ -15,8 +15,6 @@
 #include "sockets/process/os.h"
 #include "sockets/process/real.h"
 
-#define EARLY_TEXT "sent before it was accepted"
-
 static struct {
     pthread_mutex_t lock;
     atomic_flag written;
@@ -26,7 +24,6 @@ static struct {
     uint64_t not_accelerated[VIA_REASON_COUNT];
     uint64_t
         why_kernel_bytes[VIA_REASON_COUNT]; /* sent by the kernel on those, and on demoted ones */
-    uint64_t early_bytes;                   /* on the others, when they had not been accepted */
     struct via_stats_conn sum;
 } total = {.lock = PTHREAD_MUTEX_INITIALIZER, .written = ATOMIC_FLAG_INIT};
 
@@ -34,19 +31,19 @@ static struct {
  * them; with fewer it had no time. */
 #define UNTAKEN_BYTES (64u * 1024)
 
-static enum via_reason reason_of(const struct via_stats_conn *conn, uint64_t tx_early_bytes)
+static enum via_reason reason_of(const struct via_stats_conn *conn)
 {
-    if (via_stats_is_untaken(conn) && conn->tx_kernel_bytes > tx_early_bytes + UNTAKEN_BYTES) {
+    if (via_stats_is_untaken(conn) && conn->tx_kernel_bytes > UNTAKEN_BYTES) {
         return VIA_REASON_DEMOTED;
     }
     return conn->reason == VIA_REASON_NONE ? VIA_REASON_SHORT : conn->reason;
 }
 
-void via_stats_add(const struct via_stats_conn *conn, uint64_t tx_early_bytes)
+void via_stats_add(const struct via_stats_conn *conn)
 {
     via_lock(&total.lock);
     total.connections++;
-    enum via_reason why = reason_of(conn, tx_early_bytes);
+    enum via_reason why = reason_of(conn);
     bool accelerated = conn->accelerated && (conn->demoted || why != VIA_REASON_DEMOTED);
     total.demoted += conn->demoted ? 1 : 0;
     if (accelerated) {
@@ -56,8 +53,6 @@ void via_stats_add(const struct via_stats_conn *conn, uint64_t tx_early_bytes)
     }
     if (!accelerated || conn->demoted) {
         total.why_kernel_bytes[why] += conn->tx_kernel_bytes;
-    } else {
-        total.early_bytes += via_min(tx_early_bytes, conn->tx_kernel_bytes);
     }
     total.sum.tx_pipe_bytes += conn->tx_pipe_bytes;
     total.sum.tx_kernel_bytes += conn->tx_kernel_bytes;
@@ -122,20 +117,14 @@ static int format(char *buffer, size_t max)
         (unsigned long long)total.sum.rings, (unsigned long long)total.sum.sleeps);
     n += format_reasons(buffer + n, max - (size_t)n, total.not_accelerated);
     n += snprintf(buffer + n, max - (size_t)n, "},\"kernel_tx_why\":{");
-    int reasons = format_reasons(buffer + n, max - (size_t)n, total.why_kernel_bytes);
-    n += reasons;
-    if (total.early_bytes != 0) {
-        n += snprintf(buffer + n, max - (size_t)n, "%s\"%s\":%llu", reasons != 0 ? "," : "",
-                      EARLY_TEXT, (unsigned long long)total.early_bytes);
-    }
+    n += format_reasons(buffer + n, max - (size_t)n, total.why_kernel_bytes);
     n += snprintf(buffer + n, max - (size_t)n, "}}\n");
     return n;
 }
 
 static void add_open(struct via_conn *conn)
 {
-    via_stats_add(conn->stats, conn->tx_early_bytes);
-    conn->tx_early_bytes = 0;
+    via_stats_add(conn->stats);
     *conn->stats = (struct via_stats_conn){.reason = VIA_REASON_NONE};
 }
 
@@ -169,7 +158,6 @@ void via_stats_forked(void)
     total.accelerated = 0;
     total.demoted = 0;
     memset(total.not_accelerated, 0, sizeof(total.not_accelerated));
-    total.early_bytes = 0;
     memset(total.why_kernel_bytes, 0, sizeof(total.why_kernel_bytes));
     total.sum = (struct via_stats_conn){.reason = VIA_REASON_NONE};
 }

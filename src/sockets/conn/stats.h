@@ -22,8 +22,8 @@ static inline void via_stats_count(_Atomic uint64_t *counter, uint64_t count)
     }
 }
 
-/* A connection has ended: adds it up. tx_early_bytes: sent before it had been accepted. */
-void via_stats_add(const struct via_stats_conn *conn, uint64_t tx_early_bytes);
+/* A connection has ended: adds it up. */
+void via_stats_add(const struct via_stats_conn *conn);
 
 /* Appends one line to the file of the policy, once: at exit. */
 void via_stats_write(void);

@@ -33,13 +33,13 @@ void via_ep_move(struct via_ep_entry *entry, enum via_ep_place place)
 }
 
 /* Could its next record be left to a ring? It must be the only registration, in one process, and
- * for nothing but reading by pipe; and a thread that waits in an outer set checks no cold ones. */
+ * for nothing but reading by pipe. */
 static bool may_be_cold(const struct via_ep_entry *entry)
 {
     const struct via_conn *conn = entry->conn;
     const struct via_side *side = conn->side;
-    return entry->piped && !entry->set->nested && !entry->spent && !entry->told.due &&
-           !entry->told.look && via_conn_is_local(conn) &&
+    return entry->piped && !entry->spent && !entry->told.due && !entry->told.look &&
+           via_conn_is_local(conn) &&
            !atomic_load_explicit(&conn->peer_shared, memory_order_relaxed) &&
            (entry->events & (EPOLLOUT | EPOLLWRNORM | EPOLLPRI | EPOLLRDBAND)) == 0 &&
            side->rx.span == VIA_SPAN_PIPE && !side->ever_forked &&

@@ -11,7 +11,6 @@ extern struct via_pool via_ep_entries;
 extern const char via_ep_bell_mark;  /* bells */
 extern const char via_ep_cold_mark;  /* bells for cold connections */
 extern const char via_ep_calls_mark; /* calls of peers: steward.h */
-extern const char via_ep_early_mark; /* where the other end comes to an eager connection */
 
 /* What the kernel keeps for an entry: its address and, where addresses have no bits, `arms`. */
 #define VIA_EP_ADDRESS(data) ((data) & ((UINT64_C(1) << 48) - 1))
@@ -40,23 +39,17 @@ void via_ep_refresh(struct via_ep_entry *entry);
 
 /* Which connection is in which set: the lock of all links. Before a set's. */
 void via_ep_lock_links(void);
-bool via_ep_try_lock_links(void);
 void via_ep_unlock_links(void);
 /* With it: the set behind epfd, made when it is not there; held until put. */
 struct via_ep_set *via_ep_set_get(int epfd);
 /* The kernel is told by one of the set's numbers: from now on not by this one. */
 void via_ep_give_up_number(struct via_ep_set *set, int fd);
-/* With the lock of the links: a thread that sleeps in the set watches these bells, too, and checks
- * again. */
-void via_ep_wake_sleepers(struct via_ep_set *set, uint64_t bells);
 /* Might a thread that waits in the set just now take a one-shot event? */
 bool via_ep_is_waited_in(struct via_ep_set *set);
 
 /* Takes in what the kernel says of connections with pipes, and then it shows nothing of it any
  * more. false: there was nothing. */
 bool via_ep_take_in_ends(struct via_ep_set *set);
-/* ... with the lock of the links */
-bool via_ep_take_in_ends_locked(struct via_ep_set *set);
 
 /* Nobody sleeps in the set: the kernel's has nothing of ours in it then, but connections, until a
  * thread sleeps. */
@@ -71,37 +64,6 @@ bool via_ep_is_quiet(const struct via_ep_entry *entry);
 int via_ep_take_in(int epfd, struct via_conn *conn, int fd, const struct epoll_event *event,
                    bool absent);
 
-/* --- epoll_nest.c ------------------------------------------------------------------------------
- */
-
-extern struct via_pool via_ep_nests;
-
-/* With the lock of the links: something in it has changed, and those that it is in hear of it. */
-void via_ep_wake_outer(struct via_ep_set *set);
-/* With that and the set's: an entry has been put in or changed. */
-void via_ep_nest_entry(struct via_ep_set *set, struct via_ep_entry *entry);
-/* With the lock of the links: the set is no more. */
-void via_ep_nest_closed(struct via_ep_set *set);
-/* An event of the kernel's whose data is a nested set. */
-void via_ep_nest_mark_due(struct via_ep_set *set, uint64_t data);
-
-/* What sets in it have to report; how many. */
-int via_ep_nest_collect(struct via_ep_set *set, struct epoll_event *events, int max, bool all);
-/* Is anything of that there, without its being reported? */
-bool via_ep_nest_is_ready(struct via_ep_set *set);
-/* ... at a glance, for spinning */
-bool via_ep_nest_has_news(struct via_ep_set *set);
-bool via_ep_nest_has_pipes(struct via_ep_set *set);
-/* Before sleeping: fds[*count..max) are connections without room. */
-void via_ep_nest_arm(struct via_ep_set *set, int *fds, unsigned *count, unsigned max);
-/* Bells in those sets are quiet, and ends are taken in. */
-void via_ep_nest_quiet(struct via_ep_set *set);
-
-/* What epoll_wait.c knows of one set, without those in it. */
-bool via_ep_own_is_ready(struct via_ep_set *set, bool all);
-bool via_ep_own_has_news(struct via_ep_set *set);
-void via_ep_own_arm(struct via_ep_set *set, int *fds, unsigned *count, unsigned max);
-
 /* --- epoll_note.c ------------------------------------------------------------------------------
  */
 
@@ -113,10 +75,6 @@ int via_ep_kernel_armed(int epfd, int fd);
 /* With the set's lock. The connection is no more here, but its socket lives on, and with it the
  * kernel's registration: as the program made it. */
 void via_ep_hand_back(struct via_ep_entry *entry);
-/* Calls take for every set that fd was put into before anything was known of it; forgets them when
- * all was well. 0, or what take said, or -EBADF. */
-int via_ep_noted(int fd, int (*take)(int epfd, const struct epoll_event *event, void *context),
-                 void *context);
 
 /* --- epoll_edge.c; with the set's lock ---------------------------------------------------------
  */

@@ -173,7 +173,7 @@ bool via_ep_can_adopt(int fd)
     const struct note *note = note_of(fd);
     bool can = note != NULL && !note->more;
     for (unsigned i = 0; can && i < note->count; i++) {
-        can = !via_fd_is_marked(note->of[i].epfd, VIA_FD_IN_RING);
+        can = !via_ep_is_nested(note->of[i].epfd);
     }
     return can;
 }
@@ -196,20 +196,6 @@ void via_ep_adopt(struct via_conn *conn, int fd)
         via_conn_settle_plain(conn, VIA_REASON_EPOLL);
     }
     errno = saved;
-}
-
-int via_ep_noted(int fd, int (*take)(int epfd, const struct epoll_event *event, void *context),
-                 void *context)
-{
-    const struct note *note = note_of(fd);
-    int rc = note == NULL || note->more ? -EBADF : 0;
-    for (unsigned i = 0; rc == 0 && i < note->count; i++) {
-        rc = take(note->of[i].epfd, &note->of[i].event, context);
-    }
-    if (rc == 0) {
-        via_fd_mark(fd, VIA_FD_IN_EPOLL, false);
-    }
-    return rc;
 }
 
 /* --- what the kernel knows ---------------------------------------------------------------------

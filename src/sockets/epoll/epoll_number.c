@@ -16,11 +16,10 @@ void via_ep_dup(struct via_ep_set *set, int new_fd)
 
 void via_ep_dup_plain(int fd, int new_fd)
 {
-    bool adopted = via_ep_nest_adopt(fd);
     via_ep_lock_links();
     struct via_ep_set *set = via_ep_set_get(fd);
     via_ep_unlock_links();
-    if (set == NULL || !adopted || via_fd_is_marked(fd, VIA_FD_IN_RING)) {
+    if (set == NULL || via_fd_is_marked(fd, VIA_FD_SEEN_BY_KERNEL)) {
         /* A thread that waits for it elsewhere knows one of the numbers: the kernel carries what
          * comes in. */
         via_fd_mark(fd, VIA_FD_IN_RING, true);

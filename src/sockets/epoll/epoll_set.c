@@ -19,7 +19,6 @@ struct via_pool via_ep_entries = VIA_POOL_INIT(sizeof(struct via_ep_entry), 1u <
 const char via_ep_bell_mark;
 const char via_ep_cold_mark;
 const char via_ep_calls_mark;
-const char via_ep_early_mark;
 
 _Atomic uint32_t via_ep_plain_waits;
 
@@ -30,11 +29,6 @@ static struct via_list all = {&all, &all};
 void via_ep_lock_links(void)
 {
     via_lock(&links);
-}
-
-bool via_ep_try_lock_links(void)
-{
-    return via_try_lock(&links);
 }
 
 void via_ep_unlock_links(void)
@@ -86,14 +80,9 @@ struct via_ep_set *via_ep_set_get(int epfd)
     for (unsigned place = 0; place < VIA_EP_PLACES; place++) {
         via_list_init(&set->entries[place]);
     }
-    via_list_init(&set->inner);
-    via_list_init(&set->outer);
-    set->inner_count = 0;
-    set->nested = false;
-    set->edges = 0;
+    set->nested = via_fd_is_marked(epfd, VIA_FD_SEEN_BY_KERNEL); /* in others already */
     set->warm_count = 0;
     set->cold_due = false;
-    set->early_due = false;
     set->call_due = false;
     set->hears_calls = false;
     via_list_push_back(&all, &set->all);
@@ -126,6 +115,9 @@ static void remove_bell(const struct via_ep_set *set, int fd)
 void via_ep_watch_bells_locked(struct via_ep_set *set)
 {
     uint64_t bells = set->bells;
+    if (via_unlikely(set->nested)) {
+        return; /* it would be an event of this set, in another */
+    }
     for (uint64_t new = bells & ~set->heard; new != 0; new &= new - 1) {
         unsigned index = (unsigned)__builtin_ctzll(new);
         add_bell(set, via_sock_bell_fd(index), &via_ep_bell_mark);
@@ -178,29 +170,13 @@ static bool has_sleepers(struct via_ep_set *set)
            atomic_load_explicit(&via_ep_plain_waits, memory_order_seq_cst) != 0;
 }
 
-/* With the set's lock. */
-static void unhear_early(struct via_ep_set *set)
-{
-    for (unsigned place = 0; place < VIA_EP_PLACES; place++) {
-        via_list_foreach(it, &set->entries[place]) {
-            struct via_ep_entry *entry = via_list_entry(it, struct via_ep_entry, in_set);
-            if (entry->early_fd != 0) {
-                remove_bell(set, entry->early_fd);
-                entry->early_fd = 0;
-                set->early_due = true;
-            }
-        }
-    }
-}
-
 void via_ep_unwatch_bells(struct via_ep_set *set)
 {
     via_lock(&set->lock);
     if (!has_sleepers(set)) {
         unhear_bells(set);
-        unhear_early(set);
-        /* Store heard, load sleepers; a thread that goes to sleep stores sleepers, loads heard: one
-         * of the two sees to it. */
+        /* Store heard, load sleepers; who goes to sleep stores sleepers, loads heard: one of the
+         * two sees to it. */
         if (has_sleepers(set)) {
             via_ep_watch_bells_locked(set);
         }
@@ -222,14 +198,6 @@ static void wake_sleepers(struct via_ep_set *set, bool uncounted)
     }
 }
 
-void via_ep_wake_sleepers(struct via_ep_set *set, uint64_t bells)
-{
-    via_lock(&set->lock);
-    add_bells(set, bells);
-    wake_sleepers(set, true);
-    via_unlock(&set->lock);
-}
-
 /* --- entries -----------------------------------------------------------------------------------
  */
 
@@ -248,7 +216,7 @@ struct via_op via_ep_op(const struct via_ep_entry *entry)
 /* What the kernel should watch. */
 static uint32_t kernel_events(const struct via_ep_entry *entry)
 {
-    if (!via_conn_has_pipes(entry->conn)) {
+    if (!via_conn_has_pipes(entry->conn) || via_unlikely(entry->set->nested)) {
         /* Exclusive registrations can not be changed later. */
         return entry->spent ? (uint32_t)EPOLLET : entry->events & ~(uint32_t)EPOLLEXCLUSIVE;
     }
@@ -288,8 +256,6 @@ static void refresh(struct via_ep_entry *entry)
         entry->set->piped_count += piped ? 1 : UINT32_MAX;
         via_ep_move(entry, piped ? VIA_EP_HOT : VIA_EP_PLAIN);
         entry->told.look = true; /* in what has come meanwhile */
-        entry->set->edges +=
-            left ? 1 : 0; /* for those it is in: what there is comes otherwise now */
         if (left && (entry->events & EPOLLET) != 0) {
             via_ep_left(entry);
         }
@@ -420,13 +386,6 @@ static bool unhear(struct via_ep_entry *entry)
 bool via_ep_take_in_ends(struct via_ep_set *set)
 {
     via_lock(&links);
-    bool changed = via_ep_take_in_ends_locked(set);
-    via_unlock(&links);
-    return changed;
-}
-
-bool via_ep_take_in_ends_locked(struct via_ep_set *set)
-{
     bool changed = !via_list_is_empty(&set->entries[VIA_EP_PARKED]);
     unpark_set(set);
     via_lock(&set->lock);
@@ -438,6 +397,7 @@ bool via_ep_take_in_ends_locked(struct via_ep_set *set)
         }
     }
     via_unlock(&set->lock);
+    via_unlock(&links);
     return changed;
 }
 
@@ -493,7 +453,6 @@ static int entry_add(struct via_ep_set *set, int op, struct via_conn *conn, int 
         add_bells(set, via_conn_bells(conn));
     }
     refresh(entry);
-    set->early_due |= via_conn_is_eager(conn);
     return 0;
 }
 
@@ -616,11 +575,7 @@ int via_ep_ctl(int epfd, int op, struct via_conn *conn, int fd, const struct epo
         rc = via_ep_update_kernel(entry, EPOLL_CTL_DEL);
         entry_free(entry);
     }
-    if (via_unlikely(set->nested) && rc == 0 && op != EPOLL_CTL_DEL) {
-        via_ep_nest_entry(set, find(set, conn, fd));
-    }
     via_unlock(&set->lock);
-    via_ep_wake_outer(set);
     via_unlock(&links);
     via_file_put(&set->file, false);
     return rc;
@@ -631,15 +586,12 @@ int via_ep_take_in(int epfd, struct via_conn *conn, int fd, const struct epoll_e
                    bool absent)
 {
     int rc = -EBADF;
-    via_ep_nest_adopt(epfd);
     via_lock(&links);
     struct via_ep_set *set = via_ep_set_get(epfd);
-    /* One that is in others which do not know of it: what was put into it stays the kernel's. */
-    if (set != NULL && !via_fd_is_marked(epfd, VIA_FD_IN_EPOLL)) {
+    if (set != NULL && !via_ep_is_nested(epfd)) {
         via_lock(&set->lock);
         rc = entry_take_in(set, conn, fd, event, absent);
         via_unlock(&set->lock);
-        via_ep_wake_outer(set);
     }
     via_unlock(&links);
     if (set != NULL) {
@@ -664,7 +616,6 @@ static void unpark_all(struct via_conn *conn, bool refreshing)
             refresh(entry);
         }
         via_unlock(&set->lock);
-        via_ep_wake_outer(set);
     }
 }
 
@@ -692,11 +643,9 @@ void via_ep_conn_woken(struct via_conn *conn)
         entry->told.due = true;
         if (entry->piped) {
             via_ep_make_hot(entry);
-            via_ep_nest_entry(entry->set, entry);
             wake_sleepers(entry->set, false);
         }
         via_unlock(&entry->set->lock);
-        via_ep_wake_outer(entry->set);
     }
     via_unlock(&links);
 }
@@ -746,7 +695,6 @@ void via_ep_closed(struct via_ep_set *set, int fd)
             remove_entry(via_list_entry(it, struct via_ep_entry, in_set), false);
         }
     }
-    via_ep_nest_closed(set);
     via_list_remove(&set->all);
     via_unlock(&links);
     via_file_put_slowly(&set->file);

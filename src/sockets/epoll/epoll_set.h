@@ -38,7 +38,6 @@ struct via_ep_set {
     struct via_list entries[VIA_EP_PLACES];
     uint32_t warm_count;
     _Atomic bool cold_due;    /* look at all */
-    _Atomic bool early_due;   /* a peer may have come for one that is eager */
     _Atomic bool call_due;    /* a peer has called */
     _Atomic bool hears_calls; /* ... which is registered, with the bells */
     _Atomic uint32_t entries_count;
@@ -55,12 +54,7 @@ struct via_ep_set {
     _Atomic uint64_t young_ticks; /* when a connection was put into it last */
     uint64_t number;              /* not 0, and others have others, mostly */
 
-    /* Sets in it, and it in others: epoll_nest.c. With the lock of the links. */
-    struct via_list inner;
-    struct via_list outer;
-    _Atomic uint32_t inner_count;
-    _Atomic bool nested; /* has been put into another */
-    uint64_t edges;      /* events that were new to others: with the set's lock */
+    _Atomic bool nested; /* has been put into another: epoll_nest.c */
 };
 
 struct via_ep_entry {
@@ -83,8 +77,6 @@ struct via_ep_entry {
     uint16_t idle_looks;    /* in vain, one after another */
     uint32_t cold_sequence; /* the reader's when it became cold */
     uint64_t told_ticks;    /* when it was last reported, or asked for */
-    struct via_edge come;   /* in a nested set: counted as an edge for others */
-    int early_fd;           /* in the kernel's set, while it is eager; 0: none */
     _Atomic int kept_fd; /* -1, or ours, by which the kernel has it: fd is closed, others are not */
 };
 
@@ -111,13 +103,15 @@ int via_ep_wait(struct via_ep_set *set, int epfd, struct epoll_event *events, in
 /* Takes what is not the program's out of events that the kernel reported; how many are left. */
 int via_ep_sort_out(struct via_ep_set *set, struct epoll_event *events, int count);
 
-/* epoll_ctl() for a descriptor that is a set with entries, or was: as via_ep_ctl(). -EAGAIN: the
- * kernel alone knows of it. */
-int via_ep_nest_ctl(int epfd, int op, struct via_ep_set *inner, int fd,
-                    const struct epoll_event *event);
-/* Before the first connection is put into it: the sets that the set of this number is in learn of
- * it. false: not all could, so what is put into it has to stay with the kernel. */
-bool via_ep_nest_adopt(int epfd);
+/* --- sets in sets ------------------------------------------------------------------------------
+ */
+/* fd has been put into a set, and via_ep_note() knows: if it is a set, what is in it is the
+ * kernel's. */
+void via_ep_nest(int fd);
+/* Is the set of this number in another, or in an io_uring? */
+bool via_ep_is_nested(int epfd);
+/* Is the connection in such a set? The caller holds it. */
+bool via_ep_conn_is_nested(const struct via_conn *conn);
 
 /* Calls on sets that held nothing of ours when they began, while there are several threads. */
 extern _Atomic uint32_t via_ep_plain_waits;

@@ -29,8 +29,6 @@
 #define FEW_TRIES 8
 /* ... and so often all is looked at anew when the kernel had nothing but what is ours. */
 #define OURS_TRIES 4
-/* So many eager connections are looked after at each call. */
-#define EARLY_MAX 32u
 /* For so long a connection may go by the kernel that is about to go by pipes. */
 #define YOUNG_US 10000u
 /* So many connections without room are watched at each sleep. */
@@ -116,7 +114,7 @@ static bool report(struct via_ep_entry *entry, struct epoll_event *event, uint64
 
 /* Reports what is ready among our connections, in the order of epoll_order.c; all: also of those
  * that have been quiet for a while. */
-static int collect_own(struct via_ep_set *set, struct epoll_event *events, int max, bool all)
+static int collect(struct via_ep_set *set, struct epoll_event *events, int max, bool all)
 {
     int count = 0;
     struct via_ep_found found;
@@ -172,23 +170,42 @@ static int collect_reported(struct via_ep_set *set, struct epoll_event *events, 
     return count;
 }
 
-/* ... and among sets in it. */
-static int collect(struct via_ep_set *set, struct epoll_event *events, int max, bool all)
+static bool entry_is_ready(struct via_ep_entry *entry)
 {
-    int count = collect_own(set, events, max, all);
-    return count < max ? count + via_ep_nest_collect(set, events + count, max - count, all) : count;
+    if (via_ep_is_quiet(entry)) {
+        return false;
+    }
+    if (via_unlikely(via_side_is_in(entry->conn->side, VIA_PHASES_GONE))) {
+        via_ep_refresh(entry); /* the kernel's from now on, which tells edges, too */
+        return false;
+    }
+    struct via_op op = via_ep_op(entry);
+    struct via_ep_before before = via_ep_before(entry);
+    uint32_t bits = via_io_ready(&op, entry->events);
+    struct via_edge_now now = via_ep_now(entry, bits, &before);
+    return (entry->events & EPOLLET) != 0 ? via_ep_is_news(entry, &now) : bits != 0;
 }
 
 bool via_ep_is_ready(struct via_ep_set *set)
 {
-    return via_ep_own_is_ready(set, true) || via_ep_nest_is_ready(set);
+    bool ready = false;
+    via_lock(&set->lock);
+    via_ep_check_cold(set);
+    via_ep_check_warm(set, VIA_EP_ALL);
+    via_list_foreach_safe(it, &set->entries[VIA_EP_HOT]) {
+        if (entry_is_ready(via_list_entry(it, struct via_ep_entry, in_set))) {
+            ready = true;
+            break;
+        }
+    }
+    via_unlock(&set->lock);
+    return ready;
 }
 
 bool via_ep_is_ready_for_kernel(struct via_ep_set *set, int epfd)
 {
     struct pollfd pfd = {.fd = epfd, .events = POLLIN};
     via_ep_unwatch_bells(set);
-    via_ep_nest_quiet(set);
     return VIA_REAL(poll)(&pfd, 1, 0) > 0 &&
            (!via_ep_take_in_ends(set) || VIA_REAL(poll)(&pfd, 1, 0) > 0);
 }
@@ -207,8 +224,10 @@ static uint64_t watch_stalls(const int *fds, unsigned count)
     return most_ns;
 }
 
-void via_ep_own_arm(struct via_ep_set *set, int *fds, unsigned *count, unsigned max)
+uint64_t via_ep_arm(struct via_ep_set *set)
 {
+    int full[STALLS_MAX];
+    unsigned count = 0;
     via_lock(&set->lock);
     via_list_foreach(it, &set->entries[VIA_EP_HOT]) {
         struct via_ep_entry *entry = via_list_entry(it, struct via_ep_entry, in_set);
@@ -219,25 +238,17 @@ void via_ep_own_arm(struct via_ep_set *set, int *fds, unsigned *count, unsigned 
             struct via_op op = via_ep_op(entry);
             via_io_arm(&op, entry->events);
         }
-        if ((entry->events & (EPOLLOUT | EPOLLWRNORM)) != 0 && *count < max &&
+        if ((entry->events & (EPOLLOUT | EPOLLWRNORM)) != 0 && count < STALLS_MAX &&
             !via_stall_is_none(entry->conn)) {
-            fds[(*count)++] = via_ep_number(entry);
+            full[count++] = via_ep_number(entry);
         }
     }
     via_unlock(&set->lock);
-}
-
-uint64_t via_ep_arm(struct via_ep_set *set)
-{
-    int full[STALLS_MAX];
-    unsigned count = 0;
-    via_ep_own_arm(set, full, &count, STALLS_MAX);
-    via_ep_nest_arm(set, full, &count, STALLS_MAX);
     return watch_stalls(full, count);
 }
 
 /* Something may be there, at a glance: for spinning. */
-bool via_ep_own_has_news(struct via_ep_set *set)
+static bool has_news(struct via_ep_set *set)
 {
     bool news = false;
     via_lock(&set->lock);
@@ -255,11 +266,6 @@ bool via_ep_own_has_news(struct via_ep_set *set)
     }
     via_unlock(&set->lock);
     return news;
-}
-
-static bool has_news(struct via_ep_set *set)
-{
-    return via_ep_own_has_news(set) || via_ep_nest_has_news(set);
 }
 
 /* An event of a connection without pipes. true: it is for the program to see. */
@@ -322,12 +328,6 @@ int via_ep_sort_out(struct via_ep_set *set, struct epoll_event *events, int coun
             keep = false;
         } else if (data == (uint64_t)(uintptr_t)&via_ep_calls_mark) {
             set->call_due = true;
-            keep = false;
-        } else if (data == (uint64_t)(uintptr_t)&via_ep_early_mark) {
-            set->early_due = true;
-            keep = false;
-        } else if (via_pool_is_owner(&via_ep_nests, data)) {
-            via_ep_nest_mark_due(set, data);
             keep = false;
         }
         if (keep && via_pool_is_owner(&via_ep_entries, VIA_EP_ADDRESS(data))) {
@@ -603,58 +603,7 @@ static int sleep_in(struct via_ep_set *set, int epfd, struct epoll_event *events
     return count;
 }
 
-/* With the set's lock: a thread that sleeps in it wakes when a peer comes for this connection. */
-static void watch_early(struct via_ep_entry *entry)
-{
-    struct epoll_event event = {.events = EPOLLIN | EPOLLET,
-                                .data = {.ptr = (void *)(uintptr_t)&via_ep_early_mark}};
-    int fd = via_conn_early_fd(entry->conn);
-    if (fd > 0 && fd != entry->early_fd &&
-        VIA_REAL(epoll_ctl)(entry->set->fd, EPOLL_CTL_ADD, fd, &event) == 0) {
-        entry->early_fd = fd;
-    }
-}
-
-/* Up to so many eager connections that a peer may have come for; and hears them. */
-static unsigned list_early(struct via_ep_set *set, int *fds, unsigned max)
-{
-    unsigned count = 0;
-    via_lock(&set->lock);
-    via_list_foreach(it, &set->entries[VIA_EP_PLAIN]) {
-        struct via_ep_entry *entry = via_list_entry(it, struct via_ep_entry, in_set);
-        if (via_conn_is_eager(entry->conn)) {
-            watch_early(entry);
-            if (count < max) {
-                fds[count++] = via_ep_number(entry);
-            }
-        }
-    }
-    via_unlock(&set->lock);
-    return count;
-}
-
-/* Eager connections whose peer may have come meanwhile. Not under the set's lock: what they find
- * changes sets. */
-static void poll_early(struct via_ep_set *set)
-{
-    int fds[EARLY_MAX];
-    bool due = set->early_due;
-    set->early_due = false;
-    for (unsigned count = list_early(set, fds, EARLY_MAX); count > 0;) {
-        struct via_op op;
-        if (via_op_begin(&op, fds[--count])) {
-            if (due) {
-                via_conn_poll_early_now(&op);
-            } else {
-                via_conn_poll_early(&op);
-            }
-            via_op_end(&op);
-        }
-    }
-    list_early(set, fds, 0); /* where they come now */
-}
-
-/* A peer has called. Not under the set's lock, as above. */
+/* A peer has called. Not under the set's lock: what is found changes sets. */
 static void take_call(struct via_ep_set *set)
 {
     set->call_due = false;
@@ -676,16 +625,10 @@ int via_ep_wait(struct via_ep_set *set, int epfd, struct epoll_event *events, in
     if (max <= 0) {
         return -EINVAL;
     }
-    if (via_unlikely(via_policy.rules.after_calls == 0)) {
-        poll_early(set);
-    }
     via_wait_begin(&wait);
     bool ask = deadline_ns == 0;
     for (;;) {
         bool over = false;
-        if (via_unlikely(set->early_due)) {
-            poll_early(set);
-        }
         if (via_unlikely(set->call_due)) {
             take_call(set);
         }
@@ -694,8 +637,7 @@ int via_ep_wait(struct via_ep_set *set, int epfd, struct epoll_event *events, in
         if (count == 0 && deadline_ns != 0) {
             bool news = false;
             uint64_t most_ns = VIA_NEVER_NS;
-            if (atomic_load_explicit(&set->piped_count, memory_order_relaxed) != 0 ||
-                via_ep_nest_has_pipes(set)) {
+            if (atomic_load_explicit(&set->piped_count, memory_order_relaxed) != 0) {
                 while (via_wait_again(&wait) && !(news = has_news(set)) &&
                        !(ask = via_wait_may_ask(&wait))) {
                 }

@@ -28,7 +28,6 @@ struct call {
     struct pollfd *kernel; /* room for as many more, and one */
     nfds_t count_max;      /* ... which are so many in all */
     uint64_t bells;        /* to hear */
-    unsigned early;        /* kernel[count..]: where others come to eager connections */
     bool others;           /* some descriptors are the kernel's alone */
     uint64_t most_ns;      /* to sleep: see stall.h */
 };
@@ -60,27 +59,12 @@ static struct via_ep_set *set_at(int fd)
     return file != NULL ? via_container_of(file, struct via_ep_set, file) : NULL;
 }
 
-/* A connection without pipes, which the peer may be about to offer. */
-static void watch_early(struct call *call, int fd)
-{
-    struct via_op op;
-    if (via_op_begin(&op, fd)) {
-        int early = via_conn_is_eager(op.conn) ? via_conn_early_fd(op.conn) : -1;
-        if (early >= 0) {
-            call->kernel[call->count + call->early++] =
-                (struct pollfd){.fd = early, .events = POLLIN};
-        }
-        via_op_end(&op);
-    }
-}
-
 /* Fills in revents of ours; how many have any. And what to ask the kernel. */
 static int fill_revents(struct call *call)
 {
     int ready = 0;
     call->others = false;
     call->bells = 0;
-    call->early = 0;
     for (nfds_t i = 0; i < call->count; i++) {
         struct via_op op;
         struct pollfd *pfd = &call->fds[i];
@@ -95,9 +79,6 @@ static int fill_revents(struct call *call)
         } else {
             struct via_ep_set *set = (wanted & POLLIN) != 0 ? set_at(pfd->fd) : NULL;
             call->others = true;
-            if (via_unlikely(via_policy.rules.after_calls == 0)) {
-                watch_early(call, pfd->fd);
-            }
             if (set != NULL) {
                 pfd->revents = via_ep_is_ready(set) ? POLLIN : 0;
                 call->bells |= set->bells;
@@ -198,7 +179,7 @@ static bool is_without_sleep(const struct call *call, int ready, uint64_t deadli
 /* What the kernel has besides, when so many of ours are ready. */
 static int ask_now(struct call *call, int ready)
 {
-    int n = VIA_REAL(poll)(call->kernel, call->count + call->early, 0);
+    int n = VIA_REAL(poll)(call->kernel, call->count, 0);
     return n > 0 ? merge(call) : n == 0 || ready != 0 ? ready : -errno;
 }
 
@@ -232,7 +213,7 @@ static int sleep_or_end(struct call *call, uint64_t bells, uint64_t until_ns, co
     int n;
     via_cancel_off(&before);
     pthread_cleanup_push(give_up, &sleeper);
-    n = via_sleep(call->kernel, (unsigned)call->count + call->early, bells, until_ns, mask);
+    n = via_sleep(call->kernel, (unsigned)call->count, bells, until_ns, mask);
     pthread_cleanup_pop(0);
     via_cancel_back(&before);
     return n;
@@ -261,33 +242,6 @@ static int check_and_sleep(struct call *call, uint64_t deadline_ns, const sigset
     ready = merge(call);
     *ret_over = deadline_ns != VIA_NEVER_NS && via_os_now_ns() >= deadline_ns;
     return ready;
-}
-
-/* Eager connections whose peer may have come meanwhile. surely: something has. */
-static void poll_early(const struct call *call, bool surely)
-{
-    for (nfds_t i = 0; i < call->count; i++) {
-        struct via_op op;
-        if (!via_op_begin(&op, call->fds[i].fd)) {
-            continue;
-        }
-        if (surely) {
-            via_conn_poll_early_now(&op);
-        } else {
-            via_conn_poll_early(&op);
-        }
-        via_op_end(&op);
-    }
-}
-
-static bool has_come_early(const struct call *call)
-{
-    for (unsigned i = 0; i < call->early; i++) {
-        if (call->kernel[call->count + i].revents != 0) {
-            return true;
-        }
-    }
-    return false;
 }
 
 /* Who spins for its own would hear late of what only the kernel knows. */
@@ -321,9 +275,6 @@ static int poll_call(struct call *call, uint64_t deadline_ns, const sigset_t *ma
         } else {
             ready = check_and_sleep(call, ready != 0 ? 0 : deadline_ns, mask, &wait, &over);
         }
-        if (via_unlikely(call->early != 0) && has_come_early(call)) {
-            poll_early(call, true);
-        }
     }
     via_wait_end(&wait);
     return ready;
@@ -338,9 +289,6 @@ int via_poll(struct pollfd *fds, nfds_t count, uint64_t deadline_ns, const sigse
         if (call.kernel == NULL) {
             return -ENOMEM;
         }
-    }
-    if (via_unlikely(via_policy.rules.after_calls == 0)) {
-        poll_early(&call, false);
     }
     int rc = poll_call(&call, deadline_ns, mask);
     free_kernel(&call);

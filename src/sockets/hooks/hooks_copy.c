@@ -66,7 +66,6 @@ static ssize_t send_file_plainly(struct via_op *op, int in_fd, off_t *offset, si
         bool unsettled = via_conn_is_unsettled(op->conn);
         size_t piece =
             unsettled ? via_min(bytes - total, (size_t)VIA_IO_PIECE_BYTES) : bytes - total;
-        bool early = via_conn_is_unaccepted(op->conn);
         ssize_t n = VIA_REAL(sendfile)(op->fd, in_fd, offset, piece);
         if (n < 0 ? errno == EAGAIN : n != 0 && n < (ssize_t)piece) {
             via_io_found_full(op);
@@ -75,7 +74,7 @@ static ssize_t send_file_plainly(struct via_op *op, int in_fd, off_t *offset, si
             return total != 0 ? (ssize_t)total : n;
         }
         total += (size_t)n;
-        via_io_count_kernel(op, n, early);
+        via_io_count_kernel(op, n);
         if (unsettled) {
             via_conn_step(op);
         }

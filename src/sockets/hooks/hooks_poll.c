@@ -302,22 +302,6 @@ VIA_HOOK int epoll_create(int size)
     return epfd;
 }
 
-/* Of a set that has held something of ours: as epoll_ctl(), or -EAGAIN, when the kernel is to be
- * asked. */
-static int nest(int epfd, int operation, int fd, const struct epoll_event *event)
-{
-    int rc = -EAGAIN;
-    struct via_file *file = via_file_get(fd, false);
-    if (file != NULL) {
-        if (file->kind == VIA_FILE_EPOLL) {
-            rc = via_ep_nest_ctl(epfd, operation, via_container_of(file, struct via_ep_set, file),
-                                 fd, event);
-        }
-        via_file_put(file, false);
-    }
-    return rc;
-}
-
 VIA_HOOK int epoll_ctl(int epfd, int operation, int fd, struct epoll_event *event)
 {
     struct via_op op;
@@ -330,8 +314,7 @@ VIA_HOOK int epoll_ctl(int epfd, int operation, int fd, struct epoll_event *even
     }
     int saved = errno;
     if (!via_op_begin(&op, fd)) {
-        int rc = nest(epfd, operation, fd, event);
-        rc = rc == -EAGAIN ? via_ep_absent_ctl(epfd, operation, fd, event) : rc;
+        int rc = via_ep_absent_ctl(epfd, operation, fd, event);
         errno = saved;
         if (rc != -EAGAIN) {
             return (int)via_hooks_result(rc);
@@ -340,13 +323,17 @@ VIA_HOOK int epoll_ctl(int epfd, int operation, int fd, struct epoll_event *even
         if (rc == 0) {
             via_ep_note(epfd, operation, fd, event);
         }
+        if (rc == 0 && operation == EPOLL_CTL_ADD) {
+            via_ep_nest(fd);
+            errno = saved;
+        }
         return rc;
     }
-    if (operation == EPOLL_CTL_ADD &&
-        (via_fd_is_marked(epfd, VIA_FD_IN_RING) || !via_ep_nest_adopt(epfd))) {
+    int rc = via_ep_ctl(epfd, operation, op.conn, fd, event);
+    /* Afterwards: a thread that nests the set meanwhile sees the registration, or is seen here. */
+    if (rc == 0 && operation == EPOLL_CTL_ADD && via_ep_is_nested(epfd)) {
         via_conn_demote(&op, VIA_REASON_NESTED);
     }
-    int rc = via_ep_ctl(epfd, operation, op.conn, fd, event);
     via_op_end(&op);
     errno = saved;
     return (int)via_hooks_result(rc);

@@ -39,13 +39,10 @@ static inline void via_io_found_full(const struct via_op *op)
     atomic_fetch_add_explicit(&op->side->tx_full, 1, memory_order_relaxed);
 }
 
-/* So many bytes have been sent by the kernel; early: nobody had accepted the connection. */
-static inline void via_io_count_kernel(const struct via_op *op, ssize_t bytes, bool early)
+/* So many bytes have been sent by the kernel. */
+static inline void via_io_count_kernel(const struct via_op *op, ssize_t bytes)
 {
     via_stats_count(&op->conn->stats->tx_kernel_bytes, (uint64_t)bytes);
-    if (via_unlikely(early)) {
-        via_stats_count(&op->conn->tx_early_bytes, (uint64_t)bytes);
-    }
 }
 
 /* Asks the kernel what it knows of its socket (its answer is kept): VIA_POLL_GONE bits. */

@@ -347,9 +347,6 @@ static int sleep_for(struct via_op *op, uint32_t what, size_t have, bool pipes, 
 {
     struct pollfd fds[3] = {{.fd = op->fd, .events = (short)what}, {.fd = -1, .events = POLLIN}};
     uint64_t until_ns = deadline_ns;
-    if (via_conn_is_eager(op->conn)) {
-        fds[1].fd = via_conn_early_fd(op->conn);
-    }
     if (pipes) {
         uint32_t seen = atomic_load_explicit(&op->side->shadow, memory_order_relaxed);
         fds[0].fd = via_io_kernel_fd(op);
@@ -457,7 +454,6 @@ int via_io_wait(struct via_op *op, uint32_t what, size_t have, uint64_t deadline
     }
     via_sock_bell_leave(bells);
     via_wait_end(&wait);
-    via_conn_poll_early(op);
     return rc;
 }
 

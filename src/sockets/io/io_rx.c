@@ -545,9 +545,8 @@ static ssize_t recv_kept(struct via_op *op, const struct iovec *iov, int iov_cou
     if ((flags & (MSG_OOB | MSG_ERRQUEUE)) != 0) {
         return recv_plain(op, iov, iov_count, flags);
     }
-    via_conn_poll_early(op);
     bool pipes = via_conn_has_pipes(op->conn);
-    if (!pipes && (op->exclusive || via_conn_is_plain(op->conn)) && !via_conn_is_eager(op->conn)) {
+    if (!pipes && (op->exclusive || via_conn_is_plain(op->conn))) {
         via_conn_note_demoted(op->conn);
         n = recv_plain(op, iov, iov_count, flags);
     } else {

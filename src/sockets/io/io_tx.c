@@ -60,7 +60,6 @@ static ssize_t kernel_send(struct via_op *op, struct via_iov *iov, int flags)
         message.msg_iov = (struct iovec *)(uintptr_t)iov->iov;
         message.msg_iovlen = (size_t)iov->count;
     }
-    bool early = via_conn_is_unaccepted(op->conn);
     ssize_t n = VIA_REAL(sendmsg)(op->fd, &message, flags | MSG_DONTWAIT);
     if (n < 0) {
         int error = errno == EWOULDBLOCK ? -EAGAIN : -errno;
@@ -76,7 +75,7 @@ static ssize_t kernel_send(struct via_op *op, struct via_iov *iov, int flags)
         via_io_found_full(op);
     }
     via_iov_skip(iov, (size_t)n);
-    via_io_count_kernel(op, n, early);
+    via_io_count_kernel(op, n);
     return n;
 }
 
@@ -358,7 +357,6 @@ static ssize_t send_plain(struct via_op *op, const struct iovec *iov, int iov_co
 {
     struct msghdr message = {.msg_iov = (struct iovec *)(uintptr_t)iov,
                              .msg_iovlen = (size_t)iov_count};
-    bool early = via_conn_is_unaccepted(op->conn);
     ssize_t n = send_or_end(op, &message, flags);
     if (n < 0) {
         int error = errno;
@@ -370,7 +368,7 @@ static ssize_t send_plain(struct via_op *op, const struct iovec *iov, int iov_co
     if ((size_t)n < iov_bytes(iov, iov_count)) {
         via_io_found_full(op);
     }
-    via_io_count_kernel(op, n, early);
+    via_io_count_kernel(op, n);
     return n;
 }
 
@@ -450,8 +448,6 @@ static ssize_t send_kept(struct via_op *op, const struct iovec *iov, int iov_cou
     if (via_unlikely(atomic_load_explicit(&op->side->shutting, memory_order_relaxed) != 0)) {
         return refuse(op, flags);
     }
-    via_conn_poll_early(op);
-    via_conn_await_taken(op);
     if (via_unlikely((flags & MSG_ZEROCOPY) != 0)) {
         int rc = leave_for_notification(op);
         if (rc != 0) {

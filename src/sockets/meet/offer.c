@@ -25,9 +25,6 @@
 #define LOOK_ALWAYS_CALLS 32u
 #define LOOK_EVERY_CALLS 8u
 #define LOOK_SELDOM_CALLS 256u
-/* A thread that waits in a call takes an offer in less. */
-#define TAKE_MS 5
-#define TAKE_PAUSE_NS (20 * VIA_USEC_NS)
 #define GIVE_UP_CALLS 4096u
 #define GIVE_UP_BYTES (UINT64_C(64) << 20)
 /* A connection is worth pipes after some calls, or when it moves a lot. */
@@ -152,32 +149,13 @@ static void step_announced(struct via_op *op)
     }
 }
 
-/* This process may talk to itself: then nobody else need be woken for its other end to take the
- * offer. */
-static void take_here(const struct via_conn *acceptor)
-{
-    struct via_op op;
-    int fd = -1;
-    if (via_rendezvous_pid(acceptor->control_fd) == getpid()) {
-        fd = via_conn_fd_by_cookie(acceptor->peer_cookie);
-    }
-    if (fd >= 0 && via_op_begin(&op, fd)) {
-        via_conn_poll_early_now(&op);
-        via_op_end(&op);
-    }
-}
-
 static void step_accepted(struct via_op *op)
 {
     struct via_conn *conn = op->conn;
     if (!claim(conn, VIA_PHASE_ACCEPTED)) {
         return;
     }
-    int rc = conn->carrier->make_offer(op);
-    finish(conn, rc, VIA_EVENT_OFFER);
-    if (rc == 0 && via_policy.rules.after_calls == 0 && via_conn_is_local(conn)) {
-        take_here(conn);
-    }
+    finish(conn, conn->carrier->make_offer(op), VIA_EVENT_OFFER);
 }
 
 /*
@@ -227,35 +205,6 @@ bool via_conn_stop_meeting(struct via_op *op, bool at_once)
     return stopped;
 }
 
-/* --- before the first byte ---------------------------------------------------------------------
- */
-
-void via_conn_announce(struct via_conn *conn, int fd)
-{
-    int saved = errno;
-    conn->own_cookie = via_conn_cookie(fd);
-    int listen_fd = via_meeting_may_open() ? via_rendezvous_listen(conn->own_cookie) : -EMFILE;
-    if (listen_fd >= 0) {
-        via_hidden_new_meeting(listen_fd, &conn->listen_fd); /* without, it is tried later */
-    }
-    errno = saved;
-}
-
-int via_conn_early_fd(const struct via_conn *conn)
-{
-    int fd = atomic_load_explicit(&conn->control_fd, memory_order_relaxed);
-    return fd >= 0 ? fd : atomic_load_explicit(&conn->listen_fd, memory_order_relaxed);
-}
-
-void via_conn_poll_early_slowly(struct via_op *op)
-{
-    uint32_t looks = 1 + atomic_fetch_add_explicit(&op->conn->early_looks, 1, memory_order_relaxed);
-    if (looks <= LOOK_ALWAYS_CALLS || looks % LOOK_EVERY_CALLS == 0 ||
-        via_conn_is_unaccepted(op->conn)) {
-        via_conn_poll_early_now(op);
-    }
-}
-
 /* Nothing is carried any more, or nothing that the kernel would not answer by RST. */
 static bool has_ended_here(struct via_conn *conn)
 {
@@ -265,40 +214,6 @@ static bool has_ended_here(struct via_conn *conn)
         via_conn_try_settle_plain(conn, VIA_REASON_SHORT);
     }
     return ended && via_conn_is_local(conn);
-}
-
-void via_conn_poll_early_now(struct via_op *op)
-{
-    struct via_conn *conn = op->conn;
-    if (!via_conn_is_eager(conn) || !is_sole_holder(conn) || has_ended_here(conn)) {
-        return;
-    }
-    int saved = errno;
-    via_conn_learn_options(op);
-    if (conn->listen_fd >= 0) {
-        step_pending(op);
-    }
-    step_announced(op);
-    step_accepted(op);
-    errno = saved;
-}
-
-void via_conn_await_taken_slowly(struct via_op *op)
-{
-    struct via_conn *conn = op->conn;
-    int saved = errno;
-    struct pollfd pfd = {.fd = conn->control_fd, .events = POLLIN};
-    if (!conn->awaited && pfd.fd >= 0 && (via_side_flags(op->side) & VIA_FLAG_TAKEN) == 0 &&
-        VIA_REAL(poll)(&pfd, 1, TAKE_MS) > 0) {
-        /* It has answered, and says so in the pipes' memory when they are set up there. */
-        uint64_t end_ns = via_os_now_ns() + TAKE_MS * VIA_MSEC_NS;
-        while ((via_side_flags(op->side) & VIA_FLAG_TAKEN) == 0 && via_os_now_ns() < end_ns) {
-            struct timespec pause = {.tv_nsec = TAKE_PAUSE_NS};
-            nanosleep(&pause, NULL);
-        }
-    }
-    conn->awaited = true;
-    errno = saved;
 }
 
 void via_conn_poll_meeting(struct via_op *op)
@@ -317,8 +232,7 @@ void via_conn_step(struct via_op *op)
     uint32_t calls = 1 + atomic_fetch_add_explicit(&conn->calls, 1, memory_order_relaxed);
     if ((calls < via_policy.rules.after_calls &&
          conn->stats->tx_kernel_bytes + conn->stats->rx_kernel_bytes < WORTH_BYTES) ||
-        (!is_its_turn(calls) && !via_conn_is_unaccepted(conn)) || !is_sole_holder(conn) ||
-        has_ended_here(conn)) {
+        !is_its_turn(calls) || !is_sole_holder(conn) || has_ended_here(conn)) {
         return;
     }
     int saved = errno;

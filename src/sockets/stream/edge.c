@@ -78,17 +78,3 @@ void via_edge_leave(struct via_edge *told, uint32_t events, uint32_t read, uint6
         told->due = true; /* it was not told of them, and they have been read, or come again */
     }
 }
-
-bool via_edge_has_come(struct via_edge *come, const struct via_edge_now *now, uint32_t sequence)
-{
-    bool has = (now->ends & ~come->ends) != 0;
-    has |= sequence != come->sequence && (now->events & ~(uint32_t)EPOLLOUT) != 0 &&
-           (come->ends & VIA_EDGE_CLOSED) == 0;
-    come->sequence = sequence;
-    if ((now->bits & VIA_EDGE_OUT) != 0) {
-        has |= come->full != now->full;
-        come->full = now->full;
-    }
-    come->ends |= now->ends;
-    return has;
-}

@@ -72,8 +72,4 @@ void via_edge_note_kernel(struct via_edge *told, uint64_t received, uint64_t unr
 /* The connection leaves its pipes; kernel: told->kernel before it was brought up to date. */
 void via_edge_leave(struct via_edge *told, uint32_t events, uint32_t read, uint64_t kernel);
 
-/* For an outer set, which wants an edge for all that comes, ready before or not: has something come
- * since the last call? sequence: the first record that had not come before bits were found out. */
-bool via_edge_has_come(struct via_edge *come, const struct via_edge_now *now, uint32_t sequence);
-
 #endif
