@@ -162,16 +162,16 @@ static void start(void)
         ring.receivers[host] = host_lab_attach(&ring.lab, host);
         assert_int_equal(via_endpoint_open(ring.receivers[host], ENDPOINT), 0);
     }
-    for (unsigned host = 0; host < HOSTS; host++) {
-        assert_int_equal(pthread_create(&ring.receiver_threads[host], NULL, receive_messages,
-                                        (void *)(uintptr_t)host),
-                         0);
-    }
     for (unsigned i = 0; i < VIA_ARRAY_COUNT(ring.flows); i++) {
         struct flow *flow = &ring.flows[i];
         flow->from = i / 2;
         flow->to = (i / 2 + 1 + i % 2) % HOSTS;
         flow->attach = host_lab_attach(&ring.lab, flow->from);
+    }
+    for (unsigned host = 0; host < HOSTS; host++) {
+        assert_int_equal(pthread_create(&ring.receiver_threads[host], NULL, receive_messages,
+                                        (void *)(uintptr_t)host),
+                         0);
     }
     for (unsigned i = 0; i < VIA_ARRAY_COUNT(ring.flows); i++) {
         assert_int_equal(pthread_create(&ring.flows[i].thread, NULL, send_messages, &ring.flows[i]),
