@@ -57,7 +57,7 @@ static void what_is_no_description_is_refused(void **state)
         {"ofi:", "driver ofi: '': not PROVIDER://HOST"},
         {"ofi:tcp", "not PROVIDER://HOST"},
         {"ofi:://x", "not PROVIDER://HOST"},
-        {"ofi:tcp;ofi_rxm://x", "not the name of a provider"},
+        {"ofi:^tcp://x", "not the name of a provider"},
         {"ofi:aproviderwithsolonganame://x", "not the name of a provider"},
         {"ofi:tcp://", "'': not HOST[:PORT]"},
         {"ofi:tcp://x:", "a port is a number"},

@@ -708,9 +708,7 @@ static void a_chip_that_is_odd_is_refused_and_left_as_it_was(void **state)
         const char *says;
     } cases[] = {
         {{.ids = 0x860610b5}, -ENODEV, "vendor 10b5, device 8606: no NT port of a PEX 87xx"},
-        {{.revision = 0x17},
-         -ENOTSUP,
-         "revision 17 of the chip is none that a public source names"},
+        {{.revision = 0x17}, -ENOTSUP, "revision 17 of the chip is none that this driver knows"},
         {{.registers_bytes = 0x20000},
          -ENODEV,
          "BAR 0 has 131072 bytes: the chip's registers take"},

@@ -50,10 +50,11 @@ static uint64_t setup_of(struct via_pex_port *pex, bool link_side)
     return low == UINT32_MAX ? 0 : bytes_of_setup(low, high);
 }
 
-/* A letter for the silicon, another for its metal: products of the family are AA, BA or CA. */
+/* A letter for the silicon, another for its metal. Published listings of lspci show PEX 8718 with
+ * AB, and PEX 8732 and 8747 with CA; AA and BA are taken as earlier ones of the family. */
 static bool is_known_revision(uint32_t revision)
 {
-    return revision == 0xaa || revision == 0xba || revision == 0xca;
+    return revision == 0xaa || revision == 0xab || revision == 0xba || revision == 0xca;
 }
 
 /* Which function this is, by its ids. */
@@ -77,8 +78,8 @@ static int check_ids(struct via_pex_port *pex, struct via_error *err)
     if (!pex->config.any_revision && !is_known_revision(revision)) {
         return via_error_set(
             err, -ENOTSUP,
-            "revision %02X of the chip is none that a public source names (AA, BA, "
-            "CA); the option revision=any takes it all the same",
+            "revision %02X of the chip is none that this driver knows (AA, AB, BA, CA); "
+            "the option revision=any takes it all the same",
             revision);
     }
     pex->chip.revision = revision;
