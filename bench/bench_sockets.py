@@ -20,6 +20,7 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import measure  # noqa: E402
+import sockets_programs  # noqa: E402
 
 STREAM = os.path.join(measure.BIN, "tests", "prog_stream")
 FLOWS = os.path.join(measure.BIN, "tests", "prog_flows")
@@ -326,9 +327,27 @@ def programs():
     yield against_tcp("nginx, wrk -c 32, 1 KiB", "1/s", nginx, 1.5)
     if measure.postgres("postgres") is not None:  # of the packages' group servers
         # What writes waits for rows, not for the network: it may not lose more than its noise.
-        for options, target in (("-S",), 2), (("-S", "-c", "8", "-j", "2"), 1), (("-c", "4", "-j", "2"), 0.9):
+        for options, target in ((("-S",), 2), (("-S", "-c", "8", "-j", "2"), 1), (("-S", "-c", "6", "-j", "6"), 1),
+                                (("-c", "4", "-j", "2"), 0.9)):
             yield against_tcp("pgbench " + " ".join(options), "1/s", lambda way, options=options:
                               measure.pgbench(way, max(1, round(Options.seconds)), options), target)
+
+
+def hard_programs():
+    """Event loops with edges, loops that poll, short connections, bodies beyond every buffer."""
+    for needs, name, unit, function in (
+            ("grpc", "gRPC, 1 MiB calls", "1/s", lambda way: sockets_programs.grpc(way, Options.seconds)),
+            ("java", "Java asynchronous channels, echoes of 32 MiB", "1/s",
+             lambda way: sockets_programs.java(way, Options.seconds)),
+            ("mpi", "Open MPI by TCP, ping-pong 8 B", "1/s", lambda way: sockets_programs.mpi(way, 8, Options.seconds)),
+            ("mpi", "Open MPI by TCP, ping-pong 4 KiB", "1/s",
+             lambda way: sockets_programs.mpi(way, 4096, Options.seconds)),
+            ("puma", "Puma, 1,100 short connections", "1/s", sockets_programs.puma)):
+        why = sockets_programs.missing(needs)
+        if why is None:
+            yield against_tcp(name, unit, function, 1)
+        else:
+            print("%s: skipped: %s" % (name, why), file=sys.stderr)
 
 
 def connections():
@@ -357,7 +376,7 @@ def sharing():
 
 
 def all_measures():
-    for group in (spinning, sleeping, streams, programs, connections, polling, sharing):
+    for group in (spinning, sleeping, streams, programs, hard_programs, connections, polling, sharing):
         yield from group()
 
 
