@@ -18,6 +18,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 BIN = os.path.abspath(os.environ.get("VIADUCT_BUILD_DIR") or
                       os.path.join(HERE, "..", "..", "build", "dev", "bin"))
 NOBODY = 65534
+with open(os.path.join(HERE, "..", "..", "src", "core", "node.h"), encoding="utf-8") as header:
+    PROTOCOL_VERSION = int(re.search(r"#define VIA_PROTOCOL_VERSION (\d+)u", header.read())[1])
 # Longer than anything here takes on a machine ten times as busy as it has cores: what is not done by then hangs.
 HANG_S = 60
 

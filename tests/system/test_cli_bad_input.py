@@ -55,7 +55,8 @@ class Versions(cli.Case):
                     ends.append(subprocess.Popen(
                         [daemon, "--foreground", "--rundir", self.rundir, "--host", str(host), "--link",
                          "%d:%d:0" % (peer, host - 1), *more], stderr=log, stdin=subprocess.DEVNULL))
-            for host, pattern in ((1, r"(?i)(?s)host 2.*version 99"), (2, r"(?i)(?s)host 1.*version 3\b")):
+            for host, pattern in ((1, r"(?i)(?s)host 2.*version 99"),
+                                  (2, r"(?i)(?s)host 1.*version %d\b" % cli.PROTOCOL_VERSION)):
                 said = lambda: self.read_log(host)
                 self.assertTrue(cli.wait_for(lambda: re.search(pattern, said())), said())
         finally:

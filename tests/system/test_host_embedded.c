@@ -541,13 +541,17 @@ static void a_peer_of_another_version_is_told_on_both_sides(void **state)
     host_lab_init(&lab, 2, false, true);
     host_lab_start(&lab, 0, NULL);
     host_lab_start(&lab, 1, speak_another_version);
-    struct link_state want = {&lab, 0, "bad-version",
-                              "the peer speaks protocol version 9, this host version 3", 9};
+    char error[2][64];
+    snprintf(error[0], sizeof(error[0]), "the peer speaks protocol version 9, this host version %u",
+             VIA_PROTOCOL_VERSION);
+    snprintf(error[1], sizeof(error[1]), "the peer speaks protocol version %u, this host version 9",
+             VIA_PROTOCOL_VERSION);
+    struct link_state want = {&lab, 0, "bad-version", error[0], 9};
     host_lab_wait(link_is, &want, "host 0 to see version 9");
     want.host = 1;
-    want.error = "the peer speaks protocol version 3, this host version 9";
+    want.error = error[1];
     want.peer_version = VIA_PROTOCOL_VERSION;
-    host_lab_wait(link_is, &want, "host 1 to see version 3");
+    host_lab_wait(link_is, &want, "host 1 to see this version");
     host_lab_fini(&lab);
 }
 
