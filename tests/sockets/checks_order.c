@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Whom a set tells of: each that has become ready, once, and none again before the others have had
- * their turn. Another process writes to some of them, one after another; meanwhile the server
- * sleeps in the set, or looks at it again and again, or does something else.
+ * In which order a set tells: as its descriptors became ready. Another process writes to some of
+ * them, one after another; meanwhile the server sleeps in the set, or looks at it again and again,
+ * or does something else. How often the order was wrong is counted over many rounds.
  */
 #include "checks.h"
 
@@ -14,6 +14,8 @@
 #define ROUNDS 2000u
 #define MOST 24u /* connections; few enough for none to be left to a ring of its own */
 #define BUSY_US 30u
+/* The kernel's own are sometimes late: another CPU takes in what was sent. */
+#define WRONG_MAX (ROUNDS / 25)
 
 enum server { SLEEPS, SPINS, IS_BUSY };
 
@@ -100,27 +102,29 @@ static void be_client(const struct order *order, const struct sockaddr_in *addr)
     _exit(0);
 }
 
-/* Each of a burst is told, and once: its byte has been read by then. */
-static void hear_some(int set, const struct order *order, unsigned *heard, uint32_t *numbers)
+/* Those of one call are in order, and behind those of the calls before; true: one was not. */
+static bool hear_some(int set, const struct order *order, unsigned *heard)
 {
     struct epoll_event events[MOST];
+    bool wrong = false;
     int n = epoll_wait(set, events, order->max, order->server == SPINS ? 0 : 30000);
     CHECK(n > 0 || (n == 0 && order->server == SPINS));
     for (int i = 0; i < n; i++) {
         unsigned char number;
         CHECK((events[i].events & EPOLLIN) != 0);
         read_all(fds[events[i].data.u32], &number, 1);
-        CHECK(number < order->burst && (*numbers & 1u << number) == 0);
-        *numbers |= 1u << number;
+        wrong |= number != *heard;
         (*heard)++;
     }
+    return wrong;
 }
 
-static void be_server(int set, const struct order *order)
+static unsigned be_server(int set, const struct order *order)
 {
+    unsigned wrong_rounds = 0;
     for (unsigned round = 0; round < ROUNDS; round++) {
         unsigned heard = 0;
-        uint32_t numbers = 0;
+        bool wrong = false;
         struct epoll_event event;
         char byte;
         CHECK(epoll_wait(set, &event, 1, 0) == 0);
@@ -130,12 +134,14 @@ static void be_server(int set, const struct order *order)
             pass_us(round % 2 * BUSY_US);
         }
         while (heard < order->burst) {
-            hear_some(set, order, &heard, &numbers);
+            wrong |= hear_some(set, order, &heard);
         }
+        wrong_rounds += wrong;
     }
+    return wrong_rounds;
 }
 
-static void all_are_told_once(const struct order *order)
+static void is_in_order(const struct order *order)
 {
     struct sockaddr_in addr;
     int from = listener(&addr);
@@ -152,80 +158,157 @@ static void all_are_told_once(const struct order *order)
         warm_up(fds[i], false);
         CHECK(epoll_ctl(set, EPOLL_CTL_ADD, fds[i], &event) == 0);
     }
-    be_server(set, order);
+    unsigned wrong = be_server(set, order);
     write_all(go[1], "g", 1);
+    if (wrong >= WRONG_MAX) {
+        printf("%u of %u rounds in wrong order\n", wrong, ROUNDS);
+    }
+    CHECK(wrong < WRONG_MAX);
     wait_for(pid);
 }
 
-static void many_wake_a_sleeper(void)
+static void two_wake_a_sleeper_in_order(void)
 {
-    all_are_told_once(&(struct order){MOST, 4, 6, EPOLLIN, MOST, SLEEPS});
+    is_in_order(&(struct order){2, 2, 2, EPOLLIN, MOST, SLEEPS});
 }
 
-static void many_come_to_who_looks(void)
+static void two_come_to_who_looks_in_order(void)
 {
-    all_are_told_once(&(struct order){MOST, 4, 6, EPOLLIN, MOST, SPINS});
+    is_in_order(&(struct order){2, 2, 2, EPOLLIN, MOST, SPINS});
 }
 
-static void many_come_one_at_a_time(void)
+static void two_come_to_who_is_busy_in_order(void)
 {
-    all_are_told_once(&(struct order){MOST, 6, 8, EPOLLIN, 1, IS_BUSY});
+    is_in_order(&(struct order){2, 2, 2, EPOLLIN, MOST, IS_BUSY});
 }
 
-static void edges_come_to_who_is_busy(void)
+static void many_wake_a_sleeper_in_order(void)
 {
-    all_are_told_once(&(struct order){MOST, 6, 8, EPOLLIN | EPOLLET, MOST, IS_BUSY});
+    is_in_order(&(struct order){MOST, 4, 6, EPOLLIN, MOST, SLEEPS});
 }
 
-/* Who is ready and not read is told again, but not before all others have been. */
-static void each_has_its_turn(void)
+static void many_come_to_who_looks_in_order(void)
+{
+    is_in_order(&(struct order){MOST, 4, 6, EPOLLIN, MOST, SPINS});
+}
+
+static void many_come_to_who_is_busy_in_order(void)
+{
+    is_in_order(&(struct order){MOST, 4, 6, EPOLLIN, MOST, IS_BUSY});
+}
+
+static void many_come_one_at_a_time_in_order(void)
+{
+    is_in_order(&(struct order){MOST, 6, 8, EPOLLIN, 1, IS_BUSY});
+}
+
+static void edges_come_in_order(void)
+{
+    is_in_order(&(struct order){MOST, 6, 8, EPOLLIN | EPOLLET, MOST, IS_BUSY});
+}
+
+/* --- connections that are new -------------------------------------------------------------------
+ */
+
+#define NEW_ONES 300u
+
+/* A new one, after so many bytes each way, and then the old one. */
+static void write_to_new(const struct sockaddr_in *addr, int old, unsigned bytes)
+{
+    char byte = 'w';
+    int fresh = socket(AF_INET, SOCK_STREAM, 0);
+    CHECK(connect(fresh, (const void *)addr, sizeof(*addr)) == 0);
+    for (unsigned i = 0; i < bytes; i++) {
+        write_all(fresh, &byte, 1);
+        read_all(fresh, &byte, 1);
+    }
+    write_all(fresh, "1", 1);
+    write_all(old, "2", 1);
+    read_all(old, &byte, 1);
+    read_all(fresh, &byte, 1);
+    close(fresh);
+}
+
+static void be_client_of_new(const struct sockaddr_in *addr)
+{
+    int old = socket(AF_INET, SOCK_STREAM, 0);
+    CHECK(connect(old, (const void *)addr, sizeof(*addr)) == 0);
+    warm_up(old, true);
+    for (unsigned i = 0; i < NEW_ONES; i++) {
+        write_to_new(addr, old, 1 + i % 5);
+    }
+    write_all(old, "q", 1);
+    _exit(0);
+}
+
+/* The next of those that were told, several at a time. */
+static int await(int set)
+{
+    static struct epoll_event events[MOST];
+    static int count;
+    static int next;
+    if (next == count) {
+        next = 0;
+        count = epoll_wait(set, events, MOST, 30000);
+        CHECK(count > 0);
+    }
+    return events[next++].data.fd;
+}
+
+static void add(int set, int fd)
+{
+    struct epoll_event event = {.events = EPOLLIN, .data.fd = fd};
+    CHECK(epoll_ctl(set, EPOLL_CTL_ADD, fd, &event) == 0);
+}
+
+/* What the next connection that has something has sent, answered; or it is new, or has ended: 0. */
+static char hear_one(int set, int from)
+{
+    char byte;
+    int fd = await(set);
+    if (fd == from) {
+        add(set, accept(from, NULL, NULL));
+        return 0;
+    }
+    ssize_t n = read(fd, &byte, 1);
+    CHECK(n >= 0);
+    if (n == 0) {
+        close(fd);
+        return 0;
+    }
+    if (byte != 'q') {
+        write_all(fd, &byte, 1);
+    }
+    return byte;
+}
+
+static void new_connections_come_in_order(void)
 {
     struct sockaddr_in addr;
     int from = listener(&addr);
     int set = epoll_create1(EPOLL_CLOEXEC);
-    CHECK(set >= 0);
+    unsigned wrong = 0;
     pid_t pid = fork();
     if (pid == 0) {
-        int ends[MOST];
-        char byte;
-        for (unsigned i = 0; i < MOST; i++) {
-            ends[i] = socket(AF_INET, SOCK_STREAM, 0);
-            CHECK(connect(ends[i], (const void *)&addr, sizeof(addr)) == 0);
-            warm_up(ends[i], true);
-        }
-        for (unsigned i = 0; i < MOST; i++) {
-            write_all(ends[i], "x", 1);
-        }
-        CHECK(read(ends[0], &byte, 1) <= 0); /* until the server has ended */
-        _exit(0);
+        be_client_of_new(&addr);
     }
-    for (unsigned i = 0; i < MOST; i++) {
-        struct epoll_event event = {.events = EPOLLIN, .data.u32 = i};
-        fds[i] = accept(from, NULL, NULL);
-        CHECK(fds[i] >= 0);
-        warm_up(fds[i], false);
-        CHECK(epoll_ctl(set, EPOLL_CTL_ADD, fds[i], &event) == 0);
+    int old = accept(from, NULL, NULL);
+    warm_up(old, false);
+    add(set, old);
+    add(set, from);
+    for (char last = 0, byte; (byte = hear_one(set, from)) != 'q'; last = byte != 0 ? byte : last) {
+        wrong += byte == '1' && last == '2' ? 1 : 0;
     }
-    for (unsigned i = 0; i < MOST; i++) {
-        char byte;
-        CHECK(recv(fds[i], &byte, 1, MSG_PEEK) == 1); /* all are there */
+    if (wrong >= NEW_ONES / 10) {
+        printf("%u of %u new connections came late\n", wrong, NEW_ONES);
     }
-    unsigned told[MOST] = {0};
-    for (unsigned call = 1; call <= 10 * MOST; call++) {
-        struct epoll_event event;
-        CHECK(epoll_wait(set, &event, 1, 30000) == 1);
-        told[event.data.u32]++;
-    }
-    for (unsigned i = 0; i < MOST; i++) {
-        CHECK(told[i] >= 9 && told[i] <= 11);
-    }
-    for (unsigned i = 0; i < MOST; i++) {
-        close(fds[i]);
-    }
+    CHECK(wrong < NEW_ONES / 10);
     wait_for(pid);
 }
 
 const struct check checks_of_order[] = {
-    CHECK_ENTRY(many_wake_a_sleeper),     CHECK_ENTRY(many_come_to_who_looks),
-    CHECK_ENTRY(many_come_one_at_a_time), CHECK_ENTRY(edges_come_to_who_is_busy),
-    CHECK_ENTRY(each_has_its_turn),       {0}};
+    CHECK_ENTRY(two_wake_a_sleeper_in_order),      CHECK_ENTRY(two_come_to_who_looks_in_order),
+    CHECK_ENTRY(two_come_to_who_is_busy_in_order), CHECK_ENTRY(many_wake_a_sleeper_in_order),
+    CHECK_ENTRY(many_come_to_who_looks_in_order),  CHECK_ENTRY(many_come_to_who_is_busy_in_order),
+    CHECK_ENTRY(many_come_one_at_a_time_in_order), CHECK_ENTRY(edges_come_in_order),
+    CHECK_ENTRY(new_connections_come_in_order),    {0}};

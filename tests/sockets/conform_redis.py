@@ -15,7 +15,8 @@ from conform_share import environment, run_groups, run_logged, take_share
 # Seconds each; the whole suite takes an hour or so.
 SOME = ["unit/printver", "unit/auth", "unit/protocol", "unit/keyspace", "unit/info", "unit/querybuf", "unit/tls",
         "unit/networking", "unit/obuf-limits", "unit/pubsub", "unit/multi", "unit/slowlog", "unit/tracking",
-        "unit/pause", "unit/limits", "unit/type/string", "unit/type/list", "integration/block-repl",
+        "unit/pause", "unit/limits", "unit/type/string", "unit/type/list", "unit/type/stream-cgroups",
+        "integration/block-repl",
         "integration/replication", "integration/replication-2", "integration/replication-3",
         "integration/replication-4", "integration/psync2-reg", "integration/redis-cli",
         "integration/redis-benchmark"]

@@ -625,6 +625,80 @@ static void the_short_way_leaves_what_is_odd_alone(void **state)
     }
 }
 
+/* One byte, either way; when it says that it was written; *ret_others: and that others were. */
+static bool written(struct direction *d, bool quick, uint64_t *ret_ticks, bool *ret_others)
+{
+    uint32_t sequence = d->tx.pipe.sequence;
+    char byte = 'w';
+    struct iovec iov = {.iov_base = &byte, .iov_len = 1};
+    struct via_iov from = {.iov = &iov, .count = 1, .left = 1};
+    *ret_others = false;
+    if (quick) {
+        assert_true(via_stream_tx_quick(&d->tx, "w", 1));
+    } else {
+        assert_int_equal(via_stream_tx_write(&d->tx, &from), 1);
+    }
+    return via_stream_rx_written(&d->rx, sequence, via_os_ticks(), ret_ticks, ret_others);
+}
+
+static void who_asks_is_told_when_and_whether_others_were_written(void **state)
+{
+    (void)state;
+    for (int quick = 0; quick < 2; quick++) {
+        struct direction a;
+        struct direction b;
+        _Atomic uint64_t set = 0;
+        uint64_t ticks[4];
+        bool others;
+        start_in_pipe(&a);
+        start_in_pipe(&b);
+        a.tx.times = &set;
+        b.tx.times = &set;
+        assert_false(written(&a, quick, ticks, &others)); /* nobody has asked */
+        atomic_store(&set, 77);
+        uint64_t before = via_os_ticks();
+        assert_true(written(&a, quick, &ticks[0], &others));
+        assert_true(written(&a, quick, &ticks[1], &others));
+        assert_false(others);
+        assert_true(written(&b, quick, &ticks[2], &others));
+        assert_true(others);
+        assert_true(written(&a, quick, &ticks[3], &others));
+        assert_true(others);
+        /* In units of 16. */
+        assert_true(ticks[0] + 16 > before && ticks[3] <= via_os_ticks());
+        for (int i = 1; i < 4; i++) {
+            assert_true(ticks[i] >= ticks[i - 1]);
+        }
+        atomic_store(&set, 78); /* another set of the same reader's */
+        assert_true(written(&a, quick, &ticks[0], &others));
+        assert_true(written(&a, quick, &ticks[0], &others));
+        assert_false(others);
+        stop(&a);
+        stop(&b);
+    }
+}
+
+/* A writer may say what it wants: it is some time, and not far from now. */
+static void any_time_that_is_told_is_one(void **state)
+{
+    (void)state;
+    struct direction d;
+    struct via_stream_head head = {.kind = VIA_STREAM_DATA, .inline_bytes = 1};
+    uint64_t ticks = 0;
+    bool others = false;
+    start_in_pipe(&d);
+    memset(head.written, 0xff, sizeof(head.written));
+    uint32_t sequence = d.tx.pipe.sequence;
+    send_raw(&d, &head, NULL, 0);
+    for (unsigned shift = 0; shift < 64; shift++) {
+        uint64_t now = UINT64_C(1) << shift;
+        assert_true(via_stream_rx_written(&d.rx, sequence, now, &ticks, &others));
+        assert_true(now - ticks + (UINT64_C(1) << 43) <= UINT64_C(1) << 44);
+        assert_false(others);
+    }
+    stop(&d);
+}
+
 static void a_body_longer_than_any_is_not_read(void **state)
 {
     (void)state;
@@ -660,6 +734,8 @@ int main(void)
         cmocka_unit_test(empty_records_do_not_keep_a_reader_for_ever),
         cmocka_unit_test(the_short_way_leaves_what_is_odd_alone),
         cmocka_unit_test(a_body_longer_than_any_is_not_read),
+        cmocka_unit_test(who_asks_is_told_when_and_whether_others_were_written),
+        cmocka_unit_test(any_time_that_is_told_is_one),
     };
     return cmocka_run_group_tests_name("stream", tests, NULL, NULL);
 }

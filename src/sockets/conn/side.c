@@ -190,6 +190,7 @@ void via_side_attach(struct via_side *side, const struct via_pipe_geometry *geom
     via_stream_tx_init(&side->tx);
     side->rx.read = (void *)(own + VIA_SEGMENT_READ_OFF);
     side->tx.read = (void *)(peer + VIA_SEGMENT_READ_OFF);
+    side->tx.times = (const void *)(own + VIA_SEGMENT_TIMES_OFF);
 }
 
 void via_side_allow_avail(struct via_side *side)
@@ -231,6 +232,13 @@ void via_side_publish_cpu(struct via_side *side)
         side->cpu_said = cpu;
         atomic_store_explicit(word, cpu, memory_order_relaxed);
     }
+}
+
+void via_side_ask_times(struct via_side *side, uint64_t set)
+{
+    _Atomic uint64_t *word =
+        (_Atomic uint64_t *)(void *)(side->rx.pipe.credit.direct + VIA_SEGMENT_TIMES_OFF);
+    atomic_store_explicit(word, set, memory_order_relaxed);
 }
 
 void via_side_publish_cold(struct via_side *side)

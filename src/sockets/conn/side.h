@@ -107,6 +107,7 @@ void via_side_remove_pages(struct via_side *side);
 #define VIA_SEGMENT_AVAIL_OFF 16u  /* struct via_avail_words, within one machine */
 #define VIA_SEGMENT_COLD_OFF 40u   /* the peer wants a ring for the next record: epoll_cold.c */
 #define VIA_SEGMENT_CPU_OFF 48u    /* where the peer read last: number of its CPU, plus 1 */
+#define VIA_SEGMENT_TIMES_OFF 56u  /* the peer asks when records were written: epoll_order.c */
 #define VIA_SEGMENT_READ_OFF 64u   /* written by its owner: bytes it has read */
 #define VIA_SEGMENT_SENT_OFF 72u   /* the same: records it has put as frames, and those before */
 #define VIA_SEGMENT_HELLO_OFF 128u /* over the fabric: struct via_fabric_hello */
@@ -177,6 +178,10 @@ void via_side_publish_cold(struct via_side *side);
 bool via_side_is_apart(const struct via_side *side);
 /* Tells it where this one does, when that has changed; with the rx token. */
 void via_side_publish_cpu(struct via_side *side);
+
+/* Within one machine: asks the peer when it writes records, for this set, not 0. Those before
+ * do not tell. */
+void via_side_ask_times(struct via_side *side, uint64_t set);
 
 /* Tells the peer. */
 void via_side_publish_flags(struct via_side *side, uint64_t flags);

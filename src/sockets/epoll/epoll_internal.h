@@ -118,4 +118,33 @@ void via_ep_check_warm(struct via_ep_set *set, unsigned most);
 #define VIA_EP_ALL UINT32_MAX
 void via_ep_check_cold(struct via_ep_set *set);
 
+/* --- epoll_order.c; with the set's lock --------------------------------------------------------
+ */
+
+/* At once; of more the others come next time. */
+#define VIA_EP_FOUND_MAX 256u
+
+/* What a look has found: what may have something to report, by when it became ready. */
+struct via_ep_found {
+    uint64_t now;    /* when the look began, in ticks */
+    uint64_t last;   /* when the last of them became ready */
+    unsigned before; /* hot ones looked at before that one */
+    unsigned looks;  /* hot ones looked at */
+    unsigned count;
+    unsigned next;
+    bool others; /* who wrote one of these has written to others, too */
+    bool again;  /* those before the last have been looked at once more */
+    struct via_ep_ready {
+        uint64_t ticks;
+        struct via_ep_entry *entry;
+    } ready[VIA_EP_FOUND_MAX];
+};
+
+/* Among the hot ones, and warm ones that became ready before them; all: the warm ones have just
+ * been looked at. At least max if there are so many. */
+void via_ep_find(struct via_ep_set *set, struct via_ep_found *found, unsigned max, bool all);
+/* The first of those that are left; told: another has been told. NULL: that is all for now. */
+struct via_ep_entry *via_ep_next(struct via_ep_set *set, struct via_ep_found *found, bool told);
+void via_ep_found_end(struct via_ep_found *found);
+
 #endif

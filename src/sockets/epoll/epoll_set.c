@@ -72,6 +72,8 @@ struct via_ep_set *via_ep_set_get(int epfd)
     set->warm_ticks = 0;
     set->warm_looks = 0;
     set->filled = false;
+    set->young_ticks = 0;
+    set->number = (uint64_t)via_os_pid() + via_pool_index(&set_pool, set) + 1;
     set->ask_due = false;
     set->look_due = false;
     pthread_mutex_init(&set->lock, NULL);
@@ -258,6 +260,9 @@ static void refresh(struct via_ep_entry *entry)
             via_ep_left(entry);
         }
         entry->told.sequence = entry->conn->side->rx.pipe.sequence;
+        if (piped && via_conn_is_local(entry->conn)) {
+            via_side_ask_times(entry->conn->side, entry->set->number);
+        }
         add_bells(entry->set, via_conn_bells(entry->conn));
         wake_sleepers(entry->set, true);
     }
@@ -433,6 +438,7 @@ static int entry_add(struct via_ep_set *set, int op, struct via_conn *conn, int 
      * ours, wakes at once and must find that the event is not the program's; the set's lock then
      * makes it wait. */
     set->entries_count++;
+    atomic_store_explicit(&set->young_ticks, via_os_ticks(), memory_order_relaxed);
     int rc = via_ep_update_kernel(entry, op);
     if (rc != 0) {
         set->entries_count--;

@@ -51,6 +51,8 @@ struct via_ep_set {
     _Atomic bool look_due;        /* it has said something of connections with pipes */
     _Atomic uint64_t warm_ticks;  /* when all warm ones were last looked at */
     uint32_t warm_looks;          /* counts looks of who spins */
+    _Atomic uint64_t young_ticks; /* when a connection was put into it last */
+    uint64_t number;              /* not 0, and others have others, mostly */
 
     _Atomic bool nested; /* has been put into another: epoll_nest.c */
 };
@@ -66,6 +68,7 @@ struct via_ep_entry {
     uint32_t kernel_events;
     struct via_edge told;   /* to the program: edge-triggered, but for `due` and `look` */
     bool spent;             /* one-shot, and reported */
+    bool found;             /* by a look under way */
     uint16_t arms;          /* how often the program has asked for it: tells old events from new */
     bool piped;             /* counted in piped_count: hot, warm or cold */
     uint8_t place;          /* enum via_ep_place */
@@ -73,7 +76,7 @@ struct via_ep_entry {
     bool unheard;           /* the kernel has nothing more to say, and it is not in its set */
     uint16_t idle_looks;    /* in vain, one after another */
     uint32_t cold_sequence; /* the reader's when it became cold */
-    uint64_t told_ticks;    /* when it was last reported */
+    uint64_t told_ticks;    /* when it was last reported, or asked for */
     _Atomic int kept_fd; /* -1, or ours, by which the kernel has it: fd is closed, others are not */
 };
 

@@ -29,6 +29,8 @@
 #define FEW_TRIES 8
 /* ... and so often all is looked at anew when the kernel had nothing but what is ours. */
 #define OURS_TRIES 4
+/* For so long a connection may go by the kernel that is about to go by pipes. */
+#define YOUNG_US 10000u
 /* So many connections without room are watched at each sleep. */
 #define STALLS_MAX 16u
 
@@ -110,12 +112,13 @@ static bool report(struct via_ep_entry *entry, struct epoll_event *event, uint64
     return true;
 }
 
-/* Reports what is ready among our connections, first who has not been reported for longest; all:
- * also of those that have been quiet for a while. In which order they became ready is not kept. */
+/* Reports what is ready among our connections, in the order of epoll_order.c; all: also of those
+ * that have been quiet for a while. */
 static int collect(struct via_ep_set *set, struct epoll_event *events, int max, bool all)
 {
     int count = 0;
-    uint64_t now = via_os_ticks();
+    struct via_ep_found found;
+    struct via_ep_entry *entry;
     struct via_list reported;
     if (atomic_load_explicit(&set->piped_count, memory_order_relaxed) == 0) {
         return 0;
@@ -129,17 +132,15 @@ static int collect(struct via_ep_set *set, struct epoll_event *events, int max, 
         via_ep_check_cold(set);
     }
     via_ep_check_warm(set, all ? VIA_EP_ALL : 0);
-    via_list_foreach_safe(it, &set->entries[VIA_EP_HOT]) {
-        struct via_ep_entry *entry = via_list_entry(it, struct via_ep_entry, in_set);
-        if (count == max) {
-            break;
-        }
-        if (!via_ep_is_quiet(entry) && report(entry, &events[count], now, &reported)) {
+    via_ep_find(set, &found, (unsigned)max, all);
+    while (count < max && (entry = via_ep_next(set, &found, count != 0)) != NULL) {
+        if (report(entry, &events[count], found.now, &reported)) {
             count++;
         } else if (entry->place == VIA_EP_HOT) {
             via_ep_cool(entry);
         }
     }
+    via_ep_found_end(&found);
     via_list_splice_back(&set->entries[VIA_EP_HOT], &reported);
     via_unlock(&set->lock);
     return count;
@@ -437,6 +438,25 @@ static void note_filled(struct via_ep_set *set, bool filled)
     }
 }
 
+/* Connections begin by the kernel: after one has come the kernel is asked each time that something
+ * of ours is there. */
+static bool is_young(const struct via_ep_set *set, uint64_t now)
+{
+    return now - atomic_load_explicit(&set->young_ticks, memory_order_relaxed) <
+           via_os_us_to_ticks(YOUNG_US);
+}
+
+/* What the kernel had takes longer to come than what ours had, so it was sent first, if anything
+ * can be said. */
+static void put_in_front(struct epoll_event *events, int ours, int kernels)
+{
+    for (int i = 0; i < kernels; i++) {
+        struct epoll_event event = events[ours + i];
+        memmove(events + i + 1, events + i, (size_t)ours * sizeof(event));
+        events[i] = event;
+    }
+}
+
 /* Of what is done now and then, by whichever thread waits in the set. */
 static bool is_due(const _Atomic uint64_t *last_ticks, uint64_t now, unsigned us)
 {
@@ -476,6 +496,8 @@ static int take_ready(struct via_ep_set *set, int epfd, struct epoll_event *even
         count += collect(set, events + count, max - count, all);
     }
     note_filled(set, count - first == max);
+    bool young = count != 0 && first == 0 && is_young(set, now);
+    turn |= young;
     /* What has become the kernel's while ours were looked at, it has not been asked for. */
     turn |= atomic_load_explicit(&set->ask_due, memory_order_relaxed);
     if (count < max && turn) {
@@ -484,6 +506,9 @@ static int take_ready(struct via_ep_set *set, int epfd, struct epoll_event *even
         int n = ask_kernel(set, epfd, events + count, max - count, &ours);
         if (n < 0) {
             return count != 0 ? count : -errno;
+        }
+        if (via_unlikely(young)) {
+            put_in_front(events, count, n);
         }
         bool looks = count != 0 && count + n < max &&
                      atomic_load_explicit(&set->look_due, memory_order_relaxed);

@@ -47,12 +47,16 @@ enum via_stream_kind {
 /* DEMOTE: the bytes that the kernel has again are all that the reader may not have read. */
 #define VIA_STREAM_DEMOTE_WHOLE 0x01u
 
+/* Any record, for a reader that asks when it was written: since the record before, the thread that
+ * writes it has written to others in the same set, or another thread wrote that one. */
+#define VIA_STREAM_OTHERS 0x80u
+
 /* The head of every record of a stream's pipe. */
 struct via_stream_head {
     uint8_t kind;
     uint8_t inline_bytes;
     uint8_t flags;
-    uint8_t reserved[5]; /* 0, and not read */
+    uint8_t written[5]; /* when, in 16 ticks, for a reader that asks (via_stream_tx.times); or 0 */
     union {
         unsigned char data[VIA_STREAM_INLINE_BYTES_MAX];
         uint64_t count;
@@ -131,10 +135,12 @@ struct via_stream_tx {
     uint64_t kernel_bytes;        /* through the kernel up to the last SWITCH */
     _Atomic uint64_t pipe_bytes;  /* through the pipe, in all */
     const _Atomic uint64_t *read; /* the reader's via_stream_rx.read; NULL: not to be seen */
-    uint32_t switch_end;          /* pipe sequence after the last SWITCH */
-    uint8_t span;                 /* VIA_SPAN_KERNEL or _PIPE */
-    bool ended;                   /* FIN is written */
-    bool past_caches;             /* how to write bodies: see io_tx.c */
+    const _Atomic uint64_t
+        *times;          /* of which set the reader asks when it was written; or 0, NULL */
+    uint32_t switch_end; /* pipe sequence after the last SWITCH */
+    uint8_t span;        /* VIA_SPAN_KERNEL or _PIPE */
+    bool ended;          /* FIN is written */
+    bool past_caches;    /* how to write bodies: see io_tx.c */
     struct {
         const struct via_avail_words *own; /* NULL: no zero-copy */
         struct via_avail_words *peer;

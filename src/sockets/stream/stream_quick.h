@@ -6,6 +6,7 @@
 
 #include "base/types.h"
 #include "core/pipe_inline.h"
+#include "sockets/process/os.h"
 #include "sockets/stream/stream.h"
 
 /*
@@ -18,6 +19,10 @@
 
 /* Slots that data leaves free, so that DEMOTE and FIN never have to wait. */
 #define VIA_STREAM_RESERVED_SLOTS 2u
+
+/* From ticks to via_stream_head.written, in the first bytes as a number. */
+#define VIA_STREAM_WRITTEN_SHIFT 20
+#define VIA_STREAM_FIXED_MASK UINT64_C(0xffffff) /* all else in them */
 
 /* 1 byte or more. For few bytes the C library's memcpy() costs more than the copying. */
 static inline void via_stream_copy(unsigned char *to, const unsigned char *from, size_t bytes)
@@ -61,6 +66,41 @@ static inline void via_stream_rx_count(struct via_stream_rx *rx, size_t bytes)
     }
 }
 
+/* Where this thread has written last, of what is in the same set: of some sets. */
+#define VIA_STREAM_SETS 32u
+extern __thread const struct via_stream_tx *via_stream_last[VIA_STREAM_SETS]
+    __attribute__((tls_model("initial-exec")));
+
+/* Its place in there; NULL: the reader does not ask when records were written. */
+static inline const struct via_stream_tx **via_stream_last_of(const struct via_stream_tx *tx)
+{
+    uint64_t set = tx->times != NULL ? atomic_load_explicit(tx->times, memory_order_relaxed) : 0;
+    return set != 0 ? &via_stream_last[set % VIA_STREAM_SETS] : NULL;
+}
+
+/* The first bytes of a record that is written now. The clock costs a tenth of a round trip, so only
+ * a caller that asks gets it. */
+static inline uint64_t via_stream_fixed(const struct via_stream_tx *tx, uint8_t kind,
+                                        uint8_t inline_bytes, uint8_t flags)
+{
+    uint64_t fixed = kind | (uint64_t)inline_bytes << 8 | (uint64_t)flags << 16;
+    const struct via_stream_tx **last = via_stream_last_of(tx);
+    if (last != NULL) {
+        fixed |= *last != tx ? (uint64_t)VIA_STREAM_OTHERS << 16 : 0;
+        fixed |= via_os_ticks() << VIA_STREAM_WRITTEN_SHIFT & ~VIA_STREAM_FIXED_MASK;
+    }
+    return fixed;
+}
+
+/* That record is written. */
+static inline void via_stream_wrote(const struct via_stream_tx *tx)
+{
+    const struct via_stream_tx **last = via_stream_last_of(tx);
+    if (last != NULL) {
+        *last = tx;
+    }
+}
+
 /* One message as one record. false: nothing has been done. */
 static inline bool via_stream_tx_quick(struct via_stream_tx *tx, const void *data, size_t bytes)
 {
@@ -78,9 +118,10 @@ static inline bool via_stream_tx_quick(struct via_stream_tx *tx, const void *dat
         return false;
     }
     via_stream_copy(to, data, bytes);
-    uint64_t fixed = VIA_STREAM_DATA | (in_head ? (uint64_t)bytes << 8 : 0);
+    uint64_t fixed = via_stream_fixed(tx, VIA_STREAM_DATA, in_head ? (uint8_t)bytes : 0, 0);
     memcpy(head, &fixed, VIA_STREAM_HEAD_FIXED_BYTES);
     via_pipe_commit_line(pipe, in_head ? 0 : (uint32_t)bytes, data_head);
+    via_stream_wrote(tx);
     via_stream_tx_count(tx, bytes);
     return true;
 }
@@ -114,6 +155,27 @@ static inline const void *via_stream_rx_record(const struct via_stream_rx *rx,
     *ret_bytes = bytes;
     at->sequence++;
     return data;
+}
+
+/* When the record of that sequence was written, if it is there and tells: as its writer says, which
+ * may be anything. *ret_others is set when the writing thread has written elsewhere before. */
+static inline bool via_stream_rx_written(const struct via_stream_rx *rx, uint32_t sequence,
+                                         uint64_t now, uint64_t *ret_ticks, bool *ret_others)
+{
+    struct via_pipe_at at = {.sequence = sequence};
+    uint32_t body_bytes;
+    const void *head = via_pipe_line_at(&rx->pipe, &at, &body_bytes);
+    uint64_t fixed;
+    if (head == NULL) {
+        return false;
+    }
+    memcpy(&fixed, head, sizeof(fixed));
+    *ret_others |= (fixed >> 16 & VIA_STREAM_OTHERS) != 0;
+    fixed &= ~VIA_STREAM_FIXED_MASK;
+    /* The counter's high bits are not there: it was not long ago. */
+    int64_t ago = (int64_t)((now << VIA_STREAM_WRITTEN_SHIFT) - fixed);
+    *ret_ticks = now - (uint64_t)(ago >> VIA_STREAM_WRITTEN_SHIFT);
+    return fixed != 0;
 }
 
 /* Is such a record next? */

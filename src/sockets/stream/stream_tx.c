@@ -10,11 +10,15 @@
 #define RESERVED_SLOTS VIA_STREAM_RESERVED_SLOTS
 #define PULLED_BYTES_MASK ((UINT64_C(1) << 38) - 1) /* of via_avail_words.pulled */
 
+__thread const struct via_stream_tx *via_stream_last[VIA_STREAM_SETS]
+    __attribute__((tls_model("initial-exec")));
+
 void via_stream_tx_init(struct via_stream_tx *tx)
 {
     tx->kernel_bytes = 0;
     atomic_store_explicit(&tx->pipe_bytes, 0, memory_order_relaxed);
     tx->read = NULL;
+    tx->times = NULL;
     tx->switch_end = 0;
     tx->span = VIA_SPAN_KERNEL;
     tx->ended = false;
@@ -23,23 +27,29 @@ void via_stream_tx_init(struct via_stream_tx *tx)
 }
 
 /* For send_head(), or a body. */
-static struct via_stream_head new_head(enum via_stream_kind kind, size_t inline_bytes,
-                                       uint8_t flags)
+static struct via_stream_head new_head(const struct via_stream_tx *tx, enum via_stream_kind kind,
+                                       size_t inline_bytes, uint8_t flags)
 {
-    return (struct via_stream_head){
-        .kind = (uint8_t)kind, .inline_bytes = (uint8_t)inline_bytes, .flags = flags};
+    struct via_stream_head head = {0};
+    uint64_t fixed = via_stream_fixed(tx, (uint8_t)kind, (uint8_t)inline_bytes, flags);
+    memcpy(&head, &fixed, sizeof(fixed));
+    return head;
 }
 
 /* With so many bytes after the first. */
 static int send_head(struct via_stream_tx *tx, const struct via_stream_head *head, size_t bytes)
 {
-    return via_pipe_send(&tx->pipe, head, VIA_STREAM_HEAD_FIXED_BYTES + bytes, NULL, 0);
+    int rc = via_pipe_send(&tx->pipe, head, VIA_STREAM_HEAD_FIXED_BYTES + bytes, NULL, 0);
+    if (rc == 0) {
+        via_stream_wrote(tx);
+    }
+    return rc;
 }
 
 static int send_control(struct via_stream_tx *tx, enum via_stream_kind kind, uint8_t flags,
                         uint64_t count)
 {
-    struct via_stream_head head = new_head(kind, 0, flags);
+    struct via_stream_head head = new_head(tx, kind, 0, flags);
     head.u.count = count;
     return send_head(tx, &head, sizeof(count));
 }
@@ -78,7 +88,7 @@ int via_stream_tx_demote(struct via_stream_tx *tx)
 int via_stream_tx_demote_again(struct via_stream_tx *tx, uint64_t again, bool whole)
 {
     struct via_stream_head head =
-        new_head(VIA_STREAM_DEMOTE, 0, whole ? VIA_STREAM_DEMOTE_WHOLE : 0);
+        new_head(tx, VIA_STREAM_DEMOTE, 0, whole ? VIA_STREAM_DEMOTE_WHOLE : 0);
     assert(tx->span == VIA_SPAN_PIPE && !tx->ended);
     head.u.demote.count = tx->pipe_bytes;
     head.u.demote.again = again;
@@ -102,7 +112,7 @@ bool via_stream_tx_is_demoted(struct via_stream_tx *tx)
 
 static ssize_t write_inline(struct via_stream_tx *tx, struct via_iov *iov, size_t bytes)
 {
-    struct via_stream_head head = new_head(VIA_STREAM_DATA, bytes, 0);
+    struct via_stream_head head = new_head(tx, VIA_STREAM_DATA, bytes, 0);
     struct via_iov before = *iov;
     via_iov_get(iov, head.u.data, bytes, false);
     int rc = send_head(tx, &head, bytes);
@@ -121,9 +131,10 @@ static ssize_t write_body(struct via_stream_tx *tx, struct via_iov *iov, size_t 
         return rc;
     }
     via_iov_get(iov, body, bytes, tx->past_caches);
-    struct via_stream_head head = new_head(VIA_STREAM_DATA, 0, 0);
+    struct via_stream_head head = new_head(tx, VIA_STREAM_DATA, 0, 0);
     rc = via_pipe_commit(&tx->pipe, &head, VIA_STREAM_HEAD_FIXED_BYTES, bytes);
     assert(rc == 0);
+    via_stream_wrote(tx);
     return (ssize_t)bytes;
 }
 
@@ -190,7 +201,7 @@ uint64_t via_stream_tx_sink(const struct via_stream_tx *tx)
 
 int via_stream_tx_avail(struct via_stream_tx *tx, uint64_t address, uint64_t bytes)
 {
-    struct via_stream_head head = new_head(VIA_STREAM_AVAIL, 0, 0);
+    struct via_stream_head head = new_head(tx, VIA_STREAM_AVAIL, 0, 0);
     assert(tx->span == VIA_SPAN_PIPE && tx->avail.own != NULL && bytes != 0);
     if (tx->ended) {
         return -EPIPE;

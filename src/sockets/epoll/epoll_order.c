@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * The order in which epoll_wait() reports the connections of a set. The kernel reports its
+ * descriptors in the order in which they became ready, and programs rely on it: a client writes to
+ * one connection, then to another, and the server serves both in this order. This library checks
+ * each entry, and a check does not say when the entry became ready. So each record holds the time
+ * at which it was written (stream.h), and ready entries are sorted by that time; entries that were
+ * reported before and are still ready are sorted by the time of that report.
+ *
+ * A check of many entries takes time. Suppose a client writes to an entry that was checked already,
+ * and then to one that was not: the second would be reported first. So an entry that became ready
+ * during the check is left for the next call, when all earlier records are visible. If that leaves
+ * nothing to report, the entries that were checked are checked again. Warm entries (epoll_cold.c)
+ * are not checked in each call: they are then. Both happen only if the thread that wrote has
+ * written to other connections of the set in between, which its record tells; so a program with one
+ * busy connection among many does not pay.
+ *
+ * Not sorted: cold entries while no thread sleeps; warm entries if another thread has written to
+ * them, for WARM_US; connections to other hosts, which have other clocks; and ours relative to the
+ * kernel's.
+ */
+#include "base/bits.h"
+#include "sockets/epoll/epoll_internal.h"
+#include "sockets/io/io_internal.h"
+#include "sockets/stream/stream_quick.h"
+
+/* Written so long before a look begins, or longer, it was there for all to see: ticks of 1 us, a
+ * part of it. A store takes less to be seen. */
+#define LATE_PART 4u
+/* When enough have been found, so many are looked at nevertheless. */
+#define LOOKS_MIN 64u
+
+/* Counters may begin anywhere. */
+static bool is_later(uint64_t ticks, uint64_t other)
+{
+    return (int64_t)(ticks - other) > 0;
+}
+
+/* When the entry became ready, by what has been read of it. */
+static uint64_t became_ready(const struct via_ep_entry *entry, struct via_ep_found *found)
+{
+    const struct via_stream_rx *rx = &entry->conn->side->rx;
+    uint32_t sequence = rx->pipe.sequence;
+    uint64_t written;
+    if ((entry->events & EPOLLET) != 0 && via_seq_is_before_u32(sequence, entry->told.sequence)) {
+        sequence = entry->told.sequence;
+    }
+    if (!via_conn_is_local(entry->conn) || rx->held ||
+        !via_stream_rx_written(rx, sequence, found->now, &written, &found->others)) {
+        return entry->told_ticks;
+    }
+    return is_later(written, entry->told_ticks) ? written : entry->told_ticks;
+}
+
+/* Behind those that became ready before it, which are most: entries come in the order in which they
+ * were told last. There is room for it. */
+static void put(struct via_ep_found *found, struct via_ep_entry *entry, uint64_t ticks)
+{
+    unsigned place = found->count++;
+    if (place == found->next || is_later(ticks, found->last)) {
+        found->last = ticks;
+        found->before = found->looks;
+    }
+    while (place > found->next && is_later(found->ready[place - 1].ticks, ticks)) {
+        found->ready[place] = found->ready[place - 1];
+        place--;
+    }
+    found->ready[place] = (struct via_ep_ready){.entry = entry, .ticks = ticks};
+    entry->found = true;
+}
+
+/* All that are ready among the hot ones; when there are max, of many. */
+static void find_ready_hot(struct via_ep_set *set, struct via_ep_found *found, unsigned max)
+{
+    via_list_foreach_safe(it, &set->entries[VIA_EP_HOT]) {
+        struct via_ep_entry *entry = via_list_entry(it, struct via_ep_entry, in_set);
+        if (found->count == VIA_EP_FOUND_MAX ||
+            (found->count >= max && found->looks >= LOOKS_MIN)) {
+            break;
+        }
+        if (via_ep_is_quiet(entry)) {
+            via_ep_cool(entry);
+        } else {
+            put(found, entry, became_ready(entry, found));
+        }
+        found->looks++;
+    }
+}
+
+/* Those of the first so many that have become ready meanwhile, and before others that are found. */
+static void find_ready_again(struct via_ep_set *set, enum via_ep_place place,
+                             struct via_ep_found *found, unsigned most)
+{
+    uint64_t last = found->last;
+    via_list_foreach_safe(it, &set->entries[place]) {
+        struct via_ep_entry *entry = via_list_entry(it, struct via_ep_entry, in_set);
+        if (most-- == 0 || found->count == VIA_EP_FOUND_MAX) {
+            break;
+        }
+        if (!entry->found && !via_ep_is_quiet(entry)) {
+            uint64_t ticks = became_ready(entry, found);
+            if (!is_later(ticks, last)) {
+                via_ep_make_hot(entry);
+                put(found, entry, ticks);
+            }
+        }
+    }
+}
+
+void via_ep_find(struct via_ep_set *set, struct via_ep_found *found, unsigned max, bool all)
+{
+    found->now = via_os_ticks();
+    found->count = 0;
+    found->next = 0;
+    found->looks = 0;
+    found->again = false;
+    found->others = false;
+    find_ready_hot(set, found, max);
+    if (found->others && !all) {
+        find_ready_again(set, VIA_EP_WARM, found, set->warm_count);
+    }
+}
+
+struct via_ep_entry *via_ep_next(struct via_ep_set *set, struct via_ep_found *found, bool told)
+{
+    uint64_t late = found->now - via_os_us_to_ticks(1) / LATE_PART;
+    if (found->next == found->count) {
+        return NULL;
+    }
+    if (!found->again && is_later(found->ready[found->next].ticks, late)) {
+        if (told) {
+            return NULL;
+        }
+        found->again = true;
+        if (found->others) {
+            find_ready_again(set, VIA_EP_HOT, found, found->before);
+            find_ready_again(set, VIA_EP_WARM, found, set->warm_count);
+        }
+    }
+    return found->ready[found->next++].entry;
+}
+
+void via_ep_found_end(struct via_ep_found *found)
+{
+    for (unsigned i = 0; i < found->count; i++) {
+        found->ready[i].entry->found = false;
+    }
+}
