@@ -19,8 +19,8 @@ static bool is_crowded(void *ctx)
 void sim_transfer_show(struct sim_transfer *transfer)
 {
     transfer->seen_count++;
-    if (transfer->looking) {
-        transfer->looking = false;
+    if (transfer->is_polling) {
+        transfer->is_polling = false;
         transfer->ticket++;
         sim_cost_after(transfer->cpu->cost, 0, sim_fiber_call(&transfer->actor.fiber));
     }
@@ -38,7 +38,7 @@ static void time_is_over(void *object, uint64_t ticket)
     if (ticket != transfer->ticket) {
         return;
     }
-    if (transfer->looking) {
+    if (transfer->is_polling) {
         sim_transfer_show(transfer);
     } else {
         sim_actor_wake(&transfer->actor);
@@ -57,10 +57,11 @@ static void end_at(struct sim_transfer *transfer, uint64_t deadline_ns)
 /* --- waiting ---------------------------------------------------------------------------------- */
 
 /* Turns that find nothing are left out: they take the processor and end when something comes. */
-static void look(struct sim_transfer *transfer, uint64_t seen_count, uint64_t deadline_ns)
+static void skip_idle_turns(struct sim_transfer *transfer, uint64_t seen_count,
+                            uint64_t deadline_ns)
 {
     if (transfer->seen_count == seen_count && !*transfer->stopping) {
-        transfer->looking = true;
+        transfer->is_polling = true;
         end_at(transfer, via_min(deadline_ns, transfer->wait.poll_until_ns));
         sim_actor_stall(&transfer->actor);
     }
@@ -83,7 +84,7 @@ static enum via_host_wait_step arm(struct sim_transfer *transfer, uint64_t *dead
     return via_host_wait_armed(&transfer->wait, now_ns(transfer), armed, deadline_ns);
 }
 
-static unsigned turn(struct sim_transfer *transfer, uint64_t *deadline_ns)
+static unsigned run_turn(struct sim_transfer *transfer, uint64_t *deadline_ns)
 {
     uint64_t control_ns = VIA_NEVER_NS;
     if (transfer->channel == 0) {
@@ -105,7 +106,7 @@ static void transfer_main(void *arg)
         uint64_t begun_ns = now_ns(transfer);
         uint64_t deadline_ns = VIA_NEVER_NS;
         transfer->actor.woken = false; /* the bell is noted: this turn comes after it */
-        unsigned work = turn(transfer, &deadline_ns);
+        unsigned work = run_turn(transfer, &deadline_ns);
         enum via_host_wait_step step =
             via_host_wait_turned(&transfer->wait, begun_ns, work, deadline_ns);
         if (step == VIA_HOST_WAIT_ARM && transfer->seen_count == seen_count) {
@@ -116,7 +117,7 @@ static void transfer_main(void *arg)
         case VIA_HOST_WAIT_ARM: /* something has come */
             break;
         case VIA_HOST_WAIT_POLL:
-            look(transfer, seen_count, deadline_ns);
+            skip_idle_turns(transfer, seen_count, deadline_ns);
             break;
         case VIA_HOST_WAIT_FENCE:
             sim_actor_sleep(&transfer->actor);

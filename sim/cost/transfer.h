@@ -13,7 +13,8 @@
 struct sim_transfer;
 
 struct sim_transfer_ops {
-    /* At the beginning of a turn: its own cost, commands of programs. What was done. */
+    /* At the beginning of a turn: spends the turn's own cost and takes programs' commands; returns
+     * how many it served. */
     unsigned (*begin)(struct sim_transfer *transfer);
     /* The node has been polled and found `work`. */
     void (*polled)(struct sim_transfer *transfer, unsigned work);
@@ -30,9 +31,9 @@ struct sim_transfer {
     const bool *stopping;
     unsigned channel;
     struct via_host_wait wait;
-    uint64_t seen_count; /* what may have given it something to do, without a bell */
+    uint64_t seen_count; /* events without a bell that may have given this thread work */
     uint64_t ticket;     /* of the wait under way; what was to end an earlier one is late */
-    bool looking;
+    bool is_polling;
 };
 
 /* Begins with the next event. `home`: the hardware thread that it keeps to, or SIM_LCPUS_MAX. */
