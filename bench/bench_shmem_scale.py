@@ -4,8 +4,8 @@
 
 usage: bench_shmem_scale.py [--json FILE] [--rounds N] [--only WORD]
 
-Hosts are emulated ones of this machine. Each round takes every figure once, and both sides of a ratio in turn; what is shown are
-medians over the rounds. Bytes and rounds are counted, not timed.
+Hosts are emulated ones of this machine. Each round measures every figure once, and both sides of a ratio in turn; the table
+shows medians over the rounds. The programs count bytes and rounds; they do not time them.
 """
 import argparse
 import contextlib
