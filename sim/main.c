@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "sim/jobs.h"
-#include "sim/machine/command.h"
 #include "sim/measure/command.h"
 #include "sim/memory.h"
 #include "sim/paper/command.h"
@@ -32,9 +31,6 @@ static const char usage_text[] =
     "  catch PLANT     run seeds with a planted bug until one fails; that is success\n"
     "  plants          list the bugs that can be planted\n"
     "  keys            list what --set can change\n"
-    "  calibrate FILE  measure this machine, write a scenario of it\n"
-    "  machine FILE    emulated hosts on such a machine, by the cost model\n"
-    "  truth           the same for real beside the model; truth --help\n"
     "  measure FILE    any hosts, switches, cables and engines, by the cost model\n"
     "  parts           parts of a scenario from viaduct perf and lspci; parts --help\n"
     "  plan            what a fabric would do: the same as viaduct plan\n"
@@ -627,16 +623,10 @@ int main(int argc, char **argv)
     if (argc > 1 && strcmp(argv[1], "measure") == 0) {
         return sim_measure_main(argc - 1, argv + 1);
     }
-    if (argc > 1 && strcmp(argv[1], "calibrate") == 0) {
-        return sim_calibrate_main(argc - 1, argv + 1);
-    }
-    if (argc > 1 && strcmp(argv[1], "machine") == 0) {
-        return sim_machine_main(argc - 1, argv + 1);
-    }
     if (argc > 1 && strcmp(argv[1], "plan") == 0) {
         return sim_plan_main(argc - 1, argv + 1);
     }
-    if (argc > 1 && (strcmp(argv[1], "truth") == 0 || strcmp(argv[1], "parts") == 0)) {
+    if (argc > 1 && strcmp(argv[1], "parts") == 0) {
         return sim_script_main(argc - 1, argv + 1);
     }
 #endif

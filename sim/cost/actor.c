@@ -12,16 +12,6 @@ void sim_actor_start(struct sim_actor *actor, struct sim_cpu *cpu, void (*main)(
     sim_task_work(&actor->task, 0, sim_fiber_call(&actor->fiber));
 }
 
-void sim_actor_start_on(struct sim_actor *actor, struct sim_cpu *cpu, uint32_t lcpu,
-                        void (*main)(void *arg), void *arg)
-{
-    *actor = (struct sim_actor){.asleep = false};
-    sim_fiber_init(&actor->fiber, main, arg);
-    sim_task_init(&actor->task, cpu);
-    sim_task_pin(&actor->task, lcpu);
-    sim_task_work(&actor->task, 0, sim_fiber_call(&actor->fiber));
-}
-
 void sim_actor_fini(struct sim_actor *actor)
 {
     sim_fiber_fini(&actor->fiber);

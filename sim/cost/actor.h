@@ -20,9 +20,6 @@ struct sim_actor {
 /* Begins main(arg) now. The actor and the processor must stay where they are. */
 void sim_actor_start(struct sim_actor *actor, struct sim_cpu *cpu, void (*main)(void *arg),
                      void *arg);
-/* The same on one hardware thread only. */
-void sim_actor_start_on(struct sim_actor *actor, struct sim_cpu *cpu, uint32_t lcpu,
-                        void (*main)(void *arg), void *arg);
 void sim_actor_fini(struct sim_actor *actor);
 
 /* Wakes it if it sleeps, else sees to it that its next sleep ends at once. From anywhere. */

@@ -77,7 +77,6 @@ static void settle(struct sim_lcpu *lcpu)
     if (task != NULL) {
         cpu->busy_ps += now - lcpu->busy_since_ps;
         task->ran_ps += now - lcpu->busy_since_ps;
-        task->fair_ps += (double)(now - lcpu->busy_since_ps);
     }
     lcpu->busy_since_ps = now;
     if (now <= lcpu->since_ps) {
@@ -145,11 +144,6 @@ static void occupy(struct sim_lcpu *lcpu, struct sim_task *task)
     }
 }
 
-static bool may_run_on(const struct sim_task *task, const struct sim_lcpu *lcpu)
-{
-    return task->home == NULL || task->home == lcpu;
-}
-
 /* Where it ran last if that is free, shares its core with nobody and is not interrupted; else a
  * free core; else anything that is free. */
 static struct sim_lcpu *find_idle(struct sim_cpu *cpu, const struct sim_task *task)
@@ -160,9 +154,6 @@ static struct sim_lcpu *find_idle(struct sim_cpu *cpu, const struct sim_task *ta
         struct sim_lcpu *lcpu = &cpu->lcpus[(start + i) % cpu->lcpus_count];
         const struct sim_lcpu *other = sibling(lcpu);
         bool interrupted = lcpu->since_ps > cpu->cost->now_ps;
-        if (!may_run_on(task, lcpu)) {
-            continue;
-        }
         if (lcpu->task == NULL && !interrupted && (other == NULL || other->task == NULL)) {
             return lcpu;
         }
@@ -171,17 +162,6 @@ static struct sim_lcpu *find_idle(struct sim_cpu *cpu, const struct sim_task *ta
         }
     }
     return found;
-}
-
-/* Whether there is a hardware thread for it. */
-static bool has_idle(const struct sim_cpu *cpu, const struct sim_task *task)
-{
-    for (uint32_t i = 0; i < cpu->lcpus_count; i++) {
-        if (cpu->lcpus[i].task == NULL && may_run_on(task, &cpu->lcpus[i])) {
-            return true;
-        }
-    }
-    return false;
 }
 
 static void make_ready(struct sim_task *task)
@@ -200,21 +180,14 @@ static void make_ready(struct sim_task *task)
     }
 }
 
-/* Of those who may run there; NULL = none. */
-static struct sim_task *pop_ready(struct sim_lcpu *lcpu)
+/* The first to come; NULL = none. */
+static struct sim_task *pop_ready(struct sim_cpu *cpu)
 {
-    struct sim_cpu *cpu = lcpu->cpu;
-    struct sim_task *next = NULL;
-    for (struct via_list *at = cpu->ready.next; at != &cpu->ready; at = at->next) {
-        struct sim_task *task = via_list_entry(at, struct sim_task, ready);
-        if (may_run_on(task, lcpu) &&
-            (next == NULL || (cpu->config.preempts && task->fair_ps < next->fair_ps))) {
-            next = task;
-        }
+    if (via_list_is_empty(&cpu->ready)) {
+        return NULL;
     }
-    if (next != NULL) {
-        via_list_remove(&next->ready);
-    }
+    struct sim_task *next = via_list_entry(cpu->ready.next, struct sim_task, ready);
+    via_list_remove(&next->ready);
     return next;
 }
 
@@ -234,19 +207,12 @@ static void tick(void *object, uint64_t ticket)
         struct sim_call done = task->done;
         arm(lcpu);
         if (done.run != NULL) {
-            cpu->executing = lcpu;
             done.run(done.object, done.arg);
-            cpu->executing = NULL;
         }
         return;
     }
     if (cpu->cost->now_ps >= lcpu->slice_end_ps && !via_list_is_empty(&cpu->ready)) {
-        struct sim_task *next = pop_ready(lcpu);
-        if (next == NULL) { /* they wait for another one */
-            lcpu->slice_end_ps = cpu->cost->now_ps + cpu->config.slice_ps;
-            arm(lcpu);
-            return;
-        }
+        struct sim_task *next = pop_ready(cpu);
         task->state = SIM_TASK_READY;
         task->preempted_count++;
         via_list_push_back(&cpu->ready, &task->ready);
@@ -256,59 +222,10 @@ static void tick(void *object, uint64_t ticket)
     arm(lcpu);
 }
 
-/* Those who are on it or wait for it: what each would have had if they had shared evenly. */
-static double average_ps(struct sim_lcpu *lcpu)
-{
-    const struct via_list *ready = &lcpu->cpu->ready;
-    unsigned count = lcpu->task != NULL ? 1 : 0;
-    double sum = 0;
-    settle(lcpu);
-    if (lcpu->task != NULL) {
-        sum = lcpu->task->fair_ps;
-    }
-    for (const struct via_list *at = ready->next; at != ready; at = at->next) {
-        const struct sim_task *task = via_list_entry(at, struct sim_task, ready);
-        if (task->lcpu == lcpu) {
-            sum += task->fair_ps;
-            count++;
-        }
-    }
-    if (count > 0) {
-        lcpu->fair_ps = fmax(lcpu->fair_ps, sum / count);
-    }
-    return lcpu->fair_ps;
-}
-
-/* Linux 6.12, kernel/sched/fair.c (EEVDF): who sleeps keeps what it lacks, but no more than a
- * slice; who has had too much makes up for it while others run. */
-static void leave_share(struct sim_task *task)
-{
-    double slice_ps = (double)task->cpu->config.slice_ps;
-    task->slept_ps = average_ps(task->lcpu);
-    task->lag_ps = fmax(fmin(task->slept_ps - task->fair_ps, slice_ps), -slice_ps);
-}
-
-static void take_share(struct sim_task *task)
-{
-    struct sim_lcpu *lcpu = task->lcpu != NULL ? task->lcpu : &task->cpu->lcpus[0];
-    double now_ps = average_ps(lcpu);
-    if (task->lag_ps < 0) {
-        task->lag_ps = fmin(0, task->lag_ps + now_ps - task->slept_ps);
-    }
-    task->fair_ps = now_ps - task->lag_ps;
-}
-
 void sim_task_init(struct sim_task *task, struct sim_cpu *cpu)
 {
     *task = (struct sim_task){.cpu = cpu, .state = SIM_TASK_ASLEEP};
     via_list_init(&task->ready);
-}
-
-void sim_task_pin(struct sim_task *task, uint32_t lcpu)
-{
-    assert(lcpu < task->cpu->lcpus_count);
-    task->home = &task->cpu->lcpus[lcpu];
-    task->lcpu = task->home;
 }
 
 void sim_task_work(struct sim_task *task, uint64_t work_ps, struct sim_call done)
@@ -323,7 +240,6 @@ void sim_task_work(struct sim_task *task, uint64_t work_ps, struct sim_call done
     if (task->state == SIM_TASK_RUNNING) {
         arm(task->lcpu);
     } else if (task->state == SIM_TASK_ASLEEP) {
-        take_share(task);
         make_ready(task);
     }
 }
@@ -339,7 +255,7 @@ static void balance(struct sim_lcpu *lcpu)
     for (uint32_t i = cpu->config.cores_count; i < cpu->lcpus_count; i++) {
         struct sim_lcpu *from = &cpu->lcpus[i];
         struct sim_task *task = from->task;
-        if (task != NULL && sibling(from)->task != NULL && may_run_on(task, lcpu)) {
+        if (task != NULL && sibling(from)->task != NULL) {
             occupy(from, NULL);
             occupy(lcpu, task);
             return;
@@ -352,9 +268,8 @@ void sim_task_sleep(struct sim_task *task)
     assert(!task->working);
     if (task->state == SIM_TASK_RUNNING) {
         struct sim_lcpu *lcpu = task->lcpu;
-        leave_share(task);
         task->state = SIM_TASK_ASLEEP;
-        occupy(lcpu, pop_ready(lcpu));
+        occupy(lcpu, pop_ready(task->cpu));
         balance(lcpu);
     } else {
         assert(task->state == SIM_TASK_READY);
@@ -363,30 +278,12 @@ void sim_task_sleep(struct sim_task *task)
     }
 }
 
-/* Whoever runs there goes on as soon as there is room. */
-static void replace(struct sim_lcpu *lcpu, struct sim_task *task)
-{
-    struct sim_task *victim = lcpu->task;
-    settle(lcpu);
-    victim->state = SIM_TASK_READY;
-    victim->preempted_count++;
-    via_list_push_back(&lcpu->cpu->ready, &victim->ready);
-    occupy(lcpu, task);
-}
-
 static void woken(void *object, uint64_t arg)
 {
     struct sim_task *task = object;
-    const struct sim_cpu *cpu = task->cpu;
     (void)arg;
     assert(task->state == SIM_TASK_WAKING);
-    take_share(task);
-    if (cpu->config.preempts && task->lcpu != NULL && !has_idle(cpu, task) &&
-        task->fair_ps <= task->lcpu->task->fair_ps) {
-        replace(task->lcpu, task);
-    } else {
-        make_ready(task);
-    }
+    make_ready(task);
 }
 
 void sim_task_wake(struct sim_task *task, struct sim_call done)
@@ -400,9 +297,6 @@ void sim_task_wake(struct sim_task *task, struct sim_call done)
     task->woken_count++;
     double spread_ps = sim_spread_draw(&cpu->wakes) * (double)cpu->config.wake_spread_ps;
     uint64_t delay = cpu->config.wake_ps + (uint64_t)spread_ps;
-    if (cpu->config.preempts && !has_idle(cpu, task)) {
-        delay = sim_cpu_is_notified(cpu, task) ? cpu->config.kick_ps : 0;
-    }
     sim_cost_after(cpu->cost, delay, (struct sim_call){.run = woken, .object = task});
 }
 
@@ -432,11 +326,6 @@ void sim_cpu_interrupt(struct sim_cpu *cpu, uint32_t index, uint64_t work_ps, st
     }
     sim_cost_at(cpu->cost, lcpu->since_ps, done);
     arm(lcpu);
-}
-
-bool sim_cpu_is_notified(const struct sim_cpu *cpu, const struct sim_task *task)
-{
-    return has_idle(cpu, task) || cpu->executing == NULL || task->lcpu != cpu->executing;
 }
 
 unsigned sim_cpu_running_count(const struct sim_cpu *cpu)

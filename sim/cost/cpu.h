@@ -22,12 +22,7 @@ struct sim_cpu_config {
     uint64_t slice_ps;         /* how long a task runs on while others wait */
     uint64_t switch_ps;        /* one task off, another one on */
     uint64_t wake_ps;          /* from a wake-up until the task may be put on */
-    /* Linux' way with a task that is woken while no hardware thread is free: it takes the place of
-     * the one that runs where it ran last, and of its waker without delay; of those who wait the
-     * one is next that had least. Otherwise who is woken waits, and the first to come is next. */
-    bool preempts;
-    uint64_t kick_ps;        /* that delay where another hardware thread has to be told */
-    uint64_t wake_spread_ps; /* mean of an exponential time on top of it */
+    uint64_t wake_spread_ps;   /* mean of an exponential time on top of that */
 };
 
 /* Parameters of a scenario file, section "cpu" or "cpu <name>". */
@@ -51,15 +46,11 @@ struct sim_task {
     struct sim_cpu *cpu;   /* borrowed */
     struct via_list ready; /* in sim_cpu.ready */
     struct sim_lcpu *lcpu; /* it runs on, or ran on last */
-    struct sim_lcpu *home; /* the only one that it may run on; NULL = any */
     enum sim_task_state state;
     bool working;     /* there is work to be done, then `done` to be called */
     uint64_t left_ps; /* of it */
     struct sim_call done;
     uint64_t ran_ps; /* hardware thread time used, also by waiting without sleeping */
-    /* Virtual time, as Linux' scheduler has it: of this task; what it lacked of its share when it
-     * slept (or had too much, if negative), and when that was. */
-    double fair_ps, lag_ps, slept_ps;
     uint64_t woken_count, preempted_count;
 };
 
@@ -69,7 +60,6 @@ struct sim_lcpu {
     uint32_t index;
     struct sim_task *task; /* NULL = idle */
     const struct sim_task *last;
-    double fair_ps;         /* the last virtual time of its tasks, on average */
     uint64_t since_ps;      /* the task's work is accounted for up to here */
     uint64_t busy_since_ps; /* its time is */
     uint64_t slice_end_ps;
@@ -83,17 +73,13 @@ struct sim_cpu {
     struct sim_spread wakes;
     uint32_t lcpus_count;
     struct sim_lcpu lcpus[SIM_LCPUS_MAX];
-    struct via_list ready;            /* struct sim_task */
-    const struct sim_lcpu *executing; /* whose task is being called back; NULL = none */
-    uint64_t busy_ps;                 /* of all hardware threads, interrupts included */
+    struct via_list ready; /* struct sim_task */
+    uint64_t busy_ps;      /* of all hardware threads, interrupts included */
     uint64_t switches_count, interrupts_count;
 };
 
 void sim_cpu_init(struct sim_cpu *cpu, struct sim_cost *cost, const struct sim_cpu_config *config,
                   uint64_t seed);
-/* Whether a wake-up of the task, from within a task that runs, has to be told to another hardware
- * thread. */
-bool sim_cpu_is_notified(const struct sim_cpu *cpu, const struct sim_task *task);
 /* Tasks that are on a hardware thread or wait for one. */
 unsigned sim_cpu_running_count(const struct sim_cpu *cpu);
 /* Time used so far, of all hardware threads. */
@@ -101,8 +87,6 @@ uint64_t sim_cpu_busy_ps(struct sim_cpu *cpu);
 
 /* A task begins asleep. */
 void sim_task_init(struct sim_task *task, struct sim_cpu *cpu);
-/* Only there from now on; before it is given work. */
-void sim_task_pin(struct sim_task *task, uint32_t lcpu);
 
 /*
  * work_ps of computing, at full speed of a hardware thread, as soon as the task is on one; then

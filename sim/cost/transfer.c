@@ -135,14 +135,9 @@ static void transfer_main(void *arg)
     sim_task_sleep(&transfer->actor.task);
 }
 
-void sim_transfer_start(struct sim_transfer *transfer, struct sim_cpu *cpu, unsigned home,
-                        uint64_t spin_ps)
+void sim_transfer_start(struct sim_transfer *transfer, struct sim_cpu *cpu, uint64_t spin_ps)
 {
     transfer->cpu = cpu;
     via_host_wait_init(&transfer->wait, spin_ps / SIM_NS_PS, is_crowded, transfer);
-    if (home < SIM_LCPUS_MAX) {
-        sim_actor_start_on(&transfer->actor, cpu, home, transfer_main, transfer);
-    } else {
-        sim_actor_start(&transfer->actor, cpu, transfer_main, transfer);
-    }
+    sim_actor_start(&transfer->actor, cpu, transfer_main, transfer);
 }

@@ -36,9 +36,8 @@ struct sim_transfer {
     bool is_polling;
 };
 
-/* Begins with the next event. `home`: the hardware thread that it keeps to, or SIM_LCPUS_MAX. */
-void sim_transfer_start(struct sim_transfer *transfer, struct sim_cpu *cpu, unsigned home,
-                        uint64_t spin_ps);
+/* Begins with the next event. */
+void sim_transfer_start(struct sim_transfer *transfer, struct sim_cpu *cpu, uint64_t spin_ps);
 
 /* Something in memory that it sees if it looks: stores, the end of a fence. */
 void sim_transfer_show(struct sim_transfer *transfer);

@@ -2,12 +2,12 @@
 #include "sim/plan/nodes.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "base/types.h"
-#include "sim/cost/still.h"
 #include "sim/memory.h"
 #include "sim/plan/nodes_internal.h"
 
@@ -170,6 +170,13 @@ static bool has_commands(const struct sim_transfer *transfer)
     return thread->waiting.first != NULL && !thread->is_full;
 }
 
+static int deliver_nothing(void *ctx, const struct via_delivery *delivery)
+{
+    (void)ctx;
+    (void)delivery;
+    return -ENOENT;
+}
+
 static const struct sim_transfer_ops transfer_ops = {begin_turn, pay_for_the_rest, has_commands};
 
 /* --- the whole -------------------------------------------------------------------------------- */
@@ -192,7 +199,7 @@ static void build_host(struct nodes_host *host, uint64_t seed)
     struct via_node_config config;
     struct via_node_port_config ports[PLAN_NODES_MAX] = {0};
     const struct via_node_env env = {.ctx = host,
-                                     .deliver = sim_still_deliver,
+                                     .deliver = deliver_nothing,
                                      .complete = on_complete,
                                      .notify = on_notify,
                                      .wake = on_wake};
@@ -307,8 +314,7 @@ struct plan_nodes *plan_nodes_new(struct sim_cost *cost, const struct plan_costs
                                                      .ops = &transfer_ops,
                                                      .stopping = &nodes->stopping,
                                                      .channel = k};
-            sim_transfer_start(&thread->transfer, &nodes->hosts[i].cpu, SIM_LCPUS_MAX,
-                               costs->spin_ps);
+            sim_transfer_start(&thread->transfer, &nodes->hosts[i].cpu, costs->spin_ps);
         }
     }
     while (!is_every_link_up(nodes) || !is_every_route_known(nodes)) {

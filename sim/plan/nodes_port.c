@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/types.h"
-#include "sim/cost/still.h"
 #include "sim/memory.h"
 #include "sim/plan/nodes_internal.h"
 
@@ -231,6 +230,18 @@ static void port_scratchpad_write(struct via_port *port, unsigned index, uint32_
     end->scratchpads[index] = value;
 }
 
+/* Cables are whole, or were never there. */
+static bool port_link_is_up(struct via_port *port)
+{
+    (void)port;
+    return true;
+}
+
+static void port_close(struct via_port *port)
+{
+    (void)port;
+}
+
 static const struct via_port_ops port_ops = {
     .body = port_body,
     .commit = port_commit,
@@ -239,10 +250,10 @@ static const struct via_port_ops port_ops = {
     .fence_poll = port_fence_poll,
     .ring = port_ring,
     .events = port_events,
-    .link_is_up = sim_still_link_is_up,
+    .link_is_up = port_link_is_up,
     .scratchpad_read = port_scratchpad_read,
     .scratchpad_write = port_scratchpad_write,
-    .close = sim_still_close,
+    .close = port_close,
 };
 
 void plan_nodes_port_open(struct nodes_end *end, void *inbox, size_t inbox_bytes)

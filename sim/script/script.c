@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Commands that are scripts: sim-truth starts real hosts, measures, calibrates and compares;
- * sim-parts makes parts of what was measured on a machine. */
+/* Commands that are scripts: sim-parts makes parts of what was measured on a machine. */
 #include "sim/script/script.h"
 
 #include <errno.h>

@@ -311,57 +311,6 @@ static void copies_share_the_bus(void **state)
     assert_in_range(took_ps[2], 1980 * US, 2010 * US);
 }
 
-/* Linux' way: who slept takes the place of who ran meanwhile, and not of who ran less. */
-static void who_is_woken_takes_a_place(void **state)
-{
-    struct sim_cpu_config config = plain;
-    struct bench bench;
-    (void)state;
-    config.preempts = true;
-    config.kick_ps = 5 * US;
-    bench_init(&bench, &config);
-    give_work(&bench, 1, 10 * US, false);
-    bench_run(&bench);
-    give_work(&bench, 0, 50 * US, false);
-    sim_task_wake(&bench.tasks[1], (struct sim_call){ended, &bench.stops[1], 0});
-    bench_run(&bench);
-    assert_int_equal(bench.ended_ps[1], 15 * US);
-    assert_int_equal(bench.ended_ps[0], 60 * US);
-    /* Task 0 has more than its share while task 2 waits, and does not take its place then. */
-    uint64_t start_ps = bench.cost.now_ps;
-    bench.ended_ps[0] = 0;
-    give_work(&bench, 0, 60 * US, false);
-    give_work(&bench, 2, 80 * US, false);
-    while (bench.ended_ps[0] == 0) {
-        assert_true(sim_cost_step(&bench.cost));
-    }
-    sim_task_wake(&bench.tasks[0], (struct sim_call){ended, &bench.stops[0], 0});
-    bench_run(&bench);
-    assert_int_equal(bench.ended_ps[2] - start_ps, 140 * US);
-    assert_int_equal(bench.ended_ps[0] - start_ps, 140 * US);
-    bench_fini(&bench);
-}
-
-static void where_it_is_pinned_it_stays(void **state)
-{
-    struct sim_cpu_config config = plain;
-    struct bench bench;
-    (void)state;
-    config.cores_count = 2;
-    bench_init(&bench, &config);
-    for (unsigned i = 0; i < 3; i++) {
-        sim_task_pin(&bench.tasks[i], 1);
-        give_work(&bench, i, 10 * US, false);
-    }
-    give_work(&bench, 3, 10 * US, false);
-    bench_run(&bench);
-    assert_int_equal(bench.ended_ps[0], 10 * US);
-    assert_int_equal(bench.ended_ps[1], 20 * US);
-    assert_int_equal(bench.ended_ps[2], 30 * US);
-    assert_int_equal(bench.ended_ps[3], 10 * US);
-    bench_fini(&bench);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -375,8 +324,6 @@ int main(void)
         cmocka_unit_test(a_wake_up_costs_and_so_does_waiting_for_a_processor),
         cmocka_unit_test(who_waits_without_sleeping_keeps_others_off),
         cmocka_unit_test(a_lock_serves_in_order_and_waiters_sleep),
-        cmocka_unit_test(who_is_woken_takes_a_place),
-        cmocka_unit_test(where_it_is_pinned_it_stays),
         cmocka_unit_test(copies_share_the_bus),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
