@@ -27,7 +27,7 @@ FEW = 2000
 
 
 def high_water(pid):
-    """The most memory that a program has used so far; 0 when it has ended, or is not the simulator yet."""
+    """The most memory that the simulator has used so far; 0 when it has ended, or has not begun."""
     with open(f"/proc/{pid}/status", encoding="utf-8") as file:
         status = dict(line.split(":", 1) for line in file)
     ready = status["Name"].strip() == "viaduct-sim" and "VmHWM" in status
@@ -36,7 +36,7 @@ def high_water(pid):
 
 def run(arguments, hosts, events):
     """Seconds of processor time, bytes of memory at most."""
-    command = [measure.VIADUCT, "plan", "--hosts", str(hosts), *arguments, "--load", "50", "--events", str(events)]
+    command = [os.path.join(os.path.dirname(measure.VIADUCT), "viaduct-sim"), "plan-json", "--hosts", str(hosts), *arguments, "--load", "50", "--events", str(events)]
     with open(os.devnull, "w", encoding="utf-8") as nothing:
         pid = os.posix_spawn(command[0], command, os.environ, file_actions=[(os.POSIX_SPAWN_DUP2, nothing.fileno(), 1)])
     peak = 0

@@ -34,6 +34,7 @@ static const char usage_text[] =
     "  measure FILE    any hosts, switches, cables and engines, by the cost model\n"
     "  parts           parts of a scenario from viaduct perf and lspci; parts --help\n"
     "  plan            what a fabric would do: the same as viaduct plan\n"
+    "  plan-json       the same as JSON on standard output, without Python\n"
     "  scale           large fabrics: bring-up, a cut, memory; see viaduct-sim scale --help\n"
     "  paper X         published systems by the cost model; see viaduct-sim paper --help\n"
     "\n"
@@ -623,10 +624,10 @@ int main(int argc, char **argv)
     if (argc > 1 && strcmp(argv[1], "measure") == 0) {
         return sim_measure_main(argc - 1, argv + 1);
     }
-    if (argc > 1 && strcmp(argv[1], "plan") == 0) {
+    if (argc > 1 && strcmp(argv[1], "plan-json") == 0) {
         return sim_plan_main(argc - 1, argv + 1);
     }
-    if (argc > 1 && strcmp(argv[1], "parts") == 0) {
+    if (argc > 1 && (strcmp(argv[1], "parts") == 0 || strcmp(argv[1], "plan") == 0)) {
         return sim_script_main(argc - 1, argv + 1);
     }
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* "viaduct-sim plan": what is to be planned, and where the result goes. */
+/* "viaduct-sim plan-json": what is to be planned. */
 #include "sim/plan/command.h"
 
 #include <errno.h>
@@ -8,57 +8,14 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/types.h"
 #include "sim/cost/dma.h"
 #include "sim/cost/pio.h"
 #include "sim/memory.h"
 #include "sim/paper/share.h"
-#include "sim/plan/diff.h"
 #include "sim/plan/nodes.h"
 #include "sim/plan/report.h"
-
-static const char usage_text[] =
-    "Usage: viaduct plan --hosts N [OPTIONS]\n"
-    "       viaduct plan --diff FIRST SECOND\n"
-    "What a fabric would do: bandwidth, latency, bisection, where it saturates, what to buy.\n"
-    "\n"
-    "Fabric:\n"
-    "  --hosts N        2 to 1024\n"
-    "  --topology T     ring (default), chain, torus2, torus3, torus:AxB, torus:AxBxC, star,\n"
-    "                   fat-tree\n"
-    "  --cut A-B        the link between two hosts is cut; up to 16 times\n"
-    "  --card NAME      adapter card, [card NAME] of the parts (default gen3-x8)\n"
-    "  --cable NAME     [cable NAME] (default copper-x8)\n"
-    "  --switch NAME    [switch NAME], of star and fat-tree (default pex8796)\n"
-    "  --board NAME     mainboard, [board NAME], whose lanes and slots the cards need (default: "
-    "the\n"
-    "                   first that is as fast as the card)\n"
-    "  --channels N     transfer threads of a host (default: what the parts say)\n"
-    "  --parts FILE     parts and costs, instead of those that were installed\n"
-    "  --list           print all parts with units, marks and sources, and stop\n"
-    "\n"
-    "Traffic:\n"
-    "  --pattern P      neighbour (default), all-to-all, incast or barrier\n"
-    "  --size BYTES     of a message, as in 64, 4KiB, 1MiB (default 32KiB)\n"
-    "  --load LIST      percents of what a port carries, as in 10,50,90; default: all that the\n"
-    "                   hosts can send, then 20, 40, 60, 80 and 95 % of what came of that\n"
-    "  --under-way N    messages a host has under way when it sends all it can (default 16)\n"
-    "  --seed N         (default 1)\n"
-    "  --saturated      without --load: only what all can send, not the loads below it\n"
-    "  --events N       simulated per load, a third of them to warm up\n"
-    "  --core           run the nodes of the product, as they are compiled, instead of the\n"
-    "                   planner's model: up to 64 hosts, messages of one frame\n"
-    "\n"
-    "Results:\n"
-    "  --csv FILE       '-' is standard output, instead of the table\n"
-    "  --json FILE      the same\n"
-    "  --diff FIRST SECOND\n"
-    "                   what is other in the second of two plans that --json has written\n"
-    "  --html FILE      one page: bill, fabric coloured by load, latency by load\n"
-    "  --plot DIR       write pictures there, by matplotlib\n"
-    "  --help           this text\n";
 
 #define DEFAULT_SIZE 32768u
 /* Enough that fabrics have come to rest in their rhythm when measuring begins. */
@@ -70,7 +27,7 @@ static const char usage_text[] =
 
 struct options {
     unsigned hosts_count, channels_count;
-    const char *topology, *parts, *csv, *json, *plot, *html, *diff;
+    const char *topology, *parts;
     struct plan_parts names;
     struct plan_run run;
     double loads[PLAN_LOADS_MAX];
@@ -212,95 +169,6 @@ static void put_stock_away(struct plan *plan)
     sim_cost_fini(&plan->stock_cost);
 }
 
-static void add_notes(struct plan *plan)
-{
-    struct plan_report *report = &plan->report;
-    uint64_t stuck = 0;
-    uint64_t fewest = UINT64_MAX;
-    double drift = 0;
-    for (unsigned i = 0; i < report->rows_count; i++) {
-        stuck += report->rows[i].measured.stuck_count;
-        fewest = via_min(fewest, report->rows[i].measured.messages_count);
-        drift = fmax(drift, fabs(report->rows[i].measured.drift));
-    }
-    if (stuck > 0) {
-        plan_report_note(report, "%llu frames were dropped because they were stuck, and sent again",
-                         (unsigned long long)stuck);
-    }
-    if (drift > 0.1) {
-        plan_report_note(report,
-                         "a row had not come to rest: its second half differs by %.0f %% "
-                         "from the first; more with --events",
-                         drift * 100);
-    }
-    for (unsigned i = 0; i < report->rows_count; i++) {
-        if (!report->rows[i].measured.at_rest) {
-            plan_report_note(report, "a row shows no latency because it had not come to rest: most "
-                                     "of what was under way has not arrived; more with --events");
-            break;
-        }
-    }
-    if (fewest < 10 * (uint64_t)plan->shape.hosts_count) {
-        plan_report_note(report, "a row has measured only %llu messages; more with --events",
-                         (unsigned long long)fewest);
-    }
-}
-
-/* --- files ----------------------------------------------------------------------------------- */
-
-static int write_file(const char *path, const struct plan_report *report,
-                      void (*write)(const struct plan_report *report, FILE *out),
-                      struct via_error *err)
-{
-    if (strcmp(path, "-") == 0) {
-        write(report, stdout);
-        return 0;
-    }
-    FILE *file = fopen(path, "we");
-    if (file == NULL) {
-        return via_error_set(err, -errno, "%.200s: open: %s", path, strerror(errno));
-    }
-    write(report, file);
-    bool bad = ferror(file) != 0;
-    if (fclose(file) != 0 || bad) {
-        return via_error_set(err, -EIO, "%.200s: write: %s", path, strerror(errno));
-    }
-    return 0;
-}
-
-static int plot(const char *folder, const struct plan_report *report, struct via_error *err)
-{
-    char path[PATH_MAX];
-    if (mkdir(folder, 0777) != 0 && errno != EEXIST) {
-        return via_error_set(err, -errno, "%.200s: mkdir: %s", folder, strerror(errno));
-    }
-    snprintf(path, sizeof(path), "%s/plan.csv", folder);
-    int rc = write_file(path, report, plan_report_series, err);
-    return rc == 0 ? sim_share_plot(path, folder, err) : rc;
-}
-
-static int write_results(const struct options *options, const struct plan_report *report,
-                         struct via_error *err)
-{
-    bool to_stdout = (options->csv != NULL && strcmp(options->csv, "-") == 0) ||
-                     (options->json != NULL && strcmp(options->json, "-") == 0) ||
-                     (options->html != NULL && strcmp(options->html, "-") == 0);
-    int rc = 0;
-    if (!to_stdout) {
-        plan_report_print(report, stdout);
-    }
-    if (options->csv != NULL) {
-        rc = write_file(options->csv, report, plan_report_csv, err);
-    }
-    if (rc == 0 && options->json != NULL) {
-        rc = write_file(options->json, report, plan_report_json, err);
-    }
-    if (rc == 0 && options->html != NULL) {
-        rc = write_file(options->html, report, plan_report_html, err);
-    }
-    return rc == 0 && options->plot != NULL ? plot(options->plot, report, err) : rc;
-}
-
 static int make_plan(struct plan *plan, struct via_error *err)
 {
     const struct options *options = plan->options;
@@ -322,8 +190,9 @@ static int make_plan(struct plan *plan, struct via_error *err)
     int rc = take_stock(plan, err);
     rc = rc == 0 ? run_rows(plan, err) : rc;
     if (rc == 0) {
-        add_notes(plan);
-        rc = write_results(options, &plan->report, err);
+        rc = plan_report_write(&plan->report, stdout) == 0
+                 ? 0
+                 : via_error_set(err, -EIO, "standard output: write: %s", strerror(errno));
     }
     put_stock_away(plan);
     return rc;
@@ -457,7 +326,7 @@ static int set_traffic(struct options *options, int option)
                    ? 0
                    : bad_usage("--load: expected up to 16 percents, as in 10,50,90, not", optarg);
     case 'r':
-        return parse_count(optarg, 0, UINT64_MAX, &options->run.seed)
+        return parse_count(optarg, 0, INT64_MAX, &options->run.seed)
                    ? 0
                    : bad_usage("--seed: not a number:", optarg);
     case 'e':
@@ -520,32 +389,11 @@ static int set_option(struct options *options, int option)
     case 'L':
         options->list = true;
         return 0;
-    case 'v':
-        options->csv = optarg;
-        return 0;
-    case 'j':
-        options->json = optarg;
-        return 0;
-    case 'H':
-        options->html = optarg;
-        return 0;
-    case 'D':
-        options->diff = optarg;
-        return 0;
-    case 'P':
-        options->plot = optarg;
-        return 0;
     case 'B':
         return set_name(options->names.board, "--board: too long:", optarg);
     default:
         return set_traffic(options, option);
     }
-}
-
-static int compare(const char *old, const char *now)
-{
-    struct via_error err = {0};
-    return plan_diff_files(old, now, stdout, &err) == 0 ? 0 : fail(&err);
 }
 
 int sim_plan_main(int argc, char **argv)
@@ -568,13 +416,7 @@ int sim_plan_main(int argc, char **argv)
         {"seed", required_argument, NULL, 'r'},
         {"under-way", required_argument, NULL, 'u'},
         {"events", required_argument, NULL, 'e'},
-        {"csv", required_argument, NULL, 'v'},
-        {"json", required_argument, NULL, 'j'},
-        {"plot", required_argument, NULL, 'P'},
-        {"html", required_argument, NULL, 'H'},
         {"board", required_argument, NULL, 'B'},
-        {"diff", required_argument, NULL, 'D'},
-        {"help", no_argument, NULL, 'h'},
         {NULL, 0, NULL, 0},
     };
     struct options options = {
@@ -585,10 +427,6 @@ int sim_plan_main(int argc, char **argv)
     optind = 0;
     opterr = 0;
     for (int option; (option = getopt_long(argc, argv, ":", longs, NULL)) != -1;) {
-        if (option == 'h') {
-            fputs(usage_text, stdout);
-            return 0;
-        }
         if (option == '?' || option == ':') {
             return bad_usage(option == ':' ? "needs a value:" : "unknown option", argv[optind - 1]);
         }
@@ -596,11 +434,6 @@ int sim_plan_main(int argc, char **argv)
         if (rc != 0) {
             return rc;
         }
-    }
-    if (options.diff != NULL) {
-        return optind + 1 == argc
-                   ? compare(options.diff, argv[optind])
-                   : bad_usage("--diff: a second plan is missing after", options.diff);
     }
     if (optind < argc) {
         return bad_usage("takes options only, not", argv[optind]);

@@ -2,7 +2,8 @@
 #ifndef SIM_PLAN_COMMAND_H
 #define SIM_PLAN_COMMAND_H
 
-/* "viaduct-sim plan ..."; argv[0] is "plan". Returns the exit code. */
+/* "viaduct-sim plan-json ...", which the script of "viaduct-sim plan" runs. Returns the exit code.
+ */
 int sim_plan_main(int argc, char **argv);
 
 #endif

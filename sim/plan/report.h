@@ -32,23 +32,9 @@ struct plan_report {
     bool saturated; /* the first row is of hosts that send all they can */
     unsigned rows_count;
     struct plan_row rows[PLAN_LOADS_MAX + 1];
-    unsigned notes_count;
-    char notes[4][160];
 };
 
-void plan_report_note(struct plan_report *report, const char *format, ...) VIA_PRINTF(2, 3);
-/* What sets the limit in a row: "link a > b, 99 % busy". */
-void plan_report_limit(const struct plan_measured *measured, char *ret, size_t bytes);
-
-void plan_report_print(const struct plan_report *report, FILE *out);
-void plan_report_csv(const struct plan_report *report, FILE *out);
-void plan_report_json(const struct plan_report *report, FILE *out);
-/* One page without anything beside it: bill, pictures of the fabric and of latency by load. */
-void plan_report_html(const struct plan_report *report, FILE *out);
-/* "4 KiB", "12.30 us". */
-void plan_report_bytes(char *ret, size_t bytes, uint64_t value);
-void plan_report_time(char *ret, size_t bytes, double ps);
-/* Series as those of papers, for the script that draws them. */
-void plan_report_series(const struct plan_report *report, FILE *out);
+/* As JSON: tools/sim-plan makes tables, pages and pictures of that. -1: not written. */
+int plan_report_write(const struct plan_report *report, FILE *out) VIA_MUST_CHECK;
 
 #endif

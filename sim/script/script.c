@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Commands that are scripts: sim-parts makes parts of what was measured on a machine. */
+/* Commands that are scripts: sim-parts makes parts of what was measured on a machine, sim-plan
+ * shows plans. */
 #include "sim/script/script.h"
 
 #include <errno.h>
@@ -28,6 +29,7 @@ int sim_script_main(int argc, char **argv)
     words[2] = dirname(exe);
     memcpy(&words[3], &argv[1], (size_t)(argc - 1) * sizeof(*words));
     execv(script, words);
-    fprintf(stderr, "viaduct-sim: %s: %s: start: %s\n", argv[0], script, strerror(errno));
+    fprintf(stderr, "viaduct-sim: %s: %s: start: %s; it needs python3\n", argv[0], script,
+            strerror(errno));
     return 2;
 }

@@ -183,11 +183,14 @@ def pages():
         told = run("--diff", first, second).stdout
         for wanted in (r"topology +ring +star", r"cards +12 +6 +-50\.0 %", r"lanes of a host +16 +8", r"latency, p50"):
             check(re.search(wanted, told), f"--diff does not say '{wanted}': {told}")
-        for text, says in [("", "1: expected null, a number"), ("{}", "not a plan: no string 'topology'"), ("[" * 99, "too deep"),
-                           ("{\"a\": 1} x", "more after the end"), ("{\"a\": \"\x1b[2J\"}", "a string with characters"),
-                           ("[" + "1," * 5000 + "1]", "more values than any plan has"), ("{\"a\": 1e999}", "expected null, a number"),
-                           (pathlib.Path(first).read_text(encoding="utf-8").replace("\"cards\": 12", "\"cards\": -1"), "'cards' is -1")]:
-            pathlib.Path(second).write_text(text, encoding="utf-8")
+        good = pathlib.Path(first).read_text(encoding="utf-8")
+        for text, says in [("", "not JSON: "), ("{}", "not a plan: no list 'rows'"), ("[" * 99999, "not JSON: "), ("\xff", "not JSON: "),
+                           ("{\"rows\": []}", "not a plan: no string 'topology'"), ("{\"rows\": [1]}", "no list 'rows'"), (good + "x", "not JSON: "),
+                           (" " * (9 << 20), "larger than any plan"), (good.replace("\"topology\": \"ring", "\"topology\": \"\\u001b[2J"), "printable"),
+                           (good.replace("\"limit\": \"", "\"limit\": \"\\u009b"), "'limit' is not up to 200 printable characters"),
+                           (good.replace("\"cards\": 12", "\"cards\": NaN"), "'cards' is nan"), (good.replace("\"cards\": 12", "\"cards\": 1e999"), "'cards' is inf"),
+                           (good.replace("\"cards\": 12", "\"cards\": true"), "no number 'cards'"), (good.replace("\"cards\": 12", "\"cards\": -1"), "'cards' is -1")]:
+            pathlib.Path(second).write_bytes(text.encode("latin-1"))
             result = run("--diff", first, second)
             check(result.returncode == 2 and says in result.stderr and second in result.stderr,
                   f"--diff with {text[:20]}: {result.returncode}, '{result.stderr.strip()}', not '{says}'")
