@@ -88,20 +88,29 @@ void sim_attach_host_fini(struct sim_job *job, uint32_t index)
     close(shared->life_fd);
 }
 
-/* As edges_of() in host/host_status.c: ups and downs of the links to a peer, and is one direct? */
-static uint64_t edges_of(const struct sim_host *host, uint16_t peer, bool *ret_direct)
+struct edges {
+    uint64_t number;
+    bool direct;
+};
+
+/* As update_links() in host/host_status.c: ups and downs of the links to each peer, by id, and is
+ * one direct? One look at each link. Valid until the next call: the simulator is one thread. */
+static const struct edges *count_edges(const struct sim_host *host)
 {
-    uint64_t edges = 0;
-    *ret_direct = peer == host->id;
+    static struct edges edges[VIA_HOSTS_MAX];
+    memset(edges, 0, host->world->config.node.hosts_max * sizeof(*edges));
+    edges[host->id].direct = true;
     for (uint32_t i = 0; i < host->ports_count; i++) {
         struct via_link_status link;
-        if (via_node_link_status(host->node, i, &link) != 0 || link.peer != peer) {
+        if (via_node_link_status(host->node, i, &link) != 0 ||
+            link.peer >= host->world->config.node.hosts_max) {
             continue;
         }
-        edges += (uint64_t)link.ups_count + link.downs_count;
-        if (!*ret_direct && host->ports[i]->link->direct && link.state == VIA_LINK_UP) {
-            *ret_direct = true;
-            edges += (uint64_t)(i + 1) << 48;
+        struct edges *to = &edges[link.peer];
+        to->number += (uint64_t)link.ups_count + link.downs_count;
+        if (!to->direct && host->ports[i]->link->direct && link.state == VIA_LINK_UP) {
+            to->direct = true;
+            to->number += (uint64_t)(i + 1) << 48;
         }
     }
     return edges;
@@ -110,13 +119,12 @@ static uint64_t edges_of(const struct sim_host *host, uint16_t peer, bool *ret_d
 void sim_attach_status(struct sim_job *job, struct sim_host *host)
 {
     struct sim_pe_host *shared = &job->hosts[host->index];
+    const struct edges *edges = count_edges(host);
     for (uint32_t i = 0; i < job->world->hosts_count; i++) {
         const struct sim_host *peer = &job->world->hosts[i];
         struct via_route_status route = {.port = VIA_PORT_NONE};
-        bool direct;
-        uint64_t edges = edges_of(host, peer->id, &direct);
-        if (edges != shared->edges[i]) {
-            shared->edges[i] = edges;
+        if (edges[peer->id].number != shared->edges[i]) {
+            shared->edges[i] = edges[peer->id].number;
             shared->generations[i]++;
         }
         unsigned hops = VIA_STATUS_UNREACHABLE;
@@ -127,7 +135,8 @@ void sim_attach_status(struct sim_job *job, struct sim_host *host)
                    route.port != VIA_PORT_NONE) {
             hops = route.hops;
         }
-        uint64_t word = via_status_word(route.session, shared->generations[i], hops, direct);
+        uint64_t word =
+            via_status_word(route.session, shared->generations[i], hops, edges[peer->id].direct);
         atomic_store_explicit(&shared->status->peers[peer->id], word, memory_order_release);
     }
 }
@@ -177,10 +186,8 @@ static int map_segment(struct sim_pe *pe, const struct via_attach_request *ask,
     struct sim_job *job = pe->job;
     const struct sim_host *host = &job->world->hosts[job->world->host_by_id[ask->host]];
     struct sim_pe_host *shared = &job->hosts[host->index];
-    bool direct;
     int fd;
-    edges_of(pe->host, host->id, &direct);
-    if (!direct || !host->alive) {
+    if (!count_edges(pe->host)[host->id].direct || !host->alive) {
         return -EXDEV;
     }
     const struct sim_pe *owner = owner_of(job, host, ask->handle, &fd);
