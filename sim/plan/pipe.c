@@ -162,9 +162,9 @@ bool plan_pipe_may_turn(const struct plan_fabric *fabric, const struct plan_pipe
     return pipe->credits + fabric->costs.bypass_count - pipe->bypass_used >= 2;
 }
 
-bool plan_pipe_may_inject(const struct plan_fabric *fabric, const struct plan_pipe *pipe)
+bool plan_pipe_may_inject(const struct plan_pipe *pipe)
 {
-    return pipe->credits >= 1 && plan_pipe_may_turn(fabric, pipe);
+    return pipe->credits >= 1 && pipe->bypass_used == 0;
 }
 
 static void credits_came(void *object, uint64_t count)

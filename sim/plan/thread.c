@@ -235,7 +235,7 @@ static bool choose_out(struct plan_thread *thread)
         unblock(way);
         bool acks = way->own.count > 0;
         bool own = acks || way->ops_first != NULL;
-        if (own && plan_pipe_may_inject(fabric, way)) {
+        if (own && plan_pipe_may_inject(way)) {
             if (acks ? way->acks_left == 0 : way->sends_left == 0) {
                 plan_pipe_list_out(way);
                 continue;

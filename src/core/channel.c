@@ -466,7 +466,7 @@ static bool has_something_to_send(struct via_channel *channel, struct via_way *w
         return true;
     }
     return (!via_list_is_empty(&way->flows) || !via_list_is_empty(&way->acks)) &&
-           via_way_may_inject(channel, way);
+           via_way_may_inject(way);
 }
 
 /* Announces what this thread is going to wait for. true when anything was posted. */

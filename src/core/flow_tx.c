@@ -337,7 +337,7 @@ static void send_acks(struct via_channel *channel, struct via_way *way)
 {
     uint32_t budget = channel->node->config.batch_frames;
 
-    while (budget-- != 0 && !via_list_is_empty(&way->acks) && via_way_may_inject(channel, way)) {
+    while (budget-- != 0 && !via_list_is_empty(&way->acks) && via_way_may_inject(way)) {
         struct via_list *first = via_list_pop_front(&way->acks);
         via_rx_send_ack(channel, way, via_list_entry(first, struct via_rx_flow, ack));
         channel->work++;
@@ -349,10 +349,10 @@ void via_tx_pump(struct via_channel *channel, struct via_way *way)
     uint32_t budget = channel->node->config.batch_frames;
 
     send_acks(channel, way);
-    while (budget != 0 && !via_list_is_empty(&way->flows) && via_way_may_inject(channel, way)) {
+    while (budget != 0 && !via_list_is_empty(&way->flows) && via_way_may_inject(way)) {
         struct via_tx_flow *flow = via_list_entry(way->flows.next, struct via_tx_flow, ready);
         for (unsigned n = 0; n < BURST && budget != 0; n++, budget--) {
-            if (!is_sendable(channel, flow) || !via_way_may_inject(channel, way)) {
+            if (!is_sendable(channel, flow) || !via_way_may_inject(way)) {
                 break;
             }
             send_one(channel, way, flow);

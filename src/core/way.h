@@ -12,11 +12,12 @@
  * bodies by the port's DMA engine.
  *
  * Bubble rule: a frame that starts here (data, acknowledgement) may leave only if a buffer stays
- * free behind it, in the out pipe or among the bypass buffers of that way; a relayed frame needs
- * just one, unless it turns from one dimension of a torus into the next: for the ring it comes into
- * it is a new one. So on every ring of relays at least one buffer is free at any time, and the
- * frames in the ring can always move on (docs/adr/0002-bubble-with-bypass.md). Other cycles are
- * broken by age: a frame that has waited stuck_ns is dropped, its source sends it again.
+ * free behind it, in the out pipe or among the bypass buffers of that way, and none of those is in
+ * use; a relayed frame needs just one, unless it turns from one dimension of a torus into the next:
+ * for the ring it comes into it is a new one. So on every ring of relays at least one buffer is
+ * free at any time, and the frames in the ring can always move on
+ * (docs/adr/0002-bubble-with-bypass.md). Other cycles are broken by age: a frame that has waited
+ * stuck_ns is dropped, its source sends it again.
  */
 
 /* Where a body waits for the engine that reads it. */
@@ -108,11 +109,12 @@ static inline uint32_t via_way_bypass_free(const struct via_channel *channel,
     return channel->node->config.bypass_count - way->bypass_used;
 }
 
-/* May a frame that starts here leave this way? */
-static inline bool via_way_may_inject(struct via_channel *channel, struct via_way *way)
+/* May a frame that starts here leave this way? Not while a relayed frame waits here: rings that are
+ * full of frames carry little. */
+static inline bool via_way_may_inject(struct via_way *way)
 {
-    bool bypass_free = VIA_MUTANT(NO_BUBBLE) || via_way_bypass_free(channel, way) > 0;
-    return via_way_has_slots(way, bypass_free ? 1 : 2);
+    bool none_waits = VIA_MUTANT(NO_BUBBLE) || way->bypass_used == 0;
+    return none_waits && via_way_has_slots(way, 1);
 }
 
 /* May a frame that turns from one dimension of a torus into another leave this way, or wait for it?
