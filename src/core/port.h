@@ -103,12 +103,12 @@ struct via_port_ops {
      * engines and depth is up to the port. None of the three blocks.
      *
      * dma starts a copy of len bytes (not 0) from src to window offset off. 0; -EAGAIN (as many as
-     * the engine takes are under way: later); -ENOTSUP (no engine), -EINVAL (out of bounds),
-     * -ENOLINK, -EIO (it does not start): nothing was begun. src is borrowed until the cookie is
-     * taken and does not change; it lies in the memory that via_node_init() got, which the opener
-     * of the port registers with the engine. Until the cookie is taken, bytes may arrive at any
-     * time, in any order, in part, and also after the link was down and is up again. There is no
-     * order towards body(), commit() and other DMA.
+     * the engine takes are under way: later); -ENOTSUP (no engine), -EINVAL (out of bounds, or more
+     * than caps.dma_bytes_max), -ENOLINK, -EIO (it does not start): nothing was begun. src is
+     * borrowed until the cookie is taken and does not change; it lies in the memory that
+     * via_node_init() got, which the opener of the port registers with the engine. Until the cookie
+     * is taken, bytes may arrive at any time, in any order, in part, and also after the link was
+     * down and is up again. There is no order towards body(), commit() and other DMA.
      */
     int (*dma)(struct via_port *port, unsigned queue, uint64_t off, const void *src, size_t len,
                uint64_t cookie);
@@ -176,6 +176,7 @@ struct via_port_caps {
     uint64_t inbox_bytes;     /* my memory that the peer reaches by its window */
     uint32_t store_bytes_max; /* largest aligned store the peer sees whole: 8 or 64 */
     uint32_t dma_depth;       /* DMAs under way at once, all queues together; 0 = no engine */
+    uint32_t dma_bytes_max;   /* of one DMA, from when memory is registered on; 0 = no limit */
     bool coherent;            /* a store that returned has arrived, in order (x86 shared memory) */
     bool writes_ordered;      /* bodies arrive in the order of the calls; else only commits do */
     bool fence_wakes;         /* the end of a fence wakes the queue's thread, as a doorbell does */

@@ -88,13 +88,12 @@ static int drain_dma(struct mover *mover, unsigned most)
     return rc;
 }
 
-static int start_dma(struct mover *mover, uint64_t place)
+static int start_piece(struct mover *mover, uint64_t place, const unsigned char *from, size_t bytes)
 {
     struct via_port *port = port_of(mover);
     uint64_t until_ns = via_pio_now_ns() + STUCK_NS;
     for (;;) {
-        int rc = port->ops->dma(port, mover->queue, place, mover->measure->link->source,
-                                mover->bytes, ++mover->cookie);
+        int rc = port->ops->dma(port, mover->queue, place, from, bytes, ++mover->cookie);
         if (rc == 0) {
             mover->under_way++;
         }
@@ -106,6 +105,19 @@ static int start_dma(struct mover *mover, uint64_t place)
             return rc != 0 ? rc : -ETIMEDOUT;
         }
     }
+}
+
+/* As many as the engine needs for the message. */
+static int start_dma(struct mover *mover, uint64_t place)
+{
+    uint64_t most = port_of(mover)->caps.dma_bytes_max;
+    int rc = 0;
+    for (uint64_t done = 0, piece; done < mover->bytes && rc == 0; done += piece) {
+        piece = mover->bytes - done;
+        piece = most != 0 ? via_min(piece, most) : piece;
+        rc = start_piece(mover, place + done, mover->measure->link->source + done, piece);
+    }
+    return rc;
 }
 
 /* Posts one message; what follows may overtake it. */

@@ -76,6 +76,17 @@ class Pio(cli.Case):
         self.assertIn("register model", " ".join(report["limits"]))
         self.assertEqual(report["threads"], 2)
 
+    def test_messages_beyond_what_an_engine_takes_at_once(self):
+        paths = [os.path.join(self.folder, name) for name in ("v", "l", "dv", "dl")]
+        model = self.start("model", "pex", "--socket", paths[0], "--socket", paths[1], "--dma-socket", paths[2], "--dma-socket", paths[3])
+        self.addCleanup(model.communicate)
+        self.addCleanup(model.kill)
+        self.assertIn("virtual side", model.stdout.readline())
+        # Behind sockets a DMA takes 64 KiB.
+        report = self.pio("--link", "pex:vfio-user:%s,dma=%s" % (paths[0], paths[2]), "--link", "pex:vfio-user:%s,dma=%s" % (paths[1], paths[3]),
+                          sizes="64,1M")
+        self.assertEqual({row["bytes"] for row in report["rows"] if row["way"] == "dma"}, {64, 1 << 20})
+
     def test_ivshmem_with_the_other_end_in_another_process(self):
         path = os.path.join(self.folder, "iv.sock")
         server = self.start("ivshmem-server", "--socket", path, *SERVER)

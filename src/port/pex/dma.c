@@ -419,6 +419,7 @@ int via_pex_dma_register(struct via_port *port, void *memory, size_t bytes, stru
     }
     dma->memory = (const unsigned char *)first;
     dma->memory_bytes = whole;
+    port->caps.dma_bytes_max = dma->bounces != NULL ? BOUNCE_BYTES : VIA_PLX_DMA_SIZE_MAX;
     return 0;
 }
 
