@@ -18,7 +18,9 @@
 #include "model/pex/pex.h"
 #include "vfio/user.h"
 
-#define SOCKETS 4u
+#define NT_SOCKETS 4u
+#define DMA_SOCKETS 3u
+#define SOCKETS (NT_SOCKETS + DMA_SOCKETS)
 #define EEPROM_BYTES 8192u
 #define EEPROM_BYTES_MAX 65536u
 
@@ -34,13 +36,17 @@ static const char help[] =
     "                   the DMA function of the virtual side's host; twice: of both hosts\n"
     "  --bar MIB        size of BAR 2/3 of both sides, a power of two (default 4)\n"
     "  --b2b            two chips back to back: the virtual sides of both on the sockets\n"
+    "  --two-nt-ports   a chip with two NT ports: four sockets, both sides of NT0, then of NT1;\n"
+    "                   the virtual sides are one host's, whose DMA function has the first\n"
+    "                   --dma-socket, then those of NT0's and NT1's link sides\n"
     "  --alut N         entries of the A-LUT: 0, 128 or 256 (default 256)\n"
     "  --nt-port N      number of the chip's port that is the NT port (default 0)\n"
     "  --eeprom FILE    the chip's EEPROM; one that is not there is made blank, 8 KiB\n"
     "  --commands       read commands from standard input, a line each, and end with it:\n"
     "                   cut, mend, reset virtual|link, remove virtual|link, insert\n"
     "                   virtual|link, lose virtual|link, speed GENERATION WIDTH, status,\n"
-    "                   protect, unprotect (the EEPROM)\n"
+    "                   protect, unprotect (the EEPROM); nt 0|1: which NT port is meant from\n"
+    "                   here on\n"
     "  -h, --help       this text\n";
 
 static const struct option long_options[] = {
@@ -48,6 +54,7 @@ static const struct option long_options[] = {
     {"socket", required_argument, NULL, 's'},
     {"bar", required_argument, NULL, 'b'},
     {"b2b", no_argument, NULL, 'B'},
+    {"two-nt-ports", no_argument, NULL, 'T'},
     {"alut", required_argument, NULL, 'a'},
     {"nt-port", required_argument, NULL, 'p'},
     {"eeprom", required_argument, NULL, 'e'},
@@ -119,8 +126,20 @@ static bool execute_on_side(struct via_pex *pex, const char *verb, const char *n
     return true;
 }
 
-static bool execute(struct via_pex *pex, char *line)
+/* The NT port of that number becomes the one that is meant. */
+static bool choose_port(struct via_pex **pex, const char *number)
 {
+    bool is_chosen =
+        via_pex_twin(*pex) != NULL && (strcmp(number, "0") == 0 || strcmp(number, "1") == 0);
+    if (is_chosen && via_pex_number(*pex) != (unsigned)(number[0] - '0')) {
+        *pex = via_pex_twin(*pex);
+    }
+    return is_chosen;
+}
+
+static bool execute(struct via_pex **meant, char *line)
+{
+    struct via_pex *pex = *meant;
     char *rest = NULL;
     const char *verb = strtok_r(line, " \n", &rest);
     const char *first = strtok_r(NULL, " \n", &rest);
@@ -136,6 +155,9 @@ static bool execute(struct via_pex *pex, char *line)
             via_pex_set_speed(pex, generation, width);
         }
         return valid;
+    }
+    if (first != NULL && second == NULL && strcmp(verb, "nt") == 0) {
+        return choose_port(meant, first);
     }
     if (first != NULL) {
         return second == NULL && execute_on_side(pex, verb, first);
@@ -164,7 +186,7 @@ static void read_commands(struct via_pex *pex)
         if (fgets(line, sizeof(line), stdin) == NULL) {
             break;
         }
-        printf("%s\n", execute(pex, line) ? "ok" : "no such command");
+        printf("%s\n", execute(&pex, line) ? "ok" : "no such command");
         fflush(stdout);
     }
     atomic_store_explicit(&stop, true, memory_order_relaxed);
@@ -187,40 +209,75 @@ static int start(struct served *served, struct via_error *err)
     return 0;
 }
 
-/* paths: of the NT port's functions, then of the DMA functions; NULL: not served. */
-static int run(const struct via_pex_options *options, char *const paths[SOCKETS], bool is_pair,
-               bool commands, struct via_error *err)
+enum shape { ONE_PORT, TWO_CHIPS, TWO_PORTS };
+
+static int make(const struct via_pex_options *options, enum shape shape, struct via_pex **ret_pex,
+                struct via_error *err)
 {
-    struct served served[SOCKETS] = {{.side = VIA_PEX_VIRTUAL},
-                                     {.side = VIA_PEX_LINK},
-                                     {.side = VIA_PEX_VIRTUAL, .is_engine = true},
-                                     {.side = VIA_PEX_LINK, .is_engine = true}};
-    struct sigaction action = {.sa_handler = on_signal};
-    struct via_pex *pex, *second = NULL;
-    int rc = via_pex_new(options, &pex, err);
-    if (rc == 0 && is_pair) {
+    struct via_pex *second;
+    if (shape == TWO_PORTS) {
+        return via_pex_new_twins(options, ret_pex, err);
+    }
+    int rc = via_pex_new(options, ret_pex, err);
+    if (rc == 0 && shape == TWO_CHIPS) {
         rc = via_pex_new(options, &second, err);
         if (rc == 0) {
-            via_pex_join(pex, second);
-            served[1].side = served[3].side = VIA_PEX_VIRTUAL;
+            via_pex_join(*ret_pex, second);
         } else {
-            via_pex_free(pex);
+            via_pex_free(*ret_pex);
         }
     }
+    return rc;
+}
+
+/* What each socket shows. Two chips have a virtual side and a host each; of a chip with two NT
+ * ports the first host has both virtual sides. */
+static void assign(struct served served[SOCKETS], struct via_pex *pex, enum shape shape)
+{
+    struct via_pex *second = shape == TWO_CHIPS ? via_pex_joined(pex) : via_pex_twin(pex);
+    for (unsigned i = 0; i < NT_SOCKETS; i++) {
+        bool of_second = shape == TWO_CHIPS ? i % 2 == 1 : i >= 2;
+        served[i].pex = of_second ? second : pex;
+        served[i].side = i % 2 == 1 && shape != TWO_CHIPS ? VIA_PEX_LINK : VIA_PEX_VIRTUAL;
+    }
+    for (unsigned i = 0; i < DMA_SOCKETS; i++) {
+        struct served *engine = &served[NT_SOCKETS + i];
+        engine->is_engine = true;
+        engine->pex = (shape == TWO_CHIPS && i == 1) || i == 2 ? second : pex;
+        engine->side = i != 0 && shape != TWO_CHIPS ? VIA_PEX_LINK : VIA_PEX_VIRTUAL;
+    }
+}
+
+static int start_all(struct served served[SOCKETS], char *const paths[SOCKETS],
+                     struct via_error *err)
+{
+    int rc = 0;
+    for (unsigned i = 0; i < SOCKETS && rc == 0; i++) {
+        served[i].path = paths[i];
+        rc = paths[i] != NULL ? start(&served[i], err) : 0;
+        served[i].path = rc == 0 ? paths[i] : NULL;
+    }
+    return rc;
+}
+
+/* paths: of the NT ports' functions, then of the DMA functions; NULL: not served. */
+static int run(const struct via_pex_options *options, char *const paths[SOCKETS], enum shape shape,
+               bool commands, struct via_error *err)
+{
+    struct served served[SOCKETS] = {0};
+    struct sigaction action = {.sa_handler = on_signal};
+    struct via_pex *pex;
+    int rc = make(options, shape, &pex, err);
     if (rc != 0) {
         return rc;
     }
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
-    unsigned started = 0;
-    for (; started < SOCKETS && paths[started] != NULL && rc == 0; started += rc == 0) {
-        served[started].pex = is_pair && started % 2 == 1 ? second : pex;
-        served[started].path = paths[started];
-        rc = start(&served[started], err);
-    }
+    assign(served, pex, shape);
+    rc = start_all(served, paths, err);
     if (rc == 0) {
-        printf("virtual side on %s, %s side on %s\n", paths[0], is_pair ? "virtual" : "link",
-               paths[1]);
+        printf("virtual side on %s, %s side on %s\n", paths[0],
+               shape == TWO_CHIPS ? "virtual" : "link", paths[1]);
         fflush(stdout);
     }
     if (rc == 0 && commands) {
@@ -231,10 +288,12 @@ static int run(const struct via_pex_options *options, char *const paths[SOCKETS]
         poll(NULL, 0, 100);
     }
     atomic_store_explicit(&stop, true, memory_order_relaxed);
-    for (unsigned i = 0; i < started; i++) {
-        pthread_join(served[i].thread, NULL);
-        close(served[i].fd);
-        unlink(served[i].path);
+    for (unsigned i = 0; i < SOCKETS; i++) {
+        if (served[i].path != NULL) {
+            pthread_join(served[i].thread, NULL);
+            close(served[i].fd);
+            unlink(served[i].path);
+        }
     }
     via_pex_free(pex);
     return rc;
@@ -276,21 +335,22 @@ int via_cli_model(int argc, char **argv)
     struct via_pex_options options = via_pex_options_default;
     char *paths[SOCKETS] = {NULL};
     unsigned paths_count = 0, engines_count = 0, number;
-    bool commands = false, is_pair = false;
+    enum shape shape = ONE_PORT;
+    bool commands = false;
     struct via_error err = {0};
     for (int c; (c = getopt_long(argc, argv, "h", long_options, NULL)) != -1;) {
         switch (c) {
         case 's':
-            if (paths_count == 2) {
-                return via_cli_usage(argv[0], "--socket: more than two");
+            if (paths_count == NT_SOCKETS) {
+                return via_cli_usage(argv[0], "--socket: more than four");
             }
             paths[paths_count++] = optarg;
             break;
         case 'd':
-            if (engines_count == 2) {
-                return via_cli_usage(argv[0], "--dma-socket: more than two");
+            if (engines_count == DMA_SOCKETS) {
+                return via_cli_usage(argv[0], "--dma-socket: more than three");
             }
-            paths[2 + engines_count++] = optarg;
+            paths[NT_SOCKETS + engines_count++] = optarg;
             break;
         case 'b':
             if (via_cli_number(optarg, 1, 65536, &number) != 0) {
@@ -314,7 +374,11 @@ int via_cli_model(int argc, char **argv)
             }
             break;
         case 'B':
-            is_pair = true;
+        case 'T':
+            if (shape != ONE_PORT) {
+                return via_cli_usage(argv[0], "--b2b and --two-nt-ports: one of them");
+            }
+            shape = c == 'B' ? TWO_CHIPS : TWO_PORTS;
             break;
         case 'c':
             commands = true;
@@ -326,12 +390,16 @@ int via_cli_model(int argc, char **argv)
     if (optind + 1 != argc || strcmp(argv[optind], "pex") != 0) {
         return via_cli_usage(argv[0], "the model: not pex");
     }
-    if (paths_count != 2) {
-        return via_cli_usage(argv[0], "--socket: %u given, two are needed", paths_count);
+    unsigned needed = shape == TWO_PORTS ? 4 : 2;
+    if (paths_count != needed) {
+        return via_cli_usage(argv[0], "--socket: %u given, %u are needed", paths_count, needed);
     }
-    if (is_pair && options.eeprom != NULL) {
+    if (engines_count > 2 && shape != TWO_PORTS) {
+        return via_cli_usage(argv[0], "--dma-socket: more than two hosts");
+    }
+    if (shape == TWO_CHIPS && options.eeprom != NULL) {
         return via_cli_usage(argv[0], "--b2b: an EEPROM is of one chip");
     }
-    return run(&options, paths, is_pair, commands, &err) == 0 ? VIA_CLI_OK
-                                                              : via_cli_fail(argv[0], &err);
+    return run(&options, paths, shape, commands, &err) == 0 ? VIA_CLI_OK
+                                                            : via_cli_fail(argv[0], &err);
 }

@@ -171,6 +171,7 @@ OPEN(open_plain, "", false, false)
 OPEN(open_alut, ",alut,window=2MiB,irq=intx", false, false)
 OPEN(open_polls, ",irq=none,window=1MiB", false, false)
 OPEN(open_dma, "", false, true)
+OPEN(open_nt1, ",nt=1", false, true)
 /* Each end has a chip of its own. */
 static int open_pair(struct conform_end *end, const char *directory)
 {
@@ -244,6 +245,7 @@ PEX_KIND(conform_pex_alut, "pex on the model, A-LUT, INTx", open_alut, NULL, NUL
 PEX_KIND(conform_pex_polls, "pex on the model, no interrupts", open_polls, NULL, NULL, false);
 PEX_KIND(conform_pex_stores, "pex on the model, wide stores", open_stores, NULL, NULL, false);
 PEX_KIND(conform_pex_b2b, "pex on two models back to back", open_pair, NULL, NULL, false);
+PEX_KIND(conform_pex_nt1, "pex on the model's second NT port with DMA", open_nt1, NULL, NULL, true);
 PEX_KIND(conform_pex_user, "pex by vfio-user", open_user, begin_server, end_server, false);
 PEX_KIND(conform_pex_user_dma, "pex by vfio-user with DMA", open_user_dma, begin_server, end_server,
          true);

@@ -5,8 +5,8 @@
  * crashes; a function never reaches memory that its other host did not map for it; the port is up
  * only with a peer that went through the protocol, which these accesses cannot.
  *
- * Input: a byte, whose bit 0 says who is at side 0; then steps, each a byte that says what, then
- * its numbers.
+ * Input: a byte, whose bit 0 says who is at side 0, and bit 1 whether the chip has two NT ports;
+ * then steps, each a byte that says what, then its numbers.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -21,6 +21,7 @@
 #define STEPS_MAX 64u
 #define MEMORY_BYTES 8192u
 #define MAPS_MAX 4u
+#define FUNCTIONS_MAX 4u /* NT0's virtual and link side, NT1's */
 #define BAR_BYTES (UINT64_C(1) << 20)
 
 /* What the other side must not touch lies around what is mapped. */
@@ -40,7 +41,8 @@ struct raw {
 
 struct world {
     struct via_pex *pex;
-    struct raw raw[2];
+    unsigned functions_count;
+    struct raw raw[FUNCTIONS_MAX];
     struct via_driver_host host;
     struct via_port *port; /* at side 0; NULL: raw accesses */
     const struct via_driver *driver;
@@ -102,10 +104,10 @@ static void access_region(struct raw *raw, struct input *input, bool writes)
 }
 
 /* What a driver would do, so that ways are open. */
-static void open_way(struct raw *raw, unsigned side, uint64_t address)
+static void open_way(struct raw *raw, unsigned function, uint64_t address)
 {
-    uint32_t own = side == 0 ? 0x3E000 : 0x3F000;
-    via_pci_write32(raw->pci, 0, own + (side == 0 ? 0xD94 : 0xDB4), 0x00190021);
+    uint32_t own = 0x3E000 + function % 2 * 0x1000 - function / 2 * 0x2000;
+    via_pci_write32(raw->pci, 0, own + (function % 2 == 0 ? 0xD94 : 0xDB4), 0x00190021);
     via_pci_write32(raw->pci, 0, (own ^ 0x1000) + 0xC3C, (uint32_t)address);
     via_pci_write32(raw->pci, 0, (own ^ 0x1000) + 0xC40, (uint32_t)(address >> 32));
     (void)raw->pci->ops->config_write(raw->pci, 4, 2, 6);
@@ -151,9 +153,9 @@ static void step_engine(struct raw *raw, struct input *input)
     (void)raw->engine->ops->region_read(raw->engine, 0, 0x200 + off, &value, off % 4 == 0 ? 4 : 2);
 }
 
-static void step_raw(struct world *world, unsigned side, unsigned what, struct input *input)
+static void step_raw(struct world *world, unsigned function, unsigned what, struct input *input)
 {
-    struct raw *raw = &world->raw[side];
+    struct raw *raw = &world->raw[function];
     uint32_t value;
     switch (what) {
     case 0:
@@ -184,7 +186,7 @@ static void step_raw(struct world *world, unsigned side, unsigned what, struct i
         (void)raw->pci->ops->irq_unmask(raw->pci);
         break;
     case 7:
-        open_way(raw, side, raw->count != 0 ? raw->memory[0].iova : input_edgy(input));
+        open_way(raw, function, raw->count != 0 ? raw->memory[0].iova : input_edgy(input));
         break;
     default:
         touch_mapping(raw, input_edgy(input));
@@ -193,25 +195,27 @@ static void step_raw(struct world *world, unsigned side, unsigned what, struct i
 
 static void step_fault(struct world *world, struct input *input)
 {
-    enum via_pex_side side = input_byte(input) % 2;
+    unsigned function = input_byte(input) % world->functions_count;
+    enum via_pex_side side = function % 2;
+    struct via_pex *pex = function >= 2 ? via_pex_twin(world->pex) : world->pex;
     switch (input_byte(input) % 6) {
     case 0:
-        via_pex_set_link(world->pex, side != 0);
+        via_pex_set_link(pex, side != 0);
         break;
     case 1:
-        via_pex_reset_host(world->pex, side);
+        via_pex_reset_host(pex, side);
         break;
     case 2:
-        via_pex_remove(world->pex, side, input_byte(input) % 2);
+        via_pex_remove(pex, side, input_byte(input) % 2);
         break;
     case 3:
-        via_pex_hold_interrupts(world->pex, side, input_byte(input) % 2);
+        via_pex_hold_interrupts(pex, side, input_byte(input) % 2);
         break;
     case 4:
-        via_pex_lose_interrupts(world->pex, side, 1);
+        via_pex_lose_interrupts(pex, side, 1);
         break;
     default:
-        via_pex_raise_error(world->pex, input_byte(input));
+        via_pex_raise_error(pex, input_byte(input));
     }
 }
 
@@ -230,32 +234,38 @@ static void step_port(struct world *world)
 
 /* --- the world --- */
 
-static void begin(struct world *world, bool with_port)
+static void attach(struct world *world, unsigned function, const struct via_pex_options *options)
+{
+    struct via_pci **pci = &world->raw[function].pci;
+    enum via_pex_side side = function % 2 == 0 ? VIA_PEX_VIRTUAL : VIA_PEX_LINK;
+    require((world->functions_count > 2
+                 ? via_pex_attach_named_twin("fuzz", function / 2, side, options, pci, NULL)
+                 : via_pex_attach_named("fuzz", side, options, pci, NULL)) == 0);
+    (void)(*pci)->ops->config_write(*pci, 4, 2, 6);
+}
+
+static void begin(struct world *world, bool with_port, bool two_ports)
 {
     struct via_link_config config;
     struct via_pex_options options = via_pex_options_default;
     options.bar_bytes[0][0] = options.bar_bytes[1][0] = BAR_BYTES;
     memset(world, 0, sizeof(*world));
+    world->functions_count = two_ports ? 4 : 2;
     world->host = (struct via_driver_host){.host = 1, .threads_count = 1, .bell_fd = -1};
     if (with_port) {
-        require(via_link_parse("pex:model:fuzz,side=virtual,window=64KiB", &config, NULL) == 0);
+        require(via_link_parse(two_ports ? "pex:model:fuzz,side=virtual,window=64KiB,nt=0"
+                                         : "pex:model:fuzz,side=virtual,window=64KiB",
+                               &config, NULL) == 0);
         world->driver = config.driver;
         require(config.driver->open(config.config, &world->host, &world->port, NULL) == 0);
-        require(via_pex_attach_named("fuzz", VIA_PEX_LINK, &options, &world->raw[1].pci, NULL) ==
-                0);
-    } else {
-        require(via_pex_attach_named("fuzz", VIA_PEX_VIRTUAL, &options, &world->raw[0].pci, NULL) ==
-                0);
-        require(via_pex_attach_named("fuzz", VIA_PEX_LINK, &options, &world->raw[1].pci, NULL) ==
-                0);
+    }
+    for (unsigned i = with_port ? 1 : 0; i < world->functions_count; i++) {
+        attach(world, i, &options);
     }
     world->pex = via_pex_find("fuzz");
     require(via_pex_attach_engine(world->pex, VIA_PEX_LINK, &world->raw[1].engine) == 0);
-    for (unsigned side = 0; side < 2; side++) {
-        world->raw[side].irq_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-        if (world->raw[side].pci != NULL) {
-            (void)world->raw[side].pci->ops->config_write(world->raw[side].pci, 4, 2, 6);
-        }
+    for (unsigned i = 0; i < world->functions_count; i++) {
+        world->raw[i].irq_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     }
 }
 
@@ -265,16 +275,16 @@ static void end(struct world *world)
         world->port->ops->close(world->port);
     }
     world->raw[1].engine->ops->close(world->raw[1].engine);
-    for (unsigned side = 0; side < 2; side++) {
-        struct raw *raw = &world->raw[side];
+    for (unsigned i = 0; i < world->functions_count; i++) {
+        struct raw *raw = &world->raw[i];
         if (raw->pci != NULL) {
             if (raw->mapping.at != NULL) {
                 raw->pci->ops->unmap(raw->pci, &raw->mapping);
             }
             raw->pci->ops->close(raw->pci);
         }
-        for (unsigned i = 0; i < raw->count; i++) {
-            munmap(raw->memory[i].at, MEMORY_BYTES + 8192);
+        for (unsigned k = 0; k < raw->count; k++) {
+            munmap(raw->memory[k].at, MEMORY_BYTES + 8192);
         }
         close(raw->irq_fd);
     }
@@ -289,21 +299,23 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
         memory_fd = memfd_create("fuzz-pex", MFD_CLOEXEC);
         require(ftruncate(memory_fd, MEMORY_BYTES) == 0);
     }
-    begin(&world, input_byte(&input) % 2 != 0);
+    uint8_t who = input_byte(&input);
+    begin(&world, (who & 1) != 0, (who & 2) != 0);
     for (unsigned i = 0; i < STEPS_MAX && input.bytes != 0; i++) {
         uint8_t what = input_byte(&input);
-        unsigned side = world.port != NULL ? 1 : what >> 4 & 1;
+        unsigned function = (what >> 4) % world.functions_count;
+        function = world.port != NULL && function == 0 ? 1 : function;
         if ((what & 0xf) > 13) {
             step_fault(&world, &input);
         } else if ((what & 0xf) > 11 && world.port != NULL) {
             step_port(&world);
         } else if ((what & 0xf) > 10) {
             step_engine(&world.raw[1], &input);
-            side = 1;
+            function = 1;
         } else {
-            step_raw(&world, side, what & 0xf, &input);
+            step_raw(&world, function, what & 0xf, &input);
         }
-        check_guards(&world.raw[side]);
+        check_guards(&world.raw[function]);
     }
     end(&world);
     return 0;

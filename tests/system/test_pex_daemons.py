@@ -69,6 +69,14 @@ class PexMachine(Machine):
         return "pex:vfio-user:%s/nt%d.sock,window=1MiB%s" % (self.case.folder, self.function, self.options)
 
 
+class TwoPorts(PexMachine):
+    """Host 1 has the virtual sides of both NT ports, hosts 2 and 3 a link side each."""
+
+    def cable(self, peer, number=0):
+        self.function = {(1, 2): 1, (2, 1): 2, (1, 3): 3, (3, 1): 4}[self.host, peer]
+        return super().cable(peer, number)
+
+
 class Pex(cli.Case):
     def setUp(self):
         super().setUp()
@@ -177,6 +185,46 @@ class Pex(cli.Case):
         self.command("mend")
         self.assertTrue(cli.wait_for(lambda: one.reaches(2) and two.reaches(1)))
         self.assertEqual((one.stop(), two.stop()), (0, 0))
+
+    def test_both_nt_ports_of_a_chip(self):
+        more = [os.path.join(self.folder, "nt%d.sock" % function) for function in (3, 4)]
+        self.serve("--two-nt-ports", "--socket", more[0], "--socket", more[1])
+        hosts = [TwoPorts(self, host) for host in (1, 2, 3)]
+        for host, peers in zip(hosts, ([2, 3], [1], [1])):
+            host.configure(peers)
+        for host in reversed(hosts):
+            host.start()
+
+        def wait_all():
+            self.assertTrue(cli.wait_for(lambda: all(host.reaches(peer) for host in hosts for peer in (1, 2, 3) if peer != host.host)),
+                            "".join(host.messages() for host in hosts))
+        wait_all()
+        self.assertIn("NT0 virtual side", hosts[0].links()["to-2-0"]["found"])
+        self.assertIn("NT1 virtual side", hosts[0].links()["to-3-0"]["found"])
+        self.assertIn("NT1 link side", hosts[2].links()["to-1-0"]["found"])
+        # From a link side to the other one, relayed by host 1.
+        second, third = Process(self, hosts[1]), Process(self, hosts[2])
+        handle, base = third.segment(50000)
+        remote = second.remote(3, handle, 50000)
+
+        def put():
+            data = random.randbytes(50000)
+            second.put(remote, data)
+            self.assertEqual(ctypes.string_at(base, len(data)), data)
+        put()
+        # The cable of one port is not that of the other.
+        self.command("nt 1")
+        self.command("cut")
+        self.assertTrue(cli.wait_for(lambda: not hosts[0].reaches(3)))
+        self.assertTrue(hosts[0].reaches(2))
+        self.command("mend")
+        wait_all()
+        put()
+        self.command("reset virtual")
+        self.assertTrue(cli.wait_for(lambda: hosts[0].links()["to-2-0"]["downs"] >= 1 and hosts[0].links()["to-3-0"]["downs"] >= 2),
+                        hosts[0].links())
+        wait_all()
+        put()
 
     def test_one_function_has_one_daemon(self):
         self.serve()

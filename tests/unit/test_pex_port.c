@@ -14,217 +14,88 @@
 #include <cmocka.h>
 
 #include "model/pex/pex.h"
-#include "port/driver.h"
 #include "port/pex/port.h"
-
-#define TURNS_MAX 400u
-
-struct end {
-    struct via_driver_host host;
-    struct via_port *port;
-    unsigned wakes[4];
-    uint64_t deadline_ns;
-};
-
-struct link {
-    struct end end[2];
-    struct via_pex *pex;
-    uint64_t now_ns;
-};
-
-static const struct via_driver *pex;
-
-static void wake(void *ctx, unsigned thread)
-{
-    ((struct end *)ctx)->wakes[thread]++;
-}
-
-static bool with_dma;
-static bool as_pair; /* two chips back to back */
-
-static int open_end(struct end *end, unsigned side, const char *options, struct via_error *err)
-{
-    struct via_link_config config;
-    char text[160];
-    snprintf(text, sizeof(text), "pex:model:test,%s%s%s", as_pair ? "b2b=" : "side=",
-             as_pair     ? side == 0 ? "0" : "1"
-             : side == 0 ? "virtual"
-                         : "link",
-             options);
-    assert_int_equal(via_link_parse(text, &config, err), 0);
-    pex = config.driver;
-    end->host = (struct via_driver_host){.host = (uint16_t)(side + 1),
-                                         .inbox_bytes = 65536,
-                                         .inbox_bytes_min = end->host.inbox_bytes_min,
-                                         .threads_count = 4,
-                                         .bell_fd = -1,
-                                         .dma = with_dma,
-                                         .wake = wake,
-                                         .ctx = end};
-    return pex->open(config.config, &end->host, &end->port, err);
-}
-
-static void turn(struct link *link, unsigned count)
-{
-    for (unsigned i = 0; i < count; i++) {
-        link->now_ns += VIA_MSEC_NS;
-        for (unsigned side = 0; side < 2; side++) {
-            struct end *end = &link->end[side];
-            if (end->port != NULL) {
-                pex->service(end->port, link->now_ns, &end->deadline_ns);
-                assert_true(end->deadline_ns > link->now_ns);
-            }
-        }
-    }
-}
-
-static bool is_up(const struct link *link, unsigned side)
-{
-    struct via_port *port = link->end[side].port;
-    return port->ops->link_is_up(port);
-}
-
-static void wait_for(struct link *link, bool up)
-{
-    for (unsigned i = 0; is_up(link, 0) != up || is_up(link, 1) != up; i++) {
-        assert_true(i < TURNS_MAX);
-        turn(link, 1);
-    }
-}
-
-static uint64_t events(struct link *link, unsigned side, uint64_t mask)
-{
-    struct via_port *port = link->end[side].port;
-    return port->ops->events(port, mask);
-}
-
-static void check_data(struct link *link)
-{
-    static uint64_t word;
-    for (unsigned side = 0; side < 2; side++) {
-        struct via_port *from = link->end[side].port, *to = link->end[1 - side].port;
-        word += UINT64_C(0x0102030405060708);
-        from->ops->commit(from, 0, 4096, &word, sizeof(word));
-        assert_int_equal(from->ops->fence_start(from, 0), 0);
-        assert_int_equal(from->ops->fence_poll(from, 0), 1);
-        assert_memory_equal(to->inbox + 4096, &word, sizeof(word));
-        assert_int_equal(from->ops->ring(from, 0, 5), 0);
-        turn(link, 1);
-        assert_true(events(link, 1 - side, 0xffff) == VIA_PORT_EVENT_DOORBELL(5));
-    }
-}
-
-static void open_link(struct link *link, const char *options)
-{
-    struct via_error err = {0};
-    for (unsigned side = 0; side < 2; side++) {
-        if (open_end(&link->end[side], side, options, &err) != 0) {
-            fail_msg("%s", err.text);
-        }
-    }
-    link->pex = via_pex_find("test");
-    wait_for(link, true);
-    for (unsigned side = 0; side < 2; side++) {
-        assert_true(events(link, side, UINT64_MAX) == VIA_PORT_EVENT_LINK_UP);
-    }
-}
+#include "tests/unit/pex_link.h"
 
 static int set_up(void **state)
 {
-    struct link *link = calloc(1, sizeof(*link));
-    link->now_ns = VIA_SEC_NS;
-    open_link(link, "");
-    *state = link;
+    *state = pex_link_new(PEX_LINK_MODEL, false);
     return 0;
 }
 
 static int set_up_pair(void **state)
 {
-    as_pair = true;
-    return set_up(state);
+    *state = pex_link_new(PEX_LINK_PAIR, false);
+    return 0;
 }
 
 static int tear_down(void **state)
 {
-    as_pair = false;
-    struct link *link = *state;
-    for (unsigned side = 0; side < 2; side++) {
-        if (link->end[side].port != NULL) {
-            link->end[side].port->ops->close(link->end[side].port);
-        }
-    }
-    free(link);
+    pex_link_close(*state);
     assert_null(via_pex_find("test"));
     return 0;
-}
-
-static const char *error_of(const struct link *link, unsigned side)
-{
-    static struct via_port_status status;
-    pex->status(link->end[side].port, &status);
-    return status.error;
 }
 
 /* --- */
 
 static void a_pulled_cable_is_noticed_and_mended(void **state)
 {
-    struct link *link = *state;
+    struct pex_link *link = *state;
     for (unsigned round = 0; round < 5; round++) {
-        check_data(link);
+        pex_link_check_data(link);
         via_pex_set_link(link->pex, false);
-        wait_for(link, false);
+        pex_link_wait_for(link, false);
         for (unsigned side = 0; side < 2; side++) {
-            assert_true(events(link, side, UINT64_MAX) == VIA_PORT_EVENT_LINK_DOWN);
-            assert_non_null(strstr(error_of(link, side), "has no link"));
+            assert_true(pex_link_events(link, side, UINT64_MAX) == VIA_PORT_EVENT_LINK_DOWN);
+            assert_non_null(strstr(pex_link_error(link, side), "has no link"));
         }
-        turn(link, 30);
-        assert_false(is_up(link, 0) || is_up(link, 1));
+        pex_link_turn(link, 30);
+        assert_false(pex_link_is_up(link, 0) || pex_link_is_up(link, 1));
         via_pex_set_link(link->pex, true);
-        wait_for(link, true);
+        pex_link_wait_for(link, true);
         for (unsigned side = 0; side < 2; side++) {
-            assert_true(events(link, side, UINT64_MAX) == VIA_PORT_EVENT_LINK_UP);
-            assert_string_equal(error_of(link, side), "");
+            assert_true(pex_link_events(link, side, UINT64_MAX) == VIA_PORT_EVENT_LINK_UP);
+            assert_string_equal(pex_link_error(link, side), "");
         }
     }
-    check_data(link);
+    pex_link_check_data(link);
 }
 
 /* The link is up again before anybody looks, but the link side's registers were reset. */
 static void a_short_loss_is_seen_by_both(void **state)
 {
-    struct link *link = *state;
+    struct pex_link *link = *state;
     for (unsigned round = 0; round < 5; round++) {
         via_pex_set_link(link->pex, false);
         via_pex_set_link(link->pex, true);
-        wait_for(link, false);
-        wait_for(link, true);
+        pex_link_wait_for(link, false);
+        pex_link_wait_for(link, true);
         for (unsigned side = 0; side < 2; side++) {
-            assert_true(events(link, side, UINT64_MAX) ==
+            assert_true(pex_link_events(link, side, UINT64_MAX) ==
                         (VIA_PORT_EVENT_LINK_DOWN | VIA_PORT_EVENT_LINK_UP));
         }
-        check_data(link);
+        pex_link_check_data(link);
     }
 }
 
 static void a_reset_of_either_host_is_survived(void **state)
 {
-    struct link *link = *state;
+    struct pex_link *link = *state;
     for (unsigned round = 0; round < 6; round++) {
         via_pex_reset_host(link->pex, round % 2);
-        wait_for(link, false);
-        wait_for(link, true);
+        pex_link_wait_for(link, false);
+        pex_link_wait_for(link, true);
         for (unsigned side = 0; side < 2; side++) {
-            assert_true(events(link, side, UINT64_MAX) ==
+            assert_true(pex_link_events(link, side, UINT64_MAX) ==
                         (VIA_PORT_EVENT_LINK_DOWN | VIA_PORT_EVENT_LINK_UP));
         }
-        check_data(link);
+        pex_link_check_data(link);
     }
 }
 
 static void a_fence_notices_first(void **state)
 {
-    struct link *link = *state;
+    struct pex_link *link = *state;
     struct via_port *port = link->end[0].port;
     uint64_t word = 1;
     assert_int_equal(port->ops->fence_start(port, 2), 0);
@@ -233,22 +104,22 @@ static void a_fence_notices_first(void **state)
     assert_int_equal(port->ops->fence_poll(port, 2), -ENOLINK);
     assert_false(port->ops->link_is_up(port));
     assert_int_equal(port->ops->fence_poll(port, 2), -EINVAL);
-    turn(link, 1);
-    assert_true(events(link, 0, UINT64_MAX) == VIA_PORT_EVENT_LINK_DOWN);
+    pex_link_turn(link, 1);
+    assert_true(pex_link_events(link, 0, UINT64_MAX) == VIA_PORT_EVENT_LINK_DOWN);
     via_pex_set_link(link->pex, true);
-    wait_for(link, true);
-    check_data(link);
+    pex_link_wait_for(link, true);
+    pex_link_check_data(link);
 }
 
 static void an_interrupt_that_is_lost_costs_time_only(void **state)
 {
-    struct link *link = *state;
+    struct pex_link *link = *state;
     struct via_port *port = link->end[1].port;
     via_pex_lose_interrupts(link->pex, VIA_PEX_VIRTUAL, 1);
     assert_int_equal(port->ops->ring(port, 0, 6), 0);
     assert_true(link->end[0].deadline_ns <= link->now_ns + 25 * VIA_MSEC_NS);
-    turn(link, 1);
-    assert_true(events(link, 0, 0xffff) == VIA_PORT_EVENT_DOORBELL(6));
+    pex_link_turn(link, 1);
+    assert_true(pex_link_events(link, 0, 0xffff) == VIA_PORT_EVENT_DOORBELL(6));
     assert_int_equal(link->end[0].wakes[2], 1);
     /* Of many that are late one arrives; threads are woken once for what is still to be taken. */
     via_pex_hold_interrupts(link->pex, VIA_PEX_VIRTUAL, true);
@@ -256,94 +127,92 @@ static void an_interrupt_that_is_lost_costs_time_only(void **state)
         assert_int_equal(port->ops->ring(port, 0, i % 2 == 0 ? 1 : 14), 0);
     }
     via_pex_hold_interrupts(link->pex, VIA_PEX_VIRTUAL, false);
-    turn(link, 2);
+    pex_link_turn(link, 2);
     assert_int_equal(port->ops->ring(port, 0, 1), 0);
-    turn(link, 2);
+    pex_link_turn(link, 2);
     assert_int_equal(link->end[0].wakes[1], 1);
     assert_int_equal(link->end[0].wakes[0], 1);
-    assert_true(events(link, 0, 0xffff) ==
+    assert_true(pex_link_events(link, 0, 0xffff) ==
                 (VIA_PORT_EVENT_DOORBELL(1) | VIA_PORT_EVENT_DOORBELL(14)));
 }
 
 static void a_degraded_link_is_reported(void **state)
 {
-    struct link *link = *state;
+    struct pex_link *link = *state;
     char text[256];
-    pex->describe(link->end[0].port, text, sizeof(text));
+    via_pex_driver.describe(link->end[0].port, text, sizeof(text));
     assert_non_null(strstr(text, "PEX 87xx NT0 virtual side, revision CA, "));
     assert_non_null(strstr(text, "Gen3 x8, BAR 2 of 4194304 bytes (memory), MSI, model test"));
     via_pex_set_speed(link->pex, 1, 4);
-    wait_for(link, false);
-    wait_for(link, true);
+    pex_link_wait_for(link, false);
+    pex_link_wait_for(link, true);
     for (unsigned side = 0; side < 2; side++) {
-        pex->describe(link->end[side].port, text, sizeof(text));
+        via_pex_driver.describe(link->end[side].port, text, sizeof(text));
         assert_non_null(strstr(text, "Gen1 x4 (degraded)"));
-        assert_string_equal(error_of(link, side),
+        assert_string_equal(pex_link_error(link, side),
                             "the link trained to Gen1 x4, the port is able to do Gen3 x8");
     }
-    check_data(link);
+    pex_link_check_data(link);
 }
 
 static void a_removed_function_is_an_end_of_the_link(void **state)
 {
-    struct link *link = *state;
+    struct pex_link *link = *state;
     for (unsigned side = 0; side < 2; side++) {
         via_pex_remove(link->pex, side, true);
-        wait_for(link, false);
-        turn(link, 50);
-        assert_non_null(strstr(error_of(link, side), "has no link"));
+        pex_link_wait_for(link, false);
+        pex_link_turn(link, 50);
+        assert_non_null(strstr(pex_link_error(link, side), "has no link"));
         via_pex_remove(link->pex, side, false);
-        wait_for(link, true);
-        check_data(link);
+        pex_link_wait_for(link, true);
+        pex_link_check_data(link);
     }
 }
 
 static void a_new_driver_is_a_new_session(void **state)
 {
-    struct link *link = *state;
+    struct pex_link *link = *state;
     struct via_error err = {0};
     for (unsigned round = 0; round < 4; round++) {
-        struct end *end = &link->end[round % 2];
-        end->port->ops->close(end->port);
-        end->port = NULL;
-        turn(link, 5); /* a doorbell tells at once */
-        assert_false(is_up(link, 1 - round % 2));
-        assert_int_equal(open_end(end, round % 2, "", &err), 0);
-        wait_for(link, true);
-        check_data(link);
+        pex_link_close_end(link, round % 2);
+        pex_link_turn(link, 5); /* a doorbell tells at once */
+        assert_false(pex_link_is_up(link, 1 - round % 2));
+        assert_int_equal(pex_link_open_end(link, round % 2, "", &err), 0);
+        pex_link_wait_for(link, true);
+        pex_link_check_data(link);
     }
 }
 
 /* One end's window would lead beyond the other one's inbox. */
 static void windows_that_differ_are_no_link(void **state)
 {
-    struct link link = {0};
+    struct pex_link link = {0};
     struct via_port_status status;
     struct via_error err = {0};
     (void)state;
-    assert_int_equal(open_end(&link.end[0], 0, "", &err), 0);
-    assert_int_equal(open_end(&link.end[1], 1, ",window=1MiB", &err), 0);
-    turn(&link, TURNS_MAX);
+    assert_int_equal(pex_link_open_end(&link, 0, "", &err), 0);
+    assert_int_equal(pex_link_open_end(&link, 1, ",window=1MiB", &err), 0);
+    pex_link_turn(&link, PEX_LINK_TURNS_MAX);
     for (unsigned side = 0; side < 2; side++) {
-        assert_false(is_up(&link, side));
-        pex->status(link.end[side].port, &status);
+        assert_false(pex_link_is_up(&link, side));
+        via_pex_driver.status(link.end[side].port, &status);
         assert_non_null(strstr(status.error, side == 0 ? "an inbox of 1044480 bytes, the window "
                                                          "of this end 4190208"
                                                        : "an inbox of 4190208 bytes, the window "
                                                          "of this end 1044480"));
     }
     for (unsigned side = 0; side < 2; side++) {
-        link.end[side].port->ops->close(link.end[side].port);
+        pex_link_close_end(&link, side);
     }
 }
 
 /* A peer of this test in place of the link side's driver: its function. */
-static struct via_pci *take_link_side(struct link *link)
+static struct via_pci *take_link_side(struct pex_link *link)
 {
     struct via_pci *pci;
     link->end[1].port->ops->close(link->end[1].port);
     link->end[1].port = NULL;
-    turn(link, 100);
+    pex_link_turn(link, 100);
     assert_int_equal(via_pex_attach(link->pex, VIA_PEX_LINK, &pci), 0);
     assert_int_equal(pci->ops->config_write(pci, 4, 2, 6), 0);
     uint32_t lut = 0x00210001;
@@ -353,27 +222,27 @@ static struct via_pci *take_link_side(struct link *link)
 
 static void a_peer_of_another_version_is_told(void **state)
 {
-    struct link *link = *state;
+    struct pex_link *link = *state;
     struct via_pci *pci = take_link_side(link);
     uint64_t line[8] = {UINT64_C(0x32304b4e4c584550), 4190208, 2, [7] = UINT64_C(0x500000001)};
     assert_int_equal(pci->ops->region_write(pci, 2, 64, line, sizeof(line)), 0);
-    turn(link, 100);
-    assert_false(is_up(link, 0));
-    assert_non_null(strstr(error_of(link, 0), "the peer's driver speaks version 2 of the pex "
-                                              "protocol, this one version 1"));
+    pex_link_turn(link, 100);
+    assert_false(pex_link_is_up(link, 0));
+    assert_non_null(strstr(pex_link_error(link, 0), "the peer's driver speaks version 2 of the pex "
+                                                    "protocol, this one version 1"));
     /* What is no version is no driver's. */
     line[0] = UINT64_C(0xff304b4e4c584550);
     assert_int_equal(pci->ops->region_write(pci, 2, 64, line, sizeof(line)), 0);
-    turn(link, 100);
-    assert_false(is_up(link, 0));
+    pex_link_turn(link, 100);
+    assert_false(pex_link_is_up(link, 0));
     pci->ops->close(pci);
 }
 
 /* The other side of the chip belongs to a peer that writes what it likes. */
 static void a_lying_peer_gets_no_link(void **state)
 {
-    struct link *link = *state;
-    struct end *mine = &link->end[0];
+    struct pex_link *link = *state;
+    struct pex_link_end *mine = &link->end[0];
     struct via_pci *pci = take_link_side(link);
     for (uint64_t i = 0; i < 200; i++) {
         /* Ready, with the right magic, but an ack that no end would give; or all-ones, or zero. */
@@ -387,148 +256,31 @@ static void a_lying_peer_gets_no_link(void **state)
                             fill,
                             i % 3 == 2 ? (fill & ~UINT64_C(3)) | 1 : fill};
         assert_int_equal(pci->ops->region_write(pci, 2, 64, line, sizeof(line)), 0);
-        turn(link, 1);
+        pex_link_turn(link, 1);
         assert_false(mine->port->ops->link_is_up(mine->port));
     }
     pci->ops->close(pci);
-}
-
-/* --- DMA --- */
-
-#define SOURCE_BYTES 16384u
-static unsigned char source[SOURCE_BYTES] __attribute__((aligned(4096)));
-
-static int set_up_dma(void **state)
-{
-    with_dma = true;
-    int rc = set_up(state);
-    with_dma = false;
-    struct link *link = *state;
-    assert_int_equal(link->end[0].port->caps.dma_depth, 60);
-    for (unsigned i = 0; i < SOURCE_BYTES; i++) {
-        source[i] = (unsigned char)(i * 7);
-    }
-    assert_int_equal(pex->memory_register(link->end[0].port, source, sizeof(source), NULL), 0);
-    assert_int_equal(pex->memory_register(link->end[0].port, source, 4096, NULL), -EBUSY);
-    return rc;
-}
-
-/* Takes one within a second of real time; its result. */
-static int take_dma(struct link *link, unsigned queue, uint64_t cookie)
-{
-    struct via_port *port = link->end[0].port;
-    uint64_t taken;
-    int result;
-    for (unsigned i = 0; port->ops->dma_take(port, queue, &taken, &result, 1) == 0; i++) {
-        assert_true(i < 100000);
-        usleep(10);
-    }
-    assert_int_equal(taken, cookie);
-    return result;
-}
-
-static int start_dma(struct link *link, unsigned queue, uint64_t off, size_t len, uint64_t cookie)
-{
-    struct via_port *port = link->end[0].port;
-    return port->ops->dma(port, queue, off, source + off % 4096, len, cookie);
-}
-
-static void dma_survives_the_engines_errata(void **state)
-{
-    struct link *link = *state;
-    const struct via_pex_engine_faults errata[] = {
-        {0},
-        {.stops_silently = true},
-        {.late_write_back = true},
-        {.stops_silently = true, .late_write_back = true},
-    };
-    struct via_port *to = link->end[1].port;
-    for (unsigned i = 0; i < VIA_ARRAY_COUNT(errata); i++) {
-        via_pex_engine_set_faults(link->pex, VIA_PEX_VIRTUAL, &errata[i]);
-        for (uint64_t k = 0; k < 40; k++) { /* more than a ring has */
-            unsigned queue = k % 5;         /* two share a channel */
-            memset(to->inbox, 0, 8192);
-            assert_int_equal(start_dma(link, queue, k, 4000, k), 0);
-            assert_int_equal(start_dma(link, queue, 5000 + k, 64, 100 + k), 0);
-            assert_int_equal(take_dma(link, queue, k), 0);
-            assert_int_equal(take_dma(link, queue, 100 + k), 0);
-            assert_memory_equal(to->inbox + k, source + k, 4000);
-            assert_int_equal(to->inbox[k + 4000], 0);
-            assert_memory_equal(to->inbox + 5000 + k, source + (5000 + k) % 4096, 64);
-        }
-    }
-    struct via_port *port = link->end[0].port;
-    assert_int_equal(port->ops->dma(port, 0, 0, &link->now_ns, 8, 1), -EINVAL); /* not registered */
-    assert_int_equal(start_dma(link, 0, port->caps.window_bytes - 7, 8, 1), -EINVAL);
-}
-
-static void an_engine_that_stalls_is_aborted(void **state)
-{
-    struct link *link = *state;
-    const struct via_pex_engine_faults none = {0}, stalls = {.stalls = true};
-    struct via_port *port = link->end[0].port;
-    uint64_t cookie;
-    int result;
-    for (unsigned round = 0; round < 3; round++) {
-        via_pex_engine_set_faults(link->pex, VIA_PEX_VIRTUAL, &stalls);
-        assert_int_equal(start_dma(link, 1, 0, 100, 1), 0);
-        assert_int_equal(start_dma(link, 5, 0, 100, 2), 0); /* on the same channel */
-        assert_int_equal(port->ops->dma_take(port, 1, &cookie, &result, 1), 0);
-        port->ops->dma_abort(port, 1);
-        assert_int_equal(take_dma(link, 1, 1), -ECANCELED);
-        assert_int_equal(take_dma(link, 5, 2), -EIO);
-        via_pex_engine_set_faults(link->pex, VIA_PEX_VIRTUAL, &none);
-        assert_int_equal(start_dma(link, 1, 0, 100, 3), 0);
-        assert_int_equal(take_dma(link, 1, 3), 0);
-    }
-}
-
-static void an_engine_that_hangs_is_cut_off(void **state)
-{
-    struct link *link = *state;
-    const struct via_pex_engine_faults none = {0}, hangs = {.hangs = true};
-    via_pex_engine_set_faults(link->pex, VIA_PEX_VIRTUAL, &hangs);
-    assert_int_equal(start_dma(link, 0, 0, 100, 1), 0);
-    link->end[0].port->ops->dma_abort(link->end[0].port, 0);
-    assert_int_equal(take_dma(link, 0, 1), -ECANCELED);
-    via_pex_engine_set_faults(link->pex, VIA_PEX_VIRTUAL, &none);
-    assert_int_equal(start_dma(link, 0, 0, 100, 2), -EIO);
-    check_data(link); /* all else goes on */
-}
-
-static void dma_over_the_end_of_a_link_is_told(void **state)
-{
-    struct link *link = *state;
-    assert_int_equal(start_dma(link, 0, 0, 100, 1), 0);
-    via_pex_set_link(link->pex, false);
-    wait_for(link, false);
-    assert_int_equal(start_dma(link, 0, 0, 100, 2), -ENOLINK);
-    via_pex_set_link(link->pex, true);
-    wait_for(link, true);
-    assert_int_equal(take_dma(link, 0, 1), -ENOLINK);
-    assert_int_equal(start_dma(link, 0, 0, 100, 3), 0);
-    assert_int_equal(take_dma(link, 0, 3), 0);
 }
 
 /* --- two chips back to back --- */
 
 static void each_host_of_a_pair_may_reset_its_chip(void **state)
 {
-    struct link *link = *state;
+    struct pex_link *link = *state;
     struct via_pex *chips[] = {link->pex, via_pex_joined(link->pex)};
     for (unsigned side = 0; side < 2; side++) {
         via_pex_reset_host(chips[side], VIA_PEX_VIRTUAL);
-        turn(link, 1);
-        assert_false(is_up(link, side));
-        wait_for(link, false);
-        wait_for(link, true);
-        check_data(link);
+        pex_link_turn(link, 1);
+        assert_false(pex_link_is_up(link, side));
+        pex_link_wait_for(link, false);
+        pex_link_wait_for(link, true);
+        pex_link_check_data(link);
     }
 }
 
 static void a_pair_has_scratchpads_at_both(void **state)
 {
-    struct link *link = *state;
+    struct pex_link *link = *state;
     for (unsigned index = 0; index < 8; index++) {
         for (unsigned side = 0; side < 2; side++) { /* one of them may */
             struct via_port *port = link->end[side].port;
@@ -546,18 +298,18 @@ static void a_pair_has_scratchpads_at_both(void **state)
 
 static void what_is_no_pair_is_refused(void **state)
 {
-    struct link *link = *state;
+    struct pex_link *link = *state;
     struct via_link_config config;
-    struct end other = {0};
+    struct pex_link other = {.kind = PEX_LINK_PAIR};
     struct via_error err = {0};
-    assert_int_equal(open_end(&other, 1, "", &err), -EBUSY);
-    assert_string_equal(err.text, "model:test: end 1 has a driver already");
-    as_pair = false;
-    assert_int_equal(open_end(&other, 1, "", &err), -EBUSY);
+    assert_int_equal(pex_link_open_end(&other, 1, "", &err), -EBUSY);
+    assert_string_equal(err.text, "model:test: the virtual side of end 1 has a driver already");
+    other.kind = PEX_LINK_MODEL;
+    assert_int_equal(pex_link_open_end(&other, 1, "", &err), -EBUSY);
     assert_non_null(strstr(err.text, "two chips back to back: give both ends b2b"));
     assert_int_equal(via_link_parse("pex:model:x,b2b=0,alut", &config, &err), -EINVAL);
     assert_int_equal(via_link_parse("pex:model:x,b2b=2", &config, &err), -EINVAL);
-    assert_true(is_up(link, 0) && is_up(link, 1));
+    assert_true(pex_link_is_up(link, 0) && pex_link_is_up(link, 1));
 }
 
 /* --- what cannot be opened --- */
@@ -577,21 +329,21 @@ static void what_cannot_be_opened_says_why(void **state)
     };
     (void)state;
     for (unsigned i = 0; i < VIA_ARRAY_COUNT(wrong); i++) {
-        struct end end = {.host.inbox_bytes_min = wrong[i].inbox_bytes_min};
+        struct pex_link one = {.end[0].host.inbox_bytes_min = wrong[i].inbox_bytes_min};
         struct via_error err = {0};
-        assert_int_equal(open_end(&end, 0, wrong[i].options, &err), wrong[i].rc);
+        assert_int_equal(pex_link_open_end(&one, 0, wrong[i].options, &err), wrong[i].rc);
         if (strstr(err.text, wrong[i].says) == NULL) {
             fail_msg("%s", err.text);
         }
         assert_null(via_pex_find("test"));
     }
-    struct end first = {0}, second = {0};
+    struct pex_link first = {0}, second = {0};
     struct via_error err = {0};
-    assert_int_equal(open_end(&first, 1, "", &err), 0);
-    assert_int_equal(open_end(&second, 1, "", &err), -EBUSY);
+    assert_int_equal(pex_link_open_end(&first, 1, "", &err), 0);
+    assert_int_equal(pex_link_open_end(&second, 1, "", &err), -EBUSY);
     assert_string_equal(err.text, "model:test: the link side has a driver already");
     via_pex_set_link(via_pex_find("test"), false);
-    first.port->ops->close(first.port);
+    pex_link_close_end(&first, 1);
 }
 
 /* --- chips that are not as they should be: a function of the model, of which some answers differ -
@@ -762,10 +514,6 @@ int main(void)
         PAIR_TEST(what_is_no_pair_is_refused),
         TEST(a_peer_of_another_version_is_told),
         TEST(a_lying_peer_gets_no_link),
-        cmocka_unit_test_setup_teardown(dma_survives_the_engines_errata, set_up_dma, tear_down),
-        cmocka_unit_test_setup_teardown(an_engine_that_stalls_is_aborted, set_up_dma, tear_down),
-        cmocka_unit_test_setup_teardown(an_engine_that_hangs_is_cut_off, set_up_dma, tear_down),
-        cmocka_unit_test_setup_teardown(dma_over_the_end_of_a_link_is_told, set_up_dma, tear_down),
         cmocka_unit_test(what_cannot_be_opened_says_why),
         cmocka_unit_test(a_chip_that_is_odd_is_refused_and_left_as_it_was),
     };

@@ -95,9 +95,10 @@ struct via_pex {
     pthread_mutex_t *lock; /* own_lock, or that of the chip it is joined to */
     pthread_mutex_t own_lock;
     struct via_pex *joined; /* the link sides of both are one cable; NULL: a host is there */
-    bool is_owned;          /* by the joined one */
+    struct via_pex *twin;   /* the chip's other NT port; NULL: it has one */
+    bool is_owned;          /* by the joined one, or by the twin, whose registers it has */
     struct via_pex_options options;
-    uint32_t *regs;           /* VIA_PEX_CHIP_BYTES */
+    uint32_t *regs;           /* VIA_PEX_CHIP_BYTES; of both NT ports */
     bool cable;               /* is plugged in */
     unsigned patterns_locked; /* so many writes to the test patterns are ignored */
     int ones_fd;
@@ -109,6 +110,12 @@ struct via_pex {
     char name[VIA_PEX_NAME_BYTES];
     struct via_pex *next; /* of those that have a name */
 };
+
+/* What is of the chip is kept at its first NT port. */
+static inline struct via_pex *via_pex_first(struct via_pex *pex)
+{
+    return pex->is_owned && pex->twin != NULL ? pex->twin : pex;
+}
 
 /* --- registers.c --- */
 
@@ -130,7 +137,7 @@ uint64_t via_pex_bar_bytes(struct via_pex *pex, enum via_pex_side side, unsigned
 bool via_pex_link_is_up(const struct via_pex *pex);
 /* Is the function there, as its host sees it? */
 bool via_pex_function_is_answering(const struct via_pex_function *function);
-/* After what may change an interrupt, or the link. */
+/* After what may change an interrupt, or the link. Of one NT port. */
 void via_pex_update_interrupts(struct via_pex *pex);
 void via_pex_follow_link(struct via_pex *pex, bool was_up);
 
@@ -142,7 +149,7 @@ struct via_pex_run via_pex_resolve(struct via_pex *pex, enum via_pex_side side, 
                                    uint64_t off, bool counts);
 struct via_pex_run via_pex_resolve_from(struct via_pex *pex, enum via_pex_side side, unsigned bar,
                                         uint64_t off, uint16_t requester, bool counts);
-/* After what may change a translation. */
+/* After what may change a translation of the NT port. */
 void via_pex_update_views(struct via_pex *pex);
 int via_pex_view_init(struct via_pex *pex, struct via_pex_function *function, unsigned bar,
                       uint64_t off, uint64_t bytes, unsigned char **ret_at);

@@ -90,22 +90,28 @@ static unsigned char *memory_at(struct via_pex_engine *engine, uint64_t address,
     return NULL;
 }
 
-/* Where the host's window is on its bus. */
-static bool is_window(struct via_pex_engine *engine, uint64_t address, unsigned *ret_bar,
-                      uint64_t *ret_off)
+/* Where a window of the host is on its bus: the NT port and its BAR, or NULL. */
+static struct via_pex *find_window(struct via_pex_engine *engine, uint64_t address,
+                                   unsigned *ret_bar, uint64_t *ret_off)
 {
-    for (unsigned bar = 0; bar < VIA_PEX_BARS; bar++) {
-        uint64_t bytes = via_pex_bar_bytes(engine->pex, engine->side, bar);
-        uint64_t at = (*via_pex_reg(engine->pex, engine->side, VIA_PCI_BAR(2 + 2 * bar)) & ~15u) |
-                      (uint64_t)*via_pex_reg(engine->pex, engine->side, VIA_PCI_BAR(3 + 2 * bar))
-                          << 32;
-        if (bytes != 0 && at != 0 && address >= at && address - at < bytes) {
+    struct via_pex *ports[] = {engine->pex,
+                               engine->side == VIA_PEX_VIRTUAL ? engine->pex->twin : NULL};
+    for (unsigned i = 0; i < 2 * VIA_PEX_BARS; i++) {
+        struct via_pex *pex = ports[i / VIA_PEX_BARS];
+        unsigned bar = i % VIA_PEX_BARS;
+        uint64_t bytes = pex != NULL ? via_pex_bar_bytes(pex, engine->side, bar) : 0;
+        if (bytes == 0) {
+            continue;
+        }
+        uint64_t at = (*via_pex_reg(pex, engine->side, VIA_PCI_BAR(2 + 2 * bar)) & ~15u) |
+                      (uint64_t)*via_pex_reg(pex, engine->side, VIA_PCI_BAR(3 + 2 * bar)) << 32;
+        if (at != 0 && address >= at && address - at < bytes) {
             *ret_bar = bar;
             *ret_off = address - at;
-            return true;
+            return pex;
         }
     }
-    return false;
+    return NULL;
 }
 
 /* 0, or a bit of the write-back. A posted write that the NT port drops is no failure. */
@@ -120,9 +126,10 @@ static uint32_t copy(struct via_pex_engine *engine, uint64_t source, uint64_t de
             return DESCRIPTOR_READ_FAILED;
         }
         unsigned char *to = NULL;
-        if (is_window(engine, destination, &bar, &off)) {
-            struct via_pex_run run = via_pex_resolve_from(engine->pex, engine->side, bar, off,
-                                                          engine->pci.requester, true);
+        struct via_pex *window = find_window(engine, destination, &bar, &off);
+        if (window != NULL) {
+            struct via_pex_run run =
+                via_pex_resolve_from(window, engine->side, bar, off, engine->pci.requester, true);
             to = run.dma != NULL ? run.dma->at + run.off : NULL;
             to_bytes = run.bytes;
         } else {
@@ -561,6 +568,8 @@ static const struct via_pci_ops engine_ops = {
 static int attach(struct via_pex *pex, enum via_pex_side side, bool is_apart,
                   struct via_pci **ret_pci)
 {
+    struct via_pex_domain *domain = &pex->function[side].domain;
+    pex = side == VIA_PEX_VIRTUAL ? via_pex_first(pex) : pex;
     struct via_pex_engine *engine = &pex->engine[side];
     pthread_mutex_lock(pex->lock);
     if (engine->attached) {
@@ -572,7 +581,7 @@ static int attach(struct via_pex *pex, enum via_pex_side side, bool is_apart,
     engine->side = side;
     engine->attached = true;
     engine->irq_fd = -1;
-    engine->domain = is_apart ? &engine->own : &pex->function[side].domain;
+    engine->domain = is_apart ? &engine->own : domain;
     engine->faults = (struct via_pex_engine_faults){0};
     engine->late_address = 0;
     memset(engine->regs, 0, sizeof(engine->regs));
@@ -596,6 +605,7 @@ int via_pex_attach_engine_apart(struct via_pex *pex, enum via_pex_side side,
 void via_pex_engine_set_faults(struct via_pex *pex, enum via_pex_side side,
                                const struct via_pex_engine_faults *faults)
 {
+    pex = side == VIA_PEX_VIRTUAL ? via_pex_first(pex) : pex;
     pthread_mutex_lock(pex->lock);
     pex->engine[side].faults = *faults;
     pthread_mutex_unlock(pex->lock);

@@ -17,6 +17,7 @@
 /* Where the machine's firmware puts BARs: anything but 0. */
 #define BAR_ADDRESS_LOW 0xC0000000u
 #define BAR_ADDRESS_HIGH 0x00000040u
+#define BAR_ADDRESS_STEP 0x40u
 
 static struct via_pex_function *function_of(struct via_pci *pci)
 {
@@ -51,7 +52,9 @@ static uint32_t take_bytes(uint32_t dword, unsigned shift, unsigned len)
 static void assign_bars(struct via_pex_function *function)
 {
     struct via_pex *pex = function->pex;
-    uint32_t addresses[6] = {BAR_ADDRESS_LOW, 0, 0, BAR_ADDRESS_HIGH, 0, BAR_ADDRESS_HIGH + 0x40};
+    uint32_t nt = pex->options.nt, high = BAR_ADDRESS_HIGH + BAR_ADDRESS_STEP * 2 * nt;
+    uint32_t addresses[6] = {
+        BAR_ADDRESS_LOW + VIA_PEX_CHIP_BYTES * nt, 0, 0, high, 0, high + BAR_ADDRESS_STEP};
     for (unsigned i = 0; i < 6; i++) {
         via_pex_chip_write(pex, base_of(function) + VIA_PCI_BAR(i), addresses[i], 0xf);
     }
@@ -373,7 +376,7 @@ void via_pex_function_detach(struct via_pex_function *function)
 static void function_close(struct via_pci *pci)
 {
     struct via_pex *pex = lock(pci);
-    struct via_pex *owner = pex->is_owned ? pex->joined : pex;
+    struct via_pex *owner = pex->is_owned && pex->joined != NULL ? pex->joined : via_pex_first(pex);
     via_pex_function_detach(function_of(pci));
     unlock(pex);
     via_pex_named_closed(owner);
@@ -412,8 +415,12 @@ int via_pex_attach(struct via_pex *pex, enum via_pex_side side, struct via_pci *
     if (via_pex_function_is_answering(function)) {
         assign_bars(function);
     }
-    snprintf(function->describe, sizeof(function->describe), "model%s%s, %s side",
-             pex->name[0] != '\0' ? " " : "", pex->name,
+    const char *name = via_pex_first(pex)->name;
+    snprintf(function->describe, sizeof(function->describe), "model%s%s, %s%s side",
+             name[0] != '\0' ? " " : "", name,
+             pex->twin == NULL      ? ""
+             : pex->options.nt == 0 ? "NT0 "
+                                    : "NT1 ",
              side == VIA_PEX_VIRTUAL ? "virtual" : "link");
     pthread_mutex_unlock(pex->lock);
     *ret_pci = &function->pci;

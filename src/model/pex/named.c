@@ -27,9 +27,13 @@ static void drop(struct via_pex *pex)
     if (*link == NULL) {
         return;
     }
+    struct via_pex *parts[] = {pex, pex->joined, pex->twin};
+    bool is_used = false;
     pthread_mutex_lock(pex->lock); /* a detaching function has left by then */
-    bool is_used = pex->function[0].attached || pex->function[1].attached ||
-                   (pex->joined != NULL && pex->joined->function[VIA_PEX_VIRTUAL].attached);
+    for (unsigned i = 0; i < VIA_ARRAY_COUNT(parts); i++) {
+        is_used |= parts[i] != NULL && (parts[i]->function[VIA_PEX_VIRTUAL].attached ||
+                                        parts[i]->function[VIA_PEX_LINK].attached);
+    }
     pthread_mutex_unlock(pex->lock);
     if (!is_used) {
         *link = pex->next;
@@ -37,78 +41,101 @@ static void drop(struct via_pex *pex)
     }
 }
 
-static int make(const char *name, const struct via_pex_options *options, struct via_error *err)
+/* What a name stands for. */
+enum shape { ONE_PORT, TWO_CHIPS, TWO_PORTS };
+
+static enum shape shape_of(const struct via_pex *pex)
 {
-    struct via_pex *pex;
-    int rc = via_pex_new(options, &pex, err);
+    return pex->joined != NULL ? TWO_CHIPS : pex->twin != NULL ? TWO_PORTS : ONE_PORT;
+}
+
+static int make_chips(enum shape shape, const struct via_pex_options *options,
+                      struct via_pex **ret_pex, struct via_error *err)
+{
+    struct via_pex *second;
+    if (shape == TWO_PORTS) {
+        return via_pex_new_twins(options, ret_pex, err);
+    }
+    int rc = via_pex_new(options, ret_pex, err);
+    if (rc != 0 || shape == ONE_PORT) {
+        return rc;
+    }
+    rc = via_pex_new(options, &second, err);
+    if (rc == 0) {
+        via_pex_join(*ret_pex, second);
+    } else {
+        via_pex_free(*ret_pex);
+    }
+    return rc;
+}
+
+static int find_or_make(const char *name, enum shape shape, const struct via_pex_options *options,
+                        struct via_pex **ret_pex, struct via_error *err)
+{
+    static const char *const shapes[] = {
+        [ONE_PORT] = "the model is a chip with one NT port: give neither b2b nor nt",
+        [TWO_CHIPS] = "the model is two chips back to back: give both ends b2b",
+        [TWO_PORTS] = "the model is a chip with two NT ports: give all ends nt"};
+    struct via_pex *pex = find(name);
+    if (pex != NULL) {
+        *ret_pex = pex;
+        return shape_of(pex) == shape ? 0 : via_error_set(err, -EBUSY, "%s", shapes[shape_of(pex)]);
+    }
+    int rc = make_chips(shape, options, &pex, err);
     if (rc == 0) {
         snprintf(pex->name, sizeof(pex->name), "%s", name);
         pex->next = models;
-        models = pex;
+        models = *ret_pex = pex;
     }
+    return rc;
+}
+
+/* index: which of two chips, or of two NT ports. */
+static int attach(const char *name, enum shape shape, unsigned index, enum via_pex_side side,
+                  const struct via_pex_options *options, struct via_pci **ret_pci,
+                  struct via_error *err)
+{
+    struct via_pex *pex;
+    if (name[0] == '\0' || strlen(name) >= VIA_PEX_NAME_BYTES) {
+        return via_error_set(err, -EINVAL, "name of a model: not 1 to %u bytes",
+                             VIA_PEX_NAME_BYTES - 1);
+    }
+    pthread_mutex_lock(&models_lock);
+    int rc = find_or_make(name, shape, options, &pex, err);
+    if (rc == 0) {
+        struct via_pex *second = shape == TWO_CHIPS ? pex->joined : pex->twin;
+        rc = via_pex_attach(index == 0 ? pex : second, side, ret_pci);
+        if (rc != 0) {
+            drop(pex);
+            static const char *const of[][2] = {[ONE_PORT] = {""},
+                                                [TWO_CHIPS] = {" of end 0", " of end 1"},
+                                                [TWO_PORTS] = {" of NT0", " of NT1"}};
+            via_error_set(err, rc, "the %s side%s has a driver already",
+                          side == VIA_PEX_VIRTUAL ? "virtual" : "link", of[shape][index]);
+        }
+    }
+    pthread_mutex_unlock(&models_lock);
     return rc;
 }
 
 int via_pex_attach_pair(const char *name, unsigned end, const struct via_pex_options *options,
                         struct via_pci **ret_pci, struct via_error *err)
 {
-    struct via_pex *second = NULL;
-    int rc = 0;
-    if (name[0] == '\0' || strlen(name) >= VIA_PEX_NAME_BYTES) {
-        return via_error_set(err, -EINVAL, "name of a model: not 1 to %u bytes",
-                             VIA_PEX_NAME_BYTES - 1);
-    }
-    pthread_mutex_lock(&models_lock);
-    struct via_pex *pex = find(name);
-    if (pex == NULL) {
-        rc = via_pex_new(options, &second, err);
-        rc = rc == 0 ? make(name, options, err) : rc;
-        pex = rc == 0 ? find(name) : NULL;
-        if (pex != NULL) {
-            via_pex_join(pex, second);
-        } else if (second != NULL) {
-            via_pex_free(second);
-        }
-    } else if (pex->joined == NULL) {
-        rc = via_error_set(err, -EBUSY, "the model is one chip, not two back to back");
-    }
-    if (rc == 0) {
-        rc = via_pex_attach(end == 0 ? pex : pex->joined, VIA_PEX_VIRTUAL, ret_pci);
-        if (rc != 0) {
-            drop(pex);
-            via_error_set(err, rc, "end %u has a driver already", end);
-        }
-    }
-    pthread_mutex_unlock(&models_lock);
-    return rc;
+    return attach(name, TWO_CHIPS, end, VIA_PEX_VIRTUAL, options, ret_pci, err);
+}
+
+int via_pex_attach_named_twin(const char *name, unsigned nt, enum via_pex_side side,
+                              const struct via_pex_options *options, struct via_pci **ret_pci,
+                              struct via_error *err)
+{
+    return attach(name, TWO_PORTS, nt, side, options, ret_pci, err);
 }
 
 int via_pex_attach_named(const char *name, enum via_pex_side side,
                          const struct via_pex_options *options, struct via_pci **ret_pci,
                          struct via_error *err)
 {
-    int rc = 0;
-    if (name[0] == '\0' || strlen(name) >= VIA_PEX_NAME_BYTES) {
-        return via_error_set(err, -EINVAL, "name of a model: not 1 to %u bytes",
-                             VIA_PEX_NAME_BYTES - 1);
-    }
-    pthread_mutex_lock(&models_lock);
-    if (find(name) == NULL) {
-        rc = make(name, options, err);
-    }
-    if (rc == 0) {
-        struct via_pex *pex = find(name);
-        rc = pex->joined == NULL ? via_pex_attach(pex, side, ret_pci) : -EBUSY;
-        if (pex->joined != NULL) {
-            via_error_set(err, rc, "the model is two chips back to back: give both ends b2b");
-        } else if (rc != 0) {
-            drop(pex);
-            via_error_set(err, rc, "the %s side has a driver already",
-                          side == VIA_PEX_VIRTUAL ? "virtual" : "link");
-        }
-    }
-    pthread_mutex_unlock(&models_lock);
-    return rc;
+    return attach(name, ONE_PORT, 0, side, options, ret_pci, err);
 }
 
 struct via_pex *via_pex_find(const char *name)

@@ -108,21 +108,74 @@ struct via_pex *via_pex_joined(const struct via_pex *pex)
     return pex->joined;
 }
 
-void via_pex_free(struct via_pex *pex)
+int via_pex_new_twins(const struct via_pex_options *options, struct via_pex **ret_pex,
+                      struct via_error *err)
 {
-    struct via_pex *owned = pex->joined;
-    if (owned != NULL) {
-        pex->joined = owned->joined = NULL;
-        owned->lock = &owned->own_lock;
-        via_pex_free(owned);
+    struct via_pex_options of_port = *options;
+    struct via_pex *first, *second;
+    of_port.nt = 0;
+    of_port.alut_entries = via_min(options->alut_entries, 128u);
+    int rc = via_pex_new(&of_port, &first, err);
+    if (rc != 0) {
+        return rc;
     }
+    of_port.nt = 1;
+    of_port.port = (options->port + 8) % 24;
+    of_port.eeprom = NULL;
+    rc = via_pex_new(&of_port, &second, err);
+    if (rc != 0) {
+        via_pex_free(first);
+        return rc;
+    }
+    free(second->regs);
+    second->regs = first->regs;
+    second->lock = first->lock;
+    second->is_owned = true;
+    first->twin = second;
+    second->twin = first;
+    via_pex_registers_power_on(first);
+    *ret_pex = first;
+    return 0;
+}
+
+struct via_pex *via_pex_twin(const struct via_pex *pex)
+{
+    return pex->twin;
+}
+
+unsigned via_pex_number(const struct via_pex *pex)
+{
+    return pex->options.nt;
+}
+
+static void detach_all(struct via_pex *pex)
+{
     for (unsigned side = 0; side < VIA_PEX_SIDES; side++) {
         via_pex_function_detach(&pex->function[side]);
     }
+}
+
+static void release(struct via_pex *pex)
+{
     close(pex->ones_fd);
     pthread_mutex_destroy(&pex->own_lock);
-    free(pex->regs);
     free(pex);
+}
+
+void via_pex_free(struct via_pex *pex)
+{
+    struct via_pex *owned = pex->joined != NULL ? pex->joined : pex->twin;
+    uint32_t *regs = pex->regs;
+    detach_all(pex);
+    if (owned != NULL) {
+        detach_all(owned);
+        if (owned->regs != regs) {
+            free(owned->regs);
+        }
+        release(owned);
+    }
+    release(pex);
+    free(regs);
 }
 
 /* --- the link --- */
@@ -252,11 +305,9 @@ void via_pex_set_speed(struct via_pex *pex, unsigned generation, unsigned width)
 
 static void reset_host(struct via_pex *pex, enum via_pex_side side)
 {
+    struct via_pex *ports[] = {pex, side == VIA_PEX_VIRTUAL ? pex->twin : NULL};
     if (side == VIA_PEX_VIRTUAL) {
         via_pex_registers_power_on(pex);
-        for (unsigned i = 0; i < VIA_PEX_SIDES; i++) {
-            memset(pex->function[i].asserted, 0, sizeof(pex->function[i].asserted));
-        }
         if (pex->joined != NULL) {
             set_down(pex->joined);
             via_pex_update_interrupts(pex->joined);
@@ -264,8 +315,13 @@ static void reset_host(struct via_pex *pex, enum via_pex_side side)
     } else {
         set_down(pex);
     }
-    via_pex_update_views(pex);
-    via_pex_update_interrupts(pex);
+    for (unsigned i = 0; i < VIA_ARRAY_COUNT(ports) && ports[i] != NULL; i++) {
+        for (unsigned k = 0; k < VIA_PEX_SIDES && side == VIA_PEX_VIRTUAL; k++) {
+            memset(ports[i]->function[k].asserted, 0, sizeof(ports[i]->function[k].asserted));
+        }
+        via_pex_update_views(ports[i]);
+        via_pex_update_interrupts(ports[i]);
+    }
 }
 
 void via_pex_reset_host(struct via_pex *pex, enum via_pex_side side)

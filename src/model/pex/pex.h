@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * A register model of one non-transparent (NT) port of a PEX 87xx, between two hosts. Made from
- * public sources alone: each register names its source (registers.c), and where the sources
- * disagree a switch says which one to follow.
+ * A register model of a non-transparent (NT) port of a PEX 87xx, between two hosts; a chip has one
+ * of them, or two. Made from public sources alone: each register names its source (registers.c),
+ * and where the sources disagree a switch says which one to follow.
  *
  * The chip has two functions: the virtual side's is on the bus of host 0, the link side's on that
  * of host 1. A host drives its function by struct via_pci (vfio/pci.h). Stores into a memory BAR
@@ -71,6 +71,15 @@ void via_pex_free(struct via_pex *pex); /* nobody is attached */
 void via_pex_join(struct via_pex *first, struct via_pex *second);
 struct via_pex *via_pex_joined(const struct via_pex *pex);
 
+/* A chip with both its NT ports: host 0 has the virtual sides of both, and two other hosts have the
+ * link sides. NT0 is returned, and NT1 is its twin: they have one set of registers, each function
+ * shows all of them, and a reset of host 0 resets both. Each has half of the A-LUT. NT1 is freed
+ * with NT0. options: of both, but nt; the number of NT1's port is eight more (modulo 24). */
+VIA_MUST_CHECK int via_pex_new_twins(const struct via_pex_options *options,
+                                     struct via_pex **ret_pex, struct via_error *err);
+struct via_pex *via_pex_twin(const struct via_pex *pex); /* NULL: the chip has one NT port */
+unsigned via_pex_number(const struct via_pex *pex);      /* of the NT port: 0 or 1 */
+
 /* A host's driver takes its function. -EBUSY: it is taken. The function ends with ops->close(). */
 VIA_MUST_CHECK int via_pex_attach(struct via_pex *pex, enum via_pex_side side,
                                   struct via_pci **ret_pci);
@@ -78,7 +87,8 @@ VIA_MUST_CHECK int via_pex_attach(struct via_pex *pex, enum via_pex_side side,
 /* What the requests of a DMA function carry. */
 #define VIA_PEX_ENGINE_REQUESTER 0x0200u
 
-/* A host's DMA function; ends before the host's function of the NT port does. -EBUSY. */
+/* A host's DMA function; ends before the host's function of the NT port does. -EBUSY. The host that
+ * has two NT ports has one such function. */
 VIA_MUST_CHECK int via_pex_attach_engine(struct via_pex *pex, enum via_pex_side side,
                                          struct via_pci **ret_pci);
 
@@ -96,7 +106,12 @@ VIA_MUST_CHECK int via_pex_attach_named(const char *name, enum via_pex_side side
 VIA_MUST_CHECK int via_pex_attach_pair(const char *name, unsigned end,
                                        const struct via_pex_options *options,
                                        struct via_pci **ret_pci, struct via_error *err);
-/* The model of that name, or NULL. Lives while a function of it is attached. */
+/* A function of a chip with two NT ports. */
+VIA_MUST_CHECK int via_pex_attach_named_twin(const char *name, unsigned nt, enum via_pex_side side,
+                                             const struct via_pex_options *options,
+                                             struct via_pci **ret_pci, struct via_error *err);
+/* The model of that name (of two chips or NT ports the first one), or NULL. Lives while a function
+ * of it is attached. */
 struct via_pex *via_pex_find(const char *name);
 
 /* --- faults --- */
@@ -105,7 +120,8 @@ struct via_pex *via_pex_find(const char *name);
 void via_pex_set_link(struct via_pex *pex, bool up);
 /* The link trains anew, now with these. */
 void via_pex_set_speed(struct via_pex *pex, unsigned generation, unsigned width);
-/* Hot reset by the host of that side. The virtual side's host resets the whole chip. */
+/* Hot reset by the host of that side. The virtual side's host resets the whole chip, with both NT
+ * ports. */
 void via_pex_reset_host(struct via_pex *pex, enum via_pex_side side);
 /* A function is there no more: all-ones. One that comes back was reset, as by its host. */
 void via_pex_remove(struct via_pex *pex, enum via_pex_side side, bool gone);

@@ -119,6 +119,7 @@ uint32_t via_pex_base(unsigned nt, enum via_pex_side side)
 
 struct place {
     const struct definition *definition; /* NULL: nothing is there */
+    struct via_pex *pex;                 /* the NT port that it is of */
     bool of_function;
     enum via_pex_side side;
     uint32_t off; /* from the beginning of the definition */
@@ -157,10 +158,10 @@ static bool is_alut(uint32_t off)
     return off >= 0x38000u && off < 0x3C000u && (off & 0x3ffu) < 0x200u && (off & 0xfffu) < 0xa00u;
 }
 
-static struct place place_of(const struct via_pex *pex, uint32_t off)
+static struct place place_in(struct via_pex *pex, uint32_t off)
 {
     uint32_t first = via_pex_base(pex->options.nt, VIA_PEX_VIRTUAL);
-    struct place place = {0};
+    struct place place = {.pex = pex};
     if (off >= first && off < first + 2 * VIA_PEX_FUNCTION_BYTES) {
         place.of_function = true;
         place.side = off < first + VIA_PEX_FUNCTION_BYTES ? VIA_PEX_VIRTUAL : VIA_PEX_LINK;
@@ -174,6 +175,12 @@ static struct place place_of(const struct via_pex *pex, uint32_t off)
         place.off = place.definition != NULL ? within - place.definition->info.off : 0;
     }
     return place;
+}
+
+static struct place place_of(struct via_pex *pex, uint32_t off)
+{
+    struct place place = place_in(pex, off);
+    return place.definition == NULL && pex->twin != NULL ? place_in(pex->twin, off) : place;
 }
 
 /* --- BARs --- */
@@ -226,6 +233,7 @@ uint32_t via_pex_chip_read(struct via_pex *pex, uint32_t off)
 {
     struct place place = place_of(pex, off);
     uint32_t stored = pex->regs[off / 4];
+    pex = place.pex;
     if (place.definition == NULL) {
         return is_alut(off) && pex->options.alut_entries != 0 ? stored : 0;
     }
@@ -249,7 +257,7 @@ uint32_t via_pex_chip_read(struct via_pex *pex, uint32_t off)
     case LINK_STATUS:
         return (stored & place.definition->writable) | link_status(pex);
     case EEPROM:
-        return via_pex_eeprom_get(&pex->eeprom, at);
+        return via_pex_eeprom_get(&via_pex_first(pex)->eeprom, at);
     case PLAIN:
     case PATTERN:
         break;
@@ -264,10 +272,10 @@ static void write_bits(uint32_t *reg, uint32_t value, uint32_t writable)
     *reg = (*reg & ~writable) | (value & writable);
 }
 
-static void write_of_kind(struct via_pex *pex, const struct place *place, uint32_t off,
-                          uint32_t value, uint32_t lanes)
+static void write_of_kind(const struct place *place, uint32_t off, uint32_t value, uint32_t lanes)
 {
     const struct definition *definition = place->definition;
+    struct via_pex *pex = place->pex;
     uint32_t at = definition->info.off + place->off;
     uint32_t fixed;
     switch (definition->kind) {
@@ -295,7 +303,8 @@ static void write_of_kind(struct via_pex *pex, const struct place *place, uint32
         return;
     case EEPROM:
         if (lanes == ALL) { /* assumed: as a whole only */
-            via_pex_eeprom_put(&pex->eeprom, &pex->options, at, value);
+            struct via_pex *first = via_pex_first(pex);
+            via_pex_eeprom_put(&first->eeprom, &first->options, at, value);
         }
         return;
     case CAPTURED:
@@ -308,29 +317,38 @@ static void write_of_kind(struct via_pex *pex, const struct place *place, uint32
     write_bits(&pex->regs[off / 4], value, definition->writable & lanes);
 }
 
+/* Of either NT port: what one host writes may be of the other port, or of the chip. */
+static void follow_write(struct via_pex *pex, const struct definition *definition, bool was_up)
+{
+    if (definition == NULL || definition->moves_windows) {
+        via_pex_update_views(pex);
+    }
+    if (definition != NULL && definition->interrupts) {
+        via_pex_update_interrupts(pex);
+    }
+    via_pex_follow_link(pex, was_up);
+}
+
 void via_pex_chip_write(struct via_pex *pex, uint32_t off, uint32_t value, unsigned enables)
 {
     struct place place = place_of(pex, off);
-    bool was_up = via_pex_link_is_up(pex);
+    struct via_pex *twin = pex->twin;
+    bool was_up = via_pex_link_is_up(pex), twin_was_up = twin != NULL && via_pex_link_is_up(twin);
     uint32_t lanes = 0;
     for (unsigned i = 0; i < 4; i++) {
         lanes |= (enables >> i & 1) != 0 ? 0xffu << 8 * i : 0;
     }
-    if (place.definition == NULL) {
-        if (is_alut(off) && pex->options.alut_entries != 0) {
-            write_bits(&pex->regs[off / 4], value, lanes);
-            via_pex_update_views(pex);
-        }
+    if (place.definition != NULL) {
+        write_of_kind(&place, off, value, lanes);
+    } else if (is_alut(off) && pex->options.alut_entries != 0) {
+        write_bits(&pex->regs[off / 4], value, lanes);
+    } else {
         return;
     }
-    write_of_kind(pex, &place, off, value, lanes);
-    if (place.definition->moves_windows) {
-        via_pex_update_views(pex);
+    follow_write(pex, place.definition, was_up);
+    if (twin != NULL) {
+        follow_write(twin, place.definition, twin_was_up);
     }
-    if (place.definition->interrupts) {
-        via_pex_update_interrupts(pex);
-    }
-    via_pex_follow_link(pex, was_up);
 }
 
 /* --- reset --- */
@@ -381,10 +399,10 @@ void via_pex_registers_reset(struct via_pex *pex, enum via_pex_side side)
     }
 }
 
-void via_pex_registers_power_on(struct via_pex *pex)
+/* Returns what register 0x360 has of the NT port. */
+static uint32_t power_on_port(struct via_pex *pex)
 {
     const struct via_pex_options *options = &pex->options;
-    memset(pex->regs, 0, VIA_PEX_CHIP_BYTES);
     pex->patterns_locked = 0;
     via_pex_registers_reset(pex, VIA_PEX_VIRTUAL);
     via_pex_registers_reset(pex, VIA_PEX_LINK);
@@ -398,7 +416,15 @@ void via_pex_registers_power_on(struct via_pex *pex)
     } else if (options->alut_entries == 128) {
         ports |= 3u << 30;
     }
-    pex->regs[0x360 / 4] = ports;
-    pex->regs[0] = (uint32_t)options->chip << 16 | 0x10B5u;
-    via_pex_eeprom_reset(&pex->eeprom, options);
+    return ports;
+}
+
+void via_pex_registers_power_on(struct via_pex *pex)
+{
+    struct via_pex *first = via_pex_first(pex);
+    memset(pex->regs, 0, VIA_PEX_CHIP_BYTES);
+    uint32_t ports = power_on_port(pex);
+    pex->regs[0x360 / 4] = ports | (pex->twin != NULL ? power_on_port(pex->twin) : 0);
+    pex->regs[0] = (uint32_t)first->options.chip << 16 | 0x10B5u;
+    via_pex_eeprom_reset(&first->eeprom, &first->options);
 }

@@ -73,6 +73,9 @@ static int parse_word(const struct via_link_word *word, struct via_pex_config *c
     } else if (is_word(word, "b2b", "0") || is_word(word, "b2b", "1")) {
         config->b2b = true;
         config->b2b_end = (unsigned)(word->value[0] - '0');
+    } else if (is_word(word, "nt", "0") || is_word(word, "nt", "1")) {
+        config->twins = true;
+        config->nt = (unsigned)(word->value[0] - '0');
     } else if (is_word(word, "revision", "any")) {
         config->any_revision = true;
     } else if (is_word(word, "noiommu", NULL)) {
@@ -122,6 +125,9 @@ static int pex_parse(const struct via_link_words *words, void *ret_config, struc
     if (config.engine[0] != '\0' && (rest_of(words->target, USER_PREFIX) == NULL || config.b2b)) {
         return via_error_set(err, -EINVAL, "dma= goes with vfio-user:PATH, and not with b2b");
     }
+    if (config.twins && (rest_of(words->target, MODEL_PREFIX) == NULL || config.b2b)) {
+        return via_error_set(err, -EINVAL, "nt= goes with model:NAME, and not with b2b");
+    }
     if (config.b2b && config.alut) {
         return via_error_set(err, -EINVAL, "b2b goes with neither alut nor slices");
     }
@@ -150,8 +156,11 @@ static int open_function(struct via_pex_port *pex, struct via_error *err)
         return via_pex_attach_pair(name, pex->config.b2b_end, &via_pex_options_default, &pex->pci,
                                    err);
     }
-    return via_pex_attach_named(name, pex->config.model_link ? VIA_PEX_LINK : VIA_PEX_VIRTUAL,
-                                &via_pex_options_default, &pex->pci, err);
+    enum via_pex_side side = pex->config.model_link ? VIA_PEX_LINK : VIA_PEX_VIRTUAL;
+    return pex->config.twins
+               ? via_pex_attach_named_twin(name, pex->config.nt, side, &via_pex_options_default,
+                                           &pex->pci, err)
+               : via_pex_attach_named(name, side, &via_pex_options_default, &pex->pci, err);
 }
 
 /* Page and inbox, and the window: as large as both BARs and the option allow. Both ends read the
@@ -316,8 +325,12 @@ static int open_engine(struct via_pex_port *pex, struct via_error *err)
     if (model == NULL || pex->config.b2b) {
         return 0; /* its requests come out at the cable, where no table names them */
     }
+    model = pex->config.nt == 1 ? via_pex_twin(model) : model;
     int rc =
         via_pex_attach_engine(model, pex->config.model_link ? VIA_PEX_LINK : VIA_PEX_VIRTUAL, &pci);
+    if (rc == -EBUSY && pex->config.twins) {
+        return 0; /* the host has one, and the link of its other NT port uses it */
+    }
     return rc == 0 ? via_pex_dma_open(pex, pci, err)
                    : via_error_set(err, rc, "DMA function: %s", strerror(-rc));
 }
@@ -505,7 +518,7 @@ static void pex_view_close(struct via_port *port, struct via_port_view *view)
 const struct via_driver via_pex_driver = {
     .name = "pex",
     .usage = "side=virtual|link, bar=2|4, window=BYTES, alut[=own|peer], slices, lut=d94|db4, "
-             "irq=msi|intx|none, noiommu, revision=any, b2b=0|1, dma=PATH",
+             "irq=msi|intx|none, noiommu, revision=any, b2b=0|1, nt=0|1, dma=PATH",
     .parse = pex_parse,
     .open = pex_open,
     .describe = pex_describe,

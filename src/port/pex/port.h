@@ -67,6 +67,8 @@ struct via_pex_config {
     bool slices;               /* of the window, for processes: at both ends or at none */
     bool b2b;                  /* the peer is the virtual side of another chip */
     unsigned b2b_end;          /* 0 or 1: which end this is; they are alike */
+    bool twins;                /* of a model: it is a chip with two NT ports */
+    unsigned nt;               /* which of them */
     bool any_revision;         /* of the chip will do */
     bool without_iommu;        /* nothing need translate what the function reaches */
 };

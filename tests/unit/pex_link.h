@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* A link of two pex ports on the register model, for unit tests. One thread turns both ends. */
+#ifndef TESTS_UNIT_PEX_LINK_H
+#define TESTS_UNIT_PEX_LINK_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "model/pex/pex.h"
+#include "port/driver.h"
+#include "port/pex/driver.h"
+
+#define PEX_LINK_TURNS_MAX 400u
+
+enum pex_link_kind {
+    PEX_LINK_MODEL, /* a chip in this process */
+    PEX_LINK_PAIR,  /* two chips back to back */
+    PEX_LINK_NT0,   /* a chip with two NT ports: one of them */
+    PEX_LINK_NT1,
+    PEX_LINK_USER, /* a chip, and the DMA functions of both hosts, behind vfio-user sockets */
+};
+
+struct pex_link_end {
+    struct via_driver_host host;
+    struct via_port *port; /* NULL: not open */
+    unsigned wakes[4];
+    uint64_t deadline_ns;
+};
+
+struct pex_link_server;
+
+struct pex_link {
+    enum pex_link_kind kind;
+    bool dma;
+    struct pex_link_end end[2];
+    struct via_pex *pex;
+    uint64_t now_ns;
+    struct pex_link_server *server; /* of PEX_LINK_USER */
+};
+
+/* kind, dma and what of end[] is not 0 are set. */
+int pex_link_open_end(struct pex_link *link, unsigned side, const char *options,
+                      struct via_error *err);
+/* Both ends, which come up. */
+void pex_link_open(struct pex_link *link, const char *options);
+void pex_link_close_end(struct pex_link *link, unsigned side);
+/* Nothing is left. */
+void pex_link_close(struct pex_link *link);
+/* A zeroed link of the kind, opened. */
+struct pex_link *pex_link_new(enum pex_link_kind kind, bool dma);
+
+void pex_link_turn(struct pex_link *link, unsigned count);
+bool pex_link_is_up(const struct pex_link *link, unsigned side);
+void pex_link_wait_for(struct pex_link *link, bool up);
+uint64_t pex_link_events(struct pex_link *link, unsigned side, uint64_t mask);
+/* A word and a doorbell, each way. */
+void pex_link_check_data(struct pex_link *link);
+const char *pex_link_error(const struct pex_link *link, unsigned side);
+
+#endif

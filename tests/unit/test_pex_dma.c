@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* DMA of the pex port: how it ends when the engine of the register model, or the link, fails. In
+ * one process, by the second NT port of a chip, and with the engine behind a vfio-user socket. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "tests/unit/pex_link.h"
+
+/* --- DMA --- */
+
+#define SOURCE_BYTES 16384u
+static unsigned char source[SOURCE_BYTES] __attribute__((aligned(4096)));
+
+static int set_up(void **state, enum pex_link_kind kind)
+{
+    struct pex_link *link = pex_link_new(kind, true);
+    struct via_port *port = link->end[0].port;
+    *state = link;
+    assert_int_equal(port->caps.dma_depth, 60);
+    for (unsigned i = 0; i < SOURCE_BYTES; i++) {
+        source[i] = (unsigned char)(i * 7);
+    }
+    assert_int_equal(via_pex_driver.memory_register(port, source, sizeof(source), NULL), 0);
+    assert_int_equal(via_pex_driver.memory_register(port, source, 4096, NULL), -EBUSY);
+    return 0;
+}
+
+static int set_up_model(void **state)
+{
+    return set_up(state, PEX_LINK_MODEL);
+}
+
+static int set_up_nt1(void **state)
+{
+    return set_up(state, PEX_LINK_NT1);
+}
+
+static int set_up_user(void **state)
+{
+    return set_up(state, PEX_LINK_USER);
+}
+
+static int tear_down(void **state)
+{
+    pex_link_close(*state);
+    assert_null(via_pex_find("test"));
+    return 0;
+}
+
+/* Takes one within a second of real time; its result. */
+static int take_dma(struct pex_link *link, unsigned queue, uint64_t cookie)
+{
+    struct via_port *port = link->end[0].port;
+    uint64_t taken;
+    int result;
+    for (unsigned i = 0; port->ops->dma_take(port, queue, &taken, &result, 1) == 0; i++) {
+        assert_true(i < 100000);
+        usleep(10);
+    }
+    assert_int_equal(taken, cookie);
+    return result;
+}
+
+static int start_dma(struct pex_link *link, unsigned queue, uint64_t off, size_t len,
+                     uint64_t cookie)
+{
+    struct via_port *port = link->end[0].port;
+    return port->ops->dma(port, queue, off, source + off % 4096, len, cookie);
+}
+
+static void dma_survives_the_engines_errata(void **state)
+{
+    struct pex_link *link = *state;
+    const struct via_pex_engine_faults errata[] = {
+        {0},
+        {.stops_silently = true},
+        {.late_write_back = true},
+        {.stops_silently = true, .late_write_back = true},
+    };
+    struct via_port *to = link->end[1].port;
+    for (unsigned i = 0; i < VIA_ARRAY_COUNT(errata); i++) {
+        via_pex_engine_set_faults(link->pex, VIA_PEX_VIRTUAL, &errata[i]);
+        for (uint64_t k = 0; k < 40; k++) { /* more than a ring has */
+            unsigned queue = k % 5;         /* two share a channel */
+            memset(to->inbox, 0, 8192);
+            assert_int_equal(start_dma(link, queue, k, 4000, k), 0);
+            assert_int_equal(start_dma(link, queue, 5000 + k, 64, 100 + k), 0);
+            assert_int_equal(take_dma(link, queue, k), 0);
+            assert_int_equal(take_dma(link, queue, 100 + k), 0);
+            assert_memory_equal(to->inbox + k, source + k, 4000);
+            assert_int_equal(to->inbox[k + 4000], 0);
+            assert_memory_equal(to->inbox + 5000 + k, source + (5000 + k) % 4096, 64);
+        }
+    }
+    struct via_port *port = link->end[0].port;
+    assert_int_equal(port->ops->dma(port, 0, 0, &link->now_ns, 8, 1), -EINVAL); /* not registered */
+    assert_int_equal(start_dma(link, 0, port->caps.window_bytes - 7, 8, 1), -EINVAL);
+}
+
+static void an_engine_that_stalls_is_aborted(void **state)
+{
+    struct pex_link *link = *state;
+    const struct via_pex_engine_faults none = {0}, stalls = {.stalls = true};
+    struct via_port *port = link->end[0].port;
+    uint64_t cookie;
+    int result;
+    for (unsigned round = 0; round < 3; round++) {
+        via_pex_engine_set_faults(link->pex, VIA_PEX_VIRTUAL, &stalls);
+        assert_int_equal(start_dma(link, 1, 0, 100, 1), 0);
+        assert_int_equal(start_dma(link, 5, 0, 100, 2), 0); /* on the same channel */
+        assert_int_equal(port->ops->dma_take(port, 1, &cookie, &result, 1), 0);
+        port->ops->dma_abort(port, 1);
+        assert_int_equal(take_dma(link, 1, 1), -ECANCELED);
+        assert_int_equal(take_dma(link, 5, 2), -EIO);
+        via_pex_engine_set_faults(link->pex, VIA_PEX_VIRTUAL, &none);
+        assert_int_equal(start_dma(link, 1, 0, 100, 3), 0);
+        assert_int_equal(take_dma(link, 1, 3), 0);
+    }
+}
+
+static void an_engine_that_hangs_is_cut_off(void **state)
+{
+    struct pex_link *link = *state;
+    const struct via_pex_engine_faults none = {0}, hangs = {.hangs = true};
+    via_pex_engine_set_faults(link->pex, VIA_PEX_VIRTUAL, &hangs);
+    assert_int_equal(start_dma(link, 0, 0, 100, 1), 0);
+    link->end[0].port->ops->dma_abort(link->end[0].port, 0);
+    assert_int_equal(take_dma(link, 0, 1), -ECANCELED);
+    via_pex_engine_set_faults(link->pex, VIA_PEX_VIRTUAL, &none);
+    assert_int_equal(start_dma(link, 0, 0, 100, 2), -EIO);
+    pex_link_check_data(link); /* all else goes on */
+}
+
+static void dma_over_the_end_of_a_link_is_told(void **state)
+{
+    struct pex_link *link = *state;
+    assert_int_equal(start_dma(link, 0, 0, 100, 1), 0);
+    via_pex_set_link(link->pex, false);
+    pex_link_wait_for(link, false);
+    assert_int_equal(start_dma(link, 0, 0, 100, 2), -ENOLINK);
+    via_pex_set_link(link->pex, true);
+    pex_link_wait_for(link, true);
+    assert_int_equal(take_dma(link, 0, 1), -ENOLINK);
+    assert_int_equal(start_dma(link, 0, 0, 100, 3), 0);
+    assert_int_equal(take_dma(link, 0, 3), 0);
+}
+
+#define TESTS(name)                                                   \
+    cmocka_unit_test_setup_teardown(name, set_up_model, tear_down),   \
+        cmocka_unit_test_setup_teardown(name, set_up_nt1, tear_down), \
+        cmocka_unit_test_setup_teardown(name, set_up_user, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TESTS(dma_survives_the_engines_errata),
+        TESTS(an_engine_that_stalls_is_aborted),
+        TESTS(an_engine_that_hangs_is_cut_off),
+        TESTS(dma_over_the_end_of_a_link_is_told),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

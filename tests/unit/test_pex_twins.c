@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* Both NT ports of one chip at once: host 1 has both virtual sides, two other hosts the link sides.
+ */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "port/pex/port.h"
+#include "tests/unit/pex_link.h"
+
+struct both {
+    struct pex_link *link[2]; /* of NT0, of NT1 */
+    const char *options;
+};
+
+static int set_up_with(void **state, const char *options)
+{
+    struct both *both = calloc(1, sizeof(*both));
+    assert_non_null(both);
+    both->options = options;
+    for (unsigned nt = 0; nt < 2; nt++) {
+        both->link[nt] = calloc(1, sizeof(*both->link[nt]));
+        both->link[nt]->kind = nt == 0 ? PEX_LINK_NT0 : PEX_LINK_NT1;
+        both->link[nt]->now_ns = VIA_SEC_NS;
+        pex_link_open(both->link[nt], options);
+    }
+    *state = both;
+    return 0;
+}
+
+static int set_up(void **state)
+{
+    return set_up_with(state, "");
+}
+
+static int set_up_alut(void **state)
+{
+    return set_up_with(state, ",alut,window=2MiB");
+}
+
+static int tear_down(void **state)
+{
+    struct both *both = *state;
+    pex_link_close(both->link[0]);
+    pex_link_close(both->link[1]);
+    free(both);
+    assert_null(via_pex_find("test"));
+    return 0;
+}
+
+static void turn(struct both *both, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++) {
+        pex_link_turn(both->link[0], 1);
+        pex_link_turn(both->link[1], 1);
+    }
+}
+
+static void check_data(struct both *both)
+{
+    pex_link_check_data(both->link[0]);
+    pex_link_check_data(both->link[1]);
+}
+
+static void wait_up(struct both *both)
+{
+    for (unsigned nt = 0; nt < 2; nt++) {
+        for (unsigned i = 0;
+             !pex_link_is_up(both->link[nt], 0) || !pex_link_is_up(both->link[nt], 1); i++) {
+            assert_true(i < PEX_LINK_TURNS_MAX);
+            turn(both, 1);
+        }
+    }
+}
+
+/* Nothing has happened to the link. */
+static void check_untouched(struct both *both, unsigned nt)
+{
+    for (unsigned side = 0; side < 2; side++) {
+        assert_true(pex_link_is_up(both->link[nt], side));
+        assert_true(pex_link_events(both->link[nt], side, UINT64_MAX) == 0);
+    }
+    pex_link_check_data(both->link[nt]);
+}
+
+static void both_links_carry_data(void **state)
+{
+    struct both *both = *state;
+    for (unsigned round = 0; round < 3; round++) {
+        check_data(both);
+        /* The same places of both windows. */
+        for (unsigned nt = 0; nt < 2; nt++) {
+            for (unsigned side = 0; side < 2; side++) {
+                struct via_port *port = both->link[nt]->end[side].port;
+                uint64_t word = 1 + round + 10 * nt + 100 * side;
+                port->ops->commit(port, 1, 8192, &word, sizeof(word));
+            }
+        }
+        for (unsigned nt = 0; nt < 2; nt++) {
+            for (unsigned side = 0; side < 2; side++) {
+                struct via_port *from = both->link[nt]->end[side].port;
+                uint64_t word = 1 + round + 10 * nt + 100 * side;
+                assert_int_equal(from->ops->fence_start(from, 1), 0);
+                assert_int_equal(from->ops->fence_poll(from, 1), 1);
+                assert_memory_equal(both->link[nt]->end[1 - side].port->inbox + 8192, &word, 8);
+            }
+        }
+    }
+}
+
+static void doorbells_and_scratchpads_are_of_a_port(void **state)
+{
+    struct both *both = *state;
+    for (unsigned nt = 0; nt < 2; nt++) {
+        struct via_port *port = both->link[nt]->end[0].port;
+        for (unsigned index = 0; index < 4; index++) {
+            port->ops->scratchpad_write(port, index, 100 * (nt + 1) + index);
+        }
+        assert_int_equal(port->ops->ring(port, 0, 3 + nt), 0);
+    }
+    turn(both, 1);
+    for (unsigned nt = 0; nt < 2; nt++) {
+        struct via_port *port = both->link[nt]->end[1].port;
+        for (unsigned index = 0; index < 4; index++) {
+            assert_int_equal(port->ops->scratchpad_read(port, index), 100 * (nt + 1) + index);
+        }
+        assert_true(pex_link_events(both->link[nt], 1, UINT64_MAX) ==
+                    VIA_PORT_EVENT_DOORBELL(3 + nt));
+    }
+}
+
+static void a_cable_or_a_host_is_of_one_port(void **state)
+{
+    struct both *both = *state;
+    for (unsigned nt = 0; nt < 2; nt++) {
+        struct pex_link *link = both->link[nt];
+        via_pex_set_link(link->pex, false);
+        pex_link_wait_for(link, false);
+        check_untouched(both, 1 - nt);
+        via_pex_set_link(link->pex, true);
+        pex_link_wait_for(link, true);
+        via_pex_reset_host(link->pex, VIA_PEX_LINK);
+        pex_link_wait_for(link, false);
+        check_untouched(both, 1 - nt);
+        pex_link_wait_for(link, true);
+        via_pex_remove(link->pex, VIA_PEX_LINK, true);
+        pex_link_wait_for(link, false);
+        check_untouched(both, 1 - nt);
+        via_pex_remove(link->pex, VIA_PEX_LINK, false);
+        pex_link_wait_for(link, true);
+        for (unsigned side = 0; side < 2; side++) {
+            (void)pex_link_events(link, side, UINT64_MAX);
+        }
+        check_data(both);
+    }
+}
+
+static void a_reset_of_the_host_with_both_ends_both(void **state)
+{
+    struct both *both = *state;
+    for (unsigned nt = 0; nt < 2; nt++) {
+        via_pex_reset_host(both->link[nt]->pex, VIA_PEX_VIRTUAL);
+        for (unsigned i = 0; i < 2; i++) {
+            pex_link_wait_for(both->link[i], false);
+        }
+        wait_up(both);
+        for (unsigned i = 0; i < 4; i++) {
+            assert_true(pex_link_events(both->link[i / 2], i % 2, UINT64_MAX) ==
+                        (VIA_PORT_EVENT_LINK_DOWN | VIA_PORT_EVENT_LINK_UP));
+        }
+        check_data(both);
+    }
+}
+
+static void a_driver_of_one_port_may_come_and_go(void **state)
+{
+    struct both *both = *state;
+    struct via_error err = {0};
+    for (unsigned round = 0; round < 4; round++) {
+        struct pex_link *link = both->link[round % 2];
+        pex_link_close_end(link, round / 2);
+        pex_link_turn(link, 5);
+        check_untouched(both, 1 - round % 2);
+        assert_int_equal(pex_link_open_end(link, round / 2, both->options, &err), 0);
+        pex_link_wait_for(link, true);
+        for (unsigned side = 0; side < 2; side++) {
+            (void)pex_link_events(link, side, UINT64_MAX);
+        }
+        check_data(both);
+    }
+}
+
+/* BAR 0 of each function shows the registers of the whole chip. A host at NT0 that writes into
+ * NT1's ends that link, and it comes back; nobody's memory is reached in another way. */
+static void a_host_that_writes_into_the_other_port(void **state)
+{
+    struct both *both = *state;
+    struct pex_link *link = both->link[1];
+    struct via_pci *hostile = via_pex_port_of(both->link[0]->end[1].port)->pci;
+    static const uint32_t wiped[] = {0xC3C, 0xC40, 0xD94, 0xDB4, 0x004};
+    for (unsigned i = 0; i < VIA_ARRAY_COUNT(wiped); i++) {
+        for (unsigned side = 0; side < 2; side++) {
+            via_pci_write32(hostile, 0, 0x3C000 + 0x1000 * side + wiped[i], 0);
+        }
+    }
+    pex_link_turn(link, 200);
+    wait_up(both);
+    for (unsigned side = 0; side < 2; side++) {
+        assert_true((pex_link_events(link, side, UINT64_MAX) & VIA_PORT_EVENT_LINK_DOWN) != 0);
+    }
+    check_untouched(both, 0);
+    check_data(both);
+    via_pci_write32(hostile, 0, 0x3C000 + 0xC4C, 0xffff); /* all its doorbells */
+    turn(both, 2);
+    (void)pex_link_events(link, 0, UINT64_MAX);
+    check_data(both);
+}
+
+static void what_does_not_fit_is_refused(void **state)
+{
+    struct both *both = *state;
+    struct via_link_config config;
+    struct via_error err = {0};
+    struct pex_link other = {.kind = PEX_LINK_NT1};
+    assert_int_equal(pex_link_open_end(&other, 1, "", &err), -EBUSY);
+    assert_string_equal(err.text, "model:test: the link side of NT1 has a driver already");
+    other.kind = PEX_LINK_MODEL;
+    assert_int_equal(pex_link_open_end(&other, 1, "", &err), -EBUSY);
+    assert_non_null(strstr(err.text, "a chip with two NT ports: give all ends nt"));
+    other.kind = PEX_LINK_PAIR;
+    assert_int_equal(pex_link_open_end(&other, 1, "", &err), -EBUSY);
+    assert_int_equal(via_link_parse("pex:model:x,b2b=0,nt=1", &config, &err), -EINVAL);
+    assert_int_equal(via_link_parse("pex:model:x,nt=2", &config, &err), -EINVAL);
+    assert_int_equal(via_link_parse("pex:0000:03:00.0,nt=1", &config, &err), -EINVAL);
+    assert_non_null(strstr(err.text, "nt= goes with model:NAME"));
+    check_data(both);
+}
+
+/* The host with both NT ports has one DMA function, which the first link with DMA takes. */
+static void the_dma_function_is_of_the_host(void **state)
+{
+    struct pex_link *link[2];
+    (void)state;
+    for (unsigned nt = 0; nt < 2; nt++) {
+        link[nt] = pex_link_new(nt == 0 ? PEX_LINK_NT0 : PEX_LINK_NT1, true);
+        assert_int_equal(link[nt]->end[0].port->caps.dma_depth, nt == 0 ? 60 : 0);
+        assert_int_equal(link[nt]->end[1].port->caps.dma_depth, 60);
+    }
+    pex_link_check_data(link[0]);
+    pex_link_check_data(link[1]);
+    pex_link_close(link[0]);
+    pex_link_check_data(link[1]);
+    pex_link_close(link[1]);
+    assert_null(via_pex_find("test"));
+}
+
+#define TESTS(name)                                           \
+    cmocka_unit_test_setup_teardown(name, set_up, tear_down), \
+        cmocka_unit_test_setup_teardown(name, set_up_alut, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TESTS(both_links_carry_data),
+        TESTS(doorbells_and_scratchpads_are_of_a_port),
+        TESTS(a_cable_or_a_host_is_of_one_port),
+        TESTS(a_reset_of_the_host_with_both_ends_both),
+        TESTS(a_driver_of_one_port_may_come_and_go),
+        TESTS(a_host_that_writes_into_the_other_port),
+        cmocka_unit_test_setup_teardown(what_does_not_fit_is_refused, set_up, tear_down),
+        cmocka_unit_test(the_dma_function_is_of_the_host),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
