@@ -486,6 +486,19 @@ void via_client_hurry(struct via_attach *attach);
 /* Have all puts arrived that were for hosts to which a way leads? */
 bool via_client_is_quiet(const struct via_attach *attach);
 
+/*
+ * via_remote_try_put() for a caller that knows, by a word in its own memory, whether the reader of
+ * what it puts sleeps. Of VIADUCT_PUT_NOTIFY: what goes through slices rings only a reader that
+ * sleeps, which is asked when the bytes have arrived (so the caller's word is loaded after them);
+ * other ways ring always. reader may be NULL: always.
+ */
+struct via_client_reader {
+    bool (*is_asleep)(void *ctx); /* called with the attachment's lock: puts nothing */
+    void *ctx;
+};
+int via_client_try_put(struct via_remote *remote, uint64_t off, const void *src, size_t bytes,
+                       unsigned flags, const struct via_client_reader *reader);
+
 /* Waits until the host has taken all commands out of the pipes, wherever they go. 0, -EAGAIN (they
  * are full), -ETIMEDOUT, -ENOTCONN, -ENOBUFS. */
 int via_client_hand_over(struct via_attach *attach, uint64_t deadline_ns);

@@ -534,7 +534,7 @@ static int begin_try(struct via_remote *remote, uint64_t off, size_t bytes,
  * behind what is stored, before anything is stored.
  */
 static int try_indirect(struct via_remote *remote, struct via_command *command, const void *src,
-                        const void *body)
+                        const void *body, const struct via_client_reader *reader)
 {
     struct via_client_part part = {
         .off = command->offset, .src = src, .bytes = (size_t)command->bytes};
@@ -552,15 +552,15 @@ static int try_indirect(struct via_remote *remote, struct via_command *command, 
     int rc = try_room(remote, command);
     if (rc == 0 && (ready == 0 || !via_client_aperture_store(remote, &part, 1, flags))) {
         send_now(remote, command, body);
-    } else if (rc == 0 && rings) {
+    } else if (rc == 0 && rings && (reader == NULL || reader->is_asleep(reader->ctx))) {
         send_now(remote, &ring, NULL);
     }
     via_client_unlock(remote->attach);
     return rc;
 }
 
-int via_remote_try_put(struct via_remote *remote, uint64_t off, const void *src, size_t bytes,
-                       unsigned flags)
+int via_client_try_put(struct via_remote *remote, uint64_t off, const void *src, size_t bytes,
+                       unsigned flags, const struct via_client_reader *reader)
 {
     if (bytes > via_remote_try_max(remote)) {
         return via_client_error(-EMSGSIZE,
@@ -578,7 +578,13 @@ int via_remote_try_put(struct via_remote *remote, uint64_t off, const void *src,
     }
     struct via_command command = put_command(remote, off, bytes);
     command.flags = frame_flags(flags);
-    return try_indirect(remote, &command, src, src);
+    return try_indirect(remote, &command, src, src, reader);
+}
+
+int via_remote_try_put(struct via_remote *remote, uint64_t off, const void *src, size_t bytes,
+                       unsigned flags)
+{
+    return via_client_try_put(remote, off, src, bytes, flags, NULL);
 }
 
 int via_remote_try_put_from(struct via_remote *remote, uint64_t off, struct via_segment *segment,
@@ -597,7 +603,7 @@ int via_remote_try_put_from(struct via_remote *remote, uint64_t off, struct via_
     }
     struct via_command command = put_from_command(remote, off, segment, src_off, bytes, flags);
     return try_indirect(remote, &command, segment->base != NULL ? segment->base + src_off : NULL,
-                        NULL);
+                        NULL, NULL);
 }
 
 static void signal_direct(const struct via_client_mapping *mapping, uint64_t signal_off,

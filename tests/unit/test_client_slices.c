@@ -152,6 +152,55 @@ static void a_ring_is_a_frame_and_holds_up_no_store(void **state)
     assert_int_equal(fixture->fake.log[before].flags, VIA_FRAME_FLAG_NOTIFY);
 }
 
+struct reader {
+    struct fixture *fixture;
+    uint64_t word; /* at 8, when it was asked */
+    unsigned asked;
+    bool asleep;
+};
+
+static bool is_asleep(void *ctx)
+{
+    struct reader *reader = ctx;
+    reader->asked++;
+    reader->word = word_at(reader->fixture, 8);
+    return reader->asleep;
+}
+
+/* A reader is asked whether it sleeps when the bytes are there, and rung if it does. By frames it
+ * is rung whether it sleeps or not, and not asked. */
+static void only_a_sleeping_reader_is_rung(void **state)
+{
+    struct fixture *fixture = *state;
+    struct reader reader = {.fixture = fixture};
+    const struct via_client_reader asked = {.is_asleep = is_asleep, .ctx = &reader};
+    uint64_t word = 5;
+    assert_int_equal(
+        via_client_try_put(fixture->remote, 8, &word, sizeof(word), VIADUCT_PUT_NOTIFY, &asked), 0);
+    assert_int_equal(via_attach_quiet(fixture->attach), 0);
+    assert_int_equal(reader.asked, 0);
+    assert_int_equal(fixture->fake.log[fixture->fake.commands_count - 1].flags,
+                     VIA_FRAME_FLAG_NOTIFY);
+
+    offer_slices(fixture);
+    until_stored(fixture, 0);
+    unsigned before = fixture->fake.commands_count;
+    for (word = 100; word < 200; word++) {
+        reader.asleep = word % 10 == 0;
+        assert_int_equal(
+            via_client_try_put(fixture->remote, 8, &word, sizeof(word), VIADUCT_PUT_NOTIFY, &asked),
+            0);
+        assert_int_equal(reader.asked, word - 99);
+        assert_int_equal(reader.word, word);
+        assert_int_equal(via_attach_quiet(fixture->attach), 0); /* there is room for rings */
+    }
+    assert_int_equal(fixture->fake.commands_count, before + 10);
+
+    /* Without VIADUCT_PUT_NOTIFY nobody is asked. */
+    assert_int_equal(via_client_try_put(fixture->remote, 8, &word, sizeof(word), 0, &asked), 0);
+    assert_int_equal(reader.asked, 100);
+}
+
 /* A caller that is told -EAGAIN puts something else there: nobody may have seen what it tried. */
 static void what_is_tried_in_vain_is_not_seen(void **state)
 {
@@ -513,6 +562,7 @@ int main(void)
         WITH_HOST(puts_may_cross_pieces),
         WITH_HOST(long_puts_go_by_frames),
         WITH_HOST(a_ring_is_a_frame_and_holds_up_no_store),
+        WITH_HOST(only_a_sleeping_reader_is_rung),
         WITH_HOST(what_is_tried_in_vain_is_not_seen),
         WITH_HOST(signals_come_after_what_was_put),
         WITH_HOST(no_store_overtakes_a_frame),

@@ -110,6 +110,7 @@ void via_side_remove_pages(struct via_side *side);
 #define VIA_SEGMENT_TIMES_OFF 56u  /* the peer asks when records were written: epoll_order.c */
 #define VIA_SEGMENT_READ_OFF 64u   /* written by its owner: bytes it has read */
 #define VIA_SEGMENT_SENT_OFF 72u   /* the same: records it has put as frames, and those before */
+#define VIA_SEGMENT_PROMPT_OFF 80u /* over the fabric, by the peer: its "I sleep" comes at once */
 #define VIA_SEGMENT_HELLO_OFF 128u /* over the fabric: struct via_fabric_hello */
 #define VIA_SEGMENT_PIPE_OFF 192u
 #define VIA_FLAG_TAKEN 0x1u  /* the connector has taken the offer */
@@ -161,6 +162,15 @@ static inline uint64_t via_side_flags(const struct via_side *side)
     return atomic_load_explicit(credit + 1, memory_order_acquire);
 }
 _Static_assert(VIA_SEGMENT_FLAGS_OFF == VIA_SEGMENT_CREDIT_OFF + 8, "behind the credit word");
+
+/* Over the fabric: does the peer's word that it sleeps arrive before it sleeps? */
+static inline bool via_side_is_peer_prompt(const struct via_side *side)
+{
+    const _Atomic uint64_t *credit = side->tx.pipe.credit;
+    return atomic_load_explicit(credit + (VIA_SEGMENT_PROMPT_OFF - VIA_SEGMENT_CREDIT_OFF) /
+                                             sizeof(*credit),
+                                memory_order_relaxed) != 0;
+}
 
 /* The peer's cold word; 0: it has said none. Only compared. */
 static inline uint32_t via_side_cold(const struct via_side *side)

@@ -77,31 +77,40 @@ bool via_fabric_is_given_up(struct via_conn *conn)
     return via_unlikely(via_client_is_given_up(error_of(fabric)));
 }
 
-/* lent: the host takes the bytes from there, NULL: they are copied for it. */
-static int try_put(struct via_fabric *fabric, struct via_segment *lent, size_t off, size_t bytes,
-                   unsigned flags)
+/* A put from the mirror. */
+struct piece {
+    size_t off;
+    size_t bytes;
+    unsigned flags;
+    struct via_segment *lent;               /* the host takes the bytes from there; NULL: a copy */
+    const struct via_client_reader *reader; /* NULL: the host rings in any case */
+};
+
+static int try_put(struct via_fabric *fabric, const struct piece *piece)
 {
-    return lent != NULL
-               ? via_remote_try_put_from(fabric->remote, off, lent, off, bytes, flags)
-               : via_remote_try_put(fabric->remote, off, fabric->mirror + off, bytes, flags);
+    return piece->lent != NULL
+               ? via_remote_try_put_from(fabric->remote, piece->off, piece->lent, piece->off,
+                                         piece->bytes, piece->flags)
+               : via_client_try_put(fabric->remote, piece->off, fabric->mirror + piece->off,
+                                    piece->bytes, piece->flags, piece->reader);
 }
 
-static int put(struct via_fabric *fabric, struct via_segment *lent, size_t off, size_t bytes,
-               unsigned flags, bool wait)
+static int put(struct via_fabric *fabric, const struct piece *piece, bool wait)
 {
-    int rc = check_given_up(fabric, try_put(fabric, lent, off, bytes, flags));
+    int rc = check_given_up(fabric, try_put(fabric, piece));
     uint64_t end_ns = wait && rc == -EAGAIN ? via_os_now_ns() + WAIT_NS : 0;
     while (rc == -EAGAIN && via_os_now_ns() < end_ns) {
         struct timespec pause = {.tv_nsec = 500000};
         nanosleep(&pause, NULL);
         via_attach_poll(fabric->attach);
-        rc = check_given_up(fabric, try_put(fabric, lent, off, bytes, flags));
+        rc = check_given_up(fabric, try_put(fabric, piece));
     }
     fail(fabric, rc);
     return rc;
 }
 
-int via_fabric_push_word(struct via_fabric *fabric, size_t off, uint64_t *pushed, bool wait)
+static int push_word(struct via_fabric *fabric, size_t off, uint64_t *pushed,
+                     const struct via_client_reader *reader, bool wait)
 {
     uint64_t word;
     memcpy(&word, fabric->mirror + off, sizeof(word));
@@ -111,11 +120,18 @@ int via_fabric_push_word(struct via_fabric *fabric, size_t off, uint64_t *pushed
     note_quiet(fabric);
     /* At an end a thread may wait until the flags have arrived. */
     unsigned lazy = off == VIA_SEGMENT_FLAGS_OFF ? 0 : VIADUCT_PUT_LAZY;
-    int rc = put(fabric, NULL, off, sizeof(word), VIADUCT_PUT_NOTIFY | lazy, wait);
+    struct piece piece = {
+        .off = off, .bytes = sizeof(word), .flags = VIADUCT_PUT_NOTIFY | lazy, .reader = reader};
+    int rc = put(fabric, &piece, wait);
     if (rc == 0) {
         *pushed = word;
     }
     return rc;
+}
+
+int via_fabric_push_word(struct via_fabric *fabric, size_t off, uint64_t *pushed, bool wait)
+{
+    return push_word(fabric, off, pushed, NULL, wait);
 }
 
 static int push_tx_words(struct via_fabric *fabric, bool wait)
@@ -179,7 +195,8 @@ static int push_body(struct via_conn *conn, const struct via_pipe_record *record
     unsigned flags = record->body_bytes < LENT_BYTES_MIN ? VIADUCT_PUT_LAZY : 0;
     for (size_t done = 0; done < record->body_bytes;) {
         size_t bytes = via_min(record->body_bytes - done, most);
-        int rc = put(fabric, lent, off + done, bytes, flags, wait);
+        struct piece piece = {.off = off + done, .bytes = bytes, .flags = flags, .lent = lent};
+        int rc = put(fabric, &piece, wait);
         if (rc != 0) {
             return rc;
         }
@@ -187,6 +204,16 @@ static int push_body(struct via_conn *conn, const struct via_pipe_record *record
         done += bytes;
     }
     return 0;
+}
+
+/* What goes through slices rings a peer that has said that it sleeps. One whose words go by frames
+ * may have said so, and the word is under way: so it gets a ring for each record. */
+static bool is_peer_asleep(void *ctx)
+{
+    struct via_conn *conn = ctx;
+    bool rings = !via_side_is_peer_prompt(conn->side) || via_pipe_must_ring(&conn->side->tx.pipe);
+    via_stats_count(&conn->stats->rings, rings ? 1 : 0);
+    return rings;
 }
 
 /* Puts the record that was written after `undo`: body first, the line with its word last. */
@@ -206,9 +233,14 @@ static int push_record(struct via_conn *conn, const struct via_carrier_undo *und
     int rc = push_body(conn, &record, wait);
     if (rc == 0) {
         uint32_t index = undo->tx.pipe.sequence & (undo->tx.pipe.geometry.slots_count - 1);
-        size_t off = VIA_SEGMENT_PIPE_OFF + VIA_RECORD_LINE_BYTES * (1 + (size_t)index);
-        rc = put(fabric, NULL, off, VIA_RECORD_LINE_BYTES,
-                 VIADUCT_PUT_LAST_WORD | VIADUCT_PUT_NOTIFY | VIADUCT_PUT_LAZY, wait);
+        struct via_client_reader reader = {.is_asleep = is_peer_asleep, .ctx = conn};
+        struct piece piece = {
+            .off = VIA_SEGMENT_PIPE_OFF + VIA_RECORD_LINE_BYTES * (1 + (size_t)index),
+            .bytes = VIA_RECORD_LINE_BYTES,
+            .flags = VIADUCT_PUT_LAST_WORD | VIADUCT_PUT_NOTIFY | VIADUCT_PUT_LAZY,
+            .reader = &reader,
+        };
+        rc = put(fabric, &piece, wait);
     }
     /* After the puts are counted as under way: note_quiet(). */
     atomic_fetch_add_explicit(&fabric->records, 1, memory_order_release);
@@ -356,6 +388,57 @@ void via_fabric_rx_begin(struct via_conn *conn)
     }
 }
 
+/* A credit word that is on its way to the writer. */
+struct credit {
+    struct via_conn *conn;
+    bool arms;
+    bool is_prompt; /* it went through a slice, and is there */
+};
+
+/*
+ * Credit for a quarter of the ring always rings: that the writer waits for room may not have been
+ * heard yet. What little comes with the word "I sleep" is for a writer that is known to wait.
+ */
+static bool must_ring_writer(void *ctx)
+{
+    struct credit *credit = ctx;
+    credit->is_prompt = true;
+    /* Store credit, fence, load want: pairs with the fence in via_pipe_ask_for_room(). */
+    atomic_thread_fence(memory_order_seq_cst);
+    return !credit->arms || via_pipe_writer_is_waiting(&credit->conn->side->rx.pipe);
+}
+
+#define PROMPT_WORDS_MIN 8u
+#define PROMPT_WORDS_MAX 65536u
+
+/*
+ * Says to the writer whether it can rely on "I sleep" being there as soon as it was said. When it
+ * relies on that wrongly, this end sleeps up to UNPROVEN_LOOK_NS too long. So it is said after many
+ * words in a row that came at once, and after more each time that it was wrong.
+ */
+static void note_credit(struct via_fabric *fabric, bool is_prompt)
+{
+    uint32_t needed = via_max(fabric->prompt_words_min, PROMPT_WORDS_MIN);
+    if (!is_prompt && fabric->prompt_words == needed) {
+        fabric->prompt_words_min = via_min(2 * needed, PROMPT_WORDS_MAX);
+    }
+    fabric->prompt_words = is_prompt ? via_min(fabric->prompt_words + 1, needed) : 0;
+    store_word(fabric->mirror, VIA_SEGMENT_PROMPT_OFF, fabric->prompt_words == needed ? 1 : 0);
+    via_fabric_push_word(fabric, VIA_SEGMENT_PROMPT_OFF, &fabric->pushed_prompt, false);
+}
+
+static void push_credit(struct via_conn *conn, bool arms)
+{
+    struct via_fabric *fabric = conn->fabric;
+    struct credit credit = {.conn = conn, .arms = arms};
+    struct via_client_reader reader = {.is_asleep = must_ring_writer, .ctx = &credit};
+    uint64_t before = fabric->pushed_credit;
+    int rc = push_word(fabric, VIA_SEGMENT_CREDIT_OFF, &fabric->pushed_credit, &reader, false);
+    if (rc != 0 || fabric->pushed_credit != before) {
+        note_credit(fabric, credit.is_prompt);
+    }
+}
+
 void via_fabric_rx_end(struct via_conn *conn)
 {
     struct via_fabric *fabric = conn->fabric;
@@ -366,8 +449,7 @@ void via_fabric_rx_end(struct via_conn *conn)
         }
         return;
     }
-    /* Frames ring by themselves: who wants may not have been heard yet. */
-    via_fabric_push_word(fabric, VIA_SEGMENT_CREDIT_OFF, &fabric->pushed_credit, false);
+    push_credit(conn, false);
 }
 
 void via_fabric_rx_arm(struct via_conn *conn)
@@ -375,5 +457,9 @@ void via_fabric_rx_arm(struct via_conn *conn)
     via_fabric_rx_begin(conn);
     via_fabric_follow(conn->fabric);
     via_stream_rx_arm(&conn->side->rx);
-    via_fabric_rx_end(conn);
+    if (is_by_frames(conn->fabric, conn->fabric->rx_base)) {
+        push_credit(conn, true);
+    } else {
+        via_fabric_rx_end(conn);
+    }
 }

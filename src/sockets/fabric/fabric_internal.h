@@ -35,10 +35,13 @@ struct via_fabric {
     _Atomic uint32_t records;       /* counts those put as frames, twice each; odd: now */
     _Atomic uint32_t records_there; /* ... at the last look that found nothing under way */
     uint64_t pushed_credit;         /* words of the mirror as put last */
+    uint64_t pushed_prompt;
     uint64_t pushed_want;
     uint64_t pushed_flags;
-    unsigned full_pending; /* puts under way when the way was full, 0 = it was not */
-    uint64_t way;          /* to the peer's host when the connection was made */
+    uint32_t prompt_words;     /* credit words in a row that came through slices, up to ... */
+    uint32_t prompt_words_min; /* ... so many, when the peer is told; 0 = the least */
+    unsigned full_pending;     /* puts under way when the way was full, 0 = it was not */
+    uint64_t way;              /* to the peer's host when the connection was made */
     uint64_t fin_ns;       /* when the kernel's FIN was seen without the pipe's, with a way to it */
     uint64_t fin_first_ns; /* ... at first */
     bool follows;          /* is counted as waiting for it */
