@@ -2,9 +2,16 @@
 /* Threads that are cancelled in a call: nothing is kept for them. */
 #include "checks.h"
 
+#include <fcntl.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/select.h>
+#include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
@@ -94,8 +101,325 @@ static void a_connection_outlives_its_cancelled_threads(void)
     done(pair);
 }
 
+/* --- a request that came before the call -------------------------------------------------------
+ * Cancellation points act on it before they do anything, also when they need not wait (POSIX.1,
+ * 2.9.5.2). All other calls do not notice it.
+ */
+
+#define WAITING_BYTES 5
+
+static struct sockaddr_in address;
+static int listen_fd;
+static int other_client; /* waits for accept() */
+static int set_fd;
+static int pipe_fds[2];
+static int file_fd;
+static char room[64];
+static struct iovec vector = {room, WAITING_BYTES};
+static struct mmsghdr message = {.msg_hdr = {.msg_iov = &vector, .msg_iovlen = 1}};
+static struct pollfd pollfd;
+static const struct timespec at_once;
+
+static long by_read(void)
+{
+    return read(pair.server, room, sizeof(room));
+}
+
+static long by_readv(void)
+{
+    return readv(pair.server, &vector, 1);
+}
+
+static long by_preadv2(void)
+{
+    return preadv2(pair.server, &vector, 1, -1, 0);
+}
+
+static long by_recv(void)
+{
+    return recv(pair.server, room, sizeof(room), MSG_DONTWAIT);
+}
+
+static long by_recvfrom(void)
+{
+    return recvfrom(pair.server, room, sizeof(room), 0, NULL, NULL);
+}
+
+static long by_recvmsg(void)
+{
+    return recvmsg(pair.server, &message.msg_hdr, 0);
+}
+
+static long by_recvmmsg(void)
+{
+    return recvmmsg(pair.server, &message, 1, 0, NULL);
+}
+
+static long by_write(void)
+{
+    return write(pair.server, room, 1);
+}
+
+static long by_writev(void)
+{
+    return writev(pair.server, &vector, 1);
+}
+
+static long by_pwritev2(void)
+{
+    return pwritev2(pair.server, &vector, 1, -1, 0);
+}
+
+static long by_send(void)
+{
+    return send(pair.server, room, 1, MSG_DONTWAIT);
+}
+
+static long by_sendto(void)
+{
+    return sendto(pair.server, room, 1, 0, NULL, 0);
+}
+
+static long by_sendmsg(void)
+{
+    return sendmsg(pair.server, &message.msg_hdr, 0);
+}
+
+static long by_sendmmsg(void)
+{
+    return sendmmsg(pair.server, &message, 1, 0);
+}
+
+static long by_poll(void)
+{
+    pollfd = (struct pollfd){.fd = pair.server, .events = POLLIN};
+    return poll(&pollfd, 1, 0);
+}
+
+static long by_ppoll(void)
+{
+    pollfd = (struct pollfd){.fd = pair.server, .events = POLLIN};
+    return ppoll(&pollfd, 1, &at_once, NULL);
+}
+
+static long by_select(void)
+{
+    struct timeval none = {0, 0};
+    fd_set set;
+    FD_ZERO(&set);
+    FD_SET(pair.server, &set);
+    return select(pair.server + 1, &set, NULL, NULL, &none);
+}
+
+static long by_pselect(void)
+{
+    fd_set set;
+    FD_ZERO(&set);
+    FD_SET(pair.server, &set);
+    return pselect(pair.server + 1, &set, NULL, NULL, &at_once, NULL);
+}
+
+static long by_epoll_wait(void)
+{
+    struct epoll_event event;
+    return epoll_wait(set_fd, &event, 1, 0);
+}
+
+static long by_epoll_pwait2(void)
+{
+    struct epoll_event event;
+    return epoll_pwait2(set_fd, &event, 1, &at_once, NULL);
+}
+
+static long by_splice_from(void)
+{
+    return splice(pair.server, NULL, pipe_fds[1], NULL, 10, 0);
+}
+
+static long by_splice_to(void)
+{
+    return splice(pipe_fds[0], NULL, pair.server, NULL, 1, 0);
+}
+
+static long by_accept(void)
+{
+    return accept(listen_fd, NULL, NULL);
+}
+
+static long by_connect(void)
+{
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    CHECK(fd == pipe_fds[1] + 1); /* closed below: a call that is cancelled can not */
+    return connect(fd, (struct sockaddr *)&address, sizeof(address));
+}
+
+static long by_close(void)
+{
+    return close(pair.server);
+}
+
+static long with_time_stamps(void)
+{
+    int on = 1;
+    return setsockopt(pair.server, SOL_SOCKET, SO_TIMESTAMP, &on, sizeof(on));
+}
+
+static long with_signals(void)
+{
+    return fcntl(pair.server, F_SETFL, fcntl(pair.server, F_GETFL) | O_ASYNC);
+}
+
+static long bytes_there(void)
+{
+    int bytes = 0;
+    return ioctl(pair.server, FIONREAD, &bytes) == 0 && bytes == WAITING_BYTES ? 0 : -1;
+}
+
+static long error_of(void)
+{
+    int error;
+    socklen_t bytes = sizeof(error);
+    return getsockopt(pair.server, SOL_SOCKET, SO_ERROR, &error, &bytes);
+}
+
+static long by_dup(void)
+{
+    int fd = dup(pair.server);
+    return fd < 0 ? -1 : close_range((unsigned)fd, (unsigned)fd, 0);
+}
+
+/* The set's place is taken by the connection; and that of a connection, by another file. */
+static long by_dup2(void)
+{
+    int fd = dup(set_fd);
+    return dup2(pair.server, fd) != fd || dup2(set_fd, fd) != fd
+               ? -1
+               : close_range((unsigned)fd, (unsigned)fd, 0);
+}
+
+static long in_a_set(void)
+{
+    struct epoll_event event = {.events = EPOLLIN | EPOLLOUT, .data = {.fd = pair.server}};
+    return epoll_ctl(set_fd, EPOLL_CTL_MOD, pair.server, &event);
+}
+
+static long by_sendfile(void)
+{
+    off_t at = 0;
+    return sendfile(pair.server, file_fd, &at, 1);
+}
+
+static long half_closed(void)
+{
+    return shutdown(pair.server, SHUT_WR);
+}
+
+static long closed_in_a_range(void)
+{
+    int copy = dup(pair.server);
+    long rc = close_range((unsigned)pair.server, (unsigned)pair.server, 0);
+    return rc != 0 || dup2(copy, pair.server) != pair.server
+               ? -1
+               : close_range((unsigned)copy, (unsigned)copy, 0);
+}
+
+static const struct pending_call {
+    long (*make)(void);
+    bool is_point;
+    bool ends; /* nothing can be sent afterwards */
+} pending_calls[] = {
+    {by_read, true, false},        {by_readv, true, false},
+    {by_preadv2, true, false},     {by_recv, true, false},
+    {by_recvfrom, true, false},    {by_recvmsg, true, false},
+    {by_recvmmsg, true, false},    {by_write, true, false},
+    {by_writev, true, false},      {by_pwritev2, true, false},
+    {by_send, true, false},        {by_sendto, true, false},
+    {by_sendmsg, true, false},     {by_sendmmsg, true, false},
+    {by_poll, true, false},        {by_ppoll, true, false},
+    {by_select, true, false},      {by_pselect, true, false},
+    {by_epoll_wait, true, false},  {by_epoll_pwait2, true, false},
+    {by_splice_from, true, false}, {by_splice_to, true, false},
+    {by_accept, true, false},      {by_connect, true, false},
+    {by_close, true, false},       {with_time_stamps, false, false},
+    {with_signals, false, false},  {bytes_there, false, false},
+    {error_of, false, false},      {by_dup, false, false},
+    {by_dup2, false, false},       {in_a_set, false, false},
+    {by_sendfile, false, false},   {closed_in_a_range, false, false},
+    {half_closed, false, true},
+};
+
+static void *call_with_request(void *of_call)
+{
+    const struct pending_call *call = of_call;
+    CHECK(pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL) == 0);
+    CHECK(pthread_cancel(pthread_self()) == 0);
+    CHECK(pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, NULL) == 0);
+    errno = 0;
+    long rc = call->make();
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
+    if (rc < 0) {
+        printf("call %d: ", (int)(call - pending_calls));
+    }
+    CHECK(rc >= 0);
+    return NULL;
+}
+
+static void call_pending(const struct pending_call *call, bool piped)
+{
+    pthread_t thread;
+    void *result;
+    char got[WAITING_BYTES];
+    pair = piped ? connected() : just_connected();
+    other_client = socket(AF_INET, SOCK_STREAM, 0);
+    CHECK(connect(other_client, (struct sockaddr *)&address, sizeof(address)) == 0);
+    set_fd = set_with(pair.server, EPOLLIN);
+    CHECK(pipe(pipe_fds) == 0);
+    write_all(pipe_fds[1], "p", 1);
+    write_all(pair.client, "hello", WAITING_BYTES);
+    CHECK(wait_in(set_fd, pair.server, 5000) == EPOLLIN);
+    CHECK(pthread_create(&thread, NULL, call_with_request, (void *)(uintptr_t)call) == 0);
+    CHECK(pthread_join(thread, &result) == 0);
+    if ((result == PTHREAD_CANCELED) != call->is_point) {
+        printf("call %d, %s: ", (int)(call - pending_calls), piped ? "pipes" : "no pipes");
+    }
+    CHECK((result == PTHREAD_CANCELED) == call->is_point);
+    read_all(pair.server, got, sizeof(got)); /* nothing was taken */
+    CHECK(memcmp(got, "hello", sizeof(got)) == 0);
+    if (call->make == by_sendfile) {
+        read_all(pair.client, got, 1);
+    }
+    CHECK(read(pipe_fds[0], got, 1) == 1 && got[0] == 'p');
+    if (!call->ends) {
+        talk_both_ways(pair.client, pair.server);
+    }
+    int accepted = accept(listen_fd, NULL, NULL);
+    CHECK(accepted >= 0);
+    close(accepted);
+    close(other_client);
+    close(set_fd);
+    close(pipe_fds[0]);
+    close(pipe_fds[1]);
+    close(pipe_fds[1] + 1);
+    done(pair);
+}
+
+static void a_request_acts_before_the_call_or_not_at_all(void)
+{
+    listen_fd = listener(&address);
+    file_fd = memfd_create("file", MFD_CLOEXEC);
+    write_all(file_fd, "f", 1);
+    for (size_t i = 0; i < sizeof(pending_calls) / sizeof(pending_calls[0]); i++) {
+        call_pending(&pending_calls[i], true);
+        call_pending(&pending_calls[i], false);
+    }
+    close(listen_fd);
+    close(file_fd);
+    CHECK(mappings("viaduct-connection") == 0);
+}
+
 const struct check checks_of_cancelling[] = {
     CHECK_ENTRY(threads_are_cancelled),
     CHECK_ENTRY(a_connection_outlives_its_cancelled_threads),
+    CHECK_ENTRY(a_request_acts_before_the_call_or_not_at_all),
     {0},
 };

@@ -24,6 +24,7 @@
 #include "sockets/io/io_internal.h"
 #include "sockets/meet/diag.h"
 #include "sockets/meet/rendezvous.h"
+#include "sockets/process/cancel.h"
 #include "sockets/process/lock.h"
 #include "sockets/process/pool.h"
 #include "sockets/process/real.h"
@@ -340,6 +341,7 @@ static enum via_reason refusal(int fd, const struct via_address *to, enum place 
 
 struct via_conn *via_conn_prepare(int fd, const struct sockaddr *addr, socklen_t addr_bytes)
 {
+    VIA_CANCEL_NEVER;
     struct via_address to;
     if (!via_address_of(addr, addr_bytes, &to) || to.port == 0 || via_fd_peek(fd) != NULL ||
         !is_tcp(fd)) {

@@ -13,6 +13,7 @@
 #include "sockets/epoll/epoll_set.h"
 #include "sockets/fabric/fabric.h"
 #include "sockets/io/io_internal.h"
+#include "sockets/process/cancel.h"
 #include "sockets/process/real.h"
 
 #define ANSWER_NS (2 * VIA_SEC_NS)
@@ -673,6 +674,7 @@ static int demote_finish(struct via_op *op, uint64_t begin_ns)
 
 int via_conn_demote(struct via_op *op, enum via_reason reason)
 {
+    VIA_CANCEL_NEVER;
     int saved = errno;
     uint64_t begin_ns = via_os_now_ns();
     bool pipes = via_conn_has_pipes(op->conn);

@@ -11,6 +11,7 @@
 #include "sockets/hooks/hooks.h"
 #include "sockets/io/io.h"
 #include "sockets/io/io_internal.h"
+#include "sockets/process/cancel.h"
 #include "sockets/process/real.h"
 #include "sockets/process/scratch.h"
 
@@ -93,13 +94,11 @@ static ssize_t send_file_by_pipe(struct via_op *op, int in_fd, off_t *offset, si
         return offset != NULL || errno == ESPIPE ? -EINVAL : -errno;
     }
     unsigned char *buffer = via_scratch_get();
-    int state;
     if (buffer == NULL) {
         return -ENOMEM;
     }
-    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state); /* there is no cancelling in it */
+    VIA_CANCEL_NEVER; /* there is no cancelling in it */
     ssize_t rc = copy_file(op, buffer, in_fd, &at, bytes);
-    pthread_setcancelstate(state, NULL);
     via_scratch_put(buffer);
     if (rc > 0) {
         if (offset != NULL) {
@@ -137,6 +136,18 @@ VIA_HOOK ssize_t sendfile64(int out_fd, int in_fd, off64_t *offset, size_t bytes
     return sendfile(out_fd, in_fd, (off_t *)offset, bytes);
 }
 
+/* Waits for the program's pipe; a thread may be cancelled in it. */
+static int wait_for_pipe(struct via_op *op, struct pollfd *pfd, int timeout)
+{
+    int n;
+    pthread_cleanup_push(via_io_give_up, op);
+    via_cancel_allow();
+    n = VIA_REAL(poll)(pfd, 1, timeout);
+    via_cancel_defer();
+    pthread_cleanup_pop(0);
+    return n;
+}
+
 /* From a connection into a pipe of the program's: only what the pipe can surely take. */
 static ssize_t splice_from(struct via_op *op, int out_fd, size_t bytes, unsigned flags)
 {
@@ -146,7 +157,7 @@ static ssize_t splice_from(struct via_op *op, int out_fd, size_t bytes, unsigned
         (flags & SPLICE_F_NONBLOCK) == 0 && (VIA_REAL(fcntl)(out_fd, F_GETFL) & O_NONBLOCK) == 0;
     struct pollfd pfd = {.fd = out_fd, .events = POLLOUT};
     /* A pipe that polls writable takes PIPE_BUF bytes at once (pipe(7)). */
-    int n = VIA_REAL(poll)(&pfd, 1, wait ? -1 : 0);
+    int n = wait_for_pipe(op, &pfd, wait ? -1 : 0);
     if (n <= 0) {
         return n == 0 ? -EAGAIN : -errno;
     }
@@ -171,13 +182,25 @@ static void take_out(int in_fd, const int *copy, size_t bytes)
     }
 }
 
+/* The kernel's call, in which a thread may be cancelled: it waits for an empty pipe. */
+static ssize_t tee_or_end(struct via_op *op, int in_fd, int out_fd, size_t bytes, unsigned flags)
+{
+    ssize_t n;
+    pthread_cleanup_push(via_io_give_up, op);
+    via_cancel_allow();
+    n = VIA_REAL(tee)(in_fd, out_fd, bytes, flags);
+    via_cancel_defer();
+    pthread_cleanup_pop(0);
+    return n;
+}
+
 /* Sends a copy, and takes out of the pipe what the connection has taken: a signal, an error or a
  * connection that takes less than there is must not cost the rest. */
 static ssize_t send_copy(struct via_op *op, int in_fd, const int *copy, unsigned char *buffer,
                          size_t bytes, unsigned flags)
 {
-    ssize_t got =
-        VIA_REAL(tee)(in_fd, copy[1], via_min(bytes, VIA_SCRATCH_BYTES), flags & SPLICE_F_NONBLOCK);
+    ssize_t got = tee_or_end(op, in_fd, copy[1], via_min(bytes, VIA_SCRATCH_BYTES),
+                             flags & SPLICE_F_NONBLOCK);
     if (got <= 0) {
         return got < 0 ? -errno : 0;
     }
@@ -233,6 +256,7 @@ static bool is_spliced(const struct via_op *op, int other_fd, bool out, unsigned
 VIA_HOOK ssize_t splice(int in_fd, off64_t *in_offset, int out_fd, off64_t *out_offset,
                         size_t bytes, unsigned flags)
 {
+    via_cancel_point();
     struct via_op op;
     bool out = via_op_begin(&op, out_fd);
     if (!out && !via_op_begin(&op, in_fd)) {
@@ -245,6 +269,9 @@ VIA_HOOK ssize_t splice(int in_fd, off64_t *in_offset, int out_fd, off64_t *out_
         via_op_end(&op);
         return VIA_REAL(splice)(in_fd, in_offset, out_fd, out_offset, bytes, flags);
     }
+    struct via_cancel before;
+    via_cancel_off(&before);
     ssize_t rc = out ? splice_to(&op, in_fd, bytes, flags) : splice_from(&op, out_fd, bytes, flags);
+    via_cancel_back(&before);
     return via_hooks_finish(&op, rc, saved);
 }

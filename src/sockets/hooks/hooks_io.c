@@ -20,6 +20,7 @@
 #include "sockets/io/io.h"
 #include "sockets/io/io_internal.h"
 #include "sockets/io/wait.h"
+#include "sockets/process/cancel.h"
 #include "sockets/process/memory.h"
 #include "sockets/process/real.h"
 
@@ -107,6 +108,7 @@ static ssize_t read_elsewhere(int fd, void *buf, size_t bytes)
 
 VIA_HOOK ssize_t read(int fd, void *buf, size_t bytes)
 {
+    via_cancel_point();
     struct via_op op;
     if (via_unlikely(bytes == 0)) {
         return VIA_REAL(read)(fd, buf, bytes); /* nothing is looked for then, unlike by recv() */
@@ -121,6 +123,7 @@ VIA_HOOK ssize_t __read(int fd, void *buf, size_t bytes)
 
 VIA_HOOK ssize_t recv(int fd, void *buf, size_t bytes, int flags)
 {
+    via_cancel_point();
     struct via_op op;
     return via_op_begin(&op, fd) ? recv_one(&op, buf, bytes, flags)
                                  : VIA_REAL(recv)(fd, buf, bytes, flags);
@@ -142,6 +145,7 @@ static ssize_t clear_address(socklen_t *addr_bytes, ssize_t n)
 VIA_HOOK ssize_t recvfrom(int fd, void *buf, size_t bytes, int flags, __SOCKADDR_ARG addr,
                           socklen_t *addr_bytes)
 {
+    via_cancel_point();
     struct via_op op;
     if (!via_op_begin(&op, fd)) {
         return VIA_REAL(recvfrom)(fd, buf, bytes, flags, addr.__sockaddr__, addr_bytes);
@@ -219,6 +223,7 @@ static ssize_t send_vector(struct via_op *op, const struct iovec *iov, int count
 
 VIA_HOOK ssize_t readv(int fd, const struct iovec *iov, int count)
 {
+    via_cancel_point();
     struct via_op op;
     if (!via_op_begin(&op, fd)) {
         return VIA_REAL(readv)(fd, iov, count);
@@ -231,6 +236,7 @@ VIA_HOOK ssize_t readv(int fd, const struct iovec *iov, int count)
  */
 VIA_HOOK ssize_t preadv2(int fd, const struct iovec *iov, int count, off_t offset, int flags)
 {
+    via_cancel_point();
     struct via_op op;
     if (offset != -1 || !via_op_begin(&op, fd)) {
         return VIA_REAL(preadv2)(fd, iov, count, offset, flags);
@@ -246,6 +252,7 @@ VIA_HOOK ssize_t preadv64v2(int fd, const struct iovec *iov, int count, off64_t 
 
 VIA_HOOK ssize_t pwritev2(int fd, const struct iovec *iov, int count, off_t offset, int flags)
 {
+    via_cancel_point();
     struct via_op op;
     if (offset != -1 || !via_op_begin(&op, fd)) {
         return VIA_REAL(pwritev2)(fd, iov, count, offset, flags);
@@ -320,6 +327,7 @@ static bool is_sound_vector(const struct msghdr *message)
 
 VIA_HOOK ssize_t recvmsg(int fd, struct msghdr *message, int flags)
 {
+    via_cancel_point();
     struct via_op op;
     if (!via_op_begin(&op, fd)) {
         return VIA_REAL(recvmsg)(fd, message, flags);
@@ -345,6 +353,7 @@ static int pending_error(const struct via_op *op)
 VIA_HOOK int recvmmsg(int fd, struct mmsghdr *messages, unsigned count, int flags,
                       struct timespec *timeout)
 {
+    via_cancel_point();
     struct via_op op;
     if (!via_op_begin(&op, fd)) {
         return VIA_REAL(recvmmsg)(fd, messages, count, flags, timeout);
@@ -418,6 +427,7 @@ static ssize_t send_one(struct via_op *op, const void *buf, size_t bytes, int fl
 
 VIA_HOOK ssize_t write(int fd, const void *buf, size_t bytes)
 {
+    via_cancel_point();
     struct via_op op;
     return via_op_begin(&op, fd) ? send_one(&op, buf, bytes, 0) : VIA_REAL(write)(fd, buf, bytes);
 }
@@ -429,6 +439,7 @@ VIA_HOOK ssize_t __write(int fd, const void *buf, size_t bytes)
 
 VIA_HOOK ssize_t send(int fd, const void *buf, size_t bytes, int flags)
 {
+    via_cancel_point();
     struct via_op op;
     return via_op_begin(&op, fd) ? send_one(&op, buf, bytes, flags)
                                  : VIA_REAL(send)(fd, buf, bytes, flags);
@@ -442,6 +453,7 @@ VIA_HOOK ssize_t __send(int fd, const void *buf, size_t bytes, int flags)
 VIA_HOOK ssize_t sendto(int fd, const void *buf, size_t bytes, int flags, __CONST_SOCKADDR_ARG addr,
                         socklen_t addr_bytes)
 {
+    via_cancel_point();
     struct via_op op;
     if (!via_op_begin(&op, fd)) {
         return VIA_REAL(sendto)(fd, buf, bytes, flags, addr.__sockaddr__, addr_bytes);
@@ -456,6 +468,7 @@ VIA_HOOK ssize_t sendto(int fd, const void *buf, size_t bytes, int flags, __CONS
 
 VIA_HOOK ssize_t writev(int fd, const struct iovec *iov, int count)
 {
+    via_cancel_point();
     struct via_op op;
     if (!via_op_begin(&op, fd)) {
         return VIA_REAL(writev)(fd, iov, count);
@@ -517,6 +530,7 @@ static bool check_passed_fds(const struct msghdr *message)
 
 VIA_HOOK ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
 {
+    via_cancel_point();
     struct via_op op;
     if (!via_op_begin(&op, fd)) {
         check_passed_fds(message);
@@ -531,6 +545,7 @@ VIA_HOOK ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
 
 VIA_HOOK int sendmmsg(int fd, struct mmsghdr *messages, unsigned count, int flags)
 {
+    via_cancel_point();
     struct via_op op;
     if (!via_op_begin(&op, fd)) {
         for (unsigned i = 0; i < count && check_passed_fds(&messages[i].msg_hdr); i++) {

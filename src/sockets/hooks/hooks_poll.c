@@ -14,6 +14,7 @@
 #include "sockets/epoll/poll_set.h"
 #include "sockets/hooks/hooks.h"
 #include "sockets/io/io.h"
+#include "sockets/process/cancel.h"
 #include "sockets/process/memory.h"
 #include "sockets/process/real.h"
 #include "sockets/process/scratch.h"
@@ -85,6 +86,7 @@ static int poll_elsewhere(struct pollfd *fds, nfds_t count, uint64_t deadline_ns
 
 VIA_HOOK int poll(struct pollfd *fds, nfds_t count, int timeout)
 {
+    via_cancel_point();
     bool ours = via_poll_is_any_ours(fds, count);
     if (via_likely(!ours) && !is_listening(fds, count, (uint64_t)timeout)) {
         return VIA_REAL(poll)(fds, count, timeout);
@@ -104,6 +106,7 @@ VIA_HOOK int __poll(struct pollfd *fds, nfds_t count, int timeout)
 VIA_HOOK int ppoll(struct pollfd *fds, nfds_t count, const struct timespec *timeout,
                    const sigset_t *mask)
 {
+    via_cancel_point();
     int error;
     bool ours = via_poll_is_any_ours(fds, count);
     if (via_likely(!ours) && !is_listening(fds, count, VIA_NEVER_NS)) {
@@ -243,6 +246,7 @@ static int select_by_poll(int count, fd_set *in, fd_set *out, fd_set *except, ui
 
 VIA_HOOK int select(int count, fd_set *in, fd_set *out, fd_set *except, struct timeval *timeout)
 {
+    via_cancel_point();
     /* Sets beyond FD_SETSIZE are the program's own invention; the kernel may know them. */
     if (via_likely(is_select_plain(count, in, out, except))) {
         return VIA_REAL(select)(count, in, out, except, timeout);
@@ -273,6 +277,7 @@ VIA_HOOK int select(int count, fd_set *in, fd_set *out, fd_set *except, struct t
 VIA_HOOK int pselect(int count, fd_set *in, fd_set *out, fd_set *except,
                      const struct timespec *timeout, const sigset_t *mask)
 {
+    via_cancel_point();
     int error;
     if (via_likely(is_select_plain(count, in, out, except))) {
         return VIA_REAL(pselect)(count, in, out, except, timeout, mask);
@@ -440,6 +445,7 @@ VIA_HOOK int epoll_wait(int epfd, struct epoll_event *events, int max, int timeo
 VIA_HOOK int epoll_pwait(int epfd, struct epoll_event *events, int max, int timeout,
                          const sigset_t *mask)
 {
+    via_cancel_point();
     bool alone = via_is_alone();
     struct via_ep_set *set = via_hooks_is_kernel_address(events) ? NULL : set_of(epfd, alone);
     if (set == NULL) {
@@ -453,6 +459,7 @@ VIA_HOOK int epoll_pwait(int epfd, struct epoll_event *events, int max, int time
 VIA_HOOK int epoll_pwait2(int epfd, struct epoll_event *events, int max,
                           const struct timespec *timeout, const sigset_t *mask)
 {
+    via_cancel_point();
     bool alone = via_is_alone();
     int error;
     struct via_ep_set *set = via_hooks_is_kernel_address(events) ? NULL : set_of(epfd, alone);

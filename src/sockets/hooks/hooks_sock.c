@@ -22,6 +22,7 @@
 #include "sockets/io/io.h"
 #include "sockets/meet/diag.h"
 #include "sockets/meet/meeting.h"
+#include "sockets/process/cancel.h"
 #include "sockets/process/memory.h"
 #include "sockets/process/real.h"
 
@@ -70,15 +71,34 @@ VIA_HOOK int socket(int domain, int type, int protocol)
     return fd;
 }
 
+static void discard(void *of_conn)
+{
+    if (of_conn != NULL) {
+        via_conn_discard(of_conn);
+    }
+}
+
+/* The kernel's call, in which a thread may be cancelled. */
+static int connect_or_end(int fd, const struct sockaddr *to, socklen_t bytes, struct via_conn *conn)
+{
+    int rc;
+    pthread_cleanup_push(discard, conn);
+    rc = VIA_REAL(connect)(fd, to, bytes);
+    pthread_cleanup_pop(0);
+    return rc;
+}
+
 VIA_HOOK int connect(int fd, __CONST_SOCKADDR_ARG addr, socklen_t bytes)
 {
+    via_cancel_point();
     const struct sockaddr *to = addr.__sockaddr__;
     via_hooks_init();
     if (!via_memory_is_readable(to, via_min(bytes, (socklen_t)sizeof(struct sockaddr_storage)))) {
         return VIA_REAL(connect)(fd, to, bytes);
     }
     struct via_conn *conn = via_conn_prepare(fd, to, bytes);
-    int rc = VIA_REAL(connect)(fd, to, bytes);
+    int rc = connect_or_end(fd, to, bytes, conn);
+    VIA_CANCEL_NEVER;
     if (conn == NULL && is_dissolving(fd, to, bytes, rc == 0 ? 0 : errno)) {
         int saved = errno;
         dissolve(fd);
@@ -147,6 +167,7 @@ static int accept_any(int listen_fd, struct sockaddr *addr, socklen_t *bytes, in
     if (fd < 0) {
         return fd;
     }
+    VIA_CANCEL_NEVER; /* the connection has been taken, and its number is to be told */
     forget(fd);
     via_meeting_saw(fd);
     if (addr != NULL && bytes != NULL) {
@@ -194,6 +215,7 @@ VIA_HOOK int shutdown(int fd, int how)
 
 void via_hooks_forget(int fd)
 {
+    VIA_CANCEL_NEVER;
     struct via_file *file = via_fd_peek(fd);
     if (file == NULL || file->kind == VIA_FILE_HIDDEN || via_hooks_is_guest()) {
         return;
@@ -213,6 +235,7 @@ void via_hooks_forget(int fd)
 
 VIA_HOOK int close(int fd)
 {
+    via_cancel_point();
     struct via_file *file = via_fd_peek(fd);
     unmark(fd);
     if (via_likely(file == NULL)) {
@@ -233,6 +256,7 @@ VIA_HOOK int close(int fd)
         return VIA_REAL(close)(fd);
     }
     struct via_conn *conn = via_container_of(file, struct via_conn, file);
+    VIA_CANCEL_NEVER;
     via_conn_closing(conn, fd);
     int rc = VIA_REAL(close)(fd);
     via_conn_closed(conn);
@@ -241,12 +265,9 @@ VIA_HOOK int close(int fd)
 
 long via_hooks_syscall_close(long number, int fd)
 {
-    int state;
     (void)number;
-    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state); /* there is no cancelling in it */
-    int rc = close(fd);
-    pthread_setcancelstate(state, NULL);
-    return rc;
+    VIA_CANCEL_NEVER; /* there is no cancelling in it */
+    return close(fd);
 }
 
 /* Numbers from first to last, except ours, as the kernel would: closed, or marked. */
@@ -301,6 +322,7 @@ static void copied_plain(int fd, int new_fd)
 /* new_fd has just become a copy of fd. */
 static int copied(int fd, int new_fd)
 {
+    VIA_CANCEL_NEVER;
     bool alone = via_is_alone();
     if (new_fd < 0) {
         return new_fd;

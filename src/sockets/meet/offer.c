@@ -16,6 +16,7 @@
 #include "sockets/epoll/epoll_set.h"
 #include "sockets/meet/meeting.h"
 #include "sockets/meet/rendezvous.h"
+#include "sockets/process/cancel.h"
 #include "sockets/process/real.h"
 
 /* What is not there yet is looked for at each call for a while, then at every 8th, then seldom. It
@@ -228,6 +229,7 @@ void via_conn_poll_meeting(struct via_op *op)
 
 void via_conn_step(struct via_op *op)
 {
+    VIA_CANCEL_NEVER;
     struct via_conn *conn = op->conn;
     uint32_t calls = 1 + atomic_fetch_add_explicit(&conn->calls, 1, memory_order_relaxed);
     if ((calls < via_policy.rules.after_calls &&

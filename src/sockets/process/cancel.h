@@ -4,6 +4,8 @@
 
 #include <pthread.h>
 
+#include "sockets/process/fds.h"
+
 /*
  * pthread_cancel(). The C library acts on it in the calls that may sleep, most of which this
  * library makes while it holds something for the program's call: a connection, a token, bells. So
@@ -40,6 +42,29 @@ static inline void via_cancel_back(const struct via_cancel *before)
 {
     via_cancel_kept = before->outer;
     pthread_setcancelstate(before->state, NULL);
+}
+
+/* As via_cancel_off(), and no sleep lets it in: in calls that are no cancellation points, and where
+ * nothing cleans up. */
+static inline void via_cancel_never(struct via_cancel *ret_before)
+{
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &ret_before->state);
+    ret_before->outer = via_cancel_kept;
+    via_cancel_kept = PTHREAD_CANCEL_DISABLE + 1;
+}
+
+/* ... from here to the end of the block. */
+#define VIA_CANCEL_NEVER                                                           \
+    struct via_cancel via_cancel_before __attribute__((cleanup(via_cancel_back))); \
+    via_cancel_never(&via_cancel_before)
+
+/* First in each hook of a cancellation point: a request that came before the call acts, even when
+ * the call need not wait (POSIX.1, 2.9.5.2). A thread that is alone is cancelled by nobody. */
+static inline void via_cancel_point(void)
+{
+    if (!via_is_alone()) {
+        pthread_testcancel();
+    }
 }
 
 /* Around a sleep; nothing, when it is not kept off. */

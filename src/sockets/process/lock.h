@@ -14,11 +14,13 @@
  * The library's mutexes. close(), send() and other calls may be made by a signal handler whatever
  * it interrupts (signal-safety(7)), so no handler of the program may run while its thread holds a
  * mutex: it would wait for itself. To block signals costs two system calls for each mutex. Instead
- * a word of the thread counts what it holds, and signals.c puts a handler off until it is 0.
+ * a word of the thread counts what it holds, and signals.c puts a handler off until it is 0. Nor is
+ * a thread cancelled meanwhile: the mutex would be held for ever.
  */
 struct via_lock_thread {
     uint32_t held;
-    bool put_off; /* a signal is pending, and all are blocked: signals.c */
+    int cancel_state; /* of before the first */
+    bool put_off;     /* a signal is pending, and all are blocked: signals.c */
 };
 extern __thread struct via_lock_thread via_lock_thread __attribute__((tls_model("initial-exec")));
 
@@ -46,10 +48,16 @@ static inline void via_lock_enter(void)
 {
     via_lock_thread.held++;
     atomic_signal_fence(memory_order_seq_cst);
+    if (via_lock_thread.held == 1) {
+        pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &via_lock_thread.cancel_state);
+    }
 }
 
 static inline void via_lock_leave(void)
 {
+    if (via_lock_thread.held == 1) {
+        pthread_setcancelstate(via_lock_thread.cancel_state, NULL);
+    }
     atomic_signal_fence(memory_order_seq_cst);
     via_lock_thread.held--;
     atomic_signal_fence(memory_order_seq_cst);
