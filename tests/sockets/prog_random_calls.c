@@ -52,6 +52,7 @@ static unsigned number;
 static volatile sig_atomic_t sigpipes;
 static bool wide;
 static bool more;
+static int kind_of_round = -1;
 
 uint32_t dice(uint32_t sides)
 {
@@ -639,13 +640,18 @@ static bool one_call(struct end *end, bool may_end)
 {
     bool is_wide = wide && dice(3) == 0;
     bool is_more = more && dice(3) == 0;
+    bool is_of_kind = kind_of_round >= 0 && dice(3) == 0;
     unsigned kind = dice(may_end ? 42 : 40);
     number++;
     if (!settle(end)) {
         printf("%u: not all has arrived\n", number);
         return false;
     }
-    if (is_more) {
+    if (is_of_kind) {
+        uint64_t before = end->sent;
+        kinds_call((enum kind)kind_of_round, end);
+        after_send(end, before);
+    } else if (is_more) {
         uint64_t before = end->sent;
         more_call(end, may_end);
         after_send(end, before);
@@ -741,7 +747,10 @@ int main(int argc, char **argv)
         dice_state = (seed + round + 1) * UINT64_C(0x9e3779b97f4a7c15);
         number = 0;
         wide = seed + round >= WIDE_FROM;
-        more = seed + round >= MORE_FROM;
+        more = seed + round >= MORE_FROM && seed + round < KINDS_FROM;
+        kind_of_round = seed + round < KINDS_FROM
+                            ? -1
+                            : (int)((seed + round - KINDS_FROM) / KIND_SEEDS % KINDS_COUNT);
         printf("seed %llu\n", (unsigned long long)(seed + round));
         one_round(argc > 3 ? (unsigned)atoi(argv[3]) : 60);
     }

@@ -93,6 +93,16 @@ void more_begin(void);
 void more_end(void);
 void more_call(struct end *end, bool may_end);
 
+/* --- random_calls_kinds.c: calls of one kind beside the wide ones, in rounds of seeds from here
+ * on: a million of each kind
+ */
+#define KINDS_FROM 3000000u
+#define KIND_SEEDS 1000000u
+
+enum kind { KIND_SIGNALS, KIND_CANCELLATION, KIND_CLONE, KIND_SPLICE, KINDS_COUNT };
+
+void kinds_call(enum kind kind, struct end *end);
+
 /* --- random_calls_fortified.c ------------------------------------------------------------------
  */
 #define FORTIFIED_MAX 100u

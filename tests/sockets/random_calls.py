@@ -147,7 +147,9 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=int(time.time()) % 1000000,
-                        help="from 1000000 on: more kinds of calls; from 2000000 on: still more")
+                        help="from 1000000 on: more kinds of calls; from 2000000 on: still more; beside those from "
+                             "1000000 on, 3000000: in handlers of signals, 4000000: cancelled, 5000000: in children "
+                             "by clone(), 6000000: splice() and sendfile()")
     args = parser.parse_args()
     wrong = 0
     for seed in range(args.seed, args.seed + args.rounds, BATCH):

@@ -8,6 +8,8 @@ from random_calls import answers, differences
 
 FIRST = 1
 ROUNDS = 60
+# Handlers of signals, cancellation, clone(), splice().
+KINDS = (3000000, 4000000, 5000000, 6000000)
 # Those that found something: an error taken by a call that had bytes to return; an edge by the close of a connection
 # that had been reset; FIONREAD of bytes in the kernel on both sides of those in the pipe; who waits for more than one
 # byte, and edges of a set in a set, after the change to the kernel; an end by a child as an edge; SO_RCVLOWAT of a
@@ -40,6 +42,11 @@ FOUND_AFTER_OTHERS = ((2100097, 2), (2100210, 2))
 class Calls(unittest.TestCase):
     def test_they_are_answered_alike(self):
         self.assertEqual(differences(FIRST, ROUNDS), [])
+
+    def test_calls_of_each_kind_are_answered_alike(self):
+        for first in KINDS:
+            with self.subTest(first):
+                self.assertEqual(differences(first, 15), [])
 
     def test_what_was_answered_otherwise_once(self):
         for seed in FOUND:
