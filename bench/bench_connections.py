@@ -60,7 +60,8 @@ def run_client(way, port, count, size, stack):
     stack.callback(client.stdin.close)
     line = client.stdout.readline()
     if not line:
-        raise measure.Failure("prog_many: run over %s with %d connections: it ended" % (way.name, count))
+        raise measure.Failure("prog_many: run over %s with %d connections: exit code %s" % (
+            way.name, count, client.wait(60)))
     return client, json.loads(line)["per_second"]
 
 
