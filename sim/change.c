@@ -108,6 +108,8 @@ static const struct sim_knob keys[] = {
     KEY("bell-edge", port.bell_edge, 0, 1, 0),
     KEY("notice", port.notice_ns, 0, 1000000000, 0),
     KEY("stall", cpu.stall_chance, 0, 1000, 0),
+    KEY("spin", cpu.spin_ns_max, 0, 1000000000, 0),
+    KEY("crowded", cpu.crowded_chance, 0, 1000, 1000),
     KEY("give-up", node.give_up_ns, 0, UINT64_MAX / 4, 0),
     KEY("wait", node.wait_ns_max, 0, UINT64_MAX / 4, 0),
     KEY("epoch-first", node.epoch_first, 0, VIA_EPOCH_MAX, 0),

@@ -337,6 +337,17 @@ static void draw_lies(struct sim_config *config)
     }
 }
 
+/* In a third of the fabrics threads poll before they sleep, unless the machine is crowded. */
+static void draw_waits(struct sim_config *config)
+{
+    struct via_rng rng;
+    via_rng_init(&rng, config->seed ^ UINT64_C(0x7370696e));
+    if (via_rng_chance(&rng, 1, 3)) {
+        config->cpu.spin_ns_max = by_magnitude(&rng, 1000, 100000);
+        config->cpu.crowded_chance = via_rng_chance(&rng, 1, 2) ? between(&rng, 0, 1000) : 0;
+    }
+}
+
 static void draw_streams(struct sim_config *config)
 {
     struct sim_config_streams *streams = &config->streams;
@@ -614,6 +625,7 @@ void sim_config_classic(struct sim_config *config, uint64_t seed, enum sim_graph
     draw_faults(config, &rng);
     draw_work(config, &rng);
     draw_patience(config, &rng);
+    config->cpu.crowded_chance = 1000; /* no polling: draw_waits() */
     config->active_ns = by_magnitude(&rng, 2000, 200000) * VIA_USEC_NS;
     config->classic = 1;
     sim_config_mend(config);
@@ -643,6 +655,7 @@ void sim_config_in_mood(struct sim_config *config, uint64_t seed, enum sim_graph
     draw_streams_lives(config);
     draw_lies(config);
     draw_narrow(config);
+    draw_waits(config);
     sim_config_mend(config);
 }
 
@@ -658,7 +671,7 @@ int sim_config_text(const struct sim_config *config, char *text, unsigned bytes)
         "%s of %u hosts, %u channels, %u slots of %u bytes, bypass %u, ops %u, flows %u, "
         "window %u, batch %u, epoch_first %u, pipe_first %#x, %u%% direct links\n"
         "puts %u-%u ns, linger %u, show %u, pump %u; bells late %u drop %u double %u%s; "
-        "turn %u-%u ns, stall %u\n"
+        "turn %u-%u ns, stall %u, spin %u crowded %u\n"
         "like %s: %u%% write-combining (%u buffers), relaxed %u, all-ones %u, blind %u us%s%s\n"
         "%u%% with DMA of depth %u%s from %u bytes on, %u buffers, at most %u us, %u-%u ns; "
         "fails %u, hangs %u\n"
@@ -670,13 +683,13 @@ int sim_config_text(const struct sim_config *config, char *text, unsigned bytes)
         port->direct_percent, port->put_ns_min, port->put_ns_max, port->linger_chance,
         port->show_chance, port->pump_chance, port->bell_late_chance, port->bell_drop_chance,
         port->bell_double_chance, port->bell_edge ? " edge" : "", config->cpu.turn_ns_min,
-        config->cpu.turn_ns_max, config->cpu.stall_chance, sim_like_name(config->like),
-        port->wc_percent, port->wc_buffers, port->relaxed_chance, port->ones_chance,
-        port->blind_ns_max / 1000, port->forgets ? ", forgets" : "",
-        port->pads_survive ? ", scratchpads survive" : "", dma->percent, dma->depth,
-        dma->in_order ? " in order" : "", dma->bytes_min, node->dma_buffers,
-        (unsigned)(node->dma_ns_max / VIA_USEC_NS), dma->ns_min, dma->ns_max, dma->fail_chance,
-        dma->hang_chance, faults->cuts_count, faults->freezes_count, faults->crashes_count,
-        faults->rogues_count, (unsigned)(config->active_ns / VIA_MSEC_NS), work->ops_count,
-        work->barrier_groups, work->cancels_count, work->busy_chance);
+        config->cpu.turn_ns_max, config->cpu.stall_chance, config->cpu.spin_ns_max,
+        config->cpu.crowded_chance, sim_like_name(config->like), port->wc_percent, port->wc_buffers,
+        port->relaxed_chance, port->ones_chance, port->blind_ns_max / 1000,
+        port->forgets ? ", forgets" : "", port->pads_survive ? ", scratchpads survive" : "",
+        dma->percent, dma->depth, dma->in_order ? " in order" : "", dma->bytes_min,
+        node->dma_buffers, (unsigned)(node->dma_ns_max / VIA_USEC_NS), dma->ns_min, dma->ns_max,
+        dma->fail_chance, dma->hang_chance, faults->cuts_count, faults->freezes_count,
+        faults->crashes_count, faults->rogues_count, (unsigned)(config->active_ns / VIA_MSEC_NS),
+        work->ops_count, work->barrier_groups, work->cancels_count, work->busy_chance);
 }

@@ -83,6 +83,8 @@ struct sim_config_cpu {
     uint32_t turn_ns_min, turn_ns_max;   /* a turn of a transfer thread */
     uint32_t wake_ns_min, wake_ns_max;   /* from interrupt to running */
     uint32_t stall_chance, stall_ns_max; /* a thread is preempted between two turns */
+    uint32_t spin_ns_max;                /* how long it may learn to poll before it sleeps */
+    uint32_t crowded_chance;             /* that it does not, because others want the processor */
     uint64_t insurance_ns; /* longest sleep of a transfer thread; 0 = no limit: a lost wake-up is
                               for ever */
 };

@@ -9,6 +9,8 @@
 
 /* Turns in a row in which nothing is done but arming says "do not sleep": then it never ends. */
 #define IDLE_TURNS_MAX 2000u
+/* A thread that polls looks at least so often. */
+#define POLL_NS (5 * VIA_USEC_NS)
 
 uint64_t sim_host_now(const struct sim_host *host)
 {
@@ -150,6 +152,15 @@ static void run_again(struct sim_thread *thread)
     schedule(thread, world->clock.now_ns + cost);
 }
 
+/* Others want the processor: how often that is so is the seed's. */
+static bool is_crowded(void *ctx)
+{
+    const struct sim_thread *thread = ctx;
+    struct sim_world *world = thread->host->world;
+    uint32_t chance = world->config.cpu.crowded_chance;
+    return chance == 1000 || (chance != 0 && via_rng_chance(&world->rng_wait, chance, 1000));
+}
+
 static void sleep_until(struct sim_thread *thread, uint64_t deadline_ns)
 {
     struct sim_world *world = thread->host->world;
@@ -157,7 +168,6 @@ static void sleep_until(struct sim_thread *thread, uint64_t deadline_ns)
     uint64_t longest = world->config.cpu.insurance_ns;
     thread->asleep = true;
     thread->interrupted = false;
-    thread->idle_turns = 0;
     if (longest != 0 && deadline_ns - now > longest) {
         deadline_ns = now + longest;
     }
@@ -170,34 +180,67 @@ static void sleep_until(struct sim_thread *thread, uint64_t deadline_ns)
 }
 
 /* Looks again later. Most turns until then would find nothing, and only take time. */
-static void wait_for_fence(struct sim_thread *thread, uint64_t fence_ns)
+static void look_again(struct sim_thread *thread, uint64_t at_ns)
 {
     struct sim_world *world = thread->host->world;
     uint64_t cost =
         sim_between(&world->rng_cpu, world->config.cpu.turn_ns_min, world->config.cpu.turn_ns_max);
     uint64_t soon_ns = world->clock.now_ns + cost;
     bool poll_on = via_rng_chance(&world->rng_cpu, 1, 8);
-    schedule(thread, poll_on ? soon_ns : via_max(soon_ns, fence_ns));
+    schedule(thread, poll_on ? soon_ns : via_max(soon_ns, at_ns));
 }
 
-/* There is nothing to do: arm, look again, sleep. */
-static void sleep_or_arm(struct sim_thread *thread, uint64_t now, uint64_t deadline_ns)
+/* What to do next, by the code of the transfer threads: after a turn that did `work`, and, when
+ * that says so, with everything armed. */
+static enum via_host_wait_step next_step(struct sim_thread *thread, uint64_t now, unsigned work,
+                                         uint64_t *deadline_ns)
+{
+    struct sim_guest *guest = thread->host->world->guest;
+    enum via_host_wait_step step = via_host_wait_turned(&thread->wait, now, work, *deadline_ns);
+    if (step != VIA_HOST_WAIT_ARM) {
+        return step;
+    }
+    enum via_arm armed = via_node_arm(thread->host->node, thread->channel);
+    if (armed == VIA_ARM_SLEEP && guest != NULL && guest->ops->arm(guest, thread)) {
+        armed = VIA_ARM_BUSY;
+    }
+    step = via_host_wait_armed(&thread->wait, now, armed, deadline_ns);
+    if (step == VIA_HOST_WAIT_POLL || step == VIA_HOST_WAIT_FENCE) {
+        /* The end of a driver's fence is found by turns. */
+        bool known = sim_fence_ends_ns(thread) != VIA_NEVER_NS;
+        return known ? VIA_HOST_WAIT_FENCE : VIA_HOST_WAIT_TURN;
+    }
+    return step;
+}
+
+/* As run() of host/host_transfer.c. */
+static void go_on(struct sim_thread *thread, uint64_t now, unsigned work, uint64_t deadline_ns)
 {
     struct sim_host *host = thread->host;
-    struct sim_guest *guest = host->world->guest;
-    enum via_arm arm =
-        deadline_ns <= now ? VIA_ARM_BUSY : via_node_arm(host->node, thread->channel);
-    if (arm == VIA_ARM_SLEEP && guest != NULL && guest->ops->arm(guest, thread)) {
-        arm = VIA_ARM_BUSY;
-    }
-    uint64_t fence_ns = sim_fence_ends_ns(thread);
-    if (arm == VIA_ARM_SLEEP) {
-        sleep_until(thread, deadline_ns);
-    } else if (fence_ns != VIA_NEVER_NS) {
-        wait_for_fence(thread, fence_ns);
-    } else {
-        thread->idle_turns++;
+    enum via_host_wait_step step = next_step(thread, now, work, &deadline_ns);
+    thread->idle_turns = work != 0 || step == VIA_HOST_WAIT_SLEEP ? 0 : thread->idle_turns;
+    switch (step) {
+    case VIA_HOST_WAIT_FENCE:
+        look_again(thread, sim_fence_ends_ns(thread));
+        break;
+    case VIA_HOST_WAIT_TURN:
+    case VIA_HOST_WAIT_ARM:
+        thread->idle_turns += work == 0 ? 1 : 0;
         run_again(thread);
+        break;
+    case VIA_HOST_WAIT_POLL:
+        look_again(thread, host->world->clock.now_ns +
+                               (via_min(thread->wait.poll_until_ns, now + POLL_NS) - now));
+        break;
+    case VIA_HOST_WAIT_ASK:
+    case VIA_HOST_WAIT_SLEEP:
+        thread->asks = step == VIA_HOST_WAIT_ASK;
+        thread->idle_turns += thread->asks ? 1 : 0;
+        if (thread->asks && thread->channel != 0) {
+            sim_thread_interrupt(&host->threads[0]);
+        }
+        sleep_until(thread, deadline_ns);
+        break;
     }
 }
 
@@ -229,7 +272,6 @@ static void service_chips(struct sim_host *host, uint64_t now, uint64_t *deadlin
     }
 }
 
-/* Poll, and when there is nothing: arm, look again, sleep. */
 static void run_turn(struct sim_thread *thread)
 {
     struct sim_host *host = thread->host;
@@ -256,12 +298,7 @@ static void run_turn(struct sim_thread *thread)
     sim_region_watch(host);
     deadline_ns = via_min(deadline_ns, via_min(control_ns, poll_ns));
     bool wants = thread->held != NULL || thread->work_wanted != 0 || thread->barriers_wanted != 0;
-    if (done != 0 || thread->again || (wants && thread->completed)) {
-        thread->idle_turns = 0;
-        run_again(thread);
-    } else {
-        sleep_or_arm(thread, now, deadline_ns);
-    }
+    go_on(thread, now, done + (thread->again || (wants && thread->completed)), deadline_ns);
 }
 
 void sim_thread_turn(struct sim_thread *thread, uint32_t ticket)
@@ -276,7 +313,11 @@ void sim_thread_turn(struct sim_thread *thread, uint32_t ticket)
         return;
     }
     thread->ran_ns = world->clock.now_ns;
+    if (thread->asleep) {
+        via_host_wait_slept(&thread->wait, sim_host_now(host));
+    }
     thread->asleep = false;
+    thread->asks = false;
     thread->interrupted = false;
     thread->running = true;
     thread->again = false;
@@ -351,7 +392,7 @@ void sim_thread_audit(struct sim_thread *thread)
     struct sim_host *host = thread->host;
     struct sim_world *world = host->world;
     thread->audit_due = false;
-    if (!host->alive || is_frozen(host) || !thread->asleep || thread->interrupted ||
+    if (!host->alive || is_frozen(host) || !thread->asleep || thread->interrupted || thread->asks ||
         bell_is_coming(thread) || is_link_loss_unseen(host) ||
         thread->turn_ns <= world->clock.now_ns) {
         return;
@@ -453,6 +494,8 @@ void sim_host_start(struct sim_host *host)
     sim_trace(world, "host %u (id %u) starts its life %u, session %#x", host->index, host->id,
               host->life.number, host->life.session);
     for (uint32_t k = 0; k < world->config.node.channels_count; k++) {
+        via_host_wait_init(&host->threads[k].wait, world->config.cpu.spin_ns_max, is_crowded,
+                           &host->threads[k]);
         sim_thread_wake(&host->threads[k], sim_between(&world->rng_cpu, 0, 100000));
     }
 }
@@ -461,6 +504,7 @@ static void forget_thread(struct sim_thread *thread)
 {
     memset(thread->sessions, 0, sizeof(thread->sessions));
     thread->asleep = false;
+    thread->asks = false;
     thread->interrupted = false;
     thread->ticket++;
     thread->turn_ns = VIA_NEVER_NS;

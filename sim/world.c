@@ -214,6 +214,7 @@ static struct sim_world *world_new(const struct sim_config *config, int plant, F
     via_rng_init(&world->rng_work, config->seed ^ UINT64_C(0x776f726b));
     via_rng_init(&world->rng_fault, config->seed ^ UINT64_C(0x6661756c74));
     via_rng_init(&world->rng_dma, config->seed ^ UINT64_C(0x656e67696e65));
+    via_rng_init(&world->rng_wait, config->seed ^ UINT64_C(0x77616974));
     sim_clock_init(&world->clock);
     make_hosts(world);
     sim_topology_build(world);

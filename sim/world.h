@@ -25,6 +25,7 @@
 #include "base/rng.h"
 #include "base/types.h"
 #include "core/node.h"
+#include "host/host_wait.h"
 #include "sim/chip.h"
 #include "sim/clock.h"
 #include "sim/config.h"
@@ -131,6 +132,8 @@ struct sim_thread {
     struct sim_host *host;
     uint8_t channel;
     bool asleep;
+    bool asks; /* asleep for a moment: arming was in vain (host/host_wait.h) */
+    struct via_host_wait wait;
     uint64_t spent_ns;   /* in this turn, by reads across a bus */
     bool interrupted;    /* asleep, but about to run */
     bool running, again; /* in its turn; and has been woken meanwhile */
@@ -337,7 +340,7 @@ struct sim_world {
     struct sim_config config;
     int plant; /* enum sim_plant, or a mutant of the core */
     struct sim_clock clock;
-    struct via_rng rng_port, rng_cpu, rng_work, rng_fault, rng_dma;
+    struct via_rng rng_port, rng_cpu, rng_work, rng_fault, rng_dma, rng_wait;
     uint64_t digest;
     FILE *trace; /* NULL = none; borrowed */
     bool failed;

@@ -12,6 +12,7 @@
 #define VIA_MUTANTS_EACH(X)                                                                       \
     X(NO_EPOCH, "no-epoch", "a reader takes records of an earlier epoch")                         \
     X(NO_SECOND_LOOK, "no-second-look", "a thread sleeps without looking after arming")           \
+    X(WAIT_BUSY, "wait-busy", "a transfer thread sleeps although arming found something")         \
     X(ACK_FIRST, "ack-first", "acknowledged before it is delivered")                              \
     X(NO_FENCE, "no-fence", "a thread looks again without a fence after \"armed\"")               \
     X(EARLY_LOOK, "early-look", "a thread looks again, and sleeps, while its fence is under way") \

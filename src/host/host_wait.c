@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 #include "host/host_wait.h"
 
+#include "base/mutant.h"
 #include "base/types.h"
 
 /* Arming in vain: it finds something that no turn takes. It is the control thread's, for
@@ -71,6 +72,9 @@ enum via_host_wait_step via_host_wait_armed(struct via_host_wait *wait, uint64_t
      * it sleeps where it will be woken. */
     if (armed == VIA_ARM_FENCING) {
         return may_keep_polling(wait, now_ns) ? VIA_HOST_WAIT_POLL : VIA_HOST_WAIT_FENCE;
+    }
+    if (armed == VIA_ARM_BUSY && VIA_MUTANT(WAIT_BUSY)) {
+        return VIA_HOST_WAIT_SLEEP;
     }
     if (armed == VIA_ARM_BUSY && ++wait->vain_polls < VAIN_POLLS_MAX) {
         return VIA_HOST_WAIT_TURN;
