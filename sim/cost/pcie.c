@@ -43,8 +43,10 @@ double sim_pcie_tlp_bandwidth(const struct sim_pcie_link *link)
     if (!link->dllp) {
         return sim_pcie_raw(link);
     }
-    /* A DLLP is 8 bytes with its framing; Ack and UpdateFC may each come once per limit. */
-    return sim_pcie_raw(link) * (1 - 2 * 8.0 / sim_pcie_ack_limit(link) - 4.0 / 1538);
+    /* A DLLP is 8 bytes with its framing; Ack and UpdateFC may each come once per limit. In a
+     * symbol time every lane carries a byte. */
+    double dllps = 2 * 8.0 / (sim_pcie_ack_limit(link) * link->lanes);
+    return sim_pcie_raw(link) * (1 - dllps - 4.0 / 1538);
 }
 
 uint64_t sim_pcie_ps(const struct sim_pcie_link *link, uint64_t tlps, uint64_t payload,

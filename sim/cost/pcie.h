@@ -3,11 +3,13 @@
  * The arithmetic of one PCIe link, after pcie-bench (Neugebauer et al., "Understanding PCIe
  * performance for end host networking", SIGCOMM 2018, section 3):
  *
- *     TLP bandwidth = raw * (1 - 8/AckLimit - 8/FCguide - 4/1538)
+ *     TLP bandwidth = raw * (1 - 8/(AckLimit * lanes) - 8/(FCguide * lanes) - 4/1538)
  *
  * where raw counts the line code, the next two terms are the Ack and UpdateFC DLLPs and the last
  * the SKP ordered sets. AckLimit and FCguide are the same number: the PCIe base specification's
- * Ack latency limit, (MPS + 28) * AckFactor / lanes + InternalDelay symbol times.
+ * Ack latency limit, (MPS + 28) * AckFactor / lanes + InternalDelay symbol times. A symbol time is
+ * that of a byte on each lane. pcie-bench leaves `lanes` out, and takes 8 % of a Gen3 x8 link for
+ * what is 1 %: devices have been measured above its ceiling (docs/costs.md).
  */
 #ifndef SIM_COST_PCIE_H
 #define SIM_COST_PCIE_H

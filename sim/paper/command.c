@@ -138,7 +138,8 @@ static int set_value(struct sim_scenario *scenario, const char *text, struct via
     return via_error_set(err, -EINVAL, "--set %s: %.200s has no such number", text, scenario->name);
 }
 
-/* First of all the fitted parameters, with the ranges of papers that contradict each other. */
+/* Behind what does not fit: the fitted parameters, with the ranges of papers that contradict each
+ * other. */
 static void print_fitted(const struct sim_scenario *scenario)
 {
     for (size_t i = 0; i < scenario->values_count; i++) {
@@ -178,24 +179,19 @@ static int run_paper(const struct options *options, const struct sim_paper *pape
     sim_report_init(&report);
     report.bounded = options->bounded;
     report.fitting = options->fitted;
-    if (options->csv != NULL && strcmp(options->csv, "-") == 0) {
-        int rc = paper->run(scenario, &report, &err);
-        if (rc == 0) {
-            sim_report_csv(&report, paper->letter, stdout);
-        }
-        sim_report_fini(&report);
-        return rc == 0 ? 0 : fail(&err);
-    }
-    printf("%c. %s\n", paper->letter, paper->title);
-    print_fitted(scenario);
-    if (options->parameters) {
-        printf("\n%s\n", path);
-        sim_scenario_print(scenario, stdout);
-    }
     int rc = paper->run(scenario, &report, &err);
     if (rc != 0) {
         rc = fail(&err);
+    } else if (options->csv != NULL && strcmp(options->csv, "-") == 0) {
+        sim_report_csv(&report, paper->letter, stdout);
     } else {
+        printf("%c. %s\n", paper->letter, paper->title);
+        sim_report_print_misfits(&report, stdout);
+        print_fitted(scenario);
+        if (options->parameters) {
+            printf("\n%s\n", path);
+            sim_scenario_print(scenario, stdout);
+        }
         sim_report_print(&report, stdout);
         rc = summarize(&report, paper);
         const char *csv = options->csv != NULL ? options->csv : options->plot;

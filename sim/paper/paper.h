@@ -67,6 +67,8 @@ extern const struct sim_paper *const sim_papers[]; /* ends with NULL */
 
 /* --- what a paper's table looks like: report.c ------------------------------------------------ */
 
+/* A line for each series with figures outside their bounds; then every figure. */
+void sim_report_print_misfits(const struct sim_report *report, FILE *out);
 void sim_report_print(const struct sim_report *report, FILE *out);
 void sim_report_csv(const struct sim_report *report, char letter, FILE *out);
 struct sim_report_counts {

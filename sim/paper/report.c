@@ -126,7 +126,7 @@ static void print_row(const struct sim_row *row, FILE *out)
 }
 
 /* One line for each series with figures outside their bounds, the first of them as an example. */
-static void print_misfits(const struct sim_report *report, FILE *out)
+void sim_report_print_misfits(const struct sim_report *report, FILE *out)
 {
     for (size_t first = 0, end; first < report->count; first = end) {
         const struct sim_row *example = NULL;
@@ -152,7 +152,6 @@ static void print_misfits(const struct sim_report *report, FILE *out)
 void sim_report_print(const struct sim_report *report, FILE *out)
 {
     const char *series = "";
-    print_misfits(report, out);
     for (size_t i = 0; i < report->count; i++) {
         const struct sim_row *row = &report->rows[i];
         if (strcmp(row->series, series) != 0) {

@@ -30,7 +30,7 @@ expect 2 "of one paper only, not of all: '--scenario'" all --scenario "$scenario
 expect 2 "/no/such/file: open: No such file or directory" E --scenario /no/such/file
 expect 2 "/dev/null/x: mkdir: Not a directory" E --csv /dev/null/x
 expect 0 "Usage: viaduct-sim paper" --help
-expect 0 "  does not fit: bandwidth: 1 of 16; zero copy: 1278 MB/s, not 1292..1428" D
+expect 0 "  does not fit: bandwidth: 1 of 16; zero copy: 1626 MB/s, not 1292..1428" D
 
 sed 's/^drain = .*/drain = 96 [fitted] x/' "$scenarios/paper-e.ini" >"$folder/unit.ini"
 line=$(grep -n '^drain' "$folder/unit.ini" | cut -d: -f1)

@@ -112,7 +112,7 @@ static void a_pool_serves_who_asked_first(void **state)
 
 /* --- links ----------------------------------------------------------------------------------- */
 
-/* The table of pcie-bench's formula: GB/s of payload. */
+/* The table of pcie-bench's formula, with DLLPs that all lanes carry: GB/s of payload. */
 static void links_carry_what_the_formula_says(void **state)
 {
     (void)state;
@@ -121,9 +121,9 @@ static void links_carry_what_the_formula_says(void **state)
         unsigned payload;
         double plain, full;
     } rows[] = {
-        {{2, 8, 128, true}, 64, 2.909, 2.507},     {{2, 8, 256, true}, 256, 3.657, 3.277},
-        {{3, 8, 256, true}, 64, 5.729, 5.262},     {{3, 8, 256, true}, 256, 7.202, 6.615},
-        {{3, 16, 256, true}, 256, 14.404, 12.994},
+        {{2, 8, 128, true}, 64, 2.909, 2.852},     {{2, 8, 256, true}, 256, 3.657, 3.601},
+        {{3, 8, 256, true}, 64, 5.729, 5.657},     {{3, 8, 256, true}, 256, 7.202, 7.112},
+        {{3, 16, 256, true}, 256, 14.404, 14.280},
     };
     for (size_t i = 0; i < VIA_ARRAY_COUNT(rows); i++) {
         struct sim_pcie_link link = rows[i].link;

@@ -42,26 +42,71 @@ def measure(path):
     return found
 
 
-def chain(folder, generation, lanes, metres, switches):
-    """Two hosts, two adapters, so many switches between them, and an engine."""
+def chain(folder, generation, lanes, metres, switches, mps=256, engine=()):
+    """Two hosts, two adapters, so many switches between them, and an engine, whose values may be others."""
     nodes = ["card-a"] + [f"switch-{i}" for i in range(switches)] + ["card-b"]
-    lines = ["[host a: server]", "[host b: server]"] + [f"[switch {node}: pex8749]" for node in nodes] + ["[dma card-a: pex87xx]"]
+    chip, medium = ("pex8749", "copper") if generation <= 3 else ("pex88096", "copper-gen4")
+    lines = ["[host a: server]", "[host b: server]"] + [f"[switch {node}: {chip}]" for node in nodes] + ["[dma card-a: pex87xx]"]
+    lines += [f"{value} [chosen] x" for value in engine]
     links = [("a", "card-a", "board", 0.2), ("card-b", "b", "board", 0.2)]
-    links += [(one, other, "copper", metres) for one, other in zip(nodes, nodes[1:])]
+    links += [(one, other, medium, metres) for one, other in zip(nodes, nodes[1:])]
     for i, (one, other, medium, length) in enumerate(links):
         lines += [f"[link link-{i}]", f"a = {one} [chosen] x", f"b = {other} [chosen] x", f"generation = {generation} gen [chosen] x",
-                  f"lanes = {lanes} lanes [chosen] x", "mps = 256 B [chosen] x", f"medium = {medium} [chosen] x",
+                  f"lanes = {lanes} lanes [chosen] x", f"mps = {mps} B [chosen] x", f"medium = {medium} [chosen] x",
                   f"length = {length} m [chosen] x"]
     path = pathlib.Path(folder) / "chain.ini"
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path
 
 
-def rate(generation, lanes):
-    """pcie-bench: the bandwidth left for TLPs, MPS 256."""
-    raw = {1: 2.5 * 0.8, 2: 5 * 0.8, 3: 8 * 128 / 130}[generation] * lanes * 1e9 / 8
+# Symbol times until an Ack is due: PCIe base specification, tables 3-7 to 3-9 (8 GT/s: also for faster rates).
+ACK_LIMITS = {(2, 128): 118, (2, 256): 158, (2, 512): 137, (3, 128): 163, (3, 256): 203, (3, 512): 182}
+ACK_LIMITS_X16 = {(2, 128): 99, (2, 256): 123, (2, 512): 137, (3, 128): 144, (3, 256): 168, (3, 512): 182}
+
+
+def raw_rate(generation, lanes):
+    return {1: 2.5 * 0.8, 2: 5 * 0.8, 3: 8 * 128 / 130, 4: 16 * 128 / 130}[generation] * lanes * 1e9 / 8
+
+
+def rate(generation, lanes, mps=256):
+    """Bandwidth left for TLPs: an Ack and an UpdateFC, 8 bytes each, in each Ack latency limit, in whose symbol times each lane carries
+    a byte; and SKPs."""
     factor = 1.4 if lanes <= 4 else 2.5 if lanes == 8 else 3
-    return raw * (1 - 16 / int(284 * factor / lanes + {1: 19, 2: 70, 3: 115}[generation]) - 4 / 1538)
+    limit = int((mps + 28) * factor / lanes + {1: 19, 2: 70, 3: 115}[generation]) if lanes < 8 or generation < 2 else \
+        (ACK_LIMITS if lanes == 8 else ACK_LIMITS_X16)[min(generation, 3), mps]
+    return raw_rate(generation, lanes) * (1 - 16 / (limit * lanes) - 4 / 1538)
+
+
+def part(key):
+    """Nanoseconds of a value in parts.ini."""
+    return float(re.search(rf"(?m)^{key} = ([\d.]+) ns", (SCENARIOS / "parts.ini").read_text(encoding="utf-8")).group(1))
+
+
+def slope(found, kind):
+    """MB/s of what the largest transfer takes longer than half of it: what is in front of the first byte is left out."""
+    size = max(bytes_ for one, bytes_ in (key for key in found if isinstance(key, tuple)) if one == kind)
+    return (size // 2) / (found[kind, size] - found[kind, size // 2])
+
+
+def closed_forms(folder):
+    """Gen2 x8, Gen3 x8 and Gen4 x16 by hand. Stores leave as TLPs of 64 bytes and 24 besides, and a core makes 8 bytes a cycle of 2.6 GHz;
+    an engine's reads come back as completions of up to 256 bytes and 20 besides, go on as writes of MPS and 24 besides, and there are
+    as many requests of MRRS under way as it has tags."""
+    for generation, lanes in ((2, 8), (3, 8), (4, 16)):
+        for mps in (128, 256, 512):
+            link = rate(generation, lanes, mps) / 1e6
+            eager = measure(chain(folder, generation, lanes, 1, 0, mps, ("request_interval = 0 ns", "tags = 1024 tags", "mrrs = 4096 B")))
+            cut = min(mps, 256)
+            for kind, wanted in (("pio", min(link * 64 / 88, 8000 / part("store"))), ("uncached", min(link * 8 / 32, 8000 / part("uncached_drain"))),
+                                 ("dma", min(link * mps / (mps + 24), link * cut / (cut + 20)))):
+                got = slope(eager, kind)
+                check(abs(got / wanted - 1) < 0.003, f"Gen{generation} x{lanes}, MPS {mps}: {kind} {got:.5g} MB/s, by hand {wanted:.5g}")
+    # What is not posted waits for its answer: one tag, one request there and back; with more, as many times as much, until the link is full.
+    by_tags = {tags: slope(measure(chain(folder, 3, 8, 1, 0, 256, ("request_interval = 0 ns", f"tags = {tags} tags"))), "dma") for tags in (1, 2, 4, 32)}
+    for tags in (2, 4):
+        check(abs(by_tags[tags] / by_tags[1] / tags - 1) < 0.05, f"{tags} tags: {by_tags[tags]:.5g} MB/s, one: {by_tags[1]:.5g}")
+    check(0.3 < 512 / by_tags[1] < 1.2, f"a request of 512 bytes and its completions take {512 / by_tags[1]:.3g} us")
+    check(by_tags[32] <= rate(3, 8) * 256 / 280 / 1e6 * 1.001, f"32 tags: {by_tags[32]:.5g} MB/s, above the link")
 
 
 def physics(folder, count, seed):
@@ -116,6 +161,7 @@ def bad_input(folder):
 def main():
     with tempfile.TemporaryDirectory() as folder:
         physics(folder, int(sys.argv[1]) if len(sys.argv) > 1 else 3, int(sys.argv[2]) if len(sys.argv) > 2 else 1)
+        closed_forms(folder)
         examples()
         bad_input(folder)
     for failure in failures:

@@ -40,9 +40,9 @@ def within(line, value, low, high, what):
 
 
 # Gen3 x8, MPS 256: 8 lanes x 8 GT/s x 128/130 / 8 bits; Ack and UpdateFC DLLPs of 8 bytes each (256 + 28) x 2.5 / 8 + 115
-# symbols; SKPs 4 in 1538. A frame of 32 KiB and its record of 64 bytes leave a core's fill buffers as TLPs of 64 bytes,
+# symbols of 8 lanes; SKPs 4 in 1538. A frame of 32 KiB and its record of 64 bytes leave a core's fill buffers as TLPs of 64 bytes,
 # each with 24 bytes besides.
-TLP_RATE = 8 * 8e9 * 128 / 130 / 8 * (1 - 16 / int((256 + 28) * 2.5 / 8 + 115) - 4 / 1538)
+TLP_RATE = 8 * 8e9 * 128 / 130 / 8 * (1 - 16 / (8 * int((256 + 28) * 2.5 / 8 + 115)) - 4 / 1538)
 PORT = TLP_RATE * 32768 / ((32768 + 64) / 64 * 88)
 
 
