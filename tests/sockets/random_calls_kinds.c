@@ -27,6 +27,8 @@
 
 #define PIPE_PAGES 16u
 #define PAGE_BYTES 4096u
+/* How much more than that splice() takes at once is up to the packets that brought it. */
+#define AT_ONCE_BYTES 4096u
 
 static void count_deed(struct end *end, bool sends, long rc)
 {
@@ -542,7 +544,7 @@ static void call_splice_in(struct end *end)
     char what[160];
     int fds[2];
     bool is_full = dice(3) == 0;
-    size_t asked = dice(8) == 0 ? 0 : 1 + some_bytes();
+    size_t asked = dice(8) == 0 ? 0 : 1 + some_bytes() % AT_ONCE_BYTES;
     int flags = some_splice_flags() | (is_full ? SPLICE_F_NONBLOCK : 0);
     open_pipe(fds);
     bool nonblocking = dice(3) == 0;
@@ -560,10 +562,9 @@ static void call_splice_in(struct end *end)
     if (got > 0 && got <= (long)BUFFER_BYTES && read(fds[0], in, (size_t)got) == got) {
         hash = hash_of(in, (size_t)got);
     }
-    /* How much comes at once is up to the packets that brought it. */
     snprintf(what, sizeof(what), "splice into a pipe (%zu, %#x) full %d %d: %08x", asked,
-             (unsigned)flags, is_full, nonblocking, asked <= 4096 ? hash : 0);
-    tell(end, what, asked <= 4096 || rc <= 0 ? rc : 1, error);
+             (unsigned)flags, is_full, nonblocking, hash);
+    tell(end, what, rc, error);
     close_pipe(fds);
     count_deed(end, false, rc);
 }
@@ -574,10 +575,10 @@ static void call_splice_through(struct end *end)
     char what[128];
     int fds[2];
     const struct end *peer = other(end);
-    if (peer->fd < 0 || unread(peer) + BUFFER_BYTES / 8 > UNDER_WAY_MAX) {
+    if (peer->fd < 0 || unread(peer) + AT_ONCE_BYTES > UNDER_WAY_MAX) {
         return;
     }
-    size_t bytes = 1 + dice(BUFFER_BYTES / 8);
+    size_t bytes = 1 + dice(AT_ONCE_BYTES);
     open_pipe(fds);
     errno = 0;
     long got = splice(end->fd, NULL, fds[1], NULL, bytes, SPLICE_F_NONBLOCK);
@@ -588,8 +589,8 @@ static void call_splice_through(struct end *end)
         long rc = splice(fds[0], NULL, end->fd, NULL, (size_t)got, SPLICE_F_MORE);
         int left = bytes_in(fds[0]);
         count_deed(end, true, rc);
-        snprintf(what, sizeof(what), "spliced through, all %d, left %d", rc == got, left);
-        tell(end, what, rc < 0 ? rc : 1, errno);
+        snprintf(what, sizeof(what), "spliced through %ld, left %d", got, left);
+        tell(end, what, rc, errno);
     } else {
         tell(end, "spliced through", got, error);
     }
