@@ -193,7 +193,6 @@ static void wait_for_all(const struct sim_jobs *jobs, struct shared *shared, pid
                          unsigned started, double start)
 {
     unsigned left = started;
-    double told = start;
     while (left > 0) {
         const struct timespec nap = {.tv_nsec = 20 * 1000 * 1000};
         nanosleep(&nap, NULL);
@@ -208,10 +207,8 @@ static void wait_for_all(const struct sim_jobs *jobs, struct shared *shared, pid
         if (jobs->seconds_max != 0 && now_s() - start >= (double)jobs->seconds_max) {
             atomic_store_explicit(&shared->stop, true, memory_order_relaxed);
         }
-        if (jobs->progress != NULL && (now_s() - told >= 1 || left == 0)) {
-            told = now_s();
-            jobs->progress(jobs, atomic_load_explicit(&shared->done, memory_order_relaxed),
-                           told - start);
+        if (jobs->step != NULL) {
+            jobs->step(jobs->object, atomic_load_explicit(&shared->done, memory_order_relaxed));
         }
     }
 }

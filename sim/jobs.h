@@ -19,8 +19,9 @@ struct sim_jobs {
     void (*shmem)(const struct sim_config *config, int plant, FILE *trace,
                   struct sim_result *ret_result);
     bool twice; /* each seed a second time; the digests must be equal */
-    /* About once a second and at the end; may be NULL. */
-    void (*progress)(const struct sim_jobs *jobs, uint64_t done, double elapsed_s);
+    /* NULL, or called many times a second: so many seeds are done. */
+    void (*step)(void *object, uint64_t done);
+    void *object;
 };
 
 struct sim_jobs_result {

@@ -8,6 +8,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "progress/progress.h"
 #include "sim/jobs.h"
 #include "sim/measure/command.h"
 #include "sim/memory.h"
@@ -188,16 +189,9 @@ static void print_counts(const struct sim_counts *counts)
            counts->freezes, counts->crashes);
 }
 
-static void print_progress(const struct sim_jobs *jobs, uint64_t done, double elapsed_s)
+static void show_step(void *object, uint64_t done)
 {
-    double rate = elapsed_s > 0 ? (double)done / elapsed_s : 0;
-    double left_s = rate > 0 ? (double)(jobs->count - done) / rate : 0;
-    fprintf(stderr, "%s%" PRIu64 " of %" PRIu64 " seeds, %.0f s, %.1f seeds/s, %.0f s left%s",
-            isatty(2) ? "\r" : "", done, jobs->count, elapsed_s, rate, left_s,
-            isatty(2) ? "  " : "\n");
-    if (isatty(2) && done == jobs->count) {
-        fprintf(stderr, "\n");
-    }
+    via_progress_step(object, done);
 }
 
 /* --- commands -------------------------------------------------------------------------------- */
@@ -289,8 +283,12 @@ static double cpu_s(void)
 static int command_run(struct options *options)
 {
     struct sim_jobs_result result;
-    options->jobs.progress = options->quiet ? NULL : print_progress;
+    struct via_progress progress;
+    via_progress_begin(&progress, "viaduct sim run: seed", options->jobs.count);
+    options->jobs.step = options->quiet ? NULL : show_step;
+    options->jobs.object = &progress;
     int rc = run_jobs(options, &result);
+    via_progress_end(&progress);
     if (rc != 0) {
         return rc;
     }

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/types.h"
+#include "progress/progress.h"
 #include "sim/cost/dma.h"
 #include "sim/cost/pio.h"
 #include "sim/memory.h"
@@ -67,7 +68,15 @@ struct plan {
     struct sim_cost stock_cost;
     struct plan_wiring stock; /* what it takes; each row has one of its own */
     struct plan_report report;
+    struct via_progress progress; /* in events */
 };
+
+static void show_step(void *object, uint64_t done)
+{
+    struct plan *plan = object;
+    via_progress_step(&plan->progress,
+                      plan->report.rows_count * plan->options->run.events_max + done);
+}
 
 /* Each row begins with an empty fabric. */
 static int run_row(struct plan *plan, double rate, struct via_error *err)
@@ -82,6 +91,8 @@ static int run_row(struct plan *plan, double rate, struct via_error *err)
         struct plan_run run = plan->options->run;
         run.rate = rate;
         run.links_busy = plan->report.saturated ? NULL : plan->report.links_busy;
+        run.step = show_step;
+        run.object = plan;
         plan_run(&run, &cost, &plan->costs, &plan->shape, &wiring, &row->measured);
         row->load = (rate > 0 ? rate : row->measured.got) / plan->report.port_rate;
         plan->report.rows_count++;
@@ -91,9 +102,18 @@ static int run_row(struct plan *plan, double rate, struct via_error *err)
     return rc;
 }
 
+/* Of the highest rate, when no --load is given. */
+static const double shares[] = {0.2, 0.4, 0.6, 0.8, 0.95};
+
+static unsigned rows_of(const struct options *options)
+{
+    bool only_one = options->saturated || options->run.pattern == PLAN_BARRIER;
+    return options->loads_count > 0 ? options->loads_count
+                                    : 1 + (only_one ? 0 : (unsigned)VIA_ARRAY_COUNT(shares));
+}
+
 static int run_rows(struct plan *plan, struct via_error *err)
 {
-    static const double shares[] = {0.2, 0.4, 0.6, 0.8, 0.95};
     const struct options *options = plan->options;
     struct plan_report *report = &plan->report;
     int rc = 0;
@@ -188,7 +208,10 @@ static int make_plan(struct plan *plan, struct via_error *err)
                                         .run = options->run,
                                         .channels_count = plan->costs.channels_count};
     int rc = take_stock(plan, err);
+    via_progress_begin(&plan->progress, "viaduct plan: event",
+                       rows_of(plan->options) * plan->options->run.events_max);
     rc = rc == 0 ? run_rows(plan, err) : rc;
+    via_progress_end(&plan->progress);
     if (rc == 0) {
         rc = plan_report_write(&plan->report, stdout) == 0
                  ? 0

@@ -102,6 +102,7 @@ struct traffic {
     struct plan_nodes *nodes;
     const struct plan_shape *shape;
     struct sim_cost *cost;
+    uint64_t taken_before; /* events of the cost model before this run */
     unsigned channels_count;
     struct sender *senders; /* owned; of all hosts */
     bool measuring, over;
@@ -305,9 +306,18 @@ static void begin(void *object, uint64_t arg)
     }
 }
 
-static void steps(struct sim_cost *cost, uint64_t until_count)
+/* Takes events until `until` of this run have been taken, or none is left. */
+static void take_events(struct traffic *traffic, uint64_t until)
 {
-    while (cost->taken_count < until_count && sim_cost_step(cost)) {
+    const struct plan_run *run = traffic->run;
+    struct sim_cost *cost = traffic->cost;
+    uint64_t part = via_max(run->events_max / 100, UINT64_C(1));
+    uint64_t done = cost->taken_count - traffic->taken_before;
+    while (done < until && sim_cost_step(cost)) {
+        done = cost->taken_count - traffic->taken_before;
+        if (run->step != NULL && done % part == 0) {
+            run->step(run->object, done);
+        }
     }
 }
 
@@ -374,7 +384,7 @@ void plan_run(const struct plan_run *run, struct sim_cost *cost, const struct pl
     } else {
         traffic.fabric = plan_fabric_new(cost, costs, shape, wiring, &events, run->seed);
     }
-    uint64_t before = cost->taken_count;
+    traffic.taken_before = cost->taken_count;
     traffic.senders = sim_alloc(shape->hosts_count * sizeof(*traffic.senders));
     for (unsigned i = 0; i < shape->hosts_count; i++) {
         struct sender *sender = &traffic.senders[i];
@@ -387,22 +397,22 @@ void plan_run(const struct plan_run *run, struct sim_cost *cost, const struct pl
                            (struct sim_call){begin, sender, 0});
         }
     }
-    steps(cost, before + run->events_max / 3);
+    take_events(&traffic, run->events_max / 3);
     uint64_t from_ps = cost->now_ps;
     uint64_t stuck_before = stuck(&traffic);
     if (traffic.fabric != NULL) {
         plan_fabric_mark(traffic.fabric);
     }
     traffic.measuring = true;
-    steps(cost, before + run->events_max * 2 / 3);
+    take_events(&traffic, run->events_max * 2 / 3);
     uint64_t half_ps = cost->now_ps;
     uint64_t half_bytes = traffic.got_bytes;
-    steps(cost, before + run->events_max);
+    take_events(&traffic, run->events_max);
     ret_measured->drift = drift(half_bytes, half_ps - from_ps, traffic.got_bytes - half_bytes,
                                 cost->now_ps - half_ps);
     measure(&traffic, from_ps, stuck_before);
     ret_measured->at_rest = is_at_rest(run, ret_measured);
-    ret_measured->events_count = cost->taken_count - before;
+    ret_measured->events_count = cost->taken_count - traffic.taken_before;
     traffic.over = true;
     if (traffic.nodes != NULL) {
         plan_nodes_free(traffic.nodes);

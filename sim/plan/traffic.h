@@ -29,7 +29,10 @@ struct plan_run {
     uint64_t events_max; /* of which the first third is not measured */
     uint64_t seed;
     bool core;         /* by the nodes of src/core instead of the planner's fabric */
-    float *links_busy; /* borrowed; NULL, or where it goes how busy each way of each link was */
+    float *links_busy; /* borrowed; NULL, or receives how busy each direction of each link was */
+    /* NULL, or called a hundred times while the events of the run are taken: `done` of them are. */
+    void (*step)(void *object, uint64_t done);
+    void *object;
 };
 
 /* Rounds of a barrier of 1,024 hosts. */

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/types.h"
+#include "progress/progress.h"
 #include "sim/plant.h"
 #include "sim/scale/fabric.h"
 #include "wire/link_state.h"
@@ -355,20 +356,43 @@ static int parse(struct options *options, int argc, char **argv)
 
 /* --- the command ----------------------------------------------------------------------------- */
 
+static unsigned sizes_of(const struct options *options, const struct shape *shape,
+                         unsigned ret_sizes[SIZES_MAX])
+{
+    return options->shape == NULL || options->shape == shape
+               ? parse_sizes(options->sizes != NULL ? options->sizes : shape->sizes, ret_sizes)
+               : 0;
+}
+
+static unsigned hosts_of_all(const struct options *options)
+{
+    unsigned hosts = 0;
+    for (size_t i = 0; i < VIA_ARRAY_COUNT(shapes); i++) {
+        unsigned sizes[SIZES_MAX];
+        unsigned count = sizes_of(options, &shapes[i], sizes);
+        for (unsigned n = 0; n < count; n++) {
+            hosts += sizes[n];
+        }
+    }
+    return hosts;
+}
+
 /* How many fabrics have failed. */
 static unsigned measure_all(const struct options *options, FILE *table, FILE *json)
 {
-    unsigned failed = 0;
+    unsigned failed = 0, done = 0;
     bool first = true;
+    struct via_progress progress;
+    via_progress_begin(&progress, "viaduct sim scale: host", hosts_of_all(options));
     for (size_t i = 0; i < VIA_ARRAY_COUNT(shapes); i++) {
         unsigned sizes[SIZES_MAX];
-        unsigned count =
-            options->shape == NULL || options->shape == &shapes[i]
-                ? parse_sizes(options->sizes != NULL ? options->sizes : shapes[i].sizes, sizes)
-                : 0;
+        unsigned count = sizes_of(options, &shapes[i], sizes);
         for (unsigned n = 0; n < count; n++) {
             struct row row;
+            via_progress_step(&progress, done);
             measure(&shapes[i], sizes[n], &row);
+            done += sizes[n];
+            via_progress_end(&progress);
             failed += row.failure != NULL ? 1 : 0;
             print_row(table, &row);
             if (json != NULL) {

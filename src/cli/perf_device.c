@@ -11,6 +11,7 @@
 #include "cli/perf.h"
 #include "cli/perf_series.h"
 #include "cli/perf_target.h"
+#include "progress/progress.h"
 
 #define ROUNDS 31u
 #define SPAN_NS (200 * VIA_MSEC_NS) /* of one row and target, after which fewer rounds do */
@@ -270,14 +271,19 @@ static int measure_all(struct measuring *all, struct via_error *err)
     if (rc != 0) {
         return rc;
     }
+    struct via_progress progress;
+    via_progress_begin(&progress, "viaduct perf device: size",
+                       VIA_PERF_DIRECTIONS * all->sizes_count);
     print_head(all);
     for (unsigned direction = 0; direction < VIA_PERF_DIRECTIONS; direction++) {
         for (unsigned k = 0; rc == 0 && k < all->sizes_count; k++) {
             if (is_any(all, (enum via_perf_direction)direction, all->sizes[k])) {
                 rc = measure_size(all, (enum via_perf_direction)direction, all->sizes[k], err);
             }
+            via_progress_step(&progress, direction * all->sizes_count + k + 1);
         }
     }
+    via_progress_end(&progress);
     return rc;
 }
 

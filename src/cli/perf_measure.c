@@ -11,7 +11,7 @@
 #include <sys/mman.h>
 
 #include "cli/perf.h"
-#include "cli/progress.h"
+#include "progress/progress.h"
 
 /* Long enough that filling the pipes on the way, and emptying them, does not count. */
 #define ROUND_NS (20 * VIA_MSEC_NS)

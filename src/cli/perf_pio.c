@@ -15,7 +15,7 @@
 #include "cli/cli.h"
 #include "cli/perf.h"
 #include "cli/perf_chart.h"
-#include "cli/progress.h"
+#include "progress/progress.h"
 #include "tune/pio.h"
 
 #define SECONDS_DEFAULT 0.02

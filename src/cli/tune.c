@@ -11,8 +11,8 @@
 
 #include "cli/cli.h"
 #include "cli/perf.h"
-#include "cli/progress.h"
 #include "host/tuning.h"
+#include "progress/progress.h"
 #include "tune/tune.h"
 
 #define FILE_DEFAULT "/var/lib/viaduct/tune.conf"
@@ -257,7 +257,8 @@ static struct via_progress progress;
 
 static void show_step(const struct via_tune *tune)
 {
-    via_progress_step(&progress, tune->rows_count);
+    progress.total = tune->steps_max;
+    via_progress_step(&progress, tune->steps_done);
 }
 
 static int measure(const struct options *options, struct via_error *err)

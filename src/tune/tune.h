@@ -37,10 +37,11 @@ uint64_t via_tune_threshold(const uint64_t *sizes, const enum via_tune_verdict *
 /* What another way is worth at a size, beside the present one. 0 or what went wrong. */
 typedef int via_tune_compare(void *ctx, uint64_t bytes, struct via_tune_result *ret_result);
 
-/* From which size on the other way (DMA) is to be taken: it must help for certain at some size and
- * at all larger ones that are looked at, twice at the smallest of these; from there down to the
- * size where both are equally fast, found by halving to one part in 32. So at each size what is
- * chosen is about as fast as the faster of both. 0: never. */
+/* The size from which on DMA replaces stores; 0: never. DMA must help significantly at one size and
+ * at all larger sizes measured, and twice at the smallest of these. Halving to one part in 32 then
+ * finds the smaller size at which both are equally fast. So the choice is about as fast as the
+ * faster of both at each size. It compares at most VIA_TUNE_CROSSOVER_MAX times. */
+#define VIA_TUNE_CROSSOVER_MAX 16u
 VIA_MUST_CHECK int via_tune_crossover(via_tune_compare *compare, void *ctx, uint64_t bytes_max,
                                       uint64_t *ret_bytes);
 
@@ -57,8 +58,10 @@ struct via_tune_row {
 struct via_tune {
     struct via_pio_measure *measure;
     unsigned pairs; /* for each comparison */
-    /* NULL, or called after each comparison, on the caller's thread. */
+    /* NULL, or called after each comparison, on the caller's thread: steps_done of at most
+     * steps_max. */
     void (*step)(const struct via_tune *tune);
+    unsigned steps_done, steps_max;
     struct via_tune_row rows[VIA_TUNE_ROWS_MAX];
     unsigned rows_count;
     /* What came of it. */

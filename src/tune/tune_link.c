@@ -47,6 +47,13 @@ static int choose_count(struct via_tune *tune, run_half *run, const void *settin
     return rc;
 }
 
+static void show_step(const struct via_tune *tune)
+{
+    if (tune->step != NULL) {
+        tune->step(tune);
+    }
+}
+
 static int compare(struct via_tune *tune, run_half *run, const void *now, const void *other,
                    const char *what, uint64_t bytes, struct via_tune_result *ret_result,
                    struct via_error *err)
@@ -75,9 +82,8 @@ static int compare(struct via_tune *tune, run_half *run, const void *now, const 
         *row = (struct via_tune_row){.bytes = bytes, .pairs = pairs.count, .result = *ret_result};
         snprintf(row->what, sizeof(row->what), "%s", what);
     }
-    if (tune->step != NULL) {
-        tune->step(tune);
-    }
+    tune->steps_done++;
+    show_step(tune);
     return 0;
 }
 
@@ -117,6 +123,24 @@ static int compare_store(struct via_tune *tune, const struct via_store *store, d
     return rc;
 }
 
+/* Not narrower than the stores in use now. */
+static bool is_tried(const struct via_store *store)
+{
+    return via_store_is_there(store) && store->bytes >= 16;
+}
+
+/* The best one is compared twice. */
+static unsigned stores_max(const struct via_tune *tune)
+{
+    unsigned tried = 1;
+    for (unsigned i = 0; i < via_stores_count; i++) {
+        tried += is_tried(&via_stores[i]) ? 1 : 0;
+    }
+    return tune->measure->link->ends[0].config.driver->use_store == NULL
+               ? 0
+               : tried * (unsigned)VIA_ARRAY_COUNT(store_sizes);
+}
+
 static int tune_stores(struct via_tune *tune, struct via_error *err)
 {
     double best = 0, gain = 0;
@@ -126,8 +150,8 @@ static int tune_stores(struct via_tune *tune, struct via_error *err)
         return 0;
     }
     for (unsigned i = 0; i < via_stores_count && rc == 0; i++) {
-        if (!via_store_is_there(&via_stores[i]) || via_stores[i].bytes < 16) {
-            continue; /* narrower than what is there */
+        if (!is_tried(&via_stores[i])) {
+            continue;
         }
         rc = compare_store(tune, &via_stores[i], &gain, err);
         if (rc == 0 && gain > best) {
@@ -135,7 +159,7 @@ static int tune_stores(struct via_tune *tune, struct via_error *err)
             store = &via_stores[i];
         }
     }
-    /* The best of many is the luckiest of many: once more. */
+    /* Chance favours one of many: measure the best one again. */
     if (rc == 0 && store != NULL) {
         rc = compare_store(tune, store, &gain, err);
         tune->store = gain > 0 ? store : NULL;
@@ -163,6 +187,11 @@ static int compare_dma(void *ctx, uint64_t bytes, struct via_tune_result *ret_re
     static const struct via_pio_way port = {.kind = VIA_PIO_PORT}, dma = {.kind = VIA_PIO_DMA};
     const struct dma_search *search = ctx;
     return compare(search->tune, run_way, &port, &dma, "DMA", bytes, ret_result, search->err);
+}
+
+static unsigned dma_max(const struct via_tune *tune)
+{
+    return tune->measure->link->ends[0].port->caps.dma_depth == 0 ? 0 : VIA_TUNE_CROSSOVER_MAX;
 }
 
 static int tune_dma(struct via_tune *tune, struct via_error *err)
@@ -302,6 +331,14 @@ static int compare_slots(struct via_tune *tune, const unsigned *slots, double *r
     return rc;
 }
 
+/* The best one is compared twice. */
+static unsigned slots_max(const struct via_tune *tune)
+{
+    return tune->measure->link->ends_count != 2 ? 0
+                                                : (unsigned)(VIA_ARRAY_COUNT(slots_tried) + 1) *
+                                                      (unsigned)VIA_ARRAY_COUNT(pipe_sizes);
+}
+
 static int tune_slots(struct via_tune *tune, struct via_error *err)
 {
     double best = 0, gain = 0;
@@ -327,7 +364,22 @@ static int tune_slots(struct via_tune *tune, struct via_error *err)
 
 int via_tune_link(struct via_tune *tune, struct via_error *err)
 {
-    int rc = tune_stores(tune, err);
-    rc = rc == 0 ? tune_dma(tune, err) : rc;
-    return rc == 0 ? tune_slots(tune, err) : rc;
+    static const struct {
+        int (*run)(struct via_tune *tune, struct via_error *err);
+        unsigned (*comparisons_max)(const struct via_tune *tune);
+    } parts[] = {{tune_stores, stores_max}, {tune_dma, dma_max}, {tune_slots, slots_max}};
+    unsigned ended = 0;
+    int rc = 0;
+    tune->steps_done = tune->steps_max = 0;
+    for (size_t i = 0; i < VIA_ARRAY_COUNT(parts); i++) {
+        tune->steps_max += parts[i].comparisons_max(tune);
+    }
+    for (size_t i = 0; i < VIA_ARRAY_COUNT(parts) && rc == 0; i++) {
+        rc = parts[i].run(tune, err);
+        /* A part may end early: then its other comparisons are done. */
+        ended += parts[i].comparisons_max(tune);
+        tune->steps_done = ended;
+        show_step(tune);
+    }
+    return rc;
 }

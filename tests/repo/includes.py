@@ -18,6 +18,7 @@ HOST = CORE + ["host/", "port/bell.h", "port/driver.h", "port/slice.h"] + PUBLIC
 ALLOWED = {
     "include": PUBLIC,
     "src/base": BASE,
+    "src/progress": BASE + ["progress/"],
     "src/wire": WIRE,
     "src/core": CORE,
     "src/vfio": BASE + ["vfio/"],
@@ -32,8 +33,8 @@ ALLOWED = {
     "src/ofi": CORE + ["host/", "ofi/"] + PUBLIC,
     "src/metrics": BASE + ["metrics/"],
     "src/daemon": CORE + ["host/", "metrics/", "daemon/"] + PUBLIC,
-    "src/cli": BASE + ["card/", "host/control", "host/tuning.h", "cli/", "metrics/", "model/", "port/driver.h", "port/ivshmem/server.h", "tune/", "vfio/"] + PUBLIC,
-    "sim": CORE + ["sim/", "sockets/stream/", "shmem/", "host/client.h", "host/host_spin.h", "host/host_wait.h", "host/attach_wire.h", "port/driver.h", "port/pex/",
+    "src/cli": BASE + ["card/", "host/control", "host/tuning.h", "cli/", "metrics/", "model/", "port/driver.h", "port/ivshmem/server.h", "progress/", "tune/", "vfio/"] + PUBLIC,
+    "sim": CORE + ["sim/", "sockets/stream/", "shmem/", "host/client.h", "host/host_spin.h", "host/host_wait.h", "host/attach_wire.h", "port/driver.h", "port/pex/", "progress/",
             "model/pex/pex.h"] + PUBLIC,
     "examples": PUBLIC,
 }

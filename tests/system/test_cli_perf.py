@@ -118,6 +118,16 @@ class Chain(cli.Case):
         self.assertRegex(err, r"\Aviaduct perf: size 1 of 3, \d+ s left\nviaduct perf: size 2 of 3, \d+ s left\n\Z")
         self.assertEqual(self.call("perf", "put", "--sizes", "8", "--seconds", "0.1", env={"VIADUCT_PROGRESS": "1"})[2], "")
 
+    def test_plans_and_scaling_tell_what_is_left(self):
+        """The simulator's commands print the same line, without a change of their output."""
+        for words, line in ((["plan", "--topology", "ring", "--hosts", "32", "--events", "600000"],
+                             r"viaduct plan: event \d+ of \d+, \d+ s left\n"),
+                            (["sim", "scale", "--shape", "ring", "--hosts", "64,256,512"], r"viaduct sim scale: host \d+ of 832, \d+ s left\n")):
+            with self.subTest(words=words):
+                code, _, err = self.call(*words, env={"VIADUCT_PROGRESS": "1"})
+                self.assertEqual(code, 0, err)
+                self.assertRegex(err, r"\A(%s)+\Z" % line)
+
     def test_two_processes_of_one_host(self):
         report = self.perf("pingpong", "--from", "2", "--to", "2")
         self.assertEqual(self.rows(report, ("path", "hops")), [("direct", 0)])

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-#include "cli/progress.h"
+#include "progress/progress.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,7 @@
 #include "base/types.h"
 
 #define SHOWN_FROM_NS (2 * VIA_SEC_NS)
+#define INTERVAL_NS VIA_SEC_NS
 
 static uint64_t now_ns(void)
 {
@@ -18,7 +20,7 @@ static uint64_t now_ns(void)
     return (uint64_t)now.tv_sec * VIA_SEC_NS + (uint64_t)now.tv_nsec;
 }
 
-void via_progress_begin(struct via_progress *progress, const char *what, unsigned total)
+void via_progress_begin(struct via_progress *progress, const char *what, uint64_t total)
 {
     const char *asked = getenv("VIADUCT_PROGRESS");
     bool on_terminal = isatty(STDERR_FILENO) == 1;
@@ -31,28 +33,23 @@ void via_progress_begin(struct via_progress *progress, const char *what, unsigne
     };
 }
 
-void via_progress_step(struct via_progress *progress, unsigned done)
+void via_progress_step(struct via_progress *progress, uint64_t done)
 {
-    uint64_t spent_ns = now_ns() - progress->started_ns;
-    bool is_last = progress->total != 0 && done >= progress->total;
-    if (!progress->is_wanted || is_last || done == 0) {
+    if (!progress->is_wanted || done == 0 || done >= progress->total) {
         return;
     }
-    /* What will take less than two seconds needs no line. */
-    uint64_t left_ns = progress->total != 0 ? spent_ns / done * (progress->total - done) : 0;
-    if (spent_ns + left_ns < SHOWN_FROM_NS) {
+    uint64_t at_ns = now_ns(), spent_ns = at_ns - progress->started_ns;
+    double left_ns = (double)spent_ns / (double)done * (double)(progress->total - done);
+    /* A command that takes less than two seconds prints no line. */
+    if ((double)spent_ns + left_ns < (double)SHOWN_FROM_NS ||
+        (progress->is_shown && at_ns - progress->printed_ns < INTERVAL_NS)) {
         return;
     }
-    const char *begin = progress->is_on_terminal ? "\r\033[K" : "";
-    const char *end = progress->is_on_terminal ? "" : "\n";
-    if (progress->total != 0) {
-        fprintf(stderr, "%s%s %u of %u, %.0f s left%s", begin, progress->what, done,
-                progress->total, (double)left_ns / (double)VIA_SEC_NS, end);
-    } else {
-        fprintf(stderr, "%s%s %u, %.0f s so far%s", begin, progress->what, done,
-                (double)spent_ns / (double)VIA_SEC_NS, end);
-    }
+    fprintf(stderr, "%s%s %" PRIu64 " of %" PRIu64 ", %.0f s left%s",
+            progress->is_on_terminal ? "\r\033[K" : "", progress->what, done, progress->total,
+            left_ns / (double)VIA_SEC_NS, progress->is_on_terminal ? "" : "\n");
     fflush(stderr);
+    progress->printed_ns = at_ns;
     progress->is_shown = true;
 }
 
