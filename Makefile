@@ -40,9 +40,9 @@ help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
 	@echo "Variables: PREFIX=$(PREFIX) DESTDIR=$(DESTDIR) (install) SEEDS=$(SEEDS) FIRST=$(FIRST) (soak)"
 
-demo: packages configure-release ## install what is missing, build what it shows, show Viaduct at work
-	cmake --build --preset release --target demo-programs
-	tools/demo
+demo: packages configure-demo ## install what is missing, build what it shows, show Viaduct at work
+	cmake --build --preset demo --target demo-programs
+	VIADUCT_BUILD_DIR=$(CURDIR)/build/demo/bin tools/demo
 
 machines: packages build-release ## N machines on this computer with a daemon each, and a shell to try things from (root)
 	tools/machines try $(N)
