@@ -11,6 +11,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 from xml.etree import ElementTree
 
 BIN = os.environ["VIADUCT_BUILD_DIR"]
@@ -268,6 +269,38 @@ def repeatable():
         check(len(rows) == 6 and rows[0]["cards"] == "6" and float(rows[0]["p99_us"]) > 0, f"not the rows: {rows}")
 
 
+def ends():
+    """A full disk is said; who kills the command has killed the simulation."""
+    for args in (["--json", "/dev/full"], ["--csv", "/dev/full"]):
+        result = run("--hosts", "3", "--events", "1000", *args)
+        check(result.returncode == 2 and "/dev/full: write: No space" in result.stderr, f"{args}: {result.returncode}, {result.stderr}")
+    seed = str(os.getpid() + 10_000_000)  # by which the simulation is known
+    with subprocess.Popen([os.path.join(BIN, "viaduct"), "plan", "--hosts", "4", "--events", "9000000000", "--seed", seed]) as command:
+        while not simulations(seed):
+            time.sleep(0.01)
+            if command.poll() is not None:
+                check(False, "a plan of nine billion events has ended")
+                return
+        command.kill()
+    until = time.monotonic() + 20
+    while simulations(seed) and time.monotonic() < until:
+        time.sleep(0.01)
+    check(not simulations(seed), "the simulation of a plan that was killed goes on")
+
+
+def simulations(seed):
+    """Processes of plan-json with that seed."""
+    found = []
+    for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if b"plan-json" in words and seed.encode() in words:
+            found.append(path)
+    return found
+
+
 def bad_input():
     wrong = tempfile_parts({"chip": "chip = pex9999 [chosen] x"})
     wide = tempfile_parts({"cables": "cables = 6 cables [chosen] x"})
@@ -313,7 +346,7 @@ def bad_input():
 
 def main():
     loads(int(sys.argv[1]) if len(sys.argv) > 1 else 2, int(sys.argv[2]) if len(sys.argv) > 2 else 1)
-    for part in (bandwidths, bounds, choice, lanes, latencies, rest, repeatable, pages, bad_input):
+    for part in (bandwidths, bounds, choice, lanes, latencies, rest, repeatable, pages, ends, bad_input):
         part()
     for failure in failures:
         print("FAILED:", failure)
