@@ -198,6 +198,20 @@ bool via_conn_try_each(void (*visit)(struct via_conn *conn))
     return true;
 }
 
+unsigned via_op_each(bool (*visit)(struct via_op *op, const void *context), const void *context)
+{
+    unsigned top = via_fds_top();
+    unsigned count = 0;
+    for (unsigned fd = 0; fd < top; fd++) {
+        struct via_op op;
+        if (via_unlikely(via_fd_peek((int)fd) != NULL) && via_op_begin(&op, (int)fd)) {
+            count += visit(&op, context) ? 1 : 0;
+            via_op_end(&op);
+        }
+    }
+    return count;
+}
+
 /* --- connecting --------------------------------------------------------------------------------
  */
 

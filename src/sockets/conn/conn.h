@@ -237,6 +237,10 @@ void via_conn_each(void (*visit)(struct via_conn *conn));
  * it. */
 bool via_conn_try_each(void (*visit)(struct via_conn *conn));
 
+/* Calls visit for every number that is a connection, held as in a call; no lock is held. How many
+ * it returns true for. */
+unsigned via_op_each(bool (*visit)(struct via_op *op, const void *context), const void *context);
+
 /* --- getting to pipes: offer.c -----------------------------------------------------------------
  */
 

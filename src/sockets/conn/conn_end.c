@@ -128,9 +128,8 @@ void via_conn_begin_parting(struct via_conn *conn, int fd)
     bool kept = false;
     conn->parting = reset ? VIA_PARTING_ARRIVES : VIA_PARTING_FIN;
     for (unsigned tries = 0; !kept && tries < 2 && !via_conn_part(conn, fd);) {
-        const struct timespec pause = {.tv_nsec = 50000};
         if (via_os_now_ns() < end_ns) {
-            VIA_REAL(nanosleep)(&pause, NULL);
+            via_os_pause(50000);
             continue;
         }
         kept = tries++ == 0 && via_steward_keep_conn(conn, fd);

@@ -99,8 +99,7 @@ static void arrive(int fd)
         if (VIA_REAL(ioctl)(fd, SIOCOUTQ, &under_way) != 0 || under_way <= 0) {
             return;
         }
-        struct timespec pause = {.tv_nsec = LOOK_NS_MIN};
-        nanosleep(&pause, NULL);
+        via_os_pause(LOOK_NS_MIN);
     }
 }
 
@@ -196,8 +195,7 @@ void via_conn_await_leaving(struct via_op *op)
            (via_side_flags(op->side) & (VIA_FLAG_LOOK | VIA_FLAG_DEMOTE)) == VIA_FLAG_LOOK &&
            (via_io_poll_kernel(op) & (POLLHUP | POLLERR)) == 0 &&
            via_os_now_ns() - begin_ns < ANSWER_NS) {
-        struct timespec pause = {.tv_nsec = LOOK_NS_MIN};
-        nanosleep(&pause, NULL);
+        via_os_pause(LOOK_NS_MIN);
     }
 }
 
@@ -245,8 +243,7 @@ static void wait_for_end(struct via_op *op)
     while (!via_conn_is_local(op->conn) && rx->span == VIA_SPAN_PIPE &&
            (via_io_poll_kernel(op) & VIA_POLL_GONE) != 0 && pipe_next(op) == VIA_NEXT_EMPTY &&
            op->conn->carrier->may_follow(op->conn)) {
-        struct timespec pause = {.tv_nsec = LOOK_NS_MAX};
-        nanosleep(&pause, NULL);
+        via_os_pause(LOOK_NS_MAX);
     }
 }
 
@@ -255,8 +252,7 @@ static void wait_for_again(struct via_op *op)
 {
     for (unsigned looks = 0; looks < ARRIVE_LOOKS && op->side->rx.again != 0; looks++) {
         if (pipe_next(op) == -EAGAIN) {
-            struct timespec pause = {.tv_nsec = LOOK_NS_MIN};
-            nanosleep(&pause, NULL);
+            via_os_pause(LOOK_NS_MIN);
         }
     }
 }
@@ -452,8 +448,7 @@ static int wait_for_answer(struct via_op *op, uint64_t begin_ns)
         follow_peer_demotion(op);
         resend_flags(op);
         via_conn_each(follow_demotion_here);
-        struct timespec pause = {.tv_nsec = (long)pause_ns};
-        nanosleep(&pause, NULL);
+        via_os_pause(pause_ns);
         pause_ns = via_min(2 * pause_ns, LOOK_NS_MAX);
     }
     return 0;
@@ -498,8 +493,7 @@ static void wait_until_ready(struct via_op *op, uint64_t begin_ns)
         }
         resend_flags(op);
         via_conn_each(follow_demotion_here);
-        struct timespec pause = {.tv_nsec = (long)pause_ns};
-        nanosleep(&pause, NULL);
+        via_os_pause(pause_ns);
         pause_ns = via_min(2 * pause_ns, LOOK_NS_MAX);
     }
 }
@@ -533,11 +527,10 @@ static bool settle(struct via_conn *conn, enum via_reason reason, uint64_t begin
         conn->carrier->decline(conn, VIA_FLAG_KERNEL_END);
     }
     while (via_conn_is_unsettled(conn) && !via_conn_try_settle_plain(conn, reason)) {
-        const struct timespec pause = {.tv_nsec = LOOK_NS_MIN};
         if (via_os_now_ns() - begin_ns > ANSWER_NS) {
             return false;
         }
-        nanosleep(&pause, NULL);
+        via_os_pause(LOOK_NS_MIN);
     }
     return true;
 }
@@ -591,8 +584,7 @@ static bool has_left_bytes(struct via_op *op)
             via_stream_rx_is_ending(left) || !op->conn->carrier->may_follow(op->conn)) {
             break;
         }
-        struct timespec pause = {.tv_nsec = LOOK_NS_MAX};
-        nanosleep(&pause, NULL);
+        via_os_pause(LOOK_NS_MAX);
     }
     if (follow) {
         op->conn->carrier->follows_no_more(op->conn);
@@ -649,8 +641,7 @@ static void drop_read(struct via_op *op)
         if (read == 0 || gone) {
             return;
         }
-        struct timespec pause = {.tv_nsec = LOOK_NS_MIN};
-        nanosleep(&pause, NULL);
+        via_os_pause(LOOK_NS_MIN);
     }
 }
 
@@ -713,32 +704,37 @@ int via_fd_demote(int fd, enum via_reason reason)
     return rc;
 }
 
-/* Every number of ours that `wanted` (NULL: all) agrees to: first all out, then all wait, because
- * some may be each other's peers, and all peers are to look at the same time. */
+struct demotion {
+    bool (*wanted)(const struct via_op *op); /* NULL: all */
+    enum via_reason reason;
+    uint64_t begin_ns;
+    int part;
+};
+
+static bool demote_one(struct via_op *op, const void *of_demotion)
+{
+    const struct demotion *of = of_demotion;
+    if (of->wanted != NULL && !of->wanted(op)) {
+        return false;
+    }
+    if (of->part == 0) {
+        announce_demotion(op);
+    } else if (of->part == 1) {
+        demote_begin(op, of->reason, of->begin_ns);
+    } else {
+        demote_finish(op, of->begin_ns);
+    }
+    return true;
+}
+
+/* First all out, then all wait, because some may be each other's peers, and all peers are to look
+ * at the same time. */
 static void demote_some(bool (*wanted)(const struct via_op *op), enum via_reason reason)
 {
-    unsigned top = via_fds_top();
     int saved = errno;
-    uint64_t begin_ns = via_os_now_ns();
-    for (int part = 0; part < 3; part++) {
-        for (unsigned fd = 0; fd < top; fd++) {
-            struct via_op op;
-            const struct via_file *file = via_fd_peek((int)fd);
-            if (via_likely(file == NULL) || file->kind != VIA_FILE_CONN ||
-                !via_op_begin(&op, (int)fd)) {
-                continue;
-            }
-            if (wanted != NULL && !wanted(&op)) {
-                /* stays */
-            } else if (part == 0) {
-                announce_demotion(&op);
-            } else if (part == 1) {
-                demote_begin(&op, reason, begin_ns);
-            } else {
-                demote_finish(&op, begin_ns);
-            }
-            via_op_end(&op);
-        }
+    struct demotion of = {.wanted = wanted, .reason = reason, .begin_ns = via_os_now_ns()};
+    for (; of.part < 3; of.part++) {
+        via_op_each(demote_one, &of);
     }
     errno = saved;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 #include "sockets/conn/shared.h"
 
-#include "sockets/conn/carrier.h"
 #include "sockets/epoll/epoll_set.h"
+#include "sockets/io/io_internal.h"
 
 #define LOOK_NS VIA_SEC_NS
 
@@ -12,12 +12,11 @@ static _Atomic uint32_t shared_count;
 void via_shared_announce(struct via_conn *conn)
 {
     struct via_side *side = conn->side;
-    bool exclusive = via_is_alone() && side->forked == 0;
-    if (via_conn_has_pipes(conn) && (side->said & VIA_FLAG_SHARED) == 0 &&
-        via_token_take(&side->tx_token, exclusive, via_os_thread()) == 0) {
+    struct via_op op = via_conn_op(conn, -1);
+    if (via_conn_has_pipes(conn) && (side->said & VIA_FLAG_SHARED) == 0 && via_tx_take(&op) == 0) {
         side->said |= VIA_FLAG_TAKEN | VIA_FLAG_SHARED;
         conn->carrier->say(conn, side->said, true);
-        via_token_give(&side->tx_token);
+        via_tx_give(&op);
     }
 }
 

@@ -86,20 +86,16 @@ static void answer_call(struct via_op *op)
     }
 }
 
-static bool serve_descriptor(int fd)
+static bool serve(struct via_op *op, const void *unused)
 {
-    struct via_op op;
-    bool left = false;
-    if (via_likely(via_fd_peek(fd) == NULL) || !via_op_begin(&op, fd)) {
-        return false;
+    bool called = is_called(op->conn);
+    (void)unused;
+    if (via_unlikely(called)) {
+        answer_call(op);
+        called = is_called(op->conn);
     }
-    if (via_unlikely(is_called(op.conn))) {
-        answer_call(&op);
-        left = is_called(op.conn);
-    }
-    via_shared_note(op.conn);
-    via_op_end(&op);
-    return left;
+    via_shared_note(op->conn);
+    return called;
 }
 
 /* Of one that parts or shuts down, with the tx token: 0, -EAGAIN, or -ETIMEDOUT. */
@@ -186,11 +182,7 @@ static bool retry_kept(void)
 void via_steward_serve_all(void)
 {
     int saved = errno;
-    unsigned top = via_fds_top();
-    bool left = false;
-    for (unsigned fd = 0; fd < top; fd++) {
-        left |= serve_descriptor((int)fd);
-    }
+    bool left = via_op_each(serve, NULL) != 0;
     if (atomic_load_explicit(&kept_count, memory_order_relaxed) != 0) {
         left |= retry_kept();
     }
@@ -218,18 +210,6 @@ uint64_t via_steward_sleep_ns_max(void)
 /* --- threads that sleep elsewhere
  * ---------------------------------------------------------------------- */
 
-static struct timespec *left_of(uint64_t deadline_ns, struct timespec *storage)
-{
-    if (deadline_ns == VIA_NEVER_NS) {
-        return NULL;
-    }
-    uint64_t now = via_os_now_ns();
-    uint64_t left = deadline_ns > now ? deadline_ns - now : 0;
-    *storage = (struct timespec){.tv_sec = (time_t)(left / VIA_SEC_NS),
-                                 .tv_nsec = (long)(left % VIA_SEC_NS)};
-    return storage;
-}
-
 /* One sleep of it: how many of the descriptors have events, 0, or a negative errno. */
 static int sleep_once(struct pollfd *fds, unsigned count, uint64_t deadline_ns,
                       const sigset_t *mask)
@@ -241,7 +221,7 @@ static int sleep_once(struct pollfd *fds, unsigned count, uint64_t deadline_ns,
         until_ns = via_min(until_ns, via_os_now_ns() + most_ns);
     }
     fds[count] = (struct pollfd){.fd = via_sock_bell_calls(), .events = POLLIN};
-    int n = VIA_REAL(ppoll)(fds, count + 1, left_of(until_ns, &storage), mask);
+    int n = VIA_REAL(ppoll)(fds, count + 1, via_os_time_left(until_ns, &storage), mask);
     if (n < 0) {
         return -errno;
     }
@@ -254,7 +234,7 @@ static int sleep_once(struct pollfd *fds, unsigned count, uint64_t deadline_ns,
     n -= called ? 1 : 0;
     if (via_unlikely(called && n == 0 && mask != NULL)) {
         /* A call, before perhaps, has kept the signals out that are let in here. */
-        n = VIA_REAL(ppoll)(fds, count, left_of(0, &storage), mask);
+        n = VIA_REAL(ppoll)(fds, count, via_os_time_left(0, &storage), mask);
         return n < 0 ? -errno : n;
     }
     return n;
@@ -284,28 +264,18 @@ bool via_steward_demote(struct via_op *op, enum via_reason reason)
     return true;
 }
 
-static void demote_if_due(int fd)
-{
-    struct via_op op;
-    if (via_likely(via_fd_peek(fd) == NULL) || !via_op_begin(&op, fd)) {
-        return;
-    }
-    uint8_t reason = atomic_load_explicit(&op.conn->leaves, memory_order_relaxed);
-    if (via_unlikely(reason != VIA_REASON_NONE) && !op.conn->carrier->is_cut_off(op.conn)) {
-        int rc = via_conn_demote(&op, (enum via_reason)reason);
-        atomic_store_explicit(&op.conn->leaves, rc == -EAGAIN ? reason : VIA_REASON_NONE,
-                              memory_order_relaxed);
-    }
-    via_op_end(&op);
-}
-
 /* Only here, where it holds up nobody that the peer may take its time. */
-static void demote_due(void)
+static bool demote_if_due(struct via_op *op, const void *unused)
 {
-    unsigned top = via_fds_top();
-    for (unsigned fd = 0; fd < top; fd++) {
-        demote_if_due((int)fd);
+    uint8_t reason = atomic_load_explicit(&op->conn->leaves, memory_order_relaxed);
+    (void)unused;
+    if (via_likely(reason == VIA_REASON_NONE) || op->conn->carrier->is_cut_off(op->conn)) {
+        return false;
     }
+    bool again = via_conn_demote(op, (enum via_reason)reason) == -EAGAIN;
+    atomic_store_explicit(&op->conn->leaves, again ? reason : VIA_REASON_NONE,
+                          memory_order_relaxed);
+    return again;
 }
 
 void via_steward_watch_stalls(void)
@@ -321,29 +291,17 @@ void via_steward_watch_stalls(void)
 }
 
 /* True if the connection may be about to stall. */
-static bool watch_stall(int fd)
+static bool watch_stall(struct via_op *op, const void *unused)
 {
-    struct via_op op;
-    if (via_likely(via_fd_peek(fd) == NULL) || !via_op_begin(&op, fd)) {
-        return false;
-    }
-    bool left = via_stall_watch(&op) != VIA_NEVER_NS;
-    via_op_end(&op);
-    return left;
+    (void)unused;
+    return via_stall_watch(op) != VIA_NEVER_NS;
 }
 
 /* The threads that wait for room went to sleep before there was none, and do not watch it. */
 static void watch_stalls(void)
 {
-    unsigned top = via_fds_top();
-    bool left = false;
-    if (!atomic_exchange_explicit(&stalls, false, memory_order_relaxed)) {
-        return;
-    }
-    for (unsigned fd = 0; fd < top; fd++) {
-        left |= watch_stall((int)fd);
-    }
-    if (left) {
+    if (atomic_exchange_explicit(&stalls, false, memory_order_relaxed) &&
+        via_op_each(watch_stall, NULL) != 0) {
         atomic_store_explicit(&stalls, true, memory_order_relaxed);
     }
 }
@@ -394,7 +352,7 @@ void via_steward_prepare_slowly(void)
     errno = saved;
 }
 
-static void *serve(void *unused)
+static void *run(void *unused)
 {
     bool looks = true;
     while (!is_last_thread()) {
@@ -405,12 +363,12 @@ static void *serve(void *unused)
         uint64_t count;
         if (looks) {
             via_steward_serve_all();
-            demote_due();
+            via_op_each(demote_if_due, NULL);
             watch_stalls();
         }
         uint64_t most_ns = via_steward_sleep_ns_max();
         uint64_t until_ns = via_os_now_ns() + via_min(most_ns, LAST_LOOK_NS);
-        looks = VIA_REAL(ppoll)(fds, 2, left_of(until_ns, &storage), NULL) > 0 ||
+        looks = VIA_REAL(ppoll)(fds, 2, via_os_time_left(until_ns, &storage), NULL) > 0 ||
                 most_ns != VIA_NEVER_NS;
         if (fds[0].revents != 0) {
             looks &= !via_sock_bell_calls_take() || fds[1].revents != 0 || most_ns != VIA_NEVER_NS;
@@ -432,7 +390,7 @@ static bool start(size_t stack_bytes)
     if (stack_bytes != 0) {
         pthread_attr_setstacksize(&attr, stack_bytes);
     }
-    bool started = pthread_create(&thread, &attr, serve, NULL) == 0;
+    bool started = pthread_create(&thread, &attr, run, NULL) == 0;
     pthread_attr_destroy(&attr);
     return started;
 }
@@ -501,7 +459,6 @@ static bool end_kept(struct kept *entry)
     struct via_conn *conn = entry->conn;
     int fd = atomic_load_explicit(&entry->fd, memory_order_relaxed);
     while (send_kept(entry, VIA_REPLAY_EXIT_NS) != 0) {
-        const struct timespec pause = {.tv_nsec = END_LOOK_NS};
         if (via_side_is_in(conn->side, VIA_PHASES_REPLAY) || via_conn_is_local(conn)) {
             via_conn_reset(fd);
             return false;
@@ -510,7 +467,7 @@ static bool end_kept(struct kept *entry)
             via_io_shut_now(conn, fd);
             return false;
         }
-        VIA_REAL(nanosleep)(&pause, NULL);
+        via_os_pause(END_LOOK_NS);
     }
     return true;
 }
@@ -524,8 +481,7 @@ static bool claim_soon(struct kept *entry)
         left = false;
         claimed = claim(entry, &left);
         if (left) {
-            const struct timespec pause = {.tv_nsec = END_LOOK_NS};
-            VIA_REAL(nanosleep)(&pause, NULL);
+            via_os_pause(END_LOOK_NS);
         }
     }
     return claimed;

@@ -345,29 +345,26 @@ int via_ep_sort_out(struct via_ep_set *set, struct epoll_event *events, int coun
 static int kernel_wait(int epfd, struct epoll_event *events, int max, uint64_t deadline_ns,
                        const sigset_t *mask)
 {
-    uint64_t left = 0;
+    struct timespec storage;
     uint64_t most_ns = via_sleep_ns_max();
     if (most_ns != VIA_NEVER_NS && deadline_ns != 0) {
         deadline_ns = via_min(deadline_ns, via_os_now_ns() + most_ns);
     }
-    if (deadline_ns == VIA_NEVER_NS) {
-        left = VIA_NEVER_NS;
-    } else if (deadline_ns != 0) {
-        uint64_t now = via_os_now_ns();
-        left = deadline_ns > now ? deadline_ns - now : 0;
-    }
-    if (left != VIA_NEVER_NS && left % VIA_MSEC_NS != 0 && via_real.epoll_pwait2 != NULL) {
-        struct timespec ts = {.tv_sec = (time_t)(left / VIA_SEC_NS),
-                              .tv_nsec = (long)(left % VIA_SEC_NS)};
+    const struct timespec *left = via_os_time_left(deadline_ns, &storage);
+    if (left != NULL && left->tv_nsec % (long)VIA_MSEC_NS != 0 && via_real.epoll_pwait2 != NULL) {
         via_cancel_allow();
-        int n = via_real.epoll_pwait2(epfd, events, max, &ts, mask);
+        int n = via_real.epoll_pwait2(epfd, events, max, left, mask);
         via_cancel_defer();
         if (n >= 0 || errno != ENOSYS) {
             return n >= 0 ? n : -errno;
         }
     }
-    uint64_t ms = left == VIA_NEVER_NS ? 0 : (left + VIA_MSEC_NS - 1) / VIA_MSEC_NS;
-    int timeout = left == VIA_NEVER_NS ? -1 : ms > INT32_MAX ? INT32_MAX : (int)ms;
+    int timeout = -1;
+    if (left != NULL) {
+        int64_t ms =
+            left->tv_sec * 1000 + (left->tv_nsec + (long)VIA_MSEC_NS - 1) / (long)VIA_MSEC_NS;
+        timeout = (int)via_min(ms, (int64_t)INT32_MAX);
+    }
     via_cancel_allow();
     int n = VIA_REAL(epoll_pwait)(epfd, events, max, timeout, mask);
     via_cancel_defer();

@@ -87,12 +87,6 @@ void via_directory_forked(void)
     pthread_mutex_init(&lock, NULL);
 }
 
-int via_directory_own_host(void)
-{
-    const struct via_hosts_page *known = find_page();
-    return known != NULL ? (int)known->host : -1;
-}
-
 static bool find(const struct via_address *address, struct via_hosts_entry *ret_entry)
 {
     const struct via_hosts_page *known = find_page();

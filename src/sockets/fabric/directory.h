@@ -13,9 +13,6 @@
  * none.
  */
 
-/* The host this process runs on, -1: none that is there. */
-int via_directory_own_host(void);
-
 /* An address of another host: its id, and whether pipes pay on the way to it. */
 bool via_directory_find_host(const struct via_address *address, unsigned *ret_host,
                              bool *ret_pipes);

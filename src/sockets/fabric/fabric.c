@@ -179,8 +179,7 @@ void via_fabric_fork_prepare(void)
     uint64_t end_ns = via_os_now_ns() + FORK_WAIT_NS;
     while (via_attach_poll(attach) >= 0 && !via_client_is_quiet(attach) &&
            via_os_now_ns() < end_ns) {
-        struct timespec pause = {.tv_nsec = 50000};
-        nanosleep(&pause, NULL);
+        via_os_pause(50000);
     }
     if (atomic_load_explicit(&attach->puts_pending, memory_order_acquire) != 0) {
         (void)!via_client_hand_over(attach, end_ns); /* if not, its daemon does not work */

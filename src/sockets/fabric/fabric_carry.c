@@ -100,8 +100,7 @@ static int put(struct via_fabric *fabric, const struct piece *piece, bool wait)
     int rc = check_given_up(fabric, try_put(fabric, piece));
     uint64_t end_ns = wait && rc == -EAGAIN ? via_os_now_ns() + WAIT_NS : 0;
     while (rc == -EAGAIN && via_os_now_ns() < end_ns) {
-        struct timespec pause = {.tv_nsec = 500000};
-        nanosleep(&pause, NULL);
+        via_os_pause(500000);
         via_attach_poll(fabric->attach);
         rc = check_given_up(fabric, try_put(fabric, piece));
     }

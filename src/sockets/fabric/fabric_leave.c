@@ -13,8 +13,7 @@
 
 static void pause_a_little(void)
 {
-    struct timespec pause = {.tv_nsec = LOOK_NS};
-    nanosleep(&pause, NULL);
+    via_os_pause(LOOK_NS);
 }
 
 /* Until the puts of this remote have arrived. */

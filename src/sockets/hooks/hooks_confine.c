@@ -33,15 +33,14 @@
 /* A connection that stays with the kernel leaves the table, so that the hooks make the system calls
  * of the program on it and no others. It keeps its reference, as another thread may be in a call on
  * it. One in an epoll set stays: the set has to know it. */
-static void release_plain(int fd)
+static bool release_plain(struct via_op *op, const void *unused)
 {
-    struct via_op op;
-    if (via_op_begin(&op, fd)) {
-        if (via_conn_is_in(op.conn, DONE_WITH) && via_list_is_empty(&op.conn->entries)) {
-            via_fd_take(fd);
-        }
-        via_op_end(&op);
+    bool plain = via_conn_is_in(op->conn, DONE_WITH) && via_list_is_empty(&op->conn->entries);
+    (void)unused;
+    if (plain) {
+        via_fd_take(op->fd);
     }
+    return plain;
 }
 
 /* Before the filter is there: all connections go back to the kernel, and what the library wants to
@@ -55,10 +54,7 @@ static void confine(void)
         via_steward_end();
         via_stats_write();
         via_share_end();
-        unsigned top = via_fds_top();
-        for (unsigned fd = 0; fd < top; fd++) {
-            release_plain((int)fd);
-        }
+        via_op_each(release_plain, NULL);
         /* Nor does a read of a pipe listen for what connections are called for. */
         atomic_store_explicit(&via_steward_had_pipes, false, memory_order_relaxed);
     }

@@ -130,11 +130,9 @@ VIA_HOOK ssize_t sendfile(int out_fd, int in_fd, off_t *offset, size_t bytes)
     return via_hooks_finish(&op, rc < 0 && plain > 0 ? plain : rc + plain, saved);
 }
 
-VIA_HOOK ssize_t sendfile64(int out_fd, int in_fd, off64_t *offset, size_t bytes)
-{
-    _Static_assert(sizeof(off64_t) == sizeof(off_t), "the same function");
-    return sendfile(out_fd, in_fd, (off_t *)offset, bytes);
-}
+VIA_HOOK_AS(sendfile)
+ssize_t sendfile64(int out_fd, int in_fd, off64_t *offset, size_t bytes);
+_Static_assert(sizeof(off64_t) == sizeof(off_t), "the same function");
 
 /* Waits for the program's pipe; a thread may be cancelled in it. */
 static int wait_for_pipe(struct via_op *op, struct pollfd *pfd, int timeout)

@@ -29,9 +29,9 @@ VIA_HOOK ssize_t __read_chk(int fd, void *buf, size_t bytes, size_t room);
 VIA_HOOK ssize_t __recv_chk(int fd, void *buf, size_t bytes, size_t room, int flags);
 VIA_HOOK ssize_t __recvfrom_chk(int fd, void *buf, size_t bytes, size_t room, int flags,
                                 struct sockaddr *addr, socklen_t *addr_bytes);
-VIA_HOOK ssize_t __read(int fd, void *buf, size_t bytes);
-VIA_HOOK ssize_t __write(int fd, const void *buf, size_t bytes);
-VIA_HOOK ssize_t __send(int fd, const void *buf, size_t bytes, int flags);
+VIA_HOOK_AS(read) ssize_t __read(int fd, void *buf, size_t bytes);
+VIA_HOOK_AS(write) ssize_t __write(int fd, const void *buf, size_t bytes);
+VIA_HOOK_AS(send) ssize_t __send(int fd, const void *buf, size_t bytes, int flags);
 void __chk_fail(void) __attribute__((noreturn));
 
 ssize_t via_hooks_finish(struct via_op *op, ssize_t rc, int saved)
@@ -114,11 +114,6 @@ VIA_HOOK ssize_t read(int fd, void *buf, size_t bytes)
         return VIA_REAL(read)(fd, buf, bytes); /* nothing is looked for then, unlike by recv() */
     }
     return via_op_begin(&op, fd) ? recv_one(&op, buf, bytes, 0) : read_elsewhere(fd, buf, bytes);
-}
-
-VIA_HOOK ssize_t __read(int fd, void *buf, size_t bytes)
-{
-    return read(fd, buf, bytes);
 }
 
 VIA_HOOK ssize_t recv(int fd, void *buf, size_t bytes, int flags)
@@ -245,10 +240,8 @@ VIA_HOOK ssize_t preadv2(int fd, const struct iovec *iov, int count, off_t offse
     return via_hooks_finish(&op, recv_vector(&op, iov, count, vector_flags(flags)), saved);
 }
 
-VIA_HOOK ssize_t preadv64v2(int fd, const struct iovec *iov, int count, off64_t offset, int flags)
-{
-    return preadv2(fd, iov, count, offset, flags);
-}
+VIA_HOOK_AS(preadv2)
+ssize_t preadv64v2(int fd, const struct iovec *iov, int count, off64_t offset, int flags);
 
 VIA_HOOK ssize_t pwritev2(int fd, const struct iovec *iov, int count, off_t offset, int flags)
 {
@@ -261,10 +254,8 @@ VIA_HOOK ssize_t pwritev2(int fd, const struct iovec *iov, int count, off_t offs
     return via_hooks_finish(&op, send_vector(&op, iov, count, vector_flags(flags)), saved);
 }
 
-VIA_HOOK ssize_t pwritev64v2(int fd, const struct iovec *iov, int count, off64_t offset, int flags)
-{
-    return pwritev2(fd, iov, count, offset, flags);
-}
+VIA_HOOK_AS(pwritev2)
+ssize_t pwritev64v2(int fd, const struct iovec *iov, int count, off64_t offset, int flags);
 
 /* TCP_INQ, as the kernel says it: bytes that can be read now, and 1 more when FIN has come. */
 static int bytes_left(struct via_op *op)
@@ -432,22 +423,12 @@ VIA_HOOK ssize_t write(int fd, const void *buf, size_t bytes)
     return via_op_begin(&op, fd) ? send_one(&op, buf, bytes, 0) : VIA_REAL(write)(fd, buf, bytes);
 }
 
-VIA_HOOK ssize_t __write(int fd, const void *buf, size_t bytes)
-{
-    return write(fd, buf, bytes);
-}
-
 VIA_HOOK ssize_t send(int fd, const void *buf, size_t bytes, int flags)
 {
     via_cancel_point();
     struct via_op op;
     return via_op_begin(&op, fd) ? send_one(&op, buf, bytes, flags)
                                  : VIA_REAL(send)(fd, buf, bytes, flags);
-}
-
-VIA_HOOK ssize_t __send(int fd, const void *buf, size_t bytes, int flags)
-{
-    return send(fd, buf, bytes, flags);
 }
 
 VIA_HOOK ssize_t sendto(int fd, const void *buf, size_t bytes, int flags, __CONST_SOCKADDR_ARG addr,

@@ -19,7 +19,7 @@
 #include "sockets/process/real.h"
 #include "sockets/process/scratch.h"
 
-VIA_HOOK int __poll(struct pollfd *fds, nfds_t count, int timeout);
+VIA_HOOK_AS(poll) int __poll(struct pollfd *fds, nfds_t count, int timeout);
 VIA_HOOK int __poll_chk(struct pollfd *fds, nfds_t count, int timeout, size_t room);
 VIA_HOOK int __ppoll_chk(struct pollfd *fds, nfds_t count, const struct timespec *timeout,
                          const sigset_t *mask, size_t room);
@@ -96,11 +96,6 @@ VIA_HOOK int poll(struct pollfd *fds, nfds_t count, int timeout)
                   : poll_elsewhere(fds, count, deadline_of_ms(timeout), NULL);
     errno = saved;
     return (int)via_hooks_result(rc);
-}
-
-VIA_HOOK int __poll(struct pollfd *fds, nfds_t count, int timeout)
-{
-    return poll(fds, count, timeout);
 }
 
 VIA_HOOK int ppoll(struct pollfd *fds, nfds_t count, const struct timespec *timeout,

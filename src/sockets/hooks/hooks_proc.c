@@ -153,7 +153,8 @@ VIA_HOOK pid_t fork(void)
 /* --- children of which no atfork handler hears --------------------------------------------------
  */
 
-VIA_HOOK int __clone(int (*run)(void *), void *stack, int flags, void *argument, ...);
+VIA_HOOK_AS(clone)
+int __clone(int (*run)(void *), void *stack, int flags, void *argument, ...) __THROW;
 #if !__GLIBC_PREREQ(2, 34)
 VIA_HOOK pid_t _Fork(void);
 #endif
@@ -223,11 +224,14 @@ static int run_child(void *of_parent)
     return status;
 }
 
-static int clone_any(int (*run)(void *), void *stack, int flags, void *argument, va_list list)
+VIA_HOOK int clone(int (*run)(void *), void *stack, int flags, void *argument, ...)
 {
+    va_list list;
+    va_start(list, argument);
     void *parent_tid = va_arg(list, void *);
     void *tls = va_arg(list, void *);
     void *child_tid = va_arg(list, void *);
+    va_end(list);
     if (!is_copy((unsigned long)flags) || run == NULL || stack == NULL) {
         return VIA_REAL(clone)(run, stack, flags, argument, parent_tid, tls, child_tid);
     }
@@ -235,24 +239,6 @@ static int clone_any(int (*run)(void *), void *stack, int flags, void *argument,
     before_fork();
     int pid = VIA_REAL(clone)(run_child, stack, flags, &call, parent_tid, tls, child_tid);
     end_fork(pid);
-    return pid;
-}
-
-VIA_HOOK int clone(int (*run)(void *), void *stack, int flags, void *argument, ...)
-{
-    va_list list;
-    va_start(list, argument);
-    int pid = clone_any(run, stack, flags, argument, list);
-    va_end(list);
-    return pid;
-}
-
-VIA_HOOK int __clone(int (*run)(void *), void *stack, int flags, void *argument, ...)
-{
-    va_list list;
-    va_start(list, argument);
-    int pid = clone_any(run, stack, flags, argument, list);
-    va_end(list);
     return pid;
 }
 

@@ -403,8 +403,12 @@ VIA_HOOK int dup3(int fd, int new_fd, int flags)
 /* --- flags and options -------------------------------------------------------------------------
  */
 
-static int fcntl_any(int fd, int command, void *argument)
+VIA_HOOK int fcntl(int fd, int command, ...)
 {
+    va_list list;
+    va_start(list, command);
+    void *argument = va_arg(list, void *);
+    va_end(list);
     if (via_fd_is_hidden(fd)) {
         errno = EBADF;
         return -1;
@@ -429,23 +433,7 @@ static int fcntl_any(int fd, int command, void *argument)
     return rc;
 }
 
-VIA_HOOK int fcntl(int fd, int command, ...)
-{
-    va_list list;
-    va_start(list, command);
-    void *argument = va_arg(list, void *);
-    va_end(list);
-    return fcntl_any(fd, command, argument);
-}
-
-VIA_HOOK int fcntl64(int fd, int command, ...)
-{
-    va_list list;
-    va_start(list, command);
-    void *argument = va_arg(list, void *);
-    va_end(list);
-    return fcntl_any(fd, command, argument);
-}
+VIA_HOOK_AS(fcntl) int fcntl64(int fd, int command, ...);
 
 VIA_HOOK int ioctl(int fd, unsigned long request, ...)
 {

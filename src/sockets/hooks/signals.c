@@ -108,11 +108,8 @@ VIA_HOOK int sigaction(int number, const struct sigaction *action, struct sigact
     return rc;
 }
 
-int __sigaction(int number, const struct sigaction *action, struct sigaction *ret_old);
-VIA_HOOK int __sigaction(int number, const struct sigaction *action, struct sigaction *ret_old)
-{
-    return sigaction(number, action, ret_old);
-}
+VIA_HOOK_AS(sigaction)
+int __sigaction(int number, const struct sigaction *action, struct sigaction *ret_old) __THROW;
 
 /* Those of older habits: the C library chooses the flags, then the handler is wrapped. */
 static sighandler_t install(sighandler_t (*real)(int, sighandler_t), int number,

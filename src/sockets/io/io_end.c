@@ -65,11 +65,10 @@ static bool is_unsaid(const struct via_op *op, uint32_t events)
  * program may also have ended its direction by a system call that passes the library by. */
 static bool is_death(struct via_op *op)
 {
-    const struct timespec pause = {.tv_nsec = ASK_AGAIN_NS};
     int saved = errno;
     bool over = op->conn->carrier->is_over(op->conn, op->fd);
     for (int tries = 0; !over && tries < ASK_AGAIN_MAX; tries++) {
-        VIA_REAL(nanosleep)(&pause, NULL);
+        via_os_pause(ASK_AGAIN_NS);
         over = op->conn->carrier->is_over(op->conn, op->fd);
     }
     errno = saved;

@@ -83,8 +83,7 @@ static bool wait_all_sent(struct via_op *op, uint64_t ns)
         if (gone || via_os_now_ns() >= end_ns) {
             return gone;
         }
-        const struct timespec pause = {.tv_nsec = PAUSE_NS};
-        VIA_REAL(nanosleep)(&pause, NULL);
+        via_os_pause(PAUSE_NS);
     }
 }
 

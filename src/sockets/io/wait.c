@@ -243,21 +243,6 @@ static void watch_none(void)
     }
 }
 
-static struct timespec *time_left(uint64_t deadline_ns, struct timespec *storage)
-{
-    if (deadline_ns == VIA_NEVER_NS) {
-        return NULL;
-    }
-    uint64_t left = 0;
-    if (deadline_ns != 0) {
-        uint64_t now = via_os_now_ns();
-        left = deadline_ns > now ? deadline_ns - now : 0;
-    }
-    storage->tv_sec = (time_t)(left / VIA_SEC_NS);
-    storage->tv_nsec = (long)(left % VIA_SEC_NS);
-    return storage;
-}
-
 uint64_t via_sleep_ns_max(void)
 {
     return via_min(via_fabric_sleep_ns_max(), via_shared_sleep_ns_max());
@@ -276,7 +261,7 @@ int via_sleep(struct pollfd *fds, unsigned count, uint64_t bells, uint64_t deadl
     fds[count] = (struct pollfd){.fd = ear_fd, .events = POLLIN};
     via_signals_mark();
     via_cancel_allow();
-    int n = VIA_REAL(ppoll)(fds, count + 1, time_left(deadline_ns, &storage), mask);
+    int n = VIA_REAL(ppoll)(fds, count + 1, via_os_time_left(deadline_ns, &storage), mask);
     via_cancel_defer();
     if (n < 0) {
         return -errno;
@@ -294,7 +279,7 @@ int via_sleep(struct pollfd *fds, unsigned count, uint64_t bells, uint64_t deadl
     }
     if (via_unlikely(rung && n == 0 && mask != NULL)) {
         /* A bell, rung before perhaps, has kept the signals out that are let in here. */
-        n = VIA_REAL(ppoll)(fds, count, time_left(0, &storage), mask);
+        n = VIA_REAL(ppoll)(fds, count, via_os_time_left(0, &storage), mask);
         return n < 0 ? -errno : n;
     }
     return n;

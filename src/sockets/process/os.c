@@ -63,6 +63,24 @@ void via_os_forked(void)
     remember_pid();
 }
 
+struct timespec *via_os_time_left(uint64_t deadline_ns, struct timespec *storage)
+{
+    if (deadline_ns == VIA_NEVER_NS) {
+        return NULL;
+    }
+    uint64_t now = deadline_ns != 0 ? via_os_now_ns() : 0;
+    uint64_t left = deadline_ns > now ? deadline_ns - now : 0;
+    *storage = (struct timespec){.tv_sec = (time_t)(left / VIA_SEC_NS),
+                                 .tv_nsec = (long)(left % VIA_SEC_NS)};
+    return storage;
+}
+
+void via_os_pause(uint64_t ns)
+{
+    const struct timespec pause = {.tv_nsec = (long)ns};
+    syscall(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &pause, NULL);
+}
+
 void via_os_futex_wait(_Atomic uint32_t *word, uint32_t value, uint64_t timeout_ns)
 {
     struct timespec ts = {.tv_sec = (time_t)(timeout_ns / VIA_SEC_NS),

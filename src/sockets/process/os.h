@@ -21,8 +21,7 @@ static inline uint64_t via_os_now_ns(void)
     return (uint64_t)ts.tv_sec * VIA_SEC_NS + (uint64_t)ts.tv_nsec;
 }
 
-/* A counter for short times: cheap, of unknown rate; via_os_ticks_per_us() is a good guess at it.
- */
+/* A counter for short times: cheap, of unknown rate; via_os_ticks_us is a good guess at it. */
 static inline uint64_t via_os_ticks(void)
 {
 #if defined(__x86_64__)
@@ -62,6 +61,12 @@ static inline pid_t via_os_pid(void)
     pid_t pid = via_likely(word != NULL) ? atomic_load_explicit(word, memory_order_relaxed) : 0;
     return via_likely(pid != 0) ? pid : getpid();
 }
+
+/* For a call that waits until then (0: not at all): in *storage, or NULL for VIA_NEVER_NS. */
+struct timespec *via_os_time_left(uint64_t deadline_ns, struct timespec *storage);
+
+/* For less than a second. A signal ends it early. errno is unspecified. */
+void via_os_pause(uint64_t ns);
 
 /* Sleeps while *word is value, up to timeout_ns. Spurious returns happen. errno is unspecified. */
 void via_os_futex_wait(_Atomic uint32_t *word, uint32_t value, uint64_t timeout_ns);

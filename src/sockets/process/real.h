@@ -115,7 +115,8 @@ void via_real_init(void);
 #define VIA_REAL(name) \
     (via_likely(via_real.name != NULL) ? (void)0 : via_real_init(), via_real.name)
 
-/* Functions that stand in for the C library's. */
+/* Functions that stand in for the C library's, and other names of them. */
 #define VIA_HOOK __attribute__((visibility("default")))
+#define VIA_HOOK_AS(name) __attribute__((visibility("default"), alias(#name)))
 
 #endif
