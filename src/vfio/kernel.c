@@ -330,6 +330,9 @@ struct via_kernel *via_kernel_new(const struct via_kernel_options *options)
     kernel->calls = options->calls != NULL ? options->calls : &system_calls;
     kernel->container_fd = kernel->iommufd = kernel->group_fd = kernel->device_fd = -1;
     kernel->without_iommu = options->without_iommu;
+    kernel->by_container = options->by_container;
+    kernel->lead = options->beside != NULL ? via_kernel_of(options->beside) : kernel;
+    kernel->way = kernel->lead->way;
     snprintf(kernel->address, sizeof(kernel->address), "%s", options->address);
     copy_path(kernel->sysfs, sizeof(kernel->sysfs), options->sysfs, "/sys");
     copy_path(kernel->devfs, sizeof(kernel->devfs), options->devfs, "/dev/vfio");

@@ -22,6 +22,11 @@ struct via_kernel_options {
     /* Open the function also where no IOMMU translates its addresses: it and its peer reach all
      * memory of the machine. */
     bool without_iommu;
+    /* Another function (of this backend) whose IO virtual addresses this one has, too: what is
+     * mapped for one of them both reach. It is closed after this one. NULL: addresses of its own.
+     */
+    struct via_pci *beside;
+    bool by_container;                    /* where there is one, and not by iommufd */
     const char *sysfs;                    /* NULL: /sys */
     const char *devfs;                    /* NULL: /dev/vfio */
     const char *iommufd;                  /* NULL: /dev/iommu */

@@ -20,11 +20,12 @@ static int translate(struct via_kernel *kernel, const struct via_pci_memory *mem
             .size = sizeof(map),
             .flags = VIA_IOMMU_IOAS_MAP_FIXED_IOVA | VIA_IOMMU_IOAS_MAP_READABLE |
                      (memory->writable ? VIA_IOMMU_IOAS_MAP_WRITEABLE : 0u),
-            .ioas_id = kernel->ioas,
+            .ioas_id = kernel->lead->ioas,
             .user_va = (uintptr_t)memory->at,
             .length = memory->bytes,
             .iova = iova};
-        return kernel->calls->ioctl(kernel->iommufd, VIA_IOMMU_IOAS_MAP, &map) == 0 ? 0 : -errno;
+        return kernel->calls->ioctl(kernel->lead->iommufd, VIA_IOMMU_IOAS_MAP, &map) == 0 ? 0
+                                                                                          : -errno;
     }
     struct vfio_iommu_type1_dma_map map = {
         .argsz = sizeof(map),
@@ -32,7 +33,8 @@ static int translate(struct via_kernel *kernel, const struct via_pci_memory *mem
         .vaddr = (uintptr_t)memory->at,
         .iova = iova,
         .size = memory->bytes};
-    return kernel->calls->ioctl(kernel->container_fd, VFIO_IOMMU_MAP_DMA, &map) == 0 ? 0 : -errno;
+    return kernel->calls->ioctl(kernel->lead->container_fd, VFIO_IOMMU_MAP_DMA, &map) == 0 ? 0
+                                                                                           : -errno;
 }
 
 /* Where the memory lies, which must be in one piece and stay there. */
@@ -74,7 +76,7 @@ static int map_physical(struct via_kernel *kernel, const struct via_pci_memory *
     if (rc == 0 && at % alignment != 0) {
         rc = -ENOSPC;
     }
-    rc = rc == 0 ? via_iova_take_at(&kernel->iova, at, memory->bytes) : rc;
+    rc = rc == 0 ? via_iova_take_at(&kernel->lead->iova, at, memory->bytes) : rc;
     if (rc == 0) {
         *ret_iova = at;
     }
@@ -85,21 +87,23 @@ int via_kernel_dma_map(struct via_pci *pci, const struct via_pci_memory *memory,
                        uint64_t *ret_iova)
 {
     struct via_kernel *kernel = via_kernel_of(pci);
-    uint64_t iova;
-    if (alignment == 0) {
-        return -ENOTSUP;
-    }
-    alignment = via_max(alignment, (uint64_t)VIA_KERNEL_PAGE_BYTES);
+    uint64_t iova = *ret_iova;
     if (kernel->way == VIA_KERNEL_PHYSICAL) {
-        return map_physical(kernel, memory, alignment, ret_iova);
+        return alignment == 0
+                   ? -ENOTSUP
+                   : map_physical(kernel, memory,
+                                  via_max(alignment, (uint64_t)VIA_KERNEL_PAGE_BYTES), ret_iova);
     }
-    int rc = via_iova_take(&kernel->iova, memory->bytes, alignment, &iova);
+    int rc = alignment == 0
+                 ? via_iova_take_at(&kernel->lead->iova, iova, memory->bytes)
+                 : via_iova_take(&kernel->lead->iova, memory->bytes,
+                                 via_max(alignment, (uint64_t)VIA_KERNEL_PAGE_BYTES), &iova);
     if (rc != 0) {
         return rc;
     }
     rc = translate(kernel, memory, iova);
     if (rc != 0) {
-        (void)!via_iova_give_back(&kernel->iova, iova);
+        (void)!via_iova_give_back(&kernel->lead->iova, iova);
         return rc;
     }
     *ret_iova = iova;
@@ -113,24 +117,26 @@ static int forget(struct via_kernel *kernel, uint64_t iova, uint64_t bytes)
     }
     if (kernel->way == VIA_KERNEL_IOMMUFD) {
         struct via_iommu_ioas_unmap unmap = {
-            .size = sizeof(unmap), .ioas_id = kernel->ioas, .iova = iova, .length = bytes};
-        return kernel->calls->ioctl(kernel->iommufd, VIA_IOMMU_IOAS_UNMAP, &unmap) == 0 ? 0
-                                                                                        : -errno;
+            .size = sizeof(unmap), .ioas_id = kernel->lead->ioas, .iova = iova, .length = bytes};
+        return kernel->calls->ioctl(kernel->lead->iommufd, VIA_IOMMU_IOAS_UNMAP, &unmap) == 0
+                   ? 0
+                   : -errno;
     }
     struct vfio_iommu_type1_dma_unmap unmap = {.argsz = sizeof(unmap), .iova = iova, .size = bytes};
-    return kernel->calls->ioctl(kernel->container_fd, VFIO_IOMMU_UNMAP_DMA, &unmap) == 0 ? 0
-                                                                                         : -errno;
+    return kernel->calls->ioctl(kernel->lead->container_fd, VFIO_IOMMU_UNMAP_DMA, &unmap) == 0
+               ? 0
+               : -errno;
 }
 
 int via_kernel_dma_unmap(struct via_pci *pci, uint64_t iova)
 {
     struct via_kernel *kernel = via_kernel_of(pci);
     uint64_t bytes = 0;
-    for (unsigned i = 0; i < kernel->iova.count; i++) {
-        if (kernel->iova.range[i].at == iova) {
-            bytes = kernel->iova.range[i].bytes;
+    for (unsigned i = 0; i < kernel->lead->iova.count; i++) {
+        if (kernel->lead->iova.range[i].at == iova) {
+            bytes = kernel->lead->iova.range[i].bytes;
         }
     }
-    int rc = via_iova_give_back(&kernel->iova, iova);
+    int rc = via_iova_give_back(&kernel->lead->iova, iova);
     return rc == 0 ? forget(kernel, iova, bytes) : rc;
 }

@@ -109,6 +109,9 @@ static unsigned long iommu_type(const struct via_kernel *kernel)
 static int open_container(struct via_kernel *kernel, struct via_error *err)
 {
     char path[PATH_BYTES];
+    if (kernel->lead != kernel) {
+        return 0; /* that of the other function */
+    }
     snprintf(path, sizeof(path), "%s/vfio", kernel->devfs);
     kernel->container_fd = kernel->calls->open(path, O_RDWR | O_CLOEXEC);
     if (kernel->container_fd < 0) {
@@ -125,6 +128,7 @@ static int open_container(struct via_kernel *kernel, struct via_error *err)
     return 0;
 }
 
+/* The group joins the container; of a group that has joined it already there is one descriptor. */
 static int join_group(struct via_kernel *kernel, struct via_error *err)
 {
     struct vfio_group_status status = {.argsz = sizeof(status)};
@@ -142,16 +146,22 @@ static int join_group(struct via_kernel *kernel, struct via_error *err)
                              "%s: other devices of the IOMMU group have drivers of their own",
                              kernel->group_path);
     }
-    if (calls->ioctl(kernel->group_fd, VFIO_GROUP_SET_CONTAINER, &kernel->container_fd) != 0) {
+    if (calls->ioctl(kernel->group_fd, VFIO_GROUP_SET_CONTAINER, &kernel->lead->container_fd) !=
+        0) {
         return via_error_set(err, -errno, "%s: join a container: %s", kernel->group_path,
                              strerror(errno));
     }
-    if (calls->ioctl(kernel->container_fd, VFIO_SET_IOMMU, (void *)(uintptr_t)iommu_type(kernel)) !=
-        0) {
+    if (kernel->lead == kernel && calls->ioctl(kernel->container_fd, VFIO_SET_IOMMU,
+                                               (void *)(uintptr_t)iommu_type(kernel)) != 0) {
         return via_error_set(err, -errno, "%s: set the IOMMU: %s%s", kernel->group_path,
                              strerror(errno), errno == EPERM ? " (no interrupt remapping?)" : "");
     }
-    kernel->device_fd = calls->ioctl(kernel->group_fd, VFIO_GROUP_GET_DEVICE_FD, kernel->address);
+    return 0;
+}
+
+static int take_device(struct via_kernel *kernel, int group_fd, struct via_error *err)
+{
+    kernel->device_fd = kernel->calls->ioctl(group_fd, VFIO_GROUP_GET_DEVICE_FD, kernel->address);
     return kernel->device_fd >= 0
                ? 0
                : via_error_set(err, -errno, "%s: device: %s", kernel->group_path, strerror(errno));
@@ -160,8 +170,13 @@ static int join_group(struct via_kernel *kernel, struct via_error *err)
 static int open_group(struct via_kernel *kernel, struct via_error *err)
 {
     int rc = check_group(kernel, err);
+    if (rc == 0 && kernel->lead != kernel &&
+        strcmp(kernel->group_path, kernel->lead->group_path) == 0) {
+        return take_device(kernel, kernel->lead->group_fd, err);
+    }
     rc = rc == 0 ? open_container(kernel, err) : rc;
-    return rc == 0 ? join_group(kernel, err) : rc;
+    rc = rc == 0 ? join_group(kernel, err) : rc;
+    return rc == 0 ? take_device(kernel, kernel->group_fd, err) : rc;
 }
 
 /* --- iommufd --- */
@@ -189,44 +204,59 @@ static bool find_device_file(const struct via_kernel *kernel, char *ret_path, si
 static int open_iommufd_files(struct via_kernel *kernel, const char *device, struct via_error *err)
 {
     int rc = 0;
-    kernel->iommufd = kernel->calls->open(kernel->iommufd_path, O_RDWR | O_CLOEXEC);
-    if (kernel->iommufd < 0) {
-        return via_error_set(err, -errno, "%s: %s", kernel->iommufd_path, strerror(errno));
+    if (kernel->lead == kernel) {
+        kernel->iommufd = kernel->calls->open(kernel->iommufd_path, O_RDWR | O_CLOEXEC);
+        if (kernel->iommufd < 0) {
+            return via_error_set(err, -errno, "%s: %s", kernel->iommufd_path, strerror(errno));
+        }
     }
     kernel->device_fd = kernel->calls->open(device, O_RDWR | O_CLOEXEC);
     if (kernel->device_fd < 0) {
         rc = via_error_set(err, -errno, "%s: %s", device, strerror(errno));
-        close(kernel->iommufd);
-        kernel->iommufd = -1;
+        if (kernel->iommufd >= 0) {
+            close(kernel->iommufd);
+            kernel->iommufd = -1;
+        }
     }
     return rc;
 }
 
+static int allocate_space(struct via_kernel *kernel, struct via_error *err)
+{
+    struct via_iommu_ioas_alloc space = {.size = sizeof(space)};
+    if (kernel->lead == kernel) {
+        if (kernel->calls->ioctl(kernel->iommufd, VIA_IOMMU_IOAS_ALLOC, &space) != 0) {
+            return via_error_set(err, -errno, "%s: IO address space: %s", kernel->iommufd_path,
+                                 strerror(errno));
+        }
+        kernel->ioas = space.out_ioas_id;
+    }
+    return 0;
+}
+
 static int attach_iommufd(struct via_kernel *kernel, const char *device, struct via_error *err)
 {
-    struct via_vfio_bind_iommufd bind = {.argsz = sizeof(bind), .iommufd = kernel->iommufd};
+    struct via_vfio_bind_iommufd bind = {.argsz = sizeof(bind), .iommufd = kernel->lead->iommufd};
     if (kernel->calls->ioctl(kernel->device_fd, VIA_VFIO_DEVICE_BIND_IOMMUFD, &bind) != 0) {
         /* Of a device file that another process has bound the kernel says EINVAL. */
-        int rc = errno == EINVAL ? -EBUSY : -errno;
-        return via_error_set(err, rc, "%s: bind to %s: %s%s", device, kernel->iommufd_path,
-                             strerror(-rc),
-                             rc == -EBUSY   ? ": another process has the device, or other devices "
-                                              "of its IOMMU group have drivers of their own"
-                             : rc == -EPERM ? " (no interrupt remapping?)"
-                                            : "");
+        int cause = errno == EINVAL ? -EBUSY : -errno;
+        return via_error_set(err, cause, "%s: bind to %s: %s%s", device, kernel->iommufd_path,
+                             strerror(-cause),
+                             cause == -EBUSY ? ": another process has the device, or other devices "
+                                               "of its IOMMU group have drivers of their own"
+                             : cause == -EPERM ? " (no interrupt remapping?)"
+                                               : "");
     }
-    struct via_iommu_ioas_alloc space = {.size = sizeof(space)};
-    if (kernel->calls->ioctl(kernel->iommufd, VIA_IOMMU_IOAS_ALLOC, &space) != 0) {
-        return via_error_set(err, -errno, "%s: IO address space: %s", kernel->iommufd_path,
-                             strerror(errno));
+    int rc = allocate_space(kernel, err);
+    if (rc != 0) {
+        return rc;
     }
     struct via_vfio_attach_iommufd_pt attach = {.argsz = sizeof(attach),
-                                                .pt_id = space.out_ioas_id};
+                                                .pt_id = kernel->lead->ioas};
     if (kernel->calls->ioctl(kernel->device_fd, VIA_VFIO_DEVICE_ATTACH_IOMMUFD_PT, &attach) != 0) {
         return via_error_set(err, -errno, "%s: attach to the IO address space: %s", device,
                              strerror(errno));
     }
-    kernel->ioas = space.out_ioas_id;
     kernel->way = VIA_KERNEL_IOMMUFD;
     return 0;
 }
@@ -236,15 +266,21 @@ static int attach_iommufd(struct via_kernel *kernel, const char *device, struct 
 static int open_device(struct via_kernel *kernel, struct via_error *err)
 {
     char device[PATH_BYTES];
-    if (access(kernel->iommufd_path, F_OK) != 0 ||
+    bool is_beside = kernel->lead != kernel;
+    bool by_group = is_beside ? kernel->way != VIA_KERNEL_IOMMUFD
+                              : kernel->by_container && access(kernel->group_path, F_OK) == 0;
+    if (by_group || access(kernel->iommufd_path, F_OK) != 0 ||
         !find_device_file(kernel, device, sizeof(device))) {
-        return open_group(kernel, err);
+        return is_beside && !by_group
+                   ? via_error_set(err, -ENODEV, "the function has no device file in %s/devices",
+                                   kernel->devfs)
+                   : open_group(kernel, err);
     }
     int rc = open_iommufd_files(kernel, device, err);
     if (rc == 0) {
         return attach_iommufd(kernel, device, err);
     }
-    return access(kernel->group_path, F_OK) == 0 ? open_group(kernel, err) : rc;
+    return access(kernel->group_path, F_OK) == 0 && !is_beside ? open_group(kernel, err) : rc;
 }
 
 static int inspect(struct via_kernel *kernel, struct via_error *err)

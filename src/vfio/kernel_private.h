@@ -28,6 +28,10 @@ enum via_kernel_way {
 
 struct via_kernel {
     struct via_pci pci;
+    /* Whose container or iommufd and IO virtual addresses these are: its own, or of the function
+     * that it was opened beside. */
+    struct via_kernel *lead;
+    bool by_container;
     const struct via_kernel_calls *calls;
     char address[16];
     char sysfs[64];

@@ -124,8 +124,10 @@ struct via_pci_ops {
 
     /*
      * Lets the function reach memory, at an IO virtual address that the backend picks: a multiple
-     * of `alignment` (a power of two, at least a page). The memory is borrowed until dma_unmap().
-     * -ENOSPC (no such room in the address space), -ENOMEM, -EINVAL.
+     * of `alignment` (a power of two, at least a page); alignment 0: at *ret_iova. The memory is
+     * borrowed until dma_unmap(). It may be a mapping of a BAR, which the function then reaches as
+     * a peer, where the backend can (the kernel's VFIO by container). -ENOSPC (no such room in the
+     * address space), -ENOMEM, -EINVAL, -ENOTSUP.
      */
     int (*dma_map)(struct via_pci *pci, const struct via_pci_memory *memory, uint64_t alignment,
                    uint64_t *ret_iova);

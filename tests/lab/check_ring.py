@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
 """A ring of three virtual machines: each link is a register model of a PEX 87xx, whose two functions are PCI devices of two guests.
 
-A guest has them by QEMU's vfio-user-pci behind an emulated IOMMU, and its daemon has them by the kernel's vfio-pci: MSI, DMA by IO virtual
+The host of each virtual side has the chip's DMA function, too. A guest has them by QEMU's vfio-user-pci behind an emulated IOMMU, and its daemon has them by the kernel's vfio-pci: MSI, DMA by IO virtual
 addresses, config space, resets. make lab. check_ring.py try: boots the same and gives a shell, where `g1 COMMAND` runs in guest 1. check_ring.py resets N: resets a guest N times
 under traffic between the two others, and says what all were doing when a message does not arrive.
 """
@@ -18,8 +18,11 @@ from lab_hosts import BIN, HANG_S, deliver, supervise, wait_for
 HOSTS = (1, 2, 3)
 # Every store into a window is a round trip to the model, so small windows lose nothing.
 WINDOW = "window=1MiB"
-# Bus 1 has the virtual side of the link to the next guest, bus 2 the link side of that from the guest before.
-FUNCTIONS = ("0000:01:00.0", "0000:02:00.0")
+# Bus 1 has the virtual side of the link to the next guest, bus 3 the link side of that from the guest before, bus 2 the DMA function: requests of the
+# model's carry that number.
+FUNCTIONS = ("0000:01:00.0", "0000:03:00.0")
+ENGINE = "0000:02:00.0"
+DMA_BYTES = 1024
 EXAMPLES = ("hello", "ring_shift", "histogram")
 LIBRARY = "libviaduct-shmem.so.0"
 # oshrun reaches a guest as it would by ssh: a line with the command, then its input.
@@ -46,7 +49,8 @@ class Lab(lab_hosts.Lab):
         self.models = {}  # by the host of the virtual side
 
     def links_of(self, host):
-        return ("%d=pex:%s,%s" % (next_of(host), FUNCTIONS[0], WINDOW), "%d=pex:%s,%s" % (previous_of(host), FUNCTIONS[1], WINDOW))
+        return ("%d=pex:%s,%s,dma=%s --dma-bytes %d" % (next_of(host), FUNCTIONS[0], WINDOW, ENGINE, DMA_BYTES),
+                "%d=pex:%s,%s" % (previous_of(host), FUNCTIONS[1], WINDOW))
 
     def socket(self, side, host):
         return os.path.join(self.folder, "%s%d.sock" % (side, host))
@@ -58,7 +62,7 @@ class Lab(lab_hosts.Lab):
         for host in HOSTS:
             self.start_model(host)
         for host in HOSTS:
-            devices = lab_guest.vfio_user(self.socket("v", host), 0) + lab_guest.vfio_user(self.socket("l", host), 1)
+            devices = [word for index, name in enumerate("vdl") for word in lab_guest.vfio_user(self.socket(name, host), index)]
             self.guests[host] = lab_guest.Guest(self.packages, self.image, self.folder, "g%d" % host, devices, iommu=True, shared=True)
         for guest in self.guests.values():
             guest.boot()
@@ -68,12 +72,12 @@ class Lab(lab_hosts.Lab):
     def start_model(self, host):
         self.models[host] = self.start_process(
             [os.path.join(BIN, "viaduct"), "model", "pex", "--commands", "--socket", self.socket("v", host), "--socket",
-             self.socket("l", next_of(host))], says="virtual side", stdin=subprocess.PIPE)
+             self.socket("l", next_of(host)), "--dma-socket", self.socket("d", host)], says="virtual side", stdin=subprocess.PIPE)
 
     def start_fabric(self, host):
         """A guest's devices and daemon, once it has booted."""
         self.guests[host].wait_booted()
-        for function in FUNCTIONS:
+        for function in (*FUNCTIONS, ENGINE):
             self.guests[host].run("viaduct port bind %s" % function)
         self.start_daemon(host)
 
@@ -102,8 +106,8 @@ class Ring(lab_hosts.Case):
             status = guest.run("viaduct status")
             self.assertEqual(len(re.findall(r"(?m)^ +[123]  \S+ +up ", status)), 3, status)
             lines = re.findall(r"(?m)^ *\d+: +(\d+) .*vfio-msi\[0\]\((\S+)\)$", guest.run("cat /proc/interrupts"))
-            self.assertEqual(sorted(function for _, function in lines), list(FUNCTIONS), host)
-            self.assertTrue(all(int(count) > 0 for count, _ in lines), lines)
+            self.assertEqual(sorted(function for _, function in lines), sorted((*FUNCTIONS, ENGINE)), host)
+            self.assertTrue(all(int(count) > 0 for count, function in lines if function != ENGINE), lines)
             groups = guest.run("for f in %s; do ls /sys/bus/pci/devices/$f/iommu_group/devices; done" % " ".join(FUNCTIONS))
             self.assertEqual(groups.split(), list(FUNCTIONS))  # each a group of its own
             out = guest.run("viaduct port list")
@@ -145,6 +149,19 @@ class Ring(lab_hosts.Case):
                 self.send(host, peer, 1000)
                 self.wait_received(peer, 1000)
         # All that goes through the windows meets memory that the guests' IOMMUs map.
+        self.assertEqual(self.faults(), before)
+
+    def test_3_bodies_by_the_dma_function(self):
+        """It is a device of its own behind the IOMMU: its rings and sources have IO virtual addresses, and the window its address on the bus."""
+        before = self.faults()
+        for host in HOSTS:
+            peer = next_of(host)
+            self.start_receiver(peer)
+            self.guests[host].run(deliver(host) + "send %d 100 4000 0" % peer, HANG_S)
+            self.wait_received(peer, 100)
+            interrupts = re.search(r"(?m)^ *\d+: +(\d+) .*vfio-msi\[0\]\(%s\)$" % re.escape(ENGINE), self.guests[host].run("cat /proc/interrupts"))
+            print("DMA function of guest %d: %s interrupts" % (host, interrupts.group(1)), flush=True)
+            self.assertGreater(int(interrupts.group(1)), 10)
         self.assertEqual(self.faults(), before)
 
     def test_3_puts(self):

@@ -237,6 +237,27 @@ static void bars_are_sized_by_all_ones(void **state)
     assert_int_equal(config(world, 1, 0x10, 4) & 7, 4);
 }
 
+/* As a virtual machine does: the DMA function finds the window where the machine has put it. */
+static void bars_lie_where_the_machine_puts_them(void **state)
+{
+    struct world *world = *state;
+    for (unsigned side = 0; side < 2; side++) {
+        enum via_pex_side which = side == 0 ? VIA_PEX_VIRTUAL : VIA_PEX_LINK;
+        uint32_t low = config(world, side, 0x18, 4);
+        set_config(world, side, 0x18, 4, 0x80000000);
+        set_config(world, side, 0x1C, 4, 0x38);
+        set_config(world, side, 0x18, 4, UINT32_MAX); /* sizing is no place */
+        set_config(world, side, 0x04, 2, 6);
+        assert_int_equal(config(world, side, 0x18, 4), 0x8000000C);
+        assert_int_equal(config(world, side, 0x1C, 4), 0x38);
+        via_pex_reset_host(world->pex, which);
+        assert_int_equal(config(world, side, 0x18, 4), 0xC);
+        set_config(world, side, 0x04, 2, 6);
+        assert_int_equal(config(world, side, 0x18, 4), 0x8000000C);
+        assert_int_not_equal(low, 0x8000000C);
+    }
+}
+
 static void writes_go_by_byte(void **state)
 {
     struct world *world = *state;
@@ -719,6 +740,7 @@ int main(void)
         TEST(functions_have_their_ids, set_up),
         TEST(the_second_nt_port_is_elsewhere, set_up_second),
         TEST(bars_are_sized_by_all_ones, set_up),
+        TEST(bars_lie_where_the_machine_puts_them, set_up),
         TEST(writes_go_by_byte, set_up),
         TEST(what_is_not_there_reads_zero_and_what_is_outside_is_refused, set_up),
         TEST(a_window_leads_to_the_others_memory, set_up),

@@ -314,6 +314,22 @@ static void what_is_no_pair_is_refused(void **state)
 
 /* --- what cannot be opened --- */
 
+static void a_dma_function_fits_its_port(void **state)
+{
+    static const char *const wrong[] = {
+        "pex:0000:03:00.0,dma=/tmp/d.sock", "pex:0000:03:00.0,dma=0000:03:00.1,noiommu",
+        "pex:0000:03:00.0,dma=0000:03:00.1,b2b=0", "pex:model:x,dma=/tmp/d.sock",
+        "pex:vfio-user:/tmp/v.sock,dma=/tmp/d.sock,b2b=1"};
+    struct via_link_config config;
+    struct via_error err = {0};
+    (void)state;
+    for (unsigned i = 0; i < VIA_ARRAY_COUNT(wrong); i++) {
+        assert_int_equal(via_link_parse(wrong[i], &config, &err), -EINVAL);
+        assert_non_null(strstr(err.text, "dma=0000:03:00.1 with a function of this machine"));
+    }
+    assert_int_equal(via_link_parse("pex:0000:03:00.0,dma=0000:03:00.1", &config, &err), 0);
+}
+
 static void what_cannot_be_opened_says_why(void **state)
 {
     static const struct {
@@ -514,6 +530,7 @@ int main(void)
         PAIR_TEST(what_is_no_pair_is_refused),
         TEST(a_peer_of_another_version_is_told),
         TEST(a_lying_peer_gets_no_link),
+        cmocka_unit_test(a_dma_function_fits_its_port),
         cmocka_unit_test(what_cannot_be_opened_says_why),
         cmocka_unit_test(a_chip_that_is_odd_is_refused_and_left_as_it_was),
     };

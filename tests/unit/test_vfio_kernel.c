@@ -69,7 +69,7 @@ static struct {
     unsigned long refused; /* request that fails */
     int refused_errno;
     int opened_count;
-    unsigned long asked[32];
+    unsigned long asked[64];
     unsigned asked_count;
     uint64_t map_iova, map_bytes, unmap_iova, unmap_bytes;
     uint32_t map_flags, ioas;
@@ -404,6 +404,139 @@ static void without_an_iommu_only_if_that_is_asked_for(void **state)
     end_machine(&machine);
 }
 
+/* --- a function beside another one --- */
+
+#define ENGINE "/bus/pci/devices/0000:03:00.1"
+
+static unsigned count_asked(unsigned long request)
+{
+    unsigned count = 0;
+    for (unsigned i = 0; i < fake.asked_count; i++) {
+        count += fake.asked[i] == request;
+    }
+    return count;
+}
+
+static void add_engine(const struct fake_machine *machine, const char *group)
+{
+    char link[64], file[32];
+    snprintf(link, sizeof(link), "../../../../kernel/iommu_groups/%s", group);
+    snprintf(file, sizeof(file), "/dev/%s", group);
+    make(machine->folder, ENGINE, NULL);
+    make(machine->folder, ENGINE "/driver", "../../../../bus/pci/drivers/vfio-pci");
+    make(machine->folder, ENGINE "/iommu_group", link);
+    if (strcmp(group, "17") != 0) {
+        make(machine->folder, file, NULL);
+    }
+}
+
+/* What is mapped for one is mapped for both, so no address is given twice. */
+static void check_beside(struct fake_machine *machine, unsigned opens, const char *describes)
+{
+    static unsigned char bytes[16384] __attribute__((aligned(4096)));
+    struct via_pci_memory memory = {
+        .at = bytes, .bytes = sizeof(bytes), .fd = -1, .writable = true};
+    struct via_kernel_options engine = machine->options;
+    struct via_pci *first, *second;
+    struct via_error err = {0};
+    uint64_t one = 0, other = UINT64_C(0x4000000000), third;
+    unsigned fds = count_fds();
+    assert_int_equal(via_kernel_open(&machine->options, &first, &err), 0);
+    engine.address = "0000:03:00.1";
+    engine.beside = first;
+    fake.opened_count = 0;
+    assert_int_equal(via_kernel_open(&engine, &second, &err), 0);
+    assert_int_equal(fake.opened_count, opens);
+    assert_string_equal(second->ops->describe(second), describes);
+    assert_int_equal(second->requester, 0x301);
+    assert_int_equal(first->ops->dma_map(first, &memory, 4096, &one), 0);
+    third = one;
+    assert_int_equal(second->ops->dma_map(second, &memory, 0, &third), -ENOSPC);
+    assert_int_equal(second->ops->dma_map(second, &memory, 0, &other), 0);
+    assert_true(other == UINT64_C(0x4000000000) && fake.map_iova == other);
+    assert_int_equal(second->ops->dma_map(second, &memory, 4096, &third), 0);
+    assert_true(third != one);
+    assert_int_equal(second->ops->dma_unmap(second, other), 0);
+    assert_int_equal(fake.unmap_iova, other);
+    second->ops->close(second);
+    via_pci_write32(first, 0, 8, 0x5eed);
+    assert_int_equal(via_pci_read32(first, 0, 8), 0x5eed);
+    assert_int_equal(first->ops->dma_unmap(first, one), 0);
+    first->ops->close(first);
+    assert_int_equal(count_fds(), fds);
+}
+
+static void a_function_beside_another_has_its_addresses(void **state)
+{
+    struct fake_machine machine;
+    (void)state;
+    /* In one group, which opens once: the device alone. */
+    begin_machine(&machine, true, false);
+    add_engine(&machine, "17");
+    check_beside(&machine, 1, "0000:03:00.1 by VFIO");
+    assert_int_equal(count_asked(VFIO_GROUP_SET_CONTAINER), 1);
+    end_machine(&machine);
+    /* In a group of its own, which joins the container. */
+    begin_machine(&machine, true, false);
+    add_engine(&machine, "18");
+    check_beside(&machine, 2, "0000:03:00.1 by VFIO");
+    assert_int_equal(count_asked(VFIO_GROUP_SET_CONTAINER), 2);
+    assert_int_equal(count_asked(VFIO_SET_IOMMU), 1);
+    end_machine(&machine);
+    /* By iommufd: one descriptor of it, and one IO address space. */
+    begin_machine(&machine, true, true);
+    add_engine(&machine, "18");
+    make(machine.folder, ENGINE "/vfio-dev/vfio4", NULL);
+    make(machine.folder, "/dev/devices/vfio4", NULL);
+    check_beside(&machine, 1, "0000:03:00.1 by VFIO (iommufd)");
+    assert_int_equal(count_asked(VIA_IOMMU_IOAS_ALLOC), 1);
+    assert_int_equal(count_asked(VIA_VFIO_DEVICE_ATTACH_IOMMUFD_PT), 2);
+    end_machine(&machine);
+    /* A container where there is one, if that is asked for; both functions by it. */
+    begin_machine(&machine, true, true);
+    add_engine(&machine, "18");
+    make(machine.folder, ENGINE "/vfio-dev/vfio4", NULL);
+    make(machine.folder, "/dev/devices/vfio4", NULL);
+    machine.options.by_container = true;
+    check_beside(&machine, 2, "0000:03:00.1 by VFIO");
+    end_machine(&machine);
+}
+
+/* The first one is as it was. */
+static void what_can_not_be_beside_is_refused(void **state)
+{
+    struct fake_machine machine;
+    struct via_pci *first, *second;
+    struct via_error err = {0};
+    (void)state;
+    for (unsigned by_iommufd = 0; by_iommufd < 2; by_iommufd++) {
+        begin_machine(&machine, true, by_iommufd != 0);
+        add_engine(&machine, "18");
+        unsigned fds = count_fds();
+        assert_int_equal(via_kernel_open(&machine.options, &first, &err), 0);
+        struct via_kernel_options engine = machine.options;
+        engine.address = "0000:03:00.1";
+        engine.beside = first;
+        unsigned held = count_fds();
+        if (by_iommufd != 0) { /* it has no device file, and its group would be another way */
+            assert_int_equal(via_kernel_open(&engine, &second, &err), -ENODEV);
+            assert_non_null(strstr(err.text, "the function has no device file"));
+        } else {
+            fake.refused = VFIO_GROUP_SET_CONTAINER;
+            fake.refused_errno = EINVAL;
+            assert_int_equal(via_kernel_open(&engine, &second, &err), -EINVAL);
+            assert_non_null(strstr(err.text, "/dev/18: join a container"));
+        }
+        assert_int_equal(count_fds(), held);
+        fake.refused = 0;
+        via_pci_write32(first, 0, 8, 0x5eed);
+        assert_int_equal(via_pci_read32(first, 0, 8), 0x5eed);
+        first->ops->close(first);
+        assert_int_equal(count_fds(), fds);
+        end_machine(&machine);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -413,6 +546,8 @@ int main(void)
         cmocka_unit_test(what_iommufd_refuses_is_said),
         cmocka_unit_test(what_a_group_refuses_is_said),
         cmocka_unit_test(without_an_iommu_only_if_that_is_asked_for),
+        cmocka_unit_test(a_function_beside_another_has_its_addresses),
+        cmocka_unit_test(what_can_not_be_beside_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

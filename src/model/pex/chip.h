@@ -59,7 +59,7 @@ struct via_pex_function {
     enum via_pex_side side;
     bool attached;
     bool removed;
-    uint32_t bars_assigned[6]; /* by the machine's firmware */
+    uint32_t bars_assigned[6]; /* as they were written last, but for their size; 0: not yet */
     /* Interrupts. */
     enum via_pci_irq_kind irq_kind;
     int irq_fd; /* borrowed; -1: off */

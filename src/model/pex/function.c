@@ -49,14 +49,26 @@ static uint32_t take_bytes(uint32_t dword, unsigned shift, unsigned len)
 
 /* --- config space: the function's registers, and its BARs' place in the machine --- */
 
+/* The places that were given last, or those that this machine's firmware gave: none is at 0. */
 static void assign_bars(struct via_pex_function *function)
 {
-    struct via_pex *pex = function->pex;
-    uint32_t nt = pex->options.nt, high = BAR_ADDRESS_HIGH + BAR_ADDRESS_STEP * 2 * nt;
-    uint32_t addresses[6] = {
+    uint32_t nt = function->pex->options.nt, high = BAR_ADDRESS_HIGH + BAR_ADDRESS_STEP * 2 * nt;
+    const uint32_t firmware[6] = {
         BAR_ADDRESS_LOW + VIA_PEX_CHIP_BYTES * nt, 0, 0, high, 0, high + BAR_ADDRESS_STEP};
     for (unsigned i = 0; i < 6; i++) {
-        via_pex_chip_write(pex, base_of(function) + VIA_PCI_BAR(i), addresses[i], 0xf);
+        const uint32_t *given = &function->bars_assigned[i & ~1u];
+        bool is_given = ((given[0] & ~15u) | given[1]) != 0;
+        via_pex_chip_write(function->pex, base_of(function) + VIA_PCI_BAR(i),
+                           is_given ? given[i & 1] : firmware[i], 0xf);
+    }
+}
+
+/* A virtual machine places BARs by itself: those are the addresses that a reset takes and a driver
+ * gets back. All-ones ask for the size. */
+static void note_bar(struct via_pex_function *function, unsigned off, unsigned len, uint32_t value)
+{
+    if (off >= VIA_PCI_BAR(0) && off < VIA_PCI_BAR(6) && len == 4 && value != UINT32_MAX) {
+        function->bars_assigned[(off - VIA_PCI_BAR(0)) / 4] = value;
     }
 }
 
@@ -87,6 +99,7 @@ static int config_write(struct via_pci *pci, unsigned off, unsigned len, uint32_
         if (off == VIA_PCI_COMMAND && (value & VIA_PCI_COMMAND_MEMORY) != 0) {
             assign_bars(function);
         }
+        note_bar(function, off, len, value);
         via_pex_chip_write(pex, base_of(function) + (off & ~3u), value << 8 * (off % 4),
                            ((1u << len) - 1) << off % 4);
     }
@@ -412,6 +425,7 @@ int via_pex_attach(struct via_pex *pex, enum via_pex_side side, struct via_pci *
     }
     function->attached = true;
     via_iova_init(&function->domain.iova);
+    memset(function->bars_assigned, 0, sizeof(function->bars_assigned));
     if (via_pex_function_is_answering(function)) {
         assign_bars(function);
     }

@@ -59,6 +59,7 @@ struct via_pex_dma {
     unsigned char *rings;
     uint64_t rings_iova;
     uint64_t window_address; /* on the bus */
+    uint64_t window_iova;    /* the same, where the IOMMU must know it; 0: it need not */
     const unsigned char *memory;
     uint64_t memory_bytes, memory_iova;
     unsigned char *bounces; /* of all slots; NULL: the engine reads the memory itself */
@@ -361,6 +362,30 @@ void via_pex_dma_program(struct via_pex_port *pex)
     pex->dma->window_address = (low & ~UINT32_C(0xf)) | (uint64_t)high << 32;
 }
 
+/* What the engine writes into the window reaches the NT port within the switch, or by way of the
+ * root complex and its IOMMU (where access control services send it up). For both ways the window's
+ * IO virtual address is its address on the bus. */
+int via_pex_dma_reach_window(struct via_pex_port *pex, struct via_error *err)
+{
+    struct via_pex_dma *dma = pex->dma;
+    struct via_pci_memory window = {
+        .at = pex->mapping.at, .bytes = pex->memory_bytes, .fd = -1, .writable = true};
+    via_pex_dma_program(pex);
+    uint64_t address = dma->window_address + pex->window_off;
+    if (pex->mapping.at == NULL) {
+        return via_error_set(err, -ENOTSUP, "DMA function: BAR %u can not be mapped",
+                             pex->config.bar);
+    }
+    int rc = dma->pci->ops->dma_map(dma->pci, &window, 0, &address);
+    if (rc != 0) {
+        return via_error_set(err, rc,
+                             "let the DMA function reach the window, at %#llx of the bus: %s",
+                             (unsigned long long)address, strerror(-rc));
+    }
+    dma->window_iova = address;
+    return 0;
+}
+
 /* Memory that the engine reaches by a descriptor, at *ret_iova. */
 static int share_memory(struct via_pex_dma *dma, uint64_t bytes, int *ret_fd,
                         unsigned char **ret_at, uint64_t *ret_iova, struct via_error *err)
@@ -467,6 +492,9 @@ void via_pex_dma_close(struct via_pex_port *pex)
     }
     cut_off(dma);
     (void)dma->pci->ops->irq_set(dma->pci, VIA_PCI_MSI, 0, NULL);
+    if (dma->window_iova != 0) {
+        (void)dma->pci->ops->dma_unmap(dma->pci, dma->window_iova);
+    }
     if (dma->memory != NULL && dma->bounces == NULL) {
         (void)dma->pci->ops->dma_unmap(dma->pci, dma->memory_iova);
     }

@@ -17,6 +17,7 @@
 
 #include "model/pex/pex.h"
 #include "port/pex/port.h"
+#include "port/pex/regs.h"
 #include "vfio/kernel.h"
 #include "vfio/user.h"
 
@@ -122,8 +123,14 @@ static int pex_parse(const struct via_link_words *words, void *ret_config, struc
             return rc;
         }
     }
-    if (config.engine[0] != '\0' && (rest_of(words->target, USER_PREFIX) == NULL || config.b2b)) {
-        return via_error_set(err, -EINVAL, "dma= goes with vfio-user:PATH, and not with b2b");
+    bool is_kernel = via_kernel_is_address(words->target);
+    bool fits = is_kernel ? via_kernel_is_address(config.engine) && !config.without_iommu
+                          : rest_of(words->target, USER_PREFIX) != NULL;
+    if (config.engine[0] != '\0' && (!fits || config.b2b)) {
+        return via_error_set(
+            err, -EINVAL,
+            "dma=PATH goes with vfio-user:PATH, dma=0000:03:00.1 with a function of "
+            "this machine, and neither with b2b or noiommu");
     }
     if (config.twins && (rest_of(words->target, MODEL_PREFIX) == NULL || config.b2b)) {
         return via_error_set(err, -EINVAL, "nt= goes with model:NAME, and not with b2b");
@@ -148,7 +155,9 @@ static int open_function(struct via_pex_port *pex, struct via_error *err)
     }
     if (via_kernel_is_address(pex->config.target)) {
         struct via_kernel_options options = {.address = pex->config.target,
-                                             .without_iommu = pex->config.without_iommu};
+                                             .without_iommu = pex->config.without_iommu,
+                                             /* which maps windows for the DMA function */
+                                             .by_container = pex->config.engine[0] != '\0'};
         return via_kernel_open(&options, &pex->pci, err);
     }
     const char *name = rest_of(pex->config.target, MODEL_PREFIX);
@@ -313,11 +322,33 @@ static int open_user_engine(struct via_pex_port *pex, struct via_error *err)
     return via_pex_dma_open(pex, pci, err);
 }
 
-/* Of a model; that of the kernel's VFIO would need the other function of the chip. */
+static int open_kernel_engine(struct via_pex_port *pex, struct via_error *err)
+{
+    struct via_kernel_options options = {.address = pex->config.engine, .beside = pex->pci};
+    struct via_pci *pci;
+    uint32_t ids = 0;
+    int rc = via_kernel_open(&options, &pci, err);
+    if (rc != 0) {
+        via_error_prefix(err, "dma=%s: ", pex->config.engine);
+        return rc;
+    }
+    (void)pci->ops->config_read(pci, VIA_PCI_VENDOR_ID, 4, &ids);
+    if (ids != (PEX_ENGINE << 16 | PEX_VENDOR)) {
+        pci->ops->close(pci);
+        return via_error_set(err, -ENODEV,
+                             "dma=%s: vendor %04x, device %04x: no DMA function of a "
+                             "PEX 87xx (10b5:87d0)",
+                             pex->config.engine, ids & 0xffff, ids >> 16);
+    }
+    rc = via_pex_dma_open(pex, pci, err);
+    return rc == 0 ? via_pex_dma_reach_window(pex, err) : rc;
+}
+
 static int open_engine(struct via_pex_port *pex, struct via_error *err)
 {
     if (pex->config.engine[0] != '\0') {
-        return open_user_engine(pex, err);
+        return via_kernel_is_address(pex->config.engine) ? open_kernel_engine(pex, err)
+                                                         : open_user_engine(pex, err);
     }
     const char *name = rest_of(pex->config.target, MODEL_PREFIX);
     struct via_pex *model = name != NULL ? via_pex_find(name) : NULL;
@@ -518,7 +549,7 @@ static void pex_view_close(struct via_port *port, struct via_port_view *view)
 const struct via_driver via_pex_driver = {
     .name = "pex",
     .usage = "side=virtual|link, bar=2|4, window=BYTES, alut[=own|peer], slices, lut=d94|db4, "
-             "irq=msi|intx|none, noiommu, revision=any, b2b=0|1, nt=0|1, dma=PATH",
+             "irq=msi|intx|none, noiommu, revision=any, b2b=0|1, nt=0|1, dma=PATH|ADDRESS",
     .parse = pex_parse,
     .open = pex_open,
     .describe = pex_describe,

@@ -55,7 +55,7 @@ _Static_assert(sizeof(struct via_pex_page) <= VIA_PEX_PAGE_BYTES &&
 
 struct via_pex_config {
     char target[128];
-    char engine[108];          /* path of the vfio-user socket of the DMA function; "": none */
+    char engine[108];          /* the DMA function: a vfio-user socket, an address; "": none */
     unsigned bar;              /* 2 or 4 */
     uint64_t window_bytes_max; /* of the window with its page */
     bool alut;                 /* translate by the A-LUT */
@@ -228,6 +228,8 @@ void via_pex_slices_forget(struct via_pex_port *pex);
 
 /* Takes the function over, also when it fails. */
 int via_pex_dma_open(struct via_pex_port *pex, struct via_pci *pci, struct via_error *err);
+/* Of a function of this machine, opened: the IOMMU learns of the window. */
+VIA_MUST_CHECK int via_pex_dma_reach_window(struct via_pex_port *pex, struct via_error *err);
 void via_pex_dma_close(struct via_pex_port *pex);
 int via_pex_dma_register(struct via_port *port, void *memory, size_t bytes, struct via_error *err);
 void via_pex_dma_service(struct via_pex_port *pex, bool interrupted);

@@ -11,6 +11,7 @@
 #define PEX_VENDOR 0x10B5u
 #define PEX_NT0_LINK 0x87A0u /* NT1: + 1 (F) */
 #define PEX_NT0_VIRTUAL 0x87B0u
+#define PEX_ENGINE 0x87D0u /* Linux' plx_dma.c */
 
 /* BAR 0: the registers of the whole chip (F). */
 #define PEX_REGISTERS 0u
