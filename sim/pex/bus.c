@@ -131,16 +131,17 @@ void sim_pex_bus_drop(struct sim_pex_side *side)
 
 void sim_pex_bus_check(struct sim_pex *pex)
 {
-    struct via_pex_stats stats;
-    via_pex_stats(pex->model, &stats);
     for (unsigned i = 0; i < 2; i++) {
         struct sim_pex_side *side = &pex->sides[i];
+        struct via_pex_stats stats;
+        via_pex_stats(sim_pex_chip(side), &stats);
+        uint64_t interrupts = stats.interrupts[sim_pex_function(side)];
         struct sim_world *world = side->end->world;
         const struct sim_config_port *port = &world->config.port;
-        if (stats.interrupts[i] == side->irqs_seen) {
+        if (interrupts == side->irqs_seen) {
             continue;
         }
-        side->irqs_seen = stats.interrupts[i];
+        side->irqs_seen = interrupts;
         if (!world->healed && via_rng_chance(&world->rng_port, port->bell_drop_chance, 1000)) {
             continue;
         }
@@ -251,7 +252,8 @@ static int bus_region_write(struct via_pci *pci, unsigned region, uint64_t off, 
                             size_t len)
 {
     struct sim_pex_side *side = side_of(pci);
-    if (!side->is_dead && region != 0 && side->pex->buffers_count != 0) {
+    bool is_window = region != 0 && off >= side->pex->registers_bytes;
+    if (!side->is_dead && is_window && side->pex->buffers_count != 0) {
         sim_pex_combine(side, region, off, data, len);
     } else if (!side->is_dead) {
         sim_pex_bus_post(side, region, off, data, len);

@@ -49,13 +49,27 @@ struct sim_pex_side {
 struct sim_pex {
     struct via_rng rng; /* of what the link is like, and of its lives */
     struct via_pex_options options;
-    struct via_pex_config config; /* of both ends */
-    struct via_pex *model;
-    struct sim_pex_side sides[2]; /* virtual, link */
+    struct via_pex_config config; /* of both ends; b2b: each has a chip of its own */
+    struct via_pex *model;        /* the first of two chips */
+    uint64_t registers_bytes;     /* of the window's BAR: registers of the peer's chip, first */
+    struct sim_pex_side sides[2]; /* virtual, link; b2b: virtual of each chip */
     uint32_t payload_bytes;       /* of a packet at most */
     uint32_t bytes_per_us;        /* of the link */
     uint32_t buffers_count;       /* of each end, that combine writes; 0: writes stay in order */
 };
+
+/* The chip that a side's function is of, and which function. */
+static inline struct via_pex *sim_pex_chip(const struct sim_pex_side *side)
+{
+    bool is_second = side->pex->config.b2b && side == &side->pex->sides[1];
+    return is_second ? via_pex_joined(side->pex->model) : side->pex->model;
+}
+
+static inline enum via_pex_side sim_pex_function(const struct sim_pex_side *side)
+{
+    bool is_link = !side->pex->config.b2b && side == &side->pex->sides[VIA_PEX_LINK];
+    return is_link ? VIA_PEX_LINK : VIA_PEX_VIRTUAL;
+}
 
 struct via_pci *sim_pex_bus_pci(struct sim_pex_side *side);
 /* So many of the writes under way arrive now. */

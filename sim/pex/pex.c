@@ -176,13 +176,14 @@ static void open_port(struct sim_pex_side *side)
         .ctx = side,
         .peer = VIA_DRIVER_PEER_LEARNED,
     };
-    bool is_link = side == &pex->sides[VIA_PEX_LINK];
+    struct via_pex_config config = pex->config;
+    config.b2b_end = config.b2b && side == &pex->sides[1];
     /* The link side's function is behind the cable: who opens it waits for that. */
     via_pex_set_link(pex->model, true);
-    int rc = via_pex_attach(pex->model, is_link ? VIA_PEX_LINK : VIA_PEX_VIRTUAL, &side->function);
+    int rc = via_pex_attach(sim_pex_chip(side), sim_pex_function(side), &side->function);
     if (rc == 0) {
         side->is_dead = false;
-        rc = via_pex_port_open(&pex->config, sim_pex_bus_pci(side),
+        rc = via_pex_port_open(&config, sim_pex_bus_pci(side),
                                sim_between(&pex->rng, 1, UINT32_MAX - 1), &side->host, &side->port,
                                &err);
     }
@@ -279,6 +280,37 @@ static void draw_buffers(struct sim_pex *pex, const struct sim_config *config, u
         any && via_rng_chance(&rng, 1, 2) ? sim_between(&rng, 1, SIM_WC_BUFFERS_MAX) : 0;
 }
 
+/* Every eighth link is of two chips back to back. From a stream of its own, too. */
+static void draw_pair(struct sim_pex *pex, const struct sim_config *config, uint32_t link)
+{
+    struct via_rng rng;
+    via_rng_init(&rng, config->seed ^ UINT64_C(0x70616972) ^ (uint64_t)(link + 1) << 32);
+    if (!via_rng_chance(&rng, 1, 8)) {
+        return;
+    }
+    uint64_t bytes = 2 * BAR_BYTES_MIN;
+    while (bytes / 2 < pex->config.window_bytes_max) {
+        bytes *= 2;
+    }
+    pex->options.bar_bytes[0][0] = pex->options.bar_bytes[1][0] = bytes;
+    pex->registers_bytes = bytes / 2;
+    pex->config.b2b = true;
+    pex->config.alut = pex->config.alut_at_peer = false;
+}
+
+static int make_chips(struct sim_pex *pex, struct via_error *err)
+{
+    struct via_pex *second;
+    int rc = via_pex_new(&pex->options, &pex->model, err);
+    if (rc == 0 && pex->config.b2b) {
+        rc = via_pex_new(&pex->options, &second, err);
+        if (rc == 0) {
+            via_pex_join(pex->model, second);
+        }
+    }
+    return rc;
+}
+
 static void pex_open(struct sim_link *link, size_t inbox_bytes)
 {
     struct sim_pex *pex = sim_alloc(sizeof(*pex));
@@ -288,20 +320,21 @@ static void pex_open(struct sim_link *link, size_t inbox_bytes)
     via_rng_init(&pex->rng, world->config.seed ^ UINT64_C(0x706578) ^ (uint64_t)link->index << 32);
     draw(pex, inbox_bytes);
     draw_buffers(pex, &world->config, link->index);
-    if (via_pex_new(&pex->options, &pex->model, &err) != 0) {
+    draw_pair(pex, &world->config, link->index);
+    if (make_chips(pex, &err) != 0) {
         fprintf(stderr, "simulator: register model: %s\n", err.text);
         abort();
     }
-    sim_trace(world,
-              "link %u: %s%s, NT%u, %u bytes a packet, %u MB/s, %u buffers, switches %d%d%d%d%d",
-              link->index, pex->config.alut ? "A-LUT, " : "",
-              pex->config.polls                 ? "no interrupts"
-              : pex->config.irq == VIA_PCI_INTX ? "INTx"
-                                                : "MSI",
-              pex->options.nt, pex->payload_bytes, pex->bytes_per_us, pex->buffers_count,
-              pex->options.switches.alut_needs_bit_31, pex->options.switches.alut_enable_at_bar,
-              pex->options.switches.lut_at_db4, pex->options.switches.dl_down_keeps_alut,
-              pex->options.switches.unmask_fires_msi);
+    sim_trace(
+        world, "link %u: %s%s%s, NT%u, %u bytes a packet, %u MB/s, %u buffers, switches %d%d%d%d%d",
+        link->index, pex->config.b2b ? "back to back, " : "", pex->config.alut ? "A-LUT, " : "",
+        pex->config.polls                 ? "no interrupts"
+        : pex->config.irq == VIA_PCI_INTX ? "INTx"
+                                          : "MSI",
+        pex->options.nt, pex->payload_bytes, pex->bytes_per_us, pex->buffers_count,
+        pex->options.switches.alut_needs_bit_31, pex->options.switches.alut_enable_at_bar,
+        pex->options.switches.lut_at_db4, pex->options.switches.dl_down_keeps_alut,
+        pex->options.switches.unmask_fires_msi);
     for (unsigned i = 0; i < 2; i++) {
         pex->sides[i] = (struct sim_pex_side){.pex = pex, .end = &link->end[i]};
     }
@@ -323,7 +356,7 @@ static void pex_fini(struct sim_link *link)
 }
 
 /* What is under way is cut at some point. The chip is in the machine of the virtual side, whose
- * register writes still reach it. */
+ * register writes still reach it; of two chips each host has one. */
 static void pex_set(struct sim_link *link, bool up)
 {
     struct sim_pex *pex = link->chip;
@@ -338,7 +371,10 @@ static void pex_set(struct sim_link *link, bool up)
         world->counts.torn += sim_pex_bus_count(&pex->sides[0]) != 0;
         world->counts.torn += sim_pex_bus_count(&pex->sides[1]) != 0;
         sim_pex_bus_arrive(&pex->sides[VIA_PEX_VIRTUAL], UINT32_MAX);
-        sim_pex_bus_drop(&pex->sides[VIA_PEX_LINK]);
+        if (pex->config.b2b) {
+            sim_pex_bus_arrive(&pex->sides[1], UINT32_MAX);
+        }
+        sim_pex_bus_drop(&pex->sides[1]);
     }
     sim_pex_bus_check(pex);
 }
