@@ -54,8 +54,7 @@ static struct sim_flight *pop(struct sim_lane *lane)
 static void wake_for_line(struct sim_end *to, const struct sim_flight *flight, uint32_t lane)
 {
     bool is_line = !flight->is_body && flight->bytes == VIA_RECORD_LINE_BYTES;
-    if (to->port.caps.lines_wake && is_line && lane != VIA_PORT_QUEUE_CONTROL &&
-        to->world->plant != SIM_PLANT_LOST_LINE) {
+    if (to->port.caps.lines_wake && is_line && to->world->plant != SIM_PLANT_LOST_LINE) {
         sim_thread_interrupt(thread_of_lane(to, lane));
     }
 }

@@ -519,23 +519,32 @@ static int greet(struct via_node *node, struct via_link *link, uint64_t now_ns)
 static void send_and_arm(struct via_node *node, struct via_link *link, uint64_t now_ns,
                          uint64_t *ret_deadline_ns)
 {
+    struct via_port *port = port_of(link);
     bool up = link->phase == VIA_PHASE_UP;
 
     if (up) {
         via_lsdb_send(node, link);
     }
     bool waits = up && via_lsdb_has_to_send(&link->lsdb);
-    bool posted = via_pipe_arm(&link->control_rx);
-    if (waits) {
-        posted |= via_pipe_ask_for_room(&link->control_tx);
+    /* Records wake this thread by themselves there. Credits are words, and do not. */
+    bool armed = port->caps.lines_wake && !waits;
+    if (!armed) {
+        bool posted = via_pipe_arm(&link->control_rx);
+        if (waits) {
+            posted |= via_pipe_ask_for_room(&link->control_tx);
+        }
+        /* A dead link is noticed by its silence. */
+        armed = via_arm_poll(&link->control_arm, port, VIA_PORT_QUEUE_CONTROL, posted);
     }
-    /* A dead link is noticed by its silence. */
-    bool armed = via_arm_poll(&link->control_arm, port_of(link), VIA_PORT_QUEUE_CONTROL, posted);
     /* The peer may have begun to wait for room after this turn looked, and before its credit. */
     via_control_pipe_taken(link);
-    if (!armed || via_pipe_is_ready(&link->control_rx) ||
+    if (via_pipe_is_ready(&link->control_rx) ||
         (waits && via_pipe_writer_room(&link->control_tx) != 0)) {
         *ret_deadline_ns = now_ns;
+    } else if (!armed) {
+        /* A look at each link of a host is long in comparison with a fence that wakes. */
+        uint64_t pause_ns = port->caps.fence_wakes ? node->config.heartbeat_ns : 0;
+        *ret_deadline_ns = via_min(*ret_deadline_ns, now_ns + pause_ns);
     }
 }
 

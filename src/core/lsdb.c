@@ -80,18 +80,61 @@ static uint16_t next_dirty(struct via_lsdb_link *link, unsigned hosts_max)
     return (uint16_t)host;
 }
 
-static void mark_dirty_except(struct via_node *node, const struct via_link *but, uint16_t host)
+/* Does the host tell this peer itself? It has announced a link to the peer's present life, and
+ * sends its announcements on all links that it announces. */
+static bool is_told_by(const struct via_node *node, uint16_t host, const struct via_link *link)
 {
-    bool by_change = node->lsdb->lsas[host].base != 0;
-    via_list_foreach(it, &node->lsdb->up) {
-        struct via_lsdb_link *link = via_list_entry(it, struct via_lsdb_link, up);
-        if (but != NULL && link == &but->lsdb) {
-            continue;
+    struct via_neighbours it;
+
+    via_neighbours_of(node->lsdb, &node->lsdb->lsas[host], &it);
+    while (via_neighbours_next(&it) && it.host <= link->lsdb.peer) {
+        if (it.host == link->lsdb.peer) {
+            return it.session == link->peer_seen_session;
         }
-        if (by_change) {
-            set_dirty_by_change(link, host);
-        } else {
-            set_dirty(link, host);
+    }
+    return false;
+}
+
+static void mark_dirty_by_change(struct via_node *node, struct via_lsdb_link *link, uint16_t host)
+{
+    if (node->lsdb->lsas[host].base != 0) {
+        set_dirty_by_change(link, host);
+    } else {
+        set_dirty(link, host);
+    }
+}
+
+static void mark_dirty_everywhere(struct via_node *node, uint16_t host)
+{
+    via_list_foreach(it, &node->lsdb->up) {
+        mark_dirty_by_change(node, via_list_entry(it, struct via_lsdb_link, up), host);
+    }
+}
+
+/*
+ * Another host's announcement goes on to the neighbours that the host does not tell itself. Else
+ * each announcement would cross all links of a mesh in both directions. A link that the host has
+ * announced and lost comes out of its next announcement, which is then sent on.
+ */
+static void send_on(struct via_node *node, const struct via_link *from, uint16_t host)
+{
+    struct via_lsdb *lsdb = node->lsdb;
+    struct via_neighbours it;
+
+    lsdb->told_serial++;
+    via_neighbours_of(lsdb, &lsdb->lsas[host], &it);
+    while (via_neighbours_next(&it)) {
+        for (uint16_t p = lsdb->local[it.host]; p != VIA_PORT_NONE;
+             p = node->links[p].lsdb.next_parallel) {
+            if (node->links[p].peer_seen_session == it.session) {
+                node->links[p].lsdb.told_serial = lsdb->told_serial;
+            }
+        }
+    }
+    via_list_foreach(at, &lsdb->up) {
+        struct via_lsdb_link *link = via_list_entry(at, struct via_lsdb_link, up);
+        if (link != &from->lsdb && link->told_serial != lsdb->told_serial) {
+            mark_dirty_by_change(node, link, host);
         }
     }
 }
@@ -179,13 +222,14 @@ void via_lsdb_link_up(struct via_node *node, struct via_link *link)
 {
     struct via_lsdb *lsdb = node->lsdb;
 
-    for (unsigned h = 0; h < node->config.hosts_max; h++) {
-        clear_dirty(&link->lsdb, (uint16_t)h);
-        if (via_lsa_session(&lsdb->lsas[h]) != 0) {
-            set_dirty(&link->lsdb, (uint16_t)h);
+    link->lsdb.peer = atomic_load_explicit(&link->peer, memory_order_relaxed);
+    for (uint16_t h = 0; h < node->config.hosts_max; h++) {
+        clear_dirty(&link->lsdb, h);
+        if (via_lsa_session(&lsdb->lsas[h]) != 0 &&
+            (h == node->config.host || !is_told_by(node, h, link))) {
+            set_dirty(&link->lsdb, h);
         }
     }
-    link->lsdb.peer = atomic_load_explicit(&link->peer, memory_order_relaxed);
     link->lsdb.up_serial = ++lsdb->up_serial;
     via_list_push_back(&lsdb->up, &link->lsdb.up);
     join_parallel(node, link);
@@ -302,7 +346,7 @@ static void announce(struct via_node *node, uint64_t now_ns)
         lsdb->own_soon_ns =
             now_ns + via_min(told, VIA_LINK_STATE_PART_NEIGHBOURS) * PAUSE_NS_PER_NEIGHBOUR;
     }
-    mark_dirty_except(node, NULL, me);
+    mark_dirty_everywhere(node, me);
 }
 
 /* --- what comes in --------------------------------------------------------------------------- */
@@ -349,7 +393,7 @@ static void take_newer(struct via_node *node, struct via_link *link,
         lsa->forget_ns = now_ns + VIA_LINK_STATE_FORGET_NS;
         lsdb->forget_ns = via_min(lsdb->forget_ns, lsa->forget_ns);
     }
-    mark_dirty_except(node, link, head->host);
+    send_on(node, link, head->host);
 }
 
 void via_lsdb_take(struct via_node *node, struct via_link *link,
@@ -694,7 +738,7 @@ static void forget_high_numbers(struct via_node *node, uint64_t now_ns)
         }
         if (now_ns >= lsa->forget_ns) {
             forget_number(lsa, now_ns);
-            mark_dirty_except(node, NULL, (uint16_t)h); /* those that have a newer one answer */
+            mark_dirty_everywhere(node, (uint16_t)h); /* those that have a newer one answer */
         } else {
             lsdb->forget_ns = via_min(lsdb->forget_ns, lsa->forget_ns);
         }

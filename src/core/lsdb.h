@@ -97,6 +97,7 @@ struct via_lsdb_link {
     uint16_t next_parallel; /* index; VIA_PORT_NONE */
     uint64_t up_serial;     /* greater for a link that came up later */
     struct via_list up;     /* via_lsdb.up */
+    uint64_t told_serial;   /* of the last announcement that its host sends to the peer itself */
 
     /* An announcement of which some records were sent. */
     uint16_t sending; /* host; VIA_HOST_NONE */
@@ -118,9 +119,10 @@ struct via_lsdb {
 
     struct via_list up; /* via_lsdb_link.up, by rank */
     uint64_t up_serial;
-    uint16_t *local;   /* by host: the first of the links that are up and lead there; none:
-                          VIA_PORT_NONE */
-    uint16_t *by_rank; /* ports; ranks of no port are not used */
+    uint64_t told_serial; /* of the last announcement that was sent on */
+    uint16_t *local;      /* by host: the first of the links that are up and lead there; none:
+                             VIA_PORT_NONE */
+    uint16_t *by_rank;    /* ports; ranks of no port are not used */
 
     bool own_dirty;  /* my neighbours may have changed */
     bool own_forced; /* announce again, even if they have not */

@@ -179,7 +179,8 @@ struct via_port_caps {
     uint32_t dma_bytes_max;   /* of one DMA, from when memory is registered on; 0 = no limit */
     bool coherent;            /* a store that returned has arrived, in order (x86 shared memory) */
     bool writes_ordered;      /* bodies arrive in the order of the calls; else only commits do */
-    bool fence_wakes;         /* the end of a fence wakes the queue's thread, as a doorbell does */
+    bool fence_wakes;         /* the end of a fence wakes the queue's thread, as a doorbell does;
+                                 that of the control queue the control thread */
     bool lines_wake;          /* so does each commit of a line by that queue of the peer, but no
                                  event tells of it: a CPU stores it. Both ends have this or neither */
     uint32_t read_ns;    /* a read from the peer takes at least so long, and a fence; 0 = as memory

@@ -45,7 +45,9 @@ static uint64_t inbox_bytes_min(const struct via_host *host)
 static void wake(void *ctx, unsigned thread)
 {
     struct via_host_cable *cable = ctx;
-    if (thread < cable->host->config.channels_count) {
+    if (thread == VIA_DRIVER_CONTROL) {
+        via_host_control_ask(cable->host);
+    } else if (thread < cable->host->config.channels_count) {
         via_bell_ring(cable->host->transfers[thread].bell);
     }
 }

@@ -161,6 +161,9 @@ static int send_host(struct via_host *host, uint16_t id)
     struct via_directory_peer *peer = &host->directory.peers[id];
     struct via_directory_entry *own = via_directory_own(&host->directory.table);
     struct via_directory_host_message message;
+    if (host->directory.under_way == VIA_DIRECTORY_SENDS_MAX) {
+        return -EAGAIN;
+    }
     own->sent_ns = clock_ns(CLOCK_REALTIME);
     via_directory_make_host(own, &message);
     int rc = send_message(host, id, &message, sizeof(message));

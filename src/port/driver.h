@@ -51,6 +51,9 @@ struct via_link_words {
  * may send requests. */
 typedef void via_port_on_message(void *ctx, const void *msg, size_t len, int *fds, unsigned nfds);
 
+/* Instead of the number of a transfer thread. */
+#define VIA_DRIVER_CONTROL UINT32_MAX
+
 /* What a host offers to the ports it opens. Borrowed until the port is closed. */
 struct via_driver_host {
     uint16_t host;
@@ -65,7 +68,8 @@ struct via_driver_host {
     bool dma;                 /* wanted, where there is a choice */
     bool encrypted;           /* wanted, where strangers can reach a link; with a key only */
     /* [any thread] Wakes a transfer thread: when one of its doorbells rang, or its DMA ended, and
-     * the bell page was not written. */
+     * the bell page was not written. VIA_DRIVER_CONTROL: the control thread, for what
+     * caps.fence_wakes and caps.lines_wake promise of its queue. */
     void (*wake)(void *ctx, unsigned thread);
     via_port_on_message *on_message;
     void *ctx;

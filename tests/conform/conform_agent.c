@@ -149,8 +149,8 @@ static void execute(struct conform_agent *agent, struct conform_end *end, struct
     switch ((enum conform_verb)call->verb) {
     case CONFORM_BODY:
     case CONFORM_COMMIT:
-        (call->verb == CONFORM_BODY ? ops->body : ops->commit)(port, QUEUE, call->off, call->data,
-                                                               call->bytes);
+        (call->verb == CONFORM_BODY ? ops->body : ops->commit)(port, (unsigned)call->value,
+                                                               call->off, call->data, call->bytes);
         memset(call->data, 0xee, sizeof(call->data)); /* src is the caller's again */
         break;
     case CONFORM_BODY_ANY:
@@ -162,7 +162,7 @@ static void execute(struct conform_agent *agent, struct conform_end *end, struct
         window(port, call);
         break;
     case CONFORM_FLUSH:
-        ops->flush(port, QUEUE);
+        ops->flush(port, (unsigned)call->value);
         break;
     case CONFORM_FENCE_START:
         call->result = ops->fence_start(port, (unsigned)call->value);

@@ -14,15 +14,15 @@
 #include "port_conform.h"
 
 enum conform_verb {
-    CONFORM_BODY = 1,     /* data, bytes to off; the source is overwritten afterwards */
+    CONFORM_BODY = 1,     /* by queue `value`: data, bytes to off; the source is overwritten then */
     CONFORM_COMMIT,       /* the same */
     CONFORM_BODY_ANY,     /* off and bytes as they are, source is a buffer of `count` bytes */
     CONFORM_COMMIT_ANY,   /* the same */
     CONFORM_WINDOW_STORE, /* 8 bytes by a direct store; result 0, 1 when there is no window */
     CONFORM_WINDOW_LOAD,  /* 8 bytes; result and count 0, count 1 when there is no window */
-    CONFORM_FLUSH,
-    CONFORM_FENCE_START, /* of queue `value` */
-    CONFORM_FENCE_POLL,  /* the same */
+    CONFORM_FLUSH,        /* queue `value` */
+    CONFORM_FENCE_START,  /* of queue `value` */
+    CONFORM_FENCE_POLL,   /* the same */
     CONFORM_RING,
     CONFORM_EVENTS,
     CONFORM_LINK_IS_UP,

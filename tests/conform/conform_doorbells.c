@@ -88,27 +88,33 @@ static void threads_with_disjoint_masks_do_not_disturb_each_other(void **state)
     ring_rounds(*state, 2, ROUNDS / 2);
 }
 
+static void check_that_lines_wake(struct pair *pair, unsigned queue, unsigned bell)
+{
+    for (unsigned i = 1; i <= 20; i++) {
+        struct conform_call line = {
+            .verb = CONFORM_COMMIT, .value = queue, .off = 4096, .bytes = VIA_CACHELINE};
+        int64_t before = pair_tell_value(pair, 1, CONFORM_BELL_COUNT, bell);
+        pair_commit_word(pair, 0, 8192, i);
+        pair_settle(pair, 0);
+        assert_int_equal(pair_tell_value(pair, 1, CONFORM_BELL_COUNT, bell), before);
+        memset(line.data, (int)i, VIA_CACHELINE);
+        pair_tell(pair, 0, &line);
+        pair_tell_value(pair, 0, CONFORM_FLUSH, queue);
+        WAIT_FOR(pair, pair_tell_value(pair, 1, CONFORM_BELL_COUNT, bell) != before);
+        assert_true(pair_inbox_is(pair, 1, 4096, (int)i, VIA_CACHELINE));
+        assert_true(pair_events(pair, 1, 0xffff) == 0);
+    }
+}
+
 /* A port that promises it (caps.lines_wake): nobody rings. A word wakes nobody. */
 static void a_line_wakes_the_thread_of_its_queue(void **state)
 {
     struct pair *pair = *state;
     struct conform_caps caps = pair_caps(pair, 1);
     assert_int_equal(caps.caps.lines_wake, pair_caps(pair, 0).caps.lines_wake);
-    if (!caps.caps.lines_wake || !caps.has_bell) {
-        return;
-    }
-    for (unsigned i = 1; i <= 20; i++) {
-        struct conform_call line = {.verb = CONFORM_COMMIT, .off = 4096, .bytes = VIA_CACHELINE};
-        int64_t before = pair_tell_value(pair, 1, CONFORM_BELL_COUNT, 0);
-        pair_commit_word(pair, 0, 8192, i);
-        pair_settle(pair, 0);
-        assert_int_equal(pair_tell_value(pair, 1, CONFORM_BELL_COUNT, 0), before);
-        memset(line.data, (int)i, VIA_CACHELINE);
-        pair_tell(pair, 0, &line);
-        pair_tell_value(pair, 0, CONFORM_FLUSH, 0);
-        WAIT_FOR(pair, pair_tell_value(pair, 1, CONFORM_BELL_COUNT, 0) != before);
-        assert_true(pair_inbox_is(pair, 1, 4096, (int)i, VIA_CACHELINE));
-        assert_true(pair_events(pair, 1, 0xffff) == 0);
+    if (caps.caps.lines_wake && caps.has_bell) {
+        check_that_lines_wake(pair, 0, 0);
+        check_that_lines_wake(pair, VIA_PORT_QUEUE_CONTROL, CONFORM_BELL_CONTROL);
     }
 }
 

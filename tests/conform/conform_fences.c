@@ -153,17 +153,22 @@ static void the_end_of_the_link_ends_a_fence(void **state)
 /* A port that promises it (caps.fence_wakes): the thread sleeps, and does not poll. */
 static void the_end_of_a_fence_wakes_its_thread(void **state)
 {
+    static const struct {
+        unsigned queue, bell;
+    } threads[] = {
+        {OTHER_QUEUE, OTHER_QUEUE % CONFORM_BELL_LINES},
+        {VIA_PORT_QUEUE_CONTROL, CONFORM_BELL_CONTROL},
+    };
     struct pair *pair = *state;
-    unsigned line = OTHER_QUEUE % CONFORM_BELL_LINES;
     struct conform_caps caps = pair_caps(pair, 0);
-    if (!caps.caps.fence_wakes || !caps.has_bell) {
-        return;
-    }
-    for (unsigned i = 0; i < 20; i++) {
-        int64_t before = pair_tell_value(pair, 0, CONFORM_BELL_COUNT, line);
-        assert_int_equal(start(pair, 0, OTHER_QUEUE), 0);
-        WAIT_FOR(pair, pair_tell_value(pair, 0, CONFORM_BELL_COUNT, line) != before);
-        assert_int_equal(poll(pair, 0, OTHER_QUEUE), 1);
+    bool promised = caps.caps.fence_wakes && caps.has_bell;
+    for (unsigned i = 0; promised && i < 40; i++) {
+        unsigned queue = threads[i % 2].queue;
+        unsigned bell = threads[i % 2].bell;
+        int64_t before = pair_tell_value(pair, 0, CONFORM_BELL_COUNT, bell);
+        assert_int_equal(start(pair, 0, queue), 0);
+        WAIT_FOR(pair, pair_tell_value(pair, 0, CONFORM_BELL_COUNT, bell) != before);
+        assert_int_equal(poll(pair, 0, queue), 1);
     }
 }
 

@@ -19,7 +19,7 @@ struct ofi_end {
 static void wake(void *ctx, unsigned thread)
 {
     struct ofi_end *state = ctx;
-    via_bell_ring(&state->bells[thread]);
+    via_bell_ring(&state->bells[thread != VIA_DRIVER_CONTROL ? thread : CONFORM_BELL_CONTROL]);
 }
 
 /* The same for both ends of a link, and for no other link of this machine at this time. */

@@ -16,7 +16,8 @@
 
 #define CONFORM_INBOX_BYTES (256u << 10)
 #define CONFORM_BELL_LINES 4u
-#define CONFORM_WORKERS_MAX 2u /* of one end */
+#define CONFORM_BELL_CONTROL 4u /* the control thread's, where a driver wakes it */
+#define CONFORM_WORKERS_MAX 2u  /* of one end */
 
 struct conform_kind;
 

@@ -28,7 +28,8 @@ struct scene {
     struct via_announcement_neighbour entries[HOSTS_MAX];
 };
 
-/* Host 0 is about to announce `count` neighbours: hosts 1, 2, ... */
+/* Host 0 is about to announce `count` neighbours: hosts 1, 2, ... Of them only host 1 is in the
+ * life that is announced. */
 static void scene_init(struct scene *s, unsigned count)
 {
     memset(s, 0, sizeof(*s));
@@ -47,7 +48,7 @@ static void scene_init(struct scene *s, unsigned count)
     };
     for (unsigned i = 0; i < count; i++) {
         s->entries[i].host = (uint16_t)(i + 1);
-        s->entries[i].session = i < 2 ? s->fabric->hosts[i + 1].config.session : 5000 + i;
+        s->entries[i].session = i < 1 ? s->fabric->hosts[i + 1].config.session : 5000 + i;
     }
     hostile_peer_become(&s->peer, s->fabric, 0);
 }
@@ -107,6 +108,51 @@ static void any_number_of_neighbours_is_passed_on(void **state)
         assert_known(&s, 2, count);
         assert_int_equal(fabric_link_status(s.fabric, 1, 0).errors, 0);
         assert_int_equal(fabric_link_status(s.fabric, 2, 0).errors, 0);
+        scene_fini(&s);
+    }
+}
+
+/* Host 2 hears of host 0 by their own link, as far as host 1 can know. When that link is lost, host
+ * 0 announces so. */
+static void what_a_neighbour_is_told_by_the_host_itself_is_not_passed_on(void **state)
+{
+    (void)state;
+    for (unsigned count = 2; count < 40; count += 19) {
+        struct scene s;
+        scene_init(&s, count);
+        uint32_t earlier = s.entries[1].session;
+        s.entries[1].session = s.fabric->hosts[2].config.session;
+        send_all(&s);
+        run(&s);
+        assert_known(&s, 1, count);
+        assert_known(&s, 2, 1);
+        s.entries[1].session = earlier;
+        s.head.sequence++;
+        send_all(&s);
+        run(&s);
+        assert_known(&s, 2, count);
+        scene_fini(&s);
+    }
+}
+
+/* A link that comes up brings nothing that the neighbour hears elsewhere. */
+static void a_link_that_comes_up_brings_what_the_peer_is_not_told_otherwise(void **state)
+{
+    (void)state;
+    for (unsigned told = 0; told < 2; told++) {
+        struct scene s;
+        scene_init(&s, 2);
+        fabric_cut(&s.fabric->links[1]);
+        run(&s);
+        s.entries[1].session = told != 0 ? s.fabric->hosts[2].config.session : 5000;
+        send_all(&s);
+        run(&s);
+        assert_known(&s, 1, 2);
+        fabric_mend(&s.fabric->links[1]);
+        for (unsigned i = 0; i < 20; i++) {
+            run(&s);
+        }
+        assert_known(&s, 2, told != 0 ? 1 : 2);
         scene_fini(&s);
     }
 }
@@ -542,6 +588,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_number_of_neighbours_is_passed_on),
+        cmocka_unit_test(what_a_neighbour_is_told_by_the_host_itself_is_not_passed_on),
+        cmocka_unit_test(a_link_that_comes_up_brings_what_the_peer_is_not_told_otherwise),
         cmocka_unit_test(nothing_counts_before_the_last_part),
         cmocka_unit_test(what_is_begun_anew_counts),
         cmocka_unit_test(half_an_announcement_goes_with_its_link),

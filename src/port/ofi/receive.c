@@ -47,6 +47,17 @@ static void ring(struct via_ofi_port *port, uint32_t bits)
     }
 }
 
+/* The thread of a queue: the port promises it for lines and fences. */
+static void wake_for(struct via_ofi_port *port, uint64_t queue)
+{
+    const struct via_driver_host *host = port->host;
+    if (queue < VIA_PORT_DATA_DOORBELLS) {
+        host->wake(host->ctx, (unsigned)queue % host->threads_count);
+    } else if (queue == VIA_PORT_QUEUE_CONTROL) {
+        host->wake(host->ctx, VIA_DRIVER_CONTROL);
+    }
+}
+
 static void store_word(unsigned char *to, const unsigned char *from)
 {
     uint64_t word;
@@ -80,8 +91,8 @@ static bool put(struct via_ofi_port *port, const struct via_ofi_entry *head,
     via_copy_foreign(to, data, bytes - sizeof(uint64_t));
     store_word(to + bytes - sizeof(uint64_t), data + bytes - sizeof(uint64_t));
     /* caps.lines_wake: behind the store, which the thread that wakes sees. */
-    if (head->kind == VIA_OFI_ENTRY_LINE && head->value < VIA_PORT_DATA_DOORBELLS) {
-        port->host->wake(port->host->ctx, head->value % port->host->threads_count);
+    if (head->kind == VIA_OFI_ENTRY_LINE) {
+        wake_for(port, head->value);
     }
     return true;
 }
@@ -111,9 +122,7 @@ static bool apply(struct via_ofi_port *port, const struct via_ofi_entry *head,
             return false;
         }
         atomic_store_explicit(&port->queues[head->off].fenced, head->value, memory_order_release);
-        if (head->off < VIA_PORT_DATA_DOORBELLS) {
-            port->host->wake(port->host->ctx, (unsigned)head->off % port->host->threads_count);
-        }
+        wake_for(port, head->off);
         return true;
     case VIA_OFI_ENTRY_SCRATCHPAD:
         if (head->off >= VIA_PORT_SCRATCHPADS / 2) {
