@@ -30,6 +30,8 @@ MACHINE_KILLS ?= 1000
 MACHINES ?=
 # Daemons of `make hosts-check`.
 HOSTS ?= 64
+# How they are joined: chords, or mesh (a link for each pair).
+GRAPH ?= chords
 # Which suites, or which modules of CPython's: conform_sockets.py --help.
 CONFORM ?=
 
@@ -51,7 +53,7 @@ machines-check: packages build-release ## kill MACHINE_KILLS daemons, start 16 m
 	VIADUCT_BUILD_DIR=$(CURDIR)/build/release/bin python3 tests/machines/check_machines.py --kills $(MACHINE_KILLS) $(MACHINES) || [ $$? -eq 77 ]
 
 hosts-check: packages build-release ## HOSTS daemons over libfabric on this machine, some links to nowhere: all reach all, nothing is lost
-	VIADUCT_BUILD_DIR=$(CURDIR)/build/release/bin python3 tests/machines/check_many.py --hosts $(HOSTS)
+	VIADUCT_BUILD_DIR=$(CURDIR)/build/release/bin python3 tests/machines/check_many.py --hosts $(HOSTS) --graph $(GRAPH)
 
 lab: packages build-release ## virtual machines joined by ivshmem, and by models of PEX 87xx: links, programs, kills (QEMU is fetched into a cache)
 	VIADUCT_BUILD_DIR=$(CURDIR)/build/release/bin python3 tests/lab/check_lab.py || [ $$? -eq 77 ]
