@@ -3,16 +3,18 @@
 """What takes longer than a test may: many kills, 16 machines, a partition. `make machines-check` runs all.
 
 usage: check_machines.py [--kind ofi|emu] [--kills N] [--machines N] [--partition-s S] [--mesh] [--dead-ms N]
-                          [--seed N] [kills|start|partition]...
+                          [--suspend-s S] [--seed N] [kills|start|partition|suspend]...
 
   kills      kill -9 of a relay's daemon, again and again, under flows that are to arrive exactly once; then of either
              end, without a flow. Nothing may be left: processes, files, descriptors and memory of the others
   start      how long after the start of the last daemon each knows all others
   partition  half of the machines can not reach the other half for a while (links by ofi only)
+  suspend    all of a machine stands still for a minute: its neighbours say so, flows past it go on, flows to it wait
 """
 import argparse
 import os
 import random
+import re
 import signal
 import sys
 import time
@@ -25,6 +27,9 @@ import machines_fabric
 from machines_lab import Lab
 
 FLOW_KILLS = 25
+# Of 16 machines on an idle computer; of a mesh, with its 240 ends of links, they are only said.
+START_S = 3
+HEAL_S = 1
 # Descriptors and KiB that a daemon may have more after the kills than before: logs, pools that grew once.
 FDS_MORE = 8
 RSS_MORE_KB = 32768
@@ -130,6 +135,11 @@ def fabric_of(lab, options):
     return fabric.Fabric(lab, links, options.kind, {"times": times} if times else None)
 
 
+def check_limit(options, took, limit_s):
+    if not options.mesh and options.machines <= 16 and took > limit_s:
+        raise Failure("%.2f s, more than %g s; the load of this computer is %.1f" % (took, limit_s, os.getloadavg()[0]))
+
+
 def start(options):
     with Lab(options.machines, "check-%d" % os.getpid()) as lab:
         fab = fabric_of(lab, options)
@@ -140,6 +150,7 @@ def start(options):
         say("start: %d machines, %d links: all know all %.2f s after the start of the last daemon (starting them took"
             " %.2f s)" % (options.machines, len(fab.links), took, started - begin))
         fab.end_all()
+        check_limit(options, took, START_S)
 
 
 def partition(options):
@@ -168,9 +179,46 @@ def partition(options):
             " once, longest silence %.2f s" % (options.machines, options.partition_s, took,
                                                sum(r[0] for r in results), max(r[1] for r in results)))
         fab.end_all()
+        check_limit(options, took, HEAL_S)
 
 
-PARTS = {"kills": kills, "start": start, "partition": partition}
+def suspend(options):
+    """Of four in a ring: host 2 stands still. Links of others stay up all the time."""
+    with Lab(4, "check-%d" % os.getpid()) as lab:
+        fab = fabric.Fabric(lab, machines_fabric.ring(4), options.kind)
+        fab.start()
+        fab.wait_whole()
+        downs = downs_of(fab)
+        past, to = Flow(fab, 1, 3, options.suspend_s + 3), Flow(fab, 4, 2, options.suspend_s + 3)
+        time.sleep(1)
+        lab[2].suspend()
+        begin = time.monotonic()
+        if not machines_case.wait_for(lambda: not (fab.links_up(1) | fab.links_up(3)) & {2}, options.suspend_s):
+            raise Failure("hosts 1 and 3 take the links to a machine that stands still for good")
+        if 2 in fab.reached(4) or not {1, 3} <= fab.reached(4):
+            raise Failure("host 4 reaches %s" % fab.reached(4))
+        said = fab.log(1)
+        if not re.search(r"host 1: link \d+ .*to host 2: (waiting|down)", said):
+            raise Failure("host 1: does not say that its link is down: %s" % said[-400:])
+        time.sleep(max(begin + options.suspend_s - time.monotonic(), 0))
+        lab[2].resume()
+        took = fab.wait_whole(seconds=60)
+        passed, silence = past.finish()
+        arrived, _ = to.finish()
+        now = downs_of(fab)
+        if any(now[pair] != downs[pair] for pair in downs if 2 not in pair):
+            raise Failure("links of other machines went down: %s, then %s" % (downs, now))
+        say("suspend: a machine of 4 stood still for %g s: whole again after %.2f s; %d messages past it, longest silence %.2f s;"
+            " %d to it, each once" % (options.suspend_s, took, passed, silence, arrived))
+        fab.end_all()
+
+
+def downs_of(fab):
+    """{(host, peer): how often the link went down}"""
+    return {(m.index, link["peer"]): link["downs"] for m in fab.lab for link in fab.status(m.index).get("links", [])}
+
+
+PARTS = {"kills": kills, "start": start, "partition": partition, "suspend": suspend}
 
 
 def main():
@@ -179,6 +227,7 @@ def main():
     parser.add_argument("--kills", type=int, default=1000)
     parser.add_argument("--machines", type=int, default=16)
     parser.add_argument("--partition-s", type=float, default=10)
+    parser.add_argument("--suspend-s", type=float, default=60)
     parser.add_argument("--mesh", action="store_true", help="a link for each pair of machines, not a ring")
     parser.add_argument("--dead-ms", type=int, help="when a silent link is down; default: as the daemon has it")
     parser.add_argument("--seed", type=int, default=int(time.time()))

@@ -110,6 +110,17 @@ class OverLibfabric(Links, machines_case.Case):
         finally:
             self.lab[2].wire(loss=0, delay_ms=0)
 
+    def test_a_machine_that_stood_still_for_too_long_goes_on(self):
+        self.fabric.start(1, 2)
+        self.fabric.wait_whole([1, 2])
+        finish = self.flow(1, 2, 0, 256, 200, 5)
+        self.lab[2].suspend()
+        self.assertTrue(wait_for(lambda: not self.fabric.links_up(1)))
+        self.lab[2].resume()
+        self.fabric.wait_whole([1, 2])
+        finish()
+        self.assertRegex(self.fabric.log(1), "host 1: link 0 .*host 2: waiting")
+
     def test_a_wrong_key_is_told_on_both_sides(self):
         self.lab[2].write(machines_fabric.KEY, "another key than that of the others", 0o600)
         self.fabric.start(1, 2)
