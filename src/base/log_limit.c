@@ -24,7 +24,7 @@ uint64_t via_log_limit_flush(struct via_log_limit *limit, uint64_t now_ns, const
         return VIA_NEVER_NS;
     }
     if (!via_log_limit_take(limit, now_ns)) {
-        limit->suppressed = suppressed; /* the look is no message */
+        limit->suppressed = suppressed; /* this call writes no message */
         return limit->full_ns - (VIA_LOG_LIMIT_BURST - 1) * VIA_LOG_LIMIT_INTERVAL_NS;
     }
     limit->suppressed = 0;

@@ -32,7 +32,7 @@ static const char help[] =
     "                     vfio-user:PATH\n"
     "  --card CARD        the card that it is, if its image does not say so\n"
     "  --address-bytes N  1 to 3, of a blank EEPROM\n"
-    "  --size BYTES       of the EEPROM, a multiple of 4 up to 65536 (default 512 are looked at)\n"
+    "  --size BYTES       of the EEPROM, a multiple of 4 up to 65536 (512 by default)\n"
     "  --sensors TABLE    a file (viaduct-card(1) has its lines), or ecuo-x4, the map of like "
     "modules\n"
     "  --i2c BUS          /dev/i2c-N, or dump:FILE: what a bus has said before\n"

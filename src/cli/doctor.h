@@ -16,7 +16,7 @@ struct via_doctor_finding {
     char mend[300]; /* how it becomes better; "" when it is good */
 };
 
-/* One thing to look at; the finding is empty and ok when check is called. */
+/* One check; the finding is empty and ok when check is called. */
 struct via_doctor_check {
     const char *object;
     void (*check)(struct via_doctor_finding *finding);

@@ -29,7 +29,7 @@ struct via_fabric {
     bool direct;                  /* links are mapped by processes */
     char like[16];                /* class of links that is emulated; "" = plain memory */
     unsigned window_mib;          /* of such a link; 0 = the class's */
-    unsigned spin_us;             /* longest look of a transfer thread before it sleeps */
+    unsigned spin_us;             /* longest a transfer thread polls before it sleeps */
     unsigned dma_bytes;           /* bodies from here on go by DMA; 0 = none do */
     unsigned give_up_ms;          /* operations for a host that is not heard of end; 0 = never */
     unsigned wait_ms;             /* operations that a host keeps waiting end; 0 = never */
@@ -37,7 +37,7 @@ struct via_fabric {
     const char *attach;           /* who may attach, see viaductd(8); NULL = the owner */
     const char *admin;            /* who may administer */
     const char *quota;            /* of each user; NULL = the daemon's */
-    unsigned with;                /* the daemons end with this process; 0 = with nobody */
+    unsigned with;                /* the daemons end with this process; 0 = none */
     struct via_topology topology; /* channels_count 0: the daemon's default */
     struct via_process daemons[VIA_TOPOLOGY_HOST_MAX]; /* by index in topology.hosts */
     int lock_fd;                                       /* -1 = not held */

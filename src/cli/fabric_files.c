@@ -27,7 +27,7 @@ static unsigned host_of_lock(const char *name)
     return good && host >= VIA_TOPOLOGY_HOST_MIN && host <= VIA_TOPOLOGY_HOST_MAX ? host : 0;
 }
 
-/* The process that holds a host's lock and wrote its number there; -ESRCH when nobody does. */
+/* The process that holds a host's lock and wrote its number there; -ESRCH when no process does. */
 static int holder_of(int folder_fd, const char *name, struct via_process *ret_process)
 {
     char text[24] = "";

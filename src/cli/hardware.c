@@ -100,7 +100,7 @@ static void check_msi(const struct via_found *found, struct via_doctor_finding *
         return;
     }
     if (found->bus_refuses_msi || (!found->has_msi && !found->has_msix)) {
-        via_doctor_report(finding, VIA_DOCTOR_WARN, "%s: doorbells come by INTx, or by looking",
+        via_doctor_report(finding, VIA_DOCTOR_WARN, "%s: doorbells come by INTx, or by polling",
                           found->bus_refuses_msi ? "a bridge above it lets no MSI through"
                                                  : "the function has neither MSI nor MSI-X");
         via_doctor_mend(finding, "do without pci=nomsi; run this as root, if the function's "

@@ -17,7 +17,7 @@ struct via_perf_target_ops {
      * target. 0 or negative errno, with the cause in err where errno does not tell it. */
     int (*transfer)(struct via_perf_target *target, enum via_perf_direction direction, size_t bytes,
                     struct via_error *err);
-    /* Did the last transfer bring the bytes? NULL: nobody can tell. -EIO. */
+    /* -EIO if the last transfer did not bring the bytes. NULL: it can not be checked. */
     int (*check)(struct via_perf_target *target, enum via_perf_direction direction, size_t bytes,
                  struct via_error *err);
     void (*close)(struct via_perf_target *target); /* frees it */

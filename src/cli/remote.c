@@ -118,7 +118,7 @@ static int exit_code_of(pid_t pid)
     return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-/* Until the program ends, or nobody takes its output. */
+/* Until the program ends, or its output has no reader. */
 static void watch(pid_t pid, int pidfd)
 {
     struct pollfd fds[2] = {{.fd = pidfd, .events = POLLIN}, {.fd = STDOUT_FILENO}};

@@ -14,8 +14,8 @@
 int via_remote_run(const char *name, const struct via_fabric *fabric, unsigned host,
                    const char *agent, bool sockets, char **argv);
 
-/* At the other end: the program as a child. Its exit code, 128 + n after a signal n. When nobody
- * takes its output any more it gets SIGHUP, and after some seconds SIGKILL. */
+/* At the other end: the program as a child. Returns its exit code, 128 + n after a signal n. When
+ * its output has no reader any more, the program gets SIGHUP, and after some seconds SIGKILL. */
 int via_remote_end(const char *name, char **argv);
 
 #endif

@@ -293,7 +293,7 @@ static int scan_process(struct process *process, struct tables *tables,
 {
     int rc = read_fds(process);
     if (rc != 0 || process->sockets_count == 0) {
-        return rc == -ENOMEM ? rc : 0; /* ended, or not to be looked at */
+        return rc == -ENOMEM ? rc : 0; /* ended, or not accessible to this user */
     }
     const struct via_sockets_table *table = table_of(tables, process->pid);
     if (table == NULL) {

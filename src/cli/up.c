@@ -56,7 +56,7 @@ static const char help[] =
     "                   (default 120000, 0 = never)\n"
     "  --wait-ms N      operations end that a host which is heard of keeps waiting for so long\n"
     "                   (default 600000, 0 = never)\n"
-    "  --spin-us N      longest look of a transfer thread before it sleeps, 0 = none (default 50)\n"
+    "  --spin-us N      longest poll of a transfer thread before it sleeps, 0 = none (default 50)\n"
     "  --key FILE       fabric key: hosts prove to each other that they have it\n"
     "  --attach WHO     who may attach besides you and root: all, user:NAME, group:NAME, "
     "separated\n"

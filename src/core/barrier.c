@@ -508,7 +508,7 @@ static void check_waits(struct via_channel *channel)
         channel->work++;
         if (status == -ETIMEDOUT) {
             leave(channel, op);
-            *timer_ns = channel->now_ns; /* look once more */
+            *timer_ns = channel->now_ns; /* check once more */
         } else {
             via_barrier_abandon(channel, op, status);
         }

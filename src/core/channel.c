@@ -325,7 +325,7 @@ static void clear_events(struct via_channel *channel, struct via_way *way)
         mask |= VIA_PORT_EVENT_DMA_DONE(channel->index);
     }
     if (port != NULL) {
-        /* Hints: the look at the pipes comes after. */
+        /* Hints only: the thread checks the pipes afterwards. */
         (void)port->ops->events(port, mask);
     }
 }
@@ -437,7 +437,7 @@ unsigned via_node_poll(struct via_node *node, unsigned index, uint64_t now_ns,
     struct via_channel *channel = &node->channels[index];
     uint32_t count = atomic_load_explicit(&channel->turn, memory_order_relaxed);
 
-    /* Sequentially consistent before any look at a segment's handle: via_node_segment_remove(). */
+    /* Sequentially consistent before any load of a segment's handle: via_node_segment_remove(). */
     atomic_store_explicit(&channel->turn, count + 1, memory_order_seq_cst);
     channel->now_ns = now_ns;
     channel->work = 0;
@@ -535,7 +535,7 @@ static bool has_work(struct via_channel *channel)
     return false;
 }
 
-/* Has an announcement come since the control thread looked? */
+/* True if an announcement has come since the control thread's last poll. */
 static bool control_is_ready(const struct via_link *link)
 {
     const struct via_port *port = atomic_load_explicit(&link->port, memory_order_acquire);
@@ -608,7 +608,7 @@ enum via_arm via_node_arm(struct via_node *node, unsigned index)
     if (VIA_MUTANT(NO_SECOND_LOOK)) {
         return VIA_ARM_SLEEP;
     }
-    /* Only the look after the last fence counts; those before it bring work sooner. */
+    /* Only the check after the last fence counts; earlier ones find work earlier. */
     if (has_work(channel) || (index == 0 && is_any_control_ready(channel))) {
         return VIA_ARM_BUSY;
     }

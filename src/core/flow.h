@@ -24,7 +24,7 @@ struct via_tx_op {
     bool soon;             /* its last frame is to be acknowledged soon, not at once */
     bool kept;             /* a host that does not acknowledge is no reason to give it up */
     uint32_t progress;     /* the layer above counts what becomes of it besides acknowledgements */
-    uint32_t mark;         /* how far it was when it was last looked at ... */
+    uint32_t mark;         /* progress at the last check ... */
     uint64_t stalled_ns;   /* ... and since when; 0 = it was not */
 };
 
@@ -50,7 +50,7 @@ struct via_tx_flow {
     uint64_t retry_ns;
     uint64_t deadline_ns;
     uint64_t progress_ns; /* when a frame of the peer last arrived. 0 = set at the next check */
-    uint64_t look_ns;     /* when to look whether the first operation gets anywhere */
+    uint64_t look_ns;     /* when to check the progress of the first operation */
 };
 
 struct via_rx_flow {

@@ -22,7 +22,7 @@
 #define SOON_OPEN_MAX 8
 /* When internal operations have run out: answers that got nowhere for so long make room. */
 #define ANSWER_PATIENCE_NS VIA_SEC_NS
-/* An operation that gets nowhere is looked at so often in the time that it has. */
+/* Checks of an operation without progress within its time limit. */
 #define STALL_LOOKS 4
 /* NO_STATE replies in a row, from a peer that once knew the flow, before the flow is reset. */
 #define NO_STATE_MAX 8
@@ -594,7 +594,8 @@ static bool is_heard_of(const struct via_channel *channel, const struct via_tx_f
            channel->now_ns >= via_time_add(end_ns, config->give_up_ns);
 }
 
-/* The first operation, if it has got nowhere for too long; looked at a few times in that time. */
+/* The first operation, if it has made no progress for too long; checked a few times in that time.
+ */
 static struct via_tx_op *find_stalled(struct via_channel *channel, struct via_tx_flow *flow)
 {
     uint64_t limit_ns = channel->node->config.wait_ns_max;
@@ -632,7 +633,7 @@ static bool end_stalled(struct via_channel *channel, struct via_tx_flow *flow, s
         flow->held = false;
         via_tx_update(channel, flow);
     }
-    channel->flows->next_timer_ns = channel->now_ns; /* the next one is looked at from now on */
+    channel->flows->next_timer_ns = channel->now_ns; /* its time begins now */
     return false;
 }
 

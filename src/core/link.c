@@ -16,7 +16,7 @@
 #include "core/link.h"
 #include "wire/handshake.h"
 
-/* While bring-up makes progress, look this often per heartbeat. */
+/* Polls of the peer's registers per heartbeat while bring-up makes progress. */
 #define LOOKS_PER_HEARTBEAT 8
 #define DEAD_NS (80 * VIA_MSEC_NS)
 #define BEATS_PER_SILENCE 8
@@ -132,7 +132,7 @@ static uint32_t read_register(struct via_port *port, unsigned index)
     return value;
 }
 
-/* false when the link is dead or a write came between: look again later. */
+/* false when the link is dead or the peer wrote meanwhile: read again later. */
 static bool read_peer(const struct via_link *link, struct via_handshake *ret_peer)
 {
     struct via_port *port = port_of(link);
@@ -182,8 +182,8 @@ static bool has_control_room(const struct via_port *port, struct via_link_refusa
 
 /*
  * A new epoch for my inbox. The words are cleared because epochs come round after 65,534 bring-ups;
- * nobody posts now: the peer greets only after it has seen this epoch. An epoch that the peer shows
- * as its echo is left out: it may be left from my host's earlier life.
+ * no side posts now: the peer greets only after it has seen this epoch. An epoch that the peer
+ * shows as its echo is left out: it may be left from my host's earlier life.
  */
 static void choose_epoch(struct via_link *link)
 {
@@ -242,7 +242,7 @@ static void set_down(struct via_node *node, struct via_link *link)
         via_lsdb_link_down(node, link);
         next_generation(node, link);
     }
-    publish_register(link, 3, 0); /* the peer notices at its next look */
+    publish_register(link, 3, 0); /* the peer notices at its next poll */
 }
 
 /* The registers agree: the hosts greet each other. */
@@ -515,7 +515,7 @@ static int greet(struct via_node *node, struct via_link *link, uint64_t now_ns)
     return rc;
 }
 
-/* Announcements that wait, and the look after arming that must come before any sleep. */
+/* Sends waiting announcements, and checks once more after arming, as it must before any sleep. */
 static void send_and_arm(struct via_node *node, struct via_link *link, uint64_t now_ns,
                          uint64_t *ret_deadline_ns)
 {

@@ -110,7 +110,7 @@ static void sip_round(uint64_t v[4])
     v[2] = rotl(v[2], 32);
 }
 
-/* SipHash-2-4 (Aumasson and Bernstein, 2012), with session and number as the key: so nobody finds
+/* SipHash-2-4 (Aumasson and Bernstein, 2012), with session and number as the key: so no host finds
  * another list of neighbours with that digest before the number is used. */
 static uint64_t digest_of(struct via_neighbours it, uint32_t session, uint64_t sequence)
 {
@@ -311,7 +311,7 @@ int via_lsa_compare(const struct via_lsdb *lsdb, const struct via_lsa *lsa, uint
 
 /* --- [any] ----------------------------------------------------------------------------------- */
 
-/* What it stores may be of two announcements: the caller looks at the version. A chunk may have
+/* The result may mix two announcements: the caller checks the version. A chunk may have
  * come into another list meanwhile, so nothing is taken for granted. */
 static void read_hosts(const struct via_lsdb *lsdb, const struct via_lsa *lsa, uint16_t *ret_hosts,
                        unsigned max)

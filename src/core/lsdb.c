@@ -638,7 +638,7 @@ static void send_record(const struct via_node *node, struct via_link *link)
             .session = state->sending_rest.session,
         };
     }
-    /* Room was checked; a broken pipe is noticed by the next look at the link. */
+    /* Room was checked; the next poll of the link notices a broken pipe. */
     (void)via_pipe_send(&link->control_tx, &head, sizeof(head), entries, here * sizeof(entries[0]));
     via_count(&node->lsdb->announcement_bytes_sent, sizeof(head) + here * sizeof(entries[0]));
     if (state->sending_rest.count == 0) {

@@ -88,7 +88,7 @@ struct via_neighbours {
 struct via_lsdb_link {
     uint64_t *dirty;     /* bitmap of hosts whose announcement this peer has not got */
     uint64_t *whole;     /* those of them of which it has not got the announcement before, either */
-    unsigned dirty_from; /* where the next look for a dirty host starts */
+    unsigned dirty_from; /* where the next search for a dirty host starts */
     unsigned dirty_count;
 
     /* While up: links towards the same host, from the lowest rank up, and all links. */

@@ -140,7 +140,7 @@ struct via_op_slot *via_op_answer_new(struct via_channel *channel, const struct 
 {
     struct via_op_slot *op = slot_new(channel->node, &channel->ops->free_answers, what);
     if (op != NULL) {
-        op->reported = true; /* to nobody */
+        op->reported = true; /* no process waits for it */
         channel->ops->answers_free--;
         channel->ops->answers_of[what->destination]++;
     }

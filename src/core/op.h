@@ -38,7 +38,7 @@ struct via_op_slot {
     bool leaving;      /* its time is over, and the root is asked what came of it */
     uint32_t missing;  /* at the root: members that have not arrived */
     uint64_t since_ns; /* when the wait began, or the root was asked. 0 = take the time of the next
-                          look */
+                          check */
 };
 
 struct via_ops {
@@ -73,8 +73,8 @@ struct via_barriers {
     struct via_list due;            /* via_barrier_host.due */
     struct via_barrier_host *hosts; /* hosts_max */
     uint32_t round;
-    uint64_t waits_timer_ns;    /* when to look at `waiting` */
-    uint64_t arrivals_timer_ns; /* when to look at arrivals */
+    uint64_t waits_timer_ns;    /* when to check `waiting` */
+    uint64_t arrivals_timer_ns; /* when to check arrivals */
 };
 
 static inline struct via_op_slot *via_op_of(struct via_tx_op *tx)

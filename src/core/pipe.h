@@ -224,7 +224,7 @@ static inline bool via_pipe_find(const struct via_pipe_reader *reader, uint32_t 
            via_record_word_sequence(word) == sequence;
 }
 
-/* true when a record is there; the cheapest look. */
+/* True if a record is there. The cheapest check. */
 static inline bool via_pipe_is_ready(const struct via_pipe_reader *reader)
 {
     uint64_t word;
@@ -245,7 +245,7 @@ int via_pipe_take(struct via_pipe_reader *reader, struct via_pipe_record *ret_re
 /* Looks without taking: same result as take, the next take returns the same record. */
 int via_pipe_peek(const struct via_pipe_reader *reader, struct via_pipe_record *ret_record);
 
-/* Takes the record that via_pipe_peek() has just returned, without looking again. */
+/* Takes the record that via_pipe_peek() has just returned, without loading its word again. */
 void via_pipe_advance(struct via_pipe_reader *reader, const struct via_pipe_record *record);
 
 /* Gives the `records` oldest taken records back. Posts a credit when a quarter of the ring is due.
@@ -258,7 +258,7 @@ void via_pipe_post_credit(struct via_pipe_reader *reader);
 /*
  * Before sleeping: posts "armed" (with all credits due), then a full fence; true when anything was
  * posted. When the port is not coherent the caller must then wait for a fence of the port that was
- * started after the last post. It looks with via_pipe_is_ready() again, and only then sleeps.
+ * started after the last post. It checks via_pipe_is_ready() again, and only then sleeps.
  * Arming twice without a record taken between costs nothing while all that was taken is released
  * (the generation stays), else one posted word, for a ring that came late may have used the
  * generation up; so a reader that a doorbell woke arms again before it sleeps on. A take disarms,

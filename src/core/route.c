@@ -9,8 +9,8 @@
  * others. The heap holds hosts whose label is not what follows from their neighbours; the one with
  * the lowest label, old or new, comes first, and gets its final label when the new one is the
  * lower. When it is the higher, the label is taken away first, so that neighbours that owed theirs
- * to it look for another way. (Ramalingam and Reps, "An incremental algorithm for a generalization
- * of the shortest-path problem", 1996.)
+ * to it search for another route. (Ramalingam and Reps, "An incremental algorithm for a
+ * generalization of the shortest-path problem", 1996.)
  */
 #include "base/mutant.h"
 #include "core/link.h"
@@ -20,7 +20,7 @@
 
 #define ONE_HOP via_route_word(1, 0)
 
-/* --- which hosts are to be looked at --------------------------------------------------------- */
+/* --- which hosts need a new route --------------------------------------------------------- */
 
 static void touch(struct via_lsdb *lsdb, uint16_t host)
 {

@@ -8,7 +8,7 @@
 
 /*
  * Where the daemon's messages go: one line each to standard error. A thread writes them, so that a
- * pipe that nobody reads, or a disk that hangs, blocks no thread that serves links or processes.
+ * pipe without a reader, or a disk that hangs, blocks no thread that serves links or processes.
  * Messages for which there is no room are lost, and their count is logged.
  *
  * If standard error is the file at `path` it takes at most bytes_max: at half of that it is renamed

@@ -124,7 +124,7 @@ static const char help[] =
     "                        (600000); 0 = never\n"
     "  --heartbeat-ms N      how often links say that they live (25)\n"
     "  --dead-ms N           silence after which a link is down (80; ofi links 1000)\n"
-    "  --spin-us N           longest that a transfer thread looks before it sleeps (50), 0 to "
+    "  --spin-us N           longest that a transfer thread polls before it sleeps (50), 0 to "
     "10000\n"
     "  --attach WHO          who may attach besides the owner and root: all, user:NAME,\n"
     "                        group:NAME, separated by commas. Repeatable\n"

@@ -31,7 +31,7 @@ struct via_daemon_options {
     const char *key_path;  /* NULL = no fabric key */
     const char *tune_path; /* NULL = no measured settings */
     const char *metrics;   /* ADDRESS:PORT where metrics are served; NULL = nowhere */
-    pid_t with;            /* end when it ends; 0 = nobody */
+    pid_t with;            /* end together with this process; 0 = none */
 
     const char *config_path; /* NULL = all is on the command line */
     bool check;              /* the file, and no more */

@@ -451,7 +451,7 @@ void via_attach_server_close(struct via_host *host)
     server->host = NULL;
 }
 
-/* Has the process looked at the word of a host that has changed? */
+/* True if the process has loaded the status word of a host that has changed. */
 static bool is_concerned(const struct via_process *process)
 {
     const struct via_attach_server *server = &process->host->attach;

@@ -139,7 +139,7 @@ struct via_process_channel {
 
 /* Takes commands; how many. */
 unsigned via_process_channel_serve(struct via_transfer *transfer, struct via_process_channel *pc);
-/* true when there is something to serve; the cheapest look. */
+/* True if the process has sent a command. The cheapest check. */
 bool via_process_channel_is_ready(const struct via_process_channel *pc);
 /* An operation of the process has ended. */
 void via_process_channel_complete(struct via_transfer *transfer, struct via_process_channel *pc,
@@ -167,7 +167,7 @@ void via_process_channel_park(struct via_transfer *transfer, struct via_process_
 void via_process_channel_unpark(struct via_transfer *transfer, struct via_process_channel *pc);
 /* Are those for hosts that are cut off all that there is? */
 bool via_process_channel_is_stranded(const struct via_process_channel *pc);
-/* Before it is looked at only when the bell rings. */
+/* Call it before the pipe is polled only after rings. */
 void via_process_channel_arm(struct via_process_channel *pc);
 /* Sends replies, releases commands, rings. */
 void via_process_channel_flush(struct via_transfer *transfer, struct via_process_channel *pc);

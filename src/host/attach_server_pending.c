@@ -141,7 +141,7 @@ void via_attach_server_answered(struct via_host *host, uint32_t id, uint16_t pee
         }
         return;
     }
-    /* Nobody waits any more: it was given up, or the process has gone. */
+    /* No process waits any more: the command was given up, or its process has ended. */
 }
 
 void via_attach_server_pending_drop(struct via_process *process)

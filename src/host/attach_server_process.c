@@ -12,7 +12,8 @@
 #include "host/client_sys.h"
 #include "host/host_private.h"
 
-/* How often a closing process that waits for nothing that wakes this thread is looked at. */
+/* Interval at which this thread polls a closing process that waits for an event without a wake-up.
+ */
 #define CLOSING_LOOK_NS (10 * VIA_MSEC_NS)
 /* A turn of the control thread spends so long on closing processes, and a look at one more. */
 #define CLOSING_TURN_NS (2 * VIA_MSEC_NS)
@@ -27,7 +28,7 @@ static void read_comm(struct via_process *process)
         close(fd);
     }
     if (bytes <= 0) {
-        process->comm[0] = '?'; /* it has gone, or there is no descriptor left to look */
+        process->comm[0] = '?'; /* it has ended, or this process has no free descriptor */
         bytes = 1;
     }
     process->comm[bytes] = '\0';
@@ -357,7 +358,7 @@ static void cancel_commands(struct via_process *process)
     }
 }
 
-/* One step of a process on its way out; when to look again. */
+/* One step towards the end of a process. Returns when to call it again. */
 static uint64_t tick_closing(struct via_process *process)
 {
     struct via_host *host = process->host;

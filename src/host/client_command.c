@@ -102,7 +102,7 @@ static void add_locked(_Atomic uint32_t *counter, uint32_t by)
                           memory_order_release);
 }
 
-/* Nobody waits for it: it is counted until it has ended. */
+/* No thread waits for the operation: it is counted until it has ended. */
 static void make_asynchronous(struct via_attach *attach, struct via_client_op *op)
 {
     op->issue = attach->issue_next++;

@@ -16,7 +16,7 @@
 /* When all slices are in use: again after so long, doubled each time. */
 #define AGAIN_NS_MIN VIA_MSEC_NS
 #define AGAIN_NS_MAX (64 * VIA_MSEC_NS)
-/* How often the socket is looked at for an answer. */
+/* Interval at which the client checks the socket for an answer. */
 #define LOOK_NS (50 * VIA_USEC_NS)
 #define PIECES_MAX (UINT64_C(1) << 20)
 #define SLICE_BYTES_MAX (UINT64_C(1) << 40)

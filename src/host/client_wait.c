@@ -175,7 +175,7 @@ static void arm(struct via_attach *attach)
     for (unsigned i = 0; i < attach->channels_count; i++) {
         struct via_client_channel *channel = &attach->channels[i];
         via_pipe_arm(&channel->reader);
-        /* Arming gives credits back for which the host may have begun to wait after the look that
+        /* Arming returns credits. The host may have begun to wait for them after the check that
          * released them. */
         if (!VIA_MUTANT(CLIENT_NO_WANT) && via_pipe_must_ring_writer(&channel->reader)) {
             via_bell_ring(channel->bell);
@@ -188,7 +188,7 @@ static void arm(struct via_attach *attach)
 
 /* --- waiting -----------------------------------------------------------------------------------*/
 
-/* true when there is something to look at. Gives way to other threads, since it keeps the lock. */
+/* True if a pipe or the socket has news. Yields to other threads, because it holds the lock. */
 static bool spin(struct via_attach *attach, const struct via_client_wait *wait, uint64_t start_ns)
 {
     uint64_t end_ns = start_ns + attach->spin.budget_ns;
@@ -214,7 +214,7 @@ static int sleep_ms(uint64_t deadline_ns)
     return (int)((via_min(left_ns, SLEEP_NS_MAX) + VIA_MSEC_NS - 1) / VIA_MSEC_NS);
 }
 
-/* 1 = look again, -EINTR. */
+/* 1 = check again, -EINTR. */
 static int lead(struct via_attach *attach, const struct via_client_wait *wait)
 {
     uint64_t start_ns = via_client_now_ns();
@@ -358,7 +358,7 @@ int via_client_wait_result(struct via_attach *attach, const struct via_client_ch
     return result->status;
 }
 
-/* A host that has died says so on the socket only: without need it is looked at rarely. */
+/* Only the socket shows that the host has died; without another reason it is checked rarely. */
 static unsigned poll_for_death(struct via_attach *attach)
 {
     uint64_t now = via_client_now_ns();

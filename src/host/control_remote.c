@@ -132,7 +132,7 @@ static const char *why_not(int status)
     }
 }
 
-/* An answer is one line of JSON; more is not looked at here. */
+/* An answer is one line of JSON, which is not parsed here. */
 static bool is_line(const char *text, size_t bytes)
 {
     return bytes >= 2 && text[0] == '{' && memchr(text, '\n', bytes) == NULL &&

@@ -25,7 +25,7 @@ struct via_control_server {
 int via_control_server_open(struct via_host *host, struct via_error *err);
 void via_control_server_close(struct via_host *host);
 uint64_t via_control_server_tick(struct via_host *host);
-/* The rights of those that are connected are looked up again. */
+/* Looks the rights of all connected clients up again. */
 void via_control_server_rights_changed(struct via_host *host);
 
 /* control_status.c: the answer to {"cmd":"status"}; NULL when out of memory. */

@@ -9,9 +9,9 @@
 /*
  * The board on which the preload library of the sockets shows what it does with the TCP connections
  * of its process, for "viaduct sockets" to read: a memfd of this name, sealed but sparse, among the
- * descriptors of the process (/proc/PID/fd). Nobody has to answer, so a process that is stopped or
- * busy is listed like any other. Only the process itself can write it; who reads it takes nothing
- * in it for granted.
+ * descriptors of the process (/proc/PID/fd). No process has to answer, so a process that is stopped
+ * or busy is listed like any other. Only the process itself can write it; a reader validates
+ * everything in it.
  *
  *   struct via_sockets_board, at 0
  *   uint32_t numbers[], at VIA_SOCKETS_NUMBERS_OFF: a word per descriptor

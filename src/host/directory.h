@@ -132,13 +132,12 @@ void via_directory_make_host(const struct via_directory_entry *entry,
 size_t via_directory_make_links(const struct via_directory_entry *entry, unsigned first,
                                 struct via_directory_links_message *ret_message);
 
-/*
- * Whose address is it? If several hosts claim it, it stays with the one that was known to have it
- * for VIA_DIRECTORY_HELD_NS when the next claim came; without such a one it is nobody's,
- * -EADDRINUSE, for one of them lies. This host's own stay this host's, even if another host claims
- * them. Hosts that are gone claim nothing that another one claims. -ENOENT.
- * Loopback addresses of others count only beside one of this host in the same network of 8 bits:
- * hosts on one machine.
+/* Returns the host that owns the address. If several hosts claim it, it stays with the host that
+ * had held it for VIA_DIRECTORY_HELD_NS when the next claim came; without such a host it has no
+ * owner, -EADDRINUSE, because one of them lies. Addresses of this host stay its own, even if
+ * another host claims them. The claim of an unreachable host does not count beside another one.
+ * -ENOENT: unknown. Loopback addresses of others count only beside one of this host in the same
+ * network of 8 bits: hosts on one machine.
  */
 int via_directory_host_at(const struct via_directory *directory, const struct via_directory_ip *ip);
 

@@ -476,7 +476,7 @@ void via_host_close(struct via_host *host)
         pthread_join(host->thread, NULL);
     }
     end_transfers(host);
-    /* The sockets go first: a process that looks for this host from now on finds none. */
+    /* Close the sockets first: a process that wants to attach from now on finds no host. */
     via_control_server_close(host);
     if (host->node != NULL) {
         via_node_fini(host->node);

@@ -13,8 +13,8 @@
 
 /*
  * A host of the fabric: a node on its ports, the threads that run it, and the two sockets by
- * which processes attach and operators look. viaductd is this and an option parser; launchers and
- * tests embed it.
+ * to which processes attach and whose status operators read. viaductd is this and an option parser;
+ * launchers and tests embed it.
  *
  * Threads: the control thread (cables, sockets, via_node_control) and one transfer thread per
  * channel. All functions but via_host_stop belong to the thread that opened the host.
@@ -57,7 +57,7 @@ struct via_host_options {
     uint64_t heartbeat_ns;
     uint64_t dead_ns;
     uint64_t give_up_ns;    /* as via_node_config.give_up_ns; VIA_NEVER_NS = never */
-    uint64_t spin_ns_max;   /* longest a transfer thread looks before it sleeps; default 50 us, 1 =
+    uint64_t spin_ns_max;   /* longest a transfer thread polls before it sleeps; default 50 us, 1 =
                                it does not */
     uint32_t processes_max; /* attached at once; default 256 */
     uint32_t protocol_version; /* for tests of what a peer of another version sees */
@@ -110,7 +110,7 @@ int via_host_start(struct via_host *host, struct via_error *err) VIA_MUST_CHECK;
 
 /*
  * Makes a running host what the options say, as far as that can change: links, rights, quota, name,
- * fabric and addresses; the other fields are not looked at. A link with the same description and
+ * fabric and addresses; the other fields are ignored. A link with the same description and
  * dimension stays as it is; others leave, and new ones are opened then, which takes some turns of
  * the control thread. Attached processes stay. From the control thread only (a source's ready()).
  *

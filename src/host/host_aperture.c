@@ -18,7 +18,7 @@
 /* ... for so long at first, twice as long each time it does not answer again. */
 #define SILENCE_NS_MIN VIA_SEC_NS
 #define SILENCE_NS_MAX (60 * VIA_SEC_NS)
-/* How often busy words of slices that are taken away are looked at. */
+/* Interval at which the host polls busy words of slices that it takes away. */
 #define SETTLE_NS VIA_MSEC_NS
 
 static bool is_up(const struct via_host *host, const struct via_host_slices *slices,

@@ -13,7 +13,7 @@
 #include "base/log.h"
 #include "host/host_private.h"
 
-/* Links that leave are looked at this often, and waited for so long before others are opened. */
+/* Links that close are polled at this interval, for at most so long, before others are opened. */
 #define LEAVE_LOOK_NS VIA_MSEC_NS
 #define LEAVE_NS (2 * VIA_SEC_NS)
 

@@ -131,7 +131,7 @@ void via_host_control_close(struct via_host *host)
 uint64_t via_host_fabric_tick(struct via_host *host)
 {
     uint64_t deadline_ns = via_host_cables_tick(host);
-    /* Before the node looks: a request from here on is served in the next turn. */
+    /* Before the node polls: a request from here on is served in the next turn. */
     bool asked = atomic_load_explicit(&host->node_asked, memory_order_relaxed) &&
                  atomic_exchange_explicit(&host->node_asked, false, memory_order_acq_rel);
     if (asked || host->node_due || host->now_ns >= host->node_deadline_ns) {

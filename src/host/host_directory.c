@@ -265,7 +265,7 @@ static void warn_of_claims(struct via_host *host, uint16_t source)
         if (owner == source || owner == -ENOENT) {
             continue;
         }
-        char whose[48] = "another host claims, too: it is nobody's";
+        char whose[48] = "another host claims, too: it has no owner";
         if (owner >= 0) {
             snprintf(whose, sizeof(whose), "is host %d's and stays so", owner);
         }

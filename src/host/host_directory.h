@@ -40,7 +40,7 @@ struct via_directory_peer {
     bool failed;     /* of what is under way something was not taken */
     bool is_foreign; /* in this session it takes no such messages */
     uint64_t retry_ns;
-    bool reachable;   /* at the last look */
+    bool reachable;   /* at the last check */
     uint64_t lost_ns; /* since then it is not; 0 = it never was */
 };
 
@@ -70,7 +70,7 @@ struct via_host_directory {
     bool heard;       /* an entry has changed */
     unsigned changes; /* so many own changes, VIA_DIRECTORY_PAUSE_NS each, are still to be paid */
     bool telling;     /* some host has not been told everything */
-    uint64_t changed_ns; /* when the own entry was looked at last */
+    uint64_t changed_ns; /* last check of the own entry */
     uint64_t gone_ns;    /* when the next host that is out of reach counts as gone */
     uint64_t booted_ns;
 };

@@ -21,7 +21,7 @@ static int open_spare(void)
 }
 
 /* No descriptor is left: takes one connection and closes it, so that its process knows. The kernel
- * says so before it looks whether there is a connection at all. */
+ * stores that before it checks whether there is a connection at all. */
 static void refuse_one(struct via_host_listener *listener)
 {
     close(listener->spare_fd);

@@ -5,7 +5,7 @@
  *   host.c            open and close      host_control.c    the control thread
  *   host_transfer.c   transfer threads    host_cables.c     ports, links, messages to neighbours
  *   host_change.c     what changes while it runs
- *   host_status.c     the status page     host_spin.c       how long to look before sleeping
+ *   host_status.c     the status page     host_spin.c       how long to poll before sleeping
  *   host_wait.c       poll on, arm, sleep: pure
  *   host_reaper.c     frees memory of processes
  *   attach_server*.c  processes           board.c, host_board.c  notes, and how they travel

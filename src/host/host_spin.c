@@ -9,7 +9,7 @@
 
 #include "base/types.h"
 
-/* Below this a look is shorter than the loop around it. */
+/* Below this a poll takes less time than the loop around it. */
 #define BUDGET_NS_MIN (1 * VIA_USEC_NS)
 /* One short wait may be chance; a dialogue makes them one after another. */
 #define SHORT_WAITS_MIN 3u
@@ -22,7 +22,7 @@ void via_host_spin_init(struct via_host_spin *spin, uint64_t budget_ns_max)
 void via_host_spin_learn(struct via_host_spin *spin, uint64_t wait_ns, bool found)
 {
     if (wait_ns > spin->budget_ns_max) {
-        /* What was spent on looking was lost. */
+        /* The time spent polling was wasted. */
         spin->short_waits = 0;
         spin->budget_ns /= 2;
         if (spin->budget_ns < BUDGET_NS_MIN) {
@@ -65,7 +65,7 @@ static unsigned quota_cpus(long long quota, long long period)
 }
 
 /* The quota of the cgroup this process sees as its own root, of version 2 or 1. A parent's lower
- * quota is not looked for: then we look a little too long, which the budget learns. */
+ * quota is not detected: the thread then polls a little too long, and the budget adapts. */
 static unsigned cgroup_cpus(void)
 {
     char text[64];

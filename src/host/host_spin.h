@@ -5,8 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/*
- * How long a thread looks for work before it sleeps. Polling pays when work comes within the cost
+/* How long a thread polls for work before it sleeps. Polling pays when work comes within the cost
  * of a sleep and a wake-up, and a CPU is idle; so the budget is learned from how long the waits
  * turned out to be, and is nothing on a busy machine.
  *
@@ -15,12 +14,12 @@
 struct via_host_spin {
     uint64_t budget_ns;
     uint64_t budget_ns_max;
-    unsigned short_waits; /* in a row, that ended within budget_ns_max but not by looking */
+    unsigned short_waits; /* in a row, that ended within budget_ns_max but not by polling */
 };
 
 void via_host_spin_init(struct via_host_spin *spin, uint64_t budget_ns_max);
 
-/* A wait has ended after wait_ns, found by looking or after a sleep. */
+/* A wait has ended after wait_ns, by polling or after a sleep. */
 void via_host_spin_learn(struct via_host_spin *spin, uint64_t wait_ns, bool found);
 
 /* CPUs this process may use: affinity mask and cgroup quota. At least 1. */

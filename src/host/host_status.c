@@ -25,8 +25,8 @@ int via_host_status_open(struct via_host *host, struct via_error *err)
 
 /*
  * Per host: ups and downs of all links to it, and which of them carries direct accesses: when this
- * number differs, a process that has the host's memory mapped must look again. And whether there
- * are slices. One look at each link.
+ * number differs, a process that has the host's memory mapped must find its way again. And whether
+ * there are slices. Reads each link once.
  */
 static void update_links(struct via_host *host)
 {

@@ -194,7 +194,7 @@ static unsigned run_turn(struct via_transfer *transfer, uint64_t now_ns, uint64_
     return work;
 }
 
-/* Arms everything, then looks again. */
+/* Arms all pipes, then checks them again. */
 static enum via_arm arm(struct via_transfer *transfer)
 {
     bool nothing = true;

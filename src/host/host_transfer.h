@@ -16,9 +16,8 @@
 /*
  * The transfer thread of a channel: polls the node, serves the command pipes of the processes, and
  * sleeps on its bell.
- *
- * A process's pipes are in one of two lists. `active`: looked at in every turn. `idle`: armed, so
- * the process rings when it writes; looked at only after the bell has rung. Both lists, and
+ * A process's pipes are in one of two lists. `active`: polled in every turn. `idle`: armed, so
+ * the process rings when it writes; polled only after the bell has rung. Both lists, and
  * everything that hangs in them, belong to the thread; other threads send mail.
  */
 struct via_host;
@@ -53,7 +52,7 @@ struct via_transfer {
     struct via_list sends;                /* messages of the host itself not yet submitted */
     uint32_t parked_count;                /* commands, of all processes */
     uint32_t tenant_parked_counts[VIA_TENANTS_MAX]; /* by tenant.bells_index */
-    uint32_t bell_seen; /* count of the bell when it was last looked at */
+    uint32_t bell_seen;                             /* count of the bell at the last load */
     uint32_t tenant_bells_seen[VIA_TENANTS_MAX];
     struct via_host_wait wait;
 };

@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* Busy words are looked at no more often than this. */
+/* Shortest interval between two polls of busy words. */
 #define SAMPLE_NS VIA_MSEC_NS
 
 int via_slice_table_init(struct via_slice_table *table, uint32_t count, bool detaches,
@@ -161,7 +161,7 @@ void via_slice_table_leave(struct via_slice_table *table, struct via_slice_user 
 
 static void set_word(struct via_slice_table *table, uint32_t slice, uint64_t word)
 {
-    /* Sequentially consistent: before the look at busy words. Processes load it with acquire. */
+    /* Sequentially consistent: before the load of busy words. Processes load it with acquire. */
     atomic_store_explicit(&table->words[slice], word, memory_order_seq_cst);
 }
 
@@ -199,7 +199,7 @@ void via_slice_table_revoke_all(struct via_slice_table *table)
 
 /* --- making room ------------------------------------------------------------------------------ */
 
-/* Finds out which slices were used since the last look. */
+/* Marks the slices that were used since the last call. */
 static void sample(struct via_slice_table *table, uint64_t now_ns)
 {
     if (table->sampled_ns != 0 && now_ns - table->sampled_ns < SAMPLE_NS) {

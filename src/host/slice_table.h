@@ -67,7 +67,7 @@ struct via_slice_table {
     uint32_t count;
     bool detaches;
     _Atomic uint64_t *words; /* borrowed; one for each slice */
-    uint64_t sampled_ns;     /* when busy words were last looked at */
+    uint64_t sampled_ns;     /* when busy words were last loaded */
     uint64_t evicted_count;
     uint64_t refused_count; /* times that no slice could be had */
 };

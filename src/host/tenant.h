@@ -51,7 +51,7 @@ struct via_tenant {
 
 struct via_tenants {
     struct via_list all;
-    struct via_list leaving; /* transfer threads may still look at their bells */
+    struct via_list leaving; /* transfer threads may still load their bells */
     uint32_t count;          /* with a page of their own, those that leave among them */
     struct via_quota quota;  /* of each user, without zeros */
     /* [any] Bell pages by index; NULL = free. A page is unmapped a grace period after it is taken
@@ -64,7 +64,7 @@ void via_tenants_open(struct via_host *host);
 /* After the quota of the host's options has changed: what a user has more than that stays. */
 void via_tenants_requota(struct via_host *host);
 void via_tenants_close(struct via_host *host);
-/* Frees users who have left, once no thread looks at their bells; the next deadline. */
+/* Frees users that have left, once no thread uses their bells. Returns the next deadline. */
 uint64_t via_tenants_tick(struct via_host *host);
 
 /* The tenant of a user, made when there is none; it stays until as many releases. -EUSERS, -ENOMEM

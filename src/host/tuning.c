@@ -21,7 +21,7 @@ struct parse {
     const char *name;
     struct via_tuning *tuning;
     struct via_error *err;
-    int rc; /* of the first mistake; what follows is not looked at */
+    int rc; /* of the first mistake; the rest is not parsed */
     enum section section;
     bool has_machine, has_pipes;
 };

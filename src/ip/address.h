@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Addresses of hosts: network + host id, for IPv4 and for IPv6. Nothing is looked up or learned.
+ * Addresses of hosts: network + host id, for IPv4 and for IPv6. They are computed, without a table.
  * Pure.
  */
 #ifndef VIA_IP_ADDRESS_H

@@ -36,7 +36,7 @@ static const char help[] =
     "                        to 65536 (1024)\n"
     "  --no-offload          packets are cut and have their checksums before they leave\n"
     "  --forward             take packets for other destinations, too: this host routes them\n"
-    "  --spin-us N           longest look of a thread before it sleeps, 0 to 10000 (50)\n"
+    "  --spin-us N           longest that a thread polls before it sleeps, 0 to 10000 (50)\n"
     "  --rundir DIR          directory of the fabric's sockets\n"
     "  --fabric NAME         name of the fabric, when no directory is given\n"
     "  --host ID             the host to attach to\n"

@@ -21,7 +21,7 @@ struct via_ip_options {
     bool offload;
     bool forward;
     int ready_fd; /* -1 = none */
-    pid_t with;   /* 0 = nobody */
+    pid_t with;   /* 0 = no process */
 };
 
 /* -1 = go on, else the exit code. */

@@ -203,7 +203,7 @@ static json_t *describe(const struct via_ip_shared *shared, const struct via_ip_
 static void answer(int fd, const char *text, size_t bytes)
 {
     int room = ANSWER_BYTES;
-    /* All of it at once, or not at all: nobody is waited for. */
+    /* Write all of it at once, or nothing: do not wait for a slow reader. */
     if (setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &room, sizeof(room)) != 0) {
         setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof(room));
     }

@@ -56,9 +56,9 @@ static bool is_error4(const uint8_t *ip, size_t bytes)
 
 static size_t make4(const uint8_t *ip, size_t bytes, uint8_t *out)
 {
-    static const uint8_t nobody[4];
+    static const uint8_t unspecified[4];
     if (is_error4(ip, bytes) || (get_be16(ip + 6) & FRAGMENT4_OFF_MASK) != 0 ||
-        memcmp(ip + 12, nobody, sizeof(nobody)) == 0) {
+        memcmp(ip + 12, unspecified, sizeof(unspecified)) == 0) {
         return 0;
     }
     size_t quoted =
@@ -82,10 +82,10 @@ static size_t make4(const uint8_t *ip, size_t bytes, uint8_t *out)
 
 static size_t make6(const uint8_t *ip, size_t bytes, uint8_t *out)
 {
-    static const uint8_t nobody[16];
+    static const uint8_t unspecified[16];
     bool is_error = ip[6] == PROTOCOL_ICMP6 &&
                     (bytes <= IPV6_HEADER_BYTES || ip[IPV6_HEADER_BYTES] < TYPE6_QUESTION);
-    if (is_error || memcmp(ip + 8, nobody, sizeof(nobody)) == 0) {
+    if (is_error || memcmp(ip + 8, unspecified, sizeof(unspecified)) == 0) {
         return 0;
     }
     size_t quoted =

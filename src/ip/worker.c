@@ -17,11 +17,11 @@
 
 #define ATTACH_AGAIN_MS 100
 #define TICK_NS (100 * VIA_MSEC_NS)
-/* A look at the messages for so many rounds; what rings the bell is seen before a sleep. */
+/* Rounds per check for messages; a message that rings the bell is seen before a sleep. */
 #define ROUNDS_PER_LOOK 16u
 /* With something that could not be sent: the bell tells of room, and this of what it does not. */
 #define RETRY_MS 1
-/* A look at the device costs as much as so many at the inboxes. */
+/* A poll of the device costs as much as so many polls of the inboxes. */
 #define LOOKS_PER_READ 8u
 #define MEMORY_BYTES ((size_t)VIA_IP_BUFFERS_COUNT * VIA_IP_BUFFER_BYTES)
 
@@ -155,7 +155,7 @@ static int sleep_awhile(struct via_ip_worker *worker)
 /* --- the loop ------------------------------------------------------------------------------------
  */
 
-/* A busy machine has no CPU for looks. */
+/* On a busy machine other threads need the CPU, so do not poll. */
 static void adjust_spin(struct via_ip_worker *worker)
 {
     uint64_t max_ns = worker->shared->options->spin_us * VIA_USEC_NS;

@@ -44,7 +44,7 @@ struct via_ip_worker {
 
     struct via_attach *attach; /* NULL: none */
     int epoll_fd;
-    uint64_t tick_ns; /* when timers are looked at next */
+    uint64_t tick_ns; /* when timers are checked next */
     struct via_host_spin spin;
     int loadavg_fd;
     unsigned cpus;
@@ -95,13 +95,13 @@ void via_ip_worker_drop_all(struct via_ip_worker *worker);
 /* Some packets of each lane into the device. */
 int via_ip_worker_receive(struct via_ip_worker *worker);
 
-/* A session is broken: a new one is looked for. rc: why; -ENOTCONN is returned, all else is 0. */
+/* A session is broken: find a new one. rc: why; -ENOTCONN is returned, all else is 0. */
 int via_ip_meet_again(struct via_ip_worker *worker, struct via_ip_lane *lane, int rc);
 /* A packet wants to go: begins a session if the time for it has come. */
 int via_ip_meet(struct via_ip_worker *worker, struct via_ip_lane *lane, uint64_t now_ns);
 /* Takes in the hellos that have come. */
 int via_ip_meet_hellos(struct via_ip_worker *worker, uint64_t now_ns);
-/* Hosts that were never met are looked for. */
+/* Searches for hosts without a session so far. */
 int via_ip_meet_all(struct via_ip_worker *worker, uint64_t now_ns);
 /* Tells the peers that this worker ends. */
 void via_ip_meet_bye(struct via_ip_worker *worker);

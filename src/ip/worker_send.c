@@ -23,7 +23,7 @@
 /* Longest that a packet is held. Without a way for as long, a host counts as dead: packets for it
  * are answered at once. */
 #define HELD_NS_MAX VIA_SEC_NS
-/* With so many buffers in use it is looked for those that are free again. */
+/* With so many buffers in use the worker collects those that are free again. */
 #define TAKE_BACK_LENT 32u
 /* A program that floods a dead host is told as often as this. */
 #define ANSWERS_MAX 64u

@@ -48,7 +48,7 @@ static uint64_t take_word(_Atomic uint64_t *word)
     return value;
 }
 
-/* My parent writes it when I have said that I am here, and nobody else does. */
+/* Only this PE's parent writes it, after this PE has reported its arrival. */
 static void check_sync(const struct via_group *group)
 {
     uint64_t value = atomic_load_explicit(&group->words[RELEASE_WORD], memory_order_relaxed);

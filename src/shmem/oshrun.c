@@ -34,7 +34,7 @@ static const char usage_text[] =
     "  --lost-after S    a machine that says nothing for S seconds is lost (10)\n"
     "  --timeout S       end the job after S seconds, with exit code 124\n"
     "  --tag             put [PE] before each line of output\n"
-    "  --trace           who waits for whom in the jobs that run (the same: SIGQUIT)\n"
+    "  --trace           what each PE of the running jobs waits for (the same: SIGQUIT)\n"
     "  --job JOB         with --trace: the job of this id, or of the launcher with this pid\n"
     "  --json            with --trace: for Perfetto and chrome://tracing, an array a job\n"
     "  --help, --version\n"

@@ -50,7 +50,7 @@ static unsigned whole_share(const struct ring *ring)
     return share_of_step(ring, ring->count - 1);
 }
 
-/* dest was filled by the leader before; or, of the first share, by nobody. */
+/* The leader has filled dest before; no PE has filled the first share. */
 static void add_piece(const struct ring *ring, size_t at, size_t count, bool is_first)
 {
     const struct via_task *task = ring->task;

@@ -45,7 +45,7 @@ static void *control(void *argument)
 
 static void wake(void *ctx, unsigned thread)
 {
-    (void)ctx; /* nobody sleeps */
+    (void)ctx; /* no thread sleeps */
     (void)thread;
 }
 

@@ -18,7 +18,7 @@
 #define DMA_DEPTH_MAX 8u
 #define STUCK_NS (2 * VIA_SEC_NS) /* nothing here takes as long */
 #define COPY_BYTES VIA_PIO_SOURCE_BYTES
-#define LOOKS 16u /* messages between two looks at the clock */
+#define LOOKS 16u /* messages between two readings of the clock */
 
 /* Of one thread. */
 struct mover {

@@ -63,11 +63,11 @@ struct via_pex;
 
 VIA_MUST_CHECK int via_pex_new(const struct via_pex_options *options, struct via_pex **ret_pex,
                                struct via_error *err);
-void via_pex_free(struct via_pex *pex); /* nobody is attached */
+void via_pex_free(struct via_pex *pex); /* no process may be attached */
 
 /* Two chips back to back: a cable joins their NT ports' link sides, which no host takes. Each is
- * reached through the other by its link side's BARs. Nobody is attached to either yet; second is
- * freed with first. */
+ * reached through the other by its link side's BARs. No process is attached to either yet; second
+ * is freed with first. */
 void via_pex_join(struct via_pex *first, struct via_pex *second);
 struct via_pex *via_pex_joined(const struct via_pex *pex);
 

@@ -19,7 +19,7 @@
 
 enum via_emu_cable_type {
     VIA_EMU_CABLE_HELLO = 1, /* first message each way. fds: inbox, bell, and from side 0 bridge */
-    VIA_EMU_CABLE_NUDGE = 2, /* look at the link word of the bridge. No fds */
+    VIA_EMU_CABLE_NUDGE = 2, /* read the link word of the bridge. No fds */
     VIA_EMU_CABLE_REQUEST = 3, /* for on_message */
     VIA_EMU_CABLE_SLICE = 4, /* what a slice of the receiver's window shows. fds: the memory; none:
                                 nothing */

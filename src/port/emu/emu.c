@@ -113,7 +113,7 @@ int via_emu_fence_begin(struct via_emu_port *emu, unsigned queue)
     }
     struct via_emu_fence *fence = &emu->fences[queue];
     fence->under_way = false;
-    /* Before the look at the link: a later end of it counts. */
+    /* Before the state of the link is loaded: a link-down after this load fails the fence. */
     fence->downs = atomic_load_explicit(&emu->downs, memory_order_acquire);
     if (!via_emu_port_is_up(emu)) {
         return -ENOLINK;
@@ -196,7 +196,8 @@ static uint64_t emu_events(struct via_port *port, uint64_t mask)
     if (emu->lanes != NULL) {
         via_emu_posted_pull(emu, mask);
     }
-    /* Look before writing: most looks find nothing, and the other end's line stays where it is. */
+    /* Load before the exchange: most polls find no doorbell, and the peer's cache line stays where
+     * it is. */
     if ((atomic_load_explicit(pending, memory_order_relaxed) & doorbells) != 0) {
         /* Acquire pairs with the fetch-or in ring(). The peer can write the other bits: masked. */
         events |= atomic_fetch_and_explicit(pending, ~doorbells, memory_order_seq_cst) & doorbells;

@@ -76,7 +76,7 @@ struct via_emu_options {
     uint64_t delay_ns;   /* a flushed write of such a class is so late at most; 0 = the class's */
     uint64_t seed;       /* of what chance decides in such a class */
     int bell_fd;         /* bell page of my host: a memfd sealed against shrinking, duplicated.
-                            -1: nobody sleeps on this port */
+                            -1: no thread sleeps on this port */
     unsigned bell_lines; /* 1..VIA_EMU_BELL_LINES_MAX; 0 with bell_fd -1 */
     bool direct;         /* port->window can be stored to. Otherwise it is NULL and the port says
                             it is not coherent: then core does all that real hardware needs */

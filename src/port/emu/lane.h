@@ -114,7 +114,7 @@ VIA_MUST_CHECK int via_emu_lane_arrive(struct via_emu_lane *lane,
                                        enum via_emu_lane_extent extent, struct via_rng *rng,
                                        uint64_t now_ns, uint64_t delay_ns);
 
-/* Is there anything that has not arrived? A look without the lock. */
+/* True if a write has not arrived. Loads without the lock. */
 static inline bool via_emu_lane_is_empty(const struct via_emu_lane *lane)
 {
     /* Sequentially consistent, as the store of posted: a fence that has announced something to the

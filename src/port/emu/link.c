@@ -233,7 +233,7 @@ static void accept_all(struct via_emu_port *emu, uint64_t now_ns)
             return;
         }
         if (emu->state != VIA_EMU_CABLE_NONE) {
-            close(fd); /* a cable has two ends; the third comes again, or was only looking */
+            close(fd); /* a cable has two ends; a third one retries, or was only a status query */
             continue;
         }
         begin(emu, fd, now_ns);
@@ -366,7 +366,7 @@ static int take_message(struct via_emu_port *emu, struct via_emu_cable_message *
     }
     switch (message->header.type) {
     case VIA_EMU_CABLE_NUDGE:
-        return 0; /* every message is followed by a look at the bridge */
+        return 0; /* the caller reads the bridge after every message */
     case VIA_EMU_CABLE_REQUEST:
         take_request(emu, message);
         return 0;

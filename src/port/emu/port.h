@@ -31,7 +31,7 @@ struct via_emu_slice {
 };
 
 enum via_emu_cable_state {
-    VIA_EMU_CABLE_NONE,    /* nobody is connected */
+    VIA_EMU_CABLE_NONE,    /* no peer is connected */
     VIA_EMU_CABLE_WAITING, /* connected, my hello sent, the other's not here yet */
     VIA_EMU_CABLE_JOINED,  /* all memory mapped; the bridge tells whether the link is up */
 };
@@ -110,7 +110,7 @@ struct via_emu_port {
     /* --- any thread --- */
     /* My end is up: the window is mapped. Release in link_up(), acquire in via_emu_port_is_up(). */
     _Atomic bool up;
-    _Atomic uint32_t peer_bell_lines; /* 0 = nobody to wake */
+    _Atomic uint32_t peer_bell_lines; /* 0 = no thread to wake */
     _Atomic uint64_t edges;           /* VIA_PORT_EVENT_LINK_*, _DMA_DONE not yet read */
     _Atomic uint32_t downs;           /* of my end: what no DMA lives through */
     _Atomic uint32_t dma_used;        /* under way, all queues together */
@@ -130,7 +130,7 @@ struct via_emu_port {
     uint16_t peer_host;
     pid_t peer_pid;
     bool cut;             /* as far as this end knows */
-    bool nudge_due;       /* the other end must look at the bridge, but the socket was full */
+    bool nudge_due;       /* the peer must read the bridge, but the socket was full */
     bool window_torn;     /* all-ones could not be mapped: the link stays down until they are */
     uint64_t deadline_ns; /* connect again, or give a silent connection up */
     uint64_t retry_ns;

@@ -39,7 +39,7 @@ struct via_ivshmem_end {
     _Atomic uint32_t id;   /* of the ivshmem peer, for interrupts */
     _Atomic uint64_t beat; /* counts turns of the control thread: the host lives */
 
-    _Atomic uint64_t boot VIA_CACHELINE_ALIGNED; /* 0: nobody is here */
+    _Atomic uint64_t boot VIA_CACHELINE_ALIGNED; /* 0: no process has this end */
     _Atomic uint64_t trained;                    /* boot of the peer, 0: not trained */
 
     _Atomic uint32_t pad[VIA_PORT_SCRATCHPADS / 2] VIA_CACHELINE_ALIGNED;

@@ -78,7 +78,7 @@ static int ivshmem_fence_start(struct via_port *port, unsigned queue)
     struct via_ivshmem_fence *fence = &self->fences[queue];
     atomic_thread_fence(memory_order_seq_cst);
     fence->under_way = false;
-    /* Before the look at the link: a later end of it counts. */
+    /* Before the state of the link is loaded: a link-down after this load fails the fence. */
     fence->downs = atomic_load_explicit(&self->downs, memory_order_acquire);
     if (!via_ivshmem_port_is_up(self)) {
         return -ENOLINK;
@@ -127,7 +127,7 @@ static int ivshmem_ring(struct via_port *port, unsigned queue, unsigned bit)
         return -ENOLINK;
     }
     /* Either this sees that the peer has taken the doorbell before, and interrupts it; or the peer,
-     * which looks again after it said so, sees this ring: take_doorbell(). */
+     * which loads the doorbell again after that store, sees this ring: take_doorbell(). */
     uint32_t before =
         atomic_fetch_add_explicit(&via_ivshmem_own(self)->rung[bit], 1, memory_order_seq_cst);
     if (atomic_load_explicit(&via_ivshmem_peer(self)->taken[bit], memory_order_seq_cst) != before) {

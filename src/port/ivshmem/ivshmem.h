@@ -36,7 +36,7 @@ struct via_ivshmem_options {
     uint16_t host;         /* id of this host, told to the peer */
     unsigned threads_count;
     /* [control thread, in via_ivshmem_port_service] A doorbell of this thread may have been rung.
-     * NULL: nobody sleeps on this port */
+     * NULL: no thread sleeps on this port */
     void (*wake)(void *ctx, unsigned thread);
     void *ctx;
 };
@@ -54,7 +54,7 @@ void via_ivshmem_port_cut(struct via_port *port, bool cut);
 struct via_ivshmem_status {
     bool cut;
     bool attached;      /* to the device's memory */
-    uint16_t peer_host; /* what it says; 0 while nobody is there */
+    uint16_t peer_host; /* as the peer's cell says; 0 while no peer is there */
     uint32_t peer_id;   /* of its ivshmem device */
     uint64_t window_bytes;
     uint64_t puts_out_of_bounds, doorbells_fired, doorbells_coalesced, peers_refused;

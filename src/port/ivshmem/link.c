@@ -11,7 +11,8 @@
 #include "port/ivshmem/port.h"
 #include "vfio/guard.h"
 
-/* The peer interrupts this end when something changes. Should that get lost, this end looks. */
+/* The peer interrupts this end at each change. In case an interrupt is lost, this end also polls.
+ */
 #define LOOK_DOWN_NS (100 * VIA_MSEC_NS)
 #define LOOK_UP_NS (1 * VIA_SEC_NS)
 /* Longer than a living host goes without a turn of its control thread. */

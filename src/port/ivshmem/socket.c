@@ -119,7 +119,8 @@ static int add_peer_vector(struct socket_device *self, uint32_t id, int fd)
         }
     }
     if (*at == NULL) {
-        close(fd); /* more peers than this process looks after: not mine, or later */
+        close(fd); /* more peers than this process has entries for: not its own peer, or a later one
+                    */
         return 0;
     }
     if ((*at)->vectors.count != 0) {

@@ -22,8 +22,8 @@
 #define EVENTS_MAX 32 /* of a turn */
 #define CONN_NONE 0u  /* no connection's number */
 #define KEY_TRIES 8
-/* How long the thread leaves a port to transfer threads that look by themselves. One that has lost
- * its CPU meanwhile does not look, so this is how late a message may be seen. */
+/* How long the hub's thread leaves a port to transfer threads that poll it. A transfer thread that
+ * has lost its CPU does not poll, so a message may be seen this late. */
 #define REST_NS (200 * VIA_USEC_NS)
 
 static struct via_list hubs = {.next = &hubs, .prev = &hubs};
@@ -339,8 +339,8 @@ void via_ofi_hub_rest(struct via_ofi_port *port)
     }
 }
 
-/* Progress of a connection, unless transfer threads make it themselves: then the thread looks again
- * after a while, or when one of them goes to sleep. */
+/* Progress of a connection, unless transfer threads make it themselves: then the hub's thread
+ * checks again after a while, or when one of them goes to sleep. */
 static void progress(struct via_ofi_conn *conn, uint64_t now_ns, uint64_t *ret_deadline_ns)
 {
     struct via_ofi_port *port = conn->port;
@@ -353,7 +353,7 @@ static void progress(struct via_ofi_conn *conn, uint64_t now_ns, uint64_t *ret_d
         pthread_mutex_unlock(&port->rx_lock);
         return;
     }
-    /* At rest first, then the look: see ofi_rest(). */
+    /* Store "at rest" first, then check: see ofi_rest(). */
     atomic_store_explicit(&port->resting, true, memory_order_seq_cst);
     bool polled = atomic_exchange_explicit(&port->polled, false, memory_order_seq_cst);
     if (!polled) {

@@ -82,7 +82,7 @@ void via_ofi_hub_kick(struct via_ofi_hub *hub);
 
 struct via_ofi_port;
 
-/* [transfer thread] It looks no more, and the hub's thread sleeps without watching the port's
+/* [transfer thread] It stops polling, and the hub's thread sleeps without watching the port's
  * connection: from here on it wakes for it. As a rule without being woken now. */
 void via_ofi_hub_rest(struct via_ofi_port *port);
 

@@ -87,7 +87,7 @@ static int ofi_fence_start(struct via_port *base, unsigned index)
     }
     struct via_ofi_queue *queue = &port->queues[index];
     queue->fence_under_way = false;
-    /* Before the look at the link: a later end of it counts. */
+    /* Before the state of the link is loaded: a link-down after this load fails the fence. */
     queue->fence_session = atomic_load_explicit(&port->session, memory_order_acquire);
     if (!via_ofi_port_is_up(port)) {
         return -ENOLINK;
@@ -178,7 +178,7 @@ static uint64_t ofi_events(struct via_port *base, uint64_t mask)
     uint64_t edges = mask & ~DOORBELLS_MASK;
     uint64_t events = 0;
     if (bells != 0) {
-        /* A transfer thread looks: it sees to progress, and the hub's thread leaves it to it. */
+        /* A transfer thread polls: it makes progress, and the hub's thread does not. */
         if (!atomic_load_explicit(&port->polled, memory_order_relaxed)) {
             atomic_store_explicit(&port->polled, true, memory_order_relaxed);
         }
@@ -198,7 +198,7 @@ static void ofi_release(struct via_port *base, unsigned queue)
 {
     struct via_ofi_port *port = via_ofi_port_of(base);
     (void)queue;
-    /* Pairs with progress() in hub.c: either the hub's thread finds that nobody polls, or this
+    /* Pairs with progress() in hub.c: either the hub's thread finds that no thread polls, or this
      * thread finds the hub's at rest and sees to it. */
     atomic_store_explicit(&port->polled, false, memory_order_seq_cst);
     if (atomic_exchange_explicit(&port->resting, false, memory_order_seq_cst)) {

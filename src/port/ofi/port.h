@@ -244,7 +244,8 @@ void via_ofi_conn_free(struct via_ofi_conn *conn);
 int via_ofi_conn_open_inbox(struct via_ofi_conn *conn);
 
 /* --- receive.c --- */
-/* A bounded look at the connection's completions. Any thread that may: see struct via_ofi_conn. */
+/* Polls the connection's completions, a bounded number. For which threads: see struct via_ofi_conn.
+ */
 void via_ofi_conn_progress(struct via_ofi_conn *conn);
 /* [any thread] The same for a link that is up, if no other thread does so now: false. */
 bool via_ofi_port_progress(struct via_ofi_port *port);

@@ -14,7 +14,7 @@
 #include "port/ofi/port.h"
 
 #define COMPLETIONS 32
-#define ROUNDS_MAX 4 /* of a look */
+#define ROUNDS_MAX 4 /* of one poll */
 
 /* What is wrong with what the peer sent. A connection that is not up may be a stranger's: the port
  * then has a link by another connection, which stays up (tests/conform/test_ofi_stranger.c). */

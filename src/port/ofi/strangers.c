@@ -155,7 +155,7 @@ static void look_at_all(struct look *look)
 void via_ofi_strangers_tick(struct via_ofi_hub *hub, uint64_t now_ns, uint64_t *ret_deadline_ns)
 {
     if (hub->pep == NULL || strcmp(hub->provider, "tcp") != 0) {
-        return; /* of other providers nobody knows what a descriptor is */
+        return; /* other providers do not document their descriptors */
     }
     if (now_ns >= hub->silent.look_ns) {
         struct look look = {.hub = hub, .now_ns = now_ns};

@@ -262,7 +262,7 @@ static int open_window(struct via_pex_port *pex, struct via_error *err)
     return rc == 0 ? 0 : via_error_set(err, rc, "map BAR %u: %s", pex->config.bar, strerror(-rc));
 }
 
-/* MSI if there is, else INTx; without either the control thread looks. */
+/* MSI if the function has it, else INTx; without either the control thread polls. */
 static int open_interrupt(struct via_pex_port *pex, struct via_error *err)
 {
     static const enum via_pci_irq_kind kinds[] = {VIA_PCI_MSI, VIA_PCI_INTX};

@@ -18,16 +18,16 @@
 #include "port/bell.h"
 #include "port/pex/port.h"
 
-/* While up: how often the page is looked at, and the chip and the peer's page are read. */
+/* While up: how often this end polls its page, and reads the chip and the peer's page. */
 #define LOOK_NS (20 * VIA_MSEC_NS)
 #define READ_NS (60 * VIA_MSEC_NS)
-/* While down: how often this end looks for the peer, posts its state, and programs the chip. */
+/* While down: how often this end polls for the peer, posts its state, and programs the chip. */
 #define WAIT_NS (2 * VIA_MSEC_NS)
 #define WAIT_LONG_NS (20 * VIA_MSEC_NS)
 #define POST_NS (10 * VIA_MSEC_NS)
 #define PROGRAM_NS (100 * VIA_MSEC_NS)
 /* Without interrupts: how often doorbells are read, and how often while some come: a pipe of few
- * slots moves as many records in each direction as it has slots, and then waits for the next look.
+ * slots moves as many records in each direction as it has slots, and then waits for the next poll.
  */
 #define POLL_NS (1 * VIA_MSEC_NS)
 #define POLL_BUSY_NS (100 * VIA_USEC_NS)
@@ -170,8 +170,8 @@ static void finish_down(struct via_pex_port *pex)
     atomic_fetch_and_explicit(&pex->events, ~(uint64_t)0xffff, memory_order_seq_cst);
     publish(pex);
     post(pex);
-    /* The peer looks at its page now and then; a doorbell makes it look at once. It does so before
-     * it takes doorbells, and then drops them. */
+    /* The peer polls its page at intervals; a doorbell makes it read the page at once. It does so
+     * before it takes doorbells, and then drops them. */
     (void)via_pex_load_word(pex, offsetof(struct via_pex_page, own.word));
     via_pex_chip_ring(pex, 1);
 }

@@ -216,7 +216,7 @@ static int pex_fence_start(struct via_port *port, unsigned queue)
     }
     struct via_pex_queue *mine = &pex->queues[queue];
     mine->fencing = false;
-    /* Before the look at the link: a later end of it counts. */
+    /* Before the state of the link is loaded: a link-down after this load fails the fence. */
     mine->downs = atomic_load_explicit(&pex->downs, memory_order_acquire);
     if (!via_pex_port_is_up(pex)) {
         return -ENOLINK;

@@ -40,7 +40,7 @@ static void publish_slice(struct via_pex_port *pex, uint32_t slice, uint64_t exp
     via_pex_store_word(pex, offsetof(struct via_pex_page, exposed) + slice * sizeof(uint64_t),
                        exposure);
     via_pex_drain(pex);
-    via_pex_chip_ring(pex, 1); /* it looks at its page now */
+    via_pex_chip_ring(pex, 1); /* the peer reads its page now */
 }
 
 static void take_back(struct via_pex_port *pex, uint32_t slice)
