@@ -55,6 +55,7 @@ static const struct sim_knob keys[] = {
     KEY("extra-links", extra_links, 0, SIM_HOSTS_MAX, 0),
     KEY("rogues", faults.rogues_count, 0, 8, 0),
     KEY("lies", faults.lies_chance, 0, 1000, 0),
+    KEY("names", faults.names_chance, 0, 1000, 0),
     KEY("crashes", faults.crashes_count, 0, 16, 0),
     KEY("freezes", faults.freezes_count, 0, 16, 0),
     KEY("cuts", faults.cuts_count, 0, 64, 0),

@@ -95,6 +95,9 @@ struct sim_config_faults {
     uint32_t crashes_count, restart_ns_max;
     uint32_t rogues_count, rogue_ns_max; /* hosts that write garbage, then start anew */
     uint32_t lies_chance;                /* that such a host's announcement is about another host */
+    uint32_t names_chance; /* that its frame is in the name of a host that its reader has a link to;
+                              for runs without cuts: such a link may not end before the frame is
+                              read. 0 unless it is set */
 };
 
 /* Weights: how often each kind of operation is drawn. */

@@ -6,7 +6,8 @@
  * forged fields, HELLOs that are wrong in one byte, announcements of links that are not,
  * announcements that seem to come from others and have the last sequence numbers; numbers and
  * acknowledgements of its own flows that lie, so that a neighbour's answers to it go out and are
- * acknowledged late or never, and arrivals at barriers that it is not in. It does not know the keys
+ * acknowledged late or never, and arrivals at barriers that it is not in; frames in the name of
+ * another host that its reader has a link to. It does not know the keys
  * of segments that may be written nor the sessions of others as their own proof, so it can be told
  * from them.
  * Whoever is not a rogue must neither crash nor hang nor lose anything that is not to, from or
@@ -38,6 +39,7 @@ const char *sim_rogue_kind_name(enum sim_rogue_kind kind)
         [SIM_ROGUE_NUMBER] = "sequence numbers",
         [SIM_ROGUE_SESSION] = "sessions",
         [SIM_ROGUE_ACK] = "acknowledgements",
+        [SIM_ROGUE_NAME] = "names of others",
         [SIM_ROGUE_ASK] = "requests",
         [SIM_ROGUE_ANNOUNCE] = "announcements",
         [SIM_ROGUE_ANNOUNCE_OTHERS] = "announcements of others",
@@ -233,6 +235,56 @@ static void lie_of_own_flows(const struct rogue_view *view, unsigned channel,
     }
 }
 
+/* One of the flows of that life of a host that the reader has heard of; else any. */
+static uint16_t flow_in_use(const struct rogue_view *view, unsigned channel, uint16_t host,
+                            uint32_t session)
+{
+    const struct sim_world *world = view->end->world;
+    uint32_t count = world->config.node.flows_count;
+    uint32_t first = sim_between(rng_of(view), 0, count - 1);
+    for (uint32_t i = 0; i < count; i++) {
+        uint16_t number = (uint16_t)((first + i) % count);
+        if (via_channel_rx(&view->node->channels[channel], host, number)->session == session) {
+            return number;
+        }
+    }
+    return (uint16_t)first;
+}
+
+/* A frame as another host might send it next, of which the reader hears over a link of its own.
+ * false: there is no such host. */
+static bool speak_for_another(const struct rogue_view *view, unsigned channel,
+                              struct via_frame_header *header)
+{
+    struct sim_world *world = view->end->world;
+    struct via_rng *rng = rng_of(view);
+    const struct sim_host *reader = &world->hosts[view->end->peer->host];
+    const struct sim_host *other = &world->hosts[sim_between(rng, 0, world->hosts_count - 1)];
+    uint32_t route = atomic_load_explicit(&view->node->routes[other->id], memory_order_relaxed);
+    if (!other->alive || other == reader || route == VIA_ROUTE_NONE || via_route_hops(route) != 1) {
+        return false;
+    }
+    header->source = other->id;
+    header->source_session = other->life.session;
+    header->destination = reader->id;
+    header->destination_session = reader->life.session;
+    header->flow = flow_in_use(view, channel, other->id, other->life.session);
+    header->flags = VIA_FRAME_FLAG_START;
+    header->kind = via_rng_chance(rng, 1, 2) ? VIA_FRAME_ACK : VIA_FRAME_MESSAGE;
+    if (header->kind == VIA_FRAME_ACK) {
+        lie_about_arrival(view, channel, header);
+    } else {
+        /* No FORGED_NUMBER: who delivers it is to blame. */
+        const struct via_frame_message args = {.source_endpoint = FORGED_NUMBER / 2};
+        memcpy(header->args, &args, sizeof(args));
+        header->inline_bytes = 8;
+        header->sequence =
+            via_channel_rx(&view->node->channels[channel], other->id, header->flow)->expected;
+    }
+    count(view, SIM_ROGUE_NAME);
+    return true;
+}
+
 static void write_frame(const struct rogue_view *view)
 {
     struct sim_world *world = view->end->world;
@@ -246,15 +298,19 @@ static void write_frame(const struct rogue_view *view)
     forge_header(view, &header);
     bool lies = world->config.faults.lies_chance != 0 &&
                 via_rng_chance(rng_of(view), world->config.faults.lies_chance, 1000);
+    uint32_t names_chance = world->config.faults.names_chance;
+    bool names = names_chance != 0 && via_rng_chance(rng_of(view), names_chance, 1000) &&
+                 speak_for_another(view, channel, &header);
+    lies = lies && !names;
     if (lies) {
         lie_of_own_flows(view, channel, &header);
-    } else {
+    } else if (!names) {
         count(view, SIM_ROGUE_FIELDS);
     }
     memcpy(line.head, &header, sizeof(header));
     uint32_t sequence = next_record(view, channel);
     uint32_t length = 0;
-    if (!lies && via_rng_chance(rng_of(view), 1, 2)) {
+    if (!lies && !names && via_rng_chance(rng_of(view), 1, 2)) {
         length = sim_between(rng_of(view), 0, world->config.node.frame_bytes_max + 64);
         count(view, SIM_ROGUE_LENGTH);
     }

@@ -312,6 +312,7 @@ enum sim_rogue_kind {
     SIM_ROGUE_NUMBER,    /* of a frame: not the next of its flow */
     SIM_ROGUE_SESSION,   /* of a frame: not its own */
     SIM_ROGUE_ACK,       /* of what has not arrived, or other than it did */
+    SIM_ROGUE_NAME,      /* source and session of a host that the reader has a link to */
     SIM_ROGUE_ASK,       /* answers that it acknowledges late or never; barriers it is not in */
     SIM_ROGUE_ANNOUNCE,  /* of itself: neighbours that are none */
     SIM_ROGUE_ANNOUNCE_OTHERS,  /* of others */

@@ -228,6 +228,24 @@ static bool is_well_formed(const struct via_node *node, const struct via_frame_h
            (header->inline_bytes <= via_frame_inline_max(header->kind) && body_bytes == 0);
 }
 
+/*
+ * Does the frame name a source that the neighbour can not speak for? No other host sends in this
+ * host's name; and a host that has a link to this one is not heard of over any other. While
+ * routes change honest frames break both rules. They are lost like any frame that is dropped on its
+ * way: their source sends them again.
+ */
+static bool is_forged(const struct via_channel *channel, const struct via_way *way, uint16_t source)
+{
+    const struct via_node *node = channel->node;
+    uint16_t port = channel->hosts[source].port;
+    if (source == node->config.host) {
+        return true;
+    }
+    return port != VIA_PORT_NONE &&
+           atomic_load_explicit(&node->links[port].peer, memory_order_relaxed) == source &&
+           atomic_load_explicit(&way->link->peer, memory_order_relaxed) != source;
+}
+
 /* One frame: 0 = it may be released, -EAGAIN = it stays. */
 static int take_frame(struct via_channel *channel, struct via_way *way,
                       const struct via_pipe_record *record)
@@ -240,9 +258,7 @@ static int take_frame(struct via_channel *channel, struct via_way *way,
         via_count(&channel->counters.dropped_malformed, 1);
         return 0;
     }
-    /* No other host may send in this host's name. What it sent itself comes back only while routes
-     * change, and is sent again. */
-    if (header.source == node->config.host) {
+    if (is_forged(channel, way, header.source)) {
         via_count(&channel->counters.dropped_forged, 1);
         return 0;
     }

@@ -419,7 +419,7 @@ struct via_node_counters {
     uint64_t frames_delivered, frames_duplicate, frames_gap, frames_resent;
     uint64_t frames_dropped_stuck, frames_dropped_hops, frames_dropped_session,
         frames_dropped_unroutable, frames_dropped_malformed;
-    uint64_t frames_dropped_forged; /* came in with this host as source */
+    uint64_t frames_dropped_forged; /* named a source that no neighbour but itself speaks for */
     uint64_t refused_key, refused_range, refused_endpoint;
     uint64_t ops_completed, ops_failed;
     /* Link states: announcements on all links, and the bytes of their records. Routes that were

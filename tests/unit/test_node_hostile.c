@@ -505,6 +505,46 @@ static void nobody_else_speaks_in_this_hosts_name(void **state)
     fabric_free(fabric);
 }
 
+/* A message to host 1 over its link to host 0, in the name of another host. Returns how many host 1
+ * has delivered then. */
+static unsigned speak_as(struct hostile_peer *peer, struct fabric *fabric, uint16_t source)
+{
+    struct via_frame_header header = {
+        .kind = VIA_FRAME_MESSAGE, .flags = VIA_FRAME_FLAG_START, .destination = 1};
+    send_as(peer, fabric, source, &header, NULL, 0);
+    fabric_run(fabric, VIA_MSEC_NS);
+    return fabric->hosts[1].deliveries_count;
+}
+
+/*
+ * What one host of a fabric can say in the name of another: to a host that has a link to that one
+ * itself, nothing. To others, all that the other could say; docs/security.md says so.
+ */
+static void who_has_a_link_speaks_for_itself(void **state)
+{
+    (void)state;
+    struct fabric *fabric = fabric_new(true);
+    struct hostile_peer peer;
+    fabric->config.dead_ns = 1000 * VIA_SEC_NS;
+    fabric_chain(fabric, 4);
+    fabric_settle(fabric);
+    hostile_peer_become(&peer, fabric, 0);
+    assert_int_equal(speak_as(&peer, fabric, 2), 0);
+    assert_int_equal(fabric_counters(fabric, 1).frames_dropped_forged, 1);
+    assert_int_equal(speak_as(&peer, fabric, 3), 1);
+    assert_int_equal(fabric->hosts[1].deliveries[0].source, 3);
+    assert_int_equal(fabric_counters(fabric, 1).frames_dropped_forged, 1);
+
+    /* What host 2 says itself is heard, before and after. */
+    const uint64_t number = 7;
+    struct via_op op = {.kind = VIA_OP_MESSAGE, .destination = 1, .source = &number, .bytes = 8};
+    fabric_submit(fabric, 2, &op);
+    fabric_run(fabric, VIA_MSEC_NS);
+    assert_int_equal(fabric->hosts[1].deliveries_count, 2);
+    assert_int_equal(fabric->hosts[1].deliveries[1].source, 2);
+    fabric_free(fabric);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -517,6 +557,7 @@ int main(void)
         cmocka_unit_test(a_get_that_is_never_answered_ends),
         cmocka_unit_test(numbers_that_lie_harm_their_own_flows),
         cmocka_unit_test(nobody_else_speaks_in_this_hosts_name),
+        cmocka_unit_test(who_has_a_link_speaks_for_itself),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
