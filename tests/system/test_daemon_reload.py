@@ -5,6 +5,7 @@ import ctypes
 import os
 import signal
 import socket
+import subprocess
 import time
 
 import cli
@@ -103,6 +104,55 @@ class Reload(cli.Case):
         self.assertEqual(one.links()["far"]["peer"], 3)
         one.configure(more=to % 3)
         self.assertEqual(one.ask("reload")["report"], [])
+
+    def test_racks_joined_by_libfabric_reload_under_a_flow(self):
+        """Hosts 1, 2 and 3, 4 by cables, 2 and 3 by libfabric: messages from 1 to 4, while all daemons reload again and again."""
+        deliver = os.path.join(cli.BIN, "tests", "prog_deliver")
+        try:
+            ctypes.CDLL("libfabric.so.1")
+        except OSError as missing:
+            self.skipTest(str(missing))
+        if not os.path.exists(deliver):
+            self.skipTest(deliver + " is not built")
+        hosts = self.machines(1, 2, 3, 4)
+        peers = {1: [2], 2: [1], 3: [4], 4: [3]}
+        net = "127.%d.%d" % (128 + (os.getpid() >> 8) % 64, os.getpid() & 0xff)
+        far = {a: "[link far]\nto = ofi:tcp://%s.%d,listen=%s.%d\npeer = %d\n" % (net, b, net, a, b) for a, b in ((2, 3), (3, 2))}
+
+        def configure(machine, *more):
+            machine.configure([*peers[machine.host], *more], more=far.get(machine.host, ""))
+
+        for machine in hosts:
+            configure(machine)
+            machine.start()
+        self.assertTrue(cli.wait_for(lambda: hosts[0].reaches(4) and hosts[3].reaches(1)), [m.links() for m in hosts])
+
+        def run(machine, *words):
+            return subprocess.Popen([deliver, *words], stdout=subprocess.PIPE, text=True,
+                                    env={**self.env, "VIADUCT_RUNDIR": machine.rundir, "VIADUCT_HOST": str(machine.host)})
+
+        with run(hosts[3], "receive", "1") as receiver:
+            self.addCleanup(receiver.kill)
+            self.assertEqual(receiver.stdout.readline(), "ready\n")
+            with run(hosts[0], "send", "4", "0", "1024", "200", "3") as sender:
+                self.addCleanup(sender.kill)
+                for i in range(12):
+                    for machine in hosts:
+                        configure(machine, *([(9, i)] if i % 2 == 0 else []))
+                        machine.process.send_signal(signal.SIGHUP)
+                    time.sleep(0.1)
+                sent = sender.communicate(timeout=cli.HANG_S)[0]
+            said = receiver.communicate(timeout=cli.HANG_S)[0]
+        self.assertRegex(sent, r"^sent [1-9]\d*\n$")
+        self.assertRegex(said, r"(?m)^received %d lost 0 doubled 0 reordered 0 wrong 0$" % int(sent.split()[1]))
+        for machine in hosts:
+            configure(machine)
+            self.assertTrue(machine.ask("reload")["ok"])
+            names = {"to-%d-0" % peer for peer in peers[machine.host]} | ({"far"} if machine.host in far else set())
+            self.assertEqual(set(machine.links()), names)
+            for name, link in machine.links().items():
+                self.assertEqual((name, link["state"], link["ups"], link["downs"]), (name, "up", 1, 0))
+            self.assertIn("opened", machine.messages())
 
     def test_what_can_not_change_stays_and_is_told(self):
         (one,) = self.machines(1)
