@@ -120,8 +120,7 @@ void sim_memory_traffic(struct sim_memory *memory, uint64_t bytes)
     sim_server_add(&memory->bus, ps_of(bytes, memory->bus_rate), 0, none);
 }
 
-void sim_actor_copy_at(struct sim_actor *actor, struct sim_memory *memory, uint64_t bytes,
-                       double rate)
+void sim_actor_copy(struct sim_actor *actor, struct sim_memory *memory, uint64_t bytes)
 {
     const struct sim_call none = {0};
     for (uint64_t left = bytes; left > 0;) {
@@ -129,13 +128,8 @@ void sim_actor_copy_at(struct sim_actor *actor, struct sim_memory *memory, uint6
         uint64_t crossing_ps =
             (uint64_t)(memory->crossings * (double)ps_of(piece, memory->bus_rate));
         uint64_t bus_ps = sim_server_add(&memory->bus, crossing_ps, 0, none);
-        sim_actor_work(actor, ps_of(piece, rate));
+        sim_actor_work(actor, ps_of(piece, memory->copy_rate));
         sim_actor_stall_until(actor, bus_ps);
         left -= piece;
     }
-}
-
-void sim_actor_copy(struct sim_actor *actor, struct sim_memory *memory, uint64_t bytes)
-{
-    sim_actor_copy_at(actor, memory, bytes, memory->copy_rate);
 }

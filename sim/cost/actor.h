@@ -58,9 +58,6 @@ void sim_memory_init(struct sim_memory *memory, struct sim_cost *cost,
                      const struct sim_scenario *scenario);
 
 void sim_actor_copy(struct sim_actor *actor, struct sim_memory *memory, uint64_t bytes);
-/* The same where caches make it faster or slower: bytes per second of one core alone. */
-void sim_actor_copy_at(struct sim_actor *actor, struct sim_memory *memory, uint64_t bytes,
-                       double rate);
 /* What devices read or write; it slows down copies. */
 void sim_memory_traffic(struct sim_memory *memory, uint64_t bytes);
 

@@ -135,7 +135,6 @@ static void occupy(struct sim_lcpu *lcpu, struct sim_task *task)
         task->lcpu = lcpu;
         lcpu->slice_end_ps = cpu->cost->now_ps + cpu->config.slice_ps;
         lcpu->switch_left_ps = lcpu->last == task ? 0 : cpu->config.switch_ps;
-        cpu->switches_count += lcpu->last == task ? 0 : 1;
         lcpu->last = task;
     }
     arm(lcpu);
@@ -294,7 +293,6 @@ void sim_task_wake(struct sim_task *task, struct sim_call done)
     task->working = true;
     task->left_ps = 0;
     task->done = done;
-    task->woken_count++;
     double spread_ps = sim_spread_draw(&cpu->wakes) * (double)cpu->config.wake_spread_ps;
     uint64_t delay = cpu->config.wake_ps + (uint64_t)spread_ps;
     sim_cost_after(cpu->cost, delay, (struct sim_call){.run = woken, .object = task});
@@ -320,7 +318,6 @@ void sim_cpu_interrupt(struct sim_cpu *cpu, uint32_t index, uint64_t work_ps, st
     settle(lcpu);
     evade(lcpu);
     lcpu->since_ps = via_max(lcpu->since_ps, cpu->cost->now_ps) + work_ps;
-    cpu->interrupts_count++;
     if (lcpu->task == NULL) {
         cpu->busy_ps += work_ps;
     }

@@ -51,7 +51,7 @@ struct sim_task {
     uint64_t left_ps; /* of it */
     struct sim_call done;
     uint64_t ran_ps; /* hardware thread time used, also by waiting without sleeping */
-    uint64_t woken_count, preempted_count;
+    uint64_t preempted_count;
 };
 
 /* A hardware thread: Linux's logical CPU. */
@@ -75,7 +75,6 @@ struct sim_cpu {
     struct sim_lcpu lcpus[SIM_LCPUS_MAX];
     struct via_list ready; /* struct sim_task */
     uint64_t busy_ps;      /* of all hardware threads, interrupts included */
-    uint64_t switches_count, interrupts_count;
 };
 
 void sim_cpu_init(struct sim_cpu *cpu, struct sim_cost *cost, const struct sim_cpu_config *config,
