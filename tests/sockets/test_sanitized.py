@@ -27,7 +27,8 @@ NOT_SANITIZED = ["-addresses_that_are_none", "-addresses_and_control_data_that_a
                  "-events_to_where_nothing_can_be_written", "-messages_from_where_nothing_is",
                  "-addresses_to_where_nothing_is", "-waiting_for_what_is_nowhere",
                  # They lose track of the stack of a thread that is cancelled.
-                 "-threads_are_cancelled", "-a_connection_outlives_its_cancelled_threads"]
+                 "-threads_are_cancelled", "-a_connection_outlives_its_cancelled_threads",
+                 "-a_request_acts_before_the_call_or_not_at_all"]
 REPORTS = ("AddressSanitizer", "ThreadSanitizer", "runtime error:", "LeakSanitizer", "Sanitizer:DEADLYSIGNAL")
 
 
