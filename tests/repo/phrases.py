@@ -35,7 +35,7 @@ REWRITTEN = [
     (r"(?:looks?|looked|looking) (?:again|at it)", "'checks', 'polls', 'loads', 'reads'; say what"),
     (r"next look|last look|the look", "'the next poll', 'the last check', 'the load of ...'"),
 ]
-REWRITTEN_PLACES = re.compile(r"src/(?!sockets/|shmem/)|docs/(?:protocol\.md|man/(?!viaduct-sockets\.7|shmem\.3))")
+REWRITTEN_PLACES = re.compile(r"src/(?!sockets/|shmem/)|docs/(?:[a-z-]+\.md|man/(?!viaduct-sockets\.7|shmem\.3))")
 # Where `texts` are refused. The last name is the check itself, which has to say the phrases.
 PLACES = re.compile(r"(?:docs/|src/|include/|packaging/|examples/|[A-Z]+\.md$)")
 SUFFIXES = (".md", ".c", ".h", ".in", ".py", ".sh", ".txt", ".1", ".3", ".5", ".7", ".8", ".conf", ".cpp")
