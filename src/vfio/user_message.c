@@ -5,7 +5,23 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
+#include <time.h>
 #include <unistd.h>
+
+#include "base/types.h"
+
+/* From its first byte on a message may take so long: the socket's time-outs end one that stands
+ * still, and not one that comes byte by byte. */
+#define MESSAGE_NS (2 * VIA_SEC_NS)
+
+static bool is_late(uint64_t *until_ns)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    uint64_t now_ns = (uint64_t)time.tv_sec * VIA_SEC_NS + (uint64_t)time.tv_nsec;
+    *until_ns = *until_ns == 0 ? now_ns + MESSAGE_NS : *until_ns;
+    return now_ns > *until_ns;
+}
 
 static int explain(int error)
 {
@@ -30,6 +46,7 @@ int via_vfio_user_send(int fd, struct via_vfio_user_message *message)
 {
     char control[CMSG_SPACE(VIA_VFIO_USER_FDS_MAX * sizeof(int))] = {0};
     size_t bytes = sizeof(message->header) + message->body_bytes;
+    uint64_t until_ns = 0;
     message->header.bytes = (uint32_t)bytes;
     for (size_t done = 0; done < bytes;) {
         struct iovec iov[2];
@@ -54,6 +71,9 @@ int via_vfio_user_send(int fd, struct via_vfio_user_message *message)
             return explain(errno);
         }
         done += (size_t)sent;
+        if (done < bytes && is_late(&until_ns)) {
+            return -ETIMEDOUT;
+        }
     }
     return 0;
 }
@@ -90,7 +110,8 @@ static bool take_fds(struct via_vfio_user_message *message, struct msghdr *heade
     return (header->msg_flags & MSG_CTRUNC) == 0;
 }
 
-static int receive_bytes(int fd, struct via_vfio_user_message *message, void *to, size_t bytes)
+static int receive_bytes(int fd, struct via_vfio_user_message *message, void *to, size_t bytes,
+                         uint64_t *until_ns)
 {
     for (size_t done = 0; done < bytes;) {
         char control[CMSG_SPACE(VIA_VFIO_USER_FDS_MAX * sizeof(int))];
@@ -110,22 +131,26 @@ static int receive_bytes(int fd, struct via_vfio_user_message *message, void *to
             return -EPROTO;
         }
         done += (size_t)got;
+        if (is_late(until_ns)) {
+            return -ETIMEDOUT;
+        }
     }
     return 0;
 }
 
 int via_vfio_user_receive(int fd, struct via_vfio_user_message *message)
 {
+    uint64_t until_ns = 0;
     message->fds_count = 0;
     message->body_bytes = 0;
-    int rc = receive_bytes(fd, message, &message->header, sizeof(message->header));
+    int rc = receive_bytes(fd, message, &message->header, sizeof(message->header), &until_ns);
     if (rc == 0 && (message->header.bytes < sizeof(message->header) ||
                     message->header.bytes > VIA_VFIO_USER_MESSAGE_BYTES_MAX)) {
         rc = -EPROTO;
     }
     if (rc == 0) {
         message->body_bytes = message->header.bytes - sizeof(message->header);
-        rc = receive_bytes(fd, message, message->body, message->body_bytes);
+        rc = receive_bytes(fd, message, message->body, message->body_bytes, &until_ns);
     }
     if (rc != 0) {
         via_vfio_user_close_fds(message);

@@ -16,6 +16,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -385,6 +386,81 @@ static uint32_t ask(int fd, struct via_vfio_user_message *message, uint16_t comm
     return message->header.error;
 }
 
+/* What the function's interrupts are written to is an eventfd. A pipe without a reader would end
+ * the server by SIGPIPE, and with it the function of the other host. */
+static void an_interrupt_is_an_eventfd(void **state)
+{
+    static struct via_vfio_user_message message;
+    struct served *served = *state;
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    struct via_vfio_user_version version = {0, 0};
+    struct via_vfio_user_set_irqs set = {.argsz = sizeof(set),
+                                         .flags =
+                                             VIA_VFIO_USER_IRQ_EVENTFD | VIA_VFIO_USER_IRQ_TRIGGER,
+                                         .index = VIA_PCI_MSI,
+                                         .count = 1};
+    int ends[2], memory = memfd_create("no eventfd", MFD_CLOEXEC);
+    assert_int_equal(pipe(ends), 0);
+    close(ends[0]);
+    strcpy(address.sun_path, served->path);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+    assert_int_equal(ask(fd, &message, VIA_VFIO_USER_VERSION, &version, sizeof(version)), 0);
+    const int wrong[] = {ends[1], memory, fd};
+    for (unsigned i = 0; i < VIA_ARRAY_COUNT(wrong); i++) {
+        message.header = (struct via_vfio_user_header){.id = 7, .command = VIA_VFIO_USER_SET_IRQS};
+        memcpy(message.body, &set, sizeof(set));
+        message.body_bytes = sizeof(set);
+        message.fds[0] = wrong[i];
+        message.fds_count = 1;
+        assert_int_equal(via_vfio_user_send(fd, &message), 0);
+        assert_int_equal(via_vfio_user_receive(fd, &message), 0);
+        assert_int_equal(message.header.error, EINVAL);
+    }
+    close(ends[1]);
+    close(memory);
+    close(fd);
+}
+
+/* Each of its bytes comes within the socket's time-out, and the answer never ends. */
+static void *dribble(void *arg)
+{
+    int fd = accept(*(int *)arg, NULL, NULL);
+    struct via_vfio_user_header header;
+    if (recv(fd, &header, sizeof(header), MSG_WAITALL) != sizeof(header)) {
+        return NULL;
+    }
+    header.flags = VIA_VFIO_USER_REPLY;
+    header.bytes = sizeof(header) + 1000;
+    (void)!send(fd, &header, sizeof(header), MSG_NOSIGNAL);
+    while (send(fd, "x", 1, MSG_NOSIGNAL) == 1) {
+        usleep(50000);
+    }
+    close(fd);
+    return NULL;
+}
+
+static void a_server_that_dribbles_is_given_up(void **state)
+{
+    char path[64];
+    struct via_pci *pci;
+    struct via_error err = {0};
+    pthread_t thread;
+    int fd;
+    (void)state;
+    snprintf(path, sizeof(path), "/tmp/via-dribble-%d.sock", (int)getpid());
+    assert_int_equal(via_vfio_user_listen(path, &fd, &err), 0);
+    assert_int_equal(pthread_create(&thread, NULL, dribble, &fd), 0);
+    struct timespec from, to;
+    clock_gettime(CLOCK_MONOTONIC, &from);
+    assert_true(via_vfio_user_open(path, &pci, &err) < 0);
+    clock_gettime(CLOCK_MONOTONIC, &to);
+    assert_true(to.tv_sec - from.tv_sec < 25); /* of 50 s that all of it would take */
+    pthread_join(thread, NULL);
+    close(fd);
+    unlink(path);
+}
+
 /* What QEMU 11.1 says when a machine with the device starts. */
 static void qemu_is_understood(void **state)
 {
@@ -463,6 +539,8 @@ int main(void)
         cmocka_unit_test(a_mapping_that_is_taken_away_turns_into_ones),
         cmocka_unit_test(a_function_by_sysfs_has_no_interrupts_and_reaches_no_memory),
         TEST(a_function_behind_a_socket_is_one),
+        TEST(an_interrupt_is_an_eventfd),
+        cmocka_unit_test(a_server_that_dribbles_is_given_up),
         TEST(a_hostile_client_harms_itself_only),
         TEST(qemu_is_understood),
         TEST(a_server_that_ends_is_a_function_that_is_gone),
