@@ -30,6 +30,7 @@ TCP = measure.kernel_tcp()
 PIPES = measure.one_machine()
 NO_SPIN = measure.one_machine({"VIADUCT_SOCKETS_SPIN": "off"})
 NO_SPIN.name += ", spin off"
+COPIED = measure.one_machine({"VIADUCT_SOCKETS_ZEROCOPY": "off"})
 
 FIRST_CORE = ("taskset", "-c", "0")
 SECOND_CORE = ("taskset", "-c", "1")
@@ -144,6 +145,12 @@ def hot(connections):
     count = lambda way: 2000 if way is TCP else 100000  # noqa: E731 some 30 ms
     return InTurns(("echo",), lambda way: (way, "hot-turns", 1, count(way)),
                    lambda way: (way, "hot-turns", connections, count(way)))
+
+
+def chosen(size):
+    """Sends of so many bytes: as the library chooses by itself, beside copying."""
+    return InTurns(("sink", size), lambda _way: (COPIED, "source-turns", size, 0.015),
+                   lambda way: (way, "source-turns", size, 0.015))
 
 
 def threads(count):
@@ -303,6 +310,10 @@ def streams():
             yield against(label, "stream of " + name, "GB/s",
                           lambda way, size=size, processes=processes: two_memcpys(way, size, *processes),
                           lambda way, size=size: gigabytes(way, size), 0.7)
+    # What decides has to try the other way now and then: a few sends in a hundred.
+    for kib in (64, 128, 256, 512, 1024):
+        both = chosen(kib << 10)
+        yield against("copied", "sends of %d KiB, copied or not" % kib, "1/s", both.base, both.subject, 0.97)
 
 
 def programs():

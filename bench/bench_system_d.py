@@ -32,7 +32,7 @@ FLOWS = os.path.join(measure.BIN, "tests", "prog_flows")
 def all_ways():
     ways = [measure.kernel_tcp()]
     ways[0].name = "TCP"
-    for name, word in (("copy", "off"), ("zero-copy", "on")):
+    for name, word in (("copy", "off"), ("zero-copy", "on"), ("chosen", "auto")):
         way = measure.one_machine({"VIADUCT_SOCKETS_ZEROCOPY": word})
         way.name = name
         ways.append(way)

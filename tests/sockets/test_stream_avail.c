@@ -15,6 +15,7 @@
 #include "base/rng.h"
 #include "base/types.h"
 #include "sockets/stream/stream.h"
+#include "sockets/stream/zcopy_rule.h"
 
 #define SLOTS 8u
 
@@ -468,6 +469,155 @@ static void memory_is_never_read_after_it_was_given_back(void **state)
     stop(&d);
 }
 
+/* --- from which size on ------------------------------------------------------------------------
+ */
+
+/* Of the smallest size. */
+static struct via_zcopy_choice at_first(void)
+{
+    struct via_zcopy_choice choices[VIA_ZCOPY_SIZES];
+    via_zcopy_begin(choices);
+    return choices[0];
+}
+
+/* So many sends, which take so many ns a KiB; how many were fetched. */
+static unsigned sends(struct via_zcopy_choice *choice, unsigned count, uint64_t copy,
+                      uint64_t fetch)
+{
+    unsigned fetched = 0;
+    for (unsigned i = 0; i < count; i++) {
+        bool fetches = via_zcopy_choose(choice);
+        via_zcopy_learn(choice, fetches, 64 * 1024, 64 * (fetches ? fetch : copy));
+        fetched += fetches ? 1 : 0;
+    }
+    return fetched;
+}
+
+/* Until the first decision. */
+#define FIRST_OF(part) (2 * VIA_ZCOPY_DECIDES * VIA_ZCOPY_BLOCK(part))
+#define FIRST FIRST_OF(VIA_ZCOPY_PART)
+
+static void the_faster_way_is_found_and_kept_watching(void **state)
+{
+    (void)state;
+    struct via_zcopy_choice choice = at_first();
+    assert_int_equal(sends(&choice, FIRST, 200, 150), FIRST / 2);
+    unsigned most = 4 * VIA_ZCOPY_SELDOM;
+    assert_in_range(sends(&choice, most, 200, 150), most - most / 20, most - 1);
+    /* Fetching gets slow. */
+    assert_in_range(sends(&choice, most, 200, 300), 1, most / 2);
+    /* And so does copying. */
+    assert_in_range(sends(&choice, most, 900, 300), most / 2, most);
+    /* When they are about as fast, nothing changes, and it is copied in the end. */
+    sends(&choice, most, 301, 300);
+    assert_in_range(sends(&choice, most, 301, 300), most - most / 20, most - 1);
+    sends(&choice, most, 300, 301);
+    assert_in_range(sends(&choice, most, 300, 299), 1, most / 20);
+}
+
+/* A try the other way costs as many sends as it is slower: few of those. */
+static void what_is_much_slower_is_seldom_tried(void **state)
+{
+    (void)state;
+    struct via_zcopy_choice choice = at_first();
+    unsigned most = 8 * VIA_ZCOPY_SELDOM;
+    sends(&choice, most, 100, 250);
+    assert_in_range(sends(&choice, most, 100, 250), 1, most / 150);
+    /* Still it is seen when it gets faster. */
+    assert_in_range(sends(&choice, most, 100, 50), most / 2, most);
+}
+
+/* The other process is not given a CPU for some milliseconds, now and then. */
+static void an_interruption_changes_nothing(void **state)
+{
+    (void)state;
+    for (unsigned at = 0; at < FIRST; at++) {
+        struct via_zcopy_choice choice = at_first();
+        sends(&choice, at, 100, 150);
+        sends(&choice, 1, 50000, 50000);
+        sends(&choice, FIRST - at, 100, 150);
+        assert_true(choice.compared >= VIA_ZCOPY_DECIDES && !choice.fetches);
+        unsigned fetched = 0;
+        for (unsigned i = 0; i < 200; i++) {
+            fetched += sends(&choice, 97, 100, 150);
+            fetched += sends(&choice, 1, 50000, 50000);
+        }
+        assert_in_range(fetched, 1, 98 * 200 / 20);
+    }
+}
+
+/* Everything is twice as slow for some time, and then as fast as before: whichever way is tried at
+ * such a moment, that says nothing of it. */
+static void slow_moments_are_no_way_s_fault(void **state)
+{
+    (void)state;
+    for (unsigned length = 100; length < 3000; length += 97) {
+        struct via_zcopy_choice choice = at_first();
+        unsigned fetched = 0;
+        sends(&choice, FIRST, 100, 130);
+        for (unsigned i = 0; i < 40; i++) {
+            fetched += sends(&choice, length, 100, 130);
+            fetched += sends(&choice, length, 200, 260);
+        }
+        assert_in_range(fetched, 1, 2 * 40 * length / 5);
+    }
+}
+
+static void the_first_of_a_block_does_not_count(void **state)
+{
+    (void)state;
+    struct via_zcopy_choice choice = at_first();
+    for (unsigned i = 0; i < FIRST; i++) {
+        bool fetches = via_zcopy_choose(&choice);
+        bool first = i % VIA_ZCOPY_BLOCK(VIA_ZCOPY_PART) < VIA_ZCOPY_SKIP(VIA_ZCOPY_PART);
+        via_zcopy_learn(&choice, fetches, 65536, first ? (fetches ? 900000 : 1) : 20000);
+        assert_int_equal(choice.compared == VIA_ZCOPY_DECIDES, i == FIRST - 1);
+    }
+    for (unsigned i = 0; i < VIA_ZCOPY_DECIDES; i++) {
+        assert_int_equal(choice.ratios[i], VIA_ZCOPY_SAME);
+    }
+}
+
+/* Some are ended early, and tell nothing. */
+static void what_is_not_measured_holds_up_nothing(void **state)
+{
+    (void)state;
+    struct via_zcopy_choice choice = at_first();
+    for (unsigned i = 0; i < 20 * FIRST; i++) {
+        bool fetches = via_zcopy_choose(&choice);
+        if (i % 7 != 0) {
+            via_zcopy_learn(&choice, fetches, 65536, fetches ? 10000 : 20000);
+        }
+    }
+    assert_true(choice.compared >= VIA_ZCOPY_DECIDES && choice.fetches);
+    /* No fetch ends well any more: it is not tried for ever. */
+    unsigned fetched = 0;
+    choice = at_first();
+    for (unsigned i = 0; i < 1000; i++) {
+        bool fetches = via_zcopy_choose(&choice);
+        fetched += fetches ? 1 : 0;
+        if (!fetches) {
+            via_zcopy_learn(&choice, false, 65536, 20000);
+        }
+    }
+    assert_in_range(fetched, 1, 700);
+}
+
+static void sizes_from_which_it_pays(void **state)
+{
+    (void)state;
+    struct via_zcopy_choice choices[VIA_ZCOPY_SIZES];
+    via_zcopy_begin(choices);
+    assert_int_equal(via_zcopy_size(VIA_ZCOPY_LEAST), 0);
+    assert_int_equal(via_zcopy_size(2 * VIA_ZCOPY_LEAST - 1), 0);
+    assert_int_equal(via_zcopy_size(1u << 20), 4);
+    assert_int_equal(via_zcopy_size(SIZE_MAX), VIA_ZCOPY_SIZES - 1);
+    /* Each size by itself. */
+    sends(&choices[4], FIRST_OF(choices[4].part), 200, 150);
+    sends(&choices[0], FIRST, 150, 200);
+    assert_true(choices[4].fetches && !choices[0].fetches && choices[5].compared == 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -486,6 +636,13 @@ int main(void)
         cmocka_unit_test(a_reader_that_takes_back_breaks_the_stream),
         cmocka_unit_test(words_about_other_numbers_say_nothing),
         cmocka_unit_test(memory_is_never_read_after_it_was_given_back),
+        cmocka_unit_test(the_faster_way_is_found_and_kept_watching),
+        cmocka_unit_test(what_is_much_slower_is_seldom_tried),
+        cmocka_unit_test(an_interruption_changes_nothing),
+        cmocka_unit_test(slow_moments_are_no_way_s_fault),
+        cmocka_unit_test(the_first_of_a_block_does_not_count),
+        cmocka_unit_test(what_is_not_measured_holds_up_nothing),
+        cmocka_unit_test(sizes_from_which_it_pays),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -266,10 +266,11 @@ static ssize_t send_once(struct via_op *op, struct via_iov *iov, int flags)
 }
 
 /* Adds what went by zero-copy to *total. 0, or why the call ends with that: a negative errno. */
-static int send_uncopied(struct via_op *op, struct via_iov *iov, size_t *total)
+static int send_uncopied(struct via_op *op, struct via_iov *iov,
+                         const struct via_zcopy_trial *trial, size_t *total)
 {
     bool interrupted;
-    ssize_t n = via_zcopy_send(op, iov, &interrupted);
+    ssize_t n = via_zcopy_send(op, iov, trial, &interrupted);
     if (n < 0) {
         return (int)n;
     }
@@ -282,13 +283,15 @@ static ssize_t send_loop(struct via_op *op, struct via_iov *iov, int flags)
     bool nonblocking = (flags & MSG_DONTWAIT) != 0 || via_op_is_nonblocking(op);
     size_t total = 0;
     uint64_t deadline_ns = 0;
+    struct via_zcopy_trial trial = {.bytes = 0};
     for (;;) {
         if (via_unlikely(iov->left >= via_zcopy_least) && !nonblocking &&
-            via_zcopy_is_suitable(op, iov)) {
-            int ended = send_uncopied(op, iov, &total);
+            via_zcopy_is_suitable(op, iov, &trial)) {
+            int ended = send_uncopied(op, iov, &trial, &total);
             if (ended != 0 || iov->left == 0) {
                 return total != 0 ? (ssize_t)total : ended;
             }
+            trial.begin_ticks = 0; /* neither the one way nor the other */
         }
         int rc = via_tx_take(op);
         if (rc != 0) {
@@ -300,6 +303,9 @@ static ssize_t send_loop(struct via_op *op, struct via_iov *iov, int flags)
         if (n >= 0) {
             total += (size_t)n;
             if (iov->left == 0) {
+                if (via_unlikely(trial.bytes != 0)) {
+                    via_zcopy_copied(&trial);
+                }
                 return (ssize_t)total;
             }
         } else if (n != -EAGAIN) {

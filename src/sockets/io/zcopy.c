@@ -31,27 +31,31 @@
 /* How often a sender that sees progress looks for signals. */
 #define SIGNAL_LOOK_NS VIA_MSEC_NS
 
-/* `on` fetches from here. */
-#define LEAST_BYTES (64u * 1024)
+enum mode { AUTO, OFF, ON };
 
 size_t via_zcopy_least = SIZE_MAX;
 bool via_zcopy_lends;
+static enum mode mode;
 
 void via_zcopy_init(void)
 {
     const char *text = getenv("VIADUCT_SOCKETS_ZEROCOPY");
-    via_zcopy_least = SIZE_MAX;
+    via_zcopy_least = VIA_ZCOPY_LEAST;
     via_zcopy_lends = true;
+    mode = AUTO;
     if (text == NULL || strcmp(text, "auto") == 0) {
         return;
     }
     char *end = NULL;
     unsigned long bytes = *text >= '0' && *text <= '9' ? strtoul(text, &end, 10) : 0;
     if (strcmp(text, "on") == 0) {
-        via_zcopy_least = LEAST_BYTES;
+        mode = ON;
     } else if (end != NULL && *end == '\0' && bytes >= FETCH_BYTES_MIN) {
+        mode = ON;
         via_zcopy_least = bytes;
     } else {
+        mode = OFF;
+        via_zcopy_least = SIZE_MAX;
         via_zcopy_lends = false;
     }
 }
@@ -61,7 +65,7 @@ void via_zcopy_meet(struct via_conn *conn, int control_fd)
     struct ucred cred = {.pid = 0};
     socklen_t bytes = sizeof(cred);
     conn->zcopy = (struct via_zcopy){.own_pid = via_os_pid()};
-    if (via_zcopy_least == SIZE_MAX ||
+    if (mode == OFF ||
         VIA_REAL(getsockopt)(control_fd, SOL_SOCKET, SO_PEERCRED, &cred, &bytes) != 0) {
         return;
     }
@@ -160,7 +164,8 @@ static size_t piece_bytes(const struct via_iov *iov)
     return iov->count > 0 ? iov->iov->iov_len - iov->off : 0;
 }
 
-bool via_zcopy_is_suitable(struct via_op *op, const struct via_iov *iov)
+bool via_zcopy_is_suitable(struct via_op *op, const struct via_iov *iov,
+                           struct via_zcopy_trial *trial)
 {
     const struct via_side *side = op->side;
     struct via_zcopy *zcopy = &op->conn->zcopy;
@@ -174,7 +179,21 @@ bool via_zcopy_is_suitable(struct via_op *op, const struct via_iov *iov)
         zcopy->pause_left--;
         return false;
     }
-    return true;
+    if (mode == ON || trial->bytes != 0) {
+        return mode == ON; /* the rest of what is copied is, too */
+    }
+    bool counts;
+    bool fetches = via_zcopy_is_fetching(piece_bytes(iov), &counts);
+    trial->bytes = iov->left;
+    trial->begin_ticks = counts ? via_os_ticks() : 0;
+    return fetches;
+}
+
+void via_zcopy_copied(const struct via_zcopy_trial *trial)
+{
+    if (via_unlikely(trial->begin_ticks != 0)) {
+        via_zcopy_took(trial->bytes, false, via_os_ticks() - trial->begin_ticks);
+    }
 }
 
 /* Nobody may leave a send while its buffer is being read: neither by longjmp() from a handler nor
@@ -369,7 +388,8 @@ static void learn(struct via_zcopy *zcopy, const struct offer *offer)
     zcopy->pause_left = zcopy->pause;
 }
 
-ssize_t via_zcopy_send(struct via_op *op, struct via_iov *iov, bool *ret_interrupted)
+ssize_t via_zcopy_send(struct via_op *op, struct via_iov *iov, const struct via_zcopy_trial *trial,
+                       bool *ret_interrupted)
 {
     struct offer offer = {.done = 0};
     *ret_interrupted = false;
@@ -390,6 +410,9 @@ ssize_t via_zcopy_send(struct via_op *op, struct via_iov *iov, bool *ret_interru
         return -ECONNRESET;
     }
     learn(&op->conn->zcopy, &offer);
+    if (via_unlikely(trial->begin_ticks != 0) && !offer.revoked && offer.done == piece_bytes(iov)) {
+        via_zcopy_took((size_t)offer.done, true, via_os_ticks() - trial->begin_ticks);
+    }
     op->conn->stats->tx_pipe_bytes += offer.done;
     op->conn->stats->tx_fetched_bytes += offer.done;
     via_iov_skip(iov, (size_t)offer.done);

@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 
 #include "sockets/io/io.h"
+#include "sockets/stream/zcopy_rule.h"
 
 /*
  * Zero-copy within one machine: a large send that waits anyway leaves its bytes in the program's
@@ -21,8 +22,7 @@
  * no more zero-copy on this connection.
  */
 
-/* Fewer bytes than this are always copied; SIZE_MAX, unless the environment says otherwise: all
- * are. */
+/* Fewer bytes than this are always copied; SIZE_MAX: all are. */
 extern size_t via_zcopy_least;
 /* Between hosts: may the host take the bytes of frames from where they lie? */
 extern bool via_zcopy_lends;
@@ -63,13 +63,31 @@ ssize_t via_zcopy_fetch(struct via_op *op, struct via_iov *iov, bool peek);
 /* --- sending, without the tx token -------------------------------------------------------------
  */
 
+/* A large send that could go either way: how much, 0: it is none; since when, if that counts. */
+struct via_zcopy_trial {
+    uint64_t begin_ticks; /* 0: it does not */
+    size_t bytes;
+};
+
 /* Should the next piece of a call that waits be sent so? */
-bool via_zcopy_is_suitable(struct via_op *op, const struct via_iov *iov);
+bool via_zcopy_is_suitable(struct via_op *op, const struct via_iov *iov,
+                           struct via_zcopy_trial *trial);
+/* All of it has been copied. */
+void via_zcopy_copied(const struct via_zcopy_trial *trial);
 
 /*
  * Sends as much of it so as goes. 0 or more bytes, by which *iov has moved on: what is left is to
  * be copied; *ret_interrupted: a signal's handler has run. -ECONNRESET.
  */
-ssize_t via_zcopy_send(struct via_op *op, struct via_iov *iov, bool *ret_interrupted);
+ssize_t via_zcopy_send(struct via_op *op, struct via_iov *iov, const struct via_zcopy_trial *trial,
+                       bool *ret_interrupted);
+
+/* --- copy or fetch, by size: zcopy_tune.c --------------------------------------------------------
+ */
+
+/* One more send of so many bytes; *ret_counts: how long it takes is to be told. */
+bool via_zcopy_is_fetching(size_t bytes, bool *ret_counts);
+/* So long; what has been learned is kept for the next process. */
+void via_zcopy_took(size_t bytes, bool fetched, uint64_t ticks);
 
 #endif

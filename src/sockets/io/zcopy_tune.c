@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* What this process has learned about copying and fetching. */
+#include <errno.h>
+#include <pthread.h>
+
+#include "sockets/io/zcopy.h"
+#include "sockets/process/lock.h"
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static bool ready;
+static struct via_zcopy_choice choices[VIA_ZCOPY_SIZES];
+
+/* false: another thread is at it, or a fork has left it locked. */
+static bool enter(void)
+{
+    if (!via_try_lock(&lock)) {
+        return false;
+    }
+    if (!ready) {
+        via_zcopy_begin(choices);
+        ready = true;
+    }
+    return true;
+}
+
+bool via_zcopy_is_fetching(size_t bytes, bool *ret_counts)
+{
+    int saved = errno;
+    bool fetches = false;
+    *ret_counts = false;
+    if (enter()) {
+        struct via_zcopy_choice *choice = &choices[via_zcopy_size(bytes)];
+        fetches = via_zcopy_choose(choice);
+        *ret_counts = via_zcopy_is_measured(choice);
+        via_unlock(&lock);
+    }
+    errno = saved;
+    return fetches;
+}
+
+void via_zcopy_took(size_t bytes, bool fetched, uint64_t ticks)
+{
+    int saved = errno;
+    if (enter()) {
+        via_zcopy_learn(&choices[via_zcopy_size(bytes)], fetched, bytes, ticks);
+        via_unlock(&lock);
+    }
+    errno = saved;
+}
