@@ -362,6 +362,13 @@ void via_client_remote_lose(struct via_remote *remote);
  * answer, and each call after one that has come asks again.
  */
 bool via_client_remote_is_gone(struct via_remote *remote);
+/*
+ * As via_remote_try_put(), bytes > 0; behind it an aligned word of the same segment is set to
+ * `value`, with the same command and frame. With VIADUCT_PUT_NOTIFY the bell rings after that.
+ */
+int via_client_try_put_signal(struct via_remote *remote, uint64_t off, const void *src,
+                              size_t bytes, uint64_t signal_off, uint64_t value,
+                              unsigned flags) VIA_MUST_CHECK;
 /* Its host is cut off, and enough is under way to it: via_remote_try_put() puts no more until a way
  * is back, so that there is room for what goes to others. */
 bool via_client_remote_is_held(const struct via_remote *remote);

@@ -536,11 +536,16 @@ static int begin_try(struct via_remote *remote, uint64_t off, size_t bytes,
 static int try_indirect(struct via_remote *remote, struct via_command *command, const void *src,
                         const void *body, const struct via_client_reader *reader)
 {
-    struct via_client_part part = {
-        .off = command->offset, .src = src, .bytes = (size_t)command->bytes};
-    int ready = part.bytes == 0 || src == NULL
+    const struct via_client_part parts[] = {
+        {.off = command->offset, .src = src, .bytes = (size_t)command->bytes},
+        {.off = command->a.signal_offset,
+         .src = &command->b.signal_value,
+         .bytes = sizeof(command->b.signal_value)},
+    };
+    unsigned count = command->kind == VIA_OP_PUT_SIGNAL ? 2 : 1;
+    int ready = command->bytes == 0 || src == NULL
                     ? 0
-                    : via_client_aperture_ready(remote, &part, 1, VIA_CLIENT_APERTURE_TRIES);
+                    : via_client_aperture_ready(remote, parts, count, VIA_CLIENT_APERTURE_TRIES);
     if (ready < 0) {
         return ready;
     }
@@ -550,7 +555,7 @@ static int try_indirect(struct via_remote *remote, struct via_command *command, 
     ring.flags = VIA_FRAME_FLAG_NOTIFY;
     via_client_lock(remote->attach);
     int rc = try_room(remote, command);
-    if (rc == 0 && (ready == 0 || !via_client_aperture_store(remote, &part, 1, flags))) {
+    if (rc == 0 && (ready == 0 || !via_client_aperture_store(remote, parts, count, flags))) {
         send_now(remote, command, body);
     } else if (rc == 0 && rings && (reader == NULL || reader->is_asleep(reader->ctx))) {
         send_now(remote, &ring, NULL);
@@ -636,6 +641,36 @@ static int signal_by_frames(struct via_remote *remote, uint64_t off, const unsig
         rc = send_piece(remote, &command, src + sent);
     }
     via_client_unlock(remote->attach);
+    return rc;
+}
+
+int via_client_try_put_signal(struct via_remote *remote, uint64_t off, const void *src,
+                              size_t bytes, uint64_t signal_off, uint64_t value, unsigned flags)
+{
+    struct via_client_mapping *mapping;
+    int rc = via_client_check(remote, signal_off, sizeof(value), "signal");
+    if (rc == 0) {
+        rc = begin_try(remote, off, bytes, &mapping);
+    }
+    if (rc != 0) {
+        return rc;
+    }
+    if (mapping == NULL) {
+        struct via_command command = put_command(remote, off, bytes);
+        command.kind = VIA_OP_PUT_SIGNAL;
+        command.flags = frame_flags(flags);
+        command.a.signal_offset = signal_off;
+        command.b.signal_value = value;
+        return try_indirect(remote, &command, src, src, NULL);
+    }
+    rc = may_write(remote, mapping);
+    if (rc == 0) {
+        store(mapping, off, src, bytes, 0);
+        signal_direct(mapping, signal_off, value, VIADUCT_SIGNAL_SET);
+    }
+    if (rc == 0 && (flags & VIADUCT_PUT_NOTIFY) != 0) {
+        via_sys_bell_ring(mapping->bell_fd);
+    }
     return rc;
 }
 

@@ -107,12 +107,24 @@ static int put_once(struct via_ip_lane *lane, uint64_t off, const void *src, siz
     return via_remote_try_put(lane->remote, off, src, bytes, flags | VIADUCT_PUT_LAZY);
 }
 
-static int put_pieces(struct via_ip_lane *lane, uint64_t off, const uint8_t *src, size_t bytes)
+/* announce: the last piece takes the new tail along, which saves a frame and a wake-up. */
+static int put_pieces(struct via_ip_lane *lane, uint64_t off, const uint8_t *src, size_t bytes,
+                      bool announce)
 {
     size_t max = via_remote_try_max(lane->remote);
+    size_t done = 0;
     int rc = 0;
-    for (size_t done = 0; done < bytes && rc == 0; done += max) {
-        rc = put_once(lane, off + done, src + done, via_min(bytes - done, max), 0);
+    for (; bytes - done > max && rc == 0; done += max) {
+        rc = put_once(lane, off + done, src + done, max, 0);
+    }
+    if (rc != 0 || !announce) {
+        return rc != 0 ? rc : put_once(lane, off + done, src + done, bytes - done, 0);
+    }
+    rc = via_client_try_put_signal(lane->remote, off + done, src + done, bytes - done,
+                                   offsetof(struct via_ip_inbox, tail), lane->writer.tail,
+                                   VIADUCT_PUT_NOTIFY | VIADUCT_PUT_LAZY);
+    if (rc == 0) {
+        lane->published = lane->writer.tail;
     }
     return rc;
 }
@@ -130,12 +142,12 @@ static void store_record(uint8_t *base, uint64_t off, uint64_t skip,
 
 /* 1: lent. */
 static int put_record(struct via_ip_lane *lane, uint64_t off, const struct via_ip_buffer *buffer,
-                      bool may_lend)
+                      bool may_lend, bool announce)
 {
     const struct via_ip_lending *lending = lane->lending;
     off += VIA_IP_INBOX_DATA_OFF;
     if (!may_lend || lending->segment == NULL || buffer->bytes < LEND_BYTES_MIN) {
-        return put_pieces(lane, off, buffer->record, buffer->bytes);
+        return put_pieces(lane, off, buffer->record, buffer->bytes, announce);
     }
     int rc = via_remote_try_put_from(lane->remote, off, lending->segment,
                                      (uint64_t)(buffer->record - lending->base), buffer->bytes,
@@ -144,7 +156,7 @@ static int put_record(struct via_ip_lane *lane, uint64_t off, const struct via_i
 }
 
 static int write_record(struct via_ip_lane *lane, uint64_t off, uint64_t skip,
-                        const struct via_ip_buffer *buffer, bool may_lend)
+                        const struct via_ip_buffer *buffer, bool may_lend, bool announce)
 {
     static const uint32_t skip_word = VIA_IP_RECORD_SKIP;
     uint8_t *base = via_remote_direct(lane->remote);
@@ -159,7 +171,7 @@ static int write_record(struct via_ip_lane *lane, uint64_t off, uint64_t skip,
     if (skip != UINT64_MAX) {
         rc = put_once(lane, VIA_IP_INBOX_DATA_OFF + skip, &skip_word, sizeof(skip_word), 0);
     }
-    return rc == 0 ? put_record(lane, off, buffer, may_lend) : rc;
+    return rc == 0 ? put_record(lane, off, buffer, may_lend, announce) : rc;
 }
 
 static int take_credit(struct via_ip_lane *lane)
@@ -168,7 +180,8 @@ static int take_credit(struct via_ip_lane *lane)
         &lane->writer, atomic_load_explicit(&lane->inbox->credit, memory_order_acquire));
 }
 
-int via_ip_lane_send(struct via_ip_lane *lane, struct via_ip_buffer *buffer, bool may_lend)
+int via_ip_lane_send(struct via_ip_lane *lane, struct via_ip_buffer *buffer, bool may_lend,
+                     bool announce)
 {
     uint32_t frame_bytes = (uint32_t)(buffer->bytes - VIA_IP_RECORD_HEADER_BYTES);
     memcpy(buffer->record, &frame_bytes, sizeof(frame_bytes));
@@ -184,7 +197,7 @@ int via_ip_lane_send(struct via_ip_lane *lane, struct via_ip_buffer *buffer, boo
         rc = rc == 0 ? via_ip_ring_reserve(&lane->writer, buffer->bytes, &off, &skip) : rc;
     }
     if (rc == 0) {
-        rc = write_record(lane, off, skip, buffer, may_lend);
+        rc = write_record(lane, off, skip, buffer, may_lend, announce);
         if (rc < 0) {
             lane->writer = before; /* not published: the next record goes there */
         }

@@ -179,7 +179,7 @@ static int flush(struct via_ip_worker *worker, struct via_ip_lane *lane)
         struct via_ip_buffer *buffer =
             via_list_entry(via_list_first(&lane->held), struct via_ip_buffer, link);
         via_list_remove(&buffer->link);
-        int rc = via_ip_lane_send(lane, buffer, may_lend(worker));
+        int rc = via_ip_lane_send(lane, buffer, may_lend(worker), lane->held_count == 1);
         if (rc < 0) {
             via_list_push_front(&lane->held, &buffer->link);
         }
@@ -298,7 +298,8 @@ static int send_now(struct via_ip_worker *worker, struct via_ip_lane *lane,
                     struct via_ip_buffer *buffer, bool first, bool *ret_sent)
 {
     size_t bytes = buffer->bytes;
-    int rc = via_ip_lane_send(lane, buffer, may_lend(worker));
+    bool announce = first || bytes >= EAGER_BYTES;
+    int rc = via_ip_lane_send(lane, buffer, may_lend(worker), announce);
     *ret_sent = rc >= 0;
     if (rc < 0) {
         return rc;
@@ -307,7 +308,7 @@ static int send_now(struct via_ip_worker *worker, struct via_ip_lane *lane,
     if (rc == 0) {
         release(worker, buffer);
     }
-    rc = first || bytes >= EAGER_BYTES ? via_ip_lane_publish(lane) : 0;
+    rc = announce ? via_ip_lane_publish(lane) : 0;
     return rc == -EAGAIN ? 0 : rc; /* it is published later */
 }
 
