@@ -298,19 +298,6 @@ static void draw_pair(struct sim_pex *pex, const struct sim_config *config, uint
     pex->config.alut = pex->config.alut_at_peer = false;
 }
 
-static int make_chips(struct sim_pex *pex, struct via_error *err)
-{
-    struct via_pex *second;
-    int rc = via_pex_new(&pex->options, &pex->model, err);
-    if (rc == 0 && pex->config.b2b) {
-        rc = via_pex_new(&pex->options, &second, err);
-        if (rc == 0) {
-            via_pex_join(pex->model, second);
-        }
-    }
-    return rc;
-}
-
 static void pex_open(struct sim_link *link, size_t inbox_bytes)
 {
     struct sim_pex *pex = sim_alloc(sizeof(*pex));
@@ -321,7 +308,7 @@ static void pex_open(struct sim_link *link, size_t inbox_bytes)
     draw(pex, inbox_bytes);
     draw_buffers(pex, &world->config, link->index);
     draw_pair(pex, &world->config, link->index);
-    if (make_chips(pex, &err) != 0) {
+    if ((pex->config.b2b ? via_pex_new_pair : via_pex_new)(&pex->options, &pex->model, &err) != 0) {
         fprintf(stderr, "simulator: register model: %s\n", err.text);
         abort();
     }

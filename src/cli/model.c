@@ -214,20 +214,9 @@ enum shape { ONE_PORT, TWO_CHIPS, TWO_PORTS };
 static int make(const struct via_pex_options *options, enum shape shape, struct via_pex **ret_pex,
                 struct via_error *err)
 {
-    struct via_pex *second;
-    if (shape == TWO_PORTS) {
-        return via_pex_new_twins(options, ret_pex, err);
-    }
-    int rc = via_pex_new(options, ret_pex, err);
-    if (rc == 0 && shape == TWO_CHIPS) {
-        rc = via_pex_new(options, &second, err);
-        if (rc == 0) {
-            via_pex_join(*ret_pex, second);
-        } else {
-            via_pex_free(*ret_pex);
-        }
-    }
-    return rc;
+    return shape == TWO_PORTS   ? via_pex_new_twins(options, ret_pex, err)
+           : shape == TWO_CHIPS ? via_pex_new_pair(options, ret_pex, err)
+                                : via_pex_new(options, ret_pex, err);
 }
 
 /* What each socket shows. Two chips have a virtual side and a host each; of a chip with two NT

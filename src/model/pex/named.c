@@ -52,21 +52,9 @@ static enum shape shape_of(const struct via_pex *pex)
 static int make_chips(enum shape shape, const struct via_pex_options *options,
                       struct via_pex **ret_pex, struct via_error *err)
 {
-    struct via_pex *second;
-    if (shape == TWO_PORTS) {
-        return via_pex_new_twins(options, ret_pex, err);
-    }
-    int rc = via_pex_new(options, ret_pex, err);
-    if (rc != 0 || shape == ONE_PORT) {
-        return rc;
-    }
-    rc = via_pex_new(options, &second, err);
-    if (rc == 0) {
-        via_pex_join(*ret_pex, second);
-    } else {
-        via_pex_free(*ret_pex);
-    }
-    return rc;
+    return shape == TWO_PORTS   ? via_pex_new_twins(options, ret_pex, err)
+           : shape == TWO_CHIPS ? via_pex_new_pair(options, ret_pex, err)
+                                : via_pex_new(options, ret_pex, err);
 }
 
 static int find_or_make(const char *name, enum shape shape, const struct via_pex_options *options,

@@ -95,17 +95,30 @@ int via_pex_new(const struct via_pex_options *options, struct via_pex **ret_pex,
     return 0;
 }
 
-void via_pex_join(struct via_pex *first, struct via_pex *second)
+struct via_pex *via_pex_joined(const struct via_pex *pex)
 {
+    return pex->joined;
+}
+
+int via_pex_new_pair(const struct via_pex_options *options, struct via_pex **ret_pex,
+                     struct via_error *err)
+{
+    struct via_pex *first, *second;
+    int rc = via_pex_new(options, &first, err);
+    if (rc != 0) {
+        return rc;
+    }
+    rc = via_pex_new(options, &second, err);
+    if (rc != 0) {
+        via_pex_free(first);
+        return rc;
+    }
     second->lock = first->lock;
     second->is_owned = true;
     first->joined = second;
     second->joined = first;
-}
-
-struct via_pex *via_pex_joined(const struct via_pex *pex)
-{
-    return pex->joined;
+    *ret_pex = first;
+    return 0;
 }
 
 int via_pex_new_twins(const struct via_pex_options *options, struct via_pex **ret_pex,

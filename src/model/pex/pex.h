@@ -66,10 +66,11 @@ VIA_MUST_CHECK int via_pex_new(const struct via_pex_options *options, struct via
 void via_pex_free(struct via_pex *pex); /* no process may be attached */
 
 /* Two chips back to back: a cable joins their NT ports' link sides, which no host takes. Each is
- * reached through the other by its link side's BARs. No process is attached to either yet; second
- * is freed with first. */
-void via_pex_join(struct via_pex *first, struct via_pex *second);
-struct via_pex *via_pex_joined(const struct via_pex *pex);
+ * reached through the other by its link side's BARs. The first is returned, and the second is freed
+ * with it. options: of each. */
+VIA_MUST_CHECK int via_pex_new_pair(const struct via_pex_options *options, struct via_pex **ret_pex,
+                                    struct via_error *err);
+struct via_pex *via_pex_joined(const struct via_pex *pex); /* NULL: the chip is alone */
 
 /* A chip with both its NT ports: host 0 has the virtual sides of both, and two other hosts have the
  * link sides. NT0 is returned, and NT1 is its twin: they have one set of registers, each function
