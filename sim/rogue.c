@@ -274,7 +274,7 @@ static bool speak_for_another(const struct rogue_view *view, unsigned channel,
     if (header->kind == VIA_FRAME_ACK) {
         lie_about_arrival(view, channel, header);
     } else {
-        /* No FORGED_NUMBER: who delivers it is to blame. */
+        /* No FORGED_NUMBER: a host that delivers this message has failed to check its source. */
         const struct via_frame_message args = {.source_endpoint = FORGED_NUMBER / 2};
         memcpy(header->args, &args, sizeof(args));
         header->inline_bytes = 8;

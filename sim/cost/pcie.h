@@ -8,8 +8,9 @@
  * where raw counts the line code, the next two terms are the Ack and UpdateFC DLLPs and the last
  * the SKP ordered sets. AckLimit and FCguide are the same number: the PCIe base specification's
  * Ack latency limit, (MPS + 28) * AckFactor / lanes + InternalDelay symbol times. A symbol time is
- * that of a byte on each lane. pcie-bench leaves `lanes` out, and takes 8 % of a Gen3 x8 link for
- * what is 1 %: devices have been measured above its ceiling (docs/costs.md).
+ * that of a byte on each lane. pcie-bench's formula leaves `lanes` out: for Gen3 x8 its DLLPs take
+ * 8 % of the link, where these take 1 %. Devices have been measured above its ceiling
+ * (docs/costs.md).
  */
 #ifndef SIM_COST_PCIE_H
 #define SIM_COST_PCIE_H

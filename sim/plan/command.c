@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* "viaduct-sim plan-json": what is to be planned. */
+/* "viaduct-sim plan-json": reads the options that describe the fabric, plans, prints JSON. */
 #include "sim/plan/command.h"
 
 #include <errno.h>

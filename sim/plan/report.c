@@ -41,7 +41,7 @@ static json_t *row_json(const struct plan_row *row)
         "thread", busy_json(&busy[PLAN_THREAD]), "memory", busy_json(&busy[PLAN_MEMORY]));
 }
 
-/* What it takes to build. */
+/* The parts list of the fabric: cards, cables, switches, lanes. */
 static json_t *stock_json(const struct plan_report *report)
 {
     const struct plan_shape *shape = report->shape;

@@ -106,7 +106,7 @@ static void check_that_lines_wake(struct pair *pair, unsigned queue, unsigned be
     }
 }
 
-/* A port that promises it (caps.lines_wake): nobody rings. A word wakes nobody. */
+/* A port that promises it (caps.lines_wake): no writer rings. A word wakes no thread. */
 static void a_line_wakes_the_thread_of_its_queue(void **state)
 {
     struct pair *pair = *state;

@@ -5,8 +5,8 @@
  * crashes; a function never reaches memory that its other host did not map for it; the port is up
  * only with a peer that went through the protocol, which these accesses cannot.
  *
- * Input: a byte, whose bit 0 says who is at side 0, and bit 1 whether the chip has two NT ports;
- * then steps, each a byte that says what, then its numbers.
+ * Input: a byte, whose bit 0 says which end is at side 0, and bit 1 whether the chip has two NT
+ * ports; then steps, each a byte that says what, then its numbers.
  */
 #include <fcntl.h>
 #include <stdio.h>

@@ -270,7 +270,7 @@ def repeatable():
 
 
 def ends():
-    """A full disk is said; who kills the command has killed the simulation."""
+    """A full disk is an error with its cause; a signal that ends the command ends its simulation, too."""
     for args in (["--json", "/dev/full"], ["--csv", "/dev/full"]):
         result = run("--hosts", "3", "--events", "1000", *args)
         check(result.returncode == 2 and "/dev/full: write: No space" in result.stderr, f"{args}: {result.returncode}, {result.stderr}")

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-# In runs of the simulator with rogue hosts, each kind of lie that these know happens, and harms nobody else. Frames in the
+# In runs of the simulator with rogue hosts, each kind of lie occurs, and harms no honest host. Frames in the
 # name of a host that the reader has a link to are lost where nothing breaks that link, and harm not even that host.
 set -eu
 sim=$1

@@ -95,7 +95,7 @@ static long wait_by_set(const struct end *end)
     return epoll_wait(end->sets[LEVEL], &event, 1, -1);
 }
 
-/* Into a pipe that the caller made: what a cancelled thread opened, nobody would close. */
+/* Into a pipe that the caller made: no thread would close what a cancelled thread opened. */
 static int into_pipe[2];
 
 static long wait_by_splice(const struct end *end, size_t bytes)
@@ -585,7 +585,7 @@ static void call_splice_through(struct end *end)
     int error = errno;
     count_deed(end, false, got);
     if (got > 0) {
-        /* The next bytes of the end are not these: whoever checks them is told by a hash. */
+        /* These are not the next bytes of this end: the peer checks them by a hash. */
         long rc = splice(fds[0], NULL, end->fd, NULL, (size_t)got, 0);
         int left = bytes_in(fds[0]);
         count_deed(end, true, rc);

@@ -196,7 +196,7 @@ static void only_a_sleeping_reader_is_rung(void **state)
     }
     assert_int_equal(fixture->fake.commands_count, before + 10);
 
-    /* Without VIADUCT_PUT_NOTIFY nobody is asked. */
+    /* Without VIADUCT_PUT_NOTIFY the writer does not load the word. */
     assert_int_equal(via_client_try_put(fixture->remote, 8, &word, sizeof(word), 0, &asked), 0);
     assert_int_equal(reader.asked, 100);
 }

@@ -197,7 +197,7 @@ static void a_driver_of_one_port_may_come_and_go(void **state)
 }
 
 /* BAR 0 of each function shows the registers of the whole chip. A host at NT0 that writes into
- * NT1's ends that link, and it comes back; nobody's memory is reached in another way. */
+ * NT1's ends that link, and it comes back; the host reaches no memory of another host by it. */
 static void a_host_that_writes_into_the_other_port(void **state)
 {
     struct both *both = *state;

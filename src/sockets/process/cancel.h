@@ -59,7 +59,8 @@ static inline void via_cancel_never(struct via_cancel *ret_before)
     via_cancel_never(&via_cancel_before)
 
 /* First in each hook of a cancellation point: a request that came before the call acts, even when
- * the call need not wait (POSIX.1, 2.9.5.2). A thread that is alone is cancelled by nobody. */
+ * the call need not wait (POSIX.1, 2.9.5.2). In a process of one thread no other thread can cancel
+ * it. */
 static inline void via_cancel_point(void)
 {
     if (!via_is_alone()) {
