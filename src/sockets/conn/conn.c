@@ -105,6 +105,7 @@ static struct via_conn *conn_new(bool connector)
     conn->parting = VIA_PARTING_NOT;
     conn->leaves = VIA_REASON_NONE;
     conn->passed = false;
+    conn->kept = false;
     conn->dissolved = false;
     conn->peer_uid = (uid_t)-1; /* nobody */
     conn->zcopy = (struct via_zcopy){.able = false};

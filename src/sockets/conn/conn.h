@@ -60,6 +60,7 @@ struct via_conn {
     bool dissolved;           /* by connect(): the peer has been told so by RST */
     _Atomic bool peer_shared; /* several processes hold the other end: shared.h */
     bool passed; /* to another process, or to this one by a number that we do not know */
+    bool kept;   /* the steward has a descriptor of it (via_steward_keep_conn()), or had one */
     struct via_stats_conn *stats; /* points to own_stats, or where others may look */
     struct via_stats_conn own_stats;
 };

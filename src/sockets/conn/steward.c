@@ -429,6 +429,7 @@ static bool keep_entry(struct kept *entry, struct via_conn *conn, int fd)
     }
     atomic_fetch_add_explicit(&conn->file.users, 1, memory_order_relaxed);
     entry->conn = conn;
+    conn->kept = true;
     entry->shuts = conn->side->shutting != 0 && conn->parting == VIA_PARTING_NOT;
     entry->busy = false;
     entry->end_ns = via_os_now_ns() + PARTING_NS_MAX;

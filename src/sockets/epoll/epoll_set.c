@@ -657,12 +657,21 @@ void via_ep_conn_duped(struct via_conn *conn)
     via_unlock(&links);
 }
 
-static void remove_entry(struct via_ep_entry *entry, bool lives_on)
+/* What becomes of the kernel's registration. */
+enum fate {
+    FATE_ENDS, /* with the last descriptor, or with the set */
+    FATE_IS_HANDED_BACK,
+    FATE_IS_REMOVED,
+};
+
+static void remove_entry(struct via_ep_entry *entry, enum fate fate)
 {
     struct via_ep_set *set = entry->set;
     via_lock(&set->lock);
-    if (lives_on) {
+    if (fate == FATE_IS_HANDED_BACK) {
         via_ep_hand_back(entry);
+    } else if (fate == FATE_IS_REMOVED) {
+        via_ep_update_kernel(entry, EPOLL_CTL_DEL);
     }
     entry_free(entry);
     via_unlock(&set->lock);
@@ -674,11 +683,12 @@ void via_ep_conn_closing(struct via_conn *conn)
         return;
     }
     via_lock(&links);
-    /* The kernel forgets it with the last descriptor of all processes; ours is not the last then.
-     */
+    /* The kernel forgets it with the last descriptor of all processes; the program's is not the
+     * last then. But one that the steward keeps is none of the program's. */
     bool lives_on = conn->side->forked != 0 || conn->passed || conn->dissolved;
+    enum fate fate = lives_on ? FATE_IS_HANDED_BACK : conn->kept ? FATE_IS_REMOVED : FATE_ENDS;
     via_list_foreach_safe(it, &conn->entries) {
-        remove_entry(via_list_entry(it, struct via_ep_entry, in_conn), lives_on);
+        remove_entry(via_list_entry(it, struct via_ep_entry, in_conn), fate);
     }
     via_unlock(&links);
 }
@@ -692,7 +702,7 @@ void via_ep_closed(struct via_ep_set *set, int fd)
     via_lock(&links);
     for (unsigned place = 0; place < VIA_EP_PLACES; place++) {
         via_list_foreach_safe(it, &set->entries[place]) {
-            remove_entry(via_list_entry(it, struct via_ep_entry, in_set), false);
+            remove_entry(via_list_entry(it, struct via_ep_entry, in_set), FATE_ENDS);
         }
     }
     via_list_remove(&set->all);
