@@ -27,6 +27,63 @@ def is_kernels(fd):
         return any(line.startswith("tfd:") and int(line.split()[1]) == fd for line in lines)
 """
 
+# Registers for writing, then for reading, for each message; prints whether the kernel was told each time.
+TAKER = BEGIN + """
+epoll.register(fd, IN)
+assert epoll.poll(0) == []
+for turn in range(6):
+    epoll.unregister(fd)
+    if turn == 0:
+        os.write(1, b"kept\\n" if is_kernels(fd) else b"told\\n")
+    assert fails(epoll.unregister, fd) == errno.ENOENT and fails(epoll.modify, fd, IN) == errno.ENOENT
+    conn.sendall(b"x")
+    assert epoll.poll(0.02) == []
+    epoll.register(fd, OUT)
+    assert fails(epoll.register, fd, OUT) == errno.EEXIST
+    assert epoll.poll(5) == [(fd, OUT)]
+    epoll.unregister(fd)
+    epoll.register(fd, IN | (ET if turn % 2 else 0))
+    assert epoll.poll(5) == [(fd, IN)]
+    assert epoll.poll(0) == ([] if turn % 2 else [(fd, IN)])
+    assert conn.recv(1) == b"x"
+
+# A thread that sleeps in the set hears of one that is put in again.
+for turn in range(20):
+    epoll.unregister(fd)
+    found = []
+    sleeper = threading.Thread(target=lambda: found.extend(epoll.poll(5)))
+    sleeper.start()
+    if turn % 2:
+        time.sleep(0.005)
+    conn.sendall(b"x")
+    epoll.register(fd, IN)
+    sleeper.join()
+    assert found == [(fd, IN)], found
+    assert conn.recv(1) == b"x"
+
+# Copies, and children, see nothing of what was taken out.
+epoll.unregister(fd)
+copy = os.dup(fd)
+assert not is_kernels(fd)
+epoll.register(copy, IN)
+epoll.unregister(copy)
+os.close(copy)
+epoll.register(fd, IN)
+epoll.unregister(fd)
+if sys.argv[3] == "forks":
+    child = os.fork()
+    if child == 0:
+        os._exit(is_kernels(fd))
+    assert os.waitpid(child, 0)[1] == 0 and not is_kernels(fd)
+conn.shutdown(socket.SHUT_WR)
+assert epoll.poll(0.05) == [] # not even its end
+epoll.register(fd, IN | RDHUP)
+deadline = time.monotonic() + 20
+while epoll.poll(0.1) != [(fd, IN | RDHUP | HUP)]:
+    assert time.monotonic() < deadline, epoll.poll(0)
+assert conn.recv(1) == b""
+"""
+
 # A connection is closed while its host can not be reached, and the next one takes its place in the set.
 CLOSER = BEGIN + """
 epoll.register(fd, IN)
@@ -55,6 +112,20 @@ os._exit(0)
 
 
 class Sets(Hosts):
+    def takes_out(self, then):
+        """Whether the kernel was told; None when there were no pipes."""
+        port = free_port(self.address)
+        server = self.start([STREAM, "serve", self.address, str(port), "1"], port=port)
+        said = self.run_client([PYTHON, "-c", TAKER, self.address, str(port), then]).strip()
+        self.finish(server)
+        return said if sum(entry["bytes_pipe_tx"] > 0 for entry in self.lines()) >= 2 else None
+
+    def test_taken_out_and_put_in_again(self):
+        for then in ("goes on", "forks"):
+            with self.subTest(then):
+                said = next((said for said in (self.takes_out(then) for _ in range(6)) if said is not None), None)
+                self.assertEqual(said, "kept", "a program that does so for each message pays a system call each time")
+
     def test_what_is_closed_while_its_host_is_cut_off_is_in_no_set(self):
         port = free_port(self.address)
         server = self.start([STREAM, "serve", self.address, str(port), "1"], port=port)

@@ -37,6 +37,9 @@ void via_ep_watch_bells_locked(struct via_ep_set *set);
 /* With the set's lock: the kernel watches what it should. */
 void via_ep_refresh(struct via_ep_entry *entry);
 
+/* With the lock of the links: what the program has taken out is not in the kernel's set either. */
+void via_ep_unpark_set(struct via_ep_set *set);
+
 /* Which connection is in which set: the lock of all links. Before a set's. */
 void via_ep_lock_links(void);
 void via_ep_unlock_links(void);

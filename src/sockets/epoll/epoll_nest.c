@@ -39,6 +39,7 @@ bool via_ep_conn_is_nested(const struct via_conn *conn)
 static void watch_all(struct via_ep_set *set)
 {
     via_ep_lock_links();
+    via_ep_unpark_set(set);
     via_lock(&set->lock);
     via_ep_all_hot(set);
     via_list_foreach_safe(it, &set->entries[VIA_EP_HOT]) {

@@ -326,7 +326,7 @@ static void entry_free(struct via_ep_entry *entry)
  * in epoll_ctl(). Of a connection with pipes the kernel watches the same, its end, whatever the
  * program wants. So when the program takes one out, the kernel is not told but the entry is parked,
  * and its next registration costs no system call. Only with one number, in one process: then the
- * last close ends the kernel's registration, too.
+ * last close ends the kernel's registration, too. And not in a set that others look into.
  */
 #define PARKED_EVENTS ((uint32_t)(EPOLLRDHUP | EPOLLET))
 
@@ -334,7 +334,7 @@ static void entry_free(struct via_ep_entry *entry)
 static bool may_be_parked(const struct via_ep_entry *entry)
 {
     const struct via_conn *conn = entry->conn;
-    return entry->piped && entry->kernel_events == PARKED_EVENTS && via_conn_is_local(conn) &&
+    return entry->piped && entry->kernel_events == PARKED_EVENTS && !entry->set->nested &&
            !conn->side->ever_forked && (entry->events & EPOLLEXCLUSIVE) == 0 &&
            atomic_load_explicit(&conn->fds, memory_order_relaxed) == 1;
 }
@@ -356,7 +356,7 @@ static void unpark(struct via_ep_entry *entry)
     entry_free(entry);
 }
 
-static void unpark_set(struct via_ep_set *set)
+void via_ep_unpark_set(struct via_ep_set *set)
 {
     via_lock(&set->lock);
     via_list_foreach_safe(it, &set->entries[VIA_EP_PARKED]) {
@@ -387,7 +387,7 @@ bool via_ep_take_in_ends(struct via_ep_set *set)
 {
     via_lock(&links);
     bool changed = !via_list_is_empty(&set->entries[VIA_EP_PARKED]);
-    unpark_set(set);
+    via_ep_unpark_set(set);
     via_lock(&set->lock);
     via_ep_all_hot(set);
     via_list_foreach_safe(it, &set->entries[VIA_EP_HOT]) {
@@ -714,7 +714,7 @@ void via_ep_fork_prepare(void)
 {
     via_lock(&links);
     via_list_foreach(it, &all) {
-        unpark_set(via_list_entry(it, struct via_ep_set, all));
+        via_ep_unpark_set(via_list_entry(it, struct via_ep_set, all));
     }
 }
 
