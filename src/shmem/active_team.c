@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
  * Active sets as teams: a team knows its hosts, so its collectives go by leaders, trees and rings.
- * A set becomes a team at its first call and stays one until shmem_finalize. Sets that get no slot
- * are remembered, too, at all members alike: they synchronize by pSync, as do all sets in programs
- * with SHMEM_THREAD_MULTIPLE, where two threads may be in one set at the same time (ADR 34).
+ * A set becomes a team at its first call and stays one until shmem_finalize. All members also
+ * remember the sets that got no slot: they synchronize by pSync, as do all sets in programs with
+ * SHMEM_THREAD_MULTIPLE, where two threads may be in one set at the same time (ADR 34).
  */
 #include <stdlib.h>
 
@@ -15,7 +15,8 @@ struct via_active_set {
     struct viaduct_shmem_team *team; /* NULL: no slot */
 };
 
-/* What members say in one word, never zero: 1, then slots that are free, then via_teams.counted. */
+/* A member's word for the agreement, never zero: 1, then the slots that are free, then
+ * via_teams.counted. */
 #define SLOTS_SHIFT 1u
 #define COUNTED_SHIFT (SLOTS_SHIFT + VIA_SETS_MAX)
 #define SLOTS_MASK (((UINT64_C(1) << VIA_SETS_MAX) - 1) << SLOTS_SHIFT | 1)

@@ -65,14 +65,14 @@ static bool is_torus(const struct via_algorithm_case *call)
     return !call->is_active_set && call->row > 0;
 }
 
-/* Rings of the rows; then rings of the columns, where each host passes on what its row has. */
+/* Rings of the rows; then rings of the columns, where each host forwards the blocks of its row. */
 static uint64_t hosts_torus_ns(const struct via_algorithm_case *call)
 {
     return (uint64_t)(call->row / 2) * next_ns(call, 2 * call->bytes) +
            (uint64_t)(call->hosts / call->row / 2) * next_ns(call, 2 * call->row * call->bytes);
 }
 
-/* All members meet, and each host brings so many bytes. */
+/* All members meet; each host contributes `bytes` bytes. */
 static uint64_t meet_ns(const struct via_algorithm_case *call, uint64_t bytes)
 {
     struct via_algorithm_case hosts = *call;
@@ -103,7 +103,7 @@ static bool has_leaders(const struct via_algorithm_case *call)
     return !call->is_active_set && call->hosts > 1;
 }
 
-/* A put to so many members. */
+/* A put to `count` members. */
 static uint64_t puts_ns(const struct via_algorithm_case *call, uint64_t bytes)
 {
     uint64_t here = call->locals_max - 1, elsewhere = call->pes - call->locals_max;
@@ -115,7 +115,7 @@ static uint64_t puts_ns(const struct via_algorithm_case *call, uint64_t bytes)
 /* --- broadcast ---------------------------------------------------------------------------------
  */
 
-/* On one host puts and a barrier are as good. */
+/* On one host, puts and a barrier are as fast. */
 static bool is_exchangeable_far(const struct via_algorithm_case *call)
 {
     return call->hosts > 1 && is_exchangeable(call);
@@ -231,7 +231,8 @@ static uint64_t reduce_exchange_ns(const struct via_algorithm_case *call)
     return exchange_ns(call) + combine_ns(call, call->bytes, call->pes);
 }
 
-/* Every PE reads its share of all, and puts it to all. To read from other hosts is a round trip. */
+/* Every PE reads its share of all sources, and puts the result to all. Reading from other hosts
+ * takes a round trip. */
 static uint64_t reduce_shares_ns(const struct via_algorithm_case *call)
 {
     uint64_t share = call->bytes / call->pes + 1;
@@ -244,7 +245,7 @@ static uint64_t pieces_of(const struct via_algorithm_case *call)
     return (call->bytes + call->partial_max - 1) / via_max(call->partial_max, (size_t)1);
 }
 
-/* Each piece is a meeting of all: of many pieces no other algorithm is slower. */
+/* Each piece is a meeting of all: with many pieces no other algorithm is slower. */
 #define PIECES_MAX 32u
 
 static bool has_partials(const struct via_algorithm_case *call)
@@ -279,7 +280,7 @@ static uint64_t reduce_ring_ns(const struct via_algorithm_case *call)
     return ring_steps_ns(call, call->hosts, call->bytes) + reduce_locals_ns(call);
 }
 
-/* Rows reduce all; columns the share of a row, which is copied before. */
+/* The rows reduce everything; the columns reduce the share of a row, which is copied before. */
 static uint64_t reduce_torus_ns(const struct via_algorithm_case *call)
 {
     uint64_t share = call->bytes / call->row + 1;
@@ -289,7 +290,7 @@ static uint64_t reduce_torus_ns(const struct via_algorithm_case *call)
            bytes_ns(share, call->costs->local_ps) + reduce_locals_ns(call);
 }
 
-/* To the host so many numbers further. Where there is no switch, hosts on the way relay. */
+/* Hops to the host `distance` numbers further. Without a switch, hosts on the way relay. */
 static unsigned hops_to(const struct via_algorithm_case *call, unsigned distance)
 {
     if (call->is_mesh)
@@ -300,7 +301,7 @@ static unsigned hops_to(const struct via_algorithm_case *call, unsigned distance
     return via_min(columns, call->row - columns) + via_min(rows, call->hosts / call->row - rows);
 }
 
-/* In a round of halving and doubling, with so many bytes each way. */
+/* A round of halving and doubling, with so many bytes each way. */
 static uint64_t halving_round_ns(const struct via_algorithm_case *call, unsigned distance,
                                  uint64_t bytes)
 {
@@ -310,7 +311,8 @@ static uint64_t halving_round_ns(const struct via_algorithm_case *call, unsigned
            2 * hops * (any_ns(call, bytes) - any_ns(call, 0));
 }
 
-/* What is too many for a power of two hosts begins and ends with all of the bytes. */
+/* Hosts beyond a power of two send all of their bytes before the rounds, and receive all bytes
+ * after them. */
 static uint64_t reduce_halving_ns(const struct via_algorithm_case *call)
 {
     unsigned power = 1u << (31 - __builtin_clz(via_max(call->hosts, 1u)));

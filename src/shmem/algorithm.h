@@ -10,12 +10,13 @@
 #include "shmem/costs.h"
 
 /*
- * The algorithms of collectives, as a table: name, cases it applies to, cost. All members of a team
- * choose by the same numbers, so all choose the same one. No memory and no PE is needed for that:
- * oshinfo shows the same table. algorithms.c runs them.
+ * The algorithms of collectives, as a table: name, cases the algorithm applies to, cost. All
+ * members of a team choose from the same numbers, so all choose the same algorithm without
+ * exchanging anything. Choosing needs neither symmetric memory nor a PE, so oshinfo can show the
+ * same table. algorithms.c runs them.
  */
 enum via_collective {
-    VIA_COLLECTIVE_HOSTS, /* leaders of hosts meet, and may pass blocks of bytes on */
+    VIA_COLLECTIVE_HOSTS, /* leaders of hosts meet, and may forward blocks of bytes */
     VIA_COLLECTIVE_BROADCAST,
     VIA_COLLECTIVE_COLLECT,
     VIA_COLLECTIVE_FCOLLECT,
@@ -25,7 +26,7 @@ enum via_collective {
     VIA_COLLECTIVES,
 };
 
-/* The numbers of the table's lines. */
+/* The table's indices. */
 enum via_algorithm_number {
     VIA_HOSTS_RING,
     VIA_HOSTS_DISSEMINATION,
@@ -55,22 +56,21 @@ enum via_algorithm_number {
     VIA_ALGORITHMS,
 };
 
-/* A call of a team, as far as the choice depends on it. */
+/* A call on a team: everything that the choice depends on. */
 struct via_algorithm_case {
     const struct via_costs *costs;
     unsigned pes;
     unsigned hosts;
     unsigned locals_max; /* of the team's members on one host */
-    bool is_active_set;  /* pSync is all there is: no exchange, no leaders */
+    bool is_active_set;  /* only a pSync: no exchange, no leaders */
     bool is_ring;        /* in some order each host is a neighbour of the next one */
-    bool is_mesh;        /* all hosts are neighbours: a switch */
-    /* Hosts 0 to row - 1 are a ring of neighbours, and so are the next ones; and so are hosts 0,
-     * row, 2 row ...: a torus of two dimensions. 0: none. */
+    bool is_mesh;        /* each host is a neighbour of each other host: a switch */
+    /* Torus of two dimensions: hosts 0 to row - 1 are a ring of neighbours, and so are the next row
+     * hosts; hosts 0, row, 2 row ... are a ring, too. 0: no torus. */
     unsigned row;
     size_t exchange_max; /* bytes of each member that one exchange takes; 0 = none */
     size_t partial_max;  /* bytes of each host that one round of leaders takes */
-    size_t
-        bytes; /* of each member; 0 where members may have different ones; alltoall: of each pair */
+    size_t bytes; /* of each member; 0 if members may have different ones; alltoall: of each pair */
     size_t element_bytes; /* of a reduction; else 1 */
 };
 
@@ -87,14 +87,14 @@ extern const struct via_algorithm via_algorithms[VIA_ALGORITHMS];
 const char *via_collective_name(enum via_collective collective);
 
 /*
- * The cheapest that applies, or the one that `forced` names for this collective, where it applies.
- * forced: by via_algorithms_parse.
+ * The cheapest algorithm that applies; or the one that `forced` names for this collective, if that
+ * one applies. forced: from via_algorithms_parse.
  */
 enum via_algorithm_number via_algorithm_choose(enum via_collective collective,
                                                const struct via_algorithm_case *call,
                                                uint64_t forced);
 
-/* "reduce=ring,broadcast=tree" as one word; -EINVAL and a text. */
+/* Parses "reduce=ring,broadcast=tree" into one word. -EINVAL and a text. */
 int via_algorithms_parse(const char *text, uint64_t *ret_forced, struct via_error *err);
 
 #endif

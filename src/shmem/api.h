@@ -25,20 +25,20 @@
 struct viaduct_shmem_ctx {
     struct viaduct_shmem_team *team; /* NULL: the world */
     long options;
-    struct via_list link; /* of those that are not private */
+    struct via_list link; /* open contexts, without private ones */
 };
 
-/* Where a team's members are: hosts.h. */
+/* Hosts of a team's members: hosts.h. */
 struct via_hosts {
     unsigned count;
     unsigned mine;
-    int *first; /* owned; NULL: not asked yet. Members first[h] to first[h + 1] - 1 are on host h */
-    /* The hosts in an order in which each is a neighbour of the next one, if there is one, behind
-     * `first`; and where mine is in it. */
+    int *first; /* owned; NULL: not known yet. Members first[h] to first[h + 1] - 1: host h */
+    /* An order of the hosts in which each is a neighbour of the next one, if there is such an
+     * order; stored behind `first`. And this host's place in it. */
     int *ring;
     unsigned place;
-    struct via_algorithm_case shape; /* what all members know alike of themselves */
-    /* How leaders pass blocks of so many bytes on: the last choice. 1 + its number; 0 = none. */
+    struct via_algorithm_case shape; /* the part that is the same at all members */
+    /* The last choice of how leaders forward blocks of one size. 1 + its number; 0 = none. */
     size_t passed_bytes;
     unsigned passed_by;
 };
@@ -47,7 +47,7 @@ struct via_hosts {
 #define VIA_CHOICES 8u
 struct via_choice {
     size_t bytes;
-    size_t element_bytes; /* 0: none yet */
+    size_t element_bytes; /* 0: not chosen yet */
     enum via_algorithm_number number;
 };
 
@@ -57,16 +57,16 @@ struct viaduct_shmem_team {
     int stride;
     int size;
     int my_pe; /* my number in it */
-    /* Where its sync words are: every member has a slot of its own for the team. */
-    unsigned slot;                 /* mine */
-    const unsigned char *slots;    /* of each member; NULL: the same as mine */
-    struct via_sync_slot **mapped; /* size of them, where all are on my host and few enough to look
-                                    * at each other; else NULL */
-    /* Of its barriers and exchanges; only the thread in the collective touches them. */
+    /* Location of the team's sync words: every member has a slot for the team. */
+    unsigned slot;                 /* slot of this PE */
+    const unsigned char *slots;    /* slot of each member; NULL: the same as `slot` */
+    struct via_sync_slot **mapped; /* addresses of the slots if all members are on this host and few
+                                      enough to poll each other; else NULL */
+    /* State of barriers and exchanges; only the thread in the collective uses it. */
     uint64_t epoch;
     uint64_t exchanges;
-    uint64_t pieces;         /* that all pipelines of the team together have passed */
-    size_t exchanged_stride; /* of what the last exchange over hosts brought */
+    uint64_t pieces;         /* pieces that all pipelines of the team have forwarded so far */
+    size_t exchanged_stride; /* of the result of the last exchange over hosts */
     struct via_hosts hosts;
     struct via_choice choices[VIA_COLLECTIVES][VIA_CHOICES];
     shmem_team_config_t config;
@@ -81,7 +81,7 @@ static inline unsigned via_team_slot(const struct viaduct_shmem_team *team, int 
     return team->slots ? team->slots[number] : team->slot;
 }
 
-/* The PE of the world that is number pe in the context's team. */
+/* Rank in the world of PE number pe of the context's team. */
 static inline int via_ctx_pe(shmem_ctx_t ctx, int pe)
 {
     if (ctx == SHMEM_CTX_DEFAULT || !ctx->team)
@@ -89,7 +89,7 @@ static inline int via_ctx_pe(shmem_ctx_t ctx, int pe)
     return ctx->team->start + ctx->team->stride * pe;
 }
 
-/* Defines a call and its variant with a context; the body knows the PE of the world as pe. */
+/* Defines a call and its variant with a context; the body gets the rank in the world as pe. */
 #define VIA_DEFINE_PAIR(R, NAME, P, ...)                                      \
     R pshmem_##NAME(VIADUCT_SHMEM_PARAMS P){__VA_ARGS__} R pshmem_ctx_##NAME( \
         shmem_ctx_t ctx, VIADUCT_SHMEM_PARAMS P)                              \
@@ -98,7 +98,7 @@ static inline int via_ctx_pe(shmem_ctx_t ctx, int pe)
         __VA_ARGS__                                                           \
     }
 
-/* The name of the call for errors: that of the function without its p. */
+/* The name of the call for error messages: the function's name without its p. */
 #define VIA_CALL (__func__ + 1)
 
 #endif

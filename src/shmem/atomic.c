@@ -4,20 +4,21 @@
 #include "shmem/path.h"
 
 /*
- * Where the word is mapped, the CPU's own; elsewhere the owner's host executes. All are
- * sequentially consistent, which on x86 costs nothing for those that read and write; a store is
- * made one. Elsewhere those that have no result, and the non-blocking ones, are under way like
- * puts.
+ * Where the word is mapped, the CPU's own atomics; elsewhere the owner's host executes the
+ * operation. All are sequentially consistent, which on x86 costs nothing extra for
+ * read-modify-write; a plain store becomes an exchange. Elsewhere, operations without a result, and
+ * non-blocking ones, complete like puts.
  */
 
 /* clang-format off */
 
-/* What is in front of the CPU's instruction costs as much as it does, if it is a call. */
+/* A function call in front of the CPU's instruction would cost as much as the instruction, so this
+ * is inline. */
 #define VIA_FAST static inline __attribute__((always_inline))
 #define VIA_FAR static __attribute__((noinline, cold))
 
 #define VIA_WIDTH(T) ((unsigned)sizeof(T))
-/* The operand's bits; narrower ones are in the lower half, which is all that is looked at. */
+/* The operand's bits; narrower operands are in the lower half, and the upper half is ignored. */
 #define VIA_BITS(T, VALUE) ((uint64_t)(VALUE))
 
 #define VIA_DEFINE_INTEGER(N, T, A)                                                                       \

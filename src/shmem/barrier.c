@@ -20,14 +20,14 @@ void via_wait_here(struct via_wait *wait, const _Atomic uint64_t *word, uint64_t
     }
 }
 
-/* The exchange is sequentially consistent, as via_event_notify asks for. */
+/* The exchange is sequentially consistent, as via_event_notify requires. */
 void via_store_and_notify(_Atomic uint64_t *word, uint64_t value)
 {
     atomic_exchange_explicit(word, value, memory_order_seq_cst);
     via_event_notify(&via_world.node->event);
 }
 
-/* All PEs of one host, where they are few: each looks at all. */
+/* All PEs of one host, if they are few: each polls all others. */
 static void meet_flat(struct viaduct_shmem_team *team)
 {
     struct via_node *node = via_world.node;

@@ -5,27 +5,28 @@
 #include "shmem/wait.h"
 
 /*
- * The barrier of all PEs. Within a host through its node block: every PE writes its own line and
- * reads the others'. Among hosts the leaders meet: hosts.h. With VIADUCT_SHMEM_BARRIER=doorbells
- * the daemons of the hosts meet instead, each asked by its leader.
+ * The barrier of all PEs. Within a host it uses the node block: every PE writes its own line and
+ * reads the lines of the others. Between hosts the leaders exchange words: hosts.h. With
+ * VIADUCT_SHMEM_BARRIER=doorbells each leader asks the daemon of its host instead, and the daemons
+ * meet.
  *
- * Everything a PE stored before is seen by all afterwards. Puts by frames are not waited for: that
- * is via_quiet's work.
+ * After the barrier every PE sees every store that any PE made before it. Puts by frames are not
+ * waited for: via_quiet does that.
  */
 void via_barrier_world(void);
 
-/* Among hosts, with VIADUCT_SHMEM_BARRIER=doorbells. */
+/* Between hosts, with VIADUCT_SHMEM_BARRIER=doorbells. */
 void via_barrier_by_doorbells(void);
 
 /*
- * Between any PEs of this host: a word of mine gets a value, and everything I stored before is seen
- * before it; and a word of another PE is waited for until it has one. One wait goes over all the
- * words of a barrier: a PE that has paused in vain for one peer does not begin again.
+ * Between PEs of this host. via_store_and_notify sets a word of this PE; all earlier stores are
+ * visible before it. The wait is for a word of another PE. One wait state covers all words of a
+ * barrier, so a PE that has spun in vain for one peer does not spin again for the next.
  */
 void via_store_and_notify(_Atomic uint64_t *word, uint64_t value);
 void via_wait_here(struct via_wait *wait, const _Atomic uint64_t *word, uint64_t value);
 
-/* So many PEs look at each other's lines; for more that takes longer than rounds. */
+/* Up to this many PEs poll each other's lines; for more, polling takes longer than rounds. */
 #define VIA_FLAT_PES_MAX 16u
 
 #endif

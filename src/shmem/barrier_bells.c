@@ -5,7 +5,7 @@
 #include "shmem/barrier.h"
 #include "shmem/path.h"
 
-/* The hosts of the job in ascending order, as via_barrier wants them. */
+/* The hosts of the job in ascending order, as via_barrier requires. */
 static unsigned sort_hosts(uint16_t hosts[])
 {
     const struct via_job *job = via_world.job;
@@ -26,7 +26,7 @@ static unsigned sort_hosts(uint16_t hosts[])
 
 /*
  * The daemons meet (docs/protocol.md, 14): arrivals go along the links to the host with the lowest
- * id, and at each hop the host rings barrier-start where the next one sleeps; releases come back
+ * id, and at each hop the host rings the doorbell barrier-start of the next one; releases come back
  * the same way, by barrier-end. Doorbells may be lost and merge, frames do not; and each job has a
  * group number of its own, so that several share the two bits.
  */
@@ -40,8 +40,9 @@ void via_barrier_by_doorbells(void)
 
     if (count == 0)
         count = sort_hosts(hosts);
-    /* No room at the root: this host waits in many barriers there. Or some PE has not come for
-     * long: it computes, and the launcher ends the job if it has died. Neither has taken place. */
+    /* -ENOSPC: no room at the root, as this host waits in many barriers there. -ETIMEDOUT: some PE
+     * has not come for long, because it computes; if it has died, the launcher ends the job. The
+     * barrier has not taken place in either case. */
     while ((result = via_barrier(via_world.attach, (uint32_t)(id ^ id >> 32), hosts, count)) ==
                -ENOSPC ||
            result == -ETIMEDOUT)

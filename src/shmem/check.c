@@ -24,9 +24,9 @@ static struct {
     bool abort;
     bool was_initialized;
     pthread_mutex_t lock;
-    uint64_t places[PLACES_MAX]; /* that have been reported */
+    uint64_t places[PLACES_MAX]; /* mistakes that have been reported */
     uint32_t places_count;
-    uint32_t more_count; /* that were not printed again */
+    uint32_t more_count; /* repetitions that were not printed */
 } check = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* --- messages --------------------------------------------------------------------------------- */
@@ -108,8 +108,8 @@ static struct via_check_span span_of(const struct via_arguments *arguments, cons
     return (struct via_check_span){name, (uintptr_t)via_argument(arguments, role), bytes};
 }
 
-/* From the first to behind the last of what is moved, `count` elements of which each lies a stride
- * behind the one before; strides may be negative. */
+/* From the first to behind the last byte of a transfer of `count` elements, each of which lies a
+ * stride behind the previous one; strides may be negative. */
 static struct via_check_span stretch(const struct via_arguments *arguments, const char *name,
                                      enum via_role role, enum via_role stride_role, uint64_t count,
                                      uint64_t block)
@@ -155,7 +155,7 @@ static int world_pe(const struct via_arguments *arguments)
     if (via_has_argument(arguments, VIA_ROLE_CTX))
         ctx = (shmem_ctx_t)(uintptr_t)via_argument(arguments, VIA_ROLE_CTX);
     if (ctx == SHMEM_CTX_INVALID) {
-        /* Only calls that order, and ctx_destroy, may be given it. */
+        /* Only calls that order accesses, and ctx_destroy, accept it. */
         via_check_report(arguments, "9.5", "ctx is SHMEM_CTX_INVALID");
         return NOT_A_PE;
     }
@@ -304,7 +304,7 @@ static void check_block(const struct via_arguments *arguments)
         via_check_block(arguments, &block);
 }
 
-/* malloc(0), free(NULL) and their like do nothing, and not collectively. */
+/* malloc(0), free(NULL) and similar calls do nothing, and are not collective. */
 static bool is_without_effect(const struct via_arguments *arguments)
 {
     if (via_has_argument(arguments, VIA_ROLE_POINTER))
@@ -429,7 +429,7 @@ void via_check_start(void)
     if (!check.on)
         return;
     check.was_initialized = true;
-    /* For what has been loaded since. */
+    /* For objects that have been loaded since. */
     hook();
 }
 

@@ -10,9 +10,10 @@
 #include "shmem/job.h"
 
 /*
- * VIADUCT_SHMEM_CHECK: mistakes that the library itself can not see, or not afford to look for. The
- * program's calls go through stubs (check_hook.c) to via_check_enter, which looks at the arguments
- * before the call is made. Without the variable no call goes through a stub.
+ * VIADUCT_SHMEM_CHECK: finds mistakes in programs that the library does not detect by itself, or
+ * that would be too slow to detect. The program's calls go through stubs (check_hook.c) to
+ * via_check_enter, which checks the arguments before the call is made. Without the variable no call
+ * goes through a stub.
  *
  *   check.c             switching on, messages, what belongs to which call
  *   check_memory.c      is it symmetric, and does it end within its object?
@@ -22,12 +23,12 @@
 
 /* --- check.c ---------------------------------------------------------------------------------- */
 
-/* In shmem_init, once the job is known; and behind the last shmem_finalize. */
+/* Called in shmem_init, when the job is known, and after the last shmem_finalize. */
 void via_check_start(void);
 void via_check_stop(void);
 
-/* One line on standard error, the same mistake at the same place only once. section: of OpenSHMEM
- * 1.6; NULL = that of the call. Ends the program when the variable says so. */
+/* Prints one line on standard error; the same mistake at the same place only once. section: of
+ * OpenSHMEM 1.6; NULL = that of the call. Ends the program if the variable says so. */
 void via_check_report(const struct via_arguments *arguments, const char *section,
                       const char *format, ...) VIA_PRINTF(3, 4);
 
@@ -42,19 +43,20 @@ struct via_check_span {
 bool via_check_locate(uintptr_t address, enum via_region *ret_region, uint64_t *ret_off);
 
 #define VIA_CHECK_TEXT_BYTES 160u
-/* "table+40", "byte 40 of the 64 of shmem_malloc", or where else it is. */
+/* "table+40", "byte 40 of the 64 of shmem_malloc", or another description of the place. */
 const char *via_check_describe(uintptr_t address, char text[VIA_CHECK_TEXT_BYTES]);
 
-/* pe: of the world, or -1. False when something was wrong. */
+/* Returns false if it reported a mistake. pe: rank in the world, or -1. */
 bool via_check_symmetric(const struct via_arguments *arguments, const struct via_check_span *span,
                          int pe);
-/* Of memory that need not be symmetric: where its end is known, it has to hold. */
+/* Checks memory that need not be symmetric: if its bounds are known, the access must fit into
+ * them. */
 void via_check_bounds(const struct via_arguments *arguments, const struct via_check_span *span);
 
-/* Where free and realloc are given what no allocation has returned. */
+/* Reports free and realloc of an address that no allocation returned. */
 void via_check_block(const struct via_arguments *arguments, const struct via_check_span *span);
 
-/* Makes the allocation calls tell us of their blocks. */
+/* Makes the allocation calls record their blocks. */
 void via_check_memory_init(void);
 void via_check_memory_clear(void);
 
@@ -73,7 +75,8 @@ void via_check_collective(const struct via_arguments *arguments,
 
 /* --- check_order.c ---------------------------------------------------------------------------- */
 
-/* A put or an update of pe's memory; a wait of mine; a fence, quiet or barrier of mine. */
+/* Records a put to or an update of pe's memory; a wait of this PE; a fence, quiet or barrier of
+ * this PE. */
 void via_check_order_put(const struct via_arguments *arguments, uintptr_t address, uint64_t bytes,
                          int pe, bool flag);
 void via_check_order_wait(uintptr_t address);

@@ -157,7 +157,7 @@ static const struct {
     {"viaduct_shmem_complexf", sizeof(viaduct_shmem_complexf)},
 };
 
-/* A parameter, "const unsigned int *source", taken to pieces. */
+/* A parameter, "const unsigned int *source", split into its parts. */
 struct parameter {
     char type[64]; /* without const and * */
     char name[32];
@@ -200,7 +200,7 @@ struct places {
     uint8_t words; /* on the stack */
 };
 
-/* Where the next argument of this type is. */
+/* The place of the next argument of this type. */
 static uint8_t next_place(struct places *places, const struct parameter *parameter)
 {
     if (!parameter->pointer &&
@@ -301,13 +301,13 @@ static enum via_family family_of(const struct via_call *call)
                    : VIA_FAMILY_OTHER;
     if (has_address(call, "put") || has_suffix(call, "_p"))
         return VIA_FAMILY_PUT;
-    /* g and atomic fetches have a source only. */
+    /* g and atomic fetches have only a source. */
     if (has_address(call, "get") || call->place[VIA_ROLE_DEST] == VIA_PLACE_NONE)
         return VIA_FAMILY_GET;
     return VIA_FAMILY_ATOMIC;
 }
 
-/* Sections of OpenSHMEM 1.6, by the first part that a name contains. */
+/* Sections of OpenSHMEM 1.6, by the first part that occurs in the name. */
 /* clang-format off */
 static const struct {
     const char *part, *section;

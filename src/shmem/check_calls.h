@@ -9,12 +9,12 @@
 #include "base/error.h"
 
 /*
- * Every entry point of the library as data: its name, and where each of its arguments is when it is
- * called, read from the very prototypes that shmem.h is made of. So one function can look at the
+ * Every entry point of the library as data: its name, and the location of each of its arguments at
+ * the call, parsed from the same prototypes that shmem.h consists of. So one function can check the
  * arguments of 1,800 calls.
  */
 
-/* What an argument is for: the names that the standard gives them. */
+/* The role of an argument, from the names that the standard gives. */
 enum via_role {
     VIA_ROLE_CTX,
     VIA_ROLE_TEAM,
@@ -72,16 +72,16 @@ enum via_family {
 struct via_call {
     const char *name;
     const char *parameters;
-    void *target; /* what is called in the end */
+    void *target; /* the function that is called in the end */
     enum via_family family;
     uint8_t place[VIA_ROLES];
-    uint8_t element_bytes; /* of what dest, source, ivar point to; 0 = unknown */
+    uint8_t element_bytes; /* size of the elements that dest, source, ivar point to; 0 = unknown */
     bool narrow;           /* nelems is an int */
     bool anytime;          /* allowed before shmem_init and after shmem_finalize */
     const char *section;   /* of OpenSHMEM 1.6 */
 };
 
-/* The arguments of a call, as they were when it was made. */
+/* The arguments of a call at the moment of the call. */
 struct via_arguments {
     const struct via_call *call;
     const uint64_t *registers; /* VIA_PLACE_REGISTERS of them */
@@ -110,31 +110,32 @@ static inline uintptr_t via_return_address(const struct via_arguments *arguments
     return (uintptr_t)arguments->stack[0];
 }
 
-/* Understands all prototypes; before anything else here. */
+/* Parses all prototypes; call it before any other function here. */
 void via_calls_init(void);
-/* NULL when there is none. name: "shmem_..." */
+/* Returns NULL if there is none. name: "shmem_..." */
 struct via_call *via_call_of_name(const char *name);
-/* Whose code this is, or whose stub; NULL for anything else. */
+/* The call whose code or whose stub is at this address; NULL for any other address. */
 struct via_call *via_call_of_code(uintptr_t function);
-/* check_stubs.c: the code of call `index` begins at index * VIA_CHECK_STUB_BYTES. */
+/* check_stubs.c: the stub of call `index` begins at index * VIA_CHECK_STUB_BYTES. */
 #define VIA_CHECK_STUBS 2048
 #define VIA_CHECK_STUB_BYTES 16
 extern char via_check_stubs[];
-/* The code that reports a call to via_check_enter and goes on to its target. */
+/* The common part of all stubs: reports the call to via_check_enter and jumps to the call's
+ * target. */
 void *via_call_stub(const struct via_call *call);
 
-/* For stubs: whatever is to be done at a call. Returns the target. */
+/* Called by the stubs: does all checks of a call. Returns the target. */
 void *via_check_enter(uint64_t index, const uint64_t *registers, const uint64_t *stack);
 struct via_call *via_call_of_index(uint64_t index);
 
 /*
- * check_hook.c: from now on the calls that other objects of this process make come to the stubs:
- * their entries in the global offset tables are changed. A call that a profiling tool has taken
- * over stays the tool's, and is seen when the tool calls pshmem_...
- * Again for objects that have been loaded since.
+ * check_hook.c: from now on calls from other objects of this process go to the stubs: the function
+ * changes their entries in the global offset tables. A call that a profiling tool wraps stays with
+ * the tool, and is checked when the tool calls pshmem_... Call it again after objects have been
+ * loaded.
  */
 int via_check_hook(struct via_error *err) VIA_MUST_CHECK;
-/* Where this library is loaded. */
+/* Where this library is mapped. */
 void *via_call_object(void);
 
 #endif

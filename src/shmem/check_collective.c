@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
  * OpenSHMEM 1.6, section 9.10: all PEs of a group make the same collective calls in the same order.
- * Each PE counts its calls per group, and writes what it calls to its board before it makes the
- * call; then it looks at the boards of the others. Of two PEs whose calls differ, the one that
- * writes last sees the other's: the fence between writing and looking is theirs together.
+ * Each PE counts its calls per group, and writes the call to its board before it makes it; then it
+ * reads the boards of the others. If the calls of two PEs differ, the PE that writes last sees the
+ * other's entry, because each PE has a fence between its write and its reads.
  */
 #include <inttypes.h>
 #include <pthread.h>
@@ -83,7 +83,8 @@ bool via_check_group_of(const struct via_arguments *arguments, struct via_check_
     if (via_has_argument(arguments, VIA_ROLE_TEAM))
         handle = (shmem_team_t)(uintptr_t)via_argument(arguments, VIA_ROLE_TEAM);
     if (handle == SHMEM_TEAM_INVALID) {
-        /* Making teams of it and destroying it are defined; all others of section 9.10 are not. */
+        /* Making teams of it and destroying it are defined; all other calls of section 9.10 are
+         * not. */
         if (via_has_argument(arguments, VIA_ROLE_DEST) ||
             strstr(arguments->call->name, "team_sync"))
             via_check_report(arguments, "9.10", "team is SHMEM_TEAM_INVALID");
@@ -93,7 +94,8 @@ bool via_check_group_of(const struct via_arguments *arguments, struct via_check_
     ret_group->start = team->start;
     ret_group->stride = team->stride;
     ret_group->size = team->size;
-    /* One number that all members know, and no other team with the same first member has. */
+    /* A number that is equal at all members, and that no other team with the same first member
+     * has. */
     describe_group(ret_group, "the team", via_team_slot(team, 0));
     return true;
 }
@@ -118,8 +120,7 @@ static uint64_t next_number(uint64_t id)
 
 /* --- what a call is --------------------------------------------------------------------------- */
 
-/* The arguments that have to be the same at every PE. Addresses count as places in symmetric
- * memory. */
+/* The arguments that must be equal at every PE. Addresses count as offsets in symmetric memory. */
 static const struct {
     enum via_role role;
     const char *name;
@@ -141,7 +142,7 @@ static const struct {
     {VIA_ROLE_XRANGE, "xrange", false},
 };
 
-/* collect takes a number of elements of its own from every PE. */
+/* collect takes a different number of elements from each PE. */
 static bool may_differ(const struct via_arguments *arguments, enum via_role role)
 {
     return role == VIA_ROLE_NELEMS && strstr(arguments->call->name, "_collect") != NULL;
@@ -167,7 +168,7 @@ static uint64_t describe_call(const struct via_arguments *arguments,
                                      via_check_describe((uintptr_t)value, place));
             value = place_of((uintptr_t)value);
         } else {
-            /* An int's upper half is not defined. */
+            /* The upper half of an int's register is undefined. */
             if (compared[i].role == VIA_ROLE_ROOT || call->narrow)
                 value = (uint64_t)(int64_t)(int)value;
             used += (size_t)snprintf(text + used, room, "%s%s %" PRId64, comma, compared[i].name,
@@ -208,8 +209,8 @@ static void publish(const struct via_trace_collective *mine)
     atomic_thread_fence(memory_order_seq_cst);
 }
 
-/* What another PE has written about the same call of the same group; false when it is not there
- * yet, or not any more. */
+/* The entry of another PE for the same call of the same group; false if it is not there yet, or no
+ * longer. */
 static bool read_line(int pe, const struct via_trace_collective *mine,
                       struct via_trace_collective *ret_theirs)
 {

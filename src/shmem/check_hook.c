@@ -11,7 +11,7 @@
 #include "base/types.h"
 #include "shmem/check_calls.h"
 
-/* The pages of a machine may be larger: aarch64 has some of 64 KiB. */
+/* Pages may be larger than 4 KiB: aarch64 has some of 64 KiB. */
 #define PAGE ((uint64_t)sysconf(_SC_PAGESIZE))
 
 /* Relocations of a call by the linkage table, of one by an address, and of a pointer in data. */
@@ -27,7 +27,7 @@
 #error "which relocations do calls have on this machine?"
 #endif
 
-/* What of an object's dynamic section names the functions that it calls. */
+/* The parts of an object's dynamic section that name the functions it calls. */
 struct object {
     uintptr_t base;
     const Elf64_Sym *symbols;
@@ -89,9 +89,9 @@ static bool read_object(const struct dl_phdr_info *info, struct object *ret_obje
 }
 
 /*
- * Is this function ours? A tool's function of the same name stays the tool's. What a program that
- * is not position independent takes the address of, is its own linkage stub: an undefined symbol
- * with an address, through which the call goes on to us.
+ * Is this function the library's? A tool's function of the same name is not. If a program that is
+ * not position independent takes the function's address, it gets its own linkage stub: an undefined
+ * symbol with an address, through which the call reaches the library.
  */
 static bool is_ours(const char *name, uint64_t type)
 {
@@ -105,7 +105,8 @@ static bool is_ours(const char *name, uint64_t type)
            (type == RELOCATION_CALL && symbol && symbol->st_shndx == SHN_UNDEF);
 }
 
-/* The call that a relocation is about; NULL for anything else, and for calls of others' making. */
+/* The call that a relocation belongs to; NULL for any other symbol, and for calls that another
+ * library defines. */
 static struct via_call *call_of(const struct object *object, const Elf64_Rela *relocation)
 {
     uint64_t type = ELF64_R_TYPE(relocation->r_info);
@@ -143,7 +144,8 @@ static int hook_object(struct dl_phdr_info *info, size_t bytes, void *argument)
     int result = 0;
 
     (void)bytes;
-    /* Our own calls of each other are not the program's; and the kernel's object has no calls. */
+    /* The library's own calls of itself are not the program's; and the kernel's object (vDSO) makes
+     * none. */
     if (info->dlpi_addr == (uintptr_t)via_call_object() || !read_object(info, &object))
         return 0;
     for (int table = 0; table < 2; table++) {
@@ -159,7 +161,7 @@ static int hook_object(struct dl_phdr_info *info, size_t bytes, void *argument)
 
 void *via_call_object(void)
 {
-    /* Several threads may be the first; all find the same. */
+    /* Several threads may be the first; all compute the same value. */
     static _Atomic(void *) known;
     void *base = atomic_load_explicit(&known, memory_order_relaxed);
     Dl_info info;

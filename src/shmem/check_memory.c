@@ -27,7 +27,7 @@ static struct {
     pthread_mutex_t lock;
     struct block *blocks;
     size_t count, room;
-    struct block freed[FREED_MAX]; /* the last ones */
+    struct block freed[FREED_MAX]; /* the last searches */
     size_t freed_count;
 } heap = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -124,8 +124,8 @@ void via_check_memory_clear(void)
     pthread_mutex_unlock(&heap.lock);
 }
 
-/* --- the allocation calls, with a note of what they did ----------------------------------------
- */
+/* --- the allocation calls, each recording its effect
+ * -------------------------------------------- */
 
 static void *note_malloc(size_t size)
 {
@@ -257,7 +257,7 @@ const char *via_check_describe(uintptr_t address, char text[VIA_CHECK_TEXT_BYTES
 /* --- checks ------------------------------------------------------------------------------------
  */
 
-/* The object that the address is in, when it is known. */
+/* The object that contains the address, if it is known. */
 static bool find_object(uintptr_t address, uintptr_t *ret_begin, size_t *ret_bytes, bool *ret_freed)
 {
     struct via_symbol symbol;

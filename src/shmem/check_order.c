@@ -2,8 +2,9 @@
 /*
  * OpenSHMEM 1.6, section 9.12: puts are not ordered without shmem_fence or shmem_quiet. A put of
  * data and then of a word on which the other PE waits, with neither between them, is a program that
- * works on some machines. Seen here when the other PE has waited on that word before; a word of a
- * put with signal is ordered behind its own data, but not behind that of an earlier put.
+ * works on some machines only. The check finds it if the other PE has waited on that word before.
+ * The signal of a put with signal is ordered behind the put's own data, but not behind that of an
+ * earlier put.
  */
 #include <stdatomic.h>
 #include <stdio.h>
@@ -14,7 +15,7 @@
 #include "shmem/trace.h"
 #include "shmem/world.h"
 
-/* The last put to a PE that nothing has ordered yet. */
+/* The last put to a PE that is not ordered yet. */
 struct unordered {
     const char *call; /* NULL: none */
     uintptr_t address;
@@ -43,7 +44,7 @@ static _Atomic uint64_t *slot_of(int pe, uint64_t word, unsigned probe)
 
 #define PROBES 8u
 
-/* Relaxed: other PEs learn of the word alone, and nothing that was done before it. */
+/* Relaxed: other PEs learn only of the word, not of anything done before. */
 void via_check_order_wait(uintptr_t address)
 {
     uint64_t word = word_of(address), nothing;
@@ -58,7 +59,7 @@ void via_check_order_wait(uintptr_t address)
     }
 }
 
-/* Memory that is given back may become anything, so that what was a flag is none any more. */
+/* Freed memory may be reused for anything, so words in it are no longer flags. */
 void via_check_order_forget(void)
 {
     struct via_board *board = via_job_board(via_world.job, (uint32_t)via_hot.my_pe);
@@ -104,7 +105,8 @@ void via_check_order_put(const struct via_arguments *arguments, uintptr_t addres
                              via_check_describe(before->address, data));
         return;
     }
-    /* A word may be a flag that has not been waited for yet, so data is what is larger. */
+    /* A word may be a flag that no PE has waited for yet, so only larger transfers count as
+     * data. */
     if (bytes <= sizeof(uint64_t))
         return;
     *before = (struct unordered){arguments->call->name, address, bytes};

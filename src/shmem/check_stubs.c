@@ -8,8 +8,8 @@
  * The stubs, all of one size, so that the address of one tells which it is: on x86-64 the return
  * address of its own call, on aarch64 an address that it takes. Registers that can hold arguments
  * are kept (on x86-64 no call here takes more than four in vector registers, and none hands
- * anything back through memory), and what a call leaves on the stack lies where it lay: the target
- * is jumped to. Below it lies the return address: x86-64 has it there, on aarch64 the stub saves it
+ * anything back through memory), and arguments on the stack stay in place: the stub jumps to the
+ * target. Below it lies the return address: x86-64 has it there, on aarch64 the stub saves it
  * there, so via_arguments.stack is the same on both.
  */
 /* clang-format off */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Collectives that move data. The standard lets a PE enter only when everybody's dest may be
- * written, so there is nothing to wait for before.
+ * Collectives that move data. The standard lets a PE enter only when the dest of every PE may be
+ * written, so no wait comes before the transfer.
  */
 #include <stdlib.h>
 
@@ -49,7 +49,8 @@ static unsigned host_of(const struct via_hosts *hosts, int number)
     return host;
 }
 
-/* Does the bytes' way over hosts go by me? The root stands for the leader of its host. */
+/* Do the bytes pass through this PE on their way over hosts? The root stands for the leader of its
+ * host. */
 static bool is_on_way(const struct via_task *task, const struct via_hosts *hosts)
 {
     bool is_root_here = host_of(hosts, task->root) == hosts->mine;
@@ -76,7 +77,8 @@ static void put_and_notify(const struct via_task *task, size_t at, const char *f
     via_put_word(via_hosts_word(team, to, word), value, via_team_pe(team, to));
 }
 
-/* In round r the hosts up to 2^r behind the root's have it, and tell those 2^r further. */
+/* In round r the hosts up to 2^r behind the root's have the bytes, and put them to the hosts 2^r
+ * further. */
 static void send_down_tree(const struct via_task *task, const struct via_hosts *hosts,
                            uint64_t value)
 {
@@ -105,14 +107,14 @@ void via_broadcast_tree(const struct via_task *task)
     if (is_on_way(task, hosts))
         send_down_tree(task, hosts, team->pieces);
     fill_root(task);
-    /* Words have told of all puts. */
+    /* The words have announced all puts. */
     via_group_sync(task->group);
 }
 
-/* So that hosts pass on the first pieces while the next ones come. */
+/* In pieces, so that hosts forward the first pieces while the next ones arrive. */
 #define CHAIN_PIECE_BYTES ((size_t)64 << 10)
 
-/* Where the pieces go on to, as leaders' numbers. */
+/* The next hops of the pieces, as leaders' numbers. */
 struct next_hosts {
     unsigned count;
     int to[4];
@@ -160,7 +162,7 @@ static void add_ways(const struct via_hosts *hosts, unsigned count, unsigned pla
         add_next(next, hosts->first[first + (place + count - 1) % count * step]);
 }
 
-/* Along the root's column, and from there along the rows. */
+/* Along the root's column, and from each of its hosts along the row. */
 static struct next_hosts next_in_torus(const struct via_hosts *hosts, unsigned root)
 {
     unsigned columns = hosts->shape.row, column = hosts->mine % columns;
@@ -205,7 +207,7 @@ static void broadcast_in_pieces(const struct via_task *task, bool is_torus)
     }
     team->pieces += pieces;
     fill_root(task);
-    /* Words have told of all puts. */
+    /* The words have announced all puts. */
     via_group_sync(task->group);
 }
 
@@ -239,7 +241,7 @@ void via_group_broadcast(const char *call, struct via_group *group, void *dest, 
 /* --- collect and fcollect ----------------------------------------------------------------------
  */
 
-/* To everybody, beginning behind me, so that not all write to the same PE. */
+/* To all members, beginning with the next one, so that not all write to the same PE. */
 static void put_to_all(const struct via_task *task, size_t off)
 {
     struct via_group *group = task->group;
@@ -252,7 +254,8 @@ static void put_to_all(const struct via_task *task, size_t off)
     via_group_barrier(group);
 }
 
-/* My part goes to my host's leader; leaders pass on what they have; from there comes all. */
+/* Each PE puts its part to its host's leader; leaders forward the parts they have; then each PE
+ * gets all parts from its leader. */
 static void collect_by_leaders(const struct via_task *task, const struct via_load *load, size_t off,
                                size_t bytes)
 {
@@ -269,7 +272,8 @@ static void collect_by_leaders(const struct via_task *task, const struct via_loa
     via_hosts_meet(team, load);
     if (!is_leader)
         via_get(task->call, task->dest, task->dest, bytes, leader);
-    /* A leader's dest is its program's again when the others of its host have it. */
+    /* A leader may return, and its program may reuse dest, when the other members of its host have
+     * copied it. */
     if (hosts->shape.locals_max > 1)
         via_hosts_meet_locals(team);
 }
@@ -308,8 +312,8 @@ void via_group_fcollect(const char *call, struct via_group *group, void *dest, c
     via_group_run(VIA_COLLECTIVE_FCOLLECT, &task);
 }
 
-/* Where my part begins is told by the PE before me; plus one, so that it is never the zero of a
- * word that has not been told. */
+/* The previous PE says where this PE's part begins; plus one, so that it differs from the zero of a
+ * word that was not written. */
 static uint64_t learn_offset(const struct via_group *group, size_t bytes)
 {
     _Atomic uint64_t *word = &group->words[VIA_GROUP_WORD_OFFSET];
@@ -333,7 +337,7 @@ void via_collect_chain(const struct via_task *task)
     put_to_all(task, learn_offset(task->group, task->bytes));
 }
 
-/* Where the part of member `number` begins, by what all members have said. */
+/* Where the part of member `number` begins, from the sizes of all members. */
 static size_t offset_of(const struct via_group *group, size_t off, int from, int number)
 {
     uint64_t bytes;

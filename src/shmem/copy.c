@@ -7,11 +7,12 @@
 #include <immintrin.h>
 #include <unistd.h>
 
-/* Without a cache that tells its size. */
+/* Used if the cache does not report its size. */
 #define PAST_CACHES_BYTES_DEFAULT (12u << 20)
 
-/* From here on the CPU's own string copy is the fastest, where it has a fast one: it does not read
- * lines that it writes whole, nor takes a load for one of the stores 4 KiB before it. */
+/* From this size on the CPU's own string copy is the fastest, if it has a fast one: it does not
+ * read lines that it overwrites whole, and does not mistake a load for one of the stores 4 KiB
+ * before it. */
 #define STRING_BYTES 8192u
 #define LINE_BYTES 64u
 
@@ -34,8 +35,8 @@ void via_copy_configure(void)
     has_avx = __builtin_cpu_supports("avx");
     has_avx512 = __builtin_cpu_supports("avx512f");
     has_fast_strings = cpu_has_fast_strings();
-    /* Source and destination share the cache, and others use it as well: with 32 MiB of it these
-     * stores are slower up to 8 MiB, and twice as fast from 16 MiB on. */
+    /* Source and destination share the cache with other users: with a cache of 32 MiB these stores
+     * are slower up to 8 MiB, and twice as fast from 16 MiB on. */
     if (cache_bytes > 0)
         past_caches_bytes = (size_t)cache_bytes / 8 * 3;
 }
@@ -78,7 +79,7 @@ static size_t copy_blocks(char *to, const char *from, size_t bytes)
 
     if (bytes >= past_caches_bytes) {
         copy_past_caches(to, from, blocks);
-        /* These stores are not ordered with others by themselves. */
+        /* These stores are not ordered with others without a fence. */
         _mm_sfence();
     } else if (has_fast_strings && bytes >= STRING_BYTES) {
         copy_string(to, from, blocks * BLOCK_BYTES);
@@ -107,10 +108,10 @@ void via_copy_wide(void *dest, const void *source, size_t bytes)
 
 #define VECTOR_BYTES 64u
 #define LANE_BYTES 4u
-/* Fewer elements are as fast one by one. */
+/* With fewer elements, single copies are as fast. */
 #define MASKED_ELEMENTS_MIN 16u
 
-/* One load and one store for all elements of a vector; what lies between is neither read nor
+/* One load and one store for all elements of a vector; the bytes between them are neither read nor
  * written. A lane for each 4 bytes. */
 static __attribute__((target("avx512f"))) void copy_masked(char *to, const char *from, size_t step,
                                                            uint16_t lanes, size_t vectors)
@@ -147,8 +148,8 @@ size_t via_copy_same_stride(char *dest, const char *source, size_t step, size_t 
     return 0;
 }
 
-/* 16 bytes a store, which compilers have for every machine: aarch64 has none that is wider and
- * could be told from the C library's. What is stored afterwards follows: a release fence. */
+/* 16 bytes a store, which compilers support on every machine: aarch64 has no wider stores that
+ * would differ from the C library's. Later stores follow: a release fence. */
 void via_copy_configure(void)
 {
 }

@@ -6,8 +6,8 @@
 #include "base/types.h"
 
 /*
- * Into a symmetric object: as via_copy_once, by the widest stores the CPU has; past the caches for
- * what would not fit into them. All of it is ordered before what is stored afterwards.
+ * Copies into a symmetric object: like via_copy_once, with the widest stores that the CPU has, and
+ * past the caches if the copy would not fit into them. All of it is ordered before later stores.
  */
 void via_copy_wide(void *dest, const void *source, size_t bytes);
 
@@ -21,12 +21,12 @@ static inline void via_copy(void *dest, const void *source, size_t bytes)
         via_copy_wide(dest, source, bytes);
 }
 
-/* Elements that are `step` bytes apart on both sides, by stores of several at once: how many have
- * been copied, from the first on; 0 where the CPU or the step does not allow that. */
+/* Copies elements that are `step` bytes apart on both sides, several with one store. Returns how
+ * many it has copied, from the first on; 0 if the CPU or the step does not allow it. */
 size_t via_copy_same_stride(char *dest, const char *source, size_t step, size_t element_bytes,
                             size_t elements);
 
-/* Before the first copy. */
+/* Call it before the first copy. */
 void via_copy_configure(void);
 
 #endif

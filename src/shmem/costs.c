@@ -8,7 +8,7 @@
 #include "base/types.h"
 #include "shmem/measured_costs.h"
 
-/* A second, or a byte in a microsecond: sums of a model's costs stay far below 2^64. */
+/* Limit: a second, or a byte in a microsecond; so sums of a model's costs stay far below 2^64. */
 #define COST_MAX 1000000000ul
 
 const struct via_costs via_costs_measured = VIA_MEASURED_COSTS;

@@ -7,9 +7,9 @@
 #include "base/error.h"
 
 /*
- * What the model of collectives is made of (algorithm.c). _ns: until a word of another PE is seen;
- * _ps: a byte, in picoseconds. They decide which of two algorithms is better, so only their ratios
- * matter; all members of a team have to know the same ones.
+ * Parameters of the cost model of collectives (algorithm.c). _ns: time until a PE sees a word of
+ * another PE; _ps: picoseconds per byte. They decide which of two algorithms is better, so only
+ * their ratios matter; all members of a team must use the same parameters.
  */
 #define VIA_COSTS(X)                                          \
     X(local_ns, "a word of a PE of the same host")            \
@@ -30,7 +30,8 @@ struct via_costs {
 /* measured_costs.h */
 extern const struct via_costs via_costs_measured;
 
-/* "far_ns=9000,hop_ns=1000": the measured ones, but for these. -EINVAL and a text. */
+/* Parses "far_ns=9000,hop_ns=1000": replaces the named ones of the measured parameters. -EINVAL and
+ * a text. */
 int via_costs_parse(const char *text, struct via_costs *ret_costs, struct via_error *err);
 
 #endif

@@ -58,8 +58,9 @@ void via_data_find(struct via_data *ret_data)
 /* --- sharing ---------------------------------------------------------------------------------- */
 
 /*
- * AddressSanitizer has red zones among the variables of a program that is built with it, and checks
- * what libc's functions are given. Whole pages are copied here, so without these functions.
+ * AddressSanitizer puts red zones among the variables of a program that it instruments, and checks
+ * the arguments of libc's functions. This file copies whole pages, so it does not use those
+ * functions.
  */
 #define VIA_ALL_OF_A_PAGE __attribute__((no_sanitize("address")))
 
@@ -73,7 +74,7 @@ static VIA_ALL_OF_A_PAGE bool is_zero(const char *page)
     return true;
 }
 
-/* Pages of zeros stay holes: a large .bss takes no memory until it is used. */
+/* Pages of zeros stay holes: a large .bss takes no memory until the program uses it. */
 static int copy_out(const struct via_data *data, int fd, struct via_error *err)
 {
     for (size_t off = 0; off < data->bytes; off += PAGE) {
@@ -87,8 +88,8 @@ static int copy_out(const struct via_data *data, int fd, struct via_error *err)
 }
 
 /*
- * A child of fork would go on writing into its parent's variables. It gets a private copy before it
- * touches one; fork's child has one thread, and this function uses none of the variables while it
+ * Otherwise a child of fork would write into its parent's variables. The child gets a private copy
+ * before it touches one; it has one thread, and this function uses none of the variables while it
  * moves them.
  */
 static VIA_ALL_OF_A_PAGE void make_private_in_child(void)
@@ -114,7 +115,7 @@ int via_data_share(const struct via_data *data, int fd, struct via_error *err)
     int result = via_job_size_and_seal(fd, data->bytes, err);
     if (result < 0 || data->bytes == 0)
         return result;
-    /* A signal handler that writes a variable between copy and map would lose its write. */
+    /* The write of a signal handler between copy and map would be lost. */
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, &before);
     result = copy_out(data, fd, err);

@@ -8,11 +8,11 @@
 #include "shmem/pmi.h"
 #include "shmem/world.h"
 
-/* The launcher's process on this machine opens the gate when the other machines have come. */
+/* The launcher's process on this machine opens the gate when the other machines have come to it. */
 static void call_launcher(struct via_job *job, uint32_t generation)
 {
     atomic_store_explicit(&job->gate_wanted, generation + 1, memory_order_release);
-    /* A pipe that is full wakes the launcher as well. */
+    /* If the pipe is full, the launcher is awake already. */
     if (write(via_world.call_fd, "", 1) < 0 && errno != EAGAIN)
         via_fatal("set-up: the launcher does not listen: %s", strerror(errno));
 }

@@ -32,9 +32,9 @@ static void wait_for(const _Atomic uint64_t *word, uint64_t value)
 }
 
 /*
- * With pSync every word has to be zero again at the end, and the next barrier may follow at once.
- * So up and down a tree, where each word has one writer, who does not write it again before its
- * reader, who resets it, has answered.
+ * With pSync every word must be zero again at the end, and the next barrier may follow at once. So
+ * signals go up and down a tree. Each word has one writer, which writes it again only after its
+ * reader has reset it and answered.
  */
 #define FAN 16
 #define RELEASE_WORD FAN
@@ -59,7 +59,7 @@ static void check_sync(const struct via_group *group)
                   group->call, RELEASE_WORD, (int64_t)value);
 }
 
-/* `mine` is not zero; the combination of what all members say. */
+/* `mine` is not zero; the result combines the words of all members. */
 static uint64_t combine_by_tree(void *argument, uint64_t mine)
 {
     const struct via_group *group = argument;
@@ -88,9 +88,9 @@ struct via_group via_group_of_active_set(const char *call, int start, int log_st
         (int64_t)start + ((int64_t)(size - 1) << log_stride) >= via_hot.n_pes)
         via_fatal("%s: PE_start %d, logPE_stride %d, PE_size %d: not PEs of 0 to %d", call, start,
                   log_stride, size, via_hot.n_pes - 1);
-    /* All PEs are the team of the world, and others a team of their own: these have better ways,
-     * and leave pSync as it is. But several threads may be in one set at the same time, each with a
-     * pSync. */
+    /* All PEs are the team of the world, and other sets get a team of their own: teams have faster
+     * algorithms and do not use pSync. But several threads may be in one set at the same time, each
+     * with its own pSync. */
     if (size == via_hot.n_pes && !via_world.concurrent)
         return via_group_of_team(call, SHMEM_TEAM_WORLD);
     int stride = 1 << log_stride;
@@ -120,8 +120,8 @@ static struct via_sync_line *line_of(const struct via_group *group, int number)
     return &group->team->mapped[number]->lines[line];
 }
 
-/* Two lines in turn: no PE can begin the exchange after the next one before all have read what they
- * got by this one. */
+/* Two lines alternate: a PE can begin the exchange after the next one only when all have read the
+ * results of this one. */
 static void exchange_here(struct via_group *group, const void *mine, size_t bytes)
 {
     uint64_t count = ++group->team->exchanges;
@@ -135,7 +135,7 @@ static void exchange_here(struct via_group *group, const void *mine, size_t byte
     via_wait_done(&wait);
 }
 
-/* Lines of the cache apart, where there is room. */
+/* One cache line each, if there is room. */
 static size_t exchange_stride(const struct via_group *group, size_t bytes)
 {
     size_t apart = via_align_up(bytes, 64);
@@ -172,7 +172,7 @@ const char *via_group_exchanged(const struct via_group *group, int number)
 
 void via_group_sync(struct via_group *group)
 {
-    /* What follows must not be seen before what was stored until now. */
+    /* Later stores must not be visible before earlier ones. */
     via_fence();
     if (!group->team)
         combine_by_tree(group, 1);
@@ -236,7 +236,7 @@ static struct via_choice choose(enum via_collective collective, const struct via
 
 void via_group_run(enum via_collective collective, const struct via_task *task)
 {
-    /* Members may have different parts to collect, but have to choose alike. */
+    /* Members may have parts of different sizes, but must choose the same algorithm. */
     size_t bytes = collective == VIA_COLLECTIVE_COLLECT ? 0 : task->bytes;
     struct viaduct_shmem_team *team = task->group->team;
     struct via_choice none, *choice = &none;

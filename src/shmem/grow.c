@@ -26,7 +26,8 @@ uint64_t via_grow_max(void)
     return via_world.heap_bytes_max - VIA_INTERNAL_BYTES;
 }
 
-/* --- what is outgrown ------------------------------------------------------------------------- */
+/* --- old mappings
+ * ------------------------------------------------------------------------------- */
 
 static void keep_until_the_end(struct via_segment *segment, struct via_remote *remote)
 {
@@ -54,7 +55,7 @@ void via_grow_fini(void)
 
 /* --- growing ---------------------------------------------------------------------------------- */
 
-/* My own part of it. */
+/* This PE's part. */
 static int extend(uint64_t from, uint64_t to, struct via_error *err)
 {
     int fd = via_world.me->heap_fd;
@@ -71,7 +72,7 @@ static int extend(uint64_t from, uint64_t to, struct via_error *err)
     return result;
 }
 
-/* The others' parts, after the gate. */
+/* The parts of the other PEs, after the gate. */
 static void map_others(uint64_t from, uint64_t to)
 {
     via_peers_grow(from, to);
@@ -101,7 +102,7 @@ static bool grow_to(uint64_t bytes)
     uint64_t now = via_world.region[VIA_REGION_HEAP].bytes;
     struct via_error err = {0};
 
-    /* Puts of this thread go by what there is now, and are there before any that follow. */
+    /* Earlier puts of this thread use the old mappings, and arrive before any that follow. */
     via_quiet();
     if (extend(now, bytes, &err) == 0)
         atomic_store_explicit(&via_world.me->heap_bytes, bytes, memory_order_relaxed);
@@ -110,12 +111,12 @@ static bool grow_to(uint64_t bytes)
                   via_error_describe(&err));
     via_gate_pass();
     if (!has_grown_everywhere(bytes)) {
-        /* Not before all have seen it. */
+        /* Only after all PEs have seen it. */
         via_gate_pass();
         atomic_store_explicit(&via_world.me->heap_bytes, now, memory_order_relaxed);
         return false;
     }
-    /* First, so that what other threads open anew meanwhile is all of it. */
+    /* First, so that mappings that other threads open meanwhile cover the whole heap. */
     atomic_store_explicit(&via_world.region[VIA_REGION_HEAP].bytes, bytes, memory_order_release);
     map_others(now, bytes);
     if (!via_world.statistics)

@@ -6,20 +6,20 @@
 #include <stdint.h>
 
 /*
- * The symmetric heap grows when a request does not fit: each PE makes its memfd longer and, between
- * hosts, registers it anew; then all map what is new. Addresses were reserved at the start, so no
- * object moves, and other threads go on using what there was. It grows to twice its size at least,
- * so it does so seldom.
+ * The symmetric heap grows when a request does not fit: each PE lengthens its memfd and, between
+ * hosts, registers it again; then all PEs map the new part. Addresses were reserved at the start,
+ * so no object moves, and other threads go on using the old part. The heap at least doubles, so
+ * growing is rare.
  */
 
-/* Collective, for a request of `bytes` that did not fit at any PE. False, at all PEs: it may not or
- * can not grow so far. */
+/* Collective, for a request of `bytes` that did not fit at any PE. Returns false at all PEs if the
+ * heap may not or can not grow so far. */
 bool via_grow(uint64_t bytes, uint64_t align);
 
-/* Bytes that the heap may have, without the library's own. */
+/* Bytes of the heap that programs may allocate, without the library's own. */
 uint64_t via_grow_max(void);
 
-/* After the gate of shmem_init; and when no PE uses the memory of others any more. */
+/* Called after the gate of shmem_init; and when no PE uses the memory of others any more. */
 void via_grow_init(void);
 void via_grow_fini(void);
 

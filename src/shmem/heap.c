@@ -12,7 +12,8 @@
 
 /* --- slots ------------------------------------------------------------------------------------ */
 
-/* An operation needs two slots at most; having them first means that it can not fail half-way. */
+/* An operation needs at most two slots; reserving them first means that it can not fail
+ * half-way. */
 static int reserve_slots(struct via_heap *heap, uint32_t count)
 {
     uint32_t spare = 0;
@@ -117,7 +118,7 @@ static void chain_remove(struct via_heap *heap, uint32_t slot)
     heap->used_bytes -= heap->blocks[slot].bytes;
 }
 
-/* Failing to grow only makes the chains longer. */
+/* If growing fails, the chains only get longer. */
 static void grow_chains(struct via_heap *heap)
 {
     if (heap->used_count < 2 * heap->chains_count)
@@ -152,8 +153,8 @@ static uint32_t find_used(const struct via_heap *heap, uint64_t off)
 
 /* --- cutting and joining ---------------------------------------------------------------------- */
 
-/* Cuts what is past `bytes` off a block that is in no list; returns the slot of the rest, which is
- * in none either. */
+/* Cuts the part past `bytes` off a block that is in no list; returns the slot of the rest, which is
+ * in no list either. */
 static uint32_t split(struct via_heap *heap, uint32_t slot, uint64_t bytes)
 {
     uint32_t rest_slot = take_slot(heap);
@@ -274,7 +275,7 @@ static uint64_t fit(const struct via_heap_block *block, uint64_t bytes, uint64_t
     return off;
 }
 
-/* The first that fits of the smallest class that has one. */
+/* First fit in the smallest class that has a fitting block. */
 static uint32_t find_free(const struct via_heap *heap, uint64_t bytes, uint64_t align,
                           uint64_t *ret_off)
 {

@@ -9,11 +9,11 @@
 
 /*
  * The allocator of the symmetric heap: offsets in, offsets out. Every PE runs its own copy on the
- * same sequence of calls and gets the same offsets, so nothing is exchanged. All it knows lies in
- * private memory; the heap itself is written by others and is never trusted, nor touched.
+ * same sequence of calls and gets the same offsets, so the PEs exchange nothing. Its state is in
+ * private memory; other PEs write the heap itself, so the allocator neither trusts nor touches it.
  *
- * Blocks are whole granules, so that no two objects share a cache line: what one PE polls another
- * does not write. Free blocks hang in lists by size class; neighbours are joined when freed.
+ * Blocks are whole granules, so that no two objects share a cache line: a PE never writes the line
+ * that another PE polls. Free blocks hang in lists by size class; neighbours are joined when freed.
  *
  * One thread at a time (the caller's lock).
  */
@@ -25,7 +25,7 @@ struct via_heap_block {
     uint64_t off;
     uint64_t bytes;
     uint32_t before, after;  /* neighbours by address */
-    uint32_t previous, next; /* free: in the list of its class; used: next in its hash chain */
+    uint32_t previous, next; /* free: link in the list of its class; used: link in its hash chain */
     bool used;
 };
 
@@ -46,30 +46,30 @@ struct via_heap {
 int via_heap_init(struct via_heap *heap, uint64_t bytes) VIA_MUST_CHECK;
 void via_heap_fini(struct via_heap *heap);
 
-/* bytes > 0; align is a power of two. -ENOSPC: it does not fit; -ENOMEM: no private memory. */
+/* bytes > 0; align is a power of two. -ENOSPC: does not fit; -ENOMEM: no private memory. */
 int via_heap_alloc(struct via_heap *heap, uint64_t bytes, uint64_t align,
                    uint64_t *ret_off) VIA_MUST_CHECK;
 
 /*
- * For a request that did not fit: the size the heap would have to have. UINT64_MAX: more than any.
+ * The heap size that a request which did not fit would need. UINT64_MAX: more than any.
  */
 uint64_t via_heap_bytes_for(const struct via_heap *heap, uint64_t bytes, uint64_t align);
-/* Makes the heap `bytes` long, rounded down; not less than it is. -ENOMEM. */
+/* Sets the heap's size to `bytes`, rounded down; never shrinks it. -ENOMEM. */
 int via_heap_grow(struct via_heap *heap, uint64_t bytes) VIA_MUST_CHECK;
 
 /* -EINVAL: off is not the beginning of an allocated block. */
 int via_heap_free(struct via_heap *heap, uint64_t off);
 
 /*
- * Changes the size where the block is; bytes > 0. 0, -EINVAL as above, -ENOSPC: what follows is not
- * free, -ENOMEM.
+ * Resizes the block in place; bytes > 0. 0, -EINVAL as above, -ENOSPC: the memory behind the block
+ * is not free, -ENOMEM.
  */
 int via_heap_resize(struct via_heap *heap, uint64_t off, uint64_t bytes) VIA_MUST_CHECK;
 
-/* The size of the block that begins at off (at least what was asked for), 0 if none does. */
+/* The size of the block that begins at off (at least the requested size), 0 if no block does. */
 uint64_t via_heap_block_bytes(const struct via_heap *heap, uint64_t off);
 
-/* For tests: walks everything. 0, or the number of the rule that does not hold. */
+/* For tests: checks all invariants. 0, or the number of a rule that is broken. */
 int via_heap_check(const struct via_heap *heap);
 
 #endif

@@ -9,8 +9,8 @@
 #include "shmem/peer.h"
 #include "shmem/torus.h"
 
-/* --- who is where ------------------------------------------------------------------------------
- */
+/* --- the hosts of a team
+ * ------------------------------------------------------------------------ */
 
 static bool is_world(const struct viaduct_shmem_team *team)
 {
@@ -59,9 +59,10 @@ static void find_hosts(struct viaduct_shmem_team *team)
     };
 }
 
-/* What my host knows of the way to the team's next host, and to all; and, a bit for each length
- * that rows of a torus can have (720 hosts and others beyond have more such lengths than bits), to
- * the next one in its row and in its column. The rest of a word is the number of the meeting. */
+/* What this host knows about paths, as bits: is the team's next host a neighbour, are all hosts;
+ * and, a bit for each possible row length of a torus (720 hosts and some larger numbers have more
+ * row lengths than bits), are the next hosts in its row and in its column. The rest of the word is
+ * the number of the meeting. */
 #define SHAPE_RING UINT64_C(1)
 #define SHAPE_MESH UINT64_C(2)
 #define SHAPE_TORUS UINT64_C(4)
@@ -97,7 +98,7 @@ static uint64_t find_shape(const struct viaduct_shmem_team *team)
     return flags | (is_neighbour(team, 1) ? SHAPE_RING : 0);
 }
 
-/* Links may come and go meanwhile: what counts is that all members take the same for true. */
+/* Links may fail and recover meanwhile: it matters only that all members assume the same. */
 static uint64_t agree_on_shape(struct viaduct_shmem_team *team)
 {
     struct via_hosts *hosts = &team->hosts;
@@ -115,8 +116,8 @@ static uint64_t agree_on_shape(struct viaduct_shmem_team *team)
     return flags;
 }
 
-/* In a torus there is always a ring; the order of numbers is none, as a row's last host is no
- * neighbour of the next row's first. */
+/* A torus always has a ring; the order of numbers is no ring, as a row's last host is no neighbour
+ * of the next row's first. */
 static void take_shape(struct via_hosts *hosts, uint64_t flags)
 {
     uint64_t lengths = (flags & ((UINT64_C(1) << SHAPE_BITS) - 1)) / SHAPE_TORUS;
@@ -161,7 +162,7 @@ struct via_hosts *via_hosts_of(struct viaduct_shmem_team *team)
 /* --- within a host -----------------------------------------------------------------------------
  */
 
-/* Of a member on my host. */
+/* A word of a member on this host. */
 static struct via_sync_slot *slot_here(const struct viaduct_shmem_team *team, int number)
 {
     char *heap = via_peer_base(VIA_REGION_HEAP, via_team_pe(team, number));
@@ -169,7 +170,7 @@ static struct via_sync_slot *slot_here(const struct viaduct_shmem_team *team, in
     return &((struct via_internal *)(void *)heap)->teams[via_team_slot(team, number)];
 }
 
-/* The world has words that are packed as its machine likes them. */
+/* The words of the world are packed as its machine prefers. */
 static _Atomic uint64_t *arrived(const struct viaduct_shmem_team *team, int number)
 {
     if (is_world(team))
@@ -245,7 +246,7 @@ static unsigned box_parity(uint64_t epoch)
     return VIA_MUTANT(SHMEM_ONE_BOX) ? 0 : epoch % 2;
 }
 
-/* My address of the box of member `number`. */
+/* The box of member `number`, at its address in this process. */
 static char *box_of(const struct viaduct_shmem_team *team, int number, uint64_t epoch)
 {
     return (char *)via_internal()->boxes[via_team_slot(team, number)][box_parity(epoch)];
@@ -269,7 +270,7 @@ char *via_hosts_next_box(const struct viaduct_shmem_team *team)
     return team->epoch % 2 ? box - VIA_BOX_BYTES : box + VIA_BOX_BYTES;
 }
 
-/* So many blocks in a row, which may go over the last host. */
+/* `count` blocks in a row, with wrap-around after the last host. */
 static void pass_blocks(const struct viaduct_shmem_team *team, const struct via_load *load,
                         unsigned block, unsigned count, int to)
 {
@@ -286,12 +287,12 @@ static void pass_blocks(const struct viaduct_shmem_team *team, const struct via_
     }
 }
 
-/* Hosts that pass on what they have to both of their neighbours: all in the order of the ring, or
- * those of my row or column. */
+/* Hosts that forward their blocks to both of their neighbours: all hosts in the order of the ring,
+ * or those of this host's row or column. */
 struct circle {
     const int *ring; /* NULL: the host in place p is first + p * step */
     unsigned first, step;
-    unsigned block, blocks; /* it has blocks from block + p * step on; with a ring, its own */
+    unsigned block, blocks; /* it has the blocks from block + p * step on; with a ring, its own */
     unsigned count, place;  /* mine */
     unsigned left_word, right_word;
 };
@@ -316,7 +317,7 @@ static void notify_next(const struct viaduct_shmem_team *team, const struct via_
     via_put_word(via_hosts_word(team, to, word), value, via_team_pe(team, to));
 }
 
-/* After round r every host knows the hosts up to r hops away, and has their blocks. */
+/* After round r every host has the blocks of the hosts up to r hops away. */
 static void run_rounds(const struct viaduct_shmem_team *team, const struct via_load *load,
                        const struct circle *circle)
 {
@@ -349,7 +350,7 @@ static void go_round_ring(const struct viaduct_shmem_team *team, const struct vi
     run_rounds(team, load, &circle);
 }
 
-/* Then every host of a row has what the row has; and then what all rows have. */
+/* Then every host of a row has the blocks of the row; and then the blocks of all rows. */
 static void go_round_torus(const struct viaduct_shmem_team *team, const struct via_load *load)
 {
     const struct via_hosts *hosts = &team->hosts;
@@ -392,7 +393,7 @@ static void disseminate(const struct viaduct_shmem_team *team, const struct via_
     }
 }
 
-/* The same at every leader. */
+/* Equal at every leader. */
 static size_t block_bytes(const struct via_load *load, const struct via_hosts *hosts)
 {
     if (!load)

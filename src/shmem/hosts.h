@@ -6,17 +6,17 @@
 #include "shmem/world.h"
 
 /*
- * The hosts of a team. The PEs of a host follow each other in the world, so the members of a team
- * on one host follow each other in the team; the first of them is the host's leader. Members of a
- * host meet in its memory. Leaders meet by words put to each other like any other data, so that
- * works over every path and while links are cut and mended; between neighbours no daemon has to
- * wake up for it.
+ * The hosts of a team. The PEs of a host have consecutive ranks in the world, so the members of a
+ * team on one host are consecutive in the team; the first of them is the host's leader. Members of
+ * a host synchronize in its memory. Leaders synchronize by words that they put to each other like
+ * any other data, so this works over every path, and while links fail and recover; between
+ * neighbours no daemon has to wake up.
  *
  * Every function here is collective: all members of the team call it, in the same order.
  */
 
-/* The words of a team's slot. Each has one writer in the life of a team and only counts up, and
- * each value that is written is waited for by the word's owner before it leaves the collective. */
+/* The words of a team's slot. Each word has one writer during the life of a team and only counts
+ * up; its owner waits for each value that is written before it leaves the collective. */
 enum via_hosts_word {
     VIA_WORD_ROUND = 0,        /* 10: dissemination among leaders */
     VIA_WORD_SHAPE_ROUND = 12, /* 10: the same, when the team learns its shape */
@@ -28,8 +28,8 @@ enum via_hosts_word {
     VIA_WORD_SHARE,     /* reduction in a ring: shares that came */
     VIA_WORD_READY,     /* the same: the next leader's dest may be written */
     VIA_WORD_TREE = 33, /* 10: broadcast */
-    VIA_WORD_HALF = 43, /* 10: reduction by halves: the partner's may be read */
-    VIA_WORD_BACK = 53, /* 10: ... and has come back */
+    VIA_WORD_HALF = 43, /* 10: reduction by halves: the partner's dest may be read */
+    VIA_WORD_BACK = 53, /* 10: the same, on the way back */
     /* Torus: meetings and shares of my row, and of my column. */
     VIA_WORD_ROW_LEFT = 63,
     VIA_WORD_ROW_RIGHT,
@@ -44,9 +44,10 @@ enum via_hosts_word {
 _Static_assert(VIA_WORDS <= VIA_SYNC_WORDS, "a slot has them all");
 
 /*
- * What leaders pass on: a block of each host, at the same place of every leader's memory. Each
- * leader has its own host's block filled and gets all others. Block h begins at offs[h]; without
- * offs at h * stride (is_by_host), or at the number of the host's first member * stride.
+ * The blocks that leaders forward: one block of each host, at the same place in every leader's
+ * memory. Each leader has the block of its own host filled in and gets those of all other hosts.
+ * Block h begins at offs[h]; without offs at h * stride (is_by_host), or at the number of the
+ * host's first member * stride.
  */
 struct via_load {
     char *base; /* symmetric; NULL: the team's box of this meeting */
@@ -55,11 +56,11 @@ struct via_load {
     bool is_by_host;
 };
 
-/* The team's hosts and shape, found out at the first call. */
+/* The team's hosts and shape, computed at the first call. */
 struct via_hosts *via_hosts_of(struct viaduct_shmem_team *team);
 
-/* A meeting in three steps. True at leaders, when all members of their host have come; these alone
- * call via_hosts_pass, with what they pass on or NULL. */
+/* A meeting in three steps. via_hosts_gather returns true at leaders, when all members of their
+ * host have come; only they call via_hosts_pass, with the blocks to forward or NULL. */
 bool via_hosts_gather(struct viaduct_shmem_team *team);
 void via_hosts_pass(struct viaduct_shmem_team *team, const struct via_load *load);
 void via_hosts_release(struct viaduct_shmem_team *team);
@@ -71,7 +72,7 @@ static inline void via_hosts_meet(struct viaduct_shmem_team *team, const struct 
     via_hosts_release(team);
 }
 
-/* Members of each host meet; hosts do not, so boxes do not take turns. */
+/* Meeting of the members of each host only: hosts do not meet, so boxes do not alternate. */
 static inline void via_hosts_meet_locals(struct viaduct_shmem_team *team)
 {
     team->epoch++;
@@ -80,15 +81,15 @@ static inline void via_hosts_meet_locals(struct viaduct_shmem_team *team)
 }
 
 /*
- * The box of the meeting that has begun, or else of the last: two are in turn, since a member that
- * fills one again has passed the meeting after the one that filled it, and so all have read it.
- * VIA_BOX_BYTES at my host's leader.
+ * The box of the meeting that has begun, or else of the last one. Two boxes alternate: a member
+ * that fills a box again has passed the meeting after the one that filled it before, so all members
+ * have read it. VIA_BOX_BYTES at this host's leader.
  */
 char *via_hosts_box(const struct viaduct_shmem_team *team);
-/* The same of the meeting that comes. */
+/* The box of the next meeting. */
 char *via_hosts_next_box(const struct viaduct_shmem_team *team);
 
-/* A word of member `number`, as my address of it; and a wait for one of mine. */
+/* A word of member `number`, at its address in this process; and a wait for a word of this PE. */
 static inline _Atomic uint64_t *via_hosts_word(const struct viaduct_shmem_team *team, int number,
                                                unsigned word)
 {
@@ -101,13 +102,13 @@ static inline int via_team_pe(const struct viaduct_shmem_team *team, int number)
     return team->start + team->stride * number;
 }
 
-/* The number of the leader of the host that is so many further on. */
+/* The member number of the leader that is `further` hosts behind mine. */
 static inline int via_hosts_leader(const struct via_hosts *hosts, unsigned further)
 {
     return hosts->first[(hosts->mine + further) % hosts->count];
 }
 
-/* The same in the order of the ring. */
+/* The same, in the order of the ring. */
 static inline int via_hosts_ring_leader(const struct via_hosts *hosts, unsigned further)
 {
     return hosts->first[hosts->ring[(hosts->place + further) % hosts->count]];

@@ -28,7 +28,8 @@ VIA_ALIAS(void, start_pes, (int npes))
 /* --- the end of the job, seen from a PE --------------------------------------------------------
  */
 
-/* exit is for one thread: the program's, or the one below when the job ends; the other stays. */
+/* Only one thread may call exit: the program's, or the one below when the job ends; the other
+ * waits. */
 static __attribute__((noreturn)) void leave(int status)
 {
     static atomic_flag leaving = ATOMIC_FLAG_INIT;
@@ -39,16 +40,17 @@ static __attribute__((noreturn)) void leave(int status)
 }
 
 /*
- * One thread sleeps on the life pipe, because a PE may be anywhere when its job ends: spinning in a
- * wait, in a computation, in libc. By shmem_global_exit the program ends as by exit, so that what
- * it has printed is flushed; without a launcher no reader of the output is left.
+ * One thread sleeps on the life pipe, because the other threads of a PE may be anywhere when its
+ * job ends: spinning in a wait, in a computation, in libc. After shmem_global_exit the process ends
+ * by exit, so that its output is flushed; without a launcher there may be no reader of the output
+ * left.
  */
 static void *watch_life(void *argument)
 {
     struct pollfd life = {.fd = via_world.life_fd, .events = POLLIN};
 
     (void)argument;
-    /* oshrun's end is seen at once; that of others has to be looked for. */
+    /* oshrun's end is seen at once; the end of other launchers is polled for. */
     while (poll(&life, 1, via_pmi_watch_ms()) <= 0)
         if (via_pmi_launcher_is_gone())
             via_fatal("the launcher is gone");
@@ -84,13 +86,14 @@ static void set_state(enum via_job_state state)
 
 /* --- init and finalize ------------------------------------------------------------------------ */
 
-/* Programs that ask for less have collectives over active sets by better ways: group.c. */
+/* Programs that ask for a lower level get faster collectives over active sets: group.c. */
 static int provide_threads(int requested)
 {
     return via_max(requested, SHMEM_THREAD_SERIALIZED);
 }
 
-/* After the gate. PEs may have asked for different levels, and all have to go the same ways. */
+/* After the gate. PEs may have asked for different levels, and all must choose the same
+ * algorithms. */
 static bool has_concurrent_pes(void)
 {
     bool concurrent = false;
@@ -101,8 +104,8 @@ static bool has_concurrent_pes(void)
     return concurrent;
 }
 
-/* It has the PE's heap mapped, and would be heard in the PE's place. It can not call shmem_init
- * either: the job has as many PEs as it has. */
+/* A forked child has the PE's heap mapped, and its calls would count as the PE's. It can not call
+ * shmem_init either: the number of PEs is fixed. */
 static void leave_job_in_child(void)
 {
     via_world.is_child = true;
@@ -112,7 +115,7 @@ static void leave_job_in_child(void)
         atomic_store_explicit(&via_hot.bytes[region], 0, memory_order_relaxed);
 }
 
-/* After via_world_share_data, whose child handler has to be the first to write variables. */
+/* After via_world_share_data, whose child handler must be the first to write variables. */
 static int watch_forks(struct via_error *err)
 {
     static bool done;
@@ -133,7 +136,7 @@ static int initialize(int requested, struct via_error *err)
         return result;
     set_state(VIA_JOB_INITIALIZED);
     via_trace_init();
-    /* The daemons of a fabric want a core too. */
+    /* The daemons of a fabric need a CPU, too. */
     via_wait_configure(via_world.job->pes_here + via_world.job->fabric, via_world.job->cores);
     via_copy_configure();
     via_world.statistics = getenv("VIADUCT_SHMEM_STATS") != NULL;
@@ -204,7 +207,8 @@ int pshmem_init_thread(int requested, int *provided)
 
 void pshmem_finalize(void)
 {
-    /* Once too often: programs for older versions, which allowed it, are let off. */
+    /* One finalize too many: earlier versions of OpenSHMEM allowed it, so programs written for them
+     * may go on. */
     if (via_world.init_count == 0)
         return;
     via_quiet();
@@ -213,7 +217,7 @@ void pshmem_finalize(void)
         via_world.init_count--;
         return;
     }
-    /* The last words of the barrier may be under way still. */
+    /* The last words of the barrier may still be under way. */
     via_quiet();
     via_info_at_end();
     via_world.init_count = 0;
@@ -224,7 +228,7 @@ void pshmem_finalize(void)
     via_pmi_leave();
 }
 
-/* Not after exit(n) with an error, nor when the job ends anyhow: the others may not come. */
+/* Not after exit(n) with an error, nor when the job ends anyhow: the other PEs may not come. */
 static void finalize_at_exit(int status, void *argument)
 {
     (void)argument;
@@ -246,9 +250,9 @@ void pshmem_global_exit(int status)
 {
     via_must_be_initialized(VIA_CALL);
     struct via_job *job = via_world.job;
-    uint32_t nobody = 0;
+    uint32_t unclaimed = 0;
 
-    if (atomic_compare_exchange_strong(&job->exit_claim, &nobody, (uint32_t)via_hot.my_pe + 1)) {
+    if (atomic_compare_exchange_strong(&job->exit_claim, &unclaimed, (uint32_t)via_hot.my_pe + 1)) {
         job->exit_status = status;
         /* Pairs with the acquire of the launcher and of watch_life. */
         atomic_store_explicit(&job->exit_ready, 1, memory_order_release);

@@ -83,7 +83,7 @@ int via_job_map_memory(int fd, uint64_t bytes, void *where, void **ret_base, str
     return 0;
 }
 
-/* A block begins with magic, version, and its own length, each of which may be wrong. */
+/* A block begins with magic, version, and its own length; each may be wrong. */
 struct block_head {
     uint64_t magic;
     uint32_t version;
@@ -156,7 +156,7 @@ static int make_memory(const char *name, uint64_t bytes, int seals, int *ret_fd,
     return 0;
 }
 
-/* The standard's names, and one of ours. */
+/* The standard's variables, and one of this library. */
 static int size_of_environment(const char *name, const char *other_name, uint64_t *ret_bytes,
                                struct via_error *err)
 {
@@ -186,7 +186,7 @@ int via_job_heap_bytes(uint64_t *ret_bytes, struct via_error *err)
     return result;
 }
 
-/* As much as the machine has, unless a setting says otherwise; what was asked for in any case. */
+/* The default is as much as the machine has; an explicit request is always granted. */
 static int heap_bytes_max(const struct via_job_spec *spec, uint64_t *ret_bytes,
                           struct via_error *err)
 {
@@ -216,7 +216,7 @@ int via_job_barrier_parse(const char *text, uint32_t *ret_barrier)
     return -EINVAL;
 }
 
-/* Of the launcher's environment, as all PEs have to agree. */
+/* From the launcher's environment, as all PEs must agree. */
 static int choose_barrier(uint32_t *ret_barrier, struct via_error *err)
 {
     const char *text = getenv("VIADUCT_SHMEM_BARRIER");
@@ -285,7 +285,7 @@ static int make_job(const struct via_job_spec *spec, struct via_job_files *files
     return 0;
 }
 
-/* Are the PEs of this node in this job block's memory? */
+/* Does this job block hold the memory of the node's PEs? */
 static bool is_here(const struct via_job_spec *spec, uint32_t node)
 {
     return spec->gates == VIA_JOB_GATES_HERE || node == spec->node;
@@ -298,7 +298,7 @@ static int make_pe(const struct via_job_spec *spec, struct via_job_files *files,
 
     pe->node = spec->node_of ? spec->node_of[number] : 0;
     pe->host = spec->host_of ? spec->host_of[pe->node] : 0;
-    /* PEs of a node follow each other. */
+    /* PEs of a node are consecutive. */
     pe->local = number > 0 && pe[-1].node == pe->node ? pe[-1].local + 1 : 0;
     pe->heap_fd = pe->data_fd = -1;
     atomic_init(&pe->heap_bytes, spec->heap_bytes);
@@ -376,7 +376,7 @@ void via_job_close(struct via_job_files *files)
 {
     struct via_job *job = files->job;
 
-    /* A job that was not made to its end has zeros for what is missing. */
+    /* In a job that was only partly made, missing descriptors are zero. */
     for (uint32_t i = 0; job && i < job->pes_count; i++) {
         close_fd(job->pes[i].heap_fd);
         close_fd(job->pes[i].data_fd);
@@ -427,7 +427,7 @@ void via_job_gate_open(struct via_job *job)
 {
     struct via_job_gate *gate = &job->gate;
 
-    /* Publishes what all PEs wrote before; pairs with the acquire in via_gate_pass. */
+    /* Publishes everything that PEs wrote before; pairs with the acquire in via_gate_pass. */
     atomic_fetch_add_explicit(&gate->generation, 1, memory_order_release);
     atomic_thread_fence(memory_order_seq_cst);
     via_event_notify(&gate->event);

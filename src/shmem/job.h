@@ -23,7 +23,7 @@
  *   a data per PE    its program's .data and .bss; empty until the PE has measured them.
  *   a life pipe      its write end is held by the launcher alone; nothing is written. Its end of
  * file tells PEs that the job ends: by shmem_global_exit, or because the launcher died. a call pipe
- * a byte from a PE calls the launcher to look at the job block.
+ * a byte from a PE asks the launcher to read the job block.
  *
  * Environment of a PE: VIADUCT_SHMEM_JOB="<job> <node> <life> <call> <PE number>", the first four
  * being file descriptors.
@@ -40,7 +40,7 @@
 #define VIA_JOB_HEAP_BYTES_DEFAULT (UINT64_C(1) << 30)
 #define VIA_JOB_HEAP_BYTES_MIN (UINT64_C(1) << 20)
 #define VIA_JOB_HEAP_BYTES_MAX (UINT64_C(1) << 40)
-/* A quarter of the addresses a process has, for the heaps of all PEs of a host. */
+/* A quarter of a process's address space, for the heaps of all PEs of a host. */
 #define VIA_JOB_ADDRESS_BYTES_MAX (UINT64_C(1) << 45)
 
 /* Symmetric memory lies in two regions. */
@@ -50,24 +50,25 @@ enum via_region {
     VIA_REGIONS = 2,
 };
 
-/* How the leaders of the hosts meet in a barrier; barrier.c. */
+/* How the leaders of the hosts synchronize in a barrier; barrier.c. */
 enum via_job_barrier {
-    VIA_JOB_BARRIER_WINDOWS = 0,   /* words put to neighbours */
+    VIA_JOB_BARRIER_WINDOWS = 0,   /* words that leaders put to each other */
     VIA_JOB_BARRIER_DOORBELLS = 1, /* by the daemons: barrier-start and barrier-end */
 };
 
 /* How a gate opens at all PEs; gate.c. */
 enum via_job_gates {
-    VIA_JOB_GATES_HERE = 0,     /* all PEs share this block */
-    VIA_JOB_GATES_LAUNCHER = 1, /* the launcher collects what the machines publish */
-    VIA_JOB_GATES_PMI = 2,      /* the PEs do, started by another launcher */
+    VIA_JOB_GATES_HERE = 0, /* all PEs share this block */
+    VIA_JOB_GATES_LAUNCHER =
+        1, /* the launcher collects and distributes the published data of the machines */
+    VIA_JOB_GATES_PMI = 2, /* the PEs do so themselves; another launcher started them */
 };
 
 enum via_job_state {
-    VIA_JOB_STARTED = 0,     /* the process exists, or soon will */
+    VIA_JOB_STARTED = 0,     /* the process exists, or will soon */
     VIA_JOB_INITIALIZED = 1, /* has entered shmem_init */
     VIA_JOB_FINALIZED = 2,   /* has left the last shmem_finalize */
-    VIA_JOB_CUT_OFF = 3,     /* ends because another PE or its own host can not be reached */
+    VIA_JOB_CUT_OFF = 3,     /* ends because another PE or its own host is unreachable */
 };
 
 struct via_job_pe {
@@ -77,21 +78,21 @@ struct via_job_pe {
     int32_t heap_fd; /* the same numbers in all processes of the job */
     int32_t data_fd;
     _Atomic uint32_t state;               /* written by the PE, read by the launcher */
-    _Atomic uint64_t handle[VIA_REGIONS]; /* of its segments, before the first gate */
-    _Atomic uint64_t data_bytes;          /* of .data and .bss, before the first gate */
-    _Atomic uint64_t data_digest;         /* equal where the program is the same */
-    _Atomic uint64_t heap_bytes;          /* of its heap's memfd now, before a gate */
-    _Atomic uint64_t heap_room;           /* up to where it can grow, before the first gate */
-    _Atomic uint32_t thread_level;        /* what it provides, before the first gate */
+    _Atomic uint64_t handle[VIA_REGIONS]; /* of its segments; stored before the first gate */
+    _Atomic uint64_t data_bytes;          /* of .data and .bss; stored before the first gate */
+    _Atomic uint64_t data_digest;         /* equal if the program is the same */
+    _Atomic uint64_t heap_bytes;   /* current size of its heap's memfd; stored before a gate */
+    _Atomic uint64_t heap_room;    /* limit up to which it can grow; stored before the first gate */
+    _Atomic uint32_t thread_level; /* the level it provides; stored before the first gate */
     uint32_t reserved_word;
     uint64_t reserved;
 };
 
-/* What a PE publishes in via_job_pe: handles, data_bytes, data_digest, heap_bytes, heap_room,
- * thread_level. */
+/* The fields of via_job_pe that a PE publishes: handles, data_bytes, data_digest, heap_bytes,
+ * heap_room, thread_level. */
 #define VIA_JOB_WORDS 7u
 
-/* A barrier of all PEs of the job for set-up; release and acquire on generation. */
+/* A barrier of all PEs of the job for set-up; release and acquire are on `generation`. */
 struct via_job_gate {
     _Atomic uint32_t arrived;
     struct via_event event;
@@ -115,19 +116,19 @@ struct via_job {
     _Atomic uint32_t exit_ready;
     int32_t exit_status;
     struct via_job_gate gate;
-    uint64_t heap_bytes_max; /* up to where heaps may grow */
+    uint64_t heap_bytes_max; /* limit up to which heaps may grow */
     uint32_t barrier;        /* enum via_job_barrier */
     uint32_t gates;          /* enum via_job_gates */
-    uint32_t pes_here;       /* of pes_count, those that share this block and its cores */
-    /* The generation that the launcher is asked for; stored by release before a byte in the call
-     * pipe. */
+    uint32_t pes_here;       /* of pes_count, those that share this block and the machine's CPUs */
+    /* The generation that the PEs ask the launcher for; a PE stores it by release before it writes
+     * a byte into the call pipe. */
     _Atomic uint32_t gate_wanted;
-    uint64_t algorithms;    /* forced ones of collectives: via_algorithms_parse */
-    struct via_costs costs; /* of the model of collectives */
+    uint64_t algorithms;    /* forced algorithms of collectives: via_algorithms_parse */
+    struct via_costs costs; /* of the cost model of collectives */
     struct via_job_pe pes[];
 };
 
-/* Behind the PEs, a board of each: what it tells of itself to people, trace.h. */
+/* Behind the PEs, a board for each: what the PE reports to users about itself, trace.h. */
 static inline uint64_t via_job_boards_off(uint32_t pes_count)
 {
     return VIA_ALIGN_UP(sizeof(struct via_job) + pes_count * sizeof(struct via_job_pe),
@@ -145,11 +146,11 @@ static inline uint64_t via_job_bytes(uint32_t pes_count)
 }
 
 /*
- * A word per PE: only its owner writes it. With a core for each of many PEs the words are two lines
- * apart (adjacent lines are prefetched in pairs), so that no PE waits for a line that others write.
- * Two cores are better off with words side by side: a PE that gets the line to write its own word
- * has the other's word with it, and needs no second line (measured: 58 ns a barrier instead of
- * 135).
+ * A word per PE; only its owner writes it. If each of many PEs has a CPU of its own, the words are
+ * two cache lines apart (adjacent lines are prefetched in pairs), so that no PE waits for a line
+ * that others write. On two CPUs adjacent words are better: a PE that fetches the line to write its
+ * own word gets the other PE's word with it, and needs no second line (measured: 58 ns a barrier
+ * instead of 135).
  */
 #define VIA_NODE_WORDS_APART 16u
 #define VIA_NODE_CORES_PACKED 2u
@@ -165,18 +166,19 @@ struct via_node {
     uint64_t reserved[28];
     _Atomic uint64_t released; /* last barrier that is complete; written by the leader */
     uint64_t reserved_line[31];
-    struct via_event event; /* for those who sleep in a barrier */
+    struct via_event event; /* futex for PEs that sleep in a barrier */
     uint64_t reserved_event[31];
     _Atomic uint64_t arrived[]; /* by via_node_arrived */
 };
 
-/* The number of the last barrier at which PE `local` of the host arrived. */
+/* The number of the last barrier at which PE `local` of the host has arrived. */
 static inline _Atomic uint64_t *via_node_arrived(struct via_node *node, uint32_t local)
 {
     return &node->arrived[(size_t)local * node->words_apart];
 }
 
-/* --- for who makes jobs: the launcher, and a program that was started without one ------------- */
+/* --- for makers of jobs: the launcher, and a program started without one
+ * ------------------------- */
 
 struct via_job_spec {
     uint32_t pes_count;
@@ -185,7 +187,7 @@ struct via_job_spec {
     const uint32_t *host_of; /* of each node; NULL = no fabric */
     uint64_t heap_bytes;
     uint32_t cores;
-    /* Of a job over several machines: only the memory of the PEs of `node` is made. */
+    /* Job over several machines: make only the memory of the PEs of `node`. */
     enum via_job_gates gates;
     uint32_t node;
     uint64_t id; /* the same in all its blocks; 0 = random */
@@ -212,13 +214,13 @@ int via_job_barrier_parse(const char *text, uint32_t *ret_barrier) VIA_MUST_CHEC
 
 /* --- for PEs ---------------------------------------------------------------------------------- */
 
-/* Maps a sealed memfd that says itself how long it is, and checks magic and version. */
+/* Maps a sealed memfd whose header states its length; checks magic and version. */
 int via_job_map(int fd, struct via_job **ret_job, struct via_error *err) VIA_MUST_CHECK;
 int via_node_map(int fd, struct via_node **ret_node, struct via_error *err) VIA_MUST_CHECK;
 
-/* Sizes a memfd, and seals it: afterwards no process can shrink it under a reader, nor grow it. */
+/* Sizes a memfd and seals it: afterwards no process can shrink or grow it under a reader. */
 int via_job_size_and_seal(int fd, uint64_t bytes, struct via_error *err) VIA_MUST_CHECK;
-/* A heap's memfd is not sealed against growing. */
+/* The memfd of a heap may still grow. */
 int via_job_heap_grow(int fd, uint64_t bytes, struct via_error *err) VIA_MUST_CHECK;
 /* Maps all of a sealed memfd of at least `bytes`; at `where` (fixed) when it is not NULL. */
 int via_job_map_memory(int fd, uint64_t bytes, void *where, void **ret_base,
@@ -230,10 +232,10 @@ int via_job_map_more(int fd, uint64_t off, uint64_t bytes, char *base,
 /* --- gates over several machines --------------------------------------------------------------
  */
 
-/* What PE `pe` has published, and what it has elsewhere. Ordered by the gate. */
+/* The published data of PE `pe`: in this block, and from elsewhere. The gate orders them. */
 void via_job_words_get(const struct via_job *job, uint32_t pe, uint64_t ret_words[VIA_JOB_WORDS]);
 void via_job_words_set(struct via_job *job, uint32_t pe, const uint64_t words[VIA_JOB_WORDS]);
-/* Lets the waiting PEs of this block go on. */
+/* Opens the gate for the waiting PEs of this block. */
 void via_job_gate_open(struct via_job *job);
 
 #endif

@@ -13,9 +13,9 @@
 #include "shmem/launch_wire.h"
 
 /*
- * oshrun: starts the PEs of a job, watches them, and ends them all when one fails. One thread. What
- * it knows of a PE of this machine it knows as its parent, or reads from the job block; of PEs of
- * other machines, from its agent there, which is the parent (launch_remote.h).
+ * oshrun: starts the PEs of a job, watches them, and ends them all when one fails. One thread. It
+ * learns about a PE of this machine as its parent, or from the job block; about PEs of other
+ * machines from the agent there, which is their parent (launch_remote.h).
  */
 #define VIA_LAUNCH_HOSTS_MAX 1024u
 #define VIA_LAUNCH_EXIT_SIGNAL 128
@@ -33,7 +33,7 @@ struct via_launch_options {
     const char *fabric;                   /* NULL = the default */
     uint32_t timeout_s;                   /* 0 = none */
     bool tag;
-    bool trace;            /* look at jobs, start none */
+    bool trace;            /* only show jobs, start none */
     const char *trace_job; /* NULL = all */
     bool trace_json;
     struct via_launch_machines *machines; /* NULL: this one */
@@ -58,13 +58,13 @@ struct via_launch_place {
     bool fabric;
 };
 
-/* launch_machines.c. Fills node_of and nodes_count: consecutive PEs, as many on each as it has
- * slots; in equal blocks where none has said any. `what`: hosts or machines, for errors. */
+/* launch_machines.c. Fills node_of and nodes_count: consecutive PEs, as many on each node as it has
+ * slots; equal blocks if no node states slots. `what`: hosts or machines, for errors. */
 int via_launch_share_out(const char *what, const uint32_t *slots, uint32_t count,
                          uint32_t pes_count, struct via_launch_place *place,
                          struct via_error *err) VIA_MUST_CHECK;
 
-/* Sees that the hosts are up. */
+/* Chooses the hosts, checks that they are up, and distributes the PEs over them. */
 int via_launch_place(const struct via_launch_options *options, struct via_launch_place *ret_place,
                      struct via_error *err) VIA_MUST_CHECK;
 
@@ -72,40 +72,42 @@ int via_launch_place(const struct via_launch_options *options, struct via_launch
 int via_launch_find_host(const char *fabric, struct via_launch_place *ret_place,
                          struct via_error *err) VIA_MUST_CHECK;
 
-/* --- launch_output.c: what PEs print ------------------------------------------------------------
- */
+/* --- launch_output.c: the output of PEs
+ * --------------------------------------------------------- */
 
 #define VIA_LAUNCH_LINE_BYTES 4096u
 
 struct via_launch_stream {
     int fd; /* read end of a PE's stdout or stderr; -1 once it has ended */
     int to_fd;
-    struct via_launch_bytes *to; /* instead of to_fd */
+    struct via_launch_bytes *to; /* buffer instead of to_fd */
     uint32_t pe;
     uint32_t used;
     char line[VIA_LAUNCH_LINE_BYTES];
 };
 
 /*
- * A terminal is not handed to PE 0: it is in a process group of its own, and a group that is not in
- * the foreground is stopped when it reads. The launcher reads, and passes on by a pipe.
+ * PE 0 does not get the terminal itself: it is in a process group of its own, and the kernel stops
+ * a background group that reads the terminal. The launcher reads it, and forwards the input by a
+ * pipe.
  */
 struct via_launch_input {
-    int pe_fd; /* PE 0's end, until it is started; -1 without a terminal */
-    int to_fd; /* -1 when there is nothing (more) to pass on */
+    int pe_fd; /* PE 0's end, until PE 0 is started; -1 without a terminal */
+    int to_fd; /* -1 if there is no (more) input to forward */
     uint32_t used;
     char text[VIA_LAUNCH_LINE_BYTES];
 };
 
 int via_launch_input_open(struct via_launch_input *ret_input, struct via_error *err) VIA_MUST_CHECK;
-/* What to wait for, and doing it when that is ready. */
+/* Adds the descriptors to wait for; and handles them when they are ready. */
 struct pollfd;
 void via_launch_input_poll(const struct via_launch_input *input, struct pollfd *ret_poll);
 void via_launch_input_copy(struct via_launch_input *input);
 
-/* Reads what there is, writes what are whole lines, each behind "[PE] ". False at the end of it. */
+/* Reads the available output and writes its whole lines, each behind "[PE] ". False at end of
+ * file. */
 bool via_launch_stream_copy(struct via_launch_stream *stream);
-/* The same with what an agent has read; count = 0: the end of it. */
+/* The same for output that an agent has read; count = 0: end of file. */
 void via_launch_stream_feed(struct via_launch_stream *stream, const void *data, size_t count);
 
 /* --- launch_spawn.c: starting ------------------------------------------------------------------
@@ -118,9 +120,9 @@ struct via_launch_pe {
 
 enum via_launch_phase {
     VIA_LAUNCH_RUNNING,
-    VIA_LAUNCH_LEAVING, /* a PE is gone, and others may end by that, or the reason for it may
-                           follow: they get a moment */
-    VIA_LAUNCH_ENDING,  /* told to end, until deadline_ns */
+    VIA_LAUNCH_LEAVING, /* a PE has ended; others may end because of it, or the reason may follow:
+                           wait a moment */
+    VIA_LAUNCH_ENDING,  /* PEs are told to end, until deadline_ns */
     VIA_LAUNCH_KILLED,
 };
 
@@ -128,7 +130,7 @@ struct via_launch {
     struct via_launch_options options;
     struct via_launch_place place;
     struct via_launch_remote *remote; /* NULL: all PEs are children of this process */
-    bool agent;                       /* only the PEs of `node` are, and oshrun is elsewhere */
+    bool agent;                       /* only the PEs of `node` are; oshrun is on another machine */
     uint32_t node;
     struct via_job_files files; /* without `remote` */
     struct via_launch_pe *pes;
@@ -138,37 +140,37 @@ struct via_launch {
     uint32_t running_count;
     uint32_t left_pe; /* in LEAVING */
     pid_t left_pid;
-    int left_status; /* of waitpid; not 0: the PE was cut off, and why is not known yet */
+    int left_status; /* of waitpid; not 0: the PE was cut off, and the reason is not known yet */
     enum via_launch_phase phase;
     uint64_t deadline_ns;
     uint64_t timeout_ns;
     int exit_code;
     int signal_fd;
     uint64_t quit_ns;          /* the last SIGQUIT */
-    struct rlimit files_limit; /* to be given back to the PEs */
-    char *preload;             /* what PEs have in LD_PRELOAD; NULL: what there is */
+    struct rlimit files_limit; /* original limit, for the PEs */
+    char *preload;             /* LD_PRELOAD of the PEs; NULL: as inherited */
     char machine[64];
 };
 
-/* The profiling tool and what is in LD_PRELOAD already, allocated; NULL when no variable asks for
+/* The profiling tool followed by the inherited LD_PRELOAD, allocated; NULL if no variable asks for
  * the tool. */
 int via_launch_find_tool(char **ret_preload, struct via_error *err) VIA_MUST_CHECK;
 
 /* All PEs, or none. */
 int via_launch_spawn(struct via_launch *launch, struct via_error *err) VIA_MUST_CHECK;
 
-/* --- launch_control.c: what becomes of the job -------------------------------------------------
- */
+/* --- launch_control.c: decides when the job ends
+ * ------------------------------------------------ */
 
 uint64_t via_launch_now_ns(void);
-/* As many descriptors as may be; the limit of before is kept for the PEs. */
+/* Raises the limit of descriptors to its maximum; the earlier limit is kept for the PEs. */
 void via_launch_raise_files(struct via_launch *launch);
 /* launch->signal_fd */
 int via_launch_take_signals(struct via_launch *launch, struct via_error *err) VIA_MUST_CHECK;
 bool via_launch_is_over(const struct via_launch *launch);
-/* The caller has said why. signal_number 0: the PEs know already. */
+/* Ends the job; the caller has printed the reason. signal_number 0: the PEs know already. */
 void via_launch_end_job(struct via_launch *launch, int exit_code, int signal_number);
-/* What has happened to a PE; says it, and ends the job if it has to. */
+/* Handles the end of a PE: prints it, and ends the job if necessary. */
 void via_launch_pe_ended(struct via_launch *launch, uint32_t number, pid_t pid, int status,
                          enum via_job_state state);
 void via_launch_global_exit(struct via_launch *launch, uint32_t number, int status);
@@ -178,28 +180,28 @@ void via_launch_check_deadlines(struct via_launch *launch);
 uint64_t via_launch_deadline_ns(const struct via_launch *launch);
 /* For poll(). */
 int via_launch_poll_ms(uint64_t at_ns);
-/* Of PEs of this machine, from the job block. */
+/* State of a PE of this machine, from the job block. */
 bool via_launch_has_members(const struct via_launch *launch);
 enum via_job_state via_launch_state_of(const struct via_launch *launch, uint32_t number);
 
 /* --- launch_watch.c: watching the PEs of this machine ------------------------------------------
  */
 
-/* Until all have ended; returns the exit code. */
+/* Returns the exit code when all PEs have ended. */
 int via_launch_watch(struct via_launch *launch);
 typedef void via_launch_on_end(struct via_launch *launch, uint32_t number, pid_t pid, int status);
-/* Calls on_end for those that have ended since. */
+/* Calls on_end for each PE that has ended since the last call. */
 void via_launch_reap(struct via_launch *launch, via_launch_on_end *on_end);
 
-/* --- launch_trace.c: who waits for whom --------------------------------------------------------
- */
+/* --- launch_trace.c: shows which PE waits for which
+ * ---------------------------------------------- */
 
-/* Of one job; of the jobs of this user on this machine, or of the one whose id or launcher's pid is
- * `wanted`. -ENOENT with a text when there is none. */
+/* Shows one job; or the jobs of this user on this machine, or the job whose id or launcher's pid is
+ * `wanted`. -ENOENT with a text if there is none. */
 int via_launch_trace(FILE *out, const struct via_job *job, bool json);
 int via_launch_trace_jobs(const char *wanted, bool json, struct via_error *err) VIA_MUST_CHECK;
 
-/* "oshrun: ..." on standard error. */
+/* Prints "oshrun: ..." on standard error. */
 void via_launch_print(const char *format, ...) VIA_PRINTF(1, 2);
 
 #endif

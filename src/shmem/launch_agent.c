@@ -14,10 +14,10 @@
 
 #define WORDS_MAX 64u
 #define PLACEHOLDER "%h"
-/* What a shell takes as it is: ssh has one split the command into words. */
+/* Characters that a shell leaves alone: ssh lets a shell split the command into words. */
 #define PLAIN "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789/._+-@%=:,"
 
-/* Where oshrun is on the other machine: $OSHRUN_REMOTE, else as here. */
+/* The path of oshrun on the other machine: $OSHRUN_REMOTE, else the path on this one. */
 static int remote_path(char *ret_path, size_t bytes, struct via_error *err)
 {
     const char *set = getenv("OSHRUN_REMOTE");
@@ -38,7 +38,7 @@ static int remote_path(char *ret_path, size_t bytes, struct via_error *err)
     return 0;
 }
 
-/* The word with the machine's name in place of %h; allocated. */
+/* The word with %h replaced by the machine's name; allocated. */
 static char *fill_in(const char *word, size_t bytes, const char *machine, bool *filled)
 {
     char *text = malloc(bytes + strlen(machine) + 1);
@@ -96,7 +96,7 @@ static __attribute__((noreturn)) void become_command(char **words, int fds[3])
 {
     sigset_t none;
 
-    /* A group of its own: a signal from the terminal is for oshrun, which passes it on. */
+    /* A process group of its own: a signal from the terminal goes to oshrun, which forwards it. */
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     for (int i = 0; i < 3; i++)
@@ -146,7 +146,8 @@ int via_launch_agent_start(const char *command, const char *name,
     return 0;
 }
 
-/* --- what the command says -------------------------------------------------------------------- */
+/* --- the command's standard error
+ * --------------------------------------------------------------- */
 
 /* The last line that is not empty. */
 static void keep_line(struct via_launch_machine *machine, const char *text, size_t bytes)

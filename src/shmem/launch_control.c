@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * What becomes of a job: decides when it ends, with which code, and says why. The PEs are children
- * of this process (launch_watch.c) or of its agents on other machines (launch_remote.c).
+ * Decides when a job ends and with which code, and prints the reason. The PEs are children of this
+ * process (launch_watch.c) or of its agents on other machines (launch_remote.c).
  */
 #include <errno.h>
 #include <signal.h>
@@ -17,7 +17,7 @@
 #include "shmem/launch_remote.h"
 
 /* From the death of a PE to the end of the job is a second at most. */
-#define LEAVING_NS (400 * VIA_MSEC_NS) /* for PEs that are about to end as well */
+#define LEAVING_NS (400 * VIA_MSEC_NS) /* wait for PEs that are about to end as well */
 #define ENDING_NS (400 * VIA_MSEC_NS)  /* from SIGTERM to SIGKILL */
 #define QUIT_AGAIN_NS (2 * VIA_SEC_NS)
 #define EXIT_CODE_TIMEOUT 124
@@ -78,7 +78,7 @@ int via_launch_take_signals(struct via_launch *launch, struct via_error *err)
     for (size_t i = 0; i < VIA_ARRAY_COUNT(taken); i++)
         sigaddset(&set, taken[i]);
     sigprocmask(SIG_BLOCK, &set, NULL);
-    /* A reader of our output that has gone is no reason to leave PEs behind. */
+    /* If the reader of this process's output has gone, SIGPIPE must not leave PEs behind. */
     signal(SIGPIPE, SIG_IGN);
     launch->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     return launch->signal_fd < 0 ? via_error_set(err, -errno, "signalfd: %s", strerror(errno)) : 0;
@@ -182,8 +182,8 @@ static void begin_leaving(struct via_launch *launch, uint32_t number, pid_t pid,
     launch->deadline_ns = via_launch_now_ns() + LEAVING_NS;
 }
 
-/* oshrun learns of the ends of PEs on several machines in any order. A PE that is cut off is a
- * consequence: the end of another PE that is reported in the next moment is the reason. */
+/* The ends of PEs on several machines are reported to oshrun in any order. A PE that is cut off is
+ * a consequence: the reason is another PE's end, which is reported a moment later. */
 void via_launch_pe_ended(struct via_launch *launch, uint32_t number, pid_t pid, int status,
                          enum via_job_state state)
 {
@@ -217,7 +217,7 @@ static void on_deadline(struct via_launch *launch)
             break;
         }
         launch->phase = VIA_LAUNCH_RUNNING;
-        /* Does a running PE take part in OpenSHMEM, so that it may wait for one that is gone? */
+        /* Does a running PE take part in OpenSHMEM, so that it may wait for a PE that has ended? */
         if (!(launch->remote ? via_launch_remote_has_members(launch)
                              : via_launch_has_members(launch)))
             break;
@@ -269,7 +269,7 @@ int via_launch_poll_ms(uint64_t at_ns)
 
 /* --- signals ---------------------------------------------------------------------------------- */
 
-/* A job that hangs is asked what it waits for; asked again at once, its PEs get the signal. */
+/* SIGQUIT shows what a job that hangs waits for; a second SIGQUIT goes to its PEs. */
 static void on_quit(struct via_launch *launch)
 {
     uint64_t now_ns = via_launch_now_ns();
@@ -292,7 +292,7 @@ void via_launch_on_signal(struct via_launch *launch, int signal_number)
     case SIGTERM:
     case SIGHUP:
         if (launch->phase == VIA_LAUNCH_ENDING) {
-            /* Asked again: no more patience. */
+            /* A second signal ends the job at once. */
             launch->deadline_ns = 0;
             break;
         }

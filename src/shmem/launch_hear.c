@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* What agents say, and what oshrun answers. All of it is looked at before it is used. */
+/* Handles the messages of agents: checks each before it is used, and answers. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -215,8 +215,8 @@ static bool on_gate(struct via_launch *launch, struct via_launch_machine *machin
     return true;
 }
 
-/* --- who waits for whom ------------------------------------------------------------------------
- */
+/* --- which PE waits for which
+ * ------------------------------------------------------------------- */
 
 void via_launch_remote_trace(struct via_launch *launch)
 {
@@ -299,7 +299,7 @@ static bool on_done(struct via_launch *launch, struct via_launch_machine *machin
     return true;
 }
 
-/* False when it is not what an agent may say now. */
+/* False if an agent may not send this message now. */
 static bool on_frame(struct via_launch *launch, struct via_launch_machine *machine,
                      struct via_launch_frame *frame)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* What an agent is told to run. */
+/* The message that tells an agent what to run. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 
 #define WORDS_MAX 65536u
 
-/* What is of a machine or of a login rather than of the program. The agent has its own. */
+/* Variables of a machine or of a login rather than of the program. The agent has its own. */
 bool via_launch_job_is_passed(const char *variable)
 {
     static const char *const kept[] = {"HOME=",
@@ -76,7 +76,7 @@ void via_launch_job_put(struct via_launch_bytes *bytes, const struct via_launch_
 
 /* --- the agent's side ------------------------------------------------------------------------- */
 
-/* NULL when they are not there. */
+/* NULL if they are missing. */
 static char **take_words(struct via_launch_parts *parts)
 {
     uint32_t count = via_launch_take_u32(parts);
@@ -87,7 +87,7 @@ static char **take_words(struct via_launch_parts *parts)
     return words;
 }
 
-/* PEs of a machine follow each other, and each machine has some. */
+/* PEs of a machine are consecutive, and each machine has some. */
 static bool nodes_are_good(const struct via_launch_job *job)
 {
     uint32_t node = 0;

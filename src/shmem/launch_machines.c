@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Lists of machines, as people, files and Slurm write them, and which PE goes to which. */
+/* Lists of machines, as users, files and Slurm write them, and the placement of PEs on machines. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,8 +9,8 @@
 
 #define LINE_BYTES 512u
 
-/* ssh and srun get the name as a word of their command line, so it is not an option nor a pattern.
- */
+/* ssh and srun get the name as a word of their command line, so it must be neither an option nor a
+ * pattern. */
 static bool is_name(const char *name, size_t bytes)
 {
     static const char allowed[] =

@@ -9,7 +9,7 @@
 
 #include "shmem/launch.h"
 
-/* One writev a line, so that lines do not mix; what a full pipe leaves over follows. */
+/* One writev a line, so that lines do not mix; the rest that does not fit a full pipe follows. */
 static void write_line(const struct via_launch_stream *stream, const char *line, size_t bytes)
 {
     char tag[16];

@@ -19,11 +19,11 @@
 #define START_NS (60 * VIA_SEC_NS)    /* until all agents have answered */
 #define PING_NS (200 * VIA_MSEC_NS)   /* at the most */
 #define KILLED_NS (300 * VIA_MSEC_NS) /* from SIGKILL to not waiting for an agent any more */
-#define REAP_NS (500 * VIA_MSEC_NS)   /* for the commands to end, once their streams are closed */
-#define WHY_NS (100 * VIA_MSEC_NS)    /* for a command that is gone to tell its exit code */
+#define REAP_NS (500 * VIA_MSEC_NS)   /* wait for the commands, their streams closed */
+#define WHY_NS (100 * VIA_MSEC_NS)    /* wait for an exit code after the streams ended */
 #define REAP_US 5000u
 
-/* Output that waits for a reader of ours; above it agents have to wait. */
+/* Output that waits for the reader of oshrun's output; above it agents must wait. */
 #define OUT_BYTES_ENOUGH 65536u
 #define INPUT_BYTES 16384u
 #define POLLS_OWN 4u
@@ -34,7 +34,8 @@ const char *via_launch_remote_name(const struct via_launch *launch, uint32_t nod
     return launch->remote->machines[node].name;
 }
 
-/* --- machines that are lost ------------------------------------------------------------------- */
+/* --- lost machines
+ * ------------------------------------------------------------------------------ */
 
 static void reap(struct via_launch_machine *machine)
 {
@@ -105,7 +106,7 @@ void via_launch_lose(struct via_launch *launch, struct via_launch_machine *machi
         via_launch_leave(launch, machine);
         return;
     }
-    /* While it gets ready there are no PEs. */
+    /* Before it is ready the machine has no PEs. */
     if (machine->state == VIA_LAUNCH_MACHINE_STARTING) {
         via_launch_print("%s: %s", machine->name, cause);
         via_launch_give_up(launch, 1);
@@ -156,7 +157,7 @@ void via_launch_send_all(struct via_launch *launch, enum via_launch_message type
     }
 }
 
-/* What a broken connection is, the reader finds out. */
+/* The reader of the connection reports that it is broken. */
 static void write_all(struct via_launch *launch)
 {
     for (uint32_t i = 0; i < launch->remote->count; i++)
@@ -201,12 +202,12 @@ static void read_machine(struct via_launch *launch, struct via_launch_machine *m
 
 static void write_out(struct via_launch_bytes *out, int fd)
 {
-    /* So many fit when poll() says that some do: pipe(7), PIPE_BUF. */
+    /* This many bytes fit if poll() reports POLLOUT: pipe(7), PIPE_BUF. */
     ssize_t done = write(fd, out->data, via_min(out->used, (size_t)4096));
 
     if (done < 0 && (errno == EINTR || errno == EAGAIN))
         return;
-    /* A reader that has gone reads no more. */
+    /* The reader has closed the pipe: discard the rest. */
     via_launch_bytes_drop(out, done < 0 ? out->used : (size_t)done);
 }
 
@@ -244,7 +245,7 @@ static void read_input(struct via_launch_remote *remote)
     via_launch_link_send(&remote->machines[0].link, VIA_LAUNCH_INPUT, &payload);
 }
 
-/* What is left at the end is waited for, as when PEs write themselves. */
+/* Writes the rest at the end and waits for it, as a PE's own writes would. */
 static void write_rest(struct via_launch *launch)
 {
     for (uint32_t i = 0; i < launch->streams_count; i++)
@@ -272,11 +273,11 @@ static void ping(struct via_launch_remote *remote, uint64_t now_ns)
 static void check_silence(struct via_launch *launch, uint64_t now_ns)
 {
     struct via_launch_remote *remote = launch->remote;
-    /* Stopped, or a machine that slept: no message could be received in between. */
-    bool slept = now_ns - remote->looked_ns > remote->lost_ns / 2;
+    /* This process was stopped, or the machine slept: it could receive no message in between. */
+    bool slept = now_ns - remote->polled_ns > remote->lost_ns / 2;
     char text[80];
 
-    remote->looked_ns = now_ns;
+    remote->polled_ns = now_ns;
     for (uint32_t i = 0; i < remote->count; i++) {
         struct via_launch_machine *machine = &remote->machines[i];
         if (slept)
@@ -288,7 +289,7 @@ static void check_silence(struct via_launch *launch, uint64_t now_ns)
                      (unsigned)(START_NS / VIA_SEC_NS));
             via_launch_lose(launch, machine, text);
         } else if (machine->link.greeted && now_ns - machine->heard_ns > remote->lost_ns) {
-            snprintf(text, sizeof(text), "nothing was heard of it for %u s (--lost-after)",
+            snprintf(text, sizeof(text), "it has been silent for %u s (--lost-after)",
                      launch->options.lost_after_s);
             via_launch_lose(launch, machine, text);
         }
@@ -494,8 +495,8 @@ int via_launch_remote_run(struct via_launch *launch, uint64_t heap_bytes)
     launch->remote = &remote;
     remote.lost_ns = launch->options.lost_after_s * VIA_SEC_NS;
     remote.ping_ns = via_min(PING_NS, remote.lost_ns / 4);
-    remote.looked_ns = via_launch_now_ns();
-    remote.start_ns = remote.looked_ns + START_NS;
+    remote.polled_ns = via_launch_now_ns();
+    remote.start_ns = remote.polled_ns + START_NS;
     int result = polls ? make_streams(launch, &err) : -ENOMEM;
     if (result == 0 && getrandom(&remote.job, sizeof(remote.job), 0) != (ssize_t)sizeof(remote.job))
         result = via_error_set(&err, -errno, "getrandom: %s", strerror(errno));

@@ -9,9 +9,9 @@
 /*
  * Jobs over several machines. oshrun starts an agent on each (oshrun --serve, through ssh or srun)
  * and speaks with it over the standard streams of that command, launch_wire.h. The agent makes the
- * job block and the memory of its machine's PEs, and is their parent; what they publish before a
- * gate goes by oshrun to all other agents. When the connection ends, the agent kills its PEs, and
- * oshrun ends the job.
+ * job block and the memory of its machine's PEs, and is their parent. oshrun forwards the data that
+ * the PEs publish before a gate to all other agents. When the connection ends, the agent kills its
+ * PEs, and oshrun ends the job.
  */
 #define VIA_LAUNCH_MACHINES_MAX 256u
 #define VIA_LAUNCH_NAME_BYTES 256u
@@ -31,19 +31,19 @@ struct via_launch_machines {
     struct via_launch_machine_name names[VIA_LAUNCH_MACHINES_MAX];
 };
 
-/* "a,b:4,c"; a name that comes again has one more slot. -EINVAL with a text. */
+/* Parses "a,b:4,c"; a name that is repeated gets one more slot. -EINVAL with a text. */
 int via_launch_machines_parse(const char *list, struct via_launch_machines *ret_machines,
                               struct via_error *err) VIA_MUST_CHECK;
-/* A file with one in each line: "a", "b:4" or "c slots=2", and comments behind #. */
+/* Reads a file with one machine a line: "a", "b:4" or "c slots=2", and comments behind #. */
 int via_launch_machines_read(const char *path, struct via_launch_machines *ret_machines,
                              struct via_error *err) VIA_MUST_CHECK;
-/* Slurm's way: "n[1-3,05],m" and "4(x2),1". tasks may be NULL. */
+/* Parses Slurm's notation: "n[1-3,05],m" and "4(x2),1". tasks may be NULL. */
 int via_launch_machines_of_slurm(const char *list, const char *tasks,
                                  struct via_launch_machines *ret_machines,
                                  struct via_error *err) VIA_MUST_CHECK;
-/* Is it a list of names, and not of ids of hosts of one machine? */
+/* Is `text` a list of machine names, and not of host ids of one machine? */
 bool via_launch_machines_are_named(const char *list);
-/* Equal blocks, or as many PEs as slots. Machines that get none are left out. */
+/* Equal blocks, or as many PEs as slots. Machines that get no PE are removed. */
 int via_launch_machines_place(struct via_launch_machines *machines, uint32_t pes_count,
                               struct via_launch_place *ret_place,
                               struct via_error *err) VIA_MUST_CHECK;
@@ -57,15 +57,15 @@ struct via_launch_job {
     uint32_t pes_count;
     uint32_t lost_after_s;
     uint64_t heap_bytes;
-    const char *rundir; /* "" = the default there */
-    const char *fabric; /* likewise */
+    const char *rundir; /* "" = the default of that machine */
+    const char *fabric; /* "" = the default of that machine */
     const char *folder;
     char **argv;       /* NULL at the end */
     char **environ;    /* "NAME=value"; NULL at the end */
     uint32_t *node_of; /* pes_count */
 };
 
-/* What of this process's environment is for PEs on other machines. */
+/* The variables of this process's environment that PEs on other machines get, too. */
 bool via_launch_job_is_passed(const char *variable);
 void via_launch_job_put(struct via_launch_bytes *bytes, const struct via_launch_job *job);
 /* The texts point into the payload; argv, environ and node_of are allocated, and freed by _fini. */
@@ -77,10 +77,10 @@ void via_launch_job_fini(struct via_launch_job *job);
  */
 
 enum via_launch_machine_state {
-    VIA_LAUNCH_MACHINE_STARTING, /* has not said that it can run PEs */
-    VIA_LAUNCH_MACHINE_READY,    /* waits for the others */
+    VIA_LAUNCH_MACHINE_STARTING, /* has not reported yet that it can run PEs */
+    VIA_LAUNCH_MACHINE_READY,    /* ready; the others are not yet */
     VIA_LAUNCH_MACHINE_RUNNING,
-    VIA_LAUNCH_MACHINE_GONE, /* the connection is closed, at the end or before */
+    VIA_LAUNCH_MACHINE_GONE, /* the connection is closed, after the job or early */
 };
 
 struct via_launch_machine {
@@ -96,15 +96,15 @@ struct via_launch_machine {
     uint32_t owed_bytes; /* output that is not acknowledged */
     bool takes_part;
     bool at_gate;
-    bool asked; /* for what its PEs wait for */
+    bool asked; /* state of the gate that its PEs wait for */
 };
 
-/* The words of the command for `machine`, NULL at the end; allocated. */
+/* The words of the command for `machine`, ending with NULL; allocated. */
 char **via_launch_agent_words(const char *command, const char *machine, struct via_error *err);
 int via_launch_agent_start(const char *command, const char *name,
                            struct via_launch_machine *ret_machine,
                            struct via_error *err) VIA_MUST_CHECK;
-/* Passes on what the command says; before the job runs it is kept for the message. */
+/* Forwards the command's standard error; before the job runs, keeps it for the error message. */
 void via_launch_agent_errors(struct via_launch_machine *machine);
 /* "ssh ended with code 255: ..." */
 const char *via_launch_agent_describe(const struct via_launch_machine *machine, char text[400]);
@@ -112,11 +112,11 @@ const char *via_launch_agent_describe(const struct via_launch_machine *machine, 
 /* --- launch_remote.c: oshrun's side ------------------------------------------------------------
  */
 
-/* Starts the job, watches it to its end; returns the exit code. */
+/* Runs the job to its end; returns the exit code. */
 int via_launch_remote_run(struct via_launch *launch, uint64_t heap_bytes);
 void via_launch_remote_signal(struct via_launch *launch, int signal_number);
 bool via_launch_remote_has_members(const struct via_launch *launch);
-/* Asks for what the PEs wait for; it is printed when all agents have answered. */
+/* Asks the agents for the waits of their PEs; prints them when all agents have answered. */
 void via_launch_remote_trace(struct via_launch *launch);
 const char *via_launch_remote_name(const struct via_launch *launch, uint32_t node);
 

@@ -4,25 +4,25 @@
 
 #include "shmem/launch_remote.h"
 
-/* What oshrun knows of a job over several machines: launch_remote.c, launch_hear.c. */
+/* State of oshrun for a job over several machines: launch_remote.c, launch_hear.c. */
 struct via_launch_moment;
 
 struct via_launch_remote {
     struct via_launch_machine machines[VIA_LAUNCH_MACHINES_MAX];
     uint32_t count;
-    uint64_t *words; /* what PEs have published: pes_count x VIA_JOB_WORDS */
+    uint64_t *words; /* the published data of all PEs: pes_count x VIA_JOB_WORDS */
     uint32_t generation;
     struct via_launch_bytes out[2]; /* for standard output and error */
     bool input_ended;
     uint32_t input_bytes; /* sent, and not acknowledged */
     bool started;
     uint64_t job;
-    uint64_t start_ns;  /* until then all agents have to have answered */
-    uint64_t killed_ns; /* after it no agent is waited for */
+    uint64_t start_ns;  /* deadline for the answers of all agents */
+    uint64_t killed_ns; /* after it oshrun waits for no agent */
     uint64_t lost_ns;
     uint64_t ping_ns; /* interval */
     uint64_t pinged_ns;
-    uint64_t looked_ns;
+    uint64_t polled_ns;
     struct via_launch_moment *moments; /* while the agents are asked */
     bool trace_wanted;                 /* when all PEs run */
     uint32_t moments_missing;          /* agents that have not answered */
@@ -40,23 +40,23 @@ static inline bool via_launch_is_on(const struct via_launch *launch, uint32_t pe
            &launch->remote->machines[launch->place.node_of[pe]] == machine;
 }
 
-/* All have come to this state, or further. */
+/* Have all agents come to this state, or further? */
 bool via_launch_machines_is_known(const struct via_launch_remote *remote,
                                   enum via_launch_machine_state state);
-/* Closes the connection; the machine's PEs have ended, or end by that. */
+/* Closes the connection to the agent; its PEs have ended, or end because of that. */
 void via_launch_leave(struct via_launch *launch, struct via_launch_machine *machine);
-/* Leaves all, before all PEs run: nothing has begun that would need time to end. */
+/* Closes all connections before all PEs run: nothing has begun that would need time to end. */
 void via_launch_give_up(struct via_launch *launch, int exit_code);
-/* The connection is of no use any more; says why, and ends the job. */
+/* Gives up a broken connection: prints the reason, and ends the job. */
 void via_launch_lose(struct via_launch *launch, struct via_launch_machine *machine,
                      const char *cause);
 void via_launch_send_all(struct via_launch *launch, enum via_launch_message type,
                          const struct via_launch_bytes *payload,
                          const struct via_launch_machine *except);
 
-/* Takes what has been read from an agent. */
+/* Handles the messages read from an agent. */
 void via_launch_receive(struct via_launch *launch, struct via_launch_machine *machine);
-/* Once all agents have answered. */
+/* Prints the waits when all agents have answered. */
 void via_launch_remote_print_trace(struct via_launch *launch);
 
 #endif

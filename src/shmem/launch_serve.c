@@ -32,24 +32,25 @@ struct serve {
     struct via_launch_bytes job_payload; /* what job points into */
     bool described;                      /* the job is known */
     bool started;
-    bool stopped; /* oshrun said that it stops: no report of it will come */
+    bool stopped; /* oshrun has announced a stop: no report of it will come */
     bool exit_sent;
-    bool failed;  /* ends without a word, or after the last one */
-    bool orderly; /* oshrun knows why */
+    bool failed;  /* ends without a final message, or after it */
+    bool orderly; /* oshrun knows the reason */
     uint32_t gates_sent;
     uint32_t output_bytes;         /* sent, and not acknowledged */
     struct via_launch_bytes input; /* for PE 0 */
     bool input_ended;
     uint64_t heard_ns;
-    uint64_t looked_ns;
+    uint64_t polled_ns;
     uint64_t lost_ns;
     uint64_t pinged_ns;
     uint64_t ping_ns;
 };
 
-/* --- saying ----------------------------------------------------------------------------------- */
+/* --- sending
+ * ------------------------------------------------------------------------------------ */
 
-/* Until all is written, or oshrun takes no more. */
+/* Returns when all is written, or oshrun accepts no more. */
 static void flush_link(struct serve *serve)
 {
     uint64_t end_ns = via_launch_now_ns() + FLUSH_NS;
@@ -103,7 +104,7 @@ static void send_started(struct serve *serve)
 
 /* --- the job ---------------------------------------------------------------------------------- */
 
-/* Of this library only what oshrun has: each machine must come to the same. */
+/* Only calls of the library that oshrun uses, too: each machine must compute the same. */
 static void clear_variables(void)
 {
     static const char *const ours[] = {"SHMEM_", "SMA_", "VIADUCT_SHMEM_"};
@@ -130,7 +131,7 @@ static int take_environment(const struct via_launch_job *job, struct via_error *
     clear_variables();
     for (char **variable = job->environ; *variable; variable++) {
         char *name;
-        /* The agent's own stay, whatever comes. */
+        /* The agent's own variables win over those of the message. */
         if (!via_launch_job_is_passed(*variable))
             continue;
         name = strndup(*variable, strcspn(*variable, "="));
@@ -142,7 +143,7 @@ static int take_environment(const struct via_launch_job *job, struct via_error *
     return 0;
 }
 
-/* Which host this machine is. */
+/* The id of this machine's host. */
 static int find_host(struct serve *serve, uint32_t *ret_host, struct via_error *err)
 {
     const struct via_launch_job *job = &serve->job;
@@ -299,7 +300,7 @@ static void on_end(struct via_launch *launch, uint32_t number, pid_t pid, int st
     send_ended(serve, number, pid, status);
 }
 
-/* False at its end, or when nothing came. */
+/* False at end of file, or if no data came. */
 static bool copy_stream(struct serve *serve, struct via_launch_stream *stream)
 {
     unsigned char data[8 + READ_BYTES];
@@ -327,8 +328,8 @@ static bool may_send_output(const struct serve *serve)
     return serve->output_bytes + READ_BYTES <= VIA_LAUNCH_WINDOW_BYTES;
 }
 
-/* What PEs have printed before their end. True when nothing is left; what their children may print
- * for ever is not waited for. */
+/* Forwards the output that PEs wrote before their end. True when nothing is left; output of their
+ * children may go on for ever, and is not waited for. */
 static bool drain_streams(struct serve *serve)
 {
     for (uint32_t i = 0; i < serve->launch.streams_count; i++) {
@@ -365,7 +366,8 @@ static void write_input(struct serve *serve)
     }
 }
 
-/* --- what oshrun says ------------------------------------------------------------------------- */
+/* --- messages of oshrun
+ * ------------------------------------------------------------------------- */
 
 static bool on_gate(struct serve *serve, struct via_launch_parts *parts)
 {
@@ -408,12 +410,12 @@ static bool on_signal(struct serve *serve, struct via_launch_parts *parts)
 static bool on_exit_of(struct serve *serve, struct via_launch_parts *parts)
 {
     struct via_job *job = serve->launch.files.job;
-    uint32_t pe = via_launch_take_u32(parts), status = via_launch_take_u32(parts), nobody = 0;
+    uint32_t pe = via_launch_take_u32(parts), status = via_launch_take_u32(parts), unclaimed = 0;
 
     if (!via_launch_parts_is_end(parts) || pe >= serve->job.pes_count)
         return false;
-    if (!atomic_compare_exchange_strong(&job->exit_claim, &nobody, pe + 1))
-        return true; /* a PE of this machine has, too */
+    if (!atomic_compare_exchange_strong(&job->exit_claim, &unclaimed, pe + 1))
+        return true; /* a PE of this machine has claimed the exit first */
     job->exit_status = (int32_t)status;
     /* Pairs with the acquire of watch_life. */
     atomic_store_explicit(&job->exit_ready, 1, memory_order_release);
@@ -538,10 +540,10 @@ static void check_deadlines(struct serve *serve)
 
     if (!serve->described)
         return;
-    /* Stopped, or a machine that slept: no message could be received in between. */
-    if (serve->stopped || now_ns - serve->looked_ns > serve->lost_ns / 2)
+    /* This process was stopped, or the machine slept: it could receive no message in between. */
+    if (serve->stopped || now_ns - serve->polled_ns > serve->lost_ns / 2)
         serve->heard_ns = now_ns;
-    serve->looked_ns = now_ns;
+    serve->polled_ns = now_ns;
     if (now_ns - serve->heard_ns > serve->lost_ns)
         serve->failed = true;
     if (now_ns - serve->pinged_ns < serve->ping_ns)
@@ -603,7 +605,7 @@ static void kill_pes(struct serve *serve)
             waitpid(serve->launch.pes[i].pid, NULL, 0);
 }
 
-/* The link is where standard input and output were; a PE must not find it there. */
+/* The descriptors 0 and 1 were the link; a PE must not inherit it there. */
 static int open_link(struct serve *serve, struct via_error *err)
 {
     int in_fd = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
@@ -633,7 +635,7 @@ int via_launch_serve(void)
         via_launch_print("--serve: %s", via_error_describe(&err));
         return 1;
     }
-    serve.heard_ns = serve.looked_ns = via_launch_now_ns();
+    serve.heard_ns = serve.polled_ns = via_launch_now_ns();
     while (!serve.failed && !done) {
         serve_once(&serve, polls);
         done = serve.started && serve.launch.running_count == 0 && !serve.failed &&
@@ -650,6 +652,6 @@ int via_launch_serve(void)
     via_launch_bytes_fini(&serve.job_payload);
     via_launch_bytes_fini(&serve.input);
     free(polls);
-    /* srun tells of every other code. */
+    /* srun reports every other code as an error. */
     return done || serve.orderly ? 0 : 1;
 }

@@ -14,7 +14,7 @@
 
 #define FILES_OF_PROGRAM 256u
 
-/* How a child tells why it could not become the program; closed by a good exec. */
+/* A child's pipe for the reason why exec failed; a successful exec closes it. */
 struct failure {
     int error;
     char attempt[32];
@@ -65,7 +65,7 @@ static bool set_streams(const struct via_launch *launch, uint32_t number, const 
     return true;
 }
 
-/* The limit of the user, unless the descriptors of the other PEs use it up. */
+/* The user's limit, unless the descriptors of the other PEs exceed it. */
 static void give_back_files(const struct via_launch *launch)
 {
     struct rlimit limit = launch->files_limit;
@@ -83,8 +83,9 @@ static __attribute__((noreturn)) void become_pe(const struct via_launch *launch,
 {
     sigset_t none;
 
-    /* A group of its own: what it starts ends with it. If the launcher is killed, the kernel ends
-     * the PE; the question after it is for a launcher that was killed before. */
+    /* A process group of its own: children of the PE end with it. If the launcher is killed, the
+     * kernel ends the PE (PR_SET_PDEATHSIG); the check after that call covers a launcher that was
+     * killed before it. */
     if (setpgid(0, 0) < 0 || prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
         give_up(failure_fd, "process group");
     if (getppid() != parent)
@@ -143,7 +144,8 @@ static int spawn(struct via_launch *launch, uint32_t number, int failure_fd, str
         become_pe(launch, number, (const int(*)[2])pipes, parent, failure_fd);
     if (pid < 0)
         return via_error_set(err, -errno, "PE %u: fork: %s", number, strerror(errno));
-    /* Also here, so that a signal to the group finds it at once. */
+    /* The parent sets the group, too, so that a signal to the group reaches the child from the
+     * start. */
     setpgid(pid, pid);
     launch->pes[number].pid = pid;
     launch->running_count++;
@@ -159,7 +161,7 @@ static bool set_inherited(int fd, bool inherited)
     return fcntl(fd, F_SETFD, inherited ? 0 : FD_CLOEXEC) == 0;
 }
 
-/* Of all nodes, and each PE has them. */
+/* For all nodes; each PE inherits these. */
 static bool share_job(const struct via_job_files *files, bool inherited)
 {
     return set_inherited(files->job_fd, inherited) &&
@@ -167,8 +169,8 @@ static bool share_job(const struct via_job_files *files, bool inherited)
            set_inherited(files->call_fds[1], inherited);
 }
 
-/* Set in the launcher once a node, and not in each of its PEs: that would be two calls for each
- * pair of PEs. */
+/* The launcher changes close-on-exec once a node, instead of each PE for itself: that would be two
+ * system calls for each pair of PEs. */
 static bool share_node(const struct via_job_files *files, uint32_t node, bool inherited)
 {
     const struct via_job *job = files->job;
@@ -181,7 +183,7 @@ static bool share_node(const struct via_job_files *files, uint32_t node, bool in
     return good;
 }
 
-/* PEs of a node follow each other. */
+/* PEs of a node are consecutive. */
 static int spawn_all(struct via_launch *launch, int failure_fd, struct via_error *err)
 {
     const struct via_job_files *files = &launch->files;
@@ -201,7 +203,7 @@ static int spawn_all(struct via_launch *launch, int failure_fd, struct via_error
         if (good)
             result = spawn(launch, i, failure_fd, err);
     }
-    /* What else this process starts gets none of it. */
+    /* Other children of this process get none of the memory. */
     good = good && share_job(files, false) &&
            (shared == UINT32_MAX || share_node(files, shared, false));
     return result < 0 || good
@@ -209,7 +211,7 @@ static int spawn_all(struct via_launch *launch, int failure_fd, struct via_error
                : via_error_set(err, -errno, "shared memory: descriptors: %s", strerror(errno));
 }
 
-/* A PE that could not become the program says so before its end of the pipe closes. */
+/* A child that failed to exec writes the reason before its end of the pipe closes. */
 static int check_exec(const struct via_launch *launch, int fd, struct via_error *err)
 {
     struct failure failure;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* The profiling tool, which programs get in front of the library when a variable asks for it. */
+/* The profiling tool: preloaded in front of the library if a variable asks for it. */
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -54,7 +54,7 @@ int via_launch_find_tool(char **ret_preload, struct via_error *err)
                              "VIADUCT_SHMEM_PROFILE, VIADUCT_SHMEM_TIMELINE: %s is neither beside "
                              "oshrun nor in %s",
                              TOOL, VIADUCT_BINDIR_TO_LIBDIR);
-    /* ld.so(8) separates by both, and knows no quoting. */
+    /* ld.so(8) accepts both as separators, and knows no quoting. */
     if (strpbrk(path, ": "))
         return via_error_set(err, -EINVAL, "%s: a path with a space or colon can not be preloaded",
                              path);

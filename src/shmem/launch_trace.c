@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Who waits for whom: reads the boards of a job's PEs, and prints them. */
+/* Which PE waits for which: reads the boards of a job's PEs, and prints them. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -43,7 +43,7 @@ static bool is_stopped(char process)
 
 /* --- copying ---------------------------------------------------------------------------------- */
 
-/* What other processes have written is printed, so it has to be ended and printable. */
+/* Other processes wrote these texts, so terminate them and make them printable before printing. */
 static void make_printable(char *text, size_t bytes)
 {
     text[bytes - 1] = '\0';
@@ -91,7 +91,7 @@ void via_launch_moment_take(const struct via_job *job, uint32_t number,
             continue;
         since_ns = wait.since_ns;
         ret_moment->waits = true;
-        /* It may have begun after this look did. */
+        /* It may have begun after this copy was taken. */
         ret_moment->for_ns = now_ns - via_min(now_ns, since_ns);
         memcpy(ret_moment->call, wait.call, sizeof(wait.call));
         memcpy(ret_moment->caller, wait.caller, sizeof(wait.caller));
@@ -134,7 +134,8 @@ void via_launch_moment_parse(struct via_launch_parts *parts, struct via_launch_m
     take_text(parts, moment->what, sizeof(moment->what));
 }
 
-/* --- telling ---------------------------------------------------------------------------------- */
+/* --- printing
+ * ----------------------------------------------------------------------------------- */
 
 /* "0-2,5" of those for which `in` is true. */
 static void list_pes(const bool *in, uint32_t count, char text[LIST_BYTES])
@@ -158,7 +159,7 @@ static void list_pes(const bool *in, uint32_t count, char text[LIST_BYTES])
     }
 }
 
-/* Calls that all PEs of a group have to make. */
+/* Calls that every PE of a group must make. */
 static bool is_collective(const char *call)
 {
     static const char *const parts[] = {

@@ -5,13 +5,13 @@
 #include "shmem/launch.h"
 #include "shmem/trace.h"
 
-/* A PE at one moment: a copy, so that it can be looked at in peace. */
+/* A PE at one moment: a copy, which does not change while it is examined. */
 struct via_launch_moment {
     uint32_t state; /* enum via_job_state */
     int pid;
     char process;   /* its state in /proc/PID/stat */
-    bool elsewhere; /* on a machine that was not asked */
-    bool waits;     /* what follows is of its longest wait */
+    bool elsewhere; /* on a machine that did not answer */
+    bool waits;     /* the following fields are of its longest wait */
     uint64_t for_ns;
     char call[VIA_TRACE_CALL_BYTES];
     char caller[VIA_TRACE_CALLER_BYTES];
@@ -22,7 +22,7 @@ struct via_launch_moment {
 void via_launch_moment_take(const struct via_job *job, uint32_t number,
                             struct via_launch_moment *ret_moment);
 void via_launch_moment_put(struct via_launch_bytes *bytes, const struct via_launch_moment *moment);
-/* The caller looks whether all parts were there. */
+/* The caller checks whether the message had all its parts. */
 void via_launch_moment_parse(struct via_launch_parts *parts, struct via_launch_moment *ret_moment);
 
 struct via_launch_view {
@@ -30,7 +30,7 @@ struct via_launch_view {
     int launcher_pid;
     uint32_t count;
     const struct via_launch_moment *moments; /* count */
-    /* " on host 2", or nothing. */
+    /* Appends " on host 2", or nothing. */
     void (*name_place)(const void *ctx, uint32_t pe, char *text, size_t bytes);
     const void *ctx;
 };

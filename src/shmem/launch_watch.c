@@ -35,7 +35,7 @@ void via_launch_reap(struct via_launch *launch, via_launch_on_end *on_end)
             continue;
         pe->pid = 0;
         launch->running_count--;
-        /* What it started does not outlive a job that fails. */
+        /* Children of PEs do not outlive a job that fails. */
         if (via_launch_is_over(launch) || pe->status != 0)
             kill(-pid, SIGKILL);
         on_end(launch, i, pid, pe->status);
@@ -71,7 +71,7 @@ static void take_calls(struct via_launch *launch)
     check_global_exit(launch);
 }
 
-/* What PEs have printed before their end; not what their children may print for ever. */
+/* The output that PEs wrote before their end; output of their children may go on for ever. */
 static void drain_streams(struct via_launch *launch)
 {
     for (uint32_t i = 0; i < launch->streams_count; i++) {
@@ -94,7 +94,7 @@ int via_launch_watch(struct via_launch *launch)
     }
     polls[0] = (struct pollfd){.fd = launch->signal_fd, .events = POLLIN};
     polls[1] = (struct pollfd){.fd = launch->files.call_fds[0], .events = POLLIN};
-    /* The signal of a PE that ended before the mask was looked at is in the descriptor. */
+    /* SIGCHLD of a PE that ended before this loop began is pending in the descriptor. */
     while (launch->running_count > 0) {
         for (uint32_t i = 0; i < launch->streams_count; i++)
             polls[POLLS_OWN + i] = (struct pollfd){.fd = launch->streams[i].fd, .events = POLLIN};

@@ -220,7 +220,7 @@ static void keep_noise(struct via_launch_link *link, const char *line, size_t by
     link->noise[kept] = '\0';
 }
 
-/* A line of the other side: is it the first one of a peer that we understand? */
+/* Is a line of the other side the greeting of a supported version? */
 static int check_greeting(struct via_launch_link *link, const char *line, size_t bytes,
                           struct via_error *err)
 {
@@ -241,7 +241,7 @@ static int check_greeting(struct via_launch_link *link, const char *line, size_t
     return 0;
 }
 
-/* Lines up to the greeting. */
+/* Reads lines up to the greeting. */
 static int read_greeting(struct via_launch_link *link, struct via_error *err)
 {
     char *end;

@@ -13,8 +13,8 @@
  * command that has started the agent (ssh, srun). Each side begins with a line that names the
  * version, "viaduct-oshrun 2\n"; then come frames: length of the payload and type, 32 bits each,
  * the payload, and a newline, as srun passes on whole lines only. Numbers are little-endian.
- * Neither side believes the other: a frame that is longer than may be, has an unknown type or does
- * not have the parts of its type ends the connection.
+ * Neither side trusts the other: a frame that exceeds the maximum length, has an unknown type or
+ * lacks parts of its type ends the connection.
  *
  * One thread on each side. Nothing here blocks.
  */
@@ -24,10 +24,10 @@ enum via_launch_message {
     /* oshrun to agent */
     VIA_LAUNCH_JOB = 1,    /* what to run; encoded in launch_job_wire.c */
     VIA_LAUNCH_START,      /* u64 job, nodes_count x u32 host */
-    VIA_LAUNCH_INPUT,      /* bytes for PE 0; none = end of file */
+    VIA_LAUNCH_INPUT,      /* bytes for PE 0; empty = end of file */
     VIA_LAUNCH_OUTPUT_ACK, /* u32 bytes */
     VIA_LAUNCH_SIGNAL,     /* u32 signal, u32 1 = the job ends */
-    VIA_LAUNCH_STATES,     /* send MOMENT for each PE, then MOMENTS_END */
+    VIA_LAUNCH_STATES,     /* request: send MOMENT for each PE, then MOMENTS_END */
     /* agent to oshrun */
     VIA_LAUNCH_HELLO = 32,  /* u32 host */
     VIA_LAUNCH_FAILED,      /* u32 exit code, text */
@@ -36,8 +36,8 @@ enum via_launch_message {
     VIA_LAUNCH_INPUT_ACK,   /* u32 bytes; UINT32_MAX = PE 0 reads no more */
     VIA_LAUNCH_ENDED,       /* u32 PE, u32 pid, u32 status of wait(2), u32 via_job_state */
     VIA_LAUNCH_MOMENT,      /* of a PE; launch_trace.c */
-    VIA_LAUNCH_MOMENTS_END, /* nothing */
-    VIA_LAUNCH_DONE,        /* nothing: all PEs have ended, and all they printed was sent */
+    VIA_LAUNCH_MOMENTS_END, /* empty: all MOMENTs were sent */
+    VIA_LAUNCH_DONE,        /* empty: all PEs have ended, and all their output was sent */
     /* both ways */
     VIA_LAUNCH_GATE = 64, /* u32 generation, a PE each: u32 PE, its words (job.h) of u64 */
     VIA_LAUNCH_EXIT,      /* u32 PE, u32 status: shmem_global_exit */
@@ -46,16 +46,16 @@ enum via_launch_message {
 
 #define VIA_LAUNCH_JOB_BYTES_MAX (UINT32_C(4) << 20)     /* arguments and environment */
 #define VIA_LAUNCH_FRAME_BYTES_MAX (UINT32_C(128) << 10) /* of an agent */
-/* What waits to be written: more than a side can owe the other, with a gate of all PEs. */
+/* Bytes waiting to be written: more than one side can owe the other, with a gate of all PEs. */
 #define VIA_LAUNCH_OUT_BYTES_MAX (UINT32_C(16) << 20)
 /* What one side may send of a stream before the other has acknowledged it. */
 #define VIA_LAUNCH_WINDOW_BYTES (UINT32_C(256) << 10)
-/* What a shell on the way may print before the agent speaks. */
+/* Output of a shell that is accepted before the agent's first line. */
 #define VIA_LAUNCH_NOISE_BYTES_MAX (UINT32_C(64) << 10)
 
 /* --- payloads --------------------------------------------------------------------------------- */
 
-/* Grows as it is filled. After a failure (no memory) it stays empty and `failed`. */
+/* Grows as it is filled. After a failure (no memory) it stays empty, with `failed` set. */
 struct via_launch_bytes {
     unsigned char *data;
     size_t used;
@@ -71,7 +71,8 @@ void via_launch_put_text(struct via_launch_bytes *bytes, const char *text);
 void via_launch_bytes_drop(struct via_launch_bytes *bytes, size_t count);
 void via_launch_bytes_fini(struct via_launch_bytes *bytes);
 
-/* A payload that is read. After a part that is not there it is `failed`, and all are 0 or "". */
+/* A payload that is read. After a missing part `failed` is set, and all further values are 0 or
+ * "". */
 struct via_launch_parts {
     const unsigned char *at;
     const unsigned char *end;
@@ -80,9 +81,9 @@ struct via_launch_parts {
 
 uint32_t via_launch_take_u32(struct via_launch_parts *parts);
 uint64_t via_launch_take_u64(struct via_launch_parts *parts);
-/* Points into the payload; ended, and without a NUL inside. */
+/* Points into the payload; ended by NUL, and without a NUL inside. */
 const char *via_launch_take_text(struct via_launch_parts *parts);
-/* All parts were there, and no more. */
+/* True if all parts were there, and no more. */
 bool via_launch_parts_is_end(const struct via_launch_parts *parts);
 
 /* --- the connection --------------------------------------------------------------------------- */
@@ -91,10 +92,10 @@ struct via_launch_link {
     int in_fd;
     int out_fd; /* both without blocking, owned; -1 once closed */
     uint32_t frame_bytes_max;
-    bool greeted;   /* the other side's first line has come */
-    bool skip_line; /* before that: in a line that is not it */
+    bool greeted;   /* the other side's first line has been received */
+    bool skip_line; /* before the greeting: inside another line */
     size_t noise_bytes;
-    char noise[160]; /* the last line before it */
+    char noise[160]; /* the last line before the greeting */
     struct via_launch_bytes in;
     struct via_launch_bytes out;
     size_t taken; /* of in: frames that were taken since the last read */
@@ -105,20 +106,21 @@ struct via_launch_frame {
     struct via_launch_parts parts; /* until the next read */
 };
 
-/* Takes the descriptors over, and says the first line. frame_bytes_max: what may come. */
+/* Takes ownership of the descriptors, and queues the greeting. frame_bytes_max: of received
+ * frames. */
 void via_launch_link_open(struct via_launch_link *ret_link, int in_fd, int out_fd,
                           uint32_t frame_bytes_max);
 void via_launch_link_close(struct via_launch_link *link);
-/* Queues a frame. payload may be NULL. What fails is told by via_launch_link_write. */
+/* Queues a frame. payload may be NULL. via_launch_link_write reports failures. */
 void via_launch_link_send(struct via_launch_link *link, enum via_launch_message type,
                           const struct via_launch_bytes *payload);
 void via_launch_link_send_u32(struct via_launch_link *link, enum via_launch_message type,
                               uint32_t value);
-/* Writes what the descriptor takes. -EPIPE, -ENOBUFS, ... */
+/* Writes as much as the descriptor accepts. -EPIPE, -ENOBUFS, ... */
 int via_launch_link_write(struct via_launch_link *link) VIA_MUST_CHECK;
-/* Reads what there is. 0; -ECONNRESET at the end of file, ... */
+/* Reads the available bytes. 0; -ECONNRESET at end of file, ... */
 int via_launch_link_read(struct via_launch_link *link) VIA_MUST_CHECK;
-/* 1 and a frame, 0 when it has not come yet, -EPROTO with a text. */
+/* Returns 1 and a frame, 0 if no whole frame has come yet, -EPROTO with a text. */
 int via_launch_link_take(struct via_launch_link *link, struct via_launch_frame *ret_frame,
                          struct via_error *err) VIA_MUST_CHECK;
 

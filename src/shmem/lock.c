@@ -5,16 +5,16 @@
 #include "shmem/path.h"
 
 /*
- * First come, first served: the lock is two 32-bit numbers, the ticket that is next to be drawn
- * (upper half) and the one that is being served (lower half). All PEs use the copy of one PE;
- * which, the lock's place in memory decides, so that not all locks are PE 0's.
+ * First come, first served: the lock is two 32-bit numbers, the next ticket to draw (upper half)
+ * and the ticket being served (lower half). All PEs use the copy of one PE, the lock's home PE,
+ * which follows from the lock's address, so that not all locks burden PE 0.
  */
 #define TICKET_INDEX 1
 #define SERVED_INDEX 0
 
 struct place {
     int home;
-    uint32_t number; /* its name in traces, not 0 */
+    uint32_t number; /* number of the lock in traces, not 0 */
 };
 
 static struct place place_of(const char *call, const long *lock)
@@ -52,8 +52,8 @@ static uint32_t served(const char *call, long *lock, int home)
 }
 
 /*
- * Only the holder changes this half, so it needs no locked instruction. Release: what the holder
- * has stored is there before; pairs with the acquire in served().
+ * Only the holder changes this half, so no locked instruction is needed. Release: orders the
+ * holder's earlier stores; pairs with the acquire in served().
  */
 static void serve_next(const char *call, long *lock, int home)
 {
@@ -79,7 +79,8 @@ void pshmem_set_lock(long *lock)
     via_trace_lock_taken(place.number, ticket);
 }
 
-/* 0 when it was free and is mine now: both numbers were equal, and one ticket more is drawn. */
+/* Returns 0 if the lock was free and is now held: both numbers were equal, and one more ticket is
+ * drawn. */
 int pshmem_test_lock(long *lock)
 {
     struct place place = place_of(VIA_CALL, lock);

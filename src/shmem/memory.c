@@ -30,8 +30,8 @@ static void barrier(void)
     via_barrier_world();
 }
 
-/* The first touch then takes a huge page, where the kernel is set so
- * (/sys/kernel/mm/transparent_hugepage/shmem_enabled), and random accesses miss fewer translations.
+/* The first touch then allocates a huge page, if the kernel is set so
+ * (/sys/kernel/mm/transparent_hugepage/shmem_enabled), and random accesses miss the TLB less often.
  * Small blocks would only take more memory. */
 static void advise_huge_pages(char *pointer, uint64_t bytes)
 {
@@ -54,7 +54,7 @@ static int allocate_once(uint64_t bytes, uint64_t align, uint64_t *ret_off)
     return result;
 }
 
-/* NULL when it does not fit, and the heap can not grow: at every PE, as all make the same calls. */
+/* NULL if it does not fit, and the heap can not grow: at every PE, as all make the same calls. */
 static void *allocate(uint64_t bytes, uint64_t align)
 {
     uint64_t off;
@@ -85,7 +85,7 @@ void *pshmem_malloc(size_t size)
 
 void *pshmem_malloc_with_hints(size_t size, long hints)
 {
-    /* Blocks share no cache line anyhow, which is what atomics and signals want. */
+    /* Blocks never share a cache line, which is what atomics and signals need. */
     (void)hints;
     return pshmem_malloc(size);
 }
@@ -112,7 +112,7 @@ void *pshmem_align(size_t alignment, size_t size)
     if (size == 0)
         return NULL;
     void *pointer = NULL;
-    /* Offsets are what is aligned, so no more than the heap's address is. */
+    /* The alignment applies to offsets, so it is at most that of the heap's address. */
     if (via_is_pow2(alignment) && alignment <= VIA_HEAP_ALIGN)
         pointer = allocate(size, alignment);
     barrier();
@@ -132,7 +132,7 @@ void pshmem_free(void *ptr)
     pthread_mutex_unlock(&via_world.lock);
 }
 
-/* To another place: the old block is given up when its contents are copied. */
+/* Moves to another place: the old block is freed after its contents are copied. */
 static void *move(void *ptr, uint64_t off, size_t size)
 {
     uint64_t old_bytes = via_heap_block_bytes(&via_world.heap, off);

@@ -28,7 +28,7 @@ void pshmem_ctx_quiet(shmem_ctx_t ctx)
         via_quiet();
 }
 
-/* Completing more than was asked for is allowed. */
+/* It completes more than the caller asked for, which is allowed. */
 void pshmem_pe_quiet(const int *target_pes, size_t npes)
 {
     (void)target_pes;
@@ -67,7 +67,7 @@ void pshmem_barrier_all(void)
     via_barrier_world();
 }
 
-/* What was stored before is seen after it, but puts that are under way are not waited for. */
+/* Earlier stores are visible after it, but puts under way are not waited for. */
 void pshmem_sync_all(void)
 {
     via_must_be_initialized(VIA_CALL);

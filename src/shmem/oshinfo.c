@@ -38,7 +38,8 @@ static const char usage_text[] =
     "                    hosts uses by the bytes of a PE (8 PEs on 4 hosts in a ring)\n"
     "  --help, --version\n";
 
-/* --- what there is ---------------------------------------------------------------------------- */
+/* --- collecting
+ * --------------------------------------------------------------------------------- */
 
 static json_t *make_limits(void)
 {
@@ -47,7 +48,7 @@ static json_t *make_limits(void)
                      "heap_bytes_max", (json_int_t)VIA_JOB_HEAP_BYTES_MAX);
 }
 
-/* The first line of a file of the kernel's; "unknown" when there is none. */
+/* The first line of a kernel file; "unknown" if there is none. */
 static const char *first_line(const char *path, char text[128])
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -136,7 +137,7 @@ static json_t *make_variables(void)
         json_t *one = json_pack("{s:s, s:s, s:s?, s:s?, s:s?}", "name", variable->name, "text",
                                 variable->text, "value", value, "default", variable->fallback,
                                 "old_name", variable->old_name);
-        /* A value need not be UTF-8, as JSON does. */
+        /* A value need not be valid UTF-8, but JSON must be. */
         if (!one)
             one = json_pack("{s:s, s:s, s:s}", "name", variable->name, "text", variable->text,
                             "wrong", "not UTF-8");
@@ -159,7 +160,8 @@ static json_t *make_info(void)
                      "launchers", make_launchers(), "variables", make_variables());
 }
 
-/* --- telling ---------------------------------------------------------------------------------- */
+/* --- printing
+ * ----------------------------------------------------------------------------------- */
 
 static void print_value(const json_t *value)
 {
@@ -246,7 +248,7 @@ static uint64_t forced_algorithms(void)
     return forced;
 }
 
-/* The length of rows of the torus that is nearest to a square; 0 = there is none. */
+/* The row length of the torus that is nearest to a square; 0 = there is none. */
 static unsigned square_row(unsigned hosts)
 {
     unsigned row = 0, columns;
@@ -257,7 +259,7 @@ static unsigned square_row(unsigned hosts)
     return row;
 }
 
-/* As hosts.c has it of a real team. */
+/* As hosts.c computes it for a real team. */
 static struct via_algorithm_case make_case(const struct asked *asked)
 {
     bool flat = asked->hosts == 1 && asked->pes <= VIA_FLAT_PES_MAX;

@@ -11,7 +11,7 @@
 #include "shmem/world.h"
 
 #define EXIT_CODE_USAGE 2
-/* A step for each agent: srun joins the output of the tasks of one. */
+/* One step of Slurm for each agent: srun would mix the output of the tasks of one step. */
 #define AGENT_SLURM                                                                         \
     "srun --nodes=1 --ntasks=1 --nodelist=%h --overlap --mpi=none --cpu-bind=none --quiet " \
     "--kill-on-bad-exit=1"
@@ -172,8 +172,8 @@ static int parse_option(int option, struct via_launch_options *options, struct v
     }
 }
 
-/* Inside an allocation of Slurm, its nodes; unless it is this machine alone. 1 when they are used.
- */
+/* Uses the nodes of a Slurm allocation that this process is in, unless that is only this machine.
+ * Returns 1 if it uses them. */
 static int use_allocation(struct via_launch_options *options, struct via_error *err)
 {
     const char *list = getenv("SLURM_JOB_NODELIST"), *tasks = getenv("SLURM_NTASKS");

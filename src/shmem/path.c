@@ -96,12 +96,12 @@ static void count(enum via_way way, size_t bytes)
 }
 
 /*
- * After the host has the operation, never before: a quiet of another thread in between would take
- * it for one that it has waited for. Release: pairs with the acquire in via_path_quiet.
+ * Counted after the host has accepted the operation, never before: a concurrent quiet of another
+ * thread would assume that it has waited for it. Release: pairs with the acquire in via_path_quiet.
  */
 static void mark_frames(void)
 {
-    /* Without other threads, a quiet that does not know of this operation is still to come. */
+    /* With a single thread, any quiet that must cover this operation comes later. */
     if (!via_world.concurrent && via_has_frames())
         return;
     atomic_fetch_add_explicit(&via_world.frames_issued, 1, memory_order_release);
@@ -110,8 +110,8 @@ static void mark_frames(void)
 /* --- transfers -------------------------------------------------------------------------------- */
 
 /*
- * The object of a PE of another host, if all is as usual: it was reached before, and nothing is
- * counted (then via_hot.bytes is 0). NULL: the long way finds out.
+ * The object of a PE of another host in the common case: the PE was reached before, and no
+ * statistics are kept (they set via_hot.bytes to 0). NULL: take the slow path.
  */
 static inline struct via_remote *reached_remote(const void *address, size_t bytes, int pe,
                                                 uint64_t *ret_off)
@@ -129,7 +129,7 @@ static inline struct via_remote *reached_remote(const void *address, size_t byte
     return NULL;
 }
 
-/* The client library finds the window, too, should there be one by now. */
+/* The client library also finds the window, if there is one by now. */
 static void put_by_frames(const char *call, struct via_remote *remote, uint64_t off,
                           const void *source, size_t bytes, int pe)
 {
@@ -315,9 +315,10 @@ static inline void update(void *word, unsigned width, enum viaduct_atomic operat
 }
 
 /*
- * A word has one machine that executes its atomics: the owner's. There the PEs use the CPU's, and
- * so does the daemon for everybody else. Memory of another host is mapped only where it is coherent
- * with this one's, which no bridge makes it: then the CPU's are right as well.
+ * One machine executes the atomics of a word: the owner's. Its PEs use the CPU's atomics there, and
+ * its daemon uses them for PEs of other hosts. Memory of another host is mapped only if it is
+ * coherent with this host's memory, which no bridge provides: then the CPU's atomics are right as
+ * well.
  */
 static char *atomic_base(const char *call, enum via_region region, unsigned width, int pe,
                          struct via_remote **ret_remote)
@@ -353,7 +354,7 @@ uint64_t via_path_atomic(const char *call, void *dest, unsigned width,
     return old;
 }
 
-/* fetch: NULL = the old value is not wanted. */
+/* fetch: NULL = discard the old value. */
 static void start_atomic(const char *call, void *fetch, void *dest, unsigned width,
                          enum viaduct_atomic operation, uint64_t operand, uint64_t compare, int pe)
 {
@@ -387,7 +388,7 @@ void via_path_fetch_nbi(const char *call, void *fetch, void *dest, unsigned widt
 
 /* --- signals ---------------------------------------------------------------------------------- */
 
-/* After what was put before: its own way keeps the order, and an atomic by frames follows them. */
+/* Sent after the earlier put: its path keeps the order, and an atomic by frames follows them. */
 static void signal_alone(const char *call, uint64_t *signal, uint64_t value, unsigned operation,
                          int pe)
 {
@@ -425,9 +426,9 @@ void via_path_put_signal(const char *call, void *dest, const void *source, size_
 /* --- completion and pointers ------------------------------------------------------------------ */
 
 /*
- * Only what was issued before the wait counts as quiet after it. Several threads may wait at the
- * same time, and none of them tells the others before its own wait is over: who finds the counts
- * equal has nothing under way.
+ * A quiet covers only operations issued before its wait. Several threads may wait at the same time,
+ * and each publishes its count only after its own wait: a thread that finds the counts equal has
+ * nothing under way.
  */
 void via_path_quiet(void)
 {

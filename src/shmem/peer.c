@@ -7,7 +7,8 @@
 
 static const char *const names[VIA_REGIONS] = {"symmetric heap", "program's data"};
 
-/* Of the threads that map. A signal handler that puts must not meet its own thread here. */
+/* Serializes the threads that map. A signal handler that puts must not deadlock with its own thread
+ * here. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static void enter(sigset_t *ret_before)
@@ -36,7 +37,7 @@ static bool is_here(enum via_region region, int pe)
 static __attribute__((noreturn)) void refuse(enum via_region region, int pe, int result,
                                              const struct via_error *err)
 {
-    /* The kernel has the same error for both. */
+    /* The kernel returns the same error for both causes. */
     const char *limit =
         result == -ENOMEM ? "; the limit is vm.max_map_count or the process's own (ulimit -v)" : "";
 
@@ -79,7 +80,7 @@ void via_peers_grow(uint64_t from, uint64_t bytes)
     struct via_error err = {0};
     sigset_t before;
 
-    /* A PE that another thread maps after this has the new size, which the caller has stored. */
+    /* A PE that another thread maps after this gets the new size, which the caller has stored. */
     enter(&before);
     for (int pe = 0; pe < via_hot.n_pes; pe++) {
         char *base = via_hot_peer(VIA_REGION_HEAP, pe);

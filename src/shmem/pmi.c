@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Which launcher has started this process. */
+/* Finds the launcher that has started this process. */
 #include "shmem/pmi.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
-/* How launchers tell the number of processes of the job, whatever they speak. */
+/* Variables by which launchers give the number of processes of the job, whatever their protocol. */
 static const char *const sizes[][2] = {
     {"OMPI_COMM_WORLD_SIZE", "Open MPI's launcher"},
     {"SLURM_STEP_NUM_TASKS", "srun; try srun --mpi=pmix"},

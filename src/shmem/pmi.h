@@ -10,10 +10,10 @@
 #include "base/types.h"
 
 /*
- * Launchers of others: how a process that mpiexec, mpirun, prterun or srun has started learns which
- * PE it is and tells the others a few words. Two protocols: PMI-1, a dialogue of lines over an
- * inherited descriptor (Hydra), which we speak ourselves; and PMIx, whose library is loaded when
- * the environment asks for it.
+ * Other launchers: a process that mpiexec, mpirun, prterun or srun has started learns its rank from
+ * them and exchanges a few words with the other processes. Two protocols: PMI-1, a dialogue of
+ * lines over an inherited descriptor (Hydra), implemented here; and PMIx, whose library is loaded
+ * if the environment asks for it.
  *
  * One thread, in shmem_init and at the end. All calls block until the launcher has answered.
  */
@@ -37,16 +37,17 @@ struct via_pmi {
 
 struct via_pmi_ops {
     const char *name;
-    /* Says hello; fills in rank and size. */
+    /* Opens the session with the launcher; fills in rank and size. */
     int (*open)(struct via_pmi *pmi, struct via_error *err);
-    /* A word of mine for the others, without white space; they can get it after a fence. */
+    /* Publishes a word of this process, without white space; the others can get it after a
+     * fence. */
     int (*put)(struct via_pmi *pmi, const char *key, const char *value, struct via_error *err);
-    /* Until every process of the job has come here. */
+    /* Returns when every process of the job has called it. */
     int (*fence)(struct via_pmi *pmi, struct via_error *err);
-    /* The word of `rank`, at most VIA_PMI_VALUE_BYTES with its end. */
+    /* Gets the word of `rank`, at most VIA_PMI_VALUE_BYTES with its NUL. */
     int (*get)(struct via_pmi *pmi, uint32_t rank, const char *key, char *ret_value,
                struct via_error *err);
-    /* Goodbye: from now on it is no error that this process ends. */
+    /* Ends the session: from now on the launcher accepts the exit of this process. */
     void (*finalize)(struct via_pmi *pmi);
     /* Asks the launcher to end the job; may return. */
     void (*abort)(struct via_pmi *pmi, int code, const char *why);
@@ -56,9 +57,9 @@ extern const struct via_pmi_ops via_pmi1_ops;
 extern const struct via_pmi_ops via_pmix_ops;
 
 /*
- * The launcher that the environment names; ret_pmi->ops stays NULL without one. -ENOTSUP with a
- * text when a launcher has started several processes and none of the two protocols: they must not
- * become as many jobs of one PE.
+ * Finds the launcher that the environment names; ret_pmi->ops stays NULL without one. -ENOTSUP with
+ * a text if a launcher has started several processes and speaks neither protocol: they must not
+ * become separate jobs of one PE each.
  */
 int via_pmi_find(struct via_pmi *ret_pmi, struct via_error *err) VIA_MUST_CHECK;
 
@@ -71,22 +72,22 @@ struct via_node;
 struct via_pmi_job {
     struct via_job *job;
     struct via_node *node;
-    int life_fd; /* a byte in it: look whether the job ends */
+    int life_fd; /* a byte in it: check whether the job ends */
     int call_fd; /* its other end */
     uint32_t number;
 };
 
-/* The first PE of each machine makes its memory and the others take it from there. To be called
+/* The first PE of each machine makes its memory and the others get it from that PE. Call it
  * once. */
 int via_pmi_join(struct via_pmi *pmi, struct via_pmi_job *ret_job,
                  struct via_error *err) VIA_MUST_CHECK;
-/* What the PEs have published reaches the job blocks of all machines; the gate that follows orders
- * it. All PEs call it, each with the same number, which is another one each time. */
+/* Copies the published data of the PEs to the job blocks of all machines; the gate that follows
+ * orders it. Collective over all PEs, with the same number at each, a new one for each call. */
 int via_pmi_exchange(uint32_t number, struct via_error *err) VIA_MUST_CHECK;
-/* How often to ask whether the launcher has died; -1: need not be asked, there is none. */
+/* Poll interval for the launcher's death; -1: no polling needed, there is no launcher. */
 int via_pmi_watch_ms(void);
 bool via_pmi_launcher_is_gone(void);
-/* After the last shmem_finalize, and again without effect. */
+/* Called after the last shmem_finalize; further calls have no effect. */
 void via_pmi_leave(void);
 
 #endif

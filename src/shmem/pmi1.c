@@ -17,7 +17,7 @@
 #include "base/mutant.h"
 #include "shmem/pmi.h"
 
-#define VALUE_BYTES_MIN 64u /* less would not do for our words */
+#define VALUE_BYTES_MIN 64u /* a smaller limit is too small for our words */
 
 /* --- lines ------------------------------------------------------------------------------------ */
 
@@ -35,7 +35,7 @@ static int send_line(struct via_pmi *pmi, struct via_error *err, const char *for
     if (bytes < 0 || (size_t)bytes >= sizeof(text))
         return via_error_set(err, -EMSGSIZE, "PMI-1: a line of %d bytes", bytes);
     for (int done = 0; done < bytes;) {
-        /* No SIGPIPE when the launcher is gone; what is no socket takes a write. */
+        /* No SIGPIPE if the launcher is gone; a descriptor that is no socket gets a write. */
         ssize_t result = send(pmi->fd, text + done, (size_t)(bytes - done), MSG_NOSIGNAL);
         if (result < 0 && errno == ENOTSOCK)
             result = write(pmi->fd, text + done, (size_t)(bytes - done));
@@ -47,7 +47,7 @@ static int send_line(struct via_pmi *pmi, struct via_error *err, const char *for
     return 0;
 }
 
-/* A line without its end, in answer. */
+/* Reads one line of the answer, without its end. */
 static int read_answer(struct via_pmi *pmi, char answer[VIA_PMI_LINE_BYTES], struct via_error *err)
 {
     char *end;
@@ -102,7 +102,7 @@ static bool number_field(const char *line, const char *name, unsigned long *ret_
     return *end == '\0';
 }
 
-/* The answer has to be the `cmd` that is expected, and not a failure. */
+/* The answer must have the expected `cmd`, and report no failure. */
 static int expect(struct via_pmi *pmi, const char *command, char answer[VIA_PMI_LINE_BYTES],
                   struct via_error *err)
 {
@@ -149,9 +149,10 @@ static int ask_limits(struct via_pmi *pmi, struct via_error *err)
 }
 
 /*
- * MPI in the same process has the same connection to the launcher: MPICH finds it by the same
- * variables, before or after us, and closes it in MPI_Finalize. So these stay as they are, our
- * descriptor is a duplicate, and the library that ends last says so to the launcher.
+ * MPI in the same process uses the same connection to the launcher: MPICH finds it by the same
+ * variables, before or after this library, and closes it in MPI_Finalize. So the variables stay,
+ * this library uses a duplicate of the descriptor, and the library that ends last finalizes the
+ * connection.
  */
 extern int MPI_Initialized(int *flag) __attribute__((weak));
 
@@ -186,7 +187,7 @@ static int open_pmi1(struct via_pmi *pmi, struct via_error *err)
                              strerror(errno));
     pmi->rank = (uint32_t)rank;
     pmi->size = (uint32_t)size;
-    /* Children of this program are no PEs. */
+    /* Children of this program are not PEs. */
     fcntl(pmi->fd, F_SETFD, FD_CLOEXEC);
     int result = send_line(pmi, err, "cmd=init pmi_version=1 pmi_subversion=1\n");
     if (result == 0)
@@ -245,14 +246,14 @@ static void send_finalize(struct via_pmi *pmi)
 {
     char answer[VIA_PMI_LINE_BYTES];
 
-    /* Whether it has heard us does not matter any more. */
+    /* A failure of the launcher does not matter any more. */
     if (send_line(pmi, NULL, "cmd=finalize\n") == 0 &&
         expect(pmi, "finalize_ack", answer, NULL) == 0)
         close(pmi->fd);
     pmi->fd = -1;
 }
 
-/* MPI may still begin. If it does not, the launcher would take the exit for a crash. */
+/* MPI may still begin. If it does not, the launcher would treat the exit as a crash. */
 static struct via_pmi left_open = {.fd = -1};
 
 static void finalize_at_exit(void)

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * A job whose processes were started by another launcher. It has the same memory as one of oshrun:
- * the first PE of each machine makes that machine's, tells the others its pid and descriptors, and
- * they open those in /proc/PID/fd, which the kernel allows to processes of the same user. Nothing
- * gets a name. What PEs publish for those of other machines goes by the launcher.
+ * A job whose processes were started by another launcher. It has the same memory as a job of
+ * oshrun: the first PE of each machine makes it and publishes its pid and descriptors; the others
+ * open them in /proc/PID/fd, which the kernel allows to processes of the same user. Nothing gets a
+ * name. Data that PEs publish for PEs of other machines goes through the launcher.
  *
- * Descriptors have the same numbers in all PEs, as if they were inherited: far up, where programs
- * have none.
+ * Descriptors have the same numbers in all PEs, as if they were inherited: high numbers, which
+ * programs do not use.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -28,21 +28,23 @@
 #define FD_FIRST 4096u
 #define GRACE_US 100000u
 
-/* Where a process runs, so that they find out whether they can share memory. */
+/* Identifies the place where a process runs, so that processes find out whether they can share
+ * memory. */
 #define MACHINE_BYTES 128u
 
 static struct {
-    struct via_pmi *pmi; /* until we have said goodbye */
-    bool finalized;      /* and will at exit: with several machines another shmem_init needs it */
+    struct via_pmi *pmi; /* until the session with the launcher is ended */
+    bool finalized;      /* it ends at exit: with several machines another shmem_init needs it */
     struct via_job *job;
     uint32_t number;
     pid_t pid;
-    pid_t launcher; /* who has started this process: the launcher, its daemon, or a shell of it */
+    pid_t launcher; /* the parent: the launcher, its daemon, or its shell */
 } member;
 
-/* --- who runs where --------------------------------------------------------------------------- */
+/* --- which process runs where
+ * ------------------------------------------------------------------- */
 
-/* The kernel that runs, and the pids it shows us. */
+/* The kernel, and the pid namespace. */
 static int name_machine(char text[MACHINE_BYTES], struct via_error *err)
 {
     char boot[64] = "";
@@ -59,7 +61,7 @@ static int name_machine(char text[MACHINE_BYTES], struct via_error *err)
     return 0;
 }
 
-/* Launchers bind processes to cores, so what they may use together is the union. */
+/* Launchers bind processes to CPUs, so the CPUs of the job are the union. */
 static void name_cores(char text[VIA_PMI_VALUE_BYTES])
 {
     cpu_set_t set;
@@ -88,7 +90,8 @@ static void add_cores(const char *text, cpu_set_t *set)
     }
 }
 
-/* The PEs of a machine take its lowest rank's memory: on one machine that is found at once. */
+/* The PEs of a machine use the memory of its lowest rank: on one machine that rank is found at
+ * once. */
 static int find_leader(struct via_pmi *pmi, const char *machine, uint32_t *ret_leader,
                        struct via_error *err)
 {
@@ -107,7 +110,7 @@ static int find_leader(struct via_pmi *pmi, const char *machine, uint32_t *ret_l
     return 0;
 }
 
-/* Which rank is on which machine; a machine is a node of the job. */
+/* Which rank is on which machine; each machine is a node of the job. */
 struct map {
     uint32_t node_of[VIA_JOB_PES_MAX];
     uint32_t host_of[VIA_JOB_PES_MAX]; /* of each node */
@@ -147,7 +150,7 @@ static int add_rank(struct via_pmi *pmi, const char *machine, uint32_t rank, str
     return 0;
 }
 
-/* Of the first rank on each machine, the host that it is in the fabric. */
+/* The fabric host of the first rank on each machine. */
 static int find_hosts(struct via_pmi *pmi, struct map *map, struct via_error *err)
 {
     char text[VIA_PMI_VALUE_BYTES], *end;
@@ -192,7 +195,7 @@ static int gather_processes(struct via_pmi *pmi, const char *machine, struct map
 
 /* --- descriptors ------------------------------------------------------------------------------ */
 
-/* A soft limit binds numbers that are made, not those that are there. */
+/* A soft limit applies to new descriptor numbers, not to existing descriptors. */
 static struct rlimit raise_limit(void)
 {
     struct rlimit limit, before;
@@ -223,7 +226,7 @@ static int move_up(int *fd, struct via_error *err)
     return 0;
 }
 
-/* Descriptor `number` of PE 0, at the same number here. */
+/* Opens descriptor `number` of PE 0, under the same number here. */
 static int fetch_fd(int pid, int number, int flags, struct via_error *err)
 {
     char path[64];
@@ -296,7 +299,8 @@ static int make_job(struct via_pmi *pmi, const char *machine, struct via_job_fil
     return pmi->ops->put(pmi, "job", text, err);
 }
 
-/* --- the others ------------------------------------------------------------------------------- */
+/* --- the other PEs
+ * ------------------------------------------------------------------------------ */
 
 static int take_job(struct via_pmi *pmi, uint32_t leader, struct via_job_files *ret_files,
                     int *ret_node_fd, struct via_error *err)
@@ -347,7 +351,7 @@ int via_pmi_watch_ms(void)
     return member.launcher > 0 ? WATCH_MS : -1;
 }
 
-/* Not by PR_SET_PDEATHSIG: that is of the thread that forked, and such a thread may end. */
+/* Not by PR_SET_PDEATHSIG: it follows the thread that forked, and such a thread may end. */
 bool via_pmi_launcher_is_gone(void)
 {
     return member.launcher > 0 && getppid() != member.launcher;
@@ -373,13 +377,13 @@ void via_pmi_leave(void)
 
 static void abort_job(int code, const char *why)
 {
-    /* A launcher that is asked to abort does not pass on what it has not read yet. */
+    /* A launcher that is asked to abort does not forward output that it has not read yet. */
     usleep(GRACE_US);
     member.pmi->ops->abort(member.pmi, code, why);
 }
 
-/* A PE that leaves without shmem_finalize: the others may wait for it, so the job ends, as
- * oshrun(1) says; but not by shmem_global_exit, where all leave by themselves. */
+/* A PE that leaves without shmem_finalize: other PEs may wait for it, so the job ends, as oshrun(1)
+ * says; but not by shmem_global_exit, after which every PE exits by itself. */
 static void at_exit(int status, void *argument)
 {
     (void)argument;
@@ -388,7 +392,7 @@ static void at_exit(int status, void *argument)
     fflush(NULL);
     /* Pairs with the release in shmem_global_exit. */
     if (atomic_load_explicit(&member.job->exit_ready, memory_order_acquire)) {
-        /* PEs of other machines do not see it, and end by the launcher. */
+        /* PEs of other machines do not see it; the launcher ends them. */
         if (member.job->nodes_count > 1)
             abort_job(status, "shmem_global_exit");
         leave_launcher();

@@ -17,7 +17,7 @@
 
 #define LIBRARY "libpmix.so.2"
 
-/* What we call of it, under the same names. */
+/* The functions of PMIx that are used here, under the same names. */
 static struct {
     __typeof__(PMIx_Init) *init;
     __typeof__(PMIx_Finalize) *finalize;
@@ -52,7 +52,7 @@ static int load(struct via_error *err)
         void *function = dlsym(handle, wanted[i].name);
         if (!function)
             return via_error_set(err, -ENOENT, "%s: %s", LIBRARY, dlerror());
-        /* The way POSIX has for a function out of dlsym. */
+        /* POSIX's way to get a function pointer from dlsym. */
         memcpy(wanted[i].slot, &function, sizeof(function));
     }
     return 0;

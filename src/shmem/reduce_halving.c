@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
  * Reductions of many bytes among leaders that need not be neighbours: recursive halving, then
- * doubling. Each leader has its host's part in dest. In a round it reads, of the half that it
- * keeps, what its partner has, and adds it; the partner does so with the other half. Then the
- * halves go back in the opposite order. So each element is computed by one leader, and what a
- * leader has in dest is written by others only after they have read it.
+ * doubling. The dest of each leader holds the part of its host. In each round a leader keeps one
+ * half of the elements and its partner the other; each reads the partner's values of its own half
+ * and adds them. Then the halves go back in the opposite order. So one leader computes each
+ * element, and other leaders write a leader's dest only after they have read it.
  *
- * Hosts beyond a power of two give all that they have to a partner first, and get all back.
+ * Hosts beyond a power of two first give all their elements to a partner, and get all results back.
  */
 #include <stdlib.h>
 
@@ -35,7 +35,7 @@ static void put_flag(const struct halving *halving, int number, unsigned word)
                  via_team_pe(halving->team, number));
 }
 
-/* Adds what leader `number` has of these elements. */
+/* Adds leader `number`'s values of these elements. */
 static void add(const struct halving *halving, int number, size_t begin, size_t end)
 {
     const struct via_task *task = halving->task;
@@ -123,7 +123,7 @@ void via_reduce_halving(const struct via_task *task)
     struct viaduct_shmem_team *team = task->group->team;
     const struct via_hosts *hosts = via_hosts_of(team);
 
-    /* All members count alike. */
+    /* All members compute the same number. */
     team->pieces++;
     if (via_hosts_gather(team)) {
         struct halving halving = {.task = task,

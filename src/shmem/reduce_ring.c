@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
  * Reductions of many bytes round rings of leaders: reduce-scatter, then all-gather. The elements
- * are cut into a share per host. In step s a leader sends share place - s to the right, first with
- * its own part (step 0), then with what came from the left and its own part added (steps 1 to count
- * - 2), then whole (until step 2 count - 3). Each piece is put straight into its place of dest, so
- * a leader whose dest has its part works on a copy of that.
+ * are cut into one share per host. In step s a leader sends share place - s to the right: its own
+ * part in step 0; the part from the left plus its own in steps 1 to count - 2; then the complete
+ * share (until step 2 count - 3). Each piece is put straight into its place in dest, so a leader
+ * whose own part is in dest works on a copy of that part.
  *
- * Round one ring of all hosts, or over a torus: the rows reduce all, the columns the share that
- * each host has whole after that; then the columns gather, and the rows. The same bytes, and fewer
- * steps.
+ * The ring is one of all hosts, or, in a torus: the rows reduce everything, and the columns reduce
+ * the share that is then complete at each host; then the columns gather, and the rows. The same
+ * bytes, and fewer steps.
  */
 #include <stdlib.h>
 
 #include "shmem/group.h"
 
-/* Bytes passed on at once: hosts compute while the next piece comes. */
+/* Bytes forwarded at once: hosts compute while the next piece arrives. */
 #define RING_PIECE_BYTES ((size_t)64 << 10)
 
 struct ring {
@@ -24,8 +24,8 @@ struct ring {
     int left, right;       /* members */
     unsigned share_word, ready_word;
     size_t begin, end;   /* the elements that are reduced */
-    const char *mine;    /* my part of these; a copy, or my source */
-    bool is_host_part;   /* what the other members of my host have is added too */
+    const char *mine;    /* this host's part of these; a copy, or the source */
+    bool is_host_part;   /* add the parts of the other members of this host, too */
     uint64_t sent, came; /* pieces, counted on */
 };
 
@@ -44,13 +44,13 @@ static unsigned share_of_step(const struct ring *ring, unsigned step)
     return (ring->place + 2 * ring->count - step) % ring->count;
 }
 
-/* The share that is whole here when all have been added. */
+/* The share that is complete here after the first half. */
 static unsigned whole_share(const struct ring *ring)
 {
     return share_of_step(ring, ring->count - 1);
 }
 
-/* The leader has filled dest before; no PE has filled the first share. */
+/* The leader has filled dest before; no other PE has filled the first share. */
 static void add_piece(const struct ring *ring, size_t at, size_t count, bool is_first)
 {
     const struct via_task *task = ring->task;
@@ -84,7 +84,7 @@ static void send_right(struct ring *ring, size_t at, size_t count)
 }
 
 /* What a leader does with the pieces of a share. */
-enum doing { HEAR = 1, ADD = 2, SEND = 4 };
+enum doing { RECEIVE = 1, ADD = 2, SEND = 4 };
 
 static void pass_share(struct ring *ring, unsigned share, int doing)
 {
@@ -93,16 +93,16 @@ static void pass_share(struct ring *ring, unsigned share, int doing)
     for (size_t at = share_begin(ring, share), end = share_begin(ring, share + 1); at < end;
          at += piece_max) {
         size_t piece = via_min(piece_max, end - at);
-        if (doing & HEAR)
+        if (doing & RECEIVE)
             via_hosts_await(ring->team, ring->share_word, ++ring->came);
         if (doing & ADD)
-            add_part(ring, at, piece, !(doing & HEAR));
+            add_part(ring, at, piece, !(doing & RECEIVE));
         if (doing & SEND)
             send_right(ring, at, piece);
     }
 }
 
-/* My dest may be written; and so may that of the next. */
+/* Tells the previous leader that dest may be written; and waits for the next one. */
 static void meet_neighbours(const struct ring *ring)
 {
     struct viaduct_shmem_team *team = ring->team;
@@ -112,22 +112,22 @@ static void meet_neighbours(const struct ring *ring)
     via_hosts_await(team, ring->ready_word, team->pieces + 1);
 }
 
-/* In the last step a share becomes whole; is_sent: and is passed on at once. */
+/* In the last step a share becomes complete; is_sent: and is forwarded at once. */
 static void scatter(struct ring *ring, bool is_sent)
 {
     meet_neighbours(ring);
     pass_share(ring, ring->place, ADD | SEND);
     for (unsigned step = 1; step < ring->count; step++)
         pass_share(ring, share_of_step(ring, step),
-                   HEAR | ADD | (step + 1 < ring->count || is_sent ? SEND : 0));
+                   RECEIVE | ADD | (step + 1 < ring->count || is_sent ? SEND : 0));
 }
 
-/* Whole shares: what comes first is that of the leader before. */
+/* Complete shares: the first one comes from the previous leader. */
 static void gather(struct ring *ring)
 {
     for (unsigned step = ring->count; step < 2 * ring->count - 1; step++)
         pass_share(ring, share_of_step(ring, step),
-                   HEAR | (step + 1 < 2 * ring->count - 1 ? SEND : 0));
+                   RECEIVE | (step + 1 < 2 * ring->count - 1 ? SEND : 0));
 }
 
 /* Owned. */
@@ -181,7 +181,7 @@ static void place_in(struct ring *ring, unsigned count, unsigned place, unsigned
     ring->right = hosts->first[first + (place + 1) % count * step];
 }
 
-/* What is whole in my row is a part of my column's. */
+/* The share that is complete in this row is the column's input. */
 static void reduce_column(const struct ring *row)
 {
     struct ring column = begin_ring(row->task);
@@ -230,7 +230,7 @@ static void reduce(const struct via_task *task, by_leaders *run)
         free(copy);
     }
     via_hosts_release(team);
-    /* As many as no leader exceeds, in no ring: all members count alike. */
+    /* A number that no leader exceeds, in no ring: all members count the same. */
     team->pieces += 2 * hosts->count * (share_bytes / (RING_PIECE_BYTES / 2) + 1);
     via_reduce_spread(task, hosts);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /* How reductions and scans are computed. Operations are commutative. Every member gets the same
- * bits, whatever the algorithm; with reals another algorithm may give others. */
+ * bits; with floating-point numbers another algorithm may give different bits. */
 #include <stdlib.h>
 
 #include "shmem/group.h"
@@ -8,7 +8,7 @@
 #define PIECE_BYTES VIA_REDUCE_PIECE_BYTES
 _Static_assert(VIA_BOX_BYTES <= PIECE_BYTES, "what is exchanged is one piece");
 
-/* Where another PE's memory is mapped it is read in place, else fetched into `buffer`. */
+/* Memory of another PE is read in place if it is mapped, else fetched into `buffer`. */
 static const void *map_or_fetch(const char *call, const void *source, size_t bytes, int pe,
                                 void *buffer)
 {
@@ -80,8 +80,8 @@ void via_scan_exchange(const struct via_task *task)
 /* --- by reading each other's memory ------------------------------------------------------------
  */
 
-/* Each PE computes its share of the elements and puts it to all; a share is read by one PE only,
- * which is why dest may be source. */
+/* Each PE computes its share of the elements and puts it to all; only that PE reads the share,
+ * which is why dest may equal source. */
 void via_reduce_shares(const struct via_task *task)
 {
     _Alignas(64) char sum[PIECE_BYTES];
@@ -90,7 +90,7 @@ void via_reduce_shares(const struct via_task *task)
     size_t end = task->elements * ((size_t)group->my_pe + 1) / (size_t)group->size;
     size_t piece_max = PIECE_BYTES / task->element_bytes;
 
-    /* Everybody's source is ready. */
+    /* The source of every member is ready. */
     via_group_barrier(group);
     for (size_t at = begin; at < end; at += piece_max) {
         size_t piece = via_min(piece_max, end - at), bytes = piece * task->element_bytes;
@@ -102,7 +102,7 @@ void via_reduce_shares(const struct via_task *task)
     via_group_barrier(group);
 }
 
-/* Where a scan puts its results: in place no PE may write before every PE has read. Owned. */
+/* Where a scan puts its results: in place, no PE may write before every PE has read. Owned. */
 static char *scan_results(const struct via_task *task)
 {
     char *results = task->dest;
@@ -155,7 +155,7 @@ static void combine_host(const struct via_task *task, void *into, const char *mi
                        hosts->first[hosts->mine + 1]);
 }
 
-/* On return the team's box has a block of each host: what its members have at element `at`. */
+/* On return the team's box has a block of each host: the values of its members at element `at`. */
 static void exchange_partials(const struct via_task *task, size_t at, size_t count, size_t stride)
 {
     struct viaduct_shmem_team *team = task->group->team;
@@ -169,7 +169,7 @@ static void exchange_partials(const struct via_task *task, size_t at, size_t cou
     via_hosts_release(team);
 }
 
-/* into = what hosts 0 to count - 1 have */
+/* into = the values of hosts 0 to count - 1 */
 static void combine_partials(const struct via_task *task, void *into, size_t elements,
                              size_t stride, unsigned count)
 {
@@ -222,7 +222,7 @@ void via_scan_leaders(const struct via_task *task)
         exchange_partials(task, at, piece, stride);
         combine_before(task, hosts, results + at * task->element_bytes, at, piece, stride);
     }
-    /* Members of my host have read my source. */
+    /* All members of this host have read this PE's source. */
     via_hosts_meet_locals(team);
     take_results(task, results);
 }

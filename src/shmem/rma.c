@@ -6,8 +6,8 @@
 #include "shmem/strided.h"
 
 /*
- * Non-blocking calls are done when they return where memory is mapped. Elsewhere puts have copied
- * their source, and gets are under way until the next quiet.
+ * Non-blocking calls complete before they return if the memory is mapped. Otherwise puts have
+ * copied their source, and gets are under way until the next quiet.
  */
 
 static inline void put_signal(const char *call, void *dest, const void *source, size_t bytes,
@@ -24,7 +24,7 @@ static inline void put_signal(const char *call, void *dest, const void *source, 
     }
     if (!VIA_MUTANT(SHMEM_SIGNAL_FIRST))
         via_copy(direct, source, bytes);
-    /* Release: pairs with the acquire of the wait, which then sees the payload. */
+    /* Release: pairs with the acquire of the waiting PE, which then sees the payload. */
     if (operation == SHMEM_SIGNAL_ADD)
         __atomic_fetch_add(direct_signal, value, __ATOMIC_RELEASE);
     else
@@ -35,8 +35,8 @@ static inline void put_signal(const char *call, void *dest, const void *source, 
 
 /* clang-format off */
 
-/* The whole element in one load or store, as another PE may be polling it. What is rare is a call, so
- * that the element stays in its register. */
+/* The whole element in one load or store, as another PE may poll it. The rare case is a function
+ * call, so that the element stays in its register. */
 #define VIA_DEFINE_SCALAR(N, T, A)                                                                        \
     static __attribute__((noinline, cold)) void N##_p_far(const char *call, T *dest, T value, int pe)     \
     {                                                                                                     \

@@ -3,9 +3,9 @@
 
 #include <errno.h>
 
-/* More digits than these change nothing that matters of a number of bytes. */
+/* Further digits do not change the number of bytes noticeably. */
 #define FRACTION_SCALE UINT64_C(1000000000000000000)
-/* With more the number is zero or too large, whatever its digits are. */
+/* With a larger exponent the number is zero or too large, whatever its digits are. */
 #define EXPONENT_MAX 60
 
 static bool is_digit(char c)
@@ -63,7 +63,7 @@ static int read_digits(const char **text, struct number *ret_number)
     return digits > 0 ? 0 : -EINVAL;
 }
 
-/* "e8", "E+8", "e-3"; without digits it is something else, and stays in the text. */
+/* "e8", "E+8", "e-3"; without digits it is not an exponent, and stays in the text. */
 static int read_exponent(const char **text)
 {
     const char *at = *text;
@@ -82,7 +82,7 @@ static int read_exponent(const char **text)
     return sign * exponent;
 }
 
-/* What is lost of a fraction makes the number larger, as bytes are rounded up. */
+/* A lost fraction rounds up, as bytes are rounded up. */
 static int move_point(struct number *number, int exponent)
 {
     for (; exponent > 0 && (number->whole | number->fraction) != 0; exponent--) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* In the static library, in place of what loads libraries or looks into them. */
+/* Stubs for the static library, which neither loads nor inspects other libraries. */
 #include <errno.h>
 
 #include "shmem/check_calls.h"
@@ -19,11 +19,11 @@ const struct via_pmi_ops via_pmix_ops = {.name = "PMIx", .open = open_pmix};
 int via_check_hook(struct via_error *err)
 {
     return via_error_set(err, -ENOTSUP,
-                         "VIADUCT_SHMEM_CHECK looks at no call of a statically linked program: "
+                         "VIADUCT_SHMEM_CHECK can not check a statically linked program: "
                          "link it with the shared library");
 }
 
-/* The program itself: nothing tells the library's code from the program's. */
+/* One object: nothing distinguishes the library's code from the program's. */
 void *via_call_object(void)
 {
     return NULL;

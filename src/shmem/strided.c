@@ -51,7 +51,8 @@ static void copy(char *dest, const char *source, ptrdiff_t dest_step, ptrdiff_t 
     }
 }
 
-/* --- what a call asks for --------------------------------------------------------------------- */
+/* --- the shape of a call
+ * ------------------------------------------------------------------------ */
 
 struct shape {
     ptrdiff_t dest_step, source_step; /* bytes from one block to the next */
@@ -59,7 +60,8 @@ struct shape {
     size_t blocks; /* 0: there is nothing to do */
 };
 
-/* All that is computed of a shape fits its type, or the program ends: there is no such memory. */
+/* All values computed from a shape fit their types, or the program ends: no memory is that
+ * large. */
 static ptrdiff_t step_of(const char *call, ptrdiff_t stride, size_t blocks, size_t bytes)
 {
     ptrdiff_t step, last;
@@ -90,8 +92,8 @@ static struct shape shape_of(const char *call, ptrdiff_t dest_stride, ptrdiff_t 
 }
 
 /*
- * All blocks lie between the first and the last, whatever the sign of the stride; so one look at
- * the whole is enough.
+ * All blocks lie between the first and the last, whatever the sign of the stride; so one check of
+ * the whole range is enough.
  */
 struct span {
     const char *begin;
@@ -110,7 +112,7 @@ static struct span span_of(const void *first, ptrdiff_t step, size_t blocks, siz
     };
 }
 
-/* Where the first block is mapped, or NULL. */
+/* The mapped address of the first block, or NULL. */
 static char *mapped(const char *call, const struct span *span, size_t payload, int pe)
 {
     char *begin = via_direct(span->begin, pe);
@@ -141,13 +143,13 @@ void via_strided_put(const char *call, void *dest, const void *source, ptrdiff_t
 /* --- gets from other hosts -------------------------------------------------------------------- */
 
 /*
- * A message of its own for each block costs as much as this many bytes between them. Blocks that
- * lie closer come with what is between them, so many bytes at a time, and are picked out here.
+ * A message for each block costs as much as this many bytes. Blocks that lie closer are fetched
+ * together with the bytes between them, so many bytes at a time, and picked out here.
  */
 #define GAP_BYTES_MAX 1024
 #define SPAN_BYTES_MAX ((size_t)64 << 10)
 
-/* How many blocks are got at a time, 0: each by itself. */
+/* How many blocks are fetched at a time; 0: each by itself. */
 static size_t blocks_at_a_time(ptrdiff_t step, size_t block_bytes)
 {
     size_t step_bytes = (size_t)(step < 0 ? -step : step);
@@ -172,7 +174,7 @@ static void get_spans(const char *call, char *dest, const char *source, ptrdiff_
     }
 }
 
-/* All at once, as they take a round trip each. */
+/* All gets are started at once, as each takes a round trip. */
 static void get_each(const char *call, char *dest, const char *source, const struct shape *shape,
                      int pe)
 {

@@ -42,7 +42,7 @@ static int by_address(const void *a, const void *b)
 
     if (left->address != right->address)
         return left->address < right->address ? -1 : 1;
-    /* The largest last, where the search begins. */
+    /* The largest is last; the search begins there. */
     return (left->bytes > right->bytes) - (left->bytes < right->bytes);
 }
 
@@ -73,7 +73,7 @@ static bool is_inside(const Elf64_Shdr *section, size_t bytes)
     return section->sh_offset <= bytes && section->sh_size <= bytes - section->sh_offset;
 }
 
-/* The program's own file; what is wrong in it makes names unknown, and no more. */
+/* The program's own file; an error in it only makes names unknown. */
 static void read_sections(const char *file, size_t bytes, uintptr_t base)
 {
     const Elf64_Ehdr *header = (const Elf64_Ehdr *)(const void *)file;
@@ -91,7 +91,7 @@ static void read_sections(const char *file, size_t bytes, uintptr_t base)
     if (!found || found->sh_link >= header->e_shnum || found->sh_offset % 8 != 0)
         return;
     const Elf64_Shdr *strings = &sections[found->sh_link];
-    /* The last name has to end within the file. */
+    /* The last name must end within the file. */
     if (!is_inside(found, bytes) || !is_inside(strings, bytes) || strings->sh_size == 0 ||
         file[strings->sh_offset + strings->sh_size - 1] != '\0')
         return;

@@ -17,12 +17,12 @@ struct via_symbol {
     size_t bytes;
 };
 
-/* The variable that contains the address. False where there is none, or none that is known. */
+/* Finds the variable that contains the address. False if there is none, or none is known. */
 bool via_symbol_of_data(uintptr_t address, struct via_symbol *ret_symbol);
 
 #define VIA_SYMBOL_TEXT_BYTES 96u
 
-/* "exchange+0x1c", or as much as is known of it: "libfoo.so+0x1234". */
+/* "exchange+0x1c", or as much as is known: "libfoo.so+0x1234". */
 const char *via_symbol_describe_code(uintptr_t address, char text[VIA_SYMBOL_TEXT_BYTES]);
 
 #endif

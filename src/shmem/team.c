@@ -13,7 +13,8 @@ struct team_entry {
     struct viaduct_shmem_team team;
     struct via_list link;
     struct via_sync_slot *mapped[VIA_FLAT_PES_MAX];
-    unsigned char slots[]; /* of each member; none for an active set's, which all have the same */
+    unsigned char slots[]; /* of each member; NULL for an active set's, whose members all have the
+                              same slot */
 };
 
 static struct team_entry *new_entry(int slots)
@@ -62,7 +63,7 @@ void via_team_init(void)
 
     if (via_world.job->pes[first].node != node)
         via_fatal("the PEs of node %u are not consecutive", node);
-    /* Their words and so what counts them outlive shmem_finalize. */
+    /* The words, and so their counters, outlive shmem_finalize. */
     for (unsigned i = 0; i < 2; i++)
         via_teams.predefined[i].slot = i;
     set_members(&via_teams.predefined[0], 0, 1, via_hot.n_pes, via_hot.my_pe, via_teams.mapped[0]);
@@ -81,7 +82,7 @@ static void keep_count(const struct viaduct_shmem_team *team)
     via_teams.counted = via_max(via_teams.counted, most);
 }
 
-/* [locked] Of a team, or of all. */
+/* [locked] Ends the shared contexts of a team, or of all teams. */
 static void free_contexts(const struct viaduct_shmem_team *team, bool all)
 {
     struct via_list *link = via_teams.shareable.next, *next;
@@ -147,14 +148,13 @@ static int number_in(const struct part *part, int pe)
 }
 
 /*
- * What each member of the parent says, in one word: the slots it has for its teams, and a number
- * that the words of none of its free slots exceed. Every member takes a slot of its own, at once,
- * so that threads that make teams of different parents never get the same one, whatever their order
- * is at other PEs.
+ * A card, one per member of the parent: the slots it has for its teams, and a number that no word
+ * of its free slots exceeds. Every member takes a slot of its own, at once, so that threads that
+ * make teams of different parents never get the same one, whatever their order is at other PEs.
  */
 #define CARD_SLOT_BITS 8u
 #define CARD_SLOTS 2u
-#define CARD_SLOT_NONE 0u /* no slot was free: that of the world never is */
+#define CARD_SLOT_NONE 0u /* no free slot: the world's slot is never free */
 #define CARD_SLOT_UNUSED 0xffu
 
 static uint64_t card_of(const unsigned slots[CARD_SLOTS], uint64_t counted)
@@ -232,8 +232,8 @@ static void begin_team(struct team_entry *entry, int start, int stride, int size
                        uint64_t begin)
 {
     set_members(&entry->team, start, stride, size, my_pe, entry->mapped);
-    /* Words are not set to zero: a member of the team that had the slot before may still be looking
-     * at them, in its last barrier. */
+    /* Words are not reset to zero: a member of the slot's former team may still poll them, in its
+     * last barrier. */
     entry->team.epoch = entry->team.exchanges = entry->team.pieces = begin;
     pthread_mutex_lock(&via_teams.lock);
     via_list_push_back(&via_teams.all, &entry->link);
@@ -344,9 +344,10 @@ void pshmem_team_destroy(shmem_team_t team)
         return;
     struct team_entry *entry = via_container_of(team, struct team_entry, team);
     struct via_group group = via_group_of_team(VIA_CALL, team);
-    /* Everybody has taken what its last collective brought, before the slot has another team. */
+    /* All members have read the results of the last collective before another team gets the
+     * slot. */
     via_group_sync(&group);
-    /* Also for what its contexts have under way. */
+    /* Completes the operations of its contexts, too. */
     via_quiet();
     pthread_mutex_lock(&via_teams.lock);
     free_contexts(team, false);
@@ -410,8 +411,8 @@ int pshmem_team_sync(shmem_team_t team)
 /* --- contexts ----------------------------------------------------------------------------------
  */
 
-/* Every way completes in order and at once, or by one quiet for all, so that a context is no more
- * than its team's numbers. */
+/* Every path completes in order and at once, or by one quiet for all, so a context is only a
+ * numbering of PEs by its team. */
 static int create_ctx(struct viaduct_shmem_team *team, long options, shmem_ctx_t *ctx)
 {
     *ctx = malloc(sizeof(**ctx));
@@ -466,7 +467,7 @@ int pshmem_ctx_get_team(shmem_ctx_t ctx, shmem_team_t *team)
     return 0;
 }
 
-/* Sessions are hints; there is nothing to be gained from them on these ways. */
+/* Sessions are hints; these paths gain nothing from them. */
 void pshmem_ctx_session_start(shmem_ctx_t ctx, long options,
                               const shmem_ctx_session_config_t *config, long config_mask)
 {

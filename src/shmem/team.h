@@ -9,22 +9,22 @@
 #include "shmem/barrier.h"
 #include "shmem/world.h"
 
-/* What a PE knows of its teams; team.c's own. */
+/* State of all teams of a PE; private to team.c. */
 struct via_teams {
     struct viaduct_shmem_team predefined[2];
     struct via_sync_slot *mapped[2][VIA_FLAT_PES_MAX]; /* of the predefined teams */
     /* Guards what follows: several threads may make and destroy teams, each of a parent of its own.
      */
     pthread_mutex_t lock;
-    /* Slots that teams of this PE do not use; those of the predefined teams are never free. */
+    /* Slots that no team of this PE uses; those of the predefined teams are never free. */
     uint64_t free_slots;
-    struct via_active_set *sets; /* active_team.c's; that of the last call is the first */
+    struct via_active_set *sets; /* owned by active_team.c; the set of the last call is the first */
     uint64_t free_set_slots;     /* bit i: VIA_TEAMS_MAX + i, for active sets */
     struct via_list all;
-    /* Contexts that several threads may use, which end with their team at the latest. */
+    /* Shared contexts, which end at the latest with their team. */
     struct via_list shareable;
-    /* The words of a slot count on from team to team: no team of mine that is gone has counted
-     * further. */
+    /* The words of a slot count on from team to team: no former team of this PE has counted beyond
+     * this number. */
     uint64_t counted;
 };
 extern struct via_teams via_teams;
@@ -33,17 +33,17 @@ extern struct via_teams via_teams;
 void via_team_init(void);
 void via_team_fini(void);
 
-/* For an active set: which of VIA_SETS_MAX slots this PE has left, as bits, and what
- * via_teams.counted is; then the team, in a slot that is free at all members. In programs without
+/* For an active set: the free ones of the VIA_SETS_MAX slots of this PE as bits, and
+ * via_teams.counted; then the team, in a slot that is free at all members. For programs without
  * threads only. */
 uint64_t via_team_offer_of_set(uint64_t *ret_counted);
 struct viaduct_shmem_team *via_team_of_set(int start, int stride, int size, int my_pe,
                                            unsigned number, uint64_t begin);
 
 /*
- * active_team.c: the team that an active set is. Collective, at the first call of a set: its
- * members agree by `tree`, which gives all of them the combination of what each says
- * (via_active_combine); later calls find it. NULL: no slot is free at all members.
+ * active_team.c: the team of an active set. Collective at the first call with a set: its members
+ * agree through `tree`, which gives all of them the combination of their words
+ * (via_active_combine); later calls look the team up. NULL: no slot is free at all members.
  */
 typedef uint64_t via_active_tree(void *argument, uint64_t mine);
 struct viaduct_shmem_team *via_active_team(int start, int stride, int size, int my_pe,

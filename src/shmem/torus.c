@@ -10,10 +10,10 @@ unsigned via_torus_columns(unsigned hosts, unsigned index)
 }
 
 /*
- * A row that is gone along from column c to the right ends at column c - 1, and to the left at c +
- * 1; there the next row begins. After the last row the column has to be that of the beginning. As
- * many rows to the left as to the right do that; with an odd number of rows so do `columns` more to
- * the left, which takes an odd number of columns too.
+ * The order goes along a row from column c to the right, so it ends at column c - 1; or to the
+ * left, so it ends at c + 1; there it enters the next row. After the last row the column must be
+ * the one of the beginning. As many rows to the left as to the right achieve that; with an odd
+ * number of rows, so do `columns` more rows to the left, which needs an odd number of columns, too.
  */
 static unsigned rows_to_the_left(unsigned columns, unsigned rows)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
  * The PE's side of `viaduct shmem trace`: a wait that sleeps, and has lasted for milliseconds,
- * writes into the PE's board which call it is. Which one, it finds out then, from the stack: so
- * calls that do not wait long have nothing to do for it.
+ * writes into the PE's board which call it is. It finds the call from the stack only then, so calls
+ * that do not wait long have no cost.
  */
 #include "shmem/trace.h"
 
@@ -22,7 +22,7 @@
 struct via_board *via_trace_board;
 
 #define FRAMES_MAX 24
-/* Less is not worth telling of. */
+/* Shorter waits are not worth showing. */
 #define LONG_WAIT_NS (5 * VIA_MSEC_NS)
 #define REFRESH_NS (40 * VIA_MSEC_NS)
 
@@ -71,9 +71,9 @@ static uintptr_t slot_of_stub(uintptr_t stub)
 }
 
 /*
- * The call that returns to `address`: what the instruction before it calls. Through a stub, or in a
- * static program the function itself (call rel32), or by the table (call *disp(%rip)); NULL for a
- * call by pointer.
+ * The call that returns to `address`: the target of the instruction before it. Through a stub, or
+ * in a static program the function itself (call rel32), or by the table (call *disp(%rip)); NULL
+ * for a call by pointer.
  */
 static const struct via_call *call_before(uintptr_t address)
 {
@@ -91,8 +91,8 @@ static const struct via_call *call_before(uintptr_t address)
     return function == 0 ? NULL : via_call_of_code(function);
 }
 
-/* Does the library go on at `address`? A static program is all one object: the library's frames are
- * those before the first that makes an OpenSHMEM call. */
+/* Is `address` in the library? A static program is all one object: there the library's frames are
+ * those before the first one that makes an OpenSHMEM call. */
 static bool is_library(const void *address)
 {
     const void *object = via_call_object();
@@ -103,7 +103,7 @@ static bool is_library(const void *address)
     return dladdr(address, &info) && info.dli_fbase == object;
 }
 
-/* Ours are the frames up to the program's. False when it is the call of before. */
+/* The library's frames are those up to the program's. False if the call is the same as before. */
 static bool find_call(struct via_trace_wait *line)
 {
     char name[VIA_TRACE_CALL_BYTES], caller[VIA_TRACE_CALLER_BYTES];
@@ -126,7 +126,8 @@ static bool find_call(struct via_trace_wait *line)
     return true;
 }
 
-/* --- what for --------------------------------------------------------------------------------- */
+/* --- the reason for the wait
+ * -------------------------------------------------------------------- */
 
 static int64_t load(const volatile void *word, int bytes)
 {
@@ -192,7 +193,7 @@ void via_trace_note(const volatile void *word, int bytes, int cmp, uint64_t valu
 
 /* --- writing ---------------------------------------------------------------------------------- */
 
-/* Threads that wait at the same time need a line each; more of them than lines share. */
+/* Threads that wait at the same time need a line each; if there are too many, they share lines. */
 static struct via_trace_wait *take_line(void)
 {
     static _Atomic uint32_t taken;
@@ -214,8 +215,8 @@ static void end_write(struct via_trace_wait *line)
     atomic_fetch_add_explicit(&line->version, 1, memory_order_release);
 }
 
-/* What is to be told, all of it before the line is touched: finding it out takes its time, and a
- * reader must not wait for a process that may be stopped meanwhile. */
+/* Everything is collected before the line is written: collecting takes time, and a reader must not
+ * wait for a process that may be stopped meanwhile. */
 static void collect_wait(void)
 {
     static _Thread_local struct via_trace_wait told;
@@ -227,7 +228,7 @@ static void collect_wait(void)
         return;
     if (!mine.line)
         mine.line = take_line();
-    /* One wait may follow another without a word between them. */
+    /* A new wait may follow directly, before the line of the old one is cleared. */
     if (find_call(&told) || !mine.waiting)
         told.since_ns = mine.waiting ? now : mine.first_ns;
     told.what[0] = '\0';

@@ -10,22 +10,22 @@
 #include "shmem/wait.h"
 
 /*
- * What a PE tells about itself, in the job block, for people and for the checks of other PEs. Only
- * the PE writes its board. Nothing is written until a wait has lasted for milliseconds (or
- * VIADUCT_SHMEM_CHECK is set), so it costs nothing on the way of data.
+ * Information of a PE about itself, in the job block, for users and for the checks of other PEs.
+ * Only the PE writes its board, and only when a wait has lasted for milliseconds (or
+ * VIADUCT_SHMEM_CHECK is set), so transfers do not pay for it.
  */
 #define VIA_TRACE_THREADS 4u
 #define VIA_TRACE_CALL_BYTES 64u
 #define VIA_TRACE_CALLER_BYTES 96u
 #define VIA_TRACE_WHAT_BYTES 160u
 
-/* A call that waits. A reader copies it, and believes it when version is even and the same before
- * and after; texts are ended and made printable by the reader. */
+/* A call that waits. A reader copies it, and accepts the copy if version is even and did not change
+ * meanwhile; the reader terminates the texts and makes them printable. */
 struct via_trace_wait {
     _Atomic uint32_t version;
     uint32_t waiting;
     uint64_t since_ns; /* CLOCK_MONOTONIC */
-    uint64_t seen_ns;  /* its last sign */
+    uint64_t seen_ns;  /* time of its last sign of life */
     char call[VIA_TRACE_CALL_BYTES];
     char caller[VIA_TRACE_CALLER_BYTES];
     char what[VIA_TRACE_WHAT_BYTES];
@@ -36,8 +36,8 @@ struct via_trace_collective {
     _Atomic uint32_t version;
     uint32_t reserved;
     uint64_t group;  /* hash of the team or active set */
-    uint64_t number; /* of this collective among the group's; from 1 on */
-    uint64_t digest; /* of all that has to be the same at every PE */
+    uint64_t number; /* number of this collective in the group, from 1 on */
+    uint64_t digest; /* digest of all arguments that must be equal at every PE */
     char text[VIA_TRACE_WHAT_BYTES];
 };
 
@@ -52,12 +52,13 @@ struct via_board {
     struct via_trace_collective collectives[VIA_TRACE_COLLECTIVES];
     /* Words that this PE has waited on: 1 + region + VIA_REGIONS * offset; 0 = free. */
     _Atomic uint64_t words[VIA_TRACE_WORDS];
-    /* Locks that this PE holds, via_trace_lock_note; of those that share a place, the last. 0 =
+    /* Locks that this PE holds, via_trace_lock_note; the newest of those that share a place. 0 =
      * none. */
     _Atomic uint64_t locks[VIA_TRACE_LOCKS];
 } __attribute__((aligned(128)));
 
-/* A wait whose last sign is older has ended without a word. Long, as the machine may be busy. */
+/* A wait whose last sign of life is older has ended without clearing its line. Long, as the machine
+ * may be busy. */
 #define VIA_TRACE_FRESH_NS (10 * VIA_SEC_NS)
 
 /* --- for the PE: trace.c ---------------------------------------------------------------------- */
@@ -65,20 +66,20 @@ struct via_board {
 /* After the job has been found. */
 void via_trace_init(void);
 /*
- * Inside a wait: for `word` to compare with `value` as cmp says; bytes is negative when it is
- * signed. Or for one of `value` words (VIA_TRACE_SOME), or a lock whose holder has noted `value`
- * (VIA_TRACE_LOCK). Kept until the wait is over.
+ * Called inside a wait: says that `word` is compared with `value` by cmp; bytes is negative for a
+ * signed word. Or that one of `value` words is waited for (VIA_TRACE_SOME), or a lock whose holder
+ * has noted `value` (VIA_TRACE_LOCK). Kept until the wait is over.
  */
 #define VIA_TRACE_SOME (-1)
 #define VIA_TRACE_LOCK (-2)
-/* What a PE notes of a lock that it holds: the lock's number in the upper half, its own ticket in
- * the lower one. */
+/* A PE's note of a lock that it holds: the lock's number in the upper half, the PE's ticket in the
+ * lower one. */
 static inline uint64_t via_trace_lock_note(uint32_t number, uint32_t ticket)
 {
     return (uint64_t)number << 32 | ticket;
 }
 
-/* Its place in a board. */
+/* Place of the lock in a board. */
 static inline _Atomic uint64_t *via_trace_lock_place(struct via_board *board, uint32_t number)
 {
     return &board->locks[number / 2 % VIA_TRACE_LOCKS];
@@ -94,8 +95,8 @@ static inline void via_trace_lock_taken(uint32_t number, uint32_t ticket)
                               via_trace_lock_note(number, ticket), memory_order_relaxed);
 }
 
-/* ... and is so no more. A ticket alone does not tell: a lock that is allocated again in the same
- * place begins with the same tickets. */
+/* Clears the note of a lock. The ticket alone does not identify it: a lock that is allocated again
+ * in the same place begins with the same tickets. */
 static inline void via_trace_lock_left(uint32_t number)
 {
     if (via_unlikely(!via_trace_board))
@@ -107,7 +108,7 @@ static inline void via_trace_lock_left(uint32_t number)
 
 void via_trace_note(const volatile void *word, int bytes, int cmp, uint64_t value);
 
-/* via_wait_step, for those who know what they wait for. */
+/* via_wait_step for callers that can say what they wait for. */
 static inline void via_trace_step(struct via_wait *wait, const volatile void *word, int bytes,
                                   int cmp, uint64_t value)
 {

@@ -74,7 +74,7 @@ const struct via_variable via_variables[] = {
     {"SHMEM_INFO", "SMA_INFO", "if set, these variables are printed at the start", NULL, NULL},
     {"SHMEM_DEBUG", "SMA_DEBUG", "if set, messages that help to find errors are printed", NULL,
      NULL},
-    {"VIADUCT_SHMEM_CHECK", NULL, "1, warn or abort: mistakes of the program are looked for", "0",
+    {"VIADUCT_SHMEM_CHECK", NULL, "1, warn or abort: check the calls of the program", "0",
      check_mode},
     {"VIADUCT_SHMEM_STATS", NULL, "a file: each PE appends how many bytes went by which way", NULL,
      NULL},

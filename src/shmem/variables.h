@@ -11,8 +11,9 @@ struct via_variable {
     const char *name;
     const char *old_name; /* NULL = none */
     const char *text;
-    const char *fallback; /* what holds when it is not set */
-    /* 0, or negative errno and a text for a value that the library would refuse; NULL: takes any */
+    const char *fallback; /* the default */
+    /* 0, or negative errno and a text for a value that the library would refuse; NULL: accepts
+     * any */
     int (*check)(const char *value, struct via_error *err);
 };
 

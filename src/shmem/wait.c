@@ -10,20 +10,19 @@
 #include <unistd.h>
 
 /* A pause is 15 to 60 ns, by the CPU. */
-#define PAUSES_ALONE_MAX 2000u /* a core for each PE: many times a cache line's way */
-#define PAUSES_SHARED_MAX 64u  /* a few cache misses: the one waited for may be running */
+#define PAUSES_ALONE_MAX 2000u /* with a CPU for each PE: many cache line latencies */
+#define PAUSES_SHARED_MAX 64u  /* a few cache misses: the awaited PE may be running */
 #define PAUSES_MIN 4u
 #define FAILURES_A_TRIAL 64u
 
-/* Yielding costs a system call each, so it does not go on for ever; but a thread that sleeps is
- * woken late. */
+/* Each yield is a system call, so yielding is limited; but a thread that sleeps wakes up late. */
 #define YIELD_NS_MAX (10 * VIA_MSEC_NS)
 #define YIELDS_PER_CLOCK 16u
 /*
- * Yielding hands the core to another PE of the same scheduling group only. Under some launchers
+ * A yield gives the CPU only to another PE of the same scheduling group. Under some launchers
  * (Hydra) every PE is a session, and so, where the kernel has autogroups, a group of its own:
- * yields then come back at once, and the PE that is waited for runs when the time slice is over,
- * after milliseconds. A round that comes back as fast as system calls do tells that.
+ * yields then return at once, and the awaited PE runs only when the time slice is over, after
+ * milliseconds. A round of yields that takes only the time of its system calls reveals this case.
  */
 #define YIELDS_PER_ROUND 256u
 #define YIELD_NS_IN_VAIN 1000u
@@ -78,7 +77,7 @@ unsigned via_wait_cores(void)
     return via_max(1u, via_min(cores, via_wait_quota_cores()));
 }
 
-/* Has yielding been in vain, or gone on for too long? */
+/* Has yielding been in vain, or lasted too long? */
 static bool has_yielded_enough(struct via_wait *wait)
 {
     uint64_t now = now_ns();
@@ -121,10 +120,11 @@ void via_wait_sleep(struct via_wait *wait)
 }
 
 /*
- * For waits that had to yield: their pauses were for nothing. With a core for each PE that is rare,
- * and the budget stays; with fewer it is the rule, and the budget shrinks to almost nothing. A wait
- * that ended in time teaches nothing, so the whole budget is tried again after a number of
- * failures: in the second case that costs a few pauses a wait, in the first it brings it back.
+ * Called after waits that had to yield: their pauses were wasted. With a CPU for each PE such waits
+ * are rare, and the budget stays; with fewer CPUs they are the rule, and the budget shrinks to
+ * almost nothing. A wait that ended while it paused teaches nothing, so the whole budget is tried
+ * again after a number of failures: with fewer CPUs that costs a few pauses a wait, with enough
+ * CPUs it restores the budget.
  */
 void via_wait_learn(void)
 {

@@ -10,10 +10,10 @@
 
 /*
  * How a PE waits for memory to change: first it pauses, then it yields, then it sleeps. Pausing is
- * right while every PE has a core of its own; with more PEs than cores the one that is waited for
- * may need this very core, and each pause delays it. So the budget of pauses begins by the cores
- * that are really there, and learns: a wait that it was too small for halves it, and now and then
- * it is tried whole again.
+ * right while every PE has a CPU of its own; with more PEs than CPUs the awaited PE may need this
+ * very CPU, and each pause delays it. So the initial budget of pauses depends on the number of
+ * CPUs, and then adapts: a wait that used it up halves it, and now and then the whole budget is
+ * tried again.
  *
  *     struct via_wait wait = VIA_WAIT_INIT;
  *     while (!condition)
@@ -24,7 +24,7 @@ struct via_wait {
     uint32_t pauses;
     uint32_t yields;
     uint64_t began_ns; /* when the yields began */
-    uint64_t round_ns; /* and the present round of them */
+    uint64_t round_ns; /* start of the current round of yields */
     uint64_t sleep_ns;
 };
 
@@ -33,35 +33,36 @@ struct via_wait {
         0, 0, 0, 0, 0 \
     }
 
-/* Pauses until a wait yields: of this process, read and learned by all its threads. */
+/* Pauses before a wait yields: one number per process, read and adapted by all its threads. */
 extern _Atomic uint32_t via_wait_pauses_max;
 
-/* pes: how many share `cores`. To be called once, before the first wait. */
+/* pes: how many PEs share `cores`. Call it once, before the first wait. */
 void via_wait_configure(unsigned pes, unsigned cores);
 
 /*
- * Called before each sleep of a wait, when what is waited for is long in coming: to look whether it
- * can come at all. NULL for none; set while no thread waits.
+ * Called before each sleep of a long wait: checks whether the awaited event can still happen. NULL
+ * for none; set while no thread waits.
  */
 extern void (*via_wait_poll_host)(void);
 
-/* The same, and when a wait that has taken long is over: for `viaduct shmem trace`; or NULL. */
+/* Called at the same points, and at the end of a long wait: for `viaduct shmem trace`; or NULL. */
 extern void (*via_wait_trace)(void);
 extern void (*via_wait_trace_over)(void);
 
-/* How many CPUs this process may use: by affinity and by the quota of its control group. */
+/* The number of CPUs that this process may use: by affinity and by the quota of its control
+ * group. */
 unsigned via_wait_cores(void);
-unsigned via_wait_quota_cores(void); /* by the quota alone; UINT32_MAX without one */
+unsigned via_wait_quota_cores(void); /* limit by the quota alone; UINT32_MAX without one */
 
 /*
- * One step of pausing or yielding. False once yielding has not helped for a while: the caller
+ * One step of pausing or yielding. False when yielding has not helped for a while: the caller
  * should sleep, on a futex if another PE will wake it, else by via_wait_sleep.
  */
 bool via_wait_yield(struct via_wait *wait);
 void via_wait_sleep(struct via_wait *wait);
 void via_wait_learn(void);
 
-/* True while pausing or yielding is the thing to do (and has been done). */
+/* True if it has paused or yielded; false if the caller should sleep. */
 static inline bool via_wait_try(struct via_wait *wait)
 {
     if (via_likely(wait->pauses <
@@ -86,11 +87,11 @@ static inline void via_wait_done(const struct via_wait *wait)
 }
 
 /*
- * An event count in shared memory: a thread that waits for a condition made true by others sleeps
- * on it. The waker's side costs one load while no thread sleeps. Pairing: the waker makes the
- * condition true by a sequentially consistent operation, then looks at `sleepers` by another
- * (processors with a weak order of memory would let a relaxed load pass the former); the sleeper
- * counts itself, then a full fence, then looks at the condition. One of the two sees the other.
+ * An event count in shared memory: a thread sleeps on it until others make a condition true. The
+ * waker's side is one load while no thread sleeps. Pairing: the waker makes the condition true by a
+ * sequentially consistent operation, then loads `sleepers` by another one (processors with a weak
+ * memory order would let a relaxed load pass the former); the sleeper counts itself, then executes
+ * a full fence, then checks the condition. One of the two sees the other.
  */
 struct via_event {
     _Atomic uint32_t count; /* the futex word */
@@ -102,7 +103,8 @@ void via_event_sleep(struct via_event *event, uint32_t count); /* returns at the
 void via_event_cancel(struct via_event *event);
 void via_event_wake_all(struct via_event *event);
 
-/* After the condition is true: made so sequentially consistently, or followed by a full fence. */
+/* Called after the condition is true: made so sequentially consistently, or followed by a full
+ * fence. */
 static inline void via_event_notify(struct via_event *event)
 {
     if (via_unlikely(atomic_load_explicit(&event->sleepers, memory_order_seq_cst) > 0))

@@ -12,10 +12,10 @@ static __attribute__((noreturn)) void no_comparison(const char *call, int cmp)
 }
 
 /*
- * Where a search for any one that holds begins: a place that moves on by one from call to call on
- * the same variables, so that repeated calls find each that holds, as section 9.11 asks.
- * Some arrays are remembered. One that is not begins anywhere: arrays that take each other's place
- * all the time are searched at random, which finds each as well.
+ * Where a search for any element that holds begins: the start advances by one from call to call on
+ * the same variables, so that repeated calls find each element that holds, as section 9.11
+ * requires. The starts of some arrays are remembered. Other arrays start at a random element, which
+ * finds each as well.
  */
 #define STARTS_COUNT 16u
 
@@ -45,8 +45,8 @@ static size_t next_start(const volatile void *ivars, size_t nelems)
 #define VIA_SIGNED_BYTES(T) ((T)-1 < (T)1 ? -(int)sizeof(T) : (int)sizeof(T))
 
 /*
- * Every wait is a test that is repeated. Acquire: what its writer put before, with a fence between,
- * is seen after the wait.
+ * Every wait is a repeated test. Acquire: data that the writer put before, with a fence between, is
+ * visible after the wait.
  */
 #define VIA_DEFINE_COMPARE(N, T, A)                                                                       \
     static inline bool N##_holds(const char *call, const T *ivar, int cmp, T value)                       \
@@ -90,7 +90,8 @@ static size_t next_start(const volatile void *ivars, size_t nelems)
                 return false;                                                                             \
         return true;                                                                                      \
     }                                                                                                     \
-    /* The count of those that hold, their numbers in indices; at most max. *ret_set: of the test set. */ \
+    /* The number of elements that hold, their indices in `indices`; at most max. *ret_set: size of
+     * the test set. */ \
     static size_t N##_some(const char *call, const T *ivars, size_t nelems, size_t *indices, size_t max,  \
                            const int *status, int cmp, const T *values, size_t values_step,               \
                            size_t *ret_set)                                                               \
@@ -198,7 +199,7 @@ uint64_t pshmem_signal_wait_until(uint64_t *sig_addr, int cmp, uint64_t cmp_valu
     struct via_wait wait = VIA_WAIT_INIT;
     uint64_t now;
 
-    /* What is returned is the value that met the condition, not a later one. */
+    /* Returns the value that met the condition, not a later one. */
     for (;;) {
         now = __atomic_load_n(sig_addr, __ATOMIC_ACQUIRE);
         if (uint64_holds(VIA_CALL, &now, cmp, cmp_value))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* What a PE holds, and making and unmaking it. Who calls when: init.c. */
+/* The state of a PE: making and unmaking it. init.c calls these functions. */
 #include "shmem/world.h"
 
 #include <errno.h>
@@ -135,7 +135,7 @@ static int make_own_job(struct via_error *err)
     return via_node_map(via_world.own_files.node_fds[0], &via_world.node, err);
 }
 
-/* Of a launcher that is not oshrun, or of none. */
+/* Joins the job of a launcher other than oshrun; without any launcher makes a job of one PE. */
 static int join_or_make_job(struct via_error *err)
 {
     static struct via_pmi pmi;
@@ -159,7 +159,7 @@ struct fd_range {
     int first, end;
 };
 
-/* Each kernel has it for one descriptor; since 5.11 for many. */
+/* Each system call of older kernels handles one descriptor; close_range() (5.11) handles many. */
 static void close_range_on_exec(struct fd_range range)
 {
     if (range.first >= range.end || syscall(SYS_close_range, (unsigned)range.first,
@@ -178,7 +178,7 @@ static void add_fd(struct fd_range *range, int fd)
     range->end = fd + 1;
 }
 
-/* The memory of the PEs of this host. Its descriptors follow each other as a rule. */
+/* The memory of the PEs of this host. Its descriptors are usually consecutive. */
 static void close_on_exec(void)
 {
     const struct via_job *job = via_world.job;
@@ -233,11 +233,11 @@ int via_world_make_peers(struct via_error *err)
     return 0;
 }
 
-/* Addresses for all heaps of this host, each to grow up to `room`. */
+/* Reserves address space for all heaps of this host, each to grow up to `room`. */
 static int reserve_addresses(uint64_t room)
 {
-    /* Between two at least VIA_HEAP_ALIGN stay empty: a run past the end of one must not be a write
-     * to the next. */
+    /* At least VIA_HEAP_ALIGN between two heaps stays unmapped: an overrun of one must not write
+     * into the next. */
     uint64_t stride = via_align_up(room, VIA_HEAP_ALIGN) + VIA_HEAP_ALIGN;
 
     via_world.map_bytes = stride * via_world.node->locals_count + 2 * VIA_HEAP_ALIGN;
@@ -258,15 +258,15 @@ static void set_mine(enum via_region region)
                           memory_order_relaxed);
 }
 
-/* All heaps of this host in one range of addresses; mine now, the others at first use. */
+/* All heaps of this host in one range of addresses; this PE's now, the others at first use. */
 int via_world_map_heaps(struct via_error *err)
 {
     const struct via_job *job = via_world.job;
-    /* Initialized again, they may have grown; all to the same size. */
+    /* On a repeated shmem_init, heaps may have grown; all to the same size. */
     uint64_t bytes = atomic_load_explicit(&via_world.me->heap_bytes, memory_order_relaxed);
     void *base;
 
-    /* A process with a limit (RLIMIT_AS) can perhaps have what is needed now. */
+    /* A process with a limit (RLIMIT_AS) can perhaps map what it needs now. */
     if (reserve_addresses(via_max(job->heap_bytes_max, bytes)) < 0) {
         int result = reserve_addresses(bytes);
         if (result < 0)
@@ -274,7 +274,7 @@ int via_world_map_heaps(struct via_error *err)
                                  "%u heaps of %" PRIu64 " bytes: no room for addresses: %s",
                                  via_world.node->locals_count, bytes, strerror(-result));
     }
-    /* It is the heap itself, not what the library has before it, that is aligned. */
+    /* The program's part of the heap is aligned, not the library's part before it. */
     via_world.map_first =
         (char *)via_align_up((uintptr_t)via_world.map + VIA_INTERNAL_BYTES, VIA_HEAP_ALIGN) -
         VIA_INTERNAL_BYTES;
@@ -309,7 +309,7 @@ int via_world_share_data(struct via_error *err)
     return 0;
 }
 
-/* After the gate. Variables of another program are not symmetric with mine. */
+/* After the gate. Variables of another program are not symmetric with this one's. */
 void via_world_compare_programs(void)
 {
     struct via_job *job = via_world.job;
@@ -345,8 +345,8 @@ int via_world_offer(enum via_region region, int fd, size_t bytes, struct via_err
     return 0;
 }
 
-/* A PE whose host has died waits in vain: no other host can put to it any more. So does one whose
- * own put has failed, if what it waits for is the answer to that. */
+/* A PE whose host has died waits in vain: no other host can put to it any more. So does a PE whose
+ * own put has failed, if it waits for the answer to that put. */
 static void poll_host(void)
 {
     int result = via_attach_poll(via_world.attach);
@@ -397,7 +397,8 @@ static void detach(void)
     via_world.attach = NULL;
 }
 
-/* --- opening and closing the fast way --------------------------------------------------------- */
+/* --- opening and closing the fast path
+ * ---------------------------------------------------------- */
 
 void via_world_open_hot(void)
 {

@@ -12,20 +12,20 @@
 #include "viaduct/viaduct.h"
 
 /*
- * What a PE knows between shmem_init and shmem_finalize. Two parts: what every access needs, small
+ * State of a PE between shmem_init and shmem_finalize, in two parts: what every access needs, small
  * and read only (via_hot); and the rest (via_world).
  */
 
 /*
- * The fast way of an access: a symmetric address of mine becomes the address at which I have mapped
- * the same object of another PE. bytes is 0 for a region while every access to it must be looked at
- * (statistics), and a peer is NULL where its memory is not mapped, or not yet: then the slow way
- * decides.
+ * The fast path of an access: a symmetric address of this PE becomes the address at which this
+ * process maps the same object of another PE. bytes is 0 for a region while every access to it must
+ * take the slow path (statistics); a peer is NULL if its memory is not mapped, or not yet: then the
+ * slow path decides.
  */
 struct via_hot {
     uintptr_t base[VIA_REGIONS];
-    _Atomic size_t bytes[VIA_REGIONS];  /* stored after what is behind it: a growing heap */
-    _Atomic(char *) *peer[VIA_REGIONS]; /* n_pes each; stored once by the first use, peer.c */
+    _Atomic size_t bytes[VIA_REGIONS];  /* stored after the new part is mapped: a growing heap */
+    _Atomic(char *) *peer[VIA_REGIONS]; /* n_pes each; stored once at the first use, peer.c */
     int my_pe;
     int n_pes;
 };
@@ -33,8 +33,8 @@ extern struct via_hot via_hot;
 
 static inline char *via_hot_peer(enum via_region region, int pe)
 {
-    /* Pairs with the release in via_peer_map; behind the address is a mapping, which other
-     * threads meet in the kernel. */
+    /* Pairs with the release in via_peer_map; the address points to a mapping, which other threads
+     * see through the kernel. */
     return atomic_load_explicit(&via_hot.peer[region][pe], memory_order_acquire);
 }
 
@@ -46,8 +46,8 @@ static inline void *via_direct_in(enum via_region region, uintptr_t off, int pe)
     return via_likely(peer) ? peer + off : NULL;
 }
 
-/* Both regions are as likely; so neither is behind a jump more than the other. Always inline: where
- * there are very many calls, the compiler would rather have it called. */
+/* Both regions are equally likely, so neither is behind one jump more than the other. Always
+ * inline: with very many calls the compiler would otherwise emit a call. */
 static inline __attribute__((always_inline)) void *via_direct(const void *address, int pe)
 {
     uintptr_t heap_off = (uintptr_t)address - via_hot.base[VIA_REGION_HEAP];
@@ -62,7 +62,7 @@ static inline __attribute__((always_inline)) void *via_direct(const void *addres
     return NULL;
 }
 
-/* By which way bytes went. */
+/* Bytes by path. */
 enum via_way {
     VIA_WAY_DIRECT, /* memory of this host */
     VIA_WAY_WINDOW, /* loads and stores in a neighbour's window */
@@ -80,7 +80,7 @@ struct via_peer {
     _Atomic(struct via_remote *) remote[VIA_REGIONS]; /* opened at first use */
     uint32_t host;
     uint32_t node;
-    bool same_program; /* its variables are symmetric with mine */
+    bool same_program; /* its variables are symmetric with those of this PE */
 };
 
 struct via_region_mine {
@@ -88,16 +88,16 @@ struct via_region_mine {
     _Atomic size_t bytes;
 };
 
-/* What a heap that has grown leaves: other threads may still be using it, until the end. */
+/* The old mappings of a heap that has grown: other threads may use them until the end. */
 struct via_outgrown {
     struct via_outgrown *next;
-    struct via_segment *segment; /* one of both */
+    struct via_segment *segment; /* one of the two */
     struct via_remote *remote;
 };
 
 struct via_world {
     unsigned init_count; /* 0: not initialized */
-    bool is_child;       /* forked by a PE: no PE itself */
+    bool is_child;       /* forked by a PE: is no PE itself */
     int thread_level;
     /* Some PE provides SHMEM_THREAD_MULTIPLE, so that threads of it may make collective calls of
      * several active sets at the same time. */
@@ -118,7 +118,7 @@ struct via_world {
     size_t map_bytes;
     char *map_first; /* the heap of local PE 0; the others follow at map_stride */
     uint64_t map_stride;
-    uint64_t heap_bytes_max; /* what every PE has addresses for */
+    uint64_t heap_bytes_max; /* address space that every PE has for its heap */
 
     struct via_heap heap;
     pthread_mutex_t lock; /* heap, peers[].remote, outgrown */
@@ -128,12 +128,13 @@ struct via_world {
     struct via_attach *attach;
     struct via_segment *segment[VIA_REGIONS];
     /* Operations by frames that threads have handed to the host, and how many of them a quiet has
-     * seen arrive: equal, or there is something to wait for. */
+     * seen complete: if the two are equal there is nothing to wait for. */
     _Atomic uint64_t frames_issued;
     _Atomic uint64_t frames_quiet;
 
     struct via_way_count ways[VIA_WAYS];
-    _Atomic uint64_t rounds; /* waits for other hosts in collectives; lost counts do not matter */
+    _Atomic uint64_t
+        rounds; /* waits for other hosts in collectives; a statistic, lost counts are accepted */
 };
 extern struct via_world via_world;
 
@@ -141,7 +142,8 @@ static inline bool via_has_frames(void)
 {
     uint64_t issued = atomic_load_explicit(&via_world.frames_issued, memory_order_relaxed);
 
-    /* Acquire: pairs with the release of another thread's via_path_quiet, whose puts are there. */
+    /* Acquire: pairs with the release of another thread's via_path_quiet, whose puts have
+     * arrived. */
     return issued != atomic_load_explicit(&via_world.frames_quiet, memory_order_acquire);
 }
 
@@ -157,7 +159,7 @@ static inline bool via_has_frames(void)
 #define VIA_SETS_MAX 16u /* active sets that are teams, too */
 #define VIA_SLOTS_MAX (VIA_TEAMS_MAX + VIA_SETS_MAX)
 
-/* What a PE says to those of its host: only it writes it. Two lines of a cache, as adjacent ones
+/* A PE's block for the PEs of its host: only the PE writes it. Two cache lines, as adjacent ones
  * are prefetched in pairs. */
 #define VIA_SYNC_LINE_BYTES 112u
 struct via_sync_line {
@@ -167,16 +169,16 @@ struct via_sync_line {
 
 struct via_sync_slot {
     _Atomic uint64_t words[VIA_SYNC_WORDS];
-    struct via_sync_line lines[2]; /* in turn */
+    struct via_sync_line lines[2]; /* alternating */
 };
 
-/* What members give each other in one meeting, at the leader of each host: hosts.h. */
+/* The data that members exchange in one meeting, at the leader of each host: hosts.h. */
 #define VIA_BOX_BYTES ((size_t)8 << 10)
 _Static_assert(VIA_BOX_BYTES / VIA_JOB_PES_MAX >= sizeof(uint64_t), "a word of every PE");
 
 struct via_internal {
     struct via_sync_slot teams[VIA_SLOTS_MAX];
-    _Alignas(64) unsigned char boxes[VIA_SLOTS_MAX][2][VIA_BOX_BYTES]; /* two in turn */
+    _Alignas(64) unsigned char boxes[VIA_SLOTS_MAX][2][VIA_BOX_BYTES]; /* two, alternating */
 };
 /* A huge page: so huge pages of the memfd are huge pages of the address space. */
 #define VIA_INTERNAL_BYTES (UINT64_C(2) << 20)
@@ -187,7 +189,7 @@ static inline struct via_internal *via_internal(void)
     return (struct via_internal *)(void *)via_world.region[VIA_REGION_HEAP].base;
 }
 
-/* Where the heap itself begins. */
+/* Where the program's part of the heap begins. */
 static inline char *via_heap_base(void)
 {
     return via_world.region[VIA_REGION_HEAP].base + VIA_INTERNAL_BYTES;
@@ -195,8 +197,8 @@ static inline char *via_heap_base(void)
 
 /* --- */
 
-/* Ends the process, with the call's name, before shmem_init, after the last shmem_finalize, and in
- * a child that a PE has made by fork. */
+/* Ends the process, with a message that names the call, before shmem_init, after the last
+ * shmem_finalize, and in a child that a PE has forked. */
 void via_fatal_uninitialized(const char *call) __attribute__((noreturn));
 static inline void via_must_be_initialized(const char *call)
 {
@@ -206,8 +208,8 @@ static inline void via_must_be_initialized(const char *call)
 
 /* Prints "PE n on host h: ..." and ends the process with code 1, and so the job. */
 void via_fatal(const char *format, ...) VIA_PRINTF(1, 2) __attribute__((noreturn));
-/* The same where another PE or this PE's host can not be reached: the launcher looks for the reason
- * in what it hears of the others. After via_world_find_job. */
+/* The same if another PE or this PE's host is unreachable: the launcher finds the reason in the
+ * reports of the other PEs. Call it after via_world_find_job. */
 void via_fatal_cut_off(const char *format, ...) VIA_PRINTF(1, 2) __attribute__((noreturn));
 void via_debug(const char *format, ...) VIA_PRINTF(1, 2); /* with SHMEM_DEBUG */
 

@@ -113,7 +113,7 @@ class Ends(Jobs):
         job = self.started("-n", 4, "--lost-after", 1, program("end"), "stubborn")
         for pid in self.lab[2].pids("--serve"):
             os.kill(pid, signal.SIGSTOP)
-        self.ends(job, 1, "PEs 2-3 on node2: the machine is lost: nothing was heard of it for 1 s", 4)
+        self.ends(job, 1, "PEs 2-3 on node2: the machine is lost: it has been silent for 1 s", 4)
         job = self.started("-n", 4, "--lost-after", 1, program("end"), "stubborn")
         job.send_signal(signal.SIGSTOP)
         try:

@@ -125,7 +125,7 @@ class Wrappers(shmem_lab.Case):
         code, out, err = self.call(OSHRUN, "-n", 1, "./static", env={"VIADUCT_SHMEM_CHECK": "1"})
         self.assertEqual(code, 0)
         self.assertIn("PASS", out)
-        self.assertIn("looks at no call of a statically linked program: link it with the shared library", err)
+        self.assertIn("can not check a statically linked program: link it with the shared library", err)
 
     def test_a_program_with_a_sanitizer(self):
         # Its variables lie between red zones that nobody may read, and it forks.
