@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Changes to what a seed draws: values of the configuration by name, faults and bursts of work that
- * are left out. A failing seed is shrunk by them, and the command that reproduces it names them.
+ * Changes to the case that a seed draws: configuration values by name, and faults and bursts of
+ * work that are left out. Shrinking a failing seed makes such changes, and the command that
+ * reproduces the failure contains them.
  */
 #ifndef SIM_CHANGE_H
 #define SIM_CHANGE_H
@@ -12,14 +13,14 @@
 
 #include "sim/config.h"
 
-/* A value that may be changed. */
+/* A configuration value that may be changed. */
 struct sim_knob {
     const char *name;
     uint16_t off, bytes;            /* in struct sim_config */
-    int (*parse)(const char *name); /* values have names; NULL: they are numbers */
+    int (*parse)(const char *name); /* its values have names; NULL: they are numbers */
     const char *(*text)(unsigned value);
-    uint64_t min, max; /* as far as a seed may draw it, or more carefully */
-    uint64_t simplest; /* what a reader has to think about least; UINT64_MAX = leave it */
+    uint64_t min, max; /* limits as a seed may draw the value, or stricter */
+    uint64_t simplest; /* the value that is easiest to think about; UINT64_MAX = leave it */
 };
 
 #define SIM_KNOBS_MAX 96u
@@ -34,19 +35,20 @@ struct sim_changes {
 const struct sim_knob *sim_knob_at(unsigned index);
 uint64_t sim_knob_get(const struct sim_knob *key, const struct sim_config *config);
 
-/* Takes in "name=value,name=value..."; on -EINVAL ret_error says what is wrong. */
+/* Parses "name=value,name=value..."; on -EINVAL ret_error has the reason. */
 int sim_changes_parse(struct sim_changes *changes, const char *text, char *ret_error,
                       size_t error_bytes);
 
-/* Takes in a list of what is kept ("0,3-5"; "none"): the rest is left out. 0 or -EINVAL. */
+/* Parses a list of faults or bursts to keep ("0,3-5"; "none"): all others are left out. 0 or
+ * -EINVAL. */
 int sim_mask_parse(struct sim_mask *mask, const char *text);
 
-/* The same backwards: as options of a command line, each with a blank before it; "" when nothing is
- * changed. faults and work: how many there are. */
+/* The reverse: options of a command line, each with a blank before it; "" if nothing is changed.
+ * faults and work: how many there are. */
 void sim_changes_text(const struct sim_changes *changes, uint32_t faults, uint32_t work, char *text,
                       size_t bytes);
 
-/* What a seed stands for, changed. changes may be NULL. */
+/* Draws a seed's case, then applies the changes. changes may be NULL. */
 void sim_config_make(struct sim_config *config, uint64_t seed, enum sim_graph graph,
                      const struct sim_changes *changes);
 

@@ -14,26 +14,26 @@ struct sim_end;
 struct sim_link;
 
 struct sim_chip_ops {
-    /* Opens the ports of both ends, and closes them for good. */
+    /* Opens the ports of both ends, and closes them permanently. */
     void (*open)(struct sim_link *link, size_t inbox_bytes);
     void (*fini)(struct sim_link *link);
     /* The cable is plugged in or pulled. */
     void (*set)(struct sim_link *link, bool up);
-    /* The host's process is killed; and a new one opens its port. */
+    /* The host's process is killed; and a new process opens its port. */
     void (*crashed)(struct sim_end *end);
     void (*reopen)(struct sim_end *end);
-    /* In a turn of the control thread: 1 when the link went up or down. Lowers the deadline, which
-     * is by the host's clock. */
+    /* Called in a turn of the control thread: returns 1 if the link went up or down. Lowers the
+     * deadline, which is in the host's clock. */
     int (*service)(struct sim_end *end, uint64_t now_ns, uint64_t *deadline_ns);
-    /* SIM_EVENT_CHIP. */
+    /* Handles SIM_EVENT_CHIP. */
     void (*event)(struct sim_link *link, uint32_t end, uint32_t what);
     /* May an interrupt be under way to this end, or is its link about to change? */
     bool (*is_ringing)(struct sim_end *end);
-    /* How often the driver looks at the hardware while its link is up. */
+    /* The interval at which the driver polls the hardware while its link is up. */
     uint64_t (*look_ns)(const struct sim_end *end);
 };
 
-/* NULL: this program has none. */
+/* NULL: this program has no such links. */
 extern const struct sim_chip_ops *sim_chips;
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* What a run is like: all of it follows from the seed, and from nothing else. */
+/* The configuration of a run: it follows from the seed alone. */
 #ifndef SIM_CONFIG_H
 #define SIM_CONFIG_H
 
@@ -13,7 +13,7 @@
 #define SIM_PORTS_MAX 63u
 
 enum sim_graph {
-    SIM_GRAPH_ANY = 0, /* chosen by the seed */
+    SIM_GRAPH_ANY = 0, /* the seed chooses */
     SIM_GRAPH_RING,
     SIM_GRAPH_CHAIN,
     SIM_GRAPH_STAR,
@@ -21,13 +21,12 @@ enum sim_graph {
     SIM_GRAPH_RANDOM, /* connected, degrees differ, two hosts may have two links */
     SIM_GRAPH_TORUS,  /* of two dimensions */
     SIM_GRAPH_TREE,   /* each host has up to four below it */
-    SIM_GRAPH_CUBE,   /* a hypercube, without the corners that are too many */
+    SIM_GRAPH_CUBE,   /* a hypercube, without the corners that exceed the number of hosts */
 };
 
-/* Classes of links, as those of the emulated port (docs/emulated-port.md): the same words mean the
- * same. */
+/* Classes of links, as of the emulated port (docs/emulated-port.md), with the same names. */
 enum sim_like {
-    SIM_LIKE_ANY = 0, /* what the seed draws: links of several kinds */
+    SIM_LIKE_ANY = 0, /* as the seed draws them: links of several kinds */
     SIM_LIKE_MEMORY,
     SIM_LIKE_PEX,
     SIM_LIKE_IVSHMEM,
@@ -36,57 +35,60 @@ enum sim_like {
     SIM_LIKES,
 };
 
-/* The time things take, and how the hardware misbehaves within its rules. Chances are per mille. */
+/* How long things take, and how the hardware misbehaves within its rules. Chances are per mille. */
 struct sim_config_port {
     uint32_t direct_percent; /* links whose window is mapped and coherent */
     uint32_t put_ns_min, put_ns_max;
     uint32_t bell_ns_min, bell_ns_max;
     uint32_t linger_chance, linger_ns_max; /* write-combining buffers not drained until flushed */
-    uint32_t show_chance;                  /* words of a posted write are seen before the rest */
-    uint32_t pump_chance; /* posted writes arrive while their receiver is at work */
+    uint32_t show_chance; /* words of a posted write become visible before the rest */
+    uint32_t pump_chance; /* posted writes arrive during their receiver's turn */
     uint32_t bell_late_chance, bell_late_ns_max;
     uint32_t bell_drop_chance; /* not 0: insurance_ns is not 0 */
     uint32_t bell_double_chance;
     bool bell_edge;      /* an interrupt only when the bit goes from 0 to 1 */
-    uint32_t notice_ns;  /* from a change of the link to the event that tells */
+    uint32_t notice_ns;  /* from a change of the link to its event */
     uint32_t wc_percent; /* links whose window is write-combining (never those that are direct) */
     uint32_t wc_buffers; /* of each initiator, 1 to SIM_WC_BUFFERS_MAX */
-    uint32_t wc_drain_ns_max; /* after so long one drains by itself; others only when flushed */
-    uint32_t relaxed_chance;  /* a body passes what was posted before it: relaxed ordering */
+    uint32_t wc_drain_ns_max; /* time after which a buffer drains by itself; other buffers drain
+                                 only when flushed */
+    uint32_t relaxed_chance;  /* a body passes earlier posted writes: relaxed ordering */
     uint32_t ones_chance;     /* a scratchpad reads all-ones although the link is up */
-    uint32_t blind_ns_max;    /* the link is down, and the port does not say so for so long */
-    uint32_t narrow_percent;  /* ends of links whose window has room for fewer slots */
-    bool forgets;             /* doorbells that are pending go with the link */
-    bool pads_survive;        /* scratchpads keep their values while the link is down */
+    uint32_t blind_ns_max;    /* time for which the port does not report that the link is down */
+    uint32_t
+        narrow_percent; /* ends of links whose window has room for fewer slots than the peer's */
+    bool forgets;       /* pending doorbells are lost with the link */
+    bool pads_survive;  /* scratchpads keep their values while the link is down */
 };
 #define SIM_WC_BUFFERS_MAX 10u
 
-/* DMA engines of ports, and how they misbehave. Chances are per mille, of a DMA. What else the node
- * makes of them is in struct via_node_config. */
+/* DMA engines of ports, and how they misbehave. Chances are per mille, for each DMA. The node's own
+ * settings for engines are in struct via_node_config. */
 struct sim_config_dma {
     uint32_t percent;   /* links whose ports have an engine */
     uint32_t bytes_min; /* struct via_node_port_config.dma_bytes_min, of all ports */
     uint32_t depth;
-    uint32_t ns_min, ns_max; /* a DMA, from its start or, in_order, from the end of the last */
+    uint32_t ns_min,
+        ns_max; /* duration of a DMA, from its start or, in_order, from the end of the last one */
     bool in_order;
-    uint32_t busy_chance;  /* no room, although it should have */
-    uint32_t show_chance;  /* some bytes are seen long before it is done */
-    uint32_t trail_chance; /* it is done, and its bytes are still under way */
+    uint32_t busy_chance;  /* it reports no room, although it has some */
+    uint32_t show_chance;  /* some bytes become visible long before the end */
+    uint32_t trail_chance; /* it reports the end while its bytes are under way */
     uint32_t fail_chance;
     uint32_t hang_chance;
-    uint32_t lost_chance;     /* the interrupt at its end does not come */
-    uint32_t abort_ns_max;    /* an abort takes up to so long */
-    uint32_t stubborn_chance; /* or much longer */
+    uint32_t lost_chance;     /* the interrupt at its end is lost */
+    uint32_t abort_ns_max;    /* an abort takes up to this time */
+    uint32_t stubborn_chance; /* or up to this much longer time */
 };
 
 struct sim_config_cpu {
     uint32_t turn_ns_min, turn_ns_max;   /* a turn of a transfer thread */
     uint32_t wake_ns_min, wake_ns_max;   /* from interrupt to running */
     uint32_t stall_chance, stall_ns_max; /* a thread is preempted between two turns */
-    uint32_t spin_ns_max;                /* how long it may learn to poll before it sleeps */
-    uint32_t crowded_chance;             /* that it does not, because others want the processor */
-    uint64_t insurance_ns; /* longest sleep of a transfer thread; 0 = no limit: a lost wake-up is
-                              for ever */
+    uint32_t spin_ns_max;                /* how long it may adapt its polling before it sleeps */
+    uint32_t crowded_chance;             /* it does not poll, because other threads want the CPU */
+    uint64_t insurance_ns; /* longest sleep of a transfer thread; 0 = no limit: a lost wake-up then
+                              hangs */
 };
 
 struct sim_config_faults {
@@ -94,49 +96,50 @@ struct sim_config_faults {
     uint32_t freezes_count, freeze_ns_max;
     uint32_t crashes_count, restart_ns_max;
     uint32_t rogues_count, rogue_ns_max; /* hosts that write garbage, then start anew */
-    uint32_t lies_chance;                /* that such a host's announcement is about another host */
-    uint32_t names_chance; /* that its frame is in the name of a host that its reader has a link to;
-                              for runs without cuts: such a link may not end before the frame is
-                              read. 0 unless it is set */
+    uint32_t lies_chance;  /* chance that such a host's announcement is about another host */
+    uint32_t names_chance; /* chance that its frame claims to come from a host to which the reader
+                              has a link; for runs without cuts: such a link may not end before the
+                              frame is read. 0 unless set */
 };
 
 /* Weights: how often each kind of operation is drawn. */
 struct sim_config_work {
     uint32_t ops_count;
     uint32_t burst_max;
-    uint32_t shift; /* not 0: everybody sends to the host so many further on, all at once */
+    uint32_t
+        shift; /* not 0: each host sends to the host so many further on, all at the same time */
     uint32_t message, put, put_signal, get, atomic, wrong;
-    uint32_t busy_chance, busy_ns_max; /* consumers that answer "not now" */
+    uint32_t busy_chance, busy_ns_max; /* consumers that answer -EAGAIN */
     uint32_t cancels_count;
     uint32_t barrier_groups, barrier_rounds;
     uint32_t region_bytes; /* of each flow at each host */
     uint32_t library_bytes;
-    uint64_t quiet_ns; /* at the start nothing is sent: links come up, and ways settle */
+    uint64_t quiet_ns; /* delay before the first send: links come up, and routes converge */
 };
 
 /* Connections of the sockets library (streams.c). */
 struct sim_config_streams {
     uint32_t count;
-    uint32_t bytes_max;                      /* that a program sends each way */
+    uint32_t bytes_max;                      /* bytes that a program sends in each direction */
     uint32_t slots, body_bytes, spare_lines; /* of a pipe */
     uint32_t first;                          /* number of the first record */
-    uint32_t switch_chance, demote_chance;   /* to the pipe, and back to the kernel */
-    uint32_t kernel_bytes, kernel_ns_max;    /* socket buffer; under way */
+    uint32_t switch_chance, demote_chance; /* time to enter the pipe, and to return to the kernel */
+    uint32_t kernel_bytes, kernel_ns_max;  /* socket buffer; under way */
     uint32_t bell_ns_max;
     uint32_t stall_chance, stall_ns_max;
     uint32_t rogue_chance;
-    uint32_t avail_chance;             /* that bytes are left where they are, to be fetched */
+    uint32_t avail_chance;             /* bytes are left at the writer, for the reader to fetch */
     uint32_t hosts_count;              /* connections between hosts (streams_hosts.c) */
-    uint32_t leave_chance;             /* that an end of one goes back to the kernel */
+    uint32_t leave_chance;             /* an end of one returns to the kernel */
     uint32_t frames_max, frame_ns_max; /* records under way, and how long they are */
-    uint32_t burst_chance; /* that the programs at both ends of one send before they read */
-    uint32_t kill_chance;  /* of a process that holds an end: it is killed sometime */
-    uint32_t fork_chance;  /* of an end: it is held by two sometime */
-    uint32_t exec_chance;  /* of an end between hosts: its program calls exec() sometime */
+    uint32_t burst_chance;             /* the programs at both ends of one send before they read */
+    uint32_t kill_chance;              /* a process that holds an end is killed at some time */
+    uint32_t fork_chance;              /* two processes hold an end for some time */
+    uint32_t exec_chance; /* of an end between hosts: its program calls exec() at some time */
 };
 
-/* Which of the planned faults or bursts of work happen: all but those that are named. Those past
- * the end always do. */
+/* Which of the planned faults or bursts of work happen: all but the masked ones. Those beyond the
+ * mask always happen. */
 #define SIM_MASK_BITS 4096u
 struct sim_mask {
     uint64_t left_out[SIM_MASK_BITS / 64];
@@ -159,10 +162,10 @@ static inline void sim_mask_set(struct sim_mask *mask, uint32_t index, bool keep
 /* Programs of the OpenSHMEM library (sim/shmem/). */
 struct sim_config_shmem {
     uint32_t pes;          /* 0 = no program */
-    uint32_t nodes;        /* hosts that have some of them */
+    uint32_t nodes;        /* hosts that have PEs */
     uint32_t steps;        /* of the program */
-    uint32_t elements_max; /* of what a step moves */
-    uint32_t accesses_max; /* of a PE to memory, until another may run */
+    uint32_t elements_max; /* of the data of one step */
+    uint32_t accesses_max; /* accesses of a PE to memory, until another PE may run */
     uint32_t yield_ns_max, wake_ns_max;
     uint32_t stall_chance, stall_ns_max;
     uint32_t slots, body_bytes, reply_slots; /* of the pipes between a PE and its host */
@@ -184,12 +187,12 @@ struct sim_config {
     struct sim_config_streams streams;
     struct sim_config_dma dma;
     struct sim_config_shmem shmem;
-    uint32_t classic; /* 1: what was added to the draws later is left out */
-    uint32_t mood;    /* enum sim_mood that was asked for */
-    uint32_t like;    /* enum sim_like that was asked for */
+    uint32_t classic; /* 1: without the draws that were added later */
+    uint32_t mood;    /* requested enum sim_mood */
+    uint32_t like;    /* requested enum sim_like */
 };
 
-/* What makes a coincidence likely; one seed in five has one of them. */
+/* Settings that make a coincidence likely; one seed in five has one of them. */
 enum sim_mood {
     SIM_MOOD_ANY = 0, /* or none: chosen by the seed */
     SIM_MOOD_SPARSE,
@@ -199,27 +202,28 @@ enum sim_mood {
     SIM_MOODS,
 };
 
-/* graph: SIM_GRAPH_ANY or the one to use whatever the seed says. */
+/* graph: SIM_GRAPH_ANY or the graph to use instead of the seed's choice. */
 void sim_config_from_seed(struct sim_config *config, uint64_t seed, enum sim_graph graph);
-/* ... and this mood. */
+/* The same with a mood to use. */
 void sim_config_in_mood(struct sim_config *config, uint64_t seed, enum sim_graph graph,
                         enum sim_mood mood);
-/* The same without what was added later: seeds that were found before keep their histories. */
+/* The same without draws that were added later: seeds that were found before keep their
+ * histories. */
 void sim_config_classic(struct sim_config *config, uint64_t seed, enum sim_graph graph);
 
-/* Makes all links those of a class; what the class leaves open stays as it was drawn. */
+/* Makes all links members of a class; values that the class leaves open stay as drawn. */
 void sim_config_like(struct sim_config *config, enum sim_like like);
 
-/* Brings what follows from other values into line with them: after some were changed. */
+/* Restores the relations between values after some were changed. */
 void sim_config_mend(struct sim_config *config);
 
-/* -1 for a name that is none. */
+/* -1 for an unknown name. */
 int sim_graph_parse(const char *name);
 const char *sim_graph_name(unsigned graph);
 int sim_like_parse(const char *name);
 const char *sim_like_name(unsigned like);
 
-/* A few lines for people. Returns the length. */
+/* A readable summary of a few lines. Returns the length. */
 int sim_config_text(const struct sim_config *config, char *text, unsigned bytes);
 
 #endif

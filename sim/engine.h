@@ -11,13 +11,13 @@ unsigned sim_engine_take(struct sim_end *end, unsigned queue, uint64_t *ret_cook
                          int *ret_results, unsigned max);
 void sim_engine_abort(struct sim_end *end, unsigned queue);
 
-/* The link is lost: what its engines were at is torn. */
+/* The link is lost: its running DMAs are torn. */
 void sim_engine_cut(struct sim_end *end);
 /* The host is gone, and its engine was reset: nothing is under way any more. */
 void sim_engine_drop(struct sim_end *end);
 
-/* Looks at posted writes on their way out: nothing may be written where an engine is at it, and no
- * record published whose body has not come. */
+/* Checks posted writes as they leave: none may write where an engine is writing, and no record may
+ * be published before its body has come. */
 void sim_engine_check_put(struct sim_end *end, uint64_t off, const void *src, size_t len);
 
 #endif

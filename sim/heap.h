@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * A queue of events, the earliest first; of two at the same time the one that was asked for first.
- * That order is total, so a run depends on nothing but its seed.
+ * A queue of events, the earliest first; of two at the same time the one that was pushed first.
+ * This order is total, so a run depends on nothing but its seed.
  *
  * An event is any struct that begins with a struct sim_when. All events of a heap have one size,
  * which callers give as a constant so that the copies are inlined. The caller keeps the memory:
@@ -39,7 +39,7 @@ static inline void sim_heap_push(void *heap, size_t count, const void *event, si
     memcpy(events + i * bytes, event, bytes);
 }
 
-/* Takes the first of `count` > 0 events away: the last takes its place, and sinks. */
+/* Takes the first of `count` > 0 events: the last one takes its place, and sinks. */
 static inline void sim_heap_pop(void *heap, size_t count, size_t bytes)
 {
     unsigned char *events = heap;

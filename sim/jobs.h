@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Many seeds on several cores: a process each, so that a run that crashes or hangs is a failure of
- * its seed and of nothing else. */
+/* Many seeds on several CPUs: a process each, so that a crash or hang is a failure of that seed
+ * only. */
 #ifndef SIM_JOBS_H
 #define SIM_JOBS_H
 
@@ -10,16 +10,16 @@
 struct sim_jobs {
     uint64_t first;
     uint64_t count;
-    uint64_t seconds_max; /* of real time, after which no seed is begun; 0 = no limit */
+    uint64_t seconds_max; /* of real time, after which no further seed begins; 0 = no limit */
     unsigned processes;
     enum sim_graph graph;
-    const struct sim_changes *changes; /* to what each seed draws; NULL = none */
+    const struct sim_changes *changes; /* changes to each seed's case; NULL = none */
     int plant;
     /* The third part of each seed; NULL = none. */
     void (*shmem)(const struct sim_config *config, int plant, FILE *trace,
                   struct sim_result *ret_result);
-    bool twice; /* each seed a second time; the digests must be equal */
-    /* NULL, or called many times a second: so many seeds are done. */
+    bool twice; /* run each seed twice; the digests must be equal */
+    /* NULL, or called many times a second with the number of finished seeds. */
     void (*step)(void *object, uint64_t done);
     void *object;
 };
@@ -28,7 +28,7 @@ struct sim_jobs_result {
     uint64_t done; /* seeds run */
     uint64_t events;
     bool failed;
-    uint64_t seed; /* that failed */
+    uint64_t seed; /* seeds that failed */
     char failure[1024];
     double elapsed_s;
     double longest_s; /* of one seed */
@@ -38,17 +38,17 @@ struct sim_jobs_result {
     uint64_t drain_seed;
 };
 
-/* 0, or -errno when processes can not be started. */
+/* 0, or -errno if processes can not be started. */
 int sim_jobs_run(const struct sim_jobs *jobs, struct sim_jobs_result *ret_result);
 
 /*
- * One seed, in a process of its own: a crash, or no end within hang_s, is a failure like any other.
- * 0, or -errno when it can not be started.
+ * Runs one seed in a process of its own: a crash, or no end within hang_s, counts as a failure. 0,
+ * or -errno if the process can not be started.
  */
 int sim_jobs_isolated(const struct sim_jobs *jobs, uint64_t seed, unsigned hang_s,
                       struct sim_result *ret_result);
 
-/* One seed, in this process. */
+/* Runs one seed in this process. */
 void sim_jobs_one(const struct sim_jobs *jobs, uint64_t seed, FILE *trace,
                   struct sim_result *ret_result);
 

@@ -17,11 +17,11 @@ struct sim_streams_result {
     uint64_t events, bytes, bells, spills, kills, execs;
 };
 
-/* From nothing to the verdict; trace may be NULL. */
+/* Runs it to the verdict; trace may be NULL. */
 void sim_streams_run(const struct sim_config *config, int plant, FILE *trace,
                      struct sim_streams_result *ret_result);
 
-/* The same for those between hosts. */
+/* The same for connections between hosts. */
 void sim_streams_hosts_run(const struct sim_config *config, int plant, FILE *trace,
                            struct sim_streams_result *ret_result);
 

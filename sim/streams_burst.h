@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Programs that send before they read, at both ends of a connection, in rounds. TCP carries them
- * when a socket buffer holds what the one that sends less sends in a round: so must pipes.
+ * Programs at both ends of a connection that send before they read, in rounds. TCP carries them if
+ * a socket buffer holds the smaller of the two bursts of a round: so must pipes.
  */
 #ifndef SIM_STREAMS_BURST_H
 #define SIM_STREAMS_BURST_H
@@ -10,23 +10,24 @@
 #include "base/types.h"
 
 struct burst {
-    uint64_t bytes;      /* of a round, sent before anything is read; 0: reads whenever it likes */
-    uint64_t peer_bytes; /* read then, before more is sent */
+    uint64_t bytes;      /* of a round, sent before anything is read; 0: reads at any time */
+    uint64_t peer_bytes; /* bytes read before more are sent */
     uint64_t round;
-    uint32_t glances; /* so often it reads a little all the same */
+    uint32_t glances; /* how often it reads a little nevertheless */
     uint64_t bytes_seen, seen_ns;
 };
 
-/* After so long without a byte either way it is taken to hang: nobody looks any more. */
+/* After this long without a byte in either direction the connection counts as hung, and the checks
+ * end. */
 #define BURST_HANGS_NS (20 * VIA_SEC_NS)
 
-/* Whether the program sends now: before it has sent all of its round. */
+/* Does the program send now, because its round is not sent yet? */
 static inline bool burst_has_to_send(const struct burst *burst, uint64_t sent, uint64_t total)
 {
     return burst->bytes != 0 && sent < via_min(total, burst->round * burst->bytes);
 }
 
-/* Shall an end that sleeps look again later? `bytes` have been sent and received by it. */
+/* Shall a sleeping end check again later? It has sent and received `bytes`. */
 static inline bool burst_may_check_again(struct burst *burst, uint64_t bytes, uint64_t now_ns)
 {
     if (burst->bytes_seen != bytes || burst->seen_ns == 0) {
@@ -36,7 +37,7 @@ static inline bool burst_may_check_again(struct burst *burst, uint64_t bytes, ui
     return burst->bytes != 0 && now_ns - burst->seen_ns < BURST_HANGS_NS;
 }
 
-/* The next round, when this one is done. */
+/* Starts the next round when this one is done. */
 static inline void burst_step(struct burst *burst, uint64_t sent, uint64_t total, uint64_t received,
                               uint64_t peer_total)
 {
@@ -47,7 +48,7 @@ static inline void burst_step(struct burst *burst, uint64_t sent, uint64_t total
     }
 }
 
-/* Of both ends, which send so many bytes in all. */
+/* Draws both ends; `bytes` are sent in all. */
 static inline void burst_draw(struct via_rng *rng, struct burst *one, struct burst *other,
                               uint64_t one_total, uint64_t other_total, uint64_t kernel_bytes)
 {

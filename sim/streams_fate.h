@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* When something happens to a process that holds an end of a stream. */
+/* When a process that holds an end of a stream meets its fault. */
 #ifndef SIM_STREAMS_FATE_H
 #define SIM_STREAMS_FATE_H
 
@@ -8,8 +8,8 @@
 #include "base/rng.h"
 
 struct fate {
-    uint32_t turns_left; /* until it comes; 0: never */
-    bool in_spill;       /* only those in which the end spills are counted */
+    uint32_t turns_left; /* turns until the fault; 0: never */
+    bool in_spill;       /* count only turns in which the end spills */
 };
 
 static inline uint32_t fate_turns(struct via_rng *rng, uint32_t per_mille)
@@ -28,7 +28,7 @@ static inline struct fate fate_draw(struct via_rng *rng, uint32_t per_mille)
     return fate;
 }
 
-/* Before each turn. */
+/* Called before each turn. */
 static inline bool fate_is_due(struct fate *fate, bool spills)
 {
     return fate->turns_left != 0 && (spills || !fate->in_spill) && --fate->turns_left == 0;

@@ -17,8 +17,8 @@
 
 enum step { STEP_WORK = 0, STEP_RING, STEP_ARM, STEP_LOOK };
 
-/* One direction of a connection: its pipe, its way through the kernel, and what is known of both.
- */
+/* One direction of a connection: its pipe, its way through the kernel, and the checker's record of
+ * both. */
 struct direction {
     struct via_pipe_geometry geometry;
     unsigned char *memory; /* owned; at the reader */
@@ -30,23 +30,23 @@ struct direction {
     uint64_t content; /* seed */
     uint64_t sent;    /* of them, by either way */
     uint64_t received;
-    unsigned char *kernel; /* owned: what went that way, in order */
+    unsigned char *kernel; /* owned: bytes that the kernel carried, in order */
     uint64_t kernel_sent, kernel_arrived, kernel_read;
     bool kernel_fin, kernel_fin_arrived;
     bool switched, fin_sent, ended;
     bool fin_at_death;
     struct via_avail_words at_writer, at_reader; /* of zero-copy */
-    uint64_t avail_bytes;                        /* left to be fetched, from `sent` on; 0 = none */
+    uint64_t avail_bytes; /* left at the writer to be fetched, from `sent` on; 0 = none */
 };
 
 #define THREADS_MAX 2u
 
-/* One that holds an end: of the process that began with it, or of one that was forked from it. */
+/* A thread that holds an end: of the first process, or of one that was forked from it. */
 struct thread {
     enum step step;
     bool lives;
     bool asleep, bell;
-    bool listens; /* sleeps for room, and wants to know of records all the same */
+    bool listens; /* sleeps for room, and must be woken for records, too */
     uint32_t ticket;
     struct fate kill;
     uint64_t late_ns; /* it is killed so much later, whatever it does then */
@@ -56,17 +56,17 @@ struct end {
     struct direction *out, *in;
     uint32_t connection; /* its number */
     struct thread threads[THREADS_MAX];
-    struct thread *in_call; /* has begun to fetch, or to read from the kernel: nobody else does */
+    struct thread
+        *in_call; /* has begun to fetch, or to read from the kernel: no other thread may */
     uint32_t fork_turns_left;
     bool shared;    /* was forked */
-    bool dead;      /* all that have held it are killed */
-    bool peer_gone; /* the kernel has said that the other end is dead */
-    bool pulled;    /* the writer is to be told how far fetching is */
-    bool late;      /* what it left to be fetched was not: what is next is copied */
-    bool in_fetch;  /* has claimed what is to be fetched, and is about to copy it */
-    bool in_kernel; /* has looked at the pipe and found nothing: about to read from the kernel */
-    bool ring_reader,
-        ring_writer; /* something was written, given back: the peer may have to know */
+    bool dead;      /* all holders of it are killed */
+    bool peer_gone; /* the kernel has reported that the other end is dead */
+    bool pulled;    /* must tell the writer how far fetching is */
+    bool late;      /* bytes that it left were not fetched: it copies the next ones */
+    bool in_fetch;  /* has claimed bytes to fetch, and is about to copy them */
+    bool in_kernel; /* has found the pipe empty: about to read from the kernel */
+    bool ring_reader, ring_writer; /* has written or given back: may have to wake the peer */
     bool rogue;
     struct burst burst;
     struct via_stream_stall stall;
@@ -76,7 +76,7 @@ struct end {
 struct connection {
     struct direction directions[2];
     struct end ends[2];
-    bool rogue; /* one of its ends is: nothing is promised any more */
+    bool rogue; /* one of its ends is a rogue: no guarantee holds any more */
 };
 
 struct streams {
@@ -85,7 +85,7 @@ struct streams {
     FILE *trace;
     struct sim_clock clock;
     struct via_rng rng;
-    struct via_rng fate;            /* who is forked and killed, and when */
+    struct via_rng fate;            /* when a holder forks and is killed */
     struct connection *connections; /* owned */
     struct sim_streams_result *result;
     unsigned char chunk[CHUNK_MAX];
@@ -101,7 +101,7 @@ static inline bool chance(struct streams *streams, uint32_t per_mille)
     return per_mille != 0 && via_rng_chance(&streams->rng, per_mille, 1000);
 }
 
-/* Threads are known by a number: that of the end, and twice that of the thread at it. */
+/* Threads have numbers: the end's number, and twice that of the thread at it. */
 static inline struct end *end_at(struct streams *streams, unsigned connection, unsigned number)
 {
     return &streams->connections[connection].ends[number & 1];
@@ -132,7 +132,7 @@ void sim_streams_kernel_send(struct streams *streams, unsigned number, struct di
 /* Bytes in `chunk` that have been received. */
 void sim_streams_check_chunk(struct streams *streams, struct direction *way, uint64_t bytes);
 
-/* Zero-copy: streams_avail.c. The writer leaves bytes (look: may it go on?), the reader meets and
+/* Zero-copy: streams_avail.c. The writer leaves bytes (check: may it go on?), the reader meets and
  * fetches them. */
 bool sim_streams_avail_open(struct streams *streams, struct end *end);
 bool sim_streams_avail_check(struct streams *streams, struct end *end);
@@ -141,19 +141,19 @@ void sim_streams_avail_fetch(struct streams *streams, struct end *end, uint64_t 
 
 /* Forks and kills: streams_life.c. */
 void sim_streams_draw_fate(struct streams *streams, struct connection *connection);
-/* Before each turn; false: this thread has just been killed. */
+/* Called before each turn; false: this thread has just been killed. */
 bool sim_streams_is_alive(struct streams *streams, unsigned connection, unsigned number);
-/* Its time has come. */
+/* The fault's time has come. */
 void sim_streams_kill(struct streams *streams, unsigned connection, unsigned number);
-/* Who writes to a dead end hears EPIPE, and the program stops. */
+/* A write to a dead end returns EPIPE, and the program stops. */
 void sim_streams_give_up(struct end *end);
-/* Is this all that has come of a direction which ends now? */
+/* Has everything arrived in a direction that ends now? */
 bool sim_streams_is_all(const struct connection *connection, const struct direction *way);
 
 /* A reader of this direction, as at the start of its connection. */
 void sim_streams_reader_init(struct streams *streams, struct direction *way);
 
-/* A turn of an end of a connection that has a rogue; false when it was the last. */
+/* A turn of an end of a connection with a rogue; false if it was the last. */
 bool sim_streams_rogue_turn(struct streams *streams, struct connection *connection,
                             struct end *end);
 

@@ -33,7 +33,7 @@
 #include "sim/plant.h"
 
 #define SIM_DRAFT_BYTES 2048u
-#define SIM_OWNERS 4u /* operations belong to one of these, for cancel */
+#define SIM_OWNERS 4u /* operations belong to one of these owners, for cancel */
 
 struct sim_world;
 
@@ -48,7 +48,7 @@ struct sim_flight {
     uint32_t bytes;
     bool flushed;
     bool is_body;  /* may be seen before what was posted before it */
-    bool by_audit; /* asked for by no turn: two audits must not keep each other going */
+    bool by_audit; /* no turn asked for it: two audits must not keep each other going */
     unsigned char data[];
 };
 
@@ -62,7 +62,7 @@ struct sim_wc_buffer {
 /* The posted writes of one queue of a port: first in, first out. */
 struct sim_lane {
     struct sim_flight *head, *tail;
-    struct sim_wc_buffer *wc; /* owned, SIM_WC_BUFFERS_MAX; NULL when the window does not combine */
+    struct sim_wc_buffer *wc; /* owned, SIM_WC_BUFFERS_MAX; NULL if the window does not combine */
 };
 
 enum sim_fence_state {
@@ -75,9 +75,9 @@ enum sim_fence_state {
 /* A queue's fence (fence.c). */
 struct sim_fence {
     enum sim_fence_state state;
-    uint32_t number; /* of the fence; events of others are void */
-    uint32_t era;    /* of the link when it was started */
-    uint64_t mark;   /* writes with lower numbers arrive before it: the queue's, then the peer's */
+    uint32_t number; /* of the fence; events with another number are void */
+    uint32_t era;    /* of the link when the fence started */
+    uint64_t mark; /* writes with lower numbers arrive before it: of the queue, then of the peer */
     uint64_t there_ns, back_ns;
 };
 
@@ -90,34 +90,34 @@ struct sim_end {
     uint32_t host;                          /* index of the host it belongs to */
     uint32_t index;                         /* of the port in that host */
     struct sim_lane lanes[VIA_PORT_QUEUES]; /* leaving from here */
-    uint64_t posted_count;                  /* by all of them */
+    uint64_t posted_count;                  /* for all of them */
     struct sim_fence fences[VIA_PORT_QUEUES];
     uint64_t events;
     uint32_t bells_coming[VIA_PORT_DOORBELLS]; /* under way to this end */
     unsigned char *inbox;
     int inbox_fd;       /* direct links: the memory of inbox, else -1 */
-    uint64_t notice_ns; /* of the last change, when it hears of it */
+    uint64_t notice_ns; /* of the last change, when the host learns of it */
     /* Its engine (engine.c). */
     struct sim_engine_dma *dmas; /* owned; not taken yet, in the order they were started */
     uint32_t dmas_count, dma_next_number;
-    uint64_t dma_last_ns;                      /* when the last ends */
-    uint64_t dmas_refused;                     /* by -EIO, in this life: at the start or later */
-    uint64_t dmas_good;                        /* taken with result 0, in this life of the host */
+    uint64_t dma_last_ns;  /* end of the last DMA */
+    uint64_t dmas_refused; /* failed by -EIO, in this life: at the start or later */
+    uint64_t dmas_good;    /* taken with result 0, in this life of the host */
     uint32_t data_heads[VIA_CHANNELS_MAX + 1]; /* by pipe: behind the last body published */
-    uint64_t *shown;     /* owned; trace of direct links: the words of records that were told */
+    uint64_t *shown;     /* owned; trace of direct links: the words of records that were reported */
     size_t window_bytes; /* as mapped */
 };
 
 struct sim_link {
     struct sim_end end[2];
     uint32_t index;
-    uint32_t era; /* counts cuts and mends; what was under way in another era is lost */
+    uint32_t era; /* counts cuts and repairs; whatever was under way in another era is lost */
     bool up;
     bool direct;
     bool combines;           /* its windows are write-combining */
-    bool has_chip;           /* its ports are sim_chips' */
+    bool has_chip;           /* its ports belong to sim_chips */
     void *chip;              /* owned by sim_chips */
-    uint64_t blind_until_ns; /* it is down, and the ports do not say so yet */
+    uint64_t blind_until_ns; /* it is down, and the ports do not report it yet */
     uint32_t scratchpad[VIA_PORT_SCRATCHPADS];
 };
 
@@ -132,28 +132,28 @@ struct sim_thread {
     struct sim_host *host;
     uint8_t channel;
     bool asleep;
-    bool asks; /* asleep for a moment: arming was in vain (host/host_wait.h) */
+    bool asks; /* sleeps briefly: arming failed (host/host_wait.h) */
     struct via_host_wait wait;
-    uint64_t spent_ns;   /* in this turn, by reads across a bus */
+    uint64_t spent_ns;   /* waits in this turn, for reads across a bus */
     bool interrupted;    /* asleep, but about to run */
     bool running, again; /* in its turn; and has been woken meanwhile */
     bool completed;      /* an operation ended in this turn: there may be room for another */
-    uint32_t ticket;     /* of the turn that counts; older turns in the queue are void */
-    uint64_t turn_ns;    /* when it is; UINT64_MAX = none */
-    uint32_t idle_turns; /* in a row, nothing done but not allowed to sleep */
+    uint32_t ticket;     /* of the current turn; older turns in the queue are void */
+    uint64_t turn_ns;    /* time of that turn; UINT64_MAX = none */
+    uint32_t idle_turns; /* turns in a row that did nothing and were not allowed to sleep */
     uint64_t ran_ns;     /* its last turn */
     bool audit_due;
     bool in_submit;
     uint32_t work_wanted;
     uint32_t owners_given_up;         /* bit per owner */
-    uint32_t sessions[SIM_HOSTS_MAX]; /* of each host, as far as its last turn knew */
-    struct sim_op *held;              /* submit said -EAGAIN: to be tried again first */
+    uint32_t sessions[SIM_HOSTS_MAX]; /* of each host, as its last turn knew it */
+    struct sim_op *held;              /* submit returned -EAGAIN: to be repeated first */
     struct via_list resumes;          /* struct sim_resume */
     uint64_t barriers_wanted;         /* bit per index of world.groups */
     uint64_t barriers_given_up;
 };
 
-/* Words of a flow in the segment of its destination, behind the regions. */
+/* Words of a flow in its destination's segment, behind the regions. */
 struct sim_flow_words {
     uint64_t signal_set; /* number of the last put with signal */
     uint64_t signal_sum;
@@ -163,7 +163,7 @@ struct sim_flow_words {
     uint64_t unused[4];
 };
 
-/* What a life of a host has that another has not. */
+/* State that each life of a host has anew. */
 struct sim_life {
     uint64_t start_ns;
     uint64_t born;   /* as in struct via_node_config */
@@ -171,16 +171,16 @@ struct sim_life {
     uint32_t session;
     uint64_t mail, library, draft; /* handles */
     unsigned char *mail_data, *library_data, *draft_data;
-    bool draft_removed;    /* then draft_data is NULL as soon as nobody is at it */
-    unsigned char *expect; /* what mail_data must hold, where known */
+    bool draft_removed;    /* then draft_data is NULL as soon as no operation uses it */
+    unsigned char *expect; /* expected content of mail_data, where known */
     unsigned char *known;
     uint32_t mail_bytes, library_bytes;
     uint64_t library_seed;
-    uint64_t adds_done, adds_unknown; /* to the shared counter */
+    uint64_t adds_done, adds_unknown; /* added to the shared counter */
     unsigned char *adds_seen;         /* old values returned */
     uint32_t adds_seen_count;
     uint64_t notifies, notifies_done, notifies_unknown;
-    uint64_t refused_key, refused_range, refused_endpoint; /* as seen by requesters */
+    uint64_t refused_key, refused_range, refused_endpoint; /* as requesters see them */
 };
 
 struct sim_host {
@@ -189,11 +189,11 @@ struct sim_host {
     uint16_t id;
     bool alive;
     bool removal_wanted;      /* of the draft */
-    bool ending, ended;       /* by via_node_fini: afterwards a callback is a failure */
-    uint32_t notices_coming;  /* of links that changed, not yet heard of */
-    uint64_t noticed_ns;      /* when last */
+    bool ending, ended;       /* by via_node_fini: any later callback is a failure */
+    uint32_t notices_coming;  /* links that changed, not yet reported */
+    uint64_t noticed_ns;      /* time of the last turn */
     uint64_t thaw_ns;         /* frozen until then */
-    uint64_t clock_offset_ns; /* hosts do not agree about the time */
+    uint64_t clock_offset_ns; /* offset of its clock: hosts disagree about the time */
     void *memory;
     struct via_node *node; /* NULL when not alive */
     uint32_t ports_count;
@@ -202,9 +202,9 @@ struct sim_host {
     struct sim_thread threads[VIA_CHANNELS_MAX];
     struct sim_life life;
     uint32_t announced[SIM_HOSTS_MAX]; /* session of each host in the announcement that it has */
-    uint32_t rogue_life;     /* number of the life that went on as a rogue last, 0 = none */
+    uint32_t rogue_life;     /* number of the last life that went on as a rogue, 0 = none */
     uint32_t rogue_session;  /* of that life */
-    struct via_list watched; /* struct sim_op.watched: must be seen whole or not at all */
+    struct via_list watched; /* struct sim_op.watched: must be visible as a whole or not at all */
 };
 
 /* --- operations ------------------------------------------------------------------------------ */
@@ -214,8 +214,8 @@ enum sim_wrong {
     SIM_WRONG_KEY,
     SIM_WRONG_RANGE,
     SIM_WRONG_ENDPOINT,
-    SIM_WRONG_ACCESS, /* writing to what may only be read */
-    SIM_WRONG_DRAFT,  /* in a segment that is removed some time: right until then */
+    SIM_WRONG_ACCESS, /* writes to a read-only segment */
+    SIM_WRONG_DRAFT,  /* in a segment that is removed at some time: valid until then */
 };
 
 enum sim_op_state {
@@ -234,11 +234,11 @@ struct sim_op {
     uint8_t wrong;
     uint8_t atomic;
     uint8_t flags;
-    uint8_t owner; /* high half of its cookie */
+    uint8_t owner; /* the high half of its cookie */
     uint8_t channel;
     bool delivered;
-    bool draft_removed; /* at submit */
-    bool stale_route;   /* at submit the source did not know the destination's present life */
+    bool draft_removed; /* time of submit */
+    bool stale_route;   /* at submit the source did not know the destination's current life */
     bool dead_handle;   /* at submit the destination was down: its next life has other handles */
     bool shared_counter;
     bool cancelled;
@@ -250,14 +250,15 @@ struct sim_op {
     uint64_t off, bytes;
     uint64_t operand, compare; /* strided put: step and bytes of a block */
     uint64_t submit_ns;
-    unsigned char *buffer;      /* owned until it ends: exact, so that ASan sees stray accesses */
-    const struct sim_op *reads; /* get: the put whose bytes it must bring, or NULL: the library */
-    struct via_list pending;    /* in flow->pending, while its memory is spoken for */
-    struct via_list watched;    /* in sim_host.watched of the destination */
+    unsigned char *buffer; /* owned until it ends: exact, so that ASan sees stray accesses */
+    const struct sim_op
+        *reads;              /* get: the put whose bytes it must return, or NULL: the library's */
+    struct via_list pending; /* in flow->pending, while its memory is in use */
+    struct via_list watched; /* in sim_host.watched of the destination */
     uint32_t group, round, member; /* barrier */
 };
 
-/* (source, destination, channel, flow), over all lives of both. */
+/* (source, destination, channel, flow), over all lives of both ends. */
 struct sim_flow {
     struct sim_world *world;
     uint32_t index;
@@ -266,15 +267,15 @@ struct sim_flow {
     uint16_t flow;
     uint32_t next_number;    /* from 1 */
     uint32_t last_delivered; /* number of a message */
-    bool busy;               /* the consumer has said -EAGAIN and not resumed */
+    bool busy;               /* the consumer returned -EAGAIN and has not resumed */
     struct via_list pending; /* struct sim_op, in order of submit */
-    struct sim_op *last_put; /* good for reading back, or NULL */
+    struct sim_op *last_put; /* a put that can be read back, or NULL */
     uint64_t last_set;       /* number of the last put with signal that was submitted */
     uint64_t sum_done, sum_unknown;
-    uint64_t value64, value32; /* of the atomic words, if known */
+    uint64_t value64, value32; /* expected values of the atomic words, if known */
     bool known64, known32;
-    bool out_of_order;           /* operations were given up: values are not followed any more */
-    uint64_t likely64, likely32; /* if all that was submitted succeeds */
+    bool out_of_order;           /* operations were cancelled: values are not tracked any more */
+    uint64_t likely64, likely32; /* if all submitted operations succeed */
 };
 
 /* --- barriers -------------------------------------------------------------------------------- */
@@ -286,41 +287,44 @@ struct sim_group {
     uint16_t ids[SIM_HOSTS_MAX];     /* ascending */
     uint32_t entered[SIM_HOSTS_MAX]; /* rounds */
     uint32_t left[SIM_HOSTS_MAX];
-    uint32_t rounds; /* to do */
+    uint32_t rounds; /* rounds left */
     bool retired;    /* a member has crashed */
 };
 
-/* --- all of it ------------------------------------------------------------------------------- */
+/* --- the world
+ * --------------------------------------------------------------------------------- */
 
-/* A fault that waits for traffic: most of the time links are idle, and nothing is hit. */
+/* A fault that waits for traffic: links are idle most of the time, and a fault at a random time
+ * would hit nothing. */
 struct sim_trap {
     bool armed;
-    uint32_t link, host; /* UINT32_MAX = not of interest */
+    uint32_t link, host; /* UINT32_MAX = any */
     uint64_t at_ns;
-    uint32_t countdown; /* posted writes and doorbells until it comes */
+    uint32_t countdown; /* posted writes and doorbells until the fault */
     struct sim_event fault;
 };
 #define SIM_TRAPS_MAX 64u
 
-/* What rogues do, so that a run shows that each happened. Names: sim_rogue_kind_name(). */
+/* Kinds of garbage from rogues, counted so that a run shows that each happened. Names:
+ * sim_rogue_kind_name(). */
 enum sim_rogue_kind {
     SIM_ROGUE_NOISE,     /* over the whole inbox */
     SIM_ROGUE_REGISTERS, /* scratchpads: version, host, session, epochs */
-    SIM_ROGUE_CREDIT,    /* for records that were not sent */
-    SIM_ROGUE_LENGTH,    /* of a record, more than there is or may be */
-    SIM_ROGUE_FIELDS,    /* of a frame, at random */
-    SIM_ROGUE_NUMBER,    /* of a frame: not the next of its flow */
-    SIM_ROGUE_SESSION,   /* of a frame: not its own */
-    SIM_ROGUE_ACK,       /* of what has not arrived, or other than it did */
-    SIM_ROGUE_NAME,      /* source and session of a host that the reader has a link to */
-    SIM_ROGUE_ASK,       /* answers that it acknowledges late or never; barriers it is not in */
-    SIM_ROGUE_ANNOUNCE,  /* of itself: neighbours that are none */
-    SIM_ROGUE_ANNOUNCE_OTHERS,  /* of others */
-    SIM_ROGUE_ANNOUNCE_LAST,    /* ... with numbers at the end of all */
+    SIM_ROGUE_CREDIT,    /* credits for records that were not sent */
+    SIM_ROGUE_LENGTH,    /* credits for more records than exist */
+    SIM_ROGUE_FIELDS,    /* bit of a frame, at random */
+    SIM_ROGUE_NUMBER,    /* flow number of a frame: not the next one */
+    SIM_ROGUE_SESSION,   /* fields of a frame: of another one */
+    SIM_ROGUE_ACK,      /* acknowledgements of frames that did not arrive, or with another result */
+    SIM_ROGUE_NAME,     /* source and session of a host that the reader has a link to */
+    SIM_ROGUE_ASK,      /* acknowledgements late or never; barriers it is not a member of */
+    SIM_ROGUE_ANNOUNCE, /* announcements of itself: neighbours that it does not have */
+    SIM_ROGUE_ANNOUNCE_OTHERS,  /* announcements of other hosts */
+    SIM_ROGUE_ANNOUNCE_LAST,    /* ... with the highest numbers */
     SIM_ROGUE_ANNOUNCE_SESSION, /* ... of a session that is not theirs */
     SIM_ROGUE_HELLO_IDENTITY,   /* host, session, side */
-    SIM_ROGUE_HELLO_GEOMETRY,   /* counts and sizes that hosts have to agree on */
-    SIM_ROGUE_HELLO_OTHER,      /* the rest of it, or READY without it */
+    SIM_ROGUE_HELLO_GEOMETRY,   /* counts and sizes that hosts must agree on */
+    SIM_ROGUE_HELLO_OTHER,      /* the rest of the handshake, or READY without it */
     SIM_ROGUE_KINDS,
 };
 
@@ -328,13 +332,13 @@ struct sim_counts {
     uint64_t ops[8]; /* by enum via_op_kind: submitted */
     uint64_t statuses_ok, statuses_refused, statuses_reset, statuses_other;
     uint64_t deliveries, puts, bells, fences, turns, cuts, freezes, crashes, audits;
-    uint64_t drains, overtakes, torn, ones; /* what the hardware did */
+    uint64_t drains, overtakes, torn, ones; /* actions of the hardware */
     uint64_t dmas, dma_failed, dma_hung, dma_torn;
-    uint64_t rogues, forged, lies, greetings, aboard; /* aboard: frames in relays that crashed */
+    uint64_t rogues, forged, lies, greetings, aboard; /* lost: frames in relays that crashed */
     uint64_t rogue[SIM_ROGUE_KINDS];
     uint64_t stream_bytes, stream_spills, stream_kills, stream_execs;
     uint64_t pes, pe_steps, pe_turns, pe_frames; /* of OpenSHMEM programs */
-    uint64_t pe_ends;                            /* programs that a fault ended, as it may */
+    uint64_t pe_ends;                            /* programs that a fault ended, as specified */
 };
 
 struct sim_world {
@@ -345,14 +349,14 @@ struct sim_world {
     uint64_t digest;
     FILE *trace; /* NULL = none; borrowed */
     bool failed;
-    char failure[1024]; /* the first one */
+    char failure[1024]; /* the first failure */
 
     uint32_t hosts_count;
     struct sim_host hosts[SIM_HOSTS_MAX];
-    uint32_t host_by_id[VIA_HOSTS_MAX]; /* UINT32_MAX for ids of nobody */
+    uint32_t host_by_id[VIA_HOSTS_MAX]; /* UINT32_MAX for ids that no host has */
     uint32_t links_count;
     struct sim_link links[SIM_LINKS_MAX];
-    struct sim_thread *current; /* whose calls the ports are getting */
+    struct sim_thread *current; /* the thread whose turn it is: ports get its calls */
     struct sim_guest *guest;    /* borrowed; NULL = none */
     bool auditing;
 
@@ -360,9 +364,9 @@ struct sim_world {
     uint32_t flows_count;
     struct sim_op **ops; /* owned, each and the array */
     uint32_t ops_count, ops_capacity;
-    uint32_t ops_pending;                 /* accepted, not complete, of hosts that live */
-    uint32_t work_planned;                /* operations still to be drawn */
-    uint32_t faults_planned, work_bursts; /* what masks may leave out */
+    uint32_t ops_pending;                 /* accepted, not complete, of living hosts */
+    uint32_t work_planned;                /* operations that remain to be drawn */
+    uint32_t faults_planned, work_bursts; /* number of faults or bursts that masks may leave out */
     struct sim_trap traps[SIM_TRAPS_MAX];
     uint32_t traps_count, traps_armed;
     struct sim_group groups[64];
@@ -386,11 +390,11 @@ struct sim_result {
     struct sim_counts counts;
 };
 
-/* One history, from nothing to the verdict. trace and guest may be NULL. */
+/* Runs one history to its verdict. trace and guest may be NULL. */
 void sim_world_run(const struct sim_config *config, int plant, FILE *trace, struct sim_guest *guest,
                    struct sim_result *ret_result);
 
-/* The first failure stays; the run ends with the event at hand. */
+/* Fails the run: the first failure is kept; the run ends with the current event. */
 void sim_fail(struct sim_world *world, const char *format, ...) VIA_PRINTF(2, 3);
 
 #define sim_trace(world, ...)                   \
@@ -401,7 +405,7 @@ void sim_fail(struct sim_world *world, const char *format, ...) VIA_PRINTF(2, 3)
     } while (0)
 void sim_trace_line(struct sim_world *world, const char *format, ...) VIA_PRINTF(2, 3);
 
-/* Everything that happens goes into the digest, with its time. */
+/* Adds an event and its time to the digest. */
 enum sim_mark {
     SIM_MARK_EVENT = 1,
     SIM_MARK_PUT,
@@ -413,7 +417,7 @@ enum sim_mark {
 };
 static inline void sim_mark(struct sim_world *world, enum sim_mark mark, uint64_t a, uint64_t b)
 {
-    /* One multiplication per word instead of one per byte: it tells runs apart just as well. */
+    /* One multiplication per word instead of one per byte: it distinguishes runs equally well. */
     uint64_t h = world->digest;
     h = (h ^ ((uint64_t)mark << 56 ^ world->clock.now_ns)) * UINT64_C(0x100000001b3);
     h = (h ^ h >> 29 ^ a) * UINT64_C(0x100000001b3);
@@ -434,11 +438,11 @@ uint32_t sim_topology_hops(const struct sim_world *world, uint32_t from, uint32_
 
 /* --- link.c ---------------------------------------------------------------------------------- */
 
-/* The lane of a queue. Fails the run unless that is the queue of the thread whose turn it is. */
+/* The lane of a queue. Fails the run unless it is the queue of the thread whose turn it is. */
 struct sim_lane *sim_link_lane(struct sim_end *end, unsigned queue);
-/* A put that is about to leave: counts it and checks it. false: it is outside of the window. */
+/* Counts and checks a put that is about to leave. False: it is outside of the window. */
 bool sim_link_put(struct sim_end *end, uint64_t off, const void *src, size_t len);
-/* A doorbell that is about to be rung: the same. */
+/* The same for a doorbell. */
 bool sim_link_is_bell_leaving(struct sim_end *end, unsigned bit);
 void sim_link_init(struct sim_world *world, struct sim_link *link, uint32_t host_a,
                    uint32_t host_b);
@@ -450,29 +454,30 @@ void sim_link_puts(struct sim_link *link, uint32_t end, uint32_t lane);
 void sim_link_show(struct sim_link *link, uint32_t end, uint32_t lane);
 void sim_link_drain(struct sim_link *link, uint32_t end, uint32_t lane);
 void sim_link_bell(struct sim_link *link, uint32_t end, uint32_t bit, uint32_t era);
-/* fence.c: core/port.h's, and what is on its way. When the first of those that this thread waits
- * for ends; VIA_NEVER_NS: it waits for none. The host is gone, and they with it. */
+/* fence.c: the fence calls of core/port.h, and fences under way. sim_fence_ends_ns: when the first
+ * fence that this thread waits for ends; VIA_NEVER_NS: it waits for none. sim_fence_drop: the host
+ * is gone, and its fences with it. */
 int sim_fence_start(struct sim_end *end, unsigned queue);
 int sim_fence_poll(struct sim_end *end, unsigned queue);
 void sim_link_fence(struct sim_link *link, uint32_t end, uint32_t queue, uint32_t number);
 uint64_t sim_fence_ends_ns(const struct sim_thread *thread);
 void sim_fence_drop(struct sim_end *end);
-/* engine.c: a DMA ends, or some of its bytes are seen before. */
+/* engine.c: a DMA ends, or some of its bytes become visible early. */
 void sim_link_dma(struct sim_link *link, uint32_t end, uint32_t number);
 void sim_link_dma_show(struct sim_link *link, uint32_t end, uint32_t number);
-/* Whoever is at the other end rings, not through its port. */
+/* Rings the doorbell of the peer's host directly, not through its port. */
 void sim_link_ring(struct sim_end *to, unsigned bit);
-/* The host at this end has started anew: no events of its former life, old memory or zeroes. */
+/* The host at this end has restarted: no events of its former life, and old memory or zeroes. */
 void sim_link_reopen(struct sim_end *end, bool keep_memory);
 extern const struct via_port_ops sim_port_ops;
 
 /* --- trace.c --------------------------------------------------------------------------------- */
 
-/* What a run is about, before it begins. */
+/* Prints a run's configuration before it begins. */
 void sim_trace_world(struct sim_world *world);
 void sim_trace_put(const struct sim_end *end, uint64_t off, const void *src, size_t len);
 void sim_trace_arrival(const struct sim_end *from, uint32_t lane, const struct sim_flight *flight);
-/* Of direct links the simulator sees no stores: after a turn, the records that are new. */
+/* The simulator sees no stores of direct links: prints the new records after a turn. */
 void sim_trace_turn(struct sim_host *host);
 
 /* --- credit.c -------------------------------------------------------------------------------- */
@@ -482,19 +487,19 @@ void sim_credit_put(struct sim_end *end, uint64_t off, const void *src, size_t l
 /* --- host.c ---------------------------------------------------------------------------------- */
 
 void sim_host_init(struct sim_world *world, uint32_t index, uint16_t id);
-void sim_host_start(struct sim_host *host); /* a new life; the ports exist */
-void sim_host_crash(struct sim_host *host); /* as kill -9 */
-void sim_host_stop(struct sim_host *host);  /* by via_node_fini; to be followed by crash */
+void sim_host_start(struct sim_host *host); /* starts a new life; the ports exist */
+void sim_host_crash(struct sim_host *host); /* ends as by kill -9 */
+void sim_host_stop(struct sim_host *host);  /* ends by via_node_fini; to be followed by crash */
 void sim_host_fini(struct sim_host *host);
 uint64_t sim_host_now(const struct sim_host *host);
-/* The thread runs after delay_ns at the latest. */
+/* Runs the thread after delay_ns at the latest. */
 void sim_thread_wake(struct sim_thread *thread, uint64_t delay_ns);
-/* The same, after the time it takes to wake one up. */
+/* The same, after the latency of a wake-up. */
 void sim_thread_interrupt(struct sim_thread *thread);
-/* Has its last turn known of the present life of a host? */
+/* Did its last turn know the destination's current life? */
 bool sim_thread_has_seen(const struct sim_thread *thread, uint32_t host);
 void sim_thread_turn(struct sim_thread *thread, uint32_t ticket);
-/* Looks soon whether the thread, should it sleep, has been forgotten. */
+/* Schedules a check for a lost wake-up of the thread, in case it sleeps. */
 void sim_thread_audit_soon(struct sim_thread *thread);
 void sim_thread_audit(struct sim_thread *thread);
 
@@ -505,7 +510,7 @@ enum sim_crash {
     SIM_CRASH_LINKS_FALL = 1,
     SIM_CRASH_KEEP_MEMORY = 2,
     SIM_CRASH_BY_FINI = 4,
-    SIM_CRASH_ROGUE = 8 /* and writes garbage until it starts anew */
+    SIM_CRASH_ROGUE = 8 /* the host goes on as a rogue until it restarts */
 };
 
 void sim_fault_plan(struct sim_world *world);
@@ -524,12 +529,12 @@ void sim_fault_heal(struct sim_world *world);
 /* The host, which has just crashed, writes garbage for so long. */
 void sim_rogue_begin(struct sim_world *world, uint32_t host, uint32_t for_us);
 void sim_rogue_turn(struct sim_world *world, uint32_t host, uint32_t life, uint32_t left_us);
-/* Did this life, or one after it, go on as a rogue? What it acknowledged then was a lie; an
- * operation that was not sent yet goes to the next life. */
+/* Did this life, or one after it, go on as a rogue? Its acknowledgements were false; an unsent
+ * operation goes to the next life. */
 bool sim_rogue_since(const struct sim_host *host, uint32_t life);
 const char *sim_rogue_kind_name(enum sim_rogue_kind kind);
 bool sim_rogue_is_forged(const struct via_delivery *delivery);
-/* Does the receiver have the message from a life that went on as a rogue? */
+/* Has the receiver got the message from a life that went on as a rogue? */
 bool sim_rogue_sent(const struct sim_host *receiver, const struct via_delivery *delivery);
 
 /* --- work.c ---------------------------------------------------------------------------------- */
@@ -539,14 +544,14 @@ void sim_work_fini(struct sim_world *world);
 void sim_work_plan(struct sim_world *world);
 struct sim_flow *sim_flow_at(struct sim_world *world, uint32_t source, uint32_t destination,
                              uint32_t channel, uint32_t flow);
-/* What the thread's clients want done: submits, resumes, cancels. */
+/* Makes the calls that the thread's clients want: submits, resumes, cancels. */
 void sim_work_turn(struct sim_thread *thread);
 struct sim_op *sim_op_new(struct sim_world *world);
-/* Hands it to the node; false when there was no room: it is to be tried again. */
+/* Submits it to the node; false if there was no room: the caller must try again. */
 bool sim_op_submit(struct sim_thread *thread, struct sim_op *op, const struct via_op *node_op);
 void sim_op_free_buffer(struct sim_op *op);
 uint64_t sim_op_cookie(const struct sim_op *op);
-/* Gives up all operations of an owner. */
+/* Cancels all operations of an owner. */
 void sim_op_cancel(struct sim_thread *thread, uint32_t owner);
 
 /* --- check.c --------------------------------------------------------------------------------- */
@@ -555,13 +560,13 @@ int sim_check_deliver(struct sim_host *host, const struct via_delivery *delivery
 void sim_check_complete(struct sim_host *host, unsigned channel, uint64_t cookie, int status,
                         uint64_t value);
 void sim_check_notify(struct sim_host *host, uint64_t handle);
-/* After the control thread's turn. */
+/* Called after the control thread's turn. */
 void sim_check_announced(struct sim_host *host);
-/* Has nothing happened that may have kept hosts apart? */
+/* Has no fault happened that may have separated hosts? */
 bool sim_is_calm(const struct sim_world *world);
-/* May hosts that are there take long to hear of each other? */
+/* May it take long until two live hosts know of each other? */
 bool sim_may_be_slow(const struct sim_world *world);
-/* Its host has crashed: outcome unknown, nobody will hear of it. */
+/* Its host has crashed: the outcome is unknown, no completion will come. */
 void sim_check_orphan(struct sim_world *world, struct sim_op *op);
 const char *sim_op_name(const struct sim_op *op); /* one static text at a time */
 
@@ -572,17 +577,17 @@ void sim_region_life_fini(struct sim_host *host);
 uint32_t sim_region_off(const struct sim_world *world, const struct sim_flow *flow);
 uint32_t sim_region_words_off(const struct sim_world *world, const struct sim_flow *flow);
 uint32_t sim_region_counter_off(const struct sim_world *world);
-/* A free place of `bytes` in the flow's region: its offset in the segment, or UINT32_MAX. */
+/* A free range of `bytes` in the flow's region: its offset in the segment, or UINT32_MAX. */
 uint32_t sim_region_place(struct sim_flow *flow, uint32_t bytes, uint32_t alignment);
 /* The value after the atomic operation. */
 uint64_t sim_region_atomic(const struct sim_op *op, uint64_t old);
 void sim_region_submitted(struct sim_op *op);
-/* 0: check and remember; else what it may have written is unknown. */
+/* 0: check and remember; else the content that it may have written is unknown. */
 void sim_region_completed(struct sim_op *op, uint64_t value);
-/* Nobody knows whether it happened or still will. */
+/* It is unknown whether the operation happened or still will. */
 void sim_region_unknown(struct sim_op *op);
 void sim_region_watch(struct sim_host *host);
-/* The draft goes; true = call again, somebody may be at it. */
+/* The draft is removed; true = call again, an operation may use it. */
 bool sim_region_draft_remove(struct sim_host *host);
 void sim_region_final(struct sim_host *host);
 
@@ -600,15 +605,15 @@ bool sim_barrier_done(const struct sim_world *world);
 void sim_limit_submitted(struct sim_world *world, const struct sim_op *op);
 void sim_limit_ended(struct sim_world *world, const struct sim_op *op);
 void sim_limit_check(struct sim_world *world, uint32_t index);
-/* Has it been outstanding for as long as -ETIMEDOUT says? */
+/* Has it been outstanding for the time that -ETIMEDOUT promises? */
 bool sim_limit_is_over(const struct sim_world *world, const struct sim_op *op);
-/* May a calm fabric need longer to come up than an operation waits? */
+/* May a fabric without faults need longer to come up than an operation waits? */
 bool sim_limit_is_short(const struct sim_world *world);
 
 /* --- final.c --------------------------------------------------------------------------------- */
 
-/* After each completion and at the end of the faults: is all work done? Then the last checks are
- * set up. */
+/* Called after each completion and at the end of the faults: if all work is done, schedules the
+ * last checks. */
 void sim_final_progress(struct sim_world *world);
 void sim_final_plan(struct sim_world *world); /* when heal_ns is known */
 void sim_final_overdue(struct sim_world *world);

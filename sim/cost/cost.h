@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * What things cost, under virtual time: calls that are made at a time, servers that serve in order,
- * and pools of tokens that callers wait for in order. Everything of the cost model is made of these
- * three. Time is in picoseconds, because a TLP of 64 bytes on Gen3 x16 lasts 5.5 ns and a run adds
- * up millions of them. One thread; nothing here is random, so a scenario is one history.
+ * Virtual time for the cost model: calls at a given time, servers with a queue, and pools of tokens
+ * that callers wait for in order. The whole cost model consists of these three. Time is in
+ * picoseconds, because a TLP of 64 bytes on Gen3 x16 lasts 5.5 ns and a run adds up millions of
+ * them. One thread; nothing here is random, so a scenario has one history.
  */
 #ifndef SIM_COST_COST_H
 #define SIM_COST_COST_H
@@ -20,8 +20,8 @@
 
 struct sim_cost;
 
-/* What happens then: run(object, arg). No run, nothing happens. The object is borrowed and must
- * live until then. */
+/* A call: run(object, arg). Without run it has no effect. The object is borrowed and must live
+ * until the call. */
 struct sim_call {
     void (*run)(void *object, uint64_t arg);
     void *object;
@@ -44,14 +44,14 @@ struct sim_cost {
 void sim_cost_init(struct sim_cost *cost);
 void sim_cost_fini(struct sim_cost *cost);
 
-/* Of two calls at one time the one that was asked for first is made first; a time that has passed
- * means now. A call is never made from inside these, always from sim_cost_step. */
+/* Of two calls at one time the one scheduled first is made first; a time in the past means now.
+ * These functions never make a call themselves, only sim_cost_step does. */
 void sim_cost_at(struct sim_cost *cost, uint64_t time_ps, struct sim_call call);
 void sim_cost_after(struct sim_cost *cost, uint64_t delay_ps, struct sim_call call);
 
-/* Makes the next call; false when there is none. */
+/* Makes the next call; false if there is none. */
 bool sim_cost_step(struct sim_cost *cost);
-/* Steps until nothing is left, or events_max calls were made; false for the latter. */
+/* Steps until no call is left, or events_max calls were made; false in the second case. */
 bool sim_cost_run(struct sim_cost *cost, uint64_t events_max);
 
 /* --- a server: one job after the other, in the order they come ------------------------------- */
@@ -59,21 +59,21 @@ bool sim_cost_run(struct sim_cost *cost, uint64_t events_max);
 /* A link direction, a DMA channel's data path, a memory bus. */
 struct sim_server {
     struct sim_cost *cost; /* borrowed */
-    uint64_t free_ps;      /* when what it has been given so far is done */
-    uint64_t busy_ps;      /* how long it was or will be busy with that */
+    uint64_t free_ps;      /* end of all jobs so far */
+    uint64_t busy_ps;      /* total time of all jobs so far */
     uint64_t jobs_count;
 };
 
 void sim_server_init(struct sim_server *server, struct sim_cost *cost);
 
 /*
- * Adds a job of service_ps behind those it has; `done` is called lag_ps after the job is done (the
- * lag is a propagation time: it does not keep the server). Returns when the job is done, lag not
- * included.
+ * Adds a job of service_ps behind the earlier ones; `done` is called lag_ps after the job's end
+ * (the lag is a propagation time: it does not occupy the server). Returns the job's end, without
+ * the lag.
  */
 uint64_t sim_server_add(struct sim_server *server, uint64_t service_ps, uint64_t lag_ps,
                         struct sim_call done);
-/* The same for a job that cannot begin before ready_ps. */
+/* The same for a job that can not begin before ready_ps. */
 uint64_t sim_server_add_at(struct sim_server *server, uint64_t ready_ps, uint64_t service_ps,
                            uint64_t lag_ps, struct sim_call done);
 
@@ -84,22 +84,22 @@ struct sim_pool_waiter {
     struct sim_call call;
 };
 
-/* Fill buffers, flow-control credits, tags of outstanding reads, doorbell bits. */
+/* For fill buffers, flow-control credits, tags of outstanding reads, doorbell bits. */
 struct sim_pool {
     struct sim_cost *cost;           /* borrowed */
     struct sim_pool_waiter *waiters; /* owned; a circular queue */
     size_t first, waiters_count, waiters_capacity;
     uint64_t free_count, total_count;
-    uint64_t waited_count; /* how many takes had to wait */
+    uint64_t waited_count; /* number of takes that had to wait */
 };
 
 void sim_pool_init(struct sim_pool *pool, struct sim_cost *cost, uint64_t total_count);
 void sim_pool_fini(struct sim_pool *pool);
 
-/* Calls back, now or later, when `count` tokens are the caller's; who asked first gets first, also
- * when a later one needs fewer. count is at most total_count. */
+/* Calls `got` when `count` tokens belong to the caller, now or later; first come, first served,
+ * even if a later caller needs fewer. count is at most total_count. */
 void sim_pool_take(struct sim_pool *pool, uint64_t count, struct sim_call call);
-/* The same without waiting; false when there are not enough, or others wait. */
+/* The same without waiting; false if there are not enough, or other callers wait. */
 bool sim_pool_try(struct sim_pool *pool, uint64_t count);
 void sim_pool_give(struct sim_pool *pool, uint64_t count);
 

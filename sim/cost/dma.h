@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * A DMA engine: channels that each do one transfer after the other. A transfer is started (set-up,
- * and the fetch of its descriptor if it has one in memory), then cut into read requests of MRRS, of
- * which a channel has so many under way; what was read is posted to the destination as it comes.
- * A source or destination in the engine's own node costs no link.
+ * A DMA engine: channels, each of which makes one transfer after the other. A transfer is started
+ * (set-up, and a fetch of its descriptor if that is in memory), then cut into read requests of
+ * MRRS, of which a channel has a limited number under way; the data is posted to the destination as
+ * it arrives. A source or destination in the engine's own node crosses no link.
  */
 #ifndef SIM_COST_DMA_H
 #define SIM_COST_DMA_H
@@ -16,9 +16,10 @@ extern const struct sim_section sim_dma_section;
 struct sim_dma_transfer {
     const struct sim_path *to_source, *from_source; /* from the engine's node and back to it */
     const struct sim_path *to_target;
-    const struct sim_path *to_descriptor, *from_descriptor; /* NULL: registers, nothing to fetch */
+    const struct sim_path *to_descriptor,
+        *from_descriptor; /* NULL: the descriptor is in registers */
     uint64_t bytes;
-    struct sim_call done; /* the last byte can be seen at the target */
+    struct sim_call done; /* the last byte is visible at the target */
 };
 
 struct sim_dma_job;
@@ -34,10 +35,10 @@ struct sim_dma {
     unsigned channels_count;
     struct sim_dma_channel *channels;
     uint64_t setup_ps;         /* from the start until the first read request or descriptor fetch */
-    uint64_t finish_ps;        /* from the last byte seen until the engine says so */
-    uint64_t request_ps;       /* between two read requests of a channel, at least */
-    uint64_t tags_count;       /* read requests of a channel under way at once */
-    uint64_t descriptor_bytes; /* fetched for each transfer that has one */
+    uint64_t finish_ps;        /* from the last visible byte until the engine reports completion */
+    uint64_t request_ps;       /* minimum time between two read requests of a channel */
+    uint64_t tags_count;       /* maximum number of read requests of a channel under way */
+    uint64_t descriptor_bytes; /* bytes of the descriptor in memory */
     unsigned mrrs_bytes;
 };
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Hosts, switches and devices, the links between them, and what crosses them: posted writes, reads
- * and doorbells. Each direction of a link is a server whose jobs are trains of TLPs. Switches cut
- * through: a train leaves as soon as it can leave without a gap, so that its bytes are paid for
- * once, at the slowest link of the path, and each hop adds its latency. Where a receiver has
- * limited posted credits, trains wait for them in order, and whoever is behind waits, too.
+ * Hosts, switches and devices, the links between them, and the traffic on the links: posted writes,
+ * reads and doorbells. Each direction of a link is a server whose jobs are trains of TLPs. Switches
+ * cut through: a train leaves as soon as it can leave without a gap, so its bytes take time only
+ * once, at the slowest link of the path, and each hop adds its latency. If a receiver has limited
+ * posted credits, trains wait for them in order, and later trains wait behind them.
  */
 #ifndef SIM_COST_NET_H
 #define SIM_COST_NET_H
@@ -27,21 +27,21 @@ enum sim_node_kind { SIM_NODE_HOST, SIM_NODE_SWITCH, SIM_NODE_DEVICE };
 struct sim_node {
     char name[32];
     enum sim_node_kind kind;
-    uint64_t forward_ps;  /* of a TLP that passes */
-    uint64_t write_ps;    /* from the arrival of a posted write until it can be seen */
+    uint64_t forward_ps;  /* latency for a TLP that passes */
+    uint64_t write_ps;    /* from the arrival of a posted write until it is visible */
     uint64_t read_ps;     /* from the arrival of a read request to its first completion */
-    unsigned rcb_bytes;   /* completions are cut at this, or at MPS if that is less */
+    unsigned rcb_bytes;   /* completions are cut at this size, or at MPS if that is smaller */
     unsigned lanes_total; /* 0: any */
     unsigned ports_total; /* 0: any */
-    uint64_t credits;     /* posted TLPs it takes in before it has dealt with them; 0: any */
-    uint64_t drain_ps;    /* how long it needs for each */
+    uint64_t credits;     /* posted TLPs that it buffers; 0: any number */
+    uint64_t drain_ps;    /* time to handle each */
     struct sim_server drain;
 };
 
 /* One direction of a link. */
 struct sim_way {
     struct sim_server wire;
-    struct sim_pool credits; /* of the receiver; unused when it has no limit */
+    struct sim_pool credits; /* of the receiver; unused if it has no limit */
 };
 
 struct sim_link {
@@ -59,7 +59,7 @@ struct sim_path {
         uint16_t link;
         uint8_t way;
     } hops[SIM_HOPS_MAX];
-    unsigned mps_bytes; /* the least on the way */
+    unsigned mps_bytes; /* minimum over the path */
 };
 
 struct sim_train;
@@ -72,31 +72,32 @@ struct sim_net {
     unsigned nodes_count, links_count;
     bool dllp;
     unsigned write_header, request_header, completion_header; /* bytes of a TLP besides payload */
-    struct sim_trains *trains; /* owned; all there are, under way or not */
-    struct sim_train *spare;   /* those that are not */
+    struct sim_trains *trains; /* owned; all packet objects, under way or not */
+    struct sim_train *spare;   /* the unused ones */
 };
 
 void sim_net_init(struct sim_net *net, struct sim_cost *cost);
 void sim_net_fini(struct sim_net *net);
 
 /*
- * Everything a scenario's sections declare. -EINVAL when it does not close: a link to a node that
- * is not there, a chip with more lanes used than it has, a cable longer than its medium reaches or
- * slower than the link. net is initialised; the caller calls sim_net_fini also after failure.
+ * Builds the net that a scenario's sections declare. -EINVAL if it is inconsistent: a link to an
+ * unknown node, a chip with more lanes used than it has, a cable longer than its medium reaches or
+ * slower than the link. net is initialised; the caller calls sim_net_fini after failure, too.
  */
 int sim_net_build(struct sim_net *net, const struct sim_scenario *scenario,
                   struct via_error *err) VIA_MUST_CHECK;
 
 /*
- * The same by hand, for fabrics of any size: the node or link is like the scenario's of that name
- * ("host a", "link cable"). Return its number. All nodes come before the first link.
+ * Adds single parts, for fabrics of any size: the node or link has the parameters of the scenario's
+ * part of that name ("host a", "link cable"). Returns its number. All nodes come before the first
+ * link.
  */
 unsigned sim_net_add_node(struct sim_net *net, const struct sim_scenario *scenario,
                           const char *section, const char *name);
 unsigned sim_net_add_link(struct sim_net *net, const struct sim_scenario *scenario,
                           const char *section, const char *name, unsigned a, unsigned b);
-/* Whether a section with a link's keys is one: its medium is there, carries that rate and reaches
- * so far, and its widths are possible. -EINVAL. */
+/* Checks a section with a link's keys: its medium exists, carries that rate and reaches that far,
+ * and its widths are possible. -EINVAL. */
 int sim_net_check_link(const struct sim_scenario *scenario, const char *section,
                        struct via_error *err) VIA_MUST_CHECK;
 /* [pcie] only; sim_net_build does it, too. */
@@ -104,37 +105,38 @@ void sim_net_set_pcie(struct sim_net *net, const struct sim_scenario *scenario);
 
 /* The node's number; -ENOENT. */
 int sim_net_node(const struct sim_net *net, const char *name);
-/* Fewest hops, hosts and devices not being passed through; -ENOLINK when there is none. A path from
- * a node to itself has no hops and costs nothing but the node's latencies. */
+/* The path with the fewest hops, which passes through no host or device; -ENOLINK if there is none.
+ * A path from a node to itself has no hops, only the node's latencies. */
 int sim_net_path(const struct sim_net *net, unsigned from, unsigned to, struct sim_path *ret_path);
-/* The same for what a scenario must have: -EINVAL, which names where the last link of one of the
- * two is, when there is none. The net is of sim_net_build. */
+/* The same for a path that a scenario must have: -EINVAL if there is none, naming the last link of
+ * one of the two nodes. The net is from sim_net_build. */
 int sim_net_way(const struct sim_net *net, const struct sim_scenario *scenario, unsigned from,
                 unsigned to, struct sim_path *ret_path, struct via_error *err) VIA_MUST_CHECK;
 
-/* --- what crosses: the path is borrowed until the last call ---------------------------------- */
+/* --- traffic: the path is borrowed until the last call
+ * ------------------------------------------ */
 
 struct sim_post {
     const struct sim_path *path;
     uint64_t bytes;
-    struct sim_call sent;    /* the first link has taken it: the sender's buffer is free */
-    struct sim_call arrived; /* the last byte can be seen at the far end */
+    struct sim_call sent;    /* the first link has sent it: the sender's buffer is free */
+    struct sim_call arrived; /* the last byte is visible at the far end */
 };
 
-/* A posted write, cut into TLPs of at most MPS. One call is one train; a long transfer is better
- * given in pieces of a few KiB, so that others get their turns. */
+/* A posted write, cut into TLPs of at most MPS. One call is one train; callers should split a long
+ * transfer into pieces of a few KiB, so that other traffic gets its turn. */
 void sim_net_post(struct sim_net *net, const struct sim_post *post);
 
 /*
- * A read: the request goes along `there`, the completions come back along `back`; `done` when the
- * last one has. One call is one request: at most MRRS bytes.
+ * A read: the request goes along `there`, the completions return along `back`; `done` is called at
+ * the last one. One call is one request: at most MRRS bytes.
  */
 void sim_net_read(struct sim_net *net, const struct sim_path *there, const struct sim_path *back,
                   uint64_t bytes, struct sim_call done);
 
 /*
- * A doorbell: 4 bytes along to_chip set the bit, the chip's MSI goes along from_chip; `arrived`
- * when the MSI has reached the host. What the host's CPU makes of it is not in here.
+ * A doorbell: 4 bytes along to_chip set the bit, the chip's MSI goes along from_chip; `arrived` is
+ * called when the MSI has reached the host. The host's handling is not included.
  */
 void sim_net_ring(struct sim_net *net, const struct sim_path *to_chip,
                   const struct sim_path *from_chip, struct sim_call arrived);

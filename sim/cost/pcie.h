@@ -31,10 +31,10 @@ struct sim_pcie_link {
 double sim_pcie_raw(const struct sim_pcie_link *link);
 /* The specification's Ack latency limit in symbol times. */
 unsigned sim_pcie_ack_limit(const struct sim_pcie_link *link);
-/* What is left for TLPs. */
+/* The share left for TLPs. */
 double sim_pcie_tlp_bandwidth(const struct sim_pcie_link *link);
 
-/* How long `tlps` TLPs with `payload` bytes in all and `header` bytes each are on the wire. */
+/* The time that `tlps` TLPs with `payload` bytes in all and `header` bytes each occupy the link. */
 uint64_t sim_pcie_ps(const struct sim_pcie_link *link, uint64_t tlps, uint64_t payload,
                      unsigned header);
 

@@ -25,7 +25,7 @@
 #include "base/error.h"
 
 enum sim_dimension {
-    SIM_COUNT,       /* whole; any word that says of what: 8 lanes, 32 tags */
+    SIM_COUNT,       /* whole; any word for the unit: 8 lanes, 32 tags */
     SIM_RATE,        /* of a lane: GT/s or Gb/s */
     SIM_TIME,        /* ps ns us ms s -> ps */
     SIM_BYTES,       /* whole; B KiB MiB GiB kB MB -> B */
@@ -54,10 +54,10 @@ struct sim_section {
 /* How a value is known. */
 enum sim_mark {
     SIM_STATED,  /* the paper says so */
-    SIM_SPEC,    /* a specification or data sheet does */
-    SIM_TYPICAL, /* measured by others on such hardware */
-    SIM_CHOSEN,  /* how we run the model: it has no right value */
-    SIM_FITTED,  /* found on the figures marked so */
+    SIM_SPEC,    /* a specification or data sheet says so */
+    SIM_TYPICAL, /* others measured it on such hardware */
+    SIM_CHOSEN,  /* a choice of how we run the model: there is no true value */
+    SIM_FITTED,  /* fitted to the figures that are marked as such */
 };
 
 struct sim_value {
@@ -66,18 +66,18 @@ struct sim_value {
     char text[32];             /* of words and names */
     double number;
     char unit[16];
-    double unit_factor; /* number = what the file says * this; 0 of words */
+    double unit_factor; /* number = the file's number * this; 0 for words */
     enum sim_mark mark;
     char source[160];
     unsigned line;
-    bool shared; /* of parts.ini, and so is the line */
+    bool shared; /* from parts.ini, as is the line */
 };
 
 /* A section of the file. */
 struct sim_part {
     const struct sim_section *section; /* borrowed from the declaration */
     char instance[32];
-    char like[32]; /* of the parts it takes keys from; "": its own name, or none */
+    char like[32]; /* the section of the parts that it takes keys from; "": its own name, or none */
     unsigned line;
 };
 
@@ -98,22 +98,22 @@ struct sim_scenario {
 #define SIM_SCENARIO_BYTES_MAX (1u << 20)
 
 /*
- * Errors begin with "name:line: " and name the key. 0 or -EINVAL; *ret is undefined then. sections
- * and what they point to must outlive *ret.
+ * Errors begin with "name:line: " and name the key. 0 or -EINVAL, which leaves *ret undefined.
+ * sections and everything they point to must outlive *ret.
  */
 int sim_scenario_parse(const char *name, const char *text, size_t bytes,
                        const struct sim_section *const *sections, size_t sections_count,
                        struct sim_scenario *ret, struct via_error *err) VIA_MUST_CHECK;
 
-/* The same from a file, with what it leaves to the file `parts`; NULL: nothing. Also -errno of open
- * and read, -EFBIG. */
+/* The same from a file, with missing keys taken from the file `parts`; NULL: none. Also -errno of
+ * open and read, -EFBIG. */
 int sim_scenario_load(const char *path, const char *parts,
                       const struct sim_section *const *sections, size_t sections_count,
                       struct sim_scenario *ret, struct via_error *err) VIA_MUST_CHECK;
 
 /*
- * Values by section ("dma", "link cable") and key. A caller may ask only for what its sections
- * declare and an instance that is there: everything else is our bug and ends the program.
+ * Values by section ("dma", "link cable") and key. Asking for an undeclared key or a missing
+ * section is a bug of the caller, and ends the program.
  */
 double sim_scenario_number(const struct sim_scenario *scenario, const char *section,
                            const char *key);
@@ -123,14 +123,14 @@ uint64_t sim_scenario_ps(const struct sim_scenario *scenario, const char *sectio
 const char *sim_scenario_word(const struct sim_scenario *scenario, const char *section,
                               const char *key);
 
-/* The name of the index-th "[section name]" of the file; NULL when there are fewer. */
+/* The name of the index-th "[section name]" of the file; NULL if there are fewer. */
 const char *sim_scenario_instance(const struct sim_scenario *scenario, const char *section,
                                   size_t index);
 
-/* Whether the file has "[link cable]". */
+/* Does the file have "[link cable]"? */
 bool sim_scenario_has(const struct sim_scenario *scenario, const char *section);
 
-/* What a value is: for reports, fits, and errors that name file, line and key. */
+/* A value with its origin: for reports, fits, and errors that name file, line and key. */
 struct sim_value *sim_scenario_find(struct sim_scenario *scenario, const char *section,
                                     const char *key);
 /* Sets err to "file:line: [section] key: ..." of that value. Returns -EINVAL. */

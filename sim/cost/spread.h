@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Times that vary: exponential ones of mean 1, drawn by strata. Of SIM_SPREAD_STRATA in a row each
- * comes from another of as many parts of the distribution that are as likely as each other, in
- * random order (stratified sampling: Cochran, "Sampling Techniques", chapter 5). The distribution
- * is the same as with independent draws, but its mean is there after a few dozens of them instead
- * of thousands, so a short run says as much as a long one. Give each kind of step its own.
+ * Times that vary: exponential with mean 1, drawn by strata. The distribution is divided into
+ * SIM_SPREAD_STRATA equally likely parts; each of that many consecutive draws comes from another
+ * part, in random order (stratified sampling: Cochran, "Sampling Techniques", chapter 5). The
+ * distribution is the same as with independent draws, but the mean is reached after a few dozen
+ * draws instead of thousands, so a short run says as much as a long one. Use one object for each
+ * kind of step.
  */
 #ifndef SIM_COST_SPREAD_H
 #define SIM_COST_SPREAD_H
@@ -23,7 +24,7 @@ struct sim_spread {
 
 void sim_spread_init(struct sim_spread *spread, uint64_t seed);
 
-/* The next one. */
+/* Draws the next time. */
 double sim_spread_draw(struct sim_spread *spread);
 
 #endif

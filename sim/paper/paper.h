@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * The published systems, each as a scenario and a model: what they measured beside what the model
- * says. A paper adds itself to sim_papers in paper.c.
+ * The published systems, each as a scenario and a model, with their measurements beside the model's
+ * results. A paper is registered in sim_papers in paper.c.
  */
 #ifndef SIM_PAPER_PAPER_H
 #define SIM_PAPER_PAPER_H
@@ -13,14 +13,14 @@
 #include "sim/cost/scenario.h"
 
 enum sim_role {
-    SIM_HELD,      /* the paper has a figure, and nothing was fitted on it */
-    SIM_FIT,       /* the same, but parameters were fitted on it */
-    SIM_PREDICTED, /* the model only: nobody has measured it */
-    SIM_QUOTED,    /* the paper only: background that we do not model */
+    SIM_HELD,      /* the paper has a figure, and no parameter was fitted to it */
+    SIM_FIT,       /* the same, but parameters were fitted to it */
+    SIM_PREDICTED, /* model only: no measurement exists */
+    SIM_QUOTED,    /* paper only: background that the model does not cover */
 };
 
 struct sim_row {
-    const char *series; /* "bandwidth": one plot each; borrowed until the report is done */
+    const char *series; /* "bandwidth": one plot each; borrowed until the report is written */
     const char *label;  /* "polling": one line of the plot; borrowed, too */
     double x;
     const char *x_unit; /* "B", "hosts" */
@@ -28,27 +28,27 @@ struct sim_row {
     double paper;       /* a range's middle; NAN when there is none */
     double low, high;   /* where the model fits the paper */
     bool range;         /* low to high is what the paper says, and paper its middle */
-    double model;       /* NAN when there is none */
+    double model;       /* NAN if there is none */
     enum sim_role role;
-    bool claim; /* stated in docs/costs.md: outside low to high the statement is broken */
+    bool claim; /* claimed in docs/costs.md: broken if the model is outside low to high */
 };
 
 struct sim_report {
     struct sim_row *rows; /* owned */
     size_t count, capacity;
-    bool fitting; /* only SIM_FIT rows are of use: others need not be computed */
-    bool bounded; /* only rows with a bound are of use */
+    bool fitting; /* only SIM_FIT rows are needed: others need not be computed */
+    bool bounded; /* only rows with a bound are needed */
 };
 
 void sim_report_init(struct sim_report *report);
 void sim_report_fini(struct sim_report *report);
 void sim_report_add(struct sim_report *report, const struct sim_row *row);
-/* The same, low and high being the paper's figure less and more `bound` (0.03 for 3 %). */
+/* The same; low and high are the paper's figure minus and plus `bound` (0.03 for 3 %). */
 void sim_report_within(struct sim_report *report, const struct sim_row *row, double bound);
 
-/* True when a row of that role is of use now: ask before a long computation. */
+/* Is a row of that role needed now? Ask before a long computation. */
 bool sim_report_is_wanted(const struct sim_report *report, enum sim_role role);
-/* Inside its bound, or without one. */
+/* Is the row inside its bound, or without one? */
 bool sim_row_is_fitting(const struct sim_row *row);
 
 struct sim_paper {
@@ -57,8 +57,8 @@ struct sim_paper {
     const char *scenario; /* file in the folder of scenarios */
     const struct sim_section *const *sections;
     size_t sections_count;
-    /* Fills the report, in a fixed order; the same scenario gives the same rows. 0 or -EINVAL with
-     * err: what the scenario says cannot be built. */
+    /* Fills the report, in a fixed order; the same scenario gives the same rows. 0, or -EINVAL with
+     * err if the scenario can not be built. */
     int (*run)(const struct sim_scenario *scenario, struct sim_report *report,
                struct via_error *err);
 };
@@ -67,7 +67,7 @@ extern const struct sim_paper *const sim_papers[]; /* ends with NULL */
 
 /* --- what a paper's table looks like: report.c ------------------------------------------------ */
 
-/* A line for each series with figures outside their bounds; then every figure. */
+/* Prints a line for each series with figures outside their bounds; then every figure. */
 void sim_report_print_misfits(const struct sim_report *report, FILE *out);
 void sim_report_print(const struct sim_report *report, FILE *out);
 void sim_report_csv(const struct sim_report *report, char letter, FILE *out);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Each in a file of its own: paper_a.c and so on. */
+/* Each is in a file of its own: paper_a.c and so on. */
 #ifndef SIM_PAPER_PAPERS_H
 #define SIM_PAPER_PAPERS_H
 

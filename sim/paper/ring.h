@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
  * System B as its paper describes it: hosts in a ring, each with an adapter towards either
- * neighbour, and puts that are relayed by transfer threads. What the paper leaves open is chosen
- * here and said so; every time comes from the scenario.
+ * neighbour, and puts that transfer threads relay. Choices that the paper leaves open are made here
+ * and marked; every time comes from the scenario.
  *
- * A put is a request {source, destination, offset, size}. At every host it comes to, its source
- * first, a transfer thread takes it from one of two queues and passes it on to the right: it waits
- * until its data doorbell is free, copies into its part of the shared region, and with the port to
- * itself runs the DMA, writes the scratchpads - one set a link, which must have been read - and
- * rings; the source sets up the address translation before. At the neighbour the interrupt handler
- * reads the scratchpads and wakes the service thread of that doorbell, which copies the data out
- * (into the symmetric object or a bypass buffer), frees the doorbell, and queues what has to go on.
- * A request is done when it is back at its source. Who waits for the port or the scratchpads polls.
+ * A put is a request {source, destination, offset, size}. At every host on the way, its source
+ * first, a transfer thread takes the request from one of two queues and forwards it to the right.
+ * The thread waits until its data doorbell is free and copies into its part of the shared region.
+ * Then it takes the port, runs the DMA, writes the scratchpads (one set a link, whose last content
+ * the neighbour must have read) and rings; the source sets up the address translation before. At
+ * the neighbour the interrupt handler reads the scratchpads and wakes the service thread of that
+ * doorbell, which copies the data out (into the symmetric object or a bypass buffer), frees the
+ * doorbell, and queues the request if it goes on. A request is done when it is back at its source.
+ * A thread that waits for the port or the scratchpads polls.
  */
 #ifndef SIM_PAPER_RING_H
 #define SIM_PAPER_RING_H
@@ -45,20 +46,20 @@ const char *sim_ring_step_name(enum sim_ring_step step);
 struct sim_ring_run {
     unsigned hosts_count;
     unsigned threads_count; /* transfer threads of a host */
-    unsigned senders_count; /* hosts that put: all, or one */
+    unsigned senders_count; /* hosts that put: all, or only one */
     unsigned window;        /* puts of a host under way */
-    unsigned puts_count;    /* measured, of a host */
+    unsigned puts_count;    /* puts measured, per host */
     uint64_t bytes;
 };
 
 struct sim_ring_result {
-    double put_ps;                  /* time per put of a host, in the long run */
-    double latency_ps;              /* of a put, from submit to its end */
+    double put_ps;                  /* time per put of a host, in steady state */
+    double latency_ps;              /* latency of a put, from submit to its end */
     double step_ps[SIM_RING_STEPS]; /* per hop */
     uint64_t events_count;
 };
 
-/* A whole history. The scenario is that of the sections above. */
+/* Runs a whole history. The scenario has the sections above. */
 void sim_ring_run(const struct sim_scenario *scenario, const struct sim_ring_run *run,
                   struct sim_ring_result *ret_result);
 

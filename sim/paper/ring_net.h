@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
  * The hardware of system B: hosts in a ring, each with one adapter towards either neighbour. The
- * registers of a link, and the DMA engine that puts to the right, are in the adapter at its left
- * end. The scenario's parts are used by name: what holds for "host pc" holds for all hosts.
+ * adapter at the left end of a link has the link's registers, and the DMA engine that puts to the
+ * right. The scenario's parts are used by name: "host pc" describes all hosts.
  */
 #ifndef SIM_PAPER_RING_NET_H
 #define SIM_PAPER_RING_NET_H
@@ -13,9 +13,9 @@
 
 struct sim_ring_place {
     unsigned host, right_chip, left_chip; /* nodes */
-    struct sim_path to_chip, from_chip;   /* the own right chip */
-    struct sim_path chip_to_right;        /* on to the right neighbour */
-    struct sim_path right_to_chip;        /* the right neighbour's way to it */
+    struct sim_path to_chip, from_chip;   /* this host's right chip */
+    struct sim_path chip_to_right;        /* from there to the right neighbour */
+    struct sim_path right_to_chip;        /* the right neighbour's path to that chip */
 };
 
 struct sim_ring_net {
@@ -24,15 +24,15 @@ struct sim_ring_net {
     struct sim_ring_place places[SIM_RING_HOSTS_MAX];
 };
 
-/* Are the parts there, and do they fit together? 0 or -EINVAL. */
+/* Checks that the parts exist and fit together. 0 or -EINVAL. */
 int sim_ring_net_check(const struct sim_scenario *scenario, struct via_error *err) VIA_MUST_CHECK;
 
 void sim_ring_net_init(struct sim_ring_net *ring, struct sim_cost *cost,
                        const struct sim_scenario *scenario, unsigned hosts_count);
 void sim_ring_net_fini(struct sim_ring_net *ring);
 
-/* How long a register of a link's chip takes to be read by the host at its right, across the cable,
- * on a quiet fabric. Uses the clock. */
+/* The time in which the host at its right reads a register of a link's chip, across the cable, on
+ * an idle fabric. Uses the clock. */
 uint64_t sim_ring_net_read_ps(struct sim_ring_net *ring);
 
 #endif

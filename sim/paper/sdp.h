@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * System D: two hosts, host adapters on PCIe, one link, and connections that all send the same
- * way, each with a thread at either end that sends or receives without a pause.
+ * System D: two hosts, host adapters on PCIe, one link, and connections that all send the same way,
+ * each with a thread at either end that sends or receives without a pause.
  *
- * Buffered: the sender copies into private buffers, of which the receiver has granted so many; the
- * adapters move each; the receiver copies it out and grants again. Zero copy: the sender pins and
- * registers its own buffer and advertises it (SrcAvail); the receiver pins and registers the buffer
- * of its recv(), reads the sender's by RDMA, and says so (RdmaRdCompl); send() returns. One send of
- * a connection is under way at a time, because it is synchronous.
+ * Buffered: the sender copies into private buffers, as many as the receiver has granted; the
+ * adapters move each buffer; the receiver copies it out and grants it again. Zero copy: the sender
+ * pins and registers its own buffer and advertises it (SrcAvail); the receiver pins and registers
+ * the buffer of its recv(), reads the sender's by RDMA, and says so (RdmaRdCompl); send() returns.
+ * One send of a connection is under way at a time, because it is synchronous.
  */
 #ifndef SIM_PAPER_SDP_H
 #define SIM_PAPER_SDP_H

@@ -2,9 +2,9 @@
 /*
  * System A as its paper describes it: a program writes, again and again, to a socket whose port is
  * configured. The kernel copies into the area of the NT port, the switch's DMA engine moves it to
- * the peer's area, completion is found by polling, a doorbell tells the receiver, which copies it
- * out. The receiver may not read before the doorbell, the sender may not overwrite what has not
- * been read. What the paper leaves open is chosen here; every time comes from the scenario.
+ * the peer's area, the kernel polls for completion, and a doorbell wakes the receiver, which copies
+ * the data out. The receiver may not read before the doorbell, the sender may not overwrite unread
+ * data. Choices that the paper leaves open are made here; every time comes from the scenario.
  */
 #ifndef SIM_PAPER_STREAM_H
 #define SIM_PAPER_STREAM_H
@@ -17,17 +17,17 @@
 extern const struct sim_section sim_stream_section;
 
 enum sim_stream_mode {
-    SIM_STREAM_POLLING,  /* as the paper did it: one buffer, its state polled in the chip */
-    SIM_STREAM_DOORBELL, /* as it hoped to: the engine's interrupt rings, a doorbell frees buffers
-                          */
+    SIM_STREAM_POLLING,  /* as the paper did: one buffer, its state polled in the chip */
+    SIM_STREAM_DOORBELL, /* as the paper proposes: the engine's interrupt rings, a doorbell frees
+                            buffers */
 };
 
 struct sim_stream_result {
-    double rate;   /* bytes per second that the receiver's program has got */
-    double cpu_ps; /* processor time of the sender's host, a write */
+    double rate;   /* bytes per second that the receiver's program gets */
+    double cpu_ps; /* CPU time of the sender's host, per write */
 };
 
-/* Whether hosts, chip and engine are there, with paths between them. */
+/* Checks that hosts, chip and engine exist, with paths between them. */
 int sim_stream_check(const struct sim_scenario *scenario, struct via_error *err) VIA_MUST_CHECK;
 
 void sim_stream_run(const struct sim_scenario *scenario, enum sim_stream_mode mode, uint64_t bytes,

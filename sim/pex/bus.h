@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * The bus between a host and its function: what the driver posts arrives later and in order, one
- * packet after the other at the speed of the link; a read takes the time of a round trip, and
- * brings its answer behind all that was posted before (PCI Express base specification 2.4.1).
+ * The bus between a host and its function: posted writes of the driver arrive later and in order,
+ * one packet after the other at the speed of the link; a read takes a round trip, and its answer
+ * comes behind all earlier posted writes (PCI Express base specification 2.4.1).
  */
 #ifndef SIM_PEX_BUS_H
 #define SIM_PEX_BUS_H
@@ -17,7 +17,7 @@ enum sim_pex_event { SIM_PEX_WRITES, SIM_PEX_IRQ };
 
 struct sim_pex_write;
 
-/* Of a thread's CPU: a line of stores that wait. */
+/* A write-combining buffer of a thread's CPU. */
 struct sim_pex_buffer {
     uint64_t line_off, mask; /* of bytes; 0: free */
     unsigned region;
@@ -25,40 +25,41 @@ struct sim_pex_buffer {
     unsigned char data[64];
 };
 
-/* A host's way to its function. */
+/* A host's path to its function. */
 struct sim_pex_side {
-    struct via_pci pci;       /* what the driver has */
-    struct via_pci *function; /* the model's; NULL: not attached */
+    struct via_pci pci;       /* the driver's device */
+    struct via_pci *function; /* the model's function; NULL: not attached */
     struct sim_pex *pex;
     struct sim_end *end;
     struct via_driver_host host;
-    struct via_port *port; /* the driver's; NULL: the host is down */
-    bool is_dead;          /* the process is killed: it reaches nothing any more */
+    struct via_port *port; /* the driver's clock; NULL: the host is down */
+    bool is_dead;          /* the process is killed: its writes reach nothing any more */
     bool wants_service;
-    bool has_lost_bells; /* until the driver's link is up anew */
+    bool has_lost_bells; /* until the driver's link is up again */
     uint64_t service_ns; /* by the host's clock */
     uint32_t irqs_coming;
     uint64_t irqs_seen; /* of the model's count */
     struct sim_pex_write *head, *tail;
     uint32_t writes_count;
-    uint64_t free_ns; /* when the link has sent what was posted */
-    uint64_t due_ns;  /* of the event that was asked for last; 0: none */
+    uint64_t free_ns; /* when the link has sent all posted writes */
+    uint64_t due_ns;  /* number of the last requested event; 0: none */
     struct sim_pex_buffer buffers[SIM_WC_BUFFERS_MAX];
 };
 
 struct sim_pex {
-    struct via_rng rng; /* of what the link is like, and of its lives */
+    struct via_rng rng; /* settings of the link, and counts of its lives */
     struct via_pex_options options;
     struct via_pex_config config; /* of both ends; b2b: each has a chip of its own */
     struct via_pex *model;        /* the first of two chips */
-    uint64_t registers_bytes;     /* of the window's BAR: registers of the peer's chip, first */
+    uint64_t
+        registers_bytes; /* in the BAR of the window: registers of the peer's chip come first */
     struct sim_pex_side sides[2]; /* virtual, link; b2b: virtual of each chip */
-    uint32_t payload_bytes;       /* of a packet at most */
-    uint32_t bytes_per_us;        /* of the link */
-    uint32_t buffers_count;       /* of each end, that combine writes; 0: writes stay in order */
+    uint32_t payload_bytes;       /* maximum of a packet */
+    uint32_t bytes_per_us;        /* bandwidth of the link */
+    uint32_t buffers_count;       /* per end, write-combining buffers; 0: writes stay in order */
 };
 
-/* The chip that a side's function is of, and which function. */
+/* The chip with a side's function, and the function's number. */
 static inline struct via_pex *sim_pex_chip(const struct sim_pex_side *side)
 {
     bool is_second = side->pex->config.b2b && side == &side->pex->sides[1];
@@ -74,7 +75,7 @@ static inline enum via_pex_side sim_pex_function(const struct sim_pex_side *side
 struct via_pci *sim_pex_bus_pci(struct sim_pex_side *side);
 /* So many of the writes under way arrive now. */
 void sim_pex_bus_arrive(struct sim_pex_side *side, uint32_t count);
-/* Those whose time it is. */
+/* The writes whose time has come arrive. */
 void sim_pex_bus_due(struct sim_pex_side *side);
 void sim_pex_bus_drop(struct sim_pex_side *side);
 /* Posts bytes as packets. */
@@ -83,12 +84,12 @@ void sim_pex_bus_post(struct sim_pex_side *side, unsigned region, uint64_t off, 
 
 /* --- combine.c --- */
 
-/* Stores of the running thread, which wait in a buffer or push another one out. */
+/* Stores of the running thread: they wait in a buffer, or push out another one. */
 void sim_pex_combine(struct sim_pex_side *side, unsigned region, uint64_t off,
                      const unsigned char *data, size_t len);
-/* Those of the running thread leave, in any order. */
+/* The buffers of the running thread drain, in any order. */
 void sim_pex_combine_fence(struct sim_pex_side *side);
-/* After what may make the chip interrupt a host. */
+/* Called after any access that may make the chip interrupt a host. */
 void sim_pex_bus_check(struct sim_pex *pex);
 
 static inline uint32_t sim_pex_bus_count(const struct sim_pex_side *side)

@@ -2,7 +2,7 @@
 #ifndef SIM_PEX_PEX_H
 #define SIM_PEX_PEX_H
 
-/* From here on `like=pex-driver` makes links of src/port/pex on the register model. */
+/* After this call `like=pex-driver` makes links of src/port/pex on the register model. */
 void sim_pex_use(void);
 
 #endif

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * What the planner is held against: the nodes of src/core, as they are compiled, on the same cards,
- * cables and processors. Links come up by the node's own handshake, routes by its own
- * announcements; frames, credits, relays, bubbles and acknowledgements are the node's. The times
- * of a port's calls are those of the parts file. It takes an operation as fabric.h does and
- * reports to the same events.
+ * The reference for the planner: the compiled nodes of src/core, on the same cards, cables and
+ * CPUs. Links come up by the node's own handshake, routes by its own announcements; frames,
+ * credits, relays, bubbles and acknowledgements are the node's. The durations of a port's calls
+ * come from the parts file. The interface is that of fabric.h, with the same events.
  *
  * Fabrics of up to PLAN_NODES_MAX hosts, and messages of one frame.
  */
@@ -17,12 +16,12 @@
 
 struct plan_nodes;
 
-/* Steps the cost model until every host has a route to every other one. */
+/* Steps the cost model until every host has a route to every other host. */
 struct plan_nodes *plan_nodes_new(struct sim_cost *cost, const struct plan_costs *costs,
                                   const struct plan_shape *shape, struct plan_wiring *wiring,
                                   const struct plan_events *events, uint64_t bytes_max,
                                   uint64_t seed);
-/* Nothing may submit any more: runs until all threads have ended. */
+/* Stops submitting: runs until all threads have ended. */
 void plan_nodes_free(struct plan_nodes *nodes);
 
 void plan_nodes_submit(struct plan_nodes *nodes, unsigned source, unsigned destination,

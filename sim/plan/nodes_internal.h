@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* What nodes.c and nodes_port.c share: hosts, their threads, and the ends of links. */
+/* Shared by nodes.c and nodes_port.c: hosts, their threads, and the ends of links. */
 #ifndef SIM_PLAN_NODES_INTERNAL_H
 #define SIM_PLAN_NODES_INTERNAL_H
 
@@ -18,13 +18,13 @@ struct nodes_ops {
 struct nodes_thread {
     struct sim_transfer transfer; /* first */
     struct nodes_host *host;
-    struct nodes_ops waiting; /* submitted, and not yet given to the node */
-    bool is_full;             /* the node takes no more until one ends */
+    struct nodes_ops waiting; /* submitted, and not yet passed to the node */
+    bool is_full;             /* the node accepts no more until one ends */
     unsigned frames_paid;     /* of this turn: their time has been spent */
-    unsigned acked_by;   /* 1 + the host whose acknowledgement was paid for last in this turn */
-    bool stored_body;    /* of the frame that is published next */
+    unsigned acked_by; /* 1 + the host whose acknowledgement's cost was charged last in this turn */
+    bool stored_body;  /* of the frame that is published next */
     struct flight *body; /* the last one, while it is under way */
-    bool sent, sending;  /* the stores of a body have left; it waits for that */
+    bool sent, sending;  /* the stores of a body have left; the actor waits for that */
 };
 
 /* A port. */
@@ -32,14 +32,14 @@ struct nodes_end {
     struct via_port port; /* first */
     struct nodes_host *host;
     struct nodes_end *peer; /* NULL: the cable is cut */
-    uint32_t *scratchpads;  /* of the link; in the chip of its lower end */
+    uint32_t *scratchpads;  /* of the link; its state is in the chip of its lower end */
     uint32_t registers[VIA_PORT_SCRATCHPADS];
     uint64_t events;
     uint8_t dimension;
     struct sim_path there;              /* to the peer's memory */
-    struct sim_path to_chip, from_chip; /* my card, and back */
-    struct sim_path bell;               /* from my card to the peer */
-    unsigned fences[VIA_PORT_QUEUES];   /* under way; the last started counts */
+    struct sim_path to_chip, from_chip; /* between the host and its card */
+    struct sim_path bell;               /* from its card to the peer */
+    unsigned fences[VIA_PORT_QUEUES];   /* under way; only the last started counts */
 };
 
 struct nodes_host {
@@ -52,9 +52,9 @@ struct nodes_host {
     void *node_memory; /* mapped */
     size_t node_bytes, inbox_bytes;
     struct nodes_thread threads[PLAN_CHANNELS_MAX];
-    unsigned char *segment;     /* owned; where all puts go */
+    unsigned char *segment;     /* owned; target of all puts */
     uint64_t *segments;         /* owned; a handle of it for each source */
-    struct nodes_ops *arriving; /* owned; [source x channels + channel], as they were submitted */
+    struct nodes_ops *arriving; /* owned; [source x channels + channel], in order of submission */
     uint64_t bypassed_count;
 };
 
@@ -73,12 +73,12 @@ struct plan_nodes {
 
 /* --- nodes.c ---------------------------------------------------------------------------------- */
 
-/* The time of a frame, before what it brings is to be seen. */
+/* Spends the time of a frame, before its effect is visible. */
 void plan_nodes_frame(struct nodes_thread *thread);
 
 /* --- nodes_port.c ----------------------------------------------------------------------------- */
 
-/* The ends of all links of the shape. */
+/* Makes the ends of all links of the shape. */
 void plan_nodes_wire(struct plan_nodes *nodes, const struct plan_shape *shape);
 void plan_nodes_port_open(struct nodes_end *end, void *inbox, size_t inbox_bytes);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* What fabric.c, pipe.c and thread.c share: hosts, their transfer threads, pipes and frames. */
+/* Shared by fabric.c, pipe.c and thread.c: hosts, their transfer threads, pipes and frames. */
 #ifndef SIM_PLAN_PIPE_H
 #define SIM_PLAN_PIPE_H
 
@@ -8,16 +8,16 @@
 
 struct plan_frame {
     struct plan_frame *next;
-    struct plan_frame *with; /* further acknowledgements that this one takes along */
-    struct plan_pipe *pipe;  /* that it is in */
+    struct plan_frame *with; /* further acknowledgements that this one carries */
+    struct plan_pipe *pipe;  /* the pipe that it is in */
     struct plan_op *op;
     uint64_t since_ps; /* it has waited to be relayed */
     uint32_t body_bytes;
-    uint32_t acknowledges; /* so many frames, if it is an acknowledgement */
+    uint32_t acknowledges; /* if it is an acknowledgement, of so many frames */
     uint16_t source, destination;
     bool acknowledge_now;
-    bool first;       /* of its operation */
-    uint8_t arriving; /* of its stores and its arrival, what is still to come */
+    bool first;       /* frames of the operation */
+    uint8_t arriving; /* of a frame's stores and its arrival, how many are outstanding */
 };
 
 struct plan_frames {
@@ -27,7 +27,7 @@ struct plan_frames {
 
 struct plan_thread;
 
-/* From a host to a neighbour on a channel: a pipe, and what waits at its writer for it. */
+/* From a host to a neighbour on a channel: a pipe, and the frames that wait at its writer. */
 struct plan_pipe {
     struct plan_pipe *same_hash;
     uint16_t from, to;
@@ -35,24 +35,24 @@ struct plan_pipe {
     uint8_t dimension; /* of a torus */
     struct plan_thread *writer, *reader;
     struct sim_path there, back;
-    /* writer's */
-    uint32_t credits; /* slots it knows to be free */
-    bool wants;       /* has asked for room */
+    /* state of the writer */
+    uint32_t credits; /* slots that it knows to be free */
+    bool wants;       /* the writer has asked for room */
     bool asking;      /* the want word is under way */
-    bool out_listed;  /* in the writer's list */
+    bool out_listed;  /* linked in the writer's list */
     struct plan_pipe *next_out;
-    uint32_t sent_in;               /* the last turn of the writer that has looked at it */
+    uint32_t sent_in;               /* the writer's last turn that has checked it */
     uint32_t sends_left, acks_left; /* of that turn */
     struct plan_frames bypass;
-    uint32_t bypass_used;   /* those that are being stored there included */
-    struct plan_frames own; /* acknowledgements, and what is sent again */
+    uint32_t bypass_used;   /* frames in the pipe, including those being stored */
+    struct plan_frames own; /* acknowledgements, and repeated frames */
     struct plan_op *ops_first, *ops_last;
     struct plan_pipe *blocked; /* pipes whose first frame waits for a bypass buffer */
-    /* reader's */
+    /* state of the reader */
     struct plan_frames arrived;
-    uint32_t due; /* slots that are free, and the writer does not know */
+    uint32_t due; /* free slots that the writer does not know of */
     bool in_listed, is_blocked;
-    uint32_t taken_in;   /* the last turn of the reader that has looked at it */
+    uint32_t taken_in;   /* the reader's last turn that has checked it */
     uint32_t takes_left; /* of that turn */
     struct plan_pipe *next_in, *next_blocked;
 };
@@ -62,14 +62,14 @@ struct plan_pipes {
 };
 
 enum plan_job {
-    PLAN_TAKE,  /* a frame for this host out of the pipe */
-    PLAN_RELAY, /* out of a pipe into the next */
-    PLAN_STORE, /* into a bypass buffer */
-    PLAN_DRAIN, /* out of one */
-    PLAN_SEND,  /* a frame that begins here */
+    PLAN_TAKE,  /* take a frame for this host out of the pipe */
+    PLAN_RELAY, /* relay from a pipe into the next */
+    PLAN_STORE, /* move into a bypass buffer */
+    PLAN_DRAIN, /* send from a bypass buffer */
+    PLAN_SEND,  /* start a frame of this host */
 };
 
-/* Of a turn, as turn() of core/channel.c. */
+/* State of a turn, as turn() of core/channel.c. */
 enum plan_phase { PLAN_DRAINS, PLAN_TAKES, PLAN_SENDS, PLAN_PHASES };
 
 enum plan_state { PLAN_ASLEEP, PLAN_WAKING, PLAN_POLLING, PLAN_BUSY };
@@ -79,28 +79,28 @@ struct plan_thread {
     struct sim_task task;
     uint8_t channel;
     enum plan_state state;
-    struct plan_pipes in, out;           /* with something to look at */
-    struct plan_pipes in_turn, out_turn; /* the same, of this turn */
+    struct plan_pipes in, out;           /* pipes to check */
+    struct plan_pipes in_turn, out_turn; /* pipes to check in this turn */
     struct plan_op *submitted_first, *submitted_last;
     uint32_t turn;
-    bool turn_begins;     /* with the next job */
-    uint16_t touched[32]; /* neighbours that this turn has sent to or taken from */
+    bool turn_begins;     /* continues with the next job */
+    uint16_t touched[32]; /* neighbours that this turn has used */
     unsigned touched_count;
-    bool has_worked; /* since it last found nothing */
+    bool has_worked; /* time since it last found nothing */
     enum plan_phase phase;
-    struct plan_pipe *drain_at; /* of out, the next one whose bypass buffers are looked at */
-    uint64_t debt_ps;           /* doorbells it has rung since its last job */
+    struct plan_pipe *drain_at; /* in `out`, the next pipe whose bypass buffers are checked */
+    uint64_t debt_ps;           /* doorbells to ring since its last job */
     struct via_host_wait wait;
-    uint64_t poll_ticket; /* of the end of the wait under way */
+    uint64_t poll_ticket; /* for the end of the current wait */
     uint64_t empty_ns;    /* begin of the last turn that found nothing */
-    /* the job */
+    /* its CPU time for the job */
     enum plan_job job;
     struct plan_frame *frame;
     struct plan_pipe *from, *way;
-    uint64_t body_ready_ps; /* when memory has delivered what is copied */
+    uint64_t body_ready_ps; /* when memory has delivered the copied bytes */
     unsigned waits;
     uint64_t work_end_ps;
-    /* how busy */
+    /* for utilisation */
     uint64_t job_since_ps, busy_ps, stalled_ps, marked_busy_ps, marked_stalled_ps;
 };
 
@@ -110,7 +110,7 @@ struct plan_host {
     struct sim_server *bus;
     uint16_t index;
     struct plan_thread *threads;
-    struct sim_path there, back; /* to a neighbour, for fences */
+    struct sim_path there, back; /* paths to neighbours, for fences */
 };
 
 struct plan_fabric {
@@ -126,7 +126,7 @@ struct plan_fabric {
     struct sim_server *buses;
     struct plan_pipe **pipes; /* by hash */
     unsigned pipes_mask;
-    struct plan_slab *slabs; /* all memory of pipes, frames and operations */
+    struct plan_slab *slabs; /* owns all memory of pipes, frames and operations */
     struct plan_pipe *spare_pipes;
     struct plan_frame *spare_frames;
     struct plan_op *spare_ops;
@@ -149,39 +149,39 @@ void plan_op_free(struct plan_fabric *fabric, struct plan_op *op);
 void plan_frames_push(struct plan_frames *frames, struct plan_frame *frame);
 struct plan_frame *plan_frames_pop(struct plan_frames *frames);
 
-/* The pipe that a frame of a channel for `destination` leaves `at` by; made when it is not there.
- */
+/* The pipe by which a frame of a channel for `destination` leaves host `at`; made at first use. */
 struct plan_pipe *plan_pipe_towards(struct plan_fabric *fabric, unsigned at, unsigned destination,
                                     unsigned channel);
-/* Forgets a pipe that is as if it were new: a tree has more pairs of hosts than talk at a time. */
+/* Forgets a pipe that is in its initial state: a tree has more pairs of hosts than talk at a
+ * time. */
 void plan_pipe_forget(struct plan_fabric *fabric, struct plan_pipe *pipe);
 
-/* The bubble rule, for frames that begin here; for those that turn into another dimension. */
+/* The bubble rule, for new frames; and for frames that turn into another dimension. */
 bool plan_pipe_may_inject(const struct plan_pipe *pipe);
 bool plan_pipe_may_turn(const struct plan_fabric *fabric, const struct plan_pipe *pipe);
 /* The writer has found no room. */
 void plan_pipe_ask_for_room(struct plan_fabric *fabric, struct plan_pipe *pipe);
-/* The reader has taken a record. */
+/* The reader has consumed a record. */
 void plan_pipe_release(struct plan_fabric *fabric, struct plan_pipe *pipe);
-/* The writer has something for it, or room in it: its thread is to look. ringer pays if that
- * sleeps; NULL: somebody else does. */
+/* The writer has work for this pipe, or room in it: its thread must check it. If the thread sleeps,
+ * `ringer` pays for the doorbell; NULL: no thread does. */
 void plan_pipe_offer(struct plan_pipe *pipe, struct plan_thread *ringer);
-/* The same of its own thread, which is at work. */
+/* The same, called by its own thread, which is awake. */
 void plan_pipe_list_out(struct plan_pipe *pipe);
 /* A frame has arrived. */
 void plan_pipe_arrived(struct plan_fabric *fabric, struct plan_frame *frame);
-/* The stores of a frame begin; `sent`: all have left. */
+/* The stores of a frame begin; `sent`: called when all have left. */
 void plan_pipe_post(struct plan_fabric *fabric, struct plan_frame *frame, struct sim_call sent);
 void plan_frame_came(void *frame, uint64_t arg);
 
 /* --- thread.c -------------------------------------------------------------------------------- */
 
 void plan_thread_init(struct plan_thread *thread, struct plan_host *host, unsigned channel);
-/* An operation, to be taken over when its next turn begins. */
+/* Queues an operation, which the next turn takes. */
 void plan_thread_submit(struct plan_thread *thread, struct plan_op *op);
-/* There is something to look at. */
+/* There is work for the thread. */
 void plan_thread_kick(struct plan_thread *thread, struct plan_thread *ringer);
-/* Frames that have waited too long are dropped, and sent again later; called by itself. */
+/* Drops frames that have waited too long, and sends them again later; schedules itself. */
 void plan_fabric_sweep(void *fabric, uint64_t arg);
 
 #endif

@@ -15,7 +15,7 @@
 extern const struct sim_section sim_plan_card_section, sim_plan_slot_section,
     sim_plan_cable_section, sim_plan_board_section;
 
-/* Names of the parts; a switch is of use to trees only. board "": the first that is fast enough. */
+/* Names of the parts; only trees use a switch. board "": the first that is fast enough. */
 struct plan_parts {
     char card[32], cable[32], chip[32], board[32];
 };
@@ -28,19 +28,19 @@ struct plan_wiring {
     struct sim_net net;
     unsigned cards_per_host, cables_per_card;
     char board[32];
-    unsigned lanes_per_host, lanes_of_board;  /* that its cards take; that there are */
+    unsigned lanes_per_host, lanes_of_board;  /* cards that a host takes; that there are */
     unsigned lanes_per_card, lanes_of_card;   /* the same of a card's chip */
     unsigned ports_per_switch, ports_of_chip; /* trees: of the fullest switch */
-    unsigned cords_per_cable;                 /* what has to be bought for one */
+    unsigned cords_per_cable;                 /* parts to buy */
     unsigned *slots;                          /* owned; links, [host x cards_per_host + card] */
-    unsigned *cables;               /* owned; tori: [host x dimensions + d] from a host up in d */
+    unsigned *cables; /* owned; tori: [host x dimensions + d], the link from a host up in d */
     unsigned *ups[PLAN_LEVELS_MAX]; /* owned; trees: uplinks of a level, see plan_shape_uplinks */
 };
 
 /*
- * Completes the shape of a tree, too. -EINVAL when parts do not fit together: not in the file, a
- * cable too long or too fast for its medium, more lanes or ports than a chip or a board has, more
- * hosts than there is room for. The caller calls fini also after failure.
+ * Completes the shape of a tree, too. -EINVAL if parts are missing or do not fit: a cable too long
+ * or too fast for its medium, more lanes or ports than a chip or a board has, more hosts than there
+ * is room for. The caller calls fini after failure, too.
  */
 int plan_wiring_init(struct plan_wiring *wiring, struct plan_shape *shape, struct sim_cost *cost,
                      const struct sim_scenario *parts, const struct plan_parts *names,
@@ -51,18 +51,18 @@ void plan_wiring_fini(struct plan_wiring *wiring);
  * then switches, level by level. */
 unsigned plan_wiring_end(const struct plan_wiring *wiring, unsigned link, bool far);
 
-/* The way from a host to a neighbour of it. */
+/* The path from a host to a neighbour. */
 void plan_wiring_path(const struct plan_wiring *wiring, unsigned from, unsigned to,
                       struct sim_path *ret_path);
 
-/* What a port of a host can carry one way at most, in bytes per second of payload, when it comes in
- * bodies of so many bytes with a record each. */
+/* Capacity of a port in one direction, in bytes per second of payload, for bodies of so many bytes
+ * with a record each. */
 double plan_wiring_port_rate(const struct plan_wiring *wiring, uint64_t body_bytes,
                              uint64_t record_bytes);
-/* The same of any way, in TLPs of so many bytes. */
+/* The same for any path, in TLPs of so many bytes. */
 double plan_wiring_rate(const struct plan_wiring *wiring, const struct sim_path *path,
                         uint64_t body_bytes, uint64_t record_bytes, unsigned mps_bytes);
-/* The same of a cable. */
+/* The same for a cable. */
 double plan_wiring_cable_rate(const struct plan_wiring *wiring, uint64_t body_bytes,
                               uint64_t record_bytes);
 

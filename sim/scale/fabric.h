@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * A fabric of up to VIA_HOSTS_MAX hosts: nodes of the real core, one thread each, on links that
- * only take time. No faults but cuts, and no checkers but those of routes: for these there is
- * sim/world.h, with fewer hosts.
+ * A fabric of up to VIA_HOSTS_MAX hosts: nodes of the real core, one thread each, on links with
+ * nothing but latency. No faults but cuts, and no checkers but those of routes: sim/world.h has the
+ * others, with fewer hosts.
  */
 #ifndef SIM_SCALE_FABRIC_H
 #define SIM_SCALE_FABRIC_H
@@ -12,22 +12,22 @@
 
 #include "core/node.h"
 
-/* What things take: a pair of adapters and one switch chip (sim/scenarios/parts.ini). */
-#define SCALE_WRITE_NS 500u     /* a posted write, until the peer's memory shows it */
+/* Durations: a pair of adapters and one switch chip (sim/scenarios/parts.ini). */
+#define SCALE_WRITE_NS 500u     /* a posted write, until it is visible in the peer's memory */
 #define SCALE_FENCE_NS 1000u    /* a fence: there and back */
 #define SCALE_BELL_NS 3000u     /* a doorbell behind it, until the thread runs */
 #define SCALE_TURN_NS 1000u     /* a turn of a thread */
-#define SCALE_ANNOUNCED_NS 300u /* ... and for each announcement that it takes in */
+#define SCALE_ANNOUNCED_NS 300u /* ... and for each announcement that it handles */
 
 #define SCALE_UNREACHABLE UINT16_MAX
 
 struct scale_fabric;
 
-/* No link yet. */
+/* A fabric without links. */
 struct scale_fabric *scale_fabric_new(unsigned hosts_count);
 void scale_fabric_free(struct scale_fabric *fabric);
 
-/* A link between two hosts, before scale_fabric_start(); both know it as of this dimension of a
+/* A link between two hosts, before scale_fabric_start(); both assign it to this dimension of a
  * torus, 0 in other fabrics. */
 void scale_fabric_link(struct scale_fabric *fabric, unsigned a, unsigned b, unsigned dimension);
 unsigned scale_fabric_hosts(const struct scale_fabric *fabric);
@@ -37,25 +37,26 @@ unsigned scale_fabric_links(const struct scale_fabric *fabric);
 void scale_fabric_start(struct scale_fabric *fabric);
 void scale_fabric_cut(struct scale_fabric *fabric, unsigned link);
 
-/* Goes on until every host knows of the shortest way to every other, as links are now, or the time
- * is over. true: they do. */
+/* Runs until every host knows the shortest path to every other, with the current links, or time is
+ * up. True: they do. */
 bool scale_fabric_settle(struct scale_fabric *fabric, uint64_t limit_ns);
 
-/* A message from one host to another, and its acknowledgement; *ret_ns until it is delivered. */
+/* Sends a message from one host to another, until its acknowledgement; *ret_ns is the time to
+ * delivery. */
 bool scale_fabric_send(struct scale_fabric *fabric, unsigned from, unsigned to, uint64_t limit_ns,
                        uint64_t *ret_ns);
 
-/* Does the port of every route lead to a host that is nearer? All pairs. */
+/* Does the port of every route lead to a host that is closer? Checks all pairs. */
 bool scale_fabric_is_shortest(const struct scale_fabric *fabric);
 
 uint64_t scale_fabric_now_ns(const struct scale_fabric *fabric);
-/* As links are now; SCALE_UNREACHABLE. */
+/* Hops over the current links; SCALE_UNREACHABLE. */
 unsigned scale_fabric_hops(const struct scale_fabric *fabric, unsigned from, unsigned to);
 
-/* Since the start, or the last scale_fabric_count(). */
+/* Counts since the start, or the last scale_fabric_count(). */
 struct scale_counts {
     uint64_t cpu_ns,
-        cpu_ns_max; /* of this machine, in the core: all hosts, and the one with most */
+        cpu_ns_max; /* CPU time of this machine in the core: all hosts, and the one with most */
     uint64_t announcements, announcement_bytes;
     uint64_t routes_changed, routes_changed_max; /* all hosts, and the one with most */
     uint64_t routes_examined;
@@ -63,12 +64,11 @@ struct scale_counts {
 };
 void scale_fabric_count(struct scale_fabric *fabric, struct scale_counts *ret_counts);
 
-/* Bytes of all nodes; of pages of them that were ever touched; of the memory at both ends of all
- * links. */
+/* Bytes of all nodes; of their touched pages; of the memory at both ends of all links. */
 uint64_t scale_fabric_node_bytes(const struct scale_fabric *fabric);
 uint64_t scale_fabric_touched_bytes(const struct scale_fabric *fabric);
 uint64_t scale_fabric_link_bytes(const struct scale_fabric *fabric);
-/* What the first host's node would take as a daemon configures it. */
+/* Bytes of the first host's node as a daemon would configure it. */
 uint64_t scale_fabric_default_bytes(const struct scale_fabric *fabric);
 
 #endif

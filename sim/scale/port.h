@@ -21,7 +21,7 @@ struct scale_flight {
 
 struct scale_fence {
     uint64_t due_ns;
-    uint32_t era; /* of the link, when it was started */
+    uint32_t era; /* of the link, at the start of the write */
     bool under_way;
 };
 
@@ -31,18 +31,19 @@ struct scale_end {
     struct scale_link *link;
     struct scale_end *peer;
     struct scale_flight *first, *last; /* leaving from here */
-    struct via_list arriving;          /* of the peer's host, while there are some */
+    struct via_list arriving;          /* events of the peer's host, while there are some */
     struct scale_fence fences[VIA_PORT_QUEUES];
     uint64_t events;
     uint32_t host;
 };
 
-/* What a port asks of the fabric. */
+/* Calls of a port to the fabric. */
 struct scale_port_calls {
     void *ctx;
     uint64_t (*now)(void *ctx);
-    void (*ring)(void *ctx, struct scale_end *end, unsigned bit); /* at that end, some time */
-    struct via_list *(*arriving)(void *ctx, uint32_t host); /* ends from which writes come to it */
+    void (*ring)(void *ctx, struct scale_end *end,
+                 unsigned bit);                             /* rings at that end, some time later */
+    struct via_list *(*arriving)(void *ctx, uint32_t host); /* ends whose writes arrive at it */
 };
 
 struct scale_link {
@@ -59,9 +60,9 @@ struct scale_link {
 void scale_link_init(struct scale_link *link, const struct scale_port_calls *calls, uint32_t a,
                      uint32_t b, size_t inbox_bytes);
 void scale_link_fini(struct scale_link *link);
-/* What is under way is lost. */
+/* Writes under way are lost. */
 void scale_link_cut(struct scale_link *link);
-/* Writes that have arrived by now are seen. */
+/* Makes the writes visible that have arrived by now. */
 void scale_end_arrive(struct scale_end *end, uint64_t now_ns);
 
 #endif

@@ -2,8 +2,8 @@
 #ifndef SIM_SCRIPT_SCRIPT_H
 #define SIM_SCRIPT_SCRIPT_H
 
-/* "viaduct-sim parts ..." and "plan ...": the script sim-<argv[0]> beside the scenarios. Returns
- * the exit code, if at all. */
+/* "viaduct-sim parts ..." and "plan ...": runs the script sim-<argv[0]> beside the scenarios.
+ * Returns its exit code. */
 int sim_script_main(int argc, char **argv);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* The names by which the library calls the machine when it is compiled for the simulator. */
+/* The library, compiled for the simulator, calls the machine by these names. */
 #ifndef SIM_SHMEM_HOOKS_H
 #define SIM_SHMEM_HOOKS_H
 

@@ -29,26 +29,26 @@
 #define SIM_PE_DATA_BYTES (1u << 20)
 
 enum sim_pe_state {
-    SIM_PE_GOING,   /* an event makes it go on */
-    SIM_PE_BLOCKED, /* and perhaps one that wakes it before */
+    SIM_PE_GOING,   /* an event will resume it */
+    SIM_PE_BLOCKED, /* and possibly another event that wakes it earlier */
     SIM_PE_ENDED,
 };
 
 enum sim_pe_event {
     SIM_PE_GO_ON = 0, /* a = PE, c = its ticket */
-    SIM_PE_BELL = 1,  /* a = PE: its host rings */
-    SIM_PE_KILL = 2,  /* the launcher ends all */
-    SIM_PE_LOOK = 3,  /* after a crash: have they ended? */
+    SIM_PE_BELL = 1,  /* a = PE: its host rings its bell */
+    SIM_PE_KILL = 2,  /* the launcher ends all PEs */
+    SIM_PE_LOOK = 3,  /* after a crash: check that they have ended */
 };
 
-/* A command that the host has taken. */
+/* A command that the host has taken from a PE. */
 struct sim_slot {
     enum { SIM_SLOT_FREE, SIM_SLOT_RUNNING, SIM_SLOT_DUE, SIM_SLOT_OVER } state;
     uint64_t cookie, value;
     int status;
     bool is_data;
     uint32_t bytes;
-    unsigned char *bounce; /* owned; what a get brings */
+    unsigned char *bounce; /* owned; the bytes that a get returns */
 };
 
 /* The host's side of one channel of a PE. */
@@ -68,16 +68,16 @@ struct sim_pe {
     struct sim_job *job;
     struct sim_host *host;
     uint32_t index, node, local;
-    uint32_t host_life; /* of the host, when the job began */
+    uint32_t host_life; /* session of the host when the job began */
     struct sim_fiber fiber;
     enum sim_pe_state state;
     uint32_t ticket;
-    const void *futex; /* sleeps on it */
+    const void *futex; /* the PE sleeps on it */
     bool woken, bell, in_epoll;
     bool fatal;
     char last_words[400];
 
-    uint32_t step; /* at work on it */
+    uint32_t step; /* the host is working on it */
     const char *doing;
 
     /* The library's variables while another PE runs. */
@@ -88,7 +88,7 @@ struct sim_pe {
 
     int heap_fd, data_fd;
     char *base[VIA_REGIONS];
-    struct via_list allocated; /* by the library */
+    struct via_list allocated; /* allocations of the library */
     struct via_attach attach;
     struct sim_serve serve[VIA_CLIENT_CHANNELS_MAX];
     /* Of its program. */
@@ -96,7 +96,7 @@ struct sim_pe {
     uint64_t arena_off; /* in its heap */
 };
 
-/* What the processes of a host share. */
+/* State that the processes of a host share. */
 struct sim_pe_host {
     struct via_status_page *status; /* owned */
     struct via_bell *bells;         /* owned, one per channel */
@@ -104,8 +104,8 @@ struct sim_pe_host {
     _Atomic uint64_t *lives; /* mapped */
     uint64_t edges[SIM_HOSTS_MAX];
     uint16_t generations[SIM_HOSTS_MAX];
-    uint32_t running; /* operations of its PEs that the node has */
-    bool crashed;     /* what attached to it is on its own */
+    uint32_t running; /* operations of its PEs that the node has accepted */
+    bool crashed;     /* the host died; the PEs that were attached to it are on their own */
 };
 
 struct sim_job {
@@ -116,8 +116,8 @@ struct sim_job {
     int plant;
     uint32_t pes_count, nodes_count;
     struct sim_pe pes[SIM_PES_MAX];
-    struct sim_pe *running; /* whose fiber runs now */
-    struct sim_pe *loaded;  /* whose the library's variables are */
+    struct sim_pe *running; /* the PE whose fiber runs now */
+    struct sim_pe *loaded;  /* the PE whose variables the library has */
     struct via_job *job;    /* owned */
     struct via_node *nodes[SIM_HOSTS_MAX];
     uint32_t node_hosts[SIM_HOSTS_MAX];
@@ -125,13 +125,13 @@ struct sim_job {
     struct sim_program program;
     uint32_t at_gate;
     bool ending;  /* a PE has ended the job */
-    bool crashed; /* a host of PEs has crashed: the job ends */
+    bool crashed; /* a host with PEs has crashed: the job ends */
 };
 
-/* The one that is being run: the library has no argument by which to find it. */
+/* The running PE: the library has no argument to find it by. */
 extern struct sim_job *sim_job;
 
-/* Until all PEs are here; from within a fiber. */
+/* Waits until all PEs are here; called by a fiber. */
 void sim_job_gate(struct sim_pe *pe);
 
 /* --- pe.c ------------------------------------------------------------------------------------ */
@@ -140,14 +140,14 @@ void sim_pe_init(struct sim_job *job, uint32_t index);
 void sim_pe_fini(struct sim_pe *pe);
 void sim_pe_start(struct sim_pe *pe);
 void sim_pe_go_on(struct sim_pe *pe, uint32_t ticket);
-/* From within its fiber: goes on after so long, when not woken before. True when woken. */
+/* Called by its fiber: continues after so long, or when woken. True if woken. */
 bool sim_pe_block(struct sim_pe *pe, uint64_t longest_ns);
-/* The same, not to be woken. */
+/* The same without wake-ups. */
 void sim_pe_pause(struct sim_pe *pe, uint64_t ns);
 void sim_pe_wake(struct sim_pe *pe);
-/* The library's variables are this PE's. */
+/* Loads this PE's copy of the library's variables. */
 void sim_pe_load(struct sim_pe *pe);
-/* It has come to its end; from within its fiber, for a fatal error, does not return. */
+/* The PE ends; called by its fiber for a fatal error, does not return. */
 void sim_pe_ends(struct sim_pe *pe);
 void sim_pe_trace(struct sim_pe *pe, const char *format, ...) VIA_PRINTF(2, 3);
 
@@ -158,12 +158,12 @@ static inline uint32_t sim_job_between(struct sim_job *job, uint32_t lo, uint32_
 
 /* --- accesses.c ------------------------------------------------------------------------------ */
 
-/* Draws how many accesses the PE that runs makes until another may. */
+/* Draws how many accesses the running PE makes until another may run. */
 void sim_accesses_draw(struct sim_job *job);
 
 /* --- hooks.c --------------------------------------------------------------------------------- */
 
-/* What the library has allocated for a PE, and not given back. */
+/* Frees what the library has allocated for a PE and not freed. */
 void sim_hooks_free_all(struct sim_pe *pe);
 
 /* --- attach.c -------------------------------------------------------------------------------- */
@@ -171,10 +171,10 @@ void sim_hooks_free_all(struct sim_pe *pe);
 void sim_attach_host_init(struct sim_job *job, uint32_t host);
 void sim_attach_host_fini(struct sim_job *job, uint32_t host);
 void sim_attach_open(struct sim_pe *pe);
-/* Registers its memory; from within its fiber. */
+/* Registers its memory; called by its fiber. */
 void sim_attach_offer(struct sim_pe *pe);
 void sim_attach_close(struct sim_pe *pe);
-/* What a host's processes are told of the fabric. */
+/* Tells a host's processes about the fabric. */
 void sim_attach_status(struct sim_job *job, struct sim_host *host);
 
 /* --- serve.c --------------------------------------------------------------------------------- */

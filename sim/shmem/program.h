@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * A program: steps that all PEs take in the same order, each for the members of a group. What every
- * step brings follows from the seed and the step alone, so that it can be judged without the
- * library. No memory is used by two steps.
+ * A program: steps that all PEs make in the same order, each for the members of a group. The result
+ * of each step follows from the seed and the step alone, so checks do not need the library. No two
+ * steps use the same memory.
  */
 #ifndef SIM_SHMEM_PROGRAM_H
 #define SIM_SHMEM_PROGRAM_H
@@ -20,8 +20,8 @@ struct sim_pe;
 #define SIM_ARENA_BYTES (1u << 20) /* in each region */
 
 enum sim_step_kind {
-    SIM_STEP_PUTS, /* everybody to everybody, then a barrier */
-    SIM_STEP_GETS, /* a barrier, then everybody from everybody */
+    SIM_STEP_PUTS, /* each member to each, then a barrier */
+    SIM_STEP_GETS, /* a barrier, then each member from each */
     SIM_STEP_SYNC, /* several barriers in a row, nothing between */
     SIM_STEP_BROADCAST,
     SIM_STEP_COLLECT,
@@ -31,9 +31,9 @@ enum sim_step_kind {
     SIM_STEP_REDUCE,
     SIM_STEP_SCAN,
     SIM_STEP_SIGNALS,  /* put with signal to the next one, all at once */
-    SIM_STEP_RELAY,    /* one after the other: what came by signal goes on */
+    SIM_STEP_RELAY,    /* one after the other: data that came with the signal is forwarded */
     SIM_STEP_FLAGS,    /* data, fence, flag */
-    SIM_STEP_WAIT_ALL, /* a word of everybody at everybody, waited for as a set */
+    SIM_STEP_WAIT_ALL, /* a word of each member at each, waited for as a set */
     SIM_STEP_ATOMICS,
     SIM_STEP_LOCK,
     SIM_STEP_MALLOC,
@@ -51,8 +51,7 @@ static inline int sim_member(const struct sim_members *members, int number)
     return members->start + members->stride * number;
 }
 
-/* 0 = the world, 1 = those of each host: another one at every host; the others are made by steps.
- */
+/* 0 = the world, 1 = those of each host: a different group at every host; steps make the others. */
 struct sim_team {
     struct sim_members members;
     bool made; /* the step that makes it is part of the program */
@@ -63,7 +62,7 @@ struct sim_step {
     uint8_t kind;    /* enum sim_step_kind */
     bool left_out;   /* by a mask */
     bool active_set; /* not a team: the deprecated calls */
-    uint8_t team;    /* when it is none */
+    uint8_t team;    /* if it is no team */
     struct sim_members set;
     uint8_t region;    /* enum via_region */
     uint8_t variant;   /* which calls */
@@ -76,7 +75,7 @@ struct sim_step {
     uint32_t source_count, dest_count, words_count; /* uint64_t */
     struct sim_members part;                        /* split: of the team */
     uint8_t new_team;                               /* 0 = none */
-    /* What the simulator sees from outside. */
+    /* State that the simulator sees from outside. */
     uint64_t entered[4]; /* rounds; bit per PE */
     uint64_t malloc_off;
     bool malloc_known;
@@ -88,7 +87,7 @@ struct sim_program {
     struct sim_step *steps; /* owned */
     uint32_t steps_count;
     uint32_t arena_used[2];
-    uint64_t *seen; /* owned; old values that atomics have returned, a bit each, per step */
+    uint64_t *seen; /* owned; old values returned by atomics, a bit each, per step */
 };
 
 /* A root is drawn for the largest group of a step. */
@@ -97,7 +96,7 @@ static inline uint32_t sim_step_root(const struct sim_step *step, const struct s
     return step->root % (uint32_t)members->count;
 }
 
-/* Source and destination are one. */
+/* Source and destination are the same object. */
 static inline bool sim_step_is_in_place(const struct sim_step *step)
 {
     return (step->kind == SIM_STEP_REDUCE || step->kind == SIM_STEP_SCAN) &&
@@ -115,35 +114,36 @@ static inline enum sim_reduction sim_step_reduction(const struct sim_step *step)
 
 void sim_program_draw(struct sim_job *job);
 void sim_program_fini(struct sim_job *job);
-/* The members of a step as a PE sees it, and its number among them; -1 = it is none. */
+/* The members of a step as a PE sees it, and its number among them; -1 = not a member. */
 int sim_step_number(const struct sim_job *job, const struct sim_step *step, const struct sim_pe *pe,
                     struct sim_members *ret_members);
 const char *sim_step_name(const struct sim_step *step);
 
 /* --- steps.c --------------------------------------------------------------------------------- */
 
-/* All of it, from within the fiber of a PE. */
+/* Runs all steps, called by the fiber of a PE. */
 void sim_program_run(struct sim_pe *pe);
-/* Where a PE has an object of a step, in its own memory. */
+/* Address of a step's object in the PE's own memory. */
 uint64_t *sim_step_at(const struct sim_pe *pe, const struct sim_step *step, uint32_t off);
 
 /* --- check.c --------------------------------------------------------------------------------- */
 
-/* Element i of what member `number` brings for member `to` (where it matters). */
+/* Element i that member `number` contributes for member `to` (if that matters). */
 uint64_t sim_step_value(const struct sim_step *step, uint32_t number, uint32_t to, uint32_t i);
-/* How many elements member `number` has to collect. */
+/* How many elements member `number` contributes to collect. */
 uint32_t sim_step_part(const struct sim_step *step, uint32_t number);
-/* Does the PE's memory hold what the step has to bring? At its end, and at the end of all. */
+/* Checks that the PE's memory has the step's result: at the end of the step, and at the end of the
+ * run. */
 void sim_step_check(struct sim_pe *pe, const struct sim_step *step);
-/* Nobody may leave before all have entered. */
+/* No PE may leave before all have entered. */
 void sim_step_enter(struct sim_pe *pe, struct sim_step *step, unsigned round);
 void sim_step_leave(struct sim_pe *pe, struct sim_step *step, unsigned round);
-/* An atomic has returned this old value of the counter at PE `root`: never twice. */
+/* An atomic has returned this old value of the counter at PE `root`: it may occur only once. */
 void sim_step_old_value(struct sim_pe *pe, const struct sim_step *step, uint32_t root,
                         uint64_t old);
-/* An error has ended the job: may it? */
+/* An error has ended the job: is that allowed? */
 void sim_program_fatal(struct sim_pe *pe);
-/* After the end: all memory of all PEs. */
+/* After the end: checks all memory of all PEs. */
 void sim_program_final(struct sim_job *job);
 
 #endif

@@ -12,7 +12,7 @@
 
 struct sim_result;
 
-/* From nothing to the verdict; trace may be NULL. */
+/* Runs it to the verdict; trace may be NULL. */
 void sim_shmem_run(const struct sim_config *config, int plant, FILE *trace,
                    struct sim_result *ret_result);
 
