@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Barriers: groups of hosts that meet, several rounds each. Nobody leaves a round before all have
- * entered it. When a member crashes or cannot be reached, the others give the group up, as programs
- * do, and another group takes its place. A member whose time is over enters the same round again.
+ * Barriers: groups of hosts that meet, several rounds each. No member leaves a round before all
+ * have entered it. When a member crashes or is unreachable, the others give the group up, as
+ * programs do, and another group takes its place. A member whose barrier timed out enters the same
+ * round again.
  */
 #include <errno.h>
 #include <string.h>
@@ -76,7 +77,7 @@ void sim_barrier_wanted(struct sim_world *world, uint32_t number, uint32_t membe
     struct sim_group *group = &world->groups[number];
     struct sim_host *host = &world->hosts[group->hosts[member]];
     if (!group->retired && !host->alive) {
-        /* Not started yet, or the member is about to be found dead. */
+        /* Not started yet, or the member will soon be found dead. */
         plan_entry(world, group, member);
     } else if (!group->retired) {
         host->threads[0].barriers_wanted |= UINT64_C(1) << number;
@@ -93,8 +94,8 @@ static uint32_t member_of(const struct sim_group *group, uint32_t host)
     return member;
 }
 
-/* Does the member still take another for the former life of its host? Then the barrier ends with
- * what it takes for a restart. */
+/* Does the member still know only the former life of another member's host? Then the barrier ends
+ * with the error for a restart. */
 static bool is_all_known(const struct sim_thread *thread, const struct sim_group *group)
 {
     for (uint32_t m = 0; m < group->members_count; m++) {
@@ -200,7 +201,7 @@ void sim_barrier_completed(struct sim_world *world, struct sim_op *op, int statu
         sim_fail(world, "%s: ends with %d", sim_op_name(op), status);
     }
     if (status == -ETIMEDOUT && !group->retired) {
-        /* It has not taken place, so the member enters the same one again. */
+        /* The barrier has not taken place, so the member enters the same one again. */
         group->entered[op->member]--;
         plan_entry(world, group, op->member);
         return;

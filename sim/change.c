@@ -25,9 +25,10 @@
         .max = (hi), .simplest = (plain), .parse = (parses), .text = (texts)              \
     }
 
-/* What matters most to a reader first: in this order a failing seed is shrunk. */
+/* The values in the order in which a failing seed is shrunk: the most important for a reader come
+ * first. */
 static const struct sim_knob keys[] = {
-    /* The first three: sim_config_make() looks at them. */
+    /* sim_config_make() reads the first three. */
     KEY("classic", classic, 0, 1, NO_SIMPLEST),
     KEY("mood", mood, 0, SIM_MOODS - 1, NO_SIMPLEST),
     NAMED("like", like, SIM_LIKE_ANY, SIM_LIKES - 1, NO_SIMPLEST, sim_like_parse, sim_like_name),
@@ -202,7 +203,7 @@ static bool is_power_of_two(const struct sim_knob *key)
            strcmp(key->name, "pe-replies") == 0;
 }
 
-/* One "name=value"; the text is cut up. */
+/* Parses one "name=value"; modifies the text. */
 static int parse_one(struct sim_changes *changes, char *item, char *ret_error, size_t error_bytes)
 {
     char *equals = strchr(item, '=');

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Judges what the nodes report: they do not know what the other side did, but the simulator does.
- * A message arrives once and in order, an operation ends once, with a status that is true.
+ * Judges the nodes' reports: a node does not know what the other side did, but the simulator does.
+ * A message arrives once and in order, an operation ends once, with a true status.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -78,8 +78,8 @@ static struct sim_op *identify(struct sim_host *host, const struct via_delivery 
     return op;
 }
 
-/* Rogues write noise over the frames that they have forged, too. So of what comes from a rogue only
- * messages that it has sent as a node are judged. */
+/* Rogues also overwrite the frames that they have forged with noise. So of a rogue's messages only
+ * those are judged that it sent as a node. */
 static bool is_forged(const struct sim_host *host, const struct via_delivery *delivery)
 {
     if (host->world->counts.rogues == 0) {
@@ -114,7 +114,7 @@ static bool is_whole(struct sim_host *host, const struct sim_op *op,
     return true;
 }
 
-/* Consumers answer "not now" as they like, and never after the faults are over. */
+/* Consumers answer -EAGAIN at random, but never after the faults are over. */
 static bool is_busy(struct sim_host *host, struct sim_flow *flow)
 {
     struct sim_world *world = host->world;
@@ -166,8 +166,8 @@ void sim_check_notify(struct sim_host *host, uint64_t handle)
 
 /* --- announcements --------------------------------------------------------------------------- */
 
-/* Announcements of a life are newer than those of the lives before it: a host that has heard of the
- * present life of another host does not go back to an earlier one. Rogues may lie about that. */
+/* Announcements of a life are newer than those of earlier lives: a host that knows the current life
+ * of another host does not go back to an earlier one. Rogues may lie about that. */
 void sim_check_announced(struct sim_host *host)
 {
     struct sim_world *world = host->world;
@@ -234,7 +234,7 @@ static bool status_is_true(const struct sim_op *op, int status)
         return status == 0 ? !op->draft_removed : draft_is_gone(op);
     }
     if (status == expected_status(op)) {
-        /* What was stored or delivered before a crash did happen; memory is judged elsewhere. */
+        /* Effects from before a crash are real; memory is judged elsewhere. */
         return status != 0 || op->kind != VIA_OP_MESSAGE || op->delivered;
     }
     if (status == -ECANCELED) {
@@ -249,7 +249,7 @@ static bool status_is_true(const struct sim_op *op, int status)
                 op->flow->world->config.work.busy_chance != 0);
     }
     if (status == -EHOSTUNREACH && (op->kind == VIA_OP_GET || op->kind == VIA_OP_ATOMIC)) {
-        /* The owner of the memory had nobody to send its answers to, for a second. */
+        /* The owner of the memory could reach no host with its answers for a second. */
         return !sim_is_calm(op->flow->world) && op->flow->world->clock.now_ns >= VIA_SEC_NS;
     }
     if (status == -ECONNRESET) {
@@ -280,7 +280,7 @@ static void count_status(struct sim_world *world, const struct sim_op *op, int s
     }
 }
 
-/* What is before it in its flow and has ended can not happen any more. */
+/* Operations before it in its flow that have ended can not happen any more. */
 static void settle(struct sim_op *op)
 {
     bool before = via_list_is_linked(&op->pending);
@@ -317,8 +317,8 @@ static void op_completed(struct sim_world *world, struct sim_op *op, int status,
         sim_fail(world, "%s: ends before those before it", sim_op_name(op));
     }
     if (op->cancelled && !is_next(op)) {
-        /* Given up while it waited for others to end before it: from what comes now the order of
-         * what was done can not be told. */
+        /* Cancelled while it waited for earlier operations to end: the order of later effects is
+         * unknown. */
         op->flow->out_of_order = true;
         op->flow->known64 = op->flow->known32 = false;
     }
@@ -376,7 +376,7 @@ void sim_check_complete(struct sim_host *host, unsigned channel, uint64_t cookie
         op_completed(world, op, status, value);
     }
     sim_limit_ended(world, op);
-    /* From now on the node must not touch it: ASan tells. */
+    /* From now on the node must not touch it: ASan reports an access. */
     sim_op_free_buffer(op);
     sim_final_progress(world);
 }

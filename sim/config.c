@@ -51,7 +51,7 @@ static uint32_t between(struct via_rng *rng, uint32_t lo, uint32_t hi)
     return (uint32_t)via_rng_between(rng, lo, hi);
 }
 
-/* Small numbers as likely as large ones: each power of two has the same share. */
+/* Small numbers are as likely as large ones: each power of two has the same share. */
 static uint32_t by_magnitude(struct via_rng *rng, uint32_t lo, uint32_t hi)
 {
     uint32_t top = hi;
@@ -69,7 +69,7 @@ static void draw_graph(struct sim_config *config, struct via_rng *rng, enum sim_
     config->extra_links = between(rng, 0, config->hosts_count);
 }
 
-/* Every capacity down to 1: what works only with room to spare shows here. */
+/* Every capacity down to 1: code that works only with room to spare fails here. */
 static void draw_node(struct sim_config *config, struct via_rng *rng)
 {
     struct via_node_config *node = &config->node;
@@ -94,7 +94,8 @@ static void draw_node(struct sim_config *config, struct via_rng *rng)
     }
 }
 
-/* Some operations do not wait for ever; longer than a calm fabric needs to come up, though. */
+/* Some operations have a limited time; longer than a fabric without faults needs to come up,
+ * though. */
 static void draw_patience(struct sim_config *config, struct via_rng *rng)
 {
     uint64_t heartbeat_ns = config->node.heartbeat_ns;
@@ -132,13 +133,14 @@ static void draw_cpu(struct sim_config *config, struct via_rng *rng)
     cpu->wake_ns_min = between(rng, 500, 3000);
     cpu->wake_ns_max = cpu->wake_ns_min + by_magnitude(rng, 100, 50000);
     cpu->stall_chance = via_rng_chance(rng, 1, 2) ? by_magnitude(rng, 1, 300) : 0;
-    /* Short of what would make a link die: hosts that freeze are drawn elsewhere. */
+    /* Shorter than the time after which a link is declared dead: hosts that freeze are drawn
+     * elsewhere. */
     uint64_t dead_ns = config->node.dead_ns != 0 ? config->node.dead_ns : 80 * VIA_MSEC_NS;
     cpu->stall_ns_max = by_magnitude(rng, 10000, (uint32_t)(dead_ns / 8));
     cpu->insurance_ns = config->port.bell_drop_chance != 0 ? 10 * VIA_MSEC_NS : 0;
 }
 
-/* One run in four is calm: what goes wrong then is not to be blamed on any fault. */
+/* One run in four has no faults: a failure there has another cause. */
 static void draw_faults(struct sim_config *config, struct via_rng *rng)
 {
     struct sim_config_faults *faults = &config->faults;
@@ -187,7 +189,7 @@ static void draw_work(struct sim_config *config, struct via_rng *rng)
 
 /* --- what was added later -------------------------------------------------------------------- */
 
-/* Drawn from a stream of its own, so that a seed keeps its history where nothing of it is drawn. */
+/* Drawn from a separate stream, so that a seed keeps its history if nothing of it is drawn. */
 
 static void draw_more_port(struct sim_config *config, struct via_rng *rng)
 {
@@ -211,7 +213,7 @@ static bool is_wide(enum sim_graph graph)
     return graph == SIM_GRAPH_STAR || graph == SIM_GRAPH_MESH;
 }
 
-/* One fabric in thirty is larger than eight hosts, and then small in all else. */
+/* One fabric in thirty is larger than eight hosts, and then small in everything else. */
 static void draw_more_hosts(struct sim_config *config, struct via_rng *rng, bool any_graph)
 {
     static const uint8_t graphs[] = {SIM_GRAPH_RING,  SIM_GRAPH_CHAIN, SIM_GRAPH_TREE,
@@ -238,8 +240,8 @@ static void draw_more_hosts(struct sim_config *config, struct via_rng *rng, bool
     }
 }
 
-/* Consumers that are busy for about as long as it takes to try again, on flows with one operation
- * at a time, while links flap: what is told about a flow that has just become empty gets lost. */
+/* Consumers that are busy for about as long as a retry takes, on flows with one operation at a
+ * time, while links flap: messages about a flow that has just become empty get lost. */
 static void draw_sparse(struct sim_config *config, struct via_rng *rng)
 {
     struct sim_config_work *work = &config->work;
@@ -259,7 +261,7 @@ static void draw_sparse(struct sim_config *config, struct via_rng *rng)
     config->active_ns = between(rng, 50, 200) * VIA_MSEC_NS;
 }
 
-/* Lives that end before all have heard of them, because links are down for long. */
+/* Lives that end before all hosts know of them, because links are down for long. */
 static void draw_apart(struct sim_config *config, struct via_rng *rng)
 {
     struct sim_config_faults *faults = &config->faults;
@@ -271,7 +273,7 @@ static void draw_apart(struct sim_config *config, struct via_rng *rng)
     config->active_ns = between(rng, 50, 300) * VIA_MSEC_NS;
 }
 
-/* Pipes that are full all the time, whose readers take little at once. */
+/* Pipes that are always full, whose readers take little at once. */
 static void draw_tight(struct sim_config *config, struct via_rng *rng)
 {
     struct via_node_config *node = &config->node;
@@ -287,7 +289,7 @@ static void draw_tight(struct sim_config *config, struct via_rng *rng)
     config->work.ops_count = between(rng, 200, 800);
 }
 
-/* Coincidences that a history in which everything happens seldom has. */
+/* Combinations that a history with all kinds of events rarely has. */
 static void draw_more_moods(struct sim_config *config, struct via_rng *rng)
 {
     uint32_t drawn = SIM_MOOD_SPARSE + between(rng, 0, 11);
@@ -381,8 +383,8 @@ static void draw_streams_hosts(struct sim_config *config)
     streams->frame_ns_max = by_magnitude(&rng, 1000, 1000000);
 }
 
-/* Where both send before they read, socket buffers hold some of it, and what 30 ms are long for
- * takes longer now and then. */
+/* If both programs send before they read, socket buffers hold a part of it, and steps that 30 ms
+ * are long for sometimes take longer. */
 static void draw_streams_bursts(struct sim_config *config)
 {
     struct sim_config_streams *streams = &config->streams;
@@ -412,8 +414,8 @@ static void draw_streams_lives(struct sim_config *config)
     }
 }
 
-/* Everybody sends as much as it can over a torus with next to no buffers, and nothing is in the
- * way: the rings of either dimension fill up, and frames turn from one into the other. */
+/* Every host sends as much as it can over a torus with next to no buffers and no faults: the rings
+ * of both dimensions fill up, and frames turn from one into the other. */
 static void draw_torus(struct sim_config *config)
 {
     static const uint8_t hosts[] = {16, 20, 25, 36};
@@ -449,7 +451,7 @@ static void draw_torus(struct sim_config *config)
     work->barrier_groups = 0;
     work->region_bytes = 512;
     work->library_bytes = 64;
-    /* Ways that change turn frames round in mid-ring, which bubbles do not answer for. */
+    /* A route change turns frames round in mid-ring, which the bubble rule does not cover. */
     work->quiet_ns = 100 * VIA_MSEC_NS;
     config->active_ns = work->quiet_ns + between(&rng, 200, 2000) * VIA_USEC_NS;
 }
@@ -491,7 +493,7 @@ static void draw_dma(struct sim_config *config)
     node->dma_ns_max = by_magnitude(&rng, 200, 5000) * VIA_USEC_NS;
 }
 
-/* Where operations are given up soon, they are in other ways as well, and faults last longer. */
+/* If operations time out soon, they do so in other runs as well, and faults last longer. */
 static void draw_limits(struct sim_config *config)
 {
     struct sim_config_faults *faults = &config->faults;
@@ -506,7 +508,7 @@ static void draw_limits(struct sim_config *config)
         faults->cut_ns_max = faults->cuts_count != 0 ? longest_ns : 0;
         faults->restart_ns_max = faults->crashes_count != 0 ? longest_ns : 0;
         faults->rogue_ns_max = faults->rogues_count != 0 ? longest_ns : 0;
-        /* A consumer may be busy when all is healed, and then has to end in time, too. */
+        /* A consumer may be busy when all faults are healed, and must also end in time. */
         config->work.busy_ns_max = via_min(longest_ns, 1000u * 1000 * 1000);
     }
 }
@@ -533,8 +535,8 @@ static void draw_shmem(struct sim_config *config)
     shmem->crashes = via_rng_chance(&rng, 1, 10);
 }
 
-/* The driver and the model say what links are like; what remains is time, and faults. Each end has
- * descriptors, so not too many of them. Hosts that write garbage are those of fuzz-pex. */
+/* The driver and the model determine the properties of links; only times and faults remain. Each
+ * end has descriptors, so their number is limited. Rogues are tested by fuzz-pex. */
 static void like_pex_driver(struct sim_config *config)
 {
     config->hosts_count = via_min(config->hosts_count, 8u);
@@ -547,12 +549,12 @@ static void like_pex_driver(struct sim_config *config)
     config->dma.percent = 0;
     config->faults.rogues_count = 0;
     config->faults.lies_chance = 0;
-    /* Without interrupts a hop takes up to 2 ms: patience that is shorter than all hops together
-     * only fills pipes with repeats. */
+    /* Without interrupts a hop takes up to 2 ms: a retry time shorter than all hops together only
+     * fills pipes with repeats. */
     struct via_node_config *node = &config->node;
     node->retry_ns_max = node->retry_ns_max != 0 ? 100 * VIA_MSEC_NS : 0;
     node->stuck_ns = node->stuck_ns != 0 ? 50 * VIA_MSEC_NS : 0;
-    /* Links come up by looks that are 20 to 100 ms apart. */
+    /* Links come up by polls that are 20 to 100 ms apart. */
     node->give_up_ns += node->give_up_ns != 0 ? 300 * VIA_MSEC_NS : 0;
     node->wait_ns_max += node->wait_ns_max != 0 ? 300 * VIA_MSEC_NS : 0;
 }
@@ -577,7 +579,7 @@ void sim_config_like(struct sim_config *config, enum sim_like like)
     port->wc_drain_ns_max = by_magnitude(&rng, 1000, 100 * 1000 * 1000);
     port->bell_edge = true;
     port->pads_survive = like == SIM_LIKE_PEX || like == SIM_LIKE_IVSHMEM;
-    /* A bridge keeps the order of what it has got; packets of a network have none. */
+    /* A bridge keeps the order of accepted writes; packets of a network have none. */
     port->relaxed_chance = like == SIM_LIKE_NETWORK ? between(&rng, 100, 1000) : 0;
     if (like == SIM_LIKE_NETWORK) {
         port->put_ns_min = between(&rng, 2000, 10000);
@@ -588,7 +590,7 @@ void sim_config_like(struct sim_config *config, enum sim_like like)
     }
 }
 
-/* What follows from the rest, also when some of that was given and not drawn. */
+/* Values that follow from others, even if some of those were given and not drawn. */
 void sim_config_mend(struct sim_config *config)
 {
     struct sim_config_work *work = &config->work;
@@ -597,7 +599,7 @@ void sim_config_mend(struct sim_config *config)
     work->shift = work->shift % config->hosts_count;
     work->barrier_groups = via_min(work->barrier_groups, config->node.ops_count - 1);
     config->cpu.insurance_ns = config->port.bell_drop_chance != 0 ? 10 * VIA_MSEC_NS : 0;
-    /* An engine that does as it should must not be taken for one that hangs. */
+    /* An engine that works correctly must not be considered hung. */
     struct sim_config_dma *dma = &config->dma;
     dma->depth = via_max(dma->depth, 1u);
     dma->ns_max = via_max(dma->ns_max, dma->ns_min);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Credits are conserved: looks at posted writes on their way out. A record must not go into a slot
- * that has not been given back, and nothing may be given back that has not come. What the writer
- * may know is what lies in its own inbox.
+ * Credits are conserved: checks posted writes as they leave. A record must not go into a slot that
+ * has not been given back, and a credit must not be given for a record that has not come. A writer
+ * may only use knowledge from its own inbox.
  */
 #include <string.h>
 
@@ -61,7 +61,7 @@ void sim_credit_put(struct sim_end *end, uint64_t off, const void *src, size_t l
         return; /* the conformance suite drives the ports of a world without nodes */
     }
     if (world->hosts[end->host].rogue_life != 0 || world->hosts[end->peer->host].rogue_life != 0) {
-        return; /* what lies in the inboxes may be forged */
+        return; /* the inboxes may contain forged data */
     }
     const struct via_pipe_geometry *geometry = &node->links[end->index].geometry;
     for (unsigned pipe = 0; pipe <= world->config.node.channels_count; pipe++) {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
  * DMA engines: one in each port that has any, shared by the transfer threads. A copy reads its
- * source and shows parts of it at any time until its cookie is taken; it ends in or out of order,
- * fails, or hangs until it is aborted, which takes a while. What has ended well may still be on its
- * way when it is taken: it is then in front of what the thread puts next, as core/port.h has it.
+ * source and makes parts of it visible at any time until its cookie is taken; it ends in or out of
+ * order, fails, or hangs until it is aborted, which takes a while. The bytes of a finished copy may
+ * still be under way when its cookie is taken: they then arrive before the thread's next put, as
+ * core/port.h says.
  */
 #include "sim/engine.h"
 
@@ -33,7 +34,7 @@ struct sim_engine_dma {
     bool trails; /* its bytes leave when it is taken */
     int result;
     uint32_t era;        /* of the link when it started */
-    unsigned char was[]; /* what src held at the start, and must hold until it is taken */
+    unsigned char was[]; /* the content of src at the start, which must stay until it is taken */
 };
 
 static uint32_t event_end(const struct sim_end *end)
@@ -69,7 +70,7 @@ static const struct sim_engine_dma *at_work_on(const struct sim_end *end, uint64
 
 /* --- bytes ----------------------------------------------------------------------------------- */
 
-/* The engine reads: what it was given to read must still be there, unchanged. */
+/* The engine reads: its source must still exist, unchanged. */
 static bool check_source(struct sim_end *end, const struct sim_engine_dma *dma)
 {
     if (memcmp(dma->src, dma->was, dma->bytes) == 0) {
@@ -174,7 +175,8 @@ void sim_link_dma_show(struct sim_link *link, uint32_t end_number, uint32_t numb
     }
 }
 
-/* --- what a port does ------------------------------------------------------------------------ */
+/* --- calls of a port
+ * --------------------------------------------------------------------------- */
 
 static bool is_right(struct sim_end *end, unsigned queue, uint64_t off, size_t len, uint64_t cookie)
 {
@@ -211,7 +213,7 @@ static uint64_t duration(struct sim_end *end)
     return sim_between(&end->world->rng_dma, config->ns_min, config->ns_max);
 }
 
-/* When it ends, and what is seen of it before; or never. */
+/* Draws when it ends, and which bytes become visible before; or never. */
 static void plan(struct sim_end *end, struct sim_engine_dma *dma)
 {
     struct sim_world *world = end->world;
@@ -287,7 +289,7 @@ static void take_out(struct sim_end *end, struct sim_engine_dma **place)
     free(dma);
 }
 
-/* Its bytes leave now, in front of what the thread puts next. */
+/* Its bytes leave now, before the thread's next put. */
 static void trail(struct sim_end *end, const struct sim_engine_dma *dma)
 {
     if (!end->link->up || end->link->era != dma->era || !check_source(end, dma)) {
@@ -372,10 +374,11 @@ void sim_engine_drop(struct sim_end *end)
     end->dmas_refused = 0;
 }
 
-/* --- what the node does ---------------------------------------------------------------------- */
+/* --- calls of the node
+ * ------------------------------------------------------------------------- */
 
-/* Where the body of a record lies, from the lengths of all before it: as docs/protocol.md has it.
- */
+/* The place of a record's body, from the lengths of all earlier records: as docs/protocol.md
+ * says. */
 static void check_record(struct sim_end *end, unsigned pipe,
                          const struct via_pipe_geometry *geometry, size_t data_off, uint64_t word)
 {

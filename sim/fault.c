@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Faults: planned at the start, so that the history of faults does not depend on what they do. */
+/* Faults: planned at the start, so that the history of faults does not depend on their effects. */
 #include "core/way.h"
 #include "sim/world.h"
 
-/* Short ones as often as long ones: each power of two has the same share. */
+/* Short times are as frequent as long ones: each power of two has the same share. */
 static uint32_t duration(struct sim_world *world, uint32_t min, uint32_t max)
 {
     uint32_t top = max;
@@ -46,7 +46,7 @@ static void plan(struct sim_world *world, uint64_t at, const struct sim_event *f
     world->heal_ns = via_max(world->heal_ns, at + lasts_ns + VIA_MSEC_NS);
 }
 
-/* A cut is one, or the beginning of some flapping. */
+/* A single cut, or the beginning of a series of flaps. */
 static void plan_cut(struct sim_world *world)
 {
     uint64_t at = some_time(world);
@@ -76,7 +76,7 @@ static void plan_crash(struct sim_world *world)
     fault.c = duration(world, 10, world->config.faults.restart_ns_max / 1000);
     uint64_t at = some_time(world);
     plan(world, at, &fault, fault.c * VIA_USEC_NS);
-    /* Some do not hear of it in time: they are cut off, or asleep. */
+    /* Some hosts do not learn of it in time: they are cut off, or asleep. */
     while (via_rng_chance(&world->rng_fault, 1, 2)) {
         struct sim_event other = {.kind = SIM_EVENT_CUT};
         uint64_t also_at = at + via_rng_below(&world->rng_fault, fault.c * VIA_USEC_NS + 1);
@@ -154,7 +154,7 @@ void sim_fault_freeze(struct sim_world *world, uint32_t index, uint32_t us)
     host->thaw_ns = via_max(host->thaw_ns, world->clock.now_ns + us * VIA_USEC_NS);
 }
 
-/* Frames of others that wait in the host. */
+/* Frames of other hosts that wait in the host. */
 static uint32_t frames_aboard(const struct sim_host *host)
 {
     uint32_t frames = 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Fences: a read across the link, which waits for the queue's writes on its way out, and whose
- * completion pushes the peer's writes on its way back: posted writes are not passed by completions.
- * Of the peer's writes only those count that had left when the read was there.
+ * Fences: a read across the link. On its way out it waits for the queue's writes, and its
+ * completion pushes the peer's writes on its way back: completions do not pass posted writes. Only
+ * those writes of the peer count that had left when the read arrived.
  */
 #include <errno.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* The end of a run: once the faults are over all work is done within a bound, all links and routes
- * are right, the fabric comes to rest, and nothing is left. */
+/* The end of a run: once the faults are over, all work ends within a bound, all links and routes
+ * are right, the fabric comes to rest, and no resource is left over. */
 #include <string.h>
 
 #include "sim/world.h"
@@ -11,7 +11,7 @@ static uint64_t or_default(uint64_t value, uint64_t preset)
     return value != 0 ? value : preset;
 }
 
-/* What the node takes for granted when its config says 0 (core/node.h). */
+/* The node's defaults for a config value of 0 (core/node.h). */
 static uint64_t dead_ns(const struct sim_world *world)
 {
     return or_default(world->config.node.dead_ns, 80 * VIA_MSEC_NS);
@@ -32,7 +32,7 @@ static uint64_t stuck_ns(const struct sim_world *world)
     return or_default(world->config.node.stuck_ns, 50 * VIA_MSEC_NS);
 }
 
-/* Drivers of chips look for their peers now and then. */
+/* Drivers of chips poll for their peers. */
 static uint64_t chips_ns(const struct sim_world *world)
 {
     return world->config.like == SIM_LIKE_PEX_DRIVER ? 500 * VIA_MSEC_NS : 0;
@@ -51,7 +51,7 @@ static uint64_t settle_ns(const struct sim_world *world)
 static uint64_t drain_ns(const struct sim_world *world)
 {
     uint64_t guest_ns = world->guest != NULL ? world->guest->patience_ns : 0;
-    /* An interrupt that is lost costs the time until a driver's next look. */
+    /* A lost interrupt costs the time until the driver's next poll. */
     uint64_t lost_ns = world->config.port.bell_drop_chance != 0 ? 20 * chips_ns(world) : 0;
     return settle_ns(world) + lost_ns + 8 * (retry_ns_max(world) + stuck_ns(world)) +
            2 * VIA_SEC_NS + guest_ns;
@@ -108,7 +108,7 @@ void sim_final_overdue(struct sim_world *world)
              oldest != NULL ? ", first: " : "", oldest != NULL ? sim_op_name(oldest) : "");
 }
 
-/* What the node says of a port's engine, beside what the engine did. */
+/* The node's report about a port's engine, compared with what the engine did. */
 static void check_engine(const struct sim_host *host, uint32_t port,
                          const struct via_link_status *status)
 {
@@ -172,7 +172,7 @@ static void check_routes(struct sim_host *host)
     }
 }
 
-/* Is nothing slow enough to make a frame look stuck that is not? */
+/* Can a frame wait long enough to look stuck without being stuck? */
 static bool is_brisk(const struct sim_world *world)
 {
     const struct sim_config_port *port = &world->config.port;
@@ -207,7 +207,7 @@ static void check_counters(struct sim_host *host)
         sim_fail(world, "host %u: %llu malformed frames", host->index,
                  (unsigned long long)counters.frames_dropped_malformed);
     }
-    /* Bubbles keep rings from filling up: nobody waits there until a frame is thrown away. */
+    /* Bubbles keep rings from filling up: no frame waits there until it is dropped. */
     bool rings = world->config.graph == SIM_GRAPH_RING || world->config.graph == SIM_GRAPH_TORUS;
     if (calm && is_brisk(world) && rings && counters.frames_dropped_stuck != 0) {
         sim_fail(world, "host %u: %llu frames stuck on a %s without faults", host->index,
@@ -231,7 +231,7 @@ static uint64_t turns_allowed(const struct sim_world *world, uint64_t span_ns)
     uint64_t looks = 0;
     for (uint32_t i = 0; i < world->links_count; i++) {
         const struct sim_link *link = &world->links[i];
-        /* At each end, and what wakes a thread wakes the control thread before. */
+        /* At each end; and a doorbell that wakes a thread wakes the control thread first. */
         looks +=
             link->has_chip ? 2 * (span_ns / sim_chips->look_ns(&link->end[0]) + 1) + 8 * beats : 0;
     }

@@ -7,9 +7,9 @@
 #include "sim/memory.h"
 #include "sim/world.h"
 
-/* Turns in a row in which nothing is done but arming says "do not sleep": then it never ends. */
+/* Limit of turns in a row that do nothing, but whose arming forbids to sleep: an endless loop. */
 #define IDLE_TURNS_MAX 2000u
-/* A thread that polls looks at least so often. */
+/* A thread that polls does so at least this often. */
 #define POLL_NS (5 * VIA_USEC_NS)
 
 uint64_t sim_host_now(const struct sim_host *host)
@@ -22,7 +22,8 @@ static bool is_frozen(const struct sim_host *host)
     return host->thaw_ns > host->world->clock.now_ns;
 }
 
-/* --- what the node calls --------------------------------------------------------------------- */
+/* --- callbacks of the node
+ * --------------------------------------------------------------------- */
 
 static bool is_callback_allowed(struct sim_host *host, unsigned channel)
 {
@@ -152,7 +153,7 @@ static void run_again(struct sim_thread *thread)
     schedule(thread, world->clock.now_ns + cost);
 }
 
-/* Others want the processor: how often that is so is the seed's. */
+/* Other threads want the CPU: the seed draws how often. */
 static bool is_crowded(void *ctx)
 {
     const struct sim_thread *thread = ctx;
@@ -179,7 +180,7 @@ static void sleep_until(struct sim_thread *thread, uint64_t deadline_ns)
     }
 }
 
-/* Looks again later. Most turns until then would find nothing, and only take time. */
+/* Schedules another poll. Most turns until then would find nothing, and only take time. */
 static void look_again(struct sim_thread *thread, uint64_t at_ns)
 {
     struct sim_world *world = thread->host->world;
@@ -190,8 +191,8 @@ static void look_again(struct sim_thread *thread, uint64_t at_ns)
     schedule(thread, poll_on ? soon_ns : via_max(soon_ns, at_ns));
 }
 
-/* What to do next, by the code of the transfer threads: after a turn that did `work`, and, when
- * that says so, with everything armed. */
+/* Decides the next step with the code of the transfer threads: after a turn that did `work`, and,
+ * if that code asks for it, with everything armed. */
 static enum via_host_wait_step next_step(struct sim_thread *thread, uint64_t now, unsigned work,
                                          uint64_t *deadline_ns)
 {
@@ -244,7 +245,7 @@ static void go_on(struct sim_thread *thread, uint64_t now, unsigned work, uint64
     }
 }
 
-/* Which life of each host the thread has dealt with: the control side may be ahead of it. */
+/* The life of each host that the thread has dealt with: the control side may be ahead of it. */
 static void note_sessions(struct sim_thread *thread)
 {
     const struct sim_world *world = thread->host->world;
@@ -262,7 +263,7 @@ bool sim_thread_has_seen(const struct sim_thread *thread, uint32_t host)
     return life->number <= 1 || thread->sessions[host] == life->session;
 }
 
-/* What a host's control thread does for drivers. */
+/* The work of a host's control thread for drivers. */
 static void service_chips(struct sim_host *host, uint64_t now, uint64_t *deadline_ns)
 {
     for (uint32_t i = 0; i < host->ports_count; i++) {
@@ -334,7 +335,7 @@ void sim_thread_turn(struct sim_thread *thread, uint32_t ticket)
         sim_fail(world, "host %u thread %u: %u turns with nothing done and no sleep", host->index,
                  thread->channel, thread->idle_turns);
     }
-    /* Through mapped windows the neighbours have what was stored at once. */
+    /* Through mapped windows the neighbours have stored data at once. */
     for (uint32_t i = 0; i < host->ports_count; i++) {
         struct sim_end *end = host->ports[i];
         if (end->link->direct && end->link->up) {
@@ -348,7 +349,7 @@ void sim_thread_turn(struct sim_thread *thread, uint32_t ticket)
 void sim_thread_audit_soon(struct sim_thread *thread)
 {
     struct sim_world *world = thread->host->world;
-    /* Where doorbells get lost, sleeping on is no fault of the node's. */
+    /* Where doorbells get lost, sleeping on is no mistake of the node. */
     if (thread->audit_due || !thread->asleep || world->config.port.bell_drop_chance != 0) {
         return;
     }
@@ -375,8 +376,8 @@ static bool bell_is_coming(const struct sim_thread *thread)
     return false;
 }
 
-/* Doorbells get lost with their link. The control thread will wake the others when it has seen that
- * the link is down. */
+/* Doorbells get lost with their link. The control thread wakes the others when it notices that the
+ * link is down. */
 static bool is_link_loss_unseen(const struct sim_host *host)
 {
     return host->notices_coming != 0 ||
@@ -384,8 +385,9 @@ static bool is_link_loss_unseen(const struct sim_host *host)
 }
 
 /*
- * A thread that sleeps, with no doorbell on its way to it, must have nothing to do: else it sleeps
- * until its deadline, which on real hosts is a long time. Arming once more asks it.
+ * A thread that sleeps, with no doorbell on its way to it, must have nothing to do: otherwise it
+ * sleeps until its deadline, which on real hosts is a long time. Arming once more tells whether it
+ * has.
  */
 void sim_thread_audit(struct sim_thread *thread)
 {
@@ -441,12 +443,12 @@ static void node_new(struct sim_host *host)
     for (uint32_t i = 0; i < host->ports_count; i++) {
         host->port_configs[i].dma_bytes_min = world->config.dma.bytes_min;
     }
-    /* Clocks of hosts differ, but none goes back. */
+    /* Clocks of hosts differ, but none goes backwards. */
     config.born = (uint64_t)host->id * VIA_SEC_NS + world->clock.now_ns + host->life.number;
     host->life.born = config.born;
     if (host->life.number > 1) {
-        /* From the session, as on real hosts: a life that begins with the epochs of the one before
-         * can not tell what was posted for that one. */
+        /* From the session, as on real hosts: a life that began with the epochs of the previous one
+         * could not recognise writes that were posted for that one. */
         config.epoch_first = 0;
     }
     const struct via_node_env env = {
@@ -560,7 +562,7 @@ void sim_host_crash(struct sim_host *host)
     }
 }
 
-/* All operations in progress must be said to be cancelled by then, and nothing after. */
+/* All operations in progress must be reported cancelled by then, and no callback may follow. */
 void sim_host_stop(struct sim_host *host)
 {
     struct sim_world *world = host->world;

@@ -23,13 +23,13 @@
 #define HANG_S 120u
 #endif
 
-/* What the processes share. The parent only reads until they have ended. */
+/* Memory that the processes share. The parent only reads it until they have ended. */
 struct shared {
     _Atomic uint64_t next; /* index of the next seed */
     _Atomic uint64_t done;
     _Atomic bool stop;
     struct worker {
-        uint64_t seed; /* at work on it */
+        uint64_t seed; /* seed in progress */
         bool failed;
         char failure[1024];
         struct sim_jobs_result sums;
@@ -81,7 +81,7 @@ static void run_shmem(const struct sim_jobs *jobs, const struct sim_config *conf
     ret_result->events += shmem->events;
     add_counts(&ret_result->counts, &shmem->counts);
     if (shmem->failed) {
-        /* What may be left out to make the case smaller is this part's. */
+        /* The faults and bursts that a smaller case may leave out are those of this part. */
         ret_result->faults_planned = shmem->faults_planned;
         ret_result->work_bursts = shmem->work_bursts;
         ret_result->failed = true;
@@ -188,7 +188,7 @@ static void note_death(struct shared *shared, struct worker *worker, int status)
     }
 }
 
-/* The parent waits for all of its processes, and tells how far they are. */
+/* The parent waits for all of its processes, and reports their progress. */
 static void wait_for_all(const struct sim_jobs *jobs, struct shared *shared, pid_t *pids,
                          unsigned started, double start)
 {
@@ -228,7 +228,7 @@ static void collect(struct shared *shared, unsigned started, struct sim_jobs_res
             result->drain_ns_max = worker->sums.drain_ns_max;
             result->drain_seed = worker->sums.drain_seed;
         }
-        /* The smallest seed, so that the same run tends to report the same one. */
+        /* The smallest failing seed, so that the same run tends to report the same one. */
         if (worker->failed && (!result->failed || worker->seed < result->seed)) {
             result->failed = true;
             result->seed = worker->seed;
@@ -258,7 +258,7 @@ int sim_jobs_run(const struct sim_jobs *jobs, struct sim_jobs_result *ret_result
         }
         if (pids[started] == 0) {
             work(jobs, shared, &shared->workers[started]);
-            exit(0); /* not _exit: LeakSanitizer looks at exit */
+            exit(0); /* not _exit: LeakSanitizer runs at exit */
         }
     }
     wait_for_all(jobs, shared, pids, started, start);
@@ -283,7 +283,7 @@ int sim_jobs_isolated(const struct sim_jobs *jobs, uint64_t seed, unsigned hang_
     if (pid == 0) {
         alarm(hang_s);
         sim_jobs_one(jobs, seed, NULL, result);
-        exit(0); /* not _exit: LeakSanitizer looks at exit */
+        exit(0); /* not _exit: LeakSanitizer runs at exit */
     }
     int status = 0;
     while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR) {

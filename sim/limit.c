@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * No operation is outstanding for longer than its limits allow, faults or not. A barrier has its
- * time from when it is submitted, any other operation from when it is the first of its flow; what
- * gets somewhere has more, so the bound is not sharp.
+ * No operation is outstanding for longer than its limits allow, faults or not. The time of a
+ * barrier runs from its submission, that of any other operation from when it is the first of its
+ * flow; progress extends the time, so the bound is not sharp.
  */
 #include "sim/world.h"
 
 /* Longer ones are left to the end of the run. */
 #define LIMIT_NS_MAX (20 * VIA_SEC_NS)
 #define SLACK_NS (500 * VIA_MSEC_NS)
-/* So often an operation that then stops may have begun to get on again. */
+/* How often an operation that then stops may have made progress. */
 #define RESUMES 3u
 
-/* 0: none that would be seen. */
+/* 0: no limit that the run would reach. */
 static uint64_t bound_ns(const struct sim_world *world, const struct sim_op *op)
 {
     const struct via_node_config *node = &world->config.node;
@@ -80,7 +80,7 @@ void sim_limit_check(struct sim_world *world, uint32_t index)
         return;
     }
     if (host->thaw_ns != 0 && host->thaw_ns + bound_ns(world, op) > world->clock.now_ns) {
-        watch(world, op, host->thaw_ns); /* who is not scheduled ends nothing */
+        watch(world, op, host->thaw_ns); /* a thread that is not scheduled ends no operation */
         return;
     }
     sim_fail(world, "%s: has not ended %u ms after it was the first", sim_op_name(op),

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * A link as facts about PCIe have it: posted writes of one queue arrive late but in order, bodies
- * perhaps early, and those of different queues in any order (posted.c); a fence waits for them;
- * doorbells are hints; what is under way when the link goes down is lost, a write in the middle of
- * it in part, and with it what the registers held.
+ * A link according to PCIe: posted writes of one queue arrive late but in order, bodies perhaps
+ * early, and those of different queues in any order (posted.c); a fence waits for them; doorbells
+ * are hints. When the link goes down, writes under way are lost, one of them in part, and the
+ * registers lose their contents.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -21,7 +21,8 @@ static struct sim_end *end_of(struct via_port *port)
     return via_container_of(port, struct sim_end, port);
 }
 
-/* The queue must be the transfer thread's whose turn it is. Thread 0 is the control thread, too. */
+/* The queue must belong to the transfer thread whose turn it is. Thread 0 is the control thread,
+ * too. */
 struct sim_lane *sim_link_lane(struct sim_end *end, unsigned queue)
 {
     const struct sim_thread *thread = end->world->current;
@@ -64,7 +65,7 @@ bool sim_link_put(struct sim_end *end, uint64_t off, const void *src, size_t len
     return true;
 }
 
-/* What body and commit have in common: true when the write is under way to the peer. */
+/* The common part of body and commit: true if the write is under way to the peer. */
 static bool leave(struct sim_end *end, uint64_t off, const void *src, size_t len)
 {
     struct via_port *port = &end->port;
@@ -171,7 +172,7 @@ static uint64_t bell_arrival(struct sim_world *world, const struct sim_lane *lan
     if (!world->healed && via_rng_chance(&world->rng_port, config->bell_late_chance, 1000)) {
         at += sim_between(&world->rng_port, 0, config->bell_late_ns_max);
     }
-    /* Not before what was flushed; the rest of the lane it may overtake. */
+    /* Not before flushed writes; it may overtake the rest of the lane. */
     for (const struct sim_flight *flight = lane->head; flight != NULL; flight = flight->next) {
         at = flight->flushed ? via_max(at, flight->arrive_ns) : at;
     }
@@ -254,11 +255,11 @@ static uint64_t sim_port_events(struct via_port *port, uint64_t mask)
 static bool sim_port_link_is_up(struct via_port *port)
 {
     const struct sim_link *link = end_of(port)->link;
-    /* A surprise: for a while nobody has told the port. */
+    /* A surprise link-down: the port is told only after a while. */
     return link->up || end_of(port)->world->clock.now_ns < link->blind_until_ns;
 }
 
-/* The completion of the read does not come in time, and the root complex makes one up. */
+/* The completion of the read times out, and the root complex makes one up. */
 static bool is_read_timed_out(struct sim_world *world)
 {
     uint32_t chance = world->config.port.ones_chance;
@@ -319,7 +320,8 @@ const struct via_port_ops sim_port_ops = {
     .close = sim_port_close,
 };
 
-/* --- cut and mend ---------------------------------------------------------------------------- */
+/* --- cut and repair
+ * ---------------------------------------------------------------------------- */
 
 /* A window of a link that is down swallows stores: other memory takes its place. */
 static void map_window(struct sim_end *end, bool real)
@@ -332,7 +334,7 @@ static void map_window(struct sim_end *end, bool real)
     }
 }
 
-/* What is under way is lost, and what the registers of the port held (DL_Down resets it). */
+/* Writes under way are lost, and so are the port's registers (DL_Down resets them). */
 static void lose(struct sim_end *end)
 {
     for (uint32_t k = 0; k < VIA_PORT_QUEUES; k++) {
@@ -344,7 +346,7 @@ static void lose(struct sim_end *end)
     }
 }
 
-/* Both ends will hear of it, in order. */
+/* Both ends learn of it, in order. */
 static void announce(struct sim_link *link, uint32_t end_number, bool up)
 {
     struct sim_end *end = &link->end[end_number];

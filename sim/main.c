@@ -73,7 +73,7 @@ struct options {
 /* Of the search for a smaller case. */
 #define SHRINK_RUNS_MAX 1500u
 #define SHRINK_SECONDS_MAX 60.0
-/* Of the history of a seed that has failed. */
+/* The history of a seed that has failed. */
 #define TAIL_BYTES 8192
 
 static int bad_usage(const char *what, const char *value)
@@ -92,7 +92,7 @@ static bool parse_number(const char *text, uint64_t *ret_value)
 
 /* --- output ---------------------------------------------------------------------------------- */
 
-/* Ends a command line that was begun: graph and plant as they were given. */
+/* Completes a command line: graph and plant as they were given. */
 static void print_given(const struct options *options, enum sim_graph graph)
 {
     if (graph != SIM_GRAPH_ANY) {
@@ -125,7 +125,7 @@ static void print_failure(const struct options *options, uint64_t seed, enum sim
     print_command(options, seed, graph, changes);
 }
 
-/* Looks for a smaller case; its command is the last line of output. */
+/* Searches for a smaller case; its command is the last line of output. */
 static int shrink(const struct options *options, uint64_t seed, enum sim_graph graph)
 {
     struct sim_shrunk *shrunk = sim_alloc(sizeof(*shrunk));
@@ -196,7 +196,7 @@ static void show_step(void *object, uint64_t done)
 
 /* --- commands -------------------------------------------------------------------------------- */
 
-/* The end of a history that was told to a file. */
+/* The end of a history that was written to a file. */
 static void print_tail(FILE *history)
 {
     char tail[TAIL_BYTES + 1];
@@ -271,7 +271,8 @@ static int run_jobs(const struct options *options, struct sim_jobs_result *ret_r
     return 0;
 }
 
-/* Of the workers, which have ended. Unlike elapsed time it hardly grows on a busy machine. */
+/* CPU time of the workers, which have ended. Unlike elapsed time it hardly grows on a busy
+ * machine. */
 static double cpu_s(void)
 {
     struct rusage used = {0};
@@ -376,8 +377,7 @@ struct replay {
     struct sim_changes changes;
 };
 
-/* One line of a file of seeds; false when it is none of "", "# ...", "N [GRAPH] [KEY=VALUE,...]".
- */
+/* One line of a file of seeds; false if it is not "", "# ..." or "N [GRAPH] [KEY=VALUE,...]". */
 static bool parse_line(char *line, bool *ret_seed_there, struct replay *ret_replay)
 {
     line[strcspn(line, "#\n")] = '\0';
@@ -421,8 +421,8 @@ static int replay_one(struct options *options, const struct replay *replay)
     return rc;
 }
 
-/* All of the file, before any process is started that would share its offset. Owned by the caller;
- * NULL when a line is wrong. */
+/* Reads the whole file before any process is started that would share its offset. Owned by the
+ * caller; NULL if a line is wrong. */
 static struct replay *replay_read(const char *path, FILE *file, unsigned *ret_count)
 {
     struct replay *replays = sim_alloc(0);
@@ -579,7 +579,7 @@ static int set_option(struct options *options, int option)
         options->quiet = true;
         return 0;
     default:
-        return 2; /* getopt has said why */
+        return 2; /* getopt has printed the reason */
     }
 }
 

@@ -34,7 +34,7 @@ void *sim_realloc(void *memory, size_t bytes)
     return moved;
 }
 
-/* splitmix64 of (seed, word number): any word can be had without those before it. */
+/* splitmix64 of (seed, word number): any word can be computed without the previous ones. */
 static uint64_t content_word(uint64_t seed, uint64_t index)
 {
     uint64_t z = seed + (index + 1) * UINT64_C(0x9e3779b97f4a7c15);

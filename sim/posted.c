@@ -2,8 +2,8 @@
 /*
  * Posted writes on their way: a lane per queue of a port, first in, first out, but for bodies that
  * are posted with relaxed ordering; between lanes there is no order. In front of the lanes of a
- * write-combining window lie the buffers of the queue's core, which drain when they like, in any
- * order and in part. A commit of such a port is a fence between stores.
+ * write-combining window are the buffers of the queue's core, which drain at any time, in any order
+ * and in part. A commit of such a port is a fence between stores.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +23,7 @@ static uint32_t lane_index(const struct sim_end *end, const struct sim_lane *lan
 
 /* --- arrival --------------------------------------------------------------------------------- */
 
-/* Lets some of its aligned words be seen, never the last: a write is not seen all at once. */
+/* Makes some of its aligned words visible, never the last: a write becomes visible in parts. */
 static void show_part(struct sim_end *to, const struct sim_flight *flight, struct via_rng *rng)
 {
     uint64_t pattern = via_rng_next(rng);
@@ -34,7 +34,7 @@ static void show_part(struct sim_end *to, const struct sim_flight *flight, struc
     }
 }
 
-/* The thread that looks at what comes by this lane; thread 0 is the control thread, too. */
+/* The thread that reads this lane's writes; thread 0 is the control thread, too. */
 static struct sim_thread *thread_of_lane(const struct sim_end *to, uint32_t lane)
 {
     return &to->world->hosts[to->host].threads[lane != VIA_PORT_QUEUE_CONTROL ? lane : 0];
@@ -50,7 +50,7 @@ static struct sim_flight *pop(struct sim_lane *lane)
     return flight;
 }
 
-/* As a port does whose lines a CPU of the receiver stores (caps.lines_wake). */
+/* Like a port where a CPU of the receiver stores the lines (caps.lines_wake). */
 static void wake_for_line(struct sim_end *to, const struct sim_flight *flight, uint32_t lane)
 {
     bool is_line = !flight->is_body && flight->bytes == VIA_RECORD_LINE_BYTES;
@@ -131,7 +131,7 @@ static uint64_t put_latency(struct sim_world *world)
     return sim_between(&world->rng_port, port->put_ns_min, port->put_ns_max);
 }
 
-/* With relaxed ordering: in front of some that were posted before; never behind its time. */
+/* With relaxed ordering: before some earlier writes; never later than its time. */
 static void overtake(struct sim_world *world, struct sim_lane *lane, struct sim_flight *flight)
 {
     uint32_t count = 0;
@@ -153,7 +153,8 @@ static void overtake(struct sim_world *world, struct sim_lane *lane, struct sim_
 
 static bool may_overtake(struct sim_world *world, const struct sim_flight *flight)
 {
-    /* What carries a flag (a record's line, a word) is never posted relaxed, but by a bug. */
+    /* A write with a flag (a record's line, a word) is never posted relaxed, except by a planted
+     * bug. */
     if (!flight->is_body && world->plant != SIM_PLANT_RELAXED_FLAG) {
         return false;
     }
@@ -210,7 +211,7 @@ static void post(struct sim_end *end, struct sim_lane *lane, uint64_t off, const
 
 /* --- write-combining buffers ----------------------------------------------------------------- */
 
-/* A line in parts: its words in any order, each a write of its own. */
+/* A line in parts: its words in any order, each as a write of its own. */
 static void drain_words(struct sim_end *end, struct sim_lane *lane,
                         const struct sim_wc_buffer *buffer)
 {
@@ -247,7 +248,7 @@ static void drain(struct sim_end *end, struct sim_lane *lane, struct sim_wc_buff
     buffer->mask = 0;
 }
 
-/* One of those that hold something, or NULL. */
+/* A buffer with contents, or NULL. */
 static struct sim_wc_buffer *some_buffer(struct sim_end *end, struct sim_lane *lane)
 {
     struct sim_wc_buffer *used[SIM_WC_BUFFERS_MAX];
@@ -260,7 +261,7 @@ static struct sim_wc_buffer *some_buffer(struct sim_end *end, struct sim_lane *l
     return count == 0 ? NULL : used[sim_between(&end->world->rng_port, 0, count - 1)];
 }
 
-/* What sfence does. */
+/* The effect of sfence. */
 static void fence(struct sim_end *end, struct sim_lane *lane)
 {
     struct sim_wc_buffer *buffer;
@@ -269,7 +270,7 @@ static void fence(struct sim_end *end, struct sim_lane *lane)
     }
 }
 
-/* Some drain by themselves, soon or late; others would stay for ever. */
+/* Some buffers drain by themselves, soon or late; others never. */
 static void drain_later(struct sim_end *end, const struct sim_lane *lane)
 {
     struct sim_world *world = end->world;
@@ -319,7 +320,7 @@ static void store(struct sim_end *end, struct sim_lane *lane, uint64_t off, cons
         struct sim_wc_buffer *buffer = buffer_for(end, lane, off - at);
         memcpy(buffer->data + at, bytes, part);
         buffer->mask |= (part == 64 ? UINT64_MAX : (UINT64_C(1) << part) - 1) << at;
-        /* A full one is free to go, and most go at once. */
+        /* A full buffer may leave, and most do at once. */
         if (buffer->mask == UINT64_MAX && via_rng_chance(&end->world->rng_port, 3, 4)) {
             drain(end, lane, buffer);
         }
@@ -331,7 +332,7 @@ static void store(struct sim_end *end, struct sim_lane *lane, uint64_t off, cons
 
 /*
  * How a port with a write-combining window keeps the order of core/port.h with one fence per frame:
- * the last word is stored when all that was posted before, and the rest of the line, has left.
+ * it stores the last word when all earlier writes, and the rest of the line, have left.
  */
 static void commit_combined(struct sim_end *end, struct sim_lane *lane, uint64_t off,
                             const void *src, size_t len)
@@ -344,9 +345,10 @@ static void commit_combined(struct sim_end *end, struct sim_lane *lane, uint64_t
     store(end, lane, off + first, (const unsigned char *)src + first, sizeof(uint64_t));
 }
 
-/* --- what a port does ------------------------------------------------------------------------ */
+/* --- calls of a port
+ * --------------------------------------------------------------------------- */
 
-/* true when a planted bug takes the write over. */
+/* true if a planted bug swallows the write. */
 static bool put_planted(struct sim_end *end, struct sim_lane *lane, uint64_t off, const void *src,
                         size_t len)
 {
@@ -424,8 +426,8 @@ void sim_posted_drain(struct sim_end *end, struct sim_lane *lane)
 
 /* --- the end of the link --------------------------------------------------------------------- */
 
-/* The link fails at some point of the row: what is before it arrives, one write is torn, the rest
- * is lost. */
+/* The link fails at some point of the sequence: writes before it arrive, one write is torn, the
+ * rest is lost. */
 void sim_posted_cut(struct sim_end *from, struct sim_lane *lane)
 {
     struct sim_world *world = from->world;
@@ -450,7 +452,7 @@ void sim_posted_cut(struct sim_end *from, struct sim_lane *lane)
         sim_trace(world, "  a write of %u bytes from host %u to host %u is torn, %u more are lost",
                   torn->bytes, from->host, from->peer->host, count);
         if (world->plant == SIM_PLANT_TORN_WORD && torn->bytes == 64) {
-            /* The beginning, and the word that says it is all there. */
+            /* The beginning, and the word that marks it as complete. */
             memcpy(from->peer->inbox + torn->off, torn->data, 24);
             memcpy(from->peer->inbox + torn->off + 56, torn->data + 56, 8);
         }

@@ -2,7 +2,8 @@
 /*
  * What the segments of a host must hold. The "mail" segment has a region for every flow that ends
  * at the host, a line of words for each, one counter for all, and a pad; the "library" may only be
- * read. Of each byte of mail it is known what it must be, or that an operation is at it.
+ * read. For each byte of mail the checker knows the expected value, or that an operation is writing
+ * it.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -147,7 +148,7 @@ bool sim_region_draft_remove(struct sim_host *host)
     if (!via_node_segment_is_idle(host->node, life->draft)) {
         return true;
     }
-    /* From now on nobody may touch it: ASan tells. */
+    /* From now on no operation may touch it: ASan reports an access. */
     free(life->draft_data);
     life->draft_data = NULL;
     return false;
@@ -160,7 +161,7 @@ static struct sim_host *destination_of(const struct sim_op *op)
     return &op->flow->world->hosts[op->flow->destination];
 }
 
-/* Does the memory the operation was aimed at still exist? */
+/* Does the memory that the operation aimed at still exist? */
 static bool is_same_life(const struct sim_op *op)
 {
     struct sim_host *host = destination_of(op);
@@ -186,7 +187,7 @@ static uint64_t block_off(const struct sim_op *op, uint64_t done)
     return op->kind == VIA_OP_PUT_STRIDED ? op->off + done / op->compare * op->operand : op->off;
 }
 
-/* Are there bytes of `op` in these? What lies between its blocks counts. */
+/* Does the range contain bytes of `op`? Gaps between its blocks count. */
 static bool is_meeting(const struct sim_op *op, uint64_t off, uint64_t bytes)
 {
     uint64_t first = op->off;
@@ -240,7 +241,7 @@ void sim_region_submitted(struct sim_op *op)
     }
 }
 
-/* The payload of a put, as it lies in the memory now; in world->scratch where it is in blocks. */
+/* The payload of a put, as it is in memory now; in world->scratch if it consists of blocks. */
 static const unsigned char *payload_of(const struct sim_op *op, const struct sim_host *host)
 {
     unsigned char *scratch = host->world->scratch;
@@ -330,7 +331,7 @@ uint64_t sim_region_atomic(const struct sim_op *op, uint64_t old)
     return atomic_result(operation, old, op->operand, op->compare);
 }
 
-/* Everybody adds 1 to the counter: no two may be told the same old value. */
+/* Every operation adds 1 to the counter: no two may return the same old value. */
 static void counter_completed(struct sim_op *op, struct sim_host *host, uint64_t old)
 {
     struct sim_life *life = &host->life;
@@ -423,7 +424,7 @@ void sim_region_unknown(struct sim_op *op)
 
 /* --- seen from the owner --------------------------------------------------------------------- */
 
-/* Whoever polls the last word or the signal may read the rest as soon as it has changed. */
+/* A program that polls the last word or the signal may read the rest as soon as it has changed. */
 void sim_region_watch(struct sim_host *host)
 {
     struct sim_world *world = host->world;

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * A host that writes garbage on purpose. It is no node any more, but it knows what one knows: it
- * keeps its links up by good heartbeats and registers, and writes what it likes into the inboxes of
- * its neighbours: noise, records with bad lengths, credits for what was never sent, frames with
- * forged fields, HELLOs that are wrong in one byte, announcements of links that are not,
- * announcements that seem to come from others and have the last sequence numbers; numbers and
- * acknowledgements of its own flows that lie, so that a neighbour's answers to it go out and are
- * acknowledged late or never, and arrivals at barriers that it is not in; frames in the name of
- * another host that its reader has a link to. It does not know the keys
- * of segments that may be written nor the sessions of others as their own proof, so it can be told
- * from them.
- * Whoever is not a rogue must neither crash nor hang nor lose anything that is not to, from or
- * through it.
+ * A host that writes garbage on purpose. It is no longer a node, but it knows what a node knows: it
+ * keeps its links up by correct heartbeats and registers, and writes garbage into the inboxes of
+ * its neighbours: noise, records with bad lengths, credits for records that were never sent, frames
+ * with forged fields, HELLOs that are wrong in one byte, announcements of links that do not exist,
+ * announcements in the name of other hosts with the last sequence numbers, false numbers and
+ * acknowledgements of its own flows, so that a neighbour's answers to it go out and are
+ * acknowledged late or never, arrivals at barriers that it is not a member of, and frames in the
+ * name of another host to which its reader has a link. It knows neither the keys of writable
+ * segments nor the sessions that would prove another identity, so receivers can recognise it. Hosts
+ * that are not rogues must neither crash nor hang, and lose nothing that is not to, from or through
+ * the rogue.
  */
 #include <string.h>
 
@@ -20,7 +19,7 @@
 #include "sim/posted.h"
 #include "wire/handshake.h"
 
-/* Messages that rogues forge have numbers that nobody else's have. */
+/* Messages that rogues forge have numbers that no other message has. */
 #define FORGED_NUMBER (UINT32_C(1) << 31)
 
 static void put_word(unsigned char *memory, size_t off, uint64_t word)
@@ -52,12 +51,13 @@ const char *sim_rogue_kind_name(enum sim_rogue_kind kind)
     return names[kind];
 }
 
-/* What the rogue has learned of one of its links while it was a node. */
+/* State of one of the rogue's links from its life as a node. */
 struct rogue_view {
-    struct sim_end *end;         /* its own */
-    unsigned char *to;           /* the inbox of the neighbour */
-    const struct via_node *node; /* the neighbour: for the layout, which is everybody's */
-    uint16_t epoch;              /* of records into that inbox */
+    struct sim_end *end; /* its own */
+    unsigned char *to;   /* the inbox of the neighbour */
+    const struct via_node
+        *node;      /* the neighbour: for the layout, which is the same at every host */
+    uint16_t epoch; /* of records into that inbox */
 };
 
 static struct via_rng *rng_of(const struct rogue_view *view)
@@ -70,7 +70,7 @@ static void count(const struct rogue_view *view, enum sim_rogue_kind kind)
     view->end->world->counts.rogue[kind]++;
 }
 
-/* false when there is nobody to write to. */
+/* false if there is no neighbour to write to. */
 static bool view_neighbour(struct sim_end *end, struct rogue_view *ret_view)
 {
     const struct sim_host *neighbour = &end->world->hosts[end->peer->host];
@@ -86,13 +86,14 @@ static bool view_neighbour(struct sim_end *end, struct rogue_view *ret_view)
     return true;
 }
 
-/* The number that the neighbour's reader of a channel waits for. */
+/* The number that the neighbour's reader of a channel expects. */
 static uint32_t next_record(const struct rogue_view *view, unsigned channel)
 {
     return view->node->channels[channel].ways[view->end->peer->index].rx.sequence;
 }
 
-/* --- what it writes -------------------------------------------------------------------------- */
+/* --- the garbage
+ * ------------------------------------------------------------------------------- */
 
 static void write_noise(const struct rogue_view *view)
 {
@@ -113,7 +114,7 @@ static void write_credit(const struct rogue_view *view, const struct via_inbox_p
              via_credit_word(view->epoch, generation, released));
 }
 
-/* Some fields good, others not: what is all wrong is dropped by the first check. */
+/* Some fields valid, others not: a frame that is entirely wrong is dropped by the first check. */
 static void forge_header(const struct rogue_view *view, struct via_frame_header *header)
 {
     struct sim_world *world = view->end->world;
@@ -136,7 +137,7 @@ static void forge_header(const struct rogue_view *view, struct via_frame_header 
     header->hops_left = (uint16_t)sim_between(rng, 0, 8);
     header->inline_bytes = via_rng_chance(rng, 1, 2) ? 0 : (uint8_t)sim_between(rng, 0, 40);
     if (via_rng_chance(rng, 1, 2)) {
-        /* As the beginning of a flow it will be taken in. */
+        /* It will be accepted as the beginning of a flow. */
         header->flags |= VIA_FRAME_FLAG_START;
     }
     if (header->kind == VIA_FRAME_MESSAGE) {
@@ -154,14 +155,14 @@ static void forge_header(const struct rogue_view *view, struct via_frame_header 
     }
 }
 
-/* A number that the neighbour may take in: the next one, one near it, or half of them away. */
+/* A number that the neighbour may accept: the next one, one near it, or one half the range away. */
 static uint32_t near_number(struct via_rng *rng, uint32_t number)
 {
     static const uint32_t off[] = {0, 0, 0, 1, 2, 16, UINT32_MAX, UINT32_C(1) << 31};
     return number + off[sim_between(rng, 0, VIA_ARRAY_COUNT(off) - 1)];
 }
 
-/* What it says of frames that the neighbour has sent to it: now and then one more has come. */
+/* An acknowledgement of frames that the neighbour has sent: now and then one more has come. */
 static void lie_about_arrival(const struct rogue_view *view, unsigned channel,
                               struct via_frame_header *header)
 {
@@ -177,7 +178,7 @@ static void lie_about_arrival(const struct rogue_view *view, unsigned channel,
     memcpy(header->args, &args, sizeof(args));
 }
 
-/* What a host asks for that may: memory that all may read, so that answers go out to it, and the
+/* Requests that any host may make: memory that all may read, so that answers go out to it, and the
  * barriers of others. */
 static void ask_in_vain(const struct rogue_view *view, struct via_frame_header *header)
 {
@@ -202,7 +203,7 @@ static void ask_in_vain(const struct rogue_view *view, struct via_frame_header *
     }
 }
 
-/* Lies that only one who knows its flows can tell: numbers, arrivals, sessions that are due. */
+/* Lies that need knowledge of its flows: numbers, arrivals, sessions that are expected. */
 static void lie_of_own_flows(const struct rogue_view *view, unsigned channel,
                              struct via_frame_header *header)
 {
@@ -235,7 +236,7 @@ static void lie_of_own_flows(const struct rogue_view *view, unsigned channel,
     }
 }
 
-/* One of the flows of that life of a host that the reader has heard of; else any. */
+/* A flow of that life of a host that the reader knows; else any. */
 static uint16_t flow_in_use(const struct rogue_view *view, unsigned channel, uint16_t host,
                             uint32_t session)
 {
@@ -251,8 +252,8 @@ static uint16_t flow_in_use(const struct rogue_view *view, unsigned channel, uin
     return (uint16_t)first;
 }
 
-/* A frame as another host might send it next, of which the reader hears over a link of its own.
- * false: there is no such host. */
+/* A frame as another host might send it next, which the reader can reach over a link of its own.
+ * False: there is no such host. */
 static bool speak_for_another(const struct rogue_view *view, unsigned channel,
                               struct via_frame_header *header)
 {
@@ -320,8 +321,8 @@ static void write_frame(const struct rogue_view *view)
     world->counts.forged++;
 }
 
-/* What the neighbour takes for announcements of other hosts, whoever they may be: their numbers are
- * often the first or the last of their kind, their sessions nobody's or an innocent host's own. */
+/* Records that the neighbour will parse as announcements of other hosts: their numbers are often
+ * the first or the last possible, their sessions unknown or those of an innocent host. */
 static void lie(const struct rogue_view *view, struct via_announcement *head)
 {
     struct sim_world *world = view->end->world;
@@ -343,7 +344,7 @@ static void lie(const struct rogue_view *view, struct via_announcement *head)
         count(view, SIM_ROGUE_ANNOUNCE_SESSION);
     }
     if (via_rng_chance(rng, 1, 2)) {
-        /* Around the end of the numbers that are well-formed, so that most are taken. */
+        /* Near the last well-formed number, so that most are accepted. */
         size_t pick = via_rng_chance(rng, 7, 8) ? sim_between(rng, 0, 1) : sim_between(rng, 2, 3);
         head->sequence = numbers[pick] - sim_between(rng, 0, 2) + 1;
         count(view, SIM_ROGUE_ANNOUNCE_LAST);
@@ -353,8 +354,8 @@ static void lie(const struct rogue_view *view, struct via_announcement *head)
     world->counts.lies++;
 }
 
-/* Entries of announcements wherever the reader may expect the body: at multiples of 64, ascending
- * from there. Most name hosts that there are, with their sessions. */
+/* Entries of announcements at each place where the reader may expect the body: at multiples of 64,
+ * ascending. Most name existing hosts, with their sessions. */
 static void write_neighbours(const struct rogue_view *view, size_t off, size_t bytes, bool real)
 {
     const struct sim_world *world = view->end->world;
@@ -376,7 +377,7 @@ static void write_neighbours(const struct rogue_view *view, size_t off, size_t b
 }
 
 /* About itself, or about others. */
-/* A change of an announcement, of what the neighbour has got of that host or of something else. */
+/* Modifies an announcement, either the one that the neighbour has of that host or another one. */
 static uint32_t write_change(const struct rogue_view *view, struct via_announcement *head,
                              size_t off)
 {
@@ -417,7 +418,7 @@ static void write_announcement(const struct rogue_view *view)
     };
     if (lies_chance != 0 && via_rng_chance(rng, lies_chance, 1000)) {
         lie(view, &head);
-        head.neighbours_count %= 4; /* so that they are neighbours there can be */
+        head.neighbours_count %= 4; /* so that the neighbours named exist */
     } else {
         count(view, SIM_ROGUE_ANNOUNCE);
     }
@@ -459,7 +460,7 @@ static void write_heartbeat(const struct rogue_view *view)
     put_word(view->to, 0, via_heartbeat_word(view->epoch, count));
 }
 
-/* Which lie a HELLO is that is wrong at this byte. */
+/* The kind of lie of a HELLO that is wrong at this byte. */
 static enum sim_rogue_kind kind_of_hello(size_t off)
 {
     if (off < offsetof(struct via_hello, hosts_max) ||
@@ -475,7 +476,7 @@ static enum sim_rogue_kind kind_of_hello(size_t off)
     return other ? SIM_ROGUE_HELLO_OTHER : SIM_ROGUE_HELLO_GEOMETRY;
 }
 
-/* While the victim greets it: HELLOs that are wrong in one place, and READYs without a HELLO. */
+/* While the victim greets it: HELLOs with one wrong byte, and READYs without a HELLO. */
 static void write_greeting(const struct rogue_view *view)
 {
     struct sim_world *world = view->end->world;
@@ -519,7 +520,7 @@ static void write_something(const struct rogue_view *view)
     }
     if (phase != VIA_PHASE_UP) {
         /* It does not write ahead, in the epoch that its next life will have: that life could not
-         * tell such records from its own, and would be blamed for them. */
+         * distinguish such records from its own, and would be blamed for them. */
         write_registers(view);
         return;
     }
@@ -548,8 +549,8 @@ static void write_something(const struct rogue_view *view)
 
 /* --- when ------------------------------------------------------------------------------------ */
 
-/* What lies unread of its life as a node is gone: a relay may lose frames, but it must not be
- * blamed for those that it has sent when they are overwritten now. */
+/* Unread frames of its life as a node are gone: a relay may lose frames, and it must not be blamed
+ * if its own are overwritten now. */
 static void take_back(struct sim_end *end)
 {
     struct rogue_view view;
@@ -586,7 +587,8 @@ void sim_rogue_begin(struct sim_world *world, uint32_t index, uint32_t for_us)
     sim_clock_after(&world->clock, 0, SIM_EVENT_ROGUE, index, host->life.number, for_us);
 }
 
-/* Where its garbage looks like work nobody may sleep, so it rings for it; and one bit in vain. */
+/* If the garbage may look like work, no thread may sleep on it, so it rings the bell; and one bit
+ * in vain. */
 static void ring_all(struct sim_end *end)
 {
     struct sim_world *world = end->world;

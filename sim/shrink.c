@@ -7,9 +7,10 @@
 
 #include "base/types.h"
 
-/* A case that does not end is a failure, but one that is no help. */
+/* A case that does not end is a failure, but not a helpful one. */
 #define HANG_S 20u
-/* Passes over everything: what could not go before may go when something else has gone. */
+/* Passes over everything: a part that was needed before may be removable when another part is
+ * gone. */
 #define ROUNDS_MAX 4u
 
 struct search {
@@ -34,7 +35,7 @@ static bool is_over(const struct search *search)
     return search->error != 0 || search->runs >= search->runs_max || now_s() >= search->end_s;
 }
 
-/* Keeps the candidate when it fails, too. */
+/* Keeps the candidate if it fails, too. */
 static bool try_out(struct search *search, const struct sim_changes *candidate)
 {
     struct sim_result result;
@@ -123,7 +124,7 @@ static uint32_t kept(const struct sim_mask *mask, uint32_t count)
     return sum;
 }
 
-/* Without `size` of those that are kept, from the index `*at` on; moves *at behind them. */
+/* Removes `size` of the kept ones, from the index `*at` on; moves *at behind them. */
 static bool leave_out(struct search *search, const struct list *list, uint32_t size, uint32_t *at)
 {
     struct sim_changes candidate = search->best;
@@ -159,7 +160,7 @@ static const struct list faults_list = {offsetof(struct sim_changes, faults),
 static const struct list work_list = {offsetof(struct sim_changes, work),
                                       offsetof(struct sim_result, work_bursts)};
 
-/* How large the best case is; a case that crashed could not say how much it had planned. */
+/* The size of the best case; a case that crashed could not report how much it had planned. */
 static void measure(struct search *search, uint32_t *ret_hosts, uint32_t *ret_faults,
                     uint32_t *ret_work)
 {

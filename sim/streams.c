@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
  * Connections of the sockets library: the same stream state machine, with a virtual clock in the
- * place of threads, counters in the place of the kernel's TCP, and bells that take their time. Each
- * end is a thread that does one thing at a time: write, read, ring, arm, look again, sleep; between
- * any two of these the other end may get its turn. Bytes go by kernel and by pipe, and back, as
- * often as the seed says.
+ * place of threads, counters in the place of the kernel's TCP, and bells with a latency. Each end
+ * is a thread that makes one step at a time: write, read, ring, arm, check again, sleep; between
+ * any two steps the other end may get its turn. Bytes go by the kernel and by the pipe, and back,
+ * as often as the seed says.
  *
- * What is demanded: all bytes come, once, in order, then the end; nobody sleeps while there is
- * something to do; a peer that writes garbage does no harm but to its own connection.
+ * The requirements: all bytes arrive, once, in order, then the end of file; no thread sleeps while
+ * it has work; a peer that writes garbage harms only its own connection.
  */
 #include "sim/streams_internal.h"
 
@@ -103,7 +103,7 @@ void sim_streams_wake(struct streams *streams, unsigned connection, unsigned end
     }
 }
 
-/* An eventfd: what comes before the sleep keeps it from beginning. */
+/* An eventfd: a signal that comes before the sleep prevents it. */
 static void bell_arrives(struct streams *streams, unsigned connection, unsigned end)
 {
     unsigned hear = streams->plant == SIM_PLANT_ONE_HEARS ? 1 : THREADS_MAX;
@@ -127,7 +127,8 @@ static void ring(struct streams *streams, unsigned connection, unsigned to)
                     SIM_EVENT_BELL, connection, to, 0);
 }
 
-/* --- the kernel's way ------------------------------------------------------------------------ */
+/* --- the kernel's path
+ * ------------------------------------------------------------------------- */
 
 static uint64_t kernel_room(const struct streams *streams, const struct direction *way)
 {
@@ -169,7 +170,7 @@ static bool has_kernel_bytes(const struct direction *way)
     return way->kernel_arrived != way->kernel_read;
 }
 
-/* TCP does not reorder: bytes that have a shorter way wait for those before them. */
+/* TCP does not reorder: bytes with a shorter delay wait for earlier ones. */
 static uint32_t kernel_take(struct direction *way, unsigned char *data, uint64_t max)
 {
     uint64_t bytes = via_min(way->kernel_arrived - way->kernel_read, max);
@@ -198,7 +199,7 @@ static uint32_t fill_chunk(struct streams *streams, const struct direction *way)
     return bytes;
 }
 
-/* false when nothing can be written now. */
+/* False if nothing can be written now. */
 static bool write_kernel(struct streams *streams, unsigned number, struct end *end)
 {
     struct direction *way = end->out;
@@ -232,7 +233,8 @@ static bool write_kernel(struct streams *streams, unsigned number, struct end *e
     return true;
 }
 
-/* Where both may write and not read for long, only what the reader has begun to read is left. */
+/* If both programs only write for long, only the bytes that the reader has begun to read are left
+ * at the writer. */
 static bool may_demote(struct streams *streams, const struct end *end)
 {
     const struct via_stream_tx *tx = &end->out->tx;
@@ -345,7 +347,7 @@ static bool read_kernel(struct streams *streams, const struct end *end, uint64_t
     return bytes != 0;
 }
 
-/* false when there is nothing now. */
+/* False if there is nothing to read now. */
 static bool read_some(struct streams *streams, struct end *end)
 {
     struct direction *way = end->in;
@@ -377,7 +379,7 @@ static bool read_some(struct streams *streams, struct end *end)
         next = next == 0 ? via_stream_rx_next(&way->rx) : next;
     }
     if (next == VIA_NEXT_KERNEL) {
-        /* The next step: between the look at the pipe and the read the writer may do anything. */
+        /* The next step: between the check of the pipe and the read the writer may do anything. */
         end->in_kernel = way->kernel_arrived != way->kernel_read ||
                          (way->kernel_fin_arrived && way->kernel_read == way->kernel_sent);
         done = end->in_kernel;
@@ -422,7 +424,7 @@ static void ring_peer(struct streams *streams, unsigned number, unsigned thread_
         bell = true;
     }
     bell |= end->pulled;
-    /* Who of several sleeps is not known: all are told. */
+    /* It is unknown which of several threads sleeps: all are woken. */
     bell |= (end->shared || peer->shared) && (end->ring_reader || end->ring_writer);
     end->pulled = false;
     end->ring_reader = false;
@@ -456,7 +458,7 @@ static void sleep_now(struct streams *streams, unsigned number, unsigned thread_
     }
 }
 
-/* Its sleep has lasted so long that it asks again whether this is a stall. */
+/* It has slept so long that it checks again for a stall. */
 static void sleep_ends(struct streams *streams, unsigned number, unsigned thread_number,
                        uint32_t ticket)
 {
@@ -474,7 +476,7 @@ static void take_in(struct end *end)
     end->pulled |= via_stream_stall_give_back(rx);
 }
 
-/* Before a thread sleeps that waits for room: true when it shall not. */
+/* Called before a thread sleeps for room: true if it must not sleep. */
 static bool watch_stall(struct streams *streams, struct end *end)
 {
     struct via_stream_tx *tx = &end->out->tx;
@@ -555,7 +557,7 @@ static void turn_of_rogue(struct streams *streams, unsigned number, unsigned end
     }
 }
 
-/* What a thread does next; false: it sleeps, or has nothing more to do. */
+/* The next step of a thread; false: it sleeps, or has nothing more to do. */
 static bool run_step(struct streams *streams, unsigned number, unsigned thread_number)
 {
     struct end *end = end_at(streams, number, thread_number);
@@ -566,7 +568,7 @@ static bool run_step(struct streams *streams, unsigned number, unsigned thread_n
         if (work(streams, number, thread_number)) {
             thread->step = STEP_RING;
         } else if (thread->step == STEP_WORK) {
-            thread->bell = false; /* the look came after it */
+            thread->bell = false; /* its check came after it */
             ring_peer(streams, number, thread_number);
             thread->step = is_over(end) ? STEP_RING : STEP_ARM;
         } else if (watch_stall(streams, end)) {
@@ -604,7 +606,7 @@ static void run_turn(struct streams *streams, unsigned number, unsigned thread_n
     } else if (!sim_streams_is_alive(streams, number, thread_number)) {
         return;
     } else if (end->in_call != NULL && end->in_call != thread) {
-        /* Somebody else has the token. */
+        /* Another thread has the token. */
         sim_streams_turn_after(streams, number, thread_number, between(streams, 1000, 100000));
     } else if (run_step(streams, number, thread_number)) {
         next_turn(streams, number, thread_number);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Zero-copy: bytes that the writer leaves where they are, for the reader to fetch. */
+/* Zero-copy: the writer leaves bytes in its own memory, for the reader to fetch. */
 #include <errno.h>
 
 #include "base/types.h"
 #include "sim/streams_internal.h"
 
-/* What was left to be fetched: has it been? Or shall it be taken back? false: wait. */
+/* Have the bytes left to be fetched been fetched? Or shall the writer reclaim them? False: wait. */
 bool sim_streams_avail_check(struct streams *streams, struct end *end)
 {
     struct direction *way = end->out;
@@ -32,7 +32,7 @@ bool sim_streams_avail_check(struct streams *streams, struct end *end)
     return false;
 }
 
-/* Leaves some bytes where they are: a stream's offset serves as address. */
+/* Leaves some bytes in place: a stream's offset serves as address. */
 bool sim_streams_avail_open(struct streams *streams, struct end *end)
 {
     struct direction *way = end->out;
@@ -53,7 +53,7 @@ void sim_streams_avail_fetch(struct streams *streams, struct end *end, uint64_t 
     uint64_t from = way->rx.avail.address + way->rx.avail.done;
     uint64_t bytes = via_min(max, way->rx.avail.bytes - way->rx.avail.done);
     if (via_rng_chance(&streams->rng, 1, 8)) {
-        bytes = 0; /* only a look */
+        bytes = 0; /* only a check */
     }
     end->in_fetch = false;
     end->pulled = true;

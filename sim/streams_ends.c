@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* What an end of a stream between hosts does: it reads, writes, and goes back to the kernel. */
+/* The steps of an end of a stream between hosts: it reads, writes, and returns to the kernel. */
 #include <errno.h>
 #include <string.h>
 
@@ -41,7 +41,7 @@ static bool read_kernel(struct hosts *hosts, unsigned number, unsigned which, ui
     return bytes != 0;
 }
 
-/* Of the kernel's bytes that come again, so many at most: how many have been thrown away. */
+/* Of the kernel's bytes that arrive again, discards at most so many: how many were discarded. */
 static uint64_t drop(struct way *way, uint64_t most)
 {
     uint64_t bytes = via_min(way->kernel_arrived - way->kernel_read, most);
@@ -49,7 +49,7 @@ static uint64_t drop(struct way *way, uint64_t most)
     return bytes;
 }
 
-/* The pipe has had them. */
+/* The pipe has delivered them already. */
 static bool drop_again(struct hosts *hosts, unsigned number, unsigned which)
 {
     struct way *way = hosts->connections[number].ends[which].in;
@@ -74,7 +74,7 @@ static bool is_ending(struct hosts *hosts, unsigned number, unsigned which)
     return true;
 }
 
-/* The next step, when it is known how far the kernel was read. */
+/* The next step, when it is known how far it has read the kernel's bytes. */
 static int next_of(struct way *way)
 {
     int next = via_stream_rx_next(&way->rx);
@@ -85,7 +85,7 @@ static int next_of(struct way *way)
     return next;
 }
 
-/* The kernel's stream has ended. May records that say otherwise be on their way? */
+/* The kernel's stream has ended. May records with another end be on their way? */
 static bool may_follow(const struct hosts *hosts, unsigned number, unsigned which)
 {
     const struct connection *connection = &hosts->connections[number];
@@ -186,8 +186,8 @@ static bool switch_now(struct hosts *hosts, unsigned number, unsigned which)
     return rc == 0;
 }
 
-/* The end of a direction: told in the pipe, if that is used or may still be, and by the kernel.
- * Where there is no room for that, what the pipe holds is all that comes there. */
+/* The end of a direction: announced in the pipe, if that is used or may still be, and by the
+ * kernel. Without room for the announcement, the bytes in the pipe are the last ones. */
 static bool finish(struct hosts *hosts, unsigned number, unsigned which)
 {
     struct end *end = &hosts->connections[number].ends[which];
@@ -275,8 +275,8 @@ static bool write_some(struct hosts *hosts, unsigned number, unsigned which)
                                          : write_kernel(hosts, number, which);
 }
 
-/* --- going back to the kernel ------------------------------------------------------------------
- */
+/* --- returning to the kernel
+ * ------------------------------------------------------------------- */
 
 static bool has_unread(struct way *way, int next)
 {
@@ -290,10 +290,10 @@ static bool can_leave(struct end *end)
     struct way *way = end->in;
     int next = next_of(way);
     if (way->fin_arrived && next == VIA_NEXT_EMPTY && !way->rx.ended) {
-        return false; /* the end may be on its way: it is waited for */
+        return false; /* the end may be on its way: wait for it */
     }
     if (next == VIA_NEXT_AGAIN) {
-        return false; /* as are bytes that are to be thrown away */
+        return false; /* and for bytes that are to be discarded */
     }
     if (!has_unread(way, next)) {
         return next > 0;
@@ -302,7 +302,7 @@ static bool can_leave(struct end *end)
            !(way->fin_arrived && end->out->fin_sent);
 }
 
-/* What is in the pipe goes by the kernel once more, as far as that has room. How many bytes. */
+/* Sends the bytes in the pipe once more by the kernel, as far as it has room. How many bytes. */
 static uint64_t send_again(struct hosts *hosts, unsigned number, unsigned which)
 {
     struct end *end = &hosts->connections[number].ends[which];
@@ -363,7 +363,7 @@ static bool leave(struct hosts *hosts, unsigned number, unsigned which)
     return true;
 }
 
-/* The peer has left: what it has not read goes by the kernel. */
+/* The peer has left: its unread bytes go by the kernel. */
 static bool follow_demotion(struct hosts *hosts, unsigned number, unsigned which)
 {
     struct end *end = &hosts->connections[number].ends[which];
@@ -372,7 +372,8 @@ static bool follow_demotion(struct hosts *hosts, unsigned number, unsigned which
         return false;
     }
     if (end->sent_again) {
-        /* Both have left, and this one was the first: the peer finds it in the pipe. */
+        /* Both have left, and this end was the first: the peer finds the announcement in the
+         * pipe. */
         end->said.followed = end->sent_whole;
         end->said.stays = !end->sent_whole;
         sim_hosts_event(hosts, number, which, end->sent_whole ? VIA_EVENT_FOLLOW : VIA_EVENT_STAY);
@@ -419,7 +420,7 @@ static bool replay(struct hosts *hosts, unsigned number, unsigned which)
     return bytes != 0;
 }
 
-/* The peer has left, and this one follows: what is in its pipe comes by the kernel, too. */
+/* The peer has left, and this end follows: the bytes in its pipe come by the kernel, too. */
 static bool skip(struct hosts *hosts, unsigned number, unsigned which)
 {
     struct end *end = &hosts->connections[number].ends[which];
@@ -437,8 +438,7 @@ static bool skip(struct hosts *hosts, unsigned number, unsigned which)
     return true;
 }
 
-/* Has the peer left, too, if only for a while, and sent by the kernel what this end had not read?
- */
+/* Has the peer left, too, if only for a while, and sent this end's unread bytes by the kernel? */
 static bool has_come_again(struct end *end)
 {
     struct via_stream_rx left = end->in->rx_left;
@@ -448,15 +448,15 @@ static bool has_come_again(struct end *end)
     return again;
 }
 
-/* The peer has ended before it heard: are there bytes in the pipe that this end has not read? Then
- * it has its pipe back. false: that is not known yet. */
+/* The peer has ended before it received the request: are there bytes in the pipe that this end has
+ * not read? Then the pipe is used again. False: that is not known yet. */
 static bool meet_ended_peer(struct hosts *hosts, unsigned number, unsigned which)
 {
     struct end *end = &hosts->connections[number].ends[which];
     struct way *in = end->in;
     bool again = has_come_again(end);
     bool bytes = !again && via_stream_rx_left_bytes(&in->rx_left);
-    /* What it said comes after its records: where it stays, all of them are there. */
+    /* The peer's state arrives after its records: once it is here, all of them are. */
     if (!bytes && !again && !via_stream_rx_is_ending(&in->rx_left) && !in->ended &&
         !end->heard.stays && !sim_hosts_all_is_there(&hosts->connections[number], which)) {
         return false;
@@ -482,7 +482,7 @@ static bool poll_for_answer(struct hosts *hosts, unsigned number, unsigned which
                                  sim_hosts_all_is_there(&hosts->connections[number], which))) {
         return meet_ended_peer(hosts, number, which);
     }
-    /* Who has left, too, reads nothing of the pipe, and is not to be told where it began. */
+    /* An end that has left, too, reads nothing of the pipe, and must not be told where it began. */
     bool seen = !end->out->switched || via_stream_tx_is_demoted(&end->out->tx) ||
                 end->out->tx.ended || end->heard.demote ||
                 hosts->connections[number].ends[1 - which].dead;
@@ -494,8 +494,8 @@ static bool poll_for_answer(struct hosts *hosts, unsigned number, unsigned which
     return false;
 }
 
-/* --- both send, and neither reads --------------------------------------------------------------
- */
+/* --- both programs send, and neither reads
+ * ----------------------------------------------------- */
 
 bool sim_hosts_watch_stall(struct hosts *hosts, unsigned number, unsigned which)
 {

@@ -3,14 +3,14 @@
  * Connections of the sockets library between hosts that go back to the kernel in the middle of a
  * stream (src/sockets/conn/demote.h, fabric_carry.c), with the same stream state machine.
  *
- * What an end posts goes into a mirror of its peer's memory and comes as frames: in order, late,
- * and only so many at a time. The kernel's bytes, and its FIN above all, overtake them. An end
- * leaves the pipes when the seed says so: it writes DEMOTE, says at which byte it stopped, and
- * waits for the answer; its peer sends everything after that byte once more by the kernel, or says
- * that it can not, because it has ended, and then the end takes all back. Both may leave at the
- * same time.
+ * An end posts into a mirror of its peer's memory, whose changes arrive as frames: in order, late,
+ * and a limited number at a time. The kernel's bytes, and its FIN above all, overtake them. An end
+ * leaves the pipes when the seed says so: it publishes DEMOTE and the byte at which it stopped, and
+ * waits for the answer; its peer sends everything after that byte once more by the kernel, or
+ * answers that it can not, because it has ended, and then the end returns to the pipes. Both may
+ * leave at the same time.
  *
- * What is demanded: all bytes come, once, in order, and then the end, not before.
+ * The requirements: all bytes arrive, once, in order, and then the end of file, not before.
  */
 #include "sim/streams_hosts.h"
 
@@ -22,7 +22,7 @@
 
 #define EPOCH 9u
 #define EVENTS_MAX 3000000u
-/* More only takes time, where a socket buffer holds a few bytes. */
+/* More rounds only take time, if a socket buffer holds a few bytes. */
 #define BYTES_MAX 20000u
 
 void sim_hosts_fail(struct hosts *hosts, const char *format, ...)
@@ -183,7 +183,8 @@ static void frame_arrives(struct hosts *hosts, unsigned number, unsigned from)
     switch (frame.kind) {
     case FRAME_RECORD:
         line->records--;
-        /* Whoever has left gives records back that are still on their way; nobody reads them. */
+        /* An end that has left gives back records that are still on their way, as no thread reads
+         * them. */
         if ((int32_t)((uint32_t)frame.word - end->out->tx.pipe.released) >= 0) {
             record_arrives(hosts, end->out, (uint32_t)frame.word);
         }
@@ -240,7 +241,7 @@ static bool is_over(const struct end *end)
            !via_phase_is_in(end->phase, VIA_PHASES_REPLAY | VIA_PHASES_LEAVING);
 }
 
-/* Nothing to do: what the peer may wait for is said before the sleep. */
+/* Nothing to do: publishes the state that the peer may wait for, before the sleep. */
 static void arm(struct hosts *hosts, unsigned number, unsigned which)
 {
     struct end *end = &hosts->connections[number].ends[which];
@@ -284,7 +285,7 @@ static void run_turn(struct hosts *hosts, unsigned number, unsigned which, uint3
     }
 }
 
-/* Its sleep has lasted so long that it asks again whether this is a stall. */
+/* It has slept so long that it checks again for a stall. */
 static void sleep_ends(struct hosts *hosts, unsigned number, unsigned which, uint32_t ticket)
 {
     if (hosts->connections[number].ends[which].ticket == ticket) {

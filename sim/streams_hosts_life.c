@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * An end between hosts is killed, or its program calls exec() and so goes back to the kernel, at
- * any step: in the middle of a spill of either end above all.
+ * An end between hosts is killed, or its program calls exec() and so returns to the kernel, at any
+ * step; in particular while either end spills.
  *
- * What a process that was killed had put still arrives: its host sees to that. So its peer gets all
- * of it, once, in order, and then the end. Only what it was about to send again, because its peer
- * had left, and that the peer can not read in the pipe any more, is lost with it.
+ * Bytes that a killed process had posted still arrive: its host delivers them. So its peer gets all
+ * of them, once, in order, and then the end of file. Only those bytes are lost that it was about to
+ * send again, because its peer had left, and that the peer can not read in the pipe any more.
  */
 #include "sim/streams_hosts.h"
 
@@ -32,7 +32,7 @@ bool sim_hosts_is_alive(struct hosts *hosts, unsigned number, unsigned which)
     end->out->fin_at_death = end->out->fin_sent;
     hosts->result->kills++;
     sim_hosts_trace(hosts, number, which, "is killed, sent", end->out->sent);
-    sim_hosts_kernel_send(hosts, number, which, "", 0); /* the kernel closes what it had */
+    sim_hosts_kernel_send(hosts, number, which, "", 0); /* the kernel closes its sockets */
     return false;
 }
 

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Processes that hold an end are forked and killed, at any step: in the middle of a spill, between
- * the record that ends the pipe's part and the kernel's first byte, asleep, about to fetch.
+ * Processes that hold an end are forked and killed, at any step: during a spill, between the record
+ * that ends the pipe's part and the kernel's first byte, asleep, about to fetch.
  *
- * What the last one had sent comes, once, in order; then the end. Its peer does not sleep for ever,
- * and hears EPIPE. While another holds the end nothing of it is seen.
+ * The bytes that the last holder had sent arrive, once, in order; then the end of file. Its peer
+ * does not sleep for ever, and gets EPIPE. While another process holds the end, the peer notices
+ * nothing.
  *
- * One moment is left out: who is killed between a store and its ring, while others hold the end,
- * leaves nobody who knows that the peer is to be rung. It is killed after the ring. The library's
- * peer looks again within a second (sockets/conn/shared.h); the check killed_before_it_rings has
- * that.
+ * One case is left out: if a holder is killed between a store and its wake-up of the peer, and
+ * others hold the end, no process knows that the peer must be woken. The simulator kills it after
+ * the wake-up. The library's peer checks again within a second (sockets/conn/shared.h); the check
+ * killed_before_it_rings covers that.
  */
 #include "base/types.h"
 #include "sim/streams_internal.h"
@@ -54,7 +55,7 @@ static bool is_last(const struct end *end)
     return !end->threads[0].lives || !end->threads[1].lives;
 }
 
-/* Is there something that only this one would tell? */
+/* Is there news that only this thread would signal? */
 static bool is_ring_due(const struct end *end)
 {
     return end->ring_reader || end->ring_writer || end->pulled;
@@ -64,7 +65,7 @@ static void end_dies(struct streams *streams, unsigned connection, struct end *e
 {
     end->dead = true;
     end->out->fin_at_death = end->out->fin_sent;
-    /* The kernel closes what it had. */
+    /* The kernel closes its sockets. */
     sim_streams_kernel_send(streams, connection, end->out, NULL, 0);
 }
 
@@ -93,7 +94,7 @@ void sim_streams_kill(struct streams *streams, unsigned connection, unsigned num
         end->out->fin_sent = true;
         sim_streams_kernel_send(streams, connection, end->out, NULL, 0);
     } else {
-        sim_streams_wake(streams, connection, number & 1); /* SIGCHLD, say */
+        sim_streams_wake(streams, connection, number & 1); /* for example SIGCHLD */
     }
 }
 

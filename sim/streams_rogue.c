@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Connections with an end that writes garbage into whatever its peer lets it write. */
+/* Connections with an end that writes garbage into all memory that its peer lets it write. */
 #include <string.h>
 
 #include "base/types.h"
@@ -7,7 +7,7 @@
 
 #define ROGUE_TURNS 200u
 
-/* What it may write: the pipe that goes out, and the credits of the one that comes in. */
+/* The memory that it may write: the outgoing pipe, and the credits of the incoming one. */
 static void write_garbage(struct streams *streams, struct end *end)
 {
     struct direction *way = end->out;
@@ -16,7 +16,7 @@ static void write_garbage(struct streams *streams, struct end *end)
         uint64_t word = via_rng_next(&streams->rng);
         size_t at = via_rng_below(&streams->rng, words);
         if (via_rng_chance(&streams->rng, 1, 2)) {
-            /* A record that looks good, with a head of noise. */
+            /* A record that looks valid, followed by noise. */
             struct via_stream_head head;
             uint32_t sequence = way->rx.pipe.sequence;
             at = 8 * (size_t)(1 + (sequence & (way->geometry.slots_count - 1)));
@@ -40,7 +40,7 @@ static void write_garbage(struct streams *streams, struct end *end)
     }
 }
 
-/* The victim: whatever it is told, it goes on without harm. */
+/* The victim: it goes on without harm, whatever it reads. */
 static void suffer(struct streams *streams, struct end *end)
 {
     struct direction *in = end->in;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * The history in words: who, when, what. Posted writes are told by what they mean to a node (a
- * frame, a credit, a heartbeat), not as bytes at offsets; faults stand at the left margin, what
- * hosts and links do is indented.
+ * The history in words: host, time, event. Posted writes are described by their meaning for a node
+ * (a frame, a credit, a heartbeat), not as bytes at offsets; faults stand at the left margin,
+ * events of hosts and links are indented.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -39,7 +39,7 @@ static const char *ack_name(unsigned state)
     return state < VIA_ARRAY_COUNT(names) ? names[state] : "state?";
 }
 
-/* What its arguments say; begins with a blank or is empty. */
+/* The fields of a frame as text; begins with a blank or is empty. */
 static void describe_args(const struct via_frame_header *header, char *text, size_t bytes)
 {
     text[0] = '\0';
@@ -97,7 +97,8 @@ static void describe_announcement(const struct sim_world *world, const unsigned 
 
 /* --- posted writes --------------------------------------------------------------------------- */
 
-/* What a write at this offset of an inbox is; false when it is the body of a record, or unknown. */
+/* The meaning of a write at this offset of an inbox; false if it is the body of a record, or
+ * unknown. */
 static bool describe(const struct sim_world *world, uint64_t off, const void *src, size_t len,
                      struct text *text)
 {

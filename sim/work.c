@@ -46,7 +46,7 @@ void sim_work_fini(struct sim_world *world)
     free(world->flows);
 }
 
-/* Half of the work comes just when a fault lies in wait for it. */
+/* Half of the work comes just when a fault waits for it. */
 static uint64_t work_time(struct sim_world *world)
 {
     uint64_t quiet_ns = world->config.work.quiet_ns;
@@ -112,7 +112,7 @@ uint64_t sim_op_cookie(const struct sim_op *op)
     return (uint64_t)op->owner << 32 | op->index;
 }
 
-/* 1 to max; small ones as often as large ones. */
+/* 1 to max; small numbers as often as large ones. */
 static uint32_t some_bytes(struct sim_world *world, uint32_t max)
 {
     uint32_t top = max;
@@ -208,9 +208,8 @@ static void draw_atomic(struct sim_world *world, struct sim_op *op)
 }
 
 /*
- * Every fourth put stores blocks apart from each other, in the place that has been drawn for it.
- * What lies between the blocks keeps its bytes. From the content's seed, so that the other draws
- * stay.
+ * Every fourth put stores blocks with gaps, in the place that has been drawn for it. The gaps keep
+ * their bytes. Drawn from the content's seed, so that the other draws stay.
  */
 static void make_strided(struct sim_world *world, struct sim_op *op)
 {
@@ -232,7 +231,7 @@ static void make_strided(struct sim_world *world, struct sim_op *op)
     op->off += back ? apart * (blocks - 1) : 0;
 }
 
-/* Turns an operation into one that must be refused, if there is a way. */
+/* Turns an operation into one that must be refused, if possible. */
 static void draw_wrong(struct sim_world *world, struct sim_op *op)
 {
     op->wrong = (uint8_t)sim_between(&world->rng_work, SIM_WRONG_KEY, SIM_WRONG_ACCESS);
@@ -259,7 +258,7 @@ static void draw_wrong(struct sim_world *world, struct sim_op *op)
     }
 }
 
-/* Into the segment that goes away; what is in it does not matter. */
+/* Into the segment that will be removed; its content does not matter. */
 static void draw_draft(struct sim_world *world, struct sim_op *op)
 {
     op->wrong = SIM_WRONG_DRAFT;
@@ -352,7 +351,7 @@ static void fill_memory_op(struct sim_world *world, const struct sim_op *op, str
                            (add ? offsetof(struct sim_flow_words, signal_sum)
                                 : offsetof(struct sim_flow_words, signal_set)));
         if (op->wrong == SIM_WRONG_ACCESS || op->wrong == SIM_WRONG_DRAFT) {
-            node_op->signal_offset = op->operand; /* at 0, which there is */
+            node_op->signal_offset = op->operand; /* at place 0, which exists */
         }
         node_op->signal_value = op->compare;
     }
@@ -412,7 +411,7 @@ static void note_destination(const struct sim_thread *thread, struct sim_op *op)
     op->draft_removed = destination->life.draft_removed;
     op->stale_route = !sim_thread_has_seen(thread, op->flow->destination);
     if (op->reads != NULL && op->reads->destination_life != op->destination_life) {
-        op->reads = NULL; /* what it was to read is gone */
+        op->reads = NULL; /* the memory that it was to read is gone */
         op->off = 0;
         op->bytes = via_min(op->bytes, (uint64_t)world->config.work.library_bytes);
     }
@@ -431,7 +430,7 @@ static void accepted(struct sim_op *op)
         flow->last_put = op;
     }
     if (op->kind == VIA_OP_PUT_STRIDED) {
-        flow->last_put = NULL; /* it may be written over */
+        flow->last_put = NULL; /* it may be overwritten */
     }
     if (op->kind == VIA_OP_PUT_SIGNAL && op->operand == 0) {
         flow->last_set = op->number;

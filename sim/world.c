@@ -7,8 +7,8 @@
 
 #include "sim/memory.h"
 
-/* A run that needs more has lost its way: an ordinary one takes some ten thousand,
- * sixty hosts with the smallest frames take some million. */
+/* A run that needs more events hangs: an ordinary one takes some ten thousand, sixty hosts with the
+ * smallest frames take some million. */
 #define EVENTS_MAX 20000000u
 
 void sim_fail(struct sim_world *world, const char *format, ...)
@@ -208,7 +208,7 @@ static struct sim_world *world_new(const struct sim_config *config, int plant, F
     world->trace = trace;
     world->digest = VIA_HASH64_INIT;
     world->hosts_count = config->hosts_count;
-    /* A stream each, so that drawing more of one does not change the others. */
+    /* A stream each, so that more draws of one do not change the others. */
     via_rng_init(&world->rng_port, config->seed ^ UINT64_C(0x706f7274));
     via_rng_init(&world->rng_cpu, config->seed ^ UINT64_C(0x637075));
     via_rng_init(&world->rng_work, config->seed ^ UINT64_C(0x776f726b));
@@ -279,7 +279,7 @@ void sim_world_run(const struct sim_config *config, int plant, FILE *trace, stru
     world->guest = guest;
     world_start(world);
     *ret_result = (struct sim_result){
-        /* For those who look at what a process that has crashed leaves. */
+        /* For checks of the remains of a crashed process. */
         .faults_planned = world->faults_planned,
         .work_bursts = world->work_bursts,
     };
@@ -287,7 +287,7 @@ void sim_world_run(const struct sim_config *config, int plant, FILE *trace, stru
     uint64_t now = world->clock.now_ns;
     if (guest != NULL) {
         guest->ops->end(guest);
-        world->guest = NULL; /* what it has under way ends with the hosts */
+        world->guest = NULL; /* its operations end with the hosts */
     }
     world_free(world);
     *ret_result = (struct sim_result){

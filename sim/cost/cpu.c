@@ -16,8 +16,8 @@ static const struct sim_key keys[] = {
 
 const struct sim_section sim_cpu_section = {"cpu", false, keys, VIA_ARRAY_COUNT(keys)};
 static const struct sim_key software_keys[] = {
-    {"register_store", SIM_TIME, 0, 1e8, NULL}, /* until the next may follow */
-    {"register_read", SIM_TIME, 0, 1e8, NULL},  /* besides the way through the fabric */
+    {"register_store", SIM_TIME, 0, 1e8, NULL}, /* until the next one may follow */
+    {"register_read", SIM_TIME, 0, 1e8, NULL},  /* besides the path through the fabric */
     {"handler", SIM_TIME, 0, 1e9, NULL},        /* of an interrupt */
     {"fence", SIM_TIME, 0, 1e7, NULL},          /* after write-combined stores */
 };
@@ -96,7 +96,8 @@ static void settle(struct sim_lcpu *lcpu)
 
 static void tick(void *object, uint64_t ticket);
 
-/* When it has to be looked at again: the work is done, or the slice is over and somebody waits. */
+/* When it must be checked again: the work is done, or the time slice is over and another task
+ * waits. */
 static void arm(struct sim_lcpu *lcpu)
 {
     struct sim_cpu *cpu = lcpu->cpu;
@@ -119,7 +120,8 @@ static void arm(struct sim_lcpu *lcpu)
     }
 }
 
-/* Puts a task on, or none. The other hardware thread of the core changes its speed. */
+/* Puts a task on a hardware thread, or none. The other hardware thread of the core changes its
+ * speed. */
 static void occupy(struct sim_lcpu *lcpu, struct sim_task *task)
 {
     struct sim_cpu *cpu = lcpu->cpu;
@@ -143,8 +145,8 @@ static void occupy(struct sim_lcpu *lcpu, struct sim_task *task)
     }
 }
 
-/* Where it ran last if that is free, shares its core with nobody and is not interrupted; else a
- * free core; else anything that is free. */
+/* The last hardware thread if it is free, shares its core with no task and is not interrupted; else
+ * a free core; else any free hardware thread. */
 static struct sim_lcpu *find_idle(struct sim_cpu *cpu, const struct sim_task *task)
 {
     struct sim_lcpu *found = NULL;
@@ -179,7 +181,7 @@ static void make_ready(struct sim_task *task)
     }
 }
 
-/* The first to come; NULL = none. */
+/* The first task in the queue; NULL = none. */
 static struct sim_task *pop_ready(struct sim_cpu *cpu)
 {
     if (via_list_is_empty(&cpu->ready)) {
@@ -199,7 +201,7 @@ static void tick(void *object, uint64_t ticket)
     }
     settle(lcpu);
     struct sim_task *task = lcpu->task;
-    /* The clock counts whole picoseconds, so of what is left up to one may be missing. */
+    /* The clock counts whole picoseconds, so up to one of the rest may be missing. */
     if (task->working && lcpu->since_ps <= cpu->cost->now_ps && lcpu->switch_left_ps == 0 &&
         task->left_ps <= 1) {
         task->working = false;
@@ -243,7 +245,7 @@ void sim_task_work(struct sim_task *task, uint64_t work_ps, struct sim_call done
     }
 }
 
-/* A core has become free: one of two tasks that share another moves there. */
+/* A core has become free: one of two tasks that share another core moves there. */
 static void balance(struct sim_lcpu *lcpu)
 {
     struct sim_cpu *cpu = lcpu->cpu;
@@ -298,8 +300,8 @@ void sim_task_wake(struct sim_task *task, struct sim_call done)
     sim_cost_after(cpu->cost, delay, (struct sim_call){.run = woken, .object = task});
 }
 
-/* Schedulers take the time that interrupts need off a processor's capacity: a task does not stay
- * there while a core is free. */
+/* Schedulers subtract the time of interrupts from a CPU's capacity: a task does not stay there
+ * while another core is free. */
 static void evade(struct sim_lcpu *lcpu)
 {
     struct sim_task *task = lcpu->task;

@@ -105,7 +105,7 @@ static void send_request(void *object, uint64_t bytes)
                  (struct sim_call){read_done, job, bytes});
 }
 
-/* As many requests as there are tags, each so long after the one before. */
+/* As many requests as there are tags, with the minimum time between them. */
 static void request(struct sim_dma_job *job)
 {
     struct sim_dma *dma = job->dma;

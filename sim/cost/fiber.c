@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * A fiber begins by setcontext() on its stack; from then on it and its caller take turns by
- * siglongjmp() that leaves the signal mask alone: swapcontext() is two system calls each time, and
- * models change hundreds of thousands of times a second. The C library's check that a jump goes up
- * the stack knows one stack only.
+ * A fiber begins by setcontext() on its stack; from then on it and its caller switch by
+ * siglongjmp() without the signal mask: swapcontext() makes two system calls each time, and models
+ * switch hundreds of thousands of times a second. The C library's check that a jump goes up the
+ * stack knows only one stack.
  */
 #undef _FORTIFY_SOURCE
 #include "sim/cost/fiber.h"
@@ -20,9 +20,9 @@
 #include <sanitizer/tsan_interface.h>
 #endif
 
-/* The sanitizers follow stacks, and have to be told of every change (sanitizer/
- * common_interface_defs.h, tsan_interface.h). Inline: what ThreadSanitizer is told at the end of a
- * function must be of the fiber that began it. */
+/* The sanitizers follow stacks, and must be told of every switch (sanitizer/
+ * common_interface_defs.h, tsan_interface.h). Inline: the event that ThreadSanitizer gets at the
+ * end of a function must be of the fiber that began it. */
 __attribute__((always_inline)) static inline void leaving(void **shadow, const void *stack,
                                                           size_t bytes, void *tsan_fiber)
 {
@@ -56,8 +56,8 @@ static void arrived(void *shadow, const void **ret_stack, size_t *ret_bytes)
 #define OTHER_TSAN(fiber) NULL
 #endif
 
-/* ThreadSanitizer keeps for each fiber where it may jump to, and knows no jump from one to another.
- */
+/* ThreadSanitizer keeps the jump targets of each fiber, and knows no jump from one fiber to
+ * another. */
 __attribute__((always_inline)) static inline void go_back(struct sim_fiber *fiber)
 {
 #ifdef __SANITIZE_THREAD__
@@ -76,7 +76,7 @@ static void entry(unsigned low, unsigned high)
     fiber->main(fiber->arg);
     fiber->ended = true;
     fiber->running = false;
-    /* No shadow to be kept: this stack is not come back to. */
+    /* No shadow stack to keep: this stack is not used again. */
     leaving(NULL, fiber->other_stack, fiber->other_stack_bytes, OTHER_TSAN(fiber));
     go_back(fiber);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* What crosses the links. How they come to be there: net_build.c. */
+/* Traffic on the links. net_build.c makes the links. */
 #include "sim/cost/net.h"
 
 #include <assert.h>
@@ -22,7 +22,7 @@ struct sim_train {
     uint64_t tlps;
     uint64_t payload;
     uint64_t asked;      /* bytes a read request is for */
-    uint64_t tail_at_ps; /* when its last byte is where its first is */
+    uint64_t tail_at_ps; /* when its last byte is where its first one is now */
     struct sim_call sent, arrived;
 };
 
@@ -155,8 +155,8 @@ static void credits_return(void *object, uint64_t count)
     sim_pool_give(object, count);
 }
 
-/* A posted train is where it is to be. Its credits come back when the receiver has dealt with it
- * and the UpdateFC has crossed the last link. Returns when that is. */
+/* A posted train has arrived. Its credits return when the receiver has handled it and the UpdateFC
+ * has crossed the last link. Returns that time. */
 static uint64_t deal_with(struct sim_train *train, struct sim_node *node)
 {
     uint64_t dealt_ps =
@@ -204,7 +204,8 @@ static void train_arrived(void *object, uint64_t arg)
     train_free(train);
 }
 
-/* The way is ours. A train whose tail is still to come starts so late that it has no gap. */
+/* The link is free for us. A train whose tail is still arriving starts so late that it has no
+ * gap. */
 static void transmit(void *object, uint64_t arg)
 {
     (void)arg;
@@ -281,7 +282,7 @@ void sim_net_read(struct sim_net *net, const struct sim_path *there, const struc
 
 /* --- doorbells ------------------------------------------------------------------------------- */
 
-/* A train without bytes of its own carries what is to be done at the chip. */
+/* A train without bytes carries the action that the chip has to perform. */
 static void send_msi(void *object, uint64_t arg)
 {
     (void)arg;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Nodes and links as a scenario says, and whether they close. */
+/* Nodes and links of a scenario, and the checks that they fit together. */
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -138,7 +138,8 @@ unsigned sim_net_add_link(struct sim_net *net, const struct sim_scenario *scenar
     return net->links_count++;
 }
 
-/* --- from the file, with every reason why it may not close ------------------------------------ */
+/* --- from the file, with every reason why it may not fit
+ * ---------------------------------------- */
 
 static int add_nodes(struct sim_net *net, const struct sim_scenario *scenario,
                      struct via_error *err)
@@ -195,7 +196,7 @@ int sim_net_check_link(const struct sim_scenario *scenario, const char *section,
     return 0;
 }
 
-/* The node at one end; -EINVAL when it has no such or no room for the link. */
+/* The node at one end; -EINVAL if there is none or it has no room for the link. */
 static int end_of_link(const struct sim_net *net, const struct sim_scenario *scenario,
                        const char *section, const char *key, struct via_error *err)
 {

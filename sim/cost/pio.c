@@ -47,7 +47,8 @@ static void line_sent(void *object, uint64_t last)
     }
 }
 
-/* What leaves a fill buffer: a full line as one TLP, of another each store by itself. */
+/* The contents of a fill buffer leave: a full line as one TLP, of another line each store by
+ * itself. */
 static void line_leaves(void *object, uint64_t bytes)
 {
     struct sim_pio_store *store = object;
@@ -77,7 +78,7 @@ static void line_full(void *object, uint64_t bytes)
     }
 }
 
-/* A buffer is ours. */
+/* A buffer is free for us. */
 static void fill_line(void *object, uint64_t arg)
 {
     (void)arg;
@@ -120,7 +121,7 @@ static void queued(void *object, uint64_t arg)
     }
 }
 
-/* A place in the queue is ours. */
+/* A place in the queue is free for us. */
 static void store_one(void *object, uint64_t arg)
 {
     (void)arg;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* What a scenario's values are, once they are read: scenario_parse.c. */
+/* The values of a scenario after parsing: scenario_parse.c. */
 #include "sim/cost/scenario.h"
 
 #include <assert.h>

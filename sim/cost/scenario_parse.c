@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Reads scenario files. inih finds the lines; what they mean, and what is wrong with them, is here.
- */
+/* Reads scenario files. inih splits them into lines; this file interprets them and finds errors. */
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -17,14 +16,14 @@
 #include "sim/memory.h"
 
 struct parse {
-    const char *text; /* what is not yet read */
+    const char *text; /* the text not read yet */
     size_t bytes;
     unsigned line;
     struct sim_scenario *scenario;
     struct via_error *err;
     unsigned failed_line; /* 0: all is well */
     bool skipped;         /* the lines belong to a section that was refused */
-    bool library;         /* parts.ini: sections and keys that nobody declares are left out */
+    bool library;         /* parts.ini: sections and keys that no caller declares are ignored */
 };
 
 struct unit {
@@ -66,7 +65,7 @@ static const struct sim_part *last_part(const struct parse *parse)
     return scenario->parts_count > 0 ? &scenario->parts[scenario->parts_count - 1] : NULL;
 }
 
-/* The first counts. what: the section or key it is about. Returns 0, inih's "failed". */
+/* Keeps the first error. what: its section or key. Returns 0, inih's "failed". */
 static int complain(struct parse *parse, unsigned line, const char *what, const char *format, ...)
     VIA_PRINTF(4, 5);
 static int complain(struct parse *parse, unsigned line, const char *what, const char *format, ...)
@@ -123,7 +122,7 @@ static const struct sim_section *declared(const struct parse *parse, const char 
     return NULL;
 }
 
-/* header: "link cable", what stands between the brackets. */
+/* header: "link cable", the text between the brackets. */
 static void begin_section(struct parse *parse, const char *header)
 {
     struct sim_scenario *scenario = parse->scenario;
@@ -468,7 +467,7 @@ static size_t find_part(const struct sim_scenario *scenario, const struct sim_se
     return SIZE_MAX;
 }
 
-/* Keys that a part of the scenario lacks, from the part of the library. */
+/* Takes missing keys of a part from the library's part. */
 static int fill_in(struct parse *parse, size_t part, const struct sim_scenario *library,
                    size_t library_part)
 {
@@ -501,7 +500,7 @@ static size_t add_part(struct parse *parse, const struct sim_part *like)
     return scenario->parts_count++;
 }
 
-/* What the file has, and what it leaves to the parts: sections without names, and media. */
+/* The contents of the file, and what it takes from the parts: sections without names, and media. */
 static void take_parts(struct parse *parse, const struct sim_scenario *library)
 {
     struct sim_scenario *scenario = parse->scenario;

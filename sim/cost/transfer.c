@@ -114,7 +114,7 @@ static void transfer_main(void *arg)
         }
         switch (step) {
         case VIA_HOST_WAIT_TURN:
-        case VIA_HOST_WAIT_ARM: /* something has come */
+        case VIA_HOST_WAIT_ARM: /* there is work */
             break;
         case VIA_HOST_WAIT_POLL:
             skip_idle_turns(transfer, seen_count, deadline_ns);

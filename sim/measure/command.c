@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* "viaduct-sim measure": what a chain of hosts, switches, cables and engines would do. */
+/* "viaduct-sim measure": predicts the performance of a chain of hosts, switches, cables and
+ * engines. */
 #include "sim/measure/command.h"
 
 #include <errno.h>
@@ -194,7 +195,7 @@ static uint64_t read_ps(struct bench *bench)
     return bench->done_ps + software(bench, "register_read");
 }
 
-/* The engine is told by stores, and found done by a poll of its register. */
+/* The engine is started by stores, and its completion polled in a register. */
 static uint64_t dma_ps(struct bench *bench, uint64_t bytes)
 {
     struct sim_dma dma;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* "viaduct-sim paper": which papers, what to do with them, and files to write. */
+/* "viaduct-sim paper": options, the chosen papers, and output files. */
 #include <ctype.h>
 #include <errno.h>
 #include <getopt.h>
@@ -102,7 +102,7 @@ static int plot(const char *csv_folder, const char *folder, const struct sim_pap
 
 /* --- a paper --------------------------------------------------------------------------------- */
 
-/* Fails only when a claim is broken: a figure that does not fit is shown, and is no failure. */
+/* Fails only if a claim is broken: a figure that does not fit is shown, and is no failure. */
 static int summarize(const struct sim_report *report, const struct sim_paper *paper)
 {
     struct sim_report_counts counts = sim_report_count(report);
@@ -138,8 +138,8 @@ static int set_value(struct sim_scenario *scenario, const char *text, struct via
     return via_error_set(err, -EINVAL, "--set %s: %.200s has no such number", text, scenario->name);
 }
 
-/* Behind what does not fit: the fitted parameters, with the ranges of papers that contradict each
- * other. */
+/* After the figures that do not fit: the fitted parameters, with the ranges of papers that
+ * contradict each other. */
 static void print_fitted(const struct sim_scenario *scenario)
 {
     for (size_t i = 0; i < scenario->values_count; i++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* System A's figures. What happens in a write: stream.c. */
+/* System A's figures. stream.c models a write. */
 #include <errno.h>
 #include <math.h>
 
@@ -54,7 +54,7 @@ static void add(struct sim_report *report, const char *series, const char *label
                       bound);
 }
 
-/* rates: MB/s by the sizes of the column, as far as they were asked for. */
+/* rates: MB/s for the sizes of the column, as far as they are needed. */
 static void pcie_column(const struct sim_scenario *scenario, struct sim_report *report,
                         double *rates)
 {
@@ -106,8 +106,8 @@ static struct line line_through(const double *rates)
     return line;
 }
 
-/* How far the line lies from its points, in per cent: where the paper's does most, and as much
- * nearer or farther as the points themselves may be. */
+/* How far the line lies from its points, in per cent: at the point where the paper's line is
+ * farthest, and within the uncertainty of the points. */
 static void line_rows(const double *rates, struct sim_report *report)
 {
     static const struct {
@@ -157,7 +157,7 @@ static void line_rows(const double *rates, struct sim_report *report)
     sim_report_add(report, &row);
 }
 
-/* What fast Ethernet carries is not what the model is about. */
+/* The capacity of fast Ethernet is outside the model. */
 static void tcp_column(struct sim_report *report)
 {
     for (size_t i = 0; i < VIA_ARRAY_COUNT(column); i++) {
@@ -172,8 +172,8 @@ static void tcp_column(struct sim_report *report)
     }
 }
 
-/* What its authors hoped for: nobody polls for completion, and the receiver says when a buffer is
- * free, so that there may be two. */
+/* The authors' proposal: no process polls for completion, and the receiver reports free buffers, so
+ * that there may be two. */
 static void doorbell_column(const struct sim_scenario *scenario, struct sim_report *report)
 {
     static const char *const labels[] = {"polling", "doorbell"};

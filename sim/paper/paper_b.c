@@ -63,7 +63,7 @@ static enum sim_role role_of(size_t size)
     return sizes[size].fit ? SIM_FIT : SIM_HELD;
 }
 
-/* The more threads, the longer the queues take to get round, and the longer has to be measured. */
+/* With more threads the queues take longer to get round, so the measurement must last longer. */
 static void run_long(const struct figures *figures, struct sim_ring_run *run,
                      struct sim_ring_result *ret)
 {
@@ -123,7 +123,7 @@ static double put_rate(const struct figures *figures, size_t host)
     return mb_per_s(MIB, result.put_ps);
 }
 
-/* What the paper gives is of one thread and all hosts, and it does not say how many hosts. */
+/* The paper's value is for one thread and all hosts; it does not give the number of hosts. */
 static void add_bandwidth(struct figures *figures)
 {
     double raw = add_raw(figures);
@@ -219,7 +219,7 @@ static void add_host_steps(struct figures *figures, size_t first, size_t last)
     }
 }
 
-/* What 8 threads may gain and still be "no better than 4". */
+/* The gain of 8 threads that still counts as "no better than 4". */
 #define NO_BETTER_PERCENT -5
 
 static void add_thread_steps(struct figures *figures, size_t first, size_t last)
@@ -252,7 +252,7 @@ static void add_thread_steps(struct figures *figures, size_t first, size_t last)
     }
 }
 
-/* What more threads add to the throughput, as a share of what it was. */
+/* How much more threads add to the throughput, as a share of the previous one. */
 static double gained(const struct figures *figures, size_t host, size_t size, size_t from,
                      size_t to)
 {
@@ -321,10 +321,11 @@ static void add_throughput_gains(struct figures *figures)
     }
 }
 
-/* --- where the time goes: one put at a time -------------------------------------------------- */
+/* --- breakdown: one put at a time
+ * --------------------------------------------------------------- */
 
-/* "Scratchpads and interrupts are the largest overheads", of those that its breakdown names, where
- * there are next to no data. */
+/* "Scratchpads and interrupts are the largest overheads" of those in its breakdown, with next to no
+ * data. */
 static void add_overheads(struct figures *figures, const double *step_ps)
 {
     double largest = step_ps[SIM_RING_SCRATCHPAD] + step_ps[SIM_RING_DOORBELL] +

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
  * System C: copies between a host's memory and a device, which is in a slot of the host or in an
- * expansion box behind two adapter cards and a cable. The device's engine does them: the host
- * rings, the engine fetches its command and moves the data, then writes a word that the host polls.
+ * expansion box behind two adapter cards and a cable. The device's engine copies: the host rings,
+ * the engine fetches its command and moves the data, then writes a word that the host polls.
  */
 #include <errno.h>
 #include <math.h>
@@ -51,7 +51,7 @@ static double measure(const struct sim_scenario *scenario, const char *device, b
     struct sim_engine engine;
     struct via_error err = {0};
     if (engine_init(&engine, scenario, device, &err) != 0) {
-        abort(); /* it could be built before */
+        abort(); /* validated before */
     }
     sim_engine_prepare(&engine, to_device, bytes);
     sim_cost_after(&engine.cost, sim_scenario_ps(scenario, "copy", "launch"),
@@ -86,8 +86,8 @@ static double at(const struct curves *curves, bool to_device, unsigned device, u
     abort();
 }
 
-/* The x16 card against the slot: 98.5 % at 0.9 to 1 MB; up to 400 kB the slot is better, that is,
- * by more than it is then. */
+/* The x16 card against the slot: 98.5 % at 0.9 to 1 MB; up to 400 kB the slot's advantage is larger
+ * than that. */
 static void card_against_slot(const struct curves *curves, struct sim_report *report)
 {
     static const char series[] = "x16 card against local slot";

@@ -2,7 +2,7 @@
 /*
  * System E: a core stores into a device's BAR, write-combined or uncached, against the device's DMA
  * engine that reads from the host. Time is measured as there: rdtscp before and after, its own cost
- * taken off. Lines follow each other without a fence between them: the paper says that pipelining
+ * subtracted. Lines follow each other without a fence between them: the paper says that pipelining
  * may happen implicitly.
  */
 #include <errno.h>
@@ -20,9 +20,9 @@
 #define EVENTS_MAX UINT64_C(10000000)
 
 static const struct sim_key method_keys[] = {
-    {"timer", SIM_TIME, 0, 1e6, NULL},    /* of rdtscp, taken off the result */
+    {"timer", SIM_TIME, 0, 1e6, NULL},    /* of rdtscp, subtracted from the result */
     {"describe", SIM_TIME, 0, 1e7, NULL}, /* writing a descriptor into memory */
-    {"notice", SIM_TIME, 0, 1e7, NULL},   /* a polled word has changed until it is seen */
+    {"notice", SIM_TIME, 0, 1e7, NULL},   /* until the change of a polled word is seen */
 };
 static const struct sim_section method = {"method", false, method_keys,
                                           VIA_ARRAY_COUNT(method_keys)};
@@ -80,7 +80,7 @@ static double measure(const struct sim_scenario *scenario, enum way way, uint64_
     struct bench bench;
     struct via_error err = {0};
     if (bench_init(&bench, scenario, &err) != 0) {
-        abort(); /* it could be built before */
+        abort(); /* validated before */
     }
     bench.bytes = bytes;
     if (way == ENGINE) {
@@ -131,8 +131,8 @@ static const char sizes[] = "Rate by size";
 static const char singles[] = "Limits and thresholds";
 static const char *const labels[] = {"write-combined", "uncached", "DMA"};
 
-/* What the paper gives a rate for. "Sustained" is above 64 KB write-combined, above 512 B uncached.
- */
+/* The sizes for which the paper has a rate. "Sustained" is above 64 KB write-combined, above 512 B
+ * uncached. */
 static const struct {
     enum way way;
     uint64_t bytes;
@@ -195,8 +195,8 @@ static void predicted_rates(const struct sim_scenario *scenario, struct sim_repo
     }
 }
 
-/* All other sizes, DMA, and what the authors hoped for: an endpoint that is not the limit, and a
- * link of the next generation. */
+/* All other sizes, DMA, and the authors' proposals: an endpoint that is not the limit, and a link
+ * of the next generation. */
 static void other_rates(const struct sim_scenario *scenario, struct sim_report *report)
 {
     for (enum way way = COMBINED; way <= ENGINE; way++) {

@@ -57,14 +57,14 @@ struct ring_host {
     struct sim_cpu cpu;
     struct sim_memory memory;
     struct sim_dma dma;           /* of the chip on the right */
-    struct sim_pool port;         /* who runs its DMA channel and its registers */
+    struct sim_pool port;         /* the owner runs its DMA channel and its registers */
     struct sim_pool scratchpads;  /* the one set: free when the neighbour has read it */
     struct via_list own, relayed; /* struct request, to be taken */
     struct thread *threads[SIM_RING_THREADS_MAX];
     struct sim_actor program;
     unsigned under_way, submitted, done;
     bool sends;
-    uint64_t first_ps, last_ps; /* when measuring began, and the last put ended */
+    uint64_t first_ps, last_ps; /* when measuring began, and when the last put ended */
     uint64_t latency_ps;
 };
 
@@ -93,8 +93,8 @@ struct ring {
     double spread, copy_spread;
     uint64_t dma_stores, block_bytes, scratchpads_count;
     uint64_t dma_ps[2];      /* of a whole block, and of the rest of a transfer */
-    uint64_t core_read_ps;   /* what a register read costs besides the way through the fabric */
-    uint64_t remote_read_ps; /* a register across the cable, all in all */
+    uint64_t core_read_ps;   /* cost of a register read besides the path through the fabric */
+    uint64_t remote_read_ps; /* total cost of a register read across the cable */
     bool acknowledgement_whole;
     uint64_t step_ps[SIM_RING_STEPS];
     uint64_t hops_count;
@@ -144,7 +144,7 @@ static void build(struct ring *ring, const struct sim_scenario *scenario, unsign
     ring->scratchpads_count = sim_scenario_count(scenario, "ring", "scratchpads");
     ring->acknowledgement_whole =
         strcmp(sim_scenario_word(scenario, "ring", "acknowledgement"), "whole") == 0;
-    /* Once, on a quiet fabric: registers are not what the links are busy with. */
+    /* Measured once, on an idle fabric: registers are not what the links are busy with. */
     ring->core_read_ps = sim_scenario_ps(scenario, "software", "register_read");
     ring->remote_read_ps = ring->core_read_ps + sim_ring_net_read_ps(&ring->net);
 }
@@ -161,8 +161,8 @@ static void tear_down(struct ring *ring)
     sim_cost_fini(&ring->cost);
 }
 
-/* --- software steps: their times vary, with caches, page tables and whatever else a host does ---
- */
+/* --- software steps: their times vary, with caches, page tables and other work of the host
+ * ------ */
 
 /* Of mean 1: a fixed part, and an exponential one. */
 static double vary(struct ring_host *host, enum spread step)
@@ -213,8 +213,8 @@ static void note_end(void *object, uint64_t arg)
     *ended = true;
 }
 
-/* One transfer, TLP by TLP. The port has one owner at a time and nothing else of any size crosses
- * its links, so all transfers of that size take as long, and need not be modelled again. */
+/* One transfer, TLP by TLP. The port has one owner at a time and no other large traffic crosses its
+ * links, so all transfers of that size take equally long, and are modelled only once. */
 static uint64_t measure_dma(struct ring *ring, uint64_t bytes)
 {
     uint64_t from_ps = ring->cost.now_ps;
@@ -369,7 +369,7 @@ static void doorbell_freed(void *object, uint64_t index)
     sim_pool_give(&left->threads[index]->doorbell, 1);
 }
 
-/* A word to the left neighbour: the registers of that link are across the cable. */
+/* Sends a word to the left neighbour: the registers of that link are across the cable. */
 static void notify_left(struct ring_host *host, void (*then)(void *object, uint64_t arg),
                         uint64_t index)
 {
@@ -390,7 +390,7 @@ static void handled(void *object, uint64_t index)
     sim_actor_wake(&host->threads[index]->service);
 }
 
-/* The MSI is there. All vectors of an adapter go to one hardware thread. */
+/* The MSI arrives. All vectors of an adapter go to one hardware thread. */
 static void interrupt(void *object, uint64_t index)
 {
     struct ring_host *host = object;
@@ -416,8 +416,8 @@ static void serve(struct thread *thread, struct request *request)
         finish(request);
         return;
     }
-    /* Neighbour puts: the first host it comes to is its destination, and what goes on from there
-     * is the acknowledgement. */
+    /* Neighbour puts: the first host on the way is the destination; from there on the request is
+     * the acknowledgement. */
     if (!ring->acknowledgement_whole) {
         request->bytes = 0;
     }
@@ -530,7 +530,7 @@ void sim_ring_run(const struct sim_scenario *scenario, const struct sim_ring_run
     }
     assert(ring->finished_count == run->senders_count);
     gather(ring, ret_result);
-    ring->stopping = true; /* and what is under way comes to its end */
+    ring->stopping = true; /* and operations under way end */
     sim_cost_run(&ring->cost, UINT64_MAX);
     for (unsigned i = 0; i < ring->hosts_count; i++) {
         for (unsigned k = 0; k < run->threads_count; k++) {

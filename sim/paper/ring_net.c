@@ -7,7 +7,7 @@
 
 #include "base/types.h"
 
-/* The model repeats what is written down once, so these have to be what it repeats. */
+/* The model uses each part many times, so these have to be parts that can be repeated. */
 static int check_ends(const struct sim_scenario *scenario, struct via_error *err)
 {
     static const char *const ends[][3] = {

@@ -34,7 +34,7 @@ static const struct sim_key keys[] = {
 };
 const struct sim_section sim_sdp_section = {"sdp", false, keys, VIA_ARRAY_COUNT(keys)};
 
-/* What the adapters move at a time: then other transfers get their turn. */
+/* Maximum that the adapters move at once: then other transfers get their turn. */
 #define PIECE_BYTES 4096u
 /* Work requests and the messages SrcAvail and RdmaRdCompl: one packet. */
 #define CONTROL_BYTES 64u
@@ -42,7 +42,7 @@ const struct sim_section sim_sdp_section = {"sdp", false, keys, VIA_ARRAY_COUNT(
 struct sdp_host {
     struct sdp *sdp;
     struct sim_cpu cpu;
-    struct sim_call *completions; /* owned; in the completion queue, and not yet dealt with */
+    struct sim_call *completions; /* owned; in the completion queue, and not yet handled */
     size_t completions_count, completions_capacity;
     bool handling; /* the completion handler runs, or is about to */
     struct sim_memory memory;
@@ -315,7 +315,7 @@ static void read_done(void *object, uint64_t arg)
     interrupt(connection->sdp, 1, read_noticed, connection);
 }
 
-/* The request is at the sender's adapter, which needs no processor to answer it. */
+/* The request is at the sender's adapter, which needs no CPU to answer it. */
 static void read_requested(void *object, uint64_t arg)
 {
     struct connection *connection = object;
@@ -440,14 +440,14 @@ static void build(struct sdp *sdp)
     }
 }
 
-/* What is under way at the end: its calls are made with nobody to hear them. */
+/* Transfers under way at the end: their callbacks find no receiver. */
 static void drop_moves(struct sdp *sdp)
 {
     for (size_t i = 0; i < sdp->cost.count; i++) {
         const struct sim_call *call = &sdp->cost.heap[i].call;
         struct move *move = call->object;
         if (call->run == move_read || call->run == move_crossed || call->run == move_written) {
-            /* Several pieces may be under way: the last one found frees it. */
+            /* Several pieces may be under way: the last one frees it. */
             move->missing -= call->arg;
             if (move->missing == move->left) {
                 free(move);

@@ -12,10 +12,10 @@
 #define EVENTS_MAX UINT64_C(100000000)
 
 static const struct sim_key stream_keys[] = {
-    {"syscall", SIM_TIME, 0, 1e9, NULL},        /* into the kernel and back */
-    {"lookup", SIM_TIME, 0, 1e9, NULL},         /* is it a socket, which port */
+    {"syscall", SIM_TIME, 0, 1e9, NULL}, /* into the kernel and back */
+    {"lookup", SIM_TIME, 0, 1e9, NULL},  /* check whether it is a configured socket, and its port */
     {"dma_stores", SIM_COUNT, 1, 64, NULL},     /* to start a transfer */
-    {"poll", SIM_TIME, 0, 1e9, NULL},           /* between two looks at a register */
+    {"poll", SIM_TIME, 0, 1e9, NULL},           /* between two polls of a register */
     {"buffers", SIM_COUNT, 2, 64, NULL},        /* of the doorbell mode */
     {"writes", SIM_COUNT, 2, 1000, NULL},       /* measured, of small sizes */
     {"large_writes", SIM_COUNT, 1, 1000, NULL}, /* the same from 256 KiB on */
@@ -40,13 +40,13 @@ struct stream {
     uint64_t bytes;
     uint64_t writes_count, warmup_count;
     struct sim_pool buffers;    /* doorbell mode: free ones */
-    uint64_t dma_done_count;    /* what the chip's in-progress bit says */
-    uint64_t read_count;        /* what the scratchpad in the chip says */
-    uint64_t bells_count;       /* what the receiver has been told of */
+    uint64_t dma_done_count;    /* value of the chip's in-progress bit */
+    uint64_t read_count;        /* value of the scratchpad in the chip */
+    uint64_t bells_count;       /* writes announced to the receiver */
     uint64_t first_ps, last_ps; /* measured from and to */
     uint64_t first_busy_ps, last_busy_ps;
     struct sim_spread phases; /* of polls */
-    uint64_t look_ps;         /* a poll's interval: the look itself and the pause after it */
+    uint64_t look_ps;         /* a poll's interval: the poll itself and the pause after it */
 };
 
 static uint64_t parameter(const struct stream *stream, const char *key)
@@ -146,7 +146,7 @@ static void free_arrived(void *object, uint64_t arg)
                       (struct sim_call){buffer_freed, stream, 0});
 }
 
-/* Of a poll, in [0, 1): its place in the interval. */
+/* Phase of a poll, in [0, 1): its place in the interval. */
 static double phase(struct stream *stream)
 {
     return exp(-sim_spread_draw(&stream->phases));
@@ -155,11 +155,11 @@ static double phase(struct stream *stream)
 /* --- the sender ------------------------------------------------------------------------------ */
 
 /*
- * Looks at a register of the chip, a round trip each time, until it says at least so much. Times of
- * software vary by more than a poll's interval from write to write, so the first look comes at any
- * phase of it: an arrival is found half an interval late in the mean, whatever the transfer took.
- * With a fixed phase a longer cable could make a transfer end just before a look instead of after
- * it.
+ * Polls a register of the chip, a round trip each time, until it has at least this value. Software
+ * times vary by more than a poll's interval from write to write, so the first poll comes at a
+ * random phase of it: an arrival is found half an interval late on average, whatever the transfer
+ * took. With a fixed phase a longer cable could make a transfer end just before a poll instead of
+ * after it.
  */
 static void poll_until(struct stream *stream, const uint64_t *reg, uint64_t count)
 {
@@ -327,7 +327,7 @@ static void note_time(void *object, uint64_t arg)
     stream->last_ps = stream->cost.now_ps;
 }
 
-/* On a quiet fabric: the one register that is polled has nothing beside it. */
+/* On an idle fabric: the polled register has no other traffic beside it. */
 static uint64_t poll_ps(struct stream *stream)
 {
     sim_net_read(&stream->net, &stream->sender.to_chip, &stream->sender.from_chip, 4,

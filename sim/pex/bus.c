@@ -80,7 +80,7 @@ static struct sim_pex_write *pop(struct sim_pex_side *side)
     return write;
 }
 
-/* A thread that sleeps must have been told of what arrives for it. */
+/* A sleeping thread must be woken for what arrives for it. */
 static void audit(const struct sim_pex_side *side)
 {
     struct sim_world *world = side->end->world;
@@ -155,11 +155,11 @@ void sim_pex_bus_check(struct sim_pex *pex)
     }
 }
 
-/* --- what the driver calls ---------------------------------------------------------------------
- */
+/* --- calls of the driver
+ * ----------------------------------------------------------------------- */
 
-/* A round trip: ahead of its answer comes what was posted before, by this host and, where the
- * answer comes from the peer's memory, by the peer. */
+/* A round trip: earlier posted writes come before its answer, those of this host and, if the answer
+ * comes from the peer's memory, those of the peer. */
 static void read_across(struct sim_pex_side *side, bool from_peer)
 {
     struct sim_world *world = side->end->world;
@@ -175,7 +175,7 @@ static void read_across(struct sim_pex_side *side, bool from_peer)
     }
 }
 
-/* The completion does not come in time, and the root complex makes one up. */
+/* The completion times out, and the root complex makes one up. */
 static bool is_timed_out(struct sim_pex_side *side)
 {
     struct sim_world *world = side->end->world;
@@ -270,7 +270,7 @@ static int bus_map(struct via_pci *pci, unsigned region, uint64_t off, uint64_t 
                    bool combining, struct via_pci_mapping *ret_mapping)
 {
     (void)pci, (void)region, (void)off, (void)bytes, (void)combining, (void)ret_mapping;
-    return -ENOTSUP; /* stores into memory cannot be put off */
+    return -ENOTSUP; /* stores into memory can not be delayed */
 }
 
 static void bus_unmap(struct via_pci *pci, struct via_pci_mapping *mapping)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Write-combining buffers between a thread and the bus: they hold lines of stores, merge what comes
- * to the same line, and leave in any order and in parts (Intel SDM volume 3, 12.3.1). A fence is of
- * the thread that makes it. */
+/* Write-combining buffers between a thread and the bus: they hold lines of stores, merge stores to
+ * the same line, and leave in any order and in parts (Intel SDM volume 3, 12.3.1). A fence drains
+ * only the buffers of its own thread. */
 #include <string.h>
 
 #include "base/rng.h"
@@ -37,7 +37,7 @@ static void drain(struct sim_pex_side *side, struct sim_pex_buffer *buffer)
     buffer->mask = 0;
 }
 
-/* One that holds something of this thread (NULL: of any thread); NULL: none does. */
+/* A buffer of this thread with contents (NULL: of any thread); NULL: there is none. */
 static struct sim_pex_buffer *some_buffer(struct sim_pex_side *side,
                                           const struct sim_thread *thread, bool any_thread)
 {

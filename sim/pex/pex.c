@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
  * Links whose ends are src/port/pex, each on a function of the register model, under virtual time.
- * Between a driver and its function stands a bus (bus.c). Faults are those of the simulator: a
- * cable that is pulled, a process that is killed, reads that bring all-ones, interrupts that get
- * lost.
+ * A bus connects a driver and its function (bus.c). Faults are those of the simulator: a cable that
+ * is pulled, a process that is killed, reads that bring all-ones, interrupts that get lost.
  */
 #include "sim/pex/pex.h"
 
@@ -38,7 +37,7 @@ static struct sim_end *end_of(struct via_port *port)
     return via_container_of(port, struct sim_end, port);
 }
 
-/* Time passes while a thread works: something that is on its way to it arrives. */
+/* Called while a thread works: some writes that are under way to it arrive. */
 static struct via_port *enter(struct via_port *port, unsigned queue)
 {
     struct sim_end *end = end_of(port);
@@ -92,7 +91,7 @@ static int chip_fence_poll(struct via_port *port, unsigned queue)
     struct via_port *driver = enter(port, queue);
     int rc = driver->ops->fence_poll(driver, queue);
     if (rc == -ENOLINK) {
-        /* The driver may have kicked its control thread, by a descriptor that it sleeps on. */
+        /* The driver may have woken its control thread by the descriptor that it sleeps on. */
         side_of(end_of(port))->wants_service = true;
         sim_thread_interrupt(&host_of(side_of(end_of(port)))->threads[0]);
     }
@@ -178,7 +177,7 @@ static void open_port(struct sim_pex_side *side)
     };
     struct via_pex_config config = pex->config;
     config.b2b_end = config.b2b && side == &pex->sides[1];
-    /* The link side's function is behind the cable: who opens it waits for that. */
+    /* The link side's function is behind the cable: a process that opens it waits for the cable. */
     via_pex_set_link(pex->model, true);
     int rc = via_pex_attach(sim_pex_chip(side), sim_pex_function(side), &side->function);
     if (rc == 0) {
@@ -211,7 +210,7 @@ static void close_port(struct sim_pex_side *side)
     sim_pex_bus_check(side->pex);
 }
 
-/* The kernel cleans up after a process; what that had posted is ahead of what the kernel does. */
+/* The kernel cleans up after a process; the process's posted writes come before the kernel's. */
 static void pex_crashed(struct sim_end *end)
 {
     struct sim_pex_side *side = side_of(end);
@@ -268,8 +267,8 @@ static void draw(struct sim_pex *pex, uint64_t inbox_bytes)
     }
 }
 
-/* From a stream of its own: a seed keeps its history where nothing is combined. Small packets make
- * such a history long: half of the links of every fourth seed. */
+/* From a separate stream: a seed keeps its history if nothing is combined. Small packets make such
+ * a history long: half of the links of every fourth seed. */
 static void draw_buffers(struct sim_pex *pex, const struct sim_config *config, uint32_t link)
 {
     struct via_rng rng;
@@ -280,7 +279,7 @@ static void draw_buffers(struct sim_pex *pex, const struct sim_config *config, u
         any && via_rng_chance(&rng, 1, 2) ? sim_between(&rng, 1, SIM_WC_BUFFERS_MAX) : 0;
 }
 
-/* Every eighth link is of two chips back to back. From a stream of its own, too. */
+/* Every eighth link is of two chips back to back. From a separate stream, too. */
 static void draw_pair(struct sim_pex *pex, const struct sim_config *config, uint32_t link)
 {
     struct via_rng rng;
@@ -342,8 +341,8 @@ static void pex_fini(struct sim_link *link)
     link->chip = NULL;
 }
 
-/* What is under way is cut at some point. The chip is in the machine of the virtual side, whose
- * register writes still reach it; of two chips each host has one. */
+/* The writes under way are cut at some point. The chip is in the machine of the virtual side, whose
+ * register writes still reach it; with two chips each host has one. */
 static void pex_set(struct sim_link *link, bool up)
 {
     struct sim_pex *pex = link->chip;
@@ -400,8 +399,9 @@ static void pex_event(struct sim_link *link, uint32_t end, uint32_t what)
     }
 }
 
-/* Where reads bring all-ones, those of the doorbells do: the driver's next look has them. What was
- * rung when a cable was pulled is lost, and the driver's threads look again when it has noticed. */
+/* Where reads return all-ones, those of the doorbells do: the driver's next poll gets them.
+ * Doorbells that were rung when a cable was pulled are lost, and the driver's threads check again
+ * when the driver has noticed. */
 static bool pex_is_ringing(struct sim_end *end)
 {
     struct sim_pex_side *side = side_of(end);

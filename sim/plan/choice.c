@@ -11,7 +11,7 @@
 /* Of an engine in block mode: two addresses of two words each, a size, the start bit. */
 #define START_STORES 6u
 
-/* A run ends with what comes last, so nobody has to be told. */
+/* A run ends with its last event, so no callback is needed. */
 static void came(void *object, uint64_t arg)
 {
     (void)object;
@@ -32,7 +32,7 @@ static unsigned least_mps(const struct sim_net *net, const struct sim_path *path
     return mps;
 }
 
-/* From the start of a run until nothing is under way any more. */
+/* Time from the start of a run until nothing is under way any more. */
 static double run(struct sim_net *net, uint64_t from_ps)
 {
     sim_cost_run(net->cost, UINT64_MAX);
@@ -49,7 +49,7 @@ static double by_stores(struct sim_net *net, const struct sim_path *path,
     return fmax(run(net, from_ps), ps_of(bytes, costs->store_rate)) + (double)costs->fence_ps;
 }
 
-/* Staged, started, brought; then the record. */
+/* Staged, started, delivered; then the record. */
 static double by_engine(struct sim_net *net, const struct sim_path *path,
                         const struct sim_scenario *parts, const char *section,
                         const struct plan_costs *costs, uint64_t bytes)
@@ -80,7 +80,7 @@ static double by_engine(struct sim_net *net, const struct sim_path *path,
            by_stores(net, path, costs, 0);
 }
 
-/* All channels together, through the narrowest link of the way. */
+/* All channels together, through the narrowest link of the path. */
 static double engine_rate(const struct plan_wiring *wiring, const struct sim_path *path,
                           const struct sim_scenario *parts, const char *section, uint64_t bytes)
 {
@@ -108,7 +108,7 @@ void plan_choice_make(struct plan_wiring *wiring, const struct plan_costs *costs
     plan_wiring_path(wiring, 0, 1, &path);
     ret->stores_ps = by_stores(&wiring->net, &path, costs, body_bytes);
     ret->engine_ps = by_engine(&wiring->net, &path, parts, section, costs, body_bytes);
-    /* Stores of more than the fill buffers keep the thread as long as the link takes. */
+    /* Stores beyond the fill buffers keep the thread busy as long as the link takes. */
     ret->stores_busy_ps =
         fmax(ps_of(body_bytes, costs->store_rate),
              body_bytes <= costs->fill_bytes

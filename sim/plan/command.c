@@ -19,7 +19,7 @@
 #include "sim/plan/report.h"
 
 #define DEFAULT_SIZE 32768u
-/* Enough that fabrics have come to rest in their rhythm when measuring begins. */
+/* Enough for fabrics to reach their steady state before measuring begins. */
 #define EVENTS_BASE UINT64_C(200000)
 #define EVENTS_PER_HOST UINT64_C(10000)
 #define EVENTS_DEFAULT_MAX UINT64_C(12000000)
@@ -66,7 +66,7 @@ struct plan {
     struct plan_shape shape;
     struct plan_costs costs;
     struct sim_cost stock_cost;
-    struct plan_wiring stock; /* what it takes; each row has one of its own */
+    struct plan_wiring stock; /* resources used; each row has its own */
     struct plan_report report;
     struct via_progress progress; /* in events */
 };
@@ -102,7 +102,7 @@ static int run_row(struct plan *plan, double rate, struct via_error *err)
     return rc;
 }
 
-/* Of the highest rate, when no --load is given. */
+/* For the highest rate, if no --load is given. */
 static const double shares[] = {0.2, 0.4, 0.6, 0.8, 0.95};
 
 static unsigned rows_of(const struct options *options)
@@ -134,7 +134,7 @@ static int run_rows(struct plan *plan, struct via_error *err)
     return rc;
 }
 
-/* What no traffic of that pattern exceeds, whatever the hosts do. */
+/* The limit of any traffic of that pattern, whatever the hosts do. */
 static double bound_of(const struct plan *plan)
 {
     const struct plan_report *report = &plan->report;
@@ -151,7 +151,7 @@ static double bound_of(const struct plan *plan)
     }
 }
 
-/* What the fabric is made of. */
+/* The hardware of the fabric. */
 static int take_stock(struct plan *plan, struct via_error *err)
 {
     struct plan_report *report = &plan->report;

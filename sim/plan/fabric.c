@@ -179,7 +179,8 @@ uint64_t plan_fabric_stuck(const struct plan_fabric *fabric)
     return fabric->stuck_count;
 }
 
-/* --- how busy -------------------------------------------------------------------------------- */
+/* --- utilisation
+ * -------------------------------------------------------------------------------- */
 
 static struct sim_server *wire(const struct plan_fabric *fabric, size_t i)
 {
@@ -191,7 +192,7 @@ static size_t wires_count(const struct plan_fabric *fabric)
     return 2 * (size_t)fabric->wiring->net.links_count;
 }
 
-/* Up to now: a server has accounted for what it has still to do, too. */
+/* Up to now: a server has also accounted for the work it still has to do. */
 static uint64_t busy_of(const struct sim_server *server, uint64_t now_ps)
 {
     uint64_t ahead = server->free_ps > now_ps ? server->free_ps - now_ps : 0;

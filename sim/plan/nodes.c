@@ -47,7 +47,7 @@ void plan_nodes_submit(struct plan_nodes *nodes, unsigned source, unsigned desti
     sim_transfer_ring(&thread->transfer);
 }
 
-/* Whole at its destination. The time of the copy out of the inbox is spent here. */
+/* The whole message is at its destination. The time of the copy out of the inbox is spent here. */
 static void on_notify(void *ctx, unsigned channel, uint64_t handle)
 {
     struct nodes_host *host = ctx;
@@ -73,7 +73,7 @@ static void on_complete(void *ctx, unsigned channel, uint64_t cookie, int status
     if (status != 0) {
         abort(); /* no link is cut and no host dies while it runs */
     }
-    /* The acknowledgement, which ends operations of one destination, and the report. */
+    /* The acknowledgement, which ends operations to one destination, and the report. */
     if (thread->acked_by != 1u + op->destination) {
         thread->acked_by = 1u + op->destination;
         plan_nodes_frame(thread);
@@ -91,7 +91,7 @@ static void on_wake(void *ctx, unsigned channel)
     sim_transfer_ring(&host->threads[channel].transfer);
 }
 
-/* As many as the node takes. */
+/* Submits as many as the node accepts. */
 static void submit(struct nodes_thread *thread)
 {
     struct nodes_host *host = thread->host;
@@ -155,7 +155,7 @@ static void copy_bypassed(struct nodes_thread *thread)
     }
 }
 
-/* Frames for bypass buffers, acknowledgements that ended nothing. */
+/* Counts frames for bypass buffers, and acknowledgements that ended nothing. */
 static void pay_for_the_rest(struct sim_transfer *transfer, unsigned work)
 {
     struct nodes_thread *thread = (struct nodes_thread *)transfer;
@@ -179,7 +179,8 @@ static int deliver_nothing(void *ctx, const struct via_delivery *delivery)
 
 static const struct sim_transfer_ops transfer_ops = {begin_turn, pay_for_the_rest, has_commands};
 
-/* --- the whole -------------------------------------------------------------------------------- */
+/* --- the fabric
+ * --------------------------------------------------------------------------------- */
 
 /* Much of it is never touched. */
 static void *map(size_t bytes)
@@ -325,7 +326,7 @@ struct plan_nodes *plan_nodes_new(struct sim_cost *cost, const struct plan_costs
     return nodes;
 }
 
-/* Those that no node has got. A node holds nothing but the memory that it was given. */
+/* Frees operations that no node has. A node holds no memory but its own. */
 static void free_ops(struct plan_nodes *nodes)
 {
     for (unsigned i = 0; i < nodes->hosts_count; i++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Ports whose calls take the time that they take on the planned cards and cables. */
+/* Ports whose calls take time according to the planned cards and cables. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +23,7 @@ static struct nodes_end *end_of(struct via_port *port)
     return (struct nodes_end *)port;
 }
 
-/* Channel 0's does what a control thread does. */
+/* The thread of channel 0 also does the control thread's work. */
 static struct nodes_thread *thread_of(const struct nodes_end *end, unsigned queue)
 {
     return &end->host->threads[queue == VIA_PORT_QUEUE_CONTROL ? 0 : queue];
@@ -78,8 +78,8 @@ static struct flight *flight_new(struct nodes_end *end, unsigned queue, uint64_t
     return flight;
 }
 
-/* What fits into the fill buffers leaves when the core has stored it. Of more the core stores while
- * the link carries, and is kept until all has left. */
+/* Bytes that fit into the fill buffers leave as soon as the core has stored them. With more bytes
+ * the core stores while the link sends, and is blocked until all have left. */
 static void store(struct nodes_end *end, struct flight *flight, uint64_t wire_bytes)
 {
     struct plan_nodes *nodes = end->host->nodes;
@@ -107,7 +107,8 @@ static void store(struct nodes_end *end, struct flight *flight, uint64_t wire_by
 }
 
 /* A frame is made before any of it is stored. The links carry a frame's body and its line as one:
- * in life the TLPs of several threads take turns, and no line waits for all of another's body. */
+ * in reality the TLPs of several threads alternate, and no line waits for another thread's whole
+ * body. */
 static void port_body(struct via_port *port, unsigned queue, uint64_t off, const void *src,
                       size_t len)
 {
@@ -124,7 +125,7 @@ static void port_body(struct via_port *port, unsigned queue, uint64_t off, const
     store(end, flight, len + (is_first ? VIA_CACHELINE : 0));
 }
 
-/* Words, as credits, are no frames. */
+/* Words, such as credits, are no frames. */
 static void port_commit(struct via_port *port, unsigned queue, uint64_t off, const void *src,
                         size_t len)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Pipes between hosts: room, records that arrive, and what waits for them. */
+/* Pipes between hosts: room, arriving records, and frames that wait for them. */
 #include "sim/plan/pipe.h"
 
 #include <assert.h>
@@ -9,7 +9,8 @@
 #include "base/types.h"
 #include "sim/memory.h"
 
-/* --- memory: nothing is given back before the end, all is used again -------------------------- */
+/* --- memory: freed only at the end, objects are reused
+ * ------------------------------------------ */
 
 #define SLAB_OBJECTS 64u
 
@@ -156,7 +157,7 @@ void plan_pipe_forget(struct plan_fabric *fabric, struct plan_pipe *pipe)
 
 /* --- room ------------------------------------------------------------------------------------ */
 
-/* One buffer stays free behind it, in the pipe or of the bypass. */
+/* One buffer stays free behind it, in the pipe or in the bypass. */
 bool plan_pipe_may_turn(const struct plan_fabric *fabric, const struct plan_pipe *pipe)
 {
     return pipe->credits + fabric->costs.bypass_count - pipe->bypass_used >= 2;

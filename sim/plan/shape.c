@@ -136,7 +136,7 @@ static unsigned groups(const struct plan_shape *shape, unsigned level)
 int plan_shape_grow(struct plan_shape *shape, unsigned chip_ports, unsigned *ret_room)
 {
     assert(shape->kind == PLAN_TREE);
-    /* Of a chip below others so many ports go down, and to so many chips above. */
+    /* A chip below others has so many ports down, and so many uplinks. */
     unsigned down = shape->fat ? chip_ports / 2 : chip_ports - 1;
     unsigned up = shape->fat ? chip_ports / 2 : 1;
     unsigned below = 1; /* hosts below a child of the top */
@@ -209,8 +209,8 @@ unsigned plan_shape_degree(const struct plan_shape *shape)
     return shape->kind == PLAN_TREE ? 1 : plan_shape_port(shape, shape->dimensions_count, false);
 }
 
-/* Of the ways to halve a dimension between hosts `at` - 1 and `at`, and half way round: the most
- * cuts that one of them goes through. */
+/* Over the ways to halve a dimension between hosts `at` - 1 and `at`, and half way round: the
+ * maximum number of cuts on one of them. */
 static unsigned most_cuts(const struct plan_shape *shape, unsigned d)
 {
     unsigned size = shape->sizes[d];
@@ -292,7 +292,7 @@ unsigned plan_shape_port(const struct plan_shape *shape, unsigned dimension, boo
     return port + (down && shape->sizes[dimension] > 2 ? 1 : 0);
 }
 
-/* How far apart the ids of neighbours are. */
+/* Difference of the ids of neighbours. */
 unsigned plan_shape_step(const struct plan_shape *shape, unsigned host, unsigned dimension,
                          bool down)
 {
@@ -384,8 +384,8 @@ static bool are_neighbours(const struct plan_shape *shape, unsigned a, unsigned 
     return false;
 }
 
-/* Breadth first from a destination: hosts in the order of their distance, and of equal ways the
- * lowest port, as core routes. The number of hosts that reach it. */
+/* Breadth first from a destination: hosts in the order of their distance, and of equal routes the
+ * lowest port, as core routes. Returns the number of hosts that reach it. */
 static unsigned ways_to(struct plan_shape *shape, unsigned to, uint16_t *distances, uint16_t *queue)
 {
     unsigned hosts = shape->hosts_count;

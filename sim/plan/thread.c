@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Transfer threads: which frame is next, and what it costs. A job is a frame: time of the
- * processor, then, if it is stored into a window, the stores, which keep the thread as long as they
- * are ahead of the link by more than the fill buffers.
+ * Transfer threads: chooses the next frame and computes its cost. A job is a frame: CPU time, then,
+ * if the frame is stored into a window, the stores, which block the thread while they are ahead of
+ * the link by more than the fill buffers.
  */
 #include <assert.h>
 
@@ -11,10 +11,11 @@
 
 static void next(struct plan_thread *thread);
 
-/* --- what is next ---------------------------------------------------------------------------- */
+/* --- the next job
+ * ------------------------------------------------------------------------------- */
 
-/* Each pipe comes once in a turn, when it is reached: what arrives before that is found. It counts
- * as listed until stay_in(), so that what arrives meanwhile does not end its turn. */
+/* Each pipe comes once in a turn: frames that arrive before that are found. It counts as listed
+ * until stay_in(), so that later arrivals do not extend the turn. */
 static struct plan_pipe *pop_in(struct plan_thread *thread)
 {
     struct plan_pipes *list = &thread->in_turn;
@@ -89,7 +90,7 @@ static void stay_out(struct plan_thread *thread, struct plan_pipe *way)
     }
 }
 
-/* Operations of programs, taken over at the beginning of a turn. */
+/* Operations of programs, taken at the beginning of a turn. */
 static void take_submitted(struct plan_thread *thread)
 {
     struct plan_fabric *fabric = thread->host->fabric;
@@ -104,7 +105,7 @@ static void take_submitted(struct plan_thread *thread)
     }
 }
 
-/* What is listed from now on waits for the next turn. */
+/* Pipes listed from now on wait for the next turn. */
 static void begin_phase(struct plan_thread *thread)
 {
     thread->phase = (thread->phase + 1) % PLAN_PHASES;
@@ -209,7 +210,7 @@ static struct plan_frame *cut(struct plan_fabric *fabric, struct plan_pipe *way)
     return frame;
 }
 
-/* As many as there is room for, of each way. */
+/* As many as there is room for, of each kind. */
 static bool choose_drain(struct plan_thread *thread)
 {
     for (; thread->drain_at != NULL; thread->drain_at = thread->drain_at->next_out) {
@@ -261,13 +262,13 @@ static bool choose_out(struct plan_thread *thread)
     return false;
 }
 
-/* As run_turn() of core/channel.c: bypass buffers are emptied, what has come is taken, what starts
- * here is sent; the last two up to a batch of each pipe. */
+/* As run_turn() of core/channel.c: empty the bypass buffers, take arrived frames, send new frames;
+ * the last two up to a batch of each pipe. */
 static bool choose(struct plan_thread *thread)
 {
     static bool (*const phases[PLAN_PHASES])(struct plan_thread * thread) = {
         [PLAN_DRAINS] = choose_drain, [PLAN_TAKES] = choose_in, [PLAN_SENDS] = choose_out};
-    /* Room that one phase finds may give an earlier one something to do. */
+    /* One phase may free room that an earlier phase needs. */
     for (unsigned i = 0; i <= 2 * PLAN_PHASES; i++) {
         if (phases[thread->phase](thread)) {
             return true;
@@ -277,7 +278,8 @@ static bool choose(struct plan_thread *thread)
     return false;
 }
 
-/* --- what it costs --------------------------------------------------------------------------- */
+/* --- its cost
+ * ----------------------------------------------------------------------------------- */
 
 static uint64_t ps_of(uint64_t bytes, double rate)
 {
@@ -311,7 +313,7 @@ static void part_done(void *object, uint64_t is_work)
     }
 }
 
-/* The header is made, what was to be copied has been. Now into the window. */
+/* The header is made and the data copied. Now the stores into the window. */
 static void begin_stores(struct plan_thread *thread)
 {
     struct plan_fabric *fabric = thread->host->fabric;
@@ -367,7 +369,7 @@ static unsigned reports_count(const struct plan_frame *frame)
     return count;
 }
 
-/* A turn ends with a fence on each link that it has sent or taken anything by. */
+/* A turn ends with a fence on each link that it has used. */
 static void touch(struct plan_thread *thread, unsigned neighbour)
 {
     for (unsigned i = 0; i < thread->touched_count; i++) {
@@ -423,9 +425,10 @@ static void begin(struct plan_thread *thread)
     sim_task_work(&thread->task, work_ps, (struct sim_call){work_done, thread, 0});
 }
 
-/* --- what comes of it ------------------------------------------------------------------------ */
+/* --- its effect
+ * --------------------------------------------------------------------------------- */
 
-/* An acknowledgement of the same flow that has not left yet; it takes others along. */
+/* An unsent acknowledgement of the same flow; it includes later ones. */
 static struct plan_frame *waiting_ack(const struct plan_pipe *way, const struct plan_frame *ack)
 {
     for (struct plan_frame *it = way->own.first; it != NULL; it = it->next) {
@@ -537,7 +540,8 @@ static void finish(struct plan_thread *thread)
     next(thread);
 }
 
-/* --- awake and asleep ------------------------------------------------------------------------ */
+/* --- waking and sleeping
+ * ------------------------------------------------------------------------ */
 
 static void awake(void *object, uint64_t arg)
 {
@@ -593,7 +597,7 @@ static void polled_long_enough(void *object, uint64_t ticket)
     }
 }
 
-/* Nothing has come until all was armed. */
+/* Nothing came before everything was armed. */
 static void armed(void *object, uint64_t ticket)
 {
     struct plan_thread *thread = object;
@@ -613,8 +617,9 @@ static void fenced(void *object, uint64_t ticket)
     }
 }
 
-/* As run() of host/host_transfer.c, after a turn that found nothing; turns that would find nothing
- * are left out. Before it sleeps it waits for a fence: a round trip on a link of its host. */
+/* As run() of host/host_transfer.c, after a turn that found nothing; further turns that would find
+ * nothing are left out. Before the thread sleeps it waits for a fence: a round trip on a link of
+ * its host. */
 static void wait_for_work(struct plan_thread *thread)
 {
     struct plan_fabric *fabric = thread->host->fabric;
@@ -631,7 +636,7 @@ static void wait_for_work(struct plan_thread *thread)
     }
 }
 
-/* A turn has been paid for. What came meanwhile is found by it. */
+/* A turn's cost has been spent. It finds what came meanwhile. */
 static void end_poll(void *object, uint64_t arg)
 {
     (void)arg;
@@ -644,7 +649,7 @@ static void end_poll(void *object, uint64_t arg)
     }
 }
 
-/* The turn after the last that found something finds nothing, and takes its time. */
+/* The turn after the last successful one finds nothing, and takes its time. */
 static void next(struct plan_thread *thread)
 {
     bool slept = thread->state == PLAN_WAKING;

@@ -11,7 +11,7 @@
 #include "sim/memory.h"
 #include "sim/plan/nodes.h"
 
-/* What a host has not yet got rid of, at most, when it is given more than it can send. */
+/* Maximum backlog of a host that is given more than it can send. */
 #define BACKLOG_MAX 64u
 
 static const char *const pattern_names[] = {"neighbour", "all-to-all", "incast", "barrier"};
@@ -77,7 +77,8 @@ double plan_measured_latency(const struct plan_measured *measured, double percen
     return measured->at_rest ? plan_times_percentile(&measured->times, percent) : NAN;
 }
 
-/* --- who sends where ------------------------------------------------------------------------- */
+/* --- destinations
+ * ------------------------------------------------------------------------------- */
 
 /* TAG_BARRIER + round */
 enum tag { TAG_DATA, TAG_BARRIER };
@@ -126,8 +127,8 @@ static unsigned destination_of(struct sender *sender)
     default:
         break;
     }
-    /* All others in turn; a prime number as the stride, so that neighbours in time are not
-     * neighbours in place, and each host from an offset of its own. */
+    /* All others in turn; a prime number as the stride, so that consecutive destinations are not
+     * neighbours, and each host starts at another offset. */
     unsigned others = hosts - 1;
     unsigned stride = others % 509 == 0 ? 521 : 509;
     sender->next = (uint16_t)((sender->next + stride) % others);
@@ -182,9 +183,9 @@ static void arrival(void *object, uint64_t arg)
 /* --- barriers: src/shmem/barrier.c -------------------------------------------------------------
  */
 
-/* On so many hosts words go from neighbour to neighbour, through windows, both ways round: after
- * round r a host has heard of those up to r hops away. With more, or where the next host is not a
- * neighbour, dissemination: in round r a put to the host 2^r further. */
+/* With so few hosts, words go from neighbour to neighbour, through windows, in both directions:
+ * after round r a host has words of those up to r hops away. With more, or if the next host is not
+ * a neighbour, dissemination: in round r a put to the host 2^r further. */
 #define NEIGHBOURS_MAX 16u
 
 static bool is_by_neighbours(const struct plan_shape *shape)
@@ -247,7 +248,7 @@ static void enter(struct sender *sender)
     send_words(sender);
 }
 
-/* On as far as what it has heard allows. */
+/* Advances as far as the received words allow. */
 static void on_word(struct sender *sender, unsigned word)
 {
     struct traffic *traffic = sender->traffic;
@@ -347,7 +348,7 @@ static void measure(struct traffic *traffic, uint64_t from_ps, uint64_t stuck_be
     }
 }
 
-/* How much more or less the second half brought. */
+/* By how much the second half delivered more or less. */
 static double drift(uint64_t bytes_a, uint64_t ps_a, uint64_t bytes_b, uint64_t ps_b)
 {
     return bytes_a == 0 || ps_a == 0 || ps_b == 0

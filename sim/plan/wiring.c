@@ -105,7 +105,7 @@ static int check_card(struct plan_wiring *wiring, const struct sim_scenario *par
     return rc;
 }
 
-/* The board that was asked for, or the first that is as fast as the slots. */
+/* The requested board, or the first that is as fast as the slots. */
 static int choose_board(struct plan_wiring *wiring, const struct sim_scenario *parts,
                         const char *wanted, const char *slot, struct via_error *err)
 {
@@ -417,15 +417,15 @@ static void torus_path(const struct plan_wiring *wiring, unsigned from, unsigned
     assert(!"hosts that are neighbours");
 }
 
-/* Up as far as needed, by ways that the destination chooses, then down to it. */
+/* Up as far as needed, by links that depend on the destination, then down to it. */
 static void tree_path(const struct plan_wiring *wiring, unsigned from, unsigned to,
                       struct sim_path *path)
 {
     const struct plan_shape *shape = wiring->shape;
     unsigned up[PLAN_LEVELS_MAX], down[PLAN_LEVELS_MAX];
     unsigned levels = 0, copy = 0, members = 1, copies = 1;
-    unsigned below = 1; /* members of a child: which child it is says which way, so that the hosts
-                           of a switch are reached by different ways */
+    unsigned below = 1; /* members of a child: the child's index selects the uplink, so that the
+                           hosts of a switch are reached over different links */
     do {
         unsigned parents = shape->parents[levels + 1];
         unsigned choice = to / below % parents;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* "viaduct-sim scale": what fabrics of many hosts take, as a table. */
+/* "viaduct-sim scale": time and memory of fabrics of many hosts, as a table. */
 #include "sim/scale/command.h"
 
 #include <errno.h>
@@ -16,13 +16,12 @@
 #include "wire/link_state.h"
 
 #define SIZES_MAX 16u
-/* Neighbours that may be looked at for each route that a cut changes, and by each host for each of
- * the two ends. To compute all routes anew takes many more where a cut changes few: a torus, a
- * star. */
+/* Limit of neighbours examined for each route that a cut changes, and by each host for each of the
+ * two ends. To compute all routes anew takes many more where a cut changes few: a torus, a star. */
 #define COST_PER_CHANGE 8u
 /* An announcement that a cut makes is one record, however many neighbours the host has. */
 #define CUT_ANNOUNCEMENT_BYTES (sizeof(struct via_announcement) + VIA_CONTROL_PIPE_BODY_BYTES)
-/* Until everybody knows of everybody, or the fabric never will. */
+/* Until each host knows every other, or the fabric never will. */
 #define SETTLE_NS (60 * VIA_SEC_NS)
 
 static const char usage_text[] =
@@ -42,7 +41,7 @@ static const char usage_text[] =
 struct shape {
     const char *name;
     const char *sizes; /* when none are asked for */
-    /* Its links; the one that is cut. */
+    /* Its links; and the link to cut. */
     unsigned (*build)(struct scale_fabric *fabric, unsigned hosts);
 };
 
@@ -101,7 +100,7 @@ static const struct shape shapes[] = {
 struct row {
     const struct shape *shape;
     unsigned hosts, links;
-    uint64_t up_ns; /* until all routes stand */
+    uint64_t up_ns; /* until all routes are right */
     struct scale_counts up;
     unsigned hops; /* that the message goes */
     uint64_t message_ns;
@@ -139,7 +138,7 @@ static const char *bring_up(struct scale_fabric *fabric, struct row *row)
 
 static const char *send(struct scale_fabric *fabric, struct row *row)
 {
-    unsigned from = row->hosts - 1; /* of a star the hub is nobody's farthest */
+    unsigned from = row->hosts - 1; /* the star's hub is closer to all others */
     unsigned to = farthest(fabric, from);
     struct scale_counts ignored;
     row->hops = scale_fabric_hops(fabric, from, to);
@@ -377,7 +376,7 @@ static unsigned hosts_of_all(const struct options *options)
     return hosts;
 }
 
-/* How many fabrics have failed. */
+/* The number of fabrics that have failed. */
 static unsigned measure_all(const struct options *options, FILE *table, FILE *json)
 {
     unsigned failed = 0, done = 0;

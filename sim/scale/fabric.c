@@ -13,7 +13,7 @@
 #include "sim/memory.h"
 #include "sim/scale/port.h"
 
-/* Turns with work to do, one after the other, before other hosts have theirs in between anyway. */
+/* Turns with work that follow each other, before turns of other hosts would come anyway. */
 #define POLLS_MAX 64u
 #define START_NS VIA_SEC_NS
 #define MESSAGE_BYTES 64u
@@ -96,7 +96,7 @@ static void push(struct scale_fabric *fabric, struct event event, uint64_t at_ns
     sim_heap_push(fabric->events, fabric->events_count++, &event, sizeof(event));
 }
 
-/* Not later than that. */
+/* At that time at the latest. */
 static void wake(struct scale_host *host, uint64_t at_ns)
 {
     at_ns = via_max(at_ns, host->busy_ns);
@@ -108,7 +108,8 @@ static void wake(struct scale_host *host, uint64_t at_ns)
          (struct event){.kind = EVENT_TURN, .number = ++host->ticket, .host = host->index}, at_ns);
 }
 
-/* --- what ports ask for ---------------------------------------------------------------------- */
+/* --- calls of ports
+ * ----------------------------------------------------------------------------- */
 
 static uint64_t port_now(void *ctx)
 {
@@ -134,7 +135,8 @@ static struct via_list *port_arriving(void *ctx, uint32_t host)
     return &fabric->hosts[host].arriving;
 }
 
-/* --- what nodes ask for ---------------------------------------------------------------------- */
+/* --- calls of nodes
+ * ----------------------------------------------------------------------------- */
 
 static int node_deliver(void *ctx, const struct via_delivery *delivery)
 {
@@ -293,7 +295,7 @@ bool scale_fabric_is_shortest(const struct scale_fabric *fabric)
 static void run_turn(struct scale_host *host)
 {
     struct scale_fabric *fabric = host->fabric;
-    /* A fence takes no longer than a turn, so who waits for one looks again at once. */
+    /* A fence takes no longer than a turn, so a thread that waits for one polls again at once. */
     _Static_assert(SCALE_FENCE_NS <= SCALE_TURN_NS, "else it would look in vain");
     uint64_t control_ns = VIA_NEVER_NS, poll_ns = VIA_NEVER_NS;
     unsigned work = 0;
@@ -325,7 +327,7 @@ static void run_turn(struct scale_host *host)
     wake(host, again ? host->busy_ns : via_min(control_ns, poll_ns));
 }
 
-/* Asked for within the last one, it may still be at that. */
+/* If it was asked for during the last turn, that turn may still be running. */
 static void take_turn(struct scale_host *host)
 {
     if (host->fabric->now_ns >= host->busy_ns) {
@@ -541,7 +543,8 @@ void scale_fabric_free(struct scale_fabric *fabric)
     free(fabric);
 }
 
-/* --- what it was ----------------------------------------------------------------------------- */
+/* --- results
+ * ------------------------------------------------------------------------------------ */
 
 unsigned scale_fabric_hosts(const struct scale_fabric *fabric)
 {

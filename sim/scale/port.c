@@ -75,8 +75,8 @@ static int port_fence_start(struct via_port *port, unsigned queue)
     return 0;
 }
 
-/* What was posted at this end before it started, and at the other before it came there, has taken
- * less time. */
+/* Writes posted at this end before the fence started, and at the other end before it arrived there,
+ * take less time. */
 static int port_fence_poll(struct via_port *port, unsigned queue)
 {
     struct scale_end *end = of(port);

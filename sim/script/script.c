@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Commands that are scripts: sim-parts makes parts of what was measured on a machine, sim-plan
- * shows plans. */
+/* Commands that are scripts: sim-parts makes parts from measurements on a machine, sim-plan shows
+ * plans. */
 #include "sim/script/script.h"
 
 #include <errno.h>

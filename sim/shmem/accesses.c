@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
  * The library's sources are compiled for the simulator as if for ThreadSanitizer: the compiler then
- * announces every access to memory that others may see, by the functions of that sanitizer's
- * runtime. Here they are another runtime, which lets other PEs run now and then. So PEs interleave
- * between any two accesses, as processes on cores of their own do, and nothing in the library knows
- * of it. What it does not show: stores that are seen late, or in another order, by other cores; x86
- * has only the first, and where that matters there is a fence.
+ * calls that sanitizer's runtime at every access to memory that others may see. This file is
+ * another implementation of that runtime, which lets other PEs run now and then. So PEs interleave
+ * between any two accesses, as processes on their own CPUs do, and the library does not notice. Not
+ * covered: stores that other CPUs see late or in another order; x86 has only late stores, and the
+ * library has a fence where they matter.
  */
 #include "sim/shmem/job.h"
 
-/* An atomic access counts as so many: that is where orders matter. */
+/* An atomic access counts as this many: order matters most there. */
 #define ATOMIC_WEIGHT 16
 
-/* What an access takes. */
+/* Time of an access. */
 #define ACCESS_NS_MIN 2
 #define ACCESS_NS_MAX 6
 
@@ -28,7 +28,7 @@ void sim_accesses_draw(struct sim_job *job)
 /* --- the runtime of -fsanitize=thread: names and types are GCC's (gcc/sanitizer.def) -----------
  */
 
-/* Under ThreadSanitizer itself it is there, and Clang has other names. */
+/* ThreadSanitizer itself provides this one, and Clang uses other names. */
 #if !defined(__SANITIZE_THREAD__) && !defined(__clang__)
 
 static __attribute__((noinline)) void preempt(struct sim_job *job)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * A PE's attachment to its host: what via_attach_open() would have set up, and the answers that
- * come by the socket. All else of the client library is the library itself.
+ * A PE's attachment to its host: the state that via_attach_open() would have set up, and the host's
+ * answers on the socket. The rest of the client library is compiled unchanged.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -14,7 +14,7 @@
 #include "sim/memory.h"
 #include "sim/shmem/job.h"
 
-/* Names of descriptors that only the simulator looks at. */
+/* Descriptor numbers that only the simulator interprets. */
 enum { SOCKET_FD = 100001, BELL_FD, NUDGE_FD, EPOLL_FD };
 
 #define LIFE_BYTES 4096u
@@ -93,8 +93,9 @@ struct edges {
     bool direct;
 };
 
-/* As update_links() in host/host_status.c: ups and downs of the links to each peer, by id, and is
- * one direct? One look at each link. Valid until the next call: the simulator is one thread. */
+/* As update_links() in host/host_status.c: counts of ups and downs of the links to each peer, by
+ * id, and whether one is direct. One check of each link. Valid until the next call: the simulator
+ * is one thread. */
 static const struct edges *count_edges(const struct sim_host *host)
 {
     static struct edges edges[VIA_HOSTS_MAX];
@@ -164,7 +165,7 @@ static int add_segment(struct sim_pe *pe, const struct via_attach_request *ask, 
     return rc;
 }
 
-/* Whose segment is it, and which? */
+/* Finds the owner of a segment, and its kind. */
 static struct sim_pe *owner_of(struct sim_job *job, const struct sim_host *host, uint64_t handle,
                                int *ret_fd)
 {
@@ -235,7 +236,7 @@ int via_client_ask_later(struct via_attach *attach, struct via_attach_request *a
     return -EINVAL;
 }
 
-/* Jobs give up no segment before their end. */
+/* Jobs remove no segment before their end. */
 int via_client_notify_host(struct via_attach *attach, struct via_attach_request *tell)
 {
     (void)attach;

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* What each step must bring, without the library: element by element, one member after another. */
+/* The expected result of each step, without the library: element by element, one member after
+ * another. */
 #include <errno.h>
 #include <string.h>
 
 #include "sim/shmem/job.h"
 
-/* --- what is sent ---------------------------------------------------------------------------- */
+/* --- inputs
+ * ------------------------------------------------------------------------------------- */
 
 uint64_t sim_step_value(const struct sim_step *step, uint32_t number, uint32_t to, uint32_t i)
 {
@@ -16,7 +18,7 @@ uint64_t sim_step_value(const struct sim_step *step, uint32_t number, uint32_t t
     if (step->kind == SIM_STEP_REDUCE && step->active_set) {
         return x >> 8; /* signed, and no sum of them overflows */
     }
-    return x | 1; /* never what memory holds before */
+    return x | 1; /* never equal to the former content */
 }
 
 uint32_t sim_step_part(const struct sim_step *step, uint32_t number)
@@ -24,7 +26,8 @@ uint32_t sim_step_part(const struct sim_step *step, uint32_t number)
     return (uint32_t)((step->content >> 7 ^ number * UINT64_C(0x9e3779b9)) % (step->elements + 1));
 }
 
-/* --- what must come -------------------------------------------------------------------------- */
+/* --- results
+ * ------------------------------------------------------------------------------------ */
 
 static uint64_t combine(enum sim_reduction reduction, uint64_t a, uint64_t b)
 {
@@ -197,8 +200,8 @@ void sim_step_old_value(struct sim_pe *pe, const struct sim_step *step, uint32_t
 
 /* --- the end --------------------------------------------------------------------------------- */
 
-/* A crash of a host with PEs ends a job. So does an owner of memory that has given up an answer
- * because it could reach nobody for a second. */
+/* A crash of a host with PEs ends a job. So does an owner of memory that has dropped an answer
+ * because it could reach no host for a second. */
 void sim_program_fatal(struct sim_pe *pe)
 {
     struct sim_world *world = pe->job->world;

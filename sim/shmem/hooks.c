@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* What the library calls in the simulator in the place of the machine: CMakeLists.txt gives system
- * calls, clocks and malloc() the names below. */
+/* Replacements for the machine that the library calls in the simulator: CMakeLists.txt renames
+ * system calls, clocks and malloc() to the functions below. */
 #include <errno.h>
 #include <linux/futex.h>
 #include <sched.h>
@@ -38,7 +38,7 @@ int sim_pe_nanosleep(const struct timespec *request, struct timespec *left)
     return 0;
 }
 
-/* Looking at the clock takes a while: who waits for a time comes to it. */
+/* Reading the clock takes a while, so a loop that waits for a time ends. */
 int sim_pe_clock_gettime(clockid_t clock, struct timespec *ret_now)
 {
     struct sim_job *job = sim_job;
@@ -89,7 +89,7 @@ static long futex_wake(struct sim_job *job, const void *word)
     return 0;
 }
 
-/* Edge-triggered: what has rung since the last wait, or rings now, or the host's end. */
+/* Edge-triggered: rings since the last wait, a ring now, or the host's end. */
 static long epoll_wait_once(struct sim_pe *pe, struct epoll_event *events, int timeout_ms)
 {
     bool dead = pe->job->hosts[pe->host->index].crashed;
@@ -138,7 +138,7 @@ long sim_pe_syscall(long number, ...)
 
 /* --- locks ----------------------------------------------------------------------------------- */
 
-/* Of the threads of a PE, which has one: who finds it locked waits for itself. */
+/* Locks among the threads of a PE, which has only one: a locked one would be a deadlock. */
 static int *word_of(pthread_mutex_t *mutex)
 {
     return (int *)(void *)mutex;
@@ -170,7 +170,7 @@ int sim_pe_pthread_mutex_unlock(pthread_mutex_t *mutex)
 
 /* --- memory of the library ------------------------------------------------------------------- */
 
-/* Whatever a PE has when its job ends goes with it, as with a process. */
+/* Allocations of a PE end with its job, as with a process. */
 struct block {
     _Alignas(64) struct via_list link;
     size_t bytes;
@@ -216,9 +216,10 @@ void sim_hooks_free_all(struct sim_pe *pe)
     }
 }
 
-/* --- of the library, not here ---------------------------------------------------------------- */
+/* --- parts of the library that are not simulated
+ * ------------------------------------------------ */
 
-/* Nobody looks at the locks of simulated PEs. */
+/* No user traces the locks of simulated PEs. */
 struct via_board *via_trace_board;
 
 void via_trace_note(const volatile void *word, int bytes, int cmp, uint64_t value)
@@ -229,7 +230,7 @@ void via_trace_note(const volatile void *word, int bytes, int cmp, uint64_t valu
     (void)value;
 }
 
-/* Chosen by nobody: the daemons' barriers are core's. */
+/* Unused: the daemons' barriers are core's. */
 void via_barrier_by_doorbells(void)
 {
     abort();

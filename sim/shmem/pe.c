@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* PEs: fibers that share the library's variables, which are copied when another one runs. */
+/* PEs: fibers that share the library's variables, which are swapped at each switch. */
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -62,7 +62,8 @@ void sim_pe_load(struct sim_pe *pe)
     job->loaded = pe;
 }
 
-/* --- who runs when --------------------------------------------------------------------------- */
+/* --- scheduling
+ * --------------------------------------------------------------------------------- */
 
 static void go_on_after(struct sim_pe *pe, uint64_t ns)
 {
@@ -128,7 +129,7 @@ void sim_pe_wake(struct sim_pe *pe)
 
 /* --- ends ------------------------------------------------------------------------------------ */
 
-/* The launcher notices that one has ended with an error, and ends the others. */
+/* The launcher notices that a PE has ended with an error, and ends the others. */
 #define KILL_US_MAX 1000000u
 
 void sim_pe_ends(struct sim_pe *pe)
@@ -147,7 +148,7 @@ void sim_pe_ends(struct sim_pe *pe)
     }
     if (job->running == pe) {
         sim_fiber_wait(&pe->fiber);
-        abort(); /* nothing makes it go on */
+        abort(); /* nothing resumes it */
     }
 }
 

@@ -8,7 +8,7 @@
 #include "sim/memory.h"
 #include "sim/shmem/job.h"
 
-#define STEP_GAP_BYTES 64u /* stays zero: who writes past an object is seen */
+#define STEP_GAP_BYTES 64u /* stays zero, so that a write past an object is found */
 
 const char *sim_step_name(const struct sim_step *step)
 {
@@ -107,7 +107,7 @@ static void draw_split(struct sim_job *job, struct sim_step *step)
         .members = {sim_member(&of, start), of.stride * step->part.stride, count}, .made = true};
 }
 
-/* Elements that a step moves in all: with small frames it takes many. */
+/* Elements that a step moves in all: with small frames that takes many frames. */
 #define WORDS_MAX 6000u
 #define SINGLES_MAX 600u /* each by itself */
 
@@ -193,13 +193,13 @@ static bool draw_step(struct sim_job *job, struct sim_step *step)
         draw_split(job, step);
     }
     if (step->kind == SIM_STEP_REDUCE && via_rng_chance(&job->rng, 1, 2)) {
-        step->elements = sim_job_between(job, 1, 6); /* few are exchanged in another way */
+        step->elements = sim_job_between(job, 1, 6); /* few are exchanged by another algorithm */
     }
     draw_words(job, step);
     return place(&job->program, step);
 }
 
-/* Those that depend on a step that is left out are, too. */
+/* Steps that depend on a step that is left out are left out, too. */
 static void leave_out(struct sim_job *job)
 {
     struct sim_program *program = &job->program;

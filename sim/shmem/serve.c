@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
  * The host's side of the pipes of its PEs, as in host/attach_server_command.c and _reply.c:
- * commands become operations of the node, what they bring goes back as replies. Commands are
- * released in order when they are over, replies sent in order of completion.
+ * commands become operations of the node, their results go back as replies. Commands are released
+ * in order when they have ended; replies are sent in order of completion.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -52,7 +52,7 @@ void sim_serve_fini(struct sim_pe *pe, unsigned channel)
     free(serve->reply_ends);
 }
 
-/* An eventfd is written: the PE hears of it a little later. */
+/* A write to an eventfd: the PE notices a little later. */
 void sim_serve_ring(struct sim_pe *pe)
 {
     struct sim_job *job = pe->job;
@@ -111,7 +111,7 @@ static void finish(struct sim_serve *serve, uint32_t index, int status, uint64_t
     serve->due[(serve->due_head + serve->due_count++) & mask_of(serve)] = index;
 }
 
-/* false: the node has no room now. */
+/* False: the node has no room now. */
 static bool start(struct sim_pe *pe, struct sim_thread *thread, struct sim_serve *serve)
 {
     struct sim_job *job = pe->job;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* A job on a fabric: who is where, and what the world has to know of it. */
+/* A job on a fabric: placement of PEs, and the world's hooks. */
 #include "sim/shmem/shmem.h"
 
 #include <stdlib.h>
@@ -8,9 +8,9 @@
 #include "sim/memory.h"
 #include "sim/shmem/job.h"
 
-/* A step, however its messages are lost and late, once the faults are over. */
+/* Limit of a step, however many messages are lost and late, once the faults are over. */
 #define STEP_NS_MAX (500 * VIA_MSEC_NS)
-/* A PE notices within it that its host has gone, and the launcher that a PE has ended. */
+/* Within this time a PE notices that its host has gone, and the launcher that a PE has ended. */
 #define NOTICE_NS_MAX (3 * VIA_SEC_NS)
 
 static struct sim_job *job_of(struct sim_guest *guest)
@@ -18,9 +18,10 @@ static struct sim_job *job_of(struct sim_guest *guest)
     return (struct sim_job *)(void *)guest;
 }
 
-/* --- who is where ---------------------------------------------------------------------------- */
+/* --- placement
+ * ---------------------------------------------------------------------------------- */
 
-/* Hosts in no order: those that a job has for neighbours need not be any. */
+/* Hosts in random order: consecutive hosts of a job need not be neighbours. */
 static void draw_nodes(struct sim_job *job)
 {
     struct sim_world *world = job->world;
@@ -69,7 +70,8 @@ static void place_pes(struct sim_job *job)
     }
 }
 
-/* --- what shmem_init makes ------------------------------------------------------------------- */
+/* --- the state after shmem_init
+ * ----------------------------------------------------------------- */
 
 static void poll_host(void)
 {
@@ -114,7 +116,7 @@ static void make_world(struct sim_pe *pe)
         abort();
     }
     via_team_init();
-    pe->world.attach = via_world.attach; /* the host's side looks here */
+    pe->world.attach = via_world.attach; /* the host's side polls here */
 }
 
 void sim_job_gate(struct sim_pe *pe)
@@ -140,7 +142,7 @@ static void begin(struct sim_guest *guest, struct sim_world *world)
     job->world = world;
     draw_nodes(job);
     place_pes(job);
-    /* Yields that come back at once are known to be in vain only where cores are fewer than PEs. */
+    /* The library recognises yields in vain only if there are fewer CPUs than PEs. */
     bool alone = job->config->yield_ns_max > 1000 && via_rng_chance(&job->rng, 1, 2);
     via_wait_configure(job->pes_count, alone ? job->pes_count : job->pes_count - 1);
     via_wait_poll_host = poll_host;
@@ -172,7 +174,7 @@ static void kill_all(struct sim_job *job)
     sim_final_progress(job->world);
 }
 
-/* A crash must not leave anybody waiting for ever. */
+/* After a crash no PE may wait for ever. */
 static void check_after_crash(struct sim_job *job)
 {
     for (uint32_t i = 0; i < job->pes_count; i++) {
@@ -219,7 +221,7 @@ static void on_crash(struct sim_guest *guest, struct sim_host *host)
         if (pe->host != host || pe->world.attach == NULL) {
             continue;
         }
-        /* Also when its own PEs are done: others may put to their memory still. */
+        /* Even when its own PEs are done: others may still put to their memory. */
         job->crashed = true;
         if (pe->state != SIM_PE_ENDED) {
             has_pes = true;
@@ -242,7 +244,7 @@ static bool is_done(const struct sim_guest *guest)
             return false;
         }
     }
-    /* What a job that was ended has left under way ends as well. */
+    /* Operations under way of a job that was ended end as well. */
     for (uint32_t i = 0; i < job->world->hosts_count; i++) {
         if (job->hosts[i].running != 0) {
             return false;
@@ -251,7 +253,7 @@ static bool is_done(const struct sim_guest *guest)
     return true;
 }
 
-/* Where the barrier of all is. */
+/* The memory of the barrier of all PEs. */
 static void trace_barrier(struct sim_job *job)
 {
     if (job->loaded != NULL) {
@@ -337,7 +339,7 @@ static const struct sim_guest_ops ops = {
     .overdue = overdue,
 };
 
-/* The fabric of the seed, with nothing to do but the program. */
+/* The fabric of the seed, with no work but the program. */
 static void make_config(struct sim_config *config)
 {
     config->seed ^= UINT64_C(0x7065) << 40;
@@ -351,7 +353,7 @@ static void make_config(struct sim_config *config)
     config->faults.crashes_count =
         config->shmem.crashes != 0 ? via_max(config->faults.crashes_count, 1u) : 0;
     config->faults.restart_ns_max = via_max(config->faults.restart_ns_max, 1000000u);
-    /* More of them would only take time, unless each of them is to have PEs (pe-nodes). */
+    /* More hosts would only take time, unless each of them must have PEs (pe-nodes). */
     uint32_t enough = config->hosts_count > 8 ? 20 : 8;
     config->hosts_count = via_min(config->hosts_count, via_max(enough, config->shmem.nodes));
 }

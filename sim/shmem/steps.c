@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* The steps of a program, as a program of OpenSHMEM would write them. */
+/* The steps of a program, as an OpenSHMEM program would write them. */
 #include <string.h>
 
 #include "sim/shmem/job.h"
 
-/* So few elements are put one by one. */
+/* Up to this many elements are put one by one. */
 #define SINGLE_MAX 12u
 
 /* One step at one of its members. */
@@ -279,7 +279,7 @@ static void put_with_signal(struct turn *turn, const uint64_t *source, uint32_t 
         shmem_uint64_put_signal_nbi(turn->dest, source, step->elements, turn->words, signal,
                                     operation, pe);
     } else if ((step->variant & 8) != 0) {
-        /* What is put and what a signal without data tells keep their order, with a fence. */
+        /* A put and a later signal without data keep their order, with a fence. */
         shmem_uint64_put(turn->dest, source, step->elements, pe);
         shmem_fence();
         if (operation == SHMEM_SIGNAL_ADD) {
@@ -308,7 +308,7 @@ static void do_signals(struct turn *turn)
     wait_for_signal(turn);
 }
 
-/* Once round: what came goes on from where it came to. */
+/* Once round the ring: each member forwards the data it has received. */
 static void do_relay(struct turn *turn)
 {
     uint32_t next = (turn->me + 1) % turn->count;
@@ -356,7 +356,7 @@ static void do_wait_all(struct turn *turn)
 
 /* --- atomics and locks ----------------------------------------------------------------------- */
 
-/* Adds 1 by comparing and swapping, as often as it takes. */
+/* Adds 1 by compare-and-swap, with retries. */
 static void add_by_swaps(uint64_t *word, int pe)
 {
     uint64_t old = shmem_uint64_atomic_fetch(word, pe), now;
@@ -381,7 +381,7 @@ static void do_atomics(struct turn *turn)
     sync_only(turn);
 }
 
-/* What the lock guards is no atomic: two at a time would lose an addition. */
+/* The lock protects a plain variable: two holders at a time would lose an addition. */
 static void do_lock(struct turn *turn)
 {
     const struct sim_step *step = turn->step;
@@ -436,7 +436,7 @@ static void do_split(struct turn *turn)
     }
 }
 
-/* Rows and columns, a sum along each, and then they are no more. */
+/* Rows and columns as teams, a sum along each, and then the teams are destroyed. */
 static void do_split_2d(struct turn *turn)
 {
     const struct sim_step *step = turn->step;
@@ -445,7 +445,7 @@ static void do_split_2d(struct turn *turn)
     uint64_t sums[2] = {0, 0};
     shmem_team_t row, column;
     if (shmem_team_split_2d(team_of(turn), (int)x_range, NULL, 0, &row, NULL, 0, &column) != 0) {
-        return; /* no slots are free; the same at all */
+        return; /* no slots are free; the same at all members */
     }
     turn->words[0] = sim_step_value(step, turn->me, 0, 0);
     for (uint32_t k = 0; k < turn->count; k++) {
@@ -462,7 +462,7 @@ static void do_split_2d(struct turn *turn)
                  (unsigned long long)turn->words[2], (unsigned long long)sums[0],
                  (unsigned long long)sums[1]);
     }
-    /* A team may go when nobody is in a collective of it any more. */
+    /* A team may be destroyed when no member is in a collective of it any more. */
     shmem_team_sync(team_of(turn));
     shmem_team_destroy(row);
     shmem_team_destroy(column);
