@@ -224,7 +224,7 @@ static bool has_greeted(const struct via_link *link)
            link->phase == VIA_PHASE_UP;
 }
 
-static void set_down(struct via_node *node, struct via_link *link)
+static void set_down(struct via_node *node, struct via_link *link, int why)
 {
     bool had_greeted = has_greeted(link);
     bool was_up = link->phase == VIA_PHASE_UP;
@@ -238,6 +238,7 @@ static void set_down(struct via_node *node, struct via_link *link)
     via_control_pipe_close(link);
     if (was_up) {
         atomic_fetch_add_explicit(&link->downs_count, 1, memory_order_relaxed);
+        atomic_store_explicit(&link->down_why, why, memory_order_relaxed);
         atomic_store_explicit(&link->pipe_slots, 0, memory_order_relaxed);
         via_lsdb_link_down(node, link);
         next_generation(node, link);
@@ -257,8 +258,9 @@ static void start_greeting(struct via_node *node, struct via_link *link,
     atomic_store_explicit(&link->heartbeats, 0, memory_order_relaxed);
     atomic_store_explicit(&link->silence_max_ns, 0, memory_order_relaxed);
     via_control_pipe_open(link);
-    if (via_greet_start(node, link, now_ns) != 0) {
-        set_down(node, link);
+    int rc = via_greet_start(node, link, now_ns);
+    if (rc != 0) {
+        set_down(node, link, rc);
     }
 }
 
@@ -614,7 +616,7 @@ void via_link_control(struct via_node *node, struct via_link *link, uint64_t now
     uint64_t events = port->ops->events(port, VIA_PORT_EVENT_CONTROL);
 
     if ((events & VIA_PORT_EVENT_LINK_DOWN) != 0 && link->phase != VIA_PHASE_DOWN) {
-        set_down(node, link);
+        set_down(node, link, -ENOLINK);
         set_phase_down(link);
     }
     if (has_greeted(link)) {
@@ -622,8 +624,9 @@ void via_link_control(struct via_node *node, struct via_link *link, uint64_t now
         if (rc != 0) {
             via_node_trace(node, "host %u: port %u: link lost: %d", node->config.host, link->index,
                            rc);
-            set_down(node, link);
-            if (!port->ops->link_is_up(port)) {
+            bool is_up = port->ops->link_is_up(port);
+            set_down(node, link, is_up ? rc : -ENOLINK);
+            if (!is_up) {
                 set_phase_down(link);
             }
         }
@@ -654,7 +657,7 @@ void via_link_finish(struct via_node *node, struct via_link *link, uint64_t now_
 void via_link_close(struct via_node *node, struct via_link *link)
 {
     if (has_greeted(link)) {
-        set_down(node, link);
+        set_down(node, link, 0);
     }
     for (unsigned i = VIA_HANDSHAKE_REGISTERS; i-- > 0;) {
         publish_register(link, i, 0);
@@ -680,6 +683,7 @@ static void forget(struct via_node *node, struct via_link *link)
     atomic_store_explicit(&link->peer_session, 0, memory_order_relaxed);
     atomic_store_explicit(&link->peer_version, 0, memory_order_relaxed);
     atomic_store_explicit(&link->peer_link, 0, memory_order_relaxed);
+    atomic_store_explicit(&link->down_why, 0, memory_order_relaxed);
     atomic_store_explicit(&link->ups_count, 0, memory_order_relaxed);
     atomic_store_explicit(&link->downs_count, 0, memory_order_relaxed);
     atomic_store_explicit(&link->errors, 0, memory_order_relaxed);

@@ -79,6 +79,7 @@ struct via_link {
     _Atomic uint32_t pipe_slots; /* 0: not up */
     _Atomic uint8_t refusal_cause;
     _Atomic uint64_t refusal_mine, refusal_peers;
+    _Atomic int down_why;
     _Atomic uint32_t ups_count;
     _Atomic uint32_t downs_count;
     _Atomic uint64_t errors;

@@ -380,6 +380,10 @@ struct via_link_status {
     uint32_t pipe_slots;             /* of a channel pipe, as negotiated; 0 before that */
     uint32_t ups_count;
     uint32_t downs_count;
+    int down_why; /* the last time, after it was up: -ENOLINK (the port's link is down), -ETIMEDOUT
+                     (no sign of life of the peer), -ECONNRESET (it began anew), -EPROTO (it broke
+                     the rules), -EIO (writes were lost, or an engine could not be stopped);
+                     0: not yet, or the port was taken away */
     uint64_t heartbeats;     /* that the peer has sent since the link came up, as far as seen */
     uint64_t silence_max_ns; /* the longest time without heartbeat or frame meanwhile */
     uint64_t frames_sent, frames_received, bytes_sent, bytes_received; /* all channels */

@@ -75,6 +75,7 @@ static json_t *link_of(const struct via_host *host, unsigned index)
     set(object, "peer_pid", port.peer_pid);
     set(object, "ups", link.ups_count);
     set(object, "downs", link.downs_count);
+    json_object_set_new(object, "down_why", json_string(via_link_explain_down(&link).text));
     set(object, "heartbeats", link.heartbeats);
     set(object, "silence_max_us", link.silence_max_ns / VIA_USEC_NS);
     set(object, "frames_sent", link.frames_sent);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/log.h"
 #include "host/host_private.h"
 
@@ -329,6 +330,21 @@ void via_host_cables_close(struct via_host *host)
     host->cables_count = 0;
 }
 
+/* The port says what keeps the link down, before core has a peer to talk to. */
+static void log_error(struct via_host_cable *cable)
+{
+    struct via_port_status status;
+    cable->link.driver->status(cable->port, &status);
+    size_t bytes = strnlen(status.error, sizeof(status.error));
+    uint64_t hash = bytes != 0 ? via_hash64(VIA_HASH64_INIT, status.error, bytes) | 1 : 0;
+    if (hash != cable->error_seen && hash != 0) {
+        via_host_warn(cable->host, VIA_HOST_WARNS_LINK, cable->index, "host %u: %s: driver %s: %s",
+                      cable->host->config.host, via_host_cable_describe(cable).text,
+                      cable->link.driver->name, status.error);
+    }
+    cable->error_seen = hash;
+}
+
 uint64_t via_host_cables_tick(struct via_host *host)
 {
     uint64_t deadline_ns = VIA_NEVER_NS;
@@ -343,10 +359,29 @@ uint64_t via_host_cables_tick(struct via_host *host)
                 host->node_due = true;
                 tune(cable);
             }
+            log_error(cable);
         }
         deadline_ns = via_min(deadline_ns, cable->deadline_ns);
     }
     return deadline_ns;
+}
+
+static void log_down(struct via_host_cable *cable, const struct via_link_status *link,
+                     const char *name)
+{
+    bool was_up = cable->state_seen == VIA_LINK_UP;
+    struct via_link_text why = {.text = ""};
+    struct via_port_status port;
+    cable->link.driver->status(cable->port, &port);
+    if (was_up && port.cut) {
+        snprintf(why.text, sizeof(why.text), "it is cut");
+    } else if (was_up) {
+        why = via_link_explain_down(link);
+    }
+    via_host_log(cable->host, VIA_HOST_WARNS_LINK, cable->index,
+                 was_up ? VIA_LOG_INFO : VIA_LOG_DEBUG, "host %u: %s: %s%s%s",
+                 cable->host->config.host, name, via_link_state_name(link->state),
+                 why.text[0] != '\0' ? ": " : "", why.text);
 }
 
 static void log_state(struct via_host_cable *cable, const struct via_link_status *link)
@@ -374,9 +409,7 @@ static void log_state(struct via_host_cable *cable, const struct via_link_status
                      via_link_explain(link, cable->host->protocol_version).text);
         break;
     default:
-        via_host_log(cable->host, VIA_HOST_WARNS_LINK, cable->index,
-                     cable->state_seen == VIA_LINK_UP ? VIA_LOG_INFO : VIA_LOG_DEBUG,
-                     "host %u: %s: %s", host, text.text, via_link_state_name(link->state));
+        log_down(cable, link, text.text);
     }
 }
 

@@ -81,6 +81,7 @@ struct via_host_cable {
     struct via_driver_host offer;        /* to the driver; lives as long as the port */
     uint64_t deadline_ns;                /* of the driver's service() */
     enum via_link_state state_seen;      /* for the log */
+    uint64_t error_seen;                 /* a hash of the text; 0 = none */
 };
 
 /* via_host_change() under way. */

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 #include "host/link_text.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+
+#include "base/types.h"
 
 const char *via_link_state_name(enum via_link_state state)
 {
@@ -119,6 +122,33 @@ struct via_link_text via_link_explain(const struct via_link_status *link, unsign
     case VIA_LINK_BAD_GEOMETRY:
     case VIA_LINK_BAD_FABRIC:
         explain_refusal(&link->refusal, &ret);
+        break;
+    default:
+        break;
+    }
+    return ret;
+}
+
+struct via_link_text via_link_explain_down(const struct via_link_status *link)
+{
+    struct via_link_text ret = {.text = ""};
+
+    switch (link->down_why) {
+    case -ENOLINK:
+        snprintf(ret.text, sizeof(ret.text), "the port lost its link");
+        break;
+    case -ETIMEDOUT:
+        snprintf(ret.text, sizeof(ret.text), "no sign of life of the peer for %" PRIu64 " ms",
+                 link->silence_max_ns / VIA_MSEC_NS);
+        break;
+    case -ECONNRESET:
+        snprintf(ret.text, sizeof(ret.text), "the peer began anew");
+        break;
+    case -EPROTO:
+        snprintf(ret.text, sizeof(ret.text), "the peer broke the protocol");
+        break;
+    case -EIO:
+        snprintf(ret.text, sizeof(ret.text), "writes were lost, or a DMA engine did not stop");
         break;
     default:
         break;

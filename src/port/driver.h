@@ -97,7 +97,8 @@ struct via_port_status {
     uint64_t peers_refused; /* connections ended because of what they said or who they were */
     const char *imitation;  /* what software stands for hardware, so that times are those of the
                                software; NULL: none that the driver knows of */
-    char error[256];        /* what is wrong with the link now; "" = nothing */
+    char error[256];        /* what is wrong with the link now; "" = nothing. A driver whose
+                               threads find that wakes service(): the host logs what is new */
 };
 
 enum via_port_caching {

@@ -110,6 +110,24 @@ class Fabric(Base):
         self.assert_hops(3, 1, 2)
         self.down()
 
+    def test_a_long_chain(self):
+        """More hops than a byte of hops_left once had; what a cut or a dead host leaves out of reach ends, and says so."""
+        last = 70
+        self.good("up", "--chain", str(last), "--channels", "1", "--give-up-ms", "1500")
+        self.assert_hops(1, last, last - 1)
+        put = ["perf", "put", "--from", "1", "--to", str(last), "--sizes", "8", "--iterations", "10", "--no-memcpy"]
+        self.assertRegex(self.good(*put), r"8 +frames")
+        self.good("perf", "barrier", "--hosts", "1,35,%d" % last, "--iterations", "3")
+        self.good("cut", "35", "36")
+        self.assert_hops(1, last, None)
+        self.bad(*put, says=["host 1 to host %d, 8 bytes: put: " % last, "No route to host"])
+        with self.start("perf", "barrier", "--hosts", "1,%d" % last, "--seconds", "60") as barrier:
+            _, err = barrier.communicate(timeout=cli.HANG_S)
+        self.assertRegex(err, "barrier.*No route to host")
+        self.good("mend", "35", "36")
+        self.assert_hops(1, last, last - 1)
+        self.down()
+
     def test_links_that_are_not_there(self):
         self.good("up", "--ring", "4")
         for verb in ("cut", "mend"):

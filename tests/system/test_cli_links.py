@@ -3,19 +3,29 @@
 """Links that are described to their driver, and what hosts then say of them."""
 import json
 import os
+import re
 import socket
 import subprocess
+import time
 
 import cli
 
 
 class Links(cli.Case):
     def daemon(self, host, description):
-        daemon = subprocess.Popen(
-            [os.path.join(cli.BIN, "viaductd"), "--foreground", "--rundir", self.rundir, "--host", str(host), "--link",
-             description], env=self.env, stderr=subprocess.DEVNULL)
+        with open(self.log_of(host), "w", encoding="utf-8") as log:
+            daemon = subprocess.Popen(
+                [os.path.join(cli.BIN, "viaductd"), "--foreground", "--rundir", self.rundir, "--host", str(host), "--link",
+                 description], env=self.env, stderr=log)
         self.addCleanup(daemon.wait)
         self.addCleanup(daemon.kill)
+
+    def log_of(self, host):
+        return os.path.join(self.folder, "log-%d" % host)
+
+    def read_log(self, host):
+        with open(self.log_of(host), encoding="utf-8") as log:
+            return log.read()
 
     def link_of(self, host):
         """What the host says of its only link."""
@@ -55,6 +65,27 @@ class Links(cli.Case):
             self.assertTrue(cli.wait_for(lambda host=host: self.link_of(host).get("state") == "up"), self.link_of(host))
         self.assertEqual(self.link_of(1)["inbox"], 256 << 10)
         self.assertGreater(self.link_of(2)["inbox"], 1 << 20)
+
+    def test_ends_of_different_classes(self):
+        """The port finds what is wrong, before hosts can greet each other; both say so, once, in the status and in the log."""
+        path = os.path.join(self.folder, "cable.sock")
+        self.daemon(1, "2=emu:%s,side=0,like=pex" % path)
+        self.daemon(2, "1=emu:%s,side=1" % path)
+        for host, mine, theirs in ((1, "pex", "memory"), (2, "memory", "pex")):
+            says = r"cable: process \d+ emulates a link like '%s', this one like '%s'" % (theirs, mine)
+            self.assertTrue(cli.wait_for(lambda host=host, says=says: re.fullmatch(says, self.link_of(host).get("error", ""))),
+                            self.link_of(host))
+            said = r"warn: host %d: link 0 to host %d: driver emu: %s\n" % (host, 3 - host, says)
+            self.assertTrue(cli.wait_for(lambda host=host, said=said: re.search(said, self.read_log(host))), self.read_log(host))
+            time.sleep(0.5)  # the ends try again and again meanwhile
+            self.assertEqual(len(re.findall(said, self.read_log(host))), 1, self.read_log(host))
+
+    def test_a_driver_that_is_not_there(self):
+        done = subprocess.run([os.path.join(cli.BIN, "viaductd"), "--foreground", "--rundir", self.rundir, "--host", "1", "--link",
+                               "2=pigeon:x"], env=self.env, capture_output=True, text=True, timeout=cli.HANG_S, check=False)
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stderr, "viaductd: host 1: link 0 to host 2: description 'pigeon:x': there is no driver 'pigeon'; "
+                                      "there are: emu, .*")
 
     def test_an_inbox_that_is_too_small(self):
         done = subprocess.run([os.path.join(cli.BIN, "viaductd"), "--foreground", "--rundir", self.rundir, "--host", "1", "--link",

@@ -102,7 +102,7 @@ class BadInput(cli.Case):
         two.process.send_signal(signal.SIGSTOP)
         self.assertTrue(cli.wait_for(lambda: self.link(one, "to-2-0").get("state") != "up"))
         # The link may be in its next state already when the daemon looks at it.
-        self.assertTrue(cli.wait_for(lambda: re.search(r"host 1: link 0 \(to-2-0\) to host 2: (waiting|handshake)$", one.messages(),
+        self.assertTrue(cli.wait_for(lambda: re.search(r"host 1: link 0 \(to-2-0\) to host 2: (waiting|handshake): no sign of life of the peer for [0-9]+ ms$", one.messages(),
                                                        re.MULTILINE)))
         time.sleep(0.5)
         two.process.send_signal(signal.SIGCONT)

@@ -208,6 +208,7 @@ static void a_silent_peer_is_down_within_its_time(void **state)
     fabric_run(fabric, 45 * VIA_MSEC_NS);
     assert_int_not_equal(state_of(fabric, 0), VIA_LINK_UP);
     assert_int_equal(fabric_link_status(fabric, 0, 0).downs_count, 1);
+    assert_int_equal(fabric_link_status(fabric, 0, 0).down_why, -ETIMEDOUT);
     struct via_route_status route;
     assert_int_equal(via_node_route_status(fabric_node(fabric, 0), 1, &route), 0);
     assert_int_equal(route.port, VIA_PORT_NONE);
@@ -231,6 +232,7 @@ static void a_quick_restart_is_noticed_by_its_registers(void **state)
         struct via_link_status status = fabric_link_status(fabric, 1 - who, 0);
         assert_int_equal(status.peer_session, fabric->hosts[who].config.session);
         assert_int_equal(status.downs_count, 1);
+        assert_int_equal(status.down_why, -ECONNRESET);
         fabric_free(fabric);
     }
 }
@@ -309,6 +311,7 @@ static void cut_and_mend(void **state)
             fabric_mend(&fabric->links[0]);
             fabric_settle(fabric);
             assert_int_equal(fabric_link_status(fabric, 0, 0).downs_count, i);
+            assert_int_equal(fabric_link_status(fabric, 0, 0).down_why, -ENOLINK);
             assert_int_equal(fabric_link_status(fabric, 1, 0).ups_count, i + 1);
         }
         fabric_free(fabric);
@@ -382,6 +385,7 @@ static void nonsense_from_the_peer_takes_the_link_down(void **state)
     fabric_run(fabric, 25 * VIA_MSEC_NS);
     assert_int_equal(fabric_link_status(fabric, 0, 0).errors, 1);
     assert_int_equal(fabric_link_status(fabric, 0, 0).downs_count, 1);
+    assert_int_equal(fabric_link_status(fabric, 0, 0).down_why, -EPROTO);
     fabric_settle(fabric); /* a new epoch, a new chance */
     fabric_free(fabric);
 }

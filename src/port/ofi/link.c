@@ -34,25 +34,25 @@
 
 /* --- words for operators --- */
 
-static void set_error(struct via_ofi_port *port, const char *format, ...) VIA_PRINTF(2, 3);
-static void set_error(struct via_ofi_port *port, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    vsnprintf(port->error, sizeof(port->error), format, args);
-    va_end(args);
-    /* Not each attempt: what is new. */
-    if (strcmp(port->error, port->logged) != 0) {
-        memcpy(port->logged, port->error, sizeof(port->logged));
-        via_log_limited(&port->warnings, via_ofi_now_ns(), VIA_LOG_WARN,
-                        "host %u: ofi link to host %u: %s", port->id, port->peer_id, port->error);
-    }
-}
-
+/* The control thread of the host is to look at the port. */
 static void changed(struct via_ofi_port *port)
 {
     uint64_t one = 1;
     (void)!write(port->changed_fd, &one, sizeof(one));
+}
+
+static void set_error(struct via_ofi_port *port, const char *format, ...) VIA_PRINTF(2, 3);
+static void set_error(struct via_ofi_port *port, const char *format, ...)
+{
+    char text[sizeof(port->error)];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    if (strcmp(port->error, text) != 0) {
+        memcpy(port->error, text, sizeof(text));
+        changed(port);
+    }
 }
 
 /* --- up and down --- */
@@ -123,7 +123,6 @@ static void attach(struct via_ofi_conn *conn)
     pthread_mutex_unlock(&port->rx_lock);
     port->mend = false;
     port->error[0] = '\0';
-    port->logged[0] = '\0';
     changed(port);
 }
 

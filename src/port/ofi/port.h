@@ -197,8 +197,6 @@ struct via_ofi_port {
     uint64_t peers_refused;
     char found[256]; /* for describe() */
     char error[256];
-    char logged[256]; /* the error that was logged last */
-    struct via_log_limit warnings;
 };
 
 static inline struct via_ofi_port *via_ofi_port_of(const struct via_port *port)
