@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* What a hostile holder of an eventfd can do so that others block when they write to it. */
+/* How a hostile holder of an eventfd makes other writers block. */
 #ifndef BELL_FULL_H
 #define BELL_FULL_H
 
@@ -12,9 +12,9 @@
 #include <unistd.h>
 
 /*
- * Takes O_NONBLOCK away, fills the count as far as writes can, and adds the last 1 by an
- * asynchronous read that tells the eventfd when it has ended: then even a write of 0 blocks. false:
- * this kernel has no asynchronous I/O.
+ * Clears O_NONBLOCK, fills the counter as far as writes can, and adds the last 1 by an asynchronous
+ * read whose completion signals the eventfd: then even a write of 0 blocks. False: this kernel has
+ * no asynchronous I/O.
  */
 static inline bool bell_fill(int bell_fd)
 {

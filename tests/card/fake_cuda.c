@@ -2,10 +2,10 @@
 /*
  * The names of the CUDA driver library that viaduct perf device calls, with one "GPU" that is
  * memory of this process. It shows that the calls are made as the reference manual has them: init,
- * device, context, memory, copy, free, in that order and with the right arguments. It says nothing
- * of a GPU.
+ * device, context, memory, copy, free, in that order and with the right arguments. It proves
+ * nothing about a real GPU.
  *
- * FAKE_CUDA: "none" no GPU, "broken" copies bring other bytes, "nomem" no memory.
+ * FAKE_CUDA: "none" no GPU, "broken" copies have wrong bytes, "nomem" no memory.
  */
 #include <stdint.h>
 #include <stdlib.h>

@@ -39,7 +39,7 @@ static size_t make(uint8_t *bytes, unsigned setup)
     return count;
 }
 
-/* Power comes back: the chip looks at its EEPROM. */
+/* Power comes back: the chip loads its EEPROM. */
 static void power_on(struct world *world)
 {
     struct via_pex_options options = via_pex_options_default;

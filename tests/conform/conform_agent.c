@@ -23,7 +23,7 @@ static uint64_t now(void)
     return (uint64_t)time.tv_sec * VIA_SEC_NS + (uint64_t)time.tv_nsec;
 }
 
-/* --- where the end lives --- */
+/* --- the process or thread of the end --- */
 
 static void caps(struct conform_end *end, struct conform_call *call)
 {
@@ -96,7 +96,7 @@ static void worker_call(struct conform_agent *agent, struct conform_end *end,
     memcpy(call->data, &report, sizeof(report));
 }
 
-/* --- DMA: what is its source lives as long as the agent --- */
+/* --- DMA: source buffers live as long as the agent --- */
 
 static unsigned char *dma_source(struct conform_agent *agent, struct conform_end *end,
                                  uint64_t cookie)
@@ -255,11 +255,11 @@ static void serve(struct conform_agent *agent, struct conform_end *end)
             break; /* the suite is gone */
         }
         quit = call.verb == CONFORM_QUIT;
-        /* What an interrupt told before the call has been noticed when it is made. */
+        /* Interrupts from before the call have been handled when it is made. */
         end->kind->service(end, now(), &deadline_ns);
         execute(agent, end, &call);
         if (!quit) {
-            /* A cut and the like have followed when the suite goes on. */
+            /* Consequences of a cut and the like have taken effect before the suite continues. */
             end->kind->service(end, now(), &deadline_ns);
             (void)!send(agent->agent_socket, &call, sizeof(call), MSG_NOSIGNAL);
         }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Agents: ends of a link that do what they are told, wherever they live. */
+/* Agents: ends of a link that execute commands, in this thread or another process. */
 #ifndef VIA_TESTS_CONFORM_AGENT_H
 #define VIA_TESTS_CONFORM_AGENT_H
 

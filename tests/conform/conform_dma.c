@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* What core/port.h says of DMA. Queue 0, for the suite is thread 0 of an end. */
+/* The contract of core/port.h for DMA. Queue 0, which in the suite is thread 0 of an end. */
 #include <errno.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* The emulated port for the suite, bare and wrapped in a fault port that injects nothing. */
+/* The emulated port for the suite, bare and wrapped in a fault port that injects no fault. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

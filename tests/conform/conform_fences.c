@@ -31,7 +31,7 @@ static void a_fence_proves_arrival(void **state)
     struct pair *pair = *state;
     for (unsigned i = 1; i <= 50; i++) {
         pair_body_fill(pair, 0, DATA_OFF, (int)i, 3000);
-        if (i % 2 == 0) { /* what was not flushed arrives as well */
+        if (i % 2 == 0) { /* writes that were not flushed arrive as well */
             pair_tell_value(pair, 0, CONFORM_FLUSH, 0);
         }
         assert_int_equal(start(pair, 0, 0), 0);
@@ -54,8 +54,8 @@ static void a_fence_brings_what_the_peer_flushed(void **state)
 }
 
 /*
- * Safe sleeping: side 0 announces that it is going to sleep, fences, and looks for a record; side 1
- * writes a record, flushes, and looks for the announcement. One of them sees the other, whenever
+ * Safe sleeping: side 0 announces that it is going to sleep, fences, and checks for a record; side
+ * 1 writes a record, flushes, and checks for the announcement. One of them sees the other, whenever
  * the record is written.
  */
 static void nobody_sleeps_who_is_not_rung(void **state)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* The ivshmem port for the suite: its ends are peers on the socket of a server, which is a process
- * of its own. Each link has a cell, and meets there what the links of earlier tests have left. */
+/* The ivshmem port for the suite: its ends are peers on the socket of a server, which is a separate
+ * process. Each link has a cell, which still has the contents of earlier tests' links. */
 #include "conform_ivshmem.h"
 
 #include <poll.h>

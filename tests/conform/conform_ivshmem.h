@@ -6,7 +6,7 @@
 
 extern const struct conform_kind conform_ivshmem;
 
-/* The server for all links of this process. 0, or 1 when there is none. */
+/* The server for all links of this process. 0, or 1 if there is none. */
 int conform_ivshmem_begin(void);
 void conform_ivshmem_end(void);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* The ofi port for the suite: both ends on loopback addresses of their own, so that several runs of
- * the suite do not meet. */
+/* The ofi port for the suite: both ends use loopback addresses of their own, so that several runs
+ * of the suite do not collide. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,7 +35,7 @@ static void find_addresses(const char *directory, char ret_addresses[2][32])
     }
 }
 
-/* Of a key that both ends have; nobody tries to break it here. */
+/* A function of a key that both ends have; no test tries to break it here. */
 static void mac(void *ctx, const void *data, size_t bytes, uint8_t ret_mac[32])
 {
     const unsigned char *from = data;

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <time.h>
 
-/* --- telling the ends what to do --- */
+/* --- commands to the ends --- */
 
 int64_t pair_tell(struct pair *pair, unsigned side, struct conform_call *call)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* A link under test, and how tests talk to its ends. Whatever fails here fails the test. */
+/* A link under test, and calls to its ends. A failure here fails the test. */
 #ifndef VIA_TESTS_CONFORM_PAIR_H
 #define VIA_TESTS_CONFORM_PAIR_H
 

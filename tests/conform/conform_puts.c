@@ -15,7 +15,7 @@ static void both_ends_come_up_and_fit(void **state)
         assert_true(ends[side].caps.inbox_bytes >= CONFORM_INBOX_BYTES);
         assert_int_equal(ends[side].caps.window_bytes, ends[1 - side].caps.inbox_bytes);
         assert_true(ends[side].caps.store_bytes_max == 8 || ends[side].caps.store_bytes_max == 64);
-        /* The edge is told once. */
+        /* The event is reported once. */
         assert_true(pair_events(pair, side, VIA_PORT_EVENT_CONTROL) == VIA_PORT_EVENT_LINK_UP);
         assert_true(pair_events(pair, side, VIA_PORT_EVENT_CONTROL) == 0);
     }

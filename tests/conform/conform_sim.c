@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* The simulator's port for the suite: a world of two hosts that have no nodes and one link, in
- * which nothing happens but what the ends do. */
+/* The simulator's port for the suite: a world of two hosts without nodes and one link, in which
+ * only the ends act. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -116,7 +116,7 @@ static void make_world(uint32_t direct_percent, uint32_t wc_percent, uint32_t dm
     /* A link of the simulator is up from the start; here it comes up. */
     world->links[0].up = false;
     sim_link_set(&world->links[0], true);
-    sim_pass_time(NULL, 0); /* both ends hear of it */
+    sim_pass_time(NULL, 0); /* both ends get the event */
 }
 
 static int open_sim(struct conform_end *end, uint32_t direct_percent, uint32_t wc_percent,

@@ -63,7 +63,7 @@ static void look(const struct conform_worker *worker)
     (void)port->ops->events(port, VIA_PORT_EVENT_DOORBELL(worker->queue));
 }
 
-/* Pairs with the port's promise that a commit that is seen comes after what was posted before. */
+/* Pairs with the port's promise: a visible commit comes after all earlier writes. */
 static uint64_t load_word(const struct conform_worker *worker, uint64_t off)
 {
     const unsigned char *at = worker->end->port->inbox + worker->off + off;
@@ -79,8 +79,8 @@ static unsigned char load_byte(const struct conform_worker *worker, uint64_t off
 /*
  * --- order: data in pieces, a flag, and another ---
  *
- * A body may be seen before what was posted before it, so nothing is written again before the
- * watcher has said that it has done with it.
+ * A body may become visible before earlier writes, so the writer reuses no memory before the
+ * watcher has reported that it is done with it.
  */
 
 /* Has the watcher done with `round`? */
@@ -211,7 +211,7 @@ static void ringer(struct conform_worker *worker)
     }
     struct via_port *port = worker->end->port;
     worker->round++;
-    /* Now and then let the other fall asleep first. */
+    /* Now and then let the other side fall asleep first. */
     if (worker->threaded && via_rng_chance(&worker->rng, 1, 4)) {
         struct timespec pause = {.tv_nsec = (long)via_rng_below(&worker->rng, 200000)};
         nanosleep(&pause, NULL);
@@ -223,7 +223,7 @@ static void ringer(struct conform_worker *worker)
     progress(worker);
 }
 
-/* The way of emu.h: load count, clear events, look, announce, wait for a change. */
+/* The protocol of emu.h: load count, clear events, check memory, announce, wait for a change. */
 static bool sleep_on(struct conform_worker *worker, struct via_bell *bell, uint32_t count)
 {
     struct timespec limit = {.tv_sec = SLEEP_NS / VIA_SEC_NS};
@@ -336,7 +336,7 @@ static void *work(void *arg)
     struct conform_worker *worker = arg;
     for (unsigned step = 1; !atomic_load(&worker->stop); step++) {
         conform_worker_step(worker);
-        /* On a CPU that others need as well, who watches must get to see what is written. */
+        /* The watcher must see the writes even on a CPU that other threads need as well. */
         if (step % 16 == 0) {
             sched_yield();
         }

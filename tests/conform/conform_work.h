@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Work that goes on at an end while the suite does something else: writers, and watchers of what
- * they write. A worker takes small steps: in a thread of its own, or whenever time passes. */
+/* Work at an end that runs while the suite does something else: writers, and watchers of their
+ * writes. A worker makes small steps: in a thread of its own, or whenever time passes. */
 #ifndef VIA_TESTS_CONFORM_WORK_H
 #define VIA_TESTS_CONFORM_WORK_H
 
@@ -23,12 +23,12 @@ enum conform_work {
     CONFORM_WRITE_WORDS, /* commits of the same word */
     CONFORM_WATCH_WORDS,
     CONFORM_RINGER,  /* rings bit `count`; again when the sleeper has put the number back */
-    CONFORM_SLEEPER, /* sleeps until bit `count` is rung, puts the number of times back */
+    CONFORM_SLEEPER, /* sleeps until bit `count` is rung, reports the number of times */
     CONFORM_HAMMER,  /* everything a transfer thread may do, at any time */
 };
 
 struct conform_report {
-    uint64_t steps;      /* writers: rounds; watchers: looks that found something new */
+    uint64_t steps;      /* writers: rounds; watchers: checks that found a change */
     uint64_t violations; /* of the contract */
     char what[128];      /* the first */
 };

@@ -30,7 +30,7 @@ static int set_up(void **state)
     if (pair->kind->begin != NULL && pair->kind->begin(pair->directory) != 0) {
         return -1;
     }
-    /* Either side first. */
+    /* Both orders of the two sides. */
     static unsigned first;
     first = 1 - first;
     for (unsigned i = 0; i < 2; i++) {

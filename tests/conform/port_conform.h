@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
  * The conformance suite of core/port.h: every sentence of its contract, for any port. A kind of
- * port says how to make an end of a link; a place says where the two ends live. The suite talks to
- * the ends through agents (conform_agent.h), so that it is the same for two threads, two processes
- * and a simulated world in one thread.
+ * port makes an end of a link; a place runs the two ends. The suite talks to the ends through
+ * agents (conform_agent.h), so that it is the same for two threads, two processes and a simulated
+ * world in one thread.
  */
 #ifndef VIA_TESTS_CONFORM_PORT_CONFORM_H
 #define VIA_TESTS_CONFORM_PORT_CONFORM_H
@@ -44,7 +44,7 @@ struct conform_kind {
     int (*open)(struct conform_end *end, const char *directory);
     /* The sources of DMA, once. NULL: the engine reads from anywhere. */
     int (*memory)(struct conform_end *end, void *memory, size_t bytes);
-    /* To be watched while nothing is to be done; -1: nothing to watch. */
+    /* Descriptor to poll while idle; -1: none. */
     int (*fd)(struct conform_end *end);
     void (*service)(struct conform_end *end, uint64_t now_ns, uint64_t *ret_deadline_ns);
     /* Place CONFORM_INLINE only: the next calls are those of thread `thread` of this end, which is

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* What the emulated port has beyond the contract of ports: the cable, its messages, and peers that
- * mean no good. One thread turns both ends, with a clock of its own. */
+/* Features of the emulated port beyond the contract of ports: the cable, its messages, and hostile
+ * peers. One thread drives both ends, with a simulated clock. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -343,7 +343,7 @@ static void messages_have_limits(void **state)
     assert_int_equal(via_emu_port_request(port, bytes, VIA_EMU_MESSAGE_BYTES_MAX, NULL, 0), 0);
     turn(bench, 1);
     assert_int_equal(bench->len, VIA_EMU_MESSAGE_BYTES_MAX);
-    /* Nobody listens at the other end: closed and counted. */
+    /* No process listens at the other end: the connection is closed and counted. */
     fds[0] = open("/dev/null", O_RDONLY | O_CLOEXEC);
     assert_int_equal(via_emu_port_request(bench->port[1], bytes, 8, fds, 1), 0);
     close(fds[0]);
@@ -386,7 +386,7 @@ static void a_full_socket_says_again_and_loses_nothing(void **state)
         assert_true(sent < 100000);
     }
     assert_int_equal(request(bench, sent, NULL, 0), -EAGAIN);
-    /* A cut does not wait for room: the other end sees it in the bridge at its next look, and the
+    /* A cut does not wait for room: the other end sees it in the bridge at its next poll, and the
      * message that would wake it goes out as soon as there is room. */
     via_emu_port_cut(bench->port[0], true);
     assert_false(is_up(bench, 1));
@@ -395,7 +395,7 @@ static void a_full_socket_says_again_and_loses_nothing(void **state)
     turn(bench, 40);
     assert_true(is_up(bench, 0) && is_up(bench, 1));
     assert_int_equal(bench->messages + status(bench, 1).messages_dropped, sent);
-    assert_true(bench->messages == 0); /* what was under way when it was cut */
+    assert_true(bench->messages == 0); /* writes under way at the cut */
     bench->next = sent;
     assert_int_equal(request(bench, sent, NULL, 0), 0);
     turn(bench, 1);
@@ -602,7 +602,7 @@ static void side_1_refuses_bad_peers_and_takes_the_next_good_one(void **state)
     struct via_error err;
     int listening;
     open_side(bench, 1);
-    turn(bench, 300); /* nobody there is no error */
+    turn(bench, 300); /* no listener there is no error */
     assert_string_equal(status(bench, 1).error, "");
     assert_int_equal(via_emu_cable_listen(bench->path, 0600, &listening, &err), 0);
     for (unsigned i = 0; i < VIA_ARRAY_COUNT(spoilers); i++) {

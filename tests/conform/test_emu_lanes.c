@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Lanes of the emulated port: what may arrive when, and what a hostile end can write there. */
+/* Lanes of the emulated port: which writes may arrive when, and what a hostile end can write
+ * there. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,7 +19,7 @@
 
 #define INBOX_BYTES 65536u
 #define ROUND 7u
-/* Longer than any test: only looks and pushes let anything arrive. */
+/* Longer than any test: writes arrive only at polls and pushes. */
 #define NEVER_NS (UINT64_C(1) << 60)
 
 struct fixture {
@@ -86,7 +87,7 @@ static void fill(unsigned char *bytes, size_t len, struct via_rng *rng)
     }
 }
 
-/* --- what is promised --- */
+/* --- guarantees --- */
 
 static void what_is_flushed_arrives_whole(void **state)
 {
@@ -204,7 +205,7 @@ static void a_full_lane_takes_a_part_of_a_body(void **state)
 
 /* --- and no more --- */
 
-/* How many of 100 seeds show what `shows` looks for. */
+/* In how many of 100 seeds `shows` finds its effect. */
 static unsigned count_seeds(bool (*shows)(struct fixture *fixture))
 {
     unsigned count = 0;
@@ -339,7 +340,7 @@ _Static_assert(RUSH_PLACES * 3 * sizeof(struct via_emu_flight) > VIA_EMU_LANE_DA
                    64 + RUSH_PLACES * 64 <= INBOX_BYTES,
                "a round is a header, its body and a word");
 
-/* The receiver looks all the time, while the sender makes room for itself. */
+/* The receiver polls all the time, while the sender makes room for itself. */
 static void *look_on(void *arg)
 {
     struct fixture *fixture = arg;

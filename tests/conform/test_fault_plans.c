@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* What the fault port injects, and that it keeps the port's contract while it does so. */
+/* The faults that the fault port injects; and that it keeps the port's contract meanwhile. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -421,7 +421,7 @@ static void a_script_is_followed(void **state)
     bench->plan = (struct via_fault_plan){
         .holds = true, .steps = steps, .steps_count = sizeof(steps) / sizeof(steps[0])};
     begin(bench);
-    turn(bench, 98); /* the clock stands at 99 */
+    turn(bench, 98); /* the clock is stopped at 99 */
     assert_true(bench->fault->ops->link_is_up(bench->fault));
     turn(bench, 1);
     assert_false(bench->fault->ops->link_is_up(bench->fault));
@@ -439,7 +439,7 @@ static void a_script_is_followed(void **state)
                 (VIA_PORT_EVENT_LINK_DOWN | VIA_PORT_EVENT_LINK_UP));
 }
 
-/* A history of faults, told by what arrived and what was counted. */
+/* A history of faults: arrivals and counters. */
 static void run_seed(struct bench *bench, uint64_t seed, struct via_fault_stats *ret_stats,
                      uint64_t *ret_sum)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * What port/driver.h says of many peers: a hub has a port to each of some peers, by one endpoint
- * where the driver has such, and each port keeps core/port.h whatever becomes of the others. Ends
- * are opened by their descriptions, as hosts open them.
+ * The contract of port/driver.h for many peers: a hub has a port to each of several peers, through
+ * one endpoint if the driver has such, and each port keeps core/port.h whatever happens to the
+ * others. Ends are opened by their descriptions, as hosts open them.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -40,7 +40,7 @@ struct kind {
 enum flaw {
     NO_FLAW,
     INBOXES_OF_ONE_SIZE, /* all inboxes are said to be as large as the first */
-    PUTS_ASTRAY,         /* what is for one peer comes to its neighbour as well */
+    PUTS_ASTRAY,         /* data for one peer must also reach its neighbour */
     DOORBELLS_MERGED,    /* a doorbell of one is an event of its neighbour */
     CUTS_SPREAD,         /* fences end with the link of another peer */
     EDGES_SPREAD,        /* the end of one link is an event of all */
@@ -138,7 +138,7 @@ static void flawed_commit(struct via_port *port, unsigned queue, uint64_t off, c
 {
     const struct flawed *flawed = flawed_of(port);
     if (planted == ONE_QUEUE && flawed->peer != 0 && child_is_stopped(flawed->hub)) {
-        return; /* it would come when the child goes on */
+        return; /* it would arrive when the child continues */
     }
     flawed->inner->ops->commit(flawed->inner, queue, off, src, len);
     if (planted == PUTS_ASTRAY) {

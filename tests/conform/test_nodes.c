@@ -197,7 +197,7 @@ static void *transfer(void *arg)
     struct host *host = arg;
     unsigned idle = 0;
     while (!atomic_load(&host->stop)) {
-        /* Before anything is looked at: what comes later changes it. */
+        /* Before any check: later events change it. */
         uint32_t count = atomic_load_explicit(&host->bell->count, memory_order_acquire);
         uint64_t deadline_ns;
         unsigned done = via_node_poll(host->node, 0, now(), &deadline_ns);
@@ -398,7 +398,7 @@ static void check(struct fabric *fabric)
     }
 }
 
-/* Opens both hosts, lets `fault` disturb them until all is done, looks at what has come. */
+/* Opens both hosts, lets `fault` disturb them until all is done, then checks the arrivals. */
 static void run(struct fabric *fabric, const struct kind *kind, const struct via_fault_plan *plan,
                 void (*disturb)(struct fabric *fabric, unsigned turn))
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * A stranger connects to a host whose ofi link is up, and sends a message that is none, before it
- * has proved the fabric key: it is hung up on, and the link stays up. With a key the stranger
- * repeats the request of the true peer, which anyone may record on the network. Strangers that say
- * nothing are hung up on, too.
+ * A stranger connects to a host whose ofi link is up, and sends an invalid message, before it has
+ * proved the fabric key: the host closes its connection, and the link stays up. With a key the
+ * stranger repeats the request of the true peer, which any machine on the network may record.
+ * Connections of silent strangers are closed, too.
  */
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -52,7 +52,7 @@ static void wake(void *ctx, unsigned thread)
     (void)thread; /* the test polls */
 }
 
-/* Some function of a key and the data: here nobody tries to break it. */
+/* A function of a key and the data: no test tries to break it here. */
 static void mac(void *ctx, const void *data, size_t bytes, uint8_t ret_mac[32])
 {
     const unsigned char *from = data;
@@ -174,7 +174,7 @@ static void close_stranger(struct stranger *stranger)
     stranger->library->freeinfo(stranger->info);
 }
 
-/* libfabric goes on in calls only, so this asks rather than sleeps. */
+/* libfabric makes progress only in calls, so this polls rather than sleeps. */
 static void wait_for(struct stranger *stranger, uint32_t wanted)
 {
     _Alignas(struct fi_eq_cm_entry) unsigned char buffer[sizeof(struct fi_eq_cm_entry) + 512];
@@ -233,7 +233,7 @@ static void a_repeated_request_ends_no_link(void **state)
     disturb(true);
 }
 
-/* Who connects is told why it is refused, at the place that all versions agree on. */
+/* A connecting peer gets the reason of a refusal, at the offset that all versions agree on. */
 static void another_version_is_refused(void **state)
 {
     struct link link = {0};
@@ -293,7 +293,7 @@ static void connect_all(const char *address, int *ret_fds)
     }
 }
 
-/* All but those that the kernel holds back: of them libfabric knows nothing. */
+/* All but those that the kernel holds back, which libfabric has not seen. */
 static void wait_for_ends(const int *fds)
 {
     struct pollfd polled;

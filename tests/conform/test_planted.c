@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Does the suite find what it is there to find? Ports with one bug each, planted over the emulated
- * one: the test that is to catch it must fail. */
+/* Does the suite find the bugs that it is written for? Ports with one bug each, planted over the
+ * emulated port: the test that should catch the bug must fail. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* What port/slice.h promises, of every kind of ports that has slices. One thread turns both ends.
- */
+/* The contract of port/slice.h, for every kind of port that has slices. One thread drives both
+ * ends. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -310,7 +310,7 @@ static void no_exposure_outlives_the_link(void **state)
     turn(ends);
     assert_int_equal(expose(ends, 1, 2, 1), 0); /* under way */
     cut(ends, OWNER, true);
-    /* The other end may have to look before it knows. */
+    /* The other end may have to poll before it knows. */
     int rc = is_not_here(ends, 0, 1);
     assert_true(rc == -ENOLINK || (strcmp(kind->name, "pex") == 0 && rc == -EAGAIN));
     assert_int_equal(expose(ends, 2, 3, 2), -ENOLINK);
@@ -343,7 +343,7 @@ static void what_is_out_of_bounds_is_refused(void **state)
     close(fd);
 }
 
-/* The owner exposes as fast as it can; nobody takes it. */
+/* The owner exposes as fast as it can; no peer takes the slices. */
 static void a_full_cable_is_tried_again_later(void **state)
 {
     struct ends *ends = *state;

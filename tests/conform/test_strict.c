@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Classes of links: an emulated port promises what the class does, and no more. Software that
- * relies on more is found out here. One thread turns both ends.
+ * Classes of links: an emulated port promises what the class promises, and no more. Software that
+ * relies on more fails here. One thread drives both ends.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -141,7 +141,7 @@ static int fence(struct link *link, unsigned side, unsigned queue)
     return rc == 1 ? 0 : rc;
 }
 
-/* In how many of SEEDS x ROUNDS rounds `shows` finds what it looks for. */
+/* In how many of SEEDS x ROUNDS rounds `shows` finds its effect. */
 static unsigned count_rounds(const char *like, bool (*shows)(struct link *link))
 {
     unsigned count = 0;
@@ -252,7 +252,7 @@ static void mistakes_are_not_found_on_ivshmem(void **state)
     }
 }
 
-/* --- software that relies on what is promised --- */
+/* --- software that relies on guarantees --- */
 
 static bool the_promises_are_broken(struct link *link)
 {
@@ -268,7 +268,7 @@ static bool the_promises_are_broken(struct link *link)
         if (round % 2 == 0) {
             assert_int_equal(link->port[0]->ops->ring(link->port[0], QUEUE, QUEUE), 0);
             if (reader->ops->events(reader, LOOK) == LOOK && seen(link, 0) != round) {
-                return true; /* a doorbell before what was flushed */
+                return true; /* a doorbell before the flushed writes */
             }
         } else if (fence(link, 1, 0) != 0 || seen(link, 0) != round) {
             return true; /* a fence that does not bring what the peer had flushed */
@@ -412,7 +412,7 @@ static void a_lane_that_is_kept_ends_the_connection(void **state)
     open_link(&link, "pex", 0);
     atomic_store(&lane_into(&link, 1)->lock, 1);
     commit(&link, 0, 1);
-    look(&link); /* a look does not wait */
+    look(&link); /* a poll does not wait */
     uint64_t begin_ns = via_emu_now_ns();
     assert_int_equal(fence(&link, 0, QUEUE), -ENOLINK);
     assert_true(via_emu_now_ns() - begin_ns < 5 * VIA_SEC_NS);
@@ -442,7 +442,7 @@ static void nothing_is_seen_of_a_frame_whose_body_was_lost(void **state)
     close_link(&link);
 }
 
-/* Tells the sender all the time that nothing has arrived. */
+/* Tells the sender all the time that no write has arrived. */
 static void *keep_full(void *arg)
 {
     struct via_emu_lane *lane = arg;

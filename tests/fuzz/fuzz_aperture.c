@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * What another host says of slices: it asks for what is not there, answers what was not asked, and
- * before the right answer. The host goes on serving its own processes; what it exposes is what one
- * of them has registered, and what a process is given is no more than a slice.
+ * Messages of another host about slices: it asks for slices that do not exist, sends answers
+ * without a request, and forges an answer before the right one. The host goes on serving its own
+ * processes; it exposes only memory that one of them has registered, and a process gets no more
+ * than a slice.
  *
  * The hosts and their threads live on between inputs. Run it with -detect_leaks=0.
  *
- * Input: steps, each a byte that says what, then its numbers (input_edgy).
+ * Input: steps, each a byte with the kind, then its numbers (input_edgy).
  */
 #include <errno.h>
 #include <poll.h>
@@ -23,10 +24,10 @@
 #define TRIES 2000
 #define HOSTILE 1u
 #define BYTES (1u << 20)
-/* Looks at what the host's thread may change. */
+/* Reads fields that the host's thread may change. */
 #define RACES __attribute__((no_sanitize("thread")))
 
-static struct host_lab lab; /* two hosts; the other one is said to speak */
+static struct host_lab lab; /* two hosts; messages claim to come from the other one */
 static struct host_raw good;
 static uint64_t far_handle;  /* of a segment there */
 static uint64_t near_handle; /* of one here */
@@ -123,8 +124,8 @@ static struct via_aperture_message take_message(struct input *input, uint8_t wha
     return message;
 }
 
-/* An answer to the last question of host 0, or that its segment is gone. These are looked at while
- * the host's thread changes them: a wrong number does no harm. */
+/* An answer to the last request of host 0, or the news that its segment is gone. The request is
+ * read while the host's thread changes it: a wrong number does no harm. */
 RACES static void answer_first(struct via_aperture_message *message, uint64_t before)
 {
     const volatile uint64_t *last = &lab.hosts[0]->aperture.exposure_last;

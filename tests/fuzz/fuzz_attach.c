@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * What a process says to its host: requests and descriptors on the attach socket, commands in its
- * pipe, anything at all in the memory it shares with the host. The host goes on serving a process
+ * Input of a process to its host: requests and descriptors on the attach socket, commands in its
+ * pipe, arbitrary writes to the memory it shares with the host. The host goes on serving a process
  * that keeps to the rules.
  *
- * The hosts and their threads live on between inputs; what an input has left is wound up beside the
- * next. Run it with -detect_leaks=0.
+ * The hosts and their threads live on between inputs; the remains of an input are cleaned up during
+ * the next one. Run it with -detect_leaks=0.
  *
- * Input: steps, each a byte that says what, then its numbers (input_edgy) and bytes.
+ * Input: steps, each a byte with the kind, then its numbers (input_edgy) and bytes.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -31,7 +31,7 @@ static struct host_lab lab; /* two hosts; each may map the other's memory */
 static struct host_raw good;
 static uint64_t good_handle; /* of a segment that others may write to */
 static void *own_base;
-static uint64_t own_handle; /* ... and of one that nobody else knows */
+static uint64_t own_handle; /* ... and of one that no other process knows */
 static int fds[6];          /* to be passed on */
 
 struct client {
@@ -135,7 +135,7 @@ static void let_host_work(void)
                                   .cookie = 1};
     static uint64_t number;
     request.key_bytes = sizeof(request.key);
-    memset(request.key, 0xee, sizeof(request.key)); /* nobody posts that */
+    memset(request.key, 0xee, sizeof(request.key)); /* no process posts this */
     require(host_raw_ask(&good, &request, -1, NULL) == -ENOENT);
     number++;
     host_raw_command(&good, &command, &number, sizeof(number));
@@ -226,7 +226,7 @@ static void command(struct client *client, struct input *input)
     }
 }
 
-/* A word anywhere in the shared memory, often where one is looked for. */
+/* A word anywhere in the shared memory, often where the host reads one. */
 static void poke(struct client *client, struct input *input)
 {
     uint8_t where = input_byte(input);
@@ -260,7 +260,7 @@ static void poke(struct client *client, struct input *input)
     }
 }
 
-/* The command pipe as if all of it had been given back. */
+/* The command pipe as if the host had given all of it back. */
 static void overrun(struct client *client, struct input *input)
 {
     struct via_pipe_writer *writer = &client->raw.commands[0];

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * What another host says of notes: posts, answers, withdrawals, in messages of any length. The host
- * goes on serving its own processes, and a note that is taken down is what was sent and no more.
+ * Messages of another host about notes: posts, answers, withdrawals, of any length. The host goes
+ * on serving its own processes, and a note that a process takes equals the one that was sent.
  *
  * The hosts and their threads live on between inputs. Run it with -detect_leaks=0.
  *
- * Input: steps, each a byte that says what, then its numbers (input_edgy) and bytes.
+ * Input: steps, each a byte with the kind, then its numbers (input_edgy) and bytes.
  */
 #include <errno.h>
 #include <poll.h>
@@ -19,7 +19,7 @@
 #define STEPS_MAX 64u
 #define HOSTILE 1u
 
-static struct host_lab lab; /* two hosts; the other one is said to speak */
+static struct host_lab lab; /* two hosts; messages claim to come from the other one */
 static struct host_raw good;
 
 static void end(void)
@@ -93,7 +93,7 @@ static void say(struct input *input, uint32_t *ret_process)
     }
 }
 
-/* A note of this host's own, which nobody else knows of. */
+/* A note of this host's own, which no other host knows of. */
 static void keep_to_the_rules(void)
 {
     struct via_attach_request request = host_raw_request(&good, VIA_ATTACH_BOARD_POST);

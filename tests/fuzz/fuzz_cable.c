@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * What the other end of an emulated link says and passes over the cable, and what it writes into
- * the memory that both share. The port stays whole, and joins an honest end afterwards.
+ * The messages and descriptors of the other end of an emulated link on the cable, and its writes
+ * into the memory that both share. The port stays intact, and joins an honest end afterwards.
  *
- * Input: a byte of options, then steps, each a byte that says what, then its numbers and bytes.
+ * Input: a byte of options, then steps, each a byte with the kind, then its numbers and bytes.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -426,7 +426,7 @@ static void step(struct scene *s, struct input *input)
     }
 }
 
-/* An honest end in the place of the other: the link comes up. */
+/* An honest end in place of the hostile one: the link comes up. */
 static void heal(struct scene *s)
 {
     hang_up(s);

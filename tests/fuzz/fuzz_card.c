@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * EEPROM images of adapter cards, their text, systems of cards, and tables of sensors: an accepted
- * input survives the way through the other form, and what is not is explained. The first byte says
- * which it is.
+ * EEPROM images of adapter cards, their text form, systems of cards, and tables of sensors: an
+ * accepted input survives the conversion to the other form and back, and a refused one gets a
+ * reason. The first byte selects the kind.
  */
 #include <errno.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Configuration files of the daemon: whatever the bytes are, what is taken is sound and is
- * understood again as it is printed, and what is not is explained. */
+/* Configuration files of the daemon: an accepted file is valid and parses again after it is
+ * printed, and a refused one gets a reason. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * What somebody says on the control socket of a host. Each answer is a line of JSON that says ok or
- * why not; and the host lives, unless it was asked to stop.
+ * Requests on the control socket of a host, from any process. Each answer is a line of JSON that
+ * says ok or the error; and the host lives, unless it was asked to stop.
  *
- * Input: a byte that says into how many pieces it comes, then the lines.
+ * Input: a byte with the number of pieces, then the lines.
  */
 #include <poll.h>
 #include <sys/socket.h>
@@ -21,7 +21,7 @@
 #define WAIT_MS 240000
 #define LOOK_MS 20
 
-static struct host_lab lab; /* one host, that looks for another in vain */
+static struct host_lab lab; /* one host, that tries to reach another in vain */
 
 static void end(void)
 {
@@ -95,7 +95,7 @@ static bool answers(void)
     return rc == 0;
 }
 
-/* A host that stops listens until it is closed, but nobody answers. */
+/* A host that stops still listens until it is closed, but does not answer. */
 static bool is_up(void)
 {
     for (unsigned ms = 0; ms < WAIT_MS; ms += LOOK_MS) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * HOST and LINKS messages of other hosts, of any length. A kept record fits its
- * limits and a terminal, and is the same when it is told on.
+ * HOST and LINKS messages of other hosts, of any length. A kept record fits its limits and is
+ * printable, and is forwarded unchanged.
  *
  * Input: messages, each a byte (source, type and how much of it comes), then numbers (input_edgy)
  * and bytes.
@@ -44,7 +44,7 @@ static void judge_entry(const struct via_directory_entry *entry)
     }
 }
 
-/* A message that is told on is taken as it is. */
+/* A forwarded message is accepted as it is. */
 static void judge_copy(const struct via_directory_entry *entry)
 {
     struct via_directory copy;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * What another host's viaduct-ip writes: frames, an inbox, credit, hellos.
+ * The writes of another host's viaduct-ip: frames, an inbox, credit, hellos.
  *
- * Input: a byte that says which; then for a frame two bytes of how much follows that is not here,
- * and its beginning; for an inbox what is written where, and tails; else numbers, or a message.
+ * Input: a byte with the kind; then for a frame two bytes with the length of the missing rest, and
+ * its beginning; for an inbox the writes with their places, and tails; else numbers, or a message.
  */
 #include <errno.h>
 #include <linux/virtio_net.h>
@@ -23,7 +23,7 @@ static unsigned get_le16(const uint8_t *bytes)
     return (unsigned)bytes[1] << 8 | bytes[0];
 }
 
-/* What the kernel may be given: what it is to write or to cut lies in the packet. */
+/* A packet for the kernel: all offsets that the kernel is to use lie within it. */
 static void judge_accepted(const uint8_t *head, size_t frame_bytes)
 {
     size_t packet_bytes = frame_bytes - VIA_IP_VNET_BYTES;
@@ -60,7 +60,7 @@ static void take_frame(struct input *input)
     free(head);
 }
 
-/* Each frame that comes out is read: the sanitizer looks. */
+/* Each frame that comes out is read, so that the sanitizer checks it. */
 static void read_all(struct via_ip_ring_reader *reader, uint64_t tail)
 {
     for (unsigned i = 0; i < READS_MAX; i++) {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * What oshrun and its agents say to each other: the first lines, frames, and the description of a
- * job, which is the largest of them. An accepted part lies inside of the message.
+ * Messages between oshrun and its agents: the first lines, frames, and the description of a job,
+ * which is the largest of them. An accepted part lies inside the message.
  *
- * Input: a byte (0: as it comes; else the first line is said already, and in pieces of this size),
- * then what is said.
+ * Input: a byte (0: as it comes; else the first line is exchanged already, and the rest comes in
+ * pieces of this size), then the bytes.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * What another host says until two ends have pipes between hosts (a note, an offer, a hello), and
- * what its memory holds when this end has to send again what it has not read there: nothing of it
- * may make this end touch memory that is not its own, or send what it has not written.
+ * Messages of another host until two ends have pipes between hosts (a note, an offer, a hello), and
+ * the contents of its memory when this end must send unread bytes again: none of it may make this
+ * end touch foreign memory, or send bytes that it has not written.
  *
  * Input: a byte of options, then the note; or the offer, the hello, then steps of the writer, and
- * where the reader says that it has left.
+ * where the reader claims to have left.
  */
 #include <errno.h>
 

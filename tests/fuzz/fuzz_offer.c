@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * What a peer says when it offers pipes, and what it writes into them: nothing of it may make this
- * end touch memory that is not the pipe's, or loop for ever.
+ * Offers of pipes by a peer, and its writes into the pipes: none may make this end touch memory
+ * outside the pipes, or loop for ever.
  *
- * Input: a byte of options, the message, then what lies in the memory it describes.
+ * Input: a byte of options, the message, then the contents of the memory it describes.
  */
 #include <errno.h>
 #include <stddef.h>
@@ -23,7 +23,7 @@
 #define SEGMENT_BYTES_MAX (256u * 1024)
 #define STEPS 600
 
-/* A reader of this memory, told by another process that it may read. */
+/* A reader of this memory, as instructed by another process. */
 static void read_all(const struct via_offer *offer, unsigned char *memory)
 {
     static struct via_avail_words own, peer;
@@ -56,14 +56,15 @@ static void read_all(const struct via_offer *offer, unsigned char *memory)
         } else if (next == VIA_NEXT_DATA) {
             require(via_stream_rx_read(&rx, &cursor) >= 0);
         } else if (next != VIA_NEXT_KERNEL) {
-            break; /* the end, nothing there, or broken for good */
+            break; /* end of file, nothing there, or permanently broken */
         }
     }
     require(via_stream_rx_leave(&rx) <= offer->geometry.body_bytes_max);
     require(!via_pipe_is_ready(&rx.pipe));
 }
 
-/* A writer whose credit comes from there, and who is told to send all again from somewhere. */
+/* A writer that reads its credit from there, and is told to send everything again from some
+ * offset. */
 static void write_all(const struct via_offer *offer, unsigned char *memory)
 {
     static unsigned char buffer[3000];

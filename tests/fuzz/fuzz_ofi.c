@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
  * What a peer sends over an ofi link, in the greeting and after it, in plain text and sealed: it
- * writes into the inbox only, no link comes up without a proof of the key, nothing in plain text
- * counts once messages are sealed, and what this end sends opens at the other one. libfabric is
- * played here, so there is no network and no thread.
+ * writes into the inbox only, no link comes up without a proof of the key, plain text is refused
+ * once messages are sealed, and the other end can open this end's messages. libfabric is simulated
+ * here, so there is no network and no thread.
  *
- * Input: a byte of options, then messages: a byte of how, then entries of a kind, numbers
+ * Input: a byte of options, then messages: a byte of options, then entries of a kind, numbers
  * (input_edgy) and data.
  */
 #include <errno.h>
@@ -199,7 +199,7 @@ static void wake(void *ctx, unsigned thread)
     require(thread < THREADS);
 }
 
-/* Some function of a key and the data: here nobody tries to break it. */
+/* A function of a key and the data: no test tries to break it here. */
 static void mac(void *ctx, const void *data, size_t bytes, uint8_t ret_mac[32])
 {
     const unsigned char *from = data;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * What processes of viaduct perf say to each other: an order is carried out in memory that is
- * there, an answer has a status and a text.
+ * Messages between processes of viaduct perf: an order is executed in existing memory only, an
+ * answer has a status and a text.
  *
  * Input: a byte of options, then orders or answers, each after a byte that may make it shorter.
  */

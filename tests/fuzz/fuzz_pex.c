@@ -6,7 +6,7 @@
  * only with a peer that went through the protocol, which these accesses cannot.
  *
  * Input: a byte, whose bit 0 says which end is at side 0, and bit 1 whether the chip has two NT
- * ports; then steps, each a byte that says what, then its numbers.
+ * ports; then steps, each a byte with the kind, then its numbers.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -24,7 +24,7 @@
 #define FUNCTIONS_MAX 4u /* NT0's virtual and link side, NT1's */
 #define BAR_BYTES (UINT64_C(1) << 20)
 
-/* What the other side must not touch lies around what is mapped. */
+/* Guard memory around the mapped memory, which the other side must not touch. */
 struct memory {
     unsigned char *at; /* guard page, MEMORY_BYTES, guard page */
     uint64_t iova;
@@ -123,7 +123,7 @@ static void touch_mapping(struct raw *raw, uint64_t off)
     }
 }
 
-/* The DMA function: a ring or a block within what is mapped, or anything. */
+/* The DMA function: a ring or a block within mapped memory, or anywhere. */
 static void step_engine(struct raw *raw, struct input *input)
 {
     static const uint32_t registers[] = {0x00, 0x04, 0x08, 0x0C, 0x10, 0x14, 0x18,

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * What a launcher says in PMI-1: lines in answer to ours. Whatever they are, what is taken fits and
- * is in range, and what is not is explained.
+ * Answers of a PMI-1 launcher to the library's lines. An accepted answer fits and is in range, and
+ * a refused one gets a reason.
  *
- * Input: a byte that says into how many pieces it comes, then what the launcher says, to its end.
+ * Input: a byte with the number of pieces, then the launcher's bytes, to the end.
  */
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * What another host says in requests, and in answers to requests of this host. The host goes on,
- * ends all that it began for the other one, and what its own caller hears is a line of JSON's
- * beginning.
+ * Requests of another host, and its answers to requests of this host. The host goes on, ends
+ * everything that it began for the other one, and gives its own caller the beginning of a line of
+ * JSON.
  *
  * The hosts and their threads live on between inputs. Run it with -detect_leaks=0.
  *
- * Input: steps, each a byte that says what, then its numbers (input_edgy) and bytes.
+ * Input: steps, each a byte with the kind, then its numbers (input_edgy) and bytes.
  */
 #include <errno.h>
 #include <poll.h>
@@ -26,7 +26,7 @@
 #define IDLE_MS 20000
 #define HOSTILE 1u
 
-static struct host_lab lab; /* two hosts; the other one is said to speak */
+static struct host_lab lab; /* two hosts; messages claim to come from the other one */
 
 static void end(void)
 {
@@ -78,7 +78,7 @@ static void hear(int fd)
     close(fd);
 }
 
-/* Read beside the host's thread, which may go on: an older id is as good an input as the last. */
+/* Read concurrently with the host's thread: an older id is as good an input as the last one. */
 __attribute__((no_sanitize("thread"))) static uint32_t id_asked_last(void)
 {
     return (uint32_t)lab.hosts[0]->remote.id_next - 1;

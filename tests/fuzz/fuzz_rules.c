@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Rules of the sockets: whatever the bytes are, what is taken is sound, and what is not is
- * explained. */
+/* Rules of the sockets: an accepted file is valid, and a refused one gets a reason. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>

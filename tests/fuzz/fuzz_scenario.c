@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Scenario files: whatever the bytes are, what is taken is in range, and what is not is explained.
- */
+/* Scenario files: accepted values are in range, and a refused file gets a reason. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>

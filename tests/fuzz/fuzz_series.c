@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Files that viaduct perf device --compare reads: what is accepted is compared and drawn, what is
- * not is explained with its line. The first byte says how many files the input is. */
+/* Files that viaduct perf device --compare reads: accepted ones are compared and drawn, refused
+ * ones get a reason with the line. The first byte is the number of files. */
 #include <stdio.h>
 #include <stdlib.h>
 

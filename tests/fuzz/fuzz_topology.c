@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Topology files: whatever the bytes are, what is taken is sound, and what is not is explained. */
+/* Topology files: an accepted file is valid, and a refused one gets a reason. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* What fuzzers share: an input that is taken piece by piece, and what must hold. */
+/* Shared by the fuzzers: an input that is consumed piece by piece, and invariants. */
 #ifndef TESTS_FUZZ_INPUT_H
 #define TESTS_FUZZ_INPUT_H
 

@@ -3,7 +3,7 @@
  * A planted bug for a fuzzer to catch: catch.sh.
  *
  *   fuzz_NAME --plants          lists them: the first part of a name is that of its fuzzer
- *   fuzz_NAME --plant=PLANT ... what libFuzzer takes, with that one
+ *   fuzz_NAME --plant=PLANT ... runs with that bug; options of libFuzzer
  */
 #include <stdio.h>
 #include <stdlib.h>

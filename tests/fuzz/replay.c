@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * A fuzzer without libFuzzer: the files of a folder, then inputs made of them by a few blind
- * changes. So the fuzzers are built and run by every test run, and what was found once stays found.
+ * A fuzzer without libFuzzer: the files of a folder, then inputs made of them by a few random
+ * changes. So every test run builds and runs the fuzzers, and an input that once found a bug is run
+ * again.
  *
  *   fuzz_NAME FOLDER [COUNT [FIRST]]   COUNT made inputs, numbers from FIRST on
  */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Two programs that count what arrives between them, for tests over several machines:
+ * Two programs that count the messages and puts between them, for tests over several machines:
  *
  *   prog_deliver receive SOURCES            takes messages until each of SOURCES hosts has said
  * that it is done prog_deliver send HOST COUNT BYTES PAUSE_US [SECONDS] sends COUNT messages (0:

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* For the programs that tests run under oshrun: a check that fails ends the job. */
+/* For programs that tests run under oshrun: a failed check ends the job. */
 #ifndef VIA_TESTS_SHMEM_CHECK_H
 #define VIA_TESTS_SHMEM_CHECK_H
 
@@ -25,7 +25,7 @@ static inline void late(void)
         usleep(1500);
 }
 
-/* PE 0 says so at the end, so that a program that ends early has not passed. */
+/* PE 0 prints this at the end, so that a program that ends early does not pass. */
 static inline int passed(const char *name)
 {
     shmem_barrier_all();

@@ -23,7 +23,7 @@ static long value;
         }                                                                    \
     } while (0)
 
-/* Puts around a ring of ranks, told of by MPI; and a collective of each. */
+/* Puts around a ring of ranks, announced by MPI messages; and a collective of each. */
 static void use_both(void)
 {
     int rank, ranks, pe_of[RANKS_MAX], me = shmem_my_pe();

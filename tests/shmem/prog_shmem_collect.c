@@ -186,7 +186,7 @@ static void test_long(void)
         source[i] = 1.0 / (double)(i + (size_t)me * 3 + 1);
     shmem_barrier_all();
     shmem_double_sum_reduce(SHMEM_TEAM_WORLD, dest, source, count);
-    shmem_barrier_all(); /* the other's is not known to be there before */
+    shmem_barrier_all(); /* the other one's need not have arrived before */
     shmem_double_get(theirs, dest, count, (me + 1) % pes);
     CHECK(memcmp(theirs, dest, count * sizeof(double)) == 0, "sums differ by PE");
     for (size_t i = 0; i < count; i += 997) {
@@ -292,7 +292,7 @@ static void test_many_teams(void)
     }
 }
 
-/* A team of the others takes the place of one that a PE may not have left yet. */
+/* A new team takes the slot of one that a PE may not have left yet. */
 static void test_shrinking_teams(void)
 {
     for (int round = 0; round < 100; round++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Ends in the way its first argument says: for tests of the launcher. */
+/* Ends in the way that its first argument names: for tests of the launcher. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 
 #include "check.h"
 
-/* What is no call of a process that is no PE; but for the first. */
+/* Calls that fail in a process that is no PE, except the first. */
 static void make_call(int call)
 {
     static long word, other;
@@ -64,7 +64,7 @@ static int exit_code_of_child(int call)
 static int turn(const char *how, int me)
 {
     if (strcmp(how, "exit-3") == 0) {
-        /* The last PE; the others wait for it in vain. */
+        /* The last PE ends; the others wait for it in vain. */
         if (me == shmem_n_pes() - 1)
             exit(3);
         shmem_barrier_all();
@@ -140,7 +140,7 @@ static int turn(const char *how, int me)
         sleep(1);
         CHECK(mine == 1, "the child wrote into its parent");
     } else if (strcmp(how, "fork-calls") == 0) {
-        /* A child is no PE: it ends, and nobody else notices. */
+        /* A child is no PE: it ends, and no PE notices. */
         for (int call = 0; call <= 8; call++)
             CHECK(exit_code_of_child(call) == (call == 0 ? 0 : 1), "call %d", call);
         shmem_barrier_all();
@@ -148,7 +148,7 @@ static int turn(const char *how, int me)
         shmem_finalize();
         make_call(atoi(how + 14));
     } else if (strcmp(how, "sync") == 0) {
-        /* A pSync that nobody has initialized. */
+        /* A pSync that was not initialized. */
         static long words[SHMEM_SYNC_SIZE];
         memset(words, 0x5a, sizeof(words));
         if (me > 0)

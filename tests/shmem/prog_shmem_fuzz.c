@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Random transfers and atomics against a sequential model of everybody's memory: heap and static
+ * Random transfers and atomics against a sequential model of the memory of all PEs: heap and static
  * variables, through the default context, others, and contexts of random teams.
  *
  *     oshrun -n N prog_shmem_fuzz [seed [rounds]]
  *
  * All PEs draw the same operations and apply all of them to the model; each PE carries out its own.
  * In a round a PE writes only to its own part of each PE's memory, and to words that are only added
- * to or only xor-ed, so that the model knows what comes out; where an operation touches what an
- * earlier one did, it is ordered behind it as the standard asks: by fence, or by quiet.
+ * to or only xor-ed, so that the model knows the result. An operation that touches the same memory
+ * as an earlier one is ordered behind it as the standard requires: by fence, or by quiet.
  */
 #include <stdbool.h>
 #include <stdint.h>

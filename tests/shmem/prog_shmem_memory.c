@@ -50,7 +50,7 @@ static void test_contents(void)
     CHECK(shmem_realloc(NULL, 64) != NULL, "realloc of nothing");
 }
 
-/* What is freed can be had again: more in turn than all heaps of the tests have. */
+/* Freed memory can be allocated again: more in total than all heaps of the tests have. */
 static void test_given_back(void)
 {
     for (int i = 0; i < 100; i++) {
@@ -88,7 +88,7 @@ static void test_old_names(void)
     CHECK(aligned && (uintptr_t)aligned % 4096 == 0, "shmemalign");
     shfree(aligned);
     shfree(words);
-    /* What has been freed is given again. */
+    /* Freed blocks are allocated again. */
     for (int i = 0; i < 100; i++) {
         void *block = shmalloc((size_t)1 << 20);
         CHECK(block, "block %d", i);

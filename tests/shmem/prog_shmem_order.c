@@ -64,7 +64,7 @@ static void receive(int round, int from)
     shmem_long_p(&answer[me], round, from);
 }
 
-/* Quiet makes a put visible to all: a third PE that hears of it finds it. */
+/* Quiet makes a put visible to all: a third PE that gets a word about it finds the data. */
 static void test_third(void)
 {
     static long data, told;
@@ -83,7 +83,7 @@ static void test_third(void)
     }
 }
 
-/* A barrier completes everything, and nobody leaves before all have come. */
+/* A barrier completes everything, and no PE leaves before all have come. */
 static void test_barriers(void)
 {
     long *all = shmem_calloc((size_t)pes, sizeof(long));
@@ -104,7 +104,7 @@ static void test_barriers(void)
     shmem_free(all);
 }
 
-/* Who has left one of them knows that all others have come, and what they did before. */
+/* A PE that has left one of them sees that all others have come, and their earlier stores. */
 static void test_meetings(void)
 {
     static long came[6], sync_array[SHMEM_SYNC_SIZE];

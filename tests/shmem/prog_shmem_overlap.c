@@ -145,7 +145,7 @@ static void test_strided_puts(long turn)
     }
 }
 
-/* Old values that come later: each number once, whoever takes it. */
+/* Old values that arrive later: each number occurs once, at any PE. */
 static void test_fetches(long turn)
 {
     enum { TAKEN = 500 };

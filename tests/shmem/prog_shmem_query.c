@@ -56,7 +56,7 @@ static void test_order(shmem_ctx_t ctx)
     }
 }
 
-/* A session is a hint: what is put in it arrives as ever. */
+/* A session is a hint: puts in it arrive as usual. */
 static void test_session(shmem_ctx_t ctx)
 {
     shmem_ctx_session_config_t config = {.total_ops = 10};

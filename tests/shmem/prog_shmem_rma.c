@@ -19,8 +19,8 @@ static int value_of(int pe, int i)
     return (pe * 29 + i * 3 + 1) % 100;
 }
 
-/* One type's arrays, static and on the heap, are tested by the same function. The places 0 to N - 1
- * of `sent` are mine to send; what arrives comes from the PE before. */
+/* One type's arrays, static and on the heap, are tested by the same function. This PE sends the
+ * elements 0 to N - 1 of `sent`; data arrive from the previous PE. */
 #define FILL(T)                       \
     shmem_barrier_all();              \
     for (int i = 0; i < COUNT; i++) { \

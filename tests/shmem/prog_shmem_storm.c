@@ -7,8 +7,9 @@
  * Each thread of each PE has a part of every PE's memory that only it writes, and draws bursts of
  * operations from a seed of its own: puts, updates, signals, by contexts of all kinds. In a burst
  * no two touch the same cell; a quiet of the contexts ends it, and what the thread then reads, by
- * random ways, must be what its own model has. Words that all add to or xor are checked at the end
- * of a round, and so is every part, by the PE it is in, which draws what the others have drawn.
+ * random calls, must equal its own model. Words that all threads add to or xor are checked at the
+ * end of a round, and so is every part, by the PE that holds it, which repeats the draws of the
+ * others.
  */
 #include <pthread.h>
 #include <stdbool.h>
@@ -182,7 +183,7 @@ static void complete(shmem_ctx_t own)
     pthread_mutex_unlock(&serialized);
 }
 
-/* What is in a cell of mine at a PE, by one of four ways. */
+/* The content of this thread's cell at a PE, by one of four calls. */
 static void read_cell(shmem_ctx_t own, unsigned way, long *cell, long got[WORDS], int target)
 {
     switch (way % 4) {

@@ -41,7 +41,7 @@ static void *quiet_on(void *argument)
 }
 
 /*
- * PE 0 puts to the last PE, and tells PE 1 by a word when quiet says that the number is there. PE 1
+ * PE 0 puts to the last PE, and after quiet tells PE 1 by a word that the number has arrived. PE 1
  * reads it there. On hosts 1, 2, 3 of a ring only the put goes by frames.
  */
 static void test_quiet(void)
@@ -219,8 +219,7 @@ static shmem_ctx_t shared, serialized;
 static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
 static long ctx_words[THREADS][3][2], ctx_count;
 
-/* A number, and behind it one that says that it is there. Who waits for it is the next PE's thread
- * of the same number. */
+/* A number, and behind it a flag. The next PE's thread of the same number waits for the flag. */
 static void put_in_order(shmem_ctx_t ctx, long words[2], long turn)
 {
     int next = (me + 1) % pes;

@@ -140,7 +140,7 @@ static int me, next;
     }
 VIADUCT_SHMEM_WAIT_TYPES(TEST_TYPE, 0)
 
-/* A server that looks at many arrays in turn serves each word of each of them, sooner or later. */
+/* A server that polls many arrays in turn serves each word of each of them in the end. */
 static void test_fairness(void)
 {
     static long words[40][2];

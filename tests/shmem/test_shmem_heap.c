@@ -104,8 +104,8 @@ static void a_block_grows_into_what_is_free_behind_it(void **state)
 }
 
 #define SLOTS 400
-/* Two copies, as two PEs have them, on the same random calls: the same offsets, and never two
- * blocks in one place. */
+/* Two copies, like those of two PEs, on the same random calls: the same offsets, and no overlap of
+ * blocks. */
 static void copies_agree(void **state)
 {
     (void)state;
@@ -176,7 +176,7 @@ static void a_heap_grows_at_its_end(void **state)
     assert_int_equal(via_heap_init(&heap, 4 * G), 0);
     uint64_t a = take(&heap, 3 * G, 1), off;
     assert_int_equal(via_heap_alloc(&heap, 2 * G, 1, &off), -ENOSPC);
-    /* The block that is free at the end is part of what is needed. */
+    /* The free block at the end counts towards the needed size. */
     assert_true(via_heap_bytes_for(&heap, 2 * G, 1) == 5 * G);
     assert_true(via_heap_bytes_for(&heap, 1, 4 * G) == 5 * G);
     assert_int_equal(via_heap_grow(&heap, 5 * G + 1), 0);

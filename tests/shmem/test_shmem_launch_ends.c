@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Which PE oshrun names as the reason for the end of a job, in whatever order it hears of the ends.
- */
+/* Which PE oshrun names as the reason for the end of a job, in whatever order the ends are
+ * reported. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -61,7 +61,7 @@ static void hear(const struct end *ends, unsigned count, char text[1024])
     int pipe_fds[2], stderr_fd = dup(STDERR_FILENO);
     ssize_t bytes;
 
-    launch.remote = (void *)&launch; /* not looked into here */
+    launch.remote = (void *)&launch; /* not examined here */
     launch.place.node_of[2] = launch.place.node_of[3] = 1;
     assert_int_equal(pipe(pipe_fds), 0);
     dup2(pipe_fds[1], STDERR_FILENO);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* What oshrun and its agents say to each other, from a peer that means no good; and lists of
- * machines. */
+/* Messages between oshrun and its agents, from a hostile peer; and lists of machines. */
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
@@ -17,7 +16,7 @@
 static struct via_launch_link peer;
 static int to_link;
 
-/* A link that hears what is written to to_link. */
+/* A link that receives the bytes written to to_link. */
 static void open_link(uint32_t frame_bytes_max)
 {
     int in[2];
@@ -191,7 +190,7 @@ static void test_a_job_and_each_of_its_beginnings(void **state)
     (void)state;
     via_launch_job_put(&bytes, &job);
     for (size_t used = 0; used <= bytes.used; used++) {
-        /* A copy of its own, so that a sanitizer sees what is read behind it. */
+        /* A separate copy, so that a sanitizer reports reads behind it. */
         unsigned char *data = malloc(used + (used == 0));
         memcpy(data, bytes.data, used);
         struct via_launch_parts parts = {.at = data, .end = data + used};

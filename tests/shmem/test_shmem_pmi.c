@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* PMI-1 against a launcher that is played here: what we say, and what we make of odd answers. */
+/* PMI-1 against a simulated launcher: the library's lines, and how it handles odd answers. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>

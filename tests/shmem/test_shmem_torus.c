@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* A torus of hosts as a ring, and the ways of a message round a ring. */
+/* A torus of hosts as a ring, and the routes of a message round a ring. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -56,7 +56,7 @@ static void test_lengths_of_rows(void **state)
     assert_int_equal(via_torus_columns(4, 0), 2u);
 }
 
-/* Every host but the source hears once, and at most one host is told by each of two. */
+/* Every host but the source gets the message once, and at most one host gets it from two. */
 static void test_both_ways_round_reach_every_host_once(void **state)
 {
     (void)state;

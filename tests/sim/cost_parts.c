@@ -62,7 +62,7 @@ static void a_server_does_one_job_after_the_other(void **state)
     struct record record = {.cost = &cost};
     assert_int_equal(sim_server_add(&server, 100, 7, (struct sim_call){note, &record, 0}), 100);
     assert_int_equal(sim_server_add(&server, 50, 7, (struct sim_call){note, &record, 1}), 150);
-    /* Not before 1000; what was given later waits for it. */
+    /* Not before 1000; later jobs wait for it. */
     assert_int_equal(sim_server_add_at(&server, 1000, 5, 0, (struct sim_call){note, &record, 2}),
                      1005);
     assert_int_equal(sim_server_add(&server, 10, 0, (struct sim_call){note, &record, 3}), 1015);
@@ -301,8 +301,8 @@ static void a_write_pays_its_bytes_once_and_each_hop(void **state)
     fabric_free(fabric);
 }
 
-/* Half as wide a link, 76 ns for the same bytes, is what is paid, whether it comes first or second.
- */
+/* The time is that of the narrower link, 76 ns for the same bytes, whether it comes first or
+ * second. */
 static void the_slowest_link_is_what_a_write_pays(void **state)
 {
     (void)state;
@@ -499,7 +499,7 @@ static void a_channel_does_one_transfer_after_the_other(void **state)
     uint64_t one_ps = 500000 + device_read_ps(128) + 150000 + 30000;
     assert_int_equal(fabric->record.args[0], 1);
     assert_int_equal(fabric->record.times_ps[0], one_ps);
-    /* The other channel is later only by what both share: request, completions and drain. */
+    /* The second channel is delayed only by shared resources: request, completions and drain. */
     assert_int_equal(fabric->record.args[1], 3);
     assert_in_range(fabric->record.times_ps[1], one_ps + 1, one_ps + 150000);
     assert_int_equal(fabric->record.args[2], 2);

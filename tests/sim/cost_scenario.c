@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Scenario files: what is wrong with one is said with file, line and key. */
+/* Scenario files: errors name file, line and key. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -251,7 +251,7 @@ static void write_text(char path[64], const char *text)
     close(fd);
 }
 
-/* Loads text with the parts "[thing one] length = 4 m", "[box]" and one that nobody declares. */
+/* Loads text with the parts "[thing one] length = 4 m", "[box]" and one that no caller declares. */
 static int load_with_parts(const char *text, struct sim_scenario *ret, struct via_error *err)
 {
     char file[64], parts[64], library[1024];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* What follows from the shape of a fabric: neighbours, ways, counts and bisections, by hand. */
+/* Properties of a fabric's shape: neighbours, routes, counts and bisections, computed by hand. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>

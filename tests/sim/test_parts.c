@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* The simulator's own parts: what they say they do, before anything is judged by them. */
+/* The simulator's own parts behave as documented, before they judge anything else. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

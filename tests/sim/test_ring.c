@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* The ring of system B: what its figures rest on, at a few points. All of them: viaduct sim paper
- * B. */
+/* The ring of system B: the mechanisms behind its figures, at a few points. All figures: viaduct
+ * sim paper B. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -101,7 +101,7 @@ static void a_host_more_costs_a_third_and_a_quarter(void **state)
     assert_step("4 to 5 hosts", four, five, 20, 34);
 }
 
-/* Why the acknowledgement is modelled as it is: an empty one does not give what was measured. */
+/* Why the acknowledgement is modelled this way: an empty one does not reproduce the measurement. */
 static void an_empty_acknowledgement_would_cost_less(void **state)
 {
     struct sim_value *value = sim_scenario_find(scenario, "ring", "acknowledgement");

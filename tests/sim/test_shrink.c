@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* A case that was shrunk fails, is what its command line says, and is not larger than before. */
+/* A shrunk case fails, equals its command line, and is not larger than before. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* What viaduct tune finds on the hardware of systems A and E, by the cost model: stores or DMA, at
- * each size within 5 % of the faster of both. */
+/* The choice of viaduct tune on the hardware of systems A and E, by the cost model: stores or DMA,
+ * at each size within 5 % of the faster of both. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -48,7 +48,7 @@ static void note_end(void *object, uint64_t arg)
     bench->done_ps = bench->cost.now_ps;
 }
 
-/* The engine tells the host, which polls a word of its memory. */
+/* The engine notifies the host, which polls a word of its memory. */
 static void tell_host(void *object, uint64_t arg)
 {
     (void)arg;
