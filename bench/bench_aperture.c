@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * What an aperture costs, beside what the port costs on which it is: an 8-byte put against a bare
- * store and fence, and round trips against those of a bare pipe, all on emulated ports like pex.
+ * The cost of an aperture, beside the cost of its port: an 8-byte put against a bare store and
+ * fence, and round trips against those of a bare pipe, all on emulated ports like pex.
  *
  *   bench_aperture [--json FILE]
  *   bench_aperture serve ADDRESS PORT     answers on a TCP connection, for `ping`

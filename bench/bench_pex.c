@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * What the pex port costs on a BAR that is memory, beside the emulated port: 8-byte puts (a commit
+ * The cost of the pex port on a BAR that is memory, beside the emulated port: 8-byte puts (a commit
  * and a flush), frames' bodies, and a put that is proven to have arrived.
  *
  *   bench_pex [--json FILE]

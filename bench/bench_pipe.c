@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
  * A ping-pong between two processes through pipes, beside the bare round trip of a cache line and,
- * with --sockets, calls on a TCP connection, all between the same two processes and in turn: what a
- * machine does to one of them for a while, it does to all. Run with the preload library to see what
- * that adds to the pipes it uses.
+ * with --sockets, calls on a TCP connection, all between the same two processes and in turn: so
+ * that a disturbance of the machine affects all of them alike. Run it with the preload library to
+ * see what the library adds to its pipes.
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -104,7 +104,7 @@ static void pipe_send(struct end *end)
                          head ? 0 : end->bytes) != 0) {
         via_cpu_pause();
     }
-    /* Nobody sleeps here, but the question is asked after each send, as in production. */
+    /* No thread sleeps here, but the check runs after each send, as in production. */
     if (via_pipe_must_ring(&end->writer)) {
         abort();
     }
@@ -182,7 +182,7 @@ static unsigned ways_wanted(const struct end *end)
     return end->fd >= 0 ? WAYS : SOCKETS;
 }
 
-/* The echoing process: the ways in the order in which the other one asks. */
+/* The echoing process: it uses the paths in the order in which the other process does. */
 static void echo(struct end *end)
 {
     for (unsigned pair = 0; pair < PAIRS; pair++) {

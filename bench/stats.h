@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What every benchmark needs: a clock, medians, CPUs to pin to. */
+/* Shared by all benchmarks: a clock, medians, CPUs to pin to. */
 
 uint64_t via_bench_now_ns(void);
 

@@ -121,7 +121,7 @@ static void run(unsigned side, size_t bytes, uint64_t times, char *const words[3
     if (side == 0) {
         printf("%.3f\n", (double)(via_bench_now_ns() - start_ns) / 2000 / (double)times);
     } else {
-        usleep(100000); /* what was put last is on its way */
+        usleep(100000); /* the last write is under way */
     }
     port->ops->close(port);
     free(body);

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * What OpenSHMEM calls cost between two PEs, or all. Prints "name value unit" lines by PE 0.
+ * The cost of OpenSHMEM calls between two PEs, or among all. Prints "name value unit" lines by PE
+ * 0.
  *
  *     oshrun -n N figures [quick]
  *
  * PEs with a core each are bound to it. Times are those of the fastest of many slices of 0.1 ms, so
- * that other programs do not count. Any implementation of OpenSHMEM 1.4 or later will do; what came
- * later is left out where it is not there.
+ * that other programs do not count. Any implementation of OpenSHMEM 1.4 or later will do; later
+ * calls are left out where they are missing.
  */
 #include <sched.h>
 #include <shmem.h>
@@ -25,7 +26,7 @@
 #define BYTES_MAX ((size_t)4 << 20)
 #define GUPS_WORDS ((size_t)1 << 24)
 #define GUPS_UPDATES 500000L
-#define CONTENDED_ADDS 2000000L /* so long that all are at it */
+#define CONTENDED_ADDS 2000000L /* long enough for all PEs to be at work */
 #define BUSY_NS 3e8
 
 #if SHMEM_MAJOR_VERSION > 1 || SHMEM_MINOR_VERSION >= 5
@@ -74,8 +75,8 @@ static int compare(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
-/* --- what is measured: each does its thing `count` times ----------------------------------------
- */
+/* --- the measured operations, each `count` times
+ * ------------------------------------------------- */
 
 typedef void measured(long count);
 
@@ -193,7 +194,7 @@ static void iget_256(long count)
         shmem_long_iget((long *)(void *)source, (long *)(void *)block, 2, 2, 256, 1);
 }
 
-/* What is under way at a time in these; one quiet waits for all. */
+/* Operations under way at a time in these; one quiet waits for all. */
 #define OVERLAPPED 1000
 
 static void get_overlapped(long count)
@@ -247,10 +248,10 @@ static void barrier(long count)
         shmem_barrier_all();
 }
 
-/* --- and without a library: what the CPU takes for it ------------------------------------------
- */
+/* --- and without a library: the cost of the CPU's own operations
+ * --------------------------------- */
 
-static _Atomic long *theirs, *mine; /* a word of the other PE, mapped here, and mine */
+static _Atomic long *theirs, *mine; /* a word of the other PE, mapped here, and this PE's word */
 
 static void bare_line(long count)
 {
@@ -430,8 +431,8 @@ static struct plan plan_together(measured *function)
     }
 }
 
-/* The time in the fastest slice: in it nobody else had the cores, whatever else the machine does.
- */
+/* The time of the fastest slice: in it no other program had the CPUs, whatever else the machine
+ * does. */
 static double measure(measured *function, bool together)
 {
     struct plan plan = together ? plan_together(function) : plan_alone(function);
@@ -562,7 +563,7 @@ static void busy_target(void)
             shmem_long_atomic_fetch_add(static_words, 1, 1);
             rounds[round] = now_ns() - from;
         }
-        /* The first is the one that has to wait for somebody. */
+        /* The first PE is the one that must wait for another. */
         say("p + quiet + fetch-add, busy PE, first", rounds[0] / 1e3, "us");
         qsort(rounds, ROUNDS, sizeof(rounds[0]), compare);
         say("p + quiet + fetch-add, busy PE", rounds[ROUNDS / 2] / 1e3, "us");

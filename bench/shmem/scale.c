@@ -8,8 +8,8 @@
  *     time NAME                  one collective by the bytes of a PE: "bytes nanoseconds" lines
  *     far                        1,000 gets of a word of PE 1: blocking, and non-blocking with a
  * quiet strided                    256 elements to PE 1, strided and in a row, each with a quiet
- *     memory                     what this PE has when it has reached each other PE
- *     costs                      what src/shmem/costs.h wants to know, by two PEs
+ *     memory                     memory of this PE when it has reached each other PE
+ *     costs                      the parameters of src/shmem/costs.h, by two PEs
  *
  * Times are nanoseconds of the fastest slice of many, so that other programs do not count.
  */

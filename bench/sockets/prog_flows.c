@@ -385,7 +385,7 @@ static int memcpys(char **argv)
     return 0;
 }
 
-/* What the two processes share; a line for the word of each. */
+/* Memory that the two processes share; a cache line for the word of each. */
 struct between {
     uint64_t in __attribute__((aligned(64)));
     uint64_t out __attribute__((aligned(64)));
@@ -580,7 +580,7 @@ static int hot_in_turns(char **argv)
     char line[16];
     while (fgets(line, sizeof(line), stdin) != NULL) {
         for (long i = 0; i < count / 10; i++) {
-            ping(fd); /* who has slept meanwhile finds back to its CPU */
+            ping(fd); /* a process that has slept meanwhile gets a CPU again */
         }
         double begin = now_s();
         for (long i = 0; i < count; i++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Pointers to where there is nothing: the call says EFAULT, whatever the descriptor is. */
+/* Pointers to unmapped memory: the call fails with EFAULT, whatever the descriptor is. */
 #define _FORTIFY_SOURCE 0
 #include "checks.h"
 
@@ -68,7 +68,7 @@ static void messages_from_where_nothing_is(void)
     CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, other) == 0);
     messages_from_nowhere(pair.client);
     messages_from_nowhere(other[0]);
-    /* Nothing has gone, and all goes on. */
+    /* No byte has gone, and the connection goes on. */
     CHECK(recv(pair.server, other, 1, MSG_DONTWAIT) == -1 && errno == EAGAIN);
     talk_both_ways(pair.client, pair.server);
     done(pair);

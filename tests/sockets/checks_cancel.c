@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Threads that are cancelled in a call: nothing is kept for them. */
+/* Threads that are cancelled in a call: the library keeps no state for them. */
 #include "checks.h"
 
 #include <fcntl.h>

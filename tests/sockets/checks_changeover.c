@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Young connections, whose bytes may go another way at any of the first calls: nothing of that is
- * to be seen. */
+/* Young connections, whose bytes may change the path at any of the first calls: the program must
+ * not notice. */
 #include "checks.h"
 
 #include <netinet/in.h>
@@ -99,8 +99,8 @@ static void edge_for_room_of_a_young_connection(void)
     done(pair);
 }
 
-/* What came and was read without a look at the set is an edge all the same, for room is there; also
- * of an end that has never sent anything. */
+/* Bytes that came and were read without a wait on the set are an edge nevertheless, as there is
+ * room for output; also on an end that has never sent anything. */
 static void edge_for_what_has_been_read(void)
 {
     struct pair pair = just_connected();
@@ -237,8 +237,8 @@ static void bytes_on_both_sides_of_the_way_back(void)
     done(pair);
 }
 
-/* shutdown() is an edge whatever it answers, also of what has gone back to the kernel, which tells
- * the same events as before. */
+/* shutdown() is an edge whatever it returns, also on a connection that has returned to the kernel,
+ * which reports the same events as before. */
 static void edges_by_shutdown_after_the_way_back(void)
 {
     struct pair pair = connected();
@@ -279,7 +279,8 @@ static void no_edge_by_the_way_back_of_who_was_silent(void)
     done(pair);
 }
 
-/* What comes by the kernel is told with what comes otherwise, in one call. */
+/* Events of connections carried by the kernel are reported together with the others, in one
+ * call. */
 static void told_with_others(uint32_t events, int answers)
 {
     struct pair other = connected();
@@ -299,7 +300,7 @@ static void told_with_others(uint32_t events, int answers)
             write_all(i == 0 ? other.client : pair.client, "x", 1);
             CHECK(poll(&pfd, 1, 10000) == 1);
         }
-        sleep_ms(1); /* what has come only just now may wait for the next call */
+        sleep_ms(1); /* bytes that have only just come may wait for the next call */
         CHECK(epoll_wait(epfd, told, 4, 0) == 2);
         read_all(other.server, &byte, 1);
         close(epfd);

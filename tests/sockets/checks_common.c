@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* What the checks share. */
+/* Helpers of the checks. */
 #include "checks.h"
 
 #include <arpa/inet.h>

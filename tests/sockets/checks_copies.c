@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Calls that copy from one descriptor to another: what one does not take stays with the other. */
+/* Calls that copy from one descriptor to another: bytes that one does not accept stay in the
+ * other. */
 #include "checks.h"
 
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Who is killed, or ends without closing, leaves its peer what TCP leaves it: a reset when bytes
- * were unread, else the end. */
+/* A process that is killed, or ends without closing, leaves its peer the result that TCP leaves: a
+ * reset if bytes were unread, else end of file. */
 #include "checks.h"
 
 #include <dlfcn.h>
@@ -19,10 +19,10 @@
 #define REQUEST "a request!"
 #define REQUEST_BYTES 10
 
-/* This process has one end, another one has the other, alone, and will die. */
+/* This process has one end; another process has the other end alone, and will die. */
 struct victim {
     int fd;
-    int ready_fd; /* a byte comes when it has done what it is to do */
+    int ready_fd; /* a byte comes when it has done its work */
     pid_t pid;
 };
 
@@ -102,8 +102,8 @@ static void expect_end(int fd)
     close(fd);
 }
 
-/* --- what it has done with the bytes -----------------------------------------------------------
- */
+/* --- whether it has read the bytes
+ * ------------------------------------------------------------- */
 
 static void reads_nothing(int fd)
 {
@@ -284,7 +284,7 @@ static void the_last_holder_counts(void)
     close(fd);
 }
 
-/* What is written to who has died is lost, but not what it had to read. */
+/* Bytes written to a dead process are lost, but not the unread bytes from it. */
 static void writes_after_a_death_are_no_reset(void)
 {
     char byte;
@@ -307,7 +307,7 @@ static void answers_for_long(int fd)
     }
 }
 
-/* Who has ended its direction before any accelerator could say so is alive, and slow. */
+/* An end that shut its output down before any acceleration could report it is alive, and slow. */
 static void an_early_end_is_no_death(void)
 {
     struct victim victim = victim_of(just_connected(), answers_for_long);
@@ -345,8 +345,8 @@ static void killed_without_ever_writing(void)
     expect_reset(victim.fd);
 }
 
-/* --- how one hears of it -----------------------------------------------------------------------
- */
+/* --- how the peer notices
+ * ---------------------------------------------------------------------- */
 
 static void dies_later(int fd)
 {
@@ -402,7 +402,8 @@ static void the_error_is_an_option(void)
     close(fd);
 }
 
-/* It need not hear at once, but as if RST had been under way: then so, and once. */
+/* The peer need not notice at once, but as if RST had been under way: then in this way, and
+ * once. */
 static void a_writer_hears_of_a_reset(void)
 {
     int fd = request(reads_nothing);
@@ -446,7 +447,7 @@ static void writes_and_dies(int fd)
     }
 }
 
-/* Its parent holds the end, too, and knows nothing of that: the byte is there all the same. */
+/* Its parent holds the end, too, and has not noticed the death: the byte arrives nevertheless. */
 static void expect_the_byte(bool (*hears)(int fd))
 {
     struct victim victim = victim_with(writes_and_dies);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * A descriptor that gets to where no library sees what becomes of it: stdio, another program,
- * another process, a ring of the kernel's. Whatever was in front of its bytes, none is lost.
+ * A descriptor that leaves the library's view: stdio, another program, another process, an io_uring
+ * of the kernel. No byte is lost, whatever was in front of it.
  */
 #include "checks.h"
 
@@ -66,7 +66,8 @@ static void stdio_after_the_end(void)
 }
 
 /* The peer sleeps, in this way or that, when it happens. */
-/* Who has ended its direction sends nothing that could come too early: nobody waits for that. */
+/* An end that has shut its output down sends nothing that could come too early, so no call waits
+ * for that. */
 static void after_a_half_close(void)
 {
     struct pair pair = connected();
@@ -169,7 +170,7 @@ static void the_peer_waits_for_an_edge(void)
     a_sleeping_peer(in_epoll_by_edge);
 }
 
-/* ... and is told at once; on a busy machine, some time. */
+/* ... and is woken at once; on a busy machine, at some time. */
 static void the_peer_hears_in_a_set(void)
 {
     bool soon = false;
@@ -200,7 +201,7 @@ static void the_peer_is_busy(void)
     a_sleeping_peer(elsewhere);
 }
 
-/* A writer that sleeps for want of room goes on by the kernel. */
+/* A writer that sleeps for room goes on by the kernel. */
 static void the_peer_writes(void)
 {
     struct pair pair = connected();
@@ -233,7 +234,8 @@ static void the_peer_writes(void)
     wait_for(pid);
 }
 
-/* One end goes back; the other, in the same process, sits in a set that a thread need not be in. */
+/* One end returns to the kernel; the other, in the same process, is in a set that no thread need
+ * wait in. */
 static void the_other_end_is_in_a_set_here(void)
 {
     struct pair pair = connected();
@@ -432,7 +434,7 @@ static void given_to_popen(void)
     given_to_a_shell(true);
 }
 
-/* Nobody's but this program's: an exec goes by it. */
+/* Only this program holds it: an exec passes it by. */
 static void close_on_exec_stays(void)
 {
     struct pair pair = connected();
@@ -524,8 +526,7 @@ static void goes_back(int fd)
     close(channel[1]);
 }
 
-/* First the one, then the other: each finds in the kernel what it has not read, whoever has gone.
- */
+/* First one end, then the other: each finds its unread bytes in the kernel, whichever has gone. */
 static void one_after_the_other(size_t bytes, size_t read_before, bool goes)
 {
     static unsigned char block[120000];

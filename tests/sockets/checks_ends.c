@@ -75,8 +75,8 @@ static void closing_with_unread_data_resets(void)
     close(pair.client);
 }
 
-/* A server that has had enough says so and closes, with more coming in; the client learns by an
- * error of its writes, and can still read why. */
+/* A server that stops reading sends an answer and closes, with more input coming; the client learns
+ * of it by an error of its writes, and can still read the answer. */
 static void last_words_before_a_reset_arrive(void)
 {
     for (int i = 0; i < 40; i++) {
@@ -297,7 +297,7 @@ static void linger_zero_resets(void)
     close(pair.client);
 }
 
-/* Of an end that is shut both ways a reset tells nothing new, but is an edge: the last. */
+/* On an end that is shut in both directions a reset is no news, but it is an edge: the last one. */
 static void reset_of_what_is_shut_is_an_edge(void)
 {
     struct pair pair = connected();

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Compiled with _FORTIFY_SOURCE: sizes that the compiler knows make other entry points of them. */
+/* Compiled with _FORTIFY_SOURCE: with sizes known at compile time the compiler calls other entry
+ * points. */
 #include "checks.h"
 
 #include <poll.h>

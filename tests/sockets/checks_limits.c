@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* What a process may use is what the program may use: descriptors, sizes of files. */
+/* Limits of a process apply to the program's own use only: descriptors, sizes of files. */
 #include "checks.h"
 
 #include <netinet/in.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Many connections in one epoll set, of which few are busy: each is heard when it has something. */
+/* Many connections in one epoll set, of which few are busy: each event is reported. */
 #include "checks.h"
 
 #include <netinet/in.h>
@@ -41,7 +41,7 @@ static void open_many(uint32_t events)
     struct epoll_event event;
     while (epoll_wait(set, &event, 1, 0) > 0 && (events & EPOLLET) != 0) {
     }
-    /* Quiet for so many looks that whoever stops looking has stopped. */
+    /* Quiet for so many calls that any limit on polling it has passed. */
     for (unsigned i = 0; i < 500; i++) {
         CHECK(epoll_wait(set, &event, 1, 0) == 0);
     }
@@ -112,7 +112,8 @@ static void each_of_many_is_heard_by_edge(void)
     each_of_many_is_heard(EPOLLIN | EPOLLET | EPOLLRDHUP);
 }
 
-/* What is read without asking the set must not use up what the set needs for the next. */
+/* Bytes that were read without asking the set must not consume what the set needs for the next
+ * event. */
 static void many_are_read_without_asking(void)
 {
     open_many(EPOLLIN);
@@ -156,7 +157,7 @@ static void quiet_ones_are_heard_beside_a_busy_one(void)
     close_many();
 }
 
-/* A program that has something to do between looks, and never sleeps in the set. */
+/* A program that works between its waits, and never sleeps in the set. */
 static void many_are_heard_without_sleeping(void)
 {
     open_many(EPOLLIN);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* What is wrong with a call is said as by the kernel, and moves no byte. */
+/* Errors of a call are those of the kernel, and move no byte. */
 #define _FORTIFY_SOURCE 0
 #include "checks.h"
 
@@ -189,8 +189,8 @@ static void the_other_name_of_a_time_out(void)
     done(pair);
 }
 
-/* Less than nothing is no time at all, and does not even wait for there being a byte when none is
- * wanted; more than anybody waits for is no limit. */
+/* A negative time limit means no time at all, and does not even wait for a byte when none is
+ * wanted; a limit beyond all waits is no limit. */
 static void time_limits_that_are_none(void)
 {
     struct pair pair = connected();
@@ -205,7 +205,7 @@ static void time_limits_that_are_none(void)
     done(pair);
 }
 
-/* A second and a half, told in microseconds alone. */
+/* A second and a half, given in microseconds only. */
 static void select_with_many_microseconds(void)
 {
     struct pair pair = connected();

@@ -27,7 +27,7 @@ static void nest(struct pair pair, int inner)
     close(middle);
 }
 
-/* It is in the others by one number, and gets a connection by another. */
+/* It is in the other sets by one number, and gets a connection by another. */
 static void copied_when_it_was_nested(void)
 {
     struct pair pair = connected();
@@ -112,7 +112,7 @@ static void nested_before_it_connects(void)
     done((struct pair){fd, server});
 }
 
-/* Whoever wants edges gets one for whatever comes, and none for what is just still there. */
+/* An edge-triggered registration gets one edge for each arrival, and none for old data. */
 static void nested_by_edge(void)
 {
     struct pair pair = connected();
@@ -130,7 +130,7 @@ static void nested_by_edge(void)
         read_all(pair.server, bytes, 2);
         CHECK(wait_in(outer, inner, 2) == 0 && wait_in(inner, pair.server, 0) == 0);
         write_all(pair.client, "z", 1);
-        read_all(pair.server, bytes, 1); /* taken before anybody asks */
+        read_all(pair.server, bytes, 1); /* taken before any call asks */
         CHECK(wait_in(outer, inner, 2) == 0);
     }
     close(pair.client);
@@ -141,7 +141,8 @@ static void nested_by_edge(void)
     close(pair.server);
 }
 
-/* Of an end that is shut both ways a reset tells nothing new, but is an edge, and the last. */
+/* On an end that is shut in both directions a reset is no news, but it is an edge, and the last
+ * one. */
 static void nested_when_it_is_reset(void)
 {
     struct pair pair = connected();
@@ -181,7 +182,7 @@ static void nested_for_one_event(void)
     CHECK(wait_in(outer, inner, 30000) == EPOLLIN && wait_in(outer, inner, 2) == 0);
     CHECK(wait_in(inner, pair.server, 0) == EPOLLIN && wait_in(inner, pair.server, 0) == 0);
     CHECK(epoll_ctl(outer, EPOLL_CTL_MOD, inner, &event) == 0);
-    CHECK(wait_in(outer, inner, 2) == 0); /* the inner set's edge has been told */
+    CHECK(wait_in(outer, inner, 2) == 0); /* the inner set's edge has been reported */
     read_all(pair.server, &byte, 1);
     CHECK(epoll_ctl(outer, EPOLL_CTL_DEL, inner, NULL) == 0);
     CHECK(epoll_ctl(outer, EPOLL_CTL_MOD, inner, &event) == -1 && errno == ENOENT);
@@ -241,7 +242,7 @@ static void nested_as_deep_as_can_be(void)
         CHECK(wait_in(sets[NESTS_MAX], sets[NESTS_MAX - 1], 30000) == EPOLLIN);
         read_all(pair.server, &byte, 1);
     }
-    close(sets[1]); /* what is in between is gone */
+    close(sets[1]); /* the set in between is gone */
     write_all(pair.client, "x", 1);
     CHECK(wait_in(sets[NESTS_MAX], sets[NESTS_MAX - 1], 20) == 0);
     CHECK(wait_in(sets[0], pair.server, 30000) == EPOLLIN);
@@ -275,7 +276,7 @@ static void *echo_by_nested_sets(void *context)
     return NULL;
 }
 
-/* Asleep each time, or hardly ever; and what is waited in when it is filled. */
+/* Asleep each time, or hardly ever; and the set that is waited in while it is filled. */
 static void nested_sets_wake_sleepers(void)
 {
     for (int slow = 0; slow < 2; slow++) {

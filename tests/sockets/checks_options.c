@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Options from before there was a connection, and less usual ways to make and to close one. */
+/* Options set before the connection, and less usual ways to make and to close one. */
 #include "checks.h"
 
 #include <fcntl.h>
@@ -24,7 +24,7 @@
 #define MSG_ZEROCOPY 0x4000000
 #endif
 
-/* Two ends that have talked; set: what is done to the sockets before there is a connection. */
+/* Two ends that have exchanged bytes; set: called on the sockets before they are connected. */
 static struct pair prepared(void (*set)(int fd), bool at_listener)
 {
     struct sockaddr_in addr;
@@ -370,7 +370,7 @@ static void both_ends_in_one_thread_at_once(void)
     for (int i = 0; i < PAIRS; i++) {
         pairs[i].client = socket(AF_INET, SOCK_STREAM, 0);
         CHECK(connect(pairs[i].client, (struct sockaddr *)&addr, sizeof(addr)) == 0);
-        CHECK(write(pairs[i].client, &i, sizeof(i)) == sizeof(i)); /* nobody has accepted it yet */
+        CHECK(write(pairs[i].client, &i, sizeof(i)) == sizeof(i)); /* not accepted yet */
     }
     for (int i = 0; i < PAIRS; i++) {
         int value;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * In which order a set tells: as its descriptors became ready. Another process writes to some of
- * them, one after another; meanwhile the server sleeps in the set, or looks at it again and again,
- * or does something else. How often the order was wrong is counted over many rounds.
+ * The order in which a set reports events: that in which its descriptors became ready. Another
+ * process writes to some of them, one after another; meanwhile the server sleeps in the set, or
+ * polls it, or does something else. How often the order was wrong is counted over many rounds.
  */
 #include "checks.h"
 
@@ -14,7 +14,7 @@
 #define ROUNDS 2000u
 #define MOST 24u /* connections; few enough for none to be left to a ring of its own */
 #define BUSY_US 30u
-/* The kernel's own are sometimes late: another CPU takes in what was sent. */
+/* The kernel's own events are sometimes late: another CPU processes the sent bytes. */
 #define WRONG_MAX (ROUNDS / 25)
 
 enum server { SLEEPS, SPINS, IS_BUSY };
@@ -241,7 +241,7 @@ static void be_client_of_new(const struct sockaddr_in *addr)
     _exit(0);
 }
 
-/* The next of those that were told, several at a time. */
+/* The next of the reported events, several at a time. */
 static int await(int set)
 {
     static struct epoll_event events[MOST];

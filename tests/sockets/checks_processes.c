@@ -118,8 +118,8 @@ static void the_last_holder_ends_it(void)
     close(pair.server);
 }
 
-/* --- children of which no atfork handler hears --------------------------------------------------
- */
+/* --- children that run no atfork handler
+ * -------------------------------------------------------- */
 
 static int served;
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
  * Rings of liburing's, the library, as a database has one for its files: connections are not
- * concerned until one is named in it. (checks_demotion.c has a ring made by system calls.) Where
- * there is no liburing, or no ring to be had, there is nothing to check.
+ * affected until one of them is named in the ring. (checks_demotion.c has a ring made by system
+ * calls.) Where there is no liburing, or no ring to be had, there is nothing to check.
  */
 #include "checks.h"
 
@@ -147,7 +147,7 @@ static void a_ring_that_knows_a_connection(void)
     done(pair);
 }
 
-/* What is put into a set that is polled by a ring is the kernel's, too. */
+/* A descriptor in a set that a ring polls stays with the kernel, too. */
 static void a_ring_polls_a_set(void)
 {
     struct pair pair = connected();
@@ -173,7 +173,7 @@ static void a_ring_polls_a_set(void)
     done(pair);
 }
 
-/* What is about sockets concerns all of them. */
+/* Registrations of sockets affect all of them. */
 static void a_ring_for_sockets(void)
 {
     struct pair pair = with_unread_bytes();

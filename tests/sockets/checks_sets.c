@@ -131,7 +131,7 @@ static void taken_out_and_put_in_again(void)
     close(epfd);
 }
 
-/* What was taken out does not come back by a copy, nor as the next connection of that number. */
+/* A removed registration does not return by a copy, nor with the next connection of that number. */
 static void taken_out_and_copied(void)
 {
     struct pair pair = connected();
@@ -296,7 +296,7 @@ static void a_set_is_polled(void)
             write_later(pair.client);
             CHECK(is_readable(epfd, 5000) && is_readable(epfd, 0));
             CHECK(wait_in(epfd, pair.server, 0) == EPOLLIN);
-            CHECK(is_readable(epfd, 0) == (edge == 0)); /* told; and it is still there */
+            CHECK(is_readable(epfd, 0) == (edge == 0)); /* reported; and it is still there */
             read_all(pair.server, &byte, 1);
             CHECK(!is_readable(epfd, 0) && wait_in(epfd, pair.server, 20) == 0);
             /* It wakes who sleeps in the set, and is gone by then. */
@@ -334,7 +334,7 @@ static void change_in(int epfd, int fd, uint32_t events)
     CHECK(epoll_ctl(epfd, EPOLL_CTL_MOD, fd, &event) == 0);
 }
 
-/* A registration that was told once goes back to its number when the number comes back. */
+/* A registration that was reported once returns to its number when the number returns. */
 static void one_shot_by_a_number_that_was_closed(void)
 {
     struct pair pair = connected();
@@ -354,7 +354,7 @@ static void one_shot_by_a_number_that_was_closed(void)
     done(pair);
 }
 
-/* Told once, and again only when asked for again. */
+/* Reported once, and again only when it is rearmed. */
 static void one_shot_before_it_connects(void)
 {
     for (int told = 0; told < 2; told++) {
@@ -428,8 +428,8 @@ static void in_several_sets_before_it_connects(void)
 
 #define GONE (EPOLLERR | EPOLLHUP)
 
-/* connect() to nowhere: what has been registered stays so, told of the end or not, of a socket that
- * can connect again; and that by all its numbers. */
+/* connect() to nowhere: the registration stays, whether its end was reported or not, of a socket
+ * that can connect again; by all its numbers. */
 static void dissolved_and_connected_again(void)
 {
     const struct sockaddr nowhere = {.sa_family = AF_UNSPEC};
@@ -579,7 +579,8 @@ static void *nothing(void *arg)
     return arg;
 }
 
-/* Two that went back to the kernel, two places, and what a library may have put in between. */
+/* Two connections that returned to the kernel, two places for events, and an event that a library
+ * may have put between them. */
 static void two_places_for_two(void)
 {
     struct pair pairs[3] = {connected(), connected(), connected()};
@@ -614,11 +615,11 @@ static void one_place_for_two_and_time(void)
     one_place_for_two(-1);
 }
 
-/* --- an edge for what comes while the set is looked at ------------------------------------------
- */
+/* --- an edge for bytes that come during a wait on the set
+ * ----------------------------------------- */
 
-/* At one end one thread writes much, one waits in a set, and one reads when it is told that it can;
- * at the other one writes little, and one reads. */
+/* At one end one thread writes much, one waits in a set, and one reads when the set reports input;
+ * at the other end one writes little, and one reads. */
 struct rally {
     struct pair pair;
     sem_t told;
@@ -649,7 +650,7 @@ static void *send_rally(void *argument)
         }
         double patience = now_s() + 30;
         while (rally->got < sent) {
-            CHECK(now_s() < patience); /* nobody was told of it */
+            CHECK(now_s() < patience); /* no thread got the event */
             sched_yield();
         }
     }
@@ -700,7 +701,8 @@ static void *read_much(void *argument)
     return NULL;
 }
 
-/* As gRPC has it. The set is looked at while another thread reads, and meanwhile more comes. */
+/* As gRPC does it. One thread waits in the set while another reads, and meanwhile more bytes
+ * come. */
 static void edges_while_another_thread_reads(void)
 {
     struct rally rally = {.pair = just_connected()};

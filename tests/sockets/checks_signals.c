@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Handlers of signals: they may make any call, whatever they interrupt, and are the program's. */
+/* Signal handlers: they may make any call, whatever they interrupt, and belong to the program. */
 #include "checks.h"
 
 #include <fcntl.h>
@@ -254,8 +254,8 @@ static void a_sleep_restarts_by_the_handler_that_ran(void)
     done(pair);
 }
 
-/* --- handlers are told of as they were installed -----------------------------------------------
- */
+/* --- sigaction() reports handlers as they were installed
+ * ---------------------------------------- */
 
 static void with_info(int number, siginfo_t *info, void *context)
 {

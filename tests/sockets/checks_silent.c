@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * One end goes back to the kernel while the other has left bytes in the pipe and then does
- * something else: sleeps, waits for a child or for other descriptors, ends. TCP would have taken
- * the bytes long ago, so they come.
+ * One end returns to the kernel while the other has left bytes in the pipe and then does something
+ * else: sleeps, waits for a child or for other descriptors, ends. TCP would have taken the bytes
+ * long ago, so they must arrive.
  */
 #include "checks.h"
 
@@ -19,7 +19,7 @@
 #include <sys/wait.h>
 #include <time.h>
 
-/* Less than a ring holds: nobody waits for room. */
+/* Less than a ring holds: no thread waits for room. */
 #define BYTES 200000u
 /* Small ones go by smaller steps. */
 #define STEP 5000u
@@ -190,7 +190,7 @@ static void in_pause_with_a_child(int fd)
 struct silence {
     void (*in)(int fd);
     size_t bytes;
-    bool from_server; /* who is silent */
+    bool from_server; /* the end that is silent */
     bool threads;     /* the program has several */
     bool small;       /* the kernel does not hold it */
     bool ends;        /* `in` does not sleep: the stream ends */
@@ -292,7 +292,8 @@ static void a_peer_of_two_threads(void)
     leaves_a_silent_peer((struct silence){.in = in_vain, .threads = true});
 }
 
-/* The kernel does not hold what was unread in the pipe: somebody sends the rest when it does. */
+/* The kernel can not hold all the unread bytes of the pipe: the library sends the rest when it
+ * can. */
 static void a_peer_in_pause_with_much(void)
 {
     leaves_a_silent_peer((struct silence){.in = in_pause, .bytes = 250000, .small = true});
@@ -343,8 +344,8 @@ static void a_peer_exits_with_much(void)
         .in = wait_for_the_changeover, .bytes = 250000, .small = true, .ends = true});
 }
 
-/* --- sleeping is what it was -------------------------------------------------------------------
- */
+/* --- sleeping is unchanged
+ * ---------------------------------------------------------------------- */
 
 static volatile sig_atomic_t alarms;
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Both ends send more than pipes hold, and read only then. The kernel's buffers take it. */
+/* Both ends send more than pipes hold, and only then read. The kernel's buffers take the rest. */
 #include "checks.h"
 
 #include <poll.h>
@@ -133,7 +133,7 @@ static void both_send_a_megabyte_by_sets(void)
     both_send(BY_SET, BY_EDGE, 65536, true);
 }
 
-/* What was sent by pipe comes before what was sent by the kernel then, whoever reads it. */
+/* Bytes sent by the pipe come before bytes sent by the kernel after them, whichever end reads. */
 static void both_send_a_megabyte_and_one_reads_by_stdio(void)
 {
     struct pair pair = connected();
@@ -161,8 +161,8 @@ static void both_send_a_megabyte_and_one_reads_by_stdio(void)
     free(data);
 }
 
-/* Each round by turns, so that the one who has more to send is by the kernel when the next begins;
- * and then its buffers are full, too. */
+/* The ends alternate by round, so that the one that has more to send is on the kernel when the next
+ * round begins; its buffers are then full, too. */
 static void rounds(const struct end *end, size_t bytes, size_t peer_bytes)
 {
     unsigned char *data = malloc(bytes + peer_bytes);

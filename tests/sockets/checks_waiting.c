@@ -78,7 +78,7 @@ static void on_let_in(int number)
     let_in++;
 }
 
-/* A signal that was pending counts, however short the wait and whatever was rung before. */
+/* A pending signal counts, however short the wait and whatever woke it before. */
 static void a_signal_that_only_the_call_lets_in(void)
 {
     struct pair pair = connected();
@@ -169,7 +169,7 @@ static void epoll_by_edge(void)
     struct pair pair = connected();
     char byte;
     int epfd = epoll_of(pair.server, EPOLLIN | EPOLLET);
-    epoll_once(epfd, 0); /* an edge for what was before is allowed */
+    epoll_once(epfd, 0); /* an edge for an earlier event is allowed */
     write_all(pair.client, "a", 1);
     CHECK(epoll_once(epfd, 1000) == EPOLLIN);
     CHECK(epoll_once(epfd, 0) == 0 && epoll_once(epfd, 20) == 0);
@@ -189,7 +189,7 @@ static void epoll_by_edge(void)
     struct epoll_event event = {.events = EPOLLIN | EPOLLET,
                                 .data = {.u64 = UINT64_C(0x1234567890) + 1}};
     CHECK(epoll_ctl(epfd, EPOLL_CTL_MOD, pair.server, &event) == 0);
-    CHECK(epoll_once(epfd, 1000) == EPOLLIN); /* arming again reports what is there */
+    CHECK(epoll_once(epfd, 1000) == EPOLLIN); /* rearming reports an event that is still there */
     CHECK(epoll_once(epfd, 0) == 0);
     close(epfd);
     done(pair);
@@ -399,7 +399,7 @@ static void on_alarm(int number)
     alarms++;
 }
 
-/* A read that goes on after a signal. */
+/* A read that continues after a signal. */
 static void read_among_signals(struct pair pair)
 {
     char byte;
@@ -512,7 +512,7 @@ static int harm_event_counters(unsigned mischief)
     return found;
 }
 
-/* Who sleeps is woken all the same, and nobody who wakes it waits. */
+/* A sleeping thread is woken nevertheless, and a thread that wakes it does not wait. */
 static void harmed_bells_ring(void)
 {
     static const unsigned mischief[] = {FILLS, EMPTIES, FILLS | LETS_BLOCK, EMPTIES | LETS_BLOCK};

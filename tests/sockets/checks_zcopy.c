@@ -16,7 +16,8 @@
 
 #define LARGE (1u << 20)
 
-/* Byte `at` of every stream here; what was given back is overwritten by what is in none. */
+/* Byte `at` of every stream here; returned memory is overwritten by a value that no stream
+ * contains. */
 #define SCRIBBLE 0xff
 #define PERIOD 65521u
 #define PIECE 4096u
@@ -363,7 +364,7 @@ static void send_until_the_jump(int fd, unsigned char *data)
     }
 }
 
-/* A handler that jumps out of send(): what has been sent by then is right, whatever that is. */
+/* A handler that jumps out of send(): the bytes sent by then are right, however many they are. */
 static void jumps_out_of_large_sends(void)
 {
     for (int round = 0; round < 10; round++) {
@@ -473,7 +474,7 @@ static void *kill_later(void *of_ms)
     return NULL;
 }
 
-/* Who sends hears of no signal, and is on its own to find out that nobody fetches any more. */
+/* A sender gets no signal, and must find out itself that no reader fetches any more. */
 static void the_reader_is_killed_while_it_fetches(void)
 {
     unsigned char *data = calloc(16, LARGE);

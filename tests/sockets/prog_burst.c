@@ -26,7 +26,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* What is asked for. */
+/* The request. */
 struct request {
     uint64_t bytes;
     uint64_t seed;

@@ -2,7 +2,7 @@
 /*
  * A connection of two processes over which 2,000 echoes go, before and after both have put
  * themselves behind a filter that ends a process for any system call but the five that echoes are
- * made of. prog_confined prctl|seccomp: by which call.
+ * made of. prog_confined prctl|seccomp: the call that installs the filter.
  */
 #include <arpa/inet.h>
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * What a program is told by viaduct/sockets.h. prog_control plain: there is no library;
- * prog_control: there is. With WAIT in the environment it then waits for a byte of its input.
+ * The answers of viaduct/sockets.h to a program. prog_control plain: expects no library;
+ * prog_control: expects one. With WAIT in the environment it then waits for a byte of its input.
  */
 #include <arpa/inet.h>
 #include <errno.h>

@@ -39,7 +39,7 @@
 #define TRIES 3
 
 enum trigger { LEVEL, EDGE, ONESHOT, EXCLUSIVE };
-/* Who waits in the set, and who moves bytes. */
+/* The thread that waits in the set, and the thread that moves bytes. */
 enum who {
     SAME,   /* one thread */
     POLLER, /* one thread waits, another moves bytes */
@@ -58,7 +58,8 @@ static const char *const pattern_names[] = {"echo", "one", "duplex", "cross"};
 
 struct loop {
     enum trigger trigger;
-    uint32_t events; /* EPOLLIN, EPOLLOUT or both; what is not in it is waited for by poll() */
+    uint32_t
+        events; /* EPOLLIN, EPOLLOUT or both; poll() waits for the direction that is not in it */
     enum who who;
     enum pattern pattern;
     size_t bytes;
@@ -97,7 +98,7 @@ static double now_ms(void)
 /* --- one end -----------------------------------------------------------------------------------
  */
 
-/* What is left to do, as events. */
+/* Remaining work, as events. */
 static uint32_t left_of(const struct end *end)
 {
     return (end->in_left != 0 ? (uint32_t)EPOLLIN : 0) |
@@ -165,7 +166,8 @@ static void *poll_for_others(void *context)
         wait_in_set(end->epfds[0]);
         pthread_mutex_lock(&end->lock);
         if (end->loop->trigger == LEVEL) {
-            control(end, EPOLL_CTL_MOD, 0); /* until the other thread has moved what is there */
+            control(end, EPOLL_CTL_MOD,
+                    0); /* until the other thread has moved the available bytes */
         }
         pthread_mutex_unlock(&end->lock);
         sem_post(&end->news);
@@ -235,7 +237,7 @@ static void exchange_alone(struct end *end)
     }
 }
 
-/* The pool moves bytes in the directions of its events, this thread in the others. */
+/* The pool moves bytes in the directions of its events, this thread in the other ones. */
 static void exchange_with_pool(struct end *end)
 {
     pthread_mutex_lock(&end->lock);

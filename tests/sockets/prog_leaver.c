@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Sends back what comes; after AFTER bytes it does so in a way that no library of calls sees.
+ * An echo; after AFTER bytes it echoes in a way that no preloaded library sees.
  *
  *     prog_leaver accept|connect ADDRESS PORT HOW AFTER
  *

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Random calls on both ends of a connection, each with its result on a line of its own: what one
- * way of carrying a connection answers must be what another does, to the last bit.
+ * Random calls on both ends of a connection, each with its result on a line of its own: the results
+ * must be equal, to the last bit, whatever carries the connection.
  *
  *     prog_random_calls SEED ROUNDS [CALLS]     ROUNDS connections, CALLS calls on each
  *
@@ -158,7 +158,7 @@ uint32_t hash_of(const void *data, size_t bytes)
     return hash;
 }
 
-/* The line of a call: what it was, what it said. */
+/* The line of a call: the call and its result. */
 void tell(const struct end *end, const char *what, long rc, int error)
 {
     printf("%u: %c %s = %ld %s%s\n", number, end == &ends[0] ? 'c' : 's', what, rc,
@@ -195,7 +195,7 @@ static int some_pieces(struct iovec *iov, unsigned char *data, size_t bytes)
 static ssize_t send_otherwise(struct end *end, size_t bytes, bool splices)
 {
     if (!splices) {
-        static off_t at; /* what has been sent may still be the file's pages */
+        static off_t at; /* the file's pages may still be under way */
         if (pwrite(file_fd, out, bytes, at) != (ssize_t)bytes) {
             die("file");
         }
@@ -279,7 +279,7 @@ static void call_send(struct end *end)
     end->sent += rc > 0 ? (uint64_t)rc : 0;
 }
 
-/* Was nobody there to take it? */
+/* Was there no listener? */
 static void after_send(struct end *end, uint64_t sent_before)
 {
     const struct end *peer = other(end);
@@ -299,7 +299,7 @@ static int some_recv_flags(void)
     return some;
 }
 
-/* Many at a time; the lengths are part of what is told. */
+/* Many at a time; the lengths are part of the result. */
 static void call_recvmmsg(struct end *end, int flags)
 {
     char what[128];
@@ -432,8 +432,9 @@ int wait_in_set(int set, int timeout_ms, bool edges, char told[32])
 {
     struct epoll_event events[2] = {{.events = 0}};
     int rc = epoll_wait(set, events, 2, timeout_ms);
-    /* With few places one of two may come at the next call, as by the kernel when others have taken
-     * them. Edges are told once, so they can be told from what is told again. */
+    /* With few places for events one of two may come at the next call, as with the kernel when
+     * other events have taken them. Edges are reported once, so they differ from repeated
+     * events. */
     if (rc == 1 && edges) {
         rc += epoll_wait(set, events + 1, 1, 0) == 1 ? 1 : 0;
     }
@@ -502,7 +503,7 @@ static void call_option(struct end *end)
     tell(end, what, rc, errno);
 }
 
-/* What is wrong whatever the connection does. */
+/* Calls that are wrong whatever the state of the connection. */
 static void call_wrongly(struct end *end)
 {
     char what[64];
@@ -635,7 +636,7 @@ static void warm_up(unsigned times)
     }
 }
 
-/* false: what is under way does not arrive. */
+/* False: bytes under way do not arrive. */
 static bool one_call(struct end *end, bool may_end)
 {
     bool is_wide = wide && dice(3) == 0;

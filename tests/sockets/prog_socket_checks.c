@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * What Linux promises about a TCP connection, asked of whatever connection this program gets: it
- * passes on the kernel's, so it has to pass on one that a library has moved elsewhere.
+ * Promises of Linux about a TCP connection, checked on any connection that this program gets: they
+ * hold on the kernel's, so they must hold on one that a library has moved elsewhere.
  *
  *     prog_socket_checks            all checks
  *     prog_socket_checks NAME...    some

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* What the parts of prog_random_calls share. */
+/* Shared by the parts of prog_random_calls. */
 #ifndef VIA_TESTS_SOCKETS_RANDOM_CALLS_H
 #define VIA_TESTS_SOCKETS_RANDOM_CALLS_H
 
@@ -30,8 +30,8 @@ extern struct end ends[2];
 extern int file_fd;
 extern unsigned char out[BUFFER_BYTES], in[BUFFER_BYTES];
 extern bool lowat_used; /* whether so little was an edge depends on when it came */
-/* SO_TIMESTAMP was set: the kernel stamps what comes while anybody on the machine wants that, and a
- * little later. */
+/* SO_TIMESTAMP was set: the kernel stamps packets while any socket of the machine asks for it, and
+ * a little later. */
 extern bool stamps_used;
 
 uint32_t dice(uint32_t sides);
@@ -44,12 +44,12 @@ bool settle(const struct end *end);
 
 size_t some_bytes(void);
 uint32_t hash_of(const void *data, size_t bytes);
-/* epoll_wait(). What it told of one registration; or of two, when the end is in the set by two
- * numbers, whichever came first; edges: asks twice for these. */
+/* epoll_wait(). The events of one registration; or of two, if the end is in the set by two numbers,
+ * in either order; edges: asks twice for these. */
 int wait_in_set(int set, int timeout_ms, bool edges, char told[32]);
 /* What this end sends next. */
 void fill_out(const struct end *end, size_t bytes);
-/* The line of a call: what it was, what it said. */
+/* The line of a call: the call and its result. */
 void tell(const struct end *end, const char *what, long rc, int error);
 
 /* --- random_calls_wide.c: calls that came later, in rounds of seeds from here on ---------------
@@ -63,12 +63,12 @@ void wide_call(struct end *end, bool may_end);
 /* The program, run by one of those calls with a descriptor of it. */
 int wide_held(int argc, char **argv);
 
-/* A library that carries bytes otherwise gives them back to the kernel. It can not when bytes are
- * unread that nobody can send again, or that the kernel would not take (viaduct-sockets(7), GOING
+/* A library that carries bytes itself returns them to the kernel. It can not if there are unread
+ * bytes that no end can send again, or that the kernel would not take (viaduct-sockets(7), GOING
  * BACK TO THE KERNEL). */
 bool can_be_given_back(const struct end *end);
 
-/* What somebody else did: bytes sent by it, if positive; received, if negative. */
+/* Bytes moved by another process: sent, if positive; received, if negative. */
 struct deed {
     long rc;
     int error;

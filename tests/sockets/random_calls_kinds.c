@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
  * Random calls of one kind, beside the wide ones: made by handlers of signals during other calls,
- * by threads that are cancelled, by children of clone() which no library hears of, and by splice().
+ * by threads that are cancelled, by children of clone(), which no library can notice, and by
+ * splice().
  */
 #include "random_calls.h"
 
@@ -250,8 +251,8 @@ static void call_in_handler(struct end *end)
     }
 }
 
-/* A signal comes with the call, and its handler makes another before the call begins: the call goes
- * on with what the handler left. */
+/* A signal comes with the call, and its handler makes another call before the interrupted call
+ * begins: that one finds the state that the handler left. */
 static void call_after_handler(struct end *end)
 {
     char what[128];
@@ -504,7 +505,7 @@ static int bytes_in(int fd)
     return ioctl(fd, FIONREAD, &bytes) == 0 ? bytes : -1;
 }
 
-/* What is left in the pipe counts as much as what has gone. */
+/* Bytes left in the pipe count as bytes that have gone. */
 static void call_splice_out(struct end *end)
 {
     char what[128];
@@ -606,7 +607,7 @@ static void call_sendfile(struct end *end)
     if (unread(other(end)) + asked > UNDER_WAY_MAX) {
         return;
     }
-    int fd = memfd_create("part", MFD_CLOEXEC); /* what was sent may still be the file's pages */
+    int fd = memfd_create("part", MFD_CLOEXEC); /* the file's pages may still be under way */
     fill_out(end, in_file);
     if (fd < 0 || write(fd, out, in_file) != (ssize_t)in_file || lseek(fd, at, SEEK_SET) != at) {
         die("file");

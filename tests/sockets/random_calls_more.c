@@ -34,7 +34,7 @@
 #define CLOSE_RANGE_CLOEXEC 4u
 #endif
 
-/* Where an end may get another number: not where the other one does. */
+/* Where an end may get another number: not the other end's. */
 #define NUMBERS_FROM 40
 #define NUMBERS_EACH 8
 /* ... and in programs that it is given to. */
@@ -211,7 +211,7 @@ static void call_unsent(struct end *end)
     int unsent = 0, now = 1, rc;
     unsigned looks = 0;
     if (end->resets) {
-        return; /* what has not been acknowledged then never is */
+        return; /* bytes that are not acknowledged by then never will be */
     }
     do {
         if (peer->fd >= 0) {
@@ -224,7 +224,7 @@ static void call_unsent(struct end *end)
     tell(end, what, rc, errno);
 }
 
-/* Signals when something comes are the kernel's affair. */
+/* The kernel sends signals about arriving bytes. */
 static void call_async(struct end *end)
 {
     if (!can_be_given_back(end)) {
@@ -313,7 +313,7 @@ static long wrong_name(const struct end *end, unsigned how)
     case 1:
         rc = bind(end->fd, (struct sockaddr *)&addr, bytes);
         if (rc != 0 && errno == EADDRINUSE) {
-            /* The port of what has ended is free, and may be somebody else's by now. */
+            /* The port of an ended connection is free, and another process may have taken it. */
             ((struct sockaddr_in *)&addr)->sin_port = 0;
             rc = bind(end->fd, (struct sockaddr *)&addr, bytes);
         }
@@ -327,7 +327,7 @@ static long wrong_name(const struct end *end, unsigned how)
     }
 }
 
-/* TCP's bytes can be received so (TCP_ZEROCOPY_RECEIVE), and what is mapped is open. */
+/* The kernel's TCP can map received bytes (TCP_ZEROCOPY_RECEIVE), and the mapping stays open. */
 static int mapped(int fd)
 {
     void *at = mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd, 0);
@@ -496,7 +496,7 @@ static void call_vfork(struct end *end)
     tell(end, "closed in a child of vfork()", status, errno);
 }
 
-/* stdio, whose calls nobody can come before. */
+/* stdio, whose system calls no preloaded library can intercept. */
 static void call_stdio(struct end *end)
 {
     char what[96];

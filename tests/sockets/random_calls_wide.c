@@ -196,7 +196,7 @@ static void receive_limit(const struct end *end, int usec)
     setsockopt(end->fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
 }
 
-/* A call that waits is interrupted; or goes on, and ends by what the handler does. */
+/* A waiting call is interrupted; or continues, and ends because of the handler's action. */
 static void call_interrupted(struct end *end)
 {
     char what[96];
@@ -450,8 +450,8 @@ static void call_in_child(struct end *end)
 static void call_passed(struct end *end)
 {
     int pair[2];
-    /* What the kernel has by a closed number nobody can change: of a plain connection that a
-     * library had marked as its own, and does not know any more, nothing is told. */
+    /* No library can change the kernel's registration by a closed number: for a plain connection
+     * that the library had marked as its own, and does not know any more, nothing is reported. */
     if (!can_be_given_back(end) || end->renumbered) {
         return;
     }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Bells of peers that mean harm. */
+/* Bells of hostile peers. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

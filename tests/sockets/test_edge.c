@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Edges of a registration: what is told once, what again, and what comes while it is told. */
+/* Edges of a registration: reported once, reported again, and events that come during the
+ * report. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -79,7 +80,7 @@ static void room_is_told_after_each_writer_that_found_none(void **state)
     assert_false(via_edge_is_news(&told, &now));
     now.full = 4;
     told_once(&told, &now);
-    /* No room: nothing to tell, and it stays to be told. */
+    /* No room: the event is not reported, and stays pending. */
     now.full = 5;
     now.bits = 0;
     assert_false(via_edge_is_news(&told, &now));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* What is remembered of a process is not taken over by its children. */
+/* Children do not inherit cached facts about their parent process. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* The state machine of an end: every event in every phase, and what always holds. */
+/* The state machine of an end: every event in every phase, and the invariants. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -18,7 +18,7 @@
 #define SLOTS_COUNT 16u
 #define STREAM_BYTES 65536u
 
-/* One direction; `kernel` is everything that went that way, in order. */
+/* One direction; `kernel` is everything that the kernel carried, in order. */
 struct direction {
     struct via_pipe_geometry geometry;
     unsigned char memory[64 + 64 * SLOTS_COUNT + 4096] __attribute__((aligned(64)));
@@ -178,7 +178,7 @@ static void every_byte_once(void **state)
 /* --- the writer leaves -------------------------------------------------------------------------
  */
 
-/* Sends again what was not given back, as much as goes into `room`. */
+/* Sends bytes again for which no credit came, as many as fit into `room`. */
 static void writer_leaves(struct direction *d, size_t room)
 {
     struct via_stream_replay of;
@@ -220,7 +220,7 @@ static void one_history_of_a_writer(uint64_t seed)
     }
     bool skips = via_rng_next(&rng) % 2 == 0 && via_stream_rx_skip(&d->rx);
     if (skips) {
-        d->kernel_read += (size_t)d->rx.again; /* from here on anybody may read the kernel */
+        d->kernel_read += (size_t)d->rx.again; /* from here on any holder may read the kernel */
         read_kernel(d, SIZE_MAX);
     }
     for (unsigned steps = 0; steps < 10000 && d->read < d->written; steps++) {
@@ -288,7 +288,7 @@ static void what_lies_behind_a_switch_is_not_lost(void **state)
     }
 }
 
-/* Whatever the reader says, only what was written is sent, and it ends. */
+/* Whatever the reader claims, only written bytes are sent, and the replay ends. */
 static void a_lying_reader_gets_its_own_loss(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* What the spin budget learns. A tick is a tenth of a microsecond here. */
+/* How the spin budget adapts. A tick is a tenth of a microsecond here. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -75,7 +75,7 @@ static void short_waits_after_long_ones_are_noticed(void **state)
     }
 }
 
-/* Two sides that answer each other in a microsecond: each has to wait for the other to wake up. */
+/* Two sides that answer each other in a microsecond: each must wait for the other to wake up. */
 static void two_sleepers_find_out_that_they_could_spin(void **state)
 {
     (void)state;
@@ -116,7 +116,7 @@ static void who_is_helped_by_making_way_does_so_at_once(void **state)
     assert_false(spin.yields);
     via_spin_made_way(&spin, true);
     assert_true(spin.yields);
-    via_spin_made_way(&spin, false); /* it came while this one looked: from another CPU */
+    via_spin_made_way(&spin, false); /* it came while this side polled: from another CPU */
     assert_false(spin.yields);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* When it is the kernel's turn because both ends send and neither reads; sim/ has the histories. */
+/* The change to the kernel because both ends send and neither reads; sim/ has the histories. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -25,7 +25,7 @@ struct direction {
     struct via_stream_rx rx;
 };
 
-/* [0] is written by the end that is looked at, [1] by its peer. */
+/* [0] is written by the end under test, [1] by its peer. */
 struct pair {
     struct direction ways[2];
     struct via_stream_stall stall;
@@ -112,7 +112,7 @@ static void what_moves_begins_anew(void **state)
     assert_false(is_due(pair, false, 1));
     read_one(&pair->ways[1]);
     fill(&pair->ways[1]);
-    assert_false(is_due(pair, false, LONG_NS + 1)); /* rings for what was read */
+    assert_false(is_due(pair, false, LONG_NS + 1)); /* wakes the writer because of the read */
     fill(&pair->ways[1]);
     assert_false(is_due(pair, false, LONG_NS + 2));
     assert_true(is_due(pair, false, 2 * LONG_NS + 2));
@@ -135,7 +135,8 @@ static void a_peer_that_writes_by_the_kernel(void **state)
     assert_int_equal(via_stream_tx_demote(&pair->ways[1].tx), 0);
     read_one(&pair->ways[1]);
     read_one(&pair->ways[1]);
-    assert_false(is_due(pair, false, 1)); /* it is rung for these, and does not want any more */
+    assert_false(
+        is_due(pair, false, 1)); /* it was woken for these, and does not want to be woken again */
     assert_false(is_due(pair, true, 2));
     assert_false(is_due(pair, false, LONG_NS + 2));
     assert_false(is_due(pair, true, LONG_NS + 3));
@@ -153,7 +154,7 @@ static void a_peer_that_has_not_seen_the_beginning(void **state)
     assert_false(is_due(pair, false, 1));
     assert_false(is_due(pair, false, 9 * LONG_NS));
     assert_int_equal(via_stream_rx_next(&d->rx), VIA_NEXT_KERNEL_UNTIL);
-    assert_false(is_due(pair, false, 9 * LONG_NS)); /* a record was given back: anew */
+    assert_false(is_due(pair, false, 9 * LONG_NS)); /* a record was given back: armed again */
     assert_true(is_due(pair, false, 10 * LONG_NS));
 }
 

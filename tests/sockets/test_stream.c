@@ -347,7 +347,7 @@ static void write_step(struct direction *d, struct via_rng *rng, uint64_t *posit
     }
 }
 
-/* quick: by the short ways, too, at both ends, whichever the other takes. */
+/* quick: also by the short paths, at both ends, whichever the other one uses. */
 static void try_histories(uint64_t seeds, bool quick)
 {
     for (uint64_t seed = 1; seed <= seeds; seed++) {
@@ -468,7 +468,7 @@ static void slots_for_the_end_are_left_free(void **state)
     stop(&d);
 }
 
-/* With slots in plenty, so that these are not what is given back for. */
+/* With plenty of slots, so that credit is not returned because of these. */
 static void room_for_bodies_comes_back_by_the_quarter(void **state)
 {
     (void)state;
@@ -489,8 +489,8 @@ static void room_for_bodies_comes_back_by_the_quarter(void **state)
     stop(&d);
 }
 
-/* Both ends may send as much as the pipe holds before either receives: what was read last time must
- * not be kept back more by the one way than by the other. */
+/* Both ends may send as much as the pipe holds before either receives: the credit of the last read
+ * must not be delayed more by one path than by the other. */
 static void room_comes_back_at_the_same_records(void **state)
 {
     (void)state;
@@ -654,7 +654,7 @@ static void who_asks_is_told_when_and_whether_others_were_written(void **state)
         start_in_pipe(&b);
         a.tx.times = &set;
         b.tx.times = &set;
-        assert_false(written(&a, quick, ticks, &others)); /* nobody has asked */
+        assert_false(written(&a, quick, ticks, &others)); /* no call has asked */
         atomic_store(&set, 77);
         uint64_t before = via_os_ticks();
         assert_true(written(&a, quick, &ticks[0], &others));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Zero-copy in a stream: who may touch the writer's memory when, and peers that lie. */
+/* Zero-copy in a stream: which end may touch the writer's memory when, and lying peers. */
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
@@ -254,7 +254,7 @@ static void looking_ahead_counts_and_changes_nothing(void **state)
     assert_reads(&d, "ab");
     assert_int_equal(via_stream_rx_next(&d.rx), VIA_NEXT_AVAIL);
     assert_int_equal(via_stream_rx_bytes(&d.rx, 100), 6);
-    /* A look by fetching. */
+    /* A probe by fetching. */
     assert_int_equal(via_stream_rx_claim(&d.rx), 0);
     via_stream_rx_pulled(&d.rx, 0);
     assert_look(&d, VIA_AVAIL_OPEN, 0);
@@ -515,7 +515,7 @@ static void the_faster_way_is_found_and_kept_watching(void **state)
     assert_in_range(sends(&choice, most, 300, 299), 1, most / 20);
 }
 
-/* A try the other way costs as many sends as it is slower: few of those. */
+/* A trial of the other method costs as many sends as it is slower: few of those. */
 static void what_is_much_slower_is_seldom_tried(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Who may use one direction of a connection: one at a time, all of them, in turns. */
+/* The right to use one direction of a connection: one thread at a time, all of them, in turns. */
 #include <errno.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -31,7 +31,7 @@ static void take_and_give(bool alone)
     changes += last != via_os_thread();
     last = via_os_thread();
     for (int i = 0; i < 10; i++) {
-        via_cpu_pause(); /* there is something to be done */
+        via_cpu_pause(); /* there is work */
     }
     via_token_give(&token);
 }
@@ -56,8 +56,8 @@ static void *hog(void *unused)
     return NULL;
 }
 
-/* A turn is some hundred microseconds, which is some thousand times; one lucky look now and then.
- */
+/* A turn takes some hundred microseconds, which is some thousand tries; one lucky try now and
+ * then. */
 static void threads_that_want_it_all_the_time_have_turns(void **state)
 {
     (void)state;
@@ -111,7 +111,7 @@ static void *take_once(void *unused)
     return NULL;
 }
 
-/* ... as when the one store overtakes the other's load. */
+/* ... as if one side's store passed the other's load. */
 static void a_lost_ring_is_made_up_for(void **state)
 {
     (void)state;

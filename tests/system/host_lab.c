@@ -55,7 +55,7 @@ static void remove_rundir(const char *path)
     rmdir(path);
 }
 
-/* What a test that failed has left is removed when the program ends; its daemons end with it. */
+/* The remains of a failed test are removed when the program ends; its daemons end with it. */
 static struct {
     pid_t pid;
     char paths[16][64];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* A process at the attach socket that keeps no rule it is not told to keep. */
+/* A process at the attach socket that keeps only those rules that the test tells it to keep. */
 #ifndef HOST_RAW_H
 #define HOST_RAW_H
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* What one attachment has under way to a host that is cut off arrives before what others put that
- * were opened behind it, as frames or, when the link is there again, by stores. */
+/* Operations of one attachment under way to a host that is cut off arrive before puts of
+ * attachments that were opened later, whether these go as frames or, when the link is back, by
+ * stores. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>

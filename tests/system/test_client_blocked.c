@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* A process that does not take its messages holds up who sends them, and nobody else. */
+/* A process that does not take its messages delays only those that send to it. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -65,7 +65,7 @@ static void *flap(void *ctx)
     return NULL;
 }
 
-/* Whoever sees a number finds what was put before it. */
+/* A reader that sees a number finds the data that were put before it. */
 static void *look(void *ctx)
 {
     struct flaps *flaps = ctx;

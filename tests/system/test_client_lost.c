@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Memory that others have mapped, and that goes away: its owner is killed or frees it, while the
+/* Memory that others have mapped, and that disappears: its owner is killed or frees it, while the
  * owner's host lives on. And memory that may not be mapped because a mapping can not be limited. */
 #include <errno.h>
 #include <setjmp.h>
@@ -53,7 +53,7 @@ static struct via_segment *new_segment(struct via_attach *attach, unsigned acces
 
 /* --- freed ------------------------------------------------------------------------------------ */
 
-/* `from` has it mapped, and finds out by whatever it does first. */
+/* `from` has it mapped, and notices at its first access. */
 static void free_mapped(unsigned from)
 {
     static int (*const first[])(struct via_remote * remote) = {via_remote_ring, NULL};

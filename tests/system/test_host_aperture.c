@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Puts through slices of small windows between hosts, and what takes the slices away. */
+/* Puts through slices of small windows between hosts, and events that take the slices away. */
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
@@ -390,7 +390,7 @@ static void importers_may_die_at_any_time(void **state)
     free(pair.copy);
 }
 
-/* The host that dies comes back; who was attached to it attaches anew. */
+/* The dead host comes back; its processes attach again. */
 static void a_host_dies(unsigned host)
 {
     struct pair pair;
@@ -406,7 +406,7 @@ static void a_host_dies(unsigned host)
             uint64_t before = puts_by_slices(&pair);
             uint64_t word = 3;
             int rc = via_remote_put(pair.remote, 0, &word, 8, 0);
-            assert_true(rc == 0 || rc == -ECONNRESET); /* the process may have heard of it */
+            assert_true(rc == 0 || rc == -ECONNRESET); /* the process may have noticed */
             assert_true(puts_by_slices(&pair) == before);
         } else {
             host_lab_wait(put_fails, pair.remote, "puts of a process whose host has died to fail");
@@ -455,7 +455,7 @@ static uint64_t pick(const struct rival *rival, unsigned i, struct via_rng *rng)
     return from + 8 * (RIVALS * via_rng_below(rng, words / RIVALS) + rival->index);
 }
 
-/* Each knows what is there. */
+/* Each knows the current state. */
 static void *compete(void *argument)
 {
     const struct rival *rival = argument;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* What processes may do to a host: everything in their memory and on their socket is hostile. */
+/* The limits of a process at its host: everything in its memory and on its socket is hostile. */
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
@@ -204,7 +204,7 @@ static void other_users_are_refused_clearly(void **state)
 {
     struct fixture *fixture = *state;
     if (geteuid() != 0) {
-        skip(); /* only root can become somebody else */
+        skip(); /* only root can change its user */
     }
     /* The directory alone would keep them out: open it. */
     assert_int_equal(chmod(fixture->lab.rundir, 0755), 0);
@@ -249,7 +249,7 @@ static void members_of_the_allowed_group_may_attach(void **state)
     } cases[] = {{65534, 65000, 0}, {65000, 65534, 0}, {65000, 65000, 1}};
     struct host_lab lab;
     if (geteuid() != 0) {
-        skip(); /* only root can become somebody else */
+        skip(); /* only root can change its user */
     }
     host_lab_init(&lab, 1, false, false);
     /* A directory that is there already is not opened to the group; the host makes its own. */
@@ -550,7 +550,7 @@ static void random_commands_do_no_harm(void **state)
             command.bytes = UINT64_MAX; /* one that waits for ever would end the test */
         }
         if (command.destination == 2) {
-            command.destination = 16 + command.destination; /* nor one to nobody */
+            command.destination = 16 + command.destination; /* nor to no address at all */
         }
         /* Both pipes are full, and stay so, when replies are not taken meanwhile. */
         size_t bytes = via_rng_below(&rng, sizeof(body));
@@ -568,7 +568,7 @@ static void random_commands_do_no_harm(void **state)
     assert_serves(fixture);
 }
 
-/* A process may write over what it has not got back: nobody else sees anything of it. */
+/* A process may overwrite memory that it has not got back: no other process sees anything of it. */
 static void pipes_that_break_the_rules_detach_their_process(void **state)
 {
     struct fixture *fixture = *state;

@@ -19,7 +19,7 @@
 #define ROUNDS 24u
 #define BYTES 262144u
 
-/* Host 0, as it was opened, and what it is to be now. */
+/* Host 0, as it was opened, and as it is to become. */
 static struct {
     struct host_lab lab;
     struct via_host_options options;
@@ -228,7 +228,7 @@ static void more_links_than_there_may_be_change_nothing(void **state)
     }
     options.links = links;
     options.links_count = 4;
-    /* Refused before anything is looked at that belongs to the control thread. */
+    /* Refused before anything that belongs to the control thread is read. */
     assert_int_equal(via_host_change(test.lab.hosts[0], &options, &test.change, &err), -EINVAL);
     assert_string_equal(err.text, "host 0: 4 links, more than the 3 that there may be");
     assert_int_equal(links_count(), 2);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* viaductd: how it starts, ends, is killed, and what it does without memory or descriptors. */
+/* viaductd: start, end, kill, and lack of memory or descriptors. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -255,14 +255,14 @@ static void a_killed_daemon_is_noticed_and_replaced(void **state)
     assert_int_equal(via_control_call(lab->rundir, 7, request, &answer, &err, 5000), -ENOENT);
     json_decref(request);
 
-    /* Its sockets and its lock are there still; that stops nobody. */
+    /* The dead daemon's sockets and lock are still there; they stop no new one. */
     assert_true(is_there(lab, "host-1.attach") && is_there(lab, "host-1.lock"));
     host_lab_spawn(lab, 1, NULL);
     host_lab_wait_routes(lab);
     status = host_lab_status(lab, 1);
     assert_int_not_equal(json_integer_value(json_object_get(status, "session")), session);
     json_decref(status);
-    /* What was the dead one's is nobody's. */
+    /* The dead daemon's resources have no owner. */
     uint64_t value = 1;
     int rc = via_remote_put(watch.remote, 0, &value, 8, 0);
     if (rc == 0) {
@@ -404,7 +404,7 @@ static bool has_few_fds(void *ctx)
     return host_lab_fds(few->daemon) <= few->count;
 }
 
-/* Descriptors of what has ended are closed a moment later. */
+/* Descriptors of ended daemons are closed a moment later. */
 static void wait_for_fds(struct host_lab *lab, unsigned count)
 {
     struct few_fds few = {.daemon = lab->daemons[0], .count = count};

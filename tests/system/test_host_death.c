@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Processes that are killed with anything half done: what they have begun is finished or given up,
- * and nothing of them stays. The hosts are daemons, so that descriptors and memory can be counted.
- */
+/* Processes that are killed with operations half done: each is finished or cancelled, and leaves
+ * nothing behind. The hosts are daemons, so that descriptors and memory can be counted. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -124,7 +123,8 @@ static uint64_t word_at(const struct target *target, size_t index)
     return atomic_load_explicit(&words[index], memory_order_acquire);
 }
 
-/* --- what was begun is finished --------------------------------------------------------------- */
+/* --- operations that were begun are finished
+ * ---------------------------------------------------- */
 
 #define LAST_PUTS 200u
 
@@ -133,7 +133,8 @@ static void put_and_say_nothing(struct host_lab *lab, void *ctx)
     const struct target *target = ctx;
     struct host_raw raw;
     host_raw_open(&raw, lab, 0);
-    /* Into the pipe at once, and killed before any can have arrived: the host is not even rung. */
+    /* All commands enter the pipe at once, and the process is killed before any can arrive: it does
+     * not even ring the host. */
     for (uint64_t i = 0; i < LAST_PUTS; i++) {
         uint64_t value = i + 1;
         struct via_command command = {.kind = VIA_OP_PUT,
@@ -222,7 +223,7 @@ static void what_waits_for_an_absent_host_is_given_up(void **state)
     assert_all_gone(lab, 0, fds, "the dead process to be forgotten");
     host_lab_wait(no_note_hangs, lab, "its note to be taken down");
 
-    /* What was given up does not arrive later, and the way is not blocked. */
+    /* A cancelled operation does not arrive later, and the path is not blocked. */
     host_lab_cut(lab, 1, 2, "mend");
     host_lab_wait_hops(lab, 0, 2, 2);
     struct via_attach *attach = host_lab_attach(lab, 0);
@@ -364,7 +365,7 @@ static void memory_of_a_killed_process_is_out_of_reach(void **state)
 
 /* --- killed under load ------------------------------------------------------------------------ */
 
-/* Each into a place of its own: what two write to one place at once is anybody's. */
+/* Each into a place of its own: two writers to one place would leave an undefined content. */
 static _Noreturn void put_for_ever(struct host_lab *lab, const struct target *target, uint64_t off,
                                    int ready_fd)
 {

@@ -276,7 +276,7 @@ static void notes_hang_on_boards_until_taken_or_their_poster_goes(void **state)
     close_pair(&pair);
 }
 
-/* An epoll set that tells of each ring. */
+/* An epoll set that reports each ring. */
 static int listen_to(const struct via_attach *attach)
 {
     struct epoll_event event = {.events = VIA_BELL_EVENTS};

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* The log of a daemon: whatever happens to it, the daemon serves; whatever is logged, it is small.
- */
+/* The log of a daemon: the daemon serves whatever happens to the log, and the log stays small. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>

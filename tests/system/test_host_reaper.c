@@ -90,7 +90,7 @@ static uint64_t downs(struct host_lab *lab)
     return count;
 }
 
-/* Those that host 1 has had of host 0 since their link came up. */
+/* References that host 1 has got from host 0 since their link came up. */
 static uint64_t heartbeats(struct host_lab *lab)
 {
     json_t *status = host_lab_status(lab, 1);
@@ -298,7 +298,7 @@ static void send_some(struct host_raw *raw)
     }
 }
 
-/* Refused, with the memory beside it. */
+/* Refused, and the memory with it. */
 static void give_refused(struct host_lab *lab)
 {
     struct host_raw raw;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Requests of other hosts that keep no rule: host 0 is asked, host 1 is said to ask. And hosts that
+/* Requests of other hosts that keep no rule: host 0 is asked, in the name of host 1. And hosts that
  * take no answers, on a chain of six. */
 #include <errno.h>
 #include <poll.h>
@@ -60,7 +60,8 @@ static bool is_answered(void *ctx)
     return good;
 }
 
-/* Answers of one number can not be told apart when their messages have arrived, so there is one. */
+/* Answers with the same number can not be distinguished after their messages have arrived, so there
+ * is one. */
 static void a_request_that_comes_twice_is_answered_once(void **state)
 {
     (void)state;
@@ -93,7 +94,7 @@ static bool take_never(struct via_host *host, uint16_t source, const void *data,
 
 static const struct via_host_service stuck = {.arrived = take_never};
 
-/* From here on what is sent to the host stays under way. */
+/* From here on messages to the host stay under way. */
 static void stop_taking(struct via_host *host)
 {
     struct via_host_messages *messages = &host->messages;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* A change of the fabric wakes the processes that have to do with the hosts it is about, and no
- * others. */
+/* A change of the fabric wakes only those processes that use the hosts it is about. */
 #include <errno.h>
 #include <poll.h>
 #include <setjmp.h>

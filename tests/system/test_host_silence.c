@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Slices between two hosts one of which does not look at the messages of the other for a while. */
+/* Slices between two hosts, one of which does not read the other's messages for a while. */
 #include <errno.h>
 #include <poll.h>
 #include <setjmp.h>
@@ -48,7 +48,8 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* --- a host that does not look at its messages ------------------------------------------------ */
+/* --- a host that does not read its messages
+ * ----------------------------------------------------- */
 
 static atomic_bool looks;
 

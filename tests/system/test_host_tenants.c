@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Two users of one host attack each other through all that they share. While one tries, the other
- * works: it puts data to another host, reads it back, and posts and takes notes; it must see
+ * Two users of one host attack each other through everything that they share. While one tries, the
+ * other works: it puts data to another host, reads it back, and posts and takes notes; it must see
  * neither an error nor a wrong byte, and must not stand still.
  */
 #include <errno.h>
@@ -41,7 +41,7 @@
 #define ROUNDS_MIN 20u
 #define QUOTA "segments=20,memory=64M,pipes=8,notes=10"
 
-/* What the victim tells all; shared memory. */
+/* Published by the victim; shared memory. */
 struct board {
     _Atomic uint64_t rounds;
     _Atomic bool stop;
@@ -52,7 +52,7 @@ struct board {
 
 struct fixture {
     struct host_lab lab;
-    struct board *board; /* of the victim, whatever process looks */
+    struct board *board; /* of the victim, whichever process checks */
     pid_t victim;
     unsigned victim_uid;
     int log_fd; /* of host 0 */
@@ -235,7 +235,7 @@ static void administers(struct fixture *fixture)
     for (size_t i = 0; i < VIA_ARRAY_COUNT(commands); i++) {
         asks_what_it_may_not(fixture, commands[i], "administer");
     }
-    /* But it may look. */
+    /* But it may read. */
     json_t *request = json_pack("{s:s}", "cmd", "status");
     CHECK(via_control_call(fixture->lab.rundir, 0, request, &answer, &err, 60000) == 0);
     json_decref(answer);
@@ -313,7 +313,7 @@ static void cannot_write(int fd, size_t bytes)
     close(fd);
 }
 
-/* What is handed out for reading is opened anew for writing. */
+/* Memory that is handed out for reading is opened again for writing. */
 static void reopens_for_writing(struct fixture *fixture)
 {
     struct host_raw raw;
@@ -380,7 +380,7 @@ static void exhausts_segments(struct fixture *fixture)
     via_attach_close(attaches[1]);
 }
 
-/* Not a byte of it is touched: it counts all the same. */
+/* Not a byte of it is touched: it counts nevertheless. */
 static void exhausts_memory(struct fixture *fixture)
 {
     struct via_attach *attach = attach_to(fixture, 0);
@@ -434,7 +434,7 @@ static void exhausts_notes(struct fixture *fixture)
     via_attach_close(attach);
 }
 
-/* Half of all there are; the other half is for others. */
+/* Half of all there are; the other half is for other users. */
 static void exhausts_endpoints(struct fixture *fixture)
 {
     struct via_attach *attach = attach_to(fixture, 0);
@@ -631,7 +631,7 @@ static void the_log_stays_small(void **state)
     struct fixture *fixture = *state;
     int bytes = 0;
     attacks(fixture, ATTACKER, floods_the_log);
-    /* Nobody reads it: what does not fit into the pipe would be thrown away. */
+    /* No process reads it: output that does not fit into the pipe would be lost. */
     assert_int_equal(ioctl(fixture->log_fd, FIONREAD, &bytes), 0);
     assert_in_range(bytes, 1, 16384);
 }
@@ -676,7 +676,7 @@ static void the_status_tells_what_each_user_has(void **state)
                          fields[i].value);
     }
     json_decref(status);
-    /* Nothing is left of who has gone. */
+    /* Nothing is left of a user that has gone. */
     host_lab_wait(attacker_is_gone, &fixture->lab, "the attacker to be forgotten");
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* What one user has under way to a host that is cut off takes no place from another user. */
+/* Operations of one user under way to a host that is cut off take no place from another user. */
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
@@ -82,7 +82,7 @@ static int tear_down(void **state)
 }
 
 /* A child of this user. It calls tell() when it is ready for the cut, and again when it has done
- * what it had to do before others go on. */
+ * its part before others go on. */
 struct child {
     int told_fd; /* the parent's */
     int go_fd;
@@ -169,8 +169,8 @@ static struct via_remote *open_remote(struct fixture *fixture, struct via_attach
     return remote;
 }
 
-/* Attacker, then victim; both ready before the cut, the victim's turn when the attacker has taken
- * what there is. */
+/* Attacker, then victim; both are ready before the cut, and the victim's turn comes when the
+ * attacker has taken all it can. */
 static void compete(struct fixture *fixture, void (*attack)(struct fixture *fixture),
                     void (*work)(struct fixture *fixture))
 {
@@ -264,8 +264,8 @@ static void puts_to_nobody(struct fixture *fixture)
     pause();
 }
 
-/* Has more under way to nobody than a process may have: what is for another host must not wait
- * behind it. */
+/* Has more under way to an unreachable host than a process may have: operations to another host
+ * must not wait behind it. */
 static void puts_to_both(struct fixture *fixture)
 {
     struct via_attach *near = attach_to(fixture, 0);

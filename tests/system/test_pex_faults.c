@@ -115,7 +115,7 @@ static bool is_right(const struct message *message, uint64_t number)
     return memcmp(&expected, message, sizeof(expected)) == 0;
 }
 
-/* Returns what went wrong, as a text; NULL: all came, once and in order. */
+/* Returns the error as a text; NULL: all came, once and in order. */
 static void *receive_messages(void *argument)
 {
     unsigned host = (unsigned)(uintptr_t)argument;
@@ -254,7 +254,7 @@ static _Noreturn void fail_hung(const uint64_t *before)
     abort();
 }
 
-/* The links come back, and each flow goes on. */
+/* The links come back, and each flow continues. */
 static void recover(void)
 {
     uint64_t before[VIA_ARRAY_COUNT(ring.flows)];

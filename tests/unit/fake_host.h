@@ -45,7 +45,7 @@ struct fake_host {
     char path[128];
     unsigned host;
     _Atomic int listen_fd;
-    _Atomic int socket_fd; /* -1: nobody is attached */
+    _Atomic int socket_fd; /* -1: no process is attached */
     bool greeted;
     pthread_t thread;
     _Atomic bool stop;
@@ -61,7 +61,7 @@ struct fake_host {
     int slice_fd_instead;              /* passed with them; 0: the segment's memfd */
     bool slice_without_fd;
 
-    /* What was seen. */
+    /* Recorded events. */
     _Atomic unsigned maps_count;
     _Atomic unsigned slices_count; /* asked for */
     _Atomic unsigned commands_count;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* A folder that stands for sysfs and devfs, with a PCI function in it. */
+/* A folder in place of sysfs and devfs, with a PCI function in it. */
 #ifndef VIA_TESTS_PCI_FOLDER_H
 #define VIA_TESTS_PCI_FOLDER_H
 

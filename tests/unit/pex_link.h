@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* A link of two pex ports on the register model, for unit tests. One thread turns both ends. */
+/* A link of two pex ports on the register model, for unit tests. One thread drives both ends. */
 #ifndef TESTS_UNIT_PEX_LINK_H
 #define TESTS_UNIT_PEX_LINK_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* The client library against a host that does as the test says. */
+/* The client library against a host that does what the test says. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -23,7 +23,7 @@
 #include "tests/unit/client_fixture.h"
 #include "wire/frame.h"
 
-/* Of naps; what has not happened by then does not. */
+/* Of naps; an event that has not happened by then will not. */
 #define EVENTUALLY_TRIES 3000
 
 /* --- attaching ---------------------------------------------------------------------------------*/
@@ -256,7 +256,7 @@ static void atomics_are_done_at_the_owner(void **state)
                      -EINVAL);
 }
 
-/* Many at a time: the answers are taken in when somebody is quiet, or waits for room. */
+/* Many at a time: the answers are read in when a quiet, or a wait for room, needs them. */
 static void operations_without_a_result_are_under_way_together(void **state)
 {
     struct fixture *fixture = *state;
@@ -317,7 +317,7 @@ static void blocks_are_packed(void **state)
         assert_int_equal(words[i], i % 2 == 1 && i < 400 ? data[i / 2 * 3] : 0);
     }
     memset(words, 0, FAKE_PEER_BYTES);
-    /* Backwards, and longer than what is packed. */
+    /* Backwards, and longer than a packed one. */
     assert_int_equal(via_remote_put_strided(fixture->remote, FAKE_PEER_BYTES - 80, -100,
                                             data + 2000, -160, 80, 5),
                      0);
@@ -364,7 +364,7 @@ static void a_failure_is_told_once_by_puts_and_once_by_quiet(void **state)
     assert_int_equal(via_remote_put(fixture->remote, 0, &word, 8, 0), 0);
     assert_int_equal(via_attach_quiet(fixture->attach), -ECONNRESET);
     assert_int_equal(via_attach_quiet(fixture->attach), 0);
-    /* What waits for its answer tells it itself. */
+    /* A call that waits for its answer handles it itself. */
     fixture->fake.command_status = -EACCES;
     assert_int_equal(via_remote_get(fixture->remote, 0, &word, 8), -EACCES);
     assert_int_equal(via_remote_atomic(fixture->remote, 0, 8, VIADUCT_ATOMIC_ADD, 1, 0, &word),
@@ -456,7 +456,7 @@ static void a_remote_may_be_closed_before_its_puts_have_ended(void **state)
 
 /* --- directly ----------------------------------------------------------------------------------*/
 
-/* An epoll set that tells of each ring from now on. */
+/* An epoll set that reports each ring from now on. */
 static int listen_to(int bell_fd)
 {
     struct epoll_event event = {.events = VIA_BELL_EVENTS};
@@ -518,7 +518,7 @@ static void frames_take_over_when_the_link_goes_down(void **state)
     assert_int_equal(via_remote_put(fixture->remote, 0, &word, 8, 0), 0);
     assert_int_equal(via_remote_pending(fixture->remote), 1);
 
-    /* Up again, but a direct store would overtake what is under way: to any memory of that host. */
+    /* Up again, but a direct store would overtake frames under way: to any memory of that host. */
     fake_host_set_way(fake, FAKE_PEER, 77, 4, 1, true);
     struct via_remote *other;
     assert_int_equal(via_remote_open(fixture->attach, FAKE_PEER, FAKE_PEER_HANDLE, 4096, &other),
@@ -584,7 +584,7 @@ static void memory_whose_place_another_has_taken_is_lost(void **state)
     _Atomic uint64_t *life = &fake->lives[FAKE_PEER_HANDLE & 0xffff];
     fake_host_set_way(fake, FAKE_PEER, 77, 2, 1, true);
     assert_int_equal(via_remote_put(fixture->remote, 0, &word, 8, 0), 0);
-    /* The next one with this index: it is not looked at in between. */
+    /* The next one with this index: no check happens in between. */
     *life = *life + 1;
     word = 6;
     assert_int_equal(via_remote_put(fixture->remote, 0, &word, 8, 0), -ECONNRESET);

@@ -139,7 +139,7 @@ static void *push_messages(void *ctx)
     struct fixture *fixture = ctx;
     static const unsigned char data[FAKE_BODY_BYTES];
     uintptr_t pushed = 0;
-    /* Until nothing is taken for a while. */
+    /* Until no message is taken for a while. */
     for (unsigned idle = 0; idle < 100;) {
         if (fake_host_message(&fixture->fake, 5, data, sizeof(data))) {
             pushed++;
@@ -195,7 +195,7 @@ static void messages_nobody_receives_hold_up_only_what_is_behind_them(void **sta
     via_remote_close(same);
 }
 
-/* A leader that sleeps hears of what another thread finds on a bell it has drained. */
+/* A sleeping leader is woken for the event that another thread finds on a bell it has drained. */
 static void a_drained_bell_loses_no_wake_up(void **state)
 {
     struct fixture *fixture = *state;

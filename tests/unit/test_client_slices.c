@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Puts through slices of a window, against a host that does as the test says. */
+/* Puts through slices of a window, against a host that does what the test says. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -167,8 +167,8 @@ static bool is_asleep(void *ctx)
     return reader->asleep;
 }
 
-/* A reader is asked whether it sleeps when the bytes are there, and rung if it does. By frames it
- * is rung whether it sleeps or not, and not asked. */
+/* The writer asks whether the reader sleeps when the bytes have arrived, and rings if it does. By
+ * frames it rings whether the reader sleeps or not, without asking. */
 static void only_a_sleeping_reader_is_rung(void **state)
 {
     struct fixture *fixture = *state;
@@ -201,7 +201,8 @@ static void only_a_sleeping_reader_is_rung(void **state)
     assert_int_equal(reader.asked, 100);
 }
 
-/* A caller that is told -EAGAIN puts something else there: nobody may have seen what it tried. */
+/* A caller that gets -EAGAIN puts something else there: no reader may have seen the first
+ * attempt. */
 static void what_is_tried_in_vain_is_not_seen(void **state)
 {
     struct fixture *fixture = *state;
@@ -235,7 +236,7 @@ static void what_is_tried_in_vain_is_not_seen(void **state)
 
 static _Atomic bool broken;
 
-/* Looks for signals, and whether the data are there before them: those of the round, or of a later
+/* Checks for signals, and whether the data arrive before them: those of the round, or of a later
  * one. */
 static void *watch(void *ctx)
 {
@@ -428,7 +429,7 @@ static void a_segment_that_is_gone_is_lost(void **state)
     assert_true(via_client_remote_is_gone(fixture->remote));
 }
 
-/* The word of another piece that the slice shows by now says nothing of this one. */
+/* The word of another piece that the slice shows by now proves nothing about this one. */
 static void the_end_of_another_segment_is_not_its(void **state)
 {
     struct fixture *fixture = *state;
@@ -440,7 +441,8 @@ static void the_end_of_another_segment_is_not_its(void **state)
     until_stored(fixture, 0);
 }
 
-/* --- what is read back ------------------------------------------------------------------------ */
+/* --- reading back
+ * ------------------------------------------------------------------------------- */
 
 static void all_ones_are_put_all_the_same(void **state)
 {
@@ -452,7 +454,7 @@ static void all_ones_are_put_all_the_same(void **state)
     put_word(fixture, 8, UINT64_MAX); /* another word proves it */
     assert_true(word_at(fixture, 8) == UINT64_MAX);
     assert_int_equal(via_remote_pending(fixture->remote), 0);
-    /* Nothing else in the slice: what was read may have been nobody's answer. */
+    /* Nothing else in the slice: the value read may have been no memory's content. */
     assert_int_equal(via_remote_put(fixture->remote, 0, ones, sizeof(ones), 0), 0);
     put_word(fixture, 16, UINT64_MAX);
     assert_int_equal(via_attach_quiet(fixture->attach), 0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* The imitated write-combining buffers: what they promise, and that they promise no more. */
+/* The simulated write-combining buffers: they keep their promises, and promise no more. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -40,8 +40,8 @@ static void after_a_drain_memory_holds_what_was_stored(void **state)
     }
 }
 
-/* A flag that is stored after its data must be seen before them now and then: else nobody would
- * notice a missing sfence. With the sfence it never is. */
+/* Without an sfence a flag stored after its data must sometimes be visible before them: otherwise a
+ * missing sfence would not be found. With the sfence it never is. */
 static unsigned flags_before_data(bool fenced)
 {
     unsigned early = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Who holds a right, and the quotas as they are written on a command line. */
+/* The holder of a right, and the quotas as they are written on a command line. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>

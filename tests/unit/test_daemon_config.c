@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Configuration files of the daemon: what is understood, and how errors are told. */
+/* Configuration files of the daemon: what is accepted, and the text of errors. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>

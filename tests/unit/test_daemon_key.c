@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* A fabric key that is replaced while threads of drivers hash with it; TSan looks on, too. */
+/* A fabric key that is replaced while threads of drivers hash with it; run with TSan, too. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* The directory of a fabric: what it takes of hosts that say what they like. */
+/* The directory of a fabric: what it accepts from hosts that lie. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -144,7 +144,7 @@ static void a_live_host_keeps_its_address(void **state)
     assert_int_equal(say_at(2, &two, VIA_SEC_NS), 1);
     assert_int_equal(say_at(3, &three, later_ns), 1);
     assert_int_equal(host_at("10.0.0.2"), 2);
-    /* Saying it again, among others, begins nothing anew; neither side gains by repeating it. */
+    /* Repeating a claim changes nothing; neither side gains by repeating it. */
     two.addresses[1] = two.addresses[0];
     two.addresses[0] = ip_of("10.0.0.9");
     two.addresses_count = 2;
@@ -157,7 +157,7 @@ static void a_live_host_keeps_its_address(void **state)
     assert_int_equal(host_at("10.0.0.2"), 3);
     assert_true(via_directory_set_gone(via_directory_find(&directory, 2), false, 5 * later_ns));
     assert_int_equal(host_at("10.0.0.2"), 3);
-    /* What was let go of and claimed again counts from then. */
+    /* A claim that was dropped and made again counts from then. */
     three.addresses_count = 0;
     assert_int_equal(say_at(3, &three, 6 * later_ns), 1);
     three.addresses_count = 1;

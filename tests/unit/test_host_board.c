@@ -128,7 +128,7 @@ static void a_posters_notes_go_with_it_and_no_others(void **state)
     via_board_withdraw(&board, &mine);
     assert_int_equal(pull(&board, "mine", 0, value), -ENOENT);
     assert_int_equal(board.notes_count, 2);
-    /* Host 1 has restarted: what its earlier processes left is nobody's. */
+    /* Host 1 has restarted: notes of its earlier processes have no owner. */
     via_board_withdraw_stale(&board, sessions);
     assert_int_equal(pull(&board, "other", 0, value), -ENOENT);
     assert_int_equal(pull(&board, "away", 0, value), 1);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Run directories, shared memory, and how long a thread looks before it sleeps. */
+/* Run directories, shared memory, and how long a thread polls before it sleeps. */
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
@@ -161,7 +161,7 @@ static void a_directory_is_ours_alone_or_refused(void **state)
         assert_int_equal(via_rundir_make(path, false, &err), -EPERM);
         assert_non_null(strstr(err.text, "belongs to uid 65534"));
         assert_int_equal(chown(path, 0, 0), 0);
-        /* Whoever may write to the parent may put another directory in its place. */
+        /* A user that may write to the parent may put another directory in its place. */
         snprintf(path, sizeof(path), "%s/a", top);
         assert_int_equal(chmod(path, 0777), 0);
         snprintf(path, sizeof(path), "%s/a/b", top);
@@ -242,7 +242,8 @@ static void no_memory_is_a_result_not_a_signal(void **state)
     assert_int_equal(memory.fd, -1);
 }
 
-/* --- looking before sleeping ------------------------------------------------------------------ */
+/* --- polling before sleeping
+ * -------------------------------------------------------------------- */
 
 #define MAX_NS (50 * VIA_USEC_NS)
 
@@ -306,7 +307,7 @@ static bool flag_is_set(void *ctx)
     return *(const bool *)ctx;
 }
 
-/* Waits of 10 us that looking ends, until the thread has learned to look. */
+/* Waits of 10 us that polling ends, until the thread has learned to poll. */
 static uint64_t teach_to_poll(struct via_host_wait *wait)
 {
     uint64_t now_ns = VIA_SEC_NS;
@@ -372,7 +373,7 @@ static void what_only_the_control_thread_can_do_is_asked_of_it(void **state)
     }
     assert_int_equal(via_host_wait_armed(&wait, 1000, VIA_ARM_BUSY, &deadline_ns),
                      VIA_HOST_WAIT_ASK);
-    assert_in_range(deadline_ns, 1001, VIA_MSEC_NS); /* it looks again soon all the same */
+    assert_in_range(deadline_ns, 1001, VIA_MSEC_NS); /* it soon polls again nevertheless */
 }
 
 static void the_wait_for_a_process_is_learned_apart(void **state)

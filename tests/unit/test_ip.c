@@ -202,7 +202,7 @@ static void what_a_device_gives_passes(void **state)
     assert_int_equal(judge(&frame), VIA_IP_DROP_NONE);
 }
 
-/* One byte of a good frame, and what is said of the frame with another value there. */
+/* One byte of a valid frame, and the error with another value there. */
 static void assert_change(struct frame frame, size_t at, uint8_t value, enum via_ip_drop why)
 {
     frame.bytes[at] = value;
@@ -274,7 +274,7 @@ static void no_bytes_are_read_beyond(void **state)
             frame.bytes[via_rng_below(&rng, 80)] = (uint8_t)via_rng_below(&rng, 256);
         }
         frame.count = via_rng_below(&rng, 8) == 0 ? via_rng_below(&rng, 100) : frame.count;
-        (void)judge(&frame); /* the sanitizer looks */
+        (void)judge(&frame); /* the sanitizer checks */
     }
 }
 
@@ -394,7 +394,7 @@ static void a_hostile_writer_breaks_the_session_only(void **state)
 {
     (void)state;
     assert_int_equal(read_after(0, 58, 64), 1);
-    assert_int_equal(read_after(0, 59, 64), -EPROTO); /* longer than what is published */
+    assert_int_equal(read_after(0, 59, 64), -EPROTO); /* longer than the published part */
     assert_int_equal(read_after(0, 0, 64), -EPROTO);  /* of nothing */
     assert_int_equal(read_after(0, 58, 63), -EPROTO); /* a tail between records */
     assert_int_equal(read_after(64, 58, RING_BYTES + 64), -EPROTO);

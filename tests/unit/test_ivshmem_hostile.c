@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* An ivshmem server and a peer that mean harm: memory that shrinks, eventfds that block. */
+/* A hostile ivshmem server and a hostile peer: memory that shrinks, eventfds that block. */
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
@@ -142,7 +142,7 @@ static void memory_that_shrinks_is_the_end_of_the_link_and_not_of_the_host(void 
     struct via_ivshmem_status status;
     via_ivshmem_port_status(world->port, &status);
     assert_non_null(strstr(status.error, "has room for 0 cells"));
-    /* It grows again, and all begins anew. */
+    /* It grows again, and the port starts again. */
     assert_int_equal(ftruncate(world->memory_fd, MEMORY_BYTES), 0);
     (void)turn(world);
     train_peer(world);
@@ -155,7 +155,7 @@ static void memory_that_shrinks_is_the_end_of_the_link_and_not_of_the_host(void 
     tear_down(state);
 }
 
-/* Whoever has an eventfd can fill it, and take O_NONBLOCK from all who write to it. */
+/* A holder of an eventfd can fill it, and clear O_NONBLOCK for all its writers. */
 static void a_full_eventfd_blocks_nobody(void **state)
 {
     struct world *world = *state;

@@ -179,7 +179,7 @@ static void hostile_servers_are_left(void **state)
     meet(bench, (struct said[]){{0, 0}, {3, 0}, {-1, 2}}, 3, "passed what is no memory");
     meet(bench, (struct said[]){{0, 0}, {3, 0}, {-1, 1}, {-7, 0}}, 4, "speaks of a peer -7");
     meet(bench, (struct said[]){{0, 0}, {3, 0}, {-1, 1}, {70000, 2}}, 4, "a peer 70000");
-    /* A peer that leaves and never came is nothing; the greeting goes on. */
+    /* Ignores a leaving peer that never came; the greeting continues. */
     meet(bench, (struct said[]){{0, 0}, {3, 0}, {-1, 1}, {9, 0}}, 4, "");
 }
 

@@ -59,7 +59,7 @@ static void a_burst_goes_through_and_a_flood_does_not(void **state)
     assert_string_equal(captured.last, "uid 7 refused");
     say(&limit, 5, 1000);
     assert_int_equal(captured.count, VIA_LOG_LIMIT_BURST);
-    /* A token comes back in each interval, and the message says what was left out. */
+    /* A token comes back in each interval, and the message counts the suppressed ones. */
     say(&limit, 5 + INTERVAL - 1, 1);
     assert_int_equal(captured.count, VIA_LOG_LIMIT_BURST);
     say(&limit, 5 + INTERVAL, 2);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Metrics as text: what a hostile status may do to it, and addresses of the server. */
+/* Metrics as text: effects of a hostile status, and addresses of the server. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>

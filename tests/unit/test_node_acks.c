@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Acknowledgements that nobody waits for: VIA_FRAME_FLAG_ACK_SOON. */
+/* Acknowledgements that no thread waits for: VIA_FRAME_FLAG_ACK_SOON. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -109,7 +109,7 @@ static void it_goes_with_the_next_frame_back(void **state)
     setup_free(s);
 }
 
-/* Behind it comes one that somebody waits for. */
+/* Behind it comes one that a thread waits for. */
 static void it_comes_at_once_with_another(void **state)
 {
     (void)state;

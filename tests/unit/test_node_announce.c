@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Announcements of more neighbours than a record holds: taken when they are complete, passed on,
- * and refused when their parts do not fit together. Host 0 of the chain 0-1-2 says what the tests
+ * Announcements of more neighbours than a record holds: accepted when they are complete, forwarded,
+ * and refused when their parts do not fit together. Host 0 of the chain 0-1-2 sends what the tests
  * want.
  */
 #include <setjmp.h>
@@ -112,8 +112,8 @@ static void any_number_of_neighbours_is_passed_on(void **state)
     }
 }
 
-/* Host 2 hears of host 0 by their own link, as far as host 1 can know. When that link is lost, host
- * 0 announces so. */
+/* As far as host 1 knows, host 2 gets announcements of host 0 over their own link. When that link
+ * is lost, host 0 announces so. */
 static void what_a_neighbour_is_told_by_the_host_itself_is_not_passed_on(void **state)
 {
     (void)state;
@@ -135,7 +135,7 @@ static void what_a_neighbour_is_told_by_the_host_itself_is_not_passed_on(void **
     }
 }
 
-/* A link that comes up brings nothing that the neighbour hears elsewhere. */
+/* A link that comes up repeats nothing that the neighbour gets over another link. */
 static void a_link_that_comes_up_brings_what_the_peer_is_not_told_otherwise(void **state)
 {
     (void)state;
@@ -191,13 +191,13 @@ static void what_is_begun_anew_counts(void **state)
     run(&s);
     assert_known(&s, 1, 33);
     assert_known(&s, 2, 33);
-    /* Nothing of the others is left. */
+    /* Nothing of the other hosts is left. */
     const struct via_lsdb *lsdb = fabric_node(s.fabric, 1)->lsdb;
     assert_true(lsdb->chunks_fresh < 40);
     scene_fini(&s);
 }
 
-/* A link that goes down takes with it what has come of an announcement. */
+/* A link that goes down discards the received part of an announcement. */
 static void half_an_announcement_goes_with_its_link(void **state)
 {
     (void)state;
@@ -395,7 +395,7 @@ static uint64_t bytes_sent(const struct scene *s, int at)
     return counters.announcement_bytes_sent;
 }
 
-/* Host 1 takes it in, and passes on what has changed and no more. */
+/* Host 1 accepts it, and forwards only the changes. */
 static void what_has_changed_is_passed_on(void **state)
 {
     (void)state;
@@ -408,7 +408,7 @@ static void what_has_changed_is_passed_on(void **state)
     assert_true(is_changed(&s, 1) && is_changed(&s, 2));
     assert_int_equal(bytes_sent(&s, 1) - sent, sizeof(s.head) + sizeof(change.head) + 2 * 8);
     assert_int_equal(fabric_link_status(s.fabric, 1, 0).errors, 0);
-    send_change(&s, &change, 2); /* once more changes nothing, and is passed on to nobody */
+    send_change(&s, &change, 2); /* the same again changes nothing, and is forwarded to no host */
     run(&s);
     assert_int_equal(bytes_sent(&s, 1) - sent, sizeof(s.head) + sizeof(change.head) + 2 * 8);
     scene_fini(&s);
@@ -444,7 +444,7 @@ static void the_same_number(struct scene *s, struct change *change)
     s->head.sequence--;
 }
 
-/* Host 1 answers with what it has, and so gets the whole of what it has not. */
+/* Host 1 answers with what it has, and so gets the rest. */
 static void a_change_of_something_else_is_answered(void **state)
 {
     (void)state;
@@ -542,7 +542,7 @@ static void a_malformed_change_ends_the_link(void **state)
     }
 }
 
-/* A change in the middle of an announcement makes what has come of that void. */
+/* A change in the middle of an announcement voids the received parts. */
 static void a_change_ends_what_is_incomplete(void **state)
 {
     (void)state;
@@ -563,8 +563,8 @@ static void a_change_ends_what_is_incomplete(void **state)
     scene_fini(&s);
 }
 
-/* Host 0 begins to wait for room after host 1 has looked for that, and before host 1 says that
- * there is some. */
+/* Host 0 begins to wait for room after host 1 has checked for that, and before host 1 reports
+ * room. */
 static void who_waits_for_room_is_rung(void **state)
 {
     (void)state;

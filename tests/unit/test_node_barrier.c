@@ -63,7 +63,7 @@ static void nobody_leaves_before_all_are_in(void **state)
     }
 }
 
-/* Everybody goes on as soon as it is released; none is ever a round ahead of another. */
+/* Every member continues as soon as it is released; none is ever a round ahead of another. */
 static unsigned rounds[FABRIC_HOSTS_MAX];
 static unsigned hosts_in_race;
 
@@ -263,7 +263,7 @@ static void barriers_survive_flaps(void **state)
     fabric_free(fabric);
 }
 
-/* Sleeping hosts are told by the two doorbells that are kept for barriers. */
+/* Sleeping hosts are woken by the two doorbells that are reserved for barriers. */
 static void barriers_have_their_doorbells(void **state)
 {
     (void)state;

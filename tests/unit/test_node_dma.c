@@ -305,7 +305,7 @@ static void a_link_begins_anew_when_its_engine_has_ended(void **state)
     fabric_free(fabric);
 }
 
-/* Nobody has noticed, but what was stored meanwhile may be lost: a record must not be published. */
+/* No host has noticed, but bodies stored meanwhile may be lost: a record must not be published. */
 static void a_link_that_was_down_during_a_dma_begins_anew(void **state)
 {
     (void)state;
@@ -317,7 +317,7 @@ static void a_link_that_was_down_during_a_dma_begins_anew(void **state)
     finish(0, -ENOLINK);
     fabric_run(fabric, VIA_MSEC_NS);
     assert_int_equal(fabric->hosts[1].deliveries_count, 0);
-    for (unsigned i = 0; i < 500; i++) { /* what is sent again */
+    for (unsigned i = 0; i < 500; i++) { /* the repeated frames */
         fabric_run(fabric, VIA_MSEC_NS);
         if (engine.count != 0) {
             finish(0, 0);

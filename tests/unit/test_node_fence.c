@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* The node on ports whose fences take time: a thread sleeps only when they are over, and goes on
- * with its work until then. */
+/* The node on ports whose fences take time: a thread sleeps only when they are complete, and works
+ * until then. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -116,7 +116,7 @@ static void what_is_proven_is_not_proven_again(void **state)
     fabric_free(fabric);
 }
 
-/* The link of an end whose thread waits for its fence goes, for good or for a moment. */
+/* The link of an end whose thread waits for its fence fails, permanently or for a moment. */
 static void the_link_goes(bool comes_back)
 {
     struct fabric *fabric = fabric_new(false);
@@ -153,8 +153,8 @@ static void a_link_that_comes_back_is_fenced_anew(void **state)
     the_link_goes(true);
 }
 
-/* The thread itself hears of it from its port, before the control thread has taken the link down.
- */
+/* The thread itself learns of it from its port, before the control thread has taken the link
+ * down. */
 static void a_thread_whose_port_dies_may_sleep(void **state)
 {
     struct fabric *fabric = quiet_chain(2, LONG_FENCE_NS);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* The greeting of a link: what is negotiated, what is refused and how it is told, and the key. */
+/* The greeting of a link: negotiation, refusals and their texts, and the key. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -96,7 +96,7 @@ static void a_refusal_has_bytes(void **state)
     fabric_free(fabric);
 }
 
-/* What a fabric has in common is compared, and told with both values. */
+/* Values that all hosts of a fabric must share are compared, and the refusal contains both. */
 static void fabrics_must_agree(void **state)
 {
     (void)state;
@@ -163,7 +163,8 @@ static void another_key_does_not(void **state)
             struct via_link_status status = fabric_link_status(fabric, h, 0);
             assert_int_equal(status.state, VIA_LINK_BAD_KEY);
             assert_int_equal(status.ups_count, 0);
-            /* Which of two keyed hosts refuses first is open: the other may only hear of it. */
+            /* It is open which of two hosts with keys refuses first: the other one may only receive
+             * the refusal. */
             assert_true(status.refusal.cause == VIA_CAUSE_KEYED ||
                         status.refusal.cause == VIA_CAUSE_KEY ||
                         status.refusal.cause == VIA_CAUSE_NONE);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * A peer that went through bring-up like any other and then sends whatever it likes. Host 0 must
- * stay whole (the address sanitizer looks on), and serve a well-behaved peer afterwards.
+ * A peer that went through bring-up like any other and then sends arbitrary data. Host 0 must stay
+ * intact (the address sanitizer checks), and serve a well-behaved peer afterwards.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -88,7 +88,7 @@ static void random_args(struct scene *s, struct via_frame_header *header)
         args[i] = edgy(s);
     }
     if (via_rng_chance(&s->rng, 3, 4)) {
-        args[0] = s->handle; /* or a cookie that may be somebody's */
+        args[0] = s->handle; /* or a cookie that may be another operation's */
     } else if (via_rng_chance(&s->rng, 1, 2)) {
         args[0] = via_rng_below(&s->rng, 64) | via_rng_below(&s->rng, 4) << 20;
     }
@@ -227,7 +227,7 @@ static void words_that_break_the_rules_end_the_link(void **state)
     run_until_down(&s);
     scene_fini(&s);
 
-    /* Credit for what was never sent. */
+    /* Credit for records that were never sent. */
     scene_init(&s, 2);
     inbox = s.fabric->links[0].ports[0].port.inbox;
     word = via_credit_word(s.peer.channel.reader.epoch, 0, 1000000);
@@ -241,7 +241,7 @@ static void words_that_break_the_rules_end_the_link(void **state)
     scene_fini(&s);
 }
 
-/* Acknowledgements that lie: of what was not sent, refused with a status that is none. */
+/* False acknowledgements: of frames that were not sent, refused with an unknown status. */
 static void lies_about_progress_are_not_believed(void **state)
 {
     (void)state;
@@ -276,8 +276,8 @@ static void lies_about_progress_are_not_believed(void **state)
     scene_fini(&s);
 }
 
-/* Nobody has ever heard of host 5, so its session is "none"; a frame that says so is from nobody.
- */
+/* No host has ever heard of host 5, so its session is "none"; a frame with that session has no
+ * valid source. */
 static void frames_from_nobody_are_dropped(void **state)
 {
     (void)state;
@@ -300,7 +300,7 @@ static void frames_from_nobody_are_dropped(void **state)
     scene_fini(&s);
 }
 
-/* A destination that has lost what it knew of a flow, and says so, is believed in the end. */
+/* A destination that has lost its state of a flow, and says so, is accepted in the end. */
 static void a_forgotten_flow_ends_and_begins_anew(void **state)
 {
     (void)state;
@@ -517,8 +517,8 @@ static unsigned speak_as(struct hostile_peer *peer, struct fabric *fabric, uint1
 }
 
 /*
- * What one host of a fabric can say in the name of another: to a host that has a link to that one
- * itself, nothing. To others, all that the other could say; docs/security.md says so.
+ * What one host of a fabric can say in the name of another: nothing, to a host that has a link to
+ * that one itself. To others, everything that the real host could say; docs/security.md says so.
  */
 static void who_has_a_link_speaks_for_itself(void **state)
 {

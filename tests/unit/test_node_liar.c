@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * A host that announces what is not true, of others: sequence numbers near the end, sessions that
- * nobody has, neighbours that are not there. In the chain 0-1-2-3 host 0 is the liar. The links
+ * A host with false announcements about others: sequence numbers near the end, sessions that no
+ * host has, neighbours that do not exist. In the chain 0-1-2-3 host 0 is the liar. The links
  * between the other hosts stay up, and soon after a lie these hosts reach each other again.
  */
 #include <setjmp.h>
@@ -216,8 +216,8 @@ static void a_restart_of_the_victim_cures_at_once(void **state)
     fabric_free(s.fabric);
 }
 
-/* Host 2 hears of the lie later than host 1 does, and so forgets it later. Between the two times
- * host 1 takes a true announcement of the victim, which has a high number, too. */
+/* The lie reaches host 2 later than host 1, and so host 2 forgets it later. Between the two times
+ * host 1 accepts a true announcement of the victim, which has a high number, too. */
 static void a_forgotten_lie_does_not_come_back_from_another_host(void **state)
 {
     (void)state;
@@ -267,7 +267,7 @@ static void the_same_number_with_other_words_is_outnumbered(void **state)
     }
 }
 
-/* The liar never stops. What it says of hosts that are nobody's neighbours stays with them. */
+/* The liar never stops. Its announcements of hosts that have no neighbour stay with them. */
 static void lies_without_end_break_no_link(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* No operation waits for ever: what ends each kind, when, and with which status. */
+/* No operation waits for ever: the end of each kind, its time, and its status. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -151,7 +151,7 @@ static void an_arrival_of_a_host_that_was_lost_does_not_count(void **state)
     }
 }
 
-/* The root gives a member up that is more patient: the member is told once it is reached again. */
+/* The root drops a member that is more patient: the member is told once it can be reached again. */
 static void a_patient_member_is_told_that_its_arrival_is_gone(void **state)
 {
     (void)state;
@@ -202,7 +202,7 @@ static void a_member_that_does_not_come_is_not_waited_for_for_ever(void **state)
                 assert_int_equal(status_of(fabric, h, 1), -ETIMEDOUT);
             }
         }
-        /* Who has left is not counted; who comes again is. */
+        /* A member that has left is not counted; one that comes again is. */
         enter(fabric, late, 1, everybody, 3, 2);
         fabric_run(fabric, 50 * VIA_MSEC_NS);
         assert_null(fabric_completion(fabric, late, 2));
@@ -220,8 +220,8 @@ static void a_member_that_does_not_come_is_not_waited_for_for_ever(void **state)
 }
 
 /*
- * The last one enters just when the others' time is over. -ETIMEDOUT says that the barrier has not
- * taken place, so that a member that comes again takes part in the same one, not in the next.
+ * The last one enters just when the others time out. -ETIMEDOUT says that the barrier has not taken
+ * place, so that a member that comes again takes part in the same one, not in the next.
  */
 static void a_barrier_that_timed_out_has_not_taken_place(void **state)
 {
@@ -284,7 +284,7 @@ static void a_wait_that_ends_may_be_cancelled(void **state)
     }
 }
 
-/* What is left at the root of members that have gone or want too much is no burden for others. */
+/* Remains at the root of members that have gone or want too much are no burden for others. */
 static void arrivals_that_nobody_meets_cost_only_their_host(void **state)
 {
     (void)state;
@@ -307,7 +307,7 @@ static void arrivals_that_nobody_meets_cost_only_their_host(void **state)
     }
 }
 
-/* A host that has more arrivals at a root than it may is told so for each, and can come again. */
+/* A host with more arrivals at a root than allowed gets an error for each, and can come again. */
 static void too_many_arrivals_are_refused(void **state)
 {
     (void)state;
@@ -437,7 +437,7 @@ static void sleep_does_not_count(void **state)
     fabric_free(fabric);
 }
 
-/* A consumer that is never ready ends one message after the other, each in its time. */
+/* A consumer that is never ready ends one message after the other, each after its time. */
 static void a_consumer_that_is_never_ready_ends_the_wait(void **state)
 {
     (void)state;
@@ -471,8 +471,8 @@ static void a_consumer_that_is_never_ready_ends_the_wait(void **state)
     }
 }
 
-/* Where hosts are given up late and members soon, a host that cannot be reached is not taken for
- * one that keeps others waiting. */
+/* If hosts are given up late and members soon, an unreachable host does not count as one that keeps
+ * others waiting. */
 static void a_cut_off_host_has_the_time_to_come_back(void **state)
 {
     (void)state;
@@ -496,7 +496,7 @@ static void a_cut_off_host_has_the_time_to_come_back(void **state)
         }
         fabric_run(fabric, 110 * VIA_MSEC_NS);
         assert_int_equal(status_of(fabric, 0, 2 * i), i == 0 ? 0 : -EHOSTUNREACH);
-        /* Once all can be reached, who has not come in its time is late. */
+        /* Once all can be reached, a member that has not come in its time is late. */
         assert_int_equal(status_of(fabric, 0, 2 * i + 1), i == 0 ? -ETIMEDOUT : -EHOSTUNREACH);
     }
     fabric_free(fabric);

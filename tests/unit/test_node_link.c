@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Links: bring-up, what keeps them from it, and their end. */
+/* Links: bring-up, its obstacles, and their end. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -155,11 +155,11 @@ static void ids_must_differ_and_be_inside(void **state)
 
     fabric = fabric_pair(true);
     fabric->hosts[1].config.hosts_max = 64;
-    fabric->hosts[1].config.host = 60; /* the other knows eight */
+    fabric->hosts[1].config.host = 60; /* the other one knows eight */
     fabric_start_pair(fabric);
     fabric_run(fabric, 200 * VIA_MSEC_NS);
     assert_int_equal(state_of(fabric, 0), VIA_LINK_BAD_HOST);
-    assert_int_equal(state_of(fabric, 1), VIA_LINK_BAD_HOST); /* because the other objects */
+    assert_int_equal(state_of(fabric, 1), VIA_LINK_BAD_HOST); /* because the other one objects */
     fabric_free(fabric);
 }
 

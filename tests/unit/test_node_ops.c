@@ -419,7 +419,7 @@ static void refuse_all(struct setup *s)
     after = fabric_counters(s->fabric, s->target);
     assert_int_equal(after.refused_endpoint - before.refused_endpoint, 1);
 
-    /* The flow goes on, and nothing of what was refused shows. */
+    /* The flow continues, and nothing of the refused operation shows. */
     op = op_of(s, VIA_OP_MESSAGE);
     op.source = s->data;
     op.bytes = 100;

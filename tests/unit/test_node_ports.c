@@ -13,8 +13,8 @@
 #include "base/types.h"
 #include "fabric.h"
 
-/* Until the node has let go of the port; fails the test after 100 ms. Whoever touches it then dies.
- */
+/* Waits until the node has released the port; fails the test after 100 ms. An access after that
+ * crashes. */
 static void unplug(struct fabric *fabric, int host, unsigned index)
 {
     int rc = -EAGAIN;
@@ -120,7 +120,7 @@ static void links_that_are_not_up_go_as_well(void **state)
     fabric_free(fabric);
 }
 
-/* Others' traffic goes the other way round, and comes back; what was on its way is not lost. */
+/* Other hosts' traffic goes the other way round, and comes back; frames under way are not lost. */
 static void traffic_of_a_ring_goes_round_the_gap(void **state)
 {
     (void)state;
@@ -152,7 +152,7 @@ static void traffic_of_a_ring_goes_round_the_gap(void **state)
     fabric_free(fabric);
 }
 
-/* A channel that slept through the life of a link is asked to let go of it all the same. */
+/* A channel that slept through the life of a link must release it nevertheless. */
 static void a_link_comes_and_goes_between_two_turns(void **state)
 {
     (void)state;

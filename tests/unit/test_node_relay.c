@@ -156,7 +156,7 @@ static void the_way_is_the_shortest(void **state)
     fabric_free(fabric);
 }
 
-/* A square of hosts, 0-1 and 2-3 in one dimension, 0-2 and 1-3 in the other: two ways to the far
+/* A square of hosts, 0-1 and 2-3 in one dimension, 0-2 and 1-3 in the other: two routes to the far
  * corner. */
 static struct fabric *fabric_square(const uint8_t dimensions[2])
 {
@@ -215,7 +215,7 @@ static void a_frame_that_turns_leaves_a_bubble(void **state)
         const struct via_channel *relay = &fabric_node(fabric, 1)->channels[0];
         assert_int_equal(relay->ways[1].bypass_used, upright == 0 ? 1 : 0);
         assert_true(relay->ways[0].blocked);
-        /* And it goes on when there is room. */
+        /* And it continues when there is room. */
         fabric->hosts[3].frozen = false;
         assert_true(fabric_drain(fabric, 5 * VIA_MSEC_NS));
         assert_int_equal(fabric->hosts[3].deliveries_count, 3);
@@ -319,8 +319,8 @@ static void all_send_with_one_of_everything(void **state)
     }
 }
 
-/* The rule itself: what starts here leaves a buffer free, in the out pipe or beside it, and does
- * not overtake what is relayed. */
+/* The rule itself: a new frame leaves one buffer free, in the out pipe or beside it, and does not
+ * overtake relayed frames. */
 static void a_new_frame_leaves_a_bubble(void **state)
 {
     (void)state;
@@ -463,7 +463,7 @@ static void a_cut_costs_little_time(void **state)
     fabric_cut(&fabric->links[0]);
     fabric_submit(fabric, 0, &op);
     assert_true(fabric_drain(fabric, 5 * VIA_MSEC_NS));
-    /* Far away, where nobody tells the source but time: hosts 0 to 2 by way of 1. */
+    /* Far away, where the source learns of it only by a timeout: hosts 0 to 2 by way of 1. */
     fabric_mend(&fabric->links[0]);
     fabric_settle(fabric);
     fabric_run(fabric, 100 * VIA_MSEC_NS);
@@ -669,7 +669,7 @@ static void a_lone_life_is_outnumbered_by_its_past(void **state)
     fabric_run(fabric, 20 * VIA_MSEC_NS);
     fabric_mend(&fabric->links[0]);
     fabric_settle(fabric);
-    /* Nobody took the past for a restart. */
+    /* No host mistook an old life for a restart. */
     assert_null(fabric_completion(fabric, 1, 2));
     fabric->hosts[2].deliver_answer = 0;
     via_node_resume(fabric_node(fabric, 2), 0, 1, 0);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Routes that are kept up to date, beside routes that are computed anew after each change; what a
- * change costs; who is told of it. A node alone: announcements and links are made up.
+ * Routes that are updated by increments, compared with routes that are computed from scratch after
+ * each change; the cost of a change; which channels are notified. A node alone: announcements and
+ * links are made up.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -29,7 +30,8 @@ struct scene {
     uint16_t reach; /* not 0: edges join hosts whose numbers differ by no more, so ways are long */
     uint64_t sequence;
     uint32_t sessions[HOSTS_MAX]; /* that hosts live in */
-    uint8_t (*edges)[HOSTS_MAX];  /* whether the first announces the second; the last row is mine */
+    uint8_t (
+        *edges)[HOSTS_MAX]; /* whether the first announces the second; the last row is this host */
     unsigned wakes;
 };
 
@@ -157,7 +159,8 @@ static void set_link(struct scene *s, unsigned port, bool up, uint16_t peer, uin
     }
 }
 
-/* --- computed anew --------------------------------------------------------------------------- */
+/* --- computed from scratch
+ * ---------------------------------------------------------------------- */
 
 static bool announces(const struct scene *s, uint16_t host, uint16_t other)
 {
@@ -305,7 +308,7 @@ static void any_changes_lead_to_the_routes_computed_anew(void **state)
         scene_init(&s, hosts, (uint16_t)(seed % hosts), seed % 4 == 0 ? 6 : 0, seed);
         s.reach = seed % 3 == 0 ? 0 : (uint16_t)(seed % 3);
         if (seed % 6 == 0) {
-            fill(&s); /* announcements are long, so hosts take them in by what has changed */
+            fill(&s); /* announcements are long, so hosts handle only the changes */
         }
         for (unsigned step = 0; step < 300; step++) {
             for (unsigned i = via_rng_chance(&s.rng, 1, 4) ? below(&s, 20) : 1; i > 0; i--) {
@@ -392,9 +395,10 @@ static void nothing_changed_tells_nobody(void **state)
     scene_fini(&s);
 }
 
-/* --- who is told ------------------------------------------------------------------------------*/
+/* --- notifications
+ * ----------------------------------------------------------------------------- */
 
-/* Whoever follows the changes knows all routes, however seldom it looks. */
+/* A reader that follows the changes knows all routes, however seldom it reads. */
 static void changes_can_be_followed(void **state)
 {
     (void)state;
@@ -490,7 +494,7 @@ static void a_life_that_nobody_contradicts_any_more_is_believed(void **state)
         s.edges[4][5] = 0;
         announce(&s, 4, false);
         update(&s);
-        /* Nobody can reach host 5 but through host 4. */
+        /* Only host 4 leads to host 5. */
         assert_int_equal(route_to(&s, 4).session, 4444);
         assert_int_equal(route_to(&s, 4).hops, 3);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Strided puts, between neighbours and on the own host: what they write, and what is refused. */
+/* Strided puts, between neighbours and on the own host: the bytes they write, and refusals. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
  * The node with a control thread and a thread per channel, as a host runs it; two hosts in one
- * process, joined by memory. Mostly for the thread sanitizer: whatever is shared must be ordered.
+ * process, joined by memory. Mostly for the thread sanitizer: accesses to shared memory must be
+ * ordered.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -208,7 +209,7 @@ static bool work(struct host *host, struct host *peer, unsigned k)
             op.atomic = VIA_ATOMIC_ADD;
             op.segment = peer->handle;
             op.offset = 4096 * (k + 1);
-            op.source = peer->segment; /* any memory that nobody writes */
+            op.source = peer->segment; /* any memory that no thread writes */
             op.bytes = op.kind == VIA_OP_PUT ? 3000 : 0;
             op.operand = 1;
             if (via_node_submit(host->node, k, &op) == 0) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Sealed messages of ofi links: what is taken is what was sent, once and in its order. */
+/* Sealed messages of ofi links: an accepted message is the sent one, once and in order. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>

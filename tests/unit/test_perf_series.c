@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Rows of viaduct perf device: their intervals, their file, and one beside another. */
+/* Rows of viaduct perf device: their intervals, their file, and comparisons. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>

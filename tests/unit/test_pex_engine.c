@@ -43,7 +43,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* --- the DMA function as a device of its own, as Linux' plx_dma.c looks at it --- */
+/* --- the DMA function as a device of its own, as Linux' plx_dma.c uses it --- */
 
 static uint32_t engine_config(struct via_pci *pci, unsigned off, unsigned len)
 {

@@ -307,7 +307,7 @@ static void a_window_leads_to_the_others_memory(void **state)
         assert_true(passes(world, side));
         store(world, side, MEMORY_BYTES - 8, 77);
         assert_int_equal(word_at(&world->host[1 - side], MEMORY_BYTES - 8), 77);
-        /* The other's IOMMU knows no more than its memory. */
+        /* The other function's IOMMU allows no more than its memory. */
         assert_true(load(world, side, MEMORY_BYTES) == UINT64_MAX);
         assert_int_equal(pci->ops->map(pci, 2, 0, 2 * MEMORY_BYTES, true, &mapping), 0);
         assert_int_equal(mapping.caching, VIA_PCI_MEMORY);
@@ -434,7 +434,7 @@ static void the_alut_of_two_nt_ports_is_halved(void **state)
 
 /* --- doorbells and scratchpads --- */
 
-/* Whoever has the eventfd can fill it, and take O_NONBLOCK from all who write to it. */
+/* A holder of the eventfd can fill it, and clear O_NONBLOCK for all its writers. */
 static void a_full_eventfd_blocks_nobody(void **state)
 {
     struct world *world = *state;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* What the suite of ports has no word for: faults of the chip under the pex port, and what it says
- * of them. One thread turns both ends. */
+/* Cases that the suite of ports does not cover: faults of the chip under the pex port, and how it
+ * reports them. One thread drives both ends. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -61,7 +61,7 @@ static void a_pulled_cable_is_noticed_and_mended(void **state)
     pex_link_check_data(link);
 }
 
-/* The link is up again before anybody looks, but the link side's registers were reset. */
+/* The link is up again before any poll, but the link side's registers were reset. */
 static void a_short_loss_is_seen_by_both(void **state)
 {
     struct pex_link *link = *state;
@@ -121,7 +121,7 @@ static void an_interrupt_that_is_lost_costs_time_only(void **state)
     pex_link_turn(link, 1);
     assert_true(pex_link_events(link, 0, 0xffff) == VIA_PORT_EVENT_DOORBELL(6));
     assert_int_equal(link->end[0].wakes[2], 1);
-    /* Of many that are late one arrives; threads are woken once for what is still to be taken. */
+    /* Of many late doorbells one arrives; threads are woken once for the untaken ones. */
     via_pex_hold_interrupts(link->pex, VIA_PEX_VIRTUAL, true);
     for (unsigned i = 0; i < 20; i++) {
         assert_int_equal(port->ops->ring(port, 0, i % 2 == 0 ? 1 : 14), 0);
@@ -175,7 +175,7 @@ static void a_new_driver_is_a_new_session(void **state)
     struct via_error err = {0};
     for (unsigned round = 0; round < 4; round++) {
         pex_link_close_end(link, round % 2);
-        pex_link_turn(link, 5); /* a doorbell tells at once */
+        pex_link_turn(link, 5); /* a doorbell reports it at once */
         assert_false(pex_link_is_up(link, 1 - round % 2));
         assert_int_equal(pex_link_open_end(link, round % 2, "", &err), 0);
         pex_link_wait_for(link, true);
@@ -230,7 +230,7 @@ static void a_peer_of_another_version_is_told(void **state)
     assert_false(pex_link_is_up(link, 0));
     assert_non_null(strstr(pex_link_error(link, 0), "the peer's driver speaks version 2 of the pex "
                                                     "protocol, this one version 1"));
-    /* What is no version is no driver's. */
+    /* A value that is no version is no driver's. */
     line[0] = UINT64_C(0xff304b4e4c584550);
     assert_int_equal(pci->ops->region_write(pci, 2, 64, line, sizeof(line)), 0);
     pex_link_turn(link, 100);

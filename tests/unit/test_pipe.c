@@ -299,7 +299,7 @@ static void reserve_and_commit_build_in_place(void **state)
     pair_free(pair);
 }
 
-/* A body that somebody else brings, as a DMA engine would: straight to the place. */
+/* A body from another writer, as a DMA engine would write it: straight to its place. */
 static void bring(struct pair *pair, uint64_t off, uint32_t number, size_t bytes)
 {
     assert_true(off + bytes <= pair->bytes);
@@ -345,7 +345,7 @@ static void records_can_be_deferred(void **state)
     }
 }
 
-/* The reader has taken all that it can see: a ring for what is deferred would be for nothing, and
+/* The reader has taken all that it can see: a wake-up for a deferred record would be in vain, and
  * use up the generation that the published record needs. */
 static void deferred_records_are_not_rung_for(void **state)
 {
@@ -410,7 +410,7 @@ static void an_armed_reader_is_rung_once(void **state)
     pair->reader.arm_next = UINT16_MAX - 2;
     for (int i = 0; i < 8; i++) {
         assert_int_equal(via_pipe_send(&pair->writer, &head, 4, NULL, 0), 0);
-        assert_false(via_pipe_must_ring(&pair->writer)); /* nobody sleeps */
+        assert_false(via_pipe_must_ring(&pair->writer)); /* no thread sleeps */
         assert_int_equal(via_pipe_take(&pair->reader, &record), 1);
         via_pipe_release(&pair->reader, 1);
         via_pipe_arm(&pair->reader);
@@ -452,7 +452,7 @@ static void a_writer_that_asks_late_does_not_use_up_the_next_ring(void **state)
         via_pipe_arm(&pair->reader);
         assert_false(via_pipe_is_ready(&pair->reader));
         assert_false(via_pipe_must_ring(&pair->writer));
-        via_pipe_arm(&pair->reader); /* woken all the same, it sleeps on */
+        via_pipe_arm(&pair->reader); /* woken nevertheless, it sleeps on */
 
         one_record(pair, true);
         via_pipe_release(&pair->reader, 1);
@@ -477,7 +477,7 @@ static void a_late_ring_is_harmless_while_records_are_held(void **state)
     pair_free(pair);
 }
 
-/* ... and has given them back, with a credit of its own or not, before it hears that ring. */
+/* ... and has given them back, with a credit of its own or not, before it gets that wake-up. */
 static void a_late_ring_is_harmless_when_records_were_held(void **state)
 {
     (void)state;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* The table of slices: who gets one, who loses one, and when it may show something else. */
+/* The table of slices: which user gets one, which loses one, and when it may show something
+ * else. */
 #include <errno.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -94,7 +95,7 @@ static void the_least_recently_used_makes_room(void **state)
     for (unsigned i = 0; i < SLICES; i++) {
         slices[i] = open_for(10 + i, i, now);
     }
-    /* Used in the order 2, 0, 3, 1; the table looks in between. */
+    /* Used in the order 2, 0, 3, 1; the table checks in between. */
     static const unsigned order[] = {2, 0, 3, 1};
     uint32_t slice;
     for (unsigned i = 0; i < SLICES; i++) {
@@ -205,7 +206,7 @@ static void a_port_that_detaches_does_not_wait_for_ever(void **state)
     assert_int_equal(users[0].slice, VIA_SLICE_NONE);
 }
 
-/* One user says it is busy all the time; another uid gets its share all the same. */
+/* One user claims to be busy all the time; another uid gets its share nevertheless. */
 static void nobody_keeps_all_slices(void **state)
 {
     (void)state;
@@ -282,8 +283,8 @@ static void who_asks_while_others_are_busy_takes_a_share_only(void **state)
     asks_take_a_share_only(true);
 }
 
-/* The rule that makes reuse safe, with real threads: a slice that became free is stored to by
- * nobody who had it before. */
+/* The rule that makes reuse safe, with real threads: no former holder stores to a slice after it
+ * became free. */
 #define ROUNDS 20000u
 static _Atomic uint64_t shown;  /* the life that the memory behind the slice belongs to */
 static _Atomic uint64_t now_in; /* the life that the process may use */

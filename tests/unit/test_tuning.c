@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Measured settings: what counts as a help, and files that nobody should have written. */
+/* Measured settings: what counts as a gain, and files with invalid contents. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>

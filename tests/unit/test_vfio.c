@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* What stands between a driver and a PCI function: addresses, removal, what the kernel lacks, and a
- * server of vfio-user that hostile clients talk to. */
+/* The layer between a driver and a PCI function: addresses, removal, missing features of the
+ * kernel, and a server of vfio-user with hostile clients. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -152,7 +152,7 @@ static void check_function(struct via_pci *pci, const char *folder)
     assert_false(pci->ops->gone(pci));
 }
 
-/* A function that a driver has: registers are to be had, config space is not changed. */
+/* A function that a driver has: its registers are accessible, its config space is not changed. */
 static void check_beside(const struct via_sysfs_options *options, const char *folder)
 {
     struct via_sysfs_options beside = *options;
@@ -312,7 +312,7 @@ static void a_function_behind_a_socket_is_one(void **state)
     pci->ops->close(pci);
 }
 
-/* Sends a message as it is; whether the server goes on with this client. */
+/* Sends a message as it is; returns whether the server goes on with this client. */
 static bool say(int fd, uint16_t command, const void *body, size_t bytes, uint32_t claimed,
                 uint32_t *ret_error)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* The kernel's VFIO without a device: which of its files are taken, what is refused, and that a
+/* The kernel's VFIO without a device: which of its files are used, what is refused, and that a
  * refusal leaves nothing open. */
 #include <errno.h>
 #include <fcntl.h>
@@ -186,7 +186,7 @@ struct fake_machine {
 
 static const struct via_kernel_calls fake_calls = {.open = fake_open, .ioctl = fake_ioctl};
 
-/* A function bound to vfio-pci in group 17; files of VFIO as told. */
+/* A function bound to vfio-pci in group 17; files of VFIO as the caller says. */
 static void begin_machine(struct fake_machine *machine, bool has_group, bool has_iommufd)
 {
     memset(&fake, 0, sizeof(fake));
@@ -316,7 +316,7 @@ static void what_iommufd_refuses_is_said(void **state)
         fake.refused = cases[i].request;
         fake.refused_errno = cases[i].with;
         refuse(&machine, cases[i].rc, cases[i].says);
-        /* A device that is in use is not tried by the other way. */
+        /* If a device is in use, the other interface is not tried. */
         assert_false(was_asked(VFIO_GROUP_SET_CONTAINER));
         end_machine(&machine);
     }
@@ -430,7 +430,7 @@ static void add_engine(const struct fake_machine *machine, const char *group)
     }
 }
 
-/* What is mapped for one is mapped for both, so no address is given twice. */
+/* A mapping for one is a mapping for both, so no address is given twice. */
 static void check_beside(struct fake_machine *machine, unsigned opens, const char *describes)
 {
     static unsigned char bytes[16384] __attribute__((aligned(4096)));
