@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /* "viaduct-sim paper": options, the chosen papers, and output files. */
+#include <assert.h>
 #include <ctype.h>
 #include <errno.h>
 #include <getopt.h>
@@ -9,6 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "progress/progress.h"
 #include "sim/memory.h"
 #include "sim/paper/command.h"
 #include "sim/paper/paper.h"
@@ -154,7 +156,8 @@ static void print_fitted(const struct sim_scenario *scenario)
 }
 
 static int run_paper(const struct options *options, const struct sim_paper *paper,
-                     struct sim_scenario *scenario)
+                     struct sim_scenario *scenario, struct via_progress *progress,
+                     uint64_t steps_before)
 {
     struct via_error err = {0};
     char path[PATH_MAX + 64];
@@ -179,7 +182,11 @@ static int run_paper(const struct options *options, const struct sim_paper *pape
     sim_report_init(&report);
     report.bounded = options->bounded;
     report.fitting = options->fitted;
+    report.progress = progress;
+    report.steps_before = steps_before;
     int rc = paper->run(scenario, &report, &err);
+    assert(rc != 0 || report.bounded || report.fitting || report.steps == paper->steps);
+    via_progress_end(progress);
     if (rc != 0) {
         rc = fail(&err);
     } else if (options->csv != NULL && strcmp(options->csv, "-") == 0) {
@@ -211,6 +218,11 @@ static int bad_usage(const char *what, const char *value)
     return 2;
 }
 
+static bool is_named(const struct sim_paper *paper, const char *which)
+{
+    return toupper((unsigned char)which[0]) == paper->letter && which[1] == '\0';
+}
+
 /* The worst of all exit codes. */
 static int run_papers(const struct options *options, const char *which)
 {
@@ -218,11 +230,17 @@ static int run_papers(const struct options *options, const char *which)
     bool all = strcmp(which, "all") == 0;
     int worst = 0;
     unsigned found = 0;
+    uint64_t total = 0, done = 0;
+    struct via_progress progress;
     for (size_t i = 0; sim_papers[i] != NULL; i++) {
-        bool named = toupper((unsigned char)which[0]) == sim_papers[i]->letter && which[1] == '\0';
-        if (all || named) {
-            int rc = run_paper(options, sim_papers[i], scenario);
+        total += all || is_named(sim_papers[i], which) ? sim_papers[i]->steps : 0;
+    }
+    via_progress_begin(&progress, "viaduct sim paper: step", total);
+    for (size_t i = 0; sim_papers[i] != NULL; i++) {
+        if (all || is_named(sim_papers[i], which)) {
+            int rc = run_paper(options, sim_papers[i], scenario, &progress, done);
             worst = rc > worst ? rc : worst;
+            done += sim_papers[i]->steps;
             found++;
         }
     }

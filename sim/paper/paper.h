@@ -33,15 +33,22 @@ struct sim_row {
     bool claim; /* claimed in docs/costs.md: broken if the model is outside low to high */
 };
 
+struct via_progress;
+
 struct sim_report {
     struct sim_row *rows; /* owned */
     size_t count, capacity;
+    struct via_progress *progress; /* borrowed; NULL = none is shown */
+    uint64_t steps_before;         /* of the papers before */
+    uint64_t steps;
     bool fitting; /* only SIM_FIT rows are needed: others need not be computed */
     bool bounded; /* only rows with a bound are needed */
 };
 
 void sim_report_init(struct sim_report *report);
 void sim_report_fini(struct sim_report *report);
+/* A computation is done that counts for so many steps of sim_paper.steps. */
+void sim_report_step(struct sim_report *report, unsigned steps);
 void sim_report_add(struct sim_report *report, const struct sim_row *row);
 /* The same; low and high are the paper's figure minus and plus `bound` (0.03 for 3 %). */
 void sim_report_within(struct sim_report *report, const struct sim_row *row, double bound);
@@ -57,6 +64,7 @@ struct sim_paper {
     const char *scenario; /* file in the folder of scenarios */
     const struct sim_section *const *sections;
     size_t sections_count;
+    unsigned steps; /* of all computations, one each 3 ms or so; 0 = next to no time */
     /* Fills the report, in a fixed order; the same scenario gives the same rows. 0, or -EINVAL with
      * err if the scenario can not be built. */
     int (*run)(const struct sim_scenario *scenario, struct sim_report *report,

@@ -26,6 +26,8 @@ static const struct {
     {1048576, 1071, 11.2}, {2097152, 1080, 11.2}, {4194304, 1084, 11.2},
 };
 
+#define STEPS 5u /* of a run: sim_paper.steps */
+
 /* Eight sizes from 64 B on. */
 static bool is_fitted(uint64_t bytes)
 {
@@ -64,6 +66,7 @@ static void pcie_column(const struct sim_scenario *scenario, struct sim_report *
             struct sim_stream_result result;
             sim_stream_run(scenario, SIM_STREAM_POLLING, column[i].bytes, &result);
             rates[i] = result.rate / 1e6;
+            sim_report_step(report, STEPS);
             add(report, "Bandwidth over PCIe", "polling", column[i].bytes, column[i].pcie, rates[i],
                 role, bound_of(column[i].bytes));
         }
@@ -181,6 +184,7 @@ static void doorbell_column(const struct sim_scenario *scenario, struct sim_repo
     for (size_t i = 0; i < VIA_ARRAY_COUNT(column); i++) {
         sim_stream_run(scenario, SIM_STREAM_POLLING, column[i].bytes, &results[i][0]);
         sim_stream_run(scenario, SIM_STREAM_DOORBELL, column[i].bytes, &results[i][1]);
+        sim_report_step(report, 2 * STEPS);
     }
     for (size_t k = 0; k < 4 * VIA_ARRAY_COUNT(column); k++) {
         size_t i = k / 2 % VIA_ARRAY_COUNT(column);
@@ -268,5 +272,6 @@ const struct sim_paper sim_paper_a = {
     .scenario = "paper-a.ini",
     .sections = sections,
     .sections_count = VIA_ARRAY_COUNT(sections),
+    .steps = 3 * VIA_ARRAY_COUNT(column) * STEPS,
     .run = run,
 };

@@ -69,6 +69,7 @@ static void run_long(const struct figures *figures, struct sim_ring_run *run,
 {
     run->puts_count *= figures->report->fitting ? 1 : run->threads_count;
     sim_ring_run(figures->scenario, run, ret);
+    sim_report_step(figures->report, run->hosts_count * run->threads_count);
 }
 
 static void run_size(struct figures *figures, size_t size)
@@ -440,5 +441,6 @@ const struct sim_paper sim_paper_b = {
     .scenario = "paper-b.ini",
     .sections = sections,
     .sections_count = VIA_ARRAY_COUNT(sections),
+    .steps = SIZES * (3 + 4 + 5) * (1 + 2 + 4 + 8), /* hosts, threads */
     .run = run_b,
 };

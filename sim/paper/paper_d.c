@@ -8,6 +8,7 @@
 
 static const unsigned connections[] = {1, 2, 3, 4, 5, 6, 7, 8};
 #define CONNECTIONS VIA_ARRAY_COUNT(connections)
+#define STEPS 6u                    /* of two runs: sim_paper.steps */
 #define STATED_AT (CONNECTIONS - 1) /* eight connections */
 
 static double cpu(const struct sim_sdp_result *result)
@@ -65,6 +66,7 @@ static int run_d(const struct sim_scenario *scenario, struct sim_report *report,
         }
         if (sim_report_is_wanted(report, SIM_HELD)) {
             sim_sdp_run(scenario, connections[i], true, &zero_copy[i]);
+            sim_report_step(report, STEPS);
         }
     }
     add_bandwidth(report, "buffered", buffered, 630, SIM_FIT);
@@ -113,5 +115,6 @@ const struct sim_paper sim_paper_d = {
     .scenario = "paper-d.ini",
     .sections = sections,
     .sections_count = VIA_ARRAY_COUNT(sections),
+    .steps = CONNECTIONS * STEPS,
     .run = run_d,
 };

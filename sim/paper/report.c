@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/types.h"
+#include "progress/progress.h"
 #include "sim/memory.h"
 #include "sim/paper/paper.h"
 
@@ -19,6 +20,14 @@ void sim_report_fini(struct sim_report *report)
 {
     free(report->rows);
     report->rows = NULL;
+}
+
+void sim_report_step(struct sim_report *report, unsigned steps)
+{
+    report->steps += steps;
+    if (report->progress != NULL) {
+        via_progress_step(report->progress, report->steps_before + report->steps);
+    }
 }
 
 static bool has_bound(const struct sim_row *row)

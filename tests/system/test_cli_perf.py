@@ -125,7 +125,8 @@ class Chain(cli.Case):
         commands = ((lambda factor: ["plan", "--topology", "ring", "--hosts", "32", "--events", str(600000 * factor)],
                      r"viaduct plan: event \d+ of \d+, \d+ s left\n"),
                     (lambda factor: ["sim", "scale", "--shape", "ring", "--hosts", "64,256" + ",512" * factor],
-                     r"viaduct sim scale: host \d+ of \d+, \d+ s left\n"))
+                     r"viaduct sim scale: host \d+ of \d+, \d+ s left\n"),
+                    (lambda factor: ["sim", "paper", "A" if factor == 1 else "all"], r"viaduct sim paper: step \d+ of \d+, \d+ s left\n"))
         for words, line in commands:
             with self.subTest(line=line):
                 for factor in (1, 2, 4, 8, 16):
