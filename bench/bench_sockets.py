@@ -7,7 +7,7 @@ usage: bench_sockets.py [--json FILE] [--rounds N] [--seconds S] [--connections 
   --list       their names, and nothing is measured
 
 Streams are held against two memcpys through 256 KiB, once by one process, whose caches then have all of it, and once by
-two processes on two CPUs at the same time: between these every byte has to cross, whoever carries it.
+two processes on two CPUs at the same time: every byte has to cross between these, whatever carries it.
 """
 import argparse
 import contextlib

@@ -78,7 +78,7 @@ def end(process):
 
 
 def listening(address, port):
-    """True when somebody listens there; asks the kernel's table, so that no connection is used up."""
+    """True if a server listens there; asks the kernel's table, so that no connection is used up."""
     want = "%08X:%04X" % (int.from_bytes(socket.inet_aton(address), "little"), port)
     wild = "00000000:%04X" % port
     wild6 = "0" * 32 + ":%04X" % port
@@ -178,7 +178,7 @@ def pgbench(way, seconds=1, options=("-S",)):
                 time.sleep(0.02)
             client(way, [postgres("pgbench"), "-i", "-q", *at])
             out = client(way, [postgres("pgbench"), *options, "-T", str(seconds), *at])
-            process.send_signal(signal.SIGINT)  # at SIGTERM it would wait for whoever is connected
+            process.send_signal(signal.SIGINT)  # at SIGTERM it would wait for connected clients
     found = re.search(r"^tps = ([\d.]+)", out, re.MULTILINE)
     if not found:
         raise Failure("pgbench: run over %s: no figure in %r" % (way.name, out[-300:]))
@@ -191,8 +191,8 @@ SOCKPERF_PER_SECOND = 5000000
 def sockperf(way, seconds=1, size=64):
     """Round trip of a small message in microseconds: median (sockperf gives half of it).
 
-    As fast as it goes, sockperf has room for one message in a microsecond and gives up at the next one; so it is told of
-    a rate that nobody reaches."""
+    As fast as it goes, sockperf has room for one message in a microsecond and gives up at the next one; so it gets a
+    rate beyond any machine."""
     port = free_port(way.address)
     with server(way, ["sockperf", "server", "--tcp", "-i", way.address, "-p", str(port)], port):
         out = client(way, ["sockperf", "ping-pong", "--tcp", "-i", way.address, "-p", str(port),

@@ -75,7 +75,7 @@ function(via_declare_library name suffix)
             set_target_properties(${target} PROPERTIES EXCLUDE_FROM_ALL ON)
         endif()
     else()
-        # No source yet, or headers only: whoever depends on it need not know.
+        # No source yet, or headers only: targets that depend on it need not know.
         add_library(${target} INTERFACE)
         set(scope INTERFACE)
     endif()

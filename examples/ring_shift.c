@@ -54,7 +54,7 @@ int main(int argc, char **argv)
         shmem_put_signal(theirs, mine, numbers, arrived, 1, SHMEM_SIGNAL_ADD, next);
         shmem_signal_wait_until(arrived, SHMEM_CMP_GE, (uint64_t)round);
         wrong += count_wrong(theirs, (me - round + pes) % pes, numbers);
-        /* Nobody overwrites a block that is still being read. */
+        /* No PE overwrites a block that another PE still reads. */
         shmem_barrier_all();
     }
 

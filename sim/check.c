@@ -341,7 +341,7 @@ static struct sim_op *find_op(struct sim_host *host, unsigned channel, uint64_t 
     uint32_t index = (uint32_t)cookie;
     struct sim_op *op = index < world->ops_count ? world->ops[index] : NULL;
     if (op == NULL || cookie >> 32 != op->owner) {
-        sim_fail(world, "host %u: cookie %#llx ends, which nobody gave out", host->index,
+        sim_fail(world, "host %u: cookie %#llx ends, which was never submitted", host->index,
                  (unsigned long long)cookie);
         return NULL;
     }

@@ -470,7 +470,8 @@ void sim_region_final(struct sim_host *host)
     uint32_t end = flows_to_host(world) * world->config.work.region_bytes;
     for (uint32_t i = 0; i < end; i++) {
         if (life->known[i] && life->mail_data[i] != life->expect[i]) {
-            sim_fail(world, "host %u: byte %u of its segment is %#x, not %#x: nobody put it there",
+            sim_fail(world,
+                     "host %u: byte %u of its segment is %#x, not %#x: no operation wrote it",
                      host->index, i, life->mail_data[i], life->expect[i]);
             return;
         }

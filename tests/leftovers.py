@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""What tests must not leave behind, and waiting until it is gone."""
+"""Resources that tests must not leave behind, and waiting until they are gone."""
 import os
 import time
 
-# Of programs that may run beside a test and whose files come and go meanwhile: Open MPI, semaphores of
-# anybody, LTTng, PostgreSQL, MPICH, UCX. And the sum of what a user's connections take, which is there while any
+# Files of programs that may run beside a test and come and go meanwhile: Open MPI, any program's
+# semaphores, LTTng, PostgreSQL, MPICH, UCX. And the account of a user's connections, which exists while any
 # program of the user has pipes (sockets/conn/share.c).
 OTHERS = ("vader_segment.", "osc_rdma.", "sem.", "lttng-", "PostgreSQL.", "mpich_shar_tmp", "ucx_shm_", "viaduct-sockets-")
 

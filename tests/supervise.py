@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""What a test started ends with it, also when the test is killed, and when its children have left it.
+"""All processes that a test started end with it, also if the test is killed, and if its children have left it.
 
     supervise.py COMMAND...     runs a program so
     supervise.begin()           the same for the Python program that calls it, before it starts a thread
     supervise.own_namespace_names()   names of network namespaces end with the processes, too
 
-The caller goes on in a grandchild of itself. The process between is where whatever loses its parent goes (prctl(2),
-PR_SET_CHILD_SUBREAPER), so it knows all of them; it is in a session of its own, so what kills the group spares it.
-When the test has ended, or the first process has, it ends what is left: by SIGTERM first, as daemons take down what
-they have made.
+The caller goes on in a grandchild of itself. The process between adopts each process that loses its parent
+(prctl(2), PR_SET_CHILD_SUBREAPER), so it knows all of them; it is in a session of its own, so a signal to the group
+spares it. When the test has ended, or the first process has, it ends the remaining processes: by SIGTERM first, so
+that daemons clean up.
 """
 import contextlib
 import ctypes

@@ -7,7 +7,7 @@ usage: machines_keeper.py NAME COUNT OWNER [--same-clock]
 It is in a network namespace of its own, with the bridge in it, and in a mount namespace with the disks of the
 machines on a tmpfs. Machines are its children and end with it; then the kernel removes the namespaces, and with them
 the interfaces and the disks. So nothing needs to be removed, however it ends. It ends with the process OWNER (0: with
-nobody). It takes requests at the abstract UNIX socket viaduct-machines/NAME, from root only: a line of JSON each.
+none). It takes requests at the abstract UNIX socket viaduct-machines/NAME, from root only: a line of JSON each.
 """
 import argparse
 import contextlib
@@ -69,7 +69,7 @@ def mounts_below(folder):
 
 
 def lose_output():
-    """Whoever made the lab may wait for the end of its output."""
+    """The process that made the lab may wait for the end of this output."""
     null = os.open("/dev/null", os.O_RDWR)
     for fd in (0, 1, 2):
         os.dup2(null, fd)
@@ -194,7 +194,7 @@ def become_machine(init, go, told, clock_s):
         if clock_s:
             kernel.unshare(kernel.CLONE_NEWTIME, "make a time namespace")
             write("/proc/self/timens_offsets", "monotonic %d 0\nboottime %d 0\n" % (clock_s, clock_s))
-        # The parent's pid is not to be seen from within: 0 then, as for whoever has lost it.
+        # The parent's pid is not visible from within: 0 then, as for a process without a parent.
         reader, writer = os.pipe()
         pid = os.fork()
         if pid == 0:
@@ -281,7 +281,7 @@ def signal_all(pids, number):
 
 
 class Network:
-    """The bridges, the machines' ports at them, and what is wrong with the wires."""
+    """The bridges, the machines' ports at them, and the faults of the wires."""
 
     def __init__(self, machines):
         self.machines = machines

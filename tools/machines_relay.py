@@ -71,7 +71,7 @@ class Wire:
             heapq.heappush(self.queue, (due, self.count, target, frame))
 
     def give(self):
-        """Sends what is due; the seconds until the next, None if nothing waits."""
+        """Sends the frames that are due; returns the seconds until the next, None if none waits."""
         now = time.monotonic()
         while self.queue and self.queue[0][0] <= now:
             _, _, target, frame = heapq.heappop(self.queue)

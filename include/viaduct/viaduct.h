@@ -225,7 +225,7 @@ VIADUCT_API int via_remote_atomic(struct via_remote *remote, uint64_t off, unsig
 /*
  * Starts an update: like a put, in order with puts, and done at the owner by the return of
  * via_attach_quiet(). fetch: `width` bytes that have the old value then, and are the library's
- * until then; NULL: nobody wants it, which compare-and-swap and fetch refuse (-EINVAL).
+ * until then; NULL: do not return it, which compare-and-swap and fetch refuse (-EINVAL).
  */
 VIADUCT_API int via_remote_atomic_start(struct via_remote *remote, uint64_t off, unsigned width,
                                         enum viaduct_atomic operation, uint64_t operand,

@@ -6,7 +6,7 @@
  *     [link cable]
  *     lanes = 8 lanes [stated] x8 cable adapters
  *
- * Whoever has parameters declares them as sections; a caller loads a file against the sections it
+ * Each module declares its parameters as sections; a caller loads a file against the sections it
  * needs. All keys of a section must be there, no other may be. Numbers are kept in base units:
  * picoseconds, bytes, bytes per second, metres.
  *

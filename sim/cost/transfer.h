@@ -42,7 +42,7 @@ void sim_transfer_start(struct sim_transfer *transfer, struct sim_cpu *cpu, uint
 
 /* A change in memory that it sees if it polls: stores, the end of a fence. */
 void sim_transfer_show(struct sim_transfer *transfer);
-/* Its bell is rung. */
+/* The bell rings. */
 void sim_transfer_ring(struct sim_transfer *transfer);
 
 #endif

@@ -26,8 +26,8 @@ enum { SOCKET_FD = 100001, BELL_FD, NUDGE_FD, EPOLL_FD };
 
 static char *error_text(void)
 {
-    static char nobody[sizeof(sim_job->pes[0].error_text)];
-    return sim_job->running != NULL ? sim_job->running->error_text : nobody;
+    static char none_runs[sizeof(sim_job->pes[0].error_text)];
+    return sim_job->running != NULL ? sim_job->running->error_text : none_runs;
 }
 
 const char *via_error_text(void)

@@ -402,7 +402,7 @@ static void a_full_socket_says_again_and_loses_nothing(void **state)
     assert_int_equal(bench->messages, 1);
 }
 
-/* --- peers that mean no good --- */
+/* --- hostile peers --- */
 
 static int stranger(struct bench *bench)
 {

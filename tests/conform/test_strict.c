@@ -365,7 +365,7 @@ static void a_fence_takes_as_long_as_a_read(void **state)
     close_link(&link);
 }
 
-/* --- a peer that means no good --- */
+/* --- a hostile peer --- */
 
 static struct via_emu_lane *lane_into(struct link *link, unsigned side)
 {

@@ -98,7 +98,7 @@ static void keep_to_the_rules(void)
 {
     struct via_attach_request request = host_raw_request(&good, VIA_ATTACH_BOARD_POST);
     struct via_attach_answer answer;
-    static const char key[] = "a key that nobody guesses";
+    static const char key[] = "a key that no host guesses";
     static uint64_t number;
     number++;
     request.host = 0;

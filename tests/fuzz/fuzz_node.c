@@ -305,7 +305,7 @@ static bool is_all_delivered(const struct fabric *fabric)
     return true;
 }
 
-/* A good peer takes the hostile one's place: nobody is the worse for what it said. */
+/* A good peer takes the hostile one's place: its lies have no lasting effect. */
 static void heal(struct scene *s)
 {
     struct fabric *fabric = s->fabric;
@@ -328,7 +328,7 @@ static void heal(struct scene *s)
             fabric_submit(fabric, from, &op);
         }
     }
-    /* Not until nobody has anything under way: the victim may be in a barrier by itself. */
+    /* Not before all operations have ended: the victim may be in a barrier by itself. */
     for (unsigned i = 0; i < 1000 && !is_all_delivered(fabric); i++) {
         fabric_run(fabric, VIA_MSEC_NS);
     }

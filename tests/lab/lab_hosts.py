@@ -60,7 +60,7 @@ class Lab:
         lab_guest.build_image(self.packages, self.image, self.programs, files)
 
     def start_process(self, words, says=None, **more):
-        """A process of this computer; with `says`, one whose first line says so."""
+        """A process of this computer; with `says`, waits for that as its first line."""
         process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, **more)
         self.processes.append(process)
         if says is not None:
@@ -129,7 +129,7 @@ class Case(unittest.TestCase):
         cls.guests = cls.lab.guests
 
     def wait_not_up(self, host, peer):
-        """Down, waiting or in a handshake that nobody answers."""
+        """Down, waiting or in a handshake without an answer."""
         self.assertTrue(wait_for(lambda: self.lab.state(host, peer) not in (None, "up")), self.lab.states(host))
 
     def wait_state(self, host, peer, state):

@@ -195,7 +195,7 @@ def suspend(options):
         lab[2].suspend()
         begin = time.monotonic()
         if not machines_case.wait_for(lambda: not (fab.links_up(1) | fab.links_up(3)) & {2}, options.suspend_s):
-            raise Failure("hosts 1 and 3 take the links to a machine that stands still for good")
+            raise Failure("hosts 1 and 3 still report the links to a suspended machine as up")
         if 2 in fab.reached(4) or not {1, 3} <= fab.reached(4):
             raise Failure("host 4 reaches %s" % fab.reached(4))
         said = fab.log(1)

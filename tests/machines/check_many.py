@@ -5,7 +5,7 @@
 usage: check_many.py [--hosts N] [--graph chords|mesh] [--missing PERCENT] [--dead-ms N] [--encrypt]
 
 chords: each host has links to the next one and to the eighth next one. mesh: to all others. Of the links, PERCENT lead to an
-address at which nobody answers. Every host has to reach every other one all the same; messages between hosts without
+address without a daemon. Every host has to reach every other one nevertheless; messages between hosts without
 a link arrive exactly once, also while a host dies and comes back.
 """
 import argparse
@@ -65,7 +65,7 @@ class Fabric:
         for pair in self.links:
             if host in pair:
                 peer = pair[1] if host == pair[0] else pair[0]
-                # Nobody listens at the address that ends in 255.
+                # No daemon listens at the address that ends in 255.
                 at = "%s.255" % self.net if pair in self.missing else self.address(peer)
                 words += ["--link", "%d=ofi:tcp://%s,listen=%s%s,inbox=256KiB" %
                           (peer, at, self.address(host), ",encrypt" if self.options.encrypt else "")]

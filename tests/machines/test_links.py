@@ -16,7 +16,7 @@ class Links:
     kind = "emu"
 
     def setUp(self):
-        # Emulated links are not to flap when CPUs are busy; ends of daemons end them at once all the same.
+        # Emulated links are not to flap when CPUs are busy; ends of daemons end them at once nevertheless.
         times = {"times": {"dead-ms": 5000}} if self.kind == "emu" else {}
         self.fabric = fabric.Fabric(self.lab, machines_fabric.ring(self.count), self.kind, times)
         self.addCleanup(self.tidy)

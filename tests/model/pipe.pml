@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * How the reader of a pipe is woken that gives records back late: src/core/pipe.c, and the transfer
+ * Wake-ups of a reader that gives records back late: src/core/pipe.c, and the transfer
  * thread of src/host/host_transfer.c as its reader, in Promela, for spin.
  *
- * The writer posts records, and after each looks at the reader's word: an arm generation, and how
+ * The writer posts records, and after each loads the reader's word: an arm generation, and how
  * many records were given back. It rings once per generation. The reader takes records, gives them
- * back when what they ask for is done, which comes at any time, and leaves the pipe alone when it is
- * empty: armed, it is looked at again when the bell rings or when a credit has to be posted. If a
+ * back when their operations have ended, which may be at any time, and leaves the pipe alone when it
+ * is empty: then the pipe is armed, and polled again when the bell rings or a credit has to be
+ * posted. If a
  * wake-up can be lost, the reader sleeps for ever with a record in the pipe: an invalid end state.
  *
- * With one of these defined, what the code does is left out, and a wake-up can be lost:
+ * With one of these defined, a step of the code is left out, and a wake-up can be lost:
  *   NO_WRITER_FENCE  no fence between posting a record and loading the word
- *   NO_SECOND_LOOK   having armed, the reader does not look again
+ *   NO_SECOND_LOOK   having armed, the reader does not check again
  *   RING_FOR_OLD     the writer rings although all it has posted was given back
  *   KEPT_WHILE_HELD  arming with records that are not given back keeps the generation
  *   KEPT_AFTER_HELD  ... and arming when they are, too

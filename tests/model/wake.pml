@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * How a peer wakes who waits for its records: src/sockets/conn/bell.h, in Promela, for spin.
+ * How a peer wakes a thread that waits for its records: src/sockets/conn/bell.h, in Promela, for spin.
  *
  * Up to two threads of a process each wait for a connection of their own and share one bell: a word
- * that counts sleeps begun and threads asleep, and an eventfd. Each hears it in an epoll set of its
- * own, edge-triggered, so a ring is an edge for both. Up to two peers post records, to both
- * connections. A peer rings when the word says that somebody sleeps who has not been rung by it.
+ * that counts sleeps begun and threads asleep, and an eventfd. Each waits for it in an epoll set of
+ * its own, edge-triggered, so a ring is an edge for both. Up to two peers post records, to both
+ * connections. A peer rings when the word shows a sleeper that it has not woken yet.
  *
- * Stores are seen late, as on every machine: each side's last stores lie in a buffer until a fence
- * or until the memory gets round to it. Spin tries every order. If a wake-up can be lost, a thread
+ * Stores become visible late, as on every machine: each side's last stores stay in a buffer until a
+ * fence, or until the memory takes them. Spin tries every order. If a wake-up can be lost, a thread
  * sleeps for ever with a record in its pipe: an invalid end state.
  *
- * With one of these defined, what the code does is left out, and a wake-up can be lost:
+ * With one of these defined, a step of the code is left out, and a wake-up can be lost:
  *   NO_PEER_FENCE      no fence between posting and loading the word
- *   NO_SLEEPER_FENCE   no fence between saying that one sleeps and looking again
- *   NO_SECOND_LOOK     having said so, the thread does not look again
+ *   NO_SLEEPER_FENCE   no fence between announcing the sleep and checking again
+ *   NO_SECOND_LOOK     having announced its sleep, the thread does not check again
  *   RUNG_FOR_GOOD      a peer remembers that it rang, but not for which sleep
  *   EDGE_TAKEN_FIRST   edges are thrown away before the sleep begins
  */

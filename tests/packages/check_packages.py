@@ -68,7 +68,7 @@ class Root:
 
     def bootstrap(self):
         run(["mmdebstrap", "--mode=root", "--variant=minbase", "--quiet", self.suite, str(self.path), MIRROR])
-        # Services are not started in a system that nobody booted.
+        # Services are not started in a system that was not booted.
         policy = self.path / "usr/sbin/policy-rc.d"
         policy.write_text("#!/bin/sh\nexit 101\n", encoding="utf-8")
         policy.chmod(0o755)

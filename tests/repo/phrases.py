@@ -7,12 +7,15 @@ import re
 
 import repo
 
-# A phrase is refused in every file; `texts` in documents and in the sources of src/ and include/.
+# A phrase is refused in every file; `texts` everywhere but in the checks of this folder, whose plants contain some.
 EVERYWHERE = [
     (r"do(?:es)? not please", "say what is wrong: 'fail validation'"),
     (r"is no friend", "name the threat: 'a hostile writer may have erased it'"),
     (r"times sooner", "'59 times faster'"),
     (r"makes? way for it", "name the act: 'yields the CPU'"),
+    (r"means? no good", "name the threat: 'a hostile peer'"),
+    (r"looks on", "'checks', 'runs too'"),
+    (r"all the same(?=[.:;])", "'nevertheless'; it also reads as 'all equal'"),
 ]
 TEXTS = [
     (r"who waits(?! for (?:whom|which))", "name the actor: the reader, the writer, a thread that waits"),
@@ -25,25 +28,26 @@ TEXTS = [
     (r"the end of all", "'the full close', 'the end of the run'"),
     (r"as far as (?:was|is) known", "'recorded'; say who knows it"),
     (r"is sooner|are sooner", "'is faster', 'is earlier'"),
-    (r"(?-i:heeds?|heeded)", "'handle', 'obey', 'follow'"),
+    (r"heeds?|heeded", "'handle', 'obey', 'follow'"),
     (r"has seen enough", "'the reader closed the pipe'"),
     (r"it does not matter who", "name the actors that may do it"),
 ]
-# Refused in the folders whose comments were rewritten; move a phrase to TEXTS when the other folders are.
+# Refused where the comments were rewritten; what is left are src/sockets and the decision records of its folders.
 REWRITTEN = [
-    (r"nobody", "name the actor: 'no thread', 'no process', 'no host'"),
+    # Not the user of that name.
+    (r"(?<![.\"',=:])(?<![=:] )(?<!ser )nobody(?!\")", "name the actor: 'no thread', 'no process', 'no host'"),
     (r"(?:looks?|looked|looking) (?:again|at it)", "'checks', 'polls', 'loads', 'reads'; say what"),
     (r"next look|last look|the look", "'the next poll', 'the last check', 'the load of ...'"),
 ]
-REWRITTEN_PLACES = re.compile(r"src/(?!sockets/|shmem/)|docs/(?:[a-z-]+\.md|man/(?!viaduct-sockets\.7|shmem\.3))")
-# Where `texts` are refused. The last name is the check itself, which has to say the phrases.
-PLACES = re.compile(r"(?:docs/|src/|include/|packaging/|examples/|[A-Z]+\.md$)")
+REWRITTEN_PLACES = re.compile(r"(?!src/sockets/|docs/adr/|docs/man/(?:viaduct-sockets\.7|shmem\.3)|CHANGELOG|LICENSES/)")
+# Where `texts` are refused.
+PLACES = re.compile(r"(?!LICENSES/|tests/repo/)")
 SUFFIXES = (".md", ".c", ".h", ".in", ".py", ".sh", ".txt", ".1", ".3", ".5", ".7", ".8", ".conf", ".cpp")
-SELF = "tests/repo/phrases.py"
+SELF = "tests/repo/phrases.py"  # the check itself has to say the phrases
 
 
 def compiled(table):
-    return [(re.compile(rf"(?<![\w-])(?:{phrase})(?![\w-])", re.I), reason) for phrase, reason in table]
+    return [(re.compile(rf"(?<![\w-])(?:{phrase})(?![\w-])"), reason) for phrase, reason in table]
 
 
 EVERYWHERE_RE = compiled(EVERYWHERE)
@@ -71,19 +75,22 @@ def check(tree, _args):
             continue
         flat = re.sub(r"  +", lambda m: " " + "\0" * (len(m.group()) - 1), unwrapped(text))
         # Runs of blanks count as one: their rest is left out, with a table back to the places in the file.
-        places = [i for i, char in enumerate(flat) if char != "\0"]
-        flat = flat.replace("\0", "")
+        short, places = flat.replace("\0", ""), None
+        lower = short.lower()
         for phrase, reason in refused_in(name):
-            for match in phrase.finditer(flat):
+            for match in phrase.finditer(lower):
+                if short[match.start():match.end()].isupper():
+                    continue  # the name of a constant
+                places = places or [i for i, char in enumerate(flat) if char != "\0"]
                 line = text.count("\n", 0, places[match.start()]) + 1
-                complaints.append(f"{name}:{line}: '{match.group()}': {reason} (docs/glossary.md)")
+                complaints.append(f"{name}:{line}: '{short[match.start():match.end()]}': {reason} (docs/glossary.md)")
     return complaints
 
 
 LICENCE = f"/* {repo.SPDX} */\n"
 CLEAN = {
     "docs/a.md": "The writer wakes the reader. `viaduct shmem` shows who waits for whom.\n",
-    "tests/unit/a.c": LICENCE + "/* nobody minds somebody here */\n",
+    "tests/unit/a.c": LICENCE + "/* run as user nobody */\nchar *self = \"nobody\";\n",
 }
 PLANTS = [
     ("everywhere", {"src/core/a.c": LICENCE + "/* its writer is no friend */\n"}, "src/core/a.c:2: 'is no friend'"),
@@ -93,6 +100,8 @@ PLANTS = [
      "src/cli/b.c:3: 'the end of all'"),
     ("in sources", {"src/sockets/b.h": LICENCE + "/* whoever sleeps */\n"}, "src/sockets/b.h:2: 'whoever'"),
     ("rewritten folders", {"src/core/c.h": LICENCE + "/* Nobody sleeps */\n"}, "src/core/c.h:2: 'Nobody'"),
+    ("tests", {"tests/unit/b.c": LICENCE + "/* somebody listens */\n"}, "tests/unit/b.c:2: 'somebody'"),
+    ("simulator", {"sim/b.c": LICENCE + "/* the next look */\n"}, "sim/b.c:2: 'next look'"),
     ("readme", {"README.md": "# x\nfor good\n"}, "README.md:2: 'for good'"),
 ]
 

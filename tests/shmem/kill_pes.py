@@ -22,7 +22,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.dirname(HERE))
 import leftovers  # noqa: E402
 
-# What is promised is a second; the rest is for a machine that is busy with other things.
+# oshrun promises a second; the rest is for a busy machine.
 HANG_S = 30.0
 
 
@@ -51,7 +51,7 @@ def programs(binaries):
 
 
 def run(number, args, folder):
-    """None, or what was wrong."""
+    """None, or the error."""
     rng = random.Random("%d-%d" % (args.seed, number))
     pes = rng.randint(2, 8)
     words = rng.choice(programs(args.bin))

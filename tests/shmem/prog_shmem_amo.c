@@ -159,7 +159,7 @@ static void test_contended(void)
             /* Not atomic: the lock has to do it. */
             shmem_long_p(&count, shmem_long_g(&count, 0) + 1, 0);
             shmem_quiet();
-            CHECK(shmem_long_atomic_swap(&inside, 0, 0) == me + 1, "somebody was let in");
+            CHECK(shmem_long_atomic_swap(&inside, 0, 0) == me + 1, "another PE entered");
         }
     }
     double mine = me;

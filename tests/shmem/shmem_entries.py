@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""Which entry points a program calls, and what becomes of it when one of them does nothing: a library between the program
-and OpenSHMEM, made from the list of the standard, that notes each call and jumps on to its pshmem_ name. It needs to know
-nothing of parameters and results."""
+"""Which entry points a program calls, and whether it fails when one of them does nothing: a library between the program
+and OpenSHMEM, made from the list of the standard, that notes each call and jumps on to its pshmem_ name. It needs no
+knowledge of parameters and results."""
 import os
 import subprocess
 
@@ -25,7 +25,7 @@ STUB = """
     jmp *p{name}@GOTPCREL(%rip)
     .size {name}, . - {name}
 """
-# What is skipped returns zero.
+# A skipped call returns zero.
 HEAD = """
     .hidden called, skipped
     .text

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""For tests of OpenSHMEM: runs oshrun, and looks for what a job leaves behind."""
+"""For tests of OpenSHMEM: runs oshrun, and checks that a job leaves nothing behind."""
 import os
 import shutil
 import signal
@@ -15,7 +15,7 @@ import supervise  # noqa: E402
 HERE = os.path.dirname(os.path.abspath(__file__))
 BIN = os.environ.get("VIADUCT_BUILD_DIR") or os.path.join(HERE, "..", "..", "build", "dev", "bin")
 OSHRUN = os.path.join(BIN, "oshrun")
-# Longer than anything here takes on a machine ten times as busy as it has cores: what is not done by then hangs.
+# Longer than any test here takes on a machine with ten times as many busy programs as CPUs: a program that takes longer hangs.
 HANG_S = 60
 SMALL_HEAP = {"SHMEM_SYMMETRIC_SIZE": "1m", "VIADUCT_SHMEM_HEAP_MAX": "64m"}
 

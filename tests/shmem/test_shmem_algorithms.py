@@ -12,7 +12,7 @@ import shmem_lab
 from shmem_lab import BIN, program
 from test_shmem_ring import Ring
 
-# Each algorithm of the table is in one of them at least; test_all_are_here looks.
+# Each algorithm of the table is in at least one of them; test_all_are_here checks that.
 SETS = (
     "",
     "hosts=ring,broadcast=exchange,fcollect=exchange,collect=leaders,reduce=exchange,scan=exchange,alltoall=direct",
@@ -146,7 +146,7 @@ class Table(shmem_lab.Case):
     def test_costs(self):
         out = self.call(OSHINFO, "--algorithms", env={"VIADUCT_SHMEM_COSTS": "far_ns=123456"})[1]
         self.assertRegex(out, r"\n  far_ns +123456 +a word by frames, over two hops\n")
-        # Frames that cost nothing: nobody goes round.
+        # Frames that cost nothing: no message goes round the ring.
         cheap = self.call(OSHINFO, "--algorithms", "--pes", 64, "--hosts", 64,
                           env={"VIADUCT_SHMEM_COSTS": "far_ns=1,hop_ns=0,near_ns=1000000000"})[1]
         self.assertRegex(cheap, r"\n  hosts +dissemination ")

@@ -12,7 +12,7 @@ MISTAKE = program("mistake")
 ALL = ("rma", "amo", "wait", "memory", "order", "collect",
        "hello", "ring_shift", "heat_stencil", "histogram", "integer_sort", "producer_consumer", "teams")
 
-# The mistake, who is told of it (None: whoever is first), and what: call, argument, object, and the section of the standard.
+# The mistake, the PE that reports it (None: any), and the report: call, argument, object, and the section of the standard.
 MESSAGES = (
     ("stack", 0, r"shmem_int_p in \S+: dest = 0x\w+ is not the address of a symmetric object: "
                  r"it is .*\(OpenSHMEM 1.6, section 3\)"),

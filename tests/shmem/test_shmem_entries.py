@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""Every entry point of the standard is called by the test programs with two PEs, and its result looked at: when it does
+"""Every entry point of the standard is called by the test programs with two PEs, and its result checked: if it does
 nothing, a program that calls it fails. Every type-generic call of C11 and C++ selects what it should.
 
 By default a few entry points are skipped in turn, the same ones unless SEED=N asks for others; with --all every one (make
@@ -75,7 +75,7 @@ class Calls(shmem_lab.Case):
             entries = random.Random(seed).sample(entries, SAMPLE)
         missed = []
         for entry in entries:
-            # One may call it for something else than to look at what it does.
+            # A program may call it without checking its effect.
             for name in callers[entry]:
                 code, out, _ = run(self, between, name, skip=entry)
                 if not is_good(name, code, out):

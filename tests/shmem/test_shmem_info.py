@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""oshinfo: what it says is what the library does."""
+"""oshinfo: its output agrees with the library."""
 import json
 import os
 import re
@@ -54,7 +54,7 @@ class Info(shmem_lab.Case):
         self.assertRegex(out, r"(?m)^  SHMEM_SYMMETRIC_SIZE +  ?not set: 1g$")
 
     def test_it_knows_what_the_library_reads(self):
-        """Every variable that SHMEM_INFO tells of."""
+        """Every variable in the output of SHMEM_INFO."""
         names = {one["name"] for one in self.info()["variables"]}
         _, _, err = self.call(program("hello"), env={"SHMEM_INFO": "1"})
         self.assertEqual(set(re.findall(r"(?m)^  (\w+) ", err)), names)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""oshrun: how jobs end, well and badly, and what is left of them: nothing."""
+"""oshrun: how jobs end, well and badly; nothing is left behind."""
 import os
 import pty
 import re
@@ -87,7 +87,7 @@ class Ends(shmem_lab.Case):
         self.bad("-n", 2, "--timeout", 1, END, "stubborn", code=124, says="has run for 1 s (--timeout)")
 
     def test_global_exit(self):
-        """The others compute and call nothing; what they have printed is not lost."""
+        """The other PEs compute and make no call; their output is not lost."""
         code, out, err = self.oshrun("-n", 3, END, "global-exit")
         self.assertEqual(code, 7)
         self.assertEqual(sorted(re.findall(r"unflushed \d", out)), ["unflushed %d" % i for i in range(3)])

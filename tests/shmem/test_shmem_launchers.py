@@ -72,7 +72,7 @@ class Launcher:
         self.launch_good(2, END, "start_pes")
 
     def test_global_exit(self):
-        """The others compute and call nothing; what they have printed is not lost."""
+        """The other PEs compute and make no call; their output is not lost."""
         code, out, err = self.launch(3, END, "global-exit")
         self.assertEqual(code, 7, out + err)
         self.assertEqual(sorted(re.findall(r"unflushed \d", out)), ["unflushed %d" % i for i in range(3)])
@@ -157,7 +157,7 @@ class OpenMpi(Launcher, Hybrids, shmem_lab.Case):
 
 
 class Prrte(Launcher, shmem_lab.Case):
-    """No package of Debian: where somebody has installed it."""
+    """Not a package of Debian: only if it is installed."""
 
     command = ("prterun", "--allow-run-as-root", "--map-by", ":OVERSUBSCRIBE")
 

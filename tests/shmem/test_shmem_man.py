@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""Section 3: each call has a page, by each of its names; nothing is wrong with a page; and what has no page is found."""
+"""Section 3: each call has a page, by each of its names; every page is valid; and a call without a page is found."""
 import os
 import re
 import shutil

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""viaduct perf shmem: what it prints and writes; not how fast anything is."""
+"""viaduct perf shmem: its output and files; not the speed."""
 import ast
 import csv
 import os

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""The profiling tool: what a program has called, how often and how long, as a table and as a timeline."""
+"""The profiling tool: a program's calls, their number and duration, as a table and as a timeline."""
 import json
 import os
 import re

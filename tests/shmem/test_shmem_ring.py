@@ -35,7 +35,7 @@ class Ring(shmem_lab.Case):
         os.kill(pid, signal.SIGKILL)
 
     def pes(self):
-        """The launchers and PEs that run; the hosts stand elsewhere or are told by their name."""
+        """The launchers and PEs that run; hosts are counted elsewhere or recognised by name."""
         return {pid: line for pid, line in shmem_lab.pids_in_folder(self.folder).items()
                 if "viaductd" not in line}
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""The same binaries under Slurm's srun (PMIx): a cluster of one node in a network namespace of its own, where nobody else
-can reach its daemons."""
+"""The same binaries under Slurm's srun (PMIx): a cluster of one node in a network namespace of its own, where no other
+program can reach its daemons."""
 import os
 import shutil
 import signal
@@ -89,7 +89,7 @@ class Cluster:
             except subprocess.TimeoutExpired:
                 daemon.kill()
                 daemon.wait()
-        # What it had started is its own session.
+        # Its children are in a session of their own.
         for pid in shmem_lab.pids_in_folder(self.folder):
             os.kill(pid, signal.SIGKILL)
         shutil.rmtree(self.folder, True)

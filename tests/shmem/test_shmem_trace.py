@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""`viaduct shmem trace`, oshrun --trace and SIGQUIT: who waits for whom."""
+"""`viaduct shmem trace`, oshrun --trace and SIGQUIT: which PE waits for which."""
 import os
 import re
 import signal
@@ -16,7 +16,7 @@ BOTH = (r"PE 0 .* waits .* in shmem_barrier_all", r"PE 1 .* waits .* in shmem_ba
 
 class Trace(shmem_lab.Case):
     def hang(self, *words):
-        """A job that waits for ever, seen so by a first look."""
+        """A job that waits for ever, as a first trace has shown."""
         job = self.start(OSHRUN, "-n", 3, "--timeout", 60, *words)
         self.addCleanup(job.stderr.close)
         self.addCleanup(job.stdout.close)

@@ -128,7 +128,7 @@ class Wrappers(shmem_lab.Case):
         self.assertIn("can not check a statically linked program: link it with the shared library", err)
 
     def test_a_program_with_a_sanitizer(self):
-        # Its variables lie between red zones that nobody may read, and it forks.
+        # Its variables lie between red zones that no code may read, and it forks.
         source = self.write("checked.c", CHECKED)
         for flags in (["-fsanitize=address"], ["-fsanitize=undefined"]):
             with self.subTest(flags):
@@ -152,7 +152,7 @@ class Wrappers(shmem_lab.Case):
             with self.subTest(name):
                 self.build(compiler, "-Wall", "-Wextra", "-Werror", self.write(name, OLD), "-o", "old")
                 self.assertEqual(self.good("-n", 2, "./old"), "PASS\n")
-                # What is allocated by the old names is known to checking mode as well.
+                # Checking mode also knows memory that was allocated by the old names.
                 self.assertEqual(self.good("-n", 2, "./old", env={"VIADUCT_SHMEM_CHECK": "abort"}), "PASS\n")
 
     def test_a_type_that_no_call_knows_is_refused(self):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""viaduct-sim measure: chains of random length and width obey physics; wrong scenarios say what is wrong.
+"""viaduct-sim measure: chains of random length and width obey physics; wrong scenarios get an error with its reason.
 measure.py [COUNT [SEED]]: more chains, or others."""
 import os
 import pathlib
@@ -101,7 +101,7 @@ def closed_forms(folder):
                                  ("dma", min(link * mps / (mps + 24), link * cut / (cut + 20)))):
                 got = slope(eager, kind)
                 check(abs(got / wanted - 1) < 0.003, f"Gen{generation} x{lanes}, MPS {mps}: {kind} {got:.5g} MB/s, by hand {wanted:.5g}")
-    # What is not posted waits for its answer: one tag, one request there and back; with more, as many times as much, until the link is full.
+    # Reads wait for their answers: with one tag, one request takes a round trip; n tags are n times as fast, until the link is full.
     by_tags = {tags: slope(measure(chain(folder, 3, 8, 1, 0, 256, ("request_interval = 0 ns", f"tags = {tags} tags"))), "dma") for tags in (1, 2, 4, 32)}
     for tags in (2, 4):
         check(abs(by_tags[tags] / by_tags[1] / tags - 1) < 0.05, f"{tags} tags: {by_tags[tags]:.5g} MB/s, one: {by_tags[1]:.5g}")

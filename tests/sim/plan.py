@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""Plans of small fabrics against what paper and pencil say; random fabrics under more load, with longer and narrower cables; the same
+"""Plans of small fabrics against results by paper and pencil; random fabrics under more load, with longer and narrower cables; the same
 seed, the same plan; errors that name their cause. plan.py [COUNT [SEED]]: more random fabrics, or others."""
 import csv
 import io
@@ -67,7 +67,7 @@ def bandwidths():
     within(line, star["rows"][0]["total_bytes_per_s"], PORT * 0.98, PORT * 1.001, "all into one")
     check("> host 0" in star["rows"][0]["limit"], f"viaduct plan {line}: the limit is {star['rows'][0]['limit']}")
     check(star["switches"] == 1 and star["cards"] == 9 and star["cables"] == 9, f"viaduct plan {line}: counts")
-    # A fat tree has as much room above as below, so nobody is far from a port's worth.
+    # A fat tree has as much bandwidth above as below, so every host gets nearly a port's worth.
     line = "--hosts 32 --topology fat-tree --switch pex8749 --pattern all-to-all --events 300000 --load 60"
     tree = plan(line)
     within(line, tree["rows"][0]["host_bytes_per_s"], PORT * 0.55, PORT * 0.65, "a host of a fat tree to all")
@@ -102,7 +102,7 @@ def latencies():
 
 
 def rest():
-    # What has not come to rest shows no latency: the first messages to arrive are the fast ones.
+    # A row that is not at rest shows no latency: the first messages to arrive are the fast ones.
     line = "--hosts 128 --pattern all-to-all --events 100000"
     row = plan(line)["rows"][0]
     check(row["p50_us"] is None and row["max_us"] is None, f"viaduct plan {line}: a latency of {row['p50_us']} us")
@@ -113,7 +113,7 @@ def rest():
 
 
 def bounds():
-    # Above 64 hosts no core runs beside the planner; what is left is paper and pencil. A ring's halves are joined by two
+    # Above 64 hosts no core runs beside the planner; the reference is paper and pencil. A ring's halves are joined by two
     # cables: a host of N sends (N/2)/(N-1) of its messages across.
     for line, share, least in [
             ("--hosts 100 --topology ring --size 4KiB --events 600000", 2 * 99 / 50**2, 0.65),  # the core: 0.70 at 64 hosts
@@ -203,12 +203,12 @@ def choice():
     within("32KiB", large["stores_us"], 32832 / 64 * 88 / TLP_RATE * 1e6, 32832 / 64 * 88 / TLP_RATE * 1e6 + 2, "a body by stores")
     check(small["engine_us"] > small["stores_us"] + 2, "an engine with 2 us of set-up brings 64 bytes as soon as stores")
     check(large["engine_busy_us"] < large["stores_busy_us"], "a thread that stages 32 KiB is kept as long as one that stores them")
-    # On a narrow link the TLPs decide: an engine without set-up, copy and register stores is sooner before a frame is full.
+    # On a narrow link the TLPs decide: an engine without set-up, copy and register stores is faster before a frame is full.
     quick = tempfile_parts({"setup": "setup = 0 us [chosen] x", "register_store": "register_store = 0 ns [chosen] x",
                             "copy": "copy = 900 GB/s [chosen] x"})
     check(0 < plan(f"{short} 4KiB --cable copper-x4 --parts {quick}")["engine_sooner_bytes"] <= 32768, "an engine for nothing is never sooner")
     slow = tempfile_parts({"setup": "setup = 900 us [chosen] x"})
-    check(plan(f"{short} 4KiB --parts {slow}")["engine_sooner_bytes"] == 0, "an engine with 900 us of set-up is sooner")
+    check(plan(f"{short} 4KiB --parts {slow}")["engine_sooner_bytes"] == 0, "an engine with 900 us of set-up is faster")
     os.unlink(quick)
     os.unlink(slow)
 

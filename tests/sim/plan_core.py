@@ -43,7 +43,7 @@ def plan(case, load, *more):
 
 
 def compare(case):
-    """Rows: what is compared, by the planner, by the core."""
+    """Rows: the quantity, by the planner, by the core."""
     most, port = plan(case, None)
     for share in SHARES:
         load = None if share is None else share * most["host_bytes_per_s"] / port * 100

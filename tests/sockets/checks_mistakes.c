@@ -163,10 +163,10 @@ static void events_to_where_nothing_can_be_written(void)
 static void dissolved(void)
 {
     struct pair pair = connected();
-    struct sockaddr nobody = {.sa_family = AF_UNSPEC};
+    struct sockaddr no_peer = {.sa_family = AF_UNSPEC};
     char byte;
     write_all(pair.client, "x", 1);
-    CHECK(connect(pair.client, &nobody, sizeof(nobody)) == 0);
+    CHECK(connect(pair.client, &no_peer, sizeof(no_peer)) == 0);
     CHECK(send(pair.client, "y", 1, MSG_NOSIGNAL) == -1 && errno == ECONNRESET);
     CHECK(send(pair.client, "y", 1, MSG_NOSIGNAL) == -1 && errno == EPIPE);
     read_all(pair.server, &byte, 1);

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
 """Servers of names, directories and mail, each with clients, both ends with the library.
 
-Whatever is not installed is left out.
+Programs that are not installed are left out.
 """
 import os
 import re
@@ -117,7 +117,7 @@ def dovecot(lab):
     imap, pop = free_port(), free_port()
     top = os.path.join(lab.folder, "dovecot")
     os.mkdir(top)
-    if os.geteuid() == 0:  # it keeps nobody's mail as root
+    if os.geteuid() == 0:  # it does not keep the mail of user nobody as root
         shutil.chown(top, "nobody")
     keep = "LD_PRELOAD VIADUCT_SOCKETS_STATS VIADUCT_SOCKETS_AFTER"
     config = write(lab, "dovecot.conf", "base_dir = %s/run\nstate_dir = %s\nlog_path = %s/log\nprotocols = imap pop3\nssl = no\n"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""Programs that people use, both ends with the library, in the ways they are used: what worked has to work."""
+"""Programs in their usual modes, both ends with the library: everything that works without it has to work."""
 import contextlib
 import json
 import os

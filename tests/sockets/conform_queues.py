@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
 """Message brokers, messaging libraries and stores, each with clients, both ends with the library.
 
-What a client gets is compared with what another has sent. Some servers are Go programs, which make their own system
-calls: these are served by the kernel. Whatever is not installed is left out.
+The data that a client gets are compared with the sent data. Some servers are Go programs, which make their own system
+calls: these are served by the kernel. Programs that are not installed are left out.
 """
 import os
 import shutil

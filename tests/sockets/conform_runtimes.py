@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""What languages have for the network, each in both roles, both ends with the library: event loops that most servers of
-that language are written for.
-
-Whatever is not installed is left out.
+"""The network libraries of languages, each in both roles, both ends with the library: the event loops that most servers
+of that language use. Languages that are not installed are left out.
 """
 import os
 import subprocess

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""Servers that people run, each with its own clients, both ends with the library: what worked has to work.
-
-What a program leaves in files or tables is compared with what was sent. Whatever is not installed is left out.
+"""Common servers, each with its own clients, both ends with the library: everything that works without it has
+to work. The contents of files and tables are compared with the sent data. Programs that are not installed are
+left out.
 """
 import contextlib
 import filecmp

@@ -2,7 +2,7 @@
 """Services that are none of the web's, each with clients, both ends with the library: databases, queues, file servers,
 remote calls, measuring tools, and servers that are started for each connection.
 
-Whatever is not installed is left out.
+Programs that are not installed are left out.
 """
 import contextlib
 import os

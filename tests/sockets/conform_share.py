@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""Runs programs, and how the bytes of those with the library went, from the lines that it writes
+"""Runs programs, and counts the bytes by path, from the lines that the library writes
 (VIADUCT_SOCKETS_STATS)."""
 import collections
 import json
@@ -72,7 +72,7 @@ class Share:
 
 
 def take_share(path):
-    """What programs have told in that file since the last call."""
+    """The lines that programs have written to that file since the last call."""
     share = Share()
     if os.path.exists(path):
         with open(path, encoding="utf-8") as lines:

@@ -2,7 +2,7 @@
 """Services of a machine room (mail, logs, jobs, disks, displays, proxies) and tools that load connections, each with
 clients, both ends with the library.
 
-Whatever is not installed is left out.
+Programs that are not installed are left out.
 """
 import os
 import re

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""Web servers, proxies and what makes their pages, each with clients, both ends with the library.
-
-Each way ends with a comparison of all that was sent. Whatever is not installed is left out.
+"""Web servers, proxies and application servers, each with clients, both ends with the library. Each
+test ends with a comparison of all sent data. Programs that are not installed are left out.
 """
 import contextlib
 import os

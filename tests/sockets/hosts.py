@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""For tests of the preload between hosts of an emulated ring, of four but where it says so."""
+"""For tests of the preload between hosts of an emulated ring, of four hosts unless a test says otherwise."""
 import contextlib
 import os
 import subprocess

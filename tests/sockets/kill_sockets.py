@@ -4,8 +4,8 @@
 
 usage: kill_sockets.py [--count N] [--seed S]
 
-The other side has to end by itself, and must not have seen a wrong byte. How soon a call of its told it is printed for
-both ways, side by side. Exit code 1 when a side hung, bytes were wrong, something was left behind, or the other side was
+The other side has to end by itself, and must not have seen a wrong byte. The time until one of its calls reports the
+death is printed for both, side by side. Exit code 1 when a side hung, bytes were wrong, something was left behind, or the other side was
 told later than by kernel TCP: by more than a quarter and a millisecond, in the median. Of a side that hung it is printed
 where it is: what the kernel says of its threads and of the connection, and its stacks where gdb is installed.
 """
@@ -24,7 +24,7 @@ import time
 import lab
 from lab import PRELOAD, STREAM, VIADUCT, end, free_port, is_connected, listens, rendezvous_names
 
-# What is promised is what TCP does; the rest is for a machine that is busy with other things.
+# TCP's time is the promise; the rest is for a busy machine.
 HANG_S = 20.0
 WRONG_BYTES = 2
 

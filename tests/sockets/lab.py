@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""For tests of the preload: runs programs with and without it and reads what it says it did.
+"""For tests of the preload: runs programs with and without it and reads its statistics.
 
 Everything started here is ended by its pid, also after a failure.
 """
@@ -29,7 +29,7 @@ STREAM = os.path.join(BIN, "tests", "prog_stream")
 VIADUCT = os.path.join(BIN, "viaduct")
 # Debian's: what is in front of it in PATH may be a shell script that starts many programs.
 PYTHON = "/usr/bin/python3"
-# Longer than anything here takes on a machine ten times as busy as it has cores: what is not done by then hangs.
+# Longer than any test here takes on a machine with ten times as many busy programs as CPUs: a program that takes longer hangs.
 HANG_S = 60
 
 
@@ -37,7 +37,7 @@ def end(process):
     if process.poll() is None:
         process.send_signal(signal.SIGTERM)
         try:
-            process.wait(HANG_S)  # what is killed says nothing about itself
+            process.wait(HANG_S)  # a killed program writes no statistics
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()

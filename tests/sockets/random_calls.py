@@ -5,7 +5,7 @@
 usage: random_calls.py [--rounds N] [--seed S]
 
 Prints for each connection whose calls were answered differently the first such call, and how to repeat it. Exit code 1
-when there is one. What differs once and not again was the machine's doing.
+when there is one. A difference that does not repeat comes from the machine's timing.
 """
 import argparse
 import os
@@ -42,14 +42,14 @@ def answers(seed, rounds, after=None):
 
 
 def looked(look, before):
-    """What the last such look told."""
+    """The result of the last such poll."""
     return next((one for one in reversed(before) if look in one), "")
 
 
 def is_extra_edge(line, other, before):
     """poll() on a set of edges, when pipes come: the kernel keeps the edge that epoll_wait() told by itself just before,
     and lets go of it only by an epoll_wait() of its own, which would take what others have to tell, too. The same of a set
-    in a set, of which bytes that still come by the kernel are told by that and by us, at the next look."""
+    in a set, of which bytes that still come by the kernel are reported by the kernel and by us, at the next poll."""
     look = line.partition(": ")[2].partition(" 0 = 0")[0]
     return ("poll(set 1) 0 = 0" in line and "poll(set 1) 0x1 = 1" in other) or \
         (look.endswith("epoll_wait(set 6)") and "(set 6) 0x1 = 1" in other and "0x1 = 1" in looked(look, before))
@@ -76,21 +76,21 @@ def may_be_told(events, look, before):
 
 
 def is_edge_of_change(line, other, before):
-    """An edge too many, not one too few. When a connection goes back to the kernel it is registered otherwise, which the
-    kernel tells as an edge; of a set in a set to the outer one. And unread bytes are sent again: they come once more."""
+    """An edge too many, not one too few. When a connection returns to the kernel its registration changes, which the
+    kernel reports as an edge, also through a set in a set. And unread bytes are sent again: they arrive twice."""
     look = line.partition(": ")[2].partition(" 0 = 0")[0]
     return look.endswith(("epoll_wait(set 1)", "epoll_wait(set 4)", "epoll_wait(set 6)")) and other.endswith(" = 1 ") and \
         may_be_told(int(other.partition(") ")[2].split()[0], 16), look, before)
 
 
 def told_of_both(line):
-    """Of a set with both ends: what is told of each."""
+    """Of a set with both ends: the events of each."""
     words = line.split(") ")[1].split() if "epoll_wait(both " in line else []
     return [int(word, 16) for word in words[:2]]
 
 
 def is_edge_of_change_of_both(line, other, before):
-    """The same of the set that has both ends, whoever looks: one edge too many, of either."""
+    """The same for the set that has both ends, whichever call polls: one edge too many, of either end."""
     expected, got = told_of_both(line), told_of_both(other)
     return "(both 1)" in line and len(got) == 2 and all(
         one == two or (one == 0 and may_be_told(two, "epoll_wait(both 1)", before)) for one, two in zip(expected, got))
@@ -107,7 +107,7 @@ def is_fewer_of_both(line, other, before):
 
 def is_end_of_copy(line, other, before):
     """The socket's number has become that of a copy which we do not know: the registration is the kernel's from then on,
-    and that a one-shot event has been reported can not be handed over: the kernel tells of the end all the same."""
+    and that a one-shot event has been reported can not be handed over: the kernel tells of the end nevertheless."""
     ends = (("epoll_wait(set %d) 0 = 0", "0x10"), ("epoll_wait(set %d) 0 = 0", "0x18"), ("poll(set %d) 0 = 0", "0x1"))
     spent = any(call % number in line and other.endswith(" %s = 1 " % end) for number in (2, 4) for call, end in ends)
     return spent and any("passed to itself" in one for one in before)

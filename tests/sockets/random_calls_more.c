@@ -150,7 +150,7 @@ static void call_renumbered(struct end *end)
         end->renumbered |= !stays;
     }
     snprintf(what, sizeof(what), "copied by %u %#x, %s", how, (unsigned)flags,
-             stays ? "for a while" : "for good");
+             stays ? "for a while" : "permanently");
     tell(end, what, copy >= 0 ? 0 : -1, error);
 }
 

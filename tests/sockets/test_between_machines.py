@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
 """The preload between two hosts that have their own network namespace, addresses and run directory, as machines have:
-TCP goes by a veth pair, pipes by an emulated link. Nothing tells a program which host it is on but its run directory."""
+TCP goes by a veth pair, pipes by an emulated link. Only the run directory tells a program which host it is on."""
 import json
 import os
 import signal
@@ -183,7 +183,7 @@ class Machines(Base):
         self.assert_by_pipes(self.talk()[1])
 
     def test_an_address_that_another_host_claims(self):
-        # Host 1 says it has host 2's address: nobody has it for a third; for themselves each has its own.
+        # Host 1 claims host 2's address: a third host then sees no owner; each of the two sees itself as the owner.
         self.end_daemon(1)
         self.start_daemon(1, "--address", V4 % 2)
         self.wait_until_told()

@@ -63,7 +63,7 @@ class Containers(machines.Base):
                   % (machines.V4 % 2))
         self.run_client([PYTHON, "-c", script])
         self.assertEqual(sum(e["bytes_frames_tx"] for e in self.lines()), 0)
-        # And the container whose address it is goes on as before.
+        # And the container that has the address works as before.
         done = subprocess.run([*self.on(2), PYTHON, "-c", script], env=self.environment(False), capture_output=True, text=True,
                               timeout=HANG_S, check=False)
         self.assertEqual((done.returncode, done.stderr), (0, ""))

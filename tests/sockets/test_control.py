@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""What a program can ask the preload library and tell it, and its counters for Prometheus."""
+"""A program's requests to the preload library, and its counters for Prometheus."""
 
 import os
 import re

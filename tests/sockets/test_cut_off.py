@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""Calls on connections to a host that no link leads to any more: those that never wait with TCP do not wait, and what
-they leave under way arrives when there is a link again, in order and before the end."""
+"""Calls on connections to a host that no link leads to any more: calls that never wait with TCP do not wait, and the
+bytes under way arrive when there is a link again, in order and before the end."""
 import json
 import os
 import signal
@@ -13,8 +13,8 @@ from hosts import FABRIC, Hosts, cut, mend, viaduct
 import lab
 from lab import HANG_S, PYTHON, end, free_port
 
-# Of one connection each: what is done while the host is cut off. Then the other end is to read all that was sent, and
-# an end.
+# For one connection each: the calls made while the host is cut off. Then the other end must read all sent bytes, and
+# end of file.
 BYTES = 100000
 CALLS = """
 import array, errno, fcntl, json, os, select, signal, socket, struct, sys, termios, time
@@ -126,7 +126,7 @@ for conn in conns:
     if conn.fileno() >= 0:
         conn.setblocking(True)
         conn.settimeout(60)
-        assert conn.recv(10) == b"", "bytes of nobody"
+        assert conn.recv(10) == b"", "bytes that were never sent"
 """
 READS = """
 import socket, sys
@@ -167,7 +167,7 @@ for thread in threads:
 os.write(1, b"%.3f\\n" % (time.monotonic() - begin))
 os.read(0, 1)
 """
-# Has pipes, and waits for a word before it goes on.
+# Has pipes, and waits for a byte before it continues.
 BEGINS = """
 import json, os, signal, socket, sys, time
 conn = socket.create_connection((sys.argv[1], int(sys.argv[2])))
@@ -213,7 +213,7 @@ for _ in took:
     os.wait()
 conn.setblocking(True)
 conn.settimeout(60)
-assert conn.recv(10) == b"", "bytes of nobody"
+assert conn.recv(10) == b"", "bytes that were never sent"
 """
 # Sends, makes buffers small, and sends on, some of it when there is a link again.
 SHRINKS = """
@@ -316,7 +316,7 @@ os.read(0, 1)
 """
 # For longer than a host waits for what a process has left with it, if links are there.
 LEFT_S = 3
-# Who waits for the rest gives up a little later: then it was other programs' turn.
+# A reader that waits for the rest gives up a little later: then other programs had the CPU.
 PATIENCE_S = 8
 WAYS = ("shut", "both", "shut and close", "close", "copy", "fill")
 # A call that waits for a host takes a second and more; one that does not, as long as other programs have their turn.
@@ -391,7 +391,7 @@ class CutOff(Hosts):
         return said["took"] if pipes else HANG_S
 
     def test_fork_does_not_wait(self):
-        """... until what is under way has arrived; what the child sends arrives behind it."""
+        """... until the bytes under way have arrived; the child's bytes arrive behind them."""
         self.assertTrue(any(self.forks() < MOST_S for _ in range(12)))
 
     def shrinks(self):
@@ -416,7 +416,7 @@ class CutOff(Hosts):
         return took_s if any(entry["demoted"] != 0 for entry in entries) else HANG_S
 
     def test_small_buffers_do_not_wait(self):
-        """The connections go back to the kernel all the same, when there is a way."""
+        """The connections return to the kernel nevertheless, when there is a link."""
         self.assertTrue(any(self.shrinks() < MOST_S for _ in range(12)))
 
     def test_local_connections_take_the_places_of_those_that_were_closed(self):
@@ -439,7 +439,7 @@ class CutOff(Hosts):
             self.assertLessEqual(max(entry["demoted"] for entry in self.lines(2)), 4)
 
     def leaves(self, how):
-        """Who has sent is gone when there is a link again: all arrives, and the end behind it. Were there pipes?"""
+        """The sender has ended when there is a link again: all bytes arrive, and then end of file. Were there pipes?"""
         server, client = self.begin(LEAVES, how, connections=1)
         begin_s = time.monotonic()
         cut("1", "2")
@@ -485,7 +485,7 @@ class CutOff(Hosts):
         return took_s if carried == 2 * count else HANG_S
 
     def test_close_asks_no_daemon(self):
-        """Threads that close waited for its answers, one after the other."""
+        """Closing threads waited for its answers, one after the other."""
         self.assertTrue(any(self.closes_without_its_daemon() < MOST_S for _ in range(12)))
 
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""Connections to a host that is cut off for longer than its host waits (--give-up-ms): as when TCP has sent again for too
-long, the end whose bytes did not arrive is told ETIMEDOUT, the other end hears of it, and nobody sleeps for ever. What the
-reader gets is the beginning of what was sent, and never passes for all of it."""
+"""Connections to a host that is cut off for longer than its host waits (--give-up-ms): as when TCP gives up its
+retransmissions, the end whose bytes did not arrive gets ETIMEDOUT, the other end gets an error, and no thread sleeps for
+ever. The reader gets the beginning of the sent bytes, and never takes it for all of them."""
 import json
 import subprocess
 import time
@@ -14,7 +14,7 @@ from lab import HANG_S, PYTHON, end, free_port
 GIVE_UP_S = 3
 CUT_S = 5
 
-# Both ends: they have pipes, then both are told to go on.
+# Both ends: they have pipes, then both continue on a signal.
 MEET = """
 import errno, json, os, select, signal, socket, sys, time
 def meet(client):
@@ -85,7 +85,7 @@ exec(sys.argv[4])
 print(json.dumps({"sent": sent, "got": got, "heard": heard, "took": time.monotonic() - begin}), flush=True)
 """
 BOTH = 0x18  # POLLERR | POLLHUP
-# What the client does, and hears; what the server, which has nothing under way, does meanwhile.
+# The client's calls and their results; the calls of the server, which has nothing under way, meanwhile.
 WAYS = {
     "sends, then reads": ("send(1000); hear(recv); hear(recv); hear(send, 10)", ["ETIMEDOUT", 0, "EPIPE"],
                           "hear(drain)"),
@@ -177,7 +177,7 @@ class CutOffForGood(Hosts):
                 self.assertLessEqual(of_server["got"], said["sent"])
 
     def test_both_have_sent(self):
-        """Each hears of it by its own, or by the other's reset."""
+        """Each end learns of it by its own host, or by the other's reset."""
         pairs = [self.begin("send(1000); hear(drain)", "send(1000); hear(drain)") for _ in range(3)]
         cut("1", "2")
         try:
@@ -193,7 +193,7 @@ class CutOffForGood(Hosts):
             self.assertEqual(said["got"], 0)
 
     def test_who_has_nothing_under_way_goes_on(self):
-        """Both ends sleep, and look now and then; what is sent after the cut arrives."""
+        """Both ends sleep, and poll now and then; bytes sent after the cut arrive."""
         looks = ("conn.settimeout(0.5)\n"
                  "def look():\n"
                  "    for _ in range(%d):\n"
@@ -217,7 +217,7 @@ class CutOffForGood(Hosts):
             self.assertEqual((said["got"], said["sent"]), (1000, 1000), said)
 
     def test_other_connections_go_on(self):
-        """What is made after that, or had nothing under way, is whole."""
+        """Connections made after that, or with nothing under way, work."""
         self.echo(1, 7)
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""Who is killed on another host, or ends without closing, leaves its peer what TCP leaves it: ECONNRESET when bytes were
-unread, else the end. What the peer sees is compared with what it sees over the kernel's TCP."""
+"""A process that is killed on another host, or ends without closing, leaves its peer the result that TCP leaves:
+ECONNRESET if bytes were unread, else end of file. The peer's results are compared with those over the kernel's TCP."""
 import json
 import subprocess
 import time
@@ -154,7 +154,7 @@ CUT_OFF = (
     (0, "killed when told", "-", LARGE, "both", "late"),
 )
 CUT_S = 0.5
-# What is written between the death and its news is lost in one way or another: only that the writer hears of it counts.
+# Bytes written between the death and its news are lost anyway: only the writer's error counts.
 WRITES = ((0, "killed", "-", SIZE, "both", "writes"), (0, "closes", "-", SIZE, "both", "writes"))
 
 
@@ -184,7 +184,7 @@ print(time.monotonic() - float(data))
 
 class Deaths(Hosts):
     def hears(self, exchanges):
-        """After how many seconds the acceptor heard of the death of its connector."""
+        """After how many seconds the acceptor learned of the death of its connector."""
         port = free_port(self.address)
         words = [self.address, str(port)]
         server = self.start([PYTHON, "-c", HEARS, *words], port=port)

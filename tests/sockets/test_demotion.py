@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""Connections that go back to the kernel: that they do (checks_demotion.c has that nothing breaks), and for
-what reason; and other ends that never leave it."""
+"""Connections that return to the kernel: whether they do (checks_demotion.c tests that nothing breaks), and
+the reason; and peers that never leave the kernel."""
 import os
 import unittest
 

@@ -111,7 +111,7 @@ class Harmless(lab.Case):
 
 
 def files_loader(root, files):
-    """The dynamic loader, by its own name: it is told what it is to preload by the environment."""
+    """The dynamic loader, by its own name: the environment tells it what to preload."""
     return ["chroot", root, next(path for path in files if "ld-linux" in path)]
 
 

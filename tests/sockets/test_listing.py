@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""viaduct sockets: what it lists is what programs do; what it runs goes by its rules."""
+"""viaduct sockets: its list agrees with the programs; programs that it runs follow its rules."""
 import json
 import os
 import signal
@@ -11,7 +11,7 @@ import unittest
 import lab
 from lab import Case, HANG_S, PYTHON, STREAM, VIADUCT, end, free_port
 
-# A process that talks to itself over one connection, says so, and waits.
+# A process with both ends of one connection; it prints a line, and waits.
 TALK = """
 import os, select, signal, socket, sys
 def pair(before=lambda s: None):
@@ -28,7 +28,7 @@ def ready():
 """
 
 
-# Such a process with a board of its own making: what it says of one end is no text, of the other no bool.
+# Such a process with a forged board: a field of one end is no valid text, one of the other no valid bool.
 LIE = """
 import fcntl, mmap, struct
 numbers, entries = 4096, 4096 + 4 * 65536
@@ -89,7 +89,7 @@ class Listing(Lister):
             self.assertTrue(line.endswith("  pipes"), line)
 
     def test_a_board_may_say_anything(self):
-        """It is memory of somebody else's: what of it is shown is plain text, and hides nothing."""
+        """Another process wrote this memory: only printable text of it is shown, and nothing is hidden."""
         process = self.talker(LIE + "c, s = pair(); lie(c, s); ready()", preload=False)
         off, odd = sorted(self.rows_of(process), key=lambda row: row["accelerated"])
         self.assertTrue(off["why_not"].startswith("switched off: ?[31m??xxx"), off)

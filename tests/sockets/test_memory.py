@@ -120,7 +120,7 @@ class Memory(lab.Case):
         return True
 
     def assert_asleep(self, pid):
-        """Who has nothing to give back does not wake up for that."""
+        """A process with nothing to give back does not wake up for that."""
         time.sleep(1.2)  # a round that finds nothing to do
         before = self.switches(pid)
         time.sleep(2.5)
@@ -146,7 +146,7 @@ class Memory(lab.Case):
         entry = self.end_and_read(second)
         self.assertLessEqual(entry["accelerated"], 4, entry)  # below a sixteenth of the limit it is not counted
         self.assertGreater(entry["not_accelerated"].get(LIMIT, 0), 4, entry)
-        first.send_signal(signal.SIGKILL)  # what it had counts no more
+        first.send_signal(signal.SIGKILL)  # its share no longer counts
         first.wait(lab.HANG_S)
         third = self.begin(5, 1024, **more)
         self.assertEqual(self.end_and_read(third)["accelerated"], 10)

@@ -11,22 +11,22 @@ ROUNDS = 60
 # Handlers of signals, cancellation, clone(), splice().
 KINDS = (3000000, 4000000, 5000000, 6000000)
 # Those that found something: an error taken by a call that had bytes to return; an edge by the close of a connection
-# that had been reset; FIONREAD of bytes in the kernel on both sides of those in the pipe; who waits for more than one
+# that had been reset; FIONREAD of bytes in the kernel on both sides of those in the pipe; a wait for more than one
 # byte, and edges of a set in a set, after the change to the kernel; an end by a child as an edge; SO_RCVLOWAT of a
-# connection that was reset; what the kernel has when a connection becomes its own while a set is looked at; bytes
+# connection that was reset; the kernel's bytes when it gets a connection back during a wait on its set; bytes
 # that it had before pipes came as an edge after them; both ends going back, one after the other; a child that exits
-# last; an end right after a look; an error that a call has taken, and an edge of a set in a set, when the connection
+# last; an end right after a poll; an error that a call has taken, and an edge of a set in a set, when the connection
 # goes back; a signal that only ppoll() lets in; FIONREAD when what an end took back goes on by the kernel; bytes read
 # without a look, as an edge for room; shutdown() after going back; when the kernel acknowledges a FIN; the
-# reset of what is shut both ways; numbers that are closed before others; splice() to no pipe; who is told twice, or
-# never, when it goes back; SO_RCVLOWAT after both have ended, one by the kernel; TCP_INQ after FIN and after RST, with
+# reset of what is shut both ways; numbers that are closed before others; splice() to no pipe; an event that is
+# reported twice, or never, when the connection goes back; SO_RCVLOWAT after both have ended, one by the kernel; TCP_INQ after FIN and after RST, with
 # and without unread bytes; a registration that only the kernel knows; a one-shot one that was reported, by another
 # number; edges by shutdown() and SO_RCVLOWAT before a number changes; connect() of what has ended, by pipes or by the
 # kernel; few places, and bells in them; a time limit below zero, and FIN before pipes; SO_RCVLOWAT
 # after a reset that a call has told; bytes of the kernel's that came and were read without a look before it went back;
-# a number that is a copy's again, for a while, after going back; what the kernel says of a young one beside others; the
-# close of a peer after a reset; who goes back and has never written; a reset, and an end that nobody has looked at, in
-# a set in a set; an edge that is told twice when a connection has gone back.
+# a number that is a copy's again, for a while, after going back; the kernel's events of a young connection beside others; the
+# close of a peer after a reset; an end that goes back and has never written; a reset, and an end that no call has
+# polled, in a set in a set; an edge that is told twice when a connection has gone back.
 FOUND = (537, 1974, 7002, 7501, 1000076, 1000132, 1000063, 1000166, 1000196, 1000007, 1000172, 1000122, 1000218,
          1000247, 1000161, 1000294, 1001061, 1003084, 1003431, 1006462, 1006740, 1008508, 1028, 1000106,
          1012161, 4438, 2000013, 2000016, 2000020, 2000025, 2000037, 2000040, 2000131, 2000215,

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""The preload library built with sanitizers, in programs that are not: what it does wrong itself is a failure.
+"""The preload library built with sanitizers, in programs without: an error of the library itself is a failure.
 
 The programs of the other tests run with the sanitizer's runtime loaded first. Only in builds with one (presets dev,
 tsan). VIADUCT_SANITIZE_ROUNDS=N repeats everything N times, with pipes from the first calls on and later in turn.
@@ -125,7 +125,7 @@ class Sanitized(Case):
             self.assert_by_pipes(self.lines(), 0.3, 1)
 
     def test_threads_that_share_a_set(self):
-        """Which of them hears of what comes, and reads it, is chance: by level from one place to many, and by edge."""
+        """It is random which of them gets the event, and reads: level-triggered with one place or many, and edge-triggered."""
         script = ("import select, socket, sys, threading\n"
                   "l = socket.create_server(('127.0.0.1', 0))\n"
                   "ep, ends, clients, over = select.epoll(), {}, [], threading.Event()\n"

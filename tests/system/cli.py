@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""For tests of the command viaduct: private fabrics, and a look at what they leave behind."""
+"""For tests of the command viaduct: private fabrics, and a check that they leave nothing behind."""
 import json
 import os
 import re
@@ -20,7 +20,7 @@ BIN = os.path.abspath(os.environ.get("VIADUCT_BUILD_DIR") or
 NOBODY = 65534
 with open(os.path.join(HERE, "..", "..", "src", "core", "node.h"), encoding="utf-8") as header:
     PROTOCOL_VERSION = int(re.search(r"#define VIA_PROTOCOL_VERSION (\d+)u", header.read())[1])
-# Longer than anything here takes on a machine ten times as busy as it has cores: what is not done by then hangs.
+# Longer than any test here takes on a machine with ten times as many busy programs as CPUs: a program that takes longer hangs.
 HANG_S = 60
 
 
@@ -88,9 +88,9 @@ class Case(unittest.TestCase):
         self.viaduct = os.path.join(folder, "viaduct")
 
     def admit_nobody(self):
-        """Makes self.nobody somebody else, for subprocess, who may run a copy of viaduct and read this test's folder."""
+        """Makes self.nobody another user, for subprocess, that may run a copy of viaduct and read this test's folder."""
         if os.geteuid() != 0:
-            self.skipTest("only root can be somebody else")
+            self.skipTest("only root can change the user")
         self.put_beside(os.path.join(BIN, "viaductd"))
         os.chmod(self.folder, 0o755)
         self.nobody = {"user": NOBODY, "group": NOBODY, "extra_groups": []}

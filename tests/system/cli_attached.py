@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
 """A process on a host, by libviaduct: cli_attached.py LIBRARY hold BYTES | put HOST HANDLE BYTES.
 
-hold registers BYTES of shared memory, prints the handle and waits to be ended; put opens somebody's
-segment, prints "open", and puts its first bytes again and again until it fails. Any failure is
+hold registers BYTES of shared memory, prints the handle and waits to be ended; put opens another
+process's segment, prints "open", and puts its first bytes again and again until it fails. Any failure is
 printed as "code: text" and gives exit code 1.
 """
 import ctypes

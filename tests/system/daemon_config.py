@@ -10,7 +10,7 @@ import cli
 
 
 def ask(path, request, timeout=cli.HANG_S):
-    """The answer to a request at a control socket; None: nobody is there."""
+    """The answer to a request at a control socket; None: no daemon is there."""
     answer = b""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as control:
         control.settimeout(timeout)
@@ -39,7 +39,7 @@ class Machine:
         self.log = os.path.join(self.folder, "err")
         self.process = None
         # Of each configuration: a host that does not run for 80 ms, as CPUs are busy, is no dead one. The end of a daemon
-        # ends its cables at once all the same.
+        # ends its cables at once nevertheless.
         self.tail = "[times]\ndead-ms = 5000\n"
         os.makedirs(self.folder)
 

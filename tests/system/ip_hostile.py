@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
 """A viaduct-ip that does not keep to the rules, through the client library. Run by test_ip.py on a host whose own
-viaduct-ip has ended: ip_hostile.py LIBRARY HOST VICTIM BYSTANDER. Prints what has come back."""
+viaduct-ip has ended: ip_hostile.py LIBRARY HOST VICTIM BYSTANDER. Prints the received frames."""
 import ctypes
 import os
 import struct
@@ -145,7 +145,7 @@ def main():
         peer.send(good)
         peer.wait_received(64)
         print("answered")
-    # What is said to be taken was never sent.
+    # The credit is for frames that were never sent.
     peer.put(64, struct.pack("<Q", 1 << 40))
     print("end")
 

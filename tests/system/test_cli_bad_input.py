@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""Peers of another version, full memory, users who may not, processes killed while they hold shared
+"""Peers of another version, full memory, users without rights, processes killed while they hold shared
 memory: a clear error each, and nothing is lost or left."""
 import json
 import os
@@ -99,7 +99,7 @@ class FullMemory(cli.Case):
 
 
 class FullShm(cli.Case):
-    """/dev/shm is full: hosts and attached processes keep nothing there, so they do not mind; doctor tells."""
+    """/dev/shm is full: hosts and attached processes keep nothing there, so they work; doctor reports it."""
 
     FULL = ("mount -t tmpfs -o size=64k tmpfs /dev/shm && "
             "! head -c 1M /dev/zero > /dev/shm/filling 2>/dev/null && exec \"$@\"")
@@ -136,7 +136,7 @@ class Permission(cli.Case):
     def setUp(self):
         super().setUp()
         self.admit_nobody()
-        # What somebody else is to run lies where they can read it.
+        # The program that another user runs is in a readable folder.
         self.python = shutil.which("python3", path="/usr/bin:/bin:/usr/local/bin")
         for path in (LIBRARY, ATTACHED):
             shutil.copy(path, self.folder)
@@ -217,7 +217,7 @@ class Killed(cli.Case):
             self.assertEqual(putter.stdout.readline(), "open\n")
             holder.kill()
             holder.communicate(timeout=cli.HANG_S)
-            # Whoever used the memory is told.
+            # Processes that used the memory get an error.
             out, _ = putter.communicate(timeout=cli.HANG_S)
             self.assertEqual(putter.returncode, 1, out)
             self.assertRegex(out, says)

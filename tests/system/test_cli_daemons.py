@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""up, status and down when daemons do what sound ones do not: cli_fake_daemon.py stands in for them."""
+"""up, status and down with misbehaving daemons: cli_fake_daemon.py takes their place."""
 import json
 import os
 import re
@@ -220,7 +220,7 @@ class Status(cli.Case):
         self.down()
 
     def test_a_host_that_does_not_answer(self):
-        # It answers `up` once for each look until all links are up: here exactly once.
+        # It answers `up` once for each poll until all links are up: here exactly once.
         self.good("up", "--ring", "1")
         self.kill(1, signal.SIGSTOP)
         host = self.status()["hosts"][0]

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""doctor: each thing it looks at is found wrong when it is made wrong, and it leaves nothing."""
+"""doctor: each check fails when the test breaks its object, and doctor leaves nothing behind."""
 import os
 import re
 import resource
@@ -103,7 +103,7 @@ class Doctor(cli.Case):
 
     def test_as_nobody(self):
         if os.geteuid() != 0:
-            self.skipTest("only root can be somebody else")
+            self.skipTest("only root can change the user")
         os.chmod(self.folder, 0o755)
         shutil.rmtree(self.rundir, True)
         out = self.examine(1, user=cli.NOBODY, group=cli.NOBODY, extra_groups=[])

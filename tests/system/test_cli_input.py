@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""What a user can type wrongly: each mistake is named, and nothing is started or left."""
+"""Wrong input of users: each mistake is named, and nothing is started or left."""
 import os
 
 import cli
@@ -155,7 +155,7 @@ class RunDirectory(cli.Case):
 
     def test_somebody_elses(self):
         if os.geteuid() != 0:
-            self.skipTest("only root can make a folder of somebody else")
+            self.skipTest("only root can make another user's folder")
         os.mkdir(self.rundir, 0o700)
         os.chown(self.rundir, cli.NOBODY, cli.NOBODY)
         self.refused("belongs to uid %d" % cli.NOBODY)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""Links that are described to their driver, and what hosts then say of them."""
+"""Links that are described to their driver, and their state as hosts report it."""
 import json
 import os
 import re

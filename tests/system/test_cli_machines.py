@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""Daemons with run directories of their own, as machines have them: what the command knows of all of them from one."""
+"""Daemons with run directories of their own, as on several machines: one of them answers for all."""
 import json
 import os
 import signal
@@ -122,7 +122,7 @@ class Status(Machines):
         self.wait_for_all(3)
 
     def host_at(self, host, address):
-        """Whose address it is for programs of a host: src/host/hosts_page.h. None: nobody's."""
+        """The owner of an address for programs of a host: src/host/hosts_page.h. None: no owner."""
         with open(os.path.join(self.rundir_of(host), "host-%d.hosts" % host), "rb") as file:
             page = file.read()
         wanted = bytes(10) + b"\xff\xff" + socket.inet_aton(address)

@@ -100,7 +100,7 @@ class Metrics(cli.Case):
             self.assertEqual(fetch(port, method="POST")[0], 405)
             self.assertEqual(fetch(port, method="HEAD")[::2], (200, ""))
             self.bad("metrics", "--listen", "127.0.0.1:%d" % port, says="Address already in use")
-            # Without a fabric there is nothing to say, and the server goes on.
+            # Without a fabric there are no samples, and the server continues.
             self.good("down")
             self.assertEqual(fetch(port)[0], 503)
             self.good("up", "--ring", "2")

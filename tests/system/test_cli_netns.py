@@ -133,7 +133,7 @@ class Namespaces(cli.Case):
         self.down()
 
     def test_those_of_a_fabric_of_a_longer_name_stay(self):
-        """They come while this one is up, as those of whoever else makes fabrics here."""
+        """They come while this one is up, like those of other fabrics on this machine."""
         self.good("up", "--ring", "2", "--netns")
         others = ["via-%sx-1" % self.name, "via-%s-x-1" % self.name]
         for name in others:

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""viaduct perf: what it measures is there, over both ways, and what can not be measured is said."""
+"""viaduct perf: its figures are there, over both paths, and it reports what can not be measured."""
 import json
 import os
 import signal
@@ -9,7 +9,7 @@ import time
 
 import cli
 
-LONG_S = 4  # a command that takes so long has printed what is left
+LONG_S = 4  # a command that takes so long has printed the time left
 
 
 class Words(cli.Case):
@@ -111,7 +111,7 @@ class Chain(cli.Case):
         self.assertEqual((report["hosts"], report["from"]), ([2, 3], 2))
 
     def test_what_is_left_is_told_when_it_takes_longer(self):
-        """Steps and the time left, on standard error; standard output stays what it is, and without a terminal nothing is said."""
+        """Steps and the time left, on standard error; standard output is unchanged, and without a terminal nothing is printed."""
         words = ["perf", "put", "--sizes", "8,64,512", "--seconds", "1.2", "--json"]
         self.assertEqual(self.call(*words)[2], "")
         code, out, err = self.call(*words, env={"VIADUCT_PROGRESS": "1"})

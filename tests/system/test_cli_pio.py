@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""viaduct perf pio: on each kind of port it measures what that port has, and says what it can not show."""
+"""viaduct perf pio: on each kind of port it measures the features of that port, and reports what is missing."""
 import csv
 import json
 import os
@@ -147,7 +147,7 @@ class Pio(cli.Case):
         self.bad("perf", "pio", "--wait", "0.2", "--link", self.emu()[1], says=["wait for the other end", "link.sock"])
 
     def test_an_end_that_goes_while_it_is_measured(self):
-        """The figures of a link that went down are none: an error, and no table."""
+        """A link that goes down gives an error, and no table."""
         links = self.emu()
         peer = self.start("perf", "pio", "--serve", *links[2:])
         self.addCleanup(peer.communicate)

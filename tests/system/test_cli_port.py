@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""viaduct port, and doctor's look at hardware, on a made-up sysfs: what is found, what is wrong, and drivers that change."""
+"""viaduct port, and doctor's hardware checks, on a simulated sysfs: functions found, errors, and changing drivers."""
 import os
 import re
 import threading
@@ -180,7 +180,7 @@ class Doctor(cli.Case):
         return out
 
     def wrong_functions(self):
-        """What is added, and what doctor says of it; () is good."""
+        """The change, and doctor's report; () is good."""
         registers = (0xfe000000, 0x40000, MEMORY)
         circle = bytearray(config(1))
         circle[0x48:0x4a] = bytes((9, 0x48))

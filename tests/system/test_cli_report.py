@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""viaduct report: a page that holds all of itself, whose figures are those of the benchmarks."""
+"""viaduct report: a self-contained page, whose figures are those of the benchmarks."""
 import html.parser
 import json
 import os

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""Fabrics that other users may attach to, or administer: what they may, what they are told, what status shows."""
+"""Fabrics that other users may attach to, or administer: their rights, their errors, and the status."""
 import os
 import shutil
 import stat
@@ -28,13 +28,13 @@ class Users(cli.Case):
     def setUp(self):
         super().setUp()
         self.admit_nobody()
-        # What somebody else is to run lies where they can read it.
+        # The program that another user runs is in a readable folder.
         self.python = shutil.which("python3", path="/usr/bin:/bin:/usr/local/bin")
         for path in (LIBRARY, ATTACHED):
             shutil.copy(path, self.folder)
 
     def hold(self, size):
-        """A process of nobody's with a segment, and the first line it says."""
+        """A process of user nobody with a segment, and its first line of output."""
         holder = subprocess.Popen(
             [self.python, os.path.join(self.folder, "cli_attached.py"), os.path.join(self.folder, "libviaduct.so"),
              "hold", str(size)], env={**self.env, "VIADUCT_HOST": "1"}, text=True, stdout=subprocess.PIPE,

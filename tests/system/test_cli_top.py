@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""viaduct top on a pseudo terminal: what it shows, keys, another size, a fabric that comes and goes."""
+"""viaduct top on a pseudo terminal: contents, keys, a new size, a fabric that comes and goes."""
 import fcntl
 import os
 import pty
@@ -76,7 +76,7 @@ class Top(cli.Case):
         self.assert_shows(terminal, r"Hosts \(3\)")
         terminal.key("l")
         self.assert_shows(terminal, r"Links \(3\)")
-        # A link that is cut is told within an interval or two.
+        # A link that is cut is shown within an interval or two.
         self.good("cut", "1", "2")
         self.assert_shows(terminal, r"2 of 3 links up")
         self.good("mend", "1", "2")

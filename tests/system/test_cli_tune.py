@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""viaduct tune: what it writes, what of it a daemon uses, and which files are refused."""
+"""viaduct tune: the files it writes, their use by a daemon, and refused files."""
 import json
 import os
 import re
@@ -41,7 +41,7 @@ class Tune(Case):
         text = self.text()
         self.assertNotIn("dma-bytes", text)
         self.assertRegex(text, r"(?m)^\[link pex:model:m,side=virtual\]\nhardware = pex, class pex, PEX 87xx NT0 .*Gen3 x8")
-        # What is written is what was said.
+        # The file has the printed values.
         for key, said in (("store", r"store: (\w+)\n"), ("slots", r"slots: (\d+)\n")):
             found = re.search(said, out)
             self.assertEqual(re.findall(r"(?m)^%s = (\w+)$" % key, text), [found.group(1)] if found else [])
@@ -65,7 +65,7 @@ class Tune(Case):
         self.bad("tune", "--file", self.file, "--check",
                  says=["settings of another machine: measured on 'Xeon of another host (6/1/1)', this one has '", self.file])
         self.assertIn("# settings of another machine", self.tune("--show"))
-        # Measuring here begins anew.
+        # The measurement starts again here.
         out = self.tune("--link", MODEL[0], "--peer", MODEL[1], "--pairs", "11")
         self.assertIn("is written anew: settings of another machine", out)
         self.tune("--check")

@@ -62,7 +62,7 @@ class Completion(unittest.TestCase):
             self.skipTest("no zsh")
         for name in os.listdir(os.path.join(self.folder, "zsh")):
             subprocess.run(["zsh", "-n", os.path.join(self.folder, "zsh", name)], check=True)
-        # The function with _describe in place of the shell's, which prints what it was given.
+        # The function with a _describe that prints its arguments, in place of the shell's.
         script = "_describe() { print -rl -- ${(P)3} }; _files() { print files }; words=(viaduct up --r); CURRENT=3; source %s/zsh/_viaduct" % self.folder
         out = subprocess.run(["zsh", "-f", "-c", script], capture_output=True, text=True, check=True).stdout
         self.assertIn("--ring:hosts 1 to N", out)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""What goes wrong between machines is told by both, and other links do not notice."""
+"""Both machines report an error between them, and other links do not notice."""
 import os
 import re
 import resource
@@ -101,7 +101,7 @@ class BadInput(cli.Case):
         self.wait_link(one, "to-3-0", "up")
         two.process.send_signal(signal.SIGSTOP)
         self.assertTrue(cli.wait_for(lambda: self.link(one, "to-2-0").get("state") != "up"))
-        # The link may be in its next state already when the daemon looks at it.
+        # The link may be in its next state already when the daemon polls it.
         self.assertTrue(cli.wait_for(lambda: re.search(r"host 1: link 0 \(to-2-0\) to host 2: (waiting|handshake): no sign of life of the peer for [0-9]+ ms$", one.messages(),
                                                        re.MULTILINE)))
         time.sleep(0.5)

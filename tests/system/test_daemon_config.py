@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""viaductd --config: a daemon of a machine starts from its file, and says what is wrong with one."""
+"""viaductd --config: a daemon of a machine starts from its file, and reports errors in it."""
 import os
 import signal
 import subprocess

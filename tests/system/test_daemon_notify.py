@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""What a service manager is told: a socket of this test stands in for it. And the unit file."""
+"""Notifications to a service manager: a socket of this test takes its place. And the unit file."""
 import os
 import re
 import shutil

@@ -34,7 +34,7 @@ class Reload(cli.Case):
         self.assertEqual(three.ask("reload"), {"ok": True, "report": ["link to-1-0: opened"]})
         self.assert_up(one, 2, 3)
         before = one.links()["to-2-0"]
-        # Another goes; what went over it takes the other way round.
+        # Another link goes; its traffic takes the other way round.
         two.configure([1])
         three.configure([1])
         self.assertEqual(two.ask("reload"), {"ok": True, "report": ["link 1 (to-3-0) to host 3: closed"]})
@@ -212,7 +212,7 @@ class Reload(cli.Case):
             while lines.count(b"\n") < 3:
                 lines += control.recv(1 << 20)
             self.assertEqual([b'"session"' in line for line in lines.splitlines()], [False, True, False])
-        # Someone who asks and goes.
+        # A client that asks and disconnects.
         for _ in range(20):
             with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as control:
                 control.connect(os.path.join(one.rundir, "host-1.ctl"))

@@ -321,7 +321,7 @@ class Faults(Fabric):
         self.down()
 
     def test_on_a_machine_it_may_start_before_the_daemon(self):
-        """As services: the directory is of one host, and nobody says which."""
+        """As services: the directory belongs to one host, and no option says which."""
         space = "via-%s-1" % self.name
         subprocess.run(["ip", "netns", "add", space], check=True)
         os.mkdir(self.rundir, 0o700)

@@ -239,7 +239,7 @@ class Ofi(cli.Case):
                 self.assert_says(2, two)
         self.assert_state(1, "up")
         self.assert_state(2, "up")
-        # Who has the key, and the wrong id or the wrong place.
+        # A peer with the key, but the wrong id or the wrong place.
         self.daemon(3, [2], "--key", keys[0], links=["9=ofi:tcp://%s,listen=%s" % (self.address(2), self.address(3))])
         self.assert_says(3, "host 9 at %s port 7471 is another host" % self.address(2))
         self.assert_says(2, "takes this host for another")
@@ -271,7 +271,7 @@ class Ofi(cli.Case):
         self.good(*words)
         self.assertGreater(len(wire.seen), 20 << 20)
         self.assertFalse(bytes(64) in wire.seen)
-        # One bit of a message: nothing of it is believed, the link comes up anew, and nothing is lost.
+        # One bit of a message is flipped: the message is refused, the link comes up again, and nothing is lost.
         wire.damage = True
         self.good(*words)
         self.assertFalse(wire.damage)

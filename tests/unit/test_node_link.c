@@ -318,7 +318,7 @@ static void cut_and_mend(void **state)
     }
 }
 
-/* Down and up again before anybody looked: the event tells, or the zeroed registers. */
+/* Down and up again before any poll: the event tells, or the zeroed registers. */
 static void a_flap_between_two_looks_is_noticed(void **state)
 {
     (void)state;

@@ -146,7 +146,7 @@ void via_emu_link_disconnect(struct via_emu_port *emu)
         return;
     }
     if (emu->state == VIA_EMU_CABLE_JOINED) {
-        /* The side that cut may have died: the cable stays cut all the same. */
+        /* The side that cut may have died: the cable stays cut nevertheless. */
         emu->cut = (via_emu_bridge_link(emu->bridge) & VIA_EMU_LINK_CUT) != 0;
         keep_scratchpads(emu);
     }

@@ -21,7 +21,7 @@
 #define FENCE_NS (900 * VIA_MSEC_NS)
 #define FENCE_PATIENCE 4u
 /* A network and two hubs' threads stand between the control threads. The death of a process ends
- * its connection, and is noticed at once all the same. */
+ * its connection, and is noticed at once nevertheless. */
 #define SILENCE_NS (1 * VIA_SEC_NS)
 
 /* --- posted writes --- */

@@ -418,8 +418,8 @@ static int wait_plainly(int epfd, struct epoll_event *events, int max, int rc, u
     if (rc <= 0 || via_is_alone()) {
         return rc;
     }
-    /* What came in may have been taken out again already; its event is not the program's all the
-     * same. */
+    /* A connection may have left the set again since; the event of its bell is not the program's.
+     */
     struct via_ep_set *set = any_set_of(epfd, false);
     if (set == NULL) {
         return rc;
