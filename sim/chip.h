@@ -22,6 +22,8 @@ struct sim_chip_ops {
     /* The host's process is killed; and a new process opens its port. */
     void (*crashed)(struct sim_end *end);
     void (*reopen)(struct sim_end *end);
+    /* Registers the memory of the end's node, which DMA engines read. */
+    int (*memory_register)(struct sim_end *end, void *memory, size_t bytes);
     /* Called in a turn of the control thread: returns 1 if the link went up or down. Lowers the
      * deadline, which is in the host's clock. */
     int (*service)(struct sim_end *end, uint64_t now_ns, uint64_t *deadline_ns);

@@ -546,7 +546,6 @@ static void like_pex_driver(struct sim_config *config)
     config->port.relaxed_chance = 0;
     config->port.narrow_percent = 0;
     config->port.blind_ns_max = 0;
-    config->dma.percent = 0;
     config->faults.rogues_count = 0;
     config->faults.lies_chance = 0;
     /* Without interrupts a hop takes up to 2 ms: a retry time shorter than all hops together only

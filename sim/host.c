@@ -468,7 +468,12 @@ static void node_new(struct sim_host *host)
         return;
     }
     for (uint32_t i = 0; i < host->ports_count; i++) {
-        rc = via_node_port_set(host->node, i, &host->ports[i]->port);
+        struct sim_end *end = host->ports[i];
+        rc = end->link->has_chip ? sim_chips->memory_register(end, host->memory, bytes) : 0;
+        if (rc != 0) {
+            sim_fail(world, "host %u: memory of the node for port %u: %d", host->index, i, rc);
+        }
+        rc = via_node_port_set(host->node, i, &end->port);
         if (rc != 0) {
             sim_fail(world, "host %u: via_node_port_set %u: %d", host->index, i, rc);
         }

@@ -27,11 +27,6 @@ static struct sim_pex_side *peer_of(const struct sim_pex_side *side)
     return &side->pex->sides[side == &side->pex->sides[0]];
 }
 
-static uint32_t number_of(const struct sim_pex_side *side)
-{
-    return (uint32_t)(side - side->pex->sides);
-}
-
 /* --- posted writes -----------------------------------------------------------------------------
  */
 
@@ -40,7 +35,7 @@ static void ask_for_event(struct sim_pex_side *side)
     if (side->head != NULL && (side->due_ns == 0 || side->head->arrive_ns < side->due_ns)) {
         side->due_ns = side->head->arrive_ns;
         sim_clock_at(&side->end->world->clock, side->due_ns, SIM_EVENT_CHIP, side->end->link->index,
-                     number_of(side), SIM_PEX_WRITES);
+                     sim_pex_number(side), SIM_PEX_WRITES);
     }
 }
 
@@ -80,14 +75,30 @@ static struct sim_pex_write *pop(struct sim_pex_side *side)
     return write;
 }
 
-/* A sleeping thread must be woken for what arrives for it. */
-static void audit(const struct sim_pex_side *side)
+void sim_pex_audit(const struct sim_end *end)
 {
-    struct sim_world *world = side->end->world;
-    struct sim_host *host = &world->hosts[side->end->peer->host];
+    struct sim_world *world = end->world;
+    struct sim_host *host = &world->hosts[end->host];
     for (uint32_t k = 0; k < world->config.node.channels_count && !world->auditing; k++) {
         sim_thread_audit_soon(&host->threads[k]);
     }
+}
+
+static void arrive(struct sim_pex_side *side, const struct sim_pex_write *write)
+{
+    if (write->region == SIM_PEX_REGION_ENGINE) {
+        sim_pex_engine_write(&side->engine, write->off, write->data, write->bytes);
+    } else if (side->function != NULL) {
+        (void)side->function->ops->region_write(side->function, write->region, write->off,
+                                                write->data, write->bytes);
+    }
+}
+
+static void notice_arrival(struct sim_pex_side *side)
+{
+    sim_pex_bus_check(side->pex);
+    sim_pex_engine_check(&side->engine);
+    sim_pex_audit(side->end->peer);
 }
 
 void sim_pex_bus_arrive(struct sim_pex_side *side, uint32_t count)
@@ -95,16 +106,24 @@ void sim_pex_bus_arrive(struct sim_pex_side *side, uint32_t count)
     bool any = side->head != NULL && count != 0;
     for (; side->head != NULL && count != 0; count--) {
         struct sim_pex_write *write = pop(side);
-        if (side->function != NULL) {
-            (void)side->function->ops->region_write(side->function, write->region, write->off,
-                                                    write->data, write->bytes);
-        }
+        arrive(side, write);
         free(write);
     }
     if (any) {
-        sim_pex_bus_check(side->pex);
-        audit(side);
+        notice_arrival(side);
     }
+}
+
+void sim_pex_bus_cut(struct sim_pex_side *side)
+{
+    while (side->head != NULL) {
+        struct sim_pex_write *write = pop(side);
+        if (write->region == SIM_PEX_REGION_ENGINE) {
+            arrive(side, write);
+        }
+        free(write);
+    }
+    notice_arrival(side);
 }
 
 void sim_pex_bus_due(struct sim_pex_side *side)
@@ -175,8 +194,12 @@ static void read_across(struct sim_pex_side *side, bool from_peer)
     }
 }
 
-/* The completion times out, and the root complex makes one up. */
-static bool is_timed_out(struct sim_pex_side *side)
+void sim_pex_bus_round_trip(struct sim_pex_side *side)
+{
+    read_across(side, false);
+}
+
+bool sim_pex_is_timed_out(struct sim_pex_side *side)
 {
     struct sim_world *world = side->end->world;
     if (world->healed || world->auditing || side->port == NULL ||
@@ -226,7 +249,7 @@ static int bus_region_read(struct via_pci *pci, unsigned region, uint64_t off, v
         return 0;
     }
     read_across(side, region != 0);
-    if (is_timed_out(side)) {
+    if (sim_pex_is_timed_out(side)) {
         return 0;
     }
     int rc = side->function->ops->region_read(side->function, region, off, ret_data, len);

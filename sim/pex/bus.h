@@ -13,7 +13,11 @@
 #include "port/pex/port.h"
 #include "sim/world.h"
 
-enum sim_pex_event { SIM_PEX_WRITES, SIM_PEX_IRQ };
+/* With SIM_PEX_START: the channel at bit 4, the era at bit 8. */
+enum sim_pex_event { SIM_PEX_WRITES, SIM_PEX_IRQ, SIM_PEX_ENGINE_IRQ, SIM_PEX_START };
+
+/* BAR 0 of the DMA function, among the regions of the host's function of the NT port. */
+#define SIM_PEX_REGION_ENGINE 64u
 
 struct sim_pex_write;
 
@@ -23,6 +27,25 @@ struct sim_pex_buffer {
     unsigned region;
     const struct sim_thread *thread;
     unsigned char data[64];
+};
+
+struct sim_pex_channel {
+    uint32_t control, starts_count; /* posted starts that the engine has not begun */
+    uint16_t era;                   /* starts of an earlier era were aborted */
+    bool is_stalled, is_hung;       /* until an abort; until a reset */
+};
+
+/* A host's DMA function. */
+struct sim_pex_engine {
+    struct via_pci pci;       /* the driver's device */
+    struct via_pci *function; /* the model's function; NULL: not attached */
+    struct sim_pex_side *side;
+    int irq_fd;    /* owned: the model signals it */
+    int driver_fd; /* borrowed; -1: off */
+    uint32_t irqs_coming;
+    uint32_t dmas_count; /* started and not taken */
+    bool stops_silently, writes_back_late;
+    struct sim_pex_channel channels[4];
 };
 
 /* A host's path to its function. */
@@ -44,6 +67,7 @@ struct sim_pex_side {
     uint64_t free_ns; /* when the link has sent all posted writes */
     uint64_t due_ns;  /* number of the last requested event; 0: none */
     struct sim_pex_buffer buffers[SIM_WC_BUFFERS_MAX];
+    struct sim_pex_engine engine;
 };
 
 struct sim_pex {
@@ -57,6 +81,7 @@ struct sim_pex {
     uint32_t payload_bytes;       /* maximum of a packet */
     uint32_t bytes_per_us;        /* bandwidth of the link */
     uint32_t buffers_count;       /* per end, write-combining buffers; 0: writes stay in order */
+    bool has_engines, engine_stops_silently, engine_writes_back_late;
 };
 
 /* The chip with a side's function, and the function's number. */
@@ -72,15 +97,41 @@ static inline enum via_pex_side sim_pex_function(const struct sim_pex_side *side
     return is_link ? VIA_PEX_LINK : VIA_PEX_VIRTUAL;
 }
 
+static inline uint32_t sim_pex_number(const struct sim_pex_side *side)
+{
+    return (uint32_t)(side - side->pex->sides);
+}
+
 struct via_pci *sim_pex_bus_pci(struct sim_pex_side *side);
 /* So many of the writes under way arrive now. */
 void sim_pex_bus_arrive(struct sim_pex_side *side, uint32_t count);
 /* The writes whose time has come arrive. */
 void sim_pex_bus_due(struct sim_pex_side *side);
 void sim_pex_bus_drop(struct sim_pex_side *side);
+/* The cable is pulled ahead of the host's function: of what is under way, only what is for the
+ * host's own DMA function arrives. */
+void sim_pex_bus_cut(struct sim_pex_side *side);
+/* A read of something of the host's own, ahead of whose answer comes what the host posted. */
+void sim_pex_bus_round_trip(struct sim_pex_side *side);
+/* The completion of a read does not come in time, and the root complex makes one up. */
+bool sim_pex_is_timed_out(struct sim_pex_side *side);
+/* A thread of the end's host that sleeps must have been told of what arrived for it. */
+void sim_pex_audit(const struct sim_end *end);
 /* Posts bytes as packets. */
 void sim_pex_bus_post(struct sim_pex_side *side, unsigned region, uint64_t off, const void *data,
                       size_t len);
+
+/* --- engine.c --- */
+
+struct via_pci *sim_pex_engine_open(struct sim_pex_side *side);
+/* What the driver posted arrives. */
+void sim_pex_engine_write(struct sim_pex_engine *engine, uint64_t off, const void *data,
+                          uint32_t bytes);
+void sim_pex_engine_start(struct sim_pex_engine *engine, unsigned channel, unsigned era);
+/* After what may make it interrupt its host. */
+void sim_pex_engine_check(struct sim_pex_engine *engine);
+void sim_pex_engine_interrupt(struct sim_pex_engine *engine);
+bool sim_pex_engine_is_ringing(const struct sim_pex_engine *engine);
 
 /* --- combine.c --- */
 

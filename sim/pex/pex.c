@@ -98,6 +98,47 @@ static int chip_fence_poll(struct via_port *port, unsigned queue)
     return rc;
 }
 
+static int chip_dma(struct via_port *port, unsigned queue, uint64_t off, const void *src,
+                    size_t len, uint64_t cookie)
+{
+    struct sim_end *end = end_of(port);
+    struct via_port *driver = enter(port, queue);
+    if (!sim_link_put(end, off, src, len)) {
+        return -EINVAL;
+    }
+    int rc = driver->ops->dma(driver, queue, off, src, len, cookie);
+    end->dmas_refused += rc == -EIO;
+    end->world->counts.dmas += rc == 0;
+    side_of(end)->engine.dmas_count += rc == 0;
+    sim_trace(end->world, "  %u.%u: DMA of %zu bytes at %#llx by queue %u: %d", end->host,
+              end->index, len, (unsigned long long)off, queue, rc);
+    return rc;
+}
+
+static unsigned chip_dma_take(struct via_port *port, unsigned queue, uint64_t *ret_cookies,
+                              int *ret_results, unsigned max)
+{
+    struct sim_end *end = end_of(port);
+    struct via_port *driver = enter(port, queue);
+    unsigned count = driver->ops->dma_take(driver, queue, ret_cookies, ret_results, max);
+    for (unsigned i = 0; i < count; i++) {
+        end->dmas_good += ret_results[i] == 0;
+        end->dmas_refused += ret_results[i] == -EIO;
+        sim_trace(end->world, "  %u.%u: DMA of queue %u ended: %d", end->host, end->index, queue,
+                  ret_results[i]);
+    }
+    side_of(end)->engine.dmas_count -= count;
+    return count;
+}
+
+static void chip_dma_abort(struct via_port *port, unsigned queue)
+{
+    struct via_port *driver = enter(port, queue);
+    sim_trace(end_of(port)->world, "  %u.%u: DMA of queue %u is aborted", end_of(port)->host,
+              end_of(port)->index, queue);
+    driver->ops->dma_abort(driver, queue);
+}
+
 static int chip_ring(struct via_port *port, unsigned queue, unsigned bit)
 {
     struct via_port *driver = enter(port, queue);
@@ -147,6 +188,9 @@ static const struct via_port_ops chip_port_ops = {
     .fence_start = chip_fence_start,
     .fence_poll = chip_fence_poll,
     .ring = chip_ring,
+    .dma = chip_dma,
+    .dma_take = chip_dma_take,
+    .dma_abort = chip_dma_abort,
     .events = chip_events,
     .link_is_up = chip_link_is_up,
     .scratchpad_read = chip_scratchpad_read,
@@ -162,6 +206,11 @@ static void on_wake(void *ctx, unsigned thread)
     sim_thread_interrupt(&host_of(side)->threads[thread]);
 }
 
+static uint64_t on_now(void *ctx)
+{
+    return sim_host_now(host_of(ctx));
+}
+
 static void open_port(struct sim_pex_side *side)
 {
     struct sim_end *end = side->end;
@@ -172,6 +221,8 @@ static void open_port(struct sim_pex_side *side)
         .inbox_bytes = pex->config.window_bytes_max - VIA_PEX_PAGE_BYTES,
         .threads_count = end->world->config.node.channels_count,
         .wake = on_wake,
+        .now_ns = on_now,
+        .dma = pex->has_engines,
         .ctx = side,
         .peer = VIA_DRIVER_PEER_LEARNED,
     };
@@ -182,7 +233,8 @@ static void open_port(struct sim_pex_side *side)
     int rc = via_pex_attach(sim_pex_chip(side), sim_pex_function(side), &side->function);
     if (rc == 0) {
         side->is_dead = false;
-        rc = via_pex_port_open(&config, sim_pex_bus_pci(side),
+        struct via_pci *engine = pex->has_engines ? sim_pex_engine_open(side) : NULL;
+        rc = via_pex_port_open(&config, sim_pex_bus_pci(side), engine,
                                sim_between(&pex->rng, 1, UINT32_MAX - 1), &side->host, &side->port,
                                &err);
     }
@@ -220,6 +272,18 @@ static void pex_crashed(struct sim_end *end)
     close_port(side);
     sim_pex_bus_arrive(side, UINT32_MAX);
     side->irqs_coming = 0;
+}
+
+static int pex_register(struct sim_end *end, void *memory, size_t bytes)
+{
+    struct sim_pex_side *side = side_of(end);
+    struct via_error err = {0};
+    if (!side->pex->has_engines) {
+        return 0;
+    }
+    int rc = via_pex_driver.memory_register(side->port, memory, bytes, &err);
+    end->port.caps = side->port->caps;
+    return rc;
 }
 
 static void pex_reopen(struct sim_end *end)
@@ -297,6 +361,17 @@ static void draw_pair(struct sim_pex *pex, const struct sim_config *config, uint
     pex->config.alut = pex->config.alut_at_peer = false;
 }
 
+/* Of links that the fabric has drawn one for. Half of the engines do what they should. */
+static void draw_engines(struct sim_pex *pex, const struct sim_config *config,
+                         const struct sim_link *link)
+{
+    struct via_rng rng;
+    via_rng_init(&rng, config->seed ^ UINT64_C(0x656e67) ^ (uint64_t)(link->index + 1) << 32);
+    pex->has_engines = link->end[0].port.caps.dma_depth != 0;
+    pex->engine_stops_silently = via_rng_chance(&rng, 1, 4);
+    pex->engine_writes_back_late = via_rng_chance(&rng, 1, 4);
+}
+
 static void pex_open(struct sim_link *link, size_t inbox_bytes)
 {
     struct sim_pex *pex = sim_alloc(sizeof(*pex));
@@ -307,12 +382,14 @@ static void pex_open(struct sim_link *link, size_t inbox_bytes)
     draw(pex, inbox_bytes);
     draw_buffers(pex, &world->config, link->index);
     draw_pair(pex, &world->config, link->index);
+    draw_engines(pex, &world->config, link);
     if ((pex->config.b2b ? via_pex_new_pair : via_pex_new)(&pex->options, &pex->model, &err) != 0) {
         fprintf(stderr, "simulator: register model: %s\n", err.text);
         abort();
     }
     sim_trace(
-        world, "link %u: %s%s%s, NT%u, %u bytes a packet, %u MB/s, %u buffers, switches %d%d%d%d%d",
+        world,
+        "link %u: %s%s%s, NT%u, %u bytes a packet, %u MB/s, %u buffers, switches %d%d%d%d%d%s%s%s",
         link->index, pex->config.b2b ? "back to back, " : "", pex->config.alut ? "A-LUT, " : "",
         pex->config.polls                 ? "no interrupts"
         : pex->config.irq == VIA_PCI_INTX ? "INTx"
@@ -320,9 +397,12 @@ static void pex_open(struct sim_link *link, size_t inbox_bytes)
         pex->options.nt, pex->payload_bytes, pex->bytes_per_us, pex->buffers_count,
         pex->options.switches.alut_needs_bit_31, pex->options.switches.alut_enable_at_bar,
         pex->options.switches.lut_at_db4, pex->options.switches.dl_down_keeps_alut,
-        pex->options.switches.unmask_fires_msi);
+        pex->options.switches.unmask_fires_msi, pex->has_engines ? ", DMA" : "",
+        pex->has_engines && pex->engine_stops_silently ? ", it stops silently" : "",
+        pex->has_engines && pex->engine_writes_back_late ? ", it writes back late" : "");
     for (unsigned i = 0; i < 2; i++) {
-        pex->sides[i] = (struct sim_pex_side){.pex = pex, .end = &link->end[i]};
+        struct sim_pex_side *side = &pex->sides[i];
+        *side = (struct sim_pex_side){.pex = pex, .end = &link->end[i], .engine.side = side};
     }
     for (unsigned i = 0; i < 2; i++) {
         open_port(&pex->sides[i]);
@@ -360,7 +440,7 @@ static void pex_set(struct sim_link *link, bool up)
         if (pex->config.b2b) {
             sim_pex_bus_arrive(&pex->sides[1], UINT32_MAX);
         }
-        sim_pex_bus_drop(&pex->sides[1]);
+        sim_pex_bus_cut(&pex->sides[1]);
     }
     sim_pex_bus_check(pex);
 }
@@ -392,6 +472,10 @@ static void pex_event(struct sim_link *link, uint32_t end, uint32_t what)
     struct sim_pex_side *side = &pex->sides[end];
     if (what == SIM_PEX_WRITES) {
         sim_pex_bus_due(side);
+    } else if ((what & 0xf) == SIM_PEX_START) {
+        sim_pex_engine_start(&side->engine, what >> 4 & 0xf, what >> 8);
+    } else if (what == SIM_PEX_ENGINE_IRQ) {
+        sim_pex_engine_interrupt(&side->engine);
     } else if (side->port != NULL && side->irqs_coming != 0) {
         side->irqs_coming--;
         side->wants_service = true;
@@ -408,7 +492,8 @@ static bool pex_is_ringing(struct sim_end *end)
     return end->world->config.port.ones_chance != 0 || side->has_lost_bells ||
            side->irqs_coming != 0 || side->wants_service || side->pex->config.polls ||
            sim_pex_bus_count(side_of(end->peer)) != 0 || sim_pex_bus_count(side) != 0 ||
-           !side->port->ops->link_is_up(side->port);
+           !side->port->ops->link_is_up(side->port) ||
+           (side->pex->has_engines && sim_pex_engine_is_ringing(&side->engine));
 }
 
 static uint64_t pex_poll_ns(const struct sim_end *end)
@@ -424,6 +509,7 @@ void sim_pex_use(void)
         .set = pex_set,
         .crashed = pex_crashed,
         .reopen = pex_reopen,
+        .memory_register = pex_register,
         .service = pex_service,
         .event = pex_event,
         .is_ringing = pex_is_ringing,

@@ -71,6 +71,8 @@ struct via_driver_host {
      * the bell page was not written. VIA_DRIVER_CONTROL: the control thread, for what
      * caps.fence_wakes and caps.lines_wake promise of its queue. */
     void (*wake)(void *ctx, unsigned thread);
+    /* [any thread] The time, by the clock whose time service() gets. NULL: CLOCK_MONOTONIC. */
+    uint64_t (*now_ns)(void *ctx);
     via_port_on_message *on_message;
     void *ctx;
     const char *listen; /* where this machine listens for links of other machines, one place for

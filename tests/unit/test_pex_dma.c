@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /* DMA of the pex port: how it ends when the engine of the register model, or the link, fails. In
- * one process, by the second NT port of a chip, and with the engine behind a vfio-user socket. */
+ * one process, by the second NT port of a chip, by two chips back to back, and with the engine
+ * behind a vfio-user socket. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,6 +14,7 @@
 
 #include <cmocka.h>
 
+#include "port/pex/port.h"
 #include "tests/unit/pex_link.h"
 
 /* --- DMA --- */
@@ -42,6 +44,11 @@ static int set_up_model(void **state)
 static int set_up_nt1(void **state)
 {
     return set_up(state, PEX_LINK_NT1);
+}
+
+static int set_up_pair(void **state)
+{
+    return set_up(state, PEX_LINK_PAIR);
 }
 
 static int set_up_user(void **state)
@@ -154,9 +161,103 @@ static void dma_over_the_end_of_a_link_is_told(void **state)
     assert_int_equal(take_dma(link, 0, 3), 0);
 }
 
-#define TESTS(name)                                                   \
-    cmocka_unit_test_setup_teardown(name, set_up_model, tear_down),   \
-        cmocka_unit_test_setup_teardown(name, set_up_nt1, tear_down), \
+/* --- a DMA function that answers badly --- */
+
+/* Of the model's, with reads that are not answered and writes that wait for a read. */
+static struct via_pci_ops slow_ops;
+static const struct via_pci_ops *plain_ops;
+static bool slow_is_silent;
+static unsigned slow_writes; /* posted, and not yet pushed */
+
+static int slow_read(struct via_pci *pci, unsigned region, uint64_t off, void *ret_data, size_t len)
+{
+    slow_writes = 0;
+    if (slow_is_silent) {
+        memset(ret_data, 0xff, len);
+        return 0;
+    }
+    return plain_ops->region_read(pci, region, off, ret_data, len);
+}
+
+static int slow_write(struct via_pci *pci, unsigned region, uint64_t off, const void *data,
+                      size_t len)
+{
+    slow_writes++;
+    return plain_ops->region_write(pci, region, off, data, len);
+}
+
+static unsigned slow_wakes, slow_writes_at_wake;
+
+static void slow_wake(void *ctx, unsigned thread)
+{
+    (void)ctx, (void)thread;
+    slow_wakes++;
+    slow_writes_at_wake = slow_writes;
+}
+
+static int set_up_slow(void **state)
+{
+    struct pex_link *link = pex_link_new(PEX_LINK_MODEL, false);
+    static struct via_driver_host host;
+    struct via_pex_config config = {
+        .target = "slow", .bar = 2, .window_bytes_max = 4u << 20, .irq = VIA_PCI_IRQ_KINDS};
+    struct via_pci *pci, *engine;
+    struct via_error err;
+    *state = link;
+    pex_link_close_end(link, 0);
+    assert_int_equal(via_pex_attach(link->pex, VIA_PEX_VIRTUAL, &pci), 0);
+    assert_int_equal(via_pex_attach_engine(link->pex, VIA_PEX_VIRTUAL, &engine), 0);
+    plain_ops = engine->ops;
+    slow_ops = *plain_ops;
+    slow_ops.region_read = slow_read;
+    slow_ops.region_write = slow_write;
+    engine->ops = &slow_ops;
+    slow_is_silent = false;
+    slow_wakes = 0;
+    host = link->end[0].host;
+    host.wake = slow_wake;
+    assert_int_equal(via_pex_port_open(&config, pci, engine, 7, &host, &link->end[0].port, &err),
+                     0);
+    pex_link_wait_for(link, true);
+    struct via_port *port = link->end[0].port;
+    assert_int_equal(via_pex_driver.memory_register(port, source, sizeof(source), NULL), 0);
+    return 0;
+}
+
+/* All-ones are no word of the engine's that it has stopped: it is cut off, and does not begin anew.
+ */
+static void an_engine_that_does_not_answer_is_cut_off(void **state)
+{
+    struct pex_link *link = *state;
+    const struct via_pex_engine_faults none = {0}, hangs = {.hangs = true};
+    via_pex_engine_set_faults(link->pex, VIA_PEX_VIRTUAL, &hangs);
+    assert_int_equal(start_dma(link, 0, 0, 100, 1), 0);
+    link->end[0].port->ops->dma_abort(link->end[0].port, 0);
+    slow_is_silent = true;
+    assert_int_equal(take_dma(link, 0, 1), -ECANCELED);
+    slow_is_silent = false;
+    via_pex_engine_set_faults(link->pex, VIA_PEX_VIRTUAL, &none);
+    assert_int_equal(start_dma(link, 0, 0, 100, 2), -EIO);
+    pex_link_check_data(link);
+}
+
+/* What ends while the interrupt's status is cleared brings no interrupt of its own. */
+static void threads_wake_after_the_interrupt_is_cleared(void **state)
+{
+    struct pex_link *link = *state;
+    assert_int_equal(start_dma(link, 3, 0, 100, 1), 0);
+    for (unsigned i = 0; slow_wakes == 0; i++) {
+        assert_true(i < PEX_LINK_TURNS_MAX);
+        pex_link_turn(link, 1);
+    }
+    assert_int_equal(slow_writes_at_wake, 0);
+    assert_int_equal(take_dma(link, 3, 1), 0);
+}
+
+#define TESTS(name)                                                    \
+    cmocka_unit_test_setup_teardown(name, set_up_model, tear_down),    \
+        cmocka_unit_test_setup_teardown(name, set_up_nt1, tear_down),  \
+        cmocka_unit_test_setup_teardown(name, set_up_pair, tear_down), \
         cmocka_unit_test_setup_teardown(name, set_up_user, tear_down)
 
 int main(void)
@@ -166,6 +267,10 @@ int main(void)
         TESTS(an_engine_that_stalls_is_aborted),
         TESTS(an_engine_that_hangs_is_cut_off),
         TESTS(dma_over_the_end_of_a_link_is_told),
+        cmocka_unit_test_setup_teardown(an_engine_that_does_not_answer_is_cut_off, set_up_slow,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(threads_wake_after_the_interrupt_is_cleared, set_up_slow,
+                                        tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

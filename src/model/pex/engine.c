@@ -207,13 +207,15 @@ static bool run_descriptor(struct via_pex_engine *engine, unsigned channel, uint
     memcpy(dword + 1, at + 4, sizeof(dword) - 4);
     uint64_t source = (uint64_t)(dword[1] >> 16) << 32 | dword[3];
     uint64_t destination = (uint64_t)(dword[1] & 0xffff) << 32 | dword[2];
-    uint32_t failed = copy(engine, source, destination, dword[0] & DESCRIPTOR_SIZE);
-    *bytes_copied += dword[0] & DESCRIPTOR_SIZE;
+    uint32_t size = dword[0] & DESCRIPTOR_SIZE;
+    uint32_t failed = copy(engine, source, destination, engine->faults.fails ? size / 2 : size);
+    failed |= engine->faults.fails ? DESCRIPTOR_READ_FAILED : 0;
+    *bytes_copied += size;
     *reg_of(engine, channel, LAST_ADDRESS) = (uint32_t)address;
-    *reg_of(engine, channel, LAST_SIZE) = dword[0] & DESCRIPTOR_SIZE;
+    *reg_of(engine, channel, LAST_SIZE) = size;
     if ((*reg_of(engine, channel, CONTROL) & CONTROL_WRITE_BACK) != 0) {
         /* The bytes left over: none, or all. */
-        uint32_t value = failed != 0 ? failed | (dword[0] & DESCRIPTOR_SIZE) : DESCRIPTOR_GOOD;
+        uint32_t value = failed != 0 ? failed | size : DESCRIPTOR_GOOD;
         write_back_late(engine);
         if (engine->faults.late_write_back) {
             engine->late_address = address;

@@ -138,6 +138,7 @@ struct via_pex_engine_faults {
     bool stalls;          /* busy until it is told to abort */
     bool stops_silently;  /* after each descriptor */
     bool late_write_back; /* after the interrupt, at the next read of a register */
+    bool fails;           /* each descriptor half-way: written back as a failed read */
 };
 void via_pex_engine_set_faults(struct via_pex *pex, enum via_pex_side side,
                                const struct via_pex_engine_faults *faults);

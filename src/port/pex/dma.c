@@ -54,11 +54,12 @@ struct channel {
 };
 
 struct via_pex_dma {
+    const struct via_pex_port *pex;
     struct via_pci *pci;
     int rings_fd;
     unsigned char *rings;
     uint64_t rings_iova;
-    uint64_t window_address; /* on the bus */
+    uint64_t window_address; /* on the bus; 0: not known, the registers did not answer */
     uint64_t window_iova;    /* the same, where the IOMMU must know it; 0: it need not */
     const unsigned char *memory;
     uint64_t memory_bytes, memory_iova;
@@ -156,7 +157,7 @@ int via_pex_dma_start(struct via_port *port, unsigned queue, uint64_t off, const
     if (!via_pex_port_is_up(pex)) {
         return -ENOLINK;
     }
-    if (atomic_load_explicit(&dma->dead, memory_order_relaxed)) {
+    if (atomic_load_explicit(&dma->dead, memory_order_relaxed) || dma->window_address == 0) {
         return -EIO;
     }
     if (!is_memory(dma, src, len) || (dma->bounces != NULL && len > BOUNCE_BYTES)) {
@@ -204,7 +205,9 @@ static void cut_off(struct via_pex_dma *dma)
 static void follow_abort(struct via_pex_dma *dma, unsigned index, uint64_t now_ns)
 {
     struct channel *channel = &dma->channels[index];
-    bool is_over = (read_channel(dma, index, VIA_PLX_DMA_CONTROL) & VIA_PLX_DMA_ABORTED) != 0;
+    uint32_t control = read_channel(dma, index, VIA_PLX_DMA_CONTROL);
+    /* All-ones: the read was not answered, and the engine may be at work. */
+    bool is_over = control != UINT32_MAX && (control & VIA_PLX_DMA_ABORTED) != 0;
     if (!is_over && now_ns < channel->abort_ns + ABORT_NS &&
         !atomic_load_explicit(&dma->dead, memory_order_relaxed)) {
         return;
@@ -220,9 +223,8 @@ static void follow_abort(struct via_pex_dma *dma, unsigned index, uint64_t now_n
 }
 
 /* Takes in what the engine has written back. */
-static void collect_done(struct via_pex_dma *dma, unsigned index)
+static void collect_written(struct channel *channel)
 {
-    struct channel *channel = &dma->channels[index];
     while (channel->done != channel->head) {
         struct slot *slot = &channel->slots[channel->done % SLOTS];
         /* Pairs with the engine's write-back. */
@@ -235,15 +237,23 @@ static void collect_done(struct via_pex_dma *dma, unsigned index)
         slot->state = DONE;
         channel->done++;
     }
-    uint64_t now_ns = channel->done != channel->head ? via_pex_now_ns() : 0;
+}
+
+static void collect_done(struct via_pex_dma *dma, unsigned index)
+{
+    struct channel *channel = &dma->channels[index];
+    collect_written(channel);
+    uint64_t now_ns = channel->done != channel->head ? via_pex_now_ns(dma->pex) : 0;
     if (channel->abort_ns != 0) {
-        follow_abort(dma, index, via_pex_now_ns());
+        follow_abort(dma, index, via_pex_now_ns(dma->pex));
     } else if (atomic_load_explicit(&dma->dead, memory_order_relaxed)) {
         finish(channel, -EIO);
     } else if (now_ns >= channel->look_ns && now_ns != 0) {
         channel->look_ns = now_ns + LOOK_NS;
         /* The read pushes a write-back that lags; and an engine that stopped is started again. */
-        if ((read_channel(dma, index, VIA_PLX_DMA_CONTROL) & VIA_PLX_DMA_BUSY) == 0) {
+        bool stands = (read_channel(dma, index, VIA_PLX_DMA_CONTROL) & VIA_PLX_DMA_BUSY) == 0;
+        collect_written(channel);
+        if (stands && channel->done != channel->head) {
             write_channel(dma, index, VIA_PLX_DMA_CONTROL, VIA_PLX_DMA_START | VIA_PLX_DMA_CLEARS);
         }
     }
@@ -306,7 +316,7 @@ static void abort_channel(struct via_pex_dma *dma, unsigned index, unsigned queu
         any |= slot->queue == queue;
     }
     if (any && channel->abort_ns == 0) {
-        channel->abort_ns = via_pex_now_ns();
+        channel->abort_ns = via_pex_now_ns(dma->pex);
         write_channel(dma, index, VIA_PLX_DMA_CONTROL, VIA_PLX_DMA_ABORT | VIA_PLX_DMA_CLEARS);
     }
 }
@@ -332,15 +342,29 @@ void via_pex_dma_abort(struct via_port *port, unsigned queue)
 
 /* --- the control thread's --- */
 
+/* An interrupt comes only when a status bit leaves zero. What ends while the write that clears it
+ * is under way sets a bit that is set, and loses it: the read behind the writes brings the
+ * descriptors' write-backs along, so the threads that are woken afterwards find them. */
+static void clear_interrupts(struct via_pex_dma *dma)
+{
+    bool any = false;
+    for (unsigned i = 0; i < CHANNELS; i++) {
+        uint32_t status = read_channel(dma, i, VIA_PLX_DMA_INTERRUPT);
+        if (status != UINT32_MAX && (status & VIA_PLX_DMA_INTERRUPT_STATUS) != 0) {
+            write_channel(dma, i, VIA_PLX_DMA_INTERRUPT, status & VIA_PLX_DMA_INTERRUPT_STATUS);
+            any = true;
+        }
+    }
+    if (any) {
+        (void)read_channel(dma, 0, VIA_PLX_DMA_INTERRUPT);
+    }
+}
+
 void via_pex_dma_service(struct via_pex_port *pex, bool interrupted)
 {
     struct via_pex_dma *dma = pex->dma;
-    for (unsigned i = 0; interrupted && i < CHANNELS; i++) {
-        uint32_t status =
-            read_channel(dma, i, VIA_PLX_DMA_INTERRUPT) & VIA_PLX_DMA_INTERRUPT_STATUS;
-        if (status != 0) {
-            write_channel(dma, i, VIA_PLX_DMA_INTERRUPT, status);
-        }
+    if (interrupted) {
+        clear_interrupts(dma);
     }
     for (unsigned queue = 0; queue < VIA_PORT_DATA_DOORBELLS; queue++) {
         if (atomic_load_explicit(&dma->pending[queue], memory_order_relaxed) == 0) {
@@ -359,7 +383,9 @@ void via_pex_dma_program(struct via_pex_port *pex)
     uint32_t low = 0, high = 0;
     (void)pex->pci->ops->config_read(pex->pci, VIA_PCI_BAR(pex->config.bar), 4, &low);
     (void)pex->pci->ops->config_read(pex->pci, VIA_PCI_BAR(pex->config.bar + 1), 4, &high);
-    pex->dma->window_address = (low & ~UINT32_C(0xf)) | (uint64_t)high << 32;
+    uint64_t bar = (low & ~UINT32_C(0xf)) | (uint64_t)high << 32;
+    bool is_known = low != UINT32_MAX && high != UINT32_MAX && bar != 0;
+    pex->dma->window_address = is_known ? bar + pex->window_off : 0;
 }
 
 /* What the engine writes into the window reaches the NT port within the switch, or by way of the
@@ -371,7 +397,7 @@ int via_pex_dma_reach_window(struct via_pex_port *pex, struct via_error *err)
     struct via_pci_memory window = {
         .at = pex->mapping.at, .bytes = pex->memory_bytes, .fd = -1, .writable = true};
     via_pex_dma_program(pex);
-    uint64_t address = dma->window_address + pex->window_off;
+    uint64_t address = dma->window_address;
     if (pex->mapping.at == NULL) {
         return via_error_set(err, -ENOTSUP, "DMA function: BAR %u can not be mapped",
                              pex->config.bar);
@@ -457,6 +483,7 @@ int via_pex_dma_open(struct via_pex_port *pex, struct via_pci *pci, struct via_e
     }
     memset(dma, 0, sizeof(*dma));
     pex->dma = dma;
+    dma->pex = pex;
     dma->pci = pci;
     dma->bounces_fd = -1;
     int rc = share_memory(dma, RINGS_BYTES, &dma->rings_fd, &dma->rings, &dma->rings_iova, err);

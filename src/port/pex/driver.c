@@ -126,11 +126,11 @@ static int pex_parse(const struct via_link_words *words, void *ret_config, struc
     bool is_kernel = via_kernel_is_address(words->target);
     bool fits = is_kernel ? via_kernel_is_address(config.engine) && !config.without_iommu
                           : rest_of(words->target, USER_PREFIX) != NULL;
-    if (config.engine[0] != '\0' && (!fits || config.b2b)) {
+    if (config.engine[0] != '\0' && !fits) {
         return via_error_set(
             err, -EINVAL,
             "dma=PATH goes with vfio-user:PATH, dma=0000:03:00.1 with a function of "
-            "this machine, and neither with b2b or noiommu");
+            "this machine, and not with noiommu");
     }
     if (config.twins && (rest_of(words->target, MODEL_PREFIX) == NULL || config.b2b)) {
         return via_error_set(err, -EINVAL, "nt= goes with model:NAME, and not with b2b");
@@ -303,7 +303,7 @@ static void open_session(struct via_pex_port *pex)
 {
     while (pex->session == 0 || pex->session == UINT32_MAX) {
         if (getrandom(&pex->session, sizeof(pex->session), 0) != sizeof(pex->session)) {
-            pex->session = (uint32_t)via_pex_now_ns() | 1;
+            pex->session = (uint32_t)via_pex_now_ns(pex) | 1;
         }
     }
     pex->asymmetric = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
@@ -346,6 +346,11 @@ static int open_kernel_engine(struct via_pex_port *pex, struct via_error *err)
 
 static int open_engine(struct via_pex_port *pex, struct via_error *err)
 {
+    struct via_pci *given = pex->engine;
+    pex->engine = NULL;
+    if (given != NULL) {
+        return via_pex_dma_open(pex, given, err);
+    }
     if (pex->config.engine[0] != '\0') {
         return via_kernel_is_address(pex->config.engine) ? open_kernel_engine(pex, err)
                                                          : open_user_engine(pex, err);
@@ -353,10 +358,12 @@ static int open_engine(struct via_pex_port *pex, struct via_error *err)
     const char *name = rest_of(pex->config.target, MODEL_PREFIX);
     struct via_pex *model = name != NULL ? via_pex_find(name) : NULL;
     struct via_pci *pci;
-    if (model == NULL || pex->config.b2b) {
-        return 0; /* its requests come out at the cable, where no table names them */
+    if (model == NULL) {
+        return 0;
     }
-    model = pex->config.nt == 1 ? via_pex_twin(model) : model;
+    model = pex->config.nt == 1        ? via_pex_twin(model)
+            : pex->config.b2b_end == 1 ? via_pex_joined(model)
+                                       : model;
     int rc =
         via_pex_attach_engine(model, pex->config.model_link ? VIA_PEX_LINK : VIA_PEX_VIRTUAL, &pci);
     if (rc == -EBUSY && pex->config.twins) {
@@ -387,24 +394,33 @@ static int open_all(struct via_pex_port *pex, struct via_error *err)
     if (rc == 0) {
         rc = open_interrupt(pex, err);
     }
-    return rc == 0 && pex->host->dma ? open_engine(pex, err) : rc;
+    return rc == 0 && (pex->host->dma || pex->engine != NULL) ? open_engine(pex, err) : rc;
 }
 
-int via_pex_port_open(const struct via_pex_config *config, struct via_pci *pci, uint32_t session,
-                      const struct via_driver_host *host, struct via_port **ret_port,
-                      struct via_error *err)
+static void close_functions(struct via_pci *pci, struct via_pci *engine)
+{
+    if (engine != NULL) {
+        engine->ops->close(engine);
+    }
+    if (pci != NULL) {
+        pci->ops->close(pci);
+    }
+}
+
+int via_pex_port_open(const struct via_pex_config *config, struct via_pci *pci,
+                      struct via_pci *engine, uint32_t session, const struct via_driver_host *host,
+                      struct via_port **ret_port, struct via_error *err)
 {
     struct via_pex_port *pex = aligned_alloc(
         VIA_CACHELINE, via_align_up(sizeof(struct via_pex_port), (uint64_t)VIA_CACHELINE));
     if (pex == NULL) {
-        if (pci != NULL) {
-            pci->ops->close(pci);
-        }
+        close_functions(pci, engine);
         return via_error_set(err, -ENOMEM, "%s", strerror(ENOMEM));
     }
     memset(pex, 0, sizeof(*pex));
     pex->config = *config;
     pex->pci = pci;
+    pex->engine = engine;
     pex->session = session;
     pex->base.ops = &via_pex_port_ops;
     pex->host = host;
@@ -425,7 +441,7 @@ static int pex_open(const void *config_bytes, const struct via_driver_host *host
 {
     struct via_pex_config config;
     memcpy(&config, config_bytes, sizeof(config));
-    return via_pex_port_open(&config, NULL, 0, host, ret_port, err);
+    return via_pex_port_open(&config, NULL, NULL, 0, host, ret_port, err);
 }
 
 void via_pex_port_close(struct via_port *port)
@@ -450,8 +466,8 @@ void via_pex_port_close(struct via_port *port)
     }
     if (pex->pci != NULL) {
         via_pex_chip_leave(pex);
-        pex->pci->ops->close(pex->pci);
     }
+    close_functions(pex->pci, pex->engine);
     if (pex->page != NULL) {
         munmap(pex->page, pex->mapped_bytes);
     }

@@ -122,6 +122,7 @@ struct via_pex_port {
 
     /* --- constant while the port is open --- */
     struct via_pci *pci;
+    struct via_pci *engine; /* owned: the DMA function that was given, until it is opened; NULL */
     struct via_pex_config config;
     struct via_pex_chip chip; /* but the link's speed, which is the control thread's */
     const struct via_driver_host *host;
@@ -247,15 +248,18 @@ void via_pex_dma_abort(struct via_port *port, unsigned queue);
 int via_pex_link_service(struct via_port *port, uint64_t now_ns, uint64_t *ret_deadline_ns);
 void via_pex_link_cut(struct via_port *port, bool cut);
 void via_pex_link_close(struct via_pex_port *pex);
-uint64_t via_pex_now_ns(void);
+uint64_t via_pex_now_ns(const struct via_pex_port *pex);
 
 /* --- driver.c --- */
 
 /* Opens a port on a function, which the port takes over, also when that fails; NULL: on the one
- * that config->target names. session: of this life of the end; 0: drawn. */
+ * that config->target names. engine: the host's DMA function, taken over likewise; NULL: the one
+ * that config and target name, if the host wants DMA. session: of this life of the end; 0: drawn.
+ */
 VIA_MUST_CHECK int via_pex_port_open(const struct via_pex_config *config, struct via_pci *pci,
-                                     uint32_t session, const struct via_driver_host *host,
-                                     struct via_port **ret_port, struct via_error *err);
+                                     struct via_pci *engine, uint32_t session,
+                                     const struct via_driver_host *host, struct via_port **ret_port,
+                                     struct via_error *err);
 void via_pex_port_close(struct via_port *port);
 
 #endif
