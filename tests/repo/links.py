@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""Links of the documents lead to files of the tree, and anchors to headings of theirs."""
+"""Links of the documents lead to files of the tree, anchors to headings of theirs, and sources that they name exist."""
 
 import posixpath
 import re
@@ -11,6 +11,8 @@ LINK = re.compile(r"\[[^\]\n]*\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#{1,6} +(.*?) *#*$", re.M)
 FENCE = re.compile(r"^( *)```.*?^\1```", re.M | re.S)
 CODE = re.compile(r"`[^`\n]*`")
+# A source as the documents name it; CHANGELOG.md may name what is gone.
+SOURCE = re.compile(r"(?<![\w/.-])(?:src|sim|tests|tools|bench|hw|cmake)/[\w./-]+\.(?:c|h|py|sh|v|vh|ini|cmake)\b")
 
 
 def blank(match):
@@ -48,13 +50,19 @@ def check(tree, _args):
                 complaints.append(f"{name}:{line}: {target}: there is no {file}")
             elif anchor and file.endswith(".md") and anchor not in anchors(tree.text(file)):
                 complaints.append(f"{name}:{line}: {target}: {file} has no such heading")
+        for match in SOURCE.finditer("" if name == "CHANGELOG.md" else text):
+            if match.group() not in names:
+                line = text.count("\n", 0, match.start()) + 1
+                complaints.append(f"{name}:{line}: there is no {match.group()}")
     return complaints
 
 
 CLEAN = {
     "README.md": "# A title\n[x](docs/a.md) [y](docs/a.md#two-words-1) [z](#a-title) [m](docs/man/x.1) [d](docs) [w](https://x.example/y)\n"
                  "```\n[no](link)\n```\n`[no](link)`\n",
-    "docs/a.md": "## Two words\n## Two `words`\n[up](../README.md)\n",
+    "docs/a.md": "## Two words\n## Two `words`\n[up](../README.md)\nsee `src/a.c`, build/src/b.c\n",
+    "src/a.c": "",
+    "CHANGELOG.md": "- `src/b.c` is gone\n",
     "docs/man/x.1": ".TH x 1\n",
 }
 PLANTS = [
@@ -62,6 +70,7 @@ PLANTS = [
     ("picture", {"docs/b.md": "![x](pictures/c.svg)\n"}, "there is no docs/pictures/c.svg"),
     ("anchor", {"docs/b.md": "[x](a.md#three)\n"}, "docs/a.md has no such heading"),
     ("anchor in a fence", {"docs/b.md": "```\n# Three\n```\n[x](#three)\n"}, "docs/b.md has no such heading"),
+    ("source", {"docs/b.md": "\nas in src/b/c.py.\n"}, "docs/b.md:2: there is no src/b/c.py"),
     ("own anchor", {"docs/b.md": "# One\n[x](#two)\n"}, "docs/b.md has no such heading"),
 ]
 
