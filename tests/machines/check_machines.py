@@ -6,7 +6,8 @@ usage: check_machines.py [--kind ofi|emu] [--kills N] [--machines N] [--partitio
                           [--suspend-s S] [--seed N] [kills|start|partition|suspend]...
 
   kills      kill -9 of a relay's daemon, again and again, under flows that are to arrive exactly once; then of either
-             end, without a flow. Nothing may be left: processes, files, descriptors and memory of the others
+             end, without a flow. After each kill, what has arrived is counted, and nothing may be left: processes,
+             files, descriptors and memory of the others
   start      how long after the start of the last daemon each knows all others
   partition  half of the machines can not reach the other half for a while (links by ofi only)
   suspend    all of a machine stands still for a minute: its neighbours say so, flows past it go on, flows to it wait
@@ -24,9 +25,10 @@ import machines_case
 from machines_case import Failure
 
 import machines_fabric
-from machines_lab import Lab
+from machines_lab import Lab, signal_inside
 
 FLOW_KILLS = 25
+FLOW_S = 3600  # at most; it is stopped
 # Of 16 machines on an idle computer; of a mesh, with its 240 ends of links, they are only said.
 START_S = 3
 HEAL_S = 1
@@ -47,20 +49,45 @@ class Flow:
     """Messages from one machine to another until finish() is called, or for some seconds."""
 
     def __init__(self, fab, source, target, seconds, pause_us=500):
+        self.silence = 0.0
+        self.count = 0  # received, as far as was asked
         self.receiver = fab.receiver(target)
         self.sender = fab.deliver(source, "send", target, 0, 512, pause_us, seconds)
+
+    def answer(self, begin):
+        """The numbers of the next line that begins so."""
+        while True:
+            line = self.receiver.stdout.readline()
+            if line.startswith("gap "):
+                self.silence = max(self.silence, float(line.split()[1]))
+            elif line.startswith(begin):
+                return [int(word) for word in line.split() if word.isdigit()]
+            elif not line.startswith("so far"):
+                raise Failure("receiver: %s" % (line.strip() or "it ended"))
+
+    def check(self):
+        """All up to the last message that arrived has arrived once and in order, and more than at the last look."""
+        signal_inside(self.receiver, signal.SIGUSR1)
+        received, highest, *wrong = self.answer("so far")
+        if received != highest or any(wrong):
+            raise Failure("%d of %d messages arrived; doubled, out of order, damaged: %s" % (received, highest, wrong))
+        more, self.count = received - self.count, received
+        return more > 0
+
+    def stop(self):
+        signal_inside(self.sender, signal.SIGUSR1)
+        return self.finish()
 
     def finish(self):
         said = self.sender.communicate(timeout=300)[0]
         if not said.startswith("sent "):
             self.receiver.kill()
             raise Failure("sender: %s" % said.strip())
-        tally, silence = fabric.outcome(self.receiver, 300)
-        if tally["received"] != int(said.split()[1]):
-            raise Failure("sent %s, %r" % (said.split()[1], tally))
-        if any(tally[key] for key in ("lost", "doubled", "reordered", "wrong")):
-            raise Failure("%r" % tally)
-        return tally["received"], silence
+        received, *wrong = self.answer("received")
+        self.receiver.communicate(timeout=300)
+        if received != int(said.split()[1]) or any(wrong):
+            raise Failure("sent %s, received %d; lost, doubled, out of order, damaged: %s" % (said.split()[1], received, wrong))
+        return received, self.silence
 
 
 def size_of(fab, host):
@@ -75,6 +102,11 @@ def files_of(fab, host):
             if os.path.isdir(fab.lab[host].path(folder)) for name in sorted(os.listdir(fab.lab[host].path(folder)))]
 
 
+def programs_of(fab, host):
+    """[name of each process of ours]"""
+    return sorted(os.path.basename(line.split()[0]) for line in fab.lab[host].pids("viaduct").values())
+
+
 def kill_one(fab, victim):
     """The seconds from its new start until its links are up."""
     fab.end(victim, signal.SIGKILL)
@@ -83,49 +115,74 @@ def kill_one(fab, victim):
     return fab.wait_whole()
 
 
+class Left:
+    """What each machine has while all is well, and whether it has more after a kill."""
+
+    def __init__(self, fab):
+        self.fab = fab
+        self.files = {host: files_of(fab, host) for host in fab.hosts}
+        self.programs = {host: programs_of(fab, host) for host in fab.hosts}
+        self.sizes = {host: size_of(fab, host) for host in (1, 3)}
+        self.most = dict(self.sizes)
+
+    def check(self):
+        for host in self.fab.hosts:
+            # Lists of files and processes are read while the daemons of others work: what is there for good counts.
+            if not machines_case.wait_for(lambda host=host: files_of(self.fab, host) == self.files[host] and
+                                          programs_of(self.fab, host) == self.programs[host], 5):
+                raise Failure("node%d: files and processes: %s %s, then %s %s" % (
+                    host, self.files[host], self.programs[host], files_of(self.fab, host), programs_of(self.fab, host)))
+        for host, (fds, memory) in self.sizes.items():
+            now = size_of(self.fab, host)
+            self.most[host] = tuple(map(max, self.most[host], now))
+            if now[0] > fds + FDS_MORE or now[1] > memory + RSS_MORE_KB:
+                raise Failure("host %d: grows by kills of others: descriptors %d, then %d; memory %d KiB, then %d" % (
+                    host, fds, now[0], memory, now[1]))
+
+
+def kill_relays(fab, count, times, before):
+    """Under flows that pass them. What arrived, and the longest silence."""
+    flows = [Flow(fab, 1, 3, FLOW_S), Flow(fab, 3, 1, FLOW_S)]
+    left = Left(fab)
+    left.sizes = (before or left).sizes
+    for _ in range(count):
+        times.append(kill_one(fab, random.choice((2, 4))))
+        left.check()
+        for flow in flows:
+            if not machines_case.wait_for(flow.check, 30):
+                raise Failure("nothing arrives any more")
+    results = [flow.stop() for flow in flows]
+    return sum(r[0] for r in results), max(r[1] for r in results), left
+
+
 def kills(options):
     with Lab(4, "check-%d" % os.getpid()) as lab:
         fab = fabric.Fabric(lab, machines_fabric.ring(4), options.kind)
-        there = {host: files_of(fab, host) for host in (1, 2, 3, 4)}  # a build in /tmp, say
+        there = {host: files_of(fab, host) for host in fab.hosts}  # a build in /tmp, say
         fab.start()
         fab.wait_whole()
         for victim in (2, 4):  # what grows once has grown
             kill_one(fab, victim)
-        before = {}
-        arrived, silences, times = 0, [], []
+        before, arrived, silences, times = None, 0, [], []
         for done in range(0, options.kills, FLOW_KILLS):
             count = min(FLOW_KILLS, options.kills - done)
-            flows = [Flow(fab, 1, 3, 1 + count * 0.35), Flow(fab, 3, 1, 1 + count * 0.35)]
-            for _ in range(count):
-                times.append(kill_one(fab, random.choice((2, 4))))
-            for flow in flows:
-                received, silence = flow.finish()
-                arrived += received
-                silences.append(silence)
-            before = before or {host: (size_of(fab, host), files_of(fab, host)) for host in (1, 3)}
-            say("  %d kills, %d messages arrived exactly once" % (done + count, arrived))
-        check_left(fab, before)
+            received, silence, left = kill_relays(fab, count, times, before)
+            before = before or left
+            arrived += received
+            silences.append(silence)
+            say("  %d kills, %d messages arrived exactly once; descriptors, KiB at most: %s" % (
+                done + count, arrived, " ".join("host %d: %d, %d" % (host, *most) for host, most in left.most.items())))
         for end in (1, 3) * 3:
             times.append(kill_one(fab, end))
-        for host in (1, 2, 3, 4):
+        for host in fab.hosts:
             if fab.end(host) != 0:
                 raise Failure("viaductd of host %d: its end: not clean: %s" % (host, fab.log(host)[-400:]))
-            left = [name for name in files_of(fab, host) if name not in there[host]] + list(lab[host].pids("viaduct").values())
+            left = [name for name in files_of(fab, host) if name not in there[host]] + programs_of(fab, host)
             if left:
                 raise Failure("node%d: after the last daemon: left behind: %s" % (host, left))
-    say("kills: %d, of relays under load; %d messages, none lost, doubled or out of order; longest silence %.0f ms;"
-        " up again after %.0f ms (median), %.0f ms (longest); left behind: nothing" %
+    say("kills: %d, of relays under load; after each, nothing lost, nothing left; %d messages, none lost, doubled or out of"
+        " order; longest silence %.0f ms; up again after %.0f ms (median), %.0f ms (longest)" %
         (options.kills, arrived, max(silences, default=0) * 1e3, median(times) * 1e3, max(times) * 1e3))
-
-
-def check_left(fab, before):
-    for host, ((fds, memory), files) in before.items():
-        now_fds, now_memory = size_of(fab, host)
-        say("  host %d: descriptors %d, then %d; memory %d KiB, then %d" % (host, fds, now_fds, memory, now_memory))
-        if now_fds > fds + FDS_MORE or now_memory > memory + RSS_MORE_KB:
-            raise Failure("host %d: grows by kills of others" % host)
-        if files_of(fab, host) != files:
-            raise Failure("node%d: files: %s, then %s" % (host, files, files_of(fab, host)))
 
 
 def fabric_of(lab, options):

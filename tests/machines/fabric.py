@@ -31,9 +31,13 @@ class Fabric:
         self.daemons = {}
         machines_fabric.configure(lab, VIADUCTD, links, kind, sections)
 
+    @property
+    def hosts(self):
+        return [m.index for m in self.lab]
+
     def start(self, *hosts):
         """Starts daemons; wait_up() waits for their links."""
-        for host in hosts or [m.index for m in self.lab]:
+        for host in hosts or self.hosts:
             log = open(self.log_path(host), "ab")
             with log:
                 self.daemons[host] = self.lab[host].start(
@@ -89,7 +93,7 @@ class Fabric:
 
     def is_whole(self, hosts=None):
         """All links of these hosts among each other are up, and they have ways to each other."""
-        hosts = set(hosts or [m.index for m in self.lab])
+        hosts = set(hosts or self.hosts)
         for host in hosts:
             wanted = {b if host == a else a for a, b in self.links if host in (a, b)} & hosts
             if not wanted <= self.links_up(host) or not hosts - {host} <= self.reached(host):

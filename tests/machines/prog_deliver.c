@@ -4,17 +4,19 @@
  *
  *   prog_deliver receive SOURCES            takes messages until each of SOURCES hosts has said
  * that it is done prog_deliver send HOST COUNT BYTES PAUSE_US [SECONDS] sends COUNT messages (0:
- * for SECONDS), then says how many there were prog_deliver put HOST BYTES SECONDS     puts that
- * many bytes again and again; prints the bandwidth and the time of a put that waits for its end
- *   prog_deliver memory HOST BYTES          has the memory that a process on HOST puts to, until
- * its input ends
+ * for SECONDS; either way until SIGUSR1), then says how many there were prog_deliver put HOST BYTES
+ * SECONDS     puts that many bytes again and again; prints the bandwidth and the time of a put that
+ * waits for its end prog_deliver memory HOST BYTES          has the memory that a process on HOST
+ * puts to, until its input ends
  *
  * All attach to $VIADUCT_HOST in $VIADUCT_RUNDIR. The receiver prints a line whenever a source was
- * silent for a while ("gap SECONDS"), and at the end "received N lost N doubled N reordered N wrong
- * N".
+ * silent for a while ("gap SECONDS"), at SIGUSR1 "so far N of N doubled N reordered N wrong N"
+ * (received, and the highest number seen), and at the end "received N lost N doubled N reordered N
+ * wrong N".
  */
 #include <errno.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -54,6 +56,7 @@ struct tally {
 };
 
 static struct source sources[HOSTS_MAX];
+static volatile sig_atomic_t is_asked;
 
 static double now_s(void)
 {
@@ -114,11 +117,31 @@ static bool take(struct source *source, const struct body *body, struct tally *t
     return false;
 }
 
+static void ask(int number)
+{
+    (void)number;
+    is_asked = 1;
+}
+
+static void answer(const struct tally *tally)
+{
+    uint64_t highest = 0;
+    for (unsigned i = 0; i < HOSTS_MAX; i++) {
+        highest += sources[i].number;
+    }
+    printf("so far %llu of %llu doubled %llu reordered %llu wrong %llu\n",
+           (unsigned long long)tally->received, (unsigned long long)highest,
+           (unsigned long long)tally->doubled, (unsigned long long)tally->reordered,
+           (unsigned long long)tally->wrong);
+    is_asked = 0;
+}
+
 static int receive(unsigned sources_count)
 {
     static uint64_t buffer[BYTES_MAX / 8];
     struct via_attach *at = attach();
     struct tally tally = {0};
+    (void)sigaction(SIGUSR1, &(struct sigaction){.sa_handler = ask}, NULL);
     if (via_endpoint_open(at, ENDPOINT) != 0) {
         fail("open endpoint");
     }
@@ -126,7 +149,10 @@ static int receive(unsigned sources_count)
     while (sources_count > 0) {
         struct via_message_info info;
         int bytes = via_message_receive(at, buffer, sizeof(buffer), 120000, &info);
-        if (bytes == -EINTR) { /* the machine was suspended */
+        if (is_asked) {
+            answer(&tally);
+        }
+        if (bytes == -EINTR) { /* a question, or the machine was suspended */
             continue;
         }
         if (bytes < 0) {
@@ -156,7 +182,8 @@ static int send_all(unsigned host, uint64_t count, size_t bytes, unsigned pause_
     double end = now_s() + seconds;
     uint64_t number = 0;
     body->magic = MAGIC;
-    while (count != 0 ? number < count : now_s() < end) {
+    (void)sigaction(SIGUSR1, &(struct sigaction){.sa_handler = ask}, NULL);
+    while (!is_asked && (count != 0 ? number < count : now_s() < end)) {
         body->number = ++number;
         for (size_t i = 0; i < (bytes - sizeof(*body)) / 8; i++) {
             body->filling[i] = number * 31 + i;
