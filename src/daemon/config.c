@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "daemon/config_keys.h"
 #include "daemon/key.h"
@@ -342,6 +343,8 @@ int via_daemon_config_parse(const char *name, const char *text, size_t bytes,
     }
     *parse = (struct parse){.name = name, .options = ret_options, .report = report, .link = -1};
     strcpy(ret_options->rundir.text, VIA_DAEMON_RUNDIR);
+    strcpy(ret_options->state, geteuid() == 0 ? VIA_DAEMON_STATE : "");
+    ret_options->measures = true;
     struct via_config_calls calls = {.ctx = parse, .line = on_line, .error = on_error};
     via_config_file_parse(text, bytes, &calls);
     check_keys(parse);

@@ -101,6 +101,16 @@ static void show_rundir(const struct via_daemon_options *options, char *ret_text
     append(ret_text, bytes, "%s", options->rundir.text);
 }
 
+static int set_state(struct via_daemon_options *options, const char *value, struct via_error *err)
+{
+    return set_path(options->state, sizeof(options->state), value, err);
+}
+
+static void show_state(const struct via_daemon_options *options, char *ret_text, size_t bytes)
+{
+    append(ret_text, bytes, "%s", options->state);
+}
+
 static int set_fabric(struct via_daemon_options *options, const char *value, struct via_error *err)
 {
     return via_host_identity_set_fabric(&options->identity, value, err);
@@ -143,19 +153,35 @@ static void show_key(const struct via_daemon_options *options, char *ret_text, s
     append(ret_text, bytes, "%s", options->key_file);
 }
 
-static int set_encrypt(struct via_daemon_options *options, const char *value, struct via_error *err)
+static int set_yes(bool *ret_yes, const char *value, struct via_error *err)
 {
     bool yes = strcmp(value, "yes") == 0;
     if (!yes && strcmp(value, "no") != 0) {
         return via_error_set(err, -EINVAL, "yes or no is expected");
     }
-    options->host.encrypt = yes;
+    *ret_yes = yes;
     return 0;
+}
+
+static int set_encrypt(struct via_daemon_options *options, const char *value, struct via_error *err)
+{
+    return set_yes(&options->host.encrypt, value, err);
 }
 
 static void show_encrypt(const struct via_daemon_options *options, char *ret_text, size_t bytes)
 {
     append(ret_text, bytes, "%s", options->host.encrypt ? "yes" : "no");
+}
+
+static int set_measures(struct via_daemon_options *options, const char *value,
+                        struct via_error *err)
+{
+    return set_yes(&options->measures, value, err);
+}
+
+static void show_measures(const struct via_daemon_options *options, char *ret_text, size_t bytes)
+{
+    append(ret_text, bytes, "%s", options->measures ? "yes" : "no");
 }
 
 /* --- [rights] and [quota] --------------------------------------------------------------------- */
@@ -283,6 +309,7 @@ const struct via_config_key via_config_keys[VIA_CONFIG_KEYS_COUNT] = {
     {"host", "listen", false, false, NULL, set_listen, show_listen},
     {"host", "metrics", false, false, NULL, set_metrics, show_metrics},
     {"host", "rundir", false, false, NULL, set_rundir, show_rundir},
+    {"host", "state", false, false, NULL, set_state, show_state},
     {"fabric", "name", true, false, NULL, set_fabric, show_fabric},
     {"fabric", "key", false, false, NULL, set_key, show_key},
     {"fabric", "encrypt", false, false, NULL, set_encrypt, show_encrypt},
@@ -300,6 +327,7 @@ const struct via_config_key via_config_keys[VIA_CONFIG_KEYS_COUNT] = {
     {"transport", "frame-bytes", false, false, "frame-bytes", NULL, NULL},
     {"transport", "dma-bytes", false, false, "dma-bytes", NULL, NULL},
     {"transport", "tune", false, false, NULL, set_tune, show_tune},
+    {"transport", "measure-sockets", false, false, NULL, set_measures, show_measures},
     {"times", "give-up-ms", false, false, "give-up-ms", NULL, NULL},
     {"times", "wait-ms", false, false, "wait-ms", NULL, NULL},
     {"times", "heartbeat-ms", false, false, "heartbeat-ms", NULL, NULL},

@@ -17,7 +17,7 @@ struct via_config_key {
     void (*show)(const struct via_daemon_options *options, char *ret_text, size_t bytes);
 };
 
-#define VIA_CONFIG_KEYS_COUNT 31u
+#define VIA_CONFIG_KEYS_COUNT 33u
 extern const struct via_config_key via_config_keys[VIA_CONFIG_KEYS_COUNT];
 
 /* 0, or -EINVAL and what is wrong with the value. */

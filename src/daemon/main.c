@@ -14,6 +14,7 @@
 
 #include "daemon/key.h"
 #include "daemon/log_writer.h"
+#include "daemon/measure.h"
 #include "daemon/metrics.h"
 #include "daemon/notify.h"
 #include "daemon/options.h"
@@ -245,6 +246,9 @@ static int open_services(const struct via_daemon_options *options, struct via_da
     if (rc == 0 && options->config_path != NULL) {
         rc = via_reload_open(running, options, key, &notify_calls, err);
     }
+    if (rc == 0 && options->config_path != NULL) {
+        rc = via_measure_open(running, options, err);
+    }
     return rc;
 }
 
@@ -255,6 +259,7 @@ static void close_services(const struct via_daemon_options *options)
     via_notify_close(running);
     if (options->config_path != NULL) {
         via_reload_close();
+        via_measure_close();
     }
 }
 

@@ -16,6 +16,8 @@
 #define VIA_DAEMON_LINKS_MAX 64u
 /* Where the daemon of a machine has its sockets. */
 #define VIA_DAEMON_RUNDIR "/run/viaduct"
+/* ... and what it keeps, if it is root's. */
+#define VIA_DAEMON_STATE "/var/lib/viaduct"
 
 /* What the command line says, or the configuration file. */
 struct via_daemon_options {
@@ -42,6 +44,8 @@ struct via_daemon_options {
     char key_file[VIA_DAEMON_PATH_BYTES];
     char tune_file[VIA_DAEMON_PATH_BYTES];
     char metrics_at[64];
+    char state[VIA_DAEMON_PATH_BYTES];    /* directory that lasts over restarts; "" = none */
+    bool measures;                        /* TCP connections, by itself */
     char log_file[VIA_DAEMON_PATH_BYTES]; /* "" = where the daemon logs otherwise */
     char link_names[VIA_PORTS_MAX][VIA_FABRIC_NAME_BYTES_MAX + 1];
 };

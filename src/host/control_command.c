@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 #include "host/control_command.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -95,9 +96,9 @@ static int64_t per_cent(const json_t *request, const char *key)
 
 static json_t *do_measured(struct via_control_caller *caller, json_t *request)
 {
-    static const char *const carriers[] = {[VIA_DIRECTORY_UNMEASURED] = "unmeasured",
-                                           [VIA_DIRECTORY_KERNEL] = "kernel",
-                                           [VIA_DIRECTORY_PIPES] = "pipes"};
+    static const char *const carriers[] = {[VIA_MEASURED_NOT] = "unmeasured",
+                                           [VIA_MEASURED_KERNEL] = "kernel",
+                                           [VIA_MEASURED_PIPES] = "pipes"};
     struct via_host *host = caller->host;
     json_t *peer = json_object_get(request, "peer");
     json_int_t id = json_integer_value(peer);
@@ -116,21 +117,47 @@ static json_t *do_measured(struct via_control_caller *caller, json_t *request)
     }
     int64_t small = per_cent(request, "small"), medium = per_cent(request, "medium"),
             stream = per_cent(request, "stream");
-    if (carrier != VIA_DIRECTORY_UNMEASURED && (small < 0 || medium < 0 || stream < 0)) {
+    if (carrier != VIA_MEASURED_NOT && (small < 0 || medium < 0 || stream < 0)) {
         return via_control_error("\"small\", \"medium\" and \"stream\" are numbers of 1 to 100000");
     }
-    const struct via_directory_measured measured = {.carrier = (uint8_t)carrier,
-                                                    .small_pct = (uint32_t)via_max(small, 0),
-                                                    .medium_pct = (uint32_t)via_max(medium, 0),
-                                                    .stream_pct = (uint32_t)via_max(stream, 0)};
-    if (via_host_directory_measure(host, (uint16_t)id, &measured) != 0) {
-        return via_control_error("no way leads to host %d", (int)id);
+    const struct via_measured measured = {.carrier = (uint8_t)carrier,
+                                          .small_pct = (uint32_t)via_max(small, 0),
+                                          .medium_pct = (uint32_t)via_max(medium, 0),
+                                          .stream_pct = (uint32_t)via_max(stream, 0)};
+    if (via_host_measured_take(host, (uint16_t)id, &measured) != 0) {
+        return via_control_error("no way leads to host %d, or it has not said yet what it is",
+                                 (int)id);
     }
     via_log(VIA_LOG_INFO,
             "host %u: TCP connections to host %d: %s (8 bytes %d %%, 16 KiB %d %%, stream %d %% of "
             "the kernel's speed)",
             host->config.host, (int)id, text, (int)small, (int)medium, (int)stream);
     return ok();
+}
+
+/* The other end of a measurement, for the host that asks: to be asked again until it listens. */
+static json_t *do_measure(struct via_control_caller *caller, json_t *request)
+{
+    struct via_host *host = caller->host;
+    const struct via_host_measuring *calls = &host->measured.calls;
+    unsigned tcp_port = 0;
+    const char *token = "";
+    (void)request;
+    if (caller->from < 0) {
+        return via_control_error("other hosts ask this one to measure");
+    }
+    if (calls->serve == NULL) {
+        return via_control_error("host %u does not measure", host->config.host);
+    }
+    int rc = calls->serve(calls->ctx, (uint16_t)caller->from, &tcp_port, &token);
+    if (rc == -EAGAIN) {
+        return json_pack("{s:b, s:b}", "ok", 1, "wait", 1);
+    }
+    if (rc != 0) {
+        return via_control_error("host %u: measure: start the other end: %s", host->config.host,
+                                 strerror(-rc));
+    }
+    return json_pack("{s:b, s:i, s:s}", "ok", 1, "tcp_port", (int)tcp_port, "token", token);
 }
 
 static json_t *do_stop(struct via_control_caller *caller, json_t *request)
@@ -187,10 +214,10 @@ json_t *via_control_answer(struct via_control_caller *caller, json_t *request)
         const char *name;
         json_t *(*run)(struct via_control_caller *caller, json_t *request);
         bool administers;
-    } commands[] = {{"status", do_status, false},   {"directory", do_directory, false},
-                    {"cut", do_cut, true},          {"mend", do_mend, true},
-                    {"reload", do_reload, true},    {"stop", do_stop, true},
-                    {"measured", do_measured, true}};
+    } commands[] = {{"status", do_status, false},  {"directory", do_directory, false},
+                    {"cut", do_cut, true},         {"mend", do_mend, true},
+                    {"reload", do_reload, true},   {"stop", do_stop, true},
+                    {"measure", do_measure, true}, {"measured", do_measured, true}};
     const char *name = json_string_value(json_object_get(request, "cmd"));
     if (name == NULL) {
         return via_control_error("no \"cmd\" in the request");

@@ -12,6 +12,14 @@ static void set(json_t *object, const char *key, uint64_t value)
     json_object_set_new(object, key, json_integer((json_int_t)value));
 }
 
+/* For those who compare the clocks of machines. */
+static uint64_t real_time_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (uint64_t)now.tv_sec * VIA_SEC_NS + (uint64_t)now.tv_nsec;
+}
+
 static void set_slices(json_t *object, const struct via_host_slices *slices)
 {
     const struct via_port_slices *port = slices->port;
@@ -110,7 +118,7 @@ static json_t *links_of(const struct via_host *host)
 /* Of TCP connections to the host; null: nothing was measured on the present way. */
 static json_t *measured_of(const struct via_host *host, uint16_t id)
 {
-    const struct via_directory_measured *measured = via_host_directory_measured(host, id);
+    const struct via_measured *measured = via_host_measured(host, id);
     if (measured == NULL) {
         return json_null();
     }
@@ -118,7 +126,7 @@ static json_t *measured_of(const struct via_host *host, uint16_t id)
     set(object, "small", measured->small_pct);
     set(object, "medium", measured->medium_pct);
     set(object, "stream", measured->stream_pct);
-    set(object, "age_ns", host->now_ns - measured->measured_ns);
+    set(object, "age_ns", via_max(real_time_ns(), measured->measured_ns) - measured->measured_ns);
     return object;
 }
 
@@ -279,14 +287,6 @@ static json_t *addresses_of(const struct via_host_identity *identity)
         json_array_append_new(array, json_string(identity->addresses[i]));
     }
     return array;
-}
-
-/* For those who compare the clocks of machines. */
-static uint64_t real_time_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (uint64_t)now.tv_sec * VIA_SEC_NS + (uint64_t)now.tv_nsec;
 }
 
 json_t *via_control_status(struct via_host *host)

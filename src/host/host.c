@@ -349,6 +349,9 @@ static int open_all(struct via_host *host, const struct via_host_options *option
     if (rc == 0) {
         rc = via_host_cables_open(host, options, err);
     }
+    if (rc == 0 && via_host_measured_open(host) != 0) {
+        rc = via_error_set(err, -ENOMEM, "decisions: %s", strerror(ENOMEM));
+    }
     if (rc == 0) {
         rc = via_host_directory_open(host, err);
     }
@@ -492,6 +495,7 @@ void via_host_close(struct via_host *host)
     via_host_aperture_close(host);
     via_control_remote_close(host);
     via_host_directory_close(host);
+    via_host_measured_close(host);
     via_host_cables_close(host);
     for (unsigned i = 0; i < VIA_CHANNELS_MAX; i++) {
         via_transfer_fini(&host->transfers[i]);

@@ -138,6 +138,32 @@ void via_host_reload_begins(struct via_host *host);
 void via_host_reloaded(struct via_host *host, bool failed, const char *const *lines,
                        unsigned lines_count);
 
+/*
+ * Measuring TCP connections to other hosts, host/host_measured.h: the program that embeds the host
+ * does it, and keeps what was decided. Before the host runs; all from the control thread.
+ */
+struct via_measured;
+struct via_host_measuring {
+    void *ctx;
+    void (*changed)(void *ctx); /* a decision has come or gone; NULL */
+    /* Starts the other end of a measurement by host `peer`, if it does not run already. 0 with
+     * where it listens; -EAGAIN: ask again soon; -EBUSY: for another host; or why not. NULL: never.
+     */
+    int (*serve)(void *ctx, uint16_t peer, unsigned *ret_tcp_port, const char **ret_token);
+};
+void via_host_set_measuring(struct via_host *host, const struct via_host_measuring *calls);
+/* The host to measure next: a neighbour over a kernel's network, without a decision that counts,
+ * with an idle link. Or -ENOENT; to be asked again after some seconds. */
+int via_host_measured_next(struct via_host *host);
+/* Where this host's end of a measurement listens; NULL: it has no address. */
+const char *via_host_first_address(const struct via_host *host);
+/* The measurement of a host has ended: a failed one is repeated, later each time. */
+void via_host_measured_ended(struct via_host *host, uint16_t id, bool failed);
+/* The decision about a host as it was made, NULL: none; and one that was kept over a restart. */
+const struct via_measured *via_host_measured_kept(const struct via_host *host, uint16_t id);
+void via_host_measured_restore(struct via_host *host, uint16_t id,
+                               const struct via_measured *measured);
+
 /* From any thread, and from a signal handler. */
 void via_host_stop(struct via_host *host);
 

@@ -321,11 +321,10 @@ int via_host_directory_open(struct via_host *host, struct via_error *err)
     directory->plain_hops = calloc(host->config.hosts_max, sizeof(*directory->plain_hops));
     directory->all_hops = calloc(host->config.hosts_max, sizeof(*directory->all_hops));
     directory->by_network = calloc(host->config.hosts_max, sizeof(*directory->by_network));
-    directory->measured = calloc(host->config.hosts_max, sizeof(*directory->measured));
     directory->entries = calloc(VIA_HOSTS_PAGE_ENTRIES_MAX, sizeof(*directory->entries));
     if (rc == 0 && directory->peers != NULL && directory->plain_hops != NULL &&
         directory->all_hops != NULL && directory->by_network != NULL &&
-        directory->measured != NULL && directory->entries != NULL) {
+        directory->entries != NULL) {
         rc = describe_host(host);
         open_page(host);
     } else {
@@ -342,7 +341,6 @@ void via_host_directory_close(struct via_host *host)
     free(host->directory.plain_hops);
     free(host->directory.all_hops);
     free(host->directory.by_network);
-    free(host->directory.measured);
     free(host->directory.entries);
     via_hosts_page_close(host->directory.page, host->rundir.text, host->config.host);
 }
@@ -389,44 +387,10 @@ static void update_hops(struct via_host *host)
     }
 }
 
-static uint16_t hops_to(const struct via_host *host, uint16_t id)
-{
-    struct via_route_status route = {.port = VIA_PORT_NONE};
-    (void)via_node_route_status(host->node, id, &route);
-    return route.port != VIA_PORT_NONE ? route.hops : 0;
-}
-
-/* While no way leads there, what was measured on the last one goes on to count, as in
- * look_at_ways(). */
-const struct via_directory_measured *via_host_directory_measured(const struct via_host *host,
-                                                                 uint16_t id)
-{
-    const struct via_directory_measured *measured = &host->directory.measured[id];
-    uint16_t hops = hops_to(host, id);
-    bool same = measured->by_network == host->directory.by_network[id] &&
-                (hops == 0 || hops == measured->hops);
-    return measured->carrier != VIA_DIRECTORY_UNMEASURED && same ? measured : NULL;
-}
-
-int via_host_directory_measure(struct via_host *host, uint16_t id,
-                               const struct via_directory_measured *measured)
-{
-    uint16_t hops = hops_to(host, id);
-    if (hops == 0 && measured->carrier != VIA_DIRECTORY_UNMEASURED) {
-        return -EHOSTUNREACH;
-    }
-    host->directory.measured[id] = *measured;
-    host->directory.measured[id].hops = hops;
-    host->directory.measured[id].by_network = host->directory.by_network[id];
-    host->directory.measured[id].measured_ns = host->now_ns;
-    host->directory.heard = true; /* the page is written anew */
-    return 0;
-}
-
 bool via_host_directory_has_pipes(const struct via_host *host, uint16_t id)
 {
-    const struct via_directory_measured *measured = via_host_directory_measured(host, id);
-    return measured != NULL ? measured->carrier == VIA_DIRECTORY_PIPES
+    const struct via_measured *measured = via_host_measured(host, id);
+    return measured != NULL ? measured->carrier == VIA_MEASURED_PIPES
                             : !host->directory.by_network[id];
 }
 

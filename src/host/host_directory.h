@@ -44,27 +44,14 @@ struct via_directory_peer {
     uint64_t lost_ns; /* since then it is not; 0 = it never was */
 };
 
-/* What was measured of TCP connections to another host, and what follows from it. */
-enum via_directory_carrier { VIA_DIRECTORY_UNMEASURED, VIA_DIRECTORY_KERNEL, VIA_DIRECTORY_PIPES };
-struct via_directory_measured {
-    uint8_t carrier;      /* enum via_directory_carrier */
-    bool by_network;      /* the way that was measured; another one counts as not measured */
-    uint16_t hops;        /* of that way */
-    uint32_t small_pct;   /* speed of pipes in per cent of the kernel's: round trips of 8 bytes */
-    uint32_t medium_pct;  /* round trips of 16 KiB */
-    uint32_t stream_pct;  /* a stream */
-    uint64_t measured_ns; /* of the host's clock */
-};
-
 struct via_host_directory {
     struct via_directory table;
     struct via_directory_peer *peers; /* hosts_max */
     uint16_t *plain_hops;             /* hosts_max: over links that are no kernel's network */
     uint16_t *all_hops;               /* hosts_max: over all links that hosts have told of */
-    bool *by_network; /* hosts_max: the last way that led there was a kernel's network */
-    struct via_directory_measured *measured; /* hosts_max */
-    struct via_hosts_page *page;             /* NULL: it could not be made */
-    struct via_hosts_entry *entries;         /* of the page, while it is made */
+    bool *by_network;            /* hosts_max: the last way that led there was a kernel's network */
+    struct via_hosts_page *page; /* NULL: it could not be made */
+    struct via_hosts_entry *entries; /* of the page, while it is made */
     unsigned under_way;
     bool dirty;       /* links or routes have changed */
     bool heard;       /* an entry has changed */
@@ -86,13 +73,6 @@ uint64_t via_host_directory_tick(struct via_host *host);
 /* Do TCP connections to the host go by pipes? As was measured on this way; else if a shortest way
  * leads over no kernel's network. */
 bool via_host_directory_has_pipes(const struct via_host *host, uint16_t id);
-/* What was measured on the present way; NULL: nothing was. */
-const struct via_directory_measured *via_host_directory_measured(const struct via_host *host,
-                                                                 uint16_t id);
-/* Takes it, with carrier and per cents filled in. Carrier UNMEASURED: forget. -EHOSTUNREACH: no way
- * leads to the host now. */
-VIA_MUST_CHECK int via_host_directory_measure(struct via_host *host, uint16_t id,
-                                              const struct via_directory_measured *measured);
 
 /* Text of a page, about: with the largest entry it stays below VIA_REMOTE_ANSWER_BYTES_MAX. */
 #define VIA_DIRECTORY_PAGE_BYTES ((size_t)256 << 10)

@@ -14,6 +14,7 @@
  *   host_aperture.c   slices of windows, at both ends    slice_table.c  which of them is used
  *   directory.c, host_directory.c    what hosts say of themselves, and how it travels
  *   hosts_page.c        addresses for programs
+ *   host_measured.c     whether TCP connections to a host go by pipes
  *   control_server.c    the control socket      control_command.c, control_status.c    what it
  * answers control_remote.c    requests to other hosts, and theirs
  *
@@ -39,6 +40,7 @@
 #include "host/host_board.h"
 #include "host/host_directory.h"
 #include "host/host_identity.h"
+#include "host/host_measured.h"
 #include "host/host_memory.h"
 #include "host/host_message.h"
 #include "host/host_reaper.h"
@@ -179,6 +181,7 @@ struct via_host {
     struct via_host_messages messages;
     struct via_host_aperture aperture;
     struct via_host_directory directory;
+    struct via_host_measured_all measured;
     struct via_control_remote remote;
 
     pthread_t thread; /* of via_host_start */

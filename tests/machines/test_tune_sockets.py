@@ -56,13 +56,87 @@ conn.recv(1)
 """
 
 
+STATE = "/var/lib/viaduct/sockets.conf"
+
+
+@machines_case.unittest.skipIf(fabric.WHY_NOT["ofi"], fabric.WHY_NOT["ofi"])
+class Automatic(machines_case.Case):
+    """The daemons do it themselves, once the link is idle, and keep the decision."""
+
+    def route(self, host):
+        return next((r for r in self.fabric.status(host).get("routes", []) if r["host"] == 3 - host), {"measured": None})
+
+    def begin(self, **transport):
+        self.fabric = fabric.Fabric(self.lab, machines_fabric.ring(2), "ofi", {"transport": transport} if transport else None)
+        self.addCleanup(self.fabric.end_all)
+        self.fabric.start()
+        self.fabric.wait_whole()
+
+    def restart(self, host):
+        self.assertEqual(self.fabric.end(host), 0)
+        self.fabric.start(host)
+        self.fabric.wait_whole()
+
+    def is_measured(self):
+        return self.route(1)["measured"] and self.route(2)["measured"]
+
+    def test_decisions_are_made_and_kept(self):
+        self.begin()
+        self.assertTrue(wait_for(self.is_measured, 2 * HANG_S), self.fabric.log(1) + self.fabric.log(2))
+        self.assertTrue(wait_for(lambda: not self.lab[1].pids("measure-sockets") and not self.lab[2].pids("measure-sockets")))
+        made = {host: self.route(host)["measured"] for host in (1, 2)}
+        self.assertEqual([made[1][key] for key in ("small", "medium", "stream")], [made[2][key] for key in ("small", "medium", "stream")])
+        for host in (1, 2):
+            self.assertTrue(wait_for(lambda host=host: os.path.exists(self.lab[host].path(STATE))))
+            self.assertEqual(os.stat(self.lab[host].path(STATE)).st_mode & 0o777, 0o600)
+        for host in (1, 2):  # one measurement, of the one with the lower id
+            self.assertEqual(self.fabric.log(host).count("measures TCP connections"), 2 - host)
+            self.restart(host)
+            self.assertTrue(wait_for(self.is_measured))
+            self.assertEqual(self.route(host)["measured"]["small"], made[host]["small"])
+            self.assertGreaterEqual(self.route(host)["measured"]["age_ns"], made[host]["age_ns"])
+        # What it was made for is another: it does not count.
+        text = self.lab[1].read(STATE)
+        self.lab[1].run(["sed", "-i", "s/, 1 hops,/, 2 hops,/", STATE])
+        self.restart(1)
+        self.assertIsNone(self.route(1)["measured"])
+        self.assertIsNotNone(self.route(2)["measured"])
+        for wrong in ("[host 2]\n", "junk", text.replace("time = ", "time = -"), text + text, "\0", text[:170], text.replace("for =", "four ="),
+                      "[host 2]\n" * 3, text.replace("[host 2]", "[host 70000]"), "x" * (2 << 20)):
+            self.assertEqual(self.fabric.end(1), 0)
+            self.lab[1].write(STATE, wrong)
+            self.fabric.start(1)
+            self.fabric.wait_whole()
+            self.assertIsNone(self.route(1)["measured"], wrong[:200])
+        self.assertEqual(self.fabric.log(1).count("begins without: " + STATE), 10)
+
+    def test_a_full_disk_and_a_file_of_others(self):
+        self.lab[1].run(["sh", "-c", "rm -rf /var/lib/viaduct; mkdir -p /var/lib/viaduct; mount -t tmpfs -o size=4k full /var/lib/viaduct;"
+                                     "dd if=/dev/zero of=/var/lib/viaduct/all bs=4k 2>/dev/null; true"])
+        self.lab[2].run(["sh", "-c", "rm -rf /var/lib/viaduct; mkdir -p /var/lib/viaduct; echo kept > /var/target;"
+                                     "ln -s /var/target /var/lib/viaduct/sockets.conf.new"])
+        self.begin()
+        self.assertTrue(wait_for(self.is_measured, 2 * HANG_S), self.fabric.log(1) + self.fabric.log(2))
+        self.assertTrue(wait_for(lambda: "are not kept over a restart" in self.fabric.log(1)), self.fabric.log(1))
+        self.assertTrue(wait_for(lambda: os.path.exists(self.lab[2].path(STATE))))
+        self.assertEqual(self.lab[2].read("/var/target"), "kept\n")
+        self.lab[1].run(["umount", "/var/lib/viaduct"])
+        self.assertTrue(wait_for(lambda: os.path.exists(self.lab[1].path(STATE))))  # it tries again
+
+    def test_off(self):
+        self.begin(**{"measure-sockets": "no"})
+        code = "import socket; c = socket.socket(socket.AF_UNIX); c.connect('%s/host-1.ctl'); c.sendall(b'%s\\n'); print(c.recv(65536).decode())"
+        said = self.lab[1].run(["python3", "-c", code % (machines_fabric.RUNDIR, '{"cmd":"measure","host":2}')]).stdout
+        self.assertIn("host 2 does not measure", said)
+
+
 @machines_case.unittest.skipIf(fabric.WHY_NOT["ofi"], fabric.WHY_NOT["ofi"])
 class Measured(machines_case.Case):
 
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.fabric = fabric.Fabric(cls.lab, machines_fabric.ring(2), "ofi")
+        cls.fabric = fabric.Fabric(cls.lab, machines_fabric.ring(2), "ofi", {"transport": {"measure-sockets": "no"}})
         cls.addClassCleanup(cls.fabric.end_all)
         cls.fabric.start()
         cls.fabric.wait_whole()

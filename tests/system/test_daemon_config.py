@@ -73,7 +73,7 @@ class Config(cli.Case):
             code, out, err = self.daemon("--config", one.path, *words)
             self.assertEqual((code, out), (2, ""))
             self.assertEqual(err.splitlines(), [
-                "viaductd: %s:4: [host] width: there is no such key; there are id, name, addresses, listen, metrics, rundir"
+                "viaductd: %s:4: [host] width: there is no such key; there are id, name, addresses, listen, metrics, rundir, state"
                 % one.path,
                 "viaductd: %s:6: [link a] to = pex: description 'pex': not DRIVER:TARGET[,KEY=VALUE...]" % one.path])
         self.assertFalse(os.path.exists(one.rundir))

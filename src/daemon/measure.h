@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#ifndef VIA_DAEMON_MEASURE_H
+#define VIA_DAEMON_MEASURE_H
+
+#include "daemon/options.h"
+
+/*
+ * Measures TCP connections to neighbours over networks by itself, each once their link is idle, and
+ * keeps the decisions in the state directory. The work is done by `viaduct tune sockets`, a child
+ * of the daemon on either machine: one at a time, for seconds, with a bound on bytes. ADR 54.
+ *
+ * One per process, before the host runs.
+ */
+VIA_MUST_CHECK int via_measure_open(struct via_host *host, const struct via_daemon_options *options,
+                                    struct via_error *err);
+/* Ends the children; writes what is not written yet. */
+void via_measure_close(void);
+
+#endif
