@@ -354,7 +354,7 @@ void via_barrier_pump(struct via_channel *channel)
             }
         }
         if (is_unreachable(channel, number_of(channel, at))) {
-            via_list_remove(&at->due); /* until via_barrier_rerouted() */
+            via_list_remove(&at->due); /* until via_barrier_host_rerouted() */
         }
     }
 }
@@ -563,19 +563,21 @@ uint64_t via_barrier_deadline_ns(const struct via_channel *channel)
 
 void via_barrier_rerouted(struct via_channel *channel)
 {
-    struct via_barriers *barriers = channel->barriers;
-    uint64_t lost_ns = via_time_add(channel->now_ns, channel->node->config.give_up_ns);
-
-    if (!via_list_is_empty(&barriers->waiting)) {
-        barriers->waits_timer_ns = channel->now_ns; /* other limits may hold */
+    if (!via_list_is_empty(&channel->barriers->waiting)) {
+        channel->barriers->waits_timer_ns = channel->now_ns; /* other limits may hold */
     }
-    for (unsigned h = 0; h < channel->node->config.hosts_max; h++) {
-        struct via_barrier_host *at = &barriers->hosts[h];
-        if (at->count != 0) {
-            barriers->arrivals_timer_ns = via_min(barriers->arrivals_timer_ns, lost_ns);
-        }
-        if (at->due_count != 0 && !via_list_is_linked(&at->due)) {
-            via_list_push_back(&barriers->due, &at->due);
-        }
+}
+
+void via_barrier_host_rerouted(struct via_channel *channel, uint16_t host)
+{
+    struct via_barriers *barriers = channel->barriers;
+    struct via_barrier_host *at = &barriers->hosts[host];
+
+    if (at->count != 0) {
+        uint64_t lost_ns = via_time_add(channel->now_ns, channel->node->config.give_up_ns);
+        barriers->arrivals_timer_ns = via_min(barriers->arrivals_timer_ns, lost_ns);
+    }
+    if (at->due_count != 0 && !via_list_is_linked(&at->due)) {
+        via_list_push_back(&barriers->due, &at->due);
     }
 }

@@ -206,7 +206,11 @@ static void take_routes(struct via_channel *channel)
         via_barrier_rerouted(channel);
     }
     for (unsigned i = 0; i < count; i++) {
-        channel->hosts[all ? i : hosts[i]].rerouted = false;
+        struct via_channel_host *host = &channel->hosts[all ? i : hosts[i]];
+        if (host->rerouted && channel->barriers != NULL) {
+            via_barrier_host_rerouted(channel, (uint16_t)(host - channel->hosts));
+        }
+        host->rerouted = false;
     }
     channel->work++;
 }

@@ -292,25 +292,27 @@ static uint32_t session_behind(const struct via_node *node, uint16_t host)
 
 /*
  * Stores the next announcement of a host and takes the list over. Of a long one, what has changed
- * is kept for neighbours that have got the one before.
+ * is kept for neighbours that have got the one before. change: NULL = is looked for.
  */
 static void store(struct via_node *node, uint16_t host, uint32_t session, uint64_t sequence,
-                  struct via_lsa_list *list)
+                  struct via_lsa_list *list, const struct via_lsa_change *change)
 {
     struct via_lsdb *lsdb = node->lsdb;
     struct via_lsa *lsa = &lsdb->lsas[host];
-    struct via_lsa_change change;
+    struct via_lsa_change found;
     uint64_t base = lsa->sequence;
-    bool by_change = session == via_lsa_session(lsa) && sequence > base &&
-                     list->count > VIA_LINK_STATE_PART_NEIGHBOURS &&
-                     via_lsa_differ(lsdb, lsa, sequence, list, &change);
+    bool is_long = list->count > VIA_LINK_STATE_PART_NEIGHBOURS;
 
-    via_routes_unlink(node, host, by_change ? &change : NULL);
+    if (change == NULL && is_long && session == via_lsa_session(lsa) && sequence > base &&
+        via_lsa_differ(lsdb, lsa, sequence, list, &found)) {
+        change = &found;
+    }
+    via_routes_unlink(node, host, change);
     via_lsa_store(lsdb, lsa, session, sequence, list);
-    via_routes_link(node, host, by_change ? &change : NULL);
-    if (by_change && change.count != 0 && base != 0) {
+    via_routes_link(node, host, change);
+    if (change != NULL && is_long && change->count != 0 && base != 0) {
         lsa->base = base;
-        lsdb->changes[host] = change;
+        lsdb->changes[host] = *change;
     }
 }
 
@@ -339,7 +341,7 @@ static void announce(struct via_node *node, uint64_t now_ns)
     }
     lsdb->own_forced = false;
     unsigned count = list.count;
-    store(node, me, node->config.session, next_own_sequence(node, now_ns), &list);
+    store(node, me, node->config.session, next_own_sequence(node, now_ns), &list, NULL);
     if (count > VIA_LINK_STATE_PART_NEIGHBOURS) {
         unsigned told = lsdb->lsas[me].base != 0 ? lsdb->changes[me].count : count;
         lsdb->own_next_ns = now_ns + told * PAUSE_NS_PER_NEIGHBOUR;
@@ -383,12 +385,12 @@ static bool is_disbelieved(const struct via_lsa *lsa, uint64_t sequence, uint64_
 
 static void take_newer(struct via_node *node, struct via_link *link,
                        const struct via_announcement *head, struct via_lsa_list *list,
-                       uint64_t now_ns)
+                       const struct via_lsa_change *change, uint64_t now_ns)
 {
     struct via_lsdb *lsdb = node->lsdb;
     struct via_lsa *lsa = &lsdb->lsas[head->host];
 
-    store(node, head->host, head->session, head->sequence, list);
+    store(node, head->host, head->session, head->sequence, list, change);
     if (is_high(head->sequence)) {
         lsa->forget_ns = now_ns + VIA_LINK_STATE_FORGET_NS;
         lsdb->forget_ns = via_min(lsdb->forget_ns, lsa->forget_ns);
@@ -397,7 +399,8 @@ static void take_newer(struct via_node *node, struct via_link *link,
 }
 
 void via_lsdb_take(struct via_node *node, struct via_link *link,
-                   const struct via_announcement *head, struct via_lsa_list *list, uint64_t now_ns)
+                   const struct via_announcement *head, struct via_lsa_list *list,
+                   const struct via_lsa_change *change, uint64_t now_ns)
 {
     struct via_lsdb *lsdb = node->lsdb;
     struct via_lsa *lsa = &lsdb->lsas[head->host];
@@ -413,7 +416,7 @@ void via_lsdb_take(struct via_node *node, struct via_link *link,
             mark_sent(link, head->host);
         }
         if (order > 0) {
-            take_newer(node, link, head, list, now_ns);
+            take_newer(node, link, head, list, change, now_ns);
         }
     }
     via_lsa_list_free(lsdb, list);
@@ -536,7 +539,7 @@ static bool take_change(struct via_node *node, struct via_link *link,
             via_lsa_list_free(lsdb, &list);
             return false;
         }
-        via_lsdb_take(node, link, head, &list, now_ns);
+        via_lsdb_take(node, link, head, &list, &change, now_ns);
     } else if (is_as_stored(lsdb, lsa, head, &change)) {
         via_count(&lsdb->announcements_received, 1);
         mark_sent(link, head->host);
@@ -576,7 +579,7 @@ static bool take_record(struct via_node *node, struct via_link *link,
     }
     if (state->taken.count == head.neighbours_count) {
         state->is_taking = false;
-        via_lsdb_take(node, link, &state->taking, &state->taken, now_ns);
+        via_lsdb_take(node, link, &state->taking, &state->taken, NULL, now_ns);
     }
     return true;
 }

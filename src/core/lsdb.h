@@ -21,7 +21,7 @@ struct via_link; /* link.h */
  * announcements share one array of chunks, which is large enough for a fabric in which every host
  * is a neighbour of every other.
  */
-#define VIA_LSA_CHUNK_NEIGHBOURS 4u
+#define VIA_LSA_CHUNK_NEIGHBOURS 8u
 #define VIA_LSA_CHUNK_NONE UINT32_MAX
 
 struct via_lsa_chunk {
@@ -218,6 +218,20 @@ static inline bool via_neighbours_next(struct via_neighbours *it)
     return true;
 }
 
+/* Passes over chunks that end before this host. */
+static inline void via_neighbours_seek(struct via_neighbours *it, uint16_t host)
+{
+    while (it->at == 0 && it->count > VIA_LSA_CHUNK_NEIGHBOURS) {
+        const struct via_lsa_chunk *chunk = &it->lsdb->chunks[it->chunk];
+        if (atomic_load_explicit(&chunk->hosts[VIA_LSA_CHUNK_NEIGHBOURS - 1],
+                                 memory_order_relaxed) >= host) {
+            return;
+        }
+        it->chunk = atomic_load_explicit(&chunk->next, memory_order_relaxed);
+        it->count -= VIA_LSA_CHUNK_NEIGHBOURS;
+    }
+}
+
 /* Of the neighbour that the iterator has found. */
 static inline void via_neighbours_mark_edge(struct via_neighbours *it, bool edge)
 {
@@ -266,9 +280,10 @@ void via_lsdb_link_down(struct via_node *node, struct via_link *link);
 /* Takes announcements from a link's control pipe. -EPROTO when the peer broke the rules. */
 int via_lsdb_receive(struct via_node *node, struct via_link *link, uint64_t now_ns);
 /* A whole announcement, which is well-formed and came through the link. Takes the list over.
- * Public for tests. */
+ * change: how it differs from what is stored; NULL = it was not told. Public for tests. */
 void via_lsdb_take(struct via_node *node, struct via_link *link,
-                   const struct via_announcement *head, struct via_lsa_list *list, uint64_t now_ns);
+                   const struct via_announcement *head, struct via_lsa_list *list,
+                   const struct via_lsa_change *change, uint64_t now_ns);
 /* After all links were looked at: own announcement, routes. Lowers *ret_deadline_ns. */
 void via_lsdb_update(struct via_node *node, uint64_t now_ns, uint64_t *ret_deadline_ns);
 void via_lsdb_send(struct via_node *node, struct via_link *link);

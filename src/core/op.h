@@ -146,7 +146,8 @@ void via_barrier_pump(struct via_channel *channel);
 bool via_barrier_is_due(struct via_channel *channel);
 /* The host lives a new life. */
 void via_barrier_host_reset(struct via_channel *channel, uint16_t host);
-/* After a change of routes; via_channel_host.lost_ns is set. */
+/* After a change of routes, which via_channel_host has: of this host, and for each change once. */
+void via_barrier_host_rerouted(struct via_channel *channel, uint16_t host);
 void via_barrier_rerouted(struct via_channel *channel);
 /* The peer of the flow has acknowledged nothing for too long: waits for it end. */
 void via_barrier_stuck(struct via_channel *channel, struct via_tx_flow *flow);

@@ -40,12 +40,19 @@ static bool find_neighbour(const struct via_lsdb *lsdb, uint16_t host, uint16_t 
                            struct via_neighbours *ret_it)
 {
     via_neighbours_of(lsdb, &lsdb->lsas[host], ret_it);
+    via_neighbours_seek(ret_it, other);
     while (via_neighbours_next(ret_it) && ret_it->host <= other) {
         if (ret_it->host == other) {
             return true;
         }
     }
     return false;
+}
+
+/* The label of a neighbour that has its route by way of a host with this label. */
+static uint32_t through(uint32_t label)
+{
+    return label == VIA_ROUTE_NONE ? VIA_ROUTE_NONE : label + ONE_HOP;
 }
 
 /*
@@ -56,12 +63,11 @@ static bool find_neighbour(const struct via_lsdb *lsdb, uint16_t host, uint16_t 
 static void touch_end(struct via_node *node, uint16_t end, uint16_t other, bool edge)
 {
     struct via_lsdb *lsdb = node->lsdb;
-    uint32_t label = lsdb->labels[other];
-    uint32_t through = label == VIA_ROUTE_NONE ? VIA_ROUTE_NONE : label + ONE_HOP;
+    uint32_t label = through(lsdb->labels[other]);
 
     if (other == node->config.host ||
-        (edge ? through < lsdb->labels[end]
-              : through == lsdb->labels[end] && through != VIA_ROUTE_NONE)) {
+        (edge ? label < lsdb->labels[end]
+              : label == lsdb->labels[end] && label != VIA_ROUTE_NONE)) {
         touch(lsdb, end);
     }
 }
@@ -104,6 +110,9 @@ static void for_neighbours(struct via_node *node, uint16_t host,
     unsigned next = 0; /* of the change */
 
     via_neighbours_of(node->lsdb, &node->lsdb->lsas[host], &it);
+    if (change != NULL && change->count != 0) {
+        via_neighbours_seek(&it, change->entries[0].host);
+    }
     while ((change == NULL || next < change->count) && via_neighbours_next(&it)) {
         while (change != NULL && next < change->count && change->entries[next].host < it.host) {
             next++;
@@ -245,12 +254,23 @@ static void examine(struct via_node *node, uint16_t host)
     }
 }
 
-static void examine_neighbours(struct via_node *node, uint16_t host)
+/*
+ * After the label of a host was another one. Of its neighbours, those in the heap may have to
+ * leave it. The label of one that is not there is what follows from its neighbours: it changes if
+ * it was by way of this host, or if this host leads a shorter way now. To look at all would be to
+ * look at all neighbours of the hub of a star whenever one of them comes up.
+ */
+static void examine_neighbours(struct via_node *node, uint16_t host, uint32_t was)
 {
+    struct via_lsdb *lsdb = node->lsdb;
+    uint32_t before = through(was), now = through(lsdb->labels[host]);
     struct via_neighbours it;
-    via_neighbours_of(node->lsdb, &node->lsdb->lsas[host], &it);
+    via_neighbours_of(lsdb, &lsdb->lsas[host], &it);
     while (via_neighbours_next(&it)) {
-        if (via_neighbours_is_edge(&it)) {
+        uint32_t label = lsdb->labels[it.host];
+        if (via_neighbours_is_edge(&it) &&
+            (lsdb->heap_at[it.host] != VIA_HOST_NONE || now < label ||
+             (label == before && label != VIA_ROUTE_NONE))) {
             examine(node, it.host);
         }
     }
@@ -259,19 +279,19 @@ static void examine_neighbours(struct via_node *node, uint16_t host)
 static void put_right(struct via_node *node, uint16_t host)
 {
     struct via_lsdb *lsdb = node->lsdb;
-    uint32_t due = label_due(node, host);
+    uint32_t due = label_due(node, host), was = lsdb->labels[host];
 
     touch(lsdb, host);
     heap_remove(lsdb, host);
-    if (due < lsdb->labels[host]) {
-        if (VIA_MUTANT(ROUTE_LOOP) && lsdb->labels[host] != VIA_ROUTE_NONE) {
+    if (due < was) {
+        if (VIA_MUTANT(ROUTE_LOOP) && was != VIA_ROUTE_NONE) {
             return;
         }
         lsdb->labels[host] = due;
-        examine_neighbours(node, host);
+        examine_neighbours(node, host, was);
     } else {
         lsdb->labels[host] = VIA_ROUTE_NONE;
-        examine_neighbours(node, host);
+        examine_neighbours(node, host, was);
         examine(node, host);
     }
 }

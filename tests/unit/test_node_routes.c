@@ -139,7 +139,7 @@ static void announce(struct scene *s, uint16_t host, bool some_stale)
         }
     }
     head.neighbours_count = list.count;
-    via_lsdb_take(s->node, &s->node->links[0], &head, &list, s->now_ns);
+    via_lsdb_take(s->node, &s->node->links[0], &head, &list, NULL, s->now_ns);
 }
 
 static void set_link(struct scene *s, unsigned port, bool up, uint16_t peer, uint32_t session)
@@ -378,6 +378,29 @@ static void a_change_costs_what_it_changes(void **state)
     scene_fini(&s);
 }
 
+/* Host 0 is the hub of a star, this host one of its neighbours, and all others come up one by one:
+ * for each, its own label is looked for and put right, and that of the hub is not looked at. */
+static void a_host_that_comes_up_at_a_hub_makes_nobody_look_at_the_hub(void **state)
+{
+    (void)state;
+    struct scene s;
+    scene_init(&s, 200, 1, 0, 1);
+    for (uint16_t h = 1; h < s.hosts; h++) {
+        s.edges[0][h] = s.edges[h][0] = 1;
+    }
+    announce(&s, 0, false);
+    set_link(&s, 0, true, 0, s.sessions[0]);
+    update(&s);
+    for (uint16_t h = 2; h < s.hosts; h++) {
+        uint64_t before = s.node->lsdb->routes_examined;
+        announce(&s, h, false);
+        update(&s);
+        assert_in_range(s.node->lsdb->routes_examined - before, 1, 2);
+    }
+    assert_routes_are_right(&s, 0, 0);
+    scene_fini(&s);
+}
+
 static void nothing_changed_tells_nobody(void **state)
 {
     (void)state;
@@ -528,6 +551,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_changes_lead_to_the_routes_computed_anew),
         cmocka_unit_test(a_change_costs_what_it_changes),
+        cmocka_unit_test(a_host_that_comes_up_at_a_hub_makes_nobody_look_at_the_hub),
         cmocka_unit_test(nothing_changed_tells_nobody),
         cmocka_unit_test(changes_can_be_followed),
         cmocka_unit_test(a_life_that_neighbours_contradict_is_not_believed),
