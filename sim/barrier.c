@@ -182,7 +182,7 @@ static bool status_is_true(const struct sim_world *world, const struct sim_group
     case -ECONNRESET:
         return group->retired || op->stale_route || has_restarted(world, group, op);
     case -EHOSTUNREACH:
-        return world->config.node.give_up_ns != 0 && sim_may_be_slow(world);
+        return world->config.node.give_up_ns != 0 && sim_is_delay_allowed(world);
     case -ETIMEDOUT:
         return sim_limit_is_over(world, op);
     case -ECANCELED:

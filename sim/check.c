@@ -219,7 +219,7 @@ bool sim_is_calm(const struct sim_world *world)
     return counts->cuts + counts->freezes + counts->crashes + counts->ones + counts->dma_hung == 0;
 }
 
-bool sim_may_be_slow(const struct sim_world *world)
+bool sim_is_delay_allowed(const struct sim_world *world)
 {
     /* A doorbell that is dropped at each hop takes long, too. */
     return !sim_is_calm(world) || world->config.port.bell_drop_chance != 0;
@@ -241,11 +241,11 @@ static bool status_is_true(const struct sim_op *op, int status)
         return op->cancelled;
     }
     if (status == -EHOSTUNREACH && op->flow->world->config.node.give_up_ns != 0) {
-        return sim_may_be_slow(op->flow->world);
+        return sim_is_delay_allowed(op->flow->world);
     }
     if (status == -ETIMEDOUT) {
         return sim_limit_is_over(op->flow->world, op) &&
-               (sim_may_be_slow(op->flow->world) || sim_limit_is_short(op->flow->world) ||
+               (sim_is_delay_allowed(op->flow->world) || sim_limit_is_short(op->flow->world) ||
                 op->flow->world->config.work.busy_chance != 0);
     }
     if (status == -EHOSTUNREACH && (op->kind == VIA_OP_GET || op->kind == VIA_OP_ATOMIC)) {

@@ -32,7 +32,7 @@ struct sim_chip_ops {
     /* May an interrupt be under way to this end, or is its link about to change? */
     bool (*is_ringing)(struct sim_end *end);
     /* The interval at which the driver polls the hardware while its link is up. */
-    uint64_t (*look_ns)(const struct sim_end *end);
+    uint64_t (*poll_ns)(const struct sim_end *end);
 };
 
 /* NULL: this program has no such links. */

@@ -233,7 +233,7 @@ static uint64_t turns_allowed(const struct sim_world *world, uint64_t span_ns)
         const struct sim_link *link = &world->links[i];
         /* At each end; and a doorbell that wakes a thread wakes the control thread first. */
         looks +=
-            link->has_chip ? 2 * (span_ns / sim_chips->look_ns(&link->end[0]) + 1) + 8 * beats : 0;
+            link->has_chip ? 2 * (span_ns / sim_chips->poll_ns(&link->end[0]) + 1) + 8 * beats : 0;
     }
     uint64_t threads = (uint64_t)world->hosts_count * world->config.node.channels_count;
     return beats * (world->links_count * 2 * 4 + world->hosts_count * 4) + naps * threads * 2 +

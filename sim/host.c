@@ -181,7 +181,7 @@ static void sleep_until(struct sim_thread *thread, uint64_t deadline_ns)
 }
 
 /* Schedules another poll. Most turns until then would find nothing, and only take time. */
-static void look_again(struct sim_thread *thread, uint64_t at_ns)
+static void poll_again(struct sim_thread *thread, uint64_t at_ns)
 {
     struct sim_world *world = thread->host->world;
     uint64_t cost =
@@ -222,7 +222,7 @@ static void go_on(struct sim_thread *thread, uint64_t now, unsigned work, uint64
     thread->idle_turns = work != 0 || step == VIA_HOST_WAIT_SLEEP ? 0 : thread->idle_turns;
     switch (step) {
     case VIA_HOST_WAIT_FENCE:
-        look_again(thread, sim_fence_ends_ns(thread));
+        poll_again(thread, sim_fence_ends_ns(thread));
         break;
     case VIA_HOST_WAIT_TURN:
     case VIA_HOST_WAIT_ARM:
@@ -230,7 +230,7 @@ static void go_on(struct sim_thread *thread, uint64_t now, unsigned work, uint64
         run_again(thread);
         break;
     case VIA_HOST_WAIT_POLL:
-        look_again(thread, host->world->clock.now_ns +
+        poll_again(thread, host->world->clock.now_ns +
                                (via_min(thread->wait.poll_until_ns, now + POLL_NS) - now));
         break;
     case VIA_HOST_WAIT_ASK:

@@ -151,7 +151,7 @@ static void overtake(struct sim_world *world, struct sim_lane *lane, struct sim_
     world->counts.overtakes++;
 }
 
-static bool may_overtake(struct sim_world *world, const struct sim_flight *flight)
+static bool is_overtaking_allowed(struct sim_world *world, const struct sim_flight *flight)
 {
     /* A write with a flag (a record's line, a word) is never posted relaxed, except by a planted
      * bug. */
@@ -172,7 +172,7 @@ static void launch(struct sim_end *end, struct sim_lane *lane, struct sim_flight
         at += sim_between(&world->rng_port, 0, port->linger_ns_max);
     }
     flight->arrive_ns = at;
-    if (lane->tail != NULL && may_overtake(world, flight)) {
+    if (lane->tail != NULL && is_overtaking_allowed(world, flight)) {
         overtake(world, lane, flight);
     } else if (lane->tail != NULL) {
         flight->arrive_ns = via_max(at, lane->tail->arrive_ns);

@@ -235,7 +235,7 @@ static bool write_kernel(struct streams *streams, unsigned number, struct end *e
 
 /* If both programs only write for long, only the bytes that the reader has begun to read are left
  * at the writer. */
-static bool may_demote(struct streams *streams, const struct end *end)
+static bool is_demotion_allowed(struct streams *streams, const struct end *end)
 {
     const struct via_stream_tx *tx = &end->out->tx;
     return chance(streams, streams->config->demote_chance) &&
@@ -252,7 +252,7 @@ static bool write_pipe(struct streams *streams, struct end *end)
         chance(streams, streams->config->avail_chance) && !end->late) {
         return sim_streams_avail_open(streams, end);
     }
-    if (may_demote(streams, end)) {
+    if (is_demotion_allowed(streams, end)) {
         int rc = via_stream_tx_demote(&way->tx);
         if (rc != 0) {
             sim_streams_fail(streams, "demote: %d, although a slot is kept for it", rc);
@@ -293,7 +293,7 @@ static bool write_some(struct streams *streams, unsigned number, struct end *end
         sim_streams_give_up(end);
         return true;
     }
-    if (way->fin_sent || !burst_may_write(&end->burst, way->sent, way->total)) {
+    if (way->fin_sent || !burst_is_write_allowed(&end->burst, way->sent, way->total)) {
         return false;
     }
     bool pipe = way->tx.span == VIA_SPAN_PIPE;
@@ -361,8 +361,8 @@ static bool read_some(struct streams *streams, struct end *end)
         ended(streams, end);
         return true;
     }
-    if (way->ended || (!in_call && !burst_may_read(&end->burst, &streams->rng, end->out->sent,
-                                                   end->out->total))) {
+    if (way->ended || (!in_call && !burst_is_read_allowed(&end->burst, &streams->rng,
+                                                          end->out->sent, end->out->total))) {
         return false;
     }
     if (end->in_fetch) {
@@ -450,8 +450,8 @@ static void sleep_now(struct streams *streams, unsigned number, unsigned thread_
             end->out->tx.span == VIA_SPAN_PIPE ? "pipe" : "kernel", end->out->tx.pipe.released,
             end->out->tx.pipe.sequence, end->in->rx.span == VIA_SPAN_PIPE ? "pipe" : "kernel");
         thread->asleep = true;
-        if (burst_may_check_again(&end->burst, end->out->sent + end->in->received,
-                                  streams->clock.now_ns)) {
+        if (burst_is_check_allowed(&end->burst, end->out->sent + end->in->received,
+                                   streams->clock.now_ns)) {
             sim_clock_after(&streams->clock, VIA_STREAM_STALL_NS, SIM_EVENT_RESUME, number,
                             thread_number, thread->ticket);
         }
@@ -485,7 +485,7 @@ static bool watch_stall(struct streams *streams, struct end *end)
         take_in(end);
     }
     if (end->out->avail_bytes != 0 || !via_stream_stall_is_full(tx) ||
-        !via_stream_stall_may_be(rx)) {
+        !via_stream_stall_is_possible(rx)) {
         return false;
     }
     take_in(end);
@@ -564,7 +564,7 @@ static bool run_step(struct streams *streams, unsigned number, unsigned thread_n
     struct thread *thread = thread_at(streams, number, thread_number);
     switch (thread->step) {
     case STEP_WORK:
-    case STEP_LOOK:
+    case STEP_CHECK:
         if (work(streams, number, thread_number)) {
             thread->step = STEP_RING;
         } else if (thread->step == STEP_WORK) {
@@ -587,7 +587,7 @@ static bool run_step(struct streams *streams, unsigned number, unsigned thread_n
     case STEP_ARM:
         arm(streams, end, thread);
         ring_peer(streams, number, thread_number);
-        thread->step = STEP_LOOK;
+        thread->step = STEP_CHECK;
         return true;
     }
     return true;

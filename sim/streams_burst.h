@@ -28,7 +28,7 @@ static inline bool burst_has_to_send(const struct burst *burst, uint64_t sent, u
 }
 
 /* Shall a sleeping end check again later? It has sent and received `bytes`. */
-static inline bool burst_may_check_again(struct burst *burst, uint64_t bytes, uint64_t now_ns)
+static inline bool burst_is_check_allowed(struct burst *burst, uint64_t bytes, uint64_t now_ns)
 {
     if (burst->bytes_seen != bytes || burst->seen_ns == 0) {
         burst->bytes_seen = bytes;
@@ -63,8 +63,8 @@ static inline void burst_draw(struct via_rng *rng, struct burst *one, struct bur
 }
 
 /* May it read, or write, now? */
-static inline bool burst_may_read(struct burst *burst, struct via_rng *rng, uint64_t sent,
-                                  uint64_t total)
+static inline bool burst_is_read_allowed(struct burst *burst, struct via_rng *rng, uint64_t sent,
+                                         uint64_t total)
 {
     if (!burst_has_to_send(burst, sent, total)) {
         return true;
@@ -76,7 +76,7 @@ static inline bool burst_may_read(struct burst *burst, struct via_rng *rng, uint
     return true;
 }
 
-static inline bool burst_may_write(const struct burst *burst, uint64_t sent, uint64_t total)
+static inline bool burst_is_write_allowed(const struct burst *burst, uint64_t sent, uint64_t total)
 {
     return burst->bytes == 0 || sent == total || burst_has_to_send(burst, sent, total);
 }

@@ -86,7 +86,7 @@ static int next_of(struct way *way)
 }
 
 /* The kernel's stream has ended. May records with another end be on their way? */
-static bool may_follow(const struct hosts *hosts, unsigned number, unsigned which)
+static bool is_follow_possible(const struct hosts *hosts, unsigned number, unsigned which)
 {
     const struct connection *connection = &hosts->connections[number];
     const struct end *end = &connection->ends[which];
@@ -107,7 +107,7 @@ static bool read_piped(struct hosts *hosts, unsigned number, unsigned which, uin
     switch (next) {
     case VIA_NEXT_KERNEL:
         return read_kernel(hosts, number, which, most) ||
-               (kernel_is_through(way) && !may_follow(hosts, number, which) &&
+               (kernel_is_through(way) && !is_follow_possible(hosts, number, which) &&
                 is_ending(hosts, number, which));
     case VIA_NEXT_KERNEL_UNTIL:
         return read_kernel(hosts, number, which,
@@ -138,7 +138,7 @@ static bool read_some(struct hosts *hosts, unsigned number, unsigned which)
     struct end *end = &hosts->connections[number].ends[which];
     uint64_t most = between(hosts, 1, via_rng_chance(&hosts->rng, 1, 2) ? CHUNK_MAX : 100);
     if (end->in->ended || via_phase_is_in(end->phase, VIA_PHASES_LEAVING) ||
-        !burst_may_read(&end->burst, &hosts->rng, end->out->sent, end->out->total)) {
+        !burst_is_read_allowed(&end->burst, &hosts->rng, end->out->sent, end->out->total)) {
         return false;
     }
     bool gone = via_phase_is_in(end->phase, VIA_PHASES_GONE);
@@ -167,7 +167,7 @@ static bool is_refused(const struct hosts *hosts, unsigned number, unsigned whic
 /* --- writing -----------------------------------------------------------------------------------
  */
 
-static bool may_switch(const struct end *end)
+static bool is_switch_allowed(const struct end *end)
 {
     return via_phase_is_in(end->phase, VIA_PHASES_MAY_SWITCH) && !end->heard.demote;
 }
@@ -192,8 +192,8 @@ static bool finish(struct hosts *hosts, unsigned number, unsigned which)
 {
     struct end *end = &hosts->connections[number].ends[which];
     struct way *way = end->out;
-    if (way->tx.span == VIA_SPAN_KERNEL && may_switch(end) && !switch_now(hosts, number, which) &&
-        hosts->plant != SIM_PLANT_UNTOLD_END) {
+    if (way->tx.span == VIA_SPAN_KERNEL && is_switch_allowed(end) &&
+        !switch_now(hosts, number, which) && hosts->plant != SIM_PLANT_UNTOLD_END) {
         end->said.kernel_end = true;
         sim_hosts_send_flags(hosts, number, which);
     }
@@ -243,7 +243,7 @@ static bool write_kernel(struct hosts *hosts, unsigned number, unsigned which)
 {
     struct end *end = &hosts->connections[number].ends[which];
     struct way *way = end->out;
-    if (may_switch(end) && via_stream_stall_is_over(&end->stall, &way->tx) &&
+    if (is_switch_allowed(end) && via_stream_stall_is_over(&end->stall, &way->tx) &&
         chance(hosts, hosts->config->switch_chance)) {
         return switch_now(hosts, number, which);
     }
@@ -265,7 +265,7 @@ static bool write_some(struct hosts *hosts, unsigned number, unsigned which)
         return true;
     }
     if (way->fin_sent || via_phase_is_in(end->phase, VIA_PHASES_REPLAY | VIA_PHASES_LEAVING) ||
-        !burst_may_write(&end->burst, way->sent, way->total)) {
+        !burst_is_write_allowed(&end->burst, way->sent, way->total)) {
         return false;
     }
     if (way->sent == way->total) {
@@ -285,7 +285,7 @@ static bool has_unread(struct way *way, int next)
 }
 
 /* Could the peer still send what it has written and this end has not read? */
-static bool can_leave(struct end *end)
+static bool is_leave_possible(struct end *end)
 {
     struct way *way = end->in;
     int next = next_of(way);
@@ -337,10 +337,10 @@ static bool leave(struct hosts *hosts, unsigned number, unsigned which)
     struct end *end = &hosts->connections[number].ends[which];
     struct way *out = end->out;
     if (!via_phase_is_in(end->phase, VIA_PHASES_PIPED) || end->phase == VIA_PHASE_STAYS ||
-        !line_has_room(hosts, end) || !can_leave(end)) {
+        !line_has_room(hosts, end) || !is_leave_possible(end)) {
         return false;
     }
-    if (out->tx.span == VIA_SPAN_KERNEL && !out->tx.ended && may_switch(end) &&
+    if (out->tx.span == VIA_SPAN_KERNEL && !out->tx.ended && is_switch_allowed(end) &&
         via_stream_stall_is_over(&end->stall, &out->tx)) {
         switch_now(hosts, number, which);
     }

@@ -278,8 +278,8 @@ static void run_turn(struct hosts *hosts, unsigned number, unsigned which, uint3
         return;
     }
     end->asleep = true;
-    if (!is_over(end) && burst_may_check_again(&end->burst, end->out->sent + end->in->received,
-                                               hosts->clock.now_ns)) {
+    if (!is_over(end) && burst_is_check_allowed(&end->burst, end->out->sent + end->in->received,
+                                                hosts->clock.now_ns)) {
         sim_clock_after(&hosts->clock, VIA_STREAM_STALL_NS, SIM_EVENT_RESUME, number, which,
                         end->ticket);
     }

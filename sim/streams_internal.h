@@ -15,7 +15,7 @@
 #define EPOCH 7u
 #define CHUNK_MAX 4096u
 
-enum step { STEP_WORK = 0, STEP_RING, STEP_ARM, STEP_LOOK };
+enum step { STEP_WORK = 0, STEP_RING, STEP_ARM, STEP_CHECK };
 
 /* One direction of a connection: its pipe, its way through the kernel, and the checker's record of
  * both. */

@@ -33,7 +33,7 @@ void sim_streams_draw_fate(struct streams *streams, struct connection *connectio
 }
 
 /* A single thread forks: it is in no call. */
-static bool may_fork(const struct end *end)
+static bool is_fork_allowed(const struct end *end)
 {
     return end->in_call == NULL && end->out->avail_bytes == 0 && !end->in->rx.avail.held &&
            !end->shared;
@@ -102,7 +102,8 @@ bool sim_streams_is_alive(struct streams *streams, unsigned connection, unsigned
 {
     struct end *end = end_at(streams, connection, number);
     struct thread *thread = thread_at(streams, connection, number);
-    if (end->fork_turns_left != 0 && !end->shared && may_fork(end) && --end->fork_turns_left == 0) {
+    if (end->fork_turns_left != 0 && !end->shared && is_fork_allowed(end) &&
+        --end->fork_turns_left == 0) {
         fork_now(streams, connection, number);
     }
     if (!fate_is_due(&thread->kill, end->stall.spills)) {

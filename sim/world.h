@@ -565,7 +565,7 @@ void sim_check_announced(struct sim_host *host);
 /* Has no fault happened that may have separated hosts? */
 bool sim_is_calm(const struct sim_world *world);
 /* May it take long until two live hosts know of each other? */
-bool sim_may_be_slow(const struct sim_world *world);
+bool sim_is_delay_allowed(const struct sim_world *world);
 /* Its host has crashed: the outcome is unknown, no completion will come. */
 void sim_check_orphan(struct sim_world *world, struct sim_op *op);
 const char *sim_op_name(const struct sim_op *op); /* one static text at a time */

@@ -46,7 +46,7 @@ struct stream {
     uint64_t first_ps, last_ps; /* measured from and to */
     uint64_t first_busy_ps, last_busy_ps;
     struct sim_spread phases; /* of polls */
-    uint64_t look_ps;         /* a poll's interval: the poll itself and the pause after it */
+    uint64_t interval_ps;     /* a poll's interval: the poll itself and the pause after it */
 };
 
 static uint64_t parameter(const struct stream *stream, const char *key)
@@ -164,7 +164,7 @@ static double phase(struct stream *stream)
 static void poll_until(struct stream *stream, const uint64_t *reg, uint64_t count)
 {
     struct sim_actor *actor = &stream->sender.actor;
-    sim_actor_work(actor, (uint64_t)((double)stream->look_ps * phase(stream)));
+    sim_actor_work(actor, (uint64_t)((double)stream->interval_ps * phase(stream)));
     for (;;) {
         sim_actor_work(actor, software(stream, "register_read"));
         sim_net_read(&stream->net, &stream->sender.to_chip, &stream->sender.from_chip, 4,
@@ -346,7 +346,7 @@ void sim_stream_run(const struct sim_scenario *scenario, enum sim_stream_mode mo
         sim_scenario_count(scenario, "stream", bytes >= 262144 ? "large_writes" : "writes");
     stream->warmup_count = 2;
     sim_spread_init(&stream->phases, 1);
-    stream->look_ps = poll_ps(stream);
+    stream->interval_ps = poll_ps(stream);
     sim_actor_start(&stream->receiver.actor, &stream->receiver.cpu, receiver_main, stream);
     sim_actor_start(&stream->sender.actor, &stream->sender.cpu, sender_main, stream);
     bool ended = sim_cost_run(&stream->cost, EVENTS_MAX);

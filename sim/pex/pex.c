@@ -16,8 +16,8 @@
 #include "sim/pex/bus.h"
 
 #define BAR_BYTES_MIN (UINT64_C(1) << 20)
-#define LOOK_NS (20 * VIA_MSEC_NS)     /* of the driver, with interrupts */
-#define LOOK_POLL_NS (1 * VIA_MSEC_NS) /* and without */
+#define POLL_IRQ_NS (20 * VIA_MSEC_NS) /* of the driver, with interrupts */
+#define POLL_NS (1 * VIA_MSEC_NS)      /* and without */
 
 static struct sim_pex_side *side_of(const struct sim_end *end)
 {
@@ -498,7 +498,7 @@ static bool pex_is_ringing(struct sim_end *end)
 
 static uint64_t pex_poll_ns(const struct sim_end *end)
 {
-    return side_of(end)->pex->config.polls ? LOOK_POLL_NS : LOOK_NS;
+    return side_of(end)->pex->config.polls ? POLL_NS : POLL_IRQ_NS;
 }
 
 void sim_pex_use(void)
@@ -513,7 +513,7 @@ void sim_pex_use(void)
         .service = pex_service,
         .event = pex_event,
         .is_ringing = pex_is_ringing,
-        .look_ns = pex_poll_ns,
+        .poll_ns = pex_poll_ns,
     };
     sim_chips = &ops;
 }

@@ -158,12 +158,12 @@ void plan_pipe_forget(struct plan_fabric *fabric, struct plan_pipe *pipe)
 /* --- room ------------------------------------------------------------------------------------ */
 
 /* One buffer stays free behind it, in the pipe or in the bypass. */
-bool plan_pipe_may_turn(const struct plan_fabric *fabric, const struct plan_pipe *pipe)
+bool plan_pipe_is_turn_allowed(const struct plan_fabric *fabric, const struct plan_pipe *pipe)
 {
     return pipe->credits + fabric->costs.bypass_count - pipe->bypass_used >= 2;
 }
 
-bool plan_pipe_may_inject(const struct plan_pipe *pipe)
+bool plan_pipe_is_inject_allowed(const struct plan_pipe *pipe)
 {
     return pipe->credits >= 1 && pipe->bypass_used == 0;
 }

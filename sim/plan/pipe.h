@@ -157,8 +157,8 @@ struct plan_pipe *plan_pipe_towards(struct plan_fabric *fabric, unsigned at, uns
 void plan_pipe_forget(struct plan_fabric *fabric, struct plan_pipe *pipe);
 
 /* The bubble rule, for new frames; and for frames that turn into another dimension. */
-bool plan_pipe_may_inject(const struct plan_pipe *pipe);
-bool plan_pipe_may_turn(const struct plan_fabric *fabric, const struct plan_pipe *pipe);
+bool plan_pipe_is_inject_allowed(const struct plan_pipe *pipe);
+bool plan_pipe_is_turn_allowed(const struct plan_fabric *fabric, const struct plan_pipe *pipe);
 /* The writer has found no room. */
 void plan_pipe_ask_for_room(struct plan_fabric *fabric, struct plan_pipe *pipe);
 /* The reader has consumed a record. */

@@ -162,7 +162,7 @@ static bool choose_in(struct plan_thread *thread)
             way =
                 plan_pipe_towards(fabric, thread->host->index, frame->destination, thread->channel);
             bool turns = way->dimension != pipe->dimension;
-            if (turns && !plan_pipe_may_turn(fabric, way)) {
+            if (turns && !plan_pipe_is_turn_allowed(fabric, way)) {
                 block(fabric, pipe, way);
                 continue;
             }
@@ -236,7 +236,7 @@ static bool choose_out(struct plan_thread *thread)
         unblock(way);
         bool acks = way->own.count > 0;
         bool own = acks || way->ops_first != NULL;
-        if (own && plan_pipe_may_inject(way)) {
+        if (own && plan_pipe_is_inject_allowed(way)) {
             if (acks ? way->acks_left == 0 : way->sends_left == 0) {
                 plan_pipe_list_out(way);
                 continue;

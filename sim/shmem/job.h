@@ -38,7 +38,7 @@ enum sim_pe_event {
     SIM_PE_GO_ON = 0, /* a = PE, c = its ticket */
     SIM_PE_BELL = 1,  /* a = PE: its host rings its bell */
     SIM_PE_KILL = 2,  /* the launcher ends all PEs */
-    SIM_PE_LOOK = 3,  /* after a crash: check that they have ended */
+    SIM_PE_CHECK = 3, /* after a crash: check that they have ended */
 };
 
 /* A command that the host has taken from a PE. */

@@ -205,7 +205,7 @@ static void on_event(struct sim_guest *guest, const struct sim_event *event)
     case SIM_PE_KILL:
         kill_all(job);
         break;
-    case SIM_PE_LOOK:
+    case SIM_PE_CHECK:
         check_after_crash(job);
         break;
     }
@@ -232,7 +232,7 @@ static void on_crash(struct sim_guest *guest, struct sim_host *host)
         }
     }
     if (has_pes) {
-        sim_clock_after(&job->world->clock, NOTICE_NS_MAX, SIM_EVENT_GUEST, 0, SIM_PE_LOOK, 0);
+        sim_clock_after(&job->world->clock, NOTICE_NS_MAX, SIM_EVENT_GUEST, 0, SIM_PE_CHECK, 0);
     }
 }
 

@@ -25,8 +25,8 @@
 enum { WRITE = 2, READ = 3, READ_STATUS = 5, WRITE_ENABLE = 6 };
 
 #define PAUSE_US 20u
-#define COMMAND_LOOKS_MAX 5000u /* 0.1 s */
-#define CYCLE_LOOKS_MAX 500u    /* of 0.2 ms: a write cycle takes 5 ms (AT25) */
+#define COMMAND_POLLS_MAX 5000u /* 0.1 s */
+#define CYCLE_POLLS_MAX 500u    /* of 0.2 ms: a write cycle takes 5 ms (AT25) */
 #define CYCLE_PAUSE_US 200u
 #define CRC_PAUSE_US 50000u
 
@@ -57,7 +57,7 @@ static int gone(struct via_error *err)
 /* Waits for the end of a command. */
 static int finish(struct via_card_eeprom *eeprom, uint32_t *ret_control, struct via_error *err)
 {
-    for (unsigned i = 0; i < COMMAND_LOOKS_MAX; i++) {
+    for (unsigned i = 0; i < COMMAND_POLLS_MAX; i++) {
         uint32_t control = get(eeprom, CONTROL);
         if (control == UINT32_MAX) {
             return gone(err);
@@ -85,7 +85,7 @@ static int command(struct via_card_eeprom *eeprom, unsigned number, uint32_t dwo
 static int wait_write_cycle(struct via_card_eeprom *eeprom, struct via_error *err)
 {
     uint32_t control;
-    for (unsigned i = 0; i < CYCLE_LOOKS_MAX; i++) {
+    for (unsigned i = 0; i < CYCLE_POLLS_MAX; i++) {
         int rc = command(eeprom, READ_STATUS, 0, &control, err);
         if (rc != 0) {
             return rc;

@@ -87,8 +87,8 @@ int via_card_image_parse(const char *name, const uint8_t *bytes, size_t bytes_co
                                                     .value = take32(bytes + at + 2)};
     }
     size_t left = bytes_count - at;
-    bool may_lack = (image->flags & VIA_CARD_IMAGE_HAS_CRC) == 0 && left == 0;
-    if (left < 4 && !may_lack) {
+    bool is_crc_optional = (image->flags & VIA_CARD_IMAGE_HAS_CRC) == 0 && left == 0;
+    if (left < 4 && !is_crc_optional) {
         return complain(err, name, bytes_count, "ends before or within the CRC of 4 bytes");
     }
     image->crc_is_there = left >= 4;

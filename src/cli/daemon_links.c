@@ -9,7 +9,7 @@
 #include "cli/daemon.h"
 
 #define ANSWER_MS 5000u
-#define LOOK_AGAIN_US 5000u
+#define RETRY_US 5000u
 
 /* Host ids that a topology connects have the same number. */
 struct islands {
@@ -126,7 +126,7 @@ int via_daemon_wait_links(const struct via_fabric *fabric, uint64_t deadline_ns,
         if (via_process_now_ns() >= deadline_ns) {
             return -ETIMEDOUT;
         }
-        usleep(LOOK_AGAIN_US);
+        usleep(RETRY_US);
     }
     return 0;
 }

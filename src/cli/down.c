@@ -38,8 +38,8 @@ static const struct option long_options[] = {
  * tells them apart; then only the one whose state says so has them. */
 static int remove_namespaces(const struct via_fabric *fabric, bool known, struct via_error *err)
 {
-    bool may_have = known ? fabric->netns : getenv("VIADUCT_RUNDIR") == NULL;
-    return may_have && geteuid() == 0 ? via_netns_remove(fabric, err) : 0;
+    bool has_netns = known ? fabric->netns : getenv("VIADUCT_RUNDIR") == NULL;
+    return has_netns && geteuid() == 0 ? via_netns_remove(fabric, err) : 0;
 }
 
 static void print_found(const struct via_fabric *fabric, const struct via_daemon_ended *ended,

@@ -111,7 +111,7 @@ static void check_msi(const struct via_found *found, struct via_doctor_finding *
 static void check_combining(const struct via_found *found, struct via_doctor_finding *finding)
 {
     const struct via_found_bar *bar = &found->bars[found->chip->window_bar];
-    if (found->chip->window_bar != 0 && bar->bytes != 0 && !bar->can_combine) {
+    if (found->chip->window_bar != 0 && bar->bytes != 0 && !bar->has_write_combining) {
         via_doctor_report(finding, VIA_DOCTOR_WARN,
                           "BAR %u cannot be mapped write-combined (%s): each store of 8 bytes is a "
                           "packet of its own",

@@ -146,10 +146,10 @@ int via_cli_ivshmem_server(int argc, char **argv)
     }
     printf("serves %llu bytes on %s\n", (unsigned long long)options.memory_bytes, options.path);
     fflush(stdout);
-    struct pollfd looks[] = {{.fd = signal_fd, .events = POLLIN},
+    struct pollfd polls[] = {{.fd = signal_fd, .events = POLLIN},
                              {.fd = via_ivshmem_server_fd(server), .events = POLLIN}};
-    while ((poll(looks, VIA_ARRAY_COUNT(looks), -1) >= 0 || errno == EINTR) &&
-           (looks[0].revents & POLLIN) == 0) {
+    while ((poll(polls, VIA_ARRAY_COUNT(polls), -1) >= 0 || errno == EINTR) &&
+           (polls[0].revents & POLLIN) == 0) {
         via_ivshmem_server_service(server);
     }
     via_ivshmem_server_close(server);

@@ -20,7 +20,7 @@
 #define SLOTS 16u /* of the ring, which is a page */
 #define CHANNEL 0u
 #define VENDOR_DEVICE 0x87D010B5u
-#define LOOK_NS (200 * VIA_USEC_NS)
+#define POLL_NS (200 * VIA_USEC_NS)
 #define PATIENCE_NS (2 * VIA_SEC_NS)
 #define SIZE_MIN 4u
 
@@ -65,7 +65,7 @@ static unsigned char *destination_of(const struct engine *engine)
 static int await(struct engine *engine, struct via_plx_dma_descriptor *descriptor,
                  uint32_t *ret_flags, struct via_error *err)
 {
-    uint64_t begin_ns = via_perf_target_now_ns(), look_ns = begin_ns + LOOK_NS;
+    uint64_t begin_ns = via_perf_target_now_ns(), poll_ns = begin_ns + POLL_NS;
     for (;;) {
         /* Pairs with the engine's write-back, which follows its data. */
         *ret_flags = atomic_load_explicit(&descriptor->flags, memory_order_acquire);
@@ -73,10 +73,10 @@ static int await(struct engine *engine, struct via_plx_dma_descriptor *descripto
             return 0;
         }
         uint64_t now = via_perf_target_now_ns();
-        if (now < look_ns) {
+        if (now < poll_ns) {
             continue;
         }
-        look_ns = now + LOOK_NS;
+        poll_ns = now + POLL_NS;
         uint32_t control = get(engine, VIA_PLX_DMA_CONTROL);
         if (control == UINT32_MAX || engine->pci->ops->gone(engine->pci)) {
             return via_error_set(err, -ENODEV, "the function answers no more");

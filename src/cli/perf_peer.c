@@ -13,7 +13,7 @@
 #include "cli/perf.h"
 
 /* Some microseconds; a word between two CPUs takes a fraction of one. */
-#define LOOKS_BEFORE_YIELD 200u
+#define POLLS_BEFORE_YIELD 200u
 
 int via_perf_attach(const struct via_perf *perf, unsigned host, int channel,
                     struct via_attach **ret_attach)
@@ -31,7 +31,7 @@ int via_perf_attach(const struct via_perf *perf, unsigned host, int channel,
  * bring the word. */
 int via_perf_await(const _Atomic uint64_t *word, uint64_t value)
 {
-    for (unsigned i = 0; i < LOOKS_BEFORE_YIELD; i++) {
+    for (unsigned i = 0; i < POLLS_BEFORE_YIELD; i++) {
         /* Pairs with the release of the process that stores it last. */
         if (atomic_load_explicit(word, memory_order_acquire) == value) {
             return 0;

@@ -86,7 +86,7 @@ static void print_all(const struct via_found *found)
         if (bar->bytes != 0) {
             printf("  BAR %u      %s%s%s%s\n", i, size_text(bar->bytes).text,
                    bar->is_prefetchable ? ", prefetchable" : "",
-                   bar->can_combine ? ", write-combined" : "",
+                   bar->has_write_combining ? ", write-combined" : "",
                    bar->is_unassigned ? ", no address" : "");
         }
     }

@@ -25,5 +25,5 @@ bool via_arm_poll(enum via_arm_phase *phase, struct via_port *port, unsigned que
     if (*phase == VIA_ARM_PHASE_FENCING && ops->fence_poll(port, queue) != 0) {
         *phase = VIA_ARM_PHASE_ARMED;
     }
-    return *phase == VIA_ARM_PHASE_ARMED || VIA_MUTANT(EARLY_LOOK);
+    return *phase == VIA_ARM_PHASE_ARMED || VIA_MUTANT(EARLY_CHECK);
 }

@@ -311,7 +311,7 @@ static uint16_t number_of(const struct via_channel *channel, const struct via_ba
     return (uint16_t)(at - channel->barriers->hosts);
 }
 
-static bool can_answer(struct via_channel *channel, const struct via_barrier_host *at)
+static bool is_answer_possible(struct via_channel *channel, const struct via_barrier_host *at)
 {
     uint16_t host = number_of(channel, at);
     return via_way_to(channel, host) != NULL && via_op_answer_room(channel, host) == 0;
@@ -320,7 +320,7 @@ static bool can_answer(struct via_channel *channel, const struct via_barrier_hos
 bool via_barrier_is_due(struct via_channel *channel)
 {
     via_list_foreach(it, &channel->barriers->due) {
-        if (can_answer(channel, via_list_entry(it, struct via_barrier_host, due))) {
+        if (is_answer_possible(channel, via_list_entry(it, struct via_barrier_host, due))) {
             return true;
         }
     }
@@ -348,7 +348,7 @@ void via_barrier_pump(struct via_channel *channel)
 {
     via_list_foreach_safe(it, &channel->barriers->due) {
         struct via_barrier_host *at = via_list_entry(it, struct via_barrier_host, due);
-        for (unsigned i = at->count; i-- > 0 && can_answer(channel, at);) {
+        for (unsigned i = at->count; i-- > 0 && is_answer_possible(channel, at);) {
             if (at->arrivals[i].due) {
                 send_release(channel, at, &at->arrivals[i]);
             }

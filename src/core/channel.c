@@ -482,11 +482,11 @@ static bool has_something_to_send(struct via_channel *channel, struct via_way *w
     if ((way->bypass_used != 0 || way->room_asked) && via_way_has_room(way)) {
         return true;
     }
-    if (way->turn_asked && via_way_may_turn(channel, way)) {
+    if (way->turn_asked && via_way_is_turn_allowed(channel, way)) {
         return true;
     }
     return (!via_list_is_empty(&way->flows) || !via_list_is_empty(&way->acks)) &&
-           via_way_may_inject(way);
+           via_way_is_inject_allowed(way);
 }
 
 /* Announces what this thread is going to wait for. true when anything was posted. */
@@ -625,7 +625,7 @@ enum via_arm via_node_arm(struct via_node *node, unsigned index)
             armed &= arm_way(channel, way);
         }
     }
-    if (VIA_MUTANT(NO_SECOND_LOOK)) {
+    if (VIA_MUTANT(NO_SECOND_CHECK)) {
         return VIA_ARM_SLEEP;
     }
     /* Only the check after the last fence counts; earlier ones find work earlier. */

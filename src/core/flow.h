@@ -50,7 +50,7 @@ struct via_tx_flow {
     uint64_t retry_ns;
     uint64_t deadline_ns;
     uint64_t progress_ns; /* when a frame of the peer last arrived. 0 = set at the next check */
-    uint64_t look_ns;     /* when to check the progress of the first operation */
+    uint64_t poll_ns;     /* when to check the progress of the first operation */
 };
 
 struct via_rx_flow {

@@ -23,7 +23,7 @@
 /* When internal operations have run out: answers that got nowhere for so long make room. */
 #define ANSWER_PATIENCE_NS VIA_SEC_NS
 /* Checks of an operation without progress within its time limit. */
-#define STALL_LOOKS 4
+#define STALL_POLLS 4
 /* NO_STATE replies in a row, from a peer that once knew the flow, before the flow is reset. */
 #define NO_STATE_MAX 8
 
@@ -76,7 +76,7 @@ static bool is_sendable(const struct via_channel *channel, const struct via_tx_f
     return is_start_due(flow) || (flow->send_op != NULL && !must_wait(flow));
 }
 
-static bool local_can_run(const struct via_tx_flow *flow)
+static bool is_local_runnable(const struct via_tx_flow *flow)
 {
     return !via_list_is_empty(&flow->ops) && !flow->held;
 }
@@ -84,7 +84,7 @@ static bool local_can_run(const struct via_tx_flow *flow)
 void via_tx_update(struct via_channel *channel, struct via_tx_flow *flow)
 {
     bool local = flow->host == channel->node->config.host;
-    bool wanted = local ? local_can_run(flow) : is_sendable(channel, flow);
+    bool wanted = local ? is_local_runnable(flow) : is_sendable(channel, flow);
 
     if (!wanted) {
         via_list_remove(&flow->ready);
@@ -337,7 +337,7 @@ static void send_acks(struct via_channel *channel, struct via_way *way)
 {
     uint32_t budget = channel->node->config.batch_frames;
 
-    while (budget-- != 0 && !via_list_is_empty(&way->acks) && via_way_may_inject(way)) {
+    while (budget-- != 0 && !via_list_is_empty(&way->acks) && via_way_is_inject_allowed(way)) {
         struct via_list *first = via_list_pop_front(&way->acks);
         via_rx_send_ack(channel, way, via_list_entry(first, struct via_rx_flow, ack));
         channel->work++;
@@ -349,10 +349,10 @@ void via_tx_pump(struct via_channel *channel, struct via_way *way)
     uint32_t budget = channel->node->config.batch_frames;
 
     send_acks(channel, way);
-    while (budget != 0 && !via_list_is_empty(&way->flows) && via_way_may_inject(way)) {
+    while (budget != 0 && !via_list_is_empty(&way->flows) && via_way_is_inject_allowed(way)) {
         struct via_tx_flow *flow = via_list_entry(way->flows.next, struct via_tx_flow, ready);
         for (unsigned n = 0; n < BURST && budget != 0; n++, budget--) {
-            if (!is_sendable(channel, flow) || !via_way_may_inject(way)) {
+            if (!is_sendable(channel, flow) || !via_way_is_inject_allowed(way)) {
                 break;
             }
             send_one(channel, way, flow);
@@ -601,8 +601,8 @@ static struct via_tx_op *find_stalled(struct via_channel *channel, struct via_tx
     uint64_t limit_ns = channel->node->config.wait_ns_max;
     struct via_tx_op *op = NULL;
 
-    if (channel->now_ns >= flow->look_ns) {
-        flow->look_ns = via_time_add(channel->now_ns, limit_ns / STALL_LOOKS + 1);
+    if (channel->now_ns >= flow->poll_ns) {
+        flow->poll_ns = via_time_add(channel->now_ns, limit_ns / STALL_POLLS + 1);
         op = VIA_MUTANT(ENDLESS) ? NULL : first_live(flow);
     }
     if (op != NULL) {
@@ -615,9 +615,9 @@ static struct via_tx_op *find_stalled(struct via_channel *channel, struct via_tx
         if (channel->now_ns >= end_ns && is_heard_of(channel, flow, op, end_ns)) {
             return op;
         }
-        flow->look_ns = channel->now_ns < end_ns ? via_min(flow->look_ns, end_ns) : flow->look_ns;
+        flow->poll_ns = channel->now_ns < end_ns ? via_min(flow->poll_ns, end_ns) : flow->poll_ns;
     }
-    channel->flows->next_timer_ns = via_min(channel->flows->next_timer_ns, flow->look_ns);
+    channel->flows->next_timer_ns = via_min(channel->flows->next_timer_ns, flow->poll_ns);
     return NULL;
 }
 

@@ -17,7 +17,7 @@
 #include "wire/handshake.h"
 
 /* Polls of the peer's registers per heartbeat while bring-up makes progress. */
-#define LOOKS_PER_HEARTBEAT 8
+#define POLLS_PER_HEARTBEAT 8
 #define DEAD_NS (80 * VIA_MSEC_NS)
 #define BEATS_PER_SILENCE 8
 
@@ -390,7 +390,7 @@ static uint64_t check_interval(const struct via_node *node, const struct via_lin
     uint64_t beat = node->config.heartbeat_ns;
     uint8_t state = atomic_load_explicit(&link->state, memory_order_relaxed);
     bool quick = link->phase == VIA_PHASE_QUIESCE || state == VIA_LINK_HANDSHAKE;
-    return quick ? beat / LOOKS_PER_HEARTBEAT + 1 : beat;
+    return quick ? beat / POLLS_PER_HEARTBEAT + 1 : beat;
 }
 
 static void bring_up(struct via_node *node, struct via_link *link, uint64_t now_ns,
@@ -401,8 +401,8 @@ static void bring_up(struct via_node *node, struct via_link *link, uint64_t now_
     if (link->phase == VIA_PHASE_DOWN) {
         if (!port->ops->link_is_up(port)) {
             set_state(node, link, VIA_LINK_DOWN);
-            link->next_look_ns = now_ns + node->config.heartbeat_ns;
-            *ret_deadline_ns = via_min(*ret_deadline_ns, link->next_look_ns);
+            link->next_poll_ns = now_ns + node->config.heartbeat_ns;
+            *ret_deadline_ns = via_min(*ret_deadline_ns, link->next_poll_ns);
             return;
         }
         set_phase_quiesce(node, link);
@@ -412,13 +412,13 @@ static void bring_up(struct via_node *node, struct via_link *link, uint64_t now_
         choose_epoch(link);
         link->phase = VIA_PHASE_HANDSHAKE;
         publish(node, link, VIA_HANDSHAKE_INIT);
-        link->next_look_ns = now_ns;
+        link->next_poll_ns = now_ns;
     }
-    if (link->phase == VIA_PHASE_HANDSHAKE && now_ns >= link->next_look_ns) {
+    if (link->phase == VIA_PHASE_HANDSHAKE && now_ns >= link->next_poll_ns) {
         check_peer(node, link, now_ns);
-        link->next_look_ns = now_ns + check_interval(node, link);
+        link->next_poll_ns = now_ns + check_interval(node, link);
     }
-    uint64_t next = link->phase == VIA_PHASE_HANDSHAKE ? link->next_look_ns
+    uint64_t next = link->phase == VIA_PHASE_HANDSHAKE ? link->next_poll_ns
                                                        : now_ns + check_interval(node, link);
     *ret_deadline_ns = via_min(*ret_deadline_ns, next);
 }
@@ -694,7 +694,7 @@ static void forget(struct via_node *node, struct via_link *link)
     link->peer_seen_session = 0;
     link->echo = 0;
     link->published_state = 0;
-    link->next_look_ns = 0;
+    link->next_poll_ns = 0;
     link->activity_seen = 0;
     for (unsigned k = 0; k < node->config.channels_count; k++) {
         struct via_way *way = &node->channels[k].ways[link->index];

@@ -55,7 +55,7 @@ struct via_link {
     uint32_t peer_seen_session;
     uint16_t echo; /* peer epoch echoed, 0 = none */
     uint8_t published_state;
-    uint64_t next_look_ns;
+    uint64_t next_poll_ns;
     uint64_t next_beat_ns;
     uint64_t heard_ns;
     uint64_t heartbeat_sent;

@@ -70,7 +70,7 @@ int via_relay_frame(struct via_channel *channel, struct via_way *from,
         return 0;
     }
     header->hops_left--;
-    if (from->dimension != way->dimension && !via_way_may_turn(channel, way)) {
+    if (from->dimension != way->dimension && !via_way_is_turn_allowed(channel, way)) {
         way->turn_asked = true;
         return -EAGAIN;
     }

@@ -61,7 +61,7 @@ struct via_way {
     bool up;
     bool blocked;          /* the frame at the head of rx waits for room elsewhere */
     bool room_asked;       /* a frame of another in-pipe waits for room here */
-    bool turn_asked;       /* the same, of a frame that turns: via_way_may_turn() */
+    bool turn_asked;       /* the same, of a frame that turns: via_way_is_turn_allowed() */
     bool sent;             /* records since the last must_ring */
     bool released;         /* records since the last must_ring_writer */
     uint16_t bells;        /* doorbells besides the channel's own that go with `sent` */
@@ -111,7 +111,7 @@ static inline uint32_t via_way_bypass_free(const struct via_channel *channel,
 
 /* May a frame that starts here leave this way? Not while a relayed frame waits here: rings that are
  * full of frames carry little. */
-static inline bool via_way_may_inject(struct via_way *way)
+static inline bool via_way_is_inject_allowed(struct via_way *way)
 {
     bool none_waits = VIA_MUTANT(NO_BUBBLE) || way->bypass_used == 0;
     return none_waits && via_way_has_slots(way, 1);
@@ -119,7 +119,7 @@ static inline bool via_way_may_inject(struct via_way *way)
 
 /* May a frame that turns from one dimension of a torus into another leave this way, or wait for it?
  */
-static inline bool via_way_may_turn(const struct via_channel *channel, struct via_way *way)
+static inline bool via_way_is_turn_allowed(const struct via_channel *channel, struct via_way *way)
 {
     uint32_t bypass = via_way_bypass_free(channel, way);
     return VIA_MUTANT(NO_TURN_BUBBLE) || bypass >= 2 || via_way_has_slots(way, 2 - bypass);

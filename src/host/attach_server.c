@@ -52,7 +52,7 @@ static int send_answer(const struct via_process *process, const struct via_attac
 
 /* Descriptors that a process has not taken count against the descriptors that the kernel lets this
  * user have in flight (RLIMIT_NOFILE, unless it has CAP_SYS_RESOURCE): no process holds many. */
-static bool may_send_fds(struct via_process *process, unsigned fds_count)
+static bool reserve_fds(struct via_process *process, unsigned fds_count)
 {
     int unread_bytes = 0;
     if (ioctl(process->source.fd, SIOCOUTQ, &unread_bytes) == 0 && unread_bytes == 0) {
@@ -82,7 +82,7 @@ static int send_without(const struct via_process *process, const struct via_atta
 void via_attach_server_answer(struct via_process *process, const struct via_attach_answer *answer,
                               const int *fds, unsigned fds_count)
 {
-    int rc = fds_count != 0 && !may_send_fds(process, fds_count)
+    int rc = fds_count != 0 && !reserve_fds(process, fds_count)
                  ? -ETOOMANYREFS
                  : send_answer(process, answer, fds, fds_count);
     if (rc == -ETOOMANYREFS && answer->type != VIA_ATTACH_HELLO) {

@@ -117,7 +117,7 @@ struct via_process_channel {
     uint32_t running_count;
     uint32_t parked_count;
     uint32_t parked_bytes;
-    uint32_t empty_looks;
+    uint32_t empty_polls;
     /* Buffers of gets without a segment (VIA_ATTACH_BOUNCES of replies.geometry.body_bytes_max
      * bytes, then the small ones), and of the members of barriers (hosts_max each); a bit is set
      * for each that is free. */
@@ -316,7 +316,8 @@ struct via_attach_server {
     struct via_list pending;                        /* struct via_attach_pending */
     uint32_t pending_count;
     uint32_t pending_id_next;
-    _Atomic bool look; /* [any] a process broke the rules, or is gone from a transfer thread */
+    _Atomic bool
+        has_broken; /* [any] a process broke the rules, or is gone from a transfer thread */
 
     uint64_t attached_count, refused_count, died_count;
     uint64_t maps_count, maps_refused_count;

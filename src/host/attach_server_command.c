@@ -289,7 +289,7 @@ static bool take(struct via_process_channel *pc)
     return true;
 }
 
-static bool may_run(struct via_process_channel *pc)
+static bool is_run_allowed(struct via_process_channel *pc)
 {
     pc->held = pc->running_count >= VIA_ATTACH_RUNNING_MAX;
     return !pc->held;
@@ -304,7 +304,7 @@ unsigned via_process_channel_serve(struct via_transfer *transfer, struct via_pro
     if (via_unlikely(via_process_channel_is_stuck(pc))) {
         via_process_channel_park(transfer, pc);
     }
-    while (taken < BATCH_COMMANDS && may_run(pc) && (pc->stashed || take(pc))) {
+    while (taken < BATCH_COMMANDS && is_run_allowed(pc) && (pc->stashed || take(pc))) {
         if (start(transfer, pc) == -EAGAIN) {
             break;
         }

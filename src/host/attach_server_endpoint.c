@@ -90,7 +90,8 @@ int via_endpoint_open_for(struct via_process *process, uint32_t number)
         return -EADDRINUSE;
     }
     if (old->count >= ENDPOINTS_MAX ||
-        !via_tenant_may_take(process->tenant, process->tenant->endpoints_count, ENDPOINTS_MAX)) {
+        !via_tenant_is_take_allowed(process->tenant, process->tenant->endpoints_count,
+                                    ENDPOINTS_MAX)) {
         return -ENOSPC;
     }
     struct via_endpoint_table *table = copy_without(old, NULL, 0);

@@ -18,12 +18,13 @@ static bool is_cut_off(const struct via_process_channel *pc, uint16_t destinatio
 }
 
 /* The user of a process with a bell page of its own has a part of the places only. */
-static bool may_park(const struct via_transfer *transfer, const struct via_process_channel *pc)
+static bool is_park_allowed(const struct via_transfer *transfer,
+                            const struct via_process_channel *pc)
 {
     const struct via_tenant *tenant = pc->process->tenant;
     return tenant->exempt ||
-           via_tenant_may_take(tenant, transfer->tenant_parked_counts[tenant->bells_index],
-                               VIA_ATTACH_PARKED_ALL);
+           via_tenant_is_take_allowed(tenant, transfer->tenant_parked_counts[tenant->bells_index],
+                                      VIA_ATTACH_PARKED_ALL);
 }
 
 static void count_parked(struct via_transfer *transfer, struct via_process_channel *pc, int change)
@@ -47,7 +48,7 @@ static struct via_command_slot *free_slot(const struct via_transfer *transfer,
 {
     struct via_command_slot *slots = pc->slots + pc->commands.geometry.slots_count;
     if (pc->parked_count >= VIA_ATTACH_PARKED_MAX ||
-        transfer->parked_count >= VIA_ATTACH_PARKED_ALL || !may_park(transfer, pc) ||
+        transfer->parked_count >= VIA_ATTACH_PARKED_ALL || !is_park_allowed(transfer, pc) ||
         bytes > VIA_ATTACH_COMMAND_DATA_BYTES - pc->parked_bytes) {
         return NULL;
     }
@@ -121,7 +122,7 @@ static void park_one(void *ctx, struct via_op *op)
 
 void via_process_channel_park(struct via_transfer *transfer, struct via_process_channel *pc)
 {
-    if (transfer->parked_count >= VIA_ATTACH_PARKED_ALL || !may_park(transfer, pc)) {
+    if (transfer->parked_count >= VIA_ATTACH_PARKED_ALL || !is_park_allowed(transfer, pc)) {
         return;
     }
     struct parking parking = {.transfer = transfer, .pc = pc};

@@ -46,8 +46,8 @@ int via_attach_server_ask(struct via_process *process, const struct via_attach_r
     bool posts = request->type == VIA_ATTACH_BOARD_POST;
     if (process->pending_count >= VIA_ATTACH_REQUESTS_MAX ||
         server->pending_count >= VIA_ATTACH_REQUESTS_ALL ||
-        !via_tenant_may_take(tenant, tenant->requests_count, VIA_ATTACH_REQUESTS_ALL) ||
-        (posts && !via_tenant_may_take(tenant, tenant->posts_count, VIA_HOST_ASKS_MAX))) {
+        !via_tenant_is_take_allowed(tenant, tenant->requests_count, VIA_ATTACH_REQUESTS_ALL) ||
+        (posts && !via_tenant_is_take_allowed(tenant, tenant->posts_count, VIA_HOST_ASKS_MAX))) {
         return -EAGAIN;
     }
     struct via_attach_pending *pending = calloc(1, sizeof(*pending));

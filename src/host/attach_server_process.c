@@ -14,7 +14,7 @@
 
 /* Interval at which this thread polls a closing process that waits for an event without a wake-up.
  */
-#define CLOSING_LOOK_NS (10 * VIA_MSEC_NS)
+#define CLOSING_POLL_NS (10 * VIA_MSEC_NS)
 /* A turn of the control thread spends so long on closing processes, and a look at one more. */
 #define CLOSING_TURN_NS (2 * VIA_MSEC_NS)
 
@@ -337,12 +337,13 @@ static void strand(struct via_process *process)
     }
 }
 
-static bool may_strand(const struct via_process *process)
+static bool is_stranding_possible(const struct via_process *process)
 {
     const struct via_host *host = process->host;
     uint32_t stranded_max = host->options.processes_max / VIA_ATTACH_STRANDED_PART;
     return process->late && !process->stranded && host->attach.stranded_count < stranded_max &&
-           via_tenant_may_take(process->tenant, process->tenant->stranded_count, stranded_max);
+           via_tenant_is_take_allowed(process->tenant, process->tenant->stranded_count,
+                                      stranded_max);
 }
 
 static void cancel_commands(struct via_process *process)
@@ -366,7 +367,7 @@ static uint64_t tick_closing(struct via_process *process)
         /* Pairs with the release in via_process_channel_check_gone(). */
         if (atomic_load_explicit(&process->channels_left, memory_order_acquire) != 0) {
             if (host->now_ns >= process->deadline_ns) {
-                (may_strand(process) ? strand : cancel_commands)(process);
+                (is_stranding_possible(process) ? strand : cancel_commands)(process);
             }
             return process->deadline_ns;
         }
@@ -374,7 +375,7 @@ static uint64_t tick_closing(struct via_process *process)
         process->tenant->stranded_count -= process->stranded ? 1 : 0;
         process->stranded = false;
         if (via_endpoint_close_all_for(process) != 0) {
-            return host->now_ns + CLOSING_LOOK_NS; /* out of memory for the moment */
+            return host->now_ns + CLOSING_POLL_NS; /* out of memory for the moment */
         }
         /* Not before: who sees that its memory is gone knows that what it sent has arrived. */
         via_segment_retire_all_for(process);
@@ -386,7 +387,7 @@ static uint64_t tick_closing(struct via_process *process)
         return VIA_NEVER_NS; /* the threads poke when they are */
     }
     if (!via_segment_is_all_idle_for(process) || !via_host_board_leave(host, process)) {
-        return host->now_ns + CLOSING_LOOK_NS;
+        return host->now_ns + CLOSING_POLL_NS;
     }
     via_segment_free_all_for(process);
     via_list_remove(&process->link);
@@ -432,7 +433,7 @@ uint64_t via_process_tick(struct via_host *host)
 {
     struct via_attach_server *server = &host->attach;
     /* Pairs with the release in via_process_channel_break(). */
-    if (atomic_exchange_explicit(&server->look, false, memory_order_acquire)) {
+    if (atomic_exchange_explicit(&server->has_broken, false, memory_order_acquire)) {
         detach_broken(host);
     }
     uint64_t deadline_ns = tick_all_closing(host);

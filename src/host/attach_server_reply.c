@@ -20,7 +20,7 @@ void via_process_channel_break(struct via_process_channel *pc)
     pc->broken = true;
     /* Release pairs with the acquire in via_attach_server_tick(). */
     atomic_store_explicit(&pc->process->broken, true, memory_order_relaxed);
-    atomic_store_explicit(&host->attach.look, true, memory_order_release);
+    atomic_store_explicit(&host->attach.has_broken, true, memory_order_release);
     via_host_poke(host);
 }
 
@@ -315,6 +315,6 @@ void via_process_channel_check_gone(struct via_transfer *transfer, struct via_pr
     struct via_host *host = transfer->host;
     /* Pairs with the acquire in tick_closing(): this thread is done with the process. */
     atomic_fetch_sub_explicit(&pc->process->channels_left, 1, memory_order_release);
-    atomic_store_explicit(&host->attach.look, true, memory_order_release);
+    atomic_store_explicit(&host->attach.has_broken, true, memory_order_release);
     via_host_poke(host);
 }

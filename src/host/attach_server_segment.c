@@ -20,7 +20,7 @@
 #define LINGER_NS_MAX (600 * VIA_SEC_NS)
 #define NODE_ACCESS (VIA_SEGMENT_READ | VIA_SEGMENT_WRITE)
 /* How often removed segments that are still in use are checked. */
-#define REAP_LOOK_NS (10 * VIA_MSEC_NS)
+#define REAP_POLL_NS (10 * VIA_MSEC_NS)
 
 static void publish_segment(struct via_host *host, uint64_t handle,
                             struct via_host_segment *segment)
@@ -320,7 +320,7 @@ uint64_t via_segment_reap(struct via_host *host)
         if (via_host_is_synced(host, segment->sync) && is_idle(host, segment)) {
             free_segment(host, segment);
         } else {
-            deadline_ns = via_min(deadline_ns, host->now_ns + REAP_LOOK_NS);
+            deadline_ns = via_min(deadline_ns, host->now_ns + REAP_POLL_NS);
         }
     }
     return deadline_ns;

@@ -134,7 +134,7 @@ struct via_attach {
     _Atomic bool bell_watched; /* the program watches the bell: the host rings after a poll */
     unsigned followers;
     struct via_host_spin spin;
-    uint64_t death_look_ns; /* when the socket was last checked without a reason */
+    uint64_t death_poll_ns; /* when the socket was last checked without a reason */
 
     struct via_client_op *ops;
     uint32_t ops_count;
@@ -184,7 +184,7 @@ struct via_client_slice_ask {
     struct via_client_request request;
     bool under_way;
     uint32_t misses;   /* puts that would have needed a slice, since the last request */
-    uint64_t look_ns;  /* last check for the answer */
+    uint64_t poll_ns;  /* last check for the answer */
     uint64_t again_ns; /* when to ask again at the earliest, 0 = at once */
     uint64_t off, end; /* the bytes that slices are wanted for; the first are asked for */
     uint64_t pause_ns;

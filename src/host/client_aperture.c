@@ -212,11 +212,11 @@ static bool fence(struct burst *burst)
     unsigned char *piece =
         burst->aperture->base +
         via_align_down((uint64_t)(burst->last - burst->aperture->base), slice_bytes);
-    const unsigned char *const looks[] = {burst->last, piece, piece + slice_bytes / 4,
-                                          piece + slice_bytes / 2};
-    for (unsigned i = 0; i < VIA_ARRAY_COUNT(looks); i++) {
-        if (via_client_aperture_has_segment(burst->aperture, looks[i]) &&
-            read_across(burst, looks[i]) != UINT64_MAX) {
+    const unsigned char *const probes[] = {burst->last, piece, piece + slice_bytes / 4,
+                                           piece + slice_bytes / 2};
+    for (unsigned i = 0; i < VIA_ARRAY_COUNT(probes); i++) {
+        if (via_client_aperture_has_segment(burst->aperture, probes[i]) &&
+            read_across(burst, probes[i]) != UINT64_MAX) {
             return !burst->lost;
         }
     }

@@ -15,7 +15,7 @@
 #include "host/client_sys.h"
 #include "wire/frame.h"
 
-static int may_write(const struct via_remote *remote, const struct via_client_mapping *mapping)
+static int check_writable(const struct via_remote *remote, const struct via_client_mapping *mapping)
 {
     if (via_unlikely(mapping->read_only)) {
         return via_client_error(-EACCES, "host %u, segment: put: it may only be read",
@@ -168,7 +168,7 @@ static int begin_put(struct via_remote *remote, uint64_t off, size_t bytes,
 static int put_direct(struct via_remote *remote, const struct via_client_mapping *mapping,
                       uint64_t off, const void *src, size_t bytes, unsigned flags)
 {
-    int rc = may_write(remote, mapping);
+    int rc = check_writable(remote, mapping);
     if (rc == 0) {
         store(mapping, off, src, bytes, flags);
     }
@@ -663,7 +663,7 @@ int via_client_try_put_signal(struct via_remote *remote, uint64_t off, const voi
         command.b.signal_value = value;
         return try_indirect(remote, &command, src, src, NULL);
     }
-    rc = may_write(remote, mapping);
+    rc = check_writable(remote, mapping);
     if (rc == 0) {
         store(mapping, off, src, bytes, 0);
         signal_direct(mapping, signal_off, value, VIADUCT_SIGNAL_SET);
@@ -706,7 +706,7 @@ int via_remote_put_signal(struct via_remote *remote, uint64_t off, const void *s
         uint64_t add = signal_op == VIADUCT_SIGNAL_ADD ? VIA_FRAME_SIGNAL_ADD : 0;
         return signal_by_frames(remote, off, src, bytes, signal_off | add, value);
     }
-    rc = may_write(remote, mapping);
+    rc = check_writable(remote, mapping);
     if (rc == 0) {
         store(mapping, off, src, bytes, 0);
         signal_direct(mapping, signal_off, value, signal_op);

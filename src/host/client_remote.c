@@ -22,7 +22,7 @@
 #include "host/client_sys.h"
 #include "wire/frame.h"
 
-#define LOOK_EVERY_ACCESSES 1024u
+#define POLL_EVERY_ACCESSES 1024u
 
 static int lost(const struct via_remote *remote)
 {
@@ -272,7 +272,7 @@ count_and_find_direct(struct via_remote *remote)
     /* Lost counts do not matter. */
     uint32_t accesses = atomic_load_explicit(&remote->accesses, memory_order_relaxed) + 1;
     atomic_store_explicit(&remote->accesses, accesses, memory_order_relaxed);
-    return via_unlikely(accesses % LOOK_EVERY_ACCESSES == 0) ? check_death_first(remote)
+    return via_unlikely(accesses % POLL_EVERY_ACCESSES == 0) ? check_death_first(remote)
                                                              : find_direct(remote);
 }
 

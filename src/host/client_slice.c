@@ -17,7 +17,7 @@
 #define AGAIN_NS_MIN VIA_MSEC_NS
 #define AGAIN_NS_MAX (64 * VIA_MSEC_NS)
 /* Interval at which the client checks the socket for an answer. */
-#define LOOK_NS (50 * VIA_USEC_NS)
+#define POLL_NS (50 * VIA_USEC_NS)
 #define PIECES_MAX (UINT64_C(1) << 20)
 #define SLICE_BYTES_MAX (UINT64_C(1) << 40)
 #define PAGE_BYTES 4096u
@@ -199,11 +199,11 @@ static void ask_for_slice(struct via_remote *remote)
     };
     ask->request.answered = answered;
     ask->misses = 0;
-    ask->look_ns = via_client_now_ns();
+    ask->poll_ns = via_client_now_ns();
     ask->under_way = true;
     if (via_client_ask_later(remote->attach, &request, &ask->request) != 0) {
         ask->under_way = false;
-        ask->again_ns = ask->look_ns + AGAIN_NS_MAX;
+        ask->again_ns = ask->poll_ns + AGAIN_NS_MAX;
     }
 }
 
@@ -230,8 +230,8 @@ static void poll_for_answer(struct via_remote *remote)
 {
     struct via_client_slice_ask *ask = &remote->slice_ask;
     uint64_t now_ns = via_client_now_ns();
-    if (now_ns - ask->look_ns >= LOOK_NS && !remote->attach->asleep) {
-        ask->look_ns = now_ns;
+    if (now_ns - ask->poll_ns >= POLL_NS && !remote->attach->asleep) {
+        ask->poll_ns = now_ns;
         (void)via_client_take_answers(remote->attach);
     }
 }

@@ -21,7 +21,7 @@
 #include "port/bell.h"
 
 #define SLEEP_NS_MAX VIA_SEC_NS
-#define DEATH_LOOK_NS (4 * VIA_MSEC_NS)
+#define DEATH_POLL_NS (4 * VIA_MSEC_NS)
 
 uint64_t via_client_now_ns(void)
 {
@@ -362,10 +362,10 @@ int via_client_wait_result(struct via_attach *attach, const struct via_client_ch
 static unsigned poll_for_death(struct via_attach *attach)
 {
     uint64_t now = via_client_now_ns();
-    if (now - attach->death_look_ns < DEATH_LOOK_NS) {
+    if (now - attach->death_poll_ns < DEATH_POLL_NS) {
         return 0;
     }
-    attach->death_look_ns = now;
+    attach->death_poll_ns = now;
     return via_client_take_answers(attach);
 }
 

@@ -226,7 +226,7 @@ json_t *via_control_answer(struct via_control_caller *caller, json_t *request)
         if (strcmp(name, commands[i].name) != 0) {
             continue;
         }
-        if (commands[i].administers ? caller->may_administer : caller->may_look) {
+        if (commands[i].administers ? caller->has_admin_right : caller->has_read_right) {
             return commands[i].run(caller, request);
         }
         return via_control_refusal(caller, name,

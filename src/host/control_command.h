@@ -17,9 +17,9 @@ struct via_host;
 struct via_control_caller {
     struct via_host *host; /* that is asked */
     uid_t uid;
-    int from;      /* host that passes the request on; -1: the user is on this machine */
-    bool may_look; /* status, directory */
-    bool may_administer;
+    int from;            /* host that passes the request on; -1: the user is on this machine */
+    bool has_read_right; /* status, directory */
+    bool has_admin_right;
     bool stopping;  /* result: the host is to end when the answer has gone */
     bool reloading; /* result: call via_host.reload; the answer comes by via_host_reloaded() */
 };

@@ -196,7 +196,7 @@ static struct answer *find_answer(struct via_host *host, uint16_t peer, uint32_t
     return NULL;
 }
 
-static bool may_answer(struct via_host *host, uint16_t peer, uint32_t id)
+static bool accept_request(struct via_host *host, uint16_t peer, uint32_t id)
 {
     struct via_remote_rate *rate = &host->remote.rates[peer];
     unsigned count = 0;
@@ -244,9 +244,10 @@ static json_t *run(struct via_host *host, uint16_t source, const struct via_righ
 {
     struct via_control_caller caller = {.host = host, .uid = user->uid, .from = source};
     json_error_t why;
-    caller.may_administer = via_rights_has_user(&host->options.admin, user);
-    caller.may_look = caller.may_administer || via_rights_has_user(&host->options.attach, user);
-    if (!caller.may_look) {
+    caller.has_admin_right = via_rights_has_user(&host->options.admin, user);
+    caller.has_read_right =
+        caller.has_admin_right || via_rights_has_user(&host->options.attach, user);
+    if (!caller.has_read_right) {
         return via_control_refusal(&caller, "control", "attach to");
     }
     json_t *request = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &why);
@@ -270,7 +271,7 @@ static void take_request(struct via_host *host, uint16_t source,
                       source);
         return;
     }
-    if (!may_answer(host, source, message->id)) {
+    if (!accept_request(host, source, message->id)) {
         via_host_warn(host, VIA_HOST_WARNS_REMOTE, source,
                       "host %u: host %u asks too much, or one request twice: requests are dropped",
                       host->config.host, source);

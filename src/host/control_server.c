@@ -21,8 +21,8 @@ struct connection {
     struct via_list link;
     uint64_t deadline_ns;
     uid_t uid;
-    bool may_look; /* status */
-    bool may_administer;
+    bool has_read_right; /* status */
+    bool has_admin_right;
     struct via_remote_call call; /* of the request that another host is to answer */
     bool closing;                /* when all is sent */
     bool stopping;               /* and then the host ends */
@@ -197,8 +197,8 @@ static void handle_object(struct connection *connection, json_t *request)
     struct via_control_caller caller = {.host = host,
                                         .uid = connection->uid,
                                         .from = -1,
-                                        .may_look = connection->may_look,
-                                        .may_administer = connection->may_administer};
+                                        .has_read_right = connection->has_read_right,
+                                        .has_admin_right = connection->has_admin_right};
     json_t *answer = via_control_answer(&caller, request);
     if (caller.reloading) {
         connection->waiting = true; /* via_host_reloaded() answers */
@@ -212,7 +212,7 @@ static void handle_object(struct connection *connection, json_t *request)
 
 static void handle_line(struct connection *connection, const char *line, size_t bytes)
 {
-    if (!connection->may_look) {
+    if (!connection->has_read_right) {
         const struct via_control_caller caller = {
             .host = connection->host, .uid = connection->uid, .from = -1};
         answer_json(connection, via_control_refusal(&caller, "control", "attach to"));
@@ -313,8 +313,9 @@ static void set_rights(struct connection *connection, const struct ucred *peer)
     const struct via_host_options *options = &connection->host->options;
     int fd = connection->source.fd;
     connection->uid = peer->uid;
-    connection->may_administer = via_rights_has(&options->admin, fd, peer);
-    connection->may_look = connection->may_administer || via_rights_has(&options->attach, fd, peer);
+    connection->has_admin_right = via_rights_has(&options->admin, fd, peer);
+    connection->has_read_right =
+        connection->has_admin_right || via_rights_has(&options->attach, fd, peer);
 }
 
 static void accepted(struct via_host *host, int fd, const struct ucred *peer)

@@ -280,7 +280,7 @@ static struct via_slice_piece piece_of(const struct via_host_slices *slices,
 
 /* By a slice of a hardware window a process reaches the pipes of the hosts, and slices of others.
  */
-static bool may_map(const struct via_process *process, const struct via_host_slices *slices)
+static bool is_map_allowed(const struct via_process *process, const struct via_host_slices *slices)
 {
     return !slices->port->shares_window || process->uid == geteuid() || process->uid == 0;
 }
@@ -288,7 +288,7 @@ static bool may_map(const struct via_process *process, const struct via_host_sli
 int via_host_aperture_request(struct via_process *process, const struct via_attach_request *request)
 {
     struct via_host_slices *slices = find_link(process->host, request->host);
-    if (slices == NULL || !may_map(process, slices)) {
+    if (slices == NULL || !is_map_allowed(process, slices)) {
         return -EXDEV;
     }
     struct via_slice_piece piece = piece_of(slices, request);
@@ -347,8 +347,8 @@ int via_host_aperture_ask(struct via_host *host, struct via_attach_pending *pend
     if (host->now_ns < slices->silent_until_ns) {
         return -EAGAIN; /* processes ask again of themselves */
     }
-    if (!via_tenant_may_take(pending->tenant, asked_by(host, pending->process->uid),
-                             VIA_HOST_ASKS_MAX)) {
+    if (!via_tenant_is_take_allowed(pending->tenant, asked_by(host, pending->process->uid),
+                                    VIA_HOST_ASKS_MAX)) {
         return -EAGAIN;
     }
     slices->leaving = true; /* one that makes room may not be free yet */

@@ -14,7 +14,7 @@
 #include "host/host_private.h"
 
 /* Links that close are polled at this interval, for at most so long, before others are opened. */
-#define LEAVE_LOOK_NS VIA_MSEC_NS
+#define LEAVE_POLL_NS VIA_MSEC_NS
 #define LEAVE_NS (2 * VIA_SEC_NS)
 
 static void note(struct via_host *host, bool failed, const char *format, ...) VIA_PRINTF(3, 4);
@@ -224,7 +224,7 @@ uint64_t via_host_change_tick(struct via_host *host)
         changing->active = false;
         changing->change->done(changing->change->ctx);
     }
-    return leaving != 0 || changing->active ? host->now_ns + LEAVE_LOOK_NS : VIA_NEVER_NS;
+    return leaving != 0 || changing->active ? host->now_ns + LEAVE_POLL_NS : VIA_NEVER_NS;
 }
 
 void via_host_change_close(struct via_host *host)

@@ -426,7 +426,7 @@ static void write_page(struct via_host *host)
 }
 
 /* May the own entry change now? Else *ret_deadline_ns says when. */
-static bool may_change(struct via_host *host, uint64_t *ret_deadline_ns)
+static bool is_change_allowed(struct via_host *host, uint64_t *ret_deadline_ns)
 {
     struct via_host_directory *directory = &host->directory;
     uint64_t paid = (host->now_ns - directory->changed_ns) / VIA_DIRECTORY_PAUSE_NS;
@@ -445,7 +445,7 @@ uint64_t via_host_directory_tick(struct via_host *host)
 {
     struct via_host_directory *directory = &host->directory;
     uint64_t deadline_ns = VIA_NEVER_NS;
-    if ((directory->dirty || directory->heard) && may_change(host, &deadline_ns)) {
+    if ((directory->dirty || directory->heard) && is_change_allowed(host, &deadline_ns)) {
         directory->changes++;
         if (directory->dirty) {
             update_links(host);

@@ -10,9 +10,9 @@
 
 /* A link is idle that carries less in each direction together, over at least this time. */
 #define IDLE_BYTES_PER_S (128u << 10)
-#define LOOK_NS (900 * VIA_MSEC_NS)
+#define POLL_NS (900 * VIA_MSEC_NS)
 /* ... and has done so at this many looks. */
-#define IDLE_LOOKS 5u
+#define IDLE_POLLS 5u
 /* Whether the other host was started anew is no reason to measure again sooner than this. */
 #define SAME_NS (3600 * VIA_SEC_NS)
 /* After a failure, and twice as long after each other one. */
@@ -146,17 +146,17 @@ static bool is_idle(struct via_host *host, uint16_t id, unsigned port)
         return false;
     }
     uint64_t bytes = link.bytes_sent + link.bytes_received;
-    uint64_t took_ns = host->now_ns - try->looked_ns;
-    if (try->looked_ns != 0 && try->ups == (uint32_t)link.ups_count && took_ns < LOOK_NS) {
+    uint64_t took_ns = host->now_ns - try->polled_ns;
+    if (try->polled_ns != 0 && try->ups == (uint32_t)link.ups_count && took_ns < POLL_NS) {
         return false;
     }
-    bool idle = try->looked_ns != 0 && try->ups == (uint32_t)link.ups_count &&
+    bool idle = try->polled_ns != 0 && try->ups == (uint32_t)link.ups_count &&
                 bytes - try->bytes < IDLE_BYTES_PER_S * (took_ns / VIA_MSEC_NS) / 1000;
-    try->idle_looks = idle ? try->idle_looks + 1 : 0;
-    try->looked_ns = host->now_ns;
+    try->idle_polls = idle ? try->idle_polls + 1 : 0;
+    try->polled_ns = host->now_ns;
     try->bytes = bytes;
     try->ups = (uint32_t)link.ups_count;
-    return try->idle_looks >= IDLE_LOOKS;
+    return try->idle_polls >= IDLE_POLLS;
 }
 
 const char *via_host_first_address(const struct via_host *host)

@@ -30,10 +30,10 @@ struct via_host_measured_all {
     struct via_measured *of; /* hosts_max */
     struct via_measured_try {
         uint64_t next_ns;   /* of the host's clock: not before */
-        uint64_t looked_ns; /* at the traffic of the link */
+        uint64_t polled_ns; /* at the traffic of the link */
         uint64_t bytes;     /* of the link, then */
         uint32_t ups;
-        unsigned idle_looks;
+        unsigned idle_polls;
         unsigned failures;
     } * tries; /* hosts_max */
     struct via_host_measuring calls;

@@ -14,7 +14,7 @@
 #include "port/bell.h"
 
 /* Turns without a command after which a process's pipe is armed and left alone. */
-#define EMPTY_LOOKS_MAX 16u
+#define EMPTY_POLLS_MAX 16u
 /* A fence that is slept for is polled this often all the same, for the port's own time-out. */
 #define FENCE_SLEEP_NS (20 * VIA_MSEC_NS)
 
@@ -130,9 +130,9 @@ static unsigned serve_active(struct via_transfer *transfer)
             continue;
         }
         if (taken != 0 || pc->stashed) {
-            pc->empty_looks = 0;
-        } else if (++pc->empty_looks >= EMPTY_LOOKS_MAX) {
-            pc->empty_looks = 0;
+            pc->empty_polls = 0;
+        } else if (++pc->empty_polls >= EMPTY_POLLS_MAX) {
+            pc->empty_polls = 0;
             via_process_channel_arm(pc);
             if (!via_process_channel_is_ready(pc)) {
                 via_list_remove(&pc->link);
@@ -204,7 +204,7 @@ static enum via_arm arm(struct via_transfer *transfer)
         if (via_process_channel_is_ready(pc)) {
             nothing = false;
         } else if (!pc->stashed) {
-            pc->empty_looks = 0;
+            pc->empty_polls = 0;
             via_list_remove(&pc->link);
             via_list_push_back(&transfer->idle, &pc->link);
         }

@@ -30,7 +30,7 @@ static void learn(struct via_host_wait *wait, uint64_t now_ns, bool found)
     wait->idle = false;
 }
 
-static bool may_keep_polling(struct via_host_wait *wait, uint64_t now_ns)
+static bool is_polling_allowed(struct via_host_wait *wait, uint64_t now_ns)
 {
     if (now_ns - wait->crowded_at_ns >= CROWDED_NS) {
         wait->crowded_at_ns = now_ns;
@@ -57,7 +57,7 @@ enum via_host_wait_step via_host_wait_turned(struct via_host_wait *wait, uint64_
         wait->rang = false;
     }
     uint64_t budget_ns = spin_of(wait)->budget_ns;
-    if (now_ns - wait->idle_since_ns < budget_ns && may_keep_polling(wait, now_ns)) {
+    if (now_ns - wait->idle_since_ns < budget_ns && is_polling_allowed(wait, now_ns)) {
         wait->poll_until_ns = via_min(wait->poll_until_ns, wait->idle_since_ns + budget_ns);
         return VIA_HOST_WAIT_POLL;
     }
@@ -71,7 +71,7 @@ enum via_host_wait_step via_host_wait_armed(struct via_host_wait *wait, uint64_t
      * machine a thread that keeps polling takes the time of those that bring its fence to an end:
      * it sleeps where it will be woken. */
     if (armed == VIA_ARM_FENCING) {
-        return may_keep_polling(wait, now_ns) ? VIA_HOST_WAIT_POLL : VIA_HOST_WAIT_FENCE;
+        return is_polling_allowed(wait, now_ns) ? VIA_HOST_WAIT_POLL : VIA_HOST_WAIT_FENCE;
     }
     if (armed == VIA_ARM_BUSY && VIA_MUTANT(WAIT_BUSY)) {
         return VIA_HOST_WAIT_SLEEP;

@@ -234,7 +234,7 @@ void via_tenant_free_segment(struct via_tenant *tenant, uint64_t bytes, bool rem
     }
 }
 
-bool via_tenant_may_take(const struct via_tenant *tenant, uint32_t count, uint32_t all_max)
+bool via_tenant_is_take_allowed(const struct via_tenant *tenant, uint32_t count, uint32_t all_max)
 {
     return tenant->exempt || count < all_max / SHARE;
 }

@@ -7,7 +7,7 @@
 
 /* Kernels before 5.16 wait for one word only: then rings of other users than the owner are looked
  * for so often. */
-#define LOOK_NS VIA_MSEC_NS
+#define POLL_NS VIA_MSEC_NS
 
 struct bells {
     unsigned count;
@@ -104,7 +104,7 @@ static void wait_all(const struct bells *bells, uint64_t deadline_ns)
                       deadline_ns == VIA_NEVER_NS ? NULL : &until, CLOCK_MONOTONIC);
     if (rc < 0 && (errno == ENOSYS || errno == EPERM)) {
         wait_one(bells->list[0].bell, bells->list[0].seen,
-                 via_min(deadline_ns, via_host_now_ns() + LOOK_NS));
+                 via_min(deadline_ns, via_host_now_ns() + POLL_NS));
     }
 }
 

@@ -142,11 +142,11 @@ static void store_record(uint8_t *base, uint64_t off, uint64_t skip,
 
 /* 1: lent. */
 static int put_record(struct via_ip_lane *lane, uint64_t off, const struct via_ip_buffer *buffer,
-                      bool may_lend, bool announce)
+                      bool is_lending_allowed, bool announce)
 {
     const struct via_ip_lending *lending = lane->lending;
     off += VIA_IP_INBOX_DATA_OFF;
-    if (!may_lend || lending->segment == NULL || buffer->bytes < LEND_BYTES_MIN) {
+    if (!is_lending_allowed || lending->segment == NULL || buffer->bytes < LEND_BYTES_MIN) {
         return put_pieces(lane, off, buffer->record, buffer->bytes, announce);
     }
     int rc = via_remote_try_put_from(lane->remote, off, lending->segment,
@@ -156,7 +156,7 @@ static int put_record(struct via_ip_lane *lane, uint64_t off, const struct via_i
 }
 
 static int write_record(struct via_ip_lane *lane, uint64_t off, uint64_t skip,
-                        const struct via_ip_buffer *buffer, bool may_lend, bool announce)
+                        const struct via_ip_buffer *buffer, bool is_lending_allowed, bool announce)
 {
     static const uint32_t skip_word = VIA_IP_RECORD_SKIP;
     uint8_t *base = via_remote_direct(lane->remote);
@@ -171,7 +171,7 @@ static int write_record(struct via_ip_lane *lane, uint64_t off, uint64_t skip,
     if (skip != UINT64_MAX) {
         rc = put_once(lane, VIA_IP_INBOX_DATA_OFF + skip, &skip_word, sizeof(skip_word), 0);
     }
-    return rc == 0 ? put_record(lane, off, buffer, may_lend, announce) : rc;
+    return rc == 0 ? put_record(lane, off, buffer, is_lending_allowed, announce) : rc;
 }
 
 static int take_credit(struct via_ip_lane *lane)
@@ -180,8 +180,8 @@ static int take_credit(struct via_ip_lane *lane)
         &lane->writer, atomic_load_explicit(&lane->inbox->credit, memory_order_acquire));
 }
 
-int via_ip_lane_send(struct via_ip_lane *lane, struct via_ip_buffer *buffer, bool may_lend,
-                     bool announce)
+int via_ip_lane_send(struct via_ip_lane *lane, struct via_ip_buffer *buffer,
+                     bool is_lending_allowed, bool announce)
 {
     uint32_t frame_bytes = (uint32_t)(buffer->bytes - VIA_IP_RECORD_HEADER_BYTES);
     memcpy(buffer->record, &frame_bytes, sizeof(frame_bytes));
@@ -197,7 +197,7 @@ int via_ip_lane_send(struct via_ip_lane *lane, struct via_ip_buffer *buffer, boo
         rc = rc == 0 ? via_ip_ring_reserve(&lane->writer, buffer->bytes, &off, &skip) : rc;
     }
     if (rc == 0) {
-        rc = write_record(lane, off, skip, buffer, may_lend, announce);
+        rc = write_record(lane, off, skip, buffer, is_lending_allowed, announce);
         if (rc < 0) {
             lane->writer = before; /* not published: the next record goes there */
         }

@@ -113,11 +113,11 @@ void via_ip_lane_close(struct via_ip_lane *lane);
  * Writes a buffer's record (6 bytes of header, whose length it fills in, and a frame) into the
  * peer's inbox; publish tells the peer of all of them. Neither blocks. 1: done, and the buffer is
  * lent, in lane->lent; 0: done, the buffer is the caller's. -EAGAIN: no room now. Other errors: the
- * session is broken. The lane is up. may_lend: the caller can do without the buffer for a while.
- * announce: the caller publishes next, so this may do it already.
+ * session is broken. The lane is up. is_lending_allowed: the caller can do without the buffer for a
+ * while. announce: the caller publishes next, so this may do it already.
  */
-int via_ip_lane_send(struct via_ip_lane *lane, struct via_ip_buffer *buffer, bool may_lend,
-                     bool announce) VIA_MUST_CHECK;
+int via_ip_lane_send(struct via_ip_lane *lane, struct via_ip_buffer *buffer,
+                     bool is_lending_allowed, bool announce) VIA_MUST_CHECK;
 int via_ip_lane_publish(struct via_ip_lane *lane) VIA_MUST_CHECK;
 
 /* A lent buffer that the host has read, and whose record the peer has taken; NULL: there is none.

@@ -18,11 +18,11 @@
 #define ATTACH_AGAIN_MS 100
 #define TICK_NS (100 * VIA_MSEC_NS)
 /* Rounds per check for messages; a message that rings the bell is seen before a sleep. */
-#define ROUNDS_PER_LOOK 16u
+#define ROUNDS_PER_POLL 16u
 /* With something that could not be sent: the bell tells of room, and this of what it does not. */
 #define RETRY_MS 1
 /* A poll of the device costs as much as so many polls of the inboxes. */
-#define LOOKS_PER_READ 8u
+#define POLLS_PER_READ 8u
 #define MEMORY_BYTES ((size_t)VIA_IP_BUFFERS_COUNT * VIA_IP_BUFFER_BYTES)
 
 uint64_t via_ip_now_ns(void)
@@ -97,7 +97,7 @@ static bool spin_for_work(struct via_ip_worker *worker, uint64_t start_ns)
 {
     uint64_t end_ns = start_ns + worker->spin.budget_ns;
     for (unsigned i = 0; worker->spin.budget_ns != 0; i++) {
-        if (has_news(worker) || (i % LOOKS_PER_READ == 0 && device_has_packet(worker))) {
+        if (has_news(worker) || (i % POLLS_PER_READ == 0 && device_has_packet(worker))) {
             return true;
         }
         if (via_ip_now_ns() >= end_ns) {
@@ -210,7 +210,7 @@ static void serve(struct via_ip_worker *worker)
     while (rc >= 0 && !is_stopping(worker)) {
         int moved = move_packets(worker);
         rc = moved;
-        if (rc >= 0 && (++rounds % ROUNDS_PER_LOOK == 0 || via_ip_now_ns() >= worker->tick_ns)) {
+        if (rc >= 0 && (++rounds % ROUNDS_PER_POLL == 0 || via_ip_now_ns() >= worker->tick_ns)) {
             rc = poll_messages(worker);
         }
         if (rc >= 0 && moved == 0) {

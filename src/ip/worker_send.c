@@ -36,7 +36,7 @@ static void release(struct via_ip_worker *worker, struct via_ip_buffer *buffer)
 }
 
 /* What is lent comes back late. Half of the pool is for packets that wait for room. */
-static bool may_lend(const struct via_ip_worker *worker)
+static bool is_lending_allowed(const struct via_ip_worker *worker)
 {
     return worker->pool_count >= VIA_IP_BUFFERS_COUNT / 2;
 }
@@ -125,15 +125,15 @@ static void drop_held(struct via_ip_worker *worker, struct via_ip_lane *lane, en
 
 /* Up, and there is a way: what is put for a host that is cut off would wait in this host's daemon.
  */
-static bool can_send(const struct via_ip_worker *worker, const struct via_ip_lane *lane)
+static bool is_sending_possible(const struct via_ip_worker *worker, const struct via_ip_lane *lane)
 {
     return via_ip_lane_is_up(lane) && via_attach_hops(worker->attach, lane->host) >= 0;
 }
 
 /* A host may have half of what is left: several slow ones leave something for each other. */
-static bool may_hold(const struct via_ip_worker *worker, const struct via_ip_lane *lane)
+static bool is_holding_allowed(const struct via_ip_worker *worker, const struct via_ip_lane *lane)
 {
-    unsigned max = can_send(worker, lane) ? worker->pool_count / 2 : HELD_MEETING_MAX;
+    unsigned max = is_sending_possible(worker, lane) ? worker->pool_count / 2 : HELD_MEETING_MAX;
     return lane->held_count < max && worker->pool_count > 1;
 }
 
@@ -160,8 +160,9 @@ static bool hold(struct via_ip_worker *worker, struct via_ip_lane *lane,
         release(worker, buffer);
         return false;
     }
-    if (!may_hold(worker, lane)) {
-        drop_for(worker, lane, can_send(worker, lane) ? VIA_IP_DROP_FULL : VIA_IP_DROP_UNREACHABLE);
+    if (!is_holding_allowed(worker, lane)) {
+        drop_for(worker, lane,
+                 is_sending_possible(worker, lane) ? VIA_IP_DROP_FULL : VIA_IP_DROP_UNREACHABLE);
         release(worker, buffer);
         return false;
     }
@@ -179,7 +180,7 @@ static int flush(struct via_ip_worker *worker, struct via_ip_lane *lane)
         struct via_ip_buffer *buffer =
             via_list_entry(via_list_first(&lane->held), struct via_ip_buffer, link);
         via_list_remove(&buffer->link);
-        int rc = via_ip_lane_send(lane, buffer, may_lend(worker), lane->held_count == 1);
+        int rc = via_ip_lane_send(lane, buffer, is_lending_allowed(worker), lane->held_count == 1);
         if (rc < 0) {
             via_list_push_front(&lane->held, &buffer->link);
         }
@@ -208,7 +209,7 @@ static void drop_old(struct via_ip_worker *worker, struct via_ip_lane *lane, uin
         if (now_ns - buffer->since_ns < HELD_NS_MAX) {
             return;
         }
-        bool full = can_send(worker, lane);
+        bool full = is_sending_possible(worker, lane);
         if (!full) {
             answer_unreachable(worker, buffer, now_ns);
         }
@@ -225,7 +226,7 @@ int via_ip_worker_send_held(struct via_ip_worker *worker, uint64_t now_ns)
         if (lane->held_count != 0) {
             drop_old(worker, lane, now_ns);
         }
-        if (can_send(worker, lane)) {
+        if (is_sending_possible(worker, lane)) {
             lane->lost_ns = 0;
             rc = flush(worker, lane);
             sent += via_max(rc, 0);
@@ -299,7 +300,7 @@ static int send_now(struct via_ip_worker *worker, struct via_ip_lane *lane,
 {
     size_t bytes = buffer->bytes;
     bool announce = first || bytes >= EAGER_BYTES;
-    int rc = via_ip_lane_send(lane, buffer, may_lend(worker), announce);
+    int rc = via_ip_lane_send(lane, buffer, is_lending_allowed(worker), announce);
     *ret_sent = rc >= 0;
     if (rc < 0) {
         return rc;
@@ -321,7 +322,7 @@ static int send_one(struct via_ip_worker *worker, struct via_ip_buffer *buffer, 
         return 0;
     }
     int rc = -EAGAIN;
-    if (lane->held_count == 0 && can_send(worker, lane)) {
+    if (lane->held_count == 0 && is_sending_possible(worker, lane)) {
         bool sent;
         rc = send_now(worker, lane, buffer, first, &sent);
         if (sent) {

@@ -143,7 +143,7 @@ static const struct {
 };
 
 /* collect takes a different number of elements from each PE. */
-static bool may_differ(const struct via_arguments *arguments, enum via_role role)
+static bool is_difference_allowed(const struct via_arguments *arguments, enum via_role role)
 {
     return role == VIA_ROLE_NELEMS && strstr(arguments->call->name, "_collect") != NULL;
 }
@@ -159,7 +159,7 @@ static uint64_t describe_call(const struct via_arguments *arguments,
 
     for (size_t i = 0; i < VIA_ARRAY_COUNT(compared) && used < VIA_TRACE_WHAT_BYTES; i++) {
         if (!via_has_argument(arguments, compared[i].role) ||
-            may_differ(arguments, compared[i].role))
+            is_difference_allowed(arguments, compared[i].role))
             continue;
         uint64_t value = via_argument(arguments, compared[i].role);
         size_t room = VIA_TRACE_WHAT_BYTES - used;

@@ -108,7 +108,7 @@ int via_launch_input_open(struct via_launch_input *ret_input, struct via_error *
 }
 
 /* In the background the terminal is not ours to read. */
-static bool may_read(void)
+static bool is_terminal_ours(void)
 {
     return tcgetpgrp(STDIN_FILENO) == getpgrp();
 }
@@ -118,7 +118,7 @@ void via_launch_input_poll(const struct via_launch_input *input, struct pollfd *
     *ret_poll = (struct pollfd){.fd = -1};
     if (input->to_fd >= 0 && input->used > 0)
         *ret_poll = (struct pollfd){.fd = input->to_fd, .events = POLLOUT};
-    else if (input->to_fd >= 0 && may_read())
+    else if (input->to_fd >= 0 && is_terminal_ours())
         *ret_poll = (struct pollfd){.fd = STDIN_FILENO, .events = POLLIN};
 }
 

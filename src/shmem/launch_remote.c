@@ -223,7 +223,7 @@ static void acknowledge(struct via_launch_remote *remote)
     }
 }
 
-static bool may_read_input(const struct via_launch_remote *remote)
+static bool is_input_wanted(const struct via_launch_remote *remote)
 {
     return remote->started && !remote->input_ended &&
            via_launch_machine_is_there(&remote->machines[0]) &&
@@ -338,7 +338,7 @@ static void fill_polls(const struct via_launch *launch, struct pollfd *polls)
     const struct via_launch_remote *remote = launch->remote;
 
     polls[0] = (struct pollfd){.fd = launch->signal_fd, .events = POLLIN};
-    polls[1] = (struct pollfd){.fd = may_read_input(remote) ? STDIN_FILENO : -1, .events = POLLIN};
+    polls[1] = (struct pollfd){.fd = is_input_wanted(remote) ? STDIN_FILENO : -1, .events = POLLIN};
     for (int i = 0; i < 2; i++)
         polls[2 + i] = (struct pollfd){.fd = remote->out[i].used > 0 ? STDOUT_FILENO + i : -1,
                                        .events = POLLOUT};
@@ -379,7 +379,7 @@ static void watch(struct via_launch *launch, struct pollfd *polls)
         for (int i = 0; i < 2; i++)
             if (polls[2 + i].revents)
                 write_out(&remote->out[i], STDOUT_FILENO + i);
-        if (polls[1].revents && may_read_input(remote))
+        if (polls[1].revents && is_input_wanted(remote))
             read_input(remote);
         for (uint32_t i = 0; i < remote->count; i++)
             serve_machine(launch, &remote->machines[i], &polls[POLLS_OWN + POLLS_EACH * i]);

@@ -323,7 +323,7 @@ static bool copy_stream(struct serve *serve, struct via_launch_stream *stream)
     return true;
 }
 
-static bool may_send_output(const struct serve *serve)
+static bool is_output_allowed(const struct serve *serve)
 {
     return serve->output_bytes + READ_BYTES <= VIA_LAUNCH_WINDOW_BYTES;
 }
@@ -334,10 +334,10 @@ static bool drain_streams(struct serve *serve)
 {
     for (uint32_t i = 0; i < serve->launch.streams_count; i++) {
         struct via_launch_stream *stream = &serve->launch.streams[i];
-        while (stream->fd >= 0 && may_send_output(serve))
+        while (stream->fd >= 0 && is_output_allowed(serve))
             if (!copy_stream(serve, stream))
                 break;
-        if (stream->fd >= 0 && !may_send_output(serve))
+        if (stream->fd >= 0 && !is_output_allowed(serve))
             return false;
     }
     return true;
@@ -566,7 +566,7 @@ static nfds_t fill_polls(const struct serve *serve, struct pollfd *polls)
     polls[3] = (struct pollfd){.fd = started ? launch->files.call_fds[0] : -1, .events = POLLIN};
     polls[4] = (struct pollfd){.fd = started && serve->input.used > 0 ? launch->input.to_fd : -1,
                                .events = POLLOUT};
-    for (uint32_t i = 0; started && i < launch->streams_count && may_send_output(serve); i++)
+    for (uint32_t i = 0; started && i < launch->streams_count && is_output_allowed(serve); i++)
         polls[count++] = (struct pollfd){.fd = launch->streams[i].fd, .events = POLLIN};
     return count;
 }
@@ -583,7 +583,7 @@ static void serve_once(struct serve *serve, struct pollfd *polls)
     if (polls[1].revents)
         read_link(serve);
     for (nfds_t i = POLLS_OWN; i < count; i++)
-        if (polls[i].revents && may_send_output(serve) &&
+        if (polls[i].revents && is_output_allowed(serve) &&
             serve->launch.streams[i - POLLS_OWN].fd >= 0)
             copy_stream(serve, &serve->launch.streams[i - POLLS_OWN]);
     if (polls[3].revents)

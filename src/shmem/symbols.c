@@ -17,7 +17,7 @@
 #include "base/types.h"
 
 /* Aliases and parts of a variable may lie between its beginning and an address in it. */
-#define LOOK_BACK 8
+#define SYMBOLS_BACK 8
 
 struct table {
     struct via_symbol *symbols; /* by address */
@@ -129,7 +129,7 @@ static bool find(const struct table *table, uintptr_t address, struct via_symbol
         else
             high = middle;
     }
-    for (size_t back = 0; back < LOOK_BACK && back < low; back++) {
+    for (size_t back = 0; back < SYMBOLS_BACK && back < low; back++) {
         const struct via_symbol *symbol = &table->symbols[low - 1 - back];
         if (address - symbol->address < symbol->bytes) {
             *ret_symbol = *symbol;

@@ -15,14 +15,14 @@
 #define INBOX_BYTES (UINT64_C(2) << 20)
 #define INBOX_BYTES_MIN 4096u
 #define BELL_BYTES 4096
-#define LOOK_MS 5
+#define POLL_MS 5
 
 /* --- the control thread --- */
 
 static void service(struct via_pio_link *link)
 {
     struct pollfd fds[2];
-    uint64_t wait_ns = LOOK_MS * VIA_MSEC_NS;
+    uint64_t wait_ns = POLL_MS * VIA_MSEC_NS;
     for (unsigned i = 0; i < link->ends_count; i++) {
         struct via_pio_end *end = &link->ends[i];
         uint64_t now_ns = via_pio_now_ns(), deadline_ns = VIA_NEVER_NS;

@@ -18,7 +18,7 @@
 #define DMA_DEPTH_MAX 8u
 #define STUCK_NS (2 * VIA_SEC_NS) /* nothing here takes as long */
 #define COPY_BYTES VIA_PIO_SOURCE_BYTES
-#define LOOKS 16u /* messages between two readings of the clock */
+#define MESSAGES_PER_CLOCK 16u /* messages between two readings of the clock */
 
 /* Of one thread. */
 struct mover {
@@ -254,7 +254,8 @@ static int run_sustained(struct mover *mover)
     uint64_t count = 0;
     uint64_t begin = via_pio_clock_ticks(&measure->clock);
     int rc = 0;
-    while (rc == 0 && (count % LOOKS != 0 || via_pio_now_ns() < until_ns || count == 0)) {
+    while (rc == 0 &&
+           (count % MESSAGES_PER_CLOCK != 0 || via_pio_now_ns() < until_ns || count == 0)) {
         rc = post(mover);
         count++;
         if (rc == 0 && mover->way->kind == VIA_PIO_DMA) {
@@ -362,8 +363,8 @@ unsigned via_pio_measure_ways(const struct via_pio_measure *measure,
     return count;
 }
 
-static bool can_do(const struct via_pio_measure *measure, const struct via_pio_way *way,
-                   uint64_t bytes)
+static bool is_supported(const struct via_pio_measure *measure, const struct via_pio_way *way,
+                         uint64_t bytes)
 {
     uint64_t room = measure->link->window_bytes / measure->threads;
     return bytes <= VIA_PIO_SIZE_MAX && via_align_up(bytes, (uint64_t)VIA_CACHELINE) <= room &&
@@ -376,7 +377,7 @@ int via_pio_measure_one(struct via_pio_measure *measure, const struct via_pio_wa
     static double ns[RUNS_MAX];
     struct mover movers[VIA_PIO_THREADS_MAX] = {0};
     unsigned count;
-    if (!can_do(measure, way, bytes)) {
+    if (!is_supported(measure, way, bytes)) {
         return 0;
     }
     uint64_t room = via_min(measure->link->window_bytes, (uint64_t)COPY_BYTES) / measure->threads &

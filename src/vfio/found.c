@@ -115,7 +115,7 @@ static void read_bars(const struct via_found_paths *paths, struct via_found *fou
             (struct via_found_bar){.bytes = last - first + 1,
                                    .is_unassigned = first == 0 || (flags & RESOURCE_UNSET) != 0,
                                    .is_prefetchable = (flags & RESOURCE_PREFETCH) != 0,
-                                   .can_combine = access(path, F_OK) == 0};
+                                   .has_write_combining = access(path, F_OK) == 0};
     }
 }
 

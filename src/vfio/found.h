@@ -27,7 +27,7 @@ struct via_found_bar {
     uint64_t bytes;
     bool is_unassigned; /* it has a size, and no address */
     bool is_prefetchable;
-    bool can_combine; /* the kernel offers a write-combined mapping */
+    bool has_write_combining; /* the kernel offers a write-combined mapping */
 };
 
 struct via_found {

@@ -213,7 +213,7 @@ static void execute(struct conform_agent *agent, struct conform_end *end, struct
         end->kind->cut(end, call->value != 0);
         break;
     case CONFORM_START:
-    case CONFORM_LOOK:
+    case CONFORM_STATE:
     case CONFORM_STOP:
         worker_call(agent, end, call);
         break;

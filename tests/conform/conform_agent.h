@@ -38,7 +38,7 @@ enum conform_verb {
     CONFORM_BELL_COUNT, /* of line `value` */
     CONFORM_CUT,
     CONFORM_START, /* work `value` as worker `worker`, with off and count */
-    CONFORM_LOOK,  /* data: struct conform_report */
+    CONFORM_STATE, /* data: struct conform_report */
     CONFORM_STOP,  /* the same, and the worker ends */
     CONFORM_QUIT,  /* closes the port */
 };

@@ -65,8 +65,8 @@ static void ring_rounds(struct pair *pair, unsigned workers, uint64_t rounds)
         pair_start(pair, 0, i, CONFORM_RINGER, 4096 + i * CONFORM_WORK_BYTES, bits[i]);
     }
     for (unsigned i = 0; i < workers; i++) {
-        WAIT_FOR(pair, pair_report(pair, 1, i, CONFORM_LOOK).steps >= rounds ||
-                           pair_report(pair, 1, i, CONFORM_LOOK).violations != 0);
+        WAIT_FOR(pair, pair_report(pair, 1, i, CONFORM_STATE).steps >= rounds ||
+                           pair_report(pair, 1, i, CONFORM_STATE).violations != 0);
     }
     for (unsigned i = 0; i < workers; i++) {
         struct conform_report rang = pair_report(pair, 0, i, CONFORM_STOP);

@@ -206,7 +206,7 @@ static void cuts_under_load_do_no_harm(void **state)
     for (unsigned side = 0; side < 2; side++) {
         for (unsigned i = 0; i < 2; i++) {
             /* On a crowded machine it may not have run at all yet. */
-            WAIT_FOR(pair, pair_report(pair, side, i, CONFORM_LOOK).steps > 0);
+            WAIT_FOR(pair, pair_report(pair, side, i, CONFORM_STATE).steps > 0);
             pair_report(pair, side, i, CONFORM_STOP);
         }
         assert_true(pair_inbox_is(pair, side, 0, 0x77, 4096));

@@ -210,8 +210,8 @@ void pair_watch(struct pair *pair, unsigned writer, enum conform_work write, uns
 {
     pair_start(pair, reader, 0, watch_for, 4096, 0);
     pair_start(pair, writer, 0, write, 4096, 0);
-    WAIT_FOR(pair, pair_report(pair, reader, 0, CONFORM_LOOK).steps >= ROUNDS ||
-                       pair_report(pair, reader, 0, CONFORM_LOOK).violations != 0);
+    WAIT_FOR(pair, pair_report(pair, reader, 0, CONFORM_STATE).steps >= ROUNDS ||
+                       pair_report(pair, reader, 0, CONFORM_STATE).violations != 0);
     pair_report(pair, writer, 0, CONFORM_STOP);
     struct conform_report seen = pair_report(pair, reader, 0, CONFORM_STOP);
     if (seen.violations != 0) {

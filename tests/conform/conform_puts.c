@@ -133,8 +133,8 @@ static void two_queues_post_at_the_same_time(void **state)
         pair_start(pair, 0, i, CONFORM_WRITE_ORDER, 4096 + i * CONFORM_WORK_BYTES, 0);
     }
     for (unsigned i = 0; i < 2; i++) {
-        WAIT_FOR(pair, pair_report(pair, 1, i, CONFORM_LOOK).steps >= ROUNDS / 4 ||
-                           pair_report(pair, 1, i, CONFORM_LOOK).violations != 0);
+        WAIT_FOR(pair, pair_report(pair, 1, i, CONFORM_STATE).steps >= ROUNDS / 4 ||
+                           pair_report(pair, 1, i, CONFORM_STATE).violations != 0);
     }
     for (unsigned i = 0; i < 2; i++) {
         pair_report(pair, 0, i, CONFORM_STOP);

@@ -25,7 +25,7 @@
 #define SEEDS 4u
 #define ROUNDS 500u /* with each */
 #define QUEUE 3u
-#define LOOK VIA_PORT_EVENT_DOORBELL(QUEUE) /* lets in what the peer's queue posted */
+#define BELL_EVENT VIA_PORT_EVENT_DOORBELL(QUEUE) /* lets in what the peer's queue posted */
 
 struct link {
     char directory[64];
@@ -120,7 +120,7 @@ static void flush(struct link *link)
 
 static void look(struct link *link)
 {
-    (void)link->port[1]->ops->events(link->port[1], LOOK);
+    (void)link->port[1]->ops->events(link->port[1], BELL_EVENT);
 }
 
 static uint64_t seen(struct link *link, uint64_t off)
@@ -200,7 +200,8 @@ static bool a_doorbell_comes_before_what_was_not_flushed(struct link *link)
 {
     commit(link, 0, 1);
     assert_int_equal(link->port[0]->ops->ring(link->port[0], QUEUE, QUEUE), 0); /* no flush */
-    return link->port[1]->ops->events(link->port[1], LOOK) == LOOK && seen(link, 0) == 0;
+    return link->port[1]->ops->events(link->port[1], BELL_EVENT) == BELL_EVENT &&
+           seen(link, 0) == 0;
 }
 
 static bool the_next_body_comes_before_the_last_flag(struct link *link)
@@ -267,7 +268,7 @@ static bool the_promises_are_broken(struct link *link)
         flush(link);
         if (round % 2 == 0) {
             assert_int_equal(link->port[0]->ops->ring(link->port[0], QUEUE, QUEUE), 0);
-            if (reader->ops->events(reader, LOOK) == LOOK && seen(link, 0) != round) {
+            if (reader->ops->events(reader, BELL_EVENT) == BELL_EVENT && seen(link, 0) != round) {
                 return true; /* a doorbell before the flushed writes */
             }
         } else if (fence(link, 1, 0) != 0 || seen(link, 0) != round) {

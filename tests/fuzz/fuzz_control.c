@@ -19,7 +19,7 @@
 #define INPUT_BYTES_MAX 16384u
 #define ANSWER_BYTES_MAX (VIA_CONTROL_ANSWER_BYTES_MAX + 1)
 #define WAIT_MS 240000
-#define LOOK_MS 20
+#define POLL_MS 20
 
 static struct host_lab lab; /* one host, that tries to reach another in vain */
 
@@ -87,7 +87,7 @@ static bool answers(void)
     json_t *request = json_pack("{s:s}", "cmd", "status");
     json_t *answer;
     struct via_error err;
-    int rc = via_control_call(lab.rundir, 0, request, &answer, &err, LOOK_MS);
+    int rc = via_control_call(lab.rundir, 0, request, &answer, &err, POLL_MS);
     json_decref(request);
     if (rc == 0) {
         json_decref(answer);
@@ -98,7 +98,7 @@ static bool answers(void)
 /* A host that stops still listens until it is closed, but does not answer. */
 static bool is_up(void)
 {
-    for (unsigned ms = 0; ms < WAIT_MS; ms += LOOK_MS) {
+    for (unsigned ms = 0; ms < WAIT_MS; ms += POLL_MS) {
         if (atomic_load(&lab.hosts[0]->stopping)) {
             return false;
         }

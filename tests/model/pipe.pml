@@ -12,7 +12,7 @@
  *
  * With one of these defined, a step of the code is left out, and a wake-up can be lost:
  *   NO_WRITER_FENCE  no fence between posting a record and loading the word
- *   NO_SECOND_LOOK   having armed, the reader does not check again
+ *   NO_SECOND_CHECK   having armed, the reader does not check again
  *   RING_FOR_OLD     the writer rings although all it has posted was given back
  *   KEPT_WHILE_HELD  arming with records that are not given back keeps the generation
  *   KEPT_AFTER_HELD  ... and arming when they are, too
@@ -116,7 +116,7 @@ active_pipe:
     :: posted == taken -> skip
     fi;
     do_arm();
-#ifndef NO_SECOND_LOOK
+#ifndef NO_SECOND_CHECK
     if
     :: posted > taken -> goto active_pipe
     :: else

@@ -51,11 +51,11 @@ one="-DTHREADS=1 -DPEERS=1 -DRECORDS=3"
 for sizes in "$one" "-DTHREADS=1 -DPEERS=2 -DRECORDS=1" "-DTHREADS=2 -DPEERS=1 -DRECORDS=1"; do
     loses_none wake.pml $sizes
 done
-for variant in NO_PEER_FENCE NO_SLEEPER_FENCE NO_SECOND_LOOK RUNG_FOR_GOOD EDGE_TAKEN_FIRST; do
+for variant in NO_PEER_FENCE NO_SLEEPER_FENCE NO_SECOND_CHECK RUNG_FOR_GOOD EDGE_TAKEN_FIRST; do
     loses_one wake.pml $variant $one
 done
 loses_none pipe.pml
-for variant in NO_WRITER_FENCE NO_SECOND_LOOK RING_FOR_OLD KEPT_WHILE_HELD KEPT_AFTER_HELD BELL_IN_VAIN; do
+for variant in NO_WRITER_FENCE NO_SECOND_CHECK RING_FOR_OLD KEPT_WHILE_HELD KEPT_AFTER_HELD BELL_IN_VAIN; do
     loses_one pipe.pml $variant
 done
 exit $failed

@@ -14,7 +14,7 @@
  * With one of these defined, a step of the code is left out, and a wake-up can be lost:
  *   NO_PEER_FENCE      no fence between posting and loading the word
  *   NO_SLEEPER_FENCE   no fence between announcing the sleep and checking again
- *   NO_SECOND_LOOK     having announced its sleep, the thread does not check again
+ *   NO_SECOND_CHECK     having announced its sleep, the thread does not check again
  *   RUNG_FOR_GOOD      a peer remembers that it rang, but not for which sleep
  *   EDGE_TAKEN_FIRST   edges are thrown away before the sleep begins
  */
@@ -122,7 +122,7 @@ proctype thread(byte me)
         edge[me] = false;
 #endif
         if
-#ifndef NO_SECOND_LOOK
+#ifndef NO_SECOND_CHECK
         :: taken < THERE -> skip
         :: else ->
 #else

@@ -66,7 +66,7 @@ int wide_held(int argc, char **argv);
 /* A library that carries bytes itself returns them to the kernel. It can not if there are unread
  * bytes that no end can send again, or that the kernel would not take (viaduct-sockets(7), GOING
  * BACK TO THE KERNEL). */
-bool can_be_given_back(const struct end *end);
+bool is_returnable(const struct end *end);
 
 /* Bytes moved by another process: sent, if positive; received, if negative. */
 struct deed {

@@ -159,8 +159,8 @@ static void close_pipe(const int fds[2])
 enum in_handler {
     NOTHING,
     PEER_SENDS,
-    PEER_LOOKS,
-    END_LOOKS,
+    PEER_POLLS,
+    END_POLLS,
     END_SENDS,
     END_IS_COPIED,
     IN_HANDLER_COUNT
@@ -170,7 +170,7 @@ static struct end *volatile handlers_end;
 static volatile sig_atomic_t handlers_call;
 static volatile sig_atomic_t handlers_rc;
 
-static void look_at(const struct end *end)
+static void poll_end(const struct end *end)
 {
     struct pollfd pfd = {.fd = end->fd, .events = POLLIN};
     char byte;
@@ -198,10 +198,10 @@ static void make_call(int number)
     }
     if (handlers_call == PEER_SENDS) {
         send_one(other(end));
-    } else if (handlers_call == PEER_LOOKS) {
-        look_at(other(end));
-    } else if (handlers_call == END_LOOKS) {
-        look_at(end);
+    } else if (handlers_call == PEER_POLLS) {
+        poll_end(other(end));
+    } else if (handlers_call == END_POLLS) {
+        poll_end(end);
     } else if (handlers_call == END_SENDS) {
         send_one(end);
     } else if (handlers_call == END_IS_COPIED) {
@@ -392,7 +392,7 @@ enum child_call {
     CHILD_RECEIVES,
     CHILD_CLOSES,
     CHILD_SHUTS,
-    CHILD_LOOKS,
+    CHILD_POLLS,
     CHILD_CALLS
 };
 enum child_way { BY_CLONE, BY_CLONE_VFORK, BY_CLONE_VM, BY_SYSCALL, BY_FORK_ALONE, CHILD_WAYS };

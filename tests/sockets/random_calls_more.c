@@ -227,7 +227,7 @@ static void call_unsent(struct end *end)
 /* The kernel sends signals about arriving bytes. */
 static void call_async(struct end *end)
 {
-    if (!can_be_given_back(end)) {
+    if (!is_returnable(end)) {
         return;
     }
     signal(SIGIO, SIG_IGN);
@@ -459,7 +459,7 @@ static void call_in_started(struct end *end)
     struct held_words words;
     int fds[2];
     bool spawns = dice(2) == 0, closes = dice(2) == 0;
-    if (!give_order(end, &order) || !can_be_given_back(end)) {
+    if (!give_order(end, &order) || !is_returnable(end)) {
         return;
     }
     if (pipe(fds) != 0) {
@@ -500,7 +500,7 @@ static void call_vfork(struct end *end)
 static void call_stdio(struct end *end)
 {
     char what[96];
-    if (!can_be_given_back(end) || unread(other(end)) + 16 > UNDER_WAY_MAX) {
+    if (!is_returnable(end) || unread(other(end)) + 16 > UNDER_WAY_MAX) {
         return;
     }
     FILE *file = fdopen(dup(end->fd), "r+");

@@ -31,7 +31,7 @@
 #define POLLRDHUP 0x2000
 #endif
 
-bool can_be_given_back(const struct end *end)
+bool is_returnable(const struct end *end)
 {
     const struct end *peer = other(end);
     return unread(end) == 0 ||
@@ -414,8 +414,7 @@ static void call_in_child(struct end *end)
     bool sends = dice(2) == 0;
     bool becomes = dice(3) == 0;
     size_t bytes = 1 + some_bytes();
-    if ((sends && unread(other(end)) + bytes > UNDER_WAY_MAX) ||
-        (becomes && !can_be_given_back(end))) {
+    if ((sends && unread(other(end)) + bytes > UNDER_WAY_MAX) || (becomes && !is_returnable(end))) {
         return;
     }
     fill_out(end, bytes);
@@ -452,7 +451,7 @@ static void call_passed(struct end *end)
     int pair[2];
     /* No library can change the kernel's registration by a closed number: for a plain connection
      * that the library had marked as its own, and does not know any more, nothing is reported. */
-    if (!can_be_given_back(end) || end->renumbered) {
+    if (!is_returnable(end) || end->renumbered) {
         return;
     }
     if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) != 0 || !pass_fd(pair[0], end->fd)) {
@@ -514,7 +513,7 @@ static void call_rare_option(struct end *end)
     char what[96];
     unsigned which = dice(sizeof(names) / sizeof(names[0]));
     int value = which == 2 && dice(2) == 0 ? -1 : (int)dice(2);
-    if (!can_be_given_back(end)) {
+    if (!is_returnable(end)) {
         return;
     }
     int rc = setsockopt(end->fd, names[which][0], names[which][1], &value, sizeof(value));

@@ -133,7 +133,7 @@ static void an_end_is_told_once_and_the_last_one_ends_all(void **state)
     told_once(&told, &now);
     now.sequence = now.next = 7;
     assert_false(via_edge_is_news(&told, &now));
-    told.look = true;
+    told.recheck = true;
     assert_false(via_edge_has_kernel_question(&told, &now));
     told.due = true; /* but the program asks for it */
     assert_true(via_edge_is_news(&told, &now));
@@ -145,7 +145,7 @@ static void the_kernel_is_asked_only_after_it_has_said_something(void **state)
     struct via_edge told = {.sequence = 0};
     struct via_edge_now now = {.events = ET_IN, .bits = EPOLLIN, .reads_kernel = true};
     assert_false(via_edge_has_kernel_question(&told, &now));
-    told.look = true;
+    told.recheck = true;
     assert_true(via_edge_has_kernel_question(&told, &now));
     assert_false(via_edge_is_news(&told, &now));
     now.events = EPOLLOUT | EPOLLET;
@@ -153,7 +153,7 @@ static void the_kernel_is_asked_only_after_it_has_said_something(void **state)
     now = (struct via_edge_now){.events = EPOLLPRI | EPOLLET, .bits = EPOLLPRI};
     assert_true(via_edge_is_news(&told, &now));
     via_edge_report(&told, &now);
-    assert_false(told.look);
+    assert_false(told.recheck);
 }
 
 static void bytes_of_the_kernel_that_were_read_are_known(void **state)

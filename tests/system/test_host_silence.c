@@ -77,7 +77,7 @@ static void stop_looking(unsigned id)
     pthread_mutex_unlock(&messages->lock);
 }
 
-static void look_again(unsigned id)
+static void poll_again(unsigned id)
 {
     atomic_store(&looks, true);
     via_host_poke(lab.hosts[id]);
@@ -109,7 +109,7 @@ static void an_owner_that_was_silent_is_asked_again(void **state)
         assert_false(is_stored(NULL));
         poll(NULL, 0, 5);
     }
-    look_again(OWNER);
+    poll_again(OWNER);
     host_lab_wait(is_stored, NULL, "puts to be stored");
 }
 
@@ -121,7 +121,7 @@ static void an_importer_that_was_silent_is_told_again(void **state)
     via_segment_free(segment);
     segment = NULL;
     poll(NULL, 0, (int)(VIA_HOST_MESSAGE_TIMEOUT_NS / VIA_MSEC_NS) + 300);
-    look_again(IMPORTER);
+    poll_again(IMPORTER);
     host_lab_wait(put_fails, NULL, "puts into freed memory to fail");
 }
 

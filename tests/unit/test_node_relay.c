@@ -340,11 +340,12 @@ static void a_new_frame_leaves_a_bubble(void **state)
                     way->tx.sequence = way->tx.released + used;
                     way->bypass_used = waiting;
                     assert_int_equal(via_way_has_room(way), room >= 1);
-                    bool may = via_way_may_inject(way);
+                    bool may = via_way_is_inject_allowed(way);
                     assert_int_equal(may, room >= 1 && waiting == 0);
                     assert_true(!may || room + bypass - waiting >= 2);
                     /* What turns may wait in a bypass buffer, too. */
-                    assert_int_equal(via_way_may_turn(channel, way), room + bypass - waiting >= 2);
+                    assert_int_equal(via_way_is_turn_allowed(channel, way),
+                                     room + bypass - waiting >= 2);
                 }
             }
             way->tx = idle;

@@ -233,7 +233,7 @@ static bool show_ones(const struct via_pex *pex, unsigned char *at, uint64_t byt
 }
 
 /* Only whole pages of memory that has a descriptor can be shown. */
-static bool can_show(const struct via_pex_run *run)
+static bool is_show_possible(const struct via_pex_run *run)
 {
     return run->dma != NULL && run->dma->fd >= 0 &&
            (run->dma->fd_off + run->off) % PAGE_BYTES == 0 && run->bytes % PAGE_BYTES == 0;
@@ -251,7 +251,7 @@ static bool walk(struct via_pex_function *function, struct via_pex_view *view, b
             via_pex_resolve(pex, function->side, view->bar, view->off + off, false);
         uint64_t bytes = via_min(run.bytes, view->bytes - off);
         run.bytes = bytes;
-        bool shows = can_show(&run);
+        bool shows = is_show_possible(&run);
         uint64_t what[] = {off, bytes, shows ? run.dma->fd_off + run.off + 1 : 0,
                            shows ? run.dma->serial : 0};
         hash = via_hash64(hash, what, sizeof(what));

@@ -13,8 +13,8 @@
 
 /* The peer interrupts this end at each change. In case an interrupt is lost, this end also polls.
  */
-#define LOOK_DOWN_NS (100 * VIA_MSEC_NS)
-#define LOOK_UP_NS (1 * VIA_SEC_NS)
+#define POLL_DOWN_NS (100 * VIA_MSEC_NS)
+#define POLL_UP_NS (1 * VIA_SEC_NS)
 /* Longer than a living host goes without a turn of its control thread. */
 #define SEAT_NS (1500 * VIA_MSEC_NS)
 
@@ -413,7 +413,7 @@ int via_ivshmem_port_service(struct via_port *port, uint64_t now_ns, uint64_t *r
     }
     if (device->ready) {
         bool up = atomic_load_explicit(&self->up, memory_order_relaxed);
-        *ret_deadline_ns = via_min(*ret_deadline_ns, now_ns + (up ? LOOK_UP_NS : LOOK_DOWN_NS));
+        *ret_deadline_ns = via_min(*ret_deadline_ns, now_ns + (up ? POLL_UP_NS : POLL_DOWN_NS));
     }
     return self->ups_count != ups || self->downs_count != downs;
 }

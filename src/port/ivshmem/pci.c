@@ -23,7 +23,7 @@
 #define RETRY_NS (500 * VIA_MSEC_NS)
 #define GONE_NS (1 * VIA_SEC_NS)
 /* Without interrupts: how long a doorbell may go unheard. */
-#define LOOK_NS (1 * VIA_MSEC_NS)
+#define POLL_NS (1 * VIA_MSEC_NS)
 
 struct pci_device {
     struct via_ivshmem_device base;
@@ -192,7 +192,7 @@ static uint64_t pci_service(struct via_ivshmem_device *device, uint64_t now_ns,
     }
     *ret_deadline_ns = !device->ready       ? self->retry_ns
                        : device->interrupts ? self->gone_ns
-                                            : now_ns + LOOK_NS;
+                                            : now_ns + POLL_NS;
     return fired;
 }
 

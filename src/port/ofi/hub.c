@@ -367,7 +367,7 @@ static void progress(struct via_ofi_conn *conn, uint64_t now_ns, uint64_t *ret_d
 }
 
 /* May the thread sleep, as far as libfabric is concerned? */
-static bool may_sleep(struct via_ofi_hub *hub)
+static bool is_sleep_allowed(struct via_ofi_hub *hub)
 {
     struct fid *fid = &hub->eq->fid;
     if (fi_trywait(hub->fabric, &fid, 1) != 0) {
@@ -399,7 +399,7 @@ static uint64_t run_turn(struct via_ofi_hub *hub)
         via_ofi_port_tick(via_list_entry(it, struct via_ofi_port, link), now_ns, &deadline_ns);
     }
     via_ofi_strangers_tick(hub, now_ns, &deadline_ns);
-    return more || !may_sleep(hub) ? 0 : deadline_ns;
+    return more || !is_sleep_allowed(hub) ? 0 : deadline_ns;
 }
 
 static void sleep_until(struct via_ofi_hub *hub, uint64_t deadline_ns)

@@ -19,7 +19,7 @@
  * by the kernel after 1, 3 and 7 s only. */
 #define ASK_AGAIN_NS (400 * VIA_MSEC_NS)
 #define ASKS_MAX 3u
-#define RESOLVE_LOOK_NS (20 * VIA_MSEC_NS)
+#define RESOLVE_POLL_NS (20 * VIA_MSEC_NS)
 #define ADDRESS_NS (10 * VIA_SEC_NS) /* how long a name's address stays valid */
 #define CONNECT_NS (3 * VIA_SEC_NS)
 #define GREET_NS (2 * VIA_SEC_NS)
@@ -232,7 +232,7 @@ static int find_address(struct via_ofi_port *port, uint64_t now_ns)
         rc = via_ofi_resolve_poll(port->resolve, port->address, &why);
     }
     if (rc == -EAGAIN) {
-        port->retry_at_ns = now_ns + RESOLVE_LOOK_NS;
+        port->retry_at_ns = now_ns + RESOLVE_POLL_NS;
         return rc;
     }
     via_ofi_resolve_drop(port->resolve);
@@ -627,7 +627,7 @@ static void watch_link(struct via_ofi_port *port, uint64_t now_ns, uint64_t *ret
 
 /* The connector: makes room for another request, by giving up the oldest where there are as many
  * as may be. false: one is answered by now, and it goes on with that. */
-static bool may_ask(struct via_ofi_port *port)
+static bool make_room_for_request(struct via_ofi_port *port)
 {
     struct via_ofi_conn *oldest = NULL;
     unsigned count = 0;
@@ -660,7 +660,7 @@ void via_ofi_port_tick(struct via_ofi_port *port, uint64_t now_ns, uint64_t *ret
     }
     if (now_ns >= port->retry_at_ns) {
         port->retry_at_ns = now_ns + RETRY_NS_MIN; /* of a look only, unless it connects */
-        if (may_ask(port) && find_address(port, now_ns) == 0) {
+        if (make_room_for_request(port) && find_address(port, now_ns) == 0) {
             connect_to_peer(port, now_ns);
         }
     }

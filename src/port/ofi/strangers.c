@@ -75,7 +75,7 @@ static bool is_of_hub(struct via_ofi_hub *hub, const union address *peer)
     return false;
 }
 
-struct look {
+struct search {
     struct via_ofi_hub *hub;
     union address listening;
     uint64_t now_ns;
@@ -94,19 +94,19 @@ static uint64_t seen_since(const struct via_ofi_strangers *strangers, uint64_t c
     return now_ns;
 }
 
-static void take_stranger(struct look *look, int fd)
+static void take_stranger(struct search *search, int fd)
 {
-    struct via_ofi_strangers *found = &look->found;
+    struct via_ofi_strangers *found = &search->found;
     uint64_t cookie = 0;
     socklen_t bytes = sizeof(cookie);
     if (getsockopt(fd, SOL_SOCKET, SO_COOKIE, &cookie, &bytes) != 0) {
         return;
     }
-    uint64_t seen_ns = seen_since(&look->hub->silent, cookie, look->now_ns);
-    if (look->now_ns - seen_ns >= VIA_OFI_STRANGER_NS || found->count == VIA_OFI_STRANGERS_MAX) {
+    uint64_t seen_ns = seen_since(&search->hub->silent, cookie, search->now_ns);
+    if (search->now_ns - seen_ns >= VIA_OFI_STRANGER_NS || found->count == VIA_OFI_STRANGERS_MAX) {
         /* libfabric reads the end of the stream, and closes it. */
         shutdown(fd, SHUT_RDWR);
-        look->ended++;
+        search->ended++;
         return;
     }
     found->known[found->count].cookie = cookie;
@@ -114,14 +114,14 @@ static void take_stranger(struct look *look, int fd)
     found->count++;
 }
 
-static void take_fd(struct look *look, int fd)
+static void take_fd(struct search *search, int fd)
 {
     union address local;
     union address peer;
     socklen_t bytes = sizeof(local);
     int listening = 0;
     if (getsockname(fd, &local.any, &bytes) != 0 || !is_internet(&local, bytes) ||
-        !came_by(&local, &look->listening)) {
+        !came_by(&local, &search->listening)) {
         return;
     }
     bytes = sizeof(listening);
@@ -131,12 +131,12 @@ static void take_fd(struct look *look, int fd)
         return;
     }
     bytes = sizeof(peer);
-    if (getpeername(fd, &peer.any, &bytes) == 0 && !is_of_hub(look->hub, &peer)) {
-        take_stranger(look, fd);
+    if (getpeername(fd, &peer.any, &bytes) == 0 && !is_of_hub(search->hub, &peer)) {
+        take_stranger(search, fd);
     }
 }
 
-static void look_at_all(struct look *look)
+static void check_all_fds(struct search *search)
 {
     DIR *folder = opendir("/proc/self/fd");
     if (folder == NULL) {
@@ -146,7 +146,7 @@ static void look_at_all(struct look *look)
         char *end;
         long fd = strtol(entry->d_name, &end, 10);
         if (end != entry->d_name && *end == '\0') {
-            take_fd(look, (int)fd);
+            take_fd(search, (int)fd);
         }
     }
     closedir(folder);
@@ -157,20 +157,20 @@ void via_ofi_strangers_tick(struct via_ofi_hub *hub, uint64_t now_ns, uint64_t *
     if (hub->pep == NULL || strcmp(hub->provider, "tcp") != 0) {
         return; /* other providers do not document their descriptors */
     }
-    if (now_ns >= hub->silent.look_ns) {
-        struct look look = {.hub = hub, .now_ns = now_ns};
-        if (listens_at(hub, &look.listening)) {
-            look_at_all(&look);
+    if (now_ns >= hub->silent.poll_ns) {
+        struct search search = {.hub = hub, .now_ns = now_ns};
+        if (listens_at(hub, &search.listening)) {
+            check_all_fds(&search);
         }
-        hub->silent = look.found;
-        hub->silent.look_ns =
-            now_ns + (look.found.count >= VIA_OFI_STRANGERS_MAX / 2 ? VIA_OFI_STRANGERS_CROWDED_NS
-                                                                    : VIA_OFI_STRANGERS_LOOK_NS);
-        if (look.ended != 0) {
+        hub->silent = search.found;
+        hub->silent.poll_ns =
+            now_ns + (search.found.count >= VIA_OFI_STRANGERS_MAX / 2 ? VIA_OFI_STRANGERS_CROWDED_NS
+                                                                      : VIA_OFI_STRANGERS_POLL_NS);
+        if (search.ended != 0) {
             via_log_limited(&hub->strangers, now_ns, VIA_LOG_WARN,
                             "ofi %s: %u connections to %s port %u asked for no link and are ended",
-                            hub->provider, look.ended, hub->listen.host, hub->listen.port);
+                            hub->provider, search.ended, hub->listen.host, hub->listen.port);
         }
     }
-    *ret_deadline_ns = via_min(*ret_deadline_ns, hub->silent.look_ns);
+    *ret_deadline_ns = via_min(*ret_deadline_ns, hub->silent.poll_ns);
 }

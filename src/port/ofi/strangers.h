@@ -16,13 +16,13 @@
 #define VIA_OFI_STRANGER_NS (3 * VIA_SEC_NS)
 #define VIA_OFI_STRANGERS_MAX 64u
 /* A scan costs system calls for each descriptor of the process. */
-#define VIA_OFI_STRANGERS_LOOK_NS (2 * VIA_SEC_NS)
+#define VIA_OFI_STRANGERS_POLL_NS (2 * VIA_SEC_NS)
 #define VIA_OFI_STRANGERS_CROWDED_NS (100 * VIA_MSEC_NS)
 
 struct via_ofi_hub;
 
 struct via_ofi_strangers {
-    uint64_t look_ns; /* the next scan; 0: at once */
+    uint64_t poll_ns; /* the next scan; 0: at once */
     unsigned count;
     struct {
         uint64_t cookie; /* of the socket, by which the kernel tells it from all others */

@@ -23,7 +23,7 @@
 #define CHANNELS VIA_PLX_DMA_CHANNELS
 #define SLOTS 16u /* of a ring; a power of two */
 #define RINGS_BYTES 4096u
-#define LOOK_NS (200 * VIA_USEC_NS) /* at a channel that is not done */
+#define POLL_NS (200 * VIA_USEC_NS) /* at a channel that is not done */
 #define LOCK_TRIES 1000u
 /* Of each slot, where the engine reaches only memory that it has a descriptor of: a body. */
 #define BOUNCE_BYTES 65536u
@@ -49,7 +49,7 @@ struct channel {
     struct via_plx_dma_descriptor *ring;
     uint32_t head, done; /* count on; slots from done to head are the engine's */
     struct slot slots[SLOTS];
-    uint64_t look_ns;
+    uint64_t poll_ns;
     uint64_t abort_ns; /* 0: it is not being aborted */
 };
 
@@ -248,8 +248,8 @@ static void collect_done(struct via_pex_dma *dma, unsigned index)
         follow_abort(dma, index, via_pex_now_ns(dma->pex));
     } else if (atomic_load_explicit(&dma->dead, memory_order_relaxed)) {
         finish(channel, -EIO);
-    } else if (now_ns >= channel->look_ns && now_ns != 0) {
-        channel->look_ns = now_ns + LOOK_NS;
+    } else if (now_ns >= channel->poll_ns && now_ns != 0) {
+        channel->poll_ns = now_ns + POLL_NS;
         /* The read pushes a write-back that lags; and an engine that stopped is started again. */
         bool stands = (read_channel(dma, index, VIA_PLX_DMA_CONTROL) & VIA_PLX_DMA_BUSY) == 0;
         collect_written(channel);

@@ -19,7 +19,7 @@
 #include "port/pex/port.h"
 
 /* While up: how often this end polls its page, and reads the chip and the peer's page. */
-#define LOOK_NS (20 * VIA_MSEC_NS)
+#define POLL_IRQ_NS (20 * VIA_MSEC_NS)
 #define READ_NS (60 * VIA_MSEC_NS)
 /* While down: how often this end polls for the peer, posts its state, and programs the chip. */
 #define WAIT_NS (2 * VIA_MSEC_NS)
@@ -196,7 +196,7 @@ static void set_down(struct via_pex_port *pex)
     via_pex_slices_conceal(pex);
     finish_down(pex);
     atomic_fetch_or_explicit(&pex->events, VIA_PORT_EVENT_LINK_DOWN, memory_order_seq_cst);
-    pex->post_ns = pex->look_ns = 0;
+    pex->post_ns = pex->poll_ns = 0;
 }
 
 /* --- up --- */
@@ -206,7 +206,7 @@ static void set_up(struct via_pex_port *pex, const struct peer *peer, uint64_t n
     pex->linked = true;
     pex->ups_count++;
     pex->error[0] = '\0';
-    pex->look_ns = now_ns + READ_NS;
+    pex->poll_ns = now_ns + READ_NS;
     atomic_store_explicit(&pex->peer_word, peer->word, memory_order_relaxed);
     atomic_fetch_or_explicit(&pex->events, VIA_PORT_EVENT_LINK_UP, memory_order_seq_cst);
     /* Release: a thread that sees `up` sees the peer's word. */
@@ -295,8 +295,8 @@ static void check_peer(struct via_pex_port *pex, uint64_t now_ns)
     } else if (atomic_load_explicit(&pex->suspect, memory_order_relaxed)) {
         set_error(pex, "reads from the peer did not bring its state");
         set_down(pex);
-    } else if (now_ns >= pex->look_ns) {
-        pex->look_ns = now_ns + READ_NS;
+    } else if (now_ns >= pex->poll_ns) {
+        pex->poll_ns = now_ns + READ_NS;
         /* An end that missed this end's state waits for it; to one that is up it is nothing new. */
         post(pex);
         if (via_pex_load_word(pex, offsetof(struct via_pex_page, own.word)) !=
@@ -337,7 +337,7 @@ static uint64_t deadline(const struct via_pex_port *pex, uint64_t now_ns)
 {
     if (pex->linked) {
         bool is_busy = now_ns - pex->bells_ns < POLL_BUSY_SPAN_NS;
-        return now_ns + (pex->irq_is_on ? LOOK_NS : is_busy ? POLL_BUSY_NS : POLL_NS);
+        return now_ns + (pex->irq_is_on ? POLL_IRQ_NS : is_busy ? POLL_BUSY_NS : POLL_NS);
     }
     /* A peer that was never seen, or an unplugged cable, can be polled less often. */
     bool is_near = pex->hardware_up && pex->ack != 0;

@@ -163,7 +163,7 @@ struct via_pex_port {
     bool quiescing; /* down, but a thread is still storing */
     uint64_t ack;   /* the peer's session and round that this end has adapted to */
     uint64_t posted_word, posted_ack;
-    uint64_t post_ns, program_ns, look_ns; /* when to do so again */
+    uint64_t post_ns, program_ns, poll_ns; /* when to do so again */
     uint64_t bells_ns;                     /* when doorbells were taken last */
     uint64_t ups_count, downs_count, interrupts_count, bells_late_count;
     struct via_pex_slices slices;

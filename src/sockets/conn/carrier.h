@@ -73,8 +73,8 @@ struct via_carrier {
     bool (*is_over)(struct via_conn *conn, int fd);
     /* The kernel has told the end and the pipe has not: may records follow? ... may the one come
      * that says that the pipe is used? Sleepers look again. */
-    bool (*may_follow)(struct via_conn *conn);
-    bool (*may_switch)(struct via_conn *conn);
+    bool (*is_follow_possible)(struct via_conn *conn);
+    bool (*is_switch_allowed)(struct via_conn *conn);
     void (*follows_no_more)(struct via_conn *conn);
     enum via_carrier_end (*end_of)(struct via_conn *conn);
     /* Has something that was put been given up? */

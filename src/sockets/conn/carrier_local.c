@@ -187,10 +187,10 @@ static enum via_reason meet_connector(struct via_op *op)
 static int make_offer(struct via_op *op)
 {
     struct via_conn *conn = op->conn;
-    if (!via_share_may_map()) {
+    if (!via_share_is_map_allowed()) {
         return VIA_REASON_LIMIT;
     }
-    if (!via_meeting_may_open()) {
+    if (!via_meeting_is_open_allowed()) {
         return wait_for_descriptors(conn);
     }
     enum via_reason reason = meet_connector(op);
@@ -234,7 +234,7 @@ static enum via_reason offer_map(struct via_conn *conn, const struct via_offer *
 {
     enum via_reason reason = VIA_REASON_PROTOCOL;
     conn->peer_bell = NULL;
-    if (!via_share_may_map()) {
+    if (!via_share_is_map_allowed()) {
         reason = VIA_REASON_LIMIT;
     }
     if (reason == VIA_REASON_PROTOCOL && offer_is_sound(offer, fds[0])) {
@@ -284,10 +284,10 @@ static int take_offer(struct via_op *op)
 static int begin_listening(struct via_op *op)
 {
     struct via_conn *conn = op->conn;
-    if (!via_share_may_map()) {
+    if (!via_share_is_map_allowed()) {
         return VIA_REASON_LIMIT;
     }
-    if (!via_meeting_may_open()) {
+    if (!via_meeting_is_open_allowed()) {
         return wait_for_descriptors(conn);
     }
     enum via_reason reason = find_peer(conn, op->fd);
@@ -370,7 +370,7 @@ static int publish_flags(struct via_conn *conn, uint64_t flags, bool wait)
     via_side_publish_flags(conn->side, flags);
     via_conn_posted_record(conn);
     atomic_store_explicit(&conn->side->cold_rung, rung, memory_order_relaxed);
-    if ((flags & (VIA_FLAG_DEMOTE | VIA_FLAG_LOOK | VIA_FLAG_SHARED)) != 0) {
+    if ((flags & (VIA_FLAG_DEMOTE | VIA_FLAG_LEAVING | VIA_FLAG_SHARED)) != 0) {
         if (conn->peer_bell == NULL && !conn->side->connector) {
             fetch_peer_bell(conn);
         }
@@ -467,8 +467,8 @@ const struct via_carrier via_carrier_local = {
     .is_cut_off = is_cut_off,
     .close = via_conn_announce_end,
     .is_over = is_over,
-    .may_follow = return_false,
-    .may_switch = return_false,
+    .is_follow_possible = return_false,
+    .is_switch_allowed = return_false,
     .follows_no_more = do_nothing,
     .end_of = end_of,
     .leave_begin = need_nothing,

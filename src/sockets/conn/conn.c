@@ -351,7 +351,7 @@ static enum via_reason refusal(int fd, const struct via_address *to, enum place 
     if (via_fd_is_marked(fd, VIA_FD_IN_RING)) {
         return VIA_REASON_URING;
     }
-    return via_ep_can_adopt(fd) ? VIA_REASON_NONE : VIA_REASON_EPOLL;
+    return via_ep_is_adoptable(fd) ? VIA_REASON_NONE : VIA_REASON_EPOLL;
 }
 
 struct via_conn *via_conn_prepare(int fd, const struct sockaddr *addr, socklen_t addr_bytes)

@@ -268,7 +268,7 @@ bool via_local_withdraw(struct via_op *op);
 void via_conn_poll_meeting(struct via_op *op);
 
 /* May this end write into the pipe? From then on it does. The tx token is held. */
-bool via_conn_tx_can_switch(struct via_conn *conn);
+bool via_conn_tx_is_switch_allowed(struct via_conn *conn);
 
 /* A program that asks for smaller buffers than that wants early back-pressure: the kernel does. */
 #define VIA_CONN_BUFFER_BYTES_MIN (64 * 1024)

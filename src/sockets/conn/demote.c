@@ -20,10 +20,10 @@
 /* As long as the peer has not read so far that it knows where the pipe began, bytes by the kernel
  * would come before those in the pipe. */
 #define ORDER_NS (5 * VIA_SEC_NS)
-#define LOOK_NS_MIN (50 * VIA_USEC_NS)
-#define LOOK_NS_MAX (2 * VIA_MSEC_NS)
+#define POLL_NS_MIN (50 * VIA_USEC_NS)
+#define POLL_NS_MAX (2 * VIA_MSEC_NS)
 /* How often an end that has sent bytes again checks whether they have arrived. */
-#define ARRIVE_LOOKS 20u
+#define ARRIVE_POLLS 20u
 /* The kernel takes as much as is in a pipe, also when nobody reads: else not all goes there. */
 #define AGAIN_NS (100 * VIA_MSEC_NS)
 
@@ -95,11 +95,11 @@ int via_conn_replay_all(struct via_conn *conn, int fd, uint64_t patience_ns)
 static void arrive(int fd)
 {
     int under_way;
-    for (unsigned looks = 0; looks < ARRIVE_LOOKS; looks++) {
+    for (unsigned looks = 0; looks < ARRIVE_POLLS; looks++) {
         if (VIA_REAL(ioctl)(fd, SIOCOUTQ, &under_way) != 0 || under_way <= 0) {
             return;
         }
-        via_os_pause(LOOK_NS_MIN);
+        via_os_pause(POLL_NS_MIN);
     }
 }
 
@@ -178,12 +178,12 @@ static bool rx_is_through(struct via_op *op)
 static void prepare_for_demotion(struct via_op *op)
 {
     struct via_conn *conn = op->conn;
-    uint64_t asked = via_side_flags(op->side) & (VIA_FLAG_LOOK | VIA_FLAG_DEMOTE);
+    uint64_t asked = via_side_flags(op->side) & (VIA_FLAG_LEAVING | VIA_FLAG_DEMOTE);
     via_carrier_rx_begin(conn);
     via_rx_next(op);
     via_pipe_post_credit(&op->side->rx.pipe);
     via_carrier_rx_end(conn);
-    if (asked == VIA_FLAG_LOOK && (op->side->said & VIA_FLAG_READY) == 0) {
+    if (asked == VIA_FLAG_LEAVING && (op->side->said & VIA_FLAG_READY) == 0) {
         publish_flag(conn, VIA_FLAG_READY);
     }
 }
@@ -192,10 +192,10 @@ void via_conn_await_leaving(struct via_op *op)
 {
     uint64_t begin_ns = via_os_now_ns();
     while ((op->side->said & VIA_FLAG_READY) != 0 && via_conn_has_pipes(op->conn) &&
-           (via_side_flags(op->side) & (VIA_FLAG_LOOK | VIA_FLAG_DEMOTE)) == VIA_FLAG_LOOK &&
+           (via_side_flags(op->side) & (VIA_FLAG_LEAVING | VIA_FLAG_DEMOTE)) == VIA_FLAG_LEAVING &&
            (via_io_poll_kernel(op) & (POLLHUP | POLLERR)) == 0 &&
            via_os_now_ns() - begin_ns < ANSWER_NS) {
-        via_os_pause(LOOK_NS_MIN);
+        via_os_pause(POLL_NS_MIN);
     }
 }
 
@@ -242,23 +242,23 @@ static void wait_for_end(struct via_op *op)
     struct via_stream_rx *rx = &op->side->rx;
     while (!via_conn_is_local(op->conn) && rx->span == VIA_SPAN_PIPE &&
            (via_io_poll_kernel(op) & VIA_POLL_GONE) != 0 && pipe_next(op) == VIA_NEXT_EMPTY &&
-           op->conn->carrier->may_follow(op->conn)) {
-        via_os_pause(LOOK_NS_MAX);
+           op->conn->carrier->is_follow_possible(op->conn)) {
+        via_os_pause(POLL_NS_MAX);
     }
 }
 
 /* Bytes of the kernel's that are not to be read are about to arrive. */
 static void wait_for_again(struct via_op *op)
 {
-    for (unsigned looks = 0; looks < ARRIVE_LOOKS && op->side->rx.again != 0; looks++) {
+    for (unsigned looks = 0; looks < ARRIVE_POLLS && op->side->rx.again != 0; looks++) {
         if (pipe_next(op) == -EAGAIN) {
-            via_os_pause(LOOK_NS_MIN);
+            via_os_pause(POLL_NS_MIN);
         }
     }
 }
 
 /* Could the peer still send what it has written and we have not read? */
-static bool can_leave(struct via_op *op)
+static bool is_leave_possible(struct via_op *op)
 {
     struct via_stream_rx *rx = &op->side->rx;
     wait_for_end(op);
@@ -340,7 +340,7 @@ static int leave(struct via_op *op, enum via_reason reason)
     if (!via_conn_has_pipes(conn)) {
         return 0; /* another thread was faster */
     }
-    if (!can_leave(op)) {
+    if (!is_leave_possible(op)) {
         return -EPIPE;
     }
     if (side->tx.span == VIA_SPAN_KERNEL && !side->tx.ended) {
@@ -353,7 +353,7 @@ static int leave(struct via_op *op, enum via_reason reason)
     side->rx_left = side->rx;
     uint32_t skip = via_stream_rx_leave(&side->rx);
     mark_plain(op, VIA_EVENT_LEAVE, reason);
-    side->said &= ~(uint64_t)VIA_FLAG_LOOK;
+    side->said &= ~(uint64_t)VIA_FLAG_LEAVING;
     publish_flag(conn, VIA_FLAG_DEMOTE | via_flags_left(side->rx.pipe.released, skip));
     return 0;
 }
@@ -366,7 +366,7 @@ static bool peer_has_no_pipes(const struct via_conn *conn)
 }
 
 /* Bytes by the kernel would not come before those in the pipe. */
-static bool may_use_kernel(struct via_stream_tx *tx)
+static bool is_kernel_allowed(struct via_stream_tx *tx)
 {
     return tx->ended || via_stream_tx_is_demoted(tx);
 }
@@ -392,7 +392,7 @@ static bool is_answered(struct via_op *op)
     }
     /* A peer that has left, too, reads nothing of the pipe: it need not know where that began. */
     return (flags & VIA_FLAG_HEEDED) != 0 &&
-           ((flags & VIA_FLAG_DEMOTE) != 0 || may_use_kernel(&op->side->tx));
+           ((flags & VIA_FLAG_DEMOTE) != 0 || is_kernel_allowed(&op->side->tx));
 }
 
 /* Both want it at the same time: the peer waits for our answer, too. */
@@ -436,12 +436,12 @@ static void resend_flags(struct via_op *op)
 /* begin_ns: when this end, and others that go with it, left. */
 static int wait_for_answer(struct via_op *op, uint64_t begin_ns)
 {
-    uint64_t pause_ns = LOOK_NS_MIN;
+    uint64_t pause_ns = POLL_NS_MIN;
     while (!is_answered(op)) {
         if ((via_io_poll_kernel(op) & (POLLHUP | POLLERR)) != 0) {
             return 0; /* nobody will */
         }
-        uint64_t most_ns = may_use_kernel(&op->side->tx) ? ANSWER_NS : ORDER_NS;
+        uint64_t most_ns = is_kernel_allowed(&op->side->tx) ? ANSWER_NS : ORDER_NS;
         if (via_os_now_ns() - begin_ns > most_ns) {
             return -ETIMEDOUT;
         }
@@ -449,7 +449,7 @@ static int wait_for_answer(struct via_op *op, uint64_t begin_ns)
         resend_flags(op);
         via_conn_each(follow_demotion_here);
         via_os_pause(pause_ns);
-        pause_ns = via_min(2 * pause_ns, LOOK_NS_MAX);
+        pause_ns = via_min(2 * pause_ns, POLL_NS_MAX);
     }
     return 0;
 }
@@ -474,7 +474,7 @@ static void announce_demotion(struct via_op *op)
 {
     uint64_t most_ns;
     if (!is_ready(op, &most_ns) && via_tx_take(op) == 0) {
-        publish_flag(op->conn, VIA_FLAG_LOOK);
+        publish_flag(op->conn, VIA_FLAG_LEAVING);
         via_tx_give(op);
     }
 }
@@ -483,7 +483,7 @@ static void announce_demotion(struct via_op *op)
  * in the pipe, or be unread when the peer closes, which the kernel answers by RST. */
 static void wait_until_ready(struct via_op *op, uint64_t begin_ns)
 {
-    uint64_t pause_ns = LOOK_NS_MIN;
+    uint64_t pause_ns = POLL_NS_MIN;
     uint64_t most_ns;
     while (!is_ready(op, &most_ns) && via_os_now_ns() - begin_ns < most_ns &&
            (via_side_flags(op->side) & (VIA_FLAG_CLOSED | VIA_FLAG_STAYS)) == 0 &&
@@ -494,7 +494,7 @@ static void wait_until_ready(struct via_op *op, uint64_t begin_ns)
         resend_flags(op);
         via_conn_each(follow_demotion_here);
         via_os_pause(pause_ns);
-        pause_ns = via_min(2 * pause_ns, LOOK_NS_MAX);
+        pause_ns = via_min(2 * pause_ns, POLL_NS_MAX);
     }
 }
 
@@ -510,9 +510,9 @@ static int leave_pipes(struct via_op *op, enum via_reason reason)
         rc = leave(op, reason);
         via_rx_give(op);
     }
-    if (rc != 0 && (side->said & VIA_FLAG_LOOK) != 0) {
+    if (rc != 0 && (side->said & VIA_FLAG_LEAVING) != 0) {
         side->said &=
-            ~(uint64_t)VIA_FLAG_LOOK; /* it stays as it was, and the answer is an old one */
+            ~(uint64_t)VIA_FLAG_LEAVING; /* it stays as it was, and the answer is an old one */
         side->looked = true;
         publish_flag(op->conn, 0);
     }
@@ -530,7 +530,7 @@ static bool settle(struct via_conn *conn, enum via_reason reason, uint64_t begin
         if (via_os_now_ns() - begin_ns > ANSWER_NS) {
             return false;
         }
-        via_os_pause(LOOK_NS_MIN);
+        via_os_pause(POLL_NS_MIN);
     }
     return true;
 }
@@ -581,10 +581,10 @@ static bool has_left_bytes(struct via_op *op)
         }
         /* What the peer has said comes after its records. */
         if (!follow || (via_side_flags(op->side) & VIA_FLAG_STAYS) != 0 ||
-            via_stream_rx_is_ending(left) || !op->conn->carrier->may_follow(op->conn)) {
+            via_stream_rx_is_ending(left) || !op->conn->carrier->is_follow_possible(op->conn)) {
             break;
         }
-        via_os_pause(LOOK_NS_MAX);
+        via_os_pause(POLL_NS_MAX);
     }
     if (follow) {
         op->conn->carrier->follows_no_more(op->conn);
@@ -635,13 +635,13 @@ static void drop_read(struct via_op *op)
     uint64_t read;
     has_come_again(op->side, &read);
     via_phase_apply(&op->side->phase, VIA_EVENT_ANSWER);
-    for (unsigned looks = 0; read != 0 && looks < ARRIVE_LOOKS; looks++) {
+    for (unsigned looks = 0; read != 0 && looks < ARRIVE_POLLS; looks++) {
         bool gone = (via_io_poll_kernel(op) & VIA_POLL_GONE) != 0;
         read -= via_io_drop(op, read);
         if (read == 0 || gone) {
             return;
         }
-        via_os_pause(LOOK_NS_MIN);
+        via_os_pause(POLL_NS_MIN);
     }
 }
 

@@ -14,11 +14,11 @@
  * A writes DEMOTE after its last record; B reads the pipe up to there, then the kernel. Before, A
  * sends what it has written and B perhaps not read once more through the kernel (stream.h): B, as
  * soon as it comes by, needs the pipe no more either, and may leave whatever has become of A.
- * Before that A asks (VIA_FLAG_LOOK), and B answers when it has seen the SWITCH and given back what
- * it has read (VIA_FLAG_READY).
- * A stops reading the pipe at some byte and says which, with VIA_FLAG_DEMOTE; B, when it next comes
- * by, sends all that it has written after that byte once more through the kernel (stream_replay.h),
- * writes to the kernel from then on, and answers VIA_FLAG_HEEDED.
+ * Before that A asks (VIA_FLAG_LEAVING), and B answers when it has seen the SWITCH and given back
+ * what it has read (VIA_FLAG_READY). A stops reading the pipe at some byte and says which, with
+ * VIA_FLAG_DEMOTE; B, when it next comes by, sends all that it has written after that byte once
+ * more through the kernel (stream_replay.h), writes to the kernel from then on, and answers
+ * VIA_FLAG_HEEDED.
  *
  * An end that has closed its direction cannot send anything again: a B that has says so instead
  * (VIA_FLAG_STAYS), or has closed, and if it left bytes in the pipe, A takes all back and reads
@@ -89,7 +89,7 @@ static inline bool via_conn_has_demotion_request(const struct via_conn *conn)
 {
     const struct via_side *side = conn->side;
     return via_conn_has_pipes(conn) &&
-           via_unlikely((via_side_flags(side) & (VIA_FLAG_DEMOTE | VIA_FLAG_LOOK)) != 0);
+           via_unlikely((via_side_flags(side) & (VIA_FLAG_DEMOTE | VIA_FLAG_LEAVING)) != 0);
 }
 
 /* Those in sets that are in others. */

@@ -171,7 +171,7 @@ static void clear_dead_words(_Atomic uint64_t *words)
     }
 }
 
-static bool may_user(void)
+static bool is_within_user_share(void)
 {
     uint64_t most = via_policy.rules.user_memory_bytes;
     bool may = true;
@@ -196,7 +196,7 @@ static bool may_user(void)
 /* --- this process ------------------------------------------------------------------------------
  */
 
-bool via_share_may_map(void)
+bool via_share_is_map_allowed(void)
 {
     uint64_t most = atomic_load_explicit(&mapped_max, memory_order_relaxed);
     if (via_unlikely(most == 0)) {
@@ -208,7 +208,7 @@ bool via_share_may_map(void)
     return atomic_load_explicit(&mapped, memory_order_relaxed) < most &&
            atomic_load_explicit(&used_bytes, memory_order_relaxed) <
                via_policy.rules.memory_bytes &&
-           may_user();
+           is_within_user_share();
 }
 
 void via_share_map(void)

@@ -18,7 +18,7 @@
 #define VIA_SHARE_IDLE_BYTES 8192u
 
 /* May another connection have pipes? */
-bool via_share_may_map(void);
+bool via_share_is_map_allowed(void);
 /* One has its memory mapped, or not any more. */
 void via_share_map(void);
 void via_share_unmap(void);

@@ -4,7 +4,7 @@
 #include "sockets/epoll/epoll_set.h"
 #include "sockets/io/io_internal.h"
 
-#define LOOK_NS VIA_SEC_NS
+#define POLL_NS VIA_SEC_NS
 
 /* Connections of this process whose peers are shared. */
 static _Atomic uint32_t shared_count;
@@ -46,6 +46,6 @@ void via_shared_forget(struct via_conn *conn)
 uint64_t via_shared_sleep_ns_max(void)
 {
     return via_unlikely(atomic_load_explicit(&shared_count, memory_order_relaxed) != 0)
-               ? LOOK_NS
+               ? POLL_NS
                : VIA_NEVER_NS;
 }

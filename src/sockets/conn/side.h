@@ -60,7 +60,7 @@ struct via_side {
     _Atomic uint32_t rcvlowat;
     _Atomic bool stamps; /* SO_TIMESTAMP and the like: recvmsg() is to tell when bytes came */
     _Atomic uint64_t rcvtimeo_ns; /* 0: none; VIA_AT_ONCE_NS */
-    uint64_t rx_looked_ticks;     /* when the kernel's socket was last asked whether it lives */
+    uint64_t rx_polled_ticks;     /* when the kernel's socket was last asked whether it lives */
     struct via_stream_rx rx;
     struct via_stream_rx rx_left; /* as it was when the pipe was left: see demote.c */
 
@@ -68,7 +68,7 @@ struct via_side {
     struct via_token tx_token __attribute__((aligned(64)));
     _Atomic uint64_t sndtimeo_ns;
     _Atomic uint32_t tx_full; /* counts the times that a writer found no room */
-    uint64_t tx_looked_ticks; /* when the kernel's socket was last asked whether the peer lives */
+    uint64_t tx_polled_ticks; /* when the kernel's socket was last asked whether the peer lives */
     uint64_t tx_asked_ticks;  /* ... and the peer's: does any process hold it */
     uint64_t tx_at_end; /* bytes that were in the pipe, in all, when the kernel told the end */
     bool tx_fin_seen;   /* the peer has shut down its direction, and said so in the pipe */
@@ -122,8 +122,9 @@ void via_side_remove_pages(struct via_side *side);
 #define VIA_FLAG_SHARED 0x40u /* processes forked from it may write and read, too: shared.h */
 #define VIA_FLAG_FIN \
     0x80u /* its direction has ended, as the kernel knows before its bytes are read */
-#define VIA_FLAG_ENDS 0x100u  /* within one machine: it has ended its direction itself */
-#define VIA_FLAG_LOOK 0x200u  /* it is about to leave, and to send again what was not given back */
+#define VIA_FLAG_ENDS 0x100u /* within one machine: it has ended its direction itself */
+#define VIA_FLAG_LEAVING \
+    0x200u                    /* it is about to leave, and to send again what was not given back */
 #define VIA_FLAG_READY 0x400u /* the answer: all that was read is given back, the rest may come */
 #define VIA_FLAG_STAYS 0x10u  /* it can not: it has ended its direction, with bytes in the pipe */
 

@@ -22,18 +22,18 @@
 #include "sockets/process/real.h"
 
 /* The kernel had no room: so long until it is asked again. */
-#define PENDING_LOOK_NS (10 * VIA_MSEC_NS)
+#define PENDING_POLL_NS (10 * VIA_MSEC_NS)
 /* A process that is called on another host's behalf polls instead. */
-#define FABRIC_LOOK_NS (100 * VIA_MSEC_NS)
+#define FABRIC_POLL_NS (100 * VIA_MSEC_NS)
 /* The last thread of a process ends it; the steward must not be the one that is left. */
-#define LAST_LOOK_NS VIA_SEC_NS
+#define LAST_POLL_NS VIA_SEC_NS
 
 /* Frames arrive by then, once there is a way. */
 #define PARTING_NS_MAX (4 * VIA_SEC_NS)
 
 /* At the end of the process another thread may be at what was kept. */
-#define END_LOOK_NS VIA_MSEC_NS
-#define END_LOOKS 100u
+#define END_POLL_NS VIA_MSEC_NS
+#define END_POLLS 100u
 
 #define STACK_BYTES (256u * 1024)
 #define KEPT_MAX 256u
@@ -201,9 +201,9 @@ void via_steward_take_calls(void)
 
 uint64_t via_steward_sleep_ns_max(void)
 {
-    return atomic_load_explicit(&pending, memory_order_relaxed)  ? PENDING_LOOK_NS
+    return atomic_load_explicit(&pending, memory_order_relaxed)  ? PENDING_POLL_NS
            : atomic_load_explicit(&stalls, memory_order_relaxed) ? VIA_STREAM_STALL_NS
-           : via_fabric_is_attached()                            ? FABRIC_LOOK_NS
+           : via_fabric_is_attached()                            ? FABRIC_POLL_NS
                                                                  : VIA_NEVER_NS;
 }
 
@@ -367,7 +367,7 @@ static void *run(void *unused)
             watch_stalls();
         }
         uint64_t most_ns = via_steward_sleep_ns_max();
-        uint64_t until_ns = via_os_now_ns() + via_min(most_ns, LAST_LOOK_NS);
+        uint64_t until_ns = via_os_now_ns() + via_min(most_ns, LAST_POLL_NS);
         looks = VIA_REAL(ppoll)(fds, 2, via_os_time_left(until_ns, &storage), NULL) > 0 ||
                 most_ns != VIA_NEVER_NS;
         if (fds[0].revents != 0) {
@@ -468,7 +468,7 @@ static bool end_kept(struct kept *entry)
             via_io_shut_now(conn, fd);
             return false;
         }
-        via_os_pause(END_LOOK_NS);
+        via_os_pause(END_POLL_NS);
     }
     return true;
 }
@@ -478,11 +478,11 @@ static bool claim_soon(struct kept *entry)
 {
     bool left = true;
     bool claimed = false;
-    for (unsigned tries = 0; tries < END_LOOKS && left && !claimed; tries++) {
+    for (unsigned tries = 0; tries < END_POLLS && left && !claimed; tries++) {
         left = false;
         claimed = claim(entry, &left);
         if (left) {
-            via_os_pause(END_LOOK_NS);
+            via_os_pause(END_POLL_NS);
         }
     }
     return claimed;

@@ -16,7 +16,7 @@
 #include "sockets/io/io_internal.h"
 
 /* Looked at so often in vain: then it is warm. */
-#define IDLE_LOOKS 64u
+#define IDLE_POLLS 64u
 /* With fewer it is not worth a ring. */
 #define WARM_MAX 32u
 /* Told to their peers during one look: so that no call takes long. */
@@ -34,11 +34,11 @@ void via_ep_move(struct via_ep_entry *entry, enum via_ep_place place)
 
 /* Could its next record be left to a ring? It must be the only registration, in one process, and
  * for nothing but reading by pipe. */
-static bool may_be_cold(const struct via_ep_entry *entry)
+static bool is_cold_allowed(const struct via_ep_entry *entry)
 {
     const struct via_conn *conn = entry->conn;
     const struct via_side *side = conn->side;
-    return entry->piped && !entry->spent && !entry->told.due && !entry->told.look &&
+    return entry->piped && !entry->spent && !entry->told.due && !entry->told.recheck &&
            via_conn_is_local(conn) &&
            !atomic_load_explicit(&conn->peer_shared, memory_order_relaxed) &&
            (entry->events & (EPOLLOUT | EPOLLWRNORM | EPOLLPRI | EPOLLRDBAND)) == 0 &&
@@ -60,9 +60,9 @@ static void notify_peer(struct via_ep_entry *entry)
 
 void via_ep_cool(struct via_ep_entry *entry)
 {
-    if (++entry->idle_looks >= IDLE_LOOKS) {
-        entry->idle_looks = 0;
-        if (may_be_cold(entry)) {
+    if (++entry->idle_polls >= IDLE_POLLS) {
+        entry->idle_polls = 0;
+        if (is_cold_allowed(entry)) {
             via_ep_move(entry, VIA_EP_WARM);
         }
     }
@@ -70,7 +70,7 @@ void via_ep_cool(struct via_ep_entry *entry)
 
 void via_ep_make_hot(struct via_ep_entry *entry)
 {
-    entry->idle_looks = 0;
+    entry->idle_polls = 0;
     if (entry->place == VIA_EP_WARM || entry->place == VIA_EP_COLD) {
         via_ep_move(entry, VIA_EP_HOT);
     }
@@ -87,7 +87,7 @@ void via_ep_all_hot(struct via_ep_set *set)
 /* A warm one that was quiet goes behind the others, or is cold from now on. */
 static void cool_further(struct via_ep_entry *entry, unsigned *batch)
 {
-    if (*batch == 0 || entry->set->warm_count <= WARM_MAX || !may_be_cold(entry)) {
+    if (*batch == 0 || entry->set->warm_count <= WARM_MAX || !is_cold_allowed(entry)) {
         via_ep_move(entry, VIA_EP_WARM);
         return;
     }

@@ -165,7 +165,7 @@ void via_ep_hand_back(struct via_ep_entry *entry)
     }
 }
 
-bool via_ep_can_adopt(int fd)
+bool via_ep_is_adoptable(int fd)
 {
     if (!via_fd_is_marked(fd, VIA_FD_IN_EPOLL)) {
         return true;

@@ -77,7 +77,7 @@ static void keep_registration(struct via_ep_entry *entry)
     if (!unheard) {
         via_ep_update_kernel(entry, EPOLL_CTL_ADD);
     }
-    entry->told.look = true; /* between the two an edge may have gone unseen */
+    entry->told.recheck = true; /* between the two an edge may have gone unseen */
 }
 
 /* The number is the connection's again: the program may speak of its registration by it. */
@@ -90,7 +90,7 @@ static void return_number(struct via_ep_entry *entry)
     if (!unheard) {
         via_ep_update_kernel(entry, EPOLL_CTL_ADD);
     }
-    entry->told.look = true;
+    entry->told.recheck = true;
 }
 
 static void change_number(struct via_conn *conn, int fd, bool gains)

@@ -28,7 +28,7 @@
  * part of it. A store takes less to be seen. */
 #define LATE_PART 4u
 /* When enough have been found, so many are looked at nevertheless. */
-#define LOOKS_MIN 64u
+#define POLLS_MIN 64u
 
 /* Counters may begin anywhere. */
 static bool is_later(uint64_t ticks, uint64_t other)
@@ -75,7 +75,7 @@ static void find_ready_hot(struct via_ep_set *set, struct via_ep_found *found, u
     via_list_foreach_safe(it, &set->entries[VIA_EP_HOT]) {
         struct via_ep_entry *entry = via_list_entry(it, struct via_ep_entry, in_set);
         if (found->count == VIA_EP_FOUND_MAX ||
-            (found->count >= max && found->looks >= LOOKS_MIN)) {
+            (found->count >= max && found->looks >= POLLS_MIN)) {
             break;
         }
         if (via_ep_is_quiet(entry)) {

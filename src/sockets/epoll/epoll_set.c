@@ -70,12 +70,12 @@ struct via_ep_set *via_ep_set_get(int epfd)
     set->sleepers = 0;
     set->asked_ticks = 0;
     set->warm_ticks = 0;
-    set->warm_looks = 0;
+    set->warm_polls = 0;
     set->filled = false;
     set->young_ticks = 0;
     set->number = (uint64_t)via_os_pid() + via_pool_index(&set_pool, set) + 1;
     set->ask_due = false;
-    set->look_due = false;
+    set->poll_due = false;
     pthread_mutex_init(&set->lock, NULL);
     for (unsigned place = 0; place < VIA_EP_PLACES; place++) {
         via_list_init(&set->entries[place]);
@@ -255,7 +255,7 @@ static void refresh(struct via_ep_entry *entry)
         entry->piped = piped;
         entry->set->piped_count += piped ? 1 : UINT32_MAX;
         via_ep_move(entry, piped ? VIA_EP_HOT : VIA_EP_PLAIN);
-        entry->told.look = true; /* in what has come meanwhile */
+        entry->told.recheck = true; /* in what has come meanwhile */
         if (left && (entry->events & EPOLLET) != 0) {
             via_ep_left(entry);
         }
@@ -281,7 +281,7 @@ static void refresh(struct via_ep_entry *entry)
     /* What it told of a connection with pipes was taken for ours to tell: it tells anew. */
     if (events != entry->kernel_events || (left && !entry->unheard)) {
         entry->kernel_events = events;
-        entry->told.look = true; /* between two registrations an edge may have gone unseen */
+        entry->told.recheck = true; /* between two registrations an edge may have gone unseen */
         via_ep_update_kernel(entry, EPOLL_CTL_MOD);
         atomic_store_explicit(&entry->set->ask_due, true, memory_order_relaxed);
     }
@@ -331,7 +331,7 @@ static void entry_free(struct via_ep_entry *entry)
 #define PARKED_EVENTS ((uint32_t)(EPOLLRDHUP | EPOLLET))
 
 /* With both locks. */
-static bool may_be_parked(const struct via_ep_entry *entry)
+static bool is_park_allowed(const struct via_ep_entry *entry)
 {
     const struct via_conn *conn = entry->conn;
     return entry->piped && entry->kernel_events == PARKED_EVENTS && !entry->set->nested &&
@@ -342,7 +342,7 @@ static bool may_be_parked(const struct via_ep_entry *entry)
 static void park(struct via_ep_entry *entry)
 {
     struct via_ep_set *set = entry->set;
-    entry->idle_looks = 0;
+    entry->idle_polls = 0;
     entry->piped = false;
     set->piped_count--;
     set->entries_count--;
@@ -569,7 +569,7 @@ int via_ep_ctl(int epfd, int op, struct via_conn *conn, int fd, const struct epo
         if (rc == 0) {
             entry_change(entry, event);
         }
-    } else if (may_be_parked(entry)) {
+    } else if (is_park_allowed(entry)) {
         park(entry);
     } else {
         rc = via_ep_update_kernel(entry, EPOLL_CTL_DEL);
@@ -720,7 +720,7 @@ void via_ep_fork_prepare(void)
 
 void via_ep_fork_parent(void)
 {
-    /* A ring is for one process only. None becomes cold any more: may_be_cold(). */
+    /* A ring is for one process only. None becomes cold any more: is_cold_allowed(). */
     via_list_foreach(it, &all) {
         struct via_ep_set *set = via_list_entry(it, struct via_ep_set, all);
         via_lock(&set->lock);

@@ -48,9 +48,9 @@ struct via_ep_set {
     _Atomic uint64_t asked_ticks; /* when the kernel was last asked */
     _Atomic bool filled;          /* ours took every place of the last call */
     _Atomic bool ask_due;         /* the kernel has just been told to watch for more */
-    _Atomic bool look_due;        /* it has said something of connections with pipes */
+    _Atomic bool poll_due;        /* it has said something of connections with pipes */
     _Atomic uint64_t warm_ticks;  /* when all warm ones were last looked at */
-    uint32_t warm_looks;          /* counts looks of who spins */
+    uint32_t warm_polls;          /* counts looks of who spins */
     _Atomic uint64_t young_ticks; /* when a connection was put into it last */
     uint64_t number;              /* not 0, and others have others, mostly */
 
@@ -74,7 +74,7 @@ struct via_ep_entry {
     uint8_t place;          /* enum via_ep_place */
     bool inherited;         /* by fork(): the kernel's registration is the parent's, too */
     bool unheard;           /* the kernel has nothing more to say, and it is not in its set */
-    uint16_t idle_looks;    /* in vain, one after another */
+    uint16_t idle_polls;    /* in vain, one after another */
     uint32_t cold_sequence; /* the reader's when it became cold */
     uint64_t told_ticks;    /* when it was last reported, or asked for */
     _Atomic int kept_fd; /* -1, or ours, by which the kernel has it: fd is closed, others are not */
@@ -91,7 +91,7 @@ void via_ep_note(int epfd, int op, int fd, const struct epoll_event *event);
  * to be asked. See via_ep_hand_back(). */
 int via_ep_absent_ctl(int epfd, int op, int fd, struct epoll_event *event);
 /* It is in few sets, so that it is known in which; or in none. */
-bool via_ep_can_adopt(int fd);
+bool via_ep_is_adoptable(int fd);
 /* fd has become this connection: its registrations become entries. Else it stays the kernel's. */
 void via_ep_adopt(struct via_conn *conn, int fd);
 

@@ -23,7 +23,7 @@
 /* While others are hot, all warm ones are looked at so often: it takes about half a microsecond.
  * Who spins looks at one of them each time that it has looked at the hot ones so often. */
 #define WARM_US 20u
-#define WARM_LOOKS 4u
+#define WARM_POLLS 4u
 /* With so few places descriptors of ours may take most of them: then so often. */
 #define FEW_PLACES 16
 #define FEW_TRIES 8
@@ -50,7 +50,7 @@ bool via_ep_is_quiet(const struct via_ep_entry *entry)
     if (!entry->piped || entry->spent) {
         return true;
     }
-    if (entry->told.due || entry->told.look || via_side_is_in(side, VIA_PHASES_GONE) ||
+    if (entry->told.due || entry->told.recheck || via_side_is_in(side, VIA_PHASES_GONE) ||
         via_pipe_is_ready(&rx->pipe) || rx->held || rx->ended || rx->broken || rx->avail.held ||
         atomic_load_explicit(&side->shadow, memory_order_relaxed) != 0) {
         return false;
@@ -62,7 +62,7 @@ bool via_ep_is_quiet(const struct via_ep_entry *entry)
 /* One entry's events to report now, or 0: it was not quiet. With the set's lock. */
 static uint32_t entry_events(struct via_ep_entry *entry)
 {
-    entry->idle_looks = 0;
+    entry->idle_polls = 0;
     if (via_unlikely(via_side_is_in(entry->conn->side, VIA_PHASES_GONE))) {
         via_ep_refresh(entry); /* the kernel's from now on */
         return 0;
@@ -80,7 +80,7 @@ static uint32_t entry_events(struct via_ep_entry *entry)
     }
     if ((entry->events & EPOLLET) == 0) {
         entry->told.due = false;
-        entry->told.look = false;
+        entry->told.recheck = false;
         return bits;
     }
     struct via_edge_now now = via_ep_now(entry, bits, &before);
@@ -88,7 +88,7 @@ static uint32_t entry_events(struct via_ep_entry *entry)
     if (news || bits == 0) {
         via_ep_note_reported(entry, &now);
     }
-    entry->told.look = false;
+    entry->told.recheck = false;
     return news ? bits : 0;
 }
 
@@ -155,13 +155,13 @@ static int collect_reported(struct via_ep_set *set, struct epoll_event *events, 
     struct via_list reported;
     via_list_init(&reported);
     via_lock(&set->lock);
-    set->look_due = false;
+    set->poll_due = false;
     via_list_foreach_safe(it, &set->entries[VIA_EP_HOT]) {
         struct via_ep_entry *entry = via_list_entry(it, struct via_ep_entry, in_set);
         if (count == max) {
             break;
         }
-        if (entry->told.look && (int64_t)(entry->told_ticks - begun_ticks) < 0) {
+        if (entry->told.recheck && (int64_t)(entry->told_ticks - begun_ticks) < 0) {
             count += report(entry, &events[count], via_os_ticks(), &reported) ? 1 : 0;
         }
     }
@@ -252,7 +252,7 @@ static bool has_news(struct via_ep_set *set)
 {
     bool news = false;
     via_lock(&set->lock);
-    via_ep_check_warm(set, ++set->warm_looks % WARM_LOOKS == 0 ? 1 : 0);
+    via_ep_check_warm(set, ++set->warm_polls % WARM_POLLS == 0 ? 1 : 0);
     via_list_foreach(it, &set->entries[VIA_EP_HOT]) {
         struct via_ep_entry *entry = via_list_entry(it, struct via_ep_entry, in_set);
         const struct via_side *side = entry->conn->side;
@@ -269,7 +269,7 @@ static bool has_news(struct via_ep_set *set)
 }
 
 /* An event of a connection without pipes. true: it is for the program to see. */
-static bool may_report(struct via_ep_entry *entry, uint32_t bits, uint16_t arms)
+static bool accept_kernel_event(struct via_ep_entry *entry, uint32_t bits, uint16_t arms)
 {
     if ((entry->events & EPOLLONESHOT) != 0 && arms == entry->arms) {
         bool spent = entry->spent; /* with pipes, and the kernel does not know */
@@ -277,11 +277,11 @@ static bool may_report(struct via_ep_entry *entry, uint32_t bits, uint16_t arms)
         return !spent;
     }
     if ((entry->events & EPOLLET) != 0 &&
-        (entry->told.look || via_conn_is_unsettled(entry->conn))) {
+        (entry->told.recheck || via_conn_is_unsettled(entry->conn))) {
         struct via_ep_before before = via_ep_before(entry);
         /* The kernel has been told anew of it, and so tells anew. */
         struct via_edge_now now = via_ep_now(entry, bits, &before);
-        bool again = entry->told.look && !via_ep_is_news(entry, &now);
+        bool again = entry->told.recheck && !via_ep_is_news(entry, &now);
         via_ep_note_reported(entry, &now);
         return !again;
     }
@@ -306,12 +306,12 @@ static bool translate(struct via_ep_set *set, struct epoll_event *event)
         struct via_op op = via_ep_op(entry);
         via_io_shadow(&op, event->events);
         via_ep_make_hot(entry);
-        entry->told.look = true; /* what the kernel reported by edge is reported by collect() */
-        set->look_due = true;
+        entry->told.recheck = true; /* what the kernel reported by edge is reported by collect() */
+        set->poll_due = true;
         return false;
     }
     event->data.u64 = entry->data;
-    return may_report(entry, event->events, arms);
+    return accept_kernel_event(entry, event->events, arms);
 }
 
 int via_ep_sort_out(struct via_ep_set *set, struct epoll_event *events, int count)
@@ -508,7 +508,7 @@ static int take_ready(struct via_ep_set *set, int epfd, struct epoll_event *even
             put_in_front(events, count, n);
         }
         bool looks = count != 0 && count + n < max &&
-                     atomic_load_explicit(&set->look_due, memory_order_relaxed);
+                     atomic_load_explicit(&set->poll_due, memory_order_relaxed);
         count += n;
         if (via_unlikely(looks)) {
             count += collect_reported(set, events + count, max - count, now);
@@ -636,7 +636,7 @@ int via_ep_wait(struct via_ep_set *set, int epfd, struct epoll_event *events, in
             uint64_t most_ns = VIA_NEVER_NS;
             if (atomic_load_explicit(&set->piped_count, memory_order_relaxed) != 0) {
                 while (via_wait_again(&wait) && !(news = has_news(set)) &&
-                       !(ask = via_wait_may_ask(&wait))) {
+                       !(ask = via_wait_take_ask(&wait))) {
                 }
                 if (news || ask) {
                     continue;

@@ -264,7 +264,7 @@ static int poll_call(struct call *call, uint64_t deadline_ns, const sigset_t *ma
             break;
         }
         if (ready == 0 && deadline_ns != 0 && via_wait_again(&wait)) {
-            if (via_wait_may_ask(&wait)) {
+            if (via_wait_take_ask(&wait)) {
                 ready = ask_kernel(call);
             }
             continue;

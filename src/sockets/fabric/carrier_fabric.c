@@ -62,7 +62,7 @@ static int switch_before_fin(struct via_conn *conn, int fd, bool wait)
     if (conn->side->tx.span != VIA_SPAN_KERNEL || conn->side->tx.ended) {
         return 0;
     }
-    if (!via_conn_tx_can_switch(conn)) {
+    if (!via_conn_tx_is_switch_allowed(conn)) {
         via_fabric_never_switches(conn);
     } else if (via_kernel_sent(fd, conn->side->connector, &sent) == 0) {
         via_fabric_tx_begin(conn, &undo);
@@ -100,7 +100,7 @@ static bool is_over(struct via_conn *conn, int fd)
 
 static int gather(struct via_conn *conn)
 {
-    via_conn_tx_can_switch(conn); /* whom to answer may have become known */
+    via_conn_tx_is_switch_allowed(conn); /* whom to answer may have become known */
     /* Else another thread looks. */
     return via_conn_is_in(conn, VIA_PHASES_OFFERED) ? -EAGAIN : via_fabric_gather(conn);
 }
@@ -124,8 +124,8 @@ const struct via_carrier via_carrier_fabric = {
     .is_cut_off = via_fabric_is_cut_off,
     .close = via_conn_begin_parting,
     .is_over = is_over,
-    .may_follow = via_fabric_may_follow,
-    .may_switch = via_fabric_may_switch,
+    .is_follow_possible = via_fabric_is_follow_possible,
+    .is_switch_allowed = via_fabric_is_switch_allowed,
     .follows_no_more = via_fabric_follows_no_more,
     .end_of = via_fabric_end_of,
     .is_given_up = via_fabric_is_given_up,

@@ -16,14 +16,14 @@
 
 #define HOST_MAX 1023u
 /* A daemon that has started since is found. */
-#define LOOK_AGAIN_NS (5 * VIA_SEC_NS)
+#define RETRY_NS (5 * VIA_SEC_NS)
 /* Routes of the kernel change seldom. */
 #define OWN_NS VIA_SEC_NS
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 /* A page that its host has given up stays mapped: other threads may be looking. */
 static const struct via_hosts_page *_Atomic page;
-static _Atomic uint64_t looked_ns; /* 0 = never */
+static _Atomic uint64_t polled_ns; /* 0 = never */
 
 static int which_host(const char *rundir, unsigned *ret_host)
 {
@@ -72,9 +72,9 @@ static const struct via_hosts_page *find_page(void)
         return known;
     }
     uint64_t now = via_os_now_ns();
-    uint64_t before = atomic_load_explicit(&looked_ns, memory_order_relaxed);
-    if ((before == 0 || now - before > LOOK_AGAIN_NS) && via_try_lock(&lock)) {
-        atomic_store_explicit(&looked_ns, now, memory_order_relaxed);
+    uint64_t before = atomic_load_explicit(&polled_ns, memory_order_relaxed);
+    if ((before == 0 || now - before > RETRY_NS) && via_try_lock(&lock)) {
+        atomic_store_explicit(&polled_ns, now, memory_order_relaxed);
         load_directory();
         via_unlock(&lock);
         known = atomic_load_explicit(&page, memory_order_acquire);

@@ -622,11 +622,11 @@ static bool open_again(struct via_fabric *fabric)
 void via_fabric_follow(struct via_fabric *fabric)
 {
     if (via_unlikely(behind.flow != 0)) {
-        (void)via_fabric_can_put(fabric);
+        (void)via_fabric_is_put_possible(fabric);
     }
 }
 
-bool via_fabric_can_put(struct via_fabric *fabric)
+bool via_fabric_is_put_possible(struct via_fabric *fabric)
 {
     return fabric->remote != NULL &&
            (via_likely(fabric->attach == via_fabric_attached()) || open_again(fabric));

@@ -106,7 +106,7 @@ bool via_fabric_is_over(struct via_conn *conn);
  * while the pipe should be given more time. A thread that sleeps then must check again after some
  * time: via_fabric_sleep_ns_max().
  */
-bool via_fabric_may_follow(struct via_conn *conn);
+bool via_fabric_is_follow_possible(struct via_conn *conn);
 void via_fabric_follows_no_more(struct via_conn *conn);
 
 /*
@@ -118,7 +118,7 @@ void via_fabric_follows_no_more(struct via_conn *conn);
 enum via_carrier_end via_fabric_end_of(struct via_conn *conn);
 
 /* The same while no record has said that the pipe is used: the word that it is may be under way. */
-bool via_fabric_may_switch(struct via_conn *conn);
+bool via_fabric_is_switch_allowed(struct via_conn *conn);
 
 /* With the tx token: tells a peer that waits for such a word, and can not be told in its segment,
  * that none will come. */

@@ -113,7 +113,7 @@ static int push_word(struct via_fabric *fabric, size_t off, uint64_t *pushed,
 {
     uint64_t word;
     memcpy(&word, fabric->mirror + off, sizeof(word));
-    if (word == *pushed || !via_fabric_can_put(fabric)) {
+    if (word == *pushed || !via_fabric_is_put_possible(fabric)) {
         return 0;
     }
     note_quiet(fabric);
@@ -285,7 +285,7 @@ int via_fabric_tx_end(struct via_conn *conn, const struct via_carrier_undo *undo
     }
     int rc = error_of(fabric);
     if (rc == 0) {
-        rc = via_fabric_can_put(fabric) ? push_tx_words(fabric, wait) : -EAGAIN;
+        rc = via_fabric_is_put_possible(fabric) ? push_tx_words(fabric, wait) : -EAGAIN;
     }
     if (rc == 0 && tx->pipe.sequence != undo->sequence) {
         rc = push_record(conn, undo, wait);
@@ -297,7 +297,7 @@ int via_fabric_tx_end(struct via_conn *conn, const struct via_carrier_undo *undo
         return 0;
     }
     *tx = undo->tx;
-    if (rc == -EAGAIN && via_fabric_can_put(fabric)) {
+    if (rc == -EAGAIN && via_fabric_is_put_possible(fabric)) {
         fabric->full_pending = via_remote_pending(fabric->remote);
     }
     return rc;
@@ -321,7 +321,7 @@ bool via_fabric_has_way(struct via_conn *conn)
         via_client_remote_is_held(fabric->remote)) {
         return false;
     }
-    if (fabric->full_pending == 0 || error_of(fabric) != 0 || !via_fabric_can_put(fabric)) {
+    if (fabric->full_pending == 0 || error_of(fabric) != 0 || !via_fabric_is_put_possible(fabric)) {
         return true;
     }
     if (via_remote_pending(fabric->remote) > fabric->full_pending / 2) {
@@ -340,7 +340,7 @@ int via_fabric_send_flags(struct via_conn *conn, uint64_t flags, bool wait)
     store_word(fabric->tx_base, VIA_SEGMENT_FLAGS_OFF, flags);
     if (undo.frames) {
         rc = push_tx_words(fabric, wait);
-    } else if ((flags & (VIA_FLAG_DEMOTE | VIA_FLAG_LOOK | VIA_FLAG_READY | VIA_FLAG_HEEDED |
+    } else if ((flags & (VIA_FLAG_DEMOTE | VIA_FLAG_LEAVING | VIA_FLAG_READY | VIA_FLAG_HEEDED |
                          VIA_FLAG_STAYS)) != 0) {
         via_remote_ring(fabric->remote); /* it may sleep without waiting for a record */
     }
@@ -350,13 +350,13 @@ int via_fabric_send_flags(struct via_conn *conn, uint64_t flags, bool wait)
 bool via_fabric_has_arrived(struct via_conn *conn)
 {
     struct via_fabric *fabric = conn->fabric;
-    return error_of(fabric) != 0 || !via_fabric_can_put(fabric) ||
+    return error_of(fabric) != 0 || !via_fabric_is_put_possible(fabric) ||
            via_remote_pending(fabric->remote) == 0 || via_attach_poll(fabric->attach) < 0;
 }
 
 bool via_fabric_has_peer(struct via_conn *conn)
 {
-    return via_fabric_can_put(conn->fabric);
+    return via_fabric_is_put_possible(conn->fabric);
 }
 
 bool via_fabric_is_cut_off(const struct via_conn *conn)
@@ -371,7 +371,7 @@ bool via_fabric_is_cut_off(const struct via_conn *conn)
 void via_fabric_rx_begin(struct via_conn *conn)
 {
     struct via_fabric *fabric = conn->fabric;
-    via_conn_tx_can_switch(conn); /* whom credits go to may have become known */
+    via_conn_tx_is_switch_allowed(conn); /* whom credits go to may have become known */
     if (via_unlikely(fabric->slot >= 0) && conn->side->rx.span != VIA_SPAN_KERNEL) {
         via_fabric_slot_give(fabric);
     }
@@ -412,7 +412,7 @@ static bool must_ring_writer(void *ctx)
 
 /*
  * Says to the writer whether it can rely on "I sleep" being there as soon as it was said. When it
- * relies on that wrongly, this end sleeps up to UNPROVEN_LOOK_NS too long. So it is said after many
+ * relies on that wrongly, this end sleeps up to UNPROVEN_POLL_NS too long. So it is said after many
  * words in a row that came at once, and after more each time that it was wrong.
  */
 static void note_credit(struct via_fabric *fabric, bool is_prompt)

@@ -9,12 +9,12 @@
 
 /* After the kernel's FIN, frames that carry the rest of the stream have so long to arrive. */
 #define FOLLOW_NS (2 * VIA_SEC_NS)
-#define FOLLOW_LOOK_NS (2 * VIA_MSEC_NS)
+#define FOLLOW_POLL_NS (2 * VIA_MSEC_NS)
 /* ... and none of it passes while the peer's host is cut off, for so long. */
 #define FOLLOW_CUT_OFF_NS (10 * VIA_SEC_NS)
 /* What has not come by then may be missing. */
 #define ASK_NS (FOLLOW_NS / 4)
-#define UNPROVEN_LOOK_NS (10 * VIA_MSEC_NS)
+#define UNPROVEN_POLL_NS (10 * VIA_MSEC_NS)
 
 /* With one of these nothing follows by the pipe, and what is unread there is not lost so. */
 #define SAID (VIA_FLAG_CLOSED | VIA_FLAG_DEMOTE | VIA_FLAG_KERNEL_END | VIA_FLAG_STAYS)
@@ -33,7 +33,7 @@ bool via_fabric_is_over(struct via_conn *conn)
 {
     struct via_fabric *fabric = conn->fabric;
     struct via_remote *probe = NULL;
-    if (is_lost(fabric) || !via_fabric_can_put(fabric)) {
+    if (is_lost(fabric) || !via_fabric_is_put_possible(fabric)) {
         return atomic_load_explicit(&fabric->error, memory_order_relaxed) != 0;
     }
     /* A segment goes with the process that made it; opening it once more tells. */
@@ -82,7 +82,7 @@ static int is_more_sent(struct via_conn *conn)
     struct via_fabric *fabric = conn->fabric;
     const struct via_pipe_reader *pipe = &conn->side->rx.pipe;
     uint64_t sent;
-    int rc = via_fabric_can_put(fabric)
+    int rc = via_fabric_is_put_possible(fabric)
                  ? ask_word(fabric, VIA_SEGMENT_SENT_OFF, &fabric->sent, &sent)
                  : -ENOTCONN;
     if (rc != 0) {
@@ -105,7 +105,7 @@ static bool all_has_arrived(struct via_conn *conn)
     if ((flags & (VIA_FLAG_SHARED | VIA_FLAG_CLOSED)) != 0) {
         return (flags & VIA_FLAG_SHARED) == 0;
     }
-    if (!via_fabric_can_put(fabric)) {
+    if (!via_fabric_is_put_possible(fabric)) {
         return mailbox_is_gone(fabric);
     }
     int more = via_client_remote_is_gone(fabric->remote) ? is_more_sent(conn) : 1;
@@ -154,7 +154,7 @@ static bool is_cut_short(struct via_conn *conn)
                          (flags & VIA_FLAG_SHARED) != 0 && conn->side->rx.span == VIA_SPAN_PIPE);
 }
 
-bool via_fabric_may_follow(struct via_conn *conn)
+bool via_fabric_is_follow_possible(struct via_conn *conn)
 {
     struct via_fabric *fabric = conn->fabric;
     bool may = has_time(conn);
@@ -174,7 +174,7 @@ bool via_fabric_may_follow(struct via_conn *conn)
     return true;
 }
 
-bool via_fabric_may_switch(struct via_conn *conn)
+bool via_fabric_is_switch_allowed(struct via_conn *conn)
 {
     const struct via_fabric *fabric = conn->fabric;
     const struct via_attach *attach = via_fabric_attached();
@@ -192,7 +192,7 @@ bool via_fabric_may_switch(struct via_conn *conn)
         via_fabric_read_offer(fabric, &offer) < 0) {
         return false; /* it was taken, and holds no more */
     }
-    return via_fabric_may_follow(conn);
+    return via_fabric_is_follow_possible(conn);
 }
 
 /* --- what was unread ---------------------------------------------------------------------------
@@ -238,7 +238,7 @@ static enum via_carrier_end find_end(struct via_conn *conn)
     if (via_fabric_is_cut_off(conn)) {
         return VIA_CARRIER_END_OPEN; /* for a moment only, it may be */
     }
-    if (!is_unread(side) || !via_fabric_can_put(fabric)) {
+    if (!is_unread(side) || !via_fabric_is_put_possible(fabric)) {
         return VIA_CARRIER_END_PLAIN;
     }
     /* In this order: it reads nothing more when it is gone. */
@@ -308,7 +308,7 @@ void via_fabric_follows_no_more(struct via_conn *conn)
 
 uint64_t via_fabric_sleep_ns_max(void)
 {
-    uint64_t unproven_ns = via_fabric_take_unproven() ? UNPROVEN_LOOK_NS : VIA_NEVER_NS;
-    return atomic_load_explicit(&following, memory_order_relaxed) != 0 ? FOLLOW_LOOK_NS
+    uint64_t unproven_ns = via_fabric_take_unproven() ? UNPROVEN_POLL_NS : VIA_NEVER_NS;
+    return atomic_load_explicit(&following, memory_order_relaxed) != 0 ? FOLLOW_POLL_NS
                                                                        : unproven_ns;
 }

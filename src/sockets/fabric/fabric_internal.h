@@ -53,7 +53,7 @@ struct via_fabric {
 };
 
 /* Can frames be put? A process forked later opens the peer's segment once more for itself. */
-bool via_fabric_can_put(struct via_fabric *fabric);
+bool via_fabric_is_put_possible(struct via_fabric *fabric);
 
 /* A process forked with puts of its parent under way: a sleeping thread learns of it when they are
  * given up, by a put of its own behind them. */

@@ -9,11 +9,11 @@
 #define ARRIVE_NS VIA_SEC_NS
 /* A peer that took it before has said so by then. */
 #define HELLO_NS (200 * VIA_MSEC_NS)
-#define LOOK_NS VIA_MSEC_NS
+#define POLL_NS VIA_MSEC_NS
 
 static void pause_a_little(void)
 {
-    via_os_pause(LOOK_NS);
+    via_os_pause(POLL_NS);
 }
 
 /* Until the puts of this remote have arrived. */
@@ -31,7 +31,7 @@ static bool wait_arrived(struct via_attach *attach, struct via_remote *remote)
 
 static bool is_known(struct via_conn *conn)
 {
-    via_conn_tx_can_switch(conn);
+    via_conn_tx_is_switch_allowed(conn);
     return conn->fabric->remote != NULL;
 }
 
@@ -69,7 +69,9 @@ int via_fabric_leave_begin(struct via_conn *conn)
             return rc;
         }
     }
-    return via_remote_direct(fabric->remote) != NULL || via_fabric_can_put(fabric) ? 0 : -ENOTCONN;
+    return via_remote_direct(fabric->remote) != NULL || via_fabric_is_put_possible(fabric)
+               ? 0
+               : -ENOTCONN;
 }
 
 void via_fabric_resend_flags(struct via_conn *conn)
@@ -80,7 +82,7 @@ void via_fabric_resend_flags(struct via_conn *conn)
         return;
     }
     via_fabric_tx_begin(conn, &undo);
-    if (undo.frames && via_fabric_can_put(fabric)) {
+    if (undo.frames && via_fabric_is_put_possible(fabric)) {
         via_fabric_push_word(fabric, VIA_SEGMENT_FLAGS_OFF, &fabric->pushed_flags, false);
     }
 }
@@ -93,7 +95,7 @@ static int fetch(void *ctx, size_t off, size_t bytes)
 {
     struct via_fabric *fabric = ctx;
     off += VIA_SEGMENT_PIPE_OFF;
-    if (via_remote_direct(fabric->remote) == NULL && !via_fabric_can_put(fabric)) {
+    if (via_remote_direct(fabric->remote) == NULL && !via_fabric_is_put_possible(fabric)) {
         return -ENOTCONN;
     }
     if (via_attach_hops(fabric->attach, fabric->host) < 0) {

@@ -114,7 +114,7 @@ static bool keep_rest(const struct rest *rest)
     return false;
 }
 
-static bool may_lend(const struct via_fabric *fabric)
+static bool is_lending_allowed(const struct via_fabric *fabric)
 {
     bool may = via_zcopy_lends && is_by_frames(fabric);
     if (may) {
@@ -204,7 +204,7 @@ void via_fabric_give_back(struct via_conn *conn)
 int via_fabric_mirror_new(struct via_fabric *fabric, struct via_attach *attach)
 {
     void *mirror = MAP_FAILED;
-    if (may_lend(fabric)) {
+    if (is_lending_allowed(fabric)) {
         mirror = map_lent(fabric, attach);
         fabric->lent_to = attach;
         if (mirror == MAP_FAILED) {

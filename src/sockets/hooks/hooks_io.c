@@ -82,7 +82,7 @@ static ssize_t recv_one(struct via_op *op, void *buf, size_t bytes, int flags)
 
 /* A thread that waits for another program watches the calls of ours: steward.h. Terminals may be
  * set so that a read ends when poll() does not. */
-static bool may_wait(int fd)
+static bool is_blocking_pipe(int fd)
 {
     struct stat of;
     return fstat(fd, &of) == 0 && S_ISFIFO(of.st_mode) &&
@@ -92,7 +92,7 @@ static bool may_wait(int fd)
 static ssize_t read_elsewhere(int fd, void *buf, size_t bytes)
 {
     int saved = errno;
-    bool waits = via_steward_is_wanted() && may_wait(fd);
+    bool waits = via_steward_is_wanted() && is_blocking_pipe(fd);
     errno = saved;
     while (waits) {
         struct pollfd fds[2] = {{.fd = fd, .events = POLLIN}};

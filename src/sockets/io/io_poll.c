@@ -173,8 +173,8 @@ bool via_io_is_following(struct via_op *op)
     if (op->side->rx_shut != 0 || via_pipe_is_ready(&rx->pipe) || via_io_is_given_up(op)) {
         return false;
     }
-    bool may =
-        rx->span == VIA_SPAN_PIPE ? carrier->may_follow(op->conn) : carrier->may_switch(op->conn);
+    bool may = rx->span == VIA_SPAN_PIPE ? carrier->is_follow_possible(op->conn)
+                                         : carrier->is_switch_allowed(op->conn);
     return may || carrier->end_of(op->conn) == VIA_CARRIER_END_OPEN;
 }
 
@@ -336,10 +336,10 @@ static bool has_news(struct via_op *op, uint32_t what, size_t have)
 }
 
 /* Nobody tells a writer that the other end is held no more when its direction has ended before. */
-#define HALF_CLOSED_LOOK_NS (100 * VIA_MSEC_NS)
+#define HALF_CLOSED_POLL_NS (100 * VIA_MSEC_NS)
 
 /* How often who peeks, and wants more than there is, looks whether the kernel has more. */
-#define PEEK_LOOK_NS VIA_MSEC_NS
+#define PEEK_POLL_NS VIA_MSEC_NS
 
 /* The sleep proper: the kernel's socket for what only it knows, bells for the rest. */
 static int sleep_for(struct via_op *op, uint32_t what, size_t have, bool pipes, uint64_t bells,
@@ -352,13 +352,13 @@ static int sleep_for(struct via_op *op, uint32_t what, size_t have, bool pipes, 
         fds[0].fd = via_io_kernel_fd(op);
         fds[0].events = (short)via_io_kernel_events(op, what);
         if (what == POLLOUT && (seen & POLLRDHUP) != 0) {
-            until_ns = via_min(deadline_ns, via_os_now_ns() + HALF_CLOSED_LOOK_NS);
+            until_ns = via_min(deadline_ns, via_os_now_ns() + HALF_CLOSED_POLL_NS);
         }
     }
     if (have != 0 && (fds[0].events & IN_EVENTS) != 0) {
         /* The kernel would report what has been seen already, again and again. */
         fds[0].events = (short)((fds[0].events & ~IN_EVENTS) | POLLRDHUP);
-        until_ns = via_min(until_ns, via_os_now_ns() + PEEK_LOOK_NS);
+        until_ns = via_min(until_ns, via_os_now_ns() + PEEK_POLL_NS);
     }
     via_stats_count(&op->conn->stats->sleeps, 1);
     uint32_t seen = 0;
@@ -436,7 +436,7 @@ int via_io_wait(struct via_op *op, uint32_t what, size_t have, uint64_t deadline
     via_wait_begin(&wait);
     if (pipes) {
         do {
-            if (has_news(op, what, have) || (via_wait_may_ask(&wait) && has_gone(op))) {
+            if (has_news(op, what, have) || (via_wait_take_ask(&wait) && has_gone(op))) {
                 via_wait_end(&wait);
                 return 0;
             }

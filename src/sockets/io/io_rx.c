@@ -18,7 +18,7 @@
 
 /* How often a reader of an empty pipe, that never sleeps, asks the kernel whether the peer lives.
  */
-#define LOOK_US 20u
+#define POLL_US 20u
 
 uint64_t via_io_drop(struct via_op *op, uint64_t most)
 {
@@ -146,10 +146,10 @@ static ssize_t recv_idle(struct via_op *op, struct via_iov *iov, int flags)
             return -EAGAIN;
         }
         uint64_t now = via_os_ticks();
-        if (now - side->rx_looked_ticks < via_os_us_to_ticks(LOOK_US) && side->rx_shut == 0) {
+        if (now - side->rx_polled_ticks < via_os_us_to_ticks(POLL_US) && side->rx_shut == 0) {
             return -EAGAIN;
         }
-        side->rx_looked_ticks = now;
+        side->rx_polled_ticks = now;
         seen = via_io_poll_kernel(op);
         if ((seen & VIA_POLL_GONE) == 0) {
             return -EAGAIN;
@@ -159,8 +159,8 @@ static ssize_t recv_idle(struct via_op *op, struct via_iov *iov, int flags)
         return -ESTALE; /* look again */
     }
     const struct via_carrier *carrier = op->conn->carrier;
-    if (waits &&
-        (carrier->may_follow(op->conn) || carrier->end_of(op->conn) == VIA_CARRIER_END_OPEN)) {
+    if (waits && (carrier->is_follow_possible(op->conn) ||
+                  carrier->end_of(op->conn) == VIA_CARRIER_END_OPEN)) {
         return -EAGAIN;
     }
     if ((flags & HAS_SOME) != 0) {
@@ -216,7 +216,7 @@ static ssize_t kernel_end(struct via_op *op)
         via_io_poll_kernel(op);
     }
     if (side->rx_shut != 0 ||
-        (!op->conn->carrier->may_switch(op->conn) && !via_pipe_is_ready(&side->rx.pipe) &&
+        (!op->conn->carrier->is_switch_allowed(op->conn) && !via_pipe_is_ready(&side->rx.pipe) &&
          op->conn->carrier->end_of(op->conn) != VIA_CARRIER_END_OPEN)) {
         return via_io_end(op);
     }

@@ -17,7 +17,7 @@
 #include "sockets/stream/stream_quick.h"
 
 /* How often a writer that finds room, and never sleeps, asks the kernel whether the peer lives. */
-#define LOOK_US 1000u
+#define POLL_US 1000u
 /* How often, once one direction has ended, the kernel is asked which process holds the other end.
  * */
 #define ASK_US 100000u
@@ -87,7 +87,8 @@ void via_io_try_switch(struct via_op *op)
     if (!via_stream_stall_is_over(&op->side->stall, &op->side->tx)) {
         return;
     }
-    if (!via_conn_tx_can_switch(conn) || via_kernel_sent(op->fd, op->side->connector, &sent) != 0) {
+    if (!via_conn_tx_is_switch_allowed(conn) ||
+        via_kernel_sent(op->fd, op->side->connector, &sent) != 0) {
         return;
     }
     via_carrier_tx_begin(conn, &undo);
@@ -142,7 +143,7 @@ static bool fin_is_in_pipe(struct via_op *op)
     }
     side->tx_fin_seen = side->rx.span != VIA_SPAN_PIPE || via_stream_rx_is_ending(&side->rx);
     via_rx_give(op);
-    return side->tx_fin_seen || op->conn->carrier->may_follow(op->conn);
+    return side->tx_fin_seen || op->conn->carrier->is_follow_possible(op->conn);
 }
 
 /* One direction has ended. Does any process still hold the other end, to read the other? */
@@ -161,9 +162,9 @@ static bool other_end_is_held(struct via_op *op, uint64_t now)
 static void poll_hangup_sometimes(struct via_op *op, size_t fresh)
 {
     uint64_t now = via_os_ticks();
-    if (via_unlikely(now - op->side->tx_looked_ticks > via_os_us_to_ticks(LOOK_US))) {
+    if (via_unlikely(now - op->side->tx_polled_ticks > via_os_us_to_ticks(POLL_US))) {
         int saved = errno;
-        op->side->tx_looked_ticks = now;
+        op->side->tx_polled_ticks = now;
         via_io_poll_kernel_after(op, fresh);
         errno = saved;
     }

@@ -18,7 +18,7 @@ static inline bool via_stall_is_none(const struct via_conn *conn)
     /* Within one machine a writer wakes each sleeping thread, whatever it waits for. */
     return side->tx.span != VIA_SPAN_PIPE
                ? !via_stream_stall_is_hidden(&side->tx, &side->rx)
-               : via_conn_is_local(conn) && !via_stream_stall_may_be(&side->rx);
+               : via_conn_is_local(conn) && !via_stream_stall_is_possible(&side->rx);
 }
 
 #endif

@@ -26,7 +26,7 @@
 /* Off the CPU for so long while spinning: another thread wanted it. */
 #define GAP_US 60u
 /* Reading the clock takes as long as some looks; what comes meanwhile would wait for it. */
-#define LOOKS_PER_CLOCK 4u
+#define POLLS_PER_CLOCK 4u
 /* Asking the kernel takes half a microsecond. */
 #define ASK_US 20u
 /* A thread that waits on the same CPU gets it now and then. */
@@ -108,7 +108,7 @@ bool via_wait_again(struct via_wait *wait)
         return false;
     }
     via_cpu_pause();
-    if (++wait->looks % LOOKS_PER_CLOCK != 0 && via_likely(!spin.yields)) {
+    if (++wait->looks % POLLS_PER_CLOCK != 0 && via_likely(!spin.yields)) {
         return true;
     }
     uint64_t now = via_os_ticks();
@@ -120,7 +120,7 @@ bool via_wait_again(struct via_wait *wait)
     return wait->was_off || now < wait->end_ticks;
 }
 
-bool via_wait_may_ask(struct via_wait *wait)
+bool via_wait_take_ask(struct via_wait *wait)
 {
     if (via_likely(wait->last_ticks - wait->asked_ticks < via_os_us_to_ticks(ASK_US))) {
         return false;

@@ -38,7 +38,7 @@ void via_wait_set_spin(int spins);
 bool via_wait_again(struct via_wait *wait);
 /* While spinning, once in a while: is it time to ask the kernel, who alone knows that a peer has
  * gone? */
-bool via_wait_may_ask(struct via_wait *wait);
+bool via_wait_take_ask(struct via_wait *wait);
 /* The wait is over, whether by spinning or after sleep. */
 void via_wait_end(const struct via_wait *wait);
 

@@ -29,7 +29,7 @@
 /* What is left for less than this is not worth a system call for each piece. */
 #define FETCH_BYTES_MIN (16u * 1024)
 /* How often a sender that sees progress looks for signals. */
-#define SIGNAL_LOOK_NS VIA_MSEC_NS
+#define SIGNAL_POLL_NS VIA_MSEC_NS
 
 enum mode { AUTO, OFF, ON };
 
@@ -250,7 +250,7 @@ struct offer {
     struct shield shield;
     uint64_t done;
     uint64_t progress_ns;
-    uint64_t looked_ns;
+    uint64_t polled_ns;
     bool revoked;
     bool late; /* the receiver did not come */
     bool handled;
@@ -305,8 +305,8 @@ static void consider(struct via_op *op, struct offer *offer, bool claimed)
     } else if (now - offer->progress_ns > PATIENCE_NS && !claimed) {
         offer->late = true;
         take_back(op, offer);
-    } else if (now - offer->looked_ns > SIGNAL_LOOK_NS) {
-        offer->looked_ns = now;
+    } else if (now - offer->polled_ns > SIGNAL_POLL_NS) {
+        offer->polled_ns = now;
         if (is_signal_pending(&offer->shield, &offer->handled)) {
             take_back(op, offer);
         }
@@ -400,7 +400,7 @@ ssize_t via_zcopy_send(struct via_op *op, struct via_iov *iov, const struct via_
         op->conn->zcopy.pause_left = 1; /* copying will tell what is the matter */
         return 0;
     }
-    offer.progress_ns = offer.looked_ns = via_os_now_ns();
+    offer.progress_ns = offer.polled_ns = via_os_now_ns();
     rc = await(op, &offer);
     if (rc == 0) {
         via_stream_tx_avail_end(&op->side->tx);

@@ -6,7 +6,7 @@
 #include "sockets/conn/conn.h"
 
 /* To find one that gives up, so many numbers are looked at; the next call goes on from there. */
-#define LOOKS_MAX 256u
+#define POLLS_MAX 256u
 
 static _Atomic unsigned hand;
 /* The number the kernel gave out last: how far the program has used up what it may have. */
@@ -32,12 +32,12 @@ static bool give_up(int fd, bool at_once)
     return gave_up;
 }
 
-bool via_meeting_may_open(void)
+bool via_meeting_is_open_allowed(void)
 {
     unsigned top = via_fds_top();
     unsigned most = room();
     for (unsigned looks = 0; via_hidden_meeting_count() >= most; looks++) {
-        if (looks == LOOKS_MAX || top == 0) {
+        if (looks == POLLS_MAX || top == 0) {
             return false;
         }
         give_up((int)(atomic_fetch_add_explicit(&hand, 1, memory_order_relaxed) % top), false);

@@ -13,7 +13,7 @@
  */
 
 /* May a connection open one more? Makes room if it can. No token and no lock is held. */
-bool via_meeting_may_open(void);
+bool via_meeting_is_open_allowed(void);
 
 /* The kernel has just given out this number, the lowest that was free. */
 void via_meeting_saw(int fd);

@@ -23,9 +23,9 @@
  * will not come when much has moved, too: calls alone tell nothing of the peer, who may get a CPU
  * for its first one after thousands of small ones here. The kernel holds some megabytes, so the
  * reader has made calls by then. */
-#define LOOK_ALWAYS_CALLS 32u
-#define LOOK_EVERY_CALLS 8u
-#define LOOK_SELDOM_CALLS 256u
+#define POLL_ALWAYS_CALLS 32u
+#define POLL_EVERY_CALLS 8u
+#define POLL_SELDOM_CALLS 256u
 #define GIVE_UP_CALLS 4096u
 #define GIVE_UP_BYTES (UINT64_C(64) << 20)
 /* A connection is worth pipes after some calls, or when it moves a lot. */
@@ -63,7 +63,7 @@ uint64_t via_conn_bells(struct via_conn *conn)
     return bell >= 0 ? bells | VIA_BELL_MASK((unsigned)bell) : bells;
 }
 
-bool via_conn_tx_can_switch(struct via_conn *conn)
+bool via_conn_tx_is_switch_allowed(struct via_conn *conn)
 {
     if (via_conn_is_in(conn, VIA_PHASE_BIT(OFFERED)) && claim(conn, VIA_PHASE_OFFERED)) {
         release(conn, conn->carrier->is_taken(conn) ? VIA_EVENT_TAKE : VIA_EVENT_NOT_YET);
@@ -97,8 +97,8 @@ static void now_has_pipes(struct via_conn *conn, enum via_event event)
 /* Is this call one at which to look for what was not there yet? */
 static bool is_its_turn(uint32_t calls)
 {
-    return calls <= via_policy.rules.after_calls + LOOK_ALWAYS_CALLS ||
-           calls % (calls <= GIVE_UP_CALLS ? LOOK_EVERY_CALLS : LOOK_SELDOM_CALLS) == 0;
+    return calls <= via_policy.rules.after_calls + POLL_ALWAYS_CALLS ||
+           calls % (calls <= GIVE_UP_CALLS ? POLL_EVERY_CALLS : POLL_SELDOM_CALLS) == 0;
 }
 
 /* The peer has had its turns, and has not come. */

@@ -14,13 +14,13 @@ __thread uintptr_t via_memory_known[VIA_MEMORY_KNOWN] __attribute__((tls_model("
 #define SET_BYTES 8u
 
 /* rt_sigprocmask() reads the set, and then finds that it does not know what to do with it. */
-static bool can_be_read(uintptr_t page)
+static bool is_readable(uintptr_t page)
 {
     return syscall(SYS_rt_sigprocmask, ~0L, page, NULL, SET_BYTES) == 0 || errno != EFAULT;
 }
 
 /* Wakes nobody, and for that changes the word there to what it is, atomically. */
-static bool can_be_written(uintptr_t page)
+static bool is_writable(uintptr_t page)
 {
     uint32_t none = 0;
     return syscall(SYS_futex, &none, FUTEX_WAKE_OP_PRIVATE, 0, 0, page,
@@ -37,7 +37,7 @@ static bool is_page(uintptr_t page, unsigned way)
     if ((*known & way) == way && (*known ^ page) < VIA_MEMORY_PAGE) {
         return true;
     }
-    if (way == VIA_MEMORY_WRITABLE ? !can_be_written(page) : !can_be_read(page)) {
+    if (way == VIA_MEMORY_WRITABLE ? !is_writable(page) : !is_readable(page)) {
         return false;
     }
     *known = page | way;

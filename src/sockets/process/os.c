@@ -136,7 +136,7 @@ bool via_os_uid_is_one(uid_t uid)
 }
 
 /* False if RLIMIT_FSIZE forbids a file of that size; errno says so. */
-static bool may_have_size(uint64_t bytes)
+static bool is_size_allowed(uint64_t bytes)
 {
     struct rlimit limit;
     if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < bytes) {
@@ -148,13 +148,13 @@ static bool may_have_size(uint64_t bytes)
 
 int via_os_extend(int fd, uint64_t bytes)
 {
-    return may_have_size(bytes) ? ftruncate(fd, (off_t)bytes) : -1;
+    return is_size_allowed(bytes) ? ftruncate(fd, (off_t)bytes) : -1;
 }
 
 ssize_t via_os_append(int fd, const void *data, size_t bytes)
 {
     struct stat now;
-    if (fstat(fd, &now) != 0 || !may_have_size((uint64_t)now.st_size + bytes)) {
+    if (fstat(fd, &now) != 0 || !is_size_allowed((uint64_t)now.st_size + bytes)) {
         return -1;
     }
     return syscall(SYS_write, fd, data, bytes);

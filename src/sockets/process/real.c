@@ -17,7 +17,7 @@ void via_real_init(void)
     if (via_real.connect != NULL) {
         return;
     }
-#define LOOK_UP(type, name, arguments) resolve(#name, &via_real.name);
-    VIA_REAL_FUNCTIONS(LOOK_UP)
-#undef LOOK_UP
+#define RESOLVE(type, name, arguments) resolve(#name, &via_real.name);
+    VIA_REAL_FUNCTIONS(RESOLVE)
+#undef RESOLVE
 }

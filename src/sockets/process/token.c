@@ -10,8 +10,8 @@
 /* A check takes the line away from the holder, so a waiter checks ever more seldom: the holder does
  * a lot before it loses it. */
 #define PAUSES_MAX 64u
-#define LOOKS_ASK 4u /* from then on, when it may */
-#define LOOKS 12u
+#define POLLS_ASK 4u /* from then on, when it may */
+#define POLLS 12u
 #define TURN_US 250u
 /* The giver waits so many pauses for a spinning waiter to take it. */
 #define PAUSES_GIVE 100u
@@ -42,18 +42,18 @@ static void wait_more(struct via_token *token, uint32_t holder, struct waiting *
 {
     uint64_t left_ns = 0;
     waiting->waited = true;
-    if (waiting->looks >= LOOKS_ASK) {
+    if (waiting->looks >= POLLS_ASK) {
         left_ns = turn_left_ns(token);
     }
     if (left_ns != 0) {
         /* Without asking: nobody rings. */
         via_os_futex_wait(&token->holder, holder, left_ns);
-        waiting->looks = LOOKS_ASK;
+        waiting->looks = POLLS_ASK;
         waiting->pauses = 1;
         return;
     }
-    if (waiting->looks < LOOKS) {
-        if (waiting->looks >= LOOKS_ASK &&
+    if (waiting->looks < POLLS) {
+        if (waiting->looks >= POLLS_ASK &&
             atomic_load_explicit(&token->asked, memory_order_relaxed) == 0) {
             atomic_fetch_or_explicit(&token->asked, VIA_TOKEN_SPINS, memory_order_relaxed);
         }

@@ -44,20 +44,20 @@ bool via_edge_is_news(const struct via_edge *told, const struct via_edge_now *no
     return now->bits != 0 && (told->due || has_records(told, now) ||
                               ((now->bits & VIA_EDGE_OUT) != 0 && now->full != told->full) ||
                               (now->ends & ~told->ends) != 0 ||
-                              (told->look && (told->ends & VIA_EDGE_CLOSED) == 0 &&
+                              (told->recheck && (told->ends & VIA_EDGE_CLOSED) == 0 &&
                                (now->bits & VIA_EDGE_URGENT) != 0));
 }
 
 bool via_edge_has_kernel_question(const struct via_edge *told, const struct via_edge_now *now)
 {
-    return now->bits != 0 && told->look && (told->ends & VIA_EDGE_CLOSED) == 0 &&
+    return now->bits != 0 && told->recheck && (told->ends & VIA_EDGE_CLOSED) == 0 &&
            (now->events & VIA_EDGE_READ) != 0 && now->reads_kernel;
 }
 
 void via_edge_report(struct via_edge *told, const struct via_edge_now *now)
 {
     told->due = false;
-    told->look = false;
+    told->recheck = false;
     told->sequence = last_reported(now);
     if ((now->bits & VIA_EDGE_OUT) != 0) {
         told->full = now->full;

@@ -36,7 +36,7 @@ struct via_edge {
     uint32_t ends;     /* POLLRDHUP, POLLHUP, POLLERR, VIA_EDGE_CLOSED */
     bool by_kernel;    /* the last report was of the kernel's bytes */
     bool due;          /* report what there is: the program has just asked for it */
-    bool look;         /* the kernel has said something: is it new? */
+    bool recheck;      /* the kernel has said something: is it new? */
 };
 
 /* What there is. Records and writers are counted before `bits` are found out: what comes meanwhile

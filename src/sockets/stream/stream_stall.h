@@ -37,7 +37,7 @@ struct via_stream_stall {
 };
 
 /* At a glance: false when the peer, of whom nothing is to be read, does not wait as well. */
-static inline bool via_stream_stall_may_be(const struct via_stream_rx *rx)
+static inline bool via_stream_stall_is_possible(const struct via_stream_rx *rx)
 {
     return rx->span != VIA_SPAN_PIPE || rx->held || via_pipe_is_ready(&rx->pipe);
 }
