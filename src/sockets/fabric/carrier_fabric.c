@@ -18,13 +18,13 @@ static int find_offer(struct via_op *op)
     if (rc == 0 || rc == -EAGAIN) {
         return rc;
     }
-    /* -EACCES: its maker has closed meanwhile. */
+    /* -EACCES: the offer's maker has closed meanwhile. */
     return rc == -ECANCELED                    ? VIA_REASON_DEMOTED
            : rc == -ESHUTDOWN || rc == -EACCES ? VIA_REASON_SHORT
                                                : VIA_REASON_FABRIC;
 }
 
-/* find_offer() takes it, too. */
+/* find_offer() reads it, too. */
 static int take_offer(struct via_op *op)
 {
     (void)op;
@@ -36,7 +36,7 @@ static int make_offer(struct via_op *op)
     return (int)via_fabric_offer(op->conn);
 }
 
-/* A direction that has ended before there were pipes never goes by them: the peer need not wait. */
+/* A direction that has ended before there were pipes never uses them, so the peer need not wait. */
 static void announce_kernel_end(struct via_conn *conn)
 {
     struct via_side *side = conn->side;
@@ -52,8 +52,9 @@ static void announce_kernel_end(struct via_conn *conn)
 /* --- carrying ----------------------------------------------------------------------------------
  */
 
-/* Frames are slower than the kernel's FIN. So that a reader who sees that one knows whether there
- * are any, the end is always told in the pipe, too; or that the pipe will never be used. */
+/* Frames are slower than the kernel's FIN. The end is therefore always announced in the pipe, too,
+ * or else that the pipe will never be used: a reader that sees the FIN then knows whether frames
+ * follow. */
 static int switch_before_fin(struct via_conn *conn, int fd, bool wait)
 {
     struct via_carrier_undo undo;
@@ -69,7 +70,7 @@ static int switch_before_fin(struct via_conn *conn, int fd, bool wait)
         if (via_stream_tx_switch(&conn->side->tx, sent) == 0) {
             rc = via_fabric_tx_end(conn, &undo, wait);
         } else {
-            /* No room, after a stall: what is in the pipe is all that comes there. */
+            /* No room, after a stall: the bytes in the pipe are the last ones. */
             conn->side->said |= VIA_FLAG_TAKEN | VIA_FLAG_KERNEL_END;
             rc = via_fabric_send_flags(conn, conn->side->said, wait);
         }
@@ -100,8 +101,8 @@ static bool is_over(struct via_conn *conn, int fd)
 
 static int gather(struct via_conn *conn)
 {
-    via_conn_tx_is_switch_allowed(conn); /* whom to answer may have become known */
-    /* Else another thread looks. */
+    via_conn_tx_is_switch_allowed(conn); /* the address for the answer may be known by now */
+    /* Else another thread checks. */
     return via_conn_is_in(conn, VIA_PHASES_OFFERED) ? -EAGAIN : via_fabric_gather(conn);
 }
 

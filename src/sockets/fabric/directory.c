@@ -15,13 +15,13 @@
 #include "sockets/process/real.h"
 
 #define HOST_MAX 1023u
-/* A daemon that has started since is found. */
+/* Interval after which a daemon that has started since is found. */
 #define RETRY_NS (5 * VIA_SEC_NS)
 /* Routes of the kernel change seldom. */
 #define OWN_NS VIA_SEC_NS
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-/* A page that its host has given up stays mapped: other threads may be looking. */
+/* A page that its host has given up stays mapped: other threads may be reading it. */
 static const struct via_hosts_page *_Atomic page;
 static _Atomic uint64_t polled_ns; /* 0 = never */
 
@@ -110,8 +110,8 @@ bool via_directory_is_own(const struct via_address *address)
     return find(address, &entry) && (entry.flags & VIA_HOSTS_OWN) != 0;
 }
 
-/* --- the own address ---------------------------------------------------------------------------
- */
+/* --- this process's address
+ * --------------------------------------------------------------------- */
 
 /* Hosts of one machine have loopback addresses of one network; the kernel would take 127.0.0.1. */
 static int own_loopback(const struct via_address *to, struct via_address *ret_own)
@@ -130,7 +130,7 @@ static int own_loopback(const struct via_address *to, struct via_address *ret_ow
     return -EADDRNOTAVAIL;
 }
 
-/* As the kernel chooses it for TCP: by the route. Nothing is sent. */
+/* Chosen as the kernel does for TCP: by the route. No packet is sent. */
 static int ask_kernel(const struct via_address *to, struct via_address *ret_own)
 {
     struct sockaddr_in6 in6 = {.sin6_family = AF_INET6, .sin6_port = htons(to->port)};

@@ -7,23 +7,23 @@
 #include "sockets/meet/policy.h"
 
 /*
- * Whose address it is: what this process's host knows of the hosts of its fabric
- * (host/hosts_page.h). Which host that is says VIADUCT_HOST, else the run directory. Nothing here
- * waits, and no call is made but to find the page: at first, and every few seconds while there is
- * none.
+ * The owners of addresses, as this process's host knows them (host/hosts_page.h). VIADUCT_HOST, or
+ * else the run directory, names that host. Nothing here waits, and the only system calls are those
+ * that find the page: at first, and every few seconds while there is none.
  */
 
-/* An address of another host: its id, and whether pipes pay on the way to it. */
+/* Looks up an address of another host: the host's id, and whether pipes are worth their cost on the
+ * path to it. */
 bool via_directory_find_host(const struct via_address *address, unsigned *ret_host,
                              bool *ret_pipes);
 
-/* The address of this process's host from which the kernel reaches `to`. 0; -EADDRNOTAVAIL: it is
- * none that the hosts of the fabric know, such as one of a container. */
+/* The address of this process's host from which the kernel reaches `to`. 0; -EADDRNOTAVAIL: the
+ * hosts of the fabric do not know it, as with an address of a container. */
 int via_directory_own_address(const struct via_address *to, struct via_address *ret_own);
 /* Is it an address of this process's host? */
 bool via_directory_is_own(const struct via_address *address);
 
-/* In a child of fork(). */
+/* Called in a child of fork(). */
 void via_directory_forked(void);
 
 #endif

@@ -19,26 +19,26 @@
 #include "sockets/process/pool.h"
 #include "sockets/process/real.h"
 
-/* A slot is kept until the acceptor is seen to use the pipe, or the connection ends. */
+/* A slot stays reserved until the acceptor is seen to use the pipe, or the connection ends. */
 #define SLOTS 16384u
 #define MAILBOXES_MAX 64u
 #define NOTE_TTL_MS 10000u
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct via_attach *_Atomic attachment;
-static uint64_t attach_failed_ns; /* it is not tried again for a while; 0 = it did not fail */
+static uint64_t attach_failed_ns; /* no new attempt until then; 0 = it did not fail */
 #define ATTACH_AGAIN_NS (5 * VIA_SEC_NS)
 
 static struct via_segment *mailbox;
 static uint64_t slots_used[SLOTS / 64];
 static unsigned slots_next;
 
-/* Mailboxes of others, kept open: one program's connections have the same. */
+/* Mailboxes of other processes, kept open: connections of one program share them. */
 static struct mailbox {
     unsigned host;
     uint64_t handle;
     struct via_remote *remote;
-    unsigned users; /* threads that are at it */
+    unsigned users; /* threads that use it */
 } mailboxes[MAILBOXES_MAX];
 static unsigned mailboxes_next;
 
@@ -54,18 +54,18 @@ bool via_fabric_is_attached(void)
     return via_fabric_attached() != NULL;
 }
 
-/* The client library's, see there. */
+/* Owned by the client library; see there. */
 void via_client_fd_is_ours(int fd, bool ours)
 {
     via_hidden_shield(fd, ours);
 }
 
-/* Where the parent's puts are that had not arrived when it forked, and where a child's are to be
- * looked for. */
+/* Where the parent records puts that had not arrived when it forked, and where its child finds
+ * them. */
 static struct via_client_order behind;
 static struct via_client_order childs;
 
-/* With the lock. */
+/* [locked] */
 static struct via_attach *attach_locked(void)
 {
     struct via_attach *attach = via_fabric_attached();
@@ -94,12 +94,12 @@ struct via_attach *via_fabric_attach(void)
     return attach;
 }
 
-/* --- puts that were given up -------------------------------------------------------------------
- */
+/* --- puts that were cancelled
+ * ------------------------------------------------------------------ */
 
 #define TAKE_IN_US 1000u
 
-static _Atomic uint32_t given_up_seen; /* of the attachment's puts_given_up */
+static _Atomic uint32_t given_up_seen; /* of the attachment's cancelled puts */
 static _Atomic uint64_t taken_in_ticks;
 
 static void end_given_up(struct via_conn *conn)
@@ -122,10 +122,10 @@ bool via_fabric_has_given_up_end(void)
         return true;
     }
     if (!via_conn_try_each(end_given_up)) {
-        return false; /* another thread is at the connections */
+        return false; /* another thread handles the connections */
     }
     atomic_store_explicit(&given_up_seen, count, memory_order_relaxed);
-    return false; /* a sleeping thread sends its words again before */
+    return false; /* a sleeping thread repeats its words before */
 }
 
 void via_fabric_take_in(void)
@@ -143,7 +143,7 @@ void via_fabric_take_in(void)
     }
 }
 
-/* Words by which this thread's peers are to see that it sleeps may still be on their way. */
+/* The words that announce this thread's sleep to its peers may still be under way. */
 static __thread bool unproven __attribute__((tls_model("initial-exec")));
 
 void via_fabric_before_sleep(void)
@@ -152,7 +152,7 @@ void via_fabric_before_sleep(void)
     int taken = 0;
     while (attach != NULL && (taken = via_attach_poll(attach)) > 0) {
     }
-    /* Pairs with the releases where it is counted: what was put has arrived at 0. */
+    /* Pairs with the releases where it is counted: at 0 all puts have arrived. */
     unproven = attach != NULL && taken == 0 &&
                atomic_load_explicit(&attach->puts_pending, memory_order_acquire) != 0;
     unproven |= !via_fabric_has_given_up_end();
@@ -165,7 +165,7 @@ bool via_fabric_take_unproven(void)
     return was;
 }
 
-/* Frames take that long only when their way changes. */
+/* Frames take that long only when their path changes. */
 #define FORK_WAIT_NS VIA_SEC_NS
 
 void via_fabric_fork_prepare(void)
@@ -182,7 +182,7 @@ void via_fabric_fork_prepare(void)
         via_os_pause(50000);
     }
     if (atomic_load_explicit(&attach->puts_pending, memory_order_acquire) != 0) {
-        (void)!via_client_hand_over(attach, end_ns); /* if not, its daemon does not work */
+        (void)!via_client_hand_over(attach, end_ns); /* otherwise its daemon does not work */
         childs = via_client_order_of(attach);
     }
 }
@@ -217,7 +217,7 @@ void via_fabric_end(void)
 /* --- the mailbox -------------------------------------------------------------------------------
  */
 
-/* With the lock: a free slot, or -ENOSPC. */
+/* [locked] A free slot, or -ENOSPC. */
 static int32_t slot_take(struct via_attach *attach)
 {
     if (mailbox == NULL && via_segment_new(attach, SLOTS * sizeof(struct via_fabric_offer),
@@ -225,7 +225,7 @@ static int32_t slot_take(struct via_attach *attach)
         mailbox = NULL;
         return -ENOSPC;
     }
-    /* In turn, so that a slot is not soon used again: an offer to who had it before may be late. */
+    /* Round robin, so that a slot is not soon reused: an offer to its former user may be late. */
     for (unsigned i = 0; i < SLOTS; i++) {
         unsigned slot = slots_next++ % SLOTS;
         if ((slots_used[slot / 64] >> slot % 64 & 1) == 0) {
@@ -253,7 +253,7 @@ void via_fabric_slot_give(struct via_fabric *fabric)
     fabric->slot = -1;
 }
 
-/* With the lock: the entry of a mailbox that is open, or NULL. */
+/* [locked] The entry of a mailbox that is open, or NULL. */
 static struct mailbox *mailbox_find(const struct via_fabric_note *note)
 {
     for (unsigned i = 0; i < MAILBOXES_MAX; i++) {
@@ -265,8 +265,8 @@ static struct mailbox *mailbox_find(const struct via_fabric_note *note)
     return NULL;
 }
 
-/* With the lock: keeps it open for later, in the place of one that nobody is at. If all of them are
- * in use it is closed when it is put back. */
+/* [locked] Keeps it open for later, in the place of one that no thread uses. If all are in use it
+ * is closed when it is put back. */
 static void mailbox_keep(const struct via_fabric_note *note, struct via_remote *remote)
 {
     for (unsigned tries = 0; tries < MAILBOXES_MAX; tries++) {
@@ -352,9 +352,8 @@ static int bind_to(int fd, int family, const struct via_address *own)
 }
 
 /*
- * Which address the connection will have at this end, so that the note can name it: the one that
- * the socket is bound to; else one of this host's is chosen as the kernel would, and bound for a
- * port.
+ * The address that the connection will have at this end, for the note: the one that the socket is
+ * bound to; else one of this host's is chosen as the kernel would, and bound for a port.
  */
 static int bind_own(int fd, const struct via_address *to, struct via_address *ret_own)
 {
@@ -482,7 +481,7 @@ static struct via_fabric_hello *hello_line(const struct via_fabric *fabric)
                                                VIA_SEGMENT_HELLO_OFF);
 }
 
-/* Own segment and the mirror of the peer's; the side is attached to both. */
+/* The own segment and the mirror of the peer's; the side is attached to both. */
 static int make_memory(struct via_conn *conn, struct via_attach *attach,
                        const struct via_pipe_geometry *geometry)
 {
@@ -490,8 +489,8 @@ static int make_memory(struct via_conn *conn, struct via_attach *attach,
     fabric->geometry = *geometry;
     fabric->bytes = via_segment_bytes_for(geometry);
     fabric->segment_attach = attach;
-    /* To be read too: what may only be written is not mapped. The mailbox is not: nobody is to see
-     * the offers of others. */
+    /* Registered as readable, too: write-only memory is not mapped. The mailbox is not readable: no
+     * peer may see the offers of others. */
     int rc = via_segment_new(attach, fabric->bytes,
                              VIADUCT_SEGMENT_READ | VIADUCT_SEGMENT_WRITE | VIADUCT_SEGMENT_LINGER,
                              &fabric->segment);
@@ -535,7 +534,7 @@ enum via_reason via_fabric_offer(struct via_conn *conn)
                                                                      : VIA_REASON_FABRIC;
 }
 
-/* The offer in our slot, if it is there and for us. */
+/* The offer in our slot, if it is there and meant for us. */
 int via_fabric_read_offer(const struct via_fabric *fabric, struct via_fabric_offer *ret_offer)
 {
     return via_meet_take_offer(slot_at(fabric->slot), fabric->nonce, fabric->host, ret_offer);
@@ -592,7 +591,7 @@ bool via_fabric_is_taken(struct via_conn *conn)
     via_client_remote_outlives(fabric->remote);
     fabric->attach = attach;
     fabric->remote_handle = hello.segment;
-    /* What was posted to nobody goes out with the next step. */
+    /* Posts without an addressee go out with the next step. */
     atomic_fetch_add_explicit(&fabric->version, 1, memory_order_release);
     return true;
 }
@@ -603,13 +602,14 @@ static bool open_again(struct via_fabric *fabric)
     struct via_attach *attach = via_fabric_attach();
     struct via_remote *remote;
     via_lock(&lock);
-    bool opened = attach != NULL && fabric->attach == attach; /* another thread was faster */
+    bool opened =
+        attach != NULL && fabric->attach == attach; /* another thread has opened it meanwhile */
     if (attach != NULL && !opened &&
         via_remote_open(attach, fabric->host, fabric->remote_handle, fabric->bytes, &remote) == 0) {
         via_client_remote_outlives(remote);
         opened = behind.flow == 0 || via_client_remote_follow(remote) == 0;
         if (opened) {
-            fabric->remote = remote; /* the other is the parent's */
+            fabric->remote = remote; /* the other one is the parent's */
             fabric->attach = attach;
         } else {
             via_remote_close(remote);
@@ -646,7 +646,7 @@ void via_fabric_free(struct via_conn *conn)
         via_client_word_forget(&fabric->sent);
     }
     via_fabric_slot_give(fabric);
-    /* Processes that were forked with the segment read it on, and the peer writes it on. */
+    /* Forked processes go on reading the segment, and the peer goes on writing it. */
     via_fabric_give_back(conn);
     via_fabric_mirror_free(fabric);
     via_pool_put(&pool, fabric);

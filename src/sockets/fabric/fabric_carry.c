@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* How posts reach the peer's segment: stored where it is mapped, else put as frames. */
+/* Posts to the peer's segment: stored where it is mapped, else put as frames. */
 #include <errno.h>
 #include <string.h>
 
@@ -8,7 +8,7 @@
 
 #define WAIT_NS VIA_SEC_NS
 
-/* Where posts go now. */
+/* The current target of posts. */
 static unsigned char *base_now(struct via_fabric *fabric)
 {
     void *direct = fabric->remote != NULL ? via_remote_direct(fabric->remote) : NULL;
@@ -25,7 +25,7 @@ static int error_of(const struct via_fabric *fabric)
     return atomic_load_explicit(&fabric->error, memory_order_relaxed);
 }
 
-/* The first one counts. */
+/* The first error is kept. */
 static void fail(struct via_fabric *fabric, int rc)
 {
     int none = 0;
@@ -35,10 +35,11 @@ static void fail(struct via_fabric *fabric, int rc)
     }
 }
 
-/* --- puts that were given up -------------------------------------------------------------------
- */
+/* --- puts that were cancelled
+ * ------------------------------------------------------------------ */
 
-/* Before a word is put: are records under way, too? What does not arrive of them is missing. */
+/* Called before a word is put: are records under way, too? If they do not arrive, bytes are
+ * missing. */
 static void note_quiet(struct via_fabric *fabric)
 {
     /* In this order; pairs with the order in push_record(). */
@@ -55,7 +56,7 @@ static void note_quiet(struct via_fabric *fabric)
     }
 }
 
-/* Of puts that were given up. Words alone are said again: the last one counts. */
+/* For cancelled puts. Words alone are repeated: only the last one counts. */
 static int check_given_up(struct via_fabric *fabric, int rc)
 {
     if (!via_client_is_given_up(rc) ||
@@ -82,7 +83,7 @@ struct piece {
     size_t off;
     size_t bytes;
     unsigned flags;
-    struct via_segment *lent;               /* the host takes the bytes from there; NULL: a copy */
+    struct via_segment *lent;               /* the host reads the bytes there; NULL: a copy */
     const struct via_client_reader *reader; /* NULL: the host rings in any case */
 };
 
@@ -149,7 +150,7 @@ static void store_word(unsigned char *base, size_t off, uint64_t word)
     atomic_store_explicit((_Atomic uint64_t *)(void *)(base + off), word, memory_order_release);
 }
 
-/* The way has changed: words that were said on the old one are said again on the new one. */
+/* The path has changed: words that were sent on the old one are repeated on the new one. */
 static void tx_rebase(struct via_conn *conn, unsigned char *base)
 {
     struct via_fabric *fabric = conn->fabric;
@@ -181,7 +182,7 @@ void via_fabric_tx_begin(struct via_conn *conn, struct via_carrier_undo *ret_und
     }
 }
 
-/* Smaller ones are as fast copied as lent. */
+/* For smaller ones copying is as fast as lending. */
 #define LENT_BYTES_MIN 4096u
 
 static int push_body(struct via_conn *conn, const struct via_pipe_record *record, bool wait)
@@ -205,8 +206,9 @@ static int push_body(struct via_conn *conn, const struct via_pipe_record *record
     return 0;
 }
 
-/* What goes through slices rings a peer that has said that it sleeps. One whose words go by frames
- * may have said so, and the word is under way: so it gets a ring for each record. */
+/* After a record through slices only a peer that has announced its sleep is rung. A peer whose
+ * words go by frames may have announced it while the word is under way, so it gets a ring for each
+ * record. */
 static bool is_peer_asleep(void *ctx)
 {
     struct via_conn *conn = ctx;
@@ -246,7 +248,7 @@ static int push_record(struct via_conn *conn, const struct via_carrier_undo *und
     return rc;
 }
 
-/* Where the record that was written after `undo` can be found again: via_fabric_gather(). */
+/* Where the record that was written after `undo` can be found again: for via_fabric_gather(). */
 static void note_way(struct via_side *side, const struct via_carrier_undo *undo)
 {
     uint32_t index = undo->sequence & (side->tx.pipe.geometry.slots_count - 1);
@@ -261,8 +263,8 @@ static void note_way(struct via_side *side, const struct via_carrier_undo *undo)
     }
 }
 
-/* What becomes of frames is not known when their process ends: a thread that waits for them asks.
- * */
+/* The result of frames is unknown when their process ends: a thread that waits for them asks the
+ * peer's host. */
 static void publish_sent(struct via_side *side)
 {
     _Atomic uint64_t *sent =
@@ -276,7 +278,7 @@ int via_fabric_tx_end(struct via_conn *conn, const struct via_carrier_undo *undo
     struct via_stream_tx *tx = &conn->side->tx;
     if (!undo->frames) {
         note_way(conn->side, undo);
-        /* Once more: the way may have gone down under the stores, but they have arrived. */
+        /* Again: the path may have failed during the stores, but they have arrived. */
         if (via_pipe_must_ring(&tx->pipe)) {
             via_stats_count(&conn->stats->rings, 1);
             fail(fabric, via_remote_ring(fabric->remote));
@@ -371,7 +373,7 @@ bool via_fabric_is_cut_off(const struct via_conn *conn)
 void via_fabric_rx_begin(struct via_conn *conn)
 {
     struct via_fabric *fabric = conn->fabric;
-    via_conn_tx_is_switch_allowed(conn); /* whom credits go to may have become known */
+    via_conn_tx_is_switch_allowed(conn); /* the address for credits may be known by now */
     if (via_unlikely(fabric->slot >= 0) && conn->side->rx.span != VIA_SPAN_KERNEL) {
         via_fabric_slot_give(fabric);
     }
@@ -395,8 +397,9 @@ struct credit {
 };
 
 /*
- * Credit for a quarter of the ring always rings: that the writer waits for room may not have been
- * heard yet. What little comes with the word "I sleep" is for a writer that is known to wait.
+ * Credit for a quarter of the ring always rings: the announcement that the writer waits for room
+ * may still be under way. The few credits that come with the word "I sleep" are for a writer that
+ * is known to wait.
  */
 static bool must_ring_writer(void *ctx)
 {
@@ -411,9 +414,9 @@ static bool must_ring_writer(void *ctx)
 #define PROMPT_WORDS_MAX 65536u
 
 /*
- * Says to the writer whether it can rely on "I sleep" being there as soon as it was said. When it
- * relies on that wrongly, this end sleeps up to UNPROVEN_POLL_NS too long. So it is said after many
- * words in a row that came at once, and after more each time that it was wrong.
+ * Publishes whether the writer can rely on seeing "I sleep" at once. If it relies on that wrongly,
+ * this end sleeps up to UNPROVEN_POLL_NS too long. So it is published after many consecutive words
+ * that arrived at once, and after more each time that it was wrong.
  */
 static void note_credit(struct via_fabric *fabric, bool is_prompt)
 {

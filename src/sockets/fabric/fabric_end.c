@@ -1,27 +1,27 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* How connections between hosts end: what may still follow the kernel's end, and what was unread
- * when the peer died. */
+/* How connections between hosts end: bytes that may still follow the kernel's end, and bytes that
+ * were unread when the peer died. */
 #include <errno.h>
 #include <poll.h>
 
 #include "host/client.h"
 #include "sockets/fabric/fabric_internal.h"
 
-/* After the kernel's FIN, frames that carry the rest of the stream have so long to arrive. */
+/* After the kernel's FIN, frames with the rest of the stream have this long to arrive. */
 #define FOLLOW_NS (2 * VIA_SEC_NS)
 #define FOLLOW_POLL_NS (2 * VIA_MSEC_NS)
-/* ... and none of it passes while the peer's host is cut off, for so long. */
+/* ... and the clock stops while the peer's host is cut off, for at most this long. */
 #define FOLLOW_CUT_OFF_NS (10 * VIA_SEC_NS)
-/* What has not come by then may be missing. */
+/* Bytes that have not come by then may be missing. */
 #define ASK_NS (FOLLOW_NS / 4)
 #define UNPROVEN_POLL_NS (10 * VIA_MSEC_NS)
 
-/* With one of these nothing follows by the pipe, and what is unread there is not lost so. */
+/* In one of these phases nothing follows by the pipe, and unread bytes are not lost. */
 #define SAID (VIA_FLAG_CLOSED | VIA_FLAG_DEMOTE | VIA_FLAG_KERNEL_END | VIA_FLAG_STAYS)
 
 static _Atomic unsigned following; /* connections that wait for the rest */
 
-/* By the state at hand, without a request to the host. */
+/* Decided by the state at hand, without a request to the host. */
 static bool is_lost(struct via_fabric *fabric)
 {
     struct via_attach *attach = via_fabric_attached();
@@ -36,7 +36,8 @@ bool via_fabric_is_over(struct via_conn *conn)
     if (is_lost(fabric) || !via_fabric_is_put_possible(fabric)) {
         return atomic_load_explicit(&fabric->error, memory_order_relaxed) != 0;
     }
-    /* A segment goes with the process that made it; opening it once more tells. */
+    /* A segment is removed with the process that made it; opening it once more shows whether it is
+     * there. */
     int rc =
         via_remote_open(fabric->attach, fabric->host, fabric->remote_handle, fabric->bytes, &probe);
     if (rc == 0) {
@@ -45,7 +46,8 @@ bool via_fabric_is_over(struct via_conn *conn)
     return rc == -EACCES || rc == -ENOENT || rc == -ECONNRESET;
 }
 
-/* A connector that nothing is known of but where it waits for the offer goes with that place. */
+/* If only the slot of a connector's offer is known, the connector is gone when that slot's mailbox
+ * is gone. */
 static bool mailbox_is_gone(struct via_fabric *fabric)
 {
     struct via_attach *attach = via_fabric_attached();
@@ -76,7 +78,7 @@ static int ask_word(struct via_fabric *fabric, size_t off, struct via_client_wor
     return 0;
 }
 
-/* Are records on their way, or lost, that the peer has put? 1, 0, or as ask_word(). */
+/* Are records of the peer under way, or lost? 1, 0, or as ask_word(). */
 static int is_more_sent(struct via_conn *conn)
 {
     struct via_fabric *fabric = conn->fabric;
@@ -95,9 +97,9 @@ static int is_more_sent(struct via_conn *conn)
     return (int32_t)((uint32_t)sent - at) > 0;
 }
 
-/* The peer's process has gone, and with it all that it had put: its host has seen to that, unless
- * no link led to this one. Or it has closed, which it says behind all else. But others that share
- * the connection may have put something, too. */
+/* The peer's process has gone, and its host has delivered all its puts, unless no link led to this
+ * host. Or the peer has closed, which it announces behind everything else. But other processes that
+ * share the connection may have put something, too. */
 static bool all_has_arrived(struct via_conn *conn)
 {
     struct via_fabric *fabric = conn->fabric;
@@ -120,16 +122,16 @@ static void follow(struct via_fabric *fabric)
     }
 }
 
-/* The end has been seen, now or before: is there time for what it waits for? A peer that has closed
- * refuses our credits (fabric->error), and what it sent before may still be on its way: only our
- * own host's death ends the wait early. */
+/* The end has been seen, now or before: is there time for the rest? A peer that has closed refuses
+ * our credits (fabric->error), while its earlier bytes may still be under way: only our own host's
+ * death ends the wait early. */
 static bool has_time(struct via_conn *conn)
 {
     struct via_fabric *fabric = conn->fabric;
     struct via_attach *attach = via_fabric_attached();
     uint64_t now = via_os_now_ns();
     (void)via_fabric_is_given_up(
-        conn); /* before a look at the peer takes that failure for its own */
+        conn); /* before a check of the peer attributes that failure to it */
     if (fabric->fin_ns == 0) {
         fabric->fin_ns = now;
         fabric->fin_first_ns = now;
@@ -141,8 +143,8 @@ static bool has_time(struct via_conn *conn)
     return now - fabric->fin_ns < FOLLOW_NS && !host_is_lost;
 }
 
-/* Nothing follows by the pipe. But what was sent there must have come, or its end: what is given up
- * by a host that no link leads to is missing in front of either. */
+/* Nothing follows by the pipe. But the bytes sent there, or the pipe's end, must have come: bytes
+ * that an unreachable host has given up are missing in front of either. */
 static bool is_cut_short(struct via_conn *conn)
 {
     uint64_t flags = via_side_flags(conn->side);
@@ -159,7 +161,7 @@ bool via_fabric_is_follow_possible(struct via_conn *conn)
     struct via_fabric *fabric = conn->fabric;
     bool may = has_time(conn);
     bool all_is_there = fabric->all_is_there;
-    fabric->all_is_there = all_is_there || all_has_arrived(conn); /* look once more */
+    fabric->all_is_there = all_is_there || all_has_arrived(conn); /* check once more */
     if (!may || conn->side->rx.ended || all_is_there) {
         if (!may && fabric->end != VIA_CARRIER_END_RESET && is_cut_short(conn)) {
             fabric->end = VIA_CARRIER_END_RESET;
@@ -183,14 +185,14 @@ bool via_fabric_is_switch_allowed(struct via_conn *conn)
     if ((flags & SAID) != 0) {
         return false;
     }
-    /* What is stored directly is there before the kernel says anything. */
+    /* Directly stored bytes are there before the kernel reports anything. */
     if (attach != NULL && (fabric->way & VIA_STATUS_DIRECT) != 0 &&
         (via_client_status(attach, fabric->host) & VIA_CLIENT_WAY_MASK) == fabric->way) {
         return false;
     }
     if (fabric->slot >= 0 && fabric->slot_attach == attach &&
         via_fabric_read_offer(fabric, &offer) < 0) {
-        return false; /* it was taken, and holds no more */
+        return false; /* it was taken, and is void now */
     }
     return via_fabric_is_follow_possible(conn);
 }
@@ -204,8 +206,8 @@ static bool is_unread(const struct via_side *side)
     return via_stream_tx_is_unread(&side->tx, sent - side->tx_at_end);
 }
 
-/* How far the peer has read, as its memory says, into the same place of the mirror. 0, -EAGAIN: not
- * known yet, or it will never be. */
+/* Reads from the peer's memory how far the peer has read, into the same place of the mirror. 0,
+ * -EAGAIN: not known yet, or an error: it never will be. */
 static int ask_how_far(struct via_conn *conn)
 {
     struct via_fabric *fabric = conn->fabric;
@@ -218,8 +220,8 @@ static int ask_how_far(struct via_conn *conn)
     return rc;
 }
 
-/* Can what the peer has sent, perhaps, not come any more? Its host has been cut off for too long.
- */
+/* Is it possible that bytes of the peer can not arrive any more? Its host has been cut off for too
+ * long. */
 static bool is_rest_lost(struct via_conn *conn)
 {
     return via_fabric_is_cut_off(conn) && !conn->fabric->all_is_there && !all_has_arrived(conn);
@@ -277,7 +279,7 @@ void via_fabric_never_switches(struct via_conn *conn)
     bool told =
         (via_side_flags(side) & VIA_FLAG_DEMOTE) != 0 || via_side_is_in(side, VIA_PHASES_GONE);
     if (!told && !side->connector && conn->fabric->remote == NULL) {
-        /* There is nobody to tell when this fails. */
+        /* A failure here has no receiver. */
         (void)!via_fabric_put_offer(conn, VIA_FABRIC_ENDED);
     }
 }

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* What going back to the kernel takes between hosts: see demote.h. */
+/* Returning to the kernel between hosts: see demote.h. */
 #include <errno.h>
 #include <time.h>
 
 #include "sockets/fabric/fabric_internal.h"
 
-/* A withdrawn offer has arrived by then, or there is no way to the peer's host. */
+/* A withdrawn offer has arrived by then, or there is no path to the peer's host. */
 #define ARRIVE_NS VIA_SEC_NS
-/* A peer that took it before has said so by then. */
+/* A peer that took the offer before has reported it by then. */
 #define HELLO_NS (200 * VIA_MSEC_NS)
 #define POLL_NS VIA_MSEC_NS
 
@@ -16,7 +16,7 @@ static void pause_a_little(void)
     via_os_pause(POLL_NS);
 }
 
-/* Until the puts of this remote have arrived. */
+/* Waits until the puts of this remote have arrived. */
 static bool wait_arrived(struct via_attach *attach, struct via_remote *remote)
 {
     uint64_t end_ns = via_os_now_ns() + ARRIVE_NS;
@@ -35,7 +35,7 @@ static bool is_known(struct via_conn *conn)
     return conn->fabric->remote != NULL;
 }
 
-/* The offer that nobody has taken holds no more. 0: it was taken meanwhile; 1: it never will. */
+/* Withdraws an offer that was not taken. 0: it was taken meanwhile; 1: it never will be. */
 static int withdraw(struct via_conn *conn)
 {
     struct via_fabric *fabric = conn->fabric;
@@ -87,8 +87,8 @@ void via_fabric_resend_flags(struct via_conn *conn)
     }
 }
 
-/* --- what is to be sent again ------------------------------------------------------------------
- */
+/* --- bytes to send again
+ * ----------------------------------------------------------------------- */
 
 /* From the peer's segment into the same place of the mirror. */
 static int fetch(void *ctx, size_t off, size_t bytes)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* The memory in which records are built that go as frames, and what of it is lent to the host. */
+/* The memory in which records for frames are built, and the part of it that is lent to the host. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -14,12 +14,12 @@
 #include "sockets/process/os.h"
 #include "sockets/process/real.h"
 
-/* A process may have so many segments: some for lending, most for connections. */
+/* Limit of segments of a process: some for lending, most for connections. */
 #define LENT_MAX 64u
 #define RESTS_MAX 256u
-/* Frames are under way for long, and a sleeper's ring for longer: so much keeps all busy. Many such
- * connections have enough under way together, and the more memory they go through, the less of it
- * is in a cache. */
+/* Frames are under way for long, and a ring for a sleeper for longer: this much keeps all threads
+ * busy. With many such connections enough is under way in all, and the more memory they use, the
+ * less of it is in a cache. */
 #define LONG_RING_BYTES (1024u * 1024)
 #define LONG_RINGS_MAX 2u
 
@@ -27,17 +27,18 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static unsigned lent_count;
 static _Atomic unsigned relayed_count;
 
-/* Of connections that were closed with puts under way: kept until these have ended. The host reads
- * what is lent; and when the segment goes, the peer takes it that all has arrived. */
+/* Mirrors of connections that were closed with puts under way: kept until these have ended. The
+ * host reads lent memory; and when the segment is removed, the peer assumes that everything has
+ * arrived. */
 static struct rest {
     struct via_segment *lent;
     struct via_segment *segment;
     struct via_remote *remote; /* NULL: this one is free */
 } rests[RESTS_MAX];
 
-/* Connections that only processes forked from this one hold any more: the peer writes to them by
- * memory that is registered by this one, until the last has closed. A killed process does not say
- * so. */
+/* Connections that only processes forked from this one still hold: the peer writes to them through
+ * memory that this process has registered, until the last one has closed. A killed process does not
+ * report that. */
 #define HANDED_MAX 1024u
 static struct handed {
     struct via_segment *segment;
@@ -63,7 +64,7 @@ struct via_pipe_geometry via_fabric_geometry(const struct via_fabric *fabric)
 /* --- lending -----------------------------------------------------------------------------------
  */
 
-/* With the lock, which other threads' close() wants, too: nobody waits for the host with it. */
+/* [locked, a lock that other threads' close() needs, too] The holder never waits for the host. */
 static void give_up(struct rest *rest)
 {
     if (rest->remote != NULL) {
@@ -79,7 +80,7 @@ static void give_up(struct rest *rest)
     *rest = (struct rest){.remote = NULL};
 }
 
-/* With the lock. */
+/* [locked] */
 static void reap_handed(void)
 {
     for (unsigned i = handed_count; i-- > 0;) {
@@ -91,7 +92,7 @@ static void reap_handed(void)
     }
 }
 
-/* With the lock: those that nobody uses any more are the system's again. */
+/* [locked] Returns unused memory to the system. */
 static void reap(void)
 {
     reap_handed();
@@ -102,7 +103,7 @@ static void reap(void)
     }
 }
 
-/* With the lock. */
+/* [locked] */
 static bool keep_rest(const struct rest *rest)
 {
     for (unsigned i = 0; i < RESTS_MAX; i++) {
@@ -134,8 +135,8 @@ static void lend_no_more(void)
     via_unlock(&lock);
 }
 
-/* Memory that can be lent, mapped; MAP_FAILED. The mapping is ours, whatever becomes of the
- * attachment. */
+/* Memory that can be lent, mapped; MAP_FAILED. The mapping belongs to this file, whatever happens
+ * to the attachment. */
 static void *map_lent(struct via_fabric *fabric, struct via_attach *attach)
 {
     void *mirror = MAP_FAILED;
@@ -164,7 +165,7 @@ struct via_segment *via_fabric_mirror_lent(const struct via_conn *conn)
     return is_ours && !conn->side->ever_forked ? fabric->lent : NULL;
 }
 
-/* With the lock: others read on what this process has made. */
+/* [locked] Other processes still read segments that this process has made. */
 static void hand_on(struct via_conn *conn)
 {
     const struct via_fabric *fabric = conn->fabric;
@@ -179,7 +180,7 @@ void via_fabric_give_back(struct via_conn *conn)
 {
     struct via_fabric *fabric = conn->fabric;
     bool last = atomic_load_explicit(&conn->side->refs, memory_order_acquire) == 0;
-    /* Not what a parent has made or lent, nor what an attachment that is closed has known of. */
+    /* Not segments that a parent has made or lent, nor those of a closed attachment. */
     struct via_attach *attach = via_fabric_attached();
     struct rest rest = {
         .lent = fabric->lent_to == attach ? fabric->lent : NULL,

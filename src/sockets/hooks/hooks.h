@@ -11,7 +11,7 @@
 
 #include "base/types.h"
 
-/* What the files of hooks share. */
+/* Shared by the files of hooks. */
 
 extern bool via_hooks_ready;
 void via_hooks_init_slowly(void);
@@ -25,9 +25,9 @@ static inline void via_hooks_init(void)
 }
 
 /*
- * Is this a process that shares our memory but not our descriptors: a child of vfork()? What it
- * does to its descriptors is none of our table's business. Costs a system call; asked only about
- * descriptors of ours.
+ * Does this process share our memory but not our descriptors, as a child of vfork() does? Changes
+ * of its descriptors do not concern our table. Costs a system call; asked only about descriptors of
+ * ours.
  */
 extern pid_t via_hooks_pid;
 
@@ -36,7 +36,8 @@ static inline bool via_hooks_is_guest(void)
     return syscall(SYS_getpid) != via_hooks_pid;
 }
 
-/* The upper half is the kernel's, and refused before anything else. */
+/* The upper half of the address space belongs to the kernel, which refuses it before anything
+ * else. */
 static inline bool via_hooks_is_kernel_address(const void *address)
 {
 #ifdef __x86_64__
@@ -47,8 +48,8 @@ static inline bool via_hooks_is_kernel_address(const void *address)
 }
 
 /*
- * Nothing of the program's can be there: NULL, and numbers that are no addresses. The kernel says
- * EFAULT for these, and for memory that is not mapped: see memory.h.
+ * Can there be no memory of the program? NULL, and numbers that are no addresses. The kernel
+ * returns EFAULT for these, and for unmapped memory: see memory.h.
  */
 static inline bool via_hooks_is_no_address(const void *address)
 {
@@ -69,23 +70,23 @@ static inline ssize_t via_hooks_result(ssize_t rc)
     return rc;
 }
 
-/* Ends the call; as via_hooks_result(). Success must not change errno: programs that look at it
- * anyway exist. */
+/* Ends the call; like via_hooks_result(). Success must not change errno: some programs read it
+ * anyway. */
 struct via_op;
 ssize_t via_hooks_finish(struct via_op *op, ssize_t rc, int saved_errno);
 
-/* fd is closed, or has been, without passing through close(). */
+/* fd is closed, or has been, without a call of close(). */
 void via_hooks_forget(int fd);
 
-/* What syscall() with SYS_close, that number, does. */
+/* The effect of syscall() with SYS_close, that number. */
 long via_hooks_syscall_close(long number, int fd);
-/* ... and SYS_fork or SYS_clone, for a child that goes on on the same stack, in a copy of ours. */
+/* ... and SYS_fork or SYS_clone, for a child that continues on a copy of the same stack. */
 long via_hooks_syscall_clone(long number, unsigned long flags, void *stack, void *third,
                              void *fourth, void *fifth);
 /* ... and SYS_seccomp. */
 long via_hooks_syscall_seccomp(long number, unsigned long operation, unsigned long flags,
                                void *argument);
-/* The C library's. */
+/* The C library's own function. */
 long (*via_hooks_real_syscall(void))(long number, ...);
 
 #endif

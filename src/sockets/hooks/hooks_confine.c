@@ -27,7 +27,7 @@
 /* --- seccomp ------------------------------------------------------------------------------------
  */
 
-/* Nothing is to be sent again or read from a pipe. */
+/* Are there no bytes to send again, nor to read from a pipe? */
 #define DONE_WITH (VIA_PHASE_BIT(PLAIN) | VIA_PHASE_BIT(LEFT) | VIA_PHASE_BIT(OVER))
 
 /* A connection that stays with the kernel leaves the table, so that the hooks make the system calls
@@ -43,8 +43,8 @@ static bool release_plain(struct via_op *op, const void *unused)
     return plain;
 }
 
-/* Before the filter is there: all connections go back to the kernel, and what the library wants to
- * do at exit is done now. */
+/* Called before the filter is installed: all connections return to the kernel, and the library does
+ * its work of exit now. */
 static void confine(void)
 {
     int saved = errno;
@@ -55,7 +55,7 @@ static void confine(void)
         via_stats_write();
         via_share_end();
         via_op_each(release_plain, NULL);
-        /* Nor does a read of a pipe listen for what connections are called for. */
+        /* A read of a pipe does not wait for calls of peers either. */
         atomic_store_explicit(&via_steward_had_pipes, false, memory_order_relaxed);
     }
     errno = saved;
@@ -77,7 +77,7 @@ VIA_HOOK int prctl(int option, ...)
 }
 
 #if defined(__x86_64__)
-/* syscall() with SYS_seccomp: what libseccomp makes. */
+/* syscall() with SYS_seccomp: libseccomp's way. */
 long via_hooks_syscall_seccomp(long number, unsigned long operation, unsigned long flags,
                                void *argument)
 {
@@ -112,8 +112,8 @@ static bool is_reachable(const char *path, size_t bytes)
     return access(copy, R_OK) == 0;
 }
 
-/* Copies the list of libraries without those of ours that are not in this root. False: none is
- * missing, or the list is too long. */
+/* Copies the list of libraries without those of ours that this root lacks. False: none is missing,
+ * or the list is too long. */
 static bool copy_reachable(const char *list, char *ret_list)
 {
     bool missing = false;
@@ -137,8 +137,9 @@ static bool copy_reachable(const char *list, char *ret_list)
     return missing;
 }
 
-/* A library that the new root lacks is taken out of the environment: the loader would complain of
- * it in every program. Without malloc(), and only what is ours; the program's strings stay. */
+/* Removes a library that the new root lacks from the environment: otherwise the loader would warn
+ * about it in every program. Without malloc(), and only our own words; the program's strings
+ * stay. */
 static void forget_preload(void)
 {
     static char variable[sizeof(PRELOAD_VARIABLE) + PRELOAD_BYTES_MAX] = PRELOAD_VARIABLE;

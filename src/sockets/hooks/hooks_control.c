@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* What programs ask of the library: include/viaduct/sockets.h. */
+/* The program's interface to the library: include/viaduct/sockets.h. */
 #include "viaduct/sockets.h"
 
 #include <errno.h>
@@ -10,7 +10,7 @@
 #include "sockets/io/wait.h"
 #include "sockets/process/real.h"
 
-/* Weak for the program that asks, not here. */
+/* Weak in the program, but not here. */
 VIA_HOOK int via_sockets_info(int fd, struct via_sockets_info *ret_info)
 {
     struct via_op op;

@@ -15,7 +15,7 @@
 #include "sockets/process/real.h"
 #include "sockets/process/scratch.h"
 
-/* Sends all of it, or as much as a socket that does not block takes; bytes or a negative errno. */
+/* Sends all of it, or as much as a non-blocking socket accepts; bytes or a negative errno. */
 static ssize_t send_all(struct via_op *op, const unsigned char *data, size_t bytes, int flags)
 {
     size_t done = 0;
@@ -33,7 +33,7 @@ static ssize_t send_all(struct via_op *op, const unsigned char *data, size_t byt
     return (ssize_t)done;
 }
 
-/* From a file at an offset of its own: what is not sent was not read. */
+/* From a file at an explicit offset: unsent bytes count as unread. */
 static ssize_t copy_file(struct via_op *op, unsigned char *buffer, int in_fd, off_t *offset,
                          size_t bytes)
 {
@@ -56,7 +56,7 @@ static ssize_t copy_file(struct via_op *op, unsigned char *buffer, int in_fd, of
     return (ssize_t)total;
 }
 
-/* By the kernel, as long as it is its turn: *ret_left is what is not, because pipes have come.
+/* By the kernel, as long as it carries the bytes: *ret_left is the rest, when pipes have come.
  * Bytes, or -1 and errno. */
 static ssize_t send_file_plainly(struct via_op *op, int in_fd, off_t *offset, size_t bytes,
                                  size_t *ret_left)
@@ -97,7 +97,7 @@ static ssize_t send_file_by_pipe(struct via_op *op, int in_fd, off_t *offset, si
     if (buffer == NULL) {
         return -ENOMEM;
     }
-    VIA_CANCEL_NEVER; /* there is no cancelling in it */
+    VIA_CANCEL_NEVER; /* no cancellation there */
     ssize_t rc = copy_file(op, buffer, in_fd, &at, bytes);
     via_scratch_put(buffer);
     if (rc > 0) {
@@ -146,7 +146,8 @@ static int wait_for_pipe(struct via_op *op, struct pollfd *pfd, int timeout)
     return n;
 }
 
-/* From a connection into a pipe of the program's: only what the pipe can surely take. */
+/* From a connection into a pipe of the program: only as many bytes as the pipe certainly
+ * accepts. */
 static ssize_t splice_from(struct via_op *op, int out_fd, size_t bytes, unsigned flags)
 {
     unsigned char buffer[4096];
@@ -159,7 +160,7 @@ static ssize_t splice_from(struct via_op *op, int out_fd, size_t bytes, unsigned
     if (n <= 0) {
         return n == 0 ? -EAGAIN : -errno;
     }
-    /* The flag is about the pipe alone. */
+    /* The flag concerns the pipe alone. */
     ssize_t got = via_io_recv(op, &iov, 1, 0);
     if (got <= 0) {
         return got;
@@ -168,13 +169,14 @@ static ssize_t splice_from(struct via_op *op, int out_fd, size_t bytes, unsigned
     return put < 0 ? -errno : put;
 }
 
-/* Takes out of the pipe what was sent of its copy; by way of `copy`, which is empty again. */
+/* Removes from the pipe the bytes that were sent from its copy; uses `copy`, which is empty
+ * again. */
 static void take_out(int in_fd, const int *copy, size_t bytes)
 {
     while (bytes > 0) {
         ssize_t n = VIA_REAL(splice)(in_fd, NULL, copy[1], NULL, bytes, SPLICE_F_NONBLOCK);
         if (n <= 0) {
-            return; /* the program reads it in another thread, too */
+            return; /* another thread of the program reads it, too */
         }
         bytes -= (size_t)n;
     }
@@ -192,8 +194,8 @@ static ssize_t tee_or_end(struct via_op *op, int in_fd, int out_fd, size_t bytes
     return n;
 }
 
-/* Sends a copy, and takes out of the pipe what the connection has taken: a signal, an error or a
- * connection that takes less than there is must not cost the rest. */
+/* Sends a copy, and removes from the pipe the bytes that the connection has accepted: no bytes may
+ * get lost by a signal, an error or a connection that accepts only a part. */
 static ssize_t send_copy(struct via_op *op, int in_fd, const int *copy, unsigned char *buffer,
                          size_t bytes, unsigned flags)
 {
@@ -210,7 +212,7 @@ static ssize_t send_copy(struct via_op *op, int in_fd, const int *copy, unsigned
     return sent;
 }
 
-/* What a copy takes: a pipe that is empty before and afterwards, and memory. */
+/* Resources of a copy: a pipe that is empty before and afterwards, and memory. */
 struct copier {
     int fds[2];
     unsigned char *buffer;
@@ -240,7 +242,7 @@ static ssize_t splice_to(struct via_op *op, int in_fd, size_t bytes, unsigned fl
     return sent;
 }
 
-/* Else it is for the kernel to say what is wrong, before anything is taken from anywhere. */
+/* Otherwise the kernel reports the error, before any byte is taken. */
 static bool is_spliced(const struct via_op *op, int other_fd, bool out, unsigned flags)
 {
     int way = out ? O_RDONLY : O_WRONLY;

@@ -17,7 +17,7 @@
 /* --- exec --------------------------------------------------------------------------------------
  */
 
-/* A child of vfork() has its parent's memory, and must not count in it. */
+/* A child of vfork() has its parent's memory, so it must not count in it. */
 static bool begin_exec(void)
 {
     via_demote_inherited();
@@ -151,7 +151,7 @@ VIA_HOOK int posix_spawnp(pid_t *pid, const char *file, const posix_spawn_file_a
     return VIA_REAL(posix_spawnp)(pid, file, actions, attr, argv, envp);
 }
 
-/* What it is for will be the child's, whether it is close-on-exec here or not. */
+/* The child decides its use, whether it is close-on-exec here or not. */
 VIA_HOOK int posix_spawn_file_actions_adddup2(posix_spawn_file_actions_t *actions, int fd,
                                               int new_fd)
 {

@@ -44,7 +44,7 @@ ssize_t via_hooks_finish(struct via_op *op, ssize_t rc, int saved)
 /* --- receiving ---------------------------------------------------------------------------------
  */
 
-/* Bytes with nowhere to go: where there are any they stay. */
+/* A read without a buffer: available bytes stay. */
 static ssize_t recv_nowhere(struct via_op *op, int flags)
 {
     unsigned char byte;
@@ -53,14 +53,14 @@ static ssize_t recv_nowhere(struct via_op *op, int flags)
     return n > 0 ? -EFAULT : n;
 }
 
-/* A buffer that is none. */
+/* An invalid buffer. */
 static ssize_t recv_badly(struct via_op *op, void *buf, size_t bytes, int flags)
 {
     struct iovec iov = {.iov_base = buf, .iov_len = bytes};
     if (bytes == 0 || (!via_hooks_is_kernel_address(buf) && (flags & MSG_TRUNC) != 0)) {
         return via_io_recv_slowly(op, &iov, 1, flags); /* it is not needed */
     }
-    /* The former before anything is looked for. */
+    /* The first comes before any check for bytes. */
     return via_hooks_is_kernel_address(buf) ? -EFAULT : recv_nowhere(op, flags);
 }
 
@@ -111,7 +111,7 @@ VIA_HOOK ssize_t read(int fd, void *buf, size_t bytes)
     via_cancel_point();
     struct via_op op;
     if (via_unlikely(bytes == 0)) {
-        return VIA_REAL(read)(fd, buf, bytes); /* nothing is looked for then, unlike by recv() */
+        return VIA_REAL(read)(fd, buf, bytes); /* unlike recv(), it then does not check for bytes */
     }
     return via_op_begin(&op, fd) ? recv_one(&op, buf, bytes, 0) : read_elsewhere(fd, buf, bytes);
 }
@@ -124,7 +124,8 @@ VIA_HOOK ssize_t recv(int fd, void *buf, size_t bytes, int flags)
                                  : VIA_REAL(recv)(fd, buf, bytes, flags);
 }
 
-/* TCP gives no address, but looks where to. What has been received is lost when that is wrong. */
+/* TCP returns no address, but checks where to write it. Received bytes are lost if that is
+ * wrong. */
 static ssize_t clear_address(socklen_t *addr_bytes, ssize_t n)
 {
     if (!via_memory_is_writable(addr_bytes, sizeof(*addr_bytes))) {
@@ -174,8 +175,8 @@ VIA_HOOK ssize_t __recvfrom_chk(int fd, void *buf, size_t bytes, size_t room, in
     return recvfrom(fd, buf, bytes, flags, addr, addr_bytes);
 }
 
-/* What the kernel refuses before it asks the socket: a negative errno. 1: there is nothing to do,
- * so it is not asked either; 0: it is. */
+/* Errors that the kernel returns before it asks the socket: a negative errno. 1: there is nothing
+ * to do, so it does not ask either; 0: it asks. */
 static int vector_ends_early(const struct iovec *iov, int count)
 {
     bool any = false;
@@ -194,8 +195,8 @@ static int vector_ends_early(const struct iovec *iov, int count)
     return any ? 0 : 1;
 }
 
-/* How the calls of preadv2() and pwritev2() that sockets know of go; a negative errno for others.
- */
+/* Flags of preadv2() and pwritev2() for sockets, as those of recv() and send(); a negative errno
+ * for others. */
 static int vector_flags(int flags)
 {
     if ((flags & ~(RWF_HIPRI | RWF_DSYNC | RWF_SYNC | RWF_NOWAIT | RWF_APPEND)) != 0) {
@@ -227,8 +228,7 @@ VIA_HOOK ssize_t readv(int fd, const struct iovec *iov, int count)
     return via_hooks_finish(&op, recv_vector(&op, iov, count, 0), saved);
 }
 
-/* On a socket their flags are readv's and writev's business: an offset is an error, as for pread.
- */
+/* On a socket their flags work as for readv and writev: an offset is an error, as for pread. */
 VIA_HOOK ssize_t preadv2(int fd, const struct iovec *iov, int count, off_t offset, int flags)
 {
     via_cancel_point();
@@ -257,14 +257,14 @@ VIA_HOOK ssize_t pwritev2(int fd, const struct iovec *iov, int count, off_t offs
 VIA_HOOK_AS(pwritev2)
 ssize_t pwritev64v2(int fd, const struct iovec *iov, int count, off64_t offset, int flags);
 
-/* TCP_INQ, as the kernel says it: bytes that can be read now, and 1 more when FIN has come. */
+/* TCP_INQ, as the kernel returns it: bytes that can be read now, and 1 more when FIN has come. */
 static int bytes_left(struct via_op *op)
 {
     int bytes = via_min(via_max(via_io_readable_bytes(op), 0), INT32_MAX - 1);
     return bytes + (via_io_fin_has_come(op) ? 1 : 0);
 }
 
-/* The one thing that pipes say in control data. */
+/* The only control data of pipes. */
 static void put_inq(struct via_op *op, struct msghdr *message, size_t room)
 {
     int inq = bytes_left(op);
@@ -281,8 +281,8 @@ static void put_inq(struct via_op *op, struct msghdr *message, size_t room)
     message->msg_controllen = via_min(room, CMSG_SPACE(sizeof(inq)));
 }
 
-/* One message: data only, as pipes carry nothing else; the kernel does, for connections that are
- * its own. */
+/* One message: data only, as pipes carry nothing else; the kernel does, for connections that it
+ * carries. */
 static ssize_t recvmsg_op(struct via_op *op, struct msghdr *message, int flags)
 {
     bool stamps = atomic_load_explicit(&op->side->stamps, memory_order_relaxed);
@@ -309,7 +309,7 @@ static ssize_t recvmsg_op(struct via_op *op, struct msghdr *message, int flags)
     return n;
 }
 
-/* Else the kernel says what is wrong. */
+/* Otherwise the kernel returns the error. */
 static bool is_sound_vector(const struct msghdr *message)
 {
     return message->msg_iovlen <= IOV_MAX &&
@@ -332,7 +332,7 @@ VIA_HOOK ssize_t recvmsg(int fd, struct msghdr *message, int flags)
     return via_hooks_finish(&op, recvmsg_op(&op, message, flags), saved);
 }
 
-/* What is wrong with the connection comes before its bytes, in this call only: a negative errno. */
+/* A pending error of the connection comes before its bytes, in this call only: a negative errno. */
 static int pending_error(const struct via_op *op)
 {
     int error = 0;
@@ -375,7 +375,7 @@ VIA_HOOK int recvmmsg(int fd, struct mmsghdr *messages, unsigned count, int flag
 /* --- sending -----------------------------------------------------------------------------------
  */
 
-/* A connected TCP socket makes nothing of it: it is copied, though. */
+/* A connected TCP socket ignores it, but still copies it. */
 static bool is_sound_name(const struct msghdr *message)
 {
     return message->msg_name == NULL ||
@@ -383,8 +383,8 @@ static bool is_sound_name(const struct msghdr *message)
             via_memory_is_readable(message->msg_name, message->msg_namelen));
 }
 
-/* An address or control data, of which a connected TCP socket makes nothing: but they may be wrong,
- * and the kernel knows. 0 or a negative errno. */
+/* An address or control data, which a connected TCP socket ignores: but they may be invalid, and
+ * the kernel checks them. 0 or a negative errno. */
 static int check_message(const struct via_op *op, const struct msghdr *message)
 {
     int saved = errno;
@@ -404,7 +404,8 @@ static ssize_t send_one(struct via_op *op, const void *buf, size_t bytes, int fl
 {
     if (via_unlikely(via_hooks_is_no_address(buf)) && bytes != 0) {
         via_op_end(op);
-        return VIA_REAL(send)(op->fd, buf, bytes, flags); /* takes nothing, and says why */
+        return VIA_REAL(send)(op->fd, buf, bytes,
+                              flags); /* accepts nothing, and returns the error */
     }
     ssize_t n = via_io_send_now(op, buf, bytes, flags);
     if (via_likely(n > 0)) {
@@ -458,7 +459,7 @@ VIA_HOOK ssize_t writev(int fd, const struct iovec *iov, int count)
     return via_hooks_finish(&op, send_vector(&op, iov, count, 0), saved);
 }
 
-/* One message. Control data for a TCP socket is about packets; there are none. */
+/* One message. Control data for a TCP socket would be about packets; there are none. */
 static ssize_t send_message(struct via_op *op, const struct msghdr *message, int flags)
 {
     int rc = message->msg_iovlen > IOV_MAX ? -EMSGSIZE
@@ -477,7 +478,7 @@ static void pass(int fd)
     }
 }
 
-/* Before a message is sent: those that go with it to another process. */
+/* Called before a message is sent: descriptors that go with it to another process. */
 static void demote_passed(const struct msghdr *message)
 {
     struct msghdr *of = (struct msghdr *)(uintptr_t)message;

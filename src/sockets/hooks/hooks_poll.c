@@ -32,7 +32,7 @@ static uint64_t deadline_of_ms(int timeout)
                           : via_os_now_ns() + (uint64_t)timeout * VIA_MSEC_NS;
 }
 
-/* A longer time is for ever: nobody waits a hundred years, and the sum must not wrap around. */
+/* A longer time is for ever: the sum must not overflow. */
 #define SECONDS_MAX (INT64_C(100) * 366 * 24 * 3600)
 
 /* -EINVAL in *ret_error for a time that is none. */
@@ -55,12 +55,13 @@ static uint64_t deadline_of(const struct timespec *timeout, int *ret_error)
     return via_os_now_ns() + (uint64_t)timeout->tv_sec * VIA_SEC_NS + (uint64_t)timeout->tv_nsec;
 }
 
-/* --- nothing of ours ---------------------------------------------------------------------------
- */
+/* --- no connection of ours
+ * --------------------------------------------------------------------- */
 
 #define ELSEWHERE_MAX 64u
 
-/* Shall a thread that waits for descriptors that are none of ours watch the calls of ours? */
+/* Shall a thread that waits for descriptors without connections of ours also handle calls of
+ * peers? */
 static bool is_listening(const void *where, nfds_t count, uint64_t deadline_ns)
 {
     return via_unlikely(via_steward_is_wanted()) && deadline_ns != 0 && count < ELSEWHERE_MAX &&
@@ -159,7 +160,7 @@ static bool is_any_of_select_ours(int count, const fd_set *in, const fd_set *out
     return false;
 }
 
-/* Into pollfds (room for `count`); how many. */
+/* Into pollfds (room for `count`); returns how many. */
 static nfds_t from_sets(int count, const fd_set *in, const fd_set *out, const fd_set *except,
                         struct pollfd *fds)
 {
@@ -203,7 +204,7 @@ static int to_sets(const struct pollfd *fds, nfds_t used, fd_set *in, fd_set *ou
     return bits;
 }
 
-/* Descriptors up to here take no memory but the stack's. */
+/* Descriptors up to here need only memory of the stack. */
 #define SELECT_ON_STACK 64u
 _Static_assert(FD_SETSIZE * sizeof(struct pollfd) <= VIA_SCRATCH_BYTES, "for all there can be");
 
@@ -212,7 +213,7 @@ static bool is_there(int count, const fd_set *set)
     return set == NULL || count <= 0 || via_memory_is_writable(set, (size_t)(count + 63) / 64 * 8);
 }
 
-/* select() proper: what is none of ours, and need not be left for a call; or an error. */
+/* select() proper: for sets without connections of ours, if no calls need handling; or an error. */
 static bool is_select_plain(int count, const fd_set *in, const fd_set *out, const fd_set *except)
 {
     return count > FD_SETSIZE || !is_there(count, in) || !is_there(count, out) ||
@@ -242,7 +243,7 @@ static int select_by_poll(int count, fd_set *in, fd_set *out, fd_set *except, ui
 VIA_HOOK int select(int count, fd_set *in, fd_set *out, fd_set *except, struct timeval *timeout)
 {
     via_cancel_point();
-    /* Sets beyond FD_SETSIZE are the program's own invention; the kernel may know them. */
+    /* Sets beyond FD_SETSIZE are the program's own extension; the kernel may accept them. */
     if (via_likely(is_select_plain(count, in, out, except))) {
         return VIA_REAL(select)(count, in, out, except, timeout);
     }
@@ -330,7 +331,8 @@ VIA_HOOK int epoll_ctl(int epfd, int operation, int fd, struct epoll_event *even
         return rc;
     }
     int rc = via_ep_ctl(epfd, operation, op.conn, fd, event);
-    /* Afterwards: a thread that nests the set meanwhile sees the registration, or is seen here. */
+    /* Called afterwards: a thread that nests the set meanwhile sees the registration, or is seen
+     * here. */
     if (rc == 0 && operation == EPOLL_CTL_ADD && via_ep_is_nested(epfd)) {
         via_conn_demote(&op, VIA_REASON_NESTED);
     }
@@ -339,7 +341,7 @@ VIA_HOOK int epoll_ctl(int epfd, int operation, int fd, struct epoll_event *even
     return (int)via_hooks_result(rc);
 }
 
-/* The set behind epfd if it has held anything of ours, held until via_file_put(). */
+/* The set behind epfd if it has ever held a connection of ours, held until via_file_put(). */
 static struct via_ep_set *any_set_of(int epfd, bool alone)
 {
     struct via_file *file = via_file_get(epfd, alone);
@@ -359,7 +361,7 @@ static struct via_ep_set *set_of(int epfd, bool alone)
     struct via_ep_set *set = any_set_of(epfd, alone);
     if (set == NULL || atomic_load_explicit(&set->entries_count, memory_order_relaxed) != 0 ||
         atomic_load_explicit(&set->bells, memory_order_relaxed) != 0) {
-        return set; /* bells are still in it, and not for the program to see */
+        return set; /* bells are still in it, which the program must not see */
     }
     via_file_put(&set->file, alone);
     return NULL;
@@ -377,7 +379,8 @@ static int wait_in_set(struct via_ep_set *set, int epfd, struct epoll_event *eve
     return (int)via_hooks_result(rc);
 }
 
-/* Sleeps until the set has something, listening; then it is asked without waiting. */
+/* Sleeps until the set has an event, handling calls meanwhile; then the set is polled without
+ * waiting. */
 static int wait_listening(int epfd, struct epoll_event *events, int max, uint64_t deadline_ns,
                           const sigset_t *mask)
 {
@@ -394,7 +397,7 @@ static int wait_listening(int epfd, struct epoll_event *events, int max, uint64_
     return n;
 }
 
-/* The kernel's call, which others may have to know of: something of ours may come into the set. */
+/* The kernel's call, which other threads may need to know of: a connection of ours may be added. */
 static int wait_in_kernel(bool alone, int epfd, struct epoll_event *events, int max, int timeout,
                           const sigset_t *mask)
 {
@@ -410,8 +413,8 @@ static int wait_in_kernel(bool alone, int epfd, struct epoll_event *events, int 
     return rc;
 }
 
-/* The kernel's call on a set that held nothing of ours when it began: another thread may have put
- * something in meanwhile, and then the events are not all the program's. */
+/* The kernel's call on a set that held no connection of ours when it began: another thread may have
+ * added one meanwhile, and then not all events are the program's. */
 static int wait_plainly(int epfd, struct epoll_event *events, int max, int rc, uint64_t deadline_ns,
                         const sigset_t *mask)
 {

@@ -58,7 +58,7 @@ __attribute__((constructor)) static void begin(void)
     via_hooks_init();
 }
 
-/* What is owed to peers goes now: nobody will come by here again. */
+/* Pending messages to peers are sent now: no later call will. */
 static void end_conn(struct via_conn *conn)
 {
     int fd = via_conn_has_demotion_request(conn) || via_side_is_in(conn->side, VIA_PHASES_REPLAY)
@@ -72,7 +72,7 @@ static void end_conn(struct via_conn *conn)
 
 __attribute__((destructor)) static void end(void)
 {
-    static _Atomic bool ended; /* by exit() and by what that calls */
+    static _Atomic bool ended; /* by exit() and its handlers */
     if (!atomic_exchange_explicit(&ended, true, memory_order_relaxed)) {
         via_conn_try_each(end_conn);
         via_steward_end();
@@ -150,8 +150,8 @@ VIA_HOOK pid_t fork(void)
     return pid;
 }
 
-/* --- children of which no atfork handler hears --------------------------------------------------
- */
+/* --- children without atfork handlers
+ * ----------------------------------------------------------- */
 
 VIA_HOOK_AS(clone)
 int __clone(int (*run)(void *), void *stack, int flags, void *argument, ...) __THROW;
@@ -159,15 +159,15 @@ int __clone(int (*run)(void *), void *stack, int flags, void *argument, ...) __T
 VIA_HOOK pid_t _Fork(void);
 #endif
 
-/* Does such a child have its own copy of our memory and of our descriptors, as one of fork()? With
- * thread-local storage of its own it may not call anything of ours. */
+/* Does such a child have its own copy of our memory and of our descriptors, like a child of fork()?
+ * With its own thread-local storage it may not call our functions. */
 static bool is_copy(unsigned long flags)
 {
     return (flags & (CLONE_VM | CLONE_FILES | CLONE_SETTLS)) == 0 && via_hooks_ready &&
            !via_hooks_is_guest();
 }
 
-/* In parent and child, with what the call returned. */
+/* Called in parent and child, with the call's result. */
 static void end_fork(pid_t pid)
 {
     int saved = errno;
@@ -194,7 +194,7 @@ VIA_HOOK pid_t _Fork(void)
 }
 
 #if defined(__x86_64__)
-/* syscall() with SYS_fork, or SYS_clone that goes on on the same stack. */
+/* syscall() with SYS_fork, or SYS_clone that continues on the same stack. */
 long via_hooks_syscall_clone(long number, unsigned long flags, void *stack, void *third,
                              void *fourth, void *fifth)
 {
@@ -220,7 +220,7 @@ static int run_child(void *of_parent)
     const struct first_call *call = of_parent;
     end_fork(0);
     int status = call->run(call->argument);
-    end(); /* as by _exit(), which the C library's clone() does without our hook */
+    end(); /* like _exit(), which the C library's clone() calls without our hook */
     return status;
 }
 
@@ -242,10 +242,10 @@ VIA_HOOK int clone(int (*run)(void *), void *stack, int flags, void *argument, .
     return pid;
 }
 
-/* --- stdio: its reads and writes do not come by here -------------------------------------------
- */
+/* --- stdio: its reads and writes bypass the hooks
+ * ------------------------------------------------ */
 
-/* A connection that can not go back to the kernel any more: its reads and writes by our calls. */
+/* A connection that can not return to the kernel any more: stdio reads and writes by our calls. */
 static ssize_t cookie_read(void *of_fd, char *buf, size_t bytes)
 {
     return read((int)(intptr_t)of_fd, buf, bytes);
@@ -273,7 +273,7 @@ VIA_HOOK FILE *fdopen(int fd, const char *mode)
     return fopencookie((void *)(intptr_t)fd, mode, functions);
 }
 
-/* By hand, as these write past us, too. */
+/* Called explicitly, as these functions bypass our hooks, too. */
 static int print(struct via_op *op, const char *format, va_list list) VIA_PRINTF(2, 0);
 
 static int print(struct via_op *op, const char *format, va_list list)
@@ -322,7 +322,7 @@ VIA_HOOK int __dprintf_chk(int fd, int flag, const char *format, ...) VIA_PRINTF
 
 VIA_HOOK int __vdprintf_chk(int fd, int flag, const char *format, va_list list)
 {
-    (void)flag; /* only makes %n in writable memory an error */
+    (void)flag; /* this only makes %n in writable memory an error */
     return vdprintf(fd, format, list);
 }
 
@@ -339,7 +339,7 @@ VIA_HOOK int fclose(FILE *stream)
 {
     int fd = stream != NULL ? fileno(stream) : -1;
     if (via_unlikely(via_fd_peek(fd) != NULL)) {
-        fflush(stream); /* what it holds must go before what we say in parting */
+        fflush(stream); /* its buffered bytes must go before our last messages */
         via_hooks_forget(fd);
     }
     return VIA_REAL(fclose)(stream);

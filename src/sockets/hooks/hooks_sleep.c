@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* The C library's calls that sleep for what is no descriptor: peers may call meanwhile, steward.h.
- */
+/* The C library's calls that sleep without a descriptor: peers may call meanwhile, steward.h. */
 #undef _FORTIFY_SOURCE
 #include <errno.h>
 #include <limits.h>
@@ -18,7 +17,7 @@
 #include "sockets/process/os.h"
 #include "sockets/process/real.h"
 
-/* Shorter sleeps are left alone: what is called for can wait. */
+/* Shorter sleeps are passed through: calls of peers can wait that long. */
 #define SHORT_NS (10 * VIA_MSEC_NS)
 
 /* --- until a signal ----------------------------------------------------------------------------
@@ -56,7 +55,7 @@ static uint64_t ns_of(const struct timespec *time)
     return (uint64_t)time->tv_sec * VIA_SEC_NS + (uint64_t)time->tv_nsec;
 }
 
-/* Until then, by via_os_now_ns(): 0 or an errno, and what was left of it. */
+/* Until then, by via_os_now_ns(): 0 or an errno, and the time that was left. */
 static int sleep_until(uint64_t deadline_ns, struct timespec *ret_left)
 {
     struct pollfd none[1];
@@ -85,7 +84,7 @@ VIA_HOOK int nanosleep(const struct timespec *time, struct timespec *ret_left)
     return (int)via_hooks_result(-sleep_until(via_os_now_ns() + ns_of(time), ret_left));
 }
 
-/* Clocks that are set, or stand still, are the kernel's business. */
+/* Clocks that are set, or stand still, are left to the kernel. */
 VIA_HOOK int clock_nanosleep(clockid_t clock, int flags, const struct timespec *time,
                              struct timespec *ret_left)
 {
@@ -120,7 +119,7 @@ VIA_HOOK int usleep(useconds_t us)
 #define SYS_pidfd_open 434
 #endif
 
-/* 0: it has ended, or nobody can tell; -EINTR. */
+/* 0: it has ended, or no one can tell; -EINTR. */
 static int sleep_until_end(pid_t pid)
 {
     int saved = errno;
@@ -137,7 +136,7 @@ static int sleep_until_end(pid_t pid)
     return via_min(rc, 0);
 }
 
-/* For one of them: of several it is not known which will end. */
+/* For one child: of several it is unknown which will end. */
 VIA_HOOK pid_t waitpid(pid_t pid, int *status, int options)
 {
     if (pid <= 0 || options != 0 || !via_steward_is_wanted() || via_hooks_is_guest()) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* The C library's calls on sockets and descriptors as such. */
+/* The C library's calls on sockets and descriptors themselves. */
 #undef _FORTIFY_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -29,8 +29,8 @@
 /* --- making connections ------------------------------------------------------------------------
  */
 
-/* A connected socket: it is to be connected to nowhere; or its connect() went on after the call
- * that began it, this one is the first to ask, and the connection has ended
+/* A connected socket: the program disconnects it (AF_UNSPEC); or its connect() went on after the
+ * call that began it, this one is the first to ask, and the connection has ended
  * (inet_stream_connect()). */
 static bool is_dissolving(int fd, const struct sockaddr *to, socklen_t bytes, int error)
 {
@@ -42,8 +42,8 @@ static bool is_dissolving(int fd, const struct sockaddr *to, socklen_t bytes, in
     return ended && via_fd_peek(fd) != NULL;
 }
 
-/* The socket is as new, by all its numbers. What has become the kernel's stays that: it may have it
- * in sets by numbers that are closed, and tells of it as ours. */
+/* The socket is new again, under all its numbers. One that has returned to the kernel stays there:
+ * the kernel may have it in sets by closed numbers, and reports it as ours. */
 static void dissolve(int fd)
 {
     struct via_op op;
@@ -117,7 +117,7 @@ VIA_HOOK int connect(int fd, __CONST_SOCKADDR_ARG addr, socklen_t bytes)
     return rc;
 }
 
-/* A child of vfork() closes its own numbers, and the marks are its parent's. */
+/* A child of vfork() closes its own numbers; the marks are its parent's. */
 static void unmark(int fd)
 {
     if (via_fd_is_marked(fd, VIA_FD_ALL) && !via_hooks_is_guest()) {
@@ -125,7 +125,7 @@ static void unmark(int fd)
     }
 }
 
-/* A number that the kernel has just given out can not refer to anything we know. */
+/* A number that the kernel has just returned can not refer to anything we know. */
 static void forget(int fd)
 {
     if (via_fd_peek(fd) != NULL) {
@@ -134,15 +134,15 @@ static void forget(int fd)
     unmark(fd);
 }
 
-/* Where accept() is to write the address; else the kernel says what is wrong, and closes what it
- * has accepted. */
+/* Is there memory for the address that accept() writes? Otherwise the kernel returns the error, and
+ * closes the accepted socket. */
 static bool is_sound_place(const struct sockaddr *addr, const socklen_t *bytes)
 {
     return addr == NULL || (via_memory_is_writable(bytes, sizeof(*bytes)) && (int)*bytes >= 0 &&
                             via_memory_is_writable(addr, via_min(*bytes, sizeof(*addr))));
 }
 
-/* The peer's address is wanted whether the program asks for it or not. */
+/* We need the peer's address whether the program asks for it or not. */
 static int accept_any(int listen_fd, struct sockaddr *addr, socklen_t *bytes, int flags)
 {
     struct sockaddr_storage own;
@@ -156,7 +156,7 @@ static int accept_any(int listen_fd, struct sockaddr *addr, socklen_t *bytes, in
         return plain;
     }
     if (!via_fd_is_marked(listen_fd, VIA_FD_LISTENS)) {
-        /* It listened before we were there; what it accepts from now on has the mark. */
+        /* It listened before we were loaded; sockets that it accepts from now on have the mark. */
         via_diag_mark(listen_fd);
         via_fd_mark(listen_fd, VIA_FD_LISTENS, true);
     }
@@ -167,7 +167,7 @@ static int accept_any(int listen_fd, struct sockaddr *addr, socklen_t *bytes, in
     if (fd < 0) {
         return fd;
     }
-    VIA_CANCEL_NEVER; /* the connection has been taken, and its number is to be told */
+    VIA_CANCEL_NEVER; /* the connection is accepted, and its number must be returned */
     forget(fd);
     via_meeting_saw(fd);
     if (addr != NULL && bytes != NULL) {
@@ -266,11 +266,11 @@ VIA_HOOK int close(int fd)
 long via_hooks_syscall_close(long number, int fd)
 {
     (void)number;
-    VIA_CANCEL_NEVER; /* there is no cancelling in it */
+    VIA_CANCEL_NEVER; /* no cancellation there */
     return close(fd);
 }
 
-/* Numbers from first to last, except ours, as the kernel would: closed, or marked. */
+/* Closes or marks the numbers from first to last, except ours, as the kernel would. */
 VIA_HOOK int close_range(unsigned first, unsigned last, int flags)
 {
     if (first > last) {
@@ -308,7 +308,8 @@ VIA_HOOK void closefrom(int first)
 /* --- copying descriptors -----------------------------------------------------------------------
  */
 
-/* Of something that is none of ours yet. A mark too many does no harm: see adopt_copies(). */
+/* Called for a descriptor that is not ours yet. A superfluous mark is harmless: see
+ * adopt_copies(). */
 static void copied_plain(int fd, int new_fd)
 {
     if (!via_fd_is_marked(fd, VIA_FD_IS_SET)) {
@@ -334,7 +335,8 @@ static int copied(int fd, int new_fd)
         return new_fd;
     }
     if (via_hooks_is_guest()) {
-        /* Its copy, in its own table, which we do not know when it becomes another program. */
+        /* A copy in a child's own table, which we do not know when the child becomes another
+         * program. */
         via_fd_demote(fd, VIA_REASON_EXEC);
     } else if (file->kind == VIA_FILE_CONN) {
         via_conn_dup(via_container_of(file, struct via_conn, file), new_fd);
@@ -343,7 +345,7 @@ static int copied(int fd, int new_fd)
     }
     via_file_put(file, alone);
     if (new_fd <= STDERR_FILENO) {
-        via_fd_demote(new_fd, VIA_REASON_STDIO); /* printf() and the next program go there */
+        via_fd_demote(new_fd, VIA_REASON_STDIO); /* printf() and the next program write there */
     }
     return new_fd;
 }
@@ -361,8 +363,8 @@ VIA_HOOK int dup(int fd)
     return copied(fd, new_fd);
 }
 
-/* The number is about to be replaced by a copy of fd: what it stood for is closed by that. false:
- * it is not to be had, as one beyond the limit. */
+/* A copy of fd will replace the number: its old meaning is closed by that. False: the number is
+ * unavailable, as one beyond the limit. */
 static bool make_way(int fd, int new_fd)
 {
     struct via_file *file = via_fd_peek(new_fd);
@@ -484,7 +486,8 @@ static uint64_t timeout_ns(const void *value, socklen_t bytes)
 #define TIMESTAMPNS_NEW 64
 #define TIMESTAMPING_NEW 65
 
-/* Control data, too, but iperf sets it on every socket, and most never ask for that: recvmsg(). */
+/* It is control data, too, but iperf sets it on every socket, and most programs never read it:
+ * recvmsg(). */
 static bool is_stamp(int level, int name)
 {
     return level == SOL_SOCKET &&
@@ -518,7 +521,7 @@ static bool is_woken_by_lowat(struct via_op *op)
     return ready && (via_io_readable_bytes(op) > 0 || via_io_fin_has_come(op));
 }
 
-/* The kernel has taken the option; what it means for pipes. true: the steward sees to that. */
+/* The kernel has accepted the option; its effect on pipes. True: the steward handles it. */
 static bool option_set(struct via_op *op, int level, int name, const void *value, socklen_t bytes)
 {
     struct via_side *side = op->side;
@@ -569,7 +572,7 @@ VIA_HOOK int setsockopt(int fd, int level, int name, const void *value, socklen_
     return rc;
 }
 
-/* What TCP would have said of a connection whose bytes were given up. */
+/* TCP's error for a connection whose bytes were given up. */
 VIA_HOOK int getsockopt(int fd, int level, int name, void *value, socklen_t *bytes)
 {
     struct via_op op;

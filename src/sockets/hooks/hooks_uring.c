@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * io_uring: what is queued there never comes by a call of ours. What is queued by liburing's
- * functions is looked at before they give it to the kernel (uring.h). A process that has other
- * rings, or more in them than files, has all its connections go back to the kernel, and makes no
- * others. liburing's calls into the kernel are its own instructions, so its functions are caught;
- * others (libuv) go through syscall().
+ * io_uring: its entries never pass a call of ours. Entries queued by liburing's functions are
+ * checked before these give them to the kernel (uring.h). A process that has other rings, or more
+ * in them than files, has all its connections go back to the kernel, and makes no others.
+ * liburing's calls into the kernel are its own instructions, so its functions are caught; others
+ * (libuv) go through syscall().
  */
 #undef _FORTIFY_SOURCE
 #include <dlfcn.h>
@@ -25,8 +25,8 @@ struct io_uring;
 struct io_uring_cqe;
 struct __kernel_timespec;
 
-/* The library that has it is there, or nobody would call; but not among those of all, when a module
- * has brought it. */
+/* The library that defines it is loaded, or no program would call it; but it is not in the global
+ * scope if a module has loaded it. */
 static void find(const char *name, void *ret_function)
 {
     void *function = dlsym(RTLD_NEXT, name);
@@ -49,7 +49,7 @@ static void begins(void)
 /* --- rings of liburing's -----------------------------------------------------------------------
  */
 
-/* Later ones may have ways to give the kernel what is queued that are not caught here. */
+/* Later versions may have calls that submit entries and are not intercepted here. */
 static bool is_known_version(void)
 {
     int (*major)(void);
@@ -87,7 +87,7 @@ static void check_files(const int *files, unsigned count)
     errno = saved;
 }
 
-/* A function of liburing's: `before` is done before it is called, and `after` to its result rc. */
+/* A function of liburing's: `before` runs before it is called, and `after` with its result rc. */
 #define CATCH(name, parameters, arguments, before, after) \
     VIA_HOOK int name parameters;                         \
     VIA_HOOK int name parameters                          \
@@ -109,7 +109,7 @@ CATCH(io_uring_queue_init_mem,
        size_t bytes),
       (entries, ring, params, memory, bytes), begins(), rc)
 
-/* All that gives the kernel what is queued. */
+/* All functions that submit entries to the kernel. */
 
 CATCH(io_uring_submit, (struct io_uring * ring), (ring), check_submissions(ring), rc)
 CATCH(io_uring_submit_and_wait, (struct io_uring * ring, unsigned count), (ring, count),
@@ -153,7 +153,7 @@ CATCH(io_uring_register_files_update_tag,
        unsigned count),
       (ring, first, files, tags, count), check_files(files, count), rc)
 
-/* Rings of others. */
+/* Rings of other code. */
 
 CATCH(io_uring_setup, (unsigned entries, struct io_uring_params *params), (entries, params),
       begins(), rc)

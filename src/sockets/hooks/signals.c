@@ -12,10 +12,10 @@
 
 typedef void handler(int number, siginfo_t *info, void *context);
 
-/* What the program has asked for where the kernel has run_handler(). */
+/* The program's action for a signal where the kernel has run_handler(). */
 struct action {
     _Atomic(handler *) handler;
-    _Atomic int flags; /* SA_SIGINFO and SA_RESETHAND, which the kernel is not told */
+    _Atomic int flags; /* SA_SIGINFO and SA_RESETHAND, which the kernel does not get */
 };
 
 static struct action actions[_NSIG];
@@ -46,7 +46,7 @@ static void run_handler(int number, siginfo_t *info, void *context)
     }
     begun |= VIA_LOCK_SIGNAL(number);
     uint64_t of_interrupted = begun;
-    of_program(number, info, context); /* one without SA_SIGINFO takes the number alone */
+    of_program(number, info, context); /* one without SA_SIGINFO gets only the number */
     begun = of_interrupted;
 }
 
@@ -67,7 +67,7 @@ static bool is_wrapped(int number)
            via_policy.on;
 }
 
-/* From what the kernel says to what the program has asked for. */
+/* Converts the kernel's action to the one that the program has set. */
 static void unwrap(struct sigaction *action, handler *function, int flags)
 {
     if (is_ours(action)) {
@@ -76,7 +76,7 @@ static void unwrap(struct sigaction *action, handler *function, int flags)
     }
 }
 
-/* ... and back; keeps what the kernel is not told. */
+/* ... and back; keeps the flags that the kernel does not get. */
 static void wrap(int number, struct sigaction *action)
 {
     const int own = (int)((unsigned)SA_SIGINFO | (unsigned)SA_RESETHAND);
@@ -111,7 +111,7 @@ VIA_HOOK int sigaction(int number, const struct sigaction *action, struct sigact
 VIA_HOOK_AS(sigaction)
 int __sigaction(int number, const struct sigaction *action, struct sigaction *ret_old) __THROW;
 
-/* Those of older habits: the C library chooses the flags, then the handler is wrapped. */
+/* Older functions: the C library chooses the flags, then the handler is wrapped. */
 static sighandler_t install(sighandler_t (*real)(int, sighandler_t), int number,
                             sighandler_t function)
 {
@@ -169,7 +169,8 @@ static bool is_restarting(int number, bool ours)
 
 bool via_signals_has_restart(void)
 {
-    /* If no handler has passed by here, one that the library does not know has run, or none. */
+    /* If no handler has run through run_handler(), one that the library does not know has run, or
+     * none. */
     uint64_t which = begun != 0 ? begun : VIA_LOCK_SIGNALS;
     for (; which != 0; which &= which - 1) {
         int number = __builtin_ctzll(which) + 1;

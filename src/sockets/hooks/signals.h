@@ -5,12 +5,12 @@
 #include <stdbool.h>
 
 /*
- * The program's signal handlers run by way of the library, which then knows two things: whether the
+ * The program's signal handlers run through the library, which then knows two things: whether the
  * thread holds a mutex of the library (lock.h: the handler is put off until it does not), and
  * whether the handler that ended a sleep was installed with SA_RESTART.
  *
- * Not so the handlers of faults (SIGSEGV, SIGABRT ...), which come of the interrupted instruction
- * and can not wait, and those installed by syscall(2) or before the library was loaded.
+ * Not so the handlers of faults (SIGSEGV, SIGABRT ...), which the interrupted instruction causes,
+ * so they can not wait, and those installed by syscall(2) or before the library was loaded.
  */
 
 /* Before a sleep, and after it ended with EINTR: is the call to be started again? */

@@ -38,8 +38,7 @@ _Static_assert(offsetof(struct ring, flags) == 192, "as liburing.so.2 has it on 
 /* linux/io_uring.h */
 #define SETUP_NO_SQARRAY (1u << 16)
 
-/* With others the kernel takes what is queued without being called, or entries have another size.
- */
+/* With other flags the kernel takes entries without a call, or entries have another size. */
 #define FLAGS_CLEAR                                                                            \
     (IORING_SETUP_IOPOLL | IORING_SETUP_CQSIZE | IORING_SETUP_CLAMP | IORING_SETUP_ATTACH_WQ | \
      IORING_SETUP_SUBMIT_ALL | IORING_SETUP_COOP_TASKRUN | IORING_SETUP_TASKRUN_FLAG |         \
@@ -56,14 +55,14 @@ bool via_uring_is_clear(const void *ring, unsigned flags)
            *queue->entries - 1 == *queue->mask && queue->head == 0 && queue->tail == 0;
 }
 
-/* Asked of a connection, of which more than the kernel knows, the kernel would answer wrongly. */
+/* For such requests on a connection with pipes the kernel's answer would be wrong. */
 static bool check_descriptor(int fd)
 {
     const struct via_file *file = via_fd_peek(fd);
     if (file != NULL && file->kind == VIA_FILE_CONN) {
         via_fd_demote(fd, VIA_REASON_URING);
     } else if (file != NULL) {
-        return false; /* a set of connections, or what is none of the program's business */
+        return false; /* a set with connections, or a descriptor that the program must not see */
     } else {
         via_fd_mark(fd, VIA_FD_IN_RING, true); /* should it become one */
     }
@@ -89,7 +88,7 @@ static bool check_entry(const struct io_uring_sqe *sqe)
     case IORING_OP_FSYNC:
     case IORING_OP_FALLOCATE:
     case IORING_OP_POLL_ADD:
-        /* Its own numbers were looked at when it got them. */
+        /* These were checked when the ring got their numbers. */
         return (sqe->flags & IOSQE_FIXED_FILE) != 0 || check_descriptor(sqe->fd);
     default:
         return false;

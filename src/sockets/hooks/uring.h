@@ -5,19 +5,19 @@
 #include <stdbool.h>
 
 /*
- * What a program is about to give to a ring of liburing's. One that is used for files, as that of a
- * database is, concerns no connection: what names one has it go back to the kernel, and what is
- * about sockets, or not known here, all of them.
+ * Entries that a program is about to submit to a ring of liburing's. A ring for files, such as a
+ * database's, affects no connection; an entry that names a connection returns that one to the
+ * kernel; an entry about sockets in general, or of an unknown kind, returns all of them.
  */
 
-/* The ring has just been made, with these flags (IORING_SETUP_*): can what is queued in it be seen?
- */
+/* The ring has just been made, with these flags (IORING_SETUP_*): can its queued entries be
+ * read? */
 bool via_uring_is_clear(const void *ring, unsigned flags);
 
-/* Before what is queued is given to the kernel. false: it is about more than files. */
+/* Called before queued entries are submitted. False: some of them are not about files. */
 bool via_uring_check_submissions(const void *ring);
 
-/* The ring is about to know these by a number of its own. false: all connections are concerned. */
+/* The ring will know these by numbers of its own. False: all connections are affected. */
 bool via_uring_check_files(const int *files, unsigned count);
 
 #endif

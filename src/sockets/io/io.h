@@ -11,23 +11,24 @@
 #include "sockets/conn/conn.h"
 
 /*
- * Sending and receiving on a connection, whichever way its bytes go now, with the meaning the
- * kernel's calls have. Results are bytes or a negative errno; SIGPIPE is raised where it would be.
+ * Sending and receiving on a connection, whatever carries its bytes now, with the semantics of the
+ * kernel's calls. Results are bytes or a negative errno; SIGPIPE is raised as by the kernel.
  */
 
-/* Of one buffer, most calls: a connection on which nothing is unusual, whose pipe has bytes, or
- * will have some while the call waits, or has room for the message as one record. Leaves errno
- * alone. -EAGAIN: nothing has been done, the functions below are to be used. */
+/* For one buffer, the most frequent calls: an ordinary connection whose pipe has bytes, or gets
+ * some while the call waits, or has room for the message as one record. Leaves errno alone.
+ * -EAGAIN: nothing has been done, use the functions below. */
 ssize_t via_io_recv_now(struct via_op *op, void *buf, size_t bytes, int flags);
 ssize_t via_io_send_now(struct via_op *op, const void *buf, size_t bytes, int flags);
 
-/* All others. flags: MSG_PEEK, MSG_WAITALL, MSG_DONTWAIT, MSG_TRUNC; with MSG_OOB it is the
- * kernel's business. */
+/* All other calls. flags: MSG_PEEK, MSG_WAITALL, MSG_DONTWAIT, MSG_TRUNC; MSG_OOB is passed to the
+ * kernel. */
 ssize_t via_io_recv_slowly(struct via_op *op, const struct iovec *iov, int iov_count, int flags);
-/* flags: MSG_DONTWAIT, MSG_NOSIGNAL, and those that mean nothing to a pipe. */
+/* flags: MSG_DONTWAIT, MSG_NOSIGNAL, and those without a meaning for a pipe. */
 ssize_t via_io_send_slowly(struct via_op *op, const struct iovec *iov, int iov_count, int flags);
 
-/* Between hosts, was what this end sent given up? The first caller gets it: -ETIMEDOUT, else 0. */
+/* Between hosts, were sent bytes of this end given up? The first caller gets it: -ETIMEDOUT, else
+ * 0. */
 int via_io_take_time_out(struct via_op *op);
 
 static inline ssize_t via_io_recv(struct via_op *op, const struct iovec *iov, int iov_count,
@@ -44,28 +45,28 @@ static inline ssize_t via_io_send(struct via_op *op, const struct iovec *iov, in
     return n != -EAGAIN ? n : via_io_send_slowly(op, iov, iov_count, flags);
 }
 
-/* --- for those who wait ------------------------------------------------------------------------
- */
+/* --- for waiting threads
+ * ----------------------------------------------------------------------- */
 
 /*
- * What poll() would say now, of `wanted` (POLLIN, POLLOUT, ...) and of POLLERR and POLLHUP. For a
- * connection with pipes; asks the kernel only when it has something to say.
+ * The present result of poll(), of `wanted` (POLLIN, POLLOUT, ...) and of POLLERR and POLLHUP. For
+ * a connection with pipes; asks the kernel only when it may have news.
  */
 uint32_t via_io_ready(struct via_op *op, uint32_t wanted);
 
-/* Before sleeping until `wanted`: tells the peer that this end waits for bytes. A look that finds
- * no room tells it so itself. The caller enters its bells (via_sock_bell_enter), looks again and
- * then sleeps. */
+/* Called before sleeping until `wanted`: tells the peer that this end waits for bytes. A check that
+ * finds no room tells the peer itself. The caller enters its bells (via_sock_bell_enter), checks
+ * again and then sleeps. */
 void via_io_arm(struct via_op *op, uint32_t wanted);
 
 /* Events for which a sleeper watches the kernel's socket. */
 uint32_t via_io_kernel_events(const struct via_op *op, uint32_t wanted);
 
-/* The descriptor to watch for them: -1 when the kernel has said its last word, but frames may still
+/* The descriptor to watch for them: -1 when the kernel has no more events, but frames may still
  * follow. */
 int via_io_kernel_fd(const struct via_op *op);
 
-/* The kernel reported these on the socket. */
+/* The kernel has reported these events on the socket. */
 void via_io_shadow(struct via_op *op, uint32_t events);
 
 /* Has FIN come to the kernel's socket, read or not? (That before a reset, for certain with TCP_INQ
@@ -78,11 +79,11 @@ int via_io_readable_bytes(struct via_op *op);
 int via_io_shutdown(struct via_op *op, int how);
 /* With the tx token: the next of what it left for later. Is nothing left? */
 bool via_io_shut_on(struct via_conn *conn, int fd);
-/* The kernel is told of the end now, whatever is still under way. */
+/* Tells the kernel of the end now, whatever is still under way. */
 void via_io_shut_now(struct via_conn *conn, int fd);
 
-/* Registrations that depend on which way the bytes go are brought up to date. True if that has
- * changed. No token is held. */
+/* Updates registrations that depend on what carries the bytes. True if that has changed. No token
+ * is held. */
 bool via_io_after(struct via_op *op);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * The end of a peer that could not say it: the last who held it was killed, or has ended without
- * closing. TCP resets a connection that is closed with bytes unread (RFC 2525, 2.17); but of those
- * in the pipe the peer's kernel knew nothing, and has sent FIN. How far the peer had read it has
- * shown by then, so it is this end that resets its own connection, as RST would have.
+ * The end of a peer that could not announce it: its last holder was killed, or has ended without
+ * closing. TCP resets a connection that is closed with bytes unread (RFC 2525, 2.17); but the
+ * peer's kernel did not know of unread bytes in the pipe, and has sent FIN. The peer has published
+ * how far it had read, so this end resets its own connection, as RST would have.
  */
 #include <errno.h>
 #include <linux/sockios.h>
@@ -16,7 +16,7 @@
 #include "sockets/io/io_internal.h"
 #include "sockets/process/real.h"
 
-/* With one of these the end is no death, or what is unread is sent again by the kernel. */
+/* In one of these phases the end is no death, or unread bytes are sent again by the kernel. */
 #define SAID (VIA_FLAG_ENDS | VIA_FLAG_CLOSED | VIA_FLAG_FIN | VIA_FLAG_DEMOTE)
 
 /* How often the kernel is asked again whether a peer is dead: first at once, in favour of a peer
@@ -25,7 +25,7 @@
 #define ASK_AGAIN_MAX 20
 #define ASK_AGAIN_NS (100 * VIA_USEC_NS)
 
-/* Is there nothing more to read by the kernel, nor to be asked of it for what is in the pipe? */
+/* Is there nothing more to read by the kernel, nor to ask it about the pipe's bytes? */
 static bool is_kernel_read(const struct via_op *op)
 {
     const struct via_stream_rx *rx = &op->side->rx;
@@ -35,8 +35,8 @@ static bool is_kernel_read(const struct via_op *op)
            unread == 0;
 }
 
-/* As after RST: the next call to ask is told of ECONNRESET, then it is the end. The kernel can not
- * say that of a connection that has ended in both directions, nor keep what is unread meanwhile. */
+/* As after RST: the next call gets ECONNRESET, then end of file. The kernel can not do that for a
+ * connection that has ended in both directions, nor keep unread bytes meanwhile. */
 static bool reset(struct via_op *op)
 {
     if (op->side->tx_shut != 0 || !is_kernel_read(op)) {
@@ -44,28 +44,29 @@ static bool reset(struct via_op *op)
     }
     int saved = errno;
     via_conn_reset(op->fd);
-    VIA_REAL(shutdown)(op->fd, SHUT_RDWR); /* says ENOTCONN, and does it */
+    VIA_REAL(shutdown)(op->fd, SHUT_RDWR); /* returns ENOTCONN, but works */
     errno = saved;
     atomic_store_explicit(&op->side->lost, VIA_LOST_TOLD, memory_order_relaxed);
     return true;
 }
 
-/* POLLRDHUP comes of shutdown() here, too, and by RST. */
+/* shutdown() here causes POLLRDHUP, too, and so does RST. */
 static bool is_reported(const struct via_side *side, uint32_t events)
 {
     return side->rx_shut != 0 || (events & POLLERR) != 0 ||
            ((events & POLLHUP) != 0 && side->tx_shut == 0);
 }
 
-/* Has the kernel told of an end that the peer has not? */
+/* Has the kernel reported an end that the peer has not announced? */
 static bool is_unsaid(const struct via_op *op, uint32_t events)
 {
     return !is_reported(op->side, events) && via_conn_is_local(op->conn) &&
            via_conn_has_pipes(op->conn) && (via_side_flags(op->side) & SAID) == 0;
 }
 
-/* Does nobody hold the other end? The kernel sends FIN a little before its socket is nobody's. A
- * program may also have ended its direction by a system call that passes the library by. */
+/* Does no process hold the other end? The kernel sends FIN a little before its socket loses its
+ * last holder. A program may also have shut its output down by a system call that bypasses the
+ * library. */
 static bool is_death(struct via_op *op)
 {
     int saved = errno;
@@ -82,7 +83,7 @@ static bool is_death(struct via_op *op)
     return over;
 }
 
-/* What has just been written was: the kernel answers any byte by RST. */
+/* The bytes just written were unread: the kernel answers any byte by RST. */
 static void send_to_nobody(struct via_op *op)
 {
     int saved = errno;
@@ -128,15 +129,15 @@ uint32_t via_io_fabric_ended(struct via_op *op)
     return events;
 }
 
-/* TCP sends RST when it has sent again in vain for too long, and tells ETIMEDOUT. The kernel takes
- * it for this program's reset: what it would say of that is dropped. */
+/* TCP gives up after too many retransmissions: it sends RST, and reports ETIMEDOUT. The kernel
+ * takes our reset for the program's, so its own report is dropped. */
 static void time_out(struct via_op *op)
 {
     int saved = errno;
     int error;
     socklen_t bytes = sizeof(error);
     via_conn_reset(op->fd);
-    VIA_REAL(shutdown)(op->fd, SHUT_RDWR); /* says ENOTCONN, and does it */
+    VIA_REAL(shutdown)(op->fd, SHUT_RDWR); /* returns ENOTCONN, but works */
     VIA_REAL(getsockopt)(op->fd, SOL_SOCKET, SO_ERROR, &error, &bytes);
     errno = saved;
     atomic_fetch_or_explicit(&op->side->shadow, VIA_POLL_GONE, memory_order_acq_rel);

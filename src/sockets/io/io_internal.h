@@ -33,35 +33,35 @@ static inline void via_tx_give(struct via_op *op)
     via_token_give(&op->side->tx_token);
 }
 
-/* A writer has found no room: room is news (epoll_edge.c). */
+/* A writer has found no room: room is an event from now on (epoll_edge.c). */
 static inline void via_io_found_full(const struct via_op *op)
 {
     atomic_fetch_add_explicit(&op->side->tx_full, 1, memory_order_relaxed);
 }
 
-/* So many bytes have been sent by the kernel. */
+/* The kernel has sent this many bytes. */
 static inline void via_io_count_kernel(const struct via_op *op, ssize_t bytes)
 {
     via_stats_count(&op->conn->stats->tx_kernel_bytes, (uint64_t)bytes);
 }
 
-/* Asks the kernel what it knows of its socket (its answer is kept): VIA_POLL_GONE bits. */
+/* Asks the kernel for the state of its socket (the answer is kept): VIA_POLL_GONE bits. */
 uint32_t via_io_poll_kernel(struct via_op *op);
 /* The same by a thread that has just written `fresh` bytes: an end that the kernel has seen by now
  * was there before them. */
 uint32_t via_io_poll_kernel_after(struct via_op *op, size_t fresh);
 
 /*
- * io_end.c: the kernel has just told the end of the peer's direction. Has it come without a word of
- * the peer's, with bytes unread there (of those written here but the last `fresh`)? Then the
- * connection is reset here. Further VIA_POLL_GONE bits. Any token may be held.
+ * io_end.c: the kernel has just reported the end of the peer's direction. Has it come without the
+ * peer's announcement, with bytes unread there (of those written here except the last `fresh`)?
+ * Then the connection is reset here. Further VIA_POLL_GONE bits. Any token may be held.
  */
 uint32_t via_io_peer_ended(struct via_op *op, uint32_t events, size_t fresh);
 /* The reader has come to the end of the kernel's stream and of the pipe's. 0, or a negative errno:
- * the connection was reset, in that way; once. With the rx token. */
+ * how the connection was reset; once. With the rx token. */
 int via_io_end(struct via_op *op);
-/* Between hosts: was what this end sent given up (fabric.h)? Then the connection ends here, and the
- * peer hears of it by RST. Any token may be held. */
+/* Between hosts: were sent bytes of this end given up (fabric.h)? Then the connection ends here,
+ * and the peer gets RST. Any token may be held. */
 bool via_io_is_given_up(struct via_op *op);
 /* Between hosts, when nothing follows the kernel's end (via_io_is_following()): as
  * via_io_peer_ended().
@@ -71,18 +71,18 @@ uint32_t via_io_fabric_ended(struct via_op *op);
 /* Between hosts: an end that the kernel has seen, while bytes before it may still be under way. */
 bool via_io_is_following(struct via_op *op);
 
-/* With the rx token: does VIA_NEXT_KERNEL_UNTIL still mean the kernel? Finds out how far the kernel
- * has been read. The next step. */
+/* With the rx token: does VIA_NEXT_KERNEL_UNTIL still mean the kernel? Determines how far the
+ * kernel's bytes have been read. Returns the next step. */
 int via_rx_next(struct via_op *op);
 
-/* Throws away what the kernel has, at most so many bytes: how many. */
+/* Discards at most so many of the kernel's bytes: how many. */
 uint64_t via_io_drop(struct via_op *op, uint64_t most);
 
-/* Bodies from here on are worth a question where the reader is. */
+/* From this size on it is worth asking on which CPU the reader is. */
 #define VIA_IO_LARGE_BYTES 4096u
 
-/* As long as pipes may still come, the kernel gets so much at a time, and then it is asked again
- * whether they have: one call may be all that a connection is for. */
+/* As long as pipes may still come, the kernel gets so much at a time, and then the call checks for
+ * pipes again: the connection may make only one call. */
 #define VIA_IO_PIECE_BYTES (64u * 1024)
 
 /* With the tx token: from the kernel span to the pipe, if the peer is ready for it. */
@@ -91,16 +91,16 @@ void via_io_try_switch(struct via_op *op);
 /* With the tx token: does the pipe have room for a record? If not, the peer rings when it has. */
 bool via_io_has_room(struct via_op *op);
 
-/* With the tx token: will nobody ever read what is written to the pipe? */
+/* With the tx token: will no process ever read bytes written to the pipe? */
 bool via_tx_peer_is_gone(struct via_op *op);
-/* The same, by what the kernel has said: does nobody hold the other end any more? */
+/* The same, by the kernel's state: does no process hold the other end any more? */
 bool via_tx_is_held_no_more(struct via_op *op);
 
 /* A thread is cancelled in its call: a cleanup handler with the struct via_op. */
 void via_io_give_up(void *of_op);
 
-/* A blocking call waits for POLLOUT, or for POLLIN beyond `have` bytes that it has seen and does
- * not take. 0: look again, -EAGAIN at the deadline, -EINTR. */
+/* A blocking call waits for POLLOUT, or for POLLIN beyond `have` bytes that it has peeked. 0: check
+ * again, -EAGAIN at the deadline, -EINTR. */
 int via_io_wait(struct via_op *op, uint32_t what, size_t have, uint64_t deadline_ns);
 
 /* The buffers at the cursor, at most `limit` bytes of them: for a call that takes an array. */

@@ -24,7 +24,7 @@
 #define IN_EVENTS (POLLIN | POLLRDNORM)
 #define OUT_EVENTS (POLLOUT | POLLWRNORM)
 
-/* What is known of the kernel's socket then. fresh: via_io_poll_kernel_after(). */
+/* The state of the kernel's socket then. fresh: via_io_poll_kernel_after(). */
 static uint32_t take_in(struct via_op *op, uint32_t events, size_t fresh)
 {
     uint32_t gone = events & VIA_POLL_GONE;
@@ -50,7 +50,7 @@ static uint32_t ask_kernel(struct via_op *op, uint32_t events, size_t fresh)
 {
     const struct timespec none = {.tv_sec = 0};
     struct pollfd pfd = {.fd = op->fd, .events = (short)(events | POLLRDHUP)};
-    /* Not the C library's, in which a thread may be cancelled: tokens are held. */
+    /* Not the C library's poll(), in which a thread may be cancelled: tokens are held. */
     if (syscall(SYS_ppoll, &pfd, 1, &none, NULL, 0) < 0) {
         return 0;
     }
@@ -67,7 +67,7 @@ uint32_t via_io_poll_kernel_after(struct via_op *op, size_t fresh)
     return ask_kernel(op, 0, fresh);
 }
 
-/* Are there so many bytes in the kernel and in the pipe? The kernel counts its own only. */
+/* Are there so many bytes in the kernel and in the pipe? The kernel counts only its own. */
 static bool has_bytes_in_both(const struct via_op *op, uint32_t low)
 {
     int kernel = 0;
@@ -75,8 +75,8 @@ static bool has_bytes_in_both(const struct via_op *op, uint32_t low)
            (size_t)kernel + via_stream_rx_bytes(&op->side->rx, low) >= low;
 }
 
-/* Readable by the pipe; what must be asked of the kernel instead in *ret_ask; whether nothing is
- * known to be there in *ret_idle. */
+/* Is the pipe readable? *ret_ask: the events to ask the kernel for instead; *ret_idle: there is
+ * certainly nothing to read. */
 static uint32_t rx_ready(struct via_op *op, uint32_t *ret_ask, bool *ret_idle)
 {
     struct via_stream_rx *rx = &op->side->rx;
@@ -88,7 +88,7 @@ static uint32_t rx_ready(struct via_op *op, uint32_t *ret_ask, bool *ret_idle)
     via_carrier_rx_begin(op->conn);
     if (via_conn_is_local(op->conn) && low <= 1 && via_stream_rx_has_quick(rx)) {
         via_rx_give(op);
-        return IN_EVENTS; /* and it stays where it is, to be read whole */
+        return IN_EVENTS; /* and it stays there, to be read as a whole */
     }
     switch (via_rx_next(op)) {
     case VIA_NEXT_DATA:
@@ -132,10 +132,9 @@ static uint32_t rx_ready(struct via_op *op, uint32_t *ret_ask, bool *ret_idle)
 }
 
 /*
- * With the tx token: is there room? If not, the peer rings when it gives some back, whether or not
- * this thread is the one that will wait for it: as TCP sets SOCK_NOSPACE in each call that finds no
- * room. A credit that came after the last want may have been rung for already, so the writer wants
- * again, and looks again.
+ * With the tx token: is there room? If not, the peer rings when it returns credit, whichever thread
+ * will wait for it: as TCP sets SOCK_NOSPACE in each call that finds no room. A credit that came
+ * after the last want may have rung already, so the writer wants again, and checks again.
  */
 bool via_io_has_room(struct via_op *op)
 {
@@ -178,8 +177,7 @@ bool via_io_is_following(struct via_op *op)
     return may || carrier->end_of(op->conn) == VIA_CARRIER_END_OPEN;
 }
 
-/* Between hosts, while bytes may follow in the pipe: there is nothing in front of the kernel's end.
- */
+/* Between hosts, while bytes may follow in the pipe: the kernel's end is not reported yet. */
 static bool is_at_kernel_end(struct via_op *op)
 {
     int unread = 0;
@@ -257,7 +255,7 @@ void via_io_arm(struct via_op *op, uint32_t wanted)
         via_rx_give(op);
     }
     if ((wanted & OUT_EVENTS) != 0 && via_tx_take(op) == 0) {
-        if (op->side->tx.span == VIA_SPAN_PIPE) { /* else the kernel says when there is room */
+        if (op->side->tx.span == VIA_SPAN_PIPE) { /* otherwise the kernel reports room */
             op->conn->carrier->tx_want(op->conn);
         }
         via_tx_give(op);
@@ -301,7 +299,7 @@ uint64_t via_io_deadline(const _Atomic uint64_t *timeout_ns)
     return timeout == 0 ? VIA_NEVER_NS : via_os_now_ns() + timeout;
 }
 
-/* Is there something new for a reader? Racy without the token: it is asked again with it. */
+/* Is there news for a reader? A racy check without the token: it is repeated with the token. */
 static bool rx_has_news(struct via_op *op, size_t have)
 {
     struct via_stream_rx *rx = &op->side->rx;
@@ -335,13 +333,14 @@ static bool has_news(struct via_op *op, uint32_t what, size_t have)
     return over || (what == POLLIN ? rx_has_news(op, have) : tx_has_room(op));
 }
 
-/* Nobody tells a writer that the other end is held no more when its direction has ended before. */
+/* If its direction has ended before, no event tells a writer that the other end has lost its last
+ * holder. */
 #define HALF_CLOSED_POLL_NS (100 * VIA_MSEC_NS)
 
-/* How often who peeks, and wants more than there is, looks whether the kernel has more. */
+/* How often a peeking call that wants more bytes checks whether the kernel has more. */
 #define PEEK_POLL_NS VIA_MSEC_NS
 
-/* The sleep proper: the kernel's socket for what only it knows, bells for the rest. */
+/* The sleep proper: on the kernel's socket for the kernel's own events, on bells for the rest. */
 static int sleep_for(struct via_op *op, uint32_t what, size_t have, bool pipes, uint64_t bells,
                      uint64_t deadline_ns, uint64_t most_ns)
 {
@@ -356,7 +355,8 @@ static int sleep_for(struct via_op *op, uint32_t what, size_t have, bool pipes, 
         }
     }
     if (have != 0 && (fds[0].events & IN_EVENTS) != 0) {
-        /* The kernel would report what has been seen already, again and again. */
+        /* Otherwise the kernel would report an event that has been seen already, again and
+         * again. */
         fds[0].events = (short)((fds[0].events & ~IN_EVENTS) | POLLRDHUP);
         until_ns = via_min(until_ns, via_os_now_ns() + PEEK_POLL_NS);
     }
@@ -396,7 +396,7 @@ void via_io_give_up(void *of_op)
     via_op_end(op);
 }
 
-/* A thread that is cancelled while it sleeps in a call on a connection. */
+/* A thread is cancelled while it sleeps in a call on a connection. */
 struct sleeper {
     struct via_op *op;
     const struct via_wait *wait;
@@ -474,8 +474,8 @@ bool via_io_after(struct via_op *op)
     return true;
 }
 
-/* With the rx token: what the kernel has before `piped` bytes of the pipe, of which `left` bytes
- * come first, and behind them, where nothing follows in the pipe. All of it. */
+/* With the rx token: the kernel's bytes before `piped` bytes of the pipe, of which `left` bytes
+ * come first, and behind them, if nothing follows in the pipe. All of them. */
 static size_t with_kernels(struct via_op *op, size_t piped, uint64_t left)
 {
     const struct via_stream_rx *rx = &op->side->rx;
@@ -492,8 +492,8 @@ static size_t with_kernels(struct via_op *op, size_t piped, uint64_t left)
     return (size_t)left + piped + (follow && kernel > before ? (size_t)(kernel - before) : 0);
 }
 
-/* Of a socket that is closed, which may have been by a reset after FIN. There is nothing to map any
- * more, says the kernel then; and when bytes are unread it counts FIN with them. */
+/* For a closed socket, possibly closed by a reset after FIN. The kernel then reports that there is
+ * nothing to map; and if bytes are unread it counts FIN with them. */
 static bool has_fin_come_before(int fd)
 {
     struct tcp_zerocopy_receive nothing = {.address = 0};
@@ -528,8 +528,8 @@ bool via_io_fin_has_come(const struct via_op *op)
     if (via_conn_has_pipes(op->conn) && op->side->rx.span == VIA_SPAN_PIPE &&
         atomic_load_explicit(&op->side->shadow, memory_order_acquire) == 0 &&
         (via_side_flags(op->side) & ~(uint64_t)VIA_FLAG_TAKEN) == 0) {
-        return false; /* nor is there another process than the peer, which would have said it there
-                       */
+        return false; /* nor is there another process than the peer, which would have announced it
+                         there */
     }
     if (atomic_load_explicit(&op->side->lost, memory_order_relaxed) != VIA_LOST_NOT) {
         return false; /* it would have been RST */
@@ -548,7 +548,7 @@ int via_io_readable_bytes(struct via_op *op)
 {
     struct via_stream_rx *rx = &op->side->rx;
     int kernel = 0;
-    via_io_after(op); /* what the peer has asked for meanwhile */
+    via_io_after(op); /* a request of the peer meanwhile */
     if (via_conn_has_pipes(op->conn) && via_rx_take(op) == 0) {
         int next = via_rx_next(op);
         bool until = next == VIA_NEXT_KERNEL_UNTIL;

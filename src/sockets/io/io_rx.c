@@ -13,7 +13,7 @@
 #include "sockets/process/real.h"
 #include "sockets/stream/stream_quick.h"
 
-/* Of our own: the call has got bytes already. What is wrong is left for the next one to find. */
+/* An own flag: the call has got bytes already. The next call reports an error. */
 #define HAS_SOME MSG_CONFIRM
 
 /* How often a reader of an empty pipe, that never sleeps, asks the kernel whether the peer lives.
@@ -37,7 +37,7 @@ uint64_t via_io_drop(struct via_op *op, uint64_t most)
     return dropped;
 }
 
-/* What the kernel has and the pipe had. 0; -EAGAIN: it has not come yet. */
+/* The kernel's result after the pipe's. 0; -EAGAIN: it has not come yet. */
 static int drop_again(struct via_op *op)
 {
     struct via_stream_rx *rx = &op->side->rx;
@@ -93,9 +93,9 @@ int via_io_pieces(const struct via_iov *cursor, uint64_t limit, struct iovec *re
     return count;
 }
 
-/* A call that has got bytes already looks for more in the kernel, where there are none: 0 at the
- * end of the stream, -EAGAIN before. What is wrong is the next call's to hear, and the kernel says
- * it once. */
+/* A call that has got bytes already checks for more in the kernel, where there are none: 0 at the
+ * end of the stream, -EAGAIN before. The next call must get an error, and the kernel reports it
+ * only once. */
 static ssize_t kernel_has_none(struct via_op *op)
 {
     uint32_t seen = via_io_poll_kernel(op);
@@ -118,7 +118,7 @@ static ssize_t kernel_recv(struct via_op *op, struct via_iov *iov, int flags, ui
     if (n < 0) {
         int error = errno == EWOULDBLOCK ? -EAGAIN : -errno;
         if (error == -ECONNRESET) {
-            via_io_shadow(op, POLLERR); /* which the kernel has told by this, and now forgets */
+            via_io_shadow(op, POLLERR); /* which the kernel has reported by this, and now forgets */
         }
         return error;
     }
@@ -132,9 +132,9 @@ static ssize_t kernel_recv(struct via_op *op, struct via_iov *iov, int flags, ui
 }
 
 /*
- * The pipe is empty. Ask the kernel now and then whether the peer is still there, unless the call
- * goes to sleep where the kernel tells that; when it is not, look into the pipe once more (what it
- * wrote before it went is there by now), and let the kernel say how the stream ended.
+ * The pipe is empty. Asks the kernel now and then whether the peer still lives, unless the call
+ * goes to sleep, where the kernel reports that; if the peer is dead, drains the pipe once more (the
+ * peer's last bytes are there by now), and lets the kernel report how the stream ended.
  */
 static ssize_t recv_idle(struct via_op *op, struct via_iov *iov, int flags)
 {
@@ -156,7 +156,7 @@ static ssize_t recv_idle(struct via_op *op, struct via_iov *iov, int flags)
         }
     }
     if (via_pipe_is_ready(&side->rx.pipe)) {
-        return -ESTALE; /* look again */
+        return -ESTALE; /* check again */
     }
     const struct via_carrier *carrier = op->conn->carrier;
     if (waits && (carrier->is_follow_possible(op->conn) ||
@@ -166,7 +166,7 @@ static ssize_t recv_idle(struct via_op *op, struct via_iov *iov, int flags)
     if ((flags & HAS_SOME) != 0) {
         return 0;
     }
-    /* Bytes there can only be those of a peer that was killed while it left the pipe. */
+    /* Bytes there can only come from a peer that was killed while it left the pipe. */
     via_io_drop(op, UINT64_MAX);
     ssize_t n = kernel_recv(op, iov, flags, SIZE_MAX);
     return n == 0 ? via_io_end(op) : n;
@@ -191,8 +191,8 @@ static ssize_t recv_pipe(struct via_op *op, struct via_iov *iov)
     return n;
 }
 
-/* MSG_PEEK, where what the kernel has and what the pipe has meet: n bytes have been seen. How many
- * with those behind. */
+/* MSG_PEEK, at the boundary between the kernel's and the pipe's bytes: n bytes have been seen. How
+ * many with those behind. */
 static ssize_t peek_on(struct via_op *op, struct via_iov *iov, int flags, bool pipe, ssize_t n)
 {
     bool kernel = !pipe;
@@ -224,7 +224,7 @@ static ssize_t kernel_end(struct via_op *op)
     return -EAGAIN;
 }
 
-/* One step with pipes: bytes, 0 at the end of the stream, -EAGAIN, or what is wrong. */
+/* One step with pipes: bytes, 0 at the end of the stream, -EAGAIN, or an error. */
 static ssize_t recv_step(struct via_op *op, struct via_iov *iov, int flags)
 {
     struct via_stream_rx *rx = &op->side->rx;
@@ -265,27 +265,28 @@ static ssize_t recv_step(struct via_op *op, struct via_iov *iov, int flags)
             }
             return n;
         case VIA_NEXT_FIN:
-            /* What came after both had been shut down here was refused: the kernel says so. */
+            /* Bytes that came after both directions had been shut down here were refused: the
+             * kernel reports it. */
             return via_unlikely(op->side->rx_shut && op->side->tx_shut)
                        ? kernel_recv(op, iov, flags, SIZE_MAX)
                        : 0;
         case -EAGAIN:
             return next; /* kernel bytes keep coming, see via_kernel_read() */
         default:
-            return -ECONNRESET; /* the peer broke the protocol: nothing it says can be used */
+            return -ECONNRESET; /* the peer broke the protocol: nothing of it can be used */
         }
     }
 }
 
-/* Has the next step bytes, too, without a system call? */
+/* Does the next step have bytes, too, without a system call? */
 static bool has_more_now(const struct via_stream_rx *rx)
 {
     return rx->span != VIA_SPAN_KERNEL_UNTIL &&
            (rx->held || rx->avail.held || via_pipe_is_ready(&rx->pipe));
 }
 
-/* One try with pipes. A program that gets less than it wants takes it that there is no more, and
- * may wait for an edge: so whichever way the bytes have come, it gets all that are there. */
+/* One try with pipes. A program that gets less than it wants concludes that there is no more, and
+ * may wait for an edge: so it gets all available bytes, whatever carries them. */
 static ssize_t recv_piped(struct via_op *op, struct via_iov *iov, int flags)
 {
     const struct via_stream_rx *rx = &op->side->rx;
@@ -336,9 +337,8 @@ static size_t least_bytes(const struct via_op *op, const struct via_iov *iov, in
     return via_min(via_max(low, (size_t)1), iov->left);
 }
 
-/* Bytes that are in the pipe, into one buffer, on a connection on which nothing is unusual. 0:
- * there are none, and nothing else is to be done than to wait for some; -EAGAIN: nothing has been
- * done. */
+/* Bytes in the pipe, into one buffer, on an ordinary connection. 0: there are none, and the only
+ * next step is to wait; -EAGAIN: nothing has been done. */
 static ssize_t take_now(struct via_op *op, void *buf, size_t bytes, int flags)
 {
     struct via_conn *conn = op->conn;
@@ -361,7 +361,7 @@ static ssize_t take_now(struct via_op *op, void *buf, size_t bytes, int flags)
         struct iovec rest = {.iov_base = (unsigned char *)buf + n, .iov_len = bytes - n};
         struct via_iov cursor;
         ssize_t k = via_iov_init(&cursor, &rest, 1) == 0 ? via_stream_rx_read(rx, &cursor) : 0;
-        n += k > 0 ? (size_t)k : 0; /* what is wrong is found again by the next call */
+        n += k > 0 ? (size_t)k : 0; /* the next call finds the error again */
     }
     conn->stats->rx_pipe_bytes += n;
     via_quiet_note();
@@ -379,7 +379,7 @@ static ssize_t take_now(struct via_op *op, void *buf, size_t bytes, int flags)
     return n != 0 || empty ? (ssize_t)n : -EAGAIN;
 }
 
-/* Nothing is there. Is it to be waited for, as long as it takes? */
+/* The pipe is empty. May the call wait for as long as it takes? */
 static bool is_waiting_for_ever(const struct via_op *op, int flags)
 {
     struct via_side *side = op->side;
@@ -400,7 +400,7 @@ ssize_t via_io_recv_now(struct via_op *op, void *buf, size_t bytes, int flags)
     return n != 0 ? n : -EAGAIN;
 }
 
-/* The same for what is left of a call's buffers, when that is one, and without waiting. */
+/* The same for the rest of a call's buffers, if that is one, and without waiting. */
 static ssize_t recv_rest_now(struct via_op *op, const struct via_iov *iov, int flags)
 {
     if (iov->count != 1) {
@@ -409,7 +409,7 @@ static ssize_t recv_rest_now(struct via_op *op, const struct via_iov *iov, int f
     return take_now(op, (unsigned char *)iov->iov->iov_base + iov->off, iov->left, flags);
 }
 
-/* Nothing comes any more behind what there is: known before a look at that. */
+/* Nothing comes after the present bytes: known before these are checked. */
 static bool is_over(struct via_op *op)
 {
     uint32_t seen = atomic_load_explicit(&op->side->shadow, memory_order_acquire);
@@ -428,14 +428,14 @@ static ssize_t recv_loop(struct via_op *op, struct via_iov *iov, int flags)
     if (via_op_is_nonblocking(op)) {
         flags |= MSG_DONTWAIT;
     }
-    via_io_after(op); /* what the peer has asked for meanwhile */
+    via_io_after(op); /* a request of the peer meanwhile */
     for (;;) {
         int rc = via_rx_take(op);
         if (rc != 0) {
             return -EAGAIN; /* a signal handler's call inside this very call */
         }
         if (total == 0 &&
-            via_conn_has_pipes(op->conn)) { /* else another thread may be making them */
+            via_conn_has_pipes(op->conn)) { /* else another thread may be writing them */
             via_zcopy_sink(op, iov->left, flags);
         }
         bool over = is_over(op);
@@ -500,7 +500,7 @@ static ssize_t recv_or_end(struct via_op *op, struct msghdr *message, int flags)
     return n;
 }
 
-/* Before pipes, with nobody else around: the kernel's call, as it is. */
+/* Before pipes, with a single thread: the kernel's call, unchanged. */
 static ssize_t recv_plain(struct via_op *op, const struct iovec *iov, int iov_count, int flags)
 {
     struct msghdr message = {.msg_iov = (struct iovec *)(uintptr_t)iov,
@@ -515,7 +515,7 @@ static ssize_t recv_plain(struct via_op *op, const struct iovec *iov, int iov_co
     return n;
 }
 
-/* MSG_TRUNC on a TCP socket: the bytes are thrown away, and the buffer may be anything. */
+/* MSG_TRUNC on a TCP socket: the bytes are discarded, and the buffer may be anything. */
 static ssize_t recv_nowhere(struct via_op *op, size_t bytes, int flags)
 {
     unsigned char scratch[16384];
@@ -525,7 +525,7 @@ static ssize_t recv_nowhere(struct via_op *op, size_t bytes, int flags)
     return recv_loop(op, &cursor, flags & ~(MSG_TRUNC | MSG_WAITALL));
 }
 
-/* No byte is wanted, yet the call waits once for there being one, or the end. */
+/* No byte is wanted, yet the call waits until there is a byte, or the end. */
 static ssize_t recv_none(struct via_op *op, int flags)
 {
     unsigned char byte;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * shutdown(). TCP's never waits; but frames, and what a peer that has left the pipes is sent again,
- * may be slower than the kernel's FIN, which is to come last. (They are slower, too, than a flag
- * that is stored directly once the cable is mended: a peer that has not read by pipes yet would
- * take either for the end.) What has not gone soon goes later, by the steward, and the program sees
- * no difference: it can not send any more.
+ * shutdown(). TCP's never waits; but frames, and bytes that are sent again to a peer that has left
+ * the pipes, may be slower than the kernel's FIN, which must come last. (They are also slower than
+ * a flag that is stored directly once the cable is repaired: a peer that has not read by pipes yet
+ * would treat either as the end.) Bytes that have not gone soon are sent later, by the steward, and
+ * the program sees no difference: it can not send any more.
  */
 #include <errno.h>
 #include <sys/socket.h>
@@ -16,14 +16,14 @@
 #include "sockets/io/io_internal.h"
 #include "sockets/process/real.h"
 
-/* So long for frames to arrive, when there is a way. */
+/* Time for frames to arrive, if there is a path. */
 #define SHUT_NS (100 * VIA_MSEC_NS)
-/* ... and so long when nobody can do it later. */
+/* ... and if no thread can do it later. */
 #define PATIENCE_NS (2 * VIA_SEC_NS)
 #define PAUSE_NS (50 * VIA_USEC_NS)
 
-/* With the tx token, after the kernel knows. With both directions it answers what comes by RST (RFC
- * 793, 3.5), so that is where the peer is to send it. 0, or -EAGAIN. */
+/* With the tx token, after the kernel knows. With both directions shut down the kernel answers
+ * further bytes by RST (RFC 793, 3.5), so the peer must send them there. 0, or -EAGAIN. */
 static int publish_shut(struct via_conn *conn)
 {
     struct via_side *side = conn->side;
@@ -46,7 +46,7 @@ void via_io_shut_now(struct via_conn *conn, int fd)
     }
 }
 
-/* Is all there that is to be before the kernel tells of the end? With the tx token. */
+/* Has everything arrived that must come before the kernel's FIN? With the tx token. */
 static bool has_gone(struct via_conn *conn, int fd)
 {
     if (via_side_is_in(conn->side, VIA_PHASES_REPLAY) && via_conn_replay(conn, fd) == -EAGAIN) {
@@ -69,14 +69,15 @@ bool via_io_shut_on(struct via_conn *conn, int fd)
     return publish_shut(conn) == 0;
 }
 
-/* Until all has gone, for so long; without the token, which others may want meanwhile. */
+/* Waits until everything has gone, with a limit; without the token, which other threads may need
+ * meanwhile. */
 static bool wait_all_sent(struct via_op *op, uint64_t ns)
 {
     uint64_t end_ns = via_os_now_ns() + ns;
     bool gone = false;
     for (;;) {
         if (via_tx_take(op) != 0) {
-            return true; /* a signal handler's call inside of one that sends */
+            return true; /* a signal handler's call inside a call that sends */
         }
         gone = has_gone(op->conn, op->fd);
         via_tx_give(op);
@@ -87,14 +88,14 @@ static bool wait_all_sent(struct via_op *op, uint64_t ns)
     }
 }
 
-/* The end of this direction, but for the kernel's: true when that may come, too. */
+/* Ends this direction, except for the kernel's FIN: true if that may be sent, too. */
 static bool end_writing(struct via_op *op)
 {
     struct via_side *side = op->side;
     atomic_store_explicit(&side->shutting, 1, memory_order_relaxed);
     atomic_store_explicit(&side->tx_shut, 1, memory_order_relaxed);
     if (via_conn_is_local(op->conn) && (via_io_poll_kernel(op) & (POLLHUP | POLLERR)) != 0) {
-        return true; /* after a reset there is nobody for whom it would be news */
+        return true; /* after a reset the peer does not exist any more */
     }
     bool waits = !via_conn_is_local(op->conn) && !op->conn->carrier->is_cut_off(op->conn);
     if (wait_all_sent(op, waits ? SHUT_NS : 0) ||
@@ -133,13 +134,13 @@ int via_io_shutdown(struct via_op *op, int how)
     }
     if (how != SHUT_RD && !via_conn_is_local(op->conn) && via_conn_is_unsettled(op->conn)) {
         via_conn_poll_meeting(
-            op); /* an offer that is there: its maker waits for this end in the pipe */
+            op); /* an offer that is out: its maker waits for this end in the pipe */
     }
     if (how != SHUT_RD && via_conn_has_demotion_request(op->conn)) {
         via_conn_follow_demotion(op);
     }
-    bool later = how != SHUT_RD && side->shutting != 0; /* as it was told before */
-    bool told = false; /* the kernel, by another thread that has left the pipes meanwhile */
+    bool later = how != SHUT_RD && side->shutting != 0; /* as announced before */
+    bool told = false; /* the kernel, if another thread has left the pipes meanwhile */
     if (how != SHUT_RD && side->tx_shut == 0 &&
         (via_side_is_in(side, VIA_PHASES_REPLAY) || via_conn_has_pipes(op->conn))) {
         later = !end_writing(op);
@@ -152,7 +153,7 @@ int via_io_shutdown(struct via_op *op, int how)
         atomic_store_explicit(&side->tx_shut, 1, memory_order_relaxed);
     }
     if (!later || how == SHUT_RDWR) {
-        /* If it was told, and the peer has closed since, it says ENOTCONN. */
+        /* If it was announced, and the peer has closed since, the kernel returns ENOTCONN. */
         rc = VIA_REAL(shutdown)(op->fd, later ? SHUT_RD : how) == 0 || told ? 0 : -errno;
     }
     if (!later && how != SHUT_RD) {

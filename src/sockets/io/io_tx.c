@@ -27,7 +27,7 @@
 #define PAST_CACHES_BYTES (32u * 1024)
 #define PAST_CACHES_QUEUED (96u * 1024)
 
-/* Bytes go by the kernel, and perhaps not all of this call's. */
+/* Bytes go by the kernel, possibly not all of this call's. */
 static bool is_piecewise(const struct via_op *op)
 {
     return op->side->tx.span != VIA_SPAN_PIPE && via_side_is_in(op->side, VIA_PHASES_MAY_SWITCH);
@@ -66,7 +66,7 @@ static ssize_t kernel_send(struct via_op *op, struct via_iov *iov, int flags)
         if (error == -EAGAIN) {
             via_io_found_full(op);
         } else if (error == -ECONNRESET) {
-            via_io_shadow(op, POLLERR); /* which the kernel has told by this, and now forgets */
+            via_io_shadow(op, POLLERR); /* which the kernel has reported by this, and now forgets */
         }
         return error;
     }
@@ -98,10 +98,10 @@ void via_io_try_switch(struct via_op *op)
 }
 
 /*
- * Where reader and writer are on two CPUs and large bodies follow each other, the lines of the ring
- * are better not fetched from one's cache into the other's and back: 9-15 GB/s whichever CPUs they
- * are, against 6-8 where those are near each other and 2 where they are not. A reader that waits
- * for a single, smaller one gets it earlier by the caches.
+ * If reader and writer are on two CPUs and large bodies follow each other, the lines of the ring
+ * should not be fetched from one's cache into the other's and back: 9-15 GB/s on any CPUs, against
+ * 6-8 where they are near each other and 2 where they are not. A reader that waits for a single,
+ * smaller body gets it earlier through the caches.
  */
 static bool is_past_caches(const struct via_op *op, size_t bytes)
 {
@@ -112,7 +112,7 @@ static bool is_past_caches(const struct via_op *op, size_t bytes)
            via_side_is_apart(side);
 }
 
-/* One record with as much of *iov as goes into it; and the peer knows. */
+/* Writes one record with as much of *iov as fits; and tells the peer. */
 static ssize_t write_record(struct via_op *op, struct via_iov *iov)
 {
     struct via_conn *conn = op->conn;
@@ -126,15 +126,15 @@ static ssize_t write_record(struct via_op *op, struct via_iov *iov)
     int rc = n > 0 ? via_carrier_tx_end(conn, &undo, false) : 0;
     if (via_unlikely(rc != 0)) {
         *iov = before;
-        /* A peer that has left for the kernel, and perhaps its program, takes no frames any more.
-         * */
+        /* A peer that has left for the kernel, and possibly its program, accepts no frames any
+         * more. */
         return rc == -EAGAIN || via_conn_has_demotion_request(conn) ? -EAGAIN : -ECONNRESET;
     }
     conn->stats->tx_frames_bytes += undo.frames && n > 0 ? (uint64_t)n : 0;
     return n;
 }
 
-/* Is FIN in the pipe, or may it still come there? Else the peer had no time to say it. */
+/* Is FIN in the pipe, or may it still come there? Otherwise the peer had no time to announce it. */
 static bool fin_is_in_pipe(struct via_op *op)
 {
     struct via_side *side = op->side;
@@ -157,8 +157,8 @@ static bool other_end_is_held(struct via_op *op, uint64_t now)
     return !side->tx_peer_over;
 }
 
-/* From time to time, asks the kernel whether it has seen the peer go; before the last `fresh` bytes
- * were written, if so. */
+/* From time to time, asks the kernel whether it has seen the peer go; if so, whether before the
+ * last `fresh` bytes were written. */
 static void poll_hangup_sometimes(struct via_op *op, size_t fresh)
 {
     uint64_t now = via_os_ticks();
@@ -229,7 +229,7 @@ static ssize_t send_once(struct via_op *op, struct via_iov *iov, int flags)
         return -ETIMEDOUT;
     }
     if (via_unlikely(tx->ended) || via_unlikely(peer_is_gone(op))) {
-        /* Who would have read it has gone; the kernel knows best how to say so. */
+        /* The reader has gone; the kernel reports that best. */
         return kernel_send(op, iov, flags);
     }
     size_t total = 0;
@@ -260,13 +260,13 @@ static ssize_t send_once(struct via_op *op, struct via_iov *iov, int flags)
         total += (size_t)n;
     }
     op->conn->stats->tx_pipe_bytes += total;
-    /* The peer has its bytes; while it is at them, there is time for the clock. What is seen holds
-     * for the next call, as with TCP. */
+    /* The peer has its bytes; while it handles them, there is time to read the clock. The result
+     * holds for the next call, as with TCP. */
     poll_hangup_sometimes(op, total);
     return (ssize_t)total;
 }
 
-/* Adds what went by zero-copy to *total. 0, or why the call ends with that: a negative errno. */
+/* Adds the bytes that went by zero-copy to *total. 0, or the negative errno that ends the call. */
 static int send_uncopied(struct via_op *op, struct via_iov *iov,
                          const struct via_zcopy_trial *trial, size_t *total)
 {
@@ -292,7 +292,7 @@ static ssize_t send_loop(struct via_op *op, struct via_iov *iov, int flags)
             if (ended != 0 || iov->left == 0) {
                 return total != 0 ? (ssize_t)total : ended;
             }
-            trial.begin_ticks = 0; /* neither the one way nor the other */
+            trial.begin_ticks = 0; /* neither by pipe nor by kernel */
         }
         int rc = via_tx_take(op);
         if (rc != 0) {
@@ -319,7 +319,7 @@ static ssize_t send_loop(struct via_op *op, struct via_iov *iov, int flags)
             continue;
         }
         if (changed) {
-            continue; /* epoll sets now watch the other way: a ring for room may have come before */
+            continue; /* epoll sets now watch the kernel: a ring for room may have come before */
         }
         if (nonblocking) {
             if (!op->alone && via_conn_has_pipes(op->conn) && !via_stall_is_none(op->conn)) {
@@ -414,9 +414,9 @@ ssize_t via_io_send_now(struct via_op *op, const void *buf, size_t bytes, int fl
 #define MSG_ZEROCOPY 0x4000000
 #endif
 
-/* Is the program to be told when its buffer is its own again? By the kernel only, which counts
- * those calls: from the first of them on all goes by it. 0, or -ENOBUFS: it can not be told; a
- * program that asks for it sends without then. */
+/* Does the program ask for a notification when its buffer is free again? Only the kernel can send
+ * it, and it counts such calls: from the first of them on it carries all bytes. 0, or -ENOBUFS: no
+ * notification is possible; a program that asks for it then sends without. */
 static int leave_for_notification(struct via_op *op)
 {
     int on = 0;
@@ -428,7 +428,7 @@ static int leave_for_notification(struct via_op *op)
     return rc == 0 || rc == -ETIMEDOUT ? 0 : -ENOBUFS;
 }
 
-/* After a shutdown() that the kernel has not been told of yet. */
+/* After a shutdown() that the kernel does not know of yet. */
 static int refuse(const struct via_op *op, int flags)
 {
     int error = 0;

@@ -10,8 +10,8 @@
 #include "sockets/io/io_internal.h"
 #include "sockets/process/real.h"
 
-/* With both tokens: what this end has read is given back, and where the peer's pipe began is read.
- */
+/* With both tokens: credits for all read bytes are returned, and the beginning of the peer's pipe
+ * is read. */
 static void take_in(struct via_op *op)
 {
     via_carrier_rx_begin(op->conn);
@@ -34,8 +34,8 @@ static bool kernel_is_full(const struct via_op *op)
     return VIA_REAL(poll)(&pfd, 1, 0) == 0;
 }
 
-/* With both tokens. What follows goes by the kernel, from the next call on until the peer has read
- * the pipe. */
+/* With both tokens. The following bytes go by the kernel, from the next call on until the peer has
+ * read the pipe. */
 static bool spill(struct via_op *op)
 {
     struct via_side *side = op->side;

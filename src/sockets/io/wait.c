@@ -23,33 +23,34 @@
 #include "sockets/process/real.h"
 #include "sockets/stream/spin.h"
 
-/* Off the CPU for so long while spinning: another thread wanted it. */
+/* Off the CPU for this long while spinning: another thread wanted it. */
 #define GAP_US 60u
-/* Reading the clock takes as long as some looks; what comes meanwhile would wait for it. */
+/* Reading the clock takes as long as some polls, which delays an event that comes meanwhile. */
 #define POLLS_PER_CLOCK 4u
 /* Asking the kernel takes half a microsecond. */
 #define ASK_US 20u
 /* A thread that waits on the same CPU gets it now and then. */
 #define YIELD_US 8u
-/* A yield that takes longer: another thread had it. */
+/* A yield that takes longer than this: another thread had the CPU. */
 #define TAKEN_US 1u
 
-/* Among what is registered, beside the serial numbers of connections; 0: a bell. */
+/* The tag of a bell among the registered descriptors, beside the serial numbers of connections; 0:
+ * a bell. */
 #define CALLS UINT64_MAX
 
-/* A thread's epoll set, in which it hears bells; edge-triggered, because bells are never drained.
- */
+/* A thread's epoll set, in which it waits for bells; edge-triggered, because bells are never
+ * drained. */
 struct ear {
     _Atomic int fd; /* 0: not made yet */
     uint64_t bells; /* registered */
-    bool calls;     /* they are heard, too: steward.h */
-    uint64_t conn;  /* the connection slept for last: its serial number, 0 = none */
+    bool calls;     /* it waits for calls of peers, too: steward.h */
+    uint64_t conn;  /* the connection of the last sleep: its serial number, 0 = none */
     int conn_fd;    /* ... by this number */
     bool watched;   /* it is registered, too */
 };
 
 static __thread struct via_spin spin __attribute__((tls_model("initial-exec")));
-/* What the program wants of this thread; 0: as the rules say, 1: spin, -1: do not. */
+/* The program's setting for this thread; 0: as the rules say, 1: spin, -1: do not. */
 static __thread signed char wanted __attribute__((tls_model("initial-exec")));
 static __thread struct ear *ear __attribute__((tls_model("initial-exec")));
 __thread int via_cancel_kept __attribute__((tls_model("initial-exec")));
@@ -86,7 +87,7 @@ void via_wait_begin(struct via_wait *wait)
     innermost = wait;
 }
 
-/* Others may have the CPU; the time afterwards. */
+/* Other threads may have the CPU; returns the time afterwards. */
 static uint64_t make_way(struct via_wait *wait, uint64_t before)
 {
     sched_yield();
@@ -138,8 +139,8 @@ void via_wait_end(const struct via_wait *wait)
         via_spin_made_way(&spin, wait->slept_ticks == 0 && wait->taken_at == wait->looks);
     }
     innermost = wait->outer;
-    /* A signal handler's wait may have taken edges that the one it interrupted, about to sleep, has
-     * not seen. One that was left by longjmp() lies below on the stack, which grows down. */
+    /* A signal handler's wait may have consumed edges that the interrupted wait, about to sleep,
+     * has not seen. One that was left by longjmp() lies below on the stack, which grows down. */
     if (via_unlikely(wait->outer > wait) && wait->slept_ticks != 0 && ear != NULL &&
         ear->bells != 0) {
         via_sock_bell_ring((unsigned)__builtin_ctzll(ear->bells));
@@ -218,7 +219,7 @@ static int listening_ear(uint64_t bells)
     return ear->fd;
 }
 
-/* What the ear has heard: calls are for the process. What the kernel says of that connection. */
+/* Events of the ear: calls are for the process. Returns the kernel's event of that connection. */
 static uint32_t take_in(const struct epoll_event *events, int count, uint64_t conn)
 {
     uint32_t seen = 0;
@@ -237,7 +238,7 @@ static uint32_t take_in(const struct epoll_event *events, int count, uint64_t co
 static void watch_none(void)
 {
     if (ear != NULL && ear->watched) {
-        /* Fails when the connection has been closed: then it is registered no more. */
+        /* Fails if the connection has been closed: then it is registered no more. */
         VIA_REAL(epoll_ctl)(ear->fd, EPOLL_CTL_DEL, ear->conn_fd, NULL);
         ear->watched = false;
     }
@@ -270,7 +271,7 @@ int via_sleep(struct pollfd *fds, unsigned count, uint64_t bells, uint64_t deadl
     if (rung) {
         struct epoll_event events[8];
         int taken;
-        /* Takes the edges, so that the next sleep is one. */
+        /* Consumes the edges, so that the next sleep waits. */
         do {
             taken = VIA_REAL(epoll_wait)(ear_fd, events, 8, 0);
             take_in(events, taken, 0);
@@ -278,7 +279,7 @@ int via_sleep(struct pollfd *fds, unsigned count, uint64_t bells, uint64_t deadl
         n--;
     }
     if (via_unlikely(rung && n == 0 && mask != NULL)) {
-        /* A bell, rung before perhaps, has kept the signals out that are let in here. */
+        /* A bell, possibly rung before, prevented the signals that are allowed here. */
         n = VIA_REAL(ppoll)(fds, count, via_os_time_left(0, &storage), mask);
         return n < 0 ? -errno : n;
     }
@@ -326,7 +327,7 @@ int via_sleep_watching(int fd, uint64_t conn, uint64_t bells, uint64_t most_ns,
 
 void via_wait_forked(void)
 {
-    /* The set is shared with the parent, who would miss what the child hears. */
+    /* The set is shared with the parent, which would miss events that the child consumes. */
     if (ear != NULL) {
         via_hidden_close(&ear->fd);
     }

@@ -11,20 +11,20 @@
 #include "sockets/conn/bell.h"
 
 /*
- * Waiting: first spinning, as long as that has paid off lately, then sleeping in the kernel.
+ * Waiting: first spinning, as long as that has paid off recently, then sleeping in the kernel.
  */
 
 /* --- spinning ----------------------------------------------------------------------------------
  */
 
-/* One wait of the calling thread; how long it spins is learned (spin.h). */
+/* One wait of the calling thread; its spinning time is adapted (spin.h). */
 struct via_wait {
     uint64_t begin_ticks;
     uint64_t end_ticks; /* of spinning */
     uint64_t last_ticks;
     uint64_t yield_ticks;
     uint64_t slept_ticks;
-    uint64_t asked_ticks;   /* when the kernel was asked last */
+    uint64_t asked_ticks;   /* when the kernel was last asked */
     struct via_wait *outer; /* that this one's signal handler has interrupted */
     uint32_t looks;
     bool was_off;      /* just now, for long */
@@ -34,15 +34,15 @@ struct via_wait {
 void via_wait_begin(struct via_wait *wait);
 /* Of the calling thread: 1, 0, or -1: as the rules say. */
 void via_wait_set_spin(int spins);
-/* Looked and saw nothing: look again? */
+/* Checked without success: check again? */
 bool via_wait_again(struct via_wait *wait);
-/* While spinning, once in a while: is it time to ask the kernel, who alone knows that a peer has
- * gone? */
+/* While spinning, once in a while: is it time to ask the kernel? Only the kernel knows that a peer
+ * has gone. */
 bool via_wait_take_ask(struct via_wait *wait);
 /* The wait is over, whether by spinning or after sleep. */
 void via_wait_end(const struct via_wait *wait);
 
-/* Around a sleep that is part of it. */
+/* Called around a sleep that is part of it. */
 void via_wait_sleeps(struct via_wait *wait);
 void via_wait_slept(struct via_wait *wait);
 
@@ -53,7 +53,7 @@ void via_wait_slept(struct via_wait *wait);
  * Sleeps until one of the descriptors has an event, one of the bells rings or deadline_ns passes
  * (VIA_NEVER_NS: no deadline; 0: do not sleep). fds must have room for one more at fds[count].
  * Returns how many of the count have events, 0 for a bell or the deadline, -EINTR. A ring that came
- * before the call and was not slept for wakes too.
+ * before the call wakes too, unless an earlier sleep has consumed it.
  */
 int via_sleep(struct pollfd *fds, unsigned count, uint64_t bells, uint64_t deadline_ns,
               const sigset_t *mask);

@@ -16,15 +16,15 @@
 #include "sockets/io/wait.h"
 #include "sockets/process/real.h"
 
-/* No receiver came for so long, or it stopped in the middle: copy the rest. */
+/* No receiver came for this long, or it stopped in the middle: copy the rest. */
 #define PATIENCE_NS (10 * VIA_MSEC_NS)
-/* One that has begun to fetch and makes no progress for so long is stopped rather than waiting for
- * a processor. */
+/* A receiver that has begun to fetch and makes no progress for this long is stopped rather than
+ * waiting for a CPU. */
 #define STOPPED_NS VIA_SEC_NS
-/* So many sends are copied after that, doubling each time. */
+/* This many sends are copied after that, doubling each time. */
 #define PAUSE_MIN 16u
 #define PAUSE_MAX 4096u
-/* In one system call: the sender learns of progress, and may revoke in between. */
+/* Bytes in one system call: the sender sees progress, and may revoke in between. */
 #define FETCH_BYTES_MAX (1u << 20)
 /* What is left for less than this is not worth a system call for each piece. */
 #define FETCH_BYTES_MIN (16u * 1024)
@@ -69,8 +69,8 @@ void via_zcopy_meet(struct via_conn *conn, int control_fd)
         VIA_REAL(getsockopt)(control_fd, SOL_SOCKET, SO_PEERCRED, &cred, &bytes) != 0) {
         return;
     }
-    /* A process of another name space has no number here. One that talks to itself, with one
-     * thread, can not send and receive at once. */
+    /* A process of another pid namespace has no number here. A single thread that talks to itself
+     * can not send and receive at once. */
     if (cred.pid <= 0 || cred.uid != geteuid() || cred.uid != getuid() ||
         !via_os_uid_is_one(cred.uid) || (cred.pid == conn->zcopy.own_pid && via_is_alone())) {
         return;
@@ -107,7 +107,7 @@ static void refuse(struct via_op *op)
     notify_peer(op);
 }
 
-/* From the peer's memory: bytes or a negative errno. */
+/* Reads from the peer's memory: bytes or a negative errno. */
 static ssize_t read_peer(struct via_op *op, const struct via_iov *iov)
 {
     const struct via_stream_rx *rx = &op->side->rx;
@@ -134,8 +134,8 @@ ssize_t via_zcopy_fetch(struct via_op *op, struct via_iov *iov, bool peek)
         return -ESTALE;
     }
     ssize_t n = read_peer(op, iov);
-    /* Its process has ended and another may have got its number? Then the kernel has seen the end
-     * of the connection by now. */
+    /* Has its process ended, and may another have its number? Then the kernel has seen the end of
+     * the connection by now. */
     if (n <= 0 || (via_io_poll_kernel(op) & VIA_POLL_GONE) != 0) {
         if (n == -EPERM || n == -ENOSYS) {
             op->conn->zcopy.able = false;
@@ -180,7 +180,7 @@ bool via_zcopy_is_suitable(struct via_op *op, const struct via_iov *iov,
         return false;
     }
     if (mode == ON || trial->bytes != 0) {
-        return mode == ON; /* the rest of what is copied is, too */
+        return mode == ON; /* the rest of the copied bytes is, too */
     }
     bool counts;
     bool fetches = via_zcopy_is_fetching(piece_bytes(iov), &counts);
@@ -196,8 +196,8 @@ void via_zcopy_copied(const struct via_zcopy_trial *trial)
     }
 }
 
-/* Nobody may leave a send while its buffer is being read: neither by longjmp() from a handler nor
- * by cancellation. Both wait; not for long. */
+/* A thread may not leave a send while its buffer is being read: neither by longjmp() from a handler
+ * nor by cancellation. Both wait; not for long. */
 struct shield {
     sigset_t before;
     int cancel;
@@ -207,7 +207,7 @@ static void shield_up(struct shield *shield)
 {
     sigset_t all;
     sigfillset(&all);
-    /* What the thread itself causes can not wait. */
+    /* Signals that the thread itself causes can not wait. */
     static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS};
     for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++) {
         sigdelset(&all, own[i]);
@@ -223,7 +223,7 @@ static void shield_down(const struct shield *shield)
     pthread_setcancelstate(shield->cancel, NULL);
 }
 
-/* Would a signal be delivered, but for the shield? *ret_handled: to a handler. */
+/* Would a signal be delivered without the shield? *ret_handled: to a handler. */
 static bool is_signal_pending(const struct shield *shield, bool *ret_handled)
 {
     sigset_t pending;
@@ -262,9 +262,8 @@ static void take_back(struct via_op *op, struct offer *offer)
     via_stream_tx_avail_revoke(&op->side->tx);
 }
 
-/* Sleeps until the peer has something to say. A peer that has claimed and does not go on, a stopped
- * process for example, is waited for as long as it takes; with handlers running, as in any other
- * call. */
+/* Sleeps until the peer has news. If a peer has claimed and does not go on, a stopped process for
+ * example, the wait takes as long as it takes; handlers run, as in any other call. */
 static void sleep_some(struct via_op *op, struct offer *offer, uint64_t bells, bool claimed)
 {
     uint64_t now = via_os_now_ns();
@@ -293,7 +292,7 @@ static bool reader_is_dead(struct via_op *op)
     return dead;
 }
 
-/* What has changed about an offer that is still open? Ends it when that is called for. */
+/* Has an open offer changed? Ends it if necessary. */
 static void consider(struct via_op *op, struct offer *offer, bool claimed)
 {
     uint64_t now = via_os_now_ns();
@@ -377,7 +376,7 @@ static int make_offer(struct via_op *op, const struct via_iov *iov)
     return rc;
 }
 
-/* How it went decides about the next. */
+/* Its result decides about the next. */
 static void learn(struct via_zcopy *zcopy, const struct offer *offer)
 {
     if (!offer->late) {
@@ -397,7 +396,7 @@ ssize_t via_zcopy_send(struct via_op *op, struct via_iov *iov, const struct via_
     int rc = make_offer(op, iov);
     if (rc != 0) {
         shield_down(&offer.shield);
-        op->conn->zcopy.pause_left = 1; /* copying will tell what is the matter */
+        op->conn->zcopy.pause_left = 1; /* copying will report the error */
         return 0;
     }
     offer.progress_ns = offer.polled_ns = via_os_now_ns();

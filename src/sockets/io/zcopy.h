@@ -14,23 +14,23 @@
  * buffer, and the receiver fetches them from there (process_vm_readv) into the program's buffer at
  * the other end. stream.h has the rules of who may touch the sender's memory when.
  *
- * A sender offers when the receiver says that it waits in a large receive; when the receiver does
- * not come soon all the same, or a signal does, it takes the rest back and copies. Which process
- * the bytes are fetched from is what the kernel told when the two met (SO_PEERCRED), not what the
- * peer says; both must be of one user, and neither side may have been forked since. The kernel has
- * the last word: a receiver that may not read the sender's memory refuses, once, and then there is
- * no more zero-copy on this connection.
+ * A sender offers when the receiver announces that it waits in a large receive; if the receiver
+ * nevertheless does not come soon, or a signal does, the sender revokes the rest and copies. The
+ * kernel has named the process to fetch from when the two ends met (SO_PEERCRED), not the peer;
+ * both must be of one user, and neither side may have been forked since. The kernel decides: a
+ * receiver that may not read the sender's memory refuses, once, and then there is no more zero-copy
+ * on this connection.
  */
 
 /* Fewer bytes than this are always copied; SIZE_MAX: all are. */
 extern size_t via_zcopy_least;
-/* Between hosts: may the host take the bytes of frames from where they lie? */
+/* Between hosts: may the host read the bytes of frames where they are? */
 extern bool via_zcopy_lends;
 
 /* Reads the environment. */
 void via_zcopy_init(void);
 
-/* The two have met: control_fd leads to the peer. May zero-copy be between them? */
+/* The two ends have met: control_fd leads to the peer. Is zero-copy possible between them? */
 void via_zcopy_meet(struct via_conn *conn, int control_fd);
 
 /* --- receiving, with the rx token --------------------------------------------------------------
@@ -38,7 +38,7 @@ void via_zcopy_meet(struct via_conn *conn, int control_fd);
 
 void via_zcopy_sink_slowly(struct via_op *op, size_t bytes, int flags);
 
-/* A call begins that takes up to so many bytes. flags: of recv(). */
+/* A call begins that accepts up to so many bytes. flags: of recv(). */
 static inline void via_zcopy_sink(struct via_op *op, size_t bytes, int flags)
 {
     if (via_unlikely(bytes >= via_zcopy_least) || via_unlikely(op->side->rx.avail.sink != 0)) {
@@ -46,7 +46,7 @@ static inline void via_zcopy_sink(struct via_op *op, size_t bytes, int flags)
     }
 }
 
-/* Would that tell the peer nothing new? */
+/* Would that announce nothing new to the peer? */
 static inline bool via_zcopy_sink_is_known(const struct via_op *op, size_t bytes, int flags)
 {
     const struct via_stream_rx *rx = &op->side->rx;
@@ -57,27 +57,27 @@ static inline bool via_zcopy_sink_is_known(const struct via_op *op, size_t bytes
            (rx->avail.sink == 0 && ((flags & MSG_DONTWAIT) != 0 || via_op_is_nonblocking(op)));
 }
 
-/* The next bytes are to be fetched. Bytes, or -ESTALE: look again what is next. */
+/* The next bytes are to be fetched. Bytes, or -ESTALE: check again which bytes are next. */
 ssize_t via_zcopy_fetch(struct via_op *op, struct via_iov *iov, bool peek);
 
 /* --- sending, without the tx token -------------------------------------------------------------
  */
 
-/* A large send that could go either way: how much, 0: it is none; since when, if that counts. */
+/* A large send that could go either way: its size, 0: it is none; its start, if that counts. */
 struct via_zcopy_trial {
     uint64_t begin_ticks; /* 0: it does not */
     size_t bytes;
 };
 
-/* Should the next piece of a call that waits be sent so? */
+/* Should the next piece of a waiting call be sent so? */
 bool via_zcopy_is_suitable(struct via_op *op, const struct via_iov *iov,
                            struct via_zcopy_trial *trial);
 /* All of it has been copied. */
 void via_zcopy_copied(const struct via_zcopy_trial *trial);
 
 /*
- * Sends as much of it so as goes. 0 or more bytes, by which *iov has moved on: what is left is to
- * be copied; *ret_interrupted: a signal's handler has run. -ECONNRESET.
+ * Sends as much of it as possible. 0 or more bytes, by which *iov has advanced: the rest must be
+ * copied; *ret_interrupted: a signal's handler has run. -ECONNRESET.
  */
 ssize_t via_zcopy_send(struct via_op *op, struct via_iov *iov, const struct via_zcopy_trial *trial,
                        bool *ret_interrupted);
@@ -85,9 +85,9 @@ ssize_t via_zcopy_send(struct via_op *op, struct via_iov *iov, const struct via_
 /* --- copy or fetch, by size: zcopy_tune.c --------------------------------------------------------
  */
 
-/* One more send of so many bytes; *ret_counts: how long it takes is to be told. */
+/* One more send of so many bytes; *ret_counts: report its duration. */
 bool via_zcopy_is_fetching(size_t bytes, bool *ret_counts);
-/* So long; what has been learned is kept for the next process. */
+/* Its duration; the result is kept for the next process. */
 void via_zcopy_took(size_t bytes, bool fetched, uint64_t ticks);
 
 #endif

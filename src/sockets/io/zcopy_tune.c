@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* What this process has learned about copying and fetching. */
+/* The measurements of this process about copying and fetching. */
 #include <errno.h>
 #include <pthread.h>
 
@@ -10,7 +10,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static bool ready;
 static struct via_zcopy_choice choices[VIA_ZCOPY_SIZES];
 
-/* false: another thread is at it, or a fork has left it locked. */
+/* false: another thread uses it, or a fork has left it locked. */
 static bool enter(void)
 {
     if (!via_try_lock(&lock)) {

@@ -53,7 +53,7 @@ static const struct rtattr *next_attribute(const struct rtattr *it, size_t *left
     return (const void *)((const char *)it + bytes);
 }
 
-/* Kernels before 5.10 do not say: then every socket may be. */
+/* Kernels before 5.10 do not report it: then every socket may be. */
 static bool is_marked(const struct nlmsghdr *header, const struct inet_diag_msg *message)
 {
     const struct rtattr *it = (const struct rtattr *)(message + 1);

@@ -8,24 +8,25 @@
 
 #include "sockets/meet/policy.h"
 
-/* What the kernel knows of a TCP socket of this network namespace: see sock_diag(7). */
+/* The kernel's information about a TCP socket of this network namespace: see sock_diag(7). */
 struct via_diag {
     uint64_t cookie; /* SO_COOKIE: no two sockets have had the same */
     uid_t uid;
-    bool held;   /* by a process: not only by the kernel, until it is done with it */
-    bool marked; /* by via_diag_mark(), as far as this kernel tells */
+    bool held;   /* held by a process: not only by the kernel, until it has finished */
+    bool marked; /* by via_diag_mark(), if this kernel reports it */
 };
 
 /*
  * Marks a TCP socket so that the other end can see that this program runs Viaduct, by an option
- * that means nothing to TCP (IP_MULTICAST_LOOP off). What is accepted has the mark of its listener.
+ * without a meaning for TCP (IP_MULTICAST_LOOP off). Accepted sockets inherit the mark of their
+ * listener.
  */
 void via_diag_mark(int fd);
 
 /*
  * Looks up the socket at the other end of a connection whose both ends are on this machine. 0;
- * -ENOENT when there is none (the peer is remote, or has closed), or what the kernel says when it
- * does not answer such questions (no INET_DIAG).
+ * -ENOENT if there is none (the peer is remote, or has closed), or the kernel's error when it does
+ * not answer such questions (no INET_DIAG).
  */
 int via_diag_peer(const struct via_tuple *tuple, struct via_diag *ret_diag);
 

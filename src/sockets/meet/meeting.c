@@ -5,14 +5,14 @@
 
 #include "sockets/conn/conn.h"
 
-/* To find one that gives up, so many numbers are looked at; the next call goes on from there. */
+/* So many numbers are examined to find one that gives up; the next call goes on from there. */
 #define POLLS_MAX 256u
 
 static _Atomic unsigned hand;
-/* The number the kernel gave out last: how far the program has used up what it may have. */
+/* The last number that the kernel returned: how much of its limit the program has used. */
 static _Atomic unsigned seen;
 
-/* How many descriptors connections may hold that have not met: a quarter of what is left. */
+/* How many descriptors connections that have not met may hold: a quarter of the unused ones. */
 static unsigned room(void)
 {
     unsigned limit = via_fds_quarter() * 4;
@@ -50,7 +50,8 @@ bool via_meeting_give_back(void)
     unsigned top = via_fds_top();
     int saved = errno;
     bool any = false;
-    /* Twice: an answer of the peer brings descriptors, and there may be none for it at first. */
+    /* Twice: an answer of the peer brings descriptors, and there may be no number for it at
+     * first. */
     for (unsigned i = 0; i < 2 * top; i++) {
         any |= give_up((int)(i % top), true);
     }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* How an acceptor and a connector of one machine that know of each other get to pipes. */
+/* How an acceptor and a connector of one machine that know of each other set up pipes. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -19,10 +19,10 @@
 #include "sockets/process/cancel.h"
 #include "sockets/process/real.h"
 
-/* What is not there yet is looked for at each call for a while, then at every 8th, then seldom. It
- * will not come when much has moved, too: calls alone tell nothing of the peer, who may get a CPU
- * for its first one after thousands of small ones here. The kernel holds some megabytes, so the
- * reader has made calls by then. */
+/* A missing message is checked for at each call for a while, then at every 8th, then seldom. When
+ * much data has moved, too, it will not come: the number of calls alone proves nothing, as the peer
+ * may get a CPU for its first call after thousands of small ones here. The kernel holds some
+ * megabytes, so the reader has made calls by then. */
 #define POLL_ALWAYS_CALLS 32u
 #define POLL_EVERY_CALLS 8u
 #define POLL_SELDOM_CALLS 256u
@@ -31,7 +31,7 @@
 /* A connection is worth pipes after some calls, or when it moves a lot. */
 #define WORTH_BYTES (64u * 1024)
 
-/* Only one process and thread does what follows from a phase. */
+/* Only one process and thread does the work of a phase. */
 static bool claim(struct via_conn *conn, enum via_phase phase)
 {
     return via_phase_apply_in(&conn->side->phase, phase, VIA_EVENT_CLAIM);
@@ -51,7 +51,7 @@ uint64_t via_conn_bells(struct via_conn *conn)
     uint64_t bells = !via_conn_is_local(conn) ? via_sock_bells_adopted() : 0;
     int bell = atomic_load_explicit(&conn->bell, memory_order_relaxed);
     if (bell < 0 && !via_is_alone() && via_conn_is_unsettled(conn)) {
-        /* Pipes may come by another thread's doing while this one sleeps. */
+        /* Another thread may set up pipes while this one sleeps. */
         int none = -1;
         bell = via_sock_bell_of_thread();
         if (bell >= 0 &&
@@ -94,7 +94,7 @@ static void now_has_pipes(struct via_conn *conn, enum via_event event)
     }
 }
 
-/* Is this call one at which to look for what was not there yet? */
+/* Should this call check for the missing message? */
 static bool is_its_turn(uint32_t calls)
 {
     return calls <= via_policy.rules.after_calls + POLL_ALWAYS_CALLS ||
@@ -119,7 +119,7 @@ uint64_t via_conn_cookie(int fd)
     return cookie;
 }
 
-/* The end of what a thread has claimed an end for. rc: as of a carrier. */
+/* The end of a step for which a thread has claimed an end. rc: as of a carrier. */
 static void finish(struct via_conn *conn, int rc, enum via_event event)
 {
     if (rc == 0) {
@@ -160,9 +160,9 @@ static void step_accepted(struct via_op *op)
 }
 
 /*
- * Processes that hold a connection together can not agree on what one of them has found out; so
- * nothing is done before all but one have closed it. (Those that were killed did not say so: then
- * it stays with the kernel.)
+ * Processes that hold a connection together can not agree on what one of them has found out; so no
+ * step is taken before all but one have closed it. (Killed ones do not report that: then it stays
+ * with the kernel.)
  */
 static bool is_sole_holder(struct via_conn *conn)
 {
@@ -206,7 +206,7 @@ bool via_conn_stop_meeting(struct via_op *op, bool at_once)
     return stopped;
 }
 
-/* Nothing is carried any more, or nothing that the kernel would not answer by RST. */
+/* No byte is carried any more, or only bytes that the kernel would answer by RST. */
 static bool has_ended_here(struct via_conn *conn)
 {
     const struct via_side *side = conn->side;

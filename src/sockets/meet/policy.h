@@ -10,7 +10,7 @@
 #include "host/control_rules.h"
 #include "host/control_sockets.h"
 
-/* An internet address and port; IPv4 is held as ::ffff:a.b.c.d, so that a connection made through
+/* An internet address and port; IPv4 is stored as ::ffff:a.b.c.d, so that a connection made through
  * an IPv6 socket looks the same from both ends. */
 struct via_address {
     unsigned char ip[16];
@@ -23,15 +23,15 @@ struct via_tuple {
     struct via_address remote;
 };
 
-/* false for anything but AF_INET and AF_INET6. */
+/* False for any family but AF_INET and AF_INET6. */
 bool via_address_of(const struct sockaddr *addr, socklen_t bytes, struct via_address *ret_address);
 bool via_address_is_v4(const struct via_address *address);
 bool via_address_is_any(const struct via_address *address);
-/* Who connects to no address in particular (0.0.0.0, ::) connects to loopback. */
+/* A connect to the unspecified address (0.0.0.0, ::) reaches loopback. */
 void via_address_of_any(struct via_address *address);
 bool via_address_is_ip_equal(const struct via_address *a, const struct via_address *b);
 
-/* What the rules and the environment say; see viaduct-sockets(7). */
+/* The rules and the environment; see viaduct-sockets(7). */
 struct via_policy {
     bool on;
     enum via_reason off_reason; /* when it is not */
@@ -41,15 +41,15 @@ struct via_policy {
 
 extern struct via_policy via_policy;
 
-/* Reads them. Rules that can not be understood switch everything off: what was meant to be kept out
- * must not come in. */
+/* Reads them. Invalid rules switch everything off: connections that a rule was meant to exclude
+ * must not be accelerated. */
 void via_policy_init(void);
 
 /* May a connection with a server at `server`, whose other end is at `peer`, be accelerated? */
 bool via_policy_is_allowed(const struct via_policy *policy, const struct via_address *server,
                            const struct via_address *peer);
 
-/* Is this an address of this machine (as far as this network namespace goes)? */
+/* Is this an address of this machine (as seen from this network namespace)? */
 bool via_address_is_local(const struct via_address *address);
 
 #endif

@@ -123,7 +123,7 @@ int via_rendezvous_send(int control_fd, const struct via_offer *offer, const int
     return n == (ssize_t)sizeof(*offer) ? 0 : n < 0 ? -errno : -EPROTO;
 }
 
-/* Takes the fds out of a message; the number of them, all of them open. */
+/* Extracts the fds of a message; returns the number of them, all of them open. */
 static unsigned take_fds(struct msghdr *message, int *ret_fds)
 {
     unsigned count = 0;

@@ -12,14 +12,14 @@
  * How two processes of one machine that have a TCP connection find each other, without a daemon and
  * without waiting.
  *
- * Both mark their TCP sockets (via_diag_mark), the acceptor by marking its listener. That is all
- * that happens to a short connection. When one has moved some data, either end asks the kernel
+ * Both mark their TCP sockets (via_diag_mark), the acceptor by marking its listener. Nothing else
+ * happens to a short connection. When a connection has moved some data, either end asks the kernel
  * about the socket at the other end (sock_diag): without a mark the peer is a plain program, and
  * stays so. With one, the connector listens on an abstract UNIX socket (SOCK_SEQPACKET) named by
  * the kernel's cookie of its TCP socket, and the acceptor, who has learnt the cookie from the
  * kernel too, connects to that name. Over this connection, the control socket, the acceptor offers
- * (memory and its bell); the connector answers (its bell) when it next comes by, and is done with
- * it. The messages are only peeked at, so that a process forked meanwhile finds them too.
+ * (memory and its bell); the connector answers (its bell) at its next call, and needs the socket no
+ * more. The messages are only peeked, so that a process forked meanwhile finds them too.
  *
  * The holder of the name must be the user that owns the TCP socket: else another user's process
  * could step between. In a user name space the overflow uid stands for all users that have no
@@ -30,11 +30,11 @@
  */
 int via_rendezvous_listen(uint64_t cookie);
 
-/* Has the acceptor come? Its control socket, -EAGAIN, or what is wrong with it. */
+/* Has the acceptor come? Its control socket, -EAGAIN, or an error. */
 int via_rendezvous_accept(int listen_fd, uid_t *ret_uid);
 
-/* Connects to the connector with this cookie and owner: a control socket, -ECONNREFUSED when there
- * is none (a plain program), -EACCES when it is another user's, another negative errno. */
+/* Connects to the connector with this cookie and owner: a control socket, -ECONNREFUSED if there is
+ * none (a plain program), -EACCES if it is another user's, or another negative errno. */
 int via_rendezvous_connect(uint64_t cookie, uid_t uid);
 
 /* The process at the other end, or the one that it was forked from; 0: it has no number here. */
@@ -44,12 +44,12 @@ pid_t via_rendezvous_pid(int control_fd);
 int via_rendezvous_send(int control_fd, const struct via_offer *offer, const int *fds,
                         unsigned fds_count);
 
-/* Closing with an unread message would make the other end's next read fail: takes it, and what it
- * brings, away. */
+/* Closing with an unread message would make the other end's next read fail: consumes it, and its
+ * descriptors. */
 void via_rendezvous_drop(int control_fd);
 
-/* Looks for the other side's message and leaves it there. 0 and the fds (close-on-exec, the
- * caller's), -EAGAIN, -EPIPE when the other side has gone, -EPROTO. */
+/* Peeks the other side's message. 0 and the fds (close-on-exec, the caller's), -EAGAIN, -EPIPE if
+ * the other side has gone, -EPROTO. */
 int via_rendezvous_peek(int control_fd, struct via_offer *ret_offer, int *ret_fds,
                         unsigned fds_count);
 

@@ -10,9 +10,9 @@
 #include "core/pipe.h"
 
 /*
- * What two ends on different hosts say to each other until they have pipes (fabric.h,
- * docs/protocol.md section 17), and what an end takes from its peer's memory when the pipes are
- * left. All of it comes from another host and may be a lie. No I/O.
+ * The messages of two ends on different hosts until they have pipes (fabric.h, docs/protocol.md
+ * section 17), and what an end takes from its peer's memory when the pipes are left. All of it
+ * comes from another host and may be false. No I/O.
  */
 #define VIA_FABRIC_MAGIC 0x76696132u
 #define VIA_FABRIC_VERSION 3u
@@ -56,12 +56,12 @@ _Static_assert(sizeof(struct via_fabric_hello) == 64, "a line, put whole");
 #define VIA_FABRIC_WITHDRAWN (VIA_FABRIC_READY | UINT64_C(0x10000)) /* gone back to the kernel */
 #define VIA_FABRIC_ENDED (VIA_FABRIC_READY | UINT64_C(0x20000))     /* its direction has ended */
 
-/* Is this what a connector of that host hangs up, with a slot inside of its mailbox? */
+/* Is this a note as a connector of that host posts it, with a slot inside its mailbox? */
 bool via_meet_note_is_sound(const struct via_fabric_note *note, size_t bytes, unsigned host);
 
-/* What the acceptor of that host has put into a slot last: 0 and a copy of it that is sound,
- * -EAGAIN (nothing for this nonce; what was there is taken away), -ECANCELED (withdrawn),
- * -ESHUTDOWN (ended), -EPROTO. */
+/* The last message of the acceptor of that host in a slot: 0 and a validated copy of it, -EAGAIN
+ * (nothing for this nonce; an older message is removed), -ECANCELED (withdrawn), -ESHUTDOWN
+ * (ended), -EPROTO. */
 int via_meet_take_offer(struct via_fabric_offer *slot, uint64_t nonce, unsigned host,
                         struct via_fabric_offer *ret_offer);
 
@@ -70,9 +70,10 @@ bool via_meet_take_hello(const struct via_fabric_hello *line, unsigned host, uin
                          struct via_fabric_hello *ret_hello);
 
 /*
- * The reader has left. What it has not read is brought together in `memory`, the writer's mirror of
- * the pipe: records that were stored into the reader's memory come from there, by fetch(), into the
- * same place. After that the writer writes into the mirror. 0, what fetch() fails with, or -EPROTO.
+ * The reader has left. Its unread records are collected in `memory`, the writer's mirror of the
+ * pipe: records that were stored into the reader's memory are copied from there, by fetch(), into
+ * the same place. After that the writer writes into the mirror. 0, the error of fetch(), or
+ * -EPROTO.
  */
 struct via_meet_gather {
     unsigned char *memory;

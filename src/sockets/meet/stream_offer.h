@@ -9,8 +9,8 @@
 #include "core/pipe.h"
 
 /*
- * The message by which two ends of one machine agree on pipes (rendezvous.h), and what makes one
- * sound. It comes from another process: everything in it may be a lie.
+ * The message by which two ends of one machine agree on pipes (rendezvous.h), and its validation.
+ * It comes from another process: everything in it may be false.
  */
 #define VIA_RENDEZVOUS_MAGIC 0x76696131u
 #define VIA_RENDEZVOUS_VERSION 6u
@@ -32,7 +32,7 @@ struct via_offer {
 /* The message of these bytes: 0, or -EPROTO. */
 int via_offer_parse(const void *message, size_t bytes, struct via_offer *ret_offer);
 
-/* Is it pipes that this end can use, with a memory of that size for either end? */
+/* Can this end use such pipes, with a memory of that size for either end? */
 bool via_offer_is_of(const struct via_pipe_geometry *geometry, uint64_t segment_bytes);
 
 /* Does it describe such pipes, in a memory of that size? */

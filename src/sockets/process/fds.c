@@ -53,9 +53,10 @@ struct via_file *via_file_get_slowly(int fd)
         }
         uint32_t users = atomic_load_explicit(&file->users, memory_order_relaxed);
         if (users == 0) {
-            continue; /* being freed: the table says something else in a moment */
+            continue; /* being freed: the table entry changes in a moment */
         }
-        /* Pairs with the release in put: what the last user did is seen by who frees. */
+        /* Pairs with the release in put: the freeing thread sees everything that the last user
+         * did. */
         if (!atomic_compare_exchange_weak_explicit(&file->users, &users, users + 1,
                                                    memory_order_acquire, memory_order_relaxed)) {
             continue;
@@ -132,9 +133,9 @@ unsigned via_fds_quarter(void)
 }
 
 /*
- * Our numbers are in the upper half of what the program may have: most of them are those of
- * connections that meet, in the last quarter. The program gets the lowest free ones, so it meets
- * ours only when it has used up the rest.
+ * Our numbers are in the upper half of the program's range: most of them belong to connections that
+ * meet, in the last quarter. The program gets the lowest free numbers, so it meets ours only when
+ * it has used up the rest.
  */
 static int make_high(int fd)
 {

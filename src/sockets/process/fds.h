@@ -12,7 +12,7 @@
 
 /*
  * What this process knows about its file descriptors: a pointer per number, NULL for the many that
- * are none of our business. Looking up one of those costs a load and a compare.
+ * do not concern us. Looking up one of those costs a load and a compare.
  *
  * What a number refers to is counted: `users` is 1 for being in the table (however many numbers
  * refer to it) and 1 per call under way. Objects are never unmapped, so a stale pointer may be
@@ -21,7 +21,7 @@
 enum via_file_kind {
     VIA_FILE_CONN = 1,   /* struct via_conn: one end of a TCP connection */
     VIA_FILE_EPOLL = 2,  /* struct via_ep_set: an epoll set that holds one */
-    VIA_FILE_HIDDEN = 3, /* struct via_hidden: ours, the program must not know */
+    VIA_FILE_HIDDEN = 3, /* struct via_hidden: ours, hidden from the program */
 };
 
 struct via_file {
@@ -33,7 +33,7 @@ struct via_file {
 extern struct via_file *_Atomic *via_fds;
 extern unsigned via_fds_count;
 
-/* 0, or -ENOMEM: then nothing is ever in the table. */
+/* 0, or -ENOMEM: then the table stays empty. */
 int via_fds_init(void);
 
 static inline struct via_file *via_fd_peek(int fd)
@@ -45,13 +45,13 @@ static inline struct via_file *via_fd_peek(int fd)
     return atomic_load_explicit(&via_fds[fd], memory_order_acquire);
 }
 
-/* true while no other thread of this process can exist. Remember it from get to put. */
+/* true while no other thread of this process can exist. Keep the result from get to put. */
 static inline bool via_is_alone(void)
 {
     return __libc_single_threaded != 0;
 }
 
-/* One of our own: as far as the program can know, nothing is open there. */
+/* One of our own: the program must see a closed number. */
 static inline bool via_fd_is_hidden(int fd)
 {
     const struct via_file *file = via_fd_peek(fd);
@@ -61,7 +61,7 @@ static inline bool via_fd_is_hidden(int fd)
 struct via_file *via_file_get_slowly(int fd);
 void via_file_put_slowly(struct via_file *file);
 
-/* The object behind fd, held until put; NULL when there is none. */
+/* The object behind fd, held until put; NULL if there is none. */
 static inline struct via_file *via_file_get(int fd, bool alone)
 {
     struct via_file *file = via_fd_peek(fd);
@@ -75,23 +75,21 @@ static inline void via_file_put(struct via_file *file, bool alone)
     }
 }
 
-/* Makes fd refer to the object (NULL: to nothing); the caller sees to `users`. false when fd is
+/* Makes fd refer to the object (NULL: to nothing); the caller handles `users`. False if fd is
  * beyond the table. */
 bool via_fd_set(int fd, struct via_file *file);
-/* One more than the highest number that ever referred to something of the program's. */
+/* One more than the highest number that ever referred to an object of the program's. */
 unsigned via_fds_top(void);
-/* Takes what fd refers to out of the table; the caller gives up the reference. */
+/* Removes the object of fd from the table; the caller drops the reference. */
 struct via_file *via_fd_take(int fd);
 
-/* What is known of numbers that nothing in the table stands for. Closing takes it away. */
-#define VIA_FD_IN_EPOLL                                                                          \
-    1u                    /* in a set, where we could not find it again if it became one of ours \
-                           */
-#define VIA_FD_LISTENS 2u /* has our mark: see via_diag_mark() */
-#define VIA_FD_IN_RING 4u /* named in an io_uring */
-#define VIA_FD_IS_SET 8u  /* made by epoll_create() */
-#define VIA_FD_IS_COPIED 16u /* of another number, or that of it: perhaps one socket */
-/* A set whose state is the kernel's business. */
+/* Facts about numbers without an object in the table. Closing clears them. */
+#define VIA_FD_IN_EPOLL 1u   /* in a set, which would not find it if it became ours */
+#define VIA_FD_LISTENS 2u    /* has our mark: see via_diag_mark() */
+#define VIA_FD_IN_RING 4u    /* named in an io_uring */
+#define VIA_FD_IS_SET 8u     /* made by epoll_create() */
+#define VIA_FD_IS_COPIED 16u /* a copy of another number, or copied: possibly one socket */
+/* A set whose state the kernel holds. */
 #define VIA_FD_SEEN_BY_KERNEL (VIA_FD_IN_EPOLL | VIA_FD_IN_RING)
 #define VIA_FD_ALL 31u
 
@@ -119,8 +117,9 @@ static inline void via_fd_mark(int fd, unsigned mark, bool set)
  */
 
 /*
- * Descriptors that the program does not know of: high numbers, close-on-exec, shielded from its
- * close() and dup2(). Where one is kept is told, so that it can be moved out of the way.
+ * Descriptors that the program does not know of: high numbers, close-on-exec, protected from its
+ * close() and dup2(). Their place in memory is known, so that a descriptor can be moved out of the
+ * way.
  */
 struct via_hidden {
     struct via_file file;
@@ -133,11 +132,12 @@ struct via_hidden {
 int via_hidden_new(int fd, _Atomic int *place);
 /* The same for a connection whose ends have not met. */
 int via_hidden_new_meeting(int fd, _Atomic int *place);
-/* Closes what *place says, if anything, and stores -1. */
+/* Closes the descriptor in *place, if any, and stores -1. */
 void via_hidden_close(_Atomic int *place);
-/* Something of the program's will get this number: moves ours away. false: it stays. */
+/* The program will get this number: moves our descriptor away. False: it stays. */
 bool via_hidden_move(int fd);
-/* One that another library has made and keeps by its number: hidden where it is, and no more. */
+/* A descriptor that another library has made and keeps by its number: hidden in place, nothing
+ * more. */
 void via_hidden_shield(int fd, bool ours);
 
 /* How many there are of connections whose ends have not met. */

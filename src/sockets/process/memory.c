@@ -19,7 +19,7 @@ static bool is_readable(uintptr_t page)
     return syscall(SYS_rt_sigprocmask, ~0L, page, NULL, SET_BYTES) == 0 || errno != EFAULT;
 }
 
-/* Wakes nobody, and for that changes the word there to what it is, atomically. */
+/* Wakes no thread, and for that stores the word's own value there, atomically. */
 static bool is_writable(uintptr_t page)
 {
     uint32_t none = 0;

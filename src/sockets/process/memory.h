@@ -9,12 +9,12 @@
 #include "base/types.h"
 
 /*
- * Is there memory behind a pointer of the program's? The kernel says EFAULT if not, where reading
- * it here would end the program. Asking the kernel takes some 100 ns, so a thread remembers a few
- * pages that it has asked about: a page that is unmapped later is not found out.
+ * Is there memory behind a pointer of the program's? If not, the kernel's call returns EFAULT,
+ * where a read here would end the program. Asking the kernel takes some 100 ns, so a thread
+ * remembers a few pages that it has asked about: a page that is unmapped later goes unnoticed.
  *
- * For what is small and read before the kernel sees it: vectors, message headers, arrays of
- * poll(). The bytes of a message are not asked about.
+ * For what is small and read before the kernel sees it: vectors, message headers, arrays of poll().
+ * The bytes of a message are not asked about.
  */
 #define VIA_MEMORY_PAGE 4096u
 #define VIA_MEMORY_READABLE 1u

@@ -27,7 +27,7 @@ static void remember_pid(void)
     }
 }
 
-/* A page of its own, as that is what is emptied. */
+/* A page of its own, as MADV_WIPEONFORK works on pages. */
 static void make_pid_word(void)
 {
     void *page = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Clocks, futexes and thread ids, as cheaply as they come. Only the preload library uses them,
- * and the stream its counter. */
+/* Clocks, futexes and thread ids, as cheap as possible. Only the preload library uses them, and the
+ * stream its counter. */
 #ifndef VIA_SOCKETS_OS_H
 #define VIA_SOCKETS_OS_H
 
@@ -51,8 +51,8 @@ static inline uint32_t via_os_thread(void)
 }
 void via_os_forked(void);
 
-/* getpid() without the system call. The kernel empties the word in a forked child, whatever call
- * has made it. NULL: there is none. A child that runs in this process's memory counts as it. */
+/* getpid() without the system call. The kernel clears the word in a forked child, whatever call has
+ * made it. NULL: it is unavailable. A child that runs in this process's memory counts as it. */
 extern const _Atomic pid_t *via_os_pid_word;
 
 static inline pid_t via_os_pid(void)
@@ -72,8 +72,8 @@ void via_os_pause(uint64_t ns);
 void via_os_futex_wait(_Atomic uint32_t *word, uint32_t value, uint64_t timeout_ns);
 void via_os_futex_wake(_Atomic uint32_t *word, int count);
 
-/* Does the kernel mean one user by this number? Not by the overflow uid where some users have no
- * number of their own, or nobody can tell. errno is unspecified. */
+/* Does this uid stand for one user in the kernel? Not if it is the overflow uid and some users have
+ * no number of their own, or that is unknown. errno is unspecified. */
 bool via_os_uid_is_one(uid_t uid);
 
 /* As ftruncate() with more bytes than there are, but beyond RLIMIT_FSIZE it is EFBIG alone: the

@@ -28,8 +28,8 @@ static size_t reserved_bytes(const struct via_pool *pool)
     return to_steps(pool->size * pool->count_max);
 }
 
-/* Address space alone is charged to nobody; what may be written is, under strict overcommit. So a
- * pool becomes writable in steps, of a quarter of what it has: few calls, and two mappings. */
+/* Reserved address space is not charged; writable memory is, under strict overcommit. So a pool
+ * becomes writable in steps, of a quarter of its size: few calls, and two mappings. */
 static bool make_writable(struct via_pool *pool, size_t bytes)
 {
     size_t step = via_max(bytes - pool->writable_bytes, pool->writable_bytes / 4);

@@ -6,7 +6,7 @@
 #include <stddef.h>
 
 /*
- * Objects of one size that are never given back to the system, so that a stale pointer to one still
+ * Objects of one size that are never returned to the system, so that a stale pointer to one still
  * points to one. Address space is reserved at first use, and charged as objects are used. Not from
  * malloc: the program may have replaced it, and calls us from inside it.
  */
@@ -25,7 +25,7 @@ struct via_pool {
         .size = ((object_size) + sizeof(void *) + 63) & ~(size_t)63, .count_max = (objects_max) \
     }
 
-/* Contents are what the last user left; zero when new. NULL: none left. */
+/* The contents are those of the last user; zero when new. NULL: none left. */
 void *via_pool_get(struct via_pool *pool);
 void via_pool_put(struct via_pool *pool, void *object); /* NULL is fine */
 
@@ -35,7 +35,7 @@ bool via_pool_is_owner(const struct via_pool *pool, unsigned long long address);
 /* Which one is it, counted from 0? */
 size_t via_pool_index(const struct via_pool *pool, const void *object);
 
-/* Around fork(), so that the child does not inherit a lock that nobody will give back. */
+/* Around fork(), so that the child does not inherit a lock without a holder. */
 void via_pool_fork_prepare(void);
 void via_pool_fork_done(void);
 

@@ -13,7 +13,7 @@
 #define POLLS_ASK 4u /* from then on, when it may */
 #define POLLS 12u
 #define TURN_US 250u
-/* The giver waits so many pauses for a spinning waiter to take it. */
+/* The releasing thread waits so many pauses for a spinning waiter to take it. */
 #define PAUSES_GIVE 100u
 /* A ring may be lost, and a holder may be killed. */
 #define SLEEP_NS VIA_MSEC_NS
@@ -29,7 +29,7 @@ static bool is_dead(uint32_t thread)
     return kill((pid_t)thread, 0) != 0 && errno == ESRCH;
 }
 
-/* How long the present turn still is; 0: it is over. */
+/* The rest of the present turn; 0: it is over. */
 static uint64_t turn_left_ns(const struct via_token *token)
 {
     uint64_t ticks = via_os_us_to_ticks(TURN_US);
@@ -46,7 +46,7 @@ static void wait_more(struct via_token *token, uint32_t holder, struct waiting *
         left_ns = turn_left_ns(token);
     }
     if (left_ns != 0) {
-        /* Without asking: nobody rings. */
+        /* Without a request: no thread is woken. */
         via_os_futex_wait(&token->holder, holder, left_ns);
         waiting->looks = POLLS_ASK;
         waiting->pauses = 1;
@@ -67,8 +67,8 @@ static void wait_more(struct via_token *token, uint32_t holder, struct waiting *
     atomic_fetch_or_explicit(&token->asked, VIA_TOKEN_SLEEPS, memory_order_relaxed);
     via_os_futex_wait(&token->holder, holder, SLEEP_NS);
     if (is_dead(holder)) {
-        /* Its process was killed in the middle; what it left may be half a record's state, but
-         * the peer sees records whole, and a killed process is an end of its stream anyway. */
+        /* Its process was killed in the middle; it may leave half a record's state, but the peer
+         * sees records whole, and a killed process ends its stream anyway. */
         atomic_compare_exchange_strong_explicit(&token->holder, &holder, 0, memory_order_acquire,
                                                 memory_order_relaxed);
     }
@@ -104,7 +104,8 @@ int via_token_take_slowly(struct via_token *token, uint64_t frame)
     if (waiting.waited) {
         atomic_store_explicit(&token->turn, via_os_ticks(), memory_order_relaxed);
         if (atomic_load_explicit(&token->asked, memory_order_relaxed) == VIA_TOKEN_SPINS) {
-            atomic_store_explicit(&token->asked, 0, memory_order_relaxed); /* others ask again */
+            atomic_store_explicit(&token->asked, 0,
+                                  memory_order_relaxed); /* other threads ask again */
         }
     }
     atomic_signal_fence(memory_order_seq_cst);

@@ -7,24 +7,24 @@
 #include <stdint.h>
 
 /*
- * The token: who may use one direction of a connection now. It lies in memory that forked processes
- * share, so the holder is a thread id, and one that died does not keep it. Nobody sleeps in a
- * system call for data while holding a token.
+ * The token: the right of a thread to use one direction of a connection. It lies in memory that
+ * forked processes share, so the holder is a thread id, and a dead thread does not keep it. No
+ * thread sleeps in a system call for data while it holds a token.
  *
  * A signal handler may interrupt the holder and use the same connection, or longjmp away and never
- * return. The first can not be waited for, the second must not be: which of them it was is told by
- * the stack. A frame that lies above the one that took the token has outlived it.
+ * return. The first holder can not be waited for, the second must not be: the stack tells which
+ * case it is. A frame that lies above the one that took the token has outlived it.
  *
- * Threads that all want it have it in turns of some hundred microseconds: a record costs some ten
+ * Threads that all want it take turns of some hundred microseconds: a record costs some ten
  * nanoseconds to write, but ten times that when its lines come from another CPU, and a thread that
  * polls for the token all the time keeps a CPU from the reader. A thread that has waited gets it at
- * the next give, if the turn before is over; else it sleeps until then.
+ * the next release, if the turn before is over; else it sleeps until then.
  */
 struct via_token {
     _Atomic uint32_t holder; /* thread id; 0 = free */
-    _Atomic uint32_t asked;  /* VIA_TOKEN_*, of those who wait; a hint */
+    _Atomic uint32_t asked;  /* VIA_TOKEN_*, of the waiting threads; a hint */
     uint64_t frame;          /* of the function that took it */
-    _Atomic uint64_t turn;   /* ticks when a thread got it that had waited */
+    _Atomic uint64_t turn;   /* ticks when a thread that had waited got it */
 };
 #define VIA_TOKEN_SPINS 1u  /* a thread polls all the time, and it is its turn */
 #define VIA_TOKEN_SLEEPS 2u /* ... sleeps on `holder` */
@@ -54,9 +54,9 @@ static inline __attribute__((always_inline)) int via_token_take(struct via_token
 static inline void via_token_give(struct via_token *token)
 {
     atomic_signal_fence(memory_order_seq_cst);
-    /* Pairs with the acquires of those who take it. */
+    /* Pairs with the acquires of the threads that take it. */
     atomic_store_explicit(&token->holder, 0, memory_order_release);
-    /* No fence before: a request made just now may not be seen. Then the next give sees it, and a
+    /* No fence before: a request made just now may go unseen. Then the next release sees it, and a
      * sleeping thread checks again soon. */
     if (__builtin_expect(atomic_load_explicit(&token->asked, memory_order_relaxed) != 0, 0)) {
         via_token_give_slowly(token);

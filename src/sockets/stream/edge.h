@@ -9,12 +9,12 @@
 #include "core/pipe.h"
 
 /*
- * What an edge is (EPOLLET), whichever way a connection's bytes go. No I/O.
+ * The definition of an edge (EPOLLET), whatever carries a connection's bytes. No I/O.
  *
- * The kernel tells its own edges once, but tells the state again whenever a registration is
- * changed, as it is when pipes come or go; and then two know of the same end, the kernel and the
- * pipe. So what has been told is remembered by what the state was due to: records, bytes of the
- * kernel's, writers that found no room, ends. All of these only grow; what is new since the last
+ * The kernel reports its own edges once, but reports the state again whenever a registration is
+ * changed, as it is when pipes come or go; and then both the kernel and the pipe know of the same
+ * end. So the library records the causes of reported events: records, bytes of the kernel's,
+ * writers that found no room, ends. All of these only grow; a cause that is new since the last
  * report is an edge.
  */
 #define VIA_EDGE_IN (EPOLLIN | EPOLLRDNORM)
@@ -23,15 +23,15 @@
 /* Waiters for these are woken when bytes come (sock_def_readable()). */
 #define VIA_EDGE_READ (VIA_EDGE_IN | VIA_EDGE_URGENT)
 
-/* After both directions have ended a reset, or the last acknowledgement, changes nothing that
- * poll() tells once the error has been taken, but is an edge (tcp_done()): the last. What the
- * other end says in the pipe when it closes later, TCP would not take any more. */
+/* After both directions have ended, a reset or the last acknowledgement changes nothing in the
+ * result of poll() once the error has been taken, but it is an edge (tcp_done()): the last one. TCP
+ * would ignore anything that the other end announces in the pipe when it closes later. */
 #define VIA_EDGE_CLOSED (UINT32_C(1) << 16)
 
-/* What a registration has been told. */
+/* The reported events of a registration. */
 struct via_edge {
     uint64_t kernel;   /* bytes that had come by the kernel */
-    uint32_t sequence; /* the first record that was not told */
+    uint32_t sequence; /* the first unreported record */
     uint32_t full;     /* writers that found no room */
     uint32_t ends;     /* POLLRDHUP, POLLHUP, POLLERR, VIA_EDGE_CLOSED */
     bool by_kernel;    /* the last report was of the kernel's bytes */
@@ -39,8 +39,8 @@ struct via_edge {
     bool recheck;      /* the kernel has said something: is it new? */
 };
 
-/* What there is. Records and writers are counted before `bits` are found out: what comes meanwhile
- * may not be among these, and is told with the next ones. */
+/* The present state. Records and writers are counted before `bits` are determined: later ones may
+ * be missing in these, and are reported with the next ones. */
 struct via_edge_now {
     uint32_t events; /* as the program wants */
     uint32_t bits;
@@ -54,22 +54,23 @@ struct via_edge_now {
     bool reads_kernel; /* bytes may come that way */
 };
 
-/* The first record from here on, and not taken, that has not come. */
+/* The first record from here on, not taken, that has not come. */
 uint32_t via_edge_next_record(const struct via_pipe_reader *pipe, uint32_t sequence);
 
-/* Have records been read that were not told? Then it is an edge that there is room. */
+/* Have unreported records been read? Then there is an edge for room. */
 bool via_edge_is_missed(const struct via_edge *told, uint32_t events, uint32_t read);
 
-/* Is there anything in bits that was not told? ... or could be, if more has come by the kernel than
- * told->kernel bytes, or an unknown number? */
+/* Does `bits` contain anything unreported? ... or could it, if more than told->kernel bytes, or an
+ * unknown number, have come by the kernel? */
 bool via_edge_is_news(const struct via_edge *told, const struct via_edge_now *now);
 bool via_edge_has_kernel_question(const struct via_edge *told, const struct via_edge_now *now);
 
-/* It is told now. */
+/* It is reported now. */
 void via_edge_report(struct via_edge *told, const struct via_edge_now *now);
-/* Of the bytes that have come by the kernel those are known that are told, or have been read. */
+/* Of the bytes that have come by the kernel, those count as known that are reported, or have been
+ * read. */
 void via_edge_note_kernel(struct via_edge *told, uint64_t received, uint64_t unread);
-/* The connection leaves its pipes; kernel: told->kernel before it was brought up to date. */
+/* The connection leaves its pipes; kernel: told->kernel before it was updated. */
 void via_edge_leave(struct via_edge *told, uint32_t events, uint32_t read, uint64_t kernel);
 
 #endif

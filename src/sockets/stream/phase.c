@@ -11,7 +11,7 @@ static const uint8_t table[VIA_PHASES_COUNT][VIA_EVENTS_COUNT] = {
     [P(NEW)] = {ON(CONNECT) = P(PENDING), ON(ACCEPT) = P(ACCEPTED), ON(SETTLE) = P(PLAIN)},
     [P(PENDING)] = {ON(CLAIM) = P(PENDING_BUSY)},
     [P(PENDING_BUSY)] = {ON(NOT_YET) = P(PENDING), ON(MEET) = P(ANNOUNCED),
-                         ON(TAKE) = P(LIVE), /* between hosts the offer is all there is to meet */
+                         ON(TAKE) = P(LIVE), /* between hosts the offer is the whole rendezvous */
                          ON(SETTLE) = P(PLAIN)},
     [P(ANNOUNCED)] = {ON(CLAIM) = P(ANNOUNCED_BUSY)},
     [P(ANNOUNCED_BUSY)] = {ON(NOT_YET) = P(ANNOUNCED), ON(TAKE) = P(LIVE), ON(SETTLE) = P(PLAIN)},

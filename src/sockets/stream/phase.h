@@ -7,14 +7,14 @@
 #include <stdint.h>
 
 /*
- * The state machine of one end of a connection: which way its bytes go, and what it waits for. No
+ * The state machine of one end of a connection: what carries its bytes, and what it waits for. No
  * I/O. docs/protocol.md section 17 draws it; tests/sockets/test_phase.c tries every event in every
  * phase; the simulator (sim/streams_ends.c) and the model (tests/model/phase.pml) run this table
  * with both ends.
  *
  * A phase is one byte that all processes share which hold the end. It changes by via_phase_apply()
- * only. _BUSY: one thread of one process does what follows from the phase before; all others leave
- * it alone.
+ * only. _BUSY: one thread of one process does the work of the phase before; all others leave it
+ * alone.
  */
 enum via_phase {
     /* The kernel's connection carries the bytes, and pipes may still come: */
@@ -31,18 +31,18 @@ enum via_phase {
     VIA_PHASE_OFFERED = 8, /* acceptor: writes to the kernel until the offer is taken */
     VIA_PHASE_OFFERED_BUSY = 9,
     VIA_PHASE_LIVE = 10, /* writes to kernel or pipe (stream.h) */
-    /* ... written no more: */
-    VIA_PHASE_REPLAYING = 11, /* the peer has left: it is sent again what it has not read */
-    VIA_PHASE_FOLLOWING = 12, /* ... has been; this end reads its pipe to the end */
+    /* ... not written any more: */
+    VIA_PHASE_REPLAYING = 11, /* the peer has left: its unread bytes are sent again */
+    VIA_PHASE_FOLLOWING = 12, /* ... have been; this end reads its pipe to the end */
     VIA_PHASE_STAYS = 13,     /* the peer has left, and this end can not send anything again */
     VIA_PHASE_BACK = 14,      /* this end had left, and reads its pipe again */
     /* The pipes are left: */
     VIA_PHASE_LEAVING = 15,           /* ... and the peer has not answered */
-    VIA_PHASE_LEAVING_REPLAYING = 16, /* ... the peer has left, too, and is sent again ... */
-    VIA_PHASE_LEAVING_FOLLOWED = 17,  /* ... what it had not read; that is done */
+    VIA_PHASE_LEAVING_REPLAYING = 16, /* ... the peer has left, too, and its unread ... */
+    VIA_PHASE_LEAVING_FOLLOWED = 17,  /* ... bytes are sent again; that is done */
     VIA_PHASE_LEAVING_STAYS = 18,     /* ... the peer has left, too; nothing is sent again */
     VIA_PHASE_LEFT = 19,              /* permanently */
-    VIA_PHASE_LEFT_REPLAYING = 20,    /* ... but for what is sent again */
+    VIA_PHASE_LEFT_REPLAYING = 20,    /* ... except for bytes that are sent again */
     VIA_PHASE_OVER = 21,              /* ... by both ends */
     VIA_PHASES_COUNT = 22,
 };
@@ -50,20 +50,20 @@ enum via_phase {
 enum via_event {
     VIA_EVENT_CONNECT = 0,
     VIA_EVENT_ACCEPT = 1,
-    VIA_EVENT_CLAIM = 2,   /* a thread does what follows; other threads leave it alone */
+    VIA_EVENT_CLAIM = 2,   /* a thread does the phase's work; other threads leave it alone */
     VIA_EVENT_NOT_YET = 3, /* ... in vain */
     VIA_EVENT_MEET = 4,    /* the connector has met its acceptor */
     VIA_EVENT_OFFER = 5,   /* the acceptor has offered pipes */
     VIA_EVENT_TAKE = 6,    /* the offer is taken */
-    VIA_EVENT_SETTLE = 7,  /* it can not be: plain */
-    VIA_EVENT_FOLLOW = 8,  /* the peer has left: what it has not read is sent again */
-    VIA_EVENT_REPLAY = 9,  /* ... all of it */
+    VIA_EVENT_SETTLE = 7,  /* it can not be taken: plain */
+    VIA_EVENT_FOLLOW = 8,  /* the peer has left: its unread bytes are sent again */
+    VIA_EVENT_REPLAY = 9,  /* ... all of them */
     VIA_EVENT_STAY = 10,   /* the peer has left, and nothing can be sent again */
     VIA_EVENT_FINISH = 11, /* this end needs the pipe no more that its peer has left */
     VIA_EVENT_LEAVE = 12,
     VIA_EVENT_ANSWER = 13,    /* the peer knows that this end has left, or is not waited for */
     VIA_EVENT_TAKE_BACK = 14, /* the peer sends nothing again: its bytes are in the pipe */
-    VIA_EVENT_WITHDRAW = 15,  /* an offer that was not taken, and can not be any more */
+    VIA_EVENT_WITHDRAW = 15,  /* an offer that was not taken, and can not be taken any more */
     VIA_EVENTS_COUNT = 16,
 };
 
@@ -90,14 +90,14 @@ enum via_event {
     (VIA_PHASES_LEAVING | VIA_PHASE_BIT(LEFT) | VIA_PHASE_BIT(LEFT_REPLAYING) | VIA_PHASE_BIT(OVER))
 /* The kernel's, permanently. */
 #define VIA_PHASES_PLAIN (VIA_PHASE_BIT(PLAIN) | VIA_PHASES_GONE)
-/* Bytes are to be sent again before any other. */
+/* Some bytes must be sent again before any other. */
 #define VIA_PHASES_REPLAY \
     (VIA_PHASE_BIT(REPLAYING) | VIA_PHASE_BIT(LEAVING_REPLAYING) | VIA_PHASE_BIT(LEFT_REPLAYING))
-/* A peer that has left has been promised what it had not read. */
+/* A peer that has left has been promised its unread bytes. */
 #define VIA_PHASES_FOLLOW                                                             \
     (VIA_PHASES_REPLAY | VIA_PHASE_BIT(FOLLOWING) | VIA_PHASE_BIT(LEAVING_FOLLOWED) | \
      VIA_PHASE_BIT(OVER))
-/* A peer that leaves, or has left, is to be answered. */
+/* A peer that leaves, or has left, needs an answer. */
 #define VIA_PHASES_MAY_FOLLOW                                                                  \
     (VIA_PHASES_OFFERED | VIA_PHASE_BIT(LIVE) | VIA_PHASE_BIT(BACK) | VIA_PHASE_BIT(LEAVING) | \
      VIA_PHASE_BIT(LEFT))
@@ -120,7 +120,7 @@ static inline enum via_phase via_phase_get(const struct via_phase_word *word)
     return (enum via_phase)atomic_load_explicit(&word->phase, memory_order_acquire);
 }
 
-/* The event comes, whatever the phase is now. False: it changes nothing there. */
+/* Applies the event, whatever the phase is now. False: it changes nothing there. */
 bool via_phase_apply(struct via_phase_word *word, enum via_event event);
 
 /* The same in one phase only. */

@@ -11,10 +11,11 @@
 
 /*
  * The common case, inline: a message that fits in one record, written where there is room, and
- * whole records read where they are next. What these do is what via_stream_tx_write() and
- * via_stream_rx_read() do; where anything is unusual they do nothing, and those are to be called.
+ * whole records read where they are next. The effect is that of via_stream_tx_write() and
+ * via_stream_rx_read(); in any unusual case these functions do nothing, and the caller must use
+ * those.
  *
- * Only where nobody wants to see the records elsewhere: within one machine.
+ * Only where no other memory needs the records: within one machine.
  */
 
 /* Slots that data leaves free, so that DEMOTE and FIN never have to wait. */
@@ -56,8 +57,8 @@ static inline void via_stream_tx_count(struct via_stream_tx *tx, size_t bytes)
     atomic_store_explicit(&tx->pipe_bytes, before + bytes, memory_order_relaxed);
 }
 
-/* ... and have been read. The writer looks at that when the reader has ended, no matter how: what
- * this thread has stored is there by then. */
+/* ... and have been read. The writer reads that number when the reader has ended, in whatever way:
+ * this thread's stores are there by then. */
 static inline void via_stream_rx_count(struct via_stream_rx *rx, size_t bytes)
 {
     rx->pipe_bytes += bytes;
@@ -66,12 +67,12 @@ static inline void via_stream_rx_count(struct via_stream_rx *rx, size_t bytes)
     }
 }
 
-/* Where this thread has written last, of what is in the same set: of some sets. */
+/* For some sets: the connection of the set to which this thread has written last. */
 #define VIA_STREAM_SETS 32u
 extern __thread const struct via_stream_tx *via_stream_last[VIA_STREAM_SETS]
     __attribute__((tls_model("initial-exec")));
 
-/* Its place in there; NULL: the reader does not ask when records were written. */
+/* This end's place in there; NULL: the reader does not ask for time stamps. */
 static inline const struct via_stream_tx **via_stream_last_of(const struct via_stream_tx *tx)
 {
     uint64_t set = tx->times != NULL ? atomic_load_explicit(tx->times, memory_order_relaxed) : 0;
@@ -101,7 +102,7 @@ static inline void via_stream_wrote(const struct via_stream_tx *tx)
     }
 }
 
-/* One message as one record. false: nothing has been done. */
+/* One message as one record. False: nothing has been done. */
 static inline bool via_stream_tx_quick(struct via_stream_tx *tx, const void *data, size_t bytes)
 {
     struct via_pipe_writer *pipe = &tx->pipe;
@@ -157,8 +158,9 @@ static inline const void *via_stream_rx_record(const struct via_stream_rx *rx,
     return data;
 }
 
-/* When the record of that sequence was written, if it is there and tells: as its writer says, which
- * may be anything. *ret_others is set when the writing thread has written elsewhere before. */
+/* The time of the record of that sequence, if the record is there and has one: as its writer
+ * claims, so it may be anything. *ret_others is set if the writing thread has written elsewhere
+ * before. */
 static inline bool via_stream_rx_written(const struct via_stream_rx *rx, uint32_t sequence,
                                          uint64_t now, uint64_t *ret_ticks, bool *ret_others)
 {
@@ -172,7 +174,7 @@ static inline bool via_stream_rx_written(const struct via_stream_rx *rx, uint32_
     memcpy(&fixed, head, sizeof(fixed));
     *ret_others |= (fixed >> 16 & VIA_STREAM_OTHERS) != 0;
     fixed &= ~VIA_STREAM_FIXED_MASK;
-    /* The counter's high bits are not there: it was not long ago. */
+    /* The counter's high bits are missing: the time is recent. */
     int64_t ago = (int64_t)((now << VIA_STREAM_WRITTEN_SHIFT) - fixed);
     *ret_ticks = now - (uint64_t)(ago >> VIA_STREAM_WRITTEN_SHIFT);
     return fixed != 0;
@@ -204,8 +206,8 @@ static inline void via_stream_rx_release_to(struct via_stream_rx *rx, const stru
     }
 }
 
-/* The bytes of records that are next, as many whole ones as go into `room`; exactly: only if they
- * fill it. 0: nothing has been taken. */
+/* The bytes of the next records, as many whole ones as fit into `room`; exactly: only if they fill
+ * it. 0: nothing was consumed. */
 static inline size_t via_stream_rx_quick(struct via_stream_rx *rx, unsigned char *to, size_t room,
                                          bool exactly)
 {
@@ -220,8 +222,8 @@ static inline size_t via_stream_rx_quick(struct via_stream_rx *rx, unsigned char
     if (!via_stream_rx_is_quick(rx)) {
         return 0;
     }
-    /* Not for ever; and the writer gets its room back at the same records as by
-     * via_stream_rx_read(): in larger batches up to a quarter more would stay here than there. */
+    /* Bounded; and the writer gets its room back at the same records as by via_stream_rx_read(): in
+     * larger batches up to a quarter more would stay here than there. */
     while ((at.sequence - first) * 4 <= slots &&
            rx->unposted_bytes + all_body_bytes < rx->pipe.geometry.data_bytes / 4 &&
            (data = via_stream_rx_record(rx, &at, room - total, &bytes, &body_bytes)) != NULL) {

@@ -7,9 +7,9 @@
 /*
  * Leaving the pipe from its reading end. A reader whose bytes must come from the kernel from now on
  * (another program will read them, say) stops at some byte in the middle of what was written. It
- * gives back all records before that one and says how many bytes of that one it has had; after that
- * it never reads the pipe again. The writer finds everything from that byte on still in the
- * reader's memory, sends it once more through the kernel, and stays there.
+ * gives back all records before that one and publishes how many bytes of that one it has read;
+ * after that it never reads the pipe again. The writer finds everything from that byte on still in
+ * the reader's memory, sends it once more through the kernel, and stays there.
  *
  * Only within one machine: the writer reads the reader's memory.
  */
@@ -19,18 +19,17 @@
 uint32_t via_stream_rx_leave(struct via_stream_rx *rx);
 
 /*
- * Its peer will send nothing again: may the reader, as it was before it left, have bytes in the
- * pipe that it has not read? Takes in control records: it may have left before it saw that the pipe
- * is used at all. More may come when records are under way and via_stream_rx_is_ending() does not
- * hold.
+ * Its peer will send nothing again: may the reader, in its state before it left, have unread bytes
+ * in the pipe? Handles control records: it may have left before it saw that the pipe is used at
+ * all. More may come if records are under way and via_stream_rx_is_ending() does not hold.
  */
 bool via_stream_rx_left_bytes(struct via_stream_rx *left);
 
-/* The writer has heard that the reader gave back all before `released` and then left. It is not to
- * be trusted. Credits are not looked at any more: one from before may still be on its way. */
+/* The reader has announced that it gave back all before `released` and then left. The announcement
+ * is not trusted. Credits are ignored from now on: an earlier one may still be on its way. */
 void via_stream_tx_left(struct via_stream_tx *tx, uint32_t released);
 
-/* Bytes of the pipe that are to be sent again. */
+/* Bytes of the pipe to send again. */
 struct via_stream_replay {
     struct via_pipe_reader pipe; /* where the reader stopped; gives nothing back */
     struct via_pipe_record record;
@@ -40,8 +39,8 @@ struct via_stream_replay {
     uint64_t sent; /* in all */
 };
 
-/* After that: the writer writes no more into the pipe, and is in a kernel span. `skip`: what
- * leave() returned at the other end, which is not to be trusted. */
+/* After that the writer does not use the pipe any more, and is in a kernel span. `skip`: the result
+ * of leave() at the other end, which is not trusted. */
 void via_stream_replay_begin(struct via_stream_replay *replay, struct via_stream_tx *tx,
                              uint32_t skip);
 /* The next bytes: how many, 0 when there are none left. */

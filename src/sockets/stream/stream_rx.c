@@ -12,8 +12,7 @@ void via_stream_rx_init(struct via_stream_rx *rx)
     *rx = (struct via_stream_rx){.pipe = pipe, .span = VIA_SPAN_KERNEL};
 }
 
-/* Gives one record back. Credits go out by the quarter, of slots (the pipe sees to that) or bytes.
- */
+/* Gives one record back. Credits go out by the quarter, of slots (the pipe does that) or bytes. */
 static void release(struct via_stream_rx *rx, uint32_t body_bytes)
 {
     if (rx->probe) {
@@ -183,9 +182,9 @@ static int take_in(struct via_stream_rx *rx)
         note_turn(rx);
     }
     if (head.kind != VIA_STREAM_FIN && !rx->probe) {
-        /* The writer's leave to demote (via_stream_tx_is_demoted) or, when it has spilled, to come
-         * back (via_stream_stall_is_over): a reader that never sleeps does not post it otherwise.
-         */
+        /* The writer waits for this credit to demote (via_stream_tx_is_demoted) or, when it has
+         * spilled, to come back (via_stream_stall_is_over): a reader that never sleeps does not
+         * post it otherwise. */
         via_pipe_post_credit(&rx->pipe);
         rx->posted = true;
     }
@@ -293,7 +292,7 @@ ssize_t via_stream_rx_read(struct via_stream_rx *rx, struct via_iov *iov)
     return total;
 }
 
-/* A copy that takes without giving back: nothing in shared memory changes. */
+/* A copy that reads without giving back: shared memory does not change. */
 static struct via_stream_rx probe(const struct via_stream_rx *rx)
 {
     struct via_stream_rx copy = *rx;
@@ -320,7 +319,7 @@ ssize_t via_stream_rx_peek(const struct via_stream_rx *rx, struct via_iov *iov, 
     return n;
 }
 
-/* Moves a copy past what is next, if it is bytes: how many, 0 when it is something else. */
+/* Moves a copy past the next bytes: how many, 0 if the next record is something else. */
 static size_t pass(struct via_stream_rx *copy)
 {
     int next = via_stream_rx_next(copy);
@@ -378,8 +377,8 @@ void via_stream_rx_dropped(struct via_stream_rx *rx, uint64_t bytes)
     rx->again -= bytes;
 }
 
-/* Takes what is in the pipe, unread: how many bytes. What was left to be fetched is refused, and
- * follows by the kernel. */
+/* Discards the unread bytes of the pipe: how many. Bytes left to be fetched are refused, and follow
+ * by the kernel. */
 static uint64_t take_unread(struct via_stream_rx *rx)
 {
     uint64_t total = 0;
@@ -411,7 +410,7 @@ bool via_stream_rx_skip(struct via_stream_rx *rx)
         return false;
     }
     rx->span =
-        VIA_SPAN_PIPE; /* what the kernel has before its beginning comes first all the same */
+        VIA_SPAN_PIPE; /* the kernel's bytes before the pipe's beginning come first nevertheless */
     take_unread(rx);
     rx->again -= via_min(unread, rx->again);
     return true;

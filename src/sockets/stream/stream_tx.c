@@ -177,7 +177,7 @@ int via_stream_tx_fin(struct via_stream_tx *tx, uint8_t flags)
     }
     tx->ended = true;
     if (tx->span != VIA_SPAN_PIPE) {
-        return 0; /* the kernel's FIN says it */
+        return 0; /* the kernel's FIN announces it */
     }
     return send_control(tx, VIA_STREAM_FIN, flags, tx->kernel_bytes + tx->pipe_bytes);
 }
@@ -215,8 +215,8 @@ int via_stream_tx_avail(struct via_stream_tx *tx, uint64_t address, uint64_t byt
     head.u.avail.address = address;
     head.u.avail.bytes = via_min(bytes, VIA_AVAIL_BYTES_MAX);
     head.u.avail.id = (tx->avail.id + 1) & VIA_AVAIL_ID_MASK;
-    /* All before have ended. The word is kept near the ids in use, so that it never is half a lap
-     * away; the record's release shows it to the reader. */
+    /* All earlier ones have ended. The word is kept near the ids in use, so that it never is half a
+     * lap away; the record's release makes it visible to the reader. */
     atomic_store_explicit(&tx->avail.peer->revoked, tx->avail.id, memory_order_relaxed);
     int rc = send_head(tx, &head, sizeof(head.u.avail));
     if (rc == 0) {
@@ -232,7 +232,7 @@ int via_stream_tx_avail(struct via_stream_tx *tx, uint64_t address, uint64_t byt
 
 int via_stream_tx_avail_state(struct via_stream_tx *tx, uint64_t *ret_done)
 {
-    /* Pairs with the release in post_pulled(): what was fetched is not read any more. */
+    /* Pairs with the release in post_pulled(): fetched bytes are not read any more. */
     uint64_t word = atomic_load_explicit(&tx->avail.own->pulled, memory_order_acquire);
     uint64_t done = word & PULLED_BYTES_MASK;
     unsigned state = (unsigned)(word >> 38) & 3u;

@@ -13,7 +13,7 @@ unsigned via_zcopy_size(size_t bytes)
     return size;
 }
 
-/* From now on the other way, or back. */
+/* Switches to the other method, or back. */
 static void switch_way(struct via_zcopy_choice *choice)
 {
     choice->other = !choice->other;
@@ -21,8 +21,8 @@ static void switch_way(struct via_zcopy_choice *choice)
     choice->block[choice->other] = (struct via_zcopy_block){.parts = 0};
 }
 
-/* Some sends do not count: they were ended early, or another thread has learned at the same time.
- * They hold up a comparison, but not for ever. */
+/* Some sends do not count: they ended early, or another thread has measured at the same time. They
+ * delay a comparison, but not for ever. */
 static uint32_t sends_max(const struct via_zcopy_choice *choice)
 {
     if (choice->other) {
@@ -44,7 +44,8 @@ bool via_zcopy_is_measured(const struct via_zcopy_choice *choice)
 {
     uint32_t skip = VIA_ZCOPY_SKIP(choice->part);
     if (!choice->other) {
-        skip += choice->until - VIA_ZCOPY_BLOCK(choice->part); /* only the last before the other */
+        skip += choice->until -
+                VIA_ZCOPY_BLOCK(choice->part); /* only the last ones before the other method */
     }
     return choice->sends > skip;
 }
@@ -73,8 +74,8 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Without the fastest part and the slowest: others may have had the CPU meanwhile, for a thousand
- * times as long as a send takes. */
+/* Without the fastest part and the slowest: other threads may have had the CPU meanwhile, for a
+ * thousand times as long as a send takes. */
 static uint64_t typical(const struct via_zcopy_block *block)
 {
     uint32_t costs[VIA_ZCOPY_PARTS];
@@ -99,7 +100,7 @@ static uint32_t median_ratio(const struct via_zcopy_choice *choice)
     return sorted[count / 2];
 }
 
-/* Who copies is to gain something by the change; who fetches is not to lose anything. */
+/* From copying, a change must bring a gain; from fetching, it must only bring no loss. */
 static bool is_for_fetch(const struct via_zcopy_choice *choice, uint32_t ratio)
 {
     return ratio < (choice->fetches ? VIA_ZCOPY_SAME : VIA_ZCOPY_SAME - VIA_ZCOPY_SAME / 16);

@@ -7,15 +7,15 @@
 #include <stdint.h>
 
 /*
- * Whether to copy or to have fetched, by the size of a send: learned from how long sends take
- * either way. What one thread can measure by itself says little: copies through a pipe cost what it
- * takes to get lines from one processor to the other and to take turns. So most sends go one way,
- * and now and then some go the other. Those are compared with the last before them only: the same
- * way takes half as long or twice at other moments, when processors move or others want them. The
- * last few comparisons decide, by their median; in doubt it is copied. Pure.
+ * Whether to copy or to fetch, by the size of a send: learned from how long sends take either way.
+ * Measurements of one thread alone prove little: the cost of copies through a pipe depends on the
+ * transfer of cache lines between CPUs and on scheduling. So most sends use one method, and now and
+ * then some use the other. Those are compared only with the last ones before them: the same method
+ * takes half or twice as long at other moments, when threads change their CPUs or other threads
+ * run. The last few comparisons decide, by their median; in doubt the choice is to copy. Pure.
  *
- * The first sends of either way do not count: they find the pipe empty, have to wait for what was
- * copied before them, or for a reader who slept.
+ * The first sends by either method do not count: they find the pipe empty, have to wait for earlier
+ * copies, or for a reader that slept.
  */
 #define VIA_ZCOPY_LEAST (64u * 1024)
 #define VIA_ZCOPY_SIZES 7u /* doubling, to 4 MiB and all beyond */
@@ -23,15 +23,15 @@
 #define VIA_ZCOPY_PART 8u /* sends of the smallest sizes; of larger ones fewer */
 #define VIA_ZCOPY_SKIP(part) (2u * (part))
 #define VIA_ZCOPY_BLOCK(part) (VIA_ZCOPY_SKIP(part) + VIA_ZCOPY_PARTS * (part))
-#define VIA_ZCOPY_DECIDES 3u /* so many comparisons are needed */
+#define VIA_ZCOPY_DECIDES 3u /* comparisons needed for a decision */
 #define VIA_ZCOPY_REMEMBERS 5u
-/* Sends until the next comparison: when the last one was for the other way; twice as many each
- * time, up to one of these: when the other way is about as fast, and when it is not. */
+/* Sends until the next comparison: if the last one favoured the other method; twice as many each
+ * time, up to one of these: if the other method is about as fast, and if it is not. */
 #define VIA_ZCOPY_AGAIN 128u
 #define VIA_ZCOPY_OFTEN 4096u
 #define VIA_ZCOPY_SELDOM 8192u
 
-/* Sends one way, in parts, of which the last count. */
+/* Sends by one method, in parts, of which the last ones count. */
 struct via_zcopy_block {
     uint32_t parts;
     uint32_t sends; /* of the part under way */
@@ -42,29 +42,29 @@ struct via_zcopy_block {
 
 struct via_zcopy_choice {
     bool fetches;   /* most sends are fetched */
-    bool other;     /* now they go the other way */
+    bool other;     /* now they use the other method */
     uint32_t sends; /* so many have, since they do */
-    uint32_t until; /* how many go the way of most */
+    uint32_t until; /* how many use the majority's method */
     uint32_t part;
     uint32_t compared;
     uint16_t ratios[VIA_ZCOPY_REMEMBERS]; /* fetch to copy, VIA_ZCOPY_SAME: alike */
-    struct via_zcopy_block block[2];      /* of the way of most, of the other */
+    struct via_zcopy_block block[2];      /* of the majority's method, of the other one */
 };
 _Static_assert(VIA_ZCOPY_PART >> (VIA_ZCOPY_SIZES - 1) / 2 >= 1 &&
                    VIA_ZCOPY_AGAIN >= VIA_ZCOPY_BLOCK(VIA_ZCOPY_PART),
                "every size has parts, and a block fits before the next comparison");
 #define VIA_ZCOPY_SAME 256u
 
-/* Of which size is it? bytes >= VIA_ZCOPY_LEAST. */
+/* The class of a size. bytes >= VIA_ZCOPY_LEAST. */
 unsigned via_zcopy_size(size_t bytes);
 
 /* One more send of this size: fetch? */
 bool via_zcopy_choose(struct via_zcopy_choice *choice);
-/* Does it matter how long that takes? */
+/* Is its duration needed? */
 bool via_zcopy_is_measured(const struct via_zcopy_choice *choice);
 /* Nothing is known yet. */
 void via_zcopy_begin(struct via_zcopy_choice choices[VIA_ZCOPY_SIZES]);
-/* It took so long, in any unit. */
+/* Its duration, in any unit. */
 void via_zcopy_learn(struct via_zcopy_choice *choice, bool fetched, size_t bytes, uint64_t time);
 
 #endif
