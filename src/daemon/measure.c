@@ -40,9 +40,9 @@ static struct {
     struct via_child client; /* measures to host client_peer */
     struct via_child server; /* the other end, for server_peer */
     uint16_t client_peer, server_peer;
-    unsigned client_looks, server_looks; /* since they were started */
+    unsigned client_polls, server_polls; /* since they were started */
     unsigned tcp_port;                   /* of the server; 0 = it does not listen yet */
-    bool server_failed; /* and the host that asked does not know yet */
+    bool server_failed;                  /* and the host that asked does not know yet */
     char token[TOKEN_BYTES + 1];
     bool dirty; /* a decision is not in the file yet */
     bool save_failed;
@@ -78,7 +78,7 @@ static void begin_save(void)
     sigset_t all, old;
     measure.save = (struct saving){.text = via_decisions_text(measure.host)};
     if (measure.save.text == NULL) {
-        return; /* again at the next look */
+        return; /* again at the next poll */
     }
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
@@ -130,7 +130,7 @@ static void start_client(uint16_t peer)
     const char *const words[] = {"tune", "sockets", "--automatic", id, NULL};
     snprintf(id, sizeof(id), "%u", peer);
     measure.client_peer = peer;
-    measure.client_looks = 0;
+    measure.client_polls = 0;
     measure.client.ended = client_ended;
     if (via_child_start(&measure.client, measure.host, measure.options->rundir.text,
                         measure.options->host.host, words, &err) != 0) {
@@ -188,7 +188,7 @@ static int serve(void *ctx, uint16_t peer, unsigned *ret_tcp_port, const char **
     if (measure.server.pid == 0) {
         measure.server_failed = false;
         measure.server_peer = peer;
-        measure.server_looks = 0;
+        measure.server_polls = 0;
         measure.tcp_port = 0;
         measure.server.ended = server_ended;
         int rc = via_child_start(&measure.server, measure.host, measure.options->rundir.text,
@@ -208,10 +208,10 @@ static void look(struct via_host_source *source, uint32_t events)
     uint64_t count;
     (void)events;
     (void)!read(source->fd, &count, sizeof(count));
-    if (measure.client.pid != 0 && ++measure.client_looks > CLIENT_LOOKS_MAX) {
+    if (measure.client.pid != 0 && ++measure.client_polls > CLIENT_LOOKS_MAX) {
         via_child_kill(&measure.client);
     }
-    if (measure.server.pid != 0 && ++measure.server_looks > SERVER_LOOKS_MAX) {
+    if (measure.server.pid != 0 && ++measure.server_polls > SERVER_LOOKS_MAX) {
         via_child_kill(&measure.server);
     }
     if (end_save() && measure.dirty) {

@@ -66,7 +66,7 @@ class Flow:
                 raise Failure("receiver: %s" % (line.strip() or "it ended"))
 
     def check(self):
-        """All up to the last message that arrived has arrived once and in order, and more than at the last look."""
+        """All up to the last message that arrived has arrived once and in order, and more than at the last check."""
         signal_inside(self.receiver, signal.SIGUSR1)
         received, highest, *wrong = self.answer("so far")
         if received != highest or any(wrong):
@@ -127,7 +127,7 @@ class Left:
 
     def check(self):
         for host in self.fab.hosts:
-            # Lists of files and processes are read while the daemons of others work: what is there for good counts.
+            # Lists of files and processes are read while the daemons of others work: only permanent ones count.
             if not machines_case.wait_for(lambda host=host: files_of(self.fab, host) == self.files[host] and
                                           programs_of(self.fab, host) == self.programs[host], 5):
                 raise Failure("node%d: files and processes: %s %s, then %s %s" % (

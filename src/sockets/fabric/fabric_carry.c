@@ -206,7 +206,7 @@ static int push_body(struct via_conn *conn, const struct via_pipe_record *record
     return 0;
 }
 
-/* After a record through slices only a peer that has announced its sleep is rung. A peer whose
+/* After a record through slices only a peer that has announced its sleep gets a ring. A peer whose
  * words go by frames may have announced it while the word is under way, so it gets a ring for each
  * record. */
 static bool is_peer_asleep(void *ctx)
