@@ -188,10 +188,11 @@ class Pex(cli.Case):
 
     def test_both_nt_ports_of_a_chip(self):
         more = [os.path.join(self.folder, "nt%d.sock" % function) for function in (3, 4)]
-        self.serve("--two-nt-ports", "--socket", more[0], "--socket", more[1])
-        hosts = [TwoPorts(self, host) for host in (1, 2, 3)]
+        engine = os.path.join(self.folder, "dma.sock")
+        self.serve("--two-nt-ports", "--socket", more[0], "--socket", more[1], "--dma-socket", engine)
+        hosts = [TwoPorts(self, host, ",dma=" + engine if host == 1 else "") for host in (1, 2, 3)]
         for host, peers in zip(hosts, ([2, 3], [1], [1])):
-            host.configure(peers)
+            host.configure(peers, more="[transport]\ndma-bytes = 1024\n" if host.host == 1 else "")
         for host in reversed(hosts):
             host.start()
 
@@ -212,6 +213,15 @@ class Pex(cli.Case):
             second.put(remote, data)
             self.assertEqual(ctypes.string_at(base, len(data)), data)
         put()
+        # Host 1 has one DMA function, by which bodies leave over both its links.
+        first = Process(self, hosts[0])
+        for process, peer in ((second, 2), (third, 3)):
+            there, place = process.segment(50000)
+            data = random.randbytes(50000)
+            first.put(first.remote(peer, there, 50000), data)
+            self.assertEqual(ctypes.string_at(place, len(data)), data)
+        links = hosts[0].links()
+        self.assertGreater(min(links["to-%d-0" % peer]["dma_frames"] for peer in (2, 3)), 0, links)
         # The cable of one port is not that of the other.
         self.command("nt 1")
         self.command("cut")

@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -242,22 +243,118 @@ static void what_does_not_fit_is_refused(void **state)
     check_data(both);
 }
 
-/* The host with both NT ports has one DMA function, which the first link with DMA takes. */
-static void the_dma_function_is_of_the_host(void **state)
+/* --- the one DMA function of the host with both NT ports --- */
+
+static unsigned char source[16384] __attribute__((aligned(4096)));
+
+static void open_sharing(struct pex_link *link[2])
+{
+    for (unsigned i = 0; i < sizeof(source); i++) {
+        source[i] = (unsigned char)(i * 7);
+    }
+    for (unsigned nt = 0; nt < 2; nt++) {
+        link[nt] = pex_link_new(nt == 0 ? PEX_LINK_NT0 : PEX_LINK_NT1, true);
+        struct via_port *port = link[nt]->end[0].port;
+        assert_int_equal(port->caps.dma_depth, 60);
+        assert_int_equal(link[nt]->end[1].port->caps.dma_depth, 60);
+        assert_int_equal(via_pex_driver.memory_register(port, source, sizeof(source), NULL), 0);
+        assert_int_equal(via_pex_driver.memory_register(port, source, 4096, NULL), -EBUSY);
+    }
+}
+
+static int start_dma(struct pex_link *link, unsigned queue, unsigned off, unsigned len)
+{
+    struct via_port *port = link->end[0].port;
+    return port->ops->dma(port, queue, off, source + off, len, off + 1);
+}
+
+/* Its result, within a second of real time. */
+static int take_dma(struct pex_link *link, unsigned queue, unsigned off)
+{
+    struct via_port *port = link->end[0].port;
+    uint64_t cookie;
+    int result;
+    for (unsigned i = 0; port->ops->dma_take(port, queue, &cookie, &result, 1) == 0; i++) {
+        assert_true(i < 100000);
+        usleep(10);
+    }
+    assert_int_equal(cookie, off + 1);
+    return result;
+}
+
+static void expect_dma(struct pex_link *link, unsigned off, unsigned len)
+{
+    assert_int_equal(take_dma(link, 1, off), 0);
+    assert_memory_equal(link->end[1].port->inbox + off, source + off, len);
+}
+
+/* On one channel: each link's body comes to that link's peer, and each link takes its own. */
+static void both_links_have_the_dma_function(void **state)
 {
     struct pex_link *link[2];
     (void)state;
-    for (unsigned nt = 0; nt < 2; nt++) {
-        link[nt] = pex_link_new(nt == 0 ? PEX_LINK_NT0 : PEX_LINK_NT1, true);
-        assert_int_equal(link[nt]->end[0].port->caps.dma_depth, nt == 0 ? 60 : 0);
-        assert_int_equal(link[nt]->end[1].port->caps.dma_depth, 60);
+    open_sharing(link);
+    for (unsigned i = 0; i < 40; i++) { /* more than a ring has */
+        assert_int_equal(start_dma(link[0], 1, 64 * i, 64), 0);
+        assert_int_equal(start_dma(link[1], 1, 8192 + 64 * i, 64), 0);
+        expect_dma(link[1], 8192 + 64 * i, 64);
+        expect_dma(link[0], 64 * i, 64);
     }
-    pex_link_check_data(link[0]);
-    pex_link_check_data(link[1]);
+    assert_int_equal(link[0]->end[1].port->inbox[8192 + 1], 0);
+    assert_int_equal(link[1]->end[1].port->inbox[1], 0);
+    /* Either link's control thread wakes the threads of both. */
+    unsigned wakes = link[0]->end[0].wakes[1];
+    assert_int_equal(start_dma(link[0], 1, 0, 64), 0);
+    pex_link_turn(link[1], 1);
+    assert_int_equal(link[0]->end[0].wakes[1], wakes + 1);
+    assert_int_equal(take_dma(link[0], 1, 0), 0);
     pex_link_close(link[0]);
-    pex_link_check_data(link[1]);
+    assert_int_equal(start_dma(link[1], 1, 4096, 64), 0);
+    expect_dma(link[1], 4096, 64);
     pex_link_close(link[1]);
     assert_null(via_pex_find("test"));
+}
+
+/* What one link aborts, or leaves behind when it closes, ends on that channel for both. */
+static void a_link_that_ends_takes_its_dma_along(void **state)
+{
+    const struct via_pex_engine_faults none = {0}, stalls = {.stalls = true};
+    struct pex_link *link[2];
+    (void)state;
+    open_sharing(link);
+    via_pex_engine_set_faults(link[0]->pex, VIA_PEX_VIRTUAL, &stalls);
+    assert_int_equal(start_dma(link[0], 1, 0, 64), 0);
+    assert_int_equal(start_dma(link[1], 1, 64, 64), 0);
+    link[0]->end[0].port->ops->dma_abort(link[0]->end[0].port, 1);
+    assert_int_equal(take_dma(link[0], 1, 0), -ECANCELED);
+    assert_int_equal(take_dma(link[1], 1, 64), -EIO);
+    assert_int_equal(start_dma(link[0], 1, 0, 64), 0);
+    assert_int_equal(start_dma(link[1], 1, 64, 64), 0);
+    pex_link_close(link[0]);
+    assert_int_equal(take_dma(link[1], 1, 64), -EIO);
+    via_pex_engine_set_faults(link[1]->pex, VIA_PEX_VIRTUAL, &none);
+    assert_int_equal(start_dma(link[1], 1, 4096, 64), 0);
+    expect_dma(link[1], 4096, 64);
+    pex_link_close(link[1]);
+    assert_null(via_pex_find("test"));
+}
+
+/* An engine that does not let itself be aborted is cut off when a link closes: the other link goes
+ * on without DMA. */
+static void a_link_that_ends_cuts_a_hanging_engine_off(void **state)
+{
+    const struct via_pex_engine_faults hangs = {.hangs = true};
+    struct pex_link *link[2];
+    (void)state;
+    open_sharing(link);
+    via_pex_engine_set_faults(link[0]->pex, VIA_PEX_VIRTUAL, &hangs);
+    assert_int_equal(start_dma(link[0], 1, 0, 64), 0);
+    assert_int_equal(start_dma(link[1], 2, 64, 64), 0);
+    pex_link_close(link[0]);
+    assert_int_equal(take_dma(link[1], 2, 64), -EIO);
+    assert_int_equal(start_dma(link[1], 1, 4096, 64), -EIO);
+    pex_link_check_data(link[1]);
+    pex_link_close(link[1]);
 }
 
 #define TESTS(name)                                           \
@@ -274,7 +371,9 @@ int main(void)
         TESTS(a_driver_of_one_port_may_come_and_go),
         TESTS(a_host_that_writes_into_the_other_port),
         cmocka_unit_test_setup_teardown(what_does_not_fit_is_refused, set_up, tear_down),
-        cmocka_unit_test(the_dma_function_is_of_the_host),
+        cmocka_unit_test(both_links_have_the_dma_function),
+        cmocka_unit_test(a_link_that_ends_takes_its_dma_along),
+        cmocka_unit_test(a_link_that_ends_cuts_a_hanging_engine_off),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -289,9 +289,7 @@ static int open_fds(struct via_pex_port *pex, struct via_error *err)
     pex->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     pex->irq_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     pex->kick_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    pex->dma_irq_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (pex->epoll_fd < 0 || pex->irq_fd < 0 || pex->kick_fd < 0 || pex->dma_irq_fd < 0 ||
-        epoll_ctl(pex->epoll_fd, EPOLL_CTL_ADD, pex->dma_irq_fd, &event) != 0 ||
+    if (pex->epoll_fd < 0 || pex->irq_fd < 0 || pex->kick_fd < 0 ||
         epoll_ctl(pex->epoll_fd, EPOLL_CTL_ADD, pex->irq_fd, &event) != 0 ||
         epoll_ctl(pex->epoll_fd, EPOLL_CTL_ADD, pex->kick_fd, &event) != 0) {
         return via_error_set(err, -errno, "eventfd: %s", strerror(errno));
@@ -314,15 +312,19 @@ static void open_session(struct via_pex_port *pex)
 static int open_user_engine(struct via_pex_port *pex, struct via_error *err)
 {
     struct via_pci *pci;
-    int rc = via_vfio_user_open(pex->config.engine, &pci, err);
+    int rc = via_pex_dma_join(pex, pex->config.engine, err);
+    if (rc != -ENOENT) {
+        return rc;
+    }
+    rc = via_vfio_user_open(pex->config.engine, &pci, err);
     if (rc != 0) {
         return rc;
     }
     pci->requester = VIA_PEX_ENGINE_REQUESTER;
-    return via_pex_dma_open(pex, pci, err);
+    return via_pex_dma_open(pex, pex->config.engine, pci, false, err);
 }
 
-static int open_kernel_engine(struct via_pex_port *pex, struct via_error *err)
+static int open_first_kernel_engine(struct via_pex_port *pex, struct via_error *err)
 {
     struct via_kernel_options options = {.address = pex->config.engine, .beside = pex->pci};
     struct via_pci *pci;
@@ -340,8 +342,36 @@ static int open_kernel_engine(struct via_pex_port *pex, struct via_error *err)
                              "PEX 87xx (10b5:87d0)",
                              pex->config.engine, ids & 0xffff, ids >> 16);
     }
-    rc = via_pex_dma_open(pex, pci, err);
+    return via_pex_dma_open(pex, pex->config.engine, pci, true, err);
+}
+
+static int open_kernel_engine(struct via_pex_port *pex, struct via_error *err)
+{
+    int rc = via_pex_dma_join(pex, pex->config.engine, err);
+    if (rc == -ENOENT) {
+        rc = open_first_kernel_engine(pex, err);
+    }
     return rc == 0 ? via_pex_dma_reach_window(pex, err) : rc;
+}
+
+/* Of the model in this process. The host with the virtual sides of two NT ports has one. */
+static int open_model_engine(struct via_pex_port *pex, const char *name, struct via_error *err)
+{
+    struct via_pex *model = via_pex_find(name);
+    bool is_shared = pex->config.twins && !pex->config.model_link;
+    struct via_pci *pci;
+    int rc = is_shared ? via_pex_dma_join(pex, pex->config.target, err) : -ENOENT;
+    if (rc != -ENOENT || model == NULL) {
+        return rc;
+    }
+    model = pex->config.nt == 1        ? via_pex_twin(model)
+            : pex->config.b2b_end == 1 ? via_pex_joined(model)
+                                       : model;
+    enum via_pex_side side = pex->config.model_link ? VIA_PEX_LINK : VIA_PEX_VIRTUAL;
+    rc = is_shared ? via_pex_attach_engine_apart(model, side, &pci)
+                   : via_pex_attach_engine(model, side, &pci);
+    return rc == 0 ? via_pex_dma_open(pex, is_shared ? pex->config.target : "", pci, false, err)
+                   : via_error_set(err, rc, "DMA function: %s", strerror(-rc));
 }
 
 static int open_engine(struct via_pex_port *pex, struct via_error *err)
@@ -349,28 +379,14 @@ static int open_engine(struct via_pex_port *pex, struct via_error *err)
     struct via_pci *given = pex->engine;
     pex->engine = NULL;
     if (given != NULL) {
-        return via_pex_dma_open(pex, given, err);
+        return via_pex_dma_open(pex, "", given, false, err);
     }
     if (pex->config.engine[0] != '\0') {
         return via_kernel_is_address(pex->config.engine) ? open_kernel_engine(pex, err)
                                                          : open_user_engine(pex, err);
     }
     const char *name = rest_of(pex->config.target, MODEL_PREFIX);
-    struct via_pex *model = name != NULL ? via_pex_find(name) : NULL;
-    struct via_pci *pci;
-    if (model == NULL) {
-        return 0;
-    }
-    model = pex->config.nt == 1        ? via_pex_twin(model)
-            : pex->config.b2b_end == 1 ? via_pex_joined(model)
-                                       : model;
-    int rc =
-        via_pex_attach_engine(model, pex->config.model_link ? VIA_PEX_LINK : VIA_PEX_VIRTUAL, &pci);
-    if (rc == -EBUSY && pex->config.twins) {
-        return 0; /* the host has one, and the link of its other NT port uses it */
-    }
-    return rc == 0 ? via_pex_dma_open(pex, pci, err)
-                   : via_error_set(err, rc, "DMA function: %s", strerror(-rc));
+    return name != NULL ? open_model_engine(pex, name, err) : 0;
 }
 
 static int open_all(struct via_pex_port *pex, struct via_error *err)
@@ -424,7 +440,7 @@ int via_pex_port_open(const struct via_pex_config *config, struct via_pci *pci,
     pex->session = session;
     pex->base.ops = &via_pex_port_ops;
     pex->host = host;
-    pex->memory_fd = pex->epoll_fd = pex->irq_fd = pex->kick_fd = pex->dma_irq_fd = -1;
+    pex->memory_fd = pex->epoll_fd = pex->irq_fd = pex->kick_fd = -1;
     open_session(pex);
     int rc = open_all(pex, err);
     if (rc != 0) {
@@ -471,7 +487,7 @@ void via_pex_port_close(struct via_port *port)
     if (pex->page != NULL) {
         munmap(pex->page, pex->mapped_bytes);
     }
-    int fds[] = {pex->memory_fd, pex->epoll_fd, pex->irq_fd, pex->kick_fd, pex->dma_irq_fd};
+    int fds[] = {pex->memory_fd, pex->epoll_fd, pex->irq_fd, pex->kick_fd};
     for (unsigned i = 0; i < VIA_ARRAY_COUNT(fds); i++) {
         if (fds[i] >= 0) {
             close(fds[i]);

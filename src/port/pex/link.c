@@ -350,9 +350,8 @@ int via_pex_link_service(struct via_port *port, uint64_t now_ns, uint64_t *ret_d
     uint64_t ups = pex->ups_count, downs = pex->downs_count;
     (void)drain_fd(pex->irq_fd);
     (void)drain_fd(pex->kick_fd);
-    bool interrupted = drain_fd(pex->dma_irq_fd);
-    if (pex->dma != NULL && (interrupted || pex->config.polls)) {
-        via_pex_dma_service(pex, interrupted);
+    if (pex->dma != NULL) {
+        via_pex_dma_service(pex);
     }
     if (pex->quiescing) {
         finish_down(pex);

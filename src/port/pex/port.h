@@ -135,7 +135,6 @@ struct via_pex_port {
     uint64_t iova;
     bool asymmetric; /* membarrier() orders `busy` against `up` */
     int epoll_fd, irq_fd, kick_fd;
-    int dma_irq_fd;
     bool irq_is_on;
     struct via_pex_dma *dma; /* owned; NULL: no engine */
 
@@ -228,13 +227,19 @@ void via_pex_slices_forget(struct via_pex_port *pex);
 
 /* --- dma.c --- */
 
-/* Takes the function over, also when it fails. */
-int via_pex_dma_open(struct via_pex_port *pex, struct via_pci *pci, struct via_error *err);
+/* Takes the function over, also when it fails. name: by which another port of the host finds it;
+ * "": none may. leads: the function has the port's IO virtual addresses, and goes when that does.
+ */
+VIA_MUST_CHECK int via_pex_dma_open(struct via_pex_port *pex, const char *name, struct via_pci *pci,
+                                    bool leads, struct via_error *err);
+/* The port shares the function that another port has opened by that name. -ENOENT: none has. */
+VIA_MUST_CHECK int via_pex_dma_join(struct via_pex_port *pex, const char *name,
+                                    struct via_error *err);
 /* Of a function of this machine, opened: the IOMMU learns of the window. */
 VIA_MUST_CHECK int via_pex_dma_reach_window(struct via_pex_port *pex, struct via_error *err);
 void via_pex_dma_close(struct via_pex_port *pex);
 int via_pex_dma_register(struct via_port *port, void *memory, size_t bytes, struct via_error *err);
-void via_pex_dma_service(struct via_pex_port *pex, bool interrupted);
+void via_pex_dma_service(struct via_pex_port *pex);
 void via_pex_dma_program(struct via_pex_port *pex); /* when the window may have moved */
 uint16_t via_pex_dma_requester(const struct via_pex_port *pex);
 int via_pex_dma_start(struct via_port *port, unsigned queue, uint64_t off, const void *src,
