@@ -4,12 +4,14 @@
 
 The host of each virtual side has the chip's DMA function, too. A guest has them by QEMU's vfio-user-pci behind an emulated IOMMU, and its daemon has them by the kernel's vfio-pci: MSI, DMA by IO virtual
 addresses, config space, resets. make lab. check_ring.py try: boots the same and gives a shell, where `g1 COMMAND` runs in guest 1. check_ring.py resets N: resets a guest N times
-under traffic between the two others, and says what all were doing when a message does not arrive.
+under traffic between the two others, and says what all were doing when a message does not arrive. check_ring.py cuts N: pulls the cable of a link N times, one link after the other,
+under traffic between all pairs of guests. check_ring.py kills N: kills the daemon of guest 2 N times, through which all messages of guest 1 to guest 3 go.
 """
 import os
 import re
 import subprocess
 import sys
+import time
 
 import lab_guest
 import lab_hosts
@@ -25,6 +27,8 @@ ENGINE = "0000:02:00.0"
 DMA_BYTES = 1024
 EXAMPLES = ("hello", "ring_shift", "histogram")
 LIBRARY = "libviaduct-shmem.so.0"
+# As the daemon's log says it: the link is in a handshake again when the peer reports first.
+DOWN, UP = "down|waiting", "up,"
 # oshrun reaches a guest as it would by ssh: a line with the command, then its input.
 AGENT = "#!/bin/sh\nname=$1; shift\n{ echo \"$*\"; exec cat; } | nc $name 7000\n"
 # What is not read when the socket closes would reset the connection, and the last answer with it.
@@ -122,6 +126,17 @@ class Ring(lab_hosts.Case):
         code, out = self.guests[host].run(deliver(host).replace("prog_deliver", "timeout %d prog_deliver" % HANG_S) + "send %d %d 500 50" % (peer, count), 2 * HANG_S, check=False)
         self.assertEqual(code, 0, (out, self.guests[host].run("viaduct status; cat /tmp/viaductd.log"), self.guests[peer].run("viaduct status; cat /tmp/received")))
 
+    def reports(self, host, peer, state):
+        """How often the host's daemon has reported in its log that the link is in that state."""
+        return int(self.guests[host].run("grep -c -E 'link [0-9]+ to host %d: (%s)' /tmp/viaductd.log" % (peer, state), check=False)[1])
+
+    def wait_reported(self, host, peer, state, before):
+        """In the guest: a command costs a slow CPU more than what it waits for."""
+        line = "grep -c -E 'link [0-9]+ to host %d: (%s)' /tmp/viaductd.log" % (peer, state)
+        code, _ = self.guests[host].run("for i in $(seq %d); do [ $(%s) -gt %d ] && exit 0; sleep 0.1; done; exit 1" % (10 * HANG_S, line, before),
+                                        3 * HANG_S, check=False)
+        self.assertEqual(code, 0, "" if code == 0 else "no report that link %d-%d is %s: %s" % (host, peer, state, self.all_logs()))
+
     def all_logs(self):
         """What each guest that answers has to say; for messages of failed tests."""
         said = []
@@ -210,6 +225,26 @@ class Ring(lab_hosts.Case):
         self.wait_sent(1)
         self.wait_received(3, int(self.guests[1].run("cat /tmp/sent").split()[-1]))
 
+    def test_7_a_daemon_on_the_way_is_killed_under_traffic(self):
+        self.guests[1].run("viaduct cut 1 3")
+        self.wait_state(1, 3, "cut")
+        self.kill_on_the_way(8)
+        self.guests[1].run("viaduct mend 1 3")
+        self.wait_ring()
+
+    def kill_on_the_way(self, seconds):
+        """The link of guests 1 and 3 is cut: guest 2 forwards their messages. The messages wait for guest 2's new daemon."""
+        self.start_receiver(3)
+        self.guests[1].run(deliver(1) + "send 3 0 500 50 %d >/tmp/sent 2>&1 &" % seconds)
+        downs = self.reports(1, 2, DOWN)
+        self.guests[2].run("kill -9 $(cat /tmp/viaductd.pid)")
+        self.wait_reported(1, 2, DOWN, downs)
+        self.lab.start_daemon(2)
+        for host, peer in ((1, 2), (2, 3), (3, 2)):
+            self.wait_state(host, peer, "up")
+        self.wait_sent(1)
+        self.wait_received(3, int(self.guests[1].run("cat /tmp/sent").split()[-1]))
+
     def test_8_a_guest_is_reset_under_traffic(self):
         self.start_receiver(3)
         self.guests[1].run(deliver(1) + "send 3 0 500 50 20 >/tmp/sent 2>&1 &")
@@ -248,10 +283,9 @@ class Killed(lab_hosts.KilledCase):
     script = __file__
 
 
-def reset_guests(lab, count):
-    """Guest 2 goes and comes, while guest 1 sends to guest 3. Returns whether all went well."""
-    case = Ring()
-    case.lab, case.guests = lab, lab.guests
+def reset_guests(case, count):
+    """Guest 2 goes and comes, while guest 1 sends to guest 3."""
+    lab = case.lab
     case.wait_ring()
     for number in range(count):
         case.start_receiver(3)
@@ -264,16 +298,82 @@ def reset_guests(lab, count):
             case.wait_sent(1)
             case.wait_received(3, int(lab.guests[1].run("cat /tmp/sent").split()[-1]))
         except AssertionError as error:
-            print("reset %d of %d: %s" % (number + 1, count, error), flush=True)
-            return False
+            sys.exit("reset %d of %d: %s" % (number + 1, count, error))
         print("reset %d of %d: nothing lost" % (number + 1, count), flush=True)
-    return True
+
+
+FLOWS = [(host, peer) for host in HOSTS for peer in HOSTS if host != peer]
+
+
+def start_flows(case, seconds):
+    """Messages from each guest to each of the two others, with time between them: the guests have one slow CPU each."""
+    for host in HOSTS:
+        case.start_receiver(host, 2)
+    for host, peer in FLOWS:
+        case.guests[host].run(deliver(host) + "send %d 0 500 50000 %d >/tmp/sent%d 2>&1 &" % (peer, seconds, peer))
+
+
+def end_flows(case):
+    """How many messages were sent. All have arrived, once and in order."""
+    count = 0
+    for host in HOSTS:
+        sent = 0
+        for peer in HOSTS:
+            if peer != host:
+                case.assertTrue(wait_for(lambda peer=peer, host=host: "sent" in case.guests[peer].run("cat /tmp/sent%d" % host)), case.all_logs())
+                sent += int(case.guests[peer].run("cat /tmp/sent%d" % host).split()[-1])
+        case.wait_received(host, sent)
+        count += sent
+    return count
+
+
+def cut_link(case, host):
+    """The cable between a guest and the next one is pulled and plugged in. Both daemons report it."""
+    ends = ((host, next_of(host)), (next_of(host), host))
+    before = [[case.reports(*link_end, state) for state in (DOWN, UP)] for link_end in ends]
+    case.lab.command(host, "cut")
+    for link_end, (downs, _) in zip(ends, before):
+        case.wait_reported(*link_end, DOWN, downs)
+    case.lab.command(host, "mend")
+    for link_end, (_, ups) in zip(ends, before):
+        case.wait_reported(*link_end, UP, ups)
+
+
+def cut_links(case, count, seconds=60):
+    """Cables are pulled and plugged in, one after the other, while messages between all guests are under way: all of them arrive."""
+    case.wait_ring()
+    done = 0
+    while done < count:
+        start_flows(case, seconds)
+        first, end = done, time.monotonic() + seconds - 10
+        while done < count and (done == first or time.monotonic() < end):
+            cut_link(case, HOSTS[done % len(HOSTS)])
+            done += 1
+        sent = end_flows(case)
+        print("cuts %d to %d of %d: each reported by both daemons; %d messages sent, none lost" % (first + 1, done, count, sent), flush=True)
+
+
+def kill_daemons(case, count):
+    case.wait_ring()
+    case.guests[1].run("viaduct cut 1 3")
+    case.wait_state(1, 3, "cut")
+    for number in range(count):
+        case.kill_on_the_way(8)
+        print("kill %d of %d: nothing lost" % (number + 1, count), flush=True)
+
+
+MANY = {"resets": reset_guests, "cuts": cut_links, "kills": kill_daemons}
+
+
+def repeat(lab, what, count):
+    case = Ring()
+    case.lab, case.guests = lab, lab.guests
+    what(case, count)
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["resets"]:
+    if sys.argv[1:2] and sys.argv[1] in MANY:
         supervise.begin()
-        done = []
-        lab_hosts.hold(Lab, lambda lab: done.append(reset_guests(lab, int(sys.argv[2]))))
-        sys.exit(0 if done == [True] else 1)
+        lab_hosts.hold(Lab, lambda lab: repeat(lab, MANY[sys.argv[1]], int(sys.argv[2])))
+        sys.exit(0)
     lab_hosts.main(Lab)
