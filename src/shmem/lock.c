@@ -14,10 +14,13 @@
 
 struct place {
     int home;
-    uint32_t number; /* number of the lock in traces, not 0 */
+    uint32_t number;  /* number of the lock in traces, not 0 */
+    uint32_t *halves; /* the home PE's copy, NULL: by frames */
 };
 
-static struct place place_of(const char *call, const long *lock)
+/* Looked for once per call: the address of the lock leads to its home PE, and that to its copy. */
+static inline __attribute__((always_inline)) struct place place_of(const char *call,
+                                                                   const long *lock)
 {
     enum via_region region;
     uint64_t off;
@@ -27,52 +30,55 @@ static struct place place_of(const char *call, const long *lock)
         via_fatal("%s: %p is not the address of a symmetric object", call, (const void *)lock);
     /* Scattered by the upper half of a product: cheaper than a remainder. */
     uint32_t hash = (uint32_t)(off / VIA_CACHELINE) * UINT32_C(0x9e3779b1);
-    return (struct place){(int)(((uint64_t)hash * (uint32_t)via_hot.n_pes) >> 32),
-                          (uint32_t)(1 + (uint64_t)region + off / sizeof(*lock) * VIA_REGIONS)};
+    int home = (int)(((uint64_t)hash * (uint32_t)via_hot.n_pes) >> 32);
+    return (struct place){
+        .home = home,
+        .number = (uint32_t)(1 + (uint64_t)region + off / sizeof(*lock) * VIA_REGIONS),
+        .halves = via_direct(lock, home),
+    };
 }
 
-static uint32_t add(const char *call, long *lock, int index, int home)
+static inline uint32_t draw(const char *call, long *lock, const struct place *place)
 {
-    uint32_t *half = (uint32_t *)(void *)lock + index;
-    uint32_t *direct = via_direct(half, home);
+    uint32_t *half = (uint32_t *)(void *)lock + TICKET_INDEX;
 
-    if (via_likely(direct))
-        return __atomic_fetch_add(direct, 1, __ATOMIC_SEQ_CST);
-    return (uint32_t)via_path_atomic(call, half, 4, VIADUCT_ATOMIC_ADD, 1, 0, home);
+    if (via_likely(place->halves))
+        return __atomic_fetch_add(place->halves + TICKET_INDEX, 1, __ATOMIC_SEQ_CST);
+    return (uint32_t)via_path_atomic(call, half, 4, VIADUCT_ATOMIC_ADD, 1, 0, place->home);
 }
 
-static uint32_t served(const char *call, long *lock, int home)
+static inline uint32_t served(const char *call, long *lock, const struct place *place)
 {
     uint32_t *half = (uint32_t *)(void *)lock + SERVED_INDEX;
-    uint32_t *direct = via_direct(half, home);
 
-    if (via_likely(direct))
-        return __atomic_load_n(direct, __ATOMIC_ACQUIRE);
-    return (uint32_t)via_path_atomic(call, half, 4, VIADUCT_ATOMIC_FETCH, 0, 0, home);
+    if (via_likely(place->halves))
+        return __atomic_load_n(place->halves + SERVED_INDEX, __ATOMIC_ACQUIRE);
+    return (uint32_t)via_path_atomic(call, half, 4, VIADUCT_ATOMIC_FETCH, 0, 0, place->home);
 }
 
 /*
  * Only the holder changes this half, so no locked instruction is needed. Release: orders the
  * holder's earlier stores; pairs with the acquire in served().
  */
-static void serve_next(const char *call, long *lock, int home)
+static inline void serve_next(const char *call, long *lock, const struct place *place)
 {
     uint32_t *half = (uint32_t *)(void *)lock + SERVED_INDEX;
-    uint32_t *direct = via_direct(half, home);
 
-    if (via_likely(direct))
+    if (via_likely(place->halves)) {
+        uint32_t *direct = place->halves + SERVED_INDEX;
         __atomic_store_n(direct, __atomic_load_n(direct, __ATOMIC_RELAXED) + 1, __ATOMIC_RELEASE);
-    else
-        via_path_atomic(call, half, 4, VIADUCT_ATOMIC_ADD, 1, 0, home);
+    } else {
+        via_path_atomic(call, half, 4, VIADUCT_ATOMIC_ADD, 1, 0, place->home);
+    }
 }
 
 void pshmem_set_lock(long *lock)
 {
     struct place place = place_of(VIA_CALL, lock);
-    uint32_t ticket = add(VIA_CALL, lock, TICKET_INDEX, place.home);
+    uint32_t ticket = draw(VIA_CALL, lock, &place);
     struct via_wait wait = VIA_WAIT_INIT;
 
-    for (uint32_t now; (now = served(VIA_CALL, lock, place.home)) != ticket;)
+    for (uint32_t now; (now = served(VIA_CALL, lock, &place)) != ticket;)
         via_trace_step(&wait, lock, sizeof(*lock), VIA_TRACE_LOCK,
                        via_trace_lock_note(place.number, now));
     via_wait_done(&wait);
@@ -102,7 +108,7 @@ void pshmem_clear_lock(long *lock)
         via_path_quiet();
     struct place place = place_of(VIA_CALL, lock);
     via_trace_lock_left(place.number);
-    serve_next(VIA_CALL, lock, place.home);
+    serve_next(VIA_CALL, lock, &place);
 }
 
 VIA_ALIAS(void, shmem_set_lock, (long *lock))
