@@ -176,6 +176,11 @@ static void check_links(struct via_doctor_finding *finding)
             via_doctor_mend(finding, "docs/hardware.md says what to look at");
         }
     }
+    json_array_foreach(json_object_get(status, "links_failed"), i, link)
+    {
+        via_doctor_report(finding, VIA_DOCTOR_WARN, "not opened: %.400s", json_string_value(link));
+        via_doctor_mend(finding, "'viaduct reload' when the cause is gone");
+    }
     json_decref(status);
 }
 

@@ -305,6 +305,18 @@ static void print_links(const struct via_status *status)
     }
 }
 
+static void print_failed(const struct via_status *status)
+{
+    for (unsigned i = 0; i < status->fabric.topology.hosts_count; i++) {
+        json_t *why;
+        size_t k;
+        json_array_foreach(json_object_get(status->hosts[i].after, "links_failed"), k, why)
+        {
+            printf("host %u: not opened: %s\n", status->hosts[i].host, json_string_value(why));
+        }
+    }
+}
+
 /* What viaduct tune sockets has found between hosts. */
 static void print_measured(const struct via_status *status)
 {
@@ -434,6 +446,7 @@ void via_status_print(const struct via_status *status, bool ports)
     print_hosts(status);
     print_users(status);
     print_links(status);
+    print_failed(status);
     if (ports && status->fabric.topology.links_count != 0) {
         print_ports(status);
     }

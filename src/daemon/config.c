@@ -345,6 +345,7 @@ int via_daemon_config_parse(const char *name, const char *text, size_t bytes,
     strcpy(ret_options->rundir.text, VIA_DAEMON_RUNDIR);
     strcpy(ret_options->state, geteuid() == 0 ? VIA_DAEMON_STATE : "");
     ret_options->measures = true;
+    ret_options->host.links_may_fail = true;
     struct via_config_calls calls = {.ctx = parse, .line = on_line, .error = on_error};
     via_config_file_parse(text, bytes, &calls);
     check_keys(parse);

@@ -310,6 +310,9 @@ json_t *via_control_status(struct via_host *host)
     set(object, "slots", host->config.pipe_slots);
     set(object, "frame_bytes", host->config.frame_bytes_max);
     json_object_set_new(object, "links", links_of(host));
+    json_object_set_new(object, "links_failed",
+                        host->links_failed != NULL ? json_deep_copy(host->links_failed)
+                                                   : json_array());
     json_object_set_new(object, "routes", routes_of(host));
     json_object_set_new(object, "neighbours", neighbours_of(host));
     json_object_set_new(object, "counters", counters_of(host));

@@ -82,8 +82,10 @@ struct via_host_options {
     const char *const *addresses; /* IPv4 and IPv6 addresses of the machine, as inet_pton(3) takes
                                      them; at most VIA_HOST_ADDRESSES_MAX */
     unsigned addresses_count;
-    const char *listen; /* where drivers that listen for other machines do so, in the driver's own
-                           words; NULL = its default. See via_driver_host.listen */
+    bool links_may_fail; /* a link that does not open is logged, and the host goes on without it,
+                            unless that are all */
+    const char *listen;  /* where drivers that listen for other machines do so, in the driver's own
+                            words; NULL = its default. See via_driver_host.listen */
 };
 
 /* Zero but for size. */

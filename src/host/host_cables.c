@@ -286,6 +286,16 @@ int via_host_cable_open(struct via_host *host, const struct via_host_link *link,
     return rc;
 }
 
+void via_host_cable_failed(struct via_host *host, const char *why)
+{
+    via_log(VIA_LOG_ERROR, "host %u: goes on without a link: %s ('viaduct reload' tries again)",
+            host->config.host, why);
+    if (host->links_failed == NULL) {
+        host->links_failed = json_array();
+    }
+    (void)json_array_append_new(host->links_failed, json_string(why));
+}
+
 int via_host_cable_leave(struct via_host_cable *cable)
 {
     struct via_host *host = cable->host;
@@ -313,10 +323,15 @@ int via_host_cable_leave(struct via_host_cable *cable)
 int via_host_cables_open(struct via_host *host, const struct via_host_options *options,
                          struct via_error *err)
 {
+    unsigned failed_count = 0;
     for (unsigned i = 0; i < options->links_count; i++) {
         int rc = via_host_cable_open(host, &options->links[i], err);
-        if (rc != 0) {
+        failed_count += rc != 0;
+        if (rc != 0 && (!options->links_may_fail || failed_count == options->links_count)) {
             return rc;
+        }
+        if (rc != 0) {
+            via_host_cable_failed(host, err->text);
         }
     }
     return 0;
@@ -328,6 +343,7 @@ void via_host_cables_close(struct via_host *host)
         close_cable(&host->cables[i]);
     }
     host->cables_count = 0;
+    json_decref(host->links_failed);
 }
 
 /* The port says what keeps the link down, before core has a peer to talk to. */

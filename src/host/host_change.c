@@ -127,6 +127,7 @@ static void begin_leaving(struct via_host *host, const struct via_host_options *
 static void open_new(struct via_host *host)
 {
     struct via_host_changing *changing = &host->changing;
+    (void)json_array_clear(host->links_failed);
     for (unsigned i = 0; i < changing->links_count; i++) {
         const struct via_host_link *link = &changing->links[i];
         struct via_error err;
@@ -134,7 +135,7 @@ static void open_new(struct via_host *host)
             note(host, false, "link%s%s: opened", link->name != NULL ? " " : "",
                  link->name != NULL ? link->name : "");
         } else {
-            via_log(VIA_LOG_ERROR, "host %u: %s", host->config.host, err.text);
+            via_host_cable_failed(host, err.text);
             note(host, true, "%s", err.text);
         }
     }

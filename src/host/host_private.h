@@ -155,6 +155,7 @@ struct via_host {
     struct via_host_cable *cables;      /* links_max */
     unsigned cables_count;              /* no cable from here on */
     unsigned links_max;
+    json_t *links_failed; /* texts: why some were not opened; NULL = none ever */
     struct via_host_changing changing;
     struct via_transfer transfers[VIA_CHANNELS_MAX];
     _Atomic uint64_t sync_target; /* [any] written by the control thread, see via_host_sync */
@@ -229,6 +230,8 @@ struct via_host_cable *via_host_cables_direct(struct via_host *host, uint16_t pe
 /* A link at a free index. -ENOSPC: there are as many as there may be. */
 int via_host_cable_open(struct via_host *host, const struct via_host_link *link,
                         struct via_error *err);
+/* Logged, and for the status. */
+void via_host_cable_failed(struct via_host *host, const char *why);
 /* Takes a link away, in steps: 0, or -EAGAIN: again after the next turn. */
 int via_host_cable_leave(struct via_host_cable *cable);
 /* Cuts or mends the links to a peer (index < 0: all), and lets the node see it. How many; -ENOENT.

@@ -29,6 +29,7 @@ class Fabric:
         self.links = links
         self.kind = kind
         self.daemons = {}
+        self.more_environment = {}  # of daemons
         machines_fabric.configure(lab, VIADUCTD, links, kind, sections)
 
     @property
@@ -41,7 +42,8 @@ class Fabric:
             log = open(self.log_path(host), "ab")
             with log:
                 self.daemons[host] = self.lab[host].start(
-                    [VIADUCTD, "--foreground", "--config", machines_fabric.CONF], stdout=log, stderr=log, env=self.environment(host))
+                    [VIADUCTD, "--foreground", "--config", machines_fabric.CONF], stdout=log, stderr=log,
+                    env={**self.environment(host), **self.more_environment})
 
     def environment(self, host):
         env = {k: v for k, v in os.environ.items() if not k.startswith("VIADUCT_")}

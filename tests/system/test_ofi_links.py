@@ -241,7 +241,7 @@ class Ofi(cli.Case):
         self.assert_state(2, "up")
         # A peer with the key, but the wrong id or the wrong place.
         self.daemon(3, [2], "--key", keys[0], links=["9=ofi:tcp://%s,listen=%s" % (self.address(2), self.address(3))])
-        self.assert_says(3, "host 9 at %s port 7471 is another host" % self.address(2))
+        self.assert_says(3, "the daemon at %s port 7471 says that it is host 2, not host 9" % self.address(2))
         self.assert_says(2, "takes this host for another")
 
     def over_a_wire(self, more):

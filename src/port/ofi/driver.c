@@ -146,7 +146,11 @@ static void ofi_describe(const struct via_port *base, char *ret_text, size_t byt
 {
     struct via_ofi_port *port = via_ofi_port_of(base);
     pthread_mutex_lock(&port->hub->lock);
-    snprintf(ret_text, bytes, "%s", port->found);
+    if (port->conn == NULL && !via_ofi_side_is_connector(port)) {
+        snprintf(ret_text, bytes, "waits for host %u to connect", port->peer_id);
+    } else {
+        snprintf(ret_text, bytes, "%s", port->found);
+    }
     pthread_mutex_unlock(&port->hub->lock);
 }
 

@@ -361,9 +361,15 @@ void via_ofi_conn_connected(struct via_ofi_conn *conn, const void *answer, size_
     }
 }
 
-static void refused(struct via_ofi_conn *conn, enum via_ofi_refusal code)
+/* `from`: what the peer says that it is; -1 = nothing. */
+static void refused(struct via_ofi_conn *conn, enum via_ofi_refusal code, int from)
 {
     struct via_ofi_port *port = conn->port;
+    if (code == VIA_OFI_REFUSED_IDENTITY && from >= 0) {
+        set_error(port, "the daemon at %s says that it is host %d, not host %u", conn->peer_text,
+                  from, port->peer_id);
+        return;
+    }
     set_error(port, "host %u at %s %s", port->peer_id, conn->peer_text,
               via_ofi_refusal_by_peer(code));
 }
@@ -384,7 +390,7 @@ void via_ofi_conn_ended(struct via_ofi_conn *conn, int code, const void *data, s
     }
     if (conn->connector && conn->state == VIA_OFI_CONN_CONNECTING) {
         if (via_ofi_answer_read(data, bytes, &answer) && answer.code != VIA_OFI_ACCEPTED) {
-            refused(conn, answer.code);
+            refused(conn, answer.code, answer.from);
         } else {
             set_error(port, "connect to %s: %s", conn->peer_text,
                       conn->hub->library->strerror(code != 0 ? code : FI_ECONNREFUSED));
@@ -407,6 +413,23 @@ static unsigned count_candidates(const struct via_ofi_port *port)
                  (conn->state == VIA_OFI_CONN_CONNECTING || conn->state == VIA_OFI_CONN_GREETING);
     }
     return count;
+}
+
+/* Of a peer that has connected: its own port is another one each time, and says nothing. */
+struct address_text {
+    char text[80];
+};
+static struct address_text address_of(const char *peer_text)
+{
+    struct address_text address;
+    snprintf(address.text, sizeof(address.text), "%.*s", (int)strcspn(peer_text, " "), peer_text);
+    char *colon = strrchr(address.text, ':');
+    if (colon != NULL && strchr(peer_text, ' ') == NULL) {
+        *colon = '\0';
+        return address;
+    }
+    snprintf(address.text, sizeof(address.text), "%s", peer_text);
+    return address;
 }
 
 /* The port that a request is for; NULL and why there is none. */
@@ -434,13 +457,16 @@ struct asker {
 };
 
 static void reject(struct via_ofi_hub *hub, struct fi_info *info, const struct asker *id,
-                   const struct via_ofi_request *request, enum via_ofi_refusal code)
+                   const struct via_ofi_request *request, enum via_ofi_refusal code,
+                   bool is_stranger)
 {
     struct via_ofi_answer answer;
-    via_log_limited(&hub->strangers, via_ofi_now_ns(), VIA_LOG_WARN,
-                    "host %u: refused a connection from %s, as host %u to host %u: it %s",
-                    id->host->host, id->peer_text, request->from, request->to,
-                    via_ofi_refusal_of_peer(code));
+    if (is_stranger) { /* else the error of its port says so */
+        via_log_limited(&hub->strangers, via_ofi_now_ns(), VIA_LOG_WARN,
+                        "host %u: refused a connection from %s, as host %u to host %u: it %s",
+                        id->host->host, id->peer_text, request->from, request->to,
+                        via_ofi_refusal_of_peer(code));
+    }
     (void)!via_ofi_answer_make(id->host, request, code, &answer);
     (void)fi_reject(hub->pep, info->handle, &answer, sizeof(answer));
 }
@@ -478,10 +504,10 @@ void via_ofi_hub_asked(struct via_ofi_hub *hub, struct fi_info *info, const void
     }
     int rc = code == VIA_OFI_ACCEPTED ? via_ofi_answer_make(id.host, &request, code, &answer) : 0;
     if (code != VIA_OFI_ACCEPTED || rc != 0) {
-        reject(hub, info, &id, &request, code);
+        reject(hub, info, &id, &request, code, port == NULL);
         if (port != NULL) {
             port->peers_refused++;
-            set_error(port, "host %u at %s %s", port->peer_id, peer_text,
+            set_error(port, "host %u at %s %s", port->peer_id, address_of(peer_text).text,
                       via_ofi_refusal_of_peer(code));
         }
         hub->library->freeinfo(info);
@@ -545,7 +571,7 @@ static void take_proof(struct via_ofi_conn *conn, const void *data)
         code = VIA_OFI_REFUSED_TAKEN;
     }
     if (code != VIA_OFI_ACCEPTED) {
-        set_error(port, "host %u at %s %s", port->peer_id, conn->peer_text,
+        set_error(port, "host %u at %s %s", port->peer_id, address_of(conn->peer_text).text,
                   via_ofi_refusal_of_peer(code));
         leave(conn, code);
         return;
@@ -570,7 +596,7 @@ void via_ofi_conn_take(struct via_ofi_conn *conn, const struct via_ofi_entry *he
         return;
     }
     if (head->kind == VIA_OFI_ENTRY_REFUSE) {
-        refused(conn, head->value);
+        refused(conn, head->value, -1);
         retry_later(port);
         via_ofi_conn_close(conn);
     } else if (conn->state == VIA_OFI_CONN_GREETING && head->kind == expected &&
