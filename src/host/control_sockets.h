@@ -90,7 +90,8 @@ struct via_stats_conn {
     /* Set by whichever thread finds it out. */
     _Atomic uint32_t reason; /* enum via_reason */
     _Atomic bool accelerated;
-    _Atomic bool demoted; /* was accelerated, and is no more */
+    _Atomic bool demoted;      /* was accelerated, and is no more */
+    _Atomic uint8_t waits_for; /* undecided: enum via_reason that it will get if that goes on */
     uint64_t
         tx_lent_bytes; /* of those by frames: not copied for the host, which reads the mirror */
 };

@@ -316,6 +316,44 @@ class Ends(Case):
         self.assertEqual(entry["connections"], 180)
         self.assertGreaterEqual(entry["accelerated"], 160)
 
+    def reasons_with(self, descriptors):
+        """Of both ends of a connection, when the program lowers its limit while it runs."""
+        script = ("import resource, socket, sys\n"
+                  "l = socket.socket(); l.bind(('127.0.0.1', 0)); l.listen(2)\n"
+                  "for few in False, True:\n"
+                  "    if few: resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[1]), int(sys.argv[1])))\n"
+                  "    c = socket.create_connection(l.getsockname()); s, _ = l.accept()\n"
+                  "    for k in range(400 if few else 1):\n"
+                  "        for a, b in (c, s), (s, c):\n"
+                  "            a.sendall(bytes(1000)); assert b.recv(1000, socket.MSG_WAITALL) == bytes(1000)\n")
+        self.run_client([PYTHON, "-c", script, str(descriptors)])
+        (entry,) = self.lines()
+        return entry["accelerated"], entry["not_accelerated"]
+
+    def test_a_limit_of_descriptors_that_is_lowered(self):
+        short = {"ended before pipes were worth it": 2}
+        self.assertEqual(self.reasons_with(64), (2, short))
+        self.assertEqual(self.reasons_with(8), (0, {"out of memory or descriptors": 2, **short}))
+
+
+class Users(Case):
+    def test_users_without_a_number_are_not_one(self):
+        """In a name space that gives none a number all of them look alike."""
+        script = ("import ctypes, os, socket, sys\n"
+                  "if sys.argv[1] == 'unnumbered' and ctypes.CDLL(None).unshare(0x10000000) != 0: sys.exit(77)\n"
+                  "l = socket.socket(); l.bind(('127.0.0.1', 0)); l.listen()\n"
+                  "c = socket.create_connection(l.getsockname()); s, _ = l.accept()\n"
+                  "for _ in range(400):\n"
+                  "    for a, b in (c, s), (s, c): a.sendall(bytes(500)); b.recv(500, socket.MSG_WAITALL)\n"
+                  "sys.exit(0)\n")
+        for how, accelerated in (("numbered", 2), ("unnumbered", 0)):
+            done = self.run_any([PYTHON, "-c", script, how])
+            if done.returncode == 77:
+                self.skipTest("this machine makes no name spaces of users")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            (entry,) = self.lines()
+            self.assertEqual(entry["accelerated"], accelerated, entry)
+
 
 if __name__ == "__main__":
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)

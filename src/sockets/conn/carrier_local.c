@@ -77,6 +77,7 @@ static enum via_reason find_peer(struct via_conn *conn, int fd)
     if (rc != 0 || !diag.marked) {
         return rc == 0         ? VIA_REASON_PEER
                : rc == -ENOENT ? VIA_REASON_SHORT /* closed already, whatever it was */
+               : rc == -EMFILE ? VIA_REASON_RESOURCES
                                : VIA_REASON_KERNEL;
     }
     conn->peer_cookie = diag.cookie;
@@ -84,10 +85,11 @@ static enum via_reason find_peer(struct via_conn *conn, int fd)
     return VIA_REASON_NONE;
 }
 
-/* There is no descriptor to be had: perhaps later. */
-static int wait_for_descriptors(const struct via_conn *conn)
+/* There are no pipes for this reason, but perhaps there are later. */
+static int wait_on(struct via_conn *conn, enum via_reason why)
 {
-    return via_conn_has_waited_enough(conn) ? (int)VIA_REASON_RESOURCES : -EAGAIN;
+    conn->stats->waits_for = (uint8_t)why;
+    return via_conn_has_waited_enough(conn) ? (int)why : -EAGAIN;
 }
 
 /* The bell of the thread that makes pipes becomes the connection's, also when another thread has
@@ -175,7 +177,8 @@ static enum via_reason meet_connector(struct via_op *op)
     }
     int fd = via_rendezvous_connect(conn->peer_cookie, conn->peer_uid);
     if (fd == -ECONNREFUSED) {
-        return via_conn_has_waited_enough(conn) ? VIA_REASON_PEER : VIA_REASON_NONE;
+        int rc = wait_on(conn, VIA_REASON_PEER);
+        return rc == -EAGAIN ? VIA_REASON_NONE : (enum via_reason)rc;
     }
     if (fd < 0) {
         return fd == -EACCES ? VIA_REASON_USER : VIA_REASON_RESOURCES;
@@ -191,7 +194,7 @@ static int make_offer(struct via_op *op)
         return VIA_REASON_LIMIT;
     }
     if (!via_meeting_is_open_allowed()) {
-        return wait_for_descriptors(conn);
+        return wait_on(conn, VIA_REASON_RESOURCES);
     }
     enum via_reason reason = meet_connector(op);
     if (reason == VIA_REASON_NONE && conn->control_fd < 0) {
@@ -288,7 +291,7 @@ static int begin_listening(struct via_op *op)
         return VIA_REASON_LIMIT;
     }
     if (!via_meeting_is_open_allowed()) {
-        return wait_for_descriptors(conn);
+        return wait_on(conn, VIA_REASON_RESOURCES);
     }
     enum via_reason reason = find_peer(conn, op->fd);
     if (reason == VIA_REASON_NONE) {
@@ -316,7 +319,7 @@ static int poll_for_acceptor(struct via_op *op)
     uid_t uid = 0;
     int control_fd = via_rendezvous_accept(conn->listen_fd, &uid);
     if (control_fd < 0) {
-        return via_conn_has_waited_enough(conn) ? (int)VIA_REASON_PEER : -EAGAIN;
+        return wait_on(conn, VIA_REASON_PEER);
     }
     if (!acceptor_is_trusted(op, uid)) {
         VIA_REAL(close)(control_fd);

@@ -28,7 +28,7 @@ static struct {
 } total = {.lock = PTHREAD_MUTEX_INITIALIZER, .written = ATOMIC_FLAG_INIT};
 
 /* Offered pipes and did not get to use them: with so many bytes sent since, its peer did not want
- * them; with fewer it had no time. */
+ * them; with fewer it had no time. The same of one that has waited for pipes. */
 #define UNTAKEN_BYTES (64u * 1024)
 
 static enum via_reason reason_of(const struct via_stats_conn *conn)
@@ -36,7 +36,11 @@ static enum via_reason reason_of(const struct via_stats_conn *conn)
     if (via_stats_is_untaken(conn) && conn->tx_kernel_bytes > UNTAKEN_BYTES) {
         return VIA_REASON_DEMOTED;
     }
-    return conn->reason == VIA_REASON_NONE ? VIA_REASON_SHORT : conn->reason;
+    if (conn->reason != VIA_REASON_NONE) {
+        return conn->reason;
+    }
+    bool long_enough = conn->tx_kernel_bytes + conn->rx_kernel_bytes > UNTAKEN_BYTES;
+    return long_enough && conn->waits_for != VIA_REASON_NONE ? conn->waits_for : VIA_REASON_SHORT;
 }
 
 void via_stats_add(const struct via_stats_conn *conn)

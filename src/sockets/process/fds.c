@@ -119,17 +119,24 @@ static void hidden_free(struct via_file *file)
     via_pool_put(&hidden_pool, hidden);
 }
 
+static _Atomic unsigned last_quarter;
+
+static void find_quarter(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+        rlim_t quarter = via_min(limit.rlim_cur, (rlim_t)via_fds_count) / 4;
+        atomic_store_explicit(&last_quarter, (unsigned)quarter, memory_order_relaxed);
+    }
+}
+
 unsigned via_fds_quarter(void)
 {
-    static _Atomic unsigned last;
     static _Atomic unsigned uses;
-    struct rlimit limit;
-    if (atomic_fetch_add_explicit(&uses, 1, memory_order_relaxed) % 16 == 0 &&
-        getrlimit(RLIMIT_NOFILE, &limit) == 0) {
-        rlim_t quarter = via_min(limit.rlim_cur, (rlim_t)via_fds_count) / 4;
-        atomic_store_explicit(&last, (unsigned)quarter, memory_order_relaxed);
+    if (atomic_fetch_add_explicit(&uses, 1, memory_order_relaxed) % 16 == 0) {
+        find_quarter();
     }
-    return atomic_load_explicit(&last, memory_order_relaxed);
+    return atomic_load_explicit(&last_quarter, memory_order_relaxed);
 }
 
 /*
@@ -141,6 +148,11 @@ static int make_high(int fd)
 {
     unsigned quarter = via_fds_quarter();
     int high = VIA_REAL(fcntl)(fd, F_DUPFD_CLOEXEC, (int)quarter * 3);
+    if (via_unlikely(high < 0 && errno == EINVAL)) { /* the program has lowered the limit */
+        find_quarter();
+        quarter = via_fds_quarter();
+        high = VIA_REAL(fcntl)(fd, F_DUPFD_CLOEXEC, (int)quarter * 3);
+    }
     return high >= 0 ? high : VIA_REAL(fcntl)(fd, F_DUPFD_CLOEXEC, (int)quarter * 2);
 }
 
