@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -169,6 +170,37 @@ static void echo(int fd, char letter)
 }
 
 /* A server's parent closes what its children use, and gets the next connection. */
+static int waits_in_vain(void *of_fd)
+{
+    struct pollfd pfd = {*(const int *)of_fd, POLLIN, 0};
+    return poll(&pfd, 1, 20);
+}
+
+static void on_alarm(int number)
+{
+    (void)number;
+}
+
+/* What a child of vfork() opens is not there for its parent, in whose memory it runs. */
+static void a_child_in_our_memory_waits(void)
+{
+    static _Alignas(64) unsigned char stack[256 * 1024];
+    struct pair pair = connected();
+    struct pollfd pfd = {pair.server, POLLIN, 0};
+    pid_t pid =
+        clone(waits_in_vain, stack + sizeof(stack), CLONE_VM | CLONE_VFORK | SIGCHLD, &pair.server);
+    CHECK(pid > 0);
+    wait_for(pid);
+    every_ms(on_alarm, 0, 5);
+    for (int i = 0; i < 20; i++) {
+        CHECK(poll(&pfd, 1, -1) == -1 && errno == EINTR);
+    }
+    no_more_signals();
+    write_later(pair.client);
+    CHECK(poll(&pfd, 1, 5000) == 1);
+    done(pair);
+}
+
 static void children_made_by_clone(void)
 {
     enum { CHILDREN = 9 };
@@ -485,6 +517,7 @@ const struct check checks_of_processes[] = {
     CHECK_ENTRY(a_child_of_vfork_closes_all),
     CHECK_ENTRY(the_last_holder_ends_it),
     CHECK_ENTRY(children_made_by_clone),
+    CHECK_ENTRY(a_child_in_our_memory_waits),
     CHECK_ENTRY(a_child_made_by_clone_connects),
     CHECK_ENTRY(processes_share_it),
     CHECK_ENTRY(one_reads_one_writes),

@@ -31,6 +31,8 @@
 #define ASK_US 20u
 /* A thread that waits on the same CPU gets it now and then. */
 #define YIELD_US 8u
+/* How long a thread sleeps without a descriptor for its bells. */
+#define DEAF_NS VIA_MSEC_NS
 /* A yield that takes longer than this: another thread had the CPU. */
 #define TAKEN_US 1u
 
@@ -259,6 +261,9 @@ int via_sleep(struct pollfd *fds, unsigned count, uint64_t bells, uint64_t deadl
     }
     watch_none();
     int ear_fd = bells != 0 ? listening_ear(bells) : -1;
+    if (via_unlikely(bells != 0 && ear_fd < 0) && deadline_ns != 0) {
+        deadline_ns = via_min(deadline_ns, via_os_now_ns() + DEAF_NS); /* no bell is heard */
+    }
     fds[count] = (struct pollfd){.fd = ear_fd, .events = POLLIN};
     via_signals_mark();
     via_cancel_allow();

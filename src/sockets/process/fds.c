@@ -8,6 +8,7 @@
 #include <sys/resource.h>
 
 #include "sockets/process/lock.h"
+#include "sockets/process/os.h"
 #include "sockets/process/pool.h"
 #include "sockets/process/real.h"
 
@@ -177,8 +178,12 @@ static bool hide(int fd, _Atomic int *place, bool meets)
 static int hide_high(int fd, _Atomic int *place, bool meets)
 {
     atomic_store_explicit(place, -1, memory_order_relaxed);
-    int high = make_high(fd);
-    int error = errno;
+    int high = -1;
+    int error = EMFILE;
+    if (via_likely(!via_os_is_guest())) {
+        high = make_high(fd);
+        error = errno;
+    }
     VIA_REAL(close)(fd);
     if (high < 0) {
         return -error;

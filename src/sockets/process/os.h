@@ -62,6 +62,13 @@ static inline pid_t via_os_pid(void)
     return via_likely(pid != 0) ? pid : getpid();
 }
 
+/* A child of vfork() or the like, which runs in the memory of its parent and has descriptors of its
+ * own: what it opens is not there for the parent. By a system call. */
+static inline bool via_os_is_guest(void)
+{
+    return getpid() != via_os_pid();
+}
+
 /* For a call that waits until then (0: not at all): in *storage, or NULL for VIA_NEVER_NS. */
 struct timespec *via_os_time_left(uint64_t deadline_ns, struct timespec *storage);
 
