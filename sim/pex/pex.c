@@ -358,7 +358,6 @@ static void draw_pair(struct sim_pex *pex, const struct sim_config *config, uint
     pex->options.bar_bytes[0][0] = pex->options.bar_bytes[1][0] = bytes;
     pex->registers_bytes = bytes / 2;
     pex->config.b2b = true;
-    pex->config.alut = pex->config.alut_at_peer = false;
 }
 
 /* Of links that the fabric has drawn one for. Half of the engines do what they should. */

@@ -177,6 +177,10 @@ static int open_pair(struct conform_end *end, const char *directory)
 {
     return open_pex(end, directory, end->side == 0 ? ",b2b=0" : ",b2b=1", false, false);
 }
+static int open_pair_alut(struct conform_end *end, const char *directory)
+{
+    return open_pex(end, directory, end->side == 0 ? ",b2b=0,alut" : ",b2b=1,alut", false, true);
+}
 static int open_pair_dma(struct conform_end *end, const char *directory)
 {
     return open_pex(end, directory, end->side == 0 ? ",b2b=0" : ",b2b=1", false, true);
@@ -251,6 +255,8 @@ PEX_KIND(conform_pex_stores, "pex on the model, wide stores", open_stores, NULL,
 PEX_KIND(conform_pex_b2b, "pex on two models back to back", open_pair, NULL, NULL, false);
 PEX_KIND(conform_pex_b2b_dma, "pex on two models back to back with DMA", open_pair_dma, NULL, NULL,
          true);
+PEX_KIND(conform_pex_b2b_alut, "pex on two models back to back, A-LUT, with DMA", open_pair_alut,
+         NULL, NULL, true);
 PEX_KIND(conform_pex_nt1, "pex on the model's second NT port with DMA", open_nt1, NULL, NULL, true);
 PEX_KIND(conform_pex_user, "pex by vfio-user", open_user, begin_server, end_server, false);
 PEX_KIND(conform_pex_user_dma, "pex by vfio-user with DMA", open_user_dma, begin_server, end_server,

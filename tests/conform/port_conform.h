@@ -77,6 +77,7 @@ extern const struct conform_kind conform_pex; /* on the register model */
 extern const struct conform_kind conform_pex_alut;
 extern const struct conform_kind conform_pex_b2b; /* two chips */
 extern const struct conform_kind conform_pex_b2b_dma;
+extern const struct conform_kind conform_pex_b2b_alut;
 extern const struct conform_kind conform_pex_nt1; /* the second NT port of a chip */
 extern const struct conform_kind conform_pex_polls;
 extern const struct conform_kind conform_pex_stores;

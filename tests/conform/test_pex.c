@@ -8,6 +8,7 @@ int main(void)
            conform_run(&conform_pex_alut, CONFORM_THREADS) +
            conform_run(&conform_pex_b2b, CONFORM_THREADS) +
            conform_run(&conform_pex_b2b_dma, CONFORM_THREADS) +
+           conform_run(&conform_pex_b2b_alut, CONFORM_THREADS) +
            conform_run(&conform_pex_nt1, CONFORM_THREADS) +
            conform_run(&conform_pex_stores, CONFORM_THREADS) +
            conform_run(&conform_pex_polls, CONFORM_THREADS);

@@ -41,6 +41,7 @@ static const struct kind kinds[] = {
      {"side=0,like=ivshmem,window=1MiB", "side=1,like=ivshmem,window=1MiB"},
      {"side=0,like=memory", "side=0,like=network"}},
     {"pex", {"side=virtual,slices", "side=link,slices"}, {"side=virtual", "side=virtual,alut"}},
+    {"pex", {"b2b=0,slices", "b2b=1,slices"}, {"b2b=0", "b2b=0,alut"}},
 };
 static const struct kind *kind;
 

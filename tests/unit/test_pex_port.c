@@ -307,7 +307,6 @@ static void what_is_no_pair_is_refused(void **state)
     other.kind = PEX_LINK_MODEL;
     assert_int_equal(pex_link_open_end(&other, 1, "", &err), -EBUSY);
     assert_non_null(strstr(err.text, "two chips back to back: give both ends b2b"));
-    assert_int_equal(via_link_parse("pex:model:x,b2b=0,alut", &config, &err), -EINVAL);
     assert_int_equal(via_link_parse("pex:model:x,b2b=2", &config, &err), -EINVAL);
     assert_true(pex_link_is_up(link, 0) && pex_link_is_up(link, 1));
 }

@@ -135,9 +135,6 @@ static int pex_parse(const struct via_link_words *words, void *ret_config, struc
     if (config.twins && (rest_of(words->target, MODEL_PREFIX) == NULL || config.b2b)) {
         return via_error_set(err, -EINVAL, "nt= goes with model:NAME, and not with b2b");
     }
-    if (config.b2b && config.alut) {
-        return via_error_set(err, -EINVAL, "b2b goes with neither alut nor slices");
-    }
     memcpy(ret_config, &config, sizeof(config));
     return 0;
 }

@@ -138,7 +138,7 @@ static int map(struct via_port_slices *slices, uint32_t slice, uint64_t exposure
     }
     if (pex->slices.mapped[slice] != exposure) {
         forget(pex, slice);
-        uint64_t off = (pex->slices.first + slice) * slices->slice_bytes;
+        uint64_t off = pex->window_off + (pex->slices.first + slice) * slices->slice_bytes;
         int rc = pex->pci->ops->window_fd(pex->pci, pex->config.bar, off, slices->slice_bytes,
                                           &pex->slices.fds[slice], &pex->slices.offs[slice]);
         if (rc != 0) {
@@ -191,19 +191,19 @@ static const struct via_port_slice_ops slice_ops = {
 int via_pex_slices_init(struct via_pex_port *pex, uint64_t *bytes, struct via_error *err)
 {
     const struct via_pex_chip *chip = &pex->chip;
-    if (chip->bar_bytes != chip->peer_bar_bytes || chip->alut_entries < 2 * SLICES_MIN ||
-        chip->bar_bytes / chip->alut_entries < VIA_PEX_PAGE_BYTES ||
-        pex->pci->ops->window_fd == NULL) {
+    uint64_t own_bytes = chip->bar_bytes - pex->window_off;
+    if (own_bytes != chip->peer_bar_bytes || chip->alut_entries < 2 * SLICES_MIN ||
+        own_bytes / chip->alut_entries < VIA_PEX_PAGE_BYTES || pex->pci->ops->window_fd == NULL) {
         return via_error_set(err, -ENOTSUP,
                              "slices: BARs of %llu and %llu bytes, an A-LUT of %u entries, a "
                              "function that %s be mapped: they need BARs of one size, and entries "
                              "of a page at least",
-                             (unsigned long long)chip->bar_bytes,
+                             (unsigned long long)own_bytes,
                              (unsigned long long)chip->peer_bar_bytes, chip->alut_entries,
                              pex->pci->ops->window_fd != NULL ? "can" : "can not");
     }
-    uint64_t piece = chip->bar_bytes / chip->alut_entries;
-    *bytes = via_align_down(via_min(*bytes, chip->bar_bytes / 4 * 3), piece);
+    uint64_t piece = own_bytes / chip->alut_entries;
+    *bytes = via_align_down(via_min(*bytes, own_bytes / 4 * 3), piece);
     pex->slices.first = (unsigned)(*bytes / piece);
     pex->slices.base = (struct via_port_slices){
         .ops = &slice_ops,
