@@ -125,21 +125,30 @@ def iperf3(way, seconds=2, extra=()):
     """Stream throughput in Gbit/s, as the receiver counted it."""
     port = free_port(way.address)
     with server(way, ["iperf3", "-s", "-1", "-B", way.address, "-p", str(port)], port):
-        out = client(way, ["iperf3", "-c", way.address, "-p", str(port), "-t", str(seconds),
-                           "-J", *extra])
+        limit = ["-t", str(seconds)] if seconds else []
+        out = client(way, ["iperf3", "-c", way.address, "-p", str(port), *limit, "-J", *extra])
     return json.loads(out)["end"]["sum_received"]["bits_per_second"] / 1e9
 
 
-def redis(way, requests=100000, clients=50, pipeline=1, tests="get,set"):
-    """redis-benchmark: {test: requests per second}."""
+def iperf3_bytes(way, count):
+    """The same for a number of bytes: iperf3 knows whole seconds only."""
+    return iperf3(way, 0, ["-n", str(count)])
+
+
+@contextlib.contextmanager
+def redis_server(way):
     port = free_port(way.address)
     with tempfile.TemporaryDirectory() as folder:
         with server(way, ["redis-server", "--bind", way.address, "--port", str(port), "--save", "",
                           "--appendonly", "no", "--daemonize", "no",
                           "--protected-mode", "no"], port, cwd=folder):
-            out = client(way, ["redis-benchmark", "-h", way.address, "-p", str(port), "-c",
-                               str(clients), "-n", str(requests), "-P", str(pipeline), "-t", tests,
-                               "--csv"])
+            yield port
+
+
+def redis_rates(way, port, requests, clients, tests, pipeline=1):
+    """redis-benchmark against a server that runs: {test: requests per second}."""
+    out = client(way, ["redis-benchmark", "-h", way.address, "-p", str(port), "-c", str(clients), "-n",
+                       str(requests), "-P", str(pipeline), "-t", tests, "--csv"])
     rates = {}
     for line in out.splitlines():
         found = re.match(r'"(\w+)","([\d.]+)"', line)
@@ -148,6 +157,12 @@ def redis(way, requests=100000, clients=50, pipeline=1, tests="get,set"):
     if not rates:
         raise Failure("redis-benchmark: run over %s: no figure in %r" % (way.name, out[-300:]))
     return rates
+
+
+def redis(way, requests=100000, clients=50, pipeline=1, tests="get,set"):
+    """The same with a server of its own."""
+    with redis_server(way) as port:
+        return redis_rates(way, port, requests, clients, tests, pipeline)
 
 
 def postgres(name):

@@ -50,7 +50,7 @@ def tcp_gbits(lab):
     server = lab[2].start(["iperf3", "-s", "-1"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         wait_for("iperf3", lambda: is_listening(lab[2], 5201))
-        out = json.loads(lab[1].run(["iperf3", "-c", "node2", "-t", "1", "-J"]).stdout)
+        out = json.loads(lab[1].run(["iperf3", "-c", "node2", "-n", str(512 * MIB), "-J"]).stdout)
     finally:
         server.kill()
         server.wait()
@@ -65,7 +65,7 @@ def put_figures(lab):
         said = memory.stdout.readline()
         if said != "ready\n":
             raise measure.Failure("two machines: memory: %s" % said)
-        out = lab[1].run([DELIVER, "put", "2", str(MIB), "0.5"], env=env[0]).stdout
+        out = lab[1].run([DELIVER, "put", "2", str(MIB), "0.3"], env=env[0]).stdout
     finally:
         memory.communicate()
     found = re.search(r"bandwidth ([\d.e+]+) Gbit/s\nput ([\d.]+) us", out)
