@@ -296,11 +296,12 @@ static bool write_some(struct streams *streams, unsigned number, struct end *end
     if (way->fin_sent || !burst_is_write_allowed(&end->burst, way->sent, way->total)) {
         return false;
     }
-    bool pipe = way->tx.span == VIA_SPAN_PIPE;
-    bool done = pipe ? write_pipe(streams, end) : write_kernel(streams, number, end);
-    if (!pipe && way->tx.span == VIA_SPAN_PIPE) {
-        end->ring_reader = true; /* the switch is a record */
+    if (way->tx.span == VIA_SPAN_PIPE) {
+        return write_pipe(streams, end);
     }
+    bool done = write_kernel(streams, number, end);
+    /* The call may have switched to the pipe: the switch is a record. */
+    end->ring_reader = end->ring_reader || way->tx.span == VIA_SPAN_PIPE;
     return done;
 }
 

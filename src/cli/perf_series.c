@@ -284,7 +284,7 @@ static int by_time(const void *a, const void *b)
 static void merge_point(const struct via_perf_set *set, unsigned first,
                         struct via_perf_point *point)
 {
-    double medians[VIA_PERF_SERIES_MAX];
+    double medians[VIA_PERF_SERIES_MAX] = {0};
     unsigned count = 0;
     for (unsigned i = first; i < set->series_count; i++) {
         const struct via_perf_point *one = find(&set->series[i], point->direction, point->bytes);

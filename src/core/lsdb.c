@@ -276,16 +276,13 @@ static uint64_t next_own_sequence(struct via_node *node, uint64_t now_ns)
     return sequence;
 }
 
-/* Of several links towards a host, the last to come up knows in which life it is. */
+/* The host has a link to this one. Of several, the last to come up knows in which life it is. */
 static uint32_t session_behind(const struct via_node *node, uint16_t host)
 {
-    const struct via_link *latest = NULL;
-    for (uint16_t p = node->lsdb->local[host]; p != VIA_PORT_NONE;
-         p = node->links[p].lsdb.next_parallel) {
-        const struct via_link *link = &node->links[p];
-        if (latest == NULL || link->lsdb.up_serial > latest->lsdb.up_serial) {
-            latest = link;
-        }
+    const struct via_link *link = &node->links[node->lsdb->local[host]], *latest = link;
+    while (link->lsdb.next_parallel != VIA_PORT_NONE) {
+        link = &node->links[link->lsdb.next_parallel];
+        latest = link->lsdb.up_serial > latest->lsdb.up_serial ? link : latest;
     }
     return latest->peer_seen_session;
 }
