@@ -147,7 +147,9 @@ void via_client_word_forget(struct via_client_word *word)
     }
 }
 
-int via_remote_get(struct via_remote *remote, uint64_t off, void *dst, size_t bytes)
+/* 0: dst is filled. 1: the memory is not mapped, so the bytes come by frames. Or a negative errno.
+ */
+static int get_mapped(struct via_remote *remote, uint64_t off, void *dst, size_t bytes)
 {
     struct via_client_mapping *mapping;
     int rc = via_client_check(remote, off, bytes, "get");
@@ -158,11 +160,17 @@ int via_remote_get(struct via_remote *remote, uint64_t off, void *dst, size_t by
         return rc;
     }
     if (mapping == NULL) {
-        return get_by_frames(remote, off, dst, bytes);
+        return 1;
     }
     memcpy(dst, mapping->base + off, bytes);
     atomic_thread_fence(memory_order_acquire);
     return 0;
+}
+
+int via_remote_get(struct via_remote *remote, uint64_t off, void *dst, size_t bytes)
+{
+    int rc = get_mapped(remote, off, dst, bytes);
+    return rc != 1 ? rc : get_by_frames(remote, off, dst, bytes);
 }
 
 /* --- gets that no thread waits for yet
@@ -208,20 +216,8 @@ static int start_by_frames(struct via_remote *remote, uint64_t off, unsigned cha
 
 int via_remote_get_start(struct via_remote *remote, uint64_t off, void *dst, size_t bytes)
 {
-    struct via_client_mapping *mapping;
-    int rc = via_client_check(remote, off, bytes, "get");
-    if (rc == 0) {
-        rc = via_client_direct_wait(remote, &mapping);
-    }
-    if (rc != 0 || bytes == 0) {
-        return rc;
-    }
-    if (mapping == NULL) {
-        return start_by_frames(remote, off, dst, bytes);
-    }
-    memcpy(dst, mapping->base + off, bytes);
-    atomic_thread_fence(memory_order_acquire);
-    return 0;
+    int rc = get_mapped(remote, off, dst, bytes);
+    return rc != 1 ? rc : start_by_frames(remote, off, dst, bytes);
 }
 
 /* --- atomics -----------------------------------------------------------------------------------*/

@@ -100,6 +100,13 @@ void host_lab_fini(struct host_lab *lab)
     remove_rundir(lab->rundir);
 }
 
+int host_lab_tear_down(void **state)
+{
+    host_lab_fini(*state);
+    free(*state);
+    return 0;
+}
+
 /* The neighbours of a host in the order of its ports. */
 static unsigned neighbours_of(const struct host_lab *lab, unsigned host, unsigned ret_peers[2])
 {

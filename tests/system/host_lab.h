@@ -29,6 +29,8 @@ struct host_lab {
 /* Nothing runs yet. Hosts have the ids 0 to hosts_count - 1. */
 void host_lab_init(struct host_lab *lab, unsigned hosts_count, bool ring, bool direct);
 void host_lab_fini(struct host_lab *lab);
+/* Of a test whose state is a lab from calloc(): ends and frees it. */
+int host_lab_tear_down(void **state);
 
 /* In this process. change: NULL, or called with the options before they are used. */
 void host_lab_start(struct host_lab *lab, unsigned host,

@@ -31,13 +31,6 @@ static int set_up(void **state)
     return 0;
 }
 
-static int tear_down(void **state)
-{
-    host_lab_fini(*state);
-    free(*state);
-    return 0;
-}
-
 static bool is_there(const struct host_lab *lab, const char *name)
 {
     char path[128];
@@ -542,25 +535,32 @@ static void many_connections_that_ask_nothing_keep_nobody_out(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_wrong_command_line_is_explained, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_wrong_configuration_is_explained, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_second_daemon_of_a_host_is_refused, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(asked_to_end_it_removes_its_files, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_wrong_command_line_is_explained, set_up,
+                                        host_lab_tear_down),
+        cmocka_unit_test_setup_teardown(a_wrong_configuration_is_explained, set_up,
+                                        host_lab_tear_down),
+        cmocka_unit_test_setup_teardown(a_second_daemon_of_a_host_is_refused, set_up,
+                                        host_lab_tear_down),
+        cmocka_unit_test_setup_teardown(asked_to_end_it_removes_its_files, set_up,
+                                        host_lab_tear_down),
         cmocka_unit_test_setup_teardown(in_the_background_it_is_up_when_the_command_returns, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(a_killed_daemon_is_noticed_and_replaced, set_up, tear_down),
+                                        host_lab_tear_down),
+        cmocka_unit_test_setup_teardown(a_killed_daemon_is_noticed_and_replaced, set_up,
+                                        host_lab_tear_down),
         cmocka_unit_test_setup_teardown(a_daemon_brings_bodies_by_dma_also_when_its_neighbour_dies,
-                                        set_up, tear_down),
+                                        set_up, host_lab_tear_down),
         cmocka_unit_test_setup_teardown(a_stopped_daemon_does_not_answer_in_time, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(without_memory_it_says_so_and_ends, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_process_that_finds_no_memory_is_told, set_up, tear_down),
+                                        host_lab_tear_down),
+        cmocka_unit_test_setup_teardown(without_memory_it_says_so_and_ends, set_up,
+                                        host_lab_tear_down),
+        cmocka_unit_test_setup_teardown(a_process_that_finds_no_memory_is_told, set_up,
+                                        host_lab_tear_down),
         cmocka_unit_test_setup_teardown(out_of_descriptors_it_turns_away_and_recovers, set_up,
-                                        tear_down),
+                                        host_lab_tear_down),
         cmocka_unit_test_setup_teardown(nonsense_on_the_control_socket_is_answered, set_up,
-                                        tear_down),
+                                        host_lab_tear_down),
         cmocka_unit_test_setup_teardown(many_connections_that_ask_nothing_keep_nobody_out, set_up,
-                                        tear_down),
+                                        host_lab_tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

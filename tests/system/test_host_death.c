@@ -36,13 +36,6 @@ static int set_up(void **state)
     return 0;
 }
 
-static int tear_down(void **state)
-{
-    host_lab_fini(*state);
-    free(*state);
-    return 0;
-}
-
 /* A child that runs work and then waits to be killed; it has done the work when this returns. */
 static pid_t start(void (*work)(struct host_lab *lab, void *ctx), struct host_lab *lab, void *ctx)
 {
@@ -458,17 +451,18 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(accepted_commands_of_a_killed_process_are_finished, set_up,
-                                        tear_down),
+                                        host_lab_tear_down),
         cmocka_unit_test_setup_teardown(what_waits_for_an_absent_host_is_given_up, set_up,
-                                        tear_down),
+                                        host_lab_tear_down),
         cmocka_unit_test_setup_teardown(memory_of_the_living_is_not_forgotten_with_the_dead, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(senders_to_a_killed_receiver_are_told, set_up, tear_down),
+                                        host_lab_tear_down),
+        cmocka_unit_test_setup_teardown(senders_to_a_killed_receiver_are_told, set_up,
+                                        host_lab_tear_down),
         cmocka_unit_test_setup_teardown(memory_of_a_killed_process_is_out_of_reach, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(killed_in_the_middle_of_puts, set_up, tear_down),
+                                        host_lab_tear_down),
+        cmocka_unit_test_setup_teardown(killed_in_the_middle_of_puts, set_up, host_lab_tear_down),
         cmocka_unit_test_setup_teardown(a_thousand_killed_processes_leave_nothing, set_up,
-                                        tear_down),
+                                        host_lab_tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -26,13 +26,6 @@ static int set_up(void **state)
     return 0;
 }
 
-static int tear_down(void **state)
-{
-    host_lab_fini(*state);
-    free(*state);
-    return 0;
-}
-
 /* Two lines each at log level debug. */
 static void attach_often(struct host_lab *lab, unsigned times)
 {
@@ -109,8 +102,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_log_that_nobody_reads_holds_up_nothing, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(the_log_file_takes_no_more_than_it_may, set_up, tear_down),
+                                        host_lab_tear_down),
+        cmocka_unit_test_setup_teardown(the_log_file_takes_no_more_than_it_may, set_up,
+                                        host_lab_tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

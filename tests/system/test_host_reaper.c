@@ -66,13 +66,6 @@ static int set_up(void **state)
     return 0;
 }
 
-static int tear_down(void **state)
-{
-    host_lab_fini(*state);
-    free(*state);
-    return 0;
-}
-
 /* Of the links of both hosts. */
 static uint64_t downs(struct host_lab *lab)
 {
@@ -382,5 +375,5 @@ int main(void)
                (unsigned long long)(BYTES + SPARE_BYTES) >> 20);
         return SKIPPED;
     }
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, set_up, host_lab_tear_down);
 }
