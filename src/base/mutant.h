@@ -9,50 +9,64 @@
 #define VIA_BASE_MUTANT_H
 
 /* X(symbol, name, what is wrong) */
-#define VIA_MUTANTS_EACH(X)                                                                      \
-    X(NO_EPOCH, "no-epoch", "a reader takes records of an earlier epoch")                        \
-    X(NO_SECOND_CHECK, "no-second-check", "a thread sleeps without looking after arming")        \
-    X(WAIT_BUSY, "wait-busy", "a transfer thread sleeps although arming found something")        \
-    X(ACK_FIRST, "ack-first", "acknowledged before it is delivered")                             \
-    X(NO_FENCE, "no-fence", "a thread checks again without a fence after \"armed\"")             \
-    X(EARLY_CHECK, "early-check",                                                                \
-      "a thread checks again, and sleeps, while its fence is under way")                         \
-    X(NO_WANT, "no-want", "arming gives back credits and does not ring for them")                \
-    X(NO_BUBBLE, "no-bubble", "frames that start here come first and may take the last buffer")  \
-    X(NO_TURN_BUBBLE, "no-turn-bubble", "frames that turn may take the last buffer of a ring")   \
-    X(NO_SESSION, "no-session", "frames of a host's former life count")                          \
-    X(TWICE, "twice", "a frame that was seen is delivered again")                                \
-    X(FLAG_FIRST, "flag-first", "the record is written before its body")                         \
-    X(CREDIT_FIRST, "credit-first", "a record is given back before its frame is dealt with")     \
-    X(ROUTE_LOOP, "route-loop", "a way is kept when there is a shorter one")                     \
-    X(WRONG_WRAP, "wrong-wrap", "acks are compared as if numbers never wrapped")                 \
-    X(CREDIT_WRAP, "credit-wrap", "credits are compared as if their numbers never wrapped")      \
-    X(SIGNAL_FIRST, "signal-first", "a signal goes with the first frame of its put")             \
-    X(UNBORN, "unborn", "announcements of a new life may be older than those of the last")       \
-    X(LAST_NUMBER, "last-number", "a host announces numbers that its neighbours call malformed") \
-    X(HELD, "held", "a flow stays held when what held it is over")                               \
-    X(ENDLESS, "endless", "what gets nowhere though hosts are reached does not end")             \
-    X(LEAVE_UNASKED, "leave-unasked", "a member leaves a barrier that has taken place")          \
-    X(DMA_FIRST, "dma-first", "a record is published before the DMA of its body is done")        \
-    X(DMA_FAILED, "dma-failed", "a body whose DMA failed is taken to be there")                  \
-    X(DMA_REUSE, "dma-reuse", "the source of a DMA is used for the next before it is done")      \
-    X(DMA_HASTE, "dma-haste", "a body goes by PIO before its DMA, aborted, has ended")           \
-    X(DMA_FLAP, "dma-flap", "what was written before a link was down is published after it")     \
-    X(DMA_LET_GO, "dma-let-go", "a link begins anew while an engine still writes for the old")   \
-    X(SHMEM_SIGNAL_FIRST, "shmem-signal-first", "a put stores its signal before its data")       \
-    X(SHMEM_NO_QUIET, "shmem-no-quiet", "barriers do not wait for puts under way")               \
-    X(SHMEM_OLD_ROUND, "shmem-old-round", "a team's barriers have all the same number")          \
-    X(SHMEM_WRONG_MEMBER, "shmem-wrong-member", "each round of a barrier tells the same PE")     \
-    X(SHMEM_WRONG_PARENT, "shmem-wrong-parent", "the root of a tree waits for a child less")     \
-    X(SHMEM_ONE_LINE, "shmem-one-line", "exchanges of one after another use one line")           \
-    X(SHMEM_NO_GATHER, "shmem-no-gather", "a host's leader does not wait for all of its PEs")    \
-    X(SHMEM_ONE_BOX, "shmem-one-box", "the boxes of a team do not take turns")                   \
-    X(SHMEM_UNLOCK_EARLY, "shmem-unlock-early", "a lock is given up with puts under way")        \
-    X(STALL_NEVER, "stall-never", "two ends that send before they read wait for ever")           \
-    X(STALL_UNBEGUN, "stall-unbegun", "spills before its peer has seen where the pipe began")    \
-    X(STALL_EARLY_BACK, "stall-early-back", "by pipe again before its peer has read it all")     \
-    X(STALL_RESENT, "stall-resent", "what its peer left unread comes after what was spilled")    \
-    X(CLIENT_OVERTAKE, "client-overtake", "stores do not wait for puts by frames before them")   \
+#define VIA_MUTANTS_EACH(X)                                                                        \
+    X(NO_EPOCH, "no-epoch", "a reader takes records of an earlier epoch")                          \
+    X(NO_SECOND_CHECK, "no-second-check", "a thread sleeps without looking after arming")          \
+    X(WAIT_BUSY, "wait-busy", "a transfer thread sleeps although arming found something")          \
+    X(ACK_FIRST, "ack-first", "acknowledged before it is delivered")                               \
+    X(NO_FENCE, "no-fence", "a thread checks again without a fence after \"armed\"")               \
+    X(EARLY_CHECK, "early-check",                                                                  \
+      "a thread checks again, and sleeps, while its fence is under way")                           \
+    X(NO_WANT, "no-want", "arming gives back credits and does not ring for them")                  \
+    X(NO_BUBBLE, "no-bubble", "frames that start here come first and may take the last buffer")    \
+    X(NO_TURN_BUBBLE, "no-turn-bubble", "frames that turn may take the last buffer of a ring")     \
+    X(NO_SESSION, "no-session", "frames of a host's former life count")                            \
+    X(TWICE, "twice", "a frame that was seen is delivered again")                                  \
+    X(FLAG_FIRST, "flag-first", "the record is written before its body")                           \
+    X(CREDIT_FIRST, "credit-first", "a record is given back before its frame is dealt with")       \
+    X(ROUTE_LOOP, "route-loop", "a way is kept when there is a shorter one")                       \
+    X(WRONG_WRAP, "wrong-wrap", "acks are compared as if numbers never wrapped")                   \
+    X(CREDIT_WRAP, "credit-wrap", "credits are compared as if their numbers never wrapped")        \
+    X(SIGNAL_FIRST, "signal-first", "a signal goes with the first frame of its put")               \
+    X(UNBORN, "unborn", "announcements of a new life may be older than those of the last")         \
+    X(LAST_NUMBER, "last-number", "a host announces numbers that its neighbours call malformed")   \
+    X(HELD, "held", "a flow stays held when what held it is over")                                 \
+    X(ENDLESS, "endless", "what gets nowhere though hosts are reached does not end")               \
+    X(LEAVE_UNASKED, "leave-unasked", "a member leaves a barrier that has taken place")            \
+    X(DMA_FIRST, "dma-first", "a record is published before the DMA of its body is done")          \
+    X(DMA_FAILED, "dma-failed", "a body whose DMA failed is taken to be there")                    \
+    X(DMA_REUSE, "dma-reuse", "the source of a DMA is used for the next before it is done")        \
+    X(DMA_HASTE, "dma-haste", "a body goes by PIO before its DMA, aborted, has ended")             \
+    X(DMA_FLAP, "dma-flap", "what was written before a link was down is published after it")       \
+    X(DMA_LET_GO, "dma-let-go", "a link begins anew while an engine still writes for the old")     \
+    X(SHMEM_SIGNAL_FIRST, "shmem-signal-first", "a put stores its signal before its data")         \
+    X(SHMEM_NO_QUIET, "shmem-no-quiet", "barriers do not wait for puts under way")                 \
+    X(SHMEM_OLD_ROUND, "shmem-old-round", "a team's barriers have all the same number")            \
+    X(SHMEM_WRONG_MEMBER, "shmem-wrong-member", "each round of a barrier tells the same PE")       \
+    X(SHMEM_WRONG_PARENT, "shmem-wrong-parent", "the root of a tree waits for a child less")       \
+    X(SHMEM_ONE_LINE, "shmem-one-line", "exchanges of one after another use one line")             \
+    X(SHMEM_NO_GATHER, "shmem-no-gather", "a host's leader does not wait for all of its PEs")      \
+    X(SHMEM_ONE_BOX, "shmem-one-box", "the boxes of a team do not take turns")                     \
+    X(SHMEM_UNLOCK_EARLY, "shmem-unlock-early", "a lock is given up with puts under way")          \
+    X(STALL_NEVER, "stall-never", "two ends that send before they read wait for ever")             \
+    X(STALL_UNBEGUN, "stall-unbegun", "spills before its peer has seen where the pipe began")      \
+    X(STALL_EARLY_BACK, "stall-early-back", "by pipe again before its peer has read it all")       \
+    X(STALL_RESENT, "stall-resent", "what its peer left unread comes after what was spilled")      \
+    X(CONN_EARLY_END, "conn-early-end", "between hosts the kernel's FIN counts as end of file")    \
+    X(CONN_EARLY_LEAVER, "conn-early-leaver", "an end that demotes does not wait for the answer")  \
+    X(CONN_EARLY_GONE, "conn-early-gone", "of a dead peer no answer is waited for")                \
+    X(CONN_UNSEEN_DEATH, "conn-unseen-death",                                                      \
+      "an end that demotes does not notice a FIN by death")                                        \
+    X(CONN_NO_SKIP, "conn-no-skip", "bytes that were read are sent again")                         \
+    X(CONN_KEPT_AGAIN, "conn-kept-again", "bytes that arrive twice are read twice")                \
+    X(CONN_OVERTAKE, "conn-overtake", "sends overtake what is sent again after both have left")    \
+    X(CONN_EARLY_SHUT, "conn-early-shut", "the kernel ends before what is sent again")             \
+    X(CONN_BOTH_LEFT, "conn-both-left", "unread bytes are left to a peer that has left")           \
+    X(CONN_UNSENT, "conn-unsent", "what is sent again waits for the program's next send")          \
+    X(CONN_HIDDEN_BEGIN, "conn-hidden-begin", "a waiter for room in the kernel ignores the pipe")  \
+    X(CONN_UNTOLD_END, "conn-untold-end", "the end of the pipe's bytes is not announced")          \
+    X(CONN_LOST_UNDO, "conn-lost-undo", "a record that the way has no room for counts as written") \
+    X(CLIENT_OVERTAKE, "client-overtake", "stores do not wait for puts by frames before them")     \
     X(CLIENT_NO_WANT, "client-no-want", "a PE that arms gives credits back, rings for none")
 
 /* The same for fuzzers; a name begins with that of tests/fuzz/fuzz_<name>.c, which is to catch it.

@@ -10,6 +10,8 @@
 #include <sys/socket.h>
 #include <time.h>
 
+#include "base/mutant.h"
+#include "sockets/conn/steward.h"
 #include "sockets/epoll/epoll_set.h"
 #include "sockets/fabric/fabric.h"
 #include "sockets/io/io_internal.h"
@@ -140,7 +142,8 @@ void via_conn_follow_demotion_tx(struct via_conn *conn, int fd)
     if (gather(conn, fd) != 0) {
         return; /* later */
     }
-    via_stream_replay_begin(&side->replay, &side->tx, VIA_FLAGS_LEFT_SKIP(flags));
+    via_stream_replay_begin(&side->replay, &side->tx,
+                            VIA_MUTANT(CONN_NO_SKIP) ? 0 : VIA_FLAGS_LEFT_SKIP(flags));
     if (via_stream_stall_must_stay(&side->stall, &side->tx) &&
         via_stream_replay_next(&side->replay, &data) != 0) {
         via_phase_apply(&side->phase, VIA_EVENT_STAY);
@@ -188,13 +191,22 @@ static void prepare_for_demotion(struct via_op *op)
     }
 }
 
+/* Is the connection over, or was the last process killed that held the other end? By FIN alone the
+ * kernel does not tell that from shutdown(). */
+static bool peer_is_gone(struct via_op *op)
+{
+    uint32_t seen = via_io_poll_kernel(op);
+    return (seen & (POLLHUP | POLLERR)) != 0 ||
+           ((seen & POLLRDHUP) != 0 && !VIA_MUTANT(CONN_UNSEEN_DEATH) &&
+            op->conn->carrier->is_over(op->conn, op->fd));
+}
+
 void via_conn_await_leaving(struct via_op *op)
 {
     uint64_t begin_ns = via_os_now_ns();
     while ((op->side->said & VIA_FLAG_READY) != 0 && via_conn_has_pipes(op->conn) &&
            (via_side_flags(op->side) & (VIA_FLAG_LEAVING | VIA_FLAG_DEMOTE)) == VIA_FLAG_LEAVING &&
-           (via_io_poll_kernel(op) & (POLLHUP | POLLERR)) == 0 &&
-           via_os_now_ns() - begin_ns < ANSWER_NS) {
+           !peer_is_gone(op) && via_os_now_ns() - begin_ns < ANSWER_NS) {
         via_os_pause(POLL_NS_MIN);
     }
 }
@@ -203,7 +215,10 @@ void via_conn_await_leaving(struct via_op *op)
 static void mark_plain(struct via_op *op, enum via_event event, enum via_reason reason)
 {
     struct via_conn *conn = op->conn;
-    via_io_shut_now(conn, op->fd); /* what is sent from now on is the kernel's to refuse */
+    /* What is sent from now on is the kernel's to refuse; but what is sent again comes first. */
+    if (!via_side_is_in(op->side, VIA_PHASES_REPLAY) || VIA_MUTANT(CONN_EARLY_SHUT)) {
+        via_io_shut_now(conn, op->fd);
+    }
     conn->side->why = (uint8_t)reason;
     via_phase_apply(&conn->side->phase, event);
     via_conn_note_demoted(conn);
@@ -257,6 +272,12 @@ static void wait_for_again(struct via_op *op)
     }
 }
 
+static bool is_unread(struct via_op *op, int next)
+{
+    return next == VIA_NEXT_DATA || next == VIA_NEXT_AVAIL ||
+           (next == VIA_NEXT_KERNEL_UNTIL && via_pipe_is_ready(&op->side->rx.pipe));
+}
+
 /* Could the peer still send what it has written and we have not read? */
 static bool is_leave_possible(struct via_op *op)
 {
@@ -264,13 +285,19 @@ static bool is_leave_possible(struct via_op *op)
     wait_for_end(op);
     wait_for_again(op);
     int next = pipe_next(op);
-    bool unread = next == VIA_NEXT_DATA || next == VIA_NEXT_AVAIL ||
-                  (next == VIA_NEXT_KERNEL_UNTIL && via_pipe_is_ready(&rx->pipe));
-    if (!unread) {
+    /* A peer that has left sends nothing more, but may have before. */
+    bool left = via_side_is_in(op->side, VIA_PHASES_FOLLOW | VIA_PHASE_BIT(STAYS));
+    if (is_unread(op, next) && left && via_stream_rx_skip(rx)) {
+        next = pipe_next(op);
+    }
+    if (!is_unread(op, next)) {
+        if (next == VIA_NEXT_EMPTY && peer_is_gone(op)) {
+            via_io_drop(op, UINT64_MAX); /* it was killed while it sent again what was read here */
+        }
         return next > 0;
     }
-    return !via_side_is_in(op->side, VIA_PHASES_FOLLOW) && !via_stream_rx_is_ending(rx) &&
-           (via_io_poll_kernel(op) & (POLLHUP | POLLERR)) == 0;
+    return (!left || VIA_MUTANT(CONN_BOTH_LEFT)) && !via_stream_rx_is_ending(rx) &&
+           !peer_is_gone(op);
 }
 
 int via_conn_end_pipe_span(struct via_op *op, bool whole)
@@ -387,6 +414,7 @@ static bool is_answered(struct via_op *op)
     uint64_t flags = via_side_flags(op->side);
     uint64_t read;
     if ((flags & (VIA_FLAG_CLOSED | VIA_FLAG_STAYS)) != 0 || peer_has_no_pipes(op->conn) ||
+        VIA_MUTANT(CONN_EARLY_LEAVER) ||
         ((flags & VIA_FLAG_DEMOTE) != 0 && has_come_again(op->side, &read))) {
         return true;
     }
@@ -438,8 +466,10 @@ static int wait_for_answer(struct via_op *op, uint64_t begin_ns)
 {
     uint64_t pause_ns = POLL_NS_MIN;
     while (!is_answered(op)) {
-        if ((via_io_poll_kernel(op) & (POLLHUP | POLLERR)) != 0) {
-            return 0; /* nobody will */
+        /* Its answer may be under way: the kernel is faster than frames. */
+        if (peer_is_gone(op) && (via_conn_is_local(op->conn) || VIA_MUTANT(CONN_EARLY_GONE) ||
+                                 !op->conn->carrier->may_follow(op->conn))) {
+            return 0; /* no answer comes */
         }
         uint64_t most_ns = is_kernel_allowed(&op->side->tx) ? ANSWER_NS : ORDER_NS;
         if (via_os_now_ns() - begin_ns > most_ns) {
@@ -487,7 +517,7 @@ static void wait_until_ready(struct via_op *op, uint64_t begin_ns)
     uint64_t most_ns;
     while (!is_ready(op, &most_ns) && via_os_now_ns() - begin_ns < most_ns &&
            (via_side_flags(op->side) & (VIA_FLAG_CLOSED | VIA_FLAG_STAYS)) == 0 &&
-           (via_io_poll_kernel(op) & (POLLHUP | POLLERR)) == 0) {
+           !peer_is_gone(op)) {
         if (via_conn_has_demotion_request(op->conn)) {
             via_conn_follow_demotion(op);
         }
@@ -616,8 +646,7 @@ static void take_back(struct via_op *op)
 static int check_end(struct via_op *op)
 {
     uint64_t flags = via_side_flags(op->side);
-    bool over = (flags & (VIA_FLAG_CLOSED | VIA_FLAG_STAYS)) != 0 ||
-                (via_io_poll_kernel(op) & (POLLHUP | POLLERR)) != 0;
+    bool over = (flags & (VIA_FLAG_CLOSED | VIA_FLAG_STAYS)) != 0 || peer_is_gone(op);
     if ((flags & VIA_FLAG_HEEDED) != 0 || !over || via_rx_take(op) != 0) {
         return 0;
     }
@@ -645,6 +674,27 @@ static void drop_read(struct via_op *op)
     }
 }
 
+/* The peer had left before, and the kernel has no room for what it is sent again: the steward sends
+ * the rest, for the program may only wait for the peer from now on. */
+static void leave_replay(struct via_op *op)
+{
+    if (!via_side_is_in(op->side, VIA_PHASES_REPLAY) || VIA_MUTANT(CONN_UNSENT) ||
+        via_tx_take(op) != 0) {
+        return;
+    }
+    bool kept = false;
+    if (via_conn_replay(op->conn, op->fd) == -EAGAIN) {
+        kept = via_steward_keep_conn(op->conn, op->fd);
+        if (!kept) {
+            via_conn_replay_all(op->conn, op->fd, VIA_SEC_NS);
+        }
+    }
+    via_tx_give(op);
+    if (kept) {
+        via_steward_start(false);
+    }
+}
+
 /* The third: the peer knows. */
 static int demote_finish(struct via_op *op, uint64_t begin_ns)
 {
@@ -660,6 +710,7 @@ static int demote_finish(struct via_op *op, uint64_t begin_ns)
     if (via_side_is_in(op->side, VIA_PHASES_LEAVING)) {
         drop_read(op);
     }
+    leave_replay(op);
     return rc;
 }
 

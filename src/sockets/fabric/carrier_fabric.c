@@ -2,6 +2,7 @@
 /* The ends are on two hosts: see fabric.h. */
 #include <errno.h>
 
+#include "base/mutant.h"
 #include "sockets/conn/demote.h"
 #include "sockets/fabric/fabric.h"
 #include "sockets/io/io_internal.h"
@@ -69,7 +70,7 @@ static int switch_before_fin(struct via_conn *conn, int fd, bool wait)
         via_fabric_tx_begin(conn, &undo);
         if (via_stream_tx_switch(&conn->side->tx, sent) == 0) {
             rc = via_fabric_tx_end(conn, &undo, wait);
-        } else {
+        } else if (!VIA_MUTANT(CONN_UNTOLD_END)) {
             /* No room, after a stall: the bytes in the pipe are the last ones. */
             conn->side->said |= VIA_FLAG_TAKEN | VIA_FLAG_KERNEL_END;
             rc = via_fabric_send_flags(conn, conn->side->said, wait);

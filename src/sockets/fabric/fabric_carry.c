@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/mutant.h"
 #include "host/client.h"
 #include "sockets/fabric/fabric_internal.h"
 
@@ -298,7 +299,9 @@ int via_fabric_tx_end(struct via_conn *conn, const struct via_carrier_undo *undo
         fabric->full_pending = 0;
         return 0;
     }
-    *tx = undo->tx;
+    if (!VIA_MUTANT(CONN_LOST_UNDO)) {
+        *tx = undo->tx;
+    }
     if (rc == -EAGAIN && via_fabric_is_put_possible(fabric)) {
         fabric->full_pending = via_remote_pending(fabric->remote);
     }

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <poll.h>
 
+#include "base/mutant.h"
 #include "host/client.h"
 #include "sockets/fabric/fabric_internal.h"
 
@@ -82,7 +83,10 @@ static int ask_word(struct via_fabric *fabric, size_t off, struct via_client_wor
 static int is_more_sent(struct via_conn *conn)
 {
     struct via_fabric *fabric = conn->fabric;
-    const struct via_pipe_reader *pipe = &conn->side->rx.pipe;
+    /* An end that is leaving reads nothing, and may take its pipe back. */
+    const struct via_side *side = conn->side;
+    const struct via_pipe_reader *pipe =
+        via_side_is_in(side, VIA_PHASES_LEAVING) ? &side->rx_left.pipe : &side->rx.pipe;
     uint64_t sent;
     int rc = via_fabric_is_put_possible(fabric)
                  ? ask_word(fabric, VIA_SEGMENT_SENT_OFF, &fabric->sent, &sent)
@@ -159,7 +163,7 @@ static bool is_cut_short(struct via_conn *conn)
 bool via_fabric_is_follow_possible(struct via_conn *conn)
 {
     struct via_fabric *fabric = conn->fabric;
-    bool may = has_time(conn);
+    bool may = has_time(conn) && !VIA_MUTANT(CONN_EARLY_END);
     bool all_is_there = fabric->all_is_there;
     fabric->all_is_there = all_is_there || all_has_arrived(conn); /* check once more */
     if (!may || conn->side->rx.ended || all_is_there) {

@@ -5,6 +5,7 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
+#include "base/mutant.h"
 #include "sockets/conn/demote.h"
 #include "sockets/fabric/fabric.h"
 #include "sockets/io/io_internal.h"
@@ -42,7 +43,7 @@ static int drop_again(struct via_op *op)
 {
     struct via_stream_rx *rx = &op->side->rx;
     bool gone = (via_io_poll_kernel(op) & VIA_POLL_GONE) != 0; /* before what came before it */
-    via_stream_rx_dropped(rx, via_io_drop(op, rx->again));
+    via_stream_rx_dropped(rx, VIA_MUTANT(CONN_KEPT_AGAIN) ? rx->again : via_io_drop(op, rx->again));
     if (rx->again != 0 && gone) {
         via_stream_rx_dropped(rx, rx->again); /* nor will it */
     }

@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <sys/socket.h>
 
+#include "base/mutant.h"
 #include "sockets/conn/demote.h"
 #include "sockets/conn/steward.h"
 #include "sockets/fabric/fabric.h"
@@ -206,7 +207,10 @@ static ssize_t send_once(struct via_op *op, struct via_iov *iov, int flags)
 {
     struct via_stream_tx *tx = &op->side->tx;
     if (!via_conn_has_pipes(op->conn)) {
-        return kernel_send(op, iov, flags);
+        /* This end has left, too, before all was sent again. */
+        int rc =
+            via_side_is_in(op->side, VIA_PHASES_REPLAY) ? via_conn_replay(op->conn, op->fd) : 0;
+        return rc != 0 ? rc : kernel_send(op, iov, flags);
     }
     if (via_conn_has_demotion_request(op->conn)) {
         via_conn_follow_demotion_tx(op->conn, op->fd);
@@ -456,12 +460,14 @@ static ssize_t send_kept(struct via_op *op, const struct iovec *iov, int iov_cou
         }
     }
     bool pipes = via_conn_has_pipes(op->conn);
+    /* What is sent comes behind that. */
+    bool replays = via_side_is_in(op->side, VIA_PHASES_REPLAY) && !VIA_MUTANT(CONN_OVERTAKE);
     if ((flags & MSG_OOB) != 0) {
         via_conn_demote(op,
                         VIA_REASON_OPTION); /* the mark has its place among the kernel's bytes */
         return send_plain(op, iov, iov_count, flags);
     }
-    if (!pipes && !is_worth_pieces(op, iov, iov_count) &&
+    if (!pipes && !replays && !is_worth_pieces(op, iov, iov_count) &&
         (op->exclusive || via_conn_is_plain(op->conn))) {
         via_conn_note_demoted(op->conn);
         n = send_plain(op, iov, iov_count, flags);

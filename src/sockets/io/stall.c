@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <sys/ioctl.h>
 
+#include "base/mutant.h"
 #include "sockets/conn/demote.h"
 #include "sockets/epoll/epoll_set.h"
 #include "sockets/io/io_internal.h"
@@ -48,7 +49,8 @@ static bool spill(struct via_op *op)
 static uint64_t check_stall(struct via_op *op)
 {
     struct via_side *side = op->side;
-    if (via_stream_stall_is_hidden(&side->tx, &side->rx) && kernel_is_full(op)) {
+    if (via_stream_stall_is_hidden(&side->tx, &side->rx) && kernel_is_full(op) &&
+        !VIA_MUTANT(CONN_HIDDEN_BEGIN)) {
         take_in(op);
         return VIA_STREAM_STALL_NS;
     }

@@ -9,7 +9,7 @@
 /*
  * The state machine of one end of a connection: what carries its bytes, and what it waits for. No
  * I/O. docs/protocol.md section 17 draws it; tests/sockets/test_phase.c tries every event in every
- * phase; the simulator (sim/streams_ends.c) and the model (tests/model/phase.pml) run this table
+ * phase; the simulator (sim/sockets) and the model (tests/model/phase.pml) run this table
  * with both ends.
  *
  * A phase is one byte that all processes share which hold the end. It changes by via_phase_apply()
