@@ -40,6 +40,7 @@ static const struct sim_knob keys[] = {
     KEY("stream-hosts", streams.hosts_count, 0, 16, 0),
     KEY("stream-bursts", streams.burst_chance, 0, 1000, 0),
     KEY("stream-leave", streams.leave_chance, 0, 1000, 0),
+    KEY("stream-switch", streams.switch_chance, 0, 1000, 0),
     KEY("stream-kills", streams.kill_chance, 0, 1000, 0),
     KEY("stream-forks", streams.fork_chance, 0, 1000, 0),
     KEY("stream-execs", streams.exec_chance, 0, 1000, 0),

@@ -129,7 +129,7 @@ struct sim_config_streams {
     uint32_t stall_chance, stall_ns_max;
     uint32_t rogue_chance;
     uint32_t avail_chance;             /* bytes are left at the writer, for the reader to fetch */
-    uint32_t hosts_count;              /* connections between hosts (streams_hosts.c) */
+    uint32_t hosts_count;              /* connections between hosts (sockets/) */
     uint32_t leave_chance;             /* an end of one returns to the kernel */
     uint32_t frames_max, frame_ns_max; /* records under way, and how long they are */
     uint32_t burst_chance;             /* the programs at both ends of one send before they read */

@@ -43,14 +43,14 @@ static double now_s(void)
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
-static void run_streams(const struct sim_config *config, int plant, FILE *trace, bool hosts,
-                        struct sim_result *ret_result)
+static void run_streams(const struct sim_jobs *jobs, const struct sim_config *config, FILE *trace,
+                        bool hosts, struct sim_result *ret_result)
 {
     struct sim_streams_result streams;
     if (hosts) {
-        sim_streams_hosts_run(config, plant, trace, &streams);
+        jobs->sockets(config, jobs->plant, trace, &streams);
     } else {
-        sim_streams_run(config, plant, trace, &streams);
+        sim_streams_run(config, jobs->plant, trace, &streams);
     }
     ret_result->digest ^= hosts ? streams.digest * 5 : streams.digest;
     ret_result->events += streams.events;
@@ -96,10 +96,11 @@ static void run_all(const struct sim_jobs *jobs, const struct sim_config *config
 {
     sim_world_run(config, jobs->plant, trace, NULL, ret_result);
     if (!ret_result->failed && config->streams.count != 0) {
-        run_streams(config, jobs->plant, trace, false, ret_result);
+        run_streams(jobs, config, trace, false, ret_result);
     }
-    if (!ret_result->failed && config->streams.count != 0 && config->streams.hosts_count != 0) {
-        run_streams(config, jobs->plant, trace, true, ret_result);
+    if (!ret_result->failed && jobs->sockets != NULL && config->streams.count != 0 &&
+        config->streams.hosts_count != 0) {
+        run_streams(jobs, config, trace, true, ret_result);
     }
     if (!ret_result->failed && jobs->shmem != NULL && config->shmem.pes != 0) {
         run_shmem(jobs, config, trace, ret_result);

@@ -5,6 +5,7 @@
 #define SIM_JOBS_H
 
 #include "sim/change.h"
+#include "sim/streams.h"
 #include "sim/world.h"
 
 struct sim_jobs {
@@ -15,6 +16,9 @@ struct sim_jobs {
     enum sim_graph graph;
     const struct sim_changes *changes; /* changes to each seed's case; NULL = none */
     int plant;
+    /* Streams between hosts, after the others; NULL = none. */
+    void (*sockets)(const struct sim_config *config, int plant, FILE *trace,
+                    struct sim_streams_result *ret_result);
     /* The third part of each seed; NULL = none. */
     void (*shmem)(const struct sim_config *config, int plant, FILE *trace,
                   struct sim_result *ret_result);

@@ -19,6 +19,7 @@
 #include "sim/script/script.h"
 #include "sim/shmem/shmem.h"
 #include "sim/shrink.h"
+#include "sim/sockets/sockets.h"
 
 static const char usage_text[] =
     "Usage: viaduct-sim COMMAND [OPTIONS]\n"
@@ -646,6 +647,7 @@ int main(int argc, char **argv)
         .jobs = {.first = 1,
                  .count = 1000,
                  .processes = cores < 1 ? 1 : (unsigned)cores,
+                 .sockets = sim_sockets_run,
                  .shmem = sim_shmem_run},
     };
     options.jobs.changes = &options.changes;

@@ -26,17 +26,11 @@ enum sim_plant {
     SIM_PLANT_SHORT_DMA,      /* a DMA is reported done, but the rest of its bytes never arrive */
     SIM_PLANT_EARLY_REUSE,    /* a writer reclaims its bytes while the reader fetches them */
     SIM_PLANT_EARLY_KERNEL,   /* a stream that is demoted uses the kernel at once */
-    SIM_PLANT_EARLY_END,      /* between hosts the kernel's FIN counts as end of file */
-    SIM_PLANT_EARLY_LEAVER,   /* an end that demotes does not wait for the peer's answer */
-    SIM_PLANT_NO_SKIP,        /* bytes that were read are sent again */
-    SIM_PLANT_KEPT_AGAIN,     /* bytes that arrive twice are not discarded */
-    SIM_PLANT_EARLY_AGAIN,  /* bytes are sent again before the peer has seen where the pipe began */
-    SIM_PLANT_HIDDEN_BEGIN, /* a waiter for kernel data does not notice that the pipe is used */
-    SIM_PLANT_UNTOLD_END,   /* a FIN by the kernel, with the pipe full, is not announced */
-    SIM_PLANT_DEATH_FIRST,  /* the peer's death is reported before the pipe is drained */
-    SIM_PLANT_UNSEEN_DEATH, /* a waiter for room does not check whether its peer lives */
-    SIM_PLANT_ONE_HEARS,    /* of processes that share an end only the first is woken */
-    SIM_PLANT_FORKED_END,   /* one of several holders of an end is killed, and the end closes */
+    SIM_PLANT_HIDDEN_BEGIN,   /* a waiter for kernel data does not notice that the pipe is used */
+    SIM_PLANT_DEATH_FIRST,    /* the peer's death is reported before the pipe is drained */
+    SIM_PLANT_UNSEEN_DEATH,   /* a waiter for room does not check whether its peer lives */
+    SIM_PLANT_ONE_HEARS,      /* of processes that share an end only the first is woken */
+    SIM_PLANT_FORKED_END,     /* one of several holders of an end is killed, and the end closes */
 
     /* The core is wrong: only in the library that is built with -DVIA_MUTANTS, and there by
      * via_mutant (base/mutant.h). */

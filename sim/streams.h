@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* The second part of a seed's history: connections of the sockets library, on one host, and between
- * hosts. */
+/* The second part of a seed's history: connections of the sockets library on one host. */
 #ifndef SIM_STREAMS_H
 #define SIM_STREAMS_H
 
@@ -20,10 +19,6 @@ struct sim_streams_result {
 /* Runs it to the verdict; trace may be NULL. */
 void sim_streams_run(const struct sim_config *config, int plant, FILE *trace,
                      struct sim_streams_result *ret_result);
-
-/* The same for connections between hosts. */
-void sim_streams_hosts_run(const struct sim_config *config, int plant, FILE *trace,
-                           struct sim_streams_result *ret_result);
 
 /* Byte `at` of a stream. */
 unsigned char sim_streams_byte(uint64_t content, uint64_t at);

@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * The parts of the sockets library that are not here: connections meet before the run, a process
+ * has one connection and one thread, which calls without waiting, there are no epoll sets, no
+ * steward, and no zero-copy.
+ */
+#include "sim/sockets/run.h"
+#include "sockets/conn/board.h"
+#include "sockets/conn/demote.h"
+#include "sockets/conn/steward.h"
+#include "sockets/epoll/epoll_set.h"
+#include "sockets/hooks/signals.h"
+#include "sockets/io/zcopy.h"
+#include "sockets/process/cancel.h"
+#include "sockets/process/lock.h"
+
+__thread int via_cancel_kept;
+__thread uint32_t via_os_thread_id = 1;
+__thread struct via_lock_thread via_lock_thread;
+struct via_file *_Atomic *via_fds;
+unsigned via_fds_count;
+struct via_policy via_policy;
+_Atomic bool via_quiet_due = true;
+_Atomic bool via_steward_runs = true;
+size_t via_zcopy_least = SIZE_MAX;
+const struct via_carrier via_carrier_local; /* of no connection here */
+
+/* --- connections ------------------------------------------------------------------------------ */
+
+struct via_op via_conn_op(struct via_conn *conn, int fd)
+{
+    return (struct via_op){.conn = conn,
+                           .side = conn->side,
+                           .fd = fd,
+                           .alone = true,
+                           .exclusive = true,
+                           .thread = via_os_thread()};
+}
+
+int via_conn_fd(const struct via_conn *conn)
+{
+    return (int)via_container_of(conn, struct sock_end, conn)->number;
+}
+
+/* As offer.c has it; the acceptor hears some time that its offer was taken, and
+ * before the peer says anything else. */
+bool via_conn_tx_can_switch(struct via_conn *conn)
+{
+    struct sock_end *end = via_container_of(conn, struct sock_end, conn);
+    if (via_conn_is_in(conn, VIA_PHASE_BIT(OFFERED)) &&
+        (conn->side->tx_shut != 0 || end->leaving || via_side_flags(conn->side) != 0 ||
+         sock_chance(end->run, end->run->config->switch_chance))) {
+        via_phase_apply(&conn->side->phase, VIA_EVENT_CLAIM);
+        via_phase_apply(&conn->side->phase, VIA_EVENT_TAKE);
+    }
+    return via_conn_is_in(conn, VIA_PHASE_BIT(LIVE)) &&
+           (conn->side->tx_shut == 0 || conn->side->shutting != 0) &&
+           (via_side_flags(conn->side) & VIA_FLAG_DEMOTE) == 0;
+}
+
+void via_ep_conn_changed(struct via_conn *conn)
+{
+    conn->spans = via_conn_spans(conn);
+}
+
+bool via_conn_is_none(void)
+{
+    return false;
+}
+
+bool via_conn_try_settle_plain(struct via_conn *conn, enum via_reason reason)
+{
+    (void)conn, (void)reason;
+    return true;
+}
+
+struct via_attach *via_fabric_attached(void)
+{
+    static char attach;
+    return (struct via_attach *)(void *)&attach;
+}
+
+struct via_attach *via_fabric_attach(void)
+{
+    return via_fabric_attached();
+}
+
+bool via_fabric_can_put(struct via_fabric *fabric)
+{
+    return fabric->remote != NULL;
+}
+
+/* --- nothing to be done ----------------------------------------------------------------------- */
+
+void via_board_forget(int fd)
+{
+    (void)fd;
+}
+
+void via_conn_each(void (*visit)(struct via_conn *conn))
+{
+    (void)visit;
+}
+
+void via_conn_posted_slowly(struct via_conn *conn, bool record)
+{
+    (void)conn;
+    (void)record;
+}
+
+bool via_conn_try_each(void (*visit)(struct via_conn *conn))
+{
+    (void)visit;
+    return true;
+}
+
+void via_ep_conn_closing(struct via_conn *conn)
+{
+    (void)conn;
+}
+
+bool via_ep_conn_is_nested(const struct via_conn *conn)
+{
+    (void)conn;
+    return false;
+}
+
+void via_ep_conn_loses(struct via_conn *conn, int fd)
+{
+    (void)conn;
+    (void)fd;
+}
+
+void via_ep_conn_woken(struct via_conn *conn)
+{
+    (void)conn;
+}
+
+void via_fabric_follow(struct via_fabric *fabric)
+{
+    (void)fabric;
+}
+
+struct via_remote *via_fabric_mailbox_get(struct via_attach *attach,
+                                          const struct via_fabric_note *note)
+{
+    (void)attach;
+    (void)note;
+    return NULL;
+}
+
+void via_fabric_mailbox_put(struct via_remote *mailbox)
+{
+    (void)mailbox;
+}
+
+struct via_segment *via_fabric_mirror_lent(const struct via_conn *conn)
+{
+    (void)conn;
+    return NULL;
+}
+
+int via_fabric_put_offer(struct via_conn *conn, uint64_t ready)
+{
+    (void)conn;
+    (void)ready;
+    return 0;
+}
+
+void via_fabric_slot_give(struct via_fabric *fabric)
+{
+    (void)fabric;
+}
+
+void via_fabric_take_in(void)
+{
+}
+
+bool via_fabric_take_unproven(void)
+{
+    return false;
+}
+
+void via_file_put_slowly(struct via_file *file)
+{
+    (void)file;
+}
+
+unsigned via_op_each(bool (*visit)(struct via_op *op, const void *context), const void *context)
+{
+    (void)visit;
+    (void)context;
+    return 0;
+}
+
+bool via_signals_has_restart(void)
+{
+    return false;
+}
+
+void via_sock_bell_ring(unsigned index)
+{
+    (void)index;
+}
+
+bool via_steward_keep_conn(struct via_conn *conn, int fd)
+{
+    (void)fd;
+    via_container_of(conn, struct sock_end, conn)->kept = true; /* program.c sees to it */
+    return true;
+}
+
+void via_steward_watch_stalls(void)
+{
+}

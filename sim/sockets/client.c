@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* The client library and the fabric below it, as far as connections use them: puts that arrive in
+ * order, late, and a limited number at a time. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sim/memory.h"
+#include "sim/sockets/run.h"
+
+/* Beyond the records under way: a record is two puts, and words are puts of their own. */
+#define FRAMES_SPARE 4u
+
+static struct sock_end *owner_of(const struct via_remote *remote)
+{
+    return via_container_of(remote, struct sock_end, remote);
+}
+
+/* Its segment is gone, and the host knows. */
+static bool is_refused(const struct sock_end *peer)
+{
+    return peer->closed || (peer->dead && peer->out.fin_arrived);
+}
+
+static void push(struct sock_line *line, struct sock_frame frame)
+{
+    if (line->count == line->capacity) {
+        struct sock_frame *more = sim_alloc((2 * line->capacity + 16) * sizeof(*more));
+        for (uint32_t i = 0; i < line->count; i++) {
+            more[i] = line->frames[(line->head + i) % line->capacity];
+        }
+        free(line->frames);
+        line->frames = more;
+        line->capacity = 2 * line->capacity + 16;
+        line->head = 0;
+    }
+    line->frames[(line->head + line->count++) % line->capacity] = frame;
+}
+
+int via_remote_try_put(struct via_remote *remote, uint64_t off, const void *src, size_t bytes,
+                       unsigned flags)
+{
+    struct sock_end *end = owner_of(remote);
+    struct sock_run *run = end->run;
+    struct sock_line *line = &end->line;
+    (void)flags;
+    if (is_refused(end->peer)) {
+        return -EACCES;
+    }
+    if (line->count >= run->config->frames_max + FRAMES_SPARE) {
+        return -EAGAIN;
+    }
+    if (off + bytes > end->fabric.bytes) {
+        sock_fail(run, "a put of %zu bytes at %llu, outside of the segment", bytes,
+                  (unsigned long long)off);
+        return -EINVAL;
+    }
+    struct sock_frame frame = {.data = sim_alloc(bytes), .off = off, .bytes = bytes};
+    memcpy(frame.data, src, bytes);
+    push(line, frame);
+    remote->pending++;
+    remote->begun++;
+    line->last_ns = via_max(line->last_ns,
+                            run->clock.now_ns + sock_between(run, 100, run->config->frame_ns_max));
+    sim_clock_at(&run->clock, line->last_ns, SIM_EVENT_GUEST, end->number, 0, 0);
+    sock_trace(end, "puts at", off);
+    return 0;
+}
+
+int via_client_try_put(struct via_remote *remote, uint64_t off, const void *src, size_t bytes,
+                       unsigned flags, const struct via_client_reader *reader)
+{
+    (void)reader; /* there are no slices: the host rings in any case */
+    return via_remote_try_put(remote, off, src, bytes, flags);
+}
+
+int via_remote_try_put_from(struct via_remote *remote, uint64_t off, struct via_segment *segment,
+                            uint64_t segment_off, uint64_t bytes, unsigned flags)
+{
+    (void)remote, (void)off, (void)segment, (void)segment_off, (void)bytes, (void)flags;
+    return -ENOTSUP; /* nothing is lent: via_fabric_mirror_lent() */
+}
+
+void sock_frame_arrives(struct sock_end *from)
+{
+    struct sock_line *line = &from->line;
+    struct sock_frame frame = line->frames[line->head];
+    line->head = (line->head + 1) % line->capacity;
+    line->count--;
+    from->remote.pending--;
+    if (!from->peer->closed) {
+        memcpy(from->peer->segment + frame.off, frame.data, frame.bytes);
+    }
+    free(frame.data);
+    sock_trace(from, "a put arrives, at", frame.off);
+    sock_wake(from->peer);
+    sock_wake(from); /* the way has room again */
+}
+
+void sock_line_free(struct sock_line *line)
+{
+    for (uint32_t i = 0; i < line->count; i++) {
+        free(line->frames[(line->head + i) % line->capacity].data);
+    }
+    free(line->frames);
+}
+
+/* --- what is asked of the host ---------------------------------------------------------------- */
+
+unsigned via_remote_pending(struct via_remote *remote)
+{
+    return remote->pending;
+}
+
+size_t via_remote_try_max(const struct via_remote *remote)
+{
+    (void)remote;
+    return SIZE_MAX;
+}
+
+void *via_remote_direct(struct via_remote *remote)
+{
+    (void)remote;
+    return NULL;
+}
+
+int via_remote_ring(struct via_remote *remote)
+{
+    (void)remote;
+    return 0;
+}
+
+int via_remote_get(struct via_remote *remote, uint64_t off, void *dst, size_t bytes)
+{
+    (void)remote, (void)off, (void)dst, (void)bytes;
+    return -ENOTSUP; /* all records are in the mirror */
+}
+
+/* Asks whether the peer's segment is there. */
+int via_remote_open(struct via_attach *attach, unsigned host, uint64_t handle, uint64_t bytes,
+                    struct via_remote **ret_remote)
+{
+    (void)attach, (void)host, (void)bytes;
+    *ret_remote = NULL;
+    return is_refused(&sock_run_now->ends[handle]) ? -EACCES : 0;
+}
+
+void via_remote_close(struct via_remote *remote)
+{
+    (void)remote;
+}
+
+bool via_client_remote_is_gone(struct via_remote *remote)
+{
+    const struct sock_end *peer = owner_of(remote)->peer;
+    return is_refused(peer) && peer->line.count == 0;
+}
+
+bool via_client_remote_is_held(const struct via_remote *remote)
+{
+    (void)remote;
+    return false;
+}
+
+/* The host keeps the words of a segment that is gone. */
+int via_client_remote_word(struct via_remote *remote, uint64_t off, struct via_client_word *word,
+                           uint64_t *ret_word)
+{
+    (void)word;
+    memcpy(ret_word, owner_of(remote)->peer->segment + off, sizeof(*ret_word));
+    return 0;
+}
+
+int via_attach_hops(struct via_attach *attach, unsigned host)
+{
+    (void)attach, (void)host;
+    return 1;
+}
+
+int via_attach_poll(struct via_attach *attach)
+{
+    (void)attach;
+    return 0;
+}

@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * Connections of the sockets library between hosts that go back to the kernel in the middle of a
+ * stream, spill to it, end, and lose their programs. The library is the one that programs load,
+ * compiled once more (CMakeLists.txt); connections are made here, with pipes, as if both ends had
+ * met.
+ *
+ * An end puts into its peer's segment by frames: in order, late, and a limited number at a time.
+ * The kernel's bytes, and its FIN above all, overtake them.
+ *
+ * The requirements: all bytes arrive, once, in order, and then the end of file, not before; and no
+ * end sleeps for ever.
+ */
+#include "sim/sockets/run.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sim/memory.h"
+#include "sim/sockets/sockets.h"
+#include "sockets/process/real.h"
+
+#define EVENTS_MAX 3000000u
+/* More rounds only take time, if a socket buffer holds a few bytes. */
+#define BYTES_MAX 20000u
+
+struct sock_run *sock_run_now;
+
+void sock_fail(struct sock_run *run, const char *format, ...)
+{
+    struct sim_streams_result *result = run->result;
+    if (result->failed) {
+        return;
+    }
+    result->failed = true;
+    int length =
+        snprintf(result->failure, sizeof(result->failure),
+                 "streams between hosts, at %llu ns: ", (unsigned long long)run->clock.now_ns);
+    va_list args;
+    va_start(args, format);
+    vsnprintf(result->failure + length, sizeof(result->failure) - (size_t)length, format, args);
+    va_end(args);
+}
+
+void sock_trace(const struct sock_end *end, const char *what, uint64_t number)
+{
+    struct sock_run *run = end->run;
+    uint64_t h = run->result->digest;
+    h = (h ^ run->clock.now_ns ^ (uint64_t)end->number << 48) * UINT64_C(0x100000001b3);
+    run->result->digest = (h ^ h >> 29 ^ number) * UINT64_C(0x100000001b3);
+    if (run->trace != NULL) {
+        fprintf(run->trace, "%6llu.%06llu stream between hosts %u end %u (%s): %s %llu\n",
+                (unsigned long long)(run->clock.now_ns / VIA_MSEC_NS),
+                (unsigned long long)(run->clock.now_ns % VIA_MSEC_NS), end->number / 2,
+                end->number % 2, via_phase_name(via_phase_get(&end->conn.side->phase)), what,
+                (unsigned long long)number);
+    }
+}
+
+/* --- fibers ----------------------------------------------------------------------------------- */
+
+static void go_on(struct sock_end *end)
+{
+    struct sim_call call = sim_fiber_call(&end->fiber);
+    call.run(call.object, call.arg);
+}
+
+static void turn_after(struct sock_end *end, uint64_t ns)
+{
+    sim_clock_after(&end->run->clock, ns, SIM_EVENT_TURN, end->number, ++end->ticket, 0);
+}
+
+void sock_pause(struct sock_end *end, uint64_t ns)
+{
+    do {
+        end->pauses = true;
+        turn_after(end, ns);
+        sim_fiber_wait(&end->fiber);
+        end->pauses = false;
+    } while (sock_program_is_killed(end)); /* it is not made to go on any more */
+}
+
+void sock_sleep(struct sock_end *end, uint64_t ns)
+{
+    if (end->bell) {
+        return;
+    }
+    end->asleep = true;
+    end->ticket++;
+    if (ns != VIA_NEVER_NS) {
+        turn_after(end, ns);
+    }
+    sim_fiber_wait(&end->fiber);
+    end->asleep = false;
+}
+
+void sock_wake(struct sock_end *end)
+{
+    end->bell = true;
+    if (end->asleep) {
+        end->asleep = false;
+        turn_after(end, sock_between(end->run, 500, 5000));
+    }
+}
+
+static void take_turn(struct sock_end *end, uint32_t ticket)
+{
+    if (ticket == end->ticket && !end->dead && !end->closed) {
+        go_on(end);
+    }
+}
+
+/* --- the run ---------------------------------------------------------------------------------- */
+
+static void make_end(struct sock_run *run, unsigned number)
+{
+    const struct sim_config_streams *config = run->config;
+    struct sock_end *end = &run->ends[number];
+    struct via_conn *conn = &end->conn;
+    struct via_fabric *fabric = &end->fabric;
+    end->run = run;
+    end->number = number;
+    end->peer = &run->ends[number ^ 1];
+    end->out.buffer_bytes = config->kernel_bytes;
+    end->total = sock_between(run, 0, via_min(config->bytes_max, BYTES_MAX));
+    end->content = via_rng_next(&run->rng);
+    fabric->geometry = (struct via_pipe_geometry){
+        .slots_count = config->slots,
+        .data_bytes = 2 * config->body_bytes + 64 * config->spare_lines,
+        .body_bytes_max = config->body_bytes,
+    };
+    fabric->bytes = VIA_SEGMENT_PIPE_OFF + via_pipe_memory_bytes(&fabric->geometry);
+    fabric->mirror = sim_alloc_lines(fabric->bytes);
+    fabric->slot = -1;
+    fabric->attach = via_fabric_attached();
+    fabric->remote = &end->remote;
+    fabric->remote_handle = number ^ 1;
+    end->segment = sim_alloc_lines(fabric->bytes);
+    conn->side = via_side_new();
+    if (conn->side == NULL) {
+        abort();
+    }
+    conn->carrier = &via_carrier_fabric;
+    conn->fabric = fabric;
+    conn->stats = &conn->own_stats;
+    conn->bell = -1;
+    conn->fds = 1;
+    conn->attached = true;
+    via_list_init(&conn->entries);
+    struct via_side *side = conn->side;
+    side->connector = number % 2 == 0;
+    side->phase.phase = side->connector ? VIA_PHASE_LIVE : VIA_PHASE_OFFERED;
+    side->nonblock = VIA_NONBLOCK_ON;
+    side->options_known = true;
+    via_side_attach(side, &fabric->geometry, end->segment, fabric->mirror);
+    memcpy(end->segment + VIA_SEGMENT_SENT_OFF, &config->first, sizeof(config->first));
+    via_pipe_writer_start_at(&side->tx.pipe, config->first);
+    via_pipe_reader_start_at(&side->rx.pipe, config->first);
+}
+
+static void start(struct sock_run *run)
+{
+    const struct sim_config_streams *config = run->config;
+    for (unsigned i = 0; i < run->ends_count; i++) {
+        make_end(run, i);
+    }
+    for (unsigned i = 0; i < run->ends_count; i += 2) {
+        struct sock_end *one = &run->ends[i], *other = one->peer;
+        if (sock_chance(run, config->burst_chance)) {
+            burst_draw(&run->rng, &one->burst, &other->burst, one->total, other->total,
+                       config->kernel_bytes);
+        }
+    }
+    for (unsigned i = 0; i < run->ends_count; i++) {
+        struct sock_end *end = &run->ends[i];
+        end->kill = fate_draw(&run->fate, config->kill_chance);
+        end->exec = fate_draw(&run->fate, config->exec_chance);
+        sim_fiber_init(&end->fiber, sock_program_main, end);
+        turn_after(end, sock_between(run, 20, 400));
+    }
+}
+
+static void check_all_over(struct sock_run *run)
+{
+    for (unsigned i = 0; i < run->ends_count; i++) {
+        const struct sock_end *end = &run->ends[i];
+        if (!end->closed && !end->dead) {
+            sock_fail(run,
+                      "end %u: waits for ever, phase %s, with %llu of %llu bytes sent, %llu of "
+                      "%llu received",
+                      i, via_phase_name(via_phase_get(&end->conn.side->phase)),
+                      (unsigned long long)end->sent, (unsigned long long)end->total,
+                      (unsigned long long)end->received, (unsigned long long)end->peer->total);
+        }
+    }
+}
+
+static void run_events(struct sock_run *run)
+{
+    struct sim_event event;
+    while (!run->result->failed && sim_clock_take(&run->clock, &event)) {
+        struct sock_end *end = &run->ends[event.a];
+        switch (event.kind) {
+        case SIM_EVENT_TURN:
+            take_turn(end, event.b);
+            break;
+        case SIM_EVENT_GUEST:
+            sock_frame_arrives(end);
+            break;
+        default:
+            sock_kernel_arrives(end, event.b, event.c != 0);
+            break;
+        }
+        if (run->clock.taken_count > EVENTS_MAX) {
+            sock_fail(run, "no end after %u events", EVENTS_MAX);
+        }
+    }
+    check_all_over(run);
+}
+
+static void free_end(struct sock_end *end)
+{
+    via_fabric_follows_no_more(&end->conn);
+    sim_fiber_fini(&end->fiber);
+    sock_line_free(&end->line);
+    free(end->out.bytes);
+    free(end->segment);
+    free(end->fabric.mirror);
+    via_side_free(end->conn.side);
+}
+
+void sim_sockets_run(const struct sim_config *config, int plant, FILE *trace,
+                     struct sim_streams_result *ret_result)
+{
+    struct sock_run *run = sim_alloc(sizeof(*run));
+    sim_plant_apply(plant);
+    via_real_init();
+    *ret_result = (struct sim_streams_result){.digest = config->seed};
+    sock_run_now = run;
+    run->config = &config->streams;
+    run->trace = trace;
+    run->result = ret_result;
+    run->ends_count = 2 * config->streams.hosts_count;
+    run->ends = sim_alloc(run->ends_count * sizeof(*run->ends));
+    via_rng_init(&run->rng, config->seed ^ UINT64_C(0x686f737473747265));
+    via_rng_init(&run->fate, config->seed ^ UINT64_C(0x686f737466617465));
+    sim_clock_init(&run->clock);
+    start(run);
+    run_events(run);
+    for (unsigned i = 0; i < run->ends_count; i++) {
+        ret_result->bytes += run->ends[i].received;
+        free_end(&run->ends[i]);
+    }
+    ret_result->events = run->clock.taken_count;
+    sim_clock_fini(&run->clock);
+    free(run->ends);
+    free(run);
+    sock_run_now = NULL;
+}

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * Connections between hosts, by the sockets library itself: what it calls send and recv on the
+ * kernel's TCP connection (kernel.c), put as frames (client.c), and the program at each end, a
+ * fiber (program.c).
+ */
+#ifndef SIM_SOCKETS_RUN_H
+#define SIM_SOCKETS_RUN_H
+
+#include "base/rng.h"
+#include "base/types.h"
+#include "sim/clock.h"
+#include "sim/cost/fiber.h"
+#include "sim/plant.h"
+#include "sim/streams.h"
+#include "sim/streams_burst.h"
+#include "sim/streams_fate.h"
+#include "sockets/conn/conn.h"
+#include "sockets/fabric/fabric_internal.h"
+
+/* One direction by the kernel. */
+struct sock_way {
+    unsigned char *bytes; /* owned: all that went this way, in order */
+    size_t capacity;
+    uint64_t sent, arrived, read;
+    uint64_t buffer_bytes; /* SO_SNDBUF and SO_RCVBUF together */
+    uint64_t last_ns;      /* when the last of them arrives */
+    bool fin_sent, fin_arrived;
+};
+
+struct sock_frame {
+    unsigned char *data; /* owned */
+    size_t off, bytes;
+};
+
+/* Frames under way, in order. */
+struct sock_line {
+    struct sock_frame *frames; /* owned; a ring */
+    uint32_t head, count, capacity;
+    uint64_t last_ns;
+};
+
+struct sock_end {
+    struct via_conn conn;
+    struct via_fabric fabric;
+    struct via_remote remote; /* the peer's segment */
+    struct sock_run *run;
+    struct sock_end *peer;
+    unsigned number;        /* of the end: its descriptor, too */
+    unsigned char *segment; /* owned; the peer puts into it */
+    struct sock_line line;  /* leaving from here */
+    struct sock_way out;    /* likewise */
+
+    struct sim_fiber fiber;
+    uint32_t ticket;   /* of the event that makes it go on */
+    bool pauses;       /* in the library: only time ends it */
+    bool asleep, bell; /* until something comes; which has come */
+    uint32_t wanted;   /* POLLIN, POLLOUT: what it sleeps for */
+    bool dead, closed, leaving;
+    bool kept;  /* what could not be sent at once at its end is sent later */
+    bool reset; /* its TCP connection, by either end */
+
+    /* The program. */
+    uint64_t total, content; /* bytes to send, and their seed */
+    uint64_t sent, received;
+    uint64_t
+        in_call; /* of them, by the call of send() under way: some, or none, when it is killed */
+    uint64_t bytes_seen, seen_ns; /* so many of both, since then */
+    bool fin_sent, fin_at_death, ended;
+    struct burst burst;
+    struct fate kill, exec;
+    bool spilled;
+    uint64_t vain_ns; /* since then it reads in vain, though the kernel has told the end; 0: it does
+                         not */
+};
+
+struct sock_run {
+    const struct sim_config_streams *config;
+    FILE *trace;
+    struct sim_clock clock;
+    struct via_rng rng, fate; /* fate: when ends are killed, or call exec() */
+    struct sock_end *ends;    /* owned; two for each connection */
+    unsigned ends_count;
+    struct sim_streams_result *result;
+};
+
+/* The one that is running: the library's calls of the machine have no argument for it. */
+extern struct sock_run *sock_run_now;
+
+static inline struct sock_end *sock_end_of(int fd)
+{
+    return &sock_run_now->ends[fd];
+}
+
+static inline uint64_t sock_between(struct sock_run *run, uint64_t lo, uint64_t hi)
+{
+    return via_rng_between(&run->rng, lo, hi);
+}
+
+static inline bool sock_chance(struct sock_run *run, uint32_t per_mille)
+{
+    return per_mille != 0 && via_rng_chance(&run->rng, per_mille, 1000);
+}
+
+/* --- run.c ------------------------------------------------------------------------------------ */
+
+void sock_fail(struct sock_run *run, const char *format, ...) VIA_PRINTF(2, 3);
+void sock_trace(const struct sock_end *end, const char *what, uint64_t number);
+/* From within its fiber: for so long, and perhaps longer; it may be killed meanwhile, and then does
+ * not return. */
+void sock_pause(struct sock_end *end, uint64_t ns);
+/* ... until it is woken, or so long; SIM_NEVER: as long as that takes. */
+void sock_sleep(struct sock_end *end, uint64_t ns);
+void sock_wake(struct sock_end *end);
+
+/* --- kernel.c --------------------------------------------------------------------------------- */
+
+void sock_kernel_init(void);
+/* 0 bytes: its FIN, or RST. */
+void sock_kernel_arrives(struct sock_end *from, uint32_t bytes, bool reset);
+void sock_kernel_fin(struct sock_end *end);
+
+/* --- client.c --------------------------------------------------------------------------------- */
+
+void sock_frame_arrives(struct sock_end *from);
+void sock_line_free(struct sock_line *line);
+
+/* --- program.c -------------------------------------------------------------------------------- */
+
+void sock_program_main(void *end);
+/* Has it been killed just now? */
+bool sock_program_is_killed(struct sock_end *end);
+/* It has done all that it wants to do. */
+bool sock_program_is_over(const struct sock_end *end);
+
+#endif
