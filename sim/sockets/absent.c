@@ -44,7 +44,7 @@ int via_conn_fd(const struct via_conn *conn)
 
 /* As offer.c has it; the acceptor hears some time that its offer was taken, and
  * before the peer says anything else. */
-bool via_conn_tx_can_switch(struct via_conn *conn)
+bool via_conn_tx_is_switch_allowed(struct via_conn *conn)
 {
     struct sock_end *end = via_container_of(conn, struct sock_end, conn);
     if (via_conn_is_in(conn, VIA_PHASE_BIT(OFFERED)) &&
@@ -85,7 +85,7 @@ struct via_attach *via_fabric_attach(void)
     return via_fabric_attached();
 }
 
-bool via_fabric_can_put(struct via_fabric *fabric)
+bool via_fabric_is_put_possible(struct via_fabric *fabric)
 {
     return fabric->remote != NULL;
 }

@@ -105,7 +105,7 @@ static bool finish_reading(struct sock_end *end)
 
 static bool may_read(struct sock_end *end)
 {
-    return !end->ended && burst_may_read(&end->burst, &end->run->rng, end->sent, end->total);
+    return !end->ended && burst_is_read_allowed(&end->burst, &end->run->rng, end->sent, end->total);
 }
 
 static bool read_some(struct sock_end *end)
@@ -134,7 +134,7 @@ static bool read_some(struct sock_end *end)
 
 static bool may_write(const struct sock_end *end)
 {
-    return !end->fin_sent && burst_may_write(&end->burst, end->sent, end->total);
+    return !end->fin_sent && burst_is_write_allowed(&end->burst, end->sent, end->total);
 }
 
 /* The end of this direction, or of a peer that reads it. */

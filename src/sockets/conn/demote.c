@@ -39,60 +39,6 @@ static void publish_flag(struct via_conn *conn, uint64_t flag)
 /* --- the peer's part ---------------------------------------------------------------------------
  */
 
-int via_conn_replay(struct via_conn *conn, int fd)
-{
-    struct via_stream_replay *replay = &conn->side->replay;
-    const void *data;
-    size_t bytes;
-    while ((bytes = via_stream_replay_next(replay, &data)) != 0) {
-        ssize_t n = VIA_REAL(send)(fd, data, bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
-        if (n < 0) {
-            return errno == EWOULDBLOCK ? -EAGAIN : -errno;
-        }
-        via_stream_replay_sent(replay, (size_t)n);
-        /* By pipe it has been counted already, and it did not arrive that way. */
-        via_stats_count(&conn->stats->tx_kernel_bytes, (uint64_t)n);
-        conn->stats->tx_pipe_bytes -= via_min((uint64_t)n, conn->stats->tx_pipe_bytes);
-    }
-    via_phase_apply(&conn->side->phase, VIA_EVENT_REPLAY);
-    return 0;
-}
-
-/* Nobody may read before we are through: room for all of it, unless there is as much already. A
- * program that asks for a size gets no more than wmem_max, and what grew may be more. */
-static void widen(const struct via_conn *conn, int fd)
-{
-    int bytes = 2 * (int)conn->side->tx.pipe.geometry.data_bytes;
-    int now = 0;
-    socklen_t now_bytes = sizeof(now);
-    if (VIA_REAL(getsockopt)(fd, SOL_SOCKET, SO_SNDBUF, &now, &now_bytes) == 0 && now < bytes) {
-        VIA_REAL(setsockopt)(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
-    }
-}
-
-int via_conn_replay_all(struct via_conn *conn, int fd, uint64_t patience_ns)
-{
-    uint64_t since_ns = 0;
-    uint64_t sent = conn->stats->tx_kernel_bytes;
-    int rc = via_conn_replay(conn, fd);
-    while (rc == -EAGAIN && patience_ns != 0) {
-        struct pollfd pfd = {.fd = fd, .events = POLLOUT};
-        uint64_t now = via_os_now_ns();
-        if (since_ns == 0) {
-            widen(conn, fd);
-        }
-        if (since_ns == 0 || sent != conn->stats->tx_kernel_bytes) {
-            since_ns = now;
-            sent = conn->stats->tx_kernel_bytes;
-        } else if (now - since_ns > patience_ns) {
-            break;
-        }
-        VIA_REAL(poll)(&pfd, 1, 100);
-        rc = via_conn_replay(conn, fd);
-    }
-    return rc;
-}
-
 /* What was sent is where the peer reads it, unless that takes long. */
 static void arrive(int fd)
 {
@@ -103,12 +49,6 @@ static void arrive(int fd)
         }
         via_os_pause(POLL_NS_MIN);
     }
-}
-
-void via_conn_reset(int fd)
-{
-    struct sockaddr none = {.sa_family = AF_UNSPEC};
-    VIA_REAL(connect)(fd, &none, sizeof(none));
 }
 
 /* Can what was written be sent again? -EAGAIN: not now. */
@@ -468,7 +408,7 @@ static int wait_for_answer(struct via_op *op, uint64_t begin_ns)
     while (!is_answered(op)) {
         /* Its answer may be under way: the kernel is faster than frames. */
         if (peer_is_gone(op) && (via_conn_is_local(op->conn) || VIA_MUTANT(CONN_EARLY_GONE) ||
-                                 !op->conn->carrier->may_follow(op->conn))) {
+                                 !op->conn->carrier->is_follow_possible(op->conn))) {
             return 0; /* no answer comes */
         }
         uint64_t most_ns = is_kernel_allowed(&op->side->tx) ? ANSWER_NS : ORDER_NS;
