@@ -27,7 +27,7 @@
 #define PAGE 4096u
 #define PAGE_WORDS (PAGE / sizeof(struct via_sock_bell_word))
 #define PAGES_MAX 16u
-/* Threads beyond that share. */
+/* Further threads share these. */
 #define OWN_MAX 32u
 
 /* Words of the bells that one process makes. */
@@ -41,24 +41,26 @@ struct page {
 enum { RING, COLD, CALL };
 
 struct bell {
-    _Atomic int fds[VIA_BELL_EVENTFDS]; /* an adopted one has the first only, the others are -1 */
+    _Atomic int fds[VIA_BELL_EVENTFDS]; /* an adopted bell has only the first, the others are -1 */
     const struct page *page;            /* NULL: an adopted one */
     uint32_t word_index;
     uint64_t id;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct page pages[PAGES_MAX]; /* the last is this process's, those before its ancestors' */
+static struct page
+    pages[PAGES_MAX]; /* the last one is this process's, earlier ones are its ancestors' */
 static unsigned pages_count;
 static struct bell all[VIA_BELLS_MAX];
 static unsigned all_count;
 static unsigned first_own; /* index of this process's first */
 static _Atomic uint64_t adopted;
-static _Atomic uint64_t inherited; /* adopted by ancestors: what they carried rings there */
+static _Atomic uint64_t
+    inherited; /* adopted by ancestors: the library that they loaded rings there */
 
-static _Atomic int calls; /* epoll set in which calls are heard; 0 or -1: not made */
+static _Atomic int calls; /* epoll set for calls; 0 or -1: not made */
 static _Atomic int timer; /* in that set; 0 or -1: not made */
-#define OWN_CALL 1u       /* its event's data; that of calls by others is 0 */
+#define OWN_CALL 1u       /* its event's data; that of calls by other processes is 0 */
 
 static __thread int thread_bell __attribute__((tls_model("initial-exec"))); /* index + 1 */
 static unsigned next_shared;
@@ -112,8 +114,8 @@ static bool has_own_page(void)
     return all_count > first_own && all[first_own].page != NULL;
 }
 
-/* The highest index that is free: adopted ones begin at the top, so that the process's own are next
- * to each other. */
+/* The highest free index: adopted bells begin at the top, so that the process's own are next to
+ * each other. */
 static unsigned top_free(void)
 {
     return VIA_BELLS_MAX - 1 - (unsigned)__builtin_popcountll(via_sock_bells_adopted());
@@ -125,7 +127,7 @@ static int make_eventfd(_Atomic int *ret_fd)
     return fd < 0 ? fd : via_hidden_new(fd, ret_fd);
 }
 
-/* With the lock. */
+/* [locked] */
 static void watch_calls(const struct bell *bell)
 {
     int fd = atomic_load_explicit(&bell->fds[CALL], memory_order_relaxed);
@@ -156,7 +158,7 @@ int via_sock_bell_calls(void)
     return made > 0 ? made : -1;
 }
 
-/* The timer that calls; -1: it can not be had. */
+/* The timer that calls; -1: unavailable. */
 static int timer_of_calls(void)
 {
     int set = via_sock_bell_calls();
@@ -207,7 +209,7 @@ static void close_hidden(_Atomic int *fds, unsigned count)
     }
 }
 
-/* With the lock. */
+/* [locked] */
 static int make_bell(void)
 {
     if (all_count >= top_free()) {
@@ -300,7 +302,7 @@ uint64_t via_sock_bell_id(unsigned index)
     return all[index].id;
 }
 
-/* The word of the lowest bell of a set, NULL for an adopted one; takes it out of the set. */
+/* The word of the lowest bell of a set, NULL for an adopted one; removes it from the set. */
 static struct via_sock_bell_word *next_word(uint64_t *bells)
 {
     const struct bell *bell = &all[__builtin_ctzll(*bells)];
@@ -363,7 +365,8 @@ void via_sock_bell_forked(void)
     }
 }
 
-/* The page is the peer's: sealed against shrinking, or reading it could be the end of us. */
+/* The page is the peer's: it must be sealed against shrinking, or reading it could end this
+ * process. */
 static void *map_page(int fd)
 {
     struct stat stat;
@@ -376,8 +379,8 @@ static void *map_page(int fd)
     return page == MAP_FAILED ? NULL : page;
 }
 
-/* A ring reads, which would take bytes out of a pipe, a socket or a file. An eventfd, as all that
- * the kernel makes of nothing, has no type. */
+/* A ring reads, which would consume bytes of a pipe, a socket or a file. An eventfd has no file
+ * type, like every anonymous object of the kernel. */
 static bool are_nameless(const int *fds)
 {
     for (unsigned i = 0; i < VIA_BELL_EVENTFDS; i++) {
@@ -419,7 +422,8 @@ static uint64_t inode_of(int fd)
     return fstat(fd, &stat) == 0 ? stat.st_ino : 0;
 }
 
-/* By two descriptors of this process, as the kernel knows; *ret_unknown: it does not say. */
+/* Compares two descriptors of this process by the kernel; *ret_unknown: the kernel does not
+ * tell. */
 static bool are_same_file(int one, int other, bool *ret_unknown)
 {
     long pid = getpid();

@@ -19,11 +19,11 @@
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct via_sockets_board *_Atomic board;
-static _Atomic bool failed; /* it is not tried again */
+static _Atomic bool failed; /* no second attempt */
 static _Atomic int board_fd = -1;
 static char complaint[sizeof(((struct via_sockets_board *)NULL)->error)];
-/* Words of the descriptors when fork() began: the parent changes its own at once, a child of its
- * has what it had then. */
+/* Words of the descriptors when fork() began: the parent changes its own at once, its child gets
+ * these. */
 static uint32_t numbers_then[VIA_SOCKETS_NUMBERS_COUNT];
 static uint32_t numbers_then_count;
 
@@ -39,9 +39,10 @@ static struct via_sockets_entry *entry_of(struct via_sockets_board *of, size_t i
 }
 
 /*
- * By the number that stays the board can be found, but the file it refers to must not be the last
- * that holds the memory. A killed process closes high numbers first, so the program's sockets would
- * wait until that memory is freed, and their peers with them. What is mapped is let go of later.
+ * The board can be found by a number that stays open, but the file that the number refers to must
+ * not be the last that holds the memory. A killed process closes high numbers first, so the
+ * program's sockets would wait until that memory is freed, and their peers with them. The mapping
+ * is released later.
  */
 static int found_by(int fd)
 {
@@ -74,11 +75,11 @@ static struct via_sockets_board *map_board(void)
         }
         return NULL;
     }
-    via_hidden_new(found_by(fd), &board_fd); /* without it nobody finds the board */
+    via_hidden_new(found_by(fd), &board_fd); /* without it no reader finds the board */
     return memory;
 }
 
-/* Last of all the magic: before it the board is not one. */
+/* The magic is stored last: before that it is not a board. */
 static void begin_board(struct via_sockets_board *fresh)
 {
     fresh->version = VIA_SOCKETS_BOARD_VERSION;
@@ -107,7 +108,7 @@ static struct via_sockets_board *make_board(void)
     return made;
 }
 
-/* NULL: there can be none. */
+/* NULL: it can not be made. */
 static struct via_sockets_board *board_now(void)
 {
     struct via_sockets_board *now = atomic_load_explicit(&board, memory_order_acquire);
@@ -232,8 +233,8 @@ void via_board_forked(bool has_connections)
         munmap(fresh, VIA_SOCKETS_BOARD_BYTES);
         via_hidden_close(&board_fd);
     }
-    /* Counted, but not for others to see. Without memory the old mapping stays, and is counted in.
-     */
+    /* Counted, but invisible to others. Without memory the old mapping stays, and the counts go
+     * there. */
     (void)mmap(old, VIA_SOCKETS_BOARD_BYTES, PROT_READ | PROT_WRITE,
                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 }

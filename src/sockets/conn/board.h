@@ -9,22 +9,22 @@
 
 /*
  * This process's board, for "viaduct sockets" to read: see host/control_sockets.h. It is made when
- * there is something to show; when it can not be made, nothing is shown and nothing else changes.
+ * there is something to show; if it can not be made, nothing is shown and nothing else changes.
  */
 
-/* Where connection `index` counts, zeroed; NULL when it must count on its own. */
+/* The counters of connection `index`, zeroed; NULL if it must use its own. */
 struct via_stats_conn *via_board_entry(size_t index);
 
 /* fd refers to that connection, or (index beyond the board) to one that is not listed. */
 void via_board_show(int fd, size_t index);
-/* fd is a TCP connection that is left to the kernel. */
+/* fd is a TCP connection that stays with the kernel. */
 void via_board_refuse(int fd, enum via_reason reason);
-/* Why fd is left to the kernel; VIA_REASON_NONE: that is not known. */
+/* The reason why fd stays with the kernel; VIA_REASON_NONE: unknown. */
 enum via_reason via_board_reason(int fd);
-/* fd refers to nothing any more. */
+/* fd does not refer to a connection any more. */
 void via_board_forget(int fd);
 
-/* The rules can not be understood: says so for as long as the process lives. */
+/* The rules are invalid: shows that as long as the process lives. */
 void via_board_complain(const char *text);
 
 /* Before fork(): remembers what descriptors refer to. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Both ends on one machine: memory that they share, and how they get to it. */
+/* The carrier within one machine: shared memory, and how the ends get it. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/sockios.h>
@@ -59,7 +59,7 @@ static void attach(struct via_conn *conn, const struct via_pipe_geometry *geomet
     struct via_side *side = conn->side;
     via_side_attach(side, geometry, own, peer);
     if (side->tx_shut != 0) {
-        /* The kernel's FIN was before there were pipes to say so. */
+        /* The kernel's FIN came before there were pipes to announce it. */
         side->said |= VIA_FLAG_ENDS;
         via_side_publish_flags(side, side->said);
     }
@@ -68,7 +68,7 @@ static void attach(struct via_conn *conn, const struct via_pipe_geometry *geomet
 /* --- the acceptor offers -----------------------------------------------------------------------
  */
 
-/* Which process is at the other end of the kernel's connection? NONE when it may run Viaduct. */
+/* Which process is at the other end of the kernel's connection? NONE if it may run Viaduct. */
 static enum via_reason find_peer(struct via_conn *conn, int fd)
 {
     struct via_tuple tuple;
@@ -85,14 +85,14 @@ static enum via_reason find_peer(struct via_conn *conn, int fd)
     return VIA_REASON_NONE;
 }
 
-/* There are no pipes for this reason, but perhaps there are later. */
+/* There are no pipes for this reason, but there may be later. */
 static int wait_on(struct via_conn *conn, enum via_reason why)
 {
     conn->stats->waits_for = (uint8_t)why;
     return via_conn_has_waited_enough(conn) ? (int)why : -EAGAIN;
 }
 
-/* The bell of the thread that makes pipes becomes the connection's, also when another thread has
+/* The bell of the thread that makes pipes becomes the connection's, even if another thread has
  * waited for it before. */
 static bool has_bell(struct via_conn *conn)
 {
@@ -141,7 +141,7 @@ static enum via_reason offer_make(struct via_conn *conn)
     return reason;
 }
 
-/* The connector has answered: its bell. */
+/* The connector has answered: opens its bell. */
 static void fetch_peer_bell(struct via_conn *conn)
 {
     struct via_offer answer;
@@ -150,7 +150,8 @@ static void fetch_peer_bell(struct via_conn *conn)
         via_rendezvous_peek(conn->control_fd, &answer, fds, VIA_BELL_FDS) == 0) {
         conn->peer_bell = via_peer_bell_get(answer.bell_id, fds, answer.bell_word,
                                             via_rendezvous_pid(conn->control_fd));
-        if (conn->peer_bell != NULL) { /* else there is no descriptor for it: the next look may */
+        if (conn->peer_bell !=
+            NULL) { /* otherwise there is no descriptor for it: the next poll may find one */
             via_hidden_close(&conn->control_fd);
         }
     }
@@ -164,8 +165,8 @@ static bool is_taken(struct via_conn *conn)
     return conn->peer_bell != NULL;
 }
 
-/* Goes to where the connector listens. NONE when it has met it, or (then there is no control
- * socket) when it does not listen yet. */
+/* Connects to the connector's listening socket. NONE if they have met, or (then there is no control
+ * socket) if it does not listen yet. */
 static enum via_reason meet_connector(struct via_op *op)
 {
     struct via_conn *conn = op->conn;
@@ -206,7 +207,7 @@ static int make_offer(struct via_op *op)
 /* --- the connector takes -----------------------------------------------------------------------
  */
 
-/* Is this the memory that the offer describes, and will it stay so? */
+/* Is this the memory that the offer describes, and is it sealed so? */
 static bool offer_is_sound(const struct via_offer *offer, int memory_fd)
 {
     struct stat stat;
@@ -231,7 +232,7 @@ static enum via_reason offer_answer(struct via_conn *conn)
                                                                                   : VIA_REASON_PEER;
 }
 
-/* Maps what was offered. fds: memory, and those of the bell; given up. */
+/* Maps the offered memory. fds: memory, and those of the bell; closed here. */
 static enum via_reason offer_map(struct via_conn *conn, const struct via_offer *offer,
                                  const int *fds)
 {
@@ -283,7 +284,7 @@ static int take_offer(struct via_op *op)
     return (int)reason;
 }
 
-/* Worth it: listens for the acceptor, unless that is a plain program. */
+/* Worth it: listens for the acceptor, unless the peer is a plain program. */
 static int begin_listening(struct via_op *op)
 {
     struct via_conn *conn = op->conn;
@@ -304,7 +305,7 @@ static int begin_listening(struct via_op *op)
 }
 
 /* May the user at the other end of the control socket speak for the accepted TCP connection? Before
- * it was accepted it had no owner, so what was learnt then is looked up again. */
+ * it was accepted it had no owner, so earlier answers of the kernel are requested again. */
 static bool acceptor_is_trusted(struct via_op *op, uid_t uid)
 {
     return via_os_uid_is_one(uid) &&
@@ -368,7 +369,7 @@ void via_conn_posted_slowly(struct via_conn *conn, bool record)
 static int publish_flags(struct via_conn *conn, uint64_t flags, bool wait)
 {
     (void)wait;
-    /* A ring for what is no record is not the one for the next: epoll_cold.c. */
+    /* A ring for anything but a record does not count for the next record: epoll_cold.c. */
     uint32_t rung = atomic_load_explicit(&conn->side->cold_rung, memory_order_relaxed);
     via_side_publish_flags(conn->side, flags);
     via_conn_posted_record(conn);
@@ -388,7 +389,7 @@ static int fin(struct via_conn *conn, int fd, uint8_t flags, bool wait)
 {
     (void)fd;
     (void)wait;
-    /* Before the kernel's FIN: without, that is taken for a death (io_end.c). */
+    /* Before the kernel's FIN: a FIN without it counts as a death (io_end.c). */
     conn->side->said |= VIA_FLAG_TAKEN | VIA_FLAG_ENDS;
     via_side_publish_flags(conn->side, conn->side->said);
     if (via_stream_tx_fin(&conn->side->tx, flags) == 0) {
@@ -411,8 +412,8 @@ static void tx_ask_for_room(struct via_conn *conn)
     via_pipe_ask_for_room(&conn->side->tx.pipe);
 }
 
-/* --- what stored memory does not need ----------------------------------------------------------
- */
+/* --- operations without effect on stored memory
+ * ------------------------------------------------- */
 
 static void do_nothing(struct via_conn *conn)
 {
@@ -455,7 +456,7 @@ static enum via_carrier_end end_of(struct via_conn *conn)
     return VIA_CARRIER_END_PLAIN;
 }
 
-/* NULL: what is inline in carrier.h. */
+/* NULL: inline in carrier.h. */
 const struct via_carrier via_carrier_local = {
     .find_offer = find_offer,
     .take_offer = take_offer,
@@ -512,7 +513,7 @@ bool via_local_withdraw(struct via_op *op)
     if (!via_phase_apply_in(&conn->side->phase, VIA_PHASE_OFFERED, VIA_EVENT_CLAIM)) {
         return false;
     }
-    /* From now on an answer fails at the peer, which stays with the kernel then (unix(7)). */
+    /* From now on an answer fails at the peer, which then stays with the kernel (unix(7)). */
     VIA_REAL(shutdown)(conn->control_fd, SHUT_RD);
     fetch_peer_bell(conn);
     bool taken = conn->peer_bell != NULL ||

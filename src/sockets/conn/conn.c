@@ -47,7 +47,7 @@ static struct via_list all = {&all, &all};
 static _Atomic unsigned all_count;
 static _Atomic uint64_t serials;
 
-/* Nobody refers to it any more. */
+/* No reference is left. */
 static void conn_free(struct via_file *file)
 {
     struct via_conn *conn = via_container_of(file, struct via_conn, file);
@@ -107,7 +107,7 @@ static struct via_conn *conn_new(bool connector)
     conn->passed = false;
     conn->kept = false;
     conn->dissolved = false;
-    conn->peer_uid = (uid_t)-1; /* nobody */
+    conn->peer_uid = (uid_t)-1; /* no holder */
     conn->zcopy = (struct via_zcopy){.able = false};
     conn->quiet = (struct via_quiet){.since_ns = 0};
     conn->spans = 0;
@@ -121,8 +121,8 @@ static struct via_conn *conn_new(bool connector)
     via_list_push_back(&all, &conn->all);
     atomic_fetch_add_explicit(&all_count, 1, memory_order_relaxed);
     via_unlock(&all_lock);
-    /* Last: from now on a stale pointer to this object may be taken for a live one, and then be
-     * found to be another's. */
+    /* Last: from now on a stale pointer to this object may look valid, and then belong to another
+     * connection. */
     atomic_store_explicit(&conn->file.users, 1, memory_order_release);
     return conn;
 }
@@ -249,8 +249,8 @@ static int int_option(int fd, int name)
     return VIA_REAL(getsockopt)(fd, SOL_SOCKET, name, &value, &bytes) == 0 ? value : 0;
 }
 
-/* Does the program want less under way than a pipe holds? Asked of the kernel, which knows whether
- * the sizes are the program's, and tells twice what it was told (socket(7)). */
+/* Does the program want fewer bytes under way than a pipe holds? The kernel knows whether the
+ * program has set the sizes, and returns twice the set value (socket(7)). */
 static bool has_small_buffers(int fd)
 {
     int locks = int_option(fd, SO_BUF_LOCK); /* 0 before Linux 5.14 */
@@ -260,7 +260,7 @@ static bool has_small_buffers(int fd)
             int_option(fd, SO_RCVBUF) < 2 * VIA_CONN_BUFFER_BYTES_MIN);
 }
 
-/* setsockopt() in another thread may be faster, and then its value stays. */
+/* setsockopt() in another thread may come first, and then its value stays. */
 static void set_if_none(_Atomic uint64_t *timeout_ns, uint64_t value)
 {
     uint64_t none = 0;
@@ -336,7 +336,7 @@ static enum place place_of(const struct via_address *address, unsigned *ret_host
     return via_address_is_local(address) ? PLACE_HERE : PLACE_FAR;
 }
 
-/* Why a connection to this address can not be accelerated. */
+/* The reason why a connection to this address can not be accelerated. */
 static enum via_reason refusal(int fd, const struct via_address *to, enum place place)
 {
     if (!via_policy.on) {
@@ -381,7 +381,7 @@ struct via_conn *via_conn_prepare(int fd, const struct sockaddr *addr, socklen_t
     return conn;
 }
 
-/* fd, a number that nothing refers to, refers to the connection from now on. */
+/* Makes the unused number fd refer to the connection. */
 static bool set_number(struct via_conn *conn, int fd)
 {
     if (!via_fd_set(fd, &conn->file)) {
@@ -515,7 +515,7 @@ void via_conn_dup(struct via_conn *conn, int new_fd)
 /* --- fork --------------------------------------------------------------------------------------
  */
 
-/* Between hosts what a child puts goes by ways of its own, too. */
+/* Between hosts a child's puts use paths of their own, too. */
 void via_conn_fork_begin(void)
 {
     via_conn_each(via_shared_announce);
@@ -527,7 +527,7 @@ static void count_child(struct via_conn *conn)
     atomic_store_explicit(&conn->side->forked, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&conn->side->refs, conn->fds, memory_order_relaxed);
     /* For the child: the parent may have ended it, and have another in the same place of its board,
-     * before the child looks. */
+     * before the child checks. */
     conn->own_stats.reason = conn->stats->reason;
     conn->own_stats.accelerated = conn->stats->accelerated;
     conn->own_stats.demoted = conn->stats->demoted;
@@ -540,7 +540,7 @@ static void uncount_child(struct via_conn *conn)
 
 static void begin_child(struct via_conn *conn)
 {
-    /* Calls that other threads were in will never end; the connection lives on its descriptors. */
+    /* Calls of other threads will never end; the connection lives on by its descriptors. */
     atomic_store_explicit(&conn->file.users, 1, memory_order_relaxed);
     *conn->stats = (struct via_stats_conn){.reason = conn->own_stats.reason,
                                            .accelerated = conn->own_stats.accelerated,
@@ -580,8 +580,8 @@ void via_conn_fork_child(void)
     via_unlock(&all_lock);
 }
 
-/* --- what the kernel knows ---------------------------------------------------------------------
- */
+/* --- the kernel's counters
+ * ---------------------------------------------------------------------- */
 
 static int tcp_info(int fd, struct tcp_info *ret_info)
 {

@@ -16,12 +16,12 @@
 #include "sockets/process/fds.h"
 #include "sockets/process/os.h"
 
-/* Zero-copy, as far as this process goes: zcopy.h. */
+/* Zero-copy, this process's part: zcopy.h. */
 struct via_zcopy {
     bool able;
-    pid_t own_pid; /* when the two met */
+    pid_t own_pid; /* of the peer, from the kernel, when the two met */
     pid_t peer_pid;
-    uint32_t pause_left; /* so many large sends are copied */
+    uint32_t pause_left; /* so many large sends are copied before the next attempt */
     uint32_t pause;
 };
 
@@ -37,31 +37,31 @@ struct via_conn {
     uint64_t serial;        /* no other connection of this process ever has it */
     _Atomic uint32_t fds;   /* numbers of this process that refer to it */
     _Atomic int fd;         /* one of them, as long as it is open */
-    _Atomic int listen_fd;  /* PENDING: where the acceptor comes */
+    _Atomic int listen_fd;  /* PENDING: listens for the acceptor */
     _Atomic int control_fd; /* ANNOUNCED, OFFERED: to the other side */
     _Atomic bool attached;  /* the pipes are mapped here */
     _Atomic uint32_t calls; /* that moved data, while nothing was settled */
     unsigned char *memory;  /* both segments */
     size_t memory_bytes;
-    _Atomic int bell; /* by which the peer wakes us: index, -1 = none yet */
-    int bell_before;  /* by which its own threads were to be woken until it had pipes */
+    _Atomic int bell; /* by which the peer wakes this end: index, -1 = none yet */
+    int bell_before;  /* by which its own threads were woken until it had pipes */
     struct via_peer_bell *peer_bell;
     const struct via_carrier *carrier; /* the way to the peer: carrier.h */
     struct via_fabric *fabric;         /* of the carrier between hosts, else NULL */
     struct via_list all;               /* of this process: via_conn_each() */
     struct via_list entries;           /* in epoll sets: see epoll_set.h */
-    _Atomic uint32_t spans; /* for which those entries are registered: via_conn_spans() */
+    _Atomic uint32_t spans; /* spans for which those entries are registered: via_conn_spans() */
     uint64_t peer_cookie;   /* ... at the other end, 0 = not known yet */
     uid_t peer_uid;
     struct via_zcopy zcopy;
     struct via_quiet quiet;
     uint8_t parting;          /* enum via_parting */
     _Atomic uint8_t leaves;   /* enum via_reason: via_steward_demote() */
-    bool dissolved;           /* by connect(): the peer has been told so by RST */
+    bool dissolved;           /* by connect(): RST has told the peer */
     _Atomic bool peer_shared; /* several processes hold the other end: shared.h */
     bool passed; /* to another process, or to this one by a number that we do not know */
     bool kept;   /* the steward has a descriptor of it (via_steward_keep_conn()), or had one */
-    struct via_stats_conn *stats; /* points to own_stats, or where others may look */
+    struct via_stats_conn *stats; /* points to own_stats, or to the board */
     struct via_stats_conn own_stats;
 };
 
@@ -73,12 +73,12 @@ static inline bool via_conn_is_local(const struct via_conn *conn)
     return conn->carrier == &via_carrier_local;
 }
 
-/* What the last holder of a connection between hosts has still to do, in this order. */
+/* Remaining steps of the last holder of a connection between hosts, in this order. */
 enum via_parting {
     VIA_PARTING_NOT = 0,
     VIA_PARTING_FIN = 1,      /* to put FIN */
-    VIA_PARTING_ARRIVES = 2,  /* all that was put is to arrive */
-    VIA_PARTING_CLOSED = 3,   /* to say that it has closed */
+    VIA_PARTING_ARRIVES = 2,  /* wait until all puts have arrived */
+    VIA_PARTING_CLOSED = 3,   /* announce that it has closed */
     VIA_PARTING_IS_HEARD = 4, /* ... until that has arrived */
     VIA_PARTING_DONE = 5,
 };
@@ -93,7 +93,7 @@ struct via_op {
     uint32_t thread;
 };
 
-/* The connection behind fd, held until via_op_end(); false for everything else. */
+/* The connection behind fd, held until via_op_end(); false if there is none. */
 static inline bool via_op_begin(struct via_op *op, int fd)
 {
     bool alone = via_is_alone();
@@ -119,7 +119,7 @@ static inline void via_op_end(struct via_op *op)
     via_file_put(&op->conn->file, op->alone);
 }
 
-/* O_NONBLOCK of the descriptor, asked for once: all who change it say so. */
+/* O_NONBLOCK of the descriptor, requested once: every call that changes it updates this. */
 bool via_op_is_nonblocking_slowly(const struct via_op *op);
 
 static inline bool via_op_is_nonblocking(const struct via_op *op)
@@ -146,7 +146,7 @@ static inline bool via_conn_has_pipes(const struct via_conn *conn)
            via_likely(via_conn_is_in(conn, VIA_PHASES_PIPED));
 }
 
-/* Without pipes: if it had some, shows why it has none now. Another process may have done it. */
+/* Without pipes: if it had some, shows why it has none now. Another process may have caused it. */
 static inline void via_conn_note_demoted(struct via_conn *conn)
 {
     if (via_unlikely(atomic_load_explicit(&conn->attached, memory_order_relaxed)) &&
@@ -169,52 +169,54 @@ static inline bool via_conn_is_plain(const struct via_conn *conn)
 
 /* An end that is NEW or that this thread has claimed gets no pipes. */
 void via_conn_settle_plain(struct via_conn *conn, enum via_reason reason);
-/* The same for any end that is undecided. False: another thread has claimed it. */
+/* The same for any undecided end. False: another thread has claimed it. */
 bool via_conn_try_settle_plain(struct via_conn *conn, enum via_reason reason);
 
 /* --- life --------------------------------------------------------------------------------------
  */
 
-/* Before connect(): notifies the acceptor at this address. NULL when the connection is none of
+/* Before connect(): notifies the acceptor at this address. NULL if the connection will not be
  * ours. */
 struct via_conn *via_conn_prepare(int fd, const struct sockaddr *addr, socklen_t addr_bytes);
 /* connect() succeeded or goes on in the background: fd refers to it from now on. */
 void via_conn_publish(struct via_conn *conn, int fd);
 void via_conn_discard(struct via_conn *conn);
 
-/* After accept(), which has told the peer's address. */
+/* After accept(), with the peer's address. */
 void via_conn_accepted(int fd, const struct sockaddr *peer, socklen_t peer_bytes);
 
 /* Both addresses of fd. */
 bool via_conn_tuple(int fd, struct via_tuple *ret_tuple);
 
-/* Of the socket behind fd, the same by all its numbers; 0: it is none. */
+/* An id of the socket behind fd, the same by all its numbers; 0: no socket. */
 uint64_t via_conn_cookie(int fd);
 
-/* new_fd is a copy of fd, a number that nothing refers to. */
+/* new_fd, an unused number, is a copy of fd. */
 void via_conn_dup(struct via_conn *conn, int new_fd);
 
-/* fd, which refers to it no more (via_fd_take), is about to be closed: what the peer must learn
- * before the kernel tells it. */
+/* fd, which does not refer to it any more (via_fd_take), is about to be closed: tells the peer what
+ * it must know before the kernel's end. */
 void via_conn_closing(struct via_conn *conn, int fd);
 /* ... and is closed. */
 void via_conn_closed(struct via_conn *conn);
-/* The process ends: bytes that are to be sent again go now. */
+/* The process ends: sends remaining bytes again now. */
 void via_conn_end(struct via_conn *conn, int fd);
-/* The last descriptor is about to be closed: the peer learns of it, within one machine, and between
+/* The last descriptor is about to be closed: tells the peer, within one machine, and between
  * hosts. */
 void via_conn_announce_end(struct via_conn *conn, int fd);
 void via_conn_begin_parting(struct via_conn *conn, int fd);
-/* With the tx token, when it is parting: all that can be done now. Is it done? */
+/* With the tx token, when it is parting: makes all possible steps now. Is it done? */
 bool via_conn_part(struct via_conn *conn, int fd);
-/* The process ends with it open. The kernel closes it then; what is to be said before, is now. */
+/* The process ends with it open. The kernel closes it then; announcements to the peer are made
+ * now. */
 void via_conn_exits(struct via_conn *conn);
 
-/* All this process's descriptors of it count no more. How many holders are left. */
+/* All descriptors of this process stop counting. Returns how many holders are left. */
 uint32_t via_conn_uncount(struct via_conn *conn);
 
-/* Around exec, which closes what is left: other processes may hold connections of this one, and who
- * closes last must know. false: that could not be told, and is not to be taken back. */
+/* Around exec, which closes the remaining descriptors: other processes may hold connections of this
+ * one, and the last to close must know. False: that could not be published, and can not be taken
+ * back. */
 bool via_conn_exec_begin(void);
 void via_conn_exec_failed(void);
 
@@ -229,23 +231,22 @@ void via_conn_fork_child(void);
 int via_conn_fd(const struct via_conn *conn);
 /* A call on it that another library makes for the program; the connection is held otherwise. */
 struct via_op via_conn_op(struct via_conn *conn, int fd);
-/* This process has none at all. */
+/* Does this process have no connection at all? */
 bool via_conn_is_none(void);
 
-/* Calls visit for every connection that this process has a descriptor of. */
+/* Calls visit for every connection of which this process has a descriptor. */
 void via_conn_each(void (*visit)(struct via_conn *conn));
-/* The same from where a lock may not be waited for: not at all (false) while another thread uses
- * it. */
+/* The same for callers that may not wait for a lock: returns false if another thread uses it. */
 bool via_conn_try_each(void (*visit)(struct via_conn *conn));
 
-/* Calls visit for every number that is a connection, held as in a call; no lock is held. How many
- * it returns true for. */
+/* Calls visit for every number that is a connection, held as in a call; no lock is held. Counts how
+ * often it returned true. */
 unsigned via_op_each(bool (*visit)(struct via_op *op, const void *context), const void *context);
 
 /* --- getting to pipes: offer.c -----------------------------------------------------------------
  */
 
-/* After a call that moved data on an unsettled connection: what is there to do next? */
+/* After a call that moved data on an unsettled connection: makes the next step. */
 void via_conn_step(struct via_op *op);
 
 /* Has a descriptor of ours until the two ends have met. */
@@ -255,26 +256,27 @@ static inline bool via_conn_is_meeting(const struct via_conn *conn)
            (atomic_load_explicit(&conn->listen_fd, memory_order_relaxed) >= 0 ||
             atomic_load_explicit(&conn->control_fd, memory_order_relaxed) >= 0);
 }
-/* Of such a connection, whose descriptor is wanted for something else: the ends meet now if the
- * peer has done its part, which takes more descriptors for a moment; at_once: they do not. Else
- * this one waits no more. True if it has no such descriptor any more. No token is held. */
+/* For such a connection, whose descriptor is needed elsewhere: the ends meet now if the peer has
+ * done its part, which needs more descriptors for a moment; at_once: without meeting. Otherwise
+ * this one stops waiting. True if it has no such descriptor any more. No token is held. */
 bool via_conn_stop_meeting(struct via_op *op, bool at_once);
 /* Its parts. The connector stops listening, for now: it listens again at a later call. The acceptor
  * takes its offer back, unless that has been taken. */
 bool via_local_stop_listening(struct via_conn *conn, bool at_once);
 bool via_local_withdraw(struct via_op *op);
 
-/* Looks for an offer from another host now, whatever has moved. No token is held. */
+/* Checks now for an offer from another host, whatever has moved. No token is held. */
 void via_conn_poll_meeting(struct via_op *op);
 
-/* May this end write into the pipe? From then on it does. The tx token is held. */
+/* May this end write into the pipe? If so, it does from then on. The tx token is held. */
 bool via_conn_tx_is_switch_allowed(struct via_conn *conn);
 
-/* A program that asks for smaller buffers than that wants early back-pressure: the kernel does. */
+/* A program that asks for smaller buffers than that wants early back-pressure, which the kernel
+ * provides. */
 #define VIA_CONN_BUFFER_BYTES_MIN (64 * 1024)
 
-/* Options that the socket had before it was a connection, or from its listener: into the side,
- * once. With some it stays the kernel's. No token is held. */
+/* Options that the socket had before it was a connection, or from its listener: copied into the
+ * side, once. With some of them it stays with the kernel. No token is held. */
 void via_conn_learn_options_slowly(struct via_op *op);
 
 static inline void via_conn_learn_options(struct via_op *op)
@@ -284,7 +286,7 @@ static inline void via_conn_learn_options(struct via_op *op)
     }
 }
 
-/* Wakes the peer: something new lies in its memory. */
+/* Wakes the peer: its memory has changed. */
 void via_conn_posted_slowly(struct via_conn *conn, bool record);
 
 static inline void via_conn_posted(struct via_conn *conn)
@@ -294,13 +296,13 @@ static inline void via_conn_posted(struct via_conn *conn)
     }
 }
 
-/* The same after a record: the peer may want a ring for it although nobody sleeps. */
+/* The same after a record: the peer may want a ring for it although no thread sleeps. */
 static inline void via_conn_posted_record(struct via_conn *conn)
 {
     struct via_side *side = conn->side;
     via_quiet_note();
-    /* Asked first, for its fence: store record, fence, load cold word; epoll_cold.c stores the
-     * word, fences, looks at the pipe. */
+    /* Checked first, because of its fence: store record, fence, load cold word; epoll_cold.c stores
+     * the word, fences, checks the pipe. */
     bool sleeps = via_unlikely(conn->peer_bell == NULL) || via_peer_bell_must_ring(conn->peer_bell);
     bool cold = via_side_cold(side) != atomic_load_explicit(&side->cold_rung, memory_order_relaxed);
     if (via_unlikely(sleeps) || via_unlikely(cold)) {
@@ -308,7 +310,7 @@ static inline void via_conn_posted_record(struct via_conn *conn)
     }
 }
 
-/* The bells to hear when waiting for it. */
+/* The bells to watch when waiting for it. */
 uint64_t via_conn_bells(struct via_conn *conn);
 
 /* What epoll registrations depend on: the spans of both directions, and whether bytes are to be
@@ -326,9 +328,8 @@ static inline uint32_t via_conn_spans(const struct via_conn *conn)
 }
 
 /*
- * Bytes that went through the kernel since the connection was made; exact, also
- * for bytes that stdio or a forked child sent or read. sent: what the peer has sent that way, in
- * all. 0 or a negative errno.
+ * Bytes that went through the kernel since the connection was made; exact, also for bytes that
+ * stdio or a forked child sent or read. sent: the peer's total that way. 0 or a negative errno.
  */
 int via_kernel_sent(int fd, bool connector, uint64_t *ret_bytes);
 int via_kernel_read(int fd, uint64_t sent, uint64_t *ret_bytes);

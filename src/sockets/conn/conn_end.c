@@ -14,14 +14,15 @@
 #include "sockets/io/io_internal.h"
 #include "sockets/process/real.h"
 
-/* close() waits so long for room in the kernel, or for frames to arrive: then others do. */
+/* How long close() waits for room in the kernel, or for frames to arrive: then other threads take
+ * over. */
 #define CLOSE_NS (100 * VIA_MSEC_NS)
-/* ... and so long when nobody can. */
+/* ... and if no thread can. */
 #define PARTING_NS_MAX (4 * VIA_SEC_NS)
 
 /*
- * Must the peer be told by RST? When what has arrived is thrown away (RFC 1122, 4.2.2.13; the
- * kernel knows only of what arrived there), or when the program asked for it.
+ * Must the peer get RST? Yes if received bytes are discarded (RFC 1122, 4.2.2.13; the kernel knows
+ * only of those that it received), or if the program asked for it.
  */
 static bool is_reset_at_end(struct via_conn *conn, int fd, bool exclusive)
 {
@@ -50,7 +51,7 @@ static bool is_reset_at_end(struct via_conn *conn, int fd, bool exclusive)
            linger.l_onoff != 0 && linger.l_linger == 0;
 }
 
-/* The end of both directions, told before the kernel tells it. */
+/* The end of both directions, announced before the kernel's end. */
 void via_conn_announce_end(struct via_conn *conn, int fd)
 {
     struct via_side *side = conn->side;
@@ -100,8 +101,8 @@ bool via_conn_part(struct via_conn *conn, int fd)
     return conn->parting == VIA_PARTING_DONE;
 }
 
-/* How long close() waits until all has arrived: as long as the program wants (SO_LINGER), else not
- * for a way that is not there. */
+/* How long close() waits until everything has arrived: as long as the program wants (SO_LINGER),
+ * else not for a missing path. */
 static uint64_t parting_ns(const struct via_conn *conn, int fd)
 {
     struct linger linger = {.l_onoff = 0};
@@ -113,9 +114,9 @@ static uint64_t parting_ns(const struct via_conn *conn, int fd)
     return conn->carrier->is_cut_off(conn) ? 0 : CLOSE_NS;
 }
 
-/* Frames are slower than the kernel, which is not to tell of the end before all has arrived. What
- * does not arrive soon others wait for (steward.h), with a descriptor that keeps the kernel's
- * connection; or this thread, if nobody can. */
+/* Frames are slower than the kernel, which must not report the end before everything has arrived.
+ * For bytes that do not arrive soon the steward waits (steward.h), with a descriptor that keeps the
+ * kernel's connection; or this thread, if there is no steward. */
 void via_conn_begin_parting(struct via_conn *conn, int fd)
 {
     struct via_side *side = conn->side;
@@ -154,7 +155,7 @@ static void follow_demotion_at_end(struct via_conn *conn, int fd)
     }
 }
 
-/* Bytes that are to be sent again, and have nobody left here who would. */
+/* Bytes that must be sent again, and no holder is left that could do it. */
 static void send_all_again(struct via_conn *conn, int fd, bool exits)
 {
     struct via_op op = via_conn_op(conn, fd);
@@ -173,8 +174,8 @@ void via_conn_end(struct via_conn *conn, int fd)
 {
     follow_demotion_at_end(conn, fd);
     send_all_again(conn, fd, true);
-    follow_demotion_at_end(
-        conn, fd); /* what it has read of what came again: unread, the kernel says RST */
+    follow_demotion_at_end(conn, fd); /* bytes that arrived again and had been read: unread in the
+                                         kernel they would cause RST */
 }
 
 uint32_t via_conn_uncount(struct via_conn *conn)

@@ -26,7 +26,8 @@
 #define POLL_NS_MAX (2 * VIA_MSEC_NS)
 /* How often an end that has sent bytes again checks whether they have arrived. */
 #define ARRIVE_POLLS 20u
-/* The kernel takes as much as is in a pipe, also when nobody reads: else not all goes there. */
+/* The kernel accepts as much as is in a pipe even if nothing is read; otherwise not everything goes
+ * there. */
 #define AGAIN_NS (100 * VIA_MSEC_NS)
 
 /* One more flag. With the tx token. */
@@ -39,7 +40,7 @@ static void publish_flag(struct via_conn *conn, uint64_t flag)
 /* --- the peer's part ---------------------------------------------------------------------------
  */
 
-/* What was sent is where the peer reads it, unless that takes long. */
+/* Waits until sent bytes are where the peer reads them, unless that takes long. */
 static void arrive(int fd)
 {
     int under_way;
@@ -51,7 +52,7 @@ static void arrive(int fd)
     }
 }
 
-/* Can what was written be sent again? -EAGAIN: not now. */
+/* Can the written bytes be sent again? -EAGAIN: not now. */
 static int gather(struct via_conn *conn, int fd)
 {
     int rc = conn->carrier->gather(conn);
@@ -97,7 +98,7 @@ void via_conn_follow_demotion_tx(struct via_conn *conn, int fd)
     publish_flag(conn, VIA_FLAG_HEEDED);
 }
 
-/* What is next in the pipe, wherever credits go. With the rx token. */
+/* The next record of the pipe, wherever credits go. With the rx token. */
 static int pipe_next(struct via_op *op)
 {
     via_carrier_rx_begin(op->conn);
@@ -106,7 +107,8 @@ static int pipe_next(struct via_op *op)
     return next;
 }
 
-/* With the rx token: has the reader come to the end of the pipe, or needs it no more? */
+/* With the rx token: has the reader come to the end of the pipe, or does it not need it any
+ * more? */
 static bool rx_is_through(struct via_op *op)
 {
     int next = pipe_next(op);
@@ -116,8 +118,8 @@ static bool rx_is_through(struct via_op *op)
     return next == VIA_NEXT_KERNEL && !via_pipe_is_ready(&op->side->rx.pipe);
 }
 
-/* With both tokens: the peer is about to leave. It learns what has been read, and from now on its
- * bytes may come by the kernel, too: this end does not close before it has thrown them away. */
+/* With both tokens: the peer is about to leave. It gets the number of read bytes, and from now on
+ * its bytes may come by the kernel, too: this end does not close before it has discarded those. */
 static void prepare_for_demotion(struct via_op *op)
 {
     struct via_conn *conn = op->conn;
@@ -151,7 +153,7 @@ void via_conn_await_leaving(struct via_op *op)
     }
 }
 
-/* The end of this end's pipes, by an event that says so. */
+/* Ends this end's pipes by an event that says why. */
 static void mark_plain(struct via_op *op, enum via_event event, enum via_reason reason)
 {
     struct via_conn *conn = op->conn;
@@ -188,10 +190,10 @@ void via_conn_follow_demotion(struct via_op *op)
     errno = saved;
 }
 
-/* --- the end that starts it ------------------------------------------------------------------ */
+/* --- the end that starts it
+ * -------------------------------------------------------------------- */
 
-/* Frames are slower than the kernel: when that has seen an end, what came before may be under way.
- */
+/* Frames are slower than the kernel: when it has seen an end, earlier frames may be under way. */
 static void wait_for_end(struct via_op *op)
 {
     struct via_stream_rx *rx = &op->side->rx;
@@ -202,7 +204,7 @@ static void wait_for_end(struct via_op *op)
     }
 }
 
-/* Bytes of the kernel's that are not to be read are about to arrive. */
+/* Bytes of the kernel's that must not be read are about to arrive. */
 static void wait_for_again(struct via_op *op)
 {
     for (unsigned looks = 0; looks < ARRIVE_POLLS && op->side->rx.again != 0; looks++) {
@@ -218,7 +220,7 @@ static bool is_unread(struct via_op *op, int next)
            (next == VIA_NEXT_KERNEL_UNTIL && via_pipe_is_ready(&op->side->rx.pipe));
 }
 
-/* Could the peer still send what it has written and we have not read? */
+/* Could the peer still send bytes that it has written and we have not read? */
 static bool is_leave_possible(struct via_op *op)
 {
     struct via_stream_rx *rx = &op->side->rx;
@@ -254,8 +256,9 @@ int via_conn_end_pipe_span(struct via_op *op, bool whole)
     return rc == 0 ? via_carrier_tx_end(conn, &undo, true) : rc;
 }
 
-/* With the tx token: what the peer has perhaps not read, once more by the kernel, where it reads it
- * whether it stays with the pipes or not. How many bytes; *ret_whole: that is all of it. */
+/* With the tx token: sends the bytes that the peer may not have read once more by the kernel, where
+ * it reads them whether it stays with the pipes or not. How many bytes; *ret_whole: those are
+ * all. */
 static uint64_t send_again(struct via_op *op, bool *ret_whole)
 {
     struct via_conn *conn = op->conn;
@@ -263,7 +266,7 @@ static uint64_t send_again(struct via_op *op, bool *ret_whole)
     struct via_stream_replay *replay = &op->side->replay;
     unsigned char *direct = tx->pipe.target.direct;
     const void *data;
-    /* To a peer that has closed it would be something new, and answered by RST. */
+    /* A peer that has closed would treat it as new data, and answer by RST. */
     uint64_t flags = via_side_flags(op->side);
     bool ready = (flags & VIA_FLAG_READY) != 0 && !op->side->looked && via_stream_tx_has_begun(tx);
     bool gathered = (flags & VIA_FLAG_CLOSED) == 0 && conn->carrier->gather(conn) == 0;
@@ -282,7 +285,7 @@ static uint64_t send_again(struct via_op *op, bool *ret_whole)
     return 0;
 }
 
-/* With the tx token: nothing goes into the pipe any more, and this end does not come back to it. */
+/* With the tx token: nothing goes into the pipe any more, and this end does not return to it. */
 static int end_for_good(struct via_op *op)
 {
     struct via_side *side = op->side;
@@ -290,7 +293,7 @@ static int end_for_good(struct via_op *op)
     if (side->tx.span != VIA_SPAN_PIPE || side->tx.ended) {
         return 0;
     }
-    if (side->again == 0) { /* else it was in vain the last time: the peer could not be told */
+    if (side->again == 0) { /* otherwise the last attempt failed: the peer could not be told */
         side->again = send_again(op, &whole);
     }
     side->sent_again = whole              ? VIA_AGAIN_WHOLE
@@ -305,13 +308,13 @@ static int leave(struct via_op *op, enum via_reason reason)
     struct via_conn *conn = op->conn;
     struct via_side *side = op->side;
     if (!via_conn_has_pipes(conn)) {
-        return 0; /* another thread was faster */
+        return 0; /* another thread was first */
     }
     if (!is_leave_possible(op)) {
         return -EPIPE;
     }
     if (side->tx.span == VIA_SPAN_KERNEL && !side->tx.ended) {
-        via_io_try_switch(op); /* so that the peer finds a record to stumble over */
+        via_io_try_switch(op); /* so that the peer finds an invalid record */
     }
     int rc = end_for_good(op);
     if (rc != 0) {
@@ -325,7 +328,7 @@ static int leave(struct via_op *op, enum via_reason reason)
     return 0;
 }
 
-/* It has no pipes yet, and will see what was said before it uses them. */
+/* It has no pipes yet, and will see the earlier announcements before it uses them. */
 static bool peer_has_no_pipes(const struct via_conn *conn)
 {
     return via_conn_is_local(conn) && !conn->side->connector &&
@@ -338,8 +341,8 @@ static bool is_kernel_allowed(struct via_stream_tx *tx)
     return tx->ended || via_stream_tx_is_demoted(tx);
 }
 
-/* Has the peer left, too, and sent by the kernel what this end had not read? *ret_read: bytes among
- * that that it had. */
+/* Has the peer left, too, and sent this end's unread bytes by the kernel? *ret_read: how many of
+ * those this end had read. */
 static bool has_come_again(const struct via_side *side, uint64_t *ret_read)
 {
     struct via_stream_rx left = side->rx_left;
@@ -358,12 +361,13 @@ static bool is_answered(struct via_op *op)
         ((flags & VIA_FLAG_DEMOTE) != 0 && has_come_again(op->side, &read))) {
         return true;
     }
-    /* A peer that has left, too, reads nothing of the pipe: it need not know where that began. */
+    /* A peer that has left, too, reads nothing of the pipe: it need not know where the pipe
+     * began. */
     return (flags & VIA_FLAG_HEEDED) != 0 &&
            ((flags & VIA_FLAG_DEMOTE) != 0 || is_kernel_allowed(&op->side->tx));
 }
 
-/* Both want it at the same time: the peer waits for our answer, too. */
+/* Both leave at the same time: the peer waits for our answer, too. */
 static void follow_peer_demotion(struct via_op *op)
 {
     struct via_side *side = op->side;
@@ -401,7 +405,7 @@ static void resend_flags(struct via_op *op)
     }
 }
 
-/* begin_ns: when this end, and others that go with it, left. */
+/* begin_ns: when this end, and others that leave with it, left. */
 static int wait_for_answer(struct via_op *op, uint64_t begin_ns)
 {
     uint64_t pause_ns = POLL_NS_MIN;
@@ -424,8 +428,8 @@ static int wait_for_answer(struct via_op *op, uint64_t begin_ns)
     return 0;
 }
 
-/* Is the peer ready for what is in the pipe to come by the kernel, too, if there is anything? How
- * long to wait for that in *ret_most_ns. */
+/* Is the peer ready for the pipe's bytes, if any, to come by the kernel? *ret_most_ns: how long to
+ * wait for that. */
 static bool is_ready(struct via_op *op, uint64_t *ret_most_ns)
 {
     struct via_stream_tx *tx = &op->side->tx;
@@ -449,8 +453,8 @@ static void announce_demotion(struct via_op *op)
     }
 }
 
-/* Until then nothing that is in the pipe may go by the kernel: bytes there would come before those
- * in the pipe, or be unread when the peer closes, which the kernel answers by RST. */
+/* Until then no byte of the pipe may go by the kernel: it would come before those in the pipe, or
+ * be unread when the peer closes, which the kernel answers by RST. */
 static void wait_until_ready(struct via_op *op, uint64_t begin_ns)
 {
     uint64_t pause_ns = POLL_NS_MIN;
@@ -482,7 +486,7 @@ static int leave_pipes(struct via_op *op, enum via_reason reason)
     }
     if (rc != 0 && (side->said & VIA_FLAG_LEAVING) != 0) {
         side->said &=
-            ~(uint64_t)VIA_FLAG_LEAVING; /* it stays as it was, and the answer is an old one */
+            ~(uint64_t)VIA_FLAG_LEAVING; /* nothing has changed, and the answer is an old one */
         side->looked = true;
         publish_flag(op->conn, 0);
     }
@@ -490,7 +494,7 @@ static int leave_pipes(struct via_op *op, enum via_reason reason)
     return rc;
 }
 
-/* An end that is undecided gets no pipes. False: another thread is about to make some, for long. */
+/* An undecided end gets no pipes. False: another thread is about to make some, for long. */
 static bool settle(struct via_conn *conn, enum via_reason reason, uint64_t begin_ns)
 {
     if (via_conn_is_in(conn, VIA_PHASE_BIT(PENDING))) {
@@ -526,7 +530,7 @@ static int demote_begin(struct via_op *op, enum via_reason reason, uint64_t begi
     }
     rc = rc == 0 ? leave_pipes(op, reason) : via_min(rc, 0);
     if (rc == 0) {
-        /* A thread that waits for the pipe shall wait for the kernel. */
+        /* A thread that waits for the pipe must wait for the kernel instead. */
         via_ep_conn_changed(conn);
         if (conn->bell >= 0) {
             via_sock_bell_ring((unsigned)conn->bell);
@@ -549,7 +553,7 @@ static bool has_left_bytes(struct via_op *op)
         if (via_stream_rx_left_bytes(left)) {
             return true;
         }
-        /* What the peer has said comes after its records. */
+        /* The peer's state arrives after its records. */
         if (!follow || (via_side_flags(op->side) & VIA_FLAG_STAYS) != 0 ||
             via_stream_rx_is_ending(left) || !op->conn->carrier->is_follow_possible(op->conn)) {
             break;
@@ -562,8 +566,8 @@ static bool has_left_bytes(struct via_op *op)
     return false;
 }
 
-/* Everything as it was, but this end writes to the kernel from now on: a peer on another host that
- * does not know this yet takes the kernel's end for the stream's. */
+/* Everything is unchanged, except that this end writes to the kernel from now on: a peer on another
+ * host that does not know this yet treats the kernel's end as the stream's. */
 static void take_back(struct via_op *op)
 {
     struct via_conn *conn = op->conn;
@@ -581,8 +585,8 @@ static void take_back(struct via_op *op)
     via_ep_conn_changed(conn);
 }
 
-/* Did the peer end before it heard, so that it sends nothing again? Then 0, or -EPIPE: this end has
- * its pipes back, because there are bytes in them. */
+/* Did the peer end before it got the request, so that it sends nothing again? Then 0, or -EPIPE:
+ * this end uses its pipes again, because there are bytes in them. */
 static int check_end(struct via_op *op)
 {
     uint64_t flags = via_side_flags(op->side);
@@ -598,7 +602,7 @@ static int check_end(struct via_op *op)
     return bytes ? -EPIPE : 0;
 }
 
-/* Of what the peer has sent again, this end had read some by pipe. */
+/* Of the bytes that the peer has sent again, this end had read some by pipe. */
 static void drop_read(struct via_op *op)
 {
     uint64_t read;
@@ -635,7 +639,7 @@ static void leave_replay(struct via_op *op)
     }
 }
 
-/* The third: the peer knows. */
+/* The third part: the peer knows. */
 static int demote_finish(struct via_op *op, uint64_t begin_ns)
 {
     int rc = 0;
@@ -718,7 +722,7 @@ static bool demote_one(struct via_op *op, const void *of_demotion)
     return true;
 }
 
-/* First all out, then all wait, because some may be each other's peers, and all peers are to look
+/* First all leave, then all wait, because some may be each other's peers, and all peers should act
  * at the same time. */
 static void demote_some(bool (*wanted)(const struct via_op *op), enum via_reason reason)
 {

@@ -9,7 +9,7 @@
 #include "sockets/io/io_internal.h"
 
 #define PAGE 4096u
-/* All numbers of descriptors are looked at in this time, so many at once. */
+/* All numbers of descriptors are checked within this time, so many at once. */
 #define ROUND_NS VIA_SEC_NS
 #define SLICE 1024u
 #define QUIET_NS (2 * VIA_SEC_NS)
@@ -18,8 +18,8 @@
 
 _Atomic bool via_quiet_due;
 
-static atomic_flag looking = ATOMIC_FLAG_INIT; /* one thread looks */
-static unsigned hand;                          /* the number to look at next; with the flag */
+static atomic_flag looking = ATOMIC_FLAG_INIT; /* one thread checks */
+static unsigned hand;                          /* the next number to check; with the flag */
 static bool found;                             /* in this round */
 
 static bool is_free(const struct via_token *token)
@@ -27,8 +27,7 @@ static bool is_free(const struct via_token *token)
     return atomic_load_explicit(&token->holder, memory_order_relaxed) == 0;
 }
 
-/* As a reader: the sequence it is at; what is quiet gives all credits back. False: a thread is at
- * it. */
+/* As a reader: its sequence; a quiet one returns all credits. False: another thread uses it. */
 static bool check_reader(struct via_op *op, bool quiet, uint32_t *ret_sequence)
 {
     struct via_pipe_reader *pipe = &op->side->rx.pipe;
@@ -51,7 +50,7 @@ static bool check_reader(struct via_op *op, bool quiet, uint32_t *ret_sequence)
     return true;
 }
 
-/* A guess, from what has been written since the pages were removed. */
+/* An estimate, from the bytes written since the pages were removed. */
 static uint32_t used_bytes(const struct via_quiet *quiet, const struct via_stream_tx *tx)
 {
     const struct via_pipe_geometry *geometry = &tx->pipe.geometry;
@@ -62,7 +61,7 @@ static uint32_t used_bytes(const struct via_quiet *quiet, const struct via_strea
                       via_min(bytes, (uint64_t)geometry->data_bytes));
 }
 
-/* With the tx token, of a pipe that has nothing in it. */
+/* With the tx token, for an empty pipe. */
 static void remove_pages(struct via_side *side)
 {
     unsigned char *segment = side->tx.pipe.target.direct - VIA_SEGMENT_PIPE_OFF;
@@ -71,7 +70,7 @@ static void remove_pages(struct via_side *side)
     via_side_remove_pages(side);
 }
 
-/* As a writer. *ret_left: pages are to be removed at a later look. False: a thread is at it. */
+/* As a writer. *ret_left: pages must be removed at a later check. False: another thread uses it. */
 static bool check_writer(struct via_op *op, bool quiet, uint32_t *ret_sequence, bool *ret_left)
 {
     struct via_stream_tx *tx = &op->side->tx;
@@ -96,7 +95,7 @@ static bool check_writer(struct via_op *op, bool quiet, uint32_t *ret_sequence, 
     return true;
 }
 
-/* True if it is to be looked at again. */
+/* True if it must be checked again. */
 static bool visit(struct via_op *op, uint64_t now_ns)
 {
     struct via_quiet *of = &op->conn->quiet;
@@ -131,15 +130,16 @@ static bool check_descriptor(int fd, uint64_t now_ns)
     return again;
 }
 
-/* One slice of a round. How long until the next; VIA_NEVER_NS: there is nothing more to do. */
+/* One slice of a round. Returns the time until the next; VIA_NEVER_NS: there is nothing more to
+ * do. */
 static uint64_t check_slice(void)
 {
     unsigned top = via_fds_top();
     uint64_t now_ns = via_os_now_ns();
     if (hand == 0) {
         found = false;
-        /* Before the tokens are taken: a writer that writes after that finds it false, and sets it.
-         * */
+        /* Before the tokens are taken: a writer that writes after that finds it false, and sets
+         * it. */
         atomic_store_explicit(&via_quiet_due, false, memory_order_relaxed);
     }
     unsigned end = via_min(hand + SLICE, top);

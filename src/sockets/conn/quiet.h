@@ -13,27 +13,27 @@ struct via_conn;
 /*
  * Memory of quiet connections within one machine goes back to the system.
  *
- * Only the writer of a pipe writes into its slots and bodies, and its reader looks at them for one
- * word. So a writer that holds the token, and has been given back all that it wrote, may remove
+ * Only the writer of a pipe writes into its slots and bodies, and its reader checks them for one
+ * word. So a writer that holds the token, and has got credit for everything it wrote, may remove
  * the pages: the reader then finds zeros there, which are no record. The page with the words stays.
  *
- * Every second, while pipes are in use, the process looks at its connections; a timer wakes a
- * thread that hears calls (bell.h). A connection that has moved nothing for two seconds gives its
+ * Every second, while pipes are in use, the process checks its connections; a timer wakes a thread
+ * that handles calls (bell.h). A connection that has moved nothing for two seconds gives its
  * credits back, as a reader, and its pages, as a writer. When there is no more to do the timer
  * stops.
  */
 
-/* Of one connection; touched by the thread that looks, and counted until it is freed. */
+/* Of one connection; used by the thread that checks, and counted until it is freed. */
 struct via_quiet {
-    uint64_t since_ns;   /* nothing has moved since then */
-    uint32_t tx, rx;     /* sequences of the pipes at the last look */
+    uint64_t since_ns;   /* no byte has moved since then */
+    uint32_t tx, rx;     /* sequences of the pipes at the last check */
     uint32_t emptied;    /* that of the written one when its pages were removed last */
-    uint32_t tries;      /* looks at which the peer had not given back everything */
+    uint32_t tries;      /* checks at which the peer had not given back everything */
     uint64_t pipe_bytes; /* written when the pages were removed last */
-    uint32_t used_bytes; /* of memory, a guess: in the sum of share.h */
+    uint32_t used_bytes; /* estimated memory: included in the sum of share.h */
 };
 
-/* The process looks again, sooner or later. */
+/* Makes the process check again, sooner or later. */
 extern _Atomic bool via_quiet_due;
 void via_quiet_begin(void);
 
@@ -45,7 +45,7 @@ static inline void via_quiet_note(void)
     }
 }
 
-/* The timer has told. No token and no lock is held. Leaves errno alone. */
+/* The timer has expired. No token and no lock is held. Leaves errno alone. */
 void via_quiet_check(void);
 
 /* In a child. */

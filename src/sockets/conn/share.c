@@ -19,10 +19,9 @@
 #include "sockets/process/real.h"
 
 /*
- * What the processes of a user take together is in a file that they share: a word for each of them,
- * and a lock (F_OFD_SETLK) on that word's place, which ends with the process however that ends. So
- * the word of a process that was killed is found out. Without the file each process has its own
- * limit and no more.
+ * The sum over the processes of a user is in a file that they share: a word for each of them, and a
+ * lock (F_OFD_SETLK) on that word's place, which ends with the process however that ends. So the
+ * word of a killed process is detected. Without the file each process has only its own limit.
  */
 #define WORDS_COUNT 512u
 #define LEDGER_BYTES (WORDS_COUNT * sizeof(uint64_t))
@@ -33,12 +32,12 @@
 #define SMALL_PART 16u
 #define LEDGER_FORMAT "/dev/shm/viaduct-sockets-%u"
 
-/* Of the mappings that the kernel lets a process have, connections leave the program half. */
+/* Connections leave the program half of the mappings that the kernel allows a process. */
 #define MAPPINGS_DEFAULT 65530ul
 
 static _Atomic uint64_t used_bytes;
 static _Atomic uint64_t mapped;
-static _Atomic uint64_t mapped_max; /* 0: not asked for yet */
+static _Atomic uint64_t mapped_max; /* 0: not read yet */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static bool ledger_tried;
@@ -73,8 +72,8 @@ static uint64_t read_mapped_max(void)
 /* --- the file of all processes of the user -----------------------------------------------------
  */
 
-/* Takes the word at `index` for this process, or (only_asks) finds out whether it is a process's:
- * false if it is another's. */
+/* Claims the word at `index` for this process, or (only_asks) checks whether a process owns it:
+ * false if another does. */
 static bool lock_word(int fd, unsigned index, bool only_asks)
 {
     struct flock range = {.l_type = F_WRLCK,
@@ -103,8 +102,8 @@ static bool has_memory(int fd)
     return fallocate(fd, 0, 0, LEDGER_BYTES) == 0;
 }
 
-/* The file, ours and no one else's, with a word of this process; or -1. *ret_gone: it has been
- * removed meanwhile. */
+/* The file, accessible only to this user, with a word of this process; or -1. *ret_gone: it has
+ * been removed meanwhile. */
 static int open_ledger(const char *name, unsigned *ret_index, bool *ret_gone)
 {
     struct stat of_fd, of_name;
@@ -121,7 +120,7 @@ static int open_ledger(const char *name, unsigned *ret_index, bool *ret_gone)
     return fd;
 }
 
-/* With the lock. */
+/* [locked] */
 static void begin_ledger(void)
 {
     char name[64];
@@ -159,7 +158,7 @@ static uint64_t sum_of_words(const _Atomic uint64_t *words)
     return sum;
 }
 
-/* Words of processes that have ended count no more. With the lock. */
+/* [locked] Clears the words of processes that have ended. */
 static void clear_dead_words(_Atomic uint64_t *words)
 {
     int fd = atomic_load_explicit(&ledger_fd, memory_order_relaxed);
@@ -240,7 +239,7 @@ void via_share_end(void)
         return;
     }
     atomic_store_explicit(&words[own_word], 0, memory_order_relaxed);
-    atomic_store_explicit(&ledger, NULL, memory_order_relaxed); /* other threads may be at it */
+    atomic_store_explicit(&ledger, NULL, memory_order_relaxed); /* other threads may use it */
     bool last = true;
     for (unsigned i = 0; i < WORDS_COUNT && last; i++) {
         last = lock_word(fd, i, true); /* own locks are no obstacle */

@@ -10,8 +10,8 @@
  * of a user, and of the mappings that the kernel lets a process have. Beyond that new connections
  * stay with the kernel's TCP; those with pipes keep them.
  *
- * Each end counts its half: the pipe that it writes. What is counted is a guess, renewed every
- * second while something moves (quiet.h).
+ * Each end counts its half: the pipe that it writes. The amount is an estimate, renewed every
+ * second while bytes move (quiet.h).
  */
 
 /* An end that is quiet: the page of its segment with the words, and the first of its side. */
@@ -23,7 +23,7 @@ bool via_share_is_map_allowed(void);
 void via_share_map(void);
 void via_share_unmap(void);
 
-/* An end uses `bytes` now, and *charged as far as has been counted. */
+/* An end uses `bytes` now, of which *charged were counted before. */
 void via_share_charge(uint32_t *charged, uint32_t bytes);
 
 /* The process ends. */

@@ -27,10 +27,10 @@ _Static_assert(offsetof(struct via_side, data_ends) == PAGE, "the second page");
 
 /*
  * Sides lie in chunks, each of one mapping, as a process may have 65,530 of those. Memory that a
- * forked process has seen is not used for another side: it is unmapped.
+ * forked process has seen is not reused for another side: it is unmapped.
  */
 #define CHUNKS_MAX 4096u
-#define CHUNK_SIDES_MIN 8u /* of the first: what is mapped is charged under strict overcommit */
+#define CHUNK_SIDES_MIN 8u /* small at first: mapped memory is charged under strict overcommit */
 #define CHUNK_SIDES_MAX 64u
 #define SPARE_MAX 64u
 
@@ -72,7 +72,7 @@ static bool make_chunk(struct chunk *chunk)
     return true;
 }
 
-/* With the lock. */
+/* [locked] */
 static struct via_side *take_from_chunk(void)
 {
     for (; first_free < CHUNKS_MAX; first_free++) {
@@ -90,7 +90,7 @@ static struct via_side *take_from_chunk(void)
     return NULL;
 }
 
-/* With the lock: `side` and those behind it. */
+/* [locked] `side` and those behind it. */
 static void unmap(struct chunk *chunk, struct via_side *side, uint64_t bits)
 {
     munmap(side, (size_t)__builtin_popcountll(bits) * SIDE_BYTES);
@@ -101,7 +101,7 @@ static void unmap(struct chunk *chunk, struct via_side *side, uint64_t bits)
     }
 }
 
-/* With the lock. */
+/* [locked] */
 static void unmap_free(struct chunk *chunk)
 {
     while (chunk->free != 0) {

@@ -14,27 +14,27 @@
 #include "sockets/stream/stream_stall.h"
 
 /*
- * One end of a connection, as far as all processes that hold it (by fork) must agree on it. It lies
- * in shared memory of their own, at the same address in each; the peer can not reach it.
+ * The part of one end of a connection that all processes which hold it (by fork) share. It lies in
+ * shared memory of their own, at the same address in each; the peer can not reach it.
  */
 
-/* A time limit that has passed already, of less than nothing: no call waits. */
+/* A time limit that has passed already: no call waits. */
 #define VIA_AT_ONCE_NS 1u
 
-/* TCP_INQ: recvmsg() says how much is left. */
+/* TCP_INQ: recvmsg() returns how much is left. */
 enum via_inq { VIA_INQ_UNKNOWN = 0, VIA_INQ_OFF = 1, VIA_INQ_ON = 2 };
 
-/* The other end was held no more, and had bytes unread: TCP would have reset the connection. */
+/* The other end lost its last holder, and had bytes unread: TCP would have reset the connection. */
 enum via_lost {
     VIA_LOST_NOT = 0,
-    VIA_LOST_DUE = 1,  /* report it to the reader that gets there */
+    VIA_LOST_DUE = 1,  /* report it to a reader that gets there */
     VIA_LOST_TOLD = 2, /* the kernel reports it, or it was reported */
     VIA_LOST_TIMED_OUT =
-        3, /* what this end sent did not arrive for too long: who asks is to hear */
+        3, /* sent bytes did not arrive for too long: the next call gets an error */
     VIA_LOST_TIMED_OUT_TOLD = 4,
 };
 
-/* What this end had in the pipe when it left, by the kernel. */
+/* Sending the bytes again by the kernel that were in the pipe when it left. */
 enum via_sent_again { VIA_AGAIN_NOTHING = 0, VIA_AGAIN_WHOLE = 1, VIA_AGAIN_PART = 2 };
 
 enum via_nonblock { VIA_NONBLOCK_UNKNOWN = 0, VIA_NONBLOCK_OFF = 1, VIA_NONBLOCK_ON = 2 };
@@ -45,22 +45,23 @@ struct via_side {
     _Atomic uint32_t shadow; /* POLLRDHUP, POLLHUP, POLLERR of the kernel's socket, once seen */
     struct via_phase_word phase;
     _Atomic uint8_t nonblock; /* enum via_nonblock: O_NONBLOCK, once it is known */
-    _Atomic uint8_t forked;   /* other processes may hold it: tokens are for real */
-    _Atomic uint8_t rx_shut;  /* shutdown(SHUT_RD) here: POLLRDHUP says nothing of the peer */
+    _Atomic uint8_t forked;   /* other processes may hold it: tokens need locked instructions */
+    _Atomic uint8_t rx_shut;  /* shutdown(SHUT_RD) here: POLLRDHUP does not come from the peer */
     _Atomic uint8_t tx_shut; /* shutdown(SHUT_WR) here: the end of the other direction is POLLHUP */
-    _Atomic uint8_t shutting; /* ... and the kernel is to be told of it later: io_shut.c */
+    _Atomic uint8_t shutting; /* ... and the kernel must be told later: io_shut.c */
     _Atomic uint8_t inq;      /* enum via_inq */
     _Atomic uint8_t lost;     /* enum via_lost */
     uint8_t why;              /* enum via_reason */
     bool connector;
     bool ever_forked;
-    _Atomic bool options_known; /* those of before it was one: via_conn_learn_options() */
+    _Atomic bool
+        options_known;     /* options from before it was a connection: via_conn_learn_options() */
     bool rx_kernel_ended;  /* EOF of the kernel's, but the peer may have switched: see fabric.h */
     _Atomic uint32_t refs; /* file descriptors, in all processes */
     _Atomic uint32_t rcvlowat;
-    _Atomic bool stamps; /* SO_TIMESTAMP and the like: recvmsg() is to tell when bytes came */
+    _Atomic bool stamps; /* SO_TIMESTAMP and the like: recvmsg() must return when bytes came */
     _Atomic uint64_t rcvtimeo_ns; /* 0: none; VIA_AT_ONCE_NS */
-    uint64_t rx_polled_ticks;     /* when the kernel's socket was last asked whether it lives */
+    uint64_t rx_polled_ticks;     /* when the kernel was last asked whether the peer lives */
     struct via_stream_rx rx;
     struct via_stream_rx rx_left; /* as it was when the pipe was left: see demote.c */
 
@@ -68,19 +69,19 @@ struct via_side {
     struct via_token tx_token __attribute__((aligned(64)));
     _Atomic uint64_t sndtimeo_ns;
     _Atomic uint32_t tx_full; /* counts the times that a writer found no room */
-    uint64_t tx_polled_ticks; /* when the kernel's socket was last asked whether the peer lives */
-    uint64_t tx_asked_ticks;  /* ... and the peer's: does any process hold it */
-    uint64_t tx_at_end; /* bytes that were in the pipe, in all, when the kernel told the end */
-    bool tx_fin_seen;   /* the peer has shut down its direction, and said so in the pipe */
+    uint64_t tx_polled_ticks; /* when the kernel was last asked whether the peer lives */
+    uint64_t tx_asked_ticks;  /* ... and about the peer's socket: does any process hold it */
+    uint64_t tx_at_end;       /* total bytes in the pipe when the kernel reported the end */
+    bool tx_fin_seen; /* the peer has shut down its direction, and announced it in the pipe */
     bool tx_peer_over;
-    _Atomic uint64_t said;      /* the peer's flags word, as posted last */
-    _Atomic uint32_t cold_rung; /* the peer's cold word that was rung for */
+    _Atomic uint64_t said;      /* the flags word as last sent to the peer */
+    _Atomic uint32_t cold_rung; /* the peer's cold word for which it was rung */
     uint32_t cold_said;         /* ours */
-    uint64_t cpu_said;          /* as the reader told the peer last */
+    uint64_t cpu_said;          /* as the reader last told the peer */
     struct via_stream_replay replay;
     uint8_t sent_again; /* enum via_sent_again */
     bool looked;        /* was about to leave, and could not */
-    uint64_t again;     /* so many bytes of it, which its DEMOTE tells */
+    uint64_t again;     /* so many bytes of it, which its DEMOTE announces */
     /* Over the fabric, by slot: the record went as frames, so its bytes are in the mirror. */
     uint64_t tx_mirrored[VIA_RING_SLOTS_MAX / 64];
     struct via_stream_tx tx;
@@ -92,31 +93,31 @@ struct via_side {
     uint32_t data_ends[VIA_RING_SLOTS_MAX] __attribute__((aligned(4096)));
 };
 
-/* In parent and child: sides from then on are in memory that the other does not see. */
+/* In parent and child: sides from then on are in memory that the other process does not see. */
 void via_side_forked(bool child);
-struct via_side *via_side_new(void);       /* zeroed but for the defaults of above; NULL: none */
-void via_side_free(struct via_side *side); /* this process has no more use for it */
-/* With the tx token: nothing is in the pipe, and its records need no memory here. */
+struct via_side *via_side_new(void);       /* zeroed except for the defaults above; NULL: none */
+void via_side_free(struct via_side *side); /* this process does not need it any more */
+/* With the tx token: the pipe is empty, and its records need no memory here. */
 void via_side_remove_pages(struct via_side *side);
 
 /*
  * The memory of one end, which its peer writes into: the words, then the pipe it reads from.
  */
 #define VIA_SEGMENT_CREDIT_OFF 0u  /* the credit word of the pipe this end writes */
-#define VIA_SEGMENT_FLAGS_OFF 8u   /* what the peer has to say, see below */
+#define VIA_SEGMENT_FLAGS_OFF 8u   /* flags of the peer, see below */
 #define VIA_SEGMENT_AVAIL_OFF 16u  /* struct via_avail_words, within one machine */
 #define VIA_SEGMENT_COLD_OFF 40u   /* the peer wants a ring for the next record: epoll_cold.c */
-#define VIA_SEGMENT_CPU_OFF 48u    /* where the peer read last: number of its CPU, plus 1 */
-#define VIA_SEGMENT_TIMES_OFF 56u  /* the peer asks when records were written: epoll_order.c */
+#define VIA_SEGMENT_CPU_OFF 48u    /* where the peer last read: number of its CPU, plus 1 */
+#define VIA_SEGMENT_TIMES_OFF 56u  /* the peer asks for time stamps in records: epoll_order.c */
 #define VIA_SEGMENT_READ_OFF 64u   /* written by its owner: bytes it has read */
-#define VIA_SEGMENT_SENT_OFF 72u   /* the same: records it has put as frames, and those before */
+#define VIA_SEGMENT_SENT_OFF 72u   /* by its owner: records up to the last put as frames */
 #define VIA_SEGMENT_PROMPT_OFF 80u /* over the fabric, by the peer: its "I sleep" comes at once */
 #define VIA_SEGMENT_HELLO_OFF 128u /* over the fabric: struct via_fabric_hello */
 #define VIA_SEGMENT_PIPE_OFF 192u
 #define VIA_FLAG_TAKEN 0x1u  /* the connector has taken the offer */
 #define VIA_FLAG_CLOSED 0x2u /* the peer's last holder has closed */
 #define VIA_FLAG_DEMOTE 0x4u /* the peer has left the pipes: see demote.h, and below where */
-#define VIA_FLAG_HEEDED 0x8u /* it has left them because we did */
+#define VIA_FLAG_HEEDED 0x8u /* it has left them because this end did */
 #define VIA_FLAG_KERNEL_END \
     0x20u                     /* its direction ends by the kernel, and does not switch any more */
 #define VIA_FLAG_SHARED 0x40u /* processes forked from it may write and read, too: shared.h */
@@ -124,11 +125,11 @@ void via_side_remove_pages(struct via_side *side);
     0x80u /* its direction has ended, as the kernel knows before its bytes are read */
 #define VIA_FLAG_ENDS 0x100u /* within one machine: it has ended its direction itself */
 #define VIA_FLAG_LEAVING \
-    0x200u                    /* it is about to leave, and to send again what was not given back */
-#define VIA_FLAG_READY 0x400u /* the answer: all that was read is given back, the rest may come */
+    0x200u /* it is about to leave, and to send again all that was not given back */
+#define VIA_FLAG_READY 0x400u /* the answer: all credit is returned, the rest may come */
 #define VIA_FLAG_STAYS 0x10u  /* it can not: it has ended its direction, with bytes in the pipe */
 
-/* Where the peer has left: records given back, and bytes read of the next. */
+/* Where the peer has left: records given back, and bytes read of the next one. */
 static inline uint64_t via_flags_left(uint32_t released, uint32_t skip)
 {
     return (uint64_t)released << 16 | (uint64_t)skip << 48;
@@ -138,7 +139,7 @@ static inline uint64_t via_flags_left(uint32_t released, uint32_t skip)
 #define VIA_FLAGS_LEFT_SKIP(flags) ((uint32_t)((flags) >> 48))
 _Static_assert(VIA_RECORD_BODY_BYTES_MAX <= UINT16_MAX, "skip has 16 bits");
 
-/* What we offer. */
+/* The shape that this end offers. */
 extern const struct via_pipe_geometry via_ring;
 
 /* Starts both streams over two mapped segments. */
@@ -155,7 +156,7 @@ static inline bool via_side_is_in(const struct via_side *side, uint32_t phases)
     return via_phase_is_in(via_phase_get(&side->phase), phases);
 }
 
-/* What the peer has said. */
+/* The peer's flags. */
 static inline uint64_t via_side_flags(const struct via_side *side)
 {
     const _Atomic uint64_t *credit = side->tx.pipe.credit;
@@ -173,7 +174,7 @@ static inline bool via_side_is_peer_prompt(const struct via_side *side)
                                 memory_order_relaxed) != 0;
 }
 
-/* The peer's cold word; 0: it has said none. Only compared. */
+/* The peer's cold word; 0: none yet. Only compared. */
 static inline uint32_t via_side_cold(const struct via_side *side)
 {
     const _Atomic uint64_t *credit = side->tx.pipe.credit;
@@ -185,16 +186,16 @@ static inline uint32_t via_side_cold(const struct via_side *side)
 /* A new one of ours. */
 void via_side_publish_cold(struct via_side *side);
 
-/* The peer's reader runs on another CPU than this thread, or has not said where. */
+/* The peer's reader runs on another CPU than this thread, or has not published its CPU. */
 bool via_side_is_apart(const struct via_side *side);
-/* Tells it where this one does, when that has changed; with the rx token. */
+/* Publishes this thread's CPU if it has changed; with the rx token. */
 void via_side_publish_cpu(struct via_side *side);
 
-/* Within one machine: asks the peer when it writes records, for this set, not 0. Those before
- * do not tell. */
+/* Within one machine: asks the peer for time stamps in its records, for this set, not 0. Earlier
+ * records have none. */
 void via_side_ask_times(struct via_side *side, uint64_t set);
 
-/* Tells the peer. */
+/* Answers the peer. */
 void via_side_publish_flags(struct via_side *side, uint64_t flags);
 
 #endif

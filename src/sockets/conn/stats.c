@@ -27,8 +27,8 @@ static struct {
     struct via_stats_conn sum;
 } total = {.lock = PTHREAD_MUTEX_INITIALIZER, .written = ATOMIC_FLAG_INIT};
 
-/* Offered pipes and did not get to use them: with so many bytes sent since, its peer did not want
- * them; with fewer it had no time. The same of one that has waited for pipes. */
+/* Offered pipes and did not get to use them: if many bytes were sent since, its peer did not want
+ * them; else it had no time. The same for one that has waited for pipes. */
 #define UNTAKEN_BYTES (64u * 1024)
 
 static enum via_reason reason_of(const struct via_stats_conn *conn)
@@ -139,11 +139,11 @@ void via_stats_write(void)
         return;
     }
     via_conn_each(add_open);
-    via_lock(&total.lock); /* other threads may still be at it */
+    via_lock(&total.lock); /* other threads may still use it */
     int n = total.connections != 0 ? format(buffer, sizeof(buffer)) : 0;
     via_unlock(&total.lock);
     if (n == 0) {
-        return; /* the many programs that make none need not be listed */
+        return; /* many programs have no connection and need not be listed */
     }
     int fd = open(via_policy.stats, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
     if (fd >= 0) {

@@ -8,10 +8,11 @@
 #include "host/control_sockets.h"
 #include "sockets/process/fds.h"
 
-/* What this process did with its connections; see viaduct-sockets(7) for how it is reported. */
+/* Counters of this process's connections; viaduct-sockets(7) describes the report. */
 
-/* Where another thread may count, too. A process counts for itself, so a single thread needs no
- * locked instruction; what goes by pipe is counted with a token and needs none either. */
+/* For counters that another thread may use, too. Each process has its own counters, so a single
+ * thread needs no locked instruction; counters of pipes are updated with a token and need none
+ * either. */
 static inline void via_stats_count(_Atomic uint64_t *counter, uint64_t count)
 {
     if (via_is_alone()) {
@@ -28,7 +29,7 @@ void via_stats_add(const struct via_stats_conn *conn);
 /* Appends one line to the file of the policy, once: at exit. */
 void via_stats_write(void);
 
-/* A forked child begins at nothing. */
+/* A forked child begins at zero. */
 void via_stats_forked(void);
 
 #endif

@@ -21,17 +21,17 @@
 #include "sockets/process/lock.h"
 #include "sockets/process/real.h"
 
-/* The kernel had no room: so long until it is asked again. */
+/* The kernel had no room: time until the next attempt. */
 #define PENDING_POLL_NS (10 * VIA_MSEC_NS)
 /* A process that is called on another host's behalf polls instead. */
 #define FABRIC_POLL_NS (100 * VIA_MSEC_NS)
-/* The last thread of a process ends it; the steward must not be the one that is left. */
+/* The last thread of a process ends it; the steward must not be the only one left. */
 #define LAST_POLL_NS VIA_SEC_NS
 
-/* Frames arrive by then, once there is a way. */
+/* Frames arrive by then, once there is a path. */
 #define PARTING_NS_MAX (4 * VIA_SEC_NS)
 
-/* At the end of the process another thread may be at what was kept. */
+/* At the end of the process another thread may use a kept connection. */
 #define END_POLL_NS VIA_MSEC_NS
 #define END_POLLS 100u
 
@@ -41,15 +41,15 @@
 _Atomic bool via_steward_had_pipes;
 _Atomic bool via_steward_runs;
 
-/* Something was to be sent again at the last look, and did not go. */
+/* Something was to be sent again at the last check, and did not go. */
 static _Atomic bool pending;
 
-/* A send that does not wait has found no room, while there was something to read: stall.h. */
+/* A non-blocking send has found no room, while there was something to read: stall.h. */
 static _Atomic bool stalls;
-/* An eventfd that only the thread waits for: any thread may take a call. */
+/* An eventfd that only the thread waits for: any thread may handle a call. */
 static _Atomic int own_fd = -1;
 
-/* "/proc", also where it can not be seen any more; for children, too. */
+/* "/proc", for when it is not visible any more; for children, too. */
 static _Atomic int proc_fd = -1;
 _Atomic bool via_steward_is_prepared;
 
@@ -60,22 +60,21 @@ static struct kept {
     _Atomic int fd;
     uint64_t end_ns; /* frames that have not arrived by then never will */
     bool shuts;      /* not closed, but shut down: io_shut.c */
-    bool busy;       /* a thread is at it */
+    bool busy;       /* a thread is working on it */
 } kept[KEPT_MAX];
 static _Atomic unsigned kept_count;
 
-/* --- looking -----------------------------------------------------------------------------------
- */
+/* --- checking
+ * ---------------------------------------------------------------------------------- */
 
-/* A glance, without the token: has the peer left, or is it about to, and is there anything to do?
- */
+/* Quick check without the token: has the peer left, or is it about to, and is there any work? */
 static bool is_called(const struct via_conn *conn)
 {
     return via_conn_has_demotion_request(conn) &&
            via_conn_is_in(conn, VIA_PHASES_MAY_FOLLOW | VIA_PHASES_REPLAY);
 }
 
-/* A thread that sleeps for the connection sleeps for the pipe: it shall look again. */
+/* A thread that sleeps for the connection sleeps for the pipe: it must check again. */
 static void answer_call(struct via_op *op)
 {
     via_conn_follow_demotion(op);
@@ -111,7 +110,7 @@ static int continue_closing(struct kept *entry, int fd)
     return done ? 0 : now < entry->end_ns ? -EAGAIN : -ETIMEDOUT;
 }
 
-/* Of one that is busy: 0 when all has been sent again, or can not be any more. */
+/* One step for a busy one: 0 when everything has been sent again, or can not be any more. */
 static int send_kept(struct kept *entry, uint64_t patience_ns)
 {
     struct via_conn *conn = entry->conn;
@@ -132,8 +131,8 @@ static int send_kept(struct kept *entry, uint64_t patience_ns)
     return rc == -EAGAIN ? rc : 0;
 }
 
-/* Takes one for this thread: nobody waits for a token with the lock. false: there is none there, or
- * (*ret_left) another thread is at it. */
+/* Claims one for this thread: no thread waits for a token with the lock. False: there is none, or
+ * (*ret_left) another thread works on it. */
 static bool claim(struct kept *entry, bool *ret_left)
 {
     if (!via_try_lock(&lock)) {
@@ -233,7 +232,7 @@ static int sleep_once(struct pollfd *fds, unsigned count, uint64_t deadline_ns,
     }
     n -= called ? 1 : 0;
     if (via_unlikely(called && n == 0 && mask != NULL)) {
-        /* A call, before perhaps, has kept the signals out that are let in here. */
+        /* A call, possibly an earlier one, has blocked the signals that are allowed here. */
         n = VIA_REAL(ppoll)(fds, count, via_os_time_left(0, &storage), mask);
         return n < 0 ? -errno : n;
     }
@@ -264,7 +263,7 @@ bool via_steward_demote(struct via_op *op, enum via_reason reason)
     return true;
 }
 
-/* Only here, where it holds up nobody that the peer may take its time. */
+/* Only here, where a slow peer delays no other thread. */
 static bool demote_if_due(struct via_op *op, const void *unused)
 {
     uint8_t reason = atomic_load_explicit(&op->conn->leaves, memory_order_relaxed);
@@ -283,7 +282,7 @@ void via_steward_watch_stalls(void)
     const uint64_t one = 1;
     if (!atomic_exchange_explicit(&stalls, true, memory_order_relaxed)) {
         int saved = errno;
-        /* Fails before the thread runs, which begins with a look. */
+        /* Fails before the thread runs, which begins with a check. */
         (void)!VIA_REAL(write)(atomic_load_explicit(&own_fd, memory_order_relaxed), &one,
                                sizeof(one));
         errno = saved;
@@ -306,7 +305,7 @@ static void watch_stalls(void)
     }
 }
 
-/* Of the process, as text; 0: it can not be had. */
+/* A field of the process's state, as text; 0: unavailable. */
 static size_t read_stat(int proc, char *ret_text, size_t room)
 {
     int fd = proc >= 0 ? openat(proc, "self/stat", O_RDONLY | O_CLOEXEC)
@@ -411,16 +410,16 @@ void via_steward_start_slowly(void)
         via_hidden_new(fd, &own_fd);
     }
     if (via_sock_bell_calls() >= 0 && !start(STACK_BYTES)) {
-        start(0); /* much of a stack may be for what threads have of their own */
+        start(0); /* thread-local storage may use much of a stack */
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     errno = saved;
 }
 
-/* --- what was closed ---------------------------------------------------------------------------
- */
+/* --- connections that were closed
+ * -------------------------------------------------------------- */
 
-/* With the lock. */
+/* [locked] */
 static bool keep_entry(struct kept *entry, struct via_conn *conn, int fd)
 {
     int copy = VIA_REAL(fcntl)(fd, F_DUPFD_CLOEXEC, 0);
@@ -453,8 +452,8 @@ bool via_steward_keep_conn(struct via_conn *conn, int fd)
     return done;
 }
 
-/* The process ends. What is under way to a host that is cut off is in the hands of this one's.
- * false: it was left at that. */
+/* The process ends. This host keeps operations under way to a host that is cut off. False: some
+ * were left. */
 static bool end_kept(struct kept *entry)
 {
     struct via_conn *conn = entry->conn;
@@ -473,7 +472,7 @@ static bool end_kept(struct kept *entry)
     return true;
 }
 
-/* The thread may be at it, for a moment. */
+/* The thread may use it, for a moment. */
 static bool claim_soon(struct kept *entry)
 {
     bool left = true;

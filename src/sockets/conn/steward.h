@@ -13,7 +13,7 @@
 /*
  * What a peer that goes back to the kernel asks of this end (demote.h), while the program does
  * something else: sleeps, waits for other descriptors, works. The peer calls (bell.h), and the
- * thread that takes the call sends the unread bytes again:
+ * thread that handles the call sends the unread bytes again:
  *
  * - a thread that sleeps in a call of the C library which this library sees, whatever it sleeps
  *   for. A program of one thread stays one: what it does is as fast as before, and
@@ -22,12 +22,12 @@
  *   steward. It starts when the first of them writes to a pipe, and sleeps.
  */
 
-/* Pipes have been there in this process. */
+/* This process has had pipes. */
 extern _Atomic bool via_steward_had_pipes;
-/* The thread is there, or can not be had. */
+/* The thread is there, or can not be made. */
 extern _Atomic bool via_steward_runs;
 
-/* Shall a thread that sleeps elsewhere watch for calls? */
+/* Shall a thread that sleeps elsewhere handle calls? */
 static inline bool via_steward_is_wanted(void)
 {
     return via_unlikely(atomic_load_explicit(&via_steward_had_pipes, memory_order_relaxed)) &&
@@ -46,7 +46,7 @@ static inline void via_steward_prepare(void)
     }
 }
 
-/* A thread of several is about to leave bytes in a pipe. */
+/* One of several threads is about to leave bytes in a pipe. */
 void via_steward_start_slowly(void);
 
 static inline void via_steward_start(bool alone)
@@ -56,39 +56,39 @@ static inline void via_steward_start(bool alone)
     }
 }
 
-/* In a program of several threads, after a send that did not wait has found no room while there was
+/* In a program of several threads, after a non-blocking send has found no room while there was
  * something to read: the steward watches stalls (stall.h) for a thread that sleeps already. */
 void via_steward_watch_stalls(void);
 
 /* Does what peers have called for. Leaves errno alone. No token is held. */
 void via_steward_serve_all(void);
-/* A call was heard, if perhaps the process's own: does what is called for. */
+/* A call has come, possibly the process's own: handles it. */
 void via_steward_take_calls(void);
-/* How long to sleep at most before another look; VIA_NEVER_NS: until a call. */
+/* How long to sleep at most before the next check; VIA_NEVER_NS: until a call. */
 uint64_t via_steward_sleep_ns_max(void);
 
 /*
- * Sleeps as ppoll() with that deadline does (VIA_NEVER_NS: none; 0: not at all), and listens. fds
- * must have room for one more.
+ * Sleeps as ppoll() with that deadline does (VIA_NEVER_NS: none; 0: not at all), and handles calls.
+ * fds must have room for one more.
  */
 int via_steward_sleep(struct pollfd *fds, unsigned count, uint64_t deadline_ns,
                       const sigset_t *mask);
 
 /*
- * fd is about to be closed, with bytes that are still to be sent again, or by the last who held it
- * with frames under way to another host; or it is shut down with either (io_shut.c): a descriptor
- * of ours keeps the connection until they have gone. false: there is no more room for such. Frames
- * may take long, and the program may work: the thread is started for them in any program. The tx
- * token may be held.
+ * fd is about to be closed, with bytes that must still be sent again, or by its last holder with
+ * frames under way to another host; or it is shut down with either (io_shut.c): a descriptor of
+ * ours keeps the connection until they have gone. False: there is no room for more. Frames may take
+ * long, and the program may work: the thread is started for them in any program. The tx token may
+ * be held.
  */
 bool via_steward_keep_conn(struct via_conn *conn, int fd);
 /*
- * Goes back to the kernel (demote.h), which may as well come later: while the peer's host is cut
- * off it could not answer. true: the thread does it once there is a way, and the caller starts it
- * when it has let go of the connection.
+ * Returns a connection to the kernel (demote.h), possibly later: while the peer's host is cut off
+ * it could not answer. True: the thread does it once there is a path, and the caller starts the
+ * thread when it has released the connection.
  */
 bool via_steward_demote(struct via_op *op, enum via_reason reason);
-/* The process ends: those are waited for, as long as the kernel takes any. */
+/* The process ends: waits for those, as long as the kernel accepts any bytes. */
 void via_steward_end(void);
 
 void via_steward_forked(void);

@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Sets with many connections of which few are busy. A look at each of them takes a cache line or
+ * Sets with many connections of which few are busy. A check of a connection takes a cache line or
  * two of its own and a page or two, so one that has been quiet for a while becomes warm: a spinning
  * thread checks those in turn, and all of them every few microseconds and before a thread sleeps.
- * When there are many of them some become cold, and nobody looks at those. Their peers are told,
- * each by a word in its memory, and ring in a way of their own when they write the next record,
- * whether a thread sleeps or not; then all the cold ones are looked at.
+ * If there are many of them some become cold, and no thread checks those. Their peers are told,
+ * each by a word in its memory, and ring a separate eventfd when they write the next record,
+ * whether a thread sleeps or not; then all the cold ones are checked.
  *
- * Store cold word, fence, look at the pipe; the peer stores its record, fences, looks at the word:
- * one of the two sees the other. The peer rings once for each value of the word, so it gets a new
- * one after a record has come that nobody here was told of. A writer may be killed before it has
- * rung: if others hold its end nobody here is cold for it (shared.h).
+ * Store cold word, fence, check the pipe; the peer stores its record, fences, loads the word: one
+ * of the two sees the other. The peer rings once for each value of the word, so it gets a new one
+ * after an unreported record has come. A writer may be killed before it has rung: an end with
+ * several holders is therefore never cold here (shared.h).
  */
 #include "sockets/epoll/epoll_internal.h"
 #include "sockets/io/io_internal.h"
 
-/* Looked at so often in vain: then it is warm. */
+/* Checked so often in vain: then it is warm. */
 #define IDLE_POLLS 64u
 /* With fewer it is not worth a ring. */
 #define WARM_MAX 32u
-/* Told to their peers during one look: so that no call takes long. */
+/* Published to their peers during one check: so that no call takes long. */
 #define COLD_BATCH 8u
 
 void via_ep_move(struct via_ep_entry *entry, enum via_ep_place place)
@@ -33,7 +33,7 @@ void via_ep_move(struct via_ep_entry *entry, enum via_ep_place place)
 }
 
 /* Could its next record be left to a ring? It must be the only registration, in one process, and
- * for nothing but reading by pipe. */
+ * only for reading by pipe. */
 static bool is_cold_allowed(const struct via_ep_entry *entry)
 {
     const struct via_conn *conn = entry->conn;
@@ -50,7 +50,7 @@ static void notify_peer(struct via_ep_entry *entry)
 {
     struct via_side *side = entry->conn->side;
     if (via_unlikely(entry->set->bells != entry->set->heard)) {
-        via_ep_watch_bells_locked(entry->set); /* who never sleeps has heard none */
+        via_ep_watch_bells_locked(entry->set); /* a thread that never sleeps has had none */
     }
     entry->cold_sequence = side->rx.pipe.sequence;
     via_side_publish_cold(side);
@@ -84,7 +84,7 @@ void via_ep_all_hot(struct via_ep_set *set)
     }
 }
 
-/* A warm one that was quiet goes behind the others, or is cold from now on. */
+/* A warm one that was quiet goes behind the others, or becomes cold. */
 static void cool_further(struct via_ep_entry *entry, unsigned *batch)
 {
     if (*batch == 0 || entry->set->warm_count <= WARM_MAX || !is_cold_allowed(entry)) {
@@ -93,7 +93,7 @@ static void cool_further(struct via_ep_entry *entry, unsigned *batch)
     }
     (*batch)--;
     notify_peer(entry);
-    /* Else it comes with the next look. */
+    /* Otherwise the next check finds it. */
     via_ep_move(entry, via_ep_is_quiet(entry) ? VIA_EP_COLD : VIA_EP_HOT);
 }
 
@@ -117,7 +117,7 @@ void via_ep_check_cold(struct via_ep_set *set)
     via_list_foreach_safe(it, &set->entries[VIA_EP_COLD]) {
         struct via_ep_entry *entry = via_list_entry(it, struct via_ep_entry, in_set);
         if (via_ep_is_quiet(entry) && entry->cold_sequence != entry->conn->side->rx.pipe.sequence) {
-            notify_peer(entry); /* the program has read it without asking here */
+            notify_peer(entry); /* the program has read it without waiting here */
         }
         if (!via_ep_is_quiet(entry)) {
             via_ep_make_hot(entry);

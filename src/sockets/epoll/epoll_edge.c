@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* What the entries of a set know of edges (edge.h): what there is on their connections. */
+/* The edges (edge.h) of a set's entries: the state of their connections. */
 #include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -12,8 +12,8 @@
 
 _Static_assert((VIA_EDGE_CLOSED & VIA_POLL_GONE) == 0, "a bit of no event");
 
-/* By which the kernel is asked. Of a connection without pipes the number may be closed by which it
- * goes on telling of it, and be another's. */
+/* The number by which the kernel is asked. The kernel may report a connection without pipes by a
+ * closed number, which may be another socket's now. */
 static int number(const struct via_ep_entry *entry)
 {
     int fd = via_ep_fd(entry);
@@ -55,9 +55,8 @@ static bool is_closed(const struct via_ep_entry *entry)
            state == TCP_CLOSE;
 }
 
-/* Ends that these bits tell, wanted or not: a program that asks for bytes alone is told of the
- * kernel's end as of bytes when no record says it, as when a child was the last that held the other
- * end. */
+/* Ends in these bits, wanted or not: a program that asks only for bytes gets the kernel's end as
+ * bytes if no record announces it, as when a child was the last holder of the other end. */
 static uint32_t ends_of(const struct via_ep_entry *entry, uint32_t bits)
 {
     const struct via_side *side = entry->conn->side;
@@ -90,7 +89,7 @@ struct via_edge_now via_ep_now(const struct via_ep_entry *entry, uint32_t bits,
                                  .reads_kernel = is_kernel_read(entry)};
 }
 
-/* As many as have come, a FIN counted as one. When the kernel does not tell, all are new. */
+/* As many as have come, a FIN counted as one. If the kernel does not tell, all are new. */
 static bool is_kernel_news(const struct via_ep_entry *entry)
 {
     uint64_t bytes;

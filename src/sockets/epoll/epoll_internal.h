@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* What keeping epoll sets and waiting in them share. */
+/* Shared by keeping epoll sets and waiting in them. */
 #ifndef VIA_SOCKETS_EPOLL_INTERNAL_H
 #define VIA_SOCKETS_EPOLL_INTERNAL_H
 
@@ -7,16 +7,17 @@
 #include "sockets/process/pool.h"
 
 extern struct via_pool via_ep_entries;
-/* Their addresses are the data of descriptors of ours in a set. */
+/* Their addresses are the data of our own descriptors in a set. */
 extern const char via_ep_bell_mark;  /* bells */
 extern const char via_ep_cold_mark;  /* bells for cold connections */
 extern const char via_ep_calls_mark; /* calls of peers: steward.h */
 
-/* What the kernel keeps for an entry: its address and, where addresses have no bits, `arms`. */
+/* The data that the kernel keeps for an entry: its address and, in the unused bits of addresses,
+ * `arms`. */
 #define VIA_EP_ADDRESS(data) ((data) & ((UINT64_C(1) << 48) - 1))
 #define VIA_EP_ARMS(data) ((uint16_t)((data) >> 48))
 
-/* What the kernel has in its set; calls on it are calls on the connection. */
+/* The registration in the kernel's set; calls on it are calls on the connection. */
 static inline int via_ep_fd(const struct via_ep_entry *entry)
 {
     int kept = atomic_load_explicit(&entry->kept_fd, memory_order_relaxed);
@@ -26,44 +27,45 @@ static inline int via_ep_fd(const struct via_ep_entry *entry)
 /* One of the program's numbers for it; -1: none is left. */
 int via_ep_number(const struct via_ep_entry *entry);
 
-/* With the set's lock. */
+/* [with the set's lock] */
 struct via_op via_ep_op(const struct via_ep_entry *entry);
 /* op: of epoll_ctl(). 0 or a negative errno. */
 int via_ep_update_kernel(struct via_ep_entry *entry, int op);
 /* Registers the set's bells before a thread sleeps in it, or a connection of it becomes cold. Not
- * before that: poll() on the set would take the first report of each for an event. */
+ * before that: poll() on the set would treat the first report of each as an event. */
 void via_ep_watch_bells(struct via_ep_set *set);
 void via_ep_watch_bells_locked(struct via_ep_set *set);
-/* With the set's lock: the kernel watches what it should. */
+/* With the set's lock: updates what the kernel watches. */
 void via_ep_refresh(struct via_ep_entry *entry);
 
-/* With the lock of the links: what the program has taken out is not in the kernel's set either. */
+/* With the lock of the links: an entry that the program has taken out is not in the kernel's set
+ * either. */
 void via_ep_unpark_set(struct via_ep_set *set);
 
 /* Which connection is in which set: the lock of all links. Before a set's. */
 void via_ep_lock_links(void);
 void via_ep_unlock_links(void);
-/* With it: the set behind epfd, made when it is not there; held until put. */
+/* With it: the set behind epfd, made at first use; held until put. */
 struct via_ep_set *via_ep_set_get(int epfd);
 /* The kernel is told by one of the set's numbers: from now on not by this one. */
 void via_ep_give_up_number(struct via_ep_set *set, int fd);
 /* Might a thread that waits in the set just now take a one-shot event? */
 bool via_ep_is_waited_in(struct via_ep_set *set);
 
-/* Takes in what the kernel says of connections with pipes, and then it shows nothing of it any
- * more. false: there was nothing. */
+/* Takes in the kernel's events of connections with pipes, after which the kernel's set is quiet.
+ * False: there were none. */
 bool via_ep_take_in_ends(struct via_ep_set *set);
 
-/* Nobody sleeps in the set: the kernel's has nothing of ours in it then, but connections, until a
- * thread sleeps. */
+/* No thread sleeps in the set: the kernel's set then has only connections of ours, no bells, until
+ * a thread sleeps. */
 void via_ep_unwatch_bells(struct via_ep_set *set);
 
-/* With the set's lock: nothing that the program waits for can have happened. */
+/* With the set's lock: certainly no event for the program has happened. */
 bool via_ep_is_quiet(const struct via_ep_entry *entry);
 
-/* The kernel has fd, which has become this connection, in the set of that number, with these
+/* fd has become this connection, and the kernel has it in the set of that number, with these
  * events: its registration becomes an entry. absent: it was reported, and the kernel does not have
- * it. 0, or a negative errno: it stays as it was. */
+ * it. 0, or a negative errno: nothing has changed. */
 int via_ep_take_in(int epfd, struct via_conn *conn, int fd, const struct epoll_event *event,
                    bool absent);
 
@@ -75,15 +77,15 @@ bool via_ep_is_valid(int op, const struct epoll_event *event);
 /* A one-shot registration in the kernel's set: 1 when it is armed, 0 when it has been reported, or
  * a negative errno. */
 int via_ep_kernel_armed(int epfd, int fd);
-/* With the set's lock. The connection is no more here, but its socket lives on, and with it the
+/* With the set's lock. The connection has left the set, but its socket lives on, and with it the
  * kernel's registration: as the program made it. */
 void via_ep_hand_back(struct via_ep_entry *entry);
 
 /* --- epoll_edge.c; with the set's lock ---------------------------------------------------------
  */
 
-/* What was there before the bits to report were found out: what comes while they are is not among
- * them, and is told with the next ones. */
+/* The state before the bits to report were determined: later events are not among them, and are
+ * reported with the next ones. */
 struct via_ep_before {
     uint32_t full;
     uint32_t sequence; /* the first record that was not there yet */
@@ -91,19 +93,19 @@ struct via_ep_before {
 
 struct via_ep_before via_ep_before(const struct via_ep_entry *entry);
 
-/* With the bits that have been found out since. */
+/* With the bits that have been determined since. */
 struct via_edge_now via_ep_now(const struct via_ep_entry *entry, uint32_t bits,
                                const struct via_ep_before *before);
 
-/* Edge-triggered: is there anything that the program has not been told? */
+/* Edge-triggered: is there anything unreported? */
 bool via_ep_is_news(const struct via_ep_entry *entry, const struct via_edge_now *now);
-/* Edge-triggered: have records come that it was not told of, and been read? Then it is an edge that
- * there is room. */
+/* Edge-triggered: have unreported records come and been read? Then it is an edge that there is
+ * room. */
 bool via_ep_is_missed(const struct via_ep_entry *entry);
 /* Its connection has left the pipes: from now on bytes of the kernel's are news, but not those that
  * were read before. */
 void via_ep_left(struct via_ep_entry *entry);
-/* It is told these now. */
+/* Marks these as reported. */
 void via_ep_note_reported(struct via_ep_entry *entry, const struct via_edge_now *now);
 
 /* --- epoll_cold.c; with the set's lock ---------------------------------------------------------
@@ -111,9 +113,9 @@ void via_ep_note_reported(struct via_ep_entry *entry, const struct via_edge_now 
 
 /* Behind all others of that place. */
 void via_ep_move(struct via_ep_entry *entry, enum via_ep_place place);
-/* A hot one was quiet when it was looked at. */
+/* A hot one was quiet when it was checked. */
 void via_ep_cool(struct via_ep_entry *entry);
-/* Something about it has changed. */
+/* Its state has changed. */
 void via_ep_make_hot(struct via_ep_entry *entry);
 void via_ep_all_hot(struct via_ep_set *set);
 /* What is not quiet among the next warm ones becomes hot. */
@@ -124,19 +126,20 @@ void via_ep_check_cold(struct via_ep_set *set);
 /* --- epoll_order.c; with the set's lock --------------------------------------------------------
  */
 
-/* At once; of more the others come next time. */
+/* At once; further ones come next time. */
 #define VIA_EP_FOUND_MAX 256u
 
-/* What a look has found: what may have something to report, by when it became ready. */
+/* The result of a check: entries that may have something to report, by the time they became
+ * ready. */
 struct via_ep_found {
-    uint64_t now;    /* when the look began, in ticks */
+    uint64_t now;    /* when the check began, in ticks */
     uint64_t last;   /* when the last of them became ready */
-    unsigned before; /* hot ones looked at before that one */
-    unsigned looks;  /* hot ones looked at */
+    unsigned before; /* hot ones checked before that one */
+    unsigned looks;  /* hot ones checked */
     unsigned count;
     unsigned next;
-    bool others; /* who wrote one of these has written to others, too */
-    bool again;  /* those before the last have been looked at once more */
+    bool others; /* a thread that wrote one of these has written to others, too */
+    bool again;  /* those before the last one have been checked once more */
     struct via_ep_ready {
         uint64_t ticks;
         struct via_ep_entry *entry;
@@ -144,9 +147,9 @@ struct via_ep_found {
 };
 
 /* Among the hot ones, and warm ones that became ready before them; all: the warm ones have just
- * been looked at. At least max if there are so many. */
+ * been checked. At least max if there are so many. */
 void via_ep_find(struct via_ep_set *set, struct via_ep_found *found, unsigned max, bool all);
-/* The first of those that are left; told: another has been told. NULL: that is all for now. */
+/* The first of the rest; told: another one has been reported. NULL: that is all for now. */
 struct via_ep_entry *via_ep_next(struct via_ep_set *set, struct via_ep_found *found, bool told);
 void via_ep_found_end(struct via_ep_found *found);
 

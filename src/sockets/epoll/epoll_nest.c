@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Sets in sets. The kernel's outer set tells what comes into the kernel's inner one, which knows
- * nothing of pipes. So connections in a set that is in another stay with the kernel, or go back to
- * it.
+ * Sets in sets. The kernel's outer set reports events of the kernel's inner one, which does not see
+ * pipes. So connections in a set that is in another stay with the kernel, or return to it.
  */
 #include "sockets/conn/demote.h"
 #include "sockets/epoll/epoll_internal.h"
 #include "sockets/process/lock.h"
 
-/* With the lock of the links, or for a set that is held. */
+/* With the lock of the links, or for a held set. */
 static bool is_nested(const struct via_ep_set *set)
 {
     return set != NULL && atomic_load_explicit(&set->nested, memory_order_relaxed);
@@ -17,7 +16,7 @@ static bool is_nested(const struct via_ep_set *set)
 bool via_ep_is_nested(int epfd)
 {
     const struct via_file *file = via_fd_peek(epfd);
-    /* Of a set that has held nothing of ours the mark of its number tells. */
+    /* For a set that has never held a connection of ours the mark of its number tells. */
     return via_fd_is_marked(epfd, VIA_FD_SEEN_BY_KERNEL) ||
            (file != NULL && file->kind == VIA_FILE_EPOLL &&
             is_nested(via_container_of(file, const struct via_ep_set, file)));
@@ -34,8 +33,8 @@ bool via_ep_conn_is_nested(const struct via_conn *conn)
     return nested;
 }
 
-/* What could not go back, because its peer has ended and left bytes in the pipe: of that the kernel
- * tells as long as the program asks for it. */
+/* For connections that could not return, because the peer has ended and left bytes in the pipe: the
+ * kernel reports those as long as the program asks for input. */
 static void watch_all(struct via_ep_set *set)
 {
     via_ep_lock_links();
@@ -57,7 +56,7 @@ void via_ep_nest(int fd)
     }
     if (file->kind == VIA_FILE_EPOLL) {
         struct via_ep_set *set = via_container_of(file, struct via_ep_set, file);
-        /* With the lock: what is put in later sees it, what was put in before is listed below. */
+        /* With the lock: later additions see it, earlier ones are listed below. */
         via_ep_lock_links();
         atomic_store_explicit(&set->nested, true, memory_order_relaxed);
         via_ep_unlock_links();

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Sockets that are put into epoll sets before they are connections of ours: what the program said
- * of them is remembered, and becomes entries when they are connected. And those that are
- * connections of ours no more.
+ * Sockets that are put into epoll sets before they are connections of ours: the program's requests
+ * are remembered, and become entries when the sockets are connected. And those that are connections
+ * of ours no more.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -14,7 +14,7 @@
 #include "sockets/epoll/epoll_internal.h"
 #include "sockets/process/real.h"
 
-/* Of one descriptor, in so many sets at most. */
+/* Of one descriptor, in at most so many sets. */
 #define SETS_NOTED 4u
 
 struct note {
@@ -47,13 +47,13 @@ static struct note *note_of(int fd)
                                                     memory_order_acquire)) {
             table = new;
         } else {
-            munmap(new, bytes); /* another thread was faster */
+            munmap(new, bytes); /* another thread was first */
         }
     }
     return &table[fd];
 }
 
-/* The place of what it said of this set; where a new one would go, if there is room. */
+/* The place of its request for this set; where a new one would go, if there is room. */
 static unsigned place_of(const struct note *note, int epfd)
 {
     unsigned at = 0;
@@ -112,7 +112,7 @@ int via_ep_absent_ctl(int epfd, int op, int fd, struct epoll_event *event)
 {
     struct note *note = via_fd_is_marked(fd, VIA_FD_IN_EPOLL) ? note_of(fd) : NULL;
     unsigned at = note != NULL ? place_of(note, epfd) : 0;
-    /* Of a new set by the same number we know no more: adding is never wrong. */
+    /* We know nothing of a new set with the same number: adding is never wrong. */
     if (via_likely(note == NULL || at >= note->count || !note->of[at].absent) ||
         op == EPOLL_CTL_ADD) {
         return -EAGAIN;
@@ -124,8 +124,8 @@ int via_ep_absent_ctl(int epfd, int op, int fd, struct epoll_event *event)
     return 0;
 }
 
-/* One that is one-shot and was reported would tell of the end of a connection that is dissolved as
- * soon as it is changed: the kernel gets it when the program asks for it again. */
+/* A one-shot registration that was reported would report the end of a dissolved connection as soon
+ * as it is changed: the kernel gets it when the program rearms it. */
 static bool hand_back_reported(const struct via_ep_entry *entry, const struct epoll_event *event)
 {
     if (!entry->conn->dissolved || !entry->spent || (entry->events & EPOLLONESHOT) == 0) {
@@ -192,14 +192,14 @@ void via_ep_adopt(struct via_conn *conn, int fd)
     if (rc == 0) {
         via_fd_mark(fd, VIA_FD_IN_EPOLL, false);
     } else if (via_conn_is_unsettled(conn)) {
-        /* One of the sets is gone, or has another number; or it was just waited in. */
+        /* One of the sets is gone, or has another number; or a thread has just waited in it. */
         via_conn_settle_plain(conn, VIA_REASON_EPOLL);
     }
     errno = saved;
 }
 
-/* --- what the kernel knows ---------------------------------------------------------------------
- */
+/* --- the kernel's table
+ * ------------------------------------------------------------------------- */
 
 /* A line of it (proc(5), /proc/pid/fdinfo): "tfd:        5 events: 40000001 data: ...". Of a
  * one-shot registration that was reported only the bits of how to report are left. */

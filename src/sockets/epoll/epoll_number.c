@@ -20,8 +20,8 @@ void via_ep_dup_plain(int fd, int new_fd)
     struct via_ep_set *set = via_ep_set_get(fd);
     via_ep_unlock_links();
     if (set == NULL || via_fd_is_marked(fd, VIA_FD_SEEN_BY_KERNEL)) {
-        /* A thread that waits for it elsewhere knows one of the numbers: the kernel carries what
-         * comes in. */
+        /* A thread that waits for it elsewhere uses one of the numbers: the kernel carries the
+         * input. */
         via_fd_mark(fd, VIA_FD_IN_RING, true);
         via_fd_mark(new_fd, VIA_FD_IN_RING, true);
     }
@@ -53,17 +53,17 @@ int via_ep_number(const struct via_ep_entry *entry)
     return via_ep_fd(entry) == entry->fd ? entry->fd : via_conn_fd(entry->conn);
 }
 
-/* Is there nothing for the kernel to tell? Put in anew, a one-shot one that was reported would tell
- * of the end, or be told again. */
+/* Does the kernel have nothing to report? Added again, a one-shot registration that was reported
+ * would report the end, or be reported again. */
 static bool is_unheard(const struct via_ep_entry *entry)
 {
     bool reported = entry->spent && (entry->events & EPOLLONESHOT) != 0 && !entry->piped;
     return entry->unheard || reported;
 }
 
-/* The kernel goes on telling of a registration whose number is closed while others refer to the
- * same socket, but nobody can change it any more, and the number may soon be something else's. So
- * the kernel gets it by a number of ours. Without one it stays as it is. */
+/* The kernel goes on reporting a registration whose number is closed while others refer to the same
+ * socket, but no call can change it any more, and the number may soon be another file's. So the
+ * kernel gets it by a number of ours. Without one nothing changes. */
 static void keep_registration(struct via_ep_entry *entry)
 {
     int fd = VIA_REAL(fcntl)(entry->fd, F_DUPFD_CLOEXEC, 0);
@@ -80,7 +80,7 @@ static void keep_registration(struct via_ep_entry *entry)
     entry->told.recheck = true; /* between the two an edge may have gone unseen */
 }
 
-/* The number is the connection's again: the program may speak of its registration by it. */
+/* The number is the connection's again: the program may use it for its registration. */
 static void return_number(struct via_ep_entry *entry)
 {
     bool unheard = is_unheard(entry);

@@ -24,19 +24,19 @@
 #include "sockets/io/io_internal.h"
 #include "sockets/stream/stream_quick.h"
 
-/* Written so long before a look begins, or longer, it was there for all to see: ticks of 1 us, a
- * part of it. A store takes less to be seen. */
+/* A record written so long before a check begins was visible to the check: ticks of 1 us, a part of
+ * it. A store takes less time to become visible. */
 #define LATE_PART 4u
-/* When enough have been found, so many are looked at nevertheless. */
+/* When enough have been found, so many are checked nevertheless. */
 #define POLLS_MIN 64u
 
-/* Counters may begin anywhere. */
+/* Counters may start anywhere. */
 static bool is_later(uint64_t ticks, uint64_t other)
 {
     return (int64_t)(ticks - other) > 0;
 }
 
-/* When the entry became ready, by what has been read of it. */
+/* When the entry became ready, from the records already read. */
 static uint64_t became_ready(const struct via_ep_entry *entry, struct via_ep_found *found)
 {
     const struct via_stream_rx *rx = &entry->conn->side->rx;
@@ -53,7 +53,7 @@ static uint64_t became_ready(const struct via_ep_entry *entry, struct via_ep_fou
 }
 
 /* Behind those that became ready before it, which are most: entries come in the order in which they
- * were told last. There is room for it. */
+ * were last reported. There is room for it. */
 static void put(struct via_ep_found *found, struct via_ep_entry *entry, uint64_t ticks)
 {
     unsigned place = found->count++;
@@ -69,7 +69,7 @@ static void put(struct via_ep_found *found, struct via_ep_entry *entry, uint64_t
     entry->found = true;
 }
 
-/* All that are ready among the hot ones; when there are max, of many. */
+/* All ready ones among the hot ones; with max of them, of many. */
 static void find_ready_hot(struct via_ep_set *set, struct via_ep_found *found, unsigned max)
 {
     via_list_foreach_safe(it, &set->entries[VIA_EP_HOT]) {
@@ -87,7 +87,8 @@ static void find_ready_hot(struct via_ep_set *set, struct via_ep_found *found, u
     }
 }
 
-/* Those of the first so many that have become ready meanwhile, and before others that are found. */
+/* Those of the first so many that have become ready meanwhile, and before others that were
+ * found. */
 static void find_ready_again(struct via_ep_set *set, enum via_ep_place place,
                              struct via_ep_found *found, unsigned most)
 {

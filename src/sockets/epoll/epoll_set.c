@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Which connection is in which epoll set, and what the kernel knows of it. */
+/* Which connection is in which epoll set, and the registrations in the kernel. */
 #include "sockets/epoll/epoll_set.h"
 
 #include <errno.h>
@@ -137,7 +137,7 @@ void via_ep_watch_bells(struct via_ep_set *set)
     via_unlock(&set->lock);
 }
 
-/* With the set's lock. */
+/* [with the set's lock] */
 static void add_bells(struct via_ep_set *set, uint64_t bells)
 {
     set->bells |= bells;
@@ -146,8 +146,8 @@ static void add_bells(struct via_ep_set *set, uint64_t bells)
     }
 }
 
-/* With the set's lock. The kernel's set is for others to look at: a bell that was rung would seem
- * an event to them. */
+/* With the set's lock. Others may poll the kernel's set: a bell that was rung would look like an
+ * event to them. */
 static void unhear_bells(struct via_ep_set *set)
 {
     for (uint64_t left = set->heard; left != 0; left &= left - 1) {
@@ -175,8 +175,8 @@ void via_ep_unwatch_bells(struct via_ep_set *set)
     via_lock(&set->lock);
     if (!has_sleepers(set)) {
         unhear_bells(set);
-        /* Store heard, load sleepers; who goes to sleep stores sleepers, loads heard: one of the
-         * two sees to it. */
+        /* Store heard, load sleepers; a thread that goes to sleep stores sleepers, loads heard: one
+         * of the two handles it. */
         if (has_sleepers(set)) {
             via_ep_watch_bells_locked(set);
         }
@@ -184,9 +184,9 @@ void via_ep_unwatch_bells(struct via_ep_set *set)
     via_unlock(&set->lock);
 }
 
-/* With the set's lock: something about a connection with pipes has changed, which threads that
- * sleep in the set have not seen. Who went to sleep when there was nothing of ours in it has not
- * been counted. */
+/* With the set's lock: a connection with pipes has changed, which threads that sleep in the set
+ * have not seen. A thread that went to sleep when the set had no connection of ours has not been
+ * counted. */
 static void wake_sleepers(struct via_ep_set *set, bool uncounted)
 {
     uint64_t bells = set->bells;
@@ -213,7 +213,7 @@ struct via_op via_ep_op(const struct via_ep_entry *entry)
                            .thread = via_os_thread()};
 }
 
-/* What the kernel should watch. */
+/* The events that the kernel should watch. */
 static uint32_t kernel_events(const struct via_ep_entry *entry)
 {
     if (!via_conn_has_pipes(entry->conn) || via_unlikely(entry->set->nested)) {
@@ -222,8 +222,8 @@ static uint32_t kernel_events(const struct via_ep_entry *entry)
     }
     struct via_op op = via_ep_op(entry);
     uint32_t events = entry->spent ? 0 : via_io_kernel_events(&op, entry->events);
-    /* Edges are enough for ends, which are remembered; bytes in the kernel are asked for by level
-     * unless the program wants edges. */
+    /* Edges are enough for ends, which are remembered; bytes in the kernel are watched
+     * level-triggered unless the program wants edges. */
     bool level = !entry->spent && (entry->events & EPOLLET) == 0 &&
                  (events & (EPOLLIN | EPOLLRDNORM | EPOLLOUT | EPOLLWRNORM)) != 0;
     return events | (level ? 0 : (uint32_t)EPOLLET);
@@ -244,7 +244,7 @@ int via_ep_update_kernel(struct via_ep_entry *entry, int op)
     return VIA_REAL(epoll_ctl)(entry->set->fd, op, via_ep_fd(entry), &event) == 0 ? 0 : -errno;
 }
 
-/* With both locks: counts, and what the kernel watches. */
+/* With both locks: updates the counts, and the kernel's events. */
 static void refresh(struct via_ep_entry *entry)
 {
     bool piped = via_conn_has_pipes(entry->conn);
@@ -255,7 +255,7 @@ static void refresh(struct via_ep_entry *entry)
         entry->piped = piped;
         entry->set->piped_count += piped ? 1 : UINT32_MAX;
         via_ep_move(entry, piped ? VIA_EP_HOT : VIA_EP_PLAIN);
-        entry->told.recheck = true; /* in what has come meanwhile */
+        entry->told.recheck = true; /* among the events that came meanwhile */
         if (left && (entry->events & EPOLLET) != 0) {
             via_ep_left(entry);
         }
@@ -268,7 +268,7 @@ static void refresh(struct via_ep_entry *entry)
     }
     uint32_t events = kernel_events(entry);
     if (piped && !was_piped && entry->unheard) {
-        entry->unheard = false; /* without pipes it was reported, once, and put in anew */
+        entry->unheard = false; /* without pipes it was reported, once, and added again */
         entry->kernel_events = events;
         via_ep_update_kernel(entry, EPOLL_CTL_ADD);
     }
@@ -278,7 +278,8 @@ static void refresh(struct via_ep_entry *entry)
         entry->unheard = true;
         entry->kernel_events = events;
     }
-    /* What it told of a connection with pipes was taken for ours to tell: it tells anew. */
+    /* The kernel's event of a connection with pipes counted as ours to report: it is reported
+     * again. */
     if (events != entry->kernel_events || (left && !entry->unheard)) {
         entry->kernel_events = events;
         entry->told.recheck = true; /* between two registrations an edge may have gone unseen */
@@ -303,7 +304,7 @@ static struct via_ep_entry *find(struct via_ep_set *set, const struct via_conn *
     return NULL;
 }
 
-/* With both locks. */
+/* [with both locks] */
 static void entry_free(struct via_ep_entry *entry)
 {
     struct via_ep_set *set = entry->set;
@@ -326,11 +327,11 @@ static void entry_free(struct via_ep_entry *entry)
  * in epoll_ctl(). Of a connection with pipes the kernel watches the same, its end, whatever the
  * program wants. So when the program takes one out, the kernel is not told but the entry is parked,
  * and its next registration costs no system call. Only with one number, in one process: then the
- * last close ends the kernel's registration, too. And not in a set that others look into.
+ * last close ends the kernel's registration, too. And not in a set that others poll.
  */
 #define PARKED_EVENTS ((uint32_t)(EPOLLRDHUP | EPOLLET))
 
-/* With both locks. */
+/* [with both locks] */
 static bool is_park_allowed(const struct via_ep_entry *entry)
 {
     const struct via_conn *conn = entry->conn;
@@ -349,7 +350,7 @@ static void park(struct via_ep_entry *entry)
     via_ep_move(entry, VIA_EP_PARKED);
 }
 
-/* With both locks: the kernel is told after all. */
+/* With both locks: tells the kernel after all. */
 static void unpark(struct via_ep_entry *entry)
 {
     via_ep_update_kernel(entry, EPOLL_CTL_DEL);
@@ -366,9 +367,9 @@ void via_ep_unpark_set(struct via_ep_set *set)
 }
 
 /*
- * For others the kernel's set shows what is in it: of a connection with pipes that must be nothing
- * but what has not been taken in. Both directions have ended: that is the kernel's last word, and
- * it repeats it whatever it is asked. true: something has changed.
+ * For others the kernel's set must show its contents: of a connection with pipes only events that
+ * were not taken in. If both directions have ended, the kernel has no further event, and repeats
+ * that one whatever it is asked. True: something has changed.
  */
 static bool unhear(struct via_ep_entry *entry)
 {
@@ -416,7 +417,7 @@ static void others_hot(struct via_conn *conn, struct via_ep_set *set)
     }
 }
 
-/* op: EPOLL_CTL_MOD when it is in the kernel's set already. spent: one-shot, and reported. */
+/* op: EPOLL_CTL_MOD if it is in the kernel's set already. spent: one-shot, and reported. */
 static int entry_add(struct via_ep_set *set, int op, struct via_conn *conn, int fd,
                      const struct epoll_event *event, bool spent)
 {
@@ -461,8 +462,7 @@ bool via_ep_is_waited_in(struct via_ep_set *set)
     return !via_is_alone() && has_sleepers(set);
 }
 
-/* The kernel has it in the set as the program put it there; or not at all: see via_ep_hand_back().
- */
+/* The kernel has it in the set as the program added it; or not at all: see via_ep_hand_back(). */
 static int entry_take_in(struct via_ep_set *set, struct via_conn *conn, int fd,
                          const struct epoll_event *event, bool absent)
 {
@@ -472,7 +472,7 @@ static int entry_take_in(struct via_ep_set *set, struct via_conn *conn, int fd,
     }
     if ((event->events & EPOLLEXCLUSIVE) != 0) {
         struct epoll_event same = *event;
-        /* Such a registration can not be changed. Added again, it tells what there is. */
+        /* Such a registration can not be changed. Added again, it reports the present state. */
         if (VIA_REAL(epoll_ctl)(set->fd, EPOLL_CTL_DEL, fd, NULL) != 0) {
             return -errno;
         }
@@ -492,7 +492,7 @@ static int entry_take_in(struct via_ep_set *set, struct via_conn *conn, int fd,
     return entry_add(set, EPOLL_CTL_MOD, conn, fd, event, spent);
 }
 
-/* The program takes a parked one in again. */
+/* The program adds a parked one again. */
 static void entry_revive(struct via_ep_entry *entry, const struct epoll_event *event)
 {
     struct via_ep_set *set = entry->set;
@@ -527,8 +527,8 @@ static void entry_change(struct via_ep_entry *entry, const struct epoll_event *e
     }
 }
 
-/* MOD or DEL, and we do not know of it. The kernel may: a descriptor that came from elsewhere took
- * the number of one that was registered, of the same socket. */
+/* MOD or DEL of an unknown one. The kernel may know it: a descriptor from elsewhere took the number
+ * of one that was registered, of the same socket. */
 static int unknown_ctl(struct via_ep_set *set, int op, struct via_conn *conn, int fd,
                        const struct epoll_event *event)
 {
@@ -603,7 +603,7 @@ int via_ep_take_in(int epfd, struct via_conn *conn, int fd, const struct epoll_e
 /* --- what happens to connections and sets ------------------------------------------------------
  */
 
-/* Takes what is parked out of the park; the others are looked at again, if asked for. */
+/* Tells the kernel of parked ones again; the others are checked again, if requested. */
 static void unpark_all(struct via_conn *conn, bool refreshing)
 {
     via_list_foreach_safe(it, &conn->entries) {
@@ -638,8 +638,8 @@ void via_ep_conn_woken(struct via_conn *conn)
     via_list_foreach(it, &conn->entries) {
         struct via_ep_entry *entry = via_list_entry(it, struct via_ep_entry, in_conn);
         via_lock(&entry->set->lock);
-        /* Of one without pipes the kernel tells it: that shall not be taken for what it told when
-         * it was told anew of it, nor be lost when it is told anew before it is asked. */
+        /* The kernel reports one without pipes: that must neither count as the report after a
+         * change, nor be lost if the change comes before the kernel is polled. */
         entry->told.due = true;
         if (entry->piped) {
             via_ep_make_hot(entry);
@@ -657,7 +657,7 @@ void via_ep_conn_duped(struct via_conn *conn)
     via_unlock(&links);
 }
 
-/* What becomes of the kernel's registration. */
+/* The fate of the kernel's registration. */
 enum fate {
     FATE_ENDS, /* with the last descriptor, or with the set */
     FATE_IS_HANDED_BACK,
@@ -683,8 +683,8 @@ void via_ep_conn_closing(struct via_conn *conn)
         return;
     }
     via_lock(&links);
-    /* The kernel forgets it with the last descriptor of all processes; the program's is not the
-     * last then. But one that the steward keeps is none of the program's. */
+    /* The kernel drops it with the last descriptor of all processes; the program's is not the last
+     * then. But a descriptor that the steward keeps is not the program's. */
     bool lives_on = conn->side->forked != 0 || conn->passed || conn->dissolved;
     enum fate fate = lives_on ? FATE_IS_HANDED_BACK : conn->kept ? FATE_IS_REMOVED : FATE_ENDS;
     via_list_foreach_safe(it, &conn->entries) {

@@ -12,19 +12,19 @@
 #include "sockets/stream/edge.h"
 
 /*
- * An epoll set that has connections of ours in it. The kernel's set stays what the program waits
- * in: it has the other descriptors with the program's own data, our bells, and our connections with
- * the address of an entry as data. For a connection with pipes the kernel watches only what it
- * alone knows (the end of the TCP connection, and bytes while they still go that way); readiness is
- * computed here, level- or edge-triggered, one-shot or not.
+ * An epoll set that has connections of ours in it. The program still waits in the kernel's set: it
+ * has the other descriptors with the program's own data, our bells, and our connections with the
+ * address of an entry as data. For a connection with pipes the kernel watches only its own events
+ * (the end of the TCP connection, and bytes while they still go that way); readiness is computed
+ * here, level- or edge-triggered, one-shot or not.
  *
  * Locks: links (all links between sets and connections), then a set's.
  */
 enum via_ep_place {
-    VIA_EP_HOT,    /* looked at each time */
+    VIA_EP_HOT,    /* checked each time */
     VIA_EP_WARM,   /* now and then: epoll_cold.c */
-    VIA_EP_COLD,   /* not until their peers ring */
-    VIA_EP_PLAIN,  /* without pipes: the kernel tells */
+    VIA_EP_COLD,   /* not checked until their peers ring */
+    VIA_EP_PLAIN,  /* without pipes: the kernel reports them */
     VIA_EP_PARKED, /* taken out by the program, and the kernel has not been told: epoll_set.c */
     VIA_EP_PLACES,
 };
@@ -37,20 +37,20 @@ struct via_ep_set {
     pthread_mutex_t lock;
     struct via_list entries[VIA_EP_PLACES];
     uint32_t warm_count;
-    _Atomic bool cold_due;    /* look at all */
+    _Atomic bool cold_due;    /* check all */
     _Atomic bool call_due;    /* a peer has called */
     _Atomic bool hears_calls; /* ... which is registered, with the bells */
     _Atomic uint32_t entries_count;
     _Atomic uint32_t piped_count; /* entries whose connection has pipes */
-    _Atomic uint64_t bells;       /* to hear: those of its connections */
+    _Atomic uint64_t bells;       /* to watch: those of its connections */
     _Atomic uint64_t heard;       /* ... and registered: via_ep_watch_bells() */
     _Atomic uint32_t sleepers;    /* threads asleep in it */
     _Atomic uint64_t asked_ticks; /* when the kernel was last asked */
     _Atomic bool filled;          /* ours took every place of the last call */
-    _Atomic bool ask_due;         /* the kernel has just been told to watch for more */
-    _Atomic bool poll_due;        /* it has said something of connections with pipes */
-    _Atomic uint64_t warm_ticks;  /* when all warm ones were last looked at */
-    uint32_t warm_polls;          /* counts looks of who spins */
+    _Atomic bool ask_due;         /* the kernel has just been told to watch more */
+    _Atomic bool poll_due;        /* it has reported connections with pipes */
+    _Atomic uint64_t warm_ticks;  /* when all warm ones were last checked */
+    uint32_t warm_polls;          /* counts checks while spinning */
     _Atomic uint64_t young_ticks; /* when a connection was put into it last */
     uint64_t number;              /* not 0, and others have others, mostly */
 
@@ -63,20 +63,20 @@ struct via_ep_entry {
     struct via_ep_set *set; /* NULL: free */
     struct via_conn *conn;
     int fd;
-    uint32_t events; /* as the program said */
+    uint32_t events; /* as the program requested */
     uint64_t data;
     uint32_t kernel_events;
-    struct via_edge told;   /* to the program: edge-triggered, but for `due` and `look` */
-    bool spent;             /* one-shot, and reported */
-    bool found;             /* by a look under way */
-    uint16_t arms;          /* how often the program has asked for it: tells old events from new */
-    bool piped;             /* counted in piped_count: hot, warm or cold */
-    uint8_t place;          /* enum via_ep_place */
-    bool inherited;         /* by fork(): the kernel's registration is the parent's, too */
-    bool unheard;           /* the kernel has nothing more to say, and it is not in its set */
+    struct via_edge told; /* for the program: edge-triggered, but for `due` and `recheck` */
+    bool spent;           /* one-shot, and reported */
+    bool found;           /* by a check under way */
+    uint16_t arms;  /* how often the program has requested it: distinguishes old events from new */
+    bool piped;     /* counted in piped_count: hot, warm or cold */
+    uint8_t place;  /* enum via_ep_place */
+    bool inherited; /* by fork(): the kernel's registration is the parent's, too */
+    bool unheard;   /* the kernel has no more events, and it is not in its set */
     uint16_t idle_polls;    /* in vain, one after another */
     uint32_t cold_sequence; /* the reader's when it became cold */
-    uint64_t told_ticks;    /* when it was last reported, or asked for */
+    uint64_t told_ticks;    /* when it was last reported, or requested */
     _Atomic int kept_fd; /* -1, or ours, by which the kernel has it: fd is closed, others are not */
 };
 
@@ -85,14 +85,15 @@ int via_ep_ctl(int epfd, int op, struct via_conn *conn, int fd, const struct epo
 
 /* --- sockets that are put into a set before they are connected ---------------------------------
  */
-/* epoll_ctl() has succeeded for a descriptor that is none of ours: remembers what it said. */
+/* epoll_ctl() has succeeded for a descriptor that is not ours: remembers the request. */
 void via_ep_note(int epfd, int op, int fd, const struct epoll_event *event);
-/* Before epoll_ctl() for a descriptor that is none of ours: its result, or -EAGAIN: the kernel is
- * to be asked. See via_ep_hand_back(). */
+/* Before epoll_ctl() for a descriptor that is not ours: its result, or -EAGAIN: call the kernel.
+ * See via_ep_hand_back(). */
 int via_ep_absent_ctl(int epfd, int op, int fd, struct epoll_event *event);
-/* It is in few sets, so that it is known in which; or in none. */
+/* Is it in so few sets that they are known, or in none? */
 bool via_ep_is_adoptable(int fd);
-/* fd has become this connection: its registrations become entries. Else it stays the kernel's. */
+/* fd has become this connection: its registrations become entries. Otherwise it stays with the
+ * kernel. */
 void via_ep_adopt(struct via_conn *conn, int fd);
 
 /* epoll_wait() on a set with entries. Results as epoll_wait's, or a negative errno. deadline_ns as
@@ -100,35 +101,37 @@ void via_ep_adopt(struct via_conn *conn, int fd);
 int via_ep_wait(struct via_ep_set *set, int epfd, struct epoll_event *events, int max,
                 uint64_t deadline_ns, const sigset_t *mask, bool alone);
 
-/* Takes what is not the program's out of events that the kernel reported; how many are left. */
+/* Removes events that are not the program's from those that the kernel reported; returns how many
+ * are left. */
 int via_ep_sort_out(struct via_ep_set *set, struct epoll_event *events, int count);
 
 /* --- sets in sets ------------------------------------------------------------------------------
  */
-/* fd has been put into a set, and via_ep_note() knows: if it is a set, what is in it is the
- * kernel's. */
+/* fd has been put into a set, and via_ep_note() knows: if it is a set, its connections return to
+ * the kernel. */
 void via_ep_nest(int fd);
 /* Is the set of this number in another, or in an io_uring? */
 bool via_ep_is_nested(int epfd);
 /* Is the connection in such a set? The caller holds it. */
 bool via_ep_conn_is_nested(const struct via_conn *conn);
 
-/* Calls on sets that held nothing of ours when they began, while there are several threads. */
+/* Calls on sets that held no connection of ours when they began, while there are several
+ * threads. */
 extern _Atomic uint32_t via_ep_plain_waits;
 
 /* --- for poll() on the set itself --------------------------------------------------------------
  */
-/* Has it anything of ours to report? */
+/* Does it have anything of ours to report? */
 bool via_ep_is_ready(struct via_ep_set *set);
 /* Before sleeping. For how many nanoseconds at most: see stall.h; no lock is held. */
 uint64_t via_ep_arm(struct via_ep_set *set);
-/* The kernel says that it has events: true when some of them are for others to see. Bells and the
- * like are quiet afterwards. */
+/* The kernel reports events: true if some of them are for others to see. Bells and the like are
+ * quiet afterwards. */
 bool via_ep_is_ready_for_kernel(struct via_ep_set *set, int epfd);
 
-/* A connection has got pipes, or its bytes go another way: brings registrations up to date. */
+/* A connection has got pipes, or its carrier has changed: updates registrations. */
 void via_ep_conn_changed(struct via_conn *conn);
-/* A thread that waits for it gets its state once more, as if something had come. */
+/* A thread that waits for it gets its state once more, as for a new event. */
 void via_ep_conn_woken(struct via_conn *conn);
 /* It has got a second number in this process. */
 void via_ep_conn_duped(struct via_conn *conn);
@@ -139,11 +142,11 @@ void via_ep_conn_gains(struct via_conn *conn, int fd);
 /* The last descriptor of this process is about to be closed. */
 void via_ep_conn_closing(struct via_conn *conn);
 
-/* This number of the set is closed, and is not in the table any more. */
+/* This number of the set is closed, and not in the table any more. */
 void via_ep_closed(struct via_ep_set *set, int fd);
 void via_ep_dup(struct via_ep_set *set, int new_fd);
-/* fd is a set that has never held anything of ours: what is put in by one of its numbers reaches
- * threads that wait by the other. */
+/* fd is a set that has never held a connection of ours: connections that are put in by one of its
+ * numbers reach threads that wait by the other. */
 void via_ep_dup_plain(int fd, int new_fd);
 
 void via_ep_fork_prepare(void);

@@ -16,20 +16,20 @@
 #include "sockets/process/lock.h"
 #include "sockets/process/real.h"
 
-/* While our own connections keep a set busy, the kernel's are asked for so often. */
+/* While our own connections keep a set busy, the kernel is polled this often. */
 #define ASK_US 50u
 /* ... and so often at a time. */
 #define ASK_TRIES 2
-/* While others are hot, all warm ones are looked at so often: it takes about half a microsecond.
- * Who spins looks at one of them each time that it has looked at the hot ones so often. */
+/* While others are hot, all warm ones are checked this often: it takes about half a microsecond. A
+ * spinning thread checks one of them after so many checks of the hot ones. */
 #define WARM_US 20u
 #define WARM_POLLS 4u
-/* With so few places descriptors of ours may take most of them: then so often. */
+/* With so few places our own descriptors may take most of them: then this often. */
 #define FEW_PLACES 16
 #define FEW_TRIES 8
-/* ... and so often all is looked at anew when the kernel had nothing but what is ours. */
+/* ... and everything is checked again after so many kernel polls with only our own descriptors. */
 #define OURS_TRIES 4
-/* For so long a connection may go by the kernel that is about to go by pipes. */
+/* For so long a connection that is about to use pipes may use the kernel. */
 #define YOUNG_US 10000u
 /* So many connections without room are watched at each sleep. */
 #define STALLS_MAX 16u
@@ -40,8 +40,8 @@ _Static_assert(EPOLLIN == POLLIN && EPOLLOUT == POLLOUT && EPOLLPRI == POLLPRI &
                "poll's bits and epoll's are the same");
 
 /*
- * Nothing of what the program waits for here can have happened: the common case, at a glance. While
- * bytes still go through the kernel, the kernel's report (`look`) is what tells.
+ * Certainly no event for the program here: the common case, a quick check. While bytes still go
+ * through the kernel, the kernel's report (`recheck`) decides.
  */
 bool via_ep_is_quiet(const struct via_ep_entry *entry)
 {
@@ -73,7 +73,7 @@ static uint32_t entry_events(struct via_ep_entry *entry)
     if (via_unlikely(entry->conn->spans != via_conn_spans(entry->conn))) {
         via_ep_refresh(entry);
         if (!entry->piped) {
-            /* The kernel tells of it, and is asked yet; else it would be reported twice. */
+            /* The kernel reports it, and is still polled; else it would be reported twice. */
             atomic_store_explicit(&entry->set->ask_due, true, memory_order_relaxed);
             return 0;
         }
@@ -92,7 +92,7 @@ static uint32_t entry_events(struct via_ep_entry *entry)
     return news ? bits : 0;
 }
 
-/* Reports what one entry has now, if anything. With the set's lock. */
+/* Reports the present events of one entry, if any. With the set's lock. */
 static bool report(struct via_ep_entry *entry, struct epoll_event *event, uint64_t now,
                    struct via_list *reported)
 {
@@ -112,8 +112,8 @@ static bool report(struct via_ep_entry *entry, struct epoll_event *event, uint64
     return true;
 }
 
-/* Reports what is ready among our connections, in the order of epoll_order.c; all: also of those
- * that have been quiet for a while. */
+/* Reports the ready ones among our connections, in the order of epoll_order.c; all: also those that
+ * have been quiet for a while. */
 static int collect(struct via_ep_set *set, struct epoll_event *events, int max, bool all)
 {
     int count = 0;
@@ -127,7 +127,8 @@ static int collect(struct via_ep_set *set, struct epoll_event *events, int max, 
     via_lock(&set->lock);
     if (via_unlikely(set->cold_due)) {
         if (set->bells != set->heard && !via_list_is_empty(&set->entries[VIA_EP_COLD])) {
-            via_ep_watch_bells_locked(set); /* the set was polled, and so hears none */
+            via_ep_watch_bells_locked(
+                set); /* the set was polled, so its threads do not watch bells */
         }
         via_ep_check_cold(set);
     }
@@ -146,8 +147,8 @@ static int collect(struct via_ep_set *set, struct epoll_event *events, int max, 
     return count;
 }
 
-/* Those of which the kernel has just said something, but not who was told since the call began:
- * level ones would be told twice. */
+/* Those that the kernel has just reported, but not those reported since the call began:
+ * level-triggered ones would be reported twice. */
 static int collect_reported(struct via_ep_set *set, struct epoll_event *events, int max,
                             uint64_t begun_ticks)
 {
@@ -247,7 +248,7 @@ uint64_t via_ep_arm(struct via_ep_set *set)
     return watch_stalls(full, count);
 }
 
-/* Something may be there, at a glance: for spinning. */
+/* Quick check for spinning: there may be an event. */
 static bool has_news(struct via_ep_set *set)
 {
     bool news = false;
@@ -268,7 +269,7 @@ static bool has_news(struct via_ep_set *set)
     return news;
 }
 
-/* An event of a connection without pipes. true: it is for the program to see. */
+/* An event of a connection without pipes. True: the program must see it. */
 static bool accept_kernel_event(struct via_ep_entry *entry, uint32_t bits, uint16_t arms)
 {
     if ((entry->events & EPOLLONESHOT) != 0 && arms == entry->arms) {
@@ -279,7 +280,7 @@ static bool accept_kernel_event(struct via_ep_entry *entry, uint32_t bits, uint1
     if ((entry->events & EPOLLET) != 0 &&
         (entry->told.recheck || via_conn_is_unsettled(entry->conn))) {
         struct via_ep_before before = via_ep_before(entry);
-        /* The kernel has been told anew of it, and so tells anew. */
+        /* The kernel's registration was changed, so it reports again. */
         struct via_edge_now now = via_ep_now(entry, bits, &before);
         bool again = entry->told.recheck && !via_ep_is_news(entry, &now);
         via_ep_note_reported(entry, &now);
@@ -289,7 +290,7 @@ static bool accept_kernel_event(struct via_ep_entry *entry, uint32_t bits, uint1
     return true;
 }
 
-/* One event of the kernel's that bears an entry. true: it is the program's to see, in *event. */
+/* One event of the kernel's with an entry. True: the program must see it, in *event. */
 static bool translate(struct via_ep_set *set, struct epoll_event *event)
 {
     struct via_ep_entry *entry = (void *)(uintptr_t)VIA_EP_ADDRESS(event->data.u64);
@@ -299,7 +300,7 @@ static bool translate(struct via_ep_set *set, struct epoll_event *event)
     }
     if (entry->place == VIA_EP_PARKED) {
         struct via_op op = via_ep_op(entry);
-        via_io_shadow(&op, event->events); /* the program does not want to know now */
+        via_io_shadow(&op, event->events); /* the program has not asked for it now */
         return false;
     }
     if (entry->piped) {
@@ -371,9 +372,10 @@ static int kernel_wait(int epfd, struct epoll_event *events, int max, uint64_t d
     return n >= 0 ? n : -errno;
 }
 
-/* Of few: as via_ep_sort_out(), behind `kept` that were before. The kernel tells of level ones each
- * time that it is asked, so what is among those is told once; told: what the kernel has for each.
- * *ret_unknown: one is a descriptor that is none of ours, whose data need not be its own alone. */
+/* For few places: like via_ep_sort_out(), behind `kept` earlier events. The kernel reports
+ * level-triggered ones at each call, so those among them are reported once; told: the kernel's
+ * events for each. *ret_unknown: one is a descriptor that is not ours, whose data need not be
+ * unique. */
 static int sort_out_few(struct via_ep_set *set, struct epoll_event *events, int kept, int count,
                         uint64_t told[FEW_PLACES], bool *ret_unknown)
 {
@@ -399,8 +401,8 @@ static int sort_out_few(struct via_ep_set *set, struct epoll_event *events, int 
     return kept;
 }
 
-/* What the kernel has for the program, without sleeping; how many, or -1 and errno. *ret_ours: it
- * had something for us, too. */
+/* The kernel's events for the program, without sleeping; how many, or -1 and errno. *ret_ours: it
+ * had events for us, too. */
 static int ask_kernel(struct via_ep_set *set, int epfd, struct epoll_event *events, int max,
                       bool *ret_ours)
 {
@@ -422,7 +424,8 @@ static int ask_kernel(struct via_ep_set *set, int epfd, struct epoll_event *even
         *ret_ours |= ours;
         bool vain = tries + 1 >= ASK_TRIES && kept == before && !(kept != 0 && ours);
         if (n < room || kept == max || vain || (kept != 0 && (unknown || !few))) {
-            break; /* else what is ours has taken places; level ones come again, too */
+            break; /* else our own descriptors have taken places; level-triggered ones come again,
+                      too */
         }
     }
     return kept;
@@ -435,16 +438,16 @@ static void note_filled(struct via_ep_set *set, bool filled)
     }
 }
 
-/* Connections begin by the kernel: after one has come the kernel is asked each time that something
- * of ours is there. */
+/* Connections begin by the kernel: after one has come the kernel is polled with each event of
+ * ours. */
 static bool is_young(const struct via_ep_set *set, uint64_t now)
 {
     return now - atomic_load_explicit(&set->young_ticks, memory_order_relaxed) <
            via_os_us_to_ticks(YOUNG_US);
 }
 
-/* What the kernel had takes longer to come than what ours had, so it was sent first, if anything
- * can be said. */
+/* The kernel's bytes take longer to arrive than ours, so they were sent first, as far as that is
+ * known. */
 static void put_in_front(struct epoll_event *events, int ours, int kernels)
 {
     for (int i = 0; i < kernels; i++) {
@@ -454,7 +457,7 @@ static void put_in_front(struct epoll_event *events, int ours, int kernels)
     }
 }
 
-/* Of what is done now and then, by whichever thread waits in the set. */
+/* Occasional work, by whichever thread waits in the set. */
 static bool is_due(const _Atomic uint64_t *last_ticks, uint64_t now, unsigned us)
 {
     return now - atomic_load_explicit(last_ticks, memory_order_relaxed) > via_os_us_to_ticks(us);
@@ -465,8 +468,8 @@ static void note_done(_Atomic uint64_t *last_ticks, uint64_t now)
     atomic_store_explicit(last_ticks, now, memory_order_relaxed);
 }
 
-/* Everything there is without sleeping: ours, and the kernel's when it is its turn; in front, when
- * ours have left no place before. */
+/* All present events without sleeping: ours, and the kernel's when it is polled; in front, if ours
+ * have left no place before. */
 static int take_ready(struct via_ep_set *set, int epfd, struct epoll_event *events, int max,
                       bool ask)
 {
@@ -495,7 +498,7 @@ static int take_ready(struct via_ep_set *set, int epfd, struct epoll_event *even
     note_filled(set, count - first == max);
     bool young = count != 0 && first == 0 && is_young(set, now);
     turn |= young;
-    /* What has become the kernel's while ours were looked at, it has not been asked for. */
+    /* The kernel was not polled for connections that returned to it during the check of ours. */
     turn |= atomic_load_explicit(&set->ask_due, memory_order_relaxed);
     if (count < max && turn) {
         atomic_store_explicit(&set->ask_due, false, memory_order_relaxed);
@@ -516,10 +519,10 @@ static int take_ready(struct via_ep_set *set, int epfd, struct epoll_event *even
     }
     for (int tries = 0; count == 0 && ours && tries < OURS_TRIES; tries++) {
         ours = false;
-        count = collect(set, events, max, true); /* what the kernel said was about ours */
+        count = collect(set, events, max, true); /* the kernel's events were about ours */
         if (count == 0) {
-            /* ... which may be the kernel's alone by now: another process took it from the pipes;
-             * or bells have taken all places. */
+            /* ... which may have returned to the kernel by now: another process did that; or bells
+             * have taken all places. */
             count = via_max(ask_kernel(set, epfd, events, max, &ours), 0);
         }
     }
@@ -560,13 +563,13 @@ static int sleep_or_end(struct sleeper *sleeper, int epfd, struct epoll_event *e
     return n;
 }
 
-/* Sleeps in the kernel's set unless something has come meanwhile. What is there then; *ret_over
+/* Sleeps in the kernel's set unless an event has come meanwhile. Returns the events then; *ret_over
  * when the deadline has passed. */
 static int sleep_in(struct via_ep_set *set, int epfd, struct epoll_event *events, int max,
                     uint64_t deadline_ns, uint64_t most_ns, const sigset_t *mask, bool alone,
                     struct via_wait *wait, bool *ret_over)
 {
-    /* Before its bells are looked at; pairs with the fence in wake_sleepers(). */
+    /* Before its bells are checked; pairs with the fence in wake_sleepers(). */
     atomic_fetch_add_explicit(&set->sleepers, 1, memory_order_seq_cst);
     uint64_t bells = set->bells;
     if (via_unlikely(bells != set->heard) || (!set->hears_calls && via_steward_is_wanted())) {
@@ -600,15 +603,15 @@ static int sleep_in(struct via_ep_set *set, int epfd, struct epoll_event *events
     return count;
 }
 
-/* A peer has called. Not under the set's lock: what is found changes sets. */
+/* A peer has called. Not under the set's lock: handling a call changes sets. */
 static void take_call(struct via_ep_set *set)
 {
     set->call_due = false;
     via_steward_take_calls();
 }
 
-/* Nothing has come in time. But on a busy machine the time may have been over before the kernel was
- * asked, which then did not look for signals that this call lets in. */
+/* No event has come in time. But on a busy machine the time may have been over before the kernel
+ * was polled, which then did not check for signals that this call lets in. */
 static int deliver_signals(const sigset_t *mask)
 {
     const struct timespec none = {.tv_sec = 0};

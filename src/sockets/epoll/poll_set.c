@@ -13,27 +13,26 @@
 #include "sockets/process/cancel.h"
 #include "sockets/process/real.h"
 
-/* While our own descriptors are ready, the kernel's are asked for so often. */
+/* While our own descriptors are ready, the kernel is polled this often. */
 #define ASK_US 50u
 #define ON_STACK 128u
-/* Calls that do not wait do all that a sleep takes so often. */
+/* Non-blocking calls do the work of a sleep this often. */
 #define SLEEP_US 1000u
 /* ... and while spinning, when there are no more of them. */
 #define ASK_FDS_MAX 16u
 
-/* One call. kernel[i] is what the kernel watches for fds[i]. */
+/* One call. kernel[i] is the kernel's part of fds[i]. */
 struct call {
     struct pollfd *fds;
     nfds_t count;
     struct pollfd *kernel; /* room for as many more, and one */
     nfds_t count_max;      /* ... which are so many in all */
     uint64_t bells;        /* to hear */
-    bool others;           /* some descriptors are the kernel's alone */
+    bool others;           /* some descriptors are only the kernel's */
     uint64_t most_ns;      /* to sleep: see stall.h */
 };
 
-/* A connection of ours that has pipes. *bells: also the bell by which others learn that they come.
- */
+/* A connection of ours with pipes. *bells: also the bell that signals new pipes. */
 static bool is_piped(struct via_op *op, int fd, uint64_t *bells)
 {
     if (!via_op_begin(op, fd)) {
@@ -59,7 +58,7 @@ static struct via_ep_set *set_at(int fd)
     return file != NULL ? via_container_of(file, struct via_ep_set, file) : NULL;
 }
 
-/* Fills in revents of ours; how many have any. And what to ask the kernel. */
+/* Fills in revents of ours; how many have any. And the events to ask the kernel for. */
 static int fill_revents(struct call *call)
 {
     int ready = 0;
@@ -112,20 +111,20 @@ static void arm(struct call *call)
     }
 }
 
-/* The kernel says POLLIN of a set: of what is in it besides bells? */
+/* The kernel reports POLLIN of a set: of its descriptors besides bells? */
 static bool is_set_ready(int fd)
 {
     struct via_ep_set *set = set_at(fd);
     if (set == NULL) {
         return true;
     }
-    /* The latter last: bells are quiet then, and what they were rung for is looked for. */
+    /* The latter last: bells are quiet then, and their causes are checked. */
     bool ready = via_ep_is_ready_for_kernel(set, fd) || via_ep_is_ready(set);
     via_file_put(&set->file, false);
     return ready;
 }
 
-/* Takes in what the kernel said; how many descriptors have events now. */
+/* Takes in the kernel's result; how many descriptors have events now. */
 static int merge(struct call *call)
 {
     int ready = 0;
@@ -134,7 +133,7 @@ static int merge(struct call *call)
         struct pollfd *pfd = &call->fds[i];
         short seen = call->kernel[i].revents;
         if (seen != 0 && is_piped(&op, pfd->fd, NULL)) {
-            /* Never the kernel's word alone: what is in the pipe comes before an end. */
+            /* Never the kernel's report alone: the pipe's bytes come before an end. */
             via_io_shadow(&op, (uint32_t)(unsigned short)seen);
             pfd->revents = (short)via_io_ready(&op, (uint32_t)(unsigned short)pfd->events);
             via_op_end(&op);
@@ -146,7 +145,7 @@ static int merge(struct call *call)
     return ready;
 }
 
-/* Is it so long ago that this was last true? Then from now on. */
+/* Is it so long ago that this was last true? If so, restarts the time. */
 static bool is_due(uint64_t *last_ticks, unsigned us)
 {
     uint64_t now = via_os_ticks();
@@ -157,7 +156,7 @@ static bool is_due(uint64_t *last_ticks, unsigned us)
     return true;
 }
 
-/* Is the kernel's turn to be asked, although ours are ready? */
+/* Must the kernel be polled, although ours are ready? */
 static bool is_its_turn(void)
 {
     static __thread uint64_t asked_ticks __attribute__((tls_model("initial-exec")));
@@ -165,8 +164,8 @@ static bool is_its_turn(void)
 }
 
 /*
- * A program that polls again and again without waiting does not sleep: nobody need ring for it, and
- * what a sleep takes (bells, an armed peer, calls of peers, stalls) is done now and then only.
+ * A program that polls again and again without waiting does not sleep: no peer need ring for it,
+ * and the work of a sleep (bells, an armed peer, calls of peers, stalls) is done only now and then.
  */
 static bool is_without_sleep(const struct call *call, int ready, uint64_t deadline_ns,
                              const sigset_t *mask)
@@ -176,7 +175,7 @@ static bool is_without_sleep(const struct call *call, int ready, uint64_t deadli
            (call->bells & via_sock_bells_adopted()) == 0 && !is_due(&slept_ticks, SLEEP_US);
 }
 
-/* What the kernel has besides, when so many of ours are ready. */
+/* The kernel's further events, when so many of ours are ready. */
 static int ask_now(struct call *call, int ready)
 {
     int n = VIA_REAL(poll)(call->kernel, call->count, 0);
@@ -219,8 +218,8 @@ static int sleep_or_end(struct call *call, uint64_t bells, uint64_t until_ns, co
     return n;
 }
 
-/* Everything there is, waiting for it until the deadline or not at all. *ret_over when it passed.
- */
+/* All present events, waiting for them until the deadline or not at all. *ret_over when it
+ * passed. */
 static int check_and_sleep(struct call *call, uint64_t deadline_ns, const sigset_t *mask,
                            struct via_wait *wait, bool *ret_over)
 {
@@ -244,7 +243,7 @@ static int check_and_sleep(struct call *call, uint64_t deadline_ns, const sigset
     return ready;
 }
 
-/* Who spins for its own would hear late of what only the kernel knows. */
+/* A thread that spins for its own would notice the kernel's events late. */
 static int ask_kernel(struct call *call)
 {
     return call->count <= ASK_FDS_MAX && VIA_REAL(poll)(call->kernel, call->count, 0) > 0
