@@ -53,7 +53,7 @@ struct via_side {
     _Atomic uint8_t lost;     /* enum via_lost */
     uint8_t why;              /* enum via_reason */
     bool connector;
-    bool ever_forked;
+    _Atomic bool ever_forked;
     _Atomic bool
         options_known;     /* options from before it was a connection: via_conn_learn_options() */
     bool rx_kernel_ended;  /* EOF of the kernel's, but the peer may have switched: see fabric.h */

@@ -52,7 +52,7 @@ static void notify_peer(struct via_ep_entry *entry)
     if (via_unlikely(entry->set->bells != entry->set->heard)) {
         via_ep_watch_bells_locked(entry->set); /* a thread that never sleeps has had none */
     }
-    entry->cold_sequence = side->rx.pipe.sequence;
+    entry->cold_sequence = via_ep_sequence(entry);
     via_side_publish_cold(side);
     /* Pairs with the fence in via_conn_posted_record(). */
     atomic_thread_fence(memory_order_seq_cst);
@@ -116,7 +116,7 @@ void via_ep_check_cold(struct via_ep_set *set)
     set->cold_due = false;
     via_list_foreach_safe(it, &set->entries[VIA_EP_COLD]) {
         struct via_ep_entry *entry = via_list_entry(it, struct via_ep_entry, in_set);
-        if (via_ep_is_quiet(entry) && entry->cold_sequence != entry->conn->side->rx.pipe.sequence) {
+        if (via_ep_is_quiet(entry) && entry->cold_sequence != via_ep_sequence(entry)) {
             notify_peer(entry); /* the program has read it without waiting here */
         }
         if (!via_ep_is_quiet(entry)) {

@@ -27,6 +27,13 @@ static inline int via_ep_fd(const struct via_ep_entry *entry)
 /* One of the program's numbers for it; -1: none is left. */
 int via_ep_number(const struct via_ep_entry *entry);
 
+/* The record that the connection's reader expects next, without the token: a reader in another
+ * thread may be taking it. */
+static inline uint32_t via_ep_sequence(const struct via_ep_entry *entry)
+{
+    return entry->conn->side->rx.pipe.sequence;
+}
+
 /* [with the set's lock] */
 struct via_op via_ep_op(const struct via_ep_entry *entry);
 /* op: of epoll_ctl(). 0 or a negative errno. */

@@ -259,7 +259,7 @@ static void refresh(struct via_ep_entry *entry)
         if (left && (entry->events & EPOLLET) != 0) {
             via_ep_left(entry);
         }
-        entry->told.sequence = entry->conn->side->rx.pipe.sequence;
+        entry->told.sequence = via_ep_sequence(entry);
         if (piped && via_conn_is_local(entry->conn)) {
             via_side_ask_times(entry->conn->side, entry->set->number);
         }

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* An epoll set while threads wait in it, others change its registrations, and processes fork. */
+#include "checks.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#define PAIRS 8u
+#define RACE_S 1.0
+
+static struct pair pairs[PAIRS];
+static int epfd;
+static atomic_bool racing, over;
+static _Atomic unsigned long sent, received;
+
+static unsigned draw(unsigned *seed, unsigned most)
+{
+    return (unsigned)rand_r(seed) % most;
+}
+
+static void register_again(unsigned at, int op, uint32_t events)
+{
+    struct epoll_event event = {.events = events, .data = {.u32 = at}};
+    CHECK(epoll_ctl(epfd, op, pairs[at].server, &event) == 0 ||
+          errno == (op == EPOLL_CTL_ADD ? EEXIST : ENOENT));
+}
+
+static void *change(void *of_seed)
+{
+    static const uint32_t some[] = {EPOLLIN,
+                                    EPOLLOUT,
+                                    EPOLLIN | EPOLLOUT,
+                                    EPOLLIN | EPOLLET,
+                                    EPOLLIN | EPOLLONESHOT,
+                                    EPOLLRDHUP | EPOLLET};
+    static const int ops[] = {EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD};
+    unsigned seed = *(const unsigned *)of_seed;
+    while (racing) {
+        register_again(draw(&seed, PAIRS), ops[draw(&seed, 3)], some[draw(&seed, 6)]);
+    }
+    return NULL;
+}
+
+static void *serve(void *unused)
+{
+    struct epoll_event events[4];
+    char bytes[64];
+    (void)unused;
+    while (!over) {
+        int count = epoll_wait(epfd, events, 4, 20);
+        CHECK(count >= 0 || errno == EINTR);
+        for (int i = 0; i < count; i++) {
+            CHECK(events[i].data.u32 <= PAIRS && events[i].events != 0);
+            if (events[i].data.u32 == PAIRS) {
+                continue; /* of those that come and go */
+            }
+            ssize_t n = recv(pairs[events[i].data.u32].server, bytes, sizeof(bytes), MSG_DONTWAIT);
+            CHECK(n > 0 || (n < 0 && errno == EAGAIN));
+            received += n > 0 ? (unsigned long)n : 0;
+        }
+    }
+    return NULL;
+}
+
+/* Closed while threads wait in the set that it is in, registered or taken out. */
+static void *come_and_go(void *of_seed)
+{
+    unsigned seed = *(const unsigned *)of_seed;
+    while (racing) {
+        struct pair pair = connected();
+        struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP, .data = {.u32 = PAIRS}};
+        for (unsigned turn = 0; turn < 4; turn++) {
+            CHECK(epoll_ctl(epfd, EPOLL_CTL_ADD, pair.server, &event) == 0);
+            write_all(pair.client, "x", 1);
+            CHECK(turn == 3 || epoll_ctl(epfd, EPOLL_CTL_DEL, pair.server, NULL) == 0);
+        }
+        if (draw(&seed, 2) == 0) {
+            CHECK(epoll_ctl(epfd, EPOLL_CTL_DEL, pair.server, NULL) == 0);
+        }
+        done(pair);
+    }
+    return NULL;
+}
+
+static void *fork_often(void *unused)
+{
+    (void)unused;
+    while (racing) {
+        pid_t pid = fork();
+        CHECK(pid >= 0);
+        if (pid == 0) {
+            struct epoll_event event;
+            _exit(epoll_wait(epfd, &event, 1, 0) >= 0 ? 0 : 1);
+        }
+        wait_for(pid);
+        sleep_ms(3);
+    }
+    return NULL;
+}
+
+static void *write_to_all(void *of_seed)
+{
+    unsigned seed = *(const unsigned *)of_seed;
+    while (racing) {
+        if (send(pairs[draw(&seed, PAIRS)].client, "x", 1, MSG_DONTWAIT) == 1) {
+            sent++;
+        }
+    }
+    return NULL;
+}
+
+static bool all_has_come(void)
+{
+    double deadline = now_s() + 20;
+    while (received != sent && now_s() < deadline) {
+        sleep_ms(1);
+    }
+    return received == sent;
+}
+
+static void race(void *(*other)(void *))
+{
+    void *(*const racers[])(void *) = {change, change, write_to_all, other};
+    unsigned seeds[4] = {1, 2, 3, 4};
+    pthread_t threads[4], servers[2];
+    epfd = epoll_create1(EPOLL_CLOEXEC);
+    for (unsigned i = 0; i < PAIRS; i++) {
+        pairs[i] = connected();
+        register_again(i, EPOLL_CTL_ADD, EPOLLIN);
+    }
+    racing = true;
+    for (unsigned i = 0; i < 2; i++) {
+        CHECK(pthread_create(&servers[i], NULL, serve, NULL) == 0);
+    }
+    for (unsigned i = 0; i < 4; i++) {
+        CHECK(pthread_create(&threads[i], NULL, racers[i], &seeds[i]) == 0);
+    }
+    sleep_ms((int)(RACE_S * 1000));
+    racing = false;
+    for (unsigned i = 0; i < 4; i++) {
+        pthread_join(threads[i], NULL);
+    }
+    for (unsigned i = 0; i < PAIRS; i++) {
+        register_again(i, EPOLL_CTL_ADD, EPOLLIN);
+        register_again(i, EPOLL_CTL_MOD, EPOLLIN);
+    }
+    CHECK(all_has_come());
+    over = true;
+    for (unsigned i = 0; i < 2; i++) {
+        pthread_join(servers[i], NULL);
+    }
+}
+
+static void registrations_change_while_threads_wait(void)
+{
+    race(change);
+}
+
+static void connections_close_while_threads_wait(void)
+{
+    race(come_and_go);
+}
+
+static void processes_fork_while_threads_wait(void)
+{
+    race(fork_often);
+}
+
+const struct check checks_of_set_races[] = {
+    CHECK_ENTRY(registrations_change_while_threads_wait),
+    CHECK_ENTRY(connections_close_while_threads_wait),
+    CHECK_ENTRY(processes_fork_while_threads_wait),
+    {NULL, NULL},
+};
