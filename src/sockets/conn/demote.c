@@ -526,7 +526,7 @@ static int demote_begin(struct via_op *op, enum via_reason reason, uint64_t begi
     }
     rc = conn->carrier->leave_begin(conn);
     if (rc > 0) {
-        mark_plain(op, VIA_EVENT_WITHDRAW, reason); /* there is nobody to wait for */
+        mark_plain(op, VIA_EVENT_WITHDRAW, reason); /* no peer to wait for */
     }
     rc = rc == 0 ? leave_pipes(op, reason) : via_min(rc, 0);
     if (rc == 0) {
@@ -681,7 +681,7 @@ bool via_conn_withdraw(struct via_op *op, enum via_reason reason)
     }
     if (via_rx_take(op) == 0) {
         done = true;
-        mark_plain(op, VIA_EVENT_WITHDRAW, reason); /* there is nobody to wait for */
+        mark_plain(op, VIA_EVENT_WITHDRAW, reason); /* no peer to wait for */
         via_rx_give(op);
     }
     via_tx_give(op);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* What a peer that has left the pipes has not read, once more by the kernel: see demote.h. */
+/* Sends the unread bytes of a peer that has left the pipes again, by the kernel: demote.h. */
 #include <errno.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -18,7 +18,7 @@ int via_conn_replay(struct via_conn *conn, int fd)
             return errno == EWOULDBLOCK ? -EAGAIN : -errno;
         }
         via_stream_replay_sent(replay, (size_t)n);
-        /* By pipe it has been counted already, and it did not arrive that way. */
+        /* Bytes by pipe were counted already, and did not arrive that way. */
         via_stats_count(&conn->stats->tx_kernel_bytes, (uint64_t)n);
         conn->stats->tx_pipe_bytes -= via_min((uint64_t)n, conn->stats->tx_pipe_bytes);
     }
@@ -26,8 +26,9 @@ int via_conn_replay(struct via_conn *conn, int fd)
     return 0;
 }
 
-/* Nobody may read before we are through: room for all of it, unless there is as much already. A
- * program that asks for a size gets no more than wmem_max, and what grew may be more. */
+/* The peer reads only after this loop, so the kernel must have room for all of it, unless it has as
+ * much already. A program that sets a size gets at most wmem_max, and an autotuned size may be
+ * larger. */
 static void widen(const struct via_conn *conn, int fd)
 {
     int bytes = 2 * (int)conn->side->tx.pipe.geometry.data_bytes;

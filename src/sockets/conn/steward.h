@@ -18,8 +18,8 @@
  * - a thread that sleeps in a call of the C library which this library sees, whatever it sleeps
  *   for. A program of one thread stays one: what it does is as fast as before, and
  *   sandboxes see no system call that is new to them but ppoll() and epoll_wait().
- * - in a program of several threads, which may sleep where nobody sees it, one more of them: the
- *   steward. It starts when the first of them writes to a pipe, and sleeps.
+ * - in a program of several threads, which may sleep where the library does not see it, one more
+ * thread: the steward. It starts when the first of them writes to a pipe, and sleeps.
  */
 
 /* This process has had pipes. */

@@ -23,7 +23,7 @@
  *
  * The holder of the name must be the user that owns the TCP socket: else another user's process
  * could step between. In a user name space the overflow uid stands for all users that have no
- * number there, and is nobody's (user_namespaces(7)).
+ * number there, and owns nothing (user_namespaces(7)).
  */
 
 /* Listens for the acceptor of the socket with this cookie. A file descriptor or a negative errno.
