@@ -8,6 +8,8 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
+#include "pass_fd.h"
+
 /* A set in a set in a set. */
 static void nest(struct pair pair, int inner)
 {
@@ -305,6 +307,79 @@ static void nested_sets_wake_sleepers(void)
     }
 }
 
+/* Data of the program's, whichever process waits. */
+static void add_with_data(int epfd, int fd, uint32_t data)
+{
+    struct epoll_event event = {.events = EPOLLIN, .data = {.u32 = data}};
+    CHECK(epoll_ctl(epfd, EPOLL_CTL_ADD, fd, &event) == 0);
+}
+
+/* The sum of the data of those that are ready, of which there are `count`. */
+static uint32_t sum_of(int epfd, int count)
+{
+    struct epoll_event events[4];
+    uint32_t sum = 0;
+    double deadline = now_s() + 10;
+    int n;
+    while ((n = epoll_wait(epfd, events, 4, 100)) != count && now_s() < deadline) {
+    }
+    CHECK(n == count);
+    for (int i = 0; i < n; i++) {
+        CHECK(events[i].events == EPOLLIN);
+        sum += events[i].data.u32;
+    }
+    return sum;
+}
+
+static void a_child_waits_in_it(int channel)
+{
+    int epfd = taken_fd(channel);
+    char byte;
+    CHECK(epfd >= 0);
+    CHECK(sum_of(epfd, 1) == 1000);
+    write_all(channel, "1", 1);
+    read_all(channel, &byte, 1);
+    CHECK(sum_of(epfd, 2) == 3000);
+    write_all(channel, "2", 1);
+    _exit(0);
+}
+
+static void given_to_another_process(void)
+{
+    int channel[2];
+    char byte;
+    CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, channel) == 0);
+    pid_t pid = fork(); /* before there is a connection */
+    CHECK(pid >= 0);
+    if (pid == 0) {
+        close(channel[0]);
+        a_child_waits_in_it(channel[1]);
+    }
+    close(channel[1]);
+    struct pair one = connected(), two = connected(), out = connected();
+    int epfd = epoll_create1(EPOLL_CLOEXEC);
+    add_with_data(epfd, one.server, 1000);
+    add_with_data(epfd, out.server, 4000);
+    CHECK(epoll_ctl(epfd, EPOLL_CTL_DEL, out.server, NULL) == 0);
+    CHECK(pass_fd(channel[0], epfd));
+    write_all(out.client, "x", 1);
+    write_all(one.client, "x", 1);
+    CHECK(sum_of(epfd, 1) == 1000);
+    read_all(channel[0], &byte, 1);
+    add_with_data(epfd, two.server, 2000);
+    write_all(two.client, "x", 1);
+    write_all(channel[0], "x", 1);
+    CHECK(sum_of(epfd, 2) == 3000);
+    read_all(channel[0], &byte, 1);
+    read_all(one.server, &byte, 1);
+    CHECK(sum_of(epfd, 1) == 2000);
+    wait_for(pid);
+    close(epfd);
+    done(one);
+    done(two);
+    done(out);
+}
+
 const struct check checks_of_nested_sets[] = {
     CHECK_ENTRY(copied_when_it_was_nested),
     CHECK_ENTRY(nested_after_it_was_filled),
@@ -316,6 +391,7 @@ const struct check checks_of_nested_sets[] = {
     CHECK_ENTRY(nested_for_one_event),
     CHECK_ENTRY(nested_as_deep_as_can_be),
     CHECK_ENTRY(nested_sets_wake_sleepers),
+    CHECK_ENTRY(given_to_another_process),
     CHECK_ENTRY(nested_when_it_is_reset),
     {0},
 };

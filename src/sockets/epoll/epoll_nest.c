@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Sets in sets. The kernel's outer set reports events of the kernel's inner one, which does not see
- * pipes. So connections in a set that is in another stay with the kernel, or return to it.
+ * Sets in sets, and sets that other processes have. The kernel's outer set reports events of the
+ * kernel's inner one, which does not see pipes. So connections in a set that is in another stay
+ * with the kernel, or return to it.
  */
 #include "sockets/conn/demote.h"
 #include "sockets/epoll/epoll_internal.h"
@@ -65,4 +66,37 @@ void via_ep_nest(int fd)
         watch_all(set);
     }
     via_file_put(file, false);
+}
+
+static void give_program_data(struct via_ep_set *set)
+{
+    via_ep_lock_links();
+    via_lock(&set->lock);
+    set->passed = true;
+    for (unsigned place = 0; place < VIA_EP_PLACES; place++) {
+        via_list_foreach(it, &set->entries[place]) {
+            struct via_ep_entry *entry = via_list_entry(it, struct via_ep_entry, in_set);
+            if (!entry->unheard) {
+                via_ep_update_kernel(entry, EPOLL_CTL_MOD);
+            }
+        }
+    }
+    via_unlock(&set->lock);
+    via_ep_unlock_links();
+}
+
+void via_ep_pass(int fd)
+{
+    struct via_file *file = via_file_get(fd, false);
+    bool in_use = file != NULL && file->kind == VIA_FILE_EPOLL;
+    if (in_use || via_fd_is_marked(fd, VIA_FD_IS_SET)) {
+        via_fd_mark(fd, VIA_FD_IN_RING | VIA_FD_IS_PASSED, true);
+    }
+    if (in_use) {
+        via_ep_nest(fd);
+        give_program_data(via_container_of(file, struct via_ep_set, file));
+    }
+    if (file != NULL) {
+        via_file_put(file, false);
+    }
 }

@@ -81,6 +81,7 @@ struct via_ep_set *via_ep_set_get(int epfd)
         via_list_init(&set->entries[place]);
     }
     set->nested = via_fd_is_marked(epfd, VIA_FD_SEEN_BY_KERNEL); /* in others already */
+    set->passed = via_fd_is_marked(epfd, VIA_FD_IS_PASSED);
     set->warm_count = 0;
     set->cold_due = false;
     set->call_due = false;
@@ -238,9 +239,9 @@ int via_ep_update_kernel(struct via_ep_entry *entry, int op)
         entry->unheard = false;
         op = EPOLL_CTL_ADD;
     }
-    struct epoll_event event = {
-        .events = entry->kernel_events,
-        .data = {.u64 = (uint64_t)(uintptr_t)entry | (uint64_t)entry->arms << 48}};
+    uint64_t own = (uint64_t)(uintptr_t)entry | (uint64_t)entry->arms << 48;
+    struct epoll_event event = {.events = entry->kernel_events,
+                                .data = {.u64 = entry->set->passed ? entry->data : own}};
     return VIA_REAL(epoll_ctl)(entry->set->fd, op, via_ep_fd(entry), &event) == 0 ? 0 : -errno;
 }
 

@@ -54,6 +54,7 @@ struct via_ep_set {
     _Atomic uint64_t young_ticks; /* when a connection was put into it last */
     uint64_t number;              /* not 0, and others have others, mostly */
 
+    bool passed;         /* with its lock: other processes wait in it, and get the program's data */
     _Atomic bool nested; /* has been put into another: epoll_nest.c */
 };
 
@@ -110,6 +111,9 @@ int via_ep_sort_out(struct via_ep_set *set, struct epoll_event *events, int coun
 /* fd has been put into a set, and via_ep_note() knows: if it is a set, its connections return to
  * the kernel. */
 void via_ep_nest(int fd);
+/* fd is about to be sent to another process: if it is a set, that sees what is in it, and as the
+ * program has put it there. */
+void via_ep_pass(int fd);
 /* Is the set of this number in another, or in an io_uring? */
 bool via_ep_is_nested(int epfd);
 /* Is the connection in such a set? The caller holds it. */

@@ -15,6 +15,7 @@
 
 #include "sockets/conn/demote.h"
 #include "sockets/conn/steward.h"
+#include "sockets/epoll/epoll_set.h"
 #include "sockets/hooks/hooks.h"
 #include "sockets/hooks/signals.h"
 #include "sockets/io/io.h"
@@ -475,6 +476,8 @@ static void pass(int fd)
         op.conn->passed = true;
         via_conn_demote(&op, VIA_REASON_PASSED);
         via_op_end(&op);
+    } else {
+        via_ep_pass(fd);
     }
 }
 

@@ -91,7 +91,8 @@ struct via_file *via_fd_take(int fd);
 #define VIA_FD_IS_COPIED 16u /* a copy of another number, or copied: possibly one socket */
 /* A set whose state the kernel holds. */
 #define VIA_FD_SEEN_BY_KERNEL (VIA_FD_IN_EPOLL | VIA_FD_IN_RING)
-#define VIA_FD_ALL 31u
+#define VIA_FD_IS_PASSED 32u /* a set that another process has, too */
+#define VIA_FD_ALL 63u
 
 extern _Atomic unsigned char *via_fd_marks;
 
