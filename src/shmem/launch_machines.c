@@ -30,7 +30,11 @@ static int add(struct via_launch_machines *machines, const char *name, size_t by
         struct via_launch_machine_name *known = &machines->names[i];
         if (strlen(known->text) == bytes && memcmp(known->text, name, bytes) == 0) {
             known->slots = via_max(known->slots, 1u) + via_max(slots, 1u);
-            return 0;
+            /* Brackets in brackets could name one machine without end. */
+            return known->slots <= VIA_JOB_PES_MAX
+                       ? 0
+                       : via_error_set(err, -EINVAL, "\"%.80s\": more than %u slots", known->text,
+                                       VIA_JOB_PES_MAX);
         }
     }
     if (machines->count == VIA_LAUNCH_MACHINES_MAX)
@@ -174,7 +178,9 @@ static int expand(struct via_launch_machines *machines, const char *word, struct
         unsigned long first = strtoul(at, &end, 10), last = first;
         if (digits > 0 && digits <= 9 && *end == '-') {
             at = end + 1;
-            last = strspn(at, "0123456789") <= 9 ? strtoul(at, &end, 10) : 0;
+            size_t last_digits = strspn(at, "0123456789");
+            last = strtoul(at, &end, 10);
+            digits = last_digits > 0 && last_digits <= 9 ? digits : 0;
         }
         if (digits == 0 || digits > 9 || last < first || (*end != ',' && end != close) ||
             last - first >= VIA_LAUNCH_MACHINES_MAX)
