@@ -133,6 +133,8 @@ class Left:
                 raise Failure("node%d: files and processes: %s %s, then %s %s" % (
                     host, self.files[host], self.programs[host], files_of(self.fab, host), programs_of(self.fab, host)))
         for host, (fds, memory) in self.sizes.items():
+            # Connections that a daemon has given up are open for a moment more.
+            machines_case.wait_for(lambda host=host, fds=fds: size_of(self.fab, host)[0] <= fds + FDS_MORE, 10)
             now = size_of(self.fab, host)
             self.most[host] = tuple(map(max, self.most[host], now))
             if now[0] > fds + FDS_MORE or now[1] > memory + RSS_MORE_KB:

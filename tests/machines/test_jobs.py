@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
 """OpenSHMEM jobs over machines that share nothing but the fabric: programs, streams, and how jobs end."""
+import json
 import os
 import re
 import signal
@@ -131,6 +132,26 @@ class Ends(Jobs):
         for pe in range(4):
             self.assertRegex(lines[1 + pe], r"^  PE %d on node%d \(pid \d+\) " % (pe, 1 + pe // 2))
         job.kill()
+
+
+class Timeline(Jobs):
+    def test_one_file_on_one_clock(self):
+        inside = "/var/timeline"  # each machine has its own
+        path = self.lab[1].path(inside)
+        for _ in range(2):  # the second removes the first one's
+            self.good("-n", 4, "--timeout", HANG_S - 10, program("ring_shift"), env={"VIADUCT_SHMEM_TIMELINE": inside})
+            with open(path, encoding="utf-8") as file:
+                spans = [event for event in json.load(file) if event["ph"] == "X"]
+            self.assertFalse(os.path.exists(self.lab[2].path(inside)))
+            self.assertEqual({span["pid"] for span in spans}, {0, 1, 2, 3})
+            barriers = [sorted((s for s in spans if s["pid"] == pe and s["name"] == "shmem_barrier_all"), key=lambda s: s["ts"]) for pe in range(4)]
+            self.assertGreater(len(barriers[0]), 0)
+            # Clocks of these machines are 1000 s apart. No PE leaves the last barrier before all have entered it.
+            last = [of_pe[-1] for of_pe in barriers]
+            entered = max(span["ts"] for span in last)
+            for span in last:
+                self.assertGreater(span["ts"] + span["dur"], entered - 5000)
+                self.assertLess(span["ts"], HANG_S * 1e6)
 
 
 class Mistakes(Jobs):

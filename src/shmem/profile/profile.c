@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 #include "shmem/profile/profile.h"
 
+#include "shmem/profile/machines.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -57,8 +59,6 @@ static struct {
     unsigned init_count;
     bool at_exit;
     int me, pes;
-    uint64_t zero_ns;    /* when the first PE began */
-    uint64_t real_at_ns; /* of the real clock, at 0 of the monotonic one */
 } tool = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static __thread struct notes *mine;
@@ -137,13 +137,6 @@ void via_profile_leave(unsigned number, uint64_t begin_ns, int pe, uint64_t byte
 
 /* --- the timeline ----------------------------------------------------------------------------- */
 
-static double since_zero_us(uint64_t monotonic_ns)
-{
-    uint64_t real_ns = monotonic_ns + tool.real_at_ns;
-
-    return real_ns < tool.zero_ns ? 0 : (double)(real_ns - tool.zero_ns) / 1e3;
-}
-
 static void print_event(FILE *out, const struct event *event, unsigned thread)
 {
     const struct via_profile_call *call = &via_profile_calls[event->number];
@@ -151,8 +144,8 @@ static void print_event(FILE *out, const struct event *event, unsigned thread)
     fprintf(out,
             ",\n{\"name\":\"%s\",\"cat\":\"%s\",\"ph\":\"X\",\"ts\":%.3f,\"dur\":%.3f,\"pid\":%d,"
             "\"tid\":%u,\"args\":{",
-            call->name, call->kind, since_zero_us(event->begin_ns), (double)event->took_ns / 1e3,
-            tool.me, thread);
+            call->name, call->kind, via_profile_machines_us(event->begin_ns),
+            (double)event->took_ns / 1e3, tool.me, thread);
     if (event->pe >= 0)
         fprintf(out, "\"pe\":%d%s", event->pe, event->bytes > 0 ? "," : "");
     if (event->bytes > 0)
@@ -173,15 +166,16 @@ static void print_events(FILE *out)
                     ",\n{\"name\":\"%" PRIu64 " later calls were not kept\",\"ph\":\"i\",\"ts\":"
                     "%.3f,\"pid\":%d,\"tid\":%u,\"s\":\"p\"}",
                     notes->events_lost,
-                    since_zero_us(notes->events[notes->events_count - 1].begin_ns), tool.me,
-                    notes->thread);
+                    via_profile_machines_us(notes->events[notes->events_count - 1].begin_ns),
+                    tool.me, notes->thread);
         notes->events_count = 0;
         notes->events_lost = 0;
     }
 }
 
-/* PEs add themselves to an array that is consistent whenever the lock is free. */
-static bool add_to_timeline(FILE *out)
+/* PEs add themselves to an array that is consistent whenever the lock is free. `pe` is this one, or
+ * one on another machine that sends its events. */
+static bool add_to_timeline(FILE *out, int pe)
 {
     static const char end[] = "\n]\n";
     struct stat info;
@@ -193,7 +187,10 @@ static bool add_to_timeline(FILE *out)
     if (fseeko(out, begun ? info.st_size - bytes : 0, SEEK_SET) < 0)
         return false;
     fputs(begun ? ",\n" : "[\n", out);
-    print_events(out);
+    if (pe == tool.me)
+        print_events(out);
+    else
+        via_profile_machines_receive(pe, out);
     fputs(end, out);
     return fflush(out) == 0;
 }
@@ -204,15 +201,48 @@ static void complain(const char *variable, const char *path)
             strerror(errno));
 }
 
-static void write_timeline(void)
+static void write_timeline(int pe)
 {
     int fd = open(tool.timeline, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     FILE *out = fd >= 0 ? fdopen(fd, "r+") : NULL;
 
-    if (!out || !add_to_timeline(out))
+    if (!out || !add_to_timeline(out, pe)) {
         complain(TIMELINE, tool.timeline);
+        if (pe != tool.me && !out && (out = fopen("/dev/null", "we")) != NULL)
+            via_profile_machines_receive(pe, out); /* it waits for that */
+    }
     if (out)
         fclose(out); /* gives the lock back */
+}
+
+static void send_timeline(void)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *out = open_memstream(&text, &bytes);
+
+    if (out)
+        print_events(out);
+    if (!out || fclose(out) != 0) {
+        complain(TIMELINE, tool.timeline);
+        bytes = 0;
+    }
+    via_profile_machines_send(text, bytes);
+    free(text);
+}
+
+/* Collective. One file, where PE 0 is. */
+static void end_timeline(void)
+{
+    via_profile_machines_measure();
+    if (via_profile_machines_has(tool.me))
+        write_timeline(tool.me);
+    else
+        send_timeline();
+    for (int pe = 1; pe < tool.pes && tool.me == 0; pe++)
+        if (!via_profile_machines_has(pe))
+            write_timeline(pe);
+    via_profile_machines_end();
 }
 
 /* --- the profile: PE 0 prints what all have noted --------------------------------------------- */
@@ -315,16 +345,14 @@ static void begin(void)
         return;
     tool.me = pshmem_my_pe();
     tool.pes = pshmem_n_pes();
-    if (tool.timeline && tool.me == 0)
-        unlink(tool.timeline); /* of an earlier job */
-    tool.real_at_ns = clock_ns(CLOCK_REALTIME) - clock_ns(CLOCK_MONOTONIC);
-    uint64_t *zero = pshmem_malloc(2 * sizeof(*zero));
-    if (zero) {
-        zero[0] = clock_ns(CLOCK_REALTIME);
-        pshmem_uint64_min_reduce(SHMEM_TEAM_WORLD, &zero[1], &zero[0], 1);
-        tool.zero_ns = zero[1];
+    if (tool.timeline) {
+        unlink(tool.timeline); /* of an earlier job, on each machine */
+        if (!via_profile_machines_begin(tool.me, tool.pes) && tool.me == 0)
+            fprintf(stderr,
+                    "viaduct-shmem-profile: %s: the symmetric heap has no room: machines do not "
+                    "compare their clocks\n",
+                    TIMELINE);
     }
-    pshmem_free(zero);
     atomic_store_explicit(&tool.on, true, memory_order_relaxed);
 }
 
@@ -334,7 +362,7 @@ static void finish(void)
         return;
     atomic_store_explicit(&tool.on, false, memory_order_relaxed);
     if (tool.timeline)
-        write_timeline();
+        end_timeline();
     if (tool.profile)
         make_profile();
 }
@@ -371,7 +399,7 @@ void shmem_finalize(void)
 void shmem_global_exit(int status)
 {
     if (tool.timeline && tool.init_count > 0)
-        write_timeline();
+        write_timeline(tool.me);
     pshmem_global_exit(status);
 }
 
@@ -380,6 +408,6 @@ void shmem_pcontrol(int level, ...)
     if (tool.init_count > 0 && (tool.profile || tool.timeline) && (level == 0 || level == 1))
         atomic_store_explicit(&tool.on, level == 1, memory_order_relaxed);
     if (tool.init_count > 0 && tool.timeline && level == 2)
-        write_timeline();
+        write_timeline(tool.me);
     pshmem_pcontrol(level);
 }
