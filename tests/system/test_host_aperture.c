@@ -41,6 +41,12 @@ struct pair {
     unsigned char *copy; /* what should be there */
 };
 
+static void let_all_attach(struct via_host_options *options)
+{
+    struct via_error err;
+    assert_int_equal(via_rights_add(&options->attach, "all", &err), 0);
+}
+
 static void start_hosts(struct pair *pair)
 {
     static char options[64];
@@ -48,8 +54,9 @@ static void start_hosts(struct pair *pair)
     host_lab_init(&pair->lab, 2, false, true);
     pair->lab.options = options;
     pair->lab.model = is_model ? ",slices" : NULL;
-    host_lab_start(&pair->lab, 0, NULL);
-    host_lab_start(&pair->lab, 1, NULL);
+    assert_int_equal(chmod(pair->lab.rundir, 0711), 0);
+    host_lab_start(&pair->lab, 0, let_all_attach);
+    host_lab_start(&pair->lab, 1, let_all_attach);
     host_lab_wait_routes(&pair->lab);
 }
 
@@ -551,6 +558,12 @@ static void only_what_is_there_and_may_be_written(void **state)
     close_pair(&pair);
 }
 
+static struct via_slice_busy *busy_words(const struct host_raw *raw)
+{
+    return (struct via_slice_busy *)(void *)(raw->memory + raw->welcome.channels_count *
+                                                               (size_t)raw->welcome.area_bytes);
+}
+
 /* A process that keeps a slice busy for ever does not keep it from others. */
 static void who_never_leaves_is_thrown_out(void **state)
 {
@@ -562,12 +575,9 @@ static void who_never_leaves_is_thrown_out(void **state)
     host_raw_open(&raw, &pair.lab, 0);
     uint64_t handle = via_segment_handle(pair.segment);
     uint64_t count = of_link(&pair, 0, "slices");
-    struct via_slice_busy *busy =
-        (struct via_slice_busy *)(void *)(raw.memory + raw.welcome.channels_count *
-                                                           (size_t)raw.welcome.area_bytes);
     for (uint64_t i = 0; i < count; i++) {
         assert_int_equal(ask(&raw, 1, handle, i * 8192, &slice), 0);
-        busy[slice.busy].word = VIA_SLICE_BUSY_ENTER;
+        busy_words(&raw)[slice.busy].word = VIA_SLICE_BUSY_ENTER;
     }
     assert_int_equal(of_link(&pair, 0, "slices_open"), count);
     /* All are of one uid here, and in use: others go by frames. When the process has gone, not. */
@@ -577,6 +587,57 @@ static void who_never_leaves_is_thrown_out(void **state)
         until_stored(&pair, BYTES - 8 - 8192 * i);
     }
     check(&pair);
+    close_pair(&pair);
+}
+
+/* Asks for all slices again and again, stays in a burst in each, and says so once it has had all.
+ */
+static _Noreturn void grab_as_nobody(struct pair *pair, uint64_t handle, uint64_t count, int told)
+{
+    struct host_raw raw;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (setgid(65534) != 0 || setuid(65534) != 0) {
+        _exit(1);
+    }
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    host_raw_open(&raw, &pair->lab, 0);
+    for (uint64_t i = 0;; i++) {
+        struct via_attach_slice slice;
+        if (ask(&raw, 1, handle, i % count * 8192, &slice) == 0) {
+            busy_words(&raw)[slice.busy].word = VIA_SLICE_BUSY_ENTER;
+        }
+        if (i == count) {
+            (void)!write(told, "+", 1);
+        }
+    }
+}
+
+/* Other users' processes get their share all the same, at once, and lose nothing. */
+static void another_user_that_never_leaves_keeps_its_share_only(void **state)
+{
+    struct pair pair;
+    int told[2];
+    char byte;
+    (void)state;
+    if (geteuid() != 0) {
+        skip();
+    }
+    open_pair(&pair);
+    uint64_t handle = via_segment_handle(pair.segment);
+    uint64_t count = of_link(&pair, 0, "slices");
+    assert_int_equal(pipe(told), 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        grab_as_nobody(&pair, handle, count, told[1]);
+    }
+    assert_int_equal(read(told[0], &byte, 1), 1);
+    for (uint64_t i = 0; i < 8; i++) {
+        until_stored(&pair, BYTES - 8 - 64 * 1024 * i);
+    }
+    check(&pair);
+    end(pid);
+    close(told[0]);
+    close(told[1]);
     close_pair(&pair);
 }
 
@@ -595,14 +656,9 @@ static int run_suite(void)
         cmocka_unit_test(processes_compete),
         cmocka_unit_test(only_what_is_there_and_may_be_written),
         cmocka_unit_test(who_never_leaves_is_thrown_out),
+        cmocka_unit_test(another_user_that_never_leaves_keeps_its_share_only),
     };
     return cmocka_run_group_tests_name(like, tests, NULL, NULL);
-}
-
-static void let_all_attach(struct via_host_options *options)
-{
-    struct via_error err;
-    assert_int_equal(via_rights_add(&options->attach, "all", &err), 0);
 }
 
 /* Puts as another user until it is told to end. 0: all of them arrived. */
