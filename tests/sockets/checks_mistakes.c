@@ -4,6 +4,7 @@
 #include "checks.h"
 
 #include <fcntl.h>
+#include <limits.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <setjmp.h>
@@ -238,7 +239,29 @@ static void time_limits_beyond_all_clocks(void)
     done(pair);
 }
 
+/* Whatever is in the set. */
+static void waits_with_arguments_that_are_none(void)
+{
+    struct pair pair = connected();
+    struct epoll_event event;
+    int sets[] = {set_with(pair.server, EPOLLIN), epoll_create1(0)};
+    volatile int most = INT_MAX, least = INT_MIN; /* the compiler knows better */
+    write_all(pair.client, "x", 1);
+    for (int i = 0; i < 2; i++) {
+        CHECK(epoll_wait(sets[i], &event, most, 0) == -1 && errno == EINVAL);
+        CHECK(epoll_wait(sets[i], &event, least, 0) == -1 && errno == EINVAL);
+        CHECK(epoll_pwait(sets[i], &event, 1, 0, no_address(2)) == -1 && errno == EFAULT);
+        CHECK(epoll_pwait2(sets[i], &event, 1, no_address(2), NULL) == -1 && errno == EFAULT);
+        CHECK(epoll_pwait2(sets[i], &event, 1, no_address(1), NULL) == -1 && errno == EFAULT);
+    }
+    CHECK(wait_in(sets[0], pair.server, 5000) == EPOLLIN);
+    close(sets[0]);
+    close(sets[1]);
+    done(pair);
+}
+
 const struct check checks_of_mistakes[] = {
+    CHECK_ENTRY(waits_with_arguments_that_are_none),
     CHECK_ENTRY(addresses_that_are_none),
     CHECK_ENTRY(addresses_and_control_data_that_are_wrong),
     CHECK_ENTRY(flags_that_are_none),

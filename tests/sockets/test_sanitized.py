@@ -25,7 +25,7 @@ NOT_WITH_THREADS = ["-the_reader_is_killed", "-interrupted_calls_tell_how_far_th
 # A sanitizer's stand-ins of calls look themselves at what they are given.
 NOT_SANITIZED = ["-addresses_that_are_none", "-addresses_and_control_data_that_are_wrong",
                  "-events_to_where_nothing_can_be_written", "-messages_from_where_nothing_is",
-                 "-addresses_to_where_nothing_is", "-waiting_for_what_is_nowhere",
+                 "-addresses_to_where_nothing_is", "-waiting_for_what_is_nowhere", "-waits_with_arguments_that_are_none",
                  # They lose track of the stack of a thread that is cancelled.
                  "-threads_are_cancelled", "-a_connection_outlives_its_cancelled_threads",
                  "-a_request_acts_before_the_call_or_not_at_all"]

@@ -622,9 +622,6 @@ int via_ep_wait(struct via_ep_set *set, int epfd, struct epoll_event *events, in
                 uint64_t deadline_ns, const sigset_t *mask, bool alone)
 {
     struct via_wait wait;
-    if (max <= 0) {
-        return -EINVAL;
-    }
     via_wait_begin(&wait);
     bool ask = deadline_ns == 0;
     for (;;) {

@@ -2,6 +2,7 @@
 /* The C library's calls that wait for several descriptors. */
 #undef _FORTIFY_SOURCE
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -371,7 +372,7 @@ static int wait_in_set(struct via_ep_set *set, int epfd, struct epoll_event *eve
                        uint64_t deadline_ns, const sigset_t *mask, bool alone)
 {
     int saved = errno;
-    int rc = max <= 0 || via_memory_is_writable(events, sizeof(*events))
+    int rc = via_memory_is_writable(events, sizeof(*events))
                  ? via_ep_wait(set, epfd, events, max, deadline_ns, mask, alone)
                  : -EFAULT;
     via_file_put(&set->file, alone);
@@ -435,6 +436,17 @@ static int wait_plainly(int epfd, struct epoll_event *events, int max, int rc, u
     return wait_in_set(set, epfd, events, max, deadline_ns, mask, false);
 }
 
+/* The kernel's signal set, which is shorter than the C library's. */
+#define KERNEL_SET_BYTES 8u
+
+/* False: the kernel's call fails whatever is in the set. */
+static bool is_sound(int max, const struct timespec *timeout, const sigset_t *mask)
+{
+    return max > 0 && (size_t)max <= INT_MAX / sizeof(struct epoll_event) &&
+           (timeout == NULL || via_memory_is_readable(timeout, sizeof(*timeout))) &&
+           (mask == NULL || via_memory_is_readable(mask, KERNEL_SET_BYTES));
+}
+
 VIA_HOOK int epoll_wait(int epfd, struct epoll_event *events, int max, int timeout)
 {
     return epoll_pwait(epfd, events, max, timeout, NULL);
@@ -444,6 +456,9 @@ VIA_HOOK int epoll_pwait(int epfd, struct epoll_event *events, int max, int time
                          const sigset_t *mask)
 {
     via_cancel_point();
+    if (via_unlikely(!is_sound(max, NULL, mask))) {
+        return VIA_REAL(epoll_pwait)(epfd, events, max, timeout, mask);
+    }
     bool alone = via_is_alone();
     struct via_ep_set *set = via_hooks_is_kernel_address(events) ? NULL : set_of(epfd, alone);
     if (set == NULL) {
@@ -458,6 +473,9 @@ VIA_HOOK int epoll_pwait2(int epfd, struct epoll_event *events, int max,
                           const struct timespec *timeout, const sigset_t *mask)
 {
     via_cancel_point();
+    if (via_unlikely(!is_sound(max, timeout, mask))) {
+        return VIA_REAL(epoll_pwait2)(epfd, events, max, timeout, mask);
+    }
     bool alone = via_is_alone();
     int error;
     struct via_ep_set *set = via_hooks_is_kernel_address(events) ? NULL : set_of(epfd, alone);
