@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /* viaduct port: PCI functions of this machine that links can use, and which driver has them. */
 #include <getopt.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -134,7 +135,11 @@ static int change(const char *name, const struct via_found_paths *paths, const c
 {
     static struct via_found found;
     struct via_error err = {0};
+    sigset_t all, before;
+    sigfillset(&all); /* half of it done, no driver would have the function */
+    sigprocmask(SIG_SETMASK, &all, &before);
     int rc = (binds ? via_found_bind : via_found_unbind)(paths, address, &err);
+    sigprocmask(SIG_SETMASK, &before, NULL);
     if (rc == 0) {
         rc = via_found_get(paths, address, &found, &err);
     }

@@ -339,6 +339,8 @@ static int write_text(const char *path, const char *text, struct via_error *err)
 }
 
 /* A newline: none (Linux, drivers/pci/pci-sysfs.c: driver_override_store). */
+#define NO_OVERRIDE "\n"
+
 static int set_override(const struct via_found_paths *paths, const char *address,
                         const char *driver, struct via_error *err)
 {
@@ -347,15 +349,26 @@ static int set_override(const struct via_found_paths *paths, const char *address
     return write_text(path, driver, err);
 }
 
-static int leave_driver(const struct via_found_paths *paths, const struct via_found *found,
-                        struct via_error *err)
+/* What set_override() brings back. */
+static void read_override(const struct via_found_paths *paths, const char *address,
+                          char *ret_override, size_t bytes)
+{
+    (void)read_text(paths, address, "driver_override", ret_override, bytes);
+    ret_override[strcspn(ret_override, "\n")] = '\0';
+    if (ret_override[0] == '\0' || strcmp(ret_override, "(null)") == 0) {
+        snprintf(ret_override, bytes, NO_OVERRIDE);
+    }
+}
+
+static int leave_driver(const struct via_found_paths *paths, const char *address,
+                        const char *driver, struct via_error *err)
 {
     char path[PATH_BYTES];
-    if (found->driver[0] == '\0') {
+    if (driver[0] == '\0') {
         return 0;
     }
-    path_of(paths, found->address, "driver/unbind", path);
-    return write_text(path, found->address, err);
+    path_of(paths, address, "driver/unbind", path);
+    return write_text(path, address, err);
 }
 
 static int probe(const struct via_found_paths *paths, const char *address, struct via_error *err)
@@ -373,14 +386,6 @@ static int check_free(const struct via_found *found, struct via_error *err)
                                (int)found->holder, found->holder_name);
 }
 
-/* As it was found. */
-static void restore(const struct via_found_paths *paths, const struct via_found *found)
-{
-    struct via_error ignored;
-    (void)set_override(paths, found->address, "\n", &ignored);
-    (void)probe(paths, found->address, &ignored);
-}
-
 /* Drivers may be probed after the write has returned. */
 static bool wait_for_driver(const struct via_found_paths *paths, const char *address,
                             const char *wanted)
@@ -396,19 +401,43 @@ static bool wait_for_driver(const struct via_found_paths *paths, const char *add
     return false;
 }
 
+/* As it was found: by the driver that had it, or by none. The cause of the error stays, and says if
+ * the driver did not take it back. */
+static void restore(const struct via_found_paths *paths, const struct via_found *found,
+                    const char *override, struct via_error *err)
+{
+    struct via_error ignored;
+    char driver[64];
+    read_link(paths, found->address, "driver", driver, sizeof(driver));
+    if (strcmp(driver, found->driver) != 0) {
+        (void)leave_driver(paths, found->address, driver, &ignored);
+        if (found->driver[0] != '\0') {
+            (void)set_override(paths, found->address, found->driver, &ignored);
+            (void)probe(paths, found->address, &ignored);
+            if (!wait_for_driver(paths, found->address, found->driver)) {
+                struct via_error cause = *err;
+                via_error_set(err, cause.code, "%s; %s did not take it back", cause.text,
+                              found->driver);
+            }
+        }
+    }
+    (void)set_override(paths, found->address, override, &ignored);
+}
+
 static int take(const struct via_found_paths *paths, const struct via_found *found,
                 struct via_error *err)
 {
-    char path[PATH_BYTES];
+    char path[PATH_BYTES], override[64];
     snprintf(path, sizeof(path), "%s/sys/bus/pci/drivers/vfio-pci", paths->root);
     if (access(path, F_OK) != 0) {
         return via_error_set(err, -ENODEV, "the kernel has no vfio-pci: modprobe vfio-pci");
     }
+    read_override(paths, found->address, override, sizeof(override));
     int rc = set_override(paths, found->address, "vfio-pci", err);
     if (rc != 0) {
         return rc;
     }
-    rc = leave_driver(paths, found, err);
+    rc = leave_driver(paths, found->address, found->driver, err);
     if (rc == 0) {
         rc = probe(paths, found->address, err);
     }
@@ -419,7 +448,7 @@ static int take(const struct via_found_paths *paths, const struct via_found *fou
                                  "vfio-pci did not take it; the kernel's log (dmesg) says why");
     }
     if (rc != 0) {
-        restore(paths, found);
+        restore(paths, found, override, err);
     }
     return rc;
 }
@@ -450,12 +479,19 @@ int via_found_unbind(const struct via_found_paths *paths, const char *address,
         return via_error_set(err, -EINVAL, "%s: vfio-pci does not have it, but %s", address,
                              found.driver[0] != '\0' ? found.driver : "no driver");
     }
+    char override[64];
+    read_override(paths, address, override, sizeof(override));
     rc = check_free(&found, err);
-    if (rc == 0) {
-        rc = set_override(paths, address, "\n", err);
+    if (rc != 0 || (rc = set_override(paths, address, NO_OVERRIDE, err)) != 0) {
+        return rc;
     }
+    rc = leave_driver(paths, address, found.driver, err);
     if (rc == 0) {
-        rc = leave_driver(paths, &found, err);
+        rc = probe(paths, address, err);
     }
-    return rc == 0 ? probe(paths, address, err) : rc;
+    if (rc != 0) {
+        restore(paths, &found, override, err);
+        return via_error_prefix(err, "%s: unbind: ", address);
+    }
+    return 0;
 }

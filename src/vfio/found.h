@@ -60,12 +60,13 @@ VIA_MUST_CHECK int via_found_get(const struct via_found_paths *paths, const char
                                  struct via_found *ret_found, struct via_error *err);
 
 /*
- * Takes the function from its driver and gives it to vfio-pci. On an error it is given back to the
- * driver that had it. -EBUSY: a process has it open.
+ * Takes the function from its driver and gives it to vfio-pci. On an error driver and
+ * driver_override are those that it had. -EBUSY: a process has it open. err is not NULL.
  */
 VIA_MUST_CHECK int via_found_bind(const struct via_found_paths *paths, const char *address,
                                   struct via_error *err);
-/* Takes it from vfio-pci; a driver of the kernel's that knows it may take it. */
+/* Takes it from vfio-pci; a driver of the kernel's that knows it may take it. On an error vfio-pci
+ * has it, as before. err is not NULL. */
 VIA_MUST_CHECK int via_found_unbind(const struct via_found_paths *paths, const char *address,
                                     struct via_error *err);
 

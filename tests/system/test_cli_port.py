@@ -31,7 +31,7 @@ class Tree:
     def __init__(self, root):
         self.root = root
         self.devices = self.folder("sys/bus/pci/devices")
-        self.override_fails = False
+        self.wanted = []  # by probes
         for driver in ("vfio-pci", "ntb_hw_plx", "ahci"):
             self.put("sys/bus/pci/drivers/%s/unbind" % driver, "")
         self.folder("proc")
@@ -94,8 +94,9 @@ class Tree:
                 with open(os.path.join(self.devices, address, "driver_override"), encoding="ascii") as override:
                     wanted = override.read().split("\n")[0]
                 # The file is longer than what was written last: a real one is not.
-                wanted = wanted if wanted in ("vfio-pci",) else self.knows[address]
-                self.bind(address, self.driver(address) if wanted in refuses else wanted)
+                wanted = next((driver for driver in ("vfio-pci", "ntb_hw_plx", "ahci") if wanted.startswith(driver)), self.knows[address])
+                self.wanted.append(wanted)
+                self.bind(address, None if wanted in refuses else wanted)
             os.close(file)
         thread = threading.Thread(target=take, daemon=True)
         thread.start()
@@ -106,6 +107,10 @@ class Port(cli.Case):
     def setUp(self):
         super().setUp()
         self.tree = Tree(os.path.join(self.folder, "root"))
+
+    def override(self):
+        with open(os.path.join(self.tree.devices, ADDRESS, "driver_override"), encoding="ascii") as file:
+            return file.read().split("\n")[0]
 
     def port(self, *words):
         return self.good("port", *words, "--root", self.tree.root)
@@ -162,7 +167,29 @@ class Port(cli.Case):
         self.bad("port", "bind", ADDRESS, "--root", self.tree.root, says="0000:03:00.0: bind: vfio-pci did not take it")
         thread.join(cli.HANG_S)
         self.assertEqual(self.tree.driver(), "ntb_hw_plx")
+        self.assertEqual(self.override(), "")  # a real file then reads as (null)
+        # One that no driver had is not given to a driver that knows it, and an override stays.
+        self.tree.bind(ADDRESS, None)
+        self.tree.put("sys/bus/pci/devices/%s/driver_override" % ADDRESS, "ahci\n")
+        self.tree.wanted.clear()
+        thread = self.tree.probes(1, refuses=("vfio-pci",))
+        self.bad("port", "bind", ADDRESS, "--root", self.tree.root, says="0000:03:00.0: bind: vfio-pci did not take it")
+        thread.join(cli.HANG_S)
+        self.assertEqual((self.tree.driver(), self.tree.wanted, self.override()[:4]), (None, ["vfio-pci"], "ahci"))
+        # The driver that had it does not take it back.
+        self.tree.bind(ADDRESS, "ntb_hw_plx")
+        thread = self.tree.probes(2, refuses=("vfio-pci", "ntb_hw_plx"))
+        self.bad("port", "bind", ADDRESS, "--root", self.tree.root, says="(dmesg) says why; ntb_hw_plx did not take it back")
+        thread.join(cli.HANG_S)
+        # vfio-pci keeps what can not be given away.
+        self.tree.put("sys/bus/pci/devices/%s/driver_override" % ADDRESS, "vfio-pci\n")
+        self.tree.bind(ADDRESS, "vfio-pci")
         os.unlink(os.path.join(self.tree.root, "sys/bus/pci/drivers/vfio-pci/unbind"))
+        os.mkdir(os.path.join(self.tree.root, "sys/bus/pci/drivers/vfio-pci/unbind"))
+        self.bad("port", "unbind", ADDRESS, "--root", self.tree.root, says="driver/unbind: Is a directory")
+        self.assertEqual((self.tree.driver(), self.override()[:8]), ("vfio-pci", "vfio-pci"))
+        os.rmdir(os.path.join(self.tree.root, "sys/bus/pci/drivers/vfio-pci/unbind"))
+        self.tree.bind(ADDRESS, "ntb_hw_plx")
         os.rmdir(os.path.join(self.tree.root, "sys/bus/pci/drivers/vfio-pci"))
         self.bad("port", "bind", ADDRESS, "--root", self.tree.root, says="the kernel has no vfio-pci: modprobe vfio-pci")
 
