@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 #include "base/store.h"
 
+#include <stdio.h>
 #include <string.h>
 #ifdef __x86_64__
 #include <cpuid.h>
@@ -131,4 +132,25 @@ void via_store_fence(void)
 #else
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
 #endif
+}
+
+/* --- by size --- */
+
+void via_store_print(const struct via_store *const stores[VIA_STORE_CLASSES],
+                     char ret_text[VIA_STORE_TEXT_BYTES])
+{
+    size_t used = 0;
+    const struct via_store *before = NULL;
+    ret_text[0] = '\0';
+    for (unsigned i = 0; i < VIA_STORE_CLASSES && used < VIA_STORE_TEXT_BYTES; i++) {
+        if (stores[i] != before) {
+            used += (size_t)snprintf(ret_text + used, VIA_STORE_TEXT_BYTES - used, "%s%s from %u",
+                                     used != 0 ? ", " : "",
+                                     stores[i] != NULL ? stores[i]->name : "-", 1u << i);
+            before = stores[i];
+        }
+    }
+    if (used == 0) {
+        snprintf(ret_text, VIA_STORE_TEXT_BYTES, "-");
+    }
 }

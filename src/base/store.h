@@ -6,6 +6,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "base/bits.h"
+#include "base/types.h"
+
 struct via_store {
     const char *name;
     unsigned bytes; /* of one store */
@@ -26,6 +29,19 @@ static inline bool via_store_is_there(const struct via_store *store)
 
 /* NULL: there is none of this name, or not in this CPU. */
 const struct via_store *via_store_find(const char *name);
+
+/* Which store for bodies of which size: class k is of 2^k bytes and more, below 2^(k+1); the last
+ * class has no end. NULL: as the driver likes. */
+#define VIA_STORE_CLASSES 16u
+#define VIA_STORE_TEXT_BYTES 320u
+static inline unsigned via_store_class(size_t bytes)
+{
+    return via_min(via_log2_u64(bytes | 1), VIA_STORE_CLASSES - 1);
+}
+
+/* As a text: "64 from 1024, 64nt from 16384", "-" for none; "8" is for all sizes. */
+void via_store_print(const struct via_store *const stores[VIA_STORE_CLASSES],
+                     char ret_text[VIA_STORE_TEXT_BYTES]);
 
 /* All earlier stores have left the CPU's buffers. */
 void via_store_fence(void);

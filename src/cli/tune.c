@@ -186,8 +186,9 @@ static int merge(const struct options *options, const struct via_tune *tune, con
         return via_error_set(err, -ENOSPC, "%s: has %u links already", options->path, at);
     }
     tuning.links_count = via_max(tuning.links_count, at + 1);
-    tuning.links[at] =
-        (struct via_tuning_link){.dma_bytes_min = tune->dma_bytes_min, .store = tune->store};
+    tuning.links[at] = (struct via_tuning_link){.dma_bytes_min = tune->dma_bytes_min,
+                                                .has_stores = tune->has_stores};
+    memcpy(tuning.links[at].stores, tune->stores, sizeof(tune->stores));
     snprintf(tuning.links[at].link, sizeof(tuning.links[at].link), "%s", options->link);
     snprintf(tuning.links[at].hardware, sizeof(tuning.links[at].hardware), "%s", hardware);
     via_tuning_cpu(tuning.cpu);
@@ -218,9 +219,9 @@ static void print_outcome(const struct via_tune *tune)
         printf(
             "dma-bytes: left as it is: no DMA engine, or it does not help at the largest size\n");
     }
-    printf("store: %s\n", tune->store != NULL ? tune->store->name
-                                              : "left as it is: no other helps at some size "
-                                                "without hurting at another");
+    char stores[VIA_STORE_TEXT_BYTES];
+    via_store_print(tune->stores, stores);
+    printf("store: %s\n", tune->has_stores ? stores : "left as it is: no other helps at any size");
     if (tune->slots_why != NULL) {
         printf("slots: not measured: %s\n", tune->slots_why);
     } else if (tune->slots != 0) {

@@ -133,14 +133,15 @@ static void tune(struct via_host_cable *cable)
     bool has_dma = is_same && tuned->dma_bytes_min != 0;
     (void)via_node_port_dma(host->node, cable->index,
                             has_dma ? tuned->dma_bytes_min : via_host_dma_default(host));
-    if (driver->use_store != NULL) {
-        driver->use_store(cable->port, is_same ? tuned->store : NULL);
+    for (unsigned i = 0; i < VIA_STORE_CLASSES && driver->use_store != NULL; i++) {
+        driver->use_store(cable->port, i, is_same ? tuned->stores[i] : NULL);
     }
     if (is_same) {
+        char stores[VIA_STORE_TEXT_BYTES];
+        via_store_print(tuned->stores, stores);
         via_host_log(host, VIA_HOST_WARNS_LINK, cable->index, VIA_LOG_INFO,
                      "host %u: %s: measured settings: dma-bytes %u, store %s", host->config.host,
-                     via_host_cable_describe(cable).text, tuned->dma_bytes_min,
-                     tuned->store != NULL ? tuned->store->name : "as it is");
+                     via_host_cable_describe(cable).text, tuned->dma_bytes_min, stores);
     }
 }
 

@@ -97,6 +97,57 @@ static bool take_number(const char *text, uint64_t min, uint64_t max, uint32_t *
     return true;
 }
 
+/* NAME, or NAME from BYTES: a power of two. */
+static int parse_part(const char *text, size_t length, unsigned *ret_class,
+                      const struct via_store **ret_store)
+{
+    char part[32], name[16];
+    unsigned bytes = 1;
+    int end = -1;
+    if (length >= sizeof(part)) {
+        return -EINVAL;
+    }
+    memcpy(part, text, length);
+    part[length] = '\0';
+    if (sscanf(part, " %15[^ ] from %u%n", name, &bytes, &end) < 2) {
+        end = -1;
+        if (sscanf(part, " %15[^ ]%n", name, &end) != 1) {
+            return -EINVAL;
+        }
+    }
+    *ret_class = via_store_class(bytes);
+    bool is_none = strcmp(name, "-") == 0;
+    *ret_store = is_none ? NULL : via_store_find(name);
+    bool is_known = is_none || *ret_store != NULL;
+    return is_known && end == (int)length && bytes == 1u << *ret_class ? 0 : -EINVAL;
+}
+
+/* -EINVAL: no such text, or no such store in this CPU; ret_stores are then undefined. */
+static int parse_stores(const char *text, const struct via_store *ret_stores[VIA_STORE_CLASSES])
+{
+    unsigned next = 0;
+    for (unsigned i = 0; i < VIA_STORE_CLASSES; i++) {
+        ret_stores[i] = NULL;
+    }
+    for (;;) {
+        const struct via_store *store;
+        unsigned first;
+        size_t length = strcspn(text, ",");
+        int rc = parse_part(text, length, &first, &store);
+        if (rc != 0 || first < next) {
+            return -EINVAL;
+        }
+        for (unsigned i = first; i < VIA_STORE_CLASSES; i++) {
+            ret_stores[i] = store;
+        }
+        next = first + 1;
+        if (text[length] == '\0') {
+            return 0;
+        }
+        text += length + 1;
+    }
+}
+
 static void take_link_key(struct parse *parse, const struct via_config_line *line)
 {
     struct via_tuning_link *link = &parse->tuning->links[parse->tuning->links_count - 1];
@@ -107,8 +158,8 @@ static void take_link_key(struct parse *parse, const struct via_config_line *lin
     } else if (strcmp(line->key, "dma-bytes") == 0) {
         good = take_number(line->value, 1, VIA_RECORD_BODY_BYTES_MAX, &link->dma_bytes_min);
     } else if (strcmp(line->key, "store") == 0) {
-        link->store = link->store == NULL ? via_store_find(line->value) : NULL;
-        good = link->store != NULL;
+        good = !link->has_stores && parse_stores(line->value, link->stores) == 0;
+        link->has_stores = true;
     } else {
         complain(parse, line->number,
                  "%.40s: there is no such key; there are hardware, dma-bytes and store", line->key);
@@ -215,8 +266,10 @@ void via_tuning_print(const struct via_tuning *tuning, FILE *to)
         if (link->dma_bytes_min != 0) {
             fprintf(to, "dma-bytes = %" PRIu32 "\n", link->dma_bytes_min);
         }
-        if (link->store != NULL) {
-            fprintf(to, "store = %s\n", link->store->name);
+        if (link->has_stores) {
+            char text[VIA_STORE_TEXT_BYTES];
+            via_store_print(link->stores, text);
+            fprintf(to, "store = %s\n", text);
         }
     }
 }

@@ -21,8 +21,9 @@
 struct via_tuning_link {
     char link[VIA_LINK_DESCRIPTION_BYTES]; /* as viaductd has it */
     char hardware[VIA_TUNING_TEXT_BYTES];
-    uint32_t dma_bytes_min;        /* 0: not set */
-    const struct via_store *store; /* NULL: not set */
+    uint32_t dma_bytes_min; /* 0: not set */
+    bool has_stores;
+    const struct via_store *stores[VIA_STORE_CLASSES];
 };
 
 struct via_tuning {

@@ -169,9 +169,10 @@ struct via_driver {
     int (*view_open)(struct via_port *port, bool combining, struct via_port_view *ret_view);
     void (*view_close)(struct via_port *port, struct via_port_view *view);
 
-    /* Bodies are stored by stores of this width, where they are long enough and begin at a multiple
-     * of it; NULL: as the driver likes. At any time. NULL: there is no choice. */
-    void (*use_store)(struct via_port *port, const struct via_store *store);
+    /* Bodies of a size (base/store.h) are stored by stores of this width, where they begin at a
+     * multiple of it; with store NULL as the driver likes. At any time. NULL: there is no choice.
+     */
+    void (*use_store)(struct via_port *port, unsigned size_class, const struct via_store *store);
 };
 
 /* A description that was understood. inbox=BYTES is read here, for all drivers alike; the other

@@ -37,17 +37,17 @@ uint64_t via_tune_threshold(const uint64_t *sizes, const enum via_tune_verdict *
 /* What another way is worth at a size, beside the present one. 0 or what went wrong. */
 typedef int via_tune_compare(void *ctx, uint64_t bytes, struct via_tune_result *ret_result);
 
-/* The size from which on DMA replaces stores; 0: never. DMA must help significantly at one size and
- * at all larger sizes measured, and twice at the smallest of these. Halving to one part in 32 then
- * finds the smaller size at which both are equally fast. So the choice is about as fast as the
- * faster of both at each size. It compares at most VIA_TUNE_CROSSOVER_MAX times. */
+/* The size from which on another way replaces the present one; 0: never. It must help significantly
+ * at one size and at all larger sizes measured, and twice at the smallest of these. Halving to one
+ * part in 32 then finds the smaller size at which both are equally fast. So the choice is about as
+ * fast as the faster of both at each size. It compares at most VIA_TUNE_CROSSOVER_MAX times. */
 #define VIA_TUNE_CROSSOVER_MAX 16u
 VIA_MUST_CHECK int via_tune_crossover(via_tune_compare *compare, void *ctx, uint64_t bytes_max,
                                       uint64_t *ret_bytes);
 
 /* --- measuring (tune_link.c) --- */
 
-#define VIA_TUNE_ROWS_MAX 64u
+#define VIA_TUNE_ROWS_MAX 256u
 struct via_tune_row {
     char what[64];
     uint64_t bytes;
@@ -65,10 +65,11 @@ struct via_tune {
     struct via_tune_row rows[VIA_TUNE_ROWS_MAX];
     unsigned rows_count;
     /* What came of it. */
-    uint32_t dma_bytes_min;        /* 0: DMA does not help */
-    const struct via_store *store; /* NULL: none helps */
-    uint32_t slots;                /* 0: no other number helps */
-    const char *slots_why;         /* NULL, or why it was not measured */
+    uint32_t dma_bytes_min;                            /* 0: DMA does not help */
+    const struct via_store *stores[VIA_STORE_CLASSES]; /* NULL: none helps at this size */
+    bool has_stores;
+    uint32_t slots;        /* 0: no other number helps */
+    const char *slots_why; /* NULL, or why it was not measured */
 };
 
 VIA_MUST_CHECK int via_tune_link(struct via_tune *tune, struct via_error *err);

@@ -19,7 +19,9 @@
 #define CREDIT_BYTES 64u
 #define QUEUE 0u
 
-static const uint64_t store_sizes[] = {256, 1024, 4096, 32768};
+/* Another store costs nothing: half of what may be lost by not taking it is enough. */
+#define STORE_MARGIN 0.025
+#define STORE_CLASS_MIN 8u /* smaller bodies are of frames whose lines count more */
 static const uint64_t pipe_sizes[] = {64, 4096, 32768};
 static const unsigned slots_tried[] = {8, 16, 64, 128};
 
@@ -47,6 +49,15 @@ static int choose_count(struct via_tune *tune, run_half *run, const void *settin
     return rc;
 }
 
+/* As if nothing else had been done before: the other half of a pair may have left the window in the
+ * CPU's caches, or out of them. */
+static int run_half_warm(struct via_tune *tune, run_half *run, const void *setting, uint64_t bytes,
+                         unsigned count, double *ret_ns)
+{
+    int rc = run(tune, setting, bytes, count, ret_ns);
+    return rc == 0 ? run(tune, setting, bytes, count, ret_ns) : rc;
+}
+
 static void show_step(const struct via_tune *tune)
 {
     if (tune->step != NULL) {
@@ -55,8 +66,8 @@ static void show_step(const struct via_tune *tune)
 }
 
 static int compare(struct via_tune *tune, run_half *run, const void *now, const void *other,
-                   const char *what, uint64_t bytes, struct via_tune_result *ret_result,
-                   struct via_error *err)
+                   const char *what, uint64_t bytes, double margin,
+                   struct via_tune_result *ret_result, struct via_error *err)
 {
     struct via_tune_pairs pairs = {0};
     unsigned count;
@@ -64,10 +75,11 @@ static int compare(struct via_tune *tune, run_half *run, const void *now, const 
     while (rc == 0 && pairs.count < tune->pairs) {
         double now_ns, other_ns;
         bool other_first = pairs.count % 2 != 0;
-        rc = run(tune, other_first ? other : now, bytes, count, other_first ? &other_ns : &now_ns);
+        rc = run_half_warm(tune, run, other_first ? other : now, bytes, count,
+                           other_first ? &other_ns : &now_ns);
         if (rc == 0) {
-            rc = run(tune, other_first ? now : other, bytes, count,
-                     other_first ? &now_ns : &other_ns);
+            rc = run_half_warm(tune, run, other_first ? now : other, bytes, count,
+                               other_first ? &now_ns : &other_ns);
         }
         if (rc == 0) {
             pairs.ratio[pairs.count++] = other_ns > 0 ? now_ns / other_ns : 1;
@@ -76,7 +88,7 @@ static int compare(struct via_tune *tune, run_half *run, const void *now, const 
     if (rc != 0) {
         return fail(tune, rc, what, bytes, err);
     }
-    *ret_result = via_tune_decide(&pairs, VIA_TUNE_MARGIN);
+    *ret_result = via_tune_decide(&pairs, margin);
     if (tune->rows_count < VIA_TUNE_ROWS_MAX) {
         struct via_tune_row *row = &tune->rows[tune->rows_count++];
         *row = (struct via_tune_row){.bytes = bytes, .pairs = pairs.count, .result = *ret_result};
@@ -89,38 +101,28 @@ static int compare(struct via_tune *tune, run_half *run, const void *now, const 
 
 /* --- stores of bodies ------------------------------------------------------------------------- */
 
+static void use_store(struct via_tune *tune, uint64_t bytes, const struct via_store *store)
+{
+    struct via_pio_end *end = &tune->measure->link->ends[0];
+    end->config.driver->use_store(end->port, via_store_class(bytes), store);
+}
+
 static int run_store(struct via_tune *tune, const void *setting, uint64_t bytes, unsigned count,
                      double *ret_ns)
 {
     static const struct via_pio_way port = {.kind = VIA_PIO_PORT};
-    struct via_pio_end *end = &tune->measure->link->ends[0];
-    end->config.driver->use_store(end->port, setting);
+    use_store(tune, bytes, setting);
     int rc = via_pio_measure_batch(tune->measure, &port, bytes, count, ret_ns);
-    end->config.driver->use_store(end->port, NULL);
+    use_store(tune, bytes, NULL);
     return rc;
 }
 
-/* The gain over all sizes; 0: it does not help at any, or hurts at one. */
-static int compare_store(struct via_tune *tune, const struct via_store *store, double *ret_gain,
-                         struct via_error *err)
+static int compare_store(struct via_tune *tune, const struct via_store *store, uint64_t bytes,
+                         struct via_tune_result *ret_result, struct via_error *err)
 {
-    bool helps = false, hurts = false;
-    double gain = 1;
     char what[64];
-    int rc = 0;
     snprintf(what, sizeof(what), "stores %s", store->name);
-    for (unsigned i = 0; i < VIA_ARRAY_COUNT(store_sizes) && rc == 0 && !hurts; i++) {
-        struct via_tune_result result = {0};
-        if (store_sizes[i] > tune->measure->link->window_bytes) {
-            continue;
-        }
-        rc = compare(tune, run_store, NULL, store, what, store_sizes[i], &result, err);
-        helps |= result.verdict == VIA_TUNE_HELPS;
-        hurts |= result.verdict == VIA_TUNE_HURTS;
-        gain *= result.median;
-    }
-    *ret_gain = helps && !hurts ? gain : 0;
-    return rc;
+    return compare(tune, run_store, NULL, store, what, bytes, STORE_MARGIN, ret_result, err);
 }
 
 /* Not narrower than the stores in use now. */
@@ -129,7 +131,7 @@ static bool is_tried(const struct via_store *store)
     return via_store_is_there(store) && store->bytes >= 16;
 }
 
-/* The best one is compared twice. */
+/* The best one of each size is compared twice. */
 static unsigned stores_max(const struct via_tune *tune)
 {
     unsigned tried = 1;
@@ -138,33 +140,51 @@ static unsigned stores_max(const struct via_tune *tune)
     }
     return tune->measure->link->ends[0].config.driver->use_store == NULL
                ? 0
-               : tried * (unsigned)VIA_ARRAY_COUNT(store_sizes);
+               : tried * (VIA_STORE_CLASSES - STORE_CLASS_MIN);
 }
 
-static int tune_stores(struct via_tune *tune, struct via_error *err)
+/* Of one size: the fastest of those that help, which must help again, as chance favours one of
+ * many. */
+static int tune_store(struct via_tune *tune, uint64_t bytes, struct via_error *err)
 {
-    double best = 0, gain = 0;
     const struct via_store *store = NULL;
+    struct via_tune_result result = {0};
+    double best = 1;
     int rc = 0;
-    if (tune->measure->link->ends[0].config.driver->use_store == NULL) {
-        return 0;
-    }
     for (unsigned i = 0; i < via_stores_count && rc == 0; i++) {
         if (!is_tried(&via_stores[i])) {
             continue;
         }
-        rc = compare_store(tune, &via_stores[i], &gain, err);
-        if (rc == 0 && gain > best) {
-            best = gain;
+        rc = compare_store(tune, &via_stores[i], bytes, &result, err);
+        if (rc == 0 && result.verdict == VIA_TUNE_HELPS && result.median > best) {
+            best = result.median;
             store = &via_stores[i];
         }
     }
-    /* Chance favours one of many: measure the best one again. */
     if (rc == 0 && store != NULL) {
-        rc = compare_store(tune, store, &gain, err);
-        tune->store = gain > 0 ? store : NULL;
-        tune->measure->link->ends[0].config.driver->use_store(tune->measure->link->ends[0].port,
-                                                              tune->store);
+        rc = compare_store(tune, store, bytes, &result, err);
+        if (rc == 0 && result.verdict == VIA_TUNE_HELPS) {
+            tune->stores[via_store_class(bytes)] = store;
+            tune->has_stores = true;
+        }
+    }
+    return rc;
+}
+
+static int tune_stores(struct via_tune *tune, struct via_error *err)
+{
+    const struct via_pio_link *link = tune->measure->link;
+    int rc = 0;
+    if (link->ends[0].config.driver->use_store == NULL) {
+        return 0;
+    }
+    for (unsigned k = STORE_CLASS_MIN; k < VIA_STORE_CLASSES && rc == 0; k++) {
+        if (UINT64_C(1) << k <= link->window_bytes) {
+            rc = tune_store(tune, UINT64_C(1) << k, err);
+        }
+    }
+    for (unsigned k = 0; k < VIA_STORE_CLASSES && rc == 0; k++) {
+        use_store(tune, UINT64_C(1) << k, tune->stores[k]);
     }
     return rc;
 }
@@ -186,7 +206,8 @@ static int compare_dma(void *ctx, uint64_t bytes, struct via_tune_result *ret_re
 {
     static const struct via_pio_way port = {.kind = VIA_PIO_PORT}, dma = {.kind = VIA_PIO_DMA};
     const struct dma_search *search = ctx;
-    return compare(search->tune, run_way, &port, &dma, "DMA", bytes, ret_result, search->err);
+    return compare(search->tune, run_way, &port, &dma, "DMA", bytes, VIA_TUNE_MARGIN, ret_result,
+                   search->err);
 }
 
 static unsigned dma_max(const struct via_tune *tune)
@@ -322,7 +343,8 @@ static int compare_slots(struct via_tune *tune, const unsigned *slots, double *r
         if (via_pipe_memory_bytes(&geometry) + CREDIT_BYTES > tune->measure->link->window_bytes) {
             continue;
         }
-        rc = compare(tune, run_pipe, &now, slots, what, pipe_sizes[i], &result, err);
+        rc = compare(tune, run_pipe, &now, slots, what, pipe_sizes[i], VIA_TUNE_MARGIN, &result,
+                     err);
         helps |= result.verdict == VIA_TUNE_HELPS;
         hurts |= result.verdict == VIA_TUNE_HURTS;
         gain *= result.median;

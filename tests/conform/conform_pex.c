@@ -194,7 +194,9 @@ static int open_stores(struct conform_end *end, const char *directory)
     int rc = open_plain(end, directory);
     for (unsigned i = via_stores_count; i-- > 0 && rc == 0;) {
         if (via_store_is_there(&via_stores[i]) && via_stores[i].is_nontemporal) {
-            via_pex_driver.use_store(end->port, &via_stores[i]);
+            for (unsigned k = 0; k < VIA_STORE_CLASSES; k++) {
+                via_pex_driver.use_store(end->port, k, &via_stores[i]);
+            }
             break;
         }
     }

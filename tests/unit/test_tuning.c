@@ -34,7 +34,8 @@ static void what_is_printed_is_read_again(void **state)
 {
     (void)state;
     char path[] = "/tmp/test-tuning-XXXXXX";
-    assert_int_equal(parse(HEAD "[pipes]\nslots = 64\n" LINK "dma-bytes = 4096\nstore = 8\n"
+    assert_int_equal(parse(HEAD "[pipes]\nslots = 64\n" LINK
+                                "dma-bytes = 4096\nstore = 8 from 1024, - from 4096, 8 from 32768\n"
                                 "[link pex:model:a,side=link]\nhardware = Y z, 1\n"),
                      0);
     struct via_tuning before = tuning;
@@ -47,8 +48,12 @@ static void what_is_printed_is_read_again(void **state)
     assert_int_equal(tuning.slots, 64);
     assert_int_equal(tuning.links_count, 2);
     assert_int_equal(tuning.links[0].dma_bytes_min, 4096);
-    assert_true(tuning.links[0].store == via_store_find("8"));
-    assert_true(tuning.links[1].store == NULL);
+    for (unsigned i = 0; i < VIA_STORE_CLASSES; i++) {
+        bool has_one = i == 10 || i == 11 || i == 15;
+        assert_true(tuning.links[0].stores[i] == (has_one ? via_store_find("8") : NULL));
+        assert_true(tuning.links[1].stores[i] == NULL);
+    }
+    assert_true(tuning.links[0].has_stores && !tuning.links[1].has_stores);
     assert_int_equal(strcmp(tuning.links[1].hardware, "Y z, 1"), 0);
     assert_true(via_tuning_find(&tuning, "pex:model:a,side=link") == &tuning.links[1]);
     assert_true(via_tuning_find(&tuning, "pex:model:a") == NULL);
@@ -78,6 +83,12 @@ static void wrong_files_are_refused_with_line_and_cause(void **state)
         {HEAD LINK "dma-bytes = 4096\ndma-bytes = 4096\n", "given twice"},
         {HEAD LINK "store = 65\n", "store = 65"},
         {HEAD LINK "store = 8\nstore = 8\n", "store = 8: given twice"},
+        {HEAD LINK "store = 8 from 1000\n", "store = 8 from 1000"},
+        {HEAD LINK "store = 8 from 65536\n", "store = 8 from 65536"},
+        {HEAD LINK "store = 8 from 1024, 8 from 512\n", "store = 8 from 1024, 8 from 512"},
+        {HEAD LINK "store = 8 from 1024,\n", "store = 8 from 1024,"},
+        {HEAD LINK "store = 8 from\n", "store = 8 from"},
+        {HEAD LINK "store = 8 from 1024 x\n", "store = 8 from 1024 x"},
         {HEAD LINK "spin = 8\n", "there is no such key"},
         {"[machine]\ncpu = X\x1b[2J\n", "file:2"},
         {HEAD "nothing\n", "neither [SECTION] nor KEY"},

@@ -73,7 +73,7 @@ static void store_mapped(const struct via_store *store, unsigned char *to,
     via_copy_once(to, from, len);
 }
 
-void via_pex_use_store(struct via_port *port, const struct via_store *store)
+void via_pex_use_store(struct via_port *port, unsigned size_class, const struct via_store *store)
 {
     struct via_pex_port *pex = via_pex_port_of(port);
     /* Permanently: a thread that stored this way may commit after the store method has changed. */
@@ -81,15 +81,15 @@ void via_pex_use_store(struct via_port *port, const struct via_store *store)
         atomic_store_explicit(&pex->is_weak, true, memory_order_relaxed);
     }
     /* Pairs with the acquire in via_pex_store(): it sees is_weak, too. */
-    atomic_store_explicit(&pex->store, store, memory_order_release);
+    atomic_store_explicit(&pex->stores[size_class], store, memory_order_release);
 }
 
 void via_pex_store(struct via_pex_port *pex, uint64_t off, const void *src, size_t len)
 {
     if (via_likely(pex->mapping.at != NULL)) {
         /* Pairs with the release in via_pex_use_store(). */
-        store_mapped(atomic_load_explicit(&pex->store, memory_order_acquire), pex->mapping.at + off,
-                     src, len);
+        store_mapped(atomic_load_explicit(&pex->stores[via_store_class(len)], memory_order_acquire),
+                     pex->mapping.at + off, src, len);
     } else {
         (void)pex->pci->ops->region_write(pex->pci, pex->config.bar, pex->window_off + off, src,
                                           len);

@@ -144,8 +144,9 @@ struct via_pex_port {
     _Atomic bool up; /* release in go_up(), acquire where it is used */
     _Atomic uint64_t events;
     _Atomic uint32_t downs;
-    _Atomic uint64_t peer_word;            /* of the peer this link is up with */
-    const struct via_store *_Atomic store; /* of bodies; NULL: via_copy_once() */
+    _Atomic uint64_t peer_word; /* of the peer this link is up with */
+    const struct via_store
+        *_Atomic stores[VIA_STORE_CLASSES]; /* of bodies; NULL: via_copy_once() */
     _Atomic bool is_weak; /* such stores wait in buffers of the CPU even where the BAR is memory */
     _Atomic bool
         suspect; /* a read did not return peer_word: the control thread must check the link */
@@ -185,7 +186,7 @@ extern const struct via_port_ops via_pex_port_ops;
 /* --- port.c --- */
 
 /* Stores into the window, its page included: `len` bytes at `off` of it. */
-void via_pex_use_store(struct via_port *port, const struct via_store *store);
+void via_pex_use_store(struct via_port *port, unsigned size_class, const struct via_store *store);
 void via_pex_store(struct via_pex_port *pex, uint64_t off, const void *src, size_t len);
 void via_pex_store_word(struct via_pex_port *pex, uint64_t off, uint64_t word);
 uint64_t via_pex_load_word(struct via_pex_port *pex, uint64_t off);
