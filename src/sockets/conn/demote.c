@@ -590,13 +590,18 @@ static void take_back(struct via_op *op)
 static int check_end(struct via_op *op)
 {
     uint64_t flags = via_side_flags(op->side);
+    uint64_t read;
     bool over = (flags & (VIA_FLAG_CLOSED | VIA_FLAG_STAYS)) != 0 || peer_is_gone(op);
     if ((flags & VIA_FLAG_HEEDED) != 0 || !over || via_rx_take(op) != 0) {
         return 0;
     }
-    bool bytes = via_side_is_in(op->side, VIA_PHASES_LEAVING) && has_left_bytes(op);
+    bool leaves = via_side_is_in(op->side, VIA_PHASES_LEAVING);
+    bool bytes = leaves && has_left_bytes(op);
     if (bytes) {
         take_back(op);
+    } else if (leaves && (flags & (VIA_FLAG_CLOSED | VIA_FLAG_STAYS)) == 0 &&
+               op->side->rx_left.span == VIA_SPAN_PIPE && !has_come_again(op->side, &read)) {
+        via_io_drop(op, UINT64_MAX); /* the peer was killed while it sent that again */
     }
     via_rx_give(op);
     return bytes ? -EPIPE : 0;
