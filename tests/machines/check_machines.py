@@ -3,12 +3,13 @@
 """What takes longer than a test may: many kills, 16 machines, a partition. `make machines-check` runs all.
 
 usage: check_machines.py [--kind ofi|emu] [--kills N] [--machines N] [--partition-s S] [--mesh] [--dead-ms N]
-                          [--suspend-s S] [--seed N] [kills|start|partition|suspend]...
+                          [--suspend-s S] [--seed N] [kills|start|job|partition|suspend]...
 
   kills      kill -9 of a relay's daemon, again and again, under flows that are to arrive exactly once; then of either
              end, without a flow. After each kill, what has arrived is counted, and nothing may be left: processes,
              files, descriptors and memory of the others
   start      how long after the start of the last daemon each knows all others
+  job        64 PEs on 8 machines: from the call of oshrun until all are initialized and have ended
   partition  half of the machines can not reach the other half for a while (links by ofi only)
   suspend    all of a machine stands still for a minute: its neighbours say so, flows past it go on, flows to it wait
 """
@@ -16,7 +17,10 @@ import argparse
 import os
 import random
 import re
+import resource
+import shlex
 import signal
+import subprocess
 import sys
 import time
 
@@ -25,12 +29,14 @@ import machines_case
 from machines_case import Failure
 
 import machines_fabric
-from machines_lab import Lab, signal_inside
+from machines_lab import Lab, enter_words, signal_inside
 
 FLOW_KILLS = 25
 FLOW_S = 3600  # at most; it is stopped
 # Of 16 machines on an idle computer; of a mesh, with its 240 ends of links, they are only said.
 START_S = 3
+JOB_S = 2
+JOB_PES, JOB_MACHINES = 64, 8
 HEAL_S = 1
 # Descriptors and KiB that a daemon may have more after the kills than before: logs, pools that grew once.
 FDS_MORE = 8
@@ -200,6 +206,51 @@ def check_limit(options, took, limit_s):
         raise Failure("%.2f s, more than %g s; the load of this computer is %.1f" % (took, limit_s, os.getloadavg()[0]))
 
 
+def cpu_of_daemons(fab):
+    """Seconds of CPU that all daemons have taken."""
+    ticks = 0
+    for host in fab.hosts:
+        for pid in fab.lab[host].pids(fabric.VIADUCTD):
+            with open("/proc/%d/stat" % pid, encoding="ascii", errors="replace") as stat:
+                ticks += sum(map(int, stat.read().rpartition(")")[2].split()[11:13]))
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def write_agent(lab):
+    """What ssh is elsewhere."""
+    path = os.path.join(lab.shared, "agent")
+    with open(path, "w", encoding="ascii") as script:
+        script.write("#!/bin/sh\nname=$1; shift\ncase $name in\n")
+        for m in lab:
+            script.write('%s) exec %s "$@" ;;\n' % (m.name, shlex.join(enter_words(m.pid, []))))
+        script.write("esac\n")
+    os.chmod(path, 0o755)
+    return path
+
+
+def job(options):
+    with Lab(JOB_MACHINES, "check-%d" % os.getpid()) as lab:
+        fab = fabric.Fabric(lab, machines_fabric.mesh(JOB_MACHINES), options.kind)
+        fab.start()
+        fab.wait_whole()
+        words = [os.path.join(machines_case.BIN, "oshrun"), "-n", str(JOB_PES), "--hosts", ",".join(m.name for m in lab), "--rundir",
+                 machines_fabric.RUNDIR, "--agent", write_agent(lab), os.path.join(machines_case.BIN, "examples", "hello")]
+        took, spent = [], []
+        for _ in range(3):
+            daemons, before, begin = cpu_of_daemons(fab), resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+            done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=120, stdin=subprocess.DEVNULL)
+            took.append(time.monotonic() - begin)
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            spent.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime + cpu_of_daemons(fab) - daemons)
+            if done.returncode != 0 or len(done.stdout.splitlines()) < JOB_PES:
+                raise Failure("oshrun: exit code %d: %s" % (done.returncode, done.stderr[-400:]))
+        say("job: %d PEs on %d machines: %.2f s (median of 3), %.2f s of CPU on %d cores; the load of this computer is %.1f" % (
+            JOB_PES, JOB_MACHINES, median(took), median(spent), os.cpu_count(), os.getloadavg()[0]))
+        fab.end_all()
+        if median(took) > JOB_S and median(spent) > JOB_S:
+            raise Failure("more than %d s" % JOB_S)
+
+
 def start(options):
     with Lab(options.machines, "check-%d" % os.getpid()) as lab:
         fab = fabric_of(lab, options)
@@ -208,7 +259,8 @@ def start(options):
         started = time.monotonic()
         took = fab.wait_whole(seconds=60)
         say("start: %d machines, %d links: all know all %.2f s after the start of the last daemon (starting them took"
-            " %.2f s)" % (options.machines, len(fab.links), took, started - begin))
+            " %.2f s); daemons have taken %.2f s of CPU; the load of this computer is %.1f" % (
+                options.machines, len(fab.links), took, started - begin, cpu_of_daemons(fab), os.getloadavg()[0]))
         fab.end_all()
         check_limit(options, took, START_S)
 
@@ -278,7 +330,7 @@ def downs_of(fab):
     return {(m.index, link["peer"]): link["downs"] for m in fab.lab for link in fab.status(m.index).get("links", [])}
 
 
-PARTS = {"kills": kills, "start": start, "partition": partition, "suspend": suspend}
+PARTS = {"kills": kills, "start": start, "job": job, "partition": partition, "suspend": suspend}
 
 
 def main():
