@@ -26,6 +26,8 @@ static bool find_fabric(struct via_doctor_finding *finding)
         via_doctor_report(finding, VIA_DOCTOR_OK, "no daemon of this machine in %s", rundir.text);
         return false;
     }
+    json_decref(fabric.directory); /* of the check before */
+    fabric.directory = NULL;
     if (via_fabric_open(&fabric, NULL, &err) != 0 || fabric.local < 0) {
         via_doctor_report(finding, VIA_DOCTOR_WARN, "%.500s", err.text);
         via_doctor_mend(finding, "systemctl status viaductd; its log says why it has ended");
