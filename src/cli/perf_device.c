@@ -261,6 +261,18 @@ static void print_head(const struct measuring *all)
            "1st quart.", "3rd quart.", "MB/s");
 }
 
+/* Of all directions: a file has no loop, a device that is not to be written one direction only. */
+static unsigned count_sizes(const struct measuring *all)
+{
+    unsigned count = 0;
+    for (unsigned direction = 0; direction < VIA_PERF_DIRECTIONS; direction++) {
+        for (unsigned k = 0; k < all->sizes_count; k++) {
+            count += is_any(all, (enum via_perf_direction)direction, all->sizes[k]) ? 1 : 0;
+        }
+    }
+    return count;
+}
+
 static int measure_all(struct measuring *all, struct via_error *err)
 {
     int rc = 0;
@@ -272,15 +284,15 @@ static int measure_all(struct measuring *all, struct via_error *err)
         return rc;
     }
     struct via_progress progress;
-    via_progress_begin(&progress, "viaduct perf device: size",
-                       VIA_PERF_DIRECTIONS * all->sizes_count);
+    via_progress_begin(&progress, "viaduct perf device: size", count_sizes(all));
+    uint64_t done = 0;
     print_head(all);
     for (unsigned direction = 0; direction < VIA_PERF_DIRECTIONS; direction++) {
         for (unsigned k = 0; rc == 0 && k < all->sizes_count; k++) {
             if (is_any(all, (enum via_perf_direction)direction, all->sizes[k])) {
                 rc = measure_size(all, (enum via_perf_direction)direction, all->sizes[k], err);
+                via_progress_step(&progress, ++done);
             }
-            via_progress_step(&progress, direction * all->sizes_count + k + 1);
         }
     }
     via_progress_end(&progress);

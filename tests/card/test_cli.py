@@ -51,10 +51,22 @@ class Card(unittest.TestCase):
         self.assertIn("was never tried on a card", err)
         return name
 
-    def perf(self, *words):
+    def perf(self, *words, progress="0"):
         done = subprocess.run([os.path.join(BIN, "viaduct"), "perf", "device", *words], capture_output=True, text=True, cwd=self.folder,
-                              timeout=HANG_S, check=False)
+                              timeout=HANG_S, check=False, env={**os.environ, "VIADUCT_PROGRESS": progress})
         return done.returncode, done.stdout, done.stderr
+
+    def test_the_time_left_is_told(self):
+        """A fast machine needs a larger file for a command that takes two seconds."""
+        for mib in (32, 128, 512):
+            with open(self.path("drive"), "wb") as drive:
+                drive.truncate(mib << 20)
+            begin = time.monotonic()
+            code, _, err = self.perf("--file", "drive", "--write", "--sizes", "4K,%dM,%dM" % (mib // 4, mib // 2), progress="1")
+            self.assertEqual(code, 0, err)
+            if err or time.monotonic() - begin > 4:
+                break
+        self.assertRegex(err, r"\A(viaduct perf device: size \d+ of 6, \d+ s left\n)+\Z")
 
     def test_a_device_is_measured_and_written_only_if_asked(self):
         data = os.urandom(1 << 16)

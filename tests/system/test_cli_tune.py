@@ -6,6 +6,7 @@ import os
 import re
 import socket
 import subprocess
+import time
 
 import cli
 
@@ -59,6 +60,17 @@ class Tune(Case):
         self.tune("--reset")
         self.assertFalse(os.path.exists(self.file))
         self.bad("tune", "--file", self.file, "--show", says="tune.conf")
+
+    def test_the_time_left_is_told(self):
+        """A fast machine needs more pairs for a command that takes two seconds."""
+        for pairs in ("11", "41", "161", "641"):
+            begin = time.monotonic()
+            code, _, err = self.call("tune", "--file", self.file, "--dry-run", "--link", MODEL[0], "--peer", MODEL[1],
+                                     "--pairs", pairs, env={"VIADUCT_PROGRESS": "1"})
+            self.assertEqual(code, 0, err)
+            if err or time.monotonic() - begin > 4:
+                break
+        self.assertRegex(err, r"\A(viaduct tune: comparison \d+ of \d+, \d+ s left\n)+\Z")
 
     def test_a_file_of_another_machine(self):
         self.write("[machine]\ncpu = Xeon of another host (6/1/1)\n[link %s]\nhardware = x\n" % MODEL[0])
