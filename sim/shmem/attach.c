@@ -353,3 +353,75 @@ void sim_attach_close(struct sim_pe *pe)
     free(attach->interest);
     free(attach->ops);
 }
+
+/* --- direct connections: a simulated host has none ------------------------------------------- */
+
+int via_tcp_dial(struct via_remote *remote, const struct via_tcp_card *card)
+{
+    (void)remote;
+    (void)card;
+    return -EXDEV;
+}
+
+int via_client_tcp_way(struct via_remote *remote, struct via_client_tcp **ret_tcp)
+{
+    (void)remote;
+    *ret_tcp = NULL;
+    return 0;
+}
+
+int via_client_tcp_leave(struct via_remote *remote)
+{
+    (void)remote;
+    return 0;
+}
+
+int via_client_tcp_put(struct via_client_tcp *tcp, struct via_remote *remote, uint64_t off,
+                       const void *src, size_t bytes, unsigned flags)
+{
+    (void)tcp, (void)remote, (void)off, (void)src, (void)bytes, (void)flags;
+    abort(); /* via_client_tcp_way() has told of none: so for all below */
+}
+
+int via_client_tcp_put_signal(struct via_client_tcp *tcp, struct via_remote *remote, uint64_t off,
+                              const void *src, size_t bytes, uint64_t signal_off, uint64_t value,
+                              unsigned signal_op)
+{
+    (void)tcp, (void)remote, (void)off, (void)src, (void)bytes;
+    (void)signal_off, (void)value, (void)signal_op;
+    abort();
+}
+
+int via_client_tcp_get(struct via_client_tcp *tcp, struct via_remote *remote, uint64_t off,
+                       void *dst, size_t bytes, bool waits)
+{
+    (void)tcp, (void)remote, (void)off, (void)dst, (void)bytes, (void)waits;
+    abort();
+}
+
+int via_client_tcp_atomic(struct via_client_tcp *tcp, struct via_remote *remote, uint64_t off,
+                          unsigned width, enum viaduct_atomic operation, uint64_t operand,
+                          uint64_t compare, uint64_t *ret_old, void *fetch)
+{
+    (void)tcp, (void)remote, (void)off, (void)width, (void)operation;
+    (void)operand, (void)compare, (void)ret_old, (void)fetch;
+    abort();
+}
+
+int via_client_tcp_all_quiet(struct via_attach *attach)
+{
+    (void)attach;
+    return 0;
+}
+
+int via_client_tcp_all_failure(const struct via_attach *attach)
+{
+    (void)attach;
+    return 0;
+}
+
+void via_client_serve_drop(struct via_client_serve *serve, const struct via_segment *segment)
+{
+    (void)serve;
+    (void)segment;
+}

@@ -217,6 +217,22 @@ static int board_post(struct via_process *process, const struct via_attach_reque
     return 0;
 }
 
+static int tcp_request(struct via_process *process, const struct via_attach_request *request)
+{
+    struct via_attach_tcp where;
+    int rc = via_host_cables_tcp(process->host, request->host, where.local, where.peer,
+                                 sizeof(where.local));
+    if (rc != 0) {
+        return rc;
+    }
+    struct via_attach_answer answer;
+    via_attach_server_answer_init(process->host, request, &answer);
+    answer.value_bytes = sizeof(where);
+    memcpy(answer.value, &where, sizeof(where));
+    via_attach_server_answer(process, &answer, NULL, 0);
+    return 0;
+}
+
 static void handle_attached(struct via_process *process, const struct via_attach_request *request,
                             int *fds, unsigned fds_count)
 {
@@ -236,6 +252,9 @@ static void handle_attached(struct via_process *process, const struct via_attach
         break;
     case VIA_ATTACH_SLICE:
         status = via_host_aperture_request(process, request);
+        break;
+    case VIA_ATTACH_TCP:
+        status = tcp_request(process, request);
         break;
     case VIA_ATTACH_ENDPOINT_OPEN:
     case VIA_ATTACH_ENDPOINT_CLOSE:

@@ -159,6 +159,15 @@ enum via_attach_type {
                              slices are in use, -EXDEV when there are none to that host now, the
                              segment may not be both read and written, or cannot be exposed;
                              -EACCES */
+    VIA_ATTACH_TCP = 10,  /* may processes have TCP connections of their own to neighbour `host`,
+                                or with this host any of its neighbours'? answer: value: struct
+                                via_attach_tcp. -EXDEV: no, or there is no link now */
+};
+
+/* Numeric addresses, ended by a zero, of a link over TCP that is up; peer is "" for this host. */
+struct via_attach_tcp {
+    char local[64];
+    char peer[64];
 };
 
 /* How a process maps the slice and stores through it. */
@@ -191,7 +200,7 @@ struct via_attach_request {
     uint16_t version;
     uint16_t type; /* enum via_attach_type */
     uint32_t id;   /* repeated in the answer; answers may come in another order */
-    uint16_t host; /* MAP, BOARD_POST, SLICE */
+    uint16_t host; /* MAP, BOARD_POST, SLICE, TCP */
     uint16_t key_bytes;
     uint64_t handle;   /* SEGMENT_REMOVE, MAP, SLICE */
     uint64_t bytes;    /* SEGMENT_ADD; SLICE: an offset */

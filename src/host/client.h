@@ -9,6 +9,7 @@
  *   client_segment.c  own memory            client_remote.c   others' memory, direct mappings
  *   client_put.c, client_get.c              client_message.c  messages, boards, barriers
  *   client_slice.c    slices of windows     client_aperture.c puts through them
+ *   client_tcp.c   connections of one's own to owners of memory   client_tcp_serve.c their end
  *
  * Locking. `lock` guards everything but what is said to be atomic, constant or direct. Functions
  * whose comment says [locked] want it held; of these, only those that wait let go of it. Direct
@@ -33,6 +34,7 @@
 #define VIA_CLIENT_HOSTS_MAX 1024u
 #define VIA_CLIENT_CHANNELS_MAX 14u
 #define VIA_CLIENT_ANSWER_FDS_MAX 4u
+#define VIA_CLIENT_TCP_MAX 64u
 /* Messages received and not yet asked for; what is over stays in the pipe, and the sender waits. */
 #define VIA_CLIENT_INBOX_BYTES_MAX (64u << 20)
 /* A wait for replies behind such messages ends after this. */
@@ -157,6 +159,11 @@ struct via_attach {
     struct via_list segments;
     struct via_list segments_left; /* given up, and the host does not know yet */
     struct via_list remotes;
+
+    struct via_client_serve *serve; /* for others' connections; NULL: none. Constant once set */
+    /* Own connections. Constant up to the count, which only grows; one thread at a time dials. */
+    struct via_client_tcp *tcp_all[VIA_CLIENT_TCP_MAX];
+    _Atomic unsigned tcp_count;
 };
 
 struct via_segment {
@@ -219,8 +226,9 @@ struct via_remote {
     bool alone;                                   /* see via_client_remote_alone() */
     struct via_client_aperture *_Atomic aperture; /* the newest; NULL: it never had a slice */
     struct via_client_slice_ask slice_ask;
-    _Atomic uint32_t detours;  /* puts by frames in a row that could have been stored */
-    _Atomic uint64_t drain_ns; /* since when puts are held back until frames have arrived */
+    _Atomic uint32_t detours;   /* puts by frames in a row that could have been stored */
+    _Atomic uint64_t drain_ns;  /* since when puts are held back until frames have arrived */
+    struct via_client_tcp *tcp; /* client_tcp.h; constant from the first operation on */
     bool closed;
 };
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/node.h"
+#include "host/client_tcp.h"
 #include "wire/frame.h"
 
 /* Cookie: bits 63..24 generation, bits 23..0 index + 1; never 0, which would ask for no reply. */
@@ -263,7 +264,7 @@ int via_attach_failure(struct via_attach *attach)
     via_client_lock(attach);
     int rc = first_failure(attach);
     via_client_unlock(attach);
-    return rc;
+    return rc != 0 ? rc : via_client_tcp_all_failure(attach);
 }
 
 int via_attach_quiet(struct via_attach *attach)
@@ -282,5 +283,5 @@ int via_attach_quiet(struct via_attach *attach)
         attach->async_status = 0;
     }
     via_client_unlock(attach);
-    return rc;
+    return rc != 0 ? rc : via_client_tcp_all_quiet(attach);
 }

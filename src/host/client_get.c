@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "core/node.h"
+#include "host/client_tcp.h"
 #include "wire/frame.h"
 
 static struct via_command get_command(const struct via_remote *remote, uint64_t off, uint64_t bytes)
@@ -147,9 +148,10 @@ void via_client_word_forget(struct via_client_word *word)
     }
 }
 
-/* 0: dst is filled. 1: the memory is not mapped, so the bytes come by frames. Or a negative errno.
- */
-static int get_mapped(struct via_remote *remote, uint64_t off, void *dst, size_t bytes)
+/* 0: dst is filled, or by a direct connection when a quiet is over, unless it waits. 1: the bytes
+ * come by frames. Or a negative errno. */
+static int get_without_frames(struct via_remote *remote, uint64_t off, void *dst, size_t bytes,
+                              bool waits)
 {
     struct via_client_mapping *mapping;
     int rc = via_client_check(remote, off, bytes, "get");
@@ -160,7 +162,11 @@ static int get_mapped(struct via_remote *remote, uint64_t off, void *dst, size_t
         return rc;
     }
     if (mapping == NULL) {
-        return 1;
+        struct via_client_tcp *tcp;
+        rc = via_client_tcp_way(remote, &tcp);
+        return rc != 0       ? rc
+               : tcp != NULL ? via_client_tcp_get(tcp, remote, off, dst, bytes, waits)
+                             : 1;
     }
     memcpy(dst, mapping->base + off, bytes);
     atomic_thread_fence(memory_order_acquire);
@@ -169,7 +175,7 @@ static int get_mapped(struct via_remote *remote, uint64_t off, void *dst, size_t
 
 int via_remote_get(struct via_remote *remote, uint64_t off, void *dst, size_t bytes)
 {
-    int rc = get_mapped(remote, off, dst, bytes);
+    int rc = get_without_frames(remote, off, dst, bytes, true);
     return rc != 1 ? rc : get_by_frames(remote, off, dst, bytes);
 }
 
@@ -216,7 +222,7 @@ static int start_by_frames(struct via_remote *remote, uint64_t off, unsigned cha
 
 int via_remote_get_start(struct via_remote *remote, uint64_t off, void *dst, size_t bytes)
 {
-    int rc = get_mapped(remote, off, dst, bytes);
+    int rc = get_without_frames(remote, off, dst, bytes, false);
     return rc != 1 ? rc : start_by_frames(remote, off, dst, bytes);
 }
 
@@ -257,6 +263,13 @@ static uint32_t update_4(uint32_t *word, enum viaduct_atomic operation, uint64_t
     UPDATE(uint32_t, word, operation, operand, expected)
 }
 
+uint64_t via_client_atomic_update(void *word, unsigned width, enum viaduct_atomic operation,
+                                  uint64_t operand, uint64_t compare)
+{
+    return width == 8 ? update_8(word, operation, operand, compare)
+                      : update_4(word, operation, operand, compare);
+}
+
 static int atomic_direct(const struct via_remote *remote, const struct via_client_mapping *mapping,
                          uint64_t off, unsigned width, enum viaduct_atomic operation,
                          uint64_t operand, uint64_t compare, uint64_t *ret_old)
@@ -266,8 +279,7 @@ static int atomic_direct(const struct via_remote *remote, const struct via_clien
         return via_client_error(-EACCES, "host %u, segment: atomic: it may only be read",
                                 remote->host);
     }
-    *ret_old = width == 8 ? update_8(word, operation, operand, compare)
-                          : update_4(word, operation, operand, compare);
+    *ret_old = via_client_atomic_update(word, width, operation, operand, compare);
     return 0;
 }
 
@@ -338,9 +350,16 @@ int via_remote_atomic(struct via_remote *remote, uint64_t off, unsigned width,
     if (rc != 0) {
         return rc;
     }
+    struct via_client_tcp *tcp = NULL;
+    rc = mapping == NULL ? via_client_tcp_way(remote, &tcp) : 0;
+    if (rc != 0) {
+        return rc;
+    }
     rc = mapping != NULL
              ? atomic_direct(remote, mapping, off, width, operation, operand, compare, &old)
-             : atomic_by_frames(remote, off, width, operation, operand, compare, &old);
+         : tcp != NULL ? via_client_tcp_atomic(tcp, remote, off, width, operation, operand, compare,
+                                               &old, NULL)
+                       : atomic_by_frames(remote, off, width, operation, operand, compare, &old);
     if (rc == 0 && ret_old != NULL) {
         *ret_old = old;
     }
@@ -370,6 +389,13 @@ int via_remote_atomic_start(struct via_remote *remote, uint64_t off, unsigned wi
             memcpy(fetch, &old, width);
         }
         return rc;
+    }
+    struct via_client_tcp *tcp;
+    rc = via_client_tcp_way(remote, &tcp);
+    if (rc != 0 || tcp != NULL) {
+        return rc != 0 ? rc
+                       : via_client_tcp_atomic(tcp, remote, off, width, operation, operand, compare,
+                                               NULL, fetch);
     }
     struct via_command command = atomic_command(remote, off, width, operation, operand, compare);
     via_client_lock(attach);

@@ -13,6 +13,7 @@
 #include <sys/un.h>
 
 #include "host/client_sys.h"
+#include "host/client_tcp.h"
 #include "host/rundir.h"
 
 #define WELCOME_NS_MAX (5 * VIA_SEC_NS)
@@ -547,6 +548,7 @@ void via_attach_close(struct via_attach *attach)
 {
     if (attach != NULL) {
         via_client_drain(attach);
+        via_client_tcp_all_close(attach);
         attach_free(attach);
     }
 }

@@ -13,6 +13,7 @@
 #include "core/node.h"
 #include "host/client_aperture.h"
 #include "host/client_sys.h"
+#include "host/client_tcp.h"
 #include "wire/frame.h"
 
 static int check_writable(const struct via_remote *remote, const struct via_client_mapping *mapping)
@@ -196,12 +197,37 @@ static int put_by_slices(struct via_remote *remote, uint64_t off, const void *sr
     return rc;
 }
 
+/* By the remote's connection, if there is one for it now: *ret_end is set. Else nothing is under
+ * way by it. Rings go by frames. */
+static int put_by_tcp(struct via_remote *remote, uint64_t off, const void *src, size_t bytes,
+                      unsigned flags, bool *ret_end)
+{
+    struct via_client_tcp *tcp = NULL;
+    *ret_end = false;
+    if (via_likely(remote->tcp == NULL)) {
+        return 0;
+    }
+    if ((flags & VIADUCT_PUT_NOTIFY) != 0) {
+        return via_client_tcp_leave(remote);
+    }
+    int rc = via_client_tcp_way(remote, &tcp);
+    if (rc == 0 && tcp != NULL) {
+        *ret_end = true;
+        rc = via_client_tcp_put(tcp, remote, off, src, bytes, flags);
+    }
+    return rc;
+}
+
 static int put_indirect(struct via_remote *remote, uint64_t off, const unsigned char *src,
                         size_t bytes, unsigned flags)
 {
     size_t done;
     bool end;
-    int rc = put_by_slices(remote, off, src, bytes, flags, &done, &end);
+    int rc = put_by_tcp(remote, off, src, bytes, flags, &end);
+    if (rc != 0 || end) {
+        return rc;
+    }
+    rc = put_by_slices(remote, off, src, bytes, flags, &done, &end);
     return rc != 0 || end ? rc : put_by_frames(remote, off + done, src + done, bytes - done, flags);
 }
 
@@ -293,7 +319,8 @@ int via_remote_put_strided(struct via_remote *remote, uint64_t off, int64_t step
     while (rc == 0 && blocks.count != 0) {
         struct via_client_mapping *mapping = NULL;
         rc = begin_put(remote, blocks.off, block_bytes, &mapping);
-        if (rc == 0 && mapping == NULL && block_bytes <= PACKED_BLOCK_BYTES_MAX) {
+        bool packs = block_bytes <= PACKED_BLOCK_BYTES_MAX && remote->tcp == NULL;
+        if (rc == 0 && mapping == NULL && packs) {
             rc = put_packed(remote, &blocks);
         } else if (rc == 0) {
             rc = mapping != NULL
@@ -357,7 +384,10 @@ int via_remote_put_from(struct via_remote *remote, uint64_t off, struct via_segm
     }
     size_t done = 0;
     bool end = false;
-    if (segment->base != NULL) {
+    rc = segment->base != NULL
+             ? put_by_tcp(remote, off, segment->base + src_off, bytes, flags, &end)
+             : via_client_tcp_leave(remote);
+    if (rc == 0 && !end && segment->base != NULL) {
         rc = put_by_slices(remote, off, segment->base + src_off, bytes, flags, &done, &end);
     }
     return rc != 0 || end
@@ -521,6 +551,7 @@ static int begin_try(struct via_remote *remote, uint64_t off, size_t bytes,
         return 0;
     }
     rc = via_client_check(remote, off, bytes, "put"); /* it may just have been found lost */
+    rc = rc == 0 ? via_client_tcp_leave(remote) : rc;
     if (rc == 0 && via_client_has_frames_due(remote)) {
         rc = via_attach_poll(remote->attach);
         return rc < 0 ? rc : -EAGAIN;
@@ -690,6 +721,15 @@ int via_remote_put_signal(struct via_remote *remote, uint64_t off, const void *s
     }
     if (rc != 0) {
         return rc;
+    }
+    if (mapping == NULL && remote->tcp != NULL) {
+        struct via_client_tcp *tcp;
+        rc = via_client_tcp_way(remote, &tcp);
+        if (rc != 0 || tcp != NULL) {
+            return rc != 0 ? rc
+                           : via_client_tcp_put_signal(tcp, remote, off, src, bytes, signal_off,
+                                                       value, signal_op);
+        }
     }
     if (mapping == NULL && signal_op == VIADUCT_SIGNAL_SET) {
         const struct via_client_part parts[] = {

@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 
 #include "host/client_sys.h"
+#include "host/client_tcp.h"
 
 _Static_assert(VIADUCT_SEGMENT_LINGER == VIA_ATTACH_SEGMENT_LINGER, "said to the host as it is");
 
@@ -26,6 +27,7 @@ static int check(const struct via_attach *attach, size_t bytes, unsigned access)
 
 void via_client_segment_free(struct via_segment *segment)
 {
+    via_client_serve_drop(segment->attach->serve, segment);
     via_list_remove(&segment->link);
     if (segment->mapped) {
         munmap(segment->base, segment->bytes);
@@ -164,6 +166,7 @@ int via_segment_new(struct via_attach *attach, size_t bytes, unsigned access,
 void via_client_segment_leave(struct via_segment *segment)
 {
     struct via_attach *attach = segment->attach;
+    via_client_serve_drop(attach->serve, segment);
     via_client_lock(attach);
     via_list_remove(&segment->link);
     if (segment->mapped) {

@@ -10,6 +10,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <sys/epoll.h>
@@ -43,6 +45,14 @@ static inline int via_sys_socket(int domain, int type)
 static inline int via_sys_connect(int fd, const void *address, socklen_t bytes)
 {
     return (int)via_sys_result(syscall(SYS_connect, fd, address, bytes));
+}
+
+static inline void via_sys_tcp_prompt(int fd)
+{
+    int one = 1;
+    (void)!syscall(SYS_setsockopt, fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+    /* After a partition the next try of a few bytes does not come later each time. */
+    (void)!syscall(SYS_setsockopt, fd, IPPROTO_TCP, TCP_THIN_LINEAR_TIMEOUTS, &one, sizeof(one));
 }
 
 static inline long via_sys_sendmsg(int fd, const struct msghdr *message, int flags)

@@ -456,6 +456,39 @@ struct via_host_cable *via_host_cables_direct(struct via_host *host, uint16_t pe
     return NULL;
 }
 
+/* Up, and to this peer, or with the own id to any. */
+static bool is_up_to(const struct via_host_cable *cable, uint16_t peer)
+{
+    struct via_link_status link;
+    return cable->port != NULL && !cable->leaving &&
+           via_node_link_status(cable->host->node, cable->index, &link) == 0 &&
+           link.state == VIA_LINK_UP && (link.peer == peer || peer == cable->host->config.host);
+}
+
+int via_host_cables_tcp(struct via_host *host, uint16_t peer, char *ret_local, char *ret_peer,
+                        size_t bytes)
+{
+    int rc = -EXDEV;
+    memset(ret_local, 0, bytes);
+    memset(ret_peer, 0, bytes);
+    for (unsigned i = 0; i < host->cables_count; i++) {
+        const struct via_host_cable *cable = &host->cables[i];
+        if (!is_up_to(cable, peer)) {
+            continue;
+        }
+        const struct via_driver *driver = cable->link.driver;
+        rc = driver->tcp != NULL ? driver->tcp(cable->port, ret_local, ret_peer, bytes) : -EXDEV;
+        /* Own: one is enough. To a peer: a link of another kind may be a better way. */
+        if ((rc == 0) == (peer == host->config.host)) {
+            break;
+        }
+    }
+    if (peer == host->config.host) {
+        memset(ret_peer, 0, bytes);
+    }
+    return rc == 0 ? 0 : -EXDEV;
+}
+
 int via_host_cable_send(struct via_host_cable *cable, const void *msg, size_t len, const int *fds,
                         unsigned nfds)
 {

@@ -227,6 +227,11 @@ void via_host_cables_close(struct via_host *host);
 uint64_t via_host_cables_tick(struct via_host *host); /* services what is due; next deadline */
 /* The cable over which processes may map memory of host `peer` now; NULL: none. */
 struct via_host_cable *via_host_cables_direct(struct via_host *host, uint16_t peer);
+/* Numeric addresses of a link to the peer (or, of this host itself, to any) over which processes
+ * may have connections of their own: 0, or -EXDEV. All links to the peer that are up must be such.
+ */
+int via_host_cables_tcp(struct via_host *host, uint16_t peer, char *ret_local, char *ret_peer,
+                        size_t bytes);
 /* A link at a free index. -ENOSPC: there are as many as there may be. */
 int via_host_cable_open(struct via_host *host, const struct via_host_link *link,
                         struct via_error *err);

@@ -163,6 +163,11 @@ struct via_driver {
     int (*memory_register)(struct via_port *port, void *memory, size_t bytes,
                            struct via_error *err);
 
+    /* The link is TCP, and processes of both hosts may have connections of their own between the
+     * same addresses: these as numeric texts without a port, for a link that is up. 0; -EXDEV: they
+     * may not; -ENOLINK. NULL: they may not. */
+    int (*tcp)(struct via_port *port, char *ret_local, char *ret_peer, size_t bytes);
+
     /* Maps the window once more, so that stores into it can be measured: write-combined or not, as
      * wanted, if it can be had. 0, -ENOTSUP (it is reached by calls only), -ENOMEM, ... NULL: the
      * window is port->window and memory, or reached by calls only. */

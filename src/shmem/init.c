@@ -218,7 +218,7 @@ void pshmem_finalize(void)
         return;
     }
     /* The last words of the barrier may still be under way. */
-    via_quiet();
+    via_path_quiet();
     via_info_at_end();
     via_world.init_count = 0;
     via_team_fini();

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 #include "shmem/path.h"
 
+#include <stddef.h>
+
 #include "shmem/peer.h"
 
 static const char *const region_names[VIA_REGIONS] = {"symmetric heap", "program's data"};
@@ -51,6 +53,32 @@ static void fatal_remote(const char *call, int pe, size_t bytes, int result)
                       via_world.peers[pe].host, via_error_text(), strerror(-result));
 }
 
+/* A connection of my own to the PE, if there can be one; all goes by it then. */
+static int dial(struct via_remote *remote, enum via_region region, int pe)
+{
+    struct via_tcp_card card = {0};
+    uint64_t heap =
+        atomic_load_explicit(&via_world.job->pes[pe].handle[VIA_REGION_HEAP], memory_order_relaxed);
+    struct via_remote *cards = remote;
+    int result = 0;
+
+    if (via_internal()->card.magic == 0)
+        return 0;
+    if (region != VIA_REGION_HEAP)
+        result = via_remote_open(via_world.attach, via_world.peers[pe].host, heap,
+                                 VIA_INTERNAL_BYTES, &cards);
+    if (result == 0)
+        result = via_remote_get(cards, offsetof(struct via_internal, card), &card, sizeof(card));
+    if (cards != remote)
+        via_remote_close(cards);
+    if (result < 0)
+        return result;
+    result = via_tcp_dial(remote, &card);
+    if (result < 0)
+        via_debug("PE %d is reached by frames: direct connection: %s", pe, strerror(-result));
+    return 0;
+}
+
 static struct via_remote *open_remote(const char *call, enum via_region region, int pe)
 {
     struct via_peer *peer = &via_world.peers[pe];
@@ -68,6 +96,8 @@ static struct via_remote *open_remote(const char *call, enum via_region region, 
     if (!remote) {
         result = via_remote_open(via_world.attach, peer->host, handle,
                                  via_world.region[region].bytes, &remote);
+        if (result == 0)
+            result = dial(remote, region, pe);
         if (result < 0)
             fatal_remote(call, pe, via_world.region[region].bytes, result);
         atomic_store_explicit(&peer->remote[region], remote, memory_order_release);
@@ -131,17 +161,18 @@ static inline struct via_remote *reached_remote(const void *address, size_t byte
 
 /* The client library also finds the window, if there is one by now. */
 static void put_by_frames(const char *call, struct via_remote *remote, uint64_t off,
-                          const void *source, size_t bytes, int pe)
+                          const void *source, size_t bytes, int pe, bool counted)
 {
-    int result = via_remote_put(remote, off, source, bytes, 0);
+    int result = via_remote_put(remote, off, source, bytes, counted ? 0 : VIA_CLIENT_PUT_UNCOUNTED);
 
-    mark_frames();
+    if (counted)
+        mark_frames();
     if (result < 0)
         fatal_remote(call, pe, bytes, result);
 }
 
 static __attribute__((noinline)) void put_slowly(const char *call, void *dest, const void *source,
-                                                 size_t bytes, int pe)
+                                                 size_t bytes, int pe, bool counted)
 {
     enum via_region region;
     uint64_t off;
@@ -163,10 +194,11 @@ static __attribute__((noinline)) void put_slowly(const char *call, void *dest, c
         return;
     }
     count(VIA_WAY_FRAMES, bytes);
-    put_by_frames(call, remote, off, source, bytes, pe);
+    put_by_frames(call, remote, off, source, bytes, pe, counted);
 }
 
-void via_path_put(const char *call, void *dest, const void *source, size_t bytes, int pe)
+static inline void put(const char *call, void *dest, const void *source, size_t bytes, int pe,
+                       bool counted)
 {
     uint64_t off;
     struct via_remote *remote = reached_remote(dest, bytes, pe, &off);
@@ -177,9 +209,19 @@ void via_path_put(const char *call, void *dest, const void *source, size_t bytes
     else if (window)
         via_copy(window + off, source, bytes);
     else if (remote && bytes != 0)
-        put_by_frames(call, remote, off, source, bytes, pe);
+        put_by_frames(call, remote, off, source, bytes, pe, counted);
     else
-        put_slowly(call, dest, source, bytes, pe);
+        put_slowly(call, dest, source, bytes, pe, counted);
+}
+
+void via_path_put(const char *call, void *dest, const void *source, size_t bytes, int pe)
+{
+    put(call, dest, source, bytes, pe, true);
+}
+
+void via_path_put_word(_Atomic uint64_t *dest, uint64_t value, int pe)
+{
+    put("synchronization", dest, &value, sizeof(value), pe, false);
 }
 
 static void get(const char *call, void *dest, const void *source, size_t bytes, int pe,

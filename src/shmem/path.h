@@ -17,6 +17,7 @@
  * window and frames the client library keeps the order of one PE's puts to one host.
  */
 void via_path_put(const char *call, void *dest, const void *source, size_t bytes, int pe);
+void via_path_put_word(_Atomic uint64_t *dest, uint64_t value, int pe);
 void via_path_get(const char *call, void *dest, const void *source, size_t bytes, int pe);
 /* dest is filled when via_path_quiet has returned, or earlier. */
 void via_path_get_nbi(const char *call, void *dest, const void *source, size_t bytes, int pe);
@@ -86,7 +87,8 @@ static inline void via_get_nbi(const char *call, void *dest, const void *source,
         via_path_get_nbi(call, dest, source, bytes, pe);
 }
 
-/* Stores one word of the library's own symmetric memory, for synchronization. */
+/* Stores one word of the library's own symmetric memory, for synchronization. The member that waits
+ * for it answers, so no quiet waits for it, except via_path_quiet() of a PE that leaves. */
 static inline void via_put_word(_Atomic uint64_t *dest, uint64_t value, int pe)
 {
     _Atomic uint64_t *direct = via_direct(dest, pe);
@@ -95,7 +97,7 @@ static inline void via_put_word(_Atomic uint64_t *dest, uint64_t value, int pe)
     if (via_likely(direct))
         atomic_store_explicit(direct, value, memory_order_release);
     else
-        via_path_put("synchronization", dest, &value, sizeof(value), pe);
+        via_path_put_word(dest, value, pe);
 }
 
 /* Orders this PE's accesses to each other PE: every path keeps the order by itself. */

@@ -32,6 +32,7 @@
 
 _Atomic uint32_t via_wait_pauses_max = PAUSES_SHARED_MAX;
 void (*via_wait_poll_host)(void);
+void (*via_wait_poll_tcp)(void);
 void (*via_wait_trace)(void);
 void (*via_wait_trace_over)(void);
 static uint32_t pauses_limit = PAUSES_SHARED_MAX;

@@ -45,6 +45,10 @@ void via_wait_configure(unsigned pes, unsigned cores);
  */
 extern void (*via_wait_poll_host)(void);
 
+/* Called in each step of a wait: makes progress on what the wait is for. NULL for none; as above.
+ */
+extern void (*via_wait_poll_tcp)(void);
+
 /* Called at the same points, and at the end of a long wait: for `viaduct shmem trace`; or NULL. */
 extern void (*via_wait_trace)(void);
 extern void (*via_wait_trace_over)(void);
@@ -65,6 +69,8 @@ void via_wait_learn(void);
 /* True if it has paused or yielded; false if the caller should sleep. */
 static inline bool via_wait_try(struct via_wait *wait)
 {
+    if (via_unlikely(via_wait_poll_tcp))
+        via_wait_poll_tcp();
     if (via_likely(wait->pauses <
                    atomic_load_explicit(&via_wait_pauses_max, memory_order_relaxed))) {
         wait->pauses++;

@@ -339,6 +339,9 @@ int via_world_offer(enum via_region region, int fd, size_t bytes, struct via_err
     if (result < 0)
         return via_error_set(err, result, "host %u: offering %zu bytes: %s", via_world.me->host,
                              bytes, via_error_text());
+    /* What does not fit goes by frames. */
+    if (via_internal()->card.magic != 0 && (result = via_tcp_serve(segment)) < 0)
+        via_debug("direct connections do not reach %zu bytes: %s", bytes, strerror(-result));
     via_world.segment[region] = segment;
     atomic_store_explicit(&via_world.me->handle[region],
                           via_segment_handle(via_world.segment[region]), memory_order_relaxed);
@@ -357,6 +360,26 @@ static void poll_host(void)
         via_fatal_cut_off("%s", via_error_text());
 }
 
+static void poll_tcp(void)
+{
+    via_client_tcp_all_poll(via_world.attach);
+}
+
+/* Before any handle can be known to others: the card is in the heap before it can be read. */
+static void offer_tcp(void)
+{
+    struct via_tcp_card card;
+    int result = via_tcp_offer(via_world.attach, &card);
+
+    via_internal()->card = (struct via_tcp_card){0};
+    if (result < 0) {
+        via_debug("no direct connections: %s", strerror(-result));
+        return;
+    }
+    via_internal()->card = card;
+    via_wait_poll_tcp = poll_tcp;
+}
+
 int via_world_attach(struct via_error *err)
 {
     struct via_attach_options options = {
@@ -369,6 +392,7 @@ int via_world_attach(struct via_error *err)
         return via_error_set(err, result, "host %u: attaching: %s", via_world.me->host,
                              via_error_text());
     via_wait_poll_host = poll_host;
+    offer_tcp();
     result = via_world_offer(VIA_REGION_HEAP, via_world.me->heap_fd,
                              via_world.region[VIA_REGION_HEAP].bytes, err);
     if (result == 0)
@@ -392,6 +416,7 @@ static void detach(void)
     }
     via_grow_fini();
     via_wait_poll_host = NULL;
+    via_wait_poll_tcp = NULL;
     if (via_world.attach)
         via_attach_close(via_world.attach);
     via_world.attach = NULL;

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "base/types.h"
+#include "host/client_tcp.h"
 #include "shmem/heap.h"
 #include "shmem/job.h"
 #include "viaduct/viaduct.h"
@@ -179,6 +180,7 @@ _Static_assert(VIA_BOX_BYTES / VIA_JOB_PES_MAX >= sizeof(uint64_t), "a word of e
 struct via_internal {
     struct via_sync_slot teams[VIA_SLOTS_MAX];
     _Alignas(64) unsigned char boxes[VIA_SLOTS_MAX][2][VIA_BOX_BYTES]; /* two, alternating */
+    struct via_tcp_card card; /* how PEs of other hosts connect to this one */
 };
 /* A huge page: so huge pages of the memfd are huge pages of the address space. */
 #define VIA_INTERNAL_BYTES (UINT64_C(2) << 20)

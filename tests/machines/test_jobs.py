@@ -7,7 +7,9 @@ import re
 import signal
 import sys
 import time
+import unittest
 
+import fabric
 import machines_case
 from jobs_case import Jobs, program
 from machines_case import BIN, HANG_S, ROOT, wait_for
@@ -152,6 +154,76 @@ class Timeline(Jobs):
             for span in last:
                 self.assertGreater(span["ts"] + span["dur"], entered - 5000)
                 self.assertLess(span["ts"], HANG_S * 1e6)
+
+
+STRANGER = """
+import os, socket, sys
+for junk in (b"", b"GET / HTTP/1.0\\r\\n\\r\\n", os.urandom(24), os.urandom(100000)):
+    with socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=20) as stranger:
+        try:
+            stranger.sendall(junk)
+            stranger.shutdown(socket.SHUT_WR)
+            assert stranger.recv(1) == b""
+        except ConnectionError:
+            pass
+"""
+
+
+@unittest.skipIf(fabric.WHY_NOT["ofi"], fabric.WHY_NOT["ofi"])
+class OverTcp(Jobs):
+    """Links are TCP: PEs of neighbours have connections of their own (docs/adr/0059-direct-connections.md)."""
+
+    kind = "ofi"
+
+    def connections(self, state):
+        """(machine, local port, remote port) of the sockets in a state of the kernel's (01 connected, 0A listening), but for the daemons'."""
+        found = set()
+        for m in self.lab:
+            for line in m.run(["cat", "/proc/net/tcp"]).stdout.splitlines()[1:]:
+                words = line.split()
+                ports = tuple(int(words[i].split(":")[1], 16) for i in (1, 2))
+                if words[3] == state and 7471 not in ports:
+                    found.add((m.index, *ports))
+        return found
+
+    def has_connections(self):
+        return wait_for(lambda: self.connections("01"), 10)
+
+    def test_programs(self):
+        for name in ("order", "memory", "heap", "amo", "wait", "fuzz", "storm"):
+            with self.subTest(name):
+                self.assertIn("PASS", self.good("-n", 4, program(name)))
+
+    def test_there_are_connections_and_they_can_be_switched_off(self):
+        for direct in ("on", "off"):
+            job = self.started("-n", 4, program("end"), "wait", env={"VIADUCT_DIRECT": direct})
+            self.assertEqual(wait_for(lambda: len(self.connections("0A")) == 4, 20 if direct == "on" else 2), direct == "on")
+            job.send_signal(signal.SIGTERM)
+            job.communicate()
+        self.assertIn("PASS", self.good("-n", 4, program("collect"), env={"VIADUCT_DIRECT": "off"}))
+
+    def test_a_link_that_is_cut_and_mended(self):
+        """What was on its way by connections comes first, then frames wait for the link; and the other way round."""
+        job = self.start("-n", 4, program("storm"), 1, 40)
+        self.addCleanup(job.communicate)
+        self.addCleanup(job.kill)
+        self.assertTrue(self.has_connections())
+        for how in ("cut", "mend") * 5:
+            self.lab[1].run([os.path.join(BIN, "viaduct"), how, "1", "2"])
+            time.sleep(0.1)
+        out, err = job.communicate(timeout=HANG_S)
+        self.assertEqual((job.returncode, err), (0, ""), out)
+        self.assertIn("PASS", out)
+
+    def test_strangers(self):
+        job = self.started("-n", 4, program("end"), "wait")
+        self.assertTrue(wait_for(lambda: len(self.connections("0A")) == 4))
+        for index, port, _ in self.connections("0A"):
+            m = self.lab[index]
+            m.run(["python3", "-c", STRANGER, m.address, str(port)], timeout=HANG_S)
+        self.assertIsNone(job.poll())
+        job.send_signal(signal.SIGTERM)
+        self.ends(job, 143, "the job is ended")
 
 
 class Mistakes(Jobs):

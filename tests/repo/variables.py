@@ -11,7 +11,7 @@ import repo
 # Of each PE (sim_pe_load), or the same for all that are on one machine.
 PER_PE = {"via_teams"}
 PER_MACHINE = {"has_avx", "has_avx512", "has_fast_strings", "past_caches_bytes", "failures", "pauses_limit", "via_wait_pauses_max",
-               "via_wait_poll_host", "via_wait_trace", "via_wait_trace_over"}
+               "via_wait_poll_host", "via_wait_poll_tcp", "via_wait_trace", "via_wait_trace_over"}
 # Not written (pointers that are relocated); which of several words is looked at first.
 CONSTANT = {"region_names", "starts", "names", "runs", "via_algorithms"}
 ALLOWED = PER_PE | PER_MACHINE | CONSTANT

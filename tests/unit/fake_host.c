@@ -243,6 +243,10 @@ static void request(struct fake_host *fake, const struct via_attach_request *ask
     case VIA_ATTACH_ENDPOINT_OPEN:
         answer.status = ask->endpoint == 13 ? -EADDRINUSE : 0;
         break;
+    case VIA_ATTACH_TCP:
+        answer.status = fake->tcp.local[0] == '\0' ? -EXDEV : 0;
+        memcpy(answer.value, &fake->tcp, sizeof(fake->tcp));
+        break;
     case VIA_ATTACH_BOARD_POST:
     case VIA_ATTACH_BOARD_TAKE:
         board(fake, ask, &answer);

@@ -210,6 +210,34 @@ static int ofi_memory_register(struct via_port *base, void *memory, size_t bytes
                    : 0;
 }
 
+/* "10.0.0.1:7471", "[fd00::1]:7471" */
+static int address_alone(const char *text, char *ret_address, size_t bytes)
+{
+    const char *begin = text[0] == '[' ? text + 1 : text;
+    const char *end = strrchr(begin, text[0] == '[' ? ']' : ':');
+    if (end == NULL || (size_t)(end - begin) >= bytes) {
+        return -EXDEV;
+    }
+    snprintf(ret_address, bytes, "%.*s", (int)(end - begin), begin);
+    return 0;
+}
+
+static int ofi_tcp(struct via_port *base, char *ret_local, char *ret_peer, size_t bytes)
+{
+    struct via_ofi_port *port = via_ofi_port_of(base);
+    if (port->encrypted || strcmp(port->hub->provider, "tcp") != 0) {
+        return -EXDEV; /* a connection of a process would not be encrypted, or is not faster */
+    }
+    pthread_mutex_lock(&port->hub->lock);
+    int rc = -ENOLINK;
+    if (port->conn != NULL && via_ofi_port_is_up(port)) {
+        rc = address_alone(port->conn->local_text, ret_local, bytes);
+        rc = rc == 0 ? address_alone(port->conn->peer_text, ret_peer, bytes) : rc;
+    }
+    pthread_mutex_unlock(&port->hub->lock);
+    return rc;
+}
+
 const struct via_driver via_ofi_driver = {
     .name = "ofi",
     .usage = "listen=ADDRESS[:PORT], encrypt, unordered",
@@ -222,4 +250,5 @@ const struct via_driver via_ofi_driver = {
     .service = ofi_service,
     .cut = via_ofi_port_cut,
     .memory_register = ofi_memory_register,
+    .tcp = ofi_tcp,
 };

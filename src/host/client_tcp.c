@@ -1,0 +1,661 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * Direct connections, the end that puts and gets.
+ *
+ * Requests are gathered in `out` and sent at once when a thread waits for an answer, when they are
+ * many, and when the connection has been silent; else by the library's thread, a little later: a
+ * system call for each put of a word would take a hundred times as long as the put.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/copy.h"
+#include "base/pause.h"
+#include "host/client.h"
+#include "host/client_sys.h"
+#include "host/client_tcp_inside.h"
+
+/* Puts up to here are gathered. */
+#define GATHER_BYTES_MAX VIA_TCP_SMALL_BYTES
+/* A connection that has sent nothing for so long sends at once: about what sending takes. */
+#define SILENT_NS (20 * VIA_USEC_NS)
+/* Waiting for an answer: looks without a pause, then by yielding the processor, then asleep. */
+#define LOOKS_MAX 64u
+#define YIELD_NS_MAX (2 * VIA_MSEC_NS)
+#define SLEEP_NS VIA_MSEC_NS
+#define YIELDS_PER_CLOCK 16u
+/* As long as daemons wait, unless they are told otherwise (viaductd --give-up-ms). */
+#define GIVE_UP_NS (120 * VIA_SEC_NS)
+
+static bool is_over(const struct via_client_tcp *tcp)
+{
+    return atomic_load_explicit(&tcp->error, memory_order_relaxed) != 0;
+}
+
+/* [lock] */
+static void end(struct via_client_tcp *tcp, int error)
+{
+    if (!is_over(tcp)) {
+        atomic_store_explicit(&tcp->error, error, memory_order_relaxed);
+    }
+    tcp->out_begin = 0;
+    atomic_store_explicit(&tcp->out_end, 0, memory_order_relaxed);
+    atomic_store_explicit(&tcp->expected_count, 0, memory_order_relaxed);
+}
+
+static int tell_end(const struct via_client_tcp *tcp)
+{
+    int error = atomic_load_explicit(&tcp->error, memory_order_relaxed);
+    return via_client_error(-ECONNRESET, "host %u, segment: its owner has gone: connection: %s",
+                            tcp->host, strerror(-error));
+}
+
+/* --- answers ---------------------------------------------------------------------------------- */
+
+static struct expected *first_expected(struct via_client_tcp *tcp)
+{
+    return &tcp->expected[tcp->expected_first % VIA_CLIENT_TCP_EXPECTED_MAX];
+}
+
+/* The first expected answer is complete. */
+static void complete(struct via_client_tcp *tcp)
+{
+    const struct expected *expected = first_expected(tcp);
+    atomic_store_explicit(&tcp->applied, expected->issued, memory_order_release);
+    atomic_store_explicit(&tcp->counted_applied, expected->counted, memory_order_release);
+    if (expected->done != NULL) {
+        *expected->done = true;
+    }
+    tcp->expected_first++;
+    tcp->answer_at = 0;
+    atomic_fetch_sub_explicit(&tcp->expected_count, 1, memory_order_relaxed);
+}
+
+/* One head, or what there is of a payload. false: more has to come. */
+static bool take_one(struct via_client_tcp *tcp)
+{
+    struct via_tcp_answer head;
+    size_t there = tcp->in_end - tcp->in_begin;
+    struct expected *expected = first_expected(tcp);
+    if (tcp->left != 0) {
+        size_t bytes = (size_t)via_min(tcp->left, (uint64_t)there);
+        if (bytes == 0) {
+            return false;
+        }
+        if (expected->to != NULL) {
+            /* Of a narrow atomic's answer the first half. */
+            uint64_t room = expected->bytes - via_min(expected->bytes, tcp->answer_at);
+            via_copy_foreign((unsigned char *)expected->to + tcp->answer_at,
+                             tcp->in + tcp->in_begin, via_min(bytes, (size_t)room));
+        }
+        tcp->in_begin += bytes;
+        tcp->answer_at += bytes;
+        tcp->left -= bytes;
+        if (tcp->left == 0) {
+            complete(tcp);
+        }
+        return true;
+    }
+    if (there < sizeof(head)) {
+        return false;
+    }
+    memcpy(&head, tcp->in + tcp->in_begin, sizeof(head));
+    tcp->in_begin += sizeof(head);
+    bool wanted = atomic_load_explicit(&tcp->expected_count, memory_order_relaxed) != 0;
+    if (!wanted || head.status > 0 || (head.status == 0 && head.bytes < expected->bytes) ||
+        head.bytes > via_max(expected->bytes, (uint64_t)sizeof(uint64_t))) {
+        end(tcp, -EPROTO);
+        return false;
+    }
+    if (head.status != 0) {
+        tcp->refused = tcp->refused != 0 ? tcp->refused : head.status;
+    }
+    tcp->left = head.bytes;
+    if (head.bytes == 0) {
+        complete(tcp);
+    }
+    return true;
+}
+
+/* Where the next bytes go: right to where they are wanted, if they are many. */
+static unsigned char *find_place(struct via_client_tcp *tcp, size_t *ret_room)
+{
+    struct expected *expected = first_expected(tcp);
+    if (tcp->left > VIA_CLIENT_TCP_IN_BYTES && expected->to != NULL &&
+        tcp->in_begin == tcp->in_end) {
+        *ret_room = tcp->left;
+        return (unsigned char *)expected->to + tcp->answer_at;
+    }
+    if (tcp->in_begin == tcp->in_end) {
+        tcp->in_begin = tcp->in_end = 0;
+    } else if (tcp->in_end == VIA_CLIENT_TCP_IN_BYTES) {
+        memmove(tcp->in, tcp->in + tcp->in_begin, tcp->in_end - tcp->in_begin);
+        tcp->in_end -= tcp->in_begin;
+        tcp->in_begin = 0;
+    }
+    *ret_room = VIA_CLIENT_TCP_IN_BYTES - tcp->in_end;
+    return tcp->in + tcp->in_end;
+}
+
+/* [lock] Takes what has come. */
+static void take_answers(struct via_client_tcp *tcp)
+{
+    while (!is_over(tcp)) {
+        size_t room;
+        unsigned char *to = find_place(tcp, &room);
+        struct iovec iov = {.iov_base = to, .iov_len = room};
+        struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1};
+        long got = via_sys_recvmsg(tcp->fd, &message, MSG_DONTWAIT);
+        if (got == -EAGAIN || got == -EINTR) {
+            return;
+        }
+        if (got <= 0) {
+            end(tcp, got == 0 ? -ECONNRESET : (int)got);
+            return;
+        }
+        if (to == tcp->in + tcp->in_end) {
+            tcp->in_end += (size_t)got;
+        } else {
+            tcp->left -= (uint64_t)got;
+            tcp->answer_at += (uint64_t)got;
+            if (tcp->left == 0) {
+                complete(tcp);
+            }
+        }
+        while (take_one(tcp)) {
+        }
+        if ((size_t)got < room) {
+            return;
+        }
+    }
+}
+
+/* --- sending ---------------------------------------------------------------------------------- */
+
+static bool is_held_back(const struct via_client_tcp *tcp)
+{
+    return atomic_load_explicit(&tcp->out_end, memory_order_relaxed) != 0;
+}
+
+/* [lock] What is gathered, and these bytes behind it; how many of these were sent is added to
+ * *done. 0; -EAGAIN: the socket takes no more now; or the connection is over. */
+static int send_some(struct via_client_tcp *tcp, const unsigned char *more, size_t bytes,
+                     size_t *done)
+{
+    size_t out_end = atomic_load_explicit(&tcp->out_end, memory_order_relaxed);
+    while (tcp->out_begin != out_end || *done != bytes) {
+        struct iovec iov[] = {
+            {.iov_base = tcp->out + tcp->out_begin, .iov_len = out_end - tcp->out_begin},
+            {.iov_base = (void *)(uintptr_t)(more + *done), .iov_len = bytes - *done},
+        };
+        struct msghdr message = {.msg_iov = iov, .msg_iovlen = *done != bytes ? 2 : 1};
+        long sent = via_sys_sendmsg(tcp->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (sent == -EAGAIN || sent == -EINTR || sent == -ENOBUFS) {
+            return -EAGAIN;
+        }
+        if (sent <= 0) {
+            end(tcp, (int)sent);
+            return -ECONNRESET;
+        }
+        size_t of_out = via_min((size_t)sent, iov[0].iov_len);
+        tcp->out_begin += of_out;
+        *done += (size_t)sent - of_out;
+    }
+    tcp->out_begin = 0;
+    atomic_store_explicit(&tcp->out_end, 0, memory_order_relaxed);
+    return 0;
+}
+
+static void nap(const struct via_client_tcp *tcp, short events)
+{
+    struct pollfd any = {.fd = tcp->fd, .events = events};
+    struct timespec time = {.tv_nsec = SLEEP_NS};
+    (void)!syscall(SYS_ppoll, &any, 1, &time, NULL, 8);
+}
+
+/* A wait: for an answer (POLLIN), or for room (POLLOUT). */
+struct wait {
+    unsigned looks;
+    uint64_t began_ns;
+    uint64_t lost_ns; /* since then no link leads to the host; 0: one does */
+    bool sleeps;
+};
+
+/* The host has gone for so long that the owner has, too. */
+static bool is_given_up(const struct via_client_tcp *tcp, struct wait *wait)
+{
+    uint64_t now_ns = via_client_now_ns();
+    if (via_status_is_reachable(via_client_status(tcp->attach, tcp->host))) {
+        wait->lost_ns = 0;
+    } else if (wait->lost_ns == 0) {
+        wait->lost_ns = now_ns;
+    }
+    return wait->lost_ns != 0 && now_ns - wait->lost_ns > GIVE_UP_NS;
+}
+
+/* [not locked] One step of waiting. The peer may be waiting for this process in the same way. */
+static int wait_step(struct via_client_tcp *tcp, struct wait *wait, short events)
+{
+    (void)via_client_serve_poll(tcp->attach->serve);
+    if (wait->looks++ < LOOKS_MAX) {
+        via_cpu_pause();
+        return 0;
+    }
+    if (wait->looks % YIELDS_PER_CLOCK == 0 && !wait->sleeps) {
+        uint64_t now_ns = via_client_now_ns();
+        wait->began_ns = wait->began_ns != 0 ? wait->began_ns : now_ns;
+        wait->sleeps = now_ns - wait->began_ns > YIELD_NS_MAX;
+    }
+    if (!wait->sleeps) {
+        sched_yield();
+        return 0;
+    }
+    nap(tcp, events);
+    if (is_given_up(tcp, wait)) {
+        return via_client_error(-EHOSTUNREACH, "host %u, segment: not heard of for %u s", tcp->host,
+                                (unsigned)(GIVE_UP_NS / VIA_SEC_NS));
+    }
+    return via_client_check_death(tcp->attach) ? via_client_dead(tcp->attach) : 0;
+}
+
+/* [lock] All of it: waits for room. */
+static int send_all(struct via_client_tcp *tcp, const unsigned char *more, size_t bytes)
+{
+    struct wait wait = {0};
+    size_t done = 0;
+    int rc;
+    while ((rc = send_some(tcp, more, bytes, &done)) == -EAGAIN) {
+        take_answers(tcp); /* or the peer has no room for its answers */
+        rc = wait_step(tcp, &wait, POLLOUT | POLLIN);
+        if (rc != 0) {
+            return rc;
+        }
+    }
+    if (rc == 0) {
+        tcp->sent_ns = via_client_now_ns();
+    }
+    return rc == 0 ? 0 : tell_end(tcp);
+}
+
+/* [lock] Room for so many bytes in `out`. */
+static int make_room(struct via_client_tcp *tcp, size_t bytes)
+{
+    size_t out_end = atomic_load_explicit(&tcp->out_end, memory_order_relaxed);
+    if (is_over(tcp)) {
+        return tell_end(tcp);
+    }
+    return VIA_CLIENT_TCP_OUT_BYTES - out_end >= bytes ? 0 : send_all(tcp, NULL, 0);
+}
+
+/* [lock] There is room. */
+static void gather(struct via_client_tcp *tcp, const void *data, size_t bytes)
+{
+    size_t out_end = atomic_load_explicit(&tcp->out_end, memory_order_relaxed);
+    memcpy(tcp->out + out_end, data, bytes);
+    atomic_store_explicit(&tcp->out_end, out_end + bytes, memory_order_relaxed);
+}
+
+/* [lock] Nothing waits for what was gathered. */
+static int send_soon(struct via_client_tcp *tcp)
+{
+    uint64_t now_ns = via_client_now_ns();
+    if (now_ns - tcp->sent_ns > SILENT_NS) {
+        size_t done = 0;
+        int rc = send_some(tcp, NULL, 0, &done);
+        tcp->sent_ns = now_ns;
+        if (rc != -EAGAIN) {
+            return rc == 0 ? 0 : tell_end(tcp);
+        }
+    }
+    via_client_serve_poke(tcp->attach->serve);
+    return 0;
+}
+
+/* --- requests --------------------------------------------------------------------------------- */
+
+static void count(struct via_client_tcp *tcp, bool counted)
+{
+    atomic_fetch_add_explicit(&tcp->issued, 1, memory_order_relaxed);
+    if (counted) {
+        atomic_fetch_add_explicit(&tcp->counted, 1, memory_order_relaxed);
+    }
+}
+
+/* [lock] There is room for the request. */
+static void gather_request(struct via_client_tcp *tcp, enum via_tcp_kind kind,
+                           const struct via_remote *remote, uint64_t off, uint64_t bytes)
+{
+    struct via_tcp_request request = {
+        .kind = (uint8_t)kind, .handle = remote->handle, .off = off, .bytes = bytes};
+    gather(tcp, &request, sizeof(request));
+}
+
+/* [lock] */
+static int gather_put(struct via_client_tcp *tcp, const struct via_remote *remote, uint64_t off,
+                      const void *src, size_t bytes)
+{
+    int rc =
+        make_room(tcp, sizeof(struct via_tcp_request) + (bytes <= GATHER_BYTES_MAX ? bytes : 0));
+    if (rc != 0 || bytes == 0) {
+        return rc;
+    }
+    gather_request(tcp, VIA_TCP_PUT, remote, off, bytes);
+    if (bytes > GATHER_BYTES_MAX) {
+        return send_all(tcp, src, bytes);
+    }
+    gather(tcp, src, bytes);
+    return 0;
+}
+
+int via_client_tcp_put(struct via_client_tcp *tcp, struct via_remote *remote, uint64_t off,
+                       const void *src, size_t bytes, unsigned flags)
+{
+    pthread_mutex_lock(&tcp->lock);
+    int rc = gather_put(tcp, remote, off, src, bytes);
+    count(tcp, (flags & VIA_CLIENT_PUT_UNCOUNTED) == 0);
+    if (rc == 0 && is_held_back(tcp)) {
+        rc = send_soon(tcp);
+    }
+    pthread_mutex_unlock(&tcp->lock);
+    return rc;
+}
+
+/* [lock] What an answer will belong to. Waits for room. */
+static int expect(struct via_client_tcp *tcp, void *to, uint64_t bytes, bool *done)
+{
+    struct wait wait = {0};
+    int rc = 0;
+    while (rc == 0 && atomic_load_explicit(&tcp->expected_count, memory_order_relaxed) ==
+                          VIA_CLIENT_TCP_EXPECTED_MAX) {
+        rc = send_all(tcp, NULL, 0);
+        if (rc == 0) {
+            take_answers(tcp);
+            rc = is_over(tcp) ? tell_end(tcp) : wait_step(tcp, &wait, POLLIN);
+        }
+    }
+    if (rc == 0) {
+        unsigned last =
+            tcp->expected_first + atomic_load_explicit(&tcp->expected_count, memory_order_relaxed);
+        tcp->expected[last % VIA_CLIENT_TCP_EXPECTED_MAX] =
+            (struct expected){.to = to,
+                              .bytes = bytes,
+                              .done = done,
+                              .issued = atomic_load_explicit(&tcp->issued, memory_order_relaxed),
+                              .counted = atomic_load_explicit(&tcp->counted, memory_order_relaxed)};
+        atomic_fetch_add_explicit(&tcp->expected_count, 1, memory_order_relaxed);
+    }
+    return rc;
+}
+
+/* [lock] What was refused, told once. */
+static int take_refusal(struct via_client_tcp *tcp)
+{
+    int rc = tcp->refused;
+    tcp->refused = 0;
+    return rc == 0 ? 0
+                   : via_client_error(-ECONNRESET, "host %u, segment: its owner has freed it",
+                                      tcp->host);
+}
+
+/* [lock] Until *done; its request was gathered. */
+static int wait_for(struct via_client_tcp *tcp, const bool *done)
+{
+    struct wait wait = {0};
+    int rc = send_all(tcp, NULL, 0);
+    while (rc == 0 && !*done) {
+        take_answers(tcp);
+        if (!*done) {
+            rc = is_over(tcp) ? tell_end(tcp) : 0;
+            if (rc == 0) {
+                /* Other threads may use the connection, and take the answer. */
+                pthread_mutex_unlock(&tcp->lock);
+                rc = wait_step(tcp, &wait, POLLIN);
+                pthread_mutex_lock(&tcp->lock);
+            }
+        }
+    }
+    if (rc != 0) {
+        /* It points to this thread's stack: nothing of the connection is taken any more. */
+        end(tcp, rc);
+    }
+    return rc == 0 ? take_refusal(tcp) : rc;
+}
+
+int via_client_tcp_get(struct via_client_tcp *tcp, struct via_remote *remote, uint64_t off,
+                       void *dst, size_t bytes, bool waits)
+{
+    bool done = false;
+    pthread_mutex_lock(&tcp->lock);
+    int rc = make_room(tcp, sizeof(struct via_tcp_request));
+    if (rc == 0) {
+        rc = expect(tcp, dst, bytes, waits ? &done : NULL);
+    }
+    if (rc == 0) {
+        /* expect() may have sent all, and gathered nothing. */
+        gather_request(tcp, VIA_TCP_GET, remote, off, bytes);
+        rc = waits ? wait_for(tcp, &done) : send_soon(tcp);
+    }
+    pthread_mutex_unlock(&tcp->lock);
+    return rc;
+}
+
+int via_client_tcp_atomic(struct via_client_tcp *tcp, struct via_remote *remote, uint64_t off,
+                          unsigned width, enum viaduct_atomic operation, uint64_t operand,
+                          uint64_t compare, uint64_t *ret_old, void *fetch)
+{
+    struct via_tcp_operands operands = {.operand = operand, .compare = compare};
+    bool fetches = ret_old != NULL || fetch != NULL;
+    bool done = false;
+    struct via_tcp_request request = {
+        .kind = VIA_TCP_ATOMIC,
+        .width = (uint8_t)width,
+        .operation = (uint8_t)operation,
+        .flags = fetches ? VIA_TCP_FETCHES : 0,
+        .handle = remote->handle,
+        .off = off,
+    };
+    pthread_mutex_lock(&tcp->lock);
+    int rc = make_room(tcp, sizeof(request) + sizeof(operands));
+    count(tcp, true);
+    if (rc == 0 && fetches) {
+        rc = ret_old != NULL ? expect(tcp, ret_old, sizeof(*ret_old), &done)
+                             : expect(tcp, fetch, width, NULL);
+    }
+    if (rc == 0) {
+        gather(tcp, &request, sizeof(request));
+        gather(tcp, &operands, sizeof(operands));
+        rc = ret_old != NULL ? wait_for(tcp, &done) : send_soon(tcp);
+    }
+    pthread_mutex_unlock(&tcp->lock);
+    return rc;
+}
+
+int via_client_tcp_put_signal(struct via_client_tcp *tcp, struct via_remote *remote, uint64_t off,
+                              const void *src, size_t bytes, uint64_t signal_off, uint64_t value,
+                              unsigned signal_op)
+{
+    int rc = via_client_tcp_put(tcp, remote, off, src, bytes, 0);
+    if (rc != 0) {
+        return rc;
+    }
+    return signal_op == VIADUCT_SIGNAL_ADD
+               ? via_client_tcp_atomic(tcp, remote, signal_off, 8, VIADUCT_ATOMIC_ADD, value, 0,
+                                       NULL, NULL)
+               : via_client_tcp_put(tcp, remote, signal_off, &value, sizeof(value), 0);
+}
+
+/* --- quiet ------------------------------------------------------------------------------------ */
+
+/* [lock] */
+static int fence(struct via_client_tcp *tcp)
+{
+    bool done = false;
+    struct via_tcp_request request = {.kind = VIA_TCP_FENCE};
+    int rc = make_room(tcp, sizeof(request));
+    if (rc == 0) {
+        rc = expect(tcp, NULL, 0, &done);
+    }
+    if (rc == 0) {
+        gather(tcp, &request, sizeof(request));
+        rc = wait_for(tcp, &done);
+    }
+    return rc;
+}
+
+/* Has all been applied, or all that was counted? */
+static bool is_quiet(const struct via_client_tcp *tcp, bool counted)
+{
+    const _Atomic uint64_t *issued = counted ? &tcp->counted : &tcp->issued;
+    const _Atomic uint64_t *applied = counted ? &tcp->counted_applied : &tcp->applied;
+    /* Acquire pairs with the release in complete(): answers are where they are wanted. */
+    return atomic_load_explicit(issued, memory_order_relaxed) ==
+               atomic_load_explicit(applied, memory_order_acquire) &&
+           atomic_load_explicit(&tcp->expected_count, memory_order_acquire) == 0;
+}
+
+static int quiet(struct via_client_tcp *tcp, bool counted)
+{
+    int rc = 0;
+    if (is_over(tcp)) {
+        return tell_end(tcp);
+    }
+    if (is_quiet(tcp, counted)) {
+        return 0;
+    }
+    pthread_mutex_lock(&tcp->lock);
+    if (!is_quiet(tcp, counted)) {
+        rc = fence(tcp);
+    }
+    pthread_mutex_unlock(&tcp->lock);
+    return rc;
+}
+
+int via_client_tcp_all_quiet(struct via_attach *attach)
+{
+    unsigned count = via_client_tcp_count(attach);
+    int rc = 0;
+    for (unsigned i = 0; i < count && rc == 0; i++) {
+        rc = quiet(attach->tcp_all[i], true);
+    }
+    return rc;
+}
+
+int via_client_tcp_all_failure(const struct via_attach *attach)
+{
+    unsigned count = via_client_tcp_count(attach);
+    for (unsigned i = 0; i < count; i++) {
+        if (is_over(attach->tcp_all[i])) {
+            return tell_end(attach->tcp_all[i]);
+        }
+    }
+    return 0;
+}
+
+/* --- progress --------------------------------------------------------------------------------- */
+
+bool via_client_tcp_all_flush(struct via_attach *attach)
+{
+    unsigned count = via_client_tcp_count(attach);
+    bool all = true;
+    for (unsigned i = 0; i < count; i++) {
+        struct via_client_tcp *tcp = attach->tcp_all[i];
+        size_t done = 0;
+        if (!is_held_back(tcp)) {
+            continue;
+        }
+        if (pthread_mutex_trylock(&tcp->lock) != 0) {
+            all = false;
+            continue;
+        }
+        if (send_some(tcp, NULL, 0, &done) == -EAGAIN) {
+            all = false;
+        }
+        tcp->sent_ns = via_client_now_ns();
+        pthread_mutex_unlock(&tcp->lock);
+    }
+    return all;
+}
+
+void via_client_tcp_all_poll(struct via_attach *attach)
+{
+    unsigned count = via_client_tcp_count(attach);
+    (void)via_client_tcp_all_flush(attach);
+    (void)via_client_serve_poll(attach->serve);
+    for (unsigned i = 0; i < count; i++) {
+        struct via_client_tcp *tcp = attach->tcp_all[i];
+        if (atomic_load_explicit(&tcp->expected_count, memory_order_relaxed) != 0 &&
+            pthread_mutex_trylock(&tcp->lock) == 0) {
+            take_answers(tcp);
+            pthread_mutex_unlock(&tcp->lock);
+        }
+    }
+}
+
+/* --- which way -------------------------------------------------------------------------------- */
+
+static bool has_link(const struct via_remote *remote)
+{
+    uint64_t word = via_client_status(remote->attach, remote->host);
+    return via_status_is_reachable(word) && via_status_hops(word) == 1;
+}
+
+static bool has_frames(const struct via_remote *remote)
+{
+    /* Pairs with the releases where it is counted: what went by frames has arrived at 0. */
+    return atomic_load_explicit(&remote->attach->host_pending[remote->host],
+                                memory_order_acquire) != 0;
+}
+
+static bool may_go_on(struct via_attach *attach, void *ctx)
+{
+    const struct via_remote *remote = ctx;
+    (void)attach;
+    return !has_frames(remote) || !has_link(remote);
+}
+
+static int wait_for_frames(struct via_remote *remote)
+{
+    struct via_attach *attach = remote->attach;
+    struct via_client_wait wait = {
+        .done = may_go_on,
+        .ctx = remote,
+        .deadline_ns = VIA_NEVER_NS,
+        .replies = via_client_replies(attach, via_client_channel_to(attach, remote->host)),
+    };
+    via_client_lock(attach);
+    int rc = via_client_wait(attach, &wait);
+    via_client_unlock(attach);
+    return rc;
+}
+
+int via_client_tcp_leave(struct via_remote *remote)
+{
+    return remote->tcp != NULL ? quiet(remote->tcp, false) : 0;
+}
+
+int via_client_tcp_way(struct via_remote *remote, struct via_client_tcp **ret_tcp)
+{
+    *ret_tcp = NULL;
+    if (remote->tcp == NULL) {
+        return 0;
+    }
+    if (is_over(remote->tcp)) {
+        via_client_remote_lose(remote);
+        return tell_end(remote->tcp);
+    }
+    while (has_link(remote)) {
+        if (!has_frames(remote)) {
+            *ret_tcp = remote->tcp;
+            return 0;
+        }
+        int rc = wait_for_frames(remote);
+        if (rc != 0) {
+            return rc;
+        }
+    }
+    return via_client_tcp_leave(remote);
+}

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* Direct connections: how they begin and end, at the end that puts and gets. */
+#include <errno.h>
+#include <poll.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "host/client_sys.h"
+#include "host/client_tcp_inside.h"
+
+#define DIAL_NS_MAX VIA_SEC_NS
+
+/* --- dialling --------------------------------------------------------------------------------- */
+
+static struct via_client_tcp *find(const struct via_attach *attach, const struct via_tcp_card *card)
+{
+    unsigned count = via_client_tcp_count(attach);
+    for (unsigned i = 0; i < count; i++) {
+        if (memcmp(attach->tcp_all[i]->token, card->token, sizeof(card->token)) == 0) {
+            return attach->tcp_all[i];
+        }
+    }
+    return NULL;
+}
+
+/* The neighbour's address, as the daemons know it: a card that has another one is not dialled. */
+static int ask_host(struct via_remote *remote, struct via_attach_tcp *ret_where)
+{
+    struct via_attach_request ask = {.type = VIA_ATTACH_TCP, .host = remote->host};
+    struct via_client_request request;
+    via_client_lock(remote->attach);
+    int rc = via_client_ask(remote->attach, &ask, -1, &request);
+    via_client_unlock(remote->attach);
+    if (rc == 0) {
+        memcpy(ret_where, request.answer.value, sizeof(*ret_where));
+        ret_where->peer[sizeof(ret_where->peer) - 1] = '\0';
+    }
+    return rc;
+}
+
+static int poll_until(int fd, short events, uint64_t deadline_ns)
+{
+    for (;;) {
+        uint64_t now_ns = via_client_now_ns();
+        struct pollfd any = {.fd = fd, .events = events};
+        struct timespec time = {.tv_nsec = 10 * VIA_MSEC_NS};
+        if (now_ns >= deadline_ns) {
+            return -ETIMEDOUT;
+        }
+        if (syscall(SYS_ppoll, &any, 1, &time, NULL, 8) > 0) {
+            return 0;
+        }
+    }
+}
+
+static int greet(int fd, const struct via_tcp_card *card, uint64_t deadline_ns)
+{
+    struct via_tcp_hello hello = {.magic = VIA_TCP_MAGIC};
+    struct via_tcp_ready ready = {0};
+    memcpy(hello.token, card->token, sizeof(hello.token));
+    struct iovec iov = {.iov_base = &hello, .iov_len = sizeof(hello)};
+    struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1};
+    long rc = via_sys_sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (rc != (long)sizeof(hello)) {
+        return rc < 0 ? (int)rc : -EPROTO; /* a new connection has room for it */
+    }
+    rc = poll_until(fd, POLLIN, deadline_ns);
+    if (rc != 0) {
+        return (int)rc;
+    }
+    iov = (struct iovec){.iov_base = &ready, .iov_len = sizeof(ready)};
+    rc = via_sys_recvmsg(fd, &message, MSG_DONTWAIT);
+    return rc == (long)sizeof(ready) && ready.magic == VIA_TCP_MAGIC ? 0
+           : rc < 0                                                  ? (int)rc
+                                                                     : -ECONNREFUSED;
+}
+
+/* The socket, or why there is none. */
+static int connect_to(const struct via_tcp_card *card, const char *peer)
+{
+    struct sockaddr_storage address;
+    struct via_tcp_card known = {.port = card->port};
+    unsigned bytes = 0;
+    int rc = via_client_tcp_address(peer, &known, &address, &bytes);
+    if (rc == 0 && (known.family != card->family ||
+                    memcmp(known.address, card->address, sizeof(known.address)) != 0)) {
+        rc = -EXDEV; /* it is reached by another network */
+    }
+    int fd = rc == 0 ? via_sys_socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK)
+                     : rc;
+    if (fd < 0) {
+        return fd;
+    }
+    uint64_t deadline_ns = via_client_now_ns() + DIAL_NS_MAX;
+    via_sys_tcp_prompt(fd);
+    rc = via_sys_connect(fd, &address, bytes);
+    if (rc == -EINPROGRESS) {
+        rc = poll_until(fd, POLLOUT, deadline_ns);
+    }
+    if (rc == 0) {
+        rc = greet(fd, card, deadline_ns);
+    }
+    if (rc != 0) {
+        via_sys_close(fd);
+        return rc;
+    }
+    return via_client_fd_keep(fd);
+}
+
+static struct via_client_tcp *tcp_new(struct via_remote *remote, const struct via_tcp_card *card)
+{
+    struct via_client_tcp *tcp = calloc(1, sizeof(*tcp));
+    unsigned char *memory = malloc(VIA_CLIENT_TCP_OUT_BYTES + VIA_CLIENT_TCP_IN_BYTES);
+    struct expected *expected = calloc(VIA_CLIENT_TCP_EXPECTED_MAX, sizeof(*expected));
+    if (tcp == NULL || memory == NULL || expected == NULL) {
+        free(tcp);
+        free(memory);
+        free(expected);
+        return NULL;
+    }
+    tcp->attach = remote->attach;
+    tcp->host = remote->host;
+    memcpy(tcp->token, card->token, sizeof(tcp->token));
+    tcp->out = memory;
+    tcp->in = memory + VIA_CLIENT_TCP_OUT_BYTES;
+    tcp->expected = expected;
+    pthread_mutex_init(&tcp->lock, NULL);
+    return tcp;
+}
+
+static void tcp_free(struct via_client_tcp *tcp)
+{
+    pthread_mutex_destroy(&tcp->lock);
+    free(tcp->out);
+    free(tcp->expected);
+    free(tcp);
+}
+
+static int dial(struct via_remote *remote, const struct via_tcp_card *card)
+{
+    struct via_attach *attach = remote->attach;
+    unsigned count = via_client_tcp_count(attach);
+    struct via_attach_tcp where;
+    if (count == VIA_CLIENT_TCP_MAX) {
+        return -ENOSPC;
+    }
+    int rc = ask_host(remote, &where);
+    if (rc != 0) {
+        return rc;
+    }
+    struct via_client_tcp *tcp = tcp_new(remote, card);
+    if (tcp == NULL) {
+        return -ENOMEM;
+    }
+    tcp->fd = connect_to(card, where.peer);
+    if (tcp->fd < 0) {
+        rc = tcp->fd;
+        tcp_free(tcp);
+        return rc;
+    }
+    attach->tcp_all[count] = tcp;
+    atomic_store_explicit(&attach->tcp_count, count + 1, memory_order_release);
+    remote->tcp = tcp;
+    return 0;
+}
+
+int via_tcp_dial(struct via_remote *remote, const struct via_tcp_card *card)
+{
+    if (remote->attach->serve == NULL || card->magic != VIA_TCP_MAGIC) {
+        return -EXDEV;
+    }
+    remote->tcp = find(remote->attach, card);
+    return remote->tcp != NULL ? 0 : dial(remote, card);
+}
+
+/* --- the end ---------------------------------------------------------------------------------- */
+
+void via_client_tcp_all_close(struct via_attach *attach)
+{
+    bool own = attach->pid == getpid();
+    uint64_t deadline_ns = via_client_now_ns() + VIA_SEC_NS;
+    while (own && !via_client_tcp_all_flush(attach) && via_client_now_ns() < deadline_ns) {
+        (void)via_client_serve_poll(attach->serve);
+        sched_yield();
+    }
+    via_client_serve_close(attach->serve, own); /* first: its thread uses the connections */
+    attach->serve = NULL;
+    unsigned count = via_client_tcp_count(attach);
+    for (unsigned i = 0; i < count; i++) {
+        via_client_fd_close(attach->tcp_all[i]->fd);
+        tcp_free(attach->tcp_all[i]);
+    }
+    atomic_store_explicit(&attach->tcp_count, 0, memory_order_release);
+}

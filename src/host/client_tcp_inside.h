@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#ifndef VIA_HOST_CLIENT_TCP_INSIDE_H
+#define VIA_HOST_CLIENT_TCP_INSIDE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "host/client.h"
+#include "host/client_tcp.h"
+
+#define VIA_CLIENT_TCP_OUT_BYTES (64u << 10)
+#define VIA_CLIENT_TCP_IN_BYTES (32u << 10)
+#define VIA_CLIENT_TCP_EXPECTED_MAX 1024u /* answers under way: a power of two */
+
+/* An answer that is to come. */
+struct expected {
+    void *to; /* NULL: not wanted */
+    uint64_t bytes;
+    bool *done;               /* a thread waits; or NULL */
+    uint64_t issued, counted; /* of the connection, when it was asked for */
+};
+
+struct via_client_tcp {
+    struct via_attach *attach;
+    uint8_t token[VIA_TCP_TOKEN_BYTES];
+    uint16_t host;
+    int fd;
+    pthread_mutex_t lock;
+    _Atomic int error; /* it is over; first failure */
+    int refused;       /* a request was: what the next quiet tells */
+    /* Requests without an answer so far, of all and of those that a quiet waits for; and how many
+     * have been applied, as far as answers told. */
+    _Atomic uint64_t issued, applied;
+    _Atomic uint64_t counted, counted_applied;
+    uint64_t sent_ns; /* the last time */
+    unsigned char *out, *in;
+    size_t out_begin, in_begin, in_end;
+    _Atomic size_t out_end;    /* also read without the lock: is anything held back? */
+    struct expected *expected; /* VIA_CLIENT_TCP_EXPECTED_MAX */
+    unsigned expected_first;
+    _Atomic unsigned expected_count;
+    uint64_t left;      /* of the payload of the first expected one */
+    uint64_t answer_at; /* how much of it has come */
+};
+
+/* Pairs with the release in dial(): a connection is there before it is counted. */
+static inline unsigned via_client_tcp_count(const struct via_attach *attach)
+{
+    return atomic_load_explicit(&attach->tcp_count, memory_order_acquire);
+}
+
+#endif
