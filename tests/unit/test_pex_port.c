@@ -370,12 +370,21 @@ struct odd {
     uint64_t window_bytes;    /* of BAR 2 */
     uint32_t setup_own, setup_peer;
     uint32_t ids;
+    unsigned reads; /* so many are answered, and no later one; 0: all are */
 };
 
 static struct odd odd;
 static const struct via_pci_ops *plain;
 static struct via_pci_ops odd_ops;
 static unsigned register_writes;
+
+static unsigned odd_reads;
+
+static bool odd_gone(struct via_pci *pci)
+{
+    (void)pci;
+    return odd.reads != 0 && odd_reads >= odd.reads;
+}
 
 static int odd_config_read(struct via_pci *pci, unsigned off, unsigned len, uint32_t *ret_value)
 {
@@ -384,6 +393,8 @@ static int odd_config_read(struct via_pci *pci, unsigned off, unsigned len, uint
                       : off == VIA_PCI_VENDOR_ID && len == 4 ? odd.ids
                                                              : 0;
     *ret_value = wanted != 0 ? wanted : *ret_value;
+    *ret_value = odd_gone(pci) ? UINT32_MAX >> (32 - 8 * len) : *ret_value;
+    odd_reads++;
     return rc;
 }
 
@@ -408,6 +419,10 @@ static int odd_region_read(struct via_pci *pci, unsigned region, uint64_t off, v
     if (wanted != 0 && len == sizeof(wanted)) {
         memcpy(ret_data, &wanted, sizeof(wanted));
     }
+    if (odd_gone(pci)) {
+        memset(ret_data, 0xff, len);
+    }
+    odd_reads++;
     return rc;
 }
 
@@ -434,6 +449,7 @@ static struct via_pci *open_odd(struct via_pex *model)
     odd_ops.region = odd_region;
     odd_ops.region_read = odd_region_read;
     odd_ops.region_write = odd_region_write;
+    odd_ops.gone = odd_gone;
     odd_ops.close = odd_close;
     pci->ops = &odd_ops;
     return pci;
@@ -454,7 +470,7 @@ static void refuse_odd(struct via_pex *model, const struct odd *what, int rc, co
     odd = *what;
     struct via_pci *pci = open_odd(model);
     assert_int_equal(pci->ops->config_write(pci, VIA_PCI_COMMAND, 2, found), 0);
-    register_writes = 0;
+    register_writes = odd_reads = 0;
     assert_int_equal(via_pex_port_open(&config, pci, NULL, 1, &host, &port, &err), rc);
     if (strstr(err.text, says) == NULL) {
         fail_msg("%s", err.text);
@@ -504,6 +520,21 @@ static void a_chip_that_is_odd_is_refused_and_left_as_it_was(void **state)
     via_pex_free(model);
 }
 
+/* A function that goes at any step of its identification is no chip that is odd. */
+static void a_function_that_goes_while_it_is_opened_says_so(void **state)
+{
+    struct via_pex *model;
+    struct via_error err = {0};
+    (void)state;
+    assert_int_equal(via_pex_new(&via_pex_options_default, &model, &err), 0);
+    odd = (struct odd){0};
+    for (unsigned reads = 1; reads <= 6; reads++) {
+        struct odd goes = {.reads = reads};
+        refuse_odd(model, &goes, -ENODEV, "the function does not answer any more");
+    }
+    via_pex_free(model);
+}
+
 #define PAIR_TEST(name) cmocka_unit_test_setup_teardown(name, set_up_pair, tear_down)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
@@ -532,6 +563,7 @@ int main(void)
         cmocka_unit_test(a_dma_function_fits_its_port),
         cmocka_unit_test(what_cannot_be_opened_says_why),
         cmocka_unit_test(a_chip_that_is_odd_is_refused_and_left_as_it_was),
+        cmocka_unit_test(a_function_that_goes_while_it_is_opened_says_so),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

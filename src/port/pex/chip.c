@@ -156,7 +156,7 @@ static int check_registers(struct via_pex_port *pex, struct via_error *err)
     return 0;
 }
 
-int via_pex_chip_identify(struct via_pex_port *pex, struct via_error *err)
+static int identify(struct via_pex_port *pex, struct via_error *err)
 {
     struct via_pex_chip *chip = &pex->chip;
     int rc = check_ids(pex, err);
@@ -167,6 +167,7 @@ int via_pex_chip_identify(struct via_pex_port *pex, struct via_error *err)
         (chip->nt == 0 ? PEX_NT0_BASE : PEX_NT1_BASE) + (chip->link_side ? PEX_LINK_SIDE : 0);
     chip->peer_base = chip->base ^ PEX_LINK_SIDE;
     rc = pex->pci->ops->config_read(pex->pci, VIA_PCI_COMMAND, 2, &chip->command_found);
+    rc = rc == 0 && chip->command_found == UINT16_MAX ? -ENODEV : rc; /* all-ones: no answer */
     chip->was_found = rc == 0;
     rc = rc == 0 ? pex->pci->ops->config_write(pex->pci, VIA_PCI_COMMAND, 2, VIA_PCI_COMMAND_MEMORY)
                  : rc;
@@ -175,6 +176,15 @@ int via_pex_chip_identify(struct via_pex_port *pex, struct via_error *err)
     }
     rc = check_bars(pex, err);
     return rc == 0 ? check_registers(pex, err) : rc;
+}
+
+/* What a function that has gone meanwhile seems to be is no cause. */
+int via_pex_chip_identify(struct via_pex_port *pex, struct via_error *err)
+{
+    int rc = identify(pex, err);
+    return rc != 0 && pex->pci->ops->gone(pex->pci)
+               ? via_error_set(err, -ENODEV, "the function does not answer any more")
+               : rc;
 }
 
 void via_pex_chip_leave(struct via_pex_port *pex)
