@@ -80,14 +80,24 @@ static uint16_t next_dirty(struct via_lsdb_link *link, unsigned hosts_max)
     return (uint16_t)host;
 }
 
-/* Does the host tell this peer itself? It has announced a link to the peer's present life, and
- * sends its announcements on all links that it announces. */
+/* Did the host send this announcement over its own link? */
+static bool is_from_itself(const struct via_link *link, const struct via_announcement *head)
+{
+    return link->lsdb.peer == head->host && link->peer_seen_session == head->session;
+}
+
+/*
+ * Does the host tell this peer itself? It has announced a link to the peer's present life, and
+ * sends all announcements on those links. Only what came from the host itself says so: a lie that
+ * names the neighbours of all hosts that store it would never reach its victim.
+ */
 static bool is_told_by(const struct via_node *node, uint16_t host, const struct via_link *link)
 {
+    const struct via_lsa *lsa = &node->lsdb->lsas[host];
     struct via_neighbours it;
 
-    via_neighbours_of(node->lsdb, &node->lsdb->lsas[host], &it);
-    while (via_neighbours_next(&it) && it.host <= link->lsdb.peer) {
+    via_neighbours_of(node->lsdb, lsa, &it);
+    while (lsa->by_itself && via_neighbours_next(&it) && it.host <= link->lsdb.peer) {
         if (it.host == link->lsdb.peer) {
             return it.session == link->peer_seen_session;
         }
@@ -111,11 +121,9 @@ static void mark_dirty_everywhere(struct via_node *node, uint16_t host)
     }
 }
 
-/*
- * Another host's announcement goes on to the neighbours that the host does not tell itself. Else
+/* Another host's announcement goes on to the neighbours that the host does not tell itself. Else
  * each announcement would cross all links of a mesh in both directions. A link that the host has
- * announced and lost comes out of its next announcement, which is then sent on.
- */
+ * announced and lost comes out of its next announcement, which is then sent on. */
 static void send_on(struct via_node *node, const struct via_link *from, uint16_t host)
 {
     struct via_lsdb *lsdb = node->lsdb;
@@ -123,7 +131,7 @@ static void send_on(struct via_node *node, const struct via_link *from, uint16_t
 
     lsdb->told_serial++;
     via_neighbours_of(lsdb, &lsdb->lsas[host], &it);
-    while (via_neighbours_next(&it)) {
+    while (lsdb->lsas[host].by_itself && via_neighbours_next(&it)) { /* see is_told_by() */
         for (uint16_t p = lsdb->local[it.host]; p != VIA_PORT_NONE;
              p = node->links[p].lsdb.next_parallel) {
             if (node->links[p].peer_seen_session == it.session) {
@@ -388,6 +396,7 @@ static void take_newer(struct via_node *node, struct via_link *link,
     struct via_lsa *lsa = &lsdb->lsas[head->host];
 
     store(node, head->host, head->session, head->sequence, list, change);
+    lsa->by_itself = is_from_itself(link, head);
     if (is_high(head->sequence)) {
         lsa->forget_ns = now_ns + VIA_LINK_STATE_FORGET_NS;
         lsdb->forget_ns = via_min(lsdb->forget_ns, lsa->forget_ns);
@@ -411,6 +420,7 @@ void via_lsdb_take(struct via_node *node, struct via_link *link,
             set_dirty(&link->lsdb, head->host);
         } else {
             mark_sent(link, head->host);
+            lsa->by_itself |= is_from_itself(link, head);
         }
         if (order > 0) {
             take_newer(node, link, head, list, change, now_ns);

@@ -66,6 +66,7 @@ struct via_lsa {
     uint64_t forget_ns;                       /* when a high sequence number is forgotten */
     uint64_t forgotten[VIA_LSA_FORGOTTEN];    /* such numbers, the last first; 0 = none */
     uint64_t forgotten_ns[VIA_LSA_FORGOTTEN]; /* when each was forgotten */
+    bool by_itself;        /* the host has told this itself, over its own link to me */
     uint64_t contested_ns; /* since when the session is disputed; 0 = it is (route.c) */
 };
 

@@ -267,6 +267,27 @@ static void the_same_number_with_other_words_is_outnumbered(void **state)
     }
 }
 
+/* Host 2 is said to be a neighbour of the victim, so host 1 might leave it to the victim to tell
+ * host 2, and the victim would never hear of the lie. Simulator, seed 881313 with two rogues. */
+static void a_lie_that_names_those_it_would_reach_next_reaches_its_victim(void **state)
+{
+    (void)state;
+    for (int same_session = 0; same_session < 2; same_session++) {
+        struct scene s;
+        scene_init(&s);
+        struct via_announcement_neighbour named = {.host = 2,
+                                                   .session = s.fabric->hosts[2].config.session};
+        uint32_t session = same_session != 0 ? s.fabric->hosts[3].config.session : FOREIGN_SESSION;
+        lie(&s, 3, session, sequence_of(&s, 1, 3) + 1000, &named);
+        run(&s, 100 * VIA_MSEC_NS);
+        assert_int_equal(sequence_of(&s, 1, 3), sequence_of(&s, 3, 3));
+        assert_settles_within(&s, 2 * VIA_LINK_STATE_FORGET_NS);
+        assert_message_arrives(&s, 1, 3);
+        assert_links_never_failed(&s);
+        fabric_free(s.fabric);
+    }
+}
+
 /* The liar never stops. Its announcements of hosts that have no neighbour stay with them. */
 static void lies_without_end_break_no_link(void **state)
 {
@@ -305,6 +326,7 @@ int main(void)
         cmocka_unit_test(a_restart_of_the_victim_cures_at_once),
         cmocka_unit_test(a_forgotten_lie_does_not_come_back_from_another_host),
         cmocka_unit_test(the_same_number_with_other_words_is_outnumbered),
+        cmocka_unit_test(a_lie_that_names_those_it_would_reach_next_reaches_its_victim),
         cmocka_unit_test(lies_without_end_break_no_link),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
