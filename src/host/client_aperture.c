@@ -243,7 +243,9 @@ static bool run_imitating(struct burst *burst, const struct via_client_part *par
     via_combine_init(
         &combine, atomic_fetch_add_explicit(&burst->attach->combine_seed, 1, memory_order_relaxed));
     burst->combine = &combine;
-    return run(burst, parts, count, flags);
+    bool arrived = run(burst, parts, count, flags);
+    burst->combine = NULL;
+    return arrived;
 }
 
 /* --- order towards frames --------------------------------------------------------------------- */

@@ -257,7 +257,7 @@ static int make_all(char *path, bool passable, struct via_error *err)
 
 int via_rundir_make(const char *rundir, bool passable, struct via_error *err)
 {
-    struct via_rundir_path path;
+    struct via_rundir_path path = {0};
     int rc = 0;
     if (rundir[0] != '/') {
         rc = via_error_set(err, -EINVAL, "is not an absolute path");

@@ -633,6 +633,7 @@ int via_launch_serve(void)
         result = via_launch_take_signals(&serve.launch, &err);
     if (result < 0) {
         via_launch_print("--serve: %s", via_error_describe(&err));
+        free(polls);
         return 1;
     }
     serve.heard_ns = serve.polled_ns = via_launch_now_ns();
