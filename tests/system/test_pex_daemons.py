@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
 """Two daemons on a register model of a PEX 87xx, served by vfio-user: data, messages, faults, the end of the server."""
+import contextlib
 import ctypes
 import os
 import random
 import signal
+import socket
 import subprocess
+import threading
 
 import cli
 from daemon_config import Machine
@@ -55,6 +58,44 @@ class Process:
         data = ctypes.create_string_buffer(size)
         self.good(self.calls.via_remote_get(remote, ctypes.c_uint64(0), data, ctypes.c_size_t(size)))
         return data.raw
+
+
+class Relay:
+    """Between one client and a vfio-user server, which goes after so many messages of the client."""
+
+    def __init__(self, path, server, messages):
+        self.left = messages
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.bind(path)
+        self.listener.listen(1)
+        self.thread = threading.Thread(target=self.run, args=(server,), daemon=True)
+        self.thread.start()
+
+    def run(self, path):
+        client = self.listener.accept()[0]
+        server = socket.socket(socket.AF_UNIX)
+        server.connect(path)
+        back = threading.Thread(target=self.pass_on, args=(server, client, False), daemon=True)
+        back.start()
+        self.pass_on(client, server, True)
+        back.join()
+        for end in (client, server, self.listener):
+            end.close()
+
+    def pass_on(self, source, sink, counts):
+        """With descriptors. A message is read at once: the client waits for each answer."""
+        with contextlib.suppress(OSError):
+            while True:
+                data, fds, _, _ = socket.recv_fds(source, 1 << 20, 16)
+                self.left -= counts
+                if not data or self.left < 0:
+                    break
+                socket.send_fds(sink, [data], fds)
+                for fd in fds:
+                    os.close(fd)
+        for end in (source, sink):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
 
 
 class PexMachine(Machine):
@@ -173,6 +214,22 @@ class Pex(cli.Case):
         for machine, link in ((one, "to-2-0"), (two, "to-1-0")):
             self.assertTrue(cli.wait_for(lambda m=machine, l=link: m.links()[l]["state"] != "up"))
             self.assertTrue(cli.wait_for(lambda m=machine, l=link: "the function does not answer" in m.links()[l]["error"]))
+        self.assertEqual((one.stop(), two.stop()), (0, 0))
+
+    def test_a_server_that_dies_while_it_is_opened_is_an_error(self):
+        """At each step the command says what failed and of which socket, and the function can be opened again."""
+        engine = os.path.join(self.folder, "dma.sock")
+        self.serve("--dma-socket", engine)
+        for dies, steps in ((self.sockets[0], (0, 1, 6, 11, 14, 17, 21)), (engine, (0, 6, 10, 20, 40))):
+            for step in steps:
+                path = os.path.join(self.folder, "relay-%d-%s" % (step, os.path.basename(dies)))
+                relay = Relay(path, dies, step)
+                function, dma = (path, engine) if dies != engine else (self.sockets[0], path)
+                error = self.bad("perf", "pio", "--link", "pex:vfio-user:%s,window=512KiB,dma=%s" % (function, dma), "--wait", "1", says=path)
+                self.assertNotRegex(error, "revision FF|EEPROM")
+                relay.thread.join(cli.HANG_S)
+                self.assertFalse(relay.thread.is_alive())
+        one, two = self.machines()
         self.assertEqual((one.stop(), two.stop()), (0, 0))
 
     def test_two_chips_back_to_back(self):
