@@ -163,11 +163,15 @@ static void send_all_again(struct via_conn *conn, int fd, bool exits)
         return;
     }
     uint64_t patience_ns = exits ? VIA_REPLAY_EXIT_NS : CLOSE_NS;
-    if (via_conn_replay_all(conn, fd, patience_ns) == -EAGAIN &&
-        (exits || !via_steward_keep_conn(conn, fd))) {
+    bool left = via_conn_replay_all(conn, fd, patience_ns) == -EAGAIN;
+    bool kept = left && !exits && via_steward_keep_conn(conn, fd);
+    if (left && !kept) {
         via_conn_reset(fd);
     }
     via_tx_give(&op);
+    if (kept) {
+        via_steward_start(false);
+    }
 }
 
 void via_conn_end(struct via_conn *conn, int fd)

@@ -15,11 +15,12 @@
  * something else: sleeps, waits for other descriptors, works. The peer calls (bell.h), and the
  * thread that handles the call sends the unread bytes again:
  *
- * - a thread that sleeps in a call of the C library which this library sees, whatever it sleeps
- *   for. A program of one thread stays one: what it does is as fast as before, and
- *   sandboxes see no system call that is new to them but ppoll() and epoll_wait().
- * - in a program of several threads, which may sleep where the library does not see it, one more
- * thread: the steward. It starts when the first of them writes to a pipe, and sleeps.
+ * - a thread that waits for descriptors, whichever, in a call that this library sees. A program of
+ *   one thread stays one: what it does is as fast as before, and sandboxes see no system call that
+ *   is new to them but ppoll() and epoll_wait(). Where it waits for something else the call waits
+ *   for the next one on a connection.
+ * - in a program of several threads, which may sleep where nobody sees it, one more of them: the
+ *   steward. It starts when the first of them writes to a pipe, and sleeps.
  */
 
 /* This process has had pipes. */

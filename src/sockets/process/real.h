@@ -70,13 +70,6 @@
     F(sighandler_t, sysv_signal, (int, sighandler_t))                                              \
     F(sighandler_t, __sysv_signal, (int, sighandler_t))                                            \
     F(sighandler_t, sigset, (int, sighandler_t))                                                   \
-    F(int, pause, (void))                                                                          \
-    F(int, sigsuspend, (const sigset_t *))                                                         \
-    F(int, nanosleep, (const struct timespec *, struct timespec *))                                \
-    F(int, clock_nanosleep, (clockid_t, int, const struct timespec *, struct timespec *))          \
-    F(unsigned, sleep, (unsigned))                                                                 \
-    F(int, usleep, (unsigned))                                                                     \
-    F(pid_t, waitpid, (pid_t, int *, int))                                                         \
     F(ssize_t, preadv2, (int, const struct iovec *, int, off_t, int))                              \
     F(ssize_t, pwritev2, (int, const struct iovec *, int, off_t, int))                             \
     F(int, vdprintf, (int, const char *, va_list))                                                 \
