@@ -26,10 +26,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#ifndef TCP_INQ
-#define TCP_INQ 36
-#define TCP_CM_INQ TCP_INQ
-#endif
 #ifndef CLOSE_RANGE_CLOEXEC
 #define CLOSE_RANGE_CLOEXEC 4u
 #endif
@@ -240,31 +236,6 @@ static void call_async(struct end *end)
 
 /* --- control data ------------------------------------------------------------------------------
  */
-
-static void call_inq(struct end *end)
-{
-    char what[128];
-    int on = (int)dice(2), left = -1;
-    char control[64];
-    size_t bytes = some_bytes();
-    struct iovec iov = {in, bytes};
-    struct msghdr message = {.msg_iov = &iov,
-                             .msg_iovlen = 1,
-                             .msg_control = control,
-                             .msg_controllen = sizeof(control)};
-    setsockopt(end->fd, IPPROTO_TCP, TCP_INQ, &on, sizeof(on));
-    errno = 0;
-    long rc = recvmsg(end->fd, &message, MSG_CMSG_CLOEXEC);
-    int error = errno;
-    const struct cmsghdr *first = rc >= 0 && !stamps_used ? CMSG_FIRSTHDR(&message) : NULL;
-    if (first != NULL && first->cmsg_level == IPPROTO_TCP && first->cmsg_type == TCP_CM_INQ) {
-        memcpy(&left, CMSG_DATA(first), sizeof(left));
-    }
-    snprintf(what, sizeof(what), "TCP_INQ %d, recvmsg(%zu) %08x, left %d", on, bytes,
-             hash_of(in, rc > 0 ? (size_t)rc : 0), left);
-    tell(end, what, rc, error);
-    end->got += rc > 0 ? (uint64_t)rc : 0;
-}
 
 /* TCP has no use for these, or does not know them. */
 static void call_send_control(struct end *end)
@@ -573,7 +544,7 @@ void more_call(struct end *end, bool may_end)
     static void (*const calls[])(struct end *) = {
         call_both,         call_both,         call_both,       call_both,       call_registration,
         call_registration, call_registration, call_renumbered, call_renumbered, call_range,
-        call_limit,        call_linger,       call_unsent,     call_inq,        call_inq,
+        call_limit,        call_linger,       call_unsent,     call_linger,     call_unsent,
         call_send_control, call_what_fails,   call_what_fails, call_in_thread,  call_vfork,
         call_fortified,    call_fortified};
     static void (*const ways_back[])(struct end *) = {call_async, call_in_started, call_stdio};

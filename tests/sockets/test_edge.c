@@ -110,17 +110,6 @@ static void numbers_of_records_wrap(void **state)
     assert_false(via_edge_is_missed(&(struct via_edge){.sequence = 1}, ET_IN, UINT32_MAX));
 }
 
-static void few_bytes_are_none(void **state)
-{
-    (void)state;
-    struct via_edge told = {.sequence = 5};
-    struct via_edge_now now = piped(ET_BOTH, EPOLLOUT, 6, 5);
-    now.few = true;
-    assert_false(via_edge_is_news(&told, &now));
-    now.bits = EPOLLIN | EPOLLOUT;
-    told_once(&told, &now);
-}
-
 static void an_end_is_told_once_and_the_last_one_ends_all(void **state)
 {
     (void)state;
@@ -272,7 +261,6 @@ int main(void)
         cmocka_unit_test(room_is_told_after_each_writer_that_found_none),
         cmocka_unit_test(what_was_read_untold_is_an_edge_for_room),
         cmocka_unit_test(numbers_of_records_wrap),
-        cmocka_unit_test(few_bytes_are_none),
         cmocka_unit_test(an_end_is_told_once_and_the_last_one_ends_all),
         cmocka_unit_test(the_kernel_is_asked_only_after_it_has_said_something),
         cmocka_unit_test(bytes_of_the_kernel_that_were_read_are_known),

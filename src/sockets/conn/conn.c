@@ -242,22 +242,22 @@ static uint64_t timeout_of(int fd, int name)
                : (uint64_t)tv.tv_sec * VIA_SEC_NS + (uint64_t)tv.tv_usec * VIA_USEC_NS;
 }
 
-static int int_option(int fd, int name)
+static int int_option(int fd, int level, int name)
 {
     int value = 0;
     socklen_t bytes = sizeof(value);
-    return VIA_REAL(getsockopt)(fd, SOL_SOCKET, name, &value, &bytes) == 0 ? value : 0;
+    return VIA_REAL(getsockopt)(fd, level, name, &value, &bytes) == 0 ? value : 0;
 }
 
 /* Does the program want fewer bytes under way than a pipe holds? The kernel knows whether the
  * program has set the sizes, and returns twice the set value (socket(7)). */
 static bool has_small_buffers(int fd)
 {
-    int locks = int_option(fd, SO_BUF_LOCK); /* 0 before Linux 5.14 */
+    int locks = int_option(fd, SOL_SOCKET, SO_BUF_LOCK); /* 0 before Linux 5.14 */
     return ((locks & SOCK_SNDBUF_LOCK) != 0 &&
-            int_option(fd, SO_SNDBUF) < 2 * VIA_CONN_BUFFER_BYTES_MIN) ||
+            int_option(fd, SOL_SOCKET, SO_SNDBUF) < 2 * VIA_CONN_BUFFER_BYTES_MIN) ||
            ((locks & SOCK_RCVBUF_LOCK) != 0 &&
-            int_option(fd, SO_RCVBUF) < 2 * VIA_CONN_BUFFER_BYTES_MIN);
+            int_option(fd, SOL_SOCKET, SO_RCVBUF) < 2 * VIA_CONN_BUFFER_BYTES_MIN);
 }
 
 /* setsockopt() in another thread may come first, and then its value stays. */
@@ -268,36 +268,37 @@ static void set_if_none(_Atomic uint64_t *timeout_ns, uint64_t value)
                                             memory_order_relaxed);
 }
 
-static void learn_inq(struct via_op *op)
+/* Set before the connection was made, or at its listener, and nothing that pipes do. */
+static bool has_kernel_options(int fd)
 {
-    uint8_t unknown = VIA_INQ_UNKNOWN;
-    int on = 0;
-    socklen_t bytes = sizeof(on);
-    if (VIA_REAL(getsockopt)(op->fd, IPPROTO_TCP, TCP_INQ, &on, &bytes) != 0) {
-        on = 0;
+    static const struct {
+        int level, name, least;
+    } options[] = {{SOL_SOCKET, SO_RCVLOWAT, 2},
+                   {SOL_SOCKET, SO_OOBINLINE, 1},
+                   {SOL_SOCKET, SO_ZEROCOPY, 1},
+                   {IPPROTO_TCP, TCP_INQ, 1}};
+    for (size_t i = 0; i < VIA_ARRAY_COUNT(options); i++) {
+        if (int_option(fd, options[i].level, options[i].name) >= options[i].least) {
+            return true;
+        }
     }
-    atomic_compare_exchange_strong_explicit(&op->side->inq, &unknown,
-                                            on != 0 ? VIA_INQ_ON : VIA_INQ_OFF,
-                                            memory_order_relaxed, memory_order_relaxed);
+    return false;
 }
 
 void via_conn_learn_options_slowly(struct via_op *op)
 {
     struct via_side *side = op->side;
     int saved = errno;
-    uint32_t one = 1;
     set_if_none(&side->rcvtimeo_ns, timeout_of(op->fd, SO_RCVTIMEO));
     set_if_none(&side->sndtimeo_ns, timeout_of(op->fd, SO_SNDTIMEO));
-    atomic_compare_exchange_strong_explicit(&side->rcvlowat, &one,
-                                            (uint32_t)via_max(int_option(op->fd, SO_RCVLOWAT), 1),
-                                            memory_order_relaxed, memory_order_relaxed);
-    learn_inq(op);
-    if (int_option(op->fd, SO_TIMESTAMP) > 0 || int_option(op->fd, SO_TIMESTAMPNS) > 0) {
+    if (int_option(op->fd, SOL_SOCKET, SO_TIMESTAMP) > 0 ||
+        int_option(op->fd, SOL_SOCKET, SO_TIMESTAMPNS) > 0) {
         atomic_store_explicit(&side->stamps, true, memory_order_relaxed);
     }
     atomic_store_explicit(&side->options_known, true, memory_order_relaxed);
     int flags = VIA_REAL(fcntl)(op->fd, F_GETFL);
-    if ((flags >= 0 && (flags & O_ASYNC) != 0) || has_small_buffers(op->fd)) {
+    if ((flags >= 0 && (flags & O_ASYNC) != 0) || has_small_buffers(op->fd) ||
+        has_kernel_options(op->fd)) {
         via_conn_demote(op, VIA_REASON_OPTION); /* SIGIO comes from the kernel */
     }
     errno = saved;

@@ -148,7 +148,6 @@ struct via_side *via_side_new(void)
         side->chunk = chunk;
     }
     atomic_store_explicit(&side->refs, 1, memory_order_relaxed);
-    atomic_store_explicit(&side->rcvlowat, 1, memory_order_relaxed);
     return side;
 }
 

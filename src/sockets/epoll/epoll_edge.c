@@ -85,7 +85,6 @@ struct via_edge_now via_ep_now(const struct via_ep_entry *entry, uint32_t bits,
                                  .next = next_expected(entry),
                                  .read = via_stream_rx_after_bytes(&side->rx),
                                  .piped = entry->piped,
-                                 .few = side->rcvlowat > 1,
                                  .reads_kernel = is_kernel_read(entry)};
 }
 

@@ -258,32 +258,8 @@ VIA_HOOK ssize_t pwritev2(int fd, const struct iovec *iov, int count, off_t offs
 VIA_HOOK_AS(pwritev2)
 ssize_t pwritev64v2(int fd, const struct iovec *iov, int count, off64_t offset, int flags);
 
-/* TCP_INQ, as the kernel returns it: bytes that can be read now, and 1 more when FIN has come. */
-static int bytes_left(struct via_op *op)
-{
-    int bytes = via_min(via_max(via_io_readable_bytes(op), 0), INT32_MAX - 1);
-    return bytes + (via_io_fin_has_come(op) ? 1 : 0);
-}
-
-/* The only control data of pipes. */
-static void put_inq(struct via_op *op, struct msghdr *message, size_t room)
-{
-    int inq = bytes_left(op);
-    struct cmsghdr header = {.cmsg_level = IPPROTO_TCP, .cmsg_type = TCP_CM_INQ};
-    if (room < sizeof(header) || !via_memory_is_writable(message->msg_control, room)) {
-        message->msg_flags |= MSG_CTRUNC;
-        return;
-    }
-    header.cmsg_len = via_min(room, CMSG_LEN(sizeof(inq)));
-    message->msg_flags |= header.cmsg_len < CMSG_LEN(sizeof(inq)) ? MSG_CTRUNC : 0;
-    memcpy(message->msg_control, &header, sizeof(header));
-    memcpy((unsigned char *)message->msg_control + CMSG_LEN(0), &inq,
-           header.cmsg_len - CMSG_LEN(0));
-    message->msg_controllen = via_min(room, CMSG_SPACE(sizeof(inq)));
-}
-
-/* One message: data only, as pipes carry nothing else; the kernel does, for connections that it
- * carries. */
+/* One message: data only, as pipes carry nothing else; the kernel does, for connections that are
+ * its own. */
 static ssize_t recvmsg_op(struct via_op *op, struct msghdr *message, int flags)
 {
     bool stamps = atomic_load_explicit(&op->side->stamps, memory_order_relaxed);
@@ -297,15 +273,11 @@ static ssize_t recvmsg_op(struct via_op *op, struct msghdr *message, int flags)
         via_stats_count(&op->conn->stats->rx_kernel_bytes, plain > 0 ? (uint64_t)plain : 0);
         return plain >= 0 ? plain : -errno;
     }
-    size_t room = message->msg_controllen;
     ssize_t n = via_io_recv(op, message->msg_iov, (int)message->msg_iovlen, flags);
     if (n >= 0) {
         message->msg_namelen = 0;
         message->msg_controllen = 0;
         message->msg_flags = 0;
-        if (via_unlikely(op->side->inq == VIA_INQ_ON) && (flags & MSG_OOB) == 0) {
-            put_inq(op, message, room);
-        }
     }
     return n;
 }

@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <poll.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <string.h>
@@ -511,17 +510,7 @@ static bool is_small_buffer(int level, int name, const void *value, socklen_t by
 #define RCVTIMEO_NEW 66
 #define SNDTIMEO_NEW 67
 
-/* Does tcp_set_rcvlowat() wake waiting threads? For bytes, and for an end by FIN, but not by RST.
- * */
-static bool is_woken_by_lowat(struct via_op *op)
-{
-    struct pollfd pfd = {.fd = op->fd, .events = POLLIN};
-    bool ready = via_conn_has_pipes(op->conn) ? (via_io_ready(op, POLLIN) & POLLIN) != 0
-                                              : VIA_REAL(poll)(&pfd, 1, 0) > 0;
-    return ready && (via_io_readable_bytes(op) > 0 || via_io_fin_has_come(op));
-}
-
-/* The kernel has accepted the option; its effect on pipes. True: the steward handles it. */
+/* The kernel has taken the option; what it means for pipes. true: the steward sees to that. */
 static bool option_set(struct via_op *op, int level, int name, const void *value, socklen_t bytes)
 {
     struct via_side *side = op->side;
@@ -529,23 +518,29 @@ static bool option_set(struct via_op *op, int level, int name, const void *value
         atomic_store_explicit(&side->rcvtimeo_ns, timeout_ns(value, bytes), memory_order_relaxed);
     } else if (level == SOL_SOCKET && (name == SO_SNDTIMEO || name == SNDTIMEO_NEW)) {
         atomic_store_explicit(&side->sndtimeo_ns, timeout_ns(value, bytes), memory_order_relaxed);
-    } else if (level == SOL_SOCKET && name == SO_RCVLOWAT && bytes >= sizeof(int)) {
-        int low = *(const int *)value;
-        atomic_store_explicit(&side->rcvlowat, low > 0 ? (uint32_t)low : 1, memory_order_relaxed);
-        if (is_woken_by_lowat(op)) {
-            via_ep_conn_woken(op->conn);
-        }
-    } else if (level == IPPROTO_TCP && name == TCP_INQ && bytes >= sizeof(int)) {
-        bool inq = *(const int *)value != 0;
-        atomic_store_explicit(&side->inq, inq ? VIA_INQ_ON : VIA_INQ_OFF, memory_order_relaxed);
     } else if (is_stamp(level, name) && bytes >= sizeof(int)) {
         atomic_store_explicit(&side->stamps, *(const int *)value != 0, memory_order_relaxed);
-    } else if (level == SOL_SOCKET && (name == SO_OOBINLINE || name == SO_PEEK_OFF)) {
+    } else if (level == SOL_SOCKET &&
+               (name == SO_OOBINLINE || name == SO_PEEK_OFF ||
+                (name == SO_RCVLOWAT && bytes >= sizeof(int) && *(const int *)value > 1))) {
         via_conn_demote(op, VIA_REASON_OPTION);
     } else if (is_small_buffer(level, name, value, bytes)) {
         return via_steward_demote(op, VIA_REASON_OPTION);
     }
     return false;
+}
+
+/* Programs do without what an older kernel does not know: TLS in the kernel, the number of bytes
+ * left as control data, and being told when a buffer is free again. */
+static bool is_refused(struct via_op *op, int level, int name, const void *value, socklen_t bytes)
+{
+    if (level == IPPROTO_TCP && name == TCP_INQ) {
+        return !via_conn_is_plain(op->conn);
+    }
+    bool is_zerocopy = level == SOL_SOCKET && name == SO_ZEROCOPY && bytes >= sizeof(int) &&
+                       !via_hooks_is_no_address(value) && *(const int *)value != 0;
+    return ((level == IPPROTO_TCP && name == TCP_ULP) || is_zerocopy) &&
+           via_conn_demote(op, VIA_REASON_OPTION) != 0;
 }
 
 VIA_HOOK int setsockopt(int fd, int level, int name, const void *value, socklen_t bytes)
@@ -554,11 +549,10 @@ VIA_HOOK int setsockopt(int fd, int level, int name, const void *value, socklen_
     if (via_likely(!via_op_begin(&op, fd))) {
         return VIA_REAL(setsockopt)(fd, level, name, value, bytes);
     }
-    int rc;
+    int rc = is_refused(&op, level, name, value, bytes) ? -1 : 0;
     bool later = false;
-    if (level == IPPROTO_TCP && name == TCP_ULP && via_conn_demote(&op, VIA_REASON_OPTION) != 0) {
-        errno = ENOPROTOOPT; /* programs that want TLS in the kernel do it themselves then */
-        rc = -1;
+    if (rc != 0) {
+        errno = ENOPROTOOPT;
     } else {
         rc = VIA_REAL(setsockopt)(fd, level, name, value, bytes);
         if (rc == 0) {

@@ -69,9 +69,6 @@ int via_io_kernel_fd(const struct via_op *op);
 /* The kernel has reported these events on the socket. */
 void via_io_shadow(struct via_op *op, uint32_t events);
 
-/* Has FIN come to the kernel's socket, read or not? (That before a reset, for certain with TCP_INQ
- * only.) */
-bool via_io_fin_has_come(const struct via_op *op);
 /* Bytes that can be read without waiting, from pipe and kernel: FIONREAD. */
 int via_io_readable_bytes(struct via_op *op);
 

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 #include <errno.h>
 #include <linux/sockios.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <pthread.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -67,37 +65,24 @@ uint32_t via_io_poll_kernel_after(struct via_op *op, size_t fresh)
     return ask_kernel(op, 0, fresh);
 }
 
-/* Are there so many bytes in the kernel and in the pipe? The kernel counts only its own. */
-static bool has_bytes_in_both(const struct via_op *op, uint32_t low)
-{
-    int kernel = 0;
-    return VIA_REAL(ioctl)(op->fd, SIOCINQ, &kernel) == 0 &&
-           (size_t)kernel + via_stream_rx_bytes(&op->side->rx, low) >= low;
-}
-
-/* Is the pipe readable? *ret_ask: the events to ask the kernel for instead; *ret_idle: there is
- * certainly nothing to read. */
+/* Readable by the pipe; what must be asked of the kernel instead in *ret_ask; whether nothing is
+ * known to be there in *ret_idle. */
 static uint32_t rx_ready(struct via_op *op, uint32_t *ret_ask, bool *ret_idle)
 {
     struct via_stream_rx *rx = &op->side->rx;
-    uint32_t low = atomic_load_explicit(&op->side->rcvlowat, memory_order_relaxed);
     uint32_t bits = 0;
     if (via_rx_take(op) != 0) {
         return 0;
     }
     via_carrier_rx_begin(op->conn);
-    if (via_conn_is_local(op->conn) && low <= 1 && via_stream_rx_has_quick(rx)) {
+    if (via_conn_is_local(op->conn) && via_stream_rx_has_quick(rx)) {
         via_rx_give(op);
         return IN_EVENTS; /* and it stays there, to be read as a whole */
     }
     switch (via_rx_next(op)) {
     case VIA_NEXT_DATA:
     case VIA_NEXT_AVAIL:
-        if (low <= 1 || via_stream_rx_bytes(rx, low) >= low ||
-            (via_side_is_in(op->side, VIA_PHASES_FOLLOW) && has_bytes_in_both(op, low))) {
-            bits = IN_EVENTS;
-        }
-        *ret_idle = bits == 0;
+        bits = IN_EVENTS;
         break;
     case VIA_NEXT_FIN:
         bits = IN_EVENTS | POLLRDHUP;
@@ -114,11 +99,6 @@ static uint32_t rx_ready(struct via_op *op, uint32_t *ret_ask, bool *ret_idle)
         *ret_ask |= IN_EVENTS;
         break;
     case VIA_NEXT_KERNEL_UNTIL:
-        if (low > 1 && has_bytes_in_both(op, low)) {
-            bits = IN_EVENTS;
-        }
-        *ret_ask |= IN_EVENTS;
-        break;
     case -EAGAIN: /* kernel bytes keep coming, see via_kernel_read() */
         *ret_ask |= IN_EVENTS;
         break;
@@ -299,22 +279,11 @@ uint64_t via_io_deadline(const _Atomic uint64_t *timeout_ns)
     return timeout == 0 ? VIA_NEVER_NS : via_os_now_ns() + timeout;
 }
 
-/* Is there news for a reader? A racy check without the token: it is repeated with the token. */
-static bool rx_has_news(struct via_op *op, size_t have)
+/* Is there something new for a reader? Racy without the token: it is asked again with it. */
+static bool rx_has_news(const struct via_stream_rx *rx)
 {
-    struct via_stream_rx *rx = &op->side->rx;
-    if (rx->span == VIA_SPAN_KERNEL_UNTIL) {
-        return false; /* the kernel's turn, whatever the pipe holds */
-    }
-    if (have == 0) {
-        return rx->held || rx->avail.held || via_pipe_is_ready(&rx->pipe);
-    }
-    if (via_rx_take(op) != 0) {
-        return false;
-    }
-    bool news = via_stream_rx_bytes(rx, have + 1) > have;
-    via_rx_give(op);
-    return news;
+    return rx->span != VIA_SPAN_KERNEL_UNTIL && /* the kernel's turn, whatever the pipe holds */
+           (rx->held || rx->avail.held || via_pipe_is_ready(&rx->pipe));
 }
 
 static bool tx_has_room(struct via_op *op)
@@ -327,21 +296,18 @@ static bool tx_has_room(struct via_op *op)
     return room;
 }
 
-static bool has_news(struct via_op *op, uint32_t what, size_t have)
+static bool has_news(struct via_op *op, uint32_t what)
 {
     bool over = !via_conn_is_local(op->conn) && via_io_is_given_up(op);
-    return over || (what == POLLIN ? rx_has_news(op, have) : tx_has_room(op));
+    return over || (what == POLLIN ? rx_has_news(&op->side->rx) : tx_has_room(op));
 }
 
 /* If its direction has ended before, no event tells a writer that the other end has lost its last
  * holder. */
 #define HALF_CLOSED_POLL_NS (100 * VIA_MSEC_NS)
 
-/* How often a peeking call that wants more bytes checks whether the kernel has more. */
-#define PEEK_POLL_NS VIA_MSEC_NS
-
-/* The sleep proper: on the kernel's socket for the kernel's own events, on bells for the rest. */
-static int sleep_for(struct via_op *op, uint32_t what, size_t have, bool pipes, uint64_t bells,
+/* The sleep proper: the kernel's socket for what only it knows, bells for the rest. */
+static int sleep_for(struct via_op *op, uint32_t what, bool pipes, uint64_t bells,
                      uint64_t deadline_ns, uint64_t most_ns)
 {
     struct pollfd fds[3] = {{.fd = op->fd, .events = (short)what}, {.fd = -1, .events = POLLIN}};
@@ -353,12 +319,6 @@ static int sleep_for(struct via_op *op, uint32_t what, size_t have, bool pipes, 
         if (what == POLLOUT && (seen & POLLRDHUP) != 0) {
             until_ns = via_min(deadline_ns, via_os_now_ns() + HALF_CLOSED_POLL_NS);
         }
-    }
-    if (have != 0 && (fds[0].events & IN_EVENTS) != 0) {
-        /* Otherwise the kernel would report an event that has been seen already, again and
-         * again. */
-        fds[0].events = (short)((fds[0].events & ~IN_EVENTS) | POLLRDHUP);
-        until_ns = via_min(until_ns, via_os_now_ns() + PEEK_POLL_NS);
     }
     via_stats_count(&op->conn->stats->sleeps, 1);
     uint32_t seen = 0;
@@ -377,7 +337,7 @@ static int sleep_for(struct via_op *op, uint32_t what, size_t have, bool pipes, 
         return deadline_ns == VIA_NEVER_NS && via_signals_has_restart() ? 0 : -EINTR;
     }
     via_io_shadow(op, seen);
-    if ((n == 0 || have != 0) && deadline_ns != VIA_NEVER_NS && via_os_now_ns() >= deadline_ns) {
+    if (n == 0 && deadline_ns != VIA_NEVER_NS && via_os_now_ns() >= deadline_ns) {
         return -EAGAIN;
     }
     return n < 0 ? n : 0;
@@ -412,31 +372,31 @@ static void give_up(void *of_sleeper)
 }
 
 /* As sleep_for(), with the bells entered. */
-static int sleep_or_end(struct via_op *op, uint32_t what, size_t have, bool pipes, uint64_t bells,
+static int sleep_or_end(struct via_op *op, uint32_t what, bool pipes, uint64_t bells,
                         uint64_t deadline_ns, uint64_t most_ns, const struct via_wait *wait)
 {
     struct sleeper sleeper = {.op = op, .wait = wait, .bells = bells};
     struct via_cancel before;
     int rc;
     if (op->alone) {
-        return sleep_for(op, what, have, pipes, bells, deadline_ns, most_ns);
+        return sleep_for(op, what, pipes, bells, deadline_ns, most_ns);
     }
     via_cancel_off(&before);
     pthread_cleanup_push(give_up, &sleeper);
-    rc = sleep_for(op, what, have, pipes, bells, deadline_ns, most_ns);
+    rc = sleep_for(op, what, pipes, bells, deadline_ns, most_ns);
     pthread_cleanup_pop(0);
     via_cancel_back(&before);
     return rc;
 }
 
-int via_io_wait(struct via_op *op, uint32_t what, size_t have, uint64_t deadline_ns)
+int via_io_wait(struct via_op *op, uint32_t what, uint64_t deadline_ns)
 {
     struct via_wait wait;
     bool pipes = via_conn_has_pipes(op->conn);
     via_wait_begin(&wait);
     if (pipes) {
         do {
-            if (has_news(op, what, have) || (via_wait_take_ask(&wait) && has_gone(op))) {
+            if (has_news(op, what) || (via_wait_may_ask(&wait) && has_gone(op))) {
                 via_wait_end(&wait);
                 return 0;
             }
@@ -447,9 +407,9 @@ int via_io_wait(struct via_op *op, uint32_t what, size_t have, uint64_t deadline
     uint64_t bells = via_conn_bells(op->conn);
     via_sock_bell_enter(bells);
     int rc = 0;
-    if (most_ns != 0 && (!pipes || !has_news(op, what, have))) {
+    if (most_ns != 0 && (!pipes || !has_news(op, what))) {
         via_wait_sleeps(&wait);
-        rc = sleep_or_end(op, what, have, pipes, bells, deadline_ns, most_ns, &wait);
+        rc = sleep_or_end(op, what, pipes, bells, deadline_ns, most_ns, &wait);
         via_wait_slept(&wait);
     }
     via_sock_bell_leave(bells);
@@ -490,58 +450,6 @@ static size_t with_kernels(struct via_op *op, size_t piped, uint64_t left)
     }
     uint64_t before = left + via_stream_rx_comes_again(rx);
     return (size_t)left + piped + (follow && kernel > before ? (size_t)(kernel - before) : 0);
-}
-
-/* For a closed socket, possibly closed by a reset after FIN. The kernel then reports that there is
- * nothing to map; and if bytes are unread it counts FIN with them. */
-static bool has_fin_come_before(int fd)
-{
-    struct tcp_zerocopy_receive nothing = {.address = 0};
-    socklen_t bytes = sizeof(nothing);
-    _Alignas(struct cmsghdr) char control[256];
-    char byte;
-    int unread = 0, left = 0;
-    struct iovec iov = {&byte, 1};
-    struct msghdr message = {.msg_iov = &iov,
-                             .msg_iovlen = 1,
-                             .msg_control = control,
-                             .msg_controllen = sizeof(control)};
-    if (VIA_REAL(ioctl)(fd, SIOCINQ, &unread) != 0 || unread == 0) {
-        return VIA_REAL(getsockopt)(fd, IPPROTO_TCP, TCP_ZEROCOPY_RECEIVE, &nothing, &bytes) != 0 &&
-               errno == EIO;
-    }
-    if (VIA_REAL(recvmsg)(fd, &message, MSG_PEEK | MSG_DONTWAIT) < 0) {
-        return false;
-    }
-    for (struct cmsghdr *it = CMSG_FIRSTHDR(&message); it != NULL; it = CMSG_NXTHDR(&message, it)) {
-        if (it->cmsg_level == IPPROTO_TCP && it->cmsg_type == TCP_CM_INQ) {
-            memcpy(&left, CMSG_DATA(it), sizeof(left));
-        }
-    }
-    return left > unread;
-}
-
-bool via_io_fin_has_come(const struct via_op *op)
-{
-    uint8_t state = 0; /* the first member of struct tcp_info */
-    socklen_t bytes = sizeof(state);
-    if (via_conn_has_pipes(op->conn) && op->side->rx.span == VIA_SPAN_PIPE &&
-        atomic_load_explicit(&op->side->shadow, memory_order_acquire) == 0 &&
-        (via_side_flags(op->side) & ~(uint64_t)VIA_FLAG_TAKEN) == 0) {
-        return false; /* nor is there another process than the peer, which would have announced it
-                         there */
-    }
-    if (atomic_load_explicit(&op->side->lost, memory_order_relaxed) != VIA_LOST_NOT) {
-        return false; /* it would have been RST */
-    }
-    if (VIA_REAL(getsockopt)(op->fd, IPPROTO_TCP, TCP_INFO, &state, &bytes) != 0) {
-        return false;
-    }
-    if (state == TCP_CLOSE) {
-        return has_fin_come_before(op->fd);
-    }
-    return state == TCP_CLOSE_WAIT || state == TCP_LAST_ACK || state == TCP_CLOSING ||
-           state == TCP_TIME_WAIT;
 }
 
 int via_io_readable_bytes(struct via_op *op)

@@ -328,18 +328,9 @@ static ssize_t recv_once(struct via_op *op, struct via_iov *iov, int flags)
     return n;
 }
 
-/* What a call that blocks wants at least. */
-static size_t least_bytes(const struct via_op *op, const struct via_iov *iov, int flags)
-{
-    if ((flags & MSG_WAITALL) != 0) {
-        return iov->left;
-    }
-    size_t low = atomic_load_explicit(&op->side->rcvlowat, memory_order_relaxed);
-    return via_min(via_max(low, (size_t)1), iov->left);
-}
-
-/* Bytes in the pipe, into one buffer, on an ordinary connection. 0: there are none, and the only
- * next step is to wait; -EAGAIN: nothing has been done. */
+/* Bytes that are in the pipe, into one buffer, on a connection on which nothing is unusual. 0:
+ * there are none, and nothing else is to be done than to wait for some; -EAGAIN: nothing has been
+ * done. */
 static ssize_t take_now(struct via_op *op, void *buf, size_t bytes, int flags)
 {
     struct via_conn *conn = op->conn;
@@ -349,8 +340,7 @@ static ssize_t take_now(struct via_op *op, void *buf, size_t bytes, int flags)
     if ((flags & ~(MSG_DONTWAIT | MSG_WAITALL)) != 0 || !via_conn_has_pipes(conn) ||
         !via_conn_is_local(conn) || via_conn_has_demotion_request(conn) ||
         !via_zcopy_sink_is_known(op, bytes, flags) ||
-        !atomic_load_explicit(&side->options_known, memory_order_relaxed) ||
-        atomic_load_explicit(&side->rcvlowat, memory_order_relaxed) > 1 || via_rx_take(op) != 0) {
+        !atomic_load_explicit(&side->options_known, memory_order_relaxed) || via_rx_take(op) != 0) {
         return -EAGAIN;
     }
     /* With the token: another thread may have left the pipes before it was taken. */
@@ -394,7 +384,7 @@ ssize_t via_io_recv_now(struct via_op *op, void *buf, size_t bytes, int flags)
     ssize_t n = take_now(op, buf, bytes, flags);
     if (n == 0 && bytes != 0 && is_waiting_for_ever(op, flags)) {
         int saved = errno;
-        int rc = via_io_wait(op, POLLIN, 0, VIA_NEVER_NS);
+        int rc = via_io_wait(op, POLLIN, VIA_NEVER_NS);
         errno = saved;
         n = rc == 0 ? take_now(op, buf, bytes, flags) : rc;
     }
@@ -410,19 +400,11 @@ static ssize_t recv_rest_now(struct via_op *op, const struct via_iov *iov, int f
     return take_now(op, (unsigned char *)iov->iov->iov_base + iov->off, iov->left, flags);
 }
 
-/* Nothing comes after the present bytes: known before these are checked. */
-static bool is_over(struct via_op *op)
-{
-    uint32_t seen = atomic_load_explicit(&op->side->shadow, memory_order_acquire);
-    return via_unlikely((seen & VIA_POLL_GONE) != 0) &&
-           !(via_conn_has_pipes(op->conn) && via_io_is_following(op));
-}
-
 /* Receives into *iov until there is enough. */
 static ssize_t recv_loop(struct via_op *op, struct via_iov *iov, int flags)
 {
-    struct via_iov start = *iov;
-    size_t least = least_bytes(op, iov, flags);
+    bool peek = (flags & MSG_PEEK) != 0;
+    size_t least = (flags & MSG_WAITALL) != 0 && !peek ? iov->left : 1;
     size_t total = 0;
     uint64_t deadline_ns = 0;
     flags &= ~HAS_SOME;
@@ -439,50 +421,33 @@ static ssize_t recv_loop(struct via_op *op, struct via_iov *iov, int flags)
             via_conn_has_pipes(op->conn)) { /* else another thread may be writing them */
             via_zcopy_sink(op, iov->left, flags);
         }
-        bool over = is_over(op);
         ssize_t n = recv_once(op, iov, flags);
         via_rx_give(op);
         via_io_after(op);
-        size_t have = 0;
-        if ((flags & MSG_PEEK) != 0) {
-            total = 0;
-            have = n > 0 ? (size_t)n : 0;
-            if (over && n > 0) {
-                return n;
-            }
-            if (n >= 0 && (size_t)n < least && n != 0 && (flags & MSG_DONTWAIT) == 0) {
-                *iov = start; /* not enough yet; peek from the start again */
-                n = -EAGAIN;
-            }
-        }
-        if (n >= 0) {
-            total += (size_t)n;
-            if (n == 0 || total >= least) {
-                return (ssize_t)total;
-            }
-            flags |= total != 0 ? HAS_SOME : 0;
-        } else if (n != -EAGAIN) {
+        if (n < 0 && n != -EAGAIN) {
             return total != 0 ? (ssize_t)total : n;
         }
-        if (n == -EAGAIN || total < least) {
-            if ((flags & MSG_DONTWAIT) != 0) {
-                return total != 0 ? (ssize_t)total : -EAGAIN;
-            }
-            if (n > 0) {
-                continue; /* there may be more at once */
-            }
-            if (deadline_ns == 0) {
-                deadline_ns = via_io_deadline(&op->side->rcvtimeo_ns);
-            }
-            rc = via_io_wait(op, POLLIN, have, deadline_ns);
-            if (rc != 0) {
-                total = via_max(total, have); /* too little, but seen */
-                return total != 0 ? (ssize_t)total : rc;
-            }
-            n = total == 0 ? recv_rest_now(op, iov, flags) : 0;
-            if (n > 0) {
-                return n;
-            }
+        total += n > 0 ? (size_t)n : 0;
+        if (n == 0 || total >= least) {
+            return (ssize_t)total;
+        }
+        if ((flags & MSG_DONTWAIT) != 0) {
+            return total != 0 ? (ssize_t)total : -EAGAIN;
+        }
+        flags |= total != 0 ? HAS_SOME : 0;
+        if (n > 0) {
+            continue; /* there may be more at once */
+        }
+        if (deadline_ns == 0) {
+            deadline_ns = via_io_deadline(&op->side->rcvtimeo_ns);
+        }
+        rc = via_io_wait(op, POLLIN, deadline_ns);
+        if (rc != 0) {
+            return total != 0 ? (ssize_t)total : rc;
+        }
+        n = total == 0 ? recv_rest_now(op, iov, flags) : 0;
+        if (n > 0) {
+            return n;
         }
     }
 }
@@ -545,6 +510,10 @@ static ssize_t recv_kept(struct via_op *op, const struct iovec *iov, int iov_cou
     ssize_t n;
     if ((flags & (MSG_OOB | MSG_ERRQUEUE)) != 0) {
         return recv_plain(op, iov, iov_count, flags);
+    }
+    if (via_unlikely((flags & (MSG_PEEK | MSG_WAITALL | MSG_DONTWAIT)) ==
+                     (MSG_PEEK | MSG_WAITALL))) {
+        via_conn_demote(op, VIA_REASON_OPTION); /* only the kernel waits for bytes that stay */
     }
     bool pipes = via_conn_has_pipes(op->conn);
     if (!pipes && (op->exclusive || via_conn_is_plain(op->conn))) {

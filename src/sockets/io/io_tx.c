@@ -337,7 +337,7 @@ static ssize_t send_loop(struct via_op *op, struct via_iov *iov, int flags)
         if (deadline_ns == 0) {
             deadline_ns = via_io_deadline(&op->side->sndtimeo_ns);
         }
-        rc = via_io_wait(op, POLLOUT, 0, deadline_ns);
+        rc = via_io_wait(op, POLLOUT, deadline_ns);
         if (rc != 0) {
             return total != 0 ? (ssize_t)total : rc;
         }
@@ -411,28 +411,7 @@ ssize_t via_io_send_now(struct via_op *op, const void *buf, size_t bytes, int fl
     return sent ? (ssize_t)bytes : -EAGAIN;
 }
 
-#ifndef SO_ZEROCOPY
-#define SO_ZEROCOPY 60
-#endif
-#ifndef MSG_ZEROCOPY
-#define MSG_ZEROCOPY 0x4000000
-#endif
-
-/* Does the program ask for a notification when its buffer is free again? Only the kernel can send
- * it, and it counts such calls: from the first of them on it carries all bytes. 0, or -ENOBUFS: no
- * notification is possible; a program that asks for it then sends without. */
-static int leave_for_notification(struct via_op *op)
-{
-    int on = 0;
-    socklen_t bytes = sizeof(on);
-    if (VIA_REAL(getsockopt)(op->fd, SOL_SOCKET, SO_ZEROCOPY, &on, &bytes) != 0 || on == 0) {
-        return 0; /* the flag means nothing */
-    }
-    int rc = via_conn_demote(op, VIA_REASON_OPTION);
-    return rc == 0 || rc == -ETIMEDOUT ? 0 : -ENOBUFS;
-}
-
-/* After a shutdown() that the kernel does not know of yet. */
+/* After a shutdown() that the kernel has not been told of yet. */
 static int refuse(const struct via_op *op, int flags)
 {
     int error = 0;
@@ -452,12 +431,6 @@ static ssize_t send_kept(struct via_op *op, const struct iovec *iov, int iov_cou
     ssize_t n;
     if (via_unlikely(atomic_load_explicit(&op->side->shutting, memory_order_relaxed) != 0)) {
         return refuse(op, flags);
-    }
-    if (via_unlikely((flags & MSG_ZEROCOPY) != 0)) {
-        int rc = leave_for_notification(op);
-        if (rc != 0) {
-            return rc;
-        }
     }
     bool pipes = via_conn_has_pipes(op->conn);
     /* What is sent comes behind that. */

@@ -29,14 +29,13 @@ static uint32_t last_reported(const struct via_edge_now *now)
     return (now->bits & VIA_EDGE_IN) != 0 ? now->next : now->sequence;
 }
 
-/* Unreported records, taken or not; with as many bytes as wanted. */
+/* Records that came after those that were told of, taken or not. */
 static bool has_records(const struct via_edge *told, const struct via_edge_now *now)
 {
-    bool few = now->few && (now->bits & VIA_EDGE_IN) == 0;
     return now->piped && (now->events & VIA_EDGE_READ) != 0 &&
            (told->ends & VIA_EDGE_CLOSED) == 0 &&
            (via_edge_is_missed(told, now->events, now->read) ||
-            (!few && last_reported(now) != told->sequence));
+            last_reported(now) != told->sequence);
 }
 
 bool via_edge_is_news(const struct via_edge *told, const struct via_edge_now *now)

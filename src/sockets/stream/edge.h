@@ -50,7 +50,6 @@ struct via_edge_now {
     uint32_t next;     /* ... now */
     uint32_t read;     /* the record after the last one that was read and had bytes */
     bool piped;
-    bool few;          /* SO_RCVLOWAT: fewer bytes than wanted are none */
     bool reads_kernel; /* bytes may come that way */
 };
 
