@@ -83,6 +83,8 @@ static struct via_conn *conn_new(bool connector)
         return NULL;
     }
     side->connector = connector;
+    /* Not the file, which another thread may still look at. */
+    memset((unsigned char *)conn + sizeof(conn->file), 0, sizeof(*conn) - sizeof(conn->file));
     conn->file.kind = VIA_FILE_CONN;
     conn->file.free = conn_free;
     conn->side = side;
@@ -91,26 +93,10 @@ static struct via_conn *conn_new(bool connector)
     conn->fd = -1;
     conn->listen_fd = -1;
     conn->control_fd = -1;
-    conn->attached = false;
-    conn->calls = 0;
-    conn->memory = NULL;
-    conn->memory_bytes = 0;
     conn->bell = -1;
     conn->bell_before = -1;
-    conn->peer_bell = NULL;
     conn->carrier = &via_carrier_local;
-    conn->fabric = NULL;
-    conn->peer_cookie = 0;
-    conn->peer_shared = false;
-    conn->parting = VIA_PARTING_NOT;
-    conn->leaves = VIA_REASON_NONE;
-    conn->passed = false;
-    conn->kept = false;
-    conn->dissolved = false;
-    conn->peer_uid = (uid_t)-1; /* no holder */
-    conn->zcopy = (struct via_zcopy){.able = false};
-    conn->quiet = (struct via_quiet){.since_ns = 0};
-    conn->spans = 0;
+    conn->peer_uid = (uid_t)-1; /* nobody */
     conn->own_stats = (struct via_stats_conn){.reason = VIA_REASON_NONE};
     conn->stats = via_board_entry(via_pool_index(&pool, conn));
     if (conn->stats == NULL) {

@@ -56,8 +56,7 @@ struct via_conn {
     struct via_zcopy zcopy;
     struct via_quiet quiet;
     uint8_t parting;          /* enum via_parting */
-    _Atomic uint8_t leaves;   /* enum via_reason: via_steward_demote() */
-    bool dissolved;           /* by connect(): RST has told the peer */
+    bool dissolved;           /* by connect(): the peer has been told so by RST */
     _Atomic bool peer_shared; /* several processes hold the other end: shared.h */
     bool passed; /* to another process, or to this one by a number that we do not know */
     bool kept;   /* the steward has a descriptor of it (via_steward_keep_conn()), or had one */

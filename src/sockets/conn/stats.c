@@ -101,24 +101,29 @@ static int format_reasons(char *buffer, size_t max, const uint64_t *counts)
 
 static int format(char *buffer, size_t max)
 {
+    const struct {
+        const char *name;
+        uint64_t value;
+    } counters[] = {{"connections", total.connections},
+                    {"accelerated", total.accelerated},
+                    {"demoted", total.demoted},
+                    {"bytes_pipe_tx", total.sum.tx_pipe_bytes},
+                    {"bytes_pipe_rx", total.sum.rx_pipe_bytes},
+                    {"bytes_kernel_tx", total.sum.tx_kernel_bytes},
+                    {"bytes_kernel_rx", total.sum.rx_kernel_bytes},
+                    {"bytes_frames_tx", total.sum.tx_frames_bytes},
+                    {"bytes_fetched_tx", total.sum.tx_fetched_bytes},
+                    {"bytes_lent_tx", total.sum.tx_lent_bytes},
+                    {"rings", total.sum.rings},
+                    {"sleeps", total.sum.sleeps}};
     char name[256];
     program_name(name, sizeof(name));
-    int n = snprintf(
-        buffer, max,
-        "{\"pid\":%d,\"program\":\"%s\",\"connections\":%llu,\"accelerated\":%llu,"
-        "\"demoted\":%llu,"
-        "\"bytes_pipe_tx\":%llu,\"bytes_pipe_rx\":%llu,\"bytes_kernel_tx\":%llu,"
-        "\"bytes_kernel_rx\":%llu,\"bytes_frames_tx\":%llu,"
-        "\"bytes_fetched_tx\":%llu,\"bytes_lent_tx\":%llu,\"rings\":%llu,"
-        "\"sleeps\":%llu,\"not_accelerated\":{",
-        (int)getpid(), name, (unsigned long long)total.connections,
-        (unsigned long long)total.accelerated, (unsigned long long)total.demoted,
-        (unsigned long long)total.sum.tx_pipe_bytes, (unsigned long long)total.sum.rx_pipe_bytes,
-        (unsigned long long)total.sum.tx_kernel_bytes,
-        (unsigned long long)total.sum.rx_kernel_bytes,
-        (unsigned long long)total.sum.tx_frames_bytes,
-        (unsigned long long)total.sum.tx_fetched_bytes, (unsigned long long)total.sum.tx_lent_bytes,
-        (unsigned long long)total.sum.rings, (unsigned long long)total.sum.sleeps);
+    int n = snprintf(buffer, max, "{\"pid\":%d,\"program\":\"%s\"", (int)getpid(), name);
+    for (size_t i = 0; i < VIA_ARRAY_COUNT(counters); i++) {
+        n += snprintf(buffer + n, max - (size_t)n, ",\"%s\":%llu", counters[i].name,
+                      (unsigned long long)counters[i].value);
+    }
+    n += snprintf(buffer + n, max - (size_t)n, ",\"not_accelerated\":{");
     n += format_reasons(buffer + n, max - (size_t)n, total.not_accelerated);
     n += snprintf(buffer + n, max - (size_t)n, "},\"kernel_tx_why\":{");
     n += format_reasons(buffer + n, max - (size_t)n, total.why_kernel_bytes);
@@ -156,12 +161,7 @@ void via_stats_write(void)
 
 void via_stats_forked(void)
 {
+    memset(&total, 0, sizeof(total));
     pthread_mutex_init(&total.lock, NULL);
     atomic_flag_clear(&total.written);
-    total.connections = 0;
-    total.accelerated = 0;
-    total.demoted = 0;
-    memset(total.not_accelerated, 0, sizeof(total.not_accelerated));
-    memset(total.why_kernel_bytes, 0, sizeof(total.why_kernel_bytes));
-    total.sum = (struct via_stats_conn){.reason = VIA_REASON_NONE};
 }

@@ -252,31 +252,6 @@ int via_steward_sleep(struct pollfd *fds, unsigned count, uint64_t deadline_ns,
 /* --- the thread --------------------------------------------------------------------------------
  */
 
-bool via_steward_demote(struct via_op *op, enum via_reason reason)
-{
-    struct via_conn *conn = op->conn;
-    if (!via_conn_has_pipes(conn) || !conn->carrier->is_cut_off(conn)) {
-        via_conn_demote(op, reason);
-        return false;
-    }
-    atomic_store_explicit(&conn->leaves, (uint8_t)reason, memory_order_relaxed);
-    return true;
-}
-
-/* Only here, where a slow peer delays no other thread. */
-static bool demote_if_due(struct via_op *op, const void *unused)
-{
-    uint8_t reason = atomic_load_explicit(&op->conn->leaves, memory_order_relaxed);
-    (void)unused;
-    if (via_likely(reason == VIA_REASON_NONE) || op->conn->carrier->is_cut_off(op->conn)) {
-        return false;
-    }
-    bool again = via_conn_demote(op, (enum via_reason)reason) == -EAGAIN;
-    atomic_store_explicit(&op->conn->leaves, again ? reason : VIA_REASON_NONE,
-                          memory_order_relaxed);
-    return again;
-}
-
 void via_steward_watch_stalls(void)
 {
     const uint64_t one = 1;
@@ -305,25 +280,19 @@ static void watch_stalls(void)
     }
 }
 
-/* A field of the process's state, as text; 0: unavailable. */
-static size_t read_stat(int proc, char *ret_text, size_t room)
+/* The main thread, when it has ended, stays as a zombie until the last one ends (proc(5): the state
+ * is behind the name, in which anything may be). */
+static bool has_main_ended(void)
 {
-    int fd = proc >= 0 ? openat(proc, "self/stat", O_RDONLY | O_CLOEXEC)
-                       : open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd >= 0 ? VIA_REAL(read)(fd, ret_text, room - 1) : 0;
+    char text[256];
+    int fd = openat(atomic_load_explicit(&proc_fd, memory_order_relaxed), "self/stat",
+                    O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd >= 0 ? VIA_REAL(read)(fd, text, sizeof(text) - 1) : 0;
     if (fd >= 0) {
         VIA_REAL(close)(fd);
     }
-    ret_text[n > 0 ? n : 0] = 0;
-    return n > 0 ? (size_t)n : 0;
-}
-
-/* The main thread, when it has ended, stays as a zombie until the last one ends (proc(5): the state
- * is behind the name, in which anything may be). */
-static bool has_main_ended(int proc)
-{
-    char text[256];
-    const char *name_end = read_stat(proc, text, sizeof(text)) != 0 ? strrchr(text, ')') : NULL;
+    text[n > 0 ? n : 0] = 0;
+    const char *name_end = strrchr(text, ')');
     return name_end != NULL && name_end[1] == ' ' && name_end[2] == 'Z';
 }
 
@@ -334,9 +303,8 @@ static bool is_last_thread(void)
 {
     struct stat stat_of;
     int proc = atomic_load_explicit(&proc_fd, memory_order_relaxed);
-    int rc =
-        proc >= 0 ? fstatat(proc, "self/task", &stat_of, 0) : stat("/proc/self/task", &stat_of);
-    return rc == 0 && stat_of.st_nlink <= LINKS_OF_TWO_THREADS && has_main_ended(proc);
+    return fstatat(proc, "self/task", &stat_of, 0) == 0 &&
+           stat_of.st_nlink <= LINKS_OF_TWO_THREADS && has_main_ended();
 }
 
 void via_steward_prepare_slowly(void)
@@ -362,7 +330,6 @@ static void *run(void *unused)
         uint64_t count;
         if (looks) {
             via_steward_serve_all();
-            via_op_each(demote_if_due, NULL);
             watch_stalls();
         }
         uint64_t most_ns = via_steward_sleep_ns_max();

@@ -83,13 +83,7 @@ int via_steward_sleep(struct pollfd *fds, unsigned count, uint64_t deadline_ns,
  * be held.
  */
 bool via_steward_keep_conn(struct via_conn *conn, int fd);
-/*
- * Returns a connection to the kernel (demote.h), possibly later: while the peer's host is cut off
- * it could not answer. True: the thread does it once there is a path, and the caller starts the
- * thread when it has released the connection.
- */
-bool via_steward_demote(struct via_op *op, enum via_reason reason);
-/* The process ends: waits for those, as long as the kernel accepts any bytes. */
+/* The process ends: those are waited for, as long as the kernel takes any. */
 void via_steward_end(void);
 
 void via_steward_forked(void);

@@ -86,7 +86,7 @@ long via_hooks_syscall_clone(long number, unsigned long flags, void *stack, void
 /* ... and SYS_seccomp. */
 long via_hooks_syscall_seccomp(long number, unsigned long operation, unsigned long flags,
                                void *argument);
-/* The C library's own function. */
-long (*via_hooks_real_syscall(void))(long number, ...);
+/* As the C library's. */
+long via_hooks_real_syscall(long number, ...);
 
 #endif

@@ -84,7 +84,7 @@ long via_hooks_syscall_seccomp(long number, unsigned long operation, unsigned lo
     if (operation == SECCOMP_SET_MODE_STRICT || operation == SECCOMP_SET_MODE_FILTER) {
         confine();
     }
-    return via_hooks_real_syscall()(number, operation, flags, argument);
+    return via_hooks_real_syscall(number, operation, flags, argument);
 }
 #endif
 

@@ -86,36 +86,22 @@ static char *const *words_of(const char *first, va_list *list, char **storage)
     return NULL;
 }
 
-VIA_HOOK int execl(const char *path, const char *word, ...)
-{
-    char *storage[WORDS_MAX];
-    va_list list;
-    va_start(list, word);
-    char *const *argv = words_of(word, &list, storage);
-    va_end(list);
-    return argv != NULL ? execve(path, argv, environ) : -1;
-}
-
-VIA_HOOK int execlp(const char *file, const char *word, ...)
-{
-    char *storage[WORDS_MAX];
-    va_list list;
-    va_start(list, word);
-    char *const *argv = words_of(word, &list, storage);
-    va_end(list);
-    return argv != NULL ? execvpe(file, argv, environ) : -1;
-}
-
-VIA_HOOK int execle(const char *path, const char *word, ...)
-{
-    char *storage[WORDS_MAX];
-    va_list list;
-    va_start(list, word);
-    char *const *argv = words_of(word, &list, storage);
-    char *const *envp = argv != NULL ? va_arg(list, char *const *) : NULL;
-    va_end(list);
-    return argv != NULL ? execve(path, argv, envp) : -1;
-}
+/* clang-format off */
+#define VIA_EXEC_HOOK(name, call, environment)                                                     \
+    VIA_HOOK int name(const char *path, const char *word, ...)                                     \
+    {                                                                                              \
+        char *storage[WORDS_MAX];                                                                  \
+        va_list list;                                                                              \
+        va_start(list, word);                                                                      \
+        char *const *argv = words_of(word, &list, storage);                                        \
+        char *const *envp = argv != NULL ? environment : NULL;                                     \
+        va_end(list);                                                                              \
+        return argv != NULL ? call(path, argv, envp) : -1;                                         \
+    }
+/* clang-format on */
+VIA_EXEC_HOOK(execl, execve, environ)
+VIA_EXEC_HOOK(execlp, execvpe, environ)
+VIA_EXEC_HOOK(execle, execve, va_arg(list, char *const *))
 
 /* --- shells: these start them inside of the C library -------------------------------------------
  */

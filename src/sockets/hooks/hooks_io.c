@@ -206,39 +206,37 @@ static int vector_flags(int flags)
     return (flags & RWF_NOWAIT) != 0 ? MSG_DONTWAIT : 0;
 }
 
-static ssize_t recv_vector(struct via_op *op, const struct iovec *iov, int count, int flags)
+/* Of a connection: false if fd is none. */
+static bool move_vector(int fd, const struct iovec *iov, int count, int flags,
+                        ssize_t (*move)(struct via_op *op, const struct iovec *iov, int iov_count,
+                                        int flags),
+                        ssize_t *ret_bytes)
 {
+    struct via_op op;
+    via_cancel_point();
+    if (!via_op_begin(&op, fd)) {
+        return false;
+    }
+    int saved = errno;
     int early = flags < 0 ? flags : vector_ends_early(iov, count);
-    return early != 0 ? via_min(early, 0) : via_io_recv(op, iov, count, flags);
-}
-
-static ssize_t send_vector(struct via_op *op, const struct iovec *iov, int count, int flags)
-{
-    int early = flags < 0 ? flags : vector_ends_early(iov, count);
-    return early != 0 ? via_min(early, 0) : via_io_send(op, iov, count, flags);
+    ssize_t n = early != 0 ? via_min(early, 0) : move(&op, iov, count, flags);
+    *ret_bytes = via_hooks_finish(&op, n, saved);
+    return true;
 }
 
 VIA_HOOK ssize_t readv(int fd, const struct iovec *iov, int count)
 {
-    via_cancel_point();
-    struct via_op op;
-    if (!via_op_begin(&op, fd)) {
-        return VIA_REAL(readv)(fd, iov, count);
-    }
-    int saved = errno;
-    return via_hooks_finish(&op, recv_vector(&op, iov, count, 0), saved);
+    ssize_t n;
+    return move_vector(fd, iov, count, 0, via_io_recv, &n) ? n : VIA_REAL(readv)(fd, iov, count);
 }
 
 /* On a socket their flags work as for readv and writev: an offset is an error, as for pread. */
 VIA_HOOK ssize_t preadv2(int fd, const struct iovec *iov, int count, off_t offset, int flags)
 {
-    via_cancel_point();
-    struct via_op op;
-    if (offset != -1 || !via_op_begin(&op, fd)) {
-        return VIA_REAL(preadv2)(fd, iov, count, offset, flags);
-    }
-    int saved = errno;
-    return via_hooks_finish(&op, recv_vector(&op, iov, count, vector_flags(flags)), saved);
+    ssize_t n;
+    return offset == -1 && move_vector(fd, iov, count, vector_flags(flags), via_io_recv, &n)
+               ? n
+               : VIA_REAL(preadv2)(fd, iov, count, offset, flags);
 }
 
 VIA_HOOK_AS(preadv2)
@@ -246,13 +244,10 @@ ssize_t preadv64v2(int fd, const struct iovec *iov, int count, off64_t offset, i
 
 VIA_HOOK ssize_t pwritev2(int fd, const struct iovec *iov, int count, off_t offset, int flags)
 {
-    via_cancel_point();
-    struct via_op op;
-    if (offset != -1 || !via_op_begin(&op, fd)) {
-        return VIA_REAL(pwritev2)(fd, iov, count, offset, flags);
-    }
-    int saved = errno;
-    return via_hooks_finish(&op, send_vector(&op, iov, count, vector_flags(flags)), saved);
+    ssize_t n;
+    return offset == -1 && move_vector(fd, iov, count, vector_flags(flags), via_io_send, &n)
+               ? n
+               : VIA_REAL(pwritev2)(fd, iov, count, offset, flags);
 }
 
 VIA_HOOK_AS(pwritev2)
@@ -305,44 +300,40 @@ VIA_HOOK ssize_t recvmsg(int fd, struct msghdr *message, int flags)
     return via_hooks_finish(&op, recvmsg_op(&op, message, flags), saved);
 }
 
-/* A pending error of the connection comes before its bytes, in this call only: a negative errno. */
-static int pending_error(const struct via_op *op)
+static bool is_message(const struct mmsghdr *message)
 {
-    int error = 0;
-    socklen_t bytes = sizeof(error);
-    VIA_REAL(getsockopt)(op->fd, SOL_SOCKET, SO_ERROR, &error, &bytes);
-    return -error;
+    if (!via_memory_is_writable(message, sizeof(*message))) {
+        errno = EFAULT;
+        return false;
+    }
+    return true;
 }
 
 VIA_HOOK int recvmmsg(int fd, struct mmsghdr *messages, unsigned count, int flags,
                       struct timespec *timeout)
 {
-    via_cancel_point();
-    struct via_op op;
-    if (!via_op_begin(&op, fd)) {
+    const struct via_file *file = via_fd_peek(fd);
+    if (file == NULL || file->kind != VIA_FILE_CONN) {
         return VIA_REAL(recvmmsg)(fd, messages, count, flags, timeout);
     }
-    int saved = errno;
-    ssize_t rc = pending_error(&op);
-    unsigned done = 0;
-    for (; rc >= 0 && done < count; done++) {
-        if (!via_memory_is_writable(&messages[done], sizeof(messages[done]))) {
-            rc = -EFAULT;
-            break;
-        }
-        if (!is_sound_vector(&messages[done].msg_hdr)) {
-            rc = messages[done].msg_hdr.msg_iovlen > IOV_MAX ? -EMSGSIZE : -EFAULT;
-            break;
-        }
-        rc = recvmsg_op(&op, &messages[done].msg_hdr,
-                        (flags & ~MSG_WAITFORONE) |
-                            (done > 0 && (flags & MSG_WAITFORONE) != 0 ? MSG_DONTWAIT : 0));
-        if (rc < 0) {
-            break;
-        }
-        messages[done].msg_len = (unsigned)rc; /* none, too: each message is one call */
+    int error = 0;
+    socklen_t bytes = sizeof(error);
+    VIA_REAL(getsockopt)(fd, SOL_SOCKET, SO_ERROR, &error, &bytes);
+    if (error != 0) { /* comes before bytes, in this call only */
+        errno = error;
+        return -1;
     }
-    return (int)via_hooks_finish(&op, done > 0 || rc == 0 ? (ssize_t)done : rc, saved);
+    unsigned done = 0;
+    for (; done < count && is_message(&messages[done]); done++) {
+        bool waits = done == 0 || (flags & MSG_WAITFORONE) == 0;
+        ssize_t n = recvmsg(fd, &messages[done].msg_hdr,
+                            (flags & ~MSG_WAITFORONE) | (waits ? 0 : MSG_DONTWAIT));
+        if (n < 0) {
+            break;
+        }
+        messages[done].msg_len = (unsigned)n; /* none, too: each message is one call */
+    }
+    return done > 0 || count == 0 ? (int)done : -1;
 }
 
 /* --- sending -----------------------------------------------------------------------------------
@@ -423,13 +414,8 @@ VIA_HOOK ssize_t sendto(int fd, const void *buf, size_t bytes, int flags, __CONS
 
 VIA_HOOK ssize_t writev(int fd, const struct iovec *iov, int count)
 {
-    via_cancel_point();
-    struct via_op op;
-    if (!via_op_begin(&op, fd)) {
-        return VIA_REAL(writev)(fd, iov, count);
-    }
-    int saved = errno;
-    return via_hooks_finish(&op, send_vector(&op, iov, count, 0), saved);
+    ssize_t n;
+    return move_vector(fd, iov, count, 0, via_io_send, &n) ? n : VIA_REAL(writev)(fd, iov, count);
 }
 
 /* One message. Control data for a TCP socket would be about packets; there are none. */
@@ -502,26 +488,19 @@ VIA_HOOK ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
 
 VIA_HOOK int sendmmsg(int fd, struct mmsghdr *messages, unsigned count, int flags)
 {
-    via_cancel_point();
-    struct via_op op;
-    if (!via_op_begin(&op, fd)) {
+    const struct via_file *file = via_fd_peek(fd);
+    if (file == NULL || file->kind != VIA_FILE_CONN) {
         for (unsigned i = 0; i < count && check_passed_fds(&messages[i].msg_hdr); i++) {
         }
         return VIA_REAL(sendmmsg)(fd, messages, count, flags);
     }
-    int saved = errno;
-    ssize_t rc = 0;
     unsigned done = 0;
-    for (; done < count; done++) {
-        if (!via_memory_is_writable(&messages[done], sizeof(messages[done]))) {
-            rc = -EFAULT;
+    for (; done < count && is_message(&messages[done]); done++) {
+        ssize_t n = sendmsg(fd, &messages[done].msg_hdr, flags);
+        if (n < 0) {
             break;
         }
-        rc = send_message(&op, &messages[done].msg_hdr, flags);
-        if (rc < 0) {
-            break;
-        }
-        messages[done].msg_len = (unsigned)rc;
+        messages[done].msg_len = (unsigned)n;
     }
-    return (int)via_hooks_finish(&op, done > 0 ? (ssize_t)done : rc, saved);
+    return done > 0 || count == 0 ? (int)done : -1;
 }

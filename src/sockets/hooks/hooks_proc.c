@@ -198,12 +198,11 @@ VIA_HOOK pid_t _Fork(void)
 long via_hooks_syscall_clone(long number, unsigned long flags, void *stack, void *third,
                              void *fourth, void *fifth)
 {
-    long (*real)(long, ...) = via_hooks_real_syscall();
     if (!is_copy(number == SYS_clone ? flags : 0)) {
-        return real(number, flags, stack, third, fourth, fifth);
+        return via_hooks_real_syscall(number, flags, stack, third, fourth, fifth);
     }
     before_fork();
-    long pid = real(number, flags, stack, third, fourth, fifth);
+    long pid = via_hooks_real_syscall(number, flags, stack, third, fourth, fifth);
     end_fork((pid_t)pid);
     return pid;
 }

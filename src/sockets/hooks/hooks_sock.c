@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "sockets/conn/board.h"
+#include "sockets/conn/carrier.h"
 #include "sockets/conn/demote.h"
 #include "sockets/conn/steward.h"
 #include "sockets/epoll/epoll_set.h"
@@ -510,8 +511,14 @@ static bool is_small_buffer(int level, int name, const void *value, socklen_t by
 #define RCVTIMEO_NEW 66
 #define SNDTIMEO_NEW 67
 
-/* The kernel has taken the option; what it means for pipes. true: the steward sees to that. */
-static bool option_set(struct via_op *op, int level, int name, const void *value, socklen_t bytes)
+/* Nobody would answer. */
+static bool is_cut_off(const struct via_conn *conn)
+{
+    return via_conn_has_pipes(conn) && conn->carrier->is_cut_off(conn);
+}
+
+/* The kernel has taken the option; what it means for pipes. */
+static void option_set(struct via_op *op, int level, int name, const void *value, socklen_t bytes)
 {
     struct via_side *side = op->side;
     if (level == SOL_SOCKET && (name == SO_RCVTIMEO || name == RCVTIMEO_NEW)) {
@@ -524,10 +531,9 @@ static bool option_set(struct via_op *op, int level, int name, const void *value
                (name == SO_OOBINLINE || name == SO_PEEK_OFF ||
                 (name == SO_RCVLOWAT && bytes >= sizeof(int) && *(const int *)value > 1))) {
         via_conn_demote(op, VIA_REASON_OPTION);
-    } else if (is_small_buffer(level, name, value, bytes)) {
-        return via_steward_demote(op, VIA_REASON_OPTION);
+    } else if (is_small_buffer(level, name, value, bytes) && !is_cut_off(op->conn)) {
+        via_conn_demote(op, VIA_REASON_OPTION);
     }
-    return false;
 }
 
 /* Programs do without what an older kernel does not know: TLS in the kernel, the number of bytes
@@ -550,19 +556,15 @@ VIA_HOOK int setsockopt(int fd, int level, int name, const void *value, socklen_
         return VIA_REAL(setsockopt)(fd, level, name, value, bytes);
     }
     int rc = is_refused(&op, level, name, value, bytes) ? -1 : 0;
-    bool later = false;
     if (rc != 0) {
         errno = ENOPROTOOPT;
     } else {
         rc = VIA_REAL(setsockopt)(fd, level, name, value, bytes);
         if (rc == 0) {
-            later = option_set(&op, level, name, value, bytes);
+            option_set(&op, level, name, value, bytes);
         }
     }
     via_op_end(&op);
-    if (via_unlikely(later)) {
-        via_steward_start(false);
-    }
     return rc;
 }
 

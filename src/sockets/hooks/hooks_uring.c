@@ -169,35 +169,21 @@ CATCH(io_uring_register, (unsigned fd, unsigned what, const void *argument, unsi
 /*
  * syscall() itself. Not in C: clone by syscall() returns on another stack, which a function with a
  * frame of its own would not survive. Everything but io_uring_setup, close, by which libuv closes,
- * seccomp, fork, and clone with neither that nor CLONE_VM goes straight on.
+ * seccomp, fork, and clone with neither that nor CLONE_VM goes straight to the kernel, as the C
+ * library's function does.
  */
-void via_uring_begins(void);
-void via_uring_begins(void)
+long via_uring_syscall_setup(long number, unsigned entries, void *params);
+long via_uring_syscall_setup(long number, unsigned entries, void *params)
 {
     begins();
+    return via_hooks_real_syscall(number, entries, params);
 }
 
-void *via_uring_real_syscall(void);
-void *via_uring_real_syscall(void)
+long via_uring_syscall_failed(long rc);
+long via_uring_syscall_failed(long rc)
 {
-    static void *real;
-    int saved = errno;
-    if (real == NULL) {
-        find("syscall", &real);
-    }
-    errno = saved;
-    return real;
-}
-
-extern void *via_uring_syscall;
-void *via_uring_syscall;
-
-long (*via_hooks_real_syscall(void))(long number, ...)
-{
-    void *real = via_uring_real_syscall();
-    long (*function)(long number, ...);
-    memcpy(&function, &real, sizeof(function));
-    return function;
+    errno = (int)-rc;
+    return -1;
 }
 
 _Static_assert(SYS_seccomp == 317 && SYS_io_uring_setup == 425 && SYS_close == 3 &&
@@ -213,55 +199,32 @@ __asm__(".text\n"
         "    je via_hooks_syscall_close\n"
         "    cmpq $317, %rdi\n"
         "    je via_hooks_syscall_seccomp\n"
+        "    cmpq $425, %rdi\n"
+        "    je via_uring_syscall_setup\n"
         "    cmpq $57, %rdi\n"
         "    je via_hooks_syscall_clone\n"
         "    cmpq $56, %rdi\n"
-        "    jne 3f\n"
+        "    jne via_hooks_real_syscall\n"
         "    testq %rdx, %rdx\n"
-        "    jnz 3f\n"
+        "    jnz via_hooks_real_syscall\n"
         "    testq $0x100, %rsi\n"
         "    jz via_hooks_syscall_clone\n"
-        "3:\n"
-        "    cmpq $425, %rdi\n"
-        "    je 1f\n"
-        "    movq via_uring_syscall(%rip), %rax\n"
-        "    testq %rax, %rax\n"
-        "    jz 1f\n"
-        "    jmp *%rax\n"
-        "1:  pushq %rdi\n"
-        "    .cfi_adjust_cfa_offset 8\n"
-        "    pushq %rsi\n"
-        "    .cfi_adjust_cfa_offset 8\n"
-        "    pushq %rdx\n"
-        "    .cfi_adjust_cfa_offset 8\n"
-        "    pushq %rcx\n"
-        "    .cfi_adjust_cfa_offset 8\n"
-        "    pushq %r8\n"
-        "    .cfi_adjust_cfa_offset 8\n"
-        "    pushq %r9\n"
-        "    .cfi_adjust_cfa_offset 8\n"
-        "    subq $8, %rsp\n"
-        "    .cfi_adjust_cfa_offset 8\n"
-        "    cmpq $425, %rdi\n"
-        "    jne 2f\n"
-        "    call via_uring_begins\n"
-        "2:  call via_uring_real_syscall\n"
-        "    movq %rax, via_uring_syscall(%rip)\n"
-        "    addq $8, %rsp\n"
-        "    .cfi_adjust_cfa_offset -8\n"
-        "    popq %r9\n"
-        "    .cfi_adjust_cfa_offset -8\n"
-        "    popq %r8\n"
-        "    .cfi_adjust_cfa_offset -8\n"
-        "    popq %rcx\n"
-        "    .cfi_adjust_cfa_offset -8\n"
-        "    popq %rdx\n"
-        "    .cfi_adjust_cfa_offset -8\n"
-        "    popq %rsi\n"
-        "    .cfi_adjust_cfa_offset -8\n"
-        "    popq %rdi\n"
-        "    .cfi_adjust_cfa_offset -8\n"
-        "    jmp *%rax\n"
+        ".globl via_hooks_real_syscall\n"
+        ".hidden via_hooks_real_syscall\n"
+        "via_hooks_real_syscall:\n"
+        "    movq %rdi, %rax\n"
+        "    movq %rsi, %rdi\n"
+        "    movq %rdx, %rsi\n"
+        "    movq %rcx, %rdx\n"
+        "    movq %r8, %r10\n"
+        "    movq %r9, %r8\n"
+        "    movq 8(%rsp), %r9\n"
+        "    syscall\n"
+        "    cmpq $-4095, %rax\n"
+        "    jae 1f\n"
+        "    ret\n"
+        "1:  movq %rax, %rdi\n"
+        "    jmp via_uring_syscall_failed\n"
         "    .cfi_endproc\n"
         ".size syscall, .-syscall\n");
 #endif

@@ -47,20 +47,9 @@ static size_t iov_bytes(const struct iovec *iov, int iov_count)
 static ssize_t kernel_send(struct via_op *op, struct via_iov *iov, int flags)
 {
     struct iovec pieces[VIA_IO_PIECES_MAX];
-    struct iovec first = {.iov_base = NULL, .iov_len = 0};
-    struct msghdr message = {.msg_iov = &first, .msg_iovlen = 1};
-    if (iov->count > 0) {
-        first = *iov->iov;
-        first.iov_base = (unsigned char *)first.iov_base + iov->off;
-        first.iov_len -= iov->off;
-    }
-    if (iov->left > VIA_IO_PIECE_BYTES && is_piecewise(op)) {
-        message.msg_iov = pieces;
-        message.msg_iovlen = (size_t)via_io_pieces(iov, VIA_IO_PIECE_BYTES, pieces);
-    } else if (iov->off == 0 && iov->count > 1) {
-        message.msg_iov = (struct iovec *)(uintptr_t)iov->iov;
-        message.msg_iovlen = (size_t)iov->count;
-    }
+    struct msghdr message = {.msg_iov = pieces};
+    uint64_t most = is_piecewise(op) ? VIA_IO_PIECE_BYTES : UINT64_MAX;
+    message.msg_iovlen = (size_t)via_io_pieces(iov, most, pieces);
     ssize_t n = VIA_REAL(sendmsg)(op->fd, &message, flags | MSG_DONTWAIT);
     if (n < 0) {
         int error = errno == EWOULDBLOCK ? -EAGAIN : -errno;
