@@ -18,6 +18,7 @@
 #include "sockets/io/io.h"
 #include "sockets/io/io_internal.h"
 #include "sockets/io/stall.h"
+#include "sockets/io/wait.h"
 #include "sockets/process/lock.h"
 #include "sockets/process/real.h"
 
@@ -209,42 +210,20 @@ uint64_t via_steward_sleep_ns_max(void)
 /* --- threads that sleep elsewhere
  * ---------------------------------------------------------------------- */
 
-/* One sleep of it: how many of the descriptors have events, 0, or a negative errno. */
-static int sleep_once(struct pollfd *fds, unsigned count, uint64_t deadline_ns,
-                      const sigset_t *mask)
-{
-    struct timespec storage;
-    uint64_t most_ns = via_steward_sleep_ns_max();
-    uint64_t until_ns = deadline_ns;
-    if (most_ns != VIA_NEVER_NS) {
-        until_ns = via_min(until_ns, via_os_now_ns() + most_ns);
-    }
-    fds[count] = (struct pollfd){.fd = via_sock_bell_calls(), .events = POLLIN};
-    int n = VIA_REAL(ppoll)(fds, count + 1, via_os_time_left(until_ns, &storage), mask);
-    if (n < 0) {
-        return -errno;
-    }
-    bool called = fds[count].revents != 0;
-    if (called) {
-        via_steward_take_calls();
-    } else if (most_ns != VIA_NEVER_NS) {
-        via_steward_serve_all();
-    }
-    n -= called ? 1 : 0;
-    if (via_unlikely(called && n == 0 && mask != NULL)) {
-        /* A call, possibly an earlier one, has blocked the signals that are allowed here. */
-        n = VIA_REAL(ppoll)(fds, count, via_os_time_left(0, &storage), mask);
-        return n < 0 ? -errno : n;
-    }
-    return n;
-}
-
 int via_steward_sleep(struct pollfd *fds, unsigned count, uint64_t deadline_ns,
                       const sigset_t *mask)
 {
     int n;
     do {
-        n = sleep_once(fds, count, deadline_ns, mask);
+        uint64_t most_ns = via_steward_sleep_ns_max();
+        uint64_t until_ns = deadline_ns;
+        if (most_ns != VIA_NEVER_NS) {
+            until_ns = via_min(until_ns, via_os_now_ns() + most_ns);
+        }
+        n = via_sleep(fds, count, 0, until_ns, mask);
+        if (n == 0 && most_ns != VIA_NEVER_NS) {
+            via_steward_serve_all();
+        }
     } while (n == 0 && (deadline_ns == VIA_NEVER_NS || via_os_now_ns() < deadline_ns));
     return n;
 }

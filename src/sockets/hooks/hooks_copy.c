@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sys/ioctl.h>
 #include <sys/sendfile.h>
 #include <unistd.h>
 
@@ -134,16 +135,19 @@ VIA_HOOK_AS(sendfile)
 ssize_t sendfile64(int out_fd, int in_fd, off64_t *offset, size_t bytes);
 _Static_assert(sizeof(off64_t) == sizeof(off_t), "the same function");
 
-/* Waits for the program's pipe; a thread may be cancelled in it. */
-static int wait_for_pipe(struct via_op *op, struct pollfd *pfd, int timeout)
+/* Waits for the program's pipe, where a thread may be cancelled. 0 or a negative errno. */
+static int wait_for_pipe(struct via_op *op, int fd, short events, unsigned flags)
 {
+    bool waits =
+        (flags & SPLICE_F_NONBLOCK) == 0 && (VIA_REAL(fcntl)(fd, F_GETFL) & O_NONBLOCK) == 0;
+    struct pollfd pfd = {.fd = fd, .events = events};
     int n;
     pthread_cleanup_push(via_io_give_up, op);
     via_cancel_allow();
-    n = VIA_REAL(poll)(pfd, 1, timeout);
+    n = VIA_REAL(poll)(&pfd, 1, waits ? -1 : 0);
     via_cancel_defer();
     pthread_cleanup_pop(0);
-    return n;
+    return n > 0 ? 0 : n == 0 ? -EAGAIN : -errno;
 }
 
 /* From a connection into a pipe of the program: only as many bytes as the pipe certainly
@@ -152,13 +156,10 @@ static ssize_t splice_from(struct via_op *op, int out_fd, size_t bytes, unsigned
 {
     unsigned char buffer[4096];
     struct iovec iov = {.iov_base = buffer, .iov_len = via_min(bytes, sizeof(buffer))};
-    bool wait =
-        (flags & SPLICE_F_NONBLOCK) == 0 && (VIA_REAL(fcntl)(out_fd, F_GETFL) & O_NONBLOCK) == 0;
-    struct pollfd pfd = {.fd = out_fd, .events = POLLOUT};
     /* A pipe that polls writable takes PIPE_BUF bytes at once (pipe(7)). */
-    int n = wait_for_pipe(op, &pfd, wait ? -1 : 0);
-    if (n <= 0) {
-        return n == 0 ? -EAGAIN : -errno;
+    int rc = wait_for_pipe(op, out_fd, POLLOUT, flags);
+    if (rc != 0) {
+        return rc;
     }
     /* The flag concerns the pipe alone. */
     ssize_t got = via_io_recv(op, &iov, 1, 0);
@@ -169,77 +170,58 @@ static ssize_t splice_from(struct via_op *op, int out_fd, size_t bytes, unsigned
     return put < 0 ? -errno : put;
 }
 
-/* Removes from the pipe the bytes that were sent from its copy; uses `copy`, which is empty
- * again. */
-static void take_out(int in_fd, const int *copy, size_t bytes)
+static int wait_for_room(struct via_op *op)
 {
-    while (bytes > 0) {
-        ssize_t n = VIA_REAL(splice)(in_fd, NULL, copy[1], NULL, bytes, SPLICE_F_NONBLOCK);
-        if (n <= 0) {
-            return; /* another thread of the program reads it, too */
+    uint64_t deadline_ns = via_io_deadline(&op->side->sndtimeo_ns);
+    int rc = 0;
+    while (rc == 0 && (via_io_ready(op, POLLOUT) & POLLOUT) == 0) {
+        rc = via_op_is_nonblocking(op) ? -EAGAIN : via_io_wait(op, POLLOUT, deadline_ns);
+    }
+    return rc;
+}
+
+/* What has been taken out of the program's pipe: a signal, or another thread that has used the
+ * room, must not cost it. */
+static ssize_t send_taken(struct via_op *op, const unsigned char *data, size_t bytes)
+{
+    size_t done = 0;
+    ssize_t n = 0;
+    while (done < bytes && (n >= 0 || n == -EINTR || n == -EAGAIN)) {
+        n = send_all(op, data + done, bytes - done, 0);
+        done += n > 0 ? (size_t)n : 0;
+        if (n == -EAGAIN) {
+            via_io_wait(op, POLLOUT, VIA_NEVER_NS);
         }
-        bytes -= (size_t)n;
     }
+    return done != 0 ? (ssize_t)done : n;
 }
 
-/* The kernel's call, in which a thread may be cancelled: it waits for an empty pipe. */
-static ssize_t tee_or_end(struct via_op *op, int in_fd, int out_fd, size_t bytes, unsigned flags)
-{
-    ssize_t n;
-    pthread_cleanup_push(via_io_give_up, op);
-    via_cancel_allow();
-    n = VIA_REAL(tee)(in_fd, out_fd, bytes, flags);
-    via_cancel_defer();
-    pthread_cleanup_pop(0);
-    return n;
-}
+/* There is always room for that when there is some. */
+#define SPLICE_BYTES (16u * 1024)
 
-/* Sends a copy, and removes from the pipe the bytes that the connection has accepted: no bytes may
- * get lost by a signal, an error or a connection that accepts only a part. */
-static ssize_t send_copy(struct via_op *op, int in_fd, const int *copy, unsigned char *buffer,
-                         size_t bytes, unsigned flags)
-{
-    ssize_t got = tee_or_end(op, in_fd, copy[1], via_min(bytes, VIA_SCRATCH_BYTES),
-                             flags & SPLICE_F_NONBLOCK);
-    if (got <= 0) {
-        return got < 0 ? -errno : 0;
-    }
-    got = VIA_REAL(read)(copy[0], buffer, (size_t)got);
-    ssize_t sent = got > 0 ? send_all(op, buffer, (size_t)got, 0) : -errno;
-    if (sent > 0) {
-        take_out(in_fd, copy, (size_t)sent);
-    }
-    return sent;
-}
-
-/* Resources of a copy: a pipe that is empty before and afterwards, and memory. */
-struct copier {
-    int fds[2];
-    unsigned char *buffer;
-};
-
-static void close_copier(void *of_copier)
-{
-    const struct copier *copier = of_copier;
-    VIA_REAL(close)(copier->fds[0]);
-    VIA_REAL(close)(copier->fds[1]);
-    via_scratch_put(copier->buffer);
-}
-
-/* From a pipe of the program's into a connection. */
+/* From a pipe of the program's into a connection, which must not fail when the bytes have been
+ * taken: so it is asked to send none before, and waited for. */
 static ssize_t splice_to(struct via_op *op, int in_fd, size_t bytes, unsigned flags)
 {
-    struct copier copier;
-    ssize_t sent;
-    if (pipe2(copier.fds, O_CLOEXEC) != 0) {
-        return -errno;
+    const struct iovec none = {.iov_len = 0};
+    int there = 0;
+    ssize_t rc = wait_for_pipe(op, in_fd, POLLIN, flags);
+    if (rc != 0 || VIA_REAL(ioctl)(in_fd, FIONREAD, &there) != 0 || there == 0) {
+        return rc; /* 0: its end */
     }
-    copier.buffer = via_scratch_get();
-    pthread_cleanup_push(close_copier, &copier);
-    sent = copier.buffer != NULL ? send_copy(op, in_fd, copier.fds, copier.buffer, bytes, flags)
-                                 : -ENOMEM;
-    pthread_cleanup_pop(1);
-    return sent;
+    rc = via_io_send_slowly(op, &none, 1, MSG_DONTWAIT);
+    rc = rc == 0 || rc == -EAGAIN ? wait_for_room(op) : rc;
+    if (rc != 0) {
+        return rc;
+    }
+    unsigned char *buffer = via_scratch_get();
+    if (buffer == NULL) {
+        return -ENOMEM;
+    }
+    ssize_t got = VIA_REAL(read)(in_fd, buffer, via_min(bytes, (size_t)SPLICE_BYTES));
+    rc = got > 0 ? send_taken(op, buffer, (size_t)got) : got == 0 ? 0 : -errno;
+    via_scratch_put(buffer);
+    return rc;
 }
 
 /* Otherwise the kernel reports the error, before any byte is taken. */

@@ -261,50 +261,30 @@ static int cookie_close(void *of_fd)
     return close((int)(intptr_t)of_fd);
 }
 
-VIA_HOOK FILE *fdopen(int fd, const char *mode)
+static FILE *open_stream(int fd, const char *mode, cookie_close_function_t *close_function)
 {
-    int rc = via_fd_demote(fd, VIA_REASON_STDIO);
-    if (rc == 0 || rc == -ETIMEDOUT) {
-        return VIA_REAL(fdopen)(fd, mode);
-    }
     cookie_io_functions_t functions = {
-        .read = cookie_read, .write = cookie_write, .close = cookie_close};
+        .read = cookie_read, .write = cookie_write, .close = close_function};
     return fopencookie((void *)(intptr_t)fd, mode, functions);
 }
 
-/* Called explicitly, as these functions bypass our hooks, too. */
-static int print(struct via_op *op, const char *format, va_list list) VIA_PRINTF(2, 0);
-
-static int print(struct via_op *op, const char *format, va_list list)
+VIA_HOOK FILE *fdopen(int fd, const char *mode)
 {
-    char *text;
-    int bytes = vasprintf(&text, format, list);
-    if (bytes < 0) {
-        return bytes;
-    }
-    int done = 0;
-    while (done < bytes) {
-        struct iovec iov = {.iov_base = text + done, .iov_len = (size_t)(bytes - done)};
-        ssize_t n = via_io_send(op, &iov, 1, 0);
-        if (n < 0) {
-            errno = (int)-n;
-            break;
-        }
-        done += (int)n;
-    }
-    free(text);
-    return done < bytes ? -1 : bytes;
+    int rc = via_fd_demote(fd, VIA_REASON_STDIO);
+    return rc == 0 || rc == -ETIMEDOUT ? VIA_REAL(fdopen)(fd, mode)
+                                       : open_stream(fd, mode, cookie_close);
 }
 
+/* By a stream of our own, as the C library's writes past us, too. */
 VIA_HOOK int vdprintf(int fd, const char *format, va_list list)
 {
-    struct via_op op;
-    if (!via_op_begin(&op, fd)) {
+    const struct via_file *file = via_fd_peek(fd);
+    if (file == NULL || file->kind != VIA_FILE_CONN) {
         return VIA_REAL(vdprintf)(fd, format, list);
     }
-    int rc = print(&op, format, list);
-    via_op_end(&op);
-    return rc;
+    FILE *stream = open_stream(fd, "w", NULL);
+    int bytes = stream != NULL ? vfprintf(stream, format, list) : -1;
+    return stream != NULL && fclose(stream) != 0 ? -1 : bytes;
 }
 
 VIA_HOOK int dprintf(int fd, const char *format, ...)

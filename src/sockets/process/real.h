@@ -51,7 +51,6 @@
     F(int, sendmmsg, (int, struct mmsghdr *, unsigned, int))                                       \
     F(ssize_t, sendfile, (int, int, off_t *, size_t))                                              \
     F(ssize_t, splice, (int, loff_t *, int, loff_t *, size_t, unsigned))                           \
-    F(ssize_t, tee, (int, int, size_t, unsigned))                                                  \
     F(int, poll, (struct pollfd *, nfds_t, int))                                                   \
     F(int, ppoll, (struct pollfd *, nfds_t, const struct timespec *, const sigset_t *))            \
     F(int, select, (int, fd_set *, fd_set *, fd_set *, struct timeval *))                          \
