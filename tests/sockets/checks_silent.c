@@ -236,7 +236,8 @@ static void a_peer_of_two_threads(void)
     leaves_a_silent_peer((struct silence){.in = in_vain, .threads = true});
 }
 
-/* The kernel does not hold what was unread in the pipe: somebody sends the rest when it does. */
+/* The kernel can not hold all the unread bytes of the pipe: the library sends the rest when it
+ * can. */
 static void a_peer_in_poll_with_much(void)
 {
     leaves_a_silent_peer((struct silence){.in = in_poll_of_none, .bytes = 250000, .small = true});

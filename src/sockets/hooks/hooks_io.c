@@ -253,8 +253,8 @@ VIA_HOOK ssize_t pwritev2(int fd, const struct iovec *iov, int count, off_t offs
 VIA_HOOK_AS(pwritev2)
 ssize_t pwritev64v2(int fd, const struct iovec *iov, int count, off64_t offset, int flags);
 
-/* One message: data only, as pipes carry nothing else; the kernel does, for connections that are
- * its own. */
+/* One message: data only, as pipes carry nothing else; the kernel does, for connections that it
+ * carries. */
 static ssize_t recvmsg_op(struct via_op *op, struct msghdr *message, int flags)
 {
     bool stamps = atomic_load_explicit(&op->side->stamps, memory_order_relaxed);

@@ -65,8 +65,8 @@ uint32_t via_io_poll_kernel_after(struct via_op *op, size_t fresh)
     return ask_kernel(op, 0, fresh);
 }
 
-/* Readable by the pipe; what must be asked of the kernel instead in *ret_ask; whether nothing is
- * known to be there in *ret_idle. */
+/* Is the pipe readable? *ret_ask: the events to ask the kernel for instead; *ret_idle: there is
+ * certainly nothing to read. */
 static uint32_t rx_ready(struct via_op *op, uint32_t *ret_ask, bool *ret_idle)
 {
     struct via_stream_rx *rx = &op->side->rx;
@@ -279,7 +279,7 @@ uint64_t via_io_deadline(const _Atomic uint64_t *timeout_ns)
     return timeout == 0 ? VIA_NEVER_NS : via_os_now_ns() + timeout;
 }
 
-/* Is there something new for a reader? Racy without the token: it is asked again with it. */
+/* Is there news for a reader? A racy check without the token: it is repeated with the token. */
 static bool rx_has_news(const struct via_stream_rx *rx)
 {
     return rx->span != VIA_SPAN_KERNEL_UNTIL && /* the kernel's turn, whatever the pipe holds */
@@ -306,7 +306,7 @@ static bool has_news(struct via_op *op, uint32_t what)
  * holder. */
 #define HALF_CLOSED_POLL_NS (100 * VIA_MSEC_NS)
 
-/* The sleep proper: the kernel's socket for what only it knows, bells for the rest. */
+/* The sleep proper: on the kernel's socket for the kernel's own events, on bells for the rest. */
 static int sleep_for(struct via_op *op, uint32_t what, bool pipes, uint64_t bells,
                      uint64_t deadline_ns, uint64_t most_ns)
 {
@@ -396,7 +396,7 @@ int via_io_wait(struct via_op *op, uint32_t what, uint64_t deadline_ns)
     via_wait_begin(&wait);
     if (pipes) {
         do {
-            if (has_news(op, what) || (via_wait_may_ask(&wait) && has_gone(op))) {
+            if (has_news(op, what) || (via_wait_take_ask(&wait) && has_gone(op))) {
                 via_wait_end(&wait);
                 return 0;
             }

@@ -328,9 +328,8 @@ static ssize_t recv_once(struct via_op *op, struct via_iov *iov, int flags)
     return n;
 }
 
-/* Bytes that are in the pipe, into one buffer, on a connection on which nothing is unusual. 0:
- * there are none, and nothing else is to be done than to wait for some; -EAGAIN: nothing has been
- * done. */
+/* Bytes in the pipe, into one buffer, on an ordinary connection. 0: there are none, and the only
+ * next step is to wait; -EAGAIN: nothing has been done. */
 static ssize_t take_now(struct via_op *op, void *buf, size_t bytes, int flags)
 {
     struct via_conn *conn = op->conn;

@@ -400,7 +400,7 @@ ssize_t via_io_send_now(struct via_op *op, const void *buf, size_t bytes, int fl
     return sent ? (ssize_t)bytes : -EAGAIN;
 }
 
-/* After a shutdown() that the kernel has not been told of yet. */
+/* After a shutdown() that the kernel does not know of yet. */
 static int refuse(const struct via_op *op, int flags)
 {
     int error = 0;
