@@ -486,7 +486,7 @@ static void call_option(struct end *end)
         break;
     case 2:
         value = (int)(dice(3) == 0 ? some_bytes() : 1);
-        if (value > 1 && !can_be_given_back(end)) {
+        if (value > 1 && !is_returnable(end)) {
             return;
         }
         rc = setsockopt(end->fd, SOL_SOCKET, SO_RCVLOWAT, &value, bytes);
