@@ -96,7 +96,7 @@ static struct via_conn *conn_new(bool connector)
     conn->bell = -1;
     conn->bell_before = -1;
     conn->carrier = &via_carrier_local;
-    conn->peer_uid = (uid_t)-1; /* nobody */
+    conn->peer_uid = (uid_t)-1; /* no holder */
     conn->own_stats = (struct via_stats_conn){.reason = VIA_REASON_NONE};
     conn->stats = via_board_entry(via_pool_index(&pool, conn));
     if (conn->stats == NULL) {

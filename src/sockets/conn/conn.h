@@ -56,7 +56,7 @@ struct via_conn {
     struct via_zcopy zcopy;
     struct via_quiet quiet;
     uint8_t parting;          /* enum via_parting */
-    bool dissolved;           /* by connect(): the peer has been told so by RST */
+    bool dissolved;           /* by connect(): RST has told the peer */
     _Atomic bool peer_shared; /* several processes hold the other end: shared.h */
     bool passed; /* to another process, or to this one by a number that we do not know */
     bool kept;   /* the steward has a descriptor of it (via_steward_keep_conn()), or had one */

@@ -21,7 +21,7 @@
 /* A time limit that has passed already: no call waits. */
 #define VIA_AT_ONCE_NS 1u
 
-/* The other end was held no more, and had bytes unread: TCP would have reset the connection. */
+/* The other end lost its last holder, and had bytes unread: TCP would have reset the connection. */
 enum via_lost {
     VIA_LOST_NOT = 0,
     VIA_LOST_DUE = 1,  /* report it to a reader that gets there */
@@ -45,7 +45,7 @@ struct via_side {
     _Atomic uint8_t forked;   /* other processes may hold it: tokens need locked instructions */
     _Atomic uint8_t rx_shut;  /* shutdown(SHUT_RD) here: POLLRDHUP does not come from the peer */
     _Atomic uint8_t tx_shut; /* shutdown(SHUT_WR) here: the end of the other direction is POLLHUP */
-    _Atomic uint8_t shutting; /* ... and the kernel is to be told of it later: io_shut.c */
+    _Atomic uint8_t shutting; /* ... and the kernel must be told later: io_shut.c */
     _Atomic uint8_t lost;     /* enum via_lost */
     uint8_t why;              /* enum via_reason */
     bool connector;
@@ -54,7 +54,7 @@ struct via_side {
         options_known;     /* options from before it was a connection: via_conn_learn_options() */
     bool rx_kernel_ended;  /* EOF of the kernel's, but the peer may have switched: see fabric.h */
     _Atomic uint32_t refs; /* file descriptors, in all processes */
-    _Atomic bool stamps;   /* SO_TIMESTAMP and the like: recvmsg() is to tell when bytes came */
+    _Atomic bool stamps;   /* SO_TIMESTAMP and the like: recvmsg() must return when bytes came */
     _Atomic uint64_t rcvtimeo_ns; /* 0: none; VIA_AT_ONCE_NS */
     uint64_t rx_polled_ticks;     /* when the kernel was last asked whether the peer lives */
     struct via_stream_rx rx;

@@ -19,8 +19,8 @@
  *   one thread stays one: what it does is as fast as before, and sandboxes see no system call that
  *   is new to them but ppoll() and epoll_wait(). Where it waits for something else the call waits
  *   for the next one on a connection.
- * - in a program of several threads, which may sleep where nobody sees it, one more of them: the
- *   steward. It starts when the first of them writes to a pipe, and sleeps.
+ * - in a program of several threads, which may sleep where the library does not see it, one more
+ *   thread: the steward. It starts when the first of them writes to a pipe, and sleeps.
  */
 
 /* This process has had pipes. */
@@ -83,7 +83,7 @@ int via_steward_sleep(struct pollfd *fds, unsigned count, uint64_t deadline_ns,
  * be held.
  */
 bool via_steward_keep_conn(struct via_conn *conn, int fd);
-/* The process ends: those are waited for, as long as the kernel takes any. */
+/* The process ends: waits for those, as long as the kernel accepts any bytes. */
 void via_steward_end(void);
 
 void via_steward_forked(void);
