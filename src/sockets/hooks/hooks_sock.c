@@ -511,7 +511,7 @@ static bool is_small_buffer(int level, int name, const void *value, socklen_t by
 #define RCVTIMEO_NEW 66
 #define SNDTIMEO_NEW 67
 
-/* Nobody would answer. */
+/* No host would answer. */
 static bool is_cut_off(const struct via_conn *conn)
 {
     return via_conn_has_pipes(conn) && conn->carrier->is_cut_off(conn);

@@ -99,7 +99,7 @@ bool via_tx_is_held_no_more(struct via_op *op);
 /* A thread is cancelled in its call: a cleanup handler with the struct via_op. */
 void via_io_give_up(void *of_op);
 
-/* A blocking call waits for POLLIN or POLLOUT. 0: look again, -EAGAIN at the deadline, -EINTR. */
+/* A blocking call waits for POLLIN or POLLOUT. 0: try again, -EAGAIN at the deadline, -EINTR. */
 int via_io_wait(struct via_op *op, uint32_t what, uint64_t deadline_ns);
 
 /* The buffers at the cursor, at most `limit` bytes of them: for a call that takes an array. */
