@@ -13,6 +13,10 @@
 #define PAUSES_ALONE_MAX 2000u /* with a CPU for each PE: many cache line latencies */
 #define PAUSES_SHARED_MAX 64u  /* a few cache misses: the awaited PE may be running */
 #define PAUSES_MIN 4u
+/* A thread that polls its own connections makes itself what it waits for: a step is a system call,
+ * and so many are a few round trips. Less than one, and each wait would yield, whatever the budget.
+ */
+#define PAUSES_MIN_TCP 64u
 #define FAILURES_A_TRIAL 64u
 
 /* Each yield is a system call, so yielding is limited; but a thread that sleeps wakes up late. */
@@ -120,6 +124,12 @@ void via_wait_sleep(struct via_wait *wait)
     nanosleep(&time, NULL);
 }
 
+/* With fewer cores than PEs, the PE that is waited for may need this core. */
+static uint32_t least_pauses(void)
+{
+    return via_wait_poll_tcp && pauses_limit == PAUSES_ALONE_MAX ? PAUSES_MIN_TCP : PAUSES_MIN;
+}
+
 /*
  * Called after waits that had to yield: their pauses were wasted. With a CPU for each PE such waits
  * are rare, and the budget stays; with fewer CPUs they are the rule, and the budget shrinks to
@@ -136,7 +146,7 @@ void via_wait_learn(void)
     if (atomic_fetch_add_explicit(&failures, 1, memory_order_relaxed) % FAILURES_A_TRIAL == 0)
         max = pauses_limit;
     else
-        max = via_max(PAUSES_MIN, max / 2);
+        max = via_max(least_pauses(), max / 2);
     atomic_store_explicit(&via_wait_pauses_max, max, memory_order_relaxed);
 }
 
