@@ -109,6 +109,11 @@ int via_config_file_read(const char *path, size_t bytes_max, char **ret_text, si
         rc = via_error_set(err, -errno, "fstat: %s", strerror(errno));
     } else if (!S_ISREG(info.st_mode)) {
         rc = via_error_set(err, -EINVAL, "is no regular file");
+    } else if ((info.st_uid != 0 && info.st_uid != geteuid()) || (info.st_mode & 022) != 0) {
+        rc = via_error_set(err, -EPERM,
+                           "belongs to user %u with mode %03o; only root or the user of this "
+                           "process may be able to write it",
+                           info.st_uid, info.st_mode & 0777);
     } else {
         rc = read_all(fd, bytes_max, text, ret_bytes, err);
     }

@@ -28,8 +28,9 @@ struct via_config_calls {
 
 void via_config_file_parse(const char *text, size_t bytes, const struct via_config_calls *calls);
 
-/* The caller's: free(). A regular file of at most bytes_max. 0, or what open() and read() say,
- * -EINVAL, -EFBIG; err has the cause, without the path. */
+/* The caller's: free(). A regular file of at most bytes_max that only root and the user of this
+ * process can write: its writer decides what a daemon of root opens and writes. 0, or what
+ * open() and read() say, -EINVAL, -EPERM, -EFBIG; err has the cause, without the path. */
 VIA_MUST_CHECK int via_config_file_read(const char *path, size_t bytes_max, char **ret_text,
                                         size_t *ret_bytes, struct via_error *err);
 

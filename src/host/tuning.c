@@ -222,30 +222,11 @@ int via_tuning_parse(const char *name, const char *text, size_t bytes,
     return parse.rc;
 }
 
-static int check_owner(const char *path, struct via_error *err)
-{
-    struct stat info;
-    if (stat(path, &info) != 0) {
-        return via_error_set(err, -errno, "%s: %s", path, strerror(errno));
-    }
-    if ((info.st_uid != 0 && info.st_uid != geteuid()) || (info.st_mode & 022) != 0) {
-        return via_error_set(err, -EPERM,
-                             "%s: load: it belongs to user %u with mode %03o; only root or the "
-                             "user of this process may be able to write it",
-                             path, info.st_uid, info.st_mode & 0777);
-    }
-    return 0;
-}
-
 int via_tuning_load(const char *path, struct via_tuning *ret_tuning, struct via_error *err)
 {
     char *text;
     size_t bytes;
-    int rc = check_owner(path, err);
-    if (rc != 0) {
-        return rc;
-    }
-    rc = via_config_file_read(path, VIA_TUNING_FILE_BYTES_MAX, &text, &bytes, err);
+    int rc = via_config_file_read(path, VIA_TUNING_FILE_BYTES_MAX, &text, &bytes, err);
     if (rc != 0) {
         return via_error_prefix(err, "%s: ", path);
     }

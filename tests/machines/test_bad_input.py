@@ -3,6 +3,7 @@
 """What is wrong with one machine is told on both sides of a link, and harms no other link."""
 import os
 import signal
+import time
 
 import fabric
 import machines_case
@@ -165,6 +166,38 @@ class BadInput(machines_case.Case):
             self.assertEqual(code, 1)
             self.says(2, "No space left on device")
         self.assertEqual(self.link(1, 3)["downs"], 0)
+
+    def test_files_that_others_can_write(self):
+        self.fabric.start()
+        self.fabric.wait_whole()
+        for change in ("chmod 666", "chmod 620", "chown 1234", "rm -f", "ln -sf /dev/zero", "rm -f; mkfifo", "rm -f; ln -s " + machines_fabric.CONF):
+            good = self.lab[2].read(machines_fabric.CONF)
+            self.lab[2].run(["sh", "-c", "%s %s" % (change.replace(";", " %s;" % machines_fabric.CONF), machines_fabric.CONF)], check=False)
+            said = self.viaduct(2, "reload")
+            self.assertEqual(said.returncode, 1, change)
+            self.assertRegex(said.stderr, "only root or the user of this process|No such file|no regular file|levels of symbolic links")
+            self.lab[2].run(["rm", "-f", machines_fabric.CONF])
+            self.lab[2].write(machines_fabric.CONF, good)
+        self.assertEqual(self.viaduct(2, "reload").returncode, 0)
+        self.assertEqual([li["downs"] for host in (1, 2, 3) for li in self.fabric.status(host)["links"]], [0] * 6)
+
+    def test_a_storm_of_reloads(self):
+        self.fabric.start()
+        self.fabric.wait_whole()
+        finish = [self.flow(1, 2, 2), self.flow(1, 3, 2)]
+        good = self.lab[2].read(machines_fabric.CONF)
+        path = self.lab[2].path(machines_fabric.CONF)
+        (pid,) = self.lab[2].pids(fabric.VIADUCTD)
+        for turn in range(400):
+            os.kill(pid, signal.SIGHUP)
+            with open(path + ".new", "w", encoding="utf-8") as file:
+                file.write(good if turn % 2 else good.replace("peer = 3", "peer = x"))
+            os.rename(path + ".new", path)
+            time.sleep(0.003)
+        for wait in finish:
+            wait()
+        self.assertEqual(self.viaduct(2, "reload").returncode, 0)
+        self.assertEqual([li["downs"] for host in (1, 2, 3) for li in self.fabric.status(host)["links"]], [0] * 6)
 
     def test_a_reload_with_an_error(self):
         self.fabric.start()
