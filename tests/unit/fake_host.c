@@ -244,7 +244,7 @@ static void request(struct fake_host *fake, const struct via_attach_request *ask
         answer.status = ask->endpoint == 13 ? -EADDRINUSE : 0;
         break;
     case VIA_ATTACH_TCP:
-        answer.status = fake->tcp.local[0] == '\0' ? -EXDEV : 0;
+        answer.status = fake->tcp_status;
         memcpy(answer.value, &fake->tcp, sizeof(fake->tcp));
         break;
     case VIA_ATTACH_BOARD_POST:

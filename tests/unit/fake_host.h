@@ -57,7 +57,8 @@ struct fake_host {
     _Atomic int map_status;            /* of MAP */
     _Atomic int command_status;        /* of all commands */
     _Atomic int slice_status;          /* of SLICE */
-    struct via_attach_tcp tcp;         /* of TCP; no addresses: -EXDEV */
+    _Atomic int tcp_status;            /* of TCP */
+    struct via_attach_tcp tcp;         /* in the answers; to be set before the first */
     struct via_attach_slice slice_lie; /* xored into the answers to SLICE */
     int slice_fd_instead;              /* passed with them; 0: the segment's memfd */
     bool slice_without_fd;

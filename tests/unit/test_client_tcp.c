@@ -611,7 +611,7 @@ static void where_there_can_be_none(void **state)
     assert_int_equal(via_tcp_dial(remote, &owner.card), -ETIMEDOUT);
     owner_end(&owner);
     assert_int_equal(via_tcp_dial(remote, &owner.card), -ECONNREFUSED); /* it has gone */
-    own->fixture->fake.tcp.local[0] = '\0';
+    own->fixture->fake.tcp_status = -EXDEV;
     card = own->card;
     card.token[0] ^= 1;
     assert_int_equal(via_tcp_dial(remote, &card), -EXDEV);
