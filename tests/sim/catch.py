@@ -32,7 +32,7 @@ PARTS = [
     ("core-shmem-*", PES), ("core-client-*", PES),
     ("lost-line", f"{FABRIC},like=network"),
     ("hidden-begin", f"{STREAMS},streams=16,stream-bursts=1000"),
-    ("core-stall-*", f"{STREAMS},stream-bursts=1000"), ("core-conn-untold-end", f"{STREAMS},stream-bursts=1000,stream-switch=1"),
+    ("core-stall-*", f"{STREAMS},stream-bursts=1000"), ("core-conn-untold-end", f"{STREAMS},stream-bursts=1000,stream-switch=1,stream-hosts=16"),
     ("core-conn-hidden-begin", f"{STREAMS},stream-bursts=1000,stream-switch=1"),
     *((name, f"{STREAMS},stream-hosts=16,stream-leave=300") for name in ("core-conn-early-shut", "core-conn-unsent")),
     *((name, f"{STREAMS},stream-kills=500") for name in ("core-conn-early-gone", "core-conn-unseen-death")), ("core-conn-*", STREAMS),
