@@ -261,6 +261,9 @@ int via_sleep(struct pollfd *fds, unsigned count, uint64_t bells, uint64_t deadl
     }
     watch_none();
     int ear_fd = bells != 0 || via_steward_is_wanted() ? listening_ear(bells) : -1;
+    if (via_unlikely(bells != 0 && ear_fd < 0) && deadline_ns != 0) {
+        deadline_ns = via_min(deadline_ns, via_os_now_ns() + DEAF_NS); /* no bell is heard */
+    }
     fds[count] = (struct pollfd){.fd = ear_fd, .events = POLLIN};
     via_signals_mark();
     via_cancel_allow();
