@@ -516,9 +516,14 @@ unsigned via_client_serve_poll(struct via_client_serve *serve)
     if (pthread_mutex_trylock(&serve->lock) != 0) {
         return 0;
     }
+    unsigned strangers = serve->strangers;
     int count = via_sys_epoll_wait(serve->epoll_fd, events, EVENTS_MAX, 0);
     unsigned work = serve_events(serve, events, count);
+    bool has_stranger = serve->strangers > strangers;
     pthread_mutex_unlock(&serve->lock);
+    if (has_stranger) {
+        via_client_serve_poke(serve); /* the library's thread limits its time */
+    }
     return work;
 }
 
@@ -558,6 +563,7 @@ static void *run(void *argument)
         sleep_ms = flush(serve);
         if (count > 0 && atomic_exchange_explicit(&serve->polled, false, memory_order_relaxed)) {
             rest(serve, REST_NS);
+            sleep_ms = 0; /* the next turn looks at strangers, too, and decides how long to sleep */
             continue;
         }
         pthread_mutex_lock(&serve->lock);
