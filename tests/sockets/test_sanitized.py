@@ -28,7 +28,8 @@ NOT_SANITIZED = ["-addresses_that_are_none", "-addresses_and_control_data_that_a
                  "-addresses_to_where_nothing_is", "-waiting_for_what_is_nowhere", "-waits_with_arguments_that_are_none",
                  # They lose track of the stack of a thread that is cancelled.
                  "-threads_are_cancelled", "-a_connection_outlives_its_cancelled_threads",
-                 "-a_request_acts_before_the_call_or_not_at_all"]
+                 "-a_request_acts_before_the_call_or_not_at_all", "-cancelled_in_a_read",
+                 "-cancelling_a_thread_in_a_large_send"]
 REPORTS = ("AddressSanitizer", "ThreadSanitizer", "runtime error:", "LeakSanitizer", "Sanitizer:DEADLYSIGNAL")
 
 
