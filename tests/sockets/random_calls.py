@@ -9,6 +9,7 @@ when there is one. A difference that does not repeat comes from the machine's ti
 """
 import argparse
 import os
+import re
 import subprocess
 import sys
 import time
@@ -56,6 +57,14 @@ def is_extra_edge(line, other, before):
 
 
 GOES_BACK = ("passed to itself", "another program's", "rare option", "back to the kernel")
+PEEK, DONTWAIT, WAITALL = 0x2, 0x40, 0x100
+
+
+def goes_back(one):
+    """Does this call return its connection to the kernel? A call that waits for all and leaves it there does, too (ADR 60)."""
+    flags = re.search(r"recv by \d+ \(\d+ in \d+, (0x[0-9a-f]+)\)", one)
+    return any(call in one for call in GOES_BACK) or \
+        (flags is not None and int(flags[1], 16) & (PEEK | DONTWAIT | WAITALL) == PEEK | WAITALL)
 
 
 def may_be_told(events, look, before):
@@ -65,7 +74,7 @@ def may_be_told(events, look, before):
     edge too few; programs that rely on edges try until EAGAIN, and find nothing new by one too many."""
     twice = False
     for one in reversed(before):
-        if any(call in one for call in GOES_BACK):
+        if goes_back(one):
             return True
         if look in one and (events & 1) == 0:
             told = int(one.partition(look)[2].split()[0], 16)
@@ -97,12 +106,12 @@ def is_edge_of_change_of_both(line, other, before):
 
 
 def is_fewer_of_both(line, other, before):
-    """A copy that we do not know is told of by the kernel with the program's data, which need not be its own alone. When
-    descriptors of ours have taken places, the kernel can not be asked twice then: it would tell of level ones again. So
-    of several one may be left for the next call."""
+    """The kernel reports a copy that we do not know, and a connection that has gone back, with the program's data, which need
+    not be its own alone. When descriptors of ours have taken places, the kernel can not be asked twice then: it would report
+    level-triggered events again. So of several one may be left for the next call."""
     expected, got = told_of_both(line), told_of_both(other)
     return "(both 0)" in line and len(got) == 2 and line.endswith(" = 2 ") and other.endswith(" = 1 ") and \
-        all(two in (0, one) for one, two in zip(expected, got)) and any("passed to itself" in one for one in before)
+        all(two in (0, one) for one, two in zip(expected, got)) and any(goes_back(one) for one in before)
 
 
 def is_end_of_copy(line, other, before):
