@@ -157,15 +157,16 @@ class Timeline(Jobs):
 
 
 STRANGER = """
-import os, socket, sys
+import errno, os, socket, sys
 for junk in (b"", b"GET / HTTP/1.0\\r\\n\\r\\n", os.urandom(24), os.urandom(100000)):
     with socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=20) as stranger:
         try:
             stranger.sendall(junk)
             stranger.shutdown(socket.SHUT_WR)
             assert stranger.recv(1) == b""
-        except ConnectionError:
-            pass
+        except OSError as error:
+            if not isinstance(error, ConnectionError) and error.errno != errno.ENOTCONN:
+                raise
 """
 
 
