@@ -193,7 +193,7 @@ class Measured(machines_case.Case):
             route = self.route(host)
             self.assertEqual(route["pipes"], said.rstrip().endswith(": pipes"))
             self.assertGreater(route["measured"]["stream"], 0)
-        self.assertFalse(self.lab[2].pids("--serve"))
+        self.assertTrue(wait_for(lambda: not self.lab[2].pids("--serve")), self.lab[2].pids("--serve"))
         self.tune("--reset", "2")
 
     def test_what_can_not_be_measured(self):
