@@ -58,7 +58,7 @@ static uint64_t unread_of(const struct sock_way *way)
     return way->arrived - way->read;
 }
 
-/* What is under way reaches the peer, in order; 0 bytes: FIN, or RST. */
+/* Bytes under way reach the peer, in order; 0 bytes: FIN, or RST. */
 static void leave(struct sock_end *end, uint32_t bytes, bool reset)
 {
     struct sock_run *run = end->run;

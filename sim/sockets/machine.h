@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
  * Included before each source of the sockets library that runs in the simulator: other names for
- * what it calls of the machine, and of the client library, which the simulated PEs have their own
- * copy of. What stands for them is in kernel.c, client.c and absent.c.
+ * the functions of the machine and of the client library that such a source calls; the simulated
+ * PEs have a copy of the client library of their own. Those functions are in kernel.c, client.c and
+ * absent.c.
  */
 #ifndef SIM_SOCKETS_MACHINE_H
 #define SIM_SOCKETS_MACHINE_H

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * The program at an end: it sends and receives without waiting, a call at a time, leaves for the
- * kernel when the seed says so, and sleeps when there is nothing to do, as poll() does. What it
- * receives must be what its peer sent, all of it, once, in order, and then the end.
+ * The program at an end: it sends and receives without waiting, a call at a time, returns to the
+ * kernel when the seed says so, and sleeps in place of poll(). It must receive all bytes that its
+ * peer sent, once, in order, and then the end.
  *
- * A process that is killed has put and sent what it had; its peer gets all of that, once, in order,
- * and then the end. Only what it was about to send again, because its peer had left, and that the
- * peer can not read in the pipe any more, is lost with it.
+ * The peer of a killed process receives all bytes that the process had put or sent, once, in order,
+ * and then the end. Lost are only bytes that the process was about to send again, because its peer
+ * had left, and that the peer can not read in the pipe any more.
  */
 #include <errno.h>
 #include <poll.h>

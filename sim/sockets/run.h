@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Connections between hosts, by the sockets library itself: what it calls send and recv on the
- * kernel's TCP connection (kernel.c), put as frames (client.c), and the program at each end, a
- * fiber (program.c).
+ * Connections between hosts, carried by the sockets library's own sources. The simulator provides
+ * the functions that these call: send and recv on the kernel's TCP connection (kernel.c) and puts
+ * by frames (client.c); and the program at each end, a fiber (program.c).
  */
 #ifndef SIM_SOCKETS_RUN_H
 #define SIM_SOCKETS_RUN_H
@@ -55,7 +55,7 @@ struct sock_end {
     uint32_t ticket;   /* of the event that makes it go on */
     bool pauses;       /* in the library: only time ends it */
     bool asleep, bell; /* until something comes; which has come */
-    uint32_t wanted;   /* POLLIN, POLLOUT: what it sleeps for */
+    uint32_t wanted;   /* POLLIN, POLLOUT: the events that the program sleeps for */
     bool dead, closed, leaving;
     bool kept;  /* what could not be sent at once at its end is sent later */
     bool reset; /* its TCP connection, by either end */
