@@ -137,8 +137,29 @@ static bool are_members(const uint16_t *ids, size_t count, uint16_t host, uint16
     return mine;
 }
 
-static int build_barrier(struct via_process_channel *pc, const struct via_command *command,
-                         struct via_command_slot *slot, struct via_op *op)
+/* A root keeps only so many arrivals of one host (VIA_BARRIER_ARRIVALS_MAX): a user with a bell
+ * page of its own has a part of them. */
+static bool is_barrier_allowed(const struct via_transfer *transfer,
+                               const struct via_process_channel *pc)
+{
+    const struct via_tenant *tenant = pc->process->tenant;
+    return tenant->exempt ||
+           via_tenant_is_take_allowed(tenant, transfer->tenant_barriers_counts[tenant->bells_index],
+                                      VIA_BARRIER_ARRIVALS_MAX);
+}
+
+static void count_barrier(struct via_transfer *transfer, const struct via_process_channel *pc,
+                          int change)
+{
+    const struct via_tenant *tenant = pc->process->tenant;
+    if (!tenant->exempt) {
+        transfer->tenant_barriers_counts[tenant->bells_index] += (uint32_t)change;
+    }
+}
+
+static int build_barrier(struct via_transfer *transfer, struct via_process_channel *pc,
+                         const struct via_command *command, struct via_command_slot *slot,
+                         struct via_op *op)
 {
     const struct via_node_config *config = &pc->process->host->config;
     size_t count = pc->stash.body_bytes / sizeof(uint16_t);
@@ -158,6 +179,10 @@ static int build_barrier(struct via_process_channel *pc, const struct via_comman
     if (!are_members(members, count, config->host, config->hosts_max)) {
         return -EINVAL;
     }
+    if (!is_barrier_allowed(transfer, pc)) {
+        return -ENOSPC;
+    }
+    count_barrier(transfer, pc, 1);
     pc->members_free &= ~(1u << index);
     slot->members = (int16_t)index;
     op->group = (uint32_t)command->a.group;
@@ -166,8 +191,9 @@ static int build_barrier(struct via_process_channel *pc, const struct via_comman
     return 0;
 }
 
-static int build(struct via_process_channel *pc, const struct via_command *command,
-                 struct via_command_slot *slot, struct via_op *op)
+static int build(struct via_transfer *transfer, struct via_process_channel *pc,
+                 const struct via_command *command, struct via_command_slot *slot,
+                 struct via_op *op)
 {
     switch (command->kind) {
     case VIA_OP_MESSAGE:
@@ -189,14 +215,15 @@ static int build(struct via_process_channel *pc, const struct via_command *comma
         op->compare = command->b.compare;
         return command->source == VIA_SOURCE_NONE ? 0 : -EINVAL;
     case VIA_OP_BARRIER:
-        return build_barrier(pc, command, slot, op);
+        return build_barrier(transfer, pc, command, slot, op);
     default:
         return -EINVAL;
     }
 }
 
 /* Gives back what a command has borrowed, except the bounce buffer of data still to be sent. */
-static void unborrow(struct via_process_channel *pc, struct via_command_slot *slot)
+static void unborrow(struct via_transfer *transfer, struct via_process_channel *pc,
+                     struct via_command_slot *slot)
 {
     if (slot->segment != NULL) {
         /* Pairs with the acquire in reap_segments(): nothing is touched after this. */
@@ -204,6 +231,7 @@ static void unborrow(struct via_process_channel *pc, struct via_command_slot *sl
         slot->segment = NULL;
     }
     if (slot->members >= 0) {
+        count_barrier(transfer, pc, -1);
         pc->members_free |= 1u << slot->members;
         slot->members = -1;
     }
@@ -250,7 +278,8 @@ static int start(struct via_transfer *transfer, struct via_process_channel *pc)
         .bytes = command.bytes,
         .cookie = (uint64_t)pc->process->number << 32 | pc->stash_index,
     };
-    int rc = (command.flags & ~VIA_OP_FLAGS) == 0 ? build(pc, &command, slot, &op) : -EINVAL;
+    int rc =
+        (command.flags & ~VIA_OP_FLAGS) == 0 ? build(transfer, pc, &command, slot, &op) : -EINVAL;
     if (rc == 0) {
         rc = via_node_submit(transfer->host->node, transfer->channel, &op);
     }
@@ -258,7 +287,7 @@ static int start(struct via_transfer *transfer, struct via_process_channel *pc)
         pc->running_count++;
         return 0;
     }
-    unborrow(pc, slot);
+    unborrow(transfer, pc, slot);
     via_process_channel_unbounce(pc, slot);
     slot->state = VIA_COMMAND_FREE;
     if (rc != -EAGAIN) {
@@ -337,7 +366,7 @@ void via_process_channel_finish(struct via_transfer *transfer, struct via_proces
 void via_process_channel_complete(struct via_transfer *transfer, struct via_process_channel *pc,
                                   uint32_t index, int status, uint64_t value)
 {
-    unborrow(pc, &pc->slots[index]);
+    unborrow(transfer, pc, &pc->slots[index]);
     pc->running_count -=
         index <= via_process_channel_slot_mask(pc) ? 1 : 0; /* else it was parked */
     if (pc->held) {

@@ -51,8 +51,10 @@ struct via_transfer {
     struct via_process_channel **by_slot; /* processes_max; owner bits of a cookie to pipes */
     struct via_list sends;                /* messages of the host itself not yet submitted */
     uint32_t parked_count;                /* commands, of all processes */
-    uint32_t tenant_parked_counts[VIA_TENANTS_MAX]; /* by tenant.bells_index */
-    uint32_t bell_seen;                             /* count of the bell at the last load */
+    /* By tenant.bells_index: parked commands, and barriers under way. */
+    uint32_t tenant_parked_counts[VIA_TENANTS_MAX];
+    uint32_t tenant_barriers_counts[VIA_TENANTS_MAX];
+    uint32_t bell_seen; /* count of the bell at the last load */
     uint32_t tenant_bells_seen[VIA_TENANTS_MAX];
     struct via_host_wait wait;
 };

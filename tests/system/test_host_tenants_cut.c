@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Operations of one user under way to a host that is cut off take no place from another user. */
+/* Operations of one user under way to a host that is cut off take no place from another user, nor
+ * do barriers that no other member enters. */
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
@@ -16,11 +17,14 @@
 
 #include <cmocka.h>
 
+#include "host/attach_server.h"
 #include "tests/system/host_raw.h"
 
 #define VICTIM 65533u
 #define ATTACKER 65534u
 #define ATTACHMENTS 4u
+#define ENTRANTS 12u
+#define GROUP 1000u
 #define SEGMENT_BYTES 65536u
 
 /* Chain 0 - 1 - 2; the link to host 2 is cut. */
@@ -44,7 +48,7 @@ static int set_up(void **state)
 {
     struct fixture *fixture = calloc(1, sizeof(*fixture));
     const char *const extra[] = {
-        "--attach", "user:65533,user:65534", "--quota", "pipes=4", "--channels", "1", NULL};
+        "--attach", "user:65533,user:65534", "--quota", "pipes=12", "--channels", "1", NULL};
     host_lab_init(&fixture->lab, 3, false, false);
     *state = fixture;
     assert_int_equal(rmdir(fixture->lab.rundir), 0);
@@ -294,12 +298,80 @@ static void commands_for_a_host_that_is_cut_off(void **state)
     compete(*state, puts_to_nobody, puts_to_both);
 }
 
+/* --- barriers --------------------------------------------------------------------------------- */
+
+/* As many as a process may have under way, in each process; host 0 enters none of them. */
+static void enters_alone(struct fixture *fixture)
+{
+    static struct host_raw raws[ENTRANTS];
+    const uint16_t members[] = {0, 1};
+    /* Half of the places at the root are for other users. */
+    const unsigned refused_count = ENTRANTS * VIA_ATTACH_MEMBERS - VIA_BARRIER_ARRIVALS_MAX / 2;
+    for (unsigned i = 0; i < ENTRANTS; i++) {
+        CHECK(host_raw_try_open(&raws[i], &fixture->lab, 1) == 0);
+    }
+    tell();
+    wait_go();
+    for (unsigned i = 0; i < ENTRANTS * VIA_ATTACH_MEMBERS; i++) {
+        const struct via_command command = {.kind = VIA_OP_BARRIER,
+                                            .source = VIA_SOURCE_BODY,
+                                            .destination = 1,
+                                            .bytes = sizeof(members),
+                                            .cookie = i + 1,
+                                            .a.group = GROUP + 1 + i};
+        host_raw_command(&raws[i % ENTRANTS], &command, members, sizeof(members));
+    }
+    uint64_t deadline_ns = host_lab_now_ns() + 30 * VIA_SEC_NS;
+    for (unsigned i = 0, refused = 0; refused < refused_count; i++) {
+        struct via_reply reply;
+        CHECK(host_lab_now_ns() < deadline_ns);
+        if (host_raw_reply(&raws[i % ENTRANTS], &reply, NULL, 1)) {
+            CHECK(reply.status == -ENOSPC);
+            refused++;
+        }
+    }
+    tell();
+    pause();
+}
+
+static void meet(struct fixture *fixture, int host, bool is_told)
+{
+    const uint16_t members[] = {0, 1};
+    struct via_attach *attach = attach_to(fixture, host);
+    if (is_told) {
+        tell();
+        wait_go();
+    }
+    for (unsigned i = 0; i < 20; i++) {
+        CHECK(via_barrier(attach, GROUP, members, 2) == 0);
+    }
+}
+
+static void meets_itself(struct fixture *fixture)
+{
+    pid_t other = fork();
+    int status;
+    CHECK(other >= 0);
+    if (other == 0) {
+        meet(fixture, 0, false);
+        _exit(0);
+    }
+    meet(fixture, 1, true);
+    CHECK(waitpid(other, &status, 0) == other && status == 0);
+}
+
+static void barriers_that_no_other_host_enters(void **state)
+{
+    compete(*state, enters_alone, meets_itself);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         TEST(notes_to_a_host_that_is_cut_off),
         TEST(commands_for_a_host_that_is_cut_off),
+        TEST(barriers_that_no_other_host_enters),
     };
     if (geteuid() != 0) {
         puts("skipped: only root can be two users");
