@@ -8,7 +8,8 @@
  * access takes a round trip where it reads, and where the backend is a socket also where it writes.
  *
  * A function that is gone (surprise removal, a server that died) answers as PCIe does: reads bring
- * all-ones with result 0, writes vanish. gone() tells for certain.
+ * all-ones with result 0, writes vanish. gone() tells for certain, and revive() looks whether the
+ * server is back.
  */
 #ifndef VIA_VFIO_PCI_H
 #define VIA_VFIO_PCI_H
@@ -57,7 +58,7 @@ struct via_pci_mapping {
 struct via_pci_memory {
     void *at; /* of the calling process, page-aligned */
     uint64_t bytes;
-    int fd; /* what `at` is a shared mapping of, from fd_off on; -1: nothing. Borrowed */
+    int fd; /* what `at` is a shared mapping of, from fd_off on; -1: nothing. Borrowed as `at` is */
     uint64_t fd_off;
     bool writable; /* by the function */
 };
@@ -139,6 +140,12 @@ struct via_pci_ops {
     int (*reset)(struct via_pci *pci);
 
     bool (*gone)(struct via_pci *pci);
+
+    /* A function that is gone, behind whose socket a server answers again: what is mapped for DMA
+     * is mapped there, too, interrupts are set, and registers are as after a reset. 0; -ENODEV (the
+     * server has another function); else why not yet. Takes 200 ms where the server does not
+     * answer. NULL: there is nothing that the caller can do. */
+    int (*revive)(struct via_pci *pci);
 
     /* What it is, for operators: "0000:03:00.0 by VFIO". */
     const char *(*describe)(struct via_pci *pci);

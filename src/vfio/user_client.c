@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,18 +14,41 @@
 #include "vfio/user.h"
 #include "vfio/user_message.h"
 
-#define PATIENCE_SECONDS 2
+#define PATIENCE_US (2 * 1000000)
+#define PATIENCE_REVIVE_US 200000 /* the caller has other functions to serve */
 #define PAGE_BYTES 4096u
+#define MAPS_MAX 64u
+
+/* What a server that comes back is told again. */
+struct map {
+    struct via_vfio_user_dma_map request;
+    int fd; /* borrowed */
+};
+
+/* What the function has. */
+struct shape {
+    uint64_t bytes[VIA_PCI_REGIONS];
+    unsigned irqs[VIA_PCI_IRQ_KINDS];
+};
+
+struct interrupts {
+    enum via_pci_irq_kind kind;
+    unsigned count;
+    int fds[VIA_VFIO_USER_FDS_MAX]; /* borrowed */
+};
 
 struct user {
     struct via_pci pci;
+    struct shape shape;   /* constant */
     pthread_mutex_t lock; /* of all below */
     int fd;
     uint16_t id;
     _Atomic bool gone;
-    struct via_pci_region regions[VIA_PCI_REGIONS];
-    unsigned irqs[VIA_PCI_IRQ_KINDS];
     struct via_iova iova;
+    unsigned maps_count;
+    struct map maps[MAPS_MAX];
+    struct interrupts set;
+    char path[108];
     char describe[160];
     struct via_vfio_user_message message;
 };
@@ -32,6 +56,12 @@ struct user {
 static struct user *user_of(struct via_pci *pci)
 {
     return via_container_of(pci, struct user, pci);
+}
+
+static void give_up(struct user *user)
+{
+    atomic_store_explicit(&user->gone, true, memory_order_relaxed);
+    shutdown(user->fd, SHUT_RDWR);
 }
 
 /* Sends user->message and takes the answer in its place: 0, what the server says, or -EPIPE (it is
@@ -53,8 +83,7 @@ static int ask(struct user *user, enum via_vfio_user_command command)
                    (message->header.flags & VIA_VFIO_USER_TYPE_MASK) == VIA_VFIO_USER_REPLY;
     if (!answers) {
         via_vfio_user_close_fds(message);
-        atomic_store_explicit(&user->gone, true, memory_order_relaxed);
-        shutdown(user->fd, SHUT_RDWR);
+        give_up(user);
         return -EPIPE;
     }
     via_vfio_user_close_fds(message); /* none of the answers that are asked for needs one */
@@ -154,13 +183,13 @@ static int user_region(struct via_pci *pci, unsigned region, struct via_pci_regi
     if (region >= VIA_PCI_REGIONS) {
         return -EINVAL;
     }
-    *ret_region = user_of(pci)->regions[region];
+    *ret_region = (struct via_pci_region){.bytes = user_of(pci)->shape.bytes[region]};
     return 0;
 }
 
 static bool is_within(struct via_pci *pci, unsigned region, uint64_t off, size_t len)
 {
-    uint64_t bytes = region < VIA_PCI_REGIONS ? user_of(pci)->regions[region].bytes : 0;
+    uint64_t bytes = region < VIA_PCI_REGIONS ? user_of(pci)->shape.bytes[region] : 0;
     return len != 0 && off <= bytes && len <= bytes - off;
 }
 
@@ -200,74 +229,96 @@ static void user_unmap(struct via_pci *pci, struct via_pci_mapping *mapping)
 
 static unsigned user_irqs(struct via_pci *pci, enum via_pci_irq_kind kind)
 {
-    return user_of(pci)->irqs[kind];
+    return user_of(pci)->shape.irqs[kind];
 }
 
-static int set_irqs(struct user *user, uint32_t flags, uint32_t index, uint32_t count,
+/* With the lock. */
+static int ask_irqs(struct user *user, uint32_t flags, uint32_t index, uint32_t count,
                     const int *fds)
 {
     struct via_vfio_user_set_irqs set = {
         .argsz = sizeof(set), .flags = flags, .index = index, .count = count};
-    pthread_mutex_lock(&user->lock);
     begin(user, &set, sizeof(set));
     if ((flags & VIA_VFIO_USER_IRQ_EVENTFD) != 0) {
         memcpy(user->message.fds, fds, count * sizeof(*fds));
         user->message.fds_count = count;
     }
-    int rc = ask(user, VIA_VFIO_USER_SET_IRQS);
-    pthread_mutex_unlock(&user->lock);
-    return rc;
+    return ask(user, VIA_VFIO_USER_SET_IRQS);
+}
+
+static int ask_interrupts(struct user *user, const struct interrupts *set)
+{
+    uint32_t data = set->count != 0 ? VIA_VFIO_USER_IRQ_EVENTFD : VIA_VFIO_USER_IRQ_NONE;
+    return ask_irqs(user, data | VIA_VFIO_USER_IRQ_TRIGGER, set->kind, set->count, set->fds);
 }
 
 static int user_irq_set(struct via_pci *pci, enum via_pci_irq_kind kind, unsigned count,
                         const int *fds)
 {
     struct user *user = user_of(pci);
-    if (count > user->irqs[kind] || count > VIA_VFIO_USER_FDS_MAX) {
+    struct interrupts set = {.kind = kind, .count = count};
+    if (count > user->shape.irqs[kind] || count > VIA_VFIO_USER_FDS_MAX) {
         return -EINVAL;
     }
-    return count != 0
-               ? set_irqs(user, VIA_VFIO_USER_IRQ_EVENTFD | VIA_VFIO_USER_IRQ_TRIGGER, kind, count,
-                          fds)
-               : set_irqs(user, VIA_VFIO_USER_IRQ_NONE | VIA_VFIO_USER_IRQ_TRIGGER, kind, 0, NULL);
+    if (count != 0) {
+        memcpy(set.fds, fds, count * sizeof(*fds));
+    }
+    pthread_mutex_lock(&user->lock);
+    int rc = ask_interrupts(user, &set);
+    if (rc == 0 || count == 0) { /* the descriptors may be closed now */
+        user->set = set;
+    }
+    pthread_mutex_unlock(&user->lock);
+    return rc;
 }
 
 static int user_irq_unmask(struct via_pci *pci)
 {
-    return set_irqs(user_of(pci), VIA_VFIO_USER_IRQ_NONE | VIA_VFIO_USER_IRQ_UNMASK, VIA_PCI_INTX,
-                    1, NULL);
+    struct user *user = user_of(pci);
+    pthread_mutex_lock(&user->lock);
+    int rc =
+        ask_irqs(user, VIA_VFIO_USER_IRQ_NONE | VIA_VFIO_USER_IRQ_UNMASK, VIA_PCI_INTX, 1, NULL);
+    pthread_mutex_unlock(&user->lock);
+    return rc;
 }
 
 /* --- memory --- */
+
+static int ask_map(struct user *user, const struct map *map)
+{
+    begin(user, &map->request, sizeof(map->request));
+    user->message.fds[0] = map->fd;
+    user->message.fds_count = 1;
+    return ask(user, VIA_VFIO_USER_DMA_MAP);
+}
 
 static int user_dma_map(struct via_pci *pci, const struct via_pci_memory *memory,
                         uint64_t alignment, uint64_t *ret_iova)
 {
     struct user *user = user_of(pci);
-    uint64_t iova;
+    struct map map = {.fd = memory->fd};
     if (memory->bytes == 0 || memory->bytes % PAGE_BYTES != 0 || alignment < PAGE_BYTES) {
         return -EINVAL;
     }
     if (memory->fd < 0) {
         return -ENOTSUP; /* the server could reach it by messages only */
     }
+    map.request = (struct via_vfio_user_dma_map){
+        .argsz = sizeof(map.request),
+        .flags = VIA_VFIO_USER_DMA_READ | (memory->writable ? VIA_VFIO_USER_DMA_WRITE : 0),
+        .offset = memory->fd_off,
+        .size = memory->bytes};
     pthread_mutex_lock(&user->lock);
-    int rc = via_iova_take(&user->iova, memory->bytes, alignment, &iova);
+    int rc = user->maps_count == MAPS_MAX
+                 ? -ENOSPC
+                 : via_iova_take(&user->iova, memory->bytes, alignment, &map.request.address);
     if (rc == 0) {
-        struct via_vfio_user_dma_map map = {
-            .argsz = sizeof(map),
-            .flags = VIA_VFIO_USER_DMA_READ | (memory->writable ? VIA_VFIO_USER_DMA_WRITE : 0),
-            .offset = memory->fd_off,
-            .address = iova,
-            .size = memory->bytes};
-        begin(user, &map, sizeof(map));
-        user->message.fds[0] = memory->fd;
-        user->message.fds_count = 1;
-        rc = ask(user, VIA_VFIO_USER_DMA_MAP);
+        rc = ask_map(user, &map);
         if (rc != 0) {
-            (void)!via_iova_give_back(&user->iova, iova);
+            (void)!via_iova_give_back(&user->iova, map.request.address);
         } else {
-            *ret_iova = iova;
+            user->maps[user->maps_count++] = map;
+            *ret_iova = map.request.address;
         }
     }
     pthread_mutex_unlock(&user->lock);
@@ -277,17 +328,163 @@ static int user_dma_map(struct via_pci *pci, const struct via_pci_memory *memory
 static int user_dma_unmap(struct via_pci *pci, uint64_t iova)
 {
     struct user *user = user_of(pci);
-    uint64_t bytes = 0;
     pthread_mutex_lock(&user->lock);
-    for (unsigned i = 0; i < user->iova.count; i++) {
-        bytes = user->iova.range[i].at == iova ? user->iova.range[i].bytes : bytes;
-    }
     int rc = via_iova_give_back(&user->iova, iova);
+    for (unsigned i = 0; i < user->maps_count && rc == 0; i++) {
+        const struct via_vfio_user_dma_map *request = &user->maps[i].request;
+        if (request->address == iova) {
+            struct via_vfio_user_dma_unmap unmap = {
+                .argsz = sizeof(unmap), .address = iova, .size = request->size};
+            user->maps[i] = user->maps[--user->maps_count];
+            begin(user, &unmap, sizeof(unmap));
+            (void)ask(user, VIA_VFIO_USER_DMA_UNMAP); /* a server that is gone reaches nothing */
+            break;
+        }
+    }
+    pthread_mutex_unlock(&user->lock);
+    return rc;
+}
+
+/* --- connecting --- */
+
+static void set_patience(int fd, suseconds_t patience_us)
+{
+    struct timeval patience = {.tv_sec = patience_us / 1000000, .tv_usec = patience_us % 1000000};
+    (void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+    /* Of connect(), too, which waits while the server's queue is full. */
+    (void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
+}
+
+static int connect_to(const char *path, suseconds_t patience_us, int *ret_fd, struct via_error *err)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    if (strlen(path) >= sizeof(address.sun_path)) {
+        return via_error_set(err, -ENAMETOOLONG, "longer than a socket address");
+    }
+    strcpy(address.sun_path, path);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0) {
+        return via_error_set(err, -errno, "socket: %s", strerror(errno));
+    }
+    set_patience(fd, patience_us);
+    if (connect(fd, (struct sockaddr *)&address, sizeof(address)) != 0) {
+        int cause = errno == EAGAIN ? ETIMEDOUT : errno;
+        close(fd);
+        return via_error_set(err, -cause, "connect: %s", strerror(cause));
+    }
+    *ret_fd = fd;
+    return 0;
+}
+
+static int negotiate(struct user *user, struct via_error *err)
+{
+    static const char capabilities[] = "{\"capabilities\":{\"max_msg_fds\":8}}";
+    struct via_vfio_user_version version = {0, 0};
+    begin(user, &version, sizeof(version));
+    memcpy(user->message.body + sizeof(version), capabilities, sizeof(capabilities));
+    user->message.body_bytes += sizeof(capabilities);
+    int rc = ask(user, VIA_VFIO_USER_VERSION);
+    if (rc != 0 || user->message.body_bytes < sizeof(version)) {
+        return via_error_set(err, rc != 0 ? rc : -EPROTO,
+                             "version of the protocol: the server did not answer as vfio-user "
+                             "servers do, or serves another client");
+    }
+    memcpy(&version, user->message.body, sizeof(version));
+    return version.major == 0 ? 0
+                              : via_error_set(err, -EPROTONOSUPPORT,
+                                              "the server speaks version %u.%u of vfio-user, this "
+                                              "client 0.0",
+                                              version.major, version.minor);
+}
+
+static int read_region_info(struct user *user, unsigned index, uint64_t *ret_bytes)
+{
+    struct via_vfio_user_region info = {.argsz = sizeof(info), .index = index};
+    begin(user, &info, sizeof(info));
+    int rc = ask(user, VIA_VFIO_USER_REGION_INFO);
+    if (rc == 0 && user->message.body_bytes < sizeof(info)) {
+        rc = -EPROTO;
+    }
     if (rc == 0) {
-        struct via_vfio_user_dma_unmap unmap = {
-            .argsz = sizeof(unmap), .address = iova, .size = bytes};
-        begin(user, &unmap, sizeof(unmap));
-        (void)ask(user, VIA_VFIO_USER_DMA_UNMAP); /* a server that is gone reaches nothing */
+        memcpy(&info, user->message.body, sizeof(info));
+        *ret_bytes = info.size;
+    }
+    return rc;
+}
+
+static int read_irq_info(struct user *user, unsigned kind, unsigned *ret_count)
+{
+    struct via_vfio_user_irq info = {.argsz = sizeof(info), .index = kind};
+    begin(user, &info, sizeof(info));
+    int rc = ask(user, VIA_VFIO_USER_IRQ_INFO);
+    if (rc == 0 && user->message.body_bytes < sizeof(info)) {
+        rc = -EPROTO;
+    }
+    if (rc == 0) {
+        memcpy(&info, user->message.body, sizeof(info));
+        *ret_count = via_min(info.count, VIA_VFIO_USER_FDS_MAX);
+    }
+    return rc;
+}
+
+static int inspect(struct user *user, struct shape *ret_shape, struct via_error *err)
+{
+    int rc = 0;
+    for (unsigned i = 0; i < VIA_PCI_REGIONS && rc == 0; i++) {
+        rc = read_region_info(user, i, &ret_shape->bytes[i]);
+    }
+    for (unsigned i = 0; i < VIA_PCI_IRQ_KINDS && rc == 0; i++) {
+        rc = read_irq_info(user, i, &ret_shape->irqs[i]);
+    }
+    return rc == 0 ? 0 : via_error_set(err, rc, "regions and interrupts: %s", strerror(-rc));
+}
+
+/* Connects, instead of what was connected before, and asks what the function has. */
+static int greet(struct user *user, const char *path, suseconds_t patience_us,
+                 struct shape *ret_shape, struct via_error *err)
+{
+    int fd = -1, rc = connect_to(path, patience_us, &fd, err);
+    if (rc != 0) {
+        return rc;
+    }
+    if (user->fd >= 0) {
+        close(user->fd);
+    }
+    user->fd = fd;
+    atomic_store_explicit(&user->gone, false, memory_order_relaxed);
+    rc = negotiate(user, err);
+    return rc == 0 ? inspect(user, ret_shape, err) : rc;
+}
+
+static bool is_same(const struct shape *a, const struct shape *b)
+{
+    return memcmp(a->bytes, b->bytes, sizeof(a->bytes)) == 0 &&
+           memcmp(a->irqs, b->irqs, sizeof(a->irqs)) == 0;
+}
+
+/* A new server learns what the last one knew. */
+static int repeat(struct user *user)
+{
+    int rc = 0;
+    for (unsigned i = 0; i < user->maps_count && rc == 0; i++) {
+        rc = ask_map(user, &user->maps[i]);
+    }
+    return rc == 0 && user->set.count != 0 ? ask_interrupts(user, &user->set) : rc;
+}
+
+static int user_revive(struct via_pci *pci)
+{
+    struct user *user = user_of(pci);
+    struct shape shape = {0};
+    struct via_error err;
+    pthread_mutex_lock(&user->lock);
+    int rc = greet(user, user->path, PATIENCE_REVIVE_US, &shape, &err);
+    rc = rc == 0 && !is_same(&shape, &user->shape) ? -ENODEV : rc;
+    rc = rc == 0 ? repeat(user) : rc;
+    if (rc == 0) {
+        set_patience(user->fd, PATIENCE_US);
+    } else {
+        give_up(user);
     }
     pthread_mutex_unlock(&user->lock);
     return rc;
@@ -306,9 +503,19 @@ static int user_reset(struct via_pci *pci)
     return rc;
 }
 
+/* Also where nothing was asked of the server since it ended. Another thread that is asking notices
+ * by itself. */
 static bool user_is_gone(struct via_pci *pci)
 {
-    return atomic_load_explicit(&user_of(pci)->gone, memory_order_relaxed);
+    struct user *user = user_of(pci);
+    if (pthread_mutex_trylock(&user->lock) == 0) {
+        struct pollfd end = {.fd = user->fd, .events = POLLRDHUP};
+        if (poll(&end, 1, 0) == 1) {
+            give_up(user);
+        }
+        pthread_mutex_unlock(&user->lock);
+    }
+    return atomic_load_explicit(&user->gone, memory_order_relaxed);
 }
 
 static const char *user_describe(struct via_pci *pci)
@@ -341,97 +548,12 @@ static const struct via_pci_ops user_ops = {
     .dma_unmap = user_dma_unmap,
     .reset = user_reset,
     .gone = user_is_gone,
+    .revive = user_revive,
     .describe = user_describe,
     .close = user_close,
 };
 
 /* --- open --- */
-
-static int connect_to(const char *path, int *ret_fd, struct via_error *err)
-{
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    struct timeval patience = {.tv_sec = PATIENCE_SECONDS};
-    if (strlen(path) >= sizeof(address.sun_path)) {
-        return via_error_set(err, -ENAMETOOLONG, "longer than a socket address");
-    }
-    strcpy(address.sun_path, path);
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd < 0) {
-        return via_error_set(err, -errno, "socket: %s", strerror(errno));
-    }
-    if (connect(fd, (struct sockaddr *)&address, sizeof(address)) != 0) {
-        int rc = via_error_set(err, -errno, "connect: %s", strerror(errno));
-        close(fd);
-        return rc;
-    }
-    (void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
-    (void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
-    *ret_fd = fd;
-    return 0;
-}
-
-static int negotiate(struct user *user, struct via_error *err)
-{
-    static const char capabilities[] = "{\"capabilities\":{\"max_msg_fds\":8}}";
-    struct via_vfio_user_version version = {0, 0};
-    begin(user, &version, sizeof(version));
-    memcpy(user->message.body + sizeof(version), capabilities, sizeof(capabilities));
-    user->message.body_bytes += sizeof(capabilities);
-    int rc = ask(user, VIA_VFIO_USER_VERSION);
-    if (rc != 0 || user->message.body_bytes < sizeof(version)) {
-        return via_error_set(err, rc != 0 ? rc : -EPROTO,
-                             "version of the protocol: the server did not answer as vfio-user "
-                             "servers do, or serves another client");
-    }
-    memcpy(&version, user->message.body, sizeof(version));
-    return version.major == 0 ? 0
-                              : via_error_set(err, -EPROTONOSUPPORT,
-                                              "the server speaks version %u.%u of vfio-user, this "
-                                              "client 0.0",
-                                              version.major, version.minor);
-}
-
-static int read_region_info(struct user *user, unsigned index)
-{
-    struct via_vfio_user_region info = {.argsz = sizeof(info), .index = index};
-    begin(user, &info, sizeof(info));
-    int rc = ask(user, VIA_VFIO_USER_REGION_INFO);
-    if (rc == 0 && user->message.body_bytes < sizeof(info)) {
-        rc = -EPROTO;
-    }
-    if (rc == 0) {
-        memcpy(&info, user->message.body, sizeof(info));
-        user->regions[index].bytes = info.size;
-    }
-    return rc;
-}
-
-static int read_irq_info(struct user *user, unsigned kind)
-{
-    struct via_vfio_user_irq info = {.argsz = sizeof(info), .index = kind};
-    begin(user, &info, sizeof(info));
-    int rc = ask(user, VIA_VFIO_USER_IRQ_INFO);
-    if (rc == 0 && user->message.body_bytes < sizeof(info)) {
-        rc = -EPROTO;
-    }
-    if (rc == 0) {
-        memcpy(&info, user->message.body, sizeof(info));
-        user->irqs[kind] = via_min(info.count, VIA_VFIO_USER_FDS_MAX);
-    }
-    return rc;
-}
-
-static int inspect(struct user *user, struct via_error *err)
-{
-    int rc = 0;
-    for (unsigned i = 0; i < VIA_PCI_REGIONS && rc == 0; i++) {
-        rc = read_region_info(user, i);
-    }
-    for (unsigned i = 0; i < VIA_PCI_IRQ_KINDS && rc == 0; i++) {
-        rc = read_irq_info(user, i);
-    }
-    return rc == 0 ? 0 : via_error_set(err, rc, "regions and interrupts: %s", strerror(-rc));
-}
 
 int via_vfio_user_open(const char *path, struct via_pci **ret_pci, struct via_error *err)
 {
@@ -443,14 +565,9 @@ int via_vfio_user_open(const char *path, struct via_pci **ret_pci, struct via_er
     user->fd = -1;
     pthread_mutex_init(&user->lock, NULL);
     via_iova_init(&user->iova);
+    snprintf(user->path, sizeof(user->path), "%s", path);
     snprintf(user->describe, sizeof(user->describe), "vfio-user %s", path);
-    int rc = connect_to(path, &user->fd, err);
-    if (rc == 0) {
-        rc = negotiate(user, err);
-    }
-    if (rc == 0) {
-        rc = inspect(user, err);
-    }
+    int rc = greet(user, path, PATIENCE_US, &user->shape, err);
     if (rc != 0) {
         via_error_prefix(err, "vfio-user %s: ", path);
         user_close(&user->pci);

@@ -216,6 +216,24 @@ class Pex(cli.Case):
             self.assertTrue(cli.wait_for(lambda m=machine, l=link: "the function does not answer" in m.links()[l]["error"]))
         self.assertEqual((one.stop(), two.stop()), (0, 0))
 
+    def test_a_server_that_starts_anew_is_found(self):
+        """A model of another size is none that the daemons know; one that is as it was has the link up again."""
+        self.serve()
+        one, two = self.machines()
+        self.end_model(signal.SIGKILL)
+        self.assertTrue(cli.wait_for(lambda: "the function does not answer" in one.links()["to-2-0"]["error"]))
+        self.serve("--bar", "8")
+        self.assertTrue(cli.wait_for(lambda: "has other BARs" in one.links()["to-2-0"]["error"]), one.links())
+        self.end_model(signal.SIGKILL)
+        self.serve()
+        self.assertTrue(cli.wait_for(lambda: one.reaches(2) and two.reaches(1)), (one.links(), two.links()))
+        first, second = Process(self, one), Process(self, two)
+        handle, base = second.segment(50000)
+        data = random.randbytes(50000)
+        first.put(first.remote(2, handle, 50000), data)
+        self.assertEqual(ctypes.string_at(base, len(data)), data)
+        self.assertEqual((one.stop(), two.stop()), (0, 0))
+
     def test_a_server_that_dies_while_it_is_opened_is_an_error(self):
         """At each step the command says what failed and of which socket, and the function can be opened again."""
         engine = os.path.join(self.folder, "dma.sock")

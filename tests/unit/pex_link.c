@@ -47,13 +47,10 @@ static void *serve(void *arg)
     return NULL;
 }
 
-static struct pex_link_server *begin_server(void)
+static void start_server(struct pex_link_server *server)
 {
-    struct pex_link_server *server = calloc(1, sizeof(*server));
     struct via_error err;
-    assert_non_null(server);
-    strcpy(server->folder, "/tmp/via-pex-XXXXXX");
-    assert_non_null(mkdtemp(server->folder));
+    atomic_store(&server->stop, false);
     assert_int_equal(via_pex_new(&via_pex_options_default, &server->pex, &err), 0);
     for (unsigned i = 0; i < SOCKETS; i++) {
         struct served *served = &server->served[i];
@@ -63,10 +60,19 @@ static struct pex_link_server *begin_server(void)
         assert_int_equal(via_vfio_user_listen(served->path, &served->fd, &err), 0);
         assert_int_equal(pthread_create(&served->thread, NULL, serve, served), 0);
     }
+}
+
+static struct pex_link_server *begin_server(void)
+{
+    struct pex_link_server *server = calloc(1, sizeof(*server));
+    assert_non_null(server);
+    strcpy(server->folder, "/tmp/via-pex-XXXXXX");
+    assert_non_null(mkdtemp(server->folder));
+    start_server(server);
     return server;
 }
 
-static void end_server(struct pex_link_server *server)
+static void stop_server(struct pex_link_server *server)
 {
     atomic_store(&server->stop, true);
     for (unsigned i = 0; i < SOCKETS; i++) {
@@ -74,8 +80,24 @@ static void end_server(struct pex_link_server *server)
         close(server->served[i].fd);
         unlink(server->served[i].path);
     }
-    assert_int_equal(rmdir(server->folder), 0);
     via_pex_free(server->pex);
+}
+
+void pex_link_stop_server(struct pex_link *link)
+{
+    stop_server(link->server);
+}
+
+void pex_link_start_server(struct pex_link *link)
+{
+    start_server(link->server);
+    link->pex = link->server->pex;
+}
+
+static void end_server(struct pex_link_server *server)
+{
+    stop_server(server);
+    assert_int_equal(rmdir(server->folder), 0);
     free(server);
 }
 

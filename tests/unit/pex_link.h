@@ -52,6 +52,10 @@ void pex_link_close(struct pex_link *link);
 /* A zeroed link of the kind, opened. */
 struct pex_link *pex_link_new(enum pex_link_kind kind, bool dma);
 
+/* Of PEX_LINK_USER: the chip ends, and another one is behind the same sockets. */
+void pex_link_stop_server(struct pex_link *link);
+void pex_link_start_server(struct pex_link *link);
+
 void pex_link_turn(struct pex_link *link, unsigned count);
 bool pex_link_is_up(const struct pex_link *link, unsigned side);
 void pex_link_wait_for(struct pex_link *link, bool up);

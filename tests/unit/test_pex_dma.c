@@ -161,6 +161,56 @@ static void dma_over_the_end_of_a_link_is_told(void **state)
     assert_int_equal(take_dma(link, 0, 3), 0);
 }
 
+/* Functions look for their servers once a second. */
+static void wait_a_second(struct pex_link *link)
+{
+    link->now_ns += VIA_SEC_NS;
+    pex_link_turn(link, 100);
+}
+
+/* The chip behind the sockets ends, and a new one is there later: the link and DMA come back, and
+ * what was under way is told. */
+static void a_server_that_starts_anew_is_found(void **state)
+{
+    struct pex_link *link = *state;
+    const struct via_pex_engine_faults hangs = {.hangs = true};
+    for (unsigned round = 0; round < 3; round++) {
+        bool is_cut_off = round == 2;
+        uint64_t cookie = 0;
+        int result = 0;
+        via_pex_engine_set_faults(link->pex, VIA_PEX_VIRTUAL, &hangs);
+        assert_int_equal(start_dma(link, 0, 0, 100, 1), 0);
+        if (is_cut_off) {
+            link->end[0].port->ops->dma_abort(link->end[0].port, 0);
+            assert_int_equal(take_dma(link, 0, 1), -ECANCELED);
+        }
+        pex_link_stop_server(link);
+        pex_link_wait_for(link, false);
+        assert_non_null(strstr(pex_link_error(link, 0), "the function does not answer"));
+        pex_link_start_server(link);
+        for (unsigned i = 0; !pex_link_is_up(link, 0) || !pex_link_is_up(link, 1); i++) {
+            assert_true(i < 1000);
+            wait_a_second(link);
+        }
+        assert_string_equal(pex_link_error(link, 0), "");
+        struct via_port *port = link->end[0].port;
+        for (unsigned i = 0; !is_cut_off && port->ops->dma_take(port, 0, &cookie, &result, 1) == 0;
+             i++) {
+            assert_true(i < 1000);
+            wait_a_second(link);
+        }
+        assert_int_equal(result, is_cut_off ? 0 : -ENOLINK);
+        for (unsigned i = 0; start_dma(link, 0, 0, 4000, 2) != 0; i++) {
+            assert_true(i < 1000);
+            wait_a_second(link);
+        }
+        assert_int_equal(take_dma(link, 0, 2), 0);
+        assert_memory_equal(link->end[1].port->inbox, source, 4000);
+        memset(link->end[1].port->inbox, 0, 4000);
+        pex_link_check_data(link);
+    }
+}
+
 /* --- a DMA function that answers badly --- */
 
 /* Of the model's, with reads that are not answered and writes that wait for a read. */
@@ -267,6 +317,7 @@ int main(void)
         TESTS(an_engine_that_stalls_is_aborted),
         TESTS(an_engine_that_hangs_is_cut_off),
         TESTS(dma_over_the_end_of_a_link_is_told),
+        cmocka_unit_test_setup_teardown(a_server_that_starts_anew_is_found, set_up_user, tear_down),
         cmocka_unit_test_setup_teardown(an_engine_that_does_not_answer_is_cut_off, set_up_slow,
                                         tear_down),
         cmocka_unit_test_setup_teardown(threads_wake_after_the_interrupt_is_cleared, set_up_slow,

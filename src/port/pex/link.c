@@ -26,6 +26,8 @@
 #define WAIT_LONG_NS (20 * VIA_MSEC_NS)
 #define POST_NS (10 * VIA_MSEC_NS)
 #define PROGRAM_NS (100 * VIA_MSEC_NS)
+/* While the function is gone: how often this end looks whether a server is behind it again. */
+#define REVIVE_NS (1 * VIA_SEC_NS)
 /* Without interrupts: how often doorbells are read, and how often while some come: a pipe of few
  * slots moves as many records in each direction as it has slots, and then waits for the next poll.
  */
@@ -262,6 +264,15 @@ static bool drain_fd(int fd)
     return read(fd, &count, sizeof(count)) == sizeof(count);
 }
 
+int via_pex_revive(struct via_pci *pci, uint64_t now_ns, uint64_t *next_ns)
+{
+    if (pci->ops->revive == NULL || now_ns < *next_ns || !pci->ops->gone(pci)) {
+        return -EAGAIN;
+    }
+    *next_ns = now_ns + REVIVE_NS;
+    return pci->ops->revive(pci);
+}
+
 /* The chip's link, as it is now. */
 static void check_chip(struct via_pex_port *pex, uint64_t now_ns)
 {
@@ -277,6 +288,12 @@ static void check_chip(struct via_pex_port *pex, uint64_t now_ns)
         pex->programmed = false;
         pex->program_ns = 0;
         set_down(pex);
+        /* Where it is there again its registers are at their reset values: the next turn notices.
+         */
+        if (via_pex_revive(pex->pci, now_ns, &pex->revive_ns) == -ENODEV) {
+            set_error(pex, "%s: the function that answers now has other BARs or interrupts",
+                      pex->pci->ops->describe(pex->pci));
+        }
         return;
     }
     if (!pex->linked && (!pex->programmed || now_ns >= pex->program_ns)) {
@@ -351,7 +368,7 @@ int via_pex_link_service(struct via_port *port, uint64_t now_ns, uint64_t *ret_d
     (void)drain_fd(pex->irq_fd);
     (void)drain_fd(pex->kick_fd);
     if (pex->dma != NULL) {
-        via_pex_dma_service(pex);
+        via_pex_dma_service(pex, now_ns);
     }
     if (pex->quiescing) {
         finish_down(pex);

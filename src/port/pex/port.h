@@ -163,8 +163,8 @@ struct via_pex_port {
     bool quiescing; /* down, but a thread is still storing */
     uint64_t ack;   /* the peer's session and round that this end has adapted to */
     uint64_t posted_word, posted_ack;
-    uint64_t post_ns, program_ns, poll_ns; /* when to do so again */
-    uint64_t bells_ns;                     /* when doorbells were taken last */
+    uint64_t post_ns, program_ns, poll_ns, revive_ns; /* when to do so again */
+    uint64_t bells_ns;                                /* when doorbells were taken last */
     uint64_t ups_count, downs_count, interrupts_count, bells_late_count;
     struct via_pex_slices slices;
     uint64_t errors[4]; /* correctable, uncorrectable, DL_Down, dropped messages */
@@ -226,7 +226,7 @@ struct via_port_slices *via_pex_port_slices(struct via_port *port);
 void via_pex_slices_conceal(struct via_pex_port *pex);
 void via_pex_slices_forget(struct via_pex_port *pex);
 
-/* --- dma.c --- */
+/* --- dma.c, engine.c --- */
 
 /* Takes the function over, also when it fails. name: by which another port of the host finds it;
  * "": none may. leads: the function has the port's IO virtual addresses, and goes when that does.
@@ -240,7 +240,7 @@ VIA_MUST_CHECK int via_pex_dma_join(struct via_pex_port *pex, const char *name,
 VIA_MUST_CHECK int via_pex_dma_reach_window(struct via_pex_port *pex, struct via_error *err);
 void via_pex_dma_close(struct via_pex_port *pex);
 int via_pex_dma_register(struct via_port *port, void *memory, size_t bytes, struct via_error *err);
-void via_pex_dma_service(struct via_pex_port *pex);
+void via_pex_dma_service(struct via_pex_port *pex, uint64_t now_ns);
 void via_pex_dma_program(struct via_pex_port *pex); /* when the window may have moved */
 uint16_t via_pex_dma_requester(const struct via_pex_port *pex);
 int via_pex_dma_start(struct via_port *port, unsigned queue, uint64_t off, const void *src,
@@ -255,6 +255,9 @@ int via_pex_link_service(struct via_port *port, uint64_t now_ns, uint64_t *ret_d
 void via_pex_link_cut(struct via_port *port, bool cut);
 void via_pex_link_close(struct via_pex_port *pex);
 uint64_t via_pex_now_ns(const struct via_pex_port *pex);
+/* Looks whether a function that is gone is there again: 0, or why not. Not before *next_ns
+ * (-EAGAIN), which moves. */
+int via_pex_revive(struct via_pci *pci, uint64_t now_ns, uint64_t *next_ns);
 
 /* --- driver.c --- */
 

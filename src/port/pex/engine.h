@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * Inside of DMA by the function 87D0 (registers and descriptors: Linux' drivers/dma/plx_dma.c). A
+ * host has one such function, which the links by both NT ports of a chip share: all channels, as
+ * queues of one link do. dma.c starts transfers and takes them back, engine.c opens, shares and
+ * closes the function.
+ */
+#ifndef VIA_PORT_PEX_ENGINE_H
+#define VIA_PORT_PEX_ENGINE_H
+
+#include "port/pex/port.h"
+#include "vfio/plx_dma.h"
+
+#define VIA_PLX_SLOTS 16u /* of a ring; a power of two */
+/* Of each slot, where the engine reaches only memory that it has a descriptor of: a body. */
+#define VIA_PLX_BOUNCE_BYTES 65536u
+#define VIA_PLX_USERS_MAX 2u /* NT ports of a chip */
+#define VIA_PLX_NAME_BYTES 160u
+
+enum via_plx_slot_state { VIA_PLX_SLOT_FREE, VIA_PLX_SLOT_BUSY, VIA_PLX_SLOT_DONE };
+
+struct via_plx_slot {
+    enum via_plx_slot_state state;
+    struct via_pex_dma *user;
+    unsigned queue;
+    uint64_t cookie;
+    uint32_t downs;
+    int result;
+    bool aborted;
+};
+
+/* All is the lock's, which is tried and never waited for. */
+struct via_plx_channel {
+    atomic_flag lock VIA_CACHELINE_ALIGNED;
+    struct via_plx_dma_descriptor *ring;
+    uint32_t head, done; /* count on; slots from done to head are the engine's */
+    struct via_plx_slot slots[VIA_PLX_SLOTS];
+    uint64_t poll_ns;
+    uint64_t abort_ns; /* 0: it is not being aborted */
+};
+
+/* A DMA function that is open. The lock of all of them guards the list, users and memory. */
+struct via_plx_engine {
+    struct via_plx_engine *next;
+    char name[VIA_PLX_NAME_BYTES]; /* by which a second port finds it; "": none may */
+    unsigned users_count;
+    struct via_pex_dma *users[VIA_PLX_USERS_MAX];
+    struct via_pex_port
+        *lead;           /* owns the IO virtual addresses; NULL: they are the function's own */
+    struct via_pci *pci; /* NULL: the lead has gone, and the function with it */
+    int irq_fd;
+    int rings_fd;
+    unsigned char *rings;
+    uint64_t rings_iova;
+    const unsigned char *memory;
+    uint64_t memory_bytes, memory_iova;
+    unsigned char *bounces; /* of all slots; NULL: the engine reads the memory itself */
+    uint64_t bounces_iova;
+    int bounces_fd;
+    uint64_t revive_ns; /* when to try again whether it answers */
+    _Atomic bool dead;
+    struct via_plx_channel channels[VIA_PLX_DMA_CHANNELS];
+};
+
+/* What a port has of it. */
+struct via_pex_dma {
+    const struct via_pex_port *pex;
+    _Atomic uint64_t *events; /* of the port */
+    struct via_plx_engine *engine;
+    uint64_t window_address; /* on the bus; 0: not known, the registers did not answer */
+    uint64_t window_iova;    /* the same, where the IOMMU must know it; 0: it need not */
+    _Atomic uint32_t pending[VIA_PORT_DATA_DOORBELLS]; /* DMA not yet taken */
+};
+
+static inline uint32_t via_plx_channel_read(struct via_plx_engine *engine, unsigned channel,
+                                            uint32_t off)
+{
+    return engine->pci != NULL ? via_pci_read32(engine->pci, 0, VIA_PLX_DMA_REG(channel, off))
+                               : UINT32_MAX;
+}
+
+static inline void via_plx_channel_write(struct via_plx_engine *engine, unsigned channel,
+                                         uint32_t off, uint32_t value)
+{
+    if (engine->pci != NULL) {
+        via_pci_write32(engine->pci, 0, VIA_PLX_DMA_REG(channel, off), value);
+    }
+}
+
+static inline bool via_plx_channel_try_lock(struct via_plx_channel *channel)
+{
+    return !atomic_flag_test_and_set_explicit(&channel->lock, memory_order_acquire);
+}
+
+static inline void via_plx_channel_unlock(struct via_plx_channel *channel)
+{
+    atomic_flag_clear_explicit(&channel->lock, memory_order_release);
+}
+
+/* --- dma.c; with the channel's lock --- */
+
+/* The ring begins at slot 0. Nothing is under way. */
+void via_plx_channel_set_up(struct via_plx_engine *engine, unsigned index);
+/* All that is under way has ended, with that result where it was not aborted. */
+void via_plx_channel_finish(struct via_plx_channel *channel, int rc_of_others);
+void via_plx_channel_collect(struct via_plx_engine *engine, unsigned index,
+                             const struct via_pex_port *pex);
+/* Without a lock: the engine gets no way to memory any more. */
+void via_plx_engine_cut_off(struct via_plx_engine *engine);
+
+#endif
