@@ -603,9 +603,12 @@ void sim_config_mend(struct sim_config *config)
     dma->depth = via_max(dma->depth, 1u);
     dma->ns_max = via_max(dma->ns_max, dma->ns_min);
     if (dma->percent != 0) {
-        config->node.dma_ns_max =
-            via_max(config->node.dma_ns_max,
-                    via_max(2 * (uint64_t)dma->ns_max * dma->depth, 100 * VIA_USEC_NS));
+        uint64_t least_ns = via_max(2 * (uint64_t)dma->ns_max * dma->depth, 100 * VIA_USEC_NS);
+        /* The driver of PEX 87xx asks a silent engine every 200 us, which may cost that much for
+         * each body ahead of one. */
+        bool asks = config->like == SIM_LIKE_PEX_DRIVER;
+        least_ns += asks ? 250 * VIA_USEC_NS * (config->node.dma_buffers + 1) : 0;
+        config->node.dma_ns_max = via_max(config->node.dma_ns_max, least_ns);
     } else {
         dma->bytes_min = 0;
     }
