@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include "base/types.h"
@@ -187,14 +188,40 @@ static void read_group(const struct via_found_paths *paths, struct via_found *fo
     }
 }
 
+/* The function's own device file, which iommufd is used with. */
+static void read_file_name(const struct via_found_paths *paths, struct via_found *found)
+{
+    char path[PATH_BYTES];
+    path_of(paths, found->address, "vfio-dev", path);
+    DIR *folder = opendir(path);
+    for (struct dirent *entry = folder != NULL ? readdir(folder) : NULL; entry != NULL;
+         entry = readdir(folder)) {
+        if (strncmp(entry->d_name, "vfio", 4) == 0) {
+            snprintf(found->file, sizeof(found->file), "%.15s", entry->d_name);
+        }
+    }
+    if (folder != NULL) {
+        closedir(folder);
+    }
+}
+
 /* --- who has it --- */
 
-/* Does a descriptor lead to the function: by VFIO's group, or by the function's own files? */
+static bool is_path(const char *target, const char *folder, const char *name)
+{
+    size_t length = strlen(folder);
+    return name[0] != '\0' && strncmp(target, folder, length) == 0 &&
+           strcmp(target + length, name) == 0;
+}
+
+/* Does a descriptor lead to the function: by VFIO's group or device file, or by the function's own
+ * files? */
 static bool is_link_to(const char *target, const struct via_found *found)
 {
     char part[64];
-    snprintf(part, sizeof(part), "/dev/vfio/%s", found->group);
-    if (found->group[0] != '\0' && strcmp(target, part) == 0) {
+    if (is_path(target, "/dev/vfio/", found->group) ||
+        is_path(target, "/dev/vfio/noiommu-", found->group) ||
+        is_path(target, "/dev/vfio/devices/", found->file)) {
         return true;
     }
     snprintf(part, sizeof(part), "/%s/", found->address);
@@ -229,10 +256,12 @@ static void find_holder(const struct via_found_paths *paths, struct via_found *f
     DIR *folder = opendir(path);
     for (struct dirent *entry = folder != NULL ? readdir(folder) : NULL;
          entry != NULL && found->holder == 0; entry = readdir(folder)) {
-        if (!isdigit((unsigned char)entry->d_name[0]) || !has_open(paths, entry->d_name, found)) {
+        pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
+        if (!isdigit((unsigned char)entry->d_name[0]) || pid == getpid() ||
+            !has_open(paths, entry->d_name, found)) {
             continue;
         }
-        found->holder = (pid_t)strtol(entry->d_name, NULL, 10);
+        found->holder = pid;
         snprintf(path, sizeof(path), "%s/proc/%.20s/comm", paths->root, entry->d_name);
         (void)read_file(path, found->holder_name, sizeof(found->holder_name));
         found->holder_name[strcspn(found->holder_name, "\n")] = '\0';
@@ -267,6 +296,7 @@ static void inspect_function(const struct via_found_paths *paths, const char *ad
     read_bars(paths, found);
     read_capabilities(paths, found);
     read_group(paths, found);
+    read_file_name(paths, found);
     found->generation = read_generation(paths, address, "current_link_speed");
     found->generation_max = read_generation(paths, address, "max_link_speed");
     found->width = read_width(paths, address, "current_link_width");
@@ -378,6 +408,29 @@ static int probe(const struct via_found_paths *paths, const char *address, struc
     return write_text(path, address, err);
 }
 
+/* Of several processes that change the function's driver one does, and none while a process has the
+ * function by sysfs, which locks it likewise. */
+static int lock_function(const struct via_found_paths *paths, const char *address, int *ret_fd,
+                         struct via_error *err)
+{
+    char path[PATH_BYTES];
+    path_of(paths, address, "config", path);
+    *ret_fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (*ret_fd >= 0 && flock(*ret_fd, LOCK_EX | LOCK_NB) != 0) {
+        close(*ret_fd);
+        return via_error_set(err, -EBUSY, "%s: another process changes its driver, or has it open",
+                             address);
+    }
+    return 0;
+}
+
+static void unlock_function(int fd)
+{
+    if (fd >= 0) {
+        close(fd);
+    }
+}
+
 static int check_free(const struct via_found *found, struct via_error *err)
 {
     return found->holder == 0
@@ -453,7 +506,8 @@ static int take(const struct via_found_paths *paths, const struct via_found *fou
     return rc;
 }
 
-int via_found_bind(const struct via_found_paths *paths, const char *address, struct via_error *err)
+static int bind_locked(const struct via_found_paths *paths, const char *address,
+                       struct via_error *err)
 {
     static struct via_found found;
     int rc = via_found_get(paths, address, &found, err);
@@ -467,8 +521,8 @@ int via_found_bind(const struct via_found_paths *paths, const char *address, str
     return rc;
 }
 
-int via_found_unbind(const struct via_found_paths *paths, const char *address,
-                     struct via_error *err)
+static int unbind_locked(const struct via_found_paths *paths, const char *address,
+                         struct via_error *err)
 {
     static struct via_found found;
     int rc = via_found_get(paths, address, &found, err);
@@ -494,4 +548,32 @@ int via_found_unbind(const struct via_found_paths *paths, const char *address,
         return via_error_prefix(err, "%s: unbind: ", address);
     }
     return 0;
+}
+
+typedef int change_driver(const struct via_found_paths *paths, const char *address,
+                          struct via_error *err);
+
+static int change(change_driver *do_change, const struct via_found_paths *paths,
+                  const char *address, struct via_error *err)
+{
+    int fd = -1,
+        rc = via_kernel_is_address(address)
+                 ? lock_function(paths, address, &fd, err)
+                 : via_error_set(err, -EINVAL, "%s: not DOMAIN:BUS:DEVICE.FUNCTION", address);
+    if (rc == 0) {
+        rc = do_change(paths, address, err);
+        unlock_function(fd);
+    }
+    return rc;
+}
+
+int via_found_bind(const struct via_found_paths *paths, const char *address, struct via_error *err)
+{
+    return change(bind_locked, paths, address, err);
+}
+
+int via_found_unbind(const struct via_found_paths *paths, const char *address,
+                     struct via_error *err)
+{
+    return change(unbind_locked, paths, address, err);
 }

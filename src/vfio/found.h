@@ -36,6 +36,7 @@ struct via_found {
     unsigned revision;
     char driver[64]; /* of the kernel; "": none */
     char group[16];  /* of the IOMMU; "": none */
+    char file[16];   /* in /dev/vfio/devices, where vfio-pci has the function; "": none */
     /* Functions of the same group that some other driver than vfio-pci has. */
     unsigned neighbours_count;
     char neighbours[VIA_FOUND_NEIGHBOURS_MAX][16];
@@ -61,7 +62,8 @@ VIA_MUST_CHECK int via_found_get(const struct via_found_paths *paths, const char
 
 /*
  * Takes the function from its driver and gives it to vfio-pci. On an error driver and
- * driver_override are those that it had. -EBUSY: a process has it open. err is not NULL.
+ * driver_override are those that it had. -EBUSY: a process has it open, or changes its driver now.
+ * err is not NULL.
  */
 VIA_MUST_CHECK int via_found_bind(const struct via_found_paths *paths, const char *address,
                                   struct via_error *err);

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
 """viaduct port, and doctor's hardware checks, on a simulated sysfs: functions found, errors, and changing drivers."""
+import fcntl
 import os
 import re
+import shutil
 import threading
 
 import cli
@@ -137,6 +139,28 @@ class Port(cli.Case):
                      "driver     vfio-pci", "open by    4711 (viaductd)"):
             self.assertIn("  " + line + "\n", out)
         self.assertNotIn("wrong", out)
+
+    def test_a_holder_by_any_file_of_vfio(self):
+        self.tree.add(driver="vfio-pci")
+        self.tree.folder("sys/bus/pci/devices/%s/vfio-dev/vfio3" % ADDRESS)
+        for pid, path in ((4711, "/dev/vfio/noiommu-17"), (4712, "/dev/vfio/devices/vfio3")):
+            self.tree.hold(pid, path)
+            self.assertIn("%d (viaductd)" % pid, self.port("list"))
+            self.bad("port", "unbind", ADDRESS, "--root", self.tree.root, says="process %d (viaductd) has it open" % pid)
+            self.assertEqual((self.tree.driver(), self.override()), ("vfio-pci", "(null)"))
+            shutil.rmtree(os.path.join(self.tree.root, "proc/%d" % pid))
+        self.tree.hold(4713, "/dev/vfio/devices/vfio33")
+        self.assertNotIn("4713", self.port("list"))
+
+    def test_one_process_changes_the_driver(self):
+        self.tree.add(driver="ntb_hw_plx")
+        with open(os.path.join(self.tree.devices, ADDRESS, "config"), "rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            for verb in ("bind", "unbind"):
+                self.bad("port", verb, ADDRESS, "--root", self.tree.root, says="another process changes its driver, or has it open")
+        self.assertEqual((self.tree.driver(), self.override()), ("ntb_hw_plx", "(null)"))
+        self.tree.probes(1)
+        self.port("bind", ADDRESS)
 
     def test_bind_and_unbind(self):
         self.tree.add(driver="ntb_hw_plx")
