@@ -48,6 +48,12 @@ struct via_tcp_card {
 };
 _Static_assert(sizeof(struct via_tcp_card) == 48, "no gaps");
 
+/* Is the host a neighbour by a link over TCP now, and between which addresses; or, for the own
+ * host, at which is one? 0; -EXDEV: no, or direct connections are switched off
+ * (VIADUCT_DIRECT=off). Asks the daemon. */
+struct via_attach_tcp;
+VIA_MUST_CHECK int via_tcp_ask(struct via_attach *attach, unsigned host,
+                               struct via_attach_tcp *ret_where);
 /* Listens for the processes of neighbours, and fills in the card. 0; -EXDEV: no link of this host
  * can have connections, or they are switched off (VIADUCT_DIRECT=off); or another negative errno.
  */

@@ -25,16 +25,25 @@ static struct via_client_tcp *find(const struct via_attach *attach, const struct
     return NULL;
 }
 
-/* The neighbour's address, as the daemons know it: a card that has another one is not dialled. */
-static int ask_host(struct via_remote *remote, struct via_attach_tcp *ret_where)
+static bool is_switched_off(void)
 {
-    struct via_attach_request ask = {.type = VIA_ATTACH_TCP, .host = remote->host};
+    const char *text = getenv("VIADUCT_DIRECT");
+    return text != NULL && strcmp(text, "off") == 0;
+}
+
+int via_tcp_ask(struct via_attach *attach, unsigned host, struct via_attach_tcp *ret_where)
+{
+    struct via_attach_request ask = {.type = VIA_ATTACH_TCP, .host = (uint16_t)host};
     struct via_client_request request;
-    via_client_lock(remote->attach);
-    int rc = via_client_ask(remote->attach, &ask, -1, &request);
-    via_client_unlock(remote->attach);
+    if (is_switched_off()) {
+        return -EXDEV;
+    }
+    via_client_lock(attach);
+    int rc = via_client_ask(attach, &ask, -1, &request);
+    via_client_unlock(attach);
     if (rc == 0) {
         memcpy(ret_where, request.answer.value, sizeof(*ret_where));
+        ret_where->local[sizeof(ret_where->local) - 1] = '\0';
         ret_where->peer[sizeof(ret_where->peer) - 1] = '\0';
     }
     return rc;
@@ -146,7 +155,8 @@ static int dial(struct via_remote *remote, const struct via_tcp_card *card)
     if (count == VIA_CLIENT_TCP_MAX) {
         return -ENOSPC;
     }
-    int rc = ask_host(remote, &where);
+    /* A card that has another address than the daemons is not dialled. */
+    int rc = via_tcp_ask(attach, remote->host, &where);
     if (rc != 0) {
         return rc;
     }

@@ -680,12 +680,6 @@ static int open_serve(struct via_client_serve *serve, const char *address)
     return rc == 0 ? start(serve) : rc;
 }
 
-static bool is_switched_off(void)
-{
-    const char *text = getenv("VIADUCT_DIRECT");
-    return text != NULL && strcmp(text, "off") == 0;
-}
-
 int via_client_serve_open(struct via_attach *attach, const char *address,
                           struct via_client_serve **ret_serve)
 {
@@ -712,21 +706,11 @@ const struct via_tcp_card *via_client_serve_card(const struct via_client_serve *
 
 int via_tcp_offer(struct via_attach *attach, struct via_tcp_card *ret_card)
 {
-    struct via_attach_request ask = {.type = VIA_ATTACH_TCP, .host = attach->host};
-    struct via_client_request request;
-    if (is_switched_off()) {
-        return -EXDEV;
-    }
-    via_client_lock(attach);
-    int rc = attach->serve != NULL ? -EALREADY : via_client_ask(attach, &ask, -1, &request);
-    via_client_unlock(attach);
-    if (rc != 0) {
-        return rc;
-    }
     struct via_attach_tcp where;
-    memcpy(&where, request.answer.value, sizeof(where));
-    where.local[sizeof(where.local) - 1] = '\0';
-    rc = via_client_serve_open(attach, where.local, &attach->serve);
+    int rc = attach->serve != NULL ? -EALREADY : via_tcp_ask(attach, attach->host, &where);
+    if (rc == 0) {
+        rc = via_client_serve_open(attach, where.local, &attach->serve);
+    }
     if (rc == 0) {
         *ret_card = attach->serve->card;
     }

@@ -4,6 +4,7 @@
  * tells how it goes.
  */
 #include <errno.h>
+#include <net/if.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -153,6 +154,22 @@ static int open_device(struct via_error *err)
     return rc;
 }
 
+/* Without it all packets go by inboxes. A host that routes for others does without: the packets of
+ * strangers have other addresses. */
+static void open_kernel(void)
+{
+    const struct via_ip_kernel_params params = {
+        .hosts_max = VIA_IP_HOSTS_MAX,
+        .device = if_nametoindex(shared.tun.name),
+        .network = options.network,
+        .host = shared.host,
+    };
+    int rc = options.forward ? -EXDEV : via_ip_kernel_open(&shared.kernel, &params);
+    if (rc != 0) {
+        via_log(VIA_LOG_INFO, "no direct paths: %s", options.forward ? "--forward" : strerror(-rc));
+    }
+}
+
 static void stop_workers(unsigned count)
 {
     uint64_t one = 1;
@@ -250,6 +267,7 @@ static int serve(const struct ends *ends, struct via_error *err)
     }
     rc = open_device(err);
     if (rc == 0) {
+        open_kernel();
         rc = start_workers(err);
         if (rc == 0) {
             report_ready();
@@ -257,6 +275,7 @@ static int serve(const struct ends *ends, struct via_error *err)
             rc = watch(ends, &status, err);
             stop_workers(options.queues);
         }
+        via_ip_kernel_close(&shared.kernel);
         via_ip_tun_close(&shared.tun);
     }
     via_ip_status_close(&status, true);

@@ -35,6 +35,7 @@ struct via_ip_inbox {
     uint32_t reserved3[15];
     _Atomic uint32_t wanted; /* 1: ring its bell for new credit */
     uint32_t reserved4[15];
+    uint8_t card[64]; /* written by the peer: direct.h */
 };
 #define VIA_IP_INBOX_DATA_OFF 4096u
 _Static_assert(sizeof(struct via_ip_inbox) <= VIA_IP_INBOX_DATA_OFF, "before the data");

@@ -105,6 +105,13 @@ static void add_count(json_t *object, const char *key, const _Atomic uint64_t *c
     json_object_set_new(object, key, json_integer(before + read_count(counter)));
 }
 
+static void add_drop(json_t *reasons, enum via_ip_drop why, const _Atomic uint64_t *counter)
+{
+    if (read_count(counter) != 0) {
+        add_count(reasons, via_ip_drop_name(why), counter);
+    }
+}
+
 static void add_drops(json_t *object, const char *key, const _Atomic uint64_t *drops)
 {
     json_t *reasons = json_object_get(object, key);
@@ -113,9 +120,7 @@ static void add_drops(json_t *object, const char *key, const _Atomic uint64_t *d
         json_object_set_new(object, key, reasons);
     }
     for (unsigned i = VIA_IP_DROP_NONE + 1; i < VIA_IP_DROPS_COUNT; i++) {
-        if (read_count(&drops[i]) != 0) {
-            add_count(reasons, via_ip_drop_name((enum via_ip_drop)i), &drops[i]);
-        }
+        add_drop(reasons, (enum via_ip_drop)i, &drops[i]);
     }
 }
 
@@ -143,6 +148,23 @@ static void add_addresses(json_t *object, const struct via_ip_network *network, 
     }
 }
 
+/* What the kernel has counted. */
+static void add_direct(json_t *peer, const struct via_ip_kernel *kernel, unsigned host)
+{
+    const struct via_ip_kernel_host *entry = kernel->hosts != NULL ? &kernel->hosts[host] : NULL;
+    bool open = entry != NULL && atomic_load_explicit(&entry->out_on, memory_order_relaxed) != 0;
+    json_object_set_new(peer, "direct", json_boolean(open));
+    if (entry != NULL) {
+        json_t *drops = json_object_get(peer, "drops_received");
+        add_count(peer, "packets_sent", &entry->packets_sent);
+        add_count(peer, "bytes_sent", &entry->bytes_sent);
+        add_count(peer, "packets_received", &entry->packets_received);
+        add_count(peer, "bytes_received", &entry->bytes_received);
+        add_drop(drops, VIA_IP_DROP_SPOOFED, &entry->spoofed);
+        add_drop(drops, VIA_IP_DROP_FOREIGN, &entry->foreign);
+    }
+}
+
 /* NULL: never met. */
 static json_t *describe_peer(const struct via_ip_shared *shared,
                              const struct via_ip_worker *workers, unsigned host)
@@ -166,6 +188,7 @@ static json_t *describe_peer(const struct via_ip_shared *shared,
         add_counters(peer, &lane->counters);
     }
     if (peer != NULL) {
+        add_direct(peer, &shared->kernel, host);
         json_object_set_new(peer, "up", json_boolean(up != 0));
         json_object_set_new(peer, "lanes_up", json_integer(up));
     }

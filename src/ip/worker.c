@@ -165,10 +165,25 @@ static void adjust_spin(struct via_ip_worker *worker)
     }
 }
 
+static void tick_direct(struct via_ip_worker *worker, uint64_t now_ns)
+{
+    if (worker->direct == NULL) {
+        return;
+    }
+    via_ip_direct_hear(worker->direct, now_ns);
+    via_list_foreach(it, &worker->all) {
+        struct via_ip_lane *lane = via_list_entry(it, struct via_ip_lane, link);
+        if (lane->queue == 0) {
+            via_ip_direct_tick(worker->direct, lane, now_ns);
+        }
+    }
+}
+
 static int tick(struct via_ip_worker *worker, uint64_t now_ns)
 {
     worker->tick_ns = now_ns + TICK_NS;
     adjust_spin(worker);
+    tick_direct(worker, now_ns);
     via_ip_worker_empty_limbo(worker, false);
     return via_ip_meet_all(worker, now_ns);
 }
@@ -241,6 +256,9 @@ static int make_epoll(struct via_ip_worker *worker)
 static void detach(struct via_ip_worker *worker)
 {
     atomic_store_explicit(&worker->attached, false, memory_order_relaxed);
+    if (worker->direct != NULL) {
+        via_ip_direct_end_all(worker->direct);
+    }
     via_list_foreach(it, &worker->all) {
         struct via_ip_lane *lane = via_list_entry(it, struct via_ip_lane, link);
         via_ip_lane_close(lane);
@@ -383,6 +401,7 @@ int via_ip_worker_init(struct via_ip_worker *worker, struct via_ip_shared *share
     worker->queue = queue;
     worker->tun_fd = shared->tun.fds[queue];
     worker->epoll_fd = -1;
+    worker->direct = queue == 0 ? via_ip_direct_new(shared) : NULL;
     worker->loadavg_fd = open("/proc/loadavg", O_RDONLY | O_CLOEXEC);
     worker->cpus = via_host_spin_cpus();
     via_list_init(&worker->all);
@@ -409,6 +428,7 @@ void via_ip_worker_fini(struct via_ip_worker *worker)
     if (worker->loadavg_fd >= 0) {
         close(worker->loadavg_fd);
     }
+    via_ip_direct_free(worker->direct);
     munmap(worker->lending.base, MEMORY_BYTES);
     close(worker->memory_fd);
     free(worker->buffers);

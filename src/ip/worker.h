@@ -13,6 +13,8 @@
 #include <pthread.h>
 
 #include "host/host_spin.h"
+#include "ip/direct.h"
+#include "ip/kernel.h"
 #include "ip/lane.h"
 #include "ip/tun.h"
 
@@ -26,6 +28,7 @@ struct via_ip_shared {
     const struct via_ip_options *options;
     uint16_t host;
     struct via_ip_tun tun;
+    struct via_ip_kernel kernel;              /* constant while workers run */
     _Atomic uint32_t offloads;                /* what all hosts that were met can take */
     _Atomic uint8_t queues[VIA_IP_HOSTS_MAX]; /* of each host; 0 = not known */
     _Atomic bool stop;
@@ -55,6 +58,8 @@ struct via_ip_worker {
 
     uint64_t answers_ns; /* since when answers_count are counted */
     unsigned answers_count;
+
+    struct via_ip_direct *direct; /* of queue 0; NULL: packets take no direct path */
 
     struct via_list pool; /* struct via_ip_buffer */
     unsigned pool_count;

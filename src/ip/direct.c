@@ -1,0 +1,471 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include "ip/direct.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <net/if_arp.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "host/attach_wire.h"
+#include "ip/options.h"
+#include "ip/route.h"
+#include "ip/worker.h"
+
+#define CARD_MAGIC UINT64_C(0x3150494156524944) /* "DIRVAIP1" */
+#define DOORS_MAX 8u
+/* How often the daemon is asked for the link's addresses. */
+#define ASK_NS (2 * VIA_SEC_NS)
+#define PROBE_NS (250 * VIA_MSEC_NS)
+/* While the way is closed. */
+#define PROBE_CLOSED_NS VIA_SEC_NS
+/* Without an echo for so long packets go by the inboxes: several probes, and a process that does
+ * not get a processor for a while. */
+#define SILENT_NS_MAX (2 * VIA_SEC_NS)
+#define MESSAGES_MAX 64u
+/* IPv6 wants so much. */
+#define MTU_MIN 1280u
+
+/* Where this host listens: an address of a link. */
+struct door {
+    int fd;
+    int program_fd;
+    unsigned interface;
+    unsigned mtu; /* longest packet that the path carries */
+    uint32_t local4;
+    uint16_t port; /* network byte order, as the address */
+};
+
+struct peer {
+    uint64_t session; /* of its lane; 0: there is no path */
+    struct door *door;
+    uint32_t peer4;
+    uint8_t own_token[VIA_IP_TOKEN_BYTES];
+    struct via_tcp_card theirs; /* magic 0: has not come yet */
+    uint64_t ask_ns, probe_ns;  /* when next */
+    uint64_t heard_ns;          /* the last echo */
+    uint64_t nonce;             /* of the last probe */
+    bool offered, open;
+};
+
+struct via_ip_direct {
+    const struct via_ip_shared *shared;
+    struct via_ip_kernel_host *hosts;
+    struct door doors[DOORS_MAX];
+    unsigned doors_count;
+    struct peer peers[VIA_IP_HOSTS_MAX];
+};
+
+/* What comes after the IP and UDP headers of a probe or an echo. */
+struct message {
+    struct via_ip_direct_head head;
+    uint32_t zero;
+    uint64_t nonce;
+};
+_Static_assert(sizeof(struct message) == 32, "without gaps");
+
+struct via_ip_direct *via_ip_direct_new(const struct via_ip_shared *shared)
+{
+    struct via_ip_direct *direct = shared->kernel.hosts != NULL ? calloc(1, sizeof(*direct)) : NULL;
+    if (direct != NULL) {
+        direct->shared = shared;
+        direct->hosts = shared->kernel.hosts;
+    }
+    return direct;
+}
+
+/* --- doors ---------------------------------------------------------------------------------------
+ */
+
+/* The interface that has the address, if packets leave it with Ethernet headers. */
+static int find_interface(struct door *door, int fd, struct ifreq *ret_request)
+{
+    struct ifaddrs *all;
+    int rc = -EXDEV;
+    if (getifaddrs(&all) != 0) {
+        return -errno;
+    }
+    for (const struct ifaddrs *it = all; it != NULL; it = it->ifa_next) {
+        const struct sockaddr_in *in = (const struct sockaddr_in *)(const void *)it->ifa_addr;
+        if (in == NULL || in->sin_family != AF_INET || in->sin_addr.s_addr != door->local4) {
+            continue;
+        }
+        memset(ret_request, 0, sizeof(*ret_request));
+        strncpy(ret_request->ifr_name, it->ifa_name, sizeof(ret_request->ifr_name) - 1);
+        door->interface = if_nametoindex(it->ifa_name);
+        if (ioctl(fd, SIOCGIFHWADDR, ret_request) == 0 &&
+            ret_request->ifr_hwaddr.sa_family == ARPHRD_ETHER &&
+            ioctl(fd, SIOCGIFMTU, ret_request) == 0) {
+            rc = 0;
+        }
+        break;
+    }
+    freeifaddrs(all);
+    return rc;
+}
+
+static int bind_door(struct door *door, const struct via_ip_direct *direct)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = door->local4};
+    socklen_t bytes = sizeof(address);
+    int probe = IP_PMTUDISC_PROBE; /* never in fragments */
+    struct ifreq request;
+    int rc = find_interface(door, door->fd, &request);
+    if (rc != 0) {
+        return rc;
+    }
+    unsigned mtu = (unsigned)request.ifr_mtu;
+    door->mtu = mtu > VIA_IP_DIRECT_BYTES ? mtu - VIA_IP_DIRECT_BYTES : 0;
+    door->mtu = via_min(door->mtu, direct->shared->options->mtu);
+    if (door->mtu < MTU_MIN) {
+        return -EMSGSIZE;
+    }
+    /* As the kernel's packets do, probes leave by this interface alone. */
+    if (setsockopt(door->fd, SOL_SOCKET, SO_BINDTODEVICE, request.ifr_name, IFNAMSIZ) != 0 ||
+        setsockopt(door->fd, IPPROTO_IP, IP_MTU_DISCOVER, &probe, sizeof(probe)) != 0 ||
+        bind(door->fd, (const struct sockaddr *)&address, bytes) != 0 ||
+        getsockname(door->fd, (struct sockaddr *)&address, &bytes) != 0) {
+        return -errno;
+    }
+    door->port = address.sin_port;
+    door->program_fd =
+        via_ip_kernel_listen(&direct->shared->kernel, door->interface, door->local4, door->port);
+    return via_min(door->program_fd, 0);
+}
+
+static int open_door(struct via_ip_direct *direct, uint32_t local4, struct door **ret_door)
+{
+    for (unsigned i = 0; i < direct->doors_count; i++) {
+        if (direct->doors[i].local4 == local4) {
+            *ret_door = &direct->doors[i];
+            return 0;
+        }
+    }
+    if (direct->doors_count == DOORS_MAX) {
+        return -ENOSPC;
+    }
+    struct door *door = &direct->doors[direct->doors_count];
+    *door = (struct door){
+        .fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0),
+        .local4 = local4,
+    };
+    if (door->fd < 0) {
+        return -errno;
+    }
+    int rc = bind_door(door, direct);
+    if (rc != 0) {
+        close(door->fd);
+        return rc;
+    }
+    direct->doors_count++;
+    *ret_door = door;
+    return 0;
+}
+
+/* --- the way out ---------------------------------------------------------------------------------
+ */
+
+/* Programs send segments of a length that fits, or else most packets go by the inboxes. */
+static void route(const struct via_ip_direct *direct, unsigned host, unsigned mtu, bool there)
+{
+    const struct via_ip_shared *shared = direct->shared;
+    const struct via_ip_network *network = &shared->options->network;
+    if (mtu == shared->options->mtu) {
+        return;
+    }
+    const uint32_t to4 = htonl(via_ip_address4(network, host));
+    const uint32_t from4 = htonl(via_ip_address4(network, shared->host));
+    struct via_ip_route four = {
+        .device = shared->kernel.params.device, .address_bytes = 4, .mtu = mtu};
+    struct via_ip_route six = four;
+    memcpy(four.to, &to4, sizeof(to4));
+    memcpy(four.from, &from4, sizeof(from4));
+    six.address_bytes = 16;
+    via_ip_address6(network, host, six.to);
+    via_ip_address6(network, shared->host, six.from);
+    const struct via_ip_route *routes[] = {&four, &six};
+    for (unsigned i = 0; i < (network->bits6 != 0 ? 2u : 1u); i++) {
+        int rc = 0;
+        if (there) {
+            rc = via_ip_route_add(routes[i]);
+        } else {
+            via_ip_route_remove(routes[i]);
+        }
+        if (rc != 0) {
+            via_log(VIA_LOG_INFO, "host %u: route of IPv%u with MTU %u: %s", host, i == 0 ? 4u : 6u,
+                    mtu, strerror(-rc));
+        }
+    }
+}
+
+static void shut(struct via_ip_direct *direct, unsigned host, const char *why)
+{
+    struct peer *peer = &direct->peers[host];
+    if (!peer->open) {
+        return;
+    }
+    peer->open = false;
+    atomic_store_explicit(&direct->hosts[host].out_on, 0, memory_order_relaxed);
+    route(direct, host, peer->door->mtu, false);
+    via_log(VIA_LOG_INFO, "host %u: no direct path: %s", host, why);
+}
+
+static void give_up(struct via_ip_direct *direct, unsigned host, const char *why)
+{
+    struct peer *peer = &direct->peers[host];
+    shut(direct, host, why);
+    atomic_store_explicit(&direct->hosts[host].in_on, 0, memory_order_relaxed);
+    *peer = (struct peer){.ask_ns = peer->ask_ns};
+}
+
+static void open_way(struct via_ip_direct *direct, unsigned host)
+{
+    struct peer *peer = &direct->peers[host];
+    struct via_ip_kernel_host *entry = &direct->hosts[host];
+    struct via_ip_direct_head head = {
+        .host = direct->shared->host,
+        .kind = VIA_IP_DIRECT_PACKET,
+        .version = VIA_IP_DIRECT_VERSION,
+    };
+    memcpy(head.token, peer->theirs.token, sizeof(head.token));
+    via_ip_kernel_head(entry, peer->door->local4, peer->door->port, peer->peer4, peer->theirs.port,
+                       &head);
+    entry->out_interface = peer->door->interface;
+    entry->out_bytes_max = peer->door->mtu;
+    route(direct, host, peer->door->mtu, true);
+    /* The program on another processor reads the rest behind it. */
+    atomic_store_explicit(&entry->out_on, 1, memory_order_release);
+    peer->open = true;
+    via_log(VIA_LOG_INFO, "host %u: direct path of %u bytes", host, peer->door->mtu);
+}
+
+/* --- agreement -----------------------------------------------------------------------------------
+ */
+
+static uint32_t address4(const char *text)
+{
+    struct via_tcp_card card = {0};
+    struct sockaddr_storage address;
+    unsigned bytes;
+    uint32_t four = 0;
+    if (via_client_tcp_address(text, &card, &address, &bytes) == 0 && card.family == 4) {
+        memcpy(&four, card.address, sizeof(four));
+    }
+    return four;
+}
+
+/* A token for the host, and packets with it are let in. */
+static int let_in(struct via_ip_direct *direct, const struct via_ip_lane *lane, struct peer *peer)
+{
+    const struct via_ip_network *network = &direct->shared->options->network;
+    struct via_ip_kernel_host *entry = &direct->hosts[lane->host];
+    if (getrandom(peer->own_token, sizeof(peer->own_token), 0) !=
+        (ssize_t)sizeof(peer->own_token)) {
+        return -EIO;
+    }
+    memcpy(entry->in_token, peer->own_token, sizeof(entry->in_token));
+    entry->peer4 = peer->peer4;
+    entry->inner4 = htonl(via_ip_address4(network, lane->host));
+    via_ip_address6(network, lane->host, entry->inner6);
+    atomic_store_explicit(&entry->in_on, 1, memory_order_release);
+    peer->session = lane->session;
+    return 0;
+}
+
+/* Is there a link over TCP now, and between which addresses? */
+static void ask(struct via_ip_direct *direct, struct via_ip_lane *lane)
+{
+    struct peer *peer = &direct->peers[lane->host];
+    struct via_attach_tcp where;
+    struct door *door = NULL;
+    int rc = via_tcp_ask(lane->attach, lane->host, &where);
+    uint32_t local4 = rc == 0 ? address4(where.local) : 0;
+    uint32_t peer4 = rc == 0 ? address4(where.peer) : 0;
+    if (local4 == 0 || peer4 == 0) {
+        give_up(direct, lane->host, "no link over TCP");
+        return;
+    }
+    if (peer->session != 0 && (peer->door->local4 != local4 || peer->peer4 != peer4)) {
+        give_up(direct, lane->host, "the link has other addresses");
+    }
+    if (peer->session != 0) {
+        return;
+    }
+    rc = open_door(direct, local4, &door);
+    if (rc == 0) {
+        peer->door = door;
+        peer->peer4 = peer4;
+        rc = let_in(direct, lane, peer);
+    }
+    if (rc != 0) {
+        via_log(VIA_LOG_DEBUG, "host %u: no direct path: %s", lane->host, strerror(-rc));
+    }
+}
+
+/* Lays the card in the peer's inbox. Without room now, or with an error, which the session sees,
+ * too: later. */
+static void offer(struct via_ip_lane *lane, struct peer *peer)
+{
+    struct via_tcp_card card = {.magic = CARD_MAGIC, .family = 4, .port = peer->door->port};
+    memcpy(card.token, peer->own_token, sizeof(card.token));
+    memcpy(card.address, &peer->door->local4, sizeof(peer->door->local4));
+    int rc = via_remote_try_put(lane->remote, offsetof(struct via_ip_inbox, card), &card,
+                                sizeof(card), VIADUCT_PUT_LAZY);
+    peer->offered = rc == 0;
+}
+
+/* Has the peer's card come? It lies where the peer may write at any time. */
+static bool read_card(const struct via_ip_lane *lane, struct peer *peer)
+{
+    struct via_tcp_card card;
+    memcpy(&card, lane->inbox->card, sizeof(card));
+    if (card.magic != CARD_MAGIC || card.family != 4 || card.port == 0 ||
+        memcmp(card.address, &peer->peer4, sizeof(peer->peer4)) != 0) {
+        return false;
+    }
+    peer->theirs = card;
+    return true;
+}
+
+/* --- probes --------------------------------------------------------------------------------------
+ */
+
+static void send_message(const struct via_ip_direct *direct, const struct peer *peer,
+                         enum via_ip_direct_kind kind, uint64_t nonce)
+{
+    static const uint8_t zeros[VIA_IP_PACKET_BYTES_MAX];
+    struct message message = {
+        .head = {.host = direct->shared->host, .kind = kind, .version = VIA_IP_DIRECT_VERSION},
+        .nonce = nonce,
+    };
+    struct sockaddr_in to = {
+        .sin_family = AF_INET, .sin_port = peer->theirs.port, .sin_addr.s_addr = peer->peer4};
+    struct iovec parts[] = {
+        {.iov_base = &message, .iov_len = sizeof(message)},
+        {.iov_base = (void *)(uintptr_t)zeros,
+         .iov_len = peer->door->mtu - (sizeof(message) - sizeof(message.head))},
+    };
+    struct msghdr datagram = {.msg_name = &to,
+                              .msg_namelen = sizeof(to),
+                              .msg_iov = parts,
+                              .msg_iovlen = kind == VIA_IP_DIRECT_PROBE ? 2 : 1};
+    memcpy(message.head.token, peer->theirs.token, sizeof(message.head.token));
+    /* A message that does not go is one that is not answered. */
+    (void)!sendmsg(peer->door->fd, &datagram, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+static void probe(struct via_ip_direct *direct, unsigned host, uint64_t now_ns)
+{
+    struct peer *peer = &direct->peers[host];
+    if (peer->open && now_ns - peer->heard_ns > SILENT_NS_MAX) {
+        shut(direct, host, "it does not answer");
+    }
+    if (now_ns < peer->probe_ns) {
+        return;
+    }
+    peer->probe_ns = now_ns + (peer->open ? PROBE_NS : PROBE_CLOSED_NS);
+    peer->nonce++;
+    send_message(direct, peer, VIA_IP_DIRECT_PROBE, peer->nonce);
+}
+
+static void take_message(struct via_ip_direct *direct, const struct door *door,
+                         const struct message *message, uint32_t from4, uint64_t now_ns)
+{
+    unsigned host = message->head.host;
+    struct peer *peer = host < VIA_IP_HOSTS_MAX ? &direct->peers[host] : NULL;
+    uint8_t wrong = 0;
+    if (peer == NULL || peer->session == 0 || peer->theirs.magic == 0 || peer->door != door ||
+        peer->peer4 != from4 || message->head.version != VIA_IP_DIRECT_VERSION) {
+        return;
+    }
+    for (unsigned i = 0; i < VIA_IP_TOKEN_BYTES; i++) { /* takes as long for each */
+        wrong |= message->head.token[i] ^ peer->own_token[i];
+    }
+    if (wrong != 0) {
+        return;
+    }
+    if (message->head.kind == VIA_IP_DIRECT_PROBE) {
+        send_message(direct, peer, VIA_IP_DIRECT_ECHO, message->nonce);
+    } else if (message->head.kind == VIA_IP_DIRECT_ECHO && message->nonce == peer->nonce) {
+        peer->heard_ns = now_ns;
+        if (!peer->open) {
+            open_way(direct, host);
+        }
+    }
+}
+
+void via_ip_direct_hear(struct via_ip_direct *direct, uint64_t now_ns)
+{
+    for (unsigned i = 0; i < direct->doors_count; i++) {
+        for (unsigned count = 0; count < MESSAGES_MAX; count++) {
+            struct message message;
+            struct sockaddr_in from = {0};
+            socklen_t bytes = sizeof(from);
+            ssize_t got = recvfrom(direct->doors[i].fd, &message, sizeof(message), MSG_DONTWAIT,
+                                   (struct sockaddr *)&from, &bytes);
+            if (got < 0) {
+                break;
+            }
+            if (got == (ssize_t)sizeof(message)) {
+                take_message(direct, &direct->doors[i], &message, from.sin_addr.s_addr, now_ns);
+            }
+        }
+    }
+}
+
+/* --- turns ---------------------------------------------------------------------------------------
+ */
+
+void via_ip_direct_tick(struct via_ip_direct *direct, struct via_ip_lane *lane, uint64_t now_ns)
+{
+    struct peer *peer = &direct->peers[lane->host];
+    bool possible = via_ip_lane_is_up(lane) && via_attach_hops(lane->attach, lane->host) == 1 &&
+                    via_remote_direct(lane->remote) == NULL;
+    if (peer->session != 0 && (!possible || peer->session != lane->session)) {
+        give_up(direct, lane->host, possible ? "another session" : "no link");
+        peer->ask_ns = 0;
+    }
+    if (!possible) {
+        return;
+    }
+    if (now_ns >= peer->ask_ns) {
+        ask(direct, lane);
+        peer->ask_ns = now_ns + ASK_NS;
+    }
+    if (peer->session != 0 && !peer->offered) {
+        offer(lane, peer);
+    }
+    /* While the path is closed the card may still change. */
+    if (peer->session != 0 && (peer->open || read_card(lane, peer))) {
+        probe(direct, lane->host, now_ns);
+    }
+}
+
+void via_ip_direct_end_all(struct via_ip_direct *direct)
+{
+    for (unsigned host = 0; host < VIA_IP_HOSTS_MAX; host++) {
+        give_up(direct, host, "this host's daemon has gone");
+        direct->peers[host].ask_ns = 0;
+    }
+    for (unsigned i = 0; i < direct->doors_count; i++) {
+        close(direct->doors[i].fd);
+        close(direct->doors[i].program_fd);
+    }
+    direct->doors_count = 0;
+}
+
+void via_ip_direct_free(struct via_ip_direct *direct)
+{
+    if (direct != NULL) {
+        via_ip_direct_end_all(direct);
+        free(direct);
+    }
+}
