@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
 """Between machines of a lab (tools/machines), links by ofi over tcp, everything beside its peer in the same round (root).
 
-usage: bench_machines.py [--json FILE] [--rounds N] [--seconds S] [--encrypt] [link|ip|sockets|jobs|shmem]...
+usage: bench_machines.py [--json FILE] [--rounds N] [--seconds S] [--encrypt] [link|ip|neighbours|sockets|jobs|shmem]...
 
   link     puts from process to process beside libfabric's fi_pingpong over the same provider
-  ip       iperf3 and ping through viaduct-ip beside the veth below it
-  sockets  iperf3 and round trips with the sockets library on both ends beside kernel TCP
+  ip       iperf3 and ping through viaduct-ip beside the veth below it, on the direct path and without
+  neighbours  iperf3 through viaduct-ip between emulated neighbours of one machine beside loopback
+  sockets  iperf3, Redis and round trips with the sockets library on both ends beside kernel TCP
   jobs     how long `oshrun` takes to start and end 64 PEs on 8 machines
   shmem    OpenSHMEM put, get and barrier beside Open MPI's OpenSHMEM, two PEs on two machines
 
@@ -20,6 +21,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -60,6 +62,12 @@ class Bench:
         ours = measure.median(values)
         self.rows.append({"measure": what, "unit": unit, "ours": ours, "peer": None, "ratio": None, "target": "<= %g" % target,
                           "met": ours <= target, "rounds": values})
+
+    def add_other(self, what, unit, pairs):
+        """Without a target."""
+        self.rows.append({"measure": what, "unit": unit, "ours": measure.median([a for a, _ in pairs]),
+                          "peer": measure.median([b for _, b in pairs]), "ratio": measure.median([a / b for a, b in pairs]),
+                          "target": "-", "met": None, "rounds": pairs})
 
     def fabric(self, lab):
         more = {"fabric": {"encrypt": "yes"}} if self.options.encrypt else None
@@ -125,23 +133,62 @@ def ping(lab, address):
     return float(lab[1].run(["python3", "-c", bench_ip.PING, address, str(bench_ip.PINGS)], timeout=HANG_S).stdout)
 
 
+def is_direct(machine):
+    """Do kernels carry the packets?"""
+    with socket.socket(socket.AF_UNIX) as status:
+        status.connect(machine.path("%s/host-%d.ip" % (machines_fabric.RUNDIR, machine.index)))
+        peers = json.loads(b"".join(iter(lambda: status.recv(65536), b"")))["peers"]
+    return [peer["direct"] for peer in peers] == [True]
+
+
+@contextlib.contextmanager
+def ip_devices(lab, direct):
+    env = dict(os.environ, VIADUCT_DIRECT="on" if direct else "off")
+    devices = [m.start([os.path.join(measure.BIN, "viaduct-ip"), "--rundir", machines_fabric.RUNDIR, "--host", str(m.index)],
+                       stderr=subprocess.DEVNULL, env=env) for m in lab]
+    try:
+        demo_machines.wait_for("IP", lambda: lab[1].run(["python3", "-c", bench_ip.PING, "10.78.0.2", "3"],
+                                                        check=False).returncode == 0)
+        if direct:
+            with contextlib.suppress(measure.Failure):  # then it is measured without
+                demo_machines.wait_for("the direct path", lambda: all(is_direct(m) for m in lab))
+        yield
+    finally:
+        for device in devices:
+            machines_lab.signal_inside(device, signal.SIGTERM)
+            device.wait()
+
+
+def ip_pairs(bench, lab, rounds):
+    streams, pings = [], []
+    for _ in range(rounds):
+        streams.append((iperf3(lab, "10.78.0.2", bench.options.seconds), iperf3(lab, "node2", bench.options.seconds)))
+        pings.append((ping(lab, "10.78.0.2"), ping(lab, lab[2].address)))
+    return streams, pings
+
+
 def ip(bench):
     with machines_lab.Lab(2, "bench-%d" % os.getpid()) as lab:
         bench.fabric(lab)
-        devices = [m.start([os.path.join(measure.BIN, "viaduct-ip"), "--rundir", machines_fabric.RUNDIR, "--host", str(m.index)],
-                           stderr=subprocess.DEVNULL) for m in lab]
-        try:
-            demo_machines.wait_for("IP", lambda: lab[1].run(["python3", "-c", bench_ip.PING, "10.78.0.2", "3"],
-                                                            check=False).returncode == 0)
-            streams, pings = [], []
-            for _ in range(bench.options.rounds):
-                streams.append((iperf3(lab, "10.78.0.2", bench.options.seconds), iperf3(lab, "node2", bench.options.seconds)))
-                pings.append((ping(lab, "10.78.0.2"), ping(lab, lab[2].address)))
-        finally:
-            for device in devices:
-                measure.end(device)
+        with ip_devices(lab, not bench.options.encrypt):
+            streams, pings = ip_pairs(bench, lab, bench.options.rounds)
+        with ip_devices(lab, False):
+            ring_streams, ring_pings = ip_pairs(bench, lab, 1)
     bench.add("one stream of IP over the fabric, x veth", "Gbit/s", streams, ">=", 0.7)
     bench.add("ping over the fabric, x veth", "us", pings, "<=", 2)
+    bench.add_other("one stream by inboxes, x veth", "Gbit/s", ring_streams)
+    bench.add_other("ping by inboxes, x veth", "us", ring_pings)
+
+
+def neighbours(bench):
+    """Emulated hosts of one machine: inboxes are memory there."""
+    try:
+        bench_ip.run([measure.VIADUCT, "up", "--chain", "2", "--fabric", bench_ip.FABRIC, "--netns", "--ip", "--with", str(os.getpid())])
+        pairs = [(bench_ip.iperf3(bench_ip.IP, bench.options.seconds)["gbit"],
+                  bench_ip.iperf3(bench_ip.LOOPBACK, bench.options.seconds)["gbit"]) for _ in range(bench.options.rounds)]
+    finally:
+        subprocess.run([measure.VIADUCT, "down", "--fabric", bench_ip.FABRIC], capture_output=True, check=False)
+    bench.add("one stream of IP between emulated neighbours, x loopback", "Gbit/s", pairs, ">=", 0.5)
 
 
 # --- sockets ---------------------------------------------------------------------------------------
@@ -159,6 +206,12 @@ def probe(lab, sockets_are):
     return json.loads(out)["speed"]
 
 
+def redis(lab, prefix):
+    with server(lab[2], 6379, *prefix, "redis-server", "--save", "", "--protected-mode", "no"):
+        out = lab[1].run([*prefix, "redis-benchmark", "-h", lab[2].address, "-t", "get", "-n", "30000", "-c", "20", "--csv"], timeout=HANG_S).stdout
+    return float(re.search(r'^"GET","([\d.]+)"', out, re.M).group(1))
+
+
 def sockets(bench):
     prefix = ["env", "VIADUCT_RUNDIR=" + machines_fabric.RUNDIR, measure.VIADUCT, "sockets", "--"]
     with machines_lab.Lab(2, "bench-%d" % os.getpid()) as lab:
@@ -166,7 +219,10 @@ def sockets(bench):
         pairs = [(iperf3(lab, "node2", bench.options.seconds, prefix), iperf3(lab, "node2", bench.options.seconds))
                  for _ in range(bench.options.rounds)]
         speeds = [(probe(lab, "on"), probe(lab, "off")) for _ in range(3 * bench.options.rounds)]
+        requests = [(redis(lab, prefix), redis(lab, ())) for _ in range(bench.options.rounds)] if shutil.which("redis-benchmark") else []
     bench.add("one stream with the sockets library, x kernel TCP", "Gbit/s", pairs, ">=", 0.95)
+    if requests:
+        bench.add("Redis GET with the sockets library, x kernel TCP", "/s", requests, ">=", 0.95)
     for kind, what in (("small", "8 B"), ("medium", "16 KiB")):
         bench.add("round trips of %s with the sockets library, x kernel TCP" % what, "/s",
                   [(a[kind], b[kind]) for a, b in speeds], ">=", 0.95)
@@ -256,13 +312,14 @@ def shmem(bench):
                   "<=" if name == "barrier" else ">=", 1)
 
 
-PARTS = {"link": link, "ip": ip, "sockets": sockets, "jobs": jobs, "shmem": shmem}
+PARTS = {"link": link, "ip": ip, "neighbours": neighbours, "sockets": sockets, "jobs": jobs, "shmem": shmem}
 
 
 def show(rows):
     print(measure.table(["medians", "ours", "peer", "", "ratio", "target", ""],
                         [[row["measure"], "%.4g" % row["ours"], "-" if row["peer"] is None else "%.4g" % row["peer"], row["unit"],
-                          "-" if row["ratio"] is None else "%.2f" % row["ratio"], row["target"], "met" if row["met"] else "MISSED"] for row in rows]))
+                          "-" if row["ratio"] is None else "%.2f" % row["ratio"], row["target"],
+                          "" if row["met"] is None else "met" if row["met"] else "MISSED"] for row in rows]))
 
 
 def main():
