@@ -2,14 +2,17 @@
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
 """Two builds of Viaduct beside each other: what a change has cost, or gained.
 
-usage: compare_builds.py OTHER [--json FILE] [--rounds N] [--only MEASURE]
+usage: compare_builds.py OTHER [--json FILE] [--rounds N] [--only MEASURE] [--rows TEXT] [--quick]
 
-OTHER is the folder bin of another release build. Each round measures both builds, in alternating order; a ratio is that
-of one round, and what is shown are medians over the rounds. Ratios above 1 are gains of this build, whatever the unit.
+OTHER is the folder bin of another release build. Each round takes each measure of both builds in turn, in alternating
+order; a ratio is that of one round, and the table shows medians over the rounds, and the quartiles of the ratios. Ratios
+above 1 are gains of this build, whatever the unit. "LOST" needs most rounds: a median below 0.97 with the upper quartile
+above is "unsettled" and asks for more rounds.
 """
 import argparse
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -57,7 +60,7 @@ class Build:
         return measure.Way(self.fabric, "127.77.0.2", [*run, "2", "--"], [*run, "1", "--"])
 
 
-# Each measure gives {name: (value, unit)} of one build.
+# Each measure gives {name: (value, unit)} of one build; that of OpenSHMEM takes the program's arguments, too.
 
 def pipe(build):
     path = os.path.join(build.scratch, "pipe.json")
@@ -81,41 +84,66 @@ def redis(build):
     return {"redis-benchmark -c 50 %s, neighbour" % test: (rate, "1/s") for test, rate in rates.items()}
 
 
-def shmem(build):
-    fabric = ["--fabric", build.fabric, "--hosts"]
-    ways = {"2 PEs": ["-n", "2"], "4 PEs": ["-n", "4"], "8 PEs": ["-n", "8"], "neighbours": ["-n", "2", *fabric, "1,2"],
-            "two hops": ["-n", "2", *fabric, "1,3"], "ring of 4": ["-n", "4", *fabric, "1-4"]}
-    found = {}
-    for way, options in ways.items():
-        for line in build.run("oshrun", *options, "--timeout", "200", build.figures).splitlines():
+def shmem(way, on_fabric, *options):
+    """The measure that runs the program of bench_shmem.py one way."""
+    def figures(build, quick, wanted):
+        fabric = ["--fabric", build.fabric] if on_fabric else []
+        found = {}
+        for line in build.run("oshrun", *options, *fabric, "--timeout", "200", build.figures,
+                              *(["quick"] if quick else []), "only", wanted).splitlines():
             name, value, unit = line.split("\t")
             if not name.startswith("memcpy"):
                 found["shmem, %s: %s" % (way, name)] = (float(value), unit)
-    return found
+        return found
+    return figures
 
 
-MEASURES = {"pipe": pipe, "put": put, "iperf3": iperf3, "redis": redis, "shmem": shmem}
+SHMEM = {"shmem-" + way.replace(" ", "-"): shmem(way, *rest) for way, *rest in (
+    ("2 PEs", False, "-n", "2"), ("4 PEs", False, "-n", "4"), ("8 PEs", False, "-n", "8"),
+    ("neighbours", True, "-n", "2", "--hosts", "1,2"), ("two hops", True, "-n", "2", "--hosts", "1,3"),
+    ("ring of 4", True, "-n", "4", "--hosts", "1-4"))}
+MEASURES = {"pipe": pipe, "put": put, "iperf3": iperf3, "redis": redis, **SHMEM}
+
+
+def chosen(only):
+    """The names that begin with one of those given, so that `shmem` is all of OpenSHMEM."""
+    return [name for name in MEASURES if not only or name.startswith(tuple(only))]
 
 
 def gain(mine, other, unit):
     return mine / other if unit.endswith("/s") else other / mine
 
 
-def compare(builds, measures, rounds):
-    """[{measure, unit, this, other, gain}]"""
-    runs = {build: [] for build in builds}
+def verdict(ratios):
+    if statistics.median(ratios) >= KEPT:
+        return ""
+    upper = statistics.quantiles(ratios, n=4, method="inclusive")[2] if len(ratios) > 1 else ratios[0]
+    return "LOST" if upper < KEPT else "unsettled"
+
+
+def collect(builds, names, rounds, quick, wanted):
+    """{build: [figures of each round]}"""
+    runs = {build: [{} for _ in range(rounds)] for build in builds}
     for turn in range(rounds):
-        for build in builds if turn % 2 == 0 else reversed(builds):
-            runs[build].append({name: value for one in measures for name, value in one(build).items()})
+        for name in names:
+            for build in builds if turn % 2 == 0 else reversed(builds):
+                found = MEASURES[name](build, quick, wanted) if name in SHMEM else MEASURES[name](build)
+                runs[build][turn].update(found)
+    return runs
+
+
+def compare(builds, runs, wanted):
+    """[{measure, unit, this, other, gain, low, high, verdict}]"""
     this, other = (runs[build] for build in builds)
     rows = []
     for name, (_, unit) in this[0].items():
-        if name not in other[0]:
+        if name not in other[0] or not wanted in name:
             continue
         mine, theirs = [one[name][0] for one in this], [one[name][0] for one in other]
-        ratio = measure.median([gain(a, b, unit) for a, b in zip(mine, theirs)])
-        rows.append({"measure": name, "unit": unit, "this": measure.median(mine),
-                     "other": measure.median(theirs), "gain": ratio, "kept": ratio >= KEPT})
+        ratios = [gain(a, b, unit) for a, b in zip(mine, theirs)]
+        low, _, high = statistics.quantiles(ratios, n=4, method="inclusive") if len(ratios) > 1 else ratios * 3
+        rows.append({"measure": name, "unit": unit, "this": measure.median(mine), "other": measure.median(theirs),
+                     "gain": measure.median(ratios), "low": low, "high": high, "verdict": verdict(ratios)})
     return rows
 
 
@@ -124,22 +152,30 @@ def main():
     parser.add_argument("other", metavar="OTHER", help="folder bin of the other build")
     parser.add_argument("--json", metavar="FILE", help="also write the figures there")
     parser.add_argument("--rounds", type=int, default=7, help="interleaved rounds (default 7)")
-    parser.add_argument("--only", choices=list(MEASURES), action="append", help="only this measure")
+    parser.add_argument("--only", metavar="MEASURE", action="append",
+                        help="only measures whose name begins so: " + ", ".join(MEASURES))
+    parser.add_argument("--rows", metavar="TEXT", default="", help="show only rows with this in their name; of OpenSHMEM, measure only these")
+    parser.add_argument("--quick", action="store_true", help="OpenSHMEM: a fifth of the time for each figure")
     options = parser.parse_args()
-    measure.need("iperf3", "redis-server", "redis-benchmark")
+    names = chosen(options.only)
+    if not names:
+        parser.error("--only %s: there is %s" % (" ".join(options.only), ", ".join(MEASURES)))
+    measure.need(*(["iperf3"] if "iperf3" in names else []),
+                 *(["redis-server", "redis-benchmark"] if "redis" in names else []))
     with tempfile.TemporaryDirectory() as scratch:
         builds = [Build("this", measure.BIN, scratch), Build("other", options.other, scratch)]
         try:
             for build in builds:
                 build.up()
-            rows = compare(builds, [MEASURES[name] for name in options.only or MEASURES], options.rounds)
+            rows = compare(builds, collect(builds, names, options.rounds, options.quick, options.rows), options.rows)
         finally:
             for build in builds:
                 build.down()
-    print(measure.table(["medians of %d rounds" % options.rounds, "this", "other", "gain", ""],
+    print(measure.table(["medians of %d rounds" % options.rounds, "this", "other", "gain", "quartiles", ""],
                         [["%s, %s" % (row["measure"], row["unit"]), "%.4g" % row["this"], "%.4g" % row["other"],
-                          "%.3f" % row["gain"], "" if row["kept"] else "LOST"] for row in rows]))
-    print("%d of %d at least %.2f" % (sum(row["kept"] for row in rows), len(rows), KEPT))
+                          "%.3f" % row["gain"], "%.3f-%.3f" % (row["low"], row["high"]), row["verdict"]]
+                         for row in rows]))
+    print("%d of %d at least %.2f" % (sum(row["gain"] >= KEPT for row in rows), len(rows), KEPT))
     if options.json:
         with open(options.json, "w", encoding="utf-8") as out:
             json.dump(rows, out, indent=1)

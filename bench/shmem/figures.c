@@ -3,11 +3,11 @@
  * The cost of OpenSHMEM calls between two PEs, or among all. Prints "name value unit" lines by PE
  * 0.
  *
- *     oshrun -n N figures [quick]
+ *     oshrun -n N figures [quick] [only TEXT]
  *
- * PEs with a core each are bound to it. Times are those of the fastest of many slices of 0.1 ms, so
- * that other programs do not count. Any implementation of OpenSHMEM 1.4 or later will do; later
- * calls are left out where they are missing.
+ * only: of the figures with such a name. PEs with a core each are bound to it. Times are those of
+ * the fastest of many slices of 0.1 ms, so that other programs do not count. Any implementation of
+ * OpenSHMEM 1.4 or later will do; later calls are left out where they are missing.
  */
 #include <sched.h>
 #include <shmem.h>
@@ -35,6 +35,7 @@
 
 static int me, pes;
 static double seconds_each = 0.1;
+static const char *only = ""; /* part of the names of figures that are wanted */
 static long static_words[64];
 static long *words;
 #ifdef HAS_TEAMS
@@ -450,6 +451,11 @@ static double measure(measured *function, bool together)
     return fastest;
 }
 
+static bool is_wanted(const char *name)
+{
+    return strstr(name, only) != NULL;
+}
+
 static void say(const char *name, double value, const char *unit)
 {
     if (me == 0)
@@ -459,12 +465,14 @@ static void say(const char *name, double value, const char *unit)
 
 static void time_of(const char *name, measured *function, bool together)
 {
-    say(name, measure(function, together), "ns");
+    if (is_wanted(name))
+        say(name, measure(function, together), "ns");
 }
 
 static void rate_of(const char *name, measured *function)
 {
-    say(name, 1e3 / measure(function, false), "M/s");
+    if (is_wanted(name))
+        say(name, 1e3 / measure(function, false), "M/s");
 }
 
 static void bandwidths(void)
@@ -480,7 +488,8 @@ static void bandwidths(void)
         for (int i = 0; i < 4; i++) {
             bytes = (size_t[]){4096, 65536, 1 << 20, BYTES_MAX}[i];
             snprintf(name, sizeof(name), "%s %s", ways[way].name, names[i]);
-            say(name, (double)bytes / measure(ways[way].function, false), "GB/s");
+            if (is_wanted(name))
+                say(name, (double)bytes / measure(ways[way].function, false), "GB/s");
         }
     }
 }
@@ -493,8 +502,11 @@ static void add_to_one(long count)
 
 static void contended(void)
 {
+    static const char name[] = "fetch-add contended, total";
     double best = 0;
 
+    if (!is_wanted(name))
+        return;
     for (int round = 0; round < ROUNDS; round++) {
         shmem_barrier_all();
         double began = now_ns();
@@ -503,14 +515,16 @@ static void contended(void)
         double rate = (double)CONTENDED_ADDS * pes * 1e3 / (now_ns() - began);
         best = rate > best ? rate : best;
     }
-    say("fetch-add contended, total", best, "M/s");
+    say(name, best, "M/s");
 }
 
 /* By the fastest of a few runs of all PEs, with their end. */
-static double gups_of(measured *function)
+static void gups_of(const char *name, measured *function)
 {
     double best = 0;
 
+    if (!is_wanted(name))
+        return;
     for (int round = 0; round < ROUNDS; round++) {
         shmem_barrier_all();
         double began = now_ns();
@@ -519,7 +533,7 @@ static double gups_of(measured *function)
         double rate = (double)GUPS_UPDATES * pes / (now_ns() - began);
         best = rate > best ? rate : best;
     }
-    return best;
+    say(name, best, "GUP/s");
 }
 
 static void random_updates(void)
@@ -530,8 +544,8 @@ static void random_updates(void)
         return;
     memset(table, 1, GUPS_WORDS * sizeof(long));
     shmem_barrier_all();
-    say("GUPs, get and put", gups_of(gups), "GUP/s");
-    say("GUPs, atomic", gups_of(gups_atomic), "GUP/s");
+    gups_of("GUPs, get and put", gups);
+    gups_of("GUPs, atomic", gups_atomic);
     shmem_free(table);
 }
 
@@ -547,6 +561,9 @@ static void bare(void)
 /* PE 1 computes and calls nothing; what does PE 0 wait for? */
 static void busy_target(void)
 {
+    if (!is_wanted("p + quiet + fetch-add, busy PE"))
+        return;
+    shmem_long_p(static_words, 0, 1 - me); /* maps them, if no other figure has */
     shmem_barrier_all();
     double began = now_ns();
     if (me == 1) {
@@ -578,8 +595,12 @@ int main(int argc, char **argv)
     double init_ms = (now_ns() - began) / 1e6;
     me = shmem_my_pe();
     pes = shmem_n_pes();
-    if (argc > 1 && strcmp(argv[1], "quick") == 0)
-        seconds_each = 0.02;
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "quick") == 0)
+            seconds_each = 0.02;
+        else if (strcmp(argv[i], "only") == 0 && i + 1 < argc)
+            only = argv[++i];
+    }
     bind_to_core();
     words = shmem_calloc(64, sizeof(long));
 #ifdef HAS_TEAMS
@@ -595,7 +616,8 @@ int main(int argc, char **argv)
     bool near = shmem_ptr(words, (me + 1) % pes) != NULL;
     shmem_barrier_all();
 
-    say("shmem_init", init_ms, "ms");
+    if (is_wanted("shmem_init"))
+        say("shmem_init", init_ms, "ms");
     time_of("barrier", barrier, true);
     elements = 1;
     time_of("sum-reduce 8 B", sum_reduce, true);
