@@ -429,6 +429,7 @@ void via_check_start(void)
     if (!check.on)
         return;
     check.was_initialized = true;
+    via_check_order_forget();
     /* For objects that have been loaded since. */
     hook();
 }
@@ -438,7 +439,6 @@ void via_check_stop(void)
     if (!check.on)
         return;
     via_check_memory_clear();
-    via_check_order_forget();
     if (check.more_count > 0) {
         char line[100];
         snprintf(line, sizeof(line), "%u more of the same were not printed", check.more_count);

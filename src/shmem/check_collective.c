@@ -4,16 +4,21 @@
  * Each PE counts its calls per group, and writes the call to its board before it makes it; then it
  * reads the boards of the others. If the calls of two PEs differ, the PE that writes last sees the
  * other's entry, because each PE has a fence between its write and its reads.
+ *
+ * Boards are symmetric memory, so a board on another host is read by a get. Of PEs on other hosts a
+ * PE reads only those before and after it in the group: if all such pairs agree, all PEs do.
  */
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/hash.h"
 #include "shmem/api.h"
 #include "shmem/check.h"
+#include "shmem/path.h"
 #include "shmem/trace.h"
 #include "shmem/world.h"
 
@@ -184,20 +189,19 @@ static uint64_t describe_call(const struct via_arguments *arguments,
 
 /* --- the boards ------------------------------------------------------------------------------- */
 
-static struct via_trace_collective *line_of(int pe, const struct via_trace_collective *like)
+static struct via_trace_collective *line_for(const struct via_trace_collective *call)
 {
-    struct via_board *board = via_job_board(via_world.job, (uint32_t)pe);
-
-    return &board->collectives[(like->group + like->number) % VIA_TRACE_COLLECTIVES];
+    return &via_internal()
+                ->checks.collectives[(call->group + call->number) % VIA_TRACE_COLLECTIVES];
 }
 
 static void publish(const struct via_trace_collective *mine)
 {
-    struct via_trace_collective *line = line_of(via_hot.my_pe, mine);
+    struct via_trace_collective *line = line_for(mine);
 
     /* Two threads may have the same line. */
     pthread_mutex_lock(&made.lock);
-    /* Odd while it changes; pairs with the acquires in read_line. */
+    /* Odd while it changes; a reader may find it so, or half of the line, and reads it again. */
     atomic_fetch_add_explicit(&line->version, 1, memory_order_relaxed);
     atomic_thread_fence(memory_order_release);
     line->group = mine->group;
@@ -209,20 +213,32 @@ static void publish(const struct via_trace_collective *mine)
     atomic_thread_fence(memory_order_seq_cst);
 }
 
-/* The entry of another PE for the same call of the same group; false if it is not there yet, or no
- * longer. */
-static bool read_line(int pe, const struct via_trace_collective *mine,
-                      struct via_trace_collective *ret_theirs)
+/* Has the PE made another call in the place of this one? False too if its entry is not there yet,
+ * or no longer. */
+static bool read_other_call(int pe, const struct via_trace_collective *mine,
+                            struct via_trace_collective *ret_theirs)
 {
-    const struct via_trace_collective *line = line_of(pe, mine);
-    uint32_t before = atomic_load_explicit(&line->version, memory_order_acquire);
+    struct via_trace_collective again;
 
-    memcpy(ret_theirs, (const void *)line, sizeof(*ret_theirs));
-    atomic_thread_fence(memory_order_acquire);
+    via_get("check", ret_theirs, line_for(mine), sizeof(*ret_theirs), pe);
+    if (ret_theirs->group != mine->group || ret_theirs->number != mine->number ||
+        ret_theirs->digest == mine->digest)
+        return false;
+    /* An entry that is being written: its writer reads this PE's afterwards. */
+    via_get("check", &again, line_for(mine), sizeof(again), pe);
+    bool whole = ret_theirs->version % 2 == 0 && memcmp(&again, ret_theirs, sizeof(again)) == 0;
     ret_theirs->text[sizeof(ret_theirs->text) - 1] = '\0';
-    return before % 2 == 0 &&
-           atomic_load_explicit(&line->version, memory_order_relaxed) == before &&
-           ret_theirs->group == mine->group && ret_theirs->number == mine->number;
+    return whole;
+}
+
+static bool is_compared(const struct via_check_group *group, int index)
+{
+    int mine = (via_hot.my_pe - group->start) / group->stride;
+    int apart = abs(index - mine);
+
+    return apart != 0 &&
+           (apart == 1 || apart == group->size - 1 ||
+            via_world.peers[group->start + group->stride * index].node == via_world.me->node);
 }
 
 void via_check_collective(const struct via_arguments *arguments,
@@ -231,13 +247,13 @@ void via_check_collective(const struct via_arguments *arguments,
     struct via_trace_collective mine = {.group = group->id, .number = next_number(group->id)};
     struct via_trace_collective theirs;
 
-    if (mine.number == 0)
+    if (mine.number == 0 || group->size == 1)
         return;
     mine.digest = describe_call(arguments, mine.text);
     publish(&mine);
     for (int i = 0; i < group->size; i++) {
         int pe = group->start + group->stride * i;
-        if (pe == via_hot.my_pe || !read_line(pe, &mine, &theirs) || theirs.digest == mine.digest)
+        if (!is_compared(group, i) || !read_other_call(pe, &mine, &theirs))
             continue;
         via_check_report(arguments, NULL,
                          "collective %" PRIu64 " of %s is %s here, and %s at PE %d", mine.number,

@@ -12,6 +12,7 @@
 
 #include "shmem/api.h"
 #include "shmem/check.h"
+#include "shmem/path.h"
 #include "shmem/trace.h"
 #include "shmem/world.h"
 
@@ -35,14 +36,15 @@ static uint64_t word_of(uintptr_t address)
     return via_check_locate(address, &region, &off) ? 1 + region + VIA_REGIONS * off : 0;
 }
 
-static _Atomic uint64_t *slot_of(int pe, uint64_t word, unsigned probe)
-{
-    struct via_board *board = via_job_board(via_world.job, (uint32_t)pe);
-
-    return &board->words[(word * UINT64_C(0x9e3779b97f4a7c15) >> 32) % VIA_TRACE_WORDS ^ probe];
-}
-
 #define PROBES 8u
+
+/* The places of a word: PROBES of them, in a row. */
+static _Atomic uint64_t *places_of(uint64_t word)
+{
+    uint64_t hash = (word * UINT64_C(0x9e3779b97f4a7c15) >> 32) % VIA_TRACE_WORDS;
+
+    return &via_internal()->checks.words[hash / PROBES * PROBES];
+}
 
 /* Relaxed: other PEs learn only of the word, not of anything done before. */
 void via_check_order_wait(uintptr_t address)
@@ -50,10 +52,9 @@ void via_check_order_wait(uintptr_t address)
     uint64_t word = word_of(address), nothing;
 
     for (unsigned probe = 0; probe < PROBES && word != 0; probe++) {
-        _Atomic uint64_t *slot = slot_of(via_hot.my_pe, word, probe);
         nothing = 0;
-        if (atomic_compare_exchange_strong_explicit(slot, &nothing, word, memory_order_relaxed,
-                                                    memory_order_relaxed) ||
+        if (atomic_compare_exchange_strong_explicit(&places_of(word)[probe], &nothing, word,
+                                                    memory_order_relaxed, memory_order_relaxed) ||
             nothing == word)
             return;
     }
@@ -62,20 +63,21 @@ void via_check_order_wait(uintptr_t address)
 /* Freed memory may be reused for anything, so words in it are no longer flags. */
 void via_check_order_forget(void)
 {
-    struct via_board *board = via_job_board(via_world.job, (uint32_t)via_hot.my_pe);
-
     for (unsigned i = 0; i < VIA_TRACE_WORDS; i++)
-        atomic_store_explicit(&board->words[i], 0, memory_order_relaxed);
+        atomic_store_explicit(&via_internal()->checks.words[i], 0, memory_order_relaxed);
 }
 
 static bool is_waited_for(int pe, uintptr_t address)
 {
-    uint64_t word = word_of(address);
+    uint64_t word = word_of(address), words[PROBES];
+    bool found = false;
 
-    for (unsigned probe = 0; probe < PROBES && word != 0; probe++)
-        if (atomic_load_explicit(slot_of(pe, word, probe), memory_order_relaxed) == word)
-            return true;
-    return false;
+    if (word == 0)
+        return false;
+    via_get("check", words, (const void *)places_of(word), sizeof(words), pe);
+    for (unsigned probe = 0; probe < PROBES; probe++)
+        found |= words[probe] == word;
+    return found;
 }
 
 static bool make_room(void)

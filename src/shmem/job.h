@@ -34,7 +34,7 @@
  */
 #define VIA_JOB_ENV "VIADUCT_SHMEM_JOB"
 #define VIA_JOB_MAGIC UINT64_C(0x4d484f4a44564956) /* "VIVDJOHM" */
-#define VIA_JOB_VERSION 5u
+#define VIA_JOB_VERSION 6u
 #define VIA_JOB_PES_MAX 1024u
 /* Memory of a heap is taken when it is touched, so room costs addresses only. */
 #define VIA_JOB_HEAP_BYTES_DEFAULT (UINT64_C(1) << 30)

@@ -10,9 +10,9 @@
 #include "shmem/wait.h"
 
 /*
- * Information of a PE about itself, in the job block, for users and for the checks of other PEs.
- * Only the PE writes its board, and only when a wait has lasted for milliseconds (or
- * VIADUCT_SHMEM_CHECK is set), so transfers do not pay for it.
+ * Information of a PE about itself: for users in the job block (via_board), for the checks of other
+ * PEs in symmetric memory (via_check_board). Only the PE writes its boards, and only when a wait
+ * has lasted for milliseconds (or VIADUCT_SHMEM_CHECK is set), so transfers do not pay for it.
  */
 #define VIA_TRACE_THREADS 4u
 #define VIA_TRACE_CALL_BYTES 64u
@@ -26,6 +26,7 @@ struct via_trace_wait {
     uint32_t waiting;
     uint64_t since_ns; /* CLOCK_MONOTONIC */
     uint64_t seen_ns;  /* time of its last sign of life */
+    uint64_t lock;     /* the holder's note of the lock that it waits for; 0 = none */
     char call[VIA_TRACE_CALL_BYTES];
     char caller[VIA_TRACE_CALLER_BYTES];
     char what[VIA_TRACE_WHAT_BYTES];
@@ -49,13 +50,17 @@ struct via_board {
     _Atomic int32_t pid;
     uint32_t reserved[15];
     struct via_trace_wait waits[VIA_TRACE_THREADS];
-    struct via_trace_collective collectives[VIA_TRACE_COLLECTIVES];
-    /* Words that this PE has waited on: 1 + region + VIA_REGIONS * offset; 0 = free. */
-    _Atomic uint64_t words[VIA_TRACE_WORDS];
     /* Locks that this PE holds, via_trace_lock_note; the newest of those that share a place. 0 =
      * none. */
     _Atomic uint64_t locks[VIA_TRACE_LOCKS];
 } __attribute__((aligned(128)));
+
+/* In symmetric memory, so PEs of all hosts can read it. */
+struct via_check_board {
+    struct via_trace_collective collectives[VIA_TRACE_COLLECTIVES];
+    /* Words that this PE has waited on: 1 + region + VIA_REGIONS * offset; 0 = free. */
+    _Atomic uint64_t words[VIA_TRACE_WORDS];
+};
 
 /* A wait whose last sign of life is older has ended without clearing its line. Long, as the machine
  * may be busy. */
@@ -80,9 +85,14 @@ static inline uint64_t via_trace_lock_note(uint32_t number, uint32_t ticket)
 }
 
 /* Place of the lock in a board. */
+static inline unsigned via_trace_lock_index(uint32_t number)
+{
+    return number / 2 % VIA_TRACE_LOCKS;
+}
+
 static inline _Atomic uint64_t *via_trace_lock_place(struct via_board *board, uint32_t number)
 {
-    return &board->locks[number / 2 % VIA_TRACE_LOCKS];
+    return &board->locks[via_trace_lock_index(number)];
 }
 
 /* The PE's own board, NULL before via_trace_init. */

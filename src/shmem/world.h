@@ -180,7 +180,8 @@ _Static_assert(VIA_BOX_BYTES / VIA_JOB_PES_MAX >= sizeof(uint64_t), "a word of e
 struct via_internal {
     struct via_sync_slot teams[VIA_SLOTS_MAX];
     _Alignas(64) unsigned char boxes[VIA_SLOTS_MAX][2][VIA_BOX_BYTES]; /* two, alternating */
-    struct via_tcp_card card; /* how PEs of other hosts connect to this one */
+    struct via_tcp_card card;                   /* how PEs of other hosts connect to this one */
+    _Alignas(64) struct via_check_board checks; /* with VIADUCT_SHMEM_CHECK */
 };
 /* A huge page: so huge pages of the memfd are huge pages of the address space. */
 #define VIA_INTERNAL_BYTES (UINT64_C(2) << 20)

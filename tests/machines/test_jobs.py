@@ -228,14 +228,10 @@ class OverTcp(Jobs):
 
 
 class Mistakes(Jobs):
-    """The checking mode finds over machines what it finds within one, but for what PEs see on each other's boards."""
-
-    within_one_machine = {"call", "size", "count", "other-root", "dest", "flag"}
+    """The checking mode finds over machines what it finds within one."""
 
     def test_each_mistake(self):
         for name, pe, pattern in test_shmem_check.MESSAGES:
-            if name in self.within_one_machine:
-                continue
             with self.subTest(name):
                 mode = "1" if pe is not None else "abort"
                 _, out, err = self.oshrun("-n", 2, "--timeout", HANG_S - 10, program("mistake"), name, env={"VIADUCT_SHMEM_CHECK": mode})
