@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "shmem/launch_remote_state.h"
-#include "shmem/launch_trace.h"
 
 #define EXIT_CODE_MISSING 127
 
@@ -101,8 +100,6 @@ static bool on_started(struct via_launch *launch, struct via_launch_machine *mac
     machine->state = VIA_LAUNCH_MACHINE_RUNNING;
     launch->remote->started =
         via_launch_machines_is_known(launch->remote, VIA_LAUNCH_MACHINE_RUNNING);
-    if (launch->remote->trace_wanted)
-        via_launch_remote_trace(launch);
     return true;
 }
 
@@ -215,76 +212,6 @@ static bool on_gate(struct via_launch *launch, struct via_launch_machine *machin
     return true;
 }
 
-/* --- which PE waits for which
- * ------------------------------------------------------------------- */
-
-void via_launch_remote_trace(struct via_launch *launch)
-{
-    struct via_launch_remote *remote = launch->remote;
-
-    remote->trace_wanted = !remote->started;
-    if (remote->moments || !remote->started)
-        return;
-    remote->moments = calloc(launch->options.pes_count, sizeof(*remote->moments));
-    remote->moments_missing = 0;
-    for (uint32_t i = 0; i < remote->count && remote->moments; i++) {
-        if (remote->machines[i].state != VIA_LAUNCH_MACHINE_RUNNING)
-            continue;
-        remote->moments_missing++;
-        remote->machines[i].asked = true;
-        via_launch_link_send(&remote->machines[i].link, VIA_LAUNCH_STATES, NULL);
-    }
-}
-
-static void name_place(const void *ctx, uint32_t pe, char *text, size_t bytes)
-{
-    const struct via_launch *launch = ctx;
-
-    snprintf(text, bytes, " on %s", via_launch_remote_name(launch, launch->place.node_of[pe]));
-}
-
-void via_launch_remote_print_trace(struct via_launch *launch)
-{
-    struct via_launch_remote *remote = launch->remote;
-
-    if (!remote->moments || remote->moments_missing > 0)
-        return;
-    const struct via_launch_view view = {.id = remote->job,
-                                         .launcher_pid = getpid(),
-                                         .count = launch->options.pes_count,
-                                         .moments = remote->moments,
-                                         .name_place = name_place,
-                                         .ctx = launch};
-    if (via_launch_trace_print(stderr, &view) < 0)
-        via_launch_print("the trace can not be printed: %s", strerror(errno));
-    free(remote->moments);
-    remote->moments = NULL;
-}
-
-static bool on_moment(struct via_launch *launch, struct via_launch_machine *machine,
-                      struct via_launch_parts *parts)
-{
-    struct via_launch_moment moment;
-    uint32_t pe = via_launch_take_u32(parts);
-
-    via_launch_moment_parse(parts, &moment);
-    if (!via_launch_parts_is_end(parts) || !via_launch_is_on(launch, pe, machine))
-        return false;
-    if (launch->remote->moments)
-        launch->remote->moments[pe] = moment;
-    return true;
-}
-
-static bool on_moments_end(struct via_launch *launch, struct via_launch_machine *machine,
-                           const struct via_launch_parts *parts)
-{
-    if (!via_launch_parts_is_end(parts) || !machine->asked)
-        return false;
-    machine->asked = false;
-    launch->remote->moments_missing--;
-    return true;
-}
-
 /* --- all of them ------------------------------------------------------------------------------ */
 
 static bool on_done(struct via_launch *launch, struct via_launch_machine *machine,
@@ -319,9 +246,11 @@ static bool on_frame(struct via_launch *launch, struct via_launch_machine *machi
     case VIA_LAUNCH_ENDED:
         return on_ended(launch, machine, parts);
     case VIA_LAUNCH_MOMENT:
-        return on_moment(launch, machine, parts);
+        return via_launch_on_moment(launch, machine, parts);
     case VIA_LAUNCH_MOMENTS_END:
-        return on_moments_end(launch, machine, parts);
+        return via_launch_on_moments_end(machine, parts);
+    case VIA_LAUNCH_TRACE:
+        return via_launch_on_trace(machine, parts);
     case VIA_LAUNCH_DONE:
         return on_done(launch, machine, parts);
     case VIA_LAUNCH_GATE:

@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "shmem/launch_board.h"
 #include "shmem/launch_remote_state.h"
 
 #define AGENT_DEFAULT "ssh -x -o BatchMode=yes"
@@ -73,12 +74,8 @@ static const char *name_pes(const struct via_launch *launch, uint32_t node, char
 
 void via_launch_leave(struct via_launch *launch, struct via_launch_machine *machine)
 {
-    struct via_launch_remote *remote = launch->remote;
-
     if (!via_launch_machine_is_there(machine))
         return;
-    if (machine->asked)
-        remote->moments_missing--;
     machine->asked = false;
     machine->state = VIA_LAUNCH_MACHINE_GONE;
     machine->takes_part = false;
@@ -386,7 +383,7 @@ static void watch(struct via_launch *launch, struct pollfd *polls)
         if (polls[0].revents)
             take_signals(launch);
         acknowledge(remote);
-        via_launch_remote_print_trace(launch);
+        via_launch_remote_check_trace(launch);
         check_clocks(launch);
     }
 }
@@ -500,6 +497,7 @@ int via_launch_remote_run(struct via_launch *launch, uint64_t heap_bytes)
     int result = polls ? make_streams(launch, &err) : -ENOMEM;
     if (result == 0 && getrandom(&remote.job, sizeof(remote.job), 0) != (ssize_t)sizeof(remote.job))
         result = via_error_set(&err, -errno, "getrandom: %s", strerror(errno));
+    remote.board = via_launch_board_open(remote.job, launch->options.pes_count);
     if (result == 0)
         result = start_agents(launch, heap_bytes, &err);
     if (result < 0) {

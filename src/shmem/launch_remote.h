@@ -95,8 +95,9 @@ struct via_launch_machine {
     uint64_t heard_ns;
     uint32_t owed_bytes; /* output that is not acknowledged */
     bool takes_part;
-    bool at_gate;
-    bool asked; /* state of the gate that its PEs wait for */
+    bool at_gate;       /* its PEs wait for the gate */
+    bool asked;         /* it has not sent the moments of its PEs yet */
+    bool wants_moments; /* of all PEs */
 };
 
 /* The words of the command for `machine`, ending with NULL; allocated. */
@@ -116,7 +117,7 @@ const char *via_launch_agent_describe(const struct via_launch_machine *machine, 
 int via_launch_remote_run(struct via_launch *launch, uint64_t heap_bytes);
 void via_launch_remote_signal(struct via_launch *launch, int signal_number);
 bool via_launch_remote_has_members(const struct via_launch *launch);
-/* Asks the agents for the waits of their PEs; prints them when all agents have answered. */
+/* Prints the waits of all PEs once the agents have answered. */
 void via_launch_remote_trace(struct via_launch *launch);
 const char *via_launch_remote_name(const struct via_launch *launch, uint32_t node);
 

@@ -6,6 +6,7 @@
 
 /* State of oshrun for a job over several machines: launch_remote.c, launch_hear.c. */
 struct via_launch_moment;
+struct via_launch_board;
 
 struct via_launch_remote {
     struct via_launch_machine machines[VIA_LAUNCH_MACHINES_MAX];
@@ -24,8 +25,10 @@ struct via_launch_remote {
     uint64_t pinged_ns;
     uint64_t polled_ns;
     struct via_launch_moment *moments; /* while the agents are asked */
-    bool trace_wanted;                 /* when all PEs run */
-    uint32_t moments_missing;          /* agents that have not answered */
+    uint64_t asked_ns;
+    bool trace_to_stderr;           /* when all agents have answered */
+    struct via_launch_board *board; /* for `oshrun --trace`; or NULL */
+    uint32_t board_number;          /* the request that the next answer answers */
 };
 
 static inline bool via_launch_machine_is_there(const struct via_launch_machine *machine)
@@ -56,7 +59,13 @@ void via_launch_send_all(struct via_launch *launch, enum via_launch_message type
 
 /* Handles the messages read from an agent. */
 void via_launch_receive(struct via_launch *launch, struct via_launch_machine *machine);
-/* Prints the waits when all agents have answered. */
-void via_launch_remote_print_trace(struct via_launch *launch);
+
+/* launch_moments.c. Asks the agents when a trace is wanted, and passes the answers on. */
+void via_launch_remote_check_trace(struct via_launch *launch);
+bool via_launch_on_moment(struct via_launch *launch, struct via_launch_machine *machine,
+                          struct via_launch_parts *parts);
+bool via_launch_on_moments_end(struct via_launch_machine *machine,
+                               const struct via_launch_parts *parts);
+bool via_launch_on_trace(struct via_launch_machine *machine, const struct via_launch_parts *parts);
 
 #endif

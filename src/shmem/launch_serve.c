@@ -15,8 +15,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "shmem/launch_board.h"
 #include "shmem/launch_remote.h"
-#include "shmem/launch_trace.h"
 #include "shmem/world.h"
 
 #define EXIT_CODE_MISSING 127
@@ -45,6 +45,9 @@ struct serve {
     uint64_t lost_ns;
     uint64_t pinged_ns;
     uint64_t ping_ns;
+    struct via_launch_board *board; /* for `oshrun --trace` here; or NULL */
+    uint32_t board_number;          /* the last request, and whether oshrun has been asked for it */
+    bool board_asked;
 };
 
 /* --- sending
@@ -233,6 +236,7 @@ static int start_job(struct serve *serve, struct via_launch_parts *parts, struct
         result = via_launch_spawn(launch, err);
     if (result < 0)
         return result;
+    serve->board = via_launch_board_open(spec.id, job->pes_count);
     serve->started = true;
     send_started(serve);
     return 0;
@@ -437,11 +441,36 @@ static bool on_states(struct serve *serve, const struct via_launch_parts *parts)
             continue;
         via_launch_moment_take(serve->launch.files.job, pe, &moment);
         via_launch_put_u32(&payload, pe);
+        via_launch_put_text(&payload, ""); /* oshrun knows the machine's name */
         via_launch_moment_put(&payload, &moment);
         via_launch_link_send(&serve->link, VIA_LAUNCH_MOMENT, &payload);
         via_launch_bytes_fini(&payload);
     }
     via_launch_link_send(&serve->link, VIA_LAUNCH_MOMENTS_END, NULL);
+    return true;
+}
+
+/* The answer to VIA_LAUNCH_TRACE. */
+static bool on_moment(struct serve *serve, struct via_launch_parts *parts)
+{
+    struct via_launch_moment moment;
+    uint32_t pe = via_launch_take_u32(parts);
+    const char *place = via_launch_take_text(parts);
+
+    via_launch_moment_parse(parts, &moment);
+    if (!via_launch_parts_is_end(parts) || pe >= serve->job.pes_count || !serve->board_asked)
+        return false;
+    via_launch_board_begin(serve->board);
+    via_launch_board_fill(serve->board, pe, place, &moment);
+    return true;
+}
+
+static bool on_moments_end(struct serve *serve, const struct via_launch_parts *parts)
+{
+    if (!via_launch_parts_is_end(parts) || !serve->board_asked)
+        return false;
+    serve->board_asked = false;
+    via_launch_board_end(serve->board, serve->board_number);
     return true;
 }
 
@@ -476,6 +505,10 @@ static bool on_frame_of_running(struct serve *serve, struct via_launch_frame *fr
         return on_output_ack(serve, &frame->parts);
     case VIA_LAUNCH_STATES:
         return on_states(serve, &frame->parts);
+    case VIA_LAUNCH_MOMENT:
+        return on_moment(serve, &frame->parts);
+    case VIA_LAUNCH_MOMENTS_END:
+        return on_moments_end(serve, &frame->parts);
     case VIA_LAUNCH_GATE:
         return on_gate(serve, &frame->parts);
     case VIA_LAUNCH_EXIT:
@@ -549,6 +582,10 @@ static void check_deadlines(struct serve *serve)
     if (now_ns - serve->pinged_ns < serve->ping_ns)
         return;
     serve->pinged_ns = now_ns;
+    if (!serve->board_asked && via_launch_board_is_wanted(serve->board, &serve->board_number)) {
+        serve->board_asked = true;
+        via_launch_link_send(&serve->link, VIA_LAUNCH_TRACE, NULL);
+    }
     via_launch_link_send_u32(&serve->link, VIA_LAUNCH_PING,
                              serve->started && via_launch_has_members(&serve->launch));
 }

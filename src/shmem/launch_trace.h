@@ -5,19 +5,30 @@
 #include "shmem/launch.h"
 #include "shmem/trace.h"
 
+enum via_launch_known {
+    VIA_LAUNCH_KNOWN,
+    VIA_LAUNCH_ELSEWHERE, /* on another machine, and the launcher was not asked */
+    VIA_LAUNCH_SILENT,    /* on a machine that has not answered */
+};
+
 /* A PE at one moment: a copy, which does not change while it is examined. */
 struct via_launch_moment {
+    uint32_t known; /* enum via_launch_known: with another value the rest is empty */
     uint32_t state; /* enum via_job_state */
     int pid;
-    char process;   /* its state in /proc/PID/stat */
-    bool elsewhere; /* on a machine that did not answer */
-    bool waits;     /* the following fields are of its longest wait */
+    char process;                    /* its state in /proc/PID/stat */
+    uint64_t locks[VIA_TRACE_LOCKS]; /* notes of the locks that it holds */
+    bool waits;                      /* the following fields are of its longest wait */
     uint64_t for_ns;
+    uint64_t lock; /* the holder's note of the lock that it waits for; 0 = none */
     char call[VIA_TRACE_CALL_BYTES];
     char caller[VIA_TRACE_CALLER_BYTES];
     char what[VIA_TRACE_WHAT_BYTES];
 };
 
+/* Other processes wrote these texts, so terminate them and make them printable before printing. */
+void via_launch_make_printable(char *text, size_t bytes);
+void via_launch_moment_clean(struct via_launch_moment *moment);
 /* Of a PE of this machine. */
 void via_launch_moment_take(const struct via_job *job, uint32_t number,
                             struct via_launch_moment *ret_moment);
@@ -35,5 +46,6 @@ struct via_launch_view {
     const void *ctx;
 };
 int via_launch_trace_print(FILE *out, const struct via_launch_view *view) VIA_MUST_CHECK;
+int via_launch_trace_json(FILE *out, const struct via_launch_view *view) VIA_MUST_CHECK;
 
 #endif

@@ -11,14 +11,14 @@
 /*
  * What oshrun and its agent on another machine say to each other, over the standard streams of the
  * command that has started the agent (ssh, srun). Each side begins with a line that names the
- * version, "viaduct-oshrun 2\n"; then come frames: length of the payload and type, 32 bits each,
+ * version, "viaduct-oshrun 3\n"; then come frames: length of the payload and type, 32 bits each,
  * the payload, and a newline, as srun passes on whole lines only. Numbers are little-endian.
  * Neither side trusts the other: a frame that exceeds the maximum length, has an unknown type or
  * lacks parts of its type ends the connection.
  *
  * One thread on each side. Nothing here blocks.
  */
-#define VIA_LAUNCH_VERSION 2u
+#define VIA_LAUNCH_VERSION 3u
 
 enum via_launch_message {
     /* oshrun to agent */
@@ -29,19 +29,20 @@ enum via_launch_message {
     VIA_LAUNCH_SIGNAL,     /* u32 signal, u32 1 = the job ends */
     VIA_LAUNCH_STATES,     /* request: send MOMENT for each PE, then MOMENTS_END */
     /* agent to oshrun */
-    VIA_LAUNCH_HELLO = 32,  /* u32 host */
-    VIA_LAUNCH_FAILED,      /* u32 exit code, text */
-    VIA_LAUNCH_STARTED,     /* a PE each: u32 PE, u32 pid */
-    VIA_LAUNCH_OUTPUT,      /* u32 PE, u32 0 = stdout or 1 = stderr, bytes */
-    VIA_LAUNCH_INPUT_ACK,   /* u32 bytes; UINT32_MAX = PE 0 reads no more */
-    VIA_LAUNCH_ENDED,       /* u32 PE, u32 pid, u32 status of wait(2), u32 via_job_state */
-    VIA_LAUNCH_MOMENT,      /* of a PE; launch_trace.c */
-    VIA_LAUNCH_MOMENTS_END, /* empty: all MOMENTs were sent */
-    VIA_LAUNCH_DONE,        /* empty: all PEs have ended, and all their output was sent */
+    VIA_LAUNCH_HELLO = 32, /* u32 host */
+    VIA_LAUNCH_FAILED,     /* u32 exit code, text */
+    VIA_LAUNCH_STARTED,    /* a PE each: u32 PE, u32 pid */
+    VIA_LAUNCH_OUTPUT,     /* u32 PE, u32 0 = stdout or 1 = stderr, bytes */
+    VIA_LAUNCH_INPUT_ACK,  /* u32 bytes; UINT32_MAX = PE 0 reads no more */
+    VIA_LAUNCH_ENDED,      /* u32 PE, u32 pid, u32 status of wait(2), u32 via_job_state */
+    VIA_LAUNCH_DONE,       /* empty: all PEs have ended, and all their output was sent */
+    VIA_LAUNCH_TRACE,      /* request: send MOMENT for each PE of the job, then MOMENTS_END */
     /* both ways */
-    VIA_LAUNCH_GATE = 64, /* u32 generation, a PE each: u32 PE, its words (job.h) of u64 */
-    VIA_LAUNCH_EXIT,      /* u32 PE, u32 status: shmem_global_exit */
-    VIA_LAUNCH_PING,      /* u32 from an agent: 1 = a PE here takes part in OpenSHMEM */
+    VIA_LAUNCH_GATE = 64,   /* u32 generation, a PE each: u32 PE, its words (job.h) of u64 */
+    VIA_LAUNCH_EXIT,        /* u32 PE, u32 status: shmem_global_exit */
+    VIA_LAUNCH_PING,        /* u32 from an agent: 1 = a PE here takes part in OpenSHMEM */
+    VIA_LAUNCH_MOMENT,      /* u32 PE, text: place, what it waits for: launch_trace.c */
+    VIA_LAUNCH_MOMENTS_END, /* empty: all MOMENTs were sent */
 };
 
 #define VIA_LAUNCH_JOB_BYTES_MAX (UINT32_C(4) << 20)     /* arguments and environment */

@@ -145,20 +145,6 @@ static int64_t load(const volatile void *word, int bytes)
     }
 }
 
-/* By the boards that are in the job block of this machine. */
-static void describe_lock(char *text, size_t size, const char *name, uint64_t note)
-{
-    for (int pe = 0; pe < via_hot.n_pes; pe++) {
-        struct via_board *board = via_job_board(via_world.job, (uint32_t)pe);
-        if (atomic_load_explicit(via_trace_lock_place(board, (uint32_t)(note >> 32)),
-                                 memory_order_relaxed) == note) {
-            snprintf(text, size, "lock %s, held by PE %d", name, pe);
-            return;
-        }
-    }
-    snprintf(text, size, "lock %s, held by no PE that is known", name);
-}
-
 static void describe_word(char *text, size_t size)
 {
     static const char *const comparisons[] = {"?", "==", "!=", ">", "<=", "<", ">="};
@@ -176,7 +162,7 @@ static void describe_word(char *text, size_t size)
     if (mine.cmp == VIA_TRACE_SOME)
         snprintf(text, size, "%s, of %" PRIu64 " words", name, mine.value);
     else if (mine.cmp == VIA_TRACE_LOCK)
-        describe_lock(text, size, name, mine.value);
+        snprintf(text, size, "lock %s", name); /* the reader looks for its holder */
     else
         snprintf(text, size, "%s is %" PRId64 ", wanted %s %" PRId64, name,
                  load(mine.word, mine.bytes),
@@ -232,12 +218,14 @@ static void collect_wait(void)
     if (find_call(&told) || !mine.waiting)
         told.since_ns = mine.waiting ? now : mine.first_ns;
     told.what[0] = '\0';
+    told.lock = mine.word && mine.cmp == VIA_TRACE_LOCK ? mine.value : 0;
     if (mine.word)
         describe_word(told.what, sizeof(told.what));
     begin_write(mine.line);
     mine.line->waiting = 1;
     mine.line->since_ns = told.since_ns;
     mine.line->seen_ns = now;
+    mine.line->lock = told.lock;
     memcpy(mine.line->call, told.call, sizeof(told.call));
     memcpy(mine.line->caller, told.caller, sizeof(told.caller));
     memcpy(mine.line->what, told.what, sizeof(told.what));

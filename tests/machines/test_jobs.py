@@ -5,13 +5,14 @@ import json
 import os
 import re
 import signal
+import subprocess
 import sys
 import time
 import unittest
 
 import fabric
 import machines_case
-from jobs_case import Jobs, program
+from jobs_case import OSHRUN, Jobs, program
 from machines_case import BIN, HANG_S, ROOT, wait_for
 
 sys.path.insert(0, os.path.join(ROOT, "tests", "shmem"))
@@ -134,6 +135,64 @@ class Ends(Jobs):
         for pe in range(4):
             self.assertRegex(lines[1 + pe], r"^  PE %d on node%d \(pid \d+\) " % (pe, 1 + pe // 2))
         job.kill()
+
+
+class Trace(Jobs):
+    """oshrun --trace shows a job from each of its machines, and from that of oshrun."""
+
+    def hang(self, how, *patterns):
+        """A job, and the trace of it that has all of these lines."""
+        job = self.start("-n", 4, program("trace"), how)
+        self.addCleanup(job.communicate)
+        self.addCleanup(job.kill)
+        return job, self.trace(None, *patterns)
+
+    def trace(self, machine, *patterns):
+        """Of the only job, from a machine or from here."""
+        text = []
+
+        def is_shown():
+            done = self.lab[machine].run([OSHRUN, "--trace"], check=False) if machine else \
+                subprocess.run([OSHRUN, "--trace"], capture_output=True, text=True, timeout=HANG_S, check=False)
+            text[:] = [done.stdout + done.stderr]
+            return all(re.search("(?m)^" + pattern, text[0]) for pattern in patterns)
+        self.assertTrue(wait_for(is_shown), text)
+        return text[0]
+
+    def test_a_barrier(self):
+        waits = [r"  PE %d on node%d \(pid \d+\) waits for \d+\.\d s in shmem_barrier_all, called in hang_in_barrier\S+: for PE 3$" % (pe, 1 + pe // 2)
+                 for pe in range(3)]
+        job, text = self.hang("barrier", r"job \w{16} of pid \d+: 4 PEs, 3 wait$", *waits, r"  PE 3 on node2 \(pid \d+\) is in no OpenSHMEM call")
+        self.assertIn("of pid %d:" % job.pid, text)
+        self.assertEqual(len(text.splitlines()), 5, text)
+        for machine in (1, 2):
+            text = self.trace(machine, *waits)
+            self.assertEqual(len(text.splitlines()), 5, text)
+
+    def test_a_lock_on_another_machine(self):
+        _, text = self.hang("lock", r"job .* 4 PEs, 3 wait$", *[r"  PE %d on node%d .*" % (pe, 1 + pe // 2) for pe in range(4)])
+        holder = re.search(r"(?m)^  PE (\d) on node\d \(pid \d+\) (is in no|computes)", text).group(1)
+        for machine in (None, 1, 2):
+            text = self.trace(machine, "job .* 3 wait$")
+            self.assertEqual(re.findall(r"in shmem_set_lock, .*: lock lock, held by PE (\d)$", text, re.MULTILINE), [holder] * 3, text)
+
+    def test_a_machine_that_does_not_answer(self):
+        job, _ = self.hang("barrier", r"job .* 3 wait$")
+        agents = list(self.lab[2].pids("--serve"))
+        for pid in agents:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            self.trace(1, r"  PE 1 on node1 .* waits", "  PE 2 on node2 is on a machine that does not answer$", "  PE 3 on node2 is on a machine")
+        finally:
+            for pid in agents:
+                os.kill(pid, signal.SIGCONT)
+        self.trace(1, r"  PE 2 on node2 .* waits", r"  PE 3 on node2 \(pid")
+        job.send_signal(signal.SIGSTOP)
+        try:
+            self.trace(2, r"oshrun: the launcher of pid \d+ does not answer", r"  PE 0 on host 1 is on another machine", "  PE 2 on host 2 .* waits")
+        finally:
+            job.send_signal(signal.SIGCONT)
+        self.trace(2, r"  PE 0 on node1 .* waits")
 
 
 class Timeline(Jobs):

@@ -14,8 +14,8 @@ import shmem_lab
 from shmem_lab import HANG_S, OSHRUN
 
 JOB, START, INPUT, OUTPUT_ACK, SIGNAL, STATES = range(1, 7)
-HELLO, FAILED, STARTED, OUTPUT, INPUT_ACK, ENDED, MOMENT, MOMENTS_END, DONE = range(32, 41)
-GATE, EXIT, PING = 64, 65, 66
+HELLO, FAILED, STARTED, OUTPUT, INPUT_ACK, ENDED, DONE, TRACE = range(32, 40)
+GATE, EXIT, PING, MOMENT, MOMENTS_END = range(64, 69)
 JOB_WORDS = 7
 PES = 4
 FIRST, ROUNDS = 1, 15
@@ -65,10 +65,10 @@ class Walk:
             return GATE, numbers(1) + b"".join(numbers(pe) + bytes(8 * JOB_WORDS) for pe in self.pes)
         pe = self.pes[self.step % 2]
         return self.draw.choice([(OUTPUT, numbers(pe, self.draw.randrange(2)) + b"words %d\n" % self.step), (ENDED, numbers(pe, 100 + pe, 0, 4)),
-                                 (DONE, b""), (INPUT_ACK, numbers(0)), (EXIT, numbers(pe, 3))])
+                                 (DONE, b""), (TRACE, b""), (INPUT_ACK, numbers(0)), (EXIT, numbers(pe, 3))])
 
     def wrong(self):
-        kind = self.draw.choice([HELLO, FAILED, STARTED, OUTPUT, INPUT_ACK, ENDED, MOMENT, MOMENTS_END, DONE, GATE, EXIT, PING, JOB, 0, 99])
+        kind = self.draw.choice([HELLO, FAILED, STARTED, OUTPUT, INPUT_ACK, ENDED, MOMENT, MOMENTS_END, DONE, TRACE, GATE, EXIT, PING, JOB, 0, 99])
         payload = numbers(*(self.any_number() for _ in range(self.draw.randrange(8))))
         if self.draw.random() < 0.3:
             payload += text("x" * self.draw.randrange(400)) + self.draw.randbytes(self.draw.randrange(40))
@@ -113,7 +113,7 @@ class LauncherWalk:
             right = {1: (JOB, self.job()), 2: (START, struct.pack("<Q", 7) + numbers(0))}.get(
                 self.step, self.draw.choice([(INPUT, b"line\n"), (INPUT, b""), (OUTPUT_ACK, numbers(1)), (SIGNAL, numbers(15, 1)), (STATES, b""),
                                              (PING, b""), (GATE, numbers(1) + bytes(2 * (4 + 8 * JOB_WORDS))), (EXIT, numbers(0, 3))]))
-            wrong = (self.draw.choice([JOB, START, INPUT, OUTPUT_ACK, SIGNAL, STATES, HELLO, GATE, EXIT, PING, 77]),
+            wrong = (self.draw.choice([JOB, START, INPUT, OUTPUT_ACK, SIGNAL, STATES, HELLO, GATE, EXIT, PING, MOMENT, MOMENTS_END, 77]),
                      numbers(*(self.draw.choice([0, 1, 9, 64, 0xffffffff, self.draw.getrandbits(32)]) for _ in range(self.draw.randrange(8)))))
             found.append(wrong if self.draw.random() < wrongness else right)
         return found

@@ -87,10 +87,10 @@ static void test_what_a_shell_says_before(void **state)
     hear_text("Welcome to node2!\n\n");
     hear(line, sizeof(line));
     assert_int_equal(via_launch_link_take(&peer, &frame, &err), 0);
-    hear_text("viaduct-oshrun 2\n"); /* the end of that line */
+    hear_text("viaduct-oshrun 3\n"); /* the end of that line */
     assert_int_equal(via_launch_link_take(&peer, &frame, &err), 0);
     assert_false(peer.greeted);
-    hear_text("viaduct-oshrun 2\n");
+    hear_text("viaduct-oshrun 3\n");
     assert_int_equal(via_launch_link_take(&peer, &frame, &err), 0);
     assert_true(peer.greeted);
     close_link();
@@ -123,11 +123,11 @@ static void refuse(const char *greeting, const void *data, size_t bytes, const c
 static void test_what_is_refused(void **state)
 {
     (void)state;
-    refuse("viaduct-oshrun 3\n", NULL, 0, "version 3 ");
+    refuse("viaduct-oshrun 2\n", NULL, 0, "version 2 ");
     refuse("viaduct-oshrun \n", NULL, 0, "version");
-    refuse("viaduct-oshrun 2\n", "\x41\0\0\0\x01\0\0\0", 8, "65 bytes; there may be 64");
-    refuse("viaduct-oshrun 2\n", "\xff\xff\xff\xff\x01\0\0\0", 8, "there may be 64");
-    refuse("viaduct-oshrun 2\n",
+    refuse("viaduct-oshrun 3\n", "\x41\0\0\0\x01\0\0\0", 8, "65 bytes; there may be 64");
+    refuse("viaduct-oshrun 3\n", "\xff\xff\xff\xff\x01\0\0\0", 8, "there may be 64");
+    refuse("viaduct-oshrun 3\n",
            "\x01\0\0\0\x01\0\0\0"
            "ab",
            10, "without its end");
