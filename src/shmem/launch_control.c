@@ -38,6 +38,10 @@ void via_launch_print(const char *format, ...)
     va_start(args, format);
     vsnprintf(text + strlen(text), sizeof(text) - strlen(text) - 1, format, args);
     va_end(args);
+    /* One line, whatever is in names and in messages of other machines. */
+    for (char *at = text; *at != '\0'; at++)
+        if ((unsigned char)*at < ' ' || *at == '\x7f')
+            *at = '?';
     strcat(text, "\n");
     if (write(STDERR_FILENO, text, strlen(text)) < 0)
         return;

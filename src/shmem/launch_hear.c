@@ -65,15 +65,10 @@ static bool on_failed(struct via_launch *launch, struct via_launch_machine *mach
 {
     uint32_t code = via_launch_take_u32(parts);
     const char *text = via_launch_take_text(parts);
-    char copy[VIA_ERROR_TEXT_BYTES];
 
     if (!via_launch_parts_is_end(parts) || machine->state >= VIA_LAUNCH_MACHINE_RUNNING)
         return false;
-    snprintf(copy, sizeof(copy), "%s", text);
-    for (char *at = copy; *at != '\0'; at++)
-        if (*at < ' ' || *at > '~')
-            *at = '?';
-    via_launch_print("%s: %s", machine->name, copy);
+    via_launch_print("%s: %s", machine->name, text);
     via_launch_give_up(launch, code == EXIT_CODE_MISSING ? EXIT_CODE_MISSING : 1);
     return true;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /* The command: options, then place, spawn and watch. */
 #include <errno.h>
+#include <fcntl.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -291,11 +292,24 @@ static int run_remote(struct via_launch *launch)
     return via_launch_remote_run(launch, heap_bytes + VIA_INTERNAL_BYTES);
 }
 
+/* A closed standard stream would give its number to memory or to a pipe of the job, and PEs would
+ * read and write that. */
+static void open_standard_streams(void)
+{
+    int fd;
+
+    while ((fd = open("/dev/null", O_RDWR)) >= 0 && fd <= STDERR_FILENO)
+        ;
+    if (fd > STDERR_FILENO)
+        close(fd);
+}
+
 int main(int argc, char **argv)
 {
     static struct via_launch launch;
     struct via_error err = {0};
 
+    open_standard_streams();
     if (parse_options(argc, argv, &launch.options, &err) < 0) {
         via_launch_print("%s (oshrun --help)", via_error_describe(&err));
         return EXIT_CODE_USAGE;

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""OpenSHMEM programs over machines under launchers of others: PMIx (mpirun of Open MPI) and PMI-1 (mpiexec.hydra)."""
+"""OpenSHMEM programs over machines by oshrun through a real ssh, and under launchers of others: PMIx (mpirun of Open MPI,
+srun) and PMI-1 (mpiexec.hydra)."""
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -9,8 +11,12 @@ import tempfile
 import unittest
 
 import machines_case
-from jobs_case import HEAPS, Jobs, program
-from machines_case import BIN, HANG_S
+import machines_fabric
+from jobs_case import HEAPS, OSHRUN, Jobs, program
+from machines_case import BIN, HANG_S, wait_for
+from machines_lab import signal_inside
+
+PATH = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
 
 
 class Launcher(Jobs):
@@ -31,17 +37,26 @@ class Launcher(Jobs):
             script.write('#!/bin/sh\nname=$1; shift; exec %s "$name" sh -c "$*"\n' % cls.agent)
         os.chmod(cls.rsh, 0o755)
 
-    def launch(self, name, *words):
+    def begin(self, name, *words, more=None):
         command = ["nsenter", "-t", str(self.lab[1].pid), "-n", "-u", *self.command(), program(name), *words]
         environment = {k: v for k, v in os.environ.items() if not k.startswith("VIADUCT_")}
-        job = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                               text=True, env={**environment, **self.variables}, start_new_session=True)
+        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                env={**environment, **self.variables, **(more or {})}, start_new_session=True)
+
+    def launch(self, name, *words, text="", more=None):
+        """(exit code, what it printed, on both streams)"""
+        return self.end(self.begin(name, *words, more=more), text)
+
+    def end(self, job, text=""):
         try:
-            out, _ = job.communicate(timeout=HANG_S)
+            out, _ = job.communicate(text, timeout=HANG_S)
         except subprocess.TimeoutExpired:
             os.killpg(job.pid, signal.SIGKILL)
-            self.fail("%s hangs: %s" % (words, job.communicate()[0]))
+            self.fail("a hang: %s" % job.communicate()[0])
         return job.returncode, out
+
+    def pids_of_pes(self):
+        return {pid for m in self.lab for pid, line in m.pids("prog_shmem_end").items() if line.split()[0].endswith("prog_shmem_end")}
 
     def test_programs(self):
         for words in (["amo"], ["heap"], ["collect"], ["end", "again"]):
@@ -58,11 +73,37 @@ class Launcher(Jobs):
         self.assertNotEqual(code, 0)
         self.assertIn("PE 0 exits with code 0 but without shmem_finalize", out)
 
+    def test_input_and_much_output(self):
+        code, out = self.launch("end", "input", text="in\n")
+        self.assertEqual((code, "PE 0 read in\n" in out, len(re.findall(r"PE [123] read end\n", out))), (0, True, 3), out)
+
+    def test_a_pe_is_killed(self):
+        job = self.begin("end", "stubborn")
+        self.addCleanup(job.kill)
+        self.assertTrue(wait_for(lambda: len(self.pids_of_pes()) == 4))
+        os.kill(max(self.pids_of_pes()), signal.SIGKILL)
+        self.assertNotEqual(self.end(job)[0], 0)
+
+    def test_the_launcher_gets_a_signal(self):
+        job = self.begin("end", "wait")
+        self.addCleanup(job.kill)
+        self.assertTrue(wait_for(lambda: len(self.pids_of_pes()) == 4))
+        self.interrupt(job)
+        self.assertNotEqual(self.end(job)[0], 0)
+
+    def interrupt(self, job):
+        job.send_signal(signal.SIGTERM)
+
+    def test_mistakes_are_told(self):
+        """The checking mode compares with PEs of the other machine."""
+        _, out = self.launch("mistake", "count", more={"VIADUCT_SHMEM_CHECK": "1"})
+        self.assertRegex(out, r"PE \d on host \d: check: shmem_long_sum_reduce in .*nelems [23]\) here, and .*nelems [23]\) at PE")
+
 
 @unittest.skipUnless(shutil.which("mpirun") and shutil.which("orted"), "no mpirun of Open MPI")
 class OpenMpi(Launcher):
     def command(self):
-        words = [word for name in self.variables for word in ("-x", name)]
+        words = [word for name in [*self.variables, "VIADUCT_SHMEM_CHECK"] for word in ("-x", name)]
         return ["mpirun", "--allow-run-as-root", "--oversubscribe", "--mca", "plm_rsh_agent", self.rsh, "--mca",
                 "plm_rsh_no_tree_spawn", "1", "--mca", "routed", "direct", "--host", self.hosts, "-np", "4", *words]
 
@@ -105,9 +146,6 @@ SlurmdParameters=config_overrides
 NodeName=node[2-3] CPUs=8 RealMemory=1000 State=UNKNOWN
 PartitionName=all Nodes=node[2-3] Default=YES OverSubscribe=FORCE:4 State=UP
 """
-PATH = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
-
-
 @unittest.skipUnless(all(shutil.which(name, path=PATH) for name in ("slurmctld", "slurmd", "srun")), "no Slurm")
 class Slurm(Launcher):
     """The controller and who submits are on node1, two nodes on the others."""
@@ -137,16 +175,20 @@ class Slurm(Launcher):
         cls.addClassCleanup(process.kill)
 
     @classmethod
-    def submit(cls, *words, **more):
+    def submit(cls, *words):
         """(exit code, what it printed, on both streams)"""
         process = cls.lab[1].start(list(words), env=cls.environment, cwd=BIN, stdout=subprocess.PIPE,
                                    stderr=subprocess.STDOUT)
         out, _ = process.communicate(timeout=HANG_S)
         return process.returncode, out
 
-    def launch(self, name, *words):
-        return self.submit("srun", "--mpi=pmix", "-N2", "-n4", "--distribution=block", "--kill-on-bad-exit=1", "--quiet",
-                           program(name), *words)
+    def begin(self, name, *words, more=None):
+        return self.lab[1].start(["srun", "--mpi=pmix", "-N2", "-n4", "--distribution=block", "--kill-on-bad-exit=1", "--quiet", program(name), *words],
+                                 env={**self.environment, **(more or {})}, cwd=BIN, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                 stderr=subprocess.STDOUT)
+
+    def interrupt(self, job):
+        signal_inside(job, signal.SIGTERM)
 
     def oshrun_there(self, *words):
         return self.submit("salloc", "-Q", "-N2", "-n4", os.path.join(BIN, "oshrun"), *words)
@@ -163,6 +205,91 @@ class Slurm(Launcher):
         code, out = self.oshrun_there("./nowhere")
         self.assertEqual(code, 127)
         self.assertRegex(out, r'^oshrun: node[23]: "./nowhere" can not be started: No such file or directory\n$')
+
+
+SSHD = shutil.which("sshd", path=PATH)
+SSHD_CONFIG = """
+HostKey /tmp/host-key
+PidFile none
+AuthorizedKeysFile /run/lab/key.pub
+StrictModes no
+UsePAM no
+PermitRootLogin yes
+PasswordAuthentication no
+MaxStartups 100
+"""
+SSH_CONFIG = """
+IdentityFile /run/lab/key
+StrictHostKeyChecking no
+UserKnownHostsFile /dev/null
+LogLevel ERROR
+"""
+
+
+@unittest.skipUnless(SSHD, "no sshd")
+class Ssh(Jobs):
+    """oshrun on node1 by its default, ssh, to node2 and node3; but for what a home would hold: keys and known hosts."""
+    count = 3
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.lab[1].run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", "/run/lab/key"])
+        cls.lab[1].write("/tmp/ssh-config", SSH_CONFIG)
+        for m in list(cls.lab)[1:]:
+            m.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", "/tmp/host-key"])
+            m.run(["mkdir", "-p", "/run/sshd"])
+            m.write("/tmp/sshd-config", SSHD_CONFIG)
+            daemon = m.start([SSHD, "-D", "-e", "-f", "/tmp/sshd-config"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            cls.addClassCleanup(daemon.wait)
+            cls.addClassCleanup(daemon.kill)
+        for m in list(cls.lab)[1:]:
+            if not wait_for(lambda m=m: cls.lab[1].run(["ssh", "-F", "/tmp/ssh-config", m.name, "true"], check=False).returncode == 0):
+                raise machines_case.Failure("ssh: %s does not answer" % m.name)
+
+    def start(self, *words, env=None, **more):
+        more.setdefault("stdin", subprocess.DEVNULL)
+        agent = "ssh -x -o BatchMode=yes -F /tmp/ssh-config"
+        return self.lab[1].start([OSHRUN, "--hosts", "node2,node3", "--rundir", machines_fabric.RUNDIR, "--agent", agent, *map(str, words)],
+                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=BIN, env={**os.environ, **HEAPS, **(env or {})}, **more)
+
+    def test_programs(self):
+        for name in ("memory", "heap", "collect"):
+            with self.subTest(name):
+                self.assertIn("PASS", self.good("-n", 4, program(name)))
+
+    def test_streams(self):
+        text = "".join("line %d\n" % i for i in range(200000))
+        _, out, _ = self.oshrun("-n", 2, "sh", "-c", "if [ -t 0 ]; then exit 1; fi; cat", text=text)
+        self.assertEqual(out, text)
+
+    def test_ends(self):
+        self.bad("-n", 4, program("end"), "exit-3", code=3, says=r"PE 3 on node3 \(pid \d+ there\) exited with code 3")
+        self.bad("-n", 4, "--timeout", 2, program("end"), "stubborn", code=124, says="has run for 2 s")
+        self.bad("-n", 4, "./nowhere", code=127, says='node[23]: "./nowhere" can not be started: No such file')
+
+    def test_a_signal(self):
+        job = self.started("-n", 4, program("end"), "wait")
+        signal_inside(job, signal.SIGINT)
+        self.ends(job, 130, "the job is ended", 5)
+
+    def test_a_connection_that_is_cut(self):
+        job = self.started("-n", 4, program("end"), "stubborn")
+        for pid, line in self.lab[1].pids("node3").items():
+            if line.startswith("ssh "):
+                os.kill(pid, signal.SIGKILL)
+        self.ends(job, 1, "PEs 2-3 on node3: the machine is lost: ssh .*; the job is ended", 5)
+
+    def test_a_machine_loses_power(self):
+        """Its kernel says nothing any more: silence ends the job."""
+        job = self.started("-n", 4, "--lost-after", 2, program("end"), "wait")
+        self.lab[3].unplug()
+        try:
+            self.ends(job, 1, "PEs 2-3 on node3: the machine is lost: it has been silent for 2 s", 10)
+            self.assertTrue(wait_for(lambda: not self.left()), self.left())
+        finally:
+            self.lab[3].plug()
+        self.fabric.wait_whole()
 
 
 del Launcher, Jobs

@@ -12,7 +12,8 @@ import unittest
 
 import fabric
 import machines_case
-from jobs_case import OSHRUN, Jobs, program
+import machines_fabric
+from jobs_case import HEAPS, OSHRUN, Jobs, program
 from machines_case import BIN, HANG_S, ROOT, wait_for
 
 sys.path.insert(0, os.path.join(ROOT, "tests", "shmem"))
@@ -57,6 +58,21 @@ class Streams(Jobs):
         self.assertEqual(sorted(out.splitlines()),
                          sorted("[%d] %d" % (pe, i) for pe in range(4) for i in range(1, 5001)))
 
+    def test_lines_of_64_pes_at_once(self):
+        lines = ["PE %d line %d of those that all write at the same time" % (pe, i) for pe in range(64) for i in range(160)]
+        script = 'i=0; while [ $i -lt 160 ]; do echo "line $i of those that all write at the same time"; i=$((i+1)); done'
+        out = self.good("-n", 64, "--tag", "sh", "-c", script)
+        self.assertEqual(sorted(re.sub(r"^\[(\d+)\]", r"PE \1", line) for line in out.splitlines()), sorted(lines))
+
+    def test_streams_that_are_closed(self):
+        for closed in ("<&-", ">&-", "2>&-", "<&- >&- 2>&-"):
+            words = [OSHRUN, "-n", "2", "--hosts", ",".join(self.names), "--rundir", machines_fabric.RUNDIR, "--agent", self.agent,
+                     program("memory")]
+            done = subprocess.run(["sh", "-c", 'exec "$@" ' + closed, "sh", *words], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                                  cwd=BIN, timeout=HANG_S, check=False, env={**os.environ, **HEAPS})
+            self.assertEqual((done.returncode, done.stderr), (0, ""), closed)
+            self.assertEqual(done.stdout, "" if " >&-" in " " + closed else "PASS memory\n", closed)
+
     def test_environment_and_folder(self):
         out = self.good("-n", 2, "sh", "-c", 'echo "$PWD $COLOUR $SHMEM_SYMMETRIC_SIZE"', env={"COLOUR": "blue green"})
         self.assertEqual(out.splitlines(), [os.path.realpath(BIN) + " blue green 1m"] * 2)
@@ -99,7 +115,8 @@ class Ends(Jobs):
         self.bad("-n", 2, "./nowhere", code=127, says='node[12]: "./nowhere" can not be started: No such file')
         self.bad("-n", 2, "hostname", hosts="node1,node9", code=1, says="node9: .* exited with code 255: node9: no such")
         self.bad("-n", 2, "--rundir", "/nowhere", "hostname", code=127, says="node[12]: /nowhere: No such file")
-        self.bad("-n", 2, "hostname", hosts="node1,-x", code=2, says='"-x": not the name of a machine')
+        for name in ("-x", "-oProxyCommand=touch /tmp/x", "a b", "a'b", 'a"b', "a;b", "$(a)", "a\nb", "\x1b[2J", "", "[a", "n" * 300):
+            self.bad("-n", 2, "hostname", hosts="node1," + name, code=2, says='"[^"]*.*": not the name of a machine')
 
     def test_the_launcher_is_killed(self):
         job = self.started("-n", 4, program("end"), "stubborn")

@@ -40,6 +40,13 @@ class Ends(shmem_lab.Case):
                                           "others still run; the job is ended")
         self.bad("-n", 3, END, "never-init", code=1, says="PE 0")
 
+    def test_streams_that_are_closed(self):
+        for closed in ("<&-", ">&-", "2>&-", "<&- >&- 2>&-"):
+            code, out, err = self.call("sh", "-c", 'exec "$@" ' + closed, "sh", OSHRUN, "-n", 3, program("memory"))
+            self.assertEqual((code, err), (0, ""), closed)
+            self.assertEqual(out, "" if " >&-" in " " + closed else "PASS memory\n", closed)
+        self.assert_nothing_left()
+
     def test_kill_minus_nine_of_any_pe_from_outside(self):
         for turn in range(12):
             with self.start(OSHRUN, "-n", 4, END, "wait" if turn % 2 else "stubborn") as job:
