@@ -318,6 +318,7 @@ static void draw(struct sim_pex *pex, uint64_t inbox_bytes)
     switches->lut_at_db4 = via_rng_chance(&pex->rng, 1, 2);
     switches->dl_down_keeps_alut = via_rng_chance(&pex->rng, 1, 2);
     switches->unmask_fires_msi = via_rng_chance(&pex->rng, 1, 2);
+    switches->shadows_bars = true;
     *config = (struct via_pex_config){.target = "simulated",
                                       .bar = 2,
                                       .window_bytes_max = bytes,

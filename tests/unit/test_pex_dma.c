@@ -92,6 +92,8 @@ static void dma_survives_the_engines_errata(void **state)
         {.stops_silently = true},
         {.late_write_back = true},
         {.stops_silently = true, .late_write_back = true},
+        {.misaligned_reads = 1},
+        {.misaligned_reads = 3, .stops_silently = true, .late_write_back = true},
     };
     struct via_port *to = link->end[1].port;
     for (unsigned i = 0; i < VIA_ARRAY_COUNT(errata); i++) {

@@ -162,14 +162,79 @@ static void rings_of_odd_sizes_and_places(void **state)
     pci->ops->close(pci);
 }
 
+/* With the erratum a function-level reset takes what an EEPROM, or a driver, has tuned. */
+static void a_reset_erases_tuning(void **state)
+{
+    struct world *world = *state;
+    struct via_pci *pci;
+    assert_int_equal(via_pex_attach_engine(world->pex, VIA_PEX_VIRTUAL, &pci), 0);
+    for (unsigned erases = 0; erases < 2; erases++) {
+        const struct via_pex_engine_faults faults = {.reset_erases_tuning = erases != 0};
+        static const uint32_t offs[] = {0x22C, 0x234, 0x554};
+        via_pex_engine_set_faults(world->pex, VIA_PEX_VIRTUAL, &faults);
+        assert_int_equal(pci->ops->config_write(pci, VIA_PCI_COMMAND, 2, VIA_PCI_COMMAND_MEMORY),
+                         0);
+        for (unsigned i = 0; i < 3; i++) {
+            via_pci_write32(pci, 0, offs[i], 7 + i);
+        }
+        via_pci_write32(pci, 0, 0x214, 0x1000); /* a ring's address is no tuning */
+        assert_int_equal(pci->ops->reset(pci), 0);
+        assert_int_equal(engine_config(pci, VIA_PCI_COMMAND, 2), 0);
+        assert_int_equal(pci->ops->config_write(pci, VIA_PCI_COMMAND, 2, VIA_PCI_COMMAND_MEMORY),
+                         0);
+        for (unsigned i = 0; i < 3; i++) {
+            assert_int_equal(via_pci_read32(pci, 0, offs[i]), erases ? 0 : 7 + i);
+        }
+        assert_int_equal(via_pci_read32(pci, 0, 0x214), 0);
+    }
+    pci->ops->close(pci);
+}
+
+/* A transfer that is not aligned to 64 bytes takes its time, and an abort ends it. */
+static void what_is_not_aligned_is_slow(void **state)
+{
+    struct world *world = *state;
+    const struct via_pex_engine_faults faults = {.misaligned_reads = 2};
+    struct via_pci *pci;
+    assert_int_equal(via_pex_attach_engine(world->pex, VIA_PEX_VIRTUAL, &pci), 0);
+    via_pex_engine_set_faults(world->pex, VIA_PEX_VIRTUAL, &faults);
+    assert_int_equal(pci->ops->config_write(pci, VIA_PCI_COMMAND, 2,
+                                            VIA_PCI_COMMAND_MEMORY | VIA_PCI_COMMAND_MASTER),
+                     0);
+    for (unsigned round = 0; round < 3; round++) {
+        bool is_aligned = round == 0, is_aborted = round == 2;
+        uint32_t from = (uint32_t)world->iova + (is_aligned ? 128 : 129);
+        uint32_t descriptor[] = {0x80000004, (uint32_t)(world->iova >> 32) * 0x10001u,
+                                 (uint32_t)world->iova + 64, from};
+        memset(world->memory, 0, 256);
+        memcpy(world->memory, descriptor, sizeof(descriptor));
+        memcpy(world->memory + from % 4096, "slow", 4);
+        via_pci_write32(pci, 0, 0x214, (uint32_t)world->iova);
+        via_pci_write32(pci, 0, 0x218, (uint32_t)(world->iova >> 32));
+        via_pci_write32(pci, 0, 0x21C, (uint32_t)world->iova);
+        via_pci_write32(pci, 0, 0x220, 1);
+        via_pci_write32(pci, 0, 0x238, 0x174c);
+        assert_int_equal(memcmp(world->memory + 64, "slow", 4) == 0, is_aligned);
+        uint32_t first = via_pci_read32(pci, 0, 0x238);
+        assert_int_equal(first >> 30 & 1, is_aligned ? 0 : 1);
+        if (is_aborted) {
+            via_pci_write32(pci, 0, 0x238, 0x1702);
+        }
+        (void)via_pci_read32(pci, 0, 0x238);
+        assert_int_equal(via_pci_read32(pci, 0, 0x238) >> 30 & 1, 0);
+        assert_int_equal(memcmp(world->memory + 64, "slow", 4) == 0, !is_aborted);
+    }
+    pci->ops->close(pci);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(the_dma_function_is_a_device),
-        TEST(the_dma_function_reaches_what_is_mapped_for_it),
-        TEST(rings_of_odd_sizes_and_places),
+        TEST(the_dma_function_is_a_device),  TEST(the_dma_function_reaches_what_is_mapped_for_it),
+        TEST(rings_of_odd_sizes_and_places), TEST(a_reset_erases_tuning),
+        TEST(what_is_not_aligned_is_slow),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

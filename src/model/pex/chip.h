@@ -87,7 +87,8 @@ struct via_pex_engine {
     uint32_t config[64];
     uint32_t regs[0x1000 / 4];
     struct via_pex_engine_faults faults;
-    uint64_t late_address; /* of a write-back under way; 0: none */
+    unsigned waits[VIA_PEX_CHANNELS]; /* a slow descriptor, for so many reads; 0: it has its turn */
+    uint64_t late_address;            /* of a write-back under way; 0: none */
     uint32_t late_value;
 };
 
@@ -98,8 +99,11 @@ struct via_pex {
     struct via_pex *twin;   /* the chip's other NT port; NULL: it has one */
     bool is_owned;          /* by the joined one, or by the twin, whose registers it has */
     struct via_pex_options options;
-    uint32_t *regs;           /* VIA_PEX_CHIP_BYTES; of both NT ports */
-    bool cable;               /* is plugged in */
+    uint32_t *regs; /* VIA_PEX_CHIP_BYTES; of both NT ports */
+    bool cable;     /* is plugged in */
+    /* Of the link side's BARs, a bit for BAR 0/1, 2/3, 4/5: the set-up register was written since
+     * its reset; a BAR was after that. */
+    unsigned setups_written, bars_copied;
     unsigned patterns_locked; /* so many writes to the test patterns are ignored */
     int ones_fd;
     struct via_pex_function function[VIA_PEX_SIDES];

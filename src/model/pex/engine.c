@@ -29,8 +29,12 @@
 #define RING_COUNT 0x20u
 #define LAST_ADDRESS 0x24u
 #define LAST_SIZE 0x28u
+#define READ_DELAY 0x2Cu
+#define PREFETCH 0x34u
 #define CONTROL 0x38u
 #define INTERRUPT 0x3Cu
+#define PENDING_READS 0x54u
+#define ALIGNMENT 64u /* what is not at a multiple of it is slow (erratum) */
 
 #define CONTROL_PAUSE (1u << 0)
 #define CONTROL_ABORT (1u << 1)
@@ -189,25 +193,44 @@ static void write_back_late(struct via_pex_engine *engine)
     }
 }
 
-/* false: it is not valid, or not to be reached. */
-static bool run_descriptor(struct via_pex_engine *engine, unsigned channel, uint64_t address,
-                           uint64_t *bytes_copied)
+/* Must it wait? After that it has its turn. */
+static bool is_slow(struct via_pex_engine *engine, unsigned channel, uint64_t source,
+                    uint64_t destination, bool *has_waited)
+{
+    bool is_aligned = source % ALIGNMENT == 0 && destination % ALIGNMENT == 0;
+    if (is_aligned || *has_waited || engine->faults.misaligned_reads == 0) {
+        *has_waited = false;
+        return false;
+    }
+    engine->waits[channel] = engine->faults.misaligned_reads;
+    *reg_of(engine, channel, CONTROL) |= CONTROL_BUSY;
+    return true;
+}
+
+enum outcome { DONE, SLOW, INVALID };
+
+/* INVALID: it is not valid, or not to be reached. */
+static enum outcome run_descriptor(struct via_pex_engine *engine, unsigned channel,
+                                   uint64_t address, bool *has_waited, uint64_t *bytes_copied)
 {
     uint64_t bytes;
     uint32_t dword[4];
     const unsigned char *at = memory_at(engine, address, false, &bytes);
     if (at == NULL || bytes < sizeof(dword)) {
-        return false;
+        return INVALID;
     }
     dword[0] =
         atomic_load_explicit((const _Atomic uint32_t *)(const void *)at, memory_order_acquire);
     if ((dword[0] & DESCRIPTOR_VALID) == 0) {
-        return false;
+        return INVALID;
     }
     memcpy(dword + 1, at + 4, sizeof(dword) - 4);
     uint64_t source = (uint64_t)(dword[1] >> 16) << 32 | dword[3];
     uint64_t destination = (uint64_t)(dword[1] & 0xffff) << 32 | dword[2];
     uint32_t size = dword[0] & DESCRIPTOR_SIZE;
+    if (is_slow(engine, channel, source, destination, has_waited)) {
+        return SLOW;
+    }
     uint32_t failed = copy(engine, source, destination, engine->faults.fails ? size / 2 : size);
     failed |= engine->faults.fails ? DESCRIPTOR_READ_FAILED : 0;
     *bytes_copied += size;
@@ -227,10 +250,11 @@ static bool run_descriptor(struct via_pex_engine *engine, unsigned channel, uint
     if ((dword[0] & DESCRIPTOR_INTERRUPT) != 0) {
         raise(engine, channel, INTERRUPT_DONE);
     }
-    return true;
+    return DONE;
 }
 
-static void run_ring(struct via_pex_engine *engine, unsigned channel)
+/* has_waited: its next descriptor has, if it is slow. */
+static void run_ring(struct via_pex_engine *engine, unsigned channel, bool has_waited)
 {
     uint64_t ring =
         *reg_of(engine, channel, RING_LOW) | (uint64_t)*reg_of(engine, channel, RING_HIGH) << 32;
@@ -240,9 +264,14 @@ static void run_ring(struct via_pex_engine *engine, unsigned channel)
     for (unsigned i = 0; i < DESCRIPTORS_MAX && count != 0 && copied < START_BYTES_MAX; i++) {
         uint32_t off = *next - (uint32_t)ring;
         /* That a ring is aligned to its descriptors is assumed. */
-        if (ring % DESCRIPTOR_BYTES != 0 || off % DESCRIPTOR_BYTES != 0 ||
-            off / DESCRIPTOR_BYTES >= count ||
-            !run_descriptor(engine, channel, ring + off, &copied)) {
+        bool is_place = ring % DESCRIPTOR_BYTES == 0 && off % DESCRIPTOR_BYTES == 0 &&
+                        off / DESCRIPTOR_BYTES < count;
+        enum outcome outcome =
+            is_place ? run_descriptor(engine, channel, ring + off, &has_waited, &copied) : INVALID;
+        if (outcome == SLOW) {
+            return;
+        }
+        if (outcome == INVALID) {
             *reg_of(engine, channel, CONTROL) |= CONTROL_INVALID;
             raise(engine, channel, INTERRUPT_INVALID);
             return;
@@ -283,19 +312,37 @@ static void write_control(struct via_pex_engine *engine, unsigned channel, uint3
     if ((value & CONTROL_PAUSE) != 0 && !engine->faults.hangs) {
         *control = (*control & ~CONTROL_BUSY) | CONTROL_PAUSED;
     }
+    if ((value & (CONTROL_ABORT | CONTROL_PAUSE)) != 0) {
+        engine->waits[channel] = 0;
+    }
     if ((value & CONTROL_ABORT) != 0 && !engine->faults.hangs) {
         *control = (*control & ~CONTROL_BUSY) | CONTROL_ABORTED;
         raise(engine, channel, INTERRUPT_ABORTED);
     }
-    if ((value & CONTROL_START) == 0 || !is_on(engine, VIA_PCI_COMMAND_MASTER)) {
+    if ((value & CONTROL_START) == 0 || !is_on(engine, VIA_PCI_COMMAND_MASTER) ||
+        engine->waits[channel] != 0) {
         return;
     }
     if (engine->faults.hangs || engine->faults.stalls) {
         *control |= CONTROL_BUSY;
     } else if (CONTROL_MODE(value) == 2) {
-        run_ring(engine, channel);
+        run_ring(engine, channel, false);
     } else if (CONTROL_MODE(value) == 0) {
         run_block(engine, channel);
+    }
+}
+
+/* A read of a control register is what a slow transfer waits for. */
+static void pass_time(struct via_pex_engine *engine, uint32_t off)
+{
+    unsigned channel = (off - CHANNEL_BASE) / CHANNEL_BYTES;
+    if (off < CHANNEL_BASE || channel >= VIA_PEX_CHANNELS || off % CHANNEL_BYTES != CONTROL ||
+        engine->waits[channel] == 0 || --engine->waits[channel] != 0) {
+        return;
+    }
+    *reg_of(engine, channel, CONTROL) &= ~CONTROL_BUSY;
+    if (is_on(engine, VIA_PCI_COMMAND_MASTER)) {
+        run_ring(engine, channel, true);
     }
 }
 
@@ -346,6 +393,7 @@ static int engine_access(struct via_pci *pci, unsigned region, uint64_t off, uns
                 : value & ~(0xffffu << shift);
         write_register(engine, aligned, keeps | given << shift);
     } else {
+        pass_time(engine, aligned);
         write_back_late(engine); /* a read pushes what is under way */
         value = engine->regs[aligned / 4] >> shift;
         memcpy(data, &value, len);
@@ -514,13 +562,32 @@ static int engine_dma_unmap(struct via_pci *pci, uint64_t iova)
     return rc;
 }
 
+static void reset_registers(struct via_pex_engine *engine)
+{
+    memset(engine->regs, 0, sizeof(engine->regs));
+    memset(engine->waits, 0, sizeof(engine->waits));
+    engine->late_address = 0;
+    reset_config(engine);
+}
+
+/* Function-level. That a chip without the erratum keeps what tunes it is assumed. */
 static int engine_reset(struct via_pci *pci)
 {
+    static const uint32_t tuning[] = {READ_DELAY, PREFETCH, PENDING_READS};
     struct via_pex_engine *engine = engine_of(pci);
+    uint32_t kept[VIA_PEX_CHANNELS][VIA_ARRAY_COUNT(tuning)];
     pthread_mutex_lock(engine->pex->lock);
-    memset(engine->regs, 0, sizeof(engine->regs));
-    reset_config(engine);
-    engine->late_address = 0;
+    for (unsigned i = 0; i < VIA_PEX_CHANNELS * VIA_ARRAY_COUNT(tuning); i++) {
+        unsigned channel = i / VIA_ARRAY_COUNT(tuning), k = i % VIA_ARRAY_COUNT(tuning);
+        kept[channel][k] = *reg_of(engine, channel, tuning[k]);
+    }
+    reset_registers(engine);
+    for (unsigned i = 0; i < VIA_PEX_CHANNELS * VIA_ARRAY_COUNT(tuning); i++) {
+        unsigned channel = i / VIA_ARRAY_COUNT(tuning), k = i % VIA_ARRAY_COUNT(tuning);
+        if (!engine->faults.reset_erases_tuning) {
+            *reg_of(engine, channel, tuning[k]) = kept[channel][k];
+        }
+    }
     pthread_mutex_unlock(engine->pex->lock);
     return 0;
 }
@@ -585,9 +652,7 @@ static int attach(struct via_pex *pex, enum via_pex_side side, bool is_apart,
     engine->irq_fd = -1;
     engine->domain = is_apart ? &engine->own : domain;
     engine->faults = (struct via_pex_engine_faults){0};
-    engine->late_address = 0;
-    memset(engine->regs, 0, sizeof(engine->regs));
-    reset_config(engine);
+    reset_registers(engine);
     pthread_mutex_unlock(pex->lock);
     *ret_pci = &engine->pci;
     return 0;

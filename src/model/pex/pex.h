@@ -32,6 +32,8 @@ struct via_pex_switches {
     bool lut_at_db4;         /* the virtual side's requester ids lie at 0xDB4, too */
     bool dl_down_keeps_alut; /* DL_Down does not touch the link side's A-LUT array */
     bool unmask_fires_msi;   /* unmasking a pending doorbell counts as 0 -> 1 */
+    bool shadows_bars; /* erratum: the link side decodes copies of its BARs. One is made when a BAR
+                          is written after its set-up register; until then it claims nothing */
 };
 
 struct via_pex_options {
@@ -134,11 +136,16 @@ void via_pex_hold_interrupts(struct via_pex *pex, enum via_pex_side side, bool h
 void via_pex_raise_error(struct via_pex *pex, uint32_t bits);
 
 struct via_pex_engine_faults {
-    bool hangs;           /* busy for ever, also when told to abort */
-    bool stalls;          /* busy until it is told to abort */
-    bool stops_silently;  /* after each descriptor */
-    bool late_write_back; /* after the interrupt, at the next read of a register */
-    bool fails;           /* each descriptor half-way: written back as a failed read */
+    bool hangs;                /* busy for ever, also when told to abort */
+    bool stalls;               /* busy until it is told to abort */
+    bool stops_silently;       /* after each descriptor */
+    bool late_write_back;      /* after the interrupt, at the next read of a register */
+    bool fails;                /* each descriptor half-way: written back as a failed read */
+    bool reset_erases_tuning;  /* a function-level reset clears what an EEPROM set: read-request
+                                  delay, prefetch, pending reads */
+    unsigned misaligned_reads; /* a transfer that does not begin at a multiple of 64 bytes at both
+                                  ends is slow: it waits for so many reads of its control register
+                                */
 };
 void via_pex_engine_set_faults(struct via_pex *pex, enum via_pex_side side,
                                const struct via_pex_engine_faults *faults);

@@ -329,6 +329,23 @@ static void follow_write(struct via_pex *pex, const struct definition *definitio
     via_pex_follow_link(pex, was_up);
 }
 
+/* The erratum of shadowed BARs (options.switches.shadows_bars). */
+static void follow_shadow(const struct place *place)
+{
+    uint32_t first = place->definition->info.off, at = first + place->off;
+    struct via_pex *pex = place->pex;
+    if (!place->of_function || place->side != VIA_PEX_LINK) {
+        return;
+    }
+    if (first == LINK_SETUP0 || first == LINK_SETUP) {
+        unsigned bar = first == LINK_SETUP0 ? 1u : 2u << (at - LINK_SETUP) / 8;
+        pex->setups_written |= bar;
+        pex->bars_copied &= ~bar;
+    } else if (first == BAR0) {
+        pex->bars_copied |= 1u << (at - BAR0) / 8 & pex->setups_written;
+    }
+}
+
 void via_pex_chip_write(struct via_pex *pex, uint32_t off, uint32_t value, unsigned enables)
 {
     struct place place = place_of(pex, off);
@@ -340,6 +357,7 @@ void via_pex_chip_write(struct via_pex *pex, uint32_t off, uint32_t value, unsig
     }
     if (place.definition != NULL) {
         write_of_kind(&place, off, value, lanes);
+        follow_shadow(&place);
     } else if (is_alut(off) && pex->options.alut_entries != 0) {
         write_bits(&pex->regs[off / 4], value, lanes);
     } else {
@@ -394,6 +412,9 @@ void via_pex_registers_reset(struct via_pex *pex, enum via_pex_side side)
     *via_pex_reg(pex, side, LINK_CAPABILITY) = options->generation_max | options->width_max << 4;
     *via_pex_reg(pex, side, 0xC8C) = options->nt | (side == VIA_PEX_LINK ? 0x80000000u : 0);
     reset_setups(pex, side);
+    if (side == VIA_PEX_LINK) {
+        pex->setups_written = pex->bars_copied = 0;
+    }
     if (side == VIA_PEX_VIRTUAL || !options->switches.dl_down_keeps_alut) {
         reset_alut(pex, side);
     }

@@ -125,8 +125,10 @@ static uint64_t claim_of(struct via_pex *pex, unsigned bar, uint64_t *ret_at)
                         ? *via_pex_reg(pex, VIA_PEX_LINK, VIA_PCI_BAR(index + 1))
                         : 0;
     uint64_t low = *via_pex_reg(pex, VIA_PEX_LINK, VIA_PCI_BAR(index)) & ~UINT32_C(0xf);
+    unsigned pair = bar == VIA_PEX_BARS ? 0 : 1 + bar;
+    bool is_copied = !pex->options.switches.shadows_bars || (pex->bars_copied >> pair & 1) != 0;
     *ret_at = high << 32 | low;
-    return *ret_at != 0 ? bytes : 0;
+    return *ret_at != 0 && is_copied ? bytes : 0;
 }
 
 /* A request comes over the cable, with the other chip's entry as its id: device number i of bus 0
