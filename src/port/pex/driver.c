@@ -256,6 +256,8 @@ static int open_window(struct via_pex_port *pex, struct via_error *err)
         pex->mapping = (struct via_pci_mapping){.caching = VIA_PCI_UNCACHED};
         return 0; /* by calls */
     }
+    atomic_store_explicit(&pex->is_weak, pex->mapping.caching == VIA_PCI_COMBINING,
+                          memory_order_relaxed);
     return rc == 0 ? 0 : via_error_set(err, rc, "map BAR %u: %s", pex->config.bar, strerror(-rc));
 }
 

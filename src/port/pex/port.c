@@ -22,26 +22,37 @@ void via_pex_count(_Atomic uint64_t *counter)
 
 /* --- stores and loads --- */
 
-/* Order write-combined stores: what was stored before leaves the CPU before what follows. */
-static void order_stores(const struct via_pex_port *pex)
+static void store_fence(void)
 {
-    if (pex->mapping.at == NULL && pex->pci->ops->fence != NULL) {
-        pex->pci->ops->fence(pex->pci);
-        return;
-    }
-    if (pex->mapping.caching == VIA_PCI_COMBINING ||
-        atomic_load_explicit(&pex->is_weak, memory_order_relaxed)) {
 #ifdef __SSE2__
-        _mm_sfence();
+    _mm_sfence();
 #else
-        atomic_thread_fence(memory_order_seq_cst);
+    atomic_thread_fence(memory_order_seq_cst);
 #endif
+}
+
+/* Order write-combined stores: what was stored before leaves the CPU before what follows. */
+static inline void order_mapped_stores(const struct via_pex_port *pex)
+{
+    if (atomic_load_explicit(&pex->is_weak, memory_order_relaxed)) {
+        store_fence();
+    }
+}
+
+static void order_called_stores(const struct via_pex_port *pex)
+{
+    if (pex->pci->ops->fence != NULL) {
+        pex->pci->ops->fence(pex->pci);
     }
 }
 
 void via_pex_drain(struct via_pex_port *pex)
 {
-    order_stores(pex);
+    if (pex->mapping.at != NULL) {
+        order_mapped_stores(pex);
+    } else {
+        order_called_stores(pex);
+    }
     /* What the caller loads next from its own memory is not older than its stores. */
     atomic_thread_fence(memory_order_seq_cst);
 }
@@ -96,18 +107,28 @@ void via_pex_store(struct via_pex_port *pex, uint64_t off, const void *src, size
     }
 }
 
-void via_pex_store_word(struct via_pex_port *pex, uint64_t off, uint64_t word)
+static void store_word_by_call(struct via_pex_port *pex, uint64_t off, uint64_t word)
+{
+    order_called_stores(pex);
+    (void)pex->pci->ops->region_write(pex->pci, pex->config.bar, pex->window_off + off, &word,
+                                      sizeof(word));
+}
+
+static inline void store_word(struct via_pex_port *pex, uint64_t off, uint64_t word)
 {
     if (via_likely(pex->mapping.at != NULL)) {
-        order_stores(pex);
+        order_mapped_stores(pex);
         /* Whole, and after what was stored before; pairs with the reader's acquire of this word. */
         atomic_store_explicit((_Atomic uint64_t *)(void *)(pex->mapping.at + off), word,
                               memory_order_release);
     } else {
-        order_stores(pex);
-        (void)pex->pci->ops->region_write(pex->pci, pex->config.bar, pex->window_off + off, &word,
-                                          sizeof(word));
+        store_word_by_call(pex, off, word);
     }
+}
+
+void via_pex_store_word(struct via_pex_port *pex, uint64_t off, uint64_t word)
+{
+    store_word(pex, off, word);
 }
 
 uint64_t via_pex_load_word(struct via_pex_port *pex, uint64_t off)
@@ -143,7 +164,7 @@ static void leave(struct via_pex_port *pex, unsigned queue)
 /* The thread says that it stores, then looks at the link; the control thread takes the link down,
  * then checks which threads store. membarrier() in quiesce() (link.c) stands between the two for
  * both, so that none is needed here. */
-static bool enter(struct via_pex_port *pex, unsigned queue)
+static inline bool enter(struct via_pex_port *pex, unsigned queue)
 {
     atomic_store_explicit(&pex->queues[queue].busy, 1, memory_order_relaxed);
     if (via_likely(pex->asymmetric)) {
@@ -175,15 +196,11 @@ static void pex_body(struct via_port *port, unsigned queue, uint64_t off, const 
     leave(pex, queue);
 }
 
-static void pex_commit(struct via_port *port, unsigned queue, uint64_t off, const void *src,
-                       size_t len)
+/* len: 8, or a cache line; inlined for each, as a put of 8 bytes is little more than this. */
+static inline void commit(struct via_pex_port *pex, unsigned queue, uint64_t off, const void *src,
+                          size_t len)
 {
-    struct via_pex_port *pex = via_pex_port_of(port);
     uint64_t word;
-    if (via_unlikely((len != sizeof(word) && len != VIA_CACHELINE) || off % len != 0)) {
-        via_pex_count(&pex->counters.puts_out_of_bounds);
-        return;
-    }
     if (!check_write(pex, queue, off, len)) {
         return;
     }
@@ -196,8 +213,21 @@ static void pex_commit(struct via_port *port, unsigned queue, uint64_t off, cons
         via_pex_store(pex, VIA_PEX_PAGE_BYTES + off, src, before);
     }
     memcpy(&word, (const unsigned char *)src + before, sizeof(word));
-    via_pex_store_word(pex, VIA_PEX_PAGE_BYTES + off + before, word);
+    store_word(pex, VIA_PEX_PAGE_BYTES + off + before, word);
     leave(pex, queue);
+}
+
+static void pex_commit(struct via_port *port, unsigned queue, uint64_t off, const void *src,
+                       size_t len)
+{
+    struct via_pex_port *pex = via_pex_port_of(port);
+    if (via_likely(len == sizeof(uint64_t) && off % sizeof(uint64_t) == 0)) {
+        commit(pex, queue, off, src, sizeof(uint64_t));
+    } else if (via_likely(len == VIA_CACHELINE && off % VIA_CACHELINE == 0)) {
+        commit(pex, queue, off, src, VIA_CACHELINE);
+    } else {
+        via_pex_count(&pex->counters.puts_out_of_bounds);
+    }
 }
 
 static void pex_flush(struct via_port *port, unsigned queue)

@@ -147,7 +147,8 @@ struct via_pex_port {
     _Atomic uint64_t peer_word; /* of the peer this link is up with */
     const struct via_store
         *_Atomic stores[VIA_STORE_CLASSES]; /* of bodies; NULL: via_copy_once() */
-    _Atomic bool is_weak; /* such stores wait in buffers of the CPU even where the BAR is memory */
+    _Atomic bool is_weak; /* stores into the mapping wait in buffers of the CPU: the BAR is
+                             write-combined, or some bodies go by such stores */
     _Atomic bool
         suspect; /* a read did not return peer_word: the control thread must check the link */
     struct via_pex_counters counters;
