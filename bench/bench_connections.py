@@ -41,7 +41,7 @@ def descriptors(pid):
 
 
 def carried(pid):
-    """How many of a process's connections go by pipes, and why others do not."""
+    """How many of a process's connections go by pipes, and the reason of each that does not."""
     out = subprocess.run([measure.VIADUCT, "sockets", "--json", "--pid", str(pid)], capture_output=True, text=True,
                          check=False, timeout=60).stdout
     connections = json.loads(out)["connections"] if out else []

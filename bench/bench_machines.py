@@ -194,7 +194,7 @@ def neighbours(bench):
 # --- sockets ---------------------------------------------------------------------------------------
 
 def probe(lab, sockets_are):
-    """Speeds of one connection, as viaduct tune sockets measures them, by the rules that hold."""
+    """Speeds of one connection, as viaduct tune sockets measures them, with the rules in force."""
     env = ["env", "VIADUCT_RUNDIR=" + machines_fabric.RUNDIR, "VIADUCT_SOCKETS=" + sockets_are, measure.VIADUCT, "run", "--host"]
     server = lab[2].start([*env, "2", "--", "python3", MEASURE_SOCKETS, "--serve-here", lab[2].address], stdout=subprocess.PIPE)
     try:
@@ -231,7 +231,7 @@ def sockets(bench):
 # --- jobs ------------------------------------------------------------------------------------------
 
 def write_agent(lab, folder):
-    """What ssh is elsewhere, and rsh for Open MPI, whose agents look for it: in a folder that all machines see."""
+    """A stand-in for ssh, and for rsh, which Open MPI's agents start: in a folder that all machines see."""
     path = os.path.join(folder, "agent")
     lines = ["#!/bin/sh", "name=$1; shift", "case $name in"]
     for m in lab:

@@ -29,7 +29,7 @@ PEER = ["mpirun.openmpi", "-mca", "pml", "ob1", "-mca", "mtl", "^ofi", "-mca", "
         "^rdma", "--oversubscribe", "--bind-to", "none", "-x", "SHMEM_SYMMETRIC_SIZE=" + HEAP]
 PEER_ENV = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
-# What is to be reached, as a ratio to the peer here: (figure, PEs, at most or at least, ratio). The goal is set
+# Goals as a ratio to the peer here: (figure, PEs, at most or at least, ratio). The goal is set
 # against the best of five implementations; where that was another one, the second factor is its figure over Open
 # MPI 4's on the machine where all were measured side by side.
 LEAST, MOST = "at least", "at most"
@@ -63,7 +63,7 @@ GOALS = [
     ("GUPs, get and put", 2, LEAST, 2),
     ("GUPs, atomic", 2, LEAST, 2),
 ]
-# What the peer does not have or only does when the other PE calls it: (figure, PEs, at most, of what).
+# Figures that the peer lacks, or completes only when the other PE calls it: (figure, PEs, at most, of which figure).
 ABSOLUTE = [
     ("put_signal 8 B, there and back", 2, 0.15 * 1654),
     ("p + quiet + fetch-add, busy PE, first", 2, 10),

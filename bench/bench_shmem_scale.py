@@ -51,7 +51,7 @@ def nothing():
 
 @contextlib.contextmanager
 def fabric(*shape):
-    """What oshrun has to be told to use it."""
+    """Options of oshrun that select it."""
     name = "scale-%d" % os.getpid()
     run(measure.VIADUCT, "up", "--fabric", name, *shape)
     try:
@@ -152,7 +152,7 @@ def memory():
     return found
 
 
-# What is taken together, and the targets: at most, or at least.
+# Figures measured together, and their targets: at most, or at least.
 PARTS = (split_team, one_host_more, bytes_of_a_host, rounds_of_calls, two_pes, starts, memory)
 MOST = {
     "allreduce of 8 B, split team / world": 1.5,

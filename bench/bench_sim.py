@@ -41,7 +41,7 @@ def run(arguments, hosts, events):
         pid = os.posix_spawn(command[0], command, os.environ, file_actions=[(os.POSIX_SPAWN_DUP2, nothing.fileno(), 1)])
     peak = 0
     while True:
-        # Not ru_maxrss: that begins with what this program had before exec.
+        # Not ru_maxrss: it begins with the memory of this program before exec.
         peak = max(peak, high_water(pid))
         done, status, usage = os.wait4(pid, os.WNOHANG)
         if done != 0:

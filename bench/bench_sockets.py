@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""The preload within one machine: each figure beside what it is held against, in interleaved pairs.
+"""The preload within one machine: each figure beside its peer, in interleaved pairs.
 
 usage: bench_sockets.py [--json FILE] [--rounds N] [--seconds S] [--connections N] [--only WORD] [--list]
   --only WORD  only the measures whose name contains it
@@ -44,7 +44,7 @@ class Options:
     connections = 10000
 
 
-# --- what is measured ----------------------------------------------------------------------------
+# --- measures ---------------------------------------------------------------------------------
 
 
 def stream(way, *words, server=(), client=()):
@@ -87,7 +87,7 @@ class PipeAndSockets:
 
 
 def source(way, size, connections=1):
-    """What prog_flows sends and another receives: (bytes, messages) per second."""
+    """A sending prog_flows and a receiving one: (bytes, messages) per second."""
     port = measure.free_port(way.address)
     with measure.server(way, [FLOWS, "sink", way.address, str(port), str(size)], port):
         out = json.loads(measure.client(way, [FLOWS, "source", way.address, str(port), str(size),
@@ -113,8 +113,8 @@ def redis(way, test, requests, pipeline=1):
 
 
 class InTurns:
-    """Figures of two clients, each of a server of its own, in turns of some milliseconds within one run, so that
-    whatever else there is hits both alike: a run takes both figures."""
+    """Figures of two clients, each of a server of its own, in turns of some milliseconds within one run, so that other
+    load of the machine affects both equally: a run takes both figures."""
 
     TURNS = 21
 
@@ -141,7 +141,7 @@ class InTurns:
 
 
 def hot(connections):
-    """Round trips per second with one of so many connections to an epoll server, beside one that has no other."""
+    """Round trips per second on one of so many connections to an epoll server, beside a server with one connection."""
     count = lambda way: 2000 if way is TCP else 100000  # noqa: E731 some 30 ms
     return InTurns(("echo",), lambda way: (way, "hot-turns", 1, count(way)),
                    lambda way: (way, "hot-turns", connections, count(way)))
@@ -166,7 +166,7 @@ def cpu_us(pid):
 
 
 def idle_cpu(way):
-    """Microseconds of CPU in a second of an epoll server with 100 connections that say nothing."""
+    """Microseconds of CPU in a second of an epoll server with 100 idle connections."""
     port = measure.free_port(way.address)
     with measure.server(way, [FLOWS, "echo", way.address, str(port)], port) as server:
         client = subprocess.Popen([FLOWS, "idle", way.address, str(port), "100"], text=True,
@@ -184,7 +184,7 @@ def idle_cpu(way):
 
 
 def poll_loop(way, connections):
-    """Round trips per second on so many connections that a client asks about by poll() that does not wait."""
+    """Round trips per second on so many connections of a client that calls poll() with no time-out."""
     port = measure.free_port(way.address)
     with measure.server(way, [FLOWS, "echo", way.address, str(port)], port):
         return json.loads(measure.client(way, [FLOWS, "poll-loop", way.address, str(port), str(connections),
@@ -244,7 +244,7 @@ def nginx(way):
     return float(rate[0].split()[1])
 
 
-# --- against what --------------------------------------------------------------------------------
+# --- comparison ----------------------------------------------------------------------------------
 
 
 class Measure:
@@ -264,7 +264,7 @@ class Measure:
 
 
 class Idle(Measure):
-    """CPU of who has nothing to do: nearly nothing, so a difference and no ratio."""
+    """CPU of idle processes: nearly nothing, so a difference and no ratio."""
 
     def met(self, base, subject):
         return measure.median(subject) <= measure.median(base) + IDLE_NOISE_US
@@ -326,7 +326,7 @@ def programs():
                           redis(way, test, 400000 if way is TCP else 1600000, 16), 1.3)
     yield against_tcp("nginx, wrk -c 32, 1 KiB", "1/s", nginx, 1.5)
     if measure.postgres("postgres") is not None:  # of the packages' group servers
-        # What writes waits for rows, not for the network: it may not lose more than its noise.
+        # A transaction that writes waits for locked rows, not for the network: it may not lose more than its noise.
         for options, target in ((("-S",), 2), (("-S", "-c", "8", "-j", "2"), 1), (("-S", "-c", "6", "-j", "6"), 1),
                                 (("-c", "4", "-j", "2"), 0.9)):
             yield against_tcp("pgbench " + " ".join(options), "1/s", lambda way, options=options:

@@ -55,7 +55,7 @@ def ways_between_hosts():
 
 
 class Daemons(sockets_load.Used):
-    """The same of all daemons, which go on."""
+    """The same of all daemons, which continue to run."""
 
     pids = ()
 

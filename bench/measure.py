@@ -23,7 +23,7 @@ VIADUCT = os.path.join(BIN, "viaduct")
 
 
 class Failure(Exception):
-    """A program did not do what it was started for; the text names it and shows its last words."""
+    """A program failed at its task; the text names it and shows its last words."""
 
 
 class Way:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""Programs that are hard for the preload: each function measures one over a way (measure.py), as a rate per second.
+"""Programs whose calls are difficult for the preload library: each function measures one over a way (measure.py), as a rate per second.
 
 missing() says why one can not be measured here. Packages: python3-grpcio, puma, default-jdk-headless, openmpi-bin and
 libopenmpi-dev (tools/packages.txt, bench rows).

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * The smallest OpenSHMEM program: every PE says who it is, and tells PE 0, which counts.
+ * The smallest OpenSHMEM program: every PE prints its number, and tells PE 0, which counts.
  *
  *     oshcc hello.c -o hello && oshrun -n 4 ./hello
  */

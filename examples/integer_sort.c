@@ -113,7 +113,7 @@ int main(int argc, char **argv)
         }
         from += counts[pe];
     }
-    /* My keys are there, and so are everybody's. */
+    /* My keys are there, and so are those of all PEs. */
     shmem_barrier_all();
     qsort(sorted, received, sizeof(*sorted), compare);
 

@@ -90,7 +90,7 @@ int main(int argc, char **argv)
     /* Along my row: the parts add up to the numbers of my rows. */
     shmem_sum_reduce(row, sum, part, block);
     size_t wrong = count_wrong(sum, block, (size_t)y * block, (size_t)columns * block);
-    /* Along my column: everybody gets the whole answer. */
+    /* Along my column: every PE gets the whole answer. */
     shmem_fcollect(column, all, sum, block);
     for (int i = 0; i < rows; i++)
         wrong +=

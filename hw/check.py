@@ -19,7 +19,7 @@ STEP_S = 300
 COCOTB_TESTS = 7
 PROOF_S = 200
 INDUCTION_STEPS = 72  # more than proof.v counts in calm
-PROOFS = [  # what, whether it holds, parameters of proof.v
+PROOFS = [  # property, whether it holds, parameters of proof.v
     ("never two sources, no glitch, clocks that stop and begin at any step", True, {"DEAD": 8}),
     ("no glitch at all, and kill takes nothing, while clocks run", True, {"DEAD": 8, "RUNNING": 1}),
     ("RESET ends, every role of the table, whatever the clocks do", True, {"DEAD": 8, "CLOCKS": 0}),
@@ -28,7 +28,7 @@ PROOFS = [  # what, whether it holds, parameters of proof.v
     ("the dead time is too short for a clock that runs", False, {"DEAD": 2, "RUNNING": 1}),
     ("a role of the table is another one's", False, {"DEAD": 8, "CLOCKS": 0, "WRONG_ROLE": 1}),
 ]
-TIMES_STEPS = 80  # what a planted fault of the times takes at most; the proof needs 2
+TIMES_STEPS = 80  # steps that find any planted fault of the times; the proof needs 2
 TIMES_ASKED = {"settle": 5000, "debounce": 100}  # of the card: 100 us at 50 MHz (CEM), 2 us
 TIMES_SMALL = {"settle": 8, "debounce": 4}
 TIMES = [  # what, whether it holds, what is asked, how long the counters are, (text, what it is replaced by) of the source

@@ -2,7 +2,7 @@
 /*
  * The world: hosts, links, time, and what is known about every operation. One thread; all of it is
  * decided by the seed. Files:
- *   world.c     builds it, runs its events            topology.c  who is linked to whom
+ *   world.c     builds it, runs its events            topology.c  which hosts are linked
  *   posted.c    posted writes under way                link.c      ports: doorbells, scratchpads
  *   engine.c    DMA engines
  *   fault.c     cuts, freezes, crashes                 rogue.c     hosts that write garbage

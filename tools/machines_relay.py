@@ -4,8 +4,8 @@
 
 usage: machines_relay.py INTERFACE INTERFACE --delay-ms MS --loss PERCENT [--jitter-ms MS] [--seed N]
 
-What comes in at one interface goes out at the other. Frames are up to 64 KiB (virtio_net_hdr of packet(7) carries
-what segmentation and checksums are left to do), so what is lost is what the sender's kernel gave to the interface at
+Frames that arrive at one interface leave at the other. Frames are up to 64 KiB (virtio_net_hdr of packet(7) carries
+what segmentation and checksums are left to do), so a loss takes all that the sender's kernel gave to the interface at
 once. Both directions are delayed. Ends with its parent.
 """
 import argparse
@@ -25,7 +25,7 @@ PACKET_OUTGOING = 4
 ETH_P_ALL = 3
 VNET_HDR_BYTES = 10
 FRAME_BYTES_MAX = VNET_HDR_BYTES + (1 << 16) + 64
-# What waits; beyond it frames are lost, as at any queue.
+# Bytes that may wait; more are lost, as at any queue.
 QUEUE_BYTES_MAX = 64 << 20
 QUEUE_FRAMES_MAX = 100000
 BATCH = 64

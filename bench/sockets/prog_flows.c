@@ -323,7 +323,7 @@ static int source(char **argv)
         if (pid == 0) {
             prctl(PR_SET_PDEATHSIG, SIGKILL);
             run_flow(argv, flows, i);
-            exit(0); /* as programs end: who counts for them at exit can do so */
+            exit(0); /* as programs end, with handlers of atexit(): a library may count there */
         }
     }
     int status = 0;

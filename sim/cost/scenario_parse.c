@@ -284,7 +284,7 @@ static int parse_value(struct parse *parse, struct sim_value *value, char *text)
     const char *source = text + strspn(text, " \t");
     if (ok && source[0] == '\0') {
         return complain_key(parse, last_part(parse), value->key->name,
-                            "the source is missing: who says so?", "");
+                            "the source is missing: which paper, data sheet or measurement?", "");
     }
     snprintf(value->source, sizeof(value->source), "%.159s", source);
     return ok;

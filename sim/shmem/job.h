@@ -2,7 +2,7 @@
 /*
  * A job of PEs under virtual time. A PE is a fiber that runs the library; what the library stands
  * on is here:
- *   pe.c       fibers: who runs when, whose state the library's variables hold
+ *   pe.c       fibers: which PE runs, and whose state the library's variables hold
  *   accesses.c accesses to memory, after any of which another PE may run
  *   hooks.c    system calls, clocks, malloc()
  *   attach.c   a PE's attachment: what via_attach_open() sets up, and the host's answers

@@ -59,7 +59,7 @@ __attribute__((no_sanitize("thread"))) static inline void via_copy_once(void *de
 }
 
 /*
- * memcpy from or to memory of a process: who else uses it is ordered by the process, with means
+ * memcpy from or to memory of a process. The process itself orders its other accesses, with means
  * that ThreadSanitizer does not see from here.
  */
 static inline void via_copy_foreign(void *dest, const void *src, size_t bytes)

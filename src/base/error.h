@@ -8,7 +8,7 @@
  *     ...
  *     return via_error_prefix(err, "port %s: bring-up: ", name);
  *
- * All functions take NULL for a caller who wants the code only.
+ * All functions take NULL from a caller that wants the code only.
  */
 #ifndef VIA_BASE_ERROR_H
 #define VIA_BASE_ERROR_H

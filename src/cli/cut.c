@@ -179,7 +179,7 @@ static int cut_between(const struct via_fabric *fabric, const struct options *op
 }
 
 /* Whichever end was asked to cut the link. An end that can be asked only over the link itself is
- * asked when the other has been. */
+ * asked when the other end has been. */
 static int mend_between(const struct via_fabric *fabric, const struct options *options,
                         struct via_error *err)
 {

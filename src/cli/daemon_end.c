@@ -54,7 +54,7 @@ static void find_targets(const struct via_fabric *fabric, struct targets *target
     }
 }
 
-/* Notes who has ended; returns how many have not. */
+/* Notes which daemons have ended; returns how many have not. */
 static unsigned count_running(struct targets *targets, struct via_daemon_ended *ended)
 {
     unsigned left = 0;

@@ -80,7 +80,7 @@ static int check_routes(const struct via_topology *topology, const struct island
         }
         if (other != host && islands->of[other] == islands->of[host] && !has_route(status, other)) {
             return via_error_set(err, -EAGAIN,
-                                 "host %u: directory: host %u has not said who it is yet", host,
+                                 "host %u: directory: host %u has not introduced itself yet", host,
                                  other);
         }
     }

@@ -12,7 +12,7 @@
 #define VIA_CLI_NOT_FOUND 127
 
 /* The sockets' library in front of what is in LD_PRELOAD already, once. 0 or a negative errno.
- * instead: ends the error of who can do without. */
+ * instead: the end of the error's text, for a command that can do without the library. */
 int via_preload_set(const char *instead, struct via_error *err) VIA_MUST_CHECK;
 
 /* Becomes the program. Returns only when that fails: the exit code, and the error is printed. */

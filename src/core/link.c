@@ -97,7 +97,7 @@ static void publish_register(struct via_link *link, unsigned index, uint32_t val
     port->ops->scratchpad_write(port, VIA_HANDSHAKE_REGISTERS * port->side + index, value);
 }
 
-/* R0 last: who sees the magic for the first time sees the rest. */
+/* R0 last: a peer that sees the magic for the first time sees the rest. */
 static void publish(const struct via_node *node, struct via_link *link, uint8_t state)
 {
     uint32_t registers[VIA_HANDSHAKE_REGISTERS];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * How hosts tell each other who is linked with whom. Control thread.
+ * How hosts tell each other which hosts are linked. Control thread.
  *
  * Every host floods an announcement of its neighbours; each host keeps the newest of every other.
  * Nothing waits in queues: per link there is one bit per host, "the peer has not got this one", so
@@ -17,7 +17,8 @@
  * after the other, and each would make every host take in the whole list again. */
 #define PAUSE_NS_PER_NEIGHBOUR (20 * VIA_USEC_NS)
 
-/* --- who has to be told ---------------------------------------------------------------------- */
+/* --- which hosts have to be told
+ * ---------------------------------------------------------------------- */
 
 static bool has_bit(const uint64_t *bits, uint16_t host)
 {

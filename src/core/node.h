@@ -157,8 +157,9 @@ struct via_node;
 
 size_t via_node_bytes(const struct via_node_config *config); /* 0 when the config is invalid */
 
-/* memory: via_node_bytes() bytes, 64-byte aligned, owned by the caller, who may give it back after
- * via_node_fini() and the close of all ports: their DMA engines read from it. 0 or -EINVAL. */
+/* memory: via_node_bytes() bytes, 64-byte aligned, owned by the caller, which may give it back
+ * after via_node_fini() and the close of all ports: their DMA engines read from it. 0 or -EINVAL.
+ */
 int via_node_init(struct via_node **ret_node, void *memory, const struct via_node_config *config,
                   const struct via_node_env *env);
 

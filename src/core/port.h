@@ -136,7 +136,7 @@ struct via_port_ops {
      * milliseconds, with -ECANCELED or the result it had by then. A port that can not stop its
      * engine cuts it off from memory (resets it, takes its link down) before it reports. Asking
      * again is allowed. Nothing else limits the time of a DMA: an engine may hang, also over the
-     * end of its link, and it is the caller who notices and aborts. close() ends all DMA before it
+     * end of its link, and the caller notices and aborts. close() ends all DMA before it
      * returns.
      */
     void (*dma_abort)(struct via_port *port, unsigned queue);

@@ -328,7 +328,8 @@ static int run(const struct via_daemon_options *options, int parent_fd)
         via_log(VIA_LOG_ERROR, "%s", tuning_refused);
     }
     via_daemon_log_start(log_path_of(options).text, options->log_bytes);
-    /* The sockets listen: who connects now waits until the loop runs, and is not refused. */
+    /* The sockets listen: a process that connects now waits until the loop runs, and is not
+     * refused. */
     via_notify_send("READY=1\nSTATUS=host %u is up", options->host.host);
     write_and_close(options->ready_fd, "+", 1);
     write_and_close(parent_fd, "+", 1);

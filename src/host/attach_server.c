@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* The attach socket: who may, what they ask, what they are answered. */
+/* The attach socket: rights, requests and answers. */
 #include "host/attach_server.h"
 
 #include <errno.h>

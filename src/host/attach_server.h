@@ -19,7 +19,7 @@
 /*
  * The processes attached to a host.
  *
- *   attach_server.c          listening, who may, requests and answers
+ *   attach_server.c          listening, rights, requests and answers
  *   attach_server_process.c  a process comes; a process goes
  *   attach_server_segment.c  its memory, and that of others it maps
  *   attach_server_endpoint.c where messages go

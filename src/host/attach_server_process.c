@@ -377,7 +377,8 @@ static uint64_t tick_closing(struct via_process *process)
         if (via_endpoint_close_all_for(process) != 0) {
             return host->now_ns + CLOSING_POLL_NS; /* out of memory for the moment */
         }
-        /* Not before: who sees that its memory is gone knows that what it sent has arrived. */
+        /* Not before: when a peer sees that the process's memory is gone, all that it sent has
+         * arrived. */
         via_segment_retire_all_for(process);
         via_segment_forget_all_for(process);
         process->sync = via_host_sync(host);

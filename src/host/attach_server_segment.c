@@ -404,8 +404,8 @@ void via_segment_free_all_for(struct via_process *process)
 
 #define MAP_FDS_COUNT 3u
 
-/* What one who may map the segment gets: {memory, bell, life page}. The memory is the caller's to
- * close when *ret_own is set. */
+/* What a process that may map the segment gets: {memory, bell, life page}. The memory is the
+ * caller's to close when *ret_own is set. */
 static int pass_on(const struct via_host *host, const struct via_host_segment *segment,
                    int ret_fds[MAP_FDS_COUNT], bool *ret_own)
 {
@@ -417,8 +417,8 @@ static int pass_on(const struct via_host *host, const struct via_host_segment *s
         return 0;
     }
     /* A descriptor for reading alone can be opened anew for writing (/proc/self/fd), because memory
-     * of a memfd is everybody's by its mode. The seal is the owner's too; it has its mapping, as
-     * this host has. When the owner has forbidden more seals, all goes by frames. */
+     * of a memfd is open to all users by its mode. The seal is the owner's too; it has its mapping,
+     * as this host has. When the owner has forbidden more seals, all goes by frames. */
     int seals = fcntl(segment->memory.fd, F_GET_SEALS);
     if (seals < 0 || ((seals & F_SEAL_FUTURE_WRITE) == 0 &&
                       fcntl(segment->memory.fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE) != 0)) {

@@ -83,8 +83,9 @@ _Static_assert(sizeof(struct via_slice_busy) == 64, "a line of its own");
 /* The bell page of a host: a struct via_bell (port/bell.h) per transfer thread. */
 
 /*
- * The status page of a host, read-only for processes: who can be reached, and how. `version` is
- * odd while the host changes it (a sequence lock); the per-host words can be read on their own.
+ * The status page of a host, read-only for processes: which hosts can be reached, and how.
+ * `version` is odd while the host changes it (a sequence lock); the per-host words can be read on
+ * their own.
  */
 struct via_status_page {
     uint32_t magic;

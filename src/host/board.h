@@ -28,7 +28,7 @@ struct via_board_poster {
 struct via_board {
     struct via_list buckets[VIA_BOARD_BUCKETS];
     struct via_list all;   /* oldest first */
-    struct via_list users; /* who have notes there */
+    struct via_list users; /* that have notes there */
     uint32_t notes_count;
     uint32_t notes_max;
     size_t bytes;

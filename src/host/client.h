@@ -125,7 +125,7 @@ struct via_attach {
 
     pthread_mutex_t lock;
     pthread_cond_t turn;      /* the sleeper has come back, or left */
-    _Atomic uint32_t lockers; /* threads that want the lock now: who spins with it gives way */
+    _Atomic uint32_t lockers; /* threads that want the lock now: a holder that spins yields it */
 
     struct via_client_channel channels[VIA_CLIENT_CHANNELS_MAX];
 
@@ -275,8 +275,8 @@ uint64_t via_client_now_ns(void);
  * process is as long as its highest descriptor. The new number, or fd itself when there is no room
  * up there. close: of what was kept.
  *
- * is_ours does nothing here. Who stands between the program and the C library defines it: a program
- * that closes all it does not know of must leave these open.
+ * is_ours does nothing here. A library between the program and the C library defines it: a program
+ * that closes all descriptors it does not know must leave these open.
  */
 int via_client_fd_keep(int fd);
 void via_client_fd_close(int fd);

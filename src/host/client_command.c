@@ -160,7 +160,7 @@ static void end_asynchronous(struct via_attach *attach, struct via_client_op *op
         attach->async_host = op->host;
     }
     if (op->remote != NULL && status < 0) {
-        /* Before its end is counted: who then stores directly can know. */
+        /* Before its end is counted, so that a thread that stores directly afterwards can know. */
         via_client_remote_fail(op->remote, status);
     }
     if (op->remote != NULL && via_client_is_given_up(status)) {

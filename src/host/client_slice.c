@@ -10,7 +10,7 @@
 #include "base/bits.h"
 #include "host/client_sys.h"
 
-/* A slice costs some messages between two hosts: who puts little goes by frames. */
+/* A slice costs some messages between two hosts: a process that puts little uses frames. */
 #define MISSES_MIN 8u
 #define MISS_BYTES_MIN (2u << 10)
 /* When all slices are in use: again after so long, doubled each time. */
@@ -137,7 +137,7 @@ static int map_slice(struct via_remote *remote, int fd, const struct via_attach_
     /* A child has no part in what its parent stores. */
     (void)madvise(base, via_align_up(slice->bytes, PAGE_BYTES), MADV_DONTFORK);
     uint64_t grant = slice->life << 24 | (uint64_t)slice->word << 12 | slice->busy;
-    /* Pairs with the acquire of who enters: the mapping is there before the grant. */
+    /* Pairs with the acquire of a thread that enters: the mapping is there before the grant. */
     atomic_store_explicit(&aperture->grants[slice->off >> aperture->shift], grant,
                           memory_order_release);
     return 0;

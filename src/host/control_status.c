@@ -12,7 +12,7 @@ static void set(json_t *object, const char *key, uint64_t value)
     json_object_set_new(object, key, json_integer((json_int_t)value));
 }
 
-/* For those who compare the clocks of machines. */
+/* For readers that compare the clocks of machines. */
 static uint64_t real_time_ns(void)
 {
     struct timespec now;

@@ -29,10 +29,10 @@ struct via_host_key {
 
 struct via_host_link {
     const char *description; /* DRIVER:TARGET[,KEY=VALUE...], see port/driver.h */
-    uint16_t peer;     /* who should be at the other end; for messages and for cut and mend. Or
-                          VIA_HOST_PEER_LEARNED */
-    uint8_t dimension; /* of a torus, the same at both ends; 0 in any other fabric */
-    const char *name;  /* for messages; NULL = none */
+    uint16_t peer;           /* the host expected at the other end; for messages, cut and mend. Or
+                                VIA_HOST_PEER_LEARNED */
+    uint8_t dimension;       /* of a torus, the same at both ends; 0 in any other fabric */
+    const char *name;        /* for messages; NULL = none */
 };
 /* As via_host_link.peer: any host. */
 #define VIA_HOST_PEER_LEARNED 0xffffu

@@ -109,8 +109,8 @@ void via_host_aperture_close(struct via_host *host);
 /* VIA_ATTACH_SLICE: 0 = answered, or to be answered; else the status to answer with. */
 int via_host_aperture_request(struct via_process *process,
                               const struct via_attach_request *request);
-/* Asks the owner's host, or joins those who wait for the same piece: via_attach_server_answered
- * follows. 0, -EXDEV, -EAGAIN. */
+/* Asks the owner's host, or joins the processes that wait for the same piece:
+ * via_attach_server_answered follows. 0, -EXDEV, -EAGAIN. */
 int via_host_aperture_ask(struct via_host *host, struct via_attach_pending *pending,
                           const struct via_attach_request *request);
 

@@ -28,7 +28,7 @@ struct via_host;
 #define VIA_HOST_MESSAGE_PATIENCE_NS (250 * VIA_MSEC_NS)
 #define VIA_HOST_SENDS_FEW 8u
 
-/* Who handles the messages of an endpoint. The functions run on the control thread. */
+/* The handlers of an endpoint's messages. The functions run on the control thread. */
 struct via_host_service {
     uint32_t endpoint; /* VIA_HOST_ENDPOINT_* */
     uint32_t bytes_min, bytes_max;

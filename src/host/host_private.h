@@ -9,7 +9,7 @@
  *   host_wait.c       poll on, arm, sleep: pure
  *   host_reaper.c     frees memory of processes
  *   attach_server*.c  processes           board.c, host_board.c  notes, and how they travel
- *   control_rights.c  who may             tenant*.c         users: quotas, bells
+ *   control_rights.c  rights              tenant*.c         users: quotas, bells
  *   host_message.c    messages between hosts     host_identity.c  name, addresses, fabric
  *   host_aperture.c   slices of windows, at both ends    slice_table.c  which of them is used
  *   directory.c, host_directory.c    what hosts say of themselves, and how it travels

@@ -138,8 +138,8 @@ static int sleep_awhile(struct via_ip_worker *worker)
         return 0;
     }
     arm_all(worker, true);
-    /* Between the words that ask for a ring and the last check; pairs with the fence of who rings,
-     * between its position and its look at the word. */
+    /* Between the words that ask for a ring and the last check; pairs with the fence of the thread
+     * that rings, between its position and its look at the word. */
     atomic_thread_fence(memory_order_seq_cst);
     int rc = via_attach_poll(worker->attach);
     if (rc > 0) {

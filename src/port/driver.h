@@ -96,7 +96,7 @@ struct via_port_status {
     const char *class_name; /* of links, as docs/emulated-port.md has them */
     uint64_t peer_pid;      /* 0 = no process of this machine, or none is there */
     uint64_t doorbells_fired, doorbells_coalesced;
-    uint64_t peers_refused; /* connections ended because of what they said or who they were */
+    uint64_t peers_refused; /* connections ended for what they sent, or for their user */
     const char *imitation;  /* what software stands for hardware, so that times are those of the
                                software; NULL: none that the driver knows of */
     char error[256];        /* what is wrong with the link now; "" = nothing. A driver whose

@@ -15,7 +15,7 @@
  * What a job's launcher and its PEs share. All of it is sealed memfds that the PEs inherit, so
  * nothing has a name and nothing is left behind:
  *
- *   the job block    one, for all PEs: who is where, and the handles of their segments. For set-up
+ *   the job block    one, for all PEs: their places, and the handles of their segments. For set-up
  *                    and for the end only, never on the way of data: PEs of different hosts share
  *                    it because their launcher started them all, not because they could otherwise.
  *   a node block     per host: the barrier of its PEs.

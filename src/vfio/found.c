@@ -205,7 +205,7 @@ static void read_file_name(const struct via_found_paths *paths, struct via_found
     }
 }
 
-/* --- who has it --- */
+/* --- the processes that have it open --- */
 
 static bool is_path(const char *target, const char *folder, const char *name)
 {

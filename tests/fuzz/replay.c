@@ -25,7 +25,7 @@ static struct {
     size_t bytes;
 } files[FILES_MAX];
 static unsigned files_count;
-static char now[600]; /* which input it is, for who reads of its end */
+static char now[600]; /* which input it is, for the report of a failure */
 
 static void died(int signal)
 {

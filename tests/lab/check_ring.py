@@ -4,7 +4,8 @@
 
 The host of each virtual side has the chip's DMA function, too. A guest has them by QEMU's vfio-user-pci behind an emulated IOMMU, and its daemon has them by the kernel's vfio-pci: MSI, DMA by IO virtual
 addresses, config space, resets. make lab. check_ring.py try: boots the same and gives a shell, where `g1 COMMAND` runs in guest 1. check_ring.py resets N: resets a guest N times
-under traffic between the two others, and says what all were doing when a message does not arrive. check_ring.py cuts N: pulls the cable of a link N times, one link after the other,
+under traffic between the two others, and prints the state of all guests when a message does not arrive. check_ring.py
+cuts N: pulls the cable of a link N times, one link after the other,
 under traffic between all pairs of guests. check_ring.py kills N: kills the daemon of guest 2 N times, through which all messages of guest 1 to guest 3 go.
 """
 import os
@@ -31,7 +32,7 @@ LIBRARY = "libviaduct-shmem.so.0"
 DOWN, UP = "down|waiting", "up,"
 # oshrun reaches a guest as it would by ssh: a line with the command, then its input.
 AGENT = "#!/bin/sh\nname=$1; shift\n{ echo \"$*\"; exec cat; } | nc $name 7000\n"
-# What is not read when the socket closes would reset the connection, and the last answer with it.
+# Unread bytes at the close would reset the connection, and lose the last answer.
 SERVER = "#!/bin/sh\nread -r line; sh -c \"$line\"; exec cat >/dev/null\n"
 
 
@@ -131,14 +132,14 @@ class Ring(lab_hosts.Case):
         return int(self.guests[host].run("grep -c -E 'link [0-9]+ to host %d: (%s)' /tmp/viaductd.log" % (peer, state), check=False)[1])
 
     def wait_reported(self, host, peer, state, before):
-        """In the guest: a command costs a slow CPU more than what it waits for."""
+        """The wait runs in the guest: on its slow CPU each command from outside takes longer than the event."""
         line = "grep -c -E 'link [0-9]+ to host %d: (%s)' /tmp/viaductd.log" % (peer, state)
         code, _ = self.guests[host].run("for i in $(seq %d); do [ $(%s) -gt %d ] && exit 0; sleep 0.1; done; exit 1" % (10 * HANG_S, line, before),
                                         3 * HANG_S, check=False)
         self.assertEqual(code, 0, "" if code == 0 else "no report that link %d-%d is %s: %s" % (host, peer, state, self.all_logs()))
 
     def all_logs(self):
-        """What each guest that answers has to say; for messages of failed tests."""
+        """Status and log of each guest that answers; for messages of failed tests."""
         said = []
         for host, guest in self.guests.items():
             try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""Virtual machines with a viaductd each: what the labs have in common. A lab is ended by end(), and by the end of this process."""
+"""Virtual machines with a viaductd each: the common part of the labs. A lab is ended by end(), and by the end of this process."""
 import json
 import os
 import re

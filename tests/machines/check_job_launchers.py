@@ -108,7 +108,7 @@ class OpenMpi(Launcher):
                 "plm_rsh_no_tree_spawn", "1", "--mca", "routed", "direct", "--host", self.hosts, "-np", "4", *words]
 
     def test_ranks_that_do_not_follow_each_other(self):
-        """Told, rather than taken for two machines."""
+        """An error, and not two machines."""
         command = self.command
         self.command = lambda: [*command(), "--map-by", "node"]
         code, out = self.launch("hello")
@@ -148,7 +148,7 @@ PartitionName=all Nodes=node[2-3] Default=YES OverSubscribe=FORCE:4 State=UP
 """
 @unittest.skipUnless(all(shutil.which(name, path=PATH) for name in ("slurmctld", "slurmd", "srun")), "no Slurm")
 class Slurm(Launcher):
-    """The controller and who submits are on node1, two nodes on the others."""
+    """The controller and the submitting user are on node1, a compute node on each of the others."""
 
     @classmethod
     def setUpClass(cls):

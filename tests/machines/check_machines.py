@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""What takes longer than a test may: many kills, 16 machines, a partition. `make machines-check` runs all.
+"""Checks that take longer than a test may: many kills, 16 machines, a partition. `make machines-check` runs all.
 
 usage: check_machines.py [--kind ofi|emu] [--kills N] [--machines N] [--partition-s S] [--mesh] [--dead-ms N]
                           [--suspend-s S] [--seed N] [kills|start|job|partition|suspend]...
 
-  kills      kill -9 of a relay's daemon, again and again, under flows that are to arrive exactly once; then of either
+  kills      kill -9 of a relay's daemon, again and again, under flows whose messages must arrive exactly once; then of either
              end, without a flow. After each kill, what has arrived is counted, and nothing may be left: processes,
              files, descriptors and memory of the others
   start      how long after the start of the last daemon each knows all others
   job        64 PEs on 8 machines: from the call of oshrun until all are initialized and have ended
   partition  half of the machines can not reach the other half for a while (links by ofi only)
-  suspend    all of a machine stands still for a minute: its neighbours say so, flows past it go on, flows to it wait
+  suspend    all of a machine stands still for a minute: its neighbours report it, flows past it continue, flows to it wait
 """
 import argparse
 import os
@@ -33,7 +33,7 @@ from machines_lab import Lab, enter_words, signal_inside
 
 FLOW_KILLS = 25
 FLOW_S = 3600  # at most; it is stopped
-# Of 16 machines on an idle computer; of a mesh, with its 240 ends of links, they are only said.
+# Of 16 machines on an idle computer; of a mesh, with its 240 ends of links, they are only printed.
 START_S = 3
 JOB_S = 2
 JOB_PES, JOB_MACHINES = 64, 8
@@ -56,7 +56,7 @@ class Flow:
 
     def __init__(self, fab, source, target, seconds, pause_us=500):
         self.silence = 0.0
-        self.count = 0  # received, as far as was asked
+        self.count = 0  # received, of those that were asked for
         self.receiver = fab.receiver(target)
         self.sender = fab.deliver(source, "send", target, 0, 512, pause_us, seconds)
 
@@ -169,7 +169,7 @@ def kills(options):
         there = {host: files_of(fab, host) for host in fab.hosts}  # a build in /tmp, say
         fab.start()
         fab.wait_whole()
-        for victim in (2, 4):  # what grows once has grown
+        for victim in (2, 4):  # all that grows only once has grown
             kill_one(fab, victim)
         before, arrived, silences, times = None, 0, [], []
         for done in range(0, options.kills, FLOW_KILLS):
@@ -217,7 +217,7 @@ def cpu_of_daemons(fab):
 
 
 def write_agent(lab):
-    """What ssh is elsewhere."""
+    """A stand-in for ssh."""
     path = os.path.join(lab.shared, "agent")
     with open(path, "w", encoding="ascii") as script:
         script.write("#!/bin/sh\nname=$1; shift\ncase $name in\n")

@@ -13,7 +13,7 @@ from machines_case import BIN, HANG_S, wait_for
 
 OSHRUN = os.path.join(BIN, "oshrun")
 HEAPS = {"SHMEM_SYMMETRIC_SIZE": "1m", "VIADUCT_SHMEM_HEAP_MAX": "64m"}
-# From what ends a job to its end. The rest is a machine that is busy with other tests.
+# From the event that ends a job to its end, with room for a machine that is busy with other tests.
 END_S = 3
 
 
@@ -38,7 +38,7 @@ class Jobs(machines_case.Case):
 
     @classmethod
     def write_agent(cls):
-        """What ssh is elsewhere: given a machine's name and a command, it runs the command there."""
+        """A stand-in for ssh: given a machine's name and a command, it runs the command there."""
         lines = ["#!/bin/sh", "name=$1; shift", "case $name in"]
         for m in cls.lab:
             lines.append('%s) exec %s "$@" ;;' % (m.name, shlex.join(machines_lab.enter_words(m.pid, []))))
@@ -82,7 +82,7 @@ class Jobs(machines_case.Case):
         return out
 
     def bad(self, *words, code, says, **more):
-        """One message, that says so."""
+        """One message, which names the cause."""
         got, out, err = self.oshrun(*words, **more)
         self.assertEqual(got, code, out + err)
         self.one_message(err, says)

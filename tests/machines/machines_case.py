@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""For tests over several machines: a lab for each class of tests, and a look at what it leaves behind."""
+"""For tests over several machines: a lab for each class of tests, and a check of what it leaves behind."""
 import os
 import sys
 import unittest

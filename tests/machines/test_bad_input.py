@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""What is wrong with one machine is told on both sides of a link, and harms no other link."""
+"""A mistake at one machine is reported at both ends of a link, and harms no other link."""
 import os
 import signal
 import time
@@ -17,7 +17,7 @@ HOUR_S = 3600
 
 @machines_case.unittest.skipIf(fabric.WHY_NOT["ofi"], fabric.WHY_NOT["ofi"])
 class BadInput(machines_case.Case):
-    """A ring of three. What is wrong concerns node2 or a link of it; the others stay up."""
+    """A ring of three. Each mistake concerns node2 or a link of it; the other links stay up."""
     count = 3
 
     def setUp(self):
@@ -65,7 +65,7 @@ class BadInput(machines_case.Case):
         self.says(2, "link 0 (node1) to host 1: driver ofi: host 1 at 10.76.0.1 has another fabric key",
                   "link 1 (node3) to host 3: driver ofi: host 3 at 10.76.0.3 port 7471 has another fabric key")
         self.says(3, "host 2 at 10.76.0.2 has another fabric key")
-        # The connector asks again and again; that is no news.
+        # The connector tries again and again; the log has one line for all tries.
         refused = self.link(3, 2)["peers_refused"]
         self.assertTrue(wait_for(lambda: self.link(3, 2)["peers_refused"] > refused + 3))
         self.assertEqual(self.fabric.log(3).count("another fabric key"), 1, self.fabric.log(3))
@@ -110,7 +110,7 @@ class BadInput(machines_case.Case):
         self.assertEqual(self.viaduct(2, "reload").returncode, 0)
         self.fabric.wait_whole()
         self.assertEqual(self.fabric.status(2)["links_failed"], [])
-        # One whose links all fail has nothing to go on with.
+        # A daemon all of whose links fail ends.
         self.assertEqual(self.fabric.end(2), 0)
         for peer in ("node1", "node3"):
             self.edit(2, "ofi:tcp://" + peer, "ofi:nosuch://" + peer)
@@ -161,7 +161,7 @@ class BadInput(machines_case.Case):
         self.fabric.start(2)
         code = self.fabric.daemons[2].wait(HANG_S) if not wait_for(lambda: self.fabric.status(2), 5) else None
         if code is None:
-            self.fabric.wait_whole()  # what it needs fits
+            self.fabric.wait_whole()  # the memory it needs
         else:
             self.assertEqual(code, 1)
             self.says(2, "No space left on device")

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""What docs/install.md and docs/security.md tell to do on N machines, done on three, word by word but for addresses."""
+"""The steps of docs/install.md and docs/security.md for N machines, followed on three, word by word but for addresses."""
 import os
 import re
 import shutil
@@ -45,7 +45,7 @@ class NMachines(machines_case.Case):
     def test_the_steps(self):
         self.addCleanup(self.tidy)
         key, conf, start, *_ = blocks("install.md", "2. **Make a key**", "**A machine more.**")
-        # Keys: the first line as it is. The second one copies by ssh, which machines of a lab do without.
+        # Keys: the first line as it is. The second one copies by ssh, which machines of a lab lack.
         self.sh(1, key.splitlines()[0])
         self.assertEqual(os.stat(self.lab[1].path("/etc/viaduct/fabric.key")).st_mode & 0o777, 0o600)
         self.assertRegex(key.splitlines()[1], r"^for n in node2 node3; do ssh \$n mkdir -p /etc/viaduct; scp -p /etc/viaduct/fabric.key ")
@@ -77,7 +77,7 @@ class NMachines(machines_case.Case):
                                     attach, "memory", "2", "4096"], check=False, timeout=HANG_S)
             self.assertEqual("ready" in done.stdout, works, done.stdout + done.stderr)
             self.assertEqual("may not attach to host 1" in done.stdout, not works, done.stdout)
-        # A key of others, by a reload: both sides say so.
+        # Another key, by a reload: both ends report it.
         self.sh(2, "viaduct cut 1 2 && viaduct mend 1 2")
         self.assertTrue(wait_for(lambda: self.sh(2, "viaduct status").count(" up ") == 6))
 

@@ -280,7 +280,7 @@ class OverTcp(Jobs):
         self.assertIn("PASS", self.good("-n", 4, program("collect"), env={"VIADUCT_DIRECT": "off"}))
 
     def test_a_link_that_is_cut_and_mended(self):
-        """What was on its way by connections comes first, then frames wait for the link; and the other way round."""
+        """Operations under way by connections end first, then frames wait for the link; and the other way round."""
         job = self.start("-n", 4, program("storm"), 1, 40)
         self.addCleanup(job.communicate)
         self.addCleanup(job.kill)

@@ -188,7 +188,7 @@ class Machines(machines_case.Case):
 
 @unittest.skipIf(REASON, REASON)
 class Command(unittest.TestCase):
-    """tools/machines, and what becomes of a lab whose processes are killed."""
+    """tools/machines, and the end of a lab whose processes are killed."""
 
     name = "cmd-%d" % os.getpid()
 

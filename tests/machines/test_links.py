@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""Daemons on machines of their own: links come up in any order, heal, and what is under way arrives exactly once."""
+"""Daemons on machines of their own: links come up in any order, heal, and messages under way arrive exactly once."""
 import signal
 import time
 import unittest
@@ -28,7 +28,7 @@ class Links:
             m.run(["sh", "-c", "rm -rf /run/viaduct"])
 
     def flow(self, source, target, *words):
-        """Starts a flow; what returns waits for its end and wants all of it exactly once."""
+        """Starts a flow; the returned function waits for its end and checks that each message arrived exactly once."""
         receiver = self.fabric.receiver(target)
         sender = self.fabric.deliver(source, "send", target, *words)
 
@@ -134,14 +134,14 @@ class OverLibfabric(Links, machines_case.Case):
 
 
 class Emulated(Links, machines_case.Case):
-    """The cable is in a folder of both: what machines with an NTB cable between them do, but for the hardware."""
+    """The cable is in a folder of both machines: as with an NTB cable between them, but for the hardware."""
     count = 2
     test_a_killed_daemon_comes_back = test_a_suspended_machine_goes_on = None
     test_memory_is_put_to = None
 
 
 class Relays(Links, machines_case.Case):
-    """Four in a ring: what is under way when a host on its way dies, or the network falls apart."""
+    """Four in a ring: messages under way when a host on their route dies, or the network is partitioned."""
     count = 4
     kind = fabric.KIND
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""TCP connections between machines whose wire is itself TCP: kernel's until measured, then what was measured says."""
+"""TCP connections between machines whose wire is itself TCP: by the kernel until measured, then by the faster way."""
 import json
 import os
 import subprocess
@@ -33,7 +33,7 @@ conn = listener.accept()[0]
 while data := conn.recv(1 << 16):
     conn.sendall(data)
 """
-# What sshd and ssh are elsewhere, over a socket that all machines see; the program gets the streams of the agent.
+# Stand-ins for sshd and ssh, over a socket that all machines see; the program gets the streams of the agent.
 AGENT_SERVER = """
 import os, socket, subprocess, sys
 listener = socket.socket(socket.AF_UNIX)
@@ -95,7 +95,7 @@ class Automatic(machines_case.Case):
             self.assertTrue(wait_for(self.is_measured))
             self.assertEqual(self.route(host)["measured"]["small"], made[host]["small"])
             self.assertGreaterEqual(self.route(host)["measured"]["age_ns"], made[host]["age_ns"])
-        # What it was made for is another: it does not count.
+        # The decision is void: it was made for another way.
         text = self.lab[1].read(STATE)
         self.lab[1].run(["sed", "-i", "s/, 1 hops,/, 2 hops,/", STATE])
         self.restart(1)

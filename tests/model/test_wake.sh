@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-# The models of who wakes whom: no wake-up is lost, and each of the broken variants loses one.
+# The models of wake-ups: no wake-up is lost, and each of the broken variants loses one.
 set -euo pipefail
 
 models=$(cd "$(dirname "$0")" && pwd)

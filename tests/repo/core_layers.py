@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
 """The layers of src/core, from the lowest up. A file uses its own layer and those below; includes.py checks the
-headers, symbols.py the calls. Without the calls of a layer among themselves: those only have no circle."""
+headers, symbols.py the calls. Calls within a layer are free, but have no circle."""
 
-# The interface: what a node is asked, and what it asks of a port.
+# The interface: the calls of a node, and those of a port.
 PUBLIC = ["node", "port"]
 
 LAYERS = [

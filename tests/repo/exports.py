@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""The shared libraries export what they are for, and nothing of the static libraries in them: two of them, and a
+"""The shared libraries export their interface, and nothing of the static libraries in them: two of them, and a
 program's own copy, may be in one process."""
 
 import ctypes

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""Who may include whom. Includes of the project are written relative to src/: "core/pipe.h", sim's "sim/...". Within
+"""Which folders may include which. Includes of the project are written relative to src/: "core/pipe.h", sim's "sim/...". Within
 src/core, a file includes headers of its own layer and of those below."""
 
 import re

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""What the checks of this folder share: which files belong to the project, and how a check proves that it can fail."""
+"""The common part of the checks of this folder: which files belong to the project, and how a check proves that it can fail."""
 
 import argparse
 import pathlib

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""What every source has in common: a licence line, at most 800 lines, names that begin with via_, no paths of the
+"""Rules of every source: a licence line, at most 800 lines, names that begin with via_, no paths of the
 machine it was written on."""
 
 import re

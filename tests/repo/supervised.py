@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""Nothing outlives a supervised program: supervise.py, which all tests run under, does what it says."""
+"""No process outlives a supervised program: supervise.py, under which all tests run, ends them all."""
 import os
 import signal
 import subprocess

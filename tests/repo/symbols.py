@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""What base, wire and core ask of the outside world is in core-symbols.txt. So that they read no clock, block, allocate
+"""core-symbols.txt lists the outside symbols that base, wire and core use. So that they read no clock, block, allocate
 or print is a fact about the compiled archives. So are the layers of core: an object uses symbols of its own layer and
 of those below, and no objects use each other in a circle."""
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
 """The simulator runs many PEs in one process and gives each its own of the OpenSHMEM library's variables: those that
-sim/shmem/pe.c copies. A variable that the library has besides, and that is not here, would be one for all of them."""
+sim/shmem/pe.c copies. A variable of the library that is missing here would be shared by all of them."""
 
 import pathlib
 import subprocess

@@ -141,7 +141,7 @@ static void test_generic(void)
     shmem_barrier_all();
 }
 
-/* Nothing is lost when everybody updates one word of PE 0; and a lock made of a compare and swap
+/* Nothing is lost when all PEs update one word of PE 0; and a lock made of a compare and swap
  * holds. */
 #define ROUNDS 2000
 static void test_contended(void)

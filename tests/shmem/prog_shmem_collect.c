@@ -377,7 +377,7 @@ VIADUCT_SHMEM_COMPLEX_TYPES(TO_ALL_RING, 0)
 TEST_ACTIVE_SET(32, uint32_t)
 TEST_ACTIVE_SET(64, uint64_t)
 
-/* Who sets a lock that another PE has set waits until it is cleared. */
+/* A PE that sets a lock which another PE has set waits until it is cleared. */
 static void test_lock_is_waited_for(void)
 {
     static long lock, told;

@@ -414,7 +414,7 @@ static void new_team(void)
         CHECK(shmem_team_create_ctx(team, 0, &contexts[2]) == 0, "seed %u: context", seed);
 }
 
-/* Of what the model has of everybody. */
+/* Of what the model has of all PEs. */
 static void check_team_sum(void)
 {
     static uint64_t sums[4];

@@ -245,7 +245,7 @@ static void *act(void *argument)
     return NULL;
 }
 
-/* What everybody has drawn, as far as it was for me. */
+/* What all PEs have drawn, as far as it was for me. */
 static void predict(unsigned round)
 {
     for (int pe = 0; pe < pes; pe++)

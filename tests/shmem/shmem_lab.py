@@ -44,8 +44,8 @@ def wait_for(condition, seconds=HANG_S):
 
 
 class Case(unittest.TestCase):
-    """Each test has a folder of its own, in which its processes stand. After it, none of them may be
-    left; those that are get ended by their pid."""
+    """Each test has a folder of its own, in which its processes stand. After the test none of them may be left; any
+    that is left is ended by its pid."""
 
     maxDiff = None
     env = {}
@@ -78,7 +78,7 @@ class Case(unittest.TestCase):
 
     @staticmethod
     def finish(job, timeout=HANG_S):
-        """communicate(), but what does not end in time is ended."""
+        """communicate(), but a process that does not end in time is killed."""
         try:
             return job.communicate(timeout=timeout)
         except BaseException:

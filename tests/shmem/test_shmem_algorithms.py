@@ -74,7 +74,7 @@ class Shaped(Ring):
 
     def rounds_each(self, name, times, pes, wanted, algorithms=""):
         """Of one call and the barrier behind it. A link whose host does not run for 80 ms is down, and a team that begins then sees
-        another shape: on a busy machine others than the wanted ones may be seen a few times, but not always."""
+        another shape: on a busy machine a run may choose other algorithms a few times, but not always."""
         for _ in range(5):
             few, many = (self.rounds(name, count, pes, algorithms) for count in (2, 2 + times))
             if (many - few) / times in wanted:

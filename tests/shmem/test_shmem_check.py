@@ -67,7 +67,7 @@ class Messages(shmem_lab.Case):
     def test_each_mistake(self):
         for name, pe, pattern in MESSAGES:
             with self.subTest(name):
-                # What all PEs do wrong would go wrong.
+                # Without the checking mode a mistake of all PEs would have its effect.
                 _, lines, err = self.check(name, "1" if pe is not None else "abort")
                 found = [text for who, text in lines if (pe is None or int(who) == pe) and re.match(pattern, text)]
                 self.assertEqual(len(found), 1 if pe is not None else max(1, len(found)), err)
@@ -174,7 +174,7 @@ class Kinds(shmem_lab.Case):
 
 
 class Silence(shmem_lab.Case):
-    """No word about programs that are right."""
+    """No message about correct programs."""
 
     def test_programs_and_examples(self):
         for name in ALL:

@@ -42,7 +42,7 @@ def frame(kind, payload):
 
 
 class Walk:
-    """What an agent says, mostly as the protocol has it."""
+    """The messages of an agent, mostly as the protocol has them."""
 
     def __init__(self, seed, first_pe):
         self.draw = random.Random("%d %d" % (seed, first_pe))
@@ -92,7 +92,7 @@ def be_agent(name, seed):
 
 
 class LauncherWalk:
-    """What a launcher says to an agent."""
+    """The messages of a launcher to an agent."""
 
     def __init__(self, seed, folder):
         self.draw = random.Random(seed)

@@ -265,7 +265,7 @@ HELLO, STARTED, ENDED = 32, 34, 37
 
 
 class Agents(shmem_lab.Case):
-    """Agents of another machine that say what no agent may say."""
+    """Agents of another machine that send messages which no agent may send."""
 
     def hear(self, *frames):
         path = os.path.join(self.folder, "agent.py")

@@ -18,7 +18,7 @@ PROGRAMS = ("rma", "amo", "memory", "collect", "producer_consumer")
 
 
 class Launcher:
-    """What the tests ask of every launcher. More PEs than cores is what they are for here."""
+    """The tests of every launcher, with more PEs than cores."""
 
     command = ()
 

@@ -79,7 +79,7 @@ class Pages(unittest.TestCase):
 
 
 class Tool(unittest.TestCase):
-    """What the tool has to refuse, in a copy of what it reads."""
+    """Mistakes that the tool has to refuse, in a copy of its input."""
 
     def setUp(self):
         self.folder = tempfile.mkdtemp()

@@ -25,7 +25,7 @@ class Trace(shmem_lab.Case):
         return job
 
     def look(self, job, *patterns):
-        """What the command shows once it has all of these."""
+        """The command's output once it has all of these words."""
         def shown():
             code, out, err = self.call(VIADUCT, "shmem", "trace", "--job", job.pid)
             self.text = out + err

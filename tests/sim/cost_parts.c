@@ -84,7 +84,7 @@ static void a_pool_serves_who_asked_first(void **state)
     struct record record = {.cost = &cost};
     sim_pool_take(&pool, 3, (struct sim_call){note, &record, 0});
     sim_pool_take(&pool, 2, (struct sim_call){note, &record, 1});
-    /* One is free, but who needs two asked before. */
+    /* One is free, but a caller that needs two asked before. */
     assert_false(sim_pool_try(&pool, 1));
     sim_pool_take(&pool, 1, (struct sim_call){note, &record, 2});
     assert_true(sim_cost_run(&cost, EVENTS_MAX));

@@ -83,7 +83,7 @@ def part(key):
 
 
 def slope(found, kind):
-    """MB/s of what the largest transfer takes longer than half of it: what is in front of the first byte is left out."""
+    """MB/s by the difference between the largest transfer and half of it: the time before the first byte is left out."""
     size = max(bytes_ for one, bytes_ in (key for key in found if isinstance(key, tuple)) if one == kind)
     return (size // 2) / (found[kind, size] - found[kind, size // 2])
 

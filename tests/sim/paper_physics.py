@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""The published systems' models obey physics: what makes a path longer, slower or narrower makes no figure better; a
+"""The published systems' models obey physics: a longer, slower or narrower path makes no figure better; a
 longer measurement moves no figure by more than 1 %; no figure is above the ceiling of its own link."""
 import csv
 import io
@@ -57,7 +57,7 @@ def monotone():
 
 
 def claims():
-    """What docs/costs.md says besides its tables."""
+    """The statements of docs/costs.md besides its tables."""
     rates = {(label, x): model for (_, label, x), model in figures("A", bounded=False).items()}
     for size, times in (("64", 1.13), ("65536", 1.77)):
         gain = rates["doorbell", size] / rates["polling", size]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
 """viaduct-sim parts: a machine whose values are known is measured (by the model), and they are found again from the figures and
-the listings of lspci, together with the figures that were not used; wrong input says what is wrong with it."""
+the listings of lspci, together with the figures that were not used; wrong input gets an error that names the mistake."""
 import json
 import os
 import pathlib
@@ -14,7 +14,7 @@ SIM = os.path.join(BIN, "viaduct-sim")
 SCENARIOS = pathlib.Path(os.environ["VIADUCT_SOURCE_DIR"]) / "sim/scenarios"
 failures = []
 
-# What the machine really has: [section] key, value and unit.
+# The true values of the machine: [section] key, value and unit.
 TRUE = {("pio", "store"): (3.1, "ns"), ("pio", "uncached_drain"): (92.0, "ns"), ("software", "register_store"): (92.0, "ns"),
         ("software", "register_read"): (345.0, "ns"),
         ("dma pex87xx", "setup"): (4.3, "us"), ("dma pex87xx", "request_interval"): (131.0, "ns"), ("memory", "copy"): (7300.0, "MB/s")}
@@ -69,7 +69,7 @@ def write(folder, name, text):
 
 
 def measured(folder, scenario):
-    """What viaduct perf pio would say of a machine that is as the model is, with the values of TRUE."""
+    """The output of viaduct perf pio on a machine that behaves as the model, with the values of TRUE."""
     parts = (SCENARIOS / "parts.ini").read_text(encoding="utf-8")
     for (section, key), (value, unit) in TRUE.items():
         parts, count = re.subn(rf"(?ms)(^\[{section}\]$(?:(?!^\[).)*?^{key} = )[^\n]*", rf"\g<1>{value} {unit} [chosen] x", parts)

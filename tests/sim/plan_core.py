@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""The planner against the nodes of src/core, event by event, on the same cards: what arrives of what all hosts can send,
-and of loads below that, and the median latency below that, within 10 %. With "--all" (make plan-core): up to 64 hosts, more shapes
+"""The planner against the nodes of src/core, event by event, on the same cards: throughput at full load and at lower
+loads, and the median latency at lower loads, within 10 %. With "--all" (make plan-core): up to 64 hosts, more shapes
 and sizes, as docs/costs.md shows them."""
 import json
 import os

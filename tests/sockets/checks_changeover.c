@@ -212,7 +212,7 @@ static void bytes_on_both_sides_of_the_change(void)
     done(pair);
 }
 
-/* And back: who writes uses stdio from now on. */
+/* And back: the writer uses stdio from now on. */
 static void bytes_on_both_sides_of_the_way_back(void)
 {
     struct pair pair = connected();
@@ -258,7 +258,7 @@ static void edges_by_shutdown_after_the_way_back(void)
     close(epfd);
 }
 
-/* Who goes back, and has never written, is not heard at the other end. */
+/* An end that returns to the kernel, and has never written, causes no edge at its peer. */
 static void no_edge_by_the_way_back_of_who_was_silent(void)
 {
     struct pair pair = just_connected();

@@ -114,7 +114,7 @@ static void what_was_sent_before_close_arrives(void)
     close(pair.server);
 }
 
-/* For who asks for bytes alone, without EPOLLRDHUP, too. */
+/* Also for a set that asks for EPOLLIN alone, without EPOLLRDHUP. */
 static void the_last_holder_ends_and_it_is_an_edge(bool by_kill)
 {
     struct pair pair = connected();
@@ -186,8 +186,9 @@ static void a_killed_peer_is_an_end(void)
     close(pair.client);
 }
 
-/* Who sleeps for one connection again and again may do so in another way than at first: with waits
- * for several descriptors in between, and for another connection by the same number later. */
+/* A thread that sleeps for one connection again and again may do so in another way than at first:
+ * with waits for several descriptors in between, and for another connection by the same number
+ * later. */
 static void a_killed_peer_wakes_who_has_slept_before(void)
 {
     for (int round = 0; round < 3; round++) {

@@ -253,7 +253,7 @@ static void set_small_buffers(int fd)
     CHECK(setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes)) == 0);
 }
 
-/* Who wants to be held up early is. */
+/* A listener with small buffers has writers held up early. */
 static void small_buffers_of_the_listener(void)
 {
     struct pair pair = prepared(set_small_buffers, true);

@@ -422,7 +422,8 @@ static void *thread_sender(void *of_half)
     return NULL;
 }
 
-/* They wait for room together, and some of that which comes is taken by who then sends no more. */
+/* Both wait for room together, and some of the room is taken by a writer that then sends no more.
+ */
 static void a_thread_waits_on_when_another_stops(void)
 {
     enum { ROUNDS = 300 };

@@ -299,7 +299,7 @@ static void a_set_is_polled(void)
             CHECK(is_readable(epfd, 0) == (edge == 0)); /* reported; and it is still there */
             read_all(pair.server, &byte, 1);
             CHECK(!is_readable(epfd, 0) && wait_in(epfd, pair.server, 20) == 0);
-            /* It wakes who sleeps in the set, and is gone by then. */
+            /* It wakes the thread that sleeps in the set, and is gone by then. */
             write_later(pair.client);
             CHECK(wait_in(epfd, pair.server, 5000) == EPOLLIN);
             read_all(pair.server, &byte, 1);

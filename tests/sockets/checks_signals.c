@@ -240,7 +240,7 @@ static void a_sleep_restarts_by_the_handler_that_ran(void)
     while (read(pair.server, &byte, 1) != 1) {
         CHECK(errno == EINTR);
     }
-    /* What siginterrupt() changes behind everybody's back counts, too. */
+    /* What siginterrupt() changes without a hooked call counts, too. */
     interrupts(SIGUSR1);
     signal_then_write(SIGUSR1, pair.client);
     CHECK(read(pair.server, &byte, 1) == -1 && errno == EINTR);

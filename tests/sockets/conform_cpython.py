@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
 """CPython's own tests of sockets, from Debian's libpython3.11-testsuite or with the interpreter named.
 
-Both ends of most connections are in one process. What fails only on pipes is run again, alone and up to three times,
+Both ends of most connections are in one process. Tests that fail only on pipes run again, alone and up to three times,
 on both, since some of these tests fail now and then on any machine.
 """
 import os

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""curl's own tests, from Debian's source package, of Debian's curl: what it says to servers, byte by byte.
+"""curl's own tests, from Debian's source package, of Debian's curl: its requests, byte by byte.
 
 The source comes by apt-get into the folder of this run, and only the servers it brings are built. curl, they and the Perl
-programs among them have the library. What fails only on pipes is run again, up to three times.
+programs among them have the library. Tests that fail only on pipes run again, up to three times.
 """
 import os
 import re
@@ -12,7 +12,7 @@ import subprocess
 import conform_source
 from conform_share import environment, run_groups, run_logged, take_share
 
-# Rows of the table: a test is in the first one of whose servers it needs one. What needs any other is left out.
+# Rows of the table: a test is in the first one of whose servers it needs one. Tests that need any other server are left out.
 GROUPS = [("proxies, SOCKS", {"http-proxy", "socks4", "socks5"}), ("FTP", {"ftp", "ftp-ipv6"}), ("SMTP", {"smtp"}),
           ("IMAP", {"imap"}), ("POP3", {"pop3"}), ("HTTPS by stunnel", {"https"}),
           ("MQTT, gopher, telnet", {"mqtt", "gopher", "gopher-ipv6", "telnet", "dict"}), ("HTTP", {"http", "http-ipv6"})]

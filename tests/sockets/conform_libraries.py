@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
 """The own tests of libraries whose programs wait for many connections: libevent and libuv, from Debian's source packages.
 
-The sources come by apt-get into the folder of this run and are built there. What fails only on pipes is run again, up to
-three times.
+The sources come by apt-get into the folder of this run and are built there. Tests that fail only on pipes run again, up to three times.
 """
 import os
 import re

@@ -113,7 +113,7 @@ pop.quit()
 
 
 def dovecot(lab):
-    """One process talks until it knows who it is, then it hands the connection to another by SCM_RIGHTS."""
+    """One process talks until it knows the user, then it hands the connection to another by SCM_RIGHTS."""
     imap, pop = free_port(), free_port()
     top = os.path.join(lab.folder, "dovecot")
     os.mkdir(top)

@@ -2,7 +2,7 @@
 """nginx' own tests (Perl, github.com/nginx/nginx-tests) against Debian's nginx: HTTP and stream, as client, server and proxy.
 
 They come by git when this runs, from there or from a path. The tests, the servers they fake and nginx have the library.
-Tests of what this nginx has not been built with skip themselves. What fails only on pipes is run again, up to twice.
+Tests of what this nginx has not been built with skip themselves. Tests that fail only on pipes run again, up to twice.
 """
 import concurrent.futures
 import os

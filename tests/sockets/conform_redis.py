@@ -50,7 +50,7 @@ def all_units(tree):
 
 
 class NothingRan(Exception):
-    """Not one test of a file, which does not mean that they are all well."""
+    """No test of a file ran, which is a failure."""
 
 
 class Runner:

@@ -7,8 +7,8 @@ import os
 import signal
 import subprocess
 
-# A connection that the rules of the game leave to the kernel: bytes on it were never meant for pipes. What other
-# connections sent by the kernel counts against the library.
+# A connection that stays with the kernel by rule: its bytes were never meant for pipes. Bytes that other connections
+# sent by the kernel count against the library.
 NOT_ELIGIBLE = {
     "peer is a plain program", "ended before pipes were worth it", "socket option that pipes can not honour",
     "used through stdio", "passed to another program by exec", "sent to another process", "process uses io_uring",

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""Tests and programs of others, with and without the library: what fails with it and not without is a bug here.
+"""Tests and programs of others, with and without the library: a test that fails with it only is a bug here.
 
 usage: conform_sockets.py [--suites NAME,...] [--all] [--python PROGRAM] [--timeout S] [--nginx-tests PATH] [MODULE...]
   --suites  some of: programs, servers, services, web, queues, names, systems, runtimes, libraries, redis,

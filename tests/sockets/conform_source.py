@@ -6,7 +6,7 @@ import subprocess
 
 
 def source_lists(parts):
-    """What apt reads on this machine, for source packages: sources that have none fail quietly."""
+    """apt's sources of this machine, for source packages: those that have none fail quietly."""
     os.makedirs(parts)
     for folder in ("/etc/apt", "/etc/apt/sources.list.d"):
         for name in os.listdir(folder) if os.path.isdir(folder) else ():

@@ -10,7 +10,7 @@ told later than by kernel TCP: by more than a quarter and a millisecond, in the 
 where it is: what the kernel says of its threads and of the connection, and its stacks where gdb is installed.
 
 Both sides run with a higher priority, where that is allowed. Over pipes they spin and are runnable, over the kernel they
-sleep, and on a busy machine a process that has slept is scheduled sooner, to die as to read of a death.
+sleep, and on a busy machine a process that has slept is scheduled sooner, both to die and to learn of a death.
 """
 import argparse
 import contextlib
@@ -46,7 +46,7 @@ def start(words, env):
 
 
 def has_ended(process, seconds):
-    """Waits for it. By its descriptor: Popen.wait() with a limit looks only every 50 ms."""
+    """Waits for it. By its descriptor: Popen.wait() with a limit polls only every 50 ms."""
     pidfd = os.pidfd_open(process.pid)
     try:
         return bool(select.select([pidfd], [], [], seconds)[0])
@@ -62,7 +62,7 @@ def output_of(*words):
 
 
 def print_where(process, port):
-    """All that can be seen of a process that does not go on."""
+    """All that the kernel and gdb show of a process that hangs."""
     base = "/proc/%d/task" % process.pid
     for thread in os.listdir(base):
         for name in ("comm", "wchan", "syscall", "stack"):

@@ -66,7 +66,7 @@ def listens(port):
 
 
 def is_connected(port):
-    """Killed before that, a client leaves its server waiting for one, as it should."""
+    """A client that is killed before that leaves its server waiting, as with TCP."""
     with open("/proc/net/tcp", encoding="ascii") as lines:
         return any(fields[3] == "01" and fields[1].endswith(":%04X" % port) for fields in map(str.split, lines))
 
@@ -126,7 +126,7 @@ class Case(unittest.TestCase):
         self.assertEqual(left, set())
 
     def environment(self, preload, **more):
-        # What the library learns about this machine is kept out of the user's cache.
+        # The library's measurements of this machine stay out of the user's cache.
         env = dict(os.environ, **{"VIADUCT_SOCKETS_STATS": self.stats, "XDG_CACHE_HOME": self.folder,
                                   **more})
         if preload:
@@ -169,7 +169,7 @@ class Case(unittest.TestCase):
         self.assertEqual(code, 0, process.log.read()[-800:])
 
     def lines(self, processes=0):
-        """What the programs since the last call did: one entry per process; once there are so many."""
+        """Statistics of the programs since the last call: one entry per process, once there are so many."""
         deadline = time.monotonic() + HANG_S
         while self.lines_count() < processes and time.monotonic() < deadline:
             time.sleep(0.01)
@@ -245,7 +245,7 @@ class Case(unittest.TestCase):
 
 
 def begin():
-    """What a script for people does first."""
+    """The first line of a script that is executed by name."""
     os.environ.pop("LD_PRELOAD", None)
     supervise.begin()
 

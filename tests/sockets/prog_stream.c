@@ -5,7 +5,7 @@
  *     prog_stream serve ADDRESS PORT COUNT           sends back what comes, for COUNT connections
  *     prog_stream echo ADDRESS PORT BYTES SEED       sends BYTES in random pieces while it reads
  *                                                    them back, and checks them
- *     prog_stream accept-echo ADDRESS PORT BYTES SEED  the same for who connects here
+ *     prog_stream accept-echo ADDRESS PORT BYTES SEED  the same for a peer that connects here
  *     prog_stream pingpong ADDRESS PORT BYTES COUNT [spin]  messages there and back, one at a time;
  *                                                    spin: by calls that do not block
  *     prog_stream connect ADDRESS PORT COUNT         connects, sends a byte, reads it back, closes

@@ -49,7 +49,7 @@ def looked(look, before):
 
 def is_extra_edge(line, other, before):
     """poll() on a set of edges, when pipes come: the kernel keeps the edge that epoll_wait() told by itself just before,
-    and lets go of it only by an epoll_wait() of its own, which would take what others have to tell, too. The same of a set
+    and lets go of it only by an epoll_wait() of its own, which would take the events of other descriptors, too. The same of a set
     in a set, of which bytes that still come by the kernel are reported by the kernel and by us, at the next poll."""
     look = line.partition(": ")[2].partition(" 0 = 0")[0]
     return ("poll(set 1) 0 = 0" in line and "poll(set 1) 0x1 = 1" in other) or \
@@ -68,7 +68,7 @@ def goes_back(one):
 
 
 def may_be_told(events, look, before):
-    """Has a connection gone back to the kernel since that was looked at last? Or before, and bytes have come: what was
+    """Has a connection gone back to the kernel since the last check? Or before, and bytes have come: what was
     unread is sent again, maybe later. The edge of the change may also be told twice: by epoll_wait() itself, which
     answers without the kernel what it knows, and by the kernel, which keeps it until it is asked. epoll(7) promises no
     edge too few; programs that rely on edges try until EAGAIN, and find nothing new by one too many."""
@@ -85,7 +85,7 @@ def may_be_told(events, look, before):
 
 
 def is_edge_of_change(line, other, before):
-    """An edge too many, not one too few. When a connection returns to the kernel its registration changes, which the
+    """One edge more is allowed, one less is not. When a connection returns to the kernel its registration changes, which the
     kernel reports as an edge, also through a set in a set. And unread bytes are sent again: they arrive twice."""
     look = line.partition(": ")[2].partition(" 0 = 0")[0]
     return look.endswith(("epoll_wait(set 1)", "epoll_wait(set 4)", "epoll_wait(set 6)")) and other.endswith(" = 1 ") and \

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""What a process has under way to a host that no link leads to holds up nothing that is for another."""
+"""Operations under way to an unreachable host delay none to another host."""
 import select
 import socket
 import subprocess
@@ -19,7 +19,7 @@ def meet(address, port):
     for _ in range(300):
         conn.sendall(bytes(100))
         conn.recv(100, socket.MSG_WAITALL)
-        time.sleep(0.0005)  # who they are has to get about
+        time.sleep(0.0005)  # the directory has to reach all hosts
     return conn
 conn = meet(sys.argv[1], sys.argv[2])
 conns = [meet(sys.argv[3], sys.argv[4]) for _ in range(int(sys.argv[5]))]

@@ -15,7 +15,7 @@ from lab import BIN, CHECKS, HANG_S, PYTHON, STREAM, end, free_port, need
 
 BURST = os.path.join(BIN, "tests", "prog_burst")
 
-# Large sends of words that count, then an end: what comes is a beginning of that, and how much.
+# Large sends of counting words, then an end: the receiver gets a prefix of them, and prints its length.
 SENDER = """
 import array, os, signal, socket, sys
 listener = socket.create_server((sys.argv[1], int(sys.argv[2])))
@@ -297,8 +297,8 @@ class Carried(Hosts):
         self.assertGreater(entry["bytes_pipe_rx"], 0, entry)
 
     def ends(self, how):
-        """A program that ends without closing says so as soon as one that does. The kernel's word alone is not
-        believed for two seconds, as frames may be slower; on a busy machine it may take long once, not always."""
+        """A program that ends without closing says so as soon as one that does. For two seconds the kernel's end alone
+        is not accepted, as frames may be slower; on a busy machine it may take long once, not always."""
         for _ in range(8):
             port = free_port(self.address)
             server = self.start([PYTHON, "-c", ENDER, self.address, str(port), how], port=port)
@@ -360,7 +360,7 @@ class Carried(Hosts):
         return took_s
 
     def mostly_by_pipes(self, run, tries=4):
-        """What programs said that did run(). With ten times as many of them as processors a connection may be through
+        """The output of the programs that run() started. With ten times as many of them as processors a connection may be through
         before its daemon had its turn, or stay with the kernel because a link seemed dead: then once more."""
         for _ in range(tries - 1):
             run()
@@ -468,7 +468,7 @@ class OverARelay(Carried):
         self.assertGreater(self.lent(entries), 0.5, entries)
 
     def lent(self, entries):
-        """The part of what went as frames."""
+        """The share of the bytes that went as frames."""
         return sum(e["bytes_lent_tx"] for e in entries) / sum(e["bytes_frames_tx"] for e in entries)
 
     def lent_by(self, run):

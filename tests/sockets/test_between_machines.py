@@ -143,7 +143,7 @@ class Base(lab.Case):
         return said.strip(), self.lines(processes)
 
     def assert_by_kernel(self):
-        """Who leaves a connection to the kernel from the beginning may have nothing to say."""
+        """An end that leaves a connection to the kernel from the beginning may have no bytes to send."""
         entries = self.talk(processes=0)[1]
         self.assertEqual(sum(e["bytes_pipe_tx"] for e in entries), 0, entries)
 

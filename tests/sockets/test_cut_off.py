@@ -256,7 +256,7 @@ for at, conn in enumerate(conns):
 print(json.dumps(sent), flush=True)
 os.read(0, 1)
 """
-# Sends, and ends; or its child does, and then it goes on. What it says is how much that was.
+# Sends, and ends; or its child does, and then the parent continues. It prints the number of bytes.
 LEAVES = BEGINS + """
 who, how = sys.argv[3].split(" is ")
 def send():
@@ -293,7 +293,7 @@ MOST_S = 0.7
 
 
 def stop_daemon(host):
-    """A function that lets it go on."""
+    """A function that lets the program continue."""
     hosts = json.loads(viaduct("status", "--fabric", FABRIC, "--json"))["hosts"]
     (pid,) = (entry["pid"] for entry in hosts if entry["host"] == host)
     os.kill(pid, signal.SIGSTOP)
@@ -320,7 +320,7 @@ class CutOff(Hosts):
         client.stdin.flush()
 
     def says(self, program, *words, connections):
-        """What the client says that it did while its host was cut off; all that it sent arrives."""
+        """The client's report of its calls while its host was cut off; all sent bytes arrive."""
         server, client = self.begin(program, *words, connections=connections)
         cut("1", "2")
         cut("1", "4")
@@ -385,7 +385,7 @@ class CutOff(Hosts):
         return took_s if any(entry["accelerated"] != 0 for entry in entries) else HANG_S
 
     def test_small_buffers_do_not_wait(self):
-        """Nobody could answer, so the connections keep their pipes; every byte arrives."""
+        """No peer could answer, so the connections keep their pipes; every byte arrives."""
         self.assertTrue(any(self.shrinks() < MOST_S for _ in range(12)))
 
     def leaves(self, how):

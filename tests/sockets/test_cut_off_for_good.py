@@ -25,7 +25,7 @@ def meet(client):
         if client:
             conn.sendall(bytes(100))
         conn.sendall(conn.recv(100, socket.MSG_WAITALL)) if not client else conn.recv(100, socket.MSG_WAITALL)
-        time.sleep(0.0005)  # who they are has to get about
+        time.sleep(0.0005)  # the directory has to reach all hosts
     os.write(1, b"ready\\n")
     os.read(0, 1)
     return conn
@@ -34,7 +34,7 @@ sent = 0
 got = 0
 heard = []
 def hear(call, *words):
-    # What the call says: an errno, or what it returns.
+    # The result of the call: an errno, or its return value.
     try:
         result = call(*words)
         heard.append(len(result) if isinstance(result, bytes) else result)
@@ -112,7 +112,7 @@ class CutOffForGood(Hosts):
     up_words = ("--chain", "3", "--give-up-ms", str(GIVE_UP_S * 1000))
 
     def pair(self, server_action, action):
-        """Both have exchanged some, and wait until they may go on."""
+        """Both ends have exchanged some bytes, and wait for the signal to continue."""
         port = free_port(self.address)
         pair = []
         for words, role, act in ((self.server_words, "server", server_action), (self.client_words, "client", action)):
@@ -159,7 +159,7 @@ class CutOffForGood(Hosts):
         pairs = {way: self.begin(its_action, action) for way, (action, _, its_action) in WAYS.items()}
         for server, _ in pairs.values():
             self.go(server)
-        time.sleep(1)  # what says that they sleep has arrived
+        time.sleep(1)  # the words that announce their sleep have arrived
         cut("1", "2")
         try:
             for _, client in pairs.values():

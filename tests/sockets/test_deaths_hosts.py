@@ -115,7 +115,7 @@ print(json.dumps(seen))
 SIZE = 1000
 LARGE = 200000
 CASES = (
-    # what is read, how it ends, the answer, how many bytes, who has spoken; and how the peer looks
+    # what is read, how it ends, the answer, how many bytes, which ends have written; and how the peer finds out
     (0, "killed", "-", SIZE, "both", "reads"),
     (SIZE // 2, "killed", "-", SIZE, "both", "reads"),
     (SIZE, "killed", "-", SIZE, "both", "reads"),
@@ -158,7 +158,7 @@ CUT_S = 0.5
 WRITES = ((0, "killed", "-", SIZE, "both", "writes"), (0, "closes", "-", SIZE, "both", "writes"))
 
 
-# Who is killed when it has exchanged so many bytes, and who tells how late it heard of that.
+# One end is killed when it has exchanged so many bytes, and its peer prints how late it heard of that.
 YOUNG = """
 import os, signal, socket, sys, time
 conn = socket.create_connection((sys.argv[1], int(sys.argv[2])))
@@ -218,7 +218,7 @@ class Deaths(Hosts):
         return both
 
     def kill_it(self, victim, plain):
-        """When it is where it wants to be; no link leads to its host then, for a moment."""
+        """Once the program has reached that state; then its host is cut off for a moment."""
         links = () if plain else (("1", "2"), ("1", "4"))
         self.assertEqual(victim.stdout.readline(), b"there\n")
         for link in links:

@@ -62,7 +62,7 @@ class Counts(Case):
                 self.assertEqual(self.demoted(check), 0)
 
     def test_what_the_kernel_keeps(self):
-        """Options of before the connection had pipes, which pipes do not honour."""
+        """Options that were set before the connection had pipes, and that pipes do not honour."""
         for check in ("bytes_left_as_asked_before_connecting", "notifications_asked_for_before_connecting",
                       "notifications_that_no_call_asks_for"):
             with self.subTest(check):
@@ -91,7 +91,7 @@ class Reasons(Lister):
                  "if os.fork() == 0: os.execv('/bin/true', ['true'])\n"
                  "os.wait()", "passed to another program by exec"),
                 ("e = select.epoll(); outer = [select.epoll() for _ in range(5)]\n"
-                 "for one in outer: one.register(e, 1)\n"  # more than are known of a set that holds nothing yet
+                 "for one in outer: one.register(e, 1)\n"  # more than the library records of a set without members
                  "e.register(s, 1)", "in an epoll set that is in another")):
             with self.subTest(why):
                 again = "talk(c, s); talk(s, c)\n"

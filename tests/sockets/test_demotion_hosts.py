@@ -98,7 +98,7 @@ class Leaves(Hosts):
         self.assertGreater(entry["bytes_kernel_tx"], BYTES // 4, entry)
 
     def both_send(self):
-        """As long as TCP's buffers take it, so must we. On a busy machine pipes may come too late: then once more."""
+        """Where TCP's buffers take the bytes, pipes must take them, too. On a busy machine pipes may come too late: then once more."""
         for _ in range(5):
             port = free_port(self.address)
             words = [PYTHON, "-c", BOTH, self.address, str(port), str(MUCH)]

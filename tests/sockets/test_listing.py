@@ -126,7 +126,7 @@ class Listing(Lister):
         self.assertEqual(process.wait(HANG_S), 0)
 
     def test_a_child_for_each_connection(self):
-        """As PostgreSQL does it: the parent closes its descriptor at once. What the child shows is the child's."""
+        """As PostgreSQL: the parent closes its descriptor at once. The child's line shows the child."""
         for after in ("0", "4"):
             process = self.talker(
                 "l = socket.socket(); l.bind(('127.0.0.1', 0)); l.listen(); clients = []\n"
@@ -173,7 +173,7 @@ class Listing(Lister):
             end(process)
 
     def test_pipes_that_the_other_end_does_not_take(self):
-        """Who connects says that it may have pipes, and then asks for what they can not honour."""
+        """The connector announces that it can have pipes, and then sets an option that they can not honour."""
         process = self.talker("c, s = pair(); c.sendall(b'x'); s.recv(1)\n"
                               "c.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)\n"
                               "for i in range(200):\n"

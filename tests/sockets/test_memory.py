@@ -13,7 +13,7 @@ import lab  # noqa: E402
 
 MEMORY = "memfd:viaduct-connection"
 LIMIT = "limit of memory or mappings is reached"
-# An end when quiet: a page for its half of the memory, and one for its side; and what is not a connection's.
+# An end when quiet: a page for its half of the memory, and one for its side; and memory that belongs to no connection.
 QUIET_KIB_PER_PAIR = 4 * 4
 OWN_KIB = 64
 
@@ -55,7 +55,7 @@ while os.read(0, 100):
 
 
 def shared_kib(pid):
-    """What connections have of memory: their rings, and what processes that fork would share."""
+    """Memory of connections: their rings, and the part that forked processes share."""
     total, counts = 0, False
     with open("/proc/%d/smaps" % pid, encoding="ascii") as smaps:
         for line in smaps:

@@ -14,7 +14,7 @@ from lab import CHECKS, Case, PYTHON, STREAM, HANG_S, cpu_seconds, end, free_por
 
 
 class Semantics(Case):
-    """What Linux promises holds on the kernel's connections, so the checks are right, and on ours."""
+    """The checks hold on the kernel's connections, which proves them right, and on ours."""
 
     def failures(self, out):
         return [line for line in out.splitlines() if not line.startswith("ok ")]
@@ -27,7 +27,7 @@ class Semantics(Case):
         return failed
 
     def test_checks_on_kernel_tcp(self):
-        """What fails here says that a check is wrong. One that assumes a schedule may fail on a busy machine, so it gets a second run."""
+        """A failure here means that a check is wrong. One that assumes a schedule may fail on a busy machine, so it gets a second run."""
         first = self.run_checks(preload=False)
         for line in first:
             print("on the kernel's TCP: %s" % line, file=sys.stderr)
@@ -41,7 +41,7 @@ class Semantics(Case):
 
     def test_checks_offered_at_once(self):
         self.assertEqual(self.run_checks(env={"VIADUCT_SOCKETS_AFTER": "0"}), [])
-        # What is written until the other thread has accepted goes by the kernel: as much as it has buffers for.
+        # Bytes that are written before the other thread accepts go by the kernel: as many as its buffers hold.
         self.assert_by_pipes(self.lines(), 0.3, 20)
 
 
@@ -70,7 +70,7 @@ class Streams(Case):
             self.assert_by_pipes(self.lines(), 0.1)
 
     def test_thousands_of_calls_before_the_first_of_the_other_end(self):
-        """Small messages are sent faster than another process gets a CPU: that is no plain program."""
+        """Small messages are sent faster than another process gets a CPU: the peer is not taken for a program without the library."""
         talk = ("    for i in range(600):\n"
                 "        a.sendall(b'y' * 100); assert len(b.recv(100, socket.MSG_WAITALL)) == 100\n")
         script = ("import socket\n"
@@ -98,7 +98,7 @@ class Streams(Case):
                   "t.join()\n")
         self.run_client([PYTHON, "-c", script])
         (entry,) = self.lines()
-        # What the kernel has buffers for, and what goes until it has been read.
+        # The bytes that the kernel's buffers hold, and those sent until these have been read.
         self.assertGreater(entry["bytes_kernel_tx"], 1000000, entry)
         self.assertLess(entry["bytes_kernel_tx"], 40000000, entry)
 
@@ -338,7 +338,7 @@ class Ends(Case):
 
 class Users(Case):
     def test_users_without_a_number_are_not_one(self):
-        """In a name space that gives none a number all of them look alike."""
+        """In a user name space without mappings all users have one number."""
         script = ("import ctypes, os, socket, sys\n"
                   "if sys.argv[1] == 'unnumbered' and ctypes.CDLL(None).unshare(0x10000000) != 0: sys.exit(77)\n"
                   "l = socket.socket(); l.bind(('127.0.0.1', 0)); l.listen()\n"

@@ -148,7 +148,7 @@ static uint32_t after(enum via_event event)
     return phases;
 }
 
-/* Who leads from one set to another: a bit for each event. */
+/* Which events lead from one set to another: a bit for each. */
 static uint32_t events_between(uint32_t from, uint32_t to)
 {
     uint32_t events = 0;

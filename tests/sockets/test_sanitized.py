@@ -22,7 +22,7 @@ SUPPRESSIONS = os.path.join(HERE, "tsan.supp")
 # came, by which a set of epoll, asked by poll(), looks ready once.
 NOT_WITH_THREADS = ["-the_reader_is_killed", "-interrupted_calls_tell_how_far_they_came",
                     "-an_epoll_set_can_be_polled"]
-# A sanitizer's stand-ins of calls look themselves at what they are given.
+# A sanitizer's stand-ins of calls check their arguments themselves.
 NOT_SANITIZED = ["-addresses_that_are_none", "-addresses_and_control_data_that_are_wrong",
                  "-events_to_where_nothing_can_be_written", "-messages_from_where_nothing_is",
                  "-addresses_to_where_nothing_is", "-waiting_for_what_is_nowhere", "-waits_with_arguments_that_are_none",

@@ -139,7 +139,7 @@ class Sets(Hosts):
             client.stdin.write(b"x")
             client.stdin.flush()
             self.assertEqual(client.stdout.readline(), b"closed\n")
-            end(server)  # of which the kernel tells
+            end(server)  # which the kernel reports
             client.stdin.write(b"x")
             client.stdin.flush()
             self.assertEqual(client.wait(HANG_S), 0)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""Stands in for viaductd beside a copy of viaduct, and misbehaves as no sound daemon does. The
+"""Stands in for viaductd beside a copy of viaduct, and misbehaves. The
 environment selects the fault: VIADUCT_FAKE="<host> <how>". Other hosts behave. How:
   exit       ends with code 3 after a line on standard error
   kill       kills itself

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""A viaduct-ip that does not keep to the rules, through the client library. Run by test_ip.py on a host whose own
+"""A viaduct-ip that breaks the protocol, through the client library. Run by test_ip.py on a host whose own
 viaduct-ip has ended: ip_hostile.py LIBRARY HOST VICTIM BYSTANDER. Prints the received frames."""
 import ctypes
 import os

@@ -41,7 +41,7 @@ class Machines(cli.Case):
         with open(os.path.join(self.folder, "log%d" % host), "ab") as log:
             self.daemons[host] = subprocess.Popen(
                 [os.path.join(cli.BIN, "viaductd"), "--foreground", "--host", str(host), "--hosts-max", "32",
-                 "--dead-ms", "5000",  # CPUs may be busy; the end of a daemon ends its cables at once all the same
+                 "--dead-ms", "5000",  # CPUs may be busy; the end of a daemon ends its cables at once nevertheless
                  "--rundir", self.rundir_of(host), "--with", str(os.getpid()), "--ready-fd", str(ready_there),
                  *links, *words],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=[ready_there])
@@ -113,7 +113,7 @@ class Status(Machines):
         self.assertTrue(cli.wait_for(lambda: self.states(1)[3] == "unreachable"))
         gone = self.status_at(1)["hosts"][2]
         self.assertRegex(gone["error"], r"^host 3: asked by host 1: no way leads to it since \d+ s$")
-        # What it said of itself is still known.
+        # The directory still has its entry.
         self.assertEqual(gone["name"], os.uname().nodename)
         self.assertEqual(self.status_at(1)["links"][1]["state"], "down")
         self.start_host(3)
@@ -139,7 +139,7 @@ class Status(Machines):
         begin = time.monotonic()
         self.assertTrue(cli.wait_for(lambda: self.host_at(2, "10.9.9.9") == 3))
         self.assertGreater(time.monotonic() - begin, 1)
-        # It was not gone after all, so one of them lies.
+        # The host was not gone, so one of the two daemons lies.
         self.start_host(1, "--address", "10.9.9.9")
         self.assertTrue(cli.wait_for(lambda: self.host_at(2, "10.9.9.9") is None))
 
@@ -236,7 +236,7 @@ class Pages(Machines):
         return rundir
 
     def serve_a_hostile_error(self, listener, real):
-        """As host 2, which passes on what host 3 says."""
+        """As host 2, which forwards the answers of host 3."""
         while True:
             try:
                 conn = listener.accept()[0]

@@ -205,7 +205,7 @@ class Port(cli.Case):
         thread = self.tree.probes(2, refuses=("vfio-pci", "ntb_hw_plx"))
         self.bad("port", "bind", ADDRESS, "--root", self.tree.root, says="(dmesg) says why; ntb_hw_plx did not take it back")
         thread.join(cli.HANG_S)
-        # vfio-pci keeps what can not be given away.
+        # vfio-pci keeps a function that no other driver takes.
         self.tree.put("sys/bus/pci/devices/%s/driver_override" % ADDRESS, "vfio-pci\n")
         self.tree.bind(ADDRESS, "vfio-pci")
         os.unlink(os.path.join(self.tree.root, "sys/bus/pci/drivers/vfio-pci/unbind"))

@@ -37,7 +37,7 @@ class Terminal:
         os.write(self.controller, key.encode())
 
     def read_until(self, pattern, seconds=cli.HANG_S):
-        """Ctrl-L has the whole picture drawn, not what is new in it."""
+        """Ctrl-L redraws the whole screen, not only its changes."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             self.key("\x0c")

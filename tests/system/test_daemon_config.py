@@ -28,7 +28,7 @@ class Config(cli.Case):
         code, _, err = self.daemon("--host", "0", *links)
         self.assertEqual(code, 2, err)
         self.assertIn("%s: a host has at most %d links" % (links[most].replace("=", " "), most), err)
-        # With one less something else is wrong.
+        # With one link less the error is another one.
         code, _, err = self.daemon("--host", "0", *links[:most], "--hosts-max", "none")
         self.assertEqual(code, 2, err)
         self.assertNotIn("at most", err)

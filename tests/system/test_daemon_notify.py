@@ -63,7 +63,7 @@ class Notify(cli.Case):
         time.sleep(0.15)
         try:
             while True:
-                self.told()  # what was on its way
+                self.told()  # messages under way
         except TimeoutError:
             pass
         self.manager.settimeout(0.4)

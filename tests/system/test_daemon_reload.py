@@ -45,7 +45,7 @@ class Reload(cli.Case):
         for key in ("ups", "downs", "peer_session", "port"):
             self.assertEqual(after[key], before[key], key)
         self.assertEqual((after["ups"], after["downs"]), (1, 0))
-        # The place is free again, for a link that leads elsewhere.
+        # The number is free again, for a link to another host.
         three.configure([1, (2, 7)])
         two.configure([1, (3, 7)])
         self.assertTrue(two.ask("reload")["ok"])

@@ -65,7 +65,7 @@ class Docs(cli.Case):
 
 class Pages(unittest.TestCase):
     def test_blocks_of_other_pages_are_marked_only_where_they_run(self):
-        """A mark on a page that no test runs would be a promise that nothing keeps."""
+        """No page has marked blocks that no test runs."""
         for folder, _, names in os.walk(os.path.join(ROOT, "docs")):
             for name in names:
                 path = os.path.join(folder, name)

@@ -511,7 +511,7 @@ static void processes_compete(void **state)
     close_pair(&pair);
 }
 
-/* --- who may ---------------------------------------------------------------------------------- */
+/* --- rights ----------------------------------------------------------------------------------- */
 
 static int ask(struct host_raw *raw, unsigned host, uint64_t handle, uint64_t off,
                struct via_attach_slice *ret_slice)

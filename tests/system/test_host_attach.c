@@ -634,7 +634,7 @@ static void who_reads_no_replies_stops_only_itself(void **state)
     host_raw_close(&raw);
 }
 
-/* As a user who may not have more descriptors under way than RLIMIT_NOFILE says. */
+/* As a user that may not have more descriptors under way than RLIMIT_NOFILE says. */
 static void set_may_exceed_limits(bool may)
 {
     struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};

@@ -193,7 +193,7 @@ static void work(struct fixture *fixture)
         if (((unsigned char *)via_segment_base(read_only))[round % 4096] != 'r') {
             fail_work(fixture, "a segment that others may only read was written");
         }
-        /* Everybody falls asleep now and then: wake-ups that are lost are noticed. */
+        /* All threads fall asleep now and then: wake-ups that are lost are noticed. */
         poll(NULL, 0, (int)(round % 3));
     }
     via_attach_close(work.near);

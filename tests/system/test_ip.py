@@ -219,7 +219,7 @@ class Faults(Fabric):
         return self.ip_status()[host]["pid"]
 
     def kill_daemon(self, host):
-        """The words that start it again."""
+        """The command that starts it again."""
         pid = self.pid(host)
         with open("/proc/%d/cmdline" % pid, "rb") as line:
             words = line.read().decode().split("\0")[:-1]

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""Daemons that share nothing but the socket of an ivshmem server, and the fate of messages when any of the three dies."""
+"""Daemons that share nothing but the socket of an ivshmem server, and messages under way when any of the three dies."""
 import json
 import mmap
 import os

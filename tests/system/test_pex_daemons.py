@@ -21,7 +21,7 @@ class Options(ctypes.Structure):
 
 
 class Process:
-    """What a process of a host can do, by libviaduct."""
+    """A process of a host, by libviaduct."""
 
     def __init__(self, case, machine):
         self.case = case
@@ -235,7 +235,7 @@ class Pex(cli.Case):
         self.assertEqual((one.stop(), two.stop()), (0, 0))
 
     def test_a_server_that_dies_while_it_is_opened_is_an_error(self):
-        """At each step the command says what failed and of which socket, and the function can be opened again."""
+        """At each step the command names the failure and the socket, and the function can be opened again."""
         engine = os.path.join(self.folder, "dma.sock")
         self.serve("--dma-socket", engine)
         for dies, steps in ((self.sockets[0], (0, 1, 6, 11, 14, 17, 21)), (engine, (0, 6, 10, 20, 40))):

@@ -554,7 +554,7 @@ void fabric_submit(struct fabric *fabric, int host, const struct via_op *op)
     struct fabric_host *at = &fabric->hosts[host];
     for (unsigned i = 0; i < 100000; i++) {
         int rc = via_node_submit(at->node, 0, op);
-        at->woken[0] = true; /* who submits is awake */
+        at->woken[0] = true; /* the submitting thread is awake */
         if (rc == 0) {
             return;
         }

@@ -125,7 +125,7 @@ static void it_comes_at_once_with_another(void **state)
     setup_free(s);
 }
 
-/* Who puts many needs no time-out for room. */
+/* A host that puts much needs no time-out for room. */
 static void every_eighth_comes_at_once(void **state)
 {
     (void)state;

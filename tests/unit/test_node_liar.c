@@ -161,7 +161,7 @@ static void any_sequence_number_is_outlived(void **state)
             run(&s, 2 * VIA_LINK_STATE_FORGET_NS);
             assert_true(fabric_is_settled(s.fabric));
             assert_links_never_failed(&s);
-            /* Everybody has forgotten the number that was too high. */
+            /* All hosts have forgotten the number that was too high. */
             for (int at = 1; at < HOSTS; at++) {
                 assert_true(sequence_of(&s, at, victim) < VIA_LINK_STATE_SEQUENCE_HIGH);
             }

@@ -355,7 +355,7 @@ static void a_new_frame_leaves_a_bubble(void **state)
     }
 }
 
-/* The hardest ring: everybody sends the same way round, as far as it goes, with a window larger
+/* The hardest ring: every host sends the same way round, as far as it goes, with a window larger
  * than all buffers together, and hosts stop and go at random. */
 static void a_crowded_ring_never_stops(void **state)
 {

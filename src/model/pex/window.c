@@ -23,7 +23,7 @@ static enum via_pex_side other(enum via_pex_side side)
     return side == VIA_PEX_VIRTUAL ? VIA_PEX_LINK : VIA_PEX_VIRTUAL;
 }
 
-/* --- who may --- */
+/* --- rights --- */
 
 /* Its entry of the table; negative: none. */
 static int find_requester(struct via_pex *pex, enum via_pex_side side, uint32_t requester)

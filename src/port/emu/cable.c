@@ -35,7 +35,7 @@ static int unix_socket(int type)
     return fd < 0 ? -errno : fd;
 }
 
-/* So that two who find the same stale socket do not remove each other's new one. */
+/* So that two ends that find the same stale socket do not remove each other's new one. */
 static int lock_directory(const char *path, int *ret_fd, struct via_error *err)
 {
     char copy[PATH_MAX];

@@ -144,7 +144,7 @@ struct via_emu_status {
     uint64_t doorbells_fired, doorbells_coalesced;
     uint64_t scratchpads_refused; /* writes to the other end's, or beyond the last */
     uint64_t messages_sent, messages_received, messages_dropped;
-    uint64_t peers_refused; /* connections ended because of what they said or who they were */
+    uint64_t peers_refused; /* connections ended for what they sent, or for their user */
     char error[256];        /* why the last connection failed; "" when nothing is wrong */
 };
 void via_emu_port_status(const struct via_port *port, struct via_emu_status *ret_status);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* The control thread's side of the emulated port: who is at the other end, and is the link up? */
+/* The control thread's side of the emulated port: which host is the peer, and is the link up? */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>

@@ -96,7 +96,7 @@ static void forget(struct socket_device *self, struct peer **at)
 /* Takes the descriptor. 0 or -EPROTO. */
 static int add_vector(struct vectors *vectors, int fd)
 {
-    /* All who have the eventfd share the flag: another server may not have set it. */
+    /* All holders of the eventfd share the flag: another server may not have set it. */
     int flags = fcntl(fd, F_GETFL);
     if (vectors->count == VIA_IVSHMEM_VECTORS_MAX || flags < 0 ||
         fcntl(fd, F_SETFL, flags | O_NONBLOCK) != 0) {

@@ -4,7 +4,7 @@
  * hostile until the fabric key is proved, and checked afterwards.
  *
  *   connector                                     listener
- *   request, with the connection  ------------>   is it for a link of mine? who sends it?
+ *   request, with the connection  ------------>   is it for a link of mine? which host is it?
  *   has the listener the key?     <------------   answer, with the acceptance or the refusal
  *   PROOF: key of my inbox        ------------>   has the connector the key?
  *   up                            <------------   GRANT: key of my inbox; up

@@ -245,8 +245,8 @@ bool via_pex_chip_is_up(struct via_pex_port *pex)
 
 /* --- set-up --- */
 
-/* Who may send through this side's BARs: 0:0, which is where chipsets without root ports' ids
- * issue from, and the id that the chip has seen. */
+/* The requesters that may send through this side's BARs: 0:0, which is where chipsets without root
+ * ports' ids issue from, and the id that the chip has seen. */
 static void program_requesters(struct via_pex_port *pex)
 {
     uint32_t off = pex->chip.link_side || pex->config.lut_at_db4 ? PEX_LUT_LINK : PEX_LUT_VIRTUAL;

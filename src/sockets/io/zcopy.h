@@ -12,7 +12,7 @@
 /*
  * Zero-copy within one machine: a large send that waits anyway leaves its bytes in the program's
  * buffer, and the receiver fetches them from there (process_vm_readv) into the program's buffer at
- * the other end. stream.h has the rules of who may touch the sender's memory when.
+ * the other end. stream.h has the rules: which end may touch the sender's memory, and when.
  *
  * A sender offers when the receiver announces that it waits in a large receive; if the receiver
  * nevertheless does not come soon, or a signal does, the sender revokes the rest and copies. The

@@ -16,7 +16,7 @@
  * happens to a short connection. When a connection has moved some data, either end asks the kernel
  * about the socket at the other end (sock_diag): without a mark the peer is a plain program, and
  * stays so. With one, the connector listens on an abstract UNIX socket (SOCK_SEQPACKET) named by
- * the kernel's cookie of its TCP socket, and the acceptor, who has learnt the cookie from the
+ * the kernel's cookie of its TCP socket, and the acceptor, which has learnt the cookie from the
  * kernel too, connects to that name. Over this connection, the control socket, the acceptor offers
  * (memory and its bell); the connector answers (its bell) at its next call, and needs the socket no
  * more. The messages are only peeked, so that a process forked meanwhile finds them too.
