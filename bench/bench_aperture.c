@@ -370,10 +370,9 @@ static void serve(struct player *player)
 
 static bool is_there(const struct player *player, uint64_t number)
 {
-    const _Atomic uint64_t *word =
-        (const _Atomic uint64_t *)((const unsigned char *)via_segment_base(
-                                       player->hosts->segment[player->id]) +
-                                   64);
+    const void *at =
+        (const unsigned char *)via_segment_base(player->hosts->segment[player->id]) + 64;
+    const _Atomic uint64_t *word = at;
     return atomic_load_explicit(word, memory_order_acquire) == number;
 }
 

@@ -121,8 +121,7 @@ static void close_source(struct via_host *host, struct via_host_source *source)
 
 static void output_ready(struct via_host_source *source, uint32_t events)
 {
-    struct via_child *child =
-        (struct via_child *)((char *)source - offsetof(struct via_child, output));
+    struct via_child *child = via_container_of(source, struct via_child, output);
     if (!read_some(child) && (events & (EPOLLHUP | EPOLLERR)) != 0) {
         close_source(child->host, source);
     }
@@ -130,14 +129,13 @@ static void output_ready(struct via_host_source *source, uint32_t events)
 
 static void end_ready(struct via_host_source *source, uint32_t events)
 {
-    struct via_child *child =
-        (struct via_child *)((char *)source - offsetof(struct via_child, end));
+    struct via_child *child = via_container_of(source, struct via_child, end);
     int status = 0;
     (void)events;
     if (waitpid(child->pid, &status, WNOHANG) != child->pid) {
         return;
     }
-    /* What is left of its group has no task any more, and may hold the pipe. */
+    /* The rest of its group has no task any more, and may hold the pipe. */
     (void)kill(-child->pid, SIGKILL);
     for (unsigned i = 0; i < 64 && child->output.fd >= 0 && read_some(child); i++) {
     }

@@ -316,7 +316,7 @@ VIA_HOOK int __dprintf_chk(int fd, int flag, const char *format, ...)
 
 VIA_HOOK int fclose(FILE *stream)
 {
-    int fd = stream != NULL ? fileno(stream) : -1;
+    int fd = fileno(stream); /* NULL crashes here, as in the C library's fclose() */
     if (via_unlikely(via_fd_peek(fd) != NULL)) {
         fflush(stream); /* its buffered bytes must go before our last messages */
         via_hooks_forget(fd);
