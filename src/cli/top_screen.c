@@ -12,6 +12,8 @@
 
 #define INTERVAL_MS_MIN 200u
 #define INTERVAL_MS_MAX 60000u
+/* A column of which fewer characters fit is not shown. */
+#define CUT_COLUMNS_MIN 12
 /* Ctrl-L: as everywhere, everything is drawn anew. */
 #define KEY_REDRAW ('L' & 0x1f)
 
@@ -62,14 +64,31 @@ static attr_t attributes_of(enum via_top_style style)
     return A_NORMAL;
 }
 
+/* The part of a line that fits. A column that is cut to a few characters is left out: "6.92 kB"
+ * must not become "6.". */
+static int columns_of(const struct via_top_line *line)
+{
+    int bytes = (int)strlen(line->text);
+    if (bytes <= COLS) {
+        return bytes;
+    }
+    int at = COLS;
+    while (at > 0 && COLS - at < CUT_COLUMNS_MIN &&
+           (line->text[at - 1] != ' ' || (at > 1 && line->text[at - 2] != ' '))) {
+        at--;
+    }
+    return COLS - at < CUT_COLUMNS_MIN ? at : COLS;
+}
+
 static void draw_line(int row, const struct via_top_line *line)
 {
     attr_t attributes = attributes_of(line->style);
+    int columns = columns_of(line);
     attron(attributes);
-    mvaddnstr(row, 0, line->text, COLS);
+    mvaddnstr(row, 0, line->text, columns);
     if (line->style == VIA_TOP_HEAD) {
         /* To the edge, as heads of tables do. */
-        for (int column = (int)strlen(line->text); column < COLS; column++) {
+        for (int column = columns; column < COLS; column++) {
             mvaddch(row, column, ' ');
         }
     }
@@ -80,7 +99,7 @@ static void draw_keys(const struct screen *screen)
 {
     attron(A_DIM);
     mvprintw(LINES - 1, 0,
-             "%s every %.1f s  a all  h hosts  l links  c connections  j jobs  space %s  q quit",
+             "%s every %.1f s  q quit  a all h hosts l links c connections j jobs  space %s",
              screen->paused ? "PAUSED," : "", screen->interval_ms / 1000.0,
              screen->paused ? "goes on" : "pauses");
     attroff(A_DIM);

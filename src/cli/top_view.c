@@ -8,7 +8,7 @@
 #include "cli/scale.h"
 #include "cli/top.h"
 
-#define BAR_COLUMNS 12u
+#define BAR_COLUMNS 6u
 /* Rows of each section of a page that shows all of them, at least. */
 #define SECTION_ROWS_MIN 2u
 
@@ -128,9 +128,9 @@ static int add_link(const struct via_top_model *model, size_t index, struct via_
     char ends[24];
     bool up = strcmp(link->state, "up") == 0;
     double peak = model->peak_bytes_per_second;
-    snprintf(ends, sizeof(ends), "%u - %u", link->link.a, link->link.b);
+    snprintf(ends, sizeof(ends), "%u-%u", link->link.a, link->link.b);
     return add(lines, up && !link->cut ? VIA_TOP_PLAIN : VIA_TOP_BAD,
-               "%-11s  %-10s  %10s %s  %10s %s  %10s  %6llu  %s", ends,
+               "%-9s  %-10s  %10s %s  %10s %s  %10s  %6llu  %s", ends,
                link->cut ? "cut" : link->state, via_scale(link->ab.bytes_per_second, "B/s").text,
                draw_bar(link->ab.bytes_per_second, peak).text,
                via_scale(link->ba.bytes_per_second, "B/s").text,
@@ -149,9 +149,9 @@ static int add_connection(const struct via_top_model *model, size_t index,
     const struct via_sockets_row *row = &connection->row;
     const struct via_stats_conn *stats = &row->stats;
     char owner[32];
-    snprintf(owner, sizeof(owner), "%.15s(%d)", row->program, (int)row->pid);
+    snprintf(owner, sizeof(owner), "%.12s(%d)", row->program, (int)row->pid);
     return add(lines, row->accelerated ? VIA_TOP_GOOD : VIA_TOP_PLAIN,
-               "%-23s %4d  %-21s  %-21s  %-6s  %10s  %9s  %9s  %s", owner, row->fd, row->local,
+               "%-20s %4d  %-21s  %-21s  %-6s  %10s  %9s  %9s  %s", owner, row->fd, row->local,
                row->peer, row->accelerated ? "pipes" : "kernel",
                row->counted ? via_scale(connection->bytes_per_second, "B/s").text : "-",
                row->counted
@@ -204,7 +204,7 @@ static size_t count_jobs(const struct via_top_model *model)
     return model->jobs_count;
 }
 
-/* What is busiest comes first; hosts and jobs stay in their order. */
+/* The busiest links and connections come first; hosts and jobs stay in their order. */
 static double weigh_link(const struct via_top_model *model, size_t index)
 {
     const struct via_status_link *link = &model->status->links[index];
@@ -230,12 +230,12 @@ static const struct section {
                        "reaches           rate    failed",
                        "none", count_hosts, NULL, add_host},
     [VIA_TOP_LINKS] = {"Links",
-                       "link         state               a to b                           b to a  "
-                       "                 total  errors",
+                       "link a-b   state           a to b             b to a              total  "
+                       "errors",
                        "none", count_links, weigh_link, add_link},
     [VIA_TOP_CONNECTIONS] = {"TCP connections",
-                             "program                   fd  local                  peer            "
-                             "       by            rate   by pipes  by kernel  why not by pipes",
+                             "program                fd  local                  peer               "
+                             "    by            rate   by pipes  by kernel  why not by pipes",
                              "none of this user", count_connections, weigh_connection,
                              add_connection},
     [VIA_TOP_JOBS] = {"OpenSHMEM jobs and attached processes",

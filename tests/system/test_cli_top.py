@@ -102,6 +102,18 @@ class Top(cli.Case):
         self.assertEqual(termios.tcgetattr(terminal.terminal), terminal.modes)
         self.down()
 
+    def test_a_column_that_does_not_fit_is_left_out(self):
+        self.good("up", "--ring", "3")
+        # The heads of links are 79 columns wide.
+        for columns, expected in ((76, False), (80, True)):
+            terminal = self.top(rows=24, columns=columns)
+            self.assert_shows(terminal, r"Links \(3[^)]*\).*total")
+            terminal.read_until(r"q quit")
+            shown = ESCAPE.sub("", terminal.text)
+            self.assertEqual("errors" in shown, expected, shown)
+            self.assertEqual("err" in shown, expected, shown)
+        self.down()
+
     def test_signals_and_hangup_leave_the_terminal_as_it_was(self):
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             terminal = self.top()
