@@ -310,7 +310,7 @@ typedef bool via_client_condition(struct via_attach *attach, void *ctx);
 
 /*
  * [locked, waits] Until done(ctx), which is asked with the lock held and must not wait. room: the
- * channel whose writer done() looks at, or NULL. deadline_ns: VIA_NEVER_NS = none. 0, -ETIMEDOUT,
+ * channel whose writer done() reads, or NULL. deadline_ns: VIA_NEVER_NS = none. 0, -ETIMEDOUT,
  * -EINTR (only when a signal came and `interruptible`), -ENOTCONN, -ENOBUFS (for long, the replies
  * were behind messages that the program does not receive). No error text but for -ENOTCONN and
  * -ENOBUFS.
@@ -325,11 +325,15 @@ struct via_client_wait {
 };
 int via_client_wait(struct via_attach *attach, const struct via_client_wait *wait) VIA_MUST_CHECK;
 
+/* [waits; takes the lock] Until is_over(attach, remote), for replies of the remote's host. */
+int via_client_wait_remote(struct via_remote *remote, via_client_condition *is_over,
+                           uint64_t deadline_ns) VIA_MUST_CHECK;
+
 /* [locked, waits] Until result->left is 0; its status, or why waiting ended. */
 int via_client_wait_result(struct via_attach *attach, const struct via_client_channel *channel,
                            struct via_client_result *result) VIA_MUST_CHECK;
 
-/* What an operation is besides its command. */
+/* The part of an operation besides its command. */
 struct via_client_intent {
     struct via_client_result *result; /* NULL: asynchronous */
     struct via_remote *remote;        /* asynchronous put */
@@ -424,7 +428,7 @@ static inline int via_client_remote_take_failure(struct via_remote *remote)
 {
     return atomic_exchange_explicit(&remote->error, 0, memory_order_relaxed);
 }
-/* What an access by frames has come to: -EACCES is the loss of a segment that was mapped. */
+/* The result of an access by frames: -EACCES is the loss of a segment that was mapped. */
 int via_client_remote_status(struct via_remote *remote, int status);
 /* [locked] A put has failed: a later one tells. */
 void via_client_remote_fail(struct via_remote *remote, int status);
@@ -521,7 +525,7 @@ int via_client_hand_over(struct via_attach *attach, uint64_t deadline_ns);
 /*
  * Puts that arrive behind those of another attachment, maybe another process's, which the host has
  * taken already. So a process that was forked goes on behind its parent. flow: 0 = behind no other.
- * What such a one has put for hosts that are cut off arrives when it has gone, too, if a link leads
+ * Puts of such a process to hosts that are cut off arrive after its end, too, if a link leads
  * there again soon.
  */
 struct via_client_order {

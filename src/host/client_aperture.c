@@ -120,7 +120,7 @@ static bool is_all_open(const struct burst *burst)
     return true;
 }
 
-/* What was stored so far is seen before what is stored from now on. */
+/* The stores so far are seen before those from now on. */
 static void publish(struct burst *burst)
 {
     if (burst->combine != NULL) {
@@ -267,16 +267,8 @@ static bool frames_have_arrived(struct via_attach *attach, void *ctx)
 /* 0: there are no puts by frames before it any more; -EAGAIN: there are, for too long. */
 static int wait_for_frames(struct via_remote *remote)
 {
-    struct via_attach *attach = remote->attach;
-    struct via_client_wait wait = {
-        .done = frames_have_arrived,
-        .ctx = remote,
-        .deadline_ns = via_client_now_ns() + DRAIN_NS_MAX,
-        .replies = via_client_replies(attach, via_client_channel_to(attach, remote->host)),
-    };
-    via_client_lock(attach);
-    int rc = via_client_wait(attach, &wait);
-    via_client_unlock(attach);
+    int rc =
+        via_client_wait_remote(remote, frames_have_arrived, via_client_now_ns() + DRAIN_NS_MAX);
     return rc == -ETIMEDOUT ? -EAGAIN : rc;
 }
 

@@ -4,7 +4,7 @@
  *
  * The host says in its status page how each host is reached now. `way_direct` is the state of that
  * word (session, generation, direct) in which the mapping holds; one comparison before each burst
- * therefore finds out whether anything has changed. After a change the way is looked at again, once
+ * therefore finds out whether anything has changed. After a change the way is checked again, once
  * per generation: a mapping is asked for when the session is new, and a refusal is kept.
  *
  * The life page of the owner's host says in the same way whether the segment is still there.
@@ -257,7 +257,7 @@ static inline struct via_client_mapping *find_direct(struct via_remote *remote)
     return via_likely(is_alive(mapping)) ? mapping : no_more(remote, mapping);
 }
 
-/* Direct accesses need no host, so they would not notice that it has gone: this looks, now and
+/* Direct accesses need no host, so they would not notice that it has gone: this checks, now and
  * then.
  */
 static struct via_client_mapping *check_death_first(struct via_remote *remote)
@@ -322,15 +322,7 @@ int via_client_direct_wait(struct via_remote *remote, struct via_client_mapping 
             *ret_mapping = NULL;
             return attach->dead ? via_client_dead(attach) : lost(remote);
         }
-        struct via_client_wait wait = {
-            .done = frames_have_arrived,
-            .ctx = remote,
-            .deadline_ns = VIA_NEVER_NS,
-            .replies = via_client_replies(attach, via_client_channel_to(attach, remote->host)),
-        };
-        via_client_lock(attach);
-        int rc = via_client_wait(attach, &wait);
-        via_client_unlock(attach);
+        int rc = via_client_wait_remote(remote, frames_have_arrived, VIA_NEVER_NS);
         if (rc != 0) {
             return rc;
         }

@@ -23,8 +23,8 @@
 #define GATHER_BYTES_MAX VIA_TCP_SMALL_BYTES
 /* A connection that has sent nothing for so long sends at once: about what sending takes. */
 #define SILENT_NS (20 * VIA_USEC_NS)
-/* Waiting for an answer: looks without a pause, then by yielding the processor, then asleep. */
-#define LOOKS_MAX 64u
+/* Waiting for an answer: polls without a pause, then yields the processor, then sleeps. */
+#define POLLS_MAX 64u
 #define YIELD_NS_MAX (2 * VIA_MSEC_NS)
 #define SLEEP_NS VIA_MSEC_NS
 #define YIELDS_PER_CLOCK 16u
@@ -219,7 +219,7 @@ static void nap(const struct via_client_tcp *tcp, short events)
 
 /* A wait: for an answer (POLLIN), or for room (POLLOUT). */
 struct wait {
-    unsigned looks;
+    unsigned polls;
     uint64_t began_ns;
     uint64_t lost_ns; /* since then no link leads to the host; 0: one does */
     bool sleeps;
@@ -241,11 +241,11 @@ static bool is_given_up(const struct via_client_tcp *tcp, struct wait *wait)
 static int wait_step(struct via_client_tcp *tcp, struct wait *wait, short events)
 {
     (void)via_client_serve_poll(tcp->attach->serve);
-    if (wait->looks++ < LOOKS_MAX) {
+    if (wait->polls++ < POLLS_MAX) {
         via_cpu_pause();
         return 0;
     }
-    if (wait->looks % YIELDS_PER_CLOCK == 0 && !wait->sleeps) {
+    if (wait->polls % YIELDS_PER_CLOCK == 0 && !wait->sleeps) {
         uint64_t now_ns = via_client_now_ns();
         wait->began_ns = wait->began_ns != 0 ? wait->began_ns : now_ns;
         wait->sleeps = now_ns - wait->began_ns > YIELD_NS_MAX;
@@ -610,26 +610,11 @@ static bool has_frames(const struct via_remote *remote)
                                 memory_order_acquire) != 0;
 }
 
-static bool may_go_on(struct via_attach *attach, void *ctx)
+static bool are_frames_over(struct via_attach *attach, void *ctx)
 {
     const struct via_remote *remote = ctx;
     (void)attach;
     return !has_frames(remote) || !has_link(remote);
-}
-
-static int wait_for_frames(struct via_remote *remote)
-{
-    struct via_attach *attach = remote->attach;
-    struct via_client_wait wait = {
-        .done = may_go_on,
-        .ctx = remote,
-        .deadline_ns = VIA_NEVER_NS,
-        .replies = via_client_replies(attach, via_client_channel_to(attach, remote->host)),
-    };
-    via_client_lock(attach);
-    int rc = via_client_wait(attach, &wait);
-    via_client_unlock(attach);
-    return rc;
 }
 
 int via_client_tcp_leave(struct via_remote *remote)
@@ -652,7 +637,7 @@ int via_client_tcp_way(struct via_remote *remote, struct via_client_tcp **ret_tc
             *ret_tcp = remote->tcp;
             return 0;
         }
-        int rc = wait_for_frames(remote);
+        int rc = via_client_wait_remote(remote, are_frames_over, VIA_NEVER_NS);
         if (rc != 0) {
             return rc;
         }

@@ -335,6 +335,22 @@ int via_client_wait(struct via_attach *attach, const struct via_client_wait *wai
     return rc;
 }
 
+int via_client_wait_remote(struct via_remote *remote, via_client_condition *is_over,
+                           uint64_t deadline_ns)
+{
+    struct via_attach *attach = remote->attach;
+    struct via_client_wait wait = {
+        .done = is_over,
+        .ctx = remote,
+        .deadline_ns = deadline_ns,
+        .replies = via_client_replies(attach, via_client_channel_to(attach, remote->host)),
+    };
+    via_client_lock(attach);
+    int rc = via_client_wait(attach, &wait);
+    via_client_unlock(attach);
+    return rc;
+}
+
 static bool result_is_there(struct via_attach *attach, void *ctx)
 {
     (void)attach;
