@@ -228,16 +228,16 @@ static uint64_t turns_allowed(const struct sim_world *world, uint64_t span_ns)
     uint64_t beats = span_ns / heartbeat_ns(world) + 2;
     uint64_t naps =
         world->config.cpu.insurance_ns != 0 ? span_ns / world->config.cpu.insurance_ns + 1 : 0;
-    uint64_t looks = 0;
+    uint64_t polls = 0;
     for (uint32_t i = 0; i < world->links_count; i++) {
         const struct sim_link *link = &world->links[i];
         /* At each end; and a doorbell that wakes a thread wakes the control thread first. */
-        looks +=
+        polls +=
             link->has_chip ? 2 * (span_ns / sim_chips->poll_ns(&link->end[0]) + 1) + 8 * beats : 0;
     }
     uint64_t threads = (uint64_t)world->hosts_count * world->config.node.channels_count;
     return beats * (world->links_count * 2 * 4 + world->hosts_count * 4) + naps * threads * 2 +
-           looks + threads * 10;
+           polls + threads * 10;
 }
 
 #define REST_NS (100 * VIA_MSEC_NS)

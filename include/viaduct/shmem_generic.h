@@ -11,8 +11,8 @@
 #define VIADUCT_SHMEM_ARG1(A, ...) (A)
 #define VIADUCT_SHMEM_ARG2(A, B, ...) (B)
 
-/* What is chosen, to be refused by the compiler, when the pointer behind a context or team is of no
- * type that the call knows. */
+/* The choice when the pointer behind a context or team has no type that the call knows: the
+ * compiler refuses it. */
 void viaduct_shmem_no_such_type(void);
 
 #define VIADUCT_SHMEM_CASE(N, T, OP) T * : shmem_##N##OP,

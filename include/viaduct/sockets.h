@@ -9,7 +9,7 @@ extern "C" {
 #endif
 
 /*
- * What a program can ask of libviaduct-sockets.so when that is preloaded (viaduct-sockets(7)).
+ * Requests of a program to the preloaded libviaduct-sockets.so (viaduct-sockets(7)).
  *
  * A program is not linked to the library. The functions are weak: without the library they are null
  * pointers, so look before you call: if (via_sockets_spin) { ... }. Programs that are not

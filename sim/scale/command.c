@@ -34,8 +34,7 @@ static const char usage_text[] =
     "  --json FILE     the same as JSON, - for standard output\n"
     "  --help          this text\n"
     "\n"
-    "Exit code: 0 when all routes are the shortest, messages arrive and a cut makes no host look "
-    "at\n"
+    "Exit code: 0 when all routes are the shortest, messages arrive and a cut makes no host check\n"
     "or announce more than it changes; 1 when not; 2 for wrong usage.\n";
 
 struct shape {
@@ -162,7 +161,7 @@ static const char *cut(struct scale_fabric *fabric, unsigned link, struct row *r
     }
     uint64_t change = row->cut.routes_changed + 2 * row->hosts;
     if (row->cut.routes_examined > COST_PER_CHANGE * change) {
-        return "a cut made hosts look at more than it has changed";
+        return "a cut made hosts check more neighbours than it has changed";
     }
     return row->cut.announcement_bytes > row->cut.announcements * CUT_ANNOUNCEMENT_BYTES
                ? "after a cut a host announced more than it has changed"
@@ -202,7 +201,7 @@ static void print_head(FILE *out)
         "CPU/host   most  announced    routes     /host   neighbours |    node touched  default   "
         "link\n"
         "                 |        ms        ms    count     KiB |            us |       us        "
-        "us     us  KiB, all   changed   at most    looked at |     KiB     KiB      KiB    KiB\n";
+        "us     us  KiB, all   changed   at most   checked   |     KiB     KiB      KiB    KiB\n";
     fputs(head, out);
 }
 

@@ -11,7 +11,7 @@
 /* X(symbol, name, what is wrong) */
 #define VIA_MUTANTS_EACH(X)                                                                        \
     X(NO_EPOCH, "no-epoch", "a reader takes records of an earlier epoch")                          \
-    X(NO_SECOND_CHECK, "no-second-check", "a thread sleeps without looking after arming")          \
+    X(NO_SECOND_CHECK, "no-second-check", "a thread sleeps without a poll after arming")           \
     X(WAIT_BUSY, "wait-busy", "a transfer thread sleeps although arming found something")          \
     X(ACK_FIRST, "ack-first", "acknowledged before it is delivered")                               \
     X(NO_FENCE, "no-fence", "a thread checks again without a fence after \"armed\"")               \
@@ -89,7 +89,7 @@
     X(MEET_LEFT, "meet-left", "a host may have left behind what was sent")                     \
     X(NODE_FLOW, "node-flow", "the number of a frame's flow is not checked")                   \
     X(NODE_RANGE, "node-range", "a put may end outside of its segment")                        \
-    X(NODE_SPAN, "node-span", "only the first block of a strided put is looked at")            \
+    X(NODE_SPAN, "node-span", "only the first block of a strided put is checked")              \
     X(OFI_PLAIN, "ofi-plain", "what follows the end of a greeting counts in plain text, too")  \
     X(OFI_RANGE, "ofi-range", "an entry may end outside of the inbox")                         \
     X(OFFER_BODY, "offer-body", "a record's body may be longer than the pipe has room for")    \

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * What every folder uses: time, attributes, minimum and alignment. Time is a uint64_t of
+ * Common to all folders: time, attributes, minimum and alignment. Time is a uint64_t of
  * nanoseconds since an origin that only the caller knows; it is passed in (now_ns), never read.
  */
 #ifndef VIA_BASE_TYPES_H

@@ -30,7 +30,7 @@ struct via_card_entry {
 /* Large: for static or allocated storage. */
 struct via_card_image {
     uint8_t flags;
-    bool crc_is_there; /* the bytes are, whether the chip looks at them or not */
+    bool crc_is_there; /* the bytes are, whether the chip reads them or not */
     uint32_t crc;      /* as it stands there */
     unsigned entries_count;
     struct via_card_entry entries[VIA_CARD_ENTRIES_MAX];
@@ -51,7 +51,7 @@ static inline size_t via_card_entry_off(unsigned index)
     return VIA_CARD_IMAGE_HEADER_BYTES + (size_t)index * VIA_CARD_ENTRY_BYTES;
 }
 
-/* What the CRC should be. */
+/* The right CRC. */
 uint32_t via_card_image_crc(const struct via_card_image *image);
 /* -ENOSPC. */
 VIA_MUST_CHECK int via_card_image_add(struct via_card_image *image, uint16_t address,

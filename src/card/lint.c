@@ -345,7 +345,7 @@ static void lint_card(struct lint *lint)
     }
     if (((unsigned)dip & VIA_CARD_DIP_EEPROM) == 0) {
         find(lint, VIA_CARD_ERROR, VIA_CARD_AT_TAIL, 0,
-             "DIP position 4 is off: the card does not look at its EEPROM");
+             "DIP position 4 is off: the card does not read its EEPROM");
     }
     const struct via_card_setup *by_dip = via_card_setup_by_dip((unsigned)dip);
     if (by_dip != lint->mark.setup) {

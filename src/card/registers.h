@@ -75,7 +75,7 @@ const char *via_card_space_name(unsigned code, char text[VIA_CARD_SPACE_BYTES]);
 /* NULL: no public source names it. */
 const struct via_card_register *via_card_register_find(uint16_t address);
 
-/* What the value says, "name; field 3, field 0x1a", into text; always ended. */
+/* The meaning of the value, "name; field 3, field 0x1a", into text; always ended. */
 void via_card_register_explain(uint16_t address, uint32_t value, char *text, size_t bytes);
 
 #endif

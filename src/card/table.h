@@ -44,7 +44,7 @@ struct via_card {
     const char *unsure;    /* what public sources leave open; NULL: nothing */
 };
 
-/* What a card does in a role, whatever the card is. */
+/* The settings of a role, the same for all cards. */
 struct via_card_setup {
     enum via_card_role role;
     enum via_card_mode mode;

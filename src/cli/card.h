@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* What the parts of viaduct card have in common. */
+/* The common part of viaduct card. */
 #ifndef VIA_CLI_CARD_H
 #define VIA_CLI_CARD_H
 
@@ -43,7 +43,7 @@ VIA_MUST_CHECK int via_cli_card_write(const char *path, const void *bytes, size_
 unsigned via_cli_card_print_lint(const struct via_cli_card_file *file,
                                  const struct via_card_lint_options *options);
 
-/* What commands on a card of this machine are told of it. */
+/* The options of commands on a card of this machine. */
 struct via_cli_card_device {
     const char *name;            /* of the command, for messages */
     const char *device;          /* NULL: not given */

@@ -175,7 +175,7 @@ static int read_all(const struct device_options *options, struct via_card_eeprom
     return 0;
 }
 
-/* What a blank part has behind an image is not worth a file. */
+/* The blank rest of a part behind an image is not written to a file. */
 static size_t without_padding(const uint8_t *bytes, size_t count)
 {
     size_t least = 8;
@@ -376,7 +376,7 @@ static void hold_signals(sigset_t *ret_before)
     sigprocmask(SIG_BLOCK, &held, ret_before);
 }
 
-/* What a card holds whose flashing failed. */
+/* Says what a card holds whose flashing failed. */
 static const char *put_back(const struct device_options *options, struct via_card_eeprom *eeprom,
                             const uint8_t *old, int rc)
 {

@@ -5,7 +5,7 @@
 #include "base/error.h"
 
 /*
- * What the sub-commands have in common. Each gets argv[0] = "viaduct NAME", so that messages of
+ * The common part of the sub-commands. Each gets argv[0] = "viaduct NAME", so that messages of
  * getopt_long name it, and returns the exit code.
  */
 #define VIA_CLI_OK 0
@@ -42,7 +42,7 @@ VIA_MUST_CHECK int via_cli_script(const char *name, const char *file, int argc, 
 /* "NAME: object: attempt: cause" on standard error; VIA_CLI_FAILED. name: argv[0]. */
 int via_cli_fail(const char *name, const struct via_error *err);
 
-/* What is wrong with the command line (NULL: getopt has said it), and where help is; VIA_CLI_USAGE.
+/* Prints the mistake in the command line (NULL: getopt has), and where help is; VIA_CLI_USAGE.
  */
 int via_cli_usage(const char *name, const char *format, ...) VIA_PRINTF(2, 3);
 
@@ -59,7 +59,7 @@ bool via_cli_is_host(const char *text) VIA_MUST_CHECK;
     "  --rundir DIR     run directory of the daemon that is asked (/run/viaduct)\n"
 void via_cli_set_rundir(const char *rundir);
 
-/* The last option that a command looks at: 'h', which prints the text, or one that is unknown, as
+/* The last option that a command reads: 'h', which prints the text, or one that is unknown, as
  * getopt has said. The exit code. name: argv[0]. */
 VIA_MUST_CHECK int via_cli_take_help(const char *name, int opt, const char *help);
 

@@ -157,7 +157,7 @@ static int lift(int fd)
     return lifted;
 }
 
-/* What may be longer than a word, as it was given. */
+/* Options that may be longer than a word, as they were given. */
 static void add_long_words(const struct via_fabric *fabric, char **argv)
 {
     static char names[LONG_WORDS_MAX][10] = {"--key", "--attach", "--admin", "--quota"};

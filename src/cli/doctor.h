@@ -22,11 +22,11 @@ struct via_doctor_check {
     void (*check)(struct via_doctor_finding *finding);
 };
 
-/* What the machine offers (doctor_machine.c), and what is installed (doctor.c). */
+/* Checks of the machine (doctor_machine.c), and of the installation (doctor.c). */
 extern const struct via_doctor_check via_doctor_machine_checks[];
 extern const size_t via_doctor_machine_checks_count;
 
-/* What the hosts of this machine's fabric say (doctor_fabric.c). */
+/* Checks of the hosts of this machine's fabric (doctor_fabric.c). */
 extern const struct via_doctor_check via_doctor_fabric_checks[];
 extern const size_t via_doctor_fabric_checks_count;
 

@@ -175,7 +175,7 @@ static void check_links(struct via_doctor_finding *finding)
         if (via_ask_text(link, "error")[0] != '\0') {
             via_doctor_report(finding, VIA_DOCTOR_WARN, "%.64s: %.400s", via_ask_text(link, "name"),
                               via_ask_text(link, "error"));
-            via_doctor_mend(finding, "docs/hardware.md says what to look at");
+            via_doctor_mend(finding, "docs/hardware.md says what to check");
         }
     }
     json_array_foreach(json_object_get(status, "links_failed"), i, link)

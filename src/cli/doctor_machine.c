@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* What Viaduct needs of the kernel and the limits of this user. */
+/* Requirements on the kernel and the limits of this user. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -10,9 +10,9 @@
 #include "host/control.h"
 
 /*
- * What `up` knows of a fabric and the other commands read: <rundir>/fabric.json. The file is there
- * from before the first daemon starts until everything is cleaned up, so that whatever a crash
- * leaves can be found.
+ * The description of a fabric that `up` writes and the other commands read: <rundir>/fabric.json.
+ * The file is there from before the first daemon starts until everything is cleaned up, so that
+ * whatever a crash leaves can be found.
  */
 #define VIA_FABRIC_LOCK_FILE "fabric.lock"
 /* Unless it is told: viaductd(8). */
@@ -88,7 +88,7 @@ int via_fabric_resolve(const struct via_fabric *fabric, const char *text, unsign
 /* Asks the daemon of the run directory, host `local`, for the directory of its fabric. */
 int via_fabric_load_live(struct via_fabric *fabric, unsigned local,
                          struct via_error *err) VIA_MUST_CHECK;
-/* What the directory says of a host; borrowed, NULL for none. */
+/* The directory's entry of a host; borrowed, NULL for none. */
 json_t *via_fabric_entry(const struct via_fabric *fabric, unsigned host);
 /* Its name, "" = none. */
 const char *via_fabric_host_name(const struct via_fabric *fabric, unsigned host);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* What can be wrong with a PCI function that a fabric is to use, as sysfs tells of it. */
+/* Checks, by sysfs, of a PCI function that a fabric is to use. */
 #ifndef VIA_CLI_HARDWARE_H
 #define VIA_CLI_HARDWARE_H
 

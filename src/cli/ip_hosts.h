@@ -18,7 +18,7 @@ int via_ip_hosts_start(const struct via_fabric *fabric, uint64_t deadline_ns, un
 /* Ends all: SIGTERM, and SIGKILL after 2 s. Returns how many there were, or negative errno. */
 int via_ip_hosts_end(const struct via_fabric *fabric, struct via_error *err) VIA_MUST_CHECK;
 
-/* What they say, an object each, ascending by host; an array, NULL: no memory. */
+/* Their answers, an object each, ascending by host; an array, NULL: no memory. */
 json_t *via_ip_hosts_ask(const struct via_fabric *fabric) VIA_MUST_CHECK;
 
 /* The last lines of what one has logged. */

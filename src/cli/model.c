@@ -219,8 +219,8 @@ static int make(const struct via_pex_options *options, enum shape shape, struct 
                                 : via_pex_new(options, ret_pex, err);
 }
 
-/* What each socket shows. Two chips have a virtual side and a host each; of a chip with two NT
- * ports the first host has both virtual sides. */
+/* The function behind each socket. Two chips have a virtual side and a host each; of a chip with
+ * two NT ports the first host has both virtual sides. */
 static void assign(struct served served[SOCKETS], struct via_pex *pex, enum shape shape)
 {
     struct via_pex *second = shape == TWO_CHIPS ? via_pex_joined(pex) : via_pex_twin(pex);

@@ -65,7 +65,7 @@ static _Noreturn void become_ip(const char *netns, int in_fd, int out_fd)
     _exit(127);
 }
 
-/* What ip said, on one line. */
+/* The output of ip, on one line. */
 static void take_output(int fd, char *text, size_t room)
 {
     ssize_t bytes = pread(fd, text, room - 1, 0);

@@ -228,7 +228,7 @@ static int compare_hosts(const void *a, const void *b)
     return (int)*(const uint16_t *)a - (int)*(const uint16_t *)b;
 }
 
-/* What was not said, and what does not go together. */
+/* Completes the options, and refuses those that exclude each other. */
 static int complete(const char *name, struct via_perf *perf)
 {
     if (perf->sizes_count == 0) {

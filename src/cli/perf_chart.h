@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* What pictures of rates by size are made of (SVG): a legend, below it frames, each with its axes
+/* The parts of pictures of rates by size (SVG): a legend, below it frames, each with its axes
  * and lines. Places are pixels from the upper left. */
 #ifndef VIA_CLI_PERF_CHART_H
 #define VIA_CLI_PERF_CHART_H

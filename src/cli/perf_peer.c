@@ -27,8 +27,8 @@ int via_perf_attach(const struct via_perf *perf, unsigned host, int channel,
     return via_attach_open(&options, ret_attach);
 }
 
-/* Looks for a while, then lets others run between looks: with fewer CPUs than hosts it is they who
- * bring the word. */
+/* Polls for a while, then yields between polls: with fewer CPUs than hosts the processes that bring
+ * the word need this one. */
 int via_perf_await(const _Atomic uint64_t *word, uint64_t value)
 {
     for (unsigned i = 0; i < POLLS_BEFORE_YIELD; i++) {

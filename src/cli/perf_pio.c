@@ -224,7 +224,7 @@ static const struct via_pio_figure *figure_at(const struct pio *pio, const struc
     return NULL;
 }
 
-/* What is compared: the CPU's ways into the window, those of one mapping, or the engine. */
+/* The ways into the window that are compared: the CPU's, those of one mapping, or the engine. */
 enum class { CPU, UNCACHED, COMBINED, ENGINE };
 
 static bool is_of(const struct pio *pio, const struct via_pio_way *way, enum class class)

@@ -34,7 +34,7 @@ static bool value_of(const struct via_perf_set *set, unsigned series, unsigned p
     return false;
 }
 
-/* What lies in the picture; false: nothing. */
+/* The range of the picture; false: it is empty. */
 static bool find_axes(const struct via_perf_set *set, enum via_perf_direction direction,
                       struct via_chart_axes *axes)
 {

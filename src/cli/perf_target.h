@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * What viaduct perf device moves bytes to and from. A target belongs to the thread that opened it;
+ * The source or destination of viaduct perf device. A target belongs to the thread that opened it;
  * every call blocks until the bytes have moved, or fails within seconds.
  */
 #ifndef VIA_CLI_PERF_TARGET_H
@@ -34,7 +34,7 @@ struct via_perf_target {
     bool keeps_data; /* VIA_PERF_TO_DEVICE overwrites what the owner may want: only if asked */
 };
 
-/* What all transfers may use: bytes_max bytes, aligned to a page. */
+/* Memory for all transfers: bytes_max bytes, aligned to a page. */
 struct via_perf_target_options {
     size_t bytes_max; /* of one transfer */
     unsigned bar;

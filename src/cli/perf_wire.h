@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 
-/* What the processes of viaduct perf say to each other: orders one way, an answer to each the
+/* The messages between processes of viaduct perf: orders one way, an answer to each the
  * other, datagrams of a fixed size. Either end checks what it gets. */
 enum via_perf_order_kind {
     VIA_PERF_ORDER_OPEN = 1, /* handle, bytes: of the near segment */

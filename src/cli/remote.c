@@ -62,7 +62,7 @@ static int make_line(struct line *line, unsigned host, bool sockets, char **argv
     return rc;
 }
 
-/* What the agent knows the machine by. Names of others are names of hosts, and no options. */
+/* The agent's name of the machine. It is never taken for an option. */
 static const char *target_of(const struct via_fabric *fabric, unsigned host)
 {
     static struct via_fabric_address address;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* `viaduct shmem trace`: the launcher knows how to look at jobs, so this is its option. */
+/* `viaduct shmem trace`: the launcher can inspect jobs, so this is its option. */
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>

@@ -211,7 +211,7 @@ static void fill_from_entry(const struct process *process, uint32_t index,
     }
 }
 
-/* What the library says. The board is another process's memory: copied, then used. */
+/* The library's entry. The board is another process's memory: copied, then used. */
 static void fill_row(const struct process *process, int fd, struct via_sockets_row *row)
 {
     if (!process->library) {

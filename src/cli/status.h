@@ -4,7 +4,7 @@
 
 #include "cli/ask.h"
 
-/* What `status` has found out, and the two ways of showing it. */
+/* The findings of `status`, and two ways to show them. */
 
 struct via_status_host {
     unsigned host;

@@ -60,7 +60,7 @@ void via_status_ask(struct via_status *status, unsigned timeout_ms, bool again)
 /* --- links ---------------------------------------------------------------------------------------
  */
 
-/* What one end counts of one direction, between the two answers. */
+/* The counts of one end for one direction, between the two answers. */
 struct end {
     json_t *before;
     json_t *after;
@@ -115,7 +115,7 @@ static void find_link_state(struct via_status_link *link, const struct end ends[
         link->why[i] = via_ask_text(ends[i].after, "error");
     }
     for (unsigned i = 0; i < 2; i++) {
-        /* What is wrong says more than that it is not there. */
+        /* A state that names the mistake is more useful than "down". */
         const char *state = via_ask_text(ends[i].after, "state");
         link->state = strncmp(state, "bad", 3) == 0 ? state : link->state;
     }

@@ -82,7 +82,7 @@ static json_t *host_json(const struct via_status *status, const struct via_statu
                      part_of(host, "users", true), "counters", part_of(host, "counters", false));
 }
 
-/* What the host of one end says of its port. */
+/* The port of one end, by its host's answer. */
 static json_t *port_json(const struct via_status_link *link, unsigned end)
 {
     static const char *const keys[] = {"driver", "found", "like", "error",
@@ -317,7 +317,7 @@ static void print_failed(const struct via_status *status)
     }
 }
 
-/* What viaduct tune sockets has found between hosts. */
+/* The decisions of viaduct tune sockets between hosts. */
 static void print_measured(const struct via_status *status)
 {
     bool any = false;

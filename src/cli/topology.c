@@ -228,7 +228,7 @@ static int take_line(struct parser *parser, const char *line, size_t bytes)
                     shown(words[0], &buffer));
 }
 
-/* What only the whole file tells: a link may stand before its hosts. */
+/* Checks that need the whole file: a link may stand before its hosts. */
 static int check_whole(struct parser *parser)
 {
     const struct via_topology *topology = parser->topology;

@@ -155,7 +155,7 @@ static int reset(const struct options *options, struct via_error *err)
     return 0;
 }
 
-/* What is there of this machine is kept, but for this link. */
+/* Earlier settings of this machine are kept, except those of this link. */
 static int load_old(const struct options *options, struct via_tuning *tuning, struct via_error *err)
 {
     struct via_error other;

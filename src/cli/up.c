@@ -202,7 +202,7 @@ static int take_class(const char *name, const char *what, const char *text, stru
                          what, text);
 }
 
-/* What each viaductd would say; said once. */
+/* The errors that each viaductd would print, printed once. */
 static int check_rights(const char *name, const char *option)
 {
     struct via_rights rights = {0};
@@ -221,7 +221,7 @@ static int check_quota(const char *name)
                : via_cli_usage(name, "--quota: %s", err.text);
 }
 
-/* What the environment says, unless the command line says otherwise. */
+/* Takes options from the environment that the command line leaves out. */
 static int take_environment(const char *name, struct options *options)
 {
     const char *with = getenv("VIADUCT_UP_WITH");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* What requests do to this host's consumers and memory. */
+/* Applies requests to this host's consumers and memory. */
 #include <errno.h>
 
 #include "base/mutant.h"

@@ -8,7 +8,7 @@
 
 /*
  * Layer 2: arming in two phases. A thread announces to the peer what it waits for ("armed", "room
- * wanted"), starts a fence, and goes on with its turns; when the fence has completed it looks once
+ * wanted"), starts a fence, and goes on with its turns; when the fence has completed it polls once
  * more, and may sleep if nothing is there (docs/adr/0024-fences-complete-later.md).
  */
 enum via_arm_phase {

@@ -279,7 +279,7 @@ int via_barrier_arrive(struct via_channel *channel, const struct via_frame_heade
     return 0;
 }
 
-/* What came of an arrival. Before the root has acknowledged it, perhaps. */
+/* The result of an arrival, perhaps before the root has acknowledged it. */
 static void finish_arrival(struct via_channel *channel, struct via_op_slot *op, int status)
 {
     via_op_finish(channel, op, status, 0);

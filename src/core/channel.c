@@ -385,7 +385,7 @@ static uint64_t deadline(const struct via_channel *channel)
     return next;
 }
 
-/* What the control thread has changed, and the engines have done. */
+/* Takes the changes of the control thread, and completions of the engines. */
 static void catch_up(struct via_channel *channel)
 {
     watch_links(channel);

@@ -7,7 +7,7 @@ static struct via_port *port_of(const struct via_link *link)
     return atomic_load_explicit(&link->port, memory_order_relaxed);
 }
 
-/* What via_node_arm(0) compares the next slot with, without touching the control thread's reader.
+/* The value that via_node_arm(0) compares the next slot with, without the control thread's reader.
  */
 static void show_next(struct via_link *link)
 {

@@ -229,7 +229,7 @@ static void take(struct via_way *way)
     } while (count == TAKE_MAX && way->dma->running_count != 0);
 }
 
-/* What the mutant does: it does not wait for the engine to let go. */
+/* The mutant: does not wait for the engine to let go. */
 static void put_all_by_pio(struct via_way *way)
 {
     via_list_foreach(it, &way->dma->running) {

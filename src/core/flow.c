@@ -83,7 +83,7 @@ static void take_acks_rerouted(const struct via_channel *channel, struct via_lis
 
 void via_flows_rerouted(struct via_channel *channel)
 {
-    /* What waits to be sent has operations. */
+    /* Busy flows have operations that wait to be sent. */
     via_list_foreach_safe(it, &channel->flows->busy) {
         struct via_tx_flow *flow = via_list_entry(it, struct via_tx_flow, busy);
         if (channel->hosts[flow->host].rerouted) {

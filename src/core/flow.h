@@ -10,7 +10,7 @@
  * the frames say is up to the layer above, which flows call through struct via_flow_calls only.
  */
 
-/* What a flow knows of an operation: so many numbers. Owned by the layer above. */
+/* The flow's part of an operation: so many numbers. Owned by the layer above. */
 struct via_tx_op {
     struct via_list link;     /* via_tx_flow.ops; in no flow, the owner's */
     struct via_tx_flow *flow; /* NULL = in no flow */
@@ -73,7 +73,7 @@ struct via_rx_flow {
     int32_t refused_status;
 };
 
-/* What one frame is made of; payload is borrowed or lies in `operands`. */
+/* The parts of one frame; payload is borrowed or lies in `operands`. */
 struct via_outgoing {
     struct via_frame_header header;
     const void *payload;
@@ -81,8 +81,8 @@ struct via_outgoing {
     struct via_frame_atomic_operands operands;
 };
 
-/* What flows ask of the layer above. Every call may add operations to any flow; which operations it
- * may take off a flow is said. */
+/* Calls of the layer above, for flows. Every call may add operations to any flow; which operations
+ * it may take off a flow is said. */
 struct via_flow_calls {
     /* Fills in kind, arguments and payload of frame `index` of an operation; `out` has the rest of
      * the header. May lower op->frames_count to what was sent and this one; takes nothing off. */

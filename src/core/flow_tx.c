@@ -54,7 +54,7 @@ static struct via_tx_op *op_after(const struct via_tx_flow *flow, const struct v
 /* --- what is ready --------------------------------------------------------------------------- */
 
 /* The owner of the operation says how far it may go: a get must not ask for all at once. */
-static bool must_wait(const struct via_tx_flow *flow)
+static bool has_to_wait(const struct via_tx_flow *flow)
 {
     const struct via_tx_op *op = flow->send_op;
     return op->frames_ready != UINT32_MAX && !op->skip && op->assigned &&
@@ -73,7 +73,7 @@ static bool is_sendable(const struct via_channel *channel, const struct via_tx_f
     if ((flow->held && !flow->probing) || flow->next - flow->acked >= window) {
         return false;
     }
-    return is_start_due(flow) || (flow->send_op != NULL && !must_wait(flow));
+    return is_start_due(flow) || (flow->send_op != NULL && !has_to_wait(flow));
 }
 
 static bool is_local_runnable(const struct via_tx_flow *flow)
@@ -161,7 +161,7 @@ void via_tx_remove(struct via_channel *channel, struct via_tx_op *op)
     op->flow = NULL;
     if (via_list_is_empty(&flow->ops) && !flow->owed) {
         via_list_remove(&flow->busy);
-        /* What was to be waited for is over; no timer would end it for the next operation. */
+        /* The reason to wait is over; no timer would end it for the next operation. */
         flow->held = VIA_MUTANT(HELD) ? flow->held : false;
         flow->probing = false;
         flow->deadline_ns = VIA_NEVER_NS;

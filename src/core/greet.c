@@ -56,7 +56,7 @@ static enum via_link_state compare_fabrics(const struct via_hello *mine,
     return VIA_LINK_HANDSHAKE;
 }
 
-/* What is too small for the smallest geometry there is; the four are checked in this order. */
+/* Which of four sizes is too small for the smallest geometry; they are checked in this order. */
 static enum via_link_state compare_room(const struct via_hello *mine, const struct via_hello *peer,
                                         uint64_t need, struct via_link_refusal *ret)
 {

@@ -42,7 +42,7 @@ struct via_channel_counters {
     _Atomic uint64_t ops_completed, ops_failed;
 };
 
-/* What channels know of a host; a copy of the routes at via_channel.routes_seen. */
+/* The channels' view of a host; a copy of the routes at via_channel.routes_seen. */
 struct via_channel_host {
     uint32_t session;
     uint16_t port;    /* VIA_PORT_NONE: unreachable, or myself */
@@ -68,7 +68,7 @@ struct via_channel {
     struct via_channel_counters counters;
 } VIA_CACHELINE_ALIGNED;
 
-/* What is known of the way to a host, in one word: hops << 16 | port. */
+/* The way to a host, in one word: hops << 16 | port. */
 #define VIA_ROUTE_NONE 0xffffffffu
 
 static inline uint32_t via_route_word(uint32_t hops, uint32_t port)

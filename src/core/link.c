@@ -43,7 +43,7 @@ static uint32_t generation_of(const struct via_link *link)
     return atomic_load_explicit(&link->generation, memory_order_relaxed);
 }
 
-/* What has changed of a link is stored. */
+/* The changes of a link are stored. */
 static void notify_channels(struct via_node *node)
 {
     uint32_t version = atomic_load_explicit(&node->links_version, memory_order_relaxed);
@@ -274,7 +274,7 @@ static void set_refused(struct via_node *node, struct via_link *link, enum via_l
 
 /* --- bring-up -------------------------------------------------------------------------------- */
 
-/* What is wrong with the peer's registers: a BAD_* state, or HANDSHAKE when they are fine. */
+/* The mistake in the peer's registers: a BAD_* state, or HANDSHAKE when they are valid. */
 static enum via_link_state check_registers(const struct via_node *node, struct via_link *link,
                                            const struct via_handshake *peer)
 {
@@ -303,7 +303,7 @@ static bool is_bad(enum via_link_state state)
     return state >= VIA_LINK_BAD_MAGIC && state <= VIA_LINK_BAD_KEY;
 }
 
-/* What the peer says it objects to; it may know better than I do. HANDSHAKE = nothing. */
+/* The peer's objection, which may tell more than this end knows. HANDSHAKE = none. */
 static enum via_link_state objection(const struct via_handshake *peer)
 {
     enum via_link_state state = (enum via_link_state)(peer->state - VIA_HANDSHAKE_REFUSED);
@@ -538,13 +538,13 @@ static void send_and_arm(struct via_node *node, struct via_link *link, uint64_t 
         /* A dead link is noticed by its silence. */
         armed = via_arm_poll(&link->control_arm, port, VIA_PORT_QUEUE_CONTROL, posted);
     }
-    /* The peer may have begun to wait for room after this turn looked, and before its credit. */
+    /* The peer may have begun to wait for room after this turn's poll, and before its credit. */
     via_control_pipe_taken(link);
     if (via_pipe_is_ready(&link->control_rx) ||
         (waits && via_pipe_writer_room(&link->control_tx) != 0)) {
         *ret_deadline_ns = now_ns;
     } else if (!armed) {
-        /* A look at each link of a host is long in comparison with a fence that wakes. */
+        /* A poll of each link of a host is long in comparison with a fence that wakes. */
         uint64_t pause_ns = port->caps.fence_wakes ? node->config.heartbeat_ns : 0;
         *ret_deadline_ns = via_min(*ret_deadline_ns, now_ns + pause_ns);
     }

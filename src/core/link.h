@@ -20,7 +20,7 @@ enum via_link_phase {
     VIA_PHASE_LEFT,    /* until no channel knows the port any more */
 };
 
-/* What the hosts of a link have said to each other (greet.c). */
+/* The greeting of a link's hosts so far (greet.c). */
 struct via_greet {
     struct via_hello mine;
     struct via_hello peer;
@@ -46,7 +46,7 @@ struct via_link {
     _Atomic bool broken;               /* set by a channel: the peer posted nonsense */
     _Atomic bool lost; /* set by a channel: it was down, or its engine can not be stopped */
 
-    /* What via_node_arm(0) looks at without touching the control thread's reader. */
+    /* For via_node_arm(0), which must not touch the control thread's reader. */
     _Atomic uint64_t control_word; /* the record word that comes next, length 0; 0 = down */
 
     /* Control thread only. */
@@ -100,7 +100,7 @@ int via_greet_poll(struct via_node *node, struct via_link *link, uint64_t now_ns
 /* For via_node_link_status(). */
 void via_greet_show_refusal(struct via_link *link, const struct via_link_refusal *refusal);
 /*
- * What two hosts make of each other's HELLOs. VIA_LINK_HANDSHAKE and the geometry of the channel
+ * The result of two HELLOs. VIA_LINK_HANDSHAKE and the geometry of the channel
  * pipes, or a BAD_* state and the refusal. Pure; public for tests.
  */
 enum via_link_state via_greet_compare(const struct via_hello *mine, const struct via_hello *peer,

@@ -218,7 +218,7 @@ static void leave_parallel(struct via_node *node, struct via_link *link)
     *place = link->lsdb.next_parallel;
 }
 
-/* What has come of an announcement, incomplete. */
+/* Discards the incomplete part of an announcement. */
 static void void_taking(struct via_node *node, struct via_lsdb_link *link)
 {
     if (link->is_taking) {
@@ -733,7 +733,7 @@ static void forget_number(struct via_lsa *lsa, uint64_t now_ns)
     via_lsa_renumber(lsa, 1);
 }
 
-/* What an announcement says stays, its number does not: see VIA_LINK_STATE_SEQUENCE_HIGH. */
+/* The content of an announcement stays, its number does not: see VIA_LINK_STATE_SEQUENCE_HIGH. */
 static void forget_high_numbers(struct via_node *node, uint64_t now_ns)
 {
     struct via_lsdb *lsdb = node->lsdb;

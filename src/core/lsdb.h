@@ -85,7 +85,7 @@ struct via_neighbours {
 
 /* --- the database ---------------------------------------------------------------------------- */
 
-/* What lsdb.c keeps of a link. */
+/* The part of a link that lsdb.c keeps. */
 struct via_lsdb_link {
     uint64_t *dirty;     /* bitmap of hosts whose announcement this peer has not got */
     uint64_t *whole;     /* those of them of which it has not got the announcement before, either */
@@ -285,7 +285,7 @@ int via_lsdb_receive(struct via_node *node, struct via_link *link, uint64_t now_
 void via_lsdb_take(struct via_node *node, struct via_link *link,
                    const struct via_announcement *head, struct via_lsa_list *list,
                    const struct via_lsa_change *change, uint64_t now_ns);
-/* After all links were looked at: own announcement, routes. Lowers *ret_deadline_ns. */
+/* After all links were polled: own announcement, routes. Lowers *ret_deadline_ns. */
 void via_lsdb_update(struct via_node *node, uint64_t now_ns, uint64_t *ret_deadline_ns);
 void via_lsdb_send(struct via_node *node, struct via_link *link);
 /* Is there something that via_lsdb_send() has not sent for want of room? */

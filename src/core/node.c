@@ -230,7 +230,7 @@ static struct via_relay *carve_relay(struct carver *carver, const struct via_nod
     return relay;
 }
 
-/* What a channel needs; `channel` is NULL when counting, as is everything carved. */
+/* The memory of a channel; `channel` is NULL when counting, as is everything carved. */
 static void carve_channel(struct carver *carver, const struct via_node_config *config,
                           unsigned index, struct via_channel *channel)
 {

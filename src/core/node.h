@@ -46,7 +46,7 @@ _Static_assert(VIA_FRAME_KINDS == 13, "a new kind of frames is a new version of 
 #define VIA_MAC_BYTES 32u
 #define VIA_BARRIER_ARRIVALS_MAX 32u /* of one host that wait at one root */
 
-/* What a node has to know of one of its ports. */
+/* The configuration of one port of a node. */
 struct via_node_port_config {
     uint32_t dma_bytes_min; /* bodies of so many bytes or more go by the port's DMA engine, if it
                                has one. 0 = none do */
@@ -113,7 +113,7 @@ struct via_node_config {
 /* Fills in defaults for everything but host, session and ports_count. */
 void via_node_config_init(struct via_node_config *config);
 
-/* What a message brings. Pointers are valid during the call only. */
+/* A message. Pointers are valid during the call only. */
 struct via_delivery {
     uint16_t source;
     uint16_t flow;
@@ -157,9 +157,8 @@ struct via_node;
 
 size_t via_node_bytes(const struct via_node_config *config); /* 0 when the config is invalid */
 
-/* memory: via_node_bytes() bytes, 64-byte aligned, owned by the caller, which may give it back
- * after via_node_fini() and the close of all ports: their DMA engines read from it. 0 or -EINVAL.
- */
+/* memory: via_node_bytes() bytes, 64-byte aligned, owned by the caller until after
+ * via_node_fini() and the close of all ports: their DMA engines read from it. 0 or -EINVAL. */
 int via_node_init(struct via_node **ret_node, void *memory, const struct via_node_config *config,
                   const struct via_node_env *env);
 
@@ -346,7 +345,7 @@ enum via_link_state {
     VIA_LINK_BAD_KEY = 9,      /* the peer has not proven this host's fabric key */
 };
 
-/* What a greeting failed at (BAD_GEOMETRY, BAD_FABRIC, BAD_KEY), and both ends' values of it. */
+/* The cause of a failed greeting (BAD_GEOMETRY, BAD_FABRIC, BAD_KEY), and both ends' values. */
 enum via_link_cause {
     VIA_CAUSE_NONE = 0,
     VIA_CAUSE_KEYED = 1,       /* mine, peers: 0 = has no key */
@@ -409,7 +408,7 @@ int via_node_route_status(const struct via_node *node, uint16_t host,
 /*
  * [any] Which hosts' routes or sessions have changed since the version *seen (at first 0), which
  * becomes the present one: their number, some perhaps named twice. -EOVERFLOW: so many that all
- * hosts have to be looked at. The statuses are at least as new as the version.
+ * hosts have to be read. The statuses are at least as new as the version.
  */
 #define VIA_ROUTE_CHANGES_MAX 256u
 int via_node_route_changes(const struct via_node *node, uint32_t *seen,
@@ -428,7 +427,7 @@ struct via_node_counters {
     uint64_t refused_key, refused_range, refused_endpoint;
     uint64_t ops_completed, ops_failed;
     /* Link states: announcements on all links, and the bytes of their records. Routes that were
-     * published anew, and how often the neighbours of a host were looked at for that. */
+     * published anew, and how often the neighbours of a host were read for that. */
     uint64_t announcements_sent, announcements_received, announcement_bytes_sent;
     uint64_t routes_changed, routes_examined;
 };

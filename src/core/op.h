@@ -60,7 +60,7 @@ struct via_barrier_arrival {
     bool due;          /* the member is to be told; the arrival counts no more */
 };
 
-/* What a root keeps of one host. */
+/* The root's record of one host. */
 struct via_barrier_host {
     struct via_list due; /* via_barriers.due: there is something to tell it, and maybe a way */
     struct via_barrier_arrival *arrivals; /* VIA_BARRIER_ARRIVALS_MAX */

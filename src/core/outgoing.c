@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * What the frames of an operation look like. Any of them can be made at any time, also again: an
+ * The frames of an operation. Any of them can be made at any time, also again: an
  * operation is cut in the same way each time.
  */
 #include "base/copy.h"

@@ -85,11 +85,11 @@ void via_pipe_writer_init(struct via_pipe_writer *writer, const struct via_pipe_
  */
 void via_pipe_writer_start_at(struct via_pipe_writer *writer, uint32_t sequence);
 
-/* Records that may be written now, as far as credits seen so far (and one fresh look) tell; bodies
- * of up to body_bytes_max each are not considered. */
+/* Records that may be written now, by the credits seen so far and one fresh load of the word;
+ * bodies of up to body_bytes_max each are not considered. */
 uint32_t via_pipe_writer_room(struct via_pipe_writer *writer);
 
-/* Bytes of bodies written and not given back, by a fresh look; what the reader has not posted yet
+/* Bytes of bodies written and not given back, by a fresh load; what the reader has not posted yet
  * is among them. */
 uint32_t via_pipe_writer_data_bytes(struct via_pipe_writer *writer);
 
@@ -143,7 +143,7 @@ bool via_pipe_reader_is_asleep(const struct via_pipe_writer *writer);
 /*
  * Before sleeping for want of room: posts "want" (once per generation), then a full fence; true
  * when anything was posted. The caller waits for a fence of the port, as after via_pipe_arm(),
- * looks at via_pipe_writer_room() or _fits() again, and only then sleeps. The reader rings when it
+ * calls via_pipe_writer_room() or _fits() again, and only then sleeps. The reader rings when it
  * posts a credit after that (via_pipe_must_ring_writer).
  */
 bool via_pipe_ask_for_room(struct via_pipe_writer *writer);

@@ -152,7 +152,7 @@ static uint32_t local_label(const struct via_node *node, uint16_t host)
     return VIA_ROUTE_NONE;
 }
 
-/* What the label of a host has to be, as its neighbours' are now. */
+/* The right label of a host, by the present labels of its neighbours. */
 static uint32_t label_due(const struct via_node *node, uint16_t host)
 {
     struct via_lsdb *lsdb = node->lsdb;
@@ -257,8 +257,8 @@ static void examine(struct via_node *node, uint16_t host)
 /*
  * After the label of a host was another one. Of its neighbours, those in the heap may have to
  * leave it. The label of one that is not there is what follows from its neighbours: it changes if
- * it was by way of this host, or if this host leads a shorter way now. To look at all would be to
- * look at all neighbours of the hub of a star whenever one of them comes up.
+ * it was by way of this host, or if this host leads a shorter way now. To check all would be to
+ * check all neighbours of the hub of a star whenever one of them comes up.
  */
 static void examine_neighbours(struct via_node *node, uint16_t host, uint32_t was)
 {
@@ -390,7 +390,7 @@ static bool publish_touched(struct via_node *node, uint64_t now_ns)
     struct via_lsdb *lsdb = node->lsdb;
     bool changed = false;
 
-    /* What was contested may be settled by the announcement of any other host. */
+    /* The announcement of any other host may settle a contested entry. */
     lsdb->contest_ns = VIA_NEVER_NS;
     for (uint16_t h = 0; lsdb->contested_count != 0 && h < node->config.hosts_max; h++) {
         if (lsdb->lsas[h].contested_ns != 0) {

@@ -38,7 +38,7 @@ static inline unsigned via_atomic_bytes(unsigned operation)
 
 /* --- apply.c --------------------------------------------------------------------------------- */
 
-/* What a request asks of this host's consumers and memory: 0, -EAGAIN (not now), or refused. */
+/* Applies a request to this host's consumers and memory: 0, -EAGAIN (not now), or refused. */
 int via_apply_message(struct via_channel *channel, uint16_t source, uint16_t flow,
                       const struct via_frame_message *args, const void *data, uint32_t bytes);
 int via_apply_put(struct via_channel *channel, const struct via_frame_access *args,

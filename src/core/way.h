@@ -62,10 +62,10 @@ struct via_way {
     bool blocked;          /* the frame at the head of rx waits for room elsewhere */
     bool room_asked;       /* a frame of another in-pipe waits for room here */
     bool turn_asked;       /* the same, of a frame that turns: via_way_is_turn_allowed() */
-    bool sent;             /* records since the last must_ring */
-    bool released;         /* records since the last must_ring_writer */
+    bool sent;             /* records since the last via_pipe_must_ring() */
+    bool released;         /* records since the last via_pipe_must_ring_writer() */
     uint16_t bells;        /* doorbells besides the channel's own that go with `sent` */
-    uint32_t unrung_bytes; /* bodies since the last must_ring */
+    uint32_t unrung_bytes; /* bodies since the last via_pipe_must_ring() */
     uint32_t seen;
     _Atomic uint32_t seen_generation; /* `seen`, for the control thread */
     enum via_arm_phase arm;
@@ -89,7 +89,7 @@ struct via_way {
 
 /* The way towards a host, or NULL when there is none now. */
 struct via_way *via_way_to(struct via_channel *channel, uint16_t host);
-/* Are there so many free slots? Looks at the credits already seen first: fresh ones cost a cache
+/* Are there so many free slots? Loads the credits already seen first: fresh ones cost a cache
  * miss. */
 static inline bool via_way_has_slots(struct via_way *way, uint32_t least)
 {

@@ -26,7 +26,7 @@ VIA_MUST_CHECK int via_daemon_config_parse(const char *name, const char *text, s
 VIA_MUST_CHECK int via_daemon_config_load(const char *path, struct via_daemon_options *ret_options,
                                           struct via_daemon_report *report);
 
-/* What was understood, with all defaults, as a configuration file. */
+/* Prints the options, with all defaults, as a configuration file. */
 void via_daemon_config_print(const struct via_daemon_options *options, FILE *to);
 
 /* Adds a line to the report for each key that differs but stays as it is while the host runs.

@@ -232,7 +232,7 @@ static void reload_has_ended(bool failed)
 static const struct via_reload_calls notify_calls = {.begins = reload_begins,
                                                      .has_ended = reload_has_ended};
 
-/* What goes on beside the host; it ends with via_host_close() and close_services(). */
+/* The services beside the host; they end with via_host_close() and close_services(). */
 static int open_services(const struct via_daemon_options *options, struct via_daemon_key *key,
                          struct via_error *err)
 {

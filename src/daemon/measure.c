@@ -19,7 +19,7 @@
 
 #define LOOK_S 1
 /* Turns of the timer. */
-#define CLIENT_LOOKS_MAX 90u
+#define CLIENT_POLLS_MAX 90u
 #define SERVER_LOOKS_MAX 100u
 #define TOKEN_BYTES 32u
 /* A file that is not written by the end of the daemon is not waited for any longer. */
@@ -203,12 +203,12 @@ static int serve(void *ctx, uint16_t peer, unsigned *ret_tcp_port, const char **
 
 /* --- from open to close ----------------------------------------------------------------------- */
 
-static void look(struct via_host_source *source, uint32_t events)
+static void on_timer(struct via_host_source *source, uint32_t events)
 {
     uint64_t count;
     (void)events;
     (void)!read(source->fd, &count, sizeof(count));
-    if (measure.client.pid != 0 && ++measure.client_polls > CLIENT_LOOKS_MAX) {
+    if (measure.client.pid != 0 && ++measure.client_polls > CLIENT_POLLS_MAX) {
         via_child_kill(&measure.client);
     }
     if (measure.server.pid != 0 && ++measure.server_polls > SERVER_LOOKS_MAX) {
@@ -240,7 +240,7 @@ int via_measure_open(struct via_host *host, const struct via_daemon_options *opt
         via_log(VIA_LOG_WARN, "host %u: decisions about TCP connections: begins without: %s",
                 options->host.host, lost.text);
     }
-    measure.timer.ready = look;
+    measure.timer.ready = on_timer;
     measure.timer.fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
     if (measure.timer.fd < 0 || timerfd_settime(measure.timer.fd, 0, &timer, NULL) != 0) {
         return via_error_set(err, -errno, "measure: timerfd: %s", strerror(errno));

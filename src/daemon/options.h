@@ -19,7 +19,7 @@
 /* ... and what it keeps, if it is root's. */
 #define VIA_DAEMON_STATE "/var/lib/viaduct"
 
-/* What the command line says, or the configuration file. */
+/* Options of the command line, or of the configuration file. */
 struct via_daemon_options {
     struct via_host_options host; /* points into what follows */
     struct via_host_link links[VIA_PORTS_MAX];

@@ -328,7 +328,7 @@ int via_attach_server_init(struct via_host *host, struct via_error *err);
 int via_attach_server_listen(struct via_host *host, struct via_error *err);
 /* After the transfer threads have ended. */
 void via_attach_server_close(struct via_host *host);
-/* What time and transfer threads brought; the next deadline. */
+/* Handles time-outs and news of transfer threads; the next deadline. */
 uint64_t via_attach_server_tick(struct via_host *host);
 /* Links or routes changed: rings all processes, fails requests that can not be answered. */
 void via_attach_server_changed(struct via_host *host);

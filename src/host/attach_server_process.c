@@ -15,7 +15,7 @@
 /* Interval at which this thread polls a closing process that waits for an event without a wake-up.
  */
 #define CLOSING_POLL_NS (10 * VIA_MSEC_NS)
-/* A turn of the control thread spends so long on closing processes, and a look at one more. */
+/* A turn of the control thread spends so long on closing processes, and on one more. */
 #define CLOSING_TURN_NS (2 * VIA_MSEC_NS)
 
 static void read_comm(struct via_process *process)
@@ -322,8 +322,8 @@ void via_process_leave(struct via_process *process)
     begin_draining(process);
 }
 
-/* What it has for hosts that no link leads to waits on, if it has nothing else: only this host can
- * still send it. Others learn now that it has gone. */
+/* Its commands for unreachable hosts wait on, if it has no others: only this host can still send
+ * them. Other hosts learn now that the process has gone. */
 static void strand(struct via_process *process)
 {
     struct via_host *host = process->host;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* What goes back to processes, in the transfer thread: replies, messages, bells; and how the pipes
- * of a process that has gone are wound up. */
+/* Replies, messages and bells to processes, in the transfer thread; and the end of the pipes of a
+ * process that has gone. */
 #include <errno.h>
 #include <string.h>
 

@@ -49,11 +49,11 @@
  * - the word of the slice, in the status page, written by the host: the life of the answer while
  *   the slice may be stored to; with VIA_SLICE_GONE when the segment is no more; else 0, and the
  *   piece may be asked for again. No life is used twice.
- * - a busy word, written by the process: bits 15..0 threads between their look at the slice's word
+ * - a busy word, written by the process: bits 15..0 threads between their load of the slice's word
  *   and their last store, 63..16 bursts of stores begun.
  *
- * A process adds itself to the busy word before it looks at the slice's word; the host changes the
- * slice's word before it looks at the busy word; both with sequential consistency. So after a
+ * A process adds itself to the busy word before it loads the slice's word; the host changes the
+ * slice's word before it loads the busy word; both with sequential consistency. So after a
  * change a process either sees it and stores nothing, or is seen to be busy, and the slice shows
  * nothing else until it is out.
  */
@@ -72,9 +72,9 @@ _Static_assert(sizeof(struct via_slice_busy) == 64, "a line of its own");
 #define VIA_ATTACH_BUSY_BYTES (VIA_ATTACH_SLICES_MAX * sizeof(struct via_slice_busy))
 
 /*
- * Behind the busy words: a bit for each host whose word in the status page the process has looked
- * at, set by the process before it looks, with sequential consistency. When a word has changed, the
- * host rings the processes that have its bit: either the process sees the change, or its bit is
+ * Behind the busy words: a bit for each host whose word in the status page the process has
+ * loaded, set by the process before the load, with sequential consistency. When a word has changed,
+ * the host rings the processes that have its bit: either the process sees the change, or its bit is
  * seen.
  */
 #define VIA_ATTACH_INTEREST_WORDS (1024u / 64)
@@ -83,9 +83,8 @@ _Static_assert(sizeof(struct via_slice_busy) == 64, "a line of its own");
 /* The bell page of a host: a struct via_bell (port/bell.h) per transfer thread. */
 
 /*
- * The status page of a host, read-only for processes: which hosts can be reached, and how.
- * `version` is odd while the host changes it (a sequence lock); the per-host words can be read on
- * their own.
+ * The status page of a host, read-only for processes: the ways to all hosts. `version` is
+ * odd while the host changes it (a sequence lock); the per-host words can be read on their own.
  */
 struct via_status_page {
     uint32_t magic;

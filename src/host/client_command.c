@@ -239,7 +239,7 @@ unsigned via_remote_pending(struct via_remote *remote)
     return pending;
 }
 
-/* What was started before `issue` has ended. */
+/* True if all operations that were started before `issue` have ended. */
 static bool is_quiet(struct via_attach *attach, void *ctx)
 {
     const uint64_t *issue = ctx;

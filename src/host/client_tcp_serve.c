@@ -3,7 +3,7 @@
  * Direct connections, the end that owns the memory. Whatever comes over the wire is hostile until
  * its sender has shown the token, and checked afterwards.
  *
- * One thread at a time, the holder of `lock`, looks at the connections: the thread of the library,
+ * One thread at a time, the holder of `lock`, polls the connections: the thread of the library,
  * which sleeps on them, or a thread of the program that waits for something. While the program's
  * threads do so the library's thread rests, for a short time at a time.
  */
@@ -71,7 +71,7 @@ struct via_client_serve {
     pthread_t thread;
     bool started;
     _Atomic bool stopping;
-    _Atomic bool polled; /* by threads of the program, since the thread last looked */
+    _Atomic bool polled; /* by threads of the program, since the thread's last poll */
     _Atomic bool poked;
     pthread_mutex_t lock;
     struct conn *conns; /* CONNS_MAX */
@@ -563,7 +563,7 @@ static void *run(void *argument)
         sleep_ms = flush(serve);
         if (count > 0 && atomic_exchange_explicit(&serve->polled, false, memory_order_relaxed)) {
             rest(serve, REST_NS);
-            sleep_ms = 0; /* the next turn looks at strangers, too, and decides how long to sleep */
+            sleep_ms = 0; /* the next turn polls strangers, too, and decides how long to sleep */
             continue;
         }
         pthread_mutex_lock(&serve->lock);

@@ -14,7 +14,7 @@
 /*
  * Requests of the control protocol to another host, by messages to VIA_HOST_ENDPOINT_REMOTE: one
  * message for the request, as many as it takes for the answer. The user travels with the request,
- * and the host that is asked looks what that user may there: hosts of a fabric trust each other's
+ * and the host that is asked checks that user's rights there: hosts of a fabric trust each other's
  * user ids, as their boards do.
  */
 struct via_host;

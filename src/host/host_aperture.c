@@ -41,8 +41,8 @@ static struct via_host_slices *find_link(const struct via_host *host, uint16_t p
     return NULL;
 }
 
-bool via_host_aperture_offers(const struct via_host *host, unsigned index,
-                              const struct via_link_status *link)
+bool via_host_aperture_is_offered(const struct via_host *host, unsigned index,
+                                  const struct via_link_status *link)
 {
     return host->aperture.links != NULL && host->aperture.links[index].port != NULL &&
            link->state == VIA_LINK_UP && link->peer_link != 0;

@@ -124,8 +124,8 @@ void via_host_aperture_gone(struct via_host *host, uint64_t handle);
 void via_host_aperture_changed(struct via_host *host);
 
 /* Does this link have slices, being in this state? */
-bool via_host_aperture_offers(const struct via_host *host, unsigned index,
-                              const struct via_link_status *link);
+bool via_host_aperture_is_offered(const struct via_host *host, unsigned index,
+                                  const struct via_link_status *link);
 
 /* What is due; the next deadline. */
 uint64_t via_host_aperture_tick(struct via_host *host);

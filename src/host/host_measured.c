@@ -11,7 +11,7 @@
 /* A link is idle that carries less in each direction together, over at least this time. */
 #define IDLE_BYTES_PER_S (128u << 10)
 #define POLL_NS (900 * VIA_MSEC_NS)
-/* ... and has done so at this many looks. */
+/* ... and has done so at this many checks. */
 #define IDLE_POLLS 5u
 /* Whether the other host was started anew is no reason to measure again sooner than this. */
 #define SAME_NS (3600 * VIA_SEC_NS)
@@ -137,7 +137,7 @@ static bool is_wanted(const struct via_host *host, uint16_t id,
                                 real_time_ns() - measured->measured_ns > SAME_NS);
 }
 
-/* Has the link carried next to nothing at the last looks? */
+/* Has the link carried next to nothing at the last checks? */
 static bool is_idle(struct via_host *host, uint16_t id, unsigned port)
 {
     struct via_measured_try *try = &host->measured.tries[id];

@@ -48,7 +48,7 @@ static void update_links(struct via_host *host)
             peer->direct = true;
             peer->edges_now += (uint64_t)(i + 1) << 48;
         }
-        peer->slices |= via_host_aperture_offers(host, i, &link);
+        peer->slices |= via_host_aperture_is_offered(host, i, &link);
     }
 }
 

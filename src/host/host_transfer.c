@@ -15,7 +15,7 @@
 
 /* Turns without a command after which a process's pipe is armed and left alone. */
 #define EMPTY_POLLS_MAX 16u
-/* A fence that is slept for is polled this often all the same, for the port's own time-out. */
+/* A fence is polled this often even while the thread sleeps, for the port's own time-out. */
 #define FENCE_SLEEP_NS (20 * VIA_MSEC_NS)
 
 static bool is_crowded(void *ctx)

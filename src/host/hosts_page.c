@@ -170,7 +170,7 @@ int via_hosts_page_find(const struct via_hosts_page *page, const unsigned char i
             return -ENODATA;
         }
         /* Pairs with the release in via_hosts_page_write(); the fence keeps the entries before the
-         * second look. */
+         * second read. */
         uint32_t version = atomic_load_explicit(&page->version, memory_order_acquire);
         struct via_hosts_entry entry = {.host = 0};
         int rc = search(page, ip, &entry);

@@ -24,8 +24,7 @@
 /* A slice that was used less than this ago makes no room for a process that has its share. */
 #define VIA_SLICE_REST_NS (5 * VIA_MSEC_NS)
 #define VIA_SLICE_GRACE_NS (10 * VIA_MSEC_NS)
-/* A slice that was taken from a uid with more than its share is kept so long for the user that
- * asked for it. */
+/* A slice taken from a uid with more than its share is kept so long for the uid that wants it. */
 #define VIA_SLICE_KEEP_NS (100 * VIA_MSEC_NS)
 
 #define VIA_SLICE_NONE UINT32_MAX

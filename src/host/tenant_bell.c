@@ -5,7 +5,7 @@
 
 #include "host/host_private.h"
 
-/* Kernels before 5.16 wait for one word only: then rings of other users than the owner are looked
+/* Kernels before 5.16 wait for one word only: then rings of other users than the owner are polled
  * for so often. */
 #define POLL_NS VIA_MSEC_NS
 

@@ -245,7 +245,7 @@ static int put_position(struct via_ip_lane *lane, size_t off, size_t asked_off, 
     if (base == NULL) {
         return put_once(lane, off, &position, sizeof(position), VIADUCT_PUT_NOTIFY);
     }
-    /* Release pairs with the acquire of the peer's look: the records, or the reads of them, are
+    /* Release pairs with the acquire of the peer's poll: the records, or the reads of them, are
      * before it. */
     atomic_store_explicit((_Atomic uint64_t *)(void *)(base + off), position, memory_order_release);
     return ring_if(lane, (_Atomic uint32_t *)(void *)(base + asked_off));

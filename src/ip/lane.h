@@ -136,7 +136,7 @@ void via_ip_lane_advance(struct via_ip_lane *lane, uint64_t end);
 int via_ip_lane_give_credit(struct via_ip_lane *lane) VIA_MUST_CHECK;
 
 /*
- * Before sleeping: the peer rings for what comes after a look that found nothing. has_news: call it
+ * Before sleeping: the peer rings for what comes after a poll that found nothing. has_news: call it
  * behind a sequentially consistent fence.
  */
 void via_ip_lane_arm(struct via_ip_lane *lane);

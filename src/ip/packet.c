@@ -143,7 +143,7 @@ static bool is_checksum_valid(const struct offload *offload, const uint8_t *ip, 
 
 static bool is_protocol(const uint8_t *ip, const struct via_ip_packet *packet, unsigned protocol)
 {
-    /* Of IPv6 with extension headers the first one is there: the kernel looks behind it. */
+    /* Of IPv6 with extension headers the first one is there: the kernel parses the rest. */
     return packet->version == 6 ? ip[6] == protocol || ip[6] == 0 || ip[6] == 43 || ip[6] == 60
                                 : ip[9] == protocol;
 }

@@ -139,7 +139,7 @@ static int sleep_awhile(struct via_ip_worker *worker)
     }
     arm_all(worker, true);
     /* Between the words that ask for a ring and the last check; pairs with the fence of the thread
-     * that rings, between its position and its look at the word. */
+     * that rings, between its position and its load of the word. */
     atomic_thread_fence(memory_order_seq_cst);
     int rc = via_attach_poll(worker->attach);
     if (rc > 0) {

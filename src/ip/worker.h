@@ -89,7 +89,7 @@ struct via_ip_lane *via_ip_worker_lane(struct via_ip_worker *worker, unsigned ho
 
 /* Some packets of the device into lanes; what their lanes have no room for is held or dropped. */
 int via_ip_worker_send(struct via_ip_worker *worker);
-/* What is held goes on, or is dropped when it is too old. */
+/* Sends held packets, or drops those that are too old. */
 int via_ip_worker_send_held(struct via_ip_worker *worker, uint64_t now_ns);
 /* Lent buffers that are free again go into the pool. */
 void via_ip_worker_take_back(struct via_ip_worker *worker);

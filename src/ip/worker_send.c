@@ -35,7 +35,7 @@ static void release(struct via_ip_worker *worker, struct via_ip_buffer *buffer)
     worker->pool_count++;
 }
 
-/* What is lent comes back late. Half of the pool is for packets that wait for room. */
+/* Lent buffers come back late. Half of the pool is for packets that wait for room. */
 static bool is_lending_allowed(const struct via_ip_worker *worker)
 {
     return worker->pool_count >= VIA_IP_BUFFERS_COUNT / 2;

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A scraper has one connection; a few people may look besides. One address alone can not take all:
+/* A scraper has one connection; a few people may ask besides. One address alone can not take all:
  * a client that sends a byte now and then is never idle. */
 #define CONNECTIONS_MAX 32u
 #define CONNECTIONS_OF_ADDRESS_MAX 12u

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What all metrics of one text have in common. */
+/* The common part of all metrics of one text. */
 struct writer {
     FILE *out;
     const struct via_metrics_host *hosts;
@@ -88,7 +88,7 @@ static const struct link_metric link_metrics[] = {
      "peers_refused"},
 };
 
-/* What each user of a host has. */
+/* Metrics of each user of a host. */
 static const struct link_metric user_metrics[] = {
     {"viaduct_user_processes", "gauge", "Attached processes of a user", "processes"},
     {"viaduct_user_segments", "gauge", "Segments of a user", "segments"},

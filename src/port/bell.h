@@ -14,7 +14,7 @@
  * emulated ports of its neighbours wake that thread by it.
  *
  * To wake:  count += 1; if sleepers != 0, FUTEX_WAKE (shared) on count.
- * To sleep: load count (acquire); look everywhere; sleepers += 1; FUTEX_WAIT on count for the value
+ * To sleep: load count (acquire); poll everything; sleepers += 1; FUTEX_WAIT on count for the value
  *           loaded; sleepers -= 1.
  */
 struct via_bell {

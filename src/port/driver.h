@@ -54,7 +54,7 @@ typedef void via_port_on_message(void *ctx, const void *msg, size_t len, int *fd
 /* Instead of the number of a transfer thread. */
 #define VIA_DRIVER_CONTROL UINT32_MAX
 
-/* What a host offers to the ports it opens. Borrowed until the port is closed. */
+/* The host's services for its ports. Borrowed until the port is closed. */
 struct via_driver_host {
     uint16_t host;
     uint64_t inbox_bytes; /* of this port alone, in whole pages: as the link's description says, or

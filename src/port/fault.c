@@ -459,7 +459,7 @@ static int dma_locked(struct fault_port *fault, unsigned queue, uint64_t off, co
     return 0;
 }
 
-/* What this port has to say of it; it is not under way any more. */
+/* The result of the transfer, with this port's faults; the transfer has ended. */
 static int dma_result(struct fault_port *fault, struct dma *dma, int result)
 {
     bool was_down = fault->down || dma->cuts != fault->stats.cuts;

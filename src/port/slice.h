@@ -56,7 +56,7 @@ struct via_port_slices {
     /* A mapping never reaches what the slice shows later. Otherwise a slice shows another piece
      * only when no process can store through the old mapping any more. */
     bool detaches;
-    /* What a process maps leads to the whole window: only for processes that are trusted as the
+    /* A process's mapping leads to the whole window: only for processes that are trusted as the
      * host itself is. */
     bool shares_window;
 };

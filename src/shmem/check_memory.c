@@ -201,7 +201,7 @@ bool via_check_locate(uintptr_t address, enum via_region *ret_region, uint64_t *
     return false;
 }
 
-/* What /proc/self/maps calls the memory: "[stack]", a file, or nothing. */
+/* The name of the memory in /proc/self/maps: "[stack]", a file, or none. */
 static void describe_mapping(uintptr_t address, char text[VIA_CHECK_TEXT_BYTES])
 {
     char line[512], name[256];

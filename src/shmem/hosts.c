@@ -59,7 +59,7 @@ static void find_hosts(struct viaduct_shmem_team *team)
     };
 }
 
-/* What this host knows about paths, as bits: is the team's next host a neighbour, are all hosts;
+/* This host's knowledge about paths, as bits: is the team's next host a neighbour, are all hosts;
  * and, a bit for each possible row length of a torus (720 hosts and some larger numbers have more
  * row lengths than bits), are the next hosts in its row and in its column. The rest of the word is
  * the number of the meeting. */

@@ -83,7 +83,7 @@ static void send_right(struct ring *ring, size_t at, size_t count)
     via_put_word(via_hosts_word(ring->team, ring->right, ring->share_word), ++ring->sent, pe);
 }
 
-/* What a leader does with the pieces of a share. */
+/* The steps of a leader with the pieces of a share. */
 enum doing { RECEIVE = 1, ADD = 2, SEND = 4 };
 
 static void pass_share(struct ring *ring, unsigned share, int doing)

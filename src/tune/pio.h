@@ -13,7 +13,7 @@
 #include "vfio/pci.h"
 
 /*
- * What stores of the CPU, the port's own copies and its DMA engine cost on the window of a link.
+ * The costs of CPU stores, the port's own copies and its DMA engine on the window of a link.
  *
  *   pio_clock.c    the clock that all is measured by
  *   pio_link.c     one end of a link or both, opened without a daemon; or a bare BAR
@@ -81,7 +81,7 @@ VIA_MUST_CHECK int via_pio_link_serve(struct via_pio_link *link, const _Atomic b
 
 const char *via_pio_link_name(const struct via_pio_link *link);
 void via_pio_link_describe(const struct via_pio_link *link, char *ret_text, size_t bytes);
-/* What the figures of this link can not show, one sentence each; NULL at the end. */
+/* The limits of this link's figures, one sentence each; NULL at the end. */
 #define VIA_PIO_LIMITS_MAX 5u
 void via_pio_link_limits(const struct via_pio_link *link,
                          const char *ret_limits[VIA_PIO_LIMITS_MAX]);

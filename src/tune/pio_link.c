@@ -68,7 +68,7 @@ static int name_emulated(struct via_pio_link *link, struct via_error *err)
     return 0;
 }
 
-/* What a peer's port rings; no thread sleeps by it. */
+/* The bell that a peer's port rings; no thread sleeps by it. */
 static int make_bell(struct via_pio_end *end, struct via_error *err)
 {
     end->bell_fd = memfd_create("viaduct-pio-bells", MFD_CLOEXEC | MFD_ALLOW_SEALING);

@@ -449,7 +449,7 @@ int via_pio_measure_begin(struct via_pio_measure *measure, unsigned cpu, struct 
         measure->copy = NULL;
         return via_error_set(err, -errno, "%u bytes of memory: %s", COPY_BYTES, strerror(errno));
     }
-    /* What is staged for DMA stays in the source: processors store zeros over zeros faster. */
+    /* Bytes staged for DMA stay in the source: processors store zeros over zeros faster. */
     for (unsigned i = 0; i < COPY_BYTES; i++) {
         measure->copy[i] = (unsigned char)(i % 251 + 1);
     }

@@ -34,7 +34,7 @@ struct via_tune_result via_tune_decide(struct via_tune_pairs *pairs, double marg
 uint64_t via_tune_threshold(const uint64_t *sizes, const enum via_tune_verdict *verdicts,
                             unsigned count);
 
-/* What another way is worth at a size, beside the present one. 0 or what went wrong. */
+/* The gain of another way at a size, over the present one. 0 or negative errno. */
 typedef int via_tune_compare(void *ctx, uint64_t bytes, struct via_tune_result *ret_result);
 
 /* The size from which on another way replaces the present one; 0: never. It must help significantly
@@ -64,7 +64,7 @@ struct via_tune {
     unsigned steps_done, steps_max;
     struct via_tune_row rows[VIA_TUNE_ROWS_MAX];
     unsigned rows_count;
-    /* What came of it. */
+    /* The result. */
     uint32_t dma_bytes_min;                            /* 0: DMA does not help */
     const struct via_store *stores[VIA_STORE_CLASSES]; /* NULL: none helps at this size */
     bool has_stores;

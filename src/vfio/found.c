@@ -379,7 +379,7 @@ static int set_override(const struct via_found_paths *paths, const char *address
     return write_text(path, driver, err);
 }
 
-/* What set_override() brings back. */
+/* The former driver_override, for set_override(). */
 static void read_override(const struct via_found_paths *paths, const char *address,
                           char *ret_override, size_t bytes)
 {

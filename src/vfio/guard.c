@@ -124,7 +124,7 @@ bool via_guard_take_hit(unsigned guard)
     return atomic_exchange_explicit(&guards[guard].hit, false, memory_order_relaxed);
 }
 
-bool via_guard_was_hit(unsigned guard)
+bool via_guard_is_hit(unsigned guard)
 {
     return atomic_load_explicit(&guards[guard].hit, memory_order_relaxed);
 }

@@ -19,7 +19,7 @@ VIA_MUST_CHECK int via_guard_add(void *at, size_t bytes, unsigned *ret_guard);
 /* Before it is unmapped; no thread uses it any more. */
 void via_guard_remove(unsigned guard);
 /* Has a thread met SIGBUS there? */
-bool via_guard_was_hit(unsigned guard);
+bool via_guard_is_hit(unsigned guard);
 /* The same, once for each time: for callers that map anew what is at these addresses. */
 bool via_guard_take_hit(unsigned guard);
 

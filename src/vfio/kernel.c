@@ -257,7 +257,7 @@ static bool kernel_is_gone(struct via_pci *pci)
     struct via_kernel *kernel = via_kernel_of(pci);
     uint32_t ids = UINT32_MAX;
     for (unsigned i = 0; i < VIA_KERNEL_MAPPINGS_MAX; i++) {
-        if (kernel->mappings[i].at != NULL && via_guard_was_hit(kernel->mappings[i].guard)) {
+        if (kernel->mappings[i].at != NULL && via_guard_is_hit(kernel->mappings[i].guard)) {
             return true;
         }
     }

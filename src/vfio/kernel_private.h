@@ -19,7 +19,7 @@ struct via_kernel_mapping {
     unsigned guard;
 };
 
-/* What translates the addresses of the function. */
+/* The translation of the function's addresses. */
 enum via_kernel_way {
     VIA_KERNEL_CONTAINER, /* the IOMMU of a container, which the group has joined */
     VIA_KERNEL_IOMMUFD,   /* an IO address space of iommufd */

@@ -166,7 +166,7 @@ static inline uint32_t via_pci_read32(struct via_pci *pci, unsigned region, uint
     return pci->ops->region_read(pci, region, off, &value, sizeof(value)) == 0 ? value : UINT32_MAX;
 }
 
-/* What cannot be written vanishes, as it does on the bus. */
+/* Writes that fail vanish, as they do on the bus. */
 static inline void via_pci_write32(struct via_pci *pci, unsigned region, uint64_t off,
                                    uint32_t value)
 {

@@ -18,7 +18,7 @@
 VIA_MUST_CHECK int via_vfio_user_open(const char *path, struct via_pci **ret_pci,
                                       struct via_error *err);
 
-/* What a server shows: takes the function for a client that has come. 0 or negative errno. */
+/* Called for a new client: opens the function that the server shows. 0 or negative errno. */
 typedef int via_vfio_user_attach(void *ctx, struct via_pci **ret_pci);
 
 /*

@@ -53,7 +53,7 @@ struct via_hello {
 };
 _Static_assert(sizeof(struct via_hello) == 88, "no padding on the wire");
 
-/* What the proof of a READY is computed over. */
+/* The input of the proof in a READY. */
 struct via_greeting_proof {
     char label[16];            /* VIA_GREETING_LABEL */
     struct via_hello sender;   /* of the READY: it holds the side, so no proof can be sent back */

@@ -8,7 +8,7 @@
 #include "wire/record.h"
 
 /*
- * What a side of a link writes into its four scratchpads, and the heartbeat word.
+ * The four scratchpads that a side of a link writes, and the heartbeat word.
  *
  *   R0  31..16 magic, 15..8 protocol version, 7..0 state (enum via_handshake_state)
  *   R1  31..22 host id, 21..0 zero: the rest is in the greeting (wire/greeting.h)

@@ -92,7 +92,7 @@ static void worker_call(struct conform_agent *agent, struct conform_end *end,
     default:
         break;
     }
-    conform_worker_look(worker, &report);
+    conform_worker_check(worker, &report);
     memcpy(call->data, &report, sizeof(report));
 }
 

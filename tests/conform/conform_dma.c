@@ -101,8 +101,8 @@ static void dma_that_is_done_comes_before_later_commits(void **state)
         pair_commit_word(pair, 0, FLAG_OFF, round);
         pair_tell_value(pair, 0, CONFORM_FLUSH, 0);
         uint64_t seen = 0;
-        WAIT_FOR(pair, (pair_look(pair, 1), pair_inbox_read(pair, 1, FLAG_OFF, &seen, sizeof(seen)),
-                        seen == round));
+        WAIT_FOR(pair, (pair_take_writes(pair, 1),
+                        pair_inbox_read(pair, 1, FLAG_OFF, &seen, sizeof(seen)), seen == round));
         assert_true(pair_inbox_is(pair, 1, BLOCK_OFF, (int)(round & 0xff), 3000));
     }
 }

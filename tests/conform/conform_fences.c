@@ -74,7 +74,7 @@ static void nobody_sleeps_who_is_not_rung(void **state)
         }
         pair_commit_word(pair, 1, RECORD_OFF, i);
         pair_tell_value(pair, 1, CONFORM_FLUSH, 0);
-        pair_look(pair, 1);
+        pair_take_writes(pair, 1);
         bool rings = word_at(pair, 1, ARMED_OFF) == i;
         if (!completed) {
             assert_int_equal(pair_fence_end(pair, 0, 0), 0);

@@ -74,7 +74,7 @@ uint64_t pair_events(struct pair *pair, unsigned side, uint64_t mask)
     return (uint64_t)pair_tell_value(pair, side, CONFORM_EVENTS, mask);
 }
 
-void pair_look(struct pair *pair, unsigned side)
+void pair_take_writes(struct pair *pair, unsigned side)
 {
     (void)pair_events(pair, side, VIA_PORT_EVENT_DOORBELL(0));
 }

@@ -46,7 +46,7 @@ bool pair_inbox_is(struct pair *pair, unsigned side, uint64_t off, int value, si
 struct conform_caps pair_caps(struct pair *pair, unsigned side);
 uint64_t pair_events(struct pair *pair, unsigned side, uint64_t mask);
 /* Some ports let the peer's writes in only when they are called. Takes doorbell 0. */
-void pair_look(struct pair *pair, unsigned side);
+void pair_take_writes(struct pair *pair, unsigned side);
 bool pair_is_up(struct pair *pair, unsigned side);
 uint32_t pair_scratchpad(struct pair *pair, unsigned side, unsigned index);
 void pair_scratchpad_write(struct pair *pair, unsigned side, unsigned index, uint32_t value);

@@ -57,7 +57,7 @@ static void commit(struct conform_worker *worker, uint64_t off, const void *src,
 }
 
 /* Some ports let the peer's writes in only when they are called. */
-static void look(const struct conform_worker *worker)
+static void take_writes(const struct conform_worker *worker)
 {
     struct via_port *port = worker->end->port;
     (void)port->ops->events(port, VIA_PORT_EVENT_DOORBELL(worker->queue));
@@ -298,7 +298,7 @@ static void hammer(struct conform_worker *worker)
 void conform_worker_step(struct conform_worker *worker)
 {
     if (worker->work != CONFORM_SLEEPER) {
-        look(worker);
+        take_writes(worker);
     }
     switch (worker->work) {
     case CONFORM_WRITE_ORDER:
@@ -359,7 +359,7 @@ void conform_worker_start(struct conform_worker *worker, struct conform_end *end
     worker->running = !threaded || pthread_create(&worker->thread, NULL, work, worker) == 0;
 }
 
-void conform_worker_look(struct conform_worker *worker, struct conform_report *ret_report)
+void conform_worker_check(struct conform_worker *worker, struct conform_report *ret_report)
 {
     pthread_mutex_lock(&worker->lock);
     *ret_report = worker->report;

@@ -55,7 +55,7 @@ struct conform_worker {
 void conform_worker_start(struct conform_worker *worker, struct conform_end *end, unsigned queue,
                           bool threaded, enum conform_work work, uint64_t off, uint64_t count);
 void conform_worker_step(struct conform_worker *worker);
-void conform_worker_look(struct conform_worker *worker, struct conform_report *ret_report);
+void conform_worker_check(struct conform_worker *worker, struct conform_report *ret_report);
 void conform_worker_stop(struct conform_worker *worker);
 
 #endif

@@ -118,7 +118,7 @@ static void flush(struct link *link)
     link->port[0]->ops->flush(link->port[0], QUEUE);
 }
 
-static void look(struct link *link)
+static void take_writes(struct link *link)
 {
     (void)link->port[1]->ops->events(link->port[1], BELL_EVENT);
 }
@@ -165,7 +165,7 @@ static bool what_is_not_flushed_is_missed(struct link *link)
 {
     commit(link, 0, 1);
     for (unsigned i = 0; i < 3; i++) {
-        look(link);
+        take_writes(link);
     }
     return seen(link, 0) == 0;
 }
@@ -174,7 +174,7 @@ static bool what_is_flushed_is_missed_without_a_fence(struct link *link)
 {
     commit(link, 0, 1);
     flush(link);
-    look(link);
+    take_writes(link);
     return seen(link, 0) == 0;
 }
 
@@ -183,7 +183,7 @@ static bool a_flag_that_is_a_body_comes_before_its_data(struct link *link)
     body(link, 64, 1);
     body(link, 0, 1); /* the mistake: flags are committed */
     flush(link);
-    look(link);
+    take_writes(link);
     return seen(link, 0) == 1 && seen(link, 64) != 1;
 }
 
@@ -192,7 +192,7 @@ static bool a_flag_that_comes_first_is_seen_first(struct link *link)
     commit(link, 0, 1); /* the mistake: before its data */
     body(link, 64, 1);
     flush(link);
-    look(link);
+    take_writes(link);
     return seen(link, 0) == 1 && seen(link, 64) != 1;
 }
 
@@ -209,7 +209,7 @@ static bool the_next_body_comes_before_the_last_flag(struct link *link)
     commit(link, 0, 1);
     body(link, 64, 1);
     flush(link);
-    look(link);
+    take_writes(link);
     return seen(link, 64) == 1 && seen(link, 0) == 0;
 }
 
@@ -261,7 +261,7 @@ static bool the_promises_are_broken(struct link *link)
     for (uint64_t round = 1; round <= 10; round++) {
         body(link, 64, round);
         commit(link, 0, round);
-        look(link);
+        take_writes(link);
         if (seen(link, 0) == round && seen(link, 64) != round) {
             return true; /* a flag before its data */
         }
@@ -413,7 +413,7 @@ static void a_lane_that_is_kept_ends_the_connection(void **state)
     open_link(&link, "pex", 0);
     atomic_store(&lane_into(&link, 1)->lock, 1);
     commit(&link, 0, 1);
-    look(&link); /* a poll does not wait */
+    take_writes(&link); /* a poll does not wait */
     uint64_t begin_ns = via_emu_now_ns();
     assert_int_equal(fence(&link, 0, QUEUE), -ENOLINK);
     assert_true(via_emu_now_ns() - begin_ns < 5 * VIA_SEC_NS);
@@ -433,7 +433,7 @@ static void nothing_is_seen_of_a_frame_whose_body_was_lost(void **state)
     flush(&link);
     atomic_store(&lane_into(&link, 1)->lock, 0);
     for (unsigned i = 0; i < 100; i++) {
-        look(&link);
+        take_writes(&link);
     }
     (void)fence(&link, 1, QUEUE);
     assert_int_equal(seen(&link, 0), 0);

@@ -97,11 +97,11 @@ class Fabric:
     def wait_reached(self):
         """Seconds until every host reaches every other one."""
         begin = time.monotonic()
-        everyone = set(self.daemons)
+        everywhere = set(self.daemons)
         left = list(self.daemons)
         while left:
             # One after the other: the status of a host with 63 links is work for its control thread.
-            while left and self.reached(left[-1]) >= everyone - {left[-1]}:
+            while left and self.reached(left[-1]) >= everywhere - {left[-1]}:
                 left.pop()
             for host, daemon in self.daemons.items():
                 if daemon.poll() is not None:

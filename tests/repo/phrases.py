@@ -31,12 +31,17 @@ TEXTS = [
     (r"heeds?|heeded", "'handle', 'obey', 'follow'"),
     (r"has seen enough", "'the reader closed the pipe'"),
     (r"it does not matter who", "name the actors that may do it"),
+    (r"everybody|everyone", "name the actors: 'all hosts', 'all PEs', 'every thread'"),
+    (r"(?:for|of|by|from) who [a-z]+s", "name the actor: 'for a peer that connects', 'by the thread that sends'"),
+    (r"what (?:it|they) (?:said|says?) of (?:itself|themselves)", "name the thing: 'its entry in the directory'"),
+    (r"takes? it all the same|waits? all the same|goes? all the same", "'nevertheless'"),
 ]
 # Refused everywhere but in the change log of old days.
 REWRITTEN = [
     # Not the user of that name.
     (r"(?<![.\"',=:])(?<![=:] )(?<!ser )nobody(?!\")", "name the actor: 'no thread', 'no process', 'no host'"),
     (r"(?:looks?|looked|looking) (?:again|at it)", "'checks', 'polls', 'loads', 'reads'; say what"),
+    (r"looks? at (?:the|a|all|each|one|its) (?:word|words|links?|hosts?|credits?|ports?)", "'polls', 'loads', 'reads', 'checks'"),
     (r"next look|last look|the look", "'the next poll', 'the last check', 'the load of ...'"),
 ]
 REWRITTEN_PLACES = re.compile(r"(?!CHANGELOG|LICENSES/)")
@@ -102,6 +107,9 @@ PLANTS = [
     ("rewritten folders", {"src/core/c.h": LICENCE + "/* Nobody sleeps */\n"}, "src/core/c.h:2: 'Nobody'"),
     ("tests", {"tests/unit/b.c": LICENCE + "/* somebody listens */\n"}, "tests/unit/b.c:2: 'somebody'"),
     ("simulator", {"sim/b.c": LICENCE + "/* the next look */\n"}, "sim/b.c:2: 'next look'"),
+    ("people", {"docs/b.md": "everybody waits\n"}, "docs/b.md:1: 'everybody'"),
+    ("no actor", {"docs/b.md": "room for who connects\n"}, "docs/b.md:1: 'for who connects'"),
+    ("looks", {"sim/b.c": LICENCE + "/* The thread looks at all links. */\n"}, "sim/b.c:2: 'looks at all links'"),
     ("readme", {"README.md": "# x\nfor good\n"}, "README.md:2: 'for good'"),
 ]
 

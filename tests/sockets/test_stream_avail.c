@@ -86,7 +86,7 @@ static void offer(struct direction *d, const char *text)
     assert_int_equal(via_stream_tx_avail(&d->tx, (uintptr_t)text, strlen(text)), 0);
 }
 
-static void assert_look(struct direction *d, int state, uint64_t done)
+static void assert_avail(struct direction *d, int state, uint64_t done)
 {
     uint64_t seen;
     assert_int_equal(via_stream_tx_avail_state(&d->tx, &seen), state);
@@ -113,13 +113,13 @@ static void bytes_are_fetched_where_they_belong_in_the_stream(void **state)
     assert_int_equal(write_some(&d, "ab", 2), 2);
     offer(&d, "cdefgh");
     assert_int_equal(write_some(&d, "ij", 2), 2);
-    assert_look(&d, VIA_AVAIL_OPEN, 0);
+    assert_avail(&d, VIA_AVAIL_OPEN, 0);
     assert_reads(&d, "ab");
     fetch(&d, data, 4);
-    assert_look(&d, VIA_AVAIL_OPEN, 4);
+    assert_avail(&d, VIA_AVAIL_OPEN, 4);
     fetch(&d, data + 4, 2);
     assert_memory_equal(data, "cdefgh", 6);
-    assert_look(&d, VIA_AVAIL_ENDED, 6);
+    assert_avail(&d, VIA_AVAIL_ENDED, 6);
     via_stream_tx_avail_end(&d.tx);
     assert_reads(&d, "ij");
     assert_int_equal(via_stream_tx_fin(&d.tx, 0), 0);
@@ -137,7 +137,7 @@ static void what_the_reader_refuses_follows_as_data(void **state)
     fetch(&d, data, 2);
     via_stream_rx_refuse(&d.rx);
     assert_int_equal(via_stream_rx_next(&d.rx), VIA_NEXT_EMPTY);
-    assert_look(&d, VIA_AVAIL_ENDED, 2);
+    assert_avail(&d, VIA_AVAIL_ENDED, 2);
     via_stream_tx_avail_end(&d.tx);
     assert_int_equal(write_some(&d, "cdef", 4), 4);
     assert_reads(&d, "cdef");
@@ -151,7 +151,7 @@ static void what_is_revoked_is_not_fetched(void **state)
     start(&d);
     offer(&d, "abcdef");
     via_stream_tx_avail_revoke(&d.tx);
-    assert_look(&d, VIA_AVAIL_ENDED, 0);
+    assert_avail(&d, VIA_AVAIL_ENDED, 0);
     via_stream_tx_avail_end(&d.tx);
     assert_int_equal(write_some(&d, "abc", 3), 3);
     assert_reads(&d, "abc");
@@ -167,9 +167,9 @@ static void a_claim_after_the_revocation_fails(void **state)
     offer(&d, "abcdef");
     assert_int_equal(via_stream_rx_next(&d.rx), VIA_NEXT_AVAIL);
     via_stream_tx_avail_revoke(&d.tx);
-    assert_look(&d, VIA_AVAIL_ENDED, 0);
+    assert_avail(&d, VIA_AVAIL_ENDED, 0);
     assert_int_equal(via_stream_rx_claim(&d.rx), -ECANCELED);
-    assert_look(&d, VIA_AVAIL_ENDED, 0);
+    assert_avail(&d, VIA_AVAIL_ENDED, 0);
     assert_int_equal(via_stream_rx_next(&d.rx), VIA_NEXT_EMPTY);
     stop(&d);
 }
@@ -183,9 +183,9 @@ static void a_claim_before_the_revocation_is_waited_for(void **state)
     assert_int_equal(via_stream_rx_next(&d.rx), VIA_NEXT_AVAIL);
     assert_int_equal(via_stream_rx_claim(&d.rx), 0);
     via_stream_tx_avail_revoke(&d.tx);
-    assert_look(&d, VIA_AVAIL_CLAIMED, 0);
+    assert_avail(&d, VIA_AVAIL_CLAIMED, 0);
     via_stream_rx_pulled(&d.rx, 3);
-    assert_look(&d, VIA_AVAIL_ENDED, 3);
+    assert_avail(&d, VIA_AVAIL_ENDED, 3);
     assert_int_equal(via_stream_rx_next(&d.rx), VIA_NEXT_EMPTY);
     stop(&d);
 }
@@ -203,7 +203,7 @@ static void one_is_open_at_a_time(void **state)
     char data[2];
     fetch(&d, data, 2); /* the first is void, the second is not */
     assert_memory_equal(data, "gh", 2);
-    assert_look(&d, VIA_AVAIL_ENDED, 2);
+    assert_avail(&d, VIA_AVAIL_ENDED, 2);
     stop(&d);
 }
 
@@ -221,7 +221,7 @@ static void numbers_wrap(void **state)
                 fetch(&d, data, i % 3 == 1 ? 4 : 1);
             }
             via_stream_tx_avail_revoke(&d.tx);
-            assert_look(&d, VIA_AVAIL_ENDED, i % 3 == 0 ? 0 : i % 3 == 1 ? 4 : 1);
+            assert_avail(&d, VIA_AVAIL_ENDED, i % 3 == 0 ? 0 : i % 3 == 1 ? 4 : 1);
             via_stream_tx_avail_end(&d.tx);
             if (i % 2 == 0) {
                 assert_int_equal(via_stream_rx_next(&d.rx), VIA_NEXT_EMPTY);
@@ -250,14 +250,14 @@ static void looking_ahead_counts_and_changes_nothing(void **state)
     assert_int_equal(via_iov_init(&cursor, &iov, 1), 0);
     assert_int_equal(via_stream_rx_peek(&d.rx, &cursor, &kernel),
                      2); /* as far as it is in the pipe */
-    assert_look(&d, VIA_AVAIL_OPEN, 0);
+    assert_avail(&d, VIA_AVAIL_OPEN, 0);
     assert_reads(&d, "ab");
     assert_int_equal(via_stream_rx_next(&d.rx), VIA_NEXT_AVAIL);
     assert_int_equal(via_stream_rx_bytes(&d.rx, 100), 6);
     /* A probe by fetching. */
     assert_int_equal(via_stream_rx_claim(&d.rx), 0);
     via_stream_rx_pulled(&d.rx, 0);
-    assert_look(&d, VIA_AVAIL_OPEN, 0);
+    assert_avail(&d, VIA_AVAIL_OPEN, 0);
     fetch(&d, data, 1);
     via_stream_tx_avail_revoke(&d.tx);
     assert_int_equal(via_stream_rx_bytes(&d.rx, 100), 2);
@@ -343,7 +343,7 @@ static void a_reader_that_takes_back_breaks_the_stream(void **state)
     start(&d);
     offer(&d, "abcd");
     d.at_writer.pulled = via_pulled_word(d.tx.avail.id, VIA_PULL_OPEN, 3);
-    assert_look(&d, VIA_AVAIL_OPEN, 3);
+    assert_avail(&d, VIA_AVAIL_OPEN, 3);
     d.at_writer.pulled = via_pulled_word(d.tx.avail.id, VIA_PULL_OPEN, 2);
     assert_int_equal(via_stream_tx_avail_state(&d.tx, &done), -EPROTO);
     stop(&d);
@@ -356,9 +356,9 @@ static void words_about_other_numbers_say_nothing(void **state)
     start(&d);
     offer(&d, "abcd");
     d.at_writer.pulled = via_pulled_word(d.tx.avail.id + 1, VIA_PULL_CLAIMED, 4);
-    assert_look(&d, VIA_AVAIL_OPEN, 0);
+    assert_avail(&d, VIA_AVAIL_OPEN, 0);
     via_stream_tx_avail_revoke(&d.tx);
-    assert_look(&d, VIA_AVAIL_ENDED, 0);
+    assert_avail(&d, VIA_AVAIL_ENDED, 0);
     stop(&d);
 }
 

@@ -81,10 +81,10 @@ class Machines(cli.Case):
         return {h["host"]: h["state"] for h in self.status_at(host)["hosts"]}
 
     def wait_for_all(self, host, state="up"):
-        everybody = {h: state for h in range(1, self.count + 1)}
+        all_hosts = {h: state for h in range(1, self.count + 1)}
         # Not until its daemon listens.
         self.assertTrue(cli.wait_for(lambda: self.call("status", **self.at(host))[0] == 0))
-        self.assertTrue(cli.wait_for(lambda: self.states(host) == everybody))
+        self.assertTrue(cli.wait_for(lambda: self.states(host) == all_hosts))
 
 
 class Status(Machines):

@@ -168,13 +168,13 @@ class Pex(cli.Case):
         handle, base = second.segment(300000)
         remote = first.remote(2, handle, 300000)
 
-        def put_and_look():
+        def put_and_check():
             data = random.randbytes(300000)
             first.put(remote, data)
             self.assertEqual(ctypes.string_at(base, len(data)), data)
             self.assertEqual(first.get(remote, 5000), data[:5000])
 
-        put_and_look()
+        put_and_check()
         second.good(second.calls.via_endpoint_open(second.attach, 7))
         for i in range(200):
             first.good(first.calls.via_message_send(first.attach, 2, 7, 0, b"%d" % i, 4))
@@ -188,16 +188,16 @@ class Pex(cli.Case):
         self.assertTrue(cli.wait_for(lambda: one.state(2) != "up" and two.state(1) != "up"))
         self.assertIn("has no link", one.links()["to-2-0"]["error"])
         self.command("mend")
-        put_and_look()
+        put_and_check()
         for fault in ("reset virtual", "reset link", "lose virtual", "lose link"):
             ups = one.links()["to-2-0"]["ups"]
             self.command(fault)
-            put_and_look()
+            put_and_check()
             if fault.startswith("reset"):
                 self.assertTrue(cli.wait_for(lambda: one.links()["to-2-0"]["ups"] > ups))
         self.command("speed 1 4")
         self.assertTrue(cli.wait_for(lambda: "Gen1 x4 (degraded)" in two.links()["to-1-0"]["found"]))
-        put_and_look()
+        put_and_check()
         # A crash of a host.
         one.stop(signal.SIGKILL)
         self.assertTrue(cli.wait_for(lambda: two.state(1) != "up"))

@@ -14,7 +14,7 @@
 #include "base/types.h"
 #include "fabric.h"
 
-static const uint16_t everybody[] = {0, 1, 2, 3, 4, 5, 6, 7};
+static const uint16_t all_hosts[] = {0, 1, 2, 3, 4, 5, 6, 7};
 
 static struct via_op barrier(uint32_t group, const uint16_t *members, unsigned count,
                              uint64_t cookie)
@@ -46,13 +46,13 @@ static void nobody_leaves_before_all_are_in(void **state)
         for (unsigned round = 0; round < 6; round++) {
             /* Another one is last each time. */
             for (unsigned i = 0; i + 1 < hosts; i++) {
-                enter(fabric, (int)((round + 1 + i) % hosts), 5, everybody, hosts, round);
+                enter(fabric, (int)((round + 1 + i) % hosts), 5, all_hosts, hosts, round);
             }
             fabric_run(fabric, VIA_MSEC_NS);
             for (unsigned h = 0; h < hosts; h++) {
                 assert_null(fabric_completion(fabric, (int)h, round));
             }
-            enter(fabric, (int)(round % hosts), 5, everybody, hosts, round);
+            enter(fabric, (int)(round % hosts), 5, all_hosts, hosts, round);
             assert_null(fabric_completion(fabric, (int)(round % hosts), round));
             assert_true(fabric_drain(fabric, VIA_MSEC_NS));
             for (unsigned h = 0; h < hosts; h++) {
@@ -75,7 +75,7 @@ static void next_round(struct fabric_host *host, uint64_t cookie, int status)
         assert_true(rounds[host->index] <= rounds[h] + 1);
     }
     if (cookie < 200) {
-        struct via_op op = barrier(9, everybody, hosts_in_race, cookie + 1);
+        struct via_op op = barrier(9, all_hosts, hosts_in_race, cookie + 1);
         assert_int_equal(via_node_submit(host->node, 0, &op), 0);
     }
 }
@@ -92,7 +92,7 @@ static void early_arrivals_wait_for_their_round(void **state)
     via_rng_init(&rng, 3);
     for (unsigned h = 0; h < hosts_in_race; h++) {
         fabric->hosts[h].on_complete = next_round;
-        enter(fabric, (int)h, 9, everybody, hosts_in_race, 1);
+        enter(fabric, (int)h, 9, all_hosts, hosts_in_race, 1);
     }
     for (unsigned i = 0; i < 20000; i++) {
         for (unsigned h = 0; h < hosts_in_race; h++) {
@@ -114,10 +114,10 @@ static void groups_are_apart(void **state)
     fabric_ring(fabric, 4);
     fabric_settle(fabric);
     enter(fabric, 0, 1, even, 2, 1);
-    enter(fabric, 0, 2, everybody, 4, 2);
-    enter(fabric, 1, 2, everybody, 4, 2);
+    enter(fabric, 0, 2, all_hosts, 4, 2);
+    enter(fabric, 1, 2, all_hosts, 4, 2);
     enter(fabric, 1, 3, odd, 2, 3);
-    enter(fabric, 2, 2, everybody, 4, 2);
+    enter(fabric, 2, 2, all_hosts, 4, 2);
     enter(fabric, 3, 3, odd, 2, 3);
     fabric_run(fabric, VIA_MSEC_NS);
     assert_null(fabric_completion(fabric, 0, 1));
@@ -127,7 +127,7 @@ static void groups_are_apart(void **state)
     enter(fabric, 2, 1, even, 2, 1);
     fabric_run(fabric, VIA_MSEC_NS);
     assert_non_null(fabric_completion(fabric, 0, 1));
-    enter(fabric, 3, 2, everybody, 4, 2);
+    enter(fabric, 3, 2, all_hosts, 4, 2);
     assert_true(fabric_drain(fabric, VIA_MSEC_NS));
     fabric_free(fabric);
 }
@@ -150,7 +150,7 @@ static void bad_barriers_are_not_accepted(void **state)
     assert_int_equal(via_node_submit(node, 0, &op), -EHOSTUNREACH);
     op.members_count = 0;
     assert_int_equal(via_node_submit(node, 0, &op), -EINVAL);
-    op = barrier(1, everybody, 2, 1);
+    op = barrier(1, all_hosts, 2, 1);
     assert_int_equal(via_node_submit(node, 1, &op), -EINVAL); /* channel 0 only */
     assert_int_equal(via_node_submit(node, 0, &op), 0);
     op.cookie = 2;
@@ -169,7 +169,7 @@ static void a_restarted_member_ends_the_wait(void **state)
         fabric_settle(fabric);
         for (int h = 0; h < 4; h++) {
             if (h != (who + 1) % 4) {
-                enter(fabric, h, 1, everybody, 4, 1);
+                enter(fabric, h, 1, all_hosts, 4, 1);
             }
         }
         fabric_run(fabric, VIA_MSEC_NS);
@@ -189,14 +189,14 @@ static void a_restarted_member_ends_the_wait(void **state)
         /* What arrived before does not count: the next barrier waits for all. */
         for (int h = 0; h < 4; h++) {
             if (h != (who + 2) % 4) {
-                enter(fabric, h, 1, everybody, 4, 2);
+                enter(fabric, h, 1, all_hosts, 4, 2);
             }
         }
         fabric_run(fabric, 100 * VIA_MSEC_NS);
         for (int h = 0; h < 4; h++) {
             assert_null(fabric_completion(fabric, h, 2));
         }
-        enter(fabric, (who + 2) % 4, 1, everybody, 4, 2);
+        enter(fabric, (who + 2) % 4, 1, all_hosts, 4, 2);
         assert_true(fabric_drain(fabric, VIA_SEC_NS));
         for (int h = 0; h < 4; h++) {
             assert_int_equal(fabric_completion(fabric, h, 2)->status, 0);
@@ -213,18 +213,18 @@ static void a_cancelled_wait_is_taken_back(void **state)
             struct fabric *fabric = fabric_new(true);
             fabric_chain(fabric, 3);
             fabric_settle(fabric);
-            enter(fabric, who, 1, everybody, 3, 1);
+            enter(fabric, who, 1, all_hosts, 3, 1);
             fabric_run(fabric, wait_us * VIA_USEC_NS);
             via_node_cancel(fabric_node(fabric, who), 0, UINT64_MAX, 1);
             fabric->hosts[who].woken[0] = true;
             assert_int_equal(fabric_completion(fabric, who, 1)->status, -ECANCELED);
             assert_int_equal(via_node_pending(fabric_node(fabric, who), 0), 0);
             fabric_run(fabric, VIA_MSEC_NS);
-            enter(fabric, (who + 1) % 3, 1, everybody, 3, 2);
-            enter(fabric, (who + 2) % 3, 1, everybody, 3, 2);
+            enter(fabric, (who + 1) % 3, 1, all_hosts, 3, 2);
+            enter(fabric, (who + 2) % 3, 1, all_hosts, 3, 2);
             fabric_run(fabric, VIA_MSEC_NS);
             assert_null(fabric_completion(fabric, (who + 1) % 3, 2));
-            enter(fabric, who, 1, everybody, 3, 2);
+            enter(fabric, who, 1, all_hosts, 3, 2);
             assert_true(fabric_drain(fabric, 100 * VIA_MSEC_NS));
             assert_int_equal(fabric_completion(fabric, who, 2)->status, 0);
             fabric_free(fabric);
@@ -247,7 +247,7 @@ static void barriers_survive_flaps(void **state)
     via_rng_init(&rng, 8);
     for (unsigned h = 0; h < hosts_in_race; h++) {
         fabric->hosts[h].on_complete = next_round;
-        enter(fabric, (int)h, 9, everybody, hosts_in_race, 1);
+        enter(fabric, (int)h, 9, all_hosts, hosts_in_race, 1);
     }
     for (unsigned i = 0; i < 100; i++) {
         unsigned l = (unsigned)via_rng_below(&rng, 4);
@@ -271,13 +271,13 @@ static void barriers_have_their_doorbells(void **state)
     fabric_chain(fabric, 3);
     fabric_settle(fabric);
     fabric_run(fabric, 100 * VIA_MSEC_NS);
-    enter(fabric, 2, 1, everybody, 3, 1);
-    enter(fabric, 0, 1, everybody, 3, 1);
+    enter(fabric, 2, 1, all_hosts, 3, 1);
+    enter(fabric, 0, 1, all_hosts, 3, 1);
     fabric_run(fabric, VIA_MSEC_NS);
     assert_int_equal(fabric->links[1].rings[VIA_PORT_DOORBELL_BARRIER_START], 1);
     assert_int_equal(fabric->links[0].rings[VIA_PORT_DOORBELL_BARRIER_START], 1);
     assert_int_equal(fabric->links[0].rings[VIA_PORT_DOORBELL_BARRIER_END], 0);
-    enter(fabric, 1, 1, everybody, 3, 1);
+    enter(fabric, 1, 1, all_hosts, 3, 1);
     assert_true(fabric_drain(fabric, VIA_MSEC_NS));
     assert_int_equal(fabric->links[0].rings[VIA_PORT_DOORBELL_BARRIER_START], 2);
     assert_int_equal(fabric->links[0].rings[VIA_PORT_DOORBELL_BARRIER_END], 1);

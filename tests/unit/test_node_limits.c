@@ -18,7 +18,7 @@
 /* A link is found dead after 80 ms, and routes follow. */
 #define NOTICE_NS (100 * VIA_MSEC_NS)
 
-static const uint16_t everybody[] = {0, 1, 2, 3, 4, 5, 6, 7};
+static const uint16_t all_hosts[] = {0, 1, 2, 3, 4, 5, 6, 7};
 
 static struct fabric *fabric_with_limits(void)
 {
@@ -52,7 +52,7 @@ static int status_of(const struct fabric *fabric, int host, uint64_t cookie)
 static void meet(struct fabric *fabric, uint32_t group, unsigned count, uint64_t cookie)
 {
     for (unsigned h = 0; h < count; h++) {
-        enter(fabric, (int)h, group, everybody, count, cookie);
+        enter(fabric, (int)h, group, all_hosts, count, cookie);
     }
     fabric_run(fabric, 20 * VIA_MSEC_NS);
     for (unsigned h = 0; h < count; h++) {
@@ -74,7 +74,7 @@ static void a_barrier_with_an_absent_host_ends(void **state)
         fabric_run(fabric, NOTICE_NS);
         for (int h = 0; h < 4; h++) {
             if (h != absent) {
-                enter(fabric, h, 1, everybody, 4, 1);
+                enter(fabric, h, 1, all_hosts, 4, 1);
             }
         }
         fabric_run(fabric, GIVE_UP_NS - 10 * VIA_MSEC_NS);
@@ -106,7 +106,7 @@ static void a_barrier_with_a_host_that_never_came_ends(void **state)
         fabric_connect(fabric, 0, 1);
         fabric_start(fabric, 1 - absent);
         fabric_run(fabric, 2 * GIVE_UP_NS);
-        enter(fabric, 1 - absent, 1, everybody, 2, 1);
+        enter(fabric, 1 - absent, 1, all_hosts, 2, 1);
         fabric_run(fabric, GIVE_UP_NS - VIA_MSEC_NS);
         assert_null(fabric_completion(fabric, 1 - absent, 1));
         fabric_run(fabric, 2 * VIA_MSEC_NS);
@@ -125,7 +125,7 @@ static void an_arrival_of_a_host_that_was_lost_does_not_count(void **state)
         fabric_settle(fabric);
         for (int h = 0; h < 3; h++) {
             if (h != 1) {
-                enter(fabric, h, 1, everybody, 3, 1);
+                enter(fabric, h, 1, all_hosts, 3, 1);
             }
         }
         fabric_run(fabric, 10 * VIA_MSEC_NS);
@@ -136,13 +136,13 @@ static void an_arrival_of_a_host_that_was_lost_does_not_count(void **state)
         fabric_mend(&fabric->links[lost / 2]);
         fabric_settle(fabric);
         for (int h = 0; h < 2; h++) {
-            enter(fabric, h, 1, everybody, 3, 2);
+            enter(fabric, h, 1, all_hosts, 3, 2);
         }
         fabric_run(fabric, 50 * VIA_MSEC_NS);
         for (int h = 0; h < 2; h++) {
             assert_null(fabric_completion(fabric, h, 2));
         }
-        enter(fabric, 2, 1, everybody, 3, 2);
+        enter(fabric, 2, 1, all_hosts, 3, 2);
         assert_true(fabric_drain(fabric, VIA_SEC_NS));
         for (int h = 0; h < 3; h++) {
             assert_int_equal(status_of(fabric, h, 2), 0);
@@ -165,7 +165,7 @@ static void a_patient_member_is_told_that_its_arrival_is_gone(void **state)
     fabric_start(fabric, 0);
     fabric_start(fabric, 1);
     fabric_settle(fabric);
-    enter(fabric, 1, 1, everybody, 2, 1);
+    enter(fabric, 1, 1, all_hosts, 2, 1);
     fabric_run(fabric, 10 * VIA_MSEC_NS);
     fabric_cut(&fabric->links[0]);
     fabric_run(fabric, VIA_SEC_NS);
@@ -189,7 +189,7 @@ static void a_member_that_does_not_come_is_not_waited_for_for_ever(void **state)
         fabric_settle(fabric);
         for (int h = 0; h < 3; h++) {
             if (h != late) {
-                enter(fabric, h, 1, everybody, 3, 1);
+                enter(fabric, h, 1, all_hosts, 3, 1);
             }
         }
         fabric_run(fabric, WAIT_NS - VIA_MSEC_NS);
@@ -203,12 +203,12 @@ static void a_member_that_does_not_come_is_not_waited_for_for_ever(void **state)
             }
         }
         /* A member that has left is not counted; one that comes again is. */
-        enter(fabric, late, 1, everybody, 3, 2);
+        enter(fabric, late, 1, all_hosts, 3, 2);
         fabric_run(fabric, 50 * VIA_MSEC_NS);
         assert_null(fabric_completion(fabric, late, 2));
         for (int h = 0; h < 3; h++) {
             if (h != late) {
-                enter(fabric, h, 1, everybody, 3, 2);
+                enter(fabric, h, 1, all_hosts, 3, 2);
             }
         }
         assert_true(fabric_drain(fabric, 100 * VIA_MSEC_NS));
@@ -232,10 +232,10 @@ static void a_barrier_that_timed_out_has_not_taken_place(void **state)
         fabric_chain(fabric, 3);
         fabric->hosts[0].config.wait_ns_max = VIA_NEVER_NS;
         fabric_settle(fabric);
-        enter(fabric, 1, 1, everybody, 3, 1);
-        enter(fabric, 2, 1, everybody, 3, 1);
+        enter(fabric, 1, 1, all_hosts, 3, 1);
+        enter(fabric, 2, 1, all_hosts, 3, 1);
         fabric_run(fabric, WAIT_NS - 500 * VIA_USEC_NS + us * VIA_USEC_NS);
-        enter(fabric, 0, 1, everybody, 3, 1);
+        enter(fabric, 0, 1, all_hosts, 3, 1);
         fabric_run(fabric, 50 * VIA_MSEC_NS);
         for (int h = 1; h < 3; h++) {
             int status = status_of(fabric, h, 1);
@@ -248,7 +248,7 @@ static void a_barrier_that_timed_out_has_not_taken_place(void **state)
         }
         for (int h = 1; h < 3; h++) {
             if (status_of(fabric, h, 1) != 0) {
-                enter(fabric, h, 1, everybody, 3, 2);
+                enter(fabric, h, 1, all_hosts, 3, 2);
             }
         }
         fabric_run(fabric, 50 * VIA_MSEC_NS);
@@ -267,17 +267,17 @@ static void a_wait_that_ends_may_be_cancelled(void **state)
         struct fabric *fabric = fabric_with_limits();
         fabric_chain(fabric, 2);
         fabric_settle(fabric);
-        enter(fabric, 1, 1, everybody, 2, 1);
+        enter(fabric, 1, 1, all_hosts, 2, 1);
         fabric_run(fabric, WAIT_NS - 20 * VIA_USEC_NS + us * VIA_USEC_NS);
         via_node_cancel(fabric_node(fabric, 1), 0, UINT64_MAX, 1);
         fabric->hosts[1].woken[0] = true;
         int status = status_of(fabric, 1, 1);
         assert_true(status == -ECANCELED || status == -ETIMEDOUT);
         fabric_run(fabric, VIA_MSEC_NS); /* the withdrawal arrives */
-        enter(fabric, 0, 1, everybody, 2, 2);
+        enter(fabric, 0, 1, all_hosts, 2, 2);
         fabric_run(fabric, 10 * VIA_MSEC_NS);
         assert_null(fabric_completion(fabric, 0, 2));
-        enter(fabric, 1, 1, everybody, 2, 2);
+        enter(fabric, 1, 1, all_hosts, 2, 2);
         assert_true(fabric_drain(fabric, 100 * VIA_MSEC_NS));
         assert_int_equal(status_of(fabric, 0, 2), 0);
         fabric_free(fabric);
@@ -487,7 +487,7 @@ static void a_cut_off_host_has_the_time_to_come_back(void **state)
         fabric_cut(&fabric->links[0]);
         fabric_run(fabric, NOTICE_NS);
         fabric_submit(fabric, 0, &op);
-        enter(fabric, 0, 1, everybody, 2, 2 * i + 1);
+        enter(fabric, 0, 1, all_hosts, 2, 2 * i + 1);
         fabric_run(fabric, WAIT_NS - 100 * VIA_MSEC_NS);
         assert_null(fabric_completion(fabric, 0, 2 * i));
         assert_null(fabric_completion(fabric, 0, 2 * i + 1));

@@ -69,10 +69,10 @@ static void a_mapping_that_is_taken_away_turns_into_ones(void **state)
     assert_true(at != MAP_FAILED);
     at[5] = 7;
     assert_int_equal(via_guard_add((void *)(uintptr_t)at, 3 * 65536, &guard), 0);
-    assert_false(via_guard_was_hit(guard));
+    assert_false(via_guard_is_hit(guard));
     assert_int_equal(ftruncate(fd, 0), 0); /* from here on SIGBUS, as of a removed device */
     at[100000] = 1;                        /* vanishes */
-    assert_true(via_guard_was_hit(guard));
+    assert_true(via_guard_is_hit(guard));
     assert_int_equal(at[5], 0xff);
     assert_int_equal(at[3 * 65536 - 1], 0xff);
     via_guard_remove(guard);

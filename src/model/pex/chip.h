@@ -28,7 +28,7 @@ struct via_pex_dma {
     bool writable;
 };
 
-/* What one device of a host reaches: a domain of the host's IOMMU. */
+/* The memory within reach of one device of a host: a domain of the host's IOMMU. */
 struct via_pex_domain {
     struct via_iova iova;
     unsigned dmas_count;
@@ -115,7 +115,7 @@ struct via_pex {
     struct via_pex *next; /* of those that have a name */
 };
 
-/* What is of the chip is kept at its first NT port. */
+/* The state of a whole chip is kept at its first NT port. */
 static inline struct via_pex *via_pex_first(struct via_pex *pex)
 {
     return pex->is_owned && pex->twin != NULL ? pex->twin : pex;

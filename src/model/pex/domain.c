@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* What a host's IOMMU shows to a device of the model. */
+/* A host's IOMMU, as a device of the model sees it. */
 #include <errno.h>
 #include <fcntl.h>
 #include <unistd.h>

@@ -22,7 +22,7 @@ struct via_pex_eeprom {
     uint64_t writes_count;
 };
 
-/* As at power-on: the chip looks at the EEPROM. */
+/* As at power-on: the chip reads the EEPROM. */
 void via_pex_eeprom_reset(struct via_pex_eeprom *eeprom, const struct via_pex_options *options);
 uint32_t via_pex_eeprom_get(struct via_pex_eeprom *eeprom, uint32_t off);
 void via_pex_eeprom_put(struct via_pex_eeprom *eeprom, const struct via_pex_options *options,

@@ -41,7 +41,7 @@ static void drop(struct via_pex *pex)
     }
 }
 
-/* What a name stands for. */
+/* The kinds of chips that names stand for. */
 enum shape { ONE_PORT, TWO_CHIPS, TWO_PORTS };
 
 static enum shape shape_of(const struct via_pex *pex)

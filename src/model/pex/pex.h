@@ -87,7 +87,7 @@ unsigned via_pex_number(const struct via_pex *pex);      /* of the NT port: 0 or
 VIA_MUST_CHECK int via_pex_attach(struct via_pex *pex, enum via_pex_side side,
                                   struct via_pci **ret_pci);
 
-/* What the requests of a DMA function carry. */
+/* The requester id in requests of a DMA function. */
 #define VIA_PEX_ENGINE_REQUESTER 0x0200u
 
 /* A host's DMA function; ends before the host's function of the NT port does. -EBUSY. The host that

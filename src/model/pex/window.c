@@ -112,7 +112,7 @@ static struct via_pex_run reach(struct via_pex_function *function, uint64_t addr
 
 /* --- two chips back to back --- */
 
-/* What a BAR of a link side claims of the cable's addresses; 0: nothing. bar VIA_PEX_BARS: that of
+/* The addresses of the cable that a BAR of a link side claims; 0: none. bar VIA_PEX_BARS: that of
  * the registers. */
 static uint64_t claim_of(struct via_pex *pex, unsigned bar, uint64_t *ret_at)
 {

@@ -90,7 +90,7 @@ static int copy(struct via_emu_port *emu, unsigned queue, const struct queued *d
         via_emu_posted_body(&emu->base, queue, dma->off, dma->src, dma->len);
         return 0;
     }
-    /* What the thread commits next is stored after it: emu_commit() has the release. */
+    /* The thread's next commit is stored after it: emu_commit() has the release. */
     via_copy_once(emu->window + dma->off, dma->src, dma->len);
     return 0;
 }

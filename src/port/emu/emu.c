@@ -337,7 +337,7 @@ static int check_options(const struct via_emu_options *options, struct via_error
     return 0;
 }
 
-/* What the class of links says to inbox and window. */
+/* Checks inbox and window against the class of links. */
 static int check_like(const struct via_emu_options *options, struct via_error *err)
 {
     const struct via_emu_like *like = options->like;

@@ -87,7 +87,7 @@ struct via_emu_options {
                             the port are those of the inbox */
     uint64_t inbox_bytes_min; /* with slices: the inbox has so many at least, if the window has */
     mode_t mode;              /* of the socket file; 0 = 0600. Other users than mine and root are
-                                 refused all the same */
+                                 refused nevertheless */
     via_emu_on_message *on_message; /* NULL: messages are dropped and counted */
     void *ctx;
 };

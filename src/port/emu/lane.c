@@ -104,7 +104,7 @@ void via_emu_lane_flush(struct via_emu_lane_writer *writer, uint64_t now_ns)
 
 /* --- arrival --- */
 
-/* What arrives of the entries between taken and posted. */
+/* The entries between taken and posted that arrive. */
 struct choice {
     uint32_t all_bytes;    /* everything that begins before */
     uint32_t body_eighths; /* of the bodies behind that, so many of eight */

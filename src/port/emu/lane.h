@@ -5,7 +5,7 @@
  * stores nothing into the peer's inbox itself: it appends to a lane, and the writes arrive later,
  * in an order that the contract of core/port.h allows and that chance picks.
  *
- * Either end may let writes arrive: the receiver when it looks, the sender when the lane is full or
+ * Either end may let writes arrive: the receiver when it polls, the sender when the lane is full or
  * a fence has to prove arrival. So a write arrives although one of the processes sleeps or is
  * stopped, and no thread has to carry it. A lock in the lane keeps the two apart. No thread waits
  * for the lock here: a function that does not get it says -EAGAIN, and a process that dies with the
@@ -83,7 +83,7 @@ VIA_MUST_CHECK size_t via_emu_lane_post_body(struct via_emu_lane_writer *writer,
 VIA_MUST_CHECK bool via_emu_lane_post_word(struct via_emu_lane_writer *writer, uint32_t round,
                                            uint64_t off, uint64_t word);
 
-/* What is posted so far arrives without further calls. */
+/* All entries posted so far arrive without further calls. */
 void via_emu_lane_flush(struct via_emu_lane_writer *writer, uint64_t now_ns);
 
 static inline bool via_emu_lane_is_flushed(const struct via_emu_lane_writer *writer)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * What an emulated port promises: that of shared memory, or only what a class of real links does.
+ * The promises of an emulated port: those of shared memory, or only those of a class of real links.
  * docs/emulated-port.md has the classes as a table, with their sources.
  */
 #ifndef VIA_PORT_EMU_LIKE_H

@@ -264,7 +264,7 @@ static void connect_again(struct via_emu_port *emu, uint64_t now_ns)
 
 /* --- messages --- */
 
-/* What the other end's hello must be. All its words are copies. */
+/* Checks the other end's hello. All its words are copies. */
 static int check_hello(struct via_emu_port *emu, const struct via_emu_cable_message *message,
                        struct via_emu_cable_hello *ret_hello)
 {

@@ -22,7 +22,7 @@ _Static_assert(VIA_EMU_BELL_BYTES == 4096, "one page");
 #define VIA_EMU_LANES_BYTES \
     VIA_ALIGN_UP(2 * VIA_PORT_QUEUES * sizeof(struct via_emu_lane), VIA_EMU_BRIDGE_BYTES)
 
-/* What a slice of the window shows, as the other end has passed it. */
+/* The memory behind a slice of the window, as the other end has passed it. */
 #define VIA_EMU_SLICES_MAX 128u
 struct via_emu_slice {
     uint64_t exposure;

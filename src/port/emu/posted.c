@@ -3,7 +3,7 @@
  * Posted writes of a strict port: what core/port.h calls body, commit, flush and fence, by lanes.
  *
  * Each end lets its own writes arrive when a lane is full or a fence asks for it, and those of the
- * peer when it looks: events() lets chance decide, takes a doorbell only together with what was
+ * peer when it polls: events() lets chance decide, takes a doorbell only together with what was
  * flushed before it, and a fence takes all that is flushed. So software that reads without a fence
  * meets late and disordered writes, as on hardware, and a sleeping process holds up no other.
  *
@@ -195,7 +195,7 @@ void via_emu_posted_commit(struct via_port *port, unsigned queue, uint64_t off, 
     memcpy(&word, (const unsigned char *)src + before, sizeof(word));
     struct via_emu_lane_end *end = enter_out(emu, queue);
     if (end != NULL) {
-        /* What was posted before a commit does not stay behind. */
+        /* Writes posted before a commit do not stay behind. */
         via_emu_lane_flush(&end->writer, via_emu_now_ns());
     }
     for (bool again = false; end != NULL; again = true) {

@@ -69,7 +69,7 @@ VIA_MUST_CHECK int via_ivshmem_socket_open(const char *path, struct via_ivshmem_
 
 enum via_ivshmem_access {
     VIA_IVSHMEM_VFIO,  /* the kernel's VFIO: interrupts, and an IOMMU between device and memory */
-    VIA_IVSHMEM_SYSFS, /* mappings of sysfs: this end takes no interrupts, it looks every
+    VIA_IVSHMEM_SYSFS, /* mappings of sysfs: this end takes no interrupts, it polls every
                           millisecond */
 };
 

@@ -208,7 +208,7 @@ static void sit_down(struct via_ivshmem_port *self)
     uint64_t decision = via_ivshmem_cell_cut(self->cell);
     atomic_store_explicit(&own->boot, 0, memory_order_release);
     atomic_store_explicit(&own->trained, 0, memory_order_release);
-    /* What an earlier life of this end was sent. */
+    /* Erases messages to an earlier life of this end. */
     memset(self->base.inbox, 0, self->base.caps.inbox_bytes);
     atomic_store_explicit(&own->window_bytes, self->base.caps.window_bytes, memory_order_relaxed);
     atomic_store_explicit(&own->host, self->host, memory_order_relaxed);
@@ -370,7 +370,7 @@ static bool is_seat_taken(const struct via_ivshmem_port *self)
 }
 
 /* Has a thread met an end of the memory? What it met is private memory now. */
-static bool memory_was_lost(struct via_ivshmem_port *self)
+static bool is_memory_lost(struct via_ivshmem_port *self)
 {
     bool lost = false;
     for (unsigned i = 0; i < self->guards_count; i++) {
@@ -387,7 +387,7 @@ int via_ivshmem_port_service(struct via_port *port, uint64_t now_ns, uint64_t *r
     uint64_t downs = self->downs_count;
 
     uint64_t fired = device->ops->service(device, now_ns, ret_deadline_ns);
-    if (memory_was_lost(self) && self->attached) {
+    if (is_memory_lost(self) && self->attached) {
         link_down(self);
         unmap_own(self);
         set_error(self, "the memory was taken away under this host");

@@ -33,7 +33,7 @@ struct pci_device {
     int event_fd;        /* the interrupt */
     bool lost;           /* was ready; until drop() */
     uint64_t retry_ns;   /* not open: when to try again */
-    uint64_t gone_ns;    /* open: when to look whether it is there */
+    uint64_t gone_ns;    /* open: when to check whether it is there */
     uint32_t aimed;
 };
 
@@ -215,7 +215,7 @@ static int pci_presence(const struct via_ivshmem_device *device, uint32_t id)
  * effect. */
 static void interrupt(struct pci_device *self, uint32_t id)
 {
-    /* What the interrupt is for is in memory before it: the register is uncached, or a system call
+    /* The data are in memory before their interrupt: the register is uncached, or a system call
      * away. */
     via_pci_write32(self->pci, BAR_REGISTERS, REGISTER_DOORBELL, id << 16);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * What an ivshmem server says to its clients, QEMU's protocol of version 0 (QEMU,
+ * The messages of an ivshmem server to its clients, QEMU's protocol of version 0 (QEMU,
  * docs/specs/ivshmem-spec.rst, "Client-Server protocol"): signed 64-bit little-endian numbers over
  * a UNIX stream socket, some with one descriptor. The client says nothing.
  *

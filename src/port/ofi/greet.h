@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* What the ends of a link prove to each other, and the words for what is refused. No state. */
+/* The proofs that the ends of a link exchange, and the texts of refusals. No state. */
 #ifndef VIA_PORT_OFI_GREET_H
 #define VIA_PORT_OFI_GREET_H
 
@@ -37,8 +37,8 @@ bool via_ofi_proof_is_valid(const struct via_driver_host *host, bool connector,
                             const struct via_ofi_request *request,
                             const struct via_ofi_answer *answer, const struct via_ofi_proof *proof);
 
-/* What the listener says of a connector that it refuses ("has another fabric key"), and what the
- * connector says of that listener ("refuses: ..."). */
+/* The listener's text about a connector that it refuses ("has another fabric key"), and the
+ * connector's text about that listener ("refuses: ..."). */
 const char *via_ofi_refusal_of_peer(enum via_ofi_refusal code);
 const char *via_ofi_refusal_by_peer(enum via_ofi_refusal code);
 

@@ -86,7 +86,7 @@ struct via_ofi_port;
  * connection: from here on it wakes for it. As a rule without being woken now. */
 void via_ofi_hub_rest(struct via_ofi_port *port);
 
-/* What a connection to address:port needs. 0, or negative errno. Free it. */
+/* The libfabric info for a connection to address:port. 0, or negative errno. Free it. */
 VIA_MUST_CHECK int via_ofi_hub_info(struct via_ofi_hub *hub, const char *address, uint16_t port,
                                     bool listens, struct fi_info **ret_info);
 

@@ -34,7 +34,7 @@
 
 /* --- words for operators --- */
 
-/* The control thread of the host is to look at the port. */
+/* The control thread of the host is to serve the port. */
 static void changed(struct via_ofi_port *port)
 {
     uint64_t one = 1;
@@ -378,7 +378,7 @@ void via_ofi_conn_ended(struct via_ofi_conn *conn, int code, const void *data, s
 {
     struct via_ofi_port *port = conn->port;
     struct via_ofi_answer answer;
-    /* What it said last may not be read yet: a refusal, say. */
+    /* Its last message may not be read yet: a refusal, say. */
     if (conn->state == VIA_OFI_CONN_GREETING || conn->state == VIA_OFI_CONN_HELD) {
         pthread_mutex_lock(&port->rx_lock);
         via_ofi_conn_progress(conn);
@@ -685,7 +685,7 @@ void via_ofi_port_tick(struct via_ofi_port *port, uint64_t now_ns, uint64_t *ret
         return;
     }
     if (now_ns >= port->retry_at_ns) {
-        port->retry_at_ns = now_ns + RETRY_NS_MIN; /* of a look only, unless it connects */
+        port->retry_at_ns = now_ns + RETRY_NS_MIN; /* of a poll only, unless it connects */
         if (make_room_for_request(port) && find_address(port, now_ns) == 0) {
             connect_to_peer(port, now_ns);
         }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * What comes in: completions of a connection, and the entries of the peer's messages. One thread
- * at a time looks at a connection, so entries take effect in their order. The peer is hostile:
+ * The receiving side: completions of a connection, and the entries of the peer's messages. One
+ * thread at a time polls a connection, so entries take effect in their order. The peer is hostile:
  * each entry is checked before it does anything.
  */
 #include <errno.h>
@@ -16,7 +16,7 @@
 #define COMPLETIONS 32
 #define ROUNDS_MAX 4 /* of one poll */
 
-/* What is wrong with what the peer sent. A connection that is not up may be a stranger's: the port
+/* The mistake in a message of the peer. A connection that is not up may be a stranger's: the port
  * then has a link by another connection, which stays up (tests/conform/test_ofi_stranger.c). */
 static void refuse(struct via_ofi_conn *conn, const char *what)
 {

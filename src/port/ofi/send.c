@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * What goes out. Small bodies, commits, doorbells and fences of a queue are entries of a message,
- * which flush() sends. A larger body is copied to the shadow of the window, at the place it has in
- * the window, and written from there: nothing waits for that write's end, because core uses the
- * place again only when the peer has read what was there. A message arrives after the writes that
- * were given to libfabric before it (FI_ORDER_SAW), or waits until these have been delivered.
+ * The sending side. Small bodies, commits, doorbells and fences of a queue are entries of a
+ * message, which flush() sends. A larger body is copied to the shadow of the window, at the place
+ * it has in the window, and written from there: nothing waits for that write's end, because core
+ * uses the place again only when the peer has read what was there. A message arrives after the
+ * writes that were given to libfabric before it (FI_ORDER_SAW), or waits until these have been
+ * delivered.
  *
  * On a link that is encrypted all bodies are entries, and each message is sealed when it is given
  * to libfabric: its number is its place among all that are.
@@ -28,7 +29,7 @@
  * keep it from that. The control thread has less time. */
 #define FULL_NS (500 * VIA_MSEC_NS)
 #define FULL_CONTROL_NS (100 * VIA_MSEC_NS)
-/* What is aborted ends by itself within this, or with its link. */
+/* An aborted transfer ends by itself within this time, or with its link. */
 #define DMA_ABORT_NS (30 * VIA_MSEC_NS)
 
 /* --- [tx_lock] giving to libfabric --- */

@@ -32,7 +32,7 @@ static bool is_same(const union address *a, const union address *b)
 }
 
 /* May a connection with this local address have come by the listening one? */
-static bool came_by(const union address *local, const union address *listening)
+static bool is_through(const union address *local, const union address *listening)
 {
     union address any = *listening;
     if (any.any.sa_family == AF_INET) {
@@ -53,7 +53,7 @@ static bool is_internet(const union address *address, socklen_t bytes)
            (address->any.sa_family == AF_INET6 && bytes >= sizeof(address->in6));
 }
 
-static bool listens_at(struct via_ofi_hub *hub, union address *ret_listening)
+static bool find_listener(struct via_ofi_hub *hub, union address *ret_listening)
 {
     size_t bytes = sizeof(*ret_listening);
     return fi_getname(&hub->pep->fid, ret_listening, &bytes) == 0 &&
@@ -121,7 +121,7 @@ static void take_fd(struct search *search, int fd)
     socklen_t bytes = sizeof(local);
     int listening = 0;
     if (getsockname(fd, &local.any, &bytes) != 0 || !is_internet(&local, bytes) ||
-        !came_by(&local, &search->listening)) {
+        !is_through(&local, &search->listening)) {
         return;
     }
     bytes = sizeof(listening);
@@ -159,7 +159,7 @@ void via_ofi_strangers_tick(struct via_ofi_hub *hub, uint64_t now_ns, uint64_t *
     }
     if (now_ns >= hub->silent.poll_ns) {
         struct search search = {.hub = hub, .now_ns = now_ns};
-        if (listens_at(hub, &search.listening)) {
+        if (find_listener(hub, &search.listening)) {
             check_all_fds(&search);
         }
         hub->silent = search.found;

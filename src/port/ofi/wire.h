@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * What two ends of an ofi link say to each other (docs/ofi-port.md). Little-endian. All of it is
+ * The messages between two ends of an ofi link (docs/ofi-port.md). Little-endian. All of it is
  * hostile until the fabric key is proved, and checked afterwards.
  *
  *   connector                                     listener

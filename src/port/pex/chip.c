@@ -79,7 +79,7 @@ static int check_ids(struct via_pex_port *pex, struct via_error *err)
         return via_error_set(
             err, -ENOTSUP,
             "revision %02X of the chip is none that this driver knows (AA, AB, BA, CA); "
-            "the option revision=any takes it all the same",
+            "the option revision=any takes it nevertheless",
             revision);
     }
     pex->chip.revision = revision;
@@ -178,7 +178,7 @@ static int identify(struct via_pex_port *pex, struct via_error *err)
     return rc == 0 ? check_registers(pex, err) : rc;
 }
 
-/* What a function that has gone meanwhile seems to be is no cause. */
+/* All-ones of a function that has gone meanwhile are no cause. */
 int via_pex_chip_identify(struct via_pex_port *pex, struct via_error *err)
 {
     int rc = identify(pex, err);
@@ -239,7 +239,7 @@ bool via_pex_chip_is_up(struct via_pex_port *pex)
     chip->width = status >> 20 & 0x1f;
     chip->generation_max = capability & 0xf;
     chip->width_max = capability >> 4 & 0x3f;
-    /* It may be up again by now: it was down all the same, and the link side was reset. */
+    /* It may be up again by now: but it was down, and the link side was reset. */
     return chip->width != 0 && !dl_down;
 }
 

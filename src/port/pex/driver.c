@@ -96,7 +96,7 @@ static int parse_word(const struct via_link_word *word, struct via_pex_config *c
     return 0;
 }
 
-/* What follows the prefix; NULL: it does not begin so, or ends with it. */
+/* The text behind the prefix; NULL: it does not begin so, or ends with it. */
 static const char *rest_of(const char *target, const char *prefix)
 {
     size_t length = strlen(prefix);

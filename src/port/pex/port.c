@@ -161,7 +161,7 @@ static void leave(struct via_pex_port *pex, unsigned queue)
     atomic_store_explicit(&pex->queues[queue].busy, 0, memory_order_release);
 }
 
-/* The thread says that it stores, then looks at the link; the control thread takes the link down,
+/* The thread says that it stores, then polls the link; the control thread takes the link down,
  * then checks which threads store. membarrier() in quiesce() (link.c) stands between the two for
  * both, so that none is needed here. */
 static inline bool enter(struct via_pex_port *pex, unsigned queue)

@@ -4,7 +4,7 @@
  * lets the device reach the memory, writes the entry of the peer's BAR, then posts the exposure's
  * number into the peer's page. A store that comes when the entry is off meets nothing.
  *
- * What a process maps is a part of a descriptor that leads to the whole BAR.
+ * A process maps a part of a descriptor that leads to the whole BAR.
  */
 #include <errno.h>
 #include <fcntl.h>

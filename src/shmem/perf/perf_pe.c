@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * What viaduct-perf-shmem runs, a PE on each host of a ring: prints lines of
+ * The program of viaduct-perf-shmem, a PE on each host of a ring: prints lines of
  * "test <tab> path <tab> bytes <tab> value <tab> unit". An OpenSHMEM program like any other.
  *
  *     oshrun -n N --hosts ... perf_pe put|steps|together|turn|barrier seconds size...

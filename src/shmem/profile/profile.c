@@ -39,7 +39,7 @@ struct sum {
     uint64_t bytes;
 };
 
-/* What a thread has noted; it stays when the thread ends. */
+/* The notes of a thread; they stay when the thread ends. */
 struct notes {
     struct notes *next;
     unsigned thread;

@@ -157,7 +157,7 @@ void via_conn_await_leaving(struct via_op *op)
 static void mark_plain(struct via_op *op, enum via_event event, enum via_reason reason)
 {
     struct via_conn *conn = op->conn;
-    /* What is sent from now on is the kernel's to refuse; but what is sent again comes first. */
+    /* The kernel refuses sends from now on; but replayed bytes come first. */
     if (!via_side_is_in(op->side, VIA_PHASES_REPLAY) || VIA_MUTANT(CONN_EARLY_SHUT)) {
         via_io_shut_now(conn, op->fd);
     }

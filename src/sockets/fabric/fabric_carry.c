@@ -404,7 +404,7 @@ struct credit {
  * may still be under way. The few credits that come with the word "I sleep" are for a writer that
  * is known to wait.
  */
-static bool must_ring_writer(void *ctx)
+static bool is_asleep(void *ctx)
 {
     struct credit *credit = ctx;
     credit->is_prompt = true;
@@ -436,7 +436,7 @@ static void push_credit(struct via_conn *conn, bool arms)
 {
     struct via_fabric *fabric = conn->fabric;
     struct credit credit = {.conn = conn, .arms = arms};
-    struct via_client_reader reader = {.is_asleep = must_ring_writer, .ctx = &credit};
+    struct via_client_reader reader = {.is_asleep = is_asleep, .ctx = &credit};
     uint64_t before = fabric->pushed_credit;
     int rc = push_word(fabric, VIA_SEGMENT_CREDIT_OFF, &fabric->pushed_credit, &reader, false);
     if (rc != 0 || fabric->pushed_credit != before) {

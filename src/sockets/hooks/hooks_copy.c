@@ -180,8 +180,8 @@ static int wait_for_room(struct via_op *op)
     return rc;
 }
 
-/* What has been taken out of the program's pipe: a signal, or another thread that has used the
- * room, must not cost it. */
+/* Bytes taken out of the program's pipe: neither a signal nor another thread that has used the
+ * room may lose them. */
 static ssize_t send_taken(struct via_op *op, const unsigned char *data, size_t bytes)
 {
     size_t done = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* What receiving and sending share. */
+/* The common part of receiving and sending. */
 #ifndef VIA_SOCKETS_IO_INTERNAL_H
 #define VIA_SOCKETS_IO_INTERNAL_H
 

@@ -422,7 +422,7 @@ static ssize_t send_kept(struct via_op *op, const struct iovec *iov, int iov_cou
         return refuse(op, flags);
     }
     bool pipes = via_conn_has_pipes(op->conn);
-    /* What is sent comes behind that. */
+    /* New bytes come behind the replayed ones. */
     bool replays = via_side_is_in(op->side, VIA_PHASES_REPLAY) && !VIA_MUTANT(CONN_OVERTAKE);
     if ((flags & MSG_OOB) != 0) {
         via_conn_demote(op,

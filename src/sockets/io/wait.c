@@ -134,7 +134,8 @@ bool via_wait_take_ask(struct via_wait *wait)
 
 void via_wait_end(const struct via_wait *wait)
 {
-    /* What has come by spinning is not kept waiting for the clock: some looks more or less. */
+    /* A spinning wait reads no clock when its data have come: some polls more or less do not
+     * matter. */
     uint64_t now = wait->slept_ticks == 0 ? wait->last_ticks : via_os_ticks();
     via_spin_learn(&spin, now - wait->begin_ticks, wait->slept_ticks);
     if (wait->looks != 0) {

@@ -26,7 +26,7 @@
 #define PAUSE_MAX 4096u
 /* Bytes in one system call: the sender sees progress, and may revoke in between. */
 #define FETCH_BYTES_MAX (1u << 20)
-/* What is left for less than this is not worth a system call for each piece. */
+/* Less than this is not worth a system call for each piece. */
 #define FETCH_BYTES_MIN (16u * 1024)
 /* How often a sender that sees progress looks for signals. */
 #define SIGNAL_POLL_NS VIA_MSEC_NS

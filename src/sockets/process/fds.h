@@ -11,10 +11,10 @@
 #include "base/types.h"
 
 /*
- * What this process knows about its file descriptors: a pointer per number, NULL for the many that
- * do not concern us. Looking up one of those costs a load and a compare.
+ * The library's view of this process's file descriptors: a pointer per number, NULL for the many
+ * that do not concern us. Looking up one of those costs a load and a compare.
  *
- * What a number refers to is counted: `users` is 1 for being in the table (however many numbers
+ * References are counted: `users` is 1 for being in the table (however many numbers
  * refer to it) and 1 per call under way. Objects are never unmapped, so a stale pointer may be
  * touched, but via_file_get() makes sure it is still what the number means.
  */
