@@ -80,6 +80,8 @@
     X(CARD_COUNT, "card-count", "an image may promise more registers than it has")             \
     X(CARD_WORDS, "card-words", "a line of a text may have more words than there is room for") \
     X(CONTROL_LINES, "control-lines", "the end of a line is looked for behind what has come")  \
+    X(DIRECT_ANSWER, "direct-answer", "an answer may be longer than what was asked for")       \
+    X(DIRECT_RANGE, "direct-range", "a put may end outside of the segment that it begins in")  \
     X(DIRECTORY_ADDRESSES, "directory-addresses", "a host may have more addresses than fit")   \
     X(IP_CHECKSUM, "ip-checksum", "the header of a checksum may end outside of its packet")    \
     X(IP_WRAP, "ip-wrap", "a record may go over the end of its ring")                          \
