@@ -135,8 +135,9 @@ static int join_group(struct via_kernel *kernel, struct via_error *err)
     const struct via_kernel_calls *calls = kernel->calls;
     kernel->group_fd = calls->open(kernel->group_path, O_RDWR | O_CLOEXEC);
     if (kernel->group_fd < 0) {
-        return via_error_set(err, -errno, "%s: %s%s", kernel->group_path, strerror(errno),
-                             errno == EBUSY ? ": another process has the group" : "");
+        return via_error_set(
+            err, -errno, "%s: %s%s", kernel->group_path, strerror(errno),
+            errno == EBUSY ? ": another process, or another link of this one, has the group" : "");
     }
     if (calls->ioctl(kernel->group_fd, VFIO_GROUP_GET_STATUS, &status) != 0) {
         return via_error_set(err, -errno, "%s: status: %s", kernel->group_path, strerror(errno));

@@ -357,6 +357,37 @@ static void a_link_that_ends_cuts_a_hanging_engine_off(void **state)
     pex_link_close(link[1]);
 }
 
+/* A function that has the IO virtual addresses of a port goes with that, and comes back with it;
+ * the other port, which had joined, is left with what went. */
+static void a_function_that_a_port_leads_goes_with_it(void **state)
+{
+    struct pex_link *link[2];
+    struct via_pex_port *port[2];
+    struct via_error err = {0};
+    (void)state;
+    for (unsigned nt = 0; nt < 2; nt++) {
+        link[nt] = pex_link_new(nt == 0 ? PEX_LINK_NT0 : PEX_LINK_NT1, false);
+        port[nt] = via_pex_port_of(link[nt]->end[0].port);
+    }
+    for (unsigned round = 0; round < 2; round++) {
+        struct via_pci *pci;
+        assert_int_equal(via_pex_dma_join(port[0], "led", &err), -ENOENT);
+        assert_int_equal(via_pex_attach_engine_apart(link[0]->pex, VIA_PEX_VIRTUAL, &pci), 0);
+        assert_int_equal(via_pex_dma_open(port[0], "led", pci, true, &err), 0);
+        if (round == 0) {
+            assert_int_equal(via_pex_dma_join(port[1], "led", &err), 0);
+        }
+        pex_link_close_end(link[0], 0);
+        assert_int_equal(pex_link_open_end(link[0], 0, "", &err), 0);
+        port[0] = via_pex_port_of(link[0]->end[0].port);
+        pex_link_turn(link[1], 3);
+        assert_int_equal(start_dma(link[1], 1, 0, 64), -EIO);
+    }
+    pex_link_close(link[0]);
+    pex_link_close(link[1]);
+    assert_null(via_pex_find("test"));
+}
+
 #define TESTS(name)                                           \
     cmocka_unit_test_setup_teardown(name, set_up, tear_down), \
         cmocka_unit_test_setup_teardown(name, set_up_alut, tear_down)
@@ -374,6 +405,7 @@ int main(void)
         cmocka_unit_test(both_links_have_the_dma_function),
         cmocka_unit_test(a_link_that_ends_takes_its_dma_along),
         cmocka_unit_test(a_link_that_ends_cuts_a_hanging_engine_off),
+        cmocka_unit_test(a_function_that_a_port_leads_goes_with_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

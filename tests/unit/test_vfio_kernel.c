@@ -334,7 +334,9 @@ static void what_a_group_refuses_is_said(void **state)
     begin_machine(&machine, true, false);
     strcpy(fake.missing, "/17");
     fake.open_errno = EBUSY;
-    refuse(&machine, -EBUSY, "/dev/17: Device or resource busy: another process has the group");
+    refuse(&machine, -EBUSY,
+           "/dev/17: Device or resource busy: another process, or another link of this one, has "
+           "the group");
     fake.open_errno = EACCES;
     refuse(&machine, -EACCES, "/dev/17: Permission denied");
     strcpy(fake.missing, "/vfio");

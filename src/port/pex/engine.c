@@ -362,12 +362,18 @@ int via_pex_dma_open(struct via_pex_port *pex, const char *name, struct via_pci 
     return rc;
 }
 
+/* Not where the function went with the port that led: the next one opens it anew. */
+static bool is_joinable(const struct via_plx_engine *engine, const char *name)
+{
+    return name[0] != '\0' && strcmp(engine->name, name) == 0 && engine->pci != NULL &&
+           engine->users_count < VIA_PLX_USERS_MAX;
+}
+
 int via_pex_dma_join(struct via_pex_port *pex, const char *name, struct via_error *err)
 {
     pthread_mutex_lock(&engines_lock);
     struct via_plx_engine *engine = engines;
-    while (engine != NULL && (strcmp(engine->name, name) != 0 || name[0] == '\0' ||
-                              engine->users_count == VIA_PLX_USERS_MAX)) {
+    while (engine != NULL && !is_joinable(engine, name)) {
         engine = engine->next;
     }
     int rc = engine != NULL ? join_engine(pex, engine, err) : -ENOENT;
