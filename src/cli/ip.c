@@ -49,11 +49,14 @@ static void print_drops(const json_t *object, const char *key, const char *what)
 static void print_peer(const json_t *peer)
 {
     char host[16];
+    const char *state = !json_is_true(json_object_get(peer, "up"))      ? "down"
+                        : json_is_true(json_object_get(peer, "direct")) ? "direct"
+                                                                        : "up";
     snprintf(host, sizeof(host), "%u", (unsigned)via_ask_u64(peer, "host"));
-    printf("  %-4s %-15s %-5s %12" PRIu64 " %15" PRIu64 " %12" PRIu64 " %15" PRIu64 "\n", host,
-           via_ask_text(peer, "address"), json_is_true(json_object_get(peer, "up")) ? "up" : "down",
-           via_ask_u64(peer, "packets_sent"), via_ask_u64(peer, "bytes_sent"),
-           via_ask_u64(peer, "packets_received"), via_ask_u64(peer, "bytes_received"));
+    printf("  %-4s %-15s %-6s %12" PRIu64 " %15" PRIu64 " %12" PRIu64 " %15" PRIu64 "\n", host,
+           via_ask_text(peer, "address"), state, via_ask_u64(peer, "packets_sent"),
+           via_ask_u64(peer, "bytes_sent"), via_ask_u64(peer, "packets_received"),
+           via_ask_u64(peer, "bytes_received"));
     print_drops(peer, "drops_sent", "before sending");
     print_drops(peer, "drops_received", "on receipt");
 }
@@ -69,7 +72,7 @@ static void print_host(const json_t *host)
            json_is_true(json_object_get(host, "attached")) ? "" : ", the host's daemon is away");
     print_drops(host, "drops_sent", "before sending");
     if (json_array_size(peers) != 0) {
-        printf("  %-4s %-15s %-5s %12s %15s %12s %15s\n", "host", "address", "state",
+        printf("  %-4s %-15s %-6s %12s %15s %12s %15s\n", "host", "address", "state",
                "packets sent", "bytes", "received", "bytes");
     }
     json_array_foreach(peers, i, peer)
