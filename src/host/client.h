@@ -164,6 +164,8 @@ struct via_attach {
     /* Own connections. Constant up to the count, which only grows; one thread at a time dials. */
     struct via_client_tcp *tcp_all[VIA_CLIENT_TCP_MAX];
     _Atomic unsigned tcp_count;
+    /* Hosts that do not answer a connector: a firewall. Of the thread that dials. */
+    bool tcp_silent[VIA_CLIENT_HOSTS_MAX];
 };
 
 struct via_segment {

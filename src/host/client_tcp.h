@@ -64,7 +64,8 @@ VIA_MUST_CHECK int via_tcp_serve(struct via_segment *segment);
 /*
  * Before the first operation of the remote. Waits for the connection, a second at most. 0; -EXDEV
  * when there can be none, -ENOSPC when this process has too many, or why it has failed: then all
- * goes by frames.
+ * goes by frames. -EHOSTDOWN: nothing has answered (a firewall), and no process of that host is
+ * dialled any more.
  */
 VIA_MUST_CHECK int via_tcp_dial(struct via_remote *remote, const struct via_tcp_card *card);
 

@@ -86,7 +86,7 @@ static int greet(int fd, const struct via_tcp_card *card, uint64_t deadline_ns)
                                                                      : -ECONNREFUSED;
 }
 
-/* The socket, or why there is none. */
+/* The socket, or why there is none: -EHOSTDOWN when not even the peer's kernel has answered. */
 static int connect_to(const struct via_tcp_card *card, const char *peer)
 {
     struct sockaddr_storage address;
@@ -107,6 +107,7 @@ static int connect_to(const struct via_tcp_card *card, const char *peer)
     rc = via_sys_connect(fd, &address, bytes);
     if (rc == -EINPROGRESS) {
         rc = poll_until(fd, POLLOUT, deadline_ns);
+        rc = rc == -ETIMEDOUT ? -EHOSTDOWN : rc;
     }
     if (rc == 0) {
         rc = greet(fd, card, deadline_ns);
@@ -155,6 +156,9 @@ static int dial(struct via_remote *remote, const struct via_tcp_card *card)
     if (count == VIA_CLIENT_TCP_MAX) {
         return -ENOSPC;
     }
+    if (attach->tcp_silent[remote->host]) {
+        return -EHOSTDOWN;
+    }
     /* A card that has another address than the daemons is not dialled. */
     int rc = via_tcp_ask(attach, remote->host, &where);
     if (rc != 0) {
@@ -167,6 +171,7 @@ static int dial(struct via_remote *remote, const struct via_tcp_card *card)
     tcp->fd = connect_to(card, where.peer);
     if (tcp->fd < 0) {
         rc = tcp->fd;
+        attach->tcp_silent[remote->host] = rc == -EHOSTDOWN;
         tcp_free(tcp);
         return rc;
     }
