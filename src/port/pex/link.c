@@ -26,8 +26,10 @@
 #define WAIT_LONG_NS (20 * VIA_MSEC_NS)
 #define POST_NS (10 * VIA_MSEC_NS)
 #define PROGRAM_NS (100 * VIA_MSEC_NS)
-/* While the function is gone: how often this end looks whether a server is behind it again. */
+/* While the function is gone: how often this end connects to its server, and how often where one
+ * listens that did not do: that costs the control thread time. */
 #define REVIVE_NS (1 * VIA_SEC_NS)
+#define REVIVE_LONG_NS (10 * VIA_SEC_NS)
 /* Without interrupts: how often doorbells are read, and how often while some come: a pipe of few
  * slots moves as many records in each direction as it has slots, and then waits for the next poll.
  */
@@ -269,8 +271,10 @@ int via_pex_revive(struct via_pci *pci, uint64_t now_ns, uint64_t *next_ns)
     if (pci->ops->revive == NULL || now_ns < *next_ns || !pci->ops->gone(pci)) {
         return -EAGAIN;
     }
-    *next_ns = now_ns + REVIVE_NS;
-    return pci->ops->revive(pci);
+    int rc = pci->ops->revive(pci);
+    bool is_listening = rc != -ECONNREFUSED && rc != -ENOENT;
+    *next_ns = now_ns + (rc != 0 && is_listening ? REVIVE_LONG_NS : REVIVE_NS);
+    return rc;
 }
 
 /* The chip's link, as it is now. */
