@@ -84,19 +84,11 @@ static int make_page(void)
     if (pages_count == PAGES_MAX) {
         return -ENOSPC;
     }
-    int fd = memfd_create("viaduct-bells", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    void *memory;
+    int fd = via_os_memory("viaduct-bells", PAGE, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE,
+                           &memory);
     if (fd < 0) {
-        return -errno;
-    }
-    void *memory = MAP_FAILED;
-    if (via_os_extend(fd, PAGE) == 0) {
-        memory = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    }
-    if (memory == MAP_FAILED ||
-        VIA_REAL(fcntl)(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE) != 0) {
-        int error = errno;
-        VIA_REAL(close)(fd);
-        return -error;
+        return fd;
     }
     int rc = via_hidden_new(fd, &page->fd);
     if (rc != 0) {

@@ -59,20 +59,9 @@ static int found_by(int fd)
 /* A board's memory: the only mapping that can write. */
 static struct via_sockets_board *map_board(void)
 {
-    int fd = memfd_create(VIA_SOCKETS_BOARD_NAME, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    void *memory;
+    int fd = via_os_memory(VIA_SOCKETS_BOARD_NAME, VIA_SOCKETS_BOARD_BYTES, SEALS, &memory);
     if (fd < 0) {
-        return NULL;
-    }
-    void *memory = MAP_FAILED;
-    if (via_os_extend(fd, VIA_SOCKETS_BOARD_BYTES) == 0) {
-        memory = mmap(NULL, VIA_SOCKETS_BOARD_BYTES, PROT_READ | PROT_WRITE,
-                      MAP_SHARED | MAP_NORESERVE, fd, 0);
-    }
-    if (memory == MAP_FAILED || VIA_REAL(fcntl)(fd, F_ADD_SEALS, SEALS) != 0) {
-        VIA_REAL(close)(fd);
-        if (memory != MAP_FAILED) {
-            munmap(memory, VIA_SOCKETS_BOARD_BYTES);
-        }
         return NULL;
     }
     via_hidden_new(found_by(fd), &board_fd); /* without it no reader finds the board */

@@ -25,32 +25,12 @@
 
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
-/* A sealed memfd of that size, or a negative errno. */
-static int make_memory(size_t bytes)
+static void note_memory(struct via_conn *conn, void *memory, size_t bytes)
 {
-    int fd = memfd_create("viaduct-connection", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (fd < 0) {
-        return -errno;
-    }
-    if (via_os_extend(fd, bytes) != 0 || VIA_REAL(fcntl)(fd, F_ADD_SEALS, SEALS) != 0) {
-        int error = errno;
-        VIA_REAL(close)(fd);
-        return -error;
-    }
-    return fd;
-}
-
-static int map_memory(struct via_conn *conn, int fd, size_t bytes)
-{
-    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (memory == MAP_FAILED) {
-        return -errno;
-    }
     conn->memory = memory;
     conn->memory_bytes = bytes;
     via_share_map();
     via_share_charge(&conn->quiet.used_bytes, VIA_SHARE_IDLE_BYTES);
-    return 0;
 }
 
 static void attach(struct via_conn *conn, const struct via_pipe_geometry *geometry,
@@ -127,16 +107,15 @@ static enum via_reason offer_send(struct via_conn *conn, int memory_fd, size_t s
 static enum via_reason offer_make(struct via_conn *conn)
 {
     size_t segment_bytes = via_segment_bytes_for(&via_ring);
-    int fd = make_memory(2 * segment_bytes);
+    void *memory;
+    int fd = via_os_memory("viaduct-connection", 2 * segment_bytes, SEALS, &memory);
     if (fd < 0) {
         return VIA_REASON_RESOURCES;
     }
-    enum via_reason reason = VIA_REASON_RESOURCES;
-    if (map_memory(conn, fd, 2 * segment_bytes) == 0) {
-        attach(conn, &via_ring, conn->memory, conn->memory + segment_bytes);
-        via_zcopy_meet(conn, conn->control_fd);
-        reason = offer_send(conn, fd, segment_bytes);
-    }
+    note_memory(conn, memory, 2 * segment_bytes);
+    attach(conn, &via_ring, conn->memory, conn->memory + segment_bytes);
+    via_zcopy_meet(conn, conn->control_fd);
+    enum via_reason reason = offer_send(conn, fd, segment_bytes);
     VIA_REAL(close)(fd);
     return reason;
 }
@@ -245,7 +224,13 @@ static enum via_reason offer_map(struct via_conn *conn, const struct via_offer *
         reason = VIA_REASON_RESOURCES;
         conn->peer_bell = via_peer_bell_get(offer->bell_id, fds + 1, offer->bell_word,
                                             via_rendezvous_pid(conn->control_fd));
-        if (conn->peer_bell != NULL && map_memory(conn, fds[0], 2 * offer->segment_bytes) == 0) {
+        void *memory = MAP_FAILED;
+        if (conn->peer_bell != NULL) {
+            memory =
+                mmap(NULL, 2 * offer->segment_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fds[0], 0);
+        }
+        if (memory != MAP_FAILED) {
+            note_memory(conn, memory, 2 * offer->segment_bytes);
             reason = VIA_REASON_NONE;
         }
     } else {

@@ -58,13 +58,8 @@ static void store_own(void)
 
 static uint64_t read_mapped_max(void)
 {
-    char text[32] = "";
-    int fd = open("/proc/sys/vm/max_map_count", O_RDONLY | O_CLOEXEC);
-    if (fd >= 0) {
-        ssize_t n = VIA_REAL(read)(fd, text, sizeof(text) - 1);
-        text[n > 0 ? n : 0] = '\0';
-        VIA_REAL(close)(fd);
-    }
+    char text[32];
+    via_os_read_proc("/proc/sys/vm/max_map_count", text, sizeof(text));
     unsigned long count = strtoul(text, NULL, 10);
     return (count != 0 ? count : MAPPINGS_DEFAULT) / 2;
 }

@@ -139,17 +139,13 @@ static void lend_no_more(void)
  * to the attachment. */
 static void *map_lent(struct via_fabric *fabric, struct via_attach *attach)
 {
-    void *mirror = MAP_FAILED;
-    int fd = memfd_create("viaduct mirror", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    void *mirror;
+    int fd = via_os_memory("viaduct mirror", fabric->bytes,
+                           F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL, &mirror);
     if (fd < 0) {
         return MAP_FAILED;
     }
-    if (via_os_extend(fd, fabric->bytes) == 0 &&
-        VIA_REAL(fcntl)(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0) {
-        mirror = mmap(NULL, fabric->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    }
-    if (mirror != MAP_FAILED &&
-        via_segment_adopt(attach, fd, fabric->bytes, mirror, 0, &fabric->lent) != 0) {
+    if (via_segment_adopt(attach, fd, fabric->bytes, mirror, 0, &fabric->lent) != 0) {
         munmap(mirror, fabric->bytes);
         mirror = MAP_FAILED;
     }

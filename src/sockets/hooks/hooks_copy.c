@@ -13,8 +13,8 @@
 #include "sockets/io/io.h"
 #include "sockets/io/io_internal.h"
 #include "sockets/process/cancel.h"
+#include "sockets/process/pool.h"
 #include "sockets/process/real.h"
-#include "sockets/process/scratch.h"
 
 /* Sends all of it, or as much as a non-blocking socket accepts; bytes or a negative errno. */
 static ssize_t send_all(struct via_op *op, const unsigned char *data, size_t bytes, int flags)
@@ -94,13 +94,13 @@ static ssize_t send_file_by_pipe(struct via_op *op, int in_fd, off_t *offset, si
     if (at < 0) {
         return offset != NULL || errno == ESPIPE ? -EINVAL : -errno;
     }
-    unsigned char *buffer = via_scratch_get();
+    unsigned char *buffer = via_pool_get(&via_scratch);
     if (buffer == NULL) {
         return -ENOMEM;
     }
     VIA_CANCEL_NEVER; /* no cancellation there */
     ssize_t rc = copy_file(op, buffer, in_fd, &at, bytes);
-    via_scratch_put(buffer);
+    via_pool_put(&via_scratch, buffer);
     if (rc > 0) {
         if (offset != NULL) {
             *offset = at;
@@ -214,13 +214,13 @@ static ssize_t splice_to(struct via_op *op, int in_fd, size_t bytes, unsigned fl
     if (rc != 0) {
         return rc;
     }
-    unsigned char *buffer = via_scratch_get();
+    unsigned char *buffer = via_pool_get(&via_scratch);
     if (buffer == NULL) {
         return -ENOMEM;
     }
     ssize_t got = VIA_REAL(read)(in_fd, buffer, via_min(bytes, (size_t)SPLICE_BYTES));
     rc = got > 0 ? send_taken(op, buffer, (size_t)got) : got == 0 ? 0 : -errno;
-    via_scratch_put(buffer);
+    via_pool_put(&via_scratch, buffer);
     return rc;
 }
 

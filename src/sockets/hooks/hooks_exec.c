@@ -35,38 +35,26 @@ static int fail_exec(bool begun, int rc)
     return rc;
 }
 
-VIA_HOOK int execve(const char *path, char *const *argv, char *const *envp)
-{
-    bool begun = begin_exec();
-    return fail_exec(begun, VIA_REAL(execve)(path, argv, envp));
-}
+#define VIA_EXEC_HOOK(name, parameters, arguments)         \
+    VIA_HOOK int name parameters                           \
+    {                                                      \
+        bool begun = begin_exec();                         \
+        return fail_exec(begun, VIA_REAL(name) arguments); \
+    }
+VIA_EXEC_HOOK(execve, (const char *path, char *const *argv, char *const *envp), (path, argv, envp))
+VIA_EXEC_HOOK(execvpe, (const char *file, char *const *argv, char *const *envp), (file, argv, envp))
+VIA_EXEC_HOOK(fexecve, (int fd, char *const *argv, char *const *envp), (fd, argv, envp))
+VIA_EXEC_HOOK(execveat, (int fd, const char *path, char *const *argv, char *const *envp, int flags),
+              (fd, path, argv, envp, flags))
 
 VIA_HOOK int execv(const char *path, char *const *argv)
 {
     return execve(path, argv, environ);
 }
 
-VIA_HOOK int execvpe(const char *file, char *const *argv, char *const *envp)
-{
-    bool begun = begin_exec();
-    return fail_exec(begun, VIA_REAL(execvpe)(file, argv, envp));
-}
-
 VIA_HOOK int execvp(const char *file, char *const *argv)
 {
     return execvpe(file, argv, environ);
-}
-
-VIA_HOOK int fexecve(int fd, char *const *argv, char *const *envp)
-{
-    bool begun = begin_exec();
-    return fail_exec(begun, VIA_REAL(fexecve)(fd, argv, envp));
-}
-
-VIA_HOOK int execveat(int fd, const char *path, char *const *argv, char *const *envp, int flags)
-{
-    bool begun = begin_exec();
-    return fail_exec(begun, VIA_REAL(execveat)(fd, path, argv, envp, flags));
 }
 
 #define WORDS_MAX 4096
@@ -87,7 +75,7 @@ static char *const *words_of(const char *first, va_list *list, char **storage)
 }
 
 /* clang-format off */
-#define VIA_EXEC_HOOK(name, call, environment)                                                     \
+#define VIA_EXECL_HOOK(name, call, environment)                                                     \
     VIA_HOOK int name(const char *path, const char *word, ...)                                     \
     {                                                                                              \
         char *storage[WORDS_MAX];                                                                  \
@@ -99,9 +87,9 @@ static char *const *words_of(const char *first, va_list *list, char **storage)
         return argv != NULL ? call(path, argv, envp) : -1;                                         \
     }
 /* clang-format on */
-VIA_EXEC_HOOK(execl, execve, environ)
-VIA_EXEC_HOOK(execlp, execvpe, environ)
-VIA_EXEC_HOOK(execle, execve, va_arg(list, char *const *))
+VIA_EXECL_HOOK(execl, execve, environ)
+VIA_EXECL_HOOK(execlp, execvpe, environ)
+VIA_EXECL_HOOK(execle, execve, va_arg(list, char *const *))
 
 /* --- shells: these start them inside of the C library -------------------------------------------
  */
@@ -123,19 +111,15 @@ VIA_HOOK FILE *popen(const char *command, const char *mode)
 /* --- posix_spawn -------------------------------------------------------------------------------
  */
 
-VIA_HOOK int posix_spawn(pid_t *pid, const char *path, const posix_spawn_file_actions_t *actions,
-                         const posix_spawnattr_t *attr, char *const *argv, char *const *envp)
-{
-    via_demote_inherited();
-    return VIA_REAL(posix_spawn)(pid, path, actions, attr, argv, envp);
-}
-
-VIA_HOOK int posix_spawnp(pid_t *pid, const char *file, const posix_spawn_file_actions_t *actions,
-                          const posix_spawnattr_t *attr, char *const *argv, char *const *envp)
-{
-    via_demote_inherited();
-    return VIA_REAL(posix_spawnp)(pid, file, actions, attr, argv, envp);
-}
+#define VIA_SPAWN_HOOK(name)                                                                   \
+    VIA_HOOK int name(pid_t *pid, const char *path, const posix_spawn_file_actions_t *actions, \
+                      const posix_spawnattr_t *attr, char *const *argv, char *const *envp)     \
+    {                                                                                          \
+        via_demote_inherited();                                                                \
+        return VIA_REAL(name)(pid, path, actions, attr, argv, envp);                           \
+    }
+VIA_SPAWN_HOOK(posix_spawn)
+VIA_SPAWN_HOOK(posix_spawnp)
 
 /* The child decides its use, whether it is close-on-exec here or not. */
 VIA_HOOK int posix_spawn_file_actions_adddup2(posix_spawn_file_actions_t *actions, int fd,

@@ -151,29 +151,29 @@ VIA_HOOK ssize_t recvfrom(int fd, void *buf, size_t bytes, int flags, __SOCKADDR
     return n >= 0 && addr.__sockaddr__ != NULL ? clear_address(addr_bytes, n) : n;
 }
 
-VIA_HOOK ssize_t __read_chk(int fd, void *buf, size_t bytes, size_t room)
+/* Of a fortified call: its bytes, if the buffer has room for them. */
+static size_t checked(size_t bytes, size_t room)
 {
     if (bytes > room) {
         __chk_fail();
     }
-    return read(fd, buf, bytes);
+    return bytes;
+}
+
+VIA_HOOK ssize_t __read_chk(int fd, void *buf, size_t bytes, size_t room)
+{
+    return read(fd, buf, checked(bytes, room));
 }
 
 VIA_HOOK ssize_t __recv_chk(int fd, void *buf, size_t bytes, size_t room, int flags)
 {
-    if (bytes > room) {
-        __chk_fail();
-    }
-    return recv(fd, buf, bytes, flags);
+    return recv(fd, buf, checked(bytes, room), flags);
 }
 
 VIA_HOOK ssize_t __recvfrom_chk(int fd, void *buf, size_t bytes, size_t room, int flags,
                                 struct sockaddr *addr, socklen_t *addr_bytes)
 {
-    if (bytes > room) {
-        __chk_fail();
-    }
-    return recvfrom(fd, buf, bytes, flags, addr, addr_bytes);
+    return recvfrom(fd, buf, checked(bytes, room), flags, addr, addr_bytes);
 }
 
 /* Errors that the kernel returns before it asks the socket: a negative errno. 1: there is nothing

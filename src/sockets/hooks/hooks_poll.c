@@ -17,8 +17,8 @@
 #include "sockets/io/io.h"
 #include "sockets/process/cancel.h"
 #include "sockets/process/memory.h"
+#include "sockets/process/pool.h"
 #include "sockets/process/real.h"
-#include "sockets/process/scratch.h"
 
 VIA_HOOK_AS(poll) int __poll(struct pollfd *fds, nfds_t count, int timeout);
 VIA_HOOK int __poll_chk(struct pollfd *fds, nfds_t count, int timeout, size_t room);
@@ -86,6 +86,16 @@ static int poll_elsewhere(struct pollfd *fds, nfds_t count, uint64_t deadline_ns
 /* --- poll --------------------------------------------------------------------------------------
  */
 
+static int wait_for(struct pollfd *fds, nfds_t count, uint64_t deadline_ns, const sigset_t *mask,
+                    bool ours)
+{
+    int saved = errno;
+    int rc = ours ? via_poll(fds, count, deadline_ns, mask)
+                  : poll_elsewhere(fds, count, deadline_ns, mask);
+    errno = saved;
+    return (int)via_hooks_result(rc);
+}
+
 VIA_HOOK int poll(struct pollfd *fds, nfds_t count, int timeout)
 {
     via_cancel_point();
@@ -93,11 +103,7 @@ VIA_HOOK int poll(struct pollfd *fds, nfds_t count, int timeout)
     if (via_likely(!ours) && !is_listening(fds, count, (uint64_t)timeout)) {
         return VIA_REAL(poll)(fds, count, timeout);
     }
-    int saved = errno;
-    int rc = ours ? via_poll(fds, count, deadline_of_ms(timeout), NULL)
-                  : poll_elsewhere(fds, count, deadline_of_ms(timeout), NULL);
-    errno = saved;
-    return (int)via_hooks_result(rc);
+    return wait_for(fds, count, deadline_of_ms(timeout), NULL, ours);
 }
 
 VIA_HOOK int ppoll(struct pollfd *fds, nfds_t count, const struct timespec *timeout,
@@ -109,30 +115,28 @@ VIA_HOOK int ppoll(struct pollfd *fds, nfds_t count, const struct timespec *time
     if (via_likely(!ours) && !is_listening(fds, count, VIA_NEVER_NS)) {
         return VIA_REAL(ppoll)(fds, count, timeout, mask);
     }
-    int saved = errno;
     uint64_t deadline_ns = deadline_of(timeout, &error);
-    int rc = error != 0 ? error
-             : ours     ? via_poll(fds, count, deadline_ns, mask)
-                        : poll_elsewhere(fds, count, deadline_ns, mask);
-    errno = saved;
-    return (int)via_hooks_result(rc);
+    return error != 0 ? (int)via_hooks_result(error)
+                      : wait_for(fds, count, deadline_ns, mask, ours);
+}
+
+static nfds_t checked(nfds_t count, size_t room)
+{
+    if (room / sizeof(struct pollfd) < count) {
+        __chk_fail();
+    }
+    return count;
 }
 
 VIA_HOOK int __poll_chk(struct pollfd *fds, nfds_t count, int timeout, size_t room)
 {
-    if (room / sizeof(*fds) < count) {
-        __chk_fail();
-    }
-    return poll(fds, count, timeout);
+    return poll(fds, checked(count, room), timeout);
 }
 
 VIA_HOOK int __ppoll_chk(struct pollfd *fds, nfds_t count, const struct timespec *timeout,
                          const sigset_t *mask, size_t room)
 {
-    if (room / sizeof(*fds) < count) {
-        __chk_fail();
-    }
-    return ppoll(fds, count, timeout, mask);
+    return ppoll(fds, checked(count, room), timeout, mask);
 }
 
 /* --- select ------------------------------------------------------------------------------------
@@ -226,7 +230,7 @@ static int select_by_poll(int count, fd_set *in, fd_set *out, fd_set *except, ui
                           const sigset_t *mask)
 {
     struct pollfd on_stack[SELECT_ON_STACK];
-    struct pollfd *fds = count <= (int)SELECT_ON_STACK ? on_stack : via_scratch_get();
+    struct pollfd *fds = count <= (int)SELECT_ON_STACK ? on_stack : via_pool_get(&via_scratch);
     if (fds == NULL) {
         return -ENOMEM;
     }
@@ -236,7 +240,7 @@ static int select_by_poll(int count, fd_set *in, fd_set *out, fd_set *except, ui
                  : poll_elsewhere(fds, used, deadline_ns, mask);
     rc = rc < 0 ? rc : to_sets(fds, used, in, out, except);
     if (fds != on_stack) {
-        via_scratch_put(fds);
+        via_pool_put(&via_scratch, fds);
     }
     return rc;
 }

@@ -11,8 +11,8 @@
 #include <errno.h>
 #include <linux/io_uring.h>
 #include <sched.h>
-#include <signal.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <string.h>
 #include <sys/syscall.h>
 
@@ -22,8 +22,6 @@
 #include "sockets/process/real.h"
 
 struct io_uring;
-struct io_uring_cqe;
-struct __kernel_timespec;
 
 /* The library that defines it is loaded, or no program would call it; but it is not in the global
  * scope if a module has loaded it. */
@@ -87,83 +85,54 @@ static void check_files(const int *files, unsigned count)
     errno = saved;
 }
 
-/* A function of liburing's: `before` runs before it is called, and `after` with its result rc. */
-#define CATCH(name, parameters, arguments, before, after) \
-    VIA_HOOK int name parameters;                         \
-    VIA_HOOK int name parameters                          \
-    {                                                     \
-        int(*real) parameters;                            \
-        find(#name, &real);                               \
-        before;                                           \
-        int rc = real != NULL ? real arguments : -ENOSYS; \
-        return after;                                     \
+/*
+ * Each function of liburing's takes up to six words (the calling conventions pass those in
+ * registers, and ignore what is more): `before` runs before it is called, and `after` with its
+ * result rc.
+ */
+#define WORDS uintptr_t a, uintptr_t b, uintptr_t c, uintptr_t d, uintptr_t e, uintptr_t f
+#define CATCH(name, before, after)                                \
+    VIA_HOOK int name(WORDS);                                     \
+    VIA_HOOK int name(WORDS)                                      \
+    {                                                             \
+        int (*real)(WORDS);                                       \
+        find(#name, &real);                                       \
+        before;                                                   \
+        int rc = real != NULL ? real(a, b, c, d, e, f) : -ENOSYS; \
+        return after;                                             \
     }
+#define RING(word) ((const struct io_uring *)(word))
 
-CATCH(io_uring_queue_init, (unsigned entries, struct io_uring *ring, unsigned flags),
-      (entries, ring, flags), (void)0, made(rc, ring, flags))
-CATCH(io_uring_queue_init_params,
-      (unsigned entries, struct io_uring *ring, struct io_uring_params *params),
-      (entries, ring, params), (void)0, made(rc, ring, params->flags))
-CATCH(io_uring_queue_init_mem,
-      (unsigned entries, struct io_uring *ring, struct io_uring_params *params, void *memory,
-       size_t bytes),
-      (entries, ring, params, memory, bytes), begins(), rc)
+CATCH(io_uring_queue_init, (void)0, made(rc, RING(b), (unsigned)c))
+CATCH(io_uring_queue_init_params, (void)0,
+      made(rc, RING(b), ((const struct io_uring_params *)c)->flags))
+CATCH(io_uring_queue_init_mem, begins(), rc)
 
 /* All functions that submit entries to the kernel. */
 
-CATCH(io_uring_submit, (struct io_uring * ring), (ring), check_submissions(ring), rc)
-CATCH(io_uring_submit_and_wait, (struct io_uring * ring, unsigned count), (ring, count),
-      check_submissions(ring), rc)
-CATCH(io_uring_submit_and_wait_timeout,
-      (struct io_uring * ring, struct io_uring_cqe **ret_cqe, unsigned count,
-       struct __kernel_timespec *timeout, sigset_t *mask),
-      (ring, ret_cqe, count, timeout, mask), check_submissions(ring), rc)
-CATCH(io_uring_submit_and_wait_min_timeout,
-      (struct io_uring * ring, struct io_uring_cqe **ret_cqe, unsigned count,
-       struct __kernel_timespec *timeout, unsigned least_us, sigset_t *mask),
-      (ring, ret_cqe, count, timeout, least_us, mask), check_submissions(ring), rc)
-CATCH(io_uring_submit_and_wait_reg,
-      (struct io_uring * ring, struct io_uring_cqe **ret_cqe, unsigned count, int place),
-      (ring, ret_cqe, count, place), check_submissions(ring), rc)
-CATCH(io_uring_submit_and_get_events, (struct io_uring * ring), (ring), check_submissions(ring), rc)
-CATCH(io_uring_wait_cqes,
-      (struct io_uring * ring, struct io_uring_cqe **ret_cqe, unsigned count,
-       struct __kernel_timespec *timeout, sigset_t *mask),
-      (ring, ret_cqe, count, timeout, mask), check_submissions(ring), rc)
-CATCH(io_uring_wait_cqes_min_timeout,
-      (struct io_uring * ring, struct io_uring_cqe **ret_cqe, unsigned count,
-       struct __kernel_timespec *timeout, unsigned least_us, sigset_t *mask),
-      (ring, ret_cqe, count, timeout, least_us, mask), check_submissions(ring), rc)
-CATCH(io_uring_wait_cqe_timeout,
-      (struct io_uring * ring, struct io_uring_cqe **ret_cqe, struct __kernel_timespec *timeout),
-      (ring, ret_cqe, timeout), check_submissions(ring), rc)
+CATCH(io_uring_submit, check_submissions(RING(a)), rc)
+CATCH(io_uring_submit_and_wait, check_submissions(RING(a)), rc)
+CATCH(io_uring_submit_and_wait_timeout, check_submissions(RING(a)), rc)
+CATCH(io_uring_submit_and_wait_min_timeout, check_submissions(RING(a)), rc)
+CATCH(io_uring_submit_and_wait_reg, check_submissions(RING(a)), rc)
+CATCH(io_uring_submit_and_get_events, check_submissions(RING(a)), rc)
+CATCH(io_uring_wait_cqes, check_submissions(RING(a)), rc)
+CATCH(io_uring_wait_cqes_min_timeout, check_submissions(RING(a)), rc)
+CATCH(io_uring_wait_cqe_timeout, check_submissions(RING(a)), rc)
 
 /* Descriptors that get numbers of the ring's. */
 
-CATCH(io_uring_register_files, (struct io_uring * ring, const int *files, unsigned count),
-      (ring, files, count), check_files(files, count), rc)
-CATCH(io_uring_register_files_tags,
-      (struct io_uring * ring, const int *files, const unsigned long long *tags, unsigned count),
-      (ring, files, tags, count), check_files(files, count), rc)
-CATCH(io_uring_register_files_update,
-      (struct io_uring * ring, unsigned first, const int *files, unsigned count),
-      (ring, first, files, count), check_files(files, count), rc)
-CATCH(io_uring_register_files_update_tag,
-      (struct io_uring * ring, unsigned first, const int *files, const unsigned long long *tags,
-       unsigned count),
-      (ring, first, files, tags, count), check_files(files, count), rc)
+CATCH(io_uring_register_files, check_files((const int *)b, (unsigned)c), rc)
+CATCH(io_uring_register_files_tags, check_files((const int *)b, (unsigned)d), rc)
+CATCH(io_uring_register_files_update, check_files((const int *)c, (unsigned)d), rc)
+CATCH(io_uring_register_files_update_tag, check_files((const int *)c, (unsigned)e), rc)
 
 /* Rings of other code. */
 
-CATCH(io_uring_setup, (unsigned entries, struct io_uring_params *params), (entries, params),
-      begins(), rc)
-CATCH(io_uring_enter, (unsigned fd, unsigned submit, unsigned wait, unsigned flags, sigset_t *mask),
-      (fd, submit, wait, flags, mask), begins(), rc)
-CATCH(io_uring_enter2,
-      (unsigned fd, unsigned submit, unsigned wait, unsigned flags, sigset_t *mask, size_t bytes),
-      (fd, submit, wait, flags, mask, bytes), begins(), rc)
-CATCH(io_uring_register, (unsigned fd, unsigned what, const void *argument, unsigned count),
-      (fd, what, argument, count), begins(), rc)
+CATCH(io_uring_setup, begins(), rc)
+CATCH(io_uring_enter, begins(), rc)
+CATCH(io_uring_enter2, begins(), rc)
+CATCH(io_uring_register, begins(), rc)
 
 #if defined(__x86_64__)
 /*

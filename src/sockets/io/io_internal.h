@@ -7,6 +7,7 @@
 
 #include "sockets/conn/carrier.h"
 #include "sockets/io/io.h"
+#include "sockets/process/cancel.h"
 
 #ifndef POLLRDHUP
 #define POLLRDHUP 0x2000
@@ -98,6 +99,25 @@ bool via_tx_is_held_no_more(struct via_op *op);
 
 /* A thread is cancelled in its call: a cleanup handler with the struct via_op. */
 void via_io_give_up(void *of_op);
+/* The kernel's own call to send or receive, in which a thread may be cancelled. Bytes, or a
+ * negative errno. */
+ssize_t via_io_call_kernel(struct via_op *op, const struct iovec *iov, int iov_count, int flags,
+                           bool sends);
+
+/* Makes the call with cancellation deferred: process/cancel.h. */
+typedef ssize_t via_io_call(struct via_op *op, const struct iovec *iov, int iov_count, int flags);
+static inline ssize_t via_io_call_deferred(via_io_call *call, struct via_op *op,
+                                           const struct iovec *iov, int iov_count, int flags)
+{
+    struct via_cancel before;
+    if (op->alone) {
+        return call(op, iov, iov_count, flags);
+    }
+    via_cancel_off(&before);
+    ssize_t n = call(op, iov, iov_count, flags);
+    via_cancel_back(&before);
+    return n;
+}
 
 /* A blocking call waits for POLLIN or POLLOUT. 0: try again, -EAGAIN at the deadline, -EINTR. */
 int via_io_wait(struct via_op *op, uint32_t what, uint64_t deadline_ns);

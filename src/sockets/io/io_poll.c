@@ -356,6 +356,26 @@ void via_io_give_up(void *of_op)
     via_op_end(op);
 }
 
+ssize_t via_io_call_kernel(struct via_op *op, const struct iovec *iov, int iov_count, int flags,
+                           bool sends)
+{
+    struct msghdr message = {.msg_iov = (struct iovec *)(uintptr_t)iov,
+                             .msg_iovlen = (size_t)iov_count};
+    ssize_t n;
+    pthread_cleanup_push(via_io_give_up, op);
+    via_cancel_allow();
+    if (iov_count == 1) {
+        n = sends ? VIA_REAL(send)(op->fd, iov->iov_base, iov->iov_len, flags)
+                  : VIA_REAL(recv)(op->fd, iov->iov_base, iov->iov_len, flags);
+    } else {
+        n = sends ? VIA_REAL(sendmsg)(op->fd, &message, flags)
+                  : VIA_REAL(recvmsg)(op->fd, &message, flags);
+    }
+    via_cancel_defer();
+    pthread_cleanup_pop(0);
+    return n >= 0 ? n : -errno;
+}
+
 /* A thread is cancelled while it sleeps in a call on a connection. */
 struct sleeper {
     struct via_op *op;

@@ -451,30 +451,11 @@ static ssize_t recv_loop(struct via_op *op, struct via_iov *iov, int flags)
     }
 }
 
-/* The kernel's call, in which a thread may be cancelled. */
-static ssize_t recv_or_end(struct via_op *op, struct msghdr *message, int flags)
-{
-    const struct iovec *iov = message->msg_iov;
-    ssize_t n;
-    pthread_cleanup_push(via_io_give_up, op);
-    via_cancel_allow();
-    n = message->msg_iovlen == 1 ? VIA_REAL(recv)(op->fd, iov->iov_base, iov->iov_len, flags)
-                                 : VIA_REAL(recvmsg)(op->fd, message, flags);
-    via_cancel_defer();
-    pthread_cleanup_pop(0);
-    return n;
-}
-
 /* Before pipes, with a single thread: the kernel's call, unchanged. */
 static ssize_t recv_plain(struct via_op *op, const struct iovec *iov, int iov_count, int flags)
 {
-    struct msghdr message = {.msg_iov = (struct iovec *)(uintptr_t)iov,
-                             .msg_iovlen = (size_t)iov_count};
-    ssize_t n = recv_or_end(op, &message, flags);
-    if (n < 0) {
-        return -errno;
-    }
-    if ((flags & (MSG_PEEK | MSG_OOB)) == 0) {
+    ssize_t n = via_io_call_kernel(op, iov, iov_count, flags, false);
+    if (n >= 0 && (flags & (MSG_PEEK | MSG_OOB)) == 0) {
         via_stats_count(&op->conn->stats->rx_kernel_bytes, (uint64_t)n);
     }
     return n;
@@ -540,12 +521,5 @@ static ssize_t recv_kept(struct via_op *op, const struct iovec *iov, int iov_cou
 
 ssize_t via_io_recv_slowly(struct via_op *op, const struct iovec *iov, int iov_count, int flags)
 {
-    struct via_cancel before;
-    if (op->alone) {
-        return recv_kept(op, iov, iov_count, flags);
-    }
-    via_cancel_off(&before);
-    ssize_t n = recv_kept(op, iov, iov_count, flags);
-    via_cancel_back(&before);
-    return n;
+    return via_io_call_deferred(recv_kept, op, iov, iov_count, flags);
 }

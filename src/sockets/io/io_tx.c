@@ -333,36 +333,15 @@ static ssize_t send_loop(struct via_op *op, struct via_iov *iov, int flags)
     }
 }
 
-/* The kernel's call, in which a thread may be cancelled. */
-static ssize_t send_or_end(struct via_op *op, const struct msghdr *message, int flags)
-{
-    const struct iovec *iov = message->msg_iov;
-    ssize_t n;
-    pthread_cleanup_push(via_io_give_up, op);
-    via_cancel_allow();
-    n = message->msg_iovlen == 1 ? VIA_REAL(send)(op->fd, iov->iov_base, iov->iov_len, flags)
-                                 : VIA_REAL(sendmsg)(op->fd, message, flags);
-    via_cancel_defer();
-    pthread_cleanup_pop(0);
-    return n;
-}
-
 static ssize_t send_plain(struct via_op *op, const struct iovec *iov, int iov_count, int flags)
 {
-    struct msghdr message = {.msg_iov = (struct iovec *)(uintptr_t)iov,
-                             .msg_iovlen = (size_t)iov_count};
-    ssize_t n = send_or_end(op, &message, flags);
-    if (n < 0) {
-        int error = errno;
-        if (error == EAGAIN || error == EWOULDBLOCK) {
-            via_io_found_full(op);
-        }
-        return -error;
-    }
-    if ((size_t)n < iov_bytes(iov, iov_count)) {
+    ssize_t n = via_io_call_kernel(op, iov, iov_count, flags, true);
+    if (n == -EAGAIN || (n >= 0 && (size_t)n < iov_bytes(iov, iov_count))) {
         via_io_found_full(op);
     }
-    via_io_count_kernel(op, n);
+    if (n > 0) {
+        via_io_count_kernel(op, n);
+    }
     return n;
 }
 
@@ -450,12 +429,5 @@ static ssize_t send_kept(struct via_op *op, const struct iovec *iov, int iov_cou
 
 ssize_t via_io_send_slowly(struct via_op *op, const struct iovec *iov, int iov_count, int flags)
 {
-    struct via_cancel before;
-    if (op->alone) {
-        return send_kept(op, iov, iov_count, flags);
-    }
-    via_cancel_off(&before);
-    ssize_t n = send_kept(op, iov, iov_count, flags);
-    via_cancel_back(&before);
-    return n;
+    return via_io_call_deferred(send_kept, op, iov, iov_count, flags);
 }

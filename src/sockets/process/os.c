@@ -93,8 +93,7 @@ void via_os_futex_wake(_Atomic uint32_t *word, int count)
     syscall(SYS_futex, word, FUTEX_WAKE, count, NULL, NULL, 0);
 }
 
-/* The beginning of a small file of /proc, as text; "" when there is none. */
-static void read_proc(const char *name, char *ret_text, size_t room)
+void via_os_read_proc(const char *name, char *ret_text, size_t room)
 {
     int fd = (int)syscall(SYS_openat, AT_FDCWD, name, O_RDONLY | O_CLOEXEC);
     ssize_t n = fd >= 0 ? syscall(SYS_read, fd, ret_text, room - 1) : 0;
@@ -113,7 +112,7 @@ static uid_t overflow_uid(void)
     uint32_t uid = atomic_load_explicit(&known, memory_order_relaxed);
     if (uid == 0) {
         char text[16];
-        read_proc("/proc/sys/kernel/overflowuid", text, sizeof(text));
+        via_os_read_proc("/proc/sys/kernel/overflowuid", text, sizeof(text));
         uid = (text[0] != 0 ? (uint32_t)strtoul(text, NULL, 10) : OVERFLOW_UID) + 1;
         atomic_store_explicit(&known, uid, memory_order_relaxed);
     }
@@ -130,7 +129,7 @@ bool via_os_uid_is_one(uid_t uid)
         return true;
     }
     /* Asked each time: a process may go into another name space. */
-    read_proc("/proc/self/uid_map", map, sizeof(map));
+    via_os_read_proc("/proc/self/uid_map", map, sizeof(map));
     return sscanf(map, "%lu %lu %lu", &first, &outside, &count) == 3 && first == 0 &&
            count >= UINT32_MAX;
 }
@@ -149,6 +148,28 @@ static bool is_size_allowed(uint64_t bytes)
 int via_os_extend(int fd, uint64_t bytes)
 {
     return is_size_allowed(bytes) ? ftruncate(fd, (off_t)bytes) : -1;
+}
+
+int via_os_memory(const char *name, size_t bytes, int seals, void **ret_memory)
+{
+    int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (fd < 0) {
+        return -errno;
+    }
+    void *memory = MAP_FAILED;
+    if (via_os_extend(fd, bytes) == 0) {
+        memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+    }
+    if (memory == MAP_FAILED || syscall(SYS_fcntl, fd, F_ADD_SEALS, seals) != 0) {
+        int error = errno;
+        syscall(SYS_close, fd);
+        if (memory != MAP_FAILED) {
+            munmap(memory, bytes);
+        }
+        return -error;
+    }
+    *ret_memory = memory;
+    return fd;
 }
 
 ssize_t via_os_append(int fd, const void *data, size_t bytes)

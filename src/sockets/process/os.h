@@ -86,6 +86,11 @@ bool via_os_uid_is_one(uid_t uid);
 /* As ftruncate() with more bytes than there are, but beyond RLIMIT_FSIZE it is EFBIG alone: the
  * kernel would also end the program by SIGXFSZ. */
 int via_os_extend(int fd, uint64_t bytes);
+/* New shared memory, mapped for writing before it is sealed: its descriptor, or a negative errno.
+ */
+int via_os_memory(const char *name, size_t bytes, int seals, void **ret_memory);
+/* The beginning of a small file of /proc, as text; "" when there is none. errno is unspecified. */
+void via_os_read_proc(const char *name, char *ret_text, size_t room);
 /* As write() at the end of a regular file, with the same exception. */
 ssize_t via_os_append(int fd, const void *data, size_t bytes);
 

@@ -9,6 +9,10 @@
 #include "base/types.h"
 #include "sockets/process/lock.h"
 
+#define SCRATCH_MAX 4096u
+
+struct via_pool via_scratch = VIA_POOL_INIT(VIA_SCRATCH_BYTES, SCRATCH_MAX);
+
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static void **link_of(const struct via_pool *pool, void *object)

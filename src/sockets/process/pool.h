@@ -35,6 +35,13 @@ bool via_pool_is_owner(const struct via_pool *pool, unsigned long long address);
 /* Which one is it, counted from 0? */
 size_t via_pool_index(const struct via_pool *pool, const void *object);
 
+/*
+ * Memory for one call that needs more than a small stack has. Threads may have 16 KiB
+ * (PTHREAD_STACK_MIN), of which signal handlers want their part.
+ */
+#define VIA_SCRATCH_BYTES (64u * 1024)
+extern struct via_pool via_scratch;
+
 /* Around fork(), so that the child does not inherit a lock without a holder. */
 void via_pool_fork_prepare(void);
 void via_pool_fork_done(void);
