@@ -27,7 +27,8 @@ _Static_assert(offsetof(struct via_side, data_ends) == PAGE, "the second page");
 
 /*
  * Sides lie in chunks, each of one mapping, as a process may have 65,530 of those. Memory that a
- * forked process has seen is not reused for another side: it is unmapped.
+ * forked process has seen is not used for another side: a chunk is unmapped with the last side of
+ * before the fork.
  */
 #define CHUNKS_MAX 4096u
 #define CHUNK_SIDES_MIN 8u /* small at first: mapped memory is charged under strict overcommit */
@@ -37,8 +38,9 @@ _Static_assert(offsetof(struct via_side, data_ends) == PAGE, "the second page");
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct chunk {
     unsigned char *base; /* NULL: none */
-    uint64_t free;       /* a bit per side, of zeros */
-    uint64_t mapped;
+    uint64_t free;       /* a bit per side, of zeros; none after a fork */
+    unsigned sides;
+    unsigned used; /* ... or spare */
 } chunks[CHUNKS_MAX];
 static unsigned chunks_used; /* none from there on has been made */
 static unsigned first_free;  /* none before it has free sides */
@@ -52,11 +54,6 @@ static struct via_side *side_at(const struct chunk *chunk, unsigned index)
     return (struct via_side *)(void *)(chunk->base + (size_t)index * SIDE_BYTES);
 }
 
-static uint64_t bit_of(const struct chunk *chunk, const struct via_side *side)
-{
-    return UINT64_C(1) << ((size_t)((const unsigned char *)side - chunk->base) / SIDE_BYTES);
-}
-
 static bool make_chunk(struct chunk *chunk)
 {
     void *memory = mmap(NULL, (size_t)chunk_sides * SIDE_BYTES, PROT_READ | PROT_WRITE,
@@ -64,9 +61,8 @@ static bool make_chunk(struct chunk *chunk)
     if (memory == MAP_FAILED) {
         return false;
     }
-    chunk->base = memory;
-    chunk->free = ~UINT64_C(0) >> (64 - chunk_sides);
-    chunk->mapped = chunk->free;
+    *chunk = (struct chunk){
+        .base = memory, .free = ~UINT64_C(0) >> (64 - chunk_sides), .sides = chunk_sides};
     chunks_used = via_max(chunks_used, (unsigned)(chunk - chunks) + 1);
     chunk_sides = via_min(chunk_sides * 2, CHUNK_SIDES_MAX);
     return true;
@@ -80,6 +76,7 @@ static struct via_side *take_from_chunk(void)
         if (chunk->free != 0 || (chunk->base == NULL && make_chunk(chunk))) {
             struct via_side *side = side_at(chunk, (unsigned)__builtin_ctzll(chunk->free));
             chunk->free &= chunk->free - 1;
+            chunk->used++;
             side->chunk = (uint16_t)first_free;
             return side;
         }
@@ -90,27 +87,13 @@ static struct via_side *take_from_chunk(void)
     return NULL;
 }
 
-/* [locked] `side` and those behind it. */
-static void unmap(struct chunk *chunk, struct via_side *side, uint64_t bits)
+/* [locked] */
+static void unmap_unused(struct chunk *chunk)
 {
-    munmap(side, (size_t)__builtin_popcountll(bits) * SIDE_BYTES);
-    chunk->mapped &= ~bits;
-    if (chunk->mapped == 0) {
+    if (chunk->base != NULL && chunk->used == 0 && chunk->free == 0) {
+        munmap(chunk->base, (size_t)chunk->sides * SIDE_BYTES);
         chunk->base = NULL;
         first_free = via_min(first_free, (unsigned)(chunk - chunks));
-    }
-}
-
-/* [locked] */
-static void unmap_free(struct chunk *chunk)
-{
-    while (chunk->free != 0) {
-        unsigned from = (unsigned)__builtin_ctzll(chunk->free);
-        uint64_t run = chunk->free >> from; /* ends at the first bit that is 0 */
-        unsigned count = ~run != 0 ? (unsigned)__builtin_ctzll(~run) : 64;
-        uint64_t bits = (~UINT64_C(0) >> (64 - count)) << from;
-        chunk->free &= ~bits;
-        unmap(chunk, side_at(chunk, from), bits);
     }
 }
 
@@ -121,12 +104,11 @@ void via_side_forked(bool child)
     }
     via_lock(&lock);
     while (spare_count > 0) {
-        struct via_side *side = spare[--spare_count];
-        struct chunk *chunk = &chunks[side->chunk];
-        unmap(chunk, side, bit_of(chunk, side));
+        chunks[spare[--spare_count]->chunk].used--;
     }
     for (unsigned i = 0; i < chunks_used; i++) {
-        unmap_free(&chunks[i]);
+        chunks[i].free = 0;
+        unmap_unused(&chunks[i]);
     }
     chunk_sides = CHUNK_SIDES_MIN;
     via_unlock(&lock);
@@ -158,15 +140,15 @@ void via_side_free(struct via_side *side)
     }
     struct chunk *chunk = &chunks[side->chunk];
     via_lock(&lock);
-    if (side->ever_forked) {
-        unmap(chunk, side, bit_of(chunk, side));
-    } else if (spare_count < SPARE_MAX) {
+    if (!side->ever_forked && spare_count < SPARE_MAX) {
         spare[spare_count++] = side;
-    } else if (madvise(side, SIDE_BYTES, MADV_REMOVE) == 0) {
-        chunk->free |= bit_of(chunk, side);
-        first_free = via_min(first_free, (unsigned)(chunk - chunks));
     } else {
-        unmap(chunk, side, bit_of(chunk, side));
+        unsigned index = (unsigned)(((unsigned char *)side - chunk->base) / (ptrdiff_t)SIDE_BYTES);
+        bool again = !side->ever_forked && madvise(side, SIDE_BYTES, MADV_REMOVE) == 0;
+        chunk->used--;
+        chunk->free |= again ? UINT64_C(1) << index : 0;
+        first_free = again ? via_min(first_free, (unsigned)(chunk - chunks)) : first_free;
+        unmap_unused(chunk);
     }
     via_unlock(&lock);
 }
