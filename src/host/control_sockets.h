@@ -46,12 +46,12 @@ enum via_reason {
     VIA_REASON_OFF = 11,      /* VIADUCT_SOCKETS=off, or rules that can not be understood */
     VIA_REASON_RULES = 12,    /* the rules leave it to the kernel */
     VIA_REASON_REMOTE = 13,   /* to an address that is neither this machine's nor the fabric's */
-    VIA_REASON_EPOLL = 14,    /* in an epoll set before it was connected */
+    VIA_REASON_EPOLL = 14,    /* see the man page */
     VIA_REASON_EXEC = 15,     /* goes to another program by exec */
     VIA_REASON_PASSED = 16,   /* sent to another process */
     VIA_REASON_URING = 17,    /* the process uses io_uring */
     VIA_REASON_DEMOTED = 18,  /* the peer went back to the kernel */
-    VIA_REASON_NESTED = 19,   /* in an epoll set that is in another */
+    VIA_REASON_NESTED = 19,   /* in an epoll set that is in another, or polled */
     VIA_REASON_NETWORK = 20,  /* the only way to the peer's host is itself a network */
     VIA_REASON_SECCOMP = 21,  /* the process has confined itself by seccomp */
     VIA_REASON_LIMIT = 22,    /* the process or its user has as much memory as it may */

@@ -163,7 +163,7 @@ class Listing(Lister):
                 ({"VIADUCT_SOCKETS_PORTS": "80-"}, one, True,
                  {"switched off: VIADUCT_SOCKETS_PORTS: '80-': ports are numbers and ranges such as "
                   "80,6000-6010,!22"}),
-                ({}, watched, True, {"in an epoll set before it was connected", "peer is a plain program"}),
+                ({}, watched, True, {"epoll registration that pipes can not honour", "peer is a plain program"}),
                 ({}, one, False, {"program runs without the library"})):
             process = self.talker(script, preload, env)
             rows = self.rows_of(process)

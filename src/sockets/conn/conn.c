@@ -496,7 +496,6 @@ void via_conn_dup(struct via_conn *conn, int new_fd)
         via_conn_closed(conn);
     }
     via_ep_conn_duped(conn);
-    via_ep_conn_gains(conn, new_fd);
 }
 
 /* --- fork --------------------------------------------------------------------------------------

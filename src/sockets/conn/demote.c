@@ -678,7 +678,8 @@ int via_conn_demote(struct via_op *op, enum via_reason reason)
     return rc;
 }
 
-bool via_conn_withdraw(struct via_op *op, enum via_reason reason)
+/* No peer is waited for. False if a signal handler has interrupted a call on it. */
+static bool end_pipes(struct via_op *op, enum via_event event, enum via_reason reason)
 {
     bool done = false;
     if (via_tx_take(op) != 0) {
@@ -686,11 +687,33 @@ bool via_conn_withdraw(struct via_op *op, enum via_reason reason)
     }
     if (via_rx_take(op) == 0) {
         done = true;
-        mark_plain(op, VIA_EVENT_WITHDRAW, reason); /* no peer to wait for */
+        mark_plain(op, event, reason);
         via_rx_give(op);
     }
     via_tx_give(op);
     return done;
+}
+
+bool via_conn_withdraw(struct via_op *op, enum via_reason reason)
+{
+    return end_pipes(op, VIA_EVENT_WITHDRAW, reason);
+}
+
+void via_conn_abandon(struct via_op *op)
+{
+    struct via_conn *conn = op->conn;
+    via_conn_try_settle_plain(conn, VIA_REASON_EPOLL);
+    if (via_conn_has_pipes(conn)) {
+        conn->dissolved = true;
+        if (conn->side->refs <= conn->fds) {
+            conn->carrier->close(conn, op->fd);
+        }
+        conn->dissolved = false;
+        end_pipes(op, VIA_EVENT_LEAVE, VIA_REASON_EPOLL);
+        via_phase_apply(&conn->side->phase, VIA_EVENT_ANSWER);
+        via_phase_apply(&conn->side->phase, VIA_EVENT_REPLAY); /* nothing is sent again */
+    }
+    via_ep_conn_changed(conn);
 }
 
 int via_fd_demote(int fd, enum via_reason reason)

@@ -48,7 +48,11 @@ int via_conn_demote(struct via_op *op, enum via_reason reason);
  * pipes. False if a signal handler has interrupted a call on it. */
 bool via_conn_withdraw(struct via_op *op, enum via_reason reason);
 
-/* The same by number; 0 if it is no connection of ours. */
+/* The program has disconnected the socket (connect() to AF_UNSPEC) and may connect it again: the
+ * bytes in the pipes are void, and the kernel has the connection from now on. No token is held. */
+void via_conn_abandon(struct via_op *op);
+
+/* The same as via_conn_demote() by number; 0 if it is no connection of ours. */
 int via_fd_demote(int fd, enum via_reason reason);
 
 /* All of this process; and it makes no new ones. */

@@ -12,14 +12,6 @@
 
 _Static_assert((VIA_EDGE_CLOSED & VIA_POLL_GONE) == 0, "a bit of no event");
 
-/* The number by which the kernel is asked. The kernel may report a connection without pipes by a
- * closed number, which may be another socket's now. */
-static int number(const struct via_ep_entry *entry)
-{
-    int fd = via_ep_fd(entry);
-    return fd != entry->fd || via_fd_peek(fd) == &entry->conn->file ? fd : via_conn_fd(entry->conn);
-}
-
 static bool is_kernel_read(const struct via_ep_entry *entry)
 {
     const struct via_side *side = entry->conn->side;
@@ -51,7 +43,7 @@ static bool is_closed(const struct via_ep_entry *entry)
 {
     uint8_t state = 0; /* the first member of struct tcp_info */
     socklen_t bytes = sizeof(state);
-    return VIA_REAL(getsockopt)(number(entry), IPPROTO_TCP, TCP_INFO, &state, &bytes) == 0 &&
+    return VIA_REAL(getsockopt)(via_ep_number(entry), IPPROTO_TCP, TCP_INFO, &state, &bytes) == 0 &&
            state == TCP_CLOSE;
 }
 
@@ -92,7 +84,7 @@ struct via_edge_now via_ep_now(const struct via_ep_entry *entry, uint32_t bits,
 static bool is_kernel_news(const struct via_ep_entry *entry)
 {
     uint64_t bytes;
-    return via_kernel_received(number(entry), &bytes) != 0 || bytes != entry->told.kernel;
+    return via_kernel_received(via_ep_number(entry), &bytes) != 0 || bytes != entry->told.kernel;
 }
 
 bool via_ep_is_news(const struct via_ep_entry *entry, const struct via_edge_now *now)
@@ -105,8 +97,9 @@ static void note_kernel_read(struct via_ep_entry *entry, uint32_t bits)
 {
     uint64_t bytes;
     int unread = 0;
-    if (via_kernel_received(number(entry), &bytes) == 0 &&
-        ((bits & VIA_EDGE_IN) != 0 || VIA_REAL(ioctl)(number(entry), SIOCINQ, &unread) == 0)) {
+    int fd = via_ep_number(entry);
+    if (via_kernel_received(fd, &bytes) == 0 &&
+        ((bits & VIA_EDGE_IN) != 0 || VIA_REAL(ioctl)(fd, SIOCINQ, &unread) == 0)) {
         via_edge_note_kernel(&entry->told, bytes, (uint64_t)unread);
     }
 }

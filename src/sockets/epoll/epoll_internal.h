@@ -17,14 +17,8 @@ extern const char via_ep_calls_mark; /* calls of peers: steward.h */
 #define VIA_EP_ADDRESS(data) ((data) & ((UINT64_C(1) << 48) - 1))
 #define VIA_EP_ARMS(data) ((uint16_t)((data) >> 48))
 
-/* The registration in the kernel's set; calls on it are calls on the connection. */
-static inline int via_ep_fd(const struct via_ep_entry *entry)
-{
-    int kept = atomic_load_explicit(&entry->kept_fd, memory_order_relaxed);
-    return via_unlikely(kept >= 0) ? kept : entry->fd;
-}
-
-/* One of the program's numbers for it; -1: none is left. */
+/* One of the program's numbers for it: the one by which it is in the set, as long as that is open;
+ * -1: none is left. */
 int via_ep_number(const struct via_ep_entry *entry);
 
 /* The record that the connection's reader expects next, without the token: a reader in another
@@ -38,8 +32,7 @@ static inline uint32_t via_ep_sequence(const struct via_ep_entry *entry)
 struct via_op via_ep_op(const struct via_ep_entry *entry);
 /* op: of epoll_ctl(). 0 or a negative errno. */
 int via_ep_update_kernel(struct via_ep_entry *entry, int op);
-/* Registers the set's bells before a thread sleeps in it, or a connection of it becomes cold. Not
- * before that: poll() on the set would treat the first report of each as an event. */
+/* Registers the set's bells before a thread sleeps in it, or a connection of it becomes cold. */
 void via_ep_watch_bells(struct via_ep_set *set);
 void via_ep_watch_bells_locked(struct via_ep_set *set);
 /* With the set's lock: updates what the kernel watches. */
@@ -56,25 +49,16 @@ void via_ep_unlock_links(void);
 struct via_ep_set *via_ep_set_get(int epfd);
 /* The kernel is told by one of the set's numbers: from now on not by this one. */
 void via_ep_give_up_number(struct via_ep_set *set, int fd);
-/* Might a thread that waits in the set just now take a one-shot event? */
-bool via_ep_is_waited_in(struct via_ep_set *set);
 
-/* Takes in the kernel's events of connections with pipes, after which the kernel's set is quiet.
- * False: there were none. */
-bool via_ep_take_in_ends(struct via_ep_set *set);
-
-/* No thread sleeps in the set: the kernel's set then has only connections of ours, no bells, until
- * a thread sleeps. */
+/* No thread sleeps in the set: the kernel's set then has only connections of ours, no bells. */
 void via_ep_unwatch_bells(struct via_ep_set *set);
 
 /* With the set's lock: certainly no event for the program has happened. */
 bool via_ep_is_quiet(const struct via_ep_entry *entry);
 
 /* fd has become this connection, and the kernel has it in the set of that number, with these
- * events: its registration becomes an entry. absent: it was reported, and the kernel does not have
- * it. 0, or a negative errno: nothing has changed. */
-int via_ep_take_in(int epfd, struct via_conn *conn, int fd, const struct epoll_event *event,
-                   bool absent);
+ * events: its registration becomes an entry. 0, or a negative errno: nothing has changed. */
+int via_ep_take_in(int epfd, struct via_conn *conn, int fd, const struct epoll_event *event);
 
 /* --- epoll_note.c ------------------------------------------------------------------------------
  */

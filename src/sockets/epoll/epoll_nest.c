@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Sets in sets, and sets that other processes have. The kernel's outer set reports events of the
- * kernel's inner one, which does not see pipes. So connections in a set that is in another stay
- * with the kernel, or return to it.
+ * Sets in sets, sets that a program polls as one descriptor among others, and sets that other
+ * processes have. The kernel reports the events of its own set, which does not see pipes. So
+ * connections in such a set stay with the kernel, or return to it.
  */
 #include "sockets/conn/demote.h"
 #include "sockets/epoll/epoll_internal.h"
@@ -66,6 +66,14 @@ void via_ep_nest(int fd)
         watch_all(set);
     }
     via_file_put(file, false);
+}
+
+void via_ep_polled(int fd)
+{
+    const struct via_file *file = via_fd_peek(fd);
+    if (via_unlikely(file != NULL) && file->kind == VIA_FILE_EPOLL && !via_ep_is_nested(fd)) {
+        via_ep_nest(fd);
+    }
 }
 
 static void give_program_data(struct via_ep_set *set)

@@ -5,11 +5,8 @@
  * of ours no more.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include "sockets/epoll/epoll_internal.h"
 #include "sockets/process/real.h"
@@ -23,7 +20,6 @@ struct note {
     struct {
         int epfd;
         struct epoll_event event;
-        bool absent; /* one-shot, and reported: not in the kernel's set */
     } of[SETS_NOTED];
 };
 
@@ -63,7 +59,7 @@ static unsigned place_of(const struct note *note, int epfd)
     return at;
 }
 
-static void note_put(struct note *note, int epfd, const struct epoll_event *event, bool absent)
+static void note_put(struct note *note, int epfd, const struct epoll_event *event)
 {
     unsigned at = place_of(note, epfd);
     if (at == SETS_NOTED) {
@@ -72,7 +68,6 @@ static void note_put(struct note *note, int epfd, const struct epoll_event *even
     }
     note->of[at].epfd = epfd;
     note->of[at].event = *event;
-    note->of[at].absent = absent;
     note->count = via_max(note->count, at + 1);
 }
 
@@ -84,7 +79,7 @@ static void note_remove(struct note *note, int epfd)
     }
 }
 
-static void put_down(int epfd, int op, int fd, const struct epoll_event *event, bool absent)
+void via_ep_note(int epfd, int op, int fd, const struct epoll_event *event)
 {
     struct note *note = note_of(fd);
     if (note == NULL) {
@@ -98,46 +93,9 @@ static void put_down(int epfd, int op, int fd, const struct epoll_event *event, 
     if (op == EPOLL_CTL_DEL) {
         note_remove(note, epfd);
     } else if (event != NULL) {
-        note_put(note, epfd, event, absent);
+        note_put(note, epfd, event);
     }
     via_fd_mark(fd, VIA_FD_IN_EPOLL, note->count != 0 || note->more);
-}
-
-void via_ep_note(int epfd, int op, int fd, const struct epoll_event *event)
-{
-    put_down(epfd, op, fd, event, false);
-}
-
-int via_ep_absent_ctl(int epfd, int op, int fd, struct epoll_event *event)
-{
-    struct note *note = via_fd_is_marked(fd, VIA_FD_IN_EPOLL) ? note_of(fd) : NULL;
-    unsigned at = note != NULL ? place_of(note, epfd) : 0;
-    /* We know nothing of a new set with the same number: adding is never wrong. */
-    if (via_likely(note == NULL || at >= note->count || !note->of[at].absent) ||
-        op == EPOLL_CTL_ADD) {
-        return -EAGAIN;
-    }
-    if (op == EPOLL_CTL_MOD && VIA_REAL(epoll_ctl)(epfd, EPOLL_CTL_ADD, fd, event) != 0) {
-        return -errno;
-    }
-    put_down(epfd, op, fd, event, false);
-    return 0;
-}
-
-/* A one-shot registration that was reported would report the end of a dissolved connection as soon
- * as it is changed: the kernel gets it when the program rearms it. */
-static bool hand_back_reported(const struct via_ep_entry *entry, const struct epoll_event *event)
-{
-    if (!entry->conn->dissolved || !entry->spent || (entry->events & EPOLLONESHOT) == 0) {
-        return false;
-    }
-    if (!entry->unheard) {
-        VIA_REAL(epoll_ctl)(entry->set->fd, EPOLL_CTL_DEL, via_ep_fd(entry), NULL);
-    }
-    if (via_ep_fd(entry) == entry->fd) {
-        put_down(entry->set->fd, EPOLL_CTL_ADD, entry->fd, event, true);
-    }
-    return true;
 }
 
 void via_ep_hand_back(struct via_ep_entry *entry)
@@ -151,18 +109,11 @@ void via_ep_hand_back(struct via_ep_entry *entry)
     }
     struct epoll_event event = {.events = entry->events & ~(uint32_t)EPOLLEXCLUSIVE,
                                 .data = {.u64 = entry->data}};
-    if (hand_back_reported(entry, &event)) {
-        return;
-    }
-    struct epoll_event kernels = event;
     if (entry->spent) {
-        kernels.events &= (uint32_t)(EPOLLONESHOT | EPOLLET);
+        event.events &= (uint32_t)(EPOLLONESHOT | EPOLLET);
     }
     VIA_REAL(epoll_ctl)
-    (entry->set->fd, entry->unheard ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, via_ep_fd(entry), &kernels);
-    if (entry->conn->dissolved && via_ep_fd(entry) == entry->fd) {
-        via_ep_note(entry->set->fd, EPOLL_CTL_ADD, entry->fd, &event); /* it may connect again */
-    }
+    (entry->set->fd, entry->unheard ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, entry->fd, &event);
 }
 
 bool via_ep_is_adoptable(int fd)
@@ -187,7 +138,7 @@ void via_ep_adopt(struct via_conn *conn, int fd)
     const struct note *note = note_of(fd);
     int rc = note == NULL || note->more ? -EBADF : 0;
     for (unsigned i = 0; rc == 0 && i < note->count; i++) {
-        rc = via_ep_take_in(note->of[i].epfd, conn, fd, &note->of[i].event, note->of[i].absent);
+        rc = via_ep_take_in(note->of[i].epfd, conn, fd, &note->of[i].event);
     }
     if (rc == 0) {
         via_fd_mark(fd, VIA_FD_IN_EPOLL, false);

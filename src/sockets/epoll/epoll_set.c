@@ -157,7 +157,6 @@ static void unhear_bells(struct via_ep_set *set)
         remove_bell(set, via_sock_bell_cold_fd(index));
     }
     set->heard = 0;
-    set->cold_due = true; /* one may have been rung */
     if (set->hears_calls) {
         remove_bell(set, via_sock_bell_calls());
         set->hears_calls = false;
@@ -208,7 +207,7 @@ struct via_op via_ep_op(const struct via_ep_entry *entry)
     struct via_side *side = entry->conn->side;
     return (struct via_op){.conn = entry->conn,
                            .side = side,
-                           .fd = via_ep_fd(entry),
+                           .fd = via_ep_number(entry),
                            .alone = alone,
                            .exclusive = alone && side->forked == 0,
                            .thread = via_os_thread()};
@@ -217,7 +216,8 @@ struct via_op via_ep_op(const struct via_ep_entry *entry)
 /* The events that the kernel should watch. */
 static uint32_t kernel_events(const struct via_ep_entry *entry)
 {
-    if (!via_conn_has_pipes(entry->conn) || via_unlikely(entry->set->nested)) {
+    if (!via_conn_has_pipes(entry->conn) || via_unlikely(entry->set->nested) ||
+        via_unlikely(entry->numberless)) {
         /* Exclusive registrations can not be changed later. */
         return entry->spent ? (uint32_t)EPOLLET : entry->events & ~(uint32_t)EPOLLEXCLUSIVE;
     }
@@ -242,7 +242,7 @@ int via_ep_update_kernel(struct via_ep_entry *entry, int op)
     uint64_t own = (uint64_t)(uintptr_t)entry | (uint64_t)entry->arms << 48;
     struct epoll_event event = {.events = entry->kernel_events,
                                 .data = {.u64 = entry->set->passed ? entry->data : own}};
-    return VIA_REAL(epoll_ctl)(entry->set->fd, op, via_ep_fd(entry), &event) == 0 ? 0 : -errno;
+    return VIA_REAL(epoll_ctl)(entry->set->fd, op, entry->fd, &event) == 0 ? 0 : -errno;
 }
 
 /* With both locks: updates the counts, and the kernel's events. */
@@ -316,9 +316,6 @@ static void entry_free(struct via_ep_entry *entry)
     via_ep_move(entry, VIA_EP_PLAIN); /* counted nowhere */
     via_list_remove(&entry->in_set);
     via_list_remove(&entry->in_conn);
-    if (via_unlikely(entry->kept_fd >= 0)) {
-        via_hidden_close(&entry->kept_fd);
-    }
     entry->set = NULL;
     via_pool_put(&via_ep_entries, entry);
 }
@@ -367,42 +364,6 @@ void via_ep_unpark_set(struct via_ep_set *set)
     via_unlock(&set->lock);
 }
 
-/*
- * For others the kernel's set must show its contents: of a connection with pipes only events that
- * were not taken in. If both directions have ended, the kernel has no further event, and repeats
- * that one whatever it is asked. True: something has changed.
- */
-static bool unhear(struct via_ep_entry *entry)
-{
-    struct via_op op = via_ep_op(entry);
-    uint32_t seen = via_io_poll_kernel(&op);
-    uint32_t before = entry->kernel_events;
-    refresh(entry);
-    if ((seen & EPOLLHUP) != 0) {
-        via_ep_update_kernel(entry, EPOLL_CTL_DEL);
-        entry->unheard = true;
-    }
-    return entry->unheard || entry->kernel_events != before;
-}
-
-bool via_ep_take_in_ends(struct via_ep_set *set)
-{
-    via_lock(&links);
-    bool changed = !via_list_is_empty(&set->entries[VIA_EP_PARKED]);
-    via_ep_unpark_set(set);
-    via_lock(&set->lock);
-    via_ep_all_hot(set);
-    via_list_foreach_safe(it, &set->entries[VIA_EP_HOT]) {
-        struct via_ep_entry *entry = via_list_entry(it, struct via_ep_entry, in_set);
-        if (entry->piped && !entry->unheard) {
-            changed |= unhear(entry);
-        }
-    }
-    via_unlock(&set->lock);
-    via_unlock(&links);
-    return changed;
-}
-
 /* A second registration: a ring is for one only. With `links`, and the lock of `set`. */
 static void others_hot(struct via_conn *conn, struct via_ep_set *set)
 {
@@ -426,12 +387,8 @@ static int entry_add(struct via_ep_set *set, int op, struct via_conn *conn, int 
     if (entry == NULL) {
         return -ENOMEM;
     }
-    *entry = (struct via_ep_entry){.set = set,
-                                   .conn = conn,
-                                   .fd = fd,
-                                   .events = event->events,
-                                   .data = event->data.u64,
-                                   .kept_fd = -1};
+    *entry = (struct via_ep_entry){
+        .set = set, .conn = conn, .fd = fd, .events = event->events, .data = event->data.u64};
     entry->place = VIA_EP_PLAIN; /* until refresh() */
     entry->told.due = true;
     entry->spent = spent;
@@ -458,19 +415,11 @@ static int entry_add(struct via_ep_set *set, int op, struct via_conn *conn, int 
     return 0;
 }
 
-bool via_ep_is_waited_in(struct via_ep_set *set)
-{
-    return !via_is_alone() && has_sleepers(set);
-}
-
-/* The kernel has it in the set as the program added it; or not at all: see via_ep_hand_back(). */
+/* The kernel has it in the set as the program added it. */
 static int entry_take_in(struct via_ep_set *set, struct via_conn *conn, int fd,
-                         const struct epoll_event *event, bool absent)
+                         const struct epoll_event *event)
 {
     bool spent = false;
-    if (absent) {
-        return entry_add(set, EPOLL_CTL_ADD, conn, fd, event, true);
-    }
     if ((event->events & EPOLLEXCLUSIVE) != 0) {
         struct epoll_event same = *event;
         /* Such a registration can not be changed. Added again, it reports the present state. */
@@ -484,7 +433,8 @@ static int entry_take_in(struct via_ep_set *set, struct via_conn *conn, int fd,
         return rc;
     }
     if ((event->events & EPOLLONESHOT) != 0) {
-        int rc = via_ep_is_waited_in(set) ? -EBUSY : via_ep_kernel_armed(set->fd, fd);
+        /* A thread that waits in the set just now might take its event. */
+        int rc = !via_is_alone() && has_sleepers(set) ? -EBUSY : via_ep_kernel_armed(set->fd, fd);
         if (rc < 0) {
             return rc;
         }
@@ -583,15 +533,14 @@ int via_ep_ctl(int epfd, int op, struct via_conn *conn, int fd, const struct epo
 }
 
 /* A set of this number that a descriptor was put into before it was a connection. */
-int via_ep_take_in(int epfd, struct via_conn *conn, int fd, const struct epoll_event *event,
-                   bool absent)
+int via_ep_take_in(int epfd, struct via_conn *conn, int fd, const struct epoll_event *event)
 {
     int rc = -EBADF;
     via_lock(&links);
     struct via_ep_set *set = via_ep_set_get(epfd);
     if (set != NULL && !via_ep_is_nested(epfd)) {
         via_lock(&set->lock);
-        rc = entry_take_in(set, conn, fd, event, absent);
+        rc = entry_take_in(set, conn, fd, event);
         via_unlock(&set->lock);
     }
     via_unlock(&links);
@@ -686,7 +635,7 @@ void via_ep_conn_closing(struct via_conn *conn)
     via_lock(&links);
     /* The kernel drops it with the last descriptor of all processes; the program's is not the last
      * then. But a descriptor that the steward keeps is not the program's. */
-    bool lives_on = conn->side->forked != 0 || conn->passed || conn->dissolved;
+    bool lives_on = conn->side->forked != 0 || conn->passed;
     enum fate fate = lives_on ? FATE_IS_HANDED_BACK : conn->kept ? FATE_IS_REMOVED : FATE_ENDS;
     via_list_foreach_safe(it, &conn->entries) {
         remove_entry(via_list_entry(it, struct via_ep_entry, in_conn), fate);

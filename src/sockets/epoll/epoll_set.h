@@ -55,7 +55,7 @@ struct via_ep_set {
     uint64_t number;              /* not 0, and others have others, mostly */
 
     bool passed;         /* with its lock: other processes wait in it, and get the program's data */
-    _Atomic bool nested; /* has been put into another: epoll_nest.c */
+    _Atomic bool nested; /* has been put into another, or polled: epoll_nest.c */
 };
 
 struct via_ep_entry {
@@ -63,22 +63,22 @@ struct via_ep_entry {
     struct via_list in_conn;
     struct via_ep_set *set; /* NULL: free */
     struct via_conn *conn;
-    int fd;
+    int fd;          /* by which the kernel has it; -1: numberless */
     uint32_t events; /* as the program requested */
     uint64_t data;
     uint32_t kernel_events;
     struct via_edge told; /* for the program: edge-triggered, but for `due` and `recheck` */
     bool spent;           /* one-shot, and reported */
     bool found;           /* by a check under way */
-    uint16_t arms;  /* how often the program has requested it: distinguishes old events from new */
-    bool piped;     /* counted in piped_count: hot, warm or cold */
-    uint8_t place;  /* enum via_ep_place */
-    bool inherited; /* by fork(): the kernel's registration is the parent's, too */
-    bool unheard;   /* the kernel has no more events, and it is not in its set */
+    uint16_t arms;   /* how often the program has requested it: distinguishes old events from new */
+    bool piped;      /* counted in piped_count: hot, warm or cold */
+    uint8_t place;   /* enum via_ep_place */
+    bool inherited;  /* by fork(): the kernel's registration is the parent's, too */
+    bool numberless; /* its number is closed, and it has pipes nevertheless: epoll_number.c */
+    bool unheard;    /* the kernel has no more events, and it is not in its set */
     uint16_t idle_polls;    /* in vain, one after another */
     uint32_t cold_sequence; /* the reader's when it became cold */
     uint64_t told_ticks;    /* when it was last reported, or requested */
-    _Atomic int kept_fd; /* -1, or ours, by which the kernel has it: fd is closed, others are not */
 };
 
 /* epoll_ctl() for a descriptor that is a connection. 0 or a negative errno. */
@@ -88,9 +88,6 @@ int via_ep_ctl(int epfd, int op, struct via_conn *conn, int fd, const struct epo
  */
 /* epoll_ctl() has succeeded for a descriptor that is not ours: remembers the request. */
 void via_ep_note(int epfd, int op, int fd, const struct epoll_event *event);
-/* Before epoll_ctl() for a descriptor that is not ours: its result, or -EAGAIN: call the kernel.
- * See via_ep_hand_back(). */
-int via_ep_absent_ctl(int epfd, int op, int fd, struct epoll_event *event);
 /* Is it in so few sets that they are known, or in none? */
 bool via_ep_is_adoptable(int fd);
 /* fd has become this connection: its registrations become entries. Otherwise it stays with the
@@ -111,6 +108,8 @@ int via_ep_sort_out(struct via_ep_set *set, struct epoll_event *events, int coun
 /* fd has been put into a set, and via_ep_note() knows: if it is a set, its connections return to
  * the kernel. */
 void via_ep_nest(int fd);
+/* The program polls fd: the same. */
+void via_ep_polled(int fd);
 /* fd is about to be sent to another process: if it is a set, that sees what is in it, and as the
  * program has put it there. */
 void via_ep_pass(int fd);
@@ -123,26 +122,14 @@ bool via_ep_conn_is_nested(const struct via_conn *conn);
  * threads. */
 extern _Atomic uint32_t via_ep_plain_waits;
 
-/* --- for poll() on the set itself --------------------------------------------------------------
- */
-/* Does it have anything of ours to report? */
-bool via_ep_is_ready(struct via_ep_set *set);
-/* Before sleeping. For how many nanoseconds at most: see stall.h; no lock is held. */
-uint64_t via_ep_arm(struct via_ep_set *set);
-/* The kernel reports events: true if some of them are for others to see. Bells and the like are
- * quiet afterwards. */
-bool via_ep_is_ready_for_kernel(struct via_ep_set *set, int epfd);
-
 /* A connection has got pipes, or its carrier has changed: updates registrations. */
 void via_ep_conn_changed(struct via_conn *conn);
 /* A thread that waits for it gets its state once more, as for a new event. */
 void via_ep_conn_woken(struct via_conn *conn);
 /* It has got a second number in this process. */
 void via_ep_conn_duped(struct via_conn *conn);
-/* One of several numbers is about to be closed: registrations by it go on. */
+/* One of several numbers is about to be closed: registrations by it go on. No lock is held. */
 void via_ep_conn_loses(struct via_conn *conn, int fd);
-/* Such a number is a copy of the others again. */
-void via_ep_conn_gains(struct via_conn *conn, int fd);
 /* The last descriptor of this process is about to be closed. */
 void via_ep_conn_closing(struct via_conn *conn);
 

@@ -126,10 +126,6 @@ static int collect(struct via_ep_set *set, struct epoll_event *events, int max, 
     via_list_init(&reported);
     via_lock(&set->lock);
     if (via_unlikely(set->cold_due)) {
-        if (set->bells != set->heard && !via_list_is_empty(&set->entries[VIA_EP_COLD])) {
-            via_ep_watch_bells_locked(
-                set); /* the set was polled, so its threads do not watch bells */
-        }
         via_ep_check_cold(set);
     }
     via_ep_check_warm(set, all ? VIA_EP_ALL : 0);
@@ -171,46 +167,6 @@ static int collect_reported(struct via_ep_set *set, struct epoll_event *events, 
     return count;
 }
 
-static bool entry_is_ready(struct via_ep_entry *entry)
-{
-    if (via_ep_is_quiet(entry)) {
-        return false;
-    }
-    if (via_unlikely(via_side_is_in(entry->conn->side, VIA_PHASES_GONE))) {
-        via_ep_refresh(entry); /* the kernel's from now on, which tells edges, too */
-        return false;
-    }
-    struct via_op op = via_ep_op(entry);
-    struct via_ep_before before = via_ep_before(entry);
-    uint32_t bits = via_io_ready(&op, entry->events);
-    struct via_edge_now now = via_ep_now(entry, bits, &before);
-    return (entry->events & EPOLLET) != 0 ? via_ep_is_news(entry, &now) : bits != 0;
-}
-
-bool via_ep_is_ready(struct via_ep_set *set)
-{
-    bool ready = false;
-    via_lock(&set->lock);
-    via_ep_check_cold(set);
-    via_ep_check_warm(set, VIA_EP_ALL);
-    via_list_foreach_safe(it, &set->entries[VIA_EP_HOT]) {
-        if (entry_is_ready(via_list_entry(it, struct via_ep_entry, in_set))) {
-            ready = true;
-            break;
-        }
-    }
-    via_unlock(&set->lock);
-    return ready;
-}
-
-bool via_ep_is_ready_for_kernel(struct via_ep_set *set, int epfd)
-{
-    struct pollfd pfd = {.fd = epfd, .events = POLLIN};
-    via_ep_unwatch_bells(set);
-    return VIA_REAL(poll)(&pfd, 1, 0) > 0 &&
-           (!via_ep_take_in_ends(set) || VIA_REAL(poll)(&pfd, 1, 0) > 0);
-}
-
 /* How long a thread may sleep in the set, for these connections of it: see stall.h. */
 static uint64_t watch_stalls(const int *fds, unsigned count)
 {
@@ -225,7 +181,8 @@ static uint64_t watch_stalls(const int *fds, unsigned count)
     return most_ns;
 }
 
-uint64_t via_ep_arm(struct via_ep_set *set)
+/* Before sleeping. For how many nanoseconds at most: see stall.h; no lock is held. */
+static uint64_t arm(struct via_ep_set *set)
 {
     int full[STALLS_MAX];
     unsigned count = 0;
@@ -641,7 +598,7 @@ int via_ep_wait(struct via_ep_set *set, int epfd, struct epoll_event *events, in
                 if (news || ask) {
                     continue;
                 }
-                most_ns = via_ep_arm(set);
+                most_ns = arm(set);
             }
             count =
                 sleep_in(set, epfd, events, max, deadline_ns, most_ns, mask, alone, &wait, &over);

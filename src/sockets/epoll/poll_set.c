@@ -48,16 +48,6 @@ static bool is_piped(struct via_op *op, int fd, uint64_t *bells)
     return false;
 }
 
-static struct via_ep_set *set_at(int fd)
-{
-    struct via_file *file = via_file_get(fd, false);
-    if (file != NULL && file->kind != VIA_FILE_EPOLL) {
-        via_file_put(file, false);
-        file = NULL;
-    }
-    return file != NULL ? via_container_of(file, struct via_ep_set, file) : NULL;
-}
-
 /* Fills in revents of ours; how many have any. And the events to ask the kernel for. */
 static int fill_revents(struct call *call)
 {
@@ -76,13 +66,8 @@ static int fill_revents(struct call *call)
             call->kernel[i].events = (short)via_io_kernel_events(&op, wanted);
             via_op_end(&op);
         } else {
-            struct via_ep_set *set = (wanted & POLLIN) != 0 ? set_at(pfd->fd) : NULL;
+            via_ep_polled(pfd->fd);
             call->others = true;
-            if (set != NULL) {
-                pfd->revents = via_ep_is_ready(set) ? POLLIN : 0;
-                call->bells |= set->bells;
-                via_file_put(&set->file, false);
-            }
         }
         ready += pfd->revents != 0 ? 1 : 0;
     }
@@ -101,27 +86,8 @@ static void arm(struct call *call)
                 call->most_ns = via_min(call->most_ns, via_stall_watch(&op));
             }
             via_op_end(&op);
-            continue;
-        }
-        struct via_ep_set *set = (wanted & POLLIN) != 0 ? set_at(call->fds[i].fd) : NULL;
-        if (set != NULL) {
-            call->most_ns = via_min(call->most_ns, via_ep_arm(set));
-            via_file_put(&set->file, false);
         }
     }
-}
-
-/* The kernel reports POLLIN of a set: of its descriptors besides bells? */
-static bool is_set_ready(int fd)
-{
-    struct via_ep_set *set = set_at(fd);
-    if (set == NULL) {
-        return true;
-    }
-    /* The latter last: bells are quiet then, and their causes are checked. */
-    bool ready = via_ep_is_ready_for_kernel(set, fd) || via_ep_is_ready(set);
-    via_file_put(&set->file, false);
-    return ready;
 }
 
 /* Takes in the kernel's result; how many descriptors have events now. */
@@ -137,7 +103,7 @@ static int merge(struct call *call)
             via_io_shadow(&op, (uint32_t)(unsigned short)seen);
             pfd->revents = (short)via_io_ready(&op, (uint32_t)(unsigned short)pfd->events);
             via_op_end(&op);
-        } else if (seen != POLLIN || pfd->revents != 0 || is_set_ready(pfd->fd)) {
+        } else {
             pfd->revents = (short)(pfd->revents | seen);
         }
         ready += pfd->revents != 0 ? 1 : 0;

@@ -320,12 +320,7 @@ VIA_HOOK int epoll_ctl(int epfd, int operation, int fd, struct epoll_event *even
     }
     int saved = errno;
     if (!via_op_begin(&op, fd)) {
-        int rc = via_ep_absent_ctl(epfd, operation, fd, event);
-        errno = saved;
-        if (rc != -EAGAIN) {
-            return (int)via_hooks_result(rc);
-        }
-        rc = VIA_REAL(epoll_ctl)(epfd, operation, fd, event);
+        int rc = VIA_REAL(epoll_ctl)(epfd, operation, fd, event);
         if (rc == 0) {
             via_ep_note(epfd, operation, fd, event);
         }

@@ -42,17 +42,21 @@ static bool is_dissolving(int fd, const struct sockaddr *to, socklen_t bytes, in
     return ended && via_fd_peek(fd) != NULL;
 }
 
-/* The socket is new again, under all its numbers. One that has returned to the kernel stays there:
- * the kernel may have it in sets by closed numbers, and reports it as ours. */
+/* The socket is new again, under all its numbers. One that is in sets stays with the kernel, which
+ * may have it there by closed numbers, and reports it as ours. */
 static void dissolve(int fd)
 {
     struct via_op op;
     if (via_hooks_is_guest() || !via_op_begin(&op, fd)) {
         return;
     }
-    bool kept = via_conn_is_plain(op.conn) && !via_list_is_empty(&op.conn->entries);
+    bool kept = !via_list_is_empty(&op.conn->entries);
     bool copied = atomic_load_explicit(&op.conn->fds, memory_order_relaxed) > 1;
-    op.conn->dissolved |= !kept;
+    if (kept) {
+        via_conn_abandon(&op);
+    } else {
+        op.conn->dissolved = true;
+    }
     for (int number = fd; !kept && number >= 0; number = via_conn_fd(op.conn)) {
         via_hooks_forget(number);
         if (copied) {
