@@ -30,7 +30,6 @@ ALLOWED = {
     "src/sockets": CORE + ["host/", "sockets/"] + PUBLIC,
     "src/shmem": CORE + ["host/", "shmem/"] + PUBLIC,
     "src/ip": CORE + ["host/", "ip/"] + PUBLIC,
-    "src/ofi": CORE + ["host/", "ofi/"] + PUBLIC,
     "src/metrics": BASE + ["metrics/"],
     "src/daemon": CORE + ["host/", "metrics/", "daemon/"] + PUBLIC,
     "src/cli": BASE + ["card/", "host/control", "host/tuning.h", "cli/", "metrics/", "model/", "port/driver.h", "port/ivshmem/server.h", "progress/", "tune/", "vfio/"] + PUBLIC,
@@ -39,6 +38,7 @@ ALLOWED = {
     "examples": PUBLIC,
 }
 FREE = ("tests/", "bench/", "tools/")
+MAP = "CONTRIBUTING.md"
 
 # Within src/sockets: what the files of a folder may include of the others. An end of a connection, its sets, its fabric and
 # how two ends meet know each other: an event at any of them may have to wake a sleeper at any other. The call in hooks that
@@ -100,8 +100,26 @@ def allowed_of(name, folder):
     return ALLOWED[folder] + (["sockets/"] if name.startswith("sim/sockets/") else [])
 
 
+def check_circles(tree):
+    """No header includes itself by way of others. Folders of src/ are ordered by the table above."""
+    headers = set(tree.files(".h"))
+    edges = {}
+    for name in headers:
+        targets = [match.group(2) for _, line in tree.lines(name) if (match := INCLUDE.match(line))]
+        edges[name] = {path for target in targets for path in ("src/" + target, target, "include/" + target) if path in headers}
+    circle = core_layers.find_circle(edges)
+    return [f"{circle[0]}:1: headers include each other in a circle: {' > '.join(circle)}"] if circle else []
+
+
+def check_map(tree):
+    """The map of folders in CONTRIBUTING.md names every folder of sources."""
+    text = tree.text(MAP) or ""
+    folders = {"/".join(name.split("/")[:2]) for name in tree.files(".c", ".h") if name.startswith("src/") and name.count("/") > 1}
+    return [f"{MAP}:1: {folder} is not in its map of folders" for folder in sorted(folders) if f"`{folder}`" not in text]
+
+
 def check(tree, _args):
-    complaints = []
+    complaints = check_circles(tree) + check_map(tree)
     for name in tree.files(".c", ".h"):
         if name.startswith(FREE):
             continue
@@ -129,6 +147,7 @@ def check(tree, _args):
 
 
 CLEAN = {
+    MAP: "`src/base`, `src/wire`, `src/core`, `src/port`, `src/host`, `src/cli`, `src/shmem`, `src/sockets`, `src/misc`\n",
     "include/viaduct/viaduct.h": "#include <stdint.h>\n",
     "src/core/pipe.c": '#include "core/pipe.h"\n#include <string.h>\n#include "wire/record.h"\n',
     "src/core/flow.h": '#include "core/way.h"\n',
@@ -159,6 +178,8 @@ PLANTS = [
     ("private in the interface", {"src/core/node.h": '#include "core/layout.h"\n'}, "node may not include core/layout.h"),
     ("pipe to node", {"src/core/pipe.c": '#include "core/node.h"\n'}, "pipe may not include core/node.h"),
     ("no layer", {"src/core/more.c": "\n"}, "src/core/more.c:1: more is not in the table of tests/repo/core_layers.py"),
+    ("circle", {"src/base/a.h": '#include "base/b.h"\n', "src/base/b.h": '#include "base/a.h"\n'}, "headers include each other in a circle"),
+    ("not in the map", {"src/tune/a.c": "\n"}, "CONTRIBUTING.md:1: src/tune is not in its map of folders"),
     ("relative", {"src/wire/a.c": '#include "record.h"\n'}, "src/wire/a.c:1: \"record.h\" is not relative"),
     ("new folder", {"src/misc/a.c": "\n"}, "folder src/misc is not in the table"),
 ]
