@@ -41,6 +41,7 @@ VIADUCTD = os.path.join(measure.BIN, "viaductd")
 OSHRUN = os.path.join(measure.BIN, "oshrun")
 MIB = 1 << 20
 MEASURE_SOCKETS = os.path.join(os.path.dirname(HERE), "tools", "measure-sockets")
+PROBE = (8 << 20, 400, 200)  # bytes of a stream, small and medium round trips
 HANG_S = 120
 FIGURES = ("put 1M", "get 1M", "barrier")
 
@@ -199,7 +200,8 @@ def probe(lab, sockets_are):
     server = lab[2].start([*env, "2", "--", "python3", MEASURE_SOCKETS, "--serve-here", lab[2].address], stdout=subprocess.PIPE)
     try:
         port, token = server.stdout.readline().split()
-        out = lab[1].run([*env, "1", "--", "python3", MEASURE_SOCKETS, "--probe", lab[2].address, port, token], timeout=HANG_S).stdout
+        out = lab[1].run([*env, "1", "--", "python3", MEASURE_SOCKETS, "--probe", lab[2].address, port, token,
+                           *map(str, PROBE)], timeout=HANG_S).stdout
     finally:
         server.kill()
         server.communicate()
