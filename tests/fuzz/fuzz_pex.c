@@ -6,7 +6,8 @@
  * only with a peer that went through the protocol, which these accesses cannot.
  *
  * Input: a byte, whose bit 0 says which end is at side 0, and bit 1 whether the chip has two NT
- * ports; then steps, each a byte with the kind, then its numbers.
+ * ports, and the others which errata the DMA function has; then steps, each a byte with the kind,
+ * then its numbers.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -244,7 +245,19 @@ static void attach(struct world *world, unsigned function, const struct via_pex_
     (void)(*pci)->ops->config_write(*pci, 4, 2, 6);
 }
 
-static void begin(struct world *world, bool with_port, bool two_ports)
+static void give_errata(struct world *world, unsigned bits)
+{
+    const struct via_pex_engine_faults faults = {
+        .stops_silently = (bits & 1) != 0,
+        .late_write_back = (bits & 2) != 0,
+        .fails = (bits & 4) != 0,
+        .stalls = (bits & 8) != 0,
+        .misaligned_reads = bits >> 4 & 3,
+    };
+    via_pex_engine_set_faults(world->pex, VIA_PEX_LINK, &faults);
+}
+
+static void begin(struct world *world, bool with_port, bool two_ports, unsigned errata)
 {
     struct via_link_config config;
     struct via_pex_options options = via_pex_options_default;
@@ -264,6 +277,7 @@ static void begin(struct world *world, bool with_port, bool two_ports)
     }
     world->pex = via_pex_find("fuzz");
     require(via_pex_attach_engine(world->pex, VIA_PEX_LINK, &world->raw[1].engine) == 0);
+    give_errata(world, errata);
     for (unsigned i = 0; i < world->functions_count; i++) {
         world->raw[i].irq_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     }
@@ -300,7 +314,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
         require(ftruncate(memory_fd, MEMORY_BYTES) == 0);
     }
     uint8_t who = input_byte(&input);
-    begin(&world, (who & 1) != 0, (who & 2) != 0);
+    begin(&world, (who & 1) != 0, (who & 2) != 0, who >> 2);
     for (unsigned i = 0; i < STEPS_MAX && input.bytes != 0; i++) {
         uint8_t what = input_byte(&input);
         unsigned function = (what >> 4) % world.functions_count;
