@@ -417,9 +417,51 @@ static void a_request_acts_before_the_call_or_not_at_all(void)
     CHECK(mappings("viaduct-connection") == 0);
 }
 
+static void a_request_acts_before_an_error_is_told(void)
+{
+    const struct pending_call *call = &pending_calls[6];
+    struct linger none = {.l_onoff = 1, .l_linger = 0};
+    struct pollfd pfd = {.events = 0};
+    pthread_t thread;
+    void *result;
+    char byte;
+    pair = connected();
+    pfd.fd = pair.server;
+    CHECK(setsockopt(pair.client, SOL_SOCKET, SO_LINGER, &none, sizeof(none)) == 0);
+    close(pair.client);
+    CHECK(poll(&pfd, 1, 5000) == 1 && (pfd.revents & POLLERR) != 0);
+    CHECK(call->make == by_recvmmsg);
+    CHECK(pthread_create(&thread, NULL, call_with_request, (void *)(uintptr_t)call) == 0);
+    CHECK(pthread_join(thread, &result) == 0 && result == PTHREAD_CANCELED);
+    CHECK(recv(pair.server, &byte, 1, 0) == -1 && errno == ECONNRESET);
+    close(pair.server);
+}
+
+/* While a thread waits in a set without connections, no bell leaves a set that is polled. */
+static void a_cancelled_wait_is_over(void)
+{
+    pthread_t thread;
+    void *result;
+    int empty = epoll_create1(0);
+    CHECK(pthread_create(&thread, NULL, wait_by_set, &empty) == 0);
+    sleep_ms(20);
+    CHECK(pthread_cancel(thread) == 0);
+    CHECK(pthread_join(thread, &result) == 0 && result == PTHREAD_CANCELED);
+    close(empty);
+    pair = connected();
+    struct pollfd pfd = {.fd = set_with(pair.server, EPOLLIN), .events = POLLIN};
+    CHECK(poll(&pfd, 1, 0) == 0);
+    write_all(pair.client, "x", 1);
+    CHECK(poll(&pfd, 1, 5000) == 1);
+    close(pfd.fd);
+    done(pair);
+}
+
 const struct check checks_of_cancelling[] = {
     CHECK_ENTRY(threads_are_cancelled),
     CHECK_ENTRY(a_connection_outlives_its_cancelled_threads),
     CHECK_ENTRY(a_request_acts_before_the_call_or_not_at_all),
+    CHECK_ENTRY(a_request_acts_before_an_error_is_told),
+    CHECK_ENTRY(a_cancelled_wait_is_over),
     {0},
 };

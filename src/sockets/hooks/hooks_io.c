@@ -312,6 +312,7 @@ static bool is_message(const struct mmsghdr *message)
 VIA_HOOK int recvmmsg(int fd, struct mmsghdr *messages, unsigned count, int flags,
                       struct timespec *timeout)
 {
+    via_cancel_point();
     const struct via_file *file = via_fd_peek(fd);
     if (file == NULL || file->kind != VIA_FILE_CONN) {
         return VIA_REAL(recvmmsg)(fd, messages, count, flags, timeout);

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -397,20 +398,33 @@ static int wait_listening(int epfd, struct epoll_event *events, int max, uint64_
     return n;
 }
 
-/* The kernel's call, which other threads may need to know of: a connection of ours may be added. */
-static int wait_in_kernel(bool alone, int epfd, struct epoll_event *events, int max, int timeout,
-                          const sigset_t *mask)
+static void end_plain_wait(void *unused)
 {
-    if (alone && is_listening(events, 1, (uint64_t)timeout)) {
-        return wait_listening(epfd, events, max, deadline_of_ms(timeout), mask);
-    }
-    if (alone) {
-        return VIA_REAL(epoll_pwait)(epfd, events, max, timeout, mask);
-    }
-    atomic_fetch_add_explicit(&via_ep_plain_waits, 1, memory_order_seq_cst);
-    int rc = VIA_REAL(epoll_pwait)(epfd, events, max, timeout, mask);
+    (void)unused;
     atomic_fetch_sub_explicit(&via_ep_plain_waits, 1, memory_order_relaxed);
+}
+
+/* The kernel's call, which other threads may need to know of: a connection of ours may be added.
+ * limit: NULL: timeout counts. */
+static int wait_in_kernel(int epfd, struct epoll_event *events, int max, int timeout,
+                          const struct timespec *limit, const sigset_t *mask)
+{
+    int rc;
+    atomic_fetch_add_explicit(&via_ep_plain_waits, 1, memory_order_seq_cst);
+    pthread_cleanup_push(end_plain_wait, NULL);
+    rc = limit != NULL ? VIA_REAL(epoll_pwait2)(epfd, events, max, limit, mask)
+                       : VIA_REAL(epoll_pwait)(epfd, events, max, timeout, mask);
+    pthread_cleanup_pop(1);
     return rc;
+}
+
+/* The same for a process of one thread. */
+static int wait_alone(int epfd, struct epoll_event *events, int max, int timeout,
+                      const sigset_t *mask)
+{
+    return is_listening(events, 1, (uint64_t)timeout)
+               ? wait_listening(epfd, events, max, deadline_of_ms(timeout), mask)
+               : VIA_REAL(epoll_pwait)(epfd, events, max, timeout, mask);
 }
 
 /* The kernel's call on a set that held no connection of ours when it began: another thread may have
@@ -418,7 +432,7 @@ static int wait_in_kernel(bool alone, int epfd, struct epoll_event *events, int 
 static int wait_plainly(int epfd, struct epoll_event *events, int max, int rc, uint64_t deadline_ns,
                         const sigset_t *mask)
 {
-    if (rc <= 0 || via_is_alone()) {
+    if (rc <= 0) {
         return rc;
     }
     /* A connection may have left the set again since; the event of its bell is not the program's.
@@ -460,9 +474,12 @@ VIA_HOOK int epoll_pwait(int epfd, struct epoll_event *events, int max, int time
     }
     bool alone = via_is_alone();
     struct via_ep_set *set = via_hooks_is_kernel_address(events) ? NULL : set_of(epfd, alone);
+    if (set == NULL && alone) {
+        return wait_alone(epfd, events, max, timeout, mask);
+    }
     if (set == NULL) {
-        uint64_t deadline_ns = alone ? 0 : deadline_of_ms(timeout);
-        int rc = wait_in_kernel(alone, epfd, events, max, timeout, mask);
+        uint64_t deadline_ns = deadline_of_ms(timeout);
+        int rc = wait_in_kernel(epfd, events, max, timeout, NULL, mask);
         return wait_plainly(epfd, events, max, rc, deadline_ns, mask);
     }
     return wait_in_set(set, epfd, events, max, deadline_of_ms(timeout), mask, alone);
@@ -479,8 +496,11 @@ VIA_HOOK int epoll_pwait2(int epfd, struct epoll_event *events, int max,
     int error;
     struct via_ep_set *set = via_hooks_is_kernel_address(events) ? NULL : set_of(epfd, alone);
     uint64_t deadline_ns = deadline_of(timeout, &error);
+    if (set == NULL && alone) {
+        return VIA_REAL(epoll_pwait2)(epfd, events, max, timeout, mask);
+    }
     if (set == NULL) {
-        int rc = VIA_REAL(epoll_pwait2)(epfd, events, max, timeout, mask);
+        int rc = wait_in_kernel(epfd, events, max, -1, timeout, mask);
         return wait_plainly(epfd, events, max, rc, deadline_ns, mask);
     }
     if (error != 0) {
