@@ -156,10 +156,10 @@ cuts-pex: packages build-dev ## pull cables (PEX_CUTS) and reset hosts (PEX_RESE
 kills-sockets: packages build-release ## kill -9 a random side of SOCKET_KILLS connections under load
 	VIADUCT_BUILD_DIR=$(CURDIR)/build/release/bin python3 tests/sockets/kill_sockets.py --count $(SOCKET_KILLS)
 
-calls-sockets: packages build-release ## random calls on CALLS connections, over kernel TCP and over pipes
+calls-sockets: packages build-release ## random calls on CALLS connections of each kind, over kernel TCP and over pipes
 	VIADUCT_BUILD_DIR=$(CURDIR)/build/release/bin python3 tests/sockets/random_calls.py --rounds $(CALLS)
-	VIADUCT_BUILD_DIR=$(CURDIR)/build/release/bin python3 tests/sockets/random_calls.py --rounds $(CALLS) --seed 1000000
-	VIADUCT_BUILD_DIR=$(CURDIR)/build/release/bin python3 tests/sockets/random_calls.py --rounds $(CALLS) --seed 2000000
+	for seed in 1 2 3 4 5 6; do VIADUCT_BUILD_DIR=$(CURDIR)/build/release/bin \
+		python3 tests/sockets/random_calls.py --rounds $(CALLS) --seed $${seed}000000 || exit 1; done
 
 reloads-sockets: packages build-release ## reload nginx RELOADS times under load
 	VIADUCT_BUILD_DIR=$(CURDIR)/build/release/bin python3 tests/sockets/reload_nginx.py --count $(RELOADS) || [ $$? -eq 77 ]
