@@ -401,6 +401,9 @@ static ssize_t send_kept(struct via_op *op, const struct iovec *iov, int iov_cou
         return refuse(op, flags);
     }
     bool pipes = via_conn_has_pipes(op->conn);
+    if (is_piecewise(op)) {
+        flags &= ~MSG_MORE; /* what comes before the pipe's bytes must not stay here for 200 ms */
+    }
     /* New bytes come behind the replayed ones. */
     bool replays = via_side_is_in(op->side, VIA_PHASES_REPLAY) && !VIA_MUTANT(CONN_OVERTAKE);
     if ((flags & MSG_OOB) != 0) {
