@@ -7,7 +7,6 @@
  */
 #include <errno.h>
 #include <linux/sockios.h>
-#include <sched.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <time.h>
@@ -19,11 +18,11 @@
 /* In one of these phases the end is no death, or unread bytes are sent again by the kernel. */
 #define SAID (VIA_FLAG_ENDS | VIA_FLAG_CLOSED | VIA_FLAG_FIN | VIA_FLAG_DEMOTE)
 
-/* How often the kernel is asked again whether a peer is dead: first at once, in favour of a peer
- * that runs on this CPU, then after pauses. */
-#define YIELDS_MAX 4
-#define ASK_AGAIN_MAX 20
-#define ASK_AGAIN_NS (100 * VIA_USEC_NS)
+/* How long the kernel is asked again whether a peer is dead: on a busy machine one that is dying
+ * waits for the CPU, too. */
+#define DEATH_NS_MAX (50 * VIA_MSEC_NS)
+#define PAUSE_NS_MIN (20 * VIA_USEC_NS)
+#define PAUSE_NS_MAX VIA_MSEC_NS
 
 /* Is there nothing more to read by the kernel, nor to ask it about the pipe's bytes? */
 static bool is_kernel_read(const struct via_op *op)
@@ -70,13 +69,12 @@ static bool is_unsaid(const struct via_op *op, uint32_t events)
 static bool is_death(struct via_op *op)
 {
     int saved = errno;
+    uint64_t end_ns = via_os_now_ns() + DEATH_NS_MAX;
+    uint64_t pause_ns = PAUSE_NS_MIN;
     bool over = op->conn->carrier->is_over(op->conn, op->fd);
-    for (int tries = 0; !over && tries < ASK_AGAIN_MAX; tries++) {
-        if (tries < YIELDS_MAX) {
-            sched_yield();
-        } else {
-            via_os_pause(ASK_AGAIN_NS);
-        }
+    while (!over && via_os_now_ns() < end_ns) {
+        via_os_pause(pause_ns);
+        pause_ns = via_min(2 * pause_ns, PAUSE_NS_MAX);
         over = op->conn->carrier->is_over(op->conn, op->fd);
     }
     errno = saved;
