@@ -4,13 +4,14 @@
 
 usage: kill_sockets.py [--count N] [--seed S]
 
-The other side has to end by itself, and must not have seen a wrong byte. The time until one of its calls reports the
-death is printed for both, side by side. Exit code 1 when a side hung, bytes were wrong, something was left behind, or the other side was
-told later than by kernel TCP: by more than a quarter and a millisecond, in the median. Of a side that hung it is printed
-where it is: what the kernel says of its threads and of the connection, and its stacks where gdb is installed.
+The other side has to end by itself, and must not have seen a wrong byte. The time from the death until one of its calls
+reports it is printed for both, side by side. Exit code 1 when a side hung, bytes were wrong, something was left behind, or
+the other side was told later than by kernel TCP: by more than a quarter and a millisecond, in the 90th percentile. Of a side
+that hung it is printed where it is: what the kernel says of its threads and of the connection, and its stacks where gdb is
+installed.
 
-Both sides run with a higher priority, where that is allowed. Over pipes they spin and are runnable, over the kernel they
-sleep, and on a busy machine a process that has slept is scheduled sooner, both to die and to learn of a death.
+Time in which the other side waits for a CPU does not count, nor that in which the killed one does, to die. Over pipes both
+are runnable, over the kernel one of them sleeps; on a busy machine a process that has slept gets the CPU sooner.
 """
 import argparse
 import contextlib
@@ -27,7 +28,6 @@ import time
 import lab
 from lab import PRELOAD, STREAM, VIADUCT, end, free_port, is_connected, listens, rendezvous_names
 
-PRIORITY = -10
 # TCP's time is the promise; the rest is for a busy machine.
 HANG_S = 20.0
 WRONG_BYTES = 2
@@ -38,6 +38,13 @@ def client_words(dice, port):
     return dice.choice((["echo", *where, str(1 << 40), str(dice.randrange(1000))],
                         ["pingpong", *where, "64", "100000000"],
                         ["pingpong", *where, "40000", "100000000", "spin"]))
+
+
+def cpu_wait_s(process):
+    """For how long it has waited for a CPU so far; 0 where the kernel does not count that."""
+    with contextlib.suppress(OSError), open("/proc/%d/schedstat" % process.pid, encoding="ascii") as file:
+        return int(file.read().split()[1]) / 1e9
+    return 0
 
 
 def start(words, env):
@@ -90,8 +97,9 @@ def one(dice, preload):
             time.sleep(0.001)
         time.sleep(dice.choice((0.01, 0.03, 0.1)) * dice.random() * 2)
         victim, other = (server, client) if dice.random() < 0.5 else (client, server)
-        killed = time.monotonic()
         victim.kill()
+        has_ended(victim, HANG_S)
+        dead, waited = time.monotonic(), cpu_wait_s(other)
         if not has_ended(other, HANG_S):
             print_where(other, port)
             return "%s: the %s hung" % (" ".join(words), "client" if other is client else "server"), 0, 0
@@ -99,17 +107,23 @@ def one(dice, preload):
         answers = [line.split()[1:] for line in other.stdout if line.startswith("told ")]
         if code < 0 or other is client and code == WRONG_BYTES or not answers:
             return "%s: exit code %d" % (" ".join(words), code), 0, 0
-        return None, float(answers[0][0]) - killed, int(answers[0][1])
+        told, error, at_end = answers[0]
+        return None, max(0, float(told) - dead - max(0, int(at_end) / 1e9 - waited)), int(error)
     finally:
         for process in filter(None, (server, client)):
             end(process)
             process.stdout.close()
 
 
+def most(times):
+    """So late or sooner nine times in ten. On a busy machine the median is 0: a wait for the CPU counts when it is over,
+    also the part before the death."""
+    return sorted(times)[len(times) * 9 // 10]
+
+
 def report(piped, plain):
     print("told after    pipes     kernel TCP")
-    for name, of in (("median", statistics.median), ("99 %", lambda times: sorted(times)[len(times) * 99 // 100]),
-                     ("worst", max)):
+    for name, of in (("median", statistics.median), ("90 %", most), ("worst", max)):
         print("%-8s %7.3f ms %9.3f ms" % (name, of(piped) * 1e3, of(plain) * 1e3))
 
 
@@ -118,8 +132,6 @@ def main():
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=int(time.time()))
     args = parser.parse_args()
-    with contextlib.suppress(PermissionError):
-        os.setpriority(os.PRIO_PROCESS, 0, PRIORITY)
     times = {True: [], False: []}
     resets = {True: 0, False: 0}
     wrong = 0
@@ -136,9 +148,7 @@ def main():
         report(times[True], times[False])
         print("by an error, because bytes were unread: %d of %d and %d of %d" % (
             resets[True], len(times[True]), resets[False], len(times[False])))
-        piped, plain = statistics.median(times[True]), statistics.median(times[False])
-        print("told in %.2f times as long as by kernel TCP" % (piped / plain))
-        if piped > 1.25 * plain + 1e-3:
+        if most(times[True]) > 1.25 * most(times[False]) + 1e-3:
             wrong += 1
             print("that is later")
     left = rendezvous_names()

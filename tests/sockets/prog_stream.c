@@ -12,8 +12,9 @@
  *
  * echo prints {"bytes":N,"seconds":S,"silence_ms":M}: the longest time in which nothing came back.
  * With PROG_STREAM_TOLD in the environment each prints "told", the time (CLOCK_MONOTONIC) at which
- * it knew that the stream had ended, and the errno of the call that said so, 0 for a read of
- * nothing. pingpong prints {"median_us":M,"p99_us":P}, connect
+ * it knew that the stream had ended, the errno of the call that said so, 0 for a read of nothing,
+ * and for how many nanoseconds it has waited for a CPU so far. pingpong prints
+ * {"median_us":M,"p99_us":P}, connect
  * {"per_second":N}.
  */
 #include <arpa/inet.h>
@@ -39,12 +40,24 @@ static double now_s(void)
     return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
 }
 
+static unsigned long long cpu_wait_ns(void)
+{
+    unsigned long long ns = 0;
+    FILE *file = fopen("/proc/self/schedstat", "r");
+    if (file != NULL) {
+        (void)!fscanf(file, "%*u %llu", &ns);
+        fclose(file);
+    }
+    return ns;
+}
+
 /* A call has said that the stream has ended, or why it can not go on. */
 static void is_told(void)
 {
     int saved = errno;
     if (getenv("PROG_STREAM_TOLD") != NULL) {
-        printf("told %.7f %d\n", now_s(), saved == ENODATA ? 0 : saved);
+        double told_s = now_s();
+        printf("told %.7f %d %llu\n", told_s, saved == ENODATA ? 0 : saved, cpu_wait_ns());
     }
     errno = saved;
 }
