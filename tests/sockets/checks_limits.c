@@ -3,11 +3,14 @@
 #include "checks.h"
 
 #include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <time.h>
 
 #define LIMIT 256
 /* Nearly all: some are the standard ones, those of the test, and a few of the library. */
@@ -107,8 +110,52 @@ static void files_may_have_no_bytes(void)
     }
 }
 
+static void *read_one(void *of_fd)
+{
+    char byte;
+    CHECK(read(*(int *)of_fd, &byte, 1) == 1);
+    return NULL;
+}
+
+/* A thread that waits hears rings by a descriptor of its own, for which there is none left. */
+static void a_wait_without_a_descriptor_ends(void)
+{
+    struct timespec limit;
+    pthread_t thread;
+    struct pair pair = connected();
+    talk_both_ways(pair.client, pair.server);
+    limit_to(RLIMIT_NOFILE, 3);
+    CHECK(pthread_create(&thread, NULL, read_one, &pair.server) == 0);
+    sleep_ms(50);
+    write_all(pair.client, "x", 1);
+    CHECK(clock_gettime(CLOCK_REALTIME, &limit) == 0);
+    limit.tv_sec += 60;
+    CHECK(pthread_timedjoin_np(thread, NULL, &limit) == 0);
+    done(pair);
+}
+
+/* poll() takes RLIMIT_NOFILE entries at most, of which the library needs none. */
+static void as_many_entries_as_descriptors(void)
+{
+    struct pollfd pfds[LIMIT];
+    struct pair pair = connected();
+    limit_to(RLIMIT_NOFILE, LIMIT);
+    for (int i = 0; i < LIMIT; i++) {
+        pfds[i] = (struct pollfd){.fd = -1, .events = POLLIN};
+    }
+    pfds[LIMIT - 1].fd = pair.server;
+    CHECK(poll(pfds, LIMIT, 0) == 0);
+    CHECK(poll(pfds, LIMIT, 20) == 0);
+    CHECK(ppoll(pfds, LIMIT, &(struct timespec){.tv_nsec = 20000000}, NULL) == 0);
+    write_all(pair.client, "x", 1);
+    CHECK(poll(pfds, LIMIT, -1) == 1 && pfds[LIMIT - 1].revents == POLLIN);
+    done(pair);
+}
+
 const struct check checks_of_limits[] = {
     CHECK_ENTRY(as_many_connections_as_descriptors),
     CHECK_ENTRY(files_may_have_no_bytes),
+    CHECK_ENTRY(a_wait_without_a_descriptor_ends),
+    CHECK_ENTRY(as_many_entries_as_descriptors),
     {0},
 };

@@ -260,6 +260,25 @@ uint64_t via_sleep_ns_max(void)
     return via_min(via_fabric_sleep_ns_max(), local_sleep_ns_max());
 }
 
+static uint64_t deaf_until(uint64_t deadline_ns)
+{
+    return deadline_ns == 0 ? 0 : via_min(deadline_ns, via_os_now_ns() + DEAF_NS);
+}
+
+/* fds[count]: the ear's. */
+static int poll_with_ear(struct pollfd *fds, unsigned count, uint64_t deadline_ns,
+                         const sigset_t *mask)
+{
+    struct timespec storage;
+    int n = VIA_REAL(ppoll)(fds, count + 1, via_os_time_left(deadline_ns, &storage), mask);
+    if (via_unlikely(n < 0 && errno == EINVAL)) {
+        /* The kernel polls no more than RLIMIT_NOFILE entries: those of the program. */
+        deadline_ns = deaf_until(deadline_ns);
+        n = VIA_REAL(ppoll)(fds, count, via_os_time_left(deadline_ns, &storage), mask);
+    }
+    return n;
+}
+
 int via_sleep(struct pollfd *fds, unsigned count, uint64_t bells, uint64_t deadline_ns,
               const sigset_t *mask)
 {
@@ -270,13 +289,13 @@ int via_sleep(struct pollfd *fds, unsigned count, uint64_t bells, uint64_t deadl
     }
     watch_none();
     int ear_fd = bells != 0 || via_steward_is_wanted() ? listening_ear(bells) : -1;
-    if (via_unlikely(bells != 0 && ear_fd < 0) && deadline_ns != 0) {
-        deadline_ns = via_min(deadline_ns, via_os_now_ns() + DEAF_NS); /* no bell is heard */
+    if (via_unlikely(bells != 0 && ear_fd < 0)) {
+        deadline_ns = deaf_until(deadline_ns); /* no bell is heard */
     }
     fds[count] = (struct pollfd){.fd = ear_fd, .events = POLLIN};
     via_signals_mark();
     via_cancel_allow();
-    int n = VIA_REAL(ppoll)(fds, count + 1, via_os_time_left(deadline_ns, &storage), mask);
+    int n = poll_with_ear(fds, count, deadline_ns, mask);
     via_cancel_defer();
     if (n < 0) {
         return -errno;
