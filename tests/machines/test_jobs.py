@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
 """OpenSHMEM jobs over machines that share nothing but the fabric: programs, streams, and how jobs end."""
+import contextlib
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -291,6 +293,56 @@ class OverTcp(Jobs):
         out, err = job.communicate(timeout=HANG_S)
         self.assertEqual((job.returncode, err), (0, ""), out)
         self.assertIn("PASS", out)
+
+    def storm(self):
+        """A job of some seconds, or more on a busy machine; what returns waits for its end, and wants all of it right."""
+        job = self.start("-n", 4, program("storm"), 1, 8)
+        self.addCleanup(job.communicate)
+        self.addCleanup(job.kill)
+
+        def finish():
+            out, err = job.communicate(timeout=3 * HANG_S)
+            self.assertEqual((job.returncode, err), (0, ""), out)
+            self.assertIn("PASS", out)
+        return finish
+
+    def test_a_partition(self):
+        """Connections stay, and go on when the kernel sends again."""
+        finish = self.storm()
+        self.assertTrue(self.has_connections())
+        self.lab.partition([1], [2])
+        self.addCleanup(self.lab.heal)
+        self.assertTrue(wait_for(lambda: not self.fabric.links_up(1) and not self.fabric.links_up(2)))
+        self.lab.heal()
+        finish()
+
+    def test_a_pe_that_is_stopped(self):
+        finish = self.storm()
+        self.assertTrue(self.has_connections())
+        for _ in range(3):
+            pids = list(self.lab[2].pids("prog_shmem_storm"))
+            for number in (signal.SIGSTOP, signal.SIGCONT):
+                for pid in pids[:1]:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, number)
+                time.sleep(0.2)
+        finish()
+
+    def test_a_firewall_that_drops(self):
+        """Nothing answers PEs that call: they wait for a second, and use frames."""
+        if not shutil.which("nft"):
+            self.skipTest("nft is not installed")
+        for m in self.lab:
+            m.run(["sh", "-c", "nft add table inet no && nft add chain inet no in '{ type filter hook input priority 0; }' && "
+                   "nft add rule inet no in iif eth0 'tcp flags & (syn | ack) == syn' tcp dport != 7471 drop"])
+            self.addCleanup(m.run, ["nft", "delete", "table", "inet", "no"])
+        job = self.start("-n", 4, program("storm"), 1, 4)
+        self.addCleanup(job.communicate)
+        self.addCleanup(job.kill)
+        seen = set()
+        self.assertTrue(wait_for(lambda: seen.update(self.connections("01")) or job.poll() is not None, 3 * HANG_S))
+        out, err = job.communicate()
+        self.assertEqual((job.returncode, err, seen), (0, "", set()), out)
 
     def test_strangers(self):
         job = self.started("-n", 4, program("end"), "wait")
