@@ -204,14 +204,23 @@ void pair_wait_down(struct pair *pair)
     WAIT_FOR(pair, !pair_is_up(pair, 0) && !pair_is_up(pair, 1));
 }
 
-/* Waits until the watcher has found something new `steps` times, then ends both workers. */
+void pair_wait_steps(struct pair *pair, unsigned side, unsigned thread, uint64_t steps)
+{
+    struct conform_report seen = {0};
+    while (seen.steps < steps && seen.violations == 0) {
+        uint64_t before = seen.steps;
+        WAIT_FOR(pair, (seen = pair_report(pair, side, thread, CONFORM_STATE)).steps > before ||
+                           seen.violations != 0);
+    }
+}
+
+/* Waits until the watcher has found something new ROUNDS times, then ends both workers. */
 void pair_watch(struct pair *pair, unsigned writer, enum conform_work write, unsigned reader,
                 enum conform_work watch_for)
 {
     pair_start(pair, reader, 0, watch_for, 4096, 0);
     pair_start(pair, writer, 0, write, 4096, 0);
-    WAIT_FOR(pair, pair_report(pair, reader, 0, CONFORM_STATE).steps >= ROUNDS ||
-                       pair_report(pair, reader, 0, CONFORM_STATE).violations != 0);
+    pair_wait_steps(pair, reader, 0, ROUNDS);
     pair_report(pair, writer, 0, CONFORM_STOP);
     struct conform_report seen = pair_report(pair, reader, 0, CONFORM_STOP);
     if (seen.violations != 0) {

@@ -133,8 +133,7 @@ static void two_queues_post_at_the_same_time(void **state)
         pair_start(pair, 0, i, CONFORM_WRITE_ORDER, 4096 + i * CONFORM_WORK_BYTES, 0);
     }
     for (unsigned i = 0; i < 2; i++) {
-        WAIT_FOR(pair, pair_report(pair, 1, i, CONFORM_STATE).steps >= ROUNDS / 4 ||
-                           pair_report(pair, 1, i, CONFORM_STATE).violations != 0);
+        pair_wait_steps(pair, 1, i, ROUNDS / 4);
     }
     for (unsigned i = 0; i < 2; i++) {
         pair_report(pair, 0, i, CONFORM_STOP);
