@@ -3,7 +3,7 @@
 """Checks that take longer than a test may: many kills, 16 machines, a partition. `make machines-check` runs all.
 
 usage: check_machines.py [--kind ofi|emu] [--kills N] [--machines N] [--partition-s S] [--mesh] [--dead-ms N]
-                          [--suspend-s S] [--seed N] [kills|start|job|partition|suspend]...
+                          [--suspend-s S] [--seed N] [--shuffle N] [kills|start|job|partition|suspend]...
 
   kills      kill -9 of a relay's daemon, again and again, under flows whose messages must arrive exactly once; then of either
              end, without a flow. After each kill, what has arrived is counted, and nothing may be left: processes,
@@ -12,6 +12,8 @@ usage: check_machines.py [--kind ofi|emu] [--kills N] [--machines N] [--partitio
   job        64 PEs on 8 machines: from the call of oshrun until all are initialized and have ended
   partition  half of the machines can not reach the other half for a while (links by ofi only)
   suspend    all of a machine stands still for a minute: its neighbours report it, flows past it continue, flows to it wait
+
+With --shuffle, completions of libfabric come late and in any order, drawn from N (shuffled_libfabric.c).
 """
 import argparse
 import os
@@ -169,6 +171,8 @@ def kills(options):
         there = {host: files_of(fab, host) for host in fab.hosts}  # a build in /tmp, say
         fab.start()
         fab.wait_whole()
+        if options.shuffle is not None:
+            fabric.check_shuffled(fab.lab[1].pids(fabric.VIADUCTD))
         for victim in (2, 4):  # all that grows only once has grown
             kill_one(fab, victim)
         before, arrived, silences, times = None, 0, [], []
@@ -343,6 +347,7 @@ def main():
     parser.add_argument("--mesh", action="store_true", help="a link for each pair of machines, not a ring")
     parser.add_argument("--dead-ms", type=int, help="when a silent link is down; default: as the daemon has it")
     parser.add_argument("--seed", type=int, default=int(time.time()))
+    parser.add_argument("--shuffle", type=int, metavar="N")
     parser.add_argument("part", nargs="*", choices=[*PARTS, []], help="default: all")
     options = parser.parse_args()
     if machines_case.REASON:
@@ -351,6 +356,11 @@ def main():
     machines_case.supervise.begin()
     random.seed(options.seed)
     options.kind = options.kind or fabric.KIND
+    if options.kind is None or fabric.WHY_NOT[options.kind]:
+        print("skipped: no links by %s" % options.kind)
+        return 77
+    if options.shuffle is not None:
+        fabric.shuffle(options.shuffle)
     say("seed %d, links by %s" % (options.seed, options.kind))
     code = 0
     for name in options.part or PARTS:

@@ -21,6 +21,19 @@ WHY_NOT = machines_fabric.kinds(VIADUCTD)
 KIND = next((kind for kind in machines_fabric.KINDS if WHY_NOT[kind] is None), None)
 
 
+def shuffle(seed):
+    """Daemons that are started from now on have a libfabric whose completions come late and in any order."""
+    os.environ["LD_LIBRARY_PATH"] = os.path.join(BIN, "tests", "shuffled")
+    os.environ["OFI_SHUFFLE_SEED"] = str(seed)
+
+
+def check_shuffled(pids):
+    for pid in pids:
+        with open("/proc/%d/maps" % pid, encoding="ascii", errors="replace") as maps:
+            if "/tests/shuffled/libfabric.so.1" not in maps.read():
+                raise machines_case.Failure("daemon of pid %d: has the plain libfabric" % pid)
+
+
 class Fabric:
     """`kind` is the driver of the links, `sections` more of the configuration: machines_fabric.py."""
 
