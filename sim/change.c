@@ -42,7 +42,6 @@ static const struct sim_knob keys[] = {
     KEY("stream-leave", streams.leave_chance, 0, 1000, 0),
     KEY("stream-switch", streams.switch_chance, 0, 1000, 0),
     KEY("stream-kills", streams.kill_chance, 0, 1000, 0),
-    KEY("stream-forks", streams.fork_chance, 0, 1000, 0),
     KEY("stream-execs", streams.exec_chance, 0, 1000, 0),
     KEY("pes", shmem.pes, 0, 64, 0),
     KEY("pe-nodes", shmem.nodes, 1, SIM_HOSTS_MAX, 1),

@@ -362,7 +362,6 @@ static void draw_streams(struct sim_config *config)
     streams->spare_lines = between(&rng, 0, 30);
     streams->first = via_rng_chance(&rng, 1, 2) ? 0 : 0u - by_magnitude(&rng, 1, 300);
     streams->switch_chance = by_magnitude(&rng, 10, 1000);
-    streams->demote_chance = via_rng_chance(&rng, 1, 4) ? 0 : by_magnitude(&rng, 1, 500);
     streams->kernel_bytes = by_magnitude(&rng, 1, 65536);
     streams->kernel_ns_max = by_magnitude(&rng, 100, 100000);
     streams->bell_ns_max = by_magnitude(&rng, 10, 100000);
@@ -409,7 +408,6 @@ static void draw_streams_lives(struct sim_config *config)
     via_rng_init(&rng, config->seed ^ UINT64_C(0x6c69766573));
     if (via_rng_chance(&rng, 1, 3)) {
         streams->kill_chance = via_rng_chance(&rng, 3, 4) ? by_magnitude(&rng, 50, 1000) : 0;
-        streams->fork_chance = via_rng_chance(&rng, 1, 2) ? by_magnitude(&rng, 50, 1000) : 0;
         streams->exec_chance = via_rng_chance(&rng, 1, 2) ? by_magnitude(&rng, 50, 1000) : 0;
     }
 }

@@ -117,25 +117,24 @@ struct sim_config_work {
     uint64_t quiet_ns; /* delay before the first send: links come up, and routes converge */
 };
 
-/* Connections of the sockets library (streams.c). */
+/* Connections of the sockets library (sockets/). */
 struct sim_config_streams {
     uint32_t count;
     uint32_t bytes_max;                      /* bytes that a program sends in each direction */
     uint32_t slots, body_bytes, spare_lines; /* of a pipe */
     uint32_t first;                          /* number of the first record */
-    uint32_t switch_chance, demote_chance; /* time to enter the pipe, and to return to the kernel */
-    uint32_t kernel_bytes, kernel_ns_max;  /* socket buffer; under way */
+    uint32_t switch_chance;                  /* an acceptor hears that its offer was taken */
+    uint32_t kernel_bytes, kernel_ns_max;    /* socket buffer; under way */
     uint32_t bell_ns_max;
     uint32_t stall_chance, stall_ns_max;
     uint32_t rogue_chance;
-    uint32_t avail_chance;             /* bytes are left at the writer, for the reader to fetch */
-    uint32_t hosts_count;              /* connections between hosts (sockets/) */
-    uint32_t leave_chance;             /* an end of one returns to the kernel */
+    uint32_t avail_chance;             /* both programs wait in their calls: bytes are fetched */
+    uint32_t hosts_count;              /* connections between hosts, beside those within one */
+    uint32_t leave_chance;             /* an end returns to the kernel */
     uint32_t frames_max, frame_ns_max; /* records under way, and how long they are */
     uint32_t burst_chance;             /* the programs at both ends of one send before they read */
     uint32_t kill_chance;              /* a process that holds an end is killed at some time */
-    uint32_t fork_chance;              /* two processes hold an end for some time */
-    uint32_t exec_chance; /* of an end between hosts: its program calls exec() at some time */
+    uint32_t exec_chance;              /* its program calls exec() at some time */
 };
 
 /* Which of the planned faults or bursts of work happen: all but the masked ones. Those beyond the

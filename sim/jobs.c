@@ -44,15 +44,11 @@ static double now_s(void)
 }
 
 static void run_streams(const struct sim_jobs *jobs, const struct sim_config *config, FILE *trace,
-                        bool hosts, struct sim_result *ret_result)
+                        struct sim_result *ret_result)
 {
     struct sim_streams_result streams;
-    if (hosts) {
-        jobs->sockets(config, jobs->plant, trace, &streams);
-    } else {
-        sim_streams_run(config, jobs->plant, trace, &streams);
-    }
-    ret_result->digest ^= hosts ? streams.digest * 5 : streams.digest;
+    jobs->sockets(config, jobs->plant, trace, &streams);
+    ret_result->digest ^= streams.digest;
     ret_result->events += streams.events;
     ret_result->counts.stream_bytes += streams.bytes;
     ret_result->counts.stream_spills += streams.spills;
@@ -95,12 +91,8 @@ static void run_all(const struct sim_jobs *jobs, const struct sim_config *config
                     struct sim_result *ret_result)
 {
     sim_world_run(config, jobs->plant, trace, NULL, ret_result);
-    if (!ret_result->failed && config->streams.count != 0) {
-        run_streams(jobs, config, trace, false, ret_result);
-    }
-    if (!ret_result->failed && jobs->sockets != NULL && config->streams.count != 0 &&
-        config->streams.hosts_count != 0) {
-        run_streams(jobs, config, trace, true, ret_result);
+    if (!ret_result->failed && jobs->sockets != NULL && config->streams.count != 0) {
+        run_streams(jobs, config, trace, ret_result);
     }
     if (!ret_result->failed && jobs->shmem != NULL && config->shmem.pes != 0) {
         run_shmem(jobs, config, trace, ret_result);

@@ -16,7 +16,7 @@ struct sim_jobs {
     enum sim_graph graph;
     const struct sim_changes *changes; /* changes to each seed's case; NULL = none */
     int plant;
-    /* Streams between hosts, after the others; NULL = none. */
+    /* The second part of each seed, connections; NULL = none. */
     void (*sockets)(const struct sim_config *config, int plant, FILE *trace,
                     struct sim_streams_result *ret_result);
     /* The third part of each seed; NULL = none. */

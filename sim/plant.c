@@ -26,15 +26,6 @@ static const struct sim_plant_name names[] = {
     [SIM_PLANT_SEGMENT_WRITE] = {"segment-write", "a byte of a segment changes by itself"},
     [SIM_PLANT_NO_FENCE] = {"no-fence", "a write-combining port does not fence its stores"},
     [SIM_PLANT_SHORT_DMA] = {"short-dma", "a DMA is reported done, and half of it never comes"},
-    [SIM_PLANT_EARLY_REUSE] = {"early-reuse", "a writer reclaims bytes during a fetch"},
-    [SIM_PLANT_EARLY_KERNEL] = {"early-kernel", "a demoted stream does not wait for its reader"},
-    [SIM_PLANT_HIDDEN_BEGIN] = {"hidden-begin",
-                                "a waiter for room in the kernel does not check the pipe"},
-    [SIM_PLANT_DEATH_FIRST] = {"death-first", "after the peer's death the pipe is not drained"},
-    [SIM_PLANT_UNSEEN_DEATH] = {"unseen-death",
-                                "a waiter for room does not notice the peer's death"},
-    [SIM_PLANT_ONE_HEARS] = {"one-hears", "of several holders of an end only the first is woken"},
-    [SIM_PLANT_FORKED_END] = {"forked-end", "the death of one holder ends the end of others"},
     [SIM_PLANT_RELAXED_FLAG] = {"relaxed-flag", "records and words have relaxed ordering, too"},
 #ifdef VIA_MUTANTS
 #define SIM_MUTANT_NAME(symbol, name, text) \

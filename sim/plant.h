@@ -24,13 +24,6 @@ enum sim_plant {
     SIM_PLANT_NO_FENCE,       /* a write-combining port does not fence between its stores */
     SIM_PLANT_RELAXED_FLAG,   /* lines and words are posted with relaxed ordering, too */
     SIM_PLANT_SHORT_DMA,      /* a DMA is reported done, but the rest of its bytes never arrive */
-    SIM_PLANT_EARLY_REUSE,    /* a writer reclaims its bytes while the reader fetches them */
-    SIM_PLANT_EARLY_KERNEL,   /* a stream that is demoted uses the kernel at once */
-    SIM_PLANT_HIDDEN_BEGIN,   /* a waiter for kernel data does not notice that the pipe is used */
-    SIM_PLANT_DEATH_FIRST,    /* the peer's death is reported before the pipe is drained */
-    SIM_PLANT_UNSEEN_DEATH,   /* a waiter for room does not check whether its peer lives */
-    SIM_PLANT_ONE_HEARS,      /* of processes that share an end only the first is woken */
-    SIM_PLANT_FORKED_END,     /* one of several holders of an end is killed, and the end closes */
 
     /* The core is wrong: only in the library that is built with -DVIA_MUTANTS, and there by
      * via_mutant (base/mutant.h). */

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
  * The parts of the sockets library that are not here: connections meet before the run, a process
- * has one connection and one thread, which calls without waiting, there are no epoll sets, no
- * steward, and no zero-copy.
+ * has one connection and one thread, and there are no epoll sets and no steward.
  */
 #include "sim/sockets/run.h"
 #include "sockets/conn/board.h"
@@ -10,20 +9,20 @@
 #include "sockets/conn/steward.h"
 #include "sockets/epoll/epoll_set.h"
 #include "sockets/hooks/signals.h"
+#include "sockets/io/wait.h"
 #include "sockets/io/zcopy.h"
 #include "sockets/process/cancel.h"
 #include "sockets/process/lock.h"
 
 __thread int via_cancel_kept;
 __thread uint32_t via_os_thread_id = 1;
+const _Atomic pid_t *via_os_pid_word; /* one process: getpid() */
 __thread struct via_lock_thread via_lock_thread;
 struct via_file *_Atomic *via_fds;
 unsigned via_fds_count;
 struct via_policy via_policy;
 _Atomic bool via_quiet_due = true;
 _Atomic bool via_steward_runs = true;
-size_t via_zcopy_least = SIZE_MAX;
-const struct via_carrier via_carrier_local; /* of no connection here */
 
 /* --- connections ------------------------------------------------------------------------------ */
 
@@ -47,6 +46,10 @@ int via_conn_fd(const struct via_conn *conn)
 bool via_conn_tx_is_switch_allowed(struct via_conn *conn)
 {
     struct sock_end *end = via_container_of(conn, struct sock_end, conn);
+    if (via_conn_is_local(conn) && conn->side->tx_shut == 0 && !end->leaving &&
+        !sock_chance(end->run, end->run->config->switch_chance)) {
+        return false; /* not noticed yet that both have pipes */
+    }
     if (via_conn_is_in(conn, VIA_PHASE_BIT(OFFERED)) &&
         (conn->side->tx_shut != 0 || end->leaving || via_side_flags(conn->side) != 0 ||
          sock_chance(end->run, end->run->config->switch_chance))) {
@@ -100,12 +103,6 @@ void via_board_forget(int fd)
 void via_conn_each(void (*visit)(struct via_conn *conn))
 {
     (void)visit;
-}
-
-void via_conn_posted_slowly(struct via_conn *conn, bool record)
-{
-    (void)conn;
-    (void)record;
 }
 
 bool via_conn_try_each(void (*visit)(struct via_conn *conn))
@@ -195,7 +192,11 @@ unsigned via_op_each(bool (*visit)(struct via_op *op, const void *context), cons
 
 bool via_signals_has_restart(void)
 {
-    return false;
+    return via_rng_chance(&sock_run_now->rng, 1, 2);
+}
+
+void via_signals_mark(void)
+{
 }
 
 void via_sock_bell_ring(unsigned index)
@@ -212,4 +213,19 @@ bool via_steward_keep_conn(struct via_conn *conn, int fd)
 
 void via_steward_watch_stalls(void)
 {
+}
+
+void via_wait_end(const struct via_wait *wait)
+{
+    (void)wait;
+}
+
+void via_wait_sleeps(struct via_wait *wait)
+{
+    (void)wait;
+}
+
+void via_wait_slept(struct via_wait *wait)
+{
+    (void)wait;
 }

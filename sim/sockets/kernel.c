@@ -18,11 +18,17 @@
 #include "sockets/process/real.h"
 
 #define START_NS VIA_SEC_NS
+#define PREEMPTED_NS 1000u
 
+/* A thread may lose its CPU where it reads the clock, too. */
 int clock_gettime(clockid_t clock, struct timespec *ret_time)
 {
-    uint64_t now_ns = START_NS + sock_run_now->clock.now_ns;
+    struct sock_end *end = sock_running();
     (void)clock;
+    if (end != NULL && via_rng_chance(&end->run->rng, 1, 8)) {
+        sock_pause(end, sock_between(end->run, 0, PREEMPTED_NS));
+    }
+    uint64_t now_ns = START_NS + sock_run_now->clock.now_ns;
     *ret_time = (struct timespec){.tv_sec = (time_t)(now_ns / VIA_SEC_NS),
                                   .tv_nsec = (long)(now_ns % VIA_SEC_NS)};
     return 0;
@@ -37,12 +43,7 @@ uint32_t via_os_ticks_us = 1000;
 
 void via_os_pause(uint64_t ns)
 {
-    for (unsigned i = 0; i < sock_run_now->ends_count; i++) {
-        if (sock_run_now->ends[i].fiber.running) {
-            sock_pause(&sock_run_now->ends[i], ns);
-            return;
-        }
-    }
+    sock_pause(sock_running(), ns);
 }
 
 /* --- a connection ----------------------------------------------------------------------------- */
@@ -64,6 +65,7 @@ static void leave(struct sock_end *end, uint32_t bytes, bool reset)
     struct sock_run *run = end->run;
     uint64_t late_ns = sock_between(run, 100, run->config->kernel_ns_max + 100);
     end->out.last_ns = via_max(end->out.last_ns, run->clock.now_ns + late_ns);
+    sock_trace(end, "the kernel sends, so many", bytes);
     sim_clock_at(&run->clock, end->out.last_ns, SIM_EVENT_PUTS, end->number, bytes, reset);
 }
 
@@ -115,6 +117,9 @@ static ssize_t send_vector(int fd, const struct iovec *iov, size_t count)
     struct sock_end *end = sock_end_of(fd);
     struct sock_way *way = &end->out;
     uint64_t total = 0;
+    /* Within a host the kernel answers what meets no process by RST at once. */
+    const struct sock_end *peer = end->peer;
+    end->reset |= peer->dead && peer->out.fin_arrived && via_conn_is_local(&end->conn);
     if (way->fin_sent || end->reset) {
         return fail_with(EPIPE);
     }
@@ -277,6 +282,7 @@ void via_real_init(void)
         .setsockopt = kernel_setsockopt,
         .shutdown = kernel_shutdown,
         .connect = kernel_connect,
+        .sigaction = sock_sigaction,
     };
 }
 

@@ -2,8 +2,8 @@
 /*
  * Included before each source of the sockets library that runs in the simulator: other names for
  * the functions of the machine and of the client library that such a source calls; the simulated
- * PEs have a copy of the client library of their own. Those functions are in kernel.c, client.c and
- * absent.c.
+ * PEs have a copy of the client library of their own. Those functions are in kernel.c, local.c,
+ * client.c and absent.c.
  */
 #ifndef SIM_SOCKETS_MACHINE_H
 #define SIM_SOCKETS_MACHINE_H
@@ -18,6 +18,9 @@ uint64_t sim_socket_ticks(void);
 #define via_op via_socket_op
 
 #define clock_gettime sim_socket_clock_gettime
+#define process_vm_readv sim_socket_process_vm_readv
+#define pthread_sigmask sim_socket_pthread_sigmask
+#define sigpending sim_socket_sigpending
 #define syscall sim_socket_syscall
 #define __builtin_ia32_rdtsc sim_socket_ticks
 

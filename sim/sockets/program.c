@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * The program at an end: it sends and receives without waiting, a call at a time, returns to the
- * kernel when the seed says so, and sleeps in place of poll(). It must receive all bytes that its
- * peer sent, once, in order, and then the end.
+ * The program at an end: it sends and receives, a call at a time, mostly without waiting in it,
+ * returns to the kernel when the seed says so, and sleeps in place of poll(). It must receive all
+ * bytes that its peer sent, once, in order, and then the end.
  *
  * The peer of a killed process receives all bytes that the process had put or sent, once, in order,
  * and then the end. Lost are only bytes that the process was about to send again, because its peer
@@ -79,7 +79,7 @@ static void take(struct sock_end *end, const unsigned char *data, size_t bytes)
 {
     for (size_t i = 0; i < bytes; i++) {
         if (end->received + i >= end->peer->sent ||
-            data[i] != sim_streams_byte(end->peer->content, end->received + i)) {
+            data[i] != sock_byte(end->peer->content, end->received + i)) {
             sock_fail(end->run, "end %u: byte %llu is not what was sent", end->number,
                       (unsigned long long)(end->received + i));
             return;
@@ -118,11 +118,13 @@ static bool read_some(struct sock_end *end)
         return false;
     }
     struct via_op op = op_of(end);
-    ssize_t n = via_io_recv(&op, &iov, 1, MSG_DONTWAIT);
+    bool waits = end->waits_in && sock_chance(run, 800);
+    ssize_t n = via_io_recv(&op, &iov, 1, waits ? 0 : MSG_DONTWAIT);
     if (n > 0) {
         end->vain_ns = 0;
         take(end, chunk, (size_t)n);
-    } else if (n == 0 || (n == -ECONNRESET && end->peer->dead)) {
+    } else if (n == 0 || (n == -ECONNRESET && end->peer->dead) ||
+               (n != -EAGAIN && end->peer->rogue)) {
         return finish_reading(end);
     } else if (n != -EAGAIN) {
         sock_fail(run, "end %u: recv: %zd", end->number, n);
@@ -160,18 +162,22 @@ static bool write_some(struct sock_end *end)
     if (end->sent == end->total) {
         return finish_writing(end);
     }
-    uint64_t most = via_rng_chance(&run->rng, 1, 3) ? CHUNK_MAX : 60;
+    bool waits = end->waits_out && sock_chance(run, 800);
+    uint64_t most = waits || via_rng_chance(&run->rng, 1, 3) ? CHUNK_MAX : 60;
     struct iovec iov = {chunk, via_min(end->total - end->sent, sock_between(run, 1, most))};
     for (size_t i = 0; i < iov.iov_len; i++) {
-        chunk[i] = sim_streams_byte(end->content, end->sent + i);
+        chunk[i] = sock_byte(end->content, end->sent + i);
     }
     struct via_op op = op_of(end);
     uint64_t before = end->sent;
     end->in_call = iov.iov_len;
     end->sent += iov.iov_len; /* the peer may have them before the call returns */
-    ssize_t n = via_io_send(&op, &iov, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+    ssize_t n = via_io_send(&op, &iov, 1, (waits ? 0 : MSG_DONTWAIT) | MSG_NOSIGNAL);
     end->sent = before + (n > 0 ? (uint64_t)n : 0);
     end->in_call = 0;
+    if (n == -EINTR) {
+        return true; /* by a signal's handler: again */
+    }
     if (n < 0 && n != -EAGAIN) {
         if (!end->peer->dead) {
             sock_fail(run, "end %u: send: %zd", end->number, n);
@@ -191,6 +197,7 @@ static bool leave(struct sock_end *end)
         return false;
     }
     struct via_op op = op_of(end);
+    end->leaving = true;
     int rc = via_conn_demote(&op, VIA_REASON_EXEC);
     end->vain_ns = 0;
     end->leaving = false;
@@ -243,8 +250,8 @@ static bool poll_socket(struct sock_end *end)
     return true;
 }
 
-/* As a call of poll() in the library, for a connection. */
-static void wait_for_news(struct sock_end *end)
+/* As a call of poll() in the library, for a connection; its bells are entered. */
+static void sleep_for_news(struct sock_end *end)
 {
     struct via_op op = op_of(end);
     bool reads = !end->ended && !burst_has_to_send(&end->burst, end->sent, end->total);
@@ -257,7 +264,9 @@ static void wait_for_news(struct sock_end *end)
     if (most_ns == 0 || via_io_ready(&op, end->wanted) != 0) {
         return;
     }
-    most_ns = via_min(most_ns, via_fabric_sleep_ns_max());
+    if (!via_conn_is_local(&end->conn)) {
+        most_ns = via_min(most_ns, via_fabric_sleep_ns_max());
+    }
     most_ns = end->kept ? via_min(most_ns, (uint64_t)KEPT_NS) : most_ns;
     if ((end->wanted & POLLOUT) != 0 && end->peer->out.fin_arrived) {
         most_ns = via_min(most_ns, HALF_CLOSED_NS);
@@ -270,6 +279,14 @@ static void wait_for_news(struct sock_end *end)
         sock_sleep(end, most_ns);
         poll_socket(end);
     }
+}
+
+static void wait_for_news(struct sock_end *end)
+{
+    uint64_t bells = via_conn_bells(&end->conn);
+    via_sock_bell_enter(bells);
+    sleep_for_news(end);
+    via_sock_bell_leave(bells);
 }
 
 /* As the steward: what its end has left for later. */
@@ -299,7 +316,7 @@ void sock_program_main(void *arg)
 {
     struct sock_end *end = arg;
     struct sock_run *run = end->run;
-    while (!sock_program_is_over(end)) {
+    while (!sock_program_is_over(end) && !(end->peer->rogue && end->turns_left-- == 0)) {
         end->bell = false;
         serve_kept(end);
         if (!work(end) && !sock_program_is_over(end)) {

@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Connections between hosts, carried by the sockets library's own sources. The simulator provides
- * the functions that these call: send and recv on the kernel's TCP connection (kernel.c) and puts
- * by frames (client.c); and the program at each end, a fiber (program.c).
+ * Connections carried by the sockets library's own sources. The simulator provides the functions
+ * that these call: send and recv on the kernel's TCP connection (kernel.c), bells and sleeps
+ * (local.c) and puts by frames (client.c); and the program at each end, a fiber (program.c).
  */
 #ifndef SIM_SOCKETS_RUN_H
 #define SIM_SOCKETS_RUN_H
+
+#include <signal.h>
 
 #include "base/rng.h"
 #include "base/types.h"
 #include "sim/clock.h"
 #include "sim/cost/fiber.h"
 #include "sim/plant.h"
+#include "sim/sockets/burst.h"
+#include "sim/sockets/fate.h"
 #include "sim/streams.h"
-#include "sim/streams_burst.h"
-#include "sim/streams_fate.h"
 #include "sockets/conn/conn.h"
 #include "sockets/fabric/fabric_internal.h"
 
@@ -42,8 +44,10 @@ struct sock_line {
 
 struct sock_end {
     struct via_conn conn;
-    struct via_fabric fabric;
-    struct via_remote remote; /* the peer's segment */
+    struct via_fabric fabric;       /* between hosts: the carrier, and the peer's segment */
+    struct via_remote remote;       /* ... */
+    struct via_peer_bell peer_bell; /* within a host */
+    struct via_sock_bell_word word; /* ... counts its sleeps */
     struct sock_run *run;
     struct sock_end *peer;
     unsigned number;        /* of the end: its descriptor, too */
@@ -59,9 +63,12 @@ struct sock_end {
     bool dead, closed, leaving;
     bool kept;  /* what could not be sent at once at its end is sent later */
     bool reset; /* its TCP connection, by either end */
+    bool rogue; /* writes garbage into its peer's memory: nothing is promised to either */
 
     /* The program. */
-    uint64_t total, content; /* bytes to send, and their seed */
+    bool waits_in, waits_out; /* in calls of recv() and send() */
+    uint32_t turns_left;      /* of the peer of a rogue */
+    uint64_t total, content;  /* bytes to send, and their seed */
     uint64_t sent, received;
     uint64_t
         in_call; /* of them, by the call of send() under way: some, or none, when it is killed */
@@ -82,6 +89,8 @@ struct sock_run {
     struct sock_end *ends;    /* owned; two for each connection */
     unsigned ends_count;
     struct sim_streams_result *result;
+    int plant;
+    bool is_lenient; /* an end of a rogue's connection runs: it may fail, and must not crash */
 };
 
 /* The one that is running: the library's calls of the machine have no argument for it. */
@@ -113,12 +122,23 @@ void sock_pause(struct sock_end *end, uint64_t ns);
 void sock_sleep(struct sock_end *end, uint64_t ns);
 void sock_wake(struct sock_end *end);
 
+/* The end whose fiber runs; NULL: none does. */
+struct sock_end *sock_running(void);
+/* Byte `at` of a stream. */
+unsigned char sock_byte(uint64_t content, uint64_t at);
+
 /* --- kernel.c --------------------------------------------------------------------------------- */
 
 void sock_kernel_init(void);
 /* 0 bytes: its FIN, or RST. */
 void sock_kernel_arrives(struct sock_end *from, uint32_t bytes, bool reset);
 void sock_kernel_fin(struct sock_end *end);
+
+/* --- local.c --------------------------------------------------------------------------------- */
+
+void sock_rogue_main(void *end);
+/* Of each signal. */
+int sock_sigaction(int number, const struct sigaction *action, struct sigaction *ret_before);
 
 /* --- client.c --------------------------------------------------------------------------------- */
 

@@ -6,8 +6,8 @@
 
 #include "sim/streams.h"
 
-/* Connections between hosts, by the library itself: from nothing to the verdict. trace may be NULL.
- */
+/* Connections within a host and between hosts, by the library itself: from nothing to the verdict.
+ * trace may be NULL. */
 void sim_sockets_run(const struct sim_config *config, int plant, FILE *trace,
                      struct sim_streams_result *ret_result);
 

@@ -66,6 +66,10 @@
     X(CONN_HIDDEN_BEGIN, "conn-hidden-begin", "a waiter for room in the kernel ignores the pipe")  \
     X(CONN_UNTOLD_END, "conn-untold-end", "the end of the pipe's bytes is not announced")          \
     X(CONN_LOST_UNDO, "conn-lost-undo", "a record that the way has no room for counts as written") \
+    X(CONN_SPILLED_END, "conn-spilled-end",                                                        \
+      "a peer that has spilled and shut down counts as dead")                                      \
+    X(CONN_EARLY_REUSE, "conn-early-reuse", "a sender reuses bytes that are being fetched")        \
+    X(CONN_NO_RING, "conn-no-ring", "within a host a record wakes no sleeping reader")             \
     X(CLIENT_OVERTAKE, "client-overtake", "stores do not wait for puts by frames before them")     \
     X(CLIENT_NO_WANT, "client-no-want", "a PE that arms gives credits back, rings for none")
 

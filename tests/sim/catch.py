@@ -31,12 +31,11 @@ PARTS = [
     ("core-client-overtake", f"{PES},hosts=4,graph=ring,direct=100,crashes=0,pe-crash=0,cuts=30,cut-ns=1000000"),
     ("core-shmem-*", PES), ("core-client-*", PES),
     ("lost-line", f"{FABRIC},like=network"),
-    ("hidden-begin", f"{STREAMS},streams=16,stream-bursts=1000"),
+    ("core-conn-early-reuse", f"{STREAMS},stream-avail=1000"), ("core-conn-spilled-end", f"{STREAMS},stream-bursts=1000,stream-kills=0"),
     ("core-stall-*", f"{STREAMS},stream-bursts=1000"), ("core-conn-untold-end", f"{STREAMS},stream-bursts=1000,stream-switch=1,stream-hosts=16"),
     ("core-conn-hidden-begin", f"{STREAMS},stream-bursts=1000,stream-switch=1"),
     *((name, f"{STREAMS},stream-hosts=16,stream-leave=300") for name in ("core-conn-early-shut", "core-conn-unsent")),
     *((name, f"{STREAMS},stream-kills=500") for name in ("core-conn-early-gone", "core-conn-unseen-death")), ("core-conn-*", STREAMS),
-    *((name, f"{STREAMS},stream-kills=500,stream-forks=500") for name in ("death-first", "unseen-death", "one-hears", "forked-end")),
     ("*", "pes=0"),
 ]
 

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/mutant.h"
 #include "sockets/conn/demote.h"
 #include "sockets/conn/share.h"
 #include "sockets/epoll/epoll_set.h"
@@ -340,7 +341,7 @@ void via_conn_posted_slowly(struct via_conn *conn, bool record)
         }
         fetch_peer_bell(conn);
     }
-    if (conn->peer_bell != NULL) {
+    if (conn->peer_bell != NULL && !(record && VIA_MUTANT(CONN_NO_RING))) {
         struct via_side *side = conn->side;
         uint32_t word = via_side_cold(side);
         bool cold = record &&

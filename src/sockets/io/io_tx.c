@@ -124,14 +124,17 @@ static ssize_t write_record(struct via_op *op, struct via_iov *iov)
     return n;
 }
 
-/* Is FIN in the pipe, or may it still come there? Otherwise the peer had no time to announce it. */
-static bool fin_is_in_pipe(struct via_op *op)
+/* Has the peer announced its end, or may it still? Otherwise it had no time to. A peer that has
+ * spilled to the kernel writes no FIN into the pipe. */
+static bool is_end_announced(struct via_op *op)
 {
     struct via_side *side = op->side;
     if (side->tx_fin_seen || via_rx_take(op) != 0) {
         return true;
     }
-    side->tx_fin_seen = side->rx.span != VIA_SPAN_PIPE || via_stream_rx_is_ending(&side->rx);
+    side->tx_fin_seen =
+        side->rx.span != VIA_SPAN_PIPE || via_stream_rx_is_ending(&side->rx) ||
+        ((via_side_flags(side) & VIA_FLAG_ENDS) != 0 && !VIA_MUTANT(CONN_SPILLED_END));
     via_rx_give(op);
     return side->tx_fin_seen || op->conn->carrier->is_follow_possible(op->conn);
 }
@@ -170,7 +173,8 @@ bool via_tx_is_held_no_more(struct via_op *op)
     if ((seen & (POLLHUP | POLLERR)) != 0) {
         return true;
     }
-    bool held = (side->rx_shut != 0 || fin_is_in_pipe(op)) && other_end_is_held(op, via_os_ticks());
+    bool held =
+        (side->rx_shut != 0 || is_end_announced(op)) && other_end_is_held(op, via_os_ticks());
     if (held) {
         return false;
     }

@@ -11,6 +11,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "base/mutant.h"
 #include "sockets/hooks/signals.h"
 #include "sockets/io/io_internal.h"
 #include "sockets/io/wait.h"
@@ -346,7 +347,8 @@ static int await(struct via_op *op, struct offer *offer)
             via_sock_bell_leave(bells);
         }
         via_wait_end(&wait);
-        if (state == VIA_AVAIL_CLAIMED && offer->revoked && reader_is_dead(op)) {
+        if (state == VIA_AVAIL_CLAIMED && offer->revoked &&
+            (VIA_MUTANT(CONN_EARLY_REUSE) || reader_is_dead(op))) {
             return 0;
         }
         if (state != VIA_AVAIL_OPEN && state != VIA_AVAIL_CLAIMED) {

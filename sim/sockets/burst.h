@@ -3,8 +3,8 @@
  * Programs at both ends of a connection that send before they read, in rounds. TCP carries them if
  * a socket buffer holds the smaller of the two bursts of a round: so must pipes.
  */
-#ifndef SIM_STREAMS_BURST_H
-#define SIM_STREAMS_BURST_H
+#ifndef SIM_SOCKETS_BURST_H
+#define SIM_SOCKETS_BURST_H
 
 #include "base/rng.h"
 #include "base/types.h"
@@ -14,7 +14,6 @@ struct burst {
     uint64_t peer_bytes; /* bytes read before more are sent */
     uint64_t round;
     uint32_t glances; /* how often it reads a little nevertheless */
-    uint64_t bytes_seen, seen_ns;
 };
 
 /* After this long without a byte in either direction the connection counts as hung, and the checks
@@ -25,16 +24,6 @@ struct burst {
 static inline bool burst_has_to_send(const struct burst *burst, uint64_t sent, uint64_t total)
 {
     return burst->bytes != 0 && sent < via_min(total, burst->round * burst->bytes);
-}
-
-/* Shall a sleeping end check again later? It has sent and received `bytes`. */
-static inline bool burst_is_check_allowed(struct burst *burst, uint64_t bytes, uint64_t now_ns)
-{
-    if (burst->bytes_seen != bytes || burst->seen_ns == 0) {
-        burst->bytes_seen = bytes;
-        burst->seen_ns = now_ns;
-    }
-    return burst->bytes != 0 && now_ns - burst->seen_ns < BURST_HANGS_NS;
 }
 
 /* Starts the next round when this one is done. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /* When a process that holds an end of a stream meets its fault. */
-#ifndef SIM_STREAMS_FATE_H
-#define SIM_STREAMS_FATE_H
+#ifndef SIM_SOCKETS_FATE_H
+#define SIM_SOCKETS_FATE_H
 
 #include <stdbool.h>
 
@@ -12,20 +12,14 @@ struct fate {
     bool in_spill;       /* count only turns in which the end spills */
 };
 
-static inline uint32_t fate_turns(struct via_rng *rng, uint32_t per_mille)
-{
-    if (per_mille == 0 || !via_rng_chance(rng, per_mille, 1000)) {
-        return 0;
-    }
-    uint64_t most = UINT64_C(1) << via_rng_between(rng, 0, 12);
-    return (uint32_t)via_rng_between(rng, 1, most);
-}
-
 static inline struct fate fate_draw(struct via_rng *rng, uint32_t per_mille)
 {
-    struct fate fate = {.turns_left = fate_turns(rng, per_mille)};
-    fate.in_spill = fate.turns_left != 0 && via_rng_chance(rng, 1, 2);
-    return fate;
+    if (per_mille == 0 || !via_rng_chance(rng, per_mille, 1000)) {
+        return (struct fate){0};
+    }
+    uint64_t most = UINT64_C(1) << via_rng_between(rng, 0, 12);
+    uint32_t turns = (uint32_t)via_rng_between(rng, 1, most);
+    return (struct fate){.turns_left = turns, .in_spill = via_rng_chance(rng, 1, 2)};
 }
 
 /* Called before each turn. */
