@@ -404,8 +404,8 @@ void via_segment_free_all_for(struct via_process *process)
 
 #define MAP_FDS_COUNT 3u
 
-/* What a process that may map the segment gets: {memory, bell, life page}. The memory is the
- * caller's to close when *ret_own is set. */
+/* The descriptors for a process that may map the segment: {memory, bell, life page}. The memory is
+ * the caller's to close when *ret_own is set. */
 static int pass_on(const struct via_host *host, const struct via_host_segment *segment,
                    int ret_fds[MAP_FDS_COUNT], bool *ret_own)
 {

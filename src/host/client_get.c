@@ -325,7 +325,7 @@ static int atomic_by_frames(struct via_remote *remote, uint64_t off, unsigned wi
     return rc;
 }
 
-/* What both calls have to find before an atomic: 0 and the mapping, or NULL for "by frames". */
+/* The common beginning of both calls: 0 and the mapping, or NULL for "by frames". */
 static int atomic_prepare(struct via_remote *remote, uint64_t off, unsigned width,
                           enum viaduct_atomic operation, struct via_client_mapping **ret_mapping)
 {

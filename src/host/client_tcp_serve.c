@@ -301,7 +301,7 @@ static bool apply_atomic(struct via_client_serve *serve, struct conn *conn,
     return true;
 }
 
-/* What lies in the buffer of a payload. false: all of it has to come first, or more. */
+/* Takes the part of a payload in the buffer. false: all of it has to come first, or more. */
 static bool take_payload(struct via_client_serve *serve, struct conn *conn)
 {
     size_t there = conn->in_end - conn->in_begin;
@@ -545,7 +545,7 @@ static void rest(const struct via_client_serve *serve, long ns)
     (void)!syscall(SYS_ppoll, &wake, 1, &time, NULL, 8);
 }
 
-/* What was poked for. Then how long the thread may sleep. */
+/* Serves the requests of a poke. Then how long the thread may sleep. */
 static int flush(struct via_client_serve *serve)
 {
     uint64_t pokes;

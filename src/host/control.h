@@ -47,7 +47,7 @@ int via_control_call(const char *rundir, unsigned host, json_t *request, json_t 
 int via_control_call_by(const char *rundir, unsigned by, unsigned host, json_t *request,
                         json_t **ret_answer, struct via_error *err, int timeout_ms) VIA_MUST_CHECK;
 
-/* What all hosts say of themselves, page by page, as one answer; timeout_ms for each page. Errors
+/* The directory of all hosts, page by page, as one answer; timeout_ms for each page. Errors
  * as above. */
 int via_control_directory(const char *rundir, unsigned host, json_t **ret_answer,
                           struct via_error *err, int timeout_ms) VIA_MUST_CHECK;

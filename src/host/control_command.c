@@ -16,7 +16,7 @@ json_t *via_control_error(const char *format, ...)
     va_start(args, format);
     vsnprintf(text, sizeof(text), format, args);
     va_end(args);
-    /* What was asked may be no UTF-8; then the text can not be JSON either. */
+    /* The request may be no UTF-8; then the text can not be JSON either. */
     json_t *error = json_string(text);
     if (error == NULL) {
         error = json_string("malformed request");

@@ -9,7 +9,7 @@
 #include "host/control_command.h"
 #include "host/host_private.h"
 
-/* What is sent to a host that has asked. */
+/* An answer on its way to the host that has asked. */
 struct answer {
     struct via_list link;
     uint16_t peer;

@@ -54,7 +54,7 @@ bool via_rights_has(const struct via_rights *rights, int fd, const struct ucred 
 /* The user this process runs as, or root. */
 bool via_rights_is_owner(uint32_t uid);
 
-/* What the processes of one user may have together; 0 = the default, half of what there is. The
+/* The limits of all processes of one user; 0 = the default, half of the host's limit. The
  * user that runs the host and root may have all. */
 struct via_quota {
     uint32_t segments;     /* registered */

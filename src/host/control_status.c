@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* What a host says of itself. docs/host.md lists the fields. */
+/* The status of a host. docs/host.md lists the fields. */
 #include <stdio.h>
 #include <time.h>
 #include <unistd.h>

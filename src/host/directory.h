@@ -10,7 +10,7 @@
 #include "host/host_identity.h"
 
 /*
- * What the hosts of a fabric say of themselves, as one host keeps it: name, addresses, version,
+ * The entries of all hosts of a fabric, as one host keeps them: name, addresses, version,
  * links. A host speaks of itself only: an entry is what the host of this id has said. No threads,
  * no clock, no I/O.
  *

@@ -365,7 +365,7 @@ int via_host_aperture_ask(struct via_host *host, struct via_attach_pending *pend
     return rc;
 }
 
-/* What was asked for does not come. */
+/* The requested piece does not come. */
 static void give_up(struct via_host *host, struct via_host_slices *slices, uint32_t slice,
                     int status)
 {
@@ -403,7 +403,7 @@ static bool is_asked(const struct via_host_slices *slices,
            slices->slices[message->slice].exposure == message->exposure;
 }
 
-/* What a process is told of the owner's refusal. */
+/* The error that a process gets for the owner's refusal. */
 static int status_of(const struct via_aperture_message *message)
 {
     return message->status == -EACCES || message->status == -EAGAIN ? message->status : -EXDEV;

@@ -79,7 +79,7 @@ struct via_host_slices {
     uint64_t opened_count, gone_count, exposed_count, exposed_refused_count;
 };
 
-/* What a process has of the slices. */
+/* The slices of a process. */
 struct via_host_slice_user {
     struct via_slice_user user;
     struct via_host_slices *link; /* of user.slice */
@@ -127,7 +127,7 @@ void via_host_aperture_changed(struct via_host *host);
 bool via_host_aperture_is_offered(const struct via_host *host, unsigned index,
                                   const struct via_link_status *link);
 
-/* What is due; the next deadline. */
+/* Does all that is due; the next deadline. */
 uint64_t via_host_aperture_tick(struct via_host *host);
 
 /* Puts that processes have begun through slices, as they say. */

@@ -26,7 +26,7 @@ struct via_host;
 /* Messages under way at a time, of VIA_HOST_ASKS_MAX that all services share. */
 #define VIA_DIRECTORY_SENDS_MAX 32u
 
-/* What another host has been told. */
+/* The parts of the directory that another host has. */
 /* Out of reach for as long as operations on a host wait, it is gone: this, where give_up_ns is not
  * given. */
 #define VIA_DIRECTORY_GONE_NS (120 * VIA_SEC_NS)

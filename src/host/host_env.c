@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* What the node calls: deliveries, completions, notices. Transfer threads, but for `changed`. */
+/* The node's callbacks: deliveries, completions, notices. Transfer threads, but for `changed`. */
 #include <errno.h>
 #include <sys/random.h>
 

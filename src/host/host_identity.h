@@ -8,8 +8,8 @@
 struct via_host_options;
 
 /*
- * What people and programs call a host: name of its machine, IP addresses, name of its fabric.
- * A host keeps a copy that is checked. Control thread.
+ * The names of a host for people and programs: name of its machine, IP addresses, name of its
+ * fabric. A host keeps a copy that is checked. Control thread.
  */
 #define VIA_HOST_NAME_BYTES_MAX 64u
 #define VIA_HOST_ADDRESSES_MAX 16u

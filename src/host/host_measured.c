@@ -49,7 +49,7 @@ static struct via_route_status route_to(const struct via_host *host, uint16_t id
     return route;
 }
 
-/* What a decision about the host is made for now. False: it has not said yet what it is. */
+/* The way and versions for which a decision would hold now. False: the host's are not known yet. */
 static bool describe(const struct via_host *host, uint16_t id, const struct via_route_status *route,
                      char ret_text[VIA_MEASURED_FOR_BYTES])
 {

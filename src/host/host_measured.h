@@ -6,7 +6,7 @@
 #include "host/host.h"
 
 /*
- * What was measured of TCP connections to another host, and what follows from it: pipes or the
+ * Measurements of TCP connections to another host, and the decision that follows: pipes or the
  * kernel. A decision counts for the way and the versions that it was made for, and for no other.
  * ADR 54.
  */

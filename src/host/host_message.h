@@ -87,10 +87,10 @@ struct via_host_messages {
 void via_host_messages_open(struct via_host *host);
 void via_host_messages_close(struct via_host *host);
 
-/* What arrived and what ended; the next deadline. */
+/* Handles arrivals and ends; the next deadline. */
 uint64_t via_host_messages_tick(struct via_host *host);
 
-/* What the message asks of this host's memory for messages. */
+/* How much of this host's memory for messages a message may use. */
 enum via_host_message_kind {
     VIA_HOST_MESSAGE_ASKS,    /* refused when half of it is used: the rest is for answers */
     VIA_HOST_MESSAGE_ANSWERS, /* as long as there is any */

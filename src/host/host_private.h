@@ -115,7 +115,7 @@ enum via_host_warning {
 };
 #define VIA_HOST_WARNING_SOURCES 64u
 
-/* What the status page says of a host, to see when it changes. */
+/* A host's word in the status page, to see when it changes. */
 struct via_host_peer {
     uint64_t edges; /* ups and downs of the links to it, and which of them is used */
     uint64_t edges_now;

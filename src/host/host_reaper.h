@@ -16,8 +16,8 @@
 struct via_host;
 struct via_reaper;
 
-/* What is to be given back. Embedded in its owner, which must not touch the item, its memory or its
- * descriptors from via_reaper_add() until `done`. */
+/* Memory that is to be given back. Embedded in its owner, which must not touch the item, its memory
+ * or its descriptors from via_reaper_add() until `done`. */
 struct via_reap {
     struct via_list link;
     struct via_host_memory memory; /* zeroed but for fd -1: none */

@@ -6,10 +6,9 @@
 #include "host/host_spin.h"
 
 /*
- * What a transfer thread does between two turns: goes on, keeps polling, arms, waits for fences,
- * sleeps.
- * host_transfer.c acts on the steps with the machine's clock and bells, the simulator's transfer
- * threads with theirs.
+ * The choice of a transfer thread between two turns: goes on, keeps polling, arms, waits for
+ * fences, sleeps. host_transfer.c acts on the steps with the machine's clock and bells, the
+ * simulator's transfer threads with theirs.
  *
  * Pure: time and the state of the machine are arguments. Belongs to its thread.
  */
@@ -46,7 +45,7 @@ void via_host_wait_init(struct via_host_wait *wait, uint64_t spin_ns_max,
 /* A turn that began at now_ns has found `work` things to do; it is to come again at deadline_ns. */
 enum via_host_wait_step via_host_wait_turned(struct via_host_wait *wait, uint64_t now_ns,
                                              unsigned work, uint64_t deadline_ns);
-/* What arming everything has answered. The deadline may become earlier. */
+/* The result of arming everything. The deadline may become earlier. */
 enum via_host_wait_step via_host_wait_armed(struct via_host_wait *wait, uint64_t now_ns,
                                             enum via_arm armed, uint64_t *deadline_ns);
 void via_host_wait_slept(struct via_host_wait *wait, uint64_t now_ns);

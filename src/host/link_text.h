@@ -6,12 +6,12 @@
 
 #include "core/node.h"
 
-/* What a link is called in logs and in the status: one word. Static. */
+/* The word for a link's state in logs and in the status. Static. */
 const char *via_link_state_name(enum via_link_state state);
 
 #define VIA_LINK_TEXT_BYTES 200u
 
-/* What is wrong with a link, with both ends' values, or "" when nothing is. `version` is the
+/* The mistake of a link, with both ends' values, or "" when there is none. `version` is the
  * protocol version that this host speaks. */
 struct via_link_text {
     char text[VIA_LINK_TEXT_BYTES];

@@ -21,7 +21,7 @@
 #define VIA_FABRIC_DEFAULT "default"
 #define VIA_FABRIC_NAME_BYTES_MAX 32u
 
-/* What fits a UNIX socket's address (sun_path). */
+/* The size of a UNIX socket's path (sun_path). */
 #define VIA_RUNDIR_PATH_BYTES 108u
 
 struct via_rundir_path {
@@ -33,7 +33,7 @@ int via_rundir_check_name(const char *fabric, struct via_error *err);
 
 /* Of a machine's daemon. */
 #define VIA_RUNDIR_MACHINE "/run/viaduct"
-/* What `viaduct up` writes down. */
+/* The fabric's description, which `viaduct up` writes. */
 #define VIA_FABRIC_STATE_FILE "fabric.json"
 
 /*

@@ -199,7 +199,7 @@ int via_tenant_add_segment(const struct via_host *host, struct via_tenant *tenan
                            struct via_error *err)
 {
     const struct via_quota *quota = &host->tenants.quota;
-    /* What is removed and still in use has a quota of its own, of the same size: a program that
+    /* Removed memory that is still in use has a quota of its own, of the same size: a program that
      * frees a segment and makes another of its size is not to wait for its last command. */
     if (!tenant->exempt &&
         (tenant->segments_count >= quota->segments || tenant->removed_count >= quota->segments)) {

@@ -29,7 +29,7 @@ enum via_ip_hello_type {
     VIA_IP_HELLO_BYE = 4,
 };
 
-/* What may be in a frame for the sender of the hello, besides whole packets. */
+/* The content that the sender of the hello accepts in a frame, besides whole packets. */
 #define VIA_IP_OFFLOAD_TCP 1u /* checksums, segments of TCP */
 #define VIA_IP_OFFLOAD_UDP 2u /* segments of UDP */
 

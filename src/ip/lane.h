@@ -57,7 +57,7 @@ struct via_ip_lending {
     struct via_list limbo; /* struct via_ip_limbo */
 };
 
-/* What was lent in a session that has ended: the host may still read it. */
+/* Buffers that were lent in a session that has ended: the host may still read them. */
 struct via_ip_limbo {
     struct via_list link;
     struct via_remote *remote; /* closed when nothing of it is pending */
@@ -121,7 +121,7 @@ int via_ip_lane_send(struct via_ip_lane *lane, struct via_ip_buffer *buffer,
 int via_ip_lane_publish(struct via_ip_lane *lane) VIA_MUST_CHECK;
 
 /* A lent buffer that the host has read, and whose record the peer has taken; NULL: there is none.
- * What the peer says alone would not do: it might get the next packet that is read into the buffer.
+ * The peer's word alone is not enough: it might get the next packet that is read into the buffer.
  */
 struct via_ip_buffer *via_ip_lane_take_back(struct via_ip_lane *lane);
 

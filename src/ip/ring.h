@@ -52,7 +52,7 @@ struct via_ip_ring_writer {
     uint64_t credit;
 };
 
-/* What the peer says it has taken. -EPROTO: more than was written, or less than it said before. */
+/* The peer's count of taken bytes. -EPROTO: more than was written, or less than the last count. */
 int via_ip_ring_take_credit(struct via_ip_ring_writer *writer, uint64_t credit) VIA_MUST_CHECK;
 
 /*

@@ -23,7 +23,7 @@
 
 struct via_ip_options;
 
-/* What the workers of a process share. */
+/* The common part of a process's workers. */
 struct via_ip_shared {
     const struct via_ip_options *options;
     uint16_t host;

@@ -12,7 +12,7 @@
 #include "shmem/wait.h"
 
 /*
- * What a job's launcher and its PEs share. All of it is sealed memfds that the PEs inherit, so
+ * The memory of a job's launcher and its PEs. All of it is sealed memfds that the PEs inherit, so
  * nothing has a name and nothing is left behind:
  *
  *   the job block    one, for all PEs: their places, and the handles of their segments. For set-up

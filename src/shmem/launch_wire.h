@@ -9,7 +9,7 @@
 #include "base/error.h"
 
 /*
- * What oshrun and its agent on another machine say to each other, over the standard streams of the
+ * The messages of oshrun and its agent on another machine, over the standard streams of the
  * command that has started the agent (ssh, srun). Each side begins with a line that names the
  * version, "viaduct-oshrun 3\n"; then come frames: length of the payload and type, 32 bits each,
  * the payload, and a newline, as srun passes on whole lines only. Numbers are little-endian.
@@ -49,7 +49,7 @@ enum via_launch_message {
 #define VIA_LAUNCH_FRAME_BYTES_MAX (UINT32_C(128) << 10) /* of an agent */
 /* Bytes waiting to be written: more than one side can owe the other, with a gate of all PEs. */
 #define VIA_LAUNCH_OUT_BYTES_MAX (UINT32_C(16) << 20)
-/* What one side may send of a stream before the other has acknowledged it. */
+/* Bytes of a stream that one side may send before an acknowledgement. */
 #define VIA_LAUNCH_WINDOW_BYTES (UINT32_C(256) << 10)
 /* Output of a shell that is accepted before the agent's first line. */
 #define VIA_LAUNCH_NOISE_BYTES_MAX (UINT32_C(64) << 10)

@@ -339,7 +339,7 @@ int via_world_offer(enum via_region region, int fd, size_t bytes, struct via_err
     if (result < 0)
         return via_error_set(err, result, "host %u: offering %zu bytes: %s", via_world.me->host,
                              bytes, via_error_text());
-    /* What does not fit goes by frames. */
+    /* A segment that does not fit is reached by frames. */
     if (via_internal()->card.magic != 0 && (result = via_tcp_serve(segment)) < 0)
         via_debug("direct connections do not reach %zu bytes: %s", bytes, strerror(-result));
     via_world.segment[region] = segment;

@@ -19,13 +19,13 @@
 #define PAGE_BYTES 4096u
 #define MAPS_MAX 64u
 
-/* What a server that comes back is told again. */
+/* A mapping; a server that comes back gets all of them again. */
 struct map {
     struct via_vfio_user_dma_map request;
     int fd; /* borrowed */
 };
 
-/* What the function has. */
+/* The sizes of the function's regions, and its numbers of interrupts. */
 struct shape {
     uint64_t bytes[VIA_PCI_REGIONS];
     unsigned irqs[VIA_PCI_IRQ_KINDS];

@@ -73,7 +73,7 @@ struct via_pex_config {
     bool without_iommu;        /* nothing need translate what the function reaches */
 };
 
-/* What was found. */
+/* The chip as found. */
 struct via_pex_chip {
     unsigned nt;
     bool link_side;
@@ -191,7 +191,7 @@ void via_pex_use_store(struct via_port *port, unsigned size_class, const struct 
 void via_pex_store(struct via_pex_port *pex, uint64_t off, const void *src, size_t len);
 void via_pex_store_word(struct via_pex_port *pex, uint64_t off, uint64_t word);
 uint64_t via_pex_load_word(struct via_pex_port *pex, uint64_t off);
-/* What is in buffers of the CPU leaves them. */
+/* Drains the CPU's buffers. */
 void via_pex_drain(struct via_pex_port *pex);
 void via_pex_count(_Atomic uint64_t *counter);
 

@@ -312,7 +312,7 @@ static inline void via_conn_posted_record(struct via_conn *conn)
 /* The bells to watch when waiting for it. */
 uint64_t via_conn_bells(struct via_conn *conn);
 
-/* What epoll registrations depend on: the spans of both directions, and whether bytes are to be
+/* The input of epoll registrations: the spans of both directions, and whether bytes are to be
  * sent again. */
 static inline uint32_t via_conn_spans(const struct via_conn *conn)
 {

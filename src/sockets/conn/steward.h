@@ -11,7 +11,7 @@
 #include "sockets/conn/conn.h"
 
 /*
- * What a peer that goes back to the kernel asks of this end (demote.h), while the program does
+ * Requests of a peer that goes back to the kernel to this end (demote.h), while the program does
  * something else: sleeps, waits for other descriptors, works. The peer calls (bell.h), and the
  * thread that handles the call sends the unread bytes again:
  *

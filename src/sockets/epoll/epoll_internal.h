@@ -109,7 +109,7 @@ void via_ep_cool(struct via_ep_entry *entry);
 /* Its state has changed. */
 void via_ep_make_hot(struct via_ep_entry *entry);
 void via_ep_all_hot(struct via_ep_set *set);
-/* What is not quiet among the next warm ones becomes hot. */
+/* Those of the next warm registrations that are not quiet become hot. */
 void via_ep_check_warm(struct via_ep_set *set, unsigned most);
 #define VIA_EP_ALL UINT32_MAX
 void via_ep_check_cold(struct via_ep_set *set);
