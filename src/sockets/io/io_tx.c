@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 #include <errno.h>
+#include <linux/sockios.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include "base/mutant.h"
@@ -69,6 +73,18 @@ static ssize_t kernel_send(struct via_op *op, struct via_iov *iov, int flags)
     return n;
 }
 
+/* What MSG_MORE or Nagle's algorithm holds in the kernel comes before the bytes in the pipe. */
+static void push_kernel_bytes(int fd)
+{
+    int unsent = 0, was = 0, on = 1;
+    socklen_t bytes = sizeof(was);
+    if (VIA_REAL(ioctl)(fd, SIOCOUTQNSD, &unsent) == 0 && unsent > 0 &&
+        VIA_REAL(getsockopt)(fd, IPPROTO_TCP, TCP_NODELAY, &was, &bytes) == 0) {
+        VIA_REAL(setsockopt)(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+        VIA_REAL(setsockopt)(fd, IPPROTO_TCP, TCP_NODELAY, &was, sizeof(was));
+    }
+}
+
 void via_io_try_switch(struct via_op *op)
 {
     struct via_carrier_undo undo;
@@ -82,7 +98,11 @@ void via_io_try_switch(struct via_op *op)
         return;
     }
     via_carrier_tx_begin(conn, &undo);
-    if (via_stream_tx_switch(&op->side->tx, sent) == 0 && !via_conn_is_local(conn)) {
+    if (via_stream_tx_switch(&op->side->tx, sent) != 0) {
+        return;
+    }
+    push_kernel_bytes(op->fd);
+    if (!via_conn_is_local(conn)) {
         via_carrier_tx_end(conn, &undo, false); /* else the record that follows rings */
     }
 }
@@ -405,9 +425,6 @@ static ssize_t send_kept(struct via_op *op, const struct iovec *iov, int iov_cou
         return refuse(op, flags);
     }
     bool pipes = via_conn_has_pipes(op->conn);
-    if (is_piecewise(op)) {
-        flags &= ~MSG_MORE; /* what comes before the pipe's bytes must not stay here for 200 ms */
-    }
     /* New bytes come behind the replayed ones. */
     bool replays = via_side_is_in(op->side, VIA_PHASES_REPLAY) && !VIA_MUTANT(CONN_OVERTAKE);
     if ((flags & MSG_OOB) != 0) {
