@@ -11,6 +11,7 @@
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include "host/client_sys.h"
@@ -58,6 +59,8 @@ static _Atomic uint64_t
     inherited; /* adopted by ancestors: the library that they loaded rings there */
 
 static _Atomic int calls; /* epoll set for calls; 0 or -1: not made */
+static _Atomic int timer; /* in that set; 0 or -1: not made */
+#define OWN_CALL 1u       /* its event's data; that of calls by other processes is 0 */
 
 static __thread int thread_bell __attribute__((tls_model("initial-exec"))); /* index + 1 */
 static unsigned next_shared;
@@ -147,12 +150,48 @@ int via_sock_bell_calls(void)
     return made > 0 ? made : -1;
 }
 
-void via_sock_bell_calls_take(void)
+/* The timer that calls; -1: unavailable. */
+static int timer_of_calls(void)
+{
+    int set = via_sock_bell_calls();
+    via_lock(&lock);
+    if (timer <= 0 && set >= 0) {
+        struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data = {.u64 = OWN_CALL}};
+        int fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+        _Atomic int *place = &timer;
+        if (fd >= 0 && via_hidden_new(fd, place) == 0) {
+            VIA_REAL(epoll_ctl)(set, EPOLL_CTL_ADD, timer, &event);
+        }
+    }
+    int made = timer;
+    via_unlock(&lock);
+    return made > 0 ? made : -1;
+}
+
+void via_sock_bell_call_in(uint64_t ns)
+{
+    int fd = timer_of_calls();
+    struct itimerspec in = {
+        .it_value = {.tv_sec = (time_t)(ns / VIA_SEC_NS), .tv_nsec = (long)(ns % VIA_SEC_NS)}};
+    if (fd >= 0) {
+        timerfd_settime(fd, 0, &in, NULL);
+    }
+}
+
+bool via_sock_bell_calls_take(void)
 {
     struct epoll_event events[8];
     int fd = via_sock_bell_calls();
-    while (fd >= 0 && VIA_REAL(epoll_wait)(fd, events, 8, 0) == 8) {
-    }
+    bool own = false, others = false;
+    int n;
+    do {
+        n = fd >= 0 ? VIA_REAL(epoll_wait)(fd, events, 8, 0) : 0;
+        for (int i = 0; i < n; i++) {
+            own |= events[i].data.u64 == OWN_CALL;
+            others |= events[i].data.u64 != OWN_CALL;
+        }
+    } while (n == 8);
+    return own && !others;
 }
 
 static void close_hidden(_Atomic int *fds, unsigned count)
@@ -312,6 +351,9 @@ void via_sock_bell_forked(void)
     adopted = 0;
     if (calls > 0) {
         via_hidden_close(&calls); /* the parent's */
+    }
+    if (timer > 0) {
+        via_hidden_close(&timer);
     }
 }
 

@@ -72,8 +72,10 @@ void via_sock_bell_ring(unsigned index);
  * call, and once at the beginning; -1: there is none.
  */
 int via_sock_bell_calls(void);
-/* A call has come: consumes the events. */
-void via_sock_bell_calls_take(void);
+/* The process calls itself after that time, once. */
+void via_sock_bell_call_in(uint64_t ns);
+/* A call has come: consumes the events. True if it can only have been the process's own call. */
+bool via_sock_bell_calls_take(void);
 
 void via_sock_bell_forked(void);
 

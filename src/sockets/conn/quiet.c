@@ -18,7 +18,6 @@
 
 _Atomic bool via_quiet_due;
 
-static _Atomic uint64_t next_ns;               /* time of the next check, when it is due */
 static atomic_flag looking = ATOMIC_FLAG_INIT; /* one thread checks */
 static unsigned hand;                          /* the next number to check; with the flag */
 static bool found;                             /* in this round */
@@ -133,9 +132,10 @@ static bool check_descriptor(int fd, uint64_t now_ns)
 
 /* One slice of a round. Returns the time until the next; VIA_NEVER_NS: there is nothing more to
  * do. */
-static uint64_t check_slice(uint64_t now_ns)
+static uint64_t check_slice(void)
 {
     unsigned top = via_fds_top();
+    uint64_t now_ns = via_os_now_ns();
     if (hand == 0) {
         found = false;
         /* Before the tokens are taken: a writer that writes after that finds it false, and sets
@@ -157,32 +157,27 @@ static uint64_t check_slice(uint64_t now_ns)
     return due ? ROUND_NS / (top / SLICE + 1) : VIA_NEVER_NS;
 }
 
-uint64_t via_quiet_poll(void)
+void via_quiet_check(void)
 {
-    uint64_t left_ns = VIA_NEVER_NS;
-    if (via_likely(!atomic_load_explicit(&via_quiet_due, memory_order_relaxed))) {
-        return left_ns;
-    }
-    uint64_t now_ns = via_os_now_ns();
-    uint64_t then_ns = atomic_load_explicit(&next_ns, memory_order_relaxed);
-    if (now_ns < then_ns) {
-        return then_ns - now_ns;
-    }
     int saved = errno;
-    if (!via_hooks_is_guest() &&
-        !atomic_flag_test_and_set_explicit(&looking, memory_order_acquire)) {
-        left_ns = check_slice(now_ns);
-        atomic_store_explicit(&next_ns, now_ns + via_min(left_ns, ROUND_NS), memory_order_relaxed);
+    if (!atomic_flag_test_and_set_explicit(&looking, memory_order_acquire)) {
+        uint64_t next_ns = check_slice();
+        if (next_ns != VIA_NEVER_NS) {
+            via_sock_bell_call_in(next_ns);
+        }
         atomic_flag_clear_explicit(&looking, memory_order_release);
     }
     errno = saved;
-    return left_ns;
 }
 
 void via_quiet_begin(void)
 {
-    atomic_store_explicit(&next_ns, via_os_now_ns() + ROUND_NS, memory_order_relaxed);
-    atomic_store_explicit(&via_quiet_due, true, memory_order_relaxed);
+    int saved = errno;
+    if (!via_hooks_is_guest() &&
+        !atomic_exchange_explicit(&via_quiet_due, true, memory_order_relaxed)) {
+        via_sock_bell_call_in(ROUND_NS);
+    }
+    errno = saved;
 }
 
 void via_quiet_forked(void)

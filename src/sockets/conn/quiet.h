@@ -17,10 +17,10 @@ struct via_conn;
  * word. So a writer that holds the token, and has got credit for everything it wrote, may remove
  * the pages: the reader then finds zeros there, which are no record. The page with the words stays.
  *
- * Every second, while pipes are in use, the process checks its connections: the steward does, and
- * without one (steward.h) threads that wait sleep no longer than until the next check. A connection
- * that has moved nothing for two seconds gives its credits back, as a reader, and its pages, as a
- * writer. The checks end when there is no more to do.
+ * Every second, while pipes are in use, the process checks its connections; a timer wakes a thread
+ * that handles calls (bell.h). A connection that has moved nothing for two seconds gives its
+ * credits back, as a reader, and its pages, as a writer. When there is no more to do the timer
+ * stops.
  */
 
 /* Of one connection; used by the thread that checks, and counted until it is freed. */
@@ -45,9 +45,8 @@ static inline void via_quiet_note(void)
     }
 }
 
-/* Before a sleep: checks, if it is time. How long until the next check; VIA_NEVER_NS: none is due.
- * No token and no lock is held. Leaves errno alone. */
-uint64_t via_quiet_poll(void);
+/* The timer has expired. No token and no lock is held. Leaves errno alone. */
+void via_quiet_check(void);
 
 /* In a child. */
 void via_quiet_forked(void);

@@ -192,8 +192,11 @@ void via_steward_serve_all(void)
 
 void via_steward_take_calls(void)
 {
-    via_sock_bell_calls_take();
-    via_steward_serve_all();
+    bool own = via_sock_bell_calls_take();
+    via_quiet_check();
+    if (!own) {
+        via_steward_serve_all();
+    }
 }
 
 uint64_t via_steward_sleep_ns_max(void)
@@ -309,12 +312,12 @@ static void *run(void *unused)
             watch_stalls();
         }
         uint64_t most_ns = via_steward_sleep_ns_max();
-        uint64_t until_ns =
-            via_os_now_ns() + via_min(via_min(most_ns, via_quiet_poll()), LAST_POLL_NS);
+        uint64_t until_ns = via_os_now_ns() + via_min(most_ns, LAST_POLL_NS);
         looks = VIA_REAL(ppoll)(fds, 2, via_os_time_left(until_ns, &storage), NULL) > 0 ||
                 most_ns != VIA_NEVER_NS;
         if (fds[0].revents != 0) {
-            via_sock_bell_calls_take();
+            looks &= !via_sock_bell_calls_take() || fds[1].revents != 0 || most_ns != VIA_NEVER_NS;
+            via_quiet_check();
         }
         if (fds[1].revents != 0) {
             (void)!VIA_REAL(read)(fds[1].fd, &count, sizeof(count));

@@ -63,7 +63,7 @@ void via_steward_watch_stalls(void);
 
 /* Does what peers have called for. Leaves errno alone. No token is held. */
 void via_steward_serve_all(void);
-/* A call has come: handles it. */
+/* A call has come, possibly the process's own: handles it. */
 void via_steward_take_calls(void);
 /* How long to sleep at most before the next check; VIA_NEVER_NS: until a call. */
 uint64_t via_steward_sleep_ns_max(void);

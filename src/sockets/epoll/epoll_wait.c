@@ -439,7 +439,6 @@ static int take_ready(struct via_ep_set *set, int epfd, struct epoll_event *even
     if (turn) {
         via_fabric_take_in();
         (void)via_fabric_has_given_up_end();
-        (void)via_quiet_poll();
     }
     bool ours = false;
     int first = 0;

@@ -11,7 +11,6 @@
 #include "base/pause.h"
 #include "host/client_sys.h"
 #include "sockets/conn/bell.h"
-#include "sockets/conn/quiet.h"
 #include "sockets/conn/shared.h"
 #include "sockets/conn/steward.h"
 #include "sockets/fabric/fabric.h"
@@ -248,16 +247,9 @@ static void watch_none(void)
     }
 }
 
-/* For connections within this machine. */
-static uint64_t local_sleep_ns_max(void)
-{
-    bool steward = atomic_load_explicit(&via_steward_runs, memory_order_relaxed);
-    return via_min(via_shared_sleep_ns_max(), steward ? VIA_NEVER_NS : via_quiet_poll());
-}
-
 uint64_t via_sleep_ns_max(void)
 {
-    return via_min(via_fabric_sleep_ns_max(), local_sleep_ns_max());
+    return via_min(via_fabric_sleep_ns_max(), via_shared_sleep_ns_max());
 }
 
 static uint64_t deaf_until(uint64_t deadline_ns)
@@ -344,7 +336,7 @@ int via_sleep_watching(int fd, uint64_t conn, uint64_t bells, uint64_t most_ns,
     if (!watch(fd, conn, bells)) {
         return -EAGAIN;
     }
-    most_ns = via_min(most_ns, local_sleep_ns_max());
+    most_ns = via_min(most_ns, via_shared_sleep_ns_max());
     int most_ms = most_ns == VIA_NEVER_NS ? -1 : (int)(most_ns / VIA_MSEC_NS);
     via_signals_mark();
     via_cancel_allow();
