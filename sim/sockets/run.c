@@ -9,7 +9,7 @@
  * at a time. The kernel's bytes, and its FIN above all, overtake them.
  *
  * The requirements: all bytes arrive, once, in order, and then the end of file, not before; no end
- * sleeps for ever; a peer that writes garbage crashes nobody.
+ * sleeps for ever; a peer that writes garbage crashes no end.
  */
 #include "sim/sockets/run.h"
 

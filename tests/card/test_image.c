@@ -326,7 +326,7 @@ static void lint_names_the_place_and_the_cause(void **state)
     assert_int_equal(found.count[VIA_CARD_ERROR], 2); /* and 48 lanes */
     found = lint_image(NULL, 0);
     assert_string_equal(found.first[VIA_CARD_ERROR],
-                        "DIP position 4 is off: the card does not look at its EEPROM");
+                        "DIP position 4 is off: the card does not read its EEPROM");
 }
 
 int main(void)
