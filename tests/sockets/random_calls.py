@@ -60,12 +60,13 @@ def is_extra_edge(line, other, before):
         (look.endswith("epoll_wait(set 6)") and "(set 6) 0x1 = 1" in other and "0x1 = 1" in looked(look, before))
 
 
-GOES_BACK = ("passed to itself", "another program's", "rare option", "back to the kernel")
+GOES_BACK = ("passed to itself", "another program's", "rare option", "back to the kernel", "poll(set ")
 PEEK, DONTWAIT, WAITALL = 0x2, 0x40, 0x100
 
 
 def goes_back(one):
-    """Does this call return its connection to the kernel? A call that waits for all and leaves it there does, too (ADR 60)."""
+    """Does this call return its connection to the kernel? A call that waits for all and leaves it there does, too (ADR 60),
+    and poll() on a set (ADR 70)."""
     flags = re.search(r"recv by \d+ \(\d+ in \d+, (0x[0-9a-f]+)\)", one)
     return any(call in one for call in GOES_BACK) or \
         (flags is not None and int(flags[1], 16) & (PEEK | DONTWAIT | WAITALL) == PEEK | WAITALL)

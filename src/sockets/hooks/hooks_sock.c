@@ -367,6 +367,14 @@ VIA_HOOK int dup(int fd)
     return copied(fd, new_fd);
 }
 
+/* Do both refer to the same file already? A copy of one onto the other changes nothing then: it
+ * closes no number, and the kernel's registrations stay. */
+static bool is_copied_already(int fd, int new_fd)
+{
+    struct via_file *file = via_fd_peek(new_fd);
+    return fd == new_fd || (file != NULL && file == via_fd_peek(fd) && !via_hooks_is_guest());
+}
+
 /* A copy of fd will replace the number: its old meaning is closed by that. False: the number is
  * unavailable, as one beyond the limit. */
 static bool make_way(int fd, int new_fd)
@@ -376,7 +384,8 @@ static bool make_way(int fd, int new_fd)
         errno = EBADF;
         return false;
     }
-    if (file == NULL || fd == new_fd || VIA_REAL(fcntl)(fd, F_GETFD) < 0 || via_hooks_is_guest()) {
+    if (file == NULL || is_copied_already(fd, new_fd) || VIA_REAL(fcntl)(fd, F_GETFD) < 0 ||
+        via_hooks_is_guest()) {
         return true;
     }
     bool made = true;
@@ -394,8 +403,9 @@ VIA_HOOK int dup2(int fd, int new_fd)
     if (!make_way(fd, new_fd)) {
         return -1;
     }
+    bool already = is_copied_already(fd, new_fd);
     int rc = VIA_REAL(dup2)(fd, new_fd);
-    return rc >= 0 && fd != new_fd ? copied(fd, rc) : rc;
+    return already ? rc : copied(fd, rc);
 }
 
 VIA_HOOK int dup3(int fd, int new_fd, int flags)
@@ -403,7 +413,9 @@ VIA_HOOK int dup3(int fd, int new_fd, int flags)
     if (!make_way(fd, new_fd)) {
         return -1;
     }
-    return copied(fd, VIA_REAL(dup3)(fd, new_fd, flags));
+    bool already = is_copied_already(fd, new_fd);
+    int rc = VIA_REAL(dup3)(fd, new_fd, flags);
+    return already ? rc : copied(fd, rc);
 }
 
 /* --- flags and options -------------------------------------------------------------------------
