@@ -354,6 +354,28 @@ static void one_shot_by_a_number_that_was_closed(void)
     done(pair);
 }
 
+/* The peer has ended and left bytes, so the connection can not go back when its number is closed. A
+ * change by the number, when that is back, is one of the same registration. */
+static void change_by_a_number_that_was_closed(void)
+{
+    struct pair pair = connected();
+    struct epoll_event events[2];
+    const int number = pair.server;
+    int epfd = set_with(number, EPOLLIN);
+    write_all(pair.client, "x", 1);
+    CHECK(close(pair.client) == 0 && wait_in(epfd, number, 5000) == EPOLLIN);
+    int copy = dup(number);
+    CHECK(copy >= 0 && close(number) == 0 && epoll_wait(epfd, events, 2, 5000) == 1);
+    CHECK(dup2(copy, number) == number && epoll_wait(epfd, events, 2, 5000) == 1);
+    change_in(epfd, number, EPOLLIN | EPOLLONESHOT);
+    CHECK(epoll_wait(epfd, events, 2, 5000) == 1 && epoll_wait(epfd, events, 2, 0) == 0);
+    CHECK(epoll_ctl(epfd, EPOLL_CTL_DEL, number, NULL) == 0 &&
+          epoll_ctl(epfd, EPOLL_CTL_DEL, number, NULL) == -1);
+    close(epfd);
+    close(copy);
+    CHECK(close(number) == 0);
+}
+
 /* Reported once, and again only when it is rearmed. */
 static void one_shot_before_it_connects(void)
 {
@@ -733,6 +755,7 @@ const struct check checks_of_sets[] = {
     CHECK_ENTRY(one_place_for_two_and_time),
     CHECK_ENTRY(two_places_for_two),
     CHECK_ENTRY(one_shot_by_a_number_that_was_closed),
+    CHECK_ENTRY(change_by_a_number_that_was_closed),
     CHECK_ENTRY(first_one_in_while_a_thread_sleeps),
     CHECK_ENTRY(two_sets_hold_it),
     CHECK_ENTRY(a_copy_is_another_registration),

@@ -52,7 +52,8 @@ int via_ep_number(const struct via_ep_entry *entry)
 }
 
 /* Is it in sets by that number? forgets: from now on by none, where it still has pipes, as its peer
- * has ended and left bytes there; the kernel watches it as in a set in a set: epoll_nest.c. */
+ * has ended and left bytes there; the kernel watches it as in a set in a set: epoll_nest.c. When
+ * the number is the connection's again, the program may change the registration. */
 static bool is_in_by(struct via_conn *conn, int fd, bool forgets)
 {
     bool found = false;
@@ -65,7 +66,7 @@ static bool is_in_by(struct via_conn *conn, int fd, bool forgets)
             if (forgets && entry->piped) {
                 entry->numberless = true;
                 via_ep_refresh(entry);
-                entry->fd = -1;
+                entry->fd = ~fd; /* of no file */
             }
         }
         via_unlock(&entry->set->lock);

@@ -298,7 +298,8 @@ static struct via_ep_entry *find(struct via_ep_set *set, const struct via_conn *
 {
     via_list_foreach(it, &conn->entries) {
         struct via_ep_entry *entry = via_list_entry(it, struct via_ep_entry, in_conn);
-        if (entry->set == set && entry->fd == fd) {
+        if (entry->set == set && (entry->fd == fd || entry->fd == ~fd)) {
+            entry->fd = fd; /* it may have been closed: epoll_number.c */
             return entry;
         }
     }

@@ -63,7 +63,7 @@ struct via_ep_entry {
     struct via_list in_conn;
     struct via_ep_set *set; /* NULL: free */
     struct via_conn *conn;
-    int fd;          /* by which the kernel has it; -1: numberless */
+    int fd;          /* by which the kernel has it; ~fd: numberless */
     uint32_t events; /* as the program requested */
     uint64_t data;
     uint32_t kernel_events;
