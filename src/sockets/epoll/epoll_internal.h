@@ -53,6 +53,9 @@ void via_ep_give_up_number(struct via_ep_set *set, int fd);
 /* No thread sleeps in the set: the kernel's set then has only connections of ours, no bells. */
 void via_ep_unwatch_bells(struct via_ep_set *set);
 
+/* See epoll_set.h; no lock is held. */
+struct via_ep_stayed via_ep_check_stayed(struct via_ep_set *set);
+
 /* With the set's lock: certainly no event for the program has happened. */
 bool via_ep_is_quiet(const struct via_ep_entry *entry);
 

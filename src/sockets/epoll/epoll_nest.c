@@ -68,12 +68,21 @@ void via_ep_nest(int fd)
     via_file_put(file, false);
 }
 
-void via_ep_polled(int fd)
+struct via_ep_stayed via_ep_polled(int fd)
 {
-    const struct via_file *file = via_fd_peek(fd);
-    if (via_unlikely(file != NULL) && file->kind == VIA_FILE_EPOLL && !via_ep_is_nested(fd)) {
-        via_ep_nest(fd);
+    struct via_ep_stayed stayed = {0};
+    struct via_file *file = via_fd_peek(fd) != NULL ? via_file_get(fd, false) : NULL;
+    if (via_likely(file == NULL)) {
+        return stayed;
     }
+    if (file->kind == VIA_FILE_EPOLL) {
+        if (!via_ep_is_nested(fd)) {
+            via_ep_nest(fd);
+        }
+        stayed = via_ep_check_stayed(via_container_of(file, struct via_ep_set, file));
+    }
+    via_file_put(file, false);
+    return stayed;
 }
 
 static void give_program_data(struct via_ep_set *set)

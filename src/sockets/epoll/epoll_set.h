@@ -108,8 +108,14 @@ int via_ep_sort_out(struct via_ep_set *set, struct epoll_event *events, int coun
 /* fd has been put into a set, and via_ep_note() knows: if it is a set, its connections return to
  * the kernel. */
 void via_ep_nest(int fd);
+/* Connections with pipes in a set that the program polls: they could not return, because the bytes
+ * in the pipe can not be sent again. ready: some have events, of which the kernel may know
+ * nothing. */
+struct via_ep_stayed {
+    bool any, ready;
+};
 /* The program polls fd: the same. */
-void via_ep_polled(int fd);
+struct via_ep_stayed via_ep_polled(int fd);
 /* fd is about to be sent to another process: if it is a set, that sees what is in it, and as the
  * program has put it there. */
 void via_ep_pass(int fd);

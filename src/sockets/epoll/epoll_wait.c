@@ -167,6 +167,37 @@ static int collect_reported(struct via_ep_set *set, struct epoll_event *events, 
     return count;
 }
 
+static bool is_entry_ready(struct via_ep_entry *entry)
+{
+    if (via_ep_is_quiet(entry) || via_side_is_in(entry->conn->side, VIA_PHASES_GONE)) {
+        return false;
+    }
+    struct via_op op = via_ep_op(entry);
+    struct via_ep_before before = via_ep_before(entry);
+    uint32_t bits = via_io_ready(&op, entry->events);
+    struct via_edge_now now = via_ep_now(entry, bits, &before);
+    return (entry->events & EPOLLET) != 0 ? via_ep_is_news(entry, &now) : bits != 0;
+}
+
+struct via_ep_stayed via_ep_check_stayed(struct via_ep_set *set)
+{
+    struct via_ep_stayed stayed = {0};
+    via_lock(&set->lock);
+    if (via_unlikely(set->piped_count != 0)) {
+        stayed.any = true;
+        via_ep_check_cold(set);
+        via_ep_check_warm(set, VIA_EP_ALL);
+        via_list_foreach(it, &set->entries[VIA_EP_HOT]) {
+            if (is_entry_ready(via_list_entry(it, struct via_ep_entry, in_set))) {
+                stayed.ready = true;
+                break;
+            }
+        }
+    }
+    via_unlock(&set->lock);
+    return stayed;
+}
+
 /* How long a thread may sleep in the set, for these connections of it: see stall.h. */
 static uint64_t watch_stalls(const int *fds, unsigned count)
 {
