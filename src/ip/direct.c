@@ -64,7 +64,7 @@ struct via_ip_direct {
     struct peer peers[VIA_IP_HOSTS_MAX];
 };
 
-/* What comes after the IP and UDP headers of a probe or an echo. */
+/* The payload of a probe or an echo: it follows the IP and UDP headers. */
 struct message {
     struct via_ip_direct_head head;
     uint32_t zero;

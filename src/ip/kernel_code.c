@@ -286,7 +286,7 @@ static void read_destination(struct code *code, const struct via_ip_kernel_param
     jump(code, BPF_JGE, R1, (int32_t)params->hosts_max, PASS);
 }
 
-/* BYTES becomes the packet's length; what is too long passes. */
+/* BYTES becomes the packet's length; a packet that is too long passes. */
 static void check_size(struct code *code)
 {
     load(code, BPF_W, BYTES, CONTEXT, offsetof(struct __sk_buff, len));

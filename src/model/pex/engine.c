@@ -34,7 +34,7 @@
 #define CONTROL 0x38u
 #define INTERRUPT 0x3Cu
 #define PENDING_READS 0x54u
-#define ALIGNMENT 64u /* what is not at a multiple of it is slow (erratum) */
+#define ALIGNMENT 64u /* transfers that begin elsewhere are slow (erratum) */
 
 #define CONTROL_PAUSE (1u << 0)
 #define CONTROL_ABORT (1u << 1)
