@@ -385,6 +385,7 @@ static struct via_attach *attach_new(void)
     attach->pid = getpid();
     attach->inbox_bytes_max = VIA_CLIENT_INBOX_BYTES_MAX;
     attach->stuck_ns_max = VIA_CLIENT_STUCK_NS_MAX;
+    attach->tcp_lost_ns_max = VIA_CLIENT_TCP_LOST_NS_MAX;
     attach->socket_fd = -1;
     attach->bell_fd = -1;
     attach->nudge_fd = -1;

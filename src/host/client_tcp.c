@@ -29,8 +29,6 @@
 #define YIELD_NS_MAX (2 * VIA_MSEC_NS)
 #define SLEEP_NS VIA_MSEC_NS
 #define YIELDS_PER_CLOCK 16u
-/* As long as daemons wait, unless they are told otherwise (viaductd --give-up-ms). */
-#define GIVE_UP_NS (120 * VIA_SEC_NS)
 
 static bool is_over(const struct via_client_tcp *tcp)
 {
@@ -236,7 +234,7 @@ static bool is_given_up(const struct via_client_tcp *tcp, struct wait *wait)
     } else if (wait->lost_ns == 0) {
         wait->lost_ns = now_ns;
     }
-    return wait->lost_ns != 0 && now_ns - wait->lost_ns > GIVE_UP_NS;
+    return wait->lost_ns != 0 && now_ns - wait->lost_ns > tcp->attach->tcp_lost_ns_max;
 }
 
 /* [not locked] One step of waiting. The peer may be waiting for this process in the same way. */
@@ -259,7 +257,7 @@ static int wait_step(struct via_client_tcp *tcp, struct wait *wait, short events
     nap(tcp, events);
     if (is_given_up(tcp, wait)) {
         return via_client_error(-EHOSTUNREACH, "host %u, segment: not heard of for %u s", tcp->host,
-                                (unsigned)(GIVE_UP_NS / VIA_SEC_NS));
+                                (unsigned)(tcp->attach->tcp_lost_ns_max / VIA_SEC_NS));
     }
     return via_client_check_death(tcp->attach) ? via_client_dead(tcp->attach) : 0;
 }
@@ -274,6 +272,8 @@ static int send_all(struct via_client_tcp *tcp, const unsigned char *more, size_
         take_answers(tcp); /* or the peer has no room for its answers */
         rc = wait_step(tcp, &wait, POLLOUT | POLLIN);
         if (rc != 0) {
+            /* A part of a request has left: the owner would take the next one for its rest. */
+            end(tcp, rc);
             return rc;
         }
     }

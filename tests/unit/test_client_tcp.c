@@ -517,6 +517,7 @@ struct owner {
     int listen_fd;
     int fd;
     bool greets;
+    bool reads;                   /* requests, after the hello */
     struct via_tcp_answer answer; /* to the first request */
     pthread_t thread;
 };
@@ -531,6 +532,9 @@ static void *be_owner(void *argument)
     (void)!recv(owner->fd, &hello, sizeof(hello), MSG_WAITALL);
     if (owner->greets) {
         say(owner->fd, &ready, sizeof(ready));
+    }
+    if (!owner->reads) {
+        return NULL;
     }
     (void)!recv(owner->fd, bytes, sizeof(bytes), 0);
     say(owner->fd, &owner->answer, sizeof(owner->answer));
@@ -582,7 +586,7 @@ static void owners_that_lie_or_leave_are_left(void **state)
         {.status = 0, .bytes = 9},       {.status = -EACCES, .bytes = 0},
     };
     for (unsigned i = 0; i < VIA_ARRAY_COUNT(answers); i++) {
-        struct owner owner = {.greets = true, .answer = answers[i]};
+        struct owner owner = {.greets = true, .reads = true, .answer = answers[i]};
         struct via_remote *remote = open_to(own);
         uint64_t words[2] = {1, 2};
         owner_start(&owner);
@@ -592,6 +596,40 @@ static void owners_that_lie_or_leave_are_left(void **state)
         owner_end(&owner);
         via_remote_close(remote);
     }
+}
+
+static void *lose_link_later(void *argument)
+{
+    struct own *own = argument;
+    client_nap_ms(50);
+    set_hops(own, VIA_STATUS_UNREACHABLE);
+    return NULL;
+}
+
+/* The owner reads no more, and the link goes while a put waits for room. The rest of that put's
+ * bytes never leaves, so what comes after must not take its place. */
+static void a_put_that_is_given_up_half_way_ends_the_connection(void **state)
+{
+    struct own *own = *state;
+    static unsigned char data[BYTES];
+    struct owner owner = {.greets = true};
+    struct via_remote *remote = open_to(own);
+    pthread_t thread;
+    int rc = 0;
+    owner_start(&owner);
+    assert_int_equal(via_tcp_dial(remote, &owner.card), 0);
+    own->fixture->attach->tcp_lost_ns_max = 20 * VIA_MSEC_NS;
+    assert_int_equal(pthread_create(&thread, NULL, lose_link_later, own), 0);
+    for (unsigned i = 0; i < 64 && rc == 0; i++) {
+        rc = via_remote_put(remote, 0, data, sizeof(data), 0);
+    }
+    assert_int_equal(rc, -EHOSTUNREACH);
+    client_assert_text_has("not heard of");
+    pthread_join(thread, NULL);
+    set_hops(own, 1);
+    assert_int_equal(via_remote_put(remote, 0, data, 8, 0), -ECONNRESET);
+    owner_end(&owner);
+    via_remote_close(remote);
 }
 
 static void where_there_can_be_none(void **state)
@@ -641,6 +679,7 @@ int main(void)
         WITH_OWN(a_peer_that_does_not_read_holds_up_itself_alone),
         WITH_OWN(requests_may_come_in_pieces),
         WITH_OWN(owners_that_lie_or_leave_are_left),
+        WITH_OWN(a_put_that_is_given_up_half_way_ends_the_connection),
         WITH_OWN(where_there_can_be_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
