@@ -1,0 +1,111 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
+"""A local user who may attach, but not administer, and what that user does to a daemon's control socket: links do not notice."""
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import time
+
+import cli
+from daemon_config import Machine
+
+# The program that another user runs is in a readable folder.
+PYTHON = shutil.which("python3", path="/usr/bin:/bin:/usr/local/bin")
+ATTACK = os.path.join(cli.HERE, "control_attacks.py")
+
+
+class HostileUser(cli.Case):
+    def setUp(self):
+        super().setUp()
+        if os.geteuid() != 0:
+            self.skipTest("only root can change the user")
+        os.chmod(self.folder, 0o755)
+        self.one, self.two = Machine(self, 1), Machine(self, 2)
+        rights = "[rights]\nattach = user:%d\n" % cli.NOBODY
+        self.one.configure([2], more=rights)
+        self.two.configure([1])
+        for machine in (self.one, self.two):
+            os.chmod(machine.folder, 0o755)
+            machine.start()
+        self.assertTrue(cli.wait_for(lambda: self.one.state(2) == "up" and self.one.reaches(2)))
+        self.descriptors = self.count_descriptors()
+
+    def count_descriptors(self):
+        return len(os.listdir("/proc/%d/fd" % self.one.process.pid))
+
+    def attack(self, name, wait=True):
+        with open(ATTACK, "rb") as program:
+            process = subprocess.Popen([PYTHON, "-", os.path.join(self.one.rundir, "host-1.ctl"), name], stdin=subprocess.PIPE,
+                                       stdout=subprocess.PIPE, user=cli.NOBODY, group=cli.NOBODY, extra_groups=[], cwd="/")
+            process.stdin.write(program.read())
+            process.stdin.close()
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        if not wait:
+            self.assertEqual(process.stdout.readline(), b"begins\n")
+            return process
+        said = process.stdout.read().decode()
+        self.assertEqual(process.wait(cli.HANG_S), 0, said)
+        self.unharmed()
+        return said
+
+    def unharmed(self):
+        """The owner is answered, the link has not been down, and nothing of the attack is left."""
+        self.assertEqual(self.one.links()["to-2-0"]["downs"], 0)
+        self.assertTrue(self.one.reaches(2))
+        self.assertTrue(cli.wait_for(lambda: self.count_descriptors() <= self.descriptors), self.count_descriptors())
+        self.assertNotIn("Sanitizer", self.one.messages())
+
+    def test_requests_that_make_no_sense(self):
+        for line in self.attack("malformed").splitlines():
+            answer = json.loads(line)
+            self.assertFalse(answer["ok"], line)
+            self.assertTrue(answer["error"], line)
+
+    def test_rights(self):
+        said = self.attack("rights").splitlines()
+        self.assertGreater(len(said), 7)
+        for line in said:
+            self.assertRegex(json.loads(line)["error"], "^permission denied: user %d has no right to administer host 1, which" % cli.NOBODY)
+        self.assertFalse(self.one.links()["to-2-0"]["cut"])
+        # Host 2 lets no other user in, whichever host passes the request on.
+        self.assertIn("permission denied: user %d of host 1 has no right to attach to host 2" % cli.NOBODY, self.attack("elsewhere"))
+
+    def test_descriptors_that_come_with_requests(self):
+        self.assertEqual(self.attack("descriptors"), "answered\n")
+
+    def test_clients_that_leave(self):
+        self.assertEqual(self.attack("leave"), "left\n")
+
+    def test_slow_clients_and_many(self):
+        self.assertEqual(self.attack("drips"), "answered\n")
+        # Clients that never read, that send half a line, and more of them than one user may have: the owner is answered.
+        holder = self.attack("hold", wait=False)
+        for _ in range(20):
+            begin = time.monotonic()
+            self.assertTrue(self.one.ask("status")["ok"])
+            self.assertLess(time.monotonic() - begin, 20)
+        self.assertLessEqual(self.count_descriptors(), self.descriptors + 8)
+        holder.kill()
+        holder.wait()
+        self.unharmed()
+
+    def test_a_flood(self):
+        flood = [self.attack("flood", wait=False) for _ in range(2)]
+        begin = time.monotonic()
+        answered = 0
+        while time.monotonic() - begin < 3:
+            answered += self.one.ask("status")["ok"]
+        self.assertGreater(answered, 0)
+        for process in flood:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            process.wait()
+        self.unharmed()
+
+
+if __name__ == "__main__":
+    cli.main()
