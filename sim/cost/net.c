@@ -163,8 +163,7 @@ static uint64_t deal_with(struct sim_train *train, struct sim_node *node)
         sim_server_add(&node->drain, train->tlps * node->drain_ps, 0, (struct sim_call){0});
     if (train->path->hops_count > 0 && node->credits > 0) {
         struct sim_way *way = way_of(train);
-        const struct sim_link *link = &train->net->links[train->path->hops[train->hop].link];
-        sim_cost_at(train->net->cost, dealt_ps + link->lag_ps,
+        sim_cost_at(train->net->cost, dealt_ps + way->lag_ps,
                     (struct sim_call){credits_return, &way->credits,
                                       via_min(train->tlps, way->credits.total_count)});
     }
@@ -210,23 +209,19 @@ static void transmit(void *object, uint64_t arg)
 {
     (void)arg;
     struct sim_train *train = object;
-    const struct sim_path *path = train->path;
-    const struct sim_link *link = &train->net->links[path->hops[train->hop].link];
     struct sim_way *way = way_of(train);
-    uint64_t service_ps = sim_pcie_ps(&link->pcie, train->tlps, train->payload, train->header);
+    uint64_t service_ps = sim_pcie_ps(way->bandwidth, train->tlps, train->payload, train->header);
     uint64_t ready_ps = train->tail_at_ps - via_min(train->tail_at_ps, service_ps);
     uint64_t end_ps = sim_server_add_at(&way->wire, ready_ps, service_ps, 0,
                                         train->hop == 0 ? train->sent : (struct sim_call){0});
-    if (train->hop + 1 == path->hops_count) {
-        sim_cost_at(train->net->cost, end_ps + link->lag_ps,
+    if (train->hop + 1 == train->path->hops_count) {
+        sim_cost_at(train->net->cost, end_ps + way->lag_ps,
                     (struct sim_call){train_arrived, train, 0});
         return;
     }
-    unsigned node = path->hops[train->hop].way == 0 ? link->b : link->a;
-    uint64_t later_ps = link->lag_ps + train->net->nodes[node].forward_ps;
     train->hop++;
-    train->tail_at_ps = end_ps + later_ps;
-    sim_cost_at(train->net->cost, end_ps - service_ps + later_ps,
+    train->tail_at_ps = end_ps + way->onward_ps;
+    sim_cost_at(train->net->cost, end_ps - service_ps + way->onward_ps,
                 (struct sim_call){train_at_node, train, 0});
 }
 
@@ -235,7 +230,7 @@ static void train_at_node(void *object, uint64_t arg)
 {
     struct sim_train *train = object;
     struct sim_way *way = way_of(train);
-    if (!train->posted || way->credits.total_count == 0) {
+    if (!train->posted || !way->limited) {
         transmit(train, arg);
         return;
     }

@@ -38,18 +38,21 @@ struct sim_node {
     struct sim_server drain;
 };
 
-/* One direction of a link. */
+/* One direction of a link: a cache line of what every train needs, then the rest. */
 struct sim_way {
     struct sim_server wire;
-    struct sim_pool credits; /* of the receiver; unused if it has no limit */
+    double bandwidth;   /* of the link: bytes per second of whole TLPs */
+    uint64_t lag_ps;    /* of the link: propagation, converters of the medium included */
+    uint64_t onward_ps; /* lag_ps, and the latency of a node that a train passes behind it */
+    bool limited;       /* the receiver has credits */
+    struct sim_pool credits;
 };
 
 struct sim_link {
-    char name[32];
-    struct sim_pcie_link pcie;
-    unsigned a, b;          /* nodes */
-    uint64_t lag_ps;        /* propagation, converters of the medium included */
     struct sim_way ways[2]; /* 0: a to b */
+    struct sim_pcie_link pcie;
+    unsigned a, b; /* nodes */
+    char name[32];
 };
 
 struct sim_path {

@@ -129,11 +129,17 @@ unsigned sim_net_add_link(struct sim_net *net, const struct sim_scenario *scenar
     };
     snprintf(link->name, sizeof(link->name), "%s", name);
     double metres = sim_scenario_number(scenario, section, "length");
-    link->lag_ps = (uint64_t)(metres * sim_scenario_number(scenario, medium, "delay") + 0.5) +
-                   sim_scenario_ps(scenario, medium, "converters");
-    for (unsigned way = 0; way < 2; way++) {
-        sim_server_init(&link->ways[way].wire, net->cost);
-        sim_pool_init(&link->ways[way].credits, net->cost, net->nodes[way == 0 ? b : a].credits);
+    uint64_t lag_ps = (uint64_t)(metres * sim_scenario_number(scenario, medium, "delay") + 0.5) +
+                      sim_scenario_ps(scenario, medium, "converters");
+    for (unsigned i = 0; i < 2; i++) {
+        const struct sim_node *to = &net->nodes[i == 0 ? b : a];
+        struct sim_way *way = &link->ways[i];
+        sim_server_init(&way->wire, net->cost);
+        sim_pool_init(&way->credits, net->cost, to->credits);
+        way->limited = to->credits > 0;
+        way->bandwidth = sim_pcie_tlp_bandwidth(&link->pcie);
+        way->lag_ps = lag_ps;
+        way->onward_ps = lag_ps + to->forward_ps;
     }
     return net->links_count++;
 }

@@ -49,9 +49,8 @@ double sim_pcie_tlp_bandwidth(const struct sim_pcie_link *link)
     return sim_pcie_raw(link) * (1 - dllps - 4.0 / 1538);
 }
 
-uint64_t sim_pcie_ps(const struct sim_pcie_link *link, uint64_t tlps, uint64_t payload,
-                     unsigned header)
+uint64_t sim_pcie_ps(double tlp_bandwidth, uint64_t tlps, uint64_t payload, unsigned header)
 {
     double bytes = (double)payload + (double)(tlps * header);
-    return (uint64_t)llround(bytes * (double)SIM_SEC_PS / sim_pcie_tlp_bandwidth(link));
+    return (uint64_t)llround(bytes * (double)SIM_SEC_PS / tlp_bandwidth);
 }

@@ -34,9 +34,9 @@ unsigned sim_pcie_ack_limit(const struct sim_pcie_link *link);
 /* The share left for TLPs. */
 double sim_pcie_tlp_bandwidth(const struct sim_pcie_link *link);
 
-/* The time that `tlps` TLPs with `payload` bytes in all and `header` bytes each occupy the link. */
-uint64_t sim_pcie_ps(const struct sim_pcie_link *link, uint64_t tlps, uint64_t payload,
-                     unsigned header);
+/* The time that `tlps` TLPs with `payload` bytes in all and `header` bytes each occupy a link of
+ * that TLP bandwidth. */
+uint64_t sim_pcie_ps(double tlp_bandwidth, uint64_t tlps, uint64_t payload, unsigned header);
 
 /*
  * TLPs of a transfer that begins at a multiple of `unit`: writes are cut at MPS, read requests at

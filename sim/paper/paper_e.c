@@ -235,7 +235,8 @@ static void thresholds(const struct sim_scenario *scenario, struct sim_report *r
         .mps_bytes = (unsigned)sim_scenario_count(scenario, "link slot", "mps")};
     unsigned header = (unsigned)sim_scenario_count(scenario, "pcie", "write_header");
     add_single(report, "usable at 64 B", "MB/s", 2880,
-               64e6 / (double)sim_pcie_ps(&link, 1, 64, header), 0.02, true);
+               64e6 / (double)sim_pcie_ps(sim_pcie_tlp_bandwidth(&link), 1, 64, header), 0.02,
+               true);
     add_single(report, "best write-combined", "B", 64, best_bytes(scenario, COMBINED), 0, false);
     add_single(report, "DMA is faster from", "B", 4096, crossover(scenario, COMBINED), 0.15, true);
 }

@@ -96,7 +96,8 @@ static uint64_t wire_ps(const struct sdp *sdp, uint64_t bytes)
 
 static uint64_t pcie_ps(const struct sdp *sdp, uint64_t bytes, unsigned header)
 {
-    return sim_pcie_ps(&sdp->pcie, sim_pcie_tlps(bytes, sdp->pcie.mps_bytes), bytes, header);
+    return sim_pcie_ps(sim_pcie_tlp_bandwidth(&sdp->pcie),
+                       sim_pcie_tlps(bytes, sdp->pcie.mps_bytes), bytes, header);
 }
 
 static void move_written(void *object, uint64_t piece)

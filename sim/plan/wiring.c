@@ -463,8 +463,8 @@ static double rate(const struct plan_wiring *wiring, unsigned link, uint64_t bod
                    uint64_t record_bytes, unsigned mps_bytes)
 {
     uint64_t bytes = body_bytes + record_bytes;
-    uint64_t ps = sim_pcie_ps(&wiring->net.links[link].pcie, sim_pcie_tlps(bytes, mps_bytes), bytes,
-                              wiring->net.write_header);
+    uint64_t ps = sim_pcie_ps(wiring->net.links[link].ways[0].bandwidth,
+                              sim_pcie_tlps(bytes, mps_bytes), bytes, wiring->net.write_header);
     return (double)body_bytes * (double)SIM_SEC_PS / (double)ps;
 }
 
