@@ -443,6 +443,18 @@ void via_host_cables_changed(struct via_host *host)
     }
 }
 
+void via_host_cables_log_states(struct via_host *host, uint32_t source)
+{
+    for (unsigned i = source; i < host->cables_count; i += VIA_HOST_WARNING_SOURCES) {
+        struct via_host_cable *cable = &host->cables[i];
+        struct via_link_status link;
+        if (cable->port != NULL && via_node_link_status(host->node, i, &link) == 0) {
+            via_log(VIA_LOG_INFO, "host %u: %s: now %s", host->config.host,
+                    via_host_cable_describe(cable).text, via_link_state_name(link.state));
+        }
+    }
+}
+
 struct via_host_cable *via_host_cables_direct(struct via_host *host, uint16_t peer)
 {
     for (unsigned i = 0; i < host->cables_count; i++) {

@@ -48,10 +48,14 @@ uint64_t via_host_warnings_tick(struct via_host *host)
     for (unsigned kind = 0; kind < VIA_HOST_WARNING_KINDS; kind++) {
         for (unsigned i = 0; i < VIA_HOST_WARNING_SOURCES; i++) {
             char what[80];
+            struct via_log_limit *limit = &host->warnings[kind][i];
+            bool was_suppressed = limit->suppressed != 0;
             snprintf(what, sizeof(what), "host %u: messages about %s", host->config.host,
                      names[kind]);
-            deadline_ns = via_min(
-                deadline_ns, via_log_limit_flush(&host->warnings[kind][i], host->now_ns, what));
+            deadline_ns = via_min(deadline_ns, via_log_limit_flush(limit, host->now_ns, what));
+            if (kind == VIA_HOST_WARNS_LINK && was_suppressed && limit->suppressed == 0) {
+                via_host_cables_log_states(host, i);
+            }
         }
     }
     host->warnings_suppressed = deadline_ns != VIA_NEVER_NS;

@@ -54,6 +54,21 @@ class Fabric(Base):
             self.assertEqual(host["pid"], self.pid(host["host"]))
         self.assertEqual(self.down(), "fabric '%s' is down: 4 daemons ended\n" % self.name)
 
+    def test_a_log_that_left_out_messages_about_a_link_says_its_state_afterwards(self):
+        """Otherwise the last line about a link may say down, while it is up."""
+        self.good("up", "--chain", "2")
+        for _ in range(8):
+            self.good("cut", "1", "2")
+            self.good("mend", "1", "2")
+            self.assert_link_up(1, 2)
+
+        def log():
+            with open(os.path.join(self.rundir, "host-1.log"), encoding="utf-8") as file:
+                return file.read()
+
+        self.assertTrue(cli.wait_for(lambda: "host 1: link 0 to host 2: now up\n" in log()), log())
+        self.down()
+
     def test_one_host_alone(self):
         self.good("up", "--ring", "1")
         status = self.status()
