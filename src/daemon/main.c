@@ -142,6 +142,21 @@ static bool is_log_file(const struct via_daemon_options *options)
     return !options->foreground || options->log_file[0] != '\0';
 }
 
+/* A file that another user has put there would show that user all messages. It is opened without
+ * waiting: a FIFO without a reader is an error. */
+static int check_log(int fd, struct via_error *err)
+{
+    struct stat info;
+    if (fstat(fd, &info) != 0 || fcntl(fd, F_SETFL, O_APPEND) != 0) {
+        return via_error_set(err, -errno, "open: %s", strerror(errno));
+    }
+    if (S_ISREG(info.st_mode) && info.st_uid != 0 && info.st_uid != geteuid()) {
+        return via_error_set(err, -EPERM, "belongs to user %u, not to user %u or root",
+                             (unsigned)info.st_uid, (unsigned)geteuid());
+    }
+    return 0;
+}
+
 /* The file is opened before the daemon says that it is up: a place where it can not log is an
  * error. */
 static int open_log(const struct via_daemon_options *options, int *ret_fd, struct via_error *err)
@@ -154,11 +169,18 @@ static int open_log(const struct via_daemon_options *options, int *ret_fd, struc
     if (is_log_in_folder(options)) {
         (void)mkdir(LOG_FOLDER, 0750); /* it is there already, or open() says what is wrong */
     }
-    *ret_fd =
-        open(path.text, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY, 0600);
-    return *ret_fd >= 0
-               ? 0
-               : via_error_set(err, -errno, "log %s: open: %s", path.text, strerror(errno));
+    int fd =
+        open(path.text,
+             O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK, 0600);
+    int rc = fd >= 0 ? check_log(fd, err) : via_error_set(err, -errno, "open: %s", strerror(errno));
+    if (rc != 0) {
+        if (fd >= 0) {
+            close(fd);
+        }
+        return via_error_prefix(err, "log %s: ", path.text);
+    }
+    *ret_fd = fd;
+    return 0;
 }
 
 /* From here on messages go to the file. */

@@ -124,6 +124,25 @@ class Config(cli.Case):
         self.assertEqual((code, err), (1, "viaductd: log %s/none/one.log: open: No such file or directory\n" % self.folder))
         self.assertEqual([name for name in os.listdir(one.rundir) if name.startswith("host-")], [])
 
+    def test_what_is_in_the_way_of_the_log(self):
+        """Also what another user has put there, who would read the messages, or hold the daemon up."""
+        (one,) = self.machines(1)
+        log = os.path.join(self.folder, "one.log")
+        one.configure(more="[log]\nfile = %s\n" % log)
+        plants = [("open: No such device or address", os.mkfifo), ("open: Is a directory", os.mkdir),
+                  ("open: Too many levels of symbolic links", lambda path: os.symlink("/dev/null", path))]
+        if os.geteuid() == 0:
+            def plant(path):
+                with open(path, "wb"):
+                    os.chown(path, cli.NOBODY, cli.NOBODY)
+            plants.append(("belongs to user %d, not to user 0 or root" % cli.NOBODY, plant))
+        for says, plant in plants:
+            plant(log)
+            code, _, err = self.daemon("--config", one.path, "--foreground")
+            self.assertEqual((code, err), (1, "viaductd: log %s: %s\n" % (log, says)))
+            self.assertEqual([name for name in os.listdir(one.rundir) if name.startswith("host-")], [])
+            os.rename(log, log + ".old%d" % len(os.listdir(self.folder)))
+
     def test_an_ordinary_user_needs_no_more_than_another_run_directory(self):
         home, user = self.as_user()
         (one,) = self.machines(1)
