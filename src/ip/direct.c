@@ -22,7 +22,7 @@
 
 #define CARD_MAGIC UINT64_C(0x3150494156524944) /* "DIRVAIP1" */
 #define DOORS_MAX 8u
-/* How often the daemon is asked for the link's addresses. */
+/* How often the daemon is asked for the link's addresses, and the kernel for their interfaces. */
 #define ASK_NS (2 * VIA_SEC_NS)
 #define PROBE_NS (250 * VIA_MSEC_NS)
 /* While the way is closed. */
@@ -36,7 +36,7 @@
 
 /* Where this host listens: an address of a link. */
 struct door {
-    int fd;
+    int fd; /* -1: free */
     int program_fd;
     unsigned interface;
     unsigned mtu; /* longest packet that the path carries */
@@ -60,7 +60,7 @@ struct via_ip_direct {
     const struct via_ip_shared *shared;
     struct via_ip_kernel_host *hosts;
     struct door doors[DOORS_MAX];
-    unsigned doors_count;
+    uint64_t check_ns; /* of doors, when next */
     struct peer peers[VIA_IP_HOSTS_MAX];
 };
 
@@ -78,6 +78,9 @@ struct via_ip_direct *via_ip_direct_new(const struct via_ip_shared *shared)
     if (direct != NULL) {
         direct->shared = shared;
         direct->hosts = shared->kernel.hosts;
+        for (unsigned i = 0; i < DOORS_MAX; i++) {
+            direct->doors[i].fd = -1;
+        }
     }
     return direct;
 }
@@ -85,8 +88,8 @@ struct via_ip_direct *via_ip_direct_new(const struct via_ip_shared *shared)
 /* --- doors ---------------------------------------------------------------------------------------
  */
 
-/* The interface that has the address, if packets leave it with Ethernet headers. */
-static int find_interface(struct door *door, int fd, struct ifreq *ret_request)
+/* The interface that has the address, and its MTU, if packets leave it with Ethernet headers. */
+static int find_interface(uint32_t local4, int fd, struct ifreq *ret_request, unsigned *ret_index)
 {
     struct ifaddrs *all;
     int rc = -EXDEV;
@@ -95,12 +98,12 @@ static int find_interface(struct door *door, int fd, struct ifreq *ret_request)
     }
     for (const struct ifaddrs *it = all; it != NULL; it = it->ifa_next) {
         const struct sockaddr_in *in = (const struct sockaddr_in *)(const void *)it->ifa_addr;
-        if (in == NULL || in->sin_family != AF_INET || in->sin_addr.s_addr != door->local4) {
+        if (in == NULL || in->sin_family != AF_INET || in->sin_addr.s_addr != local4) {
             continue;
         }
         memset(ret_request, 0, sizeof(*ret_request));
         strncpy(ret_request->ifr_name, it->ifa_name, sizeof(ret_request->ifr_name) - 1);
-        door->interface = if_nametoindex(it->ifa_name);
+        *ret_index = if_nametoindex(it->ifa_name);
         if (ioctl(fd, SIOCGIFHWADDR, ret_request) == 0 &&
             ret_request->ifr_hwaddr.sa_family == ARPHRD_ETHER &&
             ioctl(fd, SIOCGIFMTU, ret_request) == 0) {
@@ -112,19 +115,25 @@ static int find_interface(struct door *door, int fd, struct ifreq *ret_request)
     return rc;
 }
 
+/* Of packets without their head. */
+static unsigned mtu_of(const struct ifreq *request, const struct via_ip_direct *direct)
+{
+    unsigned mtu = (unsigned)request->ifr_mtu;
+    mtu = mtu > VIA_IP_DIRECT_BYTES ? mtu - VIA_IP_DIRECT_BYTES : 0;
+    return via_min(mtu, direct->shared->options->mtu);
+}
+
 static int bind_door(struct door *door, const struct via_ip_direct *direct)
 {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = door->local4};
     socklen_t bytes = sizeof(address);
     int probe = IP_PMTUDISC_PROBE; /* never in fragments */
     struct ifreq request;
-    int rc = find_interface(door, door->fd, &request);
+    int rc = find_interface(door->local4, door->fd, &request, &door->interface);
     if (rc != 0) {
         return rc;
     }
-    unsigned mtu = (unsigned)request.ifr_mtu;
-    door->mtu = mtu > VIA_IP_DIRECT_BYTES ? mtu - VIA_IP_DIRECT_BYTES : 0;
-    door->mtu = via_min(door->mtu, direct->shared->options->mtu);
+    door->mtu = mtu_of(&request, direct);
     if (door->mtu < MTU_MIN) {
         return -EMSGSIZE;
     }
@@ -141,33 +150,57 @@ static int bind_door(struct door *door, const struct via_ip_direct *direct)
     return via_min(door->program_fd, 0);
 }
 
-static int open_door(struct via_ip_direct *direct, uint32_t local4, struct door **ret_door)
+static struct door *find_door(struct via_ip_direct *direct, uint32_t local4)
 {
-    for (unsigned i = 0; i < direct->doors_count; i++) {
-        if (direct->doors[i].local4 == local4) {
-            *ret_door = &direct->doors[i];
-            return 0;
+    for (unsigned i = 0; i < DOORS_MAX; i++) {
+        if (direct->doors[i].fd >= 0 && direct->doors[i].local4 == local4) {
+            return &direct->doors[i];
         }
     }
-    if (direct->doors_count == DOORS_MAX) {
-        return -ENOSPC;
+    return NULL;
+}
+
+static int open_door(struct via_ip_direct *direct, uint32_t local4, struct door **ret_door)
+{
+    struct door *door = find_door(direct, local4);
+    for (unsigned i = 0; door == NULL && i < DOORS_MAX; i++) {
+        if (direct->doors[i].fd >= 0) {
+            continue;
+        }
+        struct door made = {.fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0),
+                            .local4 = local4};
+        if (made.fd < 0) {
+            return -errno;
+        }
+        int rc = bind_door(&made, direct);
+        if (rc != 0) {
+            close(made.fd);
+            return rc;
+        }
+        direct->doors[i] = made;
+        door = &direct->doors[i];
     }
-    struct door *door = &direct->doors[direct->doors_count];
-    *door = (struct door){
-        .fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0),
-        .local4 = local4,
-    };
-    if (door->fd < 0) {
-        return -errno;
-    }
-    int rc = bind_door(door, direct);
-    if (rc != 0) {
-        close(door->fd);
-        return rc;
-    }
-    direct->doors_count++;
     *ret_door = door;
-    return 0;
+    return door != NULL ? 0 : -ENOSPC;
+}
+
+static void close_door(struct door *door)
+{
+    if (door->fd >= 0) {
+        close(door->fd);
+        close(door->program_fd);
+        door->fd = -1;
+    }
+}
+
+/* False if the address has moved to another interface, has gone, or the interface's MTU is another
+ * one: the socket and the program stay at the old one. */
+static bool is_current(const struct door *door, const struct via_ip_direct *direct)
+{
+    struct ifreq request;
+    unsigned interface = 0;
+    return find_interface(door->local4, door->fd, &request, &interface) == 0 &&
+           interface == door->interface && mtu_of(&request, direct) == door->mtu;
 }
 
 /* --- the way out ---------------------------------------------------------------------------------
@@ -402,10 +435,31 @@ static void take_message(struct via_ip_direct *direct, const struct door *door,
     }
 }
 
+static void check_doors(struct via_ip_direct *direct)
+{
+    for (unsigned i = 0; i < DOORS_MAX; i++) {
+        struct door *door = &direct->doors[i];
+        if (door->fd < 0 || is_current(door, direct)) {
+            continue;
+        }
+        for (unsigned host = 0; host < VIA_IP_HOSTS_MAX; host++) {
+            if (direct->peers[host].session != 0 && direct->peers[host].door == door) {
+                give_up(direct, host, "the interface of the link has changed");
+                direct->peers[host].ask_ns = 0;
+            }
+        }
+        close_door(door);
+    }
+}
+
 void via_ip_direct_hear(struct via_ip_direct *direct, uint64_t now_ns)
 {
-    for (unsigned i = 0; i < direct->doors_count; i++) {
-        for (unsigned count = 0; count < MESSAGES_MAX; count++) {
+    if (now_ns >= direct->check_ns) {
+        check_doors(direct);
+        direct->check_ns = now_ns + ASK_NS;
+    }
+    for (unsigned i = 0; i < DOORS_MAX; i++) {
+        for (unsigned count = 0; direct->doors[i].fd >= 0 && count < MESSAGES_MAX; count++) {
             struct message message;
             struct sockaddr_in from = {0};
             socklen_t bytes = sizeof(from);
@@ -455,11 +509,9 @@ void via_ip_direct_end_all(struct via_ip_direct *direct)
         give_up(direct, host, "this host's daemon has gone");
         direct->peers[host].ask_ns = 0;
     }
-    for (unsigned i = 0; i < direct->doors_count; i++) {
-        close(direct->doors[i].fd);
-        close(direct->doors[i].program_fd);
+    for (unsigned i = 0; i < DOORS_MAX; i++) {
+        close_door(&direct->doors[i]);
     }
-    direct->doors_count = 0;
 }
 
 void via_ip_direct_free(struct via_ip_direct *direct)

@@ -272,6 +272,30 @@ class Direct(Case):
         self.wait_direct((1, 2), (2, 1))
         finish()
 
+    def test_the_address_moves_to_another_interface(self):
+        """As when a machine's card becomes part of a bridge; and its MTU changes while the path is open."""
+        self.wait_direct((1, 2), (2, 1))
+        move = "ip link add br0 address $(cat /sys/class/net/eth0/address) type bridge && ip address flush dev eth0 && ip link set eth0 master br0 && " \
+            "ip address add %s/24 dev br0 && ip link set br0 up" % self.lab[1].address
+        back = "ip link del br0; ip address flush dev eth0; ip address add %s/24 dev eth0; ip link set eth0 mtu 1500" % self.lab[1].address
+        self.addCleanup(self.lab[1].run, ["sh", "-c", back], check=False)
+        finish = self.stream(1, 2, "10.78.0.2", 6)
+        sent = self.peer(1, 2)["packets_sent"]
+        self.lab[1].run(["sh", "-c", move])
+        self.says(1, "no direct path: the interface of the link has changed")
+        self.wait_direct((1, 2), (2, 1))
+        self.lab[1].run(["ip", "link", "set", "br0", "mtu", "1400"])
+        self.assertTrue(wait_for(lambda: "mtu 1352" in self.lab[1].run(["ip", "route"]).stdout))
+        self.wait_direct((1, 2), (2, 1))
+        finish()
+        self.assertGreater(self.peer(1, 2)["packets_sent"], sent)
+
+    def says(self, host, text):
+        def has_said():
+            with open(self.log(host), encoding="utf-8") as log:
+                return text in log.read()
+        self.assertTrue(wait_for(has_said), text)
+
     def test_a_wire_of_short_frames(self):
         for m in self.lab:
             m.run(["ip", "link", "set", "eth0", "mtu", "1340"])
