@@ -437,6 +437,32 @@ void via_vfio_user_serve(int listen_fd, via_vfio_user_attach *attach, void *ctx,
     free(client);
 }
 
+/* Removes a socket that a server left there: nothing else, and not one that a process listens on.
+ */
+static int remove_stale(const struct sockaddr_un *address, struct via_error *err)
+{
+    const char *path = address->sun_path;
+    struct stat info;
+    if (lstat(path, &info) != 0) {
+        return via_error_set(err, -errno, "%s: %s", path, strerror(errno));
+    }
+    if (!S_ISSOCK(info.st_mode)) {
+        return via_error_set(err, -EEXIST, "%s: something is there that is not a socket", path);
+    }
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0) {
+        return via_error_set(err, -errno, "socket: %s", strerror(errno));
+    }
+    /* A full queue, too, is one that a process has. */
+    bool is_stale = connect(fd, (const struct sockaddr *)address, sizeof(*address)) != 0 &&
+                    errno == ECONNREFUSED;
+    close(fd);
+    if (!is_stale) {
+        return via_error_set(err, -EADDRINUSE, "%s: another server listens there", path);
+    }
+    return unlink(path) == 0 ? 0 : via_error_set(err, -errno, "%s: %s", path, strerror(errno));
+}
+
 int via_vfio_user_listen(const char *path, int *ret_fd, struct via_error *err)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -452,20 +478,16 @@ int via_vfio_user_listen(const char *path, int *ret_fd, struct via_error *err)
     int rc = bind(fd, (struct sockaddr *)&address, sizeof(address));
     if (rc != 0 && errno == EADDRINUSE) {
         /* A device may be behind it. */
-        if (connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0) {
+        rc = remove_stale(&address, err);
+        if (rc != 0) {
             close(fd);
-            return via_error_set(err, -EADDRINUSE, "%s: another server listens there", path);
+            return rc;
         }
-        unlink(path);
-        close(fd);
-        fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        rc = fd >= 0 ? bind(fd, (struct sockaddr *)&address, sizeof(address)) : -1;
+        rc = bind(fd, (struct sockaddr *)&address, sizeof(address));
     }
     if (rc != 0 || listen(fd, 4) != 0) {
         rc = via_error_set(err, -errno, "listen on %s: %s", path, strerror(errno));
-        if (fd >= 0) {
-            close(fd);
-        }
+        close(fd);
         return rc;
     }
     *ret_fd = fd;

@@ -530,6 +530,52 @@ static void two_servers_do_not_share_a_path(void **state)
     assert_non_null(strstr(err.text, "another server listens there"));
 }
 
+/* Four wait in the queue of a server that stands still; a fifth connect(2) would wait, too. */
+static void a_server_that_stands_still_has_its_path(void **state)
+{
+    (void)state;
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    struct via_error err;
+    char directory[] = "/tmp/via-vfio-XXXXXX";
+    int listener, fds[16], fd;
+    unsigned count = 0;
+    assert_non_null(mkdtemp(directory));
+    snprintf(address.sun_path, sizeof(address.sun_path), "%s/s", directory);
+    assert_int_equal(via_vfio_user_listen(address.sun_path, &listener, &err), 0);
+    do {
+        assert_true(count < VIA_ARRAY_COUNT(fds));
+        fds[count] = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        count++;
+    } while (connect(fds[count - 1], (struct sockaddr *)&address, sizeof(address)) == 0);
+    assert_int_equal(via_vfio_user_listen(address.sun_path, &fd, &err), -EADDRINUSE);
+    while (count > 0) {
+        close(fds[--count]);
+    }
+    /* The one who left it: a new server takes the path. */
+    close(listener);
+    assert_int_equal(via_vfio_user_listen(address.sun_path, &fd, &err), 0);
+    close(fd);
+    unlink(address.sun_path);
+    rmdir(directory);
+}
+
+static void a_file_is_not_taken_for_a_socket(void **state)
+{
+    (void)state;
+    char directory[] = "/tmp/via-vfio-XXXXXX", path[64];
+    struct via_error err;
+    int fd;
+    assert_non_null(mkdtemp(directory));
+    snprintf(path, sizeof(path), "%s/precious", directory);
+    fd = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+    assert_true(fd >= 0);
+    close(fd);
+    assert_int_equal(via_vfio_user_listen(path, &fd, &err), -EEXIST);
+    assert_non_null(strstr(err.text, "something is there that is not a socket"));
+    assert_int_equal(unlink(path), 0); /* it is still there */
+    rmdir(directory);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -541,6 +587,8 @@ int main(void)
         TEST(a_function_behind_a_socket_is_one),
         TEST(an_interrupt_is_an_eventfd),
         cmocka_unit_test(a_server_that_dribbles_is_given_up),
+        cmocka_unit_test(a_server_that_stands_still_has_its_path),
+        cmocka_unit_test(a_file_is_not_taken_for_a_socket),
         TEST(a_hostile_client_harms_itself_only),
         TEST(qemu_is_understood),
         TEST(a_server_that_ends_is_a_function_that_is_gone),
