@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -126,6 +127,32 @@ static void who_does_not_listen_is_hung_up_on(void **state)
     close(deaf);
 }
 
+/* Descriptors may run out before places do. The connection is refused, and leaves the queue. */
+static void a_client_without_descriptors_is_refused(void **state)
+{
+    struct bench *bench = *state;
+    struct rlimit before, few;
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    bool came_with;
+    strcpy(address.sun_path, bench->path);
+    assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    few = before;
+    few.rlim_cur = (rlim_t)dup(fd); /* the lowest free number */
+    close((int)few.rlim_cur);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+    via_ivshmem_server_service(bench->server);
+    few.rlim_cur = before.rlim_cur;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+    assert_int_equal(next(fd, &came_with), -2);
+    close(fd);
+    assert_int_equal(via_ivshmem_server_clients(bench->server), 0);
+    fd = join(bench);
+    assert_int_equal(via_ivshmem_server_clients(bench->server), 1);
+    close(fd);
+}
+
 /* --- the client ------------------------------------------------------------------------------- */
 
 struct said {
@@ -188,6 +215,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(clients_get_what_the_protocol_says, set_up, tear_down),
         cmocka_unit_test_setup_teardown(who_does_not_listen_is_hung_up_on, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_client_without_descriptors_is_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(hostile_servers_are_left, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -35,6 +35,7 @@ struct via_ivshmem_server {
     int listen_fd;
     int epoll_fd;
     int memory_fd;
+    int spare_fd; /* closed when descriptors run out: one connection can be taken and refused */
     unsigned vectors;
     unsigned clients_max;
     unsigned clients_count;
@@ -151,9 +152,27 @@ static int make_client(struct via_ivshmem_server *server, struct client *client,
     return epoll_ctl(server->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0 ? 0 : -errno;
 }
 
+/* A connection that stays in the queue would wake the server again at once, for ever. */
+static void refuse_one(struct via_ivshmem_server *server)
+{
+    via_log(VIA_LOG_ERROR, "%s: a client is refused: %s", server->path, strerror(errno));
+    if (server->spare_fd >= 0) {
+        close(server->spare_fd);
+    }
+    int fd = accept4(server->listen_fd, NULL, NULL, SOCK_CLOEXEC);
+    if (fd >= 0) {
+        close(fd);
+    }
+    server->spare_fd = eventfd(0, EFD_CLOEXEC);
+}
+
 static void accept_one(struct via_ivshmem_server *server)
 {
     int fd = accept4(server->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd < 0 && (errno == EMFILE || errno == ENFILE)) {
+        refuse_one(server);
+        return;
+    }
     if (fd < 0) {
         if (errno != EAGAIN && errno != ECONNABORTED && errno != EINTR) {
             via_log(VIA_LOG_ERROR, "%s: accept: %s", server->path, strerror(errno));
@@ -243,6 +262,10 @@ static int open_all(struct via_ivshmem_server *server,
     if (server->epoll_fd < 0) {
         return via_error_set(err, -errno, "epoll: %s", strerror(errno));
     }
+    server->spare_fd = eventfd(0, EFD_CLOEXEC);
+    if (server->spare_fd < 0) {
+        return via_error_set(err, -errno, "eventfd: %s", strerror(errno));
+    }
     mode_t mode = options->mode != 0 ? options->mode : 0600;
     rc = via_emu_listen(server->path, SOCK_STREAM, mode, &server->listen_fd, err);
     if (rc != 0) {
@@ -265,7 +288,7 @@ int via_ivshmem_server_open(const struct via_ivshmem_server_options *options,
     if (rc == 0) {
         server->vectors = options->vectors;
         server->clients_max = options->clients_max;
-        server->listen_fd = server->epoll_fd = server->memory_fd = -1;
+        server->listen_fd = server->epoll_fd = server->memory_fd = server->spare_fd = -1;
         strcpy(server->path, options->path);
         for (unsigned i = 0; i < VIA_IVSHMEM_CLIENTS_MAX; i++) {
             server->clients[i].fd = -1;
@@ -311,6 +334,9 @@ void via_ivshmem_server_close(struct via_ivshmem_server *server)
     }
     if (server->memory_fd >= 0) {
         close(server->memory_fd);
+    }
+    if (server->spare_fd >= 0) {
+        close(server->spare_fd);
     }
     free(server);
 }
