@@ -359,7 +359,11 @@ void via_pex_chip_write(struct via_pex *pex, uint32_t off, uint32_t value, unsig
         write_of_kind(&place, off, value, lanes);
         follow_shadow(&place);
     } else if (is_alut(off) && pex->options.alut_entries != 0) {
+        uint32_t before = pex->regs[off / 4];
         write_bits(&pex->regs[off / 4], value, lanes);
+        if (pex->regs[off / 4] == before) {
+            return; /* drivers write whole tables again, and each entry costs a walk of all views */
+        }
     } else {
         return;
     }
