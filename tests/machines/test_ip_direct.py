@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
 """viaduct-ip on machines of a lab: kernels carry packets between neighbours, and inboxes carry them whenever they do not."""
+import ctypes
 import json
 import os
 import platform
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import unittest
@@ -25,6 +27,10 @@ REASON = "no link over libfabric: %s" % fabric.WHY_NOT["ofi"] if fabric.WHY_NOT[
     "no iproute2" if not shutil.which("ip") else \
     "direct paths need Linux 6.6" if KERNEL < (6, 6) else \
     "no /dev/net/tun" if not os.path.exists("/dev/net/tun") else None
+
+# bpf(2), and its commands by which an object of this id is opened.
+SYS_BPF = {"x86_64": 321, "aarch64": 280}.get(platform.machine())
+BPF_OBJECTS = {"prog_id": 13, "map_id": 14, "link_id": 30}
 
 # Sends as much as it is told in pieces of several sizes, and gets its SHA-256 back from the other end.
 CLIENT = """
@@ -102,12 +108,32 @@ for port in map(int, sys.argv[2:]):
         sock.sendto((head + rng.choice([bytes(16), os.urandom(16)]) + inner)[:rng.choice([0, 3, 20, 32, 48, 99])], (sys.argv[1], port))
 """
 
+# Prints what follows the UDP header of a packet of a direct path that comes in, in hexadecimal.
+KEEPER = """
+import socket
+sock = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+sock.bind(("eth0", 3))  # before programs see it
+print("ready", flush=True)
+while True:
+    frame = sock.recv(65536)
+    if len(frame) > 82 and frame[23] == 17 and frame[42 + 2] == 1 and frame[42 + 3] == 1:
+        print(frame[42:].hex())
+        break
+"""
+REPLAY = """
+import socket, sys
+sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+for _ in range(100):
+    sock.sendto(bytes.fromhex(sys.argv[3]), (sys.argv[1], int(sys.argv[2])))
+"""
+
 
 @unittest.skipIf(REASON, REASON)
 class Case(machines_case.Case):
     count = 3
     sections = None
     environment = {}
+    prefix = []  # of the command
 
     def setUp(self):
         self.fabric = fabric.Fabric(self.lab, machines_fabric.ring(self.count), "ofi", self.sections)
@@ -131,7 +157,7 @@ class Case(machines_case.Case):
 
     def start(self, host):
         with open(self.log(host), "a", encoding="utf-8") as log:
-            self.devices[host] = self.lab[host].start([VIADUCT_IP, "--host", str(host)], stderr=log, stdout=log,
+            self.devices[host] = self.lab[host].start([*self.prefix, VIADUCT_IP, "--host", str(host)], stderr=log, stdout=log,
                                                       env={**self.fabric.environment(host), **self.environment})
 
     def tell(self, host, number):
@@ -144,6 +170,12 @@ class Case(machines_case.Case):
         device = self.devices.pop(host)
         self.tell(host, number)
         return device.wait(HANG_S)
+
+    def says(self, host, text):
+        def has_said():
+            with open(self.log(host), encoding="utf-8") as log:
+                return text in log.read()
+        self.assertTrue(wait_for(has_said), text)
 
     def peer(self, host, peer):
         """What a host's viaduct-ip says of a peer; {} while it does not."""
@@ -253,6 +285,57 @@ class Direct(Case):
         self.assertEqual(self.end(1), 0)
         self.assertEqual(self.ports(1), [])
 
+    def bpf_objects(self, host):
+        """{(kind, id)} of what viaduct-ip holds in the kernel."""
+        found = set()
+        for pid in self.lab[host].pids(VIADUCT_IP):
+            for fd in os.listdir("/proc/%d/fdinfo" % pid):
+                with open("/proc/%d/fdinfo/%s" % (pid, fd), encoding="ascii") as info:
+                    found |= {(kind, int(number)) for kind, number in (line.split()[:2] for line in info.read().replace(":", " ").splitlines() if line)
+                              if kind in BPF_OBJECTS}
+        return found
+
+    @staticmethod
+    def is_in_kernel(kind, number):
+        attributes = struct.pack("<IIII", number, 0, 0, 0)
+        fd = ctypes.CDLL(None, use_errno=True).syscall(SYS_BPF, BPF_OBJECTS[kind], attributes, len(attributes))
+        if fd >= 0:
+            os.close(fd)
+        return fd >= 0
+
+    @unittest.skipUnless(SYS_BPF, "the number of bpf(2) here is not known")
+    def test_nothing_stays_in_the_kernel(self):
+        self.wait_direct((1, 2), (2, 1))
+        for number in (signal.SIGKILL, signal.SIGTERM):
+            objects = self.bpf_objects(1)
+            self.assertEqual({kind for kind, _ in objects}, set(BPF_OBJECTS))
+            self.assertTrue(all(self.is_in_kernel(*item) for item in objects), objects)
+            self.end(1, number)
+            self.assertTrue(wait_for(lambda objects=objects: not any(self.is_in_kernel(*item) for item in objects)), objects)
+            self.assertNotIn("via0", self.lab[1].run(["ip", "link"]).stdout)
+            self.assertNotIn("10.78", self.lab[1].run(["ip", "route"]).stdout)
+            self.start(1)
+            self.wait_direct((1, 2), (2, 1))
+
+    def test_packets_of_an_earlier_session(self):
+        """A neighbour on the wire keeps a packet with its token. It is worth nothing once the receiver has started anew."""
+        self.wait_direct((1, 2), (2, 1))
+        keeper = self.python(1, KEEPER)
+        self.assertEqual(keeper.stdout.readline(), "ready\n")
+        self.assertTrue(wait_for(lambda: self.answers(2, "10.78.0.1") and keeper.poll() is not None))
+        packet = keeper.stdout.read().strip()
+
+        def replay():
+            """How many more packets have come in; the kernel's choice of the port is another one after each start."""
+            before = self.peer(1, 2)["packets_received"]
+            self.lab[2].run(["python3", "-c", REPLAY, self.lab[1].address, str(self.ports(1)[0]), packet])
+            return self.peer(1, 2)["packets_received"] - before
+        self.assertGreaterEqual(replay(), 100)  # docs/security.md
+        self.end(1)
+        self.start(1)
+        self.wait_direct((1, 2), (2, 1))
+        self.assertLess(replay(), 100)
+
     def test_strangers_are_not_let_in(self):
         self.wait_direct((1, 2), (1, 3))
         ports = self.ports(1)
@@ -290,12 +373,6 @@ class Direct(Case):
         finish()
         self.assertGreater(self.peer(1, 2)["packets_sent"], sent)
 
-    def says(self, host, text):
-        def has_said():
-            with open(self.log(host), encoding="utf-8") as log:
-                return text in log.read()
-        self.assertTrue(wait_for(has_said), text)
-
     def test_a_wire_of_short_frames(self):
         for m in self.lab:
             m.run(["ip", "link", "set", "eth0", "mtu", "1340"])
@@ -322,6 +399,16 @@ class Off(Case):
         self.assertTrue(wait_for(lambda: self.answers(1, "10.78.0.2")))
         self.stream(1, 2, "10.78.0.2", 3)()
         self.assertFalse(self.is_direct(1, 2))
+
+
+@unittest.skipUnless(shutil.which("setpriv"), "no setpriv(1)")
+class WithoutRights(Off):
+    """The kernel takes no program of a process without CAP_BPF: the log says so, and the device works."""
+    environment = {}
+    prefix = ["setpriv", "--bounding-set", "-bpf,-sys_admin"]
+
+    def test_the_cause_is_told(self):
+        self.says(1, "no direct paths: Operation not permitted")
 
 
 class Encrypted(Off):
