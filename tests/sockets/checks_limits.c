@@ -9,7 +9,9 @@
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/resource.h>
+#include <sys/select.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <time.h>
 
 #define LIMIT 256
@@ -134,6 +136,77 @@ static void a_wait_without_a_descriptor_ends(void)
     done(pair);
 }
 
+static void *write_soon(void *of_fd)
+{
+    sleep_ms(50);
+    write_all(*(int *)of_fd, "x", 1);
+    return NULL;
+}
+
+static void *drain_soon(void *of_fd)
+{
+    char data[4096];
+    sleep_ms(50);
+    while (read(*(int *)of_fd, data, sizeof(data)) > 0) {
+    }
+    return NULL;
+}
+
+/* Runs it beside the call that it ends. */
+static pthread_t run_beside(void *(*run)(void *), int *fd)
+{
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, run, fd) == 0);
+    return thread;
+}
+
+static void wait_in_each_call(struct pair pair, int epfd)
+{
+    char byte;
+    fd_set in;
+    struct timeval limit = {.tv_sec = 60};
+    pthread_t thread = run_beside(write_soon, &pair.client);
+    CHECK(read(pair.server, &byte, 1) == 1 && pthread_join(thread, NULL) == 0);
+
+    thread = run_beside(write_soon, &pair.client);
+    CHECK(wait_in(epfd, pair.server, 60000) == EPOLLIN && pthread_join(thread, NULL) == 0);
+    CHECK(read(pair.server, &byte, 1) == 1);
+
+    thread = run_beside(write_soon, &pair.client);
+    FD_ZERO(&in);
+    FD_SET(pair.server, &in);
+    CHECK(select(pair.server + 1, &in, NULL, NULL, &limit) == 1 && FD_ISSET(pair.server, &in));
+    CHECK(read(pair.server, &byte, 1) == 1 && pthread_join(thread, NULL) == 0);
+
+    fill_up(pair.client);
+    thread = run_beside(drain_soon, &pair.server);
+    write_all(pair.client, &byte, 1);
+    CHECK(shutdown(pair.client, SHUT_WR) == 0 && pthread_join(thread, NULL) == 0);
+    CHECK(shutdown(pair.server, SHUT_WR) == 0 && read(pair.client, &byte, 1) == 0);
+}
+
+/* poll() then takes no entry at all, but the other calls that wait are as before. */
+static void waits_without_descriptors(void)
+{
+    struct pair piped = connected();
+    struct pair fresh = just_connected();
+    int piped_set = set_with(piped.server, EPOLLIN);
+    int fresh_set = set_with(fresh.server, EPOLLIN);
+    talk_both_ways(piped.client, piped.server);
+    limit_to(RLIMIT_NOFILE, 0);
+    wait_in_each_call(piped, piped_set);
+    wait_in_each_call(fresh, fresh_set);
+    struct rusage before;
+    struct rusage after;
+    CHECK(getrusage(RUSAGE_SELF, &before) == 0);
+    sleep_ms(400);
+    CHECK(getrusage(RUSAGE_SELF, &after) == 0);
+    timersub(&after.ru_utime, &before.ru_utime, &after.ru_utime);
+    timersub(&after.ru_stime, &before.ru_stime, &after.ru_stime);
+    timeradd(&after.ru_utime, &after.ru_stime, &after.ru_utime);
+    CHECK(after.ru_utime.tv_sec == 0 && after.ru_utime.tv_usec < 200000); /* no thread spins */
+}
+
 /* poll() takes RLIMIT_NOFILE entries at most, of which the library needs none. */
 static void as_many_entries_as_descriptors(void)
 {
@@ -153,9 +226,7 @@ static void as_many_entries_as_descriptors(void)
 }
 
 const struct check checks_of_limits[] = {
-    CHECK_ENTRY(as_many_connections_as_descriptors),
-    CHECK_ENTRY(files_may_have_no_bytes),
-    CHECK_ENTRY(a_wait_without_a_descriptor_ends),
-    CHECK_ENTRY(as_many_entries_as_descriptors),
-    {0},
+    CHECK_ENTRY(as_many_connections_as_descriptors), CHECK_ENTRY(files_may_have_no_bytes),
+    CHECK_ENTRY(a_wait_without_a_descriptor_ends),   CHECK_ENTRY(as_many_entries_as_descriptors),
+    CHECK_ENTRY(waits_without_descriptors),          {0},
 };

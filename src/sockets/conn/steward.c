@@ -298,6 +298,9 @@ void via_steward_prepare_slowly(void)
     errno = saved;
 }
 
+/* How long it sleeps when the kernel polls no descriptors for it. */
+#define BLIND_NS (10 * VIA_MSEC_NS)
+
 static void *run(void *unused)
 {
     bool looks = true;
@@ -313,8 +316,11 @@ static void *run(void *unused)
         }
         uint64_t most_ns = via_steward_sleep_ns_max();
         uint64_t until_ns = via_os_now_ns() + via_min(most_ns, LAST_POLL_NS);
-        looks = VIA_REAL(ppoll)(fds, 2, via_os_time_left(until_ns, &storage), NULL) > 0 ||
-                most_ns != VIA_NEVER_NS;
+        int n = VIA_REAL(ppoll)(fds, 2, via_os_time_left(until_ns, &storage), NULL);
+        if (via_unlikely(n < 0)) { /* RLIMIT_NOFILE allows fewer entries */
+            via_os_pause(BLIND_NS);
+        }
+        looks = n != 0 || most_ns != VIA_NEVER_NS;
         if (fds[0].revents != 0) {
             looks &= !via_sock_bell_calls_take() || fds[1].revents != 0 || most_ns != VIA_NEVER_NS;
             via_quiet_check();

@@ -227,6 +227,19 @@ static bool is_select_plain(int count, const fd_set *in, const fd_set *out, cons
            (!via_steward_is_wanted() && !is_any_of_select_ours(count, in, out, except));
 }
 
+/* RLIMIT_NOFILE is smaller than the sets, which concerns poll(), but not select(). */
+static int select_by_kernel(const struct pollfd *fds, nfds_t used, int count, fd_set *in,
+                            fd_set *out, fd_set *except, uint64_t deadline_ns, const sigset_t *mask)
+{
+    struct timespec storage;
+    for (nfds_t i = 0; i < used; i++) {
+        via_fd_demote(fds[i].fd, VIA_REASON_RESOURCES);
+    }
+    int n =
+        VIA_REAL(pselect)(count, in, out, except, via_os_time_left(deadline_ns, &storage), mask);
+    return n >= 0 ? n : -errno;
+}
+
 static int select_by_poll(int count, fd_set *in, fd_set *out, fd_set *except, uint64_t deadline_ns,
                           const sigset_t *mask)
 {
@@ -239,7 +252,11 @@ static int select_by_poll(int count, fd_set *in, fd_set *out, fd_set *except, ui
     int rc = via_poll_is_any_ours(fds, used) || !is_listening(fds, used, deadline_ns)
                  ? via_poll(fds, used, deadline_ns, mask)
                  : poll_elsewhere(fds, used, deadline_ns, mask);
-    rc = rc < 0 ? rc : to_sets(fds, used, in, out, except);
+    if (via_unlikely(rc == -EINVAL)) {
+        rc = select_by_kernel(fds, used, count, in, out, except, deadline_ns, mask);
+    } else if (rc >= 0) {
+        rc = to_sets(fds, used, in, out, except);
+    }
     if (fds != on_stack) {
         via_pool_put(&via_scratch, fds);
     }
@@ -382,14 +399,18 @@ static int wait_in_set(struct via_ep_set *set, int epfd, struct epoll_event *eve
 
 /* Sleeps until the set has an event, handling calls meanwhile; then the set is polled without
  * waiting. */
-static int wait_listening(int epfd, struct epoll_event *events, int max, uint64_t deadline_ns,
+static int wait_listening(int epfd, struct epoll_event *events, int max, int timeout,
                           const sigset_t *mask)
 {
     struct pollfd fds[2] = {{.fd = epfd, .events = POLLIN}};
+    uint64_t deadline_ns = deadline_of_ms(timeout);
     int saved = errno;
     int n;
     while ((n = VIA_REAL(epoll_wait)(epfd, events, max, 0)) == 0) {
         n = via_steward_sleep(fds, 1, deadline_ns, mask);
+        if (via_unlikely(n == -EINVAL)) { /* RLIMIT_NOFILE is 0 */
+            return VIA_REAL(epoll_pwait)(epfd, events, max, timeout, mask);
+        }
         if (n <= 0) {
             errno = saved;
             return (int)via_hooks_result(n);
@@ -423,7 +444,7 @@ static int wait_alone(int epfd, struct epoll_event *events, int max, int timeout
                       const sigset_t *mask)
 {
     return is_listening(events, 1, (uint64_t)timeout)
-               ? wait_listening(epfd, events, max, deadline_of_ms(timeout), mask)
+               ? wait_listening(epfd, events, max, timeout, mask)
                : VIA_REAL(epoll_pwait)(epfd, events, max, timeout, mask);
 }
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 #include <errno.h>
 #include <linux/sockios.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <pthread.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -43,6 +45,30 @@ void via_io_shadow(struct via_op *op, uint32_t events)
     take_in(op, events, 0);
 }
 
+/* Where RLIMIT_NOFILE is 0, poll() takes no entry. */
+static uint32_t state_without_poll(int fd)
+{
+    struct tcp_info info;
+    socklen_t bytes = sizeof(info);
+    int count;
+    uint32_t events = 0;
+    if (VIA_REAL(getsockopt)(fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0) {
+        return 0;
+    }
+    if (info.tcpi_state == TCP_CLOSE) {
+        return IN_EVENTS | OUT_EVENTS | POLLRDHUP | POLLHUP;
+    }
+    if (VIA_REAL(ioctl)(fd, SIOCINQ, &count) == 0 && count > 0) {
+        events = IN_EVENTS;
+    }
+    if (VIA_REAL(ioctl)(fd, SIOCOUTQ, &count) == 0 && count == 0) {
+        events |= OUT_EVENTS; /* later than by poll(), whose rule the kernel does not tell */
+    }
+    bool ended = info.tcpi_state == TCP_CLOSE_WAIT || info.tcpi_state == TCP_LAST_ACK ||
+                 info.tcpi_state == TCP_CLOSING || info.tcpi_state == TCP_TIME_WAIT;
+    return events | (ended ? IN_EVENTS | POLLRDHUP : 0u);
+}
+
 /* The kernel's answer for these events, now. */
 static uint32_t ask_kernel(struct via_op *op, uint32_t events, size_t fresh)
 {
@@ -50,7 +76,8 @@ static uint32_t ask_kernel(struct via_op *op, uint32_t events, size_t fresh)
     struct pollfd pfd = {.fd = op->fd, .events = (short)(events | POLLRDHUP)};
     /* Not the C library's poll(), in which a thread may be cancelled: tokens are held. */
     if (syscall(SYS_ppoll, &pfd, 1, &none, NULL, 0) < 0) {
-        return 0;
+        uint32_t seen = errno == EINVAL ? state_without_poll(op->fd) : 0;
+        pfd.revents = (short)(seen & (events | VIA_POLL_GONE));
     }
     return take_in(op, (uint32_t)(unsigned short)pfd.revents, fresh);
 }
@@ -306,11 +333,14 @@ static bool has_news(struct via_op *op, uint32_t what)
  * holder. */
 #define HALF_CLOSED_POLL_NS (100 * VIA_MSEC_NS)
 
+/* How long a thread sleeps when the kernel polls no descriptor for it. */
+#define BLIND_NS VIA_MSEC_NS
+
 /* The sleep proper: on the kernel's socket for the kernel's own events, on bells for the rest. */
 static int sleep_for(struct via_op *op, uint32_t what, bool pipes, uint64_t bells,
                      uint64_t deadline_ns, uint64_t most_ns)
 {
-    struct pollfd fds[3] = {{.fd = op->fd, .events = (short)what}, {.fd = -1, .events = POLLIN}};
+    struct pollfd fds[2] = {{.fd = op->fd, .events = (short)what}};
     uint64_t until_ns = deadline_ns;
     if (pipes) {
         uint32_t seen = atomic_load_explicit(&op->side->shadow, memory_order_relaxed);
@@ -323,15 +353,19 @@ static int sleep_for(struct via_op *op, uint32_t what, bool pipes, uint64_t bell
     via_stats_count(&op->conn->stats->sleeps, 1);
     uint32_t seen = 0;
     int n = -EAGAIN;
-    if (fds[0].fd >= 0 && fds[0].events == POLLRDHUP && fds[1].fd < 0 && until_ns == VIA_NEVER_NS) {
+    if (fds[0].fd >= 0 && fds[0].events == POLLRDHUP && until_ns == VIA_NEVER_NS) {
         n = via_sleep_watching(op->fd, op->conn->serial, bells, most_ns, &seen);
     }
     if (n == -EAGAIN) {
         if (most_ns != VIA_NEVER_NS) {
             until_ns = via_min(until_ns, via_os_now_ns() + most_ns);
         }
-        n = via_sleep(fds, 2, bells, until_ns, NULL);
+        n = via_sleep(fds, 1, bells, until_ns, NULL);
         seen = (uint32_t)(unsigned short)fds[0].revents;
+        if (via_unlikely(n == -EINVAL)) { /* state_without_poll() */
+            seen = 0;
+            n = via_sleep(fds, 0, bells, via_min(until_ns, via_os_now_ns() + BLIND_NS), NULL);
+        }
     }
     if (n == -EINTR) {
         return deadline_ns == VIA_NEVER_NS && via_signals_has_restart() ? 0 : -EINTR;
