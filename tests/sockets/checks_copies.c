@@ -98,6 +98,55 @@ static void splice_takes_what_the_connection_takes(void)
     done(pair);
 }
 
+#define ROUNDS 400
+
+static struct pair raced;
+static pthread_barrier_t rounds;
+
+static void *send_in_rounds(void *unused)
+{
+    for (int i = 0; i < ROUNDS; i++) {
+        pthread_barrier_wait(&rounds);
+        fill_up(raced.client);
+        pthread_barrier_wait(&rounds);
+    }
+    return unused;
+}
+
+/* Another thread fills the connection meanwhile, and nothing reads from it: a call that waited
+ * would wait for ever. */
+static void splice_beside_a_sender_does_not_wait(void)
+{
+    static char data[PIPE_BYTES];
+    pthread_t sender;
+    raced = connected();
+    nonblocking(raced.client);
+    nonblocking(raced.server);
+    CHECK(pthread_barrier_init(&rounds, NULL, 2) == 0);
+    CHECK(pthread_create(&sender, NULL, send_in_rounds, NULL) == 0);
+    for (int i = 0; i < ROUNDS; i++) {
+        int fds[2];
+        size_t sent = 0;
+        full_pipe(fds);
+        pthread_barrier_wait(&rounds);
+        for (ssize_t n; sent < PIPE_BYTES; sent += (size_t)n) {
+            n = splice(fds[0], NULL, raced.client, NULL, PIPE_BYTES, SPLICE_F_NONBLOCK);
+            CHECK(n > 0 || (n < 0 && errno == EAGAIN));
+            if (n < 0) {
+                break;
+            }
+        }
+        CHECK(bytes_in(fds[0]) == PIPE_BYTES - sent);
+        pthread_barrier_wait(&rounds);
+        close(fds[0]);
+        close(fds[1]);
+        while (read(raced.server, data, sizeof(data)) > 0) {
+        }
+    }
+    CHECK(pthread_join(sender, NULL) == 0);
+    done(raced);
+}
+
 static void splice_to_a_full_pipe(void)
 {
     struct pair pair = connected();
@@ -212,6 +261,7 @@ const struct check checks_of_copies[] = {
     CHECK_ENTRY(waiting_on_the_smallest_stack),
     CHECK_ENTRY(splice_at_a_signal_loses_nothing),
     CHECK_ENTRY(splice_takes_what_the_connection_takes),
+    CHECK_ENTRY(splice_beside_a_sender_does_not_wait),
     CHECK_ENTRY(splice_to_a_full_pipe),
     CHECK_ENTRY(splice_from_an_empty_connection),
     {0},

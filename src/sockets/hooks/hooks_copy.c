@@ -181,7 +181,8 @@ static int wait_for_room(struct via_op *op)
 }
 
 /* Bytes taken out of the program's pipe: neither a signal nor another thread that has used the
- * room may lose them. */
+ * room may lose them. On a non-blocking connection there are such only between hosts, when other
+ * connections have used up the way there. */
 static ssize_t send_taken(struct via_op *op, const unsigned char *data, size_t bytes)
 {
     size_t done = 0;
@@ -198,6 +199,74 @@ static ssize_t send_taken(struct via_op *op, const unsigned char *data, size_t b
 
 /* There is always room for that when there is some. */
 #define SPLICE_BYTES (16u * 1024)
+
+/* Out of the program's pipe, into which another thread's read may have come first. Bytes or a
+ * negative errno. */
+static ssize_t take_now(int in_fd, struct iovec *piece)
+{
+    ssize_t got = vmsplice(in_fd, piece, 1, SPLICE_F_NONBLOCK);
+    if (got < 0 && errno != EAGAIN) { /* a filter of system calls may not allow it */
+        got = VIA_REAL(read)(in_fd, piece->iov_base, piece->iov_len);
+    }
+    return got >= 0 ? got : -errno;
+}
+
+static ssize_t splice_by_kernel(struct via_op *op, int in_fd, size_t bytes)
+{
+    ssize_t n = VIA_REAL(splice)(in_fd, NULL, op->fd, NULL, bytes, SPLICE_F_NONBLOCK);
+    if (n < (ssize_t)bytes) {
+        via_io_found_full(op);
+    }
+    via_io_count_kernel(op, via_max(n, (ssize_t)0));
+    return n >= 0 ? n : -errno;
+}
+
+/* With the tx token: no other thread uses up the room meanwhile. Bytes taken, of which *ret_left
+ * must still be sent; or a negative errno. */
+static ssize_t splice_with_token(struct via_op *op, int in_fd, unsigned char *buffer, size_t bytes,
+                                 size_t *ret_left)
+{
+    struct iovec piece = {.iov_base = buffer, .iov_len = bytes};
+    struct via_iov cursor;
+    if (via_side_is_in(op->side, VIA_PHASES_REPLAY)) {
+        return -EAGAIN; /* new bytes come behind those */
+    }
+    bool pipes = via_conn_has_pipes(op->conn);
+    if (pipes && op->side->tx.span != VIA_SPAN_PIPE) {
+        via_io_try_switch(op);
+    }
+    if (!pipes || op->side->tx.span != VIA_SPAN_PIPE) {
+        return splice_by_kernel(op, in_fd, bytes);
+    }
+    if (!via_io_has_room(op)) {
+        via_io_found_full(op);
+        return -EAGAIN;
+    }
+    ssize_t got = take_now(in_fd, &piece);
+    piece.iov_len = (size_t)via_max(got, (ssize_t)0);
+    if (got > 0 && via_iov_init(&cursor, &piece, 1) == 0) {
+        while (cursor.left != 0 && via_io_send_once(op, &cursor, 0) > 0) {
+        }
+        *ret_left = cursor.left;
+    }
+    return got;
+}
+
+static ssize_t splice_at_once(struct via_op *op, int in_fd, unsigned char *buffer, size_t bytes)
+{
+    size_t left = 0;
+    if (via_tx_take(op) != 0) {
+        return -EAGAIN; /* a signal handler's call inside a call on this connection */
+    }
+    ssize_t n = splice_with_token(op, in_fd, buffer, bytes, &left);
+    via_tx_give(op);
+    via_io_after(op);
+    if (left != 0) {
+        ssize_t sent = send_taken(op, buffer + (size_t)n - left, left);
+        n = sent >= 0 || (size_t)n > left ? n - (ssize_t)left + via_max(sent, (ssize_t)0) : sent;
+    }
+    return n;
+}
 
 /* From a pipe of the program's into a connection, which must not fail when the bytes have been
  * taken: so it is asked to send none before, and waited for. */
@@ -218,8 +287,13 @@ static ssize_t splice_to(struct via_op *op, int in_fd, size_t bytes, unsigned fl
     if (buffer == NULL) {
         return -ENOMEM;
     }
-    ssize_t got = VIA_REAL(read)(in_fd, buffer, via_min(bytes, (size_t)SPLICE_BYTES));
-    rc = got > 0 ? send_taken(op, buffer, (size_t)got) : got == 0 ? 0 : -errno;
+    bytes = via_min(bytes, (size_t)SPLICE_BYTES);
+    if (via_op_is_nonblocking(op)) {
+        rc = splice_at_once(op, in_fd, buffer, bytes);
+    } else {
+        ssize_t got = VIA_REAL(read)(in_fd, buffer, bytes);
+        rc = got > 0 ? send_taken(op, buffer, (size_t)got) : got == 0 ? 0 : -errno;
+    }
     via_pool_put(&via_scratch, buffer);
     return rc;
 }

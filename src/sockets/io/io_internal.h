@@ -92,6 +92,9 @@ void via_io_try_switch(struct via_op *op);
 /* With the tx token: does the pipe have room for a record? If not, the peer rings when it has. */
 bool via_io_has_room(struct via_op *op);
 
+/* With the tx token: one try to send, without waiting. Bytes or a negative errno. */
+ssize_t via_io_send_once(struct via_op *op, struct via_iov *iov, int flags);
+
 /* With the tx token: will no process ever read bytes written to the pipe? */
 bool via_tx_peer_is_gone(struct via_op *op);
 /* The same, by the kernel's state: does no process hold the other end any more? */

@@ -215,8 +215,7 @@ bool via_tx_peer_is_gone(struct via_op *op)
     return peer_is_gone(op);
 }
 
-/* One try, with the tx token. */
-static ssize_t send_once(struct via_op *op, struct via_iov *iov, int flags)
+ssize_t via_io_send_once(struct via_op *op, struct via_iov *iov, int flags)
 {
     struct via_stream_tx *tx = &op->side->tx;
     if (!via_conn_has_pipes(op->conn)) {
@@ -315,7 +314,7 @@ static ssize_t send_loop(struct via_op *op, struct via_iov *iov, int flags)
         if (rc != 0) {
             return -EAGAIN; /* a signal handler's call inside this very call */
         }
-        ssize_t n = send_once(op, iov, flags);
+        ssize_t n = via_io_send_once(op, iov, flags);
         via_tx_give(op);
         bool changed = via_io_after(op);
         if (n >= 0) {
