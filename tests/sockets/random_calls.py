@@ -60,13 +60,13 @@ def is_extra_edge(line, other, before):
         (look.endswith("epoll_wait(set 6)") and "(set 6) 0x1 = 1" in other and "0x1 = 1" in looked(look, before))
 
 
-GOES_BACK = ("passed to itself", "another program's", "rare option", "back to the kernel", "poll(set ")
+GOES_BACK = ("passed to itself", "another program's", "rare option", "back to the kernel", "poll(set ", ", permanently")
 PEEK, DONTWAIT, WAITALL = 0x2, 0x40, 0x100
 
 
 def goes_back(one):
     """Does this call return its connection to the kernel? A call that waits for all and leaves it there does, too (ADR 60),
-    and poll() on a set (ADR 70)."""
+    poll() on a set, and closing the number by which it is in a set while a copy is open (ADR 70)."""
     flags = re.search(r"recv by \d+ \(\d+ in \d+, (0x[0-9a-f]+)\)", one)
     return any(call in one for call in GOES_BACK) or \
         (flags is not None and int(flags[1], 16) & (PEEK | DONTWAIT | WAITALL) == PEEK | WAITALL)
@@ -75,8 +75,10 @@ def goes_back(one):
 def may_be_told(events, look, before):
     """Has a connection gone back to the kernel since the last check? Or before, and bytes have come: what was
     unread is sent again, maybe later. The edge of the change may also be told twice: by epoll_wait() itself, which
-    answers without the kernel what it knows, and by the kernel, which keeps it until it is asked. epoll(7) promises no
-    edge too few; programs that rely on edges try until EAGAIN, and find nothing new by one too many."""
+    answers without the kernel what it knows, and by the kernel, which keeps it until it is asked. epoll(7): "receiving an
+    event from epoll_wait(2) should suggest to you that such file descriptor is ready for the requested I/O operation. You must
+    consider it ready until the next (nonblocking) read/write yields EAGAIN." So an edge too many is allowed where the
+    descriptor is ready, and programs find nothing new by it; one too few is not."""
     twice = False
     for one in reversed(before):
         if goes_back(one):
