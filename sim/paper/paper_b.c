@@ -163,38 +163,20 @@ static double percent_more(const struct sim_ring_result *after,
     return (after->latency_ps / before->latency_ps - 1) * 100;
 }
 
-static void add_latency(struct figures *figures)
+/* The curves of the plots. */
+static void add_curves(struct figures *figures)
 {
-    struct sim_row row = {
-        .series = "latency", .x_unit = "B", .unit = "us", .paper = NAN, .role = SIM_PREDICTED};
-    for (size_t h = 0; h < HOSTS; h++) {
-        for (size_t t = 0; t < THREADS; t++) {
-            for (size_t s = 0; s < SIZES; s++) {
-                row.label = runs_names[h][t];
-                row.x = (double)sizes[s].bytes;
-                row.model = figures->runs[h][t][s].latency_ps / 1e6;
-                sim_report_add(figures->report, &row);
-            }
-        }
-    }
-}
-
-static void add_throughput(struct figures *figures)
-{
-    struct sim_row row = {.series = "throughput of a host",
-                          .x_unit = "B",
-                          .unit = "MB/s",
-                          .paper = NAN,
-                          .role = SIM_PREDICTED};
-    for (size_t h = 0; h < HOSTS; h++) {
-        for (size_t t = 0; t < THREADS; t++) {
-            for (size_t s = 0; s < SIZES; s++) {
-                row.label = runs_names[h][t];
-                row.x = (double)sizes[s].bytes;
-                row.model = mb_per_s(row.x, figures->runs[h][t][s].put_ps);
-                sim_report_add(figures->report, &row);
-            }
-        }
+    struct sim_row row = {.x_unit = "B", .paper = NAN, .role = SIM_PREDICTED};
+    for (size_t i = 0; i < 2 * HOSTS * THREADS * SIZES; i++) {
+        size_t h = i / (THREADS * SIZES) % HOSTS, t = i / SIZES % THREADS, s = i % SIZES;
+        const struct sim_ring_result *result = &figures->runs[h][t][s];
+        bool latency = i < HOSTS * THREADS * SIZES;
+        row.series = latency ? "latency" : "throughput of a host";
+        row.unit = latency ? "us" : "MB/s";
+        row.label = runs_names[h][t];
+        row.x = (double)sizes[s].bytes;
+        row.model = latency ? result->latency_ps / 1e6 : mb_per_s(row.x, result->put_ps);
+        sim_report_add(figures->report, &row);
     }
 }
 
@@ -304,31 +286,19 @@ static void add_gain_steps(struct figures *figures)
     }
 }
 
-/* The same as a share of what 1 thread reaches. */
-static void add_throughput_gains(struct figures *figures)
-{
-    struct sim_row row = {.series = "throughput: gained by 4 threads",
-                          .x_unit = "B",
-                          .unit = "%",
-                          .paper = NAN,
-                          .role = SIM_PREDICTED};
-    for (size_t h = 0; h < HOSTS; h++) {
-        for (size_t s = 0; s < SIZES; s++) {
-            row.label = hosts_names[h];
-            row.x = (double)sizes[s].bytes;
-            row.model = 100 * gained(figures, h, s, 0, 2);
-            sim_report_add(figures->report, &row);
-        }
-    }
-}
-
 /* --- breakdown: one put at a time
  * --------------------------------------------------------------- */
 
 /* "Scratchpads and interrupts are the largest overheads" of those in its breakdown, with next to no
  * data. */
-static void add_overheads(struct figures *figures, const double *step_ps)
+static void add_overheads(struct figures *figures)
 {
+    struct sim_ring_run run = neighbour_puts(figures, 3, 1, sizes[0].bytes);
+    struct sim_ring_result result;
+    run.senders_count = 1;
+    run.window = 1;
+    sim_ring_run(figures->scenario, &run, &result);
+    const double *step_ps = result.step_ps;
     double largest = step_ps[SIM_RING_SCRATCHPAD] + step_ps[SIM_RING_DOORBELL] +
                      step_ps[SIM_RING_HANDLER] + step_ps[SIM_RING_SERVICE];
     double next =
@@ -344,32 +314,6 @@ static void add_overheads(struct figures *figures, const double *step_ps)
                                 .model = largest / next,
                                 .role = SIM_HELD};
     sim_report_add(figures->report, &row);
-}
-
-static void add_steps(struct figures *figures)
-{
-    struct sim_row row = {.series = "time of a hop by step",
-                          .x_unit = "B",
-                          .unit = "us",
-                          .paper = NAN,
-                          .role = SIM_PREDICTED};
-    struct sim_ring_result results[SIZES] = {0};
-    bool all = sim_report_is_wanted(figures->report, SIM_PREDICTED);
-    for (size_t s = 0; s < (all ? SIZES : 1); s++) {
-        struct sim_ring_run run = neighbour_puts(figures, 3, 1, sizes[s].bytes);
-        run.senders_count = 1;
-        run.window = 1;
-        sim_ring_run(figures->scenario, &run, &results[s]);
-    }
-    add_overheads(figures, results[0].step_ps);
-    for (unsigned step = 0; all && step < SIM_RING_STEPS; step++) {
-        for (size_t s = 0; s < SIZES; s++) {
-            row.label = sim_ring_step_name(step);
-            row.x = (double)sizes[s].bytes;
-            row.model = results[s].step_ps[step] / 1e6;
-            sim_report_add(figures->report, &row);
-        }
-    }
 }
 
 /* --- all of them ----------------------------------------------------------------------------- */
@@ -398,7 +342,7 @@ static void add_all_sizes(struct figures *figures)
     add_thread_steps(figures, 0, SIZES - 1);
     add_throughput_steps(figures);
     add_gain_steps(figures);
-    add_steps(figures);
+    add_overheads(figures);
 }
 
 /* --- the paper ----------------------------------------------------------------------------------
@@ -420,9 +364,7 @@ static int run_b(const struct sim_scenario *scenario, struct sim_report *report,
         add_all_sizes(figures);
     }
     if (sim_report_is_wanted(report, SIM_PREDICTED)) {
-        add_latency(figures);
-        add_throughput(figures);
-        add_throughput_gains(figures);
+        add_curves(figures);
     }
     free(figures);
     return rc;

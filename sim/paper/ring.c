@@ -23,16 +23,6 @@ static const struct sim_key keys[] = {
 };
 const struct sim_section sim_ring_section = {"ring", false, keys, VIA_ARRAY_COUNT(keys)};
 
-static const char *const step_names[SIM_RING_STEPS] = {
-    "request taken up", "free interrupt", "copy in", "port",           "translation", "DMA",
-    "scratchpads",      "doorbell",       "handler", "service thread", "copy out",    "queue",
-};
-
-const char *sim_ring_step_name(enum sim_ring_step step)
-{
-    return step_names[step];
-}
-
 /* --- the machine ----------------------------------------------------------------------------- */
 
 struct request {

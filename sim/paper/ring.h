@@ -41,7 +41,6 @@ enum sim_ring_step {
     SIM_RING_QUEUE, /* until a transfer thread takes it */
     SIM_RING_STEPS
 };
-const char *sim_ring_step_name(enum sim_ring_step step);
 
 struct sim_ring_run {
     unsigned hosts_count;

@@ -256,7 +256,7 @@ void plan_pipe_offer(struct plan_pipe *pipe, struct plan_thread *ringer)
     plan_thread_kick(pipe->writer, ringer);
 }
 
-void plan_pipe_arrived(struct plan_fabric *fabric, struct plan_frame *frame)
+static void arrived(struct plan_fabric *fabric, struct plan_frame *frame)
 {
     struct plan_pipe *pipe = frame->pipe;
     const struct sim_call none = {0};
@@ -277,7 +277,7 @@ void plan_frame_came(void *object, uint64_t arg)
     (void)arg;
     struct plan_frame *frame = object;
     if (--frame->arriving == 0) {
-        plan_pipe_arrived(frame->pipe->writer->host->fabric, frame);
+        arrived(frame->pipe->writer->host->fabric, frame);
     }
 }
 

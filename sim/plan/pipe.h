@@ -168,10 +168,9 @@ void plan_pipe_release(struct plan_fabric *fabric, struct plan_pipe *pipe);
 void plan_pipe_offer(struct plan_pipe *pipe, struct plan_thread *ringer);
 /* The same, called by its own thread, which is awake. */
 void plan_pipe_list_out(struct plan_pipe *pipe);
-/* A frame has arrived. */
-void plan_pipe_arrived(struct plan_fabric *fabric, struct plan_frame *frame);
 /* The stores of a frame begin; `sent`: called when all have left. */
 void plan_pipe_post(struct plan_fabric *fabric, struct plan_frame *frame, struct sim_call sent);
+/* One of the two has come that a frame waits for: see `arriving`. */
 void plan_frame_came(void *frame, uint64_t arg);
 
 /* --- thread.c -------------------------------------------------------------------------------- */

@@ -58,7 +58,6 @@ struct scale_fabric {
     struct scale_host *hosts;
     struct scale_link **links;
     unsigned links_count, links_capacity;
-    struct scale_port_calls calls;
     struct via_node_config config;
     uint64_t now_ns;
     struct event *events;
@@ -111,15 +110,8 @@ static void wake(struct scale_host *host, uint64_t at_ns)
 /* --- calls of ports
  * ----------------------------------------------------------------------------- */
 
-static uint64_t port_now(void *ctx)
+void scale_fabric_ring(struct scale_fabric *fabric, struct scale_end *end, unsigned bit)
 {
-    const struct scale_fabric *fabric = ctx;
-    return fabric->now_ns;
-}
-
-static void port_rings(void *ctx, struct scale_end *end, unsigned bit)
-{
-    struct scale_fabric *fabric = ctx;
     push(fabric,
          (struct event){.kind = EVENT_BELL,
                         .bit = (uint8_t)bit,
@@ -129,9 +121,8 @@ static void port_rings(void *ctx, struct scale_end *end, unsigned bit)
          fabric->now_ns + SCALE_BELL_NS);
 }
 
-static struct via_list *port_arriving(void *ctx, uint32_t host)
+struct via_list *scale_fabric_arriving(struct scale_fabric *fabric, uint32_t host)
 {
-    const struct scale_fabric *fabric = ctx;
     return &fabric->hosts[host].arriving;
 }
 
@@ -407,8 +398,6 @@ struct scale_fabric *scale_fabric_new(unsigned hosts_count)
     fabric->hops = sim_alloc(pairs * sizeof(*fabric->hops));
     fabric->wrong = sim_alloc(pairs * sizeof(*fabric->wrong));
     fabric->now_ns = START_NS;
-    fabric->calls = (struct scale_port_calls){
-        .ctx = fabric, .now = port_now, .ring = port_rings, .arriving = port_arriving};
     via_node_config_init(&fabric->config);
     fabric->config.hosts_max = (uint16_t)hosts_count;
     fabric->config.channels_count = 1;
@@ -439,8 +428,7 @@ void scale_fabric_link(struct scale_fabric *fabric, unsigned a, unsigned b, unsi
     struct scale_link *link = sim_alloc(sizeof(*link));
     config.session = 1;
     config.ports_count = 1;
-    scale_link_init(link, &fabric->calls, a, b,
-                    via_align_up(via_node_inbox_bytes(&config), (size_t)4096));
+    scale_link_init(link, fabric, a, b, via_align_up(via_node_inbox_bytes(&config), (size_t)4096));
     link->index = fabric->links_count;
     link->dimension = (uint8_t)dimension;
     fabric->links[fabric->links_count++] = link;

@@ -37,13 +37,12 @@ static void port_body(struct via_port *port, unsigned queue, uint64_t off, const
                       size_t len)
 {
     struct scale_end *end = of(port);
-    const struct scale_port_calls *calls = end->link->calls;
     (void)queue;
     if (!end->link->up || off + len > port->caps.window_bytes) {
         return;
     }
     struct scale_flight *flight = sim_alloc(sizeof(*flight) + len);
-    flight->arrive_ns = calls->now(calls->ctx) + SCALE_WRITE_NS;
+    flight->arrive_ns = scale_fabric_now_ns(end->link->fabric) + SCALE_WRITE_NS;
     flight->off = off;
     flight->bytes = len;
     memcpy(flight->data, src, len);
@@ -51,7 +50,8 @@ static void port_body(struct via_port *port, unsigned queue, uint64_t off, const
         end->last->next = flight;
     } else {
         end->first = flight;
-        via_list_push_back(calls->arriving(calls->ctx, end->peer->host), &end->arriving);
+        via_list_push_back(scale_fabric_arriving(end->link->fabric, end->peer->host),
+                           &end->arriving);
     }
     end->last = flight;
 }
@@ -65,13 +65,13 @@ static void port_flush(struct via_port *port, unsigned queue)
 static int port_fence_start(struct via_port *port, unsigned queue)
 {
     struct scale_end *end = of(port);
-    const struct scale_port_calls *calls = end->link->calls;
     if (!end->link->up) {
         return -ENOLINK;
     }
-    end->fences[queue] = (struct scale_fence){.under_way = true,
-                                              .era = end->link->era,
-                                              .due_ns = calls->now(calls->ctx) + SCALE_FENCE_NS};
+    end->fences[queue] =
+        (struct scale_fence){.under_way = true,
+                             .era = end->link->era,
+                             .due_ns = scale_fabric_now_ns(end->link->fabric) + SCALE_FENCE_NS};
     return 0;
 }
 
@@ -80,9 +80,8 @@ static int port_fence_start(struct via_port *port, unsigned queue)
 static int port_fence_poll(struct via_port *port, unsigned queue)
 {
     struct scale_end *end = of(port);
-    const struct scale_port_calls *calls = end->link->calls;
     struct scale_fence *fence = &end->fences[queue];
-    uint64_t now_ns = calls->now(calls->ctx);
+    uint64_t now_ns = scale_fabric_now_ns(end->link->fabric);
     bool lost = !end->link->up || fence->era != end->link->era;
     if (!fence->under_way) {
         return -EINVAL;
@@ -103,7 +102,7 @@ static int port_ring(struct via_port *port, unsigned queue, unsigned bit)
     if (!end->link->up) {
         return -ENOLINK;
     }
-    end->link->calls->ring(end->link->calls->ctx, end->peer, bit);
+    scale_fabric_ring(end->link->fabric, end->peer, bit);
     return 0;
 }
 
@@ -176,10 +175,10 @@ static void end_init(struct scale_link *link, unsigned side, uint32_t host, size
     via_list_init(&link->ends[side].arriving);
 }
 
-void scale_link_init(struct scale_link *link, const struct scale_port_calls *calls, uint32_t a,
-                     uint32_t b, size_t inbox_bytes)
+void scale_link_init(struct scale_link *link, struct scale_fabric *fabric, uint32_t a, uint32_t b,
+                     size_t inbox_bytes)
 {
-    link->calls = calls;
+    link->fabric = fabric;
     link->up = true;
     end_init(link, 0, a, inbox_bytes);
     end_init(link, 1, b, inbox_bytes);

@@ -37,18 +37,17 @@ struct scale_end {
     uint32_t host;
 };
 
-/* Calls of a port to the fabric. */
-struct scale_port_calls {
-    void *ctx;
-    uint64_t (*now)(void *ctx);
-    void (*ring)(void *ctx, struct scale_end *end,
-                 unsigned bit);                             /* rings at that end, some time later */
-    struct via_list *(*arriving)(void *ctx, uint32_t host); /* ends whose writes arrive at it */
-};
+struct scale_fabric;
+
+/* What a port asks of the fabric, besides fabric.h. */
+void scale_fabric_ring(struct scale_fabric *fabric, struct scale_end *end,
+                       unsigned bit); /* at that end, some time later */
+struct via_list *scale_fabric_arriving(struct scale_fabric *fabric,
+                                       uint32_t host); /* ends whose writes arrive at it */
 
 struct scale_link {
     struct scale_end ends[2];
-    const struct scale_port_calls *calls;
+    struct scale_fabric *fabric;
     uint32_t index;
     uint32_t era; /* counts cuts */
     bool up;
@@ -57,8 +56,8 @@ struct scale_link {
 };
 
 /* inbox_bytes at each end. The link is up. */
-void scale_link_init(struct scale_link *link, const struct scale_port_calls *calls, uint32_t a,
-                     uint32_t b, size_t inbox_bytes);
+void scale_link_init(struct scale_link *link, struct scale_fabric *fabric, uint32_t a, uint32_t b,
+                     size_t inbox_bytes);
 void scale_link_fini(struct scale_link *link);
 /* Writes under way are lost. */
 void scale_link_cut(struct scale_link *link);
