@@ -136,10 +136,15 @@ int via_launch_machines_read(const char *path, struct via_launch_machines *ret_m
     ret_machines->count = 0;
     while (result == 0 && fgets(line, sizeof(line), file)) {
         number++;
-        if (!strchr(line, '\n') && strlen(line) == sizeof(line) - 1)
-            result = via_error_set(err, -EINVAL, "a line of more than %u bytes", LINE_BYTES - 2);
+        if (!strchr(line, '\n') && !feof(file))
+            result = via_error_set(err, -EINVAL, "a line of more than %u bytes, or a zero byte",
+                                   LINE_BYTES - 2);
         else
             result = read_line(ret_machines, line, err);
+    }
+    if (result == 0 && ferror(file)) {
+        number++;
+        result = via_error_set(err, -errno, "%s", strerror(errno));
     }
     fclose(file);
     if (result < 0)

@@ -161,6 +161,16 @@ class Mistakes(shmem_lab.Case):
             with self.subTest(words):
                 self.bad(*words, code=2, says=["oshrun: ", says])
 
+    def test_files_of_machines_that_are_none(self):
+        path = os.path.join(self.folder, "hosts")
+        for data, says in ((b"node1\0, and more\n", "line 1: a line of more than 510 bytes, or a zero byte"), (b"a\n" + b"x" * 600, "line 2: a line of more than 510"),
+                           (b"a\n-oProxyCommand=touch\n", "line 2: \"-oProxyCommand=touch\": not the name of a machine"), (b"no de\n", "line 1: \"no de\""),
+                           (b"# none\n", "no machines")):
+            with open(path, "wb") as file:
+                file.write(data)
+            self.bad("-n", 2, "--hostfile", path, "true", code=2, says=says)
+        self.bad("-n", 2, "--hostfile", self.folder, "true", code=2, says="Is a directory")
+
     def test_a_program_that_is_not_there(self):
         self.bad("-n", 3, "./nowhere", code=127,
                  says='"./nowhere" can not be started: No such file or directory')
