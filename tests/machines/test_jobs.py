@@ -75,6 +75,17 @@ class Streams(Jobs):
             self.assertEqual((done.returncode, done.stderr), (0, ""), closed)
             self.assertEqual(done.stdout, "" if " >&-" in " " + closed else "PASS memory\n", closed)
 
+    def test_what_a_pe_leaves_behind_with_its_streams(self):
+        """A process with the PE's output open does not hold up the end of the job; nor do odd words change on their way."""
+        for hosts in ("node1", None):
+            self.assertEqual(self.good("-n", 2, "sh", "-c", "setsid sleep 600 & echo here", hosts=hosts), "here\n" * 2)
+        left = [pid for m in self.lab for pid in m.pids("sleep")]
+        self.assertEqual(len(left), 4)
+        for pid in left:
+            os.kill(pid, signal.SIGKILL)
+        words = ["a b", "c\nd", "'\"$(x)`", "", "\\", "*"]
+        self.assertEqual(self.good("-n", 2, "printf", "<%s>", *words), "".join("<%s>" % word for word in words) * 2)
+
     def test_environment_and_folder(self):
         out = self.good("-n", 2, "sh", "-c", 'echo "$PWD $COLOUR $SHMEM_SYMMETRIC_SIZE"', env={"COLOUR": "blue green"})
         self.assertEqual(out.splitlines(), [os.path.realpath(BIN) + " blue green 1m"] * 2)
