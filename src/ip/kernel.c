@@ -11,6 +11,15 @@
 #define ATTACH_INGRESS 46
 #define ATTACH_EGRESS 47
 
+#define NAME "viaduct_ip"
+
+/* An initializer leaves padding as it is (clang does), and a newer kernel may read a member there.
+ */
+static void clear(union bpf_attr *attr)
+{
+    memset(attr, 0, sizeof(*attr));
+}
+
 static int call(enum bpf_cmd command, union bpf_attr *attr)
 {
     long rc = syscall(SYS_bpf, command, attr, sizeof(*attr));
@@ -19,14 +28,14 @@ static int call(enum bpf_cmd command, union bpf_attr *attr)
 
 static int make_table(struct via_ip_kernel *kernel)
 {
-    union bpf_attr attr = {
-        .map_type = BPF_MAP_TYPE_ARRAY,
-        .key_size = sizeof(uint32_t),
-        .value_size = sizeof(struct via_ip_kernel_host),
-        .max_entries = kernel->params.hosts_max,
-        .map_flags = BPF_F_MMAPABLE,
-        .map_name = "viaduct_ip",
-    };
+    union bpf_attr attr;
+    clear(&attr);
+    attr.map_type = BPF_MAP_TYPE_ARRAY;
+    attr.key_size = sizeof(uint32_t);
+    attr.value_size = sizeof(struct via_ip_kernel_host);
+    attr.max_entries = kernel->params.hosts_max;
+    attr.map_flags = BPF_F_MMAPABLE;
+    memcpy(attr.map_name, NAME, sizeof(NAME));
     int fd = call(BPF_MAP_CREATE, &attr);
     if (fd < 0) {
         return fd;
@@ -46,18 +55,18 @@ static int make_table(struct via_ip_kernel *kernel)
 /* The program's link to an interface. */
 static int attach(const struct bpf_insn *insns, unsigned count, unsigned interface, int where)
 {
-    union bpf_attr attr = {
-        .prog_type = BPF_PROG_TYPE_SCHED_CLS,
-        .insn_cnt = count,
-        .insns = (uint64_t)(uintptr_t)insns,
-        .license = (uint64_t)(uintptr_t) "Dual BSD/GPL",
-        .prog_name = "viaduct_ip",
-    };
+    union bpf_attr attr;
+    clear(&attr);
+    attr.prog_type = BPF_PROG_TYPE_SCHED_CLS;
+    attr.insn_cnt = count;
+    attr.insns = (uint64_t)(uintptr_t)insns;
+    attr.license = (uint64_t)(uintptr_t) "Dual BSD/GPL";
+    memcpy(attr.prog_name, NAME, sizeof(NAME));
     int program_fd = call(BPF_PROG_LOAD, &attr);
     if (program_fd < 0) {
         return program_fd;
     }
-    attr = (union bpf_attr){0};
+    clear(&attr);
     attr.link_create.prog_fd = (uint32_t)program_fd;
     attr.link_create.target_ifindex = interface;
     attr.link_create.attach_type = (uint32_t)where;

@@ -44,15 +44,15 @@ static int call(enum bpf_cmd command, union bpf_attr *attr)
 static int load(const struct bpf_insn *insns, unsigned count)
 {
     static char text[1 << 16];
-    union bpf_attr attr = {
-        .prog_type = BPF_PROG_TYPE_SCHED_CLS,
-        .insn_cnt = count,
-        .insns = (uint64_t)(uintptr_t)insns,
-        .license = (uint64_t)(uintptr_t) "Dual BSD/GPL",
-        .log_level = 1,
-        .log_buf = (uint64_t)(uintptr_t)text,
-        .log_size = sizeof(text),
-    };
+    union bpf_attr attr;
+    memset(&attr, 0, sizeof(attr)); /* padding, too: a newer kernel may read a member there */
+    attr.prog_type = BPF_PROG_TYPE_SCHED_CLS;
+    attr.insn_cnt = count;
+    attr.insns = (uint64_t)(uintptr_t)insns;
+    attr.license = (uint64_t)(uintptr_t) "Dual BSD/GPL";
+    attr.log_level = 1;
+    attr.log_buf = (uint64_t)(uintptr_t)text;
+    attr.log_size = sizeof(text);
     int fd = call(BPF_PROG_LOAD, &attr);
     if (fd < 0) {
         printf("%u instructions: %s\n%s\n", count, strerror(-fd), text);
@@ -63,13 +63,13 @@ static int load(const struct bpf_insn *insns, unsigned count)
 /* 77: not here. */
 static int make_table(struct fixture *fixture)
 {
-    union bpf_attr attr = {
-        .map_type = BPF_MAP_TYPE_ARRAY,
-        .key_size = sizeof(uint32_t),
-        .value_size = sizeof(struct via_ip_kernel_host),
-        .max_entries = HOSTS,
-        .map_flags = BPF_F_MMAPABLE,
-    };
+    union bpf_attr attr;
+    memset(&attr, 0, sizeof(attr));
+    attr.map_type = BPF_MAP_TYPE_ARRAY;
+    attr.key_size = sizeof(uint32_t);
+    attr.value_size = sizeof(struct via_ip_kernel_host);
+    attr.max_entries = HOSTS;
+    attr.map_flags = BPF_F_MMAPABLE;
     int fd = call(BPF_MAP_CREATE, &attr);
     if (fd < 0) {
         printf("skipped: the kernel makes no table for this user: %s\n", strerror(-fd));
@@ -152,7 +152,8 @@ static void build(const struct fixture *fixture, uint8_t frame[FRAME_BYTES], boo
 static uint32_t run(const struct fixture *fixture, const uint8_t *frame, size_t bytes)
 {
     uint8_t out[FRAME_BYTES];
-    union bpf_attr attr = {0};
+    union bpf_attr attr;
+    memset(&attr, 0, sizeof(attr));
     attr.test.prog_fd = (uint32_t)fixture->program_fd;
     attr.test.data_in = (uint64_t)(uintptr_t)frame;
     attr.test.data_size_in = (uint32_t)bytes;
