@@ -166,7 +166,8 @@ static void make_local(struct sock_end *end)
         .able = true, .own_pid = via_os_pid(), .peer_pid = (pid_t)end->peer->number + 1};
     via_side_allow_avail(conn->side);
     if (conn->side->connector) {
-        via_side_publish_flags(conn->side, conn->side->said |= VIA_FLAG_TAKEN);
+        conn->side->said |= VIA_FLAG_TAKEN;
+        via_side_publish_flags(conn->side, conn->side->said);
     }
 }
 

@@ -81,11 +81,12 @@ static bool wait_for_end(const struct ends *ends, int extra_fd, int timeout_ms, 
 /* --- starting ------------------------------------------------------------------------------------
  */
 
-static int find_rundir(struct via_rundir_path *path, struct via_error *err)
+static int find_rundir(struct via_error *err)
 {
+    static struct via_rundir_path path; /* options.rundir points into it */
     if (options.rundir == NULL) {
-        int rc = via_rundir_default(options.fabric, path, err);
-        options.rundir = path->text;
+        int rc = via_rundir_default(options.fabric, &path, err);
+        options.rundir = path.text;
         return rc;
     }
     return 0;
@@ -285,7 +286,6 @@ static int serve(const struct ends *ends, struct via_error *err)
 int main(int argc, char **argv)
 {
     struct via_error err = {0};
-    struct via_rundir_path rundir;
     struct ends ends;
     int code = via_ip_options_take(argc, argv, &options);
     if (code >= 0) {
@@ -298,7 +298,7 @@ int main(int argc, char **argv)
     if (rc == 0 && shared.stop_fd < 0) {
         rc = via_error_set(&err, -errno, "eventfd: %s", strerror(errno));
     }
-    rc = rc == 0 ? find_rundir(&rundir, &err) : rc;
+    rc = rc == 0 ? find_rundir(&err) : rc;
     rc = rc == 0 ? find_host(&ends, &err) : rc;
     rc = rc == 0 ? serve(&ends, &err) : rc;
     if (rc < 0) {
