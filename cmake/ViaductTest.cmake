@@ -43,10 +43,19 @@ function(via_test_properties name)
     endif()
 endfunction()
 
+# The caller's TIMEOUT for via_test_properties, or nothing: CMake 3.31 warns of a keyword whose value is empty.
+macro(via_pass_timeout var)
+    set(${var} "")
+    if(arg_TIMEOUT)
+        set(${var} TIMEOUT ${arg_TIMEOUT})
+    endif()
+endmacro()
+
 # via_add_test(<name> SOURCES ... [LIBS ...] [LABELS ...] [TIMEOUT <s>] [ARGS ...]): a cmocka test.
 # Without LIBS it is linked to all libraries of the project, without LABELS it is "fast".
 function(via_add_test name)
     cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "SOURCES;LIBS;LABELS;ARGS")
+    via_pass_timeout(timeout)
     if(NOT arg_LIBS)
         get_property(arg_LIBS GLOBAL PROPERTY VIADUCT_LIBRARIES)
     endif()
@@ -57,12 +66,13 @@ function(via_add_test name)
     target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR})
     set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${VIADUCT_BIN_DIR}/tests)
     add_test(NAME ${name} COMMAND ${via_supervised} $<TARGET_FILE:${name}> ${arg_ARGS})
-    via_test_properties(${name} LABELS ${arg_LABELS} TIMEOUT ${arg_TIMEOUT})
+    via_test_properties(${name} LABELS ${arg_LABELS} ${timeout})
 endfunction()
 
 # via_add_script_test(<name> <script> [LABELS ...] [TIMEOUT <s>] [ARGS ...]): a .sh or .py.
 function(via_add_script_test name script)
     cmake_parse_arguments(PARSE_ARGV 2 arg "" "TIMEOUT" "LABELS;ARGS")
+    via_pass_timeout(timeout)
     if(NOT arg_LABELS)
         set(arg_LABELS fast)
     endif()
@@ -72,7 +82,7 @@ function(via_add_script_test name script)
         set(interpreter ${Python3_EXECUTABLE})
     endif()
     add_test(NAME ${name} COMMAND ${via_supervised} ${interpreter} ${script} ${arg_ARGS})
-    via_test_properties(${name} LABELS ${arg_LABELS} TIMEOUT ${arg_TIMEOUT})
+    via_test_properties(${name} LABELS ${arg_LABELS} ${timeout})
 endfunction()
 
 # via_add_test_folder(<name>): a folder of tests without a CMakeLists.txt of its own.
