@@ -38,7 +38,7 @@ GRAPH ?= chords
 CONFORM ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help docs abi lint deb deb-check dist hw plan-core fit-costs demo aarch64 cuts-pex machines lab lab-try lab-try-ring machines-check hosts-check machines-jobs container-check test bench check fuzz install clean soak soak-pex kills kills-sockets calls-sockets reloads-sockets loops-sockets mutants mutants-fuzz mutants-shmem conform-shmem sanitize-shmem sweep-shmem sim-shmem sim-mesh conform-sockets sanitize-sockets format packages configure-% build-% test-%
+.PHONY: help docs abi lint compilers deb deb-check dist hw plan-core fit-costs demo aarch64 cuts-pex machines lab lab-try lab-try-ring machines-check hosts-check machines-jobs container-check test bench check fuzz install clean soak soak-pex kills kills-sockets calls-sockets reloads-sockets loops-sockets mutants mutants-fuzz mutants-shmem conform-shmem sanitize-shmem sweep-shmem sim-shmem sim-mesh conform-sockets sanitize-sockets format packages configure-% build-% test-%
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -94,6 +94,9 @@ abi: packages build-release ## the shared libraries are compatible with what tes
 lint: packages build-dev ## static analysis: clang-tidy (.clang-tidy) and cppcheck of src and sim
 	tools/install-packages lint
 	python3 tools/lint build/dev
+
+compilers: ## all targets and unit tests with gcc 12, 13, 14 and clang 19, in a fresh Debian 13 system (root; from Debian's archive)
+	tools/compilers --debian trixie || [ $$? -eq 77 ]
 
 bench: packages build-release ## run every benchmark on the release build
 	tools/bench-all

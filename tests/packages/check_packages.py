@@ -74,13 +74,17 @@ class Root:
         policy.write_text("#!/bin/sh\nexit 101\n", encoding="utf-8")
         policy.chmod(0o755)
 
-    def run(self, script):
-        """In pid, mount and IPC namespaces; what it starts ends with it."""
+    def inside(self, script):
+        """How subprocess runs it in pid, mount and IPC namespaces; what it starts ends with it."""
         inside = ("mount -t proc proc '{0}/proc' && mount -t tmpfs -o size=1G tmpfs '{0}/dev/shm' && "
                   "mount -t tmpfs tmpfs '{0}/run' && exec chroot '{0}' /bin/sh -c \"$1\"").format(self.path)
         (self.path / "dev/shm").mkdir(exist_ok=True)
-        run(["unshare", "--mount", "--pid", "--ipc", "--fork", "--kill-child", "--", "/bin/sh", "-c", inside, "sh", script],
-            env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8", "HOME": "/root"})
+        return {"args": ["unshare", "--mount", "--pid", "--ipc", "--fork", "--kill-child", "--", "/bin/sh", "-c", inside, "sh", script],
+                "env": {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8", "HOME": "/root"}}
+
+    def run(self, script):
+        inside = self.inside(script)
+        run(inside["args"], env=inside["env"])
 
     def files(self):
         """Every path, but for those that dpkg, apt and ld.so keep for themselves."""
