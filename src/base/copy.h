@@ -31,8 +31,8 @@ typedef uint16_t via_copy_word16 __attribute__((aligned(1), may_alias));
     } while (0)
 
 /*
- * dest and src must not overlap. What two write to one place at once is for them to sort out, as it
- * is with memory of their own: ThreadSanitizer is not to take it for a race of ours.
+ * dest and src must not overlap. Programs that write to one place at once must order their writes
+ * themselves, as with memory of their own: ThreadSanitizer must not report it as our race.
  */
 __attribute__((no_sanitize("thread"))) static inline void via_copy_once(void *dest, const void *src,
                                                                         size_t bytes)

@@ -313,7 +313,7 @@ int via_card_eeprom_flash(struct via_card_eeprom *eeprom, const uint8_t *image, 
                           struct via_error *err)
 {
     int rc = count < 8 || image[0] != VIA_CARD_IMAGE_SIGNATURE
-                 ? via_error_set(err, -EINVAL, "image: not one that a chip would take")
+                 ? via_error_set(err, -EINVAL, "image: a chip would reject it")
                  : check_range(eeprom, count, err);
     if (rc != 0) {
         return rc;

@@ -20,7 +20,7 @@ static const char help[] =
     "  roles    each card, role, mode and medium: DIP switches, ports, RESET, CLOCK, cables\n"
     "  image    EEPROM images: 'viaduct card image --help'\n"
     "  eeprom   the EEPROM of a card: 'viaduct card eeprom --help'\n"
-    "  check    what is wrong with a system of hosts, boxes, cards and cables\n"
+    "  check    finds mistakes in a system of hosts, boxes, cards and cables\n"
     "  status   the role, link and errors of a card of this machine\n"
     "\n"
     "No card and no chip was at hand: derived, assumed and unknown facts are marked.\n"

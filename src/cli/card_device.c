@@ -26,7 +26,7 @@ static const char help[] =
     "       viaduct card eeprom flash FILE --device D --backup FILE [OPTION...]\n"
     "\n"
     "The EEPROM of a card, by the controller in its chip. Tried on a register model, never on a\n"
-    "chip. flash checks the image, keeps what is there in a new file, asks, writes and reads "
+    "chip. flash checks the image, saves the old image in a new file, asks, writes and reads "
     "back;\n"
     "whenever power is lost the card has its old image, one without registers, or the new one.\n"
     "\n"

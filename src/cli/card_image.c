@@ -24,7 +24,7 @@ static const char help[] =
     "  make      an image for a card in a role\n"
     "  dump      an image as text that explains each register\n"
     "  compile   the text as an image\n"
-    "  lint      what is wrong with it; exit status 1 if anything is an error\n"
+    "  lint      finds mistakes in it; exit status 1 if anything is an error\n"
     "  diff      which registers differ; exit status 1 if any does\n"
     "\n"
     "  --card CARD      pex8749-x8 or pex8733-x16\n"
@@ -33,7 +33,7 @@ static const char help[] =
     "  --medium MEDIUM  optical or copper (default optical)\n"
     "  --bar MIB        ntb: size of BAR 2/3 of both sides, a power of two (default 4)\n"
     "  --alut           ntb: an address look-up table with 256 entries\n"
-    "  --no-assumed     leave out what is public of other chips of the family only\n"
+    "  --no-assumed     leave out registers that only other chips' documents name\n"
     "  --dip DIGITS     the card's DIP switches, positions 1 to 4, 1 is on: 0101\n"
     "  --output FILE    where the image goes\n"
     "  -h, --help       this text\n";

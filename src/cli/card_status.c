@@ -35,7 +35,7 @@ static const char help[] =
     "  --size BYTES       of the EEPROM, a multiple of 4 up to 65536 (512 by default)\n"
     "  --sensors TABLE    a file (viaduct-card(1) has its lines), or ecuo-x4, the map of like "
     "modules\n"
-    "  --i2c BUS          /dev/i2c-N, or dump:FILE: what a bus has said before\n"
+    "  --i2c BUS          /dev/i2c-N, or dump:FILE: a recorded dump of one\n"
     "  --sysfs DIR        instead of /sys\n"
     "  -h, --help         this text\n";
 

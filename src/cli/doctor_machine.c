@@ -159,7 +159,7 @@ static void check_shm(struct via_doctor_finding *finding)
                       "%llu MB free", mb);
     if (mb < SHM_WANTED_MB) {
         via_doctor_mend(finding,
-                        "remove what ended programs left there; Viaduct itself does without");
+                        "remove files that ended programs left there; Viaduct has none there");
     }
 }
 

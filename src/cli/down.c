@@ -20,7 +20,7 @@ static const char help[] =
     "usage: viaduct down [--fabric NAME]\n"
     "       viaduct down --host N [--fabric NAME]\n"
     "\n"
-    "Ends all daemons of a fabric, also of one that crashed, and removes what it left: sockets,\n"
+    "Ends all daemons of a fabric, also of one that crashed, and removes its remains: sockets,\n"
     "logs, namespaces. Nothing to end is no failure.\n"
     "\n"
     "  --host N         end the daemon of host N only, which may be on another machine\n"

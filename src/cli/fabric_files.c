@@ -128,8 +128,8 @@ static int explain_not_empty(DIR *folder, const char *rundir, struct via_error *
         }
     }
     return via_error_set(err, -ENOTEMPTY,
-                         "run directory %s stays: it holds what is not of the fabric: %.60s",
-                         rundir, name);
+                         "run directory %s stays: a file in it is not the fabric's: %.60s", rundir,
+                         name);
 }
 
 static void remove_parent(const char *rundir)

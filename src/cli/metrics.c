@@ -21,7 +21,7 @@ static const char help[] =
     "\n"
     "Prints the state and the counters of the hosts of a fabric, their links, routes and users as\n"
     "Prometheus text; with --listen serves them at http://ADDRESS:PORT/metrics until it is ended.\n"
-    "A daemon serves those of its own host by viaductd --metrics.\n"
+    "A daemon serves the metrics of its own host by viaductd --metrics.\n"
     "\n"
     "  --listen ADDRESS:PORT  such as 127.0.0.1:9321 or [::1]:9321\n"
     "  --fabric NAME    name of the fabric (default $VIADUCT_FABRIC or "

@@ -17,7 +17,7 @@ static const char help[] =
     "       viaduct perf device [OPTION...]\n"
     "       viaduct perf pio [OPTION...]\n"
     "\n"
-    "Measures what programs get from the client library, between two hosts of a fabric:\n"
+    "Measures the client library between two hosts of a fabric:\n"
     "  pingpong   a put each way, waited for in memory; beside it a bare cache line each way\n"
     "  put        puts one after another, then until all have arrived; beside it memcpy\n"
     "  get        gets one after another; beside it memcpy\n"

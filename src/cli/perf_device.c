@@ -27,7 +27,7 @@ static const char help[] =
     "Bytes from a device to this host and from this host to the device, by size: median and\n"
     "quartiles of single transfers. Several targets take turns round by round and are compared "
     "with\n"
-    "the first one. --compare does that with what --csv has written before: a local slot and a\n"
+    "the first one. --compare does so with files that --csv has written: a local slot and a\n"
     "remote one, copper and optics. Files with one LABEL are runs of the same thing.\n"
     "\n"
     "targets:\n"

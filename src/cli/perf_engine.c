@@ -106,7 +106,7 @@ static int engine_transfer(struct via_perf_target *target, enum via_perf_directi
     put(engine, VIA_PLX_DMA_CONTROL, VIA_PLX_DMA_START | VIA_PLX_DMA_CLEARS);
     int rc = await(engine, descriptor, &flags, err);
     if (rc == 0 && (flags & VIA_PLX_DMA_GOOD) == 0) {
-        rc = via_error_set(err, -EIO, "the engine says that its %s failed",
+        rc = via_error_set(err, -EIO, "the engine reports that its %s failed",
                            (flags & VIA_PLX_DMA_READ_FAILED) != 0 ? "read" : "write");
     }
     return rc;
@@ -120,7 +120,7 @@ static int engine_check(struct via_perf_target *target, enum via_perf_direction 
     memset(destination_of(engine), 0, bytes);
     int rc = engine_transfer(target, direction, bytes, err);
     if (rc == 0 && memcmp(source_of(engine), destination_of(engine), bytes) != 0) {
-        rc = via_error_set(err, -EIO, "the engine says done, and other bytes are there");
+        rc = via_error_set(err, -EIO, "the engine reports completion, but the bytes differ");
     }
     return rc;
 }

@@ -118,7 +118,7 @@ static int gpu_check(struct via_perf_target *target, enum via_perf_direction dir
     memset(gpu->pinned, 0, bytes);
     rc = rc == 0 ? copy(gpu, false, bytes, err) : rc;
     if (rc == 0 && memcmp(gpu->pinned, sent, bytes) != 0) {
-        rc = via_error_set(err, -EIO, "other bytes come back than were sent");
+        rc = via_error_set(err, -EIO, "the bytes read back differ from the bytes sent");
     }
     free(sent);
     return rc;

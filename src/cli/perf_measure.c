@@ -2,7 +2,7 @@
 /*
  * Rounds of a few milliseconds, each of the thing measured and then of its yardstick (memcpy of the
  * same size; a bare cache line), so that both see the same machine; reported are medians over the
- * rounds. What comes before the first counted round warms up and finds the number of operations.
+ * rounds. Rounds before the first counted one warm up and find the number of operations.
  */
 #include <errno.h>
 #include <stdio.h>

@@ -81,8 +81,8 @@ int via_remote_run(const char *name, const struct via_fabric *fabric, unsigned h
     struct via_error err = {0};
     const char *target = target_of(fabric, host);
     if (target == NULL) {
-        via_error_set(&err, -EADDRNOTAVAIL, "host %u: run: it has told neither name nor address",
-                      host);
+        via_error_set(&err, -EADDRNOTAVAIL,
+                      "host %u: run: it has announced neither name nor address", host);
         return via_cli_fail(name, &err);
     }
     if (agent == NULL || agent[0] == '\0') {

@@ -24,7 +24,7 @@ static const char help[] =
     "it: ssh. The exit code is the program's; 127 if it is not found, 126 if it can not be run.\n"
     "\n"
     "  --host H         id of the host, or its name where hosts have names\n"
-    "  --agent COMMAND  what runs a command on another machine: words, to which a host and the\n"
+    "  --agent COMMAND  runs a command on another machine: words, to which a host and the\n"
     "                   command are added (default $VIADUCT_AGENT or 'ssh')\n"
     "  --fabric NAME    name of the fabric (default $VIADUCT_FABRIC or "
     "'default')\n" VIA_CLI_RUNDIR_HELP

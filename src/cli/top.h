@@ -45,7 +45,7 @@ struct via_top_model {
 
 /*
  * Collects everything. name: of the fabric, or NULL. Blocks for some milliseconds, and longer for a
- * host that hangs. What can not be had is left out. -ENOMEM.
+ * host that hangs. Parts that can not be had are left out. -ENOMEM.
  */
 int via_top_collect(struct via_top_model *model, const char *name,
                     struct via_error *err) VIA_MUST_CHECK;

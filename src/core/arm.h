@@ -19,7 +19,7 @@ enum via_arm_phase {
 
 /*
  * One step, which does not block. posted: something was announced since the last call, so a fence
- * that is under way proves nothing. true: armed. What was proven stays proven until something else
+ * that is under way proves nothing. true: armed. A proof holds until something else
  * is announced, or the pipes begin anew (then the caller sets VIA_ARM_PHASE_IDLE).
  */
 bool via_arm_poll(enum via_arm_phase *phase, struct via_port *port, unsigned queue, bool posted);

@@ -6,11 +6,11 @@
  * its line is posted only when the DMA is done, and so are the lines of all records behind it:
  * their heads wait here. The engine reads from staging memory of the node, so the owner of the
  * memory that a body came from (a program, a segment, the pipe of another link) never waits for an
- * engine, and cannot unmap memory that an engine reads. What the engine does not take or does not
- * bring goes by PIO, to the same place. An engine that hangs is aborted. What waits behind a DMA
- * was stored while it was under way: if the link has been down since, some of that is lost, and the
- * link is begun anew. Nothing is used again before its cookie has come back: the staging buffer,
- * the place, and after the end of the link the whole pipe.
+ * engine, and cannot unmap memory that an engine reads. A body that the engine refuses or fails to
+ * bring goes by PIO, to the same place. An engine that hangs is aborted. Bodies behind a DMA
+ * were stored while it was under way: if the link has been down since, some of that is lost, and
+ * the link is begun anew. Nothing is used again before its cookie has come back: the staging
+ * buffer, the place, and after the end of the link the whole pipe.
  */
 #include <assert.h>
 #include <errno.h>

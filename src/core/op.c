@@ -4,7 +4,8 @@
  *
  * A slot is in use while its operation is in a flow or waits to be reported. `done`: the status is
  * known; `finished`: it was its turn to be reported; `reported`: the caller was told, or there is
- * no caller. What is reported but not acknowledged stays in its flow for the numbers of its frames.
+ * no caller. An operation that is reported but not acknowledged stays in its flow for the numbers
+ * of its frames.
  */
 #include <assert.h>
 #include <errno.h>

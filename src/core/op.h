@@ -5,8 +5,8 @@
 #include "core/flow.h"
 #include "core/segment.h"
 
-/* Layer 5: operations. What a process asked for and what the node answers by itself, as frames, and
- * what frames that come in ask for. */
+/* Layer 5: operations. Turns requests of processes and the node's own answers into frames, and
+ * performs the requests that arrive in frames. */
 
 /* Kinds of operations that a node starts itself, after enum via_op_kind. */
 enum via_op_kind_internal {

@@ -57,8 +57,8 @@ static uint32_t through(uint32_t label)
 
 /*
  * An edge has come or gone, as seen from one of its ends. Only an edge that its label has come by,
- * or that leads a shorter way than its label, makes an end look for another label. What my own
- * links say of their other ends is no label.
+ * or that leads a shorter way than its label, makes an end look for another label. Entries about
+ * the other ends of this host's own links are no labels.
  */
 static void touch_end(struct via_node *node, uint16_t end, uint16_t other, bool edge)
 {

@@ -10,7 +10,7 @@
 
 /*
  * A program that the daemon runs beside itself: `viaduct` of the same folder, in a process group of
- * its own. What it prints is kept, the last bytes of it. Of the control thread.
+ * its own. The last bytes of its output are kept. Owned by the control thread.
  */
 #define VIA_CHILD_SAID_BYTES 512u
 #define VIA_CHILD_WORDS_MAX 16u

@@ -38,7 +38,7 @@ static int check_file(const struct stat *info, struct via_error *err)
                              (unsigned)info->st_uid, (unsigned)geteuid());
     }
     if ((info->st_mode & (S_IRWXG | S_IRWXO)) != 0) {
-        return via_error_set(err, -EPERM, "others may use it (mode %04o): chmod 600",
+        return via_error_set(err, -EPERM, "other users may use it (mode %04o): chmod 600",
                              (unsigned)info->st_mode & 07777);
     }
     if (info->st_size < (off_t)FILE_BYTES_MIN || info->st_size > (off_t)FILE_BYTES_MAX) {

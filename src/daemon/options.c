@@ -126,7 +126,7 @@ static const char help[] =
     "  --dead-ms N           silence after which a link is down (80; ofi links 1000)\n"
     "  --spin-us N           longest that a transfer thread polls before it sleeps (50), 0 to "
     "10000\n"
-    "  --attach WHO          who may attach besides the owner and root: all, user:NAME,\n"
+    "  --attach WHO          users that may attach, with the owner and root: all, user:NAME,\n"
     "                        group:NAME, separated by commas. Repeatable\n"
     "  --admin WHO           who may stop the host, cut and mend links besides them\n"
     "  --group NAME          the same as --attach group:NAME\n"

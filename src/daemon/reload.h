@@ -8,7 +8,7 @@
 /*
  * Reading the configuration file again, for SIGHUP and for the control request "reload". The file
  * is read and checked by a thread of its own: neither a disk that hangs nor a name service that
- * does not answer holds up the control thread and its heartbeats. What was understood is applied in
+ * does not answer holds up the control thread and its heartbeats. The result is applied in
  * the control thread. A file with an error changes nothing.
  *
  * One per process. All but via_reload_ask() belongs to the control thread.

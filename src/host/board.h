@@ -16,8 +16,8 @@
 #define VIA_BOARD_VALUE_BYTES_MAX 512u
 #define VIA_BOARD_BUCKETS 256u
 
-/* Whose note it is: all of one poster's go at once when it detaches. A note belongs to its user: a
- * key is one of this user's, and processes of no other user find the note. */
+/* The owner of a note: all notes of a poster go at once when it detaches. A note belongs to its
+ * user: a key is one of this user's, and processes of no other user find the note. */
 struct via_board_poster {
     uint32_t uid;
     uint16_t host;

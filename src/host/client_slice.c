@@ -177,8 +177,8 @@ static void answered(struct via_attach *attach, struct via_client_request *reque
         ask->pause_ns = via_min(via_max(2 * ask->pause_ns, AGAIN_NS_MIN), AGAIN_NS_MAX);
         ask->again_ns = via_client_now_ns() + ask->pause_ns;
     } else {
-        /* Not as long as the way to the host is as it was. What is wrong with the segment, frames
-         * will tell. */
+        /* Do not ask again until the way to the host changes. Frames report what is wrong with the
+         * segment. */
         atomic_store_explicit(&ask->way_refused,
                               via_client_status(attach, remote->host) & VIA_CLIENT_SLICE_WAY_MASK,
                               memory_order_relaxed);

@@ -198,7 +198,7 @@ static void end_strangers(struct via_client_serve *serve)
 
 /* --- sending ---------------------------------------------------------------------------------- */
 
-/* false: the connection is over. What the socket does not take stays. */
+/* false: the connection is over. Bytes that the socket does not take stay. */
 static bool send_out(struct via_client_serve *serve, struct conn *conn)
 {
     while (conn->out_begin != conn->out_end || conn->get_left != 0) {

@@ -61,7 +61,7 @@ static int check_destination(struct via_host *host, uint16_t destination, struct
         return 0;
     }
     if (peer->lost_ns != 0) {
-        return via_error_set(err, -EHOSTUNREACH, "no way leads to it since %llu s",
+        return via_error_set(err, -EHOSTUNREACH, "unreachable for %llu s",
                              (unsigned long long)((host->now_ns - peer->lost_ns) / VIA_SEC_NS));
     }
     return via_error_set(err, -EHOSTUNREACH, "it has never been heard of");

@@ -14,8 +14,8 @@
  * links. A host speaks of itself only: an entry is what the host of this id has said. No threads,
  * no clock, no I/O.
  *
- * The messages (docs/host.md, section 8) are the peers' and hostile. What is taken from them is
- * copied, checked, and made fit for a terminal.
+ * The messages (docs/host.md, section 8) come from peers and may be hostile. Their contents are
+ * copied, checked, and made safe for a terminal.
  */
 #define VIA_DIRECTORY_LINKS_MAX 1024u /* of a host: as many as it may have */
 #define VIA_DIRECTORY_WORD_BYTES 12u

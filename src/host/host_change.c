@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * What changes while a host runs. Links that go leave first, because a new one may need what they
- * hold (a place in the tables, a socket, a device); then the new ones are opened. All others go on.
+ * Changes of a running host. Links that go leave first, because a new one may need their
+ * place in the tables, their socket or their device; then the new ones are opened. All others go
+ * on.
  */
 #include <errno.h>
 #include <stdarg.h>

@@ -203,7 +203,7 @@ static int send_entry(struct via_host *host, uint16_t id, uint32_t session)
     if (peer->is_foreign || host->now_ns < peer->retry_ns) {
         return 0;
     }
-    /* Links of one revision follow their HOST. What has changed meanwhile begins anew. */
+    /* Links of one revision follow their HOST. A change meanwhile starts both anew. */
     int rc = peer->revision != own->revision ? send_host(host, id) : 0;
     return rc == 0 && peer->telling ? send_links(host, id) : rc;
 }

@@ -14,8 +14,8 @@
 /*
  * The slices of one port at the host that stores through them: which piece of which segment each
  * shows, which processes may store there, and which slice has to make room for another piece.
- * No I/O and no clock; of the control thread. What it shares with processes are the words of
- * attach_wire.h. A slice whose users are busy is not given to another piece before they are out, or
+ * No I/O and no clock; owned by the control thread. It shares the words of attach_wire.h with
+ * processes. A slice whose users are busy is not given to another piece before they are out, or
  * have ended. Only on ports that detach (a mapping never reaches what a slice shows later) they
  * have no longer than VIA_SLICE_GRACE_NS; on others a process that never says it is out takes its
  * slices from all others for as long as it lives.

@@ -40,8 +40,8 @@ _Static_assert(sizeof(struct via_ip_direct_head) == 20, "without gaps");
 #define VIA_IP_OUTER_BYTES (20u + 8u)
 #define VIA_IP_DIRECT_BYTES (VIA_IP_OUTER_BYTES + 20u)
 
-/* What the kernel knows of a host: an element of an array that viaduct-ip has mapped. Of
- * viaduct-ip, but for the counters. */
+/* The kernel's entry for a host: an element of an array that viaduct-ip has mapped. viaduct-ip
+ * writes it, except for the counters, which the kernel writes. */
 struct via_ip_kernel_host {
     _Atomic uint32_t out_on; /* set last, cleared first */
     _Atomic uint32_t in_on;

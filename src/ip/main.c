@@ -37,7 +37,7 @@ static void write_log(void *ctx, const struct via_log_message *message)
     fprintf(stderr, "viaduct-ip: %s: %s\n", via_log_level_name(message->level), message->text);
 }
 
-/* What ends the process: signals, and the end of a companion. */
+/* Descriptors that end the process: signals, and the end of a companion. */
 struct ends {
     int signal_fd;
     int with_fd; /* -1 = none */

@@ -185,7 +185,8 @@ static int take_bye(struct via_ip_lane *lane, const struct via_ip_hello *hello, 
     return 0;
 }
 
-/* What all that were met can take: a kernel that does not know a kind of segments drops them. */
+/* The offloads that all met hosts accept: a kernel drops segments of a kind that it does not know.
+ */
 static void limit_offloads(struct via_ip_worker *worker, uint32_t offloads)
 {
     struct via_ip_shared *shared = worker->shared;

@@ -50,7 +50,7 @@ enum via_ip_drop via_ip_packet_parse(const uint8_t *head, size_t head_bytes, siz
                                      struct via_ip_packet *ret_packet) VIA_MUST_CHECK;
 
 /*
- * Does the offload header of a parsed frame fit it? VIA_IP_DROP_NONE or _OFFLOAD. What passes is
+ * Does the offload header of a parsed frame fit it? VIA_IP_DROP_NONE or _OFFLOAD. It accepts
  * what a kernel's own TUN device gives: plain packets, a partial checksum of TCP or UDP, and
  * segments of TCP or UDP to be cut.
  */

@@ -148,7 +148,7 @@ static void add_addresses(json_t *object, const struct via_ip_network *network, 
     }
 }
 
-/* What the kernel has counted. */
+/* Adds the kernel's counters. */
 static void add_direct(json_t *peer, const struct via_ip_kernel *kernel, unsigned host)
 {
     const struct via_ip_kernel_host *entry = kernel->hosts != NULL ? &kernel->hosts[host] : NULL;

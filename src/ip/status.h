@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * What viaduct-ip tells of itself: a process that connects to <rundir>/host-<id>.ip (SOCK_STREAM,
+ * The status of viaduct-ip: a process that connects to <rundir>/host-<id>.ip (SOCK_STREAM,
  * its owner and root) gets a JSON object in one line, and the end of file.
  */
 #ifndef VIA_IP_STATUS_H

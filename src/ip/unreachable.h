@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * What the kernel is told of a packet whose host can not be reached: an ICMP error (RFC 792, RFC
+ * The answer to the kernel for a packet whose host can not be reached: an ICMP error (RFC 792, RFC
  * 4443), with which connect(2) fails with EHOSTUNREACH instead of waiting for its time-out. Pure.
  */
 #ifndef VIA_IP_UNREACHABLE_H

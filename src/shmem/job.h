@@ -29,8 +29,8 @@
  * being file descriptors.
  *
  * In a job over several machines each machine has a job block of its own, for all PEs, and the
- * memory of its own PEs. What the PEs of a machine publish before a gate reaches the other blocks
- * when the gate opens; enum via_job_gates says how.
+ * memory of its own PEs. Data that the PEs of a machine publish before a gate reach the other
+ * blocks when the gate opens; enum via_job_gates says how.
  */
 #define VIA_JOB_ENV "VIADUCT_SHMEM_JOB"
 #define VIA_JOB_MAGIC UINT64_C(0x4d484f4a44564956) /* "VIVDJOHM" */

@@ -5,10 +5,10 @@
 #include "shmem/launch_trace.h"
 
 /*
- * What oshrun of a job over several machines, and each of its agents, has for `oshrun --trace` on
- * its machine: memory without a name, which the command finds among the open files of the process.
- * The command counts `wanted` up; the owner reads it five times a second, asks all machines, and
- * fills in the answers.
+ * The board that oshrun of a job over several machines, and each of its agents, keeps for `oshrun
+ * --trace` on its machine: memory without a name, which the command finds among the open files of
+ * the process. The command counts `wanted` up; the owner reads it five times a second, asks all
+ * machines, and fills in the answers.
  */
 #define VIA_LAUNCH_BOARD_NAME "viaduct-trace"
 

@@ -144,7 +144,7 @@ static int get(struct via_pmi *pmi, uint32_t rank, const char *key, char *ret_va
     if (value->type == PMIX_STRING && strlen(value->data.string) < VIA_PMI_VALUE_BYTES)
         strcpy(ret_value, value->data.string);
     else
-        result = via_error_set(err, -EPROTO, "PMIx: %s of PE %u is no such word", key, rank);
+        result = via_error_set(err, -EPROTO, "PMIx: %s of PE %u is not a valid value", key, rank);
     if (value->type == PMIX_STRING)
         free(value->data.string);
     free(value);

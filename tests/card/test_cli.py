@@ -182,7 +182,7 @@ class Card(unittest.TestCase):
         self.assertTrue(rows[0].endswith(",GPU 0 0000:05:00.0 memory of a test\n"), rows[0])
         for number, fault, says in [("0", "none", "GPU 0: there are 0"), ("1", "", "GPU 1: there are 1"),
                                     ("0", "nomem", "GPU 0: memory of the GPU: CUDA error 2: out of memory"),
-                                    ("0", "broken", "other bytes come back than were sent"), ("x", "", "GPU 'x': not 0 to 63")]:
+                                    ("0", "broken", "the bytes read back differ from the bytes sent"), ("x", "", "GPU 'x': not 0 to 63")]:
             os.environ["FAKE_CUDA"] = fault
             self.addCleanup(os.environ.pop, "FAKE_CUDA", None)
             code, _, err = self.perf("--gpu", number, *library)

@@ -56,7 +56,7 @@ class Key(cli.Case):
 
     def test_files_that_are_no_key(self):
         for name, data, mode, says in (
-                ("open", os.urandom(32), 0o640, "others may use it (mode 0640): chmod 600"),
+                ("open", os.urandom(32), 0o640, "other users may use it (mode 0640): chmod 600"),
                 ("short", b"secret\n", 0o600, "has 7 bytes, a key has 32 to 4096"),
                 ("long", bytes(4097), 0o600, "has 4097 bytes, a key has 32 to 4096")):
             path = self.key_file(name, data, mode)

@@ -43,7 +43,8 @@ struct via_pex_run {
     uint64_t bytes;
 };
 
-/* A piece of a BAR that a host has mapped. What the addresses show follows the translation. */
+/* A piece of a BAR that a host has mapped. The addresses show what the translation registers
+ * select. */
 struct via_pex_view {
     unsigned char *at;
     uint64_t off; /* in the BAR */
@@ -80,8 +81,8 @@ struct via_pex_engine {
     enum via_pex_side side;
     bool attached;
     int irq_fd; /* borrowed; -1: off */
-    /* What it reaches: the domain of the NT port's function, as in one container of VFIO, or one of
-     * its own, as a device of a virtual machine has. Borrowed. */
+    /* The memory that it reaches: the domain of the NT port's function, as in one container of
+     * VFIO, or one of its own, as a device of a virtual machine has. Borrowed. */
     struct via_pex_domain *domain;
     struct via_pex_domain own;
     uint32_t config[64];

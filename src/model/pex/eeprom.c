@@ -2,7 +2,7 @@
 /*
  * The EEPROM controller, at 0x260 of the chip. Sources: "SDK": Broadcom's PCI/PCIe SDK 8,
  * Eep_8000.c and Eep_8000.h; "AT25": data sheets of Atmel's AT25 SPI EEPROMs, whose commands these
- * are. What no source says is marked as assumed.
+ * are. Facts without a source are marked as assumed.
  *
  *   0x260 12:0   dword index, bit 13 of it in bit 20 (SDK)
  *         15:13  command: 1 write status, 2 write, 3 read, 4 write disable, 5 read status,
