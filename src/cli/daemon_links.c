@@ -7,6 +7,7 @@
 
 #include "cli/ask.h"
 #include "cli/daemon.h"
+#include "progress/progress.h"
 
 #define ANSWER_MS 5000u
 #define RETRY_US 5000u
@@ -102,17 +103,16 @@ static int check_host(const struct via_fabric *fabric, const struct islands *isl
     return rc;
 }
 
-int via_daemon_wait_links(const struct via_fabric *fabric, uint64_t deadline_ns, unsigned *ret_host,
+static int wait_for_hosts(const struct via_fabric *fabric, const struct islands *islands,
+                          uint64_t deadline_ns, struct via_progress *progress, unsigned *ret_host,
                           struct via_error *err)
 {
     const struct via_topology *topology = &fabric->topology;
-    struct islands islands;
-    find_islands(topology, &islands);
     /* A host that was whole once is not asked again: what it says changes only by a cut. */
     for (unsigned i = 0; i < topology->hosts_count;) {
-        int rc = check_host(fabric, &islands, topology->hosts[i], err);
+        int rc = check_host(fabric, islands, topology->hosts[i], err);
         if (rc == 0) {
-            i++;
+            via_progress_step(progress, ++i);
             continue;
         }
         if (via_daemon_interrupted) {
@@ -129,4 +129,16 @@ int via_daemon_wait_links(const struct via_fabric *fabric, uint64_t deadline_ns,
         usleep(RETRY_US);
     }
     return 0;
+}
+
+int via_daemon_wait_links(const struct via_fabric *fabric, uint64_t deadline_ns, unsigned *ret_host,
+                          struct via_error *err)
+{
+    struct islands islands;
+    struct via_progress progress;
+    find_islands(&fabric->topology, &islands);
+    via_progress_begin(&progress, "viaduct up: links of host", fabric->topology.hosts_count);
+    int rc = wait_for_hosts(fabric, &islands, deadline_ns, &progress, ret_host, err);
+    via_progress_end(&progress);
+    return rc;
 }

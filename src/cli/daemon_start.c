@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "cli/daemon.h"
+#include "progress/progress.h"
 
 #define READY_FD 3
 #define LOG_LINES 5
@@ -263,6 +264,8 @@ int via_daemon_start_all(struct via_fabric *fabric, const char *program, uint64_
             via_error_prefix(err, "host %u: ", fabric->topology.hosts[i]);
         }
     }
+    struct via_progress progress;
+    via_progress_begin(&progress, "viaduct up: host", started);
     for (unsigned i = 0; i < started; i++) {
         if (rc == 0) {
             rc = wait_ready(fabric->daemons[i].pid, ready_fds[i], deadline_ns, err);
@@ -272,7 +275,9 @@ int via_daemon_start_all(struct via_fabric *fabric, const char *program, uint64_
             }
         }
         close(ready_fds[i]);
+        via_progress_step(&progress, i + 1);
     }
+    via_progress_end(&progress);
     return rc;
 }
 

@@ -148,7 +148,7 @@ class Measured(machines_case.Case):
 
     @staticmethod
     def words(*words):
-        return ["env", "PATH=%s:%s" % (BIN, os.environ["PATH"]), "VIADUCT_RUNDIR=" + machines_fabric.RUNDIR, *words]
+        return ["env", "PATH=%s:%s" % (BIN, os.environ["PATH"]), "VIADUCT_RUNDIR=" + machines_fabric.RUNDIR, "VIADUCT_PROGRESS=1", *words]
 
     def tune(self, *words, check=True):
         done = self.lab[1].run(self.words(VIADUCT, "tune", "sockets", *words), check=False, timeout=2 * HANG_S)
@@ -188,7 +188,9 @@ class Measured(machines_case.Case):
 
     def test_measuring(self):
         said = self.tune("--rounds", "3", "--agent", "/etc/viaduct/agent", "2")
-        self.assertRegex(said, r"^host 2: by pipes, .* 8 bytes there and back \d+, 16 KiB \d+, a stream \d+: (pipes|kernel)\n$")
+        said, left = said.split("\n", 1)  # standard error is behind
+        self.assertRegex(left, r"(?m)^viaduct tune sockets: host 2: run 5 of 6, \d+ s left$")
+        self.assertRegex(said, r"^host 2: by pipes, .* 8 bytes there and back \d+, 16 KiB \d+, a stream \d+: (pipes|kernel)$")
         for host in (1, 2):
             route = self.route(host)
             self.assertEqual(route["pipes"], said.rstrip().endswith(": pipes"))
