@@ -105,7 +105,7 @@ static void pipe_send(struct end *end)
         via_cpu_pause();
     }
     /* No thread sleeps here, but the check runs after each send, as in production. */
-    if (via_pipe_must_ring(&end->writer)) {
+    if (via_pipe_take_reader_ring(&end->writer)) {
         abort();
     }
 }

@@ -242,9 +242,9 @@ static unsigned flush(struct sim_pe *pe, unsigned channel)
 {
     struct sim_serve *serve = &pe->serve[channel];
     unsigned sent = send_due(pe, serve);
-    bool ring = sent != 0 && via_pipe_must_ring(&serve->replies);
+    bool ring = sent != 0 && via_pipe_take_reader_ring(&serve->replies);
     if (release_over(serve) != 0) {
-        ring = via_pipe_must_ring_writer(&serve->commands) || ring;
+        ring = via_pipe_take_writer_ring(&serve->commands) || ring;
     }
     if (ring) {
         sim_serve_ring(pe);
@@ -289,7 +289,7 @@ bool sim_serve_arm(struct sim_guest *guest, struct sim_thread *thread)
     {
         struct sim_serve *serve = &pe->serve[thread->channel];
         via_pipe_arm(&serve->commands);
-        if (via_pipe_must_ring_writer(&serve->commands)) {
+        if (via_pipe_take_writer_ring(&serve->commands)) {
             sim_serve_ring(pe);
         }
         if (serve->due_count != 0) {

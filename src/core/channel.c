@@ -522,7 +522,7 @@ static bool arm_way(const struct via_channel *channel, struct via_way *way)
 
     /* Credits may have been given back just now for which the writer has begun to wait only after
      * the turn that released them. */
-    if (!VIA_MUTANT(NO_WANT) && via_pipe_must_ring_writer(&way->rx)) {
+    if (!VIA_MUTANT(NO_WANT) && via_pipe_take_writer_ring(&way->rx)) {
         port->ops->flush(port, channel->index);
         (void)port->ops->ring(port, channel->index, channel->index);
     }

@@ -45,7 +45,7 @@ void via_control_pipe_sent(struct via_link *link)
 {
     struct via_port *port = port_of(link);
     port->ops->flush(port, VIA_PORT_QUEUE_CONTROL);
-    if (via_pipe_must_ring(&link->control_tx)) {
+    if (via_pipe_take_reader_ring(&link->control_tx)) {
         (void)port->ops->ring(port, VIA_PORT_QUEUE_CONTROL, 0);
     }
 }
@@ -54,7 +54,7 @@ void via_control_pipe_taken(struct via_link *link)
 {
     struct via_port *port = port_of(link);
     show_next(link);
-    if (via_pipe_must_ring_writer(&link->control_rx)) {
+    if (via_pipe_take_writer_ring(&link->control_rx)) {
         port->ops->flush(port, VIA_PORT_QUEUE_CONTROL);
         (void)port->ops->ring(port, VIA_PORT_QUEUE_CONTROL, 0);
     }

@@ -302,7 +302,7 @@ bool via_pipe_reader_is_asleep(const struct via_pipe_writer *writer)
     return arm_not_rung(writer) != 0;
 }
 
-bool via_pipe_must_ring(struct via_pipe_writer *writer)
+bool via_pipe_take_reader_ring(struct via_pipe_writer *writer)
 {
     /*
      * Store record, fence, load armed; the reader stores armed, fences, loads the record
@@ -332,7 +332,7 @@ bool via_pipe_ask_for_room(struct via_pipe_writer *writer)
             commit(&writer->target, WANT_OFF, &word, sizeof(word));
         }
     }
-    /* Pairs with the fence in via_pipe_must_ring_writer(). */
+    /* Pairs with the fence in via_pipe_take_writer_ring(). */
     atomic_thread_fence(memory_order_seq_cst);
     return fresh;
 }
@@ -448,7 +448,7 @@ bool via_pipe_arm(struct via_pipe_reader *reader)
     if (due) {
         via_pipe_post_credit(reader);
     }
-    /* Pairs with the fence in via_pipe_must_ring(). */
+    /* Pairs with the fence in via_pipe_take_reader_ring(). */
     atomic_thread_fence(memory_order_seq_cst);
     return due;
 }
@@ -467,7 +467,7 @@ bool via_pipe_writer_is_waiting(const struct via_pipe_reader *reader)
     return is_want_new(reader, atomic_load_explicit(want, memory_order_relaxed));
 }
 
-bool via_pipe_must_ring_writer(struct via_pipe_reader *reader)
+bool via_pipe_take_writer_ring(struct via_pipe_reader *reader)
 {
     const _Atomic uint64_t *want = (const _Atomic uint64_t *)(const void *)reader->memory;
     uint64_t word = atomic_load_explicit(want, memory_order_relaxed);

@@ -127,16 +127,16 @@ void via_pipe_put_body(struct via_pipe_writer *writer, uint64_t off, const void 
                        size_t body_bytes);
 
 /*
- * After one or more sends: must the writer ring the reader's doorbell? true at most once per arm
+ * After one or more sends: true if the writer must ring the reader's doorbell, at most once per arm
  * generation. Contains the full fence that pairs with the one in via_pipe_arm() (store record,
  * fence, load armed against store armed, fence, load record: one of the two sees the other). Ports
  * that are not coherent flush before calling this; see facts in docs/protocol.md.
  */
-bool via_pipe_must_ring(struct via_pipe_writer *writer);
+bool via_pipe_take_reader_ring(struct via_pipe_writer *writer);
 
 /*
  * A hint without a fence: does the reader sleep and has not been rung for it? May be wrong in both
- * directions; via_pipe_must_ring() decides, and has to be asked anyway.
+ * directions; via_pipe_take_reader_ring() decides, and has to be asked anyway.
  */
 bool via_pipe_reader_is_asleep(const struct via_pipe_writer *writer);
 
@@ -144,7 +144,7 @@ bool via_pipe_reader_is_asleep(const struct via_pipe_writer *writer);
  * Before sleeping for want of room: posts "want" (once per generation), then a full fence; true
  * when anything was posted. The caller waits for a fence of the port, as after via_pipe_arm(),
  * calls via_pipe_writer_room() or _fits() again, and only then sleeps. The reader rings when it
- * posts a credit after that (via_pipe_must_ring_writer).
+ * posts a credit after that (via_pipe_take_writer_ring).
  */
 bool via_pipe_ask_for_room(struct via_pipe_writer *writer);
 
@@ -270,10 +270,10 @@ bool via_pipe_arm(struct via_pipe_reader *reader);
 bool via_pipe_writer_is_waiting(const struct via_pipe_reader *reader);
 
 /*
- * After one or more releases: must the reader ring the doorbell of a writer that waits for room?
- * true at most once per want generation, and only when all that was released is posted (this call
+ * After one or more releases: true if the reader must ring the doorbell of a writer that waits for
+ * room, at most once per want generation, and only when all that was released is posted (this call
  * posts it). Contains the full fence that pairs with the one in via_pipe_ask_for_room().
  */
-bool via_pipe_must_ring_writer(struct via_pipe_reader *reader);
+bool via_pipe_take_writer_ring(struct via_pipe_reader *reader);
 
 #endif

@@ -18,9 +18,9 @@ void via_way_ring(struct via_way *way)
     if (!port->caps.coherent && (way->sent || way->released)) {
         port->ops->flush(port, way->queue);
     }
-    bool bell = way->sent && via_pipe_must_ring(&way->tx);
+    bool bell = way->sent && via_pipe_take_reader_ring(&way->tx);
     unsigned bells = bell ? way->bells : 0;
-    if (way->released && via_pipe_must_ring_writer(&way->rx)) {
+    if (way->released && via_pipe_take_writer_ring(&way->rx)) {
         bell = true;
     }
     way->sent = false;

@@ -62,10 +62,10 @@ struct via_way {
     bool blocked;          /* the frame at the head of rx waits for room elsewhere */
     bool room_asked;       /* a frame of another in-pipe waits for room here */
     bool turn_asked;       /* the same, of a frame that turns: via_way_is_turn_allowed() */
-    bool sent;             /* records since the last via_pipe_must_ring() */
-    bool released;         /* records since the last via_pipe_must_ring_writer() */
+    bool sent;             /* records since the last via_pipe_take_reader_ring() */
+    bool released;         /* records since the last via_pipe_take_writer_ring() */
     uint16_t bells;        /* doorbells besides the channel's own that go with `sent` */
-    uint32_t unrung_bytes; /* bodies since the last via_pipe_must_ring() */
+    uint32_t unrung_bytes; /* bodies since the last via_pipe_take_reader_ring() */
     uint32_t seen;
     _Atomic uint32_t seen_generation; /* `seen`, for the control thread */
     enum via_arm_phase arm;

@@ -126,7 +126,7 @@ void via_process_channel_arm(struct via_process_channel *pc)
     via_pipe_arm(&pc->commands);
     /* Arming gives credits back for which the process may have begun to wait after the turn that
      * released them. */
-    if (via_pipe_must_ring_writer(&pc->commands) && !pc->ending) {
+    if (via_pipe_take_writer_ring(&pc->commands) && !pc->ending) {
         ring_process(pc);
     }
 }
@@ -136,10 +136,10 @@ void via_process_channel_flush(struct via_transfer *transfer, struct via_process
     send_due(transfer, pc);
     bool ring = pc->ring;
     if (release_over(pc) != 0) {
-        ring = via_pipe_must_ring_writer(&pc->commands) || ring;
+        ring = via_pipe_take_writer_ring(&pc->commands) || ring;
     }
     if (pc->sent) {
-        ring = via_pipe_must_ring(&pc->replies) || ring;
+        ring = via_pipe_take_reader_ring(&pc->replies) || ring;
     }
     pc->sent = false;
     pc->ring = false;

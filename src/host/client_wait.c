@@ -47,7 +47,7 @@ void via_client_unlock(struct via_attach *attach)
 
 void via_client_ring(struct via_client_channel *channel)
 {
-    if (via_pipe_must_ring(&channel->writer)) {
+    if (via_pipe_take_reader_ring(&channel->writer)) {
         via_bell_ring(channel->bell);
     }
 }
@@ -139,7 +139,7 @@ static unsigned take_channel(struct via_attach *attach, struct via_client_channe
     if (rc < 0) {
         via_client_die(attach);
     }
-    if (taken != 0 && via_pipe_must_ring_writer(&channel->reader)) {
+    if (taken != 0 && via_pipe_take_writer_ring(&channel->reader)) {
         via_bell_ring(channel->bell);
     }
     return taken;
@@ -177,7 +177,7 @@ static void arm(struct via_attach *attach)
         via_pipe_arm(&channel->reader);
         /* Arming returns credits. The host may have begun to wait for them after the check that
          * released them. */
-        if (!VIA_MUTANT(CLIENT_NO_WANT) && via_pipe_must_ring_writer(&channel->reader)) {
+        if (!VIA_MUTANT(CLIENT_NO_WANT) && via_pipe_take_writer_ring(&channel->reader)) {
             via_bell_ring(channel->bell);
         }
         if (channel->room_waiters != 0) {

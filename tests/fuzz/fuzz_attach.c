@@ -283,7 +283,7 @@ static void take_replies(struct client *client)
     for (unsigned i = 0; i < 64 && via_pipe_take(replies, &record) == 1; i++) {
         via_pipe_release(replies, 1);
     }
-    if (via_pipe_must_ring_writer(replies)) {
+    if (via_pipe_take_writer_ring(replies)) {
         via_bell_ring(&client->raw.bells[0]);
     }
 }

@@ -206,7 +206,7 @@ uint64_t host_raw_segment(struct host_raw *raw, size_t bytes, void **ret_base)
 
 void host_raw_ring(struct host_raw *raw, unsigned channel)
 {
-    if (via_pipe_must_ring(&raw->commands[channel])) {
+    if (via_pipe_take_reader_ring(&raw->commands[channel])) {
         via_bell_ring(&raw->bells[channel]);
     }
 }
@@ -246,7 +246,7 @@ bool host_raw_reply(struct host_raw *raw, struct via_reply *ret_reply, void *ret
         memcpy(ret_body, record.body, record.body_bytes);
     }
     via_pipe_release(&raw->replies[0], 1);
-    if (via_pipe_must_ring_writer(&raw->replies[0])) {
+    if (via_pipe_take_writer_ring(&raw->replies[0])) {
         via_bell_ring(&raw->bells[0]);
     }
     return true;

@@ -413,8 +413,8 @@ static bool command_take(struct fake_host *fake, unsigned channel)
     int rc = via_pipe_send(&fake->replies[channel], &reply, sizeof(reply), data, reply.bytes);
     assert(rc == 0);
     (void)rc;
-    bool ring = via_pipe_must_ring_writer(commands);
-    if (via_pipe_must_ring(&fake->replies[channel]) || ring) {
+    bool ring = via_pipe_take_writer_ring(commands);
+    if (via_pipe_take_reader_ring(&fake->replies[channel]) || ring) {
         ring_process(fake);
     }
     return true;
@@ -573,7 +573,7 @@ bool fake_host_message(struct fake_host *fake, uint32_t endpoint, const void *da
     }
     pthread_mutex_lock(&fake->lock);
     int rc = via_pipe_send(&fake->replies[1], &reply, sizeof(reply), data, bytes);
-    if (rc == 0 && via_pipe_must_ring(&fake->replies[1])) {
+    if (rc == 0 && via_pipe_take_reader_ring(&fake->replies[1])) {
         ring_process(fake);
     }
     pthread_mutex_unlock(&fake->lock);

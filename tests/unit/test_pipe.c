@@ -355,9 +355,9 @@ static void deferred_records_are_not_rung_for(void **state)
     uint32_t head = 0;
     via_pipe_arm(&pair->reader);
     assert_int_equal(via_pipe_defer(&pair->writer, 0, &off), 0);
-    assert_false(via_pipe_must_ring(&pair->writer));
+    assert_false(via_pipe_take_reader_ring(&pair->writer));
     via_pipe_publish(&pair->writer, &head, sizeof(head), 0);
-    assert_true(via_pipe_must_ring(&pair->writer));
+    assert_true(via_pipe_take_reader_ring(&pair->writer));
     pair_free(pair);
 }
 
@@ -410,7 +410,7 @@ static void an_armed_reader_is_rung_once(void **state)
     pair->reader.arm_next = UINT16_MAX - 2;
     for (int i = 0; i < 8; i++) {
         assert_int_equal(via_pipe_send(&pair->writer, &head, 4, NULL, 0), 0);
-        assert_false(via_pipe_must_ring(&pair->writer)); /* no thread sleeps */
+        assert_false(via_pipe_take_reader_ring(&pair->writer)); /* no thread sleeps */
         assert_int_equal(via_pipe_take(&pair->reader, &record), 1);
         via_pipe_release(&pair->reader, 1);
         via_pipe_arm(&pair->reader);
@@ -419,8 +419,8 @@ static void an_armed_reader_is_rung_once(void **state)
         assert_int_not_equal(pair->reader.arm, 0);
 
         assert_int_equal(via_pipe_send(&pair->writer, &head, 4, NULL, 0), 0);
-        assert_true(via_pipe_must_ring(&pair->writer));
-        assert_false(via_pipe_must_ring(&pair->writer));
+        assert_true(via_pipe_take_reader_ring(&pair->writer));
+        assert_false(via_pipe_take_reader_ring(&pair->writer));
         assert_true(via_pipe_is_ready(&pair->reader));
         assert_int_equal(via_pipe_take(&pair->reader, &record), 1);
         via_pipe_release(&pair->reader, 1);
@@ -435,7 +435,7 @@ static void one_record(struct pair *pair, bool rings)
     uint32_t head = 0;
     assert_int_equal(via_pipe_send(&pair->writer, &head, 4, NULL, 0), 0);
     if (rings) {
-        assert_true(via_pipe_must_ring(&pair->writer));
+        assert_true(via_pipe_take_reader_ring(&pair->writer));
     }
     assert_int_equal(via_pipe_take(&pair->reader, &record), 1);
 }
@@ -451,7 +451,7 @@ static void a_writer_that_asks_late_does_not_use_up_the_next_ring(void **state)
         via_pipe_release(&pair->reader, 1);
         via_pipe_arm(&pair->reader);
         assert_false(via_pipe_is_ready(&pair->reader));
-        assert_false(via_pipe_must_ring(&pair->writer));
+        assert_false(via_pipe_take_reader_ring(&pair->writer));
         via_pipe_arm(&pair->reader); /* woken nevertheless, it sleeps on */
 
         one_record(pair, true);
@@ -469,8 +469,8 @@ static void a_late_ring_is_harmless_while_records_are_held(void **state)
     for (int i = 0; i < 20; i++) {
         one_record(pair, false);
         via_pipe_arm(&pair->reader);
-        (void)via_pipe_must_ring(&pair->writer); /* it cannot know */
-        via_pipe_arm(&pair->reader);             /* woken, nothing there, it sleeps on */
+        (void)via_pipe_take_reader_ring(&pair->writer); /* it cannot know */
+        via_pipe_arm(&pair->reader);                    /* woken, nothing there, it sleeps on */
 
         one_record(pair, true);
     }
@@ -486,7 +486,7 @@ static void a_late_ring_is_harmless_when_records_were_held(void **state)
     for (int i = 0; i < 20; i++) {
         one_record(pair, false);
         via_pipe_arm(&pair->reader);
-        assert_true(via_pipe_must_ring(&pair->writer)); /* for the record that was taken */
+        assert_true(via_pipe_take_reader_ring(&pair->writer)); /* for the record that was taken */
         via_pipe_release(&pair->reader, 1);
         if (i % 2 != 0) {
             via_pipe_post_credit(&pair->reader);
@@ -514,17 +514,17 @@ static void a_waiting_writer_is_rung_once(void **state)
         via_pipe_ask_for_room(&pair->writer);
         via_pipe_ask_for_room(&pair->writer);
         assert_int_equal(via_pipe_writer_room(&pair->writer), 0);
-        assert_false(via_pipe_must_ring_writer(&pair->reader)); /* nothing given back */
+        assert_false(via_pipe_take_writer_ring(&pair->reader)); /* nothing given back */
         assert_int_equal(via_pipe_take(&pair->reader, &record), 1);
         via_pipe_release(&pair->reader, 1);
-        assert_true(via_pipe_must_ring_writer(&pair->reader));
-        assert_false(via_pipe_must_ring_writer(&pair->reader));
+        assert_true(via_pipe_take_writer_ring(&pair->reader));
+        assert_false(via_pipe_take_writer_ring(&pair->reader));
         assert_false(via_pipe_want_is_old(&pair->writer));
         assert_int_equal(via_pipe_writer_room(&pair->writer), 1); /* posted with it */
         assert_true(via_pipe_want_is_old(&pair->writer));
         via_pipe_ask_for_room(&pair->writer);
         assert_false(via_pipe_want_is_old(&pair->writer));
-        assert_false(via_pipe_must_ring_writer(&pair->reader)); /* not twice for one record */
+        assert_false(via_pipe_take_writer_ring(&pair->reader)); /* not twice for one record */
     }
     pair_free(pair);
 }
@@ -548,7 +548,7 @@ static void records_of_another_epoch_are_void(void **state)
     atomic_store(&pair->credit, via_credit_word(7, 3, 2));
     assert_int_equal(via_pipe_send(&pair->writer, &head, 4, NULL, 0), 0);
     assert_int_equal(via_pipe_writer_room(&pair->writer), 3);
-    assert_false(via_pipe_must_ring(&pair->writer));
+    assert_false(via_pipe_take_reader_ring(&pair->writer));
     (void)old;
     assert_int_equal(via_epoch_next(VIA_EPOCH_MAX), VIA_EPOCH_MIN);
     assert_int_equal(via_epoch_next(1), 2);

@@ -37,7 +37,7 @@ static bool check_reader(struct via_op *op, bool quiet, uint32_t *ret_sequence)
     *ret_sequence = pipe->sequence;
     bool rings = false;
     if (quiet && pipe->sequence == op->conn->quiet.rx && pipe->posted != pipe->released) {
-        rings = via_pipe_must_ring_writer(pipe);
+        rings = via_pipe_take_writer_ring(pipe);
         if (!rings) {
             via_pipe_post_credit(pipe);
         }

@@ -213,7 +213,8 @@ static int push_body(struct via_conn *conn, const struct via_pipe_record *record
 static bool is_peer_asleep(void *ctx)
 {
     struct via_conn *conn = ctx;
-    bool rings = !via_side_is_peer_prompt(conn->side) || via_pipe_must_ring(&conn->side->tx.pipe);
+    bool rings =
+        !via_side_is_peer_prompt(conn->side) || via_pipe_take_reader_ring(&conn->side->tx.pipe);
     via_stats_count(&conn->stats->rings, rings ? 1 : 0);
     return rings;
 }
@@ -280,7 +281,7 @@ int via_fabric_tx_end(struct via_conn *conn, const struct via_carrier_undo *undo
     if (!undo->frames) {
         note_way(conn->side, undo);
         /* Again: the path may have failed during the stores, but they have arrived. */
-        if (via_pipe_must_ring(&tx->pipe)) {
+        if (via_pipe_take_reader_ring(&tx->pipe)) {
             via_stats_count(&conn->stats->rings, 1);
             fail(fabric, via_remote_ring(fabric->remote));
         }

@@ -429,5 +429,5 @@ bool via_stream_rx_must_ring(struct via_stream_rx *rx)
         return false;
     }
     rx->posted = false;
-    return via_pipe_must_ring_writer(&rx->pipe);
+    return via_pipe_take_writer_ring(&rx->pipe);
 }
