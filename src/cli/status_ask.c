@@ -35,10 +35,13 @@ static void ask_host(const struct via_fabric *fabric, struct via_status_host *ho
     host->after = NULL;
     if (fabric->local >= 0) {
         host->state = state_of(fabric, host->host, rc);
-        snprintf(host->why, sizeof(host->why), "%s", err.text);
     } else {
-        host->state = via_process_is_alive(daemon) ? "silent" : "down";
+        const char *alive = rc == -EREMOTEIO ? "refused" : "silent";
+        host->state = via_process_is_alive(daemon) ? alive : "down";
         host->pid = daemon->pid;
+    }
+    if (fabric->local >= 0 || rc == -EREMOTEIO) {
+        snprintf(host->why, sizeof(host->why), "%s", err.text);
     }
 }
 

@@ -91,7 +91,7 @@ class NMachines(machines_case.Case):
         self.assertIn("7471", self.sh(1, "nft list ruleset"))
 
     def test_hosts_for_containers(self):
-        found = [block for block in blocks("install.md", "### Sockets between containers", "What keeps a container") if "viaductd --foreground" in block]
+        found = [block for block in blocks("install.md", "### Sockets between containers", "A container can not pose") if "viaductd --foreground" in block]
         self.assertEqual(len(found), 1)
         script = "".join(line + "\n" for line in found[0].splitlines() if not line.startswith("podman"))
         daemon = self.lab[2].start(["env", "PATH=%s:%s" % (BIN, os.environ["PATH"]), "sh", "-c", script + "wait"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)

@@ -68,6 +68,15 @@ class Users(cli.Case):
         self.bad("down", says="run directory %s: belongs to uid 0" % self.rundir, **self.nobody)
         self.down()
 
+    def test_a_user_without_rights(self):
+        self.good("up", "--ring", "2")
+        os.chmod(self.rundir, 0o711)
+        says = self.good("status", **self.nobody)
+        self.assertRegex(says, r"(?m)^ +1 +refused ")
+        self.assertIn("permission denied: user %d has no right to attach to host 1" % cli.NOBODY, says)
+        os.chmod(self.rundir, 0o700)
+        self.down()
+
     def test_a_user_who_may_administer(self):
         self.good("up", "--ring", "2", "--admin", USER)
         self.good("cut", "1", "2", **self.nobody)
