@@ -13,7 +13,7 @@ static int call(const struct via_fabric *fabric, unsigned host, json_t *request,
     if (request == NULL) {
         return via_error_set(err, -ENOMEM, "host %u: %s", host, strerror(ENOMEM));
     }
-    /* The daemon of this machine passes on what is for others. */
+    /* The daemon of this machine passes on requests for other hosts. */
     unsigned by = fabric->local >= 0 ? (unsigned)fabric->local : host;
     int rc = via_control_call_by(fabric->rundir.text, by, host, request, ret_answer, err,
                                  (int)timeout_ms);

@@ -52,7 +52,7 @@ void via_doctor_mend(struct via_doctor_finding *finding, const char *format, ...
     va_end(args);
 }
 
-/* --- what is installed ---------------------------------------------------------------------------
+/* --- installed parts -----------------------------------------------------------------------------
  */
 
 static void check_daemon(struct via_doctor_finding *finding)

@@ -52,7 +52,7 @@ int via_fabric_init(struct via_fabric *fabric, const char *name,
                     struct via_error *err) VIA_MUST_CHECK;
 
 /*
- * The fabric that a user means who says this name, or NULL: that of the machine's daemon, where
+ * The fabric that a user means by this name, or NULL: that of the machine's daemon, where
  * there is one and no fabric is named, else one that `up` has made. Errors as of load.
  */
 int via_fabric_open(struct via_fabric *fabric, const char *name,

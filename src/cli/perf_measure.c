@@ -52,7 +52,7 @@ static int fail(struct bench *bench, int code, const char *attempt)
                          attempt, code == -ETIMEDOUT ? "no answer in time" : via_error_text());
 }
 
-/* --- what is measured ----------------------------------------------------------------------------
+/* --- operations that are measured ----------------------------------------------------------------
  */
 
 /* Where operation i is: in the same place, or one after another through the area. */

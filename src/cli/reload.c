@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* reload: the daemon of this machine reads its configuration file again, and tells what came of it.
+/* reload: the daemon of this machine reads its configuration file again, and prints the result.
  */
 #include <errno.h>
 #include <getopt.h>

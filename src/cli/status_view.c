@@ -160,7 +160,7 @@ static void print_processes(const struct via_status_host *host)
     printf("\n");
 }
 
-/* Of several machines: what they are called, and why one does not answer. */
+/* Of several machines: their names, and why one does not answer. */
 static void print_machines(const struct via_status *status)
 {
     const struct via_fabric *fabric = &status->fabric;

@@ -7,9 +7,10 @@
 #include "core/port.h"
 
 /*
- * Layer 2: arming in two phases. A thread announces to the peer what it waits for ("armed", "room
- * wanted"), starts a fence, and goes on with its turns; when the fence has completed it polls once
- * more, and may sleep if nothing is there (docs/adr/0024-fences-complete-later.md).
+ * Layer 2: arming in two phases. A thread announces to the peer the event that it waits for
+ * ("armed", "room wanted"), starts a fence, and goes on with its turns; when the fence has
+ * completed it polls once more, and may sleep if nothing is there
+ * (docs/adr/0024-fences-complete-later.md).
  */
 enum via_arm_phase {
     VIA_ARM_PHASE_IDLE = 0, /* what was announced may not have arrived */

@@ -247,7 +247,7 @@ static int arrive(struct via_channel *channel, uint16_t host, const struct via_f
     return 0;
 }
 
-/* Nothing is done for an arrival that is not there: what came of it is on its way to the member. */
+/* An arrival that is not there needs nothing: its result is on its way to the member. */
 static void take_back(struct via_channel *channel, uint16_t host,
                       const struct via_frame_barrier *args)
 {

@@ -513,7 +513,7 @@ static bool is_woken_by_port(const struct via_way *way)
     return way->port->caps.lines_wake && !way->blocked && !is_room_wanted(way);
 }
 
-/* true: the peer knows what this thread waits for, and what it wrote before is here. */
+/* true: the peer knows what this thread waits for, and its earlier writes are here. */
 static bool arm_way(const struct via_channel *channel, struct via_way *way)
 {
     struct via_port *port = way->port;

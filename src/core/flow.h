@@ -85,7 +85,7 @@ struct via_outgoing {
  * it may take off a flow is said. */
 struct via_flow_calls {
     /* Fills in kind, arguments and payload of frame `index` of an operation; `out` has the rest of
-     * the header. May lower op->frames_count to what was sent and this one; takes nothing off. */
+     * the header. May lower op->frames_count to the frames sent and this one; takes nothing off. */
     void (*make)(struct via_channel *channel, struct via_tx_op *op, uint32_t index,
                  struct via_outgoing *out);
     /* All frames of the operation are acknowledged. May take it off. */
@@ -93,8 +93,8 @@ struct via_flow_calls {
     /* The peer refused the first frame that is not acknowledged; status < 0. Calls via_tx_skip().
      */
     void (*refused)(struct via_channel *channel, struct via_tx_op *op, int status);
-    /* Acknowledgements were taken: ends what is done at the front of the flow. May take any off,
-     * and reset the flow. */
+    /* Acknowledgements were taken: ends the operations done at the front of the flow. May take any
+     * off, and reset the flow. */
     void (*settled)(struct via_channel *channel, struct via_tx_flow *flow);
     /* The flow is reset: the operation ends with `status` unless it has ended. Takes nothing off.
      */
@@ -149,7 +149,7 @@ void via_rx_update(struct via_channel *channel, struct via_rx_flow *flow);
 void via_rx_resume(struct via_channel *channel, struct via_rx_flow *flow);
 /* An internal operation has become free: lets a flow that waits for one try again. */
 void via_rx_wake_waiter(struct via_channel *channel);
-/* A frame goes to the host: what it is to be told soon goes with it. */
+/* A frame goes to the host: due acknowledgements go with it. */
 void via_rx_acks_with(struct via_channel *channel, uint16_t host);
 /* Acknowledgements that have waited long enough. */
 void via_rx_timers(struct via_channel *channel);
@@ -167,7 +167,7 @@ void via_tx_init(struct via_channel *channel, struct via_tx_flow *flow, uint16_t
 /* Puts the flow where it belongs: ready on its way, parked, local, or nowhere. */
 void via_tx_update(struct via_channel *channel, struct via_tx_flow *flow);
 void via_tx_append(struct via_channel *channel, struct via_tx_flow *flow, struct via_tx_op *op);
-/* Sends what may leave on a way, acknowledgements first. */
+/* Sends the frames that may leave on a way, acknowledgements first. */
 void via_tx_pump(struct via_channel *channel, struct via_way *way);
 /* Takes an acknowledgement. */
 void via_tx_acked(struct via_channel *channel, const struct via_frame_header *header);
@@ -175,7 +175,7 @@ void via_tx_acked(struct via_channel *channel, const struct via_frame_header *he
 void via_tx_rerouted(struct via_channel *channel, struct via_tx_flow *flow);
 /* Ends all operations of the flow with status; the next frame starts anew. */
 void via_tx_reset(struct via_channel *channel, struct via_tx_flow *flow, int status);
-/* The operation needs nothing sent any more beyond what was: the rest becomes SKIP. */
+/* The operation needs no more frames than were sent: the rest become SKIP frames. */
 void via_tx_skip(struct via_channel *channel, struct via_tx_op *op);
 /* Counts an operation of a flow as one that a process waits for, or stops counting it. */
 void via_tx_count(struct via_tx_op *op);

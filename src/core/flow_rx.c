@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * The receiving end of flows: what comes is taken in order, once, or acknowledged as what it is.
+ * The receiving end of flows: frames are taken in order and once; duplicates are acknowledged and
+ * dropped.
  */
 #include <errno.h>
 

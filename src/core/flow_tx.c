@@ -4,9 +4,9 @@
  *
  * A flow is a queue of operations cut into frames, numbered without a gap. Nothing is copied to be
  * kept: a frame that has to be sent again is made again from its operation. Numbers are never used
- * for something else later: what must not be sent any more keeps its number as a SKIP frame, and
- * when no operation waits for any frame of the flow, the next one carries START ("whatever came
- * before is given up").
+ * for something else later: a frame that must not be sent any more keeps its number as a SKIP
+ * frame, and when no operation waits for any frame of the flow, the next one carries START
+ * ("whatever came before is given up").
  */
 #include <errno.h>
 
@@ -51,7 +51,7 @@ static struct via_tx_op *op_after(const struct via_tx_flow *flow, const struct v
                                        : via_list_entry(op->link.next, struct via_tx_op, link);
 }
 
-/* --- what is ready --------------------------------------------------------------------------- */
+/* --- frames that are ready ------------------------------------------------------------------- */
 
 /* The owner of the operation says how far it may go: a get must not ask for all at once. */
 static bool has_to_wait(const struct via_tx_flow *flow)
@@ -246,7 +246,7 @@ void via_tx_reset(struct via_channel *channel, struct via_tx_flow *flow, int sta
 
 /* --- frames ----------------------------------------------------------------------------------- */
 
-/* The sender decides what is acknowledged when; the receiver need not know its window. */
+/* The sender decides which frames are acknowledged when; the receiver need not know its window. */
 static uint8_t wanted_ack(const struct via_channel *channel, const struct via_tx_flow *flow,
                           bool last_of_op, bool soon)
 {
@@ -380,7 +380,7 @@ static void refused(struct via_channel *channel, struct via_tx_flow *flow, int32
     channel->flows->calls.refused(channel, op, status_from_peer(status));
 }
 
-/* The peer does not know this flow. It never did, or has lost what it knew. */
+/* The peer does not know this flow. It never knew it, or has lost its state. */
 static void no_state(struct via_channel *channel, struct via_tx_flow *flow)
 {
     if (flow->started && ++flow->no_state_count >= NO_STATE_MAX) {

@@ -5,7 +5,8 @@
  * Every host floods an announcement of its neighbours; each host keeps the newest of every other.
  * Nothing waits in queues: per link there is one bit per host, "the peer has not got this one", so
  * a slow link gets the newest and nothing is ever dropped. Of a long announcement a peer that has
- * got the one before it gets the difference: the cost of a change is that of what has changed.
+ * got the one before it gets the difference: the cost of a change depends on the size of the
+ * change.
  */
 #include <errno.h>
 
@@ -357,7 +358,7 @@ static void announce(struct via_node *node, uint64_t now_ns)
     mark_dirty_everywhere(node, me);
 }
 
-/* --- what comes in --------------------------------------------------------------------------- */
+/* --- receiving ------------------------------------------------------------------------------- */
 
 /* An announcement about me: an earlier life's, or a false one, or my own words. */
 static void take_own(struct via_node *node, struct via_link *link,
@@ -377,7 +378,7 @@ static void take_own(struct via_node *node, struct via_link *link,
     /* Else it is the last number. The peer says so when it has forgotten it. */
 }
 
-/* A false announcement, or what is left of one: to be ignored, not answered, or the peer and I
+/* A false announcement, or the rest of one: to be ignored, not answered, or the peer and I
  * would go on answering each other until it has forgotten the number, too. */
 static bool is_disbelieved(const struct via_lsa *lsa, uint64_t sequence, uint64_t now_ns)
 {
@@ -514,7 +515,7 @@ static bool copy_change(const struct via_node *node, const struct via_announceme
     return head->first == 0 && change.base != 0 && change.base < head->sequence;
 }
 
-/* Does the change come to what is stored? */
+/* Does the change apply to the stored announcement? */
 static bool is_as_stored(const struct via_lsdb *lsdb, const struct via_lsa *lsa,
                          const struct via_announcement *head, const struct via_lsa_change *change)
 {
@@ -524,7 +525,7 @@ static bool is_as_stored(const struct via_lsdb *lsdb, const struct via_lsa *lsa,
 }
 
 /*
- * A change of what is stored is as good as the whole announcement. One of something else is
+ * A change of the stored announcement is as good as the whole one. One of something else is
  * answered with what is stored: to the peer that is older, or other words, and it sends the whole.
  * About me, a number that is not mine is a lie, or of an earlier life, whatever it says.
  */
@@ -614,7 +615,7 @@ int via_lsdb_receive(struct via_node *node, struct via_link *link, uint64_t now_
     return 0;
 }
 
-/* --- what goes out --------------------------------------------------------------------------- */
+/* --- sending --------------------------------------------------------------------------------- */
 
 /* The next announcement to send, from its beginning. */
 static void begin_sending(const struct via_node *node, struct via_lsdb_link *link, uint16_t host)

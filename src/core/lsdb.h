@@ -166,8 +166,8 @@ void via_lsa_list_append(struct via_lsdb *lsdb, struct via_lsa_list *list, uint1
 void via_lsa_list_free(struct via_lsdb *lsdb, struct via_lsa_list *list);
 
 /*
- * How a list differs from what is stored, which is of the same session and sequence number base.
- * False: by more than a record holds.
+ * The difference between a list and the stored one, which has the same session and sequence number
+ * base. False: by more than a record holds.
  */
 bool via_lsa_differ(const struct via_lsdb *lsdb, const struct via_lsa *lsa, uint64_t sequence,
                     const struct via_lsa_list *list, struct via_lsa_change *ret_change);
@@ -182,14 +182,14 @@ uint64_t via_lsa_digest_after(struct via_lsdb *lsdb, const struct via_lsa *lsa, 
  * same. Not to be found for other neighbours by less than 2^63 attempts. */
 uint64_t via_lsa_digest(const struct via_lsdb *lsdb, const struct via_lsa *lsa);
 
-/* Takes the list over, and frees what was there. Neighbours in both that were marked as edges stay
+/* Takes the list over, and frees the old one. Neighbours in both that were marked as edges stay
  * so. */
 void via_lsa_store(struct via_lsdb *lsdb, struct via_lsa *lsa, uint32_t session, uint64_t sequence,
                    struct via_lsa_list *list);
 /* Another number for the same words. */
 void via_lsa_renumber(struct via_lsa *lsa, uint64_t sequence);
 /*
- * Greater than 0: the announcement is newer than what is stored. Any order does between lives of
+ * Greater than 0: the announcement is newer than the stored one. Any order does between lives of
  * equal sequence, if all hosts use the same: the living one outnumbers the other as soon as it
  * hears of it. The same for two announcements of one life, of which one must be false.
  */
@@ -281,7 +281,7 @@ void via_lsdb_link_down(struct via_node *node, struct via_link *link);
 /* Takes announcements from a link's control pipe. -EPROTO when the peer broke the rules. */
 int via_lsdb_receive(struct via_node *node, struct via_link *link, uint64_t now_ns);
 /* A whole announcement, which is well-formed and came through the link. Takes the list over.
- * change: how it differs from what is stored; NULL = it was not told. Public for tests. */
+ * change: its difference from the stored one; NULL = it was not told. Public for tests. */
 void via_lsdb_take(struct via_node *node, struct via_link *link,
                    const struct via_announcement *head, struct via_lsa_list *list,
                    const struct via_lsa_change *change, uint64_t now_ns);

@@ -316,7 +316,7 @@ static struct via_lsdb *carve_lsdb(struct carver *carver, const struct via_node_
     return lsdb;
 }
 
-/* Not zeroed: only what is used is ever touched. */
+/* Not zeroed: only the used part is ever touched. */
 static void carve_chunks(struct carver *carver, const struct via_node_config *config,
                          struct via_lsdb *lsdb)
 {
@@ -535,7 +535,7 @@ void via_node_fini(struct via_node *node)
     }
 }
 
-/* --- what is going on ------------------------------------------------------------------------ */
+/* --- counters and state ---------------------------------------------------------------------- */
 
 int via_node_link_status(const struct via_node *node, unsigned port,
                          struct via_link_status *ret_status)

@@ -289,7 +289,7 @@ int via_node_submit(struct via_node *node, unsigned channel, const struct via_op
 void via_node_resume(struct via_node *node, unsigned channel, uint16_t source, uint16_t flow);
 
 /* Gives up all operations with these cookies' `owner` bits: (cookie & mask) == match. They complete
- * with -ECANCELED at once; what is under way is skipped, never touching source or result again. */
+ * with -ECANCELED at once; frames under way are skipped, never touching source or result again. */
 void via_node_cancel(struct via_node *node, unsigned channel, uint64_t mask, uint64_t match);
 
 /* Shows all operations with these owner bits that are not completed to their submitter, which may
@@ -330,7 +330,7 @@ int via_node_segment_retire(struct via_node *node, uint64_t handle);
 int via_node_segment_limit(struct via_node *node, uint64_t handle, unsigned flags);
 bool via_node_segment_is_idle(struct via_node *node, uint64_t handle);
 
-/* --- what is going on [any] ------------------------------------------------------------------ */
+/* --- counters and state [any] ---------------------------------------------------------------- */
 
 enum via_link_state {
     VIA_LINK_DOWN = 0,    /* no physical link */

@@ -68,7 +68,8 @@ void via_pipe_writer_start_at(struct via_pipe_writer *writer, uint32_t sequence)
 /* Takes in the credit cell; it is peer-written, so it is loaded once and checked. */
 static void take_credit(struct via_pipe_writer *writer)
 {
-    /* Pairs with the release in post_credit(): the reader is done with what it gave back. */
+    /* Pairs with the release in post_credit(): the reader is done with the slots that it gave back.
+     */
     uint64_t word = atomic_load_explicit(writer->credit, memory_order_acquire);
     if (via_credit_word_epoch(word) != writer->epoch) {
         return; /* nothing posted yet in this epoch */
@@ -410,7 +411,8 @@ void via_pipe_post_credit(struct via_pipe_reader *reader)
 {
     uint64_t word = via_credit_word(reader->epoch, reader->arm, reader->released);
     if (reader->credit.direct != NULL) {
-        /* Pairs with the acquire in take_credit(): all reads of what is given back come before. */
+        /* Pairs with the acquire in take_credit(): all reads of the slots given back come before.
+         */
         atomic_store_explicit((_Atomic uint64_t *)(void *)reader->credit.direct, word,
                               memory_order_release);
     } else {

@@ -252,7 +252,7 @@ void via_pipe_advance(struct via_pipe_reader *reader, const struct via_pipe_reco
  */
 void via_pipe_release(struct via_pipe_reader *reader, uint32_t records);
 
-/* Posts what is due now (before sleeping, or when the writer is known to wait). */
+/* Posts credits that are due now (before sleeping, or when the writer is known to wait). */
 void via_pipe_post_credit(struct via_pipe_reader *reader);
 
 /*

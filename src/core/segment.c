@@ -140,7 +140,7 @@ static void store_word(unsigned char *memory, const void *data)
 {
     uint64_t word;
     memcpy(&word, data, sizeof(word));
-    /* Pairs with whatever acquire the owner of the memory uses: what was put before is there. */
+    /* Pairs with whatever acquire the owner of the memory uses: earlier puts are there. */
     atomic_store_explicit((_Atomic uint64_t *)(void *)memory, word, memory_order_release);
 }
 

@@ -125,7 +125,8 @@ static inline bool via_way_is_turn_allowed(const struct via_channel *channel, st
     return VIA_MUTANT(NO_TURN_BUBBLE) || bypass >= 2 || via_way_has_slots(way, 2 - bypass);
 }
 
-/* Rings the peer if it sleeps for what was sent or given back since the last call. */
+/* Rings the peer if it sleeps and waits for records sent or credits given back since the last call.
+ */
 void via_way_ring(struct via_way *way);
 
 /* After so many bytes of bodies the doorbell of the next hop rings at once, not at the end of the
@@ -164,7 +165,7 @@ static inline bool via_dma_is_busy(const struct via_way *way)
 /* As via_way_send(), which decides. */
 void via_dma_send(struct via_way *way, const struct via_frame_header *header, const void *body,
                   size_t body_bytes);
-/* Takes what has ended and publishes what waited for it, while via_dma_is_busy(). false: the link
+/* Takes ended DMAs and publishes the records behind them, while via_dma_is_busy(). false: the link
  * has been down, or its engine can not be stopped: it has to go. */
 bool via_dma_poll(struct via_way *way);
 /* When via_dma_poll() wants to be called at the latest, while via_dma_is_busy(). */

@@ -15,7 +15,7 @@
 
 #define VARIABLES_MAX 512u
 
-/* --- what it gets ----------------------------------------------------------------------------- */
+/* --- its environment -------------------------------------------------------------------------- */
 
 struct variables {
     char rundir[PATH_MAX], host[32], parent[48];
@@ -90,7 +90,7 @@ static int spawn(pid_t *ret_pid, int output_fd, const char *path, const char *co
     return -code;
 }
 
-/* --- what it says ----------------------------------------------------------------------------- */
+/* --- its output ------------------------------------------------------------------------------- */
 
 /* False: nothing is there now. */
 static bool read_some(struct via_child *child)

@@ -22,7 +22,7 @@ struct via_daemon_key {
  * regular file; what open() and read() say. ret_key->host refers to *ret_key, which stays. */
 VIA_MUST_CHECK int via_daemon_key_read(const char *path, struct via_daemon_key *ret_key,
                                        struct via_error *err);
-/* [any thread] From now on `key` hashes with what was read into `fresh`. */
+/* [any thread] From now on `key` hashes with the bytes read into `fresh`. */
 void via_daemon_key_replace(struct via_daemon_key *key, const struct via_daemon_key *fresh);
 
 #endif

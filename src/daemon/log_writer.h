@@ -28,7 +28,7 @@ void via_daemon_log_start(const char *path, size_t bytes_max);
 /* From any thread. */
 void via_daemon_log_set_bytes(size_t bytes_max);
 
-/* Writes what is left, for a second at most, and ends the thread. */
+/* Writes the remaining lines, for a second at most, and ends the thread. */
 void via_daemon_log_end(void);
 
 #endif

@@ -13,7 +13,7 @@
  */
 VIA_MUST_CHECK int via_measure_open(struct via_host *host, const struct via_daemon_options *options,
                                     struct via_error *err);
-/* Ends the children; writes what is not written yet. */
+/* Ends the children; writes pending decisions. */
 void via_measure_close(void);
 
 #endif

@@ -8,7 +8,7 @@
  * Tells the service manager how the daemon is: datagrams to $NOTIFY_SOCKET, as sd_notify(3) has
  * them, and one every half $WATCHDOG_USEC from the control thread, which a control thread that
  * hangs does not send. Without these variables nothing is sent. One per process; a manager that
- * does not read loses what it is told.
+ * does not read loses messages.
  */
 
 /* Reads the variables and takes them out of the environment. 0, or -EINVAL and what is wrong. */

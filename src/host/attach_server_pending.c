@@ -130,7 +130,7 @@ void via_attach_server_answered(struct via_host *host, uint32_t id, uint16_t pee
 {
     via_list_foreach(it, &host->attach.pending) {
         struct via_attach_pending *pending = via_list_entry(it, struct via_attach_pending, link);
-        /* A neighbour may answer what it was not asked. */
+        /* A neighbour may send an answer without a question. */
         if (pending->id != id || pending->peer != peer || pending->type != content->type) {
             continue;
         }

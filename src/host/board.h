@@ -67,7 +67,7 @@ void via_board_withdraw(struct via_board *board, const struct via_board_poster *
  * them. */
 void via_board_withdraw_stale(struct via_board *board, const uint32_t *sessions);
 
-/* Takes down what is over. The time of the next expiry, or UINT64_MAX. */
+/* Takes down expired notes. The time of the next expiry, or UINT64_MAX. */
 uint64_t via_board_expire(struct via_board *board, uint64_t now_ns);
 
 #endif

@@ -311,7 +311,7 @@ int via_remote_put_strided(struct via_remote *remote, uint64_t off, int64_t step
         return via_client_error(-ERANGE, "host %u, segment: put of %zu blocks: outside of it",
                                 remote->host, blocks_count);
     }
-    /* The first and the last: so what is between them, too. */
+    /* The first and the last are, so the bytes between them are, too. */
     rc = via_client_check(remote, off, block_bytes, "put");
     if (rc == 0) {
         rc = via_client_check(remote, off + (uint64_t)last, block_bytes, "put");

@@ -123,7 +123,7 @@ static void mapping_free(struct via_client_mapping *mapping)
     free(mapping);
 }
 
-/* Of an answer with status 0; what it brings is used up. 0 or negative errno. */
+/* Of an answer with status 0; its descriptors are used up. 0 or negative errno. */
 static int take_mapping(struct via_remote *remote, struct via_client_request *request)
 {
     struct via_client_mapping *mapping = NULL;
@@ -232,7 +232,7 @@ static struct via_client_mapping *find_changed_mapping(struct via_remote *remote
     return mapping == NULL || is_alive(mapping) ? mapping : no_more(remote, mapping);
 }
 
-/* Inline, and its rare ends are tail calls: what is left is some loads and compares. */
+/* Inline, and its rare ends are tail calls: a few loads and compares remain. */
 static inline struct via_client_mapping *find_direct(struct via_remote *remote)
 {
     struct via_attach *attach = remote->attach;

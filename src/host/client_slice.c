@@ -55,7 +55,8 @@ static bool is_sound(const struct via_remote *remote, const struct via_attach_sl
            slice->life != 0 && slice->life >> VIA_SLICE_LIFE_BITS == 0;
 }
 
-/* A memfd must hold the slice and never shrink; what is no memfd is a device of the host's. */
+/* A memfd must hold the slice and never shrink; a descriptor that is no memfd is a device of the
+ * host's. */
 static bool fd_is_safe(int fd, const struct via_attach_slice *slice)
 {
     struct stat st;

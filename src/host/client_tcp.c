@@ -141,7 +141,7 @@ static unsigned char *find_place(struct via_client_tcp *tcp, size_t *ret_room)
     return tcp->in + tcp->in_end;
 }
 
-/* [lock] Takes what has come. */
+/* [lock] Takes received bytes. */
 static void take_answers(struct via_client_tcp *tcp)
 {
     while (!is_over(tcp)) {
@@ -301,7 +301,7 @@ static void gather(struct via_client_tcp *tcp, const void *data, size_t bytes)
     atomic_store_explicit(&tcp->out_end, out_end + bytes, memory_order_relaxed);
 }
 
-/* [lock] Nothing waits for what was gathered. */
+/* [lock] No request waits for the gathered bytes. */
 static int send_soon(struct via_client_tcp *tcp)
 {
     uint64_t now_ns = via_client_now_ns();

@@ -74,7 +74,7 @@ VIA_MUST_CHECK int via_tcp_dial(struct via_remote *remote, const struct via_tcp_
  */
 #define VIA_CLIENT_PUT_UNCOUNTED 0x40000000u
 
-/* Sends what is held back, takes answers, applies requests of others. Does not wait. */
+/* Sends held-back requests, takes answers, applies requests of others. Does not wait. */
 void via_client_tcp_all_poll(struct via_attach *attach);
 
 /* --- for the client library ------------------------------------------------------------------- */
@@ -109,10 +109,10 @@ int via_client_tcp_atomic(struct via_client_tcp *tcp, struct via_remote *remote,
 VIA_MUST_CHECK int via_client_tcp_all_quiet(struct via_attach *attach);
 /* The first failure of a connection, or 0. */
 int via_client_tcp_all_failure(const struct via_attach *attach);
-/* Sends what is held back, and ends all connections of the attachment. */
+/* Sends held-back requests, and ends all connections of the attachment. */
 void via_client_tcp_all_close(struct via_attach *attach);
 
-/* [any thread] Sends what is held back, as far as the sockets take it and no thread is at it.
+/* [any thread] Sends held-back requests, as far as the sockets take it and no thread is at it.
  * False: something is left. */
 bool via_client_tcp_all_flush(struct via_attach *attach);
 

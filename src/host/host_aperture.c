@@ -108,7 +108,7 @@ static void take_away(struct via_host_slices *slices, uint32_t slice, bool gone)
 }
 
 /* A process with slices of many links makes room for itself, but takes nothing from other users: of
- * slices that these store through as well, it keeps what it has. */
+ * slices that these store through as well, it keeps its slices. */
 static void evict_oldest(struct via_host_slice_users *users)
 {
     for (uint32_t i = 0; i < VIA_ATTACH_SLICES_MAX; i++) {

@@ -50,7 +50,7 @@ void via_host_board_close(struct via_host *host);
 /* Links or routes changed: what the processes of a host left before it restarted is taken down. */
 void via_host_board_changed(struct via_host *host);
 
-/* Takes down what is over; the next deadline. */
+/* Takes down expired notes; returns the next deadline. */
 uint64_t via_host_board_tick(struct via_host *host);
 
 /*

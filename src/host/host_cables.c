@@ -115,7 +115,7 @@ uint32_t via_host_dma_default(const struct via_host *host)
     return options->dma_bytes_min != 0 ? options->dma_bytes_min : some_links ? UINT32_MAX : 0;
 }
 
-/* The link is coming up: what was measured for it counts, if it is the same hardware still. */
+/* The link is coming up: its measured settings count if the hardware is still the same. */
 static void tune(struct via_host_cable *cable)
 {
     struct via_host *host = cable->host;

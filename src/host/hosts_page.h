@@ -50,7 +50,7 @@ _Static_assert(sizeof(struct via_hosts_page) <= VIA_HOSTS_PAGE_BYTES, "it fits")
 /* passable: other users may read it. NULL and an error: there will be no page. */
 struct via_hosts_page *via_hosts_page_open(const char *rundir, unsigned host, bool passable,
                                            struct via_error *err);
-/* Sorts the entries, and writes them if they differ from what is there. */
+/* Sorts the entries, and writes them if they differ from the present ones. */
 void via_hosts_page_write(struct via_hosts_page *page, struct via_hosts_entry *entries,
                           unsigned count);
 void via_hosts_page_close(struct via_hosts_page *page, const char *rundir, unsigned host);

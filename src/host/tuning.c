@@ -287,7 +287,7 @@ int via_tuning_save(const char *path, const struct via_tuning *tuning, struct vi
     return via_error_set(err, -cause, "%s: write: %s", path, strerror(cause));
 }
 
-/* --- what it is of ---------------------------------------------------------------------------- */
+/* --- the measured hardware -------------------------------------------------------------------- */
 
 static void make_plain(char *text)
 {

@@ -41,7 +41,7 @@ VIA_MUST_CHECK int via_tuning_parse(const char *name, const char *text, size_t b
 VIA_MUST_CHECK int via_tuning_load(const char *path, struct via_tuning *ret_tuning,
                                    struct via_error *err);
 
-/* The whole file, or what was there. */
+/* Writes the whole file, or leaves the old one. */
 VIA_MUST_CHECK int via_tuning_save(const char *path, const struct via_tuning *tuning,
                                    struct via_error *err);
 void via_tuning_print(const struct via_tuning *tuning, FILE *to);

@@ -55,7 +55,7 @@ int via_ip_lane_open(struct via_ip_lane *lane, uint64_t handle, uint64_t ring_by
     return 0;
 }
 
-/* The host may still read what was lent. */
+/* The host may still read the lent bytes. */
 static void leave_in_limbo(struct via_ip_lane *lane)
 {
     struct via_ip_limbo *limbo = calloc(1, sizeof(*limbo));

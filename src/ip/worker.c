@@ -19,7 +19,7 @@
 #define TICK_NS (100 * VIA_MSEC_NS)
 /* Rounds per check for messages; a message that rings the bell is seen before a sleep. */
 #define ROUNDS_PER_POLL 16u
-/* With something that could not be sent: the bell tells of room, and this of what it does not. */
+/* With unsent packets: the bell tells of room in lanes; this time covers causes without a bell. */
 #define RETRY_MS 1
 /* A poll of the device costs as much as so many polls of the inboxes. */
 #define POLLS_PER_READ 8u
