@@ -92,7 +92,7 @@ static void print_image(struct status *status, unsigned address_bytes, unsigned 
     status->setup = mark.setup;
 }
 
-/* --- settings in force -- */
+/* --- settings in force --- */
 
 static void print_role(struct status *status)
 {
