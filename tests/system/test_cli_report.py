@@ -74,7 +74,12 @@ class Report(cli.Case):
         self.assertGreaterEqual(page.tags["svg"], 5)
         for svg in re.findall(r"<svg.*?</svg>", text, re.S):
             self.assertNotIn("nan", svg)
-            xml.etree.ElementTree.fromstring(svg)
+            texts = list(xml.etree.ElementTree.fromstring(svg).iter("text"))
+            # A scale has two values at least, and the line about the target is below the values.
+            if "a mark is the target" in svg:
+                self.assertLess(max(float(t.get("y")) for t in texts[:-1]), float(texts[-1].get("y")))
+            else:
+                self.assertGreaterEqual(sum(t.get("text-anchor") == "end" for t in texts), 2, svg)
         for words in ("redis GET <b>&", "110", "220", "missed", "1 MiB", "zero-copy", "7.25", "1.75", "at most 9.5", "damaged.json is not understood",
                       "Without figures: bench_pipe, bench_ip, bench_ofi"):
             self.assertIn(words, page.text)
