@@ -5,8 +5,7 @@
  * Every host floods an announcement of its neighbours; each host keeps the newest of every other.
  * Nothing waits in queues: per link there is one bit per host, "the peer has not got this one", so
  * a slow link gets the newest and nothing is ever dropped. Of a long announcement a peer that has
- * got the one before it gets the difference: the cost of a change depends on the size of the
- * change.
+ * got the one before it gets the difference: the cost is that of the size of the change.
  */
 #include <errno.h>
 
