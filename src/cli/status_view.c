@@ -160,7 +160,7 @@ static void print_processes(const struct via_status_host *host)
     printf("\n");
 }
 
-/* Of several machines: their names, and why one does not answer. */
+/* Of several machines: their names, too. */
 static void print_machines(const struct via_status *status)
 {
     const struct via_fabric *fabric = &status->fabric;
@@ -176,19 +176,10 @@ static void print_machines(const struct via_status *status)
                host->state, pid, via_fabric_address(fabric, host->host).text);
         print_processes(host);
     }
-    for (unsigned i = 0; i < fabric->topology.hosts_count; i++) {
-        if (status->hosts[i].why[0] != '\0') {
-            printf("%s\n", status->hosts[i].why);
-        }
-    }
 }
 
-static void print_hosts(const struct via_status *status)
+static void print_emulated(const struct via_status *status)
 {
-    if (status->fabric.local >= 0) {
-        print_machines(status);
-        return;
-    }
     printf("host  state   pid      address       processes\n");
     for (unsigned i = 0; i < status->fabric.topology.hosts_count; i++) {
         const struct via_status_host *host = &status->hosts[i];
@@ -199,6 +190,20 @@ static void print_hosts(const struct via_status *status)
         printf("%4u  %-6s  %-7s  %-12s  ", host->host, host->state, pid,
                via_fabric_address(&status->fabric, host->host).text);
         print_processes(host);
+    }
+}
+
+static void print_hosts(const struct via_status *status)
+{
+    if (status->fabric.local >= 0) {
+        print_machines(status);
+    } else {
+        print_emulated(status);
+    }
+    for (unsigned i = 0; i < status->fabric.topology.hosts_count; i++) {
+        if (status->hosts[i].why[0] != '\0') {
+            printf("%s\n", status->hosts[i].why);
+        }
     }
 }
 
