@@ -60,6 +60,7 @@ hosts-check: packages build-release ## HOSTS daemons over libfabric on this mach
 lab: packages build-release ## virtual machines joined by ivshmem, and by models of PEX 87xx: links, programs, kills (QEMU is fetched into a cache)
 	VIADUCT_BUILD_DIR=$(CURDIR)/build/release/bin python3 tests/lab/check_lab.py || [ $$? -eq 77 ]
 	VIADUCT_BUILD_DIR=$(CURDIR)/build/release/bin python3 tests/lab/check_ring.py || [ $$? -eq 77 ]
+	VIADUCT_BUILD_DIR=$(CURDIR)/build/release/bin python3 tests/lab/check_two_nt.py || [ $$? -eq 77 ]
 
 lab-try lab-try-ring: lab-try%: packages build-release ## the same machines (ivshmem, or the ring of models), and a prompt to run commands in them
 	VIADUCT_BUILD_DIR=$(CURDIR)/build/release/bin python3 tests/lab/check_$(if $*,ring,lab).py try || [ $$? -eq 77 ]

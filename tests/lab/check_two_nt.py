@@ -1,0 +1,72 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
+"""A register model of a PEX 87xx with two NT ports, between three virtual machines: guest 1 has the virtual sides of both ports and the chip's
+DMA function by vfio-pci, guests 2 and 3 a link side each. Both links of guest 1 give bodies to the one DMA function. make lab. Quick: half a minute."""
+import os
+import re
+import subprocess
+
+import lab_guest
+import lab_hosts
+from lab_hosts import BIN, HANG_S, deliver
+
+# Bus N + 1 of a guest is behind its root port N. The DMA function is on bus 2: requests of the model's carry that number.
+NT0, ENGINE, NT1 = "0000:01:00.0", "0000:02:00.0", "0000:03:00.0"
+WINDOW = "window=1MiB"
+DMA_BYTES = 1024
+
+
+class Lab(lab_hosts.Lab):
+    programs = ()
+
+    def __init__(self, packages):
+        super().__init__(packages)
+        self.model = None
+
+    def links_of(self, host):
+        if host == 1:
+            return ("2=pex:%s,%s,dma=%s --dma-bytes %d" % (NT0, WINDOW, ENGINE, DMA_BYTES), "3=pex:%s,%s,dma=%s --dma-bytes %d" % (NT1, WINDOW, ENGINE, DMA_BYTES))
+        return ("1=pex:%s,%s" % (NT0, WINDOW),)
+
+    def start(self):
+        self.build_image()
+        sockets = [os.path.join(self.folder, name) for name in ("v0.sock", "l0.sock", "v1.sock", "l1.sock", "d.sock")]
+        words = [word for path in sockets[:4] for word in ("--socket", path)]
+        self.model = self.start_process([os.path.join(BIN, "viaduct"), "model", "pex", "--two-nt-ports", "--commands", *words, "--dma-socket", sockets[4]],
+                                        says="virtual side", stdin=subprocess.PIPE)
+        for host, paths in ((1, (sockets[0], sockets[4], sockets[2])), (2, sockets[1:2]), (3, sockets[3:4])):
+            devices = [word for index, path in enumerate(paths) for word in lab_guest.vfio_user(path, index)]
+            self.guests[host] = lab_guest.Guest(self.packages, self.image, self.folder, "g%d" % host, devices, iommu=True, shared=True)
+        for guest in self.guests.values():
+            guest.boot()
+        for host, guest in self.guests.items():
+            guest.wait_booted()
+            for function in (NT0, NT1, ENGINE) if host == 1 else (NT0,):
+                guest.run("viaduct port bind %s" % function)
+            self.start_daemon(host)
+
+
+class TwoPorts(lab_hosts.Case):
+    kind = Lab
+
+    def interrupts(self, function):
+        found = re.search(r"(?m)^ *\d+: +(\d+) .*vfio-msi\[0\]\(%s\)$" % re.escape(function), self.guests[1].run("cat /proc/interrupts"))
+        return int(found.group(1)) if found else 0
+
+    def test_both_links_carry_messages_and_share_the_dma_function(self):
+        for peer in (2, 3):
+            self.wait_state(1, peer, "up")
+        listed = self.guests[1].run("viaduct port list")
+        for function, port in ((NT0, 0), (NT1, 1)):
+            self.assertRegex(listed, r"(?m)^%s +PEX 87xx NT%d, virtual side .* vfio-pci +\d+ \(viaductd\)$" % (re.escape(function), port))
+        for host, peer in ((1, 2), (1, 3), (2, 1), (3, 1), (2, 3)):
+            before = self.interrupts(ENGINE)
+            self.start_receiver(peer)
+            self.guests[host].run(deliver(host) + "send %d 100 4000 0" % peer, HANG_S)
+            self.wait_received(peer, 100)
+            if host == 1:  # bodies above DMA_BYTES
+                self.assertGreater(self.interrupts(ENGINE), before, self.guests[1].run("cat /tmp/viaductd.log"))
+
+
+if __name__ == "__main__":
+    lab_hosts.main(Lab)
