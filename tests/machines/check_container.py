@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""The container image: it is built, its daemon comes up, and two containers of it are joined. `make container-check`.
+"""The container image: it is built, its daemon comes up, and two containers of it are joined; with podman, two with a network of their own, too.
+`make container-check`.
 
 usage: check_container.py [--image NAME]
 
@@ -19,7 +20,7 @@ import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD_S = 3600
-WAIT_S = 60
+WAIT_S = 300  # a container takes a minute where layers are copied (storage driver vfs) on a busy machine
 NAME = "viaduct-check-%d" % os.getpid()
 BASE = "docker.io/library/debian:12"
 CONF = """[host]
@@ -32,6 +33,17 @@ key = /etc/viaduct/fabric.key
 to = %s
 peer = %d
 """
+
+VIADUCTD = os.path.join(os.path.abspath(os.environ.get("VIADUCT_BUILD_DIR") or os.path.join(ROOT, "build", "dev", "bin")), "viaductd")
+# Of podman's own network, whose addresses begin with 10.88.
+ADDRESSES = {1: "10.88.77.2", 2: "10.88.77.3"}
+PRELOAD = "/usr/lib/x86_64-linux-gnu/libviaduct-preload.so"
+BYTES = 10_000_000
+# A server, which prints how much came, and a client; neither knows of Viaduct.
+SERVER = """use IO::Socket::INET; my $l = IO::Socket::INET->new(LocalPort => 7000, Listen => 1) or die; my $c = $l->accept or die; my $n = 0;
+while (my $got = sysread($c, my $data, 65536)) { $n += $got } print "got $n\\n"; sleep 30 """
+CLIENT = """use IO::Socket::INET; my $s; for (1 .. 300) { $s = IO::Socket::INET->new(PeerAddr => "%s", PeerPort => 7000) and last; select(undef, undef, undef, 0.1) }
+my $left = %d; while ($left) { my $done = syswrite($s, "x" x ($left < 65536 ? $left : 65536)) or die; $left -= $done } shutdown($s, 1); sleep 30 """
 
 
 class Skip(Exception):
@@ -135,6 +147,43 @@ class Containers:
             call(self.engine, "rm", "-f", self.name(host), check=False)
 
 
+def check_bridge(engine, image, folder):
+    """docs/install.md, "Sockets between containers": a daemon for each outside, and a cable between the daemons."""
+    done = call(engine, "run", "--rm", *more("VIADUCT_CONTAINER_RUN"), "--ip", ADDRESSES[1], "--entrypoint", "true", image, check=False)
+    if "podman" not in engine or done.returncode != 0 or not os.path.exists(VIADUCTD):
+        print("no network of containers: not tried: %s" % (done.stderr.strip()[-200:] or "needs podman and %s" % VIADUCTD), flush=True)
+        return
+    daemons = []
+    names = {host: "%s-bridge%d" % (NAME, host) for host in ADDRESSES}
+    try:
+        os.makedirs(os.path.join(folder, "wires"), 0o700)
+        for host in ADDRESSES:
+            rundir = os.path.join(folder, "run-%d" % host)
+            os.makedirs(rundir, 0o711)
+            daemons.append(subprocess.Popen([VIADUCTD, "--foreground", "--host", str(host), "--name", "c%d" % host, "--rundir", rundir, "--address",
+                                             ADDRESSES[host], "--link", "%d=emu:%s/wires/1-2,side=%d,nodirect" % (3 - host, folder, host - 1)]))
+        for host, program in ((1, SERVER), (2, CLIENT % (ADDRESSES[1], BYTES))):
+            call(engine, "run", "-d", "--name", names[host], *more("VIADUCT_CONTAINER_RUN"), "--ip", ADDRESSES[host], "-v",
+                 "%s/run-%d:/run/viaduct" % (folder, host), "-e", "LD_PRELOAD=" + PRELOAD, "--entrypoint", "perl", image, "-e", "$| = 1; " + program)
+        deadline = time.monotonic() + WAIT_S
+        while "got %d\n" % BYTES not in call(engine, "logs", names[1], check=False).stdout:
+            if time.monotonic() > deadline:
+                raise Failure("sockets between containers: %s" % [call(engine, "logs", name, check=False) for name in names.values()])
+            time.sleep(0.1)
+        status = subprocess.run([os.path.join(os.path.dirname(VIADUCTD), "viaduct"), "status", "--json"], capture_output=True, text=True, check=True,
+                                env={**os.environ, "VIADUCT_RUNDIR": os.path.join(folder, "run-1"), "VIADUCT_HOST": "1"})
+        carried = max(link[key] for link in json.loads(status.stdout)["links"] for key in link if "bytes" in key and isinstance(link[key], int))
+        if carried < BYTES // 2:  # the kernel carries the first ones
+            raise Failure("sockets between containers: the cable has carried %d of %d bytes" % (carried, BYTES))
+        print("sockets between containers of podman's network: %d bytes by the cable" % carried, flush=True)
+    finally:
+        for name in names.values():
+            call(engine, "rm", "-f", "-t", "0", name, check=False)
+        for daemon in daemons:
+            daemon.terminate()
+            daemon.wait(WAIT_S)
+
+
 def check(engine, image, folder):
     containers = Containers(engine, image, folder)
     done = call(engine, "run", "--rm", "--network", "none", *more("VIADUCT_CONTAINER_RUN"), "--entrypoint", "viaduct", image, "doctor", check=False)
@@ -175,6 +224,7 @@ def main():
         image = options.image or build(engine)
         with tempfile.TemporaryDirectory(prefix="viaduct-container-") as folder:
             check(engine, image, folder)
+            check_bridge(engine, image, folder)
     except Skip as reason:
         print("skipped: %s" % reason)
         return 77
