@@ -232,7 +232,9 @@ static uint32_t kernel_events(const struct via_ep_entry *entry)
 
 int via_ep_update_kernel(struct via_ep_entry *entry, int op)
 {
-    if (via_unlikely(entry->unheard) && (op == EPOLL_CTL_DEL || via_conn_has_pipes(entry->conn))) {
+    if (via_unlikely(entry->unheard) &&
+        (op == EPOLL_CTL_DEL || entry->spent ||
+         (via_conn_has_pipes(entry->conn) && !entry->set->nested))) {
         return 0;
     }
     if (via_unlikely(entry->unheard)) {
@@ -273,7 +275,8 @@ static void refresh(struct via_ep_entry *entry)
         entry->kernel_events = events;
         via_ep_update_kernel(entry, EPOLL_CTL_ADD);
     }
-    if (left && entry->spent && (entry->events & EPOLLONESHOT) != 0 && !entry->unheard) {
+    bool by_kernel = left || (piped && via_unlikely(entry->set->nested));
+    if (by_kernel && entry->spent && (entry->events & EPOLLONESHOT) != 0 && !entry->unheard) {
         via_ep_update_kernel(entry,
                              EPOLL_CTL_DEL); /* which would tell of the end, one-shot or not */
         entry->unheard = true;
