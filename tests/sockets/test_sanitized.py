@@ -21,7 +21,9 @@ SUPPRESSIONS = os.path.join(HERE, "tsan.supp")
 # ThreadSanitizer puts handlers of signals off, and has a thread of its own: so a bell may have been rung when the pipes
 # came, by which a set of epoll, asked by poll(), looks ready once.
 NOT_WITH_THREADS = ["-the_reader_is_killed", "-interrupted_calls_tell_how_far_they_came",
-                    "-an_epoll_set_can_be_polled"]
+                    "-an_epoll_set_can_be_polled",
+                    # It does not see clone() and _Fork(), and takes threads of the parent for threads of the child.
+                    "-children_made_by_clone", "-a_child_made_by_clone_connects"]
 # A sanitizer's stand-ins of calls check their arguments themselves.
 NOT_SANITIZED = ["-addresses_that_are_none", "-addresses_and_control_data_that_are_wrong",
                  "-events_to_where_nothing_can_be_written", "-messages_from_where_nothing_is",
