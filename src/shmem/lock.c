@@ -18,9 +18,13 @@ struct place {
     uint32_t *halves; /* the home PE's copy, NULL: by frames */
 };
 
-/* Looked for once per call: the address of the lock leads to its home PE, and that to its copy. */
-static inline __attribute__((always_inline)) struct place place_of(const char *call,
-                                                                   const long *lock)
+/* Where the lock is among the symmetric objects. By value: returned in registers. */
+struct spot {
+    uint64_t off;
+    enum via_region region;
+};
+
+static __attribute__((noinline)) struct spot find_spot(const char *call, const long *lock)
 {
     enum via_region region;
     uint64_t off;
@@ -28,13 +32,35 @@ static inline __attribute__((always_inline)) struct place place_of(const char *c
     via_must_be_initialized(call);
     if (!via_path_locate(lock, sizeof(*lock), &region, &off))
         via_fatal("%s: %p is not the address of a symmetric object", call, (const void *)lock);
+    return (struct spot){.off = off, .region = region};
+}
+
+static inline bool is_in(enum via_region region, const long *lock, struct spot *ret_spot)
+{
+    /* Free on x86, whose loads are acquires; pairs with the release in grow.c. */
+    size_t bytes = atomic_load_explicit(&via_hot.bytes[region], memory_order_acquire);
+    uintptr_t off = (uintptr_t)lock - via_hot.base[region];
+
+    *ret_spot = (struct spot){.off = off, .region = region};
+    return off < bytes && via_likely(bytes - off >= sizeof(*lock));
+}
+
+/* Looked for once per call: the address of the lock leads to its home PE, and that to its copy. */
+static inline __attribute__((always_inline)) struct place place_of(const char *call,
+                                                                   const long *lock)
+{
+    struct spot spot;
+    bool is_fast = is_in(VIA_REGION_HEAP, lock, &spot) || is_in(VIA_REGION_DATA, lock, &spot);
+
+    if (via_unlikely(!is_fast))
+        spot = find_spot(call, lock);
     /* Scattered by the upper half of a product: cheaper than a remainder. */
-    uint32_t hash = (uint32_t)(off / VIA_CACHELINE) * UINT32_C(0x9e3779b1);
+    uint32_t hash = (uint32_t)(spot.off / VIA_CACHELINE) * UINT32_C(0x9e3779b1);
     int home = (int)(((uint64_t)hash * (uint32_t)via_hot.n_pes) >> 32);
     return (struct place){
         .home = home,
-        .number = (uint32_t)(1 + (uint64_t)region + off / sizeof(*lock) * VIA_REGIONS),
-        .halves = via_direct(lock, home),
+        .number = (uint32_t)(1 + (uint64_t)spot.region + spot.off / sizeof(*lock) * VIA_REGIONS),
+        .halves = is_fast ? via_direct_in(spot.region, spot.off, home) : NULL,
     };
 }
 
@@ -72,16 +98,24 @@ static inline void serve_next(const char *call, long *lock, const struct place *
     }
 }
 
+static __attribute__((noinline)) void wait_for_turn(const char *call, long *lock,
+                                                    struct place place, uint32_t ticket)
+{
+    struct via_wait wait = VIA_WAIT_INIT;
+
+    for (uint32_t now; (now = served(call, lock, &place)) != ticket;)
+        via_trace_step(&wait, lock, sizeof(*lock), VIA_TRACE_LOCK,
+                       via_trace_lock_note(place.number, now));
+    via_wait_done(&wait);
+}
+
 void pshmem_set_lock(long *lock)
 {
     struct place place = place_of(VIA_CALL, lock);
     uint32_t ticket = draw(VIA_CALL, lock, &place);
-    struct via_wait wait = VIA_WAIT_INIT;
 
-    for (uint32_t now; (now = served(VIA_CALL, lock, &place)) != ticket;)
-        via_trace_step(&wait, lock, sizeof(*lock), VIA_TRACE_LOCK,
-                       via_trace_lock_note(place.number, now));
-    via_wait_done(&wait);
+    if (via_unlikely(served(VIA_CALL, lock, &place) != ticket))
+        wait_for_turn(VIA_CALL, lock, place, ticket);
     via_trace_lock_taken(place.number, ticket);
 }
 

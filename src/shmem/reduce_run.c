@@ -20,6 +20,18 @@ static const void *map_or_fetch(const char *call, const void *source, size_t byt
     return buffer;
 }
 
+/* As via_get(), but with the CPU's string copy where via_copy() has it: it does not read the lines
+ * of `into`: 3 % of a sum of 512 KiB. */
+static void fetch(const char *call, void *into, const void *source, size_t bytes, int pe)
+{
+    const void *direct = via_direct(source, pe);
+
+    if (via_likely(direct))
+        via_copy(into, direct, bytes);
+    else
+        via_path_get(call, into, source, bytes, pe);
+}
+
 static const char *source_at(const struct via_task *task, size_t at)
 {
     return (const char *)task->source + at * task->element_bytes;
@@ -94,7 +106,7 @@ void via_reduce_shares(const struct via_task *task)
     via_group_barrier(group);
     for (size_t at = begin; at < end; at += piece_max) {
         size_t piece = via_min(piece_max, end - at), bytes = piece * task->element_bytes;
-        via_get(task->call, sum, source_at(task, at), bytes, via_group_pe(group, 0));
+        fetch(task->call, sum, source_at(task, at), bytes, via_group_pe(group, 0));
         via_reduce_members(task, sum, at, piece, 1, group->size);
         for (int i = 0; i < group->size; i++)
             via_put(task->call, dest_at(task, at), sum, bytes, via_group_pe(group, i));
