@@ -161,6 +161,35 @@ static void direct_stores_arrive_as_posted_ones_do(void **state)
     assert_true(word == UINT64_C(0x0102030405060708));
 }
 
+/* Core leaves out flushes and fences on a port that says that it is coherent. */
+static void a_coherent_port_needs_no_flush(void **state)
+{
+    struct pair *pair = *state;
+    for (unsigned side = 0; side < 2; side++) {
+        if (!pair_caps(pair, side).caps.coherent) {
+            continue;
+        }
+        for (unsigned round = 1; round <= 20; round++) {
+            uint64_t word = 0;
+            pair_body_fill(pair, side, 1024, (int)round, 200);
+            assert_true(pair_inbox_is(pair, 1 - side, 1024, (int)round, 200));
+            pair_commit_word(pair, side, 2048, round);
+            pair_inbox_read(pair, 1 - side, 2048, &word, sizeof(word));
+            assert_true(word == round);
+        }
+    }
+}
+
+static void a_port_that_orders_writes_orders_bodies(void **state)
+{
+    struct pair *pair = *state;
+    for (unsigned side = 0; side < 2; side++) {
+        if (pair_caps(pair, side).caps.writes_ordered) {
+            pair_watch(pair, side, CONFORM_WRITE_BODIES, 1 - side, CONFORM_WATCH_BODIES);
+        }
+    }
+}
+
 unsigned conform_tests_of_puts(struct CMUnitTest *ret_tests)
 {
     const struct CMUnitTest tests[] = {
@@ -174,6 +203,8 @@ unsigned conform_tests_of_puts(struct CMUnitTest *ret_tests)
         cmocka_unit_test(eight_bytes_are_seen_whole),
         cmocka_unit_test(two_queues_post_at_the_same_time),
         cmocka_unit_test(direct_stores_arrive_as_posted_ones_do),
+        cmocka_unit_test(a_coherent_port_needs_no_flush),
+        cmocka_unit_test(a_port_that_orders_writes_orders_bodies),
     };
     memcpy(ret_tests, tests, sizeof(tests));
     return VIA_ARRAY_COUNT(tests);

@@ -201,6 +201,33 @@ static void watch_words(struct conform_worker *worker)
     progress(worker);
 }
 
+/* --- caps.writes_ordered: of two bodies the second is not seen first --- */
+
+static void write_bodies(struct conform_worker *worker)
+{
+    struct via_port *port = worker->end->port;
+    uint64_t round = ++worker->round;
+    body(worker, EARLIER_OFF, &round, sizeof(round));
+    body(worker, FLAG_OFF, &round, sizeof(round));
+    port->ops->flush(port, worker->queue);
+    progress(worker);
+}
+
+static void watch_bodies(struct conform_worker *worker)
+{
+    uint64_t round = load_word(worker, FLAG_OFF);
+    uint64_t earlier = load_word(worker, EARLIER_OFF);
+    if (round == worker->seen) {
+        return;
+    }
+    worker->seen = round;
+    if (earlier < round) {
+        violation(worker, "body %llu was seen, but the one posted before it was %llu",
+                  (unsigned long long)round, (unsigned long long)earlier);
+    }
+    progress(worker);
+}
+
 /* --- doorbells --- */
 
 static void ringer(struct conform_worker *worker)
@@ -318,6 +345,12 @@ void conform_worker_step(struct conform_worker *worker)
         break;
     case CONFORM_WATCH_WORDS:
         watch_words(worker);
+        break;
+    case CONFORM_WRITE_BODIES:
+        write_bodies(worker);
+        break;
+    case CONFORM_WATCH_BODIES:
+        watch_bodies(worker);
         break;
     case CONFORM_RINGER:
         ringer(worker);

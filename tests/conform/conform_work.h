@@ -22,6 +22,8 @@ enum conform_work {
     CONFORM_WATCH_LINES,
     CONFORM_WRITE_WORDS, /* commits of the same word */
     CONFORM_WATCH_WORDS,
+    CONFORM_WRITE_BODIES, /* bodies to two words in turn */
+    CONFORM_WATCH_BODIES,
     CONFORM_RINGER,  /* rings bit `count`; again when the sleeper has put the number back */
     CONFORM_SLEEPER, /* sleeps until bit `count` rings, reports the number of times */
     CONFORM_HAMMER,  /* everything a transfer thread may do, at any time */

@@ -39,7 +39,9 @@ enum flaw {
     DMA_TWICE,
     DMA_FOR_EVER,
     DMA_ANYWHERE,
-    FENCE_HOLLOW, /* over a port whose writes come late */
+    FENCE_HOLLOW, /* from here on over a port whose writes come late, in any order */
+    SAYS_COHERENT,
+    SAYS_ORDERED,
 };
 
 struct flawed {
@@ -322,7 +324,7 @@ static const struct via_port_ops flawed_ops = {
 
 static int open_flawed(struct conform_end *end, const char *directory)
 {
-    const struct conform_kind *kind = planted == FENCE_HOLLOW ? &conform_emu_pex
+    const struct conform_kind *kind = planted >= FENCE_HOLLOW ? &conform_emu_pex
                                       : planted >= DMA_EARLY  ? &conform_emu_dma
                                                               : &conform_emu_indirect;
     int rc = kind->open(end, directory);
@@ -332,6 +334,8 @@ static int open_flawed(struct conform_end *end, const char *directory)
     struct flawed *flawed = calloc(1, sizeof(*flawed));
     flawed->base = *end->port;
     flawed->base.ops = &flawed_ops;
+    flawed->base.caps.coherent |= planted == SAYS_COHERENT;
+    flawed->base.caps.writes_ordered |= planted == SAYS_ORDERED;
     flawed->inner = end->port;
     flawed->flaw = planted;
     end->port = &flawed->base;
@@ -379,6 +383,8 @@ static void the_bug_is_found(void **state)
         {FENCES_SHARED, "fences shared", "each_queue_has_its_own_fence"},
         {FENCE_HOLLOW, "fence does not wait", "a_fence_proves_arrival"},
         {FENCE_HOLLOW, "fence does not push", "a_fence_brings_what_the_peer_flushed"},
+        {SAYS_COHERENT, "says that it is coherent", "a_coherent_port_needs_no_flush"},
+        {SAYS_ORDERED, "says that writes are ordered", "a_port_that_orders_writes*"},
         {MASK_IGNORED, "mask ignored", "events_outside_the_mask_stay"},
         {EVENT_TWICE, "event twice", "each_doorbell_is_its_own_event"},
         {DOORBELL_LOST, "doorbell lost", "a_doorbell_wakes_a_sleeping_thread"},
