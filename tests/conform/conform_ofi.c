@@ -70,6 +70,7 @@ static int open_ofi(struct conform_end *end, const char *directory, enum kind ki
     };
     find_addresses(directory, addresses);
     struct via_ofi_options options = {
+        .system = &via_ofi_system,
         .provider = "tcp",
         .place.port = VIA_OFI_PORT_DEFAULT,
         .listen.port = VIA_OFI_PORT_DEFAULT,

@@ -82,6 +82,7 @@ static void open_end(struct link *link, unsigned side, bool keyed)
         .mac = keyed ? mac : NULL,
     };
     struct via_ofi_options options = {
+        .system = &via_ofi_system,
         .provider = "tcp",
         .place.port = VIA_OFI_PORT_DEFAULT,
         .listen.port = VIA_OFI_PORT_DEFAULT,

@@ -10,7 +10,7 @@
  */
 #include <errno.h>
 #include <stdio.h>
-#include <sys/eventfd.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 #include "base/types.h"
@@ -213,17 +213,47 @@ static void mac(void *ctx, const void *data, size_t bytes, uint8_t ret_mac[32])
     }
 }
 
+static uint64_t get_time(const struct via_ofi_system *unused)
+{
+    (void)unused;
+    return via_ofi_now_ns();
+}
+
+static bool get_random(const struct via_ofi_system *unused, void *ret_bytes, size_t bytes)
+{
+    (void)unused;
+    return getrandom(ret_bytes, bytes, 0) == (ssize_t)bytes;
+}
+
+static void kick(struct via_ofi_hub *unused)
+{
+    (void)unused;
+}
+
+static void ignore_change(struct via_ofi_port *unused)
+{
+    (void)unused;
+}
+
+static void ignore_conn(struct via_ofi_conn *unused)
+{
+    (void)unused;
+}
+
 static void begin(void)
 {
+    static const struct via_ofi_system system = {.now_ns = get_time,
+                                                 .random = get_random,
+                                                 .kick = kick,
+                                                 .watch_close = ignore_conn,
+                                                 .changed = ignore_change};
     static struct via_ofi_library library = {.strerror = error_text};
     static struct fi_domain_attr attr = {.mr_key_size = sizeof(uint64_t)};
     static struct fi_info info = {.domain_attr = &attr};
     hub.library = &library;
     hub.info = &info;
     hub.domain = &domain;
-    hub.epoll_fd = -1;
-    hub.wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    require(hub.wake_fd >= 0);
+    hub.system = &system;
     snprintf(hub.provider, sizeof(hub.provider), "played");
     pthread_mutex_init(&hub.lock, NULL);
     via_list_init(&hub.ports);
@@ -261,7 +291,7 @@ static void open_port(unsigned options)
     port->peer_id = offers[1].host;
     port->instance = 1;
     port->message_bytes = port->encrypted ? VIA_OFI_MESSAGE_BYTES_ENCRYPTED : VIA_OFI_MESSAGE_BYTES;
-    port->changed_fd = hub.wake_fd;
+    port->changed_fd = -1;
     port->cut = (options & OPTION_CUT) != 0;
     pthread_mutexattr_init(&recursive);
     pthread_mutexattr_settype(&recursive, PTHREAD_MUTEX_RECURSIVE);

@@ -4,7 +4,6 @@
 #include <rdma/fi_rma.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/mman.h>
 
 #include "base/log.h"
@@ -51,11 +50,7 @@ static int open_cq(struct via_ofi_conn *conn)
         .size = CQ_ENTRIES, .format = FI_CQ_FORMAT_MSG, .wait_obj = FI_WAIT_FD};
     int rc = fi_cq_open(conn->hub->domain, &attr, &conn->cq, conn);
     if (rc == 0) {
-        rc = fi_control(&conn->cq->fid, FI_GETWAIT, &conn->cq_fd);
-    }
-    struct epoll_event event = {.events = EPOLLIN, .data.u64 = conn->number};
-    if (rc == 0 && epoll_ctl(conn->hub->epoll_fd, EPOLL_CTL_ADD, conn->cq_fd, &event) != 0) {
-        rc = -errno;
+        rc = conn->hub->system->watch_open(conn);
     }
     conn->watched = rc == 0;
     return rc;
@@ -234,7 +229,7 @@ void via_ofi_conn_close(struct via_ofi_conn *conn)
         conn->ep = NULL;
     }
     if (conn->cq != NULL) {
-        epoll_ctl(conn->hub->epoll_fd, EPOLL_CTL_DEL, conn->cq_fd, NULL);
+        conn->hub->system->watch_close(conn);
         close_fid(&conn->cq->fid, "completion queue", conn);
         conn->cq = NULL;
     }

@@ -125,6 +125,7 @@ static int ofi_open(const void *config_bytes, const struct via_driver_host *host
                              "connects to the higher");
     }
     struct via_ofi_options options = {
+        .system = &via_ofi_system,
         .provider = config.provider,
         .place = config.place,
         .listen = config.listen,
@@ -191,10 +192,15 @@ static int ofi_fd(const struct via_port *port)
 /* The hub's thread does all the work. */
 static int ofi_service(struct via_port *base, uint64_t now_ns, uint64_t *ret_deadline_ns)
 {
-    uint64_t changes = 0;
+    struct via_ofi_port *port = via_ofi_port_of(base);
+    uint64_t changes;
     (void)now_ns;
     *ret_deadline_ns = VIA_NEVER_NS;
-    return read(via_ofi_port_of(base)->changed_fd, &changes, sizeof(changes)) > 0 ? 1 : 0;
+    if (port->changed_fd >= 0) {
+        (void)!read(port->changed_fd, &changes, sizeof(changes));
+    }
+    /* Behind the read: a change that this misses makes the descriptor readable again. */
+    return atomic_exchange_explicit(&port->changed, false, memory_order_acq_rel) ? 1 : 0;
 }
 
 static int ofi_memory_register(struct via_port *base, void *memory, size_t bytes,

@@ -4,23 +4,15 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netdb.h>
-#include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
-#include <sys/eventfd.h>
-#include <sys/random.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "base/log.h"
 #include "base/types.h"
 #include "port/ofi/port.h"
 
 #define EVENTS_MAX 32 /* of a turn */
-#define CONN_NONE 0u  /* no connection's number */
 #define KEY_TRIES 8
 /* How long the hub's thread leaves a port to transfer threads that poll it. A transfer thread that
  * has lost its CPU does not poll, so a message may be seen this late. */
@@ -28,19 +20,6 @@
 
 static struct via_list hubs = {.next = &hubs, .prev = &hubs};
 static pthread_mutex_t hubs_lock = PTHREAD_MUTEX_INITIALIZER;
-
-uint64_t via_ofi_now_ns(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (uint64_t)time.tv_sec * VIA_SEC_NS + (uint64_t)time.tv_nsec;
-}
-
-void via_ofi_hub_kick(struct via_ofi_hub *hub)
-{
-    uint64_t one = 1;
-    (void)!write(hub->wake_fd, &one, sizeof(one));
-}
 
 void via_ofi_address_text(const void *address, size_t address_bytes, char *ret_text, size_t bytes)
 {
@@ -114,7 +93,7 @@ int via_ofi_hub_register(struct via_ofi_hub *hub, void *memory, size_t bytes, ui
     int rc = -ENOKEY;
     for (int i = 0; i < KEY_TRIES && rc == -ENOKEY; i++) {
         uint64_t key;
-        if (getrandom(&key, sizeof(key), 0) != (ssize_t)sizeof(key)) {
+        if (!hub->system->random(hub->system, &key, sizeof(key))) {
             return -EIO;
         }
         if (hub->info->domain_attr->mr_key_size < sizeof(key)) {
@@ -131,14 +110,6 @@ static int open_eq(struct via_ofi_hub *hub, struct via_error *err)
 {
     struct fi_eq_attr attr = {.wait_obj = FI_WAIT_FD};
     int rc = fi_eq_open(hub->fabric, &attr, &hub->eq, NULL);
-    if (rc == 0) {
-        rc = fi_control(&hub->eq->fid, FI_GETWAIT, &hub->eq_fd);
-    }
-    struct epoll_event event = {.events = EPOLLIN, .data.u64 = CONN_NONE};
-    if (rc == 0 && (epoll_ctl(hub->epoll_fd, EPOLL_CTL_ADD, hub->eq_fd, &event) != 0 ||
-                    epoll_ctl(hub->epoll_fd, EPOLL_CTL_ADD, hub->wake_fd, &event) != 0)) {
-        rc = -errno;
-    }
     return rc != 0 ? via_error_set(err, rc, "event queue: %s", hub->library->strerror(-rc)) : 0;
 }
 
@@ -220,11 +191,7 @@ static int listen_for_links(struct via_ofi_hub *hub, struct via_error *err)
 
 static void close_hub(struct via_ofi_hub *hub)
 {
-    if (hub->thread_started) {
-        atomic_store_explicit(&hub->stopping, true, memory_order_release);
-        via_ofi_hub_kick(hub);
-        pthread_join(hub->thread, NULL);
-    }
+    hub->system->stop(hub);
     struct fid *const fids[] = {hub->pep != NULL ? &hub->pep->fid : NULL,
                                 hub->eq != NULL ? &hub->eq->fid : NULL,
                                 hub->domain != NULL ? &hub->domain->fid : NULL,
@@ -237,12 +204,6 @@ static void close_hub(struct via_ofi_hub *hub)
     }
     if (hub->info != NULL) {
         hub->library->freeinfo(hub->info);
-    }
-    if (hub->epoll_fd >= 0) {
-        close(hub->epoll_fd);
-    }
-    if (hub->wake_fd >= 0) {
-        close(hub->wake_fd);
     }
     pthread_mutex_destroy(&hub->lock);
     free(hub);
@@ -315,8 +276,7 @@ static bool take_events(struct via_ofi_hub *hub)
 static void watch(struct via_ofi_conn *conn, bool watched)
 {
     if (conn->watched != watched) {
-        struct epoll_event event = {.events = watched ? EPOLLIN : 0u, .data.u64 = conn->number};
-        epoll_ctl(conn->hub->epoll_fd, EPOLL_CTL_MOD, conn->cq_fd, &event);
+        conn->hub->system->watch_set(conn, watched);
         conn->watched = watched;
     }
 }
@@ -385,7 +345,7 @@ static bool is_sleep_allowed(struct via_ofi_hub *hub)
 
 static uint64_t run_turn(struct via_ofi_hub *hub)
 {
-    uint64_t now_ns = via_ofi_now_ns();
+    uint64_t now_ns = via_ofi_hub_now_ns(hub);
     uint64_t deadline_ns = VIA_NEVER_NS;
     bool more = take_events(hub);
     via_list_foreach(it, &hub->conns) {
@@ -402,53 +362,21 @@ static uint64_t run_turn(struct via_ofi_hub *hub)
     return more || !is_sleep_allowed(hub) ? 0 : deadline_ns;
 }
 
-static void sleep_until(struct via_ofi_hub *hub, uint64_t deadline_ns)
+uint64_t via_ofi_hub_turn(struct via_ofi_hub *hub)
 {
-    struct pollfd any = {.fd = hub->epoll_fd, .events = POLLIN};
-    uint64_t now_ns = via_ofi_now_ns();
-    uint64_t wait_ns = via_min(deadline_ns > now_ns ? deadline_ns - now_ns : 0, VIA_SEC_NS);
-    const struct timespec wait = {.tv_sec = (time_t)(wait_ns / VIA_SEC_NS),
-                                  .tv_nsec = (long)(wait_ns % VIA_SEC_NS)};
-    /* epoll_wait(2) counts milliseconds. */
-    (void)ppoll(&any, 1, deadline_ns == VIA_NEVER_NS ? NULL : &wait, NULL);
-    uint64_t kicks;
-    (void)!read(hub->wake_fd, &kicks, sizeof(kicks));
-}
-
-static void *run(void *argument)
-{
-    struct via_ofi_hub *hub = argument;
-    while (!atomic_load_explicit(&hub->stopping, memory_order_acquire)) {
-        pthread_mutex_lock(&hub->lock);
-        uint64_t deadline_ns = run_turn(hub);
-        pthread_mutex_unlock(&hub->lock);
-        sleep_until(hub, deadline_ns);
-    }
-    return NULL;
-}
-
-static int start(struct via_ofi_hub *hub, struct via_error *err)
-{
-    sigset_t all;
-    sigset_t old;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    int code = pthread_create(&hub->thread, NULL, run, hub);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    if (code != 0) {
-        return via_error_set(err, -code, "thread: %s", strerror(code));
-    }
-    hub->thread_started = true;
-    pthread_setname_np(hub->thread, "via-ofi");
-    return 0;
+    pthread_mutex_lock(&hub->lock);
+    uint64_t deadline_ns = run_turn(hub);
+    pthread_mutex_unlock(&hub->lock);
+    return deadline_ns;
 }
 
 /* --- the table of hubs --- */
 
-static int make(const char *provider, const struct via_ofi_place *listen,
-                struct via_ofi_hub **ret_hub, struct via_error *err)
+static int make(const struct via_ofi_system *system, const char *provider,
+                const struct via_ofi_place *listen, struct via_ofi_hub **ret_hub,
+                struct via_error *err)
 {
-    const struct via_ofi_library *library = via_ofi_library_load(err);
+    const struct via_ofi_library *library = system->library(system, err);
     if (library == NULL) {
         return -ELIBACC;
     }
@@ -457,18 +385,15 @@ static int make(const char *provider, const struct via_ofi_place *listen,
         return via_error_set(err, -ENOMEM, "%s", strerror(ENOMEM));
     }
     hub->library = library;
+    hub->system = system;
     hub->listen = *listen;
     snprintf(hub->provider, sizeof(hub->provider), "%s", provider);
     pthread_mutex_init(&hub->lock, NULL);
     via_list_init(&hub->ports);
     via_list_init(&hub->conns);
-    hub->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    hub->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    int rc = hub->epoll_fd < 0 || hub->wake_fd < 0
-                 ? via_error_set(err, -errno, "descriptors: %s", strerror(errno))
-                 : open_fabric(hub, err);
+    int rc = open_fabric(hub, err);
     if (rc == 0) {
-        rc = start(hub, err);
+        rc = system->start(hub, err);
     }
     if (rc != 0) {
         close_hub(hub);
@@ -478,24 +403,26 @@ static int make(const char *provider, const struct via_ofi_place *listen,
     return 0;
 }
 
-static struct via_ofi_hub *find_hub(const char *provider, const struct via_ofi_place *listen)
+static struct via_ofi_hub *find_hub(const struct via_ofi_system *system, const char *provider,
+                                    const struct via_ofi_place *listen)
 {
     via_list_foreach(it, &hubs) {
         struct via_ofi_hub *hub = via_list_entry(it, struct via_ofi_hub, link);
-        if (strcmp(hub->provider, provider) == 0 && strcmp(hub->listen.host, listen->host) == 0 &&
-            hub->listen.port == listen->port) {
+        if (hub->system == system && strcmp(hub->provider, provider) == 0 &&
+            strcmp(hub->listen.host, listen->host) == 0 && hub->listen.port == listen->port) {
             return hub;
         }
     }
     return NULL;
 }
 
-static int get(const char *provider, const struct via_ofi_place *listen, bool listens,
-               struct via_ofi_hub **ret_hub, struct via_error *err)
+static int get(const struct via_ofi_system *system, const char *provider,
+               const struct via_ofi_place *listen, bool listens, struct via_ofi_hub **ret_hub,
+               struct via_error *err)
 {
-    struct via_ofi_hub *hub = find_hub(provider, listen);
+    struct via_ofi_hub *hub = find_hub(system, provider, listen);
     bool made = hub == NULL;
-    int rc = made ? make(provider, listen, &hub, err) : 0;
+    int rc = made ? make(system, provider, listen, &hub, err) : 0;
     if (rc != 0) {
         return rc;
     }
@@ -518,11 +445,12 @@ static int get(const char *provider, const struct via_ofi_place *listen, bool li
     return 0;
 }
 
-int via_ofi_hub_get(const char *provider, const struct via_ofi_place *listen, bool listens,
-                    struct via_ofi_hub **ret_hub, struct via_error *err)
+int via_ofi_hub_get(const struct via_ofi_system *system, const char *provider,
+                    const struct via_ofi_place *listen, bool listens, struct via_ofi_hub **ret_hub,
+                    struct via_error *err)
 {
     pthread_mutex_lock(&hubs_lock);
-    int rc = get(provider, listen, listens, ret_hub, err);
+    int rc = get(system, provider, listen, listens, ret_hub, err);
     pthread_mutex_unlock(&hubs_lock);
     return rc;
 }

@@ -24,6 +24,7 @@
 #include "base/log_limit.h"
 #include "port/ofi/library.h"
 #include "port/ofi/strangers.h"
+#include "port/ofi/system.h"
 
 #define VIA_OFI_PROVIDER_BYTES 24u
 #define VIA_OFI_HOST_BYTES 96u
@@ -47,16 +48,11 @@ struct via_ofi_hub {
     struct fid_fabric *fabric;
     struct fid_domain *domain;
     struct fid_eq *eq;
-    int epoll_fd;
-    int wake_fd; /* eventfd: something is to be done before the deadline */
-    int eq_fd;
-    bool ordered;    /* messages arrive after the writes before them */
-    bool local_keys; /* memory is registered before it is sent from */
+    const struct via_ofi_system *system; /* borrowed */
+    void *waiter;                        /* the system's */
+    bool ordered;                        /* messages arrive after the writes before them */
+    bool local_keys;                     /* memory is registered before it is sent from */
     size_t inject_bytes;
-    pthread_t thread;
-    bool thread_started;
-
-    _Atomic bool stopping;
 
     pthread_mutex_t lock; /* of all below, and of what ports and connections say is the hub's */
     struct fid_pep *pep;  /* NULL: no link of this process is one that listens */
@@ -67,18 +63,27 @@ struct via_ofi_hub {
     struct via_ofi_strangers silent; /* the thread's */
 };
 
-uint64_t via_ofi_now_ns(void);
+static inline uint64_t via_ofi_hub_now_ns(const struct via_ofi_hub *hub)
+{
+    return hub->system->now_ns(hub->system);
+}
 
 /* Finds or makes the hub; one more user. listens: the caller wants to be connected to. 0, or
  * negative errno and why. */
-VIA_MUST_CHECK int via_ofi_hub_get(const char *provider, const struct via_ofi_place *listen,
-                                   bool listens, struct via_ofi_hub **ret_hub,
-                                   struct via_error *err);
+VIA_MUST_CHECK int via_ofi_hub_get(const struct via_ofi_system *system, const char *provider,
+                                   const struct via_ofi_place *listen, bool listens,
+                                   struct via_ofi_hub **ret_hub, struct via_error *err);
 /* The caller's ports and connections are gone from it. */
 void via_ofi_hub_put(struct via_ofi_hub *hub);
 
+/* A turn of the hub's thread, and the time of the next one: 0 = at once, VIA_NEVER_NS. */
+uint64_t via_ofi_hub_turn(struct via_ofi_hub *hub);
+
 /* [any thread] Has the hub's thread take a turn. */
-void via_ofi_hub_kick(struct via_ofi_hub *hub);
+static inline void via_ofi_hub_kick(struct via_ofi_hub *hub)
+{
+    hub->system->kick(hub);
+}
 
 struct via_ofi_port;
 

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/log.h"
 #include "port/ofi/greet.h"
@@ -37,8 +36,8 @@
 /* The control thread of the host is to serve the port. */
 static void changed(struct via_ofi_port *port)
 {
-    uint64_t one = 1;
-    (void)!write(port->changed_fd, &one, sizeof(one));
+    atomic_store_explicit(&port->changed, true, memory_order_release);
+    port->hub->system->changed(port);
 }
 
 static void set_error(struct via_ofi_port *port, const char *format, ...) VIA_PRINTF(2, 3);
@@ -91,14 +90,14 @@ static void detach(struct via_ofi_port *port)
     pthread_mutex_unlock(&port->tx_lock);
     pthread_mutex_unlock(&port->rx_lock);
     port->retry_ns = 0;
-    port->retry_at_ns = via_ofi_now_ns() + RETRY_NS_MIN / 2;
+    port->retry_at_ns = via_ofi_hub_now_ns(port->hub) + RETRY_NS_MIN / 2;
 }
 
 /* The link is up by a connection whose ends have proved themselves. */
 static void attach(struct via_ofi_conn *conn)
 {
     struct via_ofi_port *port = conn->port;
-    uint64_t now_ns = via_ofi_now_ns();
+    uint64_t now_ns = via_ofi_hub_now_ns(conn->hub);
     pthread_mutex_lock(&port->rx_lock);
     pthread_mutex_lock(&port->tx_lock);
     for (unsigned i = 0; i < VIA_PORT_SCRATCHPADS; i++) {
@@ -152,7 +151,7 @@ static void finish_greeting(struct via_ofi_conn *conn)
     port->retry_ns = 0;
     port->cut = (flags & VIA_OFI_FLAG_CUT) != 0 && (flags & VIA_OFI_FLAG_MEND) == 0;
     conn->deadline_ns = VIA_NEVER_NS;
-    conn->heard_ns = via_ofi_now_ns();
+    conn->heard_ns = via_ofi_hub_now_ns(conn->hub);
     conn->state = VIA_OFI_CONN_HELD;
     port->error[0] = '\0';
     if (port->cut && port->mend && via_ofi_conn_send(conn, VIA_OFI_ENTRY_MEND, 0, NULL, 0) == 0) {
@@ -208,7 +207,7 @@ static void retry_later(struct via_ofi_port *port)
     port->retry_ns = via_min(via_max(port->retry_ns * 2, RETRY_NS_MIN), RETRY_NS_MAX);
     /* Hosts that lost the same neighbour do not come back in step. */
     uint64_t spread_ns = port->retry_ns / 4 + 1;
-    port->retry_at_ns = via_ofi_now_ns() + port->retry_ns - port->instance % spread_ns;
+    port->retry_at_ns = via_ofi_hub_now_ns(port->hub) + port->retry_ns - port->instance % spread_ns;
 }
 
 /* An address for the peer: 0; -EAGAIN: not yet; or there is none. */
@@ -280,7 +279,7 @@ static void leave(struct via_ofi_conn *conn, enum via_ofi_refusal code)
     conn->port->peers_refused++;
     if (via_ofi_conn_send(conn, VIA_OFI_ENTRY_REFUSE, code, NULL, 0) == 0) {
         conn->state = VIA_OFI_CONN_LEAVING;
-        conn->deadline_ns = via_ofi_now_ns() + LEAVE_NS;
+        conn->deadline_ns = via_ofi_hub_now_ns(conn->hub) + LEAVE_NS;
     } else {
         via_ofi_conn_close(conn);
     }
@@ -355,7 +354,7 @@ void via_ofi_conn_connected(struct via_ofi_conn *conn, const void *answer, size_
     }
     via_ofi_conn_connected_to(conn);
     conn->state = VIA_OFI_CONN_GREETING;
-    conn->deadline_ns = via_ofi_now_ns() + GREET_NS;
+    conn->deadline_ns = via_ofi_hub_now_ns(conn->hub) + GREET_NS;
     if (conn->connector) {
         check_answer(conn, answer, bytes);
     }
@@ -462,7 +461,7 @@ static void reject(struct via_ofi_hub *hub, struct fi_info *info, const struct a
 {
     struct via_ofi_answer answer;
     if (is_stranger) { /* else the error of its port says so */
-        via_log_limited(&hub->strangers, via_ofi_now_ns(), VIA_LOG_WARN,
+        via_log_limited(&hub->strangers, via_ofi_hub_now_ns(hub), VIA_LOG_WARN,
                         "host %u: refused a connection from %s, as host %u to host %u: it %s",
                         id->host->host, id->peer_text, request->from, request->to,
                         via_ofi_refusal_of_peer(code));
@@ -515,7 +514,7 @@ void via_ofi_hub_asked(struct via_ofi_hub *hub, struct fi_info *info, const void
     }
     rc = via_ofi_conn_accept(port, info, &request, &answer, &owned, &conn);
     if (rc == 0) {
-        conn->deadline_ns = via_ofi_now_ns() + GREET_NS;
+        conn->deadline_ns = via_ofi_hub_now_ns(hub) + GREET_NS;
     } else {
         set_error(port, "accept host %u at %s: %s", port->peer_id, peer_text,
                   hub->library->strerror(-rc));
@@ -530,7 +529,7 @@ void via_ofi_hub_asked(struct via_ofi_hub *hub, struct fi_info *info, const void
 static bool is_taken(const struct via_ofi_conn *conn)
 {
     const struct via_ofi_port *port = conn->port;
-    uint64_t now_ns = via_ofi_now_ns();
+    uint64_t now_ns = via_ofi_hub_now_ns(conn->hub);
     via_list_foreach(it, &port->hub->conns) {
         const struct via_ofi_conn *other = via_list_entry(it, struct via_ofi_conn, link);
         if (other != conn && other->port == port && !other->broken &&

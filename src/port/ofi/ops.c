@@ -6,9 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/mman.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include "port/ofi/port.h"
@@ -92,7 +90,7 @@ static int ofi_fence_start(struct via_port *base, unsigned index)
     if (!via_ofi_port_is_up(port)) {
         return -ENOLINK;
     }
-    queue->fence_ns = via_ofi_now_ns();
+    queue->fence_ns = via_ofi_hub_now_ns(port->hub);
     queue->fence_turns = 0;
     queue->fence_heard = atomic_load_explicit(&port->messages_heard, memory_order_relaxed);
     queue->fence_under_way = true;
@@ -112,7 +110,7 @@ static bool is_fenced(const struct via_ofi_queue *queue)
 /* Is the peer dead, as far as a fence tells that it has not answered? */
 static bool is_fence_lost(struct via_ofi_port *port, struct via_ofi_queue *queue)
 {
-    uint64_t now_ns = via_ofi_now_ns();
+    uint64_t now_ns = via_ofi_hub_now_ns(port->hub);
     if (now_ns - queue->fence_ns <= FENCE_NS) {
         return false;
     }
@@ -331,7 +329,8 @@ static struct via_ofi_port *new_port(const struct via_ofi_options *options)
     return port;
 }
 
-static int open_memory(struct via_ofi_port *port, struct via_error *err)
+static int open_memory(struct via_ofi_port *port, const struct via_ofi_system *system,
+                       struct via_error *err)
 {
     struct via_port *base = &port->base;
     void *inbox = mmap(NULL, base->caps.inbox_bytes, PROT_READ | PROT_WRITE,
@@ -341,12 +340,12 @@ static int open_memory(struct via_ofi_port *port, struct via_error *err)
                              (unsigned long long)base->caps.inbox_bytes, strerror(errno));
     }
     base->inbox = inbox;
-    port->changed_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (port->changed_fd < 0) {
-        return via_error_set(err, -errno, "eventfd: %s", strerror(errno));
+    int rc = system->changed_open(port);
+    if (rc != 0) {
+        return via_error_set(err, rc, "eventfd: %s", strerror(-rc));
     }
-    if (getrandom(&port->instance, sizeof(port->instance), 0) != (ssize_t)sizeof(port->instance)) {
-        return via_error_set(err, -EIO, "getrandom: %s", strerror(errno));
+    if (!system->random(system, &port->instance, sizeof(port->instance))) {
+        return via_error_set(err, -EIO, "random numbers: %s", strerror(errno));
     }
     return 0;
 }
@@ -358,10 +357,10 @@ int via_ofi_port_open(const struct via_ofi_options *options, struct via_port **r
     if (port == NULL) {
         return via_error_set(err, -ENOMEM, "ofi port: %s", strerror(ENOMEM));
     }
-    int rc = open_memory(port, err);
+    int rc = open_memory(port, options->system, err);
     if (rc == 0) {
-        rc = via_ofi_hub_get(options->provider, &options->listen, !via_ofi_side_is_connector(port),
-                             &port->hub, err);
+        rc = via_ofi_hub_get(options->system, options->provider, &options->listen,
+                             !via_ofi_side_is_connector(port), &port->hub, err);
     }
     if (rc == 0) {
         port->unordered = port->unordered || !port->hub->ordered;
@@ -375,7 +374,7 @@ int via_ofi_port_open(const struct via_ofi_options *options, struct via_port **r
         return rc;
     }
     pthread_mutex_lock(&port->hub->lock);
-    port->tick_ns = via_ofi_now_ns();
+    port->tick_ns = via_ofi_hub_now_ns(port->hub);
     via_list_push_back(&port->hub->ports, &port->link);
     pthread_mutex_unlock(&port->hub->lock);
     via_ofi_hub_kick(port->hub);

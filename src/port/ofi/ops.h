@@ -9,6 +9,7 @@
 #include "port/ofi/hub.h"
 
 struct via_ofi_options {
+    const struct via_ofi_system *system; /* borrowed until close */
     const char *provider;
     struct via_ofi_place place;         /* of the peer */
     struct via_ofi_place listen;        /* of this process, for all links of the provider */

@@ -148,7 +148,7 @@ struct via_ofi_port {
     uint32_t message_bytes;
     uint64_t instance;
     uint64_t usable_bytes; /* of the inbox */
-    int changed_fd;        /* eventfd, for the control thread */
+    int changed_fd;        /* for the control thread; the system's, closed by the port. -1: none */
     unsigned char *shadow; /* what bodies are sent from: as large as the window */
     struct fid_mr *shadow_mr, *messages_mr, *dma_mr; /* NULL: not needed */
     unsigned char *messages;                         /* memory of the messages */
@@ -164,6 +164,7 @@ struct via_ofi_port {
     _Atomic uint32_t bells;       /* doorbells not yet read */
     _Atomic uint64_t messages_heard; /* of the peer, also signs of life */
     _Atomic uint32_t pads[VIA_PORT_SCRATCHPADS];
+    _Atomic bool changed; /* service() has something to report */
     _Atomic bool polled;  /* a transfer thread makes progress: the hub's thread need not */
     _Atomic bool resting; /* the hub's thread does not watch the connection: see polled */
     struct via_ofi_counters counters;

@@ -12,7 +12,6 @@
  */
 #include <errno.h>
 #include <rdma/fi_rma.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -264,10 +263,10 @@ static struct via_ofi_send *take_patiently(struct via_ofi_port *port, enum via_o
                                            unsigned queue, uint32_t session)
 {
     struct via_ofi_send *send = take(port, kind, session);
-    uint64_t since_ns = send == NULL ? via_ofi_now_ns() : 0;
+    uint64_t since_ns = send == NULL ? via_ofi_hub_now_ns(port->hub) : 0;
     uint64_t patience_ns = queue == VIA_PORT_QUEUE_CONTROL ? FULL_CONTROL_NS : FULL_NS;
     while (send == NULL && via_ofi_port_is_up(port) && session_of(port) == session) {
-        if (via_ofi_now_ns() - since_ns > patience_ns) {
+        if (via_ofi_hub_now_ns(port->hub) - since_ns > patience_ns) {
             char why[96];
             snprintf(why, sizeof(why), "host %u takes nothing for %llu ms", port->peer_id,
                      (unsigned long long)(patience_ns / VIA_MSEC_NS));
@@ -275,7 +274,7 @@ static struct via_ofi_send *take_patiently(struct via_ofi_port *port, enum via_o
             return NULL;
         }
         (void)via_ofi_port_progress(port);
-        sched_yield();
+        port->hub->system->pause(port->hub);
         send = take(port, kind, session);
     }
     return send;
@@ -460,7 +459,7 @@ unsigned via_ofi_dma_take(struct via_port *base, unsigned queue, uint64_t *ret_c
 void via_ofi_dma_abort(struct via_port *base, unsigned queue)
 {
     struct via_ofi_port *port = via_ofi_port_of(base);
-    uint64_t now_ns = via_ofi_now_ns();
+    uint64_t now_ns = via_ofi_hub_now_ns(port->hub);
     bool flies = false;
     pthread_mutex_lock(&port->tx_lock);
     via_list_foreach_safe(it, &port->pending) {
