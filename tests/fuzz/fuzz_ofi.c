@@ -455,6 +455,7 @@ static void deliver(const struct message *message, bool raw)
         via_ofi_seal_put(&peer.send, copy, message->bytes);
     }
     receive->op.kind = VIA_OFI_OP_RECEIVE;
+    receive->op.posted = true;
     receive->data = copy;
     if (message->proves && !peer.connects) {
         agree(); /* before this end does, which may answer */

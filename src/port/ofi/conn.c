@@ -77,6 +77,7 @@ static int open_ep(struct via_ofi_conn *conn, struct fi_info *info)
 static int post_receive(struct via_ofi_conn *conn, struct via_ofi_receive *receive)
 {
     void *desc = conn->memory_mr != NULL ? fi_mr_desc(conn->memory_mr) : NULL;
+    receive->op.posted = true;
     return (int)fi_recv(conn->ep, receive->data, conn->port->message_bytes, desc, FI_ADDR_UNSPEC,
                         &receive->op);
 }
@@ -205,8 +206,10 @@ int via_ofi_conn_send(struct via_ofi_conn *conn, enum via_ofi_entry_kind kind, u
                          .iov_count = 1,
                          .context = &greeting->op,
                          .addr = FI_ADDR_UNSPEC};
+    greeting->op.posted = true;
     int rc = (int)fi_sendmsg(conn->ep, &msg, FI_COMPLETION);
     greeting->busy = rc == 0;
+    greeting->op.posted = greeting->op.posted && rc == 0;
     /* A sealed message has its number: the next one can not go without it. */
     conn->broken = conn->broken || (conn->sealed && rc != 0);
     return rc;

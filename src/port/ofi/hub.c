@@ -52,6 +52,8 @@ static struct fi_info *make_hints(const struct via_ofi_library *library, const c
     uint64_t order = FI_ORDER_SAS | (ordered ? FI_ORDER_SAW : 0);
     hints->tx_attr->msg_order = order;
     hints->rx_attr->msg_order = order;
+    /* That messages arrive in order does not say that their completions do. */
+    hints->rx_attr->comp_order = FI_ORDER_STRICT;
     hints->fabric_attr->prov_name = strdup(provider);
     if (hints->fabric_attr->prov_name == NULL) {
         library->freeinfo(hints);
@@ -90,8 +92,8 @@ int via_ofi_hub_info(struct via_ofi_hub *hub, const char *address, uint16_t port
 int via_ofi_hub_register(struct via_ofi_hub *hub, void *memory, size_t bytes, uint64_t access,
                          struct fid_mr **ret_mr)
 {
-    int rc = -ENOKEY;
-    for (int i = 0; i < KEY_TRIES && rc == -ENOKEY; i++) {
+    int rc = -FI_ENOKEY; /* not errno's */
+    for (int i = 0; i < KEY_TRIES && rc == -FI_ENOKEY; i++) {
         uint64_t key;
         if (!hub->system->random(hub->system, &key, sizeof(key))) {
             return -EIO;

@@ -594,6 +594,10 @@ void via_ofi_conn_take(struct via_ofi_conn *conn, const struct via_ofi_entry *he
     if (conn->state == VIA_OFI_CONN_LEAVING || head->kind == VIA_OFI_ENTRY_ALIVE) {
         return;
     }
+    /* The caller's first message may be here before the event that it is connected. */
+    if (conn->state == VIA_OFI_CONN_CONNECTING && !conn->connector) {
+        via_ofi_conn_connected(conn, NULL, 0);
+    }
     if (head->kind == VIA_OFI_ENTRY_REFUSE) {
         refused(conn, head->value, -1);
         retry_later(port);

@@ -38,6 +38,7 @@ enum via_ofi_op_kind {
  */
 struct via_ofi_op {
     struct fi_context2 context;
+    _Atomic bool posted; /* until its completion: one that comes again is ignored */
     enum via_ofi_op_kind kind;
 };
 

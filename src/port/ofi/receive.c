@@ -187,12 +187,18 @@ static void take_sealed(struct via_ofi_conn *conn, unsigned char *message, size_
     take_message(conn, message, (size_t)plain);
 }
 
+/* Of an operation that is under way. A provider may report the end of one again (ADR 75): by then
+ * its memory is in use for another one, perhaps. All of a batch are checked before any is taken,
+ * because that may post the same operation anew. */
+static bool is_first(const struct fi_cq_msg_entry *entry)
+{
+    struct via_ofi_op *op = entry->op_context;
+    return op != NULL && atomic_exchange_explicit(&op->posted, false, memory_order_acq_rel);
+}
+
 static void take_completion(struct via_ofi_conn *conn, const struct fi_cq_msg_entry *entry)
 {
     struct via_ofi_op *op = entry->op_context;
-    if (op == NULL) {
-        return;
-    }
     switch (op->kind) {
     case VIA_OFI_OP_RECEIVE: {
         struct via_ofi_receive *receive = via_container_of(op, struct via_ofi_receive, op);
@@ -246,7 +252,13 @@ void via_ofi_conn_progress(struct via_ofi_conn *conn)
         if (count <= 0) {
             break;
         }
-        for (ssize_t i = 0; i < count && !conn->broken; i++) {
+        ssize_t fresh = 0;
+        for (ssize_t i = 0; i < count; i++) {
+            if (is_first(&entries[i])) {
+                entries[fresh++] = entries[i];
+            }
+        }
+        for (ssize_t i = 0; i < fresh && !conn->broken; i++) {
             take_completion(conn, &entries[i]);
         }
         any = true;

@@ -74,9 +74,13 @@ static int post_message(struct via_ofi_port *port, struct via_ofi_send *send)
                          .iov_count = 1,
                          .addr = FI_ADDR_UNSPEC,
                          .context = &send->op};
+    /* Before its completion, which another thread may take. */
+    send->op.posted = true;
     int rc = (int)fi_sendmsg(conn->ep, &msg, FI_COMPLETION);
     if (rc == 0) {
         via_list_push_back(&port->flying, &send->link);
+    } else {
+        send->op.posted = false;
     }
     return rc;
 }
@@ -96,10 +100,13 @@ static int post_write_op(struct via_ofi_port *port, struct via_ofi_send *send)
                              .rma_iov_count = 1,
                              .context = &send->op};
     uint64_t flags = FI_COMPLETION | (port->unordered ? FI_DELIVERY_COMPLETE : 0);
+    send->op.posted = true;
     int rc = (int)fi_writemsg(conn->ep, &msg, flags);
     if (rc == 0) {
         via_list_push_back(&port->flying, &send->link);
         port->writes_flying++;
+    } else {
+        send->op.posted = false;
     }
     return rc;
 }
