@@ -38,7 +38,7 @@ GRAPH ?= chords
 CONFORM ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help docs abi lint compilers deb deb-check dist hw plan-core fit-costs demo aarch64 cuts-pex machines lab lab-try lab-try-ring machines-check hosts-check machines-jobs container-check test bench check fuzz install clean soak soak-pex kills kills-sockets calls-sockets reloads-sockets loops-sockets mutants mutants-fuzz mutants-shmem conform-shmem sanitize-shmem sweep-shmem sim-shmem sim-mesh conform-sockets sanitize-sockets format packages configure-% build-% test-%
+.PHONY: help docs abi lint compilers deb deb-check dist hw plan-core fit-costs demo aarch64 cuts-pex machines lab lab-try lab-try-ring machines-check hosts-check machines-jobs container-check test bench check fuzz install clean soak soak-pex kills kills-sockets calls-sockets reloads-sockets loops-sockets mutants mutants-fuzz mutants-shmem conform-shmem sanitize-shmem sweep-shmem sim-shmem sim-mesh sim-mesh-ofi conform-sockets sanitize-sockets format packages configure-% build-% test-%
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -138,6 +138,9 @@ sim-shmem: packages build-release ## seeds of OpenSHMEM programs on 64 simulated
 
 sim-mesh: packages build-release ## SIM_MESH simulated hosts, a link of class network for each pair, cuts and crashes: nothing is lost or torn
 	build/release/bin/viaduct-sim run --first 1 --count 1 --set graph=mesh,hosts=$(SIM_MESH),like=network,streams=0,crashes=2
+
+sim-mesh-ofi: packages build-release ## the same with the ofi port itself, on a simulated libfabric
+	build/release/bin/viaduct-sim run --first 1 --count 1 --set graph=mesh,hosts=$(SIM_MESH),like=ofi,streams=0,pes=0,crashes=2
 
 sweep-shmem: packages build-release ## SWEEP_SECONDS of collectives by every algorithm: each type and operation, 1 to 33 PEs on 1 to 17 hosts
 	VIADUCT_BUILD_DIR=$(CURDIR)/build/release/bin SWEEP_SECONDS=$(SWEEP_SECONDS) SWEEP_SEED=$(SWEEP_SEED) python3 tests/shmem/test_shmem_algorithms.py --all

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Links whose ports are a driver of the product on a model of its hardware: sim/pex. A program has
- * them when it calls sim_pex_use().
+ * Links whose ports are a driver of the product on a model of what it drives: sim/pex, sim/ofi. A
+ * program has them when it calls sim_pex_use() or sim_ofi_use(). chip.c has the operations of such
+ * an end.
  */
 #ifndef SIM_CHIP_H
 #define SIM_CHIP_H
@@ -11,9 +12,15 @@
 #include <stdint.h>
 
 struct sim_end;
+struct via_port;
 struct sim_link;
 
 struct sim_chip_ops {
+    /* Called while a thread of the end's host works. */
+    void (*enter)(struct sim_end *end);
+    struct via_port *(*driver)(struct sim_end *end);
+    /* A fence has ended because the driver found its link down. */
+    void (*fence_failed)(struct sim_end *end);
     /* Opens the ports of both ends, and closes them permanently. */
     void (*open)(struct sim_link *link, size_t inbox_bytes);
     void (*fini)(struct sim_link *link);
@@ -35,7 +42,10 @@ struct sim_chip_ops {
     uint64_t (*poll_ns)(const struct sim_end *end);
 };
 
-/* NULL: this program has no such links. */
-extern const struct sim_chip_ops *sim_chips;
+/* By enum sim_like. NULL: this program has no such links, or they have no driver. */
+extern const struct sim_chip_ops *sim_chips[];
+
+/* Makes the end's port one whose operations are the driver's. */
+void sim_chip_attach(struct sim_end *end, const struct via_port *driver);
 
 #endif

@@ -13,8 +13,8 @@
 static const char *const graph_names[] = {"any",    "ring",  "chain", "star", "mesh",
                                           "random", "torus", "tree",  "cube"};
 
-static const char *const like_names[SIM_LIKES] = {"any",     "memory",  "pex",
-                                                  "ivshmem", "network", "pex-driver"};
+static const char *const like_names[SIM_LIKES] = {"any",     "memory",     "pex", "ivshmem",
+                                                  "network", "pex-driver", "ofi"};
 
 static int find_name(const char *const *names, unsigned count, const char *name)
 {
@@ -533,12 +533,9 @@ static void draw_shmem(struct sim_config *config)
     shmem->crashes = via_rng_chance(&rng, 1, 10);
 }
 
-/* The driver and the model determine the properties of links; only times and faults remain. Each
- * end has descriptors, so their number is limited. Rogues are tested by fuzz-pex. */
-static void like_pex_driver(struct sim_config *config)
+/* What a driver's links have is up to the driver and what it drives. */
+static void like_driver(struct sim_config *config)
 {
-    config->hosts_count = via_min(config->hosts_count, 8u);
-    config->extra_links = via_min(config->extra_links, 8u);
     config->port.direct_percent = 0;
     config->port.wc_percent = 0;
     config->port.relaxed_chance = 0;
@@ -546,6 +543,15 @@ static void like_pex_driver(struct sim_config *config)
     config->port.blind_ns_max = 0;
     config->faults.rogues_count = 0;
     config->faults.lies_chance = 0;
+}
+
+/* The driver and the model determine the properties of links; only times and faults remain. Each
+ * end has descriptors, so their number is limited. Rogues are tested by fuzz-pex. */
+static void like_pex_driver(struct sim_config *config)
+{
+    config->hosts_count = via_min(config->hosts_count, 8u);
+    config->extra_links = via_min(config->extra_links, 8u);
+    like_driver(config);
     /* Without interrupts a hop takes up to 2 ms: a retry time shorter than all hops together only
      * fills pipes with repeats. */
     struct via_node_config *node = &config->node;
@@ -554,6 +560,23 @@ static void like_pex_driver(struct sim_config *config)
     /* Links come up by polls that are 20 to 100 ms apart. */
     node->give_up_ns += node->give_up_ns != 0 ? 300 * VIA_MSEC_NS : 0;
     node->wait_ns_max += node->wait_ns_max != 0 ? 300 * VIA_MSEC_NS : 0;
+}
+
+/* Latencies of a network. Nothing gets lost on a connection, and reads of scratchpads are the
+ * port's own. Hosts that write garbage are the fuzzer's (fuzz-ofi). */
+static void like_ofi(struct sim_config *config, struct via_rng *rng)
+{
+    struct via_node_config *node = &config->node;
+    like_driver(config);
+    config->port.put_ns_min = between(rng, 2000, 10000);
+    config->port.put_ns_max = config->port.put_ns_min + by_magnitude(rng, 1000, 200000);
+    config->port.bell_drop_chance = 0;
+    config->port.ones_chance = 0;
+    node->retry_ns_max = node->retry_ns_max != 0 ? 100 * VIA_MSEC_NS : 0;
+    node->stuck_ns = node->stuck_ns != 0 ? 50 * VIA_MSEC_NS : 0;
+    /* A peer counts as dead after 2 s of silence, and connecting takes time after that. */
+    node->give_up_ns += node->give_up_ns != 0 ? 5 * VIA_SEC_NS : 0;
+    node->wait_ns_max += node->wait_ns_max != 0 ? 5 * VIA_SEC_NS : 0;
 }
 
 void sim_config_like(struct sim_config *config, enum sim_like like)
@@ -567,6 +590,10 @@ void sim_config_like(struct sim_config *config, enum sim_like like)
     }
     if (like == SIM_LIKE_PEX_DRIVER) {
         like_pex_driver(config);
+        return;
+    }
+    if (like == SIM_LIKE_OFI) {
+        like_ofi(config, &rng);
         return;
     }
     bool coherent = like == SIM_LIKE_MEMORY || like == SIM_LIKE_IVSHMEM;
@@ -606,6 +633,7 @@ void sim_config_mend(struct sim_config *config)
          * each body ahead of one. */
         bool asks = config->like == SIM_LIKE_PEX_DRIVER;
         least_ns += asks ? 250 * VIA_USEC_NS * (config->node.dma_buffers + 1) : 0;
+        least_ns += config->like == SIM_LIKE_OFI ? 200 * VIA_MSEC_NS : 0;
         config->node.dma_ns_max = via_max(config->node.dma_ns_max, least_ns);
     } else {
         dma->bytes_min = 0;

@@ -32,8 +32,14 @@ enum sim_like {
     SIM_LIKE_IVSHMEM,
     SIM_LIKE_NETWORK,
     SIM_LIKE_PEX_DRIVER, /* src/port/pex itself, on the register model (sim/pex) */
+    SIM_LIKE_OFI,        /* src/port/ofi itself, on a simulated libfabric (sim/ofi) */
     SIM_LIKES,
 };
+
+static inline bool sim_like_has_driver(enum sim_like like)
+{
+    return like >= SIM_LIKE_PEX_DRIVER;
+}
 
 /* How long things take, and how the hardware misbehaves within its rules. Chances are per mille. */
 struct sim_config_port {

@@ -35,7 +35,15 @@ static uint64_t stuck_ns(const struct sim_world *world)
 /* Drivers of chips poll for their peers. */
 static uint64_t chips_ns(const struct sim_world *world)
 {
-    return world->config.like == SIM_LIKE_PEX_DRIVER ? 500 * VIA_MSEC_NS : 0;
+    switch (world->config.like) {
+    case SIM_LIKE_PEX_DRIVER:
+        return 500 * VIA_MSEC_NS;
+    case SIM_LIKE_OFI:
+        /* Silence of a peer that is cut off, or has died without a word: 2 s. Then connecting. */
+        return 4 * VIA_SEC_NS;
+    default:
+        return 0;
+    }
 }
 
 /* Links are up and routes known everywhere this long after the last fault. False announcements with
@@ -232,8 +240,9 @@ static uint64_t turns_allowed(const struct sim_world *world, uint64_t span_ns)
     for (uint32_t i = 0; i < world->links_count; i++) {
         const struct sim_link *link = &world->links[i];
         /* At each end; and a doorbell that wakes a thread wakes the control thread first. */
-        polls +=
-            link->has_chip ? 2 * (span_ns / sim_chips->poll_ns(&link->end[0]) + 1) + 8 * beats : 0;
+        polls += link->has_chip
+                     ? 2 * (span_ns / world->chips->poll_ns(&link->end[0]) + 1) + 8 * beats
+                     : 0;
     }
     uint64_t threads = (uint64_t)world->hosts_count * world->config.node.channels_count;
     return beats * (world->links_count * 2 * 4 + world->hosts_count * 4) + naps * threads * 2 +

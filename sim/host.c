@@ -191,6 +191,14 @@ static void poll_again(struct sim_thread *thread, uint64_t at_ns)
     schedule(thread, poll_on ? soon_ns : via_max(soon_ns, at_ns));
 }
 
+/* When most polls for the end of a fence would find nothing before. */
+static uint64_t fence_poll_ns(const struct sim_thread *thread)
+{
+    const struct sim_world *world = thread->host->world;
+    return world->config.like == SIM_LIKE_OFI ? world->clock.now_ns + world->config.port.put_ns_min
+                                              : sim_fence_ends_ns(thread);
+}
+
 /* Decides the next step with the code of the transfer threads: after a turn that did `work`, and,
  * if that code asks for it, with everything armed. */
 static enum via_host_wait_step next_step(struct sim_thread *thread, uint64_t now, unsigned work,
@@ -208,7 +216,7 @@ static enum via_host_wait_step next_step(struct sim_thread *thread, uint64_t now
     step = via_host_wait_armed(&thread->wait, now, armed, deadline_ns);
     if (step == VIA_HOST_WAIT_POLL || step == VIA_HOST_WAIT_FENCE) {
         /* The end of a driver's fence is found by turns. */
-        bool known = sim_fence_ends_ns(thread) != VIA_NEVER_NS;
+        bool known = fence_poll_ns(thread) != VIA_NEVER_NS;
         return known ? VIA_HOST_WAIT_FENCE : VIA_HOST_WAIT_TURN;
     }
     return step;
@@ -222,7 +230,7 @@ static void go_on(struct sim_thread *thread, uint64_t now, unsigned work, uint64
     thread->idle_turns = work != 0 || step == VIA_HOST_WAIT_SLEEP ? 0 : thread->idle_turns;
     switch (step) {
     case VIA_HOST_WAIT_FENCE:
-        poll_again(thread, sim_fence_ends_ns(thread));
+        poll_again(thread, fence_poll_ns(thread));
         break;
     case VIA_HOST_WAIT_TURN:
     case VIA_HOST_WAIT_ARM:
@@ -268,7 +276,7 @@ static void service_chips(struct sim_host *host, uint64_t now, uint64_t *deadlin
 {
     for (uint32_t i = 0; i < host->ports_count; i++) {
         if (host->ports[i]->link->has_chip) {
-            (void)sim_chips->service(host->ports[i], now, deadline_ns);
+            (void)host->world->chips->service(host->ports[i], now, deadline_ns);
         }
     }
 }
@@ -362,7 +370,7 @@ static bool bell_is_coming(const struct sim_thread *thread)
     const struct sim_host *host = thread->host;
     for (uint32_t i = 0; i < host->ports_count; i++) {
         const uint32_t *coming = host->ports[i]->bells_coming;
-        if (host->ports[i]->link->has_chip && sim_chips->is_ringing(host->ports[i])) {
+        if (host->ports[i]->link->has_chip && host->world->chips->is_ringing(host->ports[i])) {
             return true;
         }
         if (coming[thread->channel] != 0) {
@@ -469,7 +477,8 @@ static void node_new(struct sim_host *host)
     }
     for (uint32_t i = 0; i < host->ports_count; i++) {
         struct sim_end *end = host->ports[i];
-        rc = end->link->has_chip ? sim_chips->memory_register(end, host->memory, bytes) : 0;
+        rc =
+            end->link->has_chip ? host->world->chips->memory_register(end, host->memory, bytes) : 0;
         if (rc != 0) {
             sim_fail(world, "host %u: memory of the node for port %u: %d", host->index, i, rc);
         }
@@ -541,7 +550,7 @@ static void forget_life(struct sim_host *host)
     for (uint32_t i = 0; i < host->ports_count; i++) {
         sim_engine_drop(host->ports[i]); /* what the process had open is closed */
         if (host->ports[i]->link->has_chip) {
-            sim_chips->crashed(host->ports[i]);
+            host->world->chips->crashed(host->ports[i]);
         }
     }
     free(host->memory);

@@ -301,8 +301,6 @@ static void sim_port_close(struct via_port *port)
              end->index);
 }
 
-const struct sim_chip_ops *sim_chips;
-
 const struct via_port_ops sim_port_ops = {
     .body = sim_port_body,
     .commit = sim_port_commit,
@@ -367,7 +365,7 @@ void sim_link_set(struct sim_link *link, bool up)
     if (link->has_chip) {
         link->up = up;
         link->era++;
-        sim_chips->set(link, up);
+        world->chips->set(link, up);
         return;
     }
     uint32_t blind_ns = world->config.port.blind_ns_max;
@@ -407,7 +405,7 @@ void sim_link_reopen(struct sim_end *end, bool keep_memory)
     end->events = 0;
     sim_fence_drop(end);
     if (end->link->has_chip) {
-        sim_chips->reopen(end);
+        end->world->chips->reopen(end);
         return;
     }
     if (!keep_memory) {
@@ -421,8 +419,8 @@ void sim_link_init(struct sim_world *world, struct sim_link *link, uint32_t host
 {
     const uint32_t hosts[2] = {host_a, host_b};
     link->up = true;
-    link->has_chip = world->config.like == SIM_LIKE_PEX_DRIVER;
-    if (link->has_chip && sim_chips == NULL) {
+    link->has_chip = sim_like_has_driver(world->config.like);
+    if (link->has_chip && world->chips == NULL) {
         sim_fail(world, "this program has no driver for links like %s",
                  sim_like_name(world->config.like));
         link->has_chip = false;
@@ -477,7 +475,7 @@ static uint64_t draw_window(const struct sim_link *link, uint32_t number, size_t
 void sim_link_open(struct sim_world *world, struct sim_link *link, size_t inbox_bytes)
 {
     if (link->has_chip) {
-        sim_chips->open(link, inbox_bytes);
+        world->chips->open(link, inbox_bytes);
         return;
     }
     for (uint32_t i = 0; i < 2; i++) {
@@ -518,7 +516,7 @@ void sim_link_open(struct sim_world *world, struct sim_link *link, size_t inbox_
 void sim_link_fini(struct sim_link *link)
 {
     if (link->has_chip) {
-        sim_chips->fini(link);
+        link->end[0].world->chips->fini(link);
         return;
     }
     for (uint32_t i = 0; i < 2; i++) {

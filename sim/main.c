@@ -12,6 +12,7 @@
 #include "sim/jobs.h"
 #include "sim/measure/command.h"
 #include "sim/memory.h"
+#include "sim/ofi/ofi.h"
 #include "sim/paper/command.h"
 #include "sim/pex/pex.h"
 #include "sim/plan/command.h"
@@ -183,6 +184,12 @@ static void print_counts(const struct sim_counts *counts)
     printf("DMA: %" PRIu64 " started, %" PRIu64 " failed, %" PRIu64 " hung, %" PRIu64
            " torn by the end of a link\n",
            counts->dmas, counts->dma_failed, counts->dma_hung, counts->dma_torn);
+    printf("libfabric:");
+    for (unsigned i = 0; i < SIM_OFI_COUNTS; i++) {
+        printf("%s %" PRIu64 " %s", i == 0 ? "" : ",", counts->ofi[i],
+               sim_ofi_count_name((enum sim_ofi_count)i));
+    }
+    printf("\n");
     printf("hardware: %" PRIu64 " posted writes, %" PRIu64 " doorbells, %" PRIu64
            " fences, %" PRIu64 " turns, %" PRIu64 " sleeps audited; faults: %" PRIu64
            " cuts, %" PRIu64 " freezes, %" PRIu64 " crashes\n",
@@ -627,6 +634,7 @@ int main(int argc, char **argv)
     if (argc > 1 && strcmp(argv[1], "scale") == 0) {
         return sim_scale_main(argc - 1, argv + 1);
     }
+    sim_ofi_use();
 #ifndef VIA_MUTANTS
     sim_pex_use();
     if (argc > 1 && strcmp(argv[1], "paper") == 0) {

@@ -149,7 +149,7 @@ static void handle(struct sim_world *world, const struct sim_event *event)
         sim_link_notice(&world->links[event->a], event->b, event->c != 0);
         break;
     case SIM_EVENT_CHIP:
-        sim_chips->event(&world->links[event->a], event->b, event->c);
+        world->chips->event(&world->links[event->a], event->b, event->c);
         break;
     case SIM_EVENT_AUDIT:
         sim_thread_audit(&hosts[event->a].threads[event->b]);
@@ -208,6 +208,7 @@ static struct sim_world *world_new(const struct sim_config *config, int plant, F
     world->trace = trace;
     world->digest = VIA_HASH64_INIT;
     world->hosts_count = config->hosts_count;
+    world->chips = sim_chips[config->like];
     /* A stream each, so that more draws of one do not change the others. */
     via_rng_init(&world->rng_port, config->seed ^ UINT64_C(0x706f7274));
     via_rng_init(&world->rng_cpu, config->seed ^ UINT64_C(0x637075));

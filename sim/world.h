@@ -4,7 +4,7 @@
  * decided by the seed. Files:
  *   world.c     builds it, runs its events            topology.c  which hosts are linked
  *   posted.c    posted writes under way                link.c      ports: doorbells, scratchpads
- *   engine.c    DMA engines
+ *   engine.c    DMA engines                            chip.c      ports that are a driver's
  *   fault.c     cuts, freezes, crashes                 rogue.c     hosts that write garbage
  *   host.c      nodes and their transfer threads       work.c      operations
  *   check.c     deliveries and completions             region.c    what segments must hold
@@ -115,8 +115,8 @@ struct sim_link {
     bool up;
     bool direct;
     bool combines;           /* its windows are write-combining */
-    bool has_chip;           /* its ports belong to sim_chips */
-    void *chip;              /* owned by sim_chips */
+    bool has_chip;           /* its ports belong to world->chips */
+    void *chip;              /* owned by world->chips */
     uint64_t blind_until_ns; /* it is down, and the ports do not report it yet */
     uint32_t scratchpad[VIA_PORT_SCRATCHPADS];
 };
@@ -328,12 +328,33 @@ enum sim_rogue_kind {
     SIM_ROGUE_KINDS,
 };
 
+/* Names: sim_ofi_count_name(). */
+enum sim_ofi_count {
+    SIM_OFI_CONNECTS,   /* connections that were made */
+    SIM_OFI_RESETS,     /* connections that broke */
+    SIM_OFI_DEATHS,     /* peers that died without a word */
+    SIM_OFI_PARTITIONS, /* of a link, for a time */
+    SIM_OFI_CUTS,       /* by an operator */
+    SIM_OFI_MESSAGES,
+    SIM_OFI_WRITES,
+    SIM_OFI_TWICE,      /* parts of writes that were sent again */
+    SIM_OFI_PASSES,     /* arrivals ahead of what was posted before */
+    SIM_OFI_DISORDER,   /* completions ahead of what was posted before */
+    SIM_OFI_DUPLICATES, /* completions given again */
+    SIM_OFI_FULL,       /* calls that found a queue full */
+    SIM_OFI_UNREADY,    /* messages that found no receive */
+    SIM_OFI_ERRORS,     /* completions with an error */
+    SIM_OFI_PAUSES,     /* a thread waited for room */
+    SIM_OFI_COUNTS,
+};
+
 struct sim_counts {
     uint64_t ops[8]; /* by enum via_op_kind: submitted */
     uint64_t statuses_ok, statuses_refused, statuses_reset, statuses_other;
     uint64_t deliveries, puts, bells, fences, turns, cuts, freezes, crashes, audits;
     uint64_t drains, overtakes, torn, ones; /* actions of the hardware */
     uint64_t dmas, dma_failed, dma_hung, dma_torn;
+    uint64_t ofi[SIM_OFI_COUNTS];                     /* of the simulated libfabric (sim/ofi) */
     uint64_t rogues, forged, lies, greetings, aboard; /* lost: frames in relays that crashed */
     uint64_t rogue[SIM_ROGUE_KINDS];
     uint64_t stream_bytes, stream_spills, stream_kills, stream_execs;
@@ -356,8 +377,9 @@ struct sim_world {
     uint32_t host_by_id[VIA_HOSTS_MAX]; /* UINT32_MAX for ids that no host has */
     uint32_t links_count;
     struct sim_link links[SIM_LINKS_MAX];
-    struct sim_thread *current; /* the thread whose turn it is: ports get its calls */
-    struct sim_guest *guest;    /* borrowed; NULL = none */
+    struct sim_thread *current;       /* the thread whose turn it is: ports get its calls */
+    struct sim_guest *guest;          /* borrowed; NULL = none */
+    const struct sim_chip_ops *chips; /* of links whose has_chip is set */
     bool auditing;
 
     struct sim_flow *flows; /* owned; sim_flow_at() */
@@ -533,6 +555,7 @@ void sim_rogue_turn(struct sim_world *world, uint32_t host, uint32_t life, uint3
  * operation goes to the next life. */
 bool sim_rogue_since(const struct sim_host *host, uint32_t life);
 const char *sim_rogue_kind_name(enum sim_rogue_kind kind);
+const char *sim_ofi_count_name(enum sim_ofi_count count); /* chip.c */
 bool sim_rogue_is_forged(const struct via_delivery *delivery);
 /* Has the receiver got the message from a life that went on as a rogue? */
 bool sim_rogue_sent(const struct sim_host *receiver, const struct via_delivery *delivery);

@@ -43,7 +43,6 @@ struct sim_pex_engine {
     int irq_fd;    /* owned: the model signals it */
     int driver_fd; /* borrowed; -1: off */
     uint32_t irqs_coming;
-    uint32_t dmas_count; /* started and not taken */
     bool stops_silently, writes_back_late;
     struct sim_pex_channel channels[4];
 };

@@ -165,7 +165,7 @@ bool sim_pex_engine_is_ringing(const struct sim_pex_engine *engine)
     }
     /* What such engines do not tell of, the node notices when it asks. */
     return engine->irqs_coming != 0 || is_busy ||
-           (engine->dmas_count != 0 &&
+           (engine->side->end->dmas_count != 0 &&
             (engine->writes_back_late || world_of(engine)->config.dma.lost_chance != 0));
 }
 

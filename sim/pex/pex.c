@@ -6,7 +6,6 @@
  */
 #include "sim/pex/pex.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,173 +29,26 @@ static struct sim_host *host_of(const struct sim_pex_side *side)
     return &side->end->world->hosts[side->end->host];
 }
 
-/* --- the operations of core/port.h: checked as on other links, then the driver's -------------- */
-
-static struct sim_end *end_of(struct via_port *port)
-{
-    return via_container_of(port, struct sim_end, port);
-}
-
 /* Called while a thread works: some writes that are under way to it arrive. */
-static struct via_port *enter(struct via_port *port, unsigned queue)
+static void pex_enter(struct sim_end *end)
 {
-    struct sim_end *end = end_of(port);
     struct sim_world *world = end->world;
-    (void)sim_link_lane(end, queue);
     if (via_rng_chance(&world->rng_port, world->config.port.pump_chance, 1000)) {
         sim_pex_bus_arrive(side_of(end->peer), sim_between(&world->rng_port, 1, 4));
     }
+}
+
+static struct via_port *pex_driver(struct sim_end *end)
+{
     return side_of(end)->port;
 }
 
-static void chip_body(struct via_port *port, unsigned queue, uint64_t off, const void *src,
-                      size_t len)
+/* The driver may have woken its control thread by the descriptor that it sleeps on. */
+static void pex_fence_failed(struct sim_end *end)
 {
-    struct via_port *driver = enter(port, queue);
-    if (sim_link_put(end_of(port), off, src, len)) {
-        sim_trace_put(end_of(port), off, src, len);
-        driver->ops->body(driver, queue, off, src, len);
-    }
+    side_of(end)->wants_service = true;
+    sim_thread_interrupt(&host_of(side_of(end))->threads[0]);
 }
-
-static void chip_commit(struct via_port *port, unsigned queue, uint64_t off, const void *src,
-                        size_t len)
-{
-    struct via_port *driver = enter(port, queue);
-    if (!sim_link_put(end_of(port), off, src, len)) {
-        return;
-    }
-    if (driver->ops->link_is_up(driver)) {
-        sim_trace_put(end_of(port), off, src, len);
-        sim_credit_put(end_of(port), off, src, len);
-    }
-    driver->ops->commit(driver, queue, off, src, len);
-}
-
-static void chip_flush(struct via_port *port, unsigned queue)
-{
-    struct via_port *driver = enter(port, queue);
-    driver->ops->flush(driver, queue);
-}
-
-static int chip_fence_start(struct via_port *port, unsigned queue)
-{
-    struct via_port *driver = enter(port, queue);
-    end_of(port)->world->counts.fences++;
-    return driver->ops->fence_start(driver, queue);
-}
-
-static int chip_fence_poll(struct via_port *port, unsigned queue)
-{
-    struct via_port *driver = enter(port, queue);
-    int rc = driver->ops->fence_poll(driver, queue);
-    if (rc == -ENOLINK) {
-        /* The driver may have woken its control thread by the descriptor that it sleeps on. */
-        side_of(end_of(port))->wants_service = true;
-        sim_thread_interrupt(&host_of(side_of(end_of(port)))->threads[0]);
-    }
-    return rc;
-}
-
-static int chip_dma(struct via_port *port, unsigned queue, uint64_t off, const void *src,
-                    size_t len, uint64_t cookie)
-{
-    struct sim_end *end = end_of(port);
-    struct via_port *driver = enter(port, queue);
-    if (!sim_link_put(end, off, src, len)) {
-        return -EINVAL;
-    }
-    int rc = driver->ops->dma(driver, queue, off, src, len, cookie);
-    end->dmas_refused += rc == -EIO;
-    end->world->counts.dmas += rc == 0;
-    side_of(end)->engine.dmas_count += rc == 0;
-    sim_trace(end->world, "  %u.%u: DMA of %zu bytes at %#llx by queue %u: %d", end->host,
-              end->index, len, (unsigned long long)off, queue, rc);
-    return rc;
-}
-
-static unsigned chip_dma_take(struct via_port *port, unsigned queue, uint64_t *ret_cookies,
-                              int *ret_results, unsigned max)
-{
-    struct sim_end *end = end_of(port);
-    struct via_port *driver = enter(port, queue);
-    unsigned count = driver->ops->dma_take(driver, queue, ret_cookies, ret_results, max);
-    for (unsigned i = 0; i < count; i++) {
-        end->dmas_good += ret_results[i] == 0;
-        end->dmas_refused += ret_results[i] == -EIO;
-        sim_trace(end->world, "  %u.%u: DMA of queue %u ended: %d", end->host, end->index, queue,
-                  ret_results[i]);
-    }
-    side_of(end)->engine.dmas_count -= count;
-    return count;
-}
-
-static void chip_dma_abort(struct via_port *port, unsigned queue)
-{
-    struct via_port *driver = enter(port, queue);
-    sim_trace(end_of(port)->world, "  %u.%u: DMA of queue %u is aborted", end_of(port)->host,
-              end_of(port)->index, queue);
-    driver->ops->dma_abort(driver, queue);
-}
-
-static int chip_ring(struct via_port *port, unsigned queue, unsigned bit)
-{
-    struct via_port *driver = enter(port, queue);
-    struct sim_end *end = end_of(port);
-    if (!sim_link_is_bell_leaving(end, bit)) {
-        return -EINVAL;
-    }
-    sim_trace(end->world, "  %u.%u: rings bell %u of host %u", end->host, end->index, bit,
-              end->peer->host);
-    return driver->ops->ring(driver, queue, bit);
-}
-
-static uint64_t chip_events(struct via_port *port, uint64_t mask)
-{
-    struct via_port *driver = side_of(end_of(port))->port;
-    return driver->ops->events(driver, mask);
-}
-
-static bool chip_link_is_up(struct via_port *port)
-{
-    struct via_port *driver = side_of(end_of(port))->port;
-    return driver->ops->link_is_up(driver);
-}
-
-static uint32_t chip_scratchpad_read(struct via_port *port, unsigned index)
-{
-    struct via_port *driver = side_of(end_of(port))->port;
-    return driver->ops->scratchpad_read(driver, index);
-}
-
-static void chip_scratchpad_write(struct via_port *port, unsigned index, uint32_t value)
-{
-    struct via_port *driver = side_of(end_of(port))->port;
-    driver->ops->scratchpad_write(driver, index, value);
-}
-
-static void chip_close(struct via_port *port)
-{
-    sim_fail(end_of(port)->world, "host %u port %u: closed by the node, whose it is not",
-             end_of(port)->host, end_of(port)->index);
-}
-
-static const struct via_port_ops chip_port_ops = {
-    .body = chip_body,
-    .commit = chip_commit,
-    .flush = chip_flush,
-    .fence_start = chip_fence_start,
-    .fence_poll = chip_fence_poll,
-    .ring = chip_ring,
-    .dma = chip_dma,
-    .dma_take = chip_dma_take,
-    .dma_abort = chip_dma_abort,
-    .events = chip_events,
-    .link_is_up = chip_link_is_up,
-    .scratchpad_read = chip_scratchpad_read,
-    .scratchpad_write = chip_scratchpad_write,
-    .close = chip_close,
-};
 
 /* --- lives of the ends ------------------------------------------------------------------------ */
 
@@ -246,11 +98,7 @@ static void open_port(struct sim_pex_side *side)
     }
     side->wants_service = true;
     side->service_ns = 0;
-    end->port = (struct via_port){.ops = &chip_port_ops,
-                                  .caps = side->port->caps,
-                                  .inbox = side->port->inbox,
-                                  .side = side->port->side};
-    end->inbox = side->port->inbox;
+    sim_chip_attach(end, side->port);
 }
 
 static void close_port(struct sim_pex_side *side)
@@ -504,6 +352,9 @@ static uint64_t pex_poll_ns(const struct sim_end *end)
 void sim_pex_use(void)
 {
     static const struct sim_chip_ops ops = {
+        .enter = pex_enter,
+        .driver = pex_driver,
+        .fence_failed = pex_fence_failed,
         .open = pex_open,
         .fini = pex_fini,
         .set = pex_set,
@@ -515,5 +366,5 @@ void sim_pex_use(void)
         .is_ringing = pex_is_ringing,
         .poll_ns = pex_poll_ns,
     };
-    sim_chips = &ops;
+    sim_chips[SIM_LIKE_PEX_DRIVER] = &ops;
 }

@@ -378,7 +378,7 @@ static int make(const struct via_ofi_system *system, const char *provider,
                 const struct via_ofi_place *listen, struct via_ofi_hub **ret_hub,
                 struct via_error *err)
 {
-    const struct via_ofi_library *library = system->library(system, err);
+    const struct via_ofi_library *library = system->load(system, err);
     if (library == NULL) {
         return -ELIBACC;
     }

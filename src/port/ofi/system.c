@@ -205,7 +205,7 @@ static void pause_thread(struct via_ofi_hub *hub)
 }
 
 const struct via_ofi_system via_ofi_system = {
-    .library = get_library,
+    .load = get_library,
     .now_ns = get_time,
     .random = get_random,
     .start = start,

@@ -20,8 +20,8 @@ struct via_ofi_port;
 /* Constant. Hubs of different systems are different hubs. */
 struct via_ofi_system {
     /* NULL: err says why. */
-    const struct via_ofi_library *(*library)(const struct via_ofi_system *system,
-                                             struct via_error *err);
+    const struct via_ofi_library *(*load)(const struct via_ofi_system *system,
+                                          struct via_error *err);
     uint64_t (*now_ns)(const struct via_ofi_system *system);
     bool (*random)(const struct via_ofi_system *system, void *ret_bytes, size_t bytes);
 
