@@ -128,6 +128,20 @@ static void an_end_is_told_once_and_the_last_one_ends_all(void **state)
     assert_true(via_edge_is_news(&told, &now));
 }
 
+/* By any process that holds the end, whatever its set was told before. */
+static void each_shutdown_is_an_edge(void **state)
+{
+    (void)state;
+    struct via_edge told = {.sequence = 5};
+    struct via_edge_now now = piped(ET_BOTH, EPOLLOUT, 5, 5);
+    assert_false(via_edge_is_news(&told, &now));
+    now.shuts = 1;
+    told_once(&told, &now);
+    now.shuts = 2;
+    now.bits = 0;
+    assert_false(via_edge_is_news(&told, &now));
+}
+
 static void the_kernel_is_asked_only_after_it_has_said_something(void **state)
 {
     (void)state;
@@ -262,6 +276,7 @@ int main(void)
         cmocka_unit_test(what_was_read_untold_is_an_edge_for_room),
         cmocka_unit_test(numbers_of_records_wrap),
         cmocka_unit_test(an_end_is_told_once_and_the_last_one_ends_all),
+        cmocka_unit_test(each_shutdown_is_an_edge),
         cmocka_unit_test(the_kernel_is_asked_only_after_it_has_said_something),
         cmocka_unit_test(bytes_of_the_kernel_that_were_read_are_known),
         cmocka_unit_test(leaving_the_pipes_is_an_edge_when_something_was_not_told),

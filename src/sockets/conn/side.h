@@ -64,6 +64,7 @@ struct via_side {
     struct via_token tx_token __attribute__((aligned(64)));
     _Atomic uint64_t sndtimeo_ns;
     _Atomic uint32_t tx_full; /* counts the times that a writer found no room */
+    _Atomic uint32_t shuts;   /* counts calls of shutdown(), by any process that holds it */
     uint64_t tx_polled_ticks; /* when the kernel was last asked whether the peer lives */
     uint64_t tx_asked_ticks;  /* ... and about the peer's socket: does any process hold it */
     uint64_t tx_at_end;       /* total bytes in the pipe when the kernel reported the end */

@@ -30,6 +30,7 @@ struct via_ep_before via_ep_before(const struct via_ep_entry *entry)
 {
     return (struct via_ep_before){
         .full = atomic_load_explicit(&entry->conn->side->tx_full, memory_order_relaxed),
+        .shuts = atomic_load_explicit(&entry->conn->side->shuts, memory_order_relaxed),
         .sequence = next_expected(entry)};
 }
 
@@ -73,6 +74,7 @@ struct via_edge_now via_ep_now(const struct via_ep_entry *entry, uint32_t bits,
                                  .bits = bits,
                                  .ends = ends_of(entry, bits),
                                  .full = before->full,
+                                 .shuts = before->shuts,
                                  .sequence = before->sequence,
                                  .next = next_expected(entry),
                                  .read = via_stream_rx_after_bytes(&side->rx),

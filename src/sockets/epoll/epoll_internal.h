@@ -82,6 +82,7 @@ void via_ep_hand_back(struct via_ep_entry *entry);
  * reported with the next ones. */
 struct via_ep_before {
     uint32_t full;
+    uint32_t shuts;
     uint32_t sequence; /* the first record that was not there yet */
 };
 

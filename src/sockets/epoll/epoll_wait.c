@@ -275,6 +275,7 @@ static bool accept_kernel_event(struct via_ep_entry *entry, uint32_t bits, uint1
         return !again;
     }
     entry->told.due = false;
+    entry->told.shuts = via_ep_before(entry).shuts;
     return true;
 }
 

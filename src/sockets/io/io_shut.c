@@ -139,6 +139,9 @@ int via_io_shutdown(struct via_op *op, int how)
     if (how != SHUT_RD && via_conn_has_demotion_request(op->conn)) {
         via_conn_follow_demotion(op);
     }
+    /* Before the kernel reports it: sets of other processes that hold this end learn of it only by
+     * this. */
+    atomic_fetch_add_explicit(&side->shuts, 1, memory_order_relaxed);
     bool later = how != SHUT_RD && side->shutting != 0; /* as announced before */
     bool told = false; /* the kernel, if another thread has left the pipes meanwhile */
     if (how != SHUT_RD && side->tx_shut == 0 &&

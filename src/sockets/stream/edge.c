@@ -40,7 +40,7 @@ static bool has_records(const struct via_edge *told, const struct via_edge_now *
 
 bool via_edge_is_news(const struct via_edge *told, const struct via_edge_now *now)
 {
-    return now->bits != 0 && (told->due || has_records(told, now) ||
+    return now->bits != 0 && (told->due || now->shuts != told->shuts || has_records(told, now) ||
                               ((now->bits & VIA_EDGE_OUT) != 0 && now->full != told->full) ||
                               (now->ends & ~told->ends) != 0 ||
                               (told->recheck && (told->ends & VIA_EDGE_CLOSED) == 0 &&
@@ -57,6 +57,7 @@ void via_edge_report(struct via_edge *told, const struct via_edge_now *now)
 {
     told->due = false;
     told->recheck = false;
+    told->shuts = now->shuts;
     told->sequence = last_reported(now);
     if ((now->bits & VIA_EDGE_OUT) != 0) {
         told->full = now->full;

@@ -33,6 +33,7 @@ struct via_edge {
     uint64_t kernel;   /* bytes that had come by the kernel */
     uint32_t sequence; /* the first unreported record */
     uint32_t full;     /* writers that found no room */
+    uint32_t shuts;    /* calls of shutdown() on this end, of other processes, too */
     uint32_t ends;     /* POLLRDHUP, POLLHUP, POLLERR, VIA_EDGE_CLOSED */
     bool by_kernel;    /* the last report was of the kernel's bytes */
     bool due;          /* report what there is: the program has just asked for it */
@@ -46,6 +47,7 @@ struct via_edge_now {
     uint32_t bits;
     uint32_t ends;     /* of these bits */
     uint32_t full;     /* before */
+    uint32_t shuts;    /* before */
     uint32_t sequence; /* before: the first record that was not there yet */
     uint32_t next;     /* ... now */
     uint32_t read;     /* the record after the last one that was read and had bytes */
