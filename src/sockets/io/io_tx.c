@@ -32,10 +32,12 @@
 #define PAST_CACHES_BYTES (32u * 1024)
 #define PAST_CACHES_QUEUED (96u * 1024)
 
-/* Bytes go by the kernel, possibly not all of this call's. */
+/* With the tx token. Bytes go by the kernel, possibly not all of this call's. Another thread may be
+ * setting up the pipes, for which it needs no token. */
 static bool is_piecewise(const struct via_op *op)
 {
-    return op->side->tx.span != VIA_SPAN_PIPE && via_side_is_in(op->side, VIA_PHASES_MAY_SWITCH);
+    return (!via_conn_has_pipes(op->conn) || op->side->tx.span != VIA_SPAN_PIPE) &&
+           via_side_is_in(op->side, VIA_PHASES_MAY_SWITCH);
 }
 
 static size_t iov_bytes(const struct iovec *iov, int iov_count)
@@ -315,6 +317,7 @@ static ssize_t send_loop(struct via_op *op, struct via_iov *iov, int flags)
             return -EAGAIN; /* a signal handler's call inside this very call */
         }
         ssize_t n = via_io_send_once(op, iov, flags);
+        bool piecewise = n > 0 && iov->left != 0 && is_piecewise(op);
         via_tx_give(op);
         bool changed = via_io_after(op);
         if (n >= 0) {
@@ -328,7 +331,7 @@ static ssize_t send_loop(struct via_op *op, struct via_iov *iov, int flags)
         } else if (n != -EAGAIN) {
             return total != 0 ? (ssize_t)total : n;
         }
-        if (n > 0 && is_piecewise(op)) {
+        if (piecewise) {
             if (via_conn_is_unsettled(op->conn)) {
                 via_conn_step(op);
             }
