@@ -68,11 +68,14 @@ struct served {
     enum via_pex_side side;
     bool is_engine;
     const char *path;
+    unsigned place;
     int fd;
     pthread_t thread;
 };
 
 static _Atomic bool stop;
+/* The windows are BAR 2/3 and 4/5. */
+static struct via_vfio_user_bridge bridge = {.regions = 1u << 2 | 1u << 4};
 
 static void on_signal(int number)
 {
@@ -90,7 +93,7 @@ static int attach(void *ctx, struct via_pci **ret_pci)
 static void *serve(void *arg)
 {
     struct served *served = arg;
-    via_vfio_user_serve(served->fd, attach, served, &stop);
+    via_vfio_user_serve(served->fd, attach, served, &bridge, served->place, &stop);
     return NULL;
 }
 
@@ -243,6 +246,7 @@ static int start_all(struct served served[SOCKETS], char *const paths[SOCKETS],
     int rc = 0;
     for (unsigned i = 0; i < SOCKETS && rc == 0; i++) {
         served[i].path = paths[i];
+        served[i].place = i;
         rc = paths[i] != NULL ? start(&served[i], err) : 0;
         served[i].path = rc == 0 ? paths[i] : NULL;
     }

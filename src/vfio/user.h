@@ -22,12 +22,33 @@ VIA_MUST_CHECK int via_vfio_user_open(const char *path, struct via_pci **ret_pci
 typedef int via_vfio_user_attach(void *ctx, struct via_pci **ret_pci);
 
 /*
+ * The order of functions of one bridge. QEMU waits for no answer to a write into memory, so such
+ * writes may still be in a function's socket when a read by another function is answered. PCI
+ * Express does not allow that: the completion of a read that crosses the bridge pushes the posted
+ * writes ahead of it (base specification 2.4.1). A driver that relies on it sleeps for ever
+ * otherwise. All zero but `regions` at first; one for all servers of the bridge.
+ */
+#define VIA_VFIO_USER_SERVERS_MAX 8u
+struct via_vfio_user_bridge {
+    uint32_t regions; /* bit i: reads of region i cross the bridge */
+    struct via_vfio_user_place {
+        _Atomic int client;        /* its descriptor + 1; 0: there is none */
+        _Atomic bool is_busy;      /* a message is being received or executed */
+        _Atomic bool is_waiting;   /* for the others; its own earlier messages are executed */
+        _Atomic uint64_t executed; /* bytes of messages */
+    } places[VIA_VFIO_USER_SERVERS_MAX];
+};
+
+/*
  * Serves clients on a listening socket, one after another, until *stop is true (checked every 100
  * ms while no client is connected, and after each message). The function is attached for each and
  * closed after it. A client harms itself only: what it says is checked, and its memory must be
  * sealed against shrinking. The function's dma_map() must take addresses (alignment 0).
+ * bridge: NULL, or that of the function, which has the place `place` there. Then the answer to a
+ * read that crosses waits for the other clients' earlier messages, for about a second at most.
  */
 void via_vfio_user_serve(int listen_fd, via_vfio_user_attach *attach, void *ctx,
+                         struct via_vfio_user_bridge *bridge, unsigned place,
                          const _Atomic bool *stop);
 
 /* A socket to listen on; one that a dead server left behind is replaced. */

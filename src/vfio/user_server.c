@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -20,6 +21,10 @@
 #define PATIENCE_SECONDS 2
 #define MAPS_MAX VIA_IOVA_RANGES_MAX
 #define PAGE_BYTES 4096u
+/* How often another client's socket is looked at, without a pause and then once in a millisecond.
+ */
+#define WAIT_TURNS_SHORT 200
+#define WAIT_TURNS (WAIT_TURNS_SHORT + 1000)
 
 struct mapped {
     uint64_t address;
@@ -35,6 +40,9 @@ struct client {
     struct mapped maps[MAPS_MAX];
     int irq_fds[VIA_VFIO_USER_FDS_MAX];
     unsigned irq_fds_count;
+    struct via_vfio_user_bridge *bridge; /* or NULL */
+    struct via_vfio_user_place *place;
+    uint32_t request_bytes; /* of the last message */
     struct via_vfio_user_message message;
 };
 
@@ -302,6 +310,44 @@ static int access_config(struct client *client, const struct via_vfio_user_acces
     return 0;
 }
 
+/* --- the order of functions of one bridge --- */
+
+/* Messages that were in the other client's socket at `target`'s time are executed. Loaded in this
+ * order: whatever had left the socket was taken by a server that was busy then. */
+static bool has_caught_up(struct via_vfio_user_place *other, uint64_t target)
+{
+    int client = atomic_load_explicit(&other->client, memory_order_seq_cst), pending = 0;
+    return client == 0 || ioctl(client - 1, FIONREAD, &pending) != 0 ||
+           (pending == 0 && !atomic_load_explicit(&other->is_busy, memory_order_seq_cst)) ||
+           atomic_load_explicit(&other->is_waiting, memory_order_seq_cst) ||
+           atomic_load_explicit(&other->executed, memory_order_seq_cst) >= target;
+}
+
+static void wait_for_other(struct via_vfio_user_place *other)
+{
+    int client = atomic_load_explicit(&other->client, memory_order_seq_cst), pending = 0;
+    uint64_t executed = atomic_load_explicit(&other->executed, memory_order_seq_cst);
+    if (client == 0 || ioctl(client - 1, FIONREAD, &pending) != 0) {
+        return;
+    }
+    /* One message may be out of the socket and not executed. */
+    uint64_t target = executed + (uint64_t)pending + VIA_VFIO_USER_MESSAGE_BYTES_MAX;
+    for (unsigned i = 0; i < WAIT_TURNS && !has_caught_up(other, target); i++) {
+        (void)poll(NULL, 0, i < WAIT_TURNS_SHORT ? 0 : 1);
+    }
+}
+
+static void wait_for_others(struct client *client)
+{
+    atomic_store_explicit(&client->place->is_waiting, true, memory_order_seq_cst);
+    for (unsigned i = 0; i < VIA_VFIO_USER_SERVERS_MAX; i++) {
+        if (&client->bridge->places[i] != client->place) {
+            wait_for_other(&client->bridge->places[i]);
+        }
+    }
+    atomic_store_explicit(&client->place->is_waiting, false, memory_order_seq_cst);
+}
+
 static int access_region(struct client *client, bool writes)
 {
     struct via_vfio_user_access access;
@@ -328,6 +374,10 @@ static int access_region(struct client *client, bool writes)
         rc = 0;
     }
     message->body_bytes = sizeof(access) + (writes ? 0 : access.count);
+    if (!writes && client->bridge != NULL && access.region < 32 &&
+        (client->bridge->regions >> access.region & 1) != 0) {
+        wait_for_others(client);
+    }
     return rc;
 }
 
@@ -378,6 +428,7 @@ static int answer(struct client *client)
     if (rc != 0) {
         return rc;
     }
+    client->request_bytes = message->header.bytes;
     if ((message->header.flags & VIA_VFIO_USER_TYPE_MASK) != 0) {
         via_vfio_user_close_fds(message);
         return -EPROTO; /* nothing was asked of it */
@@ -401,13 +452,20 @@ static void serve_client(struct client *client, const _Atomic bool *stop)
     struct timeval patience = {.tv_sec = PATIENCE_SECONDS};
     (void)setsockopt(client->fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
     (void)setsockopt(client->fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
+    struct via_vfio_user_place *place = client->place;
     int rc = 0;
+    atomic_store_explicit(&place->client, client->fd + 1, memory_order_seq_cst);
     while (rc == 0 && !atomic_load_explicit(stop, memory_order_relaxed)) {
         struct pollfd ready = {.fd = client->fd, .events = POLLIN};
         if (poll(&ready, 1, TURN_MS) > 0) {
+            atomic_store_explicit(&place->is_busy, true, memory_order_seq_cst);
             rc = answer(client);
+            atomic_fetch_add_explicit(&place->executed, client->request_bytes,
+                                      memory_order_seq_cst);
+            atomic_store_explicit(&place->is_busy, false, memory_order_seq_cst);
         }
     }
+    atomic_store_explicit(&place->client, 0, memory_order_seq_cst);
     while (client->maps_count != 0) {
         forget_map(client, client->maps_count - 1);
     }
@@ -416,8 +474,10 @@ static void serve_client(struct client *client, const _Atomic bool *stop)
 }
 
 void via_vfio_user_serve(int listen_fd, via_vfio_user_attach *attach, void *ctx,
+                         struct via_vfio_user_bridge *bridge, unsigned place,
                          const _Atomic bool *stop)
 {
+    struct via_vfio_user_place alone = {0};
     struct client *client = calloc(1, sizeof(*client));
     while (client != NULL && !atomic_load_explicit(stop, memory_order_relaxed)) {
         struct pollfd ready = {.fd = listen_fd, .events = POLLIN};
@@ -425,6 +485,8 @@ void via_vfio_user_serve(int listen_fd, via_vfio_user_attach *attach, void *ctx,
             continue;
         }
         memset(client, 0, offsetof(struct client, message));
+        client->bridge = bridge;
+        client->place = bridge != NULL ? &bridge->places[place] : &alone;
         client->fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC);
         if (client->fd < 0) {
             continue;

@@ -52,7 +52,7 @@ static void *serve(void *arg)
 {
     static const _Atomic bool never;
     struct served *served = arg;
-    via_vfio_user_serve(served->fd, attach, served, &never);
+    via_vfio_user_serve(served->fd, attach, served, NULL, 0, &never);
     return NULL;
 }
 

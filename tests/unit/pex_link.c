@@ -43,7 +43,7 @@ static int attach(void *ctx, struct via_pci **ret_pci)
 static void *serve(void *arg)
 {
     struct served *served = arg;
-    via_vfio_user_serve(served->fd, attach, served, &served->server->stop);
+    via_vfio_user_serve(served->fd, attach, served, NULL, 0, &served->server->stop);
     return NULL;
 }
 
