@@ -207,6 +207,7 @@ static json_t *counters_of(const struct via_host *host)
     set(object, "maps_refused", host->attach.maps_refused_count);
     set(object, "slice_puts", via_host_aperture_bursts(host));
     set(object, "change_rings", host->attach.rings_count);
+    set(object, "bells_missed", via_host_bells_missed(host));
     set(object, "notes", host->board.notes_count);
     set(object, "note_bytes", host->board.bytes);
     return object;

@@ -17,6 +17,8 @@
 #define EMPTY_POLLS_MAX 16u
 /* A fence is polled this often even while the thread sleeps, for the port's own time-out. */
 #define FENCE_SLEEP_NS (20 * VIA_MSEC_NS)
+/* A thread that sleeps looks at its pipes this often: hardware may lose an interrupt. */
+#define LOOK_NS (500 * VIA_MSEC_NS)
 
 static bool is_crowded(void *ctx)
 {
@@ -175,6 +177,7 @@ static unsigned run_turn(struct via_transfer *transfer, uint64_t now_ns, uint64_
     bool behind = is_behind(transfer, &target);
     if (via_tenant_bells_have_rung(transfer)) {
         via_tenant_bells_note(transfer);
+        transfer->unannounced = false;
         rearm_idle(transfer);
     }
     if (atomic_load_explicit(&transfer->mail_there, memory_order_acquire)) {
@@ -235,6 +238,26 @@ static void wait_for_fence(struct via_transfer *transfer, uint64_t now_ns)
     }
 }
 
+static void sleep_until_rung(struct via_transfer *transfer, uint64_t now_ns, uint64_t deadline_ns)
+{
+    uint64_t look_ns = now_ns + LOOK_NS;
+    via_tenant_bells_sleep(transfer, via_min(deadline_ns, look_ns));
+    transfer->looks = look_ns < deadline_ns && via_host_now_ns() >= look_ns &&
+                      !via_tenant_bells_have_rung(transfer);
+    if (transfer->looks && transfer->unannounced) {
+        atomic_fetch_add_explicit(&transfer->bells_missed, 1, memory_order_relaxed);
+        transfer->unannounced = false;
+    }
+}
+
+/* After a sleep that no bell has ended the turn should find nothing. But the bell may be on its
+ * way: it is missed if none has come when the next such sleep ends. */
+static void note_look(struct via_transfer *transfer, unsigned work)
+{
+    transfer->unannounced |= transfer->looks && work != 0;
+    transfer->looks = false;
+}
+
 static void run(struct via_transfer *transfer)
 {
     struct via_host_wait *wait = &transfer->wait;
@@ -242,6 +265,7 @@ static void run(struct via_transfer *transfer)
         uint64_t now_ns = via_host_now_ns();
         uint64_t deadline_ns = VIA_NEVER_NS;
         unsigned work = run_turn(transfer, now_ns, &deadline_ns);
+        note_look(transfer, work);
         enum via_host_wait_step step = via_host_wait_turned(wait, now_ns, work, deadline_ns);
         if (step == VIA_HOST_WAIT_ARM && !via_tenant_bells_have_rung(transfer)) {
             step = via_host_wait_armed(wait, now_ns, arm(transfer), &deadline_ns);
@@ -261,7 +285,7 @@ static void run(struct via_transfer *transfer)
             if (step == VIA_HOST_WAIT_ASK) {
                 via_host_control_ask(transfer->host);
             }
-            via_tenant_bells_sleep(transfer, deadline_ns);
+            sleep_until_rung(transfer, now_ns, deadline_ns);
             via_host_wait_slept(wait, via_host_now_ns());
             break;
         }
@@ -301,4 +325,13 @@ void via_transfer_join(struct via_transfer *transfer)
         pthread_join(transfer->thread, NULL);
         transfer->started = false;
     }
+}
+
+uint64_t via_host_bells_missed(const struct via_host *host)
+{
+    uint64_t sum = 0;
+    for (unsigned i = 0; i < host->config.channels_count; i++) {
+        sum += atomic_load_explicit(&host->transfers[i].bells_missed, memory_order_relaxed);
+    }
+    return sum;
 }

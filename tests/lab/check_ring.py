@@ -8,6 +8,7 @@ under traffic between the two others, and prints the state of all guests when a 
 cuts N: pulls the cable of a link N times, one link after the other,
 under traffic between all pairs of guests. check_ring.py kills N: kills the daemon of guest 2 N times, through which all messages of guest 1 to guest 3 go.
 """
+import json
 import os
 import re
 import subprocess
@@ -133,6 +134,14 @@ class Ring(lab_hosts.Case):
         line = "viaduct status | grep -q -E '^%d-%d +(%s) '" % (min(host, peer), max(host, peer), state)
         code, _ = self.guests[host].run("for i in $(seq %d); do %s && exit 0; sleep 0.1; done; exit 1" % (10 * HANG_S, line), 3 * HANG_S, check=False)
         self.assertEqual(code, 0, "" if code == 0 else "no word that link %d-%d is %s: %s" % (host, peer, state, self.all_logs()))
+
+    def bells_missed(self):
+        """By guest: work that no doorbell told of, as each daemon counts it."""
+        counts = []
+        for host, guest in self.guests.items():
+            hosts = json.loads(guest.run("viaduct status --json"))["hosts"]
+            counts += [str(one["counters"]["bells_missed"]) for one in hosts if one["host"] == host]
+        return ", ".join(counts)
 
     def all_logs(self):
         """Status and log of each guest that answers; for messages of failed tests."""
@@ -352,7 +361,7 @@ def kill_daemons(case, count):
     case.wait_state(1, 3, "cut")
     for number in range(count):
         case.kill_on_the_way(8)
-        print("kill %d of %d: nothing lost" % (number + 1, count), flush=True)
+        print("kill %d of %d: nothing lost; doorbells missed since the daemons' starts: %s" % (number + 1, count, case.bells_missed()), flush=True)
 
 
 MANY = {"resets": reset_guests, "cuts": cut_links, "kills": kill_daemons}
