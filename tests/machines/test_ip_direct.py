@@ -142,6 +142,8 @@ class Case(machines_case.Case):
         self.fabric.start()
         self.fabric.wait_whole()
         for m in self.lab:
+            with open(self.log(m.index), "w", encoding="utf-8"):
+                pass  # nothing of an earlier test
             self.start(m.index)
 
     def tidy(self):
@@ -168,6 +170,8 @@ class Case(machines_case.Case):
 
     def end(self, host, number=signal.SIGTERM):
         device = self.devices.pop(host)
+        # It may still be on its way through nsenter(1) and the prefix.
+        wait_for(lambda: self.lab[host].pids(VIADUCT_IP) or device.poll() is not None)
         self.tell(host, number)
         return device.wait(HANG_S)
 
