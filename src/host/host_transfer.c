@@ -18,7 +18,7 @@
 /* A fence is polled this often even while the thread sleeps, for the port's own time-out. */
 #define FENCE_SLEEP_NS (20 * VIA_MSEC_NS)
 /* A thread that sleeps looks at its pipes this often: hardware may lose an interrupt. */
-#define LOOK_NS (500 * VIA_MSEC_NS)
+#define LOOK_NS (5 * VIA_SEC_NS)
 
 static bool is_crowded(void *ctx)
 {
