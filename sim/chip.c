@@ -18,7 +18,7 @@ static struct via_port *driver_of(struct via_port *port)
     return end->world->chips->driver(end);
 }
 
-/* A thread works: what is under way to it may arrive. */
+/* A thread runs: writes of the peer that are under way may arrive. */
 static struct via_port *enter(struct via_port *port, unsigned queue)
 {
     struct sim_end *end = end_of(port);

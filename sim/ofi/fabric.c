@@ -100,7 +100,7 @@ static int get_info(uint32_t version, const char *node, const char *service, uin
     }
     bool is_source = (flags & FI_SOURCE) != 0;
     *ret_info = sim_ofi_info(ofi, is_source ? &address : NULL, is_source ? NULL : &address);
-    /* What was not asked for is not promised. */
+    /* The provider promises no order that the port did not ask for. */
     (*ret_info)->rx_attr->comp_order = hints->rx_attr->comp_order;
     return 0;
 }

@@ -204,7 +204,7 @@ int sim_ofi_endpoint_open(struct fid_domain *domain, struct fi_info *info, struc
                           void *context);
 int sim_ofi_listen_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_pep **ret_pep,
                         void *context);
-/* The connection is over for this end; what it has not completed fails. */
+/* The connection is over for this end; its pending operations fail. */
 void sim_ofi_break(struct sim_ofi_endpoint *endpoint, int error);
 void sim_ofi_op_release(struct sim_ofi_op *op);
 /* The next message that has arrived goes into the next receive. */
@@ -216,10 +216,10 @@ struct sim_ofi_packet *sim_ofi_send(struct sim_ofi_link *wire, enum sim_ofi_pack
                                     uint64_t due_ns);
 void sim_ofi_send_op(struct sim_ofi_op *op);
 uint64_t sim_ofi_latency(struct sim_ofi *ofi);
-/* What is due by then arrives. */
+/* Delivers the messages and writes that are due by then. */
 void sim_ofi_run(struct sim_ofi_link *wire, uint64_t until_ns);
 void sim_ofi_drop(struct sim_ofi_link *wire);
-/* An endpoint is closed: of what it has sent, what comes behind some point is lost. */
+/* An endpoint is closed: the wire loses its messages and writes behind a drawn point. */
 void sim_ofi_close(struct sim_ofi_endpoint *endpoint);
 
 /* --- ofi.c --- */

@@ -581,7 +581,7 @@ static bool has_pending(const struct via_port *base)
     return port != NULL && (!via_list_is_empty(&port->pending) || port->fences_due != 0);
 }
 
-/* What waits in a queue that no thread is to be woken for is what audits look for. */
+/* The audit searches for completions in a queue whose thread will not be woken. */
 static bool ofi_is_ringing(struct sim_end *end)
 {
     struct sim_ofi_side *side = side_of(end);

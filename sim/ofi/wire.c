@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * What is under way between two hosts. A message arrives after the messages before it, and after
- * the writes before it where the provider keeps that order. A write arrives in parts, in any order,
- * some of them twice, all of it before it is delivered.
+ * Messages and writes on their way between two hosts. A message arrives after the messages before
+ * it, and after the writes before it where the provider keeps that order. A write arrives in parts,
+ * in any order, some of them twice, all of it before it is delivered.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -355,7 +355,7 @@ void sim_ofi_drop(struct sim_ofi_link *wire)
 
 /* --- endings ---------------------------------------------------------------------------------- */
 
-/* Its memory is the port's again. Of what it has sent, what comes behind some point is lost. */
+/* Its memory is the port's again. The wire loses what it has sent behind a drawn point. */
 static void cut_off(struct sim_ofi_link *wire, struct sim_ofi_endpoint *endpoint)
 {
     bool is_lost = false;
