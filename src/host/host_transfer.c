@@ -17,8 +17,8 @@
 #define EMPTY_POLLS_MAX 16u
 /* A fence is polled this often even while the thread sleeps, for the port's own time-out. */
 #define FENCE_SLEEP_NS (20 * VIA_MSEC_NS)
-/* A thread that sleeps looks at its pipes this often: hardware may lose an interrupt. */
-#define LOOK_NS (5 * VIA_SEC_NS)
+/* A thread that sleeps polls its pipes this often: hardware may lose an interrupt. */
+#define POLL_NS (5 * VIA_SEC_NS)
 
 static bool is_crowded(void *ctx)
 {
@@ -240,11 +240,11 @@ static void wait_for_fence(struct via_transfer *transfer, uint64_t now_ns)
 
 static void sleep_until_rung(struct via_transfer *transfer, uint64_t now_ns, uint64_t deadline_ns)
 {
-    uint64_t look_ns = now_ns + LOOK_NS;
-    via_tenant_bells_sleep(transfer, via_min(deadline_ns, look_ns));
-    transfer->looks = look_ns < deadline_ns && via_host_now_ns() >= look_ns &&
-                      !via_tenant_bells_have_rung(transfer);
-    if (transfer->looks && transfer->unannounced) {
+    uint64_t poll_ns = now_ns + POLL_NS;
+    via_tenant_bells_sleep(transfer, via_min(deadline_ns, poll_ns));
+    transfer->polls_unrung = poll_ns < deadline_ns && via_host_now_ns() >= poll_ns &&
+                             !via_tenant_bells_have_rung(transfer);
+    if (transfer->polls_unrung && transfer->unannounced) {
         atomic_fetch_add_explicit(&transfer->bells_missed, 1, memory_order_relaxed);
         transfer->unannounced = false;
     }
@@ -252,10 +252,10 @@ static void sleep_until_rung(struct via_transfer *transfer, uint64_t now_ns, uin
 
 /* After a sleep that no bell has ended the turn should find nothing. But the bell may be on its
  * way: it is missed if none has come when the next such sleep ends. */
-static void note_look(struct via_transfer *transfer, unsigned work)
+static void note_poll(struct via_transfer *transfer, unsigned work)
 {
-    transfer->unannounced |= transfer->looks && work != 0;
-    transfer->looks = false;
+    transfer->unannounced |= transfer->polls_unrung && work != 0;
+    transfer->polls_unrung = false;
 }
 
 static void run(struct via_transfer *transfer)
@@ -265,7 +265,7 @@ static void run(struct via_transfer *transfer)
         uint64_t now_ns = via_host_now_ns();
         uint64_t deadline_ns = VIA_NEVER_NS;
         unsigned work = run_turn(transfer, now_ns, &deadline_ns);
-        note_look(transfer, work);
+        note_poll(transfer, work);
         enum via_host_wait_step step = via_host_wait_turned(wait, now_ns, work, deadline_ns);
         if (step == VIA_HOST_WAIT_ARM && !via_tenant_bells_have_rung(transfer)) {
             step = via_host_wait_armed(wait, now_ns, arm(transfer), &deadline_ns);

@@ -57,8 +57,8 @@ struct via_transfer {
     uint32_t bell_seen; /* count of the bell at the last load */
     uint32_t tenant_bells_seen[VIA_TENANTS_MAX];
     struct via_host_wait wait;
-    bool looks;       /* no bell ended the last sleep */
-    bool unannounced; /* something was found after such a sleep, and no bell has rung since */
+    bool polls_unrung; /* no bell ended the last sleep */
+    bool unannounced;  /* something was found after such a sleep, and no bell has rung since */
     _Atomic uint64_t bells_missed;
 };
 
@@ -70,7 +70,8 @@ void via_transfer_fini(struct via_transfer *transfer);
 
 /* [any] Handled in order; wakes the thread. */
 void via_transfer_post(struct via_transfer *transfer, struct via_mail *mail);
-/* [any] Records and commands that no bell had told of, found by looking every now and then. */
+/* [any] Records and commands that no bell had told of, found by polling in the middle of a sleep.
+ */
 uint64_t via_host_bells_missed(const struct via_host *host);
 
 #endif

@@ -21,7 +21,7 @@
 #define PATIENCE_SECONDS 2
 #define MAPS_MAX VIA_IOVA_RANGES_MAX
 #define PAGE_BYTES 4096u
-/* How often another client's socket is looked at, without a pause and then once in a millisecond.
+/* How often another client's socket is polled, without a pause and then once in a millisecond.
  */
 #define WAIT_TURNS_SHORT 200
 #define WAIT_TURNS (WAIT_TURNS_SHORT + 1000)
