@@ -73,8 +73,7 @@ static _Noreturn void die(const char *attempt)
     exit(1);
 }
 
-/* --- the three ways ----------------------------------------------------------------------------
- */
+/* --- the three ways -------------------------------------------------------------------------- */
 
 static void line_wait(struct line *line, uint64_t value)
 {
@@ -174,8 +173,7 @@ static const struct way {
 #define PIPE 1
 #define SOCKETS 2
 
-/* --- the two processes -------------------------------------------------------------------------
- */
+/* --- the two processes ----------------------------------------------------------------------- */
 
 static unsigned ways_wanted(const struct end *end)
 {
@@ -250,8 +248,7 @@ static int accept_one(int listen_fd)
     return fd;
 }
 
-/* --- what came of it ---------------------------------------------------------------------------
- */
+/* --- what came of it ------------------------------------------------------------------------- */
 
 struct figures {
     double ns[WAYS][PAIRS];

@@ -175,8 +175,7 @@ void sim_link_dma_show(struct sim_link *link, uint32_t end_number, uint32_t numb
     }
 }
 
-/* --- calls of a port
- * --------------------------------------------------------------------------- */
+/* --- calls of a port ------------------------------------------------------------------------- */
 
 static bool is_right(struct sim_end *end, unsigned queue, uint64_t off, size_t len, uint64_t cookie)
 {
@@ -374,8 +373,7 @@ void sim_engine_drop(struct sim_end *end)
     end->dmas_refused = 0;
 }
 
-/* --- calls of the node
- * ------------------------------------------------------------------------- */
+/* --- calls of the node ----------------------------------------------------------------------- */
 
 /* The place of a record's body, from the lengths of all earlier records: as docs/protocol.md
  * says. */

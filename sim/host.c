@@ -22,8 +22,7 @@ static bool is_frozen(const struct sim_host *host)
     return host->thaw_ns > host->world->clock.now_ns;
 }
 
-/* --- callbacks of the node
- * --------------------------------------------------------------------- */
+/* --- callbacks of the node ------------------------------------------------------------------- */
 
 static bool is_callback_allowed(struct sim_host *host, unsigned channel)
 {

@@ -318,8 +318,7 @@ const struct via_port_ops sim_port_ops = {
     .close = sim_port_close,
 };
 
-/* --- cut and repair
- * ---------------------------------------------------------------------------- */
+/* --- cut and repair -------------------------------------------------------------------------- */
 
 /* A window of a link that is down swallows stores: other memory takes its place. */
 static void map_window(struct sim_end *end, bool real)

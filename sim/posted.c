@@ -345,8 +345,7 @@ static void commit_combined(struct sim_end *end, struct sim_lane *lane, uint64_t
     store(end, lane, off + first, (const unsigned char *)src + first, sizeof(uint64_t));
 }
 
-/* --- calls of a port
- * --------------------------------------------------------------------------- */
+/* --- calls of a port ------------------------------------------------------------------------- */
 
 /* true if a planted bug swallows the write. */
 static bool put_planted(struct sim_end *end, struct sim_lane *lane, uint64_t off, const void *src,

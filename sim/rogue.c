@@ -92,8 +92,7 @@ static uint32_t next_record(const struct rogue_view *view, unsigned channel)
     return view->node->channels[channel].ways[view->end->peer->index].rx.sequence;
 }
 
-/* --- the garbage
- * ------------------------------------------------------------------------------- */
+/* --- the garbage ----------------------------------------------------------------------------- */
 
 static void write_noise(const struct rogue_view *view)
 {

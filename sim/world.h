@@ -291,8 +291,7 @@ struct sim_group {
     bool retired;    /* a member has crashed */
 };
 
-/* --- the world
- * --------------------------------------------------------------------------------- */
+/* --- the world ------------------------------------------------------------------------------- */
 
 /* A fault that waits for traffic: links are idle most of the time, and a fault at a random time
  * would hit nothing. */

@@ -76,8 +76,7 @@ static int compare(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
-/* --- the measured operations, each `count` times
- * ------------------------------------------------- */
+/* --- the measured operations, each `count` times --------------------------------------------- */
 
 typedef void measured(long count);
 
@@ -249,8 +248,7 @@ static void barrier(long count)
         shmem_barrier_all();
 }
 
-/* --- and without a library: the cost of the CPU's own operations
- * --------------------------------- */
+/* --- and without a library: the cost of the CPU's own operations ----------------------------- */
 
 static _Atomic long *theirs, *mine; /* a word of the other PE, mapped here, and this PE's word */
 
@@ -377,8 +375,7 @@ static void gups_atomic(long count)
     random_word = word;
 }
 
-/* --- measuring ---------------------------------------------------------------------------------
- */
+/* --- measuring ------------------------------------------------------------------------------- */
 
 /* So many operations are a slice, and so many slices are measured. */
 struct plan {

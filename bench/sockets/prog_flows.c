@@ -82,8 +82,7 @@ static unsigned char *buffer(size_t bytes)
     return data;
 }
 
-/* --- connections -------------------------------------------------------------------------------
- */
+/* --- connections ----------------------------------------------------------------------------- */
 
 static struct sockaddr_in address_of(char **argv)
 {
@@ -156,8 +155,7 @@ static bool receive_all(int fd, void *data, size_t bytes)
     return true;
 }
 
-/* --- streams -----------------------------------------------------------------------------------
- */
+/* --- streams --------------------------------------------------------------------------------- */
 
 #define SINKS 8
 
@@ -469,8 +467,7 @@ static int memcpys_of_two(char **argv)
     return 0;
 }
 
-/* --- many connections --------------------------------------------------------------------------
- */
+/* --- many connections ------------------------------------------------------------------------ */
 
 static void echo_one(int epoll_fd, int fd)
 {

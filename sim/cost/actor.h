@@ -25,8 +25,7 @@ void sim_actor_fini(struct sim_actor *actor);
 /* Wakes it if it sleeps, else makes its next sleep end at once. May be called anywhere. */
 void sim_actor_wake(struct sim_actor *actor);
 
-/* --- called by the actor's own fiber
- * ------------------------------------------------------------ */
+/* --- called by the actor's own fiber --------------------------------------------------------- */
 
 /* Computes. */
 void sim_actor_work(struct sim_actor *actor, uint64_t work_ps);

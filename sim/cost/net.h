@@ -116,8 +116,7 @@ int sim_net_path(const struct sim_net *net, unsigned from, unsigned to, struct s
 int sim_net_way(const struct sim_net *net, const struct sim_scenario *scenario, unsigned from,
                 unsigned to, struct sim_path *ret_path, struct via_error *err) VIA_MUST_CHECK;
 
-/* --- traffic: the path is borrowed until the last call
- * ------------------------------------------ */
+/* --- traffic: the path is borrowed until the last call --------------------------------------- */
 
 struct sim_post {
     const struct sim_path *path;

@@ -144,8 +144,7 @@ unsigned sim_net_add_link(struct sim_net *net, const struct sim_scenario *scenar
     return net->links_count++;
 }
 
-/* --- from the file, with every reason why it may not fit
- * ---------------------------------------- */
+/* --- from the file, with every reason why it may not fit ------------------------------------- */
 
 static int add_nodes(struct sim_net *net, const struct sim_scenario *scenario,
                      struct via_error *err)

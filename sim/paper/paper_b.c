@@ -286,8 +286,7 @@ static void add_gain_steps(struct figures *figures)
     }
 }
 
-/* --- breakdown: one put at a time
- * --------------------------------------------------------------- */
+/* --- breakdown: one put at a time ------------------------------------------------------------ */
 
 /* "Scratchpads and interrupts are the largest overheads" of those in its breakdown, with next to no
  * data. */
@@ -345,8 +344,7 @@ static void add_all_sizes(struct figures *figures)
     add_overheads(figures);
 }
 
-/* --- the paper ----------------------------------------------------------------------------------
- */
+/* --- the paper ------------------------------------------------------------------------------- */
 
 static int run_b(const struct sim_scenario *scenario, struct sim_report *report,
                  struct via_error *err)

@@ -151,8 +151,7 @@ static void tear_down(struct ring *ring)
     sim_cost_fini(&ring->cost);
 }
 
-/* --- software steps: their times vary, with caches, page tables and other work of the host
- * ------ */
+/* --- software steps: their times vary, with caches, page tables and other work of the host --- */
 
 /* Of mean 1: a fixed part, and an exponential one. */
 static double vary(struct ring_host *host, enum spread step)

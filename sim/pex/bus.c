@@ -27,8 +27,7 @@ static struct sim_pex_side *peer_of(const struct sim_pex_side *side)
     return &side->pex->sides[side == &side->pex->sides[0]];
 }
 
-/* --- posted writes -----------------------------------------------------------------------------
- */
+/* --- posted writes --------------------------------------------------------------------------- */
 
 static void ask_for_event(struct sim_pex_side *side)
 {
@@ -145,8 +144,7 @@ void sim_pex_bus_drop(struct sim_pex_side *side)
     }
 }
 
-/* --- interrupts --------------------------------------------------------------------------------
- */
+/* --- interrupts ------------------------------------------------------------------------------ */
 
 void sim_pex_bus_check(struct sim_pex *pex)
 {
@@ -174,8 +172,7 @@ void sim_pex_bus_check(struct sim_pex *pex)
     }
 }
 
-/* --- calls of the driver
- * ----------------------------------------------------------------------- */
+/* --- calls of the driver --------------------------------------------------------------------- */
 
 /* A round trip: earlier posted writes come before its answer, those of this host and, if the answer
  * comes from the peer's memory, those of the peer. */

@@ -44,8 +44,7 @@ static unsigned channel_controlled(uint64_t off)
     return channel;
 }
 
-/* --- at the function --------------------------------------------------------------------------
- */
+/* --- at the function ------------------------------------------------------------------------- */
 
 static void write_control(struct sim_pex_engine *engine, unsigned channel, uint32_t value,
                           bool fails)
@@ -124,8 +123,7 @@ void sim_pex_engine_start(struct sim_pex_engine *engine, unsigned channel, unsig
     sim_pex_audit(engine->side->end->peer);
 }
 
-/* --- interrupts --------------------------------------------------------------------------------
- */
+/* --- interrupts ------------------------------------------------------------------------------ */
 
 void sim_pex_engine_check(struct sim_pex_engine *engine)
 {
@@ -169,8 +167,7 @@ bool sim_pex_engine_is_ringing(const struct sim_pex_engine *engine)
             (engine->writes_back_late || world_of(engine)->config.dma.lost_chance != 0));
 }
 
-/* --- what the driver calls ---------------------------------------------------------------------
- */
+/* --- what the driver calls ------------------------------------------------------------------- */
 
 static int engine_config_read(struct via_pci *pci, unsigned off, unsigned len, uint32_t *ret_value)
 {

@@ -139,8 +139,7 @@ static void pex_reopen(struct sim_end *end)
     open_port(side_of(end));
 }
 
-/* --- the link ----------------------------------------------------------------------------------
- */
+/* --- the link -------------------------------------------------------------------------------- */
 
 static void draw(struct sim_pex *pex, uint64_t inbox_bytes)
 {
@@ -293,8 +292,7 @@ static void pex_set(struct sim_link *link, bool up)
     sim_pex_bus_check(pex);
 }
 
-/* --- turns -------------------------------------------------------------------------------------
- */
+/* --- turns ----------------------------------------------------------------------------------- */
 
 static int pex_service(struct sim_end *end, uint64_t now_ns, uint64_t *deadline_ns)
 {

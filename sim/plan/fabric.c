@@ -179,8 +179,7 @@ uint64_t plan_fabric_stuck(const struct plan_fabric *fabric)
     return fabric->stuck_count;
 }
 
-/* --- utilisation
- * -------------------------------------------------------------------------------- */
+/* --- utilisation ----------------------------------------------------------------------------- */
 
 static struct sim_server *wire(const struct plan_fabric *fabric, size_t i)
 {

@@ -83,8 +83,7 @@ void plan_fabric_store(struct plan_fabric *fabric, unsigned source, unsigned nei
 
 uint64_t plan_fabric_stuck(const struct plan_fabric *fabric); /* frames dropped so far */
 
-/* --- utilisation
- * -------------------------------------------------------------------------------- */
+/* --- utilisation ----------------------------------------------------------------------------- */
 
 enum plan_resource { PLAN_LINK, PLAN_THREAD, PLAN_MEMORY, PLAN_RESOURCES };
 

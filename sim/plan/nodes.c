@@ -179,8 +179,7 @@ static int deliver_nothing(void *ctx, const struct via_delivery *delivery)
 
 static const struct sim_transfer_ops transfer_ops = {begin_turn, pay_for_the_rest, has_commands};
 
-/* --- the fabric
- * --------------------------------------------------------------------------------- */
+/* --- the fabric ------------------------------------------------------------------------------ */
 
 /* Much of it is never touched. */
 static void *map(size_t bytes)

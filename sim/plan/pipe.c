@@ -9,8 +9,7 @@
 #include "base/types.h"
 #include "sim/memory.h"
 
-/* --- memory: freed only at the end, objects are reused
- * ------------------------------------------ */
+/* --- memory: freed only at the end, objects are reused --------------------------------------- */
 
 #define SLAB_OBJECTS 64u
 

@@ -11,8 +11,7 @@
 
 static void next(struct plan_thread *thread);
 
-/* --- the next job
- * ------------------------------------------------------------------------------- */
+/* --- the next job ---------------------------------------------------------------------------- */
 
 /* Each pipe comes once in a turn: frames that arrive before that are found. It counts as listed
  * until stay_in(), so that later arrivals do not extend the turn. */
@@ -278,8 +277,7 @@ static bool choose(struct plan_thread *thread)
     return false;
 }
 
-/* --- its cost
- * ----------------------------------------------------------------------------------- */
+/* --- its cost -------------------------------------------------------------------------------- */
 
 static uint64_t ps_of(uint64_t bytes, double rate)
 {
@@ -425,8 +423,7 @@ static void begin(struct plan_thread *thread)
     sim_task_work(&thread->task, work_ps, (struct sim_call){work_done, thread, 0});
 }
 
-/* --- its effect
- * --------------------------------------------------------------------------------- */
+/* --- its effect ------------------------------------------------------------------------------ */
 
 /* An unsent acknowledgement of the same flow; it includes later ones. */
 static struct plan_frame *waiting_ack(const struct plan_pipe *way, const struct plan_frame *ack)
@@ -540,8 +537,7 @@ static void finish(struct plan_thread *thread)
     next(thread);
 }
 
-/* --- waking and sleeping
- * ------------------------------------------------------------------------ */
+/* --- waking and sleeping --------------------------------------------------------------------- */
 
 static void awake(void *object, uint64_t arg)
 {

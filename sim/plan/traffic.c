@@ -77,8 +77,7 @@ double plan_measured_latency(const struct plan_measured *measured, double percen
     return measured->at_rest ? plan_times_percentile(&measured->times, percent) : NAN;
 }
 
-/* --- destinations
- * ------------------------------------------------------------------------------- */
+/* --- destinations ---------------------------------------------------------------------------- */
 
 /* TAG_BARRIER + round */
 enum tag { TAG_DATA, TAG_BARRIER };
@@ -180,8 +179,7 @@ static void arrival(void *object, uint64_t arg)
     }
 }
 
-/* --- barriers: src/shmem/barrier.c -------------------------------------------------------------
- */
+/* --- barriers: src/shmem/barrier.c ----------------------------------------------------------- */
 
 /* With so few hosts, words go from neighbour to neighbour, through windows, in both directions:
  * after round r a host has words of those up to r hops away. With more, or if the next host is not

@@ -107,8 +107,7 @@ static void wake(struct scale_host *host, uint64_t at_ns)
          (struct event){.kind = EVENT_TURN, .number = ++host->ticket, .host = host->index}, at_ns);
 }
 
-/* --- calls of ports
- * ----------------------------------------------------------------------------- */
+/* --- calls of ports -------------------------------------------------------------------------- */
 
 void scale_fabric_ring(struct scale_fabric *fabric, struct scale_end *end, unsigned bit)
 {
@@ -126,8 +125,7 @@ struct via_list *scale_fabric_arriving(struct scale_fabric *fabric, uint32_t hos
     return &fabric->hosts[host].arriving;
 }
 
-/* --- calls of nodes
- * ----------------------------------------------------------------------------- */
+/* --- calls of nodes -------------------------------------------------------------------------- */
 
 static int node_deliver(void *ctx, const struct via_delivery *delivery)
 {
@@ -531,8 +529,7 @@ void scale_fabric_free(struct scale_fabric *fabric)
     free(fabric);
 }
 
-/* --- results
- * ------------------------------------------------------------------------------------ */
+/* --- results --------------------------------------------------------------------------------- */
 
 unsigned scale_fabric_hosts(const struct scale_fabric *fabric)
 {

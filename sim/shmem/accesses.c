@@ -25,8 +25,7 @@ void sim_accesses_draw(struct sim_job *job)
     left = drawn;
 }
 
-/* --- the runtime of -fsanitize=thread: names and types are GCC's (gcc/sanitizer.def) -----------
- */
+/* --- the runtime of -fsanitize=thread: names and types are GCC's (gcc/sanitizer.def) --------- */
 
 /* ThreadSanitizer itself provides this one, and Clang uses other names. */
 #if !defined(__SANITIZE_THREAD__) && !defined(__clang__)

@@ -6,8 +6,7 @@
 
 #include "sim/shmem/job.h"
 
-/* --- inputs
- * ------------------------------------------------------------------------------------- */
+/* --- inputs ---------------------------------------------------------------------------------- */
 
 uint64_t sim_step_value(const struct sim_step *step, uint32_t number, uint32_t to, uint32_t i)
 {
@@ -26,8 +25,7 @@ uint32_t sim_step_part(const struct sim_step *step, uint32_t number)
     return (uint32_t)((step->content >> 7 ^ number * UINT64_C(0x9e3779b9)) % (step->elements + 1));
 }
 
-/* --- results
- * ------------------------------------------------------------------------------------ */
+/* --- results --------------------------------------------------------------------------------- */
 
 static uint64_t combine(enum sim_reduction reduction, uint64_t a, uint64_t b)
 {

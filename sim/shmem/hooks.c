@@ -216,8 +216,7 @@ void sim_hooks_free_all(struct sim_pe *pe)
     }
 }
 
-/* --- parts of the library that are not simulated
- * ------------------------------------------------ */
+/* --- parts of the library that are not simulated --------------------------------------------- */
 
 /* No user traces the locks of simulated PEs. */
 struct via_board *via_trace_board;

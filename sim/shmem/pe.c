@@ -62,8 +62,7 @@ void sim_pe_load(struct sim_pe *pe)
     job->loaded = pe;
 }
 
-/* --- scheduling
- * --------------------------------------------------------------------------------- */
+/* --- scheduling ------------------------------------------------------------------------------ */
 
 static void go_on_after(struct sim_pe *pe, uint64_t ns)
 {

@@ -18,8 +18,7 @@ static struct sim_job *job_of(struct sim_guest *guest)
     return (struct sim_job *)(void *)guest;
 }
 
-/* --- placement
- * ---------------------------------------------------------------------------------- */
+/* --- placement ------------------------------------------------------------------------------- */
 
 /* Hosts in random order: consecutive hosts of a job need not be neighbours. */
 static void draw_nodes(struct sim_job *job)
@@ -70,8 +69,7 @@ static void place_pes(struct sim_job *job)
     }
 }
 
-/* --- the state after shmem_init
- * ----------------------------------------------------------------- */
+/* --- the state after shmem_init -------------------------------------------------------------- */
 
 static void poll_host(void)
 {

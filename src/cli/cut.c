@@ -157,8 +157,7 @@ static int ask_both(const struct via_fabric *fabric, const char *cmd, const stru
     return 0;
 }
 
-/* --- between machines ----------------------------------------------------------------------------
- */
+/* --- between machines ------------------------------------------------------------------------ */
 
 /* How far away the directory says that a host is; a host out of reach is farthest. */
 static unsigned hops_to(const struct via_fabric *fabric, unsigned host)

@@ -27,8 +27,7 @@ static struct log_path log_path_of(const struct via_fabric *fabric, unsigned hos
     return path;
 }
 
-/* --- the command line ----------------------------------------------------------------------------
- */
+/* --- the command line ------------------------------------------------------------------------ */
 
 #define WORDS_MAX (24u + 2u * VIA_TOPOLOGY_PORTS_MAX)
 #define WORD_BYTES 128u
@@ -122,8 +121,7 @@ static void make_words(const struct via_fabric *fabric, unsigned host, struct wo
     }
 }
 
-/* --- starting ------------------------------------------------------------------------------------
- */
+/* --- starting -------------------------------------------------------------------------------- */
 
 /* Between fork and exec: only what signal-safety(7) allows. */
 static _Noreturn void become_daemon(const char *program, char *const *argv, int log_fd,

@@ -52,8 +52,7 @@ void via_doctor_mend(struct via_doctor_finding *finding, const char *format, ...
     va_end(args);
 }
 
-/* --- installed parts -----------------------------------------------------------------------------
- */
+/* --- installed parts ------------------------------------------------------------------------- */
 
 static void check_daemon(struct via_doctor_finding *finding)
 {
@@ -112,8 +111,7 @@ static void check_preload(struct via_doctor_finding *finding)
     via_doctor_mend(finding, "'ldd' on this file shows what is missing; build it for this machine");
 }
 
-/* --- the run directory ---------------------------------------------------------------------------
- */
+/* --- the run directory ----------------------------------------------------------------------- */
 
 /* Whether it was there before matters: the doctor leaves nothing. */
 static void check_rundir(struct via_doctor_finding *finding)
@@ -218,8 +216,7 @@ static const struct via_doctor_check own_checks[] = {
     {"fabrics", check_stale},   {"namespaces", check_netns},
 };
 
-/* --- the command ---------------------------------------------------------------------------------
- */
+/* --- the command ----------------------------------------------------------------------------- */
 
 static void print_finding(const char *object, const struct via_doctor_finding *finding)
 {

@@ -68,8 +68,7 @@ struct via_fabric_address via_fabric_address(const struct via_fabric *fabric, un
     return address;
 }
 
-/* --- the state file ------------------------------------------------------------------------------
- */
+/* --- the state file -------------------------------------------------------------------------- */
 
 static json_t *state_of(const struct via_fabric *fabric)
 {
@@ -252,8 +251,7 @@ int via_fabric_open(struct via_fabric *fabric, const char *name, struct via_erro
     return via_fabric_load(fabric, err);
 }
 
-/* --- the lock ------------------------------------------------------------------------------------
- */
+/* --- the lock -------------------------------------------------------------------------------- */
 
 /* 1: held; 0: another process holds it, or the file was removed under it: again. */
 static int try_lock(struct via_fabric *fabric, const char *path)

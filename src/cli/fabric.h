@@ -82,8 +82,7 @@ int via_fabric_find(const struct via_fabric *fabric, unsigned host);
 int via_fabric_resolve(const struct via_fabric *fabric, const char *text, unsigned *ret_host,
                        struct via_error *err) VIA_MUST_CHECK;
 
-/* --- fabric_live.c: a fabric that a daemon knows -------------------------------------------------
- */
+/* --- fabric_live.c: a fabric that a daemon knows --------------------------------------------- */
 
 /* Asks the daemon of the run directory, host `local`, for the directory of its fabric. */
 int via_fabric_load_live(struct via_fabric *fabric, unsigned local,

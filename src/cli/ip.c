@@ -33,8 +33,7 @@ static const struct option long_options[] = {
     {NULL, 0, NULL, 0},
 };
 
-/* --- status --------------------------------------------------------------------------------------
- */
+/* --- status ---------------------------------------------------------------------------------- */
 
 static void print_drops(const json_t *object, const char *key, const char *what)
 {
@@ -109,8 +108,7 @@ static int show(const struct via_fabric *fabric, bool json, struct via_error *er
     return rc;
 }
 
-/* --- up and down ---------------------------------------------------------------------------------
- */
+/* --- up and down ----------------------------------------------------------------------------- */
 
 static int start(struct via_fabric *fabric, struct via_error *err)
 {

@@ -34,8 +34,7 @@ static struct path path_of(const struct via_fabric *fabric, unsigned host, const
     return path;
 }
 
-/* --- their sockets -------------------------------------------------------------------------------
- */
+/* --- their sockets --------------------------------------------------------------------------- */
 
 /* -ENOENT, -ECONNREFUSED: there is none. */
 static int connect_to(const struct via_fabric *fabric, unsigned host)
@@ -137,8 +136,7 @@ static bool is_running(const struct via_fabric *fabric, unsigned host)
     return running;
 }
 
-/* --- starting ------------------------------------------------------------------------------------
- */
+/* --- starting -------------------------------------------------------------------------------- */
 
 static _Noreturn void become_it(const struct via_fabric *fabric, unsigned host, const char *program,
                                 int log_fd, int ready_fd)
@@ -255,8 +253,7 @@ void via_ip_hosts_print_log(const struct via_fabric *fabric, unsigned host, FILE
     }
 }
 
-/* --- ending --------------------------------------------------------------------------------------
- */
+/* --- ending ---------------------------------------------------------------------------------- */
 
 /* true: it has ended by then. */
 static bool has_ended(int pidfd, pid_t pid, uint64_t deadline_ns)

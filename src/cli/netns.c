@@ -37,8 +37,7 @@ static struct name switch_name(const struct via_fabric *fabric)
     return name;
 }
 
-/* --- ip(8) ---------------------------------------------------------------------------------------
- */
+/* --- ip(8) ----------------------------------------------------------------------------------- */
 
 static int memory_file(const char *name, const char *text)
 {
@@ -119,8 +118,7 @@ static int run_ipf(const char *netns, struct via_error *err, const char *format,
     return run_ip(netns, lines, err);
 }
 
-/* --- making --------------------------------------------------------------------------------------
- */
+/* --- making ---------------------------------------------------------------------------------- */
 
 static int make_switch(const struct via_fabric *fabric, struct via_error *err)
 {
@@ -189,8 +187,7 @@ int via_netns_make(const struct via_fabric *fabric, struct via_error *err)
     return rc;
 }
 
-/* --- finding and removing ------------------------------------------------------------------------
- */
+/* --- finding and removing -------------------------------------------------------------------- */
 
 /* "via-<fabric>-<id>" or "-sw". A fabric whose name begins with this one's has one more dash or
  * other letters there. */

@@ -68,8 +68,7 @@ struct options {
     bool json;
 };
 
-/* --- words of the command line -------------------------------------------------------------------
- */
+/* --- words of the command line --------------------------------------------------------------- */
 
 int via_perf_size(const char *text, uint64_t *ret_bytes)
 {
@@ -265,8 +264,7 @@ static int complete(const char *name, struct via_perf *perf)
     return -1;
 }
 
-/* --- hosts ---------------------------------------------------------------------------------------
- */
+/* --- hosts ----------------------------------------------------------------------------------- */
 
 static int check_host(const struct via_fabric *fabric, unsigned host, struct via_error *err)
 {
@@ -321,8 +319,7 @@ static int choose_members(struct via_perf *perf, struct via_error *err)
     return 0;
 }
 
-/* --- the report ----------------------------------------------------------------------------------
- */
+/* --- the report ------------------------------------------------------------------------------ */
 
 static double gb_per_second(uint64_t bytes, double ns)
 {

@@ -52,8 +52,7 @@ static int fail(struct bench *bench, int code, const char *attempt)
                          attempt, code == -ETIMEDOUT ? "no answer in time" : via_error_text());
 }
 
-/* --- operations that are measured ----------------------------------------------------------------
- */
+/* --- operations that are measured ------------------------------------------------------------ */
 
 /* Where operation i is: in the same place, or one after another through the area. */
 static uint64_t place(const struct bench *bench, uint64_t i)
@@ -197,8 +196,7 @@ static int run_barrier(struct bench *bench, uint64_t count, uint64_t *ret_ns)
     return rc;
 }
 
-/* --- rounds --------------------------------------------------------------------------------------
- */
+/* --- rounds ---------------------------------------------------------------------------------- */
 
 static int compare(const void *a, const void *b)
 {
@@ -304,8 +302,7 @@ static int measure_row(struct bench *bench, run_function *run, run_function *yar
     return 0;
 }
 
-/* --- set-up --------------------------------------------------------------------------------------
- */
+/* --- set-up ---------------------------------------------------------------------------------- */
 
 static int near_open(struct bench *bench, struct near *near, int channel)
 {

@@ -50,8 +50,7 @@ int via_perf_await(const _Atomic uint64_t *word, uint64_t value)
     return -ETIMEDOUT;
 }
 
-/* --- in the other process ------------------------------------------------------------------------
- */
+/* --- in the other process -------------------------------------------------------------------- */
 
 struct far {
     const struct via_perf *perf;
@@ -158,8 +157,7 @@ static void far_live(const struct via_perf *perf, unsigned host, uint64_t bytes,
     via_attach_close(far.attach);
 }
 
-/* --- in this one ---------------------------------------------------------------------------------
- */
+/* --- in this one ----------------------------------------------------------------------------- */
 
 static int peer_error(const struct via_perf_peer *peer, struct via_error *err, int code,
                       const char *text)

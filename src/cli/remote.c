@@ -18,8 +18,7 @@
 #define AGENT_WORDS_MAX 30u
 #define HANG_UP_MS 5000
 
-/* --- this end ------------------------------------------------------------------------------------
- */
+/* --- this end -------------------------------------------------------------------------------- */
 
 /* A command for a shell, in a buffer that grows. */
 struct line {
@@ -107,8 +106,7 @@ int via_remote_run(const char *name, const struct via_fabric *fabric, unsigned h
     return code;
 }
 
-/* --- the other end -------------------------------------------------------------------------------
- */
+/* --- the other end --------------------------------------------------------------------------- */
 
 static int exit_code_of(pid_t pid)
 {

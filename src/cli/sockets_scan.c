@@ -39,8 +39,7 @@ struct tables {
     size_t room;
 };
 
-/* --- one process's descriptors -----------------------------------------------------------------
- */
+/* --- one process's descriptors --------------------------------------------------------------- */
 
 static int take_fd(struct process *process, int fd, const char *target)
 {
@@ -178,8 +177,7 @@ static void read_name(struct process *process)
     }
 }
 
-/* --- one connection ----------------------------------------------------------------------------
- */
+/* --- one connection -------------------------------------------------------------------------- */
 
 static void set_reason(struct via_sockets_row *row, const char *text)
 {
@@ -255,8 +253,7 @@ static int add_row(struct via_sockets_list *list, const struct process *process,
     return 0;
 }
 
-/* --- all of them -------------------------------------------------------------------------------
- */
+/* --- all of them ----------------------------------------------------------------------------- */
 
 /* The table of the process's network namespace; NULL: it can not be read (any more). */
 static const struct via_sockets_table *table_of(struct tables *tables, pid_t pid)

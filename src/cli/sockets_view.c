@@ -36,8 +36,7 @@ json_t *via_sockets_json(const struct via_sockets_list *list)
     return json_pack("{s:o}", "connections", rows);
 }
 
-/* --- the table ---------------------------------------------------------------------------------
- */
+/* --- the table ------------------------------------------------------------------------------- */
 
 struct scaled {
     char text[16];

@@ -28,8 +28,7 @@ static const char help[] =
 static const struct option long_options[] = {
     {"json", no_argument, NULL, 'j'}, {"ports", no_argument, NULL, 'p'}, VIA_CLI_FABRIC_OPTIONS};
 
-/* --- the command ---------------------------------------------------------------------------------
- */
+/* --- the command ----------------------------------------------------------------------------- */
 
 static int print_json(const struct via_status *status, struct via_error *err)
 {

@@ -5,8 +5,7 @@
 
 #include "cli/status.h"
 
-/* --- asking --------------------------------------------------------------------------------------
- */
+/* --- asking ---------------------------------------------------------------------------------- */
 
 /* A host of another machine, as the daemon of this one sees it. */
 static const char *state_of(const struct via_fabric *fabric, unsigned host, int rc)
@@ -60,8 +59,7 @@ void via_status_ask(struct via_status *status, unsigned timeout_ms, bool again)
     }
 }
 
-/* --- links ---------------------------------------------------------------------------------------
- */
+/* --- links ----------------------------------------------------------------------------------- */
 
 /* The counts of one end for one direction, between the two answers. */
 struct end {

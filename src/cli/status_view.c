@@ -10,8 +10,7 @@
 /* Wider fabrics do not fit a terminal as a matrix. */
 #define MATRIX_HOSTS_MAX 20u
 
-/* --- JSON ----------------------------------------------------------------------------------------
- */
+/* --- JSON ------------------------------------------------------------------------------------ */
 
 static json_t *number_or_null(int value)
 {
@@ -133,8 +132,7 @@ json_t *via_status_json(const struct via_status *status)
                      "netns", (int)fabric->netns, "hosts", hosts, "links", links);
 }
 
-/* --- tables --------------------------------------------------------------------------------------
- */
+/* --- tables ---------------------------------------------------------------------------------- */
 
 /* Windows are powers of two, or nearly. */
 static struct via_scaled scale_binary(uint64_t bytes)

@@ -51,8 +51,7 @@ int via_top_collect(struct via_top_model *model, const char *name,
                     struct via_error *err) VIA_MUST_CHECK;
 void via_top_release(struct via_top_model *model);
 
-/* --- top_view.c ----------------------------------------------------------------------------------
- */
+/* --- top_view.c ------------------------------------------------------------------------------ */
 
 enum via_top_style {
     VIA_TOP_PLAIN,
@@ -84,8 +83,7 @@ int via_top_view(const struct via_top_model *model, enum via_top_section section
                  size_t skip, struct via_top_lines *ret_lines) VIA_MUST_CHECK;
 void via_top_lines_free(struct via_top_lines *lines);
 
-/* --- top_screen.c --------------------------------------------------------------------------------
- */
+/* --- top_screen.c ---------------------------------------------------------------------------- */
 
 /* Shows the fabric until q is pressed. -ENOTTY: standard output is no terminal. */
 int via_top_screen(const char *name, unsigned interval_ms, struct via_error *err) VIA_MUST_CHECK;

@@ -15,8 +15,7 @@
 /* A host that hangs must not stop the picture for long. */
 #define ANSWER_MS 500u
 
-/* --- hosts and links -----------------------------------------------------------------------------
- */
+/* --- hosts and links ------------------------------------------------------------------------- */
 
 /* Two, because hosts come and go: what a host said last is found in the other one. */
 static struct via_status pages[2];
@@ -67,8 +66,7 @@ static void collect_fabric(struct via_top_model *model, const char *name)
     model->status = next;
 }
 
-/* --- connections ---------------------------------------------------------------------------------
- */
+/* --- connections ----------------------------------------------------------------------------- */
 
 static int compare_identity(const void *a, const void *b)
 {
@@ -130,8 +128,7 @@ static int collect_connections(struct via_top_model *model, double seconds)
     return 0;
 }
 
-/* --- jobs and attached processes -----------------------------------------------------------------
- */
+/* --- jobs and attached processes ------------------------------------------------------------- */
 
 /* Of /proc/PID/stat: name, parent and start. */
 struct stat_line {

@@ -31,8 +31,7 @@ static struct via_scaled scale_time(uint64_t ns)
     return scaled;
 }
 
-/* --- lines ---------------------------------------------------------------------------------------
- */
+/* --- lines ----------------------------------------------------------------------------------- */
 
 static int add(struct via_top_lines *lines, enum via_top_style style, const char *format, ...)
     VIA_PRINTF(3, 4);
@@ -59,8 +58,7 @@ void via_top_lines_free(struct via_top_lines *lines)
     *lines = (struct via_top_lines){0};
 }
 
-/* --- hosts ---------------------------------------------------------------------------------------
- */
+/* --- hosts ----------------------------------------------------------------------------------- */
 
 /* A rate of a counter between both answers of a host. */
 static double rate_of(const struct via_status_host *host, const char *key)
@@ -103,8 +101,7 @@ static int add_host(const struct via_top_model *model, size_t index, struct via_
                (unsigned long long)via_ask_u64(counters, "ops_failed"), host->why);
 }
 
-/* --- links ---------------------------------------------------------------------------------------
- */
+/* --- links ----------------------------------------------------------------------------------- */
 
 struct bar {
     char text[BAR_COLUMNS + 1];
@@ -139,8 +136,7 @@ static int add_link(const struct via_top_model *model, size_t index, struct via_
                (unsigned long long)link->errors, why != NULL ? why : "");
 }
 
-/* --- connections and jobs ------------------------------------------------------------------------
- */
+/* --- connections and jobs -------------------------------------------------------------------- */
 
 static int add_connection(const struct via_top_model *model, size_t index,
                           struct via_top_lines *lines)
@@ -181,8 +177,7 @@ static int add_job(const struct via_top_model *model, size_t index, struct via_t
                job->host < 0 ? "-" : via_scale((double)job->bytes, "B").text);
 }
 
-/* --- sections ------------------------------------------------------------------------------------
- */
+/* --- sections -------------------------------------------------------------------------------- */
 
 static size_t count_hosts(const struct via_top_model *model)
 {

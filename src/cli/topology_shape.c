@@ -70,8 +70,7 @@ int via_topology_make(enum via_topology_shape shape, unsigned count, struct via_
     return 0;
 }
 
-/* --- torus -------------------------------------------------------------------------------------
- */
+/* --- torus ----------------------------------------------------------------------------------- */
 
 struct torus {
     unsigned sizes[VIA_TOPOLOGY_DIMENSIONS_MAX];

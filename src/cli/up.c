@@ -143,8 +143,7 @@ static const struct option long_options[] = {
     {NULL, 0, NULL, 0},
 };
 
-/* --- the command line ----------------------------------------------------------------------------
- */
+/* --- the command line ------------------------------------------------------------------------ */
 
 static int take_shape(const char *name, struct options *options, int opt)
 {
@@ -368,8 +367,7 @@ static int make_topology(const struct options *options, struct via_fabric *fabri
     return rc;
 }
 
-/* --- the run directory ---------------------------------------------------------------------------
- */
+/* --- the run directory ----------------------------------------------------------------------- */
 
 /* Before anything is made: would the longest name of a socket fit? */
 static int check_rundir(const struct via_fabric *fabric, struct via_error *err)
@@ -445,8 +443,7 @@ static int clear_way(const struct via_fabric *fabric, const char *name, struct v
     return 0;
 }
 
-/* --- up ------------------------------------------------------------------------------------------
- */
+/* --- up -------------------------------------------------------------------------------------- */
 
 static void interrupt(int number)
 {

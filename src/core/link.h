@@ -85,8 +85,7 @@ struct via_link {
     _Atomic uint64_t errors;
 };
 
-/* --- greet.c: HELLO and READY, what is negotiated, and what is refused (wire/greeting.h) --------
- */
+/* --- greet.c: HELLO and READY, what is negotiated, and what is refused (wire/greeting.h) ----- */
 
 /* Begins when the control pipe does: sends HELLO. 0, or what env.random says. */
 int via_greet_start(struct via_node *node, struct via_link *link, uint64_t now_ns);
@@ -107,8 +106,7 @@ enum via_link_state via_greet_compare(const struct via_hello *mine, const struct
                                       struct via_pipe_geometry *ret_geometry,
                                       struct via_link_refusal *ret_refusal);
 
-/* --- control_pipe.c: greetings, then announcements ----------------------------------------------
- */
+/* --- control_pipe.c: greetings, then announcements ------------------------------------------- */
 
 /* Empties it for the epochs of via_link. My inbox is clear of them. */
 void via_control_pipe_open(struct via_link *link);

@@ -25,8 +25,7 @@
 #define VIA_ATTACH_MAGIC 0x56494141u /* "AAIV" */
 #define VIA_ATTACH_VERSION 6u
 
-/* --- the memory of an attachment: made, sealed and passed by the host ---------------------------
- */
+/* --- the memory of an attachment: made, sealed and passed by the host ------------------------ */
 
 /*
  * The memfd holds channels_count areas of area_bytes each. In an area, at these offsets:
@@ -237,8 +236,7 @@ struct via_attach_answer {
     unsigned char value[512];
 };
 
-/* --- commands and replies in the pipes ---------------------------------------------------------
- */
+/* --- commands and replies in the pipes ------------------------------------------------------- */
 
 enum via_command_source {
     VIA_SOURCE_NONE = 0,

@@ -179,8 +179,7 @@ int via_remote_get(struct via_remote *remote, uint64_t off, void *dst, size_t by
     return rc != 1 ? rc : get_by_frames(remote, off, dst, bytes);
 }
 
-/* --- gets that no thread waits for yet
- * ------------------------------------------------------------ */
+/* --- gets that no thread waits for yet ------------------------------------------------------- */
 
 /* [locked, waits] Room is all that is waited for: the host holds gets back itself while it has no
  * buffer for their answers, and waiting for room takes answers in. */

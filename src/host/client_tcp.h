@@ -139,8 +139,7 @@ int via_client_tcp_address(const char *text, struct via_tcp_card *card,
 uint64_t via_client_atomic_update(void *word, unsigned width, enum viaduct_atomic operation,
                                   uint64_t operand, uint64_t compare);
 
-/* --- the wire: little-endian, as all of Viaduct's hosts are ------------------------------------
- */
+/* --- the wire: little-endian, as all of Viaduct's hosts are ---------------------------------- */
 
 #define VIA_TCP_MAGIC UINT64_C(0x315254534149562e) /* ".VIASTR1" */
 /* Requests and answers up to this many bytes lie in buffers whole; words in them are stored whole.

@@ -141,8 +141,7 @@ bool via_rights_has(const struct via_rights *rights, int fd, const struct ucred 
     return via_rights_has_user(rights, &user);
 }
 
-/* --- quotas ------------------------------------------------------------------------------------
- */
+/* --- quotas ---------------------------------------------------------------------------------- */
 
 /* Decimal, not 0, with K, M, G or T behind it when scaled; up to the end of the text. */
 static bool parse_amount(const char *text, bool scaled, uint64_t max, uint64_t *ret_amount)

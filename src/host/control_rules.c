@@ -26,8 +26,7 @@ void via_rules_init(struct via_rules *rules)
     };
 }
 
-/* --- values ------------------------------------------------------------------------------------
- */
+/* --- values ---------------------------------------------------------------------------------- */
 
 static int wrong(const char **ret_why, const char *why)
 {
@@ -265,8 +264,7 @@ int via_rules_set(struct via_rules *rules, const char *key, const char *value, c
     return -ENOENT;
 }
 
-/* --- files -------------------------------------------------------------------------------------
- */
+/* --- files ----------------------------------------------------------------------------------- */
 
 #define LINE_BYTES_MAX 1024u
 
@@ -422,8 +420,7 @@ int via_rules_load(struct via_rules *rules, const char *program, struct via_erro
     return rc;
 }
 
-/* --- asking ------------------------------------------------------------------------------------
- */
+/* --- asking ---------------------------------------------------------------------------------- */
 
 /* Item by item: some takes it, some leaves it out, some takes anything. */
 struct verdict {

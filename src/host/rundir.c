@@ -56,8 +56,7 @@ static const char *get_env(const char *name)
     return value != NULL && value[0] != '\0' ? value : NULL;
 }
 
-/* --- the host of a directory -------------------------------------------------------------------
- */
+/* --- the host of a directory ----------------------------------------------------------------- */
 
 struct path {
     char text[VIA_RUNDIR_PATH_BYTES + 32];

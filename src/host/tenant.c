@@ -76,8 +76,7 @@ uint64_t via_tenants_tick(struct via_host *host)
     return VIA_NEVER_NS; /* the threads poke when they are */
 }
 
-/* --- coming and going --------------------------------------------------------------------------
- */
+/* --- coming and going ------------------------------------------------------------------------ */
 
 static int open_bells(struct via_host *host, struct via_tenant *tenant, struct via_error *err)
 {
@@ -167,8 +166,7 @@ void via_tenants_requota(struct via_host *host)
     host->tenants.quota = quota_of(host);
 }
 
-/* --- quotas ------------------------------------------------------------------------------------
- */
+/* --- quotas ---------------------------------------------------------------------------------- */
 
 static int over(const struct via_host *host, const struct via_tenant *tenant, const char *what,
                 uint64_t max, struct via_error *err)

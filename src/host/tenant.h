@@ -93,8 +93,7 @@ bool via_tenant_is_take_allowed(const struct via_tenant *tenant, uint32_t count,
 /* How many notes the user may have on the host's board. */
 uint32_t via_tenant_notes_max(const struct via_host *host, uid_t uid);
 
-/* --- of a transfer thread: its bells, one in each page ------------------------------------------
- */
+/* --- of a transfer thread: its bells, one in each page --------------------------------------- */
 
 /* Has one of them been rung since it was last noted? */
 bool via_tenant_bells_have_rung(struct via_transfer *transfer);

@@ -85,8 +85,7 @@ struct via_ip_direct *via_ip_direct_new(const struct via_ip_shared *shared)
     return direct;
 }
 
-/* --- doors ---------------------------------------------------------------------------------------
- */
+/* --- doors ----------------------------------------------------------------------------------- */
 
 /* The interface that has the address, and its MTU, if packets leave it with Ethernet headers. */
 static int find_interface(uint32_t local4, int fd, struct ifreq *ret_request, unsigned *ret_index)
@@ -203,8 +202,7 @@ static bool is_current(const struct door *door, const struct via_ip_direct *dire
            interface == door->interface && mtu_of(&request, direct) == door->mtu;
 }
 
-/* --- the way out ---------------------------------------------------------------------------------
- */
+/* --- the way out ----------------------------------------------------------------------------- */
 
 /* Programs send segments of a length that fits, or else most packets go by the inboxes. */
 static void route(const struct via_ip_direct *direct, unsigned host, unsigned mtu, bool there)
@@ -280,8 +278,7 @@ static void open_way(struct via_ip_direct *direct, unsigned host)
     via_log(VIA_LOG_INFO, "host %u: direct path of %u bytes", host, peer->door->mtu);
 }
 
-/* --- agreement -----------------------------------------------------------------------------------
- */
+/* --- agreement ------------------------------------------------------------------------------- */
 
 static uint32_t address4(const char *text)
 {
@@ -368,8 +365,7 @@ static bool read_card(const struct via_ip_lane *lane, struct peer *peer)
     return true;
 }
 
-/* --- probes --------------------------------------------------------------------------------------
- */
+/* --- probes ---------------------------------------------------------------------------------- */
 
 static void send_message(const struct via_ip_direct *direct, const struct peer *peer,
                          enum via_ip_direct_kind kind, uint64_t nonce)
@@ -475,8 +471,7 @@ void via_ip_direct_hear(struct via_ip_direct *direct, uint64_t now_ns)
     }
 }
 
-/* --- turns ---------------------------------------------------------------------------------------
- */
+/* --- turns ----------------------------------------------------------------------------------- */
 
 void via_ip_direct_tick(struct via_ip_direct *direct, struct via_ip_lane *lane, uint64_t now_ns)
 {

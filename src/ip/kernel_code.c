@@ -69,8 +69,7 @@ struct code {
     int at[LABELS];
 };
 
-/* --- single instructions -------------------------------------------------------------------------
- */
+/* --- single instructions --------------------------------------------------------------------- */
 
 static void emit(struct code *code, unsigned op, unsigned to, unsigned from, int off, int32_t value)
 {
@@ -183,8 +182,7 @@ static unsigned finish(struct code *code)
     return code->count;
 }
 
-/* --- common parts --------------------------------------------------------------------------------
- */
+/* --- common parts ---------------------------------------------------------------------------- */
 
 /* Bytes of the packet onto the stack. */
 static void load_bytes(struct code *code, int off, int stack_off, int bytes, enum label too_short)
@@ -248,8 +246,7 @@ static void leave_all(struct code *code)
     leave(code, TC_ACT_SHOT);
 }
 
-/* --- out -----------------------------------------------------------------------------------------
- */
+/* --- out ------------------------------------------------------------------------------------- */
 
 /* The destination's host into register 1; other destinations pass. */
 static void read_destination(struct code *code, const struct via_ip_kernel_params *params)
@@ -368,8 +365,7 @@ unsigned via_ip_kernel_code_out(const struct via_ip_kernel_params *params, struc
     return finish(&code);
 }
 
-/* --- in ------------------------------------------------------------------------------------------
- */
+/* --- in -------------------------------------------------------------------------------------- */
 
 /* Is it a packet of the direct path? All else passes. */
 static void read_head(struct code *code, const struct via_ip_kernel_params *params)
@@ -480,8 +476,7 @@ unsigned via_ip_kernel_code_in(const struct via_ip_kernel_params *params, struct
     return finish(&code);
 }
 
-/* --- the head ------------------------------------------------------------------------------------
- */
+/* --- the head -------------------------------------------------------------------------------- */
 
 void via_ip_kernel_head(struct via_ip_kernel_host *host, uint32_t local4, uint16_t local_port,
                         uint32_t peer4, uint16_t peer_port, const struct via_ip_direct_head *head)

@@ -18,8 +18,7 @@ static void set_state(struct via_ip_lane *lane, enum via_ip_lane_state state)
     atomic_store_explicit(&lane->state, (uint8_t)state, memory_order_relaxed);
 }
 
-/* --- sessions ------------------------------------------------------------------------------------
- */
+/* --- sessions -------------------------------------------------------------------------------- */
 
 int via_ip_lane_new_inbox(struct via_ip_lane *lane, size_t ring_bytes)
 {
@@ -92,8 +91,7 @@ void via_ip_lane_close(struct via_ip_lane *lane)
     }
 }
 
-/* --- sending -------------------------------------------------------------------------------------
- */
+/* --- sending --------------------------------------------------------------------------------- */
 
 static bool is_crowded(struct via_ip_lane *lane)
 {
@@ -264,8 +262,7 @@ int via_ip_lane_publish(struct via_ip_lane *lane)
     return rc;
 }
 
-/* --- receiving -----------------------------------------------------------------------------------
- */
+/* --- receiving ------------------------------------------------------------------------------- */
 
 int via_ip_lane_next(struct via_ip_lane *lane, const uint8_t **ret_frame, size_t *ret_bytes,
                      uint64_t *ret_end)
@@ -295,8 +292,7 @@ int via_ip_lane_give_credit(struct via_ip_lane *lane)
     return rc == -EAGAIN ? 0 : rc;
 }
 
-/* --- sleeping ------------------------------------------------------------------------------------
- */
+/* --- sleeping -------------------------------------------------------------------------------- */
 
 void via_ip_lane_arm(struct via_ip_lane *lane)
 {

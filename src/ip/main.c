@@ -78,8 +78,7 @@ static bool wait_for_end(const struct ends *ends, int extra_fd, int timeout_ms, 
     return fds[0].revents != 0 || fds[1].revents != 0;
 }
 
-/* --- starting ------------------------------------------------------------------------------------
- */
+/* --- starting -------------------------------------------------------------------------------- */
 
 static int find_rundir(struct via_error *err)
 {
@@ -231,8 +230,7 @@ static void report_ready(void)
     notify_systemd("READY=1");
 }
 
-/* --- running -------------------------------------------------------------------------------------
- */
+/* --- running --------------------------------------------------------------------------------- */
 
 /* Until it is time to end: 0, or the host has another id now. */
 static int watch(const struct ends *ends, struct via_ip_status *status, struct via_error *err)

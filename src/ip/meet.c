@@ -102,8 +102,7 @@ int via_ip_meet_again(struct via_ip_worker *worker, struct via_ip_lane *lane, in
     return via_ip_meet(worker, lane, now_ns);
 }
 
-/* --- what others say -----------------------------------------------------------------------------
- */
+/* --- what others say ------------------------------------------------------------------------- */
 
 static int open_lane(struct via_ip_lane *lane, const struct via_ip_hello *hello, uint64_t now_ns)
 {

@@ -96,8 +96,7 @@ enum via_ip_drop via_ip_packet_parse(const uint8_t *head, size_t head_bytes, siz
     }
 }
 
-/* --- the offload header --------------------------------------------------------------------------
- */
+/* --- the offload header ---------------------------------------------------------------------- */
 
 struct offload {
     unsigned flags;

@@ -18,8 +18,7 @@
 /* A line for 1023 hosts. */
 #define ANSWER_BYTES (2 << 20)
 
-/* --- the socket ----------------------------------------------------------------------------------
- */
+/* --- the socket ------------------------------------------------------------------------------ */
 
 static struct sockaddr_un address_of(const struct via_ip_status *status)
 {
@@ -91,8 +90,7 @@ void via_ip_status_close(struct via_ip_status *status, bool remove)
     }
 }
 
-/* --- the answer ----------------------------------------------------------------------------------
- */
+/* --- the answer ------------------------------------------------------------------------------ */
 
 static json_int_t read_count(const _Atomic uint64_t *counter)
 {

@@ -92,8 +92,7 @@ static int set_offloads(struct via_ip_tun *tun, struct via_error *err)
     return via_error_set(err, -EINVAL, "device %s: set offloads: the kernel knows none", tun->name);
 }
 
-/* --- addresses -----------------------------------------------------------------------------------
- */
+/* --- addresses ------------------------------------------------------------------------------- */
 
 static struct ifreq interface_request(const struct via_ip_tun *tun)
 {

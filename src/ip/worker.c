@@ -59,8 +59,7 @@ struct via_ip_lane *via_ip_worker_lane(struct via_ip_worker *worker, unsigned ho
     return lane;
 }
 
-/* --- sleeping ------------------------------------------------------------------------------------
- */
+/* --- sleeping -------------------------------------------------------------------------------- */
 
 static bool has_news(const struct via_ip_worker *worker)
 {
@@ -152,8 +151,7 @@ static int sleep_awhile(struct via_ip_worker *worker)
     return via_min(rc, 0);
 }
 
-/* --- the loop ------------------------------------------------------------------------------------
- */
+/* --- the loop -------------------------------------------------------------------------------- */
 
 /* On a busy machine other threads need the CPU, so do not poll. */
 static void adjust_spin(struct via_ip_worker *worker)
@@ -234,8 +232,7 @@ static void serve(struct via_ip_worker *worker)
     }
 }
 
-/* --- attaching -----------------------------------------------------------------------------------
- */
+/* --- attaching ------------------------------------------------------------------------------- */
 
 static int watch(const struct via_ip_worker *worker, int fd, uint32_t events)
 {

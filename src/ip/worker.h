@@ -84,8 +84,7 @@ uint64_t via_ip_now_ns(void);
 /* The lane to a queue of a host, made when there is none; NULL: no memory, or no such host. */
 struct via_ip_lane *via_ip_worker_lane(struct via_ip_worker *worker, unsigned host, unsigned queue);
 
-/* --- the parts of the loop. All return how many packets they moved, or -ENOTCONN ----------------
- */
+/* --- the parts of the loop. All return how many packets they moved, or -ENOTCONN ------------- */
 
 /* Some packets of the device into lanes; what their lanes have no room for is held or dropped. */
 int via_ip_worker_send(struct via_ip_worker *worker);

@@ -108,8 +108,7 @@ static void count_sent(struct via_ip_lane *lane, size_t record_bytes)
                  record_bytes - VIA_IP_RECORD_HEADER_BYTES - VIA_IP_VNET_BYTES);
 }
 
-/* --- held packets --------------------------------------------------------------------------------
- */
+/* --- held packets ---------------------------------------------------------------------------- */
 
 static struct via_ip_buffer *unhold(struct via_ip_lane *lane)
 {
@@ -243,8 +242,7 @@ int via_ip_worker_send_held(struct via_ip_worker *worker, uint64_t now_ns)
     return sent;
 }
 
-/* --- from the device -----------------------------------------------------------------------------
- */
+/* --- from the device ------------------------------------------------------------------------- */
 
 /* The host a packet is for, or -1 and why not. */
 static int find_host(const struct via_ip_worker *worker, const struct via_ip_packet *packet,

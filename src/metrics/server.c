@@ -71,8 +71,7 @@ int via_metrics_parse_address(const char *text, struct sockaddr_storage *ret_add
     return 0;
 }
 
-/* --- requests, on the server's thread ------------------------------------------------------------
- */
+/* --- requests, on the server's thread -------------------------------------------------------- */
 
 static enum MHD_Result send_text(struct MHD_Connection *connection, unsigned code, const char *type,
                                  const char *text, size_t bytes, enum MHD_ResponseMemoryMode mode)
@@ -138,8 +137,7 @@ static enum MHD_Result answer(void *ctx, struct MHD_Connection *connection, cons
     return send_constant(connection, MHD_HTTP_NOT_FOUND, "text/plain", "see /metrics\n");
 }
 
-/* --- opening -------------------------------------------------------------------------------------
- */
+/* --- opening --------------------------------------------------------------------------------- */
 
 /* Our own, because MHD does not tell why it could not listen. */
 static int listen_at(const char *text, int *ret_fd, struct via_error *err)

@@ -173,8 +173,7 @@ static void write_host_metric(const struct writer *writer, const struct host_met
     }
 }
 
-/* --- members of arrays ---------------------------------------------------------------------------
- */
+/* --- members of arrays ----------------------------------------------------------------------- */
 
 /* Up to the value: a link is known by its port, because peers change. */
 static void write_link_labels(const struct writer *writer, unsigned host, const json_t *link,

@@ -39,8 +39,7 @@ static uint64_t locals_ns(const struct via_algorithm_case *call)
     return (uint64_t)call->locals_max * call->costs->local_ns;
 }
 
-/* --- leaders of hosts ---------------------------------------------------------------------------
- */
+/* --- leaders of hosts ------------------------------------------------------------------------ */
 
 static bool return_true(const struct via_algorithm_case *call)
 {
@@ -84,8 +83,7 @@ static uint64_t meet_ns(const struct via_algorithm_case *call, uint64_t bytes)
     return 2 * locals_ns(call) + ns;
 }
 
-/* --- what several collectives have in common ----------------------------------------------------
- */
+/* --- what several collectives have in common ------------------------------------------------- */
 
 static bool is_exchangeable(const struct via_algorithm_case *call)
 {
@@ -112,8 +110,7 @@ static uint64_t puts_ns(const struct via_algorithm_case *call, uint64_t bytes)
     return local_ns + elsewhere * any_ns(call, bytes);
 }
 
-/* --- broadcast ---------------------------------------------------------------------------------
- */
+/* --- broadcast ------------------------------------------------------------------------------- */
 
 /* On one host, puts and a barrier are as fast. */
 static bool is_exchangeable_far(const struct via_algorithm_case *call)
@@ -158,8 +155,7 @@ static uint64_t broadcast_torus_ns(const struct via_algorithm_case *call)
            meet_ns(call, 0);
 }
 
-/* --- collect and fcollect ----------------------------------------------------------------------
- */
+/* --- collect and fcollect -------------------------------------------------------------------- */
 
 static bool is_active_set(const struct via_algorithm_case *call)
 {
@@ -188,8 +184,7 @@ static uint64_t fcollect_leaders_ns(const struct via_algorithm_case *call)
                     call->costs->local_ps);
 }
 
-/* --- alltoall ----------------------------------------------------------------------------------
- */
+/* --- alltoall -------------------------------------------------------------------------------- */
 
 static uint64_t alltoall_ns(const struct via_algorithm_case *call)
 {
@@ -218,8 +213,7 @@ static uint64_t alltoall_exchange_ns(const struct via_algorithm_case *call)
     return exchange_ns(&all);
 }
 
-/* --- reduce and scan ---------------------------------------------------------------------------
- */
+/* --- reduce and scan ------------------------------------------------------------------------- */
 
 static uint64_t combine_ns(const struct via_algorithm_case *call, uint64_t bytes, uint64_t parts)
 {
@@ -334,8 +328,7 @@ static uint64_t scan_direct_ns(const struct via_algorithm_case *call)
            combine_ns(call, call->bytes, call->pes);
 }
 
-/* --- the table ---------------------------------------------------------------------------------
- */
+/* --- the table ------------------------------------------------------------------------------- */
 
 #define BROADCAST VIA_COLLECTIVE_BROADCAST
 #define COLLECT VIA_COLLECTIVE_COLLECT
@@ -411,8 +404,7 @@ const char *via_collective_name(enum via_collective collective)
     return names[collective];
 }
 
-/* --- choosing ----------------------------------------------------------------------------------
- */
+/* --- choosing -------------------------------------------------------------------------------- */
 
 #define FORCED_BITS 8u
 _Static_assert(VIA_COLLECTIVES *FORCED_BITS <= 64 && VIA_ALGORITHMS < 1 << FORCED_BITS,

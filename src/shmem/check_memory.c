@@ -124,8 +124,7 @@ void via_check_memory_clear(void)
     pthread_mutex_unlock(&heap.lock);
 }
 
-/* --- the allocation calls, each recording its effect
- * -------------------------------------------- */
+/* --- the allocation calls, each recording its effect ----------------------------------------- */
 
 static void *note_malloc(size_t size)
 {
@@ -185,8 +184,7 @@ void via_check_memory_init(void)
     via_call_of_name("shfree")->target = (void *)note_free;
 }
 
-/* --- where an address is -----------------------------------------------------------------------
- */
+/* --- where an address is --------------------------------------------------------------------- */
 
 bool via_check_locate(uintptr_t address, enum via_region *ret_region, uint64_t *ret_off)
 {
@@ -254,8 +252,7 @@ const char *via_check_describe(uintptr_t address, char text[VIA_CHECK_TEXT_BYTES
     return text;
 }
 
-/* --- checks ------------------------------------------------------------------------------------
- */
+/* --- checks ---------------------------------------------------------------------------------- */
 
 /* The object that contains the address, if it is known. */
 static bool find_object(uintptr_t address, uintptr_t *ret_begin, size_t *ret_bytes, bool *ret_freed)

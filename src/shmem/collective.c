@@ -9,8 +9,7 @@
 #include "shmem/strided.h"
 #include "shmem/torus.h"
 
-/* --- broadcast ---------------------------------------------------------------------------------
- */
+/* --- broadcast ------------------------------------------------------------------------------- */
 
 void via_broadcast_exchange(const struct via_task *task)
 {
@@ -238,8 +237,7 @@ void via_group_broadcast(const char *call, struct via_group *group, void *dest, 
     via_group_run(VIA_COLLECTIVE_BROADCAST, &task);
 }
 
-/* --- collect and fcollect ----------------------------------------------------------------------
- */
+/* --- collect and fcollect -------------------------------------------------------------------- */
 
 /* To all members, beginning with the next one, so that not all write to the same PE. */
 static void put_to_all(const struct via_task *task, size_t off)
@@ -389,8 +387,7 @@ void via_group_collect(const char *call, struct via_group *group, void *dest, co
     via_group_run(VIA_COLLECTIVE_COLLECT, &task);
 }
 
-/* --- alltoall ----------------------------------------------------------------------------------
- */
+/* --- alltoall -------------------------------------------------------------------------------- */
 
 void via_alltoall_direct(const struct via_task *task)
 {
@@ -444,8 +441,7 @@ void via_group_alltoalls(const char *call, struct via_group *group, void *dest, 
     via_group_barrier(group);
 }
 
-/* --- the calls on teams ------------------------------------------------------------------------
- */
+/* --- the calls on teams ---------------------------------------------------------------------- */
 
 static int broadcast(const char *call, shmem_team_t team, void *dest, const void *source,
                      size_t bytes, int root)

@@ -103,8 +103,7 @@ void via_copy_wide(void *dest, const void *source, size_t bytes)
     via_copy_once(to + done, from + done, bytes - done);
 }
 
-/* --- strided -----------------------------------------------------------------------------------
- */
+/* --- strided --------------------------------------------------------------------------------- */
 
 #define VECTOR_BYTES 64u
 #define LANE_BYTES 4u

@@ -110,8 +110,7 @@ struct via_group via_group_of_active_set(const char *call, int start, int log_st
     return group;
 }
 
-/* --- among PEs of one host ---------------------------------------------------------------------
- */
+/* --- among PEs of one host ------------------------------------------------------------------- */
 
 static struct via_sync_line *line_of(const struct via_group *group, int number)
 {
@@ -184,8 +183,7 @@ void via_group_sync(struct via_group *group)
         via_hosts_meet(group->team, NULL);
 }
 
-/* --- by the table ------------------------------------------------------------------------------
- */
+/* --- by the table ---------------------------------------------------------------------------- */
 
 static via_algorithm_run *const runs[VIA_ALGORITHMS] = {
     [VIA_BROADCAST_EXCHANGE] = via_broadcast_exchange,

@@ -76,8 +76,7 @@ struct via_task {
 /* Chooses an algorithm from the table, and runs it. */
 void via_group_run(enum via_collective collective, const struct via_task *task);
 
-/* --- collective.c ------------------------------------------------------------------------------
- */
+/* --- collective.c ---------------------------------------------------------------------------- */
 
 void via_group_broadcast(const char *call, struct via_group *group, void *dest, const void *source,
                          size_t bytes, int root, bool root_too);
@@ -90,8 +89,7 @@ void via_group_alltoalls(const char *call, struct via_group *group, void *dest, 
                          ptrdiff_t dest_stride, ptrdiff_t source_stride, size_t elements,
                          size_t bytes);
 
-/* --- the functions that the table names
- * --------------------------------------------------------- */
+/* --- the functions that the table names ------------------------------------------------------ */
 
 typedef void via_algorithm_run(const struct via_task *task);
 
@@ -104,8 +102,7 @@ via_algorithm_run via_reduce_exchange, via_reduce_shares, via_reduce_leaders, vi
 via_algorithm_run via_alltoall_direct, via_alltoall_exchange;
 via_algorithm_run via_scan_exchange, via_scan_direct, via_scan_leaders;
 
-/* --- reduce_run.c -------------------------------------------------------------------------------
- */
+/* --- reduce_run.c ---------------------------------------------------------------------------- */
 
 /* A piece that stays in the first-level cache while the parts of all PEs are added to it. */
 #define VIA_REDUCE_PIECE_BYTES 8192u

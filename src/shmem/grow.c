@@ -26,8 +26,7 @@ uint64_t via_grow_max(void)
     return via_world.heap_bytes_max - VIA_INTERNAL_BYTES;
 }
 
-/* --- old mappings
- * ------------------------------------------------------------------------------- */
+/* --- old mappings ---------------------------------------------------------------------------- */
 
 static void keep_until_the_end(struct via_segment *segment, struct via_remote *remote)
 {

@@ -9,8 +9,7 @@
 #include "shmem/peer.h"
 #include "shmem/torus.h"
 
-/* --- the hosts of a team
- * ------------------------------------------------------------------------ */
+/* --- the hosts of a team --------------------------------------------------------------------- */
 
 static bool is_world(const struct viaduct_shmem_team *team)
 {
@@ -159,8 +158,7 @@ struct via_hosts *via_hosts_of(struct viaduct_shmem_team *team)
     return &team->hosts;
 }
 
-/* --- within a host -----------------------------------------------------------------------------
- */
+/* --- within a host --------------------------------------------------------------------------- */
 
 /* A word of a member on this host. */
 static struct via_sync_slot *slot_here(const struct viaduct_shmem_team *team, int number)
@@ -217,8 +215,7 @@ void via_hosts_release(struct viaduct_shmem_team *team)
     via_wait_done(&wait);
 }
 
-/* --- among leaders -----------------------------------------------------------------------------
- */
+/* --- among leaders --------------------------------------------------------------------------- */
 
 void via_hosts_await(const struct viaduct_shmem_team *team, unsigned word, uint64_t value)
 {

@@ -25,8 +25,7 @@ VIADUCT_SHMEM_SETUP_ENTRIES(VIA_ALIAS)
 VIA_ALIAS(void, shmem_global_exit, (int status))
 VIA_ALIAS(void, start_pes, (int npes))
 
-/* --- the end of the job, seen from a PE --------------------------------------------------------
- */
+/* --- the end of the job, seen from a PE ------------------------------------------------------ */
 
 /* Only one thread may call exit: the program's, or the one below when the job ends; the other
  * waits. */

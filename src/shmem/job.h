@@ -177,8 +177,7 @@ static inline _Atomic uint64_t *via_node_arrived(struct via_node *node, uint32_t
     return &node->arrived[(size_t)local * node->words_apart];
 }
 
-/* --- for makers of jobs: the launcher, and a program started without one
- * ------------------------- */
+/* --- for makers of jobs: the launcher, and a program started without one --------------------- */
 
 struct via_job_spec {
     uint32_t pes_count;
@@ -229,8 +228,7 @@ int via_job_map_memory(int fd, uint64_t bytes, void *where, void **ret_base,
 int via_job_map_more(int fd, uint64_t off, uint64_t bytes, char *base,
                      struct via_error *err) VIA_MUST_CHECK;
 
-/* --- gates over several machines --------------------------------------------------------------
- */
+/* --- gates over several machines ------------------------------------------------------------- */
 
 /* The published data of PE `pe`: in this block, and from elsewhere. The gate orders them. */
 void via_job_words_get(const struct via_job *job, uint32_t pe, uint64_t ret_words[VIA_JOB_WORDS]);

@@ -43,8 +43,7 @@ struct via_launch_options {
     char **argv;                          /* program and arguments, NULL at the end */
 };
 
-/* --- launch_place.c: which PE goes where -------------------------------------------------------
- */
+/* --- launch_place.c: which PE goes where ----------------------------------------------------- */
 
 /* "1,3-5" or "1:4,3-5:2". -EINVAL with a text. */
 int via_launch_parse_hosts(const char *text, struct via_launch_options *options,
@@ -72,8 +71,7 @@ int via_launch_place(const struct via_launch_options *options, struct via_launch
 int via_launch_find_host(const char *fabric, struct via_launch_place *ret_place,
                          struct via_error *err) VIA_MUST_CHECK;
 
-/* --- launch_output.c: the output of PEs
- * --------------------------------------------------------- */
+/* --- launch_output.c: the output of PEs ------------------------------------------------------ */
 
 #define VIA_LAUNCH_LINE_BYTES 4096u
 
@@ -110,8 +108,7 @@ bool via_launch_stream_copy(struct via_launch_stream *stream);
 /* The same for output that an agent has read; count = 0: end of file. */
 void via_launch_stream_feed(struct via_launch_stream *stream, const void *data, size_t count);
 
-/* --- launch_spawn.c: starting ------------------------------------------------------------------
- */
+/* --- launch_spawn.c: starting ---------------------------------------------------------------- */
 
 struct via_launch_pe {
     pid_t pid; /* also its process group; 0 once it has been reaped */
@@ -159,8 +156,7 @@ int via_launch_find_tool(char **ret_preload, struct via_error *err) VIA_MUST_CHE
 /* All PEs, or none. */
 int via_launch_spawn(struct via_launch *launch, struct via_error *err) VIA_MUST_CHECK;
 
-/* --- launch_control.c: decides when the job ends
- * ------------------------------------------------ */
+/* --- launch_control.c: decides when the job ends --------------------------------------------- */
 
 uint64_t via_launch_now_ns(void);
 /* Raises the limit of descriptors to its maximum; the earlier limit is kept for the PEs. */
@@ -184,8 +180,7 @@ int via_launch_poll_ms(uint64_t at_ns);
 bool via_launch_has_members(const struct via_launch *launch);
 enum via_job_state via_launch_state_of(const struct via_launch *launch, uint32_t number);
 
-/* --- launch_watch.c: watching the PEs of this machine ------------------------------------------
- */
+/* --- launch_watch.c: watching the PEs of this machine ---------------------------------------- */
 
 /* Returns the exit code when all PEs have ended. */
 int via_launch_watch(struct via_launch *launch);
@@ -193,8 +188,7 @@ typedef void via_launch_on_end(struct via_launch *launch, uint32_t number, pid_t
 /* Calls on_end for each PE that has ended since the last call. */
 void via_launch_reap(struct via_launch *launch, via_launch_on_end *on_end);
 
-/* --- launch_trace.c: shows which PE waits for which
- * ---------------------------------------------- */
+/* --- launch_trace.c: shows which PE waits for which ------------------------------------------ */
 
 /* Shows one job; or the jobs of this user on this machine, or the job whose id or launcher's pid is
  * `wanted`. -ENOENT with a text if there is none. */

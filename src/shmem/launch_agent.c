@@ -146,8 +146,7 @@ int via_launch_agent_start(const char *command, const char *name,
     return 0;
 }
 
-/* --- the command's standard error
- * --------------------------------------------------------------- */
+/* --- the command's standard error ------------------------------------------------------------ */
 
 /* The last line that is not empty. */
 static void keep_line(struct via_launch_machine *machine, const char *text, size_t bytes)

@@ -31,8 +31,7 @@ struct via_launch_board {
     struct via_launch_board_pe pes[];
 };
 
-/* --- for the owner. A board of NULL does nothing: a trace is no reason to fail. ----------------
- */
+/* --- for the owner. A board of NULL does nothing: a trace is no reason to fail. -------------- */
 
 /* NULL if there is no memory. It stays until the process ends. */
 struct via_launch_board *via_launch_board_open(uint64_t id, uint32_t count);

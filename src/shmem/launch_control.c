@@ -58,8 +58,7 @@ void via_launch_signal_all(struct via_launch *launch, int signal_number)
             kill(-launch->pes[i].pid, signal_number);
 }
 
-/* --- what the process itself needs --------------------------------------------------------------
- */
+/* --- what the process itself needs ----------------------------------------------------------- */
 
 /* Two memfds a PE, and with --tag two pipes. */
 void via_launch_raise_files(struct via_launch *launch)

@@ -45,8 +45,7 @@ static void start_pes(struct via_launch *launch)
     via_launch_bytes_fini(&payload);
 }
 
-/* --- messages of an agent ----------------------------------------------------------------------
- */
+/* --- messages of an agent -------------------------------------------------------------------- */
 
 static bool on_hello(struct via_launch *launch, struct via_launch_machine *machine,
                      struct via_launch_parts *parts)

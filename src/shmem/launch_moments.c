@@ -139,8 +139,7 @@ void via_launch_remote_check_trace(struct via_launch *launch)
     remote->moments = NULL;
 }
 
-/* --- messages of agents -----------------------------------------------------------------------
- */
+/* --- messages of agents ---------------------------------------------------------------------- */
 
 bool via_launch_on_moment(struct via_launch *launch, struct via_launch_machine *machine,
                           struct via_launch_parts *parts)

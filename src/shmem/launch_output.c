@@ -88,8 +88,7 @@ bool via_launch_stream_copy(struct via_launch_stream *stream)
     return false;
 }
 
-/* --- the terminal ------------------------------------------------------------------------------
- */
+/* --- the terminal ---------------------------------------------------------------------------- */
 
 int via_launch_input_open(struct via_launch_input *ret_input, struct via_error *err)
 {

@@ -35,8 +35,7 @@ const char *via_launch_remote_name(const struct via_launch *launch, uint32_t nod
     return launch->remote->machines[node].name;
 }
 
-/* --- lost machines
- * ------------------------------------------------------------------------------ */
+/* --- lost machines --------------------------------------------------------------------------- */
 
 static void reap(struct via_launch_machine *machine)
 {
@@ -388,8 +387,7 @@ static void watch(struct via_launch *launch, struct pollfd *polls)
     }
 }
 
-/* --- making and ending -------------------------------------------------------------------------
- */
+/* --- making and ending ----------------------------------------------------------------------- */
 
 static int send_job(struct via_launch *launch, uint32_t node, uint64_t heap_bytes, char *folder,
                     struct via_error *err)

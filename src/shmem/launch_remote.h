@@ -18,8 +18,7 @@
 #define VIA_LAUNCH_LOST_AFTER_S 10u
 #define VIA_LAUNCH_LOST_AFTER_S_MAX 86400u
 
-/* --- launch_machines.c: which machines ---------------------------------------------------------
- */
+/* --- launch_machines.c: which machines ------------------------------------------------------- */
 
 struct via_launch_machine_name {
     char text[VIA_LAUNCH_NAME_BYTES];
@@ -48,8 +47,7 @@ int via_launch_machines_place(struct via_launch_machines *machines, uint32_t pes
                               struct via_launch_place *ret_place,
                               struct via_error *err) VIA_MUST_CHECK;
 
-/* --- launch_job.c: the message that tells an agent what to run ---------------------------------
- */
+/* --- launch_job.c: the message that tells an agent what to run ------------------------------- */
 
 struct via_launch_job {
     uint32_t node;
@@ -73,8 +71,7 @@ int via_launch_job_parse(struct via_launch_parts *parts, struct via_launch_job *
                          struct via_error *err) VIA_MUST_CHECK;
 void via_launch_job_fini(struct via_launch_job *job);
 
-/* --- launch_agent.c: the commands that start agents ---------------------------------------------
- */
+/* --- launch_agent.c: the commands that start agents ------------------------------------------ */
 
 enum via_launch_machine_state {
     VIA_LAUNCH_MACHINE_STARTING, /* has not reported yet that it can run PEs */
@@ -110,8 +107,7 @@ void via_launch_agent_errors(struct via_launch_machine *machine);
 /* "ssh ended with code 255: ..." */
 const char *via_launch_agent_describe(const struct via_launch_machine *machine, char text[400]);
 
-/* --- launch_remote.c: oshrun's side ------------------------------------------------------------
- */
+/* --- launch_remote.c: oshrun's side ---------------------------------------------------------- */
 
 /* Runs the job to its end; returns the exit code. */
 int via_launch_remote_run(struct via_launch *launch, uint64_t heap_bytes);
@@ -121,8 +117,7 @@ bool via_launch_remote_has_members(const struct via_launch *launch);
 void via_launch_remote_trace(struct via_launch *launch);
 const char *via_launch_remote_name(const struct via_launch *launch, uint32_t node);
 
-/* --- launch_serve.c: the agent's side ----------------------------------------------------------
- */
+/* --- launch_serve.c: the agent's side -------------------------------------------------------- */
 
 /* oshrun --serve; returns its exit code. */
 int via_launch_serve(void);

@@ -50,8 +50,7 @@ struct serve {
     bool board_asked;
 };
 
-/* --- sending
- * ------------------------------------------------------------------------------------ */
+/* --- sending --------------------------------------------------------------------------------- */
 
 /* Returns when all is written, or oshrun accepts no more. */
 static void flush_link(struct serve *serve)
@@ -370,8 +369,7 @@ static void write_input(struct serve *serve)
     }
 }
 
-/* --- messages of oshrun
- * ------------------------------------------------------------------------- */
+/* --- messages of oshrun ---------------------------------------------------------------------- */
 
 static bool on_gate(struct serve *serve, struct via_launch_parts *parts)
 {

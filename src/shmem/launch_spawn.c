@@ -153,8 +153,7 @@ static int spawn(struct via_launch *launch, uint32_t number, int failure_fd, str
     return 0;
 }
 
-/* --- the memory of a node, for its PEs and no others -------------------------------------------
- */
+/* --- the memory of a node, for its PEs and no others ----------------------------------------- */
 
 static bool set_inherited(int fd, bool inherited)
 {

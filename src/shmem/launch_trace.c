@@ -151,8 +151,7 @@ void via_launch_moment_parse(struct via_launch_parts *parts, struct via_launch_m
     via_launch_moment_clean(moment);
 }
 
-/* --- printing
- * ----------------------------------------------------------------------------------- */
+/* --- printing -------------------------------------------------------------------------------- */
 
 /* "0-2,5" of those for which `in` is true. */
 static void list_pes(const bool *in, uint32_t count, char text[LIST_BYTES])
@@ -385,8 +384,7 @@ int via_launch_trace(FILE *out, const struct via_job *job, bool json)
     return result;
 }
 
-/* --- the jobs of this machine -----------------------------------------------------------------
- */
+/* --- the jobs of this machine ---------------------------------------------------------------- */
 
 #define JOBS_MAX 256u
 

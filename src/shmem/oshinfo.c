@@ -38,8 +38,7 @@ static const char usage_text[] =
     "                    hosts uses by the bytes of a PE (8 PEs on 4 hosts in a ring)\n"
     "  --help, --version\n";
 
-/* --- collecting
- * --------------------------------------------------------------------------------- */
+/* --- collecting ------------------------------------------------------------------------------ */
 
 static json_t *make_limits(void)
 {
@@ -160,8 +159,7 @@ static json_t *make_info(void)
                      "launchers", make_launchers(), "variables", make_variables());
 }
 
-/* --- printing
- * ----------------------------------------------------------------------------------- */
+/* --- printing -------------------------------------------------------------------------------- */
 
 static void print_value(const json_t *value)
 {

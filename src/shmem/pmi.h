@@ -63,8 +63,7 @@ extern const struct via_pmi_ops via_pmix_ops;
  */
 int via_pmi_find(struct via_pmi *ret_pmi, struct via_error *err) VIA_MUST_CHECK;
 
-/* --- pmi_join.c: a job without oshrun ----------------------------------------------------------
- */
+/* --- pmi_join.c: a job without oshrun -------------------------------------------------------- */
 
 struct via_job;
 struct via_node;

@@ -41,8 +41,7 @@ static struct {
     pid_t launcher; /* the parent: the launcher, its daemon, or its shell */
 } member;
 
-/* --- which process runs where
- * ------------------------------------------------------------------- */
+/* --- which process runs where ---------------------------------------------------------------- */
 
 /* The kernel, and the pid namespace. */
 static int name_machine(char text[MACHINE_BYTES], struct via_error *err)
@@ -299,8 +298,7 @@ static int make_job(struct via_pmi *pmi, const char *machine, struct via_job_fil
     return pmi->ops->put(pmi, "job", text, err);
 }
 
-/* --- the other PEs
- * ------------------------------------------------------------------------------ */
+/* --- the other PEs --------------------------------------------------------------------------- */
 
 static int take_job(struct via_pmi *pmi, uint32_t leader, struct via_job_files *ret_files,
                     int *ret_node_fd, struct via_error *err)
@@ -341,8 +339,7 @@ static int take_job(struct via_pmi *pmi, uint32_t leader, struct via_job_files *
     return result;
 }
 
-/* --- the launcher's death ----------------------------------------------------------------------
- */
+/* --- the launcher's death -------------------------------------------------------------------- */
 
 #define WATCH_MS 500
 
@@ -410,8 +407,7 @@ static void at_exit(int status, void *argument)
     abort_job(status == 0 ? 1 : status, "a PE exits without shmem_finalize");
 }
 
-/* --- gates over several machines --------------------------------------------------------------
- */
+/* --- gates over several machines ------------------------------------------------------------- */
 
 static int take_words(struct via_pmi *pmi, const char *key, uint32_t pe, struct via_error *err)
 {

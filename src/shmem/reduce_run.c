@@ -54,8 +54,7 @@ void via_reduce_members(const struct via_task *task, void *into, size_t at, size
                      count);
 }
 
-/* --- with one exchange -------------------------------------------------------------------------
- */
+/* --- with one exchange ----------------------------------------------------------------------- */
 
 /* The sum of members 0 to count - 1. */
 static void combine_exchanged(const struct via_task *task, int count)
@@ -89,8 +88,7 @@ void via_scan_exchange(const struct via_task *task)
     combine_exchanged(task, scan_count(task));
 }
 
-/* --- by reading each other's memory ------------------------------------------------------------
- */
+/* --- by reading each other's memory ---------------------------------------------------------- */
 
 /* Each PE computes its share of the elements and puts it to all; only that PE reads the share,
  * which is why dest may equal source. */
@@ -154,8 +152,7 @@ void via_scan_direct(const struct via_task *task)
     take_results(task, results);
 }
 
-/* --- within hosts, then among leaders ----------------------------------------------------------
- */
+/* --- within hosts, then among leaders -------------------------------------------------------- */
 
 static void combine_host(const struct via_task *task, void *into, const char *mine, size_t at,
                          size_t count)

@@ -51,8 +51,7 @@ static void copy(char *dest, const char *source, ptrdiff_t dest_step, ptrdiff_t 
     }
 }
 
-/* --- the shape of a call
- * ------------------------------------------------------------------------ */
+/* --- the shape of a call --------------------------------------------------------------------- */
 
 struct shape {
     ptrdiff_t dest_step, source_step; /* bytes from one block to the next */

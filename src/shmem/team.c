@@ -116,8 +116,7 @@ void via_team_fini(void)
     }
 }
 
-/* --- making teams ------------------------------------------------------------------------------
- */
+/* --- making teams ---------------------------------------------------------------------------- */
 
 /* A part of a parent team, in the parent's numbers. */
 struct part {
@@ -261,8 +260,7 @@ static shmem_team_t make_team(const struct viaduct_shmem_team *parent, const str
     return &entry->team;
 }
 
-/* --- of active sets: active_team.c ---------------------------------------------------------------
- */
+/* --- of active sets: active_team.c ----------------------------------------------------------- */
 
 uint64_t via_team_offer_of_set(uint64_t *ret_counted)
 {
@@ -359,8 +357,7 @@ void pshmem_team_destroy(shmem_team_t team)
     free(entry);
 }
 
-/* --- asking teams ------------------------------------------------------------------------------
- */
+/* --- asking teams ---------------------------------------------------------------------------- */
 
 int pshmem_team_my_pe(shmem_team_t team)
 {
@@ -408,8 +405,7 @@ int pshmem_team_sync(shmem_team_t team)
     return 0;
 }
 
-/* --- contexts ----------------------------------------------------------------------------------
- */
+/* --- contexts -------------------------------------------------------------------------------- */
 
 /* Every path completes in order and at once, or by one quiet for all, so a context is only a
  * numbering of PEs by its team. */

@@ -126,8 +126,7 @@ static bool find_call(struct via_trace_wait *line)
     return true;
 }
 
-/* --- the reason for the wait
- * -------------------------------------------------------------------- */
+/* --- the reason for the wait ----------------------------------------------------------------- */
 
 static int64_t load(const volatile void *word, int bytes)
 {

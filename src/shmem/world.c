@@ -422,8 +422,7 @@ static void detach(void)
     via_world.attach = NULL;
 }
 
-/* --- opening and closing the fast path
- * ---------------------------------------------------------- */
+/* --- opening and closing the fast path ------------------------------------------------------- */
 
 void via_world_open_hot(void)
 {

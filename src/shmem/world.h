@@ -148,8 +148,7 @@ static inline bool via_has_frames(void)
     return issued != atomic_load_explicit(&via_world.frames_quiet, memory_order_acquire);
 }
 
-/* --- before the heap: symmetric memory of the library itself -----------------------------------
- */
+/* --- before the heap: symmetric memory of the library itself --------------------------------- */
 
 /* Heaps begin at multiples of this, so it is the largest alignment that shmem_align can give. */
 #define VIA_HEAP_ALIGN (UINT64_C(64) << 20)

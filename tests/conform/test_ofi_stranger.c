@@ -65,8 +65,7 @@ static void mac(void *ctx, const void *data, size_t bytes, uint8_t ret_mac[32])
     }
 }
 
-/* --- the link -----------------------------------------------------------------------------------
- */
+/* --- the link -------------------------------------------------------------------------------- */
 
 static void open_end(struct link *link, unsigned side, bool keyed)
 {
@@ -129,8 +128,7 @@ static void close_link(struct link *link)
     }
 }
 
-/* --- the stranger -------------------------------------------------------------------------------
- */
+/* --- the stranger ---------------------------------------------------------------------------- */
 
 static void find_provider(struct stranger *stranger, const char *address)
 {

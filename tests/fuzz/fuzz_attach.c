@@ -70,8 +70,7 @@ static void begin(void)
     fds[5] = dup(good.fd); /* a socket; and a process that is not me */
 }
 
-/* --- the process -------------------------------------------------------------------------------
- */
+/* --- the process ----------------------------------------------------------------------------- */
 
 static void connect_client(struct client *client)
 {
@@ -144,8 +143,7 @@ static void let_host_work(void)
     require(memcmp((const char *)own_base + 8, &number, sizeof(number)) == 0);
 }
 
-/* --- steps -------------------------------------------------------------------------------------
- */
+/* --- steps ----------------------------------------------------------------------------------- */
 
 static uint64_t some_handle(const struct client *client, struct input *input)
 {

@@ -113,8 +113,7 @@ static size_t bridge_bytes(const struct scene *s)
     return via_emu_port_of(s->port)->bridge_bytes;
 }
 
-/* --- the other end -----------------------------------------------------------------------------
- */
+/* --- the other end --------------------------------------------------------------------------- */
 
 static void hang_up(struct scene *s)
 {
@@ -339,8 +338,7 @@ static void write_lane(struct scene *s, struct input *input)
     }
 }
 
-/* --- what a node does with the port ------------------------------------------------------------
- */
+/* --- what a node does with the port ---------------------------------------------------------- */
 
 static void use_port(struct scene *s, struct input *input)
 {

@@ -35,8 +35,7 @@
 #define QUEUE_MAX 512u
 #define MINE 1u /* hosts; the other one is 0 or 2 */
 
-/* --- libfabric ----------------------------------------------------------------------------------
- */
+/* --- libfabric ------------------------------------------------------------------------------- */
 
 static struct fi_cq_msg_entry queue[QUEUE_MAX];
 static unsigned queue_count;
@@ -190,8 +189,7 @@ static const char *error_text(int code)
     return strerror(code);
 }
 
-/* --- both ends ----------------------------------------------------------------------------------
- */
+/* --- both ends ------------------------------------------------------------------------------- */
 
 static void wake(void *ctx, unsigned thread)
 {
@@ -353,8 +351,7 @@ static void open_conn(struct input *input, unsigned options, unsigned char *gree
     via_ofi_conn_connected(conn, &answer, sizeof(answer));
 }
 
-/* --- messages -----------------------------------------------------------------------------------
- */
+/* --- messages -------------------------------------------------------------------------------- */
 
 struct message {
     unsigned char data[VIA_OFI_MESSAGE_BYTES_ENCRYPTED];

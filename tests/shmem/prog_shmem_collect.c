@@ -26,8 +26,7 @@ static int value_of(int pe, int i)
     return (pe * 5 + i) % 9 + 1;
 }
 
-/* --- every type --------------------------------------------------------------------------------
- */
+/* --- every type ------------------------------------------------------------------------------ */
 
 #define TEST_MOVES(N, T, A)                                                                       \
     static void moves_##N(void)                                                                   \
@@ -220,8 +219,7 @@ static void run_team(shmem_team_t handle, int start, int stride)
     test_bytes_and_generic();
 }
 
-/* --- teams -------------------------------------------------------------------------------------
- */
+/* --- teams ----------------------------------------------------------------------------------- */
 
 static void test_splits(void)
 {
@@ -307,8 +305,7 @@ static void test_shrinking_teams(void)
     }
 }
 
-/* --- active sets and locks ---------------------------------------------------------------------
- */
+/* --- active sets and locks ------------------------------------------------------------------- */
 
 static long sync_array[SHMEM_SYNC_SIZE];
 

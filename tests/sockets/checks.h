@@ -92,8 +92,7 @@ size_t drain(int fd, size_t expected);
 void every_ms(void (*handler)(int), int flags, int ms);
 void no_more_signals(void);
 
-/* --- epoll sets whose data are the descriptors -------------------------------------------------
- */
+/* --- epoll sets whose data are the descriptors ----------------------------------------------- */
 int set_with(int fd, uint32_t events);
 /* As epoll_ctl(). */
 int put_in(int epfd, int fd, uint32_t events);

@@ -198,8 +198,7 @@ static void many_messages(void)
     done(pair);
 }
 
-/* --- blocking and not --------------------------------------------------------------------------
- */
+/* --- blocking and not ------------------------------------------------------------------------ */
 
 static void nonblocking_calls(void)
 {

@@ -155,8 +155,7 @@ static void over_ipv6(void)
     done((struct pair){fd, server});
 }
 
-/* --- options -----------------------------------------------------------------------------------
- */
+/* --- options --------------------------------------------------------------------------------- */
 
 static void the_error_is_told_once(void)
 {
@@ -223,8 +222,7 @@ static void lingering_close_delivers(void)
     close(pair.server);
 }
 
-/* --- calls used less ---------------------------------------------------------------------------
- */
+/* --- calls used less ------------------------------------------------------------------------- */
 
 static void addresses_of_a_stream_are_nobodys(void)
 {

@@ -176,8 +176,7 @@ static void splice_from_an_empty_connection(void)
     done(pair);
 }
 
-/* --- on a small stack --------------------------------------------------------------------------
- */
+/* --- on a small stack ------------------------------------------------------------------------ */
 
 /* What Linux has always allowed; some processors want more. */
 #define SMALL_STACK_BYTES (16 * 1024)

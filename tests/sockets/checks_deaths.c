@@ -103,8 +103,7 @@ static void expect_end(int fd)
     close(fd);
 }
 
-/* --- whether it has read the bytes
- * ------------------------------------------------------------- */
+/* --- whether it has read the bytes ----------------------------------------------------------- */
 
 static void reads_nothing(int fd)
 {
@@ -187,8 +186,7 @@ static void killed_after_an_answer(void)
     expect_end(fd);
 }
 
-/* --- how it ends -------------------------------------------------------------------------------
- */
+/* --- how it ends ----------------------------------------------------------------------------- */
 
 static void leaves_by__exit(int fd)
 {
@@ -231,8 +229,7 @@ static void ends_without_closing(void)
     expect_end(ended(leaves_having_read));
 }
 
-/* --- what else the connection has seen ---------------------------------------------------------
- */
+/* --- what else the connection has seen ------------------------------------------------------- */
 
 /* Both directions have ended then. */
 static void killed_after_the_end_of_the_request(void)
@@ -349,8 +346,7 @@ static void killed_without_ever_writing(void)
     expect_reset(victim.fd);
 }
 
-/* --- how the peer notices
- * ---------------------------------------------------------------------- */
+/* --- how the peer notices -------------------------------------------------------------------- */
 
 static void dies_later(int fd)
 {
@@ -420,8 +416,7 @@ static void a_writer_hears_of_a_reset(void)
     close(fd);
 }
 
-/* --- one of several that hold the end ----------------------------------------------------------
- */
+/* --- one of several that hold the end -------------------------------------------------------- */
 
 /* The next write of 8 bytes is the end of this process: by such a library rings. */
 static void die_at_the_ring(void)

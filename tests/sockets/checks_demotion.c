@@ -23,8 +23,7 @@
 
 #include "pass_fd.h"
 
-/* --- stdio -------------------------------------------------------------------------------------
- */
+/* --- stdio ----------------------------------------------------------------------------------- */
 
 static void stdio_reads_and_writes(void)
 {
@@ -274,8 +273,7 @@ static void both_ends_at_once(void)
     fclose(other);
 }
 
-/* --- other programs ----------------------------------------------------------------------------
- */
+/* --- other programs -------------------------------------------------------------------------- */
 
 /* Of plain system calls, without any library. */
 static const char *static_cat(void)
@@ -455,8 +453,7 @@ static void close_on_exec_stays(void)
     done(pair);
 }
 
-/* --- other processes ---------------------------------------------------------------------------
- */
+/* --- other processes ------------------------------------------------------------------------- */
 
 static int receive_fd(int channel)
 {
@@ -491,8 +488,7 @@ static void sent_to_another_process(void)
     wait_for(pid);
 }
 
-/* --- what the kernel does by itself ------------------------------------------------------------
- */
+/* --- what the kernel does by itself ---------------------------------------------------------- */
 
 static volatile sig_atomic_t told;
 

@@ -255,8 +255,7 @@ static void ends_of_many_are_heard(void)
     close_many();
 }
 
-/* --- between processes --------------------------------------------------------------------------
- */
+/* --- between processes ----------------------------------------------------------------------- */
 
 static void ask_at_random(const struct sockaddr_in *addr)
 {

@@ -43,8 +43,7 @@ static struct pair prepared(void (*set)(int fd), bool at_listener)
     return pair;
 }
 
-/* --- time limits and low water -----------------------------------------------------------------
- */
+/* --- time limits and low water --------------------------------------------------------------- */
 
 static void set_timeouts(int fd)
 {
@@ -139,8 +138,7 @@ static void low_water_of_the_listener(void)
     done(pair);
 }
 
-/* --- other options -----------------------------------------------------------------------------
- */
+/* --- other options --------------------------------------------------------------------------- */
 
 static void set_nonblocking(int fd)
 {
@@ -312,8 +310,7 @@ static void bytes_left_as_asked_before_connecting(void)
     done(pair);
 }
 
-/* --- making and closing ------------------------------------------------------------------------
- */
+/* --- making and closing ---------------------------------------------------------------------- */
 
 /* A socket that connects to its own address is its own peer. */
 static void connected_to_itself(void)
@@ -431,8 +428,7 @@ static void what_is_closed_is_bad(void)
     done(pair);
 }
 
-/* --- less usual uses ---------------------------------------------------------------------------
- */
+/* --- less usual uses ------------------------------------------------------------------------- */
 
 /* PEEK, WAITALL and a limit at once: as much as comes in time, and it stays. */
 static void peeks_that_wait(void)

@@ -207,8 +207,7 @@ static void edges_come_in_order(void)
     is_in_order(&(struct order){MOST, 6, 8, EPOLLIN | EPOLLET, MOST, IS_BUSY});
 }
 
-/* --- connections that are new -------------------------------------------------------------------
- */
+/* --- connections that are new ---------------------------------------------------------------- */
 
 #define NEW_ONES 300u
 

@@ -119,8 +119,7 @@ static void the_last_holder_ends_it(void)
     close(pair.server);
 }
 
-/* --- children that run no atfork handler
- * -------------------------------------------------------- */
+/* --- children that run no atfork handler ----------------------------------------------------- */
 
 static int served;
 

@@ -637,8 +637,7 @@ static void one_place_for_two_and_time(void)
     one_place_for_two(-1);
 }
 
-/* --- an edge for bytes that come during a wait on the set
- * ----------------------------------------- */
+/* --- an edge for bytes that come during a wait on the set ------------------------------------ */
 
 /* At one end one thread writes much, one waits in a set, and one reads when the set reports input;
  * at the other end one writes little, and one reads. */

@@ -14,8 +14,7 @@
 #include <sys/time.h>
 #include <sys/wait.h>
 
-/* --- any call in a handler, during any other ---------------------------------------------------
- */
+/* --- any call in a handler, during any other ------------------------------------------------- */
 
 #define OPEN_MAX_HERE 8
 #define TOGETHER_S 1.0
@@ -185,8 +184,7 @@ static void handlers_make_calls(void)
     close(handlers_fd);
 }
 
-/* --- which handler it was ----------------------------------------------------------------------
- */
+/* --- which handler it was -------------------------------------------------------------------- */
 
 static volatile sig_atomic_t handled;
 
@@ -254,8 +252,7 @@ static void a_sleep_restarts_by_the_handler_that_ran(void)
     done(pair);
 }
 
-/* --- sigaction() reports handlers as they were installed
- * ---------------------------------------- */
+/* --- sigaction() reports handlers as they were installed ------------------------------------- */
 
 static void with_info(int number, siginfo_t *info, void *context)
 {
@@ -284,8 +281,7 @@ static void handlers_are_as_installed(void)
     CHECK(signal(SIGINT, SIG_DFL) == count);
 }
 
-/* --- what a signal brings along ----------------------------------------------------------------
- */
+/* --- what a signal brings along -------------------------------------------------------------- */
 
 #define QUEUED 200
 

@@ -49,8 +49,7 @@ static void read_pattern(FILE *file, size_t bytes)
     }
 }
 
-/* --- ways of being silent: none of them ends by itself, or touches the connection --------------
- */
+/* --- ways of being silent: none of them ends by itself, or touches the connection ------------ */
 
 /* The connection's next call answers, and what waits for it goes on with it. */
 static void in_sleep_and_then_a_call(int fd)
@@ -288,8 +287,7 @@ static void a_peer_exits_with_much(void)
         .in = wait_for_the_changeover, .bytes = 250000, .small = true, .ends = true});
 }
 
-/* --- sleeping is unchanged
- * ---------------------------------------------------------------------- */
+/* --- sleeping is unchanged ------------------------------------------------------------------- */
 
 static volatile sig_atomic_t alarms;
 

@@ -125,8 +125,7 @@ static int with_other(pid_t *ret_pid, void (*run)(int fd))
     return fd;
 }
 
-/* --- readers -----------------------------------------------------------------------------------
- */
+/* --- readers --------------------------------------------------------------------------------- */
 
 static void reads_whole_messages(int fd)
 {
@@ -230,8 +229,7 @@ static void reads_slowly(int fd)
     free(data);
 }
 
-/* --- whole streams -----------------------------------------------------------------------------
- */
+/* --- whole streams --------------------------------------------------------------------------- */
 
 /* Sends so many bytes in large pieces, then ends the stream and waits for the reader. */
 static void send_stream(uint64_t bytes, void (*reader)(int fd))
@@ -309,8 +307,7 @@ static void large_and_small_pieces_in_one_call(void)
     free(data);
 }
 
-/* --- signals and cancellation -------------------------------------------------------------------
- */
+/* --- signals and cancellation ---------------------------------------------------------------- */
 
 static volatile sig_atomic_t signals;
 static sigjmp_buf way_out;
@@ -413,8 +410,7 @@ static void cancelling_a_thread_in_a_large_send(void)
     close(fd);
 }
 
-/* --- ends --------------------------------------------------------------------------------------
- */
+/* --- ends ------------------------------------------------------------------------------------ */
 
 static void the_reader_closes_in_the_middle(void)
 {

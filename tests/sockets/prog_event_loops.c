@@ -95,8 +95,7 @@ static double now_ms(void)
     return (double)ts.tv_sec * 1e3 + (double)ts.tv_nsec / 1e6;
 }
 
-/* --- one end -----------------------------------------------------------------------------------
- */
+/* --- one end --------------------------------------------------------------------------------- */
 
 /* Remaining work, as events. */
 static uint32_t left_of(const struct end *end)
@@ -306,8 +305,7 @@ static void start_end(struct end *end, const struct loop *loop, int fd)
     }
 }
 
-/* --- one loop ----------------------------------------------------------------------------------
- */
+/* --- one loop -------------------------------------------------------------------------------- */
 
 static void fill(unsigned char *data, size_t bytes, unsigned seed)
 {
@@ -431,8 +429,7 @@ static double run_loop(const struct loop *loop, const char **ret_why)
     return longest;
 }
 
-/* --- the matrix --------------------------------------------------------------------------------
- */
+/* --- the matrix ------------------------------------------------------------------------------ */
 
 static bool is_wanted(const struct loop *loop, char **names)
 {

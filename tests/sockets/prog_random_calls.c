@@ -91,8 +91,7 @@ uint64_t unread(const struct end *end)
     return other(end)->sent - end->got;
 }
 
-/* --- everything under way arrives --------------------------------------------------------------
- */
+/* --- everything under way arrives ------------------------------------------------------------ */
 
 /* Until its own FIN has been acknowledged, which the peer may put off by 40 ms (tcp_ack(), "delayed
  * acknowledgements"), and which is an edge (tcp_rcv_state_process(), TCP_FIN_WAIT1). Of the
@@ -145,8 +144,7 @@ bool settle(const struct end *end)
     return true;
 }
 
-/* --- calls -------------------------------------------------------------------------------------
- */
+/* --- calls ----------------------------------------------------------------------------------- */
 
 uint32_t hash_of(const void *data, size_t bytes)
 {
@@ -601,8 +599,7 @@ static void call_close(struct end *end)
     tell(end, resets ? "close, at once" : "close", rc, errno);
 }
 
-/* --- one connection ----------------------------------------------------------------------------
- */
+/* --- one connection -------------------------------------------------------------------------- */
 
 static void connect_ends(void)
 {

@@ -96,8 +96,7 @@ static int connect_to(char **argv)
     return fd;
 }
 
-/* --- the server: one process per connection ----------------------------------------------------
- */
+/* --- the server: one process per connection -------------------------------------------------- */
 
 static void send_back(int fd)
 {
@@ -151,8 +150,7 @@ static int serve(char **argv)
     return 0;
 }
 
-/* --- echo --------------------------------------------------------------------------------------
- */
+/* --- echo ------------------------------------------------------------------------------------ */
 
 static uint64_t mix(uint64_t x)
 {
@@ -282,8 +280,7 @@ static int echo(int fd, char **argv)
     return 0;
 }
 
-/* --- pingpong, connect -------------------------------------------------------------------------
- */
+/* --- pingpong, connect ----------------------------------------------------------------------- */
 
 static int by_size(const void *a, const void *b)
 {

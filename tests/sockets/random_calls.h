@@ -52,8 +52,7 @@ void fill_out(const struct end *end, size_t bytes);
 /* The line of a call: the call and its result. */
 void tell(const struct end *end, const char *what, long rc, int error);
 
-/* --- random_calls_wide.c: calls that came later, in rounds of seeds from here on ---------------
- */
+/* --- random_calls_wide.c: calls that came later, in rounds of seeds from here on ------------- */
 #define WIDE_FROM 1000000u
 
 /* Connects the two, in one of many ways. */
@@ -84,8 +83,7 @@ struct held_words {
 void wide_held_words(struct held_words *words, int fd, int answer_fd, bool sends, size_t bytes,
                      uint64_t at);
 
-/* --- random_calls_more.c: calls that came later still, in rounds of seeds from here on ----------
- */
+/* --- random_calls_more.c: calls that came later still, in rounds of seeds from here on ------- */
 #define MORE_FROM 2000000u
 
 /* Both ends are in their sets. */
@@ -103,8 +101,7 @@ enum kind { KIND_SIGNALS, KIND_CANCELLATION, KIND_CLONE, KIND_SPLICE, KINDS_COUN
 
 void kinds_call(enum kind kind, struct end *end);
 
-/* --- random_calls_fortified.c ------------------------------------------------------------------
- */
+/* --- random_calls_fortified.c ---------------------------------------------------------------- */
 #define FORTIFIED_MAX 100u
 long fortified_read(int fd, unsigned how, size_t bytes, uint32_t *ret_hash);
 int fortified_poll(int fd, unsigned how, unsigned *ret_seen);

@@ -53,8 +53,7 @@ static void limit_reads(const struct end *end, int usec)
     setsockopt(end->fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
 }
 
-/* --- calls that wait ---------------------------------------------------------------------------
- */
+/* --- calls that wait ------------------------------------------------------------------------- */
 
 enum waiting {
     BY_READ,
@@ -153,8 +152,7 @@ static void close_pipe(const int fds[2])
     errno = saved;
 }
 
-/* --- in handlers -------------------------------------------------------------------------------
- */
+/* --- in handlers ----------------------------------------------------------------------------- */
 
 enum in_handler {
     NOTHING,
@@ -274,8 +272,7 @@ static void call_after_handler(struct end *end)
     count_deed(end, false, rc);
 }
 
-/* --- cancelled ---------------------------------------------------------------------------------
- */
+/* --- cancelled ------------------------------------------------------------------------------- */
 
 struct cancelled {
     struct end *end;
@@ -384,8 +381,7 @@ static void call_cancelled_in(struct end *end)
     tell_cancelled(&call);
 }
 
-/* --- children of clone() -----------------------------------------------------------------------
- */
+/* --- children of clone() --------------------------------------------------------------------- */
 
 enum child_call {
     CHILD_SENDS,
@@ -489,8 +485,7 @@ static void call_in_clone(struct end *end)
     end->wr_shut |= child.call == CHILD_SHUTS;
 }
 
-/* --- splice() and its like ---------------------------------------------------------------------
- */
+/* --- splice() and its like ------------------------------------------------------------------- */
 
 static int some_splice_flags(void)
 {

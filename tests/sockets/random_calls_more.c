@@ -36,8 +36,7 @@
 /* ... and in programs that it is given to. */
 #define GIVEN_FD 90
 
-/* --- sets with both ends -----------------------------------------------------------------------
- */
+/* --- sets with both ends --------------------------------------------------------------------- */
 
 enum { BOTH_LEVEL, BOTH_EDGE, BOTH_SETS };
 
@@ -107,8 +106,7 @@ static void call_registration(struct end *end)
     tell(end, what, rc, error);
 }
 
-/* --- numbers -----------------------------------------------------------------------------------
- */
+/* --- numbers --------------------------------------------------------------------------------- */
 
 static int copied(const struct end *end, unsigned how, int from)
 {
@@ -163,8 +161,7 @@ static void call_range(struct end *end)
     tell(end, what, rc, error);
 }
 
-/* --- options -----------------------------------------------------------------------------------
- */
+/* --- options --------------------------------------------------------------------------------- */
 
 static void call_limit(struct end *end)
 {
@@ -234,8 +231,7 @@ static void call_async(struct end *end)
     tell(end, "back to the kernel, by O_ASYNC", rc, errno);
 }
 
-/* --- control data ------------------------------------------------------------------------------
- */
+/* --- control data ---------------------------------------------------------------------------- */
 
 /* TCP has no use for these, or does not know them. */
 static void call_send_control(struct end *end)
@@ -269,8 +265,7 @@ static void call_send_control(struct end *end)
     end->sent += rc > 0 ? (uint64_t)rc : 0;
 }
 
-/* --- what can not be done with a connection ----------------------------------------------------
- */
+/* --- what can not be done with a connection -------------------------------------------------- */
 
 static long wrong_name(const struct end *end, unsigned how)
 {
@@ -343,8 +338,7 @@ static void call_what_fails(struct end *end)
     tell(end, what, rc, error);
 }
 
-/* --- others ------------------------------------------------------------------------------------
- */
+/* --- others ---------------------------------------------------------------------------------- */
 
 /* One call by a thread, or another process. */
 struct order {

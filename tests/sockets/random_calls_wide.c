@@ -38,8 +38,7 @@ bool is_returnable(const struct end *end)
            !(peer->fd < 0 || peer->wr_shut || end->resets || (end->rd_shut && end->wr_shut));
 }
 
-/* --- connecting --------------------------------------------------------------------------------
- */
+/* --- connecting ------------------------------------------------------------------------------ */
 
 struct address {
     union {
@@ -162,8 +161,7 @@ void wide_put_in_sets(struct end *end)
     end->sets[OVER_EDGE] = set_of(inside, EPOLLIN | EPOLLET);
 }
 
-/* --- signals -----------------------------------------------------------------------------------
- */
+/* --- signals --------------------------------------------------------------------------------- */
 
 static volatile sig_atomic_t ticks;
 static struct end *volatile rescuer; /* sends a byte, once */
@@ -299,8 +297,7 @@ static void call_masked(struct end *end)
     tell(end, what, rc, error);
 }
 
-/* --- time limits -------------------------------------------------------------------------------
- */
+/* --- time limits ----------------------------------------------------------------------------- */
 
 static void call_timed(struct end *end)
 {
@@ -329,8 +326,7 @@ static void call_timed(struct end *end)
     tell(end, what, rc, errno);
 }
 
-/* --- sets --------------------------------------------------------------------------------------
- */
+/* --- sets ------------------------------------------------------------------------------------ */
 
 static void call_sets(struct end *end)
 {
@@ -359,8 +355,7 @@ static void call_sets(struct end *end)
     }
 }
 
-/* --- other holders -----------------------------------------------------------------------------
- */
+/* --- other holders --------------------------------------------------------------------------- */
 
 struct deed deed_of(int fd, bool sends, size_t bytes)
 {
@@ -465,8 +460,7 @@ static void call_passed(struct end *end)
     close(copy);
 }
 
-/* --- options -----------------------------------------------------------------------------------
- */
+/* --- options --------------------------------------------------------------------------------- */
 
 static void call_read_option(struct end *end)
 {
@@ -546,8 +540,7 @@ static void call_recvmsg(struct end *end)
     end->got += rc > 0 && flags == 0 ? (uint64_t)rc : 0;
 }
 
-/* --- sending -----------------------------------------------------------------------------------
- */
+/* --- sending --------------------------------------------------------------------------------- */
 
 /* Held back until the last of it. */
 static void call_held_back(struct end *end)
@@ -577,8 +570,7 @@ static void call_held_back(struct end *end)
     tell(end, what, rcs[2], error);
 }
 
-/* --- ends --------------------------------------------------------------------------------------
- */
+/* --- ends ------------------------------------------------------------------------------------ */
 
 /* In one of the ways that descriptors are closed by. */
 static void call_close_somehow(struct end *end)

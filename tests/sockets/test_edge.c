@@ -186,8 +186,7 @@ static void leaving_the_pipes_is_an_edge_when_something_was_not_told(void **stat
     assert_true(told.due);
 }
 
-/* --- any order of events: no edge is missing ----------------------------------------------------
- */
+/* --- any order of events: no edge is missing ------------------------------------------------- */
 
 struct world {
     struct via_edge told;
@@ -240,8 +239,7 @@ static void no_edge_is_missing(void **state)
     }
 }
 
-/* --- records in a pipe --------------------------------------------------------------------------
- */
+/* --- records in a pipe ----------------------------------------------------------------------- */
 
 static void records_are_counted_where_they_lie(void **state)
 {

@@ -109,8 +109,7 @@ static void every_event_in_every_phase(void **state)
     assert_int_equal(via_phase_next(VIA_PHASE_LIVE, VIA_EVENTS_COUNT), -22);
 }
 
-/* --- what always holds -------------------------------------------------------------------------
- */
+/* --- what always holds ----------------------------------------------------------------------- */
 
 static uint32_t step(uint32_t phases)
 {
@@ -236,8 +235,7 @@ static void one_thread_does_what_follows(void **state)
                      EVENT(NOT_YET) | EVENT(MEET) | EVENT(TAKE) | EVENT(OFFER) | EVENT(SETTLE));
 }
 
-/* --- threads -----------------------------------------------------------------------------------
- */
+/* --- threads --------------------------------------------------------------------------------- */
 
 #define THREADS 4
 #define ROUNDS 2000

@@ -175,8 +175,7 @@ static void every_byte_once(void **state)
     }
 }
 
-/* --- the writer leaves -------------------------------------------------------------------------
- */
+/* --- the writer leaves ----------------------------------------------------------------------- */
 
 /* Sends bytes again for which no credit came, as many as fit into `room`. */
 static void writer_leaves(struct direction *d, size_t room)

@@ -139,8 +139,7 @@ static void check(const unsigned char *data, uint64_t at, size_t bytes)
     }
 }
 
-/* --- spans -------------------------------------------------------------------------------------
- */
+/* --- spans ----------------------------------------------------------------------------------- */
 
 static void bytes_before_the_switch_are_read_from_the_kernel_first(void **state)
 {
@@ -296,8 +295,7 @@ static void a_writer_that_waits_is_rung_for_what_arming_gives_back(void **state)
     stop(&d);
 }
 
-/* --- random histories --------------------------------------------------------------------------
- */
+/* --- random histories ------------------------------------------------------------------------ */
 
 /* What send() does: by the short way if it goes. */
 static ssize_t send_some(struct direction *d, const void *data, size_t bytes)
@@ -393,8 +391,7 @@ static void so_does_any_history_by_the_short_ways(void **state)
     try_histories(300, true);
 }
 
-/* --- the short ways ----------------------------------------------------------------------------
- */
+/* --- the short ways -------------------------------------------------------------------------- */
 
 static void switch_to_pipe(struct direction *d)
 {
@@ -522,8 +519,7 @@ static void room_comes_back_at_the_same_records(void **state)
     assert_int_equal(kept[1], kept[0]);
 }
 
-/* --- hostile writers ---------------------------------------------------------------------------
- */
+/* --- hostile writers ------------------------------------------------------------------------- */
 
 static void send_raw(struct direction *d, const struct via_stream_head *head, const void *body,
                      size_t body_bytes)

@@ -100,8 +100,7 @@ static void assert_reads(struct direction *d, const char *text)
     assert_memory_equal(data, text, strlen(text));
 }
 
-/* --- how it goes -------------------------------------------------------------------------------
- */
+/* --- how it goes ----------------------------------------------------------------------------- */
 
 static void bytes_are_fetched_where_they_belong_in_the_stream(void **state)
 {
@@ -277,8 +276,7 @@ static void no_words_no_zero_copy(void **state)
     stop(&d);
 }
 
-/* --- peers that lie ----------------------------------------------------------------------------
- */
+/* --- peers that lie -------------------------------------------------------------------------- */
 
 static void send_head(struct direction *d, uint64_t bytes, uint64_t id, size_t body)
 {
@@ -362,8 +360,7 @@ static void words_about_other_numbers_say_nothing(void **state)
     stop(&d);
 }
 
-/* --- two threads -------------------------------------------------------------------------------
- */
+/* --- two threads ----------------------------------------------------------------------------- */
 
 #define ROUNDS 3000
 #define MESSAGE 512u
@@ -469,8 +466,7 @@ static void memory_is_never_read_after_it_was_given_back(void **state)
     stop(&d);
 }
 
-/* --- from which size on ------------------------------------------------------------------------
- */
+/* --- from which size on ---------------------------------------------------------------------- */
 
 /* Of the smallest size. */
 static struct via_zcopy_choice at_first(void)

@@ -116,8 +116,7 @@ static uint64_t word_at(const struct target *target, size_t index)
     return atomic_load_explicit(&words[index], memory_order_acquire);
 }
 
-/* --- operations that were begun are finished
- * ---------------------------------------------------- */
+/* --- operations that were begun are finished ------------------------------------------------- */
 
 #define LAST_PUTS 200u
 

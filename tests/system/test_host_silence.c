@@ -48,8 +48,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* --- a host that does not read its messages
- * ----------------------------------------------------- */
+/* --- a host that does not read its messages -------------------------------------------------- */
 
 static atomic_bool looks;
 

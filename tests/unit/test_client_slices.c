@@ -441,8 +441,7 @@ static void the_end_of_another_segment_is_not_its(void **state)
     until_stored(fixture, 0);
 }
 
-/* --- reading back
- * ------------------------------------------------------------------------------- */
+/* --- reading back ---------------------------------------------------------------------------- */
 
 static void all_ones_are_put_all_the_same(void **state)
 {

@@ -123,8 +123,7 @@ static void assert_works(struct own *own, struct via_remote *remote, bool by_fra
     assert_int_equal(own->fixture->fake.commands_count != commands, by_frames);
 }
 
-/* --- owners -------------------------------------------------------------------------------------
- */
+/* --- owners ---------------------------------------------------------------------------------- */
 
 struct owner {
     struct via_tcp_card card;
@@ -176,8 +175,7 @@ static void owner_end(struct owner *owner)
     close(owner->listen_fd);
 }
 
-/* --- tests --------------------------------------------------------------------------------------
- */
+/* --- tests ----------------------------------------------------------------------------------- */
 
 static void addresses_may_be_ipv6(void **state)
 {

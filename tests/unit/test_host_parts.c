@@ -242,8 +242,7 @@ static void no_memory_is_a_result_not_a_signal(void **state)
     assert_int_equal(memory.fd, -1);
 }
 
-/* --- polling before sleeping
- * -------------------------------------------------------------------- */
+/* --- polling before sleeping ----------------------------------------------------------------- */
 
 #define MAX_NS (50 * VIA_USEC_NS)
 

@@ -20,8 +20,7 @@
 
 #define RING_BYTES VIA_IP_RING_BYTES_MIN
 
-/* --- addresses -----------------------------------------------------------------------------------
- */
+/* --- addresses ------------------------------------------------------------------------------- */
 
 static struct via_ip_network make_network(const char *four, const char *six)
 {
@@ -117,8 +116,7 @@ static void bad_networks_are_refused(void **state)
     }
 }
 
-/* --- frames --------------------------------------------------------------------------------------
- */
+/* --- frames ---------------------------------------------------------------------------------- */
 
 struct frame {
     uint8_t bytes[4096];
@@ -278,8 +276,7 @@ static void no_bytes_are_read_beyond(void **state)
     }
 }
 
-/* --- inboxes -------------------------------------------------------------------------------------
- */
+/* --- inboxes --------------------------------------------------------------------------------- */
 
 struct pair {
     struct via_ip_ring_writer writer;
@@ -408,8 +405,7 @@ static void a_hostile_writer_breaks_the_session_only(void **state)
     assert_int_equal(read_after(RING_BYTES - 64, VIA_IP_RECORD_SKIP, 128), -EPROTO);
 }
 
-/* --- hellos --------------------------------------------------------------------------------------
- */
+/* --- hellos ---------------------------------------------------------------------------------- */
 
 static struct via_ip_hello good_hello(void)
 {
@@ -458,9 +454,7 @@ static void hellos_are_checked(void **state)
     assert_int_equal(check_hello(&good, sizeof(good)), 0);
 }
 
-/* --- packets for hosts that can not be reached
- * ----------------------------------------------------
- */
+/* --- packets for hosts that can not be reached ----------------------------------------------- */
 
 /* Of big-endian words; 0xffff where the checksum within them is right. */
 static unsigned sum_words(const uint8_t *bytes, size_t count, uint32_t sum)

@@ -177,8 +177,7 @@ static void another_key_does_not(void **state)
     }
 }
 
-/* --- a peer that says what it likes ------------------------------------------------------------
- */
+/* --- a peer that says what it likes ---------------------------------------------------------- */
 
 #define LIAR_EPOCH 77u
 #define LIAR_SESSION 0x1234567u

@@ -159,8 +159,7 @@ static void set_link(struct scene *s, unsigned port, bool up, uint16_t peer, uin
     }
 }
 
-/* --- computed from scratch
- * ---------------------------------------------------------------------- */
+/* --- computed from scratch ------------------------------------------------------------------- */
 
 static bool announces(const struct scene *s, uint16_t host, uint16_t other)
 {
@@ -418,8 +417,7 @@ static void nothing_changed_tells_nobody(void **state)
     scene_fini(&s);
 }
 
-/* --- notifications
- * ----------------------------------------------------------------------------- */
+/* --- notifications --------------------------------------------------------------------------- */
 
 /* A reader that follows the changes knows all routes, however seldom it reads. */
 static void changes_can_be_followed(void **state)

@@ -45,8 +45,7 @@ static void print_row(const char *test, const char *path, size_t bytes, double v
     fflush(stdout);
 }
 
-/* --- measuring ---------------------------------------------------------------------------------
- */
+/* --- measuring ------------------------------------------------------------------------------- */
 
 /* Does a thing `count` times with `bytes` and PE `to`. */
 typedef void measured(size_t bytes, int to, long count);
@@ -129,8 +128,7 @@ static void quiet_alone(size_t bytes, int to, long count)
         shmem_quiet();
 }
 
-/* --- tests ---------------------------------------------------------------------------------------
- */
+/* --- tests ----------------------------------------------------------------------------------- */
 
 /* PE 1 is a neighbour; PE 2, where there are four hosts or more, is two hops away. */
 static const struct path {

@@ -175,8 +175,7 @@ void via_board_complain(const char *text)
     snprintf(complaint, sizeof(complaint), "%s", text);
 }
 
-/* --- fork --------------------------------------------------------------------------------------
- */
+/* --- fork ------------------------------------------------------------------------------------ */
 
 void via_board_fork_prepare(void)
 {

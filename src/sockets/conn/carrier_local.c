@@ -21,8 +21,7 @@
 #include "sockets/meet/rendezvous.h"
 #include "sockets/process/real.h"
 
-/* --- memory ------------------------------------------------------------------------------------
- */
+/* --- memory ---------------------------------------------------------------------------------- */
 
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
@@ -46,8 +45,7 @@ static void attach(struct via_conn *conn, const struct via_pipe_geometry *geomet
     }
 }
 
-/* --- the acceptor offers -----------------------------------------------------------------------
- */
+/* --- the acceptor offers --------------------------------------------------------------------- */
 
 /* Which process is at the other end of the kernel's connection? NONE if it may run Viaduct. */
 static enum via_reason find_peer(struct via_conn *conn, int fd)
@@ -184,8 +182,7 @@ static int make_offer(struct via_op *op)
     return (int)(reason == VIA_REASON_NONE ? offer_make(conn) : reason);
 }
 
-/* --- the connector takes -----------------------------------------------------------------------
- */
+/* --- the connector takes --------------------------------------------------------------------- */
 
 /* Is this the memory that the offer describes, and is it sealed so? */
 static bool offer_is_sound(const struct via_offer *offer, int memory_fd)
@@ -329,8 +326,7 @@ static void publish_taken(struct via_conn *conn)
     via_side_publish_flags(conn->side, conn->side->said | VIA_FLAG_TAKEN);
 }
 
-/* --- carrying ----------------------------------------------------------------------------------
- */
+/* --- carrying -------------------------------------------------------------------------------- */
 
 void via_conn_posted_slowly(struct via_conn *conn, bool record)
 {
@@ -398,8 +394,7 @@ static void tx_ask_for_room(struct via_conn *conn)
     via_pipe_ask_for_room(&conn->side->tx.pipe);
 }
 
-/* --- operations without effect on stored memory
- * ------------------------------------------------- */
+/* --- operations without effect on stored memory ---------------------------------------------- */
 
 static void do_nothing(struct via_conn *conn)
 {
@@ -465,8 +460,7 @@ const struct via_carrier via_carrier_local = {
     .gather = need_nothing,
 };
 
-/* --- giving up ----------------------------------------------------------------------------------
- */
+/* --- giving up ------------------------------------------------------------------------------- */
 
 static bool is_readable(int fd)
 {

@@ -199,8 +199,7 @@ unsigned via_op_each(bool (*visit)(struct via_op *op, const void *context), cons
     return count;
 }
 
-/* --- connecting --------------------------------------------------------------------------------
- */
+/* --- connecting ------------------------------------------------------------------------------ */
 
 static bool is_tcp(int fd)
 {
@@ -412,8 +411,7 @@ void via_conn_discard(struct via_conn *conn)
     via_file_put_slowly(&conn->file);
 }
 
-/* --- accepting ---------------------------------------------------------------------------------
- */
+/* --- accepting ------------------------------------------------------------------------------- */
 
 bool via_conn_tuple(int fd, struct via_tuple *ret_tuple)
 {
@@ -485,8 +483,7 @@ void via_conn_accepted(int fd, const struct sockaddr *peer, socklen_t peer_bytes
     errno = saved;
 }
 
-/* --- descriptors -------------------------------------------------------------------------------
- */
+/* --- descriptors ----------------------------------------------------------------------------- */
 
 void via_conn_dup(struct via_conn *conn, int new_fd)
 {
@@ -498,8 +495,7 @@ void via_conn_dup(struct via_conn *conn, int new_fd)
     via_ep_conn_duped(conn);
 }
 
-/* --- fork --------------------------------------------------------------------------------------
- */
+/* --- fork ------------------------------------------------------------------------------------ */
 
 /* Between hosts a child's puts use paths of their own, too. */
 void via_conn_fork_begin(void)
@@ -566,8 +562,7 @@ void via_conn_fork_child(void)
     via_unlock(&all_lock);
 }
 
-/* --- the kernel's counters
- * ---------------------------------------------------------------------- */
+/* --- the kernel's counters ------------------------------------------------------------------- */
 
 static int tcp_info(int fd, struct tcp_info *ret_info)
 {

@@ -171,8 +171,7 @@ void via_conn_settle_plain(struct via_conn *conn, enum via_reason reason);
 /* The same for any undecided end. False: another thread has claimed it. */
 bool via_conn_try_settle_plain(struct via_conn *conn, enum via_reason reason);
 
-/* --- life --------------------------------------------------------------------------------------
- */
+/* --- life ------------------------------------------------------------------------------------ */
 
 /* Before connect(): notifies the acceptor at this address. NULL if the connection will not be
  * ours. */
@@ -242,8 +241,7 @@ bool via_conn_try_each(void (*visit)(struct via_conn *conn));
  * often it returned true. */
 unsigned via_op_each(bool (*visit)(struct via_op *op, const void *context), const void *context);
 
-/* --- getting to pipes: offer.c -----------------------------------------------------------------
- */
+/* --- getting to pipes: offer.c --------------------------------------------------------------- */
 
 /* After a call that moved data on an unsettled connection: makes the next step. */
 void via_conn_step(struct via_op *op);

@@ -72,8 +72,7 @@ void via_conn_announce_end(struct via_conn *conn, int fd)
     via_token_give(&side->tx_token);
 }
 
-/* --- the end between hosts ---------------------------------------------------------------------
- */
+/* --- the end between hosts ------------------------------------------------------------------- */
 
 bool via_conn_part(struct via_conn *conn, int fd)
 {

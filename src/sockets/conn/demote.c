@@ -37,8 +37,7 @@ static void publish_flag(struct via_conn *conn, uint64_t flag)
     conn->carrier->say(conn, conn->side->said, true);
 }
 
-/* --- the peer's part ---------------------------------------------------------------------------
- */
+/* --- the peer's part ------------------------------------------------------------------------- */
 
 /* Waits until sent bytes are where the peer reads them, unless that takes long. */
 static void arrive(int fd)
@@ -190,8 +189,7 @@ void via_conn_follow_demotion(struct via_op *op)
     errno = saved;
 }
 
-/* --- the end that starts it
- * -------------------------------------------------------------------- */
+/* --- the end that starts it ------------------------------------------------------------------ */
 
 /* Frames are slower than the kernel: when it has seen an end, earlier frames may be under way. */
 static void wait_for_end(struct via_op *op)

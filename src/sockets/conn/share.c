@@ -64,8 +64,7 @@ static uint64_t read_mapped_max(void)
     return (count != 0 ? count : MAPPINGS_DEFAULT) / 2;
 }
 
-/* --- the file of all processes of the user -----------------------------------------------------
- */
+/* --- the file of all processes of the user --------------------------------------------------- */
 
 /* Claims the word at `index` for this process, or (only_asks) checks whether a process owns it:
  * false if another does. */
@@ -187,8 +186,7 @@ static bool is_within_user_share(void)
     return may;
 }
 
-/* --- this process ------------------------------------------------------------------------------
- */
+/* --- this process ---------------------------------------------------------------------------- */
 
 bool via_share_is_map_allowed(void)
 {

@@ -65,8 +65,7 @@ static struct kept {
 } kept[KEPT_MAX];
 static _Atomic unsigned kept_count;
 
-/* --- checking
- * ---------------------------------------------------------------------------------- */
+/* --- checking -------------------------------------------------------------------------------- */
 
 /* Quick check without the token: has the peer left, or is it about to, and is there any work? */
 static bool is_called(const struct via_conn *conn)
@@ -207,8 +206,7 @@ uint64_t via_steward_sleep_ns_max(void)
                                                                  : VIA_NEVER_NS;
 }
 
-/* --- threads that sleep elsewhere
- * ---------------------------------------------------------------------- */
+/* --- threads that sleep elsewhere ------------------------------------------------------------ */
 
 int via_steward_sleep(struct pollfd *fds, unsigned count, uint64_t deadline_ns,
                       const sigset_t *mask)
@@ -228,8 +226,7 @@ int via_steward_sleep(struct pollfd *fds, unsigned count, uint64_t deadline_ns,
     return n;
 }
 
-/* --- the thread --------------------------------------------------------------------------------
- */
+/* --- the thread ------------------------------------------------------------------------------ */
 
 void via_steward_watch_stalls(void)
 {
@@ -368,8 +365,7 @@ void via_steward_start_slowly(void)
     errno = saved;
 }
 
-/* --- connections that were closed
- * -------------------------------------------------------------- */
+/* --- connections that were closed ------------------------------------------------------------ */
 
 /* [locked] */
 static bool keep_entry(struct kept *entry, struct via_conn *conn, int fd)

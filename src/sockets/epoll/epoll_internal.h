@@ -63,8 +63,7 @@ bool via_ep_is_quiet(const struct via_ep_entry *entry);
  * events: its registration becomes an entry. 0, or a negative errno: nothing has changed. */
 int via_ep_take_in(int epfd, struct via_conn *conn, int fd, const struct epoll_event *event);
 
-/* --- epoll_note.c ------------------------------------------------------------------------------
- */
+/* --- epoll_note.c ---------------------------------------------------------------------------- */
 
 /* epoll_ctl(2), ERRORS: what may not be combined with EPOLLEXCLUSIVE. */
 bool via_ep_is_valid(int op, const struct epoll_event *event);
@@ -75,8 +74,7 @@ int via_ep_kernel_armed(int epfd, int fd);
  * kernel's registration: as the program made it. */
 void via_ep_hand_back(struct via_ep_entry *entry);
 
-/* --- epoll_edge.c; with the set's lock ---------------------------------------------------------
- */
+/* --- epoll_edge.c; with the set's lock ------------------------------------------------------- */
 
 /* The state before the bits to report were determined: later events are not among them, and are
  * reported with the next ones. */
@@ -103,8 +101,7 @@ void via_ep_left(struct via_ep_entry *entry);
 /* Marks these as reported. */
 void via_ep_note_reported(struct via_ep_entry *entry, const struct via_edge_now *now);
 
-/* --- epoll_cold.c; with the set's lock ---------------------------------------------------------
- */
+/* --- epoll_cold.c; with the set's lock ------------------------------------------------------- */
 
 /* Behind all others of that place. */
 void via_ep_move(struct via_ep_entry *entry, enum via_ep_place place);
@@ -118,8 +115,7 @@ void via_ep_check_warm(struct via_ep_set *set, unsigned most);
 #define VIA_EP_ALL UINT32_MAX
 void via_ep_check_cold(struct via_ep_set *set);
 
-/* --- epoll_order.c; with the set's lock --------------------------------------------------------
- */
+/* --- epoll_order.c; with the set's lock ------------------------------------------------------ */
 
 /* At once; further ones come next time. */
 #define VIA_EP_FOUND_MAX 256u

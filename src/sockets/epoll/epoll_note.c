@@ -149,8 +149,7 @@ void via_ep_adopt(struct via_conn *conn, int fd)
     errno = saved;
 }
 
-/* --- the kernel's table
- * ------------------------------------------------------------------------- */
+/* --- the kernel's table ---------------------------------------------------------------------- */
 
 /* A line of it (proc(5), /proc/pid/fdinfo): "tfd:        5 events: 40000001 data: ...". Of a
  * one-shot registration that was reported only the bits of how to report are left. */

@@ -43,8 +43,7 @@ void via_ep_give_up_number(struct via_ep_set *set, int fd)
     via_ep_unlock_links();
 }
 
-/* --- connections -------------------------------------------------------------------------------
- */
+/* --- connections ----------------------------------------------------------------------------- */
 
 int via_ep_number(const struct via_ep_entry *entry)
 {

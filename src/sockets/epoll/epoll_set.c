@@ -36,8 +36,7 @@ void via_ep_unlock_links(void)
     via_unlock(&links);
 }
 
-/* --- sets --------------------------------------------------------------------------------------
- */
+/* --- sets ------------------------------------------------------------------------------------ */
 
 static void set_free(struct via_file *file)
 {
@@ -198,8 +197,7 @@ static void wake_sleepers(struct via_ep_set *set, bool uncounted)
     }
 }
 
-/* --- entries -----------------------------------------------------------------------------------
- */
+/* --- entries --------------------------------------------------------------------------------- */
 
 struct via_op via_ep_op(const struct via_ep_entry *entry)
 {
@@ -554,8 +552,7 @@ int via_ep_take_in(int epfd, struct via_conn *conn, int fd, const struct epoll_e
     return rc;
 }
 
-/* --- what happens to connections and sets ------------------------------------------------------
- */
+/* --- what happens to connections and sets ---------------------------------------------------- */
 
 /* Tells the kernel of parked ones again; the others are checked again, if requested. */
 static void unpark_all(struct via_conn *conn, bool refreshing)

@@ -84,8 +84,7 @@ struct via_ep_entry {
 /* epoll_ctl() for a descriptor that is a connection. 0 or a negative errno. */
 int via_ep_ctl(int epfd, int op, struct via_conn *conn, int fd, const struct epoll_event *event);
 
-/* --- sockets that are put into a set before they are connected ---------------------------------
- */
+/* --- sockets that are put into a set before they are connected ------------------------------- */
 /* epoll_ctl() has succeeded for a descriptor that is not ours: remembers the request. */
 void via_ep_note(int epfd, int op, int fd, const struct epoll_event *event);
 /* Is it in so few sets that they are known, or in none? */
@@ -103,8 +102,7 @@ int via_ep_wait(struct via_ep_set *set, int epfd, struct epoll_event *events, in
  * are left. */
 int via_ep_sort_out(struct via_ep_set *set, struct epoll_event *events, int count);
 
-/* --- sets in sets ------------------------------------------------------------------------------
- */
+/* --- sets in sets ---------------------------------------------------------------------------- */
 /* fd has been put into a set, and via_ep_note() knows: if it is a set, its connections return to
  * the kernel. */
 void via_ep_nest(int fd);

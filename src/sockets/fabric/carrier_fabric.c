@@ -7,8 +7,7 @@
 #include "sockets/fabric/fabric.h"
 #include "sockets/io/io_internal.h"
 
-/* --- getting to pipes --------------------------------------------------------------------------
- */
+/* --- getting to pipes ------------------------------------------------------------------------ */
 
 static int find_offer(struct via_op *op)
 {
@@ -50,8 +49,7 @@ static void announce_kernel_end(struct via_conn *conn)
     }
 }
 
-/* --- carrying ----------------------------------------------------------------------------------
- */
+/* --- carrying -------------------------------------------------------------------------------- */
 
 /* Frames are slower than the kernel's FIN. The end is therefore always announced in the pipe, too,
  * or else that the pipe will never be used: a reader that sees the FIN then knows whether frames

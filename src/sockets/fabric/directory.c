@@ -110,8 +110,7 @@ bool via_directory_is_own(const struct via_address *address)
     return find(address, &entry) && (entry.flags & VIA_HOSTS_OWN) != 0;
 }
 
-/* --- this process's address
- * --------------------------------------------------------------------- */
+/* --- this process's address ------------------------------------------------------------------ */
 
 /* Hosts of one machine have loopback addresses of one network; the kernel would take 127.0.0.1. */
 static int own_loopback(const struct via_address *to, struct via_address *ret_own)

@@ -94,8 +94,7 @@ struct via_attach *via_fabric_attach(void)
     return attach;
 }
 
-/* --- puts that were cancelled
- * ------------------------------------------------------------------ */
+/* --- puts that were cancelled ---------------------------------------------------------------- */
 
 #define TAKE_IN_US 1000u
 
@@ -214,8 +213,7 @@ void via_fabric_end(void)
     }
 }
 
-/* --- the mailbox -------------------------------------------------------------------------------
- */
+/* --- the mailbox ----------------------------------------------------------------------------- */
 
 /* [locked] A free slot, or -ENOSPC. */
 static int32_t slot_take(struct via_attach *attach)
@@ -311,8 +309,7 @@ void via_fabric_mailbox_put(struct via_remote *remote)
     }
 }
 
-/* --- notes -------------------------------------------------------------------------------------
- */
+/* --- notes ----------------------------------------------------------------------------------- */
 
 /* The key of a connection's note, the same from both ends. */
 struct key {
@@ -472,8 +469,7 @@ int via_fabric_accepted(struct via_conn *conn, const struct via_tuple *tuple, un
     return 0;
 }
 
-/* --- offer and hello ---------------------------------------------------------------------------
- */
+/* --- offer and hello ------------------------------------------------------------------------- */
 
 static struct via_fabric_hello *hello_line(const struct via_fabric *fabric)
 {

@@ -41,8 +41,7 @@ void via_fabric_free(struct via_conn *conn);
 /* Has this process met a peer on another host? */
 bool via_fabric_is_attached(void);
 
-/* --- carrying ----------------------------------------------------------------------------------
- */
+/* --- carrying -------------------------------------------------------------------------------- */
 
 /*
  * With the tx token, around writing one record: begin decides the path; end sends it. 0, or -EAGAIN
@@ -71,8 +70,7 @@ bool via_fabric_has_peer(struct via_conn *conn);
 /* Is the peer's host unreachable now? */
 bool via_fabric_is_cut_off(const struct via_conn *conn);
 
-/* --- returning to the kernel: demote.h
- * --------------------------------------------------------- */
+/* --- returning to the kernel: demote.h ------------------------------------------------------- */
 
 /* Called before this end leaves: 0 if the peer can be told; 1: it has no pipes, and will not get
  * any. */

@@ -36,8 +36,7 @@ static void fail(struct via_fabric *fabric, int rc)
     }
 }
 
-/* --- puts that were cancelled
- * ------------------------------------------------------------------ */
+/* --- puts that were cancelled ---------------------------------------------------------------- */
 
 /* Called before a word is put: are records under way, too? If they do not arrive, bytes are
  * missing. */
@@ -142,8 +141,7 @@ static int push_tx_words(struct via_fabric *fabric, bool wait)
                    : via_fabric_push_word(fabric, VIA_SEGMENT_PIPE_OFF, &fabric->pushed_want, wait);
 }
 
-/* --- writing -----------------------------------------------------------------------------------
- */
+/* --- writing --------------------------------------------------------------------------------- */
 
 static void store_word(unsigned char *base, size_t off, uint64_t word)
 {
@@ -371,8 +369,7 @@ bool via_fabric_is_cut_off(const struct via_conn *conn)
     return attach != NULL && via_attach_hops(attach, conn->fabric->host) < 0;
 }
 
-/* --- reading -----------------------------------------------------------------------------------
- */
+/* --- reading --------------------------------------------------------------------------------- */
 
 void via_fabric_rx_begin(struct via_conn *conn)
 {

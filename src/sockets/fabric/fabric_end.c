@@ -201,8 +201,7 @@ bool via_fabric_is_switch_allowed(struct via_conn *conn)
     return via_fabric_is_follow_possible(conn);
 }
 
-/* --- what was unread ---------------------------------------------------------------------------
- */
+/* --- what was unread ------------------------------------------------------------------------- */
 
 static bool is_unread(const struct via_side *side)
 {

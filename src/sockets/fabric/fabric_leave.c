@@ -87,8 +87,7 @@ void via_fabric_resend_flags(struct via_conn *conn)
     }
 }
 
-/* --- bytes to send again
- * ----------------------------------------------------------------------- */
+/* --- bytes to send again --------------------------------------------------------------------- */
 
 /* From the peer's segment into the same place of the mirror. */
 static int fetch(void *ctx, size_t off, size_t bytes)

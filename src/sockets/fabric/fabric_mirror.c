@@ -61,8 +61,7 @@ struct via_pipe_geometry via_fabric_geometry(const struct via_fabric *fabric)
     return geometry;
 }
 
-/* --- lending -----------------------------------------------------------------------------------
- */
+/* --- lending --------------------------------------------------------------------------------- */
 
 /* [locked, a lock that other threads' close() needs, too] The holder never waits for the host. */
 static void give_up(struct rest *rest)
@@ -195,8 +194,7 @@ void via_fabric_give_back(struct via_conn *conn)
     via_unlock(&lock);
 }
 
-/* --- the mirror --------------------------------------------------------------------------------
- */
+/* --- the mirror ------------------------------------------------------------------------------ */
 
 int via_fabric_mirror_new(struct via_fabric *fabric, struct via_attach *attach)
 {

@@ -24,8 +24,7 @@
 #define PRELOAD_VARIABLE "LD_PRELOAD="
 #define PRELOAD_BYTES_MAX 4096u
 
-/* --- seccomp ------------------------------------------------------------------------------------
- */
+/* --- seccomp --------------------------------------------------------------------------------- */
 
 /* Are there no bytes to send again, nor to read from a pipe? */
 #define DONE_WITH (VIA_PHASE_BIT(PLAIN) | VIA_PHASE_BIT(LEFT) | VIA_PHASE_BIT(OVER))
@@ -88,8 +87,7 @@ long via_hooks_syscall_seccomp(long number, unsigned long operation, unsigned lo
 }
 #endif
 
-/* --- chroot -------------------------------------------------------------------------------------
- */
+/* --- chroot ---------------------------------------------------------------------------------- */
 
 static bool is_ours(const char *path, size_t bytes)
 {

@@ -14,8 +14,7 @@
 #include "sockets/hooks/hooks.h"
 #include "sockets/process/real.h"
 
-/* --- exec --------------------------------------------------------------------------------------
- */
+/* --- exec ------------------------------------------------------------------------------------ */
 
 /* A child of vfork() has its parent's memory, so it must not count in it. */
 static bool begin_exec(void)
@@ -91,8 +90,7 @@ VIA_EXECL_HOOK(execl, execve, environ)
 VIA_EXECL_HOOK(execlp, execvpe, environ)
 VIA_EXECL_HOOK(execle, execve, va_arg(list, char *const *))
 
-/* --- shells: these start them inside of the C library -------------------------------------------
- */
+/* --- shells: these start them inside of the C library ---------------------------------------- */
 
 VIA_HOOK int system(const char *command)
 {
@@ -108,8 +106,7 @@ VIA_HOOK FILE *popen(const char *command, const char *mode)
     return VIA_REAL(popen)(command, mode);
 }
 
-/* --- posix_spawn -------------------------------------------------------------------------------
- */
+/* --- posix_spawn ----------------------------------------------------------------------------- */
 
 #define VIA_SPAWN_HOOK(name)                                                                   \
     VIA_HOOK int name(pid_t *pid, const char *path, const posix_spawn_file_actions_t *actions, \

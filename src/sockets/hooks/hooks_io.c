@@ -42,8 +42,7 @@ ssize_t via_hooks_finish(struct via_op *op, ssize_t rc, int saved)
     return via_hooks_result(rc);
 }
 
-/* --- receiving ---------------------------------------------------------------------------------
- */
+/* --- receiving ------------------------------------------------------------------------------- */
 
 /* A read without a buffer: available bytes stay. */
 static ssize_t recv_nowhere(struct via_op *op, int flags)
@@ -337,8 +336,7 @@ VIA_HOOK int recvmmsg(int fd, struct mmsghdr *messages, unsigned count, int flag
     return done > 0 || count == 0 ? (int)done : -1;
 }
 
-/* --- sending -----------------------------------------------------------------------------------
- */
+/* --- sending --------------------------------------------------------------------------------- */
 
 /* A connected TCP socket ignores it, but still copies it. */
 static bool is_sound_name(const struct msghdr *message)

@@ -57,8 +57,7 @@ static uint64_t deadline_of(const struct timespec *timeout, int *ret_error)
     return via_os_now_ns() + (uint64_t)timeout->tv_sec * VIA_SEC_NS + (uint64_t)timeout->tv_nsec;
 }
 
-/* --- no connection of ours
- * --------------------------------------------------------------------- */
+/* --- no connection of ours ------------------------------------------------------------------- */
 
 #define ELSEWHERE_MAX 64u
 
@@ -84,8 +83,7 @@ static int poll_elsewhere(struct pollfd *fds, nfds_t count, uint64_t deadline_ns
     return n;
 }
 
-/* --- poll --------------------------------------------------------------------------------------
- */
+/* --- poll ------------------------------------------------------------------------------------ */
 
 static int wait_for(struct pollfd *fds, nfds_t count, uint64_t deadline_ns, const sigset_t *mask,
                     bool ours)
@@ -140,8 +138,7 @@ VIA_HOOK int __ppoll_chk(struct pollfd *fds, nfds_t count, const struct timespec
     return ppoll(fds, checked(count, room), timeout, mask);
 }
 
-/* --- select ------------------------------------------------------------------------------------
- */
+/* --- select ---------------------------------------------------------------------------------- */
 
 /* select(2), "Correspondence between select() and poll() notifications". */
 #define SELECT_IN (POLLRDNORM | POLLRDBAND | POLLIN | POLLHUP | POLLERR)
@@ -308,8 +305,7 @@ VIA_HOOK int pselect(int count, fd_set *in, fd_set *out, fd_set *except,
     return (int)via_hooks_result(rc);
 }
 
-/* --- epoll -------------------------------------------------------------------------------------
- */
+/* --- epoll ----------------------------------------------------------------------------------- */
 
 /* Which numbers are sets matters when one is copied: see via_ep_dup_plain(). */
 VIA_HOOK int epoll_create1(int flags)

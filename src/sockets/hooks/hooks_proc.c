@@ -96,8 +96,7 @@ VIA_HOOK void _Exit(int status)
     _exit(status);
 }
 
-/* --- fork --------------------------------------------------------------------------------------
- */
+/* --- fork ------------------------------------------------------------------------------------ */
 
 /* By pthread_atfork(), as the C library forks in several of its functions. */
 static void before_fork(void)
@@ -150,8 +149,7 @@ VIA_HOOK pid_t fork(void)
     return pid;
 }
 
-/* --- children without atfork handlers
- * ----------------------------------------------------------- */
+/* --- children without atfork handlers -------------------------------------------------------- */
 
 VIA_HOOK_AS(clone)
 int __clone(int (*run)(void *), void *stack, int flags, void *argument, ...) __THROW;
@@ -241,8 +239,7 @@ VIA_HOOK int clone(int (*run)(void *), void *stack, int flags, void *argument, .
     return pid;
 }
 
-/* --- stdio: its reads and writes bypass the hooks
- * ------------------------------------------------ */
+/* --- stdio: its reads and writes bypass the hooks -------------------------------------------- */
 
 /* A connection that can not return to the kernel any more: stdio reads and writes by our calls. */
 static ssize_t cookie_read(void *of_fd, char *buf, size_t bytes)

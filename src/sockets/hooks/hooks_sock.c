@@ -26,8 +26,7 @@
 #include "sockets/process/memory.h"
 #include "sockets/process/real.h"
 
-/* --- making connections ------------------------------------------------------------------------
- */
+/* --- making connections ---------------------------------------------------------------------- */
 
 /* A connected socket: the program disconnects it (AF_UNSPEC); or its connect() went on after the
  * call that began it, this one is the first to ask, and the connection has ended
@@ -214,8 +213,7 @@ VIA_HOOK int shutdown(int fd, int how)
     return (int)via_hooks_result(rc);
 }
 
-/* --- closing -----------------------------------------------------------------------------------
- */
+/* --- closing --------------------------------------------------------------------------------- */
 
 void via_hooks_forget(int fd)
 {
@@ -309,8 +307,7 @@ VIA_HOOK void closefrom(int first)
     close_range((unsigned)(first < 0 ? 0 : first), ~0u, 0);
 }
 
-/* --- copying descriptors -----------------------------------------------------------------------
- */
+/* --- copying descriptors --------------------------------------------------------------------- */
 
 /* Called for a descriptor that is not ours yet. A superfluous mark is harmless: see
  * adopt_copies(). */
@@ -418,8 +415,7 @@ VIA_HOOK int dup3(int fd, int new_fd, int flags)
     return already ? rc : copied(fd, rc);
 }
 
-/* --- flags and options -------------------------------------------------------------------------
- */
+/* --- flags and options ----------------------------------------------------------------------- */
 
 VIA_HOOK int fcntl(int fd, int command, ...)
 {

@@ -44,8 +44,7 @@ static void begins(void)
     errno = saved;
 }
 
-/* --- rings of liburing's -----------------------------------------------------------------------
- */
+/* --- rings of liburing's --------------------------------------------------------------------- */
 
 /* Later versions may have calls that submit entries and are not intercepted here. */
 static bool is_known_version(void)

@@ -22,8 +22,7 @@ static struct action actions[_NSIG];
 /* Signals whose handlers have begun since via_signals_mark(). */
 static __thread uint64_t begun __attribute__((tls_model("initial-exec")));
 
-/* --- the program's handlers --------------------------------------------------------------------
- */
+/* --- the program's handlers ------------------------------------------------------------------ */
 
 /* As the kernel does for SA_RESETHAND, before the handler runs. */
 static void reset(int number)
@@ -149,8 +148,7 @@ VIA_SIGNALS_HOOK(sysv_signal)
 VIA_SIGNALS_HOOK(__sysv_signal)
 VIA_SIGNALS_HOOK(sigset)
 
-/* --- sleeps that were interrupted --------------------------------------------------------------
- */
+/* --- sleeps that were interrupted ------------------------------------------------------------ */
 
 void via_signals_mark(void)
 {

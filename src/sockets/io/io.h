@@ -45,8 +45,7 @@ static inline ssize_t via_io_send(struct via_op *op, const struct iovec *iov, in
     return n != -EAGAIN ? n : via_io_send_slowly(op, iov, iov_count, flags);
 }
 
-/* --- for waiting threads
- * ----------------------------------------------------------------------- */
+/* --- for waiting threads --------------------------------------------------------------------- */
 
 /*
  * The present result of poll(), of `wanted` (POLLIN, POLLOUT, ...) and of POLLERR and POLLHUP. For

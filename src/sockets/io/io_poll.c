@@ -297,8 +297,7 @@ int via_io_kernel_fd(const struct via_op *op)
     return !via_conn_is_local(op->conn) && (seen & (POLLHUP | POLLERR)) != 0 ? -1 : op->fd;
 }
 
-/* --- a blocking call ---------------------------------------------------------------------------
- */
+/* --- a blocking call ------------------------------------------------------------------------- */
 
 uint64_t via_io_deadline(const _Atomic uint64_t *timeout_ns)
 {
@@ -471,8 +470,7 @@ int via_io_wait(struct via_op *op, uint32_t what, uint64_t deadline_ns)
     return rc;
 }
 
-/* --- the rest ----------------------------------------------------------------------------------
- */
+/* --- the rest -------------------------------------------------------------------------------- */
 
 bool via_io_after(struct via_op *op)
 {

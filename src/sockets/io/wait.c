@@ -61,8 +61,7 @@ static __thread struct via_wait *innermost __attribute__((tls_model("initial-exe
 
 static struct via_pool ear_pool = VIA_POOL_INIT(sizeof(struct ear), 65536);
 
-/* --- spinning ----------------------------------------------------------------------------------
- */
+/* --- spinning -------------------------------------------------------------------------------- */
 
 void via_wait_set_spin(int spins)
 {
@@ -160,8 +159,7 @@ void via_wait_slept(struct via_wait *wait)
     wait->slept_ticks += via_os_ticks() - wait->last_ticks;
 }
 
-/* --- sleeping ----------------------------------------------------------------------------------
- */
+/* --- sleeping -------------------------------------------------------------------------------- */
 
 static pthread_key_t ear_key;
 static pthread_once_t ear_key_once = PTHREAD_ONCE_INIT;

@@ -14,8 +14,7 @@
  * Waiting: first spinning, as long as that has paid off recently, then sleeping in the kernel.
  */
 
-/* --- spinning ----------------------------------------------------------------------------------
- */
+/* --- spinning -------------------------------------------------------------------------------- */
 
 /* One wait of the calling thread; its spinning time is adapted (spin.h). */
 struct via_wait {
@@ -46,8 +45,7 @@ void via_wait_end(const struct via_wait *wait);
 void via_wait_sleeps(struct via_wait *wait);
 void via_wait_slept(struct via_wait *wait);
 
-/* --- sleeping ----------------------------------------------------------------------------------
- */
+/* --- sleeping -------------------------------------------------------------------------------- */
 
 /*
  * Sleeps until one of the descriptors has an event, one of the bells rings or deadline_ns passes

@@ -86,8 +86,7 @@ static bool is_able(const struct via_op *op)
     return op->conn->zcopy.able && via_conn_is_local(op->conn) && !op->side->ever_forked;
 }
 
-/* --- receiving ---------------------------------------------------------------------------------
- */
+/* --- receiving ------------------------------------------------------------------------------- */
 
 void via_zcopy_sink_slowly(struct via_op *op, size_t bytes, int flags)
 {
@@ -157,8 +156,7 @@ ssize_t via_zcopy_fetch(struct via_op *op, struct via_iov *iov, bool peek)
     return n;
 }
 
-/* --- sending -----------------------------------------------------------------------------------
- */
+/* --- sending --------------------------------------------------------------------------------- */
 
 static size_t piece_bytes(const struct via_iov *iov)
 {

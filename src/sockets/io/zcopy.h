@@ -33,8 +33,7 @@ void via_zcopy_init(void);
 /* The two ends have met: control_fd leads to the peer. Is zero-copy possible between them? */
 void via_zcopy_meet(struct via_conn *conn, int control_fd);
 
-/* --- receiving, with the rx token --------------------------------------------------------------
- */
+/* --- receiving, with the rx token ------------------------------------------------------------ */
 
 void via_zcopy_sink_slowly(struct via_op *op, size_t bytes, int flags);
 
@@ -60,8 +59,7 @@ static inline bool via_zcopy_sink_is_known(const struct via_op *op, size_t bytes
 /* The next bytes are to be fetched. Bytes, or -ESTALE: check again which bytes are next. */
 ssize_t via_zcopy_fetch(struct via_op *op, struct via_iov *iov, bool peek);
 
-/* --- sending, without the tx token -------------------------------------------------------------
- */
+/* --- sending, without the tx token ----------------------------------------------------------- */
 
 /* A large send that could go either way: its size, 0: it is none; its start, if that counts. */
 struct via_zcopy_trial {
@@ -82,8 +80,7 @@ void via_zcopy_copied(const struct via_zcopy_trial *trial);
 ssize_t via_zcopy_send(struct via_op *op, struct via_iov *iov, const struct via_zcopy_trial *trial,
                        bool *ret_interrupted);
 
-/* --- copy or fetch, by size: zcopy_tune.c --------------------------------------------------------
- */
+/* --- copy or fetch, by size: zcopy_tune.c ---------------------------------------------------- */
 
 /* One more send of so many bytes; *ret_counts: report its duration. */
 bool via_zcopy_is_fetching(size_t bytes, bool *ret_counts);

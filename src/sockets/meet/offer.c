@@ -43,8 +43,7 @@ static void release(struct via_conn *conn, enum via_event event)
     via_phase_apply(&conn->side->phase, event);
 }
 
-/* --- the acceptor offers -----------------------------------------------------------------------
- */
+/* --- the acceptor offers --------------------------------------------------------------------- */
 
 uint64_t via_conn_bells(struct via_conn *conn)
 {
@@ -73,8 +72,7 @@ bool via_conn_tx_is_switch_allowed(struct via_conn *conn)
            via_likely((via_side_flags(conn->side) & VIA_FLAG_DEMOTE) == 0);
 }
 
-/* --- steps -------------------------------------------------------------------------------------
- */
+/* --- steps ----------------------------------------------------------------------------------- */
 
 /* Pipes are there: a thread that sleeps on the kernel's connection alone must check again. */
 static void now_has_pipes(struct via_conn *conn, enum via_event event)
@@ -108,8 +106,7 @@ bool via_conn_has_waited_enough(const struct via_conn *conn)
            conn->stats->tx_kernel_bytes + conn->stats->rx_kernel_bytes > GIVE_UP_BYTES;
 }
 
-/* --- the connector's steps ----------------------------------------------------------------------
- */
+/* --- the connector's steps ------------------------------------------------------------------- */
 
 uint64_t via_conn_cookie(int fd)
 {

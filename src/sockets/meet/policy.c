@@ -90,8 +90,7 @@ bool via_policy_is_allowed(const struct via_policy *policy, const struct via_add
            via_rules_is_network_allowed(&policy->rules, peer->ip);
 }
 
-/* --- this machine's addresses ------------------------------------------------------------------
- */
+/* --- this machine's addresses ---------------------------------------------------------------- */
 
 #define OWN_MAX 64u
 #define OWN_NS_MAX (5 * VIA_SEC_NS)

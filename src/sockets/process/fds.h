@@ -114,8 +114,7 @@ static inline void via_fd_mark(int fd, unsigned mark, bool set)
     }
 }
 
-/* --- our own descriptors -----------------------------------------------------------------------
- */
+/* --- our own descriptors --------------------------------------------------------------------- */
 
 /*
  * Descriptors that the program does not know of: high numbers, close-on-exec, protected from its

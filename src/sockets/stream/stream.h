@@ -105,8 +105,7 @@ static inline uint64_t via_pulled_word(uint32_t id, enum via_pull_state state, u
     return (uint64_t)(id & VIA_AVAIL_ID_MASK) << 40 | (uint64_t)state << 38 | bytes;
 }
 
-/* --- a position in an array of buffers ---------------------------------------------------------
- */
+/* --- a position in an array of buffers ------------------------------------------------------- */
 
 struct via_iov {
     const struct iovec *iov; /* borrowed */
@@ -122,8 +121,7 @@ void via_iov_get(struct via_iov *cursor, void *dst, size_t bytes, bool past_cach
 void via_iov_put(struct via_iov *cursor, const void *src, size_t bytes);
 void via_iov_skip(struct via_iov *cursor, size_t bytes);
 
-/* --- writing -----------------------------------------------------------------------------------
- */
+/* --- writing --------------------------------------------------------------------------------- */
 
 enum via_span {
     VIA_SPAN_KERNEL = 0,       /* bytes go through the kernel */
@@ -214,8 +212,7 @@ void via_stream_tx_avail_revoke(struct via_stream_tx *tx);
 /* It has ended: another may be opened. */
 void via_stream_tx_avail_end(struct via_stream_tx *tx);
 
-/* --- reading -----------------------------------------------------------------------------------
- */
+/* --- reading --------------------------------------------------------------------------------- */
 
 enum via_stream_next {
     VIA_NEXT_KERNEL = 1,       /* read the kernel */

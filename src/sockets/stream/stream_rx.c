@@ -36,8 +36,7 @@ static int breaks(struct via_stream_rx *rx)
     return -EPROTO;
 }
 
-/* --- zero-copy ---------------------------------------------------------------------------------
- */
+/* --- zero-copy ------------------------------------------------------------------------------- */
 
 void via_stream_rx_allow_avail(struct via_stream_rx *rx, const struct via_avail_words *own,
                                struct via_avail_words *peer)
@@ -121,8 +120,7 @@ void via_stream_rx_pulled(struct via_stream_rx *rx, uint64_t bytes)
     }
 }
 
-/* --- records -----------------------------------------------------------------------------------
- */
+/* --- records --------------------------------------------------------------------------------- */
 
 /* SWITCH or DEMOTE. */
 static void note_turn(struct via_stream_rx *rx)
@@ -369,8 +367,7 @@ uint64_t via_stream_rx_comes_again(const struct via_stream_rx *rx)
     return copy.again;
 }
 
-/* --- leaving a pipe whose bytes the kernel has -------------------------------------------------
- */
+/* --- leaving a pipe whose bytes the kernel has ----------------------------------------------- */
 
 void via_stream_rx_dropped(struct via_stream_rx *rx, uint64_t bytes)
 {

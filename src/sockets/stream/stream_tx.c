@@ -182,8 +182,7 @@ int via_stream_tx_fin(struct via_stream_tx *tx, uint8_t flags)
     return send_control(tx, VIA_STREAM_FIN, flags, tx->kernel_bytes + tx->pipe_bytes);
 }
 
-/* --- zero-copy ---------------------------------------------------------------------------------
- */
+/* --- zero-copy ------------------------------------------------------------------------------- */
 
 void via_stream_tx_allow_avail(struct via_stream_tx *tx, const struct via_avail_words *own,
                                struct via_avail_words *peer)
