@@ -77,7 +77,8 @@ void sim_barrier_wanted(struct sim_world *world, uint32_t number, uint32_t membe
     struct sim_group *group = &world->groups[number];
     struct sim_host *host = &world->hosts[group->hosts[member]];
     if (!group->retired && !host->alive) {
-        /* Not started yet, or the member will soon be found dead. */
+        /* The host is down: it has not started yet, or its death is noticed soon. Try again
+         * later. */
         plan_entry(world, group, member);
     } else if (!group->retired) {
         host->threads[0].barriers_wanted |= UINT64_C(1) << number;
@@ -94,8 +95,8 @@ static uint32_t member_of(const struct sim_group *group, uint32_t host)
     return member;
 }
 
-/* Does the member still know only the former life of another member's host? Then the barrier ends
- * with the error for a restart. */
+/* True if the thread has seen the current life of every member's host. If it still knows only a
+ * former life, the barrier ends with the error for a restart. */
 static bool is_all_known(const struct sim_thread *thread, const struct sim_group *group)
 {
     for (uint32_t m = 0; m < group->members_count; m++) {

@@ -78,8 +78,8 @@ static struct sim_op *identify(struct sim_host *host, const struct via_delivery 
     return op;
 }
 
-/* Rogues also overwrite the frames that they have forged with noise. So of a rogue's messages only
- * those are judged that it sent as a node. */
+/* A rogue overwrites the frames that it has forged with noise, too. So only those of its messages
+ * are judged that its host sent as a node. */
 static bool is_forged(const struct sim_host *host, const struct via_delivery *delivery)
 {
     if (host->world->counts.rogues == 0) {
@@ -221,7 +221,8 @@ bool sim_is_calm(const struct sim_world *world)
 
 bool sim_is_delay_allowed(const struct sim_world *world)
 {
-    /* A doorbell that is dropped at each hop takes long, too. */
+    /* Dropped doorbells delay a message, too: each hop may wait until its thread's sleep ends
+     * (insurance_ns). */
     return !sim_is_calm(world) || world->config.port.bell_drop_chance != 0;
 }
 
@@ -234,7 +235,7 @@ static bool status_is_true(const struct sim_op *op, int status)
         return status == 0 ? !op->draft_removed : draft_is_gone(op);
     }
     if (status == expected_status(op)) {
-        /* Effects from before a crash are real; memory is judged elsewhere. */
+        /* An effect from before the destination's crash counts. region.c checks memory. */
         return status != 0 || op->kind != VIA_OP_MESSAGE || op->delivered;
     }
     if (status == -ECANCELED) {

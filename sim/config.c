@@ -7,7 +7,8 @@
 #include "base/rng.h"
 #include "base/types.h"
 
-/* Of a star or a mesh that a seed draws; more take minutes (make sim-mesh). */
+/* Limit of hosts in a star or a mesh that a seed draws. A larger fabric takes minutes (make
+ * sim-mesh). */
 #define WIDE_HOSTS_MAX 17u
 
 static const char *const graph_names[] = {"any",    "ring",  "chain", "star", "mesh",
@@ -273,7 +274,7 @@ static void draw_apart(struct sim_config *config, struct via_rng *rng)
     config->active_ns = between(rng, 50, 300) * VIA_MSEC_NS;
 }
 
-/* Pipes that are always full, whose readers take little at once. */
+/* Pipes that are always full, because their readers take few records at a time. */
 static void draw_tight(struct sim_config *config, struct via_rng *rng)
 {
     struct via_node_config *node = &config->node;
@@ -382,8 +383,8 @@ static void draw_streams_hosts(struct sim_config *config)
     streams->frame_ns_max = by_magnitude(&rng, 1000, 1000000);
 }
 
-/* If both programs send before they read, socket buffers hold a part of it, and steps that 30 ms
- * are long for sometimes take longer. */
+/* Programs at both ends send before they read, and their socket buffers hold only a part of the
+ * data. In half of these runs steps take up to 100 ms, where 30 ms would be long. */
 static void draw_streams_bursts(struct sim_config *config)
 {
     struct sim_config_streams *streams = &config->streams;
@@ -467,7 +468,7 @@ static void draw_dma_faults(struct sim_config *config, struct via_rng *rng)
     dma->stubborn_chance = calm ? 0 : dma->stubborn_chance;
 }
 
-/* Half of the fabrics have engines; with one in two of those every body goes by DMA. */
+/* Half of the fabrics have engines. In about half of those every body goes by DMA. */
 static void draw_dma(struct sim_config *config)
 {
     struct sim_config_dma *dma = &config->dma;
@@ -491,7 +492,8 @@ static void draw_dma(struct sim_config *config)
     node->dma_ns_max = by_magnitude(&rng, 200, 5000) * VIA_USEC_NS;
 }
 
-/* If operations time out soon, they do so in other runs as well, and faults last longer. */
+/* Where operations time out soon (give_up_ns), limit their total time as well, and let faults last
+ * longer. */
 static void draw_limits(struct sim_config *config)
 {
     struct sim_config_faults *faults = &config->faults;
@@ -506,7 +508,8 @@ static void draw_limits(struct sim_config *config)
         faults->cut_ns_max = faults->cuts_count != 0 ? longest_ns : 0;
         faults->restart_ns_max = faults->crashes_count != 0 ? longest_ns : 0;
         faults->rogue_ns_max = faults->rogues_count != 0 ? longest_ns : 0;
-        /* A consumer may be busy when all faults are healed, and must also end in time. */
+        /* A consumer may still be busy when all faults are healed. Limit that time, so that
+         * operations end. */
         config->work.busy_ns_max = via_min(longest_ns, 1000u * 1000 * 1000);
     }
 }
@@ -533,7 +536,7 @@ static void draw_shmem(struct sim_config *config)
     shmem->crashes = via_rng_chance(&rng, 1, 10);
 }
 
-/* What a driver's links have is up to the driver and what it drives. */
+/* The driver, and the model that it drives, determine the properties of its links. */
 static void like_driver(struct sim_config *config)
 {
     config->port.direct_percent = 0;
@@ -545,19 +548,19 @@ static void like_driver(struct sim_config *config)
     config->faults.lies_chance = 0;
 }
 
-/* The driver and the model determine the properties of links; only times and faults remain. Each
- * end has descriptors, so their number is limited. Rogues are tested by fuzz-pex. */
+/* The driver and the model determine the properties of links. Only times and faults remain to be
+ * drawn. Each end has descriptors, so their number is limited. Rogues are tested by fuzz-pex. */
 static void like_pex_driver(struct sim_config *config)
 {
     config->hosts_count = via_min(config->hosts_count, 8u);
     config->extra_links = via_min(config->extra_links, 8u);
     like_driver(config);
-    /* Without interrupts a hop takes up to 2 ms: a retry time shorter than all hops together only
-     * fills pipes with repeats. */
+    /* Without interrupts a hop takes up to 2 ms. A retry time shorter than all hops together only
+     * fills pipes with repeated frames. */
     struct via_node_config *node = &config->node;
     node->retry_ns_max = node->retry_ns_max != 0 ? 100 * VIA_MSEC_NS : 0;
     node->stuck_ns = node->stuck_ns != 0 ? 50 * VIA_MSEC_NS : 0;
-    /* Links come up by polls that are 20 to 100 ms apart. */
+    /* The driver finds that a link is up by polls that are 20 to 100 ms apart. */
     node->give_up_ns += node->give_up_ns != 0 ? 300 * VIA_MSEC_NS : 0;
     node->wait_ns_max += node->wait_ns_max != 0 ? 300 * VIA_MSEC_NS : 0;
 }
@@ -614,7 +617,7 @@ void sim_config_like(struct sim_config *config, enum sim_like like)
     }
 }
 
-/* Values that follow from others, even if some of those were given and not drawn. */
+/* Restores the relations between values: some values may have been given instead of drawn. */
 void sim_config_mend(struct sim_config *config)
 {
     struct sim_config_work *work = &config->work;
@@ -629,8 +632,8 @@ void sim_config_mend(struct sim_config *config)
     dma->ns_max = via_max(dma->ns_max, dma->ns_min);
     if (dma->percent != 0) {
         uint64_t least_ns = via_max(2 * (uint64_t)dma->ns_max * dma->depth, 100 * VIA_USEC_NS);
-        /* The driver of PEX 87xx asks a silent engine every 200 us, which may cost that much for
-         * each body ahead of one. */
+        /* The driver of PEX 87xx polls a silent engine every 200 us. Each body ahead of a body may
+         * cost that much. */
         bool asks = config->like == SIM_LIKE_PEX_DRIVER;
         least_ns += asks ? 250 * VIA_USEC_NS * (config->node.dma_buffers + 1) : 0;
         least_ns += config->like == SIM_LIKE_OFI ? 200 * VIA_MSEC_NS : 0;

@@ -52,10 +52,10 @@ struct sim_config_port {
     uint32_t bell_late_chance, bell_late_ns_max;
     uint32_t bell_drop_chance; /* not 0: insurance_ns is not 0 */
     uint32_t bell_double_chance;
-    bool bell_edge;      /* an interrupt only when the bit goes from 0 to 1 */
-    uint32_t notice_ns;  /* from a change of the link to its event */
-    uint32_t wc_percent; /* links whose window is write-combining (never those that are direct) */
-    uint32_t wc_buffers; /* of each initiator, 1 to SIM_WC_BUFFERS_MAX */
+    bool bell_edge;           /* an interrupt only when the bit goes from 0 to 1 */
+    uint32_t notice_ns;       /* from a change of the link to its event */
+    uint32_t wc_percent;      /* links whose window is write-combining; never direct links */
+    uint32_t wc_buffers;      /* of each initiator, 1 to SIM_WC_BUFFERS_MAX */
     uint32_t wc_drain_ns_max; /* time after which a buffer drains by itself; other buffers drain
                                  only when flushed */
     uint32_t relaxed_chance;  /* a body passes earlier posted writes: relaxed ordering */
@@ -91,8 +91,8 @@ struct sim_config_cpu {
     uint32_t turn_ns_min, turn_ns_max;   /* a turn of a transfer thread */
     uint32_t wake_ns_min, wake_ns_max;   /* from interrupt to running */
     uint32_t stall_chance, stall_ns_max; /* a thread is preempted between two turns */
-    uint32_t spin_ns_max;                /* how long it may adapt its polling before it sleeps */
-    uint32_t crowded_chance;             /* it does not poll, because other threads want the CPU */
+    uint32_t spin_ns_max;    /* upper limit of the time for which a thread polls before it sleeps */
+    uint32_t crowded_chance; /* it does not poll, because other threads want the CPU */
     uint64_t insurance_ns; /* longest sleep of a transfer thread; 0 = no limit: a lost wake-up then
                               hangs */
 };
@@ -103,17 +103,16 @@ struct sim_config_faults {
     uint32_t crashes_count, restart_ns_max;
     uint32_t rogues_count, rogue_ns_max; /* hosts that write garbage, then start anew */
     uint32_t lies_chance;  /* chance that such a host's announcement is about another host */
-    uint32_t names_chance; /* chance that its frame claims to come from a host to which the reader
-                              has a link; for runs without cuts: such a link may not end before the
-                              frame is read. 0 unless set */
+    uint32_t names_chance; /* chance that the forged frame names a host as its source to which the
+                              reader has a link. 0 unless set, and only for runs without cuts: such
+                              a link must not end before the frame is read */
 };
 
 /* Weights: how often each kind of operation is drawn. */
 struct sim_config_work {
     uint32_t ops_count;
     uint32_t burst_max;
-    uint32_t
-        shift; /* not 0: each host sends to the host so many further on, all at the same time */
+    uint32_t shift; /* not 0: host i sends to host i + shift, all hosts at the same time */
     uint32_t message, put, put_signal, get, atomic, wrong;
     uint32_t busy_chance, busy_ns_max; /* consumers that answer -EAGAIN */
     uint32_t cancels_count;
@@ -129,18 +128,20 @@ struct sim_config_streams {
     uint32_t bytes_max;                      /* bytes that a program sends in each direction */
     uint32_t slots, body_bytes, spare_lines; /* of a pipe */
     uint32_t first;                          /* number of the first record */
-    uint32_t switch_chance;                  /* an acceptor hears that its offer was taken */
-    uint32_t kernel_bytes, kernel_ns_max;    /* socket buffer; under way */
+    uint32_t switch_chance; /* chance that the acceptor notices that its offer was taken */
+    uint32_t kernel_bytes,
+        kernel_ns_max; /* size of a socket buffer; time for which bytes are under way */
     uint32_t bell_ns_max;
     uint32_t stall_chance, stall_ns_max;
     uint32_t rogue_chance;
-    uint32_t avail_chance;             /* both programs wait in their calls: bytes are fetched */
-    uint32_t hosts_count;              /* connections between hosts, beside those within one */
-    uint32_t leave_chance;             /* an end returns to the kernel */
+    uint32_t avail_chance; /* chance that both programs wait in their calls, so that the receiver
+                              fetches bytes from the sender's memory */
+    uint32_t hosts_count;  /* connections between hosts, beside those within one */
+    uint32_t leave_chance; /* chance that an end returns to the kernel connection */
     uint32_t frames_max, frame_ns_max; /* records under way, and how long they are */
     uint32_t burst_chance;             /* the programs at both ends of one send before they read */
-    uint32_t kill_chance;              /* a process that holds an end is killed at some time */
-    uint32_t exec_chance;              /* its program calls exec() at some time */
+    uint32_t kill_chance;              /* chance that a process that holds an end is killed */
+    uint32_t exec_chance;              /* chance that its program calls exec() */
 };
 
 /* Which of the planned faults or bursts of work happen: all but the masked ones. Those beyond the

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
  * Credits are conserved: checks posted writes as they leave. A record must not go into a slot that
- * has not been given back, and a credit must not be given for a record that has not come. A writer
- * may only use knowledge from its own inbox.
+ * the reader has not given back, and a reader must not give a credit for a record that has not
+ * arrived. A writer may only use knowledge from its own inbox.
  */
 #include <string.h>
 
@@ -58,7 +58,7 @@ void sim_credit_put(struct sim_end *end, uint64_t off, const void *src, size_t l
     const struct sim_world *world = end->world;
     const struct via_node *node = world->hosts[end->host].node;
     if (node == NULL) {
-        return; /* the conformance suite drives the ports of a world without nodes */
+        return; /* the conformance suite drives the ports of a world that has no nodes */
     }
     if (world->hosts[end->host].rogue_life != 0 || world->hosts[end->peer->host].rogue_life != 0) {
         return; /* the inboxes may contain forged data */

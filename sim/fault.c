@@ -18,7 +18,7 @@ static uint64_t some_time(struct sim_world *world)
     return via_rng_below(&world->rng_fault, world->config.active_ns);
 }
 
-/* At its time, or up to this much later, when there is traffic for it to hit. */
+/* A fault that waits for traffic happens at most this long after its time. */
 #define TRAP_NS (10 * VIA_MSEC_NS)
 
 static void plan(struct sim_world *world, uint64_t at, const struct sim_event *fault,
@@ -76,7 +76,7 @@ static void plan_crash(struct sim_world *world)
     fault.c = duration(world, 10, world->config.faults.restart_ns_max / 1000);
     uint64_t at = some_time(world);
     plan(world, at, &fault, fault.c * VIA_USEC_NS);
-    /* Some hosts do not learn of it in time: they are cut off, or asleep. */
+    /* Some hosts do not notice the cut in time: they are cut off themselves, or asleep. */
     while (via_rng_chance(&world->rng_fault, 1, 2)) {
         struct sim_event other = {.kind = SIM_EVENT_CUT};
         uint64_t also_at = at + via_rng_below(&world->rng_fault, fault.c * VIA_USEC_NS + 1);

@@ -32,14 +32,15 @@ static uint64_t stuck_ns(const struct sim_world *world)
     return or_default(world->config.node.stuck_ns, 50 * VIA_MSEC_NS);
 }
 
-/* Drivers of chips poll for their peers. */
+/* Time for drivers that find their peers by polling. */
 static uint64_t chips_ns(const struct sim_world *world)
 {
     switch (world->config.like) {
     case SIM_LIKE_PEX_DRIVER:
         return 500 * VIA_MSEC_NS;
     case SIM_LIKE_OFI:
-        /* Silence of a peer that is cut off, or has died without a word: 2 s. Then connecting. */
+        /* A peer that is cut off, or has died silently, counts as dead after 2 s. Then connecting
+         * takes time. */
         return 4 * VIA_SEC_NS;
     default:
         return 0;
@@ -55,7 +56,7 @@ static uint64_t settle_ns(const struct sim_world *world)
            (4 + 2 * world->hosts_count) * heartbeat_ns(world) + world->config.cpu.insurance_ns * 4;
 }
 
-/* All that was accepted has ended this long after the last fault. */
+/* Everything that a node accepted has ended this long after the last fault. */
 static uint64_t drain_ns(const struct sim_world *world)
 {
     uint64_t guest_ns = world->guest != NULL ? world->guest->patience_ns : 0;
@@ -180,7 +181,7 @@ static void check_routes(struct sim_host *host)
     }
 }
 
-/* Can a frame wait long enough to look stuck without being stuck? */
+/* False: a frame may wait for so long that it looks stuck, without being stuck. */
 static bool is_brisk(const struct sim_world *world)
 {
     const struct sim_config_port *port = &world->config.port;
@@ -239,7 +240,7 @@ static uint64_t turns_allowed(const struct sim_world *world, uint64_t span_ns)
     uint64_t polls = 0;
     for (uint32_t i = 0; i < world->links_count; i++) {
         const struct sim_link *link = &world->links[i];
-        /* At each end; and a doorbell that wakes a thread wakes the control thread first. */
+        /* Each end polls. A doorbell that wakes a thread wakes the control thread first. */
         polls += link->has_chip
                      ? 2 * (span_ns / world->chips->poll_ns(&link->end[0]) + 1) + 8 * beats
                      : 0;

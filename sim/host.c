@@ -190,7 +190,7 @@ static void poll_again(struct sim_thread *thread, uint64_t at_ns)
     schedule(thread, poll_on ? soon_ns : via_max(soon_ns, at_ns));
 }
 
-/* When most polls for the end of a fence would find nothing before. */
+/* The time before which most polls for the end of a fence would find nothing. */
 static uint64_t fence_poll_ns(const struct sim_thread *thread)
 {
     const struct sim_world *world = thread->host->world;
@@ -198,8 +198,8 @@ static uint64_t fence_poll_ns(const struct sim_thread *thread)
                                               : sim_fence_ends_ns(thread);
 }
 
-/* Decides the next step with the code of the transfer threads: after a turn that did `work`, and,
- * if that code asks for it, with everything armed. */
+/* Decides the next step by the code of the transfer threads (host/host_wait.h), which gets the
+ * amount of work of the last turn. If that code asks for it, everything is armed first. */
 static enum via_host_wait_step next_step(struct sim_thread *thread, uint64_t now, unsigned work,
                                          uint64_t *deadline_ns)
 {
@@ -214,7 +214,7 @@ static enum via_host_wait_step next_step(struct sim_thread *thread, uint64_t now
     }
     step = via_host_wait_armed(&thread->wait, now, armed, deadline_ns);
     if (step == VIA_HOST_WAIT_POLL || step == VIA_HOST_WAIT_FENCE) {
-        /* The end of a driver's fence is found by turns. */
+        /* The simulator does not know when a driver's fence ends: turns poll for it. */
         bool known = fence_poll_ns(thread) != VIA_NEVER_NS;
         return known ? VIA_HOST_WAIT_FENCE : VIA_HOST_WAIT_TURN;
     }
@@ -342,7 +342,8 @@ void sim_thread_turn(struct sim_thread *thread, uint32_t ticket)
         sim_fail(world, "host %u thread %u: %u turns with nothing done and no sleep", host->index,
                  thread->channel, thread->idle_turns);
     }
-    /* Through mapped windows the neighbours have stored data at once. */
+    /* Stores through mapped windows are visible at once, so the neighbours may have work without a
+     * doorbell: check that none of them sleeps on it. */
     for (uint32_t i = 0; i < host->ports_count; i++) {
         struct sim_end *end = host->ports[i];
         if (end->link->direct && end->link->up) {
@@ -356,7 +357,7 @@ void sim_thread_turn(struct sim_thread *thread, uint32_t ticket)
 void sim_thread_audit_soon(struct sim_thread *thread)
 {
     struct sim_world *world = thread->host->world;
-    /* Where doorbells get lost, sleeping on is no mistake of the node. */
+    /* Where doorbells get lost, a thread that sleeps on is not an error of the node. */
     if (thread->audit_due || !thread->asleep || world->config.port.bell_drop_chance != 0) {
         return;
     }

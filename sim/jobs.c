@@ -77,7 +77,7 @@ static void run_shmem(const struct sim_jobs *jobs, const struct sim_config *conf
     ret_result->events += shmem->events;
     add_counts(&ret_result->counts, &shmem->counts);
     if (shmem->failed) {
-        /* The faults and bursts that a smaller case may leave out are those of this part. */
+        /* The faults and bursts that a smaller case may leave out are those of the failed part. */
         ret_result->faults_planned = shmem->faults_planned;
         ret_result->work_bursts = shmem->work_bursts;
         ret_result->failed = true;

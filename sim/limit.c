@@ -6,13 +6,13 @@
  */
 #include "sim/world.h"
 
-/* Longer ones are left to the end of the run. */
+/* Operations with longer limits are checked at the end of the run. */
 #define LIMIT_NS_MAX (20 * VIA_SEC_NS)
 #define SLACK_NS (500 * VIA_MSEC_NS)
-/* How often an operation that then stops may have made progress. */
+/* How often an operation may make progress before it stops. */
 #define RESUMES 3u
 
-/* 0: no limit that the run would reach. */
+/* 0: the operation has no limit, or one that the run would not reach. */
 static uint64_t bound_ns(const struct sim_world *world, const struct sim_op *op)
 {
     const struct via_node_config *node = &world->config.node;

@@ -65,7 +65,7 @@ bool sim_link_put(struct sim_end *end, uint64_t off, const void *src, size_t len
     return true;
 }
 
-/* The common part of body and commit: true if the write is under way to the peer. */
+/* The common part of body and commit. True if the write has to travel to the peer. */
 static bool leave(struct sim_end *end, uint64_t off, const void *src, size_t len)
 {
     struct via_port *port = &end->port;
@@ -172,7 +172,7 @@ static uint64_t bell_arrival(struct sim_world *world, const struct sim_lane *lan
     if (!world->healed && via_rng_chance(&world->rng_port, config->bell_late_chance, 1000)) {
         at += sim_between(&world->rng_port, 0, config->bell_late_ns_max);
     }
-    /* Not before flushed writes; it may overtake the rest of the lane. */
+    /* A doorbell comes after flushed writes. It may overtake the other writes of the lane. */
     for (const struct sim_flight *flight = lane->head; flight != NULL; flight = flight->next) {
         at = flight->flushed ? via_max(at, flight->arrive_ns) : at;
     }
@@ -255,7 +255,7 @@ static uint64_t sim_port_events(struct via_port *port, uint64_t mask)
 static bool sim_port_link_is_up(struct via_port *port)
 {
     const struct sim_link *link = end_of(port)->link;
-    /* A surprise link-down: the port is told only after a while. */
+    /* After a surprise link-down the port reports the link as up for a while. */
     return link->up || end_of(port)->world->clock.now_ns < link->blind_until_ns;
 }
 
@@ -331,7 +331,7 @@ static void map_window(struct sim_end *end, bool real)
     }
 }
 
-/* Writes under way are lost, and so are the port's registers (DL_Down resets them). */
+/* The writes under way are lost. So are the port's registers: DL_Down resets them. */
 static void lose(struct sim_end *end)
 {
     for (uint32_t k = 0; k < VIA_PORT_QUEUES; k++) {

@@ -72,10 +72,10 @@ struct options {
     bool trace, quiet, count_given, no_shrink;
 };
 
-/* Of the search for a smaller case. */
+/* Limit of runs in the search for a smaller case. */
 #define SHRINK_RUNS_MAX 1500u
 #define SHRINK_SECONDS_MAX 60.0
-/* The history of a seed that has failed. */
+/* How much of a failed seed's history is printed. */
 #define TAIL_BYTES 8192
 
 static int bad_usage(const char *what, const char *value)
@@ -94,7 +94,7 @@ static bool parse_number(const char *text, uint64_t *ret_value)
 
 /* --- output ---------------------------------------------------------------------------------- */
 
-/* Completes a command line: graph and plant as they were given. */
+/* Completes a command line with the graph and the plant that the user gave. */
 static void print_given(const struct options *options, enum sim_graph graph)
 {
     if (graph != SIM_GRAPH_ANY) {

@@ -50,7 +50,8 @@ static struct sim_flight *pop(struct sim_lane *lane)
     return flight;
 }
 
-/* Like a port where a CPU of the receiver stores the lines (caps.lines_wake). */
+/* Wakes the reader of a line, as a port does where a CPU of the receiver stores the lines
+ * (caps.lines_wake). */
 static void wake_for_line(struct sim_end *to, const struct sim_flight *flight, uint32_t lane)
 {
     bool is_line = !flight->is_body && flight->bytes == VIA_RECORD_LINE_BYTES;
@@ -131,7 +132,8 @@ static uint64_t put_latency(struct sim_world *world)
     return sim_between(&world->rng_port, port->put_ns_min, port->put_ns_max);
 }
 
-/* With relaxed ordering: before some earlier writes; never later than its time. */
+/* With relaxed ordering a body may overtake some earlier writes. It never arrives after its
+ * time. */
 static void overtake(struct sim_world *world, struct sim_lane *lane, struct sim_flight *flight)
 {
     uint32_t count = 0;
@@ -261,7 +263,7 @@ static struct sim_wc_buffer *some_buffer(struct sim_end *end, struct sim_lane *l
     return count == 0 ? NULL : used[sim_between(&end->world->rng_port, 0, count - 1)];
 }
 
-/* The effect of sfence. */
+/* Drains the buffers, as sfence does. */
 static void fence(struct sim_end *end, struct sim_lane *lane)
 {
     struct sim_wc_buffer *buffer;
@@ -320,7 +322,7 @@ static void store(struct sim_end *end, struct sim_lane *lane, uint64_t off, cons
         struct sim_wc_buffer *buffer = buffer_for(end, lane, off - at);
         memcpy(buffer->data + at, bytes, part);
         buffer->mask |= (part == 64 ? UINT64_MAX : (UINT64_C(1) << part) - 1) << at;
-        /* A full buffer may leave, and most do at once. */
+        /* A full buffer may drain, and most drain at once. */
         if (buffer->mask == UINT64_MAX && via_rng_chance(&end->world->rng_port, 3, 4)) {
             drain(end, lane, buffer);
         }

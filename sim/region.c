@@ -148,7 +148,7 @@ bool sim_region_draft_remove(struct sim_host *host)
     if (!via_node_segment_is_idle(host->node, life->draft)) {
         return true;
     }
-    /* From now on no operation may touch it: ASan reports an access. */
+    /* No operation may touch it from now on: ASan reports an access. */
     free(life->draft_data);
     life->draft_data = NULL;
     return false;
@@ -241,7 +241,8 @@ void sim_region_submitted(struct sim_op *op)
     }
 }
 
-/* The payload of a put, as it is in memory now; in world->scratch if it consists of blocks. */
+/* The payload of a put, as it is in memory now. If it consists of blocks, they are collected in
+ * world->scratch. */
 static const unsigned char *payload_of(const struct sim_op *op, const struct sim_host *host)
 {
     unsigned char *scratch = host->world->scratch;

@@ -19,7 +19,7 @@
 #include "sim/posted.h"
 #include "wire/handshake.h"
 
-/* Messages that rogues forge have numbers that no other message has. */
+/* Messages that rogues forge have numbers that no real message has. */
 #define FORGED_NUMBER (UINT32_C(1) << 31)
 
 static void put_word(unsigned char *memory, size_t off, uint64_t word)
@@ -161,7 +161,8 @@ static uint32_t near_number(struct via_rng *rng, uint32_t number)
     return number + off[sim_between(rng, 0, VIA_ARRAY_COUNT(off) - 1)];
 }
 
-/* An acknowledgement of frames that the neighbour has sent: now and then one more has come. */
+/* An acknowledgement of frames that the neighbour has sent. Now and then it claims that one more
+ * frame has arrived. */
 static void lie_about_arrival(const struct rogue_view *view, unsigned channel,
                               struct via_frame_header *header)
 {
@@ -177,8 +178,8 @@ static void lie_about_arrival(const struct rogue_view *view, unsigned channel,
     memcpy(header->args, &args, sizeof(args));
 }
 
-/* Requests that any host may make: memory that all may read, so that answers go out to it, and the
- * barriers of others. */
+/* Requests that any host may make: gets from memory that all hosts may read, so that the answers go
+ * to the rogue, and arrivals at barriers of which it is not a member. */
 static void ask_in_vain(const struct rogue_view *view, struct via_frame_header *header)
 {
     struct sim_world *world = view->end->world;
@@ -202,7 +203,8 @@ static void ask_in_vain(const struct rogue_view *view, struct via_frame_header *
     }
 }
 
-/* Lies that need knowledge of its flows: numbers, arrivals, sessions that are expected. */
+/* Forges a frame of the rogue's own flows, with numbers, acknowledgements and sessions that the
+ * neighbour expects. */
 static void lie_of_own_flows(const struct rogue_view *view, unsigned channel,
                              struct via_frame_header *header)
 {
@@ -235,7 +237,7 @@ static void lie_of_own_flows(const struct rogue_view *view, unsigned channel,
     }
 }
 
-/* A flow of that life of a host that the reader knows; else any. */
+/* A flow that the reader knows from that life of the host; if there is none, any flow. */
 static uint16_t flow_in_use(const struct rogue_view *view, unsigned channel, uint16_t host,
                             uint32_t session)
 {
@@ -251,8 +253,8 @@ static uint16_t flow_in_use(const struct rogue_view *view, unsigned channel, uin
     return (uint16_t)first;
 }
 
-/* A frame as another host might send it next, which the reader can reach over a link of its own.
- * False: there is no such host. */
+/* Forges the next frame of another host to which the reader has a link of its own. False if there
+ * is no such host. */
 static bool speak_for_another(const struct rogue_view *view, unsigned channel,
                               struct via_frame_header *header)
 {
@@ -375,8 +377,8 @@ static void write_neighbours(const struct rogue_view *view, size_t off, size_t b
     }
 }
 
-/* About itself, or about others. */
-/* Modifies an announcement, either the one that the neighbour has of that host or another one. */
+/* Writes a change of an announcement, either of the one that the neighbour has of that host or of
+ * another one. */
 static uint32_t write_change(const struct rogue_view *view, struct via_announcement *head,
                              size_t off)
 {
@@ -475,7 +477,7 @@ static enum sim_rogue_kind kind_of_hello(size_t off)
     return other ? SIM_ROGUE_HELLO_OTHER : SIM_ROGUE_HELLO_GEOMETRY;
 }
 
-/* While the victim greets it: HELLOs with one wrong byte, and READYs without a HELLO. */
+/* The victim is greeting it: sends HELLOs with one wrong byte, and READYs without a HELLO. */
 static void write_greeting(const struct rogue_view *view)
 {
     struct sim_world *world = view->end->world;
@@ -518,7 +520,7 @@ static void write_something(const struct rogue_view *view)
         return;
     }
     if (phase != VIA_PHASE_UP) {
-        /* It does not write ahead, in the epoch that its next life will have: that life could not
+        /* No records ahead of time, in the epoch that its next life will have: that life could not
          * distinguish such records from its own, and would be blamed for them. */
         write_registers(view);
         return;
@@ -548,8 +550,8 @@ static void write_something(const struct rogue_view *view)
 
 /* --- when ------------------------------------------------------------------------------------ */
 
-/* Unread frames of its life as a node are gone: a relay may lose frames, and it must not be blamed
- * if its own are overwritten now. */
+/* Discards the unread frames of its life as a node: a relay may lose frames, and the node must not
+ * be blamed for frames that garbage overwrites now. */
 static void take_back(struct sim_end *end)
 {
     struct rogue_view view;
@@ -586,8 +588,8 @@ void sim_rogue_begin(struct sim_world *world, uint32_t index, uint32_t for_us)
     sim_clock_after(&world->clock, 0, SIM_EVENT_ROGUE, index, host->life.number, for_us);
 }
 
-/* If the garbage may look like work, no thread may sleep on it, so it rings the bell; and one bit
- * in vain. */
+/* Garbage may look like work, and no thread may sleep while there is work: ring the bells of all
+ * channels, and one bit at random. */
 static void ring_all(struct sim_end *end)
 {
     struct sim_world *world = end->world;

@@ -47,7 +47,7 @@ void sim_actor_sleep(struct sim_actor *actor)
 void sim_actor_stall(struct sim_actor *actor)
 {
     sim_fiber_wait(&actor->fiber);
-    /* What came while it was off its processor is noticed when it is on again. */
+    /* What arrived while the actor had no CPU is noticed when it runs again. */
     sim_actor_work(actor, 0);
 }
 

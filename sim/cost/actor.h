@@ -12,9 +12,9 @@
 struct sim_actor {
     struct sim_fiber fiber;
     struct sim_task task;
-    bool asleep;  /* and to be woken */
-    bool woken;   /* while it was awake: its next sleep ends at once */
-    bool granted; /* linked by the pool that it waits for */
+    bool asleep;  /* it sleeps until sim_actor_wake() */
+    bool woken;   /* it was woken while awake: its next sleep ends at once */
+    bool granted; /* the pool that it waits for has given it its tokens */
 };
 
 /* Starts main(arg) now. The actor and the CPU must not move in memory. */

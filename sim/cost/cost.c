@@ -47,7 +47,7 @@ bool sim_cost_step(struct sim_cost *cost)
     }
     const struct sim_cost_event event = cost->heap[0];
     sim_heap_pop(cost->heap, cost->count--, sizeof(event));
-    /* Big runs wait for memory: fetch what the next call is about while this one is made. */
+    /* Large runs wait for memory: prefetch the object of the next call while this call is made. */
     const char *next = cost->heap[0].call.object;
     __builtin_prefetch(next);
     __builtin_prefetch(next + VIA_CACHELINE);

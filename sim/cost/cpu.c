@@ -16,10 +16,10 @@ static const struct sim_key keys[] = {
 
 const struct sim_section sim_cpu_section = {"cpu", false, keys, VIA_ARRAY_COUNT(keys)};
 static const struct sim_key software_keys[] = {
-    {"register_store", SIM_TIME, 0, 1e8, NULL}, /* until the next one may follow */
-    {"register_read", SIM_TIME, 0, 1e8, NULL},  /* besides the path through the fabric */
+    {"register_store", SIM_TIME, 0, 1e8, NULL}, /* time until the core may make the next store */
+    {"register_read", SIM_TIME, 0, 1e8, NULL},  /* in addition to the path through the fabric */
     {"handler", SIM_TIME, 0, 1e9, NULL},        /* of an interrupt */
-    {"fence", SIM_TIME, 0, 1e7, NULL},          /* after write-combined stores */
+    {"fence", SIM_TIME, 0, 1e7, NULL},          /* a fence after write-combined stores */
 };
 const struct sim_section sim_software_section = {"software", false, software_keys,
                                                  VIA_ARRAY_COUNT(software_keys)};
@@ -80,7 +80,7 @@ static void settle(struct sim_lcpu *lcpu)
     }
     lcpu->busy_since_ps = now;
     if (now <= lcpu->since_ps) {
-        return; /* an interrupt has had all of it */
+        return; /* the interrupt used all of the time */
     }
     uint64_t progress = (uint64_t)((double)(now - lcpu->since_ps) * speed(lcpu));
     lcpu->since_ps = now;
@@ -96,7 +96,7 @@ static void settle(struct sim_lcpu *lcpu)
 
 static void tick(void *object, uint64_t ticket);
 
-/* When it must be checked again: the work is done, or the time slice is over and another task
+/* Schedules the next check: when the work is done, or when the time slice is over and another task
  * waits. */
 static void arm(struct sim_lcpu *lcpu)
 {
@@ -201,7 +201,7 @@ static void tick(void *object, uint64_t ticket)
     }
     settle(lcpu);
     struct sim_task *task = lcpu->task;
-    /* The clock counts whole picoseconds, so up to one of the rest may be missing. */
+    /* The clock counts whole picoseconds, so up to one picosecond of the work may remain. */
     if (task->working && lcpu->since_ps <= cpu->cost->now_ps && lcpu->switch_left_ps == 0 &&
         task->left_ps <= 1) {
         task->working = false;
@@ -300,8 +300,8 @@ void sim_task_wake(struct sim_task *task, struct sim_call done)
     sim_cost_after(cpu->cost, delay, (struct sim_call){.run = woken, .object = task});
 }
 
-/* Schedulers subtract the time of interrupts from a CPU's capacity: a task does not stay there
- * while another core is free. */
+/* Schedulers subtract the time of interrupts from a CPU's capacity, so a task does not stay on an
+ * interrupted CPU while another core is free. */
 static void evade(struct sim_lcpu *lcpu)
 {
     struct sim_task *task = lcpu->task;

@@ -22,7 +22,7 @@ struct sim_cpu_config {
     uint64_t slice_ps;       /* how long a task runs while others wait */
     uint64_t switch_ps;      /* of a task switch */
     uint64_t wake_ps;        /* from a wake-up until the task may run */
-    uint64_t wake_spread_ps; /* mean of an exponential time added to it */
+    uint64_t wake_spread_ps; /* mean of an exponential time added to wake_ps */
 };
 
 /* Parameters of a scenario file, section "cpu" or "cpu <name>". */

@@ -20,9 +20,9 @@
 #include <sanitizer/tsan_interface.h>
 #endif
 
-/* The sanitizers follow stacks, and must be told of every switch (sanitizer/
- * common_interface_defs.h, tsan_interface.h). Inline: the event that ThreadSanitizer gets at the
- * end of a function must be of the fiber that began it. */
+/* The sanitizers track stacks, so each switch is reported to them
+ * (sanitizer/common_interface_defs.h, tsan_interface.h). Inline: the event that ThreadSanitizer
+ * gets at the end of a function must belong to the fiber that began the function. */
 __attribute__((always_inline)) static inline void leaving(void **shadow, const void *stack,
                                                           size_t bytes, void *tsan_fiber)
 {
@@ -56,8 +56,8 @@ static void arrived(void *shadow, const void **ret_stack, size_t *ret_bytes)
 #define OTHER_TSAN(fiber) NULL
 #endif
 
-/* ThreadSanitizer keeps the jump targets of each fiber, and knows no jump from one fiber to
- * another. */
+/* ThreadSanitizer keeps the jump targets of each fiber, and does not support a jump from one fiber
+ * to another. */
 __attribute__((always_inline)) static inline void go_back(struct sim_fiber *fiber)
 {
 #ifdef __SANITIZE_THREAD__

@@ -16,9 +16,8 @@
 
 #define SIM_HOPS_MAX 16
 
-/* What a scenario says: [pcie], [host NAME], [switch NAME], [device NAME], [medium NAME], [link
- * NAME].
- */
+/* The sections of a scenario from which the net is built: [pcie], [host NAME], [switch NAME],
+ * [device NAME], [medium NAME], [link NAME]. */
 #define SIM_NET_SECTIONS_COUNT 6u
 extern const struct sim_section sim_net_sections[SIM_NET_SECTIONS_COUNT];
 
@@ -99,8 +98,8 @@ unsigned sim_net_add_node(struct sim_net *net, const struct sim_scenario *scenar
                           const char *section, const char *name);
 unsigned sim_net_add_link(struct sim_net *net, const struct sim_scenario *scenario,
                           const char *section, const char *name, unsigned a, unsigned b);
-/* Checks a section with a link's keys: its medium exists, carries that rate and reaches that far,
- * and its widths are possible. -EINVAL. */
+/* Checks a section with a link's keys: its medium exists, supports its rate and its length, and its
+ * widths are possible. -EINVAL. */
 int sim_net_check_link(const struct sim_scenario *scenario, const char *section,
                        struct via_error *err) VIA_MUST_CHECK;
 /* [pcie] only; sim_net_build does it, too. */

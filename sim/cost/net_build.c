@@ -289,12 +289,12 @@ int sim_net_way(const struct sim_net *net, const struct sim_scenario *scenario, 
     if (sim_net_path(net, from, to, ret_path) == 0) {
         return 0;
     }
-    const struct sim_link *last = net->links; /* a net has some: at each node ends one */
+    const struct sim_link *last = net->links; /* not NULL: each node has a link */
     for (unsigned i = 0; i < net->links_count; i++) {
         const struct sim_link *link = &net->links[i];
         last = link->a == to || link->b == to ? link : last;
     }
-    assert(net->links_count > 0); /* sim_net_build has seen to it */
+    assert(net->links_count > 0); /* sim_net_build() refuses a net without links */
     char section[64];
     section_of(section, sizeof(section), "link", last->name);
     return sim_scenario_complain(scenario, section, last->a == to ? "a" : "b", err,

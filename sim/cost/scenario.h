@@ -10,9 +10,10 @@
  * needs. All keys of a section must be there, no other may be. Numbers are kept in base units:
  * picoseconds, bytes, bytes per second, metres.
  *
- * Parts that several scenarios have stand once, in parts.ini beside them. "[switch chip: pex8749]"
- * takes the keys that it does not have from there, "[switch pex8749]"; so do sections without a
- * name, and a "[medium copper]" that a link asks for.
+ * Parts that several scenarios use are defined once, in parts.ini beside them. "[switch chip:
+ * pex8749]" takes the keys that it does not set from "[switch pex8749]" of that file. A section
+ * without a name takes them from the section of the same type, and a link takes its "[medium
+ * copper]" from there.
  */
 #ifndef SIM_COST_SCENARIO_H
 #define SIM_COST_SCENARIO_H
@@ -56,7 +57,7 @@ enum sim_mark {
     SIM_STATED,  /* the paper says so */
     SIM_SPEC,    /* a specification or data sheet says so */
     SIM_TYPICAL, /* others measured it on such hardware */
-    SIM_CHOSEN,  /* a choice of how we run the model: there is no true value */
+    SIM_CHOSEN,  /* a choice of how we run the model: no true value exists */
     SIM_FITTED,  /* fitted to the figures that are marked as such */
 };
 

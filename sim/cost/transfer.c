@@ -105,7 +105,7 @@ static void transfer_main(void *arg)
         uint64_t seen_count = transfer->seen_count;
         uint64_t begun_ns = now_ns(transfer);
         uint64_t deadline_ns = VIA_NEVER_NS;
-        transfer->actor.woken = false; /* the bell is noted: this turn comes after it */
+        transfer->actor.woken = false; /* the bell is recorded: this turn comes after it */
         unsigned work = run_turn(transfer, &deadline_ns);
         enum via_host_wait_step step =
             via_host_wait_turned(&transfer->wait, begun_ns, work, deadline_ns);

@@ -18,7 +18,8 @@
 
 #define EVENTS_MAX UINT64_C(50000000)
 #define WORD_BYTES 8u
-/* Of a transfer by block registers: source and destination, each in two halves, size, start. */
+/* Stores that start a transfer by block registers: source and destination, each in two halves,
+ * size, start. */
 #define DMA_STORES 6u
 
 static const char usage_text[] =
@@ -65,7 +66,7 @@ struct bench {
     uint64_t done_ps, left_ps;
 };
 
-/* Of one message, from an idle fabric. */
+/* Durations of one message, from an idle fabric. */
 struct took {
     uint64_t left_ps; /* of stores: until the last has left the core's buffers */
     uint64_t ps;

@@ -28,14 +28,15 @@ static const struct {
 
 #define STEPS 5u /* of a run: sim_paper.steps */
 
-/* Eight sizes from 64 B on. */
+/* The fit uses eight sizes from 64 B on. */
 static bool is_fitted(uint64_t bytes)
 {
     return bytes == 64 || bytes == 512 || bytes == 4096 || bytes == 16384 || bytes == 65536 ||
            bytes == 262144 || bytes == 1048576 || bytes == 4194304;
 }
 
-/* Below 64 B the paper has two digits and less, and its one byte is off the line of the others. */
+/* Below 64 B the paper gives two digits or less, and its value for one byte is not on the line of
+ * the others. */
 static double bound_of(uint64_t bytes)
 {
     return bytes >= 8192 ? 0.03 : bytes >= 64 ? 0.07 : 0.15;
@@ -56,7 +57,7 @@ static void add(struct sim_report *report, const char *series, const char *label
                       bound);
 }
 
-/* rates: MB/s for the sizes of the column, as far as they are needed. */
+/* rates: MB/s for the sizes of the column, where they are needed. */
 static void pcie_column(const struct sim_scenario *scenario, struct sim_report *report,
                         double *rates)
 {

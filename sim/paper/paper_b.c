@@ -14,7 +14,7 @@
 
 static const unsigned hosts[] = {3, 4, 5};
 static const unsigned threads[] = {1, 2, 4, 8};
-/* Three sizes are fitted on: the least, the greatest, and one between. */
+/* The fit uses three sizes: the smallest, the largest, and one between. */
 static const struct {
     uint64_t bytes;
     bool fit;
@@ -92,7 +92,7 @@ static double mb_per_s(double bytes, double ps)
 
 static const uint64_t bandwidth_sizes[] = {4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB};
 
-/* MB/s at a MiB. */
+/* Bandwidth at 1 MiB, in MB/s. */
 static double add_raw(struct figures *figures)
 {
     struct sim_row row = {
@@ -115,7 +115,7 @@ static double add_raw(struct figures *figures)
     return at_mib;
 }
 
-/* MB/s of a host at a MiB. */
+/* Bandwidth of a host at 1 MiB, in MB/s. */
 static double put_rate(const struct figures *figures, size_t host)
 {
     struct sim_ring_run run = neighbour_puts(figures, hosts[host], 1, MIB);

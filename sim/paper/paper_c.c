@@ -44,7 +44,7 @@ static void launched(void *object, uint64_t arg)
                                                   .arrived = sim_engine_rung(engine)});
 }
 
-/* MB/s of one call that copies so much. */
+/* Bandwidth of one call that copies that many bytes, in MB/s. */
 static double measure(const struct sim_scenario *scenario, const char *device, bool to_device,
                       uint64_t bytes)
 {

@@ -28,7 +28,7 @@ const struct sim_section sim_ring_section = {"ring", false, keys, VIA_ARRAY_COUN
 struct request {
     struct via_list queued;
     struct ring_host *source;
-    uint64_t bytes;     /* that it carries now */
+    uint64_t bytes;     /* bytes that the request moves now */
     uint64_t submit_ps; /* accepted from the program */
     uint64_t step_ps;   /* when the step it is in began */
 };
@@ -134,7 +134,8 @@ static void build(struct ring *ring, const struct sim_scenario *scenario, unsign
     ring->scratchpads_count = sim_scenario_count(scenario, "ring", "scratchpads");
     ring->acknowledgement_whole =
         strcmp(sim_scenario_word(scenario, "ring", "acknowledgement"), "whole") == 0;
-    /* Measured once, on an idle fabric: registers are not what the links are busy with. */
+    /* Measured once, on an idle fabric: register accesses are a small part of the traffic on the
+     * links. */
     ring->core_read_ps = sim_scenario_ps(scenario, "software", "register_read");
     ring->remote_read_ps = ring->core_read_ps + sim_ring_net_read_ps(&ring->net);
 }

@@ -34,9 +34,9 @@ static const struct sim_key keys[] = {
 };
 const struct sim_section sim_sdp_section = {"sdp", false, keys, VIA_ARRAY_COUNT(keys)};
 
-/* Maximum that the adapters move at once: then other transfers get their turn. */
+/* Maximum that the adapters move in one piece. Then other transfers get their turn. */
 #define PIECE_BYTES 4096u
-/* Work requests and the messages SrcAvail and RdmaRdCompl: one packet. */
+/* Size of a work request and of the messages SrcAvail and RdmaRdCompl: one packet. */
 #define CONTROL_BYTES 64u
 
 struct sdp_host {

@@ -40,8 +40,8 @@ struct stream {
     uint64_t bytes;
     uint64_t writes_count, warmup_count;
     struct sim_pool buffers;    /* doorbell mode: free ones */
-    uint64_t dma_done_count;    /* value of the chip's in-progress bit */
-    uint64_t read_count;        /* value of the scratchpad in the chip */
+    uint64_t dma_done_count;    /* finished DMAs: the chip's in-progress bit */
+    uint64_t read_count;        /* writes that the receiver has read: the scratchpad in the chip */
     uint64_t bells_count;       /* writes announced to the receiver */
     uint64_t first_ps, last_ps; /* measured from and to */
     uint64_t first_busy_ps, last_busy_ps;
@@ -327,7 +327,7 @@ static void note_time(void *object, uint64_t arg)
     stream->last_ps = stream->cost.now_ps;
 }
 
-/* On an idle fabric: the polled register has no other traffic beside it. */
+/* The time of one poll, measured on an idle fabric: no other traffic competes with it. */
 static uint64_t poll_ps(struct stream *stream)
 {
     sim_net_read(&stream->net, &stream->sender.to_chip, &stream->sender.from_chip, 4,

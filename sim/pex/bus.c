@@ -174,8 +174,8 @@ void sim_pex_bus_check(struct sim_pex *pex)
 
 /* --- calls of the driver --------------------------------------------------------------------- */
 
-/* A round trip: earlier posted writes come before its answer, those of this host and, if the answer
- * comes from the peer's memory, those of the peer. */
+/* A read's round trip. Earlier posted writes of this host arrive before its answer; if the answer
+ * comes from the peer's memory, the peer's posted writes do, too. */
 static void read_across(struct sim_pex_side *side, bool from_peer)
 {
     struct sim_world *world = side->end->world;

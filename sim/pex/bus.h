@@ -32,7 +32,7 @@ struct sim_pex_buffer {
 struct sim_pex_channel {
     uint32_t control, starts_count; /* posted starts that the engine has not begun */
     uint16_t era;                   /* starts of an earlier era were aborted */
-    bool is_stalled, is_hung;       /* until an abort; until a reset */
+    bool is_stalled, is_hung;       /* is_stalled: until an abort; is_hung: until a reset */
 };
 
 /* A host's DMA function. */
@@ -60,7 +60,7 @@ struct sim_pex_side {
     bool has_lost_bells; /* until the driver's link is up again */
     uint64_t service_ns; /* by the host's clock */
     uint32_t irqs_coming;
-    uint64_t irqs_seen; /* of the model's count */
+    uint64_t irqs_seen; /* of the model's interrupt count, when it was last checked */
     struct sim_pex_write *head, *tail;
     uint32_t writes_count;
     uint64_t free_ns; /* when the link has sent all posted writes */
@@ -102,19 +102,21 @@ static inline uint32_t sim_pex_number(const struct sim_pex_side *side)
 }
 
 struct via_pci *sim_pex_bus_pci(struct sim_pex_side *side);
-/* So many of the writes under way arrive now. */
+/* Delivers the first `count` writes under way. */
 void sim_pex_bus_arrive(struct sim_pex_side *side, uint32_t count);
-/* The writes whose time has come arrive. */
+/* Delivers the writes whose time has come. */
 void sim_pex_bus_due(struct sim_pex_side *side);
 void sim_pex_bus_drop(struct sim_pex_side *side);
-/* The cable is pulled ahead of the host's function: of what is under way, only what is for the
- * host's own DMA function arrives. */
+/* The cable between the host and its function is pulled: of the writes under way, only those for
+ * the host's own DMA function arrive. */
 void sim_pex_bus_cut(struct sim_pex_side *side);
-/* A read of something of the host's own, ahead of whose answer comes what the host posted. */
+/* A read of a register of the host's own functions: the host's posted writes arrive before the
+ * answer. */
 void sim_pex_bus_round_trip(struct sim_pex_side *side);
-/* The completion of a read does not come in time, and the root complex makes one up. */
+/* True if the completion of a read does not come in time, and the root complex makes one up. */
 bool sim_pex_is_timed_out(struct sim_pex_side *side);
-/* A thread of the end's host that sleeps must have been told of what arrived for it. */
+/* Schedules checks that no thread of the end's host sleeps although something has arrived for
+ * it. */
 void sim_pex_audit(const struct sim_end *end);
 /* Posts bytes as packets. */
 void sim_pex_bus_post(struct sim_pex_side *side, unsigned region, uint64_t off, const void *data,
@@ -123,21 +125,21 @@ void sim_pex_bus_post(struct sim_pex_side *side, unsigned region, uint64_t off, 
 /* --- engine.c --- */
 
 struct via_pci *sim_pex_engine_open(struct sim_pex_side *side);
-/* What the driver posted arrives. */
+/* Posted bytes of the driver arrive at the function. */
 void sim_pex_engine_write(struct sim_pex_engine *engine, uint64_t off, const void *data,
                           uint32_t bytes);
 void sim_pex_engine_start(struct sim_pex_engine *engine, unsigned channel, unsigned era);
-/* After what may make it interrupt its host. */
+/* Called after any access that may make the function interrupt its host. */
 void sim_pex_engine_check(struct sim_pex_engine *engine);
 void sim_pex_engine_interrupt(struct sim_pex_engine *engine);
 bool sim_pex_engine_is_ringing(const struct sim_pex_engine *engine);
 
 /* --- combine.c --- */
 
-/* Stores of the running thread: they wait in a buffer, or push out another one. */
+/* Stores of the running thread. They wait in a buffer, or evict the contents of one. */
 void sim_pex_combine(struct sim_pex_side *side, unsigned region, uint64_t off,
                      const unsigned char *data, size_t len);
-/* The buffers of the running thread drain, in any order. */
+/* Drains the buffers of the running thread, in any order. */
 void sim_pex_combine_fence(struct sim_pex_side *side);
 /* Called after any access that may make the chip interrupt a host. */
 void sim_pex_bus_check(struct sim_pex *pex);

@@ -14,7 +14,7 @@ static struct via_rng *rng_of(const struct sim_pex_side *side)
     return &side->end->world->rng_port;
 }
 
-/* A whole line is one packet; else each run of bytes within 8 is. */
+/* Sends a whole line as one packet. Of a partial line each run of bytes within 8 is a packet. */
 static void drain(struct sim_pex_side *side, struct sim_pex_buffer *buffer)
 {
     side->end->world->counts.drains++;
@@ -37,7 +37,7 @@ static void drain(struct sim_pex_side *side, struct sim_pex_buffer *buffer)
     buffer->mask = 0;
 }
 
-/* A buffer of this thread with contents (NULL: of any thread); NULL: there is none. */
+/* A buffer with contents: of this thread; NULL: of any thread. Returns NULL if there is none. */
 static struct sim_pex_buffer *some_buffer(struct sim_pex_side *side,
                                           const struct sim_thread *thread, bool any_thread)
 {

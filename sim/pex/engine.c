@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * A host's DMA function: the model's, which copies at once when it is told to start. Here the
- * start reaches it as other posted writes do, and the copy is made some time after that. Each
- * start is drawn: its channel may hang, until an abort or until the function is reset, or its
- * descriptors may fail. Some engines have the errata of Linux' drivers/dma/plx_dma.c.
+ * A host's DMA function: the model's, which copies at once when it starts. Here the start reaches
+ * the model as other posted writes do, and the copy is made some time after that. Each start is
+ * drawn: its channel may hang, until an abort or until the function is reset, or its descriptors
+ * may fail. Some engines have the errata of Linux' drivers/dma/plx_dma.c.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -93,7 +93,7 @@ void sim_pex_engine_write(struct sim_pex_engine *engine, uint64_t off, const voi
         return;
     }
     struct sim_pex_channel *at = &engine->channels[channel];
-    at->era++; /* no start that is under way survives an abort, or the ring's set-up */
+    at->era++; /* an abort, and the set-up of the ring, cancel all starts under way */
     at->starts_count = 0;
     write_control(engine, channel, value, false);
     at->is_stalled &= (value & VIA_PLX_DMA_ABORT) == 0;
@@ -161,7 +161,7 @@ bool sim_pex_engine_is_ringing(const struct sim_pex_engine *engine)
     for (unsigned i = 0; i < VIA_PLX_DMA_CHANNELS; i++) {
         is_busy |= engine->channels[i].starts_count != 0;
     }
-    /* What such engines do not tell of, the node notices when it asks. */
+    /* Such engines do not always interrupt. The node notices the end of a DMA when it polls. */
     return engine->irqs_coming != 0 || is_busy ||
            (engine->side->end->dmas_count != 0 &&
             (engine->writes_back_late || world_of(engine)->config.dma.lost_chance != 0));
@@ -184,7 +184,7 @@ static int engine_config_write(struct via_pci *pci, unsigned off, unsigned len, 
     sim_pex_bus_round_trip(engine->side);
     bool masters = off == VIA_PCI_COMMAND && (value & VIA_PCI_COMMAND_MASTER) != 0;
     for (unsigned i = 0; i < VIA_PLX_DMA_CHANNELS && !masters; i++) {
-        engine->channels[i].era++; /* cut off: it reaches nothing any more */
+        engine->channels[i].era++; /* bus mastering is off: the starts under way have no effect */
         engine->channels[i].starts_count = 0;
     }
     return engine->function->ops->config_write(engine->function, off, len, value);
@@ -196,7 +196,7 @@ static int engine_region(struct via_pci *pci, unsigned region, struct via_pci_re
     return function->ops->region(function, region, ret_region);
 }
 
-/* What the engine posted before its answer comes ahead of it, write-backs too. */
+/* What the engine posted arrives before the answer of the read, write-backs too. */
 static int engine_read(struct via_pci *pci, unsigned region, uint64_t off, void *ret_data,
                        size_t len)
 {

@@ -29,7 +29,7 @@ static struct sim_host *host_of(const struct sim_pex_side *side)
     return &side->end->world->hosts[side->end->host];
 }
 
-/* Called while a thread works: some writes that are under way to it arrive. */
+/* Called while a thread works: delivers some of the writes that are under way to it. */
 static void pex_enter(struct sim_end *end)
 {
     struct sim_world *world = end->world;

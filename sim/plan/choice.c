@@ -8,7 +8,8 @@
 #include "base/types.h"
 #include "sim/cost/dma.h"
 
-/* Of an engine in block mode: two addresses of two words each, a size, the start bit. */
+/* Stores that start an engine in block mode: two addresses of two words each, a size, the start
+ * bit. */
 #define START_STORES 6u
 
 /* A run ends with its last event, so no callback is needed. */
@@ -49,7 +50,7 @@ static double by_stores(struct sim_net *net, const struct sim_path *path,
     return fmax(run(net, from_ps), ps_of(bytes, costs->store_rate)) + (double)costs->fence_ps;
 }
 
-/* Staged, started, delivered; then the record. */
+/* Time of a body by the engine: staged, started, delivered; then the record. */
 static double by_engine(struct sim_net *net, const struct sim_path *path,
                         const struct sim_scenario *parts, const char *section,
                         const struct plan_costs *costs, uint64_t bytes)
@@ -80,7 +81,7 @@ static double by_engine(struct sim_net *net, const struct sim_path *path,
            by_stores(net, path, costs, 0);
 }
 
-/* All channels together, through the narrowest link of the path. */
+/* Rate of all channels together, through the narrowest link of the path. */
 static double engine_rate(const struct plan_wiring *wiring, const struct sim_path *path,
                           const struct sim_scenario *parts, const char *section, uint64_t bytes)
 {

@@ -13,8 +13,8 @@ struct plan_choice {
     double stores_busy_ps;  /* of that, the time of the transfer thread */
     double engine_busy_ps;  /* the same */
     double engine_rate;     /* of a port, bytes per second of payload, TLPs of MPS */
-    uint64_t quicker_bytes; /* the smallest body, a power of two, that the engine delivers earlier;
-                               0: none that fits a frame */
+    uint64_t quicker_bytes; /* the smallest body, a power of two, that the engine delivers earlier
+                               than stores do; 0: no body that fits a frame */
 };
 
 /* Advances time in the wiring's net, which must be idle otherwise. */

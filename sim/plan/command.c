@@ -134,7 +134,7 @@ static int run_rows(struct plan *plan, struct via_error *err)
     return rc;
 }
 
-/* The limit of any traffic of that pattern, whatever the hosts do. */
+/* The limit of any traffic of that pattern, independent of what the hosts do. */
 static double bound_of(const struct plan *plan)
 {
     const struct plan_report *report = &plan->report;
@@ -308,7 +308,7 @@ static bool parse_loads(const char *text, struct options *options)
     return false;
 }
 
-/* -1: it has no such letter. */
+/* Sets the option with that letter; -1: there is none. */
 static int set_number(struct options *options, int option)
 {
     uint64_t value;

@@ -155,7 +155,8 @@ static void copy_bypassed(struct nodes_thread *thread)
     }
 }
 
-/* Counts frames for bypass buffers, and acknowledgements that ended nothing. */
+/* Charges the time of frames for bypass buffers, and of acknowledgements that ended no
+ * operation. */
 static void pay_for_the_rest(struct sim_transfer *transfer, unsigned work)
 {
     struct nodes_thread *thread = (struct nodes_thread *)transfer;
@@ -181,7 +182,7 @@ static const struct sim_transfer_ops transfer_ops = {begin_turn, pay_for_the_res
 
 /* --- the fabric ------------------------------------------------------------------------------ */
 
-/* Much of it is never touched. */
+/* Maps memory, of which much is never touched. */
 static void *map(size_t bytes)
 {
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,

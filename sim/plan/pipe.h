@@ -8,16 +8,17 @@
 
 struct plan_frame {
     struct plan_frame *next;
-    struct plan_frame *with; /* further acknowledgements that this one carries */
+    struct plan_frame *with; /* further acknowledgements that are merged into this one */
     struct plan_pipe *pipe;  /* the pipe that it is in */
     struct plan_op *op;
-    uint64_t since_ps; /* it has waited to be relayed */
+    uint64_t since_ps; /* time since which it waits to be relayed */
     uint32_t body_bytes;
-    uint32_t acknowledges; /* if it is an acknowledgement, of so many frames */
+    uint32_t acknowledges; /* of an acknowledgement: the number of frames that it acknowledges */
     uint16_t source, destination;
     bool acknowledge_now;
-    bool first;       /* frames of the operation */
-    uint8_t arriving; /* of a frame's stores and its arrival, how many are outstanding */
+    bool first; /* the first frame of the operation */
+    uint8_t
+        arriving; /* number of outstanding events of two: the end of its stores, and its arrival */
 };
 
 struct plan_frames {
@@ -89,7 +90,7 @@ struct plan_thread {
     bool has_worked; /* time since it last found nothing */
     enum plan_phase phase;
     struct plan_pipe *drain_at; /* in `out`, the next pipe whose bypass buffers are checked */
-    uint64_t debt_ps;           /* doorbells to ring since its last job */
+    uint64_t debt_ps;           /* cost of doorbells rung since its last job, not yet spent */
     struct via_host_wait wait;
     uint64_t poll_ticket; /* for the end of the current wait */
     uint64_t empty_ns;    /* begin of the last turn that found nothing */
@@ -156,7 +157,7 @@ struct plan_pipe *plan_pipe_towards(struct plan_fabric *fabric, unsigned at, uns
  * time. */
 void plan_pipe_forget(struct plan_fabric *fabric, struct plan_pipe *pipe);
 
-/* The bubble rule, for new frames; and for frames that turn into another dimension. */
+/* The bubble rule, for new frames and for frames that turn into another dimension. */
 bool plan_pipe_is_inject_allowed(const struct plan_pipe *pipe);
 bool plan_pipe_is_turn_allowed(const struct plan_fabric *fabric, const struct plan_pipe *pipe);
 /* The writer has found no room. */
@@ -170,7 +171,7 @@ void plan_pipe_offer(struct plan_pipe *pipe, struct plan_thread *ringer);
 void plan_pipe_list_out(struct plan_pipe *pipe);
 /* The stores of a frame begin; `sent`: called when all have left. */
 void plan_pipe_post(struct plan_fabric *fabric, struct plan_frame *frame, struct sim_call sent);
-/* One of the two has come that a frame waits for: see `arriving`. */
+/* One of the two events has happened that a frame waits for: see `arriving`. */
 void plan_frame_came(void *frame, uint64_t arg);
 
 /* --- thread.c -------------------------------------------------------------------------------- */

@@ -7,7 +7,7 @@
 
 #include "base/types.h"
 
-/* More digits say nothing: times are whole picoseconds, counts are far below. */
+/* More digits would be meaningless: times are whole picoseconds, and counts are far below this. */
 #define DIGITS 12
 
 static json_t *number(double value)

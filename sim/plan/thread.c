@@ -13,7 +13,7 @@ static void next(struct plan_thread *thread);
 
 /* --- the next job ---------------------------------------------------------------------------- */
 
-/* Each pipe comes once in a turn: frames that arrive before that are found. It counts as listed
+/* Each pipe is served once in a turn, with the frames that arrive before that. It counts as listed
  * until stay_in(), so that later arrivals do not extend the turn. */
 static struct plan_pipe *pop_in(struct plan_thread *thread)
 {
@@ -136,7 +136,7 @@ static void block(struct plan_fabric *fabric, struct plan_pipe *pipe, struct pla
     plan_pipe_ask_for_room(fabric, way);
 }
 
-/* They are tried again. */
+/* Makes the readers try the blocked pipes again. */
 static void unblock(struct plan_pipe *way)
 {
     unsigned bypass_count = way->writer->host->fabric->costs.bypass_count;
@@ -148,7 +148,7 @@ static void unblock(struct plan_pipe *way)
     }
 }
 
-/* A frame out of a pipe, unless it has to wait. */
+/* Takes a frame out of a pipe, unless the frame has to wait. */
 static bool choose_in(struct plan_thread *thread)
 {
     struct plan_fabric *fabric = thread->host->fabric;
@@ -209,7 +209,7 @@ static struct plan_frame *cut(struct plan_fabric *fabric, struct plan_pipe *way)
     return frame;
 }
 
-/* As many as there is room for, of each kind. */
+/* Sends as many frames as there is room for, of each kind. */
 static bool choose_drain(struct plan_thread *thread)
 {
     for (; thread->drain_at != NULL; thread->drain_at = thread->drain_at->next_out) {
@@ -593,7 +593,7 @@ static void polled_long_enough(void *object, uint64_t ticket)
     }
 }
 
-/* Nothing came before everything was armed. */
+/* Nothing arrived before everything was armed. */
 static void armed(void *object, uint64_t ticket)
 {
     struct plan_thread *thread = object;
@@ -632,7 +632,7 @@ static void wait_for_work(struct plan_thread *thread)
     }
 }
 
-/* A turn's cost has been spent. It finds what came meanwhile. */
+/* The cost of a turn has been spent. The turn finds what has arrived meanwhile. */
 static void end_poll(void *object, uint64_t arg)
 {
     (void)arg;

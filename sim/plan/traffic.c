@@ -11,7 +11,7 @@
 #include "sim/memory.h"
 #include "sim/plan/nodes.h"
 
-/* Maximum backlog of a host that is given more than it can send. */
+/* Maximum backlog of a host at an offered load that exceeds what it can send. */
 #define BACKLOG_MAX 64u
 
 static const char *const pattern_names[] = {"neighbour", "all-to-all", "incast", "barrier"};
@@ -181,9 +181,9 @@ static void arrival(void *object, uint64_t arg)
 
 /* --- barriers: src/shmem/barrier.c ----------------------------------------------------------- */
 
-/* With so few hosts, words go from neighbour to neighbour, through windows, in both directions:
- * after round r a host has words of those up to r hops away. With more, or if the next host is not
- * a neighbour, dissemination: in round r a put to the host 2^r further. */
+/* With so few hosts, words go from neighbour to neighbour through windows, in both directions:
+ * after round r a host has the words of the hosts up to r hops away. With more hosts, or if the
+ * next host is not a neighbour, dissemination: in round r a put to the host 2^r further. */
 #define NEIGHBOURS_MAX 16u
 
 static bool is_by_neighbours(const struct plan_shape *shape)

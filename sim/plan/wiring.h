@@ -20,7 +20,7 @@ struct plan_parts {
     char card[32], cable[32], chip[32], board[32];
 };
 
-/* Of a store's TLP: a fill buffer. */
+/* Payload of the TLP of a store: one fill buffer. */
 #define PLAN_STORE_BYTES 64u
 
 struct plan_wiring {

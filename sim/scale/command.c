@@ -21,7 +21,7 @@
 #define COST_PER_CHANGE 8u
 /* An announcement that a cut makes is one record, however many neighbours the host has. */
 #define CUT_ANNOUNCEMENT_BYTES (sizeof(struct via_announcement) + VIA_CONTROL_PIPE_BODY_BYTES)
-/* Until each host knows every other, or the fabric never will. */
+/* Time limit until each host knows every other. */
 #define SETTLE_NS (60 * VIA_SEC_NS)
 
 static const char usage_text[] =

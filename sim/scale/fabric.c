@@ -13,7 +13,7 @@
 #include "sim/memory.h"
 #include "sim/scale/port.h"
 
-/* Turns with work that follow each other, before turns of other hosts would come anyway. */
+/* Limit of consecutive turns with work, before other hosts get their turns anyway. */
 #define POLLS_MAX 64u
 #define START_NS VIA_SEC_NS
 #define MESSAGE_BYTES 64u
@@ -25,13 +25,13 @@ struct scale_host {
     void *memory;
     size_t bytes;
     struct via_node *node;
-    struct via_list arriving; /* ends that post to it */
-    uint64_t turn_ns;         /* of its next turn */
-    uint64_t busy_ns;         /* its last one ends */
-    uint32_t ticket;          /* of the turn that counts */
+    struct via_list arriving; /* ends that have posted writes under way to it */
+    uint64_t turn_ns;         /* time of its next turn */
+    uint64_t busy_ns;         /* end of its last turn */
+    uint32_t ticket;          /* of the valid turn event */
     uint32_t routes_seen;
     bool changed;
-    uint64_t cpu_ns; /* since the last count */
+    uint64_t cpu_ns; /* CPU time since the last count */
     uint64_t turns;
     uint64_t announcements_taken;
     struct via_node_counters counted;
@@ -63,12 +63,12 @@ struct scale_fabric {
     struct event *events;
     size_t events_count, events_capacity;
     uint64_t order;
-    struct edge *edges; /* of each host's ports, in their order */
-    uint32_t *first;    /* of a host */
-    uint16_t *hops;     /* [from][to], as links are */
+    struct edge *edges; /* the ports of all hosts, host by host */
+    uint32_t *first;    /* index of each host's first edge */
+    uint16_t *hops;     /* [from][to]: length of the shortest path over the links that are up */
     bool *wrong;        /* [from][to]: the host's route is not one of that length */
-    uint64_t wrongs;    /* so many */
-    /* The one message. */
+    uint64_t wrongs;    /* how many of them are wrong */
+    /* The message that a run sends. */
     unsigned char message[MESSAGE_BYTES];
     uint64_t delivered_ns, completed;
     uint16_t delivered_at;
@@ -95,7 +95,7 @@ static void push(struct scale_fabric *fabric, struct event event, uint64_t at_ns
     sim_heap_push(fabric->events, fabric->events_count++, &event, sizeof(event));
 }
 
-/* At that time at the latest. */
+/* Schedules a turn at that time at the latest. */
 static void wake(struct scale_host *host, uint64_t at_ns)
 {
     at_ns = via_max(at_ns, host->busy_ns);
@@ -180,7 +180,7 @@ static bool is_right(const struct scale_fabric *fabric, unsigned from, unsigned 
     if (hops == SCALE_UNREACHABLE || route.port == VIA_PORT_NONE || from == to) {
         return (hops == SCALE_UNREACHABLE) == (route.port == VIA_PORT_NONE);
     }
-    /* Over a link that is there, to a host that is nearer. */
+    /* The route must use a link that is up, to a host that is closer. */
     const struct edge *edge = &fabric->edges[fabric->first[from] + route.port];
     return route.hops == hops && route.port < fabric->hosts[from].ports_count &&
            fabric->links[edge->link]->up && scale_fabric_hops(fabric, edge->host, to) + 1 == hops;

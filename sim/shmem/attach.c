@@ -195,7 +195,7 @@ static int map_segment(struct sim_pe *pe, const struct via_attach_request *ask,
     if (owner == NULL || shared->crashed) {
         return -EACCES;
     }
-    /* The bell of the owner is never rung here; any descriptor will do. */
+    /* No process rings the owner's bell in this file, so any descriptor will do. */
     const int fds[] = {fd, shared->life_fd, shared->life_fd};
     for (unsigned i = 0; i < VIA_ARRAY_COUNT(fds); i++) {
         request->fds[i] = fcntl(fds[i], F_DUPFD_CLOEXEC, 3);
@@ -380,7 +380,8 @@ int via_client_tcp_put(struct via_client_tcp *tcp, struct via_remote *remote, ui
                        const void *src, size_t bytes, unsigned flags)
 {
     (void)tcp, (void)remote, (void)off, (void)src, (void)bytes, (void)flags;
-    abort(); /* via_client_tcp_way() has told of none: so for all below */
+    abort(); /* via_client_tcp_way() has reported no direct connection, so none of the calls below
+                is made */
 }
 
 int via_client_tcp_put_signal(struct via_client_tcp *tcp, struct via_remote *remote, uint64_t off,

@@ -89,7 +89,8 @@ static long futex_wake(struct sim_job *job, const void *word)
     return 0;
 }
 
-/* Edge-triggered: rings since the last wait, a ring now, or the host's end. */
+/* Edge-triggered. Returns for rings since the last wait, for a ring during this wait, or when the
+ * host ends. */
 static long epoll_wait_once(struct sim_pe *pe, struct epoll_event *events, int timeout_ms)
 {
     bool dead = pe->job->hosts[pe->host->index].crashed;

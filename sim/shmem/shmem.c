@@ -8,9 +8,10 @@
 #include "sim/memory.h"
 #include "sim/shmem/job.h"
 
-/* Limit of a step, however many messages are lost and late, once the faults are over. */
+/* Time limit of a step once the faults are over, however many messages are lost or late. */
 #define STEP_NS_MAX (500 * VIA_MSEC_NS)
-/* Within this time a PE notices that its host has gone, and the launcher that a PE has ended. */
+/* Within this time a PE notices that its host has ended, and the launcher notices that a PE has
+ * ended. */
 #define NOTICE_NS_MAX (3 * VIA_SEC_NS)
 
 static struct sim_job *job_of(struct sim_guest *guest)
@@ -242,7 +243,7 @@ static bool is_done(const struct sim_guest *guest)
             return false;
         }
     }
-    /* Operations under way of a job that was ended end as well. */
+    /* Operations under way of a killed job end as well. */
     for (uint32_t i = 0; i < job->world->hosts_count; i++) {
         if (job->hosts[i].running != 0) {
             return false;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * The parts of the sockets library that are not here: connections meet before the run, a process
- * has one connection and one thread, and there are no epoll sets and no steward.
+ * Replacements of the parts of the sockets library that the simulator leaves out: both ends of a
+ * connection have pipes before the run begins, a process has one connection and one thread, and
+ * there are no epoll sets and no steward.
  */
 #include "sim/sockets/run.h"
 #include "sockets/conn/board.h"
@@ -41,14 +42,14 @@ int via_conn_fd(const struct via_conn *conn)
     return (int)via_container_of(conn, struct sock_end, conn)->number;
 }
 
-/* As offer.c has it; the acceptor hears some time that its offer was taken, and
- * before the peer says anything else. */
+/* As in offer.c. The acceptor notices at some time that the connector took its offer, at the latest
+ * when the connector sends its next message. */
 bool via_conn_tx_is_switch_allowed(struct via_conn *conn)
 {
     struct sock_end *end = via_container_of(conn, struct sock_end, conn);
     if (via_conn_is_local(conn) && conn->side->tx_shut == 0 && !end->leaving &&
         !sock_chance(end->run, end->run->config->switch_chance)) {
-        return false; /* not noticed yet that both have pipes */
+        return false; /* this end has not noticed yet that both have pipes */
     }
     if (via_conn_is_in(conn, VIA_PHASE_BIT(OFFERED)) &&
         (conn->side->tx_shut != 0 || end->leaving || via_side_flags(conn->side) != 0 ||
@@ -207,7 +208,8 @@ void via_sock_bell_ring(unsigned index)
 bool via_steward_keep_conn(struct via_conn *conn, int fd)
 {
     (void)fd;
-    via_container_of(conn, struct sock_end, conn)->kept = true; /* program.c sees to it */
+    via_container_of(conn, struct sock_end, conn)->kept =
+        true; /* program.c does the steward's work: serve_kept() */
     return true;
 }
 

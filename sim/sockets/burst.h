@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Programs at both ends of a connection that send before they read, in rounds. TCP carries them if
- * a socket buffer holds the smaller of the two bursts of a round: so must pipes.
+ * Programs at both ends of a connection that send before they read, in rounds. Over TCP they make
+ * progress if a socket buffer holds the smaller of the two bursts of a round. Over pipes they must,
+ * too.
  */
 #ifndef SIM_SOCKETS_BURST_H
 #define SIM_SOCKETS_BURST_H
@@ -10,17 +11,17 @@
 #include "base/types.h"
 
 struct burst {
-    uint64_t bytes;      /* of a round, sent before anything is read; 0: reads at any time */
-    uint64_t peer_bytes; /* bytes read before more are sent */
+    uint64_t bytes; /* bytes that it sends in a round before it reads; 0: it reads at any time */
+    uint64_t peer_bytes; /* bytes that it reads before the next round */
     uint64_t round;
-    uint32_t glances; /* how often it reads a little nevertheless */
+    uint32_t glances; /* how many times it reads a little before its burst is sent */
 };
 
 /* After this long without a byte in either direction the connection counts as hung, and the checks
  * end. */
 #define BURST_HANGS_NS (20 * VIA_SEC_NS)
 
-/* Does the program send now, because its round is not sent yet? */
+/* True if the program has to send now: the burst of its round is not sent yet. */
 static inline bool burst_has_to_send(const struct burst *burst, uint64_t sent, uint64_t total)
 {
     return burst->bytes != 0 && sent < via_min(total, burst->round * burst->bytes);
@@ -37,7 +38,7 @@ static inline void burst_step(struct burst *burst, uint64_t sent, uint64_t total
     }
 }
 
-/* Draws both ends; `bytes` are sent in all. */
+/* Draws the programs of both ends, which send one_total and other_total bytes. */
 static inline void burst_draw(struct via_rng *rng, struct burst *one, struct burst *other,
                               uint64_t one_total, uint64_t other_total, uint64_t kernel_bytes)
 {
@@ -51,7 +52,7 @@ static inline void burst_draw(struct via_rng *rng, struct burst *one, struct bur
     other->glances = via_rng_chance(rng, 1, 2) ? (uint32_t)via_rng_between(rng, 1, 20) : 0;
 }
 
-/* May it read, or write, now? */
+/* May the program read (write) now? */
 static inline bool burst_is_read_allowed(struct burst *burst, struct via_rng *rng, uint64_t sent,
                                          uint64_t total)
 {

@@ -8,7 +8,8 @@
 #include "sim/memory.h"
 #include "sim/sockets/run.h"
 
-/* Beyond the records under way: a record is two puts, and words are puts of their own. */
+/* Frames under way beyond the limit of records: a record is two puts, and each word is a put of its
+ * own. */
 #define FRAMES_SPARE 4u
 
 static struct sock_end *owner_of(const struct via_remote *remote)
@@ -16,7 +17,7 @@ static struct sock_end *owner_of(const struct via_remote *remote)
     return via_container_of(remote, struct sock_end, remote);
 }
 
-/* Its segment is gone, and the host knows. */
+/* The peer's segment is gone, and its host refuses puts. */
 static bool is_refused(const struct sock_end *peer)
 {
     return peer->closed || (peer->dead && peer->out.fin_arrived);
@@ -70,7 +71,7 @@ int via_remote_try_put(struct via_remote *remote, uint64_t off, const void *src,
 int via_client_try_put(struct via_remote *remote, uint64_t off, const void *src, size_t bytes,
                        unsigned flags, const struct via_client_reader *reader)
 {
-    (void)reader; /* there are no slices: the host rings in any case */
+    (void)reader; /* no slices here, so the host rings in any case */
     return via_remote_try_put(remote, off, src, bytes, flags);
 }
 
@@ -78,7 +79,7 @@ int via_remote_try_put_from(struct via_remote *remote, uint64_t off, struct via_
                             uint64_t segment_off, uint64_t bytes, unsigned flags)
 {
     (void)remote, (void)off, (void)segment, (void)segment_off, (void)bytes, (void)flags;
-    return -ENOTSUP; /* nothing is lent: via_fabric_mirror_lent() */
+    return -ENOTSUP; /* the mirror is not lent: via_fabric_mirror_lent() returns NULL */
 }
 
 void sock_frame_arrives(struct sock_end *from)
@@ -94,7 +95,7 @@ void sock_frame_arrives(struct sock_end *from)
     free(frame.data);
     sock_trace(from, "a put arrives, at", frame.off);
     sock_wake(from->peer);
-    sock_wake(from); /* the way has room again */
+    sock_wake(from); /* the line has room again */
 }
 
 void sock_line_free(struct sock_line *line)
@@ -136,7 +137,7 @@ int via_remote_get(struct via_remote *remote, uint64_t off, void *dst, size_t by
     return -ENOTSUP; /* all records are in the mirror */
 }
 
-/* Asks whether the peer's segment is there. */
+/* Returns whether the peer's segment exists. */
 int via_remote_open(struct via_attach *attach, unsigned host, uint64_t handle, uint64_t bytes,
                     struct via_remote **ret_remote)
 {
@@ -162,7 +163,7 @@ bool via_client_remote_is_held(const struct via_remote *remote)
     return false;
 }
 
-/* The host keeps the words of a segment that is gone. */
+/* The host keeps the words of a segment after the segment is removed. */
 int via_client_remote_word(struct via_remote *remote, uint64_t off, struct via_client_word *word,
                            uint64_t *ret_word)
 {

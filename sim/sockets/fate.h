@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* When a process that holds an end of a stream meets its fault. */
+/* When a process that holds an end of a stream is killed, or calls exec(). */
 #ifndef SIM_SOCKETS_FATE_H
 #define SIM_SOCKETS_FATE_H
 

@@ -20,7 +20,7 @@
 #define START_NS VIA_SEC_NS
 #define PREEMPTED_NS 1000u
 
-/* A thread may lose its CPU where it reads the clock, too. */
+/* A thread may also lose its CPU where it reads the clock. */
 int clock_gettime(clockid_t clock, struct timespec *ret_time)
 {
     struct sock_end *end = sock_running();
@@ -59,7 +59,7 @@ static uint64_t unread_of(const struct sock_way *way)
     return way->arrived - way->read;
 }
 
-/* Bytes under way reach the peer, in order; 0 bytes: FIN, or RST. */
+/* Sends bytes, which reach the peer later and in order; 0 bytes: a FIN or RST. */
 static void leave(struct sock_end *end, uint32_t bytes, bool reset)
 {
     struct sock_run *run = end->run;
@@ -69,7 +69,7 @@ static void leave(struct sock_end *end, uint32_t bytes, bool reset)
     sim_clock_at(&run->clock, end->out.last_ns, SIM_EVENT_PUTS, end->number, bytes, reset);
 }
 
-/* Wakes an end that sleeps on its socket for these. */
+/* Wakes an end if it sleeps for these events of its socket. */
 static void wake_for(struct sock_end *end, uint32_t events)
 {
     if (end->asleep) {
@@ -90,7 +90,8 @@ void sock_kernel_arrives(struct sock_end *from, uint32_t bytes, bool reset)
     from->peer->reset |= reset;
     sock_trace(from, "the kernel's arrive, so many", bytes);
     if (bytes != 0 && from->peer->dead && !from->reset) {
-        leave(from->peer, 0, true); /* no process holds that socket */
+        leave(from->peer, 0,
+              true); /* no process holds the peer's socket: its kernel answers by RST */
     }
     uint32_t end_events = POLLIN | POLLRDHUP | (reset ? POLLERR | POLLHUP : 0u) |
                           (from->peer->out.fin_sent ? POLLHUP : 0u);
@@ -117,7 +118,7 @@ static ssize_t send_vector(int fd, const struct iovec *iov, size_t count)
     struct sock_end *end = sock_end_of(fd);
     struct sock_way *way = &end->out;
     uint64_t total = 0;
-    /* Within a host the kernel answers what meets no process by RST at once. */
+    /* Within a host the kernel answers data for a closed socket by RST at once. */
     const struct sock_end *peer = end->peer;
     end->reset |= peer->dead && peer->out.fin_arrived && via_conn_is_local(&end->conn);
     if (way->fin_sent || end->reset) {
@@ -214,7 +215,7 @@ static int kernel_poll(struct pollfd *fds, nfds_t count, int timeout_ms)
     return fds[0].revents != 0;
 }
 
-/* ppoll() that does not wait is all that the library calls so. */
+/* The library makes only one call by syscall(): ppoll() without a timeout. */
 long syscall(long number, ...)
 {
     va_list args;
@@ -254,7 +255,7 @@ static int kernel_shutdown(int fd, int how)
     return 0;
 }
 
-/* To no address: the connection is reset. */
+/* connect() to AF_UNSPEC: resets the connection. */
 static int kernel_connect(int fd, const struct sockaddr *address, socklen_t bytes)
 {
     struct sock_end *end = sock_end_of(fd);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * A host as its connections see it: bells, sleeps in calls, another process's memory, and what the
- * kernel tells about the other end. Each of these takes a while, so that the other end has a turn
- * between a store and its ring, and between a check and the sleep.
+ * The host as its connections see it: bells, sleeps in calls, another process's memory, and what
+ * the kernel reports about the peer. Each of these takes a while, so that the peer may run between
+ * a store and its ring, and between a check and a sleep.
  */
 #include <errno.h>
 #include <poll.h>
@@ -18,7 +18,7 @@
 #include "sockets/process/real.h"
 
 #define STEP_NS 300u
-#define FETCH_NS_MAX (30 * VIA_MSEC_NS) /* longer than a sender's patience */
+#define FETCH_NS_MAX (30 * VIA_MSEC_NS) /* longer than a sender waits for the receiver */
 #define ROGUE_STEPS 200u
 
 static void take_a_while(struct sock_end *end)
@@ -42,7 +42,7 @@ void via_peer_bell_ring(struct via_peer_bell *bell, bool cold)
                     end->peer->number, 0, 0);
 }
 
-/* Another thread of the peer would hear it; the only one does. */
+/* The library rings so for another thread of the peer. Here the peer has only one thread. */
 void via_peer_bell_call(struct via_peer_bell *bell)
 {
     via_peer_bell_ring(bell, false);
@@ -122,7 +122,7 @@ bool via_zcopy_is_fetching(size_t bytes, bool *ret_counts)
     return via_rng_chance(&sock_run_now->rng, 1, 2);
 }
 
-/* The writer may take them back meanwhile, or be killed. */
+/* The writer may withdraw the bytes during the copy, or be killed. */
 ssize_t process_vm_readv(pid_t pid, const struct iovec *local, unsigned long local_count,
                          const struct iovec *remote, unsigned long remote_count,
                          unsigned long flags)
@@ -147,8 +147,8 @@ ssize_t process_vm_readv(pid_t pid, const struct iovec *local, unsigned long loc
     return (ssize_t)(remote->iov_len - left);
 }
 
-/* The simulator's own signals stay as they are. Programs get one now and then, which has a handler.
- */
+/* The simulator keeps its own signal mask. A simulated program sometimes has a pending signal, with
+ * a handler. */
 int pthread_sigmask(int how, const sigset_t *set, sigset_t *ret_before)
 {
     (void)how, (void)set;
@@ -190,7 +190,7 @@ int via_diag_peer(const struct via_tuple *tuple, struct via_diag *ret_diag)
 
 /* --- a rogue ---------------------------------------------------------------------------------- */
 
-/* A record at the peer's next place that looks right, with noise behind it. */
+/* Writes a valid record at the place that the peer reads next, with noise behind it. */
 static size_t forge_record(struct sock_end *end, unsigned char *segment, uint64_t *ret_word)
 {
     struct sock_run *run = end->run;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Included before each source of the sockets library that runs in the simulator: other names for
- * the functions of the machine and of the client library that such a source calls; the simulated
- * PEs have a copy of the client library of their own. Those functions are in kernel.c, local.c,
- * client.c and absent.c.
+ * Included before each source of the sockets library that runs in the simulator: renames the
+ * functions of the system and of the client library that such a source calls. (The simulated PEs
+ * have their own copy of the client library.) Those functions are in kernel.c, local.c, client.c
+ * and absent.c.
  */
 #ifndef SIM_SOCKETS_MACHINE_H
 #define SIM_SOCKETS_MACHINE_H
@@ -14,7 +14,7 @@
 
 uint64_t sim_socket_ticks(void);
 
-/* The node has a struct of this name, too. */
+/* core/node.h has a struct of this name, too. */
 #define via_op via_socket_op
 
 #define clock_gettime sim_socket_clock_gettime

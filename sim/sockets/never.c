@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* What the library's sources name, and no run of the simulator calls (absent.c says why): by name
- * only, so that the list stays one. */
+/* Functions that the library's sources refer to, and that no run of the simulator calls (absent.c
+ * says why). They are listed by name only. */
 #include <stdlib.h>
 
 #define NEVER(name)  \

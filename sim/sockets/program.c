@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * The program at an end: it sends and receives, a call at a time, mostly without waiting in it,
- * returns to the kernel when the seed says so, and sleeps in place of poll(). It must receive all
- * bytes that its peer sent, once, in order, and then the end.
+ * The program at an end of a connection. It sends and receives, mostly by calls that do not block,
+ * returns to the kernel connection when the seed says so, and sleeps where a program would call
+ * poll(). It must receive all bytes that its peer sent, once and in order, and then the end of
+ * file.
  *
- * The peer of a killed process receives all bytes that the process had put or sent, once, in order,
- * and then the end. Lost are only bytes that the process was about to send again, because its peer
- * had left, and that the peer can not read in the pipe any more.
+ * The peer of a killed process receives all bytes that the process had put or sent, once and in
+ * order, and then the end of file. Only one kind of bytes may be lost: the peer has left the pipe,
+ * so the process has to send them again, by the kernel, and is killed before it does.
  */
 #include <errno.h>
 #include <poll.h>
@@ -19,11 +20,12 @@
 #include "sockets/process/real.h"
 
 #define CHUNK_MAX 4096u
-/* A peer that ends says so behind all else that it puts; then nothing is waited for. */
+/* Limit of the time from the kernel's FIN to the end of file: a peer that closes announces it
+ * behind all of its bytes, so there is nothing else to wait for. */
 #define LATE_NS VIA_SEC_NS
 #define KEPT_NS VIA_MSEC_NS
 #define LEAVE_KEPT_CHANCE 500u
-#define HALF_CLOSED_NS (100 * VIA_MSEC_NS) /* as io_poll.c */
+#define HALF_CLOSED_NS (100 * VIA_MSEC_NS) /* as in io_poll.c */
 
 static struct via_op op_of(struct sock_end *end)
 {
@@ -56,12 +58,12 @@ bool sock_program_is_killed(struct sock_end *end)
         end->fin_at_death = end->out.fin_sent;
         run->result->kills++;
         sock_trace(end, "is killed, sent", end->sent);
-        sock_kernel_fin(end); /* the kernel closes what it had */
+        sock_kernel_fin(end); /* the kernel closes the process's descriptors */
     }
     return end->dead;
 }
 
-/* Is this all that has come of a direction which ends now? */
+/* True if this end has received everything that a stream which ends now must deliver. */
 static bool is_all(const struct sock_end *end)
 {
     const struct sock_end *peer = end->peer;
@@ -91,7 +93,7 @@ static void take(struct sock_end *end, const unsigned char *data, size_t bytes)
 static bool finish_reading(struct sock_end *end)
 {
     end->ended = true;
-    end->burst.bytes = 0; /* if its peer was killed, nothing more is to be waited for */
+    end->burst.bytes = 0; /* if the peer was killed, this end has nothing more to wait for */
     if (end->vain_ns != 0 && end->run->clock.now_ns - end->vain_ns > LATE_NS && !end->peer->dead) {
         sock_fail(end->run, "end %u: the end comes %llu ms after the kernel's", end->number,
                   (unsigned long long)((end->run->clock.now_ns - end->vain_ns) / VIA_MSEC_NS));
@@ -139,7 +141,7 @@ static bool may_write(const struct sock_end *end)
     return !end->fin_sent && burst_is_write_allowed(&end->burst, end->sent, end->total);
 }
 
-/* The end of this direction, or of a peer that reads it. */
+/* Shuts down this direction: all is sent, or the peer that reads it is gone. */
 static bool finish_writing(struct sock_end *end)
 {
     struct via_op op = op_of(end);
@@ -171,12 +173,12 @@ static bool write_some(struct sock_end *end)
     struct via_op op = op_of(end);
     uint64_t before = end->sent;
     end->in_call = iov.iov_len;
-    end->sent += iov.iov_len; /* the peer may have them before the call returns */
+    end->sent += iov.iov_len; /* the peer may read them before the call returns */
     ssize_t n = via_io_send(&op, &iov, 1, (waits ? 0 : MSG_DONTWAIT) | MSG_NOSIGNAL);
     end->sent = before + (n > 0 ? (uint64_t)n : 0);
     end->in_call = 0;
     if (n == -EINTR) {
-        return true; /* by a signal's handler: again */
+        return true; /* interrupted by a signal handler: the caller calls again */
     }
     if (n < 0 && n != -EAGAIN) {
         if (!end->peer->dead) {
@@ -190,7 +192,7 @@ static bool write_some(struct sock_end *end)
 static bool leave(struct sock_end *end)
 {
     struct sock_run *run = end->run;
-    /* While something is left to the steward above all. */
+    /* An end leaves more often while the steward has work left for it. */
     uint32_t chance = end->kept ? LEAVE_KEPT_CHANCE : run->config->leave_chance;
     if (!via_conn_has_pipes(&end->conn) || !(end->leaving || sock_chance(run, chance))) {
         end->leaving = false;
@@ -208,7 +210,7 @@ static bool leave(struct sock_end *end)
     return rc == 0;
 }
 
-/* One thing. false: there is nothing to do. */
+/* Makes one call. False if no call made progress. */
 static bool work(struct sock_end *end)
 {
     burst_step(&end->burst, end->sent, end->total, end->received, end->peer->total);
@@ -226,7 +228,7 @@ static bool work(struct sock_end *end)
 
 /* --- waiting ---------------------------------------------------------------------------------- */
 
-/* So long without a byte either way? */
+/* True if no byte was sent or received for BURST_HANGS_NS. */
 static bool hangs(struct sock_end *end)
 {
     uint64_t bytes = end->sent + end->received;
@@ -237,7 +239,7 @@ static bool hangs(struct sock_end *end)
     return end->run->clock.now_ns - end->seen_ns > BURST_HANGS_NS;
 }
 
-/* What a sleep asks of the socket itself. Is there something? */
+/* Polls the socket for the events that the library asks of the kernel. True if there are some. */
 static bool poll_socket(struct sock_end *end)
 {
     struct via_op op = op_of(end);
@@ -250,7 +252,7 @@ static bool poll_socket(struct sock_end *end)
     return true;
 }
 
-/* As a call of poll() in the library, for a connection; its bells are entered. */
+/* Sleeps as poll() does in the library for a connection. The caller has entered the bells. */
 static void sleep_for_news(struct sock_end *end)
 {
     struct via_op op = op_of(end);
@@ -272,7 +274,7 @@ static void sleep_for_news(struct sock_end *end)
         most_ns = via_min(most_ns, HALF_CLOSED_NS);
     }
     if (hangs(end)) {
-        most_ns = VIA_NEVER_NS; /* and so the run ends */
+        most_ns = VIA_NEVER_NS; /* no wake-up comes, so the run ends */
     }
     if (!poll_socket(end)) {
         sock_trace(end, "sleeps, for events", end->wanted);
@@ -289,7 +291,7 @@ static void wait_for_news(struct sock_end *end)
     via_sock_bell_leave(bells);
 }
 
-/* As the steward: what its end has left for later. */
+/* Does what this end has left to the steward, as the steward would. */
 static void serve_kept(struct sock_end *end)
 {
     struct via_conn *conn = &end->conn;

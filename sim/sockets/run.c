@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Connections of the sockets library that go back to the kernel in the middle of a stream, spill to
- * it, end, and lose their programs. The library is the one that programs load, compiled once more
- * (CMakeLists.txt); connections are made here, with pipes, as if both ends had met.
+ * Connections of the sockets library that are demoted in the middle of a stream, spill to the
+ * kernel, are closed, and whose programs are killed. The library is the one that programs load,
+ * compiled once more (CMakeLists.txt). A run starts with connections whose ends have already agreed
+ * on pipes.
  *
  * Within a host both ends store into each other's segment, and ring bells, which take a while.
  * Between hosts an end puts into its peer's segment by frames: in order, late, and a limited number
  * at a time. The kernel's bytes, and its FIN above all, overtake them.
  *
- * The requirements: all bytes arrive, once, in order, and then the end of file, not before; no end
- * sleeps for ever; a peer that writes garbage crashes no end.
+ * The requirements: all bytes arrive, once and in order, and the end of file comes after them; no
+ * end sleeps for ever; a peer that writes garbage does not crash an end.
  */
 #include "sim/sockets/run.h"
 
@@ -23,11 +24,12 @@
 #include "sockets/process/real.h"
 
 #define EVENTS_MAX 3000000u
-/* More rounds only take time, if a socket buffer holds a few bytes. */
+/* More bytes only take time if a socket buffer holds a few bytes. */
 #define BYTES_MAX 20000u
-/* From so many on a call that waits may leave its bytes in place. */
+/* A call that waits may leave at least this many bytes in its own memory for the receiver to
+ * fetch. */
 #define LEFT_BYTES_MIN 64u
-/* Of the peer of a rogue: then it closes. */
+/* The peer of a rogue closes after this many turns. */
 #define ROGUE_TURNS 2000u
 
 struct sock_run *sock_run_now;
@@ -97,7 +99,7 @@ void sock_pause(struct sock_end *end, uint64_t ns)
         turn_after(end, ns);
         sim_fiber_wait(&end->fiber);
         end->pauses = false;
-    } while (sock_program_is_killed(end)); /* it is not made to go on any more */
+    } while (sock_program_is_killed(end)); /* a killed program never runs on */
 }
 
 void sock_sleep(struct sock_end *end, uint64_t ns)
@@ -204,14 +206,15 @@ static void make_end(struct sock_end *end)
     via_list_init(&conn->entries);
     side->connector = end->number % 2 == 0;
     side->phase.phase = side->connector ? VIA_PHASE_LIVE : VIA_PHASE_OFFERED;
-    side->nonblock = VIA_NONBLOCK_OFF; /* calls say so themselves */
+    side->nonblock = VIA_NONBLOCK_OFF; /* each call says whether it may block */
     side->options_known = true;
     (is_local(end) ? make_local : make_fabric)(end);
     via_pipe_writer_start_at(&side->tx.pipe, end->run->config->first);
     via_pipe_reader_start_at(&side->rx.pipe, end->run->config->first);
 }
 
-/* Programs of a connection: in any order, in rounds, waiting in their calls, or one a rogue. */
+/* Draws the programs of a connection: they send and read in any order, or in rounds, or wait in
+ * their calls, or one is a rogue. */
 static void draw_programs(struct sock_run *run, struct sock_end *one)
 {
     const struct sim_config_streams *config = run->config;
