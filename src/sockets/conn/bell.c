@@ -27,7 +27,7 @@
 #define PAGE 4096u
 #define PAGE_WORDS (PAGE / sizeof(struct via_sock_bell_word))
 #define PAGES_MAX 16u
-/* Further threads share these. */
+/* Limit of bells that a process makes. Further threads share them. */
 #define OWN_MAX 32u
 
 /* Words of the bells that one process makes. */
@@ -37,30 +37,31 @@ struct page {
     unsigned used;
 };
 
-/* Of the eventfds of a bell. */
+/* Indexes of a bell's eventfds. */
 enum { RING, COLD, CALL };
 
 struct bell {
-    _Atomic int fds[VIA_BELL_EVENTFDS]; /* an adopted bell has only the first, the others are -1 */
-    const struct page *page;            /* NULL: an adopted one */
+    _Atomic int
+        fds[VIA_BELL_EVENTFDS]; /* an adopted bell has only the first one; the others are -1 */
+    const struct page *page;    /* NULL for an adopted bell */
     uint32_t word_index;
     uint64_t id;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct page
-    pages[PAGES_MAX]; /* the last one is this process's, earlier ones are its ancestors' */
+    pages[PAGES_MAX]; /* the last page is this process's, earlier pages are its ancestors' */
 static unsigned pages_count;
 static struct bell all[VIA_BELLS_MAX];
 static unsigned all_count;
-static unsigned first_own; /* index of this process's first */
+static unsigned first_own; /* index of the first bell that this process made */
 static _Atomic uint64_t adopted;
 static _Atomic uint64_t
     inherited; /* adopted by ancestors: the library that they loaded rings there */
 
-static _Atomic int calls; /* epoll set for calls; 0 or -1: not made */
-static _Atomic int timer; /* in that set; 0 or -1: not made */
-#define OWN_CALL 1u       /* its event's data; that of calls by other processes is 0 */
+static _Atomic int calls; /* the epoll set for calls; 0 or -1: not made */
+static _Atomic int timer; /* the timer in that set; 0 or -1: not made */
+#define OWN_CALL 1u       /* data of the timer's event; an event for another process's call has 0 */
 
 static __thread int thread_bell __attribute__((tls_model("initial-exec"))); /* index + 1 */
 static unsigned next_shared;
@@ -77,7 +78,7 @@ static uint64_t random_id(void)
     return id;
 }
 
-/* The words' page: we keep the only mapping that can write. */
+/* Makes the page of the words. This process keeps the only writable mapping. */
 static int make_page(void)
 {
     struct page *page = &pages[pages_count];
@@ -106,8 +107,8 @@ static bool has_own_page(void)
     return all_count > first_own && all[first_own].page != NULL;
 }
 
-/* The highest free index: adopted bells begin at the top, so that the process's own are next to
- * each other. */
+/* The highest free index. Adopted bells are numbered from the top, so that the process's own bells
+ * are next to each other. */
 static unsigned top_free(void)
 {
     return VIA_BELLS_MAX - 1 - (unsigned)__builtin_popcountll(via_sock_bells_adopted());
@@ -150,7 +151,7 @@ int via_sock_bell_calls(void)
     return made > 0 ? made : -1;
 }
 
-/* The timer that calls; -1: unavailable. */
+/* The timer by which the process calls itself; -1: unavailable. */
 static int timer_of_calls(void)
 {
     int set = via_sock_bell_calls();
@@ -294,7 +295,7 @@ uint64_t via_sock_bell_id(unsigned index)
     return all[index].id;
 }
 
-/* The word of the lowest bell of a set, NULL for an adopted one; removes it from the set. */
+/* The word of the lowest bell of a set, NULL for an adopted bell; removes the bell from the set. */
 static struct via_sock_bell_word *next_word(uint64_t *bells)
 {
     const struct bell *bell = &all[__builtin_ctzll(*bells)];
@@ -350,7 +351,7 @@ void via_sock_bell_forked(void)
     inherited |= adopted;
     adopted = 0;
     if (calls > 0) {
-        via_hidden_close(&calls); /* the parent's */
+        via_hidden_close(&calls); /* it is the parent's */
     }
     if (timer > 0) {
         via_hidden_close(&timer);
@@ -371,8 +372,9 @@ static void *map_page(int fd)
     return page == MAP_FAILED ? NULL : page;
 }
 
-/* A ring reads, which would consume bytes of a pipe, a socket or a file. An eventfd has no file
- * type, like every anonymous object of the kernel. */
+/* To ring is also to read, and a read would consume bytes of a pipe, a socket or a file. So accept
+ * only descriptors without a file type: an eventfd has none, like every anonymous inode of the
+ * kernel. */
 static bool are_nameless(const int *fds)
 {
     for (unsigned i = 0; i < VIA_BELL_EVENTFDS; i++) {
@@ -391,7 +393,7 @@ static void close_fds(const int *fds)
     }
 }
 
-/* The eventfds are given up. */
+/* Takes over the eventfds, and hides them from the program. */
 static int hide_eventfds(struct via_peer_bell *bell, const int *fds)
 {
     int rc = 0;
@@ -414,8 +416,8 @@ static uint64_t inode_of(int fd)
     return fstat(fd, &stat) == 0 ? stat.st_ino : 0;
 }
 
-/* Compares two descriptors of this process by the kernel; *ret_unknown: the kernel does not
- * tell. */
+/* Compares two descriptors of this process by the kernel. *ret_unknown: the kernel does not support
+ * that. */
 static bool are_same_file(int one, int other, bool *ret_unknown)
 {
     long pid = getpid();
@@ -424,7 +426,7 @@ static bool are_same_file(int one, int other, bool *ret_unknown)
     return order == 0;
 }
 
-/* Are these the descriptors of that bell? */
+/* True if these descriptors are those of the bell. */
 static bool is_bell(const struct via_peer_bell *bell, uint64_t id, const int *fds,
                     uint32_t word_index, pid_t pid)
 {

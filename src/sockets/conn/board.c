@@ -19,11 +19,11 @@
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct via_sockets_board *_Atomic board;
-static _Atomic bool failed; /* no second attempt */
+static _Atomic bool failed; /* making the board failed: no second attempt */
 static _Atomic int board_fd = -1;
 static char complaint[sizeof(((struct via_sockets_board *)NULL)->error)];
-/* Words of the descriptors when fork() began: the parent changes its own at once, its child gets
- * these. */
+/* The words of the descriptors when fork() began, for the child: the parent may change its own at
+ * once. */
 static uint32_t numbers_then[VIA_SOCKETS_NUMBERS_COUNT];
 static uint32_t numbers_then_count;
 
@@ -39,10 +39,10 @@ static struct via_sockets_entry *entry_of(struct via_sockets_board *of, size_t i
 }
 
 /*
- * The board can be found by a number that stays open, but the file that the number refers to must
- * not be the last that holds the memory. A killed process closes high numbers first, so the
- * program's sockets would wait until that memory is freed, and their peers with them. The mapping
- * is released later.
+ * A reader finds the board by a number that stays open. The file of that number must not hold the
+ * last reference to the memory: a killed process closes high numbers first, so the program's
+ * sockets, and their peers, would wait until that memory is freed. Hence an O_PATH descriptor; the
+ * mapping is released later.
  */
 static int found_by(int fd)
 {
@@ -50,13 +50,13 @@ static int found_by(int fd)
     snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
     int other = open(name, O_PATH | O_CLOEXEC);
     if (other < 0) {
-        return fd; /* as well, but later */
+        return fd; /* works, too, but delays the sockets as described */
     }
     VIA_REAL(close)(fd);
     return other;
 }
 
-/* A board's memory: the only mapping that can write. */
+/* Maps a board's memory. This is the only writable mapping. */
 static struct via_sockets_board *map_board(void)
 {
     void *memory;
@@ -97,7 +97,7 @@ static struct via_sockets_board *make_board(void)
     return made;
 }
 
-/* NULL: it can not be made. */
+/* The board, made at first use; NULL: it can not be made. */
 static struct via_sockets_board *board_now(void)
 {
     struct via_sockets_board *now = atomic_load_explicit(&board, memory_order_acquire);
@@ -221,8 +221,8 @@ void via_board_forked(bool has_connections)
         munmap(fresh, VIA_SOCKETS_BOARD_BYTES);
         via_hidden_close(&board_fd);
     }
-    /* Counted, but invisible to others. Without memory the old mapping stays, and the counts go
-     * there. */
+    /* Counts go to private memory, which no other process reads. Without memory the old mapping
+     * stays, and the counts go there. */
     (void)mmap(old, VIA_SOCKETS_BOARD_BYTES, PROT_READ | PROT_WRITE,
                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 }

@@ -24,7 +24,7 @@ enum via_reason via_board_reason(int fd);
 /* fd does not refer to a connection any more. */
 void via_board_forget(int fd);
 
-/* The rules are invalid: shows that as long as the process lives. */
+/* Shows this text, that the rules are invalid, as long as the process lives. */
 void via_board_complain(const char *text);
 
 /* Before fork(): remembers what descriptors refer to. */

@@ -39,7 +39,7 @@ static void attach(struct via_conn *conn, const struct via_pipe_geometry *geomet
     struct via_side *side = conn->side;
     via_side_attach(side, geometry, own, peer);
     if (side->tx_shut != 0) {
-        /* The kernel's FIN came before there were pipes to announce it. */
+        /* The kernel's FIN was sent before there were pipes to announce it. */
         side->said |= VIA_FLAG_ENDS;
         via_side_publish_flags(side, side->said);
     }
@@ -47,7 +47,8 @@ static void attach(struct via_conn *conn, const struct via_pipe_geometry *geomet
 
 /* --- the acceptor offers --------------------------------------------------------------------- */
 
-/* Which process is at the other end of the kernel's connection? NONE if it may run Viaduct. */
+/* Which process holds the other end of the kernel connection? NONE if that process may run
+ * Viaduct. */
 static enum via_reason find_peer(struct via_conn *conn, int fd)
 {
     struct via_tuple tuple;
@@ -55,7 +56,7 @@ static enum via_reason find_peer(struct via_conn *conn, int fd)
     int rc = via_conn_tuple(fd, &tuple) ? via_diag_peer(&tuple, &diag) : -ENOENT;
     if (rc != 0 || !diag.marked) {
         return rc == 0         ? VIA_REASON_PEER
-               : rc == -ENOENT ? VIA_REASON_SHORT /* closed already, whatever it was */
+               : rc == -ENOENT ? VIA_REASON_SHORT /* closed already; the owner is unknown */
                : rc == -EMFILE ? VIA_REASON_RESOURCES
                                : VIA_REASON_KERNEL;
     }
@@ -64,14 +65,14 @@ static enum via_reason find_peer(struct via_conn *conn, int fd)
     return VIA_REASON_NONE;
 }
 
-/* There are no pipes for this reason, but there may be later. */
+/* There are no pipes for this reason now, but there may be later. */
 static int wait_on(struct via_conn *conn, enum via_reason why)
 {
     conn->stats->waits_for = (uint8_t)why;
     return via_conn_has_waited_enough(conn) ? (int)why : -EAGAIN;
 }
 
-/* The bell of the thread that makes pipes becomes the connection's, even if another thread has
+/* The connection gets the bell of the thread that makes its pipes, even if another thread has
  * waited for it before. */
 static bool has_bell(struct via_conn *conn)
 {
@@ -82,7 +83,7 @@ static bool has_bell(struct via_conn *conn)
     return bell >= 0;
 }
 
-/* The memory, then the bell. */
+/* Descriptors of an offer: the memory, then the bell. */
 #define OFFER_FDS (1 + VIA_BELL_FDS)
 
 static enum via_reason offer_send(struct via_conn *conn, int memory_fd, size_t segment_bytes)
@@ -119,7 +120,7 @@ static enum via_reason offer_make(struct via_conn *conn)
     return reason;
 }
 
-/* The connector has answered: opens its bell. */
+/* Opens the bell that the connector has sent with its answer. */
 static void fetch_peer_bell(struct via_conn *conn)
 {
     struct via_offer answer;
@@ -128,8 +129,8 @@ static void fetch_peer_bell(struct via_conn *conn)
         via_rendezvous_peek(conn->control_fd, &answer, fds, VIA_BELL_FDS) == 0) {
         conn->peer_bell = via_peer_bell_get(answer.bell_id, fds, answer.bell_word,
                                             via_rendezvous_pid(conn->control_fd));
-        if (conn->peer_bell !=
-            NULL) { /* otherwise there is no descriptor for it: the next poll may find one */
+        if (conn->peer_bell != NULL) { /* otherwise this process has no descriptor left for the
+                                          bell: the next poll may find one */
             via_hidden_close(&conn->control_fd);
         }
     }
@@ -143,8 +144,8 @@ static bool is_taken(struct via_conn *conn)
     return conn->peer_bell != NULL;
 }
 
-/* Connects to the connector's listening socket. NONE if they have met, or (then there is no control
- * socket) if it does not listen yet. */
+/* Connects to the connector's listening socket. NONE if the two ends have met, or if the connector
+ * does not listen yet (then there is no control socket). */
 static enum via_reason meet_connector(struct via_op *op)
 {
     struct via_conn *conn = op->conn;
@@ -184,7 +185,7 @@ static int make_offer(struct via_op *op)
 
 /* --- the connector takes --------------------------------------------------------------------- */
 
-/* Is this the memory that the offer describes, and is it sealed so? */
+/* Is this the memory that the offer describes, and has it the required seals? */
 static bool offer_is_sound(const struct via_offer *offer, int memory_fd)
 {
     struct stat stat;
@@ -209,7 +210,7 @@ static enum via_reason offer_answer(struct via_conn *conn)
                                                                                   : VIA_REASON_PEER;
 }
 
-/* Maps the offered memory. fds: memory, and those of the bell; closed here. */
+/* Maps the offered memory. fds: the memory and the bell; all are closed here. */
 static enum via_reason offer_map(struct via_conn *conn, const struct via_offer *offer,
                                  const int *fds)
 {
@@ -267,7 +268,7 @@ static int take_offer(struct via_op *op)
     return (int)reason;
 }
 
-/* Worth it: listens for the acceptor, unless the peer is a plain program. */
+/* Listens for the acceptor, unless the peer is a plain program and listening is of no use. */
 static int begin_listening(struct via_op *op)
 {
     struct via_conn *conn = op->conn;
@@ -287,8 +288,9 @@ static int begin_listening(struct via_op *op)
     return reason == VIA_REASON_NONE ? -EAGAIN : (int)reason;
 }
 
-/* May the user at the other end of the control socket speak for the accepted TCP connection? Before
- * it was accepted it had no owner, so earlier answers of the kernel are requested again. */
+/* May the user at the other end of the control socket act for the accepted TCP connection? The
+ * connection had no owner before it was accepted, so the kernel is asked again instead of using an
+ * earlier answer. */
 static bool acceptor_is_trusted(struct via_op *op, uid_t uid)
 {
     return via_os_uid_is_one(uid) &&
@@ -296,7 +298,7 @@ static bool acceptor_is_trusted(struct via_op *op, uid_t uid)
             (find_peer(op->conn, op->fd) == VIA_REASON_NONE && uid == op->conn->peer_uid));
 }
 
-/* The connector, which listens: has the acceptor come? */
+/* For a connector that listens: has the acceptor connected? */
 static int poll_for_acceptor(struct via_op *op)
 {
     struct via_conn *conn = op->conn;
@@ -351,7 +353,8 @@ void via_conn_posted_slowly(struct via_conn *conn, bool record)
 static int publish_flags(struct via_conn *conn, uint64_t flags, bool wait)
 {
     (void)wait;
-    /* A ring for anything but a record does not count for the next record: epoll_cold.c. */
+    /* A ring that is not for a record does not count as the ring for the next record:
+     * epoll_cold.c. */
     uint32_t rung = atomic_load_explicit(&conn->side->cold_rung, memory_order_relaxed);
     via_side_publish_flags(conn->side, flags);
     via_conn_posted_record(conn);
@@ -371,7 +374,7 @@ static int fin(struct via_conn *conn, int fd, uint8_t flags, bool wait)
 {
     (void)fd;
     (void)wait;
-    /* Before the kernel's FIN: a FIN without it counts as a death (io_end.c). */
+    /* Published before the kernel's FIN: a FIN without this flag counts as a death (io_end.c). */
     conn->side->said |= VIA_FLAG_TAKEN | VIA_FLAG_ENDS;
     via_side_publish_flags(conn->side, conn->side->said);
     if (via_stream_tx_fin(&conn->side->tx, flags) == 0) {
@@ -478,14 +481,15 @@ bool via_local_stop_listening(struct via_conn *conn, bool at_once)
     if (!comes) {
         via_hidden_close(&conn->listen_fd);
     } else if (at_once) {
-        via_conn_settle_plain(conn, VIA_REASON_RESOURCES); /* the acceptor will find that */
+        via_conn_settle_plain(
+            conn, VIA_REASON_RESOURCES); /* the acceptor finds that the connection is plain */
         return true;
     }
     via_phase_apply(&conn->side->phase, VIA_EVENT_NOT_YET);
     return !comes;
 }
 
-/* The acceptor takes its offer back, unless that has been taken. */
+/* The acceptor withdraws its offer, unless the connector has taken it. */
 bool via_local_withdraw(struct via_op *op)
 {
     struct via_conn *conn = op->conn;
@@ -500,7 +504,7 @@ bool via_local_withdraw(struct via_op *op)
                  VIA_REAL(recv)(conn->control_fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
     via_phase_apply(&conn->side->phase, VIA_EVENT_NOT_YET);
     if (taken || !via_conn_withdraw(op, VIA_REASON_RESOURCES)) {
-        return conn->peer_bell != NULL; /* else the kernel has no descriptors for the answer now */
+        return conn->peer_bell != NULL; /* else the kernel had no descriptors for the answer */
     }
     via_hidden_close(&conn->control_fd);
     via_ep_conn_changed(conn);

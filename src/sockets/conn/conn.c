@@ -43,11 +43,12 @@
 static struct via_pool pool = VIA_POOL_INIT(sizeof(struct via_conn), CONNS_MAX);
 static pthread_mutex_t all_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct via_list all = {&all, &all};
-/* In that list; written with the lock, read without it by threads that are about to sleep. */
+/* Number of connections in that list; written with the lock, read without it by threads that are
+ * about to sleep. */
 static _Atomic unsigned all_count;
 static _Atomic uint64_t serials;
 
-/* No reference is left. */
+/* Frees a connection to which no reference is left. */
 static void conn_free(struct via_file *file)
 {
     struct via_conn *conn = via_container_of(file, struct via_conn, file);
@@ -83,7 +84,7 @@ static struct via_conn *conn_new(bool connector)
         return NULL;
     }
     side->connector = connector;
-    /* Not the file, which another thread may still look at. */
+    /* Not the file, which another thread may still read. */
     memset((unsigned char *)conn + sizeof(conn->file), 0, sizeof(*conn) - sizeof(conn->file));
     conn->file.kind = VIA_FILE_CONN;
     conn->file.free = conn_free;
@@ -96,7 +97,7 @@ static struct via_conn *conn_new(bool connector)
     conn->bell = -1;
     conn->bell_before = -1;
     conn->carrier = &via_carrier_local;
-    conn->peer_uid = (uid_t)-1; /* no holder */
+    conn->peer_uid = (uid_t)-1; /* the peer's user is not known */
     conn->own_stats = (struct via_stats_conn){.reason = VIA_REASON_NONE};
     conn->stats = via_board_entry(via_pool_index(&pool, conn));
     if (conn->stats == NULL) {
@@ -107,8 +108,8 @@ static struct via_conn *conn_new(bool connector)
     via_list_push_back(&all, &conn->all);
     atomic_fetch_add_explicit(&all_count, 1, memory_order_relaxed);
     via_unlock(&all_lock);
-    /* Last: from now on a stale pointer to this object may look valid, and then belong to another
-     * connection. */
+    /* Last: from now on a stale pointer to this object may look valid although it belongs to
+     * another connection. */
     atomic_store_explicit(&conn->file.users, 1, memory_order_release);
     return conn;
 }
@@ -245,7 +246,7 @@ static bool has_small_buffers(int fd)
             int_option(fd, SOL_SOCKET, SO_RCVBUF) < 2 * VIA_CONN_BUFFER_BYTES_MIN);
 }
 
-/* setsockopt() in another thread may come first, and then its value stays. */
+/* Another thread's setsockopt() may have set the value meanwhile: that value stays. */
 static void set_if_none(_Atomic uint64_t *timeout_ns, uint64_t value)
 {
     uint64_t none = 0;
@@ -253,7 +254,8 @@ static void set_if_none(_Atomic uint64_t *timeout_ns, uint64_t value)
                                             memory_order_relaxed);
 }
 
-/* Set before the connection was made, or at its listener, and nothing that pipes do. */
+/* True if the socket has an option that pipes do not support, set before it was connected, or
+ * inherited from its listener. */
 static bool has_kernel_options(int fd)
 {
     static const struct {
@@ -284,12 +286,12 @@ void via_conn_learn_options_slowly(struct via_op *op)
     int flags = VIA_REAL(fcntl)(op->fd, F_GETFL);
     if ((flags >= 0 && (flags & O_ASYNC) != 0) || has_small_buffers(op->fd) ||
         has_kernel_options(op->fd)) {
-        via_conn_demote(op, VIA_REASON_OPTION); /* SIGIO comes from the kernel */
+        via_conn_demote(op, VIA_REASON_OPTION); /* SIGIO comes from the kernel only */
     }
     errno = saved;
 }
 
-/* To another host of the fabric. */
+/* Prepares a connection to another host of the fabric. */
 static struct via_conn *prepare_fabric(int fd, const struct via_address *to, unsigned host)
 {
     struct via_conn *conn = conn_new(true);
@@ -309,8 +311,7 @@ enum place {
     PLACE_FAR,     /* on no host of the fabric */
     PLACE_HERE,    /* on this machine */
     PLACE_HOST,    /* on another host */
-    PLACE_NETWORK, /* on one to which the only way is a network: the kernel's TCP is there already
-                    */
+    PLACE_NETWORK, /* on a host that can only be reached over a network: kernel TCP does as well */
 };
 
 static enum place place_of(const struct via_address *address, unsigned *ret_host)
@@ -378,7 +379,8 @@ static bool set_number(struct via_conn *conn, int fd)
     return true;
 }
 
-/* The socket was copied before it was connected. */
+/* The program has copied the socket before it was connected: the copies become numbers of the
+ * connection, too. */
 static void adopt_copies(struct via_conn *conn, int fd)
 {
     uint64_t cookie = via_conn_cookie(fd);
@@ -425,7 +427,7 @@ bool via_conn_tuple(int fd, struct via_tuple *ret_tuple)
     return getsockname(fd, addr, &bytes) == 0 && via_address_of(addr, bytes, &ret_tuple->local);
 }
 
-/* From another host of the fabric: is there a note? */
+/* Checks for the note of a connector on another host of the fabric. */
 static void meet_fabric(struct via_conn *conn, int fd, unsigned host)
 {
     struct via_tuple tuple;
@@ -497,7 +499,7 @@ void via_conn_dup(struct via_conn *conn, int new_fd)
 
 /* --- fork ------------------------------------------------------------------------------------ */
 
-/* Between hosts a child's puts use paths of their own, too. */
+/* Between hosts a child's puts also use paths of their own. */
 void via_conn_fork_begin(void)
 {
     via_conn_each(via_shared_announce);
@@ -508,7 +510,7 @@ static void count_child(struct via_conn *conn)
     conn->side->ever_forked = true;
     atomic_store_explicit(&conn->side->forked, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&conn->side->refs, conn->fds, memory_order_relaxed);
-    /* For the child: the parent may have ended it, and have another in the same place of its board,
+    /* The child keeps a copy: the parent may end the connection, and reuse its place on the board,
      * before the child checks. */
     conn->own_stats.reason = conn->stats->reason;
     conn->own_stats.accelerated = conn->stats->accelerated;
@@ -522,7 +524,8 @@ static void uncount_child(struct via_conn *conn)
 
 static void begin_child(struct via_conn *conn)
 {
-    /* Calls of other threads will never end; the connection lives on by its descriptors. */
+    /* Calls of other threads do not exist in the child. Only the descriptors keep the
+     * connection. */
     atomic_store_explicit(&conn->file.users, 1, memory_order_relaxed);
     *conn->stats = (struct via_stats_conn){.reason = conn->own_stats.reason,
                                            .accelerated = conn->own_stats.accelerated,
@@ -579,7 +582,8 @@ int via_kernel_sent(int fd, bool connector, uint64_t *ret_bytes)
 {
     struct tcp_info info;
     int queued = 0;
-    /* Twice: acknowledged bytes move from the second to the first between the two questions. */
+    /* Read twice: acknowledged bytes move from the second counter to the first between the two
+     * system calls. */
     for (int tries = 0; tries < 16; tries++) {
         int rc = tcp_info(fd, &info);
         if (rc != 0 || VIA_REAL(ioctl)(fd, SIOCOUTQ, &queued) != 0) {

@@ -14,15 +14,15 @@
 #include "sockets/io/io_internal.h"
 #include "sockets/process/real.h"
 
-/* How long close() waits for room in the kernel, or for frames to arrive: then other threads take
- * over. */
+/* How long close() waits for room in the kernel, or for frames to arrive, before it leaves the rest
+ * to another thread. */
 #define CLOSE_NS (100 * VIA_MSEC_NS)
-/* ... and if no thread can. */
+/* How long it waits if there is no such thread. */
 #define PARTING_NS_MAX (4 * VIA_SEC_NS)
 
 /*
- * Must the peer get RST? Yes if received bytes are discarded (RFC 1122, 4.2.2.13; the kernel knows
- * only of those that it received), or if the program asked for it.
+ * True if the peer must get RST: received bytes are discarded (RFC 1122, 4.2.2.13; the kernel knows
+ * only of those that it received), or the program asked for RST.
  */
 static bool is_reset_at_end(struct via_conn *conn, int fd, bool exclusive)
 {
@@ -51,7 +51,7 @@ static bool is_reset_at_end(struct via_conn *conn, int fd, bool exclusive)
            linger.l_onoff != 0 && linger.l_linger == 0;
 }
 
-/* The end of both directions, announced before the kernel's end. */
+/* Announces the end of both directions, before the kernel sends FIN. */
 void via_conn_announce_end(struct via_conn *conn, int fd)
 {
     struct via_side *side = conn->side;
@@ -60,7 +60,7 @@ void via_conn_announce_end(struct via_conn *conn, int fd)
     if (via_token_take(&side->tx_token, exclusive, via_os_thread()) != 0) {
         return;
     }
-    /* Of a connection that was reset, or has ended both ways, no FIN is sent. */
+    /* No FIN after a reset, or when both directions have ended. */
     bool over =
         via_conn_is_local(conn) &&
         (atomic_load_explicit(&side->shadow, memory_order_relaxed) & (POLLHUP | POLLERR)) != 0;
@@ -100,8 +100,8 @@ bool via_conn_part(struct via_conn *conn, int fd)
     return conn->parting == VIA_PARTING_DONE;
 }
 
-/* How long close() waits until everything has arrived: as long as the program wants (SO_LINGER),
- * else not for a missing path. */
+/* How long close() waits until everything has arrived: as long as the program wants (SO_LINGER);
+ * otherwise CLOSE_NS, or not at all without a path. */
 static uint64_t parting_ns(const struct via_conn *conn, int fd)
 {
     struct linger linger = {.l_onoff = 0};
@@ -113,9 +113,9 @@ static uint64_t parting_ns(const struct via_conn *conn, int fd)
     return conn->carrier->is_cut_off(conn) ? 0 : CLOSE_NS;
 }
 
-/* Frames are slower than the kernel, which must not report the end before everything has arrived.
- * For bytes that do not arrive soon the steward waits (steward.h), with a descriptor that keeps the
- * kernel's connection; or this thread, if there is no steward. */
+/* Frames are slower than the kernel's FIN, which must not arrive before everything else. If bytes
+ * do not arrive soon, the steward waits for them (steward.h), with a descriptor that keeps the
+ * kernel connection open; without a steward this thread waits. */
 void via_conn_begin_parting(struct via_conn *conn, int fd)
 {
     struct via_side *side = conn->side;
@@ -177,8 +177,9 @@ void via_conn_end(struct via_conn *conn, int fd)
 {
     follow_demotion_at_end(conn, fd);
     send_all_again(conn, fd, true);
-    follow_demotion_at_end(conn, fd); /* bytes that arrived again and had been read: unread in the
-                                         kernel they would cause RST */
+    follow_demotion_at_end(conn,
+                           fd); /* discards bytes that were sent again and that this end had already
+                                   read: left unread in the kernel they would cause RST */
 }
 
 uint32_t via_conn_uncount(struct via_conn *conn)
@@ -191,7 +192,8 @@ void via_conn_exits(struct via_conn *conn)
 {
     int fd = via_conn_uncount(conn) == 0 && via_conn_has_pipes(conn) ? via_conn_fd(conn) : -1;
     if (fd >= 0) {
-        via_conn_announce_end(conn, fd); /* via_fabric_end() waits for all of them */
+        via_conn_announce_end(conn,
+                              fd); /* via_fabric_end() waits until all announcements have arrived */
     }
 }
 
@@ -228,7 +230,7 @@ void via_conn_closing(struct via_conn *conn, int fd)
     follow_demotion_at_end(conn, fd);
     if (last_here) {
         send_all_again(conn, fd, false);
-        follow_demotion_at_end(conn, fd); /* as above */
+        follow_demotion_at_end(conn, fd); /* as in via_conn_end() */
     }
     if (atomic_fetch_sub_explicit(&conn->side->refs, 1, memory_order_acq_rel) == 1 &&
         via_conn_has_pipes(conn)) {

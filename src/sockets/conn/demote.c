@@ -19,18 +19,18 @@
 #include "sockets/process/real.h"
 
 #define ANSWER_NS (2 * VIA_SEC_NS)
-/* As long as the peer has not read so far that it knows where the pipe began, bytes by the kernel
- * would come before those in the pipe. */
+/* How long to wait until the peer has read so far that it knows where the pipe span begins. Before
+ * that, bytes sent by the kernel would be read before those in the pipe. */
 #define ORDER_NS (5 * VIA_SEC_NS)
 #define POLL_NS_MIN (50 * VIA_USEC_NS)
 #define POLL_NS_MAX (2 * VIA_MSEC_NS)
-/* How often an end that has sent bytes again checks whether they have arrived. */
+/* How many times an end that has sent bytes again checks whether they have arrived. */
 #define ARRIVE_POLLS 20u
-/* The kernel accepts as much as is in a pipe even if nothing is read; otherwise not everything goes
- * there. */
+/* How long to wait for room while sending again. A kernel that accepts as much as a pipe holds
+ * takes everything although the peer reads nothing; otherwise a part is left. */
 #define AGAIN_NS (100 * VIA_MSEC_NS)
 
-/* One more flag. With the tx token. */
+/* Publishes one more flag. With the tx token. */
 static void publish_flag(struct via_conn *conn, uint64_t flag)
 {
     conn->side->said |= VIA_FLAG_TAKEN | flag;
@@ -39,7 +39,7 @@ static void publish_flag(struct via_conn *conn, uint64_t flag)
 
 /* --- the peer's part ------------------------------------------------------------------------- */
 
-/* Waits until sent bytes are where the peer reads them, unless that takes long. */
+/* Waits, for a limited time, until the sent bytes have arrived in the peer's kernel. */
 static void arrive(int fd)
 {
     int under_way;
@@ -51,7 +51,8 @@ static void arrive(int fd)
     }
 }
 
-/* Can the written bytes be sent again? -EAGAIN: not now. */
+/* Prepares the written bytes for being sent again. -EAGAIN: not possible now. Bytes that are lost
+ * reset the connection. */
 static int gather(struct via_conn *conn, int fd)
 {
     int rc = conn->carrier->gather(conn);
@@ -71,7 +72,8 @@ void via_conn_follow_demotion_tx(struct via_conn *conn, int fd)
         return;
     }
     if (side->sent_again != VIA_AGAIN_NOTHING) {
-        /* Both have left, and this end was the first: the peer finds it in the pipe. */
+        /* Both ends have left, and this one has already sent its bytes again: the peer finds the
+         * end of the pipe span in the pipe. */
         bool whole = side->sent_again == VIA_AGAIN_WHOLE;
         via_phase_apply(&side->phase, whole ? VIA_EVENT_FOLLOW : VIA_EVENT_STAY);
         via_phase_apply(&side->phase, VIA_EVENT_REPLAY); /* nothing is left to be sent */
@@ -92,12 +94,12 @@ void via_conn_follow_demotion_tx(struct via_conn *conn, int fd)
     }
     via_phase_apply(&side->phase, VIA_EVENT_FOLLOW);
     if (via_conn_replay(conn, fd) == 0 && side->replay.sent != 0) {
-        arrive(fd); /* else the rest goes before the next that is sent */
+        arrive(fd); /* else the rest is sent before the next bytes */
     }
     publish_flag(conn, VIA_FLAG_HEEDED);
 }
 
-/* The next record of the pipe, wherever credits go. With the rx token. */
+/* The next record of the pipe, whichever path credits use. With the rx token. */
 static int pipe_next(struct via_op *op)
 {
     via_carrier_rx_begin(op->conn);
@@ -106,8 +108,8 @@ static int pipe_next(struct via_op *op)
     return next;
 }
 
-/* With the rx token: has the reader come to the end of the pipe, or does it not need it any
- * more? */
+/* With the rx token: has the reader reached the end of the pipe span, or is it allowed to skip the
+ * rest? */
 static bool rx_is_through(struct via_op *op)
 {
     int next = pipe_next(op);
@@ -117,8 +119,9 @@ static bool rx_is_through(struct via_op *op)
     return next == VIA_NEXT_KERNEL && !via_pipe_is_ready(&op->side->rx.pipe);
 }
 
-/* With both tokens: the peer is about to leave. It gets the number of read bytes, and from now on
- * its bytes may come by the kernel, too: this end does not close before it has discarded those. */
+/* With both tokens: the peer is about to leave. Tells the peer how many bytes this end has read.
+ * From now on the peer may also send its bytes by the kernel, and this end does not close before it
+ * has discarded those. */
 static void prepare_for_demotion(struct via_op *op)
 {
     struct via_conn *conn = op->conn;
@@ -132,8 +135,8 @@ static void prepare_for_demotion(struct via_op *op)
     }
 }
 
-/* Is the connection over, or was the last process killed that held the other end? By FIN alone the
- * kernel does not tell that from shutdown(). */
+/* True if the connection is over, or the last process that held the other end was killed. FIN alone
+ * does not distinguish that from shutdown(). */
 static bool peer_is_gone(struct via_op *op)
 {
     uint32_t seen = via_io_poll_kernel(op);
@@ -152,11 +155,11 @@ void via_conn_await_leaving(struct via_op *op)
     }
 }
 
-/* Ends this end's pipes by an event that says why. */
+/* Ends the pipes of this end by an event that gives the cause. */
 static void mark_plain(struct via_op *op, enum via_event event, enum via_reason reason)
 {
     struct via_conn *conn = op->conn;
-    /* The kernel refuses sends from now on; but replayed bytes come first. */
+    /* The kernel refuses sends from now on. But bytes that must be sent again come first. */
     if (!via_side_is_in(op->side, VIA_PHASES_REPLAY) || VIA_MUTANT(CONN_EARLY_SHUT)) {
         via_io_shut_now(conn, op->fd);
     }
@@ -191,7 +194,8 @@ void via_conn_follow_demotion(struct via_op *op)
 
 /* --- the end that starts it ------------------------------------------------------------------ */
 
-/* Frames are slower than the kernel: when it has seen an end, earlier frames may be under way. */
+/* Frames are slower than the kernel's FIN: when the kernel has seen an end, earlier frames may
+ * still be under way. */
 static void wait_for_end(struct via_op *op)
 {
     struct via_stream_rx *rx = &op->side->rx;
@@ -202,7 +206,7 @@ static void wait_for_end(struct via_op *op)
     }
 }
 
-/* Bytes of the kernel's that must not be read are about to arrive. */
+/* Waits for kernel bytes that this end must discard. */
 static void wait_for_again(struct via_op *op)
 {
     for (unsigned looks = 0; looks < ARRIVE_POLLS && op->side->rx.again != 0; looks++) {
@@ -218,21 +222,22 @@ static bool is_unread(struct via_op *op, int next)
            (next == VIA_NEXT_KERNEL_UNTIL && via_pipe_is_ready(&op->side->rx.pipe));
 }
 
-/* Could the peer still send bytes that it has written and we have not read? */
+/* True if the peer can still send the bytes that it has written and this end has not read. */
 static bool is_leave_possible(struct via_op *op)
 {
     struct via_stream_rx *rx = &op->side->rx;
     wait_for_end(op);
     wait_for_again(op);
     int next = pipe_next(op);
-    /* A peer that has left sends nothing more, but may have before. */
+    /* A peer that has left sends nothing more, but may have sent before. */
     bool left = via_side_is_in(op->side, VIA_PHASES_FOLLOW | VIA_PHASE_BIT(STAYS));
     if (is_unread(op, next) && left && via_stream_rx_skip(rx)) {
         next = pipe_next(op);
     }
     if (!is_unread(op, next)) {
         if (next == VIA_NEXT_EMPTY && peer_is_gone(op)) {
-            via_io_drop(op, UINT64_MAX); /* it was killed while it sent again what was read here */
+            via_io_drop(op, UINT64_MAX); /* the peer was killed while it sent bytes again that this
+                                            end had read */
         }
         return next > 0;
     }
@@ -254,9 +259,9 @@ int via_conn_end_pipe_span(struct via_op *op, bool whole)
     return rc == 0 ? via_carrier_tx_end(conn, &undo, true) : rc;
 }
 
-/* With the tx token: sends the bytes that the peer may not have read once more by the kernel, where
- * it reads them whether it stays with the pipes or not. How many bytes; *ret_whole: those are
- * all. */
+/* With the tx token: sends the bytes that the peer may not have read once more, by the kernel. The
+ * peer reads them there whether or not it stays with the pipes. Returns how many bytes; *ret_whole:
+ * those are all. */
 static uint64_t send_again(struct via_op *op, bool *ret_whole)
 {
     struct via_conn *conn = op->conn;
@@ -283,7 +288,7 @@ static uint64_t send_again(struct via_op *op, bool *ret_whole)
     return 0;
 }
 
-/* With the tx token: nothing goes into the pipe any more, and this end does not return to it. */
+/* With the tx token: ends the pipe span of this end permanently. */
 static int end_for_good(struct via_op *op)
 {
     struct via_side *side = op->side;
@@ -291,7 +296,8 @@ static int end_for_good(struct via_op *op)
     if (side->tx.span != VIA_SPAN_PIPE || side->tx.ended) {
         return 0;
     }
-    if (side->again == 0) { /* otherwise the last attempt failed: the peer could not be told */
+    if (side->again ==
+        0) { /* otherwise an earlier attempt has sent them, and could not tell the peer */
         side->again = send_again(op, &whole);
     }
     side->sent_again = whole              ? VIA_AGAIN_WHOLE
@@ -300,7 +306,7 @@ static int end_for_good(struct via_op *op)
     return via_conn_end_pipe_span(op, whole);
 }
 
-/* With both tokens: the last of this end's use of its pipes. */
+/* With both tokens: ends this end's use of its pipes. */
 static int leave(struct via_op *op, enum via_reason reason)
 {
     struct via_conn *conn = op->conn;
@@ -312,7 +318,8 @@ static int leave(struct via_op *op, enum via_reason reason)
         return -EPIPE;
     }
     if (side->tx.span == VIA_SPAN_KERNEL && !side->tx.ended) {
-        via_io_try_switch(op); /* so that the peer finds an invalid record */
+        via_io_try_switch(
+            op); /* switches, so that the peer finds the end of the span in the pipe */
     }
     int rc = end_for_good(op);
     if (rc != 0) {
@@ -326,21 +333,21 @@ static int leave(struct via_op *op, enum via_reason reason)
     return 0;
 }
 
-/* It has no pipes yet, and will see the earlier announcements before it uses them. */
+/* True if the peer has no pipes yet. It will see the announcements before it uses any. */
 static bool peer_has_no_pipes(const struct via_conn *conn)
 {
     return via_conn_is_local(conn) && !conn->side->connector &&
            (via_side_flags(conn->side) & VIA_FLAG_TAKEN) == 0;
 }
 
-/* Bytes by the kernel would not come before those in the pipe. */
+/* True if bytes sent by the kernel can not overtake those in the pipe. */
 static bool is_kernel_allowed(struct via_stream_tx *tx)
 {
     return tx->ended || via_stream_tx_is_demoted(tx);
 }
 
-/* Has the peer left, too, and sent this end's unread bytes by the kernel? *ret_read: how many of
- * those this end had read. */
+/* True if the peer has left, too, and has sent this end's unread bytes by the kernel. *ret_read:
+ * how many of those this end had read. */
 static bool has_come_again(const struct via_side *side, uint64_t *ret_read)
 {
     struct via_stream_rx left = side->rx_left;
@@ -378,7 +385,7 @@ static void follow_peer_demotion(struct via_op *op)
     }
 }
 
-/* The other end may be this process's, even this thread's. */
+/* Lets the other end follow if it belongs to this process, or even to this thread. */
 static void follow_demotion_here(struct via_conn *conn)
 {
     bool left = atomic_load_explicit(&conn->attached, memory_order_acquire) &&
@@ -408,10 +415,10 @@ static int wait_for_answer(struct via_op *op, uint64_t begin_ns)
 {
     uint64_t pause_ns = POLL_NS_MIN;
     while (!is_answered(op)) {
-        /* Its answer may be under way: the kernel is faster than frames. */
+        /* The peer's answer may be under way: the kernel is faster than frames. */
         if (peer_is_gone(op) && (via_conn_is_local(op->conn) || VIA_MUTANT(CONN_EARLY_GONE) ||
                                  !op->conn->carrier->is_follow_possible(op->conn))) {
-            return 0; /* no answer comes */
+            return 0; /* no answer will come */
         }
         uint64_t most_ns = is_kernel_allowed(&op->side->tx) ? ANSWER_NS : ORDER_NS;
         if (via_os_now_ns() - begin_ns > most_ns) {
@@ -426,8 +433,8 @@ static int wait_for_answer(struct via_op *op, uint64_t begin_ns)
     return 0;
 }
 
-/* Is the peer ready for the pipe's bytes, if any, to come by the kernel? *ret_most_ns: how long to
- * wait for that. */
+/* True if the peer is ready to receive the pipe's bytes by the kernel, or if there are none.
+ * *ret_most_ns: how long to wait for that. */
 static bool is_ready(struct via_op *op, uint64_t *ret_most_ns)
 {
     struct via_stream_tx *tx = &op->side->tx;
@@ -451,8 +458,8 @@ static void announce_demotion(struct via_op *op)
     }
 }
 
-/* Until then no byte of the pipe may go by the kernel: it would come before those in the pipe, or
- * be unread when the peer closes, which the kernel answers by RST. */
+/* Before the peer is ready no byte of the pipe may go by the kernel: it would be read before
+ * earlier bytes in the pipe, or be unread when the peer closes, which the kernel answers by RST. */
 static void wait_until_ready(struct via_op *op, uint64_t begin_ns)
 {
     uint64_t pause_ns = POLL_NS_MIN;
@@ -484,7 +491,7 @@ static int leave_pipes(struct via_op *op, enum via_reason reason)
     }
     if (rc != 0 && (side->said & VIA_FLAG_LEAVING) != 0) {
         side->said &=
-            ~(uint64_t)VIA_FLAG_LEAVING; /* nothing has changed, and the answer is an old one */
+            ~(uint64_t)VIA_FLAG_LEAVING; /* nothing has changed: the answer is an old one */
         side->looked = true;
         publish_flag(op->conn, 0);
     }
@@ -492,7 +499,8 @@ static int leave_pipes(struct via_op *op, enum via_reason reason)
     return rc;
 }
 
-/* An undecided end gets no pipes. False: another thread is about to make some, for long. */
+/* Gives an undecided end no pipes. False: another thread is about to make some, which takes
+ * long. */
 static bool settle(struct via_conn *conn, enum via_reason reason, uint64_t begin_ns)
 {
     if (via_conn_is_in(conn, VIA_PHASE_BIT(PENDING))) {
@@ -507,7 +515,7 @@ static bool settle(struct via_conn *conn, enum via_reason reason, uint64_t begin
     return true;
 }
 
-/* The second part: this end is out of the pipes. */
+/* The second part: this end stops using its pipes. */
 static int demote_begin(struct via_op *op, enum via_reason reason, uint64_t begin_ns)
 {
     struct via_conn *conn = op->conn;
@@ -564,8 +572,8 @@ static bool has_left_bytes(struct via_op *op)
     return false;
 }
 
-/* Everything is unchanged, except that this end writes to the kernel from now on: a peer on another
- * host that does not know this yet treats the kernel's end as the stream's. */
+/* Undoes it. One thing remains: this end writes to the kernel from now on, and a peer on another
+ * host that does not know this yet takes the kernel's end for the stream's. */
 static void take_back(struct via_op *op)
 {
     struct via_conn *conn = op->conn;
@@ -583,8 +591,8 @@ static void take_back(struct via_op *op)
     via_ep_conn_changed(conn);
 }
 
-/* Did the peer end before it got the request, so that it sends nothing again? Then 0, or -EPIPE:
- * this end uses its pipes again, because there are bytes in them. */
+/* Did the peer end before it got the request, and therefore send nothing again? Then 0, or -EPIPE:
+ * this end uses its pipes again, because there are unread bytes in them. */
 static int check_end(struct via_op *op)
 {
     uint64_t flags = via_side_flags(op->side);
@@ -599,13 +607,13 @@ static int check_end(struct via_op *op)
         take_back(op);
     } else if (leaves && (flags & (VIA_FLAG_CLOSED | VIA_FLAG_STAYS)) == 0 &&
                op->side->rx_left.span == VIA_SPAN_PIPE && !has_come_again(op->side, &read)) {
-        via_io_drop(op, UINT64_MAX); /* the peer was killed while it sent that again */
+        via_io_drop(op, UINT64_MAX); /* the peer was killed while it sent those bytes again */
     }
     via_rx_give(op);
     return bytes ? -EPIPE : 0;
 }
 
-/* Of the bytes that the peer has sent again, this end had read some by pipe. */
+/* Discards those of the bytes that the peer has sent again which this end had read by pipe. */
 static void drop_read(struct via_op *op)
 {
     uint64_t read;
@@ -621,8 +629,8 @@ static void drop_read(struct via_op *op)
     }
 }
 
-/* The peer had left before, and the kernel has no room for what it is sent again: the steward sends
- * the rest, for the program may only wait for the peer from now on. */
+/* The peer had left before, and the kernel has no room for the bytes that are sent again. The
+ * steward sends the rest, because the program may only wait for the peer from now on. */
 static void leave_replay(struct via_op *op)
 {
     if (!via_side_is_in(op->side, VIA_PHASES_REPLAY) || VIA_MUTANT(CONN_UNSENT) ||
@@ -642,7 +650,7 @@ static void leave_replay(struct via_op *op)
     }
 }
 
-/* The third part: the peer knows. */
+/* The third part: the peer knows that this end has left. */
 static int demote_finish(struct via_op *op, uint64_t begin_ns)
 {
     int rc = 0;
@@ -651,7 +659,7 @@ static int demote_finish(struct via_op *op, uint64_t begin_ns)
     }
     if (via_side_is_in(op->side, VIA_PHASES_LEAVING)) {
         rc = wait_for_answer(op, begin_ns);
-        follow_peer_demotion(op); /* a peer that has left as well waits, too */
+        follow_peer_demotion(op); /* a peer that has left at the same time waits, too */
         rc = rc == 0 ? check_end(op) : rc;
     }
     if (via_side_is_in(op->side, VIA_PHASES_LEAVING)) {
@@ -676,7 +684,8 @@ int via_conn_demote(struct via_op *op, enum via_reason reason)
     return rc;
 }
 
-/* No peer is waited for. False if a signal handler has interrupted a call on it. */
+/* Ends the pipes without waiting for a peer. False if a signal handler has interrupted a call on
+ * the connection. */
 static bool end_pipes(struct via_op *op, enum via_event event, enum via_reason reason)
 {
     bool done = false;
@@ -748,8 +757,8 @@ static bool demote_one(struct via_op *op, const void *of_demotion)
     return true;
 }
 
-/* First all leave, then all wait, because some may be each other's peers, and all peers should act
- * at the same time. */
+/* First all leave, then all wait: some may be each other's peers, and all peers should act at the
+ * same time. */
 static void demote_some(bool (*wanted)(const struct via_op *op), enum via_reason reason)
 {
     int saved = errno;

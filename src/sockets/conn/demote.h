@@ -37,55 +37,55 @@
  */
 
 /*
- * Gives the connection back to the kernel: 0 if it has; -ETIMEDOUT: it has, but the peer has not
- * answered yet; other errors: nothing has changed, because the unread bytes can not be brought to
- * the kernel any more (-EPIPE: the peer has ended its direction) or the peer can not be told
- * (-EAGAIN, or the fabric's error). No token is held.
+ * Gives the connection back to the kernel. 0: done; -ETIMEDOUT: done, but the peer has not answered
+ * yet. Other errors: nothing has changed, because the unread bytes can not be moved to the kernel
+ * any more (-EPIPE: the peer has ended its direction), or the peer can not be notified (-EAGAIN, or
+ * the fabric's error). No token is held.
  */
 int via_conn_demote(struct via_op *op, enum via_reason reason);
 
-/* For an acceptor whose offer was not taken, and can not be taken any more: nothing is in the
- * pipes. False if a signal handler has interrupted a call on it. */
+/* For an acceptor whose offer was not taken, and can not be taken any more; its pipes are empty.
+ * False if a signal handler has interrupted a call on the connection. */
 bool via_conn_withdraw(struct via_op *op, enum via_reason reason);
 
-/* The program has disconnected the socket (connect() to AF_UNSPEC) and may connect it again: the
- * bytes in the pipes are void, and the kernel has the connection from now on. No token is held. */
+/* The program has disconnected the socket (connect() to AF_UNSPEC) and may connect it again:
+ * discards the bytes in the pipes. The kernel has the connection from now on. No token is held. */
 void via_conn_abandon(struct via_op *op);
 
-/* The same as via_conn_demote() by number; 0 if it is no connection of ours. */
+/* The same as via_conn_demote() by number; 0 if the number is not a connection of the library. */
 int via_fd_demote(int fd, enum via_reason reason);
 
-/* All of this process; and it makes no new ones. */
+/* Demotes all connections of this process. The process makes no new ones. */
 void via_demote_all(enum via_reason reason);
 
-/* Before exec: the connections that the next program will have. */
+/* Called before exec: demotes the connections that the next program inherits. */
 void via_demote_inherited(void);
 
-/* B's part, when via_conn_has_demotion_request(). No token is held. The caller updates
+/* The part of B, when via_conn_has_demotion_request(). No token is held. The caller updates
  * registrations in epoll sets (via_io_after, or the thread that waits there). */
 void via_conn_follow_demotion(struct via_op *op);
 
-/* Before the last close: the peer has announced that it leaves, and this end has allowed its pipe's
- * bytes to come by the kernel. via_conn_follow_demotion() discards those, once their number is
- * known. */
+/* Called before the last close, when the peer has announced that it leaves and this end has allowed
+ * the bytes of its pipe to come by the kernel: waits until their number is known.
+ * via_conn_follow_demotion() then discards them. */
 void via_conn_await_leaving(struct via_op *op);
 
-/* Its first half, with the tx token: nothing goes into the pipe any more. */
+/* The first half of B's part, with the tx token: nothing more goes into the pipe. */
 void via_conn_follow_demotion_tx(struct via_conn *conn, int fd);
 
-/* With the tx token: writes this end's last record; later bytes go by the kernel. whole: the kernel
- * has everything in the pipe already (stream.h). */
+/* With the tx token: writes this end's last record; later bytes go by the kernel. whole: everything
+ * in the pipe has been sent by the kernel, too (stream.h). */
 int via_conn_end_pipe_span(struct via_op *op, bool whole);
 
 /* With the tx token: sends remaining bytes again. 0, -EAGAIN if the kernel accepts no more, or a
  * negative errno. */
 int via_conn_replay(struct via_conn *conn, int fd);
-/* Sends all of them, waiting for the kernel as long as it accepts some, and with a limit when it
- * accepts none. As above; with the tx token, or by the only thread. */
+/* Sends all of them, waiting for the kernel as long as it accepts some, and for a limited time when
+ * it accepts none. Results as above; with the tx token, or by the only thread. */
 int via_conn_replay_all(struct via_conn *conn, int fd, uint64_t patience_ns);
-/* How long the last holder that could send waits. */
+/* How long the last holder that could send again waits at its end. */
 #define VIA_REPLAY_EXIT_NS (5 * VIA_SEC_NS)
-/* Bytes are lost: neither end may consider the stream complete. */
+/* Resets the connection, because bytes are lost: neither end may consider the stream complete. */
 void via_conn_reset(int fd);
 
 static inline bool via_conn_has_demotion_request(const struct via_conn *conn)
@@ -95,7 +95,7 @@ static inline bool via_conn_has_demotion_request(const struct via_conn *conn)
            via_unlikely((via_side_flags(side) & (VIA_FLAG_DEMOTE | VIA_FLAG_LEAVING)) != 0);
 }
 
-/* Those in sets that are in others. */
+/* Demotes the connections in sets that are in other sets. */
 void via_demote_nested(void);
 
 #endif

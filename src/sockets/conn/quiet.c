@@ -9,25 +9,27 @@
 #include "sockets/io/io_internal.h"
 
 #define PAGE 4096u
-/* All numbers of descriptors are checked within this time, so many at once. */
+/* In a round of this length all numbers of descriptors are checked, SLICE at a time. */
 #define ROUND_NS VIA_SEC_NS
 #define SLICE 1024u
 #define QUIET_NS (2 * VIA_SEC_NS)
-/* A peer that does not read is not waited for: until something moves again. */
+/* After so many checks this end stops waiting for a peer that does not read, until bytes move
+ * again. */
 #define TRIES_MAX 4u
 
 _Atomic bool via_quiet_due;
 
-static atomic_flag looking = ATOMIC_FLAG_INIT; /* one thread checks */
-static unsigned hand;                          /* the next number to check; with the flag */
-static bool found;                             /* in this round */
+static atomic_flag looking = ATOMIC_FLAG_INIT; /* one thread checks at a time */
+static unsigned hand;                          /* the next number to check; used with the flag */
+static bool found; /* a connection to check again was found in this round */
 
 static bool is_free(const struct via_token *token)
 {
     return atomic_load_explicit(&token->holder, memory_order_relaxed) == 0;
 }
 
-/* As a reader: its sequence; a quiet one returns all credits. False: another thread uses it. */
+/* Checks the reading side of a connection. A quiet reader returns all credits. False: another
+ * thread uses that side. */
 static bool check_reader(struct via_op *op, bool quiet, uint32_t *ret_sequence)
 {
     struct via_pipe_reader *pipe = &op->side->rx.pipe;
@@ -61,7 +63,7 @@ static uint32_t used_bytes(const struct via_quiet *quiet, const struct via_strea
                       via_min(bytes, (uint64_t)geometry->data_bytes));
 }
 
-/* With the tx token, for an empty pipe. */
+/* Removes the pages of an empty pipe. With the tx token. */
 static void remove_pages(struct via_side *side)
 {
     unsigned char *segment = side->tx.pipe.target.direct - VIA_SEGMENT_PIPE_OFF;
@@ -70,7 +72,8 @@ static void remove_pages(struct via_side *side)
     via_side_remove_pages(side);
 }
 
-/* As a writer. *ret_left: pages must be removed at a later check. False: another thread uses it. */
+/* Checks the writing side. *ret_left: pages must be removed at a later check. False: another thread
+ * uses that side. */
 static bool check_writer(struct via_op *op, bool quiet, uint32_t *ret_sequence, bool *ret_left)
 {
     struct via_stream_tx *tx = &op->side->tx;
@@ -95,7 +98,7 @@ static bool check_writer(struct via_op *op, bool quiet, uint32_t *ret_sequence, 
     return true;
 }
 
-/* True if it must be checked again. */
+/* True if the connection must be checked again. */
 static bool visit(struct via_op *op, uint64_t now_ns)
 {
     struct via_quiet *of = &op->conn->quiet;
@@ -130,16 +133,16 @@ static bool check_descriptor(int fd, uint64_t now_ns)
     return again;
 }
 
-/* One slice of a round. Returns the time until the next; VIA_NEVER_NS: there is nothing more to
- * do. */
+/* Checks one slice of a round. Returns the time until the next slice; VIA_NEVER_NS: no connection
+ * needs more checks. */
 static uint64_t check_slice(void)
 {
     unsigned top = via_fds_top();
     uint64_t now_ns = via_os_now_ns();
     if (hand == 0) {
         found = false;
-        /* Before the tokens are taken: a writer that writes after that finds it false, and sets
-         * it. */
+        /* Cleared before the tokens are taken: a writer that writes after this finds it false, and
+         * sets it. */
         atomic_store_explicit(&via_quiet_due, false, memory_order_relaxed);
     }
     unsigned end = via_min(hand + SLICE, top);

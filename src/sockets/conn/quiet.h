@@ -14,8 +14,9 @@ struct via_conn;
  * Memory of quiet connections within one machine goes back to the system.
  *
  * Only the writer of a pipe writes into its slots and bodies, and its reader checks them for one
- * word. So a writer that holds the token, and has got credit for everything it wrote, may remove
- * the pages: the reader then finds zeros there, which are no record. The page with the words stays.
+ * word. So a writer that holds the token, and has got credit for everything that it wrote, may
+ * remove the pages: the reader then finds zeros there, and zeros are not a record. The page with
+ * the words stays.
  *
  * Every second, while pipes are in use, the process checks its connections; a timer wakes a thread
  * that handles calls (bell.h). A connection that has moved nothing for two seconds gives its
@@ -27,17 +28,17 @@ struct via_conn;
 struct via_quiet {
     uint64_t since_ns;   /* no byte has moved since then */
     uint32_t tx, rx;     /* sequences of the pipes at the last check */
-    uint32_t emptied;    /* that of the written one when its pages were removed last */
-    uint32_t tries;      /* checks at which the peer had not given back everything */
-    uint64_t pipe_bytes; /* written when the pages were removed last */
+    uint32_t emptied;    /* the written pipe's sequence when its pages were removed last */
+    uint32_t tries;      /* checks at which the peer had not returned all credits */
+    uint64_t pipe_bytes; /* pipe bytes written when the pages were removed last */
     uint32_t used_bytes; /* estimated memory: included in the sum of share.h */
 };
 
-/* Makes the process check again, sooner or later. */
+/* Makes the process check its connections again at some time. */
 extern _Atomic bool via_quiet_due;
 void via_quiet_begin(void);
 
-/* After something has moved by a pipe. */
+/* Called after bytes have moved by a pipe. */
 static inline void via_quiet_note(void)
 {
     if (via_unlikely(!atomic_load_explicit(&via_quiet_due, memory_order_relaxed))) {
@@ -48,7 +49,7 @@ static inline void via_quiet_note(void)
 /* The timer has expired. No token and no lock is held. Leaves errno alone. */
 void via_quiet_check(void);
 
-/* In a child. */
+/* Called in a child of fork(). */
 void via_quiet_forked(void);
 
 #endif

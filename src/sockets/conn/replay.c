@@ -18,7 +18,7 @@ int via_conn_replay(struct via_conn *conn, int fd)
             return errno == EWOULDBLOCK ? -EAGAIN : -errno;
         }
         via_stream_replay_sent(replay, (size_t)n);
-        /* Bytes by pipe were counted already, and did not arrive that way. */
+        /* Bytes of the pipe were counted as sent by pipe already, and did not arrive that way. */
         via_stats_count(&conn->stats->tx_kernel_bytes, (uint64_t)n);
         conn->stats->tx_pipe_bytes -= via_min((uint64_t)n, conn->stats->tx_pipe_bytes);
     }
@@ -26,9 +26,9 @@ int via_conn_replay(struct via_conn *conn, int fd)
     return 0;
 }
 
-/* The peer reads only after this loop, so the kernel must have room for all of it, unless it has as
- * much already. A program that sets a size gets at most wmem_max, and an autotuned size may be
- * larger. */
+/* The peer reads only after this loop, so the kernel must have room for all bytes, unless the
+ * buffer is that large already. A program that sets a size gets at most wmem_max, and an autotuned
+ * size may be larger. */
 static void widen(const struct via_conn *conn, int fd)
 {
     int bytes = 2 * (int)conn->side->tx.pipe.geometry.data_bytes;

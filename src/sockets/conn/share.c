@@ -66,8 +66,8 @@ static uint64_t read_mapped_max(void)
 
 /* --- the file of all processes of the user --------------------------------------------------- */
 
-/* Claims the word at `index` for this process, or (only_asks) checks whether a process owns it:
- * false if another does. */
+/* Claims the word at `index` for this process, or (only_asks) checks whether another process owns
+ * it: false if one does. */
 static bool lock_word(int fd, unsigned index, bool only_asks)
 {
     struct flock range = {.l_type = F_WRLCK,
@@ -90,14 +90,14 @@ static bool lock_any_word(int fd, unsigned *ret_index)
     return false;
 }
 
-/* A store into a page that a full /dev/shm can not give would end the program by SIGBUS. */
+/* A store into a page for which a full /dev/shm has no memory would end the program by SIGBUS. */
 static bool has_memory(int fd)
 {
     return fallocate(fd, 0, 0, LEDGER_BYTES) == 0;
 }
 
-/* The file, accessible only to this user, with a word of this process; or -1. *ret_gone: it has
- * been removed meanwhile. */
+/* Opens the file, which only this user may access, and claims a word for this process; -1.
+ * *ret_gone: the file was removed meanwhile. */
 static int open_ledger(const char *name, unsigned *ret_index, bool *ret_gone)
 {
     struct stat of_fd, of_name;
@@ -235,7 +235,7 @@ void via_share_end(void)
     atomic_store_explicit(&ledger, NULL, memory_order_relaxed); /* other threads may use it */
     bool last = true;
     for (unsigned i = 0; i < WORDS_COUNT && last; i++) {
-        last = lock_word(fd, i, true); /* own locks are no obstacle */
+        last = lock_word(fd, i, true); /* a process's own locks do not conflict with each other */
     }
     if (last) {
         snprintf(name, sizeof(name), LEDGER_FORMAT, (unsigned)geteuid());

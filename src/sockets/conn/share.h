@@ -19,7 +19,7 @@
 
 /* May another connection have pipes? */
 bool via_share_is_map_allowed(void);
-/* One has its memory mapped, or not any more. */
+/* A connection has its memory mapped; has unmapped it. */
 void via_share_map(void);
 void via_share_unmap(void);
 
@@ -28,7 +28,7 @@ void via_share_charge(uint32_t *charged, uint32_t bytes);
 
 /* The process ends. */
 void via_share_end(void);
-/* In a child; the connections that it has inherited count for it, too. */
+/* Called in a child of fork(). The connections that it has inherited count for it, too. */
 void via_share_forked(void);
 
 #endif

@@ -28,11 +28,11 @@ void via_shared_note(struct via_conn *conn)
         return;
     }
     atomic_fetch_add_explicit(&shared_count, 1, memory_order_relaxed);
-    via_ep_conn_changed(conn); /* it is cold no more: epoll_cold.c */
+    via_ep_conn_changed(conn); /* the connection is not cold any more: epoll_cold.c */
     int bell = atomic_load_explicit(&conn->bell, memory_order_relaxed);
     if (bell >= 0) {
         via_sock_bell_ring(
-            (unsigned)bell); /* a thread that sleeps for it does so without a limit */
+            (unsigned)bell); /* wakes a thread that sleeps for it without a time limit */
     }
 }
 

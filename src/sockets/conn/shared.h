@@ -18,13 +18,13 @@
 /* Before fork(): tells the peer, once. */
 void via_shared_announce(struct via_conn *conn);
 
-/* Has the peer announced it? Then a sleeping thread checks again, and from now on sleeps no longer.
- * No token is held, and no lock of sets. */
+/* Has the peer announced it? Then sleeping threads check again, and sleep for a limited time from
+ * now on. No token is held, and no lock of sets. */
 void via_shared_note(struct via_conn *conn);
-/* The connection is given back. */
+/* The connection is freed: it does not count any more. */
 void via_shared_forget(struct via_conn *conn);
 
-/* How long any thread may sleep for connections. */
+/* How long a thread may sleep at most, whatever it sleeps for. */
 uint64_t via_shared_sleep_ns_max(void);
 
 #endif

@@ -38,14 +38,14 @@ _Static_assert(offsetof(struct via_side, data_ends) == PAGE, "the second page");
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct chunk {
     unsigned char *base; /* NULL: none */
-    uint64_t free;       /* a bit per side, of zeros; none after a fork */
+    uint64_t free;       /* a bit per side: free, and all zeros; after a fork no bit is set */
     unsigned sides;
-    unsigned used; /* ... or spare */
+    unsigned used; /* sides in use, or spare */
 } chunks[CHUNKS_MAX];
-static unsigned chunks_used; /* none from there on has been made */
-static unsigned first_free;  /* none before it has free sides */
+static unsigned chunks_used; /* chunks from there on have not been made */
+static unsigned first_free;  /* chunks before it have no free sides */
 static unsigned chunk_sides = CHUNK_SIDES_MIN;
-/* Free, and not zeroed. */
+/* Free sides that are not zeroed. */
 static struct via_side *spare[SPARE_MAX];
 static unsigned spare_count;
 
@@ -191,7 +191,7 @@ void via_side_publish_flags(struct via_side *side, uint64_t flags)
     atomic_store_explicit(word, flags, memory_order_release);
 }
 
-/* Plus 1. */
+/* The number of this thread's CPU, plus 1. */
 static uint64_t own_cpu(void)
 {
     return (uint64_t)sched_getcpu() + 1;

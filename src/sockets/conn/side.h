@@ -18,20 +18,21 @@
  * shared memory of their own, at the same address in each; the peer can not reach it.
  */
 
-/* A time limit that has passed already: no call waits. */
+/* A time limit that has already passed: no call waits. */
 #define VIA_AT_ONCE_NS 1u
 
-/* The other end lost its last holder, and had bytes unread: TCP would have reset the connection. */
+/* Whether the other end lost its last holder while bytes were unread. TCP would have reset the
+ * connection. */
 enum via_lost {
     VIA_LOST_NOT = 0,
-    VIA_LOST_DUE = 1,  /* report it to a reader that gets there */
-    VIA_LOST_TOLD = 2, /* the kernel reports it, or it was reported */
+    VIA_LOST_DUE = 1,  /* to be reported to a reader that has read everything before */
+    VIA_LOST_TOLD = 2, /* reported, or the kernel reports it */
     VIA_LOST_TIMED_OUT =
-        3, /* sent bytes did not arrive for too long: the next call gets an error */
+        3, /* sent bytes did not arrive for too long: the next call returns an error */
     VIA_LOST_TIMED_OUT_TOLD = 4,
 };
 
-/* Sending the bytes again by the kernel that were in the pipe when it left. */
+/* How much of the pipe's contents an end has sent again by the kernel when it left. */
 enum via_sent_again { VIA_AGAIN_NOTHING = 0, VIA_AGAIN_WHOLE = 1, VIA_AGAIN_PART = 2 };
 
 enum via_nonblock { VIA_NONBLOCK_UNKNOWN = 0, VIA_NONBLOCK_OFF = 1, VIA_NONBLOCK_ON = 2 };
@@ -45,54 +46,59 @@ struct via_side {
     _Atomic uint8_t forked;   /* other processes may hold it: tokens need locked instructions */
     _Atomic uint8_t rx_shut;  /* shutdown(SHUT_RD) here: POLLRDHUP does not come from the peer */
     _Atomic uint8_t tx_shut; /* shutdown(SHUT_WR) here: the end of the other direction is POLLHUP */
-    _Atomic uint8_t shutting; /* ... and the kernel must be told later: io_shut.c */
+    _Atomic uint8_t shutting; /* the kernel must be told of the shutdown later: io_shut.c */
     _Atomic uint8_t lost;     /* enum via_lost */
     uint8_t why;              /* enum via_reason */
     bool connector;
     _Atomic bool ever_forked;
-    _Atomic bool
-        options_known;     /* options from before it was a connection: via_conn_learn_options() */
-    bool rx_kernel_ended;  /* EOF of the kernel's, but the peer may have switched: see fabric.h */
+    _Atomic bool options_known; /* the options from before it was a connection are known:
+                                   via_conn_learn_options() */
+    bool rx_kernel_ended;  /* the kernel reported end of file, but the peer may have switched to the
+                              pipe: see fabric.h */
     _Atomic uint32_t refs; /* file descriptors, in all processes */
-    _Atomic bool stamps;   /* SO_TIMESTAMP and the like: recvmsg() must return when bytes came */
+    _Atomic bool
+        stamps; /* SO_TIMESTAMP and the like: recvmsg() must return the time when the bytes came */
     _Atomic uint64_t rcvtimeo_ns; /* 0: none; VIA_AT_ONCE_NS */
     uint64_t rx_polled_ticks;     /* when the kernel was last asked whether the peer lives */
     struct via_stream_rx rx;
-    struct via_stream_rx rx_left; /* as it was when the pipe was left: see demote.c */
+    struct via_stream_rx rx_left; /* the reader's state when the pipe was left: see demote.c */
 
     /* writing */
     struct via_token tx_token __attribute__((aligned(64)));
     _Atomic uint64_t sndtimeo_ns;
     _Atomic uint32_t tx_full; /* counts the times that a writer found no room */
-    _Atomic uint32_t shuts;   /* counts calls of shutdown(), by any process that holds it */
+    _Atomic uint32_t shuts;   /* counts calls of shutdown() by any process that holds this side */
     uint64_t tx_polled_ticks; /* when the kernel was last asked whether the peer lives */
-    uint64_t tx_asked_ticks;  /* ... and about the peer's socket: does any process hold it */
+    uint64_t tx_asked_ticks;  /* when the kernel was last asked whether a process holds the peer's
+                                 socket */
     uint64_t tx_at_end;       /* total bytes in the pipe when the kernel reported the end */
     bool tx_fin_seen; /* the peer has shut down its direction, and announced it in the pipe */
     bool tx_peer_over;
     _Atomic uint64_t said;      /* the flags word as last sent to the peer */
     _Atomic uint32_t cold_rung; /* the peer's cold word for which it was rung */
-    uint32_t cold_said;         /* ours */
-    uint64_t cpu_said;          /* as the reader last told the peer */
+    uint32_t cold_said;         /* the cold word that this end published last */
+    uint64_t cpu_said;          /* the CPU that this end's reader published last */
     struct via_stream_replay replay;
     uint8_t sent_again; /* enum via_sent_again */
-    bool looked;        /* was about to leave, and could not */
-    uint64_t again;     /* so many bytes of it, which its DEMOTE announces */
-    /* Over the fabric, by slot: the record went as frames, so its bytes are in the mirror. */
+    bool looked;        /* this end was about to leave, and could not */
+    uint64_t again;     /* number of bytes sent again, which this end's DEMOTE announces */
+    /* Over the fabric, a bit per slot: the record went as frames, so its bytes are in the
+     * mirror. */
     uint64_t tx_mirrored[VIA_RING_SLOTS_MAX / 64];
     struct via_stream_tx tx;
 
     struct via_stream_stall stall; /* with both tokens; .spills with the tx token */
-    uint16_t chunk;                /* of side.c */
+    uint16_t chunk;                /* index of the chunk in side.c */
 
     /* Pages of their own: not needed while the pipe is empty. */
     uint32_t data_ends[VIA_RING_SLOTS_MAX] __attribute__((aligned(4096)));
 };
 
-/* In parent and child: sides from then on are in memory that the other process does not see. */
+/* Called in parent and child: sides made later are in memory that the other process does not
+ * share. */
 void via_side_forked(bool child);
 struct via_side *via_side_new(void);       /* zeroed except for the defaults above; NULL: none */
-void via_side_free(struct via_side *side); /* this process does not need it any more */
+void via_side_free(struct via_side *side); /* this process does not need the side any more */
 /* With the tx token: the pipe is empty, and its records need no memory here. */
 void via_side_remove_pages(struct via_side *side);
 
@@ -113,19 +119,21 @@ void via_side_remove_pages(struct via_side *side);
 #define VIA_FLAG_TAKEN 0x1u  /* the connector has taken the offer */
 #define VIA_FLAG_CLOSED 0x2u /* the peer's last holder has closed */
 #define VIA_FLAG_DEMOTE 0x4u /* the peer has left the pipes: see demote.h, and below where */
-#define VIA_FLAG_HEEDED 0x8u /* it has left them because this end did */
+#define VIA_FLAG_HEEDED 0x8u /* it has left them because this end had left */
 #define VIA_FLAG_KERNEL_END \
-    0x20u                     /* its direction ends by the kernel, and does not switch any more */
+    0x20u /* its direction ends by the kernel, and does not switch to the pipe any more */
 #define VIA_FLAG_SHARED 0x40u /* processes forked from it may write and read, too: shared.h */
 #define VIA_FLAG_FIN \
-    0x80u /* its direction has ended, as the kernel knows before its bytes are read */
+    0x80u /* its direction has ended, and the kernel reports that before all bytes are read */
 #define VIA_FLAG_ENDS 0x100u /* within one machine: it has ended its direction itself */
 #define VIA_FLAG_LEAVING \
-    0x200u /* it is about to leave, and to send again all that was not given back */
-#define VIA_FLAG_READY 0x400u /* the answer: all credit is returned, the rest may come */
-#define VIA_FLAG_STAYS 0x10u  /* it can not: it has ended its direction, with bytes in the pipe */
+    0x200u /* it is about to leave, and to send again everything for which it has no credit */
+#define VIA_FLAG_READY 0x400u /* the answer: all credit is returned, the rest may be sent again */
+#define VIA_FLAG_STAYS \
+    0x10u /* it can not follow: it has ended its direction, with bytes in the pipe */
 
-/* Where the peer has left: records given back, and bytes read of the next one. */
+/* The position at which the peer has left: records for which it returned credit, and bytes read of
+ * the next record. */
 static inline uint64_t via_flags_left(uint32_t released, uint32_t skip)
 {
     return (uint64_t)released << 16 | (uint64_t)skip << 48;
@@ -135,14 +143,14 @@ static inline uint64_t via_flags_left(uint32_t released, uint32_t skip)
 #define VIA_FLAGS_LEFT_SKIP(flags) ((uint32_t)((flags) >> 48))
 _Static_assert(VIA_RECORD_BODY_BYTES_MAX <= UINT16_MAX, "skip has 16 bits");
 
-/* The shape that this end offers. */
+/* The geometry of the pipes that this end offers. */
 extern const struct via_pipe_geometry via_ring;
 
 /* Starts both streams over two mapped segments. */
 void via_side_attach(struct via_side *side, const struct via_pipe_geometry *geometry,
                      unsigned char *own, unsigned char *peer);
 
-/* Attached within one machine, this end may take part in zero-copy. */
+/* Called when the side is attached within one machine: it may take part in zero-copy. */
 void via_side_allow_avail(struct via_side *side);
 _Static_assert(VIA_SEGMENT_AVAIL_OFF + sizeof(struct via_avail_words) <= VIA_SEGMENT_COLD_OFF,
                "words of their own");
@@ -170,7 +178,7 @@ static inline bool via_side_is_peer_prompt(const struct via_side *side)
                                 memory_order_relaxed) != 0;
 }
 
-/* The peer's cold word; 0: none yet. Only compared. */
+/* The peer's cold word; 0: none yet. Its value is only compared. */
 static inline uint32_t via_side_cold(const struct via_side *side)
 {
     const _Atomic uint64_t *credit = side->tx.pipe.credit;
@@ -179,16 +187,16 @@ static inline uint32_t via_side_cold(const struct via_side *side)
                                           memory_order_relaxed);
 }
 
-/* A new one of ours. */
+/* Publishes a new cold word of this end. */
 void via_side_publish_cold(struct via_side *side);
 
-/* The peer's reader runs on another CPU than this thread, or has not published its CPU. */
+/* True if the peer's reader runs on another CPU than this thread, or has not published its CPU. */
 bool via_side_is_apart(const struct via_side *side);
 /* Publishes this thread's CPU if it has changed; with the rx token. */
 void via_side_publish_cpu(struct via_side *side);
 
-/* Within one machine: asks the peer for time stamps in its records, for this set, not 0. Earlier
- * records have none. */
+/* Within one machine: asks the peer for time stamps in its records, for this set (not 0). Records
+ * written before have none. */
 void via_side_ask_times(struct via_side *side, uint64_t set);
 
 /* Answers the peer. */

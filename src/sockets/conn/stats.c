@@ -20,15 +20,15 @@ static struct {
     atomic_flag written;
     uint64_t connections;
     uint64_t accelerated;
-    uint64_t demoted; /* of those */
+    uint64_t demoted; /* connections that were accelerated first */
     uint64_t not_accelerated[VIA_REASON_COUNT];
-    uint64_t
-        why_kernel_bytes[VIA_REASON_COUNT]; /* sent by the kernel on those, and on demoted ones */
+    uint64_t why_kernel_bytes[VIA_REASON_COUNT]; /* bytes that the kernel sent on connections that
+                                                    were not accelerated, and on demoted ones */
     struct via_stats_conn sum;
 } total = {.lock = PTHREAD_MUTEX_INITIALIZER, .written = ATOMIC_FLAG_INIT};
 
-/* Offered pipes and did not get to use them: if many bytes were sent since, its peer did not want
- * them; else it had no time. The same for one that has waited for pipes. */
+/* The connection has offered pipes (or waited for an offer) and could not use them. If it has sent
+ * this many bytes since, its peer did not want pipes; otherwise it did not last long enough. */
 #define UNTAKEN_BYTES (64u * 1024)
 
 static enum via_reason reason_of(const struct via_stats_conn *conn)
@@ -86,7 +86,7 @@ static void program_name(char *ret_name, size_t max)
     }
 }
 
-/* Those that are not 0. */
+/* Formats the counters that are not 0. */
 static int format_reasons(char *buffer, size_t max, const uint64_t *counts)
 {
     int n = 0;
@@ -152,7 +152,8 @@ void via_stats_write(void)
     }
     int fd = open(via_policy.stats, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
     if (fd >= 0) {
-        /* One write: lines of several processes do not mix. A full disk only costs the line. */
+        /* One write(), so that lines of several processes do not mix. With a full disk only the
+         * line is lost. */
         ssize_t done = via_os_append(fd, buffer, (size_t)n);
         (void)done;
         VIA_REAL(close)(fd);

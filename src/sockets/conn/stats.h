@@ -10,8 +10,8 @@
 
 /* Counters of this process's connections; viaduct-sockets(7) describes the report. */
 
-/* For counters that another thread may use, too. Each process has its own counters, so a single
- * thread needs no locked instruction; counters of pipes are updated with a token and need none
+/* For counters that other threads may use, too. Each process has its own counters, so a single
+ * thread needs no locked instruction. Counters of pipes are updated with a token and need none
  * either. */
 static inline void via_stats_count(_Atomic uint64_t *counter, uint64_t count)
 {
@@ -23,7 +23,7 @@ static inline void via_stats_count(_Atomic uint64_t *counter, uint64_t count)
     }
 }
 
-/* A connection has ended: adds it up. */
+/* Adds the counters of a connection that has ended. */
 void via_stats_add(const struct via_stats_conn *conn);
 
 /* Appends one line to the file of the policy, once: at exit. */

@@ -22,17 +22,18 @@
 #include "sockets/process/lock.h"
 #include "sockets/process/real.h"
 
-/* The kernel had no room: time until the next attempt. */
+/* Time until the next attempt when the kernel had no room. */
 #define PENDING_POLL_NS (10 * VIA_MSEC_NS)
-/* A process that is called on another host's behalf polls instead. */
+/* Peers on other hosts can not call a process: it polls this often. */
 #define FABRIC_POLL_NS (100 * VIA_MSEC_NS)
-/* The last thread of a process ends it; the steward must not be the only one left. */
+/* How often the steward checks whether it is the last thread: it must then end, so that the process
+ * ends. */
 #define LAST_POLL_NS VIA_SEC_NS
 
-/* Frames arrive by then, once there is a path. */
+/* Time by which frames arrive once there is a path. */
 #define PARTING_NS_MAX (4 * VIA_SEC_NS)
 
-/* At the end of the process another thread may use a kept connection. */
+/* When the process ends, another thread may still use a kept connection: how often to check. */
 #define END_POLL_NS VIA_MSEC_NS
 #define END_POLLS 100u
 
@@ -42,25 +43,25 @@
 _Atomic bool via_steward_had_pipes;
 _Atomic bool via_steward_runs;
 
-/* Something was to be sent again at the last check, and did not go. */
+/* Bytes were to be sent again at the last check, and could not be. */
 static _Atomic bool pending;
 
 /* A non-blocking send has found no room, while there was something to read: stall.h. */
 static _Atomic bool stalls;
-/* An eventfd that only the thread waits for: any thread may handle a call. */
+/* An eventfd that only the steward's thread watches. Any thread may handle a call. */
 static _Atomic int own_fd = -1;
 
-/* "/proc", for when it is not visible any more; for children, too. */
+/* "/proc", kept open for when it is not visible any more; for children, too. */
 static _Atomic int proc_fd = -1;
 _Atomic bool via_steward_is_prepared;
 
-/* Closed by the program before their bytes were sent again. */
+/* Connections that the program closed before their bytes were sent again. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct kept {
-    struct via_conn *conn; /* held; NULL: this one is free */
+    struct via_conn *conn; /* held; NULL: the entry is free */
     _Atomic int fd;
-    uint64_t end_ns; /* frames that have not arrived by then never will */
-    bool shuts;      /* not closed, but shut down: io_shut.c */
+    uint64_t end_ns; /* frames that have not arrived by then are given up */
+    bool shuts;      /* shut down, not closed: io_shut.c */
     bool busy;       /* a thread is working on it */
 } kept[KEPT_MAX];
 static _Atomic unsigned kept_count;
@@ -74,7 +75,8 @@ static bool is_called(const struct via_conn *conn)
            via_conn_is_in(conn, VIA_PHASES_MAY_FOLLOW | VIA_PHASES_REPLAY);
 }
 
-/* A thread that sleeps for the connection sleeps for the pipe: it must check again. */
+/* Handles a call. A thread that sleeps for the connection sleeps for the pipe, so it must check
+ * again. */
 static void answer_call(struct via_op *op)
 {
     via_conn_follow_demotion(op);
@@ -97,7 +99,8 @@ static bool serve(struct via_op *op, const void *unused)
     return called;
 }
 
-/* Of one that parts or shuts down, with the tx token: 0, -EAGAIN, or -ETIMEDOUT. */
+/* Continues a connection that is parting or shutting down, with the tx token: 0, -EAGAIN, or
+ * -ETIMEDOUT. */
 static int continue_closing(struct kept *entry, int fd)
 {
     struct via_conn *conn = entry->conn;
@@ -110,7 +113,7 @@ static int continue_closing(struct kept *entry, int fd)
     return done ? 0 : now < entry->end_ns ? -EAGAIN : -ETIMEDOUT;
 }
 
-/* One step for a busy one: 0 when everything has been sent again, or can not be any more. */
+/* One step for a claimed entry: 0 when everything has been sent again, or can not be any more. */
 static int send_kept(struct kept *entry, uint64_t patience_ns)
 {
     struct via_conn *conn = entry->conn;
@@ -131,8 +134,8 @@ static int send_kept(struct kept *entry, uint64_t patience_ns)
     return rc == -EAGAIN ? rc : 0;
 }
 
-/* Claims one for this thread: no thread waits for a token with the lock. False: there is none, or
- * (*ret_left) another thread works on it. */
+/* Claims an entry for this thread, so that no thread waits for a token while it holds the lock.
+ * False: the entry is empty, or (*ret_left) another thread works on it. */
 static bool claim(struct kept *entry, bool *ret_left)
 {
     if (!via_try_lock(&lock)) {
@@ -146,7 +149,7 @@ static bool claim(struct kept *entry, bool *ret_left)
     return claimed;
 }
 
-/* ... and gives it back; done: it is free. */
+/* Releases the entry; done: it is free. */
 static void unclaim(struct kept *entry, bool done)
 {
     struct via_conn *conn = entry->conn;
@@ -247,7 +250,7 @@ static bool watch_stall(struct via_op *op, const void *unused)
     return via_stall_watch(op) != VIA_NEVER_NS;
 }
 
-/* The threads that wait for room went to sleep before there was none, and do not watch it. */
+/* Threads that wait for room may have gone to sleep before the stall, so they do not watch it. */
 static void watch_stalls(void)
 {
     if (atomic_exchange_explicit(&stalls, false, memory_order_relaxed) &&
@@ -256,8 +259,8 @@ static void watch_stalls(void)
     }
 }
 
-/* The main thread, when it has ended, stays as a zombie until the last one ends (proc(5): the state
- * is behind the name, in which anything may be). */
+/* True if the main thread has ended: it stays as a zombie until the last thread ends. (proc(5): the
+ * state follows the name, which may contain any characters.) */
 static bool has_main_ended(void)
 {
     char text[256];
@@ -272,7 +275,7 @@ static bool has_main_ended(void)
     return name_end != NULL && name_end[1] == ' ' && name_end[2] == 'Z';
 }
 
-/* Links of a folder: its own two, and one of each folder in it. */
+/* Links of a folder: two of its own, and one for each folder in it. */
 #define LINKS_OF_TWO_THREADS 4
 
 static bool is_last_thread(void)
@@ -295,7 +298,7 @@ void via_steward_prepare_slowly(void)
     errno = saved;
 }
 
-/* How long it sleeps when the kernel polls no descriptors for it. */
+/* How long the steward sleeps when the kernel polls no descriptors for it. */
 #define BLIND_NS (10 * VIA_MSEC_NS)
 
 static void *run(void *unused)
@@ -353,7 +356,7 @@ void via_steward_start_slowly(void)
         return;
     }
     sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are the program's */
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are for the program's threads */
     int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (fd >= 0) {
         via_hidden_new(fd, &own_fd);
@@ -400,8 +403,8 @@ bool via_steward_keep_conn(struct via_conn *conn, int fd)
     return done;
 }
 
-/* The process ends. This host keeps operations under way to a host that is cut off. False: some
- * were left. */
+/* The process ends: ends the entry's connection. Operations under way to a host that is cut off are
+ * left to this host. False: some were left. */
 static bool end_kept(struct kept *entry)
 {
     struct via_conn *conn = entry->conn;
@@ -420,7 +423,7 @@ static bool end_kept(struct kept *entry)
     return true;
 }
 
-/* The thread may use it, for a moment. */
+/* Claims the entry; waits a moment if the thread uses it. */
 static bool claim_soon(struct kept *entry)
 {
     bool left = true;
@@ -450,10 +453,10 @@ void via_steward_end(void)
 void via_steward_forked(void)
 {
     pthread_mutex_init(&lock, NULL);
-    via_hidden_close(&own_fd); /* the parent's */
+    via_hidden_close(&own_fd); /* it is the parent's */
     atomic_store_explicit(&via_steward_runs, false, memory_order_relaxed);
     for (unsigned i = 0; i < KEPT_MAX; i++) {
-        if (kept[i].conn != NULL) { /* the parent sees to them */
+        if (kept[i].conn != NULL) { /* the parent handles them */
             struct via_conn *conn = kept[i].conn;
             kept[i].conn = NULL;
             via_hidden_close(&kept[i].fd);

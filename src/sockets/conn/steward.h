@@ -25,18 +25,18 @@
 
 /* This process has had pipes. */
 extern _Atomic bool via_steward_had_pipes;
-/* The thread is there, or can not be made. */
+/* The thread runs, or can not be made. */
 extern _Atomic bool via_steward_runs;
 
-/* Shall a thread that sleeps elsewhere handle calls? */
+/* True if a thread that sleeps for something else has to handle calls. */
 static inline bool via_steward_is_wanted(void)
 {
     return via_unlikely(atomic_load_explicit(&via_steward_had_pipes, memory_order_relaxed)) &&
            !atomic_load_explicit(&via_steward_runs, memory_order_relaxed) && !via_conn_is_none();
 }
 
-/* There will be connections. The thread must know when it is the last one, and a program that has
- * changed its root may have no /proc. */
+/* Connections will be made. The thread must be able to find out when it is the last one, and a
+ * program that has changed its root may have no /proc. */
 extern _Atomic bool via_steward_is_prepared;
 void via_steward_prepare_slowly(void);
 
@@ -47,7 +47,7 @@ static inline void via_steward_prepare(void)
     }
 }
 
-/* One of several threads is about to leave bytes in a pipe. */
+/* Starts the thread: one of several threads is about to leave bytes in a pipe. */
 void via_steward_start_slowly(void);
 
 static inline void via_steward_start(bool alone)
@@ -57,11 +57,11 @@ static inline void via_steward_start(bool alone)
     }
 }
 
-/* In a program of several threads, after a non-blocking send has found no room while there was
- * something to read: the steward watches stalls (stall.h) for a thread that sleeps already. */
+/* In a program of several threads, after a non-blocking send has found no room although there was
+ * something to read: the steward watches stalls (stall.h) for threads that sleep already. */
 void via_steward_watch_stalls(void);
 
-/* Does what peers have called for. Leaves errno alone. No token is held. */
+/* Does what peers have called for. Keeps errno. No token is held. */
 void via_steward_serve_all(void);
 /* A call has come, possibly the process's own: handles it. */
 void via_steward_take_calls(void);
@@ -76,14 +76,14 @@ int via_steward_sleep(struct pollfd *fds, unsigned count, uint64_t deadline_ns,
                       const sigset_t *mask);
 
 /*
- * fd is about to be closed, with bytes that must still be sent again, or by its last holder with
- * frames under way to another host; or it is shut down with either (io_shut.c): a descriptor of
- * ours keeps the connection until they have gone. False: there is no room for more. Frames may take
- * long, and the program may work: the thread is started for them in any program. The tx token may
- * be held.
+ * Fd is about to be closed with bytes that must be sent again, or by its last holder with frames
+ * under way to another host; or it is shut down with either (io_shut.c). A descriptor of the
+ * library keeps the connection until those have been sent. False: there is no room for more. Frames
+ * may take long, and the program may be busy, so any program gets the thread for them. The tx token
+ * may be held.
  */
 bool via_steward_keep_conn(struct via_conn *conn, int fd);
-/* The process ends: waits for those, as long as the kernel accepts any bytes. */
+/* The process ends: waits for kept connections, as long as the kernel accepts any bytes. */
 void via_steward_end(void);
 
 void via_steward_forked(void);
