@@ -51,8 +51,7 @@ static void arrive(int fd)
     }
 }
 
-/* Prepares the written bytes for being sent again. -EAGAIN: not possible now. Bytes that are lost
- * reset the connection. */
+/* Prepares the written bytes for being sent again. 0; -EAGAIN: not possible now. */
 static int gather(struct via_conn *conn, int fd)
 {
     int rc = conn->carrier->gather(conn);
@@ -119,9 +118,9 @@ static bool rx_is_through(struct via_op *op)
     return next == VIA_NEXT_KERNEL && !via_pipe_is_ready(&op->side->rx.pipe);
 }
 
-/* With both tokens: the peer is about to leave. Tells the peer how many bytes this end has read.
- * From now on the peer may also send its bytes by the kernel, and this end does not close before it
- * has discarded those. */
+/* With both tokens, when the peer is about to leave: tells the peer how many bytes were read. From
+ * now on the peer may send its bytes by the kernel, too: this end does not close before it has
+ * discarded those. */
 static void prepare_for_demotion(struct via_op *op)
 {
     struct via_conn *conn = op->conn;
@@ -155,7 +154,7 @@ void via_conn_await_leaving(struct via_op *op)
     }
 }
 
-/* Ends the pipes of this end by an event that gives the cause. */
+/* Ends the pipes of this end by an event. */
 static void mark_plain(struct via_op *op, enum via_event event, enum via_reason reason)
 {
     struct via_conn *conn = op->conn;
@@ -572,8 +571,8 @@ static bool has_left_bytes(struct via_op *op)
     return false;
 }
 
-/* Undoes it. One thing remains: this end writes to the kernel from now on, and a peer on another
- * host that does not know this yet takes the kernel's end for the stream's. */
+/* Undoes it, except that this end writes to the kernel from now on: a peer on another host that
+ * does not know this yet takes the kernel's end for the stream's. */
 static void take_back(struct via_op *op)
 {
     struct via_conn *conn = op->conn;
@@ -629,8 +628,8 @@ static void drop_read(struct via_op *op)
     }
 }
 
-/* The peer had left before, and the kernel has no room for the bytes that are sent again. The
- * steward sends the rest, because the program may only wait for the peer from now on. */
+/* The peer had left before, and the kernel has no room for the bytes sent again: the steward sends
+ * the rest, because the program may only wait for the peer from now on. */
 static void leave_replay(struct via_op *op)
 {
     if (!via_side_is_in(op->side, VIA_PHASES_REPLAY) || VIA_MUTANT(CONN_UNSENT) ||

@@ -1,25 +1,26 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Sets with many connections of which few are busy. A check of a connection takes a cache line or
- * two of its own and a page or two, so one that has been quiet for a while becomes warm: a spinning
- * thread checks those in turn, and all of them every few microseconds and before a thread sleeps.
- * If there are many of them some become cold, and no thread checks those. Their peers are told,
- * each by a word in its memory, and ring a separate eventfd when they write the next record,
- * whether a thread sleeps or not; then all the cold ones are checked.
+ * Sets with many connections of which few are busy. To check a connection touches a cache line or
+ * two of its own and a page or two. So a connection that has been quiet for a while becomes warm: a
+ * spinning thread checks warm connections in turn, and all of them every few microseconds and
+ * before a thread sleeps. If there are many warm connections, some become cold, and no thread
+ * checks those. The peer of a cold connection learns this from a word in its memory, and rings a
+ * separate eventfd when it writes the next record, whether a thread sleeps or not. Then all cold
+ * connections are checked.
  *
  * Store cold word, fence, check the pipe; the peer stores its record, fences, loads the word: one
- * of the two sees the other. The peer rings once for each value of the word, so it gets a new one
+ * of the two sees the other. The peer rings once for each value of the word, so it gets a new value
  * after an unreported record has come. A writer may be killed before it has rung: an end with
  * several holders is therefore never cold here (shared.h).
  */
 #include "sockets/epoll/epoll_internal.h"
 #include "sockets/io/io_internal.h"
 
-/* Checked so often in vain: then it is warm. */
+/* After so many checks that found nothing an entry becomes warm. */
 #define IDLE_POLLS 64u
-/* With fewer it is not worth a ring. */
+/* With at most so many warm entries a ring costs more than the checks. */
 #define WARM_MAX 32u
-/* Published to their peers during one check: so that no call takes long. */
+/* Maximum of cold words that one check publishes, so that no call takes long. */
 #define COLD_BATCH 8u
 
 void via_ep_move(struct via_ep_entry *entry, enum via_ep_place place)
@@ -32,8 +33,8 @@ void via_ep_move(struct via_ep_entry *entry, enum via_ep_place place)
     via_list_push_back(&set->entries[place], &entry->in_set);
 }
 
-/* Could its next record be left to a ring? It must be the only registration, in one process, and
- * only for reading by pipe. */
+/* May the connection's next record be left to a ring? Only if this is its only registration, in one
+ * process, for reading only, and from a pipe. */
 static bool is_cold_allowed(const struct via_ep_entry *entry)
 {
     const struct via_conn *conn = entry->conn;
@@ -50,7 +51,8 @@ static void notify_peer(struct via_ep_entry *entry)
 {
     struct via_side *side = entry->conn->side;
     if (via_unlikely(entry->set->bells != entry->set->heard)) {
-        via_ep_watch_bells_locked(entry->set); /* a thread that never sleeps has had none */
+        via_ep_watch_bells_locked(
+            entry->set); /* a thread that never sleeps has not registered them yet */
     }
     entry->cold_sequence = via_ep_sequence(entry);
     via_side_publish_cold(side);
@@ -84,7 +86,7 @@ void via_ep_all_hot(struct via_ep_set *set)
     }
 }
 
-/* A warm one that was quiet goes behind the others, or becomes cold. */
+/* A warm entry that was quiet goes to the end of the list, or becomes cold. */
 static void cool_further(struct via_ep_entry *entry, unsigned *batch)
 {
     if (*batch == 0 || entry->set->warm_count <= WARM_MAX || !is_cold_allowed(entry)) {
@@ -93,7 +95,7 @@ static void cool_further(struct via_ep_entry *entry, unsigned *batch)
     }
     (*batch)--;
     notify_peer(entry);
-    /* Otherwise the next check finds it. */
+    /* If the pipe is not empty, the next check finds the record. */
     via_ep_move(entry, via_ep_is_quiet(entry) ? VIA_EP_COLD : VIA_EP_HOT);
 }
 
@@ -117,7 +119,7 @@ void via_ep_check_cold(struct via_ep_set *set)
     via_list_foreach_safe(it, &set->entries[VIA_EP_COLD]) {
         struct via_ep_entry *entry = via_list_entry(it, struct via_ep_entry, in_set);
         if (via_ep_is_quiet(entry) && entry->cold_sequence != via_ep_sequence(entry)) {
-            notify_peer(entry); /* the program has read it without waiting here */
+            notify_peer(entry); /* the program has read the record without waiting in this set */
         }
         if (!via_ep_is_quiet(entry)) {
             via_ep_make_hot(entry);

@@ -48,8 +48,9 @@ static bool is_closed(const struct via_ep_entry *entry)
            state == TCP_CLOSE;
 }
 
-/* Ends in these bits, wanted or not: a program that asks only for bytes gets the kernel's end as
- * bytes if no record announces it, as when a child was the last holder of the other end. */
+/* The ends in these bits, whether the program asked for them or not. A program that asks only for
+ * bytes gets the kernel's end as bytes if no record announces the end, as when a child was the last
+ * holder of the other end. */
 static uint32_t ends_of(const struct via_ep_entry *entry, uint32_t bits)
 {
     const struct via_side *side = entry->conn->side;
@@ -82,7 +83,8 @@ struct via_edge_now via_ep_now(const struct via_ep_entry *entry, uint32_t bits,
                                  .reads_kernel = is_kernel_read(entry)};
 }
 
-/* As many as have come, a FIN counted as one. If the kernel does not tell, all are new. */
+/* True if the kernel has received bytes that are not reported yet; a FIN counts as one. If the
+ * kernel does not tell how many, all bytes are new. */
 static bool is_kernel_news(const struct via_ep_entry *entry)
 {
     uint64_t bytes;

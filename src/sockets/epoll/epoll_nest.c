@@ -2,7 +2,7 @@
 /*
  * Sets in sets, sets that a program polls as one descriptor among others, and sets that other
  * processes have. The kernel reports the events of its own set, which does not see pipes. So
- * connections in such a set stay with the kernel, or return to it.
+ * connections in such a set stay with the kernel, or are demoted.
  */
 #include "sockets/conn/demote.h"
 #include "sockets/epoll/epoll_internal.h"
@@ -17,7 +17,7 @@ static bool is_nested(const struct via_ep_set *set)
 bool via_ep_is_nested(int epfd)
 {
     const struct via_file *file = via_fd_peek(epfd);
-    /* For a set that has never held a connection of ours the mark of its number tells. */
+    /* A set that has never held a connection is known only by the mark of its number. */
     return via_fd_is_marked(epfd, VIA_FD_SEEN_BY_KERNEL) ||
            (file != NULL && file->kind == VIA_FILE_EPOLL &&
             is_nested(via_container_of(file, const struct via_ep_set, file)));
@@ -34,8 +34,8 @@ bool via_ep_conn_is_nested(const struct via_conn *conn)
     return nested;
 }
 
-/* For connections that could not return, because the peer has ended and left bytes in the pipe: the
- * kernel reports those as long as the program asks for input. */
+/* For connections that could not be demoted, because the peer has ended and left bytes in the pipe:
+ * the kernel reports those as ready as long as the program asks for input. */
 static void watch_all(struct via_ep_set *set)
 {
     via_ep_lock_links();
@@ -57,7 +57,7 @@ void via_ep_nest(int fd)
     }
     if (file->kind == VIA_FILE_EPOLL) {
         struct via_ep_set *set = via_container_of(file, struct via_ep_set, file);
-        /* With the lock: later additions see it, earlier ones are listed below. */
+        /* With the lock: later registrations see the mark, earlier ones are in the list below. */
         via_ep_lock_links();
         atomic_store_explicit(&set->nested, true, memory_order_relaxed);
         via_ep_unlock_links();

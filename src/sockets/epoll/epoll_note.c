@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Sockets that are put into epoll sets before they are connections of ours: the program's requests
- * are remembered, and become entries when the sockets are connected. And those that are connections
- * of ours no more.
+ * Sockets that the program puts into epoll sets before they are connections: records the program's
+ * registrations, which become entries when the sockets are connected. Also connections that have
+ * left the library's table.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -11,19 +11,19 @@
 #include "sockets/epoll/epoll_internal.h"
 #include "sockets/process/real.h"
 
-/* Of one descriptor, in at most so many sets. */
+/* Maximum of sets recorded for one descriptor. */
 #define SETS_NOTED 4u
 
 struct note {
     unsigned count;
-    bool more; /* than there is room for: not known which */
+    bool more; /* there were more sets, which are not recorded */
     struct {
         int epfd;
         struct epoll_event event;
     } of[SETS_NOTED];
 };
 
-/* By descriptor; valid while that is marked. */
+/* By descriptor; valid while the descriptor is marked. */
 static struct note *_Atomic notes;
 
 static struct note *note_of(int fd)
@@ -49,7 +49,7 @@ static struct note *note_of(int fd)
     return &table[fd];
 }
 
-/* The place of its request for this set; where a new one would go, if there is room. */
+/* The place of the registration with this set; if there is none, where a new one would go. */
 static unsigned place_of(const struct note *note, int epfd)
 {
     unsigned at = 0;
@@ -143,7 +143,7 @@ void via_ep_adopt(struct via_conn *conn, int fd)
     if (rc == 0) {
         via_fd_mark(fd, VIA_FD_IN_EPOLL, false);
     } else if (via_conn_is_unsettled(conn)) {
-        /* One of the sets is gone, or has another number; or a thread has just waited in it. */
+        /* A set is closed, or has another number; or a thread has just waited in it. */
         via_conn_settle_plain(conn, VIA_REASON_EPOLL);
     }
     errno = saved;
@@ -151,8 +151,8 @@ void via_ep_adopt(struct via_conn *conn, int fd)
 
 /* --- the kernel's table ---------------------------------------------------------------------- */
 
-/* A line of it (proc(5), /proc/pid/fdinfo): "tfd:        5 events: 40000001 data: ...". Of a
- * one-shot registration that was reported only the bits of how to report are left. */
+/* Parses a line of it (proc(5), /proc/pid/fdinfo): "tfd: 5 events: 40000001 data: ...". A one-shot
+ * registration that was reported has only the flags left, and no events. */
 static bool is_of(const char *line, int fd, unsigned *ret_events)
 {
     int tfd;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Sets that have several numbers, and connections whose number in a set is closed before others. */
+/* Sets that have several descriptors, and connections whose descriptor in a set is closed before
+ * other descriptors of the same socket. */
 #include "sockets/conn/demote.h"
 #include "sockets/epoll/epoll_internal.h"
 #include "sockets/process/lock.h"
@@ -18,8 +19,8 @@ void via_ep_dup_plain(int fd, int new_fd)
     struct via_ep_set *set = via_ep_set_get(fd);
     via_ep_unlock_links();
     if (set == NULL || via_fd_is_marked(fd, VIA_FD_SEEN_BY_KERNEL)) {
-        /* A thread that waits for it elsewhere uses one of the numbers: the kernel carries the
-         * input. */
+        /* A thread that waits in the set by another number does not see connections: the kernel has
+         * to report their input. */
         via_fd_mark(fd, VIA_FD_IN_RING, true);
         via_fd_mark(new_fd, VIA_FD_IN_RING, true);
     }
@@ -50,9 +51,10 @@ int via_ep_number(const struct via_ep_entry *entry)
     return via_fd_peek(entry->fd) == &entry->conn->file ? entry->fd : via_conn_fd(entry->conn);
 }
 
-/* Is it in sets by that number? forgets: from now on by none, where it still has pipes, as its peer
- * has ended and left bytes there; the kernel watches it as in a set in a set: epoll_nest.c. When
- * the number is the connection's again, the program may change the registration. */
+/* Is the connection in sets by that number? forgets: removes the number from the entries of
+ * connections that still have pipes, because the peer has ended and left bytes there; the kernel
+ * watches such a connection as one in a nested set (epoll_nest.c). When the number refers to the
+ * connection again, the program may change the registration. */
 static bool is_in_by(struct via_conn *conn, int fd, bool forgets)
 {
     bool found = false;
@@ -65,7 +67,7 @@ static bool is_in_by(struct via_conn *conn, int fd, bool forgets)
             if (forgets && entry->piped) {
                 entry->numberless = true;
                 via_ep_refresh(entry);
-                entry->fd = ~fd; /* of no file */
+                entry->fd = ~fd; /* no file has that number */
             }
         }
         via_unlock(&entry->set->lock);
@@ -74,9 +76,9 @@ static bool is_in_by(struct via_conn *conn, int fd, bool forgets)
     return found;
 }
 
-/* The kernel goes on reporting a registration whose number is closed while others refer to the same
- * socket, but no call can change it any more, as pipes need, and the number may soon be another
- * file's. So the kernel gets the connection back before. */
+/* The kernel keeps reporting a registration whose number is closed while others refer to the same
+ * socket. But no call can change the registration any more, as pipes need, and the number may soon
+ * refer to another file. So the connection is demoted before. */
 void via_ep_conn_loses(struct via_conn *conn, int fd)
 {
     if (via_unlikely(!via_list_is_empty(&conn->entries)) && is_in_by(conn, fd, false)) {

@@ -24,19 +24,19 @@
 #include "sockets/io/io_internal.h"
 #include "sockets/stream/stream_quick.h"
 
-/* A record written so long before a check begins was visible to the check: ticks of 1 us, a part of
- * it. A store takes less time to become visible. */
+/* A record written this long before a check begins was visible to the check: in ticks, a part of 1
+ * us. A store takes less time to become visible. */
 #define LATE_PART 4u
-/* When enough have been found, so many are checked nevertheless. */
+/* When enough entries have been found, so many are checked nevertheless. */
 #define POLLS_MIN 64u
 
-/* Counters may start anywhere. */
+/* Compares counters, which may start at any value. */
 static bool is_later(uint64_t ticks, uint64_t other)
 {
     return (int64_t)(ticks - other) > 0;
 }
 
-/* When the entry became ready, from the records already read. */
+/* When the entry became ready, from the records that it has already read. */
 static uint64_t became_ready(const struct via_ep_entry *entry, struct via_ep_found *found)
 {
     const struct via_stream_rx *rx = &entry->conn->side->rx;
@@ -52,8 +52,8 @@ static uint64_t became_ready(const struct via_ep_entry *entry, struct via_ep_fou
     return is_later(written, entry->told_ticks) ? written : entry->told_ticks;
 }
 
-/* Behind those that became ready before it, which are most: entries come in the order in which they
- * were last reported. There is room for it. */
+/* Inserts the entry behind those that became ready before it. Most did: entries come in the order
+ * in which they were last reported. There is room for it. */
 static void put(struct via_ep_found *found, struct via_ep_entry *entry, uint64_t ticks)
 {
     unsigned place = found->count++;
@@ -69,7 +69,7 @@ static void put(struct via_ep_found *found, struct via_ep_entry *entry, uint64_t
     entry->found = true;
 }
 
-/* All ready ones among the hot ones; with max of them, of many. */
+/* All ready entries among the hot ones; if there are many, max of them. */
 static void find_ready_hot(struct via_ep_set *set, struct via_ep_found *found, unsigned max)
 {
     via_list_foreach_safe(it, &set->entries[VIA_EP_HOT]) {
@@ -87,8 +87,8 @@ static void find_ready_hot(struct via_ep_set *set, struct via_ep_found *found, u
     }
 }
 
-/* Those of the first so many that have become ready meanwhile, and before others that were
- * found. */
+/* Entries among the first so many of a list that have become ready meanwhile, and before others
+ * that were found. */
 static void find_ready_again(struct via_ep_set *set, enum via_ep_place place,
                              struct via_ep_found *found, unsigned most)
 {

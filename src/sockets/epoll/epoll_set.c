@@ -79,7 +79,8 @@ struct via_ep_set *via_ep_set_get(int epfd)
     for (unsigned place = 0; place < VIA_EP_PLACES; place++) {
         via_list_init(&set->entries[place]);
     }
-    set->nested = via_fd_is_marked(epfd, VIA_FD_SEEN_BY_KERNEL); /* in others already */
+    set->nested = via_fd_is_marked(
+        epfd, VIA_FD_SEEN_BY_KERNEL); /* the program has already put it into other sets */
     set->passed = via_fd_is_marked(epfd, VIA_FD_IS_PASSED);
     set->warm_count = 0;
     set->cold_due = false;
@@ -116,7 +117,7 @@ void via_ep_watch_bells_locked(struct via_ep_set *set)
 {
     uint64_t bells = set->bells;
     if (via_unlikely(set->nested)) {
-        return; /* it would be an event of this set, in another */
+        return; /* the number would be an event of this set in the outer one */
     }
     for (uint64_t new = bells & ~set->heard; new != 0; new &= new - 1) {
         unsigned index = (unsigned)__builtin_ctzll(new);
@@ -142,12 +143,12 @@ static void add_bells(struct via_ep_set *set, uint64_t bells)
 {
     set->bells |= bells;
     if (!via_is_alone()) {
-        via_ep_watch_bells_locked(set); /* a thread may sleep in it already */
+        via_ep_watch_bells_locked(set); /* a thread may already sleep in the set */
     }
 }
 
-/* With the set's lock. Others may poll the kernel's set: a bell that was rung would look like an
- * event to them. */
+/* With the set's lock. Other processes or sets may poll the kernel's set: a bell in it would look
+ * like an event to them. */
 static void unhear_bells(struct via_ep_set *set)
 {
     for (uint64_t left = set->heard; left != 0; left &= left - 1) {
@@ -183,13 +184,14 @@ void via_ep_unwatch_bells(struct via_ep_set *set)
     via_unlock(&set->lock);
 }
 
-/* With the set's lock: a connection with pipes has changed, which threads that sleep in the set
- * have not seen. A thread that went to sleep when the set had no connection of ours has not been
+/* With the set's lock: a connection with pipes has changed, and threads that sleep in the set have
+ * not seen that. A thread that went to sleep when the set had no connection has not been
  * counted. */
 static void wake_sleepers(struct via_ep_set *set, bool uncounted)
 {
     uint64_t bells = set->bells;
-    /* Pairs with the one in via_ep_wait(): it sees the change, or is seen asleep. */
+    /* Pairs with the fence in via_ep_wait(): a sleeper sees the change, or this thread sees the
+     * sleeper. */
     atomic_thread_fence(memory_order_seq_cst);
     bool asleep = atomic_load_explicit(&set->sleepers, memory_order_relaxed) != 0;
     if ((asleep || (uncounted && !via_is_alone())) && bells != 0) {
@@ -216,7 +218,7 @@ static uint32_t kernel_events(const struct via_ep_entry *entry)
 {
     if (!via_conn_has_pipes(entry->conn) || via_unlikely(entry->set->nested) ||
         via_unlikely(entry->numberless)) {
-        /* Exclusive registrations can not be changed later. */
+        /* An exclusive registration can not be changed later. */
         return entry->spent ? (uint32_t)EPOLLET : entry->events & ~(uint32_t)EPOLLEXCLUSIVE;
     }
     struct via_op op = via_ep_op(entry);
@@ -256,7 +258,7 @@ static void refresh(struct via_ep_entry *entry)
         entry->piped = piped;
         entry->set->piped_count += piped ? 1 : UINT32_MAX;
         via_ep_move(entry, piped ? VIA_EP_HOT : VIA_EP_PLAIN);
-        entry->told.recheck = true; /* among the events that came meanwhile */
+        entry->told.recheck = true; /* it may be among the events that came meanwhile */
         if (left && (entry->events & EPOLLET) != 0) {
             via_ep_left(entry);
         }
@@ -269,22 +271,23 @@ static void refresh(struct via_ep_entry *entry)
     }
     uint32_t events = kernel_events(entry);
     if (piped && !was_piped && entry->unheard) {
-        entry->unheard = false; /* without pipes it was reported, once, and added again */
+        entry->unheard =
+            false; /* without pipes it was reported, once; now the kernel gets it again */
         entry->kernel_events = events;
         via_ep_update_kernel(entry, EPOLL_CTL_ADD);
     }
     bool by_kernel = left || (piped && via_unlikely(entry->set->nested));
     if (by_kernel && entry->spent && (entry->events & EPOLLONESHOT) != 0 && !entry->unheard) {
         via_ep_update_kernel(entry,
-                             EPOLL_CTL_DEL); /* which would tell of the end, one-shot or not */
+                             EPOLL_CTL_DEL); /* the kernel would report the end, one-shot or not */
         entry->unheard = true;
         entry->kernel_events = events;
     }
-    /* The kernel's event of a connection with pipes counted as ours to report: it is reported
+    /* Events of a connection with pipes count as the library's to report: makes the kernel report
      * again. */
     if (events != entry->kernel_events || (left && !entry->unheard)) {
         entry->kernel_events = events;
-        entry->told.recheck = true; /* between two registrations an edge may have gone unseen */
+        entry->told.recheck = true; /* an edge between two registrations may not have been seen */
         via_ep_update_kernel(entry, EPOLL_CTL_MOD);
         atomic_store_explicit(&entry->set->ask_due, true, memory_order_relaxed);
     }
@@ -300,7 +303,7 @@ static struct via_ep_entry *find(struct via_ep_set *set, const struct via_conn *
     via_list_foreach(it, &conn->entries) {
         struct via_ep_entry *entry = via_list_entry(it, struct via_ep_entry, in_conn);
         if (entry->set == set && (entry->fd == fd || entry->fd == ~fd)) {
-            entry->fd = fd; /* it may have been closed: epoll_number.c */
+            entry->fd = fd; /* the other number may have been closed: epoll_number.c */
             return entry;
         }
     }
@@ -315,7 +318,7 @@ static void entry_free(struct via_ep_entry *entry)
         set->piped_count--;
     }
     set->entries_count -= entry->place == VIA_EP_PARKED ? 0 : 1;
-    via_ep_move(entry, VIA_EP_PLAIN); /* counted nowhere */
+    via_ep_move(entry, VIA_EP_PLAIN); /* it is in no count any more */
     via_list_remove(&entry->in_set);
     via_list_remove(&entry->in_conn);
     entry->set = NULL;
@@ -366,7 +369,8 @@ void via_ep_unpark_set(struct via_ep_set *set)
     via_unlock(&set->lock);
 }
 
-/* A second registration: a ring is for one only. With `links`, and the lock of `set`. */
+/* A second registration for a connection: a ring for a cold connection reaches only one set. With
+ * `links`, and the lock of `set`. */
 static void others_hot(struct via_conn *conn, struct via_ep_set *set)
 {
     via_list_foreach(it, &conn->entries) {
@@ -381,7 +385,8 @@ static void others_hot(struct via_conn *conn, struct via_ep_set *set)
     }
 }
 
-/* op: EPOLL_CTL_MOD if it is in the kernel's set already. spent: one-shot, and reported. */
+/* op: EPOLL_CTL_MOD if the connection is in the kernel's set already. spent: a one-shot
+ * registration that was reported. */
 static int entry_add(struct via_ep_set *set, int op, struct via_conn *conn, int fd,
                      const struct epoll_event *event, bool spent)
 {
@@ -395,9 +400,9 @@ static int entry_add(struct via_ep_set *set, int op, struct via_conn *conn, int 
     entry->told.due = true;
     entry->spent = spent;
     entry->kernel_events = kernel_events(entry);
-    /* Counted before the kernel has it: a thread that sleeps in the set, which held nothing of
-     * ours, wakes at once and must find that the event is not the program's; the set's lock then
-     * makes it wait. */
+    /* Counted before the kernel has the registration. A thread that sleeps in the set, which has
+     * held no connection so far, wakes at once and must find that the event is not the program's.
+     * The set's lock then makes it wait. */
     set->entries_count++;
     atomic_store_explicit(&set->young_ticks, via_os_ticks(), memory_order_relaxed);
     int rc = via_ep_update_kernel(entry, op);
@@ -417,14 +422,15 @@ static int entry_add(struct via_ep_set *set, int op, struct via_conn *conn, int 
     return 0;
 }
 
-/* The kernel has it in the set as the program added it. */
+/* Makes an entry of a registration that the program has already made in the kernel's set. */
 static int entry_take_in(struct via_ep_set *set, struct via_conn *conn, int fd,
                          const struct epoll_event *event)
 {
     bool spent = false;
     if ((event->events & EPOLLEXCLUSIVE) != 0) {
         struct epoll_event same = *event;
-        /* Such a registration can not be changed. Added again, it reports the present state. */
+        /* An exclusive registration can not be changed. Added again, it reports the present
+         * state. */
         if (VIA_REAL(epoll_ctl)(set->fd, EPOLL_CTL_DEL, fd, NULL) != 0) {
             return -errno;
         }
@@ -435,7 +441,7 @@ static int entry_take_in(struct via_ep_set *set, struct via_conn *conn, int fd,
         return rc;
     }
     if ((event->events & EPOLLONESHOT) != 0) {
-        /* A thread that waits in the set just now might take its event. */
+        /* A thread that waits in the set at this moment might take its event. */
         int rc = !via_is_alone() && has_sleepers(set) ? -EBUSY : via_ep_kernel_armed(set->fd, fd);
         if (rc < 0) {
             return rc;
@@ -445,7 +451,7 @@ static int entry_take_in(struct via_ep_set *set, struct via_conn *conn, int fd,
     return entry_add(set, EPOLL_CTL_MOD, conn, fd, event, spent);
 }
 
-/* The program adds a parked one again. */
+/* The program adds a parked entry again. */
 static void entry_revive(struct via_ep_entry *entry, const struct epoll_event *event)
 {
     struct via_ep_set *set = entry->set;
@@ -471,7 +477,7 @@ static void entry_change(struct via_ep_entry *entry, const struct epoll_event *e
     entry->told.due = true;
     entry->told.ends = 0;
     entry->kernel_events = kernel_events(entry);
-    /* Ends are remembered; everything else the kernel would report once more. */
+    /* The library remembers ends; everything else the kernel reports once more. */
     if (!entry->piped || entry->kernel_events != before || before != PARKED_EVENTS) {
         via_ep_update_kernel(entry, EPOLL_CTL_MOD);
     }
@@ -480,8 +486,8 @@ static void entry_change(struct via_ep_entry *entry, const struct epoll_event *e
     }
 }
 
-/* MOD or DEL of an unknown one. The kernel may know it: a descriptor from elsewhere took the number
- * of one that was registered, of the same socket. */
+/* MOD or DEL of a connection that has no entry. The kernel may have a registration: a descriptor
+ * from elsewhere, of the same socket, took the number of a registered one. */
 static int unknown_ctl(struct via_ep_set *set, int op, struct via_conn *conn, int fd,
                        const struct epoll_event *event)
 {
@@ -534,7 +540,7 @@ int via_ep_ctl(int epfd, int op, struct via_conn *conn, int fd, const struct epo
     return rc;
 }
 
-/* A set of this number that a descriptor was put into before it was a connection. */
+/* For a set of this number into which a descriptor was put before it was a connection. */
 int via_ep_take_in(int epfd, struct via_conn *conn, int fd, const struct epoll_event *event)
 {
     int rc = -EBADF;
@@ -554,7 +560,7 @@ int via_ep_take_in(int epfd, struct via_conn *conn, int fd, const struct epoll_e
 
 /* --- what happens to connections and sets ---------------------------------------------------- */
 
-/* Tells the kernel of parked ones again; the others are checked again, if requested. */
+/* Restores parked registrations in the kernel. Checks the other entries again if `refreshing`. */
 static void unpark_all(struct via_conn *conn, bool refreshing)
 {
     via_list_foreach_safe(it, &conn->entries) {
@@ -589,8 +595,8 @@ void via_ep_conn_woken(struct via_conn *conn)
     via_list_foreach(it, &conn->entries) {
         struct via_ep_entry *entry = via_list_entry(it, struct via_ep_entry, in_conn);
         via_lock(&entry->set->lock);
-        /* The kernel reports one without pipes: that must neither count as the report after a
-         * change, nor be lost if the change comes before the kernel is polled. */
+        /* The kernel reports a connection without pipes: that must neither count as the report
+         * after a change, nor be lost if the change comes before the kernel is polled. */
         entry->told.due = true;
         if (entry->piped) {
             via_ep_make_hot(entry);
@@ -608,9 +614,9 @@ void via_ep_conn_duped(struct via_conn *conn)
     via_unlock(&links);
 }
 
-/* The fate of the kernel's registration. */
+/* What happens to the kernel's registration. */
 enum fate {
-    FATE_ENDS, /* with the last descriptor, or with the set */
+    FATE_ENDS, /* it ends with the last descriptor, or with the set */
     FATE_IS_HANDED_BACK,
     FATE_IS_REMOVED,
 };
@@ -634,8 +640,9 @@ void via_ep_conn_closing(struct via_conn *conn)
         return;
     }
     via_lock(&links);
-    /* The kernel drops it with the last descriptor of all processes; the program's is not the last
-     * then. But a descriptor that the steward keeps is not the program's. */
+    /* The kernel drops the registration with the last descriptor of all processes, and the
+     * program's descriptor is not the last then. A descriptor that the steward keeps is not the
+     * program's. */
     bool lives_on = conn->side->forked != 0 || conn->passed;
     enum fate fate = lives_on ? FATE_IS_HANDED_BACK : conn->kept ? FATE_IS_REMOVED : FATE_ENDS;
     via_list_foreach_safe(it, &conn->entries) {
@@ -671,7 +678,7 @@ void via_ep_fork_prepare(void)
 
 void via_ep_fork_parent(void)
 {
-    /* A ring is for one process only. None becomes cold any more: is_cold_allowed(). */
+    /* A ring is for one process only, so no entry becomes cold any more: is_cold_allowed(). */
     via_list_foreach(it, &all) {
         struct via_ep_set *set = via_list_entry(it, struct via_ep_set, all);
         via_lock(&set->lock);
@@ -692,11 +699,11 @@ static void inherit(struct via_ep_set *set)
 
 void via_ep_fork_child(void)
 {
-    via_ep_plain_waits = 0; /* its threads are not here */
+    via_ep_plain_waits = 0; /* the waiting threads are the parent's */
     via_list_foreach(it, &all) {
         struct via_ep_set *set = via_list_entry(it, struct via_ep_set, all);
         pthread_mutex_init(&set->lock, NULL);
-        set->hears_calls = false; /* those were the parent's */
+        set->hears_calls = false; /* the registered calls were the parent's */
         via_ep_all_hot(set);
         inherit(set);
         atomic_store_explicit(&set->file.users, 1, memory_order_relaxed);

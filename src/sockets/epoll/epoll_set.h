@@ -12,20 +12,20 @@
 #include "sockets/stream/edge.h"
 
 /*
- * An epoll set that has connections of ours in it. The program still waits in the kernel's set: it
- * has the other descriptors with the program's own data, our bells, and our connections with the
- * address of an entry as data. For a connection with pipes the kernel watches only its own events
- * (the end of the TCP connection, and bytes while they still go that way); readiness is computed
- * here, level- or edge-triggered, one-shot or not.
+ * An epoll set that contains connections of the library. The program still waits in the kernel's
+ * set, which contains the other descriptors with the program's own data, the library's bells, and
+ * connections with the address of an entry as data. For a connection with pipes the kernel watches
+ * only its own events (the end of the TCP connection, and bytes while they still go that way);
+ * readiness is computed here, level- or edge-triggered, one-shot or not.
  *
  * Locks: links (all links between sets and connections), then a set's.
  */
 enum via_ep_place {
-    VIA_EP_HOT,    /* checked each time */
-    VIA_EP_WARM,   /* now and then: epoll_cold.c */
+    VIA_EP_HOT,    /* checked by each call */
+    VIA_EP_WARM,   /* checked now and then: epoll_cold.c */
     VIA_EP_COLD,   /* not checked until their peers ring */
     VIA_EP_PLAIN,  /* without pipes: the kernel reports them */
-    VIA_EP_PARKED, /* taken out by the program, and the kernel has not been told: epoll_set.c */
+    VIA_EP_PARKED, /* taken out by the program, but still in the kernel's set: epoll_set.c */
     VIA_EP_PLACES,
 };
 
@@ -33,64 +33,66 @@ struct via_ep_set {
     struct via_file file;
     struct via_list all;
     int fd;               /* one of its numbers */
-    _Atomic uint32_t fds; /* how many it has */
+    _Atomic uint32_t fds; /* how many numbers it has */
     pthread_mutex_t lock;
     struct via_list entries[VIA_EP_PLACES];
     uint32_t warm_count;
-    _Atomic bool cold_due;    /* check all */
+    _Atomic bool cold_due;    /* all cold entries must be checked */
     _Atomic bool call_due;    /* a peer has called */
-    _Atomic bool hears_calls; /* ... which is registered, with the bells */
+    _Atomic bool hears_calls; /* the descriptor for calls is registered, with the bells */
     _Atomic uint32_t entries_count;
     _Atomic uint32_t piped_count; /* entries whose connection has pipes */
-    _Atomic uint64_t bells;       /* to watch: those of its connections */
-    _Atomic uint64_t heard;       /* ... and registered: via_ep_watch_bells() */
+    _Atomic uint64_t bells;       /* bells to watch: those of its connections */
+    _Atomic uint64_t heard;       /* bells that are registered: via_ep_watch_bells() */
     _Atomic uint32_t sleepers;    /* threads asleep in it */
-    _Atomic uint64_t asked_ticks; /* when the kernel was last asked */
-    _Atomic bool filled;          /* ours took every place of the last call */
-    _Atomic bool ask_due;         /* the kernel has just been told to watch more */
+    _Atomic uint64_t asked_ticks; /* when the kernel was last polled */
+    _Atomic bool filled;          /* the library's connections took every place of the last call */
+    _Atomic bool ask_due;         /* poll the kernel: it has just got more to watch */
     _Atomic bool poll_due;        /* it has reported connections with pipes */
     _Atomic uint64_t warm_ticks;  /* when all warm ones were last checked */
     uint32_t warm_polls;          /* counts checks while spinning */
     _Atomic uint64_t young_ticks; /* when a connection was put into it last */
-    uint64_t number;              /* not 0, and others have others, mostly */
+    uint64_t number;              /* not 0; most other sets have other numbers */
 
     bool passed;         /* with its lock: other processes wait in it, and get the program's data */
-    _Atomic bool nested; /* has been put into another, or polled: epoll_nest.c */
+    _Atomic bool nested; /* in another set, or polled by the program: epoll_nest.c */
 };
 
 struct via_ep_entry {
     struct via_list in_set;
     struct via_list in_conn;
-    struct via_ep_set *set; /* NULL: free */
+    struct via_ep_set *set; /* NULL: the entry is free */
     struct via_conn *conn;
-    int fd;          /* by which the kernel has it; ~fd: numberless */
-    uint32_t events; /* as the program requested */
+    int fd;          /* the number by which the kernel has it; ~fd: numberless */
+    uint32_t events; /* the events that the program asked for */
     uint64_t data;
     uint32_t kernel_events;
-    struct via_edge told; /* for the program: edge-triggered, but for `due` and `recheck` */
-    bool spent;           /* one-shot, and reported */
-    bool found;           /* by a check under way */
-    uint16_t arms;   /* how often the program has requested it: distinguishes old events from new */
+    struct via_edge
+        told;        /* what was reported to the program as edges; but for `due` and `recheck` */
+    bool spent;      /* a one-shot registration that was reported */
+    bool found;      /* found by the check in progress */
+    uint16_t arms;   /* how often the program has registered it: distinguishes events of earlier
+                        registrations */
     bool piped;      /* counted in piped_count: hot, warm or cold */
     uint8_t place;   /* enum via_ep_place */
-    bool inherited;  /* by fork(): the kernel's registration is the parent's, too */
+    bool inherited;  /* by fork(): the kernel's registration is also the parent's */
     bool numberless; /* its number is closed, and it has pipes nevertheless: epoll_number.c */
-    bool unheard;    /* the kernel has no more events, and it is not in its set */
-    uint16_t idle_polls;    /* in vain, one after another */
-    uint32_t cold_sequence; /* the reader's when it became cold */
-    uint64_t told_ticks;    /* when it was last reported, or requested */
+    bool unheard; /* the program wants no more events, and the kernel's set does not contain it */
+    uint16_t idle_polls;    /* consecutive checks that found nothing */
+    uint32_t cold_sequence; /* the reader's sequence when the entry became cold */
+    uint64_t told_ticks;    /* when the entry was last reported, or registered */
 };
 
 /* epoll_ctl() for a descriptor that is a connection. 0 or a negative errno. */
 int via_ep_ctl(int epfd, int op, struct via_conn *conn, int fd, const struct epoll_event *event);
 
 /* --- sockets that are put into a set before they are connected ------------------------------- */
-/* epoll_ctl() has succeeded for a descriptor that is not ours: remembers the request. */
+/* epoll_ctl() has succeeded for a descriptor that is not a connection: records the registration. */
 void via_ep_note(int epfd, int op, int fd, const struct epoll_event *event);
-/* Is it in so few sets that they are known, or in none? */
+/* True if all sets that the descriptor is in are recorded, or it is in none. */
 bool via_ep_is_adoptable(int fd);
-/* fd has become this connection: its registrations become entries. Otherwise it stays with the
- * kernel. */
+/* Fd has become this connection: makes entries of its registrations. If that is impossible the
+ * connection stays with the kernel. */
 void via_ep_adopt(struct via_conn *conn, int fd);
 
 /* epoll_wait() on a set with entries. Results as epoll_wait's, or a negative errno. deadline_ns as
@@ -98,41 +100,41 @@ void via_ep_adopt(struct via_conn *conn, int fd);
 int via_ep_wait(struct via_ep_set *set, int epfd, struct epoll_event *events, int max,
                 uint64_t deadline_ns, const sigset_t *mask, bool alone);
 
-/* Removes events that are not the program's from those that the kernel reported; returns how many
+/* Removes events that are not the program's from those that the kernel reported. Returns how many
  * are left. */
 int via_ep_sort_out(struct via_ep_set *set, struct epoll_event *events, int count);
 
 /* --- sets in sets ---------------------------------------------------------------------------- */
-/* fd has been put into a set, and via_ep_note() knows: if it is a set, its connections return to
- * the kernel. */
+/* Fd was put into a set, and via_ep_note() has recorded that: if fd is itself a set, its
+ * connections are demoted. */
 void via_ep_nest(int fd);
-/* Connections with pipes in a set that the program polls: they could not return, because the bytes
- * in the pipe can not be sent again. ready: some have events, of which the kernel may know
+/* Connections with pipes in a set that the program polls: they could not be demoted, because the
+ * bytes in the pipe can not be sent again. ready: some have events of which the kernel may know
  * nothing. */
 struct via_ep_stayed {
     bool any, ready;
 };
 /* The program polls fd: the same. */
 struct via_ep_stayed via_ep_polled(int fd);
-/* fd is about to be sent to another process: if it is a set, that sees what is in it, and as the
- * program has put it there. */
+/* Fd is about to be sent to another process. If fd is a set, that process sees what is in it, as
+ * the program has registered it. */
 void via_ep_pass(int fd);
 /* Is the set of this number in another, or in an io_uring? */
 bool via_ep_is_nested(int epfd);
 /* Is the connection in such a set? The caller holds it. */
 bool via_ep_conn_is_nested(const struct via_conn *conn);
 
-/* Calls on sets that held no connection of ours when they began, while there are several
+/* Calls in progress on sets that held no connection when the calls began, while there are several
  * threads. */
 extern _Atomic uint32_t via_ep_plain_waits;
 
-/* A connection has got pipes, or its carrier has changed: updates registrations. */
+/* A connection has got or lost pipes: updates its registrations. */
 void via_ep_conn_changed(struct via_conn *conn);
-/* A thread that waits for it gets its state once more, as for a new event. */
+/* A thread that waits for the connection gets its state once more, as for a new event. */
 void via_ep_conn_woken(struct via_conn *conn);
-/* It has got a second number in this process. */
+/* The connection has got a second number in this process. */
 void via_ep_conn_duped(struct via_conn *conn);
-/* One of several numbers is about to be closed: registrations by it go on. No lock is held. */
+/* One of several numbers is about to be closed: registrations by it remain. No lock is held. */
 void via_ep_conn_loses(struct via_conn *conn, int fd);
 /* The last descriptor of this process is about to be closed. */
 void via_ep_conn_closing(struct via_conn *conn);
@@ -140,8 +142,8 @@ void via_ep_conn_closing(struct via_conn *conn);
 /* This number of the set is closed, and not in the table any more. */
 void via_ep_closed(struct via_ep_set *set, int fd);
 void via_ep_dup(struct via_ep_set *set, int new_fd);
-/* fd is a set that has never held a connection of ours: connections that are put in by one of its
- * numbers reach threads that wait by the other. */
+/* Fd is a set that has never held a connection: connections that are added by one of its numbers
+ * must reach threads that wait by the other. */
 void via_ep_dup_plain(int fd, int new_fd);
 
 void via_ep_fork_prepare(void);

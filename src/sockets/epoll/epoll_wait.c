@@ -16,22 +16,24 @@
 #include "sockets/process/lock.h"
 #include "sockets/process/real.h"
 
-/* While our own connections keep a set busy, the kernel is polled this often. */
+/* How often the kernel is polled while the set's own connections have events. */
 #define ASK_US 50u
-/* ... and so often at a time. */
+/* How many times it is polled then. */
 #define ASK_TRIES 2
-/* While others are hot, all warm ones are checked this often: it takes about half a microsecond. A
- * spinning thread checks one of them after so many checks of the hot ones. */
+/* How often all warm entries are checked while others are hot: it takes about half a microsecond. A
+ * spinning thread checks one warm entry after so many checks of the hot ones. */
 #define WARM_US 20u
 #define WARM_POLLS 4u
-/* With so few places our own descriptors may take most of them: then this often. */
+/* In a call with so few places the library's own descriptors may take most of them: the kernel is
+ * polled this many times. */
 #define FEW_PLACES 16
 #define FEW_TRIES 8
-/* ... and everything is checked again after so many kernel polls with only our own descriptors. */
+/* How many times everything is checked again when the kernel reported only the library's own
+ * descriptors. */
 #define OURS_TRIES 4
-/* For so long a connection that is about to use pipes may use the kernel. */
+/* For so long after it was added, a connection that is about to get pipes may use the kernel. */
 #define YOUNG_US 10000u
-/* So many connections without room are watched at each sleep. */
+/* Limit of connections without room that are watched at each sleep. */
 #define STALLS_MAX 16u
 
 _Static_assert(EPOLLIN == POLLIN && EPOLLOUT == POLLOUT && EPOLLPRI == POLLPRI &&
@@ -40,8 +42,8 @@ _Static_assert(EPOLLIN == POLLIN && EPOLLOUT == POLLOUT && EPOLLPRI == POLLPRI &
                "poll's bits and epoll's are the same");
 
 /*
- * Certainly no event for the program here: the common case, a quick check. While bytes still go
- * through the kernel, the kernel's report (`recheck`) decides.
+ * True if the entry certainly has no event for the program: a quick check, and the common case.
+ * While bytes still go by the kernel, the kernel's report (`recheck`) decides.
  */
 bool via_ep_is_quiet(const struct via_ep_entry *entry)
 {
@@ -59,12 +61,12 @@ bool via_ep_is_quiet(const struct via_ep_entry *entry)
            (side->tx.span != VIA_SPAN_PIPE && !via_ep_is_missed(entry));
 }
 
-/* One entry's events to report now, or 0: it was not quiet. With the set's lock. */
+/* Called for an entry that was not quiet: its events to report now, or 0. With the set's lock. */
 static uint32_t entry_events(struct via_ep_entry *entry)
 {
     entry->idle_polls = 0;
     if (via_unlikely(via_side_is_in(entry->conn->side, VIA_PHASES_GONE))) {
-        via_ep_refresh(entry); /* the kernel's from now on */
+        via_ep_refresh(entry); /* the kernel reports them from now on */
         return 0;
     }
     struct via_op op = via_ep_op(entry);
@@ -73,7 +75,8 @@ static uint32_t entry_events(struct via_ep_entry *entry)
     if (via_unlikely(entry->conn->spans != via_conn_spans(entry->conn))) {
         via_ep_refresh(entry);
         if (!entry->piped) {
-            /* The kernel reports it, and is still polled; else it would be reported twice. */
+            /* The kernel will report the entry and is polled for that; reporting here, too, would
+             * report it twice. */
             atomic_store_explicit(&entry->set->ask_due, true, memory_order_relaxed);
             return 0;
         }
@@ -112,8 +115,8 @@ static bool report(struct via_ep_entry *entry, struct epoll_event *event, uint64
     return true;
 }
 
-/* Reports the ready ones among our connections, in the order of epoll_order.c; all: also those that
- * have been quiet for a while. */
+/* Reports ready connections, in the order of epoll_order.c; all: also those that have been quiet
+ * for a while. */
 static int collect(struct via_ep_set *set, struct epoll_event *events, int max, bool all)
 {
     int count = 0;
@@ -143,8 +146,8 @@ static int collect(struct via_ep_set *set, struct epoll_event *events, int max, 
     return count;
 }
 
-/* Those that the kernel has just reported, but not those reported since the call began:
- * level-triggered ones would be reported twice. */
+/* Reports connections for which the kernel has just had events, but not those reported since the
+ * call began: level-triggered ones would be reported twice. */
 static int collect_reported(struct via_ep_set *set, struct epoll_event *events, int max,
                             uint64_t begun_ticks)
 {
@@ -198,7 +201,7 @@ struct via_ep_stayed via_ep_check_stayed(struct via_ep_set *set)
     return stayed;
 }
 
-/* How long a thread may sleep in the set, for these connections of it: see stall.h. */
+/* How long a thread may sleep in the set for these connections of it: see stall.h. */
 static uint64_t watch_stalls(const int *fds, unsigned count)
 {
     uint64_t most_ns = VIA_NEVER_NS;
@@ -212,7 +215,8 @@ static uint64_t watch_stalls(const int *fds, unsigned count)
     return most_ns;
 }
 
-/* Before sleeping. For how many nanoseconds at most: see stall.h; no lock is held. */
+/* Called before sleeping. Returns how long to sleep at most, in nanoseconds: see stall.h. No lock
+ * is held. */
 static uint64_t arm(struct via_ep_set *set)
 {
     int full[STALLS_MAX];
@@ -236,7 +240,7 @@ static uint64_t arm(struct via_ep_set *set)
     return watch_stalls(full, count);
 }
 
-/* Quick check for spinning: there may be an event. */
+/* Quick check while spinning: true if there may be an event. */
 static bool has_news(struct via_ep_set *set)
 {
     bool news = false;
@@ -257,18 +261,18 @@ static bool has_news(struct via_ep_set *set)
     return news;
 }
 
-/* An event of a connection without pipes. True: the program must see it. */
+/* Handles an event of a connection without pipes. True: the program must see the event. */
 static bool accept_kernel_event(struct via_ep_entry *entry, uint32_t bits, uint16_t arms)
 {
     if ((entry->events & EPOLLONESHOT) != 0 && arms == entry->arms) {
-        bool spent = entry->spent; /* with pipes, and the kernel does not know */
+        bool spent = entry->spent; /* it has pipes, which the kernel does not know */
         entry->spent = true;
         return !spent;
     }
     if ((entry->events & EPOLLET) != 0 &&
         (entry->told.recheck || via_conn_is_unsettled(entry->conn))) {
         struct via_ep_before before = via_ep_before(entry);
-        /* The kernel's registration was changed, so it reports again. */
+        /* The kernel's registration was changed, so the kernel reports its state again. */
         struct via_edge_now now = via_ep_now(entry, bits, &before);
         bool again = entry->told.recheck && !via_ep_is_news(entry, &now);
         via_ep_note_reported(entry, &now);
@@ -279,17 +283,17 @@ static bool accept_kernel_event(struct via_ep_entry *entry, uint32_t bits, uint1
     return true;
 }
 
-/* One event of the kernel's with an entry. True: the program must see it, in *event. */
+/* Handles one event of the kernel's for an entry. True: the program must see it, in *event. */
 static bool translate(struct via_ep_set *set, struct epoll_event *event)
 {
     struct via_ep_entry *entry = (void *)(uintptr_t)VIA_EP_ADDRESS(event->data.u64);
     uint16_t arms = VIA_EP_ARMS(event->data.u64);
     if (entry->set != set) {
-        return false; /* closed meanwhile */
+        return false; /* the entry was closed meanwhile */
     }
     if (entry->place == VIA_EP_PARKED) {
         struct via_op op = via_ep_op(entry);
-        via_io_shadow(&op, event->events); /* the program has not asked for it now */
+        via_io_shadow(&op, event->events); /* the program has not asked for it */
         return false;
     }
     if (entry->piped) {
@@ -331,7 +335,7 @@ int via_ep_sort_out(struct via_ep_set *set, struct epoll_event *events, int coun
     return kept;
 }
 
-/* The kernel's call, with time in nanoseconds where it can. */
+/* The kernel's call, with its time in nanoseconds where that is supported. */
 static int kernel_wait(int epfd, struct epoll_event *events, int max, uint64_t deadline_ns,
                        const sigset_t *mask)
 {
@@ -361,10 +365,10 @@ static int kernel_wait(int epfd, struct epoll_event *events, int max, uint64_t d
     return n >= 0 ? n : -errno;
 }
 
-/* For few places: like via_ep_sort_out(), behind `kept` earlier events. The kernel reports
- * level-triggered ones at each call, so those among them are reported once; told: the kernel's
- * events for each. *ret_unknown: one is a descriptor that is not ours, whose data need not be
- * unique. */
+/* For calls with few places: like via_ep_sort_out(), behind `kept` earlier events. The kernel
+ * reports level-triggered events at each poll, so the program's among them are added only once;
+ * told: the events that the kernel has reported for each. *ret_unknown: one is of a descriptor that
+ * is not the library's, whose data need not be unique. */
 static int sort_out_few(struct via_ep_set *set, struct epoll_event *events, int kept, int count,
                         uint64_t told[FEW_PLACES], bool *ret_unknown)
 {
@@ -390,8 +394,8 @@ static int sort_out_few(struct via_ep_set *set, struct epoll_event *events, int 
     return kept;
 }
 
-/* The kernel's events for the program, without sleeping; how many, or -1 and errno. *ret_ours: it
- * had events for us, too. */
+/* Polls the kernel for the program's events, without sleeping. Returns how many, or -1 and errno.
+ * *ret_ours: there were events for the library, too. */
 static int ask_kernel(struct via_ep_set *set, int epfd, struct epoll_event *events, int max,
                       bool *ret_ours)
 {
@@ -413,8 +417,8 @@ static int ask_kernel(struct via_ep_set *set, int epfd, struct epoll_event *even
         *ret_ours |= ours;
         bool vain = tries + 1 >= ASK_TRIES && kept == before && !(kept != 0 && ours);
         if (n < room || kept == max || vain || (kept != 0 && (unknown || !few))) {
-            break; /* else our own descriptors have taken places; level-triggered ones come again,
-                      too */
+            break; /* else the library's own descriptors have taken places, and level-triggered
+                      events come again */
         }
     }
     return kept;
@@ -427,16 +431,16 @@ static void note_filled(struct via_ep_set *set, bool filled)
     }
 }
 
-/* Connections begin by the kernel: after one has come the kernel is polled with each event of
- * ours. */
+/* Connections begin by the kernel: after one was added the kernel is polled whenever the library's
+ * connections have events. */
 static bool is_young(const struct via_ep_set *set, uint64_t now)
 {
     return now - atomic_load_explicit(&set->young_ticks, memory_order_relaxed) <
            via_os_us_to_ticks(YOUNG_US);
 }
 
-/* The kernel's bytes take longer to arrive than ours, so they were sent first, as far as that is
- * known. */
+/* The kernel's bytes take longer to arrive than those by pipe, so presumably they were sent
+ * first. */
 static void put_in_front(struct epoll_event *events, int ours, int kernels)
 {
     for (int i = 0; i < kernels; i++) {
@@ -446,7 +450,7 @@ static void put_in_front(struct epoll_event *events, int ours, int kernels)
     }
 }
 
-/* Occasional work, by whichever thread waits in the set. */
+/* Is occasional work due? Any thread that waits in the set does it. */
 static bool is_due(const _Atomic uint64_t *last_ticks, uint64_t now, unsigned us)
 {
     return now - atomic_load_explicit(last_ticks, memory_order_relaxed) > via_os_us_to_ticks(us);
@@ -457,8 +461,9 @@ static void note_done(_Atomic uint64_t *last_ticks, uint64_t now)
     atomic_store_explicit(last_ticks, now, memory_order_relaxed);
 }
 
-/* All present events without sleeping: ours, and the kernel's when it is polled; in front, if ours
- * have left no place before. */
+/* Collects all present events without sleeping: those of the library's connections, and the
+ * kernel's when it is polled. The kernel's come first if the connections have filled all places
+ * before. */
 static int take_ready(struct via_ep_set *set, int epfd, struct epoll_event *events, int max,
                       bool ask)
 {
@@ -487,7 +492,8 @@ static int take_ready(struct via_ep_set *set, int epfd, struct epoll_event *even
     note_filled(set, count - first == max);
     bool young = count != 0 && first == 0 && is_young(set, now);
     turn |= young;
-    /* The kernel was not polled for connections that returned to it during the check of ours. */
+    /* For connections that were demoted during the check: the kernel was not polled for them
+     * yet. */
     turn |= atomic_load_explicit(&set->ask_due, memory_order_relaxed);
     if (count < max && turn) {
         atomic_store_explicit(&set->ask_due, false, memory_order_relaxed);
@@ -508,17 +514,17 @@ static int take_ready(struct via_ep_set *set, int epfd, struct epoll_event *even
     }
     for (int tries = 0; count == 0 && ours && tries < OURS_TRIES; tries++) {
         ours = false;
-        count = collect(set, events, max, true); /* the kernel's events were about ours */
+        count = collect(set, events, max, true); /* the kernel's events were about connections */
         if (count == 0) {
-            /* ... which may have returned to the kernel by now: another process did that; or bells
-             * have taken all places. */
+            /* The connections may have been demoted by now, by another process; or bells have taken
+             * all places. */
             count = via_max(ask_kernel(set, epfd, events, max, &ours), 0);
         }
     }
     return count;
 }
 
-/* A thread that is cancelled while it sleeps in a set. */
+/* State for a thread that is cancelled while it sleeps in a set. */
 struct sleeper {
     struct via_ep_set *set;
     const struct via_wait *wait;
@@ -552,13 +558,13 @@ static int sleep_or_end(struct sleeper *sleeper, int epfd, struct epoll_event *e
     return n;
 }
 
-/* Sleeps in the kernel's set unless an event has come meanwhile. Returns the events then; *ret_over
- * when the deadline has passed. */
+/* Sleeps in the kernel's set unless an event has come meanwhile. Returns the events, if there are
+ * any; *ret_over when the deadline has passed. */
 static int sleep_in(struct via_ep_set *set, int epfd, struct epoll_event *events, int max,
                     uint64_t deadline_ns, uint64_t most_ns, const sigset_t *mask, bool alone,
                     struct via_wait *wait, bool *ret_over)
 {
-    /* Before its bells are checked; pairs with the fence in wake_sleepers(). */
+    /* Before the bells are checked; pairs with the fence in wake_sleepers(). */
     atomic_fetch_add_explicit(&set->sleepers, 1, memory_order_seq_cst);
     uint64_t bells = set->bells;
     if (via_unlikely(bells != set->heard) || (!set->hears_calls && via_steward_is_wanted())) {
@@ -599,8 +605,8 @@ static void take_call(struct via_ep_set *set)
     via_steward_take_calls();
 }
 
-/* No event has come in time. But on a busy machine the time may have been over before the kernel
- * was polled, which then did not check for signals that this call lets in. */
+/* No event has come in time. On a busy machine the deadline may have passed before the kernel was
+ * polled, and then the kernel did not check for signals that this call lets in. */
 static int deliver_signals(const sigset_t *mask)
 {
     const struct timespec none = {.tv_sec = 0};

@@ -13,29 +13,29 @@
 #include "sockets/process/cancel.h"
 #include "sockets/process/real.h"
 
-/* While our own descriptors are ready, the kernel is polled this often. */
+/* How often the kernel is polled while the library's own descriptors are ready. */
 #define ASK_US 50u
 #define ON_STACK 128u
-/* Non-blocking calls do the work of a sleep this often. */
+/* How often non-blocking calls do the work of a sleep. */
 #define SLEEP_US 1000u
-/* ... and while spinning, when there are no more of them. */
+/* The same while spinning, unless there are more descriptors than this. */
 #define ASK_FDS_MAX 16u
-/* Connections that stay in pipes, in a set that is polled: a rare state, which lasts until the
- * program has read what their peers left. */
+/* How long to sleep for connections that stay in pipes, in a set that is polled: a rare state,
+ * which lasts until the program has read what their peers left. */
 #define STAYED_NS VIA_MSEC_NS
 
 /* One call. kernel[i] is the kernel's part of fds[i]. */
 struct call {
     struct pollfd *fds;
     nfds_t count;
-    struct pollfd *kernel; /* room for as many more, and one */
-    nfds_t count_max;      /* ... which are so many in all */
-    uint64_t bells;        /* to hear */
-    bool others;           /* some descriptors are only the kernel's */
-    uint64_t most_ns;      /* to sleep: see stall.h */
+    struct pollfd *kernel; /* room for that many entries, and one more */
+    nfds_t count_max;      /* number of entries in `fds` */
+    uint64_t bells;        /* bells to watch */
+    bool others;           /* some descriptors are not connections */
+    uint64_t most_ns;      /* longest sleep: see stall.h */
 };
 
-/* A connection of ours with pipes. *bells: also the bell that signals new pipes. */
+/* True if fd is a connection with pipes. *bells: also the bell that signals new pipes. */
 static bool is_piped(struct via_op *op, int fd, uint64_t *bells)
 {
     if (!via_op_begin(op, fd)) {
@@ -51,7 +51,8 @@ static bool is_piped(struct via_op *op, int fd, uint64_t *bells)
     return false;
 }
 
-/* Fills in revents of ours; how many have any. And the events to ask the kernel for. */
+/* Fills in revents of connections, and the events to ask the kernel for. Returns how many have
+ * events. */
 static int fill_revents(struct call *call)
 {
     int ready = 0;
@@ -73,7 +74,8 @@ static int fill_revents(struct call *call)
             call->others = true;
             pfd->revents = stayed.ready ? (short)(wanted & (POLLIN | POLLRDNORM)) : 0;
             if (via_unlikely(stayed.any)) {
-                call->most_ns = via_min(call->most_ns, STAYED_NS); /* no bell of theirs is heard */
+                call->most_ns =
+                    via_min(call->most_ns, STAYED_NS); /* their bells are not watched here */
             }
         }
         ready += pfd->revents != 0 ? 1 : 0;
@@ -97,7 +99,7 @@ static void arm(struct call *call)
     }
 }
 
-/* Takes in the kernel's result; how many descriptors have events now. */
+/* Merges the kernel's result. Returns how many descriptors have events now. */
 static int merge(struct call *call)
 {
     int ready = 0;
@@ -106,7 +108,7 @@ static int merge(struct call *call)
         struct pollfd *pfd = &call->fds[i];
         short seen = call->kernel[i].revents;
         if (seen != 0 && is_piped(&op, pfd->fd, NULL)) {
-            /* Never the kernel's report alone: the pipe's bytes come before an end. */
+            /* The kernel's report is never enough: the pipe's bytes come before an end. */
             via_io_shadow(&op, (uint32_t)(unsigned short)seen);
             pfd->revents = (short)via_io_ready(&op, (uint32_t)(unsigned short)pfd->events);
             via_op_end(&op);
@@ -118,7 +120,7 @@ static int merge(struct call *call)
     return ready;
 }
 
-/* Is it so long ago that this was last true? If so, restarts the time. */
+/* True if this was last true long enough ago; then restarts the time. */
 static bool is_due(uint64_t *last_ticks, unsigned us)
 {
     uint64_t now = via_os_ticks();
@@ -129,7 +131,7 @@ static bool is_due(uint64_t *last_ticks, unsigned us)
     return true;
 }
 
-/* Must the kernel be polled, although ours are ready? */
+/* Must the kernel be polled although connections are ready? */
 static bool is_its_turn(void)
 {
     static __thread uint64_t asked_ticks __attribute__((tls_model("initial-exec")));
@@ -137,8 +139,9 @@ static bool is_its_turn(void)
 }
 
 /*
- * A program that polls again and again without waiting does not sleep: no peer need ring for it,
- * and the work of a sleep (bells, an armed peer, calls of peers, stalls) is done only now and then.
+ * A program that polls again and again without waiting does not sleep: no peer needs to ring for
+ * it. The work of a sleep (bells, arming the peer, calls of peers, stalls) is done only now and
+ * then.
  */
 static bool is_without_sleep(const struct call *call, int ready, uint64_t deadline_ns,
                              const sigset_t *mask)
@@ -148,14 +151,14 @@ static bool is_without_sleep(const struct call *call, int ready, uint64_t deadli
            (call->bells & via_sock_bells_adopted()) == 0 && !is_due(&slept_ticks, SLEEP_US);
 }
 
-/* The kernel's further events, when so many of ours are ready. */
+/* Adds the kernel's events when so many connections are ready. */
 static int ask_now(struct call *call, int ready)
 {
     int n = VIA_REAL(poll)(call->kernel, call->count, 0);
     return n > 0 ? merge(call) : n == 0 || ready != 0 ? ready : -errno;
 }
 
-/* A thread that is cancelled in a call of poll(). */
+/* State for a thread that is cancelled in poll(). */
 struct sleeper {
     struct call *call;
     const struct via_wait *wait;
@@ -191,8 +194,8 @@ static int sleep_or_end(struct call *call, uint64_t bells, uint64_t until_ns, co
     return n;
 }
 
-/* All present events, waiting for them until the deadline or not at all. *ret_over when it
- * passed. */
+/* Collects all present events; waits for them until the deadline, or not at all. *ret_over when the
+ * deadline has passed. */
 static int check_and_sleep(struct call *call, uint64_t deadline_ns, const sigset_t *mask,
                            struct via_wait *wait, bool *ret_over)
 {
@@ -216,7 +219,8 @@ static int check_and_sleep(struct call *call, uint64_t deadline_ns, const sigset
     return ready;
 }
 
-/* A thread that spins for its own would notice the kernel's events late. */
+/* A thread that spins for connections would notice the kernel's events late, so it polls the
+ * kernel. */
 static int ask_kernel(struct call *call)
 {
     return call->count <= ASK_FDS_MAX && VIA_REAL(poll)(call->kernel, call->count, 0) > 0

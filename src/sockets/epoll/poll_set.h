@@ -11,10 +11,10 @@
 #include "sockets/process/fds.h"
 #include "sockets/process/memory.h"
 
-/* Is one of these descriptors a connection or an epoll set of ours? */
+/* Is one of these descriptors a connection, or an epoll set that the library handles? */
 static inline bool via_poll_is_any_ours(const struct pollfd *fds, nfds_t count)
 {
-    /* More than there are numbers are an error, or a long way to go for nothing. */
+    /* More entries than there are numbers are an error, or not worth the search. */
     if (via_unlikely(count > via_fds_count) ||
         via_unlikely(!via_memory_is_writable(fds, count * sizeof(*fds)))) {
         return false;
@@ -28,7 +28,8 @@ static inline bool via_poll_is_any_ours(const struct pollfd *fds, nfds_t count)
     return false;
 }
 
-/* poll() on a mixture. Results as poll's, or a negative errno. deadline_ns as in via_sleep(). */
+/* poll() on a mixture of descriptors. Results as poll's, or a negative errno. deadline_ns as in
+ * via_sleep(). */
 int via_poll(struct pollfd *fds, nfds_t count, uint64_t deadline_ns, const sigset_t *mask);
 
 #endif

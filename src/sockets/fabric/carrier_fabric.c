@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* The ends are on two hosts: see fabric.h. */
+/* The carrier between two hosts: see fabric.h. */
 #include <errno.h>
 
 #include "base/mutant.h"
@@ -18,7 +18,7 @@ static int find_offer(struct via_op *op)
     if (rc == 0 || rc == -EAGAIN) {
         return rc;
     }
-    /* -EACCES: the offer's maker has closed meanwhile. */
+    /* -EACCES: the acceptor, which made the offer, has closed meanwhile. */
     return rc == -ECANCELED                    ? VIA_REASON_DEMOTED
            : rc == -ESHUTDOWN || rc == -EACCES ? VIA_REASON_SHORT
                                                : VIA_REASON_FABRIC;
@@ -36,7 +36,8 @@ static int make_offer(struct via_op *op)
     return (int)via_fabric_offer(op->conn);
 }
 
-/* A direction that has ended before there were pipes never uses them, so the peer need not wait. */
+/* A direction that has ended before there were pipes never uses them: tells the peer not to wait
+ * for it. */
 static void announce_kernel_end(struct via_conn *conn)
 {
     struct via_side *side = conn->side;
@@ -51,9 +52,9 @@ static void announce_kernel_end(struct via_conn *conn)
 
 /* --- carrying -------------------------------------------------------------------------------- */
 
-/* Frames are slower than the kernel's FIN. The end is therefore always announced in the pipe, too,
- * or else that the pipe will never be used: a reader that sees the FIN then knows whether frames
- * follow. */
+/* Frames are slower than the kernel's FIN. So the end is always announced in the pipe as well, or
+ * else the fact that the pipe will never be used: a reader that sees the FIN then knows whether
+ * frames follow. */
 static int switch_before_fin(struct via_conn *conn, int fd, bool wait)
 {
     struct via_carrier_undo undo;

@@ -15,13 +15,13 @@
 #include "sockets/process/real.h"
 
 #define HOST_MAX 1023u
-/* Interval after which a daemon that has started since is found. */
+/* Interval of attempts to find the page of a daemon that was not running. */
 #define RETRY_NS (5 * VIA_SEC_NS)
-/* Routes of the kernel change seldom. */
+/* The kernel's routes change seldom: how long an answer is used. */
 #define OWN_NS VIA_SEC_NS
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-/* A page that its host has given up stays mapped: other threads may be reading it. */
+/* A page that its host has replaced stays mapped: other threads may be reading it. */
 static const struct via_hosts_page *_Atomic page;
 static _Atomic uint64_t polled_ns; /* 0 = never */
 
@@ -64,7 +64,7 @@ static bool is_over(const struct via_hosts_page *known)
            atomic_load_explicit(&known->magic, memory_order_acquire) != VIA_HOSTS_PAGE_MAGIC;
 }
 
-/* NULL: no daemon, no fabric. */
+/* Finds the page; NULL: no daemon runs, so there is no fabric. */
 static const struct via_hosts_page *find_page(void)
 {
     const struct via_hosts_page *known = atomic_load_explicit(&page, memory_order_acquire);
@@ -112,7 +112,8 @@ bool via_directory_is_own(const struct via_address *address)
 
 /* --- this process's address ------------------------------------------------------------------ */
 
-/* Hosts of one machine have loopback addresses of one network; the kernel would take 127.0.0.1. */
+/* Hosts on one machine have loopback addresses of one network, where the kernel would choose
+ * 127.0.0.1. */
 static int own_loopback(const struct via_address *to, struct via_address *ret_own)
 {
     const struct via_hosts_page *known = find_page();
@@ -129,7 +130,7 @@ static int own_loopback(const struct via_address *to, struct via_address *ret_ow
     return -EADDRNOTAVAIL;
 }
 
-/* Chosen as the kernel does for TCP: by the route. No packet is sent. */
+/* Chooses the address as the kernel does for TCP: by the route. No packet is sent. */
 static int ask_kernel(const struct via_address *to, struct via_address *ret_own)
 {
     struct sockaddr_in6 in6 = {.sin6_family = AF_INET6, .sin6_port = htons(to->port)};

@@ -8,8 +8,8 @@
 
 /*
  * The owners of addresses, as this process's host knows them (host/hosts_page.h). VIADUCT_HOST, or
- * else the run directory, names that host. Nothing here waits, and the only system calls are those
- * that find the page: at first, and every few seconds while there is none.
+ * else the run directory, names that host. No function here blocks. System calls are made only to
+ * find the page: at first, and every few seconds while there is none.
  */
 
 /* Looks up an address of another host: the host's id, and whether pipes are worth their cost on the
@@ -18,7 +18,7 @@ bool via_directory_find_host(const struct via_address *address, unsigned *ret_ho
                              bool *ret_pipes);
 
 /* The address of this process's host from which the kernel reaches `to`. 0; -EADDRNOTAVAIL: the
- * hosts of the fabric do not know it, as with an address of a container. */
+ * hosts of the fabric do not know that address, as with an address of a container. */
 int via_directory_own_address(const struct via_address *to, struct via_address *ret_own);
 /* Is it an address of this process's host? */
 bool via_directory_is_own(const struct via_address *address);

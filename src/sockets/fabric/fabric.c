@@ -19,21 +19,23 @@
 #include "sockets/process/pool.h"
 #include "sockets/process/real.h"
 
-/* A slot stays reserved until the acceptor is seen to use the pipe, or the connection ends. */
+/* Slots of the mailbox. A slot stays reserved until the acceptor is seen to use the pipe, or the
+ * connection ends. */
 #define SLOTS 16384u
 #define MAILBOXES_MAX 64u
 #define NOTE_TTL_MS 10000u
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct via_attach *_Atomic attachment;
-static uint64_t attach_failed_ns; /* no new attempt until then; 0 = it did not fail */
+static uint64_t
+    attach_failed_ns; /* when attaching failed: no new attempt for a while; 0 = it did not fail */
 #define ATTACH_AGAIN_NS (5 * VIA_SEC_NS)
 
 static struct via_segment *mailbox;
 static uint64_t slots_used[SLOTS / 64];
 static unsigned slots_next;
 
-/* Mailboxes of other processes, kept open: connections of one program share them. */
+/* Mailboxes of other processes, kept open, because connections of one program share them. */
 static struct mailbox {
     unsigned host;
     uint64_t handle;
@@ -60,7 +62,7 @@ void via_client_fd_is_ours(int fd, bool ours)
     via_hidden_shield(fd, ours);
 }
 
-/* Where the parent records puts that had not arrived when it forked, and where its child finds
+/* Where a parent records the puts that had not arrived when it forked, and where its child finds
  * them. */
 static struct via_client_order behind;
 static struct via_client_order childs;
@@ -98,7 +100,8 @@ struct via_attach *via_fabric_attach(void)
 
 #define TAKE_IN_US 1000u
 
-static _Atomic uint32_t given_up_seen; /* of the attachment's cancelled puts */
+static _Atomic uint32_t
+    given_up_seen; /* the attachment's count of cancelled puts that was handled last */
 static _Atomic uint64_t taken_in_ticks;
 
 static void end_given_up(struct via_conn *conn)
@@ -121,10 +124,10 @@ bool via_fabric_has_given_up_end(void)
         return true;
     }
     if (!via_conn_try_each(end_given_up)) {
-        return false; /* another thread handles the connections */
+        return false; /* another thread handles the connections now */
     }
     atomic_store_explicit(&given_up_seen, count, memory_order_relaxed);
-    return false; /* a sleeping thread repeats its words before */
+    return false; /* a sleeping thread repeats its words first */
 }
 
 void via_fabric_take_in(void)
@@ -151,7 +154,7 @@ void via_fabric_before_sleep(void)
     int taken = 0;
     while (attach != NULL && (taken = via_attach_poll(attach)) > 0) {
     }
-    /* Pairs with the releases where it is counted: at 0 all puts have arrived. */
+    /* Pairs with the releases where puts_pending is counted: at 0 all puts have arrived. */
     unproven = attach != NULL && taken == 0 &&
                atomic_load_explicit(&attach->puts_pending, memory_order_acquire) != 0;
     unproven |= !via_fabric_has_given_up_end();
@@ -164,7 +167,7 @@ bool via_fabric_take_unproven(void)
     return was;
 }
 
-/* Frames take that long only when their path changes. */
+/* How long fork() waits for frames. They take that long only when their path changes. */
 #define FORK_WAIT_NS VIA_SEC_NS
 
 void via_fabric_fork_prepare(void)
@@ -181,14 +184,14 @@ void via_fabric_fork_prepare(void)
         via_os_pause(50000);
     }
     if (atomic_load_explicit(&attach->puts_pending, memory_order_acquire) != 0) {
-        (void)!via_client_hand_over(attach, end_ns); /* otherwise its daemon does not work */
+        (void)!via_client_hand_over(attach, end_ns); /* if this fails, the daemon does not work */
         childs = via_client_order_of(attach);
     }
 }
 
 void via_fabric_forked(void)
 {
-    /* The parent's attachment must not be used, nor closed. */
+    /* The parent's attachment must be neither used nor closed. */
     pthread_mutex_init(&lock, NULL);
     atomic_store_explicit(&attachment, NULL, memory_order_relaxed);
     attach_failed_ns = 0;
@@ -205,7 +208,7 @@ void via_fabric_end(void)
 {
     struct via_attach *attach = via_fabric_attached();
     if (attach != NULL && !via_is_alone()) {
-        via_client_drain(attach); /* other threads go on until the kernel ends them */
+        via_client_drain(attach); /* other threads run on until the kernel ends them */
     } else if (attach != NULL) {
         atomic_store_explicit(&attachment, NULL, memory_order_relaxed);
         via_fabric_mirrors_end();
@@ -251,7 +254,7 @@ void via_fabric_slot_give(struct via_fabric *fabric)
     fabric->slot = -1;
 }
 
-/* [locked] The entry of a mailbox that is open, or NULL. */
+/* [locked] The entry of an open mailbox, or NULL. */
 static struct mailbox *mailbox_find(const struct via_fabric_note *note)
 {
     for (unsigned i = 0; i < MAILBOXES_MAX; i++) {
@@ -263,8 +266,8 @@ static struct mailbox *mailbox_find(const struct via_fabric_note *note)
     return NULL;
 }
 
-/* [locked] Keeps it open for later, in the place of one that no thread uses. If all are in use it
- * is closed when it is put back. */
+/* [locked] Keeps a mailbox open for later, in place of one that no thread uses. If all are in use,
+ * this one is closed when it is put back. */
 static void mailbox_keep(const struct via_fabric_note *note, struct via_remote *remote)
 {
     for (unsigned tries = 0; tries < MAILBOXES_MAX; tries++) {
@@ -311,7 +314,7 @@ void via_fabric_mailbox_put(struct via_remote *remote)
 
 /* --- notes ----------------------------------------------------------------------------------- */
 
-/* The key of a connection's note, the same from both ends. */
+/* The key of a connection's note: both ends compute the same one. */
 struct key {
     char name[8];
     unsigned char connector[16];
@@ -338,7 +341,8 @@ static int bind_to(int fd, int family, const struct via_address *own)
     socklen_t option_bytes = sizeof(before);
     memcpy(&in.sin_addr, own->ip + 12, 4);
     memcpy(&in6.sin6_addr, own->ip, 16);
-    /* Addresses of connections that have just ended may be used again, as connect() would. */
+    /* So that addresses of connections that have just ended can be used again, as connect()
+     * would. */
     VIA_REAL(getsockopt)(fd, SOL_SOCKET, SO_REUSEADDR, &before, &option_bytes);
     VIA_REAL(setsockopt)(fd, SOL_SOCKET, SO_REUSEADDR, &reuse, sizeof(reuse));
     int rc = family == AF_INET ? bind(fd, (struct sockaddr *)&in, sizeof(in))
@@ -349,8 +353,8 @@ static int bind_to(int fd, int family, const struct via_address *own)
 }
 
 /*
- * The address that the connection will have at this end, for the note: the one that the socket is
- * bound to; else one of this host's is chosen as the kernel would, and bound for a port.
+ * Determines the address that this end of the connection will have, for the note: the one that the
+ * socket is bound to; else chooses one of this host's as the kernel would, and binds it for a port.
  */
 static int bind_own(int fd, const struct via_address *to, struct via_address *ret_own)
 {
@@ -477,7 +481,7 @@ static struct via_fabric_hello *hello_line(const struct via_fabric *fabric)
                                                VIA_SEGMENT_HELLO_OFF);
 }
 
-/* The own segment and the mirror of the peer's; the side is attached to both. */
+/* Makes this end's segment and the mirror of the peer's, and attaches the side to both. */
 static int make_memory(struct via_conn *conn, struct via_attach *attach,
                        const struct via_pipe_geometry *geometry)
 {
@@ -485,8 +489,8 @@ static int make_memory(struct via_conn *conn, struct via_attach *attach,
     fabric->geometry = *geometry;
     fabric->bytes = via_segment_bytes_for(geometry);
     fabric->segment_attach = attach;
-    /* Registered as readable, too: write-only memory is not mapped. The mailbox is not readable: no
-     * peer may see the offers of others. */
+    /* Registered as readable, too: write-only memory is not mapped. The mailbox is not readable,
+     * because no peer may see offers to others. */
     int rc = via_segment_new(attach, fabric->bytes,
                              VIADUCT_SEGMENT_READ | VIADUCT_SEGMENT_WRITE | VIADUCT_SEGMENT_LINGER,
                              &fabric->segment);
@@ -530,7 +534,7 @@ enum via_reason via_fabric_offer(struct via_conn *conn)
                                                                      : VIA_REASON_FABRIC;
 }
 
-/* The offer in our slot, if it is there and meant for us. */
+/* Reads the offer in this end's slot, if it is there and meant for this connection. */
 int via_fabric_read_offer(const struct via_fabric *fabric, struct via_fabric_offer *ret_offer)
 {
     return via_meet_take_offer(slot_at(fabric->slot), fabric->nonce, fabric->host, ret_offer);
@@ -553,7 +557,7 @@ int via_fabric_take(struct via_conn *conn)
         fabric->remote = NULL;
         return rc;
     }
-    via_client_remote_outlives(fabric->remote); /* in processes forked from the peer */
+    via_client_remote_outlives(fabric->remote); /* for processes forked from the peer */
     fabric->attach = attach;
     fabric->remote_handle = offer.segment;
     rc = make_memory(conn, attach, &offer.geometry);
@@ -587,12 +591,12 @@ bool via_fabric_is_taken(struct via_conn *conn)
     via_client_remote_outlives(fabric->remote);
     fabric->attach = attach;
     fabric->remote_handle = hello.segment;
-    /* Posts without an addressee go out with the next step. */
+    /* Posts that found no address for the peer are sent by the next step. */
     atomic_fetch_add_explicit(&fabric->version, 1, memory_order_release);
     return true;
 }
 
-/* A process forked from the one that opened the peer's segment opens it for itself. */
+/* In a process forked from the one that opened the peer's segment: opens it for this process. */
 static bool open_again(struct via_fabric *fabric)
 {
     struct via_attach *attach = via_fabric_attach();
@@ -605,7 +609,7 @@ static bool open_again(struct via_fabric *fabric)
         via_client_remote_outlives(remote);
         opened = behind.flow == 0 || via_client_remote_follow(remote) == 0;
         if (opened) {
-            fabric->remote = remote; /* the other one is the parent's */
+            fabric->remote = remote; /* the other one belongs to the parent */
             fabric->attach = attach;
         } else {
             via_remote_close(remote);
@@ -635,7 +639,7 @@ void via_fabric_free(struct via_conn *conn)
         return;
     }
     via_fabric_follows_no_more(conn);
-    if (fabric->read.attach == via_fabric_attached()) { /* else a parent's */
+    if (fabric->read.attach == via_fabric_attached()) { /* otherwise the request is a parent's */
         via_client_word_forget(&fabric->read);
     }
     if (fabric->sent.attach == via_fabric_attached()) {

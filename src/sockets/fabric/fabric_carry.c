@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Posts to the peer's segment: stored where it is mapped, else put as frames. */
+/* Posts to the peer's segment: stores where it is mapped, puts by frames elsewhere. */
 #include <errno.h>
 #include <string.h>
 
@@ -26,7 +26,7 @@ static int error_of(const struct via_fabric *fabric)
     return atomic_load_explicit(&fabric->error, memory_order_relaxed);
 }
 
-/* The first error is kept. */
+/* Records the first error. */
 static void fail(struct via_fabric *fabric, int rc)
 {
     int none = 0;
@@ -38,11 +38,11 @@ static void fail(struct via_fabric *fabric, int rc)
 
 /* --- puts that were cancelled ---------------------------------------------------------------- */
 
-/* Called before a word is put: are records under way, too? If they do not arrive, bytes are
+/* Called before a word is put: are records under way, too? If records do not arrive, bytes are
  * missing. */
 static void note_quiet(struct via_fabric *fabric)
 {
-    /* In this order; pairs with the order in push_record(). */
+    /* Loaded in this order; pairs with the order in push_record(). */
     uint32_t records = atomic_load_explicit(&fabric->records, memory_order_acquire);
     if (records % 2 != 0 ||
         records == atomic_load_explicit(&fabric->records_there, memory_order_relaxed)) {
@@ -56,7 +56,8 @@ static void note_quiet(struct via_fabric *fabric)
     }
 }
 
-/* For cancelled puts. Words alone are repeated: only the last one counts. */
+/* Handles cancelled puts. Words are sent again, because only the last one counts; a cancelled
+ * record loses the connection. */
 static int check_given_up(struct via_fabric *fabric, int rc)
 {
     if (!via_client_is_given_up(rc) ||
@@ -83,7 +84,8 @@ struct piece {
     size_t off;
     size_t bytes;
     unsigned flags;
-    struct via_segment *lent;               /* the host reads the bytes there; NULL: a copy */
+    struct via_segment
+        *lent; /* the host reads the bytes from this segment; NULL: they are copied */
     const struct via_client_reader *reader; /* NULL: the host rings in any case */
 };
 
@@ -118,7 +120,7 @@ static int push_word(struct via_fabric *fabric, size_t off, uint64_t *pushed,
         return 0;
     }
     note_quiet(fabric);
-    /* At an end a thread may wait until the flags have arrived. */
+    /* At the end of a connection a thread may wait until the flags have arrived. */
     unsigned lazy = off == VIA_SEGMENT_FLAGS_OFF ? 0 : VIADUCT_PUT_LAZY;
     struct piece piece = {
         .off = off, .bytes = sizeof(word), .flags = VIADUCT_PUT_NOTIFY | lazy, .reader = reader};
@@ -149,7 +151,7 @@ static void store_word(unsigned char *base, size_t off, uint64_t word)
     atomic_store_explicit((_Atomic uint64_t *)(void *)(base + off), word, memory_order_release);
 }
 
-/* The path has changed: words that were sent on the old one are repeated on the new one. */
+/* The path has changed: words that were sent on the old path are sent again on the new one. */
 static void tx_rebase(struct via_conn *conn, unsigned char *base)
 {
     struct via_fabric *fabric = conn->fabric;
@@ -181,7 +183,7 @@ void via_fabric_tx_begin(struct via_conn *conn, struct via_carrier_undo *ret_und
     }
 }
 
-/* For smaller ones copying is as fast as lending. */
+/* Below this size copying is as fast as lending. */
 #define LENT_BYTES_MIN 4096u
 
 static int push_body(struct via_conn *conn, const struct via_pipe_record *record, bool wait)
@@ -205,9 +207,9 @@ static int push_body(struct via_conn *conn, const struct via_pipe_record *record
     return 0;
 }
 
-/* After a record through slices only a peer that has announced its sleep gets a ring. A peer whose
- * words go by frames may have announced it while the word is under way, so it gets a ring for each
- * record. */
+/* After a record through slices only a peer that has announced its sleep gets a ring. The
+ * announcement of a peer whose words go by frames may still be under way, so such a peer gets a
+ * ring for each record. */
 static bool is_peer_asleep(void *ctx)
 {
     struct via_conn *conn = ctx;
@@ -217,7 +219,7 @@ static bool is_peer_asleep(void *ctx)
     return rings;
 }
 
-/* Puts the record that was written after `undo`: body first, the line with its word last. */
+/* Puts the record that was written after `undo`: the body first, then the line with its word. */
 static int push_record(struct via_conn *conn, const struct via_carrier_undo *undo, bool wait)
 {
     struct via_fabric *fabric = conn->fabric;
@@ -248,7 +250,8 @@ static int push_record(struct via_conn *conn, const struct via_carrier_undo *und
     return rc;
 }
 
-/* Where the record that was written after `undo` can be found again: for via_fabric_gather(). */
+/* Records how the record that was written after `undo` was sent, so that via_fabric_gather() finds
+ * it. */
 static void note_way(struct via_side *side, const struct via_carrier_undo *undo)
 {
     uint32_t index = undo->sequence & (side->tx.pipe.geometry.slots_count - 1);
@@ -263,8 +266,8 @@ static void note_way(struct via_side *side, const struct via_carrier_undo *undo)
     }
 }
 
-/* The result of frames is unknown when their process ends: a thread that waits for them asks the
- * peer's host. */
+/* The result of frames is unknown when their process ends. A thread that waits for them asks the
+ * peer's host for this word. */
 static void publish_sent(struct via_side *side)
 {
     _Atomic uint64_t *sent =
@@ -278,7 +281,7 @@ int via_fabric_tx_end(struct via_conn *conn, const struct via_carrier_undo *undo
     struct via_stream_tx *tx = &conn->side->tx;
     if (!undo->frames) {
         note_way(conn->side, undo);
-        /* Again: the path may have failed during the stores, but they have arrived. */
+        /* Checked again: the path may have failed during the stores, although they have arrived. */
         if (via_pipe_take_reader_ring(&tx->pipe)) {
             via_stats_count(&conn->stats->rings, 1);
             fail(fabric, via_remote_ring(fabric->remote));
@@ -390,17 +393,17 @@ void via_fabric_rx_begin(struct via_conn *conn)
     }
 }
 
-/* A credit word that is on its way to the writer. */
+/* A credit word on its way to the writer. */
 struct credit {
     struct via_conn *conn;
     bool arms;
-    bool is_prompt; /* it went through a slice, and is there */
+    bool is_prompt; /* it was stored through a slice, so it is there */
 };
 
 /*
- * Credit for a quarter of the ring always rings: the announcement that the writer waits for room
- * may still be under way. The few credits that come with the word "I sleep" are for a writer that
- * is known to wait.
+ * For a credit of a quarter of the ring the writer is always rung: its announcement that it waits
+ * for room may still be under way. The few credits that are sent with the word "I sleep" ring only
+ * a writer that is known to wait.
  */
 static bool is_asleep(void *ctx)
 {
@@ -415,9 +418,9 @@ static bool is_asleep(void *ctx)
 #define PROMPT_WORDS_MAX 65536u
 
 /*
- * Publishes whether the writer can rely on seeing "I sleep" at once. If it relies on that wrongly,
- * this end sleeps up to UNPROVEN_POLL_NS too long. So it is published after many consecutive words
- * that arrived at once, and after more each time that it was wrong.
+ * Decides whether the writer may rely on seeing "I sleep" at once, and publishes that. If the
+ * writer relies on it wrongly, this end sleeps up to UNPROVEN_POLL_NS too long. So it is published
+ * after many consecutive words that arrived at once, and after more each time that it was wrong.
  */
 static void note_credit(struct via_fabric *fabric, bool is_prompt)
 {

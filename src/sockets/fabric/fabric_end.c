@@ -11,18 +11,18 @@
 /* After the kernel's FIN, frames with the rest of the stream have this long to arrive. */
 #define FOLLOW_NS (2 * VIA_SEC_NS)
 #define FOLLOW_POLL_NS (2 * VIA_MSEC_NS)
-/* ... and the clock stops while the peer's host is cut off, for at most this long. */
+/* That time does not run while the peer's host is cut off, for at most this long. */
 #define FOLLOW_CUT_OFF_NS (10 * VIA_SEC_NS)
-/* Bytes that have not come by then may be missing. */
+/* If bytes are missing after this time, the peer's host is asked whether they were sent. */
 #define ASK_NS (FOLLOW_NS / 4)
 #define UNPROVEN_POLL_NS (10 * VIA_MSEC_NS)
 
-/* In one of these phases nothing follows by the pipe, and unread bytes are not lost. */
+/* One of these flags means that nothing follows by the pipe, and unread bytes are not lost. */
 #define SAID (VIA_FLAG_CLOSED | VIA_FLAG_DEMOTE | VIA_FLAG_KERNEL_END | VIA_FLAG_STAYS)
 
-static _Atomic unsigned following; /* connections that wait for the rest */
+static _Atomic unsigned following; /* connections that wait for the rest of the stream */
 
-/* Decided by the state at hand, without a request to the host. */
+/* Decided by the state of this process, without a request to the host. */
 static bool is_lost(struct via_fabric *fabric)
 {
     struct via_attach *attach = via_fabric_attached();
@@ -37,8 +37,8 @@ bool via_fabric_is_over(struct via_conn *conn)
     if (is_lost(fabric) || !via_fabric_is_put_possible(fabric)) {
         return atomic_load_explicit(&fabric->error, memory_order_relaxed) != 0;
     }
-    /* A segment is removed with the process that made it; opening it once more shows whether it is
-     * there. */
+    /* A segment is removed with the process that made it. To open the segment once more shows
+     * whether it exists. */
     int rc =
         via_remote_open(fabric->attach, fabric->host, fabric->remote_handle, fabric->bytes, &probe);
     if (rc == 0) {
@@ -47,8 +47,8 @@ bool via_fabric_is_over(struct via_conn *conn)
     return rc == -EACCES || rc == -ENOENT || rc == -ECONNRESET;
 }
 
-/* If only the slot of a connector's offer is known, the connector is gone when that slot's mailbox
- * is gone. */
+/* If only the slot of the connector's offer is known, a removed mailbox shows that the connector
+ * has ended. */
 static bool mailbox_is_gone(struct via_fabric *fabric)
 {
     struct via_attach *attach = via_fabric_attached();
@@ -61,7 +61,8 @@ static bool mailbox_is_gone(struct via_fabric *fabric)
     return gone;
 }
 
-/* A word that the peer keeps in its own memory. 0; -EAGAIN: not known yet; or it will never be. */
+/* Asks for a word that the peer keeps in its own memory. 0; -EAGAIN: not known yet; or another
+ * error: it will never be known. */
 static int ask_word(struct via_fabric *fabric, size_t off, struct via_client_word *asked,
                     uint64_t *ret_word)
 {
@@ -71,7 +72,8 @@ static int ask_word(struct via_fabric *fabric, size_t off, struct via_client_wor
         if (!via_client_is_given_up(rc)) {
             return rc;
         }
-        *asked = (struct via_client_word){.attach = NULL}; /* its host may be reached again */
+        *asked =
+            (struct via_client_word){.attach = NULL}; /* the peer's host may be reachable again */
         return -EAGAIN;
     }
     *ret_word = atomic_load_explicit((const _Atomic uint64_t *)(const void *)(direct + off),
@@ -79,11 +81,11 @@ static int ask_word(struct via_fabric *fabric, size_t off, struct via_client_wor
     return 0;
 }
 
-/* Are records of the peer under way, or lost? 1, 0, or as ask_word(). */
+/* Are records of the peer under way, or lost? 1, 0, or an error of ask_word(). */
 static int is_more_sent(struct via_conn *conn)
 {
     struct via_fabric *fabric = conn->fabric;
-    /* An end that is leaving reads nothing, and may take its pipe back. */
+    /* An end that is leaving reads nothing, and may use its pipe again. */
     const struct via_side *side = conn->side;
     const struct via_pipe_reader *pipe =
         via_side_is_in(side, VIA_PHASES_LEAVING) ? &side->rx_left.pipe : &side->rx.pipe;
@@ -101,9 +103,10 @@ static int is_more_sent(struct via_conn *conn)
     return (int32_t)((uint32_t)sent - at) > 0;
 }
 
-/* The peer's process has gone, and its host has delivered all its puts, unless no link led to this
- * host. Or the peer has closed, which it announces behind everything else. But other processes that
- * share the connection may have put something, too. */
+/* True if nothing of the peer is under way any more. The peer's process has ended, and its host has
+ * delivered all of the process's puts, unless no link led to this host. Or the peer has closed,
+ * which it announces behind everything else. But other processes that share the connection may have
+ * put something, too. */
 static bool all_has_arrived(struct via_conn *conn)
 {
     struct via_fabric *fabric = conn->fabric;
@@ -126,16 +129,16 @@ static void follow(struct via_fabric *fabric)
     }
 }
 
-/* The end has been seen, now or before: is there time for the rest? A peer that has closed refuses
- * our credits (fabric->error), while its earlier bytes may still be under way: only our own host's
- * death ends the wait early. */
+/* The kernel has reported the end, now or before: is there time left for the rest? A peer that has
+ * closed refuses this end's credits (fabric->error), while its earlier bytes may still be under
+ * way. So only the death of this process's own host ends the wait early. */
 static bool has_time(struct via_conn *conn)
 {
     struct via_fabric *fabric = conn->fabric;
     struct via_attach *attach = via_fabric_attached();
     uint64_t now = via_os_now_ns();
     (void)via_fabric_is_given_up(
-        conn); /* before a check of the peer attributes that failure to it */
+        conn); /* before a check of the peer takes that failure for the peer's */
     if (fabric->fin_ns == 0) {
         fabric->fin_ns = now;
         fabric->fin_first_ns = now;
@@ -147,8 +150,9 @@ static bool has_time(struct via_conn *conn)
     return now - fabric->fin_ns < FOLLOW_NS && !host_is_lost;
 }
 
-/* Nothing follows by the pipe. But the bytes sent there, or the pipe's end, must have come: bytes
- * that an unreachable host has given up are missing in front of either. */
+/* True if bytes are missing. Nothing follows by the pipe, but the bytes sent there, or the end of
+ * the pipe span, must have arrived: puts that were cancelled for an unreachable host are missing
+ * before either. */
 static bool is_cut_short(struct via_conn *conn)
 {
     uint64_t flags = via_side_flags(conn->side);
@@ -165,7 +169,8 @@ bool via_fabric_is_follow_possible(struct via_conn *conn)
     struct via_fabric *fabric = conn->fabric;
     bool may = has_time(conn) && !VIA_MUTANT(CONN_EARLY_END);
     bool all_is_there = fabric->all_is_there;
-    fabric->all_is_there = all_is_there || all_has_arrived(conn); /* check once more */
+    fabric->all_is_there =
+        all_is_there || all_has_arrived(conn); /* checked once more by the next call */
     if (!may || conn->side->rx.ended || all_is_there) {
         if (!may && fabric->end != VIA_CARRIER_END_RESET && is_cut_short(conn)) {
             fabric->end = VIA_CARRIER_END_RESET;
@@ -174,7 +179,7 @@ bool via_fabric_is_follow_possible(struct via_conn *conn)
         return false;
     }
     if (via_os_now_ns() - fabric->fin_ns > ASK_NS) {
-        (void)is_more_sent(conn); /* so that it is known in time */
+        (void)is_more_sent(conn); /* asked now, so that it is known in time */
     }
     follow(fabric);
     return true;
@@ -189,14 +194,14 @@ bool via_fabric_is_switch_allowed(struct via_conn *conn)
     if ((flags & SAID) != 0) {
         return false;
     }
-    /* Directly stored bytes are there before the kernel reports anything. */
+    /* Bytes that the peer stores directly arrive before the kernel reports anything. */
     if (attach != NULL && (fabric->way & VIA_STATUS_DIRECT) != 0 &&
         (via_client_status(attach, fabric->host) & VIA_CLIENT_WAY_MASK) == fabric->way) {
         return false;
     }
     if (fabric->slot >= 0 && fabric->slot_attach == attach &&
         via_fabric_read_offer(fabric, &offer) < 0) {
-        return false; /* it was taken, and is void now */
+        return false; /* the offer was taken, and is void now */
     }
     return via_fabric_is_follow_possible(conn);
 }
@@ -209,8 +214,8 @@ static bool is_unread(const struct via_side *side)
     return via_stream_tx_is_unread(&side->tx, sent - side->tx_at_end);
 }
 
-/* Reads from the peer's memory how far the peer has read, into the same place of the mirror. 0,
- * -EAGAIN: not known yet, or an error: it never will be. */
+/* Reads how far the peer has read, from the peer's memory into the same place of the mirror. 0;
+ * -EAGAIN: not known yet; or another error: it will never be known. */
 static int ask_how_far(struct via_conn *conn)
 {
     struct via_fabric *fabric = conn->fabric;
@@ -223,7 +228,7 @@ static int ask_how_far(struct via_conn *conn)
     return rc;
 }
 
-/* Is it possible that bytes of the peer can not arrive any more? Its host has been cut off for too
+/* True if bytes of the peer can not arrive any more, because its host has been cut off for too
  * long. */
 static bool is_rest_lost(struct via_conn *conn)
 {
@@ -241,12 +246,12 @@ static enum via_carrier_end find_end(struct via_conn *conn)
         return is_rest_lost(conn) ? VIA_CARRIER_END_RESET : VIA_CARRIER_END_PLAIN;
     }
     if (via_fabric_is_cut_off(conn)) {
-        return VIA_CARRIER_END_OPEN; /* for a moment only, it may be */
+        return VIA_CARRIER_END_OPEN; /* it may be cut off for a moment only */
     }
     if (!is_unread(side) || !via_fabric_is_put_possible(fabric)) {
         return VIA_CARRIER_END_PLAIN;
     }
-    /* In this order: it reads nothing more when it is gone. */
+    /* Loaded in this order: a peer that is gone reads nothing more. */
     bool gone = via_client_remote_is_gone(fabric->remote);
     bool direct = via_remote_direct(fabric->remote) != NULL;
     int rc = gone || direct ? ask_how_far(conn) : -EAGAIN;
@@ -263,7 +268,7 @@ enum via_carrier_end via_fabric_end_of(struct via_conn *conn)
 {
     struct via_fabric *fabric = conn->fabric;
     if ((atomic_load_explicit(&conn->side->shadow, memory_order_relaxed) & POLLRDHUP) == 0) {
-        return VIA_CARRIER_END_PLAIN; /* it has not */
+        return VIA_CARRIER_END_PLAIN; /* all bytes were read */
     }
     if (fabric->end == VIA_CARRIER_END_OPEN) {
         fabric->end = find_end(conn);
@@ -282,7 +287,7 @@ void via_fabric_never_switches(struct via_conn *conn)
     bool told =
         (via_side_flags(side) & VIA_FLAG_DEMOTE) != 0 || via_side_is_in(side, VIA_PHASES_GONE);
     if (!told && !side->connector && conn->fabric->remote == NULL) {
-        /* A failure here has no receiver. */
+        /* No process could receive a failure of this put. */
         (void)!via_fabric_put_offer(conn, VIA_FABRIC_ENDED);
     }
 }

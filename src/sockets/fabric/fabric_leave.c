@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Returning to the kernel between hosts: see demote.h. */
+/* Demotion between hosts: see demote.h. */
 #include <errno.h>
 #include <time.h>
 
 #include "sockets/fabric/fabric_internal.h"
 
-/* A withdrawn offer has arrived by then, or there is no path to the peer's host. */
+/* Time by which a withdrawn offer has arrived, unless there is no path to the peer's host. */
 #define ARRIVE_NS VIA_SEC_NS
-/* A peer that took the offer before has reported it by then. */
+/* Time by which a peer that took the offer before has reported it. */
 #define HELLO_NS (200 * VIA_MSEC_NS)
 #define POLL_NS VIA_MSEC_NS
 
@@ -35,7 +35,7 @@ static bool is_known(struct via_conn *conn)
     return conn->fabric->remote != NULL;
 }
 
-/* Withdraws an offer that was not taken. 0: it was taken meanwhile; 1: it never will be. */
+/* Withdraws an offer that was not taken. 0: the peer took it meanwhile; 1: the peer never will. */
 static int withdraw(struct via_conn *conn)
 {
     struct via_fabric *fabric = conn->fabric;
@@ -89,7 +89,7 @@ void via_fabric_resend_flags(struct via_conn *conn)
 
 /* --- bytes to send again --------------------------------------------------------------------- */
 
-/* From the peer's segment into the same place of the mirror. */
+/* Copies bytes from the peer's segment into the same place of the mirror. */
 static int fetch(void *ctx, size_t off, size_t bytes)
 {
     struct via_fabric *fabric = ctx;

@@ -17,9 +17,9 @@
 /* Limit of segments of a process: some for lending, most for connections. */
 #define LENT_MAX 64u
 #define RESTS_MAX 256u
-/* Frames are under way for long, and a ring for a sleeper for longer: this much keeps all threads
- * busy. With many such connections enough is under way in all, and the more memory they use, the
- * less of it is in a cache. */
+/* Frames are under way for long, and a sleeper's ring for longer: this size keeps all threads busy.
+ * With many such connections enough bytes are under way in all, and the more memory the rings use,
+ * the less of it is in a cache. */
 #define LONG_RING_BYTES (1024u * 1024)
 #define LONG_RINGS_MAX 2u
 
@@ -33,7 +33,7 @@ static _Atomic unsigned relayed_count;
 static struct rest {
     struct via_segment *lent;
     struct via_segment *segment;
-    struct via_remote *remote; /* NULL: this one is free */
+    struct via_remote *remote; /* NULL: the place is free */
 } rests[RESTS_MAX];
 
 /* Connections that only processes forked from this one still hold: the peer writes to them through
@@ -63,7 +63,8 @@ struct via_pipe_geometry via_fabric_geometry(const struct via_fabric *fabric)
 
 /* --- lending --------------------------------------------------------------------------------- */
 
-/* [locked, a lock that other threads' close() needs, too] The holder never waits for the host. */
+/* [locked, by a lock that other threads' close() needs, too] The holder never waits for the
+ * host. */
 static void give_up(struct rest *rest)
 {
     if (rest->remote != NULL) {
@@ -134,8 +135,8 @@ static void lend_no_more(void)
     via_unlock(&lock);
 }
 
-/* Memory that can be lent, mapped; MAP_FAILED. The mapping belongs to this file, whatever happens
- * to the attachment. */
+/* Maps memory that can be lent; MAP_FAILED. This file owns the mapping, whatever happens to the
+ * attachment. */
 static void *map_lent(struct via_fabric *fabric, struct via_attach *attach)
 {
     void *mirror;
@@ -160,7 +161,7 @@ struct via_segment *via_fabric_mirror_lent(const struct via_conn *conn)
     return is_ours && !conn->side->ever_forked ? fabric->lent : NULL;
 }
 
-/* [locked] Other processes still read segments that this process has made. */
+/* [locked] Keeps segments that this process has made for other processes that still read them. */
 static void hand_on(struct via_conn *conn)
 {
     const struct via_fabric *fabric = conn->fabric;
@@ -175,7 +176,7 @@ void via_fabric_give_back(struct via_conn *conn)
 {
     struct via_fabric *fabric = conn->fabric;
     bool last = atomic_load_explicit(&conn->side->refs, memory_order_acquire) == 0;
-    /* Not segments that a parent has made or lent, nor those of a closed attachment. */
+    /* Excludes segments that a parent has made or lent, and those of a closed attachment. */
     struct via_attach *attach = via_fabric_attached();
     struct rest rest = {
         .lent = fabric->lent_to == attach ? fabric->lent : NULL,

@@ -11,12 +11,13 @@
 
 #include "base/types.h"
 
-/* Shared by the files of hooks. */
+/* Shared by the hooks_*.c files. */
 
 extern bool via_hooks_ready;
 void via_hooks_init_slowly(void);
 
-/* Before the first connection is made; other calls find nothing in the table and pass through. */
+/* Called by hooks that make connections, before the first one. Other hooks find nothing in the
+ * table and pass the call through. */
 static inline void via_hooks_init(void)
 {
     if (via_unlikely(!via_hooks_ready)) {
@@ -25,9 +26,9 @@ static inline void via_hooks_init(void)
 }
 
 /*
- * Does this process share our memory but not our descriptors, as a child of vfork() does? Changes
- * of its descriptors do not concern our table. Costs a system call; asked only about descriptors of
- * ours.
+ * Does this process share the library's memory but not the descriptors, as a child of vfork() does?
+ * Then changes of its descriptors do not concern the table. Costs a system call, so it is asked
+ * only about descriptors of the library's connections.
  */
 extern pid_t via_hooks_pid;
 
@@ -48,8 +49,8 @@ static inline bool via_hooks_is_kernel_address(const void *address)
 }
 
 /*
- * Can there be no memory of the program? NULL, and numbers that are no addresses. The kernel
- * returns EFAULT for these, and for unmapped memory: see memory.h.
+ * True if there can be no memory of the program: NULL, and numbers that are not addresses. For
+ * these, and for unmapped memory (memory.h), the kernel returns EFAULT.
  */
 static inline bool via_hooks_is_no_address(const void *address)
 {
@@ -60,7 +61,7 @@ static inline bool via_hooks_is_no_address(const void *address)
 #endif
 }
 
-/* From a negative errno to what the C library's calls return. errno is left alone on success. */
+/* Converts a negative errno to what the C library's calls return. Keeps errno on success. */
 static inline ssize_t via_hooks_result(ssize_t rc)
 {
     if (via_unlikely(rc < 0)) {
@@ -70,23 +71,23 @@ static inline ssize_t via_hooks_result(ssize_t rc)
     return rc;
 }
 
-/* Ends the call; like via_hooks_result(). Success must not change errno: some programs read it
- * anyway. */
+/* Ends the operation, and converts as via_hooks_result(). Success must not change errno: some
+ * programs read it anyway. */
 struct via_op;
 ssize_t via_hooks_finish(struct via_op *op, ssize_t rc, int saved_errno);
 
-/* fd is closed, or has been, without a call of close(). */
+/* Fd is closed, or will be, without a call of close(). */
 void via_hooks_forget(int fd);
 
-/* The effect of syscall() with SYS_close, that number. */
+/* What the library does for syscall() with SYS_close. */
 long via_hooks_syscall_close(long number, int fd);
-/* ... and SYS_fork or SYS_clone, for a child that continues on a copy of the same stack. */
+/* The same for SYS_fork and SYS_clone, with a child that continues on a copy of the same stack. */
 long via_hooks_syscall_clone(long number, unsigned long flags, void *stack, void *third,
                              void *fourth, void *fifth);
-/* ... and SYS_seccomp. */
+/* The same for SYS_seccomp. */
 long via_hooks_syscall_seccomp(long number, unsigned long operation, unsigned long flags,
                                void *argument);
-/* As the C library's. */
+/* The C library's syscall(). */
 long via_hooks_real_syscall(long number, ...);
 
 #endif

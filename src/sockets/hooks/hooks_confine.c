@@ -26,12 +26,13 @@
 
 /* --- seccomp --------------------------------------------------------------------------------- */
 
-/* Are there no bytes to send again, nor to read from a pipe? */
+/* Phases without bytes to send again, and without bytes to read from a pipe. */
 #define DONE_WITH (VIA_PHASE_BIT(PLAIN) | VIA_PHASE_BIT(LEFT) | VIA_PHASE_BIT(OVER))
 
-/* A connection that stays with the kernel leaves the table, so that the hooks make the system calls
- * of the program on it and no others. It keeps its reference, as another thread may be in a call on
- * it. One in an epoll set stays: the set has to know it. */
+/* Removes a connection that stays with the kernel from the table, so that the hooks make the
+ * program's system calls on it and no others. The table's reference is kept, because another thread
+ * may be in a call on the connection. A connection in an epoll set stays in the table: the set
+ * needs it. */
 static bool release_plain(struct via_op *op, const void *unused)
 {
     bool plain = via_conn_is_in(op->conn, DONE_WITH) && via_list_is_empty(&op->conn->entries);
@@ -42,8 +43,8 @@ static bool release_plain(struct via_op *op, const void *unused)
     return plain;
 }
 
-/* Called before the filter is installed: all connections return to the kernel, and the library does
- * its work of exit now. */
+/* Called before the filter is installed: demotes all connections, and does the library's work of
+ * exit now. */
 static void confine(void)
 {
     int saved = errno;
@@ -54,7 +55,7 @@ static void confine(void)
         via_stats_write();
         via_share_end();
         via_op_each(release_plain, NULL);
-        /* A read of a pipe does not wait for calls of peers either. */
+        /* From now on a read of one of the program's pipes does not wait for calls of peers. */
         atomic_store_explicit(&via_steward_had_pipes, false, memory_order_relaxed);
     }
     errno = saved;
@@ -76,7 +77,7 @@ VIA_HOOK int prctl(int option, ...)
 }
 
 #if defined(__x86_64__)
-/* syscall() with SYS_seccomp: libseccomp's way. */
+/* syscall() with SYS_seccomp, as libseccomp makes it. */
 long via_hooks_syscall_seccomp(long number, unsigned long operation, unsigned long flags,
                                void *argument)
 {
@@ -136,8 +137,8 @@ static bool copy_reachable(const char *list, char *ret_list)
 }
 
 /* Removes a library that the new root lacks from the environment: otherwise the loader would warn
- * about it in every program. Without malloc(), and only our own words; the program's strings
- * stay. */
+ * about it in every program. Calls no malloc(), and changes only the library's own entry; the
+ * program's strings stay. */
 static void forget_preload(void)
 {
     static char variable[sizeof(PRELOAD_VARIABLE) + PRELOAD_BYTES_MAX] = PRELOAD_VARIABLE;

@@ -10,7 +10,7 @@
 #include "sockets/io/wait.h"
 #include "sockets/process/real.h"
 
-/* Weak in the program, but not here. */
+/* Declared weak for programs, but not here. */
 VIA_HOOK int via_sockets_info(int fd, struct via_sockets_info *ret_info)
 {
     struct via_op op;

@@ -16,7 +16,8 @@
 #include "sockets/process/pool.h"
 #include "sockets/process/real.h"
 
-/* Sends all of it, or as much as a non-blocking socket accepts; bytes or a negative errno. */
+/* Sends all bytes, or as many as a non-blocking socket accepts. Returns the number of bytes or a
+ * negative errno. */
 static ssize_t send_all(struct via_op *op, const unsigned char *data, size_t bytes, int flags)
 {
     size_t done = 0;
@@ -34,7 +35,7 @@ static ssize_t send_all(struct via_op *op, const unsigned char *data, size_t byt
     return (ssize_t)done;
 }
 
-/* From a file at an explicit offset: unsent bytes count as unread. */
+/* From a file at an explicit offset, so unsent bytes are read again later. */
 static ssize_t copy_file(struct via_op *op, unsigned char *buffer, int in_fd, off_t *offset,
                          size_t bytes)
 {
@@ -57,8 +58,8 @@ static ssize_t copy_file(struct via_op *op, unsigned char *buffer, int in_fd, of
     return (ssize_t)total;
 }
 
-/* By the kernel, as long as it carries the bytes: *ret_left is the rest, when pipes have come.
- * Bytes, or -1 and errno. */
+/* Copies by the kernel as long as the bytes go that way. *ret_left is the rest, once the connection
+ * has pipes. Returns bytes, or -1 and errno. */
 static ssize_t send_file_plainly(struct via_op *op, int in_fd, off_t *offset, size_t bytes,
                                  size_t *ret_left)
 {
@@ -98,7 +99,7 @@ static ssize_t send_file_by_pipe(struct via_op *op, int in_fd, off_t *offset, si
     if (buffer == NULL) {
         return -ENOMEM;
     }
-    VIA_CANCEL_NEVER; /* no cancellation there */
+    VIA_CANCEL_NEVER; /* no cancellation in this call */
     ssize_t rc = copy_file(op, buffer, in_fd, &at, bytes);
     via_pool_put(&via_scratch, buffer);
     if (rc > 0) {
@@ -150,7 +151,7 @@ static int wait_for_pipe(struct via_op *op, int fd, short events, unsigned flags
     return n > 0 ? 0 : n == 0 ? -EAGAIN : -errno;
 }
 
-/* From a connection into a pipe of the program: only as many bytes as the pipe certainly
+/* From a connection into a pipe of the program: only as many bytes as that pipe certainly
  * accepts. */
 static ssize_t splice_from(struct via_op *op, int out_fd, size_t bytes, unsigned flags)
 {
@@ -161,7 +162,7 @@ static ssize_t splice_from(struct via_op *op, int out_fd, size_t bytes, unsigned
     if (rc != 0) {
         return rc;
     }
-    /* The flag concerns the pipe alone. */
+    /* The flag concerns the program's pipe only. */
     ssize_t got = via_io_recv(op, &iov, 1, 0);
     if (got <= 0) {
         return got;
@@ -180,9 +181,9 @@ static int wait_for_room(struct via_op *op)
     return rc;
 }
 
-/* Bytes taken out of the program's pipe: neither a signal nor another thread that has used the
- * room may lose them. On a non-blocking connection there are such only between hosts, when other
- * connections have used up the way there. */
+/* Sends bytes that were taken out of the program's pipe: neither a signal nor another thread that
+ * has used the room may lose them. On a non-blocking connection this waits only between hosts, when
+ * other connections have used up the path. */
 static ssize_t send_taken(struct via_op *op, const unsigned char *data, size_t bytes)
 {
     size_t done = 0;
@@ -197,11 +198,11 @@ static ssize_t send_taken(struct via_op *op, const unsigned char *data, size_t b
     return done != 0 ? (ssize_t)done : n;
 }
 
-/* There is always room for that when there is some. */
+/* If poll() reports room, there is room for this many bytes. */
 #define SPLICE_BYTES (16u * 1024)
 
-/* Out of the program's pipe, into which another thread's read may have come first. Bytes or a
- * negative errno. */
+/* Takes bytes out of the program's pipe, unless another thread has just read them. Returns bytes or
+ * a negative errno. */
 static ssize_t take_now(int in_fd, struct iovec *piece)
 {
     ssize_t got = vmsplice(in_fd, piece, 1, SPLICE_F_NONBLOCK);
@@ -221,15 +222,15 @@ static ssize_t splice_by_kernel(struct via_op *op, int in_fd, size_t bytes)
     return n >= 0 ? n : -errno;
 }
 
-/* With the tx token: no other thread uses up the room meanwhile. Bytes taken, of which *ret_left
- * must still be sent; or a negative errno. */
+/* Splices with the tx token, so that no other thread uses up the room meanwhile. Returns the bytes
+ * taken, of which *ret_left must still be sent; or a negative errno. */
 static ssize_t splice_with_token(struct via_op *op, int in_fd, unsigned char *buffer, size_t bytes,
                                  size_t *ret_left)
 {
     struct iovec piece = {.iov_base = buffer, .iov_len = bytes};
     struct via_iov cursor;
     if (via_side_is_in(op->side, VIA_PHASES_REPLAY)) {
-        return -EAGAIN; /* new bytes come behind those */
+        return -EAGAIN; /* new bytes must not overtake those that are sent again */
     }
     bool pipes = via_conn_has_pipes(op->conn);
     if (pipes && op->side->tx.span != VIA_SPAN_PIPE) {
@@ -268,15 +269,15 @@ static ssize_t splice_at_once(struct via_op *op, int in_fd, unsigned char *buffe
     return n;
 }
 
-/* From a pipe of the program's into a connection, which must not fail when the bytes have been
- * taken: so it is asked to send none before, and waited for. */
+/* From a pipe of the program into a connection. Sending must not fail after the bytes are taken:
+ * first sends no bytes, which reports errors, and waits for room. */
 static ssize_t splice_to(struct via_op *op, int in_fd, size_t bytes, unsigned flags)
 {
     const struct iovec none = {.iov_len = 0};
     int there = 0;
     ssize_t rc = wait_for_pipe(op, in_fd, POLLIN, flags);
     if (rc != 0 || VIA_REAL(ioctl)(in_fd, FIONREAD, &there) != 0 || there == 0) {
-        return rc; /* 0: its end */
+        return rc; /* 0: end of file */
     }
     rc = via_io_send_slowly(op, &none, 1, MSG_DONTWAIT);
     rc = rc == 0 || rc == -EAGAIN ? wait_for_room(op) : rc;
@@ -298,7 +299,7 @@ static ssize_t splice_to(struct via_op *op, int in_fd, size_t bytes, unsigned fl
     return rc;
 }
 
-/* Otherwise the kernel reports the error, before any byte is taken. */
+/* Otherwise the kernel returns the error before any byte is taken. */
 static bool is_spliced(const struct via_op *op, int other_fd, bool out, unsigned flags)
 {
     int way = out ? O_RDONLY : O_WRONLY;

@@ -58,8 +58,8 @@ VIA_HOOK int execvp(const char *file, char *const *argv)
 
 #define WORDS_MAX 4096
 
-/* The words of an execl(), ended by NULL; NULL: too many. In storage of the caller, because
- * malloc() is not for a child of vfork(). */
+/* The arguments of an execl() up to NULL, in storage of the caller, because a child of vfork() must
+ * not call malloc(); NULL: too many. */
 static char *const *words_of(const char *first, va_list *list, char **storage)
 {
     int count = 0;
@@ -118,7 +118,7 @@ VIA_HOOK FILE *popen(const char *command, const char *mode)
 VIA_SPAWN_HOOK(posix_spawn)
 VIA_SPAWN_HOOK(posix_spawnp)
 
-/* The child decides its use, whether it is close-on-exec here or not. */
+/* The child uses fd, whether or not it is close-on-exec here. */
 VIA_HOOK int posix_spawn_file_actions_adddup2(posix_spawn_file_actions_t *actions, int fd,
                                               int new_fd)
 {

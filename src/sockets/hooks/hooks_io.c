@@ -25,7 +25,8 @@
 #include "sockets/process/memory.h"
 #include "sockets/process/real.h"
 
-/* Entry points that compilers and old programs call instead; glibc declares them nowhere public. */
+/* Entry points that compilers and old programs call instead. No public header of glibc declares
+ * them. */
 VIA_HOOK ssize_t __read_chk(int fd, void *buf, size_t bytes, size_t room);
 VIA_HOOK ssize_t __recv_chk(int fd, void *buf, size_t bytes, size_t room, int flags);
 VIA_HOOK ssize_t __recvfrom_chk(int fd, void *buf, size_t bytes, size_t room, int flags,
@@ -44,7 +45,7 @@ ssize_t via_hooks_finish(struct via_op *op, ssize_t rc, int saved)
 
 /* --- receiving ------------------------------------------------------------------------------- */
 
-/* A read without a buffer: available bytes stay. */
+/* A read without a buffer: the bytes stay. */
 static ssize_t recv_nowhere(struct via_op *op, int flags)
 {
     unsigned char byte;
@@ -53,14 +54,14 @@ static ssize_t recv_nowhere(struct via_op *op, int flags)
     return n > 0 ? -EFAULT : n;
 }
 
-/* An invalid buffer. */
+/* A read into an invalid buffer. */
 static ssize_t recv_badly(struct via_op *op, void *buf, size_t bytes, int flags)
 {
     struct iovec iov = {.iov_base = buf, .iov_len = bytes};
     if (bytes == 0 || (!via_hooks_is_kernel_address(buf) && (flags & MSG_TRUNC) != 0)) {
         return via_io_recv_slowly(op, &iov, 1, flags); /* it is not needed */
     }
-    /* The first comes before any check for bytes. */
+    /* The kernel checks the address range before it checks for bytes. */
     return via_hooks_is_kernel_address(buf) ? -EFAULT : recv_nowhere(op, flags);
 }
 
@@ -80,8 +81,9 @@ static ssize_t recv_one(struct via_op *op, void *buf, size_t bytes, int flags)
     return via_hooks_finish(op, n != -EAGAIN ? n : via_io_recv_slowly(op, &iov, 1, flags), saved);
 }
 
-/* A thread that waits for another program watches the calls of ours: steward.h. Terminals may be
- * set so that a read ends when poll() does not. */
+/* True for pipes and FIFOs: a thread that waits for another program there also watches the calls of
+ * peers (steward.h). Not for terminals, which may be set so that a read ends when poll() does
+ * not. */
 static bool is_blocking_pipe(int fd)
 {
     struct stat of;
@@ -111,7 +113,8 @@ VIA_HOOK ssize_t read(int fd, void *buf, size_t bytes)
     via_cancel_point();
     struct via_op op;
     if (via_unlikely(bytes == 0)) {
-        return VIA_REAL(read)(fd, buf, bytes); /* unlike recv(), it then does not check for bytes */
+        return VIA_REAL(read)(
+            fd, buf, bytes); /* unlike recv(), read() of 0 bytes does not check the socket */
     }
     return via_op_begin(&op, fd) ? recv_one(&op, buf, bytes, 0) : read_elsewhere(fd, buf, bytes);
 }
@@ -124,8 +127,8 @@ VIA_HOOK ssize_t recv(int fd, void *buf, size_t bytes, int flags)
                                  : VIA_REAL(recv)(fd, buf, bytes, flags);
 }
 
-/* TCP returns no address, but checks where to write it. Received bytes are lost if that is
- * wrong. */
+/* TCP returns no address, but the kernel checks where to write it. If that fails, received bytes
+ * are lost. */
 static ssize_t clear_address(socklen_t *addr_bytes, ssize_t n)
 {
     if (!via_memory_is_writable(addr_bytes, sizeof(*addr_bytes))) {
@@ -150,7 +153,7 @@ VIA_HOOK ssize_t recvfrom(int fd, void *buf, size_t bytes, int flags, __SOCKADDR
     return n >= 0 && addr.__sockaddr__ != NULL ? clear_address(addr_bytes, n) : n;
 }
 
-/* Of a fortified call: its bytes, if the buffer has room for them. */
+/* For a fortified call: its length, if the buffer has room for it. */
 static size_t checked(size_t bytes, size_t room)
 {
     if (bytes > room) {
@@ -175,8 +178,8 @@ VIA_HOOK ssize_t __recvfrom_chk(int fd, void *buf, size_t bytes, size_t room, in
     return recvfrom(fd, buf, checked(bytes, room), flags, addr, addr_bytes);
 }
 
-/* Errors that the kernel returns before it asks the socket: a negative errno. 1: there is nothing
- * to do, so it does not ask either; 0: it asks. */
+/* Errors that the kernel returns before it calls the socket: a negative errno. 1: there is nothing
+ * to do, so the socket is not called either; 0: the socket is called. */
 static int vector_ends_early(const struct iovec *iov, int count)
 {
     bool any = false;
@@ -205,7 +208,7 @@ static int vector_flags(int flags)
     return (flags & RWF_NOWAIT) != 0 ? MSG_DONTWAIT : 0;
 }
 
-/* Of a connection: false if fd is none. */
+/* Moves the bytes of a vector on a connection; false if fd is not a connection. */
 static bool move_vector(int fd, const struct iovec *iov, int count, int flags,
                         ssize_t (*move)(struct via_op *op, const struct iovec *iov, int iov_count,
                                         int flags),
@@ -252,8 +255,8 @@ VIA_HOOK ssize_t pwritev2(int fd, const struct iovec *iov, int count, off_t offs
 VIA_HOOK_AS(pwritev2)
 ssize_t pwritev64v2(int fd, const struct iovec *iov, int count, off64_t offset, int flags);
 
-/* One message: data only, as pipes carry nothing else; the kernel does, for connections that it
- * carries. */
+/* Receives one message: data only, because pipes carry nothing else. For connections that the
+ * kernel carries, the kernel does it. */
 static ssize_t recvmsg_op(struct via_op *op, struct msghdr *message, int flags)
 {
     bool stamps = atomic_load_explicit(&op->side->stamps, memory_order_relaxed);
@@ -319,7 +322,7 @@ VIA_HOOK int recvmmsg(int fd, struct mmsghdr *messages, unsigned count, int flag
     int error = 0;
     socklen_t bytes = sizeof(error);
     VIA_REAL(getsockopt)(fd, SOL_SOCKET, SO_ERROR, &error, &bytes);
-    if (error != 0) { /* comes before bytes, in this call only */
+    if (error != 0) { /* reported before bytes, in this call only */
         errno = error;
         return -1;
     }
@@ -331,14 +334,16 @@ VIA_HOOK int recvmmsg(int fd, struct mmsghdr *messages, unsigned count, int flag
         if (n < 0) {
             break;
         }
-        messages[done].msg_len = (unsigned)n; /* none, too: each message is one call */
+        messages[done].msg_len =
+            (unsigned)n; /* messages without bytes, too: each message is one call */
     }
     return done > 0 || count == 0 ? (int)done : -1;
 }
 
 /* --- sending --------------------------------------------------------------------------------- */
 
-/* A connected TCP socket ignores it, but still copies it. */
+/* True if the address can be read: a connected TCP socket ignores it, but the kernel still copies
+ * it. */
 static bool is_sound_name(const struct msghdr *message)
 {
     return message->msg_name == NULL ||
@@ -346,8 +351,8 @@ static bool is_sound_name(const struct msghdr *message)
             via_memory_is_readable(message->msg_name, message->msg_namelen));
 }
 
-/* An address or control data, which a connected TCP socket ignores: but they may be invalid, and
- * the kernel checks them. 0 or a negative errno. */
+/* An address or control data, which a connected TCP socket ignores, may be invalid: the kernel
+ * checks them. 0 or a negative errno. */
 static int check_message(const struct via_op *op, const struct msghdr *message)
 {
     int saved = errno;
@@ -360,15 +365,14 @@ static int check_message(const struct via_op *op, const struct msghdr *message)
     }
     int rc = VIA_REAL(sendmsg)(op->fd, &same, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -errno : 0;
     errno = saved;
-    return rc == -EPIPE || rc == -EAGAIN ? 0 : rc; /* the call itself finds that */
+    return rc == -EPIPE || rc == -EAGAIN ? 0 : rc; /* the call itself will report that */
 }
 
 static ssize_t send_one(struct via_op *op, const void *buf, size_t bytes, int flags)
 {
     if (via_unlikely(via_hooks_is_no_address(buf)) && bytes != 0) {
         via_op_end(op);
-        return VIA_REAL(send)(op->fd, buf, bytes,
-                              flags); /* accepts nothing, and returns the error */
+        return VIA_REAL(send)(op->fd, buf, bytes, flags); /* sends no byte, and returns the error */
     }
     ssize_t n = via_io_send_now(op, buf, bytes, flags);
     if (via_likely(n > 0)) {
@@ -417,7 +421,7 @@ VIA_HOOK ssize_t writev(int fd, const struct iovec *iov, int count)
     return move_vector(fd, iov, count, 0, via_io_send, &n) ? n : VIA_REAL(writev)(fd, iov, count);
 }
 
-/* One message. Control data for a TCP socket would be about packets; there are none. */
+/* Sends one message. Control data for a TCP socket concern packets, which pipes do not have. */
 static ssize_t send_message(struct via_op *op, const struct msghdr *message, int flags)
 {
     int rc = message->msg_iovlen > IOV_MAX ? -EMSGSIZE
@@ -438,7 +442,8 @@ static void pass(int fd)
     }
 }
 
-/* Called before a message is sent: descriptors that go with it to another process. */
+/* Called before a message is sent: demotes the connections whose descriptors the message passes to
+ * another process. */
 static void demote_passed(const struct msghdr *message)
 {
     struct msghdr *of = (struct msghdr *)(uintptr_t)message;
@@ -457,7 +462,7 @@ static void demote_passed(const struct msghdr *message)
     }
 }
 
-/* Descriptors that are passed to another process. false: there is no message. */
+/* Checks for descriptors that a message passes to another process. False: there is no message. */
 static bool check_passed_fds(const struct msghdr *message)
 {
     if (!via_memory_is_readable(message, sizeof(*message))) {

@@ -34,10 +34,10 @@ static uint64_t deadline_of_ms(int timeout)
                           : via_os_now_ns() + (uint64_t)timeout * VIA_MSEC_NS;
 }
 
-/* A longer time is for ever: the sum must not overflow. */
+/* A longer time counts as no limit, so that the sum does not overflow. */
 #define SECONDS_MAX (INT64_C(100) * 366 * 24 * 3600)
 
-/* -EINVAL in *ret_error for a time that is none. */
+/* The deadline; *ret_error is -EINVAL for an invalid time. */
 static uint64_t deadline_of(const struct timespec *timeout, int *ret_error)
 {
     *ret_error = 0;
@@ -61,8 +61,7 @@ static uint64_t deadline_of(const struct timespec *timeout, int *ret_error)
 
 #define ELSEWHERE_MAX 64u
 
-/* Shall a thread that waits for descriptors without connections of ours also handle calls of
- * peers? */
+/* Must a thread that waits for descriptors other than connections also handle calls of peers? */
 static bool is_listening(const void *where, nfds_t count, uint64_t deadline_ns)
 {
     return via_unlikely(via_steward_is_wanted()) && deadline_ns != 0 && count < ELSEWHERE_MAX &&
@@ -163,7 +162,7 @@ static bool is_any_of_select_ours(int count, const fd_set *in, const fd_set *out
     return false;
 }
 
-/* Into pollfds (room for `count`); returns how many. */
+/* Fills pollfds (room for `count`). Returns how many. */
 static nfds_t from_sets(int count, const fd_set *in, const fd_set *out, const fd_set *except,
                         struct pollfd *fds)
 {
@@ -190,7 +189,8 @@ static int keep(int fd, fd_set *set, bool keeps)
     return keeps ? 1 : 0;
 }
 
-/* Back into the sets; the number of bits. -EBADF when a descriptor is not open. */
+/* Writes the events into the sets. Returns the number of bits; -EBADF if a descriptor is not
+ * open. */
 static int to_sets(const struct pollfd *fds, nfds_t used, fd_set *in, fd_set *out, fd_set *except)
 {
     int bits = 0;
@@ -216,7 +216,8 @@ static bool is_there(int count, const fd_set *set)
     return set == NULL || count <= 0 || via_memory_is_writable(set, (size_t)(count + 63) / 64 * 8);
 }
 
-/* select() proper: for sets without connections of ours, if no calls need handling; or an error. */
+/* True if the kernel's select() can make the call: no connections in the sets, and no calls to
+ * handle; or an error. */
 static bool is_select_plain(int count, const fd_set *in, const fd_set *out, const fd_set *except)
 {
     return count > FD_SETSIZE || !is_there(count, in) || !is_there(count, out) ||
@@ -224,7 +225,7 @@ static bool is_select_plain(int count, const fd_set *in, const fd_set *out, cons
            (!via_steward_is_wanted() && !is_any_of_select_ours(count, in, out, except));
 }
 
-/* RLIMIT_NOFILE is smaller than the sets, which concerns poll(), but not select(). */
+/* RLIMIT_NOFILE is smaller than the sets. That limits poll(), but not select(). */
 static int select_by_kernel(const struct pollfd *fds, nfds_t used, int count, fd_set *in,
                             fd_set *out, fd_set *except, uint64_t deadline_ns, const sigset_t *mask)
 {
@@ -271,7 +272,7 @@ VIA_HOOK int select(int count, fd_set *in, fd_set *out, fd_set *except, struct t
     int error = 0;
     struct timespec ts;
     if (timeout != NULL) {
-        /* More than a second of microseconds is carried over, as in the C library's select(). */
+        /* More than a second of microseconds is converted, as in the C library's select(). */
         ts = (struct timespec){.tv_sec = timeout->tv_sec < 0 || timeout->tv_usec < 0
                                              ? -1
                                              : via_min(timeout->tv_sec, SECONDS_MAX) +
@@ -307,7 +308,7 @@ VIA_HOOK int pselect(int count, fd_set *in, fd_set *out, fd_set *except,
 
 /* --- epoll ----------------------------------------------------------------------------------- */
 
-/* Which numbers are sets matters when one is copied: see via_ep_dup_plain(). */
+/* Marks numbers that are sets, because that matters when one is copied: via_ep_dup_plain(). */
 VIA_HOOK int epoll_create1(int flags)
 {
     int epfd = VIA_REAL(epoll_create1)(flags);
@@ -345,8 +346,8 @@ VIA_HOOK int epoll_ctl(int epfd, int operation, int fd, struct epoll_event *even
         return rc;
     }
     int rc = via_ep_ctl(epfd, operation, op.conn, fd, event);
-    /* Called afterwards: a thread that nests the set meanwhile sees the registration, or is seen
-     * here. */
+    /* Checked after the call: a thread that nests the set meanwhile sees the registration, or this
+     * thread sees the nesting. */
     if (rc == 0 && operation == EPOLL_CTL_ADD && via_ep_is_nested(epfd)) {
         via_conn_demote(&op, VIA_REASON_NESTED);
     }
@@ -355,7 +356,7 @@ VIA_HOOK int epoll_ctl(int epfd, int operation, int fd, struct epoll_event *even
     return (int)via_hooks_result(rc);
 }
 
-/* The set behind epfd if it has ever held a connection of ours, held until via_file_put(). */
+/* The set behind epfd if it has ever contained a connection, held until via_file_put(). */
 static struct via_ep_set *any_set_of(int epfd, bool alone)
 {
     struct via_file *file = via_file_get(epfd, alone);
@@ -369,13 +370,13 @@ static struct via_ep_set *any_set_of(int epfd, bool alone)
     return NULL;
 }
 
-/* ... if it does now. */
+/* The same if the set contains a connection now. */
 static struct via_ep_set *set_of(int epfd, bool alone)
 {
     struct via_ep_set *set = any_set_of(epfd, alone);
     if (set == NULL || atomic_load_explicit(&set->entries_count, memory_order_relaxed) != 0 ||
         atomic_load_explicit(&set->bells, memory_order_relaxed) != 0) {
-        return set; /* bells are still in it, which the program must not see */
+        return set; /* the kernel's set still contains bells, which the program must not see */
     }
     via_file_put(&set->file, alone);
     return NULL;
@@ -393,7 +394,7 @@ static int wait_in_set(struct via_ep_set *set, int epfd, struct epoll_event *eve
     return (int)via_hooks_result(rc);
 }
 
-/* Sleeps until the set has an event, handling calls meanwhile; then the set is polled without
+/* Sleeps until the set has an event, and handles calls meanwhile. Then polls the set without
  * waiting. */
 static int wait_listening(int epfd, struct epoll_event *events, int max, int timeout,
                           const sigset_t *mask)
@@ -421,8 +422,8 @@ static void end_plain_wait(void *unused)
     atomic_fetch_sub_explicit(&via_ep_plain_waits, 1, memory_order_relaxed);
 }
 
-/* The kernel's call, which other threads may need to know of: a connection of ours may be added.
- * limit: NULL: timeout counts. */
+/* The kernel's epoll_wait(). Other threads may add a connection meanwhile, so they must be able to
+ * see the call. limit: NULL: timeout counts. */
 static int wait_in_kernel(int epfd, struct epoll_event *events, int max, int timeout,
                           const struct timespec *limit, const sigset_t *mask)
 {
@@ -444,16 +445,15 @@ static int wait_alone(int epfd, struct epoll_event *events, int max, int timeout
                : VIA_REAL(epoll_pwait)(epfd, events, max, timeout, mask);
 }
 
-/* The kernel's call on a set that held no connection of ours when it began: another thread may have
- * added one meanwhile, and then not all events are the program's. */
+/* The kernel's call on a set that contained no connection when the call began. Another thread may
+ * have added one since, and then not all events are the program's. */
 static int wait_plainly(int epfd, struct epoll_event *events, int max, int rc, uint64_t deadline_ns,
                         const sigset_t *mask)
 {
     if (rc <= 0) {
         return rc;
     }
-    /* A connection may have left the set again since; the event of its bell is not the program's.
-     */
+    /* The connection may have left the set again; the event of its bell is not the program's. */
     struct via_ep_set *set = any_set_of(epfd, false);
     if (set == NULL) {
         return rc;
@@ -466,10 +466,10 @@ static int wait_plainly(int epfd, struct epoll_event *events, int max, int rc, u
     return wait_in_set(set, epfd, events, max, deadline_ns, mask, false);
 }
 
-/* The kernel's signal set, which is shorter than the C library's. */
+/* Size of the kernel's signal set, which is shorter than the C library's. */
 #define KERNEL_SET_BYTES 8u
 
-/* False: the kernel's call fails whatever is in the set. */
+/* False if the kernel's call fails, whatever the set contains. */
 static bool is_sound(int max, const struct timespec *timeout, const sigset_t *mask)
 {
     return max > 0 && (size_t)max <= INT_MAX / sizeof(struct epoll_event) &&

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* The library's own life: loading, fork, stdio, exit. */
+/* The life of the library in a process: loading, fork, stdio, exit. */
 #undef _FORTIFY_SOURCE
 #include <errno.h>
 #include <pthread.h>
@@ -58,7 +58,7 @@ __attribute__((constructor)) static void begin(void)
     via_hooks_init();
 }
 
-/* Pending messages to peers are sent now: no later call will. */
+/* Sends pending messages to peers now, because no later call will. */
 static void end_conn(struct via_conn *conn)
 {
     int fd = via_conn_has_demotion_request(conn) || via_side_is_in(conn->side, VIA_PHASES_REPLAY)
@@ -72,7 +72,7 @@ static void end_conn(struct via_conn *conn)
 
 __attribute__((destructor)) static void end(void)
 {
-    static _Atomic bool ended; /* by exit() and its handlers */
+    static _Atomic bool ended; /* exit() and its handlers have run */
     if (!atomic_exchange_explicit(&ended, true, memory_order_relaxed)) {
         via_conn_try_each(end_conn);
         via_steward_end();
@@ -98,7 +98,7 @@ VIA_HOOK void _Exit(int status)
 
 /* --- fork ------------------------------------------------------------------------------------ */
 
-/* By pthread_atfork(), as the C library forks in several of its functions. */
+/* Called by pthread_atfork(), because the C library forks inside several of its functions. */
 static void before_fork(void)
 {
     via_conn_fork_begin();
@@ -157,8 +157,8 @@ int __clone(int (*run)(void *), void *stack, int flags, void *argument, ...) __T
 VIA_HOOK pid_t _Fork(void);
 #endif
 
-/* Does such a child have its own copy of our memory and of our descriptors, like a child of fork()?
- * With its own thread-local storage it may not call our functions. */
+/* Does such a child have its own copy of the memory and of the descriptors, like a child of fork()?
+ * A child with its own thread-local storage must not call the library's functions. */
 static bool is_copy(unsigned long flags)
 {
     return (flags & (CLONE_VM | CLONE_FILES | CLONE_SETTLS)) == 0 && via_hooks_ready &&
@@ -211,13 +211,13 @@ struct first_call {
     void *argument;
 };
 
-/* On the child's stack; the parent's has been copied, too. */
+/* Runs on the child's stack; the parent's stack was copied, too. */
 static int run_child(void *of_parent)
 {
     const struct first_call *call = of_parent;
     end_fork(0);
     int status = call->run(call->argument);
-    end(); /* like _exit(), which the C library's clone() calls without our hook */
+    end(); /* like _exit(), which the C library's clone() calls without a hook */
     return status;
 }
 
@@ -241,7 +241,8 @@ VIA_HOOK int clone(int (*run)(void *), void *stack, int flags, void *argument, .
 
 /* --- stdio: its reads and writes bypass the hooks -------------------------------------------- */
 
-/* A connection that can not return to the kernel any more: stdio reads and writes by our calls. */
+/* For a connection that can not return to the kernel any more: stdio reads and writes by the
+ * library's calls. */
 static ssize_t cookie_read(void *of_fd, char *buf, size_t bytes)
 {
     return read((int)(intptr_t)of_fd, buf, bytes);
@@ -272,7 +273,7 @@ VIA_HOOK FILE *fdopen(int fd, const char *mode)
                                        : open_stream(fd, mode, cookie_close);
 }
 
-/* By a stream of our own, as the C library's writes past us, too. */
+/* Writes by a stream of the library's own, because the C library's function bypasses the hooks. */
 VIA_HOOK int vdprintf(int fd, const char *format, va_list list)
 {
     const struct via_file *file = via_fd_peek(fd);
@@ -313,9 +314,9 @@ VIA_HOOK int __dprintf_chk(int fd, int flag, const char *format, ...)
 
 VIA_HOOK int fclose(FILE *stream)
 {
-    int fd = fileno(stream); /* NULL crashes here, as in the C library's fclose() */
+    int fd = fileno(stream); /* NULL crashes here, as it does in the C library's fclose() */
     if (via_unlikely(via_fd_peek(fd) != NULL)) {
-        fflush(stream); /* its buffered bytes must go before our last messages */
+        fflush(stream); /* the stream's buffered bytes must precede the library's last messages */
         via_hooks_forget(fd);
     }
     return VIA_REAL(fclose)(stream);

@@ -28,8 +28,8 @@
 
 /* --- making connections ---------------------------------------------------------------------- */
 
-/* A connected socket: the program disconnects it (AF_UNSPEC); or its connect() went on after the
- * call that began it, this one is the first to ask, and the connection has ended
+/* True in two cases: the program disconnects a connected socket (AF_UNSPEC), or its connect() went
+ * on in the background, this call is the first to ask for the result, and the connection has ended
  * (inet_stream_connect()). */
 static bool is_dissolving(int fd, const struct sockaddr *to, socklen_t bytes, int error)
 {
@@ -41,8 +41,9 @@ static bool is_dissolving(int fd, const struct sockaddr *to, socklen_t bytes, in
     return ended && via_fd_peek(fd) != NULL;
 }
 
-/* The socket is new again, under all its numbers. One that is in sets stays with the kernel, which
- * may have it there by closed numbers, and reports it as ours. */
+/* The socket is unconnected again, under all its numbers. A socket that is in epoll sets stays with
+ * the kernel: the kernel may have it there by closed numbers, and would report it with the
+ * library's data. */
 static void dissolve(int fd)
 {
     struct via_op op;
@@ -120,7 +121,7 @@ VIA_HOOK int connect(int fd, __CONST_SOCKADDR_ARG addr, socklen_t bytes)
     return rc;
 }
 
-/* A child of vfork() closes its own numbers; the marks are its parent's. */
+/* Clears the marks of closed numbers, but not in a child of vfork(): the marks are its parent's. */
 static void unmark(int fd)
 {
     if (via_fd_is_marked(fd, VIA_FD_ALL) && !via_hooks_is_guest()) {
@@ -128,7 +129,7 @@ static void unmark(int fd)
     }
 }
 
-/* A number that the kernel has just returned can not refer to anything we know. */
+/* A number that the kernel has just returned can not refer to anything in the table. */
 static void forget(int fd)
 {
     if (via_fd_peek(fd) != NULL) {
@@ -145,7 +146,7 @@ static bool is_sound_place(const struct sockaddr *addr, const socklen_t *bytes)
                             via_memory_is_writable(addr, via_min(*bytes, sizeof(*addr))));
 }
 
-/* We need the peer's address whether the program asks for it or not. */
+/* The library needs the peer's address whether or not the program asks for it. */
 static int accept_any(int listen_fd, struct sockaddr *addr, socklen_t *bytes, int flags)
 {
     struct sockaddr_storage own;
@@ -159,7 +160,8 @@ static int accept_any(int listen_fd, struct sockaddr *addr, socklen_t *bytes, in
         return plain;
     }
     if (!via_fd_is_marked(listen_fd, VIA_FD_LISTENS)) {
-        /* It listened before we were loaded; sockets that it accepts from now on have the mark. */
+        /* The socket listened before the library was loaded; sockets that it accepts from now on
+         * have the mark. */
         via_diag_mark(listen_fd);
         via_fd_mark(listen_fd, VIA_FD_LISTENS, true);
     }
@@ -170,7 +172,7 @@ static int accept_any(int listen_fd, struct sockaddr *addr, socklen_t *bytes, in
     if (fd < 0) {
         return fd;
     }
-    VIA_CANCEL_NEVER; /* the connection is accepted, and its number must be returned */
+    VIA_CANCEL_NEVER; /* the connection is accepted, so its number must be returned */
     forget(fd);
     via_meeting_saw(fd);
     if (addr != NULL && bytes != NULL) {
@@ -268,11 +270,11 @@ VIA_HOOK int close(int fd)
 long via_hooks_syscall_close(long number, int fd)
 {
     (void)number;
-    VIA_CANCEL_NEVER; /* no cancellation there */
+    VIA_CANCEL_NEVER; /* no cancellation in this call */
     return close(fd);
 }
 
-/* Closes or marks the numbers from first to last, except ours, as the kernel would. */
+/* Closes or marks the numbers from first to last, except the library's own, as the kernel would. */
 VIA_HOOK int close_range(unsigned first, unsigned last, int flags)
 {
     if (first > last) {
@@ -309,8 +311,8 @@ VIA_HOOK void closefrom(int first)
 
 /* --- copying descriptors --------------------------------------------------------------------- */
 
-/* Called for a descriptor that is not ours yet. A superfluous mark is harmless: see
- * adopt_copies(). */
+/* Called when the program copies a descriptor that is not a connection yet. A superfluous mark is
+ * harmless: see adopt_copies(). */
 static void copied_plain(int fd, int new_fd)
 {
     if (!via_fd_is_marked(fd, VIA_FD_IS_SET)) {
@@ -336,7 +338,7 @@ static int copied(int fd, int new_fd)
         return new_fd;
     }
     if (via_hooks_is_guest()) {
-        /* A copy in a child's own table, which we do not know when the child becomes another
+        /* A copy in a child's own table, which the library loses when the child becomes another
          * program. */
         via_fd_demote(fd, VIA_REASON_EXEC);
     } else if (file->kind == VIA_FILE_CONN) {
@@ -346,7 +348,7 @@ static int copied(int fd, int new_fd)
     }
     via_file_put(file, alone);
     if (new_fd <= STDERR_FILENO) {
-        via_fd_demote(new_fd, VIA_REASON_STDIO); /* printf() and the next program write there */
+        via_fd_demote(new_fd, VIA_REASON_STDIO); /* printf() and the next program write to it */
     }
     return new_fd;
 }
@@ -364,16 +366,16 @@ VIA_HOOK int dup(int fd)
     return copied(fd, new_fd);
 }
 
-/* Do both refer to the same file already? A copy of one onto the other changes nothing then: it
- * closes no number, and the kernel's registrations stay. */
+/* True if both refer to the same file already: to copy one onto the other closes no number, and the
+ * kernel's registrations stay. */
 static bool is_copied_already(int fd, int new_fd)
 {
     struct via_file *file = via_fd_peek(new_fd);
     return fd == new_fd || (file != NULL && file == via_fd_peek(fd) && !via_hooks_is_guest());
 }
 
-/* A copy of fd will replace the number: its old meaning is closed by that. False: the number is
- * unavailable, as one beyond the limit. */
+/* A copy of fd is about to replace the number: closes what the number refers to. False: the number
+ * can not be used, for example because it is beyond the limit. */
 static bool make_way(int fd, int new_fd)
 {
     struct via_file *file = via_fd_peek(new_fd);
@@ -482,7 +484,7 @@ VIA_HOOK int ioctl(int fd, unsigned long request, ...)
 /* More seconds than any program waits. */
 #define TIMEOUT_S_MAX INT32_MAX
 
-/* sock_set_timeout() of Linux. */
+/* Converts as Linux' sock_set_timeout() does. */
 static uint64_t timeout_ns(const void *value, socklen_t bytes)
 {
     const struct timeval *tv = value;
@@ -498,8 +500,8 @@ static uint64_t timeout_ns(const void *value, socklen_t bytes)
 #define TIMESTAMPNS_NEW 64
 #define TIMESTAMPING_NEW 65
 
-/* It is control data, too, but iperf sets it on every socket, and most programs never read it:
- * recvmsg(). */
+/* A time stamp is control data, too, but iperf sets this option on every socket, and most programs
+ * never read the time: see recvmsg(). */
 static bool is_stamp(int level, int name)
 {
     return level == SOL_SOCKET &&
@@ -523,13 +525,13 @@ static bool is_small_buffer(int level, int name, const void *value, socklen_t by
 #define RCVTIMEO_NEW 66
 #define SNDTIMEO_NEW 67
 
-/* No host would answer. */
+/* True if no host would answer: the peer's host is cut off. */
 static bool is_cut_off(const struct via_conn *conn)
 {
     return via_conn_has_pipes(conn) && conn->carrier->is_cut_off(conn);
 }
 
-/* The kernel has taken the option; what it means for pipes. */
+/* The kernel has set the option: applies it to pipes. */
 static void option_set(struct via_op *op, int level, int name, const void *value, socklen_t bytes)
 {
     struct via_side *side = op->side;
@@ -548,8 +550,9 @@ static void option_set(struct via_op *op, int level, int name, const void *value
     }
 }
 
-/* Programs do without what an older kernel does not know: TLS in the kernel, the number of bytes
- * left as control data, and being told when a buffer is free again. */
+/* Options that the library refuses, as an older kernel would: programs do without TLS in the
+ * kernel, the number of bytes left as control data, and the notification that a buffer is free
+ * again. */
 static bool is_refused(struct via_op *op, int level, int name, const void *value, socklen_t bytes)
 {
     if (level == IPPROTO_TCP && name == TCP_INQ) {
@@ -580,7 +583,7 @@ VIA_HOOK int setsockopt(int fd, int level, int name, const void *value, socklen_
     return rc;
 }
 
-/* TCP's error for a connection whose bytes were given up. */
+/* TCP's error for a connection whose bytes could not be delivered. */
 VIA_HOOK int getsockopt(int fd, int level, int name, void *value, socklen_t *bytes)
 {
     struct via_op op;

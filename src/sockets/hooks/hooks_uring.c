@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * io_uring: its entries never pass a call of ours. Entries queued by liburing's functions are
- * checked before these give them to the kernel (uring.h). A process that has other rings, or more
- * in them than files, has all its connections go back to the kernel, and makes no others.
- * liburing's calls into the kernel are its own instructions, so its functions are caught; others
- * (libuv) go through syscall().
+ * io_uring: its entries bypass the hooks. Entries queued by liburing's functions are checked before
+ * those functions submit them to the kernel (uring.h). If a process has other rings, or entries
+ * that are not about files, all its connections are demoted, and it makes no new ones. liburing
+ * makes system calls by instructions of its own, so its functions are intercepted; other code
+ * (libuv) uses syscall().
  */
 #undef _FORTIFY_SOURCE
 #include <dlfcn.h>
@@ -23,8 +23,8 @@
 
 struct io_uring;
 
-/* The library that defines it is loaded, or no program would call it; but it is not in the global
- * scope if a module has loaded it. */
+/* Finds the function in the library that defines it. That library is loaded, or no program would
+ * call the function; but it is not in the global scope if a module has loaded it. */
 static void find(const char *name, void *ret_function)
 {
     void *function = dlsym(RTLD_NEXT, name);
@@ -85,9 +85,9 @@ static void check_files(const int *files, unsigned count)
 }
 
 /*
- * Each function of liburing's takes up to six words (the calling conventions pass those in
- * registers, and ignore what is more): `before` runs before it is called, and `after` with its
- * result rc.
+ * Defines hooks of liburing's functions. Each takes up to six words: the calling conventions pass
+ * those in registers, and additional ones are ignored. `before` runs before the function, and
+ * `after` with its result rc.
  */
 #define WORDS uintptr_t a, uintptr_t b, uintptr_t c, uintptr_t d, uintptr_t e, uintptr_t f
 #define CATCH(name, before, after)                                \
@@ -107,7 +107,7 @@ CATCH(io_uring_queue_init_params, (void)0,
       made(rc, RING(b), ((const struct io_uring_params *)c)->flags))
 CATCH(io_uring_queue_init_mem, begins(), rc)
 
-/* All functions that submit entries to the kernel. */
+/* Functions that submit entries to the kernel. */
 
 CATCH(io_uring_submit, check_submissions(RING(a)), rc)
 CATCH(io_uring_submit_and_wait, check_submissions(RING(a)), rc)
@@ -119,14 +119,14 @@ CATCH(io_uring_wait_cqes, check_submissions(RING(a)), rc)
 CATCH(io_uring_wait_cqes_min_timeout, check_submissions(RING(a)), rc)
 CATCH(io_uring_wait_cqe_timeout, check_submissions(RING(a)), rc)
 
-/* Descriptors that get numbers of the ring's. */
+/* Functions that register descriptors with the ring, which gives them numbers of its own. */
 
 CATCH(io_uring_register_files, check_files((const int *)b, (unsigned)c), rc)
 CATCH(io_uring_register_files_tags, check_files((const int *)b, (unsigned)d), rc)
 CATCH(io_uring_register_files_update, check_files((const int *)c, (unsigned)d), rc)
 CATCH(io_uring_register_files_update_tag, check_files((const int *)c, (unsigned)e), rc)
 
-/* Rings of other code. */
+/* Functions that set up rings for other code. */
 
 CATCH(io_uring_setup, begins(), rc)
 CATCH(io_uring_enter, begins(), rc)
@@ -136,9 +136,9 @@ CATCH(io_uring_register, begins(), rc)
 #if defined(__x86_64__)
 /*
  * syscall() itself. Not in C: clone by syscall() returns on another stack, which a function with a
- * frame of its own would not survive. Everything but io_uring_setup, close, by which libuv closes,
- * seccomp, fork, and clone with neither that nor CLONE_VM goes straight to the kernel, as the C
- * library's function does.
+ * frame of its own would not survive. Handles io_uring_setup, close (libuv closes so), seccomp,
+ * fork, and clone with neither a new stack nor CLONE_VM. All other numbers go straight to the
+ * kernel, as in the C library's function.
  */
 long via_uring_syscall_setup(long number, unsigned entries, void *params);
 long via_uring_syscall_setup(long number, unsigned entries, void *params)

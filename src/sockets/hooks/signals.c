@@ -12,10 +12,10 @@
 
 typedef void handler(int number, siginfo_t *info, void *context);
 
-/* The program's action for a signal where the kernel has run_handler(). */
+/* The program's action for a signal for which the kernel has run_handler(). */
 struct action {
     _Atomic(handler *) handler;
-    _Atomic int flags; /* SA_SIGINFO and SA_RESETHAND, which the kernel does not get */
+    _Atomic int flags; /* SA_SIGINFO and SA_RESETHAND, which are not set in the kernel */
 };
 
 static struct action actions[_NSIG];
@@ -45,7 +45,7 @@ static void run_handler(int number, siginfo_t *info, void *context)
     }
     begun |= VIA_LOCK_SIGNAL(number);
     uint64_t of_interrupted = begun;
-    of_program(number, info, context); /* one without SA_SIGINFO gets only the number */
+    of_program(number, info, context); /* a handler without SA_SIGINFO gets only the number */
     begun = of_interrupted;
 }
 
@@ -75,7 +75,7 @@ static void unwrap(struct sigaction *action, handler *function, int flags)
     }
 }
 
-/* ... and back; keeps the flags that the kernel does not get. */
+/* Converts the program's action to the kernel's; keeps the flags that are not set in the kernel. */
 static void wrap(int number, struct sigaction *action)
 {
     const int own = (int)((unsigned)SA_SIGINFO | (unsigned)SA_RESETHAND);
@@ -110,7 +110,7 @@ VIA_HOOK int sigaction(int number, const struct sigaction *action, struct sigact
 VIA_HOOK_AS(sigaction)
 int __sigaction(int number, const struct sigaction *action, struct sigaction *ret_old) __THROW;
 
-/* Older functions: the C library chooses the flags, then the handler is wrapped. */
+/* Older functions: the C library chooses the flags, then the handler is replaced. */
 static sighandler_t install(sighandler_t (*real)(int, sighandler_t), int number,
                             sighandler_t function)
 {
@@ -155,7 +155,7 @@ void via_signals_mark(void)
     begun = 0;
 }
 
-/* The kernel's flags: siginterrupt(3) changes them by itself. */
+/* The kernel's flags, because siginterrupt(3) changes them. */
 static bool is_restarting(int number, bool ours)
 {
     struct sigaction action;

@@ -5,15 +5,16 @@
 #include <stdbool.h>
 
 /*
- * The program's signal handlers run through the library, which then knows two things: whether the
+ * The program's signal handlers are called by the library, which so knows two things: whether the
  * thread holds a mutex of the library (lock.h: the handler is put off until it does not), and
  * whether the handler that ended a sleep was installed with SA_RESTART.
  *
- * Not so the handlers of faults (SIGSEGV, SIGABRT ...), which the interrupted instruction causes,
- * so they can not wait, and those installed by syscall(2) or before the library was loaded.
+ * Exceptions: handlers of faults (SIGSEGV, SIGABRT ...), which the interrupted instruction causes
+ * and which can not wait; and handlers installed by syscall(2) or before the library was loaded.
  */
 
-/* Before a sleep, and after it ended with EINTR: is the call to be started again? */
+/* Called before a sleep, and after the sleep ended with EINTR. via_signals_restart(): must the call
+ * be started again? */
 void via_signals_mark(void);
 bool via_signals_has_restart(void);
 

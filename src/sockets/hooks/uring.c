@@ -8,8 +8,8 @@
 #include "sockets/conn/demote.h"
 #include "sockets/process/fds.h"
 
-/* struct io_uring of liburing.so.2, up to what is needed here; tail and head of what has been
- * filled in and not given to the kernel are the library's own. */
+/* The beginning of struct io_uring of liburing.so.2. The head and tail of entries that are filled
+ * in but not submitted are liburing's own. */
 struct queue {
     unsigned *kernel_head, *kernel_tail, *mask, *entries, *flags, *dropped, *array;
     struct io_uring_sqe *sqes;
@@ -38,7 +38,7 @@ _Static_assert(offsetof(struct ring, flags) == 192, "as liburing.so.2 has it on 
 /* linux/io_uring.h */
 #define SETUP_NO_SQARRAY (1u << 16)
 
-/* With other flags the kernel takes entries without a call, or entries have another size. */
+/* With other flags the kernel takes entries without a system call, or entries have another size. */
 #define FLAGS_CLEAR                                                                            \
     (IORING_SETUP_IOPOLL | IORING_SETUP_CQSIZE | IORING_SETUP_CLAMP | IORING_SETUP_ATTACH_WQ | \
      IORING_SETUP_SUBMIT_ALL | IORING_SETUP_COOP_TASKRUN | IORING_SETUP_TASKRUN_FLAG |         \
@@ -49,22 +49,23 @@ bool via_uring_is_clear(const void *ring, unsigned flags)
 {
     const struct ring *of = ring;
     const struct queue *queue = &of->submissions;
-    /* liburing sets some of its own. */
+    /* Liburing itself sets some flags. */
     return (of->flags & ~(unsigned)FLAGS_CLEAR) == 0 && (flags & ~of->flags) == 0 && of->fd >= 0 &&
            queue->sqes != NULL && queue->mask != NULL && queue->entries != NULL &&
            *queue->entries - 1 == *queue->mask && queue->head == 0 && queue->tail == 0;
 }
 
-/* For such requests on a connection with pipes the kernel's answer would be wrong. */
+/* Demotes the connection: for such requests on a connection with pipes the kernel's answer would be
+ * wrong. */
 static bool check_descriptor(int fd)
 {
     const struct via_file *file = via_fd_peek(fd);
     if (file != NULL && file->kind == VIA_FILE_CONN) {
         via_fd_demote(fd, VIA_REASON_URING);
     } else if (file != NULL) {
-        return false; /* a set with connections, or a descriptor that the program must not see */
+        return false; /* a set with connections, or one of the library's own descriptors */
     } else {
-        via_fd_mark(fd, VIA_FD_IN_RING, true); /* should it become one */
+        via_fd_mark(fd, VIA_FD_IN_RING, true); /* in case it becomes a connection later */
     }
     return true;
 }
@@ -88,7 +89,7 @@ static bool check_entry(const struct io_uring_sqe *sqe)
     case IORING_OP_FSYNC:
     case IORING_OP_FALLOCATE:
     case IORING_OP_POLL_ADD:
-        /* These were checked when the ring got their numbers. */
+        /* Registered descriptors were checked when the ring got their numbers. */
         return (sqe->flags & IOSQE_FIXED_FILE) != 0 || check_descriptor(sqe->fd);
     default:
         return false;

@@ -15,8 +15,8 @@
  * kernel's calls. Results are bytes or a negative errno; SIGPIPE is raised as by the kernel.
  */
 
-/* For one buffer, the most frequent calls: an ordinary connection whose pipe has bytes, or gets
- * some while the call waits, or has room for the message as one record. Leaves errno alone.
+/* For calls with one buffer, the most frequent ones, on an ordinary connection: its pipe has bytes,
+ * or gets some while the call waits, or has room for the message as one record. Keeps errno.
  * -EAGAIN: nothing has been done, use the functions below. */
 ssize_t via_io_recv_now(struct via_op *op, void *buf, size_t bytes, int flags);
 ssize_t via_io_send_now(struct via_op *op, const void *buf, size_t bytes, int flags);
@@ -27,8 +27,8 @@ ssize_t via_io_recv_slowly(struct via_op *op, const struct iovec *iov, int iov_c
 /* flags: MSG_DONTWAIT, MSG_NOSIGNAL, and those without a meaning for a pipe. */
 ssize_t via_io_send_slowly(struct via_op *op, const struct iovec *iov, int iov_count, int flags);
 
-/* Between hosts, were sent bytes of this end given up? The first caller gets it: -ETIMEDOUT, else
- * 0. */
+/* Between hosts: returns -ETIMEDOUT to the first caller if sent bytes of this end could not be
+ * delivered, else 0. */
 int via_io_take_time_out(struct via_op *op);
 
 static inline ssize_t via_io_recv(struct via_op *op, const struct iovec *iov, int iov_count,
@@ -48,21 +48,21 @@ static inline ssize_t via_io_send(struct via_op *op, const struct iovec *iov, in
 /* --- for waiting threads --------------------------------------------------------------------- */
 
 /*
- * The present result of poll(), of `wanted` (POLLIN, POLLOUT, ...) and of POLLERR and POLLHUP. For
- * a connection with pipes; asks the kernel only when it may have news.
+ * The present result of poll(), of the events `wanted` (POLLIN, POLLOUT, ...), POLLERR and POLLHUP.
+ * For a connection with pipes. Asks the kernel only when it may have news.
  */
 uint32_t via_io_ready(struct via_op *op, uint32_t wanted);
 
-/* Called before sleeping until `wanted`: tells the peer that this end waits for bytes. A check that
- * finds no room tells the peer itself. The caller enters its bells (via_sock_bell_enter), checks
- * again and then sleeps. */
+/* Called before sleeping for the events `wanted`: tells the peer that this end waits for bytes. (A
+ * check that finds no room tells the peer by itself.) The caller enters its bells
+ * (via_sock_bell_enter), checks again, and then sleeps. */
 void via_io_arm(struct via_op *op, uint32_t wanted);
 
 /* Events for which a sleeper watches the kernel's socket. */
 uint32_t via_io_kernel_events(const struct via_op *op, uint32_t wanted);
 
-/* The descriptor to watch for them: -1 when the kernel has no more events, but frames may still
- * follow. */
+/* The descriptor to watch for these events: -1 when the kernel will report nothing more, but frames
+ * may still follow. */
 int via_io_kernel_fd(const struct via_op *op);
 
 /* The kernel has reported these events on the socket. */
@@ -73,13 +73,13 @@ int via_io_readable_bytes(struct via_op *op);
 
 /* shutdown(): the kernel's, and what the peer must read in the pipe. 0 or a negative errno. */
 int via_io_shutdown(struct via_op *op, int how);
-/* With the tx token: the next of what it left for later. Is nothing left? */
+/* With the tx token: continues what shutdown() has left for later. True when nothing is left. */
 bool via_io_shut_on(struct via_conn *conn, int fd);
-/* Tells the kernel of the end now, whatever is still under way. */
+/* Shuts down the kernel's socket now, whatever is still under way. */
 void via_io_shut_now(struct via_conn *conn, int fd);
 
-/* Updates registrations that depend on what carries the bytes. True if that has changed. No token
- * is held. */
+/* Updates registrations that depend on the carrier of the bytes. True if the carrier has changed.
+ * No token is held. */
 bool via_io_after(struct via_op *op);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * The end of a peer that could not announce it: its last holder was killed, or has ended without
- * closing. TCP resets a connection that is closed with bytes unread (RFC 2525, 2.17); but the
- * peer's kernel did not know of unread bytes in the pipe, and has sent FIN. The peer has published
- * how far it had read, so this end resets its own connection, as RST would have.
+ * The end of a connection that the peer could not announce: its last holder was killed, or has
+ * ended without closing. TCP resets a connection that is closed with bytes unread (RFC 2525, 2.17);
+ * but the peer's kernel did not know of unread bytes in the pipe, and has sent FIN. The peer has
+ * published how far it had read, so this end resets its own connection, as RST would have.
  */
 #include <errno.h>
 #include <linux/sockios.h>
@@ -15,16 +15,18 @@
 #include "sockets/io/io_internal.h"
 #include "sockets/process/real.h"
 
-/* In one of these phases the end is no death, or unread bytes are sent again by the kernel. */
+/* One of these flags means that the end is not a death, or that unread bytes are sent again by the
+ * kernel. */
 #define SAID (VIA_FLAG_ENDS | VIA_FLAG_CLOSED | VIA_FLAG_FIN | VIA_FLAG_DEMOTE)
 
-/* How long the kernel is asked again whether a peer is dead: on a busy machine one that is dying
+/* How long the kernel is asked again whether a peer is dead: on a busy machine a dying process
  * waits for the CPU, too. */
 #define DEATH_NS_MAX (50 * VIA_MSEC_NS)
 #define PAUSE_NS_MIN (20 * VIA_USEC_NS)
 #define PAUSE_NS_MAX VIA_MSEC_NS
 
-/* Is there nothing more to read by the kernel, nor to ask it about the pipe's bytes? */
+/* True if there is nothing more to read by the kernel, nor to ask the kernel about the pipe's
+ * bytes. */
 static bool is_kernel_read(const struct via_op *op)
 {
     const struct via_stream_rx *rx = &op->side->rx;
@@ -34,8 +36,9 @@ static bool is_kernel_read(const struct via_op *op)
            unread == 0;
 }
 
-/* As after RST: the next call gets ECONNRESET, then end of file. The kernel can not do that for a
- * connection that has ended in both directions, nor keep unread bytes meanwhile. */
+/* Ends the connection as after RST: the next call gets ECONNRESET, then end of file. The kernel can
+ * not do that for a connection that has ended in both directions, nor keep unread bytes
+ * meanwhile. */
 static bool reset(struct via_op *op)
 {
     if (op->side->tx_shut != 0 || !is_kernel_read(op)) {
@@ -49,21 +52,21 @@ static bool reset(struct via_op *op)
     return true;
 }
 
-/* shutdown() here causes POLLRDHUP, too, and so does RST. */
+/* True if this end caused the event: shutdown() here also causes POLLRDHUP, and so does RST. */
 static bool is_reported(const struct via_side *side, uint32_t events)
 {
     return side->rx_shut != 0 || (events & POLLERR) != 0 ||
            ((events & POLLHUP) != 0 && side->tx_shut == 0);
 }
 
-/* Has the kernel reported an end that the peer has not announced? */
+/* True if the kernel has reported an end that the peer has not announced. */
 static bool is_unsaid(const struct via_op *op, uint32_t events)
 {
     return !is_reported(op->side, events) && via_conn_is_local(op->conn) &&
            via_conn_has_pipes(op->conn) && (via_side_flags(op->side) & SAID) == 0;
 }
 
-/* Does no process hold the other end? The kernel sends FIN a little before its socket loses its
+/* True if no process holds the other end. The kernel sends FIN a little before its socket loses its
  * last holder. A program may also have shut its output down by a system call that bypasses the
  * library. */
 static bool is_death(struct via_op *op)
@@ -89,7 +92,7 @@ static void send_to_nobody(struct via_op *op)
     errno = saved;
 }
 
-/* Bytes were unread there. */
+/* Bytes were unread at the peer when it ended: resets the connection. */
 static uint32_t lose(struct via_op *op)
 {
     uint8_t not = VIA_LOST_NOT;
@@ -128,7 +131,7 @@ uint32_t via_io_fabric_ended(struct via_op *op)
 }
 
 /* TCP gives up after too many retransmissions: it sends RST, and reports ETIMEDOUT. The kernel
- * takes our reset for the program's, so its own report is dropped. */
+ * takes the library's reset for the program's own, so its report is dropped. */
 static void time_out(struct via_op *op)
 {
     int saved = errno;

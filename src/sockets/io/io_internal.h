@@ -34,13 +34,13 @@ static inline void via_tx_give(struct via_op *op)
     via_token_give(&op->side->tx_token);
 }
 
-/* A writer has found no room: room is an event from now on (epoll_edge.c). */
+/* A writer has found no room: from now on room is an event (epoll_edge.c). */
 static inline void via_io_found_full(const struct via_op *op)
 {
     atomic_fetch_add_explicit(&op->side->tx_full, 1, memory_order_relaxed);
 }
 
-/* The kernel has sent this many bytes. */
+/* Counts bytes that the kernel has sent. */
 static inline void via_io_count_kernel(const struct via_op *op, ssize_t bytes)
 {
     via_stats_count(&op->conn->stats->tx_kernel_bytes, (uint64_t)bytes);
@@ -48,59 +48,62 @@ static inline void via_io_count_kernel(const struct via_op *op, ssize_t bytes)
 
 /* Asks the kernel for the state of its socket (the answer is kept): VIA_POLL_GONE bits. */
 uint32_t via_io_poll_kernel(struct via_op *op);
-/* The same by a thread that has just written `fresh` bytes: an end that the kernel has seen by now
- * was there before them. */
+/* The same, called by a thread that has just written `fresh` bytes: an end that the kernel has
+ * reported by now preceded them. */
 uint32_t via_io_poll_kernel_after(struct via_op *op, size_t fresh);
 
 /*
- * io_end.c: the kernel has just reported the end of the peer's direction. Has it come without the
- * peer's announcement, with bytes unread there (of those written here except the last `fresh`)?
- * Then the connection is reset here. Further VIA_POLL_GONE bits. Any token may be held.
+ * io_end.c: the kernel has just reported the end of the peer's direction. If the peer did not
+ * announce the end, and bytes that were written here, except the last `fresh`, are unread there,
+ * resets the connection. Returns further VIA_POLL_GONE bits. Any token may be held.
  */
 uint32_t via_io_peer_ended(struct via_op *op, uint32_t events, size_t fresh);
-/* The reader has come to the end of the kernel's stream and of the pipe's. 0, or a negative errno:
- * how the connection was reset; once. With the rx token. */
+/* The reader has reached the end of the kernel's stream and of the pipe's. Returns 0 or, once, a
+ * negative errno: how the connection was reset. With the rx token. */
 int via_io_end(struct via_op *op);
-/* Between hosts: were sent bytes of this end given up (fabric.h)? Then the connection ends here,
- * and the peer gets RST. Any token may be held. */
+/* Between hosts: if sent bytes of this end could not be delivered (fabric.h), ends the connection
+ * here; the peer gets RST. Any token may be held. */
 bool via_io_is_given_up(struct via_op *op);
 /* Between hosts, when nothing follows the kernel's end (via_io_is_following()): as
  * via_io_peer_ended().
  */
 uint32_t via_io_fabric_ended(struct via_op *op);
 
-/* Between hosts: an end that the kernel has seen, while bytes before it may still be under way. */
+/* Between hosts: true while the kernel has reported an end, and bytes before the end may still be
+ * under way. */
 bool via_io_is_following(struct via_op *op);
 
-/* With the rx token: does VIA_NEXT_KERNEL_UNTIL still mean the kernel? Determines how far the
- * kernel's bytes have been read. Returns the next step. */
+/* With the rx token: does VIA_NEXT_KERNEL_UNTIL still mean the kernel? Determines how many of the
+ * kernel's bytes have been read, and returns the next step. */
 int via_rx_next(struct via_op *op);
 
-/* Discards at most so many of the kernel's bytes: how many. */
+/* Discards up to that many of the kernel's bytes. Returns how many. */
 uint64_t via_io_drop(struct via_op *op, uint64_t most);
 
-/* From this size on it is worth asking on which CPU the reader is. */
+/* From this size on it is worth determining the reader's CPU. */
 #define VIA_IO_LARGE_BYTES 4096u
 
-/* As long as pipes may still come, the kernel gets so much at a time, and then the call checks for
- * pipes again: the connection may make only one call. */
+/* As long as the connection may still get pipes, the kernel gets at most this much at a time, and
+ * then the call checks for pipes again: it may be the only call on the connection. */
 #define VIA_IO_PIECE_BYTES (64u * 1024)
 
-/* With the tx token: from the kernel span to the pipe, if the peer is ready for it. */
+/* With the tx token: switches from the kernel span to the pipe, if the peer is ready for that. */
 void via_io_try_switch(struct via_op *op);
 
-/* With the tx token: does the pipe have room for a record? If not, the peer rings when it has. */
+/* With the tx token: does the pipe have room for a record? If not, the peer rings when there is
+ * room. */
 bool via_io_has_room(struct via_op *op);
 
-/* With the tx token: one try to send, without waiting. Bytes or a negative errno. */
+/* With the tx token: tries once to send, without waiting. Returns bytes or a negative errno. */
 ssize_t via_io_send_once(struct via_op *op, struct via_iov *iov, int flags);
 
-/* With the tx token: will no process ever read bytes written to the pipe? */
+/* With the tx token: true if no process will ever read bytes written to the pipe. */
 bool via_tx_peer_is_gone(struct via_op *op);
-/* The same, by the kernel's state: does no process hold the other end any more? */
+/* The same from the kernel's state: true if no process holds the other end any more. */
 bool via_tx_is_held_no_more(struct via_op *op);
 
-/* A thread is cancelled in its call: a cleanup handler with the struct via_op. */
+/* A cleanup handler for a thread that is cancelled in its call; its argument is the struct
+ * via_op. */
 void via_io_give_up(void *of_op);
 /* The kernel's own call to send or receive, in which a thread may be cancelled. Bytes, or a
  * negative errno. */
@@ -122,7 +125,8 @@ static inline ssize_t via_io_call_deferred(via_io_call *call, struct via_op *op,
     return n;
 }
 
-/* A blocking call waits for POLLIN or POLLOUT. 0: try again, -EAGAIN at the deadline, -EINTR. */
+/* A blocking call waits for POLLIN or POLLOUT. 0: try again; -EAGAIN: the deadline has passed;
+ * -EINTR. */
 int via_io_wait(struct via_op *op, uint32_t what, uint64_t deadline_ns);
 
 /* The buffers at the cursor, at most `limit` bytes of them: for a call that takes an array. */

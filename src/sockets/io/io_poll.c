@@ -24,7 +24,8 @@
 #define IN_EVENTS (POLLIN | POLLRDNORM)
 #define OUT_EVENTS (POLLOUT | POLLWRNORM)
 
-/* The state of the kernel's socket then. fresh: via_io_poll_kernel_after(). */
+/* Records these events. Returns the state of the kernel's socket. fresh: see
+ * via_io_poll_kernel_after(). */
 static uint32_t take_in(struct via_op *op, uint32_t events, size_t fresh)
 {
     uint32_t gone = events & VIA_POLL_GONE;
@@ -45,7 +46,7 @@ void via_io_shadow(struct via_op *op, uint32_t events)
     take_in(op, events, 0);
 }
 
-/* Where RLIMIT_NOFILE is 0, poll() takes no entry. */
+/* The socket's state without poll(), which takes no entry where RLIMIT_NOFILE is 0. */
 static uint32_t state_without_poll(int fd)
 {
     struct tcp_info info;
@@ -62,19 +63,20 @@ static uint32_t state_without_poll(int fd)
         events = IN_EVENTS;
     }
     if (VIA_REAL(ioctl)(fd, SIOCOUTQ, &count) == 0 && count == 0) {
-        events |= OUT_EVENTS; /* later than by poll(), whose rule the kernel does not tell */
+        events |= OUT_EVENTS; /* reports room later than poll(), whose rule the kernel does not
+                                 disclose */
     }
     bool ended = info.tcpi_state == TCP_CLOSE_WAIT || info.tcpi_state == TCP_LAST_ACK ||
                  info.tcpi_state == TCP_CLOSING || info.tcpi_state == TCP_TIME_WAIT;
     return events | (ended ? IN_EVENTS | POLLRDHUP : 0u);
 }
 
-/* The kernel's answer for these events, now. */
+/* Polls the kernel for these events, without waiting. */
 static uint32_t ask_kernel(struct via_op *op, uint32_t events, size_t fresh)
 {
     const struct timespec none = {.tv_sec = 0};
     struct pollfd pfd = {.fd = op->fd, .events = (short)(events | POLLRDHUP)};
-    /* Not the C library's poll(), in which a thread may be cancelled: tokens are held. */
+    /* Not by the C library's poll(), in which a thread may be cancelled: tokens are held. */
     if (syscall(SYS_ppoll, &pfd, 1, &none, NULL, 0) < 0) {
         uint32_t seen = errno == EINVAL ? state_without_poll(op->fd) : 0;
         pfd.revents = (short)(seen & (events | VIA_POLL_GONE));
@@ -104,7 +106,7 @@ static uint32_t rx_ready(struct via_op *op, uint32_t *ret_ask, bool *ret_idle)
     via_carrier_rx_begin(op->conn);
     if (via_conn_is_local(op->conn) && via_stream_rx_has_quick(rx)) {
         via_rx_give(op);
-        return IN_EVENTS; /* and it stays there, to be read as a whole */
+        return IN_EVENTS; /* the bytes stay there, to be fetched as a whole */
     }
     switch (via_rx_next(op)) {
     case VIA_NEXT_DATA:
@@ -113,7 +115,7 @@ static uint32_t rx_ready(struct via_op *op, uint32_t *ret_ask, bool *ret_idle)
         break;
     case VIA_NEXT_FIN:
         bits = IN_EVENTS | POLLRDHUP;
-        *ret_ask |= POLLRDHUP; /* whether it is the end of both directions */
+        *ret_ask |= POLLRDHUP; /* tells whether both directions have ended */
         break;
     case VIA_NEXT_EMPTY:
         *ret_idle = true;
@@ -126,7 +128,7 @@ static uint32_t rx_ready(struct via_op *op, uint32_t *ret_ask, bool *ret_idle)
         *ret_ask |= IN_EVENTS;
         break;
     case VIA_NEXT_KERNEL_UNTIL:
-    case -EAGAIN: /* kernel bytes keep coming, see via_kernel_read() */
+    case -EAGAIN: /* the kernel's byte count keeps changing, see via_kernel_read() */
         *ret_ask |= IN_EVENTS;
         break;
     default:
@@ -140,8 +142,9 @@ static uint32_t rx_ready(struct via_op *op, uint32_t *ret_ask, bool *ret_idle)
 
 /*
  * With the tx token: is there room? If not, the peer rings when it returns credit, whichever thread
- * will wait for it: as TCP sets SOCK_NOSPACE in each call that finds no room. A credit that came
- * after the last want may have rung already, so the writer wants again, and checks again.
+ * will wait: TCP sets SOCK_NOSPACE likewise in each call that finds no room. The peer may already
+ * have rung for a credit that came after the last want, so the writer wants again, and checks
+ * again.
  */
 bool via_io_has_room(struct via_op *op)
 {
@@ -193,7 +196,7 @@ static bool is_at_kernel_end(struct via_op *op)
            unread == 0;
 }
 
-/* By the kernel, or the peer. */
+/* True if the kernel has reported the end, or the peer has announced it. */
 static bool is_end_said(const struct via_op *op)
 {
     return atomic_load_explicit(&op->side->shadow, memory_order_acquire) != 0 ||
@@ -215,13 +218,13 @@ uint32_t via_io_ready(struct via_op *op, uint32_t wanted)
         bits |= rx_ready(op, &ask, &idle);
     }
     if (via_unlikely(atomic_load_explicit(&op->side->rx_shut, memory_order_relaxed) != 0)) {
-        bits |= IN_EVENTS | POLLRDHUP; /* whatever may still come */
+        bits |= IN_EVENTS | POLLRDHUP; /* end of file for this program, whatever still comes */
     }
     if ((wanted & OUT_EVENTS) != 0) {
         bits |= op->side->shutting != 0 ? OUT_EVENTS : tx_ready(op, &ask);
     }
     if (via_unlikely(atomic_load_explicit(&op->side->tx_shut, memory_order_relaxed) != 0)) {
-        ask |= POLLRDHUP; /* unread data does not hide the end of both */
+        ask |= POLLRDHUP; /* unread data does not hide the end of both directions */
         bits |= op->side->shutting != 0 && op->side->rx_shut != 0 ? (uint32_t)POLLHUP : 0;
     }
     if (ask != 0 || via_unlikely(is_end_said(op))) {
@@ -237,7 +240,7 @@ uint32_t via_io_ready(struct via_op *op, uint32_t wanted)
             if (via_io_is_following(op)) {
                 seen &= (seen & (POLLHUP | POLLRDHUP)) != 0 ? ~(uint32_t)VIA_POLL_GONE : ~0u;
             } else {
-                bits |= IN_EVENTS; /* the end of the stream, or what came just before it */
+                bits |= IN_EVENTS; /* the end of the stream, or bytes that came just before it */
                 bits |= via_io_fabric_ended(op);
             }
         }
@@ -253,7 +256,7 @@ uint32_t via_io_ready(struct via_op *op, uint32_t wanted)
 void via_io_arm(struct via_op *op, uint32_t wanted)
 {
     struct via_conn *conn = op->conn;
-    /* On one machine a writer sees by the bell's word that we sleep. */
+    /* On one machine the bell's word shows a writer that this thread sleeps. */
     if (via_conn_is_local(conn)) {
         return;
     }
@@ -277,7 +280,7 @@ uint32_t via_io_kernel_events(const struct via_op *op, uint32_t wanted)
     if ((wanted & (IN_EVENTS | POLLRDHUP)) != 0) {
         events |= (seen & POLLRDHUP) == 0 ? (uint32_t)POLLRDHUP : 0;
         bool kernel = side->rx.span != VIA_SPAN_PIPE ||
-                      via_side_is_in(side, VIA_PHASES_FOLLOW); /* its bytes may follow */
+                      via_side_is_in(side, VIA_PHASES_FOLLOW); /* the peer's bytes may follow */
         events |= kernel && !side->rx_kernel_ended ? wanted & IN_EVENTS : 0;
     }
     if ((wanted & OUT_EVENTS) != 0) {
@@ -286,7 +289,7 @@ uint32_t via_io_kernel_events(const struct via_op *op, uint32_t wanted)
                                                  : 0;
     }
     if (via_unlikely(via_side_is_in(side, VIA_PHASES_REPLAY))) {
-        events |= POLLOUT; /* each waiting thread, for any event: see demote.h */
+        events |= POLLOUT; /* wakes each waiting thread, whatever it waits for: see demote.h */
     }
     return events;
 }
@@ -305,10 +308,12 @@ uint64_t via_io_deadline(const _Atomic uint64_t *timeout_ns)
     return timeout == 0 ? VIA_NEVER_NS : via_os_now_ns() + timeout;
 }
 
-/* Is there news for a reader? A racy check without the token: it is repeated with the token. */
+/* Quick check for a reader: true if there may be news. Without the token, so it is repeated with
+ * the token. */
 static bool rx_has_news(const struct via_stream_rx *rx)
 {
-    return rx->span != VIA_SPAN_KERNEL_UNTIL && /* the kernel's turn, whatever the pipe holds */
+    return rx->span != VIA_SPAN_KERNEL_UNTIL && /* the kernel's bytes are next, whatever the pipe
+                                                   contains */
            (rx->held || rx->avail.held || via_pipe_is_ready(&rx->pipe));
 }
 
@@ -328,14 +333,14 @@ static bool has_news(struct via_op *op, uint32_t what)
     return over || (what == POLLIN ? rx_has_news(&op->side->rx) : tx_has_room(op));
 }
 
-/* If its direction has ended before, no event tells a writer that the other end has lost its last
- * holder. */
+/* If the peer's direction has ended before, no event tells a writer that the other end has lost its
+ * last holder: how often to check. */
 #define HALF_CLOSED_POLL_NS (100 * VIA_MSEC_NS)
 
 /* How long a thread sleeps when the kernel polls no descriptor for it. */
 #define BLIND_NS VIA_MSEC_NS
 
-/* The sleep proper: on the kernel's socket for the kernel's own events, on bells for the rest. */
+/* The sleep itself: on the kernel's socket for the kernel's own events, on bells for the rest. */
 static int sleep_for(struct via_op *op, uint32_t what, bool pipes, uint64_t bells,
                      uint64_t deadline_ns, uint64_t most_ns)
 {
@@ -376,7 +381,7 @@ static int sleep_for(struct via_op *op, uint32_t what, bool pipes, uint64_t bell
     return n < 0 ? n : 0;
 }
 
-/* Asks the kernel: has the peer gone, as far as was not known? */
+/* True if poll() reports a hangup that is not yet recorded. */
 static bool has_gone(struct via_op *op)
 {
     uint32_t known = atomic_load_explicit(&op->side->shadow, memory_order_relaxed);
@@ -409,7 +414,7 @@ ssize_t via_io_call_kernel(struct via_op *op, const struct iovec *iov, int iov_c
     return n >= 0 ? n : -errno;
 }
 
-/* A thread is cancelled while it sleeps in a call on a connection. */
+/* State for a thread that is cancelled while it sleeps in a call on a connection. */
 struct sleeper {
     struct via_op *op;
     const struct via_wait *wait;
@@ -424,7 +429,7 @@ static void give_up(void *of_sleeper)
     via_op_end(sleeper->op);
 }
 
-/* As sleep_for(), with the bells entered. */
+/* Like sleep_for(), with the bells entered. */
 static int sleep_or_end(struct via_op *op, uint32_t what, bool pipes, uint64_t bells,
                         uint64_t deadline_ns, uint64_t most_ns, const struct via_wait *wait)
 {
@@ -486,8 +491,9 @@ bool via_io_after(struct via_op *op)
     return true;
 }
 
-/* With the rx token: the kernel's bytes before `piped` bytes of the pipe, of which `left` bytes
- * come first, and behind them, if nothing follows in the pipe. All of them. */
+/* With the rx token: adds the kernel's bytes that come before `piped` bytes of the pipe, of which
+ * `left` bytes come first, and those behind them, if nothing follows in the pipe. Returns the
+ * sum. */
 static size_t with_kernels(struct via_op *op, size_t piped, uint64_t left)
 {
     const struct via_stream_rx *rx = &op->side->rx;
@@ -508,7 +514,7 @@ int via_io_readable_bytes(struct via_op *op)
 {
     struct via_stream_rx *rx = &op->side->rx;
     int kernel = 0;
-    via_io_after(op); /* a request of the peer meanwhile */
+    via_io_after(op); /* the peer may have asked for a demotion meanwhile */
     if (via_conn_has_pipes(op->conn) && via_rx_take(op) == 0) {
         int next = via_rx_next(op);
         bool until = next == VIA_NEXT_KERNEL_UNTIL;

@@ -14,11 +14,11 @@
 #include "sockets/process/real.h"
 #include "sockets/stream/stream_quick.h"
 
-/* An own flag: the call has got bytes already. The next call reports an error. */
+/* A flag of this file: the call has already got bytes, so the next call reports an error. */
 #define HAS_SOME MSG_CONFIRM
 
-/* How often a reader of an empty pipe, that never sleeps, asks the kernel whether the peer lives.
- */
+/* How often a reader of an empty pipe that does not sleep asks the kernel whether the peer
+ * lives. */
 #define POLL_US 20u
 
 uint64_t via_io_drop(struct via_op *op, uint64_t most)
@@ -38,14 +38,16 @@ uint64_t via_io_drop(struct via_op *op, uint64_t most)
     return dropped;
 }
 
-/* The kernel's result after the pipe's. 0; -EAGAIN: it has not come yet. */
+/* Discards bytes that came again. Then the kernel's result replaces the pipe's. 0; -EAGAIN: they
+ * have not come yet. */
 static int drop_again(struct via_op *op)
 {
     struct via_stream_rx *rx = &op->side->rx;
-    bool gone = (via_io_poll_kernel(op) & VIA_POLL_GONE) != 0; /* before what came before it */
+    bool gone = (via_io_poll_kernel(op) & VIA_POLL_GONE) !=
+                0; /* loaded before the bytes are dropped: they precede the end */
     via_stream_rx_dropped(rx, VIA_MUTANT(CONN_KEPT_AGAIN) ? rx->again : via_io_drop(op, rx->again));
     if (rx->again != 0 && gone) {
-        via_stream_rx_dropped(rx, rx->again); /* nor will it */
+        via_stream_rx_dropped(rx, rx->again); /* and they will not come */
     }
     return rx->again != 0 ? -EAGAIN : 0;
 }
@@ -94,16 +96,15 @@ int via_io_pieces(const struct via_iov *cursor, uint64_t limit, struct iovec *re
     return count;
 }
 
-/* A call that has got bytes already checks for more in the kernel, where there are none: 0 at the
- * end of the stream, -EAGAIN before. The next call must get an error, and the kernel reports it
- * only once. */
+/* For a call that already has bytes, when the kernel has none: 0 at the end of the stream, -EAGAIN
+ * before. The kernel reports an error only once, and the next call must get it. */
 static ssize_t kernel_has_none(struct via_op *op)
 {
     uint32_t seen = via_io_poll_kernel(op);
     return (seen & POLLERR) != 0 ? -ECONNRESET : (seen & VIA_POLL_GONE) != 0 ? 0 : -EAGAIN;
 }
 
-/* From the kernel, without waiting, at most `limit` bytes. */
+/* Receives from the kernel, without waiting, at most `limit` bytes. */
 static ssize_t kernel_recv(struct via_op *op, struct via_iov *iov, int flags, uint64_t limit)
 {
     struct iovec pieces[VIA_IO_PIECES_MAX];
@@ -119,7 +120,8 @@ static ssize_t kernel_recv(struct via_op *op, struct via_iov *iov, int flags, ui
     if (n < 0) {
         int error = errno == EWOULDBLOCK ? -EAGAIN : -errno;
         if (error == -ECONNRESET) {
-            via_io_shadow(op, POLLERR); /* which the kernel has reported by this, and now forgets */
+            via_io_shadow(
+                op, POLLERR); /* the kernel has reported the reset by this call, and forgets it */
         }
         return error;
     }
@@ -134,14 +136,14 @@ static ssize_t kernel_recv(struct via_op *op, struct via_iov *iov, int flags, ui
 
 /*
  * The pipe is empty. Asks the kernel now and then whether the peer still lives, unless the call
- * goes to sleep, where the kernel reports that; if the peer is dead, drains the pipe once more (the
- * peer's last bytes are there by now), and lets the kernel report how the stream ended.
+ * sleeps, where the kernel reports the peer's end. If the peer is dead, reads the pipe once more
+ * (the peer's last bytes have arrived by now), and lets the kernel report how the stream ended.
  */
 static ssize_t recv_idle(struct via_op *op, struct via_iov *iov, int flags)
 {
     struct via_side *side = op->side;
     uint32_t seen = atomic_load_explicit(&side->shadow, memory_order_acquire);
-    bool waits = side->rx_shut == 0; /* else that is the end, whatever may still come */
+    bool waits = side->rx_shut == 0; /* otherwise this is the end of file, whatever still comes */
     if ((seen & VIA_POLL_GONE) == 0 && waits) {
         if ((flags & MSG_DONTWAIT) == 0) {
             return -EAGAIN;
@@ -167,7 +169,7 @@ static ssize_t recv_idle(struct via_op *op, struct via_iov *iov, int flags)
     if ((flags & HAS_SOME) != 0) {
         return 0;
     }
-    /* Bytes there can only come from a peer that was killed while it left the pipe. */
+    /* Bytes in the kernel can only come from a peer that was killed while it left the pipe. */
     via_io_drop(op, UINT64_MAX);
     ssize_t n = kernel_recv(op, iov, flags, SIZE_MAX);
     return n == 0 ? via_io_end(op) : n;
@@ -192,8 +194,8 @@ static ssize_t recv_pipe(struct via_op *op, struct via_iov *iov)
     return n;
 }
 
-/* MSG_PEEK, at the boundary between the kernel's and the pipe's bytes: n bytes have been seen. How
- * many with those behind. */
+/* MSG_PEEK at the boundary between the kernel's bytes and the pipe's: n bytes have been peeked.
+ * Returns how many there are with those behind the boundary. */
 static ssize_t peek_on(struct via_op *op, struct via_iov *iov, int flags, bool pipe, ssize_t n)
 {
     bool kernel = !pipe;
@@ -208,8 +210,8 @@ static ssize_t peek_on(struct via_op *op, struct via_iov *iov, int flags, bool p
     return n;
 }
 
-/* The kernel's stream has ended, between hosts; the peer's may go on in frames that are still under
- * way. 0, or -EAGAIN. */
+/* Between hosts: the kernel's stream has ended. Frames that are still under way may continue the
+ * peer's stream. 0, or -EAGAIN. */
 static ssize_t kernel_end(struct via_op *op)
 {
     struct via_side *side = op->side;
@@ -225,7 +227,7 @@ static ssize_t kernel_end(struct via_op *op)
     return -EAGAIN;
 }
 
-/* One step with pipes: bytes, 0 at the end of the stream, -EAGAIN, or an error. */
+/* One step on a connection with pipes: bytes, 0 at the end of the stream, -EAGAIN, or an error. */
 static ssize_t recv_step(struct via_op *op, struct via_iov *iov, int flags)
 {
     struct via_stream_rx *rx = &op->side->rx;
@@ -272,22 +274,23 @@ static ssize_t recv_step(struct via_op *op, struct via_iov *iov, int flags)
                        ? kernel_recv(op, iov, flags, SIZE_MAX)
                        : 0;
         case -EAGAIN:
-            return next; /* kernel bytes keep coming, see via_kernel_read() */
+            return next; /* the kernel's byte count keeps changing, see via_kernel_read() */
         default:
-            return -ECONNRESET; /* the peer broke the protocol: nothing of it can be used */
+            return -ECONNRESET; /* the peer broke the protocol: none of its bytes can be used */
         }
     }
 }
 
-/* Does the next step have bytes, too, without a system call? */
+/* Does the next step have bytes as well, without a system call? */
 static bool has_more_now(const struct via_stream_rx *rx)
 {
     return rx->span != VIA_SPAN_KERNEL_UNTIL &&
            (rx->held || rx->avail.held || via_pipe_is_ready(&rx->pipe));
 }
 
-/* One try with pipes. A program that gets less than it wants concludes that there is no more, and
- * may wait for an edge: so it gets all available bytes, whatever carries them. */
+/* One try on a connection with pipes. A program that gets fewer bytes than it asked for concludes
+ * that there are no more, and may wait for an edge. So it gets all available bytes, from the pipe
+ * and from the kernel. */
 static ssize_t recv_piped(struct via_op *op, struct via_iov *iov, int flags)
 {
     const struct via_stream_rx *rx = &op->side->rx;
@@ -299,7 +302,7 @@ static ssize_t recv_piped(struct via_op *op, struct via_iov *iov, int flags)
             return total != 0 ? total : n;
         }
         total += n;
-        pipe &= rx->span != VIA_SPAN_PIPE; /* its end, and the kernel may have more */
+        pipe &= rx->span != VIA_SPAN_PIPE; /* at the end of a pipe span the kernel may have more */
         if (via_likely(iov->left == 0) || (flags & MSG_PEEK) != 0 || (!pipe && !has_more_now(rx))) {
             return total;
         }
@@ -328,8 +331,8 @@ static ssize_t recv_once(struct via_op *op, struct via_iov *iov, int flags)
     return n;
 }
 
-/* Bytes in the pipe, into one buffer, on an ordinary connection. 0: there are none, and the only
- * next step is to wait; -EAGAIN: nothing has been done. */
+/* Reads bytes of the pipe into one buffer, on an ordinary connection. 0: there are none, and the
+ * only next step is to wait; -EAGAIN: nothing has been done. */
 static ssize_t take_now(struct via_op *op, void *buf, size_t bytes, int flags)
 {
     struct via_conn *conn = op->conn;
@@ -342,7 +345,8 @@ static ssize_t take_now(struct via_op *op, void *buf, size_t bytes, int flags)
         !atomic_load_explicit(&side->options_known, memory_order_relaxed) || via_rx_take(op) != 0) {
         return -EAGAIN;
     }
-    /* With the token: another thread may have left the pipes before it was taken. */
+    /* Checked with the token: another thread may have left the pipes before this one took the
+     * token. */
     bool quick = via_conn_has_pipes(conn) && via_stream_rx_is_quick(rx);
     size_t n = quick ? via_stream_rx_quick(rx, buf, bytes, all) : 0;
     bool more =
@@ -351,7 +355,7 @@ static ssize_t take_now(struct via_op *op, void *buf, size_t bytes, int flags)
         struct iovec rest = {.iov_base = (unsigned char *)buf + n, .iov_len = bytes - n};
         struct via_iov cursor;
         ssize_t k = via_iov_init(&cursor, &rest, 1) == 0 ? via_stream_rx_read(rx, &cursor) : 0;
-        n += k > 0 ? (size_t)k : 0; /* the next call finds the error again */
+        n += k > 0 ? (size_t)k : 0; /* the next call meets the error again */
     }
     conn->stats->rx_pipe_bytes += n;
     via_quiet_note();
@@ -364,12 +368,12 @@ static ssize_t take_now(struct via_op *op, void *buf, size_t bytes, int flags)
     bool empty = n == 0 && quick && !more && !via_pipe_is_ready(&rx->pipe);
     via_rx_give(op);
     if (more) {
-        via_io_after(op); /* the end of the span may have been among it */
+        via_io_after(op); /* the end of the pipe span may have been among the records */
     }
     return n != 0 || empty ? (ssize_t)n : -EAGAIN;
 }
 
-/* The pipe is empty. May the call wait for as long as it takes? */
+/* The pipe is empty. May the call wait without a limit? */
 static bool is_waiting_for_ever(const struct via_op *op, int flags)
 {
     struct via_side *side = op->side;
@@ -390,7 +394,7 @@ ssize_t via_io_recv_now(struct via_op *op, void *buf, size_t bytes, int flags)
     return n != 0 ? n : -EAGAIN;
 }
 
-/* The same for the rest of a call's buffers, if that is one, and without waiting. */
+/* The same for the remaining buffers of a call, if it has one buffer, and without waiting. */
 static ssize_t recv_rest_now(struct via_op *op, const struct via_iov *iov, int flags)
 {
     if (iov->count != 1) {
@@ -410,11 +414,12 @@ static ssize_t recv_loop(struct via_op *op, struct via_iov *iov, int flags)
     if (via_op_is_nonblocking(op)) {
         flags |= MSG_DONTWAIT;
     }
-    via_io_after(op); /* a request of the peer meanwhile */
+    via_io_after(op); /* the peer may have asked for a demotion meanwhile */
     for (;;) {
         int rc = via_rx_take(op);
         if (rc != 0) {
-            return -EAGAIN; /* a signal handler's call inside this very call */
+            return -EAGAIN; /* this call is made by a signal handler inside a call on the same
+                               connection */
         }
         if (total == 0 &&
             via_conn_has_pipes(op->conn)) { /* else another thread may be writing them */
@@ -451,7 +456,7 @@ static ssize_t recv_loop(struct via_op *op, struct via_iov *iov, int flags)
     }
 }
 
-/* Before pipes, with a single thread: the kernel's call, unchanged. */
+/* Without pipes, in a process of one thread: the kernel's call, unchanged. */
 static ssize_t recv_plain(struct via_op *op, const struct iovec *iov, int iov_count, int flags)
 {
     ssize_t n = via_io_call_kernel(op, iov, iov_count, flags, false);
@@ -461,7 +466,7 @@ static ssize_t recv_plain(struct via_op *op, const struct iovec *iov, int iov_co
     return n;
 }
 
-/* MSG_TRUNC on a TCP socket: the bytes are discarded, and the buffer may be anything. */
+/* MSG_TRUNC on a TCP socket discards the bytes, and the buffer may be invalid. */
 static ssize_t recv_nowhere(struct via_op *op, size_t bytes, int flags)
 {
     unsigned char scratch[16384];
@@ -471,7 +476,7 @@ static ssize_t recv_nowhere(struct via_op *op, size_t bytes, int flags)
     return recv_loop(op, &cursor, flags & ~(MSG_TRUNC | MSG_WAITALL));
 }
 
-/* No byte is wanted, yet the call waits until there is a byte, or the end. */
+/* The program asks for 0 bytes, yet the call waits until there is a byte, or the end. */
 static ssize_t recv_none(struct via_op *op, int flags)
 {
     unsigned char byte;
@@ -493,7 +498,7 @@ static ssize_t recv_kept(struct via_op *op, const struct iovec *iov, int iov_cou
     }
     if (via_unlikely((flags & (MSG_PEEK | MSG_WAITALL | MSG_DONTWAIT)) ==
                      (MSG_PEEK | MSG_WAITALL))) {
-        via_conn_demote(op, VIA_REASON_OPTION); /* only the kernel waits for bytes that stay */
+        via_conn_demote(op, VIA_REASON_OPTION); /* only the kernel can wait for bytes that stay */
     }
     bool pipes = via_conn_has_pipes(op->conn);
     if (!pipes && (op->exclusive || via_conn_is_plain(op->conn))) {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * shutdown(). TCP's never waits; but frames, and bytes that are sent again to a peer that has left
- * the pipes, may be slower than the kernel's FIN, which must come last. (They are also slower than
- * a flag that is stored directly once the cable is repaired: a peer that has not read by pipes yet
- * would treat either as the end.) Bytes that have not gone soon are sent later, by the steward, and
- * the program sees no difference: it can not send any more.
+ * shutdown(). TCP's shutdown() never waits. But frames, and bytes that are sent again to a peer
+ * that has left the pipes, may be slower than the kernel's FIN, which must arrive last. (They are
+ * also slower than a flag that is stored directly once the cable is repaired: a peer that has not
+ * read by pipes yet would treat either as the end.) Bytes that can not be sent soon are sent later,
+ * by the steward. The program sees no difference, because it can not send any more.
  */
 #include <errno.h>
 #include <sys/socket.h>
@@ -18,12 +18,13 @@
 
 /* Time for frames to arrive, if there is a path. */
 #define SHUT_NS (100 * VIA_MSEC_NS)
-/* ... and if no thread can do it later. */
+/* Time to wait if no thread can send the rest later. */
 #define PATIENCE_NS (2 * VIA_SEC_NS)
 #define PAUSE_NS (50 * VIA_USEC_NS)
 
-/* With the tx token, after the kernel knows. With both directions shut down the kernel answers
- * further bytes by RST (RFC 793, 3.5), so the peer must send them there. 0, or -EAGAIN. */
+/* With the tx token, after the kernel's shutdown(): publishes it. When both directions are shut
+ * down the kernel answers further bytes by RST (RFC 793, 3.5), so the peer must then send by the
+ * kernel. 0, or -EAGAIN. */
 static int publish_shut(struct via_conn *conn)
 {
     struct via_side *side = conn->side;
@@ -46,7 +47,7 @@ void via_io_shut_now(struct via_conn *conn, int fd)
     }
 }
 
-/* Has everything arrived that must come before the kernel's FIN? With the tx token. */
+/* With the tx token: has everything arrived that must precede the kernel's FIN? */
 static bool has_gone(struct via_conn *conn, int fd)
 {
     if (via_side_is_in(conn->side, VIA_PHASES_REPLAY) && via_conn_replay(conn, fd) == -EAGAIN) {
@@ -56,7 +57,7 @@ static bool has_gone(struct via_conn *conn, int fd)
         return false;
     }
     struct via_op op = via_conn_op(conn, fd);
-    (void)via_io_is_given_up(&op); /* then no FIN is sent */
+    (void)via_io_is_given_up(&op); /* after a cancelled put no FIN is sent */
     return true;
 }
 
@@ -69,15 +70,15 @@ bool via_io_shut_on(struct via_conn *conn, int fd)
     return publish_shut(conn) == 0;
 }
 
-/* Waits until everything has gone, with a limit; without the token, which other threads may need
- * meanwhile. */
+/* Waits for a limited time until everything has been sent; without the token, which other threads
+ * may need meanwhile. */
 static bool wait_all_sent(struct via_op *op, uint64_t ns)
 {
     uint64_t end_ns = via_os_now_ns() + ns;
     bool gone = false;
     for (;;) {
         if (via_tx_take(op) != 0) {
-            return true; /* a signal handler's call inside a call that sends */
+            return true; /* this call is made by a signal handler inside a call that sends */
         }
         gone = has_gone(op->conn, op->fd);
         via_tx_give(op);
@@ -88,14 +89,14 @@ static bool wait_all_sent(struct via_op *op, uint64_t ns)
     }
 }
 
-/* Ends this direction, except for the kernel's FIN: true if that may be sent, too. */
+/* Ends this direction, except for the kernel's FIN. True if the FIN may be sent, too. */
 static bool end_writing(struct via_op *op)
 {
     struct via_side *side = op->side;
     atomic_store_explicit(&side->shutting, 1, memory_order_relaxed);
     atomic_store_explicit(&side->tx_shut, 1, memory_order_relaxed);
     if (via_conn_is_local(op->conn) && (via_io_poll_kernel(op) & (POLLHUP | POLLERR)) != 0) {
-        return true; /* after a reset the peer does not exist any more */
+        return true; /* after a reset there is no peer to notify */
     }
     bool waits = !via_conn_is_local(op->conn) && !op->conn->carrier->is_cut_off(op->conn);
     if (wait_all_sent(op, waits ? SHUT_NS : 0) ||
@@ -134,16 +135,16 @@ int via_io_shutdown(struct via_op *op, int how)
     }
     if (how != SHUT_RD && !via_conn_is_local(op->conn) && via_conn_is_unsettled(op->conn)) {
         via_conn_poll_meeting(
-            op); /* an offer that is out: its maker waits for this end in the pipe */
+            op); /* an offer of this end: the acceptor's peer waits for this end in the pipe */
     }
     if (how != SHUT_RD && via_conn_has_demotion_request(op->conn)) {
         via_conn_follow_demotion(op);
     }
-    /* Before the kernel reports it: sets of other processes that hold this end learn of it only by
-     * this. */
+    /* Counted before the kernel reports the shutdown: sets of other processes that hold this end
+     * learn of it only from this counter. */
     atomic_fetch_add_explicit(&side->shuts, 1, memory_order_relaxed);
     bool later = how != SHUT_RD && side->shutting != 0; /* as announced before */
-    bool told = false; /* the kernel, if another thread has left the pipes meanwhile */
+    bool told = false; /* the kernel's, if another thread has left the pipes meanwhile */
     if (how != SHUT_RD && side->tx_shut == 0 &&
         (via_side_is_in(side, VIA_PHASES_REPLAY) || via_conn_has_pipes(op->conn))) {
         later = !end_writing(op);
@@ -156,13 +157,14 @@ int via_io_shutdown(struct via_op *op, int how)
         atomic_store_explicit(&side->tx_shut, 1, memory_order_relaxed);
     }
     if (!later || how == SHUT_RDWR) {
-        /* If it was announced, and the peer has closed since, the kernel returns ENOTCONN. */
+        /* If this end has announced it, and the peer has closed since, the kernel returns
+         * ENOTCONN. */
         rc = VIA_REAL(shutdown)(op->fd, later ? SHUT_RD : how) == 0 || told ? 0 : -errno;
     }
     if (!later && how != SHUT_RD) {
         atomic_store_explicit(&side->shutting, 0, memory_order_relaxed);
     }
-    via_ep_conn_woken(op->conn); /* as by the kernel, whatever it answers */
+    via_ep_conn_woken(op->conn); /* as the kernel does, whatever it answers */
     if (rc == 0) {
         notify_peer(op);
     }

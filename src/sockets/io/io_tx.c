@@ -21,19 +21,20 @@
 #include "sockets/process/real.h"
 #include "sockets/stream/stream_quick.h"
 
-/* How often a writer that finds room, and never sleeps, asks the kernel whether the peer lives. */
+/* How often a writer that finds room, and does not sleep, asks the kernel whether the peer
+ * lives. */
 #define POLL_US 1000u
-/* How often, once one direction has ended, the kernel is asked which process holds the other end.
- * */
+/* How often, once one direction has ended, the kernel is asked whether a process holds the other
+ * end. */
 #define ASK_US 100000u
 
-/* Bodies past the caches: from so many bytes of one call on, or when so many are under way, of
- * which a quarter of the ring may have been read. */
+/* Bodies are stored past the caches if a call sends at least this many bytes, or when so many are
+ * in the ring (of which the reader may have read a quarter of the ring). */
 #define PAST_CACHES_BYTES (32u * 1024)
 #define PAST_CACHES_QUEUED (96u * 1024)
 
-/* With the tx token. Bytes go by the kernel, possibly not all of this call's. Another thread may be
- * setting up the pipes, for which it needs no token. */
+/* With the tx token: true if bytes go by the kernel, but possibly not all of this call's. Another
+ * thread may be setting up the pipes, for which it needs no token. */
 static bool is_piecewise(const struct via_op *op)
 {
     return (!via_conn_has_pipes(op->conn) || op->side->tx.span != VIA_SPAN_PIPE) &&
@@ -49,7 +50,7 @@ static size_t iov_bytes(const struct iovec *iov, int iov_count)
     return bytes;
 }
 
-/* To the kernel, without waiting. Errors are the kernel's, SIGPIPE included. */
+/* Sends by the kernel, without waiting. Errors are the kernel's, SIGPIPE included. */
 static ssize_t kernel_send(struct via_op *op, struct via_iov *iov, int flags)
 {
     struct iovec pieces[VIA_IO_PIECES_MAX];
@@ -62,7 +63,8 @@ static ssize_t kernel_send(struct via_op *op, struct via_iov *iov, int flags)
         if (error == -EAGAIN) {
             via_io_found_full(op);
         } else if (error == -ECONNRESET) {
-            via_io_shadow(op, POLLERR); /* which the kernel has reported by this, and now forgets */
+            via_io_shadow(
+                op, POLLERR); /* the kernel has reported the reset by this call, and forgets it */
         }
         return error;
     }
@@ -75,7 +77,8 @@ static ssize_t kernel_send(struct via_op *op, struct via_iov *iov, int flags)
     return n;
 }
 
-/* What MSG_MORE or Nagle's algorithm holds in the kernel comes before the bytes in the pipe. */
+/* Sends the bytes that MSG_MORE or Nagle's algorithm holds in the kernel: they precede the bytes in
+ * the pipe. */
 static void push_kernel_bytes(int fd)
 {
     int unsent = 0, was = 0, on = 1;
@@ -105,15 +108,15 @@ void via_io_try_switch(struct via_op *op)
     }
     push_kernel_bytes(op->fd);
     if (!via_conn_is_local(conn)) {
-        via_carrier_tx_end(conn, &undo, false); /* else the record that follows rings */
+        via_carrier_tx_end(conn, &undo, false); /* within one machine the following record rings */
     }
 }
 
 /*
- * If reader and writer are on two CPUs and large bodies follow each other, the lines of the ring
- * should not be fetched from one's cache into the other's and back: 9-15 GB/s on any CPUs, against
- * 6-8 where they are near each other and 2 where they are not. A reader that waits for a single,
- * smaller body gets it earlier through the caches.
+ * Should bodies bypass the caches? If reader and writer are on two CPUs and large bodies follow
+ * each other, the ring's cache lines should not move between the two caches: bypassing gives 9 to
+ * 15 GB/s on any two CPUs, against 6 to 8 where the CPUs are near each other and 2 where they are
+ * not. A reader that waits for a single, smaller body gets it earlier through the caches.
  */
 static bool is_past_caches(const struct via_op *op, size_t bytes)
 {
@@ -124,7 +127,7 @@ static bool is_past_caches(const struct via_op *op, size_t bytes)
            via_side_is_apart(side);
 }
 
-/* Writes one record with as much of *iov as fits; and tells the peer. */
+/* Writes one record with as much of *iov as fits, and notifies the peer. */
 static ssize_t write_record(struct via_op *op, struct via_iov *iov)
 {
     struct via_conn *conn = op->conn;
@@ -138,16 +141,15 @@ static ssize_t write_record(struct via_op *op, struct via_iov *iov)
     int rc = n > 0 ? via_carrier_tx_end(conn, &undo, false) : 0;
     if (via_unlikely(rc != 0)) {
         *iov = before;
-        /* A peer that has left for the kernel, and possibly its program, accepts no frames any
-         * more. */
+        /* A peer that was demoted, and whose program may have ended, accepts no frames any more. */
         return rc == -EAGAIN || via_conn_has_demotion_request(conn) ? -EAGAIN : -ECONNRESET;
     }
     conn->stats->tx_frames_bytes += undo.frames && n > 0 ? (uint64_t)n : 0;
     return n;
 }
 
-/* Has the peer announced its end, or may it still? Otherwise it had no time to. A peer that has
- * spilled to the kernel writes no FIN into the pipe. */
+/* True if the peer has announced its end, or still may; otherwise it died before it could. A peer
+ * that has spilled to the kernel writes no FIN into the pipe. */
 static bool is_end_announced(struct via_op *op)
 {
     struct via_side *side = op->side;
@@ -161,7 +163,8 @@ static bool is_end_announced(struct via_op *op)
     return side->tx_fin_seen || op->conn->carrier->is_follow_possible(op->conn);
 }
 
-/* One direction has ended. Does any process still hold the other end, to read the other? */
+/* One direction has ended. Does any process still hold the other end, and read the other
+ * direction? */
 static bool other_end_is_held(struct via_op *op, uint64_t now)
 {
     struct via_side *side = op->side;
@@ -172,8 +175,8 @@ static bool other_end_is_held(struct via_op *op, uint64_t now)
     return !side->tx_peer_over;
 }
 
-/* From time to time, asks the kernel whether it has seen the peer go; if so, whether before the
- * last `fresh` bytes were written. */
+/* Asks the kernel, from time to time, whether the peer has ended; if so, whether before the last
+ * `fresh` bytes were written. */
 static void poll_hangup_sometimes(struct via_op *op, size_t fresh)
 {
     uint64_t now = via_os_ticks();
@@ -201,10 +204,10 @@ bool via_tx_is_held_no_more(struct via_op *op)
         return false;
     }
     via_io_fabric_ended(op);
-    return op->conn->carrier->end_of(op->conn) != VIA_CARRIER_END_OPEN; /* else soon */
+    return op->conn->carrier->end_of(op->conn) != VIA_CARRIER_END_OPEN; /* else it will end soon */
 }
 
-/* By the flags and the carrier, without a system call. */
+/* Decided by the flags and the carrier, without a system call. */
 static bool peer_is_gone(struct via_op *op)
 {
     return via_unlikely((via_side_flags(op->side) & VIA_FLAG_CLOSED) != 0) ||
@@ -221,7 +224,7 @@ ssize_t via_io_send_once(struct via_op *op, struct via_iov *iov, int flags)
 {
     struct via_stream_tx *tx = &op->side->tx;
     if (!via_conn_has_pipes(op->conn)) {
-        /* This end has left, too, before all was sent again. */
+        /* This end has left, too, before it had sent all bytes again. */
         int rc =
             via_side_is_in(op->side, VIA_PHASES_REPLAY) ? via_conn_replay(op->conn, op->fd) : 0;
         return rc != 0 ? rc : kernel_send(op, iov, flags);
@@ -247,7 +250,7 @@ ssize_t via_io_send_once(struct via_op *op, struct via_iov *iov, int flags)
         return -ETIMEDOUT;
     }
     if (via_unlikely(tx->ended) || via_unlikely(peer_is_gone(op))) {
-        /* The reader has gone; the kernel reports that best. */
+        /* The reader has ended: the kernel's call reports that correctly. */
         return kernel_send(op, iov, flags);
     }
     size_t total = 0;
@@ -255,8 +258,8 @@ ssize_t via_io_send_once(struct via_op *op, struct via_iov *iov, int flags)
     while (iov->left != 0) {
         ssize_t n = write_record(op, iov);
         if (n == -EAGAIN && !vain) {
-            /* Counted before the peer is asked to ring: the thread that the ring wakes finds an
-             * edge. */
+            /* Counted before the peer is asked to ring, so that the thread that the ring wakes
+             * finds an edge. */
             via_io_found_full(op);
             vain = true;
             if (via_io_has_room(op)) {
@@ -278,13 +281,14 @@ ssize_t via_io_send_once(struct via_op *op, struct via_iov *iov, int flags)
         total += (size_t)n;
     }
     op->conn->stats->tx_pipe_bytes += total;
-    /* The peer has its bytes; while it handles them, there is time to read the clock. The result
-     * holds for the next call, as with TCP. */
+    /* While the peer handles its bytes, this thread has time to read the clock. The result counts
+     * for the next call, as with TCP. */
     poll_hangup_sometimes(op, total);
     return (ssize_t)total;
 }
 
-/* Adds the bytes that went by zero-copy to *total. 0, or the negative errno that ends the call. */
+/* Sends bytes without copying, and adds them to *total. 0, or the negative errno that ends the
+ * call. */
 static int send_uncopied(struct via_op *op, struct via_iov *iov,
                          const struct via_zcopy_trial *trial, size_t *total)
 {
@@ -310,11 +314,12 @@ static ssize_t send_loop(struct via_op *op, struct via_iov *iov, int flags)
             if (ended != 0 || iov->left == 0) {
                 return total != 0 ? (ssize_t)total : ended;
             }
-            trial.begin_ticks = 0; /* neither by pipe nor by kernel */
+            trial.begin_ticks = 0; /* went neither by pipe nor by kernel */
         }
         int rc = via_tx_take(op);
         if (rc != 0) {
-            return -EAGAIN; /* a signal handler's call inside this very call */
+            return -EAGAIN; /* this call is made by a signal handler inside a call on the same
+                               connection */
         }
         ssize_t n = via_io_send_once(op, iov, flags);
         bool piecewise = n > 0 && iov->left != 0 && is_piecewise(op);
@@ -371,7 +376,7 @@ static ssize_t send_plain(struct via_op *op, const struct iovec *iov, int iov_co
     return n;
 }
 
-/* More than a piece, on a connection that may get pipes meanwhile? */
+/* True if the call sends more than a piece, on a connection that may get pipes meanwhile. */
 static bool is_worth_pieces(struct via_op *op, const struct iovec *iov, int iov_count)
 {
     size_t bytes = 0;
@@ -392,7 +397,8 @@ ssize_t via_io_send_now(struct via_op *op, const void *buf, size_t bytes, int fl
         !atomic_load_explicit(&side->options_known, memory_order_relaxed) || via_tx_take(op) != 0) {
         return -EAGAIN;
     }
-    /* With the token: another thread may have left the pipes before it was taken. */
+    /* Checked with the token: another thread may have left the pipes before this one took the
+     * token. */
     bool sent = via_conn_has_pipes(conn) && !is_past_caches(op, bytes) &&
                 via_stream_tx_quick(&side->tx, buf, bytes);
     if (via_likely(sent)) {
@@ -405,7 +411,7 @@ ssize_t via_io_send_now(struct via_op *op, const void *buf, size_t bytes, int fl
     return sent ? (ssize_t)bytes : -EAGAIN;
 }
 
-/* After a shutdown() that the kernel does not know of yet. */
+/* The error of a send after a shutdown() that the kernel does not know of yet. */
 static int refuse(const struct via_op *op, int flags)
 {
     int error = 0;
@@ -430,8 +436,8 @@ static ssize_t send_kept(struct via_op *op, const struct iovec *iov, int iov_cou
     /* New bytes come behind the replayed ones. */
     bool replays = via_side_is_in(op->side, VIA_PHASES_REPLAY) && !VIA_MUTANT(CONN_OVERTAKE);
     if ((flags & MSG_OOB) != 0) {
-        via_conn_demote(op,
-                        VIA_REASON_OPTION); /* the mark has its place among the kernel's bytes */
+        via_conn_demote(
+            op, VIA_REASON_OPTION); /* the urgent mark has its place among the kernel's bytes */
         return send_plain(op, iov, iov_count, flags);
     }
     if (!pipes && !replays && !is_worth_pieces(op, iov, iov_count) &&

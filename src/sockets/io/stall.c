@@ -11,8 +11,8 @@
 #include "sockets/io/io_internal.h"
 #include "sockets/process/real.h"
 
-/* With both tokens: credits for all read bytes are returned, and the beginning of the peer's pipe
- * is read. */
+/* With both tokens: returns credit for all read bytes, and reads the beginning of the peer's pipe
+ * span. */
 static void take_in(struct via_op *op)
 {
     via_carrier_rx_begin(op->conn);
@@ -35,7 +35,7 @@ static bool kernel_is_full(const struct via_op *op)
     return VIA_REAL(poll)(&pfd, 1, 0) == 0;
 }
 
-/* With both tokens. The following bytes go by the kernel, from the next call on until the peer has
+/* With both tokens: following bytes go by the kernel, from the next call on, until the peer has
  * read the pipe. */
 static bool spill(struct via_op *op)
 {
@@ -45,7 +45,7 @@ static bool spill(struct via_op *op)
     return side->stall.spills;
 }
 
-/* With both tokens: how long to sleep, as via_stall_watch(). */
+/* With both tokens. Returns how long to sleep, as via_stall_watch(). */
 static uint64_t check_stall(struct via_op *op)
 {
     struct via_side *side = op->side;

@@ -5,13 +5,13 @@
 #include "sockets/conn/conn.h"
 
 /*
- * stream_stall.h for a connection. Called before each sleep of a thread that waits for room.
- * Returns how long it may sleep until the next call, in nanoseconds; VIA_NEVER_NS if there is
- * nothing to watch; 0 if the kernel is next: do not sleep. No token is held, and no lock.
+ * The rule of stream_stall.h for a connection. Called before each sleep of a thread that waits for
+ * room. Returns how long the thread may sleep until the next call, in nanoseconds; VIA_NEVER_NS: no
+ * stall to watch; 0: do not sleep, the next bytes go by the kernel. No token is held, and no lock.
  */
 uint64_t via_stall_watch(struct via_op *op);
 
-/* Quick check: there is nothing to watch. */
+/* Quick check: true if there is no stall to watch. */
 static inline bool via_stall_is_none(const struct via_conn *conn)
 {
     const struct via_side *side = conn->side;

@@ -23,36 +23,36 @@
 #include "sockets/process/real.h"
 #include "sockets/stream/spin.h"
 
-/* Off the CPU for this long while spinning: another thread wanted it. */
+/* A spinning thread that was off the CPU for this long: another thread wanted the CPU. */
 #define GAP_US 60u
-/* Reading the clock takes as long as some polls, which delays an event that comes meanwhile. */
+/* Reading the clock takes as long as some polls, and delays an event that comes meanwhile. */
 #define POLLS_PER_CLOCK 4u
-/* Asking the kernel takes half a microsecond. */
+/* How often to ask the kernel, which takes half a microsecond. */
 #define ASK_US 20u
-/* A thread that waits on the same CPU gets it now and then. */
+/* How often to yield, so that a thread that waits on the same CPU gets it. */
 #define YIELD_US 8u
 /* How long a thread sleeps without a descriptor for its bells. */
 #define DEAF_NS VIA_MSEC_NS
-/* A yield that takes longer than this: another thread had the CPU. */
+/* If a yield takes longer than this, another thread had the CPU. */
 #define TAKEN_US 1u
 
-/* The tag of a bell among the registered descriptors, beside the serial numbers of connections; 0:
- * a bell. */
+/* The tag of the calls' descriptor among the registered ones. Other tags: 0 for a bell, else the
+ * serial number of a connection. */
 #define CALLS UINT64_MAX
 
-/* A thread's epoll set, in which it waits for bells; edge-triggered, because bells are never
+/* A thread's epoll set, by which it waits for bells; edge-triggered, because bells are never
  * drained. */
 struct ear {
     _Atomic int fd; /* 0: not made yet */
-    uint64_t bells; /* registered */
-    bool calls;     /* it waits for calls of peers, too: steward.h */
-    uint64_t conn;  /* the connection of the last sleep: its serial number, 0 = none */
-    int conn_fd;    /* ... by this number */
-    bool watched;   /* it is registered, too */
+    uint64_t bells; /* bells that are registered */
+    bool calls;     /* the descriptor for calls of peers is registered, too: steward.h */
+    uint64_t conn;  /* serial number of the connection of the last sleep, 0 = none */
+    int conn_fd;    /* number of that connection's descriptor */
+    bool watched;   /* that descriptor is registered, too */
 };
 
 static __thread struct via_spin spin __attribute__((tls_model("initial-exec")));
-/* The program's setting for this thread; 0: as the rules say, 1: spin, -1: do not. */
+/* The program's setting for this thread: 1: spin, -1: do not, 0: follow the rules. */
 static __thread signed char wanted __attribute__((tls_model("initial-exec")));
 static __thread struct ear *ear __attribute__((tls_model("initial-exec")));
 __thread int via_cancel_kept __attribute__((tls_model("initial-exec")));
@@ -88,7 +88,7 @@ void via_wait_begin(struct via_wait *wait)
     innermost = wait;
 }
 
-/* Other threads may have the CPU; returns the time afterwards. */
+/* Yields the CPU to other threads. Returns the time afterwards. */
 static uint64_t make_way(struct via_wait *wait, uint64_t before)
 {
     sched_yield();
@@ -133,16 +133,17 @@ bool via_wait_take_ask(struct via_wait *wait)
 
 void via_wait_end(const struct via_wait *wait)
 {
-    /* A spinning wait reads no clock when its data have come: some polls more or less do not
-     * matter. */
+    /* A wait that ended while spinning reads no clock: some polls more or less do not change the
+     * estimate much. */
     uint64_t now = wait->slept_ticks == 0 ? wait->last_ticks : via_os_ticks();
     via_spin_learn(&spin, now - wait->begin_ticks, wait->slept_ticks);
     if (wait->looks != 0) {
         via_spin_made_way(&spin, wait->slept_ticks == 0 && wait->taken_at == wait->looks);
     }
     innermost = wait->outer;
-    /* A signal handler's wait may have consumed edges that the interrupted wait, about to sleep,
-     * has not seen. One that was left by longjmp() lies below on the stack, which grows down. */
+    /* A signal handler's wait may have consumed edges that the interrupted wait, which was about to
+     * sleep, has not seen. (A wait that longjmp() has left lies below on the stack, which grows
+     * down.) */
     if (via_unlikely(wait->outer > wait) && wait->slept_ticks != 0 && ear != NULL &&
         ear->bells != 0) {
         via_sock_bell_ring((unsigned)__builtin_ctzll(ear->bells));
@@ -200,7 +201,7 @@ static bool open_ear(void)
     return true;
 }
 
-/* The ear's descriptor with these bells in it, or -1. */
+/* The set's descriptor with these bells registered, or -1. */
 static int listening_ear(uint64_t bells)
 {
     if (via_unlikely(ear == NULL || ear->fd <= 0) && !open_ear()) {
@@ -220,7 +221,8 @@ static int listening_ear(uint64_t bells)
     return ear->fd;
 }
 
-/* Events of the ear: calls are for the process. Returns the kernel's event of that connection. */
+/* Handles events of the set: calls are for the whole process. Returns the kernel's events of the
+ * registered connection. */
 static uint32_t take_in(const struct epoll_event *events, int count, uint64_t conn)
 {
     uint32_t seen = 0;
@@ -235,11 +237,12 @@ static uint32_t take_in(const struct epoll_event *events, int count, uint64_t co
     return seen;
 }
 
-/* The ear is for bells alone: a thread that sleeps on other descriptors drops its events. */
+/* Registers bells only: a thread that sleeps on other descriptors ignores the connection's
+ * events. */
 static void watch_none(void)
 {
     if (ear != NULL && ear->watched) {
-        /* Fails if the connection has been closed: then it is registered no more. */
+        /* Fails if the connection was closed: it is then not registered any more. */
         VIA_REAL(epoll_ctl)(ear->fd, EPOLL_CTL_DEL, ear->conn_fd, NULL);
         ear->watched = false;
     }
@@ -255,14 +258,14 @@ static uint64_t deaf_until(uint64_t deadline_ns)
     return deadline_ns == 0 ? 0 : via_min(deadline_ns, via_os_now_ns() + DEAF_NS);
 }
 
-/* fds[count]: the ear's. */
+/* fds[count] is for the set's descriptor. */
 static int poll_with_ear(struct pollfd *fds, unsigned count, uint64_t deadline_ns,
                          const sigset_t *mask)
 {
     struct timespec storage;
     int n = VIA_REAL(ppoll)(fds, count + 1, via_os_time_left(deadline_ns, &storage), mask);
     if (via_unlikely(n < 0 && errno == EINVAL)) {
-        /* The kernel polls no more than RLIMIT_NOFILE entries: those of the program. */
+        /* The kernel polls no more than RLIMIT_NOFILE entries: only the program's. */
         deadline_ns = deaf_until(deadline_ns);
         n = VIA_REAL(ppoll)(fds, count, via_os_time_left(deadline_ns, &storage), mask);
     }
@@ -280,7 +283,7 @@ int via_sleep(struct pollfd *fds, unsigned count, uint64_t bells, uint64_t deadl
     watch_none();
     int ear_fd = bells != 0 || via_steward_is_wanted() ? listening_ear(bells) : -1;
     if (via_unlikely(bells != 0 && ear_fd < 0)) {
-        deadline_ns = deaf_until(deadline_ns); /* no bell is heard */
+        deadline_ns = deaf_until(deadline_ns); /* no bell can wake this thread */
     }
     fds[count] = (struct pollfd){.fd = ear_fd, .events = POLLIN};
     via_signals_mark();
@@ -302,7 +305,8 @@ int via_sleep(struct pollfd *fds, unsigned count, uint64_t bells, uint64_t deadl
         n--;
     }
     if (via_unlikely(rung && n == 0 && mask != NULL)) {
-        /* A bell, possibly rung before, prevented the signals that are allowed here. */
+        /* A bell, possibly rung before, ended the poll before the signals that are allowed here
+         * were delivered. */
         n = VIA_REAL(ppoll)(fds, count, via_os_time_left(0, &storage), mask);
         return n < 0 ? -errno : n;
     }

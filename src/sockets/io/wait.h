@@ -11,12 +11,12 @@
 #include "sockets/conn/bell.h"
 
 /*
- * Waiting: first spinning, as long as that has paid off recently, then sleeping in the kernel.
+ * Waiting: a thread first spins, as long as that has paid off recently, then sleeps in the kernel.
  */
 
 /* --- spinning -------------------------------------------------------------------------------- */
 
-/* One wait of the calling thread; its spinning time is adapted (spin.h). */
+/* One wait of the calling thread, with an adaptive spinning time (spin.h). */
 struct via_wait {
     uint64_t begin_ticks;
     uint64_t end_ticks; /* of spinning */
@@ -24,24 +24,23 @@ struct via_wait {
     uint64_t yield_ticks;
     uint64_t slept_ticks;
     uint64_t asked_ticks;   /* when the kernel was last asked */
-    struct via_wait *outer; /* that this one's signal handler has interrupted */
+    struct via_wait *outer; /* the wait that this one's signal handler has interrupted */
     uint32_t looks;
-    bool was_off;      /* just now, for long */
-    uint32_t taken_at; /* the check before which another thread had the CPU, 0 = none */
+    bool was_off;      /* another thread had the CPU just now, for long */
+    uint32_t taken_at; /* the check after which another thread had the CPU, 0 = none */
 };
 
 void via_wait_begin(struct via_wait *wait);
-/* Of the calling thread: 1, 0, or -1: as the rules say. */
+/* The setting of the calling thread: 1: spin, 0: do not, -1: follow the rules. */
 void via_wait_set_spin(int spins);
-/* Checked without success: check again? */
+/* Called after a check without success: check again? */
 bool via_wait_again(struct via_wait *wait);
-/* While spinning, once in a while: is it time to ask the kernel? Only the kernel knows that a peer
- * has gone. */
+/* While spinning: is it time to ask the kernel? Only the kernel knows that a peer has ended. */
 bool via_wait_take_ask(struct via_wait *wait);
 /* The wait is over, whether by spinning or after sleep. */
 void via_wait_end(const struct via_wait *wait);
 
-/* Called around a sleep that is part of it. */
+/* Called around a sleep that is part of the wait. */
 void via_wait_sleeps(struct via_wait *wait);
 void via_wait_slept(struct via_wait *wait);
 
@@ -57,17 +56,17 @@ int via_sleep(struct pollfd *fds, unsigned count, uint64_t bells, uint64_t deadl
               const sigset_t *mask);
 
 /*
- * The same for one connection that a thread waits for again and again, by one system call instead
+ * The same for one connection that a thread waits for again and again, with one system call instead
  * of two: its descriptor stays registered with the bells. Only for the end of the peer's direction
  * (POLLRDHUP, POLLHUP, POLLERR), each of which is reported once to each thread. conn: the
- * connection's serial number, as fd may have meant another one. It may end after most_ns, and later
- * by up to a millisecond; VIA_NEVER_NS: it does not.
- * 0, and what the kernel reported of it; -EINTR; or -EAGAIN: use via_sleep().
+ * connection's serial number, because fd may have referred to another one. The sleep may end after
+ * most_ns, and up to a millisecond later; VIA_NEVER_NS: it has no limit. Returns 0 and what the
+ * kernel reported of the connection; -EINTR; or -EAGAIN: use via_sleep().
  */
 int via_sleep_watching(int fd, uint64_t conn, uint64_t bells, uint64_t most_ns,
                        uint32_t *ret_events);
 
-/* How long a thread may sleep for connections of this process, whatever its deadline. */
+/* How long a thread may sleep for connections of this process at most, whatever its deadline. */
 uint64_t via_sleep_ns_max(void);
 
 void via_wait_forked(void);

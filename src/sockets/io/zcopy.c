@@ -17,19 +17,19 @@
 #include "sockets/io/wait.h"
 #include "sockets/process/real.h"
 
-/* No receiver came for this long, or it stopped in the middle: copy the rest. */
+/* If no receiver came for this long, or the receiver stopped in the middle: copy the rest. */
 #define PATIENCE_NS (10 * VIA_MSEC_NS)
-/* A receiver that has begun to fetch and makes no progress for this long is stopped rather than
- * waiting for a CPU. */
+/* A receiver that has begun to fetch and makes no progress for this long does not wait for a CPU,
+ * but is stopped. */
 #define STOPPED_NS VIA_SEC_NS
-/* This many sends are copied after that, doubling each time. */
+/* After that so many sends are copied, twice as many each time. */
 #define PAUSE_MIN 16u
 #define PAUSE_MAX 4096u
-/* Bytes in one system call: the sender sees progress, and may revoke in between. */
+/* Maximum of one system call: the sender sees progress, and may revoke in between. */
 #define FETCH_BYTES_MAX (1u << 20)
 /* Less than this is not worth a system call for each piece. */
 #define FETCH_BYTES_MIN (16u * 1024)
-/* How often a sender that sees progress looks for signals. */
+/* How often a sender that sees progress checks for signals. */
 #define SIGNAL_POLL_NS VIA_MSEC_NS
 
 enum mode { AUTO, OFF, ON };
@@ -70,8 +70,8 @@ void via_zcopy_meet(struct via_conn *conn, int control_fd)
         VIA_REAL(getsockopt)(control_fd, SOL_SOCKET, SO_PEERCRED, &cred, &bytes) != 0) {
         return;
     }
-    /* A process of another pid namespace has no number here. A single thread that talks to itself
-     * can not send and receive at once. */
+    /* A process of another pid namespace has no number here. A single thread that is both ends can
+     * not send and receive at once. */
     if (cred.pid <= 0 || cred.uid != geteuid() || cred.uid != getuid() ||
         !via_os_uid_is_one(cred.uid) || (cred.pid == conn->zcopy.own_pid && via_is_alone())) {
         return;
@@ -95,7 +95,7 @@ void via_zcopy_sink_slowly(struct via_op *op, size_t bytes, int flags)
     via_stream_rx_sink(&op->side->rx, would ? bytes : 0);
 }
 
-/* The peer may sleep until it has ended. */
+/* Rings the peer, which may sleep until its offer has ended. */
 static void notify_peer(struct via_op *op)
 {
     via_conn_posted(op->conn);
@@ -134,8 +134,8 @@ ssize_t via_zcopy_fetch(struct via_op *op, struct via_iov *iov, bool peek)
         return -ESTALE;
     }
     ssize_t n = read_peer(op, iov);
-    /* Has its process ended, and may another have its number? Then the kernel has seen the end of
-     * the connection by now. */
+    /* If the peer's process has ended, another process may have its number by now. But then the
+     * kernel has seen the end of the connection. */
     if (n <= 0 || (via_io_poll_kernel(op) & VIA_POLL_GONE) != 0) {
         if (n == -EPERM || n == -ENOSYS) {
             op->conn->zcopy.able = false;
@@ -149,7 +149,8 @@ ssize_t via_zcopy_fetch(struct via_op *op, struct via_iov *iov, bool peek)
     if (!peek) {
         op->conn->stats->rx_pipe_bytes += (uint64_t)n;
         if (rx->avail.held && rx->avail.sink == 0) {
-            via_stream_rx_refuse(rx); /* read in small pieces: the rest is better copied */
+            via_stream_rx_refuse(
+                rx); /* the peer's memory is in small pieces: copying the rest is faster */
         }
     }
     notify_peer(op);
@@ -179,7 +180,7 @@ bool via_zcopy_is_suitable(struct via_op *op, const struct via_iov *iov,
         return false;
     }
     if (mode == ON || trial->bytes != 0) {
-        return mode == ON; /* the rest of the copied bytes is, too */
+        return mode == ON; /* the rest of a send whose beginning was copied is copied, too */
     }
     bool counts;
     bool fetches = via_zcopy_is_fetching(piece_bytes(iov), &counts);
@@ -195,8 +196,8 @@ void via_zcopy_copied(const struct via_zcopy_trial *trial)
     }
 }
 
-/* A thread may not leave a send while its buffer is being read: neither by longjmp() from a handler
- * nor by cancellation. Both wait; not for long. */
+/* A thread must not leave a send while a receiver reads its buffer: neither by longjmp() from a
+ * handler nor by cancellation. Both wait, for a short time. */
 struct shield {
     sigset_t before;
     int cancel;
@@ -213,7 +214,7 @@ static void shield_up(struct shield *shield)
     }
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &shield->cancel);
     pthread_sigmask(SIG_BLOCK, &all, &shield->before);
-    via_signals_mark(); /* the handlers run in via_sleep(), or as the shield goes down */
+    via_signals_mark(); /* the handlers run in via_sleep(), or when the shield is removed */
 }
 
 static void shield_down(const struct shield *shield)
@@ -244,14 +245,14 @@ static bool is_signal_pending(const struct shield *shield, bool *ret_handled)
     return waits;
 }
 
-/* One offer under way. */
+/* One offer in progress. */
 struct offer {
     struct shield shield;
     uint64_t done;
     uint64_t progress_ns;
     uint64_t polled_ns;
     bool revoked;
-    bool late; /* the receiver did not come */
+    bool late; /* the receiver did not come in time */
     bool handled;
 };
 
@@ -261,8 +262,8 @@ static void take_back(struct via_op *op, struct offer *offer)
     via_stream_tx_avail_revoke(&op->side->tx);
 }
 
-/* Sleeps until the peer has news. If a peer has claimed and does not go on, a stopped process for
- * example, the wait takes as long as it takes; handlers run, as in any other call. */
+/* Sleeps until the peer has news. If a peer has claimed the bytes and does not continue, a stopped
+ * process for example, the wait has no limit; handlers run, as in any other call. */
 static void sleep_some(struct via_op *op, struct offer *offer, uint64_t bells, bool claimed)
 {
     uint64_t now = via_os_now_ns();
@@ -279,8 +280,8 @@ static void sleep_some(struct via_op *op, struct offer *offer, uint64_t bells, b
     via_io_shadow(op, (uint32_t)(unsigned short)fds[0].revents);
 }
 
-/* Has the process that fetches, or would, died? All descriptors of the other end are closed then,
- * so its fetching is over. */
+/* Has the process that fetches, or would fetch, died? All descriptors of the other end are closed
+ * then, so its fetching is over. */
 static bool reader_is_dead(struct via_op *op)
 {
     bool dead = false;
@@ -291,7 +292,7 @@ static bool reader_is_dead(struct via_op *op)
     return dead;
 }
 
-/* Has an open offer changed? Ends it if necessary. */
+/* Checks for a change of an open offer. Ends the offer if necessary. */
 static void consider(struct via_op *op, struct offer *offer, bool claimed)
 {
     uint64_t now = via_os_now_ns();
@@ -322,7 +323,7 @@ static int read_progress(struct via_op *op, struct offer *offer)
     return state;
 }
 
-/* Until it has ended: 0, or -EPROTO. */
+/* Waits until the offer has ended: 0, or -EPROTO. */
 static int await(struct via_op *op, struct offer *offer)
 {
     uint64_t bells = via_conn_bells(op->conn);
@@ -356,7 +357,7 @@ static int await(struct via_op *op, struct offer *offer)
     }
 }
 
-/* Puts the record into the stream. 0 or a negative errno. */
+/* Writes the AVAIL record into the stream. 0 or a negative errno. */
 static int make_offer(struct via_op *op, const struct via_iov *iov)
 {
     struct via_stream_tx *tx = &op->side->tx;
@@ -376,7 +377,7 @@ static int make_offer(struct via_op *op, const struct via_iov *iov)
     return rc;
 }
 
-/* Its result decides about the next. */
+/* Decides about the next offers by the result of this one. */
 static void learn(struct via_zcopy *zcopy, const struct offer *offer)
 {
     if (!offer->late) {

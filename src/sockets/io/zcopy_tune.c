@@ -10,7 +10,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static bool ready;
 static struct via_zcopy_choice choices[VIA_ZCOPY_SIZES];
 
-/* false: another thread uses it, or a fork has left it locked. */
+/* Takes the lock; false if another thread has it, or a fork has left it locked. */
 static bool enter(void)
 {
     if (!via_try_lock(&lock)) {
