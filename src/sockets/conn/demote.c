@@ -107,8 +107,7 @@ static int pipe_next(struct via_op *op)
     return next;
 }
 
-/* With the rx token: has the reader reached the end of the pipe span, or is it allowed to skip the
- * rest? */
+/* With the rx token: is the reader at the end of the pipe span, or may it skip the rest? */
 static bool rx_is_through(struct via_op *op)
 {
     int next = pipe_next(op);

@@ -52,7 +52,8 @@ static bool reset(struct via_op *op)
     return true;
 }
 
-/* True if this end caused the event: shutdown() here also causes POLLRDHUP, and so does RST. */
+/* True if the event needs no announcement: shutdown() here also causes POLLRDHUP, and so does
+ * RST. */
 static bool is_reported(const struct via_side *side, uint32_t events)
 {
     return side->rx_shut != 0 || (events & POLLERR) != 0 ||
@@ -84,7 +85,8 @@ static bool is_death(struct via_op *op)
     return over;
 }
 
-/* The bytes just written were unread: the kernel answers any byte by RST. */
+/* Sends a byte that no process reads. The peer's kernel answers by RST, because the bytes just
+ * written were unread. */
 static void send_to_nobody(struct via_op *op)
 {
     int saved = errno;

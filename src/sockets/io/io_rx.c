@@ -38,13 +38,13 @@ uint64_t via_io_drop(struct via_op *op, uint64_t most)
     return dropped;
 }
 
-/* Discards bytes that came again. Then the kernel's result replaces the pipe's. 0; -EAGAIN: they
- * have not come yet. */
+/* Discards the kernel's bytes that this end has read in the pipe. 0; -EAGAIN: some have not arrived
+ * yet. */
 static int drop_again(struct via_op *op)
 {
     struct via_stream_rx *rx = &op->side->rx;
     bool gone = (via_io_poll_kernel(op) & VIA_POLL_GONE) !=
-                0; /* loaded before the bytes are dropped: they precede the end */
+                0; /* loaded first: bytes that precede the end are then here */
     via_stream_rx_dropped(rx, VIA_MUTANT(CONN_KEPT_AGAIN) ? rx->again : via_io_drop(op, rx->again));
     if (rx->again != 0 && gone) {
         via_stream_rx_dropped(rx, rx->again); /* and they will not come */
@@ -394,7 +394,7 @@ ssize_t via_io_recv_now(struct via_op *op, void *buf, size_t bytes, int flags)
     return n != 0 ? n : -EAGAIN;
 }
 
-/* The same for the remaining buffers of a call, if it has one buffer, and without waiting. */
+/* The same, without waiting, for the rest of a call's buffer, if the call has only one. */
 static ssize_t recv_rest_now(struct via_op *op, const struct via_iov *iov, int flags)
 {
     if (iov->count != 1) {

@@ -135,7 +135,7 @@ int via_io_shutdown(struct via_op *op, int how)
     }
     if (how != SHUT_RD && !via_conn_is_local(op->conn) && via_conn_is_unsettled(op->conn)) {
         via_conn_poll_meeting(
-            op); /* an offer of this end: the acceptor's peer waits for this end in the pipe */
+            op); /* takes an offer that was made: its acceptor waits for the end in the pipe */
     }
     if (how != SHUT_RD && via_conn_has_demotion_request(op->conn)) {
         via_conn_follow_demotion(op);

@@ -45,7 +45,7 @@ void via_diag_mark(int fd)
     errno = saved;
 }
 
-/* RTA_NEXT() casts from char *, which looks like less alignment than there is. */
+/* RTA_NEXT() casts from char *: the compiler sees less alignment than there is. */
 static const struct rtattr *next_attribute(const struct rtattr *it, size_t *left)
 {
     size_t bytes = RTA_ALIGN(it->rta_len);
@@ -53,7 +53,8 @@ static const struct rtattr *next_attribute(const struct rtattr *it, size_t *left
     return (const void *)((const char *)it + bytes);
 }
 
-/* Kernels before 5.10 do not report it: then every socket may be. */
+/* True if the socket has the mark. Kernels before 5.10 do not report marks: any socket may then
+ * have one. */
 static bool is_marked(const struct nlmsghdr *header, const struct inet_diag_msg *message)
 {
     const struct rtattr *it = (const struct rtattr *)(message + 1);
@@ -68,7 +69,7 @@ static bool is_marked(const struct nlmsghdr *header, const struct inet_diag_msg 
     return true;
 }
 
-/* One question, one answer. */
+/* Sends one request and receives one answer. */
 static int ask(int fd, const struct via_tuple *tuple, int family, struct via_diag *ret_diag)
 {
     struct request request = {
@@ -97,7 +98,7 @@ static int ask(int fd, const struct via_tuple *tuple, int family, struct via_dia
             return n < 0 ? -errno : -EPROTO;
         }
         if (answer.header.nlmsg_seq != sequence) {
-            continue; /* left over from a question that was given up */
+            continue; /* the answer to an earlier request that timed out */
         }
         if (answer.header.nlmsg_type == NLMSG_ERROR) {
             const struct nlmsgerr *error = NLMSG_DATA(&answer.header);

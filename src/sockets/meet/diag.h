@@ -12,25 +12,27 @@
 struct via_diag {
     uint64_t cookie; /* SO_COOKIE: no two sockets have had the same */
     uid_t uid;
-    bool held;   /* held by a process: not only by the kernel, until it has finished */
-    bool marked; /* by via_diag_mark(), if this kernel reports it */
+    bool
+        held; /* a process holds it; if not, only the kernel does, until the connection has ended */
+    bool marked; /* marked by via_diag_mark(), if this kernel reports marks */
 };
 
 /*
- * Marks a TCP socket so that the other end can see that this program runs Viaduct, by an option
- * without a meaning for TCP (IP_MULTICAST_LOOP off). Accepted sockets inherit the mark of their
+ * Marks a TCP socket, so that the peer can see that this program runs Viaduct: by an option that
+ * has no meaning for TCP (IP_MULTICAST_LOOP off). Accepted sockets inherit the mark of their
  * listener.
  */
 void via_diag_mark(int fd);
 
 /*
- * Looks up the socket at the other end of a connection whose both ends are on this machine. 0;
- * -ENOENT if there is none (the peer is remote, or has closed), or the kernel's error when it does
- * not answer such questions (no INET_DIAG).
+ * Looks up the peer's socket of a connection whose both ends are on this machine. 0; -ENOENT if
+ * there is none (the peer is remote, or has closed), or the kernel's error if it does not answer
+ * such requests (no INET_DIAG).
  */
 int via_diag_peer(const struct via_tuple *tuple, struct via_diag *ret_diag);
 
-/* In a forked child: the socket to the kernel is shared with the parent and must not be used. */
+/* In a forked child: forgets the netlink socket, which is shared with the parent and must not be
+ * used. */
 void via_diag_forked(void);
 
 #endif

@@ -5,14 +5,16 @@
 
 #include "sockets/conn/conn.h"
 
-/* So many numbers are examined to find one that gives up; the next call goes on from there. */
+/* Maximum of numbers that one call examines to find a connection that gives up; the next call
+ * continues from there. */
 #define POLLS_MAX 256u
 
 static _Atomic unsigned hand;
-/* The last number that the kernel returned: how much of its limit the program has used. */
+/* The last number that the kernel returned: shows how much of its limit the program has used. */
 static _Atomic unsigned seen;
 
-/* How many descriptors connections that have not met may hold: a quarter of the unused ones. */
+/* How many descriptors may belong to connections whose ends have not met: a quarter of the unused
+ * ones. */
 static unsigned room(void)
 {
     unsigned limit = via_fds_quarter() * 4;
@@ -20,7 +22,7 @@ static unsigned room(void)
     return limit > used ? (limit - used) / 4 : 0;
 }
 
-/* True if it holds no such descriptor any more. */
+/* Makes the connection of fd give up meeting. True if it holds no such descriptor any more. */
 static bool give_up(int fd, bool at_once)
 {
     struct via_op op;
@@ -50,8 +52,8 @@ bool via_meeting_give_back(void)
     unsigned top = via_fds_top();
     int saved = errno;
     bool any = false;
-    /* Twice: an answer of the peer brings descriptors, and there may be no number for it at
-     * first. */
+    /* Two passes: the peer's answer brings descriptors, and there may be no numbers for them in the
+     * first pass. */
     for (unsigned i = 0; i < 2 * top; i++) {
         any |= give_up((int)(i % top), true);
     }

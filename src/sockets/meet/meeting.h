@@ -6,20 +6,20 @@
 
 /*
  * Descriptors of connections whose ends have not met yet (offer.c): each holds one until the other
- * end makes its next call, and that may be never. The program must not miss them, so they take at
- * most a quarter of those that RLIMIT_NOFILE leaves the program. Beyond that a connection that
- * meets makes room by giving up one that has waited for longer; a connection that gives up stays
- * with the kernel.
+ * end makes its next call, and that may be never. The program must not run out of descriptors
+ * because of them, so they take at most a quarter of those that RLIMIT_NOFILE leaves the program.
+ * Beyond that a connection that meets makes room by giving up one that has waited for longer; a
+ * connection that gives up stays with the kernel.
  */
 
-/* May a connection open one more? Makes room if it can. No token and no lock is held. */
+/* May a connection open one more descriptor? Makes room if it can. No token and no lock is held. */
 bool via_meeting_is_open_allowed(void);
 
-/* The kernel has just given out this number, the lowest that was free. */
+/* The kernel has just returned this number, the lowest that was free. */
 void via_meeting_saw(int fd);
 
-/* A call of the program's has got EMFILE. True if descriptors were given back: try again. Leaves
- * errno alone. */
+/* One of the program's calls has failed with EMFILE. True if the library has closed descriptors:
+ * try again. Keeps errno. */
 bool via_meeting_give_back(void);
 
 #endif

@@ -19,25 +19,25 @@
 #include "sockets/process/cancel.h"
 #include "sockets/process/real.h"
 
-/* A missing message is checked for at each call for a while, then at every 8th, then seldom. When
- * much data has moved, too, it will not come: the number of calls alone proves nothing, as the peer
- * may get a CPU for its first call after thousands of small ones here. The kernel holds some
- * megabytes, so the reader has made calls by then. */
+/* How often an end checks for a missing message: at each call for a while, then at every 8th, then
+ * seldom. If much data has moved, too, the message will not come. The number of calls alone proves
+ * nothing: the peer may get a CPU for its first call after thousands of small calls here. But the
+ * kernel's buffers hold only some megabytes, so after more data the reader has made calls. */
 #define POLL_ALWAYS_CALLS 32u
 #define POLL_EVERY_CALLS 8u
 #define POLL_SELDOM_CALLS 256u
 #define GIVE_UP_CALLS 4096u
 #define GIVE_UP_BYTES (UINT64_C(64) << 20)
-/* A connection is worth pipes after some calls, or when it moves a lot. */
+/* A connection is worth pipes after some calls, or when it has moved this many bytes. */
 #define WORTH_BYTES (64u * 1024)
 
-/* Only one process and thread does the work of a phase. */
+/* Claims an end: only one thread of one process does the work of a phase. */
 static bool claim(struct via_conn *conn, enum via_phase phase)
 {
     return via_phase_apply_in(&conn->side->phase, phase, VIA_EVENT_CLAIM);
 }
 
-/* ... and has done it. */
+/* Releases the end after that work. */
 static void release(struct via_conn *conn, enum via_event event)
 {
     via_phase_apply(&conn->side->phase, event);
@@ -50,7 +50,7 @@ uint64_t via_conn_bells(struct via_conn *conn)
     uint64_t bells = !via_conn_is_local(conn) ? via_sock_bells_adopted() : 0;
     int bell = atomic_load_explicit(&conn->bell, memory_order_relaxed);
     if (bell < 0 && !via_is_alone() && via_conn_is_unsettled(conn)) {
-        /* Another thread may set up pipes while this one sleeps. */
+        /* Another thread may set up pipes while this one sleeps: records the bell to wake it by. */
         int none = -1;
         bell = via_sock_bell_of_thread();
         if (bell >= 0 &&
@@ -74,7 +74,8 @@ bool via_conn_tx_is_switch_allowed(struct via_conn *conn)
 
 /* --- steps ----------------------------------------------------------------------------------- */
 
-/* Pipes are there: a thread that sleeps on the kernel's connection alone must check again. */
+/* The connection has pipes: a thread that sleeps on the kernel connection alone must check
+ * again. */
 static void now_has_pipes(struct via_conn *conn, enum via_event event)
 {
     conn->stats->accelerated = true;
@@ -84,7 +85,7 @@ static void now_has_pipes(struct via_conn *conn, enum via_event event)
     via_ep_conn_changed(conn);
     via_shared_note(conn);
     if (!via_is_alone() || conn->side->forked != 0) {
-        /* Carried by the fabric it has no bell of ours but that of the waiting thread. */
+        /* A connection over the fabric has no bell but that of the waiting thread. */
         int waiter = !via_conn_is_local(conn) ? conn->bell : conn->bell_before;
         if (waiter >= 0) {
             via_sock_bell_ring((unsigned)waiter);
@@ -99,7 +100,7 @@ static bool is_its_turn(uint32_t calls)
            calls % (calls <= GIVE_UP_CALLS ? POLL_EVERY_CALLS : POLL_SELDOM_CALLS) == 0;
 }
 
-/* The peer has had its turns, and has not come. */
+/* True if the peer has had enough calls and did not answer. */
 bool via_conn_has_waited_enough(const struct via_conn *conn)
 {
     return conn->calls > GIVE_UP_CALLS &&
@@ -116,7 +117,7 @@ uint64_t via_conn_cookie(int fd)
     return cookie;
 }
 
-/* The end of a step for which a thread has claimed an end. rc: as of a carrier. */
+/* Ends a step for which a thread has claimed an end. rc: result of the carrier's function. */
 static void finish(struct via_conn *conn, int rc, enum via_event event)
 {
     if (rc == 0) {
@@ -157,9 +158,9 @@ static void step_accepted(struct via_op *op)
 }
 
 /*
- * Processes that hold a connection together can not agree on what one of them has found out; so no
- * step is taken before all but one have closed it. (Killed ones do not report that: then it stays
- * with the kernel.)
+ * Processes that hold a connection together can not tell each other what one of them has found out.
+ * So no step is taken before all but one have closed the connection. (A killed process does not
+ * report its end: the connection then stays with the kernel.)
  */
 static bool is_sole_holder(struct via_conn *conn)
 {
@@ -203,7 +204,7 @@ bool via_conn_stop_meeting(struct via_op *op, bool at_once)
     return stopped;
 }
 
-/* No byte is carried any more, or only bytes that the kernel would answer by RST. */
+/* True if no more bytes can be moved, or only bytes that the kernel would answer by RST. */
 static bool has_ended_here(struct via_conn *conn)
 {
     const struct via_side *side = conn->side;

@@ -34,15 +34,15 @@ bool via_address_is_ip_equal(const struct via_address *a, const struct via_addre
 /* The rules and the environment; see viaduct-sockets(7). */
 struct via_policy {
     bool on;
-    enum via_reason off_reason; /* when it is not */
+    enum via_reason off_reason; /* the reason, when it is off */
     struct via_rules rules;
-    const char *stats; /* file to append to, NULL: none */
+    const char *stats; /* name of the file to append the report to; NULL: none */
 };
 
 extern struct via_policy via_policy;
 
-/* Reads them. Invalid rules switch everything off: connections that a rule was meant to exclude
- * must not be accelerated. */
+/* Reads the rules and the environment. Invalid rules switch everything off: connections that a rule
+ * was meant to exclude must not be accelerated. */
 void via_policy_init(void);
 
 /* May a connection with a server at `server`, whose other end is at `peer`, be accelerated? */

@@ -13,7 +13,7 @@
 
 #define SOCKET_TYPE (SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK)
 
-/* The abstract name (it begins with a zero byte) and its length as bind() wants it. */
+/* The abstract name, which begins with a zero byte, and its length for bind(). */
 static socklen_t name_of(uint64_t cookie, struct sockaddr_un *ret_name)
 {
     *ret_name = (struct sockaddr_un){.sun_family = AF_UNIX};
@@ -38,7 +38,7 @@ int via_rendezvous_listen(uint64_t cookie)
     return fd;
 }
 
-/* The user at the other end. */
+/* The user of the process at the other end. */
 static int peer_uid(int fd, uid_t *ret_uid)
 {
     struct ucred cred;
@@ -123,7 +123,7 @@ int via_rendezvous_send(int control_fd, const struct via_offer *offer, const int
     return n == (ssize_t)sizeof(*offer) ? 0 : n < 0 ? -errno : -EPROTO;
 }
 
-/* Extracts the fds of a message; returns the number of them, all of them open. */
+/* Extracts the descriptors of a message. Returns how many; all of them are open. */
 static unsigned take_fds(struct msghdr *message, int *ret_fds)
 {
     unsigned count = 0;
@@ -176,7 +176,7 @@ int via_rendezvous_peek(int control_fd, struct via_offer *ret_offer, int *ret_fd
         memcpy(ret_fds, fds, count * sizeof(int));
         return 0;
     }
-    /* Descriptors that the kernel could not give to this process are cut off (unix(7)). */
+    /* Descriptors for which this process had no numbers are cut off (unix(7)). */
     bool cut = (message.msg_flags & MSG_CTRUNC) != 0 && count < fds_count;
     while (count > 0) {
         VIA_REAL(close)(fds[--count]);

@@ -10,7 +10,7 @@
 
 /*
  * How two processes of one machine that have a TCP connection find each other, without a daemon and
- * without waiting.
+ * without blocking.
  *
  * Both mark their TCP sockets (via_diag_mark), the acceptor by marking its listener. Nothing else
  * happens to a short connection. When a connection has moved some data, either end asks the kernel
@@ -21,35 +21,37 @@
  * (memory and its bell); the connector answers (its bell) at its next call, and needs the socket no
  * more. The messages are only peeked, so that a process forked meanwhile finds them too.
  *
- * The holder of the name must be the user that owns the TCP socket: else another user's process
- * could step between. In a user name space the overflow uid stands for all users that have no
- * number there, and owns nothing (user_namespaces(7)).
+ * The owner of the name must be the user that owns the TCP socket; otherwise another user's process
+ * could intercept the offer. In a user name space the overflow uid stands for all users that have
+ * no number there, and owns nothing (user_namespaces(7)).
  */
 
 /* Listens for the acceptor of the socket with this cookie. A file descriptor or a negative errno.
  */
 int via_rendezvous_listen(uint64_t cookie);
 
-/* Has the acceptor come? Its control socket, -EAGAIN, or an error. */
+/* Has the acceptor connected? Returns its control socket, -EAGAIN, or an error. */
 int via_rendezvous_accept(int listen_fd, uid_t *ret_uid);
 
-/* Connects to the connector with this cookie and owner: a control socket, -ECONNREFUSED if there is
- * none (a plain program), -EACCES if it is another user's, or another negative errno. */
+/* Connects to the connector with this cookie and owner. Returns a control socket; -ECONNREFUSED if
+ * there is no listener (the peer is a plain program), -EACCES if another user owns the name, or
+ * another negative errno. */
 int via_rendezvous_connect(uint64_t cookie, uid_t uid);
 
-/* The process at the other end, or the one that it was forked from; 0: it has no number here. */
+/* The process at the other end, or the process that it was forked from; 0: that process has no
+ * number in this pid namespace. */
 pid_t via_rendezvous_pid(int control_fd);
 
 /* Sends an offer or an answer, with one to four file descriptors. 0 or a negative errno. */
 int via_rendezvous_send(int control_fd, const struct via_offer *offer, const int *fds,
                         unsigned fds_count);
 
-/* Closing with an unread message would make the other end's next read fail: consumes it, and its
- * descriptors. */
+/* Consumes an unread message and its descriptors: closing with an unread message would make the
+ * peer's next read fail. */
 void via_rendezvous_drop(int control_fd);
 
-/* Peeks the other side's message. 0 and the fds (close-on-exec, the caller's), -EAGAIN, -EPIPE if
- * the other side has gone, -EPROTO. */
+/* Peeks the peer's message. 0 and the fds (close-on-exec, owned by the caller), -EAGAIN, -EPIPE if
+ * the peer has ended, -EPROTO. */
 int via_rendezvous_peek(int control_fd, struct via_offer *ret_offer, int *ret_fds,
                         unsigned fds_count);
 

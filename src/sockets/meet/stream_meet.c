@@ -24,7 +24,9 @@ int via_meet_take_offer(struct via_fabric_offer *slot, uint64_t nonce, unsigned 
     }
     memcpy(ret_offer, slot, sizeof(*ret_offer));
     if (ret_offer->nonce != nonce) {
-        atomic_store_explicit(&slot->ready, 0, memory_order_relaxed); /* for its former user */
+        atomic_store_explicit(
+            &slot->ready, 0,
+            memory_order_relaxed); /* an offer for an earlier connection that used this slot */
         return -EAGAIN;
     }
     if (ret_offer->ready == VIA_FABRIC_WITHDRAWN) {
@@ -51,7 +53,7 @@ bool via_meet_take_hello(const struct via_fabric_hello *line, unsigned host, uin
     return ret_hello->host == host && ret_hello->segment_bytes == segment_bytes;
 }
 
-/* The reader's current record, and moves on. */
+/* Collects the reader's current record, and moves to the next one. */
 static int gather_record(const struct via_meet_gather *gather, struct via_pipe_reader *at)
 {
     struct via_pipe_record record;
@@ -64,7 +66,7 @@ static int gather_record(const struct via_meet_gather *gather, struct via_pipe_r
         return rc;
     }
     if (via_pipe_peek(at, &record) != 1) {
-        return -EPROTO; /* the peer has changed it: only the peer loses */
+        return -EPROTO; /* the peer has changed it meanwhile, which harms only the peer */
     }
     if (!mirrored && record.body_bytes != 0) {
         rc = gather->fetch(gather->ctx,

@@ -9,7 +9,7 @@
 #include "sockets/conn/side.h"
 
 #define PAGE 4096u
-/* SWITCH, data, and the two that are reserved for DEMOTE and FIN. */
+/* SWITCH, data, and the two slots that are reserved for DEMOTE and FIN. */
 #define SLOTS_MIN 4u
 
 size_t via_segment_bytes_for(const struct via_pipe_geometry *geometry)

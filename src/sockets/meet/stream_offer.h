@@ -24,15 +24,15 @@ struct via_offer {
     uint64_t segment_bytes; /* the memory holds two of these: the acceptor's, the connector's */
     uint32_t bell_word;     /* index in the page that comes with the bell */
     uint32_t reserved2;
-    uint64_t bell_id; /* random: the same bell is kept once */
+    uint64_t bell_id; /* random; a second offer of the same bell gives the same object */
 };
 
 #define VIA_RING_SLOTS_MAX 1024u
 
-/* The message of these bytes: 0, or -EPROTO. */
+/* Parses the message in these bytes: 0, or -EPROTO. */
 int via_offer_parse(const void *message, size_t bytes, struct via_offer *ret_offer);
 
-/* Can this end use such pipes, with a memory of that size for either end? */
+/* Can this end use such pipes, with memory of that size for each end? */
 bool via_offer_is_of(const struct via_pipe_geometry *geometry, uint64_t segment_bytes);
 
 /* Does it describe such pipes, in a memory of that size? */

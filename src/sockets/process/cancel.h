@@ -7,10 +7,10 @@
 #include "sockets/process/fds.h"
 
 /*
- * pthread_cancel(). The C library acts on it in calls that may sleep, most of which this library
- * makes while it holds resources for the program's call: a connection, a token, bells. So
- * cancellation is deferred, and allowed around the one sleep that stands for the kernel's, with
- * cleanup handlers for the resources held there.
+ * pthread_cancel(). The C library acts on a cancellation in calls that may sleep. This library
+ * makes most of these while it holds resources for the program's call: a connection, a token,
+ * bells. So it defers cancellation, and allows it around the one sleep that replaces the kernel's,
+ * with cleanup handlers for the resources held there.
  *
  *     struct via_cancel before;
  *     via_cancel_off(&before);
@@ -26,7 +26,7 @@ struct via_cancel {
     int outer;
 };
 
-/* The program's setting, plus 1; 0: cancellation is not deferred. */
+/* The program's cancellation state, plus 1; 0: cancellation is not deferred. */
 extern __thread int via_cancel_kept __attribute__((tls_model("initial-exec")));
 
 static inline void via_cancel_off(struct via_cancel *ret_before)
@@ -34,7 +34,8 @@ static inline void via_cancel_off(struct via_cancel *ret_before)
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &ret_before->state);
     ret_before->outer = via_cancel_kept;
     if (via_cancel_kept == 0 || ret_before->state == PTHREAD_CANCEL_ENABLE) {
-        via_cancel_kept = ret_before->state + 1; /* else an outer call of ours defers it already */
+        via_cancel_kept =
+            ret_before->state + 1; /* else an outer call of the library defers it already */
     }
 }
 
@@ -44,8 +45,8 @@ static inline void via_cancel_back(const struct via_cancel *before)
     pthread_setcancelstate(before->state, NULL);
 }
 
-/* As via_cancel_off(), and no sleep allows it: in calls that are no cancellation points, and where
- * there are no cleanup handlers. */
+/* Like via_cancel_off(), and no sleep allows cancellation: in calls that are not cancellation
+ * points, and where there are no cleanup handlers. */
 static inline void via_cancel_never(struct via_cancel *ret_before)
 {
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &ret_before->state);
@@ -53,13 +54,14 @@ static inline void via_cancel_never(struct via_cancel *ret_before)
     via_cancel_kept = PTHREAD_CANCEL_DISABLE + 1;
 }
 
-/* ... from here to the end of the block. */
+/* Defers cancellation from here to the end of the block. */
 #define VIA_CANCEL_NEVER                                                           \
     struct via_cancel via_cancel_before __attribute__((cleanup(via_cancel_back))); \
     via_cancel_never(&via_cancel_before)
 
-/* First in each hook of a cancellation point: a request from before the call acts, even if the call
- * need not wait (POSIX.1, 2.9.5.2). In a process of one thread no other thread can cancel it. */
+/* Called first in each hook of a cancellation point: a request made before the call takes effect
+ * even if the call need not wait (POSIX.1, 2.9.5.2). In a process of one thread no other thread can
+ * have made a request. */
 static inline void via_cancel_point(void)
 {
     if (!via_is_alone()) {

@@ -33,7 +33,7 @@ int via_fds_init(void)
     if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_max > count) {
         count = limit.rlim_max > FDS_MAX ? FDS_MAX : (unsigned)limit.rlim_max;
     }
-    /* Only the pages of numbers in use are ever touched. */
+    /* Only the pages of numbers in use are touched, so the rest takes no memory. */
     unsigned char *memory = mmap(NULL, count * (sizeof(*via_fds) + 1), PROT_READ | PROT_WRITE,
                                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) {
@@ -54,7 +54,7 @@ struct via_file *via_file_get_slowly(int fd)
         }
         uint32_t users = atomic_load_explicit(&file->users, memory_order_relaxed);
         if (users == 0) {
-            continue; /* being freed: the table entry changes in a moment */
+            continue; /* the object is being freed: the table entry changes in a moment */
         }
         /* Pairs with the release in put: the freeing thread sees everything that the last user
          * did. */
@@ -141,9 +141,10 @@ unsigned via_fds_quarter(void)
 }
 
 /*
- * Our numbers are in the upper half of the program's range: most of them belong to connections that
- * meet, in the last quarter. The program gets the lowest free numbers, so it meets ours only when
- * it has used up the rest.
+ * Moves fd to a high number. The library's descriptors are in the upper half of the program's
+ * range; most of them belong to connections that meet, in the last quarter. The kernel returns the
+ * lowest free numbers to the program, so the program reaches the library's numbers only when it has
+ * used all others.
  */
 static int make_high(int fd)
 {

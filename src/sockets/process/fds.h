@@ -11,17 +11,18 @@
 #include "base/types.h"
 
 /*
- * The library's view of this process's file descriptors: a pointer per number, NULL for the many
- * that do not concern us. Looking up one of those costs a load and a compare.
+ * The library's table of this process's file descriptors: a pointer per number, NULL for the many
+ * that are not connections. To look up one of those costs a load and a compare.
  *
- * References are counted: `users` is 1 for being in the table (however many numbers
- * refer to it) and 1 per call under way. Objects are never unmapped, so a stale pointer may be
- * touched, but via_file_get() makes sure it is still what the number means.
+ * References are counted: `users` is 1 for being in the table (however many numbers refer to it)
+ * and 1 per call under way. Objects are never unmapped, so a stale pointer may be dereferenced;
+ * via_file_get() checks that the number still refers to the object.
  */
 enum via_file_kind {
-    VIA_FILE_CONN = 1,   /* struct via_conn: one end of a TCP connection */
-    VIA_FILE_EPOLL = 2,  /* struct via_ep_set: an epoll set that holds one */
-    VIA_FILE_HIDDEN = 3, /* struct via_hidden: ours, hidden from the program */
+    VIA_FILE_CONN = 1,  /* struct via_conn: one end of a TCP connection */
+    VIA_FILE_EPOLL = 2, /* struct via_ep_set: an epoll set that contains one */
+    VIA_FILE_HIDDEN =
+        3, /* struct via_hidden: a descriptor of the library, hidden from the program */
 };
 
 struct via_file {
@@ -51,7 +52,7 @@ static inline bool via_is_alone(void)
     return __libc_single_threaded != 0;
 }
 
-/* One of our own: the program must see a closed number. */
+/* True for a descriptor of the library: the program must see a closed number. */
 static inline bool via_fd_is_hidden(int fd)
 {
     const struct via_file *file = via_fd_peek(fd);
@@ -78,20 +79,23 @@ static inline void via_file_put(struct via_file *file, bool alone)
 /* Makes fd refer to the object (NULL: to nothing); the caller handles `users`. False if fd is
  * beyond the table. */
 bool via_fd_set(int fd, struct via_file *file);
-/* One more than the highest number that ever referred to an object of the program's. */
+/* One more than the highest number that ever referred to a connection or set. */
 unsigned via_fds_top(void);
 /* Removes the object of fd from the table; the caller drops the reference. */
 struct via_file *via_fd_take(int fd);
 
 /* Facts about numbers without an object in the table. Closing clears them. */
-#define VIA_FD_IN_EPOLL 1u   /* in a set, which would not find it if it became ours */
-#define VIA_FD_LISTENS 2u    /* has our mark: see via_diag_mark() */
-#define VIA_FD_IN_RING 4u    /* named in an io_uring */
-#define VIA_FD_IS_SET 8u     /* made by epoll_create() */
-#define VIA_FD_IS_COPIED 16u /* a copy of another number, or copied: possibly one socket */
-/* A set whose state the kernel holds. */
+#define VIA_FD_IN_EPOLL                                                                         \
+    1u                    /* in an epoll set, which would not find it if it became a connection \
+                           */
+#define VIA_FD_LISTENS 2u /* a listener with the mark: see via_diag_mark() */
+#define VIA_FD_IN_RING 4u /* named in an entry of an io_uring */
+#define VIA_FD_IS_SET 8u  /* made by epoll_create() */
+#define VIA_FD_IS_COPIED \
+    16u /* a copy of another number, or copied: several numbers may refer to the socket */
+/* A set that the kernel polls: in another set, or in an io_uring. */
 #define VIA_FD_SEEN_BY_KERNEL (VIA_FD_IN_EPOLL | VIA_FD_IN_RING)
-#define VIA_FD_IS_PASSED 32u /* a set that another process has, too */
+#define VIA_FD_IS_PASSED 32u /* a set that was passed to another process */
 #define VIA_FD_ALL 63u
 
 extern _Atomic unsigned char *via_fd_marks;
@@ -117,33 +121,33 @@ static inline void via_fd_mark(int fd, unsigned mark, bool set)
 /* --- our own descriptors --------------------------------------------------------------------- */
 
 /*
- * Descriptors that the program does not know of: high numbers, close-on-exec, protected from its
- * close() and dup2(). Their place in memory is known, so that a descriptor can be moved out of the
- * way.
+ * Descriptors that the program does not know of: high numbers, close-on-exec, protected from the
+ * program's close() and dup2(). The table knows where the library keeps each number, so a
+ * descriptor can be moved to another number.
  */
 struct via_hidden {
     struct via_file file;
-    _Atomic int *place; /* NULL: it can not be moved */
+    _Atomic int *place; /* where the library keeps the number; NULL: it can not be moved */
     bool meets;         /* of a connection whose ends have not met: meeting.h */
 };
 
 /* Hides fd (any number) and stores its new number in *place. 0, or a negative errno: then fd is
- * closed and *place is -1. -EMFILE also when the program's own descriptors come near ours, and in a
- * child of vfork(). */
+ * closed and *place is -1. -EMFILE also when the program's own descriptors come near the library's,
+ * and in a child of vfork(). */
 int via_hidden_new(int fd, _Atomic int *place);
 /* The same for a connection whose ends have not met. */
 int via_hidden_new_meeting(int fd, _Atomic int *place);
 /* Closes the descriptor in *place, if any, and stores -1. */
 void via_hidden_close(_Atomic int *place);
-/* The program will get this number: moves our descriptor away. False: it stays. */
+/* The program is about to get this number: moves the library's descriptor away. False: it stays. */
 bool via_hidden_move(int fd);
-/* A descriptor that another library has made and keeps by its number: hidden in place, nothing
- * more. */
+/* A descriptor that another library has made and keeps by its number: hides it without moving
+ * it. */
 void via_hidden_shield(int fd, bool ours);
 
-/* How many there are of connections whose ends have not met. */
+/* How many descriptors belong to connections whose ends have not met. */
 unsigned via_hidden_meeting_count(void);
-/* A quarter of RLIMIT_NOFILE, which may be out of date by some calls. */
+/* A quarter of RLIMIT_NOFILE. The value may be some calls old. */
 unsigned via_fds_quarter(void);
 
 /* Around fork(), as in pool.h. */

@@ -7,13 +7,13 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-/* The kernel's own set: a word. The C library's is longer, and in a context other members follow
- * the kernel's. */
+/* The kernel's signal set is one word. The C library's is longer; in a signal context other members
+ * follow the kernel's set. */
 #define SET_BYTES sizeof(uint64_t)
 
 __thread struct via_lock_thread via_lock_thread __attribute__((tls_model("initial-exec")));
 
-/* While put_off: the signal mask of before. */
+/* While put_off: the signal mask before all signals were blocked. */
 static __thread uint64_t mask_before __attribute__((tls_model("initial-exec")));
 
 static void set_mask(int how, uint64_t mask)
@@ -37,7 +37,7 @@ bool via_lock_put_off(int number, siginfo_t *info, void *of_kernel)
             mask_before = mask;
             via_lock_thread.put_off = true;
         }
-        mask |= all; /* holds when this handler has returned */
+        mask |= all; /* takes effect when this handler has returned */
         memcpy(&context->uc_sigmask, &mask, SET_BYTES);
     } else {
         set_mask(SIG_SETMASK, handling);
@@ -59,12 +59,13 @@ void via_lock_fork_child_begin(void)
 {
     via_lock_enter();
     if (via_lock_thread.put_off) {
-        via_lock_deliver_signals(); /* signals that were pending are not pending here */
+        via_lock_deliver_signals(); /* signals that were pending in the parent are not pending here
+                                     */
     }
 }
 
 void via_lock_fork_child_end(void)
 {
-    via_lock_thread.held = 1; /* mutexes that were made anew have not been left */
+    via_lock_thread.held = 1; /* mutexes that were made anew are not counted down by an unlock */
     via_lock_leave();
 }

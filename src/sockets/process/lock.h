@@ -14,18 +14,18 @@
  * The library's mutexes. close(), send() and other calls may be made by a signal handler at any
  * point (signal-safety(7)), so no handler of the program may run while its thread holds a mutex: it
  * would deadlock. To block signals costs two system calls for each mutex. Instead a word of the
- * thread counts what it holds, and signals.c puts a handler off until it is 0. Nor is a thread
- * cancelled meanwhile: the mutex would be held for ever.
+ * thread counts the mutexes that it holds, and signals.c defers a handler until the count is 0. The
+ * thread is not cancelled meanwhile either: the mutex would be held for ever.
  */
 struct via_lock_thread {
     uint32_t held;
-    int cancel_state; /* of before the first */
+    int cancel_state; /* the state before the first mutex */
     bool put_off;     /* a signal is pending, and all are blocked: signals.c */
 };
 extern __thread struct via_lock_thread via_lock_thread __attribute__((tls_model("initial-exec")));
 
 #define VIA_LOCK_SIGNAL(number) (UINT64_C(1) << ((number)-1))
-/* The signals that are deferred. Not the faults, which the interrupted instruction causes, and not
+/* The signals that are deferred: all but the faults, which the interrupted instruction causes, and
  * the C library's own two, for pthread_cancel() and setuid(). */
 #define VIA_LOCK_FAULTS                                                             \
     (VIA_LOCK_SIGNAL(SIGSEGV) | VIA_LOCK_SIGNAL(SIGBUS) | VIA_LOCK_SIGNAL(SIGFPE) | \
@@ -33,17 +33,17 @@ extern __thread struct via_lock_thread via_lock_thread __attribute__((tls_model(
      VIA_LOCK_SIGNAL(SIGABRT))
 #define VIA_LOCK_SIGNALS (~(VIA_LOCK_FAULTS | VIA_LOCK_SIGNAL(32) | VIA_LOCK_SIGNAL(33)))
 
-/* In a handler: makes its signal pending once more, with all signals blocked from here on. False:
- * that is impossible. */
+/* Called in a handler: makes its signal pending once more, with all signals blocked from here on.
+ * False: that is impossible. */
 bool via_lock_put_off(int number, siginfo_t *info, void *context);
-/* Lets in the deferred signals. */
+/* Unblocks and delivers the deferred signals. */
 void via_lock_deliver_signals(void);
 
-/* In a forked child, first and last: deferred signals are the parent's. */
+/* Called in a forked child, first and last: deferred signals are the parent's. */
 void via_lock_fork_child_begin(void);
 void via_lock_fork_child_end(void);
 
-/* For code without a mutex in which no handler may run. */
+/* For code without a mutex during which no handler may run. */
 static inline void via_lock_enter(void)
 {
     via_lock_thread.held++;

@@ -13,13 +13,14 @@ __thread uintptr_t via_memory_known[VIA_MEMORY_KNOWN] __attribute__((tls_model("
 /* The size of the kernel's sigset_t. */
 #define SET_BYTES 8u
 
-/* rt_sigprocmask() reads the set, and then finds that it does not know what to do with it. */
+/* rt_sigprocmask() reads the set before it rejects the invalid operation, so its error shows
+ * whether the page is readable. */
 static bool is_readable(uintptr_t page)
 {
     return syscall(SYS_rt_sigprocmask, ~0L, page, NULL, SET_BYTES) == 0 || errno != EFAULT;
 }
 
-/* Wakes no thread, and for that stores the word's own value there, atomically. */
+/* A futex operation that wakes no thread, and stores the word's own value there, atomically. */
 static bool is_writable(uintptr_t page)
 {
     uint32_t none = 0;

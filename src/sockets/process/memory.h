@@ -9,12 +9,13 @@
 #include "base/types.h"
 
 /*
- * Is there memory behind a pointer of the program's? If not, the kernel's call returns EFAULT,
- * where a read here would end the program. Asking the kernel takes some 100 ns, so a thread
- * remembers a few pages that it has asked about: a page that is unmapped later goes unnoticed.
+ * Checks whether a pointer of the program points to memory. If not, the kernel's call returns
+ * EFAULT, while a read by the library would end the program. To ask the kernel takes some 100 ns,
+ * so a thread caches a few pages that it has asked about: a page that is unmapped later is not
+ * noticed.
  *
- * For what is small and read before the kernel sees it: vectors, message headers, arrays of poll().
- * The bytes of a message are not asked about.
+ * Used for small data that the library reads before the kernel does: vectors, message headers,
+ * arrays of poll(). The bytes of a message are not checked.
  */
 #define VIA_MEMORY_PAGE 4096u
 #define VIA_MEMORY_READABLE 1u
@@ -32,7 +33,8 @@ static inline bool via_memory_is_accessible(const void *from, size_t bytes, unsi
     uintptr_t first = (uintptr_t)from & ~(uintptr_t)(VIA_MEMORY_PAGE - 1);
     uintptr_t known = via_memory_known[first / VIA_MEMORY_PAGE % VIA_MEMORY_KNOWN];
     bool one_page = (uintptr_t)from - first + bytes <= VIA_MEMORY_PAGE;
-    /* `known` is a page and the ways: what is left is the ways when it is this page. */
+    /* `known` is a page's address plus its ways: only for this page is the difference below a
+     * page. */
     return (via_likely(one_page) &&
             via_likely(known - first < VIA_MEMORY_PAGE && (known & way) == way)) ||
            bytes == 0 || via_memory_is_accessible_slowly((uintptr_t)from, bytes, way);

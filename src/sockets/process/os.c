@@ -27,7 +27,7 @@ static void remember_pid(void)
     }
 }
 
-/* A page of its own, as MADV_WIPEONFORK works on pages. */
+/* The word has a page of its own, because MADV_WIPEONFORK works on pages. */
 static void make_pid_word(void)
 {
     void *page = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -46,7 +46,7 @@ static void make_pid_word(void)
 void via_os_init(void)
 {
     make_pid_word();
-    /* 50 us tell the rate to a few percent, which is enough for what it is used for. */
+    /* 50 us give the rate to a few percent, which is enough for its users. */
     uint64_t ns = via_os_now_ns();
     uint64_t ticks = via_os_ticks();
     uint64_t passed_ns;
@@ -128,7 +128,7 @@ bool via_os_uid_is_one(uid_t uid)
     if (via_likely(uid != overflow_uid())) {
         return true;
     }
-    /* Asked each time: a process may go into another name space. */
+    /* Read each time, because a process may enter another user namespace. */
     via_os_read_proc("/proc/self/uid_map", map, sizeof(map));
     return sscanf(map, "%lu %lu %lu", &first, &outside, &count) == 3 && first == 0 &&
            count >= UINT32_MAX;

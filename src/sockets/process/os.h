@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Clocks, futexes and thread ids, as cheap as possible. Only the preload library uses them, and the
- * stream its counter. */
+/* Clocks, futexes and thread ids, as cheap as possible. Used only by the preload library; the
+ * stream uses the counter. */
 #ifndef VIA_SOCKETS_OS_H
 #define VIA_SOCKETS_OS_H
 
@@ -21,7 +21,7 @@ static inline uint64_t via_os_now_ns(void)
     return (uint64_t)ts.tv_sec * VIA_SEC_NS + (uint64_t)ts.tv_nsec;
 }
 
-/* A counter for short times: cheap, of unknown rate; via_os_ticks_us is a good guess at it. */
+/* A counter for short times: cheap, and of unknown rate, which via_os_ticks_us estimates well. */
 static inline uint64_t via_os_ticks(void)
 {
 #if defined(__x86_64__)
@@ -39,7 +39,7 @@ static inline uint64_t via_os_us_to_ticks(uint64_t us)
     return us * via_os_ticks_us;
 }
 
-/* The calling thread's id, remembered; via_os_forked() forgets it. */
+/* The calling thread's id, cached; via_os_forked() clears it. */
 extern __thread uint32_t via_os_thread_id __attribute__((tls_model("initial-exec")));
 
 static inline uint32_t via_os_thread(void)
@@ -51,8 +51,9 @@ static inline uint32_t via_os_thread(void)
 }
 void via_os_forked(void);
 
-/* getpid() without the system call. The kernel clears the word in a forked child, whatever call has
- * made it. NULL: it is unavailable. A child that runs in this process's memory counts as it. */
+/* The process id without a system call. The kernel clears the word in a forked child, whatever call
+ * has made the child. NULL: unavailable. A child that runs in this process's memory counts as this
+ * process. */
 extern const _Atomic pid_t *via_os_pid_word;
 
 static inline pid_t via_os_pid(void)
@@ -62,17 +63,18 @@ static inline pid_t via_os_pid(void)
     return via_likely(pid != 0) ? pid : getpid();
 }
 
-/* A child of vfork() or the like, which runs in the memory of its parent and has descriptors of its
- * own: what it opens is not there for the parent. By a system call. */
+/* True in a child of vfork() or the like, which runs in its parent's memory and has descriptors of
+ * its own: the parent does not have what the child opens. Makes a system call. */
 static inline bool via_os_is_guest(void)
 {
     return getpid() != via_os_pid();
 }
 
-/* For a call that waits until then (0: not at all): in *storage, or NULL for VIA_NEVER_NS. */
+/* The timeout of a call that waits until the deadline (0: not at all): in *storage, or NULL for
+ * VIA_NEVER_NS. */
 struct timespec *via_os_time_left(uint64_t deadline_ns, struct timespec *storage);
 
-/* For less than a second. A signal ends it early. errno is unspecified. */
+/* Pauses for less than a second. A signal ends the pause early. errno is unspecified. */
 void via_os_pause(uint64_t ns);
 
 /* Sleeps while *word is value, up to timeout_ns. Spurious returns happen. errno is unspecified. */
@@ -80,18 +82,18 @@ void via_os_futex_wait(_Atomic uint32_t *word, uint32_t value, uint64_t timeout_
 void via_os_futex_wake(_Atomic uint32_t *word, int count);
 
 /* Does this uid stand for one user in the kernel? Not if it is the overflow uid and some users have
- * no number of their own, or that is unknown. errno is unspecified. */
+ * no uid in this namespace, or that is unknown. errno is unspecified. */
 bool via_os_uid_is_one(uid_t uid);
 
-/* As ftruncate() with more bytes than there are, but beyond RLIMIT_FSIZE it is EFBIG alone: the
- * kernel would also end the program by SIGXFSZ. */
+/* Extends a file as ftruncate() does. Beyond RLIMIT_FSIZE it only returns EFBIG: the kernel would
+ * also end the program by SIGXFSZ. */
 int via_os_extend(int fd, uint64_t bytes);
-/* New shared memory, mapped for writing before it is sealed: its descriptor, or a negative errno.
- */
+/* Makes shared memory, and maps it for writing before it is sealed. Returns its descriptor, or a
+ * negative errno. */
 int via_os_memory(const char *name, size_t bytes, int seals, void **ret_memory);
 /* The beginning of a small file of /proc, as text; "" when there is none. errno is unspecified. */
 void via_os_read_proc(const char *name, char *ret_text, size_t room);
-/* As write() at the end of a regular file, with the same exception. */
+/* Appends to a regular file as write() does, with the same exception. */
 ssize_t via_os_append(int fd, const void *data, size_t bytes);
 
 #endif

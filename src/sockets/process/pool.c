@@ -20,7 +20,7 @@ static void **link_of(const struct via_pool *pool, void *object)
     return (void **)(void *)((unsigned char *)object + pool->size - sizeof(void *));
 }
 
-#define STEP_BYTES ((size_t)64 * 1024) /* of whole pages, whatever their size */
+#define STEP_BYTES ((size_t)64 * 1024) /* a multiple of the page size, whatever that is */
 
 static size_t to_steps(size_t bytes)
 {
@@ -32,8 +32,8 @@ static size_t reserved_bytes(const struct via_pool *pool)
     return to_steps(pool->size * pool->count_max);
 }
 
-/* Reserved address space is not charged; writable memory is, under strict overcommit. So a pool
- * becomes writable in steps, of a quarter of its size: few calls, and two mappings. */
+/* Reserved address space is not charged, but writable memory is, under strict overcommit. So a pool
+ * becomes writable in steps of a quarter of its size: few system calls, and two mappings. */
 static bool make_writable(struct via_pool *pool, size_t bytes)
 {
     size_t step = via_max(bytes - pool->writable_bytes, pool->writable_bytes / 4);
@@ -45,7 +45,7 @@ static bool make_writable(struct via_pool *pool, size_t bytes)
     return true;
 }
 
-/* One that was never handed out; NULL: there is none. */
+/* An object that was never handed out; NULL: there is none. */
 static void *new_object(struct via_pool *pool)
 {
     if (pool->base == NULL) {

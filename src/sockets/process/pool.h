@@ -8,15 +8,15 @@
 /*
  * Objects of one size that are never returned to the system, so that a stale pointer to one still
  * points to one. Address space is reserved at first use, and charged as objects are used. Not from
- * malloc: the program may have replaced it, and calls us from inside it.
+ * malloc(): the program may have replaced it, and may call the library from inside its replacement.
  */
 struct via_pool {
     unsigned char *base;
-    void *
-        free; /* each free object's last 8 bytes point to the next: the rest stays as it was left */
+    void *free; /* the last 8 bytes of each free object point to the next; the rest keeps its
+                   contents */
     size_t size;
     size_t count_max;
-    size_t count;          /* handed out so far at least once */
+    size_t count;          /* objects that were handed out at least once */
     size_t writable_bytes; /* from base on */
 };
 
@@ -25,24 +25,24 @@ struct via_pool {
         .size = ((object_size) + sizeof(void *) + 63) & ~(size_t)63, .count_max = (objects_max) \
     }
 
-/* The contents are those of the last user; zero when new. NULL: none left. */
+/* The object has the contents of its last user; zeros when new. NULL: none left. */
 void *via_pool_get(struct via_pool *pool);
 void via_pool_put(struct via_pool *pool, void *object); /* NULL is fine */
 
-/* Does this number point to an object of the pool, handed out or free? */
+/* Is this number the address of an object of the pool, handed out or free? */
 bool via_pool_is_owner(const struct via_pool *pool, unsigned long long address);
 
-/* Which one is it, counted from 0? */
+/* The index of the object, counted from 0. */
 size_t via_pool_index(const struct via_pool *pool, const void *object);
 
 /*
- * Memory for one call that needs more than a small stack has. Threads may have 16 KiB
- * (PTHREAD_STACK_MIN), of which signal handlers want their part.
+ * Scratch memory for one call that needs more than a small stack has. Threads may have 16 KiB
+ * (PTHREAD_STACK_MIN), and signal handlers need a part of that.
  */
 #define VIA_SCRATCH_BYTES (64u * 1024)
 extern struct via_pool via_scratch;
 
-/* Around fork(), so that the child does not inherit a lock without a holder. */
+/* Called around fork(), so that the child does not inherit a lock without a holder. */
 void via_pool_fork_prepare(void);
 void via_pool_fork_done(void);
 

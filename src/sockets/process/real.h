@@ -18,8 +18,8 @@
 #include "base/types.h"
 
 /*
- * The C library's own functions, behind the ones this library puts in front of them. VIA_REAL(read)
- * is callable at any time, also before constructors have run; the first use of each looks it up.
+ * The C library's functions that this library's hooks replace. VIA_REAL(read) may be called at any
+ * time, also before constructors have run; the first use of each function looks it up.
  */
 /* clang-format off */
 #define VIA_REAL_FUNCTIONS(F)                                                                      \
@@ -107,7 +107,7 @@ void via_real_init(void);
 #define VIA_REAL(name) \
     (via_likely(via_real.name != NULL) ? (void)0 : via_real_init(), via_real.name)
 
-/* Functions that stand in for the C library's, and other names of them. */
+/* Hooks: functions that replace the C library's, and other names of such functions. */
 #define VIA_HOOK __attribute__((visibility("default")))
 #define VIA_HOOK_AS(name) __attribute__((visibility("default"), alias(#name)))
 

@@ -7,15 +7,15 @@
 #include "base/pause.h"
 #include "sockets/process/os.h"
 
-/* A check takes the line away from the holder, so a waiter checks ever more seldom: the holder does
- * a lot before it loses it. */
+/* A check takes the cache line away from the holder. So a waiter checks less and less often: the
+ * holder does much work before it loses the line. */
 #define PAUSES_MAX 64u
-#define POLLS_ASK 4u /* from then on, when it may */
+#define POLLS_ASK 4u /* after so many checks the waiter asks for the token, if it may */
 #define POLLS 12u
 #define TURN_US 250u
-/* The releasing thread waits so many pauses for a spinning waiter to take it. */
+/* How many pauses the releasing thread waits for a spinning waiter to take the token. */
 #define PAUSES_GIVE 100u
-/* A ring may be lost, and a holder may be killed. */
+/* Limit of a sleep: a wake-up may be lost, and a holder may be killed. */
 #define SLEEP_NS VIA_MSEC_NS
 
 struct waiting {
@@ -29,7 +29,7 @@ static bool is_dead(uint32_t thread)
     return kill((pid_t)thread, 0) != 0 && errno == ESRCH;
 }
 
-/* The rest of the present turn; 0: it is over. */
+/* The time left of the present turn; 0: the turn is over. */
 static uint64_t turn_left_ns(const struct via_token *token)
 {
     uint64_t ticks = via_os_us_to_ticks(TURN_US);
@@ -37,7 +37,7 @@ static uint64_t turn_left_ns(const struct via_token *token)
     return gone < ticks ? (ticks - gone) * TURN_US * 1000 / ticks : 0;
 }
 
-/* As long as another thread holds it: a little, then more. */
+/* Waits while another thread holds the token: a short time, then longer. */
 static void wait_more(struct via_token *token, uint32_t holder, struct waiting *waiting)
 {
     uint64_t left_ns = 0;
@@ -46,7 +46,7 @@ static void wait_more(struct via_token *token, uint32_t holder, struct waiting *
         left_ns = turn_left_ns(token);
     }
     if (left_ns != 0) {
-        /* Without a request: no thread is woken. */
+        /* Without a request no thread wakes this one. */
         via_os_futex_wait(&token->holder, holder, left_ns);
         waiting->looks = POLLS_ASK;
         waiting->pauses = 1;
@@ -67,8 +67,8 @@ static void wait_more(struct via_token *token, uint32_t holder, struct waiting *
     atomic_fetch_or_explicit(&token->asked, VIA_TOKEN_SLEEPS, memory_order_relaxed);
     via_os_futex_wait(&token->holder, holder, SLEEP_NS);
     if (is_dead(holder)) {
-        /* Its process was killed in the middle; it may leave half a record's state, but the peer
-         * sees records whole, and a killed process ends its stream anyway. */
+        /* The holder's process was killed in the middle. It may leave a half-written record, but
+         * the peer sees only whole records, and a killed process ends its stream anyway. */
         atomic_compare_exchange_strong_explicit(&token->holder, &holder, 0, memory_order_acquire,
                                                 memory_order_relaxed);
     }
@@ -83,7 +83,7 @@ int via_token_take_slowly(struct via_token *token, uint64_t frame)
     for (;;) {
         uint32_t holder = atomic_load_explicit(&token->holder, memory_order_relaxed);
         if (holder == me) {
-            /* The stack grows down: a holder's frame below mine is gone (longjmp). */
+            /* The stack grows down: a holder's frame below this one no longer exists (longjmp). */
             if (frame < token->frame) {
                 errno = saved;
                 return -EDEADLK;
@@ -105,7 +105,7 @@ int via_token_take_slowly(struct via_token *token, uint64_t frame)
         atomic_store_explicit(&token->turn, via_os_ticks(), memory_order_relaxed);
         if (atomic_load_explicit(&token->asked, memory_order_relaxed) == VIA_TOKEN_SPINS) {
             atomic_store_explicit(&token->asked, 0,
-                                  memory_order_relaxed); /* other threads ask again */
+                                  memory_order_relaxed); /* waiting threads ask again */
         }
     }
     atomic_signal_fence(memory_order_seq_cst);

@@ -12,28 +12,30 @@
  * thread sleeps in a system call for data while it holds a token.
  *
  * A signal handler may interrupt the holder and use the same connection, or longjmp away and never
- * return. The first holder can not be waited for, the second must not be: the stack tells which
- * case it is. A frame that lies above the one that took the token has outlived it.
+ * return. In the first case the handler can not wait for the token, in the second it must not; the
+ * stack shows which case it is. A caller whose frame lies above the one that took the token has
+ * outlived that frame.
  *
- * Threads that all want it take turns of some hundred microseconds: a record costs some ten
- * nanoseconds to write, but ten times that when its lines come from another CPU, and a thread that
- * polls for the token all the time keeps a CPU from the reader. A thread that has waited gets it at
- * the next release, if the turn before is over; else it sleeps until then.
+ * Threads that compete for a token take turns of some hundred microseconds: to write a record costs
+ * some ten nanoseconds, but ten times that when its lines come from another CPU, and a thread that
+ * polls for the token all the time keeps a CPU from the reader. A thread that has waited gets the
+ * token at the next release, if the turn before is over; else it sleeps until then.
  */
 struct via_token {
     _Atomic uint32_t holder; /* thread id; 0 = free */
-    _Atomic uint32_t asked;  /* VIA_TOKEN_*, of the waiting threads; a hint */
-    uint64_t frame;          /* of the function that took it */
+    _Atomic uint32_t asked;  /* VIA_TOKEN_*: what waiting threads do; a hint */
+    uint64_t frame;          /* stack frame of the function that took it */
     _Atomic uint64_t turn;   /* ticks when a thread that had waited got it */
 };
-#define VIA_TOKEN_SPINS 1u  /* a thread polls all the time, and it is its turn */
-#define VIA_TOKEN_SLEEPS 2u /* ... sleeps on `holder` */
+#define VIA_TOKEN_SPINS 1u  /* a thread polls for the token, and it is that thread's turn */
+#define VIA_TOKEN_SLEEPS 2u /* a thread sleeps on `holder` */
 
-/* alone: no other thread or process can ask for this token, so plain stores do. */
+/* alone: no other thread or process can ask for this token, so plain stores suffice. */
 int via_token_take_slowly(struct via_token *token, uint64_t frame);
 void via_token_give_slowly(struct via_token *token);
 
-/* 0, or -EDEADLK when this thread holds it in an outer frame (a signal handler's call). */
+/* 0, or -EDEADLK when this thread holds the token in an outer frame (the caller is a signal
+ * handler). */
 static inline __attribute__((always_inline)) int via_token_take(struct via_token *token, bool alone,
                                                                 uint32_t thread)
 {
@@ -56,8 +58,8 @@ static inline void via_token_give(struct via_token *token)
     atomic_signal_fence(memory_order_seq_cst);
     /* Pairs with the acquires of the threads that take it. */
     atomic_store_explicit(&token->holder, 0, memory_order_release);
-    /* No fence before: a request made just now may go unseen. Then the next release sees it, and a
-     * sleeping thread checks again soon. */
+    /* No fence before this load, so a request made just now may not be seen. The next release sees
+     * it, and a sleeping thread checks again soon. */
     if (__builtin_expect(atomic_load_explicit(&token->asked, memory_order_relaxed) != 0, 0)) {
         via_token_give_slowly(token);
     }

@@ -8,7 +8,7 @@
 uint32_t via_edge_next_record(const struct via_pipe_reader *pipe, uint32_t sequence)
 {
     if (via_seq_is_before_u32(sequence, pipe->sequence)) {
-        sequence = pipe->sequence; /* taken before it was reported */
+        sequence = pipe->sequence; /* the record was taken before it was reported */
     }
     while (via_pipe_is_ready_at(pipe, sequence)) {
         sequence++;
@@ -22,14 +22,14 @@ bool via_edge_is_missed(const struct via_edge *told, uint32_t events, uint32_t r
            via_seq_is_before_u32(told->sequence, read);
 }
 
-/* The record up to which the bits report. A program that gets POLLIN reads everything; one that
- * gets another event while a record comes has no report of that record. */
+/* The record up to which the bits report. A program that gets POLLIN reads everything. If it gets
+ * another event while a record arrives, that record is not reported. */
 static uint32_t last_reported(const struct via_edge_now *now)
 {
     return (now->bits & VIA_EDGE_IN) != 0 ? now->next : now->sequence;
 }
 
-/* Records that came after those that were told of, taken or not. */
+/* True if records have arrived after those that were reported, whether they were taken or not. */
 static bool has_records(const struct via_edge *told, const struct via_edge_now *now)
 {
     return now->piped && (now->events & VIA_EDGE_READ) != 0 &&
@@ -75,6 +75,6 @@ void via_edge_leave(struct via_edge *told, uint32_t events, uint32_t read, uint6
 {
     if (via_seq_is_before_u32(told->sequence, read) ||
         ((events & VIA_EDGE_READ) != 0 && told->by_kernel && told->kernel != kernel)) {
-        told->due = true; /* they were not reported, and have been read, or come again */
+        told->due = true; /* they were not reported, and have been read, or are sent again */
     }
 }

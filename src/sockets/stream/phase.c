@@ -11,7 +11,8 @@ static const uint8_t table[VIA_PHASES_COUNT][VIA_EVENTS_COUNT] = {
     [P(NEW)] = {ON(CONNECT) = P(PENDING), ON(ACCEPT) = P(ACCEPTED), ON(SETTLE) = P(PLAIN)},
     [P(PENDING)] = {ON(CLAIM) = P(PENDING_BUSY)},
     [P(PENDING_BUSY)] = {ON(NOT_YET) = P(PENDING), ON(MEET) = P(ANNOUNCED),
-                         ON(TAKE) = P(LIVE), /* between hosts the offer is the whole rendezvous */
+                         ON(TAKE) =
+                             P(LIVE), /* between hosts the offer is the only message before pipes */
                          ON(SETTLE) = P(PLAIN)},
     [P(ANNOUNCED)] = {ON(CLAIM) = P(ANNOUNCED_BUSY)},
     [P(ANNOUNCED_BUSY)] = {ON(NOT_YET) = P(ANNOUNCED), ON(TAKE) = P(LIVE), ON(SETTLE) = P(PLAIN)},
@@ -56,7 +57,7 @@ bool via_phase_apply_in(struct via_phase_word *word, enum via_phase phase, enum 
 
 bool via_phase_apply(struct via_phase_word *word, enum via_event event)
 {
-    /* Each failed exchange is another thread's transition, of which an end has a few only. */
+    /* Each failed exchange is another thread's transition, and an end has only a few. */
     for (;;) {
         enum via_phase phase = via_phase_get(word);
         if (via_phase_next(phase, event) < 0) {

@@ -8,13 +8,12 @@
 #include "base/types.h"
 
 /*
- * How long a thread polls before it sleeps: adapted to how soon awaited events have come.
+ * How long a thread polls before it sleeps: adapts to how soon the awaited events came.
  *
  * A wait that ended in sleep proves little by itself: it took as long as a wake-up does, even if
  * the event came at once. So the cost of a wake-up is estimated too (from the shortest sleeps), and
- * subtracted. Two sides that both sleep for each other keep each other's waits long; therefore a
- * thread that has stopped spinning tries again now and then, the more rarely the more often that
- * was in vain.
+ * subtracted. Two sides that both sleep keep each other's waits long. So a thread that has stopped
+ * spinning tries again now and then, and less often each time that spinning did not help.
  *
  * Pure: times are arguments, in ticks of any rate.
  */
@@ -23,10 +22,10 @@ struct via_spin {
     uint32_t need_ticks;  /* moving mean of the time until the event; at most the budget */
     uint32_t wake_ticks;  /* cost of sleeping and being woken */
     uint32_t backoff;     /* waits between two attempts to spin again */
-    uint32_t explore_in;  /* waits until the next */
+    uint32_t explore_in;  /* waits until the next attempt */
     bool exploring;       /* the current wait is such an attempt */
-    uint64_t penalty_end; /* not before: another thread wanted the CPU */
-    bool yields;          /* yield the CPU at once: the awaited thread runs on the same one */
+    uint64_t penalty_end; /* no spinning before: another thread wanted the CPU */
+    bool yields;          /* yield the CPU at once: the awaited thread runs on the same CPU */
 };
 
 void via_spin_init(struct via_spin *spin, uint32_t us_ticks);
@@ -36,7 +35,7 @@ uint64_t via_spin_budget(struct via_spin *spin, uint64_t now_ticks);
 
 void via_spin_learn_slowly(struct via_spin *spin, uint64_t waited_ticks, uint64_t slept_ticks);
 
-/* Three times the cost of a wake-up: enough to see a peer woken and answering. */
+/* Three times the cost of a wake-up: enough time for a peer to be woken and to answer. */
 #define VIA_SPIN_US_MIN 20u
 static inline uint32_t via_spin_full_budget(const struct via_spin *spin)
 {
@@ -48,8 +47,8 @@ static inline void via_spin_needed(struct via_spin *spin, uint32_t ticks)
     spin->need_ticks = spin->need_ticks - spin->need_ticks / 8 + ticks / 8;
 }
 
-/* It has ended after waited_ticks, of which it slept slept_ticks (0: spinning was enough). Inline:
- * the awaited data wait until this is done. */
+/* A wait has ended after waited_ticks, of which the thread slept slept_ticks (0: spinning was
+ * enough). Inline, because the awaited data are used only after this. */
 static inline void via_spin_learn(struct via_spin *spin, uint64_t waited_ticks,
                                   uint64_t slept_ticks)
 {
@@ -62,13 +61,13 @@ static inline void via_spin_learn(struct via_spin *spin, uint64_t waited_ticks,
 }
 
 /* A wait with more than one check has ended. came: the event came while another thread had the CPU,
- * so this thread waits for that one. */
+ * so this thread waits for a thread on its own CPU. */
 static inline void via_spin_made_way(struct via_spin *spin, bool came)
 {
     spin->yields = came;
 }
 
-/* The thread was off its CPU while it span. */
+/* The thread was off its CPU while it was spinning. */
 void via_spin_crowded(struct via_spin *spin, uint64_t now_ticks);
 
 #endif

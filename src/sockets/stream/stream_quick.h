@@ -15,17 +15,19 @@
  * via_stream_rx_read(); in any unusual case these functions do nothing, and the caller must use
  * those.
  *
- * Only where no other memory needs the records: within one machine.
+ * Only within one machine, where no mirror needs the records.
  */
 
 /* Slots that data leaves free, so that DEMOTE and FIN never have to wait. */
 #define VIA_STREAM_RESERVED_SLOTS 2u
 
-/* From ticks to via_stream_head.written, in the first bytes as a number. */
+/* Shifts ticks to the place of via_stream_head.written in the first bytes of a record, as a
+ * number. */
 #define VIA_STREAM_WRITTEN_SHIFT 20
-#define VIA_STREAM_FIXED_MASK UINT64_C(0xffffff) /* all else in them */
+#define VIA_STREAM_FIXED_MASK UINT64_C(0xffffff) /* the other bits of those bytes */
 
-/* 1 byte or more. For few bytes the C library's memcpy() costs more than the copying. */
+/* Copies 1 byte or more. For few bytes a call of the C library's memcpy() costs more than the
+ * copying. */
 static inline void via_stream_copy(unsigned char *to, const unsigned char *from, size_t bytes)
 {
     if (bytes > 64) {
@@ -50,15 +52,15 @@ static inline void via_stream_copy(unsigned char *to, const unsigned char *from,
     }
 }
 
-/* So many bytes more are in the pipe. */
+/* Counts bytes that were put into the pipe. */
 static inline void via_stream_tx_count(struct via_stream_tx *tx, size_t bytes)
 {
     uint64_t before = atomic_load_explicit(&tx->pipe_bytes, memory_order_relaxed);
     atomic_store_explicit(&tx->pipe_bytes, before + bytes, memory_order_relaxed);
 }
 
-/* ... and have been read. The writer reads that number when the reader has ended, in whatever way:
- * this thread's stores are there by then. */
+/* Counts bytes that were read. The writer reads this number when the reader has ended, in whatever
+ * way: this thread's stores have arrived by then. */
 static inline void via_stream_rx_count(struct via_stream_rx *rx, size_t bytes)
 {
     rx->pipe_bytes += bytes;
@@ -72,15 +74,15 @@ static inline void via_stream_rx_count(struct via_stream_rx *rx, size_t bytes)
 extern __thread const struct via_stream_tx *via_stream_last[VIA_STREAM_SETS]
     __attribute__((tls_model("initial-exec")));
 
-/* This end's place in there; NULL: the reader does not ask for time stamps. */
+/* The place of this end's set there; NULL: the reader does not ask for time stamps. */
 static inline const struct via_stream_tx **via_stream_last_of(const struct via_stream_tx *tx)
 {
     uint64_t set = tx->times != NULL ? atomic_load_explicit(tx->times, memory_order_relaxed) : 0;
     return set != 0 ? &via_stream_last[set % VIA_STREAM_SETS] : NULL;
 }
 
-/* The first bytes of a record that is written now. The clock costs a tenth of a round trip, so only
- * a caller that asks gets it. */
+/* The first bytes of a record that is written now. To read the clock costs a tenth of a round trip,
+ * so only a reader that asks gets the time. */
 static inline uint64_t via_stream_fixed(const struct via_stream_tx *tx, uint8_t kind,
                                         uint8_t inline_bytes, uint8_t flags)
 {
@@ -93,7 +95,7 @@ static inline uint64_t via_stream_fixed(const struct via_stream_tx *tx, uint8_t 
     return fixed;
 }
 
-/* That record is written. */
+/* Notes that the record was written. */
 static inline void via_stream_wrote(const struct via_stream_tx *tx)
 {
     const struct via_stream_tx **last = via_stream_last_of(tx);
@@ -102,7 +104,7 @@ static inline void via_stream_wrote(const struct via_stream_tx *tx)
     }
 }
 
-/* One message as one record. False: nothing has been done. */
+/* Writes one message as one record. False: nothing has been done. */
 static inline bool via_stream_tx_quick(struct via_stream_tx *tx, const void *data, size_t bytes)
 {
     struct via_pipe_writer *pipe = &tx->pipe;
@@ -133,7 +135,8 @@ static inline bool via_stream_rx_is_quick(const struct via_stream_rx *rx)
     return !rx->held && rx->span == VIA_SPAN_PIPE && !rx->ended && !rx->broken && !rx->avail.held;
 }
 
-/* The bytes of the record there, and moves past it, when it is DATA and has 1..room; else NULL. */
+/* Returns the bytes of the record at `at` and moves past it, if it is DATA and has 1..room bytes;
+ * else NULL. */
 static inline const void *via_stream_rx_record(const struct via_stream_rx *rx,
                                                struct via_pipe_at *at, size_t room,
                                                uint32_t *ret_bytes, uint32_t *ret_body_bytes)
@@ -158,8 +161,8 @@ static inline const void *via_stream_rx_record(const struct via_stream_rx *rx,
     return data;
 }
 
-/* The time of the record of that sequence, if the record is there and has one: as its writer
- * claims, so it may be anything. *ret_others is set if the writing thread has written elsewhere
+/* The time of the record of that sequence, if the record has arrived and has one. The writer claims
+ * that time, so it may be anything. *ret_others is set if the writing thread has written elsewhere
  * before. */
 static inline bool via_stream_rx_written(const struct via_stream_rx *rx, uint32_t sequence,
                                          uint64_t now, uint64_t *ret_ticks, bool *ret_others)
@@ -174,13 +177,13 @@ static inline bool via_stream_rx_written(const struct via_stream_rx *rx, uint32_
     memcpy(&fixed, head, sizeof(fixed));
     *ret_others |= (fixed >> 16 & VIA_STREAM_OTHERS) != 0;
     fixed &= ~VIA_STREAM_FIXED_MASK;
-    /* The counter's high bits are missing: the time is recent. */
+    /* The high bits of the counter are missing: the time is recent. */
     int64_t ago = (int64_t)((now << VIA_STREAM_WRITTEN_SHIFT) - fixed);
     *ret_ticks = now - (uint64_t)(ago >> VIA_STREAM_WRITTEN_SHIFT);
     return fixed != 0;
 }
 
-/* Is such a record next? */
+/* Is the next record one that can be read here? */
 static inline bool via_stream_rx_has_quick(const struct via_stream_rx *rx)
 {
     struct via_pipe_at at = via_pipe_at_next(&rx->pipe);
@@ -190,7 +193,8 @@ static inline bool via_stream_rx_has_quick(const struct via_stream_rx *rx)
            via_stream_rx_record(rx, &at, SIZE_MAX, &bytes, &body_bytes) != NULL;
 }
 
-/* All before `at`, body_bytes of it as bodies, has been read: as release() in stream_rx.c. */
+/* Releases all records before `at`, of whose bytes body_bytes were bodies: as release() in
+ * stream_rx.c. */
 static inline void via_stream_rx_release_to(struct via_stream_rx *rx, const struct via_pipe_at *at,
                                             uint32_t body_bytes)
 {
@@ -206,8 +210,8 @@ static inline void via_stream_rx_release_to(struct via_stream_rx *rx, const stru
     }
 }
 
-/* The bytes of the next records, as many whole ones as fit into `room`; exactly: only if they fill
- * it. 0: nothing was consumed. */
+/* Reads whole records, as many as fit into `room`; exactly: only if they fill it. Returns the
+ * bytes; 0: nothing was consumed. */
 static inline size_t via_stream_rx_quick(struct via_stream_rx *rx, unsigned char *to, size_t room,
                                          bool exactly)
 {
@@ -222,8 +226,8 @@ static inline size_t via_stream_rx_quick(struct via_stream_rx *rx, unsigned char
     if (!via_stream_rx_is_quick(rx)) {
         return 0;
     }
-    /* Bounded; and the writer gets its room back at the same records as by via_stream_rx_read(): in
-     * larger batches up to a quarter more would stay here than there. */
+    /* Bounded. The writer gets credit at the same records as from via_stream_rx_read(): in larger
+     * batches up to a quarter more would be held back. */
     while ((at.sequence - first) * 4 <= slots &&
            rx->unposted_bytes + all_body_bytes < rx->pipe.geometry.data_bytes / 4 &&
            (data = via_stream_rx_record(rx, &at, room - total, &bytes, &body_bytes)) != NULL) {

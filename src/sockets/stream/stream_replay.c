@@ -7,8 +7,8 @@
 #include "base/types.h"
 #include "core/pipe_inline.h"
 
-/* No record has this epoch (record.h), but a peer may write it: a reader with this epoch reads a
- * private pipe that stays empty. */
+/* No record has this epoch (record.h), but a hostile peer may write it: a reader with this epoch
+ * reads a private pipe that stays empty. */
 #define NO_EPOCH UINT16_MAX
 static _Alignas(VIA_RECORD_LINE_BYTES) const
     unsigned char empty_pipe[VIA_PIPE_SLOTS_OFF + VIA_RECORD_LINE_BYTES];
@@ -66,7 +66,8 @@ static bool next_record(struct via_stream_replay *replay)
     while (replay->left > 0) {
         struct via_stream_head head;
         replay->left--;
-        /* It is in the reader's memory: a 0 or an error is the reader's own fault, and loss. */
+        /* The record is in the reader's memory: if it is invalid, that is the reader's fault, and
+         * its loss. */
         if (via_pipe_take(&replay->pipe, &replay->record) != 1) {
             replay->left = 0;
             return false;

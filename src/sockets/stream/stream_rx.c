@@ -12,7 +12,8 @@ void via_stream_rx_init(struct via_stream_rx *rx)
     *rx = (struct via_stream_rx){.pipe = pipe, .span = VIA_SPAN_KERNEL};
 }
 
-/* Gives one record back. Credits go out by the quarter, of slots (the pipe does that) or bytes. */
+/* Releases one record. Credits are posted for each quarter of the slots (by the pipe) or of the
+ * bytes. */
 static void release(struct via_stream_rx *rx, uint32_t body_bytes)
 {
     if (rx->probe) {
@@ -73,13 +74,13 @@ static bool avail_is_void(const struct via_stream_rx *rx)
 {
     uint32_t revoked =
         (uint32_t)atomic_load_explicit(&rx->avail.own->revoked, memory_order_relaxed);
-    /* 24 bits that wrap. */
+    /* The ids have 24 bits and wrap. */
     return (int32_t)((revoked - rx->avail.id) << 8) >= 0;
 }
 
 static void post_pulled(struct via_stream_rx *rx, enum via_pull_state state)
 {
-    /* Pairs with the acquire in via_stream_tx_avail_state(): fetching comes before. */
+    /* Pairs with the acquire in via_stream_tx_avail_state(): the fetch precedes it. */
     atomic_store_explicit(&rx->avail.peer->pulled,
                           via_pulled_word(rx->avail.id, state, rx->avail.done),
                           memory_order_release);
@@ -122,7 +123,7 @@ void via_stream_rx_pulled(struct via_stream_rx *rx, uint64_t bytes)
 
 /* --- records --------------------------------------------------------------------------------- */
 
-/* SWITCH or DEMOTE. */
+/* Notes a SWITCH or DEMOTE. */
 static void note_turn(struct via_stream_rx *rx)
 {
     uint32_t sequence = rx->pipe.sequence;
@@ -133,7 +134,7 @@ static void note_turn(struct via_stream_rx *rx)
     rx->turn_end = sequence;
 }
 
-/* One record that was just taken. 0, or -EPROTO. */
+/* Handles a record that was just taken. 0, or -EPROTO. */
 static int take_in(struct via_stream_rx *rx)
 {
     struct via_stream_head head;
@@ -180,9 +181,9 @@ static int take_in(struct via_stream_rx *rx)
         note_turn(rx);
     }
     if (head.kind != VIA_STREAM_FIN && !rx->probe) {
-        /* The writer waits for this credit to demote (via_stream_tx_is_demoted) or, when it has
-         * spilled, to come back (via_stream_stall_is_over): a reader that never sleeps does not
-         * post it otherwise. */
+        /* The writer waits for this credit before it uses the kernel (via_stream_tx_is_demoted) or,
+         * when it has spilled, before it returns (via_stream_stall_is_over). A reader that never
+         * sleeps does not post it otherwise. */
         via_pipe_post_credit(&rx->pipe);
         rx->posted = true;
     }
@@ -290,7 +291,7 @@ ssize_t via_stream_rx_read(struct via_stream_rx *rx, struct via_iov *iov)
     return total;
 }
 
-/* A copy that reads without giving back: shared memory does not change. */
+/* A copy of the reader that reads without releasing: shared memory does not change. */
 static struct via_stream_rx probe(const struct via_stream_rx *rx)
 {
     struct via_stream_rx copy = *rx;
@@ -299,7 +300,7 @@ static struct via_stream_rx probe(const struct via_stream_rx *rx)
     return copy;
 }
 
-/* The same for which the kernel's bytes before the pipe's have been read. */
+/* The same, with the kernel's bytes that precede the pipe's taken as read. */
 static struct via_stream_rx probe_behind_kernel(const struct via_stream_rx *rx)
 {
     struct via_stream_rx copy = probe(rx);
@@ -317,7 +318,7 @@ ssize_t via_stream_rx_peek(const struct via_stream_rx *rx, struct via_iov *iov, 
     return n;
 }
 
-/* Moves a copy past the next bytes: how many, 0 if the next record is something else. */
+/* Moves a copy past the next bytes. Returns how many; 0 if the next record is something else. */
 static size_t pass(struct via_stream_rx *copy)
 {
     int next = via_stream_rx_next(copy);
@@ -374,12 +375,12 @@ void via_stream_rx_dropped(struct via_stream_rx *rx, uint64_t bytes)
     rx->again -= bytes;
 }
 
-/* Discards the unread bytes of the pipe: how many. Bytes left to be fetched are refused, and follow
- * by the kernel. */
+/* Discards the unread bytes of the pipe. Returns how many. Refuses bytes that are left to be
+ * fetched: they follow by the kernel. */
 static uint64_t take_unread(struct via_stream_rx *rx)
 {
     uint64_t total = 0;
-    /* Bounded, as above. */
+    /* Bounded, as in via_stream_rx_next(). */
     for (uint32_t i = 0; i <= rx->pipe.geometry.slots_count; i++) {
         int next = via_stream_rx_next(rx);
         if (next == VIA_NEXT_DATA) {
@@ -406,8 +407,7 @@ bool via_stream_rx_skip(struct via_stream_rx *rx)
         unread > copy.again || (rx->span == VIA_SPAN_KERNEL_UNTIL && unread != copy.again)) {
         return false;
     }
-    rx->span =
-        VIA_SPAN_PIPE; /* the kernel's bytes before the pipe's beginning come first nevertheless */
+    rx->span = VIA_SPAN_PIPE; /* the kernel's bytes before the span come first nevertheless */
     take_unread(rx);
     rx->again -= via_min(unread, rx->again);
     return true;

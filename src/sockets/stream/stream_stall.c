@@ -14,15 +14,16 @@ bool via_stream_stall_give_back(struct via_stream_rx *rx)
     return via_stream_rx_must_ring(rx);
 }
 
-/* While it writes by the kernel it does not announce that. */
+/* True if the peer waits for room in its pipe. While it writes by the kernel it does not announce
+ * that. */
 static bool is_peer_waiting(const struct via_stream_rx *rx, bool kernel_unread)
 {
     return ((rx->held || via_pipe_is_ready(&rx->pipe)) && via_pipe_writer_is_waiting(&rx->pipe)) ||
            (kernel_unread && via_stream_rx_is_left(rx));
 }
 
-/* Not before the peer has read where the pipe began: otherwise it would mistake these bytes for
- * earlier ones. */
+/* True if the peer has read where the pipe span begins. Before that it would take bytes by the
+ * kernel for earlier ones. */
 static bool has_begun(const struct via_stream_tx *tx)
 {
     return (int32_t)(tx->pipe.released - tx->switch_end) >= 0 || VIA_MUTANT(STALL_UNBEGUN);

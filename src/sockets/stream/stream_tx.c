@@ -8,7 +8,7 @@
 #include "sockets/stream/stream_quick.h"
 
 #define RESERVED_SLOTS VIA_STREAM_RESERVED_SLOTS
-#define PULLED_BYTES_MASK ((UINT64_C(1) << 38) - 1) /* of via_avail_words.pulled */
+#define PULLED_BYTES_MASK ((UINT64_C(1) << 38) - 1) /* the bytes in via_avail_words.pulled */
 
 __thread const struct via_stream_tx *via_stream_last[VIA_STREAM_SETS]
     __attribute__((tls_model("initial-exec")));
@@ -26,7 +26,7 @@ void via_stream_tx_init(struct via_stream_tx *tx)
     via_stream_tx_allow_avail(tx, NULL, NULL);
 }
 
-/* For send_head(), or a body. */
+/* A new record head, for send_head() or a body. */
 static struct via_stream_head new_head(const struct via_stream_tx *tx, enum via_stream_kind kind,
                                        size_t inline_bytes, uint8_t flags)
 {
@@ -36,7 +36,7 @@ static struct via_stream_head new_head(const struct via_stream_tx *tx, enum via_
     return head;
 }
 
-/* With so many bytes after the first. */
+/* Sends a record with that many bytes after the first. */
 static int send_head(struct via_stream_tx *tx, const struct via_stream_head *head, size_t bytes)
 {
     int rc = via_pipe_send(&tx->pipe, head, VIA_STREAM_HEAD_FIXED_BYTES + bytes, NULL, 0);
@@ -214,8 +214,8 @@ int via_stream_tx_avail(struct via_stream_tx *tx, uint64_t address, uint64_t byt
     head.u.avail.address = address;
     head.u.avail.bytes = via_min(bytes, VIA_AVAIL_BYTES_MAX);
     head.u.avail.id = (tx->avail.id + 1) & VIA_AVAIL_ID_MASK;
-    /* All earlier ones have ended. The word is kept near the ids in use, so that it never is half a
-     * lap away; the record's release makes it visible to the reader. */
+    /* All earlier AVAILs have ended. The word stays near the ids in use, so that it is never half
+     * the id space away. The record's release makes it visible to the reader. */
     atomic_store_explicit(&tx->avail.peer->revoked, tx->avail.id, memory_order_relaxed);
     int rc = send_head(tx, &head, sizeof(head.u.avail));
     if (rc == 0) {
@@ -231,13 +231,14 @@ int via_stream_tx_avail(struct via_stream_tx *tx, uint64_t address, uint64_t byt
 
 int via_stream_tx_avail_state(struct via_stream_tx *tx, uint64_t *ret_done)
 {
-    /* Pairs with the release in post_pulled(): fetched bytes are not read any more. */
+    /* Pairs with the release in post_pulled(): the reader does not read fetched bytes any more. */
     uint64_t word = atomic_load_explicit(&tx->avail.own->pulled, memory_order_acquire);
     uint64_t done = word & PULLED_BYTES_MASK;
     unsigned state = (unsigned)(word >> 38) & 3u;
     *ret_done = tx->avail.done;
     if (word >> 40 != tx->avail.id) {
-        return tx->avail.revoked ? VIA_AVAIL_ENDED : VIA_AVAIL_OPEN; /* not come to it yet */
+        return tx->avail.revoked ? VIA_AVAIL_ENDED
+                                 : VIA_AVAIL_OPEN; /* the reader has not reached it yet */
     }
     if (done < tx->avail.done || done > tx->avail.bytes) {
         tx->pipe.broken = true;

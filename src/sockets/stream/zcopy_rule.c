@@ -21,8 +21,8 @@ static void switch_way(struct via_zcopy_choice *choice)
     choice->block[choice->other] = (struct via_zcopy_block){.parts = 0};
 }
 
-/* Some sends do not count: they ended early, or another thread has measured at the same time. They
- * delay a comparison, but not for ever. */
+/* Limit of a comparison in sends. Some sends do not count, because they ended early or another
+ * thread measured at the same time: they may delay a comparison, but not for ever. */
 static uint32_t sends_max(const struct via_zcopy_choice *choice)
 {
     if (choice->other) {
@@ -45,12 +45,13 @@ bool via_zcopy_is_measured(const struct via_zcopy_choice *choice)
     uint32_t skip = VIA_ZCOPY_SKIP(choice->part);
     if (!choice->other) {
         skip += choice->until -
-                VIA_ZCOPY_BLOCK(choice->part); /* only the last ones before the other method */
+                VIA_ZCOPY_BLOCK(
+                    choice->part); /* only the last ones before the change of the method count */
     }
     return choice->sends > skip;
 }
 
-/* One more send. true: a part has become whole. */
+/* Adds one more send. True: a part is complete. */
 static bool add(struct via_zcopy_block *block, uint32_t part, size_t bytes, uint64_t time)
 {
     block->time += time > UINT32_MAX ? UINT32_MAX : time;
@@ -74,8 +75,8 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Without the fastest part and the slowest: other threads may have had the CPU meanwhile, for a
- * thousand times as long as a send takes. */
+/* The typical cost, without the fastest part and the slowest: other threads may have had the CPU
+ * meanwhile, for a thousand times as long as a send takes. */
 static uint64_t typical(const struct via_zcopy_block *block)
 {
     uint32_t costs[VIA_ZCOPY_PARTS];
@@ -100,13 +101,13 @@ static uint32_t median_ratio(const struct via_zcopy_choice *choice)
     return sorted[count / 2];
 }
 
-/* From copying, a change must bring a gain; from fetching, it must only bring no loss. */
+/* A change from copying must bring a gain; a change from fetching only must not bring a loss. */
 static bool is_for_fetch(const struct via_zcopy_choice *choice, uint32_t ratio)
 {
     return ratio < (choice->fetches ? VIA_ZCOPY_SAME : VIA_ZCOPY_SAME - VIA_ZCOPY_SAME / 16);
 }
 
-/* One more comparison: which way, and when is the next? */
+/* Evaluates one more comparison: chooses the method, and when to compare next. */
 static void decide(struct via_zcopy_choice *choice, uint32_t ratio)
 {
     choice->ratios[choice->compared++ % VIA_ZCOPY_REMEMBERS] = (uint16_t)ratio;

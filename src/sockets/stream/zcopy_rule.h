@@ -10,23 +10,25 @@
  * Whether to copy or to fetch, by the size of a send: learned from how long sends take either way.
  * Measurements of one thread alone prove little: the cost of copies through a pipe depends on the
  * transfer of cache lines between CPUs and on scheduling. So most sends use one method, and now and
- * then some use the other. Those are compared only with the last ones before them: the same method
- * takes half or twice as long at other moments, when threads change their CPUs or other threads
- * run. The last few comparisons decide, by their median; in doubt the choice is to copy. Pure.
+ * then some use the other method. Those are compared only with the last sends before them: the same
+ * method takes half or twice as long at other moments, when threads change their CPUs or other
+ * threads run. The last few comparisons decide, by their median; in doubt the choice is to copy.
+ * Pure.
  *
  * The first sends by either method do not count: they find the pipe empty, have to wait for earlier
  * copies, or for a reader that slept.
  */
 #define VIA_ZCOPY_LEAST (64u * 1024)
-#define VIA_ZCOPY_SIZES 7u /* doubling, to 4 MiB and all beyond */
+#define VIA_ZCOPY_SIZES 7u /* sizes double, up to 4 MiB and everything beyond */
 #define VIA_ZCOPY_PARTS 4u
-#define VIA_ZCOPY_PART 8u /* sends of the smallest sizes; of larger ones fewer */
+#define VIA_ZCOPY_PART 8u /* sends of the smallest sizes in a part; fewer of larger sizes */
 #define VIA_ZCOPY_SKIP(part) (2u * (part))
 #define VIA_ZCOPY_BLOCK(part) (VIA_ZCOPY_SKIP(part) + VIA_ZCOPY_PARTS * (part))
 #define VIA_ZCOPY_DECIDES 3u /* comparisons needed for a decision */
 #define VIA_ZCOPY_REMEMBERS 5u
-/* Sends until the next comparison: if the last one favoured the other method; twice as many each
- * time, up to one of these: if the other method is about as fast, and if it is not. */
+/* Sends until the next comparison. First value: if the last comparison favoured the other method.
+ * Else twice as many each time, up to the second value if the other method is about as fast, and up
+ * to the third if it is not. */
 #define VIA_ZCOPY_AGAIN 128u
 #define VIA_ZCOPY_OFTEN 4096u
 #define VIA_ZCOPY_SELDOM 8192u
@@ -34,7 +36,7 @@
 /* Sends by one method, in parts, of which the last ones count. */
 struct via_zcopy_block {
     uint32_t parts;
-    uint32_t sends; /* of the part under way */
+    uint32_t sends; /* sends of the part in progress */
     uint64_t time;
     uint64_t bytes;
     uint32_t costs[VIA_ZCOPY_PARTS]; /* time for 1,000 bytes */
@@ -42,13 +44,14 @@ struct via_zcopy_block {
 
 struct via_zcopy_choice {
     bool fetches;   /* most sends are fetched */
-    bool other;     /* now they use the other method */
-    uint32_t sends; /* so many have, since they do */
-    uint32_t until; /* how many use the majority's method */
+    bool other;     /* now the other method is being tried */
+    uint32_t sends; /* sends since then */
+    uint32_t until; /* number of sends by the majority's method before the next comparison */
     uint32_t part;
     uint32_t compared;
-    uint16_t ratios[VIA_ZCOPY_REMEMBERS]; /* fetch to copy, VIA_ZCOPY_SAME: alike */
-    struct via_zcopy_block block[2];      /* of the majority's method, of the other one */
+    uint16_t ratios[VIA_ZCOPY_REMEMBERS]; /* costs of fetching relative to copying; VIA_ZCOPY_SAME:
+                                             equal */
+    struct via_zcopy_block block[2];      /* of the majority's method, and of the other one */
 };
 _Static_assert(VIA_ZCOPY_PART >> (VIA_ZCOPY_SIZES - 1) / 2 >= 1 &&
                    VIA_ZCOPY_AGAIN >= VIA_ZCOPY_BLOCK(VIA_ZCOPY_PART),
@@ -58,13 +61,13 @@ _Static_assert(VIA_ZCOPY_PART >> (VIA_ZCOPY_SIZES - 1) / 2 >= 1 &&
 /* The class of a size. bytes >= VIA_ZCOPY_LEAST. */
 unsigned via_zcopy_size(size_t bytes);
 
-/* One more send of this size: fetch? */
+/* Begins a send of this size. True: fetch. */
 bool via_zcopy_choose(struct via_zcopy_choice *choice);
-/* Is its duration needed? */
+/* True if the send's duration is needed. */
 bool via_zcopy_is_measured(const struct via_zcopy_choice *choice);
 /* Nothing is known yet. */
 void via_zcopy_begin(struct via_zcopy_choice choices[VIA_ZCOPY_SIZES]);
-/* Its duration, in any unit. */
+/* The duration of a send, in any unit. */
 void via_zcopy_learn(struct via_zcopy_choice *choice, bool fetched, size_t bytes, uint64_t time);
 
 #endif
