@@ -198,7 +198,7 @@ void via_conn_dup(struct via_conn *conn, int new_fd);
 /* Fd, which does not refer to the connection any more (via_fd_take), is about to be closed:
  * announces to the peer what must precede the kernel's end. */
 void via_conn_closing(struct via_conn *conn, int fd);
-/* Fd is closed. */
+/* fd is closed. */
 void via_conn_closed(struct via_conn *conn);
 /* The process ends: sends now what must be sent again. */
 void via_conn_end(struct via_conn *conn, int fd);

@@ -62,7 +62,7 @@ struct via_ep_stayed via_ep_check_stayed(struct via_ep_set *set);
 /* With the set's lock: certainly no event for the program has happened. */
 bool via_ep_is_quiet(const struct via_ep_entry *entry);
 
-/* Fd has become this connection, and the kernel has it in the set epfd, with these events: makes an
+/* fd has become this connection, and the kernel has it in the set epfd, with these events: makes an
  * entry of the registration. 0, or a negative errno: nothing has changed. */
 int via_ep_take_in(int epfd, struct via_conn *conn, int fd, const struct epoll_event *event);
 

@@ -91,7 +91,7 @@ int via_ep_ctl(int epfd, int op, struct via_conn *conn, int fd, const struct epo
 void via_ep_note(int epfd, int op, int fd, const struct epoll_event *event);
 /* True if all sets that the descriptor is in are recorded, or it is in none. */
 bool via_ep_is_adoptable(int fd);
-/* Fd has become this connection: makes entries of its registrations. If that is impossible the
+/* fd has become this connection: makes entries of its registrations. If that is impossible the
  * connection stays with the kernel. */
 void via_ep_adopt(struct via_conn *conn, int fd);
 
@@ -105,7 +105,7 @@ int via_ep_wait(struct via_ep_set *set, int epfd, struct epoll_event *events, in
 int via_ep_sort_out(struct via_ep_set *set, struct epoll_event *events, int count);
 
 /* --- sets in sets ---------------------------------------------------------------------------- */
-/* Fd was put into a set, and via_ep_note() has recorded that: if fd is itself a set, its
+/* fd was put into a set, and via_ep_note() has recorded that: if fd is itself a set, its
  * connections are demoted. */
 void via_ep_nest(int fd);
 /* Connections with pipes in a set that the program polls: they could not be demoted, because the
@@ -116,7 +116,7 @@ struct via_ep_stayed {
 };
 /* The program polls fd: the same. */
 struct via_ep_stayed via_ep_polled(int fd);
-/* Fd is about to be sent to another process. If fd is a set, that process sees what is in it, as
+/* fd is about to be sent to another process. If fd is a set, that process sees what is in it, as
  * the program has registered it. */
 void via_ep_pass(int fd);
 /* Is the set of this number in another, or in an io_uring? */
@@ -142,7 +142,7 @@ void via_ep_conn_closing(struct via_conn *conn);
 /* This number of the set is closed, and not in the table any more. */
 void via_ep_closed(struct via_ep_set *set, int fd);
 void via_ep_dup(struct via_ep_set *set, int new_fd);
-/* Fd is a set that has never held a connection: connections that are added by one of its numbers
+/* fd is a set that has never held a connection: connections that are added by one of its numbers
  * must reach threads that wait by the other. */
 void via_ep_dup_plain(int fd, int new_fd);
 

@@ -76,7 +76,7 @@ static inline ssize_t via_hooks_result(ssize_t rc)
 struct via_op;
 ssize_t via_hooks_finish(struct via_op *op, ssize_t rc, int saved_errno);
 
-/* Fd is closed, or will be, without a call of close(). */
+/* fd has been closed, or is being closed, without a call of close(). */
 void via_hooks_forget(int fd);
 
 /* What the library does for syscall() with SYS_close. */
