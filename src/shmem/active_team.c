@@ -12,7 +12,7 @@
 struct via_active_set {
     struct via_active_set *next;
     int start, stride, size;
-    struct viaduct_shmem_team *team; /* NULL: no slot */
+    struct viaduct_shmem_team *team; /* NULL: the set has no slot */
 };
 
 /* A member's word for the agreement, never zero: 1, then the slots that are free, then

@@ -112,7 +112,7 @@ static uint64_t puts_ns(const struct via_algorithm_case *call, uint64_t bytes)
 
 /* --- broadcast ------------------------------------------------------------------------------- */
 
-/* On one host, puts and a barrier are as fast. */
+/* True on several hosts. On one host, puts and a barrier are as fast. */
 static bool is_exchangeable_far(const struct via_algorithm_case *call)
 {
     return call->hosts > 1 && is_exchangeable(call);
@@ -135,7 +135,8 @@ static uint64_t broadcast_tree_ns(const struct via_algorithm_case *call)
            meet_ns(call, 0);
 }
 
-/* Both ways round, in pieces: behind the first piece the bytes flow at the speed of two links. */
+/* The bytes go both ways round the ring, in pieces: after the first piece they arrive at the speed
+ * of two links. */
 static uint64_t broadcast_chain_ns(const struct via_algorithm_case *call)
 {
     uint64_t piece = via_min((uint64_t)call->bytes, (uint64_t)64 << 10);
@@ -145,7 +146,8 @@ static uint64_t broadcast_chain_ns(const struct via_algorithm_case *call)
            meet_ns(call, 0);
 }
 
-/* The first piece has a shorter way, but a host sends four copies and not two. */
+/* The first piece has a shorter path than in a ring, but a host sends four copies instead of
+ * two. */
 static uint64_t broadcast_torus_ns(const struct via_algorithm_case *call)
 {
     uint64_t piece = via_min((uint64_t)call->bytes, (uint64_t)64 << 10);
@@ -262,7 +264,7 @@ static uint64_t ring_steps_ns(const struct via_algorithm_case *call, unsigned co
     return 2 * ((uint64_t)count - 1) * next_ns(call, bytes / count + 1);
 }
 
-/* Before and after what leaders do. */
+/* The part within each host, before and after the leaders' part. */
 static uint64_t reduce_locals_ns(const struct via_algorithm_case *call)
 {
     return combine_ns(call, call->bytes, call->locals_max) + 3 * locals_ns(call) +
@@ -274,7 +276,7 @@ static uint64_t reduce_ring_ns(const struct via_algorithm_case *call)
     return ring_steps_ns(call, call->hosts, call->bytes) + reduce_locals_ns(call);
 }
 
-/* The rows reduce everything; the columns reduce the share of a row, which is copied before. */
+/* The rows reduce all elements; the columns reduce the share of a row, which is copied before. */
 static uint64_t reduce_torus_ns(const struct via_algorithm_case *call)
 {
     uint64_t share = call->bytes / call->row + 1;

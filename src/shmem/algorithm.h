@@ -56,7 +56,7 @@ enum via_algorithm_number {
     VIA_ALGORITHMS,
 };
 
-/* A call on a team: everything that the choice depends on. */
+/* Everything about a call on a team that the choice depends on. */
 struct via_algorithm_case {
     const struct via_costs *costs;
     unsigned pes;

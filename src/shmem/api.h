@@ -32,7 +32,7 @@ struct viaduct_shmem_ctx {
 struct via_hosts {
     unsigned count;
     unsigned mine;
-    int *first; /* owned; NULL: not known yet. Members first[h] to first[h + 1] - 1: host h */
+    int *first; /* owned; NULL: not known yet. Members first[h] to first[h + 1] - 1 are on host h */
     /* An order of the hosts in which each is a neighbour of the next one, if there is such an
      * order; stored behind `first`. And this host's place in it. */
     int *ring;
@@ -56,7 +56,7 @@ struct viaduct_shmem_team {
     int start;
     int stride;
     int size;
-    int my_pe; /* my number in it */
+    int my_pe; /* this PE's number in the team */
     /* Location of the team's sync words: every member has a slot for the team. */
     unsigned slot;                 /* slot of this PE */
     const unsigned char *slots;    /* slot of each member; NULL: the same as `slot` */

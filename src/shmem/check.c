@@ -252,7 +252,7 @@ static void check_lock(const struct via_arguments *arguments)
 
 /* --- collectives ------------------------------------------------------------------------------ */
 
-/* How many times nelems a PE's dest and source have, in a group of so many. */
+/* Sizes of a PE's dest and source as multiples of nelems, in a group of that many members. */
 static void parts_of(const struct via_arguments *arguments, const struct via_check_group *group,
                      uint64_t *ret_dest, uint64_t *ret_source)
 {
@@ -430,7 +430,7 @@ void via_check_start(void)
         return;
     check.was_initialized = true;
     via_check_order_forget();
-    /* For objects that have been loaded since. */
+    /* Hooks objects that have been loaded since. */
     hook();
 }
 

@@ -14,7 +14,8 @@
 /* Pages may be larger than 4 KiB: aarch64 has some of 64 KiB. */
 #define PAGE ((uint64_t)sysconf(_SC_PAGESIZE))
 
-/* Relocations of a call by the linkage table, of one by an address, and of a pointer in data. */
+/* Types of relocations: of a call through the linkage table, of a call by address, and of a pointer
+ * in data. */
 #if defined(__x86_64__)
 #define RELOCATION_CALL R_X86_64_JUMP_SLOT
 #define RELOCATION_ADDRESS R_X86_64_GLOB_DAT
@@ -144,8 +145,7 @@ static int hook_object(struct dl_phdr_info *info, size_t bytes, void *argument)
     int result = 0;
 
     (void)bytes;
-    /* The library's own calls of itself are not the program's; and the kernel's object (vDSO) makes
-     * none. */
+    /* The library's own calls are not the program's, and the kernel's object (vDSO) makes none. */
     if (info->dlpi_addr == (uintptr_t)via_call_object() || !read_object(info, &object))
         return 0;
     for (int table = 0; table < 2; table++) {

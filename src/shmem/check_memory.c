@@ -27,7 +27,7 @@ static struct {
     pthread_mutex_t lock;
     struct block *blocks;
     size_t count, room;
-    struct block freed[FREED_MAX]; /* the last searches */
+    struct block freed[FREED_MAX]; /* the blocks of the last calls of free */
     size_t freed_count;
 } heap = {.lock = PTHREAD_MUTEX_INITIALIZER};
 

@@ -113,7 +113,7 @@ void via_broadcast_tree(const struct via_task *task)
 /* In pieces, so that hosts forward the first pieces while the next ones arrive. */
 #define CHAIN_PIECE_BYTES ((size_t)64 << 10)
 
-/* The next hops of the pieces, as leaders' numbers. */
+/* The leaders that get a piece next, by member number. */
 struct next_hosts {
     unsigned count;
     int to[4];
@@ -133,7 +133,7 @@ static unsigned place_of(const struct via_hosts *hosts, unsigned host)
     return place;
 }
 
-/* Both ways round the ring. */
+/* The next hops both ways round the ring. */
 static struct next_hosts next_in_ring(const struct via_hosts *hosts, unsigned root)
 {
     unsigned count = hosts->count;
@@ -148,7 +148,8 @@ static struct next_hosts next_in_ring(const struct via_hosts *hosts, unsigned ro
     return next;
 }
 
-/* Both ways round a row or a column of so many hosts, `step` apart: from place `root` of it. */
+/* Adds the next hops both ways round a row or a column of that many hosts, `step` apart, from its
+ * place `root`. */
 static void add_ways(const struct via_hosts *hosts, unsigned count, unsigned place, unsigned step,
                      unsigned root, struct next_hosts *next)
 {
@@ -161,7 +162,7 @@ static void add_ways(const struct via_hosts *hosts, unsigned count, unsigned pla
         add_next(next, hosts->first[first + (place + count - 1) % count * step]);
 }
 
-/* Along the root's column, and from each of its hosts along the row. */
+/* The next hops along the root's column, and from each host of that column along its row. */
 static struct next_hosts next_in_torus(const struct via_hosts *hosts, unsigned root)
 {
     unsigned columns = hosts->shape.row, column = hosts->mine % columns;
@@ -239,7 +240,8 @@ void via_group_broadcast(const char *call, struct via_group *group, void *dest, 
 
 /* --- collect and fcollect -------------------------------------------------------------------- */
 
-/* To all members, beginning with the next one, so that not all write to the same PE. */
+/* Puts the part to all members, beginning with the next one, so that not all members write to the
+ * same PE. */
 static void put_to_all(const struct via_task *task, size_t off)
 {
     struct via_group *group = task->group;
@@ -310,8 +312,8 @@ void via_group_fcollect(const char *call, struct via_group *group, void *dest, c
     via_group_run(VIA_COLLECTIVE_FCOLLECT, &task);
 }
 
-/* The previous PE says where this PE's part begins; plus one, so that it differs from the zero of a
- * word that was not written. */
+/* Gets the offset of this PE's part from the previous PE: plus one, because a word that was not
+ * written is zero. */
 static uint64_t learn_offset(const struct via_group *group, size_t bytes)
 {
     _Atomic uint64_t *word = &group->words[VIA_GROUP_WORD_OFFSET];
@@ -402,7 +404,7 @@ void via_alltoall_direct(const struct via_task *task)
     via_group_barrier(group);
 }
 
-/* No PE writes into another PE's dest. */
+/* Each PE copies from an exchange, so no PE writes into another PE's dest. */
 void via_alltoall_exchange(const struct via_task *task)
 {
     struct via_group *group = task->group;

@@ -54,7 +54,7 @@ void via_grow_fini(void)
 
 /* --- growing ---------------------------------------------------------------------------------- */
 
-/* This PE's part. */
+/* Extends this PE's part of the heap. */
 static int extend(uint64_t from, uint64_t to, struct via_error *err)
 {
     int fd = via_world.me->heap_fd;
@@ -71,7 +71,7 @@ static int extend(uint64_t from, uint64_t to, struct via_error *err)
     return result;
 }
 
-/* The parts of the other PEs, after the gate. */
+/* Maps the new parts of the other PEs, after the gate. */
 static void map_others(uint64_t from, uint64_t to)
 {
     via_peers_grow(from, to);
@@ -89,7 +89,7 @@ static bool has_grown_everywhere(uint64_t bytes)
 {
     const struct via_job *job = via_world.job;
 
-    /* Stored before the gate. */
+    /* These sizes were stored before the gate. */
     for (uint32_t pe = 0; pe < job->pes_count; pe++)
         if (atomic_load_explicit(&job->pes[pe].heap_bytes, memory_order_relaxed) < bytes)
             return false;
@@ -110,7 +110,7 @@ static bool grow_to(uint64_t bytes)
                   via_error_describe(&err));
     via_gate_pass();
     if (!has_grown_everywhere(bytes)) {
-        /* Only after all PEs have seen it. */
+        /* Only after all PEs have read the sizes. */
         via_gate_pass();
         atomic_store_explicit(&via_world.me->heap_bytes, now, memory_order_relaxed);
         return false;

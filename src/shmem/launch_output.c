@@ -106,7 +106,7 @@ int via_launch_input_open(struct via_launch_input *ret_input, struct via_error *
     return 0;
 }
 
-/* In the background the terminal is not ours to read. */
+/* True if this process may read the terminal, which a process in the background may not. */
 static bool is_terminal_ours(void)
 {
     return tcgetpgrp(STDIN_FILENO) == getpgrp();

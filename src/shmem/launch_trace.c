@@ -297,7 +297,7 @@ int via_launch_trace_print(FILE *out, const struct via_launch_view *view)
 
 /* --- for trace viewers ------------------------------------------------------------------------ */
 
-/* Of what via_launch_via_launch_make_printable() leaves. */
+/* Prints a text of the characters that via_launch_make_printable() leaves. */
 static void print_string(FILE *out, const char *text)
 {
     fputc('"', out);
@@ -309,7 +309,7 @@ static void print_string(FILE *out, const char *text)
     fputc('"', out);
 }
 
-/* The wait as a span that ends now; the first of all waits begins at 0. */
+/* Prints the wait as a span that ends now. The earliest of all waits begins at 0. */
 static void print_span(FILE *out, const struct via_launch_view *view, uint32_t pe,
                        uint64_t longest_ns)
 {

@@ -18,7 +18,7 @@ struct place {
     uint32_t *halves; /* the home PE's copy, NULL: by frames */
 };
 
-/* Where the lock is among the symmetric objects. By value: returned in registers. */
+/* The place of the lock in symmetric memory. Passed by value, in registers. */
 struct spot {
     uint64_t off;
     enum via_region region;
@@ -45,7 +45,7 @@ static inline bool is_in(enum via_region region, const long *lock, struct spot *
     return off < bytes && via_likely(bytes - off >= sizeof(*lock));
 }
 
-/* Looked for once per call: the address of the lock leads to its home PE, and that to its copy. */
+/* Computed once per call: the lock's address determines its home PE, and the home PE its copy. */
 static inline __attribute__((always_inline)) struct place place_of(const char *call,
                                                                    const long *lock)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* The command: what this OpenSHMEM is, what it may use here, and what the environment asks of it.
- */
+/* The command oshinfo: shows the library's version, the resources that it may use here, and the
+ * environment variables that apply to it. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -257,7 +257,7 @@ static unsigned square_row(unsigned hosts)
     return row;
 }
 
-/* As hosts.c computes it for a real team. */
+/* The case as hosts.c computes it for a real team. */
 static struct via_algorithm_case make_case(const struct asked *asked)
 {
     bool flat = asked->hosts == 1 && asked->pes <= VIA_FLAT_PES_MAX;

@@ -12,7 +12,8 @@
 #include "shmem/world.h"
 
 #define EXIT_CODE_USAGE 2
-/* One step of Slurm for each agent: srun would mix the output of the tasks of one step. */
+/* One step of Slurm for each agent: with one step for all, srun would mix the output of the
+ * tasks. */
 #define AGENT_SLURM                                                                         \
     "srun --nodes=1 --ntasks=1 --nodelist=%h --overlap --mpi=none --cpu-bind=none --quiet " \
     "--kill-on-bad-exit=1"
@@ -273,7 +274,7 @@ static int trace(const struct via_launch_options *options)
     return 1;
 }
 
-/* A job on other machines. */
+/* Runs a job on other machines. */
 static int run_remote(struct via_launch *launch)
 {
     struct via_error err = {0};

@@ -53,7 +53,8 @@ static void fatal_remote(const char *call, int pe, size_t bytes, int result)
                       via_world.peers[pe].host, via_error_text(), strerror(-result));
 }
 
-/* A connection of my own to the PE, if there can be one; all goes by it then. */
+/* Opens a direct connection of this process to the PE, if that is possible. All operations then use
+ * it. */
 static int dial(struct via_remote *remote, enum via_region region, int pe)
 {
     struct via_tcp_card card = {0};

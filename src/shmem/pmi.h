@@ -31,7 +31,7 @@ struct via_pmi {
     int fd;
     char kvs[VIA_PMI_KVS_BYTES];
     uint32_t value_bytes_max;
-    uint32_t used; /* of line: what has been read */
+    uint32_t used; /* bytes of `line` that were read */
     char line[VIA_PMI_LINE_BYTES];
 };
 
@@ -71,13 +71,13 @@ struct via_node;
 struct via_pmi_job {
     struct via_job *job;
     struct via_node *node;
-    int life_fd; /* a byte in it: check whether the job ends */
-    int call_fd; /* its other end */
+    int life_fd; /* read end of a pipe: a byte means that the PE must check whether the job ends */
+    int call_fd; /* write end of that pipe */
     uint32_t number;
 };
 
-/* The first PE of each machine makes its memory and the others get it from that PE. Call it
- * once. */
+/* Collective. The first PE of each machine makes the machine's memory, and the other PEs get it
+ * from that PE. Call it once. */
 int via_pmi_join(struct via_pmi *pmi, struct via_pmi_job *ret_job,
                  struct via_error *err) VIA_MUST_CHECK;
 /* Copies the published data of the PEs to the job blocks of all machines; the gate that follows

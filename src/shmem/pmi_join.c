@@ -34,7 +34,8 @@
 
 static struct {
     struct via_pmi *pmi; /* until the session with the launcher is ended */
-    bool finalized;      /* it ends at exit: with several machines another shmem_init needs it */
+    bool finalized; /* the last shmem_finalize was called. The session then ends at exit, because
+                       over several machines another shmem_init needs it */
     struct via_job *job;
     uint32_t number;
     pid_t pid;
@@ -43,7 +44,7 @@ static struct {
 
 /* --- which process runs where ---------------------------------------------------------------- */
 
-/* The kernel, and the pid namespace. */
+/* Names the kernel and the pid namespace of this process. */
 static int name_machine(char text[MACHINE_BYTES], struct via_error *err)
 {
     char boot[64] = "";
@@ -114,9 +115,9 @@ struct map {
     uint32_t node_of[VIA_JOB_PES_MAX];
     uint32_t host_of[VIA_JOB_PES_MAX]; /* of each node */
     uint32_t nodes_count;
-    uint32_t node; /* mine */
+    uint32_t node; /* the node of this process */
     uint32_t cores;
-    char last[VIA_PMI_VALUE_BYTES]; /* machine of the rank before */
+    char last[VIA_PMI_VALUE_BYTES]; /* machine of the previous rank */
 };
 
 static int add_rank(struct via_pmi *pmi, const char *machine, uint32_t rank, struct map *map,
@@ -452,7 +453,8 @@ int via_pmi_exchange(uint32_t number, struct via_error *err)
 
 /* --- joining ---------------------------------------------------------------------------------- */
 
-/* Of this machine, for a job that is on several; none is known to one that is not. */
+/* The id of this machine's host, if the job is on several machines; a job on one machine has
+ * none. */
 static void name_host(char text[VIA_PMI_VALUE_BYTES])
 {
     const char *named = getenv("VIADUCT_HOST");
@@ -468,7 +470,7 @@ static void name_host(char text[VIA_PMI_VALUE_BYTES])
         strcpy(text, "none");
 }
 
-/* Of the job, in all its blocks. */
+/* Publishes the id of the job, which is the same in all its blocks. */
 static int publish_id(struct via_pmi *pmi, struct via_error *err)
 {
     char text[VIA_PMI_VALUE_BYTES];

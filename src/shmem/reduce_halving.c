@@ -20,7 +20,7 @@ struct halving {
     struct viaduct_shmem_team *team;
     const struct via_hosts *hosts;
     uint64_t value; /* of the words */
-    char *buffer;   /* a piece */
+    char *buffer;   /* for one piece */
     size_t begin, end;
 };
 
@@ -35,7 +35,7 @@ static void put_flag(const struct halving *halving, int number, unsigned word)
                  via_team_pe(halving->team, number));
 }
 
-/* Adds leader `number`'s values of these elements. */
+/* Adds the values of leader `number` to these elements. */
 static void add(const struct halving *halving, int number, size_t begin, size_t end)
 {
     const struct via_task *task = halving->task;
@@ -74,7 +74,8 @@ static void halve(struct halving *halving, unsigned round)
     add(halving, number, halving->begin, halving->end);
 }
 
-/* The range of the round before the halving of this round, by the same divisions. */
+/* The range of elements that this leader had before the halving of this round, by the same
+ * divisions. */
 static void widen(struct halving *halving, unsigned round, unsigned rounds)
 {
     size_t begin = 0, end = halving->task->elements;

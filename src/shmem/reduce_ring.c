@@ -50,7 +50,8 @@ static unsigned whole_share(const struct ring *ring)
     return share_of_step(ring, ring->count - 1);
 }
 
-/* The leader has filled dest before; no other PE has filled the first share. */
+/* Adds this host's part to dest, where the previous leader has put its sum. Nothing is in dest yet
+ * for the first share. */
 static void add_piece(const struct ring *ring, size_t at, size_t count, bool is_first)
 {
     const struct via_task *task = ring->task;
@@ -130,7 +131,7 @@ static void gather(struct ring *ring)
                    RECEIVE | (step + 1 < 2 * ring->count - 1 ? SEND : 0));
 }
 
-/* Owned. */
+/* A copy, owned by the caller. */
 static char *copy_of(const struct via_task *task, const char *from, size_t elements)
 {
     char *copy = malloc(via_max(elements * task->element_bytes, (size_t)1));
@@ -169,7 +170,7 @@ static void by_ring(const struct via_task *task, const char *mine)
     gather(&ring);
 }
 
-/* Of the hosts first, first + step ...: a row or a column. */
+/* The ring of the hosts first, first + step ...: a row or a column. */
 static void place_in(struct ring *ring, unsigned count, unsigned place, unsigned step)
 {
     const struct via_hosts *hosts = &ring->team->hosts;
@@ -230,7 +231,7 @@ static void reduce(const struct via_task *task, by_leaders *run)
         free(copy);
     }
     via_hosts_release(team);
-    /* A number that no leader exceeds, in no ring: all members count the same. */
+    /* A number that no leader exceeds in any ring, so that all members count the same. */
     team->pieces += 2 * hosts->count * (share_bytes / (RING_PIECE_BYTES / 2) + 1);
     via_reduce_spread(task, hosts);
 }

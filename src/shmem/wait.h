@@ -23,7 +23,7 @@
 struct via_wait {
     uint32_t pauses;
     uint32_t yields;
-    uint64_t began_ns; /* when the yields began */
+    uint64_t began_ns; /* time of the first yield */
     uint64_t round_ns; /* start of the current round of yields */
     uint64_t sleep_ns;
 };

@@ -76,7 +76,7 @@ struct via_way_count {
     _Atomic uint64_t bytes;
 };
 
-/* Another PE, or myself. */
+/* Another PE, or this one. */
 struct via_peer {
     _Atomic(struct via_remote *) remote[VIA_REGIONS]; /* opened at first use */
     uint32_t host;
@@ -98,7 +98,7 @@ struct via_outgrown {
 
 struct via_world {
     unsigned init_count; /* 0: not initialized */
-    bool is_child;       /* forked by a PE: is no PE itself */
+    bool is_child;       /* this process was forked by a PE, and is not a PE itself */
     int thread_level;
     /* Some PE provides SHMEM_THREAD_MULTIPLE, so that threads of it may make collective calls of
      * several active sets at the same time. */

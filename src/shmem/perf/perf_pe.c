@@ -47,10 +47,11 @@ static void print_row(const char *test, const char *path, size_t bytes, double v
 
 /* --- measuring ------------------------------------------------------------------------------- */
 
-/* Does a thing `count` times with `bytes` and PE `to`. */
+/* Makes an operation `count` times, with `bytes` and PE `to`. */
 typedef void measured(size_t bytes, int to, long count);
 
-/* ns of one, the median of rounds that take `seconds` together; PE 0 alone does it. */
+/* Nanoseconds of one operation: the median of rounds that take `seconds` together. Only PE 0 makes
+ * it. */
 static double time_alone(measured *function, size_t bytes, int to)
 {
     double rounds[ROUNDS] = {0};
@@ -72,7 +73,7 @@ static double time_alone(measured *function, size_t bytes, int to)
     return rounds[ROUNDS / 2];
 }
 
-/* The same where all PEs take part, each with the PE `distance` further; the slowest counts. */
+/* The same with all PEs, each with the PE `distance` further; the slowest PE counts. */
 static double time_together(measured *function, size_t bytes, int distance, long count)
 {
     static double mine, slowest;
@@ -152,7 +153,7 @@ static void test_put(void)
     }
 }
 
-/* There and back: PE 0 puts a block and a flag behind it, PE `to` answers by a flag. */
+/* A turn-around: PE 0 puts a block and a flag behind it, and PE `to` answers by a flag. */
 static double measure_turn(size_t bytes, int to, long count)
 {
     static long number;
@@ -180,7 +181,8 @@ static double measure_turn(size_t bytes, int to, long count)
     return rounds[ROUNDS / 2];
 }
 
-/* As many as fit in the time, by what the first take; the same number at all PEs. */
+/* As many turn-arounds as fit in the time, according to the first ones; the same number at all
+ * PEs. */
 static long turns_in_time(size_t bytes, int to)
 {
     static long count;
@@ -202,8 +204,8 @@ static void test_turn(void)
         }
 }
 
-/* Of a put whose arrival is waited for: the call until the source may be changed, the wait until it
- * has arrived; and the notice, half of a turn-around of 8 bytes. */
+/* The steps of a put whose arrival is waited for: the call until the source may be changed, and the
+ * wait until the put has arrived; then the notice, which is half of a turn-around of 8 bytes. */
 static void test_steps(void)
 {
     for (int path = 0; path < PATHS && pes >= paths[path].pes_min; path++) {
@@ -235,12 +237,13 @@ static void test_steps(void)
     }
 }
 
-/* All hosts at once: each puts to the next, and each to the one two further. */
+/* All hosts put at once: each to the next host, and each to the one two further. */
 static void test_together(void)
 {
     for (int i = 0; i < sizes_count; i++) {
         for (int path = 0; path < PATHS && pes >= paths[path].pes_min; path++) {
-            /* The slowest's time, which all know, so that all do it as often. */
+            /* All PEs know the time of the slowest PE, so all make the same number of
+             * operations. */
             double guess = time_together(put_and_quiet, sizes[i], paths[path].to, 5);
             long count = (long)(seconds * 1e9 / ROUNDS / (guess + 1)) + 1;
             print_row("all put at once", paths[path].name, sizes[i],
@@ -260,7 +263,7 @@ static void barriers(size_t bytes, int to, long count)
         shmem_barrier_all();
 }
 
-/* As the job's environment says: by windows or by doorbells. */
+/* Barriers by windows or by doorbells, as the job's environment says. */
 static void test_barrier(void)
 {
     const char *way = getenv("VIADUCT_SHMEM_BARRIER");

@@ -14,14 +14,14 @@
 /* Steps of a PE with PE 0, in this order. */
 enum step { MEASURE_FIRST = 1, MEASURE_AGAIN, SEND };
 
-/* Symmetric. */
+/* Symmetric memory. */
 struct meeting {
-    uint64_t machine; /* of this PE */
-    uint64_t zero_ns; /* of PE 0: when the job began */
-    uint64_t step;    /* of this PE: it is its turn; written by PE 0 */
-    uint64_t answer;  /* ... to this round or piece */
-    uint64_t time_ns; /* ... by PE 0's clock */
-    uint64_t asked;   /* of PE 0: this round, or the bytes of a piece + 1 */
+    uint64_t machine; /* written by this PE */
+    uint64_t zero_ns; /* written by PE 0: when the job began */
+    uint64_t step;    /* written by PE 0: a step is this PE's turn */
+    uint64_t answer;  /* the answer of PE 0 to this round or piece */
+    uint64_t time_ns; /* time of that answer, by PE 0's clock */
+    uint64_t asked;   /* at PE 0: the round that is asked for, or the bytes of a piece + 1 */
     unsigned char piece[CHUNK_BYTES];
 };
 
@@ -29,7 +29,7 @@ static struct {
     struct meeting *meeting; /* NULL: none */
     uint64_t *machine_of;    /* pes */
     int me, pes;
-    uint64_t round; /* of this PE; of PE 0: of the PE whose turn it is */
+    uint64_t round; /* round of this PE; at PE 0: round of the PE whose turn it is */
     uint64_t measured_ns[2];
     int64_t offset_ns[2]; /* from this PE's clock to PE 0's */
     unsigned measured_count;
@@ -50,7 +50,7 @@ static uint64_t hash(uint64_t value, const char *text, ssize_t bytes)
     return value;
 }
 
-/* Processes with the same one have the same clock and the same files. */
+/* Processes with the same id share a clock and files. */
 static uint64_t machine_id(void)
 {
     static const char *const spaces[] = {"/proc/self/ns/time", "/proc/self/ns/mnt"};
@@ -74,7 +74,7 @@ bool via_profile_machines_has(int pe)
 
 /* --- clocks ----------------------------------------------------------------------------------- */
 
-/* A PE on another machine, while PE 0 answers it. */
+/* Called by a PE on another machine, while PE 0 answers it. */
 static void ask_time(unsigned at)
 {
     struct meeting *meeting = all.meeting;
@@ -144,7 +144,7 @@ bool via_profile_machines_begin(int me, int pes)
     struct meeting *meeting = pshmem_calloc(1, sizeof(*meeting));
     if (!meeting || !all.machine_of) {
         if (!all.machine_of)
-            abort(); /* the others wait for this PE */
+            abort(); /* the other PEs wait for this one */
         return false;
     }
     meeting->machine = machine_id();

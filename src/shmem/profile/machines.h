@@ -25,7 +25,7 @@ void via_profile_machines_end(void);
 
 /* Does the PE share the machine, and so clock and files, with PE 0? */
 bool via_profile_machines_has(int pe);
-/* Since the job began, by PE 0's clock; from a time of this PE's CLOCK_MONOTONIC. */
+/* Microseconds since the job began, by PE 0's clock, of a time of this PE's CLOCK_MONOTONIC. */
 double via_profile_machines_us(uint64_t monotonic_ns);
 
 /* From a PE on another machine to PE 0, which calls receive for one after the other. */

@@ -31,7 +31,7 @@ struct event {
     uint32_t number;
 };
 
-/* Of one call, over all that were made. */
+/* The sums of one call, over all times that it was made. */
 struct sum {
     uint64_t count;
     uint64_t took_ns;
@@ -39,7 +39,7 @@ struct sum {
     uint64_t bytes;
 };
 
-/* The notes of a thread; they stay when the thread ends. */
+/* The records of a thread, which stay when the thread ends. */
 struct notes {
     struct notes *next;
     unsigned thread;
@@ -62,7 +62,7 @@ static struct {
 } tool = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static __thread struct notes *mine;
-/* A call that another one is made of counts as that one. */
+/* A call that another call makes counts as part of that call. */
 static __thread unsigned depth;
 
 static uint64_t clock_ns(clockid_t clock)
@@ -209,7 +209,7 @@ static void write_timeline(int pe)
     if (!out || !add_to_timeline(out, pe)) {
         complain(TIMELINE, tool.timeline);
         if (pe != tool.me && !out && (out = fopen("/dev/null", "we")) != NULL)
-            via_profile_machines_receive(pe, out); /* it waits for that */
+            via_profile_machines_receive(pe, out); /* the PE waits for this */
     }
     if (out)
         fclose(out); /* gives the lock back */
@@ -346,7 +346,7 @@ static void begin(void)
     tool.me = pshmem_my_pe();
     tool.pes = pshmem_n_pes();
     if (tool.timeline) {
-        unlink(tool.timeline); /* of an earlier job, on each machine */
+        unlink(tool.timeline); /* the file of an earlier job, on each machine */
         if (!via_profile_machines_begin(tool.me, tool.pes) && tool.me == 0)
             fprintf(stderr,
                     "viaduct-shmem-profile: %s: the symmetric heap has no room: machines do not "
