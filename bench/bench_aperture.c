@@ -23,6 +23,7 @@
 #include "base/types.h"
 #include "bench/stats.h"
 #include "core/pipe.h"
+#include "core/port_target.h"
 #include "host/host.h"
 #include "host/rundir.h"
 #include "port/emu/emu.h"
@@ -150,25 +151,11 @@ struct pipe_end {
     const _Atomic bool *end;
 };
 
-static void body(void *ctx, unsigned queue, uint64_t off, const void *src, size_t bytes)
-{
-    struct via_port *port = ctx;
-    port->ops->body(port, queue, off, src, bytes);
-}
-
-static void commit(void *ctx, unsigned queue, uint64_t off, const void *src, size_t bytes)
-{
-    struct via_port *port = ctx;
-    port->ops->commit(port, queue, off, src, bytes);
-}
-
 /* In each inbox: a line for credits, then the pipe. */
 static void pipe_end_init(struct pipe_end *end, struct via_port *port, const _Atomic bool *over)
 {
-    struct via_pipe_target target = {
-        .body = body, .commit = commit, .ctx = port, .queue = QUEUE, .off = 64};
-    struct via_pipe_target credit = target;
-    credit.off = 0;
+    struct via_pipe_target target = via_port_target(port, QUEUE, 64);
+    struct via_pipe_target credit = via_port_target(port, QUEUE, 0);
     *end = (struct pipe_end){.port = port, .end = over};
     via_pipe_writer_init(&end->writer, &geometry, &target,
                          (const _Atomic uint64_t *)(const void *)port->inbox, end->data_ends, 1);

@@ -17,6 +17,7 @@
 #include "port/ofi/port.h"
 #include "sim/memory.h"
 #include "sim/ofi/fabric.h"
+#include "sim/ofi/mac.h"
 
 #define PAGE 4096u
 #define POLL_NS (20 * VIA_MSEC_NS)
@@ -266,18 +267,10 @@ static void take_turn(struct sim_ofi_node *node)
 
 /* --- ends of links ---------------------------------------------------------------------------- */
 
-/* A function of a key and the data; no thread here tries to break it. */
 static void mac(void *ctx, const void *data, size_t bytes, uint8_t ret_mac[32])
 {
-    const unsigned char *from = data;
-    uint64_t hash = UINT64_C(0x9e3779b97f4a7c15);
     (void)ctx;
-    for (size_t i = 0; i < bytes; i++) {
-        hash = (hash ^ from[i]) * UINT64_C(1099511628211);
-    }
-    for (unsigned i = 0; i < 32; i++) {
-        ret_mac[i] = (uint8_t)(hash >> i % 8 * 8);
-    }
+    sim_ofi_mac(1, data, bytes, ret_mac);
 }
 
 static void set_place(struct via_ofi_place *place, const struct sim_ofi_node *node)

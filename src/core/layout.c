@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "core/layout.h"
+#include "core/port_target.h"
 
 void via_geometry_of_channels(uint32_t slots, uint32_t frame_bytes,
                               struct via_pipe_geometry *ret_geometry)
@@ -38,30 +39,13 @@ size_t via_inbox_bytes(const struct via_pipe_geometry *geometry, unsigned channe
     return place.credit_off;
 }
 
-static void port_body(void *ctx, unsigned queue, uint64_t off, const void *src, size_t len)
-{
-    struct via_port *port = ctx;
-    port->ops->body(port, queue, off, src, len);
-}
-
-static void port_commit(void *ctx, unsigned queue, uint64_t off, const void *src, size_t len)
-{
-    struct via_port *port = ctx;
-    port->ops->commit(port, queue, off, src, len);
-}
-
 void via_link_target(struct via_port *port, unsigned queue, size_t off,
                      struct via_pipe_target *ret_target)
 {
-    bool direct = port->window != NULL && port->caps.coherent;
-    *ret_target = (struct via_pipe_target){
-        .direct = direct ? port->window + off : NULL,
-        .body = port_body,
-        .commit = port_commit,
-        .ctx = port,
-        .queue = queue,
-        .off = off,
-    };
+    *ret_target = via_port_target(port, queue, off);
+    if (port->window != NULL && port->caps.coherent) {
+        ret_target->direct = port->window + off;
+    }
 }
 
 void via_node_trace(const struct via_node *node, const char *format, ...)

@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/fds.h"
 #include "base/log.h"
 #include "base/mutant.h"
 #include "host/client_sys.h"
@@ -30,19 +31,9 @@ static int send_answer(const struct via_process *process, const struct via_attac
                        const int *fds, unsigned fds_count)
 {
     struct iovec iov = {.iov_base = (void *)(uintptr_t)answer, .iov_len = sizeof(*answer)};
-    union {
-        struct cmsghdr header;
-        char bytes[CMSG_SPACE(sizeof(int) * ANSWER_FDS_MAX)];
-    } control = {0};
+    VIA_FDS_SPACE(ANSWER_FDS_MAX) control = {0};
     struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1};
-    if (fds_count != 0) {
-        message.msg_control = control.bytes;
-        message.msg_controllen = CMSG_SPACE(sizeof(int) * fds_count);
-        control.header.cmsg_level = SOL_SOCKET;
-        control.header.cmsg_type = SCM_RIGHTS;
-        control.header.cmsg_len = CMSG_LEN(sizeof(int) * fds_count);
-        memcpy(CMSG_DATA(&control.header), fds, sizeof(int) * fds_count);
-    }
+    via_fds_add(&message, &control, fds, fds_count);
     ssize_t sent;
     do {
         sent = sendmsg(process->source.fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);

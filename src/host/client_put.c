@@ -155,15 +155,39 @@ static int put_by_frames(struct via_remote *remote, uint64_t off, const unsigned
     return rc;
 }
 
-/* Checks, earlier failures, and the way: *ret_mapping is NULL for "by frames". */
+static int check_put(struct via_remote *remote, uint64_t off, size_t bytes)
+{
+    int rc = via_client_check(remote, off, bytes, "put");
+    return rc == 0 ? earlier_failure(remote) : rc;
+}
+
+/* Checks, and finds the way: *ret_mapping is NULL for "by frames". */
 static int begin_put(struct via_remote *remote, uint64_t off, size_t bytes,
                      struct via_client_mapping **ret_mapping)
 {
-    int rc = via_client_check(remote, off, bytes, "put");
-    if (rc == 0) {
-        rc = earlier_failure(remote);
-    }
+    int rc = check_put(remote, off, bytes);
     return rc == 0 ? via_client_direct_wait(remote, ret_mapping) : rc;
+}
+
+/* As begin_put(), but never waits: -EAGAIN. */
+static int begin_try(struct via_remote *remote, uint64_t off, size_t bytes,
+                     struct via_client_mapping **ret_mapping)
+{
+    int rc = check_put(remote, off, bytes);
+    if (rc != 0) {
+        return rc;
+    }
+    *ret_mapping = via_client_direct(remote);
+    if (*ret_mapping != NULL) {
+        return 0;
+    }
+    rc = via_client_check(remote, off, bytes, "put"); /* it may just have been found lost */
+    rc = rc == 0 ? via_client_tcp_leave(remote) : rc;
+    if (rc == 0 && via_client_has_frames_due(remote)) {
+        rc = via_attach_poll(remote->attach);
+        return rc < 0 ? rc : -EAGAIN;
+    }
+    return rc;
 }
 
 static int put_direct(struct via_remote *remote, const struct via_client_mapping *mapping,
@@ -356,8 +380,11 @@ static int send_from(struct via_remote *remote, uint64_t off, const struct via_s
     return rc;
 }
 
-static int check_source(const struct via_remote *remote, const struct via_segment *segment,
-                        uint64_t src_off, size_t bytes)
+/* As begin_put(), or as begin_try() if the caller does not wait, for bytes of a segment. A segment
+ * without a mapping in this process goes by frames. */
+static int begin_from(struct via_remote *remote, uint64_t off, const struct via_segment *segment,
+                      uint64_t src_off, size_t bytes, bool waits,
+                      struct via_client_mapping **ret_mapping)
 {
     if (src_off > segment->bytes || bytes > segment->bytes - src_off) {
         return via_client_error(-ERANGE,
@@ -365,21 +392,23 @@ static int check_source(const struct via_remote *remote, const struct via_segmen
                                 "of the own segment of %zu bytes",
                                 remote->host, bytes, (unsigned long long)src_off, segment->bytes);
     }
-    return 0;
+    int rc = waits ? begin_put(remote, off, bytes, ret_mapping)
+                   : begin_try(remote, off, bytes, ret_mapping);
+    if (segment->base == NULL) {
+        *ret_mapping = NULL;
+    }
+    return rc;
 }
 
 int via_remote_put_from(struct via_remote *remote, uint64_t off, struct via_segment *segment,
                         uint64_t src_off, size_t bytes, unsigned flags)
 {
     struct via_client_mapping *mapping;
-    int rc = check_source(remote, segment, src_off, bytes);
-    if (rc == 0) {
-        rc = begin_put(remote, off, bytes, &mapping);
-    }
+    int rc = begin_from(remote, off, segment, src_off, bytes, true, &mapping);
     if (rc != 0 || (bytes == 0 && flags == 0)) {
         return rc;
     }
-    if (mapping != NULL && segment->base != NULL) {
+    if (mapping != NULL) {
         return put_direct(remote, mapping, off, segment->base + src_off, bytes, flags);
     }
     size_t done = 0;
@@ -535,30 +564,6 @@ int via_client_remote_follow(struct via_remote *remote)
     return try_command(remote, &command, NULL);
 }
 
-/* As begin_put(), but never waits: -EAGAIN. */
-static int begin_try(struct via_remote *remote, uint64_t off, size_t bytes,
-                     struct via_client_mapping **ret_mapping)
-{
-    int rc = via_client_check(remote, off, bytes, "put");
-    if (rc == 0) {
-        rc = earlier_failure(remote);
-    }
-    if (rc != 0) {
-        return rc;
-    }
-    *ret_mapping = via_client_direct(remote);
-    if (*ret_mapping != NULL) {
-        return 0;
-    }
-    rc = via_client_check(remote, off, bytes, "put"); /* it may just have been found lost */
-    rc = rc == 0 ? via_client_tcp_leave(remote) : rc;
-    if (rc == 0 && via_client_has_frames_due(remote)) {
-        rc = via_attach_poll(remote->attach);
-        return rc < 0 ? rc : -EAGAIN;
-    }
-    return rc;
-}
-
 /*
  * Through slices, or by this command. -EAGAIN: nothing was put, and nothing of it can be seen: then
  * the caller may put something else there. So there has to be room for the command, or for the ring
@@ -627,14 +632,11 @@ int via_remote_try_put_from(struct via_remote *remote, uint64_t off, struct via_
                             uint64_t src_off, size_t bytes, unsigned flags)
 {
     struct via_client_mapping *mapping;
-    int rc = check_source(remote, segment, src_off, bytes);
-    if (rc == 0) {
-        rc = begin_try(remote, off, bytes, &mapping);
-    }
+    int rc = begin_from(remote, off, segment, src_off, bytes, false, &mapping);
     if (rc != 0 || (bytes == 0 && flags == 0)) {
         return rc;
     }
-    if (mapping != NULL && segment->base != NULL) {
+    if (mapping != NULL) {
         return put_direct(remote, mapping, off, segment->base + src_off, bytes, flags);
     }
     struct via_command command = put_from_command(remote, off, segment, src_off, bytes, flags);

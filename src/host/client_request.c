@@ -5,30 +5,16 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/fds.h"
 #include "host/client_sys.h"
-
-/* Room for the descriptors of one answer, aligned as the kernel wants it. */
-union fd_space {
-    struct cmsghdr align;
-    char bytes[CMSG_SPACE(sizeof(int) * VIA_CLIENT_ANSWER_FDS_MAX)];
-};
 
 int via_client_socket_send(int socket_fd, const struct via_attach_request *ask, int fd)
 {
     struct iovec iov = {.iov_base = (void *)ask, .iov_len = sizeof(*ask)};
-    union fd_space space;
+    VIA_FDS_SPACE(1) space = {0};
     struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1};
 
-    if (fd >= 0) {
-        memset(&space, 0, sizeof(space));
-        message.msg_control = &space;
-        message.msg_controllen = CMSG_SPACE(sizeof(int));
-        struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-        header->cmsg_level = SOL_SOCKET;
-        header->cmsg_type = SCM_RIGHTS;
-        header->cmsg_len = CMSG_LEN(sizeof(int));
-        memcpy(CMSG_DATA(header), &fd, sizeof(fd));
-    }
+    via_fds_add(&message, &space, &fd, fd >= 0 ? 1 : 0);
     long sent = via_sys_sendmsg(socket_fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
     return sent < 0 ? (int)sent : 0;
 }
@@ -36,21 +22,14 @@ int via_client_socket_send(int socket_fd, const struct via_attach_request *ask, 
 /* Collects the descriptors; those beyond the fourth are closed. */
 static unsigned take_fds(struct msghdr *message, int *fds)
 {
+    struct via_fds_place place = {0};
     unsigned count = 0;
-    for (struct cmsghdr *header = CMSG_FIRSTHDR(message); header != NULL;
-         header = CMSG_NXTHDR(message, header)) {
-        if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) {
-            continue;
-        }
-        size_t bytes = header->cmsg_len - CMSG_LEN(0);
-        for (size_t at = 0; at + sizeof(int) <= bytes; at += sizeof(int)) {
-            int fd;
-            memcpy(&fd, CMSG_DATA(header) + at, sizeof(fd));
-            if (count < VIA_CLIENT_ANSWER_FDS_MAX) {
-                fds[count++] = via_client_fd_keep(fd);
-            } else {
-                via_sys_close(fd);
-            }
+    int fd;
+    while (via_fds_next(message, &place, &fd)) {
+        if (count < VIA_CLIENT_ANSWER_FDS_MAX) {
+            fds[count++] = via_client_fd_keep(fd);
+        } else {
+            via_sys_close(fd);
         }
     }
     return count;
@@ -61,7 +40,7 @@ long via_client_socket_receive(int socket_fd, struct via_attach_answer *answer, 
                                unsigned *ret_fds_count)
 {
     struct iovec iov = {.iov_base = answer, .iov_len = sizeof(*answer)};
-    union fd_space space;
+    VIA_FDS_SPACE(VIA_CLIENT_ANSWER_FDS_MAX) space;
     struct msghdr message = {
         .msg_iov = &iov,
         .msg_iovlen = 1,

@@ -5,15 +5,13 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "base/fds.h"
 #include "base/types.h"
 
 void via_host_receive(int fd, void *buffer, size_t bytes, struct via_host_received *ret_received)
 {
     struct iovec iov = {.iov_base = buffer, .iov_len = bytes};
-    union {
-        struct cmsghdr header;
-        char bytes[CMSG_SPACE(sizeof(int) * VIA_HOST_RECEIVE_FDS_MAX)];
-    } control;
+    VIA_FDS_SPACE(VIA_HOST_RECEIVE_FDS_MAX) control;
     struct msghdr message = {.msg_iov = &iov,
                              .msg_iovlen = 1,
                              .msg_control = control.bytes,
@@ -25,14 +23,10 @@ void via_host_receive(int fd, void *buffer, size_t bytes, struct via_host_receiv
     if (got < 0) {
         return;
     }
-    for (struct cmsghdr *header = CMSG_FIRSTHDR(&message); header != NULL;
-         header = CMSG_NXTHDR(&message, header)) {
-        if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) {
-            continue;
-        }
-        size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-        count = via_min(count, (size_t)(VIA_HOST_RECEIVE_FDS_MAX - ret_received->fds_count));
-        memcpy(ret_received->fds + ret_received->fds_count, CMSG_DATA(header), count * sizeof(int));
-        ret_received->fds_count += (unsigned)count;
+    struct via_fds_place place = {0};
+    int descriptor;
+    while (ret_received->fds_count < VIA_HOST_RECEIVE_FDS_MAX &&
+           via_fds_next(&message, &place, &descriptor)) {
+        ret_received->fds[ret_received->fds_count++] = descriptor;
     }
 }

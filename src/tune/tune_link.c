@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "core/pipe.h"
+#include "core/port_target.h"
 #include "tune/tune.h"
 
 #define BATCH_NS (150 * VIA_USEC_NS) /* at least, of one half of a pair */
@@ -236,18 +237,6 @@ struct pipe_run {
     _Atomic bool stop;
 };
 
-static void body(void *ctx, unsigned queue, uint64_t off, const void *src, size_t bytes)
-{
-    struct via_port *port = ctx;
-    port->ops->body(port, queue, off, src, bytes);
-}
-
-static void commit(void *ctx, unsigned queue, uint64_t off, const void *src, size_t bytes)
-{
-    struct via_port *port = ctx;
-    port->ops->commit(port, queue, off, src, bytes);
-}
-
 static void *sink(void *argument)
 {
     struct pipe_run *run = argument;
@@ -302,9 +291,8 @@ static int run_pipe(struct via_tune *tune, const void *setting, uint64_t bytes, 
     struct via_pio_link *link = tune->measure->link;
     struct via_port *far = link->ends[1].port, *near = link->ends[0].port;
     struct via_pipe_geometry geometry = geometry_of(*(const unsigned *)setting, bytes);
-    struct via_pipe_target target = {
-        .body = body, .commit = commit, .ctx = near, .queue = QUEUE, .off = CREDIT_BYTES};
-    struct via_pipe_target credit = {.body = body, .commit = commit, .ctx = far, .queue = QUEUE};
+    struct via_pipe_target target = via_port_target(near, QUEUE, CREDIT_BYTES);
+    struct via_pipe_target credit = via_port_target(far, QUEUE, 0);
     struct via_pipe_writer writer;
     struct pipe_run run = {.port = far, .count = via_max(count, PIPE_BATCH)};
     pthread_t thread;

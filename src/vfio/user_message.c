@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/fds.h"
 #include "base/types.h"
 
 /* From its first byte on a message may take so long: the socket's time-outs end one that stands
@@ -28,23 +29,9 @@ static int explain(int error)
     return error == EAGAIN || error == EWOULDBLOCK ? -ETIMEDOUT : -EPIPE;
 }
 
-static void put_fds(struct msghdr *message, char *control, const int *fds, unsigned count)
-{
-    if (count == 0) {
-        return;
-    }
-    message->msg_control = control;
-    message->msg_controllen = CMSG_SPACE(count * sizeof(int));
-    struct cmsghdr *header = CMSG_FIRSTHDR(message);
-    header->cmsg_level = SOL_SOCKET;
-    header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(count * sizeof(int));
-    memcpy(CMSG_DATA(header), fds, count * sizeof(int));
-}
-
 int via_vfio_user_send(int fd, struct via_vfio_user_message *message)
 {
-    char control[CMSG_SPACE(VIA_VFIO_USER_FDS_MAX * sizeof(int))] = {0};
+    VIA_FDS_SPACE(VIA_VFIO_USER_FDS_MAX) control = {0};
     size_t bytes = sizeof(message->header) + message->body_bytes;
     uint64_t until_ns = 0;
     message->header.bytes = (uint32_t)bytes;
@@ -61,7 +48,7 @@ int via_vfio_user_send(int fd, struct via_vfio_user_message *message)
             iov[0] = (struct iovec){message->body + off, message->body_bytes - off};
         }
         if (done == 0) {
-            put_fds(&header, control, message->fds, message->fds_count);
+            via_fds_add(&header, &control, message->fds, message->fds_count);
         }
         ssize_t sent = sendmsg(fd, &header, MSG_NOSIGNAL);
         if (sent < 0 && errno == EINTR) {
@@ -91,20 +78,13 @@ void via_vfio_user_close_fds(struct via_vfio_user_message *message)
 /* false: more than there is room for. */
 static bool take_fds(struct via_vfio_user_message *message, struct msghdr *header)
 {
-    for (struct cmsghdr *control = CMSG_FIRSTHDR(header); control != NULL;
-         control = CMSG_NXTHDR(header, control)) {
-        if (control->cmsg_level != SOL_SOCKET || control->cmsg_type != SCM_RIGHTS) {
-            continue;
-        }
-        unsigned count = (unsigned)((control->cmsg_len - CMSG_LEN(0)) / sizeof(int));
-        for (unsigned i = 0; i < count; i++) {
-            int fd;
-            memcpy(&fd, CMSG_DATA(control) + i * sizeof(int), sizeof(fd));
-            if (message->fds_count < VIA_VFIO_USER_FDS_MAX) {
-                message->fds[message->fds_count++] = fd;
-            } else {
-                close(fd);
-            }
+    struct via_fds_place place = {0};
+    int fd;
+    while (via_fds_next(header, &place, &fd)) {
+        if (message->fds_count < VIA_VFIO_USER_FDS_MAX) {
+            message->fds[message->fds_count++] = fd;
+        } else {
+            close(fd);
         }
     }
     return (header->msg_flags & MSG_CTRUNC) == 0;
@@ -114,11 +94,11 @@ static int receive_bytes(int fd, struct via_vfio_user_message *message, void *to
                          uint64_t *until_ns)
 {
     for (size_t done = 0; done < bytes;) {
-        char control[CMSG_SPACE(VIA_VFIO_USER_FDS_MAX * sizeof(int))];
+        VIA_FDS_SPACE(VIA_VFIO_USER_FDS_MAX) control;
         struct iovec iov = {(char *)to + done, bytes - done};
         struct msghdr header = {.msg_iov = &iov,
                                 .msg_iovlen = 1,
-                                .msg_control = control,
+                                .msg_control = &control,
                                 .msg_controllen = sizeof(control)};
         ssize_t got = recvmsg(fd, &header, MSG_CMSG_CLOEXEC);
         if (got < 0 && errno == EINTR) {

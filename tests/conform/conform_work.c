@@ -119,6 +119,19 @@ static void write_order(struct conform_worker *worker)
     progress(worker);
 }
 
+/* The word of this round was seen: so are the bytes that were posted before it. */
+static void check_bytes(struct conform_worker *worker, uint64_t off, unsigned count, uint64_t round)
+{
+    for (unsigned i = 0; i < count; i++) {
+        unsigned char byte = load_byte(worker, off + i);
+        if (byte != (unsigned char)round) {
+            violation(worker, "word %llu was seen, but byte %u before it was %u",
+                      (unsigned long long)round, i, byte);
+            return;
+        }
+    }
+}
+
 static void watch_order(struct conform_worker *worker)
 {
     uint64_t round = load_word(worker, FLAG_OFF);
@@ -130,14 +143,7 @@ static void watch_order(struct conform_worker *worker)
         violation(worker, "flag %llu was seen, but the one committed before it was %llu",
                   (unsigned long long)round, (unsigned long long)earlier);
     }
-    for (unsigned i = 0; i < BLOCK_BYTES; i++) {
-        unsigned char byte = load_byte(worker, BLOCK_OFF(round) + i);
-        if (byte != (unsigned char)round) {
-            violation(worker, "flag %llu was seen, but byte %u of the data was %u",
-                      (unsigned long long)round, i, byte);
-            break;
-        }
-    }
+    check_bytes(worker, BLOCK_OFF(round), BLOCK_BYTES, round);
     acknowledge(worker, round);
     progress(worker);
 }
@@ -166,14 +172,7 @@ static void watch_lines(struct conform_worker *worker)
     if (round == worker->seen) {
         return;
     }
-    for (unsigned i = 0; i < before; i++) {
-        unsigned char byte = load_byte(worker, LINE_OFF + i);
-        if (byte != (unsigned char)round) {
-            violation(worker, "last word %llu was seen, but byte %u was %u",
-                      (unsigned long long)round, i, byte);
-            break;
-        }
-    }
+    check_bytes(worker, LINE_OFF, before, round);
     acknowledge(worker, round);
     progress(worker);
 }

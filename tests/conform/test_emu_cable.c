@@ -21,6 +21,7 @@
 
 #include <cmocka.h>
 
+#include "base/fds.h"
 #include "port/emu/cable.h"
 #include "port/emu/emu.h"
 #include "port/emu/memory.h"
@@ -441,19 +442,11 @@ static struct greeting good_greeting(unsigned side)
 static void greet(int fd, struct greeting *greeting)
 {
     unsigned char bytes[8192] = {0};
-    char control[CMSG_SPACE(sizeof(greeting->fds))] __attribute__((aligned(8))) = {0};
+    VIA_FDS_SPACE(VIA_ARRAY_COUNT(greeting->fds)) control = {0};
     memcpy(bytes, &greeting->hello, sizeof(greeting->hello));
     struct iovec part = {bytes, greeting->bytes};
     struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
-    if (greeting->fds_count != 0) {
-        message.msg_control = control;
-        message.msg_controllen = CMSG_SPACE(greeting->fds_count * sizeof(int));
-        struct cmsghdr *cmsg = CMSG_FIRSTHDR(&message);
-        cmsg->cmsg_level = SOL_SOCKET;
-        cmsg->cmsg_type = SCM_RIGHTS;
-        cmsg->cmsg_len = CMSG_LEN(greeting->fds_count * sizeof(int));
-        memcpy(CMSG_DATA(cmsg), greeting->fds, greeting->fds_count * sizeof(int));
-    }
+    via_fds_add(&message, &control, greeting->fds, greeting->fds_count);
     assert_int_equal(sendmsg(fd, &message, MSG_NOSIGNAL), greeting->bytes);
 }
 

@@ -13,6 +13,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/fds.h"
 #include "port/emu/bridge.h"
 #include "port/emu/cable.h"
 #include "port/emu/memory.h"
@@ -192,21 +193,10 @@ static unsigned some_fds(const struct scene *s, struct input *input, int ret_fds
 static void say(const struct scene *s, const void *bytes, size_t count, const int *fds,
                 unsigned fds_count)
 {
-    union {
-        char bytes[CMSG_SPACE(sizeof(int) * FDS_MAX)];
-        struct cmsghdr align;
-    } control = {0};
+    VIA_FDS_SPACE(FDS_MAX) control = {0};
     struct iovec part = {(void *)(uintptr_t)bytes, count};
     struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
-    if (fds_count != 0) {
-        message.msg_control = control.bytes;
-        message.msg_controllen = CMSG_SPACE(sizeof(int) * fds_count);
-        struct cmsghdr *cmsg = CMSG_FIRSTHDR(&message);
-        cmsg->cmsg_level = SOL_SOCKET;
-        cmsg->cmsg_type = SCM_RIGHTS;
-        cmsg->cmsg_len = CMSG_LEN(sizeof(int) * fds_count);
-        memcpy(CMSG_DATA(cmsg), fds, sizeof(int) * fds_count);
-    }
+    via_fds_add(&message, &control, fds, fds_count);
     (void)!sendmsg(s->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 

@@ -16,6 +16,7 @@
 #include "base/types.h"
 #include "port/ofi/greet.h"
 #include "port/ofi/port.h"
+#include "sim/ofi/mac.h"
 #include "tests/fuzz/input.h"
 
 #define OPTION_ENCRYPTED 0x01u
@@ -197,18 +198,10 @@ static void wake(void *ctx, unsigned thread)
     require(thread < THREADS);
 }
 
-/* A function of a key and the data: no test tries to break it here. */
 static void mac(void *ctx, const void *data, size_t bytes, uint8_t ret_mac[32])
 {
-    const unsigned char *from = data;
-    uint64_t hash = UINT64_C(0x9e3779b97f4a7c15);
     (void)ctx;
-    for (size_t i = 0; i < bytes; i++) {
-        hash = (hash ^ from[i]) * UINT64_C(1099511628211);
-    }
-    for (unsigned i = 0; i < 32; i++) {
-        ret_mac[i] = (uint8_t)(hash >> i % 8 * 8);
-    }
+    sim_ofi_mac(1, data, bytes, ret_mac);
 }
 
 static uint64_t get_time(const struct via_ofi_system *unused)
@@ -260,7 +253,6 @@ static void begin(void)
 
 static void open_port(unsigned options)
 {
-    pthread_mutexattr_t recursive;
     bool connects = (options & OPTION_CONNECTS) != 0;
     port = aligned_alloc(VIA_CACHELINE, sizeof(*port));
     inbox = aligned_alloc(PAGE, INBOX_BYTES);
@@ -291,20 +283,7 @@ static void open_port(unsigned options)
     port->message_bytes = port->encrypted ? VIA_OFI_MESSAGE_BYTES_ENCRYPTED : VIA_OFI_MESSAGE_BYTES;
     port->changed_fd = -1;
     port->cut = (options & OPTION_CUT) != 0;
-    pthread_mutexattr_init(&recursive);
-    pthread_mutexattr_settype(&recursive, PTHREAD_MUTEX_RECURSIVE);
-    pthread_mutex_init(&port->rx_lock, &recursive);
-    pthread_mutexattr_destroy(&recursive);
-    pthread_mutex_init(&port->tx_lock, NULL);
-    pthread_mutex_init(&port->state_lock, NULL);
-    struct via_list *lists[] = {&port->link,     &port->messages_free, &port->writes_free,
-                                &port->dma_free, &port->pending,       &port->flying};
-    for (size_t i = 0; i < VIA_ARRAY_COUNT(lists); i++) {
-        via_list_init(lists[i]);
-    }
-    for (unsigned i = 0; i < VIA_PORT_DATA_DOORBELLS; i++) {
-        via_list_init(&port->dma_done[i]);
-    }
+    via_ofi_port_init(port);
     require(via_ofi_sends_open(port) == 0);
     via_list_push_back(&hub.ports, &port->link);
 }
@@ -314,9 +293,7 @@ static void close_port(void)
     via_ofi_port_hang_up(port);
     via_list_remove(&port->link);
     via_ofi_sends_close(port);
-    pthread_mutex_destroy(&port->rx_lock);
-    pthread_mutex_destroy(&port->tx_lock);
-    pthread_mutex_destroy(&port->state_lock);
+    via_ofi_port_fini(port);
     free(port);
     free(inbox);
 }

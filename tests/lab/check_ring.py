@@ -68,24 +68,11 @@ class Lab(lab_hosts.Lab):
         for host in HOSTS:
             self.start_model(host)
         for host in HOSTS:
-            devices = [word for index, name in enumerate("vdl") for word in lab_guest.vfio_user(self.socket(name, host), index)]
-            self.guests[host] = lab_guest.Guest(self.packages, self.image, self.folder, "g%d" % host, devices, iommu=True, shared=True)
-        for guest in self.guests.values():
-            guest.boot()
-        for host in HOSTS:
-            self.start_fabric(host)
+            self.add_guest(host, [self.socket(name, host) for name in "vdl"], (*FUNCTIONS, ENGINE))
+        self.start_guests()
 
     def start_model(self, host):
-        self.models[host] = self.start_process(
-            [os.path.join(BIN, "viaduct"), "model", "pex", "--commands", "--socket", self.socket("v", host), "--socket",
-             self.socket("l", next_of(host)), "--dma-socket", self.socket("d", host)], says="virtual side", stdin=subprocess.PIPE)
-
-    def start_fabric(self, host):
-        """A guest's devices and daemon, once it has booted."""
-        self.guests[host].wait_booted()
-        for function in (*FUNCTIONS, ENGINE):
-            self.guests[host].run("viaduct port bind %s" % function)
-        self.start_daemon(host)
+        self.models[host] = self.serve_model("--socket", self.socket("v", host), "--socket", self.socket("l", next_of(host)), "--dma-socket", self.socket("d", host))
 
     def command(self, host, line):
         """What a model says to a command."""
@@ -257,7 +244,7 @@ class Ring(lab_hosts.Case):
         self.wait_not_up(1, 2)
         self.wait_not_up(3, 2)
         self.guests[2].boot()
-        self.lab.start_fabric(2)
+        self.lab.start_guest(2)
         self.wait_ring()
         self.wait_sent(1)
         self.wait_received(3, int(self.guests[1].run("cat /tmp/sent").split()[-1]))
@@ -297,7 +284,7 @@ def reset_guests(case, count):
         lab.guests[1].run(deliver(1) + "send 3 0 500 50 8 >/tmp/sent 2>&1 &")
         lab.guests[2].kill()
         lab.guests[2].boot()
-        lab.start_fabric(2)
+        lab.start_guest(2)
         try:
             case.wait_ring()
             case.wait_sent(1)

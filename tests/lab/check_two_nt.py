@@ -4,11 +4,9 @@
 DMA function by vfio-pci, guests 2 and 3 a link side each. Both links of guest 1 give bodies to the one DMA function. make lab. Quick: half a minute."""
 import os
 import re
-import subprocess
 
-import lab_guest
 import lab_hosts
-from lab_hosts import BIN, HANG_S, deliver
+from lab_hosts import HANG_S, deliver
 
 # Bus N + 1 of a guest is behind its root port N. The DMA function is on bus 2: requests of the model's carry that number.
 NT0, ENGINE, NT1 = "0000:01:00.0", "0000:02:00.0", "0000:03:00.0"
@@ -19,10 +17,6 @@ DMA_BYTES = 1024
 class Lab(lab_hosts.Lab):
     programs = ()
 
-    def __init__(self, packages):
-        super().__init__(packages)
-        self.model = None
-
     def links_of(self, host):
         if host == 1:
             return ("2=pex:%s,%s,dma=%s --dma-bytes %d" % (NT0, WINDOW, ENGINE, DMA_BYTES), "3=pex:%s,%s,dma=%s --dma-bytes %d" % (NT1, WINDOW, ENGINE, DMA_BYTES))
@@ -32,18 +26,11 @@ class Lab(lab_hosts.Lab):
         self.build_image()
         sockets = [os.path.join(self.folder, name) for name in ("v0.sock", "l0.sock", "v1.sock", "l1.sock", "d.sock")]
         words = [word for path in sockets[:4] for word in ("--socket", path)]
-        self.model = self.start_process([os.path.join(BIN, "viaduct"), "model", "pex", "--two-nt-ports", "--commands", *words, "--dma-socket", sockets[4]],
-                                        says="virtual side", stdin=subprocess.PIPE)
-        for host, paths in ((1, (sockets[0], sockets[4], sockets[2])), (2, sockets[1:2]), (3, sockets[3:4])):
-            devices = [word for index, path in enumerate(paths) for word in lab_guest.vfio_user(path, index)]
-            self.guests[host] = lab_guest.Guest(self.packages, self.image, self.folder, "g%d" % host, devices, iommu=True, shared=True)
-        for guest in self.guests.values():
-            guest.boot()
-        for host, guest in self.guests.items():
-            guest.wait_booted()
-            for function in (NT0, NT1, ENGINE) if host == 1 else (NT0,):
-                guest.run("viaduct port bind %s" % function)
-            self.start_daemon(host)
+        self.model = self.serve_model("--two-nt-ports", *words, "--dma-socket", sockets[4])
+        self.add_guest(1, (sockets[0], sockets[4], sockets[2]), (NT0, NT1, ENGINE))
+        self.add_guest(2, sockets[1:2], (NT0,))
+        self.add_guest(3, sockets[3:4], (NT0,))
+        self.start_guests()
 
 
 class TwoPorts(lab_hosts.Case):

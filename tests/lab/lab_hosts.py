@@ -50,6 +50,7 @@ class Lab:
         self.image = os.path.join(self.folder, "image")
         self.guests = {}
         self.processes = []
+        self.functions = {}  # that a guest binds
 
     def build_image(self, more=()):
         missing = [name for name in self.programs if shutil.which(name) is None]
@@ -66,6 +67,29 @@ class Lab:
         if says is not None:
             assert says in process.stdout.readline()
         return process
+
+    def serve_model(self, *words):
+        """A process with a register model of a PEX 87xx, which takes commands."""
+        return self.start_process([os.path.join(BIN, "viaduct"), "model", "pex", "--commands", *words], says="virtual side", stdin=subprocess.PIPE)
+
+    def add_guest(self, host, sockets, functions):
+        """A guest with a PCI device for each socket of a model; start_guest() gives these functions to the daemon."""
+        devices = [word for index, path in enumerate(sockets) for word in lab_guest.vfio_user(path, index)]
+        self.guests[host] = lab_guest.Guest(self.packages, self.image, self.folder, "g%d" % host, devices, iommu=True, shared=True)
+        self.functions[host] = functions
+
+    def start_guest(self, host):
+        """Binds the functions and starts the daemon, once the guest has booted."""
+        self.guests[host].wait_booted()
+        for function in self.functions[host]:
+            self.guests[host].run("viaduct port bind %s" % function)
+        self.start_daemon(host)
+
+    def start_guests(self):
+        for guest in self.guests.values():
+            guest.boot()
+        for host in self.guests:
+            self.start_guest(host)
 
     def end_process(self, process):
         self.processes.remove(process)

@@ -2,11 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
 """Two virtual machines on one register model of a PEX 87xx: the part of the lab that every `make test` runs. make lab does more."""
 import os
-import subprocess
 
-import lab_guest
 import lab_hosts
-from lab_hosts import BIN
 
 FUNCTION = "0000:01:00.0"
 COUNT = 200
@@ -17,27 +14,16 @@ class Lab(lab_hosts.Lab):
 
     programs = ()
 
-    def __init__(self, packages):
-        super().__init__(packages)
-        self.model = None
-
     def links_of(self, host):
         return ("%d=pex:%s,window=1MiB" % (3 - host, FUNCTION),)
 
     def start(self):
         self.build_image()
         sockets = [os.path.join(self.folder, name) for name in ("v.sock", "l.sock")]
-        self.model = self.start_process([os.path.join(BIN, "viaduct"), "model", "pex", "--commands", "--socket", sockets[0], "--socket",
-                                         sockets[1]], says="virtual side", stdin=subprocess.PIPE)
+        self.model = self.serve_model("--socket", sockets[0], "--socket", sockets[1])
         for host, path in enumerate(sockets, 1):
-            self.guests[host] = lab_guest.Guest(self.packages, self.image, self.folder, "g%d" % host, lab_guest.vfio_user(path, 0), iommu=True,
-                                                shared=True)
-        for guest in self.guests.values():
-            guest.boot()
-        for host, guest in self.guests.items():
-            guest.wait_booted()
-            guest.run("viaduct port bind %s" % FUNCTION)
-            self.start_daemon(host)
+            self.add_guest(host, (path,), (FUNCTION,))
+        self.start_guests()
 
     def command(self, line):
         self.model.stdin.write(line + "\n")

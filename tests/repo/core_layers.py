@@ -6,7 +6,7 @@ headers, symbols.py the calls. Calls within a layer are free, but have no circle
 PUBLIC = ["node", "port"]
 
 LAYERS = [
-    ["pipe", "pipe_inline", "layout"],
+    ["pipe", "pipe_inline", "port_target", "layout"],
     ["way", "dma", "send", "arm"],
     ["segment", "apply"],
     ["flow", "flow_tx", "flow_rx"],

@@ -24,7 +24,7 @@ ALLOWED = {
     "src/vfio": BASE + ["vfio/"],
     "src/model": BASE + ["vfio/", "model/"],
     "src/port": WIRE + ["core/port.h", "vfio/", "model/", "port/"],
-    "src/tune": BASE + ["core/pipe.h", "core/port.h", "port/driver.h", "vfio/pci.h", "tune/"],
+    "src/tune": BASE + ["core/pipe.h", "core/port.h", "core/port_target.h", "port/driver.h", "vfio/pci.h", "tune/"],
     "src/card": BASE + ["card/", "vfio/pci.h"],
     "src/host": HOST,
     "src/sockets": CORE + ["host/", "sockets/"] + PUBLIC,

@@ -73,6 +73,8 @@ extern const struct check checks_of_signals[];
 int listener(struct sockaddr_in *ret_addr);
 /* Two ends of a connection that has seen some traffic. */
 struct pair connected(void);
+/* Connects a socket that the caller has used before: copied, or put into sets. */
+struct pair connect_later(int client);
 /* ... and of one that has not. */
 struct pair just_connected(void);
 void done(struct pair pair);

@@ -64,6 +64,18 @@ struct pair connected(void)
     return pair;
 }
 
+struct pair connect_later(int client)
+{
+    struct sockaddr_in addr;
+    int listen_fd = listener(&addr);
+    struct pair pair = {.client = client};
+    CHECK(connect(client, (struct sockaddr *)&addr, sizeof(addr)) == 0);
+    pair.server = accept(listen_fd, NULL, NULL);
+    CHECK(pair.server >= 0);
+    close(listen_fd);
+    return pair;
+}
+
 struct pair just_connected(void)
 {
     struct sockaddr_in addr;

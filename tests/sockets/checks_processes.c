@@ -39,19 +39,6 @@ static void copies(void)
     close(pair.server);
 }
 
-/* A client that is not connected yet, and then is. */
-static struct pair connected_later(int client)
-{
-    struct sockaddr_in addr;
-    int listen_fd = listener(&addr);
-    struct pair pair = {.client = client};
-    CHECK(connect(client, (struct sockaddr *)&addr, sizeof(addr)) == 0);
-    pair.server = accept(listen_fd, NULL, NULL);
-    CHECK(pair.server >= 0);
-    close(listen_fd);
-    return pair;
-}
-
 static void copied_before_it_connects(void)
 {
     int fd = socket(AF_INET, SOCK_STREAM, 0);
@@ -59,7 +46,7 @@ static void copied_before_it_connects(void)
     char byte;
     CHECK(fd >= 0 && copy >= 0);
     int epfd = set_with(copy, EPOLLIN);
-    struct pair pair = connected_later(fd);
+    struct pair pair = connect_later(fd);
     for (int i = 0; i < 3; i++) {
         talk_both_ways(i % 2 == 0 ? fd : copy, pair.server);
         CHECK(wait_in(epfd, -1, 20) == 0);
@@ -88,7 +75,7 @@ static void a_child_of_vfork_closes_all(void)
         _exit(0);
     }
     wait_for(pid);
-    struct pair pair = connected_later(fd);
+    struct pair pair = connect_later(fd);
     for (int i = 0; i < 3; i++) {
         talk_both_ways(fd, pair.server);
         CHECK(wait_in(epfd, -1, 20) == 0);

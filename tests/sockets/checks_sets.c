@@ -315,19 +315,6 @@ static void a_set_is_polled(void)
     done(pair);
 }
 
-/* Connects a socket that is in sets already. */
-static struct pair connect_it(int client)
-{
-    struct sockaddr_in addr;
-    int listen_fd = listener(&addr);
-    struct pair pair = {.client = client};
-    CHECK(connect(client, (struct sockaddr *)&addr, sizeof(addr)) == 0);
-    pair.server = accept(listen_fd, NULL, NULL);
-    CHECK(pair.server >= 0);
-    close(listen_fd);
-    return pair;
-}
-
 static void change_in(int epfd, int fd, uint32_t events)
 {
     struct epoll_event event = {.events = events, .data = {.fd = fd}};
@@ -383,7 +370,7 @@ static void one_shot_before_it_connects(void)
         int client = socket(AF_INET, SOCK_STREAM, 0);
         int epfd = set_with(client, EPOLLIN | EPOLLONESHOT);
         CHECK(told == 0 || wait_in(epfd, client, 5000) == EPOLLHUP);
-        struct pair pair = connect_it(client);
+        struct pair pair = connect_later(client);
         char byte;
         talk_both_ways(pair.client, pair.server);
         CHECK(wait_in(epfd, client, 20) == 0);
@@ -406,7 +393,7 @@ static void exclusive_before_it_connects(void)
     int client = socket(AF_INET, SOCK_STREAM, 0);
     int epfd = set_with(client, EPOLLIN | EPOLLEXCLUSIVE);
     struct epoll_event event = {.events = EPOLLIN};
-    struct pair pair = connect_it(client);
+    struct pair pair = connect_later(client);
     char byte;
     talk_both_ways(pair.client, pair.server);
     CHECK(epoll_ctl(epfd, EPOLL_CTL_MOD, client, &event) == -1 && errno == EINVAL);
@@ -428,7 +415,7 @@ static void in_several_sets_before_it_connects(void)
     int edge = set_with(client, EPOLLIN | EPOLLET);
     int once = set_with(client, EPOLLIN | EPOLLONESHOT);
     CHECK(epoll_ctl(left, EPOLL_CTL_DEL, client, NULL) == 0);
-    struct pair pair = connect_it(client);
+    struct pair pair = connect_later(client);
     char byte;
     talk_both_ways(pair.client, pair.server);
     wait_in(edge, client, 0);
@@ -473,7 +460,7 @@ static void dissolved_and_connected_again(void)
             CHECK(wait_in(once, client, 0) == GONE && wait_in(once, client, 0) == 0);
         }
         close(pair.server);
-        pair = connect_it(client);
+        pair = connect_later(client);
         talk_both_ways(client, pair.server);
         wait_in(edge, client, 0);
         CHECK(wait_in(level, client, 0) == 0 && wait_in(other, copy, 0) == 0);

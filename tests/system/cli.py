@@ -94,6 +94,7 @@ class Case(unittest.TestCase):
         self.put_beside(os.path.join(BIN, "viaductd"))
         os.chmod(self.folder, 0o755)
         self.nobody = {"user": NOBODY, "group": NOBODY, "extra_groups": []}
+        self.python = shutil.which("python3", path="/usr/bin:/bin:/usr/local/bin")  # of a folder that any user may read
 
     def end_leftovers(self):
         for pid in processes_with(self.folder):

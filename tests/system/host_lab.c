@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -22,6 +23,27 @@
 
 #define WAIT_NS (60 * VIA_SEC_NS)
 #define WORDS_MAX 40
+
+pid_t host_lab_fork(void (*work)(struct host_lab *lab, void *ctx), struct host_lab *lab, void *ctx)
+{
+    int fds[2];
+    char byte;
+    assert_int_equal(pipe(fds), 0);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        work(lab, ctx);
+        (void)!write(fds[1], "+", 1);
+        for (;;) {
+            pause();
+        }
+    }
+    close(fds[1]);
+    assert_int_equal(read(fds[0], &byte, 1), 1);
+    close(fds[0]);
+    return pid;
+}
 
 uint64_t host_lab_now_ns(void)
 {

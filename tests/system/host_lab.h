@@ -65,6 +65,10 @@ void host_lab_cut(struct host_lab *lab, unsigned host, unsigned peer, const char
 /* Attaches by the client library. */
 struct via_attach *host_lab_attach(struct host_lab *lab, unsigned host);
 
+/* A child process that does the work, and then waits to be killed; it has done the work when this
+ * returns. */
+pid_t host_lab_fork(void (*work)(struct host_lab *lab, void *ctx), struct host_lab *lab, void *ctx);
+
 uint64_t host_lab_now_ns(void);
 /* Calls check until it is true; fails the test after 10 s (more under a sanitizer). */
 void host_lab_wait(bool (*check)(void *ctx), void *ctx, const char *what);

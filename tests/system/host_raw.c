@@ -16,6 +16,7 @@
 
 #include <cmocka.h>
 
+#include "base/fds.h"
 #include "host/rundir.h"
 #include "port/bell.h"
 
@@ -49,19 +50,9 @@ struct via_attach_request host_raw_request(struct host_raw *raw, enum via_attach
 int host_raw_send(int fd, const void *request, size_t bytes, const int *fds, unsigned fds_count)
 {
     struct iovec iov = {.iov_base = (void *)(uintptr_t)request, .iov_len = bytes};
-    union {
-        struct cmsghdr header;
-        char bytes[CMSG_SPACE(sizeof(int) * HOST_RAW_FDS_MAX)];
-    } control = {0};
+    VIA_FDS_SPACE(HOST_RAW_FDS_MAX) control = {0};
     struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1};
-    if (fds_count != 0) {
-        message.msg_control = control.bytes;
-        message.msg_controllen = CMSG_SPACE(sizeof(int) * fds_count);
-        control.header.cmsg_level = SOL_SOCKET;
-        control.header.cmsg_type = SCM_RIGHTS;
-        control.header.cmsg_len = CMSG_LEN(sizeof(int) * fds_count);
-        memcpy(CMSG_DATA(&control.header), fds, sizeof(int) * fds_count);
-    }
+    via_fds_add(&message, &control, fds, fds_count);
     return sendmsg(fd, &message, MSG_NOSIGNAL) < 0 ? -errno : 0;
 }
 
@@ -69,10 +60,7 @@ int host_raw_receive(int fd, struct via_attach_answer *ret_answer, int *ret_fds,
                      unsigned *ret_fds_count)
 {
     struct iovec iov = {.iov_base = ret_answer, .iov_len = sizeof(*ret_answer)};
-    union {
-        struct cmsghdr header;
-        char bytes[CMSG_SPACE(sizeof(int) * HOST_RAW_FDS_MAX)];
-    } control;
+    VIA_FDS_SPACE(HOST_RAW_FDS_MAX) control;
     struct msghdr message = {.msg_iov = &iov,
                              .msg_iovlen = 1,
                              .msg_control = control.bytes,
@@ -86,10 +74,10 @@ int host_raw_receive(int fd, struct via_attach_answer *ret_answer, int *ret_fds,
     if (bytes <= 0) {
         return -ECONNRESET;
     }
-    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-    if (header != NULL) {
-        *ret_fds_count = (unsigned)((header->cmsg_len - CMSG_LEN(0)) / sizeof(int));
-        memcpy(ret_fds, CMSG_DATA(header), *ret_fds_count * sizeof(int));
+    struct via_fds_place place = {0};
+    while (*ret_fds_count < HOST_RAW_FDS_MAX &&
+           via_fds_next(&message, &place, &ret_fds[*ret_fds_count])) {
+        ++*ret_fds_count;
     }
     return (size_t)bytes == sizeof(*ret_answer) ? 0 : -EPROTO;
 }

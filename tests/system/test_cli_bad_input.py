@@ -136,8 +136,6 @@ class Permission(cli.Case):
     def setUp(self):
         super().setUp()
         self.admit_nobody()
-        # The program that another user runs is in a readable folder.
-        self.python = shutil.which("python3", path="/usr/bin:/bin:/usr/local/bin")
         for path in (LIBRARY, ATTACHED):
             shutil.copy(path, self.folder)
         self.good("up", "--ring", "2")

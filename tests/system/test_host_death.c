@@ -36,28 +36,6 @@ static int set_up(void **state)
     return 0;
 }
 
-/* A child that runs work and then waits to be killed; it has done the work when this returns. */
-static pid_t start(void (*work)(struct host_lab *lab, void *ctx), struct host_lab *lab, void *ctx)
-{
-    int fds[2];
-    char byte;
-    assert_int_equal(pipe(fds), 0);
-    pid_t pid = fork();
-    assert_true(pid >= 0);
-    if (pid == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        work(lab, ctx);
-        (void)!write(fds[1], "+", 1);
-        for (;;) {
-            pause();
-        }
-    }
-    close(fds[1]);
-    assert_int_equal(read(fds[0], &byte, 1), 1);
-    close(fds[0]);
-    return pid;
-}
-
 static void kill_child(pid_t pid)
 {
     kill(pid, SIGKILL);
@@ -208,7 +186,7 @@ static void what_waits_for_an_absent_host_is_given_up(void **state)
     host_lab_cut(lab, 1, 2, "cut");
     host_lab_wait_hops(lab, 0, 2, -1);
 
-    pid_t pid = start(use_everything, lab, &target);
+    pid_t pid = host_lab_fork(use_everything, lab, &target);
     assert_int_equal(host_lab_processes(lab, 0), 1);
     assert_int_equal(host_lab_counter(lab, 1, "notes"), 1);
     kill_child(pid);
@@ -249,7 +227,7 @@ static void memory_of_the_living_is_not_forgotten_with_the_dead(void **state)
     host_lab_cut(lab, 1, 2, "cut");
     host_lab_wait_hops(lab, 0, 2, -1);
 
-    pid_t pid = start(use_everything, lab, &absent);
+    pid_t pid = host_lab_fork(use_everything, lab, &absent);
     kill_child(pid);
     assert_int_equal(via_segment_new(attach, BYTES, VIADUCT_SEGMENT_READ, &segment), 0);
     struct gone gone = {lab, 0, 1, fds, lab->daemons[0]};
@@ -281,7 +259,7 @@ static void receive_nothing(struct host_lab *lab, void *ctx)
 static void senders_to_a_killed_receiver_are_told(void **state)
 {
     struct host_lab *lab = *state;
-    pid_t pid = start(receive_nothing, lab, NULL);
+    pid_t pid = host_lab_fork(receive_nothing, lab, NULL);
     struct host_raw raw;
     struct via_reply reply;
     host_raw_open(&raw, lab, 0);
@@ -339,7 +317,7 @@ static void memory_of_a_killed_process_is_out_of_reach(void **state)
     struct passed *passed =
         mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     unsigned fds = host_lab_fds(lab->daemons[2]);
-    pid_t pid = start(own_memory, lab, passed);
+    pid_t pid = host_lab_fork(own_memory, lab, passed);
     struct via_attach *attach = host_lab_attach(lab, 0);
     struct via_remote *remote;
     assert_int_equal(via_remote_open(attach, 2, passed->handle, BYTES, &remote), 0);

@@ -18,7 +18,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -121,28 +120,6 @@ static bool is_freed(void *ctx)
     return shared_kib() < *(const unsigned long long *)ctx;
 }
 
-/* A child that has given the memory away before it says so, and then waits to be killed. */
-static pid_t start(struct host_lab *lab, void (*give)(struct host_lab *lab))
-{
-    int fds[2];
-    char byte;
-    assert_int_equal(pipe(fds), 0);
-    pid_t pid = fork();
-    assert_true(pid >= 0);
-    if (pid == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        give(lab);
-        (void)!write(fds[1], "+", 1);
-        for (;;) {
-            pause();
-        }
-    }
-    close(fds[1]);
-    assert_int_equal(read(fds[0], &byte, 1), 1);
-    close(fds[0]);
-    return pid;
-}
-
 /* --- was the machine itself too busy to say? -------------------------------------------------- */
 
 struct canary {
@@ -182,12 +159,12 @@ struct freeing {
     uint64_t downs, beats, took_ns;
 };
 
-static void free_memory(struct host_lab *lab, void (*give)(struct host_lab *lab),
+static void free_memory(struct host_lab *lab, void (*give)(struct host_lab *lab, void *ctx),
                         struct freeing *ret_freeing)
 {
     unsigned long long half_kib = shared_kib() + (BYTES >> 11);
     uint64_t before = downs(lab);
-    pid_t pid = start(lab, give);
+    pid_t pid = host_lab_fork(give, lab, NULL);
     uint64_t begin_ns = host_lab_now_ns();
     uint64_t beats = heartbeats(lab);
     kill(pid, SIGKILL);
@@ -206,7 +183,7 @@ static bool is_good(const struct freeing *freeing)
     return freeing->downs == 0 && freeing->beats >= freeing->took_ns / HEARTBEAT_NS / 4;
 }
 
-static void links_stay_up(struct host_lab *lab, void (*give)(struct host_lab *lab))
+static void links_stay_up(struct host_lab *lab, void (*give)(struct host_lab *lab, void *ctx))
 {
     struct freeing freeing = {0};
     struct canary canary;
@@ -253,15 +230,17 @@ static uint64_t add_big(struct host_raw *raw)
 
 /* --- ways to leave the last reference to the daemon ------------------------------------------- */
 
-static void give_segment(struct host_lab *lab)
+static void give_segment(struct host_lab *lab, void *ctx)
 {
+    (void)ctx;
     struct host_raw raw;
     host_raw_open(&raw, lab, 0);
     add_big(&raw);
 }
 
-static void give_segment_and_remove(struct host_lab *lab)
+static void give_segment_and_remove(struct host_lab *lab, void *ctx)
 {
+    (void)ctx;
     struct host_raw raw;
     host_raw_open(&raw, lab, 0);
     struct via_attach_request request = host_raw_request(&raw, VIA_ATTACH_SEGMENT_REMOVE);
@@ -292,8 +271,9 @@ static void send_some(struct host_raw *raw)
 }
 
 /* Refused, and the memory with it. */
-static void give_refused(struct host_lab *lab)
+static void give_refused(struct host_lab *lab, void *ctx)
 {
+    (void)ctx;
     struct host_raw raw;
     host_raw_open(&raw, lab, 0);
     struct via_attach_request request = add_request(&raw);
@@ -304,8 +284,9 @@ static void give_refused(struct host_lab *lab)
 }
 
 /* More descriptors than a request can have. */
-static void give_too_many(struct host_lab *lab)
+static void give_too_many(struct host_lab *lab, void *ctx)
 {
+    (void)ctx;
     struct host_raw raw;
     host_raw_open(&raw, lab, 0);
     struct via_attach_request request = add_request(&raw);
@@ -319,8 +300,9 @@ static void give_too_many(struct host_lab *lab)
 }
 
 /* Left in the socket of a process that the daemon ends before it has read it. */
-static void give_unread(struct host_lab *lab)
+static void give_unread(struct host_lab *lab, void *ctx)
 {
+    (void)ctx;
     struct host_raw raw;
     host_raw_open(&raw, lab, 0);
     struct via_attach_request request = add_request(&raw);
@@ -332,8 +314,9 @@ static void give_unread(struct host_lab *lab)
 }
 
 /* At the control socket, which takes no descriptors at all. */
-static void give_to_control(struct host_lab *lab)
+static void give_to_control(struct host_lab *lab, void *ctx)
 {
+    (void)ctx;
     struct via_rundir_path path;
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);

@@ -13,6 +13,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/fds.h"
 #include "core/node.h"
 #include "host/client_sys.h"
 #include "wire/frame.h"
@@ -110,20 +111,9 @@ static void answer_send(struct fake_host *fake, struct via_attach_answer *answer
                         unsigned fds_count)
 {
     struct iovec iov = {.iov_base = answer, .iov_len = sizeof(*answer)};
-    union {
-        struct cmsghdr align;
-        char bytes[CMSG_SPACE(4 * sizeof(int))];
-    } space = {0};
+    VIA_FDS_SPACE(4) space = {0};
     struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1};
-    if (fds_count != 0) {
-        message.msg_control = &space;
-        message.msg_controllen = CMSG_SPACE(fds_count * sizeof(int));
-        struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-        header->cmsg_level = SOL_SOCKET;
-        header->cmsg_type = SCM_RIGHTS;
-        header->cmsg_len = CMSG_LEN(fds_count * sizeof(int));
-        memcpy(CMSG_DATA(header), fds, fds_count * sizeof(int));
-    }
+    via_fds_add(&message, &space, fds, fds_count);
     answer->magic = VIA_ATTACH_MAGIC;
     answer->version = (uint16_t)fake->version;
     (void)!sendmsg(fake->socket_fd, &message, MSG_NOSIGNAL);
@@ -260,10 +250,7 @@ static bool request_take(struct fake_host *fake)
 {
     struct via_attach_request ask;
     struct iovec iov = {.iov_base = &ask, .iov_len = sizeof(ask)};
-    union {
-        struct cmsghdr align;
-        char bytes[CMSG_SPACE(sizeof(int))];
-    } space;
+    VIA_FDS_SPACE(1) space;
     struct msghdr message = {
         .msg_iov = &iov,
         .msg_iovlen = 1,
@@ -275,10 +262,7 @@ static bool request_take(struct fake_host *fake)
         return bytes < 0 && errno == EAGAIN;
     }
     int fd = -1;
-    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-    if (header != NULL) {
-        memcpy(&fd, CMSG_DATA(header), sizeof(fd));
-    }
+    (void)via_fds_next(&message, &(struct via_fds_place){0}, &fd);
     if (!fake->mute) {
         request(fake, &ask, fd);
     } else if (fd >= 0) {

@@ -5,11 +5,14 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 #include "base/bits.h"
 #include "base/copy.h"
 #include "base/error.h"
+#include "base/fds.h"
 #include "base/hash.h"
 #include "base/list.h"
 #include "base/log.h"
@@ -362,9 +365,49 @@ static void copies_past_caches_are_copies(void **state)
     }
 }
 
+/* The descriptors of one message, delivered into room for `room`. */
+static unsigned send_fds(unsigned count, unsigned room, int ret_fds[8])
+{
+    const int sent[8] = {0, 0, 0, 0, 0, 0, 0, 0};
+    VIA_FDS_SPACE(8) space = {0}, place = {0};
+    struct iovec iov = {.iov_base = (char[]){"x"}, .iov_len = 1};
+    struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1};
+    struct via_fds_place next = {0};
+    int ends[2];
+    unsigned taken = 0;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_DGRAM, 0, ends), 0);
+    via_fds_add(&message, &space, sent, count);
+    assert_int_equal(sendmsg(ends[0], &message, 0), 1);
+    message.msg_control = &place;
+    message.msg_controllen = CMSG_SPACE(sizeof(int) * room);
+    assert_int_equal(recvmsg(ends[1], &message, 0), 1);
+    while (via_fds_next(&message, &next, &ret_fds[taken])) {
+        taken++;
+    }
+    assert_false(via_fds_next(&message, &next, &ret_fds[taken]));
+    for (unsigned i = 0; i < taken; i++) {
+        assert_int_equal(close(ret_fds[i]), 0);
+    }
+    close(ends[0]);
+    close(ends[1]);
+    return taken;
+}
+
+static void descriptors_come_with_a_message(void **state)
+{
+    (void)state;
+    int fds[9];
+    assert_int_equal(send_fds(0, 1, fds), 0);
+    assert_int_equal(send_fds(1, 1, fds), 1);
+    assert_int_equal(send_fds(7, 8, fds), 7);
+    assert_int_equal(fds[6], fds[0] + 6);
+    assert_int_equal(send_fds(4, 3, fds), 4); /* one more than an odd number */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(descriptors_come_with_a_message),
         cmocka_unit_test(min_and_max_evaluate_once_in_the_common_type),
         cmocka_unit_test(alignment_rounds_to_multiples),
         cmocka_unit_test(powers_of_two),

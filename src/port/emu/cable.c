@@ -14,6 +14,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/fds.h"
+
 #define LISTEN_BACKLOG 8
 #define LOCK_TRIES 1000
 #define LOCK_TRY_NS VIA_MSEC_NS
@@ -182,12 +184,6 @@ int via_emu_cable_peer(int fd, pid_t *ret_pid)
     return peer.uid == geteuid() || peer.uid == 0 ? 0 : -EACCES;
 }
 
-/* Room for the fds of one message, aligned for the headers. */
-union control_space {
-    char bytes[CMSG_SPACE(sizeof(int) * VIA_EMU_MESSAGE_FDS_MAX)];
-    struct cmsghdr align;
-};
-
 int via_emu_cable_send(int fd, enum via_emu_cable_type type, const void *body, size_t body_bytes,
                        const int *fds, unsigned fds_count)
 {
@@ -195,35 +191,25 @@ int via_emu_cable_send(int fd, enum via_emu_cable_type type, const void *body, s
         .magic = VIA_EMU_CABLE_MAGIC, .version = VIA_EMU_CABLE_VERSION, .type = (uint16_t)type};
     struct iovec parts[2] = {{&header, sizeof(header)}, {(void *)(uintptr_t)body, body_bytes}};
     struct msghdr message = {.msg_iov = parts, .msg_iovlen = body_bytes != 0 ? 2 : 1};
-    union control_space control = {0};
+    VIA_FDS_SPACE(VIA_EMU_MESSAGE_FDS_MAX) control = {0};
 
     if (fds_count > VIA_EMU_MESSAGE_FDS_MAX || body_bytes > VIA_EMU_CABLE_BODY_BYTES_MAX) {
         return -EMSGSIZE;
     }
-    if (fds_count != 0) {
-        message.msg_control = control.bytes;
-        message.msg_controllen = CMSG_SPACE(sizeof(int) * fds_count);
-        struct cmsghdr *cmsg = CMSG_FIRSTHDR(&message);
-        cmsg->cmsg_level = SOL_SOCKET;
-        cmsg->cmsg_type = SCM_RIGHTS;
-        cmsg->cmsg_len = CMSG_LEN(sizeof(int) * fds_count);
-        memcpy(CMSG_DATA(cmsg), fds, sizeof(int) * fds_count);
-    }
+    via_fds_add(&message, &control, fds, fds_count);
     ssize_t sent = sendmsg(fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
     return sent < 0 ? -errno : 0;
 }
 
 static void take_fds(struct msghdr *header, struct via_emu_cable_message *message)
 {
-    for (struct cmsghdr *cmsg = CMSG_FIRSTHDR(header); cmsg != NULL;
-         cmsg = CMSG_NXTHDR(header, cmsg)) {
-        if (cmsg->cmsg_level != SOL_SOCKET || cmsg->cmsg_type != SCM_RIGHTS) {
-            continue;
-        }
-        size_t count = (cmsg->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-        for (size_t i = 0; i < count && message->fds_count < VIA_EMU_MESSAGE_FDS_MAX; i++) {
-            memcpy(&message->fds[message->fds_count++], CMSG_DATA(cmsg) + i * sizeof(int),
-                   sizeof(int));
+    struct via_fds_place place = {0};
+    int fd;
+    while (via_fds_next(header, &place, &fd)) {
+        if (message->fds_count < VIA_EMU_MESSAGE_FDS_MAX) {
+            message->fds[message->fds_count++] = fd;
+        } else {
+            close(fd);
         }
     }
 }
@@ -245,7 +231,7 @@ int via_emu_cable_receive(int fd, struct via_emu_cable_message *ret_message)
 {
     struct iovec parts[2] = {{&ret_message->header, sizeof(ret_message->header)},
                              {ret_message->body, sizeof(ret_message->body)}};
-    union control_space control;
+    VIA_FDS_SPACE(VIA_EMU_MESSAGE_FDS_MAX) control;
     struct msghdr header = {.msg_iov = parts,
                             .msg_iovlen = 2,
                             .msg_control = control.bytes,

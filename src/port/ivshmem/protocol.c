@@ -7,23 +7,15 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/fds.h"
+
 int via_ivshmem_message_send(int socket_fd, int64_t number, int fd)
 {
     uint64_t word = htole64((uint64_t)number);
     struct iovec iov = {.iov_base = &word, .iov_len = sizeof(word)};
-    union {
-        struct cmsghdr header;
-        char bytes[CMSG_SPACE(sizeof(int))];
-    } control = {0};
+    VIA_FDS_SPACE(1) control = {0};
     struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1};
-    if (fd >= 0) {
-        message.msg_control = control.bytes;
-        message.msg_controllen = sizeof(control.bytes);
-        control.header.cmsg_level = SOL_SOCKET;
-        control.header.cmsg_type = SCM_RIGHTS;
-        control.header.cmsg_len = CMSG_LEN(sizeof(int));
-        memcpy(CMSG_DATA(&control.header), &fd, sizeof(int));
-    }
+    via_fds_add(&message, &control, &fd, fd >= 0 ? 1 : 0);
     ssize_t sent;
     do {
         sent = sendmsg(socket_fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -39,20 +31,14 @@ int via_ivshmem_message_send(int socket_fd, int64_t number, int fd)
 static int take_fds(struct msghdr *header, struct via_ivshmem_message *message)
 {
     int rc = (header->msg_flags & MSG_CTRUNC) != 0 ? -EPROTO : 0;
-    for (struct cmsghdr *it = CMSG_FIRSTHDR(header); it != NULL; it = CMSG_NXTHDR(header, it)) {
-        if (it->cmsg_level != SOL_SOCKET || it->cmsg_type != SCM_RIGHTS) {
-            continue;
-        }
-        size_t count = (it->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-        for (size_t i = 0; i < count; i++) {
-            int fd;
-            memcpy(&fd, CMSG_DATA(it) + i * sizeof(int), sizeof(int));
-            if (message->fd < 0) {
-                message->fd = fd;
-            } else {
-                close(fd);
-                rc = -EPROTO;
-            }
+    struct via_fds_place place = {0};
+    int fd;
+    while (via_fds_next(header, &place, &fd)) {
+        if (message->fd < 0) {
+            message->fd = fd;
+        } else {
+            close(fd);
+            rc = -EPROTO;
         }
     }
     return rc;
@@ -61,10 +47,7 @@ static int take_fds(struct msghdr *header, struct via_ivshmem_message *message)
 int via_ivshmem_message_receive(int socket_fd, struct via_ivshmem_message *message,
                                 int64_t *ret_number)
 {
-    union {
-        struct cmsghdr header;
-        char bytes[CMSG_SPACE(4 * sizeof(int))];
-    } control;
+    VIA_FDS_SPACE(4) control;
     if (message->count == 0) {
         message->fd = -1;
     }

@@ -238,6 +238,32 @@ static void ofi_scratchpad_write(struct via_port *base, unsigned index, uint32_t
 
 /* --- open and close --- */
 
+void via_ofi_port_init(struct via_ofi_port *port)
+{
+    pthread_mutexattr_t recursive;
+    pthread_mutexattr_init(&recursive);
+    pthread_mutexattr_settype(&recursive, PTHREAD_MUTEX_RECURSIVE);
+    pthread_mutex_init(&port->rx_lock, &recursive);
+    pthread_mutexattr_destroy(&recursive);
+    pthread_mutex_init(&port->tx_lock, NULL);
+    pthread_mutex_init(&port->state_lock, NULL);
+    struct via_list *lists[] = {&port->link,     &port->messages_free, &port->writes_free,
+                                &port->dma_free, &port->pending,       &port->flying};
+    for (size_t i = 0; i < VIA_ARRAY_COUNT(lists); i++) {
+        via_list_init(lists[i]);
+    }
+    for (unsigned i = 0; i < VIA_PORT_DATA_DOORBELLS; i++) {
+        via_list_init(&port->dma_done[i]);
+    }
+}
+
+void via_ofi_port_fini(struct via_ofi_port *port)
+{
+    pthread_mutex_destroy(&port->rx_lock);
+    pthread_mutex_destroy(&port->tx_lock);
+    pthread_mutex_destroy(&port->state_lock);
+}
+
 static void ofi_close(struct via_port *base)
 {
     struct via_ofi_port *port = via_ofi_port_of(base);
@@ -257,9 +283,7 @@ static void ofi_close(struct via_port *base)
     if (base->inbox != NULL) {
         munmap(base->inbox, base->caps.inbox_bytes);
     }
-    pthread_mutex_destroy(&port->rx_lock);
-    pthread_mutex_destroy(&port->tx_lock);
-    pthread_mutex_destroy(&port->state_lock);
+    via_ofi_port_fini(port);
     free(port);
 }
 
@@ -284,7 +308,6 @@ static const struct via_port_ops ofi_ops = {
 static struct via_ofi_port *new_port(const struct via_ofi_options *options)
 {
     struct via_ofi_port *port = aligned_alloc(VIA_CACHELINE, sizeof(*port));
-    pthread_mutexattr_t recursive;
     if (port == NULL) {
         return NULL;
     }
@@ -312,20 +335,7 @@ static struct via_ofi_port *new_port(const struct via_ofi_options *options)
     port->message_bytes =
         options->encrypted ? VIA_OFI_MESSAGE_BYTES_ENCRYPTED : VIA_OFI_MESSAGE_BYTES;
     port->changed_fd = -1;
-    pthread_mutexattr_init(&recursive);
-    pthread_mutexattr_settype(&recursive, PTHREAD_MUTEX_RECURSIVE);
-    pthread_mutex_init(&port->rx_lock, &recursive);
-    pthread_mutexattr_destroy(&recursive);
-    pthread_mutex_init(&port->tx_lock, NULL);
-    pthread_mutex_init(&port->state_lock, NULL);
-    struct via_list *lists[] = {&port->link,     &port->messages_free, &port->writes_free,
-                                &port->dma_free, &port->pending,       &port->flying};
-    for (size_t i = 0; i < VIA_ARRAY_COUNT(lists); i++) {
-        via_list_init(lists[i]);
-    }
-    for (unsigned i = 0; i < VIA_PORT_DATA_DOORBELLS; i++) {
-        via_list_init(&port->dma_done[i]);
-    }
+    via_ofi_port_init(port);
     return port;
 }
 

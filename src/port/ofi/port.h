@@ -201,6 +201,10 @@ struct via_ofi_port {
     char error[256];
 };
 
+/* Its locks and lists, in zeroed memory. */
+void via_ofi_port_init(struct via_ofi_port *port);
+void via_ofi_port_fini(struct via_ofi_port *port);
+
 static inline struct via_ofi_port *via_ofi_port_of(const struct via_port *port)
 {
     return via_container_of((uintptr_t)port, struct via_ofi_port, base);

@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#include "base/fds.h"
 #include "sockets/process/os.h"
 #include "sockets/process/real.h"
 
@@ -102,23 +103,13 @@ int via_rendezvous_connect(uint64_t cookie, uid_t uid)
 int via_rendezvous_send(int control_fd, const struct via_offer *offer, const int *fds,
                         unsigned fds_count)
 {
-    union {
-        struct cmsghdr header;
-        char bytes[CMSG_SPACE(FDS_MAX * sizeof(int))];
-    } control = {0};
+    VIA_FDS_SPACE(FDS_MAX) control = {0};
     struct iovec iov = {.iov_base = (void *)(uintptr_t)offer, .iov_len = sizeof(*offer)};
-    struct msghdr message = {.msg_iov = &iov,
-                             .msg_iovlen = 1,
-                             .msg_control = &control,
-                             .msg_controllen = CMSG_SPACE(fds_count * sizeof(int))};
+    struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1};
     if (fds_count == 0 || fds_count > FDS_MAX) {
         return -EINVAL;
     }
-    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-    header->cmsg_level = SOL_SOCKET;
-    header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(fds_count * sizeof(int));
-    memcpy(CMSG_DATA(header), fds, fds_count * sizeof(int));
+    via_fds_add(&message, &control, fds, fds_count);
     ssize_t n = VIA_REAL(sendmsg)(control_fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
     return n == (ssize_t)sizeof(*offer) ? 0 : n < 0 ? -errno : -EPROTO;
 }
@@ -126,20 +117,14 @@ int via_rendezvous_send(int control_fd, const struct via_offer *offer, const int
 /* Extracts the descriptors of a message. Returns how many; all of them are open. */
 static unsigned take_fds(struct msghdr *message, int *ret_fds)
 {
+    struct via_fds_place place = {0};
     unsigned count = 0;
-    for (struct cmsghdr *it = CMSG_FIRSTHDR(message); it != NULL; it = CMSG_NXTHDR(message, it)) {
-        if (it->cmsg_level != SOL_SOCKET || it->cmsg_type != SCM_RIGHTS) {
-            continue;
-        }
-        size_t bytes = it->cmsg_len - CMSG_LEN(0);
-        for (size_t off = 0; off + sizeof(int) <= bytes; off += sizeof(int)) {
-            int fd;
-            memcpy(&fd, CMSG_DATA(it) + off, sizeof(fd));
-            if (count < FDS_MAX) {
-                ret_fds[count++] = fd;
-            } else {
-                VIA_REAL(close)(fd);
-            }
+    int fd;
+    while (via_fds_next(message, &place, &fd)) {
+        if (count < FDS_MAX) {
+            ret_fds[count++] = fd;
+        } else {
+            VIA_REAL(close)(fd);
         }
     }
     return count;
@@ -155,10 +140,7 @@ void via_rendezvous_drop(int control_fd)
 int via_rendezvous_peek(int control_fd, struct via_offer *ret_offer, int *ret_fds,
                         unsigned fds_count)
 {
-    union {
-        struct cmsghdr header;
-        char bytes[CMSG_SPACE(FDS_MAX * sizeof(int))];
-    } control;
+    VIA_FDS_SPACE(FDS_MAX) control;
     unsigned char bytes[sizeof(*ret_offer)];
     struct iovec iov = {.iov_base = bytes, .iov_len = sizeof(bytes)};
     struct msghdr message = {.msg_iov = &iov,
