@@ -497,9 +497,10 @@ static void add_to_one(long count)
         shmem_long_atomic_fetch_add(&words[16], 1, 0);
 }
 
-static void contended(void)
+/* `count` calls by each PE: by the fastest of a few runs of all PEs, with their end. */
+static void say_total(const char *name, measured *function, long count, double unit,
+                      const char *unit_name)
 {
-    static const char name[] = "fetch-add contended, total";
     double best = 0;
 
     if (!is_wanted(name))
@@ -507,30 +508,17 @@ static void contended(void)
     for (int round = 0; round < ROUNDS; round++) {
         shmem_barrier_all();
         double began = now_ns();
-        add_to_one(CONTENDED_ADDS);
+        function(count);
         shmem_barrier_all();
-        double rate = (double)CONTENDED_ADDS * pes * 1e3 / (now_ns() - began);
+        double rate = (double)count * pes * unit / (now_ns() - began);
         best = rate > best ? rate : best;
     }
-    say(name, best, "M/s");
+    say(name, best, unit_name);
 }
 
-/* By the fastest of a few runs of all PEs, with their end. */
-static void gups_of(const char *name, measured *function)
+static void contended(void)
 {
-    double best = 0;
-
-    if (!is_wanted(name))
-        return;
-    for (int round = 0; round < ROUNDS; round++) {
-        shmem_barrier_all();
-        double began = now_ns();
-        function(GUPS_UPDATES);
-        shmem_barrier_all();
-        double rate = (double)GUPS_UPDATES * pes / (now_ns() - began);
-        best = rate > best ? rate : best;
-    }
-    say(name, best, "GUP/s");
+    say_total("fetch-add contended, total", add_to_one, CONTENDED_ADDS, 1e3, "M/s");
 }
 
 static void random_updates(void)
@@ -541,8 +529,8 @@ static void random_updates(void)
         return;
     memset(table, 1, GUPS_WORDS * sizeof(long));
     shmem_barrier_all();
-    gups_of("GUPs, get and put", gups);
-    gups_of("GUPs, atomic", gups_atomic);
+    say_total("GUPs, get and put", gups, GUPS_UPDATES, 1, "GUP/s");
+    say_total("GUPs, atomic", gups_atomic, GUPS_UPDATES, 1, "GUP/s");
     shmem_free(table);
 }
 

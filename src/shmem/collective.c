@@ -299,8 +299,9 @@ void via_fcollect_leaders(const struct via_task *task)
                        (size_t)task->group->size * task->bytes);
 }
 
-void via_group_fcollect(const char *call, struct via_group *group, void *dest, const void *source,
-                        size_t bytes)
+/* `bytes` of each member, whatever their type is. */
+static void run_on_bytes(enum via_collective collective, const char *call, struct via_group *group,
+                         void *dest, const void *source, size_t bytes)
 {
     const struct via_task task = {.call = call,
                                   .group = group,
@@ -309,7 +310,13 @@ void via_group_fcollect(const char *call, struct via_group *group, void *dest, c
                                   .bytes = bytes,
                                   .element_bytes = 1};
 
-    via_group_run(VIA_COLLECTIVE_FCOLLECT, &task);
+    via_group_run(collective, &task);
+}
+
+void via_group_fcollect(const char *call, struct via_group *group, void *dest, const void *source,
+                        size_t bytes)
+{
+    run_on_bytes(VIA_COLLECTIVE_FCOLLECT, call, group, dest, source, bytes);
 }
 
 /* Gets the offset of this PE's part from the previous PE: plus one, because a word that was not
@@ -379,14 +386,7 @@ void via_collect_leaders(const struct via_task *task)
 void via_group_collect(const char *call, struct via_group *group, void *dest, const void *source,
                        size_t bytes)
 {
-    const struct via_task task = {.call = call,
-                                  .group = group,
-                                  .dest = dest,
-                                  .source = source,
-                                  .bytes = bytes,
-                                  .element_bytes = 1};
-
-    via_group_run(VIA_COLLECTIVE_COLLECT, &task);
+    run_on_bytes(VIA_COLLECTIVE_COLLECT, call, group, dest, source, bytes);
 }
 
 /* --- alltoall -------------------------------------------------------------------------------- */
@@ -421,13 +421,7 @@ void via_group_alltoalls(const char *call, struct via_group *group, void *dest, 
                          size_t bytes)
 {
     if (dest_stride == 1 && source_stride == 1) {
-        const struct via_task task = {.call = call,
-                                      .group = group,
-                                      .dest = dest,
-                                      .source = source,
-                                      .bytes = elements * bytes,
-                                      .element_bytes = 1};
-        via_group_run(VIA_COLLECTIVE_ALLTOALL, &task);
+        run_on_bytes(VIA_COLLECTIVE_ALLTOALL, call, group, dest, source, elements * bytes);
         return;
     }
     ptrdiff_t dest_step = dest_stride * (ptrdiff_t)(elements * bytes);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 #include "conform_agent.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -391,4 +392,15 @@ void conform_agent_kill(struct conform_agent *agent)
     kill(agent->pid, SIGKILL);
     waitpid(agent->pid, NULL, 0);
     close(agent->socket);
+}
+
+int conform_count_fds(void)
+{
+    DIR *dir = opendir("/proc/self/fd");
+    int count = 0;
+    while (readdir(dir) != NULL) {
+        count++;
+    }
+    closedir(dir);
+    return count;
 }

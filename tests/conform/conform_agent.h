@@ -89,4 +89,7 @@ void conform_agent_kill(struct conform_agent *agent);
 /* Closes the port and ends the agent. 0, or -EIO when it had ended by itself or ended badly. */
 int conform_agent_quit(struct conform_agent *agent);
 
+/* Open descriptors of this process. */
+int conform_count_fds(void);
+
 #endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /* Features of the emulated port beyond the contract of ports: the cable, its messages, and hostile
  * peers. One thread drives both ends, with a simulated clock. */
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
@@ -22,6 +21,7 @@
 #include <cmocka.h>
 
 #include "base/fds.h"
+#include "conform_agent.h"
 #include "port/emu/cable.h"
 #include "port/emu/emu.h"
 #include "port/emu/memory.h"
@@ -43,17 +43,6 @@ struct bench {
     int kept;
     uint32_t next; /* messages carry numbers */
 };
-
-static int count_fds(void)
-{
-    DIR *dir = opendir("/proc/self/fd");
-    int count = 0;
-    while (readdir(dir) != NULL) {
-        count++;
-    }
-    closedir(dir);
-    return count;
-}
 
 static void on_message(void *ctx, const void *msg, size_t len, int *fds, unsigned nfds)
 {
@@ -143,7 +132,7 @@ static int set_up(void **state)
         return -1;
     }
     snprintf(bench->path, sizeof(bench->path), "%s/link-1-2-0.sock", bench->directory);
-    bench->fds_before = count_fds();
+    bench->fds_before = conform_count_fds();
     bench->kept = -1;
     *state = bench;
     return 0;
@@ -154,7 +143,7 @@ static int tear_down(void **state)
     struct bench *bench = *state;
     close_side(bench, 0);
     close_side(bench, 1);
-    int fds = count_fds();
+    int fds = conform_count_fds();
     int rc = rmdir(bench->directory);
     if (rc != 0 || fds != bench->fds_before) {
         fprintf(stderr, "left behind: %d descriptors, %s\n", fds - bench->fds_before,
@@ -564,6 +553,21 @@ static const struct {
     {a_request_first, "did not say hello"},
 };
 
+/* The side hangs up on the peer whose greeting was spoiled, and says why. */
+static void assert_refused(struct bench *bench, unsigned side, int fd, struct greeting *greeting,
+                           unsigned spoiler)
+{
+    greet(fd, greeting);
+    turn(bench, 2);
+    assert_true(hung_up(fd));
+    close(fd);
+    forget(greeting);
+    assert_int_equal(status(bench, side).peers_refused, spoiler + 1);
+    if (strstr(status(bench, side).error, spoilers[spoiler].error) == NULL) {
+        fail_msg("'%s' is not in '%s'", spoilers[spoiler].error, status(bench, side).error);
+    }
+}
+
 static void side_0_refuses_bad_peers_and_takes_the_next_good_one(void **state)
 {
     struct bench *bench = *state;
@@ -572,15 +576,7 @@ static void side_0_refuses_bad_peers_and_takes_the_next_good_one(void **state)
         struct greeting greeting = good_greeting(1);
         spoilers[i].spoil(&greeting);
         int fd = stranger(bench);
-        greet(fd, &greeting);
-        turn(bench, 2);
-        assert_true(hung_up(fd));
-        close(fd);
-        forget(&greeting);
-        assert_int_equal(status(bench, 0).peers_refused, i + 1);
-        if (strstr(status(bench, 0).error, spoilers[i].error) == NULL) {
-            fail_msg("'%s' is not in '%s'", spoilers[i].error, status(bench, 0).error);
-        }
+        assert_refused(bench, 0, fd, &greeting, i);
         assert_false(is_up(bench, 0));
     }
     open_side(bench, 1);
@@ -607,15 +603,7 @@ static void side_1_refuses_bad_peers_and_takes_the_next_good_one(void **state)
             (void)!via_emu_cable_accept(listening, &fd);
         }
         assert_true(fd >= 0);
-        greet(fd, &greeting);
-        turn(bench, 2);
-        assert_true(hung_up(fd));
-        close(fd);
-        forget(&greeting);
-        assert_int_equal(status(bench, 1).peers_refused, i + 1);
-        if (strstr(status(bench, 1).error, spoilers[i].error) == NULL) {
-            fail_msg("'%s' is not in '%s'", spoilers[i].error, status(bench, 1).error);
-        }
+        assert_refused(bench, 1, fd, &greeting, i);
     }
     close(listening);
     open_side(bench, 0); /* in place of the stranger's */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /* The contract of port/slice.h, for every kind of port that has slices. One thread drives both
  * ends. */
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
@@ -18,6 +17,7 @@
 
 #include "base/bits.h"
 #include "base/types.h"
+#include "conform_agent.h"
 #include "port/driver.h"
 #include "port/emu/memory.h"
 
@@ -61,17 +61,6 @@ struct ends {
     int memory_fd;
     unsigned char *memory;
 };
-
-static int count_fds(void)
-{
-    DIR *dir = opendir("/proc/self/fd");
-    int count = 0;
-    while (readdir(dir) != NULL) {
-        count++;
-    }
-    closedir(dir);
-    return count;
-}
 
 static void open_end(const struct ends *ends, struct end *end, const char *options,
                      uint64_t inbox_bytes, bool with_slices)
@@ -132,7 +121,7 @@ static int set_up(void **state)
     strcpy(ends->directory, "/tmp/via-slices-XXXXXX");
     assert_non_null(mkdtemp(ends->directory));
     snprintf(ends->path, sizeof(ends->path), "%s/link-1-2-0.sock", ends->directory);
-    ends->fds_before = count_fds();
+    ends->fds_before = conform_count_fds();
     for (unsigned side = 0; side < 2; side++) {
         /* Pipes of one end may need more than those of the other. */
         open_end(ends, &ends->end[side], kind->options[side], INBOX_BYTES + side * 4096, true);
@@ -155,7 +144,7 @@ static int tear_down(void **state)
     for (unsigned side = 0; side < 2; side++) {
         close_end(&ends->end[side]);
     }
-    assert_int_equal(count_fds(), ends->fds_before);
+    assert_int_equal(conform_count_fds(), ends->fds_before);
     assert_int_equal(rmdir(ends->directory), 0);
     free(ends);
     return 0;

@@ -12,6 +12,7 @@ import unittest
 
 import machines_case
 import machines_fabric
+import slurm
 from jobs_case import HEAPS, OSHRUN, Jobs, program
 from machines_case import BIN, HANG_S, wait_for
 from machines_lab import signal_inside
@@ -120,27 +121,11 @@ class Hydra(Launcher):
         return ["mpiexec.hydra", "-launcher", "rsh", "-launcher-exec", self.rsh, "-hosts", self.hosts, "-n", "4"]
 
 
-CONFIGURATION = """
-ClusterName=viaduct
-SlurmctldHost=node1
-SlurmUser=root
-AuthType=auth/none
-CredType=cred/none
+CONFIGURATION = slurm.CONFIGURATION + """SlurmctldHost=node1
 StateSaveLocation=/tmp
 SlurmdSpoolDir=/tmp/spool
 SlurmctldPidFile=/tmp/slurmctld.pid
 SlurmdPidFile=/tmp/slurmd.pid
-ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
-SelectType=select/linear
-SwitchType=switch/none
-JobAcctGatherType=jobacct_gather/none
-AccountingStorageType=accounting_storage/none
-MpiDefault=none
-MailProg=/bin/true
-ReturnToService=2
-KillWait=2
-SlurmdParameters=config_overrides
 NodeName=node[2-3] CPUs=8 RealMemory=1000 State=UNKNOWN
 PartitionName=all Nodes=node[2-3] Default=YES OverSubscribe=FORCE:4 State=UP
 """

@@ -10,6 +10,7 @@ import sys
 import tempfile
 
 import shmem_lab
+import slurm
 import test_shmem_launchers as launchers
 from shmem_lab import program
 
@@ -17,29 +18,13 @@ NODE = "viaduct-node"
 FOLDERS = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
 DAEMONS = ("slurmctld", "slurmd")
 WANTED = (*DAEMONS, "srun", "sinfo", "scancel", "unshare", "ip")
-CONFIGURATION = """
-ClusterName=viaduct
-SlurmctldHost={node}(127.0.0.1)
-SlurmUser=root
-AuthType=auth/none
-CredType=cred/none
+CONFIGURATION = slurm.CONFIGURATION + """SlurmctldHost={node}(127.0.0.1)
 StateSaveLocation={folder}/state
 SlurmdSpoolDir={folder}/spool
 SlurmctldPidFile={folder}/slurmctld.pid
 SlurmdPidFile={folder}/slurmd.pid
 SlurmctldLogFile={folder}/slurmctld.log
 SlurmdLogFile={folder}/slurmd.log
-ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
-SelectType=select/linear
-SwitchType=switch/none
-JobAcctGatherType=jobacct_gather/none
-AccountingStorageType=accounting_storage/none
-MpiDefault=none
-MailProg=/bin/true
-ReturnToService=2
-KillWait=2
-SlurmdParameters=config_overrides
 NodeName={node} NodeAddr=127.0.0.1 CPUs=16 RealMemory=1000 State=UNKNOWN
 PartitionName=all Nodes={node} Default=YES OverSubscribe=FORCE:4 State=UP
 """

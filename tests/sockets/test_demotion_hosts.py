@@ -127,7 +127,9 @@ class Leaves(Hosts):
                 self.fail(entries)
 
 
-class Neighbours(Leaves):
+class EitherWay:
+    """What does not depend on the way between the hosts."""
+
     def test_both_go_back(self):
         self.both_go_back()
 
@@ -138,13 +140,15 @@ class Neighbours(Leaves):
         for how in WAYS:
             self.goes_back(how, 1)
 
-    def test_the_connector(self):
-        for how in ("stdio", "static", "fork", "passed"):
-            self.goes_back(how, 2, from_client=True)
-
     def test_what_stays(self):
         for how in ("splice", "child", "stay"):
             self.assertEqual(self.leave(how, 3)["demoted"], 0)
+
+
+class Neighbours(EitherWay, Leaves):
+    def test_the_connector(self):
+        for how in ("stdio", "static", "fork", "passed"):
+            self.goes_back(how, 2, from_client=True)
 
     def test_while_the_cable_is_cut_and_mended(self):
         with beside(keep_cutting(0.03, 0.05)):
@@ -153,26 +157,12 @@ class Neighbours(Leaves):
                     self.leave(how, 10 + seed)
 
 
-class OverARelay(Leaves):
+class OverARelay(EitherWay, Leaves):
     server_host = 3
-
-    def test_both_go_back(self):
-        self.both_go_back()
-
-    def test_both_send_and_then_read(self):
-        self.both_send()
-
-    def test_the_acceptor(self):
-        for how in WAYS:
-            self.goes_back(how, 1)
 
     def test_the_connector(self):
         for how in ("stdio", "fork"):
             self.goes_back(how, 2, from_client=True)
-
-    def test_what_stays(self):
-        for how in ("splice", "child", "stay"):
-            self.assertEqual(self.leave(how, 3)["demoted"], 0)
 
     def test_while_the_ways_change(self):
         with beside(keep_cutting(0.05, 0.05, (("1", "2"), ("3", "4")))):

@@ -55,13 +55,18 @@ class Reload(cli.Case):
         self.assertEqual(one.links()["to-2-0"]["ups"], 1)
         self.assertEqual(three.links()["to-2-7"]["downs"], 0)
 
-    def test_an_error_changes_nothing_and_is_told(self):
+    def start_pair(self):
+        """Two hosts with a link that is up."""
         one, two = self.machines(1, 2)
         one.configure([2])
         two.configure([1])
         one.start()
         two.start()
         self.assert_up(one, 2)
+        return one, two
+
+    def test_an_error_changes_nothing_and_is_told(self):
+        one, two = self.start_pair()
         one.write("[host]\nid = 1\nrundir = %s\n[log]\nlevel = debug\n[link new]\nto = vme:3\n" % one.rundir)
         says = ("%s:7: [link new] to = vme:3: description 'vme:3': there is no driver 'vme'; there are: " % one.path)
         answer = one.ask("reload")
@@ -197,12 +202,7 @@ class Reload(cli.Case):
             os.seteuid(0)
 
     def test_reloads_without_end_disturb_nothing(self):
-        one, two = self.machines(1, 2)
-        one.configure([2])
-        two.configure([1])
-        one.start()
-        two.start()
-        self.assert_up(one, 2)
+        one, two = self.start_pair()
         # Requests on one connection behind each other are answered each, in order.
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as control:
             control.settimeout(cli.HANG_S)
@@ -229,12 +229,7 @@ class Reload(cli.Case):
         self.assertEqual(one.stop(), 0)
 
     def test_a_link_that_does_not_open_is_told_and_the_rest_is_done(self):
-        one, two = self.machines(1, 2)
-        one.configure([2])
-        two.configure([1])
-        one.start()
-        two.start()
-        self.assert_up(one, 2)
+        one, two = self.start_pair()
         with open(one.path, "a", encoding="utf-8") as file:
             file.write("[link lost]\nto = emu:%s/none/x.sock,side=0\n[link also]\nto = emu:%s/y.sock,side=0\n" %
                        (self.folder, self.folder))
