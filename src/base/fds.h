@@ -36,13 +36,15 @@ static inline void via_fds_add(struct msghdr *message, void *space, const int *f
 struct via_fds_place {
     struct cmsghdr *header;
     size_t bytes; /* taken out of it */
+    bool has_begun;
 };
 
 /* After recvmsg(): the next descriptor of the message, which is the caller's to close; false after
  * the last one. */
 static inline bool via_fds_next(struct msghdr *message, struct via_fds_place *place, int *ret_fd)
 {
-    if (place->header == NULL) {
+    if (!place->has_begun) {
+        place->has_begun = true;
         place->header = CMSG_FIRSTHDR(message);
     }
     while (place->header != NULL) {
