@@ -242,7 +242,7 @@ void sim_barrier_crashed(struct sim_host *host)
     }
 }
 
-bool sim_barrier_done(const struct sim_world *world)
+bool sim_barrier_is_done(const struct sim_world *world)
 {
     for (uint32_t i = 0; i < world->groups_count; i++) {
         const struct sim_group *group = &world->groups[i];

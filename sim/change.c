@@ -150,9 +150,9 @@ void sim_config_make(struct sim_config *config, uint64_t seed, enum sim_graph gr
                      const struct sim_changes *changes)
 {
     if (changes != NULL && changes->changed[0] && changes->values[0] != 0) {
-        sim_config_classic(config, seed, graph);
+        sim_config_from_old_seed(config, seed, graph);
     } else if (changes != NULL && changes->changed[1]) {
-        sim_config_in_mood(config, seed, graph, (enum sim_mood)changes->values[1]);
+        sim_config_from_mood(config, seed, graph, (enum sim_mood)changes->values[1]);
     } else {
         sim_config_from_seed(config, seed, graph);
     }

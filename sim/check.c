@@ -88,7 +88,7 @@ static bool is_forged(const struct sim_host *host, const struct via_delivery *de
     if (sim_rogue_is_forged(delivery)) {
         return true;
     }
-    if (!sim_rogue_sent(host, delivery)) {
+    if (!sim_rogue_has_sent(host, delivery)) {
         return false;
     }
     struct sim_flow *flow = sim_flow_at(host->world, host->world->host_by_id[delivery->source],
@@ -228,7 +228,8 @@ bool sim_is_delay_allowed(const struct sim_world *world)
 
 static bool status_is_true(const struct sim_op *op, int status)
 {
-    if (sim_rogue_since(&op->flow->world->hosts[op->flow->destination], op->destination_life)) {
+    if (sim_rogue_has_run_since(&op->flow->world->hosts[op->flow->destination],
+                                op->destination_life)) {
         return true;
     }
     if (op->wrong == SIM_WRONG_DRAFT && (status == 0 || status == -EACCES)) {

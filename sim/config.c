@@ -646,7 +646,7 @@ void sim_config_mend(struct sim_config *config)
     }
 }
 
-void sim_config_classic(struct sim_config *config, uint64_t seed, enum sim_graph graph)
+void sim_config_from_old_seed(struct sim_config *config, uint64_t seed, enum sim_graph graph)
 {
     struct via_rng rng;
     via_rng_init(&rng, seed);
@@ -666,13 +666,13 @@ void sim_config_classic(struct sim_config *config, uint64_t seed, enum sim_graph
 
 void sim_config_from_seed(struct sim_config *config, uint64_t seed, enum sim_graph graph)
 {
-    sim_config_in_mood(config, seed, graph, SIM_MOOD_ANY);
+    sim_config_from_mood(config, seed, graph, SIM_MOOD_ANY);
 }
 
-void sim_config_in_mood(struct sim_config *config, uint64_t seed, enum sim_graph graph,
-                        enum sim_mood mood)
+void sim_config_from_mood(struct sim_config *config, uint64_t seed, enum sim_graph graph,
+                          enum sim_mood mood)
 {
-    sim_config_classic(config, seed, graph);
+    sim_config_from_old_seed(config, seed, graph);
     config->classic = 0;
     config->mood = mood;
     draw_more(config, graph == SIM_GRAPH_ANY);

@@ -211,11 +211,11 @@ enum sim_mood {
 /* graph: SIM_GRAPH_ANY or the graph to use instead of the seed's choice. */
 void sim_config_from_seed(struct sim_config *config, uint64_t seed, enum sim_graph graph);
 /* The same with a mood to use. */
-void sim_config_in_mood(struct sim_config *config, uint64_t seed, enum sim_graph graph,
-                        enum sim_mood mood);
+void sim_config_from_mood(struct sim_config *config, uint64_t seed, enum sim_graph graph,
+                          enum sim_mood mood);
 /* The same without draws that were added later: seeds that were found before keep their
  * histories. */
-void sim_config_classic(struct sim_config *config, uint64_t seed, enum sim_graph graph);
+void sim_config_from_old_seed(struct sim_config *config, uint64_t seed, enum sim_graph graph);
 
 /* Makes all links members of a class; values that the class leaves open stay as drawn. */
 void sim_config_like(struct sim_config *config, enum sim_like like);

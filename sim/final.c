@@ -68,7 +68,7 @@ static uint64_t drain_ns(const struct sim_world *world)
 
 static bool is_all_done(const struct sim_world *world)
 {
-    if (world->ops_pending != 0 || !sim_barrier_done(world) ||
+    if (world->ops_pending != 0 || !sim_barrier_is_done(world) ||
         (world->guest != NULL && !world->guest->ops->is_done(world->guest))) {
         return false;
     }

@@ -20,7 +20,7 @@ struct sim_when {
     uint64_t order;
 };
 
-static inline bool sim_heap_before(const void *a, const void *b)
+static inline bool sim_heap_is_before(const void *a, const void *b)
 {
     const struct sim_when *one = a;
     const struct sim_when *other = b;
@@ -32,7 +32,7 @@ static inline void sim_heap_push(void *heap, size_t count, const void *event, si
 {
     unsigned char *events = heap;
     size_t i = count;
-    while (i > 0 && sim_heap_before(event, events + (i - 1) / 2 * bytes)) {
+    while (i > 0 && sim_heap_is_before(event, events + (i - 1) / 2 * bytes)) {
         memcpy(events + i * bytes, events + (i - 1) / 2 * bytes, bytes);
         i = (i - 1) / 2;
     }
@@ -47,10 +47,10 @@ static inline void sim_heap_pop(void *heap, size_t count, size_t bytes)
     size_t i = 0;
     for (size_t child = 1; child < count - 1; child = 2 * i + 1) {
         if (child + 1 < count - 1 &&
-            sim_heap_before(events + (child + 1) * bytes, events + child * bytes)) {
+            sim_heap_is_before(events + (child + 1) * bytes, events + child * bytes)) {
             child++;
         }
-        if (!sim_heap_before(events + child * bytes, last)) {
+        if (!sim_heap_is_before(events + child * bytes, last)) {
             break;
         }
         memcpy(events + i * bytes, events + child * bytes, bytes);

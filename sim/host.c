@@ -504,7 +504,7 @@ void sim_host_start(struct sim_host *host)
     world->current = &host->threads[0];
     node_new(host);
     if (host->node != NULL) {
-        sim_region_life(host);
+        sim_region_begin_life(host);
     }
     world->current = NULL;
     sim_trace(world, "host %u (id %u) starts its life %u, session %#x", host->index, host->id,

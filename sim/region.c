@@ -86,7 +86,7 @@ static void flow_meets_new_memory(struct sim_flow *flow)
     flow->out_of_order = false;
 }
 
-void sim_region_life(struct sim_host *host)
+void sim_region_begin_life(struct sim_host *host)
 {
     struct sim_world *world = host->world;
     struct sim_life *life = &host->life;

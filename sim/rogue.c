@@ -622,7 +622,7 @@ void sim_rogue_turn(struct sim_world *world, uint32_t index, uint32_t life, uint
     }
 }
 
-bool sim_rogue_since(const struct sim_host *host, uint32_t life)
+bool sim_rogue_has_run_since(const struct sim_host *host, uint32_t life)
 {
     return host->rogue_life >= life;
 }
@@ -632,7 +632,7 @@ bool sim_rogue_is_forged(const struct via_delivery *delivery)
     return (delivery->source_endpoint & FORGED_NUMBER) != 0;
 }
 
-bool sim_rogue_sent(const struct sim_host *receiver, const struct via_delivery *delivery)
+bool sim_rogue_has_sent(const struct sim_host *receiver, const struct via_delivery *delivery)
 {
     const struct sim_world *world = receiver->world;
     uint32_t source =

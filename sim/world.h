@@ -552,12 +552,12 @@ void sim_rogue_begin(struct sim_world *world, uint32_t host, uint32_t for_us);
 void sim_rogue_turn(struct sim_world *world, uint32_t host, uint32_t life, uint32_t left_us);
 /* Did this life, or one after it, go on as a rogue? Its acknowledgements were false; an unsent
  * operation goes to the next life. */
-bool sim_rogue_since(const struct sim_host *host, uint32_t life);
+bool sim_rogue_has_run_since(const struct sim_host *host, uint32_t life);
 const char *sim_rogue_kind_name(enum sim_rogue_kind kind);
 const char *sim_ofi_count_name(enum sim_ofi_count count); /* chip.c */
 bool sim_rogue_is_forged(const struct via_delivery *delivery);
 /* Has the receiver got the message from a life that went on as a rogue? */
-bool sim_rogue_sent(const struct sim_host *receiver, const struct via_delivery *delivery);
+bool sim_rogue_has_sent(const struct sim_host *receiver, const struct via_delivery *delivery);
 
 /* --- work.c ---------------------------------------------------------------------------------- */
 
@@ -594,7 +594,7 @@ const char *sim_op_name(const struct sim_op *op); /* one static text at a time *
 
 /* --- region.c -------------------------------------------------------------------------------- */
 
-void sim_region_life(struct sim_host *host);
+void sim_region_begin_life(struct sim_host *host);
 void sim_region_life_fini(struct sim_host *host);
 uint32_t sim_region_off(const struct sim_world *world, const struct sim_flow *flow);
 uint32_t sim_region_words_off(const struct sim_world *world, const struct sim_flow *flow);
@@ -620,7 +620,7 @@ void sim_barrier_wanted(struct sim_world *world, uint32_t group, uint32_t member
 void sim_barrier_turn(struct sim_thread *thread);
 void sim_barrier_completed(struct sim_world *world, struct sim_op *op, int status);
 void sim_barrier_crashed(struct sim_host *host);
-bool sim_barrier_done(const struct sim_world *world);
+bool sim_barrier_is_done(const struct sim_world *world);
 
 /* --- limit.c --------------------------------------------------------------------------------- */
 

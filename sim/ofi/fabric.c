@@ -27,7 +27,7 @@ struct event {
 /* Whose fabric is opened: libfabric's calls without an object. */
 static struct sim_ofi_node *opens;
 
-void sim_ofi_opens(struct sim_ofi_node *node)
+void sim_ofi_select_node(struct sim_ofi_node *node)
 {
     opens = node;
 }

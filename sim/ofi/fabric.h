@@ -183,7 +183,7 @@ static inline void sim_ofi_count(struct sim_ofi *ofi, enum sim_ofi_count what)
 /* --- fabric.c --- */
 extern const struct via_ofi_library sim_ofi_library;
 /* The next fabric is this process's. */
-void sim_ofi_opens(struct sim_ofi_node *node);
+void sim_ofi_select_node(struct sim_ofi_node *node);
 struct fi_info *sim_ofi_info(const struct sim_ofi *ofi, const struct sockaddr_in *source,
                              const struct sockaddr_in *destination);
 void sim_ofi_free_info(struct fi_info *info);

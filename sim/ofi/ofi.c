@@ -40,7 +40,7 @@ static const struct via_ofi_library *get_library(const struct via_ofi_system *sy
                                                  struct via_error *err)
 {
     (void)err;
-    sim_ofi_opens(node_of(system));
+    sim_ofi_select_node(node_of(system));
     return &sim_ofi_library;
 }
 

@@ -132,7 +132,7 @@ struct sim_job {
 extern struct sim_job *sim_job;
 
 /* Waits until all PEs are here; called by a fiber. */
-void sim_job_gate(struct sim_pe *pe);
+void sim_job_wait_all(struct sim_pe *pe);
 
 /* --- pe.c ------------------------------------------------------------------------------------ */
 
@@ -148,7 +148,7 @@ void sim_pe_wake(struct sim_pe *pe);
 /* Loads this PE's copy of the library's variables. */
 void sim_pe_load(struct sim_pe *pe);
 /* The PE ends; called by its fiber for a fatal error, does not return. */
-void sim_pe_ends(struct sim_pe *pe);
+void sim_pe_end(struct sim_pe *pe);
 void sim_pe_trace(struct sim_pe *pe, const char *format, ...) VIA_PRINTF(2, 3);
 
 static inline uint32_t sim_job_between(struct sim_job *job, uint32_t lo, uint32_t hi)

@@ -131,7 +131,7 @@ void sim_pe_wake(struct sim_pe *pe)
 /* The launcher notices that a PE has ended with an error, and ends the others. */
 #define KILL_US_MAX 1000000u
 
-void sim_pe_ends(struct sim_pe *pe)
+void sim_pe_end(struct sim_pe *pe)
 {
     struct sim_job *job = pe->job;
     pe->state = SIM_PE_ENDED;
@@ -157,7 +157,7 @@ static void VIA_PRINTF(1, 0) __attribute__((noreturn)) fatal(const char *format,
     pe->fatal = true;
     vsnprintf(pe->last_words, sizeof(pe->last_words), format, args);
     sim_program_fatal(pe);
-    sim_pe_ends(pe);
+    sim_pe_end(pe);
     abort();
 }
 
@@ -210,7 +210,7 @@ static void pe_main(void *arg)
     sim_accesses_draw(pe->job);
     sim_attach_offer(pe);
     sim_program_run(pe);
-    sim_pe_ends(pe);
+    sim_pe_end(pe);
 }
 
 void sim_pe_init(struct sim_job *job, uint32_t index)

@@ -118,7 +118,7 @@ static void make_world(struct sim_pe *pe)
     pe->world.attach = via_world.attach; /* the host's side polls here */
 }
 
-void sim_job_gate(struct sim_pe *pe)
+void sim_job_wait_all(struct sim_pe *pe)
 {
     struct sim_job *job = pe->job;
     pe->doing = "waits for all to begin";

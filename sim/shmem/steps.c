@@ -511,7 +511,7 @@ void sim_program_run(struct sim_pe *pe)
     pe->handles[0] = SHMEM_TEAM_WORLD;
     pe->handles[1] = SHMEM_TEAM_SHARED;
     /* The handles of all segments are known when all have met: the launcher's gate. */
-    sim_job_gate(pe);
+    sim_job_wait_all(pe);
     pe->doing = "allocates";
     char *arena = shmem_malloc(SIM_ARENA_BYTES);
     pe->arena_off = (uint64_t)(arena - pe->base[VIA_REGION_HEAP]);

@@ -123,7 +123,7 @@ bool via_ep_conn_is_nested(const struct via_conn *conn)
     return false;
 }
 
-void via_ep_conn_loses(struct via_conn *conn, int fd)
+void via_ep_conn_change_number(struct via_conn *conn, int fd)
 {
     (void)conn;
     (void)fd;

@@ -76,7 +76,7 @@ void via_wait_begin(struct via_wait *wait)
     *wait = (struct via_wait){0};
 }
 
-bool via_wait_again(struct via_wait *wait)
+bool via_wait_spin(struct via_wait *wait)
 {
     (void)wait;
     return false;
@@ -175,7 +175,7 @@ int sock_sigaction(int number, const struct sigaction *action, struct sigaction 
 
 /* --- the other end ---------------------------------------------------------------------------- */
 
-bool via_conn_tuple(int fd, struct via_tuple *ret_tuple)
+bool via_conn_read_tuple(int fd, struct via_tuple *ret_tuple)
 {
     *ret_tuple = (struct via_tuple){.remote.port = (uint16_t)sock_end_of(fd)->peer->number};
     return true;

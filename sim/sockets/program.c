@@ -248,7 +248,7 @@ static bool poll_socket(struct sock_end *end)
     if (fds.fd < 0 || VIA_REAL(poll)(&fds, 1, 0) == 0) {
         return false;
     }
-    via_io_shadow(&op, (uint32_t)(unsigned short)fds.revents);
+    via_io_note_kernel_events(&op, (uint32_t)(unsigned short)fds.revents);
     return true;
 }
 
@@ -303,7 +303,8 @@ static void serve_kept(struct sock_end *end)
     int rc = parts ? 0 : via_conn_replay_all(conn, op.fd, 0);
     bool done = rc != -EAGAIN;
     if (done && (parts || conn->side->shutting != 0)) {
-        done = parts ? via_conn_part(conn, op.fd) : via_io_shut_on(conn, op.fd);
+        done =
+            parts ? via_conn_continue_parting(conn, op.fd) : via_io_continue_shutdown(conn, op.fd);
     }
     via_tx_give(&op);
     end->kept = !done;

@@ -296,7 +296,7 @@ static void run_events(struct sock_run *run)
 static void free_end(struct sock_end *end)
 {
     if (!is_local(end)) {
-        via_fabric_follows_no_more(&end->conn);
+        via_fabric_stop_following(&end->conn);
     }
     sim_fiber_fini(&end->fiber);
     sock_line_free(&end->line);

@@ -148,8 +148,8 @@ uint64_t via_lsa_digest(const struct via_lsdb *lsdb, const struct via_lsa *lsa)
     return digest_of(it, via_lsa_session(lsa), lsa->sequence);
 }
 
-bool via_lsa_differ(const struct via_lsdb *lsdb, const struct via_lsa *lsa, uint64_t sequence,
-                    const struct via_lsa_list *list, struct via_lsa_change *ret_change)
+bool via_lsa_find_changes(const struct via_lsdb *lsdb, const struct via_lsa *lsa, uint64_t sequence,
+                          const struct via_lsa_list *list, struct via_lsa_change *ret_change)
 {
     struct via_neighbours old, new;
     via_neighbours_of(lsdb, lsa, &old);

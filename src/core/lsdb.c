@@ -309,7 +309,7 @@ static void store(struct via_node *node, uint16_t host, uint32_t session, uint64
     bool is_long = list->count > VIA_LINK_STATE_PART_NEIGHBOURS;
 
     if (change == NULL && is_long && session == via_lsa_session(lsa) && sequence > base &&
-        via_lsa_differ(lsdb, lsa, sequence, list, &found)) {
+        via_lsa_find_changes(lsdb, lsa, sequence, list, &found)) {
         change = &found;
     }
     via_routes_unlink(node, host, change);

@@ -169,8 +169,8 @@ void via_lsa_list_free(struct via_lsdb *lsdb, struct via_lsa_list *list);
  * The difference between a list and the stored one, which has the same session and sequence number
  * base. False: by more than a record holds.
  */
-bool via_lsa_differ(const struct via_lsdb *lsdb, const struct via_lsa *lsa, uint64_t sequence,
-                    const struct via_lsa_list *list, struct via_lsa_change *ret_change);
+bool via_lsa_find_changes(const struct via_lsdb *lsdb, const struct via_lsa *lsa, uint64_t sequence,
+                          const struct via_lsa_list *list, struct via_lsa_change *ret_change);
 /* Makes the list that a change makes of what is stored. False: the change is of something else, or
  * false; there is no list then. */
 bool via_lsa_apply(struct via_lsdb *lsdb, const struct via_lsa *lsa, uint64_t sequence,

@@ -228,8 +228,8 @@ struct via_remote {
     _Atomic int lost;         /* it is no more: all accesses fail with this */
     _Atomic uint32_t accesses;                    /* direct ones, roughly */
     bool mapping_now;                             /* a thread is at it */
-    bool outlives;                                /* see via_client_remote_outlives() */
-    bool alone;                                   /* see via_client_remote_alone() */
+    bool outlives;                                /* see via_client_remote_keep_mapping() */
+    bool alone;                                   /* see via_client_remote_set_unordered() */
     struct via_client_aperture *_Atomic aperture; /* the newest; NULL: it never had a slice */
     struct via_client_slice_ask slice_ask;
     _Atomic uint32_t detours;   /* puts by frames in a row that could have been stored */
@@ -281,12 +281,12 @@ uint64_t via_client_now_ns(void);
  * process is as long as its highest descriptor. The new number, or fd itself when there is no room
  * up there. close: of what was kept.
  *
- * is_ours does nothing here. A library between the program and the C library defines it: a program
- * that closes all descriptors it does not know must leave these open.
+ * note_owner does nothing here. A library between the program and the C library defines it: a
+ * program that closes all descriptors it does not know must leave these open.
  */
 int via_client_fd_keep(int fd);
 void via_client_fd_close(int fd);
-void via_client_fd_is_ours(int fd, bool ours);
+void via_client_fd_note_owner(int fd, bool ours);
 
 /* Sets the thread's text: "<object>: <attempt>: <cause>". Returns code. */
 int via_client_error(int code, const char *format, ...) VIA_PRINTF(2, 3);
@@ -368,10 +368,10 @@ void via_client_command_forget(struct via_attach *attach, struct via_client_resu
  * that inherited the memory still reads it. For users with another way to find out which process
  * reads; before the first access.
  */
-void via_client_remote_outlives(struct via_remote *remote);
+void via_client_remote_keep_mapping(struct via_remote *remote);
 /* Puts of it need not be in order with those of other remotes of the same host. Before the first
  * access. */
-void via_client_remote_alone(struct via_remote *remote);
+void via_client_remote_set_unordered(struct via_remote *remote);
 /* The segment is no more: all accesses fail from now on. */
 void via_client_remote_lose(struct via_remote *remote);
 /*

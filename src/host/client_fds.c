@@ -5,7 +5,7 @@
 #include "host/client.h"
 #include "host/client_sys.h"
 
-__attribute__((weak)) void via_client_fd_is_ours(int fd, bool ours)
+__attribute__((weak)) void via_client_fd_note_owner(int fd, bool ours)
 {
     (void)fd;
     (void)ours;
@@ -23,12 +23,12 @@ int via_client_fd_keep(int fd)
         via_sys_close(fd);
         fd = high;
     }
-    via_client_fd_is_ours(fd, true);
+    via_client_fd_note_owner(fd, true);
     return fd;
 }
 
 void via_client_fd_close(int fd)
 {
-    via_client_fd_is_ours(fd, false);
+    via_client_fd_note_owner(fd, false);
     via_sys_close(fd);
 }

@@ -195,12 +195,12 @@ static struct via_client_mapping *no_more(struct via_remote *remote,
     return NULL;
 }
 
-void via_client_remote_outlives(struct via_remote *remote)
+void via_client_remote_keep_mapping(struct via_remote *remote)
 {
     remote->outlives = true;
 }
 
-void via_client_remote_alone(struct via_remote *remote)
+void via_client_remote_set_unordered(struct via_remote *remote)
 {
     remote->alone = true;
 }

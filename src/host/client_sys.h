@@ -47,7 +47,7 @@ static inline int via_sys_connect(int fd, const void *address, socklen_t bytes)
     return (int)via_sys_result(syscall(SYS_connect, fd, address, bytes));
 }
 
-static inline void via_sys_tcp_prompt(int fd)
+static inline void via_sys_tcp_set_prompt(int fd)
 {
     int one = 1;
     (void)!syscall(SYS_setsockopt, fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));

@@ -103,7 +103,7 @@ static int connect_to(const struct via_tcp_card *card, const char *peer)
         return fd;
     }
     uint64_t deadline_ns = via_client_now_ns() + DIAL_NS_MAX;
-    via_sys_tcp_prompt(fd);
+    via_sys_tcp_set_prompt(fd);
     rc = via_sys_connect(fd, &address, bytes);
     if (rc == -EINPROGRESS) {
         rc = poll_until(fd, POLLOUT, deadline_ns);

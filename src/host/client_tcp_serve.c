@@ -163,7 +163,7 @@ static void take_caller(struct via_client_serve *serve, int fd)
         via_sys_close(fd);
         return;
     }
-    via_sys_tcp_prompt(fd);
+    via_sys_tcp_set_prompt(fd);
     *conn = (struct conn){.fd = via_client_fd_keep(fd),
                           .in = memory,
                           .out = memory + IN_BYTES,

@@ -90,7 +90,7 @@ static bool take_number(const char *text, uint64_t min, uint64_t max, uint32_t *
 {
     struct via_link_word word = {.value = text};
     uint64_t number;
-    if (*ret_number != 0 || !via_link_word_number(&word, max, &number) || number < min) {
+    if (*ret_number != 0 || !via_link_word_parse_number(&word, max, &number) || number < min) {
         return false;
     }
     *ret_number = (uint32_t)number;

@@ -267,8 +267,8 @@ static void open_way(struct via_ip_direct *direct, unsigned host)
         .version = VIA_IP_DIRECT_VERSION,
     };
     memcpy(head.token, peer->theirs.token, sizeof(head.token));
-    via_ip_kernel_head(entry, peer->door->local4, peer->door->port, peer->peer4, peer->theirs.port,
-                       &head);
+    via_ip_kernel_fill_head(entry, peer->door->local4, peer->door->port, peer->peer4,
+                            peer->theirs.port, &head);
     entry->out_interface = peer->door->interface;
     entry->out_bytes_max = peer->door->mtu;
     route(direct, host, peer->door->mtu, true);

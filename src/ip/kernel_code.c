@@ -478,8 +478,9 @@ unsigned via_ip_kernel_code_in(const struct via_ip_kernel_params *params, struct
 
 /* --- the head -------------------------------------------------------------------------------- */
 
-void via_ip_kernel_head(struct via_ip_kernel_host *host, uint32_t local4, uint16_t local_port,
-                        uint32_t peer4, uint16_t peer_port, const struct via_ip_direct_head *head)
+void via_ip_kernel_fill_head(struct via_ip_kernel_host *host, uint32_t local4, uint16_t local_port,
+                             uint32_t peer4, uint16_t peer_port,
+                             const struct via_ip_direct_head *head)
 {
     uint8_t *to = host->out_head;
     const uint16_t fragment = htons(DONT_FRAGMENT);

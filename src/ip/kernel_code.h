@@ -77,7 +77,8 @@ unsigned via_ip_kernel_code_out(const struct via_ip_kernel_params *params, struc
 unsigned via_ip_kernel_code_in(const struct via_ip_kernel_params *params, struct bpf_insn *ret);
 
 /* Fills in out_head and out_sum. */
-void via_ip_kernel_head(struct via_ip_kernel_host *host, uint32_t local4, uint16_t local_port,
-                        uint32_t peer4, uint16_t peer_port, const struct via_ip_direct_head *head);
+void via_ip_kernel_fill_head(struct via_ip_kernel_host *host, uint32_t local4, uint16_t local_port,
+                             uint32_t peer4, uint16_t peer_port,
+                             const struct via_ip_direct_head *head);
 
 #endif

@@ -198,7 +198,8 @@ VIA_MUST_CHECK int via_link_parse(const char *text, struct via_link_config *ret_
                                   struct via_error *err);
 
 /* For drivers. A whole number of bytes with or without KiB, MiB or GiB; false: it is none. */
-bool via_link_word_bytes(const struct via_link_word *word, uint64_t *ret_bytes);
-bool via_link_word_number(const struct via_link_word *word, uint64_t max, uint64_t *ret_number);
+bool via_link_word_parse_bytes(const struct via_link_word *word, uint64_t *ret_bytes);
+bool via_link_word_parse_number(const struct via_link_word *word, uint64_t max,
+                                uint64_t *ret_number);
 
 #endif

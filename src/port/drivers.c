@@ -89,7 +89,7 @@ static int take_inbox(struct via_link_words *words, uint64_t *ret_bytes, struct 
             words->word[kept++] = *word;
             continue;
         }
-        if (*ret_bytes != 0 || !via_link_word_bytes(word, ret_bytes) || *ret_bytes == 0 ||
+        if (*ret_bytes != 0 || !via_link_word_parse_bytes(word, ret_bytes) || *ret_bytes == 0 ||
             *ret_bytes > VIA_LINK_INBOX_BYTES_MAX) {
             return via_error_set(
                 err, -EINVAL, "option 'inbox%s%s': not once inbox=BYTES, 1 to %llu",

@@ -6,7 +6,8 @@
 
 #include "port/driver.h"
 
-bool via_link_word_number(const struct via_link_word *word, uint64_t max, uint64_t *ret_number)
+bool via_link_word_parse_number(const struct via_link_word *word, uint64_t max,
+                                uint64_t *ret_number)
 {
     char *end;
     if (word->value == NULL || word->value[0] < '0' || word->value[0] > '9') {
@@ -21,7 +22,7 @@ bool via_link_word_number(const struct via_link_word *word, uint64_t max, uint64
     return true;
 }
 
-bool via_link_word_bytes(const struct via_link_word *word, uint64_t *ret_bytes)
+bool via_link_word_parse_bytes(const struct via_link_word *word, uint64_t *ret_bytes)
 {
     static const char *const units[] = {"", "KiB", "MiB", "GiB"};
     char digits[32];
@@ -34,7 +35,7 @@ bool via_link_word_bytes(const struct via_link_word *word, uint64_t *ret_bytes)
     for (unsigned i = 0; i < VIA_ARRAY_COUNT(units); i++) {
         if (strcmp(word->value + count, units[i]) == 0) {
             struct via_link_word number = {.value = digits};
-            if (!via_link_word_number(&number, UINT64_MAX >> (10 * i), ret_bytes)) {
+            if (!via_link_word_parse_number(&number, UINT64_MAX >> (10 * i), ret_bytes)) {
                 return false;
             }
             *ret_bytes <<= 10 * i;

@@ -327,7 +327,7 @@ static void check_collective(const struct via_arguments *arguments)
     check_block(arguments);
     if (!strstr(arguments->call->name, "sync"))
         via_check_order_done();
-    if (!via_check_group_of(arguments, &group))
+    if (!via_check_find_group(arguments, &group))
         return;
     parts_of(arguments, &group, &dest_parts, &source_parts);
     check_side(arguments, "dest", VIA_ROLE_DEST, VIA_ROLE_DST, dest_parts);

@@ -69,7 +69,7 @@ struct via_check_group {
     char name[48];
 };
 
-bool via_check_group_of(const struct via_arguments *arguments, struct via_check_group *ret_group);
+bool via_check_find_group(const struct via_arguments *arguments, struct via_check_group *ret_group);
 void via_check_collective(const struct via_arguments *arguments,
                           const struct via_check_group *group);
 

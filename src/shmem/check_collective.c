@@ -79,7 +79,7 @@ static bool group_of_active_set(const struct via_arguments *arguments,
     return true;
 }
 
-bool via_check_group_of(const struct via_arguments *arguments, struct via_check_group *ret_group)
+bool via_check_find_group(const struct via_arguments *arguments, struct via_check_group *ret_group)
 {
     shmem_team_t handle = SHMEM_TEAM_WORLD;
 

@@ -10,7 +10,7 @@ struct via_group via_group_of_team(const char *call, shmem_team_t handle)
 {
     struct viaduct_shmem_team *team = via_team(handle);
 
-    via_must_be_initialized(call);
+    via_require_initialized(call);
 
     return (struct via_group){
         .start = team->start,
@@ -83,7 +83,7 @@ struct via_group via_group_of_active_set(const char *call, int start, int log_st
 {
     int me = via_hot.my_pe;
 
-    via_must_be_initialized(call);
+    via_require_initialized(call);
     if (start < 0 || size < 1 || log_stride < 0 || log_stride > 30 || start >= via_hot.n_pes ||
         (int64_t)start + ((int64_t)(size - 1) << log_stride) >= via_hot.n_pes)
         via_fatal("%s: PE_start %d, logPE_stride %d, PE_size %d: not PEs of 0 to %d", call, start,

@@ -247,7 +247,7 @@ void pstart_pes(int npes)
 
 void pshmem_global_exit(int status)
 {
-    via_must_be_initialized(VIA_CALL);
+    via_require_initialized(VIA_CALL);
     struct via_job *job = via_world.job;
     uint32_t unclaimed = 0;
 
@@ -265,7 +265,7 @@ void pshmem_global_exit(int status)
 
 void pshmem_query_thread(int *provided)
 {
-    via_must_be_initialized(VIA_CALL);
+    via_require_initialized(VIA_CALL);
     *provided = via_world.thread_level;
 }
 

@@ -29,7 +29,7 @@ static __attribute__((noinline)) struct spot find_spot(const char *call, const l
     enum via_region region;
     uint64_t off;
 
-    via_must_be_initialized(call);
+    via_require_initialized(call);
     if (!via_path_locate(lock, sizeof(*lock), &region, &off))
         via_fatal("%s: %p is not the address of a symmetric object", call, (const void *)lock);
     return (struct spot){.off = off, .region = region};

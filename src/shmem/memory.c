@@ -75,7 +75,7 @@ static void *allocate(uint64_t bytes, uint64_t align)
 
 void *pshmem_malloc(size_t size)
 {
-    via_must_be_initialized(VIA_CALL);
+    via_require_initialized(VIA_CALL);
     if (size == 0)
         return NULL;
     void *pointer = allocate(size, VIA_HEAP_GRANULE);
@@ -94,7 +94,7 @@ void *pshmem_calloc(size_t count, size_t size)
 {
     size_t bytes;
 
-    via_must_be_initialized(VIA_CALL);
+    via_require_initialized(VIA_CALL);
     if (count == 0 || size == 0)
         return NULL;
     void *pointer = NULL;
@@ -108,7 +108,7 @@ void *pshmem_calloc(size_t count, size_t size)
 
 void *pshmem_align(size_t alignment, size_t size)
 {
-    via_must_be_initialized(VIA_CALL);
+    via_require_initialized(VIA_CALL);
     if (size == 0)
         return NULL;
     void *pointer = NULL;
@@ -121,7 +121,7 @@ void *pshmem_align(size_t alignment, size_t size)
 
 void pshmem_free(void *ptr)
 {
-    via_must_be_initialized(VIA_CALL);
+    via_require_initialized(VIA_CALL);
     if (!ptr)
         return;
     uint64_t off = user_off(VIA_CALL, ptr);
@@ -149,7 +149,7 @@ static void *move(void *ptr, uint64_t off, size_t size)
 
 void *pshmem_realloc(void *ptr, size_t size)
 {
-    via_must_be_initialized(VIA_CALL);
+    via_require_initialized(VIA_CALL);
     if (!ptr)
         return pshmem_malloc(size);
     if (size == 0) {

@@ -61,7 +61,7 @@ VIA_DEFINE_PAIR(void, signal_add, (uint64_t *sig_addr, uint64_t signal, int pe),
 
 void pshmem_barrier_all(void)
 {
-    via_must_be_initialized(VIA_CALL);
+    via_require_initialized(VIA_CALL);
     if (!VIA_MUTANT(SHMEM_NO_QUIET))
         via_quiet();
     via_barrier_world();
@@ -70,7 +70,7 @@ void pshmem_barrier_all(void)
 /* Earlier stores are visible after it, but puts under way are not waited for. */
 void pshmem_sync_all(void)
 {
-    via_must_be_initialized(VIA_CALL);
+    via_require_initialized(VIA_CALL);
     via_barrier_world();
 }
 

@@ -27,7 +27,7 @@ bool via_path_locate(const void *address, size_t bytes, enum via_region *ret_reg
 static void locate(const char *call, const void *address, size_t bytes, int pe,
                    enum via_region *ret_region, uint64_t *ret_off)
 {
-    via_must_be_initialized(call);
+    via_require_initialized(call);
     if ((unsigned)pe >= (unsigned)via_hot.n_pes)
         via_fatal("%s: PE %d: there are PEs 0 to %d", call, pe, via_hot.n_pes - 1);
     if (!via_path_locate(address, bytes, ret_region, ret_off))

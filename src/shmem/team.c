@@ -289,7 +289,7 @@ int pshmem_team_split_strided(shmem_team_t parent_team, int start, int stride, i
     struct part part = {start, stride, size};
     uint64_t begin;
 
-    via_must_be_initialized(VIA_CALL);
+    via_require_initialized(VIA_CALL);
     *new_team = SHMEM_TEAM_INVALID;
     if (parent_team == SHMEM_TEAM_INVALID)
         return -1;
@@ -314,7 +314,7 @@ int pshmem_team_split_2d(shmem_team_t parent_team, int xrange,
 {
     uint64_t begin;
 
-    via_must_be_initialized(VIA_CALL);
+    via_require_initialized(VIA_CALL);
     *xaxis_team = *yaxis_team = SHMEM_TEAM_INVALID;
     if (parent_team == SHMEM_TEAM_INVALID || xrange < 1)
         return -1;
@@ -425,13 +425,13 @@ static int create_ctx(struct viaduct_shmem_team *team, long options, shmem_ctx_t
 
 int pshmem_ctx_create(long options, shmem_ctx_t *ctx)
 {
-    via_must_be_initialized(VIA_CALL);
+    via_require_initialized(VIA_CALL);
     return create_ctx(NULL, options, ctx);
 }
 
 int pshmem_team_create_ctx(shmem_team_t team, long options, shmem_ctx_t *ctx)
 {
-    via_must_be_initialized(VIA_CALL);
+    via_require_initialized(VIA_CALL);
     *ctx = SHMEM_CTX_INVALID;
     if (team == SHMEM_TEAM_INVALID)
         return -1;

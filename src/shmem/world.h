@@ -202,7 +202,7 @@ static inline char *via_heap_base(void)
 /* Ends the process, with a message that names the call, before shmem_init, after the last
  * shmem_finalize, and in a child that a PE has forked. */
 void via_fatal_uninitialized(const char *call) __attribute__((noreturn));
-static inline void via_must_be_initialized(const char *call)
+static inline void via_require_initialized(const char *call)
 {
     if (via_unlikely(via_world.init_count == 0))
         via_fatal_uninitialized(call);

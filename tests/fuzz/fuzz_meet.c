@@ -174,7 +174,7 @@ static void leave(struct scene *s, uint32_t released, uint32_t skip)
     const void *data;
     size_t bytes, sum = 0;
     uint32_t under_way = via_pipe_writer_outstanding(&s->tx.pipe);
-    via_stream_tx_left(&s->tx, released);
+    via_stream_tx_note_left(&s->tx, released);
     require(via_pipe_writer_outstanding(&s->tx.pipe) <= under_way);
     if (via_meet_gather(&gather, &s->tx.pipe) != 0) {
         return;

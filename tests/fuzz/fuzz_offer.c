@@ -85,7 +85,7 @@ static void write_all(const struct via_offer *offer, unsigned char *memory)
         struct iovec iov = {buffer, (size_t)i * 37 % sizeof(buffer) + 1};
         struct via_iov cursor;
         require(via_iov_init(&cursor, &iov, 1) == 0);
-        bool quick = i % 3 == 0 && via_stream_tx_quick(&tx, buffer, iov.iov_len);
+        bool quick = i % 3 == 0 && via_stream_tx_write_quick(&tx, buffer, iov.iov_len);
         ssize_t n = quick ? (ssize_t)iov.iov_len : via_stream_tx_write(&tx, &cursor);
         require(n > 0 || n == -EAGAIN || n == -EPROTO);
         written += n > 0 ? (size_t)n : 0;

@@ -118,7 +118,7 @@ static void replay(struct direction *d, uint32_t released, uint32_t skip, struct
     struct via_stream_replay of;
     const void *data;
     size_t bytes;
-    via_stream_tx_left(&d->tx, released);
+    via_stream_tx_note_left(&d->tx, released);
     via_stream_replay_begin(&of, &d->tx, skip);
     assert_int_equal(d->tx.span, VIA_SPAN_KERNEL);
     while ((bytes = via_stream_replay_next(&of, &data)) != 0) {
@@ -272,12 +272,12 @@ static void what_lies_behind_a_switch_is_not_lost(void **state)
         struct direction *d = start();
         struct via_stream_rx left = d->rx;
         via_stream_rx_leave(&d->rx);
-        assert_false(via_stream_rx_left_bytes(&left));
+        assert_false(via_stream_rx_has_left_bytes(&left));
         write_kernel(d, kernel_bytes);
         assert_int_equal(via_stream_tx_switch(&d->tx, kernel_bytes), 0);
         write_pipe(d, 100);
         assert_int_equal(via_stream_tx_fin(&d->tx, 0), 0);
-        assert_true(via_stream_rx_left_bytes(&left));
+        assert_true(via_stream_rx_has_left_bytes(&left));
         d->rx = left;
         for (int i = 0; i < 10; i++) {
             read_some(d, 200);

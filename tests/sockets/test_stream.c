@@ -282,15 +282,15 @@ static void a_writer_that_waits_is_rung_for_what_arming_gives_back(void **state)
     /* Less than is given back at once, and enough to be in the way of a large record. */
     assert_int_equal(write_some(&d, data, 1152), 1152);
     assert_int_equal(read_some(&d, data, sizeof(data), &end), 1152);
-    (void)via_stream_rx_must_ring(&d.rx);
+    (void)via_stream_rx_must_wake_writer(&d.rx);
     assert_int_equal(write_some(&d, data, 799), 799);
     assert_int_equal(read_some(&d, data, sizeof(data), &end), 799);
-    assert_false(via_stream_rx_must_ring(&d.rx));
+    assert_false(via_stream_rx_must_wake_writer(&d.rx));
     assert_int_equal(write_some(&d, data, 1728), -EAGAIN);
     via_pipe_ask_for_room(&d.tx.pipe);
     assert_int_equal(write_some(&d, data, 1728), -EAGAIN);
     via_stream_rx_arm(&d.rx);
-    assert_true(via_stream_rx_must_ring(&d.rx));
+    assert_true(via_stream_rx_must_wake_writer(&d.rx));
     assert_int_equal(write_some(&d, data, 1728), 1728);
     stop(&d);
 }
@@ -300,7 +300,8 @@ static void a_writer_that_waits_is_rung_for_what_arming_gives_back(void **state)
 /* What send() does: by the short way if it goes. */
 static ssize_t send_some(struct direction *d, const void *data, size_t bytes)
 {
-    if (d->quick && via_rng_below(&d->rng, 4) != 0 && via_stream_tx_quick(&d->tx, data, bytes)) {
+    if (d->quick && via_rng_below(&d->rng, 4) != 0 &&
+        via_stream_tx_write_quick(&d->tx, data, bytes)) {
         return (ssize_t)bytes;
     }
     return write_some(d, data, bytes);
@@ -416,7 +417,7 @@ static void a_message_of_any_size_comes_whole(void **state)
         fill(data, bytes, bytes);
         memset(got, 0xee, sizeof(got));
         assert_false(via_stream_rx_has_quick(&d.rx));
-        assert_true(via_stream_tx_quick(&d.tx, data, bytes));
+        assert_true(via_stream_tx_write_quick(&d.tx, data, bytes));
         assert_true(via_stream_rx_has_quick(&d.rx));
         assert_int_equal(via_stream_rx_quick(&d.rx, got, bytes - 1, false), 0); /* not in part */
         assert_int_equal(via_stream_rx_quick(&d.rx, got, bytes, false), bytes);
@@ -425,8 +426,8 @@ static void a_message_of_any_size_comes_whole(void **state)
         assert_int_equal(via_stream_rx_quick(&d.rx, got, sizeof(got), false), 0);
         via_pipe_writer_room(&d.tx.pipe); /* takes in the credit */
     }
-    assert_false(via_stream_tx_quick(&d.tx, data, 0));
-    assert_false(via_stream_tx_quick(&d.tx, data, 257)); /* more than a record */
+    assert_false(via_stream_tx_write_quick(&d.tx, data, 0));
+    assert_false(via_stream_tx_write_quick(&d.tx, data, 257)); /* more than a record */
     stop(&d);
 }
 
@@ -436,9 +437,9 @@ static void all_that_is_wanted_or_nothing(void **state)
     struct direction d;
     unsigned char got[200];
     start_in_pipe(&d);
-    assert_true(via_stream_tx_quick(&d.tx, "abc", 3));
+    assert_true(via_stream_tx_write_quick(&d.tx, "abc", 3));
     assert_int_equal(via_stream_rx_quick(&d.rx, got, 4, true), 0);
-    assert_true(via_stream_tx_quick(&d.tx, "de", 2));
+    assert_true(via_stream_tx_write_quick(&d.tx, "de", 2));
     assert_int_equal(via_stream_rx_quick(&d.rx, got, 4, true), 0); /* and not a part of a record */
     assert_int_equal(via_stream_rx_quick(&d.rx, got, 5, true), 5);
     assert_memory_equal(got, "abcde", 5);
@@ -453,7 +454,7 @@ static void slots_for_the_end_are_left_free(void **state)
     unsigned char got[64];
     start_in_pipe(&d);
     unsigned sent = 0;
-    while (via_stream_tx_quick(&d.tx, "x", 1)) {
+    while (via_stream_tx_write_quick(&d.tx, "x", 1)) {
         sent++;
     }
     assert_int_equal(sent, 16 - 1 - 2); /* SWITCH has one, if its credit has not been taken in */
@@ -461,7 +462,7 @@ static void slots_for_the_end_are_left_free(void **state)
     assert_int_equal(via_stream_rx_quick(&d.rx, got, sizeof(got), false), 5); /* by the quarter */
     assert_int_equal(read_some(&d, got, sizeof(got), &end), sent - 5);
     assert_int_equal(via_stream_rx_next(&d.rx), VIA_NEXT_KERNEL);
-    assert_false(via_stream_tx_quick(&d.tx, "x", 1)); /* nor outside of a pipe span */
+    assert_false(via_stream_tx_write_quick(&d.tx, "x", 1)); /* nor outside of a pipe span */
     stop(&d);
 }
 
@@ -476,13 +477,13 @@ static void room_for_bodies_comes_back_by_the_quarter(void **state)
     assert_int_equal(via_stream_rx_next(&d.rx), VIA_NEXT_KERNEL_UNTIL);
     assert_int_equal(via_stream_rx_kernel_total(&d.rx, 0), 0);
     for (int i = 0; i < 4; i++) {
-        assert_true(via_stream_tx_quick(&d.tx, data, 256));
+        assert_true(via_stream_tx_write_quick(&d.tx, data, 256));
     }
-    assert_false(via_stream_tx_quick(&d.tx, data, 256));
+    assert_false(via_stream_tx_write_quick(&d.tx, data, 256));
     assert_int_equal(via_stream_rx_quick(&d.rx, data, 256, false), 256);
     assert_true(d.rx.posted);
     assert_true(via_pipe_writer_has_place(&d.tx.pipe, 256)); /* takes in the credit */
-    assert_true(via_stream_tx_quick(&d.tx, data, 256));
+    assert_true(via_stream_tx_write_quick(&d.tx, data, 256));
     stop(&d);
 }
 
@@ -500,7 +501,7 @@ static void room_comes_back_at_the_same_records(void **state)
         start(&d, 64, 8 * sizeof(data), sizeof(data));
         switch_to_pipe(&d);
         for (unsigned i = 0; i < 4; i++) {
-            assert_true(via_stream_tx_quick(&d.tx, data, sizeof(data)));
+            assert_true(via_stream_tx_write_quick(&d.tx, data, sizeof(data)));
         }
         for (unsigned i = 0; i < VIA_ARRAY_COUNT(reads); i++) {
             for (size_t left = reads[i] * sizeof(data), n; left != 0; left -= n) {
@@ -630,11 +631,11 @@ static bool written(struct direction *d, bool quick, uint64_t *ret_ticks, bool *
     struct via_iov from = {.iov = &iov, .count = 1, .left = 1};
     *ret_others = false;
     if (quick) {
-        assert_true(via_stream_tx_quick(&d->tx, "w", 1));
+        assert_true(via_stream_tx_write_quick(&d->tx, "w", 1));
     } else {
         assert_int_equal(via_stream_tx_write(&d->tx, &from), 1);
     }
-    return via_stream_rx_written(&d->rx, sequence, via_os_ticks(), ret_ticks, ret_others);
+    return via_stream_rx_read_time(&d->rx, sequence, via_os_ticks(), ret_ticks, ret_others);
 }
 
 static void who_asks_is_told_when_and_whether_others_were_written(void **state)
@@ -688,7 +689,7 @@ static void any_time_that_is_told_is_one(void **state)
     send_raw(&d, &head, NULL, 0);
     for (unsigned shift = 0; shift < 64; shift++) {
         uint64_t now = UINT64_C(1) << shift;
-        assert_true(via_stream_rx_written(&d.rx, sequence, now, &ticks, &others));
+        assert_true(via_stream_rx_read_time(&d.rx, sequence, now, &ticks, &others));
         assert_true(now - ticks + (UINT64_C(1) << 43) <= UINT64_C(1) << 44);
         assert_false(others);
     }

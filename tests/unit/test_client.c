@@ -602,7 +602,7 @@ static void memory_that_outlives_its_owner_stays_mapped(void **state)
     struct fixture *fixture = *state;
     struct fake_host *fake = &fixture->fake;
     uint64_t word = 5;
-    via_client_remote_outlives(fixture->remote);
+    via_client_remote_keep_mapping(fixture->remote);
     fake_host_set_way(fake, FAKE_PEER, 77, 2, 1, true);
     assert_int_equal(via_remote_put(fixture->remote, 0, &word, 8, 0), 0);
     fake->lives[FAKE_PEER_HANDLE & 0xffff] = 0;

@@ -162,7 +162,7 @@ static void sizes_have_units(void **state)
     for (unsigned i = 0; i < VIA_ARRAY_COUNT(right); i++) {
         struct via_link_word word = {.key = "window", .value = right[i].text};
         uint64_t bytes = 1;
-        assert_true(via_link_word_bytes(&word, &bytes));
+        assert_true(via_link_word_parse_bytes(&word, &bytes));
         assert_true(bytes == right[i].bytes);
     }
 }

@@ -134,8 +134,8 @@ static void build(const struct fixture *fixture, uint8_t frame[FRAME_BYTES], boo
     memset(frame, 0, FRAME_BYTES);
     frame[12] = 8; /* ETH_P_IP */
     memcpy(head.token, host->in_token, sizeof(head.token));
-    via_ip_kernel_head(&out, host->peer4, htons(99), fixture->params.local4, fixture->params.port,
-                       &head);
+    via_ip_kernel_fill_head(&out, host->peer4, htons(99), fixture->params.local4,
+                            fixture->params.port, &head);
     memcpy(frame + OFF_HEAD, out.out_head, sizeof(out.out_head));
     if (six) {
         inner[0] = 0x60;
@@ -281,8 +281,8 @@ static void the_checksum_of_a_head_is_right(void **state)
     struct via_ip_direct_head head = {.host = 7, .kind = VIA_IP_DIRECT_PACKET};
     (void)state;
     for (uint32_t bytes = 1; bytes <= UINT16_MAX; bytes += 97) {
-        via_ip_kernel_head(&host, inet_addr("192.0.2.3") + bytes, 1, inet_addr("203.0.113.9"), 2,
-                           &head);
+        via_ip_kernel_fill_head(&host, inet_addr("192.0.2.3") + bytes, 1, inet_addr("203.0.113.9"),
+                                2, &head);
         uint32_t sum = host.out_sum + htons((uint16_t)bytes);
         sum = (sum & 0xffff) + (sum >> 16);
         sum = (sum & 0xffff) + (sum >> 16);

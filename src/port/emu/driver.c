@@ -27,7 +27,7 @@ static int parse_word(const struct via_link_word *word, struct config *config,
                       struct via_error *err)
 {
     uint64_t number;
-    if (strcmp(word->key, "side") == 0 && via_link_word_number(word, 1, &number)) {
+    if (strcmp(word->key, "side") == 0 && via_link_word_parse_number(word, 1, &number)) {
         config->side = (unsigned)number;
     } else if (strcmp(word->key, "nodirect") == 0 && word->value == NULL) {
         config->direct = false;
@@ -37,9 +37,10 @@ static int parse_word(const struct via_link_word *word, struct config *config,
             return via_error_set(err, -EINVAL, "like '%s': there is no such class of links",
                                  word->value);
         }
-    } else if (strcmp(word->key, "window") == 0 && via_link_word_bytes(word, &number)) {
+    } else if (strcmp(word->key, "window") == 0 && via_link_word_parse_bytes(word, &number)) {
         config->window_bytes = number;
-    } else if (strcmp(word->key, "seed") == 0 && via_link_word_number(word, UINT64_MAX, &number)) {
+    } else if (strcmp(word->key, "seed") == 0 &&
+               via_link_word_parse_number(word, UINT64_MAX, &number)) {
         config->seed = number;
     } else {
         return via_error_set(err, -EINVAL, "option '%s%s%s': not one of %s", word->key,

@@ -451,7 +451,7 @@ static int open_memory(struct via_emu_port *emu, struct via_error *err)
         rc = via_emu_ones_new(&emu->ones_fd);
     }
     if (rc == 0) {
-        rc = via_emu_range_ones(emu->window, port->caps.window_bytes, emu->ones_fd);
+        rc = via_emu_range_fill_ones(emu->window, port->caps.window_bytes, emu->ones_fd);
     }
     if (rc == 0) {
         rc = via_emu_range_zero(emu->bridge, emu->bridge_bytes);

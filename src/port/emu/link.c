@@ -50,7 +50,7 @@ static void link_up(struct via_emu_port *emu)
 
 static void take_window_away(struct via_emu_port *emu)
 {
-    int rc = via_emu_range_ones(emu->window, emu->base.caps.window_bytes, emu->ones_fd);
+    int rc = via_emu_range_fill_ones(emu->window, emu->base.caps.window_bytes, emu->ones_fd);
     emu->window_torn = rc != 0;
     if (rc != 0) {
         set_error(emu, "take the window away: %s", strerror(-rc));

@@ -113,7 +113,7 @@ int via_emu_ones_new(int *ret_fd)
     return 0;
 }
 
-int via_emu_range_ones(void *range, size_t bytes, int ones_fd)
+int via_emu_range_fill_ones(void *range, size_t bytes, int ones_fd)
 {
     for (size_t off = 0; off < bytes; off += VIA_EMU_ONES_BYTES) {
         size_t chunk = via_min(bytes - off, VIA_EMU_ONES_BYTES);

@@ -37,6 +37,6 @@ VIA_MUST_CHECK int via_emu_range_zero(void *range, size_t bytes);
 /* A memfd to fill ranges with all-ones from. */
 #define VIA_EMU_ONES_BYTES ((size_t)1 << 20)
 VIA_MUST_CHECK int via_emu_ones_new(int *ret_fd);
-VIA_MUST_CHECK int via_emu_range_ones(void *range, size_t bytes, int ones_fd);
+VIA_MUST_CHECK int via_emu_range_fill_ones(void *range, size_t bytes, int ones_fd);
 
 #endif

@@ -34,12 +34,12 @@ static int parse_word(const struct via_link_word *word, struct config *config,
                       struct via_error *err)
 {
     uint64_t number;
-    if (strcmp(word->key, "side") == 0 && via_link_word_number(word, 1, &number)) {
+    if (strcmp(word->key, "side") == 0 && via_link_word_parse_number(word, 1, &number)) {
         config->side = (unsigned)number;
     } else if (strcmp(word->key, "cell") == 0 &&
-               via_link_word_number(word, VIA_IVSHMEM_CELLS_MAX - 1, &number)) {
+               via_link_word_parse_number(word, VIA_IVSHMEM_CELLS_MAX - 1, &number)) {
         config->cell = (uint32_t)number;
-    } else if (strcmp(word->key, "window") == 0 && via_link_word_bytes(word, &number) &&
+    } else if (strcmp(word->key, "window") == 0 && via_link_word_parse_bytes(word, &number) &&
                number != 0) {
         config->window_bytes = number;
     } else if (parse_access(word, &config->access)) {

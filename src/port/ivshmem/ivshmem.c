@@ -274,7 +274,7 @@ static int open_memory(struct via_ivshmem_port *self, struct via_error *err)
         rc = via_emu_range_zero(port->inbox, bytes);
     }
     if (rc == 0) {
-        rc = via_emu_range_ones(self->window, bytes, self->ones_fd);
+        rc = via_emu_range_fill_ones(self->window, bytes, self->ones_fd);
     }
     if (rc == 0) {
         rc = via_emu_range_zero(self->cell, VIA_IVSHMEM_PAGE_BYTES);

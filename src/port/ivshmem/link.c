@@ -38,7 +38,7 @@ static void nudge_peer(struct via_ivshmem_port *self)
 
 static void take_window_away(struct via_ivshmem_port *self)
 {
-    int rc = via_emu_range_ones(self->window, self->base.caps.window_bytes, self->ones_fd);
+    int rc = via_emu_range_fill_ones(self->window, self->base.caps.window_bytes, self->ones_fd);
     self->window_torn = rc != 0;
     if (rc != 0) {
         set_error(self, "take the window away: %s", strerror(-rc));

@@ -173,7 +173,7 @@ int via_ofi_conn_open_inbox(struct via_ofi_conn *conn)
                                 FI_REMOTE_WRITE, &conn->inbox_mr);
 }
 
-int via_ofi_conn_again(struct via_ofi_conn *conn, struct via_ofi_receive *receive)
+int via_ofi_conn_repost(struct via_ofi_conn *conn, struct via_ofi_receive *receive)
 {
     return post_receive(conn, receive);
 }

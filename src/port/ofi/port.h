@@ -236,7 +236,7 @@ int via_ofi_conn_accept(struct via_ofi_port *port, struct fi_info *info,
                         bool *ret_owned, struct via_ofi_conn **ret_conn);
 void via_ofi_conn_connected_to(struct via_ofi_conn *conn); /* sets its texts */
 /* Posts a receive again. */
-int via_ofi_conn_again(struct via_ofi_conn *conn, struct via_ofi_receive *receive);
+int via_ofi_conn_repost(struct via_ofi_conn *conn, struct via_ofi_receive *receive);
 /* An entry by itself, before the link is up. 0, or negative errno. */
 int via_ofi_conn_send(struct via_ofi_conn *conn, enum via_ofi_entry_kind kind, uint32_t value,
                       const void *data, uint16_t bytes);

@@ -208,7 +208,7 @@ static void take_completion(struct via_ofi_conn *conn, const struct fi_cq_msg_en
         } else {
             take_message(conn, receive->data, bytes);
         }
-        if (!conn->broken && conn->ep != NULL && via_ofi_conn_again(conn, receive) != 0) {
+        if (!conn->broken && conn->ep != NULL && via_ofi_conn_repost(conn, receive) != 0) {
             refuse(conn, "more than can be received");
         }
         break;

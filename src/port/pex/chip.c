@@ -286,7 +286,7 @@ static void program_alut(struct via_pex_port *pex)
     }
 }
 
-void via_pex_chip_alut(struct via_pex_port *pex, unsigned entry, uint64_t address, bool on)
+void via_pex_chip_set_alut(struct via_pex_port *pex, unsigned entry, uint64_t address, bool on)
 {
     /* Off before the address changes: half of one and half of another leads anywhere. */
     via_pci_write32(pex->pci, PEX_REGISTERS, alut_at(pex, entry) + PEX_ALUT_PERMISSION, 0);

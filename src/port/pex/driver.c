@@ -85,7 +85,7 @@ static int parse_word(const struct via_link_word *word, struct via_pex_config *c
         config->lut_at_db4 = word->value[1] == 'b';
     } else if (is_word(word, "side", "virtual") || is_word(word, "side", "link")) {
         config->model_link = word->value[0] == 'l';
-    } else if (strcmp(word->key, "window") == 0 && via_link_word_bytes(word, &bytes) &&
+    } else if (strcmp(word->key, "window") == 0 && via_link_word_parse_bytes(word, &bytes) &&
                bytes >= WINDOW_BYTES_MIN && bytes % PAGE_BYTES == 0) {
         config->window_bytes_max = bytes;
     } else if (!parse_irq(word, config)) {

@@ -215,7 +215,7 @@ void via_pex_chip_set_pad(struct via_pex_port *pex, unsigned index, uint32_t val
 
 /* Entry of the A-LUT of the peer's BAR; off: no other thread gets through. It is in force on
  * return. */
-void via_pex_chip_alut(struct via_pex_port *pex, unsigned entry, uint64_t address, bool on);
+void via_pex_chip_set_alut(struct via_pex_port *pex, unsigned entry, uint64_t address, bool on);
 
 /* --- slice.c --- */
 

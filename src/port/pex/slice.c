@@ -49,7 +49,7 @@ static void take_back(struct via_pex_port *pex, uint32_t slice)
     if (shown->at == NULL) {
         return;
     }
-    via_pex_chip_alut(pex, pex->slices.first + slice, 0, false);
+    via_pex_chip_set_alut(pex, pex->slices.first + slice, 0, false);
     (void)pex->pci->ops->dma_unmap(pex->pci, shown->iova);
     munmap(shown->at, shown->bytes);
     *shown = (struct via_pex_shown){0};
@@ -72,7 +72,7 @@ static int show(struct via_pex_port *pex, uint32_t slice, int memory_fd, uint64_
         return rc;
     }
     *shown = (struct via_pex_shown){.at = at, .bytes = bytes, .iova = iova};
-    via_pex_chip_alut(pex, pex->slices.first + slice, iova, true);
+    via_pex_chip_set_alut(pex, pex->slices.first + slice, iova, true);
     return 0;
 }
 

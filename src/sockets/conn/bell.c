@@ -309,7 +309,7 @@ void via_sock_bell_enter(uint64_t bells)
     while (bells != 0) {
         struct via_sock_bell_word *word = next_word(&bells);
         if (word != NULL) {
-            /* One more sleep, one more sleeper. Pairs with the fence in via_peer_bell_must_ring().
+            /* One more sleep, one more sleeper. Pairs with the fence in via_peer_bell_needs_ring().
              */
             atomic_fetch_add_explicit(&word->value, (UINT64_C(1) << 32) + 1, memory_order_seq_cst);
         }

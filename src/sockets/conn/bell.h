@@ -61,7 +61,7 @@ uint32_t via_sock_bell_word_index(unsigned index);
 /*
  * Called before sleeping on bells, and after. Between enter and the sleep the caller checks again
  * for the awaited event: enter contains the full fence that pairs with the one in
- * via_peer_bell_must_ring().
+ * via_peer_bell_needs_ring().
  */
 void via_sock_bell_enter(uint64_t bells);
 void via_sock_bell_leave(uint64_t bells);
@@ -114,7 +114,7 @@ void via_peer_bell_call(struct via_peer_bell *bell);
 
 /* Called after posting. True, once per sleep, if a thread of the peer sleeps and its bell has not
  * rung. */
-static inline bool via_peer_bell_must_ring(struct via_peer_bell *bell)
+static inline bool via_peer_bell_needs_ring(struct via_peer_bell *bell)
 {
     /* Store the data, fence, load the word; the sleeper stores the word, fences, checks for
      * data. */

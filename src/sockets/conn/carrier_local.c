@@ -53,7 +53,7 @@ static enum via_reason find_peer(struct via_conn *conn, int fd)
 {
     struct via_tuple tuple;
     struct via_diag diag;
-    int rc = via_conn_tuple(fd, &tuple) ? via_diag_peer(&tuple, &diag) : -ENOENT;
+    int rc = via_conn_read_tuple(fd, &tuple) ? via_diag_peer(&tuple, &diag) : -ENOENT;
     if (rc != 0 || !diag.marked) {
         return rc == 0         ? VIA_REASON_PEER
                : rc == -ENOENT ? VIA_REASON_SHORT /* closed already; the owner is unknown */
@@ -388,7 +388,7 @@ static bool is_over(struct via_conn *conn, int fd)
     struct via_tuple tuple;
     struct via_diag diag;
     (void)conn;
-    int rc = via_conn_tuple(fd, &tuple) ? via_diag_peer(&tuple, &diag) : -ENOENT; /* by RST */
+    int rc = via_conn_read_tuple(fd, &tuple) ? via_diag_peer(&tuple, &diag) : -ENOENT; /* by RST */
     return rc == -ENOENT || (rc == 0 && !diag.held);
 }
 

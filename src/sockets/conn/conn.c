@@ -415,7 +415,7 @@ void via_conn_discard(struct via_conn *conn)
 
 /* --- accepting ------------------------------------------------------------------------------- */
 
-bool via_conn_tuple(int fd, struct via_tuple *ret_tuple)
+bool via_conn_read_tuple(int fd, struct via_tuple *ret_tuple)
 {
     struct sockaddr_storage storage;
     struct sockaddr *addr = (struct sockaddr *)&storage;
@@ -431,7 +431,7 @@ bool via_conn_tuple(int fd, struct via_tuple *ret_tuple)
 static void meet_fabric(struct via_conn *conn, int fd, unsigned host)
 {
     struct via_tuple tuple;
-    int rc = via_conn_tuple(fd, &tuple) ? via_fabric_accepted(conn, &tuple, host) : -ENOTCONN;
+    int rc = via_conn_read_tuple(fd, &tuple) ? via_fabric_accepted(conn, &tuple, host) : -ENOTCONN;
     if (rc == 0) {
         via_phase_apply(&conn->side->phase, VIA_EVENT_ACCEPT);
     } else {
@@ -443,7 +443,7 @@ static void meet_fabric(struct via_conn *conn, int fd, unsigned host)
 static bool is_allowed(int fd, const struct via_address *peer)
 {
     struct via_tuple tuple = {.remote = *peer};
-    if (via_policy.rules.ports_count != 0 && !via_conn_tuple(fd, &tuple)) {
+    if (via_policy.rules.ports_count != 0 && !via_conn_read_tuple(fd, &tuple)) {
         return false;
     }
     return via_policy_is_allowed(&via_policy, &tuple.local, peer);

@@ -187,7 +187,7 @@ void via_conn_discard(struct via_conn *conn);
 void via_conn_accepted(int fd, const struct sockaddr *peer, socklen_t peer_bytes);
 
 /* Both addresses of fd. */
-bool via_conn_tuple(int fd, struct via_tuple *ret_tuple);
+bool via_conn_read_tuple(int fd, struct via_tuple *ret_tuple);
 
 /* An id of the socket behind fd, the same by all its numbers; 0: no socket. */
 uint64_t via_conn_cookie(int fd);
@@ -208,10 +208,10 @@ void via_conn_announce_end(struct via_conn *conn, int fd);
 void via_conn_begin_parting(struct via_conn *conn, int fd);
 /* With the tx token, while the connection is parting: makes all steps that are possible now. True
  * when it is done. */
-bool via_conn_part(struct via_conn *conn, int fd);
+bool via_conn_continue_parting(struct via_conn *conn, int fd);
 /* The process ends while the connection is open, and the kernel closes it then: makes the
  * announcements to the peer now. */
-void via_conn_exits(struct via_conn *conn);
+void via_conn_announce_exit(struct via_conn *conn);
 
 /* Stops counting the descriptors of this process. Returns the number of holders left. */
 uint32_t via_conn_uncount(struct via_conn *conn);
@@ -294,7 +294,7 @@ void via_conn_posted_slowly(struct via_conn *conn, bool record);
 
 static inline void via_conn_posted(struct via_conn *conn)
 {
-    if (via_unlikely(conn->peer_bell == NULL) || via_peer_bell_must_ring(conn->peer_bell)) {
+    if (via_unlikely(conn->peer_bell == NULL) || via_peer_bell_needs_ring(conn->peer_bell)) {
         via_conn_posted_slowly(conn, false);
     }
 }
@@ -307,7 +307,8 @@ static inline void via_conn_posted_record(struct via_conn *conn)
     via_quiet_note();
     /* Checked first, because this check contains the fence: store record, fence, load cold word.
      * epoll_cold.c stores the word, fences, checks the pipe. */
-    bool sleeps = via_unlikely(conn->peer_bell == NULL) || via_peer_bell_must_ring(conn->peer_bell);
+    bool sleeps =
+        via_unlikely(conn->peer_bell == NULL) || via_peer_bell_needs_ring(conn->peer_bell);
     bool cold = via_side_cold(side) != atomic_load_explicit(&side->cold_rung, memory_order_relaxed);
     if (via_unlikely(sleeps) || via_unlikely(cold)) {
         via_conn_posted_slowly(conn, true);

@@ -74,7 +74,7 @@ void via_conn_announce_end(struct via_conn *conn, int fd)
 
 /* --- the end between hosts ------------------------------------------------------------------- */
 
-bool via_conn_part(struct via_conn *conn, int fd)
+bool via_conn_continue_parting(struct via_conn *conn, int fd)
 {
     struct via_side *side = conn->side;
     if (conn->parting == VIA_PARTING_FIN &&
@@ -127,7 +127,7 @@ void via_conn_begin_parting(struct via_conn *conn, int fd)
     uint64_t end_ns = via_os_now_ns() + parting_ns(conn, fd);
     bool kept = false;
     conn->parting = reset ? VIA_PARTING_ARRIVES : VIA_PARTING_FIN;
-    for (unsigned tries = 0; !kept && tries < 2 && !via_conn_part(conn, fd);) {
+    for (unsigned tries = 0; !kept && tries < 2 && !via_conn_continue_parting(conn, fd);) {
         if (via_os_now_ns() < end_ns) {
             via_os_pause(50000);
             continue;
@@ -188,7 +188,7 @@ uint32_t via_conn_uncount(struct via_conn *conn)
     return atomic_fetch_sub_explicit(&conn->side->refs, fds, memory_order_acq_rel) - fds;
 }
 
-void via_conn_exits(struct via_conn *conn)
+void via_conn_announce_exit(struct via_conn *conn)
 {
     int fd = via_conn_uncount(conn) == 0 && via_conn_has_pipes(conn) ? via_conn_fd(conn) : -1;
     if (fd >= 0) {
@@ -241,7 +241,7 @@ void via_conn_closing(struct via_conn *conn, int fd)
     if (last_here) {
         via_ep_conn_closing(conn);
     } else if (!conn->dissolved) {
-        via_ep_conn_loses(conn, fd);
+        via_ep_conn_change_number(conn, fd);
     }
     via_board_forget(fd);
     errno = saved;

@@ -79,7 +79,7 @@ void via_conn_follow_demotion_tx(struct via_conn *conn, int fd)
         publish_flag(conn, whole ? VIA_FLAG_HEEDED : VIA_FLAG_STAYS);
         return;
     }
-    via_stream_tx_left(&side->tx, VIA_FLAGS_LEFT_RELEASED(flags));
+    via_stream_tx_note_left(&side->tx, VIA_FLAGS_LEFT_RELEASED(flags));
     if (gather(conn, fd) != 0) {
         return; /* later */
     }
@@ -523,7 +523,7 @@ static int demote_begin(struct via_op *op, enum via_reason reason, uint64_t begi
     }
     if (via_conn_has_pipes(conn)) {
         wait_until_ready(op, begin_ns);
-        via_io_after(op); /* the peer may have gone before */
+        via_io_update_registrations(op); /* the peer may have gone before */
     }
     if (!via_conn_has_pipes(conn)) {
         return 0;
@@ -554,7 +554,7 @@ static bool has_left_bytes(struct via_op *op)
     }
     bool follow = !via_conn_is_local(op->conn);
     for (;;) {
-        if (via_stream_rx_left_bytes(left)) {
+        if (via_stream_rx_has_left_bytes(left)) {
             return true;
         }
         /* The peer's state arrives after its records. */

@@ -62,7 +62,7 @@ void via_demote_all(enum via_reason reason);
 void via_demote_inherited(void);
 
 /* The part of B, when via_conn_has_demotion_request(). No token is held. The caller updates
- * registrations in epoll sets (via_io_after, or the thread that waits there). */
+ * registrations in epoll sets (via_io_update_registrations, or the thread that waits there). */
 void via_conn_follow_demotion(struct via_op *op);
 
 /* Called before the last close, when the peer has announced that it leaves and this end has allowed

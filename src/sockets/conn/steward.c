@@ -80,7 +80,7 @@ static bool is_called(const struct via_conn *conn)
 static void answer_call(struct via_op *op)
 {
     via_conn_follow_demotion(op);
-    via_io_after(op);
+    via_io_update_registrations(op);
     int bell = atomic_load_explicit(&op->conn->bell, memory_order_relaxed);
     if (bell >= 0) {
         via_sock_bell_ring((unsigned)bell);
@@ -104,8 +104,9 @@ static bool serve(struct via_op *op, const void *unused)
 static int continue_closing(struct kept *entry, int fd)
 {
     struct via_conn *conn = entry->conn;
-    bool done = entry->shuts ? conn->parting != VIA_PARTING_NOT || via_io_shut_on(conn, fd)
-                             : via_conn_part(conn, fd);
+    bool done = entry->shuts
+                    ? conn->parting != VIA_PARTING_NOT || via_io_continue_shutdown(conn, fd)
+                    : via_conn_continue_parting(conn, fd);
     uint64_t now = via_os_now_ns();
     if (conn->carrier->is_cut_off(conn)) {
         entry->end_ns = now + PARTING_NS_MAX;

@@ -116,7 +116,7 @@ void via_ep_note_reported(struct via_ep_entry *entry, const struct via_edge_now 
     }
 }
 
-void via_ep_left(struct via_ep_entry *entry)
+void via_ep_note_left(struct via_ep_entry *entry)
 {
     uint64_t kernel = entry->told.kernel;
     note_kernel_read(entry, 0);

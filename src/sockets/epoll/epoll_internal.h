@@ -99,7 +99,7 @@ bool via_ep_is_news(const struct via_ep_entry *entry, const struct via_edge_now 
 bool via_ep_is_missed(const struct via_ep_entry *entry);
 /* The connection has left its pipes: from now on the kernel's bytes are news, except those that
  * were read before. */
-void via_ep_left(struct via_ep_entry *entry);
+void via_ep_note_left(struct via_ep_entry *entry);
 /* Marks these as reported. */
 void via_ep_note_reported(struct via_ep_entry *entry, const struct via_edge_now *now);
 

@@ -79,7 +79,7 @@ static bool is_in_by(struct via_conn *conn, int fd, bool forgets)
 /* The kernel keeps reporting a registration whose number is closed while others refer to the same
  * socket. But no call can change the registration any more, as pipes need, and the number may soon
  * refer to another file. So the connection is demoted before. */
-void via_ep_conn_loses(struct via_conn *conn, int fd)
+void via_ep_conn_change_number(struct via_conn *conn, int fd)
 {
     if (via_unlikely(!via_list_is_empty(&conn->entries)) && is_in_by(conn, fd, false)) {
         struct via_op op = via_conn_op(conn, via_conn_fd(conn));

@@ -46,7 +46,7 @@ static uint64_t became_ready(const struct via_ep_entry *entry, struct via_ep_fou
         sequence = entry->told.sequence;
     }
     if (!via_conn_is_local(entry->conn) || rx->held ||
-        !via_stream_rx_written(rx, sequence, found->now, &written, &found->others)) {
+        !via_stream_rx_read_time(rx, sequence, found->now, &written, &found->others)) {
         return entry->told_ticks;
     }
     return is_later(written, entry->told_ticks) ? written : entry->told_ticks;

@@ -260,7 +260,7 @@ static void refresh(struct via_ep_entry *entry)
         via_ep_move(entry, piped ? VIA_EP_HOT : VIA_EP_PLAIN);
         entry->told.recheck = true; /* it may be among the events that came meanwhile */
         if (left && (entry->events & EPOLLET) != 0) {
-            via_ep_left(entry);
+            via_ep_note_left(entry);
         }
         entry->told.sequence = via_ep_sequence(entry);
         if (piped && via_conn_is_local(entry->conn)) {

@@ -135,7 +135,7 @@ void via_ep_conn_woken(struct via_conn *conn);
 /* The connection has got a second number in this process. */
 void via_ep_conn_duped(struct via_conn *conn);
 /* One of several numbers is about to be closed: registrations by it remain. No lock is held. */
-void via_ep_conn_loses(struct via_conn *conn, int fd);
+void via_ep_conn_change_number(struct via_conn *conn, int fd);
 /* The last descriptor of this process is about to be closed. */
 void via_ep_conn_closing(struct via_conn *conn);
 

@@ -293,12 +293,12 @@ static bool translate(struct via_ep_set *set, struct epoll_event *event)
     }
     if (entry->place == VIA_EP_PARKED) {
         struct via_op op = via_ep_op(entry);
-        via_io_shadow(&op, event->events); /* the program has not asked for it */
+        via_io_note_kernel_events(&op, event->events); /* the program has not asked for it */
         return false;
     }
     if (entry->piped) {
         struct via_op op = via_ep_op(entry);
-        via_io_shadow(&op, event->events);
+        via_io_note_kernel_events(&op, event->events);
         via_ep_make_hot(entry);
         entry->told.recheck = true; /* what the kernel reported by edge is reported by collect() */
         set->poll_due = true;
@@ -630,7 +630,7 @@ int via_ep_wait(struct via_ep_set *set, int epfd, struct epoll_event *events, in
             bool news = false;
             uint64_t most_ns = VIA_NEVER_NS;
             if (atomic_load_explicit(&set->piped_count, memory_order_relaxed) != 0) {
-                while (via_wait_again(&wait) && !(news = has_news(set)) &&
+                while (via_wait_spin(&wait) && !(news = has_news(set)) &&
                        !(ask = via_wait_take_ask(&wait))) {
                 }
                 if (news || ask) {

@@ -109,7 +109,7 @@ static int merge(struct call *call)
         short seen = call->kernel[i].revents;
         if (seen != 0 && is_piped(&op, pfd->fd, NULL)) {
             /* The kernel's report is never enough: the pipe's bytes come before an end. */
-            via_io_shadow(&op, (uint32_t)(unsigned short)seen);
+            via_io_note_kernel_events(&op, (uint32_t)(unsigned short)seen);
             pfd->revents = (short)via_io_ready(&op, (uint32_t)(unsigned short)pfd->events);
             via_op_end(&op);
         } else {
@@ -239,7 +239,7 @@ static int poll_call(struct call *call, uint64_t deadline_ns, const sigset_t *ma
         if (ready != 0 && (!call->others || !is_its_turn())) {
             break;
         }
-        if (ready == 0 && deadline_ns != 0 && via_wait_again(&wait)) {
+        if (ready == 0 && deadline_ns != 0 && via_wait_spin(&wait)) {
             if (via_wait_take_ask(&wait)) {
                 ready = ask_kernel(call);
             }

@@ -64,7 +64,7 @@ static int switch_before_fin(struct via_conn *conn, int fd, bool wait)
         return 0;
     }
     if (!via_conn_tx_is_switch_allowed(conn)) {
-        via_fabric_never_switches(conn);
+        via_fabric_forbid_switch(conn);
     } else if (via_kernel_sent(fd, conn->side->connector, &sent) == 0) {
         via_fabric_tx_begin(conn, &undo);
         if (via_stream_tx_switch(&conn->side->tx, sent) == 0) {
@@ -127,7 +127,7 @@ const struct via_carrier via_carrier_fabric = {
     .is_over = is_over,
     .is_follow_possible = via_fabric_is_follow_possible,
     .is_switch_allowed = via_fabric_is_switch_allowed,
-    .follows_no_more = via_fabric_follows_no_more,
+    .follows_no_more = via_fabric_stop_following,
     .end_of = via_fabric_end_of,
     .is_given_up = via_fabric_is_given_up,
     .leave_begin = via_fabric_leave_begin,

@@ -57,7 +57,7 @@ bool via_fabric_is_attached(void)
 }
 
 /* Owned by the client library; see there. */
-void via_client_fd_is_ours(int fd, bool ours)
+void via_client_fd_note_owner(int fd, bool ours)
 {
     via_hidden_shield(fd, ours);
 }
@@ -557,7 +557,7 @@ int via_fabric_take(struct via_conn *conn)
         fabric->remote = NULL;
         return rc;
     }
-    via_client_remote_outlives(fabric->remote); /* for processes forked from the peer */
+    via_client_remote_keep_mapping(fabric->remote); /* for processes forked from the peer */
     fabric->attach = attach;
     fabric->remote_handle = offer.segment;
     rc = make_memory(conn, attach, &offer.geometry);
@@ -588,7 +588,7 @@ bool via_fabric_is_taken(struct via_conn *conn)
         fabric->remote = NULL;
         return false;
     }
-    via_client_remote_outlives(fabric->remote);
+    via_client_remote_keep_mapping(fabric->remote);
     fabric->attach = attach;
     fabric->remote_handle = hello.segment;
     /* Posts that found no address for the peer are sent by the next step. */
@@ -606,7 +606,7 @@ static bool open_again(struct via_fabric *fabric)
         attach != NULL && fabric->attach == attach; /* another thread has opened it meanwhile */
     if (attach != NULL && !opened &&
         via_remote_open(attach, fabric->host, fabric->remote_handle, fabric->bytes, &remote) == 0) {
-        via_client_remote_outlives(remote);
+        via_client_remote_keep_mapping(remote);
         opened = behind.flow == 0 || via_client_remote_follow(remote) == 0;
         if (opened) {
             fabric->remote = remote; /* the other one belongs to the parent */
@@ -638,7 +638,7 @@ void via_fabric_free(struct via_conn *conn)
     if (fabric == NULL) {
         return;
     }
-    via_fabric_follows_no_more(conn);
+    via_fabric_stop_following(conn);
     if (fabric->read.attach == via_fabric_attached()) { /* otherwise the request is a parent's */
         via_client_word_forget(&fabric->read);
     }

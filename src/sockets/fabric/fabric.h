@@ -110,7 +110,7 @@ bool via_fabric_is_over(struct via_conn *conn);
  * time: via_fabric_sleep_ns_max().
  */
 bool via_fabric_is_follow_possible(struct via_conn *conn);
-void via_fabric_follows_no_more(struct via_conn *conn);
+void via_fabric_stop_following(struct via_conn *conn);
 
 /*
  * How the stream has ended, when the kernel has reported the end and nothing follows. The kernel of
@@ -127,7 +127,7 @@ bool via_fabric_is_switch_allowed(struct via_conn *conn);
 
 /* With the tx token: tells a peer that waits for that record, and can not be told in its segment,
  * that none will follow. */
-void via_fabric_never_switches(struct via_conn *conn);
+void via_fabric_forbid_switch(struct via_conn *conn);
 /* For a connector that refuses: tells the acceptor the same, if it has made an offer. flag: see
  * side.h. */
 void via_fabric_decline(struct via_conn *conn, uint64_t flag);

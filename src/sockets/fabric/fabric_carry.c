@@ -449,7 +449,7 @@ void via_fabric_rx_end(struct via_conn *conn)
 {
     struct via_fabric *fabric = conn->fabric;
     if (!is_by_frames(fabric, fabric->rx_base)) {
-        if (via_stream_rx_must_ring(&conn->side->rx)) {
+        if (via_stream_rx_must_wake_writer(&conn->side->rx)) {
             via_stats_count(&conn->stats->rings, 1);
             fail(fabric, via_remote_ring(fabric->remote));
         }

@@ -175,7 +175,7 @@ bool via_fabric_is_follow_possible(struct via_conn *conn)
         if (!may && fabric->end != VIA_CARRIER_END_RESET && is_cut_short(conn)) {
             fabric->end = VIA_CARRIER_END_RESET;
         }
-        via_fabric_follows_no_more(conn);
+        via_fabric_stop_following(conn);
         return false;
     }
     if (via_os_now_ns() - fabric->fin_ns > ASK_NS) {
@@ -275,13 +275,13 @@ enum via_carrier_end via_fabric_end_of(struct via_conn *conn)
         if (fabric->end == VIA_CARRIER_END_OPEN) {
             follow(fabric);
         } else {
-            via_fabric_follows_no_more(conn);
+            via_fabric_stop_following(conn);
         }
     }
     return (enum via_carrier_end)fabric->end;
 }
 
-void via_fabric_never_switches(struct via_conn *conn)
+void via_fabric_forbid_switch(struct via_conn *conn)
 {
     struct via_side *side = conn->side;
     bool told =
@@ -307,7 +307,7 @@ void via_fabric_decline(struct via_conn *conn, uint64_t flag)
     via_remote_close(remote);
 }
 
-void via_fabric_follows_no_more(struct via_conn *conn)
+void via_fabric_stop_following(struct via_conn *conn)
 {
     struct via_fabric *fabric = conn->fabric;
     if (fabric->follows) {

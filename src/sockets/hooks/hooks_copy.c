@@ -71,7 +71,7 @@ static ssize_t send_file_plainly(struct via_op *op, int in_fd, off_t *offset, si
             unsettled ? via_min(bytes - total, (size_t)VIA_IO_PIECE_BYTES) : bytes - total;
         ssize_t n = VIA_REAL(sendfile)(op->fd, in_fd, offset, piece);
         if (n < 0 ? errno == EAGAIN : n != 0 && n < (ssize_t)piece) {
-            via_io_found_full(op);
+            via_io_note_full(op);
         }
         if (n <= 0) {
             return total != 0 ? (ssize_t)total : n;
@@ -216,7 +216,7 @@ static ssize_t splice_by_kernel(struct via_op *op, int in_fd, size_t bytes)
 {
     ssize_t n = VIA_REAL(splice)(in_fd, NULL, op->fd, NULL, bytes, SPLICE_F_NONBLOCK);
     if (n < (ssize_t)bytes) {
-        via_io_found_full(op);
+        via_io_note_full(op);
     }
     via_io_count_kernel(op, via_max(n, (ssize_t)0));
     return n >= 0 ? n : -errno;
@@ -240,7 +240,7 @@ static ssize_t splice_with_token(struct via_op *op, int in_fd, unsigned char *bu
         return splice_by_kernel(op, in_fd, bytes);
     }
     if (!via_io_has_room(op)) {
-        via_io_found_full(op);
+        via_io_note_full(op);
         return -EAGAIN;
     }
     ssize_t got = take_now(in_fd, &piece);
@@ -261,7 +261,7 @@ static ssize_t splice_at_once(struct via_op *op, int in_fd, unsigned char *buffe
     }
     ssize_t n = splice_with_token(op, in_fd, buffer, bytes, &left);
     via_tx_give(op);
-    via_io_after(op);
+    via_io_update_registrations(op);
     if (left != 0) {
         ssize_t sent = send_taken(op, buffer + (size_t)n - left, left);
         n = sent >= 0 || (size_t)n > left ? n - (ssize_t)left + via_max(sent, (ssize_t)0) : sent;

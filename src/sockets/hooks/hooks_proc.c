@@ -67,7 +67,7 @@ static void end_conn(struct via_conn *conn)
     if (fd >= 0) {
         via_conn_end(conn, fd);
     }
-    via_conn_exits(conn);
+    via_conn_announce_exit(conn);
 }
 
 __attribute__((destructor)) static void end(void)

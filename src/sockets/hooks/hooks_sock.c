@@ -69,7 +69,7 @@ static void dissolve(int fd)
 VIA_HOOK int socket(int domain, int type, int protocol)
 {
     int fd = VIA_REAL(socket)(domain, type, protocol);
-    if (via_unlikely(fd < 0 && errno == EMFILE) && via_hooks_ready && via_meeting_give_back()) {
+    if (via_unlikely(fd < 0 && errno == EMFILE) && via_hooks_ready && via_meeting_release_fds()) {
         fd = VIA_REAL(socket)(domain, type, protocol);
     }
     return fd;
@@ -110,7 +110,7 @@ VIA_HOOK int connect(int fd, __CONST_SOCKADDR_ARG addr, socklen_t bytes)
     }
     if (conn != NULL) {
         int saved = errno;
-        via_meeting_saw(fd);
+        via_meeting_note_fd(fd);
         if (rc == 0 || saved == EINPROGRESS || saved == EINTR) {
             via_conn_publish(conn, fd);
         } else {
@@ -166,7 +166,7 @@ static int accept_any(int listen_fd, struct sockaddr *addr, socklen_t *bytes, in
         via_fd_mark(listen_fd, VIA_FD_LISTENS, true);
     }
     int fd = VIA_REAL(accept4)(listen_fd, (struct sockaddr *)&own, &own_bytes, flags);
-    if (via_unlikely(fd < 0 && errno == EMFILE) && via_meeting_give_back()) {
+    if (via_unlikely(fd < 0 && errno == EMFILE) && via_meeting_release_fds()) {
         fd = VIA_REAL(accept4)(listen_fd, (struct sockaddr *)&own, &own_bytes, flags);
     }
     if (fd < 0) {
@@ -174,7 +174,7 @@ static int accept_any(int listen_fd, struct sockaddr *addr, socklen_t *bytes, in
     }
     VIA_CANCEL_NEVER; /* the connection is accepted, so its number must be returned */
     forget(fd);
-    via_meeting_saw(fd);
+    via_meeting_note_fd(fd);
     if (addr != NULL && bytes != NULL) {
         memcpy(addr, &own, via_min(*bytes, via_min(own_bytes, (socklen_t)sizeof(own))));
         *bytes = own_bytes;
@@ -360,7 +360,7 @@ VIA_HOOK int dup(int fd)
         return -1;
     }
     int new_fd = VIA_REAL(dup)(fd);
-    if (via_unlikely(new_fd < 0 && errno == EMFILE) && via_meeting_give_back()) {
+    if (via_unlikely(new_fd < 0 && errno == EMFILE) && via_meeting_release_fds()) {
         new_fd = VIA_REAL(dup)(fd);
     }
     return copied(fd, new_fd);

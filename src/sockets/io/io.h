@@ -66,7 +66,7 @@ uint32_t via_io_kernel_events(const struct via_op *op, uint32_t wanted);
 int via_io_kernel_fd(const struct via_op *op);
 
 /* The kernel has reported these events on the socket. */
-void via_io_shadow(struct via_op *op, uint32_t events);
+void via_io_note_kernel_events(struct via_op *op, uint32_t events);
 
 /* Bytes that can be read without waiting, from pipe and kernel: FIONREAD. */
 int via_io_readable_bytes(struct via_op *op);
@@ -74,12 +74,12 @@ int via_io_readable_bytes(struct via_op *op);
 /* shutdown(): the kernel's, and what the peer must read in the pipe. 0 or a negative errno. */
 int via_io_shutdown(struct via_op *op, int how);
 /* With the tx token: continues what shutdown() has left for later. True when nothing is left. */
-bool via_io_shut_on(struct via_conn *conn, int fd);
+bool via_io_continue_shutdown(struct via_conn *conn, int fd);
 /* Shuts down the kernel's socket now, whatever is still under way. */
 void via_io_shut_now(struct via_conn *conn, int fd);
 
 /* Updates registrations that depend on the carrier of the bytes. True if the carrier has changed.
  * No token is held. */
-bool via_io_after(struct via_op *op);
+bool via_io_update_registrations(struct via_op *op);
 
 #endif

@@ -35,7 +35,7 @@ static inline void via_tx_give(struct via_op *op)
 }
 
 /* A writer has found no room: from now on room is an event (epoll_edge.c). */
-static inline void via_io_found_full(const struct via_op *op)
+static inline void via_io_note_full(const struct via_op *op)
 {
     atomic_fetch_add_explicit(&op->side->tx_full, 1, memory_order_relaxed);
 }

@@ -41,7 +41,7 @@ static uint32_t take_in(struct via_op *op, uint32_t events, size_t fresh)
     return events | gone;
 }
 
-void via_io_shadow(struct via_op *op, uint32_t events)
+void via_io_note_kernel_events(struct via_op *op, uint32_t events)
 {
     take_in(op, events, 0);
 }
@@ -169,7 +169,7 @@ static uint32_t tx_ready(struct via_op *op, uint32_t *ret_ask)
     } else if (via_io_has_room(op)) {
         bits = OUT_EVENTS;
     } else {
-        via_io_found_full(op);
+        via_io_note_full(op);
     }
     via_tx_give(op);
     return bits;
@@ -230,7 +230,7 @@ uint32_t via_io_ready(struct via_op *op, uint32_t wanted)
     if (ask != 0 || via_unlikely(is_end_said(op))) {
         uint32_t seen = ask_kernel(op, ask, 0);
         if ((wanted & ask & OUT_EVENTS) != 0 && (seen & OUT_EVENTS) == 0) {
-            via_io_found_full(op);
+            via_io_note_full(op);
         }
         if (via_unlikely((seen & POLLRDHUP) != 0) && is_at_kernel_end(op)) {
             idle = true;
@@ -374,7 +374,7 @@ static int sleep_for(struct via_op *op, uint32_t what, bool pipes, uint64_t bell
     if (n == -EINTR) {
         return deadline_ns == VIA_NEVER_NS && via_signals_has_restart() ? 0 : -EINTR;
     }
-    via_io_shadow(op, seen);
+    via_io_note_kernel_events(op, seen);
     if (n == 0 && deadline_ns != VIA_NEVER_NS && via_os_now_ns() >= deadline_ns) {
         return -EAGAIN;
     }
@@ -458,7 +458,7 @@ int via_io_wait(struct via_op *op, uint32_t what, uint64_t deadline_ns)
                 via_wait_end(&wait);
                 return 0;
             }
-        } while (via_wait_again(&wait));
+        } while (via_wait_spin(&wait));
         via_io_arm(op, what);
     }
     uint64_t most_ns = pipes && what == POLLOUT ? via_stall_watch(op) : VIA_NEVER_NS;
@@ -477,7 +477,7 @@ int via_io_wait(struct via_op *op, uint32_t what, uint64_t deadline_ns)
 
 /* --- the rest -------------------------------------------------------------------------------- */
 
-bool via_io_after(struct via_op *op)
+bool via_io_update_registrations(struct via_op *op)
 {
     struct via_conn *conn = op->conn;
     if (via_conn_has_demotion_request(conn)) {
@@ -506,7 +506,7 @@ static size_t with_kernels(struct via_op *op, size_t piped, uint64_t left)
     if (kernel < left) {
         return (size_t)kernel;
     }
-    uint64_t before = left + via_stream_rx_comes_again(rx);
+    uint64_t before = left + via_stream_rx_resent_bytes(rx);
     return (size_t)left + piped + (follow && kernel > before ? (size_t)(kernel - before) : 0);
 }
 
@@ -514,7 +514,7 @@ int via_io_readable_bytes(struct via_op *op)
 {
     struct via_stream_rx *rx = &op->side->rx;
     int kernel = 0;
-    via_io_after(op); /* the peer may have asked for a demotion meanwhile */
+    via_io_update_registrations(op); /* the peer may have asked for a demotion meanwhile */
     if (via_conn_has_pipes(op->conn) && via_rx_take(op) == 0) {
         int next = via_rx_next(op);
         bool until = next == VIA_NEXT_KERNEL_UNTIL;

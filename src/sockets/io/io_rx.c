@@ -120,7 +120,7 @@ static ssize_t kernel_recv(struct via_op *op, struct via_iov *iov, int flags, ui
     if (n < 0) {
         int error = errno == EWOULDBLOCK ? -EAGAIN : -errno;
         if (error == -ECONNRESET) {
-            via_io_shadow(
+            via_io_note_kernel_events(
                 op, POLLERR); /* the kernel has reported the reset by this call, and forgets it */
         }
         return error;
@@ -187,7 +187,7 @@ static ssize_t recv_pipe(struct via_op *op, struct via_iov *iov)
         if (n >= (ssize_t)VIA_IO_LARGE_BYTES) {
             via_side_publish_cpu(op->side);
         }
-        if (via_stream_rx_must_ring(rx)) {
+        if (via_stream_rx_must_wake_writer(rx)) {
             via_conn_posted(op->conn);
         }
     }
@@ -362,13 +362,15 @@ static ssize_t take_now(struct via_op *op, void *buf, size_t bytes, int flags)
     if (via_unlikely(n >= VIA_IO_LARGE_BYTES)) {
         via_side_publish_cpu(side);
     }
-    if (via_unlikely(rx->posted) && via_conn_has_pipes(conn) && via_stream_rx_must_ring(rx)) {
+    if (via_unlikely(rx->posted) && via_conn_has_pipes(conn) &&
+        via_stream_rx_must_wake_writer(rx)) {
         via_conn_posted(conn);
     }
     bool empty = n == 0 && quick && !more && !via_pipe_is_ready(&rx->pipe);
     via_rx_give(op);
     if (more) {
-        via_io_after(op); /* the end of the pipe span may have been among the records */
+        via_io_update_registrations(
+            op); /* the end of the pipe span may have been among the records */
     }
     return n != 0 || empty ? (ssize_t)n : -EAGAIN;
 }
@@ -414,7 +416,7 @@ static ssize_t recv_loop(struct via_op *op, struct via_iov *iov, int flags)
     if (via_op_is_nonblocking(op)) {
         flags |= MSG_DONTWAIT;
     }
-    via_io_after(op); /* the peer may have asked for a demotion meanwhile */
+    via_io_update_registrations(op); /* the peer may have asked for a demotion meanwhile */
     for (;;) {
         int rc = via_rx_take(op);
         if (rc != 0) {
@@ -427,7 +429,7 @@ static ssize_t recv_loop(struct via_op *op, struct via_iov *iov, int flags)
         }
         ssize_t n = recv_once(op, iov, flags);
         via_rx_give(op);
-        via_io_after(op);
+        via_io_update_registrations(op);
         if (n < 0 && n != -EAGAIN) {
             return total != 0 ? (ssize_t)total : n;
         }

@@ -61,7 +61,7 @@ static bool has_gone(struct via_conn *conn, int fd)
     return true;
 }
 
-bool via_io_shut_on(struct via_conn *conn, int fd)
+bool via_io_continue_shutdown(struct via_conn *conn, int fd)
 {
     if (conn->side->shutting != 0 && !has_gone(conn, fd)) {
         return false;

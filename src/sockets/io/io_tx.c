@@ -61,16 +61,16 @@ static ssize_t kernel_send(struct via_op *op, struct via_iov *iov, int flags)
     if (n < 0) {
         int error = errno == EWOULDBLOCK ? -EAGAIN : -errno;
         if (error == -EAGAIN) {
-            via_io_found_full(op);
+            via_io_note_full(op);
         } else if (error == -ECONNRESET) {
-            via_io_shadow(
+            via_io_note_kernel_events(
                 op, POLLERR); /* the kernel has reported the reset by this call, and forgets it */
         }
         return error;
     }
     size_t asked = iov_bytes(message.msg_iov, (int)message.msg_iovlen);
     if ((size_t)n < asked) {
-        via_io_found_full(op);
+        via_io_note_full(op);
     }
     via_iov_skip(iov, (size_t)n);
     via_io_count_kernel(op, n);
@@ -261,7 +261,7 @@ ssize_t via_io_send_once(struct via_op *op, struct via_iov *iov, int flags)
         if (n == -EAGAIN && !vain) {
             /* Counted before the peer is asked to ring, so that the thread that the ring wakes
              * finds an edge. */
-            via_io_found_full(op);
+            via_io_note_full(op);
             vain = true;
             if (via_io_has_room(op)) {
                 continue;
@@ -325,12 +325,12 @@ static ssize_t send_loop(struct via_op *op, struct via_iov *iov, int flags)
         ssize_t n = via_io_send_once(op, iov, flags);
         bool piecewise = n > 0 && iov->left != 0 && is_piecewise(op);
         via_tx_give(op);
-        bool changed = via_io_after(op);
+        bool changed = via_io_update_registrations(op);
         if (n >= 0) {
             total += (size_t)n;
             if (iov->left == 0) {
                 if (via_unlikely(trial.bytes != 0)) {
-                    via_zcopy_copied(&trial);
+                    via_zcopy_note_copy(&trial);
                 }
                 return (ssize_t)total;
             }
@@ -369,7 +369,7 @@ static ssize_t send_plain(struct via_op *op, const struct iovec *iov, int iov_co
 {
     ssize_t n = via_io_call_kernel(op, iov, iov_count, flags, true);
     if (n == -EAGAIN || (n >= 0 && (size_t)n < iov_bytes(iov, iov_count))) {
-        via_io_found_full(op);
+        via_io_note_full(op);
     }
     if (n > 0) {
         via_io_count_kernel(op, n);
@@ -401,7 +401,7 @@ ssize_t via_io_send_now(struct via_op *op, const void *buf, size_t bytes, int fl
     /* Checked with the token: another thread may have left the pipes before this one took the
      * token. */
     bool sent = via_conn_has_pipes(conn) && !is_past_caches(op, bytes) &&
-                via_stream_tx_quick(&side->tx, buf, bytes);
+                via_stream_tx_write_quick(&side->tx, buf, bytes);
     if (via_likely(sent)) {
         via_conn_posted_record(conn);
         conn->stats->tx_pipe_bytes += bytes;

@@ -99,7 +99,7 @@ static uint64_t make_way(struct via_wait *wait, uint64_t before)
     return now;
 }
 
-bool via_wait_again(struct via_wait *wait)
+bool via_wait_spin(struct via_wait *wait)
 {
     if (wait->end_ticks == wait->begin_ticks) {
         return false;

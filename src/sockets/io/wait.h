@@ -34,7 +34,7 @@ void via_wait_begin(struct via_wait *wait);
 /* The setting of the calling thread: 1: spin, 0: do not, -1: follow the rules. */
 void via_wait_set_spin(int spins);
 /* Called after a check without success: check again? */
-bool via_wait_again(struct via_wait *wait);
+bool via_wait_spin(struct via_wait *wait);
 /* While spinning: is it time to ask the kernel? Only the kernel knows that a peer has ended. */
 bool via_wait_take_ask(struct via_wait *wait);
 /* The wait is over, whether by spinning or after sleep. */

@@ -189,10 +189,10 @@ bool via_zcopy_is_suitable(struct via_op *op, const struct via_iov *iov,
     return fetches;
 }
 
-void via_zcopy_copied(const struct via_zcopy_trial *trial)
+void via_zcopy_note_copy(const struct via_zcopy_trial *trial)
 {
     if (via_unlikely(trial->begin_ticks != 0)) {
-        via_zcopy_took(trial->bytes, false, via_os_ticks() - trial->begin_ticks);
+        via_zcopy_note_duration(trial->bytes, false, via_os_ticks() - trial->begin_ticks);
     }
 }
 
@@ -277,7 +277,7 @@ static void sleep_some(struct via_op *op, struct offer *offer, uint64_t bells, b
     if (via_sleep(fds, 1, bells, now + PATIENCE_NS, mask) == -EINTR) {
         offer->handled = true;
     }
-    via_io_shadow(op, (uint32_t)(unsigned short)fds[0].revents);
+    via_io_note_kernel_events(op, (uint32_t)(unsigned short)fds[0].revents);
 }
 
 /* Has the process that fetches, or would fetch, died? All descriptors of the other end are closed
@@ -333,7 +333,7 @@ static int await(struct via_op *op, struct offer *offer)
         via_wait_begin(&wait);
         do {
             state = read_progress(op, offer);
-        } while ((state == VIA_AVAIL_OPEN || state == VIA_AVAIL_CLAIMED) && via_wait_again(&wait));
+        } while ((state == VIA_AVAIL_OPEN || state == VIA_AVAIL_CLAIMED) && via_wait_spin(&wait));
         if (state == VIA_AVAIL_OPEN || state == VIA_AVAIL_CLAIMED) {
             via_sock_bell_enter(bells);
             state = read_progress(op, offer);
@@ -411,7 +411,7 @@ ssize_t via_zcopy_send(struct via_op *op, struct via_iov *iov, const struct via_
     }
     learn(&op->conn->zcopy, &offer);
     if (via_unlikely(trial->begin_ticks != 0) && !offer.revoked && offer.done == piece_bytes(iov)) {
-        via_zcopy_took((size_t)offer.done, true, via_os_ticks() - trial->begin_ticks);
+        via_zcopy_note_duration((size_t)offer.done, true, via_os_ticks() - trial->begin_ticks);
     }
     op->conn->stats->tx_pipe_bytes += offer.done;
     op->conn->stats->tx_fetched_bytes += offer.done;

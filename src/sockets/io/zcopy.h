@@ -74,7 +74,7 @@ struct via_zcopy_trial {
 bool via_zcopy_is_suitable(struct via_op *op, const struct via_iov *iov,
                            struct via_zcopy_trial *trial);
 /* All bytes of the send were copied. */
-void via_zcopy_copied(const struct via_zcopy_trial *trial);
+void via_zcopy_note_copy(const struct via_zcopy_trial *trial);
 
 /*
  * Sends as many bytes as possible without copying. Returns 0 or more bytes, by which *iov has
@@ -89,6 +89,6 @@ ssize_t via_zcopy_send(struct via_op *op, struct via_iov *iov, const struct via_
  * duration. */
 bool via_zcopy_is_fetching(size_t bytes, bool *ret_counts);
 /* The duration of a send; the result is kept for the next process. */
-void via_zcopy_took(size_t bytes, bool fetched, uint64_t ticks);
+void via_zcopy_note_duration(size_t bytes, bool fetched, uint64_t ticks);
 
 #endif

@@ -38,7 +38,7 @@ bool via_zcopy_is_fetching(size_t bytes, bool *ret_counts)
     return fetches;
 }
 
-void via_zcopy_took(size_t bytes, bool fetched, uint64_t ticks)
+void via_zcopy_note_duration(size_t bytes, bool fetched, uint64_t ticks)
 {
     int saved = errno;
     if (enter()) {

@@ -47,7 +47,7 @@ bool via_meeting_is_open_allowed(void)
     return true;
 }
 
-bool via_meeting_give_back(void)
+bool via_meeting_release_fds(void)
 {
     unsigned top = via_fds_top();
     int saved = errno;
@@ -61,10 +61,10 @@ bool via_meeting_give_back(void)
     return any;
 }
 
-void via_meeting_saw(int fd)
+void via_meeting_note_fd(int fd)
 {
     atomic_store_explicit(&seen, (unsigned)fd, memory_order_relaxed);
     if (via_unlikely(via_hidden_meeting_count() > room())) {
-        via_meeting_give_back();
+        via_meeting_release_fds();
     }
 }

@@ -16,10 +16,10 @@
 bool via_meeting_is_open_allowed(void);
 
 /* The kernel has just returned this number, the lowest that was free. */
-void via_meeting_saw(int fd);
+void via_meeting_note_fd(int fd);
 
 /* One of the program's calls has failed with EMFILE. True if the library has closed descriptors:
  * try again. Keeps errno. */
-bool via_meeting_give_back(void);
+bool via_meeting_release_fds(void);
 
 #endif

@@ -325,13 +325,13 @@ bool via_stream_rx_is_ending(const struct via_stream_rx *rx);
 /* true if the bytes after the present records come by the kernel. */
 bool via_stream_rx_is_left(const struct via_stream_rx *rx);
 /* The number of those bytes that must be discarded first. */
-uint64_t via_stream_rx_comes_again(const struct via_stream_rx *rx);
+uint64_t via_stream_rx_resent_bytes(const struct via_stream_rx *rx);
 
 /* Called before sleeping: announces the sleep to the writer and returns all credit that is due.
- * via_stream_rx_must_ring() then tells whether the writer waited for that. */
+ * via_stream_rx_must_wake_writer() then tells whether the writer waited for that. */
 void via_stream_rx_arm(struct via_stream_rx *rx);
 
 /* Called after reads: must the reader ring a writer that waits for room? At most once each time. */
-bool via_stream_rx_must_ring(struct via_stream_rx *rx);
+bool via_stream_rx_must_wake_writer(struct via_stream_rx *rx);
 
 #endif

@@ -96,7 +96,7 @@ static inline uint64_t via_stream_fixed(const struct via_stream_tx *tx, uint8_t 
 }
 
 /* Notes that the record was written. */
-static inline void via_stream_wrote(const struct via_stream_tx *tx)
+static inline void via_stream_note_write(const struct via_stream_tx *tx)
 {
     const struct via_stream_tx **last = via_stream_last_of(tx);
     if (last != NULL) {
@@ -105,7 +105,8 @@ static inline void via_stream_wrote(const struct via_stream_tx *tx)
 }
 
 /* Writes one message as one record. False: nothing has been done. */
-static inline bool via_stream_tx_quick(struct via_stream_tx *tx, const void *data, size_t bytes)
+static inline bool via_stream_tx_write_quick(struct via_stream_tx *tx, const void *data,
+                                             size_t bytes)
 {
     struct via_pipe_writer *pipe = &tx->pipe;
     uint32_t slots = pipe->geometry.slots_count;
@@ -124,7 +125,7 @@ static inline bool via_stream_tx_quick(struct via_stream_tx *tx, const void *dat
     uint64_t fixed = via_stream_fixed(tx, VIA_STREAM_DATA, in_head ? (uint8_t)bytes : 0, 0);
     memcpy(head, &fixed, VIA_STREAM_HEAD_FIXED_BYTES);
     via_pipe_commit_line(pipe, in_head ? 0 : (uint32_t)bytes, data_head);
-    via_stream_wrote(tx);
+    via_stream_note_write(tx);
     via_stream_tx_count(tx, bytes);
     return true;
 }
@@ -164,8 +165,8 @@ static inline const void *via_stream_rx_record(const struct via_stream_rx *rx,
 /* The time of the record of that sequence, if the record has arrived and has one. The writer claims
  * that time, so it may be anything. *ret_others is set if the writing thread has written elsewhere
  * before. */
-static inline bool via_stream_rx_written(const struct via_stream_rx *rx, uint32_t sequence,
-                                         uint64_t now, uint64_t *ret_ticks, bool *ret_others)
+static inline bool via_stream_rx_read_time(const struct via_stream_rx *rx, uint32_t sequence,
+                                           uint64_t now, uint64_t *ret_ticks, bool *ret_others)
 {
     struct via_pipe_at at = {.sequence = sequence};
     uint32_t body_bytes;

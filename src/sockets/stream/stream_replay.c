@@ -28,14 +28,14 @@ uint32_t via_stream_rx_leave(struct via_stream_rx *rx)
     return skip;
 }
 
-bool via_stream_rx_left_bytes(struct via_stream_rx *left)
+bool via_stream_rx_has_left_bytes(struct via_stream_rx *left)
 {
     int next = via_stream_rx_next(left);
     return via_stream_rx_bytes(left, 1) != 0 ||
            (next == VIA_NEXT_KERNEL_UNTIL && via_pipe_is_ready(&left->pipe));
 }
 
-void via_stream_tx_left(struct via_stream_tx *tx, uint32_t released)
+void via_stream_tx_note_left(struct via_stream_tx *tx, uint32_t released)
 {
     struct via_pipe_writer *writer = &tx->pipe;
     uint32_t fresh = released - writer->released;

@@ -24,12 +24,12 @@ uint32_t via_stream_rx_leave(struct via_stream_rx *rx);
  * used at all. More bytes may come if records are under way and via_stream_rx_is_ending() does not
  * hold.
  */
-bool via_stream_rx_left_bytes(struct via_stream_rx *left);
+bool via_stream_rx_has_left_bytes(struct via_stream_rx *left);
 
 /* The reader has announced that it released all records before `released` and then left. The
  * announcement is not trusted. Credits are ignored from now on: an earlier one may still be on its
  * way. */
-void via_stream_tx_left(struct via_stream_tx *tx, uint32_t released);
+void via_stream_tx_note_left(struct via_stream_tx *tx, uint32_t released);
 
 /* Bytes of the pipe to send again. */
 struct via_stream_replay {

@@ -360,7 +360,7 @@ bool via_stream_rx_is_left(const struct via_stream_rx *rx)
     return copy.span == VIA_SPAN_KERNEL;
 }
 
-uint64_t via_stream_rx_comes_again(const struct via_stream_rx *rx)
+uint64_t via_stream_rx_resent_bytes(const struct via_stream_rx *rx)
 {
     struct via_stream_rx copy = probe_behind_kernel(rx);
     while (pass(&copy) != 0) {
@@ -420,7 +420,7 @@ void via_stream_rx_arm(struct via_stream_rx *rx)
     via_pipe_arm(&rx->pipe);
 }
 
-bool via_stream_rx_must_ring(struct via_stream_rx *rx)
+bool via_stream_rx_must_wake_writer(struct via_stream_rx *rx)
 {
     if (!rx->posted) {
         return false;

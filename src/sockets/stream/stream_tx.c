@@ -41,7 +41,7 @@ static int send_head(struct via_stream_tx *tx, const struct via_stream_head *hea
 {
     int rc = via_pipe_send(&tx->pipe, head, VIA_STREAM_HEAD_FIXED_BYTES + bytes, NULL, 0);
     if (rc == 0) {
-        via_stream_wrote(tx);
+        via_stream_note_write(tx);
     }
     return rc;
 }
@@ -134,7 +134,7 @@ static ssize_t write_body(struct via_stream_tx *tx, struct via_iov *iov, size_t 
     struct via_stream_head head = new_head(tx, VIA_STREAM_DATA, 0, 0);
     rc = via_pipe_commit(&tx->pipe, &head, VIA_STREAM_HEAD_FIXED_BYTES, bytes);
     assert(rc == 0);
-    via_stream_wrote(tx);
+    via_stream_note_write(tx);
     return (ssize_t)bytes;
 }
 
