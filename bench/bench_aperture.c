@@ -65,8 +65,8 @@ static int by_value(const void *a, const void *b)
     return left < right ? -1 : left > right;
 }
 
-/* All in turn, in many short rounds: what a busy machine does to one, it does to all. The time of a
- * run is that of its fast rounds. */
+/* Makes all runs in turn, in many short rounds, so that other load of the machine affects all
+ * alike. The time of a run is that of its fast rounds. */
 static void time_runs(struct run *runs, unsigned count, unsigned ops)
 {
     static double ns[RUNS_MAX][ROUNDS];
@@ -222,8 +222,9 @@ struct hosts {
     struct via_host *host[2];
     struct via_attach *attach[2];
     struct via_segment *segment[2];
-    struct via_segment *frames_only; /* may not be read, so no slice shows it */
-    struct via_remote *remote[2];    /* of the other's segment */
+    struct via_segment
+        *frames_only; /* private to the daemon's frames: not readable, so no slice shows it */
+    struct via_remote *remote[2]; /* remotes of the other host's segment */
     struct via_remote *by_frames;
     uint64_t number;
 };
@@ -340,7 +341,7 @@ static void put_by_frames(void *ctx)
     need(via_attach_quiet(hosts->attach[0]), "quiet");
 }
 
-/* Two threads, a word to and fro. */
+/* Two threads that send each other a word in turn. */
 struct player {
     struct hosts *hosts;
     unsigned id;

@@ -5,7 +5,7 @@
 usage: bench_connections.py [--json FILE] [--counts N,N,...] [--bytes B] [--quiet SECONDS]
   --counts  how many connections (1,1000,10000,50000), of as many pairs of processes as ulimit -Hn asks for
   --bytes   bytes to and fro on each after 8 small round trips (65536): memory that is used, then given back
-  --quiet   seconds without traffic before memory is looked at again (6)
+  --quiet   seconds without traffic before memory is measured again (6)
 
 Memory is what the kernel charges to the processes of both ends (Pss of smaps_rollup), divided by their ends; the
 kernel's own for its sockets is the same for both ways. Mappings and descriptors are a server's.
@@ -41,7 +41,7 @@ def descriptors(pid):
 
 
 def carried(pid):
-    """How many of a process's connections go by pipes, and the reason of each that does not."""
+    """How many of a process's connections have pipes, and for each other connection the reason."""
     out = subprocess.run([measure.VIADUCT, "sockets", "--json", "--pid", str(pid)], capture_output=True, text=True,
                          check=False, timeout=60).stdout
     connections = json.loads(out)["connections"] if out else []
@@ -66,7 +66,7 @@ def run_client(way, port, count, size, stack):
 
 
 def one_run(way, count, size, quiet, pairs):
-    """So many connections, of so many servers and a client of each, one after the other."""
+    """Opens that many connections, to that many servers with one client each, one after the other."""
     with contextlib.ExitStack() as stack:
         servers, clients, rates, before = [], [], [], 0
         for index in range(pairs):

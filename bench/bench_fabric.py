@@ -31,7 +31,7 @@ def perf(*words):
 
 
 def cpu_seconds(pids):
-    """By their CPU clocks (clock_getcpuclockid(3)): ticks of 10 ms are too coarse for an idle daemon."""
+    """CPU time of processes by their CPU clocks (clock_getcpuclockid(3)): ticks of 10 ms are too coarse for an idle daemon."""
     return sum(time.clock_gettime((~pid << 3) | 2) for pid in pids)
 
 

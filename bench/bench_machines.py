@@ -11,8 +11,8 @@ usage: bench_machines.py [--json FILE] [--rounds N] [--seconds S] [--encrypt] [l
   jobs     how long `oshrun` takes to start and end 64 PEs on 8 machines
   shmem    OpenSHMEM put, get and barrier beside Open MPI's OpenSHMEM, two PEs on two machines
 
-How long 16 machines take to know each other, partitions and kills: make machines-check. Ratios are medians over the rounds.
-fi_pingpong and Open MPI look for messages without a pause: beside other work their figures say little.
+Start-up of 16 machines, partitions and kills: make machines-check. Ratios are medians over the rounds.
+fi_pingpong and Open MPI poll without a pause: beside other work their figures say little.
 """
 import argparse
 import contextlib
@@ -59,13 +59,13 @@ class Bench:
                           "met": ratio <= target if sign == "<=" else ratio >= target, "rounds": pairs})
 
     def add_alone(self, what, unit, values, target):
-        """Without a peer: at most so much."""
+        """A figure that has a maximum instead of a peer."""
         ours = measure.median(values)
         self.rows.append({"measure": what, "unit": unit, "ours": ours, "peer": None, "ratio": None, "target": "<= %g" % target,
                           "met": ours <= target, "rounds": values})
 
     def add_other(self, what, unit, pairs):
-        """Without a target."""
+        """A figure without a target."""
         self.rows.append({"measure": what, "unit": unit, "ours": measure.median([a for a, _ in pairs]),
                           "peer": measure.median([b for _, b in pairs]), "ratio": measure.median([a / b for a, b in pairs]),
                           "target": "-", "met": None, "rounds": pairs})
@@ -135,7 +135,7 @@ def ping(lab, address):
 
 
 def is_direct(machine):
-    """Do kernels carry the packets?"""
+    """True if the packets go by the direct path, between the kernels."""
     with socket.socket(socket.AF_UNIX) as status:
         status.connect(machine.path("%s/host-%d.ip" % (machines_fabric.RUNDIR, machine.index)))
         peers = json.loads(b"".join(iter(lambda: status.recv(65536), b"")))["peers"]

@@ -31,7 +31,7 @@ def port(size, times, *more):
 
 
 def provider(size, times):
-    """us of a transfer, as fi_pingpong has it."""
+    """Microseconds of a transfer, as fi_pingpong prints it."""
     words = ["fi_pingpong", "-p", "tcp", "-e", "msg", "-I", str(times), "-S", str(size)]
     place = ["-B", str(20000 + os.getpid() % 20000)]
     server = subprocess.Popen(words + place, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -99,7 +99,7 @@ static int by_value(const void *a, const void *b)
     return left < right ? -1 : left > right;
 }
 
-/* Both in turn; the median of each. */
+/* Measures both in turn, and prints the median of each. */
 static void compare(const char *what, void (*op)(struct link *), struct link *links, unsigned ops,
                     FILE *json)
 {

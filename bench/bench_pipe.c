@@ -30,14 +30,15 @@
 #define SLOTS 64u
 #define DATA_BYTES 8192u
 #define BYTES_MAX 4096u
-#define HEAD_BYTES_MAX 48u /* what fits in the head of a record of the sockets, too */
+#define HEAD_BYTES_MAX 48u /* fits in the head of a record, in sockets, too */
 #define EPOCH 1u
 
 struct line {
     _Alignas(64) _Atomic uint64_t word;
 };
 
-/* What the two processes share. A pipe's memory is 64 bytes of want line, the slots, the data. */
+/* Memory that the two processes share. A pipe's memory is 64 bytes of want line, the slots, the
+ * data. */
 struct shared {
     struct line ping, pong;
     struct line credit[2];
@@ -50,7 +51,7 @@ struct end {
     uint32_t data_ends[SLOTS];
     struct shared *shared;
     size_t bytes;
-    int fd; /* a connection to the other process, -1: none wanted */
+    int fd; /* a connection to the other process, -1: not measured */
     uint64_t number;
     _Alignas(64) unsigned char message[BYTES_MAX];
 };
@@ -73,7 +74,7 @@ static _Noreturn void die(const char *attempt)
     exit(1);
 }
 
-/* --- the three ways -------------------------------------------------------------------------- */
+/* --- the three paths -------------------------------------------------------------------------- */
 
 static void line_wait(struct line *line, uint64_t value)
 {
@@ -173,7 +174,7 @@ static const struct way {
 #define PIPE 1
 #define SOCKETS 2
 
-/* --- the two processes ----------------------------------------------------------------------- */
+/* --- the two processes ------------------------------------------------------------------------ */
 
 static unsigned ways_wanted(const struct end *end)
 {
@@ -248,11 +249,11 @@ static int accept_one(int listen_fd)
     return fd;
 }
 
-/* --- what came of it ------------------------------------------------------------------------- */
+/* --- results ---------------------------------------------------------------------------------- */
 
 struct figures {
     double ns[WAYS][PAIRS];
-    double ratio[WAYS][PAIRS]; /* to the line, the sockets' to the pipe */
+    double ratio[WAYS][PAIRS]; /* ratios of pipe to line, and of sockets to pipe */
 };
 
 static void measure(struct end *end, struct figures *ret_figures)

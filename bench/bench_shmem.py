@@ -88,7 +88,7 @@ def read_figures(text):
 
 
 class Way:
-    """How the program is run."""
+    """A way to run the program."""
 
     def __init__(self, program, *options):
         self.command = [OSHRUN, *options, "--timeout", "200", program]

@@ -45,7 +45,7 @@ def compile_program(folder):
 
 @contextlib.contextmanager
 def nothing():
-    """In place of fabric(): what the environment names."""
+    """Replaces fabric() where the environment names the hosts."""
     yield []
 
 
@@ -67,7 +67,7 @@ def figures(pes, place, *words, env=None):
 
 
 def counted(pes, place, *words):
-    """What the PEs count of themselves."""
+    """The statistics that the PEs write about themselves."""
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "stats")
         run(OSHRUN, "-n", pes, *place, "--timeout", 250, Program.path, *words, env={"VIADUCT_SHMEM_STATS": path})
@@ -141,7 +141,7 @@ def parabola(points):
 
 
 def memory():
-    """What all PEs of a host have together grows with their number, and with that of their pairs."""
+    """Memory of all PEs of a host: grows with the number of PEs, and with the number of their pairs."""
     got = {pes: figures(pes, [], "memory", env={"SHMEM_SYMMETRIC_SIZE": "32m"}) for pes in (8, 32, 64)}
     found = {}
     for title, names, unit in (("memory", ("memory", "page tables"), ", KiB"), ("mappings", ("mappings",), ""),

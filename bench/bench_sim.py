@@ -63,7 +63,7 @@ def figure(name, hosts, events, rounds):
 
 
 def exponent(rows, least):
-    """Of memory against hosts, by least squares of the logarithms: 1 is linear."""
+    """The exponent of memory over hosts, by least squares of the logarithms: 1 is linear."""
     points = [(math.log(row["hosts"]), math.log(row["bytes"])) for row in rows if row["hosts"] >= least]
     mean_x, mean_y = (statistics.mean(axis) for axis in zip(*points))
     return sum((x - mean_x) * (y - mean_y) for x, y in points) / sum((x - mean_x) ** 2 for x, _ in points)

@@ -7,7 +7,7 @@ usage: bench_sockets.py [--json FILE] [--rounds N] [--seconds S] [--connections 
   --list       their names, and nothing is measured
 
 Streams are held against two memcpys through 256 KiB, once by one process, whose caches then have all of it, and once by
-two processes on two CPUs at the same time: every byte has to cross between these, whatever carries it.
+two processes on two CPUs at the same time: every byte has to cross between these, by whatever path.
 """
 import argparse
 import contextlib
@@ -35,7 +35,7 @@ COPIED = measure.one_machine({"VIADUCT_SOCKETS_ZEROCOPY": "off"})
 FIRST_CORE = ("taskset", "-c", "0")
 SECOND_CORE = ("taskset", "-c", "1")
 BOTH_CORES = ("taskset", "-c", "0,1")
-# An idle server may be woken by this much that is not ours: microseconds of CPU in a second.
+# CPU time of an idle server that other causes may take: microseconds in a second.
 IDLE_NOISE_US = 200
 
 
@@ -61,7 +61,7 @@ def pingpong(way, size, **prefixes):
 
 
 def bench_pipe(way, size, *words):
-    """Round trips in ns of so many bytes between the same two processes, by everything that bench_pipe knows."""
+    """Round trips in ns of that many bytes between the same two processes, by each path of bench_pipe."""
     with tempfile.NamedTemporaryFile("r") as figures:
         measure.client(way, [BENCH_PIPE, "--json", figures.name, "--size", str(size), *words])
         return json.load(figures)
@@ -141,26 +141,26 @@ class InTurns:
 
 
 def hot(connections):
-    """Round trips per second on one of so many connections to an epoll server, beside a server with one connection."""
+    """Round trips per second on one of many connections to an epoll server, beside a server with one connection."""
     count = lambda way: 2000 if way is TCP else 100000  # noqa: E731 some 30 ms
     return InTurns(("echo",), lambda way: (way, "hot-turns", 1, count(way)),
                    lambda way: (way, "hot-turns", connections, count(way)))
 
 
 def chosen(size):
-    """Sends of so many bytes: as the library chooses by itself, beside copying."""
+    """Sends of that many bytes: by the method that the library chooses, beside copying."""
     return InTurns(("sink", size), lambda _way: (COPIED, "source-turns", size, 0.015),
                    lambda way: (way, "source-turns", size, 0.015))
 
 
 def threads(count):
-    """Messages of 64 bytes per second of so many threads that send on one connection, beside one that does."""
+    """Messages of 64 bytes per second of several threads that send on one connection, beside one thread."""
     return InTurns(("sink", 64), lambda way: (way, "source-turns", 64, 0.05),
                    lambda way: (way, "source-turns", 64, 0.05, count))
 
 
 def cpu_us(pid):
-    """What the process's first thread has used."""
+    """CPU time of the process's first thread."""
     with open("/proc/%d/schedstat" % pid, encoding="ascii") as schedstat:
         return int(schedstat.read().split()[0]) / 1e3
 
@@ -184,7 +184,7 @@ def idle_cpu(way):
 
 
 def poll_loop(way, connections):
-    """Round trips per second on so many connections of a client that calls poll() with no time-out."""
+    """Round trips per second on that many connections of a client that polls them by poll() without waiting."""
     port = measure.free_port(way.address)
     with measure.server(way, [FLOWS, "echo", way.address, str(port)], port):
         return json.loads(measure.client(way, [FLOWS, "poll-loop", way.address, str(port), str(connections),
@@ -264,7 +264,7 @@ class Measure:
 
 
 class Idle(Measure):
-    """CPU of idle processes: nearly nothing, so a difference and no ratio."""
+    """CPU of idle processes: it is almost zero, so the difference is compared and not the ratio."""
 
     def met(self, base, subject):
         return measure.median(subject) <= measure.median(base) + IDLE_NOISE_US
@@ -310,7 +310,7 @@ def streams():
             yield against(label, "stream of " + name, "GB/s",
                           lambda way, size=size, processes=processes: two_memcpys(way, size, *processes),
                           lambda way, size=size: gigabytes(way, size), 0.7)
-    # What decides has to try the other way now and then: a few sends in a hundred.
+    # The library's choice tries the other method now and then: a few sends in a hundred.
     for kib in (64, 128, 256, 512, 1024):
         both = chosen(kib << 10)
         yield against("copied", "sends of %d KiB, copied or not" % kib, "1/s", both.base, both.subject, 0.97)

@@ -35,7 +35,7 @@ def fabric(like):
 
 
 def bare_figures(folder):
-    """Of ports and apertures in one process, in nanoseconds."""
+    """Figures of ports and apertures in one process, in nanoseconds."""
     file = os.path.join(folder, "bare.json")
     done = subprocess.run([BARE, "--json", file], capture_output=True, text=True, timeout=60, check=False)
     if done.returncode != 0:

@@ -74,7 +74,7 @@ def fit(points):
 
 @contextlib.contextmanager
 def ways(between_hosts):
-    """Kernel TCP and Viaduct, both ways up."""
+    """Sets up both paths: kernel TCP and Viaduct."""
     if not between_hosts:
         yield [measure.kernel_tcp(), measure.one_machine()]
         return

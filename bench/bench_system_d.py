@@ -10,7 +10,7 @@ ns for each byte. "zero-copy" is forced; "chosen" is what the library does by it
 
 --between-hosts: on an emulated ring of four: "direct", to a neighbour, where the sender stores into the
 receiver's host and the receiver copies once more (ADR 6: why not less), and by frames through one host:
-"relay", where the host takes the bytes from where the sender has built its records, and "relay copied",
+"relay", where the host reads the records from the sender's memory, and "relay copied",
 where they are copied for the host first. Beside them kernel TCP and both ways of one machine. CPU time is
 then that of all daemons, too.
 """
@@ -55,7 +55,7 @@ def ways_between_hosts():
 
 
 class Daemons(sockets_load.Used):
-    """The same of all daemons, which continue to run."""
+    """CPU time of all daemons, which continue to run."""
 
     pids = ()
 

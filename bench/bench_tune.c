@@ -26,7 +26,7 @@
 
 static const uint64_t sizes[] = {64, 256, 1024, 3000, 4096, 12000, 16384, 32768, 65472};
 
-/* How bodies of all sizes leave. */
+/* A setting for bodies of all sizes. */
 struct choice {
     const struct via_store *stores[VIA_STORE_CLASSES]; /* NULL: the port's own */
     uint64_t dma_from;                                 /* 0: never */
@@ -59,7 +59,7 @@ static double run(struct via_pio_measure *measure, const struct choice *choice, 
     return ns;
 }
 
-/* As if nothing else had been done before. */
+/* Runs once before the measurement, so that earlier work does not affect it. */
 static double run_warm(struct via_pio_measure *measure, const struct choice *choice, uint64_t bytes,
                        unsigned count)
 {
@@ -71,7 +71,7 @@ static struct via_tune_result compare(struct via_pio_measure *measure, const str
                                       const struct choice *fixed, uint64_t bytes)
 {
     struct via_tune_pairs pairs = {0};
-    (void)run(measure, tuned, bytes, 4); /* warms up */
+    (void)run(measure, tuned, bytes, 4); /* the warm-up */
     double ns = run(measure, tuned, bytes, 4);
     unsigned count = (unsigned)fmax(2, fmin((double)BATCH_NS / ns, BATCH_MAX));
     while (pairs.count < pairs_wanted) {
@@ -104,7 +104,7 @@ static unsigned list_choices(const struct via_pio_link *link, struct choice *ret
     return count;
 }
 
-/* Whether no fixed choice is certainly faster than it may be. */
+/* False if a fixed choice is certainly faster by more than the limit. */
 static bool check(struct via_pio_measure *measure, const struct choice *tuned)
 {
     struct choice choices[CHOICES_MAX];
@@ -123,7 +123,7 @@ static bool check(struct via_pio_measure *measure, const struct choice *tuned)
         if (fastest == NULL) {
             continue;
         }
-        /* The best of several is so by chance, too: it is measured once more. */
+        /* The best of several may be so by chance, so it is measured once more. */
         best = compare(measure, tuned, fastest, sizes[i]);
         bool fits = best.low <= TOLERATED;
         good &= fits;

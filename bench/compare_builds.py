@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""Two builds of Viaduct beside each other: what a change has cost, or gained.
+"""Two builds of Viaduct beside each other: the gain or loss of a change.
 
 usage: compare_builds.py OTHER [--json FILE] [--rounds N] [--only MEASURE] [--rows TEXT] [--quick]
 
@@ -21,7 +21,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import measure  # noqa: E402
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-KEPT = 0.97  # below that something was lost
+KEPT = 0.97  # a ratio below this is a loss
 HEAP = "1g"
 
 

@@ -23,11 +23,11 @@ VIADUCT = os.path.join(BIN, "viaduct")
 
 
 class Failure(Exception):
-    """A program failed at its task; the text names it and shows its last words."""
+    """A program failed at its task; the text names it and shows the end of its output."""
 
 
 class Way:
-    """How the two programs reach each other: what they are started under, and at which address."""
+    """A path between two programs: the commands that start them, and the server's address."""
 
     def __init__(self, name, address, server=(), client=(), env=None):
         self.name = name
@@ -67,7 +67,7 @@ def free_port(address):
 
 
 def end(process):
-    """Ends a process of ours and waits for it."""
+    """Ends a process that was started here, and waits for it."""
     if process.poll() is None:
         process.send_signal(signal.SIGTERM)
         try:
@@ -219,7 +219,7 @@ def sockperf(way, seconds=1, size=64):
 
 
 def interleaved(measure, ways, rounds):
-    """{way.name: [figure, ...]}: each round runs every way once, in turn, so that noise hits all."""
+    """{way.name: [figure, ...]}: each round runs every way once, in turn, so that noise affects all alike."""
     figures = {way.name: [] for way in ways}
     for _ in range(rounds):
         for way in ways:
@@ -229,14 +229,14 @@ def interleaved(measure, ways, rounds):
 
 def in_turns(clients, turns):
     """{name: [figure, ...]} of programs that make a figure for each line they get; clients: {name: (way, command)}.
-    With turns of milliseconds whatever else the machine does hits all of them alike."""
+    In turns of milliseconds other load of the machine affects all of them alike."""
     figures = {name: [] for name in clients}
     running = {}
     try:
         for name, (way, command) in clients.items():
             running[name] = subprocess.Popen(way.client + command, text=True, stdin=subprocess.PIPE,
                                              stdout=subprocess.PIPE, env=environment(way))
-        for turn in range(turns + 1):  # the first of each does not count: they may still be connecting
+        for turn in range(turns + 1):  # the first turn of each does not count: the program may still be connecting
             for name in sorted(running, reverse=turn % 2 == 1):
                 running[name].stdin.write("\n")
                 running[name].stdin.flush()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""What the benchmarks of whole systems share: CPU time of what was run, CSV, and plots."""
+"""Shared by the benchmarks of whole systems: CPU time of processes, CSV, and plots."""
 import csv
 import json
 import os
@@ -40,13 +40,13 @@ def numbers(text):
 
 
 def options_for_files(parser):
-    """The options that keep() looks at."""
+    """The options that keep() reads."""
     for name in ("--json", "--csv", "--plot"):
         parser.add_argument(name)
 
 
 def keep(options, results, head, rows, draw):
-    """To the files that were asked for: results as JSON, head and rows as CSV, draw(path) a plot."""
+    """Writes the files that the options name: results as JSON, head and rows as CSV, and a plot by draw(path)."""
     if options.json:
         with open(options.json, "w", encoding="utf-8") as file:
             json.dump(results, file, indent=1)

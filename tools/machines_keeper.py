@@ -45,7 +45,7 @@ def address(index):
 
 
 def hosts_file(count):
-    """node1-ip is where viaduct-ip has node1 unless it is told otherwise."""
+    """The /etc/hosts of a machine. node1-ip is node1's default address of viaduct-ip."""
     lines = ["127.0.0.1 localhost", "::1 localhost ip6-localhost"]
     for i in range(1, count + 1):
         lines += ["%s node%d" % (address(i), i), "fd76::%d node%d-6" % (i, i), "10.78.0.%d node%d-ip" % (i, i)]
@@ -69,7 +69,7 @@ def mounts_below(folder):
 
 
 def lose_output():
-    """The process that made the lab may wait for the end of this output."""
+    """Redirects the streams to /dev/null: the process that made the lab may wait for the end of this output."""
     null = os.open("/dev/null", os.O_RDWR)
     for fd in (0, 1, 2):
         os.dup2(null, fd)
@@ -150,7 +150,7 @@ class Init:
                 os.unlink(path)
 
     def make_boot_id(self):
-        """The kernel's is that of the computer, which did not boot."""
+        """Gives the machine a boot id of its own: the kernel's is the computer's, which did not boot."""
         raw = os.urandom(16).hex()
         write("/run/boot_id", "-".join((raw[:8], raw[8:12], raw[12:16], raw[16:20], raw[20:])) + "\n")
         with contextlib.suppress(Failure):
@@ -164,7 +164,7 @@ class Init:
         kernel.ip_batch([*lines, "link set eth0 up"])
 
     def boot(self):
-        """What the machine's administrator wants started, as of /etc/rc.local elsewhere."""
+        """Runs /etc/rc.local, by which the machine's administrator starts programs."""
         if os.access("/etc/rc.local", os.X_OK):
             with open("/var/log/boot.log", "ab") as log:
                 subprocess.Popen(["/etc/rc.local"], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
@@ -218,7 +218,7 @@ def become_machine(init, go, told, clock_s):
         os.close(go)
         kernel.set_name("node%d-wait" % init.index)
         os.waitpid(pid, 0)
-    except BaseException as failure:  # whatever it is, it must not run on as the keeper
+    except BaseException as failure:  # after any exception: the child must not run on as the keeper
         with contextlib.suppress(OSError):
             os.write(told, ("%s\n" % failure).encode())
     os._exit(0)
@@ -249,7 +249,7 @@ class Machine:
                 "group": self.group, "plugged": self.plugged, "delay_ms": self.delay_ms, "loss": self.loss}
 
     def read_line(self):
-        """What the machine tells while it comes up."""
+        """Reads the machine's report while it boots."""
         text = b""
         deadline = time.monotonic() + ANSWER_S
         while not text.endswith(b"\n"):
@@ -262,7 +262,7 @@ class Machine:
         return text.decode().strip()
 
     def processes(self):
-        """All of the machine, as pids outside, and their parents that are not of the machine."""
+        """The machine's processes, as pids outside, and their parents outside of the machine."""
         mine = os.readlink("/proc/%d/ns/pid" % self.pid)
         inside, parents = set(), set()
         for pid in filter(str.isdigit, os.listdir("/proc")):
@@ -301,7 +301,7 @@ class Network:
             self.bridges.add(group)
 
     def join(self, machine):
-        """The port where it belongs now."""
+        """Moves the machine's port to the bridge where it belongs now."""
         port = machine.port()
         if machine.suspended:
             kernel.ip_batch(["link set %s nomaster" % port])
@@ -338,7 +338,7 @@ class Network:
     # it is installed, and delays (and then losses too) by a relay.
 
     def weaken(self, machine):
-        """Delays and losses of a machine's wire as they are wanted now."""
+        """Applies the delays and losses of a machine's wire."""
         self.end_relay(machine)
         by_nft = not machine.delay_ms and shutil.which("nft") is not None
         if self.has_netem:
@@ -366,7 +366,7 @@ class Network:
             raise Failure("%s: set netem: %s" % (machine.name, failure or "failed at the bridge"))
 
     def set_segments(self, machine):
-        """Losses are of packets, not of the 64 KiB that a kernel gives to an interface at once."""
+        """Limits segmentation offload, so that a loss concerns a packet and not the 64 KiB that a kernel sends at once."""
         count = 1 if machine.loss else 65535
         with contextlib.suppress(Failure):
             kernel.ip_batch(["link set p%d gso_max_segs %d" % (machine.index, count)])
@@ -486,7 +486,7 @@ class Keeper:
                 m.told = m.go = -1
 
     def kill(self, m):
-        """As a power cut does: all of it at once."""
+        """Kills all processes of the machine at once, as a power cut does."""
         if m.pid:
             signal_all([m.pid], signal.SIGKILL)
         self.bury(m)
@@ -501,7 +501,7 @@ class Keeper:
         m.suspended = False
 
     def suspend(self, m, seconds):
-        """Nothing of the machine runs, and its network card does not answer either."""
+        """Stops all processes of the machine, and its network card."""
         m.suspended = True
         self.network.join(m)
         stopped = set()
@@ -516,7 +516,7 @@ class Keeper:
             self.timers.append((time.monotonic() + seconds, lambda: m.pid == pid and self.resume(m)))
 
     def resume(self, m):
-        """Those outside that wait for a process of the machine, as nsenter(1) does, have stopped with it."""
+        """Continues the machine, and processes outside that wait for one of its processes, as nsenter(1) does: they stopped, too."""
         if not m.suspended:
             return
         inside, outside = m.processes()
@@ -594,7 +594,7 @@ class Keeper:
                 pass
 
     def look_after(self):
-        """Machines that ended by themselves; what is due."""
+        """Handles machines that ended by themselves, and timers that are due."""
         for m in self.machines.values():
             if m.pid:
                 pid, _ = os.waitpid(m.waiter, os.WNOHANG)

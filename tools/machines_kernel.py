@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""System calls that machines are made of and that Python does not have, and what of the kernel they need."""
+"""The system calls for machines that Python lacks, and checks of the kernel features that machines need."""
 import ctypes
 import os
 import select
@@ -116,5 +116,5 @@ def missing():
 
 
 def wait_pidfd(fd, seconds):
-    """True when that process ended in time."""
+    """True if that process ended within the time."""
     return bool(select.select([fd], [], [], seconds)[0])

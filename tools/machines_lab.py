@@ -102,7 +102,7 @@ class Machine:
 
     @property
     def pid(self):
-        """Of its first process, as a pid outside; it has another one whenever it boots."""
+        """The pid of its first process, as seen outside. It changes with each boot."""
         if self._pid is None:
             self._pid = self.lab.list()["machines"][str(self.index)]["pid"]
         if not self._pid:
@@ -111,7 +111,7 @@ class Machine:
         return self._pid
 
     def path(self, path):
-        """Where outside the machine's file `path` is."""
+        """The path outside of the machine's file `path`."""
         return "/proc/%d/root%s" % (self.pid, path)
 
     def write(self, path, text, mode=0o644):
@@ -130,7 +130,7 @@ class Machine:
         return subprocess.Popen(enter_words(self.pid, command, folder), **more)
 
     def run(self, command, check=True, timeout=60, **more):
-        """Runs a command to its end. With check, its failure is a Failure with what it said."""
+        """Runs a command to its end. With check, a failing command raises a Failure with its output."""
         for stream in ("stdout", "stderr"):
             more.setdefault(stream, subprocess.PIPE)
         with self.start(command, **more) as process:
@@ -170,7 +170,7 @@ class Machine:
         ask(self.lab.name, do="boot", machines=[self.index])
 
     def suspend(self, seconds=None):
-        """For that long, or until resume()."""
+        """Suspends the machine for that long, or until resume()."""
         self.ask("suspend", seconds=seconds)
 
     def resume(self):
@@ -183,7 +183,7 @@ class Machine:
         self.ask("plug", plugged=True)
 
     def wire(self, delay_ms=None, jitter_ms=None, loss=None):
-        """Of both directions of its wire; loss in percent; what is not named stays."""
+        """Sets delay and loss (in percent) of both directions of its wire. Values that are not given stay."""
         self.ask("wire", delay_ms=delay_ms, jitter_ms=jitter_ms, loss=loss)
 
 
@@ -196,7 +196,7 @@ def signal_inside(process, number):
 
 
 class Lab:
-    """Made here and gone at the end of the with statement; attach() is for one that is there."""
+    """A lab, made here and ended at the end of the with statement. attach() is for a lab that exists."""
 
     def __init__(self, count, name=None, same_clock=False):
         self.name = name or "lab-%d" % os.getpid()

@@ -18,7 +18,7 @@ def read(path):
 
 
 def expand(compiler, lines):
-    """What the preprocessor makes of each line, after the tables."""
+    """The preprocessor's output for each line, after the tables."""
     source = "#include <viaduct/shmem_entries.h>\n#include <viaduct/shmem_types.h>\n" \
              "#define CALL(R, NAME, P) @< R @| NAME @| P @>\n#define ONE(N, T, A) @< N @| T @>\n" + \
              "".join("@LINE %s\n" % line for line in lines)

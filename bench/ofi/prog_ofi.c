@@ -31,7 +31,7 @@ static void wake(void *ctx, unsigned thread)
     (void)thread;
 }
 
-/* Of no key: this measures what follows the greeting. */
+/* A keyed hash without a key: only what follows the greeting is measured. */
 static void mac(void *ctx, const void *data, size_t bytes, uint8_t ret_mac[32])
 {
     (void)ctx;
@@ -121,7 +121,7 @@ static void run(unsigned side, size_t bytes, uint64_t times, char *const words[3
     if (side == 0) {
         printf("%.3f\n", (double)(via_bench_now_ns() - start_ns) / 2000 / (double)times);
     } else {
-        usleep(100000); /* the last write is under way */
+        usleep(100000); /* waits until the last write has left */
     }
     port->ops->close(port);
     free(body);

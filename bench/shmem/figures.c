@@ -21,7 +21,8 @@
 #define ROUNDS 5
 #define SLICE_NS 1e5
 #define SLICES_MIN 10
-#define TOGETHER_MIN 20 /* of one, others may all be there already */
+/* With fewer operations, all other PEs may have arrived before a slice begins. */
+#define TOGETHER_MIN 20
 #define SLICES_MAX 1000
 #define BYTES_MAX ((size_t)4 << 20)
 #define GUPS_WORDS ((size_t)1 << 24)
@@ -35,7 +36,7 @@
 
 static int me, pes;
 static double seconds_each = 0.1;
-static const char *only = ""; /* part of the names of figures that are wanted */
+static const char *only = ""; /* only figures whose names contain this text are measured */
 static long static_words[64];
 static long *words;
 #ifdef HAS_TEAMS
@@ -76,11 +77,11 @@ static int compare(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
-/* --- the measured operations, each `count` times --------------------------------------------- */
+/* --- the measured operations, each made `count` times ---------------------------------------- */
 
 typedef void measured(long count);
 
-/* Numbers go on from one round to the next, so that an old one is never waited for. */
+/* The number increases from round to round, so that no PE waits for an earlier one. */
 static long turn;
 
 static void pingpong(long *word, long count)
@@ -179,7 +180,7 @@ static void iput_quiet(long count)
     }
 }
 
-/* As many bytes as iput_quiet moves. */
+/* The same number of bytes as iput_quiet. */
 static void put_quiet(long count)
 {
     for (long i = 0; i < count; i++) {
@@ -248,7 +249,7 @@ static void barrier(long count)
         shmem_barrier_all();
 }
 
-/* --- and without a library: the cost of the CPU's own operations ----------------------------- */
+/* --- without a library: the CPU's own operations ---------------------------------------------- */
 
 static _Atomic long *theirs, *mine; /* a word of the other PE, mapped here, and this PE's word */
 
@@ -319,7 +320,7 @@ static void sum_reduce(long count)
                               (long *)(void *)(block + BYTES_MAX), elements);
 }
 #else
-/* Two of each: one may be used again when all have left the call before. */
+/* Two of each, because one may be used again only when all PEs have left the previous call. */
 static long psync[2][SHMEM_REDUCE_SYNC_SIZE];
 static long pwork[2][65536 / 2 + SHMEM_REDUCE_MIN_WRKDATA_SIZE];
 
@@ -375,9 +376,9 @@ static void gups_atomic(long count)
     random_word = word;
 }
 
-/* --- measuring ------------------------------------------------------------------------------- */
+/* --- measuring -------------------------------------------------------------------------------- */
 
-/* So many operations are a slice, and so many slices are measured. */
+/* How many operations are a slice, and how many slices are measured. */
 struct plan {
     long count, slices;
 };
@@ -408,7 +409,7 @@ static struct plan plan_alone(measured *function)
     return plan_for(me == 0 ? took / (double)count : SLICE_NS, 1);
 }
 
-/* PE 0 decides for all. */
+/* PE 0 decides the plan for all PEs. */
 static struct plan plan_together(measured *function)
 {
     static long count, slices;
@@ -429,8 +430,7 @@ static struct plan plan_together(measured *function)
     }
 }
 
-/* The time of the fastest slice: in it no other program had the CPUs, whatever else the machine
- * does. */
+/* The time of the fastest slice: no other program used the CPUs during it. */
 static double measure(measured *function, bool together)
 {
     struct plan plan = together ? plan_together(function) : plan_alone(function);
@@ -543,12 +543,12 @@ static void bare(void)
     rate_of("bare fetch-add", bare_fetch_add);
 }
 
-/* PE 1 computes and calls nothing; what does PE 0 wait for? */
+/* PE 1 computes and makes no calls: measures how long PE 0 waits. */
 static void busy_target(void)
 {
     if (!is_wanted("p + quiet + fetch-add, busy PE"))
         return;
-    shmem_long_p(static_words, 0, 1 - me); /* maps them, if no other figure has */
+    shmem_long_p(static_words, 0, 1 - me); /* maps the memory, if no earlier figure has */
     shmem_barrier_all();
     double began = now_ns();
     if (me == 1) {

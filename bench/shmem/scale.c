@@ -42,7 +42,7 @@ static double now_ns(void)
 
 typedef void measured(void);
 
-/* By PE 0 alone, or by all. */
+/* The fastest slice, made by PE 0 alone, or by all PEs. */
 static double fastest(measured *function, int times, int slices, int together)
 {
     double best = 0;
@@ -77,7 +77,7 @@ static void sum_of_split(void)
     shmem_long_sum_reduce(split, dest, source, elements);
 }
 
-/* In turn, so that what else the machine does hits both alike. */
+/* Measured in turn, so that other load of the machine affects both alike. */
 static void reduce(int times)
 {
     double world = 0, team = 0;
@@ -207,7 +207,7 @@ static void costs(void)
 static long descriptors(void)
 {
     DIR *folder = opendir("/proc/self/fd");
-    long count = -1; /* the folder's own */
+    long count = -1; /* the folder's own entries are not counted */
 
     for (struct dirent *entry; folder && (entry = readdir(folder)) != NULL;)
         count += entry->d_name[0] != '.';

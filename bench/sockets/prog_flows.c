@@ -170,13 +170,13 @@ static _Noreturn void sink_serve(int listen_fd, size_t bytes)
         no_delay(fd);
         while (receive_all(fd, data, bytes)) {
         }
-        send_all(fd, "e", 1); /* it has all been received */
+        send_all(fd, "e", 1); /* tells the sender that all has been received */
         close(fd);
     }
 }
 
-/* A process for each connection, forked before it accepts; SIGTERM ends them all, and they are
- * waited for, so that their CPU time counts. */
+/* Starts a process for each connection before it accepts. SIGTERM ends all of them; they are waited
+ * for, so that their CPU time counts. */
 static int sink(char **argv)
 {
     size_t bytes = (size_t)number(argv[2], 1, 1 << 30);
@@ -206,9 +206,9 @@ static int sink(char **argv)
     return 0;
 }
 
-/* What the processes of source share. */
+/* Memory that the processes of source share. */
 struct flows {
-    double until; /* 0: not begun */
+    double until; /* the time at which sending ends; 0: it has not begun */
     int ready;
     uint64_t messages[64];
     double ended[64];
@@ -225,7 +225,7 @@ static void *send_messages(void *argument)
 {
     struct flow *flow = argument;
     unsigned char *data = buffer(flow->bytes);
-    /* The clock costs as much as a small message: it is asked once in a while. */
+    /* Reading the clock costs as much as a small message, so it is read once per 64 KiB. */
     unsigned once_in = flow->bytes >= 65536 ? 1 : 65536 / (unsigned)flow->bytes;
     do {
         for (unsigned i = 0; i < once_in; i++) {
@@ -236,7 +236,7 @@ static void *send_messages(void *argument)
     return NULL;
 }
 
-/* What so many threads on one connection send until then. */
+/* Messages that that many threads send on one connection until then. */
 static uint64_t send_by_threads(int fd, size_t bytes, double until, int threads)
 {
     pthread_t others[THREADS_MAX];
@@ -258,7 +258,7 @@ static uint64_t send_by_threads(int fd, size_t bytes, double until, int threads)
     return messages;
 }
 
-/* A connection over which it is known which way messages go. */
+/* Opens a connection, and sends the first messages, which show the direction. */
 static int begin_flow(char **argv, size_t bytes)
 {
     int fd = connect_to(argv);
@@ -288,7 +288,7 @@ static void run_flow(char **argv, struct flows *flows, int index)
     flows->ended[index] = now_s();
 }
 
-/* Each time that a line comes, so that others have their turns in between. */
+/* Sends each time that a line arrives, so that other programs have their turns in between. */
 static int source_in_turns(int argc, char **argv)
 {
     size_t bytes = (size_t)number(argv[2], 1, 1 << 30);
@@ -321,13 +321,13 @@ static int source(char **argv)
         if (pid == 0) {
             prctl(PR_SET_PDEATHSIG, SIGKILL);
             run_flow(argv, flows, i);
-            exit(0); /* as programs end, with handlers of atexit(): a library may count there */
+            exit(0); /* exit(), not _exit(): a library may report in a handler of atexit() */
         }
     }
     int status = 0;
     while (__atomic_load_n(&flows->ready, __ATOMIC_SEQ_CST) < connections) {
         if (waitpid(-1, &status, WNOHANG) > 0) {
-            return 1; /* it has said why */
+            return 1; /* the process has printed the reason */
         }
         usleep(200);
     }
@@ -352,8 +352,8 @@ static int source(char **argv)
 }
 
 /*
- * Through a buffer in between, as a stream through memory goes: in pieces, in and out again, by one
- * thread. Two CPUs can do it in half the time, if nothing gets in their way.
+ * Copies through a buffer, as a stream through memory does: in pieces, into the buffer and out of
+ * it, by one thread. Two CPUs can do that in half the time if nothing disturbs them.
  */
 #define BETWEEN_BYTES (256u * 1024)
 #define PIECE_BYTES (32u * 1024)
@@ -390,7 +390,7 @@ struct between {
     unsigned char data[BETWEEN_BYTES] __attribute__((aligned(64)));
 };
 
-/* On the index-th of the CPUs that this process may use. */
+/* Binds the process to the index-th of the CPUs that it may use. */
 static void stay_on_cpu(int index)
 {
     cpu_set_t may;
@@ -568,7 +568,7 @@ static int hot(char **argv)
     return 0;
 }
 
-/* The same each time that a line comes, so that others have their turns in between. */
+/* The same each time that a line arrives, so that other programs have their turns in between. */
 static int hot_in_turns(char **argv)
 {
     int connections = (int)number(argv[2], 1, CONNECTIONS_MAX);
@@ -577,7 +577,7 @@ static int hot_in_turns(char **argv)
     char line[16];
     while (fgets(line, sizeof(line), stdin) != NULL) {
         for (long i = 0; i < count / 10; i++) {
-            ping(fd); /* a process that has slept meanwhile gets a CPU again */
+            ping(fd); /* gets a CPU again after a sleep */
         }
         double begin = now_s();
         for (long i = 0; i < count; i++) {
@@ -589,7 +589,7 @@ static int hot_in_turns(char **argv)
     return 0;
 }
 
-/* Round trips of one connection, while poll() that does not wait asks about all of them. */
+/* Round trips on one connection, while poll() without waiting checks all of them. */
 static int poll_loop(char **argv)
 {
     static struct pollfd polled[CONNECTIONS_MAX];

@@ -71,7 +71,8 @@ static void inbox(struct via_port *port, struct conform_call *call)
         memset(port->inbox + call->off, (int)call->value, call->bytes);
         return;
     }
-    /* What the other end put before it said so is there: the suite has heard from it since. */
+    /* What the peer's agent put before it reported is visible: the suite has received that report
+     * since. */
     atomic_thread_fence(memory_order_acquire);
     via_copy_foreign(call->data, port->inbox + call->off, call->bytes);
 }
@@ -152,7 +153,7 @@ static void execute(struct conform_agent *agent, struct conform_end *end, struct
     case CONFORM_COMMIT:
         (call->verb == CONFORM_BODY ? ops->body : ops->commit)(port, (unsigned)call->value,
                                                                call->off, call->data, call->bytes);
-        memset(call->data, 0xee, sizeof(call->data)); /* src is the caller's again */
+        memset(call->data, 0xee, sizeof(call->data)); /* the caller may use src again */
         break;
     case CONFORM_BODY_ANY:
     case CONFORM_COMMIT_ANY:
@@ -256,11 +257,11 @@ static void serve(struct conform_agent *agent, struct conform_end *end)
             break; /* the suite is gone */
         }
         quit = call.verb == CONFORM_QUIT;
-        /* Interrupts from before the call have been handled when it is made. */
+        /* Interrupts from before the call are handled before the call is made. */
         end->kind->service(end, now(), &deadline_ns);
         execute(agent, end, &call);
         if (!quit) {
-            /* Consequences of a cut and the like have taken effect before the suite continues. */
+            /* The effects of a cut and the like are complete before the suite continues. */
             end->kind->service(end, now(), &deadline_ns);
             (void)!send(agent->agent_socket, &call, sizeof(call), MSG_NOSIGNAL);
         }

@@ -14,10 +14,11 @@
 #include "port_conform.h"
 
 enum conform_verb {
-    CONFORM_BODY = 1,     /* by queue `value`: data, bytes to off; the source is overwritten then */
-    CONFORM_COMMIT,       /* the same */
-    CONFORM_BODY_ANY,     /* off and bytes as they are, source is a buffer of `count` bytes */
-    CONFORM_COMMIT_ANY,   /* the same */
+    CONFORM_BODY = 1,   /* by queue `value`: data, bytes to off; the source is overwritten then */
+    CONFORM_COMMIT,     /* the same */
+    CONFORM_BODY_ANY,   /* off and bytes are passed as they are; source is a buffer of `count` bytes
+                         */
+    CONFORM_COMMIT_ANY, /* the same */
     CONFORM_WINDOW_STORE, /* 8 bytes by a direct store; result 0, 1 when there is no window */
     CONFORM_WINDOW_LOAD,  /* 8 bytes; result and count 0, count 1 when there is no window */
     CONFORM_FLUSH,        /* queue `value` */
@@ -32,7 +33,8 @@ enum conform_verb {
     CONFORM_INBOX_FILL, /* bytes at off with value */
     CONFORM_CAPS,       /* data: struct conform_caps */
     CONFORM_DMA,        /* data, bytes to off, with cookie `value` */
-    CONFORM_DMA_TAKE,   /* one; value: its cookie, count: its result; its source is overwritten */
+    CONFORM_DMA_TAKE, /* takes one; value: its cookie, count: its result; its source is overwritten
+                       */
     CONFORM_DMA_ABORT,
     CONFORM_PUTS_OUT_OF_BOUNDS,
     CONFORM_BELL_COUNT, /* of line `value` */
@@ -84,9 +86,10 @@ int conform_agent_start(struct conform_agent *agent, const struct conform_kind *
                         struct conform_end *end);
 /* Does what the call says and fills in the result. 0, or -EPIPE when the agent has died. */
 int conform_agent_call(struct conform_agent *agent, struct conform_call *call);
-/* As a crash where the place knows one, else a close without warning. */
+/* Ends the agent like a crash where the place supports that, else by closing without warning. */
 void conform_agent_kill(struct conform_agent *agent);
-/* Closes the port and ends the agent. 0, or -EIO when it had ended by itself or ended badly. */
+/* Closes the port and ends the agent. 0, or -EIO when the agent had ended by itself or ended with
+ * an error. */
 int conform_agent_quit(struct conform_agent *agent);
 
 /* Open descriptors of this process. */

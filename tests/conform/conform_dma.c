@@ -23,7 +23,7 @@ static int64_t dma_fill(struct pair *pair, unsigned side, uint64_t off, int valu
     return pair_tell(pair, side, &call);
 }
 
-/* true when one was taken. */
+/* True when a cookie was taken. */
 static bool dma_take(struct pair *pair, unsigned side, uint64_t *ret_cookie, int *ret_result)
 {
     struct conform_call call = {.verb = CONFORM_DMA_TAKE};
@@ -34,7 +34,7 @@ static bool dma_take(struct pair *pair, unsigned side, uint64_t *ret_cookie, int
     return count == 1;
 }
 
-/* Starts it as soon as the engine has room. */
+/* Starts the DMA as soon as the engine has room. */
 static void dma_start(struct pair *pair, unsigned side, uint64_t off, int value, size_t len,
                       uint64_t cookie)
 {
@@ -107,7 +107,7 @@ static void dma_that_is_done_comes_before_later_commits(void **state)
     }
 }
 
-/* All that was started is taken, each once. */
+/* Takes all DMAs that were started, each once. */
 static void take_all(struct pair *pair, unsigned side, uint64_t first, uint64_t count,
                      int result_allowed)
 {
@@ -126,7 +126,7 @@ static void take_all(struct pair *pair, unsigned side, uint64_t first, uint64_t 
     assert_false(dma_take(pair, side, &cookie, &result));
 }
 
-/* Starts until the engine takes no more; how many. */
+/* Starts DMAs until the engine accepts no more. Returns how many. */
 static uint64_t fill_up(struct pair *pair, unsigned side, uint64_t first)
 {
     uint64_t count = 0;
@@ -153,7 +153,7 @@ static void a_full_engine_says_so(void **state)
         }
         pair_inbox_fill(pair, 1, BLOCK_OFF, 0, 4096);
     }
-    WAIT_FOR(pair, fill_up(pair, 0, 1) != 0); /* and is closed with that under way */
+    WAIT_FOR(pair, fill_up(pair, 0, 1) != 0); /* the port is closed with that under way */
 }
 
 static void dma_out_of_bounds_is_refused(void **state)
@@ -185,12 +185,12 @@ static void dma_that_is_aborted_comes_back(void **state)
         pair_tell_value(pair, 0, CONFORM_DMA_ABORT, 0);
         take_all(pair, 0, 1000 * round + 1, count, -ECANCELED);
         pair_settle(pair, 0);
-        /* From now on nothing comes of it. */
+        /* From now on the DMA has no effect. */
         pair_inbox_fill(pair, 1, BLOCK_OFF, 0xa5, 4096);
         pair_pass_ms(pair, 1);
         assert_true(pair_inbox_is(pair, 1, BLOCK_OFF, 0xa5, 4096));
     }
-    pair_tell_value(pair, 0, CONFORM_DMA_ABORT, 0); /* of nothing */
+    pair_tell_value(pair, 0, CONFORM_DMA_ABORT, 0); /* an abort without a DMA */
     dma_start(pair, 0, BLOCK_OFF, 3, 1000, 1);
     assert_int_equal(dma_wait(pair, 0, 1), 0);
 }

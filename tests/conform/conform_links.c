@@ -27,7 +27,7 @@ static void scratchpads_are_shared_and_have_one_writer(void **state)
     }
     write_all_scratchpads(pair);
     for (unsigned i = 0; i < VIA_PORT_SCRATCHPADS; i++) {
-        pair_scratchpad_write(pair, 1 - i / 4, i, 0xbad); /* the other end's: dropped */
+        pair_scratchpad_write(pair, 1 - i / 4, i, 0xbad); /* dropped: the other end writes it */
     }
     pair_travel(pair, 0);
     pair_travel(pair, 1);
@@ -234,7 +234,8 @@ static void one_end_dies_and_returns(struct pair *pair, unsigned victim)
     write_all_scratchpads(pair);
     pair_body_fill(pair, victim, 4096, 0x3c, 4096);
     pair_settle(pair, victim);
-    pair_start(pair, survivor, 0, CONFORM_HAMMER, 16384, 0); /* in the middle of stores, too */
+    pair_start(pair, survivor, 0, CONFORM_HAMMER, 16384,
+               0); /* the end dies in the middle of stores, too */
     conform_agent_kill(&pair->agent[victim]);
 
     WAIT_FOR(pair, !pair_is_up(pair, survivor));

@@ -149,8 +149,8 @@ void pair_wait_up(struct pair *pair)
     WAIT_FOR(pair, pair_is_up(pair, 0) && pair_is_up(pair, 1));
 }
 
-/* A millisecond of the simulator's is enough for several fences: in steps of a microsecond, so that
- * nothing else happens than has to. */
+/* A millisecond of simulated time is enough for several fences. It passes in steps of a
+ * microsecond, so that little else happens. */
 static int poll_fence(struct pair *pair, unsigned side, unsigned queue)
 {
     int64_t rc;

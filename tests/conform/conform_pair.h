@@ -45,7 +45,7 @@ void pair_inbox_fill(struct pair *pair, unsigned side, uint64_t off, int value, 
 bool pair_inbox_is(struct pair *pair, unsigned side, uint64_t off, int value, size_t len);
 struct conform_caps pair_caps(struct pair *pair, unsigned side);
 uint64_t pair_events(struct pair *pair, unsigned side, uint64_t mask);
-/* Some ports let the peer's writes in only when they are called. Takes doorbell 0. */
+/* Some ports accept the peer's writes only when they are called. Takes doorbell 0. */
 void pair_take_writes(struct pair *pair, unsigned side);
 bool pair_is_up(struct pair *pair, unsigned side);
 uint32_t pair_scratchpad(struct pair *pair, unsigned side, unsigned index);
@@ -72,7 +72,7 @@ void pair_watch(struct pair *pair, unsigned writer, enum conform_work write, uns
                 enum conform_work watch_for);
 void pair_ring(struct pair *pair, unsigned side, unsigned bit);
 
-/* Tests of a part of the contract, appended to a list; how many. */
+/* Appends the tests of one part of the contract to a list. Returns how many. */
 unsigned conform_tests_of_puts(struct CMUnitTest *ret_tests);
 unsigned conform_tests_of_fences(struct CMUnitTest *ret_tests);
 unsigned conform_tests_of_dma(struct CMUnitTest *ret_tests);

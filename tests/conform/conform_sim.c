@@ -13,7 +13,7 @@ static struct sim_world *world; /* made by the first end to open, ended by the l
 static unsigned ends_open;
 static uint64_t puts_out_of_bounds[2];
 
-/* What the simulator calls the failure of a node is a call here that the suite means to make. */
+/* The simulator would report this as an error of the node; the suite makes the call on purpose. */
 static void forgive(unsigned side)
 {
     if (!world->failed) {

@@ -56,7 +56,7 @@ static void commit(struct conform_worker *worker, uint64_t off, const void *src,
     port->ops->commit(port, worker->queue, worker->off + off, src, len);
 }
 
-/* Some ports let the peer's writes in only when they are called. */
+/* Some ports accept the peer's writes only when they are called. */
 static void take_writes(const struct conform_worker *worker)
 {
     struct via_port *port = worker->end->port;
@@ -83,7 +83,7 @@ static unsigned char load_byte(const struct conform_worker *worker, uint64_t off
  * watcher has reported that it is done with it.
  */
 
-/* Has the watcher done with `round`? */
+/* True if the watcher has finished `round`. */
 static bool is_acknowledged(struct conform_worker *worker, uint64_t round)
 {
     if (load_word(worker, ACK_OFF) >= round) {
@@ -237,7 +237,7 @@ static void ringer(struct conform_worker *worker)
     }
     struct via_port *port = worker->end->port;
     worker->round++;
-    /* Now and then let the other side fall asleep first. */
+    /* Sometimes lets the other side fall asleep first. */
     if (worker->threaded && via_rng_chance(&worker->rng, 1, 4)) {
         struct timespec pause = {.tv_nsec = (long)via_rng_below(&worker->rng, 200000)};
         nanosleep(&pause, NULL);
@@ -285,7 +285,7 @@ static void sleeper(struct conform_worker *worker)
     if (bell == NULL || !worker->threaded || sleep_on(worker, bell, count)) {
         return;
     }
-    /* Nothing came for long. That is a lost wake-up if something is there now. */
+    /* No wake-up came for long. The wake-up was lost if there is an event now. */
     if ((port->ops->events(port, VIA_PORT_EVENT_DOORBELL(bit))) != 0) {
         violation(worker, "doorbell %u was rung after %llu others, and did not wake", bit,
                   (unsigned long long)worker->round);

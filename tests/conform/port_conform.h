@@ -21,7 +21,7 @@
 
 struct conform_kind;
 
-/* One end of a link, where it lives. */
+/* One end of a link, in the thread or process that uses it. */
 struct conform_end {
     const struct conform_kind *kind;
     struct via_port *port;
@@ -32,12 +32,13 @@ struct conform_end {
 
 struct conform_kind {
     const char *name;
-    bool cut_is_own;          /* only the end that cut can mend */
+    bool cut_is_own;          /* a cut can be mended only at the end that made it */
     bool only_dma;            /* all else is tested with a kind that has no engine */
     bool scratchpads_survive; /* their values outlive the link, and the hosts */
     bool doorbells_travel;    /* with scratchpads, as writes do: a fence proves their arrival */
-    bool down_reads_anything; /* loads from a window that is down bring no all-ones */
-    /* What both ends need is there, in this directory, and is taken away again. NULL: nothing. */
+    bool down_reads_anything; /* loads from a window whose link is down do not return all-ones */
+    /* Sets up in this directory what both ends need, and returns how to remove it. NULL: nothing is
+     * needed. */
     int (*begin)(const char *directory);
     void (*end)(const char *directory);
     /* Makes the end end->side; both ends of a link get the same directory. 0 or negative errno. */
@@ -96,10 +97,10 @@ extern const struct conform_kind conform_sim_dma; /* each with an engine */
 extern const struct conform_kind conform_sim_combining_dma;
 extern const struct conform_kind conform_sim_direct_dma;
 
-/* How long a test waits for something before it fails; 20 s. */
+/* How long a test waits for an event before it fails; 20 s. */
 extern unsigned conform_patience_ms;
 
-/* Runs the suite; the number of failed tests. */
+/* Runs the suite. Returns the number of failed tests. */
 int conform_run(const struct conform_kind *kind, enum conform_place place);
 
 #endif

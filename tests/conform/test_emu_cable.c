@@ -34,7 +34,7 @@ struct bench {
     struct via_port *port[2];
     uint64_t now_ns;
     int fds_before;
-    /* what on_message of side 1 was given */
+    /* The messages that on_message of side 1 got. */
     unsigned messages;
     size_t len;
     unsigned nfds;
@@ -223,7 +223,7 @@ static void a_living_holder_is_named(void **state)
              "link-1-2-0: listen on %s: another process (pid %d) holds it", bench->path,
              (int)getpid());
     assert_string_equal(err.text, expected);
-    /* And the holder is none the worse. */
+    /* The port that held it still works. */
     open_side(bench, 1);
     turn(bench, 300);
     assert_true(is_up(bench, 0) && is_up(bench, 1));

@@ -146,7 +146,7 @@ static void a_word_comes_after_all_before_it(void **state)
         }
         tear_down(&fixture);
     }
-    assert_true(early > 1000); /* or nothing was ever late, and the test says nothing */
+    assert_true(early > 1000); /* otherwise no write was late, and the test shows nothing */
 }
 
 static void what_was_flushed_long_ago_arrives_at_a_look(void **state)
@@ -203,7 +203,7 @@ static void a_full_lane_takes_a_part_of_a_body(void **state)
     tear_down(&fixture);
 }
 
-/* --- and no more --- */
+/* --- what is not guaranteed ------------------------------------------------------------------ */
 
 /* In how many of 100 seeds `shows` finds its effect. */
 static unsigned count_seeds(bool (*shows)(struct fixture *fixture))

@@ -36,7 +36,7 @@ struct kind {
     uint16_t hub;         /* its id: of two hosts of ofi the lower one connects */
 };
 
-/* Ports of one endpoint that share what they may not: planted over the emulated ones. */
+/* Bugs of ports of one endpoint that share too much: planted over the emulated ports. */
 enum flaw {
     NO_FLAW,
     INBOXES_OF_ONE_SIZE, /* all inboxes are said to be as large as the first */
@@ -54,7 +54,7 @@ struct flawed {
     struct via_port *inner;
     struct hub *hub;
     unsigned peer;
-    unsigned downs; /* of links of others, as far as reported */
+    unsigned downs; /* links of other peers that were reported down */
 };
 
 struct end {
@@ -358,7 +358,7 @@ static bool are_up(struct hub *hub, unsigned first)
     return true;
 }
 
-/* Of the queue, from its start to its end; what it came to. */
+/* Waits until the queue's fence ends. Returns its result. */
 static int fence_end(struct hub *hub, struct end *end)
 {
     int rc = 0;
@@ -568,7 +568,7 @@ static void a_peer_comes_and_goes_alone(void **state)
     }
 }
 
-/* More than any port takes in for a peer that takes nothing. */
+/* Writes more than any port buffers for a peer that accepts nothing. */
 static void flood(struct end *end)
 {
     static const unsigned char junk[2048];
@@ -610,7 +610,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test_setup_teardown(a_stopped_peer_holds_nobody_up, set_up_with_process, tear_down),
 };
 
-/* In a process of its own; does the test fail? */
+/* Runs a test in a process of its own. True if the test fails. */
 static bool is_caught(enum flaw flaw, const struct CMUnitTest *test)
 {
     int status;
@@ -637,7 +637,7 @@ static void bugs_that_are_planted_are_caught(void **state)
     };
     (void)state;
     for (unsigned i = 0; i < VIA_ARRAY_COUNT(tests); i++) {
-        assert_false(is_caught(FLAWS_COUNT, &tests[i])); /* nor is what they are planted by */
+        assert_false(is_caught(FLAWS_COUNT, &tests[i])); /* the wrapper itself must not be a bug */
     }
     for (enum flaw flaw = NO_FLAW + 1; flaw < FLAWS_COUNT; flaw++) {
         if (!is_caught(flaw, &tests[by[flaw]])) {

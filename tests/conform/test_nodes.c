@@ -37,8 +37,8 @@
 #define SEGMENT_BYTES (PUTS * PUT_BYTES)
 #define ENDPOINT 7u
 #define SPINS 200u
-/* Insurance against doorbells that the plan drops; a host has the same. Without such a plan a
- * wake-up that is lost takes longer than the test waits. */
+/* Limit of a sleep, because the plan drops doorbells; a host has the same limit. Without such a
+ * plan a lost wake-up takes longer than the test waits. */
 #define SLEEP_NS_MAX (20 * VIA_MSEC_NS)
 #define PATIENCE_NS (60 * VIA_SEC_NS)
 
@@ -162,7 +162,7 @@ static bool submit(struct host *host)
             return true;
         }
     }
-    /* Messages and puts keep step, so that both are under way when the link goes. */
+    /* Messages and puts proceed together, so that both are under way when the link is cut. */
     if (host->puts_begun < PUTS && host->puts_begun * (MESSAGES / PUTS) <= host->messages_begun) {
         op.kind = VIA_OP_PUT;
         op.segment = host->peer->handle;

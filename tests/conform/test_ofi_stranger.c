@@ -195,7 +195,7 @@ static void disturb(bool keyed)
     struct stranger stranger = {0};
     struct via_ofi_request request;
     open_link(&link, keyed);
-    /* As recorded: it is signed by the true peer, and the stranger can sign nothing. */
+    /* The recorded request: the true peer signed it, and the stranger can not sign anything. */
     assert_int_equal(via_ofi_request_make(&link.offers[0], LISTENER, false, &request), 0);
     open_stranger(&stranger, link.addresses[1]);
     assert_int_equal(fi_connect(stranger.ep, stranger.info->dest_addr, &request, sizeof(request)),
@@ -280,12 +280,13 @@ static void connect_all(const char *address, int *ret_fds)
         ret_fds[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
         assert_true(ret_fds[i] >= 0);
         assert_int_equal(connect(ret_fds[i], (struct sockaddr *)&to, sizeof(to)), 0);
-        /* Some say a little, and the kernel does not hold those back. */
+        /* Some send a little, and the kernel does not hold those back. */
         assert_int_equal(i % 4 == 0 ? 1 : send(ret_fds[i], "x", 1, MSG_NOSIGNAL), 1);
     }
 }
 
-/* All but those that the kernel holds back, which libfabric has not seen. */
+/* Waits until all connections are closed, except those that the kernel holds back and libfabric has
+ * not seen. */
 static void wait_for_ends(const int *fds)
 {
     struct pollfd polled;

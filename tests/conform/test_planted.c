@@ -246,7 +246,7 @@ static unsigned flawed_dma_take(struct via_port *port, unsigned queue, uint64_t 
 {
     struct flawed *flawed = flawed_of(port);
     struct via_port *inner = flawed->inner;
-    if (flawed->cookie != 0) { /* again, or before its time */
+    if (flawed->cookie != 0) { /* the cookie once more, or before its DMA has ended */
         *ret_cookies = flawed->cookie;
         *ret_results = 0;
         flawed->cookie = 0;

@@ -443,7 +443,7 @@ static void nothing_is_seen_of_a_frame_whose_body_was_lost(void **state)
     close_link(&link);
 }
 
-/* Tells the sender all the time that no write has arrived. */
+/* Keeps telling the sender that no write has arrived. */
 static void *keep_full(void *arg)
 {
     struct via_emu_lane *lane = arg;

@@ -12,7 +12,8 @@
 
 #define DELIVER_WAIT_MS 60000
 
-/* Waits for room. What the host answers: 0, or a negative errno of a message that it refuses. */
+/* Delivers a message, waiting for room. Returns the host's answer: 0, or the negative errno with
+ * which it refuses. */
 static inline int deliver_to(struct via_host *host, uint16_t source, uint32_t endpoint,
                              const void *message, uint32_t bytes)
 {
@@ -34,7 +35,7 @@ static inline int deliver_to(struct via_host *host, uint16_t source, uint32_t en
     return rc;
 }
 
-/* Until the host has dealt with all that was delivered. */
+/* Waits until the host has handled all messages that were delivered. */
 static inline void deliver_await(struct via_host *host)
 {
     struct via_host_messages *messages = &host->messages;

@@ -77,7 +77,7 @@ static uint32_t send_ask(uint64_t off)
     return request.id;
 }
 
-/* Whatever the other host has said. */
+/* Requests a slice, whatever the other host has sent. */
 static int receive_slice(uint32_t id, uint64_t off)
 {
     struct via_attach_answer answer;
@@ -104,7 +104,7 @@ static int receive_slice(uint32_t id, uint64_t off)
 
 /* --- what the other host says ----------------------------------------------------------------- */
 
-/* Numbers of a link and of slices as they are, or others. */
+/* A message with the true numbers of a link and of slices, or with others. */
 static struct via_aperture_message take_message(struct input *input, uint8_t what)
 {
     struct via_aperture_message message = {.link = 1, .from = 1};
@@ -166,7 +166,8 @@ static void step(struct input *input)
     }
 }
 
-/* Only what a process has registered is shown, and slices can be had. */
+/* Checks the rules: only memory that a process has registered is shown, and slices can still be
+ * had. */
 RACES static void keep_to_the_rules(void)
 {
     int rc = -EAGAIN;

@@ -67,14 +67,14 @@ static void begin(void)
     fds[2] = sealed_memory(SEGMENT_BYTES, 0);
     fds[3] = sealed_memory(SEGMENT_BYTES, F_SEAL_SHRINK | F_SEAL_FUTURE_WRITE);
     fds[4] = eventfd(0, EFD_CLOEXEC);
-    fds[5] = dup(good.fd); /* a socket; and a process that is not me */
+    fds[5] = dup(good.fd); /* a socket, and the pidfd of another process */
 }
 
 /* --- the process ----------------------------------------------------------------------------- */
 
 static void connect_client(struct client *client)
 {
-    /* Those of earlier inputs may still be wound up: then there are as many as there may be. */
+    /* Clients of earlier inputs may not be removed yet, so that the limit is reached. */
     for (int i = 0; !client->open; i++) {
         int rc = host_raw_try_open(&client->raw, &lab, 0);
         require((rc == 0 || rc == -EMFILE) && i < WAIT_MS);
@@ -96,7 +96,7 @@ static void disconnect_client(struct client *client)
     }
 }
 
-/* Answers to requests, as far as there are any now. */
+/* Receives the answers that have arrived. */
 static void take_answers(struct client *client)
 {
     struct via_attach_answer answer;
@@ -120,8 +120,8 @@ static void take_answers(struct client *client)
     }
 }
 
-/* Until the host has seen what came before: it serves requests and commands in turns, all of them.
- */
+/* Waits until the host has handled everything sent before: it serves requests and commands in
+ * turns, all of them. */
 static void let_host_work(void)
 {
     struct via_attach_request request = host_raw_request(&good, VIA_ATTACH_BOARD_TAKE);
@@ -134,7 +134,8 @@ static void let_host_work(void)
                                   .cookie = 1};
     static uint64_t number;
     request.key_bytes = sizeof(request.key);
-    memset(request.key, 0xee, sizeof(request.key)); /* no process posts this */
+    memset(request.key, 0xee,
+           sizeof(request.key)); /* no process has posted a note under this key */
     require(host_raw_ask(&good, &request, -1, NULL) == -ENOENT);
     number++;
     host_raw_command(&good, &command, &number, sizeof(number));
@@ -258,7 +259,7 @@ static void poke(struct client *client, struct input *input)
     }
 }
 
-/* The command pipe as if the host had given all of it back. */
+/* Fills the command pipe as if the host had returned all credit. */
 static void overrun(struct client *client, struct input *input)
 {
     struct via_pipe_writer *writer = &client->raw.commands[0];
@@ -277,7 +278,7 @@ static void take_replies(struct client *client)
 {
     struct via_pipe_reader *replies = &client->raw.replies[0];
     struct via_pipe_record record;
-    /* It may have written over them itself. */
+    /* The client may have overwritten them itself. */
     for (unsigned i = 0; i < 64 && via_pipe_take(replies, &record) == 1; i++) {
         via_pipe_release(replies, 1);
     }

@@ -42,7 +42,7 @@ static void deliver(const struct via_board_message *message, uint32_t bytes)
     require(rc == 0 || bytes < VIA_BOARD_MESSAGE_HEAD_BYTES || bytes > sizeof(*message));
 }
 
-/* What hangs there under this key: its length, or a negative errno. */
+/* Takes the note under this key. Returns its length, or a negative errno. */
 static int take(const void *key, size_t key_bytes, struct via_attach_answer *ret_answer)
 {
     struct via_attach_request request = host_raw_request(&good, VIA_ATTACH_BOARD_TAKE);
@@ -93,7 +93,7 @@ static void say(struct input *input, uint32_t *ret_process)
     }
 }
 
-/* A note of this host's own, which no other host knows of. */
+/* Checks that a note of this host's own, which no other host knows, is not affected. */
 static void keep_to_the_rules(void)
 {
     struct via_attach_request request = host_raw_request(&good, VIA_ATTACH_BOARD_POST);

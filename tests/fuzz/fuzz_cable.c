@@ -156,7 +156,7 @@ static void meet(struct scene *s)
     }
 }
 
-/* What the port has to say; its bridge, if it brings one. */
+/* Receives what the port sends, and its bridge if it sends one. */
 static void listen_to_port(struct scene *s)
 {
     struct via_emu_cable_message message;
@@ -228,7 +228,7 @@ static void say_hello(struct scene *s, struct input *input)
     say(s, &hello, sizeof(hello), fds, count);
 }
 
-/* What a slice shows. */
+/* Sends a message about what a slice shows. */
 static void say_slice(struct scene *s, struct input *input)
 {
     struct {
@@ -291,8 +291,8 @@ static void write_bridge(struct scene *s, struct input *input)
     }
 }
 
-/* Posts of the other end: what may be entries, and positions that may be right. The lock stays
- * free, for the honest end waits 500 ms until it takes a held one for a lost peer. */
+/* Posts of the hostile end: bytes that may be entries, and positions that may be right. The lock
+ * stays free, because the honest end waits 500 ms before it takes a held lock for a lost peer. */
 static void write_lane(struct scene *s, struct input *input)
 {
     uint8_t where = input_byte(input);

@@ -46,7 +46,7 @@ static int connect_to_host(void)
     return fd;
 }
 
-/* All that comes until the host hangs up, or has nothing more to say. */
+/* Receives everything until the host hangs up, or has nothing more to send. */
 static size_t receive(int fd, char *text, size_t bytes_max)
 {
     size_t bytes = 0;
@@ -62,7 +62,7 @@ static size_t receive(int fd, char *text, size_t bytes_max)
     }
 }
 
-/* true: one of them may be that of a request to stop. */
+/* Checks the answers. True if one of them may be that of a request to stop. */
 static bool check_answers(const char *text, size_t bytes)
 {
     bool ok = false;

@@ -59,10 +59,10 @@ static struct owner *owner_new(void)
     return owner;
 }
 
-/* What is said, and what has to be answered. */
+/* What is sent to the owner, and the answers that must come. */
 struct talk {
     size_t said, expected;
-    int status;   /* that the next answer tells */
+    int status;   /* the status that the next answer must have */
     bool is_over; /* the owner ends the connection here */
 };
 
@@ -88,7 +88,7 @@ static void talk_expect(struct talk *talk, int status, const void *data, size_t 
     }
 }
 
-/* The status that an answer tells, of the request itself or an earlier one. */
+/* The status that the next answer must have, from this request or an earlier one. */
 static int talk_tell(struct talk *talk, int status)
 {
     int told = talk->status != 0 ? talk->status : status;
@@ -116,7 +116,7 @@ static void say_put(struct input *input, struct talk *talk, const struct via_tcp
     } else if (bytes == request->bytes) {
         memcpy(model + request->off, payload, bytes);
     } else {
-        talk->is_over = true; /* the rest does not come: how much is stored is not told */
+        talk->is_over = true; /* the rest is not sent, so it is unknown how much is stored */
     }
 }
 
@@ -194,7 +194,8 @@ static int call(const struct via_tcp_card *card)
     return fd;
 }
 
-/* Says all of it in pieces, and hears all answers until the owner closes. How much was heard. */
+/* Sends everything in pieces, and receives all answers until the owner closes. Returns how many
+ * bytes were received. */
 static size_t talk_to(struct owner *owner, const struct talk *talk, unsigned options)
 {
     size_t piece_max = (size_t)1 << (9 + (options >> 2) % 8);
@@ -276,7 +277,7 @@ static void tcp_free(struct via_client_tcp *tcp)
     free(tcp);
 }
 
-/* All that it will ever say, as much as the socket takes. */
+/* Sends all answers, as many as the socket accepts. */
 static void say_answers(struct input *input, int fd)
 {
     static unsigned char payload[GET_BYTES + 64];

@@ -44,7 +44,7 @@ static void judge_entry(const struct via_directory_entry *entry)
     }
 }
 
-/* A forwarded message is accepted as it is. */
+/* A forwarded message must be accepted unchanged. */
 static void judge_copy(const struct via_directory_entry *entry)
 {
     struct via_directory copy;

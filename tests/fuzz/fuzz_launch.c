@@ -44,7 +44,7 @@ static void take_job(struct via_launch_parts all)
     via_launch_job_fini(&job);
 }
 
-/* As all readers of frames do: numbers, then a text. */
+/* Reads a frame as all handlers do: numbers, then a text. */
 static void take_parts(struct via_launch_parts parts)
 {
     struct via_launch_parts all = parts;
@@ -84,7 +84,7 @@ static int take_all(struct via_launch_link *link)
     return rc;
 }
 
-/* As much as a pipe holds, so that a write does not wait. */
+/* Sends as much as a pipe holds, so that a write does not block. */
 static int say(struct via_launch_link *link, int to_link, const void *data, size_t bytes)
 {
     require(write(to_link, data, bytes) == (ssize_t)bytes);

@@ -16,7 +16,7 @@
 #include "tests/fuzz/input.h"
 
 #define OPTION_NOTE 0x01u
-#define OPTION_WELL_FORMED 0x02u /* so that more inputs come to what follows */
+#define OPTION_WELL_FORMED 0x02u /* so that more inputs reach the code behind it */
 #define HOST 3u
 #define STEPS_MAX 100u
 #define SEGMENT_BYTES_MAX (512u * 1024)
@@ -139,7 +139,7 @@ static void write_some(struct scene *s, struct input *input)
     }
 }
 
-/* The peer writes into its own memory, and into what this end lets it write. */
+/* The peer changes its own memory, and the memory that it may write at this end. */
 static void lie(struct scene *s, struct input *input)
 {
     uint8_t where = input_byte(input);
@@ -188,7 +188,8 @@ static void leave(struct scene *s, uint32_t released, uint32_t skip)
         sum += bytes;
         via_stream_replay_sent(&replay, bytes);
     }
-    /* What the peer has made larger is its own loss: but no more records than there were. */
+    /* The peer loses what it has made larger itself, but there must not be more records than
+     * before. */
     require(sum <= (uint64_t)under_way * via_max(s->geometry.body_bytes_max, 64u));
 }
 

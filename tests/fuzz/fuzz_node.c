@@ -31,7 +31,7 @@ static void scene_init(struct scene *s)
 {
     memset(s, 0, sizeof(*s));
     s->fabric = fabric_new(true);
-    s->fabric->config.dead_ns = 1000 * VIA_SEC_NS; /* the hostile peer has no heart */
+    s->fabric->config.dead_ns = 1000 * VIA_SEC_NS; /* the hostile peer sends no heartbeats */
     s->fabric->config.frame_bytes_max = FRAME_BYTES_MAX;
     s->fabric->config.bypass_count = 2;
     s->fabric->config.flows_count = FLOWS;
@@ -63,8 +63,8 @@ static void scene_fini(struct scene *s)
 #define ALL_FLAGS 0x40u
 #define INLINE 0x80u
 
-/* A frame from the input, parts of which may be put right: else all of them would be dropped at the
- * first look. */
+/* A frame from the input. Some of its fields may be corrected; otherwise the first check would drop
+ * all frames. */
 static void send_frame(struct scene *s, struct input *input)
 {
     struct via_frame_header header;
@@ -103,7 +103,7 @@ static void send_frame(struct scene *s, struct input *input)
     (void)via_pipe_send(&s->peer.channel.writer, &header, sizeof(header), body, bytes);
 }
 
-/* Of what the victim has got of the host, or of something else. */
+/* A change of the announcement that the victim has of that host, or of another one. */
 static void announce_change(struct scene *s, struct input *input, struct via_announcement *head)
 {
     struct {
@@ -125,7 +125,7 @@ static void announce_change(struct scene *s, struct input *input, struct via_ann
         change.entries[i] = (struct via_announcement_neighbour){
             .host = host++, .session = (uint32_t)input_edgy(input)};
     }
-    /* Half of the digests are right, as a host that lies can make them. */
+    /* Half of the digests are correct, as a lying host can compute them. */
     uint64_t digest = input_edgy(input);
     body.change.base = lsa->sequence - input_byte(input) % 2;
     body.change.digest =
@@ -168,7 +168,7 @@ static void announce(struct scene *s, struct input *input)
     s->fabric->hosts[VICTIM].control_deadline = 0;
 }
 
-/* A word anywhere in the victim's inbox, often where one is looked for. */
+/* Writes a word anywhere in the victim's inbox, often where the victim polls one. */
 static void poke(struct scene *s, struct input *input)
 {
     struct via_port *port = &s->fabric->links[0].ports[1].port;
@@ -213,7 +213,7 @@ static void write_scratchpad(struct scene *s, struct input *input)
     s->fabric->hosts[VICTIM].control_deadline = 0;
 }
 
-/* The victim has operations under way, so that there is something to be lied to about. */
+/* Gives the victim operations under way, so that there is something to lie about. */
 static void submit(struct scene *s, struct input *input)
 {
     static unsigned char result[2048];
@@ -304,7 +304,7 @@ static bool is_all_delivered(const struct fabric *fabric)
     return true;
 }
 
-/* A good peer takes the hostile one's place: its lies have no lasting effect. */
+/* An honest peer takes the place of the hostile one: its lies have no lasting effect. */
 static void heal(struct scene *s)
 {
     struct fabric *fabric = s->fabric;

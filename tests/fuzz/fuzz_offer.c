@@ -18,7 +18,7 @@
 #include "sockets/stream/stream_replay.h"
 #include "tests/fuzz/input.h"
 
-#define OPTION_WELL_FORMED 0x01u /* so that more inputs come to what follows */
+#define OPTION_WELL_FORMED 0x01u /* so that more inputs reach the code behind it */
 #define OPTION_WRITE 0x02u
 #define SEGMENT_BYTES_MAX (256u * 1024)
 #define STEPS 600
@@ -41,7 +41,7 @@ static void read_all(const struct via_offer *offer, unsigned char *memory)
         require(via_iov_init(&cursor, &iov, 1) == 0);
         via_stream_rx_bytes(&rx, 1u << 20);
         via_stream_rx_is_ending(&rx);
-        if (i % 3 == 0) { /* the short way takes what it can, and leaves the rest as it is */
+        if (i % 3 == 0) { /* the inline path takes what it can, and leaves the rest as it is */
             via_stream_rx_has_quick(&rx);
             require(via_stream_rx_quick(&rx, buffer, iov.iov_len, i % 2 == 0) <= iov.iov_len);
         }

@@ -23,9 +23,9 @@
 #define OPTION_CONNECTS 0x02u /* this end */
 #define OPTION_KEYED 0x04u
 #define OPTION_CUT 0x08u
-#define OPTION_GREETED 0x10u /* so that more inputs come to what follows */
+#define OPTION_GREETED 0x10u /* so that more inputs reach the code behind it */
 #define OPTION_ANSWER 0x20u  /* what the listener answers is part of the input */
-#define HOW_RAW 0x01u        /* as it is, also where it should be sealed */
+#define HOW_RAW 0x01u        /* unchanged, also where messages should be sealed */
 #define HOW_CUT_SHORT 0x02u
 #define HOW_ENTRIES_SHIFT 4
 #define KIND_TRUE_PROOF 15u
@@ -87,7 +87,7 @@ static void agree(void)
     }
 }
 
-/* What this end sends: the peer opens each message, and remembers the proof. */
+/* Receives what this end sends: the peer opens each message, and remembers the proof. */
 static void hear(const unsigned char *data, size_t bytes)
 {
     static unsigned char copy[VIA_OFI_MESSAGE_BYTES_ENCRYPTED];
@@ -165,7 +165,7 @@ static int mr_reg(struct fid *fid, const void *memory, size_t bytes, uint64_t ac
                   uint64_t offset, uint64_t key, uint64_t flags, struct fid_mr **ret_mr, void *ctx)
 {
     (void)fid, (void)offset, (void)flags, (void)ctx;
-    /* To the peer it opens the inbox, and never that of a link that is encrypted. */
+    /* The peer gets access to the inbox, unless the link is encrypted. */
     require(memory == inbox && bytes == INBOX_BYTES && access == FI_REMOTE_WRITE);
     require(!port->encrypted);
     struct fid_mr *mr = calloc(1, sizeof(*mr));
@@ -334,7 +334,7 @@ struct message {
     unsigned char data[VIA_OFI_MESSAGE_BYTES_ENCRYPTED];
     size_t bytes;
     bool proves;      /* there is a true proof in it */
-    bool goes_on;     /* and something behind that */
+    bool goes_on;     /* entries follow the proof */
     bool has_unkeyed; /* without a key any proof is true */
 };
 
@@ -362,7 +362,7 @@ static void append(struct message *message, const struct via_ofi_entry *head, st
     message->bytes += padded;
 }
 
-/* By a peer that has the key; most of it is of the input. */
+/* A proof by a peer that has the key; most of its contents come from the input. */
 static void append_proof(struct message *message, struct input *input, bool good)
 {
     struct via_ofi_entry head = {.kind = peer.connects ? VIA_OFI_ENTRY_PROOF : VIA_OFI_ENTRY_GRANT,
@@ -432,7 +432,7 @@ static void deliver(const struct message *message, bool raw)
     receive->op.posted = true;
     receive->data = copy;
     if (message->proves && !peer.connects) {
-        agree(); /* before this end does, which may answer */
+        agree(); /* before this end does, because it may answer */
     }
     complete(&receive->op, bytes);
     via_ofi_conn_progress(conn);

@@ -40,7 +40,7 @@ static void say_order(struct input *input, int fd)
     say(input, fd, &order, sizeof(order));
 }
 
-/* As perf_peer.c does, but for other hosts. */
+/* Executes an order as perf_peer.c does, but for other hosts. */
 static void obey(const struct via_perf_order *order, unsigned char *segment, bool *is_open)
 {
     switch (order->kind) {

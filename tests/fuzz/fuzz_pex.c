@@ -104,7 +104,7 @@ static void access_region(struct raw *raw, struct input *input, bool writes)
     }
 }
 
-/* What a driver would do, so that ways are open. */
+/* Does what a driver would do, so that windows are open. */
 static void open_way(struct raw *raw, unsigned function, uint64_t address)
 {
     uint32_t own = 0x3E000 + function % 2 * 0x1000 - function / 2 * 0x2000;

@@ -69,7 +69,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     join(&pmi);
     pmi.ops->finalize(&pmi);
     close(fds[1]);
-    if (fcntl(fds[0], F_GETFD) >= 0) { /* else finalize has had its answer */
+    if (fcntl(fds[0], F_GETFD) >= 0) { /* otherwise finalize has got its answer */
         close(fds[0]);
     }
     return 0;

@@ -22,7 +22,8 @@
 
 #define STEPS_MAX 32u
 #define WAIT_MS 60000
-/* Answers to a host that takes nothing end within two time-outs, and their messages in 5 s. */
+/* Answers to a host that accepts nothing end within two time-outs, and their messages within 5
+ * s. */
 #define IDLE_MS 20000
 #define HOSTILE 1u
 
@@ -47,7 +48,7 @@ static void deliver(const struct via_remote_message *message, uint32_t bytes)
     require(rc == 0 || bytes < VIA_REMOTE_HEAD_BYTES || bytes > sizeof(*message));
 }
 
-/* A request of a program here, which the other host is to answer. */
+/* Sends a request of a program here, which the other host has to answer. */
 static int ask(void)
 {
     static const char request[] = "{\"cmd\":\"directory\",\"host\":1}\n";
@@ -103,7 +104,7 @@ static void say(struct input *input)
                                          .uid = (how & 4) != 0 ? 65534 : 0,
                                          .groups_count = (uint16_t)input_edgy(input),
                                          .off = (uint32_t)input_edgy(input)};
-    /* Of a call that is under way, or nearly. */
+    /* The id of a call that is under way, or a similar one. */
     message.id = message.type == VIA_REMOTE_ANSWER ? id_asked_last() - (input_byte(input) & 1)
                                                    : input_byte(input) & 3;
     const char *text = texts[input_byte(input) % VIA_ARRAY_COUNT(texts)];
@@ -120,14 +121,14 @@ static void say(struct input *input)
     if ((how & 16) != 0) {
         bytes = (uint32_t)input_edgy(input) % (sizeof(message) + 2);
     }
-    /* The host is to live: a user without the right asks it to stop. */
+    /* The host must go on: a user without the right asks it to stop. */
     if (memmem(message.data, sizeof(message.data), "stop", 4) != NULL) {
         message.uid = 65534;
     }
     deliver(&message, via_min(bytes, (uint32_t)sizeof(message)));
 }
 
-/* Until all that was delivered is dealt with, and what came of it has ended. */
+/* Waits until all messages were handled, and everything that they caused has ended. */
 static void let_host_work(void)
 {
     struct via_host_messages *messages = &lab.hosts[0]->messages;
@@ -141,7 +142,7 @@ static void let_host_work(void)
         require(i < IDLE_MS);
         poll(NULL, 0, 1);
     }
-    forget_rate(); /* the next input is heard, too */
+    forget_rate(); /* so that the messages of the next input are accepted, too */
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)

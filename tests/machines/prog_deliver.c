@@ -36,8 +36,8 @@
 
 struct body {
     uint64_t magic;
-    uint64_t number; /* from 1 on; of the last one, how many there were */
-    uint64_t last;   /* 1: nothing comes any more */
+    uint64_t number; /* from 1 on; in the last message, the number of messages */
+    uint64_t last;   /* 1: the last message */
     uint64_t filling[];
 };
 
@@ -93,7 +93,7 @@ static bool body_is_right(const struct body *body, size_t bytes)
     return true;
 }
 
-/* True when that source is done. */
+/* True when that source has sent everything. */
 static bool take(struct source *source, const struct body *body, struct tally *tally)
 {
     double now = now_s();
@@ -152,7 +152,7 @@ static int receive(unsigned sources_count)
         if (is_asked) {
             answer(&tally);
         }
-        if (bytes == -EINTR) { /* a question, or the machine was suspended */
+        if (bytes == -EINTR) { /* a request, or the machine was suspended */
             continue;
         }
         if (bytes < 0) {
@@ -211,7 +211,8 @@ struct note {
     uint64_t bytes;
 };
 
-/* Posts the handle to the host that will put, again and again: its host may start later. */
+/* Posts the handle to the host that will put, again and again, because that host may start
+ * later. */
 static int memory(unsigned host, size_t bytes)
 {
     struct via_attach *at = attach();

@@ -145,7 +145,7 @@ static void hold(struct queue *queue, const struct fi_cq_msg_entry *entry, uint6
     queue->receive_ns = held->due_ns;
 }
 
-/* Takes one that is due, any one, but the first of receives. */
+/* Takes any entry that is due, but only the first of the receives. */
 static bool take(struct queue *queue, uint64_t now, struct fi_cq_msg_entry *ret_entry)
 {
     size_t first = queue->count > 0 ? draw(queue->count) : 0;

@@ -18,7 +18,7 @@
         }                                                                                          \
     } while (0)
 
-/* Odd PEs come late: what waits for them has to wait. */
+/* Odd PEs arrive late, so that others have to wait. */
 static inline void late(void)
 {
     if (shmem_my_pe() % 2 == 1)

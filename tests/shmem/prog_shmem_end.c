@@ -84,7 +84,8 @@ static int turn(const char *how, int me)
         static long never;
         shmem_long_wait_until(&never, SHMEM_CMP_NE, 0);
     } else if (strcmp(how, "ask") == 0) {
-        /* The first PE puts a second after it has said so, and waits for an answer to that. */
+        /* The first PE puts a second word after it has announced the first, and waits for an answer
+         * to it. */
         static long question, answer;
         shmem_barrier_all();
         if (me == 0) {
@@ -95,7 +96,7 @@ static int turn(const char *how, int me)
         }
         shmem_long_wait_until(&answer, SHMEM_CMP_NE, 0);
     } else if (strcmp(how, "late") == 0) {
-        /* All wait in a barrier for one that computes; each in turn. */
+        /* All PEs wait in a barrier for one that computes; each PE computes once. */
         static long came;
         for (int late = 0; late < shmem_n_pes(); late++) {
             if (me == late) {
@@ -131,7 +132,7 @@ static int turn(const char *how, int me)
             exit(5);
         shmem_barrier_all();
     } else if (strcmp(how, "fork") == 0) {
-        /* A child's writes stay its own. */
+        /* A child's stores do not change its parent's variables. */
         static volatile long mine = 1;
         if (fork() == 0) {
             mine = 2;
@@ -140,7 +141,7 @@ static int turn(const char *how, int me)
         sleep(1);
         CHECK(mine == 1, "the child wrote into its parent");
     } else if (strcmp(how, "fork-calls") == 0) {
-        /* A child is no PE: it ends, and no PE notices. */
+        /* A child is no PE: its calls end it, and no PE notices. */
         for (int call = 0; call <= 8; call++)
             CHECK(exit_code_of_child(call) == (call == 0 ? 0 : 1), "call %d", call);
         shmem_barrier_all();

@@ -38,7 +38,7 @@ enum kind {
     XOR_NO_FETCH,
     SHARED_ADD,
     SHARED_XOR,
-    WRITES, /* those before only write */
+    WRITES, /* those before this one only write */
     GET = WRITES,
     GET_NBI,
     IGET,
@@ -199,13 +199,13 @@ static uint64_t update(unsigned char *at, size_t bytes, uint64_t operand, enum k
     return old;
 }
 
-/* What a compare-and-swap compares with: right every other time. */
+/* The value that a compare-and-swap compares with: correct every second time. */
 static uint64_t condition(const struct op *op, uint64_t now)
 {
     return op->value % 2 == 0 ? now : now + 1;
 }
 
-/* Applies it; what it fetches goes to `fetched`. */
+/* Applies the operation to the model; `fetched` gets the bytes that it fetches. */
 static void apply(const struct op *op, unsigned char *fetched)
 {
     unsigned char *at = &model[op->place][op->target][op->off];
@@ -352,7 +352,7 @@ static void carry_out(const struct op *op, const unsigned char *expected)
 
 /* --- order ------------------------------------------------------------------------------------ */
 
-static struct op since[SINCE_MAX]; /* mine, since the last quiet */
+static struct op since[SINCE_MAX]; /* this PE's operations since the last quiet */
 static unsigned since_count;
 
 static bool touch(const struct op *a, const struct op *b)
@@ -374,7 +374,7 @@ static bool is_shared(const struct op *op)
     return op->kind == SHARED_ADD || op->kind == SHARED_XOR;
 }
 
-/* A write behind writes of the same context needs a fence; anything else, a quiet. */
+/* A write after writes of the same context needs a fence; any other operation needs a quiet. */
 static void order(const struct op *op)
 {
     bool fence = false, quiet = since_count == SINCE_MAX;
@@ -414,7 +414,7 @@ static void new_team(void)
         CHECK(shmem_team_create_ctx(team, 0, &contexts[2]) == 0, "seed %u: context", seed);
 }
 
-/* Of what the model has of all PEs. */
+/* Checks a sum over the team, from the model of all PEs. */
 static void check_team_sum(void)
 {
     static uint64_t sums[4];

@@ -51,7 +51,7 @@ static void test_growing(void)
         CHECK(big, "%zu bytes: the heap grows", bytes);
         memset(big, (int)(bytes / MIB) + me, bytes);
         shmem_barrier_all();
-        /* The new part is symmetric: from the first to the last byte. */
+        /* The new part is symmetric, from the first byte to the last. */
         CHECK(shmem_addr_accessible(big + bytes - 1, next), "%zu bytes", bytes);
         unsigned char there;
         shmem_getmem(&there, big + bytes - 1, 1, next);
@@ -110,7 +110,7 @@ static void fill(struct block *block, size_t count, unsigned turn)
     memset(block->bytes, (int)(turn + (unsigned)me), count);
 }
 
-/* A piece of the neighbour's block. */
+/* Checks a part of the neighbour's block. */
 static void look(const struct block *block)
 {
     unsigned char piece[64];

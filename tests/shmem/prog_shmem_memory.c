@@ -116,7 +116,7 @@ static void test_contexts_end(void)
         shmem_barrier_all();
     }
     used[40] = mallinfo2().uordblks;
-    /* Ways to the other PEs that are opened meanwhile take memory once, and not in both parts. */
+    /* Paths to other PEs that are opened meanwhile take memory once, and not in both parts. */
     first = used[25] - (used[10] < used[25] ? used[10] : used[25]);
     second = used[40] - (used[25] < used[40] ? used[25] : used[40]);
     CHECK(first < 1500 || second < 1500, "%zu, then %zu bytes more", first, second);
@@ -134,7 +134,7 @@ static void test_alignment(void)
     shmem_free(pointer);
 }
 
-/* What does not fit is NULL everywhere, and harms nothing. */
+/* A request that does not fit returns NULL at every PE, and has no other effect. */
 static void test_too_much(void)
 {
     CHECK(shmem_malloc(SIZE_MAX / 2) == NULL, "too much");
@@ -146,7 +146,7 @@ static void test_too_much(void)
     shmem_free(kept);
 }
 
-/* The same offsets at every PE: what one writes into a block arrives in the same block. */
+/* The same offsets at every PE: what one PE writes into a block arrives in the same block. */
 static void check_same(const unsigned char *block, size_t bytes, unsigned number)
 {
     unsigned char *there = malloc(bytes);

@@ -118,7 +118,7 @@ static void apply(struct memory *model, const struct actor *actor, const struct 
 
 /* --- the library ------------------------------------------------------------------------------ */
 
-/* values: the caller's until quiet. */
+/* values: owned by the caller until quiet. */
 static void carry_out(shmem_ctx_t ctx, const struct actor *actor, const struct op *op, long *values)
 {
     long *cell = memory.part[actor->pe][actor->thread][op->cell];
@@ -245,7 +245,7 @@ static void *act(void *argument)
     return NULL;
 }
 
-/* What all PEs have drawn, as far as it was for me. */
+/* Predicts what all PEs have put to this one, by repeating their draws. */
 static void predict(unsigned round)
 {
     for (int pe = 0; pe < pes; pe++)

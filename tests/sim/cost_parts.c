@@ -84,7 +84,7 @@ static void a_pool_serves_who_asked_first(void **state)
     struct record record = {.cost = &cost};
     sim_pool_take(&pool, 3, (struct sim_call){note, &record, 0});
     sim_pool_take(&pool, 2, (struct sim_call){note, &record, 1});
-    /* One is free, but a caller that needs two asked before. */
+    /* One token is free, but a caller that needs two has asked before. */
     assert_false(sim_pool_try(&pool, 1));
     sim_pool_take(&pool, 1, (struct sim_call){note, &record, 2});
     assert_true(sim_cost_run(&cost, EVENTS_MAX));
@@ -280,7 +280,7 @@ static void fabric_free(struct fabric *fabric)
     free(fabric);
 }
 
-/* Runs to the end and says when the only call was made. */
+/* Runs to the end. Returns when the only call was made. */
 static uint64_t ended_ps(struct fabric *fabric)
 {
     assert_true(sim_cost_run(&fabric->cost, EVENTS_MAX));
@@ -396,7 +396,8 @@ static void a_line_leaves_when_it_is_full(void **state)
     fabric_free(fabric);
 }
 
-/* Two buffers: filling hides behind sending, so that lines follow each other on the wire. */
+/* With two buffers, lines are filled while others are sent, so that lines follow each other on the
+ * wire. */
 static void fill_buffers_saturate(void **state)
 {
     (void)state;
@@ -471,7 +472,7 @@ static void a_descriptor_costs_a_read(void **state)
     fabric_free(fabric);
 }
 
-/* Two tags: the third request goes when the first is answered. */
+/* With two tags the third request is sent when the first is answered. */
 static void tags_limit_what_is_under_way(void **state)
 {
     (void)state;

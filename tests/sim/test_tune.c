@@ -163,7 +163,8 @@ static void load(struct hardware *hardware)
     }
 }
 
-/* The threshold; and at each size what it chooses takes at most 1.05 of the faster way's time. */
+/* Returns the threshold. At each size the chosen method must take at most 1.05 of the time of the
+ * faster one. */
 static uint64_t tune(struct hardware hardware)
 {
     uint64_t from;

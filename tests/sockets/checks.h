@@ -14,7 +14,7 @@
 
 struct sockaddr_in;
 
-extern const char *current; /* the check that runs */
+extern const char *current; /* name of the check that runs */
 
 #define CHECK(condition)                                                                     \
     do {                                                                                     \
@@ -36,7 +36,7 @@ struct check {
     void (*run)(void);
 };
 
-/* Tables of checks, ended by one without a name. */
+/* Tables of checks, terminated by one without a name. */
 extern const struct check checks_of_bytes[];
 extern const struct check checks_of_ends[];
 extern const struct check checks_of_deaths[];
@@ -81,16 +81,16 @@ void done(struct pair pair);
 
 void write_all(int fd, const void *data, size_t bytes);
 void read_all(int fd, void *data, size_t bytes);
-/* Both ends of a connection: enough traffic for any library to do what it wants to do. */
+/* Moves enough bytes in both directions for any library to set up what it wants. */
 void talk_both_ways(int one, int other);
 void nonblocking(int fd);
-/* Writes until nothing more is taken; how much that was. */
+/* Writes until no more bytes are accepted. Returns how many. */
 size_t fill_up(int fd);
-/* Reads as much as expected. */
+/* Reads the expected number of bytes. */
 size_t drain(int fd, size_t expected);
 
-/* SIGALRM again and again, until no_more_signals(): one alone may come before the call that it is
- * to interrupt. */
+/* Sends SIGALRM again and again until no_more_signals(): a single one may come before the call that
+ * it has to interrupt. */
 void every_ms(void (*handler)(int), int flags, int ms);
 void no_more_signals(void);
 
@@ -98,18 +98,18 @@ void no_more_signals(void);
 int set_with(int fd, uint32_t events);
 /* As epoll_ctl(). */
 int put_in(int epfd, int fd, uint32_t events);
-/* The events of the one descriptor in it that has any; 0: none. */
+/* The events of the only descriptor in the set that has any; 0: none. */
 uint32_t wait_in(int epfd, int fd, int timeout);
 
-/* A child writes a byte, a little later. */
+/* A child writes a byte a little later. */
 void write_later(int fd);
 
 double now_s(void);
 void sleep_ms(int ms);
-/* A child must have ended well. */
+/* Waits for a child, which must succeed. */
 void wait_for(pid_t pid);
-/* In a child: it ends with its parent, also if that has ended already, and so holds no pipe that a
- * test reads to its end. */
+/* Called in a child: ends the child with its parent, also if the parent has ended already, so that
+ * the child holds no pipe that a test reads to its end. */
 void end_with(pid_t parent);
 
 #endif

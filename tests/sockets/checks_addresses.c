@@ -27,7 +27,7 @@ static void *nowhere(void)
     return page;
 }
 
-/* The last bytes of a page behind which there is nothing. */
+/* The last bytes of a page, with no page behind it. */
 static void *edge(size_t bytes)
 {
     char *pages = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -68,7 +68,7 @@ static void messages_from_where_nothing_is(void)
     CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, other) == 0);
     messages_from_nowhere(pair.client);
     messages_from_nowhere(other[0]);
-    /* No byte has gone, and the connection goes on. */
+    /* No byte was lost, and the connection still works. */
     CHECK(recv(pair.server, other, 1, MSG_DONTWAIT) == -1 && errno == EAGAIN);
     talk_both_ways(pair.client, pair.server);
     done(pair);
@@ -92,7 +92,7 @@ static void addresses_to_where_nothing_is(void)
     CHECK(recvfrom(pair.server, data, 2, 0, (struct sockaddr *)&addr, &negative) == -1);
     CHECK(errno == EINVAL);
     FAULTS(ioctl(pair.server, FIONREAD, bad));
-    read_all(pair.server, data, 1); /* the calls above have taken the others */
+    read_all(pair.server, data, 1); /* the calls above have read the others */
     CHECK(data[0] == 'o');
     close(listen_fd);
     done(pair);

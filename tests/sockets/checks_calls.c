@@ -57,7 +57,7 @@ static void connect_refused(void)
     close(fd);
 }
 
-/* connect() to nowhere in particular dissolves a connection; the socket can make another. */
+/* connect() to AF_UNSPEC disconnects the socket, which can then connect again. */
 static void connect_again(void)
 {
     struct sockaddr_in addr;
@@ -194,7 +194,7 @@ static void corks(void)
     done(pair);
 }
 
-/* A program that waits until all is with the peer. */
+/* A program that waits until the peer has received everything. */
 static void unsent_bytes_become_none(void)
 {
     struct pair pair = connected();
@@ -369,7 +369,7 @@ static void closed_by_number(void)
     int copy = dup(pair.client);
     char byte;
     CHECK(syscall(SYS_close, pair.client) == 0);
-    write_all(copy, "x", 1); /* it is open as long as there is another number */
+    write_all(copy, "x", 1); /* it is open as long as another number refers to it */
     read_all(pair.server, &byte, 1);
     CHECK(syscall(SYS_close, copy) == 0 && syscall(SYS_close, copy) == -1 && errno == EBADF);
     CHECK(read(pair.server, &byte, 1) == 0);

@@ -86,7 +86,7 @@ static void threads_are_cancelled(void)
     CHECK(mappings("viaduct-connection") == 0);
 }
 
-/* What came meanwhile is still there, for another thread. */
+/* Bytes that arrived meanwhile are still there for another thread. */
 static void a_connection_outlives_its_cancelled_threads(void)
 {
     char byte;
@@ -249,7 +249,7 @@ static long by_accept(void)
 static long by_connect(void)
 {
     int fd = socket(AF_INET, SOCK_STREAM, 0);
-    CHECK(fd == pipe_fds[1] + 1); /* closed below: a call that is cancelled can not */
+    CHECK(fd == pipe_fds[1] + 1); /* the test closes it below: a cancelled call can not */
     return connect(fd, (struct sockaddr *)&address, sizeof(address));
 }
 
