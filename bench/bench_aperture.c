@@ -222,9 +222,8 @@ struct hosts {
     struct via_host *host[2];
     struct via_attach *attach[2];
     struct via_segment *segment[2];
-    struct via_segment
-        *frames_only; /* private to the daemon's frames: not readable, so no slice shows it */
-    struct via_remote *remote[2]; /* remotes of the other host's segment */
+    struct via_segment *frames_only; /* not readable, so no slice shows it */
+    struct via_remote *remote[2];    /* remotes of the other host's segment */
     struct via_remote *by_frames;
     uint64_t number;
 };
