@@ -113,8 +113,8 @@ static void *send_in_rounds(void *unused)
     return unused;
 }
 
-/* Another thread fills the connection meanwhile, and nothing reads from it: a call that waited
- * would wait for ever. */
+/* Another thread fills the connection meanwhile, and nothing reads from it: a splice() that waited
+ * would wait forever. */
 static void splice_beside_a_sender_does_not_wait(void)
 {
     static char data[PIPE_BYTES];
@@ -161,7 +161,7 @@ static void splice_to_a_full_pipe(void)
     done(pair);
 }
 
-/* That the pipe does not block says nothing of the connection. */
+/* Even if the pipe is non-blocking, the connection may be blocking. */
 static void splice_from_an_empty_connection(void)
 {
     struct pair pair = connected();
@@ -178,7 +178,7 @@ static void splice_from_an_empty_connection(void)
 
 /* --- on a small stack ------------------------------------------------------------------------ */
 
-/* What Linux has always allowed; some processors want more. */
+/* Linux has always allowed stacks of this size; some processors need more. */
 #define SMALL_STACK_BYTES (16 * 1024)
 
 static struct pair small;

@@ -83,7 +83,7 @@ static short events_of(int fd)
 
 #define ENDED (POLLIN | POLLOUT | POLLRDHUP)
 
-/* Of a connection whose own direction has not ended. */
+/* The end's own direction has not ended. */
 static void expect_reset(int fd)
 {
     char byte;
@@ -231,7 +231,7 @@ static void ends_without_closing(void)
 
 /* --- what else the connection has seen ------------------------------------------------------- */
 
-/* Both directions have ended then. */
+/* Both directions have ended by then. */
 static void killed_after_the_end_of_the_request(void)
 {
     struct victim victim = victim_with(reads_nothing);
@@ -273,7 +273,7 @@ static void forks_and_reads_nothing(int fd)
     }
 }
 
-/* A child of the one that was killed still has it. */
+/* A child of the killed process still has the end. */
 static void the_last_holder_counts(void)
 {
     char byte;
@@ -308,7 +308,8 @@ static void answers_for_long(int fd)
     }
 }
 
-/* An end that shut its output down before any acceleration could report it is alive, and slow. */
+/* An end that shut its output down, before any acceleration could report that, is alive and
+ * slow. */
 static void an_early_end_is_no_death(void)
 {
     struct victim victim = victim_of(just_connected(), answers_for_long);
@@ -331,7 +332,7 @@ static void reads_what_came(int fd)
     }
 }
 
-/* Its own direction has never been used. */
+/* The killed end has never sent anything. */
 static void killed_without_ever_writing(void)
 {
     struct victim victim = victim_of(just_connected(), reads_what_came);
@@ -402,8 +403,7 @@ static void the_error_is_an_option(void)
     close(fd);
 }
 
-/* The peer need not notice at once, but as if RST had been under way: then in this way, and
- * once. */
+/* The peer may notice late, but then as if RST had been under way: by this result, and once. */
 static void a_writer_hears_of_a_reset(void)
 {
     int fd = request(reads_nothing);
@@ -418,7 +418,7 @@ static void a_writer_hears_of_a_reset(void)
 
 /* --- one of several that hold the end -------------------------------------------------------- */
 
-/* The next write of 8 bytes is the end of this process: by such a library rings. */
+/* The next write of 8 bytes, by which such a library rings, kills this process. */
 static void die_at_the_ring(void)
 {
     struct sock_filter code[] = {
@@ -431,11 +431,11 @@ static void die_at_the_ring(void)
     };
     struct sock_fprog program = {sizeof(code) / sizeof(code[0]), code};
     CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
-    /* Not by prctl(), at which the connection would go back to the kernel. */
+    /* Not by prctl(): at that call the library would return the connection to the kernel. */
     CHECK(syscall(SYS_prctl, PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0) == 0);
 }
 
-/* The peer sleeps when it comes. */
+/* The peer sleeps when the byte arrives. */
 static void writes_and_dies(int fd)
 {
     if (fork() == 0) {
@@ -446,7 +446,8 @@ static void writes_and_dies(int fd)
     }
 }
 
-/* Its parent holds the end, too, and has not noticed the death: the byte arrives nevertheless. */
+/* The dead process's parent holds the end, too, and has not noticed the death: the byte arrives
+ * nevertheless. */
 static void expect_the_byte(bool (*hears)(int fd))
 {
     struct victim victim = victim_with(writes_and_dies);
@@ -504,7 +505,7 @@ static void *talk_on_both(void *of_pair)
     return NULL;
 }
 
-/* The main thread ends, and the process with the last of the program's threads. */
+/* The main thread ends; the process ends with the last of the program's threads. */
 static void end_with_the_last_thread(void)
 {
     static struct pair pair;

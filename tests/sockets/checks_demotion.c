@@ -29,7 +29,7 @@ static void stdio_reads_and_writes(void)
 {
     struct pair pair = connected();
     char line[32];
-    write_all(pair.client, "early ", 6); /* is unread when stdio comes */
+    write_all(pair.client, "early ", 6); /* is unread when the program uses stdio */
     write_all(pair.server, "before ", 7);
     FILE *file = fdopen(pair.server, "r+");
     CHECK(file != NULL && fileno(file) == pair.server);
@@ -49,7 +49,7 @@ static void stdio_reads_and_writes(void)
     close(pair.client);
 }
 
-/* What may be unread when the other end has been closed is still there for stdio. */
+/* Bytes that were unread when the other end closed are still there for stdio. */
 static void stdio_after_the_end(void)
 {
     struct pair pair = connected();
@@ -64,9 +64,8 @@ static void stdio_after_the_end(void)
     fclose(file);
 }
 
-/* The peer sleeps, in this way or that, when it happens. */
-/* An end that has shut its output down sends nothing that could come too early, so no call waits
- * for that. */
+/* An end that has shut its output down sends nothing that could arrive too early, so no call waits
+ * for its reader. */
 static void after_a_half_close(void)
 {
     struct pair pair = connected();
@@ -200,7 +199,7 @@ static void the_peer_is_busy(void)
     a_sleeping_peer(elsewhere);
 }
 
-/* A writer that sleeps for room goes on by the kernel. */
+/* A writer that sleeps for room continues over the kernel. */
 static void the_peer_writes(void)
 {
     struct pair pair = connected();
@@ -233,8 +232,8 @@ static void the_peer_writes(void)
     wait_for(pid);
 }
 
-/* One end returns to the kernel; the other, in the same process, is in a set that no thread need
- * wait in. */
+/* One end returns to the kernel. The other, in the same process, is in a set in which no thread
+ * waits. */
 static void the_other_end_is_in_a_set_here(void)
 {
     struct pair pair = connected();
@@ -275,7 +274,7 @@ static void both_ends_at_once(void)
 
 /* --- other programs -------------------------------------------------------------------------- */
 
-/* Of plain system calls, without any library. */
+/* A program of system calls only, into which no library is loaded. */
 static const char *static_cat(void)
 {
     static char path[PATH_MAX];
@@ -286,7 +285,7 @@ static const char *static_cat(void)
     return path;
 }
 
-/* The other end of a connection whose this end has become cat; "early" was unread. */
+/* The other end of the connection, when one end has become cat; "early" was unread. */
 static void talk_to_cat(int fd, const char *early)
 {
     char data[64];
@@ -346,7 +345,7 @@ static void becomes_another_program(void)
     wait_for(pid);
 }
 
-/* By a number of its own, which is not close-on-exec. */
+/* Under a number of its own, which is not close-on-exec. */
 static void inherited_by_number(void)
 {
     struct pair pair = connected();
@@ -403,7 +402,7 @@ static void after_vfork(void)
     wait_for(pid);
 }
 
-/* Started inside of the C library. */
+/* The descriptor goes to a shell that the C library starts. */
 static void given_to_a_shell(bool by_popen)
 {
     struct pair pair = connected();
@@ -432,7 +431,7 @@ static void given_to_popen(void)
     given_to_a_shell(true);
 }
 
-/* Only this program holds it: an exec passes it by. */
+/* Only this program holds the descriptor: an exec closes it. */
 static void close_on_exec_stays(void)
 {
     struct pair pair = connected();
@@ -467,7 +466,7 @@ static void sent_to_another_process(void)
     int channel[2];
     char data[16];
     CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, channel) == 0);
-    pid_t pid = fork(); /* before there is a connection */
+    pid_t pid = fork(); /* forked before there is a connection */
     CHECK(pid >= 0);
     if (pid == 0) {
         int fd = receive_fd(channel[1]);
@@ -498,7 +497,7 @@ static void on_io(int number)
     told++;
 }
 
-/* Of bytes that count up, so many from there on, read where no library is in between. */
+/* Reads bytes that count up from `from` by system calls, which no library intercepts. */
 static void read_past_the_library(int fd, size_t from, size_t bytes)
 {
     static unsigned char block[4096];
@@ -522,7 +521,8 @@ static void goes_back(int fd)
     close(channel[1]);
 }
 
-/* First one end, then the other: each finds its unread bytes in the kernel, whichever has gone. */
+/* First one end returns, then the other: each finds its unread bytes in the kernel, whichever
+ * returned first. */
 static void one_after_the_other(size_t bytes, size_t read_before, bool goes)
 {
     static unsigned char block[120000];
@@ -562,7 +562,7 @@ static void both_ends_one_after_the_other(void)
     }
 }
 
-/* What came by pipe and what came by the kernel behind it: one read gets both. */
+/* One read gets bytes from the pipe and those from the kernel behind them. */
 static void a_read_across_the_change(void)
 {
     struct pair pair = connected();
@@ -600,7 +600,7 @@ static void told_by_signal(void)
     done(pair);
 }
 
-/* TLS in the kernel, without keys yet: bytes go as they are. Refusing it is an answer, too. */
+/* TLS in the kernel, without keys yet: bytes go unencrypted. A kernel may refuse it. */
 static void layered(void)
 {
     struct pair pair = connected();

@@ -186,9 +186,8 @@ static void a_killed_peer_is_an_end(void)
     close(pair.client);
 }
 
-/* A thread that sleeps for one connection again and again may do so in another way than at first:
- * with waits for several descriptors in between, and for another connection by the same number
- * later. */
+/* A thread that sleeps for one connection again and again, with waits for several descriptors in
+ * between and for another connection of the same number later, is woken each time. */
 static void a_killed_peer_wakes_who_has_slept_before(void)
 {
     for (int round = 0; round < 3; round++) {
@@ -298,7 +297,8 @@ static void linger_zero_resets(void)
     close(pair.client);
 }
 
-/* On an end that is shut in both directions a reset is no news, but it is an edge: the last one. */
+/* On an end that is shut in both directions a reset changes no event, but it is an edge: the last
+ * one. */
 static void reset_of_what_is_shut_is_an_edge(void)
 {
     struct pair pair = connected();

@@ -38,7 +38,7 @@ static void another_user_after_connecting(void)
     done((struct pair){fd, server});
 }
 
-/* A master that listens, and workers of another user that accept. */
+/* A process listens, and workers of another user accept. */
 static void another_user_accepts(void)
 {
     struct sockaddr_in addr;
@@ -72,7 +72,7 @@ static void another_user_accepts(void)
     wait_for(worker);
 }
 
-/* Neither /proc nor anything else is there. */
+/* In a root directory without /proc or any other file. */
 static void talk_in_another_root(void)
 {
     struct pair pair = connected();

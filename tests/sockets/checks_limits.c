@@ -119,7 +119,7 @@ static void *read_one(void *of_fd)
     return NULL;
 }
 
-/* A thread that waits hears rings by a descriptor of its own, for which there is none left. */
+/* A waiting thread is woken by a descriptor of its own, for which there is none left. */
 static void a_wait_without_a_descriptor_ends(void)
 {
     struct timespec limit;
@@ -185,7 +185,7 @@ static void wait_in_each_call(struct pair pair, int epfd)
     CHECK(shutdown(pair.server, SHUT_WR) == 0 && read(pair.client, &byte, 1) == 0);
 }
 
-/* poll() then takes no entry at all, but the other calls that wait are as before. */
+/* poll() with a limit of 0 takes no entry, but the other calls that wait work as before. */
 static void waits_without_descriptors(void)
 {
     struct pair piped = connected();

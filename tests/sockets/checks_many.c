@@ -41,7 +41,7 @@ static void open_many(uint32_t events)
     struct epoll_event event;
     while (epoll_wait(set, &event, 1, 0) > 0 && (events & EPOLLET) != 0) {
     }
-    /* Quiet for so many calls that any limit on polling it has passed. */
+    /* Quiet for so many calls that the library has stopped polling it. */
     for (unsigned i = 0; i < 500; i++) {
         CHECK(epoll_wait(set, &event, 1, 0) == 0);
     }
@@ -112,7 +112,7 @@ static void each_of_many_is_heard_by_edge(void)
     each_of_many_is_heard(EPOLLIN | EPOLLET | EPOLLRDHUP);
 }
 
-/* Bytes that were read without asking the set must not consume what the set needs for the next
+/* Bytes that were read without a call on the set must not consume what the set needs for the next
  * event. */
 static void many_are_read_without_asking(void)
 {
@@ -133,7 +133,7 @@ static void many_are_read_without_asking(void)
     close_many();
 }
 
-/* One that always has something keeps the set from ever waiting. */
+/* One connection that always has bytes keeps the set from ever waiting. */
 static void quiet_ones_are_heard_beside_a_busy_one(void)
 {
     open_many(EPOLLIN);

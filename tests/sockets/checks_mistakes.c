@@ -23,7 +23,7 @@ static bool is_readable(int fd)
     return poll(&(struct pollfd){fd, POLLIN, 0}, 1, 5000) == 1;
 }
 
-/* Not even the compiler knows that they are none. */
+/* Invalid addresses that the compiler can not recognise as such. */
 static void *no_address(int number)
 {
     static void *const volatile none[] = {NULL, (void *)16, (void *)-1, (void *)-4096};
@@ -52,7 +52,7 @@ static void addresses_that_are_none(void)
         CHECK(sendmsg(pair.server, none, 0) == -1 && errno == EFAULT);
         CHECK(ioctl(pair.server, FIONREAD, none) == -1 && errno == EFAULT);
         CHECK(poll(none, 1, 0) == -1 && errno == EFAULT);
-        /* Bytes that are thrown away need no place. */
+        /* Bytes that are discarded need no buffer. */
         CHECK(recv(pair.server, none, 1, MSG_TRUNC) == (i < 2 ? 1 : -1));
         read_all(pair.server, data, i < 2 ? 4 : 5);
         CHECK(memcmp(data, i < 2 ? "ello" : "hello", 4) == 0);
@@ -99,7 +99,7 @@ static void flags_that_are_none(void)
     done(pair);
 }
 
-/* Nothing is taken from anywhere by a splice() that can not be. */
+/* A splice() that is not possible takes no byte from either descriptor. */
 static void splices_that_are_none(void)
 {
     struct pair pair = connected();
@@ -140,7 +140,7 @@ static void go_back(int number)
     siglongjmp(before, 1);
 }
 
-/* The call fails, or a handler leaves it: the set is as it was. */
+/* The call fails, or a handler leaves it by a jump: the set is unchanged. */
 static void events_to_where_nothing_can_be_written(void)
 {
     struct pair pair = connected();
@@ -176,7 +176,7 @@ static void dissolved(void)
     done(pair);
 }
 
-/* SO_RCVTIMEO_NEW, which programs for 32 bits use since 2038 is near. */
+/* SO_RCVTIMEO_NEW, which 32-bit programs with 64-bit times use. */
 static void the_other_name_of_a_time_out(void)
 {
     struct pair pair = connected();
@@ -190,8 +190,8 @@ static void the_other_name_of_a_time_out(void)
     done(pair);
 }
 
-/* A negative time limit means no time at all, and does not even wait for a byte when none is
- * wanted; a limit beyond all waits is no limit. */
+/* A negative time limit means no wait at all, not even for a byte when none is asked for; a limit
+ * beyond all waits is no limit. */
 static void time_limits_that_are_none(void)
 {
     struct pair pair = connected();
@@ -220,7 +220,7 @@ static void select_with_many_microseconds(void)
     done(pair);
 }
 
-/* Longer than any clock counts in nanoseconds: for ever. */
+/* More nanoseconds than any clock counts: no limit. */
 static void time_limits_beyond_all_clocks(void)
 {
     struct pair pair = connected();
@@ -239,13 +239,14 @@ static void time_limits_beyond_all_clocks(void)
     done(pair);
 }
 
-/* Whatever is in the set. */
+/* Whatever is in the set, invalid arguments fail as on the kernel. */
 static void waits_with_arguments_that_are_none(void)
 {
     struct pair pair = connected();
     struct epoll_event event;
     int sets[] = {set_with(pair.server, EPOLLIN), epoll_create1(0)};
-    volatile int most = INT_MAX, least = INT_MIN; /* the compiler knows better */
+    volatile int most = INT_MAX,
+                 least = INT_MIN; /* variables, because the compiler refuses such constants */
     write_all(pair.client, "x", 1);
     for (int i = 0; i < 2; i++) {
         CHECK(epoll_wait(sets[i], &event, most, 0) == -1 && errno == EINVAL);

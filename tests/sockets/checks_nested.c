@@ -29,7 +29,7 @@ static void nest(struct pair pair, int inner)
     close(middle);
 }
 
-/* It is in the other sets by one number, and gets a connection by another. */
+/* The connection is in the other sets by one number, and is connected by another. */
 static void copied_when_it_was_nested(void)
 {
     struct pair pair = connected();
@@ -61,7 +61,7 @@ static void nested_after_it_was_filled(void)
     done(pair);
 }
 
-/* The outer pair is there before the inner set, which has a connection, comes into it. */
+/* The outer pair is there before the inner set, which has a connection, is added to it. */
 static void nested_from_outside(void)
 {
     struct pair pair = connected();
@@ -143,7 +143,7 @@ static void nested_by_edge(void)
     close(pair.server);
 }
 
-/* On an end that is shut in both directions a reset is no news, but it is an edge, and the last
+/* On an end that is shut in both directions a reset changes no event, but it is an edge: the last
  * one. */
 static void nested_when_it_is_reset(void)
 {
@@ -257,7 +257,7 @@ static void nested_as_deep_as_can_be(void)
     done(pair);
 }
 
-/* Waits outside, then inside, and answers. */
+/* Waits in the outer set, then in the inner one, and answers. */
 struct echoer {
     int fd;
     int outer;
@@ -278,7 +278,8 @@ static void *echo_by_nested_sets(void *context)
     return NULL;
 }
 
-/* Asleep each time, or hardly ever; and the set that is waited in while it is filled. */
+/* Threads that sleep each time, or hardly ever; and a set in which a thread waits while another
+ * adds to it. */
 static void nested_sets_wake_sleepers(void)
 {
     for (int slow = 0; slow < 2; slow++) {
@@ -307,7 +308,7 @@ static void nested_sets_wake_sleepers(void)
     }
 }
 
-/* Data of the program's, whichever process waits. */
+/* The program's data are reported, whichever process waits. */
 static void add_with_data(int epfd, int fd, uint32_t data)
 {
     struct epoll_event event = {.events = EPOLLIN, .data = {.u32 = data}};

@@ -52,7 +52,7 @@ static void set_timeouts(int fd)
     CHECK(setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &tv, sizeof(tv)) == 0);
 }
 
-/* At this end, both limits hold. */
+/* Both time limits hold at this end. */
 static void check_timeouts(int fd, int other)
 {
     char byte;
@@ -102,7 +102,7 @@ static void nothing(int fd)
     (void)fd;
 }
 
-/* The peer's bytes come in pieces of at least that many, so there is other traffic than
+/* The peer's bytes come in pieces of at least the low-water mark, unlike those of
  * talk_both_ways(). */
 static struct pair prepared_for_low_water(bool at_listener)
 {
@@ -235,7 +235,7 @@ static void notifications_asked_for_before_connecting(void)
     done(pair);
 }
 
-/* What gRPC does to every listener. */
+/* gRPC sets this option on every listener. */
 static void notifications_that_no_call_asks_for(void)
 {
     struct pair pair = prepared(set_zerocopy, true);
@@ -251,7 +251,7 @@ static void set_small_buffers(int fd)
     CHECK(setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes)) == 0);
 }
 
-/* A listener with small buffers has writers held up early. */
+/* Small buffers of a listener make writers wait early. */
 static void small_buffers_of_the_listener(void)
 {
     struct pair pair = prepared(set_small_buffers, true);
@@ -261,7 +261,8 @@ static void small_buffers_of_the_listener(void)
     done(pair);
 }
 
-/* Bytes that are left, as control data: the kernel's, or an option that is not known. */
+/* Asks for control data about the bytes left: an option of the kernel, or one that it does not
+ * know. */
 static void asks_for_bytes_left(int fd, int other)
 {
     const int on = 1;
@@ -430,7 +431,7 @@ static void what_is_closed_is_bad(void)
 
 /* --- less usual uses ------------------------------------------------------------------------- */
 
-/* PEEK, WAITALL and a limit at once: as much as comes in time, and it stays. */
+/* PEEK, WAITALL and a time limit at once: the bytes that arrive in time are returned, and stay. */
 static void peeks_that_wait(void)
 {
     struct pair pair = connected();

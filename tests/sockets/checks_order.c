@@ -63,7 +63,7 @@ static void write_burst(const struct order *order)
     }
 }
 
-/* So that any library has done what it wants to do. */
+/* So that any library has finished accelerating the connection. */
 static void warm_up(int fd, bool first)
 {
     char byte = 'w';
@@ -211,7 +211,7 @@ static void edges_come_in_order(void)
 
 #define NEW_ONES 300u
 
-/* A new one, after so many bytes each way, and then the old one. */
+/* Writes to a new connection, after some bytes in each direction, and then to the old one. */
 static void write_to_new(const struct sockaddr_in *addr, int old, unsigned bytes)
 {
     char byte = 'w';
@@ -260,7 +260,8 @@ static void add(int set, int fd)
     CHECK(epoll_ctl(set, EPOLL_CTL_ADD, fd, &event) == 0);
 }
 
-/* What the next connection that has something has sent, answered; or it is new, or has ended: 0. */
+/* Returns the byte that the next ready connection has sent, and answers it; 0 for a new connection,
+ * or one that has ended. */
 static char hear_one(int set, int from)
 {
     char byte;

@@ -155,7 +155,7 @@ static void echo(int fd, char letter)
     CHECK(memcmp(data, back, sizeof(data)) == 0);
 }
 
-/* A server's parent closes what its children use, and gets the next connection. */
+/* A server's parent closes the descriptors that its children use, and gets the next connection. */
 static int waits_in_vain(void *of_fd)
 {
     struct pollfd pfd = {*(const int *)of_fd, POLLIN, 0};
@@ -167,7 +167,8 @@ static void on_alarm(int number)
     (void)number;
 }
 
-/* What a child of vfork() opens is not there for its parent, in whose memory it runs. */
+/* The descriptors that a child of vfork() opens are not there for its parent, in whose memory it
+ * runs. */
 static void a_child_in_our_memory_waits(void)
 {
     static _Alignas(64) unsigned char stack[256 * 1024];
@@ -212,7 +213,7 @@ static void children_made_by_clone(void)
     }
 }
 
-/* Its own number, and signals to the right process. */
+/* The library uses the child's own process id there, and signals the right process. */
 static void a_child_made_by_clone_connects(void)
 {
     for (int i = 0; i < 3; i++) {
@@ -486,7 +487,7 @@ static void closing_everything_else(void)
     struct pair pair = connected();
     char byte;
     int max = pair.client > pair.server ? pair.client : pair.server;
-    /* As daemons do; ours must survive it. */
+    /* As daemons do; the library's own descriptors must survive it. */
     for (int fd = max + 1; fd < 65536; fd++) {
         close(fd);
     }

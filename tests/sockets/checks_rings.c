@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Rings of liburing's, the library, as a database has one for its files: connections are not
+ * io_uring rings made by liburing, as a database uses one for its files: connections are not
  * affected until one of them is named in the ring. (checks_demotion.c has a ring made by system
- * calls.) Where there is no liburing, or no ring to be had, there is nothing to check.
+ * calls.) Where there is no liburing, or the kernel allows no ring, nothing is checked.
  */
 #include "checks.h"
 
@@ -110,7 +110,7 @@ static struct pair with_unread_bytes(void)
     return pair;
 }
 
-/* From then on it is the kernel's, and others are not. */
+/* A read by a ring returns its connection to the kernel, and no other one. */
 static void a_ring_reads_one_connection(void)
 {
     struct pair pair = with_unread_bytes();

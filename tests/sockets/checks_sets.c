@@ -36,7 +36,7 @@ static void two_sets_hold_it(void)
     done(pair);
 }
 
-/* A copy is a registration of its own, which outlives the descriptor it was made of. */
+/* A copy is a registration of its own, which outlives the original descriptor. */
 static void a_copy_is_another_registration(void)
 {
     struct pair pair = connected();
@@ -56,7 +56,8 @@ static void a_copy_is_another_registration(void)
     close(pair.client);
 }
 
-/* The number that it was put in by is closed, and is soon another connection's, which ends. */
+/* The number by which the connection was added is closed, and soon belongs to another connection,
+ * which ends. */
 static void its_number_becomes_another_connection(bool goes_back)
 {
     struct pair pair = connected();
@@ -98,7 +99,7 @@ static void its_number_is_anothers_and_it_goes_back(void)
     its_number_becomes_another_connection(true);
 }
 
-/* Some programs do that for every message. */
+/* Some programs remove and add the connection for every message. */
 static void taken_out_and_put_in_again(void)
 {
     struct pair pair = connected();
@@ -131,7 +132,8 @@ static void taken_out_and_put_in_again(void)
     close(epfd);
 }
 
-/* A removed registration does not return by a copy, nor with the next connection of that number. */
+/* A removed registration does not return because of a copy, nor with the next connection of that
+ * number. */
 static void taken_out_and_copied(void)
 {
     struct pair pair = connected();
@@ -174,7 +176,7 @@ static void exclusive(void)
     done(pair);
 }
 
-/* What a child closes stays in the set of its parent. */
+/* A connection that a child closes stays in the set of its parent. */
 static void child_closes(struct pair pair)
 {
     char byte;
@@ -204,7 +206,7 @@ static void a_child_closes_its_copy(void)
     child_closes(just_connected());
 }
 
-/* Another number of the same socket, which came by a message, takes the place of the first. */
+/* Another number of the same socket, received in a message, takes the place of the first. */
 static void replaced_by_a_copy_that_was_passed(void)
 {
     struct pair pair = connected();
@@ -256,7 +258,7 @@ static void set_of_two_numbers(int epfd, int copy)
         read_all(pair.server, &byte, 1);
     }
     CHECK(close(epfd) == 0);
-    int other = open("/dev/null", O_RDONLY); /* which gets the number */
+    int other = open("/dev/null", O_RDONLY); /* gets the number */
     CHECK(other == epfd && epoll_ctl(copy, EPOLL_CTL_MOD, pair.server, &event) == 0);
     CHECK(wait_in(copy, pair.server, 5000) == EPOLLOUT);
     CHECK(put_in(copy, pair.client, EPOLLIN) == 0);
@@ -269,7 +271,7 @@ static void set_of_two_numbers(int epfd, int copy)
     done(pair);
 }
 
-/* As event loops of Rust do with theirs. */
+/* As event loops of Rust do with their sets. */
 static void copied_before_anything_is_in_it(void)
 {
     int (*const ways[])(int) = {dup, copy_by_dup2, copy_by_dup3, copy_by_fcntl};
@@ -284,7 +286,7 @@ static bool is_readable(int fd, int timeout)
     return poll(&(struct pollfd){fd, POLLIN, 0}, 1, timeout) == 1;
 }
 
-/* poll() on a set says what epoll_wait() would. */
+/* poll() on a set reports what epoll_wait() would return. */
 static void a_set_is_polled(void)
 {
     struct pair pair = connected();
@@ -299,12 +301,12 @@ static void a_set_is_polled(void)
             CHECK(is_readable(epfd, 0) == (edge == 0)); /* reported; and it is still there */
             read_all(pair.server, &byte, 1);
             CHECK(!is_readable(epfd, 0) && wait_in(epfd, pair.server, 20) == 0);
-            /* It wakes the thread that sleeps in the set, and is gone by then. */
+            /* The bytes wake the thread that sleeps in the set, and are gone by then. */
             write_later(pair.client);
             CHECK(wait_in(epfd, pair.server, 5000) == EPOLLIN);
             read_all(pair.server, &byte, 1);
             CHECK(!is_readable(epfd, 0));
-            /* It is read without asking the set. */
+            /* The bytes are read without a call on the set. */
             write_later(pair.client);
             CHECK(is_readable(pair.server, 5000));
             read_all(pair.server, &byte, 1);
@@ -363,7 +365,7 @@ static void change_by_a_number_that_was_closed(void)
     CHECK(close(number) == 0);
 }
 
-/* Reported once, and again only when it is rearmed. */
+/* An event that is reported once, and again only when it is rearmed. */
 static void one_shot_before_it_connects(void)
 {
     for (int told = 0; told < 2; told++) {
@@ -437,8 +439,8 @@ static void in_several_sets_before_it_connects(void)
 
 #define GONE (EPOLLERR | EPOLLHUP)
 
-/* connect() to nowhere: the registration stays, whether its end was reported or not, of a socket
- * that can connect again; by all its numbers. */
+/* connect() with AF_UNSPEC: the registration stays, under all its numbers, whether the end was
+ * reported or not, and the socket can connect again. */
 static void dissolved_and_connected_again(void)
 {
     const struct sockaddr nowhere = {.sa_family = AF_UNSPEC};
@@ -529,8 +531,8 @@ static void *sleep_in(void *arg)
     return NULL;
 }
 
-/* As gRPC has it: one thread sleeps in a set while another puts the first connection in, which can
- * be written at once. On one processor, where the sleeper goes first when it wakes. */
+/* As in gRPC: one thread sleeps in a set while another adds the first connection, which is writable
+ * at once. On one CPU, where the woken thread runs first. */
 static void first_one_in_while_a_thread_sleeps(void)
 {
     struct sockaddr_in addr;
@@ -559,7 +561,8 @@ static void first_one_in_while_a_thread_sleeps(void)
     close(listen_fd);
 }
 
-/* Two that are always ready, and one place: both have their turns. */
+/* Two connections that are always ready, and a call with room for one event: each is reported in
+ * turn. */
 static void one_place_for_two(int timeout)
 {
     struct pair pair = connected();
@@ -588,8 +591,8 @@ static void *nothing(void *arg)
     return arg;
 }
 
-/* Two connections that returned to the kernel, two places for events, and an event that a library
- * may have put between them. */
+/* Two connections that returned to the kernel, a call with room for two events, and an event that a
+ * library may have put between them. */
 static void two_places_for_two(void)
 {
     struct pair pairs[3] = {connected(), connected(), connected()};
@@ -627,13 +630,13 @@ static void one_place_for_two_and_time(void)
 /* --- an edge for bytes that come during a wait on the set ------------------------------------ */
 
 /* At one end one thread writes much, one waits in a set, and one reads when the set reports input;
- * at the other end one writes little, and one reads. */
+ * at the other end one thread writes little, and one reads. */
 struct rally {
     struct pair pair;
     sem_t told;
     _Atomic bool over;
-    _Atomic unsigned got;     /* bytes that have been read of the few */
-    _Atomic unsigned drained; /* ... and of the many */
+    _Atomic unsigned got;     /* how many of the few bytes have been read */
+    _Atomic unsigned drained; /* ... and how many of the many bytes */
 };
 
 #define RALLY_COUNT 2000u
@@ -644,7 +647,7 @@ static void spin_us(unsigned us)
     }
 }
 
-/* A few bytes, one at a time; more of them when all have been read. */
+/* Sends a few bytes, one at a time, and more when all have been read. */
 static void *send_rally(void *argument)
 {
     struct rally *rally = argument;
@@ -709,8 +712,7 @@ static void *read_much(void *argument)
     return NULL;
 }
 
-/* As gRPC does it. One thread waits in the set while another reads, and meanwhile more bytes
- * come. */
+/* As in gRPC: one thread waits in the set while another reads, and meanwhile more bytes arrive. */
 static void edges_while_another_thread_reads(void)
 {
     struct rally rally = {.pair = just_connected()};

@@ -36,7 +36,7 @@ static void close_one(void)
     }
 }
 
-/* A connection of its own, to a listener of the handlers. */
+/* Uses a connection of its own, to a listener for the handlers. */
 static void connect_and_close(void)
 {
     int client = socket(AF_INET, SOCK_STREAM, 0);
@@ -238,7 +238,7 @@ static void a_sleep_restarts_by_the_handler_that_ran(void)
     while (read(pair.server, &byte, 1) != 1) {
         CHECK(errno == EINTR);
     }
-    /* What siginterrupt() changes without a hooked call counts, too. */
+    /* What siginterrupt() changes without a hooked call must be noticed, too. */
     interrupts(SIGUSR1);
     signal_then_write(SIGUSR1, pair.client);
     CHECK(read(pair.server, &byte, 1) == -1 && errno == EINTR);
@@ -276,7 +276,7 @@ static void handlers_are_as_installed(void)
     CHECK(sigaction(0, NULL, &old) == -1 && errno == EINVAL);
     CHECK(sigaction(SIGKILL, &action, NULL) == -1 && errno == EINVAL);
     CHECK(signal(_NSIG, count) == SIG_ERR && errno == EINVAL);
-    /* A shell of system() has none of our handlers, and they are there afterwards. */
+    /* A shell of system() has none of the program's handlers, and they are there afterwards. */
     CHECK(signal(SIGINT, count) == SIG_DFL && system("exit 3") == 3 << 8);
     CHECK(signal(SIGINT, SIG_DFL) == count);
 }

@@ -21,7 +21,7 @@
 
 /* Less than a ring holds: no thread waits for room. */
 #define BYTES 200000u
-/* Small ones go by smaller steps. */
+/* Small streams are sent in smaller steps. */
 #define STEP 5000u
 
 static unsigned char byte_at(size_t at)
@@ -40,7 +40,7 @@ static void write_pattern(int fd, size_t bytes)
     }
 }
 
-/* Past any library, as the next program would. */
+/* Reads by stdio, as another program would: no library sees it. */
 static void read_pattern(FILE *file, size_t bytes)
 {
     for (size_t at = 0; at < bytes; at++) {
@@ -51,7 +51,7 @@ static void read_pattern(FILE *file, size_t bytes)
 
 /* --- ways of being silent: none of them ends by itself, or touches the connection ------------ */
 
-/* The connection's next call answers, and what waits for it goes on with it. */
+/* The connection's next call answers, and the waiting writer continues then. */
 static void in_sleep_and_then_a_call(int fd)
 {
     struct pollfd pfd = {fd, POLLIN, 0};
@@ -122,7 +122,7 @@ static void *wait_in_vain(void *unused)
     return unused;
 }
 
-/* Two holders, of which neither does anything. */
+/* Two processes hold the end, and neither does anything. */
 static void in_poll_with_a_child(int fd)
 {
     pid_t parent = getpid();
@@ -141,7 +141,7 @@ struct silence {
     size_t bytes;
     bool from_server; /* the end that is silent */
     bool threads;     /* the program has several */
-    bool small;       /* the kernel does not hold it */
+    bool small;       /* the kernel's buffers do not hold the unread bytes */
     bool ends;        /* `in` does not sleep: the stream ends */
 };
 
@@ -163,7 +163,7 @@ static void be_silent(const struct silence *how, int fd)
 static struct pair connected_for(const struct silence *how)
 {
     struct pair pair = connected();
-    /* More than pipes ask for, and together less than a ring. */
+    /* More than the library asks for at once, and together less than a ring. */
     int bytes = 66000;
     if (how->small) {
         CHECK(setsockopt(pair.client, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes)) == 0);
@@ -248,7 +248,8 @@ static void a_peer_of_two_threads_with_much(void)
         (struct silence){.in = in_vain, .bytes = 250000, .small = true, .threads = true});
 }
 
-/* Waits until the other end has left: then it is this one's to send all again. */
+/* Waits until the other end has returned to the kernel: then this end has to send all bytes
+ * again. */
 static void wait_for_the_changeover(int fd)
 {
     struct pollfd pfd = {fd, POLLIN, 0};

@@ -217,7 +217,7 @@ static void both_send_a_megabyte_and_shut_down(void)
     wait_for(pid);
 }
 
-/* It waits for room, and something to read is there: that is not yet a stall. */
+/* An end waits for room while it has something to read: that is not a stall yet. */
 static void a_reader_takes_its_time(void)
 {
     struct pair pair = connected();

@@ -78,7 +78,7 @@ static void on_let_in(int number)
     let_in++;
 }
 
-/* A pending signal counts, however short the wait and whatever woke it before. */
+/* A pending signal ends the wait, however short it is and whatever woke the thread before. */
 static void a_signal_that_only_the_call_lets_in(void)
 {
     struct pair pair = connected();
@@ -434,7 +434,8 @@ static void signals_interrupt(void)
     done(pair);
 }
 
-/* A handler for crashes, which no wait ever meets, does not make others' signals interrupt. */
+/* A handler for crashes, which no waiting call meets, does not make other signals interrupt
+ * calls. */
 static void handlers_of_crashes_do_not_interrupt(void)
 {
     struct pair pair = connected();
@@ -471,10 +472,10 @@ static void a_handler_may_jump_away(void)
     done(pair);
 }
 
-/* What a peer can do to an event counter that it was given. */
+/* How a peer can misuse an event counter that it was given. */
 enum mischief { FILLS = 1, EMPTIES = 2, LETS_BLOCK = 4 };
 
-/* Past the library. As far as a thousand reads go. */
+/* Uses system calls, which the library does not see. Reads at most a thousand times. */
 static void harm(int fd, unsigned mischief)
 {
     int flags = (int)syscall(SYS_fcntl, fd, F_GETFL);
@@ -492,7 +493,7 @@ static void harm(int fd, unsigned mischief)
     }
 }
 
-/* How many event counters of this process there were. */
+/* Harms all event counters of this process. Returns how many there were. */
 static int harm_event_counters(unsigned mischief)
 {
     int found = 0;

@@ -57,7 +57,7 @@ static void expect(const unsigned char *data, uint64_t at, size_t bytes)
     }
 }
 
-/* What send() has been given back is overwritten at once. */
+/* Overwrites the bytes as soon as send() has returned. */
 static ssize_t send_and_scribble(int fd, unsigned char *data, uint64_t at, size_t bytes)
 {
     fill(data, at, bytes);
@@ -68,7 +68,8 @@ static ssize_t send_and_scribble(int fd, unsigned char *data, uint64_t at, size_
     return n;
 }
 
-/* Reads to the end, in pieces of up to `most`, and checks each byte; how many there were. */
+/* Reads to the end, in pieces of up to `most`, and checks each byte. Returns the number of
+ * bytes. */
 static uint64_t read_to_the_end(int fd, size_t most, int flags)
 {
     unsigned char *data = malloc(most);
@@ -85,7 +86,7 @@ static uint64_t read_to_the_end(int fd, size_t most, int flags)
     }
 }
 
-/* A few small messages, after which an accelerator has accelerated. */
+/* Exchanges a few small messages, after which an accelerator has accelerated the connection. */
 static void greet(int fd, bool first)
 {
     char byte = 'w';
@@ -100,8 +101,8 @@ static void greet(int fd, bool first)
     }
 }
 
-/* A connection to another process, which runs that and ends. It is made after the fork, as between
- * programs that know nothing of each other. */
+/* A connection to another process, which runs `run` and ends. It is made after the fork, as between
+ * unrelated programs. */
 static int with_other(pid_t *ret_pid, void (*run)(int fd))
 {
     struct sockaddr_in addr;
@@ -353,7 +354,7 @@ static void send_until_the_jump(int fd, unsigned char *data)
 {
     if (sigsetjmp(way_out, 1) == 0) {
         every_ms(jump_out, 0, 5);
-        /* Where it stopped is not known, so this can not be gone on with. */
+        /* It is not known where the stream stopped, so nothing more can be sent. */
         for (uint64_t at = 0;; at += LARGE) {
             fill(data, at, LARGE);
             CHECK(send(fd, data, LARGE, 0) == LARGE);
@@ -361,7 +362,7 @@ static void send_until_the_jump(int fd, unsigned char *data)
     }
 }
 
-/* A handler that jumps out of send(): the bytes sent by then are right, however many they are. */
+/* A handler jumps out of send(): all bytes sent by then are right, however many they are. */
 static void jumps_out_of_large_sends(void)
 {
     for (int round = 0; round < 10; round++) {
@@ -405,7 +406,7 @@ static void cancelling_a_thread_in_a_large_send(void)
     double begin = now_s();
     CHECK(pthread_cancel(thread) == 0 && pthread_join(thread, NULL) == 0);
     CHECK(now_s() - begin < 30);
-    kill(pid, SIGKILL); /* on a busy machine it may still read: not to the end */
+    kill(pid, SIGKILL); /* on a busy machine it may still read, but not to the end */
     waitpid(pid, NULL, 0);
     close(fd);
 }
@@ -470,7 +471,8 @@ static void *kill_later(void *of_ms)
     return NULL;
 }
 
-/* A sender gets no signal, and must find out itself that no reader fetches any more. */
+/* A sender gets no signal when its reader is killed, and must notice that no reader fetches any
+ * more. */
 static void the_reader_is_killed_while_it_fetches(void)
 {
     unsigned char *data = calloc(16, LARGE);
@@ -507,11 +509,11 @@ static void the_sender_is_killed(void)
         sleep_ms(5 + 3 * round);
         kill(sender, SIGKILL);
         waitpid(sender, NULL, 0);
-        wait_for(pid); /* it has checked what came before */
+        wait_for(pid); /* it has checked all bytes until then */
     }
 }
 
-/* Not by a process that forked: the one that connected is killed. */
+/* Does not fork: the process that connected is killed. */
 static void sends_until_killed(int fd)
 {
     unsigned char *data = malloc(LARGE);
@@ -566,7 +568,8 @@ static void sends_first(int fd)
     free(data);
 }
 
-/* Works as long as the connection holds what one side sends; so it must go on doing so. */
+/* Works only while the connection buffers what one side sends, so the connection must keep
+ * buffering. */
 static void both_sides_send_before_they_receive(void)
 {
     pid_t pid;

@@ -34,7 +34,7 @@
 #define HANG_S 30
 #define POOL_THREADS 3u
 #define MESSAGE_BYTES_MAX (8u << 20)
-/* The kernel's buffers take so much of each end's, whatever the other end does. */
+/* The kernel's buffers take this much from each end, whatever the other end does. */
 #define CROSS_BYTES_MAX (1u << 20)
 #define TRIES 3
 
@@ -97,7 +97,7 @@ static double now_ms(void)
 
 /* --- one end --------------------------------------------------------------------------------- */
 
-/* Remaining work, as events. */
+/* Remaining work as events: EPOLLIN if bytes are to be received, EPOLLOUT if to be sent. */
 static uint32_t left_of(const struct end *end)
 {
     return (end->in_left != 0 ? (uint32_t)EPOLLIN : 0) |
@@ -196,7 +196,8 @@ static void *work_in_pool(void *context)
     return NULL;
 }
 
-/* The set is waited in for the directions that it has, and the socket by poll() for others. */
+/* Waits in the set for the directions that are in it, and by poll() on the socket for the
+ * others. */
 static void wait_here(struct end *end, uint32_t left)
 {
     struct epoll_event events[4];
@@ -236,7 +237,8 @@ static void exchange_alone(struct end *end)
     }
 }
 
-/* The pool moves bytes in the directions of its events, this thread in the other ones. */
+/* The pool moves bytes in the directions of its events; this thread moves those of the other
+ * directions. */
 static void exchange_with_pool(struct end *end)
 {
     pthread_mutex_lock(&end->lock);
@@ -364,7 +366,7 @@ static void end_with_parent(pid_t parent)
     }
 }
 
-/* Both ends, in this process and a child; the longest round goes into `result`. */
+/* Runs both ends, in this process and in a child, and writes the longest round to `result`. */
 static void run_both(const struct loop *loop, int result)
 {
     struct sockaddr_in addr;
@@ -399,7 +401,7 @@ static void name_of(const struct loop *loop, char *name, size_t bytes)
              who_names[loop->who], pattern_names[loop->pattern], loop->bytes);
 }
 
-/* The longest round in milliseconds, or -1: it failed, and *ret_why says how. */
+/* Returns the longest round in milliseconds, or -1 when the loop failed; *ret_why is the reason. */
 static double run_loop(const struct loop *loop, const char **ret_why)
 {
     int pipe_fds[2], status;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * An echo; after AFTER bytes it echoes in a way that no preloaded library sees.
+ * An echo; after AFTER bytes it echoes by means that no preloaded library sees.
  *
  *     prog_leaver accept|connect ADDRESS PORT HOW AFTER
  *
@@ -44,7 +44,7 @@ static void put(int fd, const char *data, size_t bytes)
     }
 }
 
-/* Up to so many bytes; false at the end. */
+/* Echoes up to `bytes` bytes; false at the end. */
 static bool send_back(int fd, size_t bytes)
 {
     static char data[65536];
@@ -62,7 +62,7 @@ static bool send_back(int fd, size_t bytes)
     return true;
 }
 
-/* The same past any library. */
+/* The same by system calls, which no library sees. */
 static void send_back_by_the_kernel(int fd)
 {
     static char data[65536];
@@ -223,7 +223,7 @@ static void by_splice(int fd)
     close(fd);
 }
 
-/* A process from before there was a connection, and the way to it. */
+/* A process that was started before there was a connection, and the socket to it. */
 struct other {
     int channel;
     pid_t pid;
@@ -265,7 +265,7 @@ static void by_other(const struct other *other, int fd)
     wait_for(other->pid);
 }
 
-/* Sandboxes may have none; then nothing happens. */
+/* Sandboxes may forbid rings; then nothing happens. */
 static void by_uring(int fd)
 {
     char params[256] = {0};

@@ -5,8 +5,8 @@
  *
  *     prog_random_calls SEED ROUNDS [CALLS]     ROUNDS connections, CALLS calls on each
  *
- * Before each call, all that is under way to the end it is made on has arrived, and never is more
- * under way than any buffer takes: so what Linux answers does not depend on time.
+ * Before each call, all bytes under way to its end have arrived, and never are more bytes under way
+ * than any buffer takes: so the results of Linux do not depend on time.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -93,9 +93,9 @@ uint64_t unread(const struct end *end)
 
 /* --- everything under way arrives ------------------------------------------------------------ */
 
-/* Until its own FIN has been acknowledged, which the peer may put off by 40 ms (tcp_ack(), "delayed
- * acknowledgements"), and which is an edge (tcp_rcv_state_process(), TCP_FIN_WAIT1). Of the
- * kernel's socket, whatever is in front of it. */
+/* False until the end's own FIN has been acknowledged, which the peer may put off by 40 ms
+ * (tcp_ack(), "delayed acknowledgements"), and which is an edge (tcp_rcv_state_process(),
+ * TCP_FIN_WAIT1). Asks the kernel's socket, below any library. */
 static bool is_fin_heard(const struct end *end)
 {
     const struct end *peer = other(end);
@@ -127,7 +127,7 @@ static bool has_arrived(const struct end *end)
     } else if (peer->fd < 0 || peer->wr_shut) {
         ends_here = POLLRDHUP;
     }
-    /* Of the kernel's socket, whatever is in front of it. */
+    /* Asks the kernel's socket, below any library. */
     syscall(SYS_poll, &pfd, 1, 0);
     return (pfd.revents & ends_here) == ends_here && is_fin_heard(end);
 }
@@ -156,7 +156,7 @@ uint32_t hash_of(const void *data, size_t bytes)
     return hash;
 }
 
-/* The line of a call: the call and its result. */
+/* Prints the line of a call: the call and its result. */
 void tell(const struct end *end, const char *what, long rc, int error)
 {
     printf("%u: %c %s = %ld %s%s\n", number, end == &ends[0] ? 'c' : 's', what, rc,
@@ -189,7 +189,7 @@ static int some_pieces(struct iovec *iov, unsigned char *data, size_t bytes)
     return count;
 }
 
-/* From a file, or a pipe. */
+/* Sends from a file or a pipe. */
 static ssize_t send_otherwise(struct end *end, size_t bytes, bool splices)
 {
     if (!splices) {
@@ -297,7 +297,7 @@ static int some_recv_flags(void)
     return some;
 }
 
-/* Many at a time; the lengths are part of the result. */
+/* Receives many messages by one call; the lengths are part of the result. */
 static void call_recvmmsg(struct end *end, int flags)
 {
     char what[128];
@@ -504,7 +504,7 @@ static void call_option(struct end *end)
     tell(end, what, rc, errno);
 }
 
-/* Calls that are wrong whatever the state of the connection. */
+/* Calls that are wrong in any state of the connection. */
 static void call_wrongly(struct end *end)
 {
     char what[64];

@@ -51,7 +51,7 @@ static unsigned long long cpu_wait_ns(void)
     return ns;
 }
 
-/* A call has said that the stream has ended, or why it can not go on. */
+/* A call has reported the end of the stream, or an error. */
 static void is_told(void)
 {
     int saved = errno;
@@ -238,7 +238,7 @@ static void receive_some(struct echo *echo, uint64_t *random)
     echo->last = now;
 }
 
-/* Nothing but the end must follow. */
+/* Only the end may follow. */
 static void check_end(int fd)
 {
     char byte;

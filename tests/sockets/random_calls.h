@@ -29,7 +29,8 @@ struct end {
 extern struct end ends[2];
 extern int file_fd;
 extern unsigned char out[BUFFER_BYTES], in[BUFFER_BYTES];
-extern bool lowat_used; /* whether so little was an edge depends on when it came */
+extern bool lowat_used; /* set if SO_RCVLOWAT was used: whether few bytes were an edge depends on
+                           when they came */
 /* SO_TIMESTAMP was set: the kernel stamps packets while any socket of the machine asks for it, and
  * a little later. */
 extern bool stamps_used;
@@ -39,7 +40,7 @@ _Noreturn void die(const char *attempt);
 
 struct end *other(const struct end *end);
 uint64_t unread(const struct end *end);
-/* All that is under way to it has arrived; false: it does not. */
+/* Waits until all bytes under way to the end have arrived; false: they do not arrive. */
 bool settle(const struct end *end);
 
 size_t some_bytes(void);
@@ -47,15 +48,15 @@ uint32_t hash_of(const void *data, size_t bytes);
 /* epoll_wait(). The events of one registration; or of two, if the end is in the set by two numbers,
  * in either order; edges: asks twice for these. */
 int wait_in_set(int set, int timeout_ms, bool edges, char told[32]);
-/* What this end sends next. */
+/* Fills the buffer with the bytes that this end sends next. */
 void fill_out(const struct end *end, size_t bytes);
-/* The line of a call: the call and its result. */
+/* Prints the line of a call: the call and its result. */
 void tell(const struct end *end, const char *what, long rc, int error);
 
 /* --- random_calls_wide.c: calls that came later, in rounds of seeds from here on ------------- */
 #define WIDE_FROM 1000000u
 
-/* Connects the two, in one of many ways. */
+/* Connects the two ends, by one of many sequences of calls. */
 void wide_connect(void);
 void wide_put_in_sets(struct end *end);
 void wide_call(struct end *end, bool may_end);
@@ -67,7 +68,7 @@ int wide_held(int argc, char **argv);
  * BACK TO THE KERNEL). */
 bool is_returnable(const struct end *end);
 
-/* Bytes moved by another process: sent, if positive; received, if negative. */
+/* What another process does: it sends so many bytes, or receives them if negative. */
 struct deed {
     long rc;
     int error;

@@ -28,7 +28,7 @@
 
 #define PIPE_PAGES 16u
 #define PAGE_BYTES 4096u
-/* How much more than that splice() takes at once is up to the packets that brought it. */
+/* splice() may take this much more at once: that depends on the packets in which the bytes came. */
 #define AT_ONCE_BYTES 4096u
 
 static void count_deed(struct end *end, bool sends, long rc)
@@ -95,7 +95,7 @@ static long wait_by_set(const struct end *end)
     return epoll_wait(end->sets[LEVEL], &event, 1, -1);
 }
 
-/* Into a pipe that the caller made: no thread would close what a cancelled thread opened. */
+/* A pipe that the caller made: a cancelled thread would leave its own one open. */
 static int into_pipe[2];
 
 static long wait_by_splice(const struct end *end, size_t bytes)
@@ -216,7 +216,7 @@ static void ring_every(int usec, int flags)
     setitimer(ITIMER_REAL, &timer, NULL);
 }
 
-/* A call that waits, and the handler makes another. What restarts is ended by a byte. */
+/* A call waits, and the handler makes another call. A call that restarts is ended by a byte. */
 static void call_in_handler(struct end *end)
 {
     char what[128];
@@ -344,7 +344,7 @@ static void tell_cancelled(struct cancelled *call)
     }
 }
 
-/* Before the call: nothing of it is done, whether it would wait or not. */
+/* Cancelled before the call: it has no effect, whether it would wait or not. */
 static void call_cancelled_before(struct end *end)
 {
     struct cancelled call = {.end = end,
@@ -365,7 +365,7 @@ static void call_cancelled_before(struct end *end)
     tell_cancelled(&call);
 }
 
-/* In the call, which waits. */
+/* Cancelled in the call, which waits. */
 static void call_cancelled_in(struct end *end)
 {
     struct cancelled call = {
@@ -533,7 +533,7 @@ static void call_splice_out(struct end *end)
     count_deed(end, true, rc);
 }
 
-/* Room for some pages, or for none. */
+/* The pipe has room for some pages, or for none. */
 static void call_splice_in(struct end *end)
 {
     static unsigned char pages[PIPE_PAGES * PAGE_BYTES];
@@ -565,7 +565,7 @@ static void call_splice_in(struct end *end)
     count_deed(end, false, rc);
 }
 
-/* From one end to the other through a pipe, as a proxy does. */
+/* Copies from one end to the other through a pipe, as a proxy does. */
 static void call_splice_through(struct end *end)
 {
     char what[128];

@@ -83,7 +83,7 @@ static void call_both(struct end *end)
     tell(end, what, rc, errno);
 }
 
-/* A registration is changed, is taken out, comes back. */
+/* A registration is changed, removed, or added again. */
 static void call_registration(struct end *end)
 {
     static const int which_ones[] = {LEVEL, EDGE, ONCE, EDGE_ONCE};
@@ -124,7 +124,7 @@ static int copied(const struct end *end, unsigned how, int from)
     }
 }
 
-/* The registrations stay those of the number that it had. */
+/* The registrations stay with the number that the end had. */
 static void call_renumbered(struct end *end)
 {
     char what[96];
@@ -196,7 +196,7 @@ static void call_linger(struct end *end)
     tell(end, what, rc, error);
 }
 
-/* All that was sent is acknowledged, when the other end does not put that off. */
+/* All sent bytes are acknowledged, unless the other end delays that. */
 static void call_unsent(struct end *end)
 {
     char what[96];
@@ -443,7 +443,7 @@ static void call_in_started(struct end *end)
     tell_deed(end, spawns ? "another program's, spawned," : "another program's, by vfork,", &order);
 }
 
-/* What a child of vfork() does to its descriptors is nothing to this process. */
+/* What a child of vfork() does to its descriptors does not affect this process. */
 static void call_vfork(struct end *end)
 {
     int fd = end->fd;
@@ -507,7 +507,7 @@ static void call_fortified(struct end *end)
     end->got += rc > 0 ? (uint64_t)rc : 0;
 }
 
-/* connect() to nowhere ends it, and the socket is as new. */
+/* connect() with AF_UNSPEC ends the connection, and the socket is as new. */
 static void call_dissolve(struct end *end)
 {
     char what[128];

@@ -94,7 +94,7 @@ static int connect_to(const struct address *addr, bool in_progress)
     return fd;
 }
 
-/* From whichever of two listeners it has come to. */
+/* Accepts from the listener of the two that has the connection. */
 static int accept_from(const int *listeners, unsigned count, int flags)
 {
     struct pollfd pfds[2] = {{.fd = listeners[0], .events = POLLIN},
@@ -194,7 +194,7 @@ static void receive_limit(const struct end *end, int usec)
     setsockopt(end->fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
 }
 
-/* A waiting call is interrupted; or continues, and ends because of the handler's action. */
+/* A waiting call is interrupted; or it is restarted, and ends because of the handler's action. */
 static void call_interrupted(struct end *end)
 {
     char what[96];
@@ -232,7 +232,7 @@ static int wait_in_select(int fd, bool *ret_in)
     return rc;
 }
 
-/* Those that wait for several are never restarted. */
+/* Calls that wait for several descriptors are never restarted. */
 static void call_wait_interrupted(struct end *end)
 {
     char what[96];
@@ -257,7 +257,7 @@ static void call_wait_interrupted(struct end *end)
     tell(end, what, rc, error);
 }
 
-/* A signal that only the call lets through. */
+/* A signal that is unblocked only during the call. */
 static void call_masked(struct end *end)
 {
     char what[96];
@@ -440,7 +440,7 @@ static void call_in_child(struct end *end)
     }
 }
 
-/* Sent to this very process: a copy by another way. */
+/* Sent to this very process: a copy that arrives in a message. */
 static void call_passed(struct end *end)
 {
     int pair[2];
@@ -498,7 +498,7 @@ static void call_read_option(struct end *end)
     tell(end, what, rc, errno);
 }
 
-/* What pipes can not do. */
+/* Options that pipes do not support. */
 static void call_rare_option(struct end *end)
 {
     static const int names[][2] = {{SOL_SOCKET, SO_ZEROCOPY},  {SOL_SOCKET, SO_OOBINLINE},
@@ -542,7 +542,7 @@ static void call_recvmsg(struct end *end)
 
 /* --- sending --------------------------------------------------------------------------------- */
 
-/* Held back until the last of it. */
+/* Bytes held back by MSG_MORE or TCP_CORK until the last of them. */
 static void call_held_back(struct end *end)
 {
     char what[96];
@@ -572,7 +572,7 @@ static void call_held_back(struct end *end)
 
 /* --- ends ------------------------------------------------------------------------------------ */
 
-/* In one of the ways that descriptors are closed by. */
+/* Closes the end by one of the calls that close descriptors. */
 static void call_close_somehow(struct end *end)
 {
     char what[64];

@@ -24,7 +24,7 @@ void via_fabric_before_sleep(void)
 {
 }
 
-/* What a peer would get. */
+/* A bell as a peer would get it. */
 static unsigned own_bell(int *ret_fds)
 {
     int own[VIA_BELL_FDS];
@@ -76,7 +76,7 @@ static void every_ring_is_heard(void **state)
     close(cold_ear);
 }
 
-/* A peer, or another that holds the bell, has filled it so that a write of 0 blocks. */
+/* A peer, or another process that holds the bell, has filled it so that a write of 0 blocks. */
 static void a_full_bell_is_heard_and_blocks_nobody(void **state)
 {
     (void)state;
@@ -112,7 +112,7 @@ static void a_full_bell_is_heard_and_blocks_nobody(void **state)
     close(cold_ear);
 }
 
-/* In the place of each eventfd something from which a ring would take bytes. */
+/* In place of each eventfd a file from which a ring would take bytes. */
 static void only_what_holds_no_bytes_is_a_bell(void **state)
 {
     (void)state;
