@@ -245,8 +245,7 @@ static void waits_with_arguments_that_are_none(void)
     struct pair pair = connected();
     struct epoll_event event;
     int sets[] = {set_with(pair.server, EPOLLIN), epoll_create1(0)};
-    volatile int most = INT_MAX,
-                 least = INT_MIN; /* variables, because the compiler refuses such constants */
+    volatile int most = INT_MAX, least = INT_MIN; /* compilers warn about such constants */
     write_all(pair.client, "x", 1);
     for (int i = 0; i < 2; i++) {
         CHECK(epoll_wait(sets[i], &event, most, 0) == -1 && errno == EINVAL);

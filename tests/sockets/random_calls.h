@@ -29,8 +29,8 @@ struct end {
 extern struct end ends[2];
 extern int file_fd;
 extern unsigned char out[BUFFER_BYTES], in[BUFFER_BYTES];
-extern bool lowat_used; /* set if SO_RCVLOWAT was used: whether few bytes were an edge depends on
-                           when they came */
+/* True if SO_RCVLOWAT was used: whether few bytes were an edge depends on when they came. */
+extern bool lowat_used;
 /* SO_TIMESTAMP was set: the kernel stamps packets while any socket of the machine asks for it, and
  * a little later. */
 extern bool stamps_used;
