@@ -10,7 +10,6 @@
 
 #include "progress/progress.h"
 #include "sim/jobs.h"
-#include "sim/measure/command.h"
 #include "sim/memory.h"
 #include "sim/ofi/ofi.h"
 #include "sim/paper/command.h"
@@ -41,6 +40,7 @@ static const char usage_text[] =
     "  plan-json       the same as JSON on standard output, without Python\n"
     "  scale           large fabrics: bring-up, a cut, memory; see viaduct-sim scale --help\n"
     "  paper X         published systems by the cost model; see viaduct-sim paper --help\n"
+    "  model           the cost model, asked on standard input: for measure and paper\n"
     "\n"
     "Options:\n"
     "  --first N       first seed (run, catch; default 1)\n"
@@ -637,16 +637,13 @@ int main(int argc, char **argv)
     sim_ofi_use();
 #ifndef VIA_MUTANTS
     sim_pex_use();
-    if (argc > 1 && strcmp(argv[1], "paper") == 0) {
-        return sim_paper_main(argc - 1, argv + 1);
-    }
-    if (argc > 1 && strcmp(argv[1], "measure") == 0) {
-        return sim_measure_main(argc - 1, argv + 1);
+    if (argc == 2 && strcmp(argv[1], "model") == 0) {
+        return sim_model_main();
     }
     if (argc > 1 && strcmp(argv[1], "plan-json") == 0) {
         return sim_plan_main(argc - 1, argv + 1);
     }
-    if (argc > 1 && (strcmp(argv[1], "parts") == 0 || strcmp(argv[1], "plan") == 0)) {
+    if (argc > 1 && sim_script_is_one(argv[1])) {
         return sim_script_main(argc - 1, argv + 1);
     }
 #endif

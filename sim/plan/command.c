@@ -6,6 +6,8 @@
 #include <getopt.h>
 #include <limits.h>
 #include <math.h>
+#include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,9 +16,9 @@
 #include "sim/cost/dma.h"
 #include "sim/cost/pio.h"
 #include "sim/memory.h"
-#include "sim/paper/share.h"
 #include "sim/plan/nodes.h"
 #include "sim/plan/report.h"
+#include "sim/script/script.h"
 
 #define DEFAULT_SIZE 32768u
 /* Enough for fabrics to reach their steady state before measuring begins. */
@@ -60,6 +62,10 @@ static int bad_usage(const char *what, const char *value)
 
 /* --- a run at each load ----------------------------------------------------------------------- */
 
+/* Each row begins with an empty fabric, so rows can run beside each other; not those of --core,
+ * whose threads are fibers. More would need more memory than a plan is to have. */
+#define ROWS_AT_ONCE 3u
+
 struct plan {
     const struct options *options;
     const struct sim_scenario *scenario;
@@ -68,38 +74,105 @@ struct plan {
     struct sim_cost stock_cost;
     struct plan_wiring stock; /* resources used; each row has its own */
     struct plan_report report;
-    struct via_progress progress; /* in events */
+    pthread_mutex_t lock;              /* of what follows */
+    unsigned next, end;                /* rows that no thread has begun */
+    uint64_t done[PLAN_LOADS_MAX + 1]; /* events of each row */
+    struct via_progress progress;      /* in events */
+    int rc;
+    struct via_error *err; /* of the first row that failed */
+};
+
+struct row_run {
+    struct plan *plan;
+    unsigned index;
 };
 
 static void show_step(void *object, uint64_t done)
 {
-    struct plan *plan = object;
-    via_progress_step(&plan->progress,
-                      plan->report.rows_count * plan->options->run.events_max + done);
+    const struct row_run *row = object;
+    struct plan *plan = row->plan;
+    uint64_t sum = 0;
+    pthread_mutex_lock(&plan->lock);
+    plan->done[row->index] = done;
+    for (unsigned i = 0; i < VIA_ARRAY_COUNT(plan->done); i++) {
+        sum += plan->done[i];
+    }
+    via_progress_step(&plan->progress, sum);
+    pthread_mutex_unlock(&plan->lock);
 }
 
-/* Each row begins with an empty fabric. */
-static int run_row(struct plan *plan, double rate, struct via_error *err)
+/* The pictures are of the first row if hosts send at full speed in it, or of the last. */
+static int run_row(struct plan *plan, unsigned index, struct via_error *err)
 {
-    struct plan_row *row = &plan->report.rows[plan->report.rows_count];
+    const struct options *options = plan->options;
+    struct plan_report *report = &plan->report;
+    struct plan_row *row = &report->rows[index];
+    struct row_run object = {.plan = plan, .index = index};
+    struct plan_shape shape = plan->shape; /* a tree's is completed by each wiring */
     struct sim_cost cost;
     struct plan_wiring wiring;
     sim_cost_init(&cost);
-    int rc =
-        plan_wiring_init(&wiring, &plan->shape, &cost, plan->scenario, &plan->options->names, err);
+    int rc = plan_wiring_init(&wiring, &shape, &cost, plan->scenario, &options->names, err);
     if (rc == 0) {
-        struct plan_run run = plan->options->run;
-        run.rate = rate;
-        run.links_busy = plan->report.saturated ? NULL : plan->report.links_busy;
+        struct plan_run run = options->run;
+        run.rate = row->rate;
+        run.links_busy = index + 1 == via_max(options->loads_count, 1u) ? report->links_busy : NULL;
         run.step = show_step;
-        run.object = plan;
-        plan_run(&run, &cost, &plan->costs, &plan->shape, &wiring, &row->measured);
-        row->load = (rate > 0 ? rate : row->measured.got) / plan->report.port_rate;
-        plan->report.rows_count++;
+        run.object = &object;
+        plan_run(&run, &cost, &plan->costs, &shape, &wiring, &row->measured);
+        row->load = (row->rate > 0 ? row->rate : row->measured.got) / report->port_rate;
     }
     plan_wiring_fini(&wiring);
     sim_cost_fini(&cost);
     return rc;
+}
+
+static void *run_next_rows(void *object)
+{
+    struct plan *plan = object;
+    struct via_error err = {0};
+    pthread_mutex_lock(&plan->lock);
+    while (plan->rc == 0 && plan->next < plan->end) {
+        unsigned index = plan->next++;
+        pthread_mutex_unlock(&plan->lock);
+        int rc = run_row(plan, index, &err);
+        pthread_mutex_lock(&plan->lock);
+        if (rc != 0 && plan->rc == 0) {
+            plan->rc = rc;
+            *plan->err = err;
+        }
+    }
+    pthread_mutex_unlock(&plan->lock);
+    return NULL;
+}
+
+static unsigned cpus_count(void)
+{
+    cpu_set_t set;
+    return sched_getaffinity(0, sizeof(set), &set) == 0 ? (unsigned)CPU_COUNT(&set) : 1;
+}
+
+/* Runs a number of further rows at these rates: by this thread, and others if they can start. */
+static int add_rows(struct plan *plan, const double *rates, unsigned count, double factor)
+{
+    struct plan_report *report = &plan->report;
+    pthread_t threads[ROWS_AT_ONCE];
+    unsigned most = plan->options->run.core ? 1 : via_min(cpus_count(), ROWS_AT_ONCE);
+    unsigned started = 0;
+    for (unsigned i = 0; i < count; i++) {
+        report->rows[report->rows_count + i].rate = rates[i] * factor;
+    }
+    plan->next = report->rows_count;
+    plan->end = report->rows_count += count;
+    while (started + 1 < via_min(most, count) &&
+           pthread_create(&threads[started], NULL, run_next_rows, plan) == 0) {
+        started++;
+    }
+    run_next_rows(plan);
+    for (unsigned i = 0; i < started; i++) {
+        pthread_join(threads[i], NULL);
+    }
+    return plan->rc;
 }
 
 /* For the highest rate, if no --load is given. */
@@ -112,26 +185,20 @@ static unsigned rows_of(const struct options *options)
                                     : 1 + (only_one ? 0 : (unsigned)VIA_ARRAY_COUNT(shares));
 }
 
-static int run_rows(struct plan *plan, struct via_error *err)
+static int run_rows(struct plan *plan)
 {
+    static const double full_speed[] = {0};
     const struct options *options = plan->options;
     struct plan_report *report = &plan->report;
-    int rc = 0;
-    for (unsigned i = 0; rc == 0 && i < options->loads_count; i++) {
-        rc = run_row(plan, options->loads[i] * report->port_rate, err);
-    }
     if (options->loads_count > 0) {
-        return rc;
+        return add_rows(plan, options->loads, options->loads_count, report->port_rate);
     }
-    rc = run_row(plan, 0, err);
+    int rc = add_rows(plan, full_speed, 1, 1);
     report->saturated = options->run.pattern != PLAN_BARRIER;
     double most = rc == 0 ? report->rows[0].measured.got : 0;
-    for (unsigned i = 0; rc == 0 && report->saturated && !options->saturated && most > 0 &&
-                         i < VIA_ARRAY_COUNT(shares);
-         i++) {
-        rc = run_row(plan, shares[i] * most, err);
-    }
-    return rc;
+    return report->saturated && !options->saturated && most > 0
+               ? add_rows(plan, shares, VIA_ARRAY_COUNT(shares), most)
+               : rc;
 }
 
 /* The limit of any traffic of that pattern, independent of what the hosts do. */
@@ -208,10 +275,13 @@ static int make_plan(struct plan *plan, struct via_error *err)
                                         .run = options->run,
                                         .channels_count = plan->costs.channels_count};
     int rc = take_stock(plan, err);
+    pthread_mutex_init(&plan->lock, NULL);
+    plan->err = err;
     via_progress_begin(&plan->progress, "viaduct plan: event",
                        rows_of(plan->options) * plan->options->run.events_max);
-    rc = rc == 0 ? run_rows(plan, err) : rc;
+    rc = rc == 0 ? run_rows(plan) : rc;
     via_progress_end(&plan->progress);
+    pthread_mutex_destroy(&plan->lock);
     if (rc == 0) {
         rc = plan_report_write(&plan->report, stdout) == 0
                  ? 0

@@ -11,6 +11,7 @@
 #define PLAN_LOADS_MAX 16u
 
 struct plan_row {
+    double rate; /* bytes per second that each host is given to send; 0: full speed */
     double load; /* offered load, as a share of a port's capacity; in the saturated row, the
                     achieved one */
     struct plan_measured measured;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Commands that are scripts: sim-parts makes parts from measurements on a machine, sim-plan shows
- * plans. */
+/* Commands that are scripts: tools/sim-*. */
 #include "sim/script/script.h"
 
 #include <errno.h>
@@ -10,23 +9,44 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/types.h"
 #include "sim/memory.h"
-#include "sim/paper/share.h"
+
+/* Of the program; exe is PATH_MAX bytes. */
+static char *folder_of(char *exe)
+{
+    ssize_t bytes = readlink("/proc/self/exe", exe, PATH_MAX - 1);
+    exe[bytes > 0 ? bytes : 0] = '\0';
+    return dirname(exe);
+}
+
+void sim_share_path(char *ret, size_t bytes, const char *name)
+{
+    char exe[PATH_MAX];
+    snprintf(ret, bytes, "%s/../share/viaduct/%s", folder_of(exe), name);
+}
+
+bool sim_script_is_one(const char *name)
+{
+    static const char *const names[] = {"measure", "paper", "parts", "plan"};
+    for (size_t i = 0; i < VIA_ARRAY_COUNT(names); i++) {
+        if (strcmp(names[i], name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
 
 int sim_script_main(int argc, char **argv)
 {
-    char script[PATH_MAX];
-    char name[32];
-    char exe[PATH_MAX];
+    char script[PATH_MAX], exe[PATH_MAX], name[32];
     char option[] = "--bin";
     char **words = sim_alloc(((size_t)argc + 3) * sizeof(*words));
-    ssize_t bytes = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
-    exe[bytes > 0 ? bytes : 0] = '\0';
     snprintf(name, sizeof(name), "sim-%s", argv[0]);
     sim_share_path(script, sizeof(script), name);
     words[0] = script;
     words[1] = option;
-    words[2] = dirname(exe);
+    words[2] = folder_of(exe);
     memcpy(&words[3], &argv[1], (size_t)(argc - 1) * sizeof(*words));
     execv(script, words);
     fprintf(stderr, "viaduct-sim: %s: %s: start: %s; it needs python3\n", argv[0], script,

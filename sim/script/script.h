@@ -2,8 +2,16 @@
 #ifndef SIM_SCRIPT_SCRIPT_H
 #define SIM_SCRIPT_SCRIPT_H
 
-/* "viaduct-sim parts ..." and "plan ...": runs the script sim-<argv[0]> beside the scenarios.
- * Returns its exit code. */
+#include <stdbool.h>
+#include <stddef.h>
+
+/* The path of a file that is installed beside the program: ../share/viaduct/NAME, relative to its
+ * folder. */
+void sim_share_path(char *ret, size_t bytes, const char *name);
+
+/* Is "viaduct-sim NAME" a script? */
+bool sim_script_is_one(const char *name);
+/* Runs the script sim-<argv[0]> beside the scenarios. Returns its exit code. */
 int sim_script_main(int argc, char **argv);
 
 #endif

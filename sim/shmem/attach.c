@@ -13,6 +13,7 @@
 
 #include "sim/memory.h"
 #include "sim/shmem/job.h"
+#include "sim/stub.h"
 
 /* Descriptor numbers that only the simulator interprets. */
 enum { SOCKET_FD = 100001, BELL_FD, NUDGE_FD, EPOLL_FD };
@@ -227,22 +228,10 @@ int via_client_ask(struct via_attach *attach, struct via_attach_request *ask, in
 }
 
 /* Asks for slices, which no link here has. */
-int via_client_ask_later(struct via_attach *attach, struct via_attach_request *ask,
-                         struct via_client_request *request)
-{
-    (void)attach;
-    (void)ask;
-    (void)request;
-    return -EINVAL;
-}
-
+SIM_STUB(int, -EINVAL, via_client_ask_later, struct via_attach *attach,
+         struct via_attach_request *ask, struct via_client_request *request)
 /* Jobs remove no segment before their end. */
-int via_client_notify_host(struct via_attach *attach, struct via_attach_request *tell)
-{
-    (void)attach;
-    (void)tell;
-    return 0;
-}
+SIM_STUB(int, 0, via_client_notify_host, struct via_attach *attach, struct via_attach_request *tell)
 
 unsigned via_client_take_answers(struct via_attach *attach)
 {
@@ -356,12 +345,7 @@ void sim_attach_close(struct sim_pe *pe)
 
 /* --- direct connections: a simulated host has none ------------------------------------------- */
 
-int via_tcp_dial(struct via_remote *remote, const struct via_tcp_card *card)
-{
-    (void)remote;
-    (void)card;
-    return -EXDEV;
-}
+SIM_STUB(int, -EXDEV, via_tcp_dial, struct via_remote *remote, const struct via_tcp_card *card)
 
 int via_client_tcp_way(struct via_remote *remote, struct via_client_tcp **ret_tcp)
 {
@@ -370,59 +354,19 @@ int via_client_tcp_way(struct via_remote *remote, struct via_client_tcp **ret_tc
     return 0;
 }
 
-int via_client_tcp_leave(struct via_remote *remote)
-{
-    (void)remote;
-    return 0;
-}
-
-int via_client_tcp_put(struct via_client_tcp *tcp, struct via_remote *remote, uint64_t off,
-                       const void *src, size_t bytes, unsigned flags)
-{
-    (void)tcp, (void)remote, (void)off, (void)src, (void)bytes, (void)flags;
-    abort(); /* via_client_tcp_way() has reported no direct connection, so none of the calls below
-                is made */
-}
-
-int via_client_tcp_put_signal(struct via_client_tcp *tcp, struct via_remote *remote, uint64_t off,
-                              const void *src, size_t bytes, uint64_t signal_off, uint64_t value,
-                              unsigned signal_op)
-{
-    (void)tcp, (void)remote, (void)off, (void)src, (void)bytes;
-    (void)signal_off, (void)value, (void)signal_op;
-    abort();
-}
-
-int via_client_tcp_get(struct via_client_tcp *tcp, struct via_remote *remote, uint64_t off,
-                       void *dst, size_t bytes, bool waits)
-{
-    (void)tcp, (void)remote, (void)off, (void)dst, (void)bytes, (void)waits;
-    abort();
-}
-
-int via_client_tcp_atomic(struct via_client_tcp *tcp, struct via_remote *remote, uint64_t off,
-                          unsigned width, enum viaduct_atomic operation, uint64_t operand,
-                          uint64_t compare, uint64_t *ret_old, void *fetch)
-{
-    (void)tcp, (void)remote, (void)off, (void)width, (void)operation;
-    (void)operand, (void)compare, (void)ret_old, (void)fetch;
-    abort();
-}
-
-int via_client_tcp_all_quiet(struct via_attach *attach)
-{
-    (void)attach;
-    return 0;
-}
-
-int via_client_tcp_all_failure(const struct via_attach *attach)
-{
-    (void)attach;
-    return 0;
-}
-
-void via_client_serve_drop(struct via_client_serve *serve, const struct via_segment *segment)
-{
-    (void)serve;
-    (void)segment;
-}
+SIM_STUB(int, 0, via_client_tcp_leave, struct via_remote *remote)
+/* via_client_tcp_way() has reported no direct connection, so none of these calls is made. */
+SIM_STUB_NEVER(int, via_client_tcp_put, struct via_client_tcp *tcp, struct via_remote *remote,
+               uint64_t off, const void *src, size_t bytes, unsigned flags)
+SIM_STUB_NEVER(int, via_client_tcp_put_signal, struct via_client_tcp *tcp,
+               struct via_remote *remote, uint64_t off, const void *src, size_t bytes,
+               uint64_t signal_off, uint64_t value, unsigned signal_op)
+SIM_STUB_NEVER(int, via_client_tcp_get, struct via_client_tcp *tcp, struct via_remote *remote,
+               uint64_t off, void *dst, size_t bytes, bool waits)
+SIM_STUB_NEVER(int, via_client_tcp_atomic, struct via_client_tcp *tcp, struct via_remote *remote,
+               uint64_t off, unsigned width, enum viaduct_atomic operation, uint64_t operand,
+               uint64_t compare, uint64_t *ret_old, void *fetch)
+SIM_STUB(int, 0, via_client_tcp_all_quiet, struct via_attach *attach)
+SIM_STUB(int, 0, via_client_tcp_all_failure, const struct via_attach *attach)
+SIM_STUB_VOID(via_client_serve_drop, struct via_client_serve *serve,
+              const struct via_segment *segment)

@@ -16,6 +16,7 @@
 #include "sim/memory.h"
 #include "sim/shmem/hooks.h"
 #include "sim/shmem/job.h"
+#include "sim/stub.h"
 
 /* --- time ------------------------------------------------------------------------------------ */
 
@@ -222,28 +223,8 @@ void sim_hooks_free_all(struct sim_pe *pe)
 /* No user traces the locks of simulated PEs. */
 struct via_board *via_trace_board;
 
-void via_trace_note(const volatile void *word, int bytes, int cmp, uint64_t value)
-{
-    (void)word;
-    (void)bytes;
-    (void)cmp;
-    (void)value;
-}
-
+SIM_STUB_VOID(via_trace_note, const volatile void *word, int bytes, int cmp, uint64_t value)
 /* Unused: the daemons' barriers are core's. */
-void via_barrier_by_doorbells(void)
-{
-    abort();
-}
-
-bool via_grow(uint64_t bytes, uint64_t align)
-{
-    (void)bytes;
-    (void)align;
-    return false;
-}
-
-uint64_t via_grow_max(void)
-{
-    return SIM_PE_HEAP_BYTES - VIA_INTERNAL_BYTES;
-}
+SIM_STUB_NEVER(void, via_barrier_by_doorbells, void)
+SIM_STUB(bool, false, via_grow, uint64_t bytes, uint64_t align)
+SIM_STUB(uint64_t, SIM_PE_HEAP_BYTES - VIA_INTERNAL_BYTES, via_grow_max, void)

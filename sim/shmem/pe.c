@@ -11,18 +11,14 @@
 #include "shmem/peer.h"
 #include "sim/memory.h"
 #include "sim/shmem/job.h"
+#include "sim/stub.h"
 
 struct via_hot via_hot;
 struct via_world via_world;
 struct sim_job *sim_job;
 
 /* Fibers have the memory of all PEs of their host from the beginning. */
-char *via_peer_map(enum via_region region, int pe)
-{
-    (void)region;
-    (void)pe;
-    return NULL;
-}
+SIM_STUB(char *, NULL, via_peer_map, enum via_region region, int pe)
 
 void sim_pe_trace(struct sim_pe *pe, const char *format, ...)
 {
@@ -182,10 +178,7 @@ void via_fatal_uninitialized(const char *call)
     via_fatal("%s: the library is not initialized", call);
 }
 
-void via_debug(const char *format, ...)
-{
-    (void)format;
-}
+SIM_STUB_VOID(via_debug, const char *format, ...)
 
 /* --- set-up ---------------------------------------------------------------------------------- */
 

@@ -5,6 +5,7 @@
  * there are no epoll sets and no steward.
  */
 #include "sim/sockets/run.h"
+#include "sim/stub.h"
 #include "sockets/conn/board.h"
 #include "sockets/conn/demote.h"
 #include "sockets/conn/steward.h"
@@ -67,16 +68,8 @@ void via_ep_conn_changed(struct via_conn *conn)
     conn->spans = via_conn_spans(conn);
 }
 
-bool via_conn_is_none(void)
-{
-    return false;
-}
-
-bool via_conn_try_settle_plain(struct via_conn *conn, enum via_reason reason)
-{
-    (void)conn, (void)reason;
-    return true;
-}
+SIM_STUB(bool, false, via_conn_is_none, void)
+SIM_STUB(bool, true, via_conn_try_settle_plain, struct via_conn *conn, enum via_reason reason)
 
 struct via_attach *via_fabric_attached(void)
 {
@@ -96,114 +89,28 @@ bool via_fabric_is_put_possible(struct via_fabric *fabric)
 
 /* --- nothing to be done ----------------------------------------------------------------------- */
 
-void via_board_forget(int fd)
-{
-    (void)fd;
-}
-
-void via_conn_each(void (*visit)(struct via_conn *conn))
-{
-    (void)visit;
-}
-
-bool via_conn_try_each(void (*visit)(struct via_conn *conn))
-{
-    (void)visit;
-    return true;
-}
-
-void via_ep_conn_closing(struct via_conn *conn)
-{
-    (void)conn;
-}
-
-bool via_ep_conn_is_nested(const struct via_conn *conn)
-{
-    (void)conn;
-    return false;
-}
-
-void via_ep_conn_change_number(struct via_conn *conn, int fd)
-{
-    (void)conn;
-    (void)fd;
-}
-
-void via_ep_conn_woken(struct via_conn *conn)
-{
-    (void)conn;
-}
-
-void via_fabric_follow(struct via_fabric *fabric)
-{
-    (void)fabric;
-}
-
-struct via_remote *via_fabric_mailbox_get(struct via_attach *attach,
-                                          const struct via_fabric_note *note)
-{
-    (void)attach;
-    (void)note;
-    return NULL;
-}
-
-void via_fabric_mailbox_put(struct via_remote *mailbox)
-{
-    (void)mailbox;
-}
-
-struct via_segment *via_fabric_mirror_lent(const struct via_conn *conn)
-{
-    (void)conn;
-    return NULL;
-}
-
-int via_fabric_put_offer(struct via_conn *conn, uint64_t ready)
-{
-    (void)conn;
-    (void)ready;
-    return 0;
-}
-
-void via_fabric_slot_give(struct via_fabric *fabric)
-{
-    (void)fabric;
-}
-
-void via_fabric_take_in(void)
-{
-}
-
-bool via_fabric_take_unproven(void)
-{
-    return false;
-}
-
-void via_file_put_slowly(struct via_file *file)
-{
-    (void)file;
-}
-
-unsigned via_op_each(bool (*visit)(struct via_op *op, const void *context), const void *context)
-{
-    (void)visit;
-    (void)context;
-    return 0;
-}
-
-bool via_signals_has_restart(void)
-{
-    return via_rng_chance(&sock_run_now->rng, 1, 2);
-}
-
-void via_signals_mark(void)
-{
-}
-
-void via_sock_bell_ring(unsigned index)
-{
-    (void)index;
-}
+SIM_STUB_VOID(via_board_forget, int fd)
+SIM_STUB_VOID(via_conn_each, void (*visit)(struct via_conn *conn))
+SIM_STUB(bool, true, via_conn_try_each, void (*visit)(struct via_conn *conn))
+SIM_STUB_VOID(via_ep_conn_closing, struct via_conn *conn)
+SIM_STUB(bool, false, via_ep_conn_is_nested, const struct via_conn *conn)
+SIM_STUB_VOID(via_ep_conn_change_number, struct via_conn *conn, int fd)
+SIM_STUB_VOID(via_ep_conn_woken, struct via_conn *conn)
+SIM_STUB_VOID(via_fabric_follow, struct via_fabric *fabric)
+SIM_STUB(struct via_remote *, NULL, via_fabric_mailbox_get, struct via_attach *attach,
+         const struct via_fabric_note *note)
+SIM_STUB_VOID(via_fabric_mailbox_put, struct via_remote *mailbox)
+SIM_STUB(struct via_segment *, NULL, via_fabric_mirror_lent, const struct via_conn *conn)
+SIM_STUB(int, 0, via_fabric_put_offer, struct via_conn *conn, uint64_t ready)
+SIM_STUB_VOID(via_fabric_slot_give, struct via_fabric *fabric)
+SIM_STUB_VOID(via_fabric_take_in, void)
+SIM_STUB(bool, false, via_fabric_take_unproven, void)
+SIM_STUB_VOID(via_file_put_slowly, struct via_file *file)
+SIM_STUB(unsigned, 0, via_op_each, bool (*visit)(struct via_op *op, const void *context),
+         const void *context)
+SIM_STUB(bool, via_rng_chance(&sock_run_now->rng, 1, 2), via_signals_has_restart, void)
+SIM_STUB_VOID(via_signals_mark, void)
+SIM_STUB_VOID(via_sock_bell_ring, unsigned index)
 
 bool via_steward_keep_conn(struct via_conn *conn, int fd)
 {
@@ -213,21 +120,7 @@ bool via_steward_keep_conn(struct via_conn *conn, int fd)
     return true;
 }
 
-void via_steward_watch_stalls(void)
-{
-}
-
-void via_wait_end(const struct via_wait *wait)
-{
-    (void)wait;
-}
-
-void via_wait_sleeps(struct via_wait *wait)
-{
-    (void)wait;
-}
-
-void via_wait_slept(struct via_wait *wait)
-{
-    (void)wait;
-}
+SIM_STUB_VOID(via_steward_watch_stalls, void)
+SIM_STUB_VOID(via_wait_end, const struct via_wait *wait)
+SIM_STUB_VOID(via_wait_sleeps, struct via_wait *wait)
+SIM_STUB_VOID(via_wait_slept, struct via_wait *wait)

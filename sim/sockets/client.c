@@ -7,6 +7,7 @@
 
 #include "sim/memory.h"
 #include "sim/sockets/run.h"
+#include "sim/stub.h"
 
 /* Frames under way beyond the limit of records: a record is two puts, and each word is a put of its
  * own. */
@@ -75,12 +76,9 @@ int via_client_try_put(struct via_remote *remote, uint64_t off, const void *src,
     return via_remote_try_put(remote, off, src, bytes, flags);
 }
 
-int via_remote_try_put_from(struct via_remote *remote, uint64_t off, struct via_segment *segment,
-                            uint64_t segment_off, uint64_t bytes, unsigned flags)
-{
-    (void)remote, (void)off, (void)segment, (void)segment_off, (void)bytes, (void)flags;
-    return -ENOTSUP; /* the mirror is not lent: via_fabric_mirror_lent() returns NULL */
-}
+/* The mirror is not lent: via_fabric_mirror_lent() returns NULL. */
+SIM_STUB(int, -ENOTSUP, via_remote_try_put_from, struct via_remote *remote, uint64_t off,
+         struct via_segment *segment, uint64_t segment_off, uint64_t bytes, unsigned flags)
 
 void sock_frame_arrives(struct sock_end *from)
 {
@@ -113,29 +111,12 @@ unsigned via_remote_pending(struct via_remote *remote)
     return remote->pending;
 }
 
-size_t via_remote_try_max(const struct via_remote *remote)
-{
-    (void)remote;
-    return SIZE_MAX;
-}
-
-void *via_remote_direct(struct via_remote *remote)
-{
-    (void)remote;
-    return NULL;
-}
-
-int via_remote_ring(struct via_remote *remote)
-{
-    (void)remote;
-    return 0;
-}
-
-int via_remote_get(struct via_remote *remote, uint64_t off, void *dst, size_t bytes)
-{
-    (void)remote, (void)off, (void)dst, (void)bytes;
-    return -ENOTSUP; /* all records are in the mirror */
-}
+SIM_STUB(size_t, SIZE_MAX, via_remote_try_max, const struct via_remote *remote)
+SIM_STUB(void *, NULL, via_remote_direct, struct via_remote *remote)
+SIM_STUB(int, 0, via_remote_ring, struct via_remote *remote)
+/* All records are in the mirror. */
+SIM_STUB(int, -ENOTSUP, via_remote_get, struct via_remote *remote, uint64_t off, void *dst,
+         size_t bytes)
 
 /* Returns whether the peer's segment exists. */
 int via_remote_open(struct via_attach *attach, unsigned host, uint64_t handle, uint64_t bytes,
@@ -146,10 +127,7 @@ int via_remote_open(struct via_attach *attach, unsigned host, uint64_t handle, u
     return is_refused(&sock_run_now->ends[handle]) ? -EACCES : 0;
 }
 
-void via_remote_close(struct via_remote *remote)
-{
-    (void)remote;
-}
+SIM_STUB_VOID(via_remote_close, struct via_remote *remote)
 
 bool via_client_remote_is_gone(struct via_remote *remote)
 {
@@ -157,11 +135,7 @@ bool via_client_remote_is_gone(struct via_remote *remote)
     return is_refused(peer) && peer->line.count == 0;
 }
 
-bool via_client_remote_is_held(const struct via_remote *remote)
-{
-    (void)remote;
-    return false;
-}
+SIM_STUB(bool, false, via_client_remote_is_held, const struct via_remote *remote)
 
 /* The host keeps the words of a segment after the segment is removed. */
 int via_client_remote_word(struct via_remote *remote, uint64_t off, struct via_client_word *word,
@@ -172,14 +146,5 @@ int via_client_remote_word(struct via_remote *remote, uint64_t off, struct via_c
     return 0;
 }
 
-int via_attach_hops(struct via_attach *attach, unsigned host)
-{
-    (void)attach, (void)host;
-    return 1;
-}
-
-int via_attach_poll(struct via_attach *attach)
-{
-    (void)attach;
-    return 0;
-}
+SIM_STUB(int, 1, via_attach_hops, struct via_attach *attach, unsigned host)
+SIM_STUB(int, 0, via_attach_poll, struct via_attach *attach)

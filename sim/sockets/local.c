@@ -11,6 +11,7 @@
 #include <sys/uio.h>
 
 #include "sim/sockets/run.h"
+#include "sim/stub.h"
 #include "sockets/io/io_internal.h"
 #include "sockets/io/wait.h"
 #include "sockets/io/zcopy.h"
@@ -76,17 +77,8 @@ void via_wait_begin(struct via_wait *wait)
     *wait = (struct via_wait){0};
 }
 
-bool via_wait_spin(struct via_wait *wait)
-{
-    (void)wait;
-    return false;
-}
-
-bool via_wait_take_ask(struct via_wait *wait)
-{
-    (void)wait;
-    return true;
-}
+SIM_STUB(bool, false, via_wait_spin, struct via_wait *wait)
+SIM_STUB(bool, true, via_wait_take_ask, struct via_wait *wait)
 
 int via_sleep(struct pollfd *fds, unsigned count, uint64_t bells, uint64_t deadline_ns,
               const sigset_t *mask)
@@ -106,12 +98,8 @@ int via_sleep(struct pollfd *fds, unsigned count, uint64_t bells, uint64_t deadl
     return fds[0].fd < 0 ? 0 : VIA_REAL(poll)(fds, 1, 0);
 }
 
-int via_sleep_watching(int fd, uint64_t conn, uint64_t bells, uint64_t most_ns,
-                       uint32_t *ret_events)
-{
-    (void)fd, (void)conn, (void)bells, (void)most_ns, (void)ret_events;
-    return -EAGAIN;
-}
+SIM_STUB(int, -EAGAIN, via_sleep_watching, int fd, uint64_t conn, uint64_t bells, uint64_t most_ns,
+         uint32_t *ret_events)
 
 /* --- bytes that the writer leaves in its memory ----------------------------------------------- */
 
@@ -163,7 +151,6 @@ int sigpending(sigset_t *ret_set)
 
 static void handle_signal(int number)
 {
-    (void)number;
 }
 
 int sock_sigaction(int number, const struct sigaction *action, struct sigaction *ret_before)

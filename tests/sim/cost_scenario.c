@@ -14,7 +14,8 @@
 
 #include "base/types.h"
 #include "sim/cost/net.h"
-#include "sim/paper/paper.h"
+#include "sim/paper/idle.h"
+#include "sim/paper/model.h"
 
 static const struct sim_key box_keys[] = {
     {"time", SIM_TIME, 0, 1e9, NULL},         {"bytes", SIM_BYTES, 1, 4096, NULL},
@@ -198,38 +199,27 @@ static char *scenario_text(const char *name)
     return text;
 }
 
-static const struct sim_paper *paper_of(char letter)
-{
-    for (size_t i = 0; sim_papers[i] != NULL; i++) {
-        if (sim_papers[i]->letter == letter) {
-            return sim_papers[i];
-        }
-    }
-    fail_msg("no paper %c", letter);
-    return NULL;
-}
-
 static void topologies_that_do_not_close_are_refused(void **state)
 {
     (void)state;
-    const struct sim_paper *paper = paper_of('E');
+    size_t count;
+    const struct sim_section *const *stores = sim_model_sections("stores", &count);
     static struct sim_scenario scenario;
     char *text = scenario_text("complete.ini");
     char *changed = calloc(1, 70000);
     assert_non_null(changed);
     for (size_t i = 0; i < VIA_ARRAY_COUNT(broken); i++) {
         struct via_error err = {0};
-        struct sim_report report;
+        struct sim_idle idle;
         const char *at = strstr(text, broken[i].line);
         assert_non_null(at);
         int bytes = snprintf(changed, 70000, "%.*s%s%s", (int)(at - text), text, broken[i].instead,
                              at + strlen(broken[i].line));
-        sim_report_init(&report);
-        int rc = sim_scenario_parse("F", changed, (size_t)bytes, paper->sections,
-                                    paper->sections_count, &scenario, &err);
+        int rc = sim_scenario_parse("F", changed, (size_t)bytes, stores, count, &scenario, &err);
         assert_string_equal(err.text, "");
-        rc = rc == 0 ? paper->run(&scenario, &report, &err) : rc;
-        sim_report_fini(&report);
+        assert_int_equal(rc, 0);
+        rc = sim_idle_init(&idle, &scenario, "xeon", "kintex", &err);
+        sim_idle_fini(&idle);
         if (rc != -EINVAL || strncmp(err.text, "F:", 2) != 0 ||
             strstr(err.text, broken[i].expected) == NULL) {
             fail_msg("'%s': expected '%s', got %d '%s'", broken[i].instead, broken[i].expected, rc,

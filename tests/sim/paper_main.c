@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* "viaduct-sim paper" without sanitizers, with which system B takes too long for every "make test".
+/* "viaduct-sim model" without sanitizers, with which system B takes too long for every "make test".
  */
 #include "sim/paper/command.h"
 
-int main(int argc, char **argv)
+int main(void)
 {
-    return sim_paper_main(argc, argv);
+    return sim_model_main();
 }

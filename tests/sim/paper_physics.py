@@ -9,8 +9,8 @@ import random
 import subprocess
 import sys
 
-PROGRAM = os.path.join(os.environ["VIADUCT_BUILD_DIR"], "tests", "viaduct-sim-papers")
-SCENARIOS = str(pathlib.Path(os.environ["VIADUCT_SOURCE_DIR"]) / "sim/scenarios")
+MODEL = os.path.join(os.environ["VIADUCT_BUILD_DIR"], "tests", "viaduct-sim-papers")
+SOURCE = pathlib.Path(os.environ["VIADUCT_SOURCE_DIR"])
 # Polls and exponential times are drawn, so that a mean has this error; the scenarios' counts are chosen for it.
 ERROR = 0.01
 failures = []
@@ -23,7 +23,7 @@ def check(condition, what):
 
 def figures(paper, *changes, unit="MB/s", bounded=True):
     """{(series, label, x): model} of all figures of a unit that a paper has, with values changed."""
-    args = [PROGRAM, paper, "--scenarios", SCENARIOS, "--csv", "-"] + ["--bounded"] * bounded
+    args = [str(SOURCE / "tools/sim-paper"), paper, "--model", MODEL, "--scenarios", str(SOURCE / "sim/scenarios"), "--csv", "-"] + ["--bounded"] * bounded
     for change in changes:
         args += ["--set", change]
     result = subprocess.run(args, capture_output=True, text=True, check=False)

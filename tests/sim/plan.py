@@ -152,13 +152,15 @@ def compare(before, after, what):
             check(after[key] >= before[key] * 0.95 - 0.3, f"{what}: {key} from {before[key]:.5g} to {after[key]:.5g}")
 
 
+# A thread that has gone to sleep is slower than one that polls, and it sleeps less under load: with these sleeping costs nothing.
+AWAKE = {"wake": "wake = 0 us [chosen] x", "wake_spread": "wake_spread = 0 us [chosen] x", "handler": "handler = 0 us [chosen] x",
+         "switch": "switch = 0 us [chosen] x", "spin": "spin = 400 ms [chosen] x"}
+
+
 def loads(count, seed):
-    """More load, a longer cable and fewer lanes make nothing faster; nothing is above its ceiling. A thread that has gone to sleep is
-    slower than one that polls, and it sleeps less under load: here sleeping costs nothing."""
+    """More load, a longer cable and fewer lanes make nothing faster; nothing is above its ceiling."""
     rng = random.Random(seed)
-    awake = {"wake": "wake = 0 us [chosen] x", "wake_spread": "wake_spread = 0 us [chosen] x", "handler": "handler = 0 us [chosen] x",
-             "switch": "switch = 0 us [chosen] x", "spin": "spin = 400 ms [chosen] x"}
-    near, far = tempfile_parts(awake), tempfile_parts({**awake, "length = 2 m": "length = 9 m [chosen] x"})
+    near, far = tempfile_parts(AWAKE), tempfile_parts({**AWAKE, "length = 2 m": "length = 9 m [chosen] x"})
     for _ in range(count):
         line = draw(rng)
         most = plan(f"{line} --parts {near} --saturated")
@@ -181,6 +183,25 @@ def loads(count, seed):
                 compare(before, after, f"{line}: at {before['load_percent']:.3g} %, {name}")
     os.unlink(near)
     os.unlink(far)
+
+
+def saturated(count, seed):
+    """A fabric that is given all it can carry is never faster than an idle one, with a link cut or whole. Each host has 16 messages under way,
+    so by Little's law they take 16 x size / rate on average until they are acknowledged; half of them take at most twice that to arrive."""
+    rng, parts = random.Random(seed), tempfile_parts(AWAKE)
+    for number in range(count):
+        line = draw(rng) if number > 0 else "--topology torus:4x4 --cut 0-1 --pattern all-to-all --size 32768 --events 200000"
+        line += f" --parts {parts}"
+        answer = plan(f"{line} --saturated")
+        most = answer["rows"][0]
+        idle = plan(f"{line} --load {10 * most['host_bytes_per_s'] / answer['port_bytes_per_s']:.5g}")["rows"][0]
+        if None in (most["p50_us"], idle["p50_us"]):
+            continue  # not at rest
+        check(most["p50_us"] >= idle["p50_us"], f"{line}: saturated {most['p50_us']} us, at a tenth of that {idle['p50_us']} us")
+        size = int(re.search(r"--size (\d+)", line).group(1))
+        under_way = most["p50_us"] * 1e-6 * most["host_bytes_per_s"] / size
+        check(under_way <= 2 * 16, f"{line}: half of the messages take {most['p50_us']} us or more at {most['host_bytes_per_s']:.4g} bytes/s")
+    os.unlink(parts)
 
 
 def lanes():
@@ -351,6 +372,7 @@ def bad_input():
 
 def main():
     loads(int(sys.argv[1]) if len(sys.argv) > 1 else 2, int(sys.argv[2]) if len(sys.argv) > 2 else 1)
+    saturated(3, int(sys.argv[2]) if len(sys.argv) > 2 else 1)
     for part in (bandwidths, bounds, choice, lanes, latencies, rest, repeatable, pages, ends, bad_input):
         part()
     for failure in failures:

@@ -12,7 +12,7 @@
 
 #include "base/types.h"
 #include "sim/memory.h"
-#include "sim/paper/papers.h"
+#include "sim/paper/model.h"
 #include "sim/paper/ring.h"
 
 #define KIB 1024u
@@ -24,13 +24,13 @@ static int load(void **state)
     struct via_error err = {0};
     char path[512], parts[512];
     const char *source = getenv("VIADUCT_SOURCE_DIR");
+    size_t count;
+    const struct sim_section *const *sections = sim_model_sections("ring", &count);
     (void)state;
     scenario = sim_alloc(sizeof(*scenario));
-    snprintf(path, sizeof(path), "%s/sim/scenarios/%s", source != NULL ? source : ".",
-             sim_paper_b.scenario);
+    snprintf(path, sizeof(path), "%s/sim/scenarios/paper-b.ini", source != NULL ? source : ".");
     snprintf(parts, sizeof(parts), "%s/sim/scenarios/parts.ini", source != NULL ? source : ".");
-    if (sim_scenario_load(path, parts, sim_paper_b.sections, sim_paper_b.sections_count, scenario,
-                          &err) != 0) {
+    if (sim_scenario_load(path, parts, sections, count, scenario, &err) != 0) {
         fprintf(stderr, "%s\n", via_error_describe(&err));
         return -1;
     }

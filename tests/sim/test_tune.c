@@ -15,7 +15,7 @@
 #include "sim/cost/dma.h"
 #include "sim/cost/pio.h"
 #include "sim/memory.h"
-#include "sim/paper/papers.h"
+#include "sim/paper/model.h"
 #include "tune/tune.h"
 
 #define BYTES_MAX UINT64_C(65472)
@@ -24,7 +24,7 @@
 /* Stores go from `host` to `target`, and the engine sits at a node between them or at the target.
  */
 struct hardware {
-    const struct sim_paper *paper;
+    const char *kind, *file; /* of the scenario */
     const char *host, *engine, *target, *dma;
     bool combined; /* the window is mapped write-combined */
     struct sim_scenario *scenario;
@@ -144,11 +144,12 @@ static void load(struct hardware *hardware)
     struct via_error err = {0};
     char path[512], parts[512];
     const char *source = getenv("VIADUCT_SOURCE_DIR");
-    size_t count = hardware->paper->sections_count;
+    size_t count;
+    const struct sim_section *const *known = sim_model_sections(hardware->kind, &count);
     bool has_pio = false;
     assert_true(count < VIA_ARRAY_COUNT(sections));
     for (size_t i = 0; i < count; i++) {
-        sections[i] = hardware->paper->sections[i];
+        sections[i] = known[i];
         has_pio |= sections[i] == &sim_pio_section;
     }
     if (!has_pio) {
@@ -156,7 +157,7 @@ static void load(struct hardware *hardware)
     }
     hardware->scenario = sim_alloc(sizeof(*hardware->scenario));
     snprintf(path, sizeof(path), "%s/sim/scenarios/%s", source != NULL ? source : ".",
-             hardware->paper->scenario);
+             hardware->file);
     snprintf(parts, sizeof(parts), "%s/sim/scenarios/parts.ini", source != NULL ? source : ".");
     if (sim_scenario_load(path, parts, sections, count, hardware->scenario, &err) != 0) {
         fail_msg("%s", via_error_describe(&err));
@@ -177,20 +178,21 @@ static uint64_t tune(struct hardware hardware)
         double chosen = from != 0 && bytes >= from ? dma : stores;
         worst = fmax(worst, chosen / fmin(stores, dma));
     }
-    printf("%s, %s: DMA from %llu bytes on; at most %.3f of the better way's time\n",
-           hardware.paper->scenario, hardware.combined ? "write-combined" : "uncached",
-           (unsigned long long)from, worst);
+    printf("%s, %s: DMA from %llu bytes on; at most %.3f of the better way's time\n", hardware.file,
+           hardware.combined ? "write-combined" : "uncached", (unsigned long long)from, worst);
     assert_true(worst <= 1.05);
     free(hardware.scenario);
     return from;
 }
 
-static const struct hardware system_a = {.paper = &sim_paper_a,
+static const struct hardware system_a = {.kind = "stream",
+                                         .file = "paper-a.ini",
                                          .host = "sender",
                                          .engine = "chip",
                                          .target = "receiver",
                                          .dma = "dma chip"};
-static const struct hardware system_e = {.paper = &sim_paper_e,
+static const struct hardware system_e = {.kind = "stores",
+                                         .file = "paper-e.ini",
                                          .host = "xeon",
                                          .engine = "kintex",
                                          .target = "kintex",

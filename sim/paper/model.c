@@ -1,0 +1,463 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include "sim/paper/model.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+
+#include "base/types.h"
+#include "progress/progress.h"
+#include "sim/memory.h"
+#include "sim/paper/command.h"
+#include "sim/paper/idle.h"
+#include "sim/paper/ring.h"
+#include "sim/paper/sdp.h"
+#include "sim/paper/stream.h"
+
+#define WORDS_MAX 8u
+#define BYTES_MAX (UINT64_C(1) << 30)
+
+/* --- kinds of scenarios ----------------------------------------------------------------------- */
+
+enum { STREAM = 1, RING = 2, COPY = 4, SDP = 8, STORES = 16, CHAIN = 32 };
+#define ANY (STREAM | RING | COPY | SDP | STORES | CHAIN)
+
+static const struct sim_key copy_keys[] = {
+    {"launch", SIM_TIME, 0, 1e9, NULL}, /* from the call until the doorbell is stored */
+    {"notice", SIM_TIME, 0, 1e9, NULL}, /* from the word in memory until the call returns */
+};
+static const struct sim_section copy_section = {"copy", false, copy_keys,
+                                                VIA_ARRAY_COUNT(copy_keys)};
+
+static const struct sim_key method_keys[] = {
+    {"timer", SIM_TIME, 0, 1e6, NULL},    /* of rdtscp, subtracted from the result */
+    {"describe", SIM_TIME, 0, 1e7, NULL}, /* writing a descriptor into memory */
+    {"notice", SIM_TIME, 0, 1e7, NULL},   /* until the change of a polled word is seen */
+};
+static const struct sim_section method_section = {"method", false, method_keys,
+                                                  VIA_ARRAY_COUNT(method_keys)};
+
+_Static_assert(SIM_NET_SECTIONS_COUNT == 6, "all of them are listed");
+#define NET                                                                                 \
+    &sim_net_sections[0], &sim_net_sections[1], &sim_net_sections[2], &sim_net_sections[3], \
+        &sim_net_sections[4], &sim_net_sections[5], &sim_dma_section
+
+static const struct sim_section *const stream_sections[] = {
+    NET, &sim_cpu_section, &sim_memory_section, &sim_stream_section, &sim_software_section};
+static const struct sim_section *const ring_sections[] = {
+    NET, &sim_cpu_section, &sim_memory_section, &sim_ring_section, &sim_software_section};
+static const struct sim_section *const copy_sections[] = {NET, &copy_section};
+static const struct sim_section *const sdp_sections[] = {&sim_cpu_section, &sim_memory_section,
+                                                         &sim_sdp_section};
+static const struct sim_section *const stores_sections[] = {NET, &sim_pio_section, &method_section};
+static const struct sim_section *const chain_sections[] = {NET, &sim_pio_section,
+                                                           &sim_software_section};
+
+static const struct kind {
+    const char *name;
+    unsigned bit;
+    const struct sim_section *const *sections;
+    size_t sections_count;
+} kinds[] = {
+    {"stream", STREAM, stream_sections, VIA_ARRAY_COUNT(stream_sections)},
+    {"ring", RING, ring_sections, VIA_ARRAY_COUNT(ring_sections)},
+    {"copy", COPY, copy_sections, VIA_ARRAY_COUNT(copy_sections)},
+    {"sdp", SDP, sdp_sections, VIA_ARRAY_COUNT(sdp_sections)},
+    {"stores", STORES, stores_sections, VIA_ARRAY_COUNT(stores_sections)},
+    {"chain", CHAIN, chain_sections, VIA_ARRAY_COUNT(chain_sections)},
+};
+
+static const struct kind *find_kind(const char *name)
+{
+    for (size_t i = 0; i < VIA_ARRAY_COUNT(kinds); i++) {
+        if (strcmp(kinds[i].name, name) == 0) {
+            return &kinds[i];
+        }
+    }
+    return NULL;
+}
+
+const struct sim_section *const *sim_model_sections(const char *kind, size_t *ret_count)
+{
+    const struct kind *found = find_kind(kind);
+    *ret_count = found != NULL ? found->sections_count : 0;
+    return found != NULL ? found->sections : NULL;
+}
+
+/* --- scenarios -------------------------------------------------------------------------------- */
+
+struct model {
+    unsigned kind; /* 0: no scenario is loaded */
+    struct sim_scenario scenario;
+    char from[32], to[32]; /* nodes that idle.c measures between; "": the first that there are */
+    struct via_progress progress;
+};
+
+static int load(struct model *model, char **words, struct via_error *err)
+{
+    const struct kind *kind = find_kind(words[0]);
+    model->kind = 0;
+    model->from[0] = model->to[0] = '\0';
+    int rc = kind == NULL ? via_error_set(err, -EINVAL, "no such kind: %s", words[0])
+                          : sim_scenario_load(words[1], words[2], kind->sections,
+                                              kind->sections_count, &model->scenario, err);
+    model->kind = rc == 0 ? kind->bit : 0;
+    return rc;
+}
+
+static void section_name(const struct sim_part *part, char *text, size_t bytes)
+{
+    snprintf(text, bytes, "%s%s%s", part->section->name, part->instance[0] != '\0' ? " " : "",
+             part->instance);
+}
+
+/* "SECTION KEY=NUMBER", in the unit of the file. */
+static int set(struct model *model, char **words, struct via_error *err)
+{
+    const char *text = words[0];
+    for (size_t i = 0; i < model->scenario.values_count; i++) {
+        struct sim_value *value = &model->scenario.values[i];
+        char section[80], name[128];
+        char *end;
+        section_name(&model->scenario.parts[value->part], section, sizeof(section));
+        size_t bytes = (size_t)snprintf(name, sizeof(name), "%s %s=", section, value->key->name);
+        if (strncmp(text, name, bytes) == 0 && value->unit_factor > 0) {
+            double number = strtod(text + bytes, &end) * value->unit_factor;
+            if (end == text + bytes || *end != '\0' || !(number >= value->key->min) ||
+                !(number <= value->key->max)) {
+                return via_error_set(err, -EINVAL, "--set %s: not a number that is allowed", text);
+            }
+            bool whole = value->key->dimension == SIM_COUNT || value->key->dimension == SIM_BYTES;
+            value->number = whole ? round(number) : number;
+            return 0;
+        }
+    }
+    return via_error_set(err, -EINVAL, "--set %s: %.200s has no such number", text,
+                         model->scenario.name);
+}
+
+/* A line for each: its part's number and name, key, value in base units, factor of the unit, unit
+ * or word, mark and source, with tabs between them. Then an empty line. */
+static int values(struct model *model, char **words, struct via_error *err)
+{
+    (void)words;
+    (void)err;
+    for (size_t i = 0; i < model->scenario.values_count; i++) {
+        const struct sim_value *value = &model->scenario.values[i];
+        char section[80];
+        section_name(&model->scenario.parts[value->part], section, sizeof(section));
+        printf("%zu\t%s\t%s\t%.17g\t%.17g\t%s\t%s\t%s\n", value->part, section, value->key->name,
+               value->number, value->unit_factor,
+               value->unit_factor > 0 ? value->unit : value->text, sim_mark_name(value->mark),
+               value->source);
+    }
+    return 0;
+}
+
+/* --- requests --------------------------------------------------------------------------------- */
+
+static int number(const char *word, uint64_t min, uint64_t max, uint64_t *ret,
+                  struct via_error *err)
+{
+    char *end;
+    errno = 0;
+    *ret = strtoull(word, &end, 10);
+    return word[0] >= '0' && word[0] <= '9' && *end == '\0' && errno == 0 && *ret >= min &&
+                   *ret <= max
+               ? 0
+               : via_error_set(err, -EINVAL, "%s: not a number from %" PRIu64 " to %" PRIu64, word,
+                               min, max);
+}
+
+static int numbers(char **words, const uint64_t (*limits)[2], unsigned count, uint64_t *ret,
+                   struct via_error *err)
+{
+    int rc = 0;
+    for (unsigned i = 0; i < count && rc == 0; i++) {
+        rc = number(words[i], limits[i][0], limits[i][1], &ret[i], err);
+    }
+    return rc;
+}
+
+static int progress(struct model *model, char **words, struct via_error *err)
+{
+    uint64_t total;
+    int rc = number(words[0], 0, UINT64_MAX, &total, err);
+    if (rc == 0) {
+        via_progress_begin(&model->progress, "viaduct sim paper: step", total);
+    }
+    return rc;
+}
+
+static int step(struct model *model, char **words, struct via_error *err)
+{
+    uint64_t done;
+    int rc = number(words[0], 0, UINT64_MAX, &done, err);
+    if (rc == 0) {
+        via_progress_step(&model->progress, done);
+    }
+    return rc;
+}
+
+static int erase(struct model *model, char **words, struct via_error *err)
+{
+    (void)words;
+    (void)err;
+    via_progress_end(&model->progress);
+    return 0;
+}
+
+/* polling or doorbell, bytes: the receiver's bytes per second; ps of the sender's CPU per write. */
+static int stream(struct model *model, char **words, struct via_error *err)
+{
+    struct sim_stream_result result;
+    uint64_t bytes;
+    int rc = number(words[1], 1, BYTES_MAX, &bytes, err);
+    rc = rc == 0 ? sim_stream_check(&model->scenario, err) : rc;
+    if (rc == 0) {
+        sim_stream_run(&model->scenario,
+                       strcmp(words[0], "polling") == 0 ? SIM_STREAM_POLLING : SIM_STREAM_DOORBELL,
+                       bytes, &result);
+        printf("%.17g %.17g", result.rate, result.cpu_ps);
+    }
+    return rc;
+}
+
+/* Seconds of an eight-byte store. */
+static int latency(struct model *model, char **words, struct via_error *err)
+{
+    (void)words;
+    int rc = sim_stream_check(&model->scenario, err);
+    if (rc == 0) {
+        printf("%.17g", sim_stream_latency(&model->scenario));
+    }
+    return rc;
+}
+
+/* Hosts, threads, senders, window, puts, bytes: ps per put, of a put, and of each of its steps. */
+static int ring(struct model *model, char **words, struct via_error *err)
+{
+    static const uint64_t limits[][2] = {{2, SIM_RING_HOSTS_MAX}, {1, SIM_RING_THREADS_MAX},
+                                         {1, SIM_RING_HOSTS_MAX}, {1, 1024},
+                                         {1, 10000000},           {1, BYTES_MAX}};
+    uint64_t n[VIA_ARRAY_COUNT(limits)];
+    struct sim_ring_result result;
+    int rc = numbers(words, limits, VIA_ARRAY_COUNT(limits), n, err);
+    rc = rc == 0 ? sim_ring_net_check(&model->scenario, err) : rc;
+    if (rc != 0) {
+        return rc;
+    }
+    const struct sim_ring_run run = {.hosts_count = (unsigned)n[0],
+                                     .threads_count = (unsigned)n[1],
+                                     .senders_count = (unsigned)via_min(n[2], n[0]),
+                                     .window = (unsigned)n[3],
+                                     .puts_count = (unsigned)n[4],
+                                     .bytes = n[5]};
+    sim_ring_run(&model->scenario, &run, &result);
+    printf("%.17g %.17g", result.put_ps, result.latency_ps);
+    for (unsigned i = 0; i < SIM_RING_STEPS; i++) {
+        printf(" %.17g", result.step_ps[i]);
+    }
+    return 0;
+}
+
+/* ps of a DMA of so many bytes. */
+static int raw(struct model *model, char **words, struct via_error *err)
+{
+    uint64_t bytes;
+    int rc = number(words[0], 1, BYTES_MAX, &bytes, err);
+    rc = rc == 0 ? sim_ring_net_check(&model->scenario, err) : rc;
+    if (rc == 0) {
+        printf("%.17g", sim_ring_raw_ps(&model->scenario, bytes));
+    }
+    return rc;
+}
+
+/* Connections, 1 for zero copy: bytes per second; percents of the sender's and receiver's CPU. */
+static int sdp(struct model *model, char **words, struct via_error *err)
+{
+    static const uint64_t limits[][2] = {{1, SIM_SDP_CONNECTIONS_MAX}, {0, 1}};
+    uint64_t n[VIA_ARRAY_COUNT(limits)];
+    struct sim_sdp_result result;
+    int rc = numbers(words, limits, VIA_ARRAY_COUNT(limits), n, err);
+    if (rc == 0) {
+        sim_sdp_run(&model->scenario, (unsigned)n[0], n[1] != 0, &result);
+        printf("%.17g %.17g %.17g", result.bytes_per_s, result.sender_cpu_percent,
+               result.receiver_cpu_percent);
+    }
+    return rc;
+}
+
+/* Generation, lanes, payload and header: ps of a TLP on a link without DLLPs. */
+static int tlp(struct model *model, char **words, struct via_error *err)
+{
+    static const uint64_t limits[][2] = {
+        {1, SIM_PCIE_GENERATION_MAX}, {1, 16}, {1, 4096}, {0, 4096}};
+    uint64_t n[VIA_ARRAY_COUNT(limits)];
+    (void)model;
+    int rc = numbers(words, limits, VIA_ARRAY_COUNT(limits), n, err);
+    if (rc == 0) {
+        const struct sim_pcie_link link = {.generation = (unsigned)n[0], .lanes = (unsigned)n[1]};
+        printf("%" PRIu64, sim_pcie_ps(sim_pcie_tlp_bandwidth(&link), 1, n[2], (unsigned)n[3]));
+    }
+    return rc;
+}
+
+/* --- on an idle fabric ------------------------------------------------------------------------ */
+
+static int between(struct model *model, char **words, struct via_error *err)
+{
+    struct sim_idle idle;
+    snprintf(model->from, sizeof(model->from), "%s", words[0]);
+    snprintf(model->to, sizeof(model->to), "%s", words[1]);
+    int rc = sim_idle_init(&idle, &model->scenario, model->from, model->to, err);
+    sim_idle_fini(&idle);
+    return rc;
+}
+
+/* 1 for write-combined, bytes: ps until the last store has left, and until it can be seen. */
+static int store(struct model *model, char **words, struct via_error *err)
+{
+    static const uint64_t limits[][2] = {{0, 1}, {1, BYTES_MAX}};
+    uint64_t n[VIA_ARRAY_COUNT(limits)];
+    struct sim_idle idle;
+    int rc = numbers(words, limits, VIA_ARRAY_COUNT(limits), n, err);
+    if (rc == 0) {
+        rc = sim_idle_init(&idle, &model->scenario, model->from, model->to, err);
+        if (rc == 0) {
+            uint64_t left_ps, seen_ps;
+            sim_idle_store(&idle, n[0] != 0, n[1], &left_ps, &seen_ps);
+            printf("%" PRIu64 " %" PRIu64, left_ps, seen_ps);
+        }
+        sim_idle_fini(&idle);
+    }
+    return rc;
+}
+
+/* ps of a loaded word. */
+static int read_word(struct model *model, char **words, struct via_error *err)
+{
+    struct sim_idle idle;
+    (void)words;
+    int rc = sim_idle_init(&idle, &model->scenario, model->from, model->to, err);
+    if (rc == 0) {
+        printf("%" PRIu64, sim_idle_read(&idle));
+    }
+    sim_idle_fini(&idle);
+    return rc;
+}
+
+/* The engine's node, bytes: ps of the transfer, and of a load of the engine's register. */
+static int dma(struct model *model, char **words, struct via_error *err)
+{
+    struct sim_idle idle;
+    uint64_t bytes, moved_ps, polled_ps;
+    int rc = number(words[1], 1, BYTES_MAX, &bytes, err);
+    if (rc == 0) {
+        rc = sim_idle_init(&idle, &model->scenario, model->from, model->to, err);
+        rc = rc == 0 ? sim_idle_dma(&idle, words[0], bytes, &moved_ps, &polled_ps, err) : rc;
+        if (rc == 0) {
+            printf("%" PRIu64 " %" PRIu64, moved_ps, polled_ps);
+        }
+        sim_idle_fini(&idle);
+    }
+    return rc;
+}
+
+/* The engine's name, 1 for host to device, 1 for a doorbell that the core stores, bytes, ps before
+ * the doorbell, ps until the completion is noticed: ps in all. */
+static int engine(struct model *model, char **words, struct via_error *err)
+{
+    static const uint64_t limits[][2] = {
+        {0, 1}, {0, 1}, {1, BYTES_MAX}, {0, 1000000000000}, {0, 1000000000000}};
+    uint64_t n[VIA_ARRAY_COUNT(limits)], ps;
+    struct sim_idle idle;
+    int rc = numbers(words + 1, limits, VIA_ARRAY_COUNT(limits), n, err);
+    if (rc == 0 && n[1] != 0 && model->kind == COPY) {
+        rc = via_error_set(err, -EINVAL, "such a scenario has no [pio]");
+    }
+    if (rc != 0) {
+        return rc;
+    }
+    const struct sim_idle_engine run = {.name = words[0],
+                                        .to_device = n[0] != 0,
+                                        .stored = n[1] != 0,
+                                        .bytes = n[2],
+                                        .before_ps = n[3],
+                                        .notice_ps = n[4]};
+    rc = sim_idle_init(&idle, &model->scenario, model->from, model->to, err);
+    rc = rc == 0 ? sim_idle_engine(&idle, &run, &ps, err) : rc;
+    if (rc == 0) {
+        printf("%" PRIu64, ps);
+    }
+    sim_idle_fini(&idle);
+    return rc;
+}
+
+static const struct request {
+    const char *name;
+    unsigned kinds; /* of the scenario that is loaded; 0: none need be */
+    unsigned words; /* after the name */
+    int (*answer)(struct model *model, char **words, struct via_error *err);
+} requests[] = {
+    {"load", 0, 3, load},
+    {"set", ANY, 1, set},
+    {"values", ANY, 0, values},
+    {"progress", 0, 1, progress},
+    {"step", 0, 1, step},
+    {"erase", 0, 0, erase},
+    {"stream", STREAM, 2, stream},
+    {"latency", STREAM, 0, latency},
+    {"ring", RING, 6, ring},
+    {"raw", RING, 1, raw},
+    {"sdp", SDP, 2, sdp},
+    {"tlp", 0, 4, tlp},
+    {"between", COPY | STORES | CHAIN, 2, between},
+    {"store", STORES | CHAIN, 2, store},
+    {"read", COPY | STORES | CHAIN, 0, read_word},
+    {"dma", COPY | STORES | CHAIN, 2, dma},
+    {"engine", COPY | STORES | CHAIN, 6, engine},
+};
+
+static int answer(struct model *model, char *line, struct via_error *err)
+{
+    char *words[WORDS_MAX], *rest = line;
+    unsigned count = 0;
+    line[strcspn(line, "\n")] = '\0';
+    while (rest != NULL && count < WORDS_MAX) {
+        words[count++] = strsep(&rest, "\t");
+    }
+    for (size_t i = 0; i < VIA_ARRAY_COUNT(requests); i++) {
+        const struct request *request = &requests[i];
+        if (strcmp(request->name, words[0]) == 0) {
+            return rest != NULL || count != 1 + request->words ||
+                           (request->kinds != 0 && (request->kinds & model->kind) == 0)
+                       ? via_error_set(err, -EINVAL, "%s: not such words, or not here", words[0])
+                       : request->answer(model, words + 1, err);
+        }
+    }
+    return via_error_set(err, -EINVAL, "no such request: %s", words[0]);
+}
+
+int sim_model_main(void)
+{
+    struct model *model = sim_alloc(sizeof(*model));
+    char line[8192];
+    (void)prctl(PR_SET_PDEATHSIG, SIGTERM); /* a signal that ends the script ends this, too */
+    while (fgets(line, sizeof(line), stdin) != NULL) {
+        struct via_error err = {0};
+        if (answer(model, line, &err) != 0) {
+            printf("! %s", via_error_describe(&err));
+        }
+        putchar('\n');
+        if (fflush(stdout) != 0) {
+            break;
+        }
+    }
+    free(model);
+    return ferror(stdin) || ferror(stdout) ? 2 : 0;
+}
