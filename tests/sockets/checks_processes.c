@@ -9,6 +9,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/epoll.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -232,6 +233,126 @@ static void a_child_made_by_clone_connects(void)
         talk_both_ways(pair.client, pair.server);
         done(pair);
     }
+}
+
+/* --- a child shuts down what its parent waits for ----------------------------------------------
+ */
+
+/* An end that this process and children hold. The other end is that of a child that connects, so
+ * that nothing bounds the sleep of this process. */
+static int shared_with_children(pid_t *ret_peer)
+{
+    struct sockaddr_in addr;
+    int listen_fd = listener(&addr);
+    char data[64];
+    pid_t parent = getpid();
+    *ret_peer = fork();
+    CHECK(*ret_peer >= 0);
+    if (*ret_peer == 0) {
+        end_with(parent);
+        int client = socket(AF_INET, SOCK_STREAM, 0);
+        CHECK(connect(client, (struct sockaddr *)&addr, sizeof(addr)) == 0);
+        for (int i = 0; i < 20; i++) {
+            read_all(client, data, sizeof(data));
+            write_all(client, data, sizeof(data));
+        }
+        sleep_ms(60000);
+        _exit(0);
+    }
+    int fd = accept(listen_fd, NULL, NULL);
+    CHECK(fd >= 0);
+    close(listen_fd);
+    for (int i = 0; i < 20; i++) {
+        echo(fd, (char)('a' + i));
+    }
+    return fd;
+}
+
+/* In memory that the child shares: when it shut the end down. */
+static double *shut_s;
+static int to_shut_down;
+
+/* The child goes on holding it. */
+static int shut_down_later(void *of_parent)
+{
+    end_with(*(const pid_t *)of_parent);
+    sleep_ms(50);
+    *shut_s = now_s();
+    shutdown(to_shut_down, SHUT_WR);
+    sleep_ms(60000);
+    return 0;
+}
+
+static pid_t child_that_shuts_down(int fd, bool by_fork)
+{
+    static char stack[256 * 1024] __attribute__((aligned(16)));
+    static pid_t parent;
+    parent = getpid();
+    to_shut_down = fd;
+    pid_t pid = by_fork ? fork() : clone(shut_down_later, stack + sizeof(stack), SIGCHLD, &parent);
+    CHECK(pid >= 0);
+    if (pid == 0) {
+        _exit(shut_down_later(&parent));
+    }
+    return pid;
+}
+
+static void fill_to_the_last_byte(int fd)
+{
+    char byte = 'x';
+    fill_up(fd);
+    while (send(fd, &byte, 1, MSG_DONTWAIT) == 1) {
+    }
+    CHECK(errno == EAGAIN);
+}
+
+enum sleep { IN_EDGE_SET, IN_LEVEL_SET, IN_POLL, IN_SEND, SLEEPS };
+
+/* How late this process wakes in it, in seconds. */
+static double woken_late_by(enum sleep sleep, bool by_fork)
+{
+    pid_t peer;
+    int fd = shared_with_children(&peer);
+    struct pollfd pfd = {fd, POLLOUT, 0};
+    int epfd = -1;
+    char byte = 'x';
+    if (sleep == IN_EDGE_SET) {
+        epfd = set_with(fd, EPOLLIN | EPOLLOUT | EPOLLET);
+        CHECK(wait_in(epfd, fd, 5000) == EPOLLOUT && wait_in(epfd, -1, 0) == 0);
+    } else {
+        fill_to_the_last_byte(fd);
+        epfd = set_with(fd, EPOLLIN | EPOLLOUT);
+    }
+    pid_t pid = child_that_shuts_down(fd, by_fork);
+    if (sleep == IN_SEND) {
+        CHECK(send(fd, &byte, 1, MSG_NOSIGNAL) == -1 && errno == EPIPE);
+    } else if (sleep == IN_POLL) {
+        CHECK(poll(&pfd, 1, 20000) == 1 && pfd.revents == POLLOUT);
+    } else {
+        CHECK(wait_in(epfd, fd, 20000) == EPOLLOUT);
+    }
+    double late_s = now_s() - *shut_s;
+    kill(pid, SIGKILL);
+    kill(peer, SIGKILL);
+    CHECK(waitpid(pid, NULL, 0) == pid && waitpid(peer, NULL, 0) == peer);
+    close(fd);
+    close(epfd);
+    return late_s;
+}
+
+/* On a busy machine, once may be late. */
+static void shutdown_by_a_child_wakes_its_parent(void)
+{
+    shut_s = mmap(NULL, sizeof(*shut_s), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    CHECK(shut_s != MAP_FAILED);
+    for (enum sleep sleep = 0; sleep < SLEEPS; sleep++) {
+        double late_s = 1;
+        for (int tries = 0; tries < 4 && late_s > 0.5; tries++) {
+            late_s = woken_late_by(sleep, tries % 2 == 0);
+        }
+        CHECK(late_s <= 0.5);
+    }
+    munmap(shut_s, sizeof(*shut_s));
 }
 
 static void processes_share_it(void)
@@ -507,6 +628,7 @@ const struct check checks_of_processes[] = {
     CHECK_ENTRY(children_made_by_clone),
     CHECK_ENTRY(a_child_in_our_memory_waits),
     CHECK_ENTRY(a_child_made_by_clone_connects),
+    CHECK_ENTRY(shutdown_by_a_child_wakes_its_parent),
     CHECK_ENTRY(processes_share_it),
     CHECK_ENTRY(one_reads_one_writes),
     CHECK_ENTRY(a_child_per_connection),

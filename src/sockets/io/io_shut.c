@@ -126,6 +126,16 @@ static void notify_peer(struct via_op *op)
     }
 }
 
+/* Threads and processes that sleep for this end, in any call: what it waits for may have come by
+ * this. Forked processes share the bells that were there before. */
+static void ring_all_holders(const struct via_op *op)
+{
+    int bell = atomic_load_explicit(&op->conn->bell, memory_order_relaxed);
+    if (!op->exclusive && bell >= 0) {
+        via_sock_bell_ring((unsigned)bell);
+    }
+}
+
 int via_io_shutdown(struct via_op *op, int how)
 {
     struct via_side *side = op->side;
@@ -141,7 +151,7 @@ int via_io_shutdown(struct via_op *op, int how)
         via_conn_follow_demotion(op);
     }
     /* Counted before the kernel reports the shutdown: sets of other processes that hold this end
-     * learn of it only from this counter. */
+     * learn of it from this counter, and wake by the ring below. */
     atomic_fetch_add_explicit(&side->shuts, 1, memory_order_relaxed);
     bool later = how != SHUT_RD && side->shutting != 0; /* as announced before */
     bool told = false; /* the kernel's, if another thread has left the pipes meanwhile */
@@ -164,7 +174,9 @@ int via_io_shutdown(struct via_op *op, int how)
     if (!later && how != SHUT_RD) {
         atomic_store_explicit(&side->shutting, 0, memory_order_relaxed);
     }
-    via_ep_conn_woken(op->conn); /* as the kernel does, whatever it answers */
+    /* As the kernel does, whatever it answers. */
+    via_ep_conn_woken(op->conn);
+    ring_all_holders(op);
     if (rc == 0) {
         notify_peer(op);
     }
