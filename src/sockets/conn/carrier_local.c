@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <linux/sockios.h>
 #include <poll.h>
+#include <pthread.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -19,6 +20,7 @@
 #include "sockets/meet/diag.h"
 #include "sockets/meet/meeting.h"
 #include "sockets/meet/rendezvous.h"
+#include "sockets/process/lock.h"
 #include "sockets/process/real.h"
 
 /* --- memory ---------------------------------------------------------------------------------- */
@@ -120,28 +122,46 @@ static enum via_reason offer_make(struct via_conn *conn)
     return reason;
 }
 
-/* Opens the bell that the connector has sent with its answer. */
-static void fetch_peer_bell(struct via_conn *conn)
+/* A reader and a writer may find the answer at once: one of them fetches it. */
+static pthread_mutex_t fetching = PTHREAD_MUTEX_INITIALIZER;
+
+void via_local_forked(void)
+{
+    pthread_mutex_init(&fetching, NULL);
+}
+
+/* The connector has answered: opens its bell. NULL: it has not, or there is no descriptor for the
+ * bell; the next poll may find one. */
+static struct via_peer_bell *fetch_peer_bell(struct via_conn *conn)
 {
     struct via_offer answer;
     int fds[VIA_BELL_FDS];
-    if (conn->peer_bell == NULL &&
-        via_rendezvous_peek(conn->control_fd, &answer, fds, VIA_BELL_FDS) == 0) {
-        conn->peer_bell = via_peer_bell_get(answer.bell_id, fds, answer.bell_word,
-                                            via_rendezvous_pid(conn->control_fd));
-        if (conn->peer_bell != NULL) { /* otherwise this process has no descriptor left for the
-                                          bell: the next poll may find one */
+    via_lock(&fetching);
+    struct via_peer_bell *bell = via_conn_peer_bell(conn);
+    if (bell == NULL && via_rendezvous_peek(conn->control_fd, &answer, fds, VIA_BELL_FDS) == 0) {
+        bell = via_peer_bell_get(answer.bell_id, fds, answer.bell_word,
+                                 via_rendezvous_pid(conn->control_fd));
+        if (bell != NULL) {
+            /* Pairs with the acquire in via_conn_peer_bell(). */
+            atomic_store_explicit(&conn->peer_bell, bell, memory_order_release);
             via_hidden_close(&conn->control_fd);
         }
     }
+    via_unlock(&fetching);
+    return bell;
+}
+
+/* The same unless it was fetched before. The connector has its acceptor's from the offer. */
+static struct via_peer_bell *find_peer_bell(struct via_conn *conn)
+{
+    struct via_peer_bell *bell = via_conn_peer_bell(conn);
+    return bell != NULL || conn->side->connector ? bell : fetch_peer_bell(conn);
 }
 
 static bool is_taken(struct via_conn *conn)
 {
-    if ((via_side_flags(conn->side) & VIA_FLAG_TAKEN) != 0) {
-        fetch_peer_bell(conn);
-    }
-    return conn->peer_bell != NULL;
+    return (via_side_flags(conn->side) & VIA_FLAG_TAKEN) != 0 ? fetch_peer_bell(conn) != NULL
+                                                              : via_conn_peer_bell(conn) != NULL;
 }
 
 /* Connects to the connector's listening socket. NONE if the two ends have met, or if the connector
@@ -215,16 +235,16 @@ static enum via_reason offer_map(struct via_conn *conn, const struct via_offer *
                                  const int *fds)
 {
     enum via_reason reason = VIA_REASON_PROTOCOL;
-    conn->peer_bell = NULL;
     if (!via_share_is_map_allowed()) {
         reason = VIA_REASON_LIMIT;
     }
     if (reason == VIA_REASON_PROTOCOL && offer_is_sound(offer, fds[0])) {
         reason = VIA_REASON_RESOURCES;
-        conn->peer_bell = via_peer_bell_get(offer->bell_id, fds + 1, offer->bell_word,
-                                            via_rendezvous_pid(conn->control_fd));
+        struct via_peer_bell *bell = via_peer_bell_get(offer->bell_id, fds + 1, offer->bell_word,
+                                                       via_rendezvous_pid(conn->control_fd));
         void *memory = MAP_FAILED;
-        if (conn->peer_bell != NULL) {
+        atomic_store_explicit(&conn->peer_bell, bell, memory_order_relaxed);
+        if (bell != NULL) {
             memory =
                 mmap(NULL, 2 * offer->segment_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fds[0], 0);
         }
@@ -333,19 +353,14 @@ static void publish_taken(struct via_conn *conn)
 void via_conn_posted_slowly(struct via_conn *conn, bool record)
 {
     int saved = errno;
-    if (conn->peer_bell == NULL) {
-        if (conn->side->connector) {
-            return;
-        }
-        fetch_peer_bell(conn);
-    }
-    if (conn->peer_bell != NULL && !(record && VIA_MUTANT(CONN_NO_RING))) {
+    struct via_peer_bell *bell = find_peer_bell(conn);
+    if (bell != NULL && !(record && VIA_MUTANT(CONN_NO_RING))) {
         struct via_side *side = conn->side;
         uint32_t word = via_side_cold(side);
         bool cold = record &&
                     atomic_exchange_explicit(&side->cold_rung, word, memory_order_relaxed) != word;
         via_stats_count(&conn->stats->rings, 1);
-        via_peer_bell_ring(conn->peer_bell, cold);
+        via_peer_bell_ring(bell, cold);
     }
     errno = saved;
 }
@@ -360,11 +375,9 @@ static int publish_flags(struct via_conn *conn, uint64_t flags, bool wait)
     via_conn_posted_record(conn);
     atomic_store_explicit(&conn->side->cold_rung, rung, memory_order_relaxed);
     if ((flags & (VIA_FLAG_DEMOTE | VIA_FLAG_LEAVING | VIA_FLAG_SHARED)) != 0) {
-        if (conn->peer_bell == NULL && !conn->side->connector) {
-            fetch_peer_bell(conn);
-        }
-        if (conn->peer_bell != NULL) {
-            via_peer_bell_call(conn->peer_bell);
+        struct via_peer_bell *bell = find_peer_bell(conn);
+        if (bell != NULL) {
+            via_peer_bell_call(bell);
         }
     }
     return 0;
@@ -499,14 +512,15 @@ bool via_local_withdraw(struct via_op *op)
     }
     /* From now on an answer fails at the peer, which then stays with the kernel (unix(7)). */
     VIA_REAL(shutdown)(conn->control_fd, SHUT_RD);
-    fetch_peer_bell(conn);
-    bool taken = conn->peer_bell != NULL ||
-                 VIA_REAL(recv)(conn->control_fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
+    bool fetched = fetch_peer_bell(conn) != NULL;
+    bool taken = fetched || VIA_REAL(recv)(conn->control_fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
     via_phase_apply(&conn->side->phase, VIA_EVENT_NOT_YET);
     if (taken || !via_conn_withdraw(op, VIA_REASON_RESOURCES)) {
-        return conn->peer_bell != NULL; /* else the kernel had no descriptors for the answer */
+        return fetched; /* else the kernel has no descriptors for the answer now */
     }
+    via_lock(&fetching);
     via_hidden_close(&conn->control_fd);
+    via_unlock(&fetching);
     via_ep_conn_changed(conn);
     return true;
 }

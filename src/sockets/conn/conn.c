@@ -60,7 +60,7 @@ static void conn_free(struct via_file *file)
     via_stats_add(conn->stats);
     via_hidden_close(&conn->listen_fd);
     via_hidden_close(&conn->control_fd);
-    via_peer_bell_put(conn->peer_bell);
+    via_peer_bell_put(via_conn_peer_bell(conn));
     via_fabric_free(conn);
     if (conn->memory != NULL) {
         munmap(conn->memory, conn->memory_bytes);

@@ -18,11 +18,11 @@
 
 /* The part of zero-copy that belongs to this process: zcopy.h. */
 struct via_zcopy {
-    bool able;
+    _Atomic bool able;
     pid_t own_pid; /* process of the peer, from the kernel, when the two ends met */
     pid_t peer_pid;
-    uint32_t pause_left; /* number of large sends to copy before the next attempt */
-    uint32_t pause;
+    _Atomic uint32_t pause_left; /* number of large sends to copy before the next attempt */
+    _Atomic uint32_t pause;
 };
 
 /*
@@ -45,11 +45,11 @@ struct via_conn {
     size_t memory_bytes;
     _Atomic int bell; /* the bell by which the peer wakes this end: its index, -1 = none yet */
     int bell_before;  /* the bell by which this end's own threads were woken before it had pipes */
-    struct via_peer_bell *peer_bell;
-    const struct via_carrier *carrier; /* how bytes get to the peer: carrier.h */
-    struct via_fabric *fabric;         /* of the carrier between hosts, else NULL */
-    struct via_list all;               /* of this process: via_conn_each() */
-    struct via_list entries;           /* in epoll sets: see epoll_set.h */
+    struct via_peer_bell *_Atomic peer_bell; /* NULL: the acceptor has not fetched it yet */
+    const struct via_carrier *carrier;       /* how bytes get to the peer: carrier.h */
+    struct via_fabric *fabric;               /* of the carrier between hosts, else NULL */
+    struct via_list all;                     /* of this process: via_conn_each() */
+    struct via_list entries;                 /* in epoll sets: see epoll_set.h */
     _Atomic uint32_t spans; /* spans for which those entries are registered: via_conn_spans() */
     uint64_t peer_cookie;   /* the same at the peer, 0 = not known yet */
     uid_t peer_uid;
@@ -267,6 +267,7 @@ bool via_conn_stop_meeting(struct via_op *op, bool at_once);
  * acceptor withdraws its offer, unless the connector has taken it. */
 bool via_local_stop_listening(struct via_conn *conn, bool at_once);
 bool via_local_withdraw(struct via_op *op);
+void via_local_forked(void); /* in a child */
 
 /* Checks now for an offer from another host, independent of the bytes moved. No token is held. */
 void via_conn_poll_meeting(struct via_op *op);
@@ -291,6 +292,12 @@ static inline void via_conn_learn_options(struct via_op *op)
 
 /* Wakes the peer, whose memory this end has changed. */
 void via_conn_posted_slowly(struct via_conn *conn, bool record);
+
+static inline struct via_peer_bell *via_conn_peer_bell(const struct via_conn *conn)
+{
+    /* Pairs with the release in fetch_peer_bell(): the bell is complete. */
+    return atomic_load_explicit(&conn->peer_bell, memory_order_acquire);
+}
 
 static inline void via_conn_posted(struct via_conn *conn)
 {

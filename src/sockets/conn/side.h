@@ -71,7 +71,8 @@ struct via_side {
     uint64_t tx_polled_ticks; /* when the kernel was last asked whether the peer lives */
     uint64_t tx_asked_ticks;  /* when the kernel was last asked whether a process holds the peer's
                                  socket */
-    uint64_t tx_at_end;       /* total bytes in the pipe when the kernel reported the end */
+    /* Total bytes in the pipe when the kernel reported the end. */
+    _Atomic uint64_t tx_at_end;
     bool tx_fin_seen; /* the peer has shut down its direction, and announced it in the pipe */
     bool tx_peer_over;
     _Atomic uint64_t said;      /* the flags word as last sent to the peer */

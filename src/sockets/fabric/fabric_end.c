@@ -211,7 +211,8 @@ bool via_fabric_is_switch_allowed(struct via_conn *conn)
 static bool is_unread(const struct via_side *side)
 {
     uint64_t sent = atomic_load_explicit(&side->tx.pipe_bytes, memory_order_relaxed);
-    return via_stream_tx_is_unread(&side->tx, sent - side->tx_at_end);
+    return via_stream_tx_is_unread(
+        &side->tx, sent - atomic_load_explicit(&side->tx_at_end, memory_order_relaxed));
 }
 
 /* Reads how far the peer has read, from the peer's memory into the same place of the mirror. 0;

@@ -130,6 +130,7 @@ static void in_child(void)
     via_side_forked(true);
     via_ep_fork_child();
     via_sock_bell_forked();
+    via_local_forked();
     via_quiet_forked();
     via_share_forked();
     via_wait_forked();

@@ -32,10 +32,12 @@ static uint32_t take_in(struct via_op *op, uint32_t events, size_t fresh)
     if (via_unlikely(gone != 0)) {
         uint32_t known = atomic_load_explicit(&op->side->shadow, memory_order_relaxed);
         if ((gone & ~known & POLLRDHUP) != 0) {
-            op->side->tx_at_end =
+            uint64_t at_end =
                 atomic_load_explicit(&op->side->tx.pipe_bytes, memory_order_relaxed) - fresh;
+            atomic_store_explicit(&op->side->tx_at_end, at_end, memory_order_relaxed);
             gone |= via_io_peer_ended(op, gone, fresh);
         }
+        /* Pairs with the acquire in via_io_fabric_ended(), which needs tx_at_end. */
         atomic_fetch_or_explicit(&op->side->shadow, gone, memory_order_acq_rel);
     }
     return events | gone;

@@ -81,9 +81,12 @@ void via_zcopy_meet(struct via_conn *conn, int control_fd)
     via_side_allow_avail(conn->side);
 }
 
+/* Pipes first: the acquire pairs with the release in now_has_pipes(), after via_zcopy_meet(). */
 static bool is_able(const struct via_op *op)
 {
-    return op->conn->zcopy.able && via_conn_is_local(op->conn) && !op->side->ever_forked;
+    return via_conn_has_pipes(op->conn) &&
+           atomic_load_explicit(&op->conn->zcopy.able, memory_order_relaxed) &&
+           via_conn_is_local(op->conn) && !op->side->ever_forked;
 }
 
 /* --- receiving ------------------------------------------------------------------------------- */
@@ -138,7 +141,7 @@ ssize_t via_zcopy_fetch(struct via_op *op, struct via_iov *iov, bool peek)
      * kernel has seen the end of the connection. */
     if (n <= 0 || (via_io_poll_kernel(op) & VIA_POLL_GONE) != 0) {
         if (n == -EPERM || n == -ENOSYS) {
-            op->conn->zcopy.able = false;
+            atomic_store_explicit(&op->conn->zcopy.able, false, memory_order_relaxed);
             via_stream_rx_sink(rx, 0);
         }
         refuse(op);
@@ -175,8 +178,9 @@ bool via_zcopy_is_suitable(struct via_op *op, const struct via_iov *iov,
         via_os_pid() != zcopy->own_pid) {
         return false;
     }
-    if (zcopy->pause_left > 0) {
-        zcopy->pause_left--;
+    uint32_t left = atomic_load_explicit(&zcopy->pause_left, memory_order_relaxed);
+    if (left > 0) {
+        atomic_store_explicit(&zcopy->pause_left, left - 1, memory_order_relaxed);
         return false;
     }
     if (mode == ON || trial->bytes != 0) {
@@ -380,12 +384,12 @@ static int make_offer(struct via_op *op, const struct via_iov *iov)
 /* Decides about the next offers by the result of this one. */
 static void learn(struct via_zcopy *zcopy, const struct offer *offer)
 {
-    if (!offer->late) {
-        zcopy->pause = 0;
-        return;
+    uint32_t pause = atomic_load_explicit(&zcopy->pause, memory_order_relaxed);
+    uint32_t next = pause == 0 ? PAUSE_MIN : via_min(2 * pause, PAUSE_MAX);
+    atomic_store_explicit(&zcopy->pause, offer->late ? next : 0, memory_order_relaxed);
+    if (offer->late) {
+        atomic_store_explicit(&zcopy->pause_left, next, memory_order_relaxed);
     }
-    zcopy->pause = zcopy->pause == 0 ? PAUSE_MIN : via_min(2 * zcopy->pause, PAUSE_MAX);
-    zcopy->pause_left = zcopy->pause;
 }
 
 ssize_t via_zcopy_send(struct via_op *op, struct via_iov *iov, const struct via_zcopy_trial *trial,
@@ -397,7 +401,8 @@ ssize_t via_zcopy_send(struct via_op *op, struct via_iov *iov, const struct via_
     int rc = make_offer(op, iov);
     if (rc != 0) {
         shield_down(&offer.shield);
-        op->conn->zcopy.pause_left = 1; /* copying will report the error */
+        atomic_store_explicit(&op->conn->zcopy.pause_left, 1,
+                              memory_order_relaxed); /* copying will report the error */
         return 0;
     }
     offer.progress_ns = offer.polled_ns = via_os_now_ns();
