@@ -209,6 +209,7 @@ static void welcome(struct via_process *process, const struct via_attach_request
                                           : process->slot % channels);
     answer.flow = process->flow + 1;
     answer.hosts_max = host->config.hosts_max;
+    answer.give_up_ns = host->config.give_up_ns;
     answer.area_bytes = server->area_bytes;
     answer.message_bytes_max = server->message_bytes_max;
     answer.command = server->command;

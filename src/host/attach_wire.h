@@ -221,7 +221,10 @@ struct via_attach_answer {
     int32_t status; /* 0 or negative errno */
     uint64_t handle;
     uint64_t bytes;
-    uint64_t life; /* MAP */
+    union {
+        uint64_t life;       /* MAP */
+        uint64_t give_up_ns; /* WELCOME: host.h; 0: not said, as by earlier releases */
+    };
     /* WELCOME */
     uint16_t host;
     uint16_t channels_count;

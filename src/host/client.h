@@ -39,8 +39,8 @@
 #define VIA_CLIENT_INBOX_BYTES_MAX (64u << 20)
 /* A wait for replies behind such messages ends after this. */
 #define VIA_CLIENT_STUCK_NS_MAX (5 * VIA_SEC_NS)
-/* A direct connection ends when its wait lasts so long with no way to the host: as long as daemons
- * wait, unless they are told otherwise (viaductd --give-up-ms). */
+/* A direct connection ends when its wait lasts so long with no way to the host: as long as the
+ * daemon waits (viaductd --give-up-ms), or this, if the daemon does not say how long. */
 #define VIA_CLIENT_TCP_LOST_NS_MAX (120 * VIA_SEC_NS)
 /* The host answers a request within this, or something is wrong with it. */
 #define VIA_CLIENT_ANSWER_NS_MAX (10 * VIA_SEC_NS)
@@ -116,7 +116,7 @@ struct via_attach {
     uint32_t reply_bytes_max; /* body of a reply */
     size_t inbox_bytes_max;   /* VIA_CLIENT_INBOX_BYTES_MAX; tests take less */
     uint64_t stuck_ns_max;    /* VIA_CLIENT_STUCK_NS_MAX; likewise */
-    uint64_t tcp_lost_ns_max; /* VIA_CLIENT_TCP_LOST_NS_MAX; likewise */
+    uint64_t tcp_lost_ns_max; /* by WELCOME */
     const struct via_status_page *status;
     size_t status_bytes;
     struct via_bell *bells;

@@ -348,6 +348,8 @@ static int set_up(struct via_attach *attach, const struct via_attach_answer *ans
     attach->channels_count = answer->channels_count;
     attach->channel_first = answer->channel_first % answer->channels_count;
     attach->flow = answer->flow;
+    attach->tcp_lost_ns_max =
+        answer->give_up_ns != 0 ? answer->give_up_ns : VIA_CLIENT_TCP_LOST_NS_MAX;
     attach->message_bytes_max = via_min(answer->message_bytes_max, answer->command.body_bytes_max);
     attach->body_bytes_max = answer->command.body_bytes_max;
     attach->reply_bytes_max = answer->reply.body_bytes_max;
@@ -385,7 +387,6 @@ static struct via_attach *attach_new(void)
     attach->pid = getpid();
     attach->inbox_bytes_max = VIA_CLIENT_INBOX_BYTES_MAX;
     attach->stuck_ns_max = VIA_CLIENT_STUCK_NS_MAX;
-    attach->tcp_lost_ns_max = VIA_CLIENT_TCP_LOST_NS_MAX;
     attach->socket_fd = -1;
     attach->bell_fd = -1;
     attach->nudge_fd = -1;

@@ -256,8 +256,9 @@ static int wait_step(struct via_client_tcp *tcp, struct wait *wait, short events
     }
     nap(tcp, events);
     if (is_given_up(tcp, wait)) {
-        return via_client_error(-EHOSTUNREACH, "host %u, segment: not heard of for %u s", tcp->host,
-                                (unsigned)(tcp->attach->tcp_lost_ns_max / VIA_SEC_NS));
+        return via_client_error(-EHOSTUNREACH, "host %u, segment: not heard of for %llu ms",
+                                tcp->host,
+                                (unsigned long long)(tcp->attach->tcp_lost_ns_max / VIA_MSEC_NS));
     }
     return via_client_check_death(tcp->attach) ? via_client_dead(tcp->attach) : 0;
 }

@@ -23,6 +23,7 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
+#include "host/client.h"
 #include "host/client_sys.h"
 #include "host/control.h"
 #include "tests/bell_full.h"
@@ -744,6 +745,25 @@ static void who_waits_for_an_absent_host_holds_nobody_up(void **state)
     }
 }
 
+static void impatient(struct via_host_options *options)
+{
+    options->give_up_ns = 3 * VIA_SEC_NS;
+}
+
+/* On direct connections, too, where the process itself waits. */
+static void processes_wait_as_long_as_their_host(void **state)
+{
+    struct fixture *fixture = *state;
+    struct via_attach *attach = host_lab_attach(&fixture->lab, 0);
+    assert_int_equal(attach->tcp_lost_ns_max, VIA_CLIENT_TCP_LOST_NS_MAX);
+    via_attach_close(attach);
+    host_lab_end(&fixture->lab, 1);
+    host_lab_start(&fixture->lab, 1, impatient);
+    attach = host_lab_attach(&fixture->lab, 1);
+    assert_int_equal(attach->tcp_lost_ns_max, 3 * VIA_SEC_NS);
+    via_attach_close(attach);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -754,6 +774,7 @@ int main(void)
                                         tear_down),
         cmocka_unit_test_setup_teardown(other_users_are_refused_clearly, set_up, tear_down),
         cmocka_unit_test(members_of_the_allowed_group_may_attach),
+        cmocka_unit_test_setup_teardown(processes_wait_as_long_as_their_host, set_up, tear_down),
         cmocka_unit_test_setup_teardown(more_processes_than_there_may_be, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_full_bell_makes_nobody_wait, set_up, tear_down),
         cmocka_unit_test_setup_teardown(only_memory_that_can_not_shrink_is_taken, set_up,
