@@ -60,6 +60,7 @@ struct via_link {
     uint64_t heard_ns;
     uint64_t heartbeat_sent;
     uint64_t heartbeat_seen;
+    uint64_t heartbeat_checked;      /* as seen at this host's last heartbeat */
     _Atomic uint64_t heartbeats;     /* of the peer since the link is up, as the last one says */
     _Atomic uint64_t silence_max_ns; /* longest time without a sign of life meanwhile */
     uint64_t activity_seen;

@@ -113,6 +113,7 @@ static bool port_link_is_up(struct via_port *port)
 static uint32_t port_scratchpad_read(struct via_port *port, unsigned index)
 {
     struct fabric_link *link = of(port)->link;
+    link->reads++;
     if (link->up && link->late_reads != 0) {
         link->late_reads--;
         return UINT32_MAX;

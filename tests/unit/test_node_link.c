@@ -278,7 +278,8 @@ static void a_read_that_times_out_does_not_cost_the_link(void **state)
     fabric_free(fabric);
 }
 
-static void a_fini_is_noticed_at_once(void **state)
+/* The first heartbeat at which the peer has not beaten since the one before. */
+static void a_fini_is_noticed_by_the_second_heartbeat(void **state)
 {
     (void)state;
     struct fabric *fabric = fabric_pair(true);
@@ -286,8 +287,22 @@ static void a_fini_is_noticed_at_once(void **state)
     fabric_settle(fabric);
     via_node_fini(fabric_node(fabric, 1));
     fabric_crash(fabric, 1);
-    fabric_run(fabric, 21 * VIA_MSEC_NS);
+    fabric_run(fabric, 41 * VIA_MSEC_NS);
     assert_int_equal(state_of(fabric, 0), VIA_LINK_WAITING);
+    fabric_free(fabric);
+}
+
+/* A read across a link costs microseconds, and an idle host has nothing else to do. */
+static void registers_of_a_peer_that_beats_are_not_read(void **state)
+{
+    (void)state;
+    struct fabric *fabric = fabric_pair(true);
+    fabric_start_pair(fabric);
+    fabric_settle(fabric);
+    fabric->links[0].reads = 0;
+    fabric_run(fabric, VIA_SEC_NS);
+    /* 50 heartbeats of two hosts, each with a read of the own state. */
+    assert_in_range(fabric->links[0].reads, 90, 110);
     fabric_free(fabric);
 }
 
@@ -405,7 +420,8 @@ int main(void)
         cmocka_unit_test(a_quick_restart_is_noticed_by_its_registers),
         cmocka_unit_test(a_restart_with_the_same_epoch_is_not_taken_for_the_old_life),
         cmocka_unit_test(a_read_that_times_out_does_not_cost_the_link),
-        cmocka_unit_test(a_fini_is_noticed_at_once),
+        cmocka_unit_test(a_fini_is_noticed_by_the_second_heartbeat),
+        cmocka_unit_test(registers_of_a_peer_that_beats_are_not_read),
         cmocka_unit_test(cut_and_mend),
         cmocka_unit_test(a_flap_between_two_looks_is_noticed),
         cmocka_unit_test(a_host_not_scheduled_comes_back),
