@@ -519,6 +519,10 @@ bool via_client_is_quiet(const struct via_attach *attach);
  */
 struct via_client_reader {
     bool (*is_asleep)(void *ctx); /* called with the attachment's lock: puts nothing */
+    /* The same, when the bytes are on their way through a slice: has the reader said that it has
+     * received them? May wait about as long as a read across the link takes, which true saves.
+     * NULL: no. */
+    bool (*is_answered)(void *ctx);
     void *ctx;
 };
 int via_client_try_put(struct via_remote *remote, uint64_t off, const void *src, size_t bytes,

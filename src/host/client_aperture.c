@@ -26,9 +26,10 @@
 struct burst {
     struct via_attach *attach;
     struct via_client_aperture *aperture;
-    struct via_combine *combine; /* NULL: the CPU's own */
-    unsigned char *last;         /* the last word that was stored to */
-    bool lost;                   /* something stored was not written */
+    const struct via_client_reader *reader; /* NULL: proves nothing */
+    struct via_combine *combine;            /* NULL: the CPU's own */
+    unsigned char *last;                    /* the last word that was stored to */
+    bool lost;                              /* something stored was not written */
     unsigned count;
     uint64_t grants[VIA_CLIENT_BURST_SLICES_MAX]; /* of the slices entered */
 };
@@ -203,11 +204,15 @@ static uint64_t read_across(const struct burst *burst, const unsigned char *from
 /*
  * Have all stores arrived? A read that is answered has pushed them. A read of all-ones may be an
  * unanswered read, or the memory's own value: another word of the slice decides, and if there is
- * none that is not all-ones, nothing is proven.
+ * none that is not all-ones, nothing is proven. The reader's answer proves as much.
  */
 static bool fence(struct burst *burst)
 {
     publish(burst);
+    const struct via_client_reader *reader = burst->reader;
+    if (reader != NULL && reader->is_answered != NULL && reader->is_answered(reader->ctx)) {
+        return true;
+    }
     uint64_t slice_bytes = burst->aperture->slice_bytes;
     unsigned char *piece =
         burst->aperture->base +
@@ -339,10 +344,12 @@ int via_client_aperture_ready(struct via_remote *remote, const struct via_client
 }
 
 bool via_client_aperture_store(struct via_remote *remote, const struct via_client_part *parts,
-                               unsigned count, unsigned flags)
+                               unsigned count, unsigned flags,
+                               const struct via_client_reader *reader)
 {
     struct burst burst = {
         .attach = remote->attach,
+        .reader = reader,
         .aperture = atomic_load_explicit(&remote->aperture, memory_order_acquire),
     };
     return burst.aperture->imitates ? run_imitating(&burst, parts, count, flags)
@@ -353,7 +360,7 @@ int via_client_aperture_put(struct via_remote *remote, const struct via_client_p
                             unsigned count, unsigned flags, enum via_client_aperture_mode mode)
 {
     int rc = via_client_aperture_ready(remote, parts, count, mode);
-    return rc == 1 ? via_client_aperture_store(remote, parts, count, flags) : rc;
+    return rc == 1 ? via_client_aperture_store(remote, parts, count, flags, NULL) : rc;
 }
 
 int via_client_aperture_put_long(struct via_remote *remote, const struct via_client_part *part,

@@ -42,12 +42,14 @@ int via_client_aperture_put(struct via_remote *remote, const struct via_client_p
 /*
  * The same in two steps, for callers that must not fail once anything has been stored. ready: 1:
  * there are slices, by the answers taken so far; else as above. store: [any lock may be held] true:
- * all parts have arrived; false: they are to go by frames, for some may be seen already.
+ * all parts have arrived; false: they are to go by frames, for some may be seen already. reader:
+ * NULL, or it is asked for its answer.
  */
 int via_client_aperture_ready(struct via_remote *remote, const struct via_client_part *parts,
                               unsigned count, enum via_client_aperture_mode mode);
 bool via_client_aperture_store(struct via_remote *remote, const struct via_client_part *parts,
-                               unsigned count, unsigned flags);
+                               unsigned count, unsigned flags,
+                               const struct via_client_reader *reader);
 
 /* The same for one part of any length, as much of it as goes in one piece from its beginning:
  * *ret_done bytes have arrived, the rest is to go by frames. 0 or negative errno. */

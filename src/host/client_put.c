@@ -591,7 +591,8 @@ static int try_indirect(struct via_remote *remote, struct via_command *command, 
     ring.flags = VIA_FRAME_FLAG_NOTIFY;
     via_client_lock(remote->attach);
     int rc = try_room(remote, command);
-    if (rc == 0 && (ready == 0 || !via_client_aperture_store(remote, parts, count, flags))) {
+    if (rc == 0 &&
+        (ready == 0 || !via_client_aperture_store(remote, parts, count, flags, reader))) {
         send_now(remote, command, body);
     } else if (rc == 0 && rings && (reader == NULL || reader->is_asleep(reader->ctx))) {
         send_now(remote, &ring, NULL);

@@ -12,6 +12,7 @@
 
 #include "base/rng.h"
 #include "base/types.h"
+#include "sockets/stream/receipt.h"
 #include "sockets/stream/stream.h"
 #include "sockets/stream/stream_quick.h"
 
@@ -710,9 +711,43 @@ static void a_body_longer_than_any_is_not_read(void **state)
     expect_broken(&d);
 }
 
+/* A number in the head of a record tells the peer what has arrived; the bytes are as without it. */
+static void receipts_are_found_in_data_alone(void **state)
+{
+    (void)state;
+    struct direction d;
+    char data[8];
+    uint32_t received = 0;
+    start(&d, 8, 4096, 512);
+    start_at(&d, UINT32_MAX);
+    assert_int_equal(via_receipt_find(&d.rx.pipe, UINT32_MAX, &received), 0);
+    assert_int_equal(via_stream_tx_switch(&d.tx, 0), 0);
+    unsigned char *head = d.memory + VIA_RECORD_LINE_BYTES * (1 + (UINT32_MAX % 8));
+    via_receipt_add(head, 7); /* no DATA */
+    assert_int_equal(via_receipt_find(&d.rx.pipe, UINT32_MAX, &received), -ENODATA);
+    assert_true(via_stream_tx_quick(&d.tx, "12345678", 8));
+    assert_int_equal(via_receipt_find(&d.rx.pipe, 0, &received), -ENODATA);
+    head = d.memory + VIA_RECORD_LINE_BYTES;
+    via_receipt_add(head, 0xfffffffe);
+    assert_int_equal(via_receipt_find(&d.rx.pipe, 0, &received), 1);
+    assert_int_equal(received, 0xfffffffe);
+    assert_int_equal(via_receipt_find(&d.rx.pipe, 1, &received), 0);
+    assert_int_equal(via_receipt_find(&d.rx.pipe, (uint32_t)-8, &received), 0);
+    struct iovec iov = {.iov_base = data, .iov_len = sizeof(data)};
+    struct via_iov to;
+    via_iov_init(&to, &iov, 1);
+    assert_int_equal(via_stream_rx_next(&d.rx), VIA_NEXT_KERNEL_UNTIL);
+    assert_int_equal(via_stream_rx_kernel_total(&d.rx, 0), 0);
+    assert_int_equal(via_stream_rx_next(&d.rx), VIA_NEXT_DATA);
+    assert_int_equal(via_stream_rx_read(&d.rx, &to), 8);
+    assert_memory_equal(data, "12345678", 8);
+    stop(&d);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(receipts_are_found_in_data_alone),
         cmocka_unit_test(bytes_before_the_switch_are_read_from_the_kernel_first),
         cmocka_unit_test(a_reader_that_has_more_than_was_sent_notices),
         cmocka_unit_test(the_kernel_is_used_again_only_when_the_switch_was_seen),

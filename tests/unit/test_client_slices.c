@@ -157,6 +157,9 @@ struct reader {
     uint64_t word; /* at 8, when it was asked */
     unsigned asked;
     bool asleep;
+    uint64_t expected; /* at 8, when it was asked for its answer */
+    unsigned answers_asked;
+    bool answers;
 };
 
 static bool is_asleep(void *ctx)
@@ -199,6 +202,42 @@ static void only_a_sleeping_reader_is_rung(void **state)
     /* Without VIADUCT_PUT_NOTIFY the writer does not load the word. */
     assert_int_equal(via_client_try_put(fixture->remote, 8, &word, sizeof(word), 0, &asked), 0);
     assert_int_equal(reader.asked, 100);
+}
+
+static bool is_answered(void *ctx)
+{
+    struct reader *reader = ctx;
+    reader->answers_asked++;
+    assert_int_equal(word_at(reader->fixture, 8), reader->expected);
+    return reader->answers;
+}
+
+/* A read across the link takes so long that the test sees which puts have made one. */
+static void an_answer_of_the_reader_saves_the_fence(void **state)
+{
+    struct fixture *fixture = *state;
+    struct reader reader = {.fixture = fixture, .answers = true};
+    const struct via_client_reader asked = {
+        .is_asleep = is_asleep, .is_answered = is_answered, .ctx = &reader};
+    pthread_mutex_lock(&fixture->fake.lock);
+    fixture->fake.slice_flags = VIA_ATTACH_SLICE_COMBINES | VIA_ATTACH_SLICE_IMITATES;
+    fixture->fake.slice_read_ns = 20 * VIA_MSEC_NS;
+    pthread_mutex_unlock(&fixture->fake.lock);
+    offer_slices(fixture);
+    until_stored(fixture, 0);
+    for (unsigned i = 0; i < 2; i++, reader.answers = false) {
+        uint64_t least_ns = UINT64_MAX;
+        for (uint64_t word = 1; word <= 5; word++) {
+            reader.expected = word;
+            uint64_t start_ns = via_client_now_ns();
+            assert_int_equal(via_client_try_put(fixture->remote, 8, &word, sizeof(word),
+                                                VIADUCT_PUT_NOTIFY, &asked),
+                             0);
+            least_ns = via_min(least_ns, via_client_now_ns() - start_ns);
+        }
+        assert_int_equal(reader.answers_asked, 5 * (i + 1));
+        assert_true((least_ns >= 20 * VIA_MSEC_NS) == !reader.answers);
+    }
 }
 
 /* A caller that gets -EAGAIN puts something else there: no reader may have seen the first
@@ -564,6 +603,7 @@ int main(void)
         WITH_HOST(long_puts_go_by_frames),
         WITH_HOST(a_ring_is_a_frame_and_holds_up_no_store),
         WITH_HOST(only_a_sleeping_reader_is_rung),
+        WITH_HOST(an_answer_of_the_reader_saves_the_fence),
         WITH_HOST(what_is_tried_in_vain_is_not_seen),
         WITH_HOST(signals_come_after_what_was_put),
         WITH_HOST(no_store_overtakes_a_frame),

@@ -60,6 +60,7 @@ struct via_side {
         stamps; /* SO_TIMESTAMP and the like: recvmsg() must return the time when the bytes came */
     _Atomic uint64_t rcvtimeo_ns; /* 0: none; VIA_AT_ONCE_NS */
     uint64_t rx_polled_ticks;     /* when the kernel was last asked whether the peer lives */
+    _Atomic uint32_t rx_taken;    /* over the fabric: rx.pipe.sequence, for other threads */
     struct via_stream_rx rx;
     struct via_stream_rx rx_left; /* the reader's state when the pipe was left: see demote.c */
 

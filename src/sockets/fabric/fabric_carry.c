@@ -4,8 +4,10 @@
 #include <string.h>
 
 #include "base/mutant.h"
+#include "base/pause.h"
 #include "host/client.h"
 #include "sockets/fabric/fabric_internal.h"
+#include "sockets/stream/receipt.h"
 
 #define WAIT_NS VIA_SEC_NS
 
@@ -207,14 +209,66 @@ static int push_body(struct via_conn *conn, const struct via_pipe_record *record
     return 0;
 }
 
+/* A record that is put. */
+struct push {
+    struct via_conn *conn;
+    bool answered; /* the peer's next record says that it has received this one */
+};
+
+/* An answer that comes later is not worth waiting for: a read across the link takes about as long.
+ */
+#define ANSWER_US 2u
+#define ANSWER_PAUSE_BITS_MAX 10u
+
+/* Is the connection a series of requests and replies? Records to which no answer is expected do not
+ * wait for one. */
+static bool is_answer_expected(struct via_fabric *fabric, uint32_t taken)
+{
+    bool replies = taken != fabric->answered;
+    fabric->answered = taken;
+    if (replies && fabric->answer_pause != 0) {
+        fabric->answer_pause--;
+        return false;
+    }
+    return replies;
+}
+
+static void note_answer(struct via_fabric *fabric, bool answered)
+{
+    fabric->answers_missed =
+        answered ? 0 : via_min(fabric->answers_missed + 1, ANSWER_PAUSE_BITS_MAX);
+    fabric->answer_pause = answered ? 0 : 1u << fabric->answers_missed;
+}
+
+/* Has the peer received all records, as its answer says? */
+static bool is_answered(void *ctx)
+{
+    struct push *push = ctx;
+    struct via_side *side = push->conn->side;
+    uint32_t taken = atomic_load_explicit(&side->rx_taken, memory_order_relaxed);
+    uint32_t received = 0;
+    if (!is_answer_expected(push->conn->fabric, taken)) {
+        return false;
+    }
+    uint64_t end = via_os_ticks() + via_os_us_to_ticks(ANSWER_US);
+    int rc;
+    while ((rc = via_receipt_find(&side->rx.pipe, taken, &received)) == 0 && via_os_ticks() < end) {
+        via_cpu_pause();
+    }
+    push->answered = rc == 1 && received == side->tx.pipe.sequence;
+    note_answer(push->conn->fabric, push->answered);
+    return push->answered;
+}
+
 /* After a record through slices only a peer that has announced its sleep gets a ring. The
  * announcement of a peer whose words go by frames may still be under way, so such a peer gets a
- * ring for each record. */
+ * ring for each record. A peer that has answered was awake when it took the record. */
 static bool is_peer_asleep(void *ctx)
 {
-    struct via_conn *conn = ctx;
-    bool rings =
-        !via_side_is_peer_prompt(conn->side) || via_pipe_take_reader_ring(&conn->side->tx.pipe);
+    const struct push *push = ctx;
+    struct via_conn *conn = push->conn;
+    bool rings = !push->answered && (!via_side_is_peer_prompt(conn->side) ||
+                                     via_pipe_take_reader_ring(&conn->side->tx.pipe));
     via_stats_count(&conn->stats->rings, rings ? 1 : 0);
     return rings;
 }
@@ -236,13 +290,17 @@ static int push_record(struct via_conn *conn, const struct via_carrier_undo *und
     int rc = push_body(conn, &record, wait);
     if (rc == 0) {
         uint32_t index = undo->tx.pipe.sequence & (undo->tx.pipe.geometry.slots_count - 1);
-        struct via_client_reader reader = {.is_asleep = is_peer_asleep, .ctx = conn};
+        struct push push = {.conn = conn};
+        struct via_client_reader reader = {
+            .is_asleep = is_peer_asleep, .is_answered = is_answered, .ctx = &push};
         struct piece piece = {
             .off = VIA_SEGMENT_PIPE_OFF + VIA_RECORD_LINE_BYTES * (1 + (size_t)index),
             .bytes = VIA_RECORD_LINE_BYTES,
             .flags = VIADUCT_PUT_LAST_WORD | VIADUCT_PUT_NOTIFY | VIADUCT_PUT_LAZY,
             .reader = &reader,
         };
+        via_receipt_add(fabric->mirror + piece.off,
+                        atomic_load_explicit(&conn->side->rx_taken, memory_order_relaxed));
         rc = put(fabric, &piece, wait);
     }
     /* After the puts are counted as under way: note_quiet(). */
@@ -448,6 +506,8 @@ static void push_credit(struct via_conn *conn, bool arms)
 void via_fabric_rx_end(struct via_conn *conn)
 {
     struct via_fabric *fabric = conn->fabric;
+    atomic_store_explicit(&conn->side->rx_taken, conn->side->rx.pipe.sequence,
+                          memory_order_relaxed);
     if (!is_by_frames(fabric, fabric->rx_base)) {
         if (via_stream_rx_must_wake_writer(&conn->side->rx)) {
             via_stats_count(&conn->stats->rings, 1);

@@ -42,8 +42,12 @@ struct via_fabric {
     uint32_t prompt_words;     /* consecutive credit words through slices */
     uint32_t prompt_words_min; /* number of those after which the peer may rely on them; 0 = the
                                   minimum */
-    unsigned full_pending;     /* puts under way when the path was full, 0 = it was not */
-    uint64_t way;              /* the path to the peer's host when the connection was made */
+    uint32_t answered;         /* side->rx_taken at the last put of a record */
+    uint32_t
+        answers_missed;    /* consecutive records that no answer followed at once, up to a limit */
+    uint32_t answer_pause; /* number of records for whose answer it does not wait */
+    unsigned full_pending; /* puts under way when the path was full, 0 = it was not */
+    uint64_t way;          /* the path to the peer's host when the connection was made */
     uint64_t fin_ns; /* when the kernel's FIN was seen without the pipe's, while there was a path to
                         the peer */
     uint64_t fin_first_ns;       /* when it was seen first */

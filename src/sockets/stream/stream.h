@@ -54,13 +54,17 @@ enum via_stream_kind {
  * record. */
 #define VIA_STREAM_OTHERS 0x80u
 
+/* DATA, between hosts: the last bytes of `written` are a receipt (receipt.h). */
+#define VIA_STREAM_RECEIPT 0x40u
+
 /* The head of every record of a stream's pipe. */
 struct via_stream_head {
     uint8_t kind;
     uint8_t inline_bytes;
     uint8_t flags;
     uint8_t written[5]; /* time of writing, in units of 16 ticks, for a reader that asks
-                           (via_stream_tx.times); or 0 */
+                           (via_stream_tx.times); or 0,
+                           or a receipt */
     union {
         unsigned char data[VIA_STREAM_INLINE_BYTES_MAX];
         uint64_t count;
