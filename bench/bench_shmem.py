@@ -95,7 +95,12 @@ class Way:
         self.env = None
 
     def figures(self):
-        return read_figures(run(*self.command, env=self.env))
+        found = read_figures(run(*self.command, env=self.env))
+        # Of several starts the fastest: in a start the PE waits for the others, until they get a CPU.
+        for _ in range(measure.STARTS):
+            more = read_figures(run(*self.command, "only", measure.START, env=self.env))
+            found[measure.START] = min(found[measure.START], more[measure.START])
+        return found
 
 
 class Peer(Way):

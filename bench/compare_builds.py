@@ -88,12 +88,17 @@ def shmem(way, on_fabric, *options):
     """The measure that runs the program of bench_shmem.py one way."""
     def figures(build, quick, wanted):
         fabric = ["--fabric", build.fabric] if on_fabric else []
+        command = ["oshrun", *options, *fabric, "--timeout", "200", build.figures, *(["quick"] if quick else []), "only"]
         found = {}
-        for line in build.run("oshrun", *options, *fabric, "--timeout", "200", build.figures,
-                              *(["quick"] if quick else []), "only", wanted).splitlines():
+        for line in build.run(*command, wanted).splitlines():
             name, value, unit = line.split("\t")
             if not name.startswith("memcpy"):
                 found["shmem, %s: %s" % (way, name)] = (float(value), unit)
+        # Of several starts the fastest: in a start the PE waits for the others, until they get a CPU.
+        start = "shmem, %s: %s" % (way, measure.START)
+        for _ in range(measure.STARTS if start in found else 0):
+            value = float(build.run(*command, measure.START).split("\t")[1])
+            found[start] = (min(found[start][0], value), found[start][1])
         return found
     return figures
 

@@ -200,6 +200,8 @@ def pgbench(way, seconds=1, options=("-S",)):
     return float(found.group(1))
 
 
+START = "shmem_init"  # figure of OpenSHMEM, of which a program has one sample
+STARTS = 5  # more starts for it
 SOCKPERF_PER_SECOND = 5000000
 
 
