@@ -3,6 +3,7 @@
  * viaduct tune sockets is a script. */
 #include <errno.h>
 #include <getopt.h>
+#include <libgen.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -156,6 +157,24 @@ static int reset(const struct options *options, struct via_error *err)
     return 0;
 }
 
+/* Before a measurement, which takes its time: can its result be kept? */
+static int check_file(const struct options *options, struct via_error *err)
+{
+    static struct via_tuning tuning;
+    char folder[PATH_MAX];
+    if (access(options->path, F_OK) == 0) {
+        int rc = via_tuning_load(options->path, &tuning, err);
+        if (rc != 0) {
+            return rc;
+        }
+    }
+    snprintf(folder, sizeof(folder), "%s", options->path);
+    if (access(dirname(folder), W_OK) != 0) {
+        return via_error_set(err, -errno, "%s: create: %s", options->path, strerror(errno));
+    }
+    return 0;
+}
+
 /* Earlier settings of this machine are kept, except those of this link. */
 static int load_old(const struct options *options, struct via_tuning *tuning, struct via_error *err)
 {
@@ -269,11 +288,15 @@ static int measure(const struct options *options, struct via_error *err)
     struct via_pio_measure measure = {.link = &link, .threads = 1};
     static struct via_tune tune;
     char hardware[VIA_TUNING_TEXT_BYTES];
+    int rc = options->dry ? 0 : check_file(options, err);
+    if (rc != 0) {
+        return rc;
+    }
     tune.measure = &measure;
     tune.pairs = options->pairs;
     tune.step = show_step;
     via_progress_begin(&progress, "viaduct tune: comparison", 0);
-    int rc = measure_link(options, &tune, &measure, hardware, err);
+    rc = measure_link(options, &tune, &measure, hardware, err);
     via_progress_end(&progress);
     via_pio_measure_end(&measure);
     via_pio_link_close(&link);
