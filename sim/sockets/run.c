@@ -19,6 +19,7 @@
 #include <string.h>
 
 #include "sim/memory.h"
+#include "sim/sockets/phase_names.h"
 #include "sim/sockets/sockets.h"
 #include "sockets/io/zcopy.h"
 #include "sockets/process/real.h"

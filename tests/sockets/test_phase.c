@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "base/types.h"
+#include "sim/sockets/phase_names.h"
 #include "sockets/stream/phase.h"
 
 #define BIT(phase) (UINT32_C(1) << (unsigned)(phase))

@@ -129,8 +129,4 @@ bool via_phase_apply(struct via_phase_word *word, enum via_event event);
 /* The same in one phase only. */
 bool via_phase_apply_in(struct via_phase_word *word, enum via_phase phase, enum via_event event);
 
-/* For people, and the model. */
-const char *via_phase_name(enum via_phase phase);
-const char *via_event_name(enum via_event event);
-
 #endif
