@@ -15,7 +15,7 @@ cd "$folder"
 
 cat >table.c <<'END'
 #include <stdio.h>
-#include "sockets/stream/phase.h"
+#include "sim/sockets/phase_names.h"
 int main(void)
 {
     for (enum via_phase p = 0; p < VIA_PHASES_COUNT; p++) {
@@ -45,7 +45,7 @@ int main(void)
     return 0;
 }
 END
-gcc -std=gnu17 -I "$sources" -o table table.c "$sources/sockets/stream/phase.c"
+gcc -std=gnu17 -I "$sources" -I "$sources/.." -o table table.c "$sources/sockets/stream/phase.c"
 ./table >table.pml
 cp "$models/phase.pml" .
 
