@@ -84,7 +84,14 @@ static int chip_dma(struct via_port *port, unsigned queue, uint64_t off, const v
         return -EINVAL;
     }
     int rc = driver->ops->dma(driver, queue, off, src, len, cookie);
-    end->dmas_refused += rc == -EIO;
+    end->dmas_refused += rc == -EIO || rc == -ENOTSUP;
+    const struct sim_chip_ops *chips = end->world->chips;
+    bool is_useless = chips->is_engine_useless != NULL && chips->is_engine_useless(end);
+    if (rc == -ENOTSUP && !is_useless && sim_is_calm(end->world) &&
+        end->world->counts.dma_failed == 0) {
+        sim_fail(end->world, "host %u port %u: the driver does not use an engine that works",
+                 end->host, end->index);
+    }
     end->world->counts.dmas += rc == 0;
     end->dmas_count += rc == 0;
     sim_trace(end->world, "  %u.%u: DMA of %zu bytes at %#llx by queue %u: %d", end->host,

@@ -31,6 +31,9 @@ struct sim_chip_ops {
     void (*reopen)(struct sim_end *end);
     /* Registers the memory of the end's node, which DMA engines read. */
     int (*memory_register)(struct sim_end *end, void *memory, size_t bytes);
+    /* A driver need not use the engine, as it brings nothing to the peer. NULL: it is always of
+     * use. */
+    bool (*is_engine_useless)(const struct sim_end *end);
     /* Called in a turn of the control thread: returns 1 if the link went up or down. Lowers the
      * deadline, which is in the host's clock. */
     int (*service)(struct sim_end *end, uint64_t now_ns, uint64_t *deadline_ns);

@@ -81,6 +81,7 @@ struct sim_pex {
     uint32_t bytes_per_us;        /* bandwidth of the link */
     uint32_t buffers_count;       /* per end, write-combining buffers; 0: writes stay in order */
     bool has_engines, engine_stops_silently, engine_writes_back_late;
+    bool engine_is_refused; /* its requests carry an id that no table has */
 };
 
 /* The chip with a side's function, and the function's number. */

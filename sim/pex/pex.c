@@ -17,6 +17,7 @@
 #define BAR_BYTES_MIN (UINT64_C(1) << 20)
 #define POLL_IRQ_NS (20 * VIA_MSEC_NS) /* of the driver, with interrupts */
 #define POLL_NS (1 * VIA_MSEC_NS)      /* and without */
+#define REQUESTER_REFUSED 0x7700u      /* bus and device that no driver enters */
 
 static struct sim_pex_side *side_of(const struct sim_end *end)
 {
@@ -134,6 +135,11 @@ static int pex_register(struct sim_end *end, void *memory, size_t bytes)
     return rc;
 }
 
+static bool pex_is_engine_useless(const struct sim_end *end)
+{
+    return side_of(end)->pex->engine_is_refused;
+}
+
 static void pex_reopen(struct sim_end *end)
 {
     open_port(side_of(end));
@@ -217,6 +223,7 @@ static void draw_engines(struct sim_pex *pex, const struct sim_config *config,
     pex->has_engines = link->end[0].port.caps.dma_depth != 0;
     pex->engine_stops_silently = via_rng_chance(&rng, 1, 4);
     pex->engine_writes_back_late = via_rng_chance(&rng, 1, 4);
+    pex->engine_is_refused = via_rng_chance(&rng, 1, 8);
 }
 
 static void pex_open(struct sim_link *link, size_t inbox_bytes)
@@ -234,22 +241,28 @@ static void pex_open(struct sim_link *link, size_t inbox_bytes)
         fprintf(stderr, "simulator: register model: %s\n", err.text);
         abort();
     }
-    sim_trace(
-        world,
-        "link %u: %s%s%s, NT%u, %u bytes a packet, %u MB/s, %u buffers, switches %d%d%d%d%d%s%s%s",
-        link->index, pex->config.b2b ? "back to back, " : "", pex->config.alut ? "A-LUT, " : "",
-        pex->config.polls                 ? "no interrupts"
-        : pex->config.irq == VIA_PCI_INTX ? "INTx"
-                                          : "MSI",
-        pex->options.nt, pex->payload_bytes, pex->bytes_per_us, pex->buffers_count,
-        pex->options.switches.alut_needs_bit_31, pex->options.switches.alut_enable_at_bar,
-        pex->options.switches.lut_at_db4, pex->options.switches.dl_down_keeps_alut,
-        pex->options.switches.unmask_fires_msi, pex->has_engines ? ", DMA" : "",
-        pex->has_engines && pex->engine_stops_silently ? ", it stops silently" : "",
-        pex->has_engines && pex->engine_writes_back_late ? ", it writes back late" : "");
+    sim_trace(world,
+              "link %u: %s%s%s, NT%u, %u bytes a packet, %u MB/s, %u buffers, switches "
+              "%d%d%d%d%d%s%s%s%s",
+              link->index, pex->config.b2b ? "back to back, " : "",
+              pex->config.alut ? "A-LUT, " : "",
+              pex->config.polls                 ? "no interrupts"
+              : pex->config.irq == VIA_PCI_INTX ? "INTx"
+                                                : "MSI",
+              pex->options.nt, pex->payload_bytes, pex->bytes_per_us, pex->buffers_count,
+              pex->options.switches.alut_needs_bit_31, pex->options.switches.alut_enable_at_bar,
+              pex->options.switches.lut_at_db4, pex->options.switches.dl_down_keeps_alut,
+              pex->options.switches.unmask_fires_msi, pex->has_engines ? ", DMA" : "",
+              pex->has_engines && pex->engine_stops_silently ? ", it stops silently" : "",
+              pex->has_engines && pex->engine_writes_back_late ? ", it writes back late" : "",
+              pex->has_engines && pex->engine_is_refused ? ", its requests are refused" : "");
     for (unsigned i = 0; i < 2; i++) {
         struct sim_pex_side *side = &pex->sides[i];
         *side = (struct sim_pex_side){.pex = pex, .end = &link->end[i], .engine.side = side};
+        if (pex->engine_is_refused) {
+            via_pex_engine_set_requester(sim_pex_chip(side), sim_pex_function(side),
+                                         REQUESTER_REFUSED);
+        }
     }
     for (unsigned i = 0; i < 2; i++) {
         open_port(&pex->sides[i]);
@@ -359,6 +372,7 @@ void sim_pex_use(void)
         .crashed = pex_crashed,
         .reopen = pex_reopen,
         .memory_register = pex_register,
+        .is_engine_useless = pex_is_engine_useless,
         .service = pex_service,
         .event = pex_event,
         .is_ringing = pex_is_ringing,

@@ -46,7 +46,8 @@ static const char help[] =
     "                   cut, mend, reset virtual|link, remove virtual|link, insert\n"
     "                   virtual|link, lose virtual|link, speed GENERATION WIDTH, status,\n"
     "                   protect, unprotect (the EEPROM); nt 0|1: which NT port is meant from\n"
-    "                   here on\n"
+    "                   here on; dma-bus virtual|link BUS: what requests of that host's DMA\n"
+    "                   function carry\n"
     "  -h, --help       this text\n";
 
 static const struct option long_options[] = {
@@ -110,13 +111,31 @@ static void print_status(struct via_pex *pex)
            (unsigned long long)stats.interrupts[VIA_PEX_LINK]);
 }
 
+static bool is_side(const char *name, enum via_pex_side *ret_side)
+{
+    *ret_side = name[0] == 'v' ? VIA_PEX_VIRTUAL : VIA_PEX_LINK;
+    return strcmp(name, "virtual") == 0 || strcmp(name, "link") == 0;
+}
+
+/* "dma-bus virtual|link BUS" */
+static bool set_dma_bus(struct via_pex *pex, const char *name, const char *number)
+{
+    enum via_pex_side side;
+    unsigned bus;
+    if (!is_side(name, &side) || via_cli_number(number, 0, 255, &bus) != 0) {
+        return false;
+    }
+    via_pex_engine_set_requester(pex, side, (uint16_t)(bus << 8));
+    return true;
+}
+
 /* "VERB virtual|link" */
 static bool execute_on_side(struct via_pex *pex, const char *verb, const char *name)
 {
-    if (strcmp(name, "virtual") != 0 && strcmp(name, "link") != 0) {
+    enum via_pex_side side;
+    if (!is_side(name, &side)) {
         return false;
     }
-    enum via_pex_side side = name[0] == 'v' ? VIA_PEX_VIRTUAL : VIA_PEX_LINK;
     if (strcmp(verb, "reset") == 0) {
         via_pex_reset_host(pex, side);
     } else if (strcmp(verb, "remove") == 0 || strcmp(verb, "insert") == 0) {
@@ -150,6 +169,9 @@ static bool execute(struct via_pex **meant, char *line)
     unsigned generation, width;
     if (verb == NULL) {
         return true;
+    }
+    if (strcmp(verb, "dma-bus") == 0 && first != NULL && second != NULL) {
+        return set_dma_bus(pex, first, second);
     }
     if (strcmp(verb, "speed") == 0 && first != NULL && second != NULL) {
         bool valid = via_cli_number(first, 1, 4, &generation) == 0 &&

@@ -21,8 +21,8 @@
 
 /* Cookies taken at once. */
 #define TAKE_MAX 8u
-/* After a hang the engine is left alone for so many times dma_ns_max: if it hangs each time, that
- * is what of the time is lost. */
+/* After a hang, or where it is of no use, the engine is left alone for so many times dma_ns_max: if
+ * it hangs each time, that is what of the time is lost. */
 #define PAUSE_FACTOR 50u
 /* A cookie: the serial number of the DMA, then the number of its stage. */
 #define COOKIE_STAGE_BITS 16
@@ -112,6 +112,12 @@ static struct via_dma_stage *take_stage(struct via_way *way)
     return first != NULL ? via_list_entry(first, struct via_dma_stage, link) : NULL;
 }
 
+/* The copies into stages are saved meanwhile. */
+static void pause_engine(struct via_dma *dma)
+{
+    dma->resume_ns = dma->channel->now_ns + PAUSE_FACTOR * dma->channel->node->config.dma_ns_max;
+}
+
 /* Gives the body to the engine; false when it has to go by PIO. */
 static bool start(struct via_way *way, struct via_dma_record *record, const void *body)
 {
@@ -129,6 +135,9 @@ static bool start(struct via_way *way, struct via_dma_record *record, const void
     if (rc != 0) {
         via_list_push_front(&dma->free, &stage->link);
         via_count(rc == -EAGAIN ? &way->dma_busy : &way->dma_fallbacks, 1);
+        if (rc == -ENOTSUP) {
+            pause_engine(dma);
+        }
         return false;
     }
     stage->cookie = cookie;
@@ -263,7 +272,7 @@ static bool watch(struct via_way *way)
     }
     bool first = !dma->aborting;
     abort_all(way);
-    dma->resume_ns = now_ns + PAUSE_FACTOR * dma->channel->node->config.dma_ns_max;
+    pause_engine(dma);
     if (first) {
         via_count(&way->dma_hangs, 1);
         if (VIA_MUTANT(DMA_HASTE)) {

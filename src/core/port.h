@@ -103,10 +103,11 @@ struct via_port_ops {
      * engines and depth is up to the port. None of the three blocks.
      *
      * dma starts a copy of len bytes (not 0) from src to window offset off. 0; -EAGAIN (as many as
-     * the engine takes are under way: later); -ENOTSUP (no engine), -EINVAL (out of bounds, or more
-     * than caps.dma_bytes_max), -ENOLINK, -EIO (it does not start): nothing was begun. src is
-     * borrowed until the cookie is taken and does not change; it lies in the memory that
-     * via_node_init() got, which the opener of the port registers with the engine. Until the cookie
+     * the engine takes are under way: later); -ENOTSUP (no engine, or one that does not reach the
+     * peer at present: much later); -EINVAL (out of bounds, or more than caps.dma_bytes_max),
+     * -ENOLINK, -EIO (it does not start): nothing was begun. src is borrowed until the cookie is
+     * taken and does not change; it lies in the memory that via_node_init() got, which the opener
+     * of the port registers with the engine. Until the cookie
      * is taken, bytes may arrive at any time, in any order, in part, and also after the link was
      * down and is up again. There is no order towards body(), commit() and other DMA.
      */

@@ -33,6 +33,12 @@ class Lab(lab_hosts.Lab):
         self.start_guests()
 
 
+    def command(self, line):
+        self.model.stdin.write(line + "\n")
+        self.model.stdin.flush()
+        return self.model.stdout.readline()
+
+
 class TwoPorts(lab_hosts.Case):
     kind = Lab
 
@@ -53,6 +59,26 @@ class TwoPorts(lab_hosts.Case):
             self.wait_received(peer, 100)
             if host == 1:  # bodies above DMA_BYTES
                 self.assertGreater(self.interrupts(ENGINE), before, self.guests[1].run("cat /tmp/viaductd.log"))
+
+    def test_requests_that_the_chip_refuses_are_noticed(self):
+        """The DMA function's requests carry another number from here on: after a cut its writes do not arrive, and bodies go by the CPU."""
+        for bus, is_used in ((9, False), (2, True)):
+            for line in ("dma-bus virtual %d" % bus, "cut"):
+                self.assertEqual(self.lab.command(line), "ok\n")
+            self.assertTrue(lab_hosts.wait_for(lambda: self.lab.state(1, 2) != "up"))
+            self.assertEqual(self.lab.command("mend"), "ok\n")
+            self.wait_state(1, 2, "up")
+            before = self.dma_bytes()
+            self.start_receiver(2)
+            self.guests[1].run(deliver(1) + "send 2 100 4000 0", HANG_S)
+            self.wait_received(2, 100)
+            self.assertEqual("bodies go without DMA" in self.guests[1].run("viaduct status"), not is_used)
+            self.assertEqual(self.dma_bytes() > before, is_used)
+
+    def dma_bytes(self):
+        """That left guest 1 for guest 2 by DMA."""
+        metrics = self.guests[1].run("viaduct metrics")
+        return int(re.search(r'(?m)^viaduct_link_dma_bytes_total{[^}]*peer="2"[^}]*} (\d+)$', metrics).group(1))
 
 
 if __name__ == "__main__":

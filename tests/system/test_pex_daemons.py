@@ -311,6 +311,51 @@ class Pex(cli.Case):
         wait_all()
         put()
 
+    def test_a_dma_function_whose_requests_are_refused_is_not_used(self):
+        """The chip drops what it writes, and it reports success: bodies go by the CPU, and status, log and doctor say why."""
+        engine = os.path.join(self.folder, "dma.sock")
+        self.serve("--dma-socket", engine)
+        self.command("dma-bus virtual 9")
+        one, two = PexMachine(self, 1, ",dma=" + engine), PexMachine(self, 2)
+        one.configure([2], more="[transport]\ndma-bytes = 1024\n")
+        two.configure([1])
+        two.start()
+        one.start()
+        first, second = Process(self, one), Process(self, two)
+        handle, base = second.segment(50000)
+
+        def put():
+            self.assertTrue(cli.wait_for(lambda: one.reaches(2) and two.reaches(1)), one.messages() + two.messages())
+            data = random.randbytes(50000)
+            first.put(first.remote(2, handle, 50000), data)
+            self.assertEqual(ctypes.string_at(base, len(data)), data)
+
+        def replug():
+            ups = one.links()["to-2-0"]["ups"]
+            self.command("cut")
+            self.assertTrue(cli.wait_for(lambda: one.state(2) != "up" and two.state(1) != "up"))
+            self.command("mend")
+            self.assertTrue(cli.wait_for(lambda: one.links()["to-2-0"]["ups"] > ups))
+
+        for _ in range(2):
+            put()
+            link = one.links()["to-2-0"]
+            self.assertRegex(link["error"], "^bodies go without DMA: .* does not arrive at the peer.*entered is 02:00")
+            self.assertEqual(link["dma_frames"], 0)
+            self.assertTrue(one.said("bodies go without DMA"), one.messages())
+            status = self.good("status", "--rundir", one.rundir)
+            self.assertIn("bodies go without DMA", status)
+            doctor = self.call("doctor", env={**self.env, "VIADUCT_RUNDIR": one.rundir})[1]
+            self.assertRegex(doctor, "links: to-2-0: bodies go without DMA")
+            replug()
+        self.command("dma-bus virtual 2")
+        replug()
+        put()
+        # Core asks an engine that was of no use again half a second later.
+        self.assertTrue(cli.wait_for(lambda: put() is None and one.links()["to-2-0"]["dma_frames"] > 0), one.links())
+        self.assertEqual(one.links()["to-2-0"]["error"], "")
+        self.assertEqual((one.stop(), two.stop()), (0, 0))
+
     def test_one_function_has_one_daemon(self):
         self.serve()
         one, two = self.machines()

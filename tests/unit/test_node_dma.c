@@ -34,7 +34,8 @@ struct engine {
     struct fabric_port *port;
     struct dma dmas[DMAS_MAX]; /* in the order they were started, until they are taken */
     unsigned count;
-    unsigned aborts;
+    unsigned aborts, starts;
+    int refuses; /* what starts return; 0: they do */
 };
 static struct engine engine;
 
@@ -42,6 +43,10 @@ static int engine_dma(struct via_port *port, unsigned queue, uint64_t off, const
                       size_t len, uint64_t cookie)
 {
     assert_ptr_equal(port, &engine.port->port);
+    engine.starts++;
+    if (engine.refuses != 0) {
+        return engine.refuses;
+    }
     assert_true(engine.count < DMAS_MAX && off + len <= port->caps.window_bytes);
     engine.dmas[engine.count++] =
         (struct dma){.queue = queue, .off = off, .src = src, .len = len, .cookie = cookie};
@@ -268,6 +273,31 @@ static void an_engine_that_hangs_is_aborted_and_left_alone_for_a_while(void **st
     fabric_free(fabric);
 }
 
+/* A body is copied for an engine once, not each time, where the port knows that it brings nothing
+ * to the peer. */
+static void an_engine_of_no_use_is_left_alone_for_a_while(void **state)
+{
+    (void)state;
+    struct fabric *fabric = start();
+    static const uint32_t bytes[] = {BODY_BYTES, BODY_BYTES, BODY_BYTES, BODY_BYTES};
+    engine.refuses = -EIO; /* this time */
+    send(fabric, 0, BODY_BYTES);
+    engine.refuses = -ENOTSUP;
+    send(fabric, 1, BODY_BYTES);
+    send(fabric, 2, BODY_BYTES);
+    expect_messages(fabric, 3, bytes);
+    assert_int_equal(engine.starts, 2);
+    fabric_run(fabric, VIA_SEC_NS);
+    engine.refuses = 0;
+    send(fabric, 3, BODY_BYTES);
+    assert_int_equal(engine.starts, 3);
+    finish(0, 0);
+    expect_messages(fabric, 4, bytes);
+    struct via_link_status status = status_of(fabric);
+    assert_true(status.dma_frames == 1 && status.dma_fallbacks == 2 && status.dma_busy == 1);
+    fabric_free(fabric);
+}
+
 static void an_engine_that_can_not_be_stopped_ends_the_link(void **state)
 {
     (void)state;
@@ -358,6 +388,7 @@ int main(void)
         cmocka_unit_test(a_cancelled_source_is_not_read_any_more),
         cmocka_unit_test(a_body_whose_dma_fails_goes_by_pio),
         cmocka_unit_test(an_engine_that_hangs_is_aborted_and_left_alone_for_a_while),
+        cmocka_unit_test(an_engine_of_no_use_is_left_alone_for_a_while),
         cmocka_unit_test(an_engine_that_can_not_be_stopped_ends_the_link),
         cmocka_unit_test(a_link_begins_anew_when_its_engine_has_ended),
         cmocka_unit_test(a_link_that_was_down_during_a_dma_begins_anew),

@@ -109,6 +109,7 @@ struct via_pex {
     int ones_fd;
     struct via_pex_function function[VIA_PEX_SIDES];
     struct via_pex_engine engine[VIA_PEX_SIDES];
+    uint16_t engine_requester[VIA_PEX_SIDES]; /* what requests of a DMA function carry */
     struct via_pex_eeprom eeprom;
     uint64_t serials;
     struct via_pex_stats stats;

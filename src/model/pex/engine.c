@@ -132,8 +132,8 @@ static uint32_t copy(struct via_pex_engine *engine, uint64_t source, uint64_t de
         unsigned char *to = NULL;
         struct via_pex *window = find_window(engine, destination, &bar, &off);
         if (window != NULL) {
-            struct via_pex_run run =
-                via_pex_resolve_from(window, engine->side, bar, off, engine->pci.requester, true);
+            struct via_pex_run run = via_pex_resolve_from(
+                window, engine->side, bar, off, engine->pex->engine_requester[engine->side], true);
             to = run.dma != NULL ? run.dma->at + run.off : NULL;
             to_bytes = run.bytes;
         } else {
@@ -675,5 +675,13 @@ void via_pex_engine_set_faults(struct via_pex *pex, enum via_pex_side side,
     pex = side == VIA_PEX_VIRTUAL ? via_pex_first(pex) : pex;
     pthread_mutex_lock(pex->lock);
     pex->engine[side].faults = *faults;
+    pthread_mutex_unlock(pex->lock);
+}
+
+void via_pex_engine_set_requester(struct via_pex *pex, enum via_pex_side side, uint16_t requester)
+{
+    pex = side == VIA_PEX_VIRTUAL ? via_pex_first(pex) : pex;
+    pthread_mutex_lock(pex->lock);
+    pex->engine_requester[side] = requester;
     pthread_mutex_unlock(pex->lock);
 }

@@ -89,6 +89,7 @@ int via_pex_new(const struct via_pex_options *options, struct via_pex **ret_pex,
         function->pex = pex;
         function->side = side;
         function->irq_fd = -1;
+        pex->engine_requester[side] = VIA_PEX_ENGINE_REQUESTER;
     }
     via_pex_registers_power_on(pex);
     *ret_pex = pex;

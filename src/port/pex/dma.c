@@ -87,6 +87,9 @@ int via_pex_dma_start(struct via_port *port, unsigned queue, uint64_t off, const
     if (atomic_load_explicit(&engine->dead, memory_order_relaxed) || dma->window_address == 0) {
         return -EIO;
     }
+    if (!atomic_load_explicit(&dma->works, memory_order_relaxed)) {
+        return -ENOTSUP;
+    }
     if (!is_memory(engine, src, len) || (engine->bounces != NULL && len > VIA_PLX_BOUNCE_BYTES)) {
         return -EINVAL; /* not what was registered */
     }
@@ -219,7 +222,8 @@ unsigned via_pex_dma_take(struct via_port *port, unsigned queue, uint64_t *ret_c
     }
     via_plx_channel_collect(dma->engine, queue % VIA_PLX_DMA_CHANNELS, pex);
     for (unsigned i = 0; i < VIA_PLX_SLOTS && count < max; i++) {
-        struct via_plx_slot *slot = &channel->slots[i];
+        /* The oldest one first. */
+        struct via_plx_slot *slot = &channel->slots[(channel->head + i) % VIA_PLX_SLOTS];
         if (slot->state == VIA_PLX_SLOT_DONE && slot->user == dma && slot->queue == queue) {
             ret_cookies[count] = slot->cookie;
             ret_results[count] = slot->result;
@@ -239,7 +243,7 @@ unsigned via_pex_dma_take(struct via_port *port, unsigned queue, uint64_t *ret_c
     return count;
 }
 
-static void abort_channel(struct via_pex_dma *dma, unsigned index, unsigned queue)
+void via_plx_channel_abort(struct via_pex_dma *dma, unsigned index, unsigned queue)
 {
     struct via_plx_engine *engine = dma->engine;
     struct via_plx_channel *channel = &engine->channels[index];
@@ -269,7 +273,7 @@ void via_pex_dma_abort(struct via_port *port, unsigned queue)
      * all that time belongs to a thread that does not run: the caller asks again. */
     for (unsigned i = 0; i < LOCK_TRIES; i++) {
         if (via_plx_channel_try_lock(channel)) {
-            abort_channel(dma, queue % VIA_PLX_DMA_CHANNELS, queue);
+            via_plx_channel_abort(dma, queue % VIA_PLX_DMA_CHANNELS, queue);
             via_plx_channel_unlock(channel);
             return;
         }

@@ -534,11 +534,20 @@ static void pex_status(const struct via_port *port, struct via_port_status *ret_
                          : NULL,
     };
     memcpy(ret_status->error, pex->error, sizeof(pex->error));
-    if (pex->error[0] == '\0' && chip->width != 0 &&
-        (chip->width < chip->width_max || chip->generation < chip->generation_max)) {
-        snprintf(ret_status->error, sizeof(ret_status->error),
-                 "the link trained to Gen%u x%u, the port is able to do Gen%u x%u",
-                 chip->generation, chip->width, chip->generation_max, chip->width_max);
+    bool is_degraded = chip->width != 0 &&
+                       (chip->width < chip->width_max || chip->generation < chip->generation_max);
+    size_t length = 0;
+    if (pex->error[0] == '\0' && is_degraded) {
+        length =
+            (size_t)snprintf(ret_status->error, sizeof(ret_status->error),
+                             "the link trained to Gen%u x%u, the port is able to do Gen%u x%u; ",
+                             chip->generation, chip->width, chip->generation_max, chip->width_max);
+    }
+    bool has_more =
+        pex->error[0] == '\0' &&
+        via_pex_probe_describe(pex, ret_status->error + length, sizeof(ret_status->error) - length);
+    if (length != 0 && !has_more) {
+        ret_status->error[length - 2] = '\0';
     }
 }
 _Static_assert(sizeof(((struct via_port_status *)NULL)->error) ==

@@ -16,15 +16,10 @@
 
 #include "port/pex/regs.h"
 
-#define RINGS_BYTES 4096u
 #define BOUNCES_BYTES ((uint64_t)VIA_PLX_DMA_CHANNELS * VIA_PLX_SLOTS * VIA_PLX_BOUNCE_BYTES)
 /* A port that goes waits so often, and so long, for the end of its DMA. */
 #define LEAVE_TRIES 200u
 #define LEAVE_US 100u
-
-_Static_assert(VIA_PLX_DMA_CHANNELS *VIA_PLX_SLOTS * sizeof(struct via_plx_dma_descriptor) <=
-                   RINGS_BYTES,
-               "a page");
 
 static pthread_mutex_t engines_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct via_plx_engine *engines;
@@ -86,6 +81,10 @@ static void revive(struct via_plx_engine *engine, uint64_t now_ns)
         via_plx_channel_set_up(engine, i);
         via_plx_channel_unlock(&engine->channels[i]);
     }
+    for (unsigned i = 0; i < engine->users_count; i++) {
+        atomic_store_explicit(&engine->users[i]->works, false, memory_order_relaxed);
+    }
+    atomic_fetch_add_explicit(&engine->lives_count, 1, memory_order_release);
     atomic_store_explicit(&engine->dead, false, memory_order_relaxed);
 }
 
@@ -259,7 +258,7 @@ static void free_engine(struct via_plx_engine *engine)
 {
     close_function(engine);
     end_sharing(BOUNCES_BYTES, engine->bounces_fd, engine->bounces);
-    end_sharing(RINGS_BYTES, engine->rings_fd, engine->rings);
+    end_sharing(VIA_PLX_RINGS_BYTES, engine->rings_fd, engine->rings);
     if (engine->irq_fd >= 0) {
         close(engine->irq_fd);
     }
@@ -273,7 +272,7 @@ static int start_engine(struct via_plx_engine *engine, struct via_error *err)
     if (engine->irq_fd < 0) {
         return via_error_set(err, -errno, "DMA function: eventfd: %s", strerror(errno));
     }
-    int rc = share_memory(engine, RINGS_BYTES, &engine->rings_fd, &engine->rings,
+    int rc = share_memory(engine, VIA_PLX_RINGS_BYTES, &engine->rings_fd, &engine->rings,
                           &engine->rings_iova, err);
     if (rc != 0) {
         return rc;

@@ -16,6 +16,7 @@
 #define VIA_PLX_BOUNCE_BYTES 65536u
 #define VIA_PLX_USERS_MAX 2u /* NT ports of a chip */
 #define VIA_PLX_NAME_BYTES 160u
+#define VIA_PLX_RINGS_BYTES 4096u /* of all channels; probe.c has the rest of the page */
 
 enum via_plx_slot_state { VIA_PLX_SLOT_FREE, VIA_PLX_SLOT_BUSY, VIA_PLX_SLOT_DONE };
 
@@ -59,7 +60,36 @@ struct via_plx_engine {
     int bounces_fd;
     uint64_t revive_ns; /* when to try again whether it answers */
     _Atomic bool dead;
+    _Atomic uint32_t lives_count; /* grows when it was started anew */
     struct via_plx_channel channels[VIA_PLX_DMA_CHANNELS];
+};
+
+enum via_plx_verdict {
+    VIA_PLX_UNKNOWN,
+    VIA_PLX_WORKS,
+    VIA_PLX_REFUSED, /* it reports success, and nothing arrives */
+    VIA_PLX_FAILED,
+    VIA_PLX_SILENT,
+    VIA_PLX_LOST, /* the window's address is not known */
+    VIA_PLX_DEAD,
+};
+
+enum via_plx_probe_step {
+    VIA_PLX_PROBE_DUE,
+    VIA_PLX_PROBE_COPIES,
+    VIA_PLX_PROBE_READS,
+    VIA_PLX_PROBE_OVER,
+};
+
+/* A line that the engine writes into the peer's page, and the CPU reads back. The control
+ * thread's. */
+struct via_plx_probe {
+    enum via_plx_probe_step step;
+    enum via_plx_verdict verdict; /* of the last one that is over */
+    unsigned tries;
+    uint32_t life; /* of the engine */
+    uint64_t serial, deadline_ns, again_ns;
+    uint64_t line[VIA_CACHELINE / sizeof(uint64_t)];
 };
 
 /* What a port has of it. */
@@ -70,6 +100,8 @@ struct via_pex_dma {
     uint64_t window_address; /* on the bus; 0: not known, the registers did not answer */
     uint64_t window_iova;    /* the same, where the IOMMU must know it; 0: it need not */
     _Atomic uint32_t pending[VIA_PORT_DATA_DOORBELLS]; /* DMA not yet taken */
+    _Atomic bool works;                                /* the probe has found that it does */
+    struct via_plx_probe probe;
 };
 
 static inline uint32_t via_plx_channel_read(struct via_plx_engine *engine, unsigned channel,
@@ -105,6 +137,8 @@ void via_plx_channel_set_up(struct via_plx_engine *engine, unsigned index);
 void via_plx_channel_finish(struct via_plx_channel *channel, int rc_of_others);
 void via_plx_channel_collect(struct via_plx_engine *engine, unsigned index,
                              const struct via_pex_port *pex);
+/* What the queue of that port has under way there is aborted. */
+void via_plx_channel_abort(struct via_pex_dma *dma, unsigned index, unsigned queue);
 /* Without a lock: the engine gets no way to memory any more. */
 void via_plx_engine_cut_off(struct via_plx_engine *engine);
 

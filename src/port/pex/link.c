@@ -190,6 +190,7 @@ static void set_down(struct via_pex_port *pex)
     }
     pex->linked = false;
     pex->quiescing = true;
+    via_pex_probe_begin(pex);
     pex->round++;
     pex->downs_count++;
     /* Sequentially consistent, and a barrier in every thread: see enter() in port.c. */
@@ -228,6 +229,7 @@ static void train(struct via_pex_port *pex, uint64_t now_ns)
         pex->post_ns = now_ns + POST_NS;
     }
     if (!is_agreed(pex, &peer)) {
+        via_pex_probe_begin(pex);
         unsigned version = other_version(pex);
         if (version != 0) {
             set_error(pex,
@@ -248,7 +250,10 @@ static void train(struct via_pex_port *pex, uint64_t now_ns)
     post(pex);
     uint64_t word = via_pex_load_word(pex, offsetof(struct via_pex_page, own.word));
     if (word == peer.word) {
-        set_up(pex, &peer, now_ns);
+        /* The peer may be up already; this end is when it knows whether it has DMA. */
+        if (via_pex_probe_turn(pex)) {
+            set_up(pex, &peer, now_ns);
+        }
     } else if (word == UINT64_MAX) {
         set_error(pex,
                   "the peer writes to this end, but reads through BAR %u bring all-ones: its "
@@ -292,6 +297,7 @@ static void check_chip(struct via_pex_port *pex, uint64_t now_ns)
         pex->programmed = false;
         pex->program_ns = 0;
         set_down(pex);
+        via_pex_probe_begin(pex); /* one under way, with which the link was to come up */
         /* Where it is there again its registers are at their reset values: the next turn notices.
          */
         if (via_pex_revive(pex->pci, now_ns, &pex->revive_ns) == -ENODEV) {
@@ -356,6 +362,9 @@ static void take_bells(struct via_pex_port *pex, uint64_t now_ns)
 
 static uint64_t deadline(const struct via_pex_port *pex, uint64_t now_ns)
 {
+    if (pex->linked && via_pex_probe_is_under_way(pex)) {
+        return now_ns + WAIT_NS;
+    }
     if (pex->linked) {
         bool is_busy = now_ns - pex->bells_ns < POLL_BUSY_SPAN_NS;
         return now_ns + (pex->irq_is_on ? POLL_IRQ_NS : is_busy ? POLL_BUSY_NS : POLL_NS);
@@ -379,6 +388,7 @@ int via_pex_link_service(struct via_port *port, uint64_t now_ns, uint64_t *ret_d
     }
     if (pex->linked) {
         check_peer(pex, now_ns);
+        (void)via_pex_probe_turn(pex);
     }
     check_chip(pex, now_ns);
     if (pex->hardware_up) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
  * Inside of the pex port. chip.c programs the hardware, link.c brings the link up and down, port.c
- * has the operations of core/port.h, driver.c opens.
+ * has the operations of core/port.h, dma.c, engine.c and probe.c the DMA function, driver.c opens.
  *
  * A window begins with a page of the driver's own, the inbox follows. Two lines of the page bring
  * the link up, without a call of the chip: each end keeps its state in the first line of its own
@@ -40,7 +40,8 @@ _Static_assert(sizeof(struct via_pex_line) == VIA_CACHELINE, "one line");
 struct via_pex_page {
     struct via_pex_line own;    /* the owner writes, the peer reads */
     struct via_pex_line posted; /* the peer writes */
-    uint64_t reserved[112];
+    _Atomic uint64_t probed[8]; /* the peer's DMA function writes, the peer reads */
+    uint64_t reserved[104];
     _Atomic uint64_t exposed[VIA_PEX_SLICES_MAX]; /* the peer writes: what its slices show */
 };
 _Static_assert(sizeof(struct via_pex_page) <= VIA_PEX_PAGE_BYTES &&
@@ -249,6 +250,16 @@ int via_pex_dma_start(struct via_port *port, unsigned queue, uint64_t off, const
 unsigned via_pex_dma_take(struct via_port *port, unsigned queue, uint64_t *ret_cookies,
                           int *ret_results, unsigned max);
 void via_pex_dma_abort(struct via_port *port, unsigned queue);
+
+/* --- probe.c: does what the DMA function writes arrive? --- */
+
+/* Before it is known DMA is off. */
+void via_pex_probe_begin(struct via_pex_port *pex);
+/* A bounded step. true: it is known, or there is no DMA function. */
+bool via_pex_probe_turn(struct via_pex_port *pex);
+bool via_pex_probe_is_under_way(const struct via_pex_port *pex);
+/* Why bodies go without DMA; false: they do not, or there is none. */
+bool via_pex_probe_describe(const struct via_pex_port *pex, char *ret_text, size_t bytes);
 
 /* --- link.c --- */
 
