@@ -98,7 +98,7 @@ static unsigned list_choices(const struct via_pio_link *link, struct choice *ret
             snprintf(choice->name, sizeof(choice->name), "stores %s", via_stores[i].name);
         }
     }
-    if (link->ends[0].port->caps.dma_depth != 0) {
+    if (link->has_dma) {
         ret_choices[count++] = (struct choice){.dma_from = 1, .name = "DMA"};
     }
     return count;

@@ -275,7 +275,7 @@ static uint64_t crossover(const struct pio *pio, enum class first, enum class se
 
 static bool has_dma(const struct pio *pio)
 {
-    return pio->link.ends_count != 0 && pio->link.ends[0].port->caps.dma_depth != 0;
+    return pio->link.has_dma;
 }
 
 /* --- the table --- */

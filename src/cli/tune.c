@@ -18,7 +18,8 @@
 
 #define FILE_DEFAULT "/var/lib/viaduct/tune.conf"
 #define PAIRS_DEFAULT 41u
-#define PAIRS_MIN 11u
+#define PAIRS_MIN VIA_TUNE_PAIRS_MIN
+#define SECONDS_DEFAULT (60 * VIA_SEC_NS)
 #define WAIT_NS (10 * VIA_SEC_NS)
 
 static const char help[] =
@@ -39,6 +40,9 @@ static const char help[] =
     "                viaduct perf pio --serve --link LINK\n"
     "  --file FILE   the settings (default " FILE_DEFAULT ")\n"
     "  --pairs N     of each comparison, 11 to 101 (default 41)\n"
+    "  --seconds S   for all comparisons (default 60): what a busy machine does not measure in "
+    "that\n"
+    "                time keeps its value, and is told\n"
     "  --dry-run     write nothing\n"
     "  --wait S      for the other end (default 10)\n"
     "  --show        print the settings, and whether they are of this machine\n"
@@ -49,23 +53,18 @@ static const char help[] =
 enum { OPT_SHOW = 256, OPT_RESET, OPT_CHECK, OPT_DRY };
 
 static const struct option long_options[] = {
-    {"link", required_argument, NULL, 'l'},
-    {"peer", required_argument, NULL, 'p'},
-    {"file", required_argument, NULL, 'f'},
-    {"pairs", required_argument, NULL, 'n'},
-    {"wait", required_argument, NULL, 'w'},
-    {"dry-run", no_argument, NULL, OPT_DRY},
-    {"show", no_argument, NULL, OPT_SHOW},
-    {"reset", no_argument, NULL, OPT_RESET},
-    {"check", no_argument, NULL, OPT_CHECK},
-    {"help", no_argument, NULL, 'h'},
-    {NULL, 0, NULL, 0},
+    {"link", required_argument, NULL, 'l'},  {"peer", required_argument, NULL, 'p'},
+    {"file", required_argument, NULL, 'f'},  {"pairs", required_argument, NULL, 'n'},
+    {"wait", required_argument, NULL, 'w'},  {"seconds", required_argument, NULL, 's'},
+    {"dry-run", no_argument, NULL, OPT_DRY}, {"show", no_argument, NULL, OPT_SHOW},
+    {"reset", no_argument, NULL, OPT_RESET}, {"check", no_argument, NULL, OPT_CHECK},
+    {"help", no_argument, NULL, 'h'},        {NULL, 0, NULL, 0},
 };
 
 struct options {
     const char *link, *peer, *path;
     unsigned pairs;
-    uint64_t wait_ns;
+    uint64_t wait_ns, ns_max;
     bool dry;
     int action; /* OPT_SHOW, ...; 0: measure */
 };
@@ -92,6 +91,11 @@ static int take_option(const char *name, int opt, struct options *options)
         return via_perf_seconds(optarg, &options->wait_ns) == 0
                    ? -1
                    : via_cli_usage(name, "--wait: '%s': not a number above 0, up to 3600", optarg);
+    case 's':
+        return via_perf_seconds(optarg, &options->ns_max) == 0
+                   ? -1
+                   : via_cli_usage(name, "--seconds: '%s': not a number above 0, up to 3600",
+                                   optarg);
     case OPT_DRY:
         options->dry = true;
         return -1;
@@ -252,6 +256,20 @@ static void print_outcome(const struct via_tune *tune)
     }
 }
 
+/* What the time was too short for. */
+static void print_missing(const struct via_tune *tune)
+{
+    if (tune->cut_short != 0) {
+        printf("note: %u comparisons have fewer than %u pairs, as the machine is busy\n",
+               tune->cut_short, tune->pairs);
+    }
+    if (tune->skipped != 0) {
+        printf("note: %u comparisons were not made in %llu s, as the machine is busy: what they "
+               "compare is left as it is; --seconds gives more time\n",
+               tune->skipped, (unsigned long long)(tune->ns_max / VIA_SEC_NS));
+    }
+}
+
 static int measure_link(const struct options *options, struct via_tune *tune,
                         struct via_pio_measure *measure, char *ret_hardware, struct via_error *err)
 {
@@ -294,6 +312,7 @@ static int measure(const struct options *options, struct via_error *err)
     }
     tune.measure = &measure;
     tune.pairs = options->pairs;
+    tune.ns_max = options->ns_max;
     tune.step = show_step;
     via_progress_begin(&progress, "viaduct tune: comparison", 0);
     rc = measure_link(options, &tune, &measure, hardware, err);
@@ -305,6 +324,7 @@ static int measure(const struct options *options, struct via_error *err)
     }
     print_rows(&tune);
     print_outcome(&tune);
+    print_missing(&tune);
     if (options->dry) {
         return 0;
     }
@@ -317,7 +337,10 @@ static int measure(const struct options *options, struct via_error *err)
 
 int via_cli_tune(int argc, char **argv)
 {
-    struct options options = {.path = FILE_DEFAULT, .pairs = PAIRS_DEFAULT, .wait_ns = WAIT_NS};
+    struct options options = {.path = FILE_DEFAULT,
+                              .pairs = PAIRS_DEFAULT,
+                              .wait_ns = WAIT_NS,
+                              .ns_max = SECONDS_DEFAULT};
     struct via_error err = {0};
     if (argc > 1 && strcmp(argv[1], "sockets") == 0) {
         return via_cli_script("viaduct tune sockets", "measure-sockets", argc - 2, argv + 2);

@@ -57,6 +57,8 @@ struct via_pio_link {
     unsigned char *source; /* what is sent, via_pio_source_bytes; known to the engine */
     pthread_t thread;      /* control thread of the ends */
     bool has_thread;
+    bool has_dma;      /* the first end's engine brings bytes to the peer */
+    char dma_why[256]; /* why not, although there is one; "": there is none, or it does */
     _Atomic bool stop;
     char directory[64]; /* of an emulated link; "": none */
     char texts[2][128];

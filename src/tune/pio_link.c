@@ -16,6 +16,7 @@
 #define INBOX_BYTES_MIN 4096u
 #define BELL_BYTES 4096
 #define POLL_MS 5
+#define DMA_NS_MAX (1 * VIA_SEC_NS)
 
 /* --- the control thread --- */
 
@@ -173,6 +174,40 @@ static int wait_up(struct via_pio_link *link, uint64_t wait_ns, struct via_error
     return 0;
 }
 
+/* Does the engine take a copy, and bring it to an end in time? */
+static int try_dma(struct via_port *port, const unsigned char *source)
+{
+    uint64_t until_ns = via_pio_now_ns() + DMA_NS_MAX, cookie;
+    int rc, result;
+    do {
+        rc = port->ops->dma(port, 0, 0, source, VIA_CACHELINE, 1);
+    } while (rc == -EAGAIN && via_pio_now_ns() < until_ns);
+    while (rc == 0 && port->ops->dma_take(port, 0, &cookie, &result, 1) == 0) {
+        if (via_pio_now_ns() >= until_ns) {
+            port->ops->dma_abort(port, 0);
+            rc = -ETIMEDOUT;
+        }
+    }
+    return rc != 0 ? rc : result;
+}
+
+/* An engine of no use is no error: all else can be measured. */
+static void check_dma(struct via_pio_link *link)
+{
+    struct via_pio_end *end = &link->ends[0];
+    if (end->port->caps.dma_depth == 0) {
+        return;
+    }
+    int rc = try_dma(end->port, link->source);
+    link->has_dma = rc == 0;
+    if (rc != 0) {
+        struct via_port_status status;
+        end->config.driver->status(end->port, &status);
+        snprintf(link->dma_why, sizeof(link->dma_why), "%s",
+                 status.error[0] != '\0' ? status.error : strerror(-rc));
+    }
+}
+
 static int open_ends(struct via_pio_link *link, struct via_error *err)
 {
     int rc = link->ends_count == 0 ? name_emulated(link, err) : 0;
@@ -196,7 +231,11 @@ int via_pio_link_open(struct via_pio_link *link, uint64_t wait_ns, struct via_er
     }
     link->has_thread = true;
     link->window_bytes = link->ends[0].port->caps.window_bytes;
-    return wait_up(link, wait_ns, err);
+    int rc_up = wait_up(link, wait_ns, err);
+    if (rc_up == 0) {
+        check_dma(link);
+    }
+    return rc_up;
 }
 
 int via_pio_link_serve(struct via_pio_link *link, const _Atomic bool *stop, struct via_error *err)
@@ -332,8 +371,9 @@ void via_pio_link_limits(const struct via_pio_link *link,
         if (status.imitation != NULL) {
             ret_limits[count++] = status.imitation;
         }
-        if (link->ends[0].port->caps.dma_depth == 0) {
-            ret_limits[count++] = "no DMA engine: no crossover";
+        if (!link->has_dma) {
+            ret_limits[count++] =
+                link->dma_why[0] != '\0' ? link->dma_why : "no DMA engine: no crossover";
         }
     } else {
         ret_limits[count++] = "a bare BAR: no port, no DMA engine, no crossover";

@@ -355,7 +355,7 @@ unsigned via_pio_measure_ways(const struct via_pio_measure *measure,
     }
     if (link->ends_count != 0) {
         ret_ways[count++] = (struct via_pio_way){.kind = VIA_PIO_PORT};
-        if (link->ends[0].port->caps.dma_depth != 0) {
+        if (link->has_dma) {
             ret_ways[count++] = (struct via_pio_way){.kind = VIA_PIO_DMA};
         }
     }

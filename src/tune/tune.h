@@ -12,6 +12,7 @@
 /* --- deciding (tune_decide.c): pure --- */
 
 #define VIA_TUNE_PAIRS_MAX 101u
+#define VIA_TUNE_PAIRS_MIN 11u /* with fewer nothing is decided */
 
 enum via_tune_verdict { VIA_TUNE_SAME, VIA_TUNE_HELPS, VIA_TUNE_HURTS };
 
@@ -34,7 +35,8 @@ struct via_tune_result via_tune_decide(struct via_tune_pairs *pairs, double marg
 uint64_t via_tune_threshold(const uint64_t *sizes, const enum via_tune_verdict *verdicts,
                             unsigned count);
 
-/* The gain of another way at a size, over the present one. 0 or negative errno. */
+/* The gain of another way at a size, over the present one; median 0: not known. 0 or negative
+ * errno. */
 typedef int via_tune_compare(void *ctx, uint64_t bytes, struct via_tune_result *ret_result);
 
 /* The size from which on another way replaces the present one; 0: never. It must help significantly
@@ -57,13 +59,16 @@ struct via_tune_row {
 
 struct via_tune {
     struct via_pio_measure *measure;
-    unsigned pairs; /* for each comparison */
+    unsigned pairs;  /* for each comparison */
+    uint64_t ns_max; /* for all of them; 0: no limit. Stores, DMA and pipes have a third each */
     /* NULL, or called after each comparison, on the caller's thread: steps_done of at most
      * steps_max. */
     void (*step)(const struct via_tune *tune);
     unsigned steps_done, steps_max;
     struct via_tune_row rows[VIA_TUNE_ROWS_MAX];
     unsigned rows_count;
+    unsigned skipped, cut_short; /* comparisons: none or too few pairs in that time, fewer pairs */
+    uint64_t begin_ns, until_ns; /* of all, and of the present part */
     /* The result. */
     uint32_t dma_bytes_min;                            /* 0: DMA does not help */
     const struct via_store *stores[VIA_STORE_CLASSES]; /* NULL: none helps at this size */

@@ -3,6 +3,7 @@
  * are. */
 #include <errno.h>
 #include <math.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +18,10 @@
 #define SLOTS_NOW 32u /* what hosts have */
 #define SLOTS_MAX 128u
 #define STUCK_NS (5 * VIA_SEC_NS)
+#define COMPARISON_PART 30u /* of the time for all, one comparison has so much at most */
+/* A reader or writer that found nothing so often in a row lets others run: where both share a CPU,
+ * each turn of a pipe would take a time slice. */
+#define IDLE_TRIES 256u
 #define CREDIT_BYTES 64u
 #define QUEUE 0u
 
@@ -66,36 +71,64 @@ static void show_step(const struct via_tune *tune)
     }
 }
 
+/* One half of a pair, then the other; their ratio. */
+static int run_pair(struct via_tune *tune, run_half *run, const void *const settings[2],
+                    uint64_t bytes, unsigned count, struct via_tune_pairs *pairs)
+{
+    double ns[2] = {0, 0};
+    unsigned first = pairs->count % 2;
+    int rc = 0;
+    for (unsigned i = 0; i < 2 && rc == 0; i++) {
+        unsigned half = i == 0 ? first : 1 - first;
+        rc = run_half_warm(tune, run, settings[half], bytes, count, &ns[half]);
+    }
+    if (rc == 0) {
+        pairs->ratio[pairs->count++] = ns[1] > 0 ? ns[0] / ns[1] : 1;
+    }
+    return rc;
+}
+
+static void add_row(struct via_tune *tune, const char *what, uint64_t bytes, unsigned pairs_count,
+                    const struct via_tune_result *result)
+{
+    if (tune->rows_count < VIA_TUNE_ROWS_MAX) {
+        struct via_tune_row *row = &tune->rows[tune->rows_count++];
+        *row = (struct via_tune_row){.bytes = bytes, .pairs = pairs_count, .result = *result};
+        snprintf(row->what, sizeof(row->what), "%s", what);
+    }
+}
+
+/* On a busy machine a pair may take a thousand times as long: what was not measured in time is as
+ * it was, and no setting changes for it. */
 static int compare(struct via_tune *tune, run_half *run, const void *now, const void *other,
                    const char *what, uint64_t bytes, double margin,
                    struct via_tune_result *ret_result, struct via_error *err)
 {
+    const void *const settings[2] = {now, other};
     struct via_tune_pairs pairs = {0};
-    unsigned count;
-    int rc = choose_count(tune, run, now, bytes, &count);
-    while (rc == 0 && pairs.count < tune->pairs) {
-        double now_ns, other_ns;
-        bool other_first = pairs.count % 2 != 0;
-        rc = run_half_warm(tune, run, other_first ? other : now, bytes, count,
-                           other_first ? &other_ns : &now_ns);
-        if (rc == 0) {
-            rc = run_half_warm(tune, run, other_first ? now : other, bytes, count,
-                               other_first ? &now_ns : &other_ns);
-        }
-        if (rc == 0) {
-            pairs.ratio[pairs.count++] = other_ns > 0 ? now_ns / other_ns : 1;
-        }
+    uint64_t begin_ns = via_pio_now_ns();
+    uint64_t until_ns = tune->until_ns;
+    if (tune->ns_max != 0) {
+        until_ns = via_min(until_ns, begin_ns + tune->ns_max / COMPARISON_PART);
+    }
+    unsigned count = 0;
+    int rc = begin_ns < until_ns ? choose_count(tune, run, now, bytes, &count) : 0;
+    while (rc == 0 && pairs.count < tune->pairs && via_pio_now_ns() < until_ns) {
+        rc = run_pair(tune, run, settings, bytes, count, &pairs);
     }
     if (rc != 0) {
         return fail(tune, rc, what, bytes, err);
     }
-    *ret_result = via_tune_decide(&pairs, margin);
-    if (tune->rows_count < VIA_TUNE_ROWS_MAX) {
-        struct via_tune_row *row = &tune->rows[tune->rows_count++];
-        *row = (struct via_tune_row){.bytes = bytes, .pairs = pairs.count, .result = *ret_result};
-        snprintf(row->what, sizeof(row->what), "%s", what);
-    }
     tune->steps_done++;
+    if (pairs.count < VIA_TUNE_PAIRS_MIN) {
+        tune->skipped++;
+        *ret_result = (struct via_tune_result){.verdict = VIA_TUNE_SAME};
+    } else {
+        tune->cut_short += pairs.count < tune->pairs;
+        unsigned pairs_count = pairs.count;
+        *ret_result = via_tune_decide(&pairs, margin);
+        add_row(tune, what, bytes, pairs_count, ret_result);
+    }
     show_step(tune);
     return 0;
 }
@@ -213,14 +246,14 @@ static int compare_dma(void *ctx, uint64_t bytes, struct via_tune_result *ret_re
 
 static unsigned dma_max(const struct via_tune *tune)
 {
-    return tune->measure->link->ends[0].port->caps.dma_depth == 0 ? 0 : VIA_TUNE_CROSSOVER_MAX;
+    return tune->measure->link->has_dma ? VIA_TUNE_CROSSOVER_MAX : 0;
 }
 
 static int tune_dma(struct via_tune *tune, struct via_error *err)
 {
     struct dma_search search = {.tune = tune, .err = err};
     uint64_t from = 0;
-    if (tune->measure->link->ends[0].port->caps.dma_depth == 0) {
+    if (!tune->measure->link->has_dma) {
         return 0;
     }
     int rc = via_tune_crossover(compare_dma, &search, tune->measure->link->window_bytes, &from);
@@ -237,10 +270,18 @@ struct pipe_run {
     _Atomic bool stop;
 };
 
+static void rest(unsigned *idle)
+{
+    if (++*idle >= IDLE_TRIES) {
+        *idle = 0;
+        sched_yield();
+    }
+}
+
 static void *sink(void *argument)
 {
     struct pipe_run *run = argument;
-    unsigned taken = 0;
+    unsigned taken = 0, idle = 0;
     while (taken < run->count && !atomic_load_explicit(&run->stop, memory_order_relaxed)) {
         struct via_pipe_record record;
         (void)run->port->ops->events(run->port, VIA_PORT_EVENT_DOORBELL(QUEUE));
@@ -248,6 +289,9 @@ static void *sink(void *argument)
             via_pipe_release(&run->reader, 1);
             run->port->ops->flush(run->port, QUEUE);
             taken++;
+            idle = 0;
+        } else {
+            rest(&idle);
         }
     }
     return NULL;
@@ -259,17 +303,20 @@ static int send_all(struct via_pio_link *link, struct via_pipe_writer *writer, u
     uint64_t until_ns = via_pio_now_ns() + STUCK_NS;
     struct via_port *port = link->ends[0].port;
     uint64_t head = 0;
+    unsigned idle = 0;
     while (count != 0) {
         int rc = via_pipe_send(writer, &head, sizeof(head), link->source, bytes);
         if (rc == 0) {
             port->ops->flush(port, QUEUE);
             count--;
+            idle = 0;
         } else if (rc != -EAGAIN) {
             return rc;
         } else if (via_pio_now_ns() > until_ns) {
             return -ETIMEDOUT;
         } else {
             (void)port->ops->events(port, VIA_PORT_EVENT_DOORBELL(QUEUE));
+            rest(&idle);
         }
     }
     return 0;
@@ -381,10 +428,15 @@ int via_tune_link(struct via_tune *tune, struct via_error *err)
     unsigned ended = 0;
     int rc = 0;
     tune->steps_done = tune->steps_max = 0;
+    tune->begin_ns = via_pio_now_ns();
+    tune->until_ns = UINT64_MAX;
     for (size_t i = 0; i < VIA_ARRAY_COUNT(parts); i++) {
         tune->steps_max += parts[i].comparisons_max(tune);
     }
     for (size_t i = 0; i < VIA_ARRAY_COUNT(parts) && rc == 0; i++) {
+        if (tune->ns_max != 0) {
+            tune->until_ns = tune->begin_ns + tune->ns_max * (i + 1) / VIA_ARRAY_COUNT(parts);
+        }
         rc = parts[i].run(tune, err);
         /* A part may end early: then its other comparisons are done. */
         ended += parts[i].comparisons_max(tune);

@@ -73,6 +73,37 @@ class Tune(Case):
         self.assertEqual(self.text(), before)
         self.assertRegex(err, r"\A(viaduct tune: comparison \d+ of \d+, \d+ s left\n)+\Z")
 
+    def test_the_time_is_limited(self):
+        """What is not measured in the time keeps its value, and is told."""
+        out = self.tune("--link", MODEL[0], "--peer", MODEL[1], "--seconds", "0.001")
+        skipped = int(re.search(r"(?m)^note: (\d+) comparisons were not made in 0 s", out).group(1))
+        self.assertGreater(skipped, 20)
+        for said in ("dma-bytes: left as it is", "store: left as it is", "slots: left as it is"):
+            self.assertIn(said, out)
+        self.assertNotRegex(self.text(), r"(?m)^(dma-bytes|store|slots) =")
+        began = time.monotonic()
+        self.tune("--link", MODEL[0], "--peer", MODEL[1], "--pairs", "101", "--seconds", "1.5", "--dry-run")
+        self.assertLess(time.monotonic() - began, 30)  # a busy machine: opening and closing take some of it
+        self.bad("tune", "--file", self.file, "--link", MODEL[0], "--seconds", "0", code=2, says="--seconds: '0'")
+
+    def test_an_engine_that_reaches_nothing_is_told(self):
+        """All else is measured, also by perf pio."""
+        sockets = [os.path.join(self.folder, name) for name in ("v", "l", "d")]
+        model = subprocess.Popen([self.viaduct, "model", "pex", "--socket", sockets[0], "--socket", sockets[1], "--dma-socket", sockets[2],
+                                  "--commands"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=self.env)
+        self.addCleanup(model.stdout.close)
+        self.addCleanup(model.wait)
+        self.addCleanup(model.stdin.close)
+        model.stdout.readline()
+        model.stdin.write("dma-bus virtual 9\n")
+        model.stdin.flush()
+        self.assertEqual(model.stdout.readline(), "ok\n")
+        link = ["--link", "pex:vfio-user:%s,window=1MiB,dma=%s" % (sockets[0], sockets[2]), "--peer", "pex:vfio-user:%s,window=1MiB" % sockets[1]]
+        out = self.tune(*link, "--pairs", "11", "--seconds", "3")
+        self.assertIn("note: bodies go without DMA: what the DMA function writes does not arrive", out)
+        self.assertIn("dma-bytes: left as it is", out)
+        self.assertIn("bodies go without DMA", self.good("perf", "pio", *link[:2], "--link", link[3], "--sizes", "64", "--seconds", "0.01"))
+
     def test_a_file_of_another_machine(self):
         self.write("[machine]\ncpu = Xeon of another host (6/1/1)\n[link %s]\nhardware = x\n" % MODEL[0])
         self.bad("tune", "--file", self.file, "--check",
