@@ -725,7 +725,7 @@ static void receipts_are_found_in_data_alone(void **state)
     unsigned char *head = d.memory + VIA_RECORD_LINE_BYTES * (1 + (UINT32_MAX % 8));
     via_receipt_add(head, 7); /* no DATA */
     assert_int_equal(via_receipt_find(&d.rx.pipe, UINT32_MAX, &received), -ENODATA);
-    assert_true(via_stream_tx_quick(&d.tx, "12345678", 8));
+    assert_true(via_stream_tx_write_quick(&d.tx, "12345678", 8));
     assert_int_equal(via_receipt_find(&d.rx.pipe, 0, &received), -ENODATA);
     head = d.memory + VIA_RECORD_LINE_BYTES;
     via_receipt_add(head, 0xfffffffe);
