@@ -210,7 +210,7 @@ static int board_post(struct via_process *process, const struct via_attach_reque
 
 static int tcp_request(struct via_process *process, const struct via_attach_request *request)
 {
-    struct via_attach_tcp where;
+    struct via_attach_tcp where = {0};
     int rc = via_host_cables_tcp(process->host, request->host, where.local, where.peer,
                                  sizeof(where.local));
     if (rc != 0) {

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""Two virtual machines on one register model of a PEX 87xx: the part of the lab that every `make test` runs. make lab does more."""
+"""Two virtual machines on one register model of a PEX 87xx: the beginning of make lab."""
 import os
 
 import lab_hosts
