@@ -494,8 +494,11 @@ static void all_ones_are_put_all_the_same(void **state)
     assert_int_equal(via_remote_pending(fixture->remote), 0);
     /* Nothing else in the slice: the value read may have been no memory's content. */
     assert_int_equal(via_remote_put(fixture->remote, 0, ones, sizeof(ones), 0), 0);
+    assert_int_equal(via_attach_quiet(fixture->attach), 0);
+    unsigned before = fixture->fake.commands_count;
     put_word(fixture, 16, UINT64_MAX);
     assert_int_equal(via_attach_quiet(fixture->attach), 0);
+    assert_int_equal(fixture->fake.commands_count, before + 1); /* again by a frame */
     assert_memory_equal(fixture->peer->view, ones, sizeof(ones));
 }
 

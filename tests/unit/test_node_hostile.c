@@ -347,8 +347,8 @@ static void release_all(struct hostile_peer *peer)
     }
 }
 
-static void ask_atomic(struct hostile_peer *peer, struct fabric *fabric, uint64_t handle,
-                       uint16_t flow, uint32_t number)
+static void ask_atomic_as(struct hostile_peer *peer, struct fabric *fabric, uint16_t source,
+                          uint64_t handle, uint16_t flow, uint32_t number)
 {
     const struct via_frame_atomic_operands operands = {.operand = 1};
     const struct via_frame_atomic args = {
@@ -361,9 +361,15 @@ static void ask_atomic(struct hostile_peer *peer, struct fabric *fabric, uint64_
         .sequence = number,
     };
     memcpy(header.args, &args, sizeof(args));
-    send_as(peer, fabric, 0, &header, &operands, sizeof(operands));
+    send_as(peer, fabric, source, &header, &operands, sizeof(operands));
     fabric_run(fabric, 20 * VIA_USEC_NS);
     release_all(peer);
+}
+
+static void ask_atomic(struct hostile_peer *peer, struct fabric *fabric, uint64_t handle,
+                       uint16_t flow, uint32_t number)
+{
+    ask_atomic_as(peer, fabric, 0, handle, flow, number);
 }
 
 static void acknowledge(struct hostile_peer *peer, struct fabric *fabric, uint16_t flow,
@@ -415,6 +421,68 @@ static void a_slow_acknowledger_leaves_answers_for_others(void **state)
         fabric_run(fabric, 99 * VIA_MSEC_NS);
         release_all(&peer);
     }
+    fabric_free(fabric);
+}
+
+static void connect_all_to(struct fabric *fabric, int centre, int hosts_count)
+{
+    for (int h = 0; h < hosts_count; h++) {
+        fabric_add_host(fabric);
+    }
+    for (int h = 0; h < hosts_count; h++) {
+        if (h != centre) {
+            fabric_connect(fabric, centre, h);
+        }
+    }
+    for (int h = 0; h < hosts_count; h++) {
+        fabric_start(fabric, h);
+    }
+    fabric_settle(fabric);
+}
+
+/* Each takes half of the answers that are left, and acknowledges none: the last one takes the rest.
+ */
+static void silent_askers_leave_answers_for_others(void **state)
+{
+    (void)state;
+    struct fabric *fabric = fabric_new(true);
+    static const uint16_t hostile[] = {0, 3, 4};
+    struct hostile_peer peers[VIA_ARRAY_COUNT(hostile)];
+    uint64_t handle;
+    _Alignas(64) static uint64_t words[8];
+    memset(words, 0, sizeof(words));
+    fabric->config.dead_ns = 1000 * VIA_SEC_NS;
+    fabric->config.ops_count = 4;
+    connect_all_to(fabric, 1, 5);
+    assert_int_equal(via_node_segment_add(fabric_node(fabric, 1), words, sizeof(words),
+                                          VIA_SEGMENT_READ | VIA_SEGMENT_WRITE, 5, &handle),
+                     0);
+    for (size_t p = 0; p < VIA_ARRAY_COUNT(hostile); p++) {
+        hostile_peer_become(&peers[p], fabric, hostile[p]);
+    }
+    for (size_t p = 0; p < VIA_ARRAY_COUNT(hostile); p++) {
+        for (uint32_t i = 0; i < 16; i++) {
+            ask_atomic_as(&peers[p], fabric, hostile[p], handle, 0, i);
+        }
+    }
+    struct via_op op = {.kind = VIA_OP_ATOMIC,
+                        .destination = 1,
+                        .segment = handle,
+                        .offset = 8,
+                        .atomic = VIA_ATOMIC_ADD,
+                        .operand = 1,
+                        .cookie = 1};
+    fabric_submit(fabric, 2, &op);
+    fabric_run(fabric, 500 * VIA_MSEC_NS);
+    assert_null(fabric_completion(fabric, 2, 1)); /* there is no answer for it yet */
+    for (unsigned i = 0; i < 20; i++) {
+        fabric_run(fabric, 100 * VIA_MSEC_NS);
+        for (size_t p = 0; p < VIA_ARRAY_COUNT(hostile); p++) {
+            release_all(&peers[p]);
+        }
+    }
+    assert_non_null(fabric_completion(fabric, 2, 1));
+    assert_int_equal(fabric_completion(fabric, 2, 1)->status, 0);
     fabric_free(fabric);
 }
 
@@ -554,6 +622,7 @@ int main(void)
         cmocka_unit_test(frames_from_nobody_are_dropped),
         cmocka_unit_test(a_forgotten_flow_ends_and_begins_anew),
         cmocka_unit_test(a_slow_acknowledger_leaves_answers_for_others),
+        cmocka_unit_test(silent_askers_leave_answers_for_others),
         cmocka_unit_test(a_get_that_is_never_answered_ends),
         cmocka_unit_test(numbers_that_lie_harm_their_own_flows),
         cmocka_unit_test(nobody_else_speaks_in_this_hosts_name),

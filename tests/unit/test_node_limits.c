@@ -178,6 +178,28 @@ static void a_patient_member_is_told_that_its_arrival_is_gone(void **state)
     fabric_free(fabric);
 }
 
+/* The member is reachable, and its own wait has no limit: the root drops the arrival. */
+static void an_arrival_that_is_never_withdrawn_ends(void **state)
+{
+    (void)state;
+    struct fabric *fabric = fabric_with_limits();
+    for (unsigned h = 0; h < 2; h++) {
+        fabric_add_host(fabric);
+    }
+    fabric->hosts[1].config.wait_ns_max = VIA_NEVER_NS;
+    fabric_connect(fabric, 0, 1);
+    fabric_start(fabric, 0);
+    fabric_start(fabric, 1);
+    fabric_settle(fabric);
+    enter(fabric, 1, 1, all_hosts, 2, 1);
+    fabric_run(fabric, 2 * WAIT_NS - 5 * VIA_MSEC_NS);
+    assert_null(fabric_completion(fabric, 1, 1));
+    fabric_run(fabric, 20 * VIA_MSEC_NS);
+    assert_int_equal(status_of(fabric, 1, 1), -ETIMEDOUT);
+    meet(fabric, 1, 2, 2);
+    fabric_free(fabric);
+}
+
 /* A member that is reachable and does not come: a program may compute for long, but not for ever.
  */
 static void a_member_that_does_not_come_is_not_waited_for_for_ever(void **state)
@@ -509,6 +531,7 @@ int main(void)
         cmocka_unit_test(a_barrier_with_a_host_that_never_came_ends),
         cmocka_unit_test(an_arrival_of_a_host_that_was_lost_does_not_count),
         cmocka_unit_test(a_patient_member_is_told_that_its_arrival_is_gone),
+        cmocka_unit_test(an_arrival_that_is_never_withdrawn_ends),
         cmocka_unit_test(a_member_that_does_not_come_is_not_waited_for_for_ever),
         cmocka_unit_test(a_barrier_that_timed_out_has_not_taken_place),
         cmocka_unit_test(a_wait_that_ends_may_be_cancelled),
