@@ -260,12 +260,13 @@ static void print_outcome(const struct via_tune *tune)
 static void print_missing(const struct via_tune *tune)
 {
     if (tune->cut_short != 0) {
-        printf("note: %u comparisons have fewer than %u pairs, as the machine is busy\n",
+        printf("note: %u comparisons have fewer than %u pairs: the machine is busy, or the link "
+               "slow\n",
                tune->cut_short, tune->pairs);
     }
     if (tune->skipped != 0) {
-        printf("note: %u comparisons were not made in %llu s, as the machine is busy: what they "
-               "compare is left as it is; --seconds gives more time\n",
+        printf("note: %u comparisons were not made in %llu s, as the machine is busy or the link "
+               "slow: what they compare is left as it is; --seconds gives more time\n",
                tune->skipped, (unsigned long long)(tune->ns_max / VIA_SEC_NS));
     }
 }
