@@ -113,13 +113,12 @@ def link(bench):
         return
     with machines_lab.Lab(2, "bench-%d" % os.getpid()) as lab:
         bench.fabric(lab)
-        bandwidths, times = [], []
-        for _ in range(bench.options.rounds):
-            gbits, put_us = demo_machines.put_figures(lab)
-            bandwidths.append((gbits, MIB * 8 / pingpong_us(lab, MIB, 200) / 1e3))
-            times.append((put_us, 2 * pingpong_us(lab, 8, 1000)))
-    bench.add("put 1 MiB, x fi_pingpong", "Gbit/s", bandwidths, ">=", 0.8)
-    bench.add("put 8 B there and back, x fi_pingpong", "us", times, "<=", 1.3)
+        rounds = [(demo_machines.put_figures(lab, "connect"), demo_machines.put_figures(lab),
+                   (MIB * 8 / pingpong_us(lab, MIB, 200) / 1e3, 2 * pingpong_us(lab, 8, 1000)))
+                  for _ in range(bench.options.rounds)]
+    for i, unit, what, sign, target in ((0, "Gbit/s", "put 1 MiB", ">=", 0.8), (1, "us", "put 8 B there and back", "<=", 1.3)):
+        bench.add(what + ", x fi_pingpong", unit, [(direct[i], peer[i]) for direct, _, peer in rounds], sign, target)
+        bench.add_other(what + " by frames, x fi_pingpong", unit, [(frames[i], peer[i]) for _, frames, peer in rounds])
 
 
 # --- IP --------------------------------------------------------------------------------------------

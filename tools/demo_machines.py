@@ -57,15 +57,15 @@ def tcp_gbits(lab):
     return out["end"]["sum_received"]["bits_per_second"] / 1e9
 
 
-def put_figures(lab):
-    """(Gbit/s, microseconds of an 8-byte put with its answer)"""
+def put_figures(lab, *words):
+    """(Gbit/s, microseconds of an 8-byte put with its answer). words: "connect", or none: by frames."""
     env = [{**os.environ, "VIADUCT_RUNDIR": machines_fabric.RUNDIR, "VIADUCT_HOST": str(host)} for host in (1, 2)]
     memory = lab[2].start([DELIVER, "memory", "1", str(MIB)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env[1])
     try:
         said = memory.stdout.readline()
         if said != "ready\n":
             raise measure.Failure("two machines: memory: %s" % said)
-        out = lab[1].run([DELIVER, "put", "2", str(MIB), "0.3"], env=env[0]).stdout
+        out = lab[1].run([DELIVER, "put", "2", str(MIB), "0.3", *words], env=env[0]).stdout
     finally:
         memory.communicate()
     found = re.search(r"bandwidth ([\d.e+]+) Gbit/s\nput ([\d.]+) us", out)

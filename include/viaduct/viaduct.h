@@ -134,6 +134,23 @@ VIADUCT_API int via_remote_open(struct via_attach *attach, unsigned host, uint64
 VIADUCT_API void via_remote_close(struct via_remote *remote);
 
 /*
+ * Before the first access of a remote: from now on its puts, gets and updates go by a connection to
+ * its host, where that is a neighbour over libfabric's TCP and the link is not encrypted. Remotes
+ * of an attachment at one host share a connection. The daemon of this process is not on the way, so
+ * a round trip takes a fraction of the time. While the link is down, accesses go by frames. Blocks
+ * for some round trips, one second at most. 0. -EXDEV: such a connection cannot be; -EHOSTDOWN: a
+ * firewall is in between; -EBUSY, -ENOSPC: there are as many connections as there may be; -ENOMEM;
+ * -ENOTCONN. After a failure all goes by frames, as without this call.
+ *
+ * Accesses of one thread stay in order: those that go by frames (VIADUCT_PUT_NOTIFY, all that is
+ * called try) wait until those by the connection have arrived. Messages do not: call
+ * via_attach_quiet() before. When the connection ends, because the host has, accesses fail with
+ * -ECONNRESET: some of what was put since the last quiet may not have arrived, and nothing arrives
+ * afterwards.
+ */
+VIADUCT_API int via_remote_connect(struct via_remote *remote) VIADUCT_MUST_CHECK;
+
+/*
  * The segment mapped for direct access, or NULL when it can not be reached so right now (the link
  * is down, not a neighbour, or puts by frames are still under way: then direct stores could
  * overtake them). The answer can change at any time: ask before each burst of accesses; it is a few

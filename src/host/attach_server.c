@@ -247,6 +247,9 @@ static void handle_attached(struct via_process *process, const struct via_attach
     case VIA_ATTACH_TCP:
         status = tcp_request(process, request);
         break;
+    case VIA_ATTACH_DIRECT:
+        status = via_host_direct_request(process, request);
+        break;
     case VIA_ATTACH_ENDPOINT_OPEN:
     case VIA_ATTACH_ENDPOINT_CLOSE:
         via_attach_server_answer_status(process, request, endpoint_request(process, request));

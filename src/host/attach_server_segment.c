@@ -25,7 +25,7 @@
 static void publish_segment(struct via_host *host, uint64_t handle,
                             struct via_host_segment *segment)
 {
-    /* Pairs with the acquires in find_segment() and notify(). */
+    /* Pairs with the acquires in find_segment(), notify() and host_direct.c. */
     atomic_store_explicit(&host->attach.segments[via_segment_handle_index(handle)], segment,
                           memory_order_release);
 }
@@ -192,9 +192,9 @@ static int add(struct via_process *process, const struct via_attach_request *req
     via_list_push_back(&process->segments, &segment->link);
     process->segments_count++;
     process->segments_bytes += segment->memory.bytes;
-    publish_segment(host, segment->handle, segment);
     segment->life = ++host->attach.life_last;
     set_life(host, segment, segment->life);
+    publish_segment(host, segment->handle, segment);
     return 0;
 }
 

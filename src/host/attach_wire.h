@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "core/pipe.h"
+#include "host/client_tcp.h"
 #include "port/bell.h"
 #include "wire/record.h"
 
@@ -153,20 +154,28 @@ enum via_attach_type {
     VIA_ATTACH_ENDPOINT_CLOSE = 6,
     VIA_ATTACH_BOARD_POST = 7, /* answered when the note hangs on the destination's board */
     VIA_ATTACH_BOARD_TAKE = 8, /* answer: value */
-    VIA_ATTACH_SLICE = 9, /* a slice that shows the piece which holds byte `bytes` of a segment.
-                             answer: fd {slice}, value: struct via_attach_slice. -EAGAIN when all
-                             slices are in use, -EXDEV when there are none to that host now, the
-                             segment may not be both read and written, or cannot be exposed;
-                             -EACCES */
-    VIA_ATTACH_TCP = 10,  /* may processes have TCP connections of their own to neighbour `host`,
-                                or with this host any of its neighbours'? answer: value: struct
-                                via_attach_tcp. -EXDEV: no, or there is no link now */
+    VIA_ATTACH_SLICE = 9,   /* a slice that shows the piece which holds byte `bytes` of a segment.
+                               answer: fd {slice}, value: struct via_attach_slice. -EAGAIN when all
+                               slices are in use, -EXDEV when there are none to that host now, the
+                               segment may not be both read and written, or cannot be exposed;
+                               -EACCES */
+    VIA_ATTACH_TCP = 10,    /* may processes have TCP connections of their own to neighbour `host`,
+                                  or with this host any of its neighbours'? answer: value: struct
+                                  via_attach_tcp. -EXDEV: no, or there is no link now */
+    VIA_ATTACH_DIRECT = 11, /* a direct connection to neighbour `host`, which serves the segments of
+                               all its processes. answer: value: struct via_attach_direct, for one
+                               connection within a few seconds. -EXDEV: there can be none now */
 };
 
 /* Numeric addresses, ended by a zero, of a link over TCP that is up; peer is "" for this host. */
 struct via_attach_tcp {
     char local[64];
     char peer[64];
+};
+
+struct via_attach_direct {
+    struct via_attach_tcp where;
+    struct via_tcp_card card;
 };
 
 /* How a process maps the slice and stores through it. */
@@ -199,7 +208,7 @@ struct via_attach_request {
     uint16_t version;
     uint16_t type; /* enum via_attach_type */
     uint32_t id;   /* repeated in the answer; answers may come in another order */
-    uint16_t host; /* MAP, BOARD_POST, SLICE, TCP */
+    uint16_t host; /* MAP, BOARD_POST, SLICE, TCP, DIRECT */
     uint16_t key_bytes;
     uint64_t handle;   /* SEGMENT_REMOVE, MAP, SLICE */
     uint64_t bytes;    /* SEGMENT_ADD; SLICE: an offset */

@@ -164,10 +164,12 @@ struct via_attach {
     struct via_list segments_left; /* given up, and the host does not know yet */
     struct via_list remotes;
 
-    struct via_client_serve *serve; /* for others' connections; NULL: none. Constant once set */
+    /* For others' connections, and what own ones hold back; NULL: none. Constant once set. */
+    struct via_client_serve *_Atomic serve;
     /* Own connections. Constant up to the count, which only grows; one thread at a time dials. */
     struct via_client_tcp *tcp_all[VIA_CLIENT_TCP_MAX];
     _Atomic unsigned tcp_count;
+    pthread_mutex_t dial_lock;
     /* Hosts that do not answer a connector: a firewall. Of the thread that dials. */
     bool tcp_silent[VIA_CLIENT_HOSTS_MAX];
 };

@@ -368,7 +368,9 @@ static int set_up(struct via_attach *attach, const struct via_attach_answer *ans
 static int lock_init(struct via_attach *attach)
 {
     pthread_condattr_t attributes;
-    if (pthread_mutex_init(&attach->lock, NULL) != 0 || pthread_condattr_init(&attributes) != 0) {
+    if (pthread_mutex_init(&attach->lock, NULL) != 0 ||
+        pthread_mutex_init(&attach->dial_lock, NULL) != 0 ||
+        pthread_condattr_init(&attributes) != 0) {
         return -ENOMEM;
     }
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
@@ -445,6 +447,7 @@ static void attach_free(struct via_attach *attach)
     close_fd(attach->socket_fd);
     pthread_cond_destroy(&attach->turn);
     pthread_mutex_destroy(&attach->lock);
+    pthread_mutex_destroy(&attach->dial_lock);
     free(attach);
 }
 

@@ -221,6 +221,21 @@ static int put_by_slices(struct via_remote *remote, uint64_t off, const void *sr
     return rc;
 }
 
+/* The last aligned 8 bytes as a put of their own, behind the others: it is stored whole. */
+static int put_last_word_by_tcp(struct via_client_tcp *tcp, struct via_remote *remote, uint64_t off,
+                                const unsigned char *src, size_t bytes, unsigned flags)
+{
+    size_t end = (size_t)(via_align_down(off + bytes, 8) - off);
+    if (bytes <= 8 || end < 8 || end > bytes) {
+        return via_client_tcp_put(tcp, remote, off, src, bytes, flags);
+    }
+    int rc = end == 8 ? 0 : via_client_tcp_put(tcp, remote, off, src, end - 8, flags);
+    if (rc == 0 && end != bytes) {
+        rc = via_client_tcp_put(tcp, remote, off + end, src + end, bytes - end, flags);
+    }
+    return rc == 0 ? via_client_tcp_put(tcp, remote, off + end - 8, src + end - 8, 8, flags) : rc;
+}
+
 /* By the remote's connection, if there is one for it now: *ret_end is set. Else nothing is under
  * way by it. Rings go by frames. */
 static int put_by_tcp(struct via_remote *remote, uint64_t off, const void *src, size_t bytes,
@@ -237,7 +252,9 @@ static int put_by_tcp(struct via_remote *remote, uint64_t off, const void *src, 
     int rc = via_client_tcp_way(remote, &tcp);
     if (rc == 0 && tcp != NULL) {
         *ret_end = true;
-        rc = via_client_tcp_put(tcp, remote, off, src, bytes, flags);
+        rc = (flags & VIADUCT_PUT_LAST_WORD) != 0
+                 ? put_last_word_by_tcp(tcp, remote, off, src, bytes, flags)
+                 : via_client_tcp_put(tcp, remote, off, src, bytes, flags);
     }
     return rc;
 }

@@ -49,8 +49,10 @@ static void end(struct via_client_tcp *tcp, int error)
 static int tell_end(const struct via_client_tcp *tcp)
 {
     int error = atomic_load_explicit(&tcp->error, memory_order_relaxed);
-    return via_client_error(-ECONNRESET, "host %u, segment: its owner has gone: connection: %s",
-                            tcp->host, strerror(-error));
+    return via_client_error(-ECONNRESET, "host %u, segment: %s: connection: %s", tcp->host,
+                            tcp->to_host ? "its host has ended the connection"
+                                         : "its owner has gone",
+                            strerror(-error));
 }
 
 /* --- answers ---------------------------------------------------------------------------------- */
@@ -354,19 +356,6 @@ static int gather_put(struct via_client_tcp *tcp, const struct via_remote *remot
     return 0;
 }
 
-int via_client_tcp_put(struct via_client_tcp *tcp, struct via_remote *remote, uint64_t off,
-                       const void *src, size_t bytes, unsigned flags)
-{
-    pthread_mutex_lock(&tcp->lock);
-    int rc = gather_put(tcp, remote, off, src, bytes);
-    count(tcp, (flags & VIA_CLIENT_PUT_UNCOUNTED) == 0);
-    if (rc == 0 && is_held_back(tcp)) {
-        rc = send_soon(tcp);
-    }
-    pthread_mutex_unlock(&tcp->lock);
-    return rc;
-}
-
 /* [lock] What an answer will belong to. Waits for room. */
 static int expect(struct via_client_tcp *tcp, void *to, uint64_t bytes, bool *done)
 {
@@ -394,14 +383,74 @@ static int expect(struct via_client_tcp *tcp, void *to, uint64_t bytes, bool *do
     return rc;
 }
 
+/* [lock] To a host, nothing is under way: the caller may well wait for this put next. It goes with
+ * a fence, so that the wait costs no message more. */
+static bool is_lone(struct via_client_tcp *tcp, size_t bytes, unsigned flags)
+{
+    if (!tcp->to_host || bytes > GATHER_BYTES_MAX || (flags & VIA_CLIENT_PUT_UNCOUNTED) != 0 ||
+        is_held_back(tcp)) {
+        return false;
+    }
+    if (atomic_load_explicit(&tcp->expected_count, memory_order_relaxed) != 0) {
+        take_answers(tcp);
+    }
+    return atomic_load_explicit(&tcp->issued, memory_order_relaxed) ==
+           atomic_load_explicit(&tcp->applied, memory_order_relaxed);
+}
+
+/* [lock] */
+static int gather_fence(struct via_client_tcp *tcp, bool *done)
+{
+    struct via_tcp_request request = {.kind = VIA_TCP_FENCE};
+    int rc = make_room(tcp, sizeof(request));
+    if (rc == 0) {
+        rc = expect(tcp, NULL, 0, done);
+    }
+    if (rc == 0) {
+        gather(tcp, &request, sizeof(request));
+    }
+    return rc;
+}
+
+/* [lock] At once, or as soon as the socket takes it. */
+static int send_now(struct via_client_tcp *tcp)
+{
+    size_t done = 0;
+    int rc = send_some(tcp, NULL, 0, &done);
+    tcp->sent_ns = via_client_now_ns();
+    if (rc == -EAGAIN) {
+        via_client_serve_poke(tcp->attach->serve);
+        return 0;
+    }
+    return rc == 0 ? 0 : tell_end(tcp);
+}
+
+int via_client_tcp_put(struct via_client_tcp *tcp, struct via_remote *remote, uint64_t off,
+                       const void *src, size_t bytes, unsigned flags)
+{
+    pthread_mutex_lock(&tcp->lock);
+    bool lone = is_lone(tcp, bytes, flags);
+    int rc = gather_put(tcp, remote, off, src, bytes);
+    count(tcp, (flags & VIA_CLIENT_PUT_UNCOUNTED) == 0);
+    if (rc == 0 && lone) {
+        rc = gather_fence(tcp, NULL);
+    }
+    if (rc == 0 && is_held_back(tcp)) {
+        rc = lone ? send_now(tcp) : send_soon(tcp);
+    }
+    pthread_mutex_unlock(&tcp->lock);
+    return rc;
+}
+
 /* [lock] What was refused, told once. */
 static int take_refusal(struct via_client_tcp *tcp)
 {
     int rc = tcp->refused;
     tcp->refused = 0;
-    return rc == 0 ? 0
-                   : via_client_error(-ECONNRESET, "host %u, segment: its owner has freed it",
-                                      tcp->host);
+    return rc == 0
+               ? 0
+               : via_client_error(-ECONNRESET, "host %u, segment: its owner has freed it%s",
+                                  tcp->host, tcp->to_host ? ", or this access is not allowed" : "");
 }
 
 /* [lock] Until *done; its request was gathered. */
@@ -493,20 +542,31 @@ int via_client_tcp_put_signal(struct via_client_tcp *tcp, struct via_remote *rem
 
 /* --- quiet ------------------------------------------------------------------------------------ */
 
+/* [lock] The answer that tells that all was applied, if it is under way already and no thread waits
+ * for it. */
+static struct expected *find_fence(struct via_client_tcp *tcp)
+{
+    unsigned count = atomic_load_explicit(&tcp->expected_count, memory_order_relaxed);
+    struct expected *last =
+        &tcp->expected[(tcp->expected_first + count - 1) % VIA_CLIENT_TCP_EXPECTED_MAX];
+    return count != 0 && last->done == NULL &&
+                   last->issued == atomic_load_explicit(&tcp->issued, memory_order_relaxed)
+               ? last
+               : NULL;
+}
+
 /* [lock] */
 static int fence(struct via_client_tcp *tcp)
 {
     bool done = false;
-    struct via_tcp_request request = {.kind = VIA_TCP_FENCE};
-    int rc = make_room(tcp, sizeof(request));
-    if (rc == 0) {
-        rc = expect(tcp, NULL, 0, &done);
+    struct expected *there = find_fence(tcp);
+    int rc = 0;
+    if (there != NULL) {
+        there->done = &done;
+    } else {
+        rc = gather_fence(tcp, &done);
     }
-    if (rc == 0) {
-        gather(tcp, &request, sizeof(request));
-        rc = wait_for(tcp, &done);
-    }
-    return rc;
+    return rc == 0 ? wait_for(tcp, &done) : rc;
 }
 
 /* Has all been applied, or all that was counted? */
@@ -542,7 +602,13 @@ int via_client_tcp_all_quiet(struct via_attach *attach)
     unsigned count = via_client_tcp_count(attach);
     int rc = 0;
     for (unsigned i = 0; i < count && rc == 0; i++) {
-        rc = quiet(attach->tcp_all[i], true);
+        struct via_client_tcp *tcp = attach->tcp_all[i];
+        /* The end of a process is the end of its job. That of a host's connection is told once, if
+         * something may be lost. */
+        bool known = tcp->to_host && is_over(tcp) &&
+                     (is_quiet(tcp, true) ||
+                      atomic_exchange_explicit(&tcp->told, true, memory_order_relaxed));
+        rc = known ? 0 : quiet(tcp, true);
     }
     return rc;
 }
@@ -559,6 +625,14 @@ int via_client_tcp_all_failure(const struct via_attach *attach)
 }
 
 /* --- progress --------------------------------------------------------------------------------- */
+
+bool via_client_tcp_is_alive(struct via_client_tcp *tcp)
+{
+    pthread_mutex_lock(&tcp->lock);
+    take_answers(tcp); /* or its end */
+    pthread_mutex_unlock(&tcp->lock);
+    return !is_over(tcp);
+}
 
 bool via_client_tcp_all_flush(struct via_attach *attach)
 {

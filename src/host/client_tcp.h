@@ -17,7 +17,12 @@
  *
  *   client_tcp.c        the end that puts and gets: sends requests, takes answers
  *   client_tcp_dial.c   how that end connects and closes
- *   client_tcp_serve.c  the end that owns the memory: listens, applies requests
+ *   client_tcp_serve.c  the end that owns the memory: applies requests
+ *   client_tcp_thread.c its threads
+ *   client_tcp_listen.c its address
+ *
+ * That end may be the owner's host, too, for all of its processes (host_direct.h): a remote gets a
+ * connection to it by via_remote_connect().
  *
  * The owner offers: it gets a card, which it lays where only those find it that may reach its
  * segment anyway, in the segment itself. The other end reads the card by frames and dials. From
@@ -118,9 +123,32 @@ bool via_client_tcp_all_flush(struct via_attach *attach);
 
 /* client_tcp_serve.c: what the other file needs of it. */
 struct via_client_serve;
-/* Listens at a numeric address; starts the thread. */
+/* Listens at a numeric address; starts the thread. address NULL: it listens nowhere, and the thread
+ * only sends what own connections hold back. */
 VIA_MUST_CHECK int via_client_serve_open(struct via_attach *attach, const char *address,
                                          struct via_client_serve **ret_serve);
+/* What a host that serves the memory of its processes says about it. All are called by the thread
+ * that serves. */
+struct via_client_serve_calls {
+    void *ctx;
+    /* A connection shows this token: may it be used, and whose is it? */
+    bool (*admit)(void *ctx, const uint8_t *token, uint32_t *ret_peer);
+    void (*left)(void *ctx, uint32_t peer); /* a connection of this peer has ended */
+    bool (*is_unwanted)(void *ctx, uint32_t peer);
+    /* Before the first reach() of a turn, and after the last access to what it has found. */
+    void (*turn)(void *ctx, bool begins);
+    /* The memory, or NULL. need: VIADUCT_SEGMENT_*. */
+    unsigned char *(*reach)(void *ctx, uint64_t handle, uint64_t off, uint64_t bytes,
+                            unsigned need);
+    bool (*is_crowded)(void *ctx); /* then the thread sleeps instead of polling */
+    uint64_t spin_ns_max;          /* longest time that it polls before it sleeps */
+};
+/* The same for a host. calls: borrowed until close. */
+VIA_MUST_CHECK int via_client_serve_open_host(const struct via_client_serve_calls *calls,
+                                              const char *address,
+                                              struct via_client_serve **ret_serve);
+/* [any thread] Has the thread ask is_unwanted() for each connection. */
+void via_client_serve_review(struct via_client_serve *serve);
 const struct via_tcp_card *via_client_serve_card(const struct via_client_serve *serve);
 /* Progress of the connections of others; returns how much was done. NULL is nothing. */
 unsigned via_client_serve_poll(struct via_client_serve *serve);
@@ -130,6 +158,9 @@ void via_client_serve_poke(struct via_client_serve *serve);
 void via_client_serve_drop(struct via_client_serve *serve, const struct via_segment *segment);
 /* Ends the thread and the connections. own: it is this process's, and not a copy of a parent's. */
 void via_client_serve_close(struct via_client_serve *serve, bool own);
+/* Listens at a numeric address: the descriptor, kept, and the address and port in the card; or a
+ * negative errno. */
+VIA_MUST_CHECK int via_client_tcp_listen(const char *text, struct via_tcp_card *card);
 /* A numeric address without a port, as a socket address with the card's port; and into the card. 0,
  * or -EXDEV: it is none, or has a scope. */
 struct sockaddr_storage;

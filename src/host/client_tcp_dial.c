@@ -14,6 +14,19 @@
 
 /* --- dialling --------------------------------------------------------------------------------- */
 
+/* To the host, for all remotes there. */
+static struct via_client_tcp *find_host(const struct via_attach *attach, uint16_t host)
+{
+    unsigned count = via_client_tcp_count(attach);
+    for (unsigned i = 0; i < count; i++) {
+        struct via_client_tcp *tcp = attach->tcp_all[i];
+        if (tcp->to_host && tcp->host == host && via_client_tcp_is_alive(tcp)) {
+            return tcp;
+        }
+    }
+    return NULL;
+}
+
 static struct via_client_tcp *find(const struct via_attach *attach, const struct via_tcp_card *card)
 {
     unsigned count = via_client_tcp_count(attach);
@@ -148,29 +161,31 @@ static void tcp_free(struct via_client_tcp *tcp)
     free(tcp);
 }
 
-static int dial(struct via_remote *remote, const struct via_tcp_card *card)
+/* [dial_lock] Can there be a connection more? */
+static int check_room(const struct via_remote *remote)
+{
+    const struct via_attach *attach = remote->attach;
+    if (via_client_tcp_count(attach) == VIA_CLIENT_TCP_MAX) {
+        return -ENOSPC;
+    }
+    return attach->tcp_silent[remote->host] ? -EHOSTDOWN : 0;
+}
+
+/* [dial_lock] peer: the address of the host, as its daemons have it. A card that has another one is
+ * not dialled. */
+static int dial(struct via_remote *remote, const struct via_tcp_card *card, const char *peer,
+                bool to_host)
 {
     struct via_attach *attach = remote->attach;
     unsigned count = via_client_tcp_count(attach);
-    struct via_attach_tcp where;
-    if (count == VIA_CLIENT_TCP_MAX) {
-        return -ENOSPC;
-    }
-    if (attach->tcp_silent[remote->host]) {
-        return -EHOSTDOWN;
-    }
-    /* A card that has another address than the daemons is not dialled. */
-    int rc = via_tcp_ask(attach, remote->host, &where);
-    if (rc != 0) {
-        return rc;
-    }
     struct via_client_tcp *tcp = tcp_new(remote, card);
     if (tcp == NULL) {
         return -ENOMEM;
     }
-    tcp->fd = connect_to(card, where.peer);
+    tcp->to_host = to_host;
+    tcp->fd = connect_to(card, peer);
     if (tcp->fd < 0) {
-        rc = tcp->fd;
+        int rc = tcp->fd;
         attach->tcp_silent[remote->host] = rc == -EHOSTDOWN;
         tcp_free(tcp);
         return rc;
@@ -181,13 +196,86 @@ static int dial(struct via_remote *remote, const struct via_tcp_card *card)
     return 0;
 }
 
+static int dial_process(struct via_remote *remote, const struct via_tcp_card *card)
+{
+    struct via_attach_tcp where;
+    int rc = check_room(remote);
+    if (rc == 0) {
+        rc = via_tcp_ask(remote->attach, remote->host, &where);
+    }
+    return rc == 0 ? dial(remote, card, where.peer, false) : rc;
+}
+
 int via_tcp_dial(struct via_remote *remote, const struct via_tcp_card *card)
 {
-    if (remote->attach->serve == NULL || card->magic != VIA_TCP_MAGIC) {
+    struct via_attach *attach = remote->attach;
+    if (attach->serve == NULL || card->magic != VIA_TCP_MAGIC) {
         return -EXDEV;
     }
-    remote->tcp = find(remote->attach, card);
-    return remote->tcp != NULL ? 0 : dial(remote, card);
+    pthread_mutex_lock(&attach->dial_lock);
+    remote->tcp = find(attach, card);
+    int rc = remote->tcp != NULL ? 0 : dial_process(remote, card);
+    pthread_mutex_unlock(&attach->dial_lock);
+    return rc;
+}
+
+/* --- to hosts --------------------------------------------------------------------------------- */
+
+/* Asks the own host, which asks the other one, for a card. */
+static int ask_host(struct via_attach *attach, unsigned host, struct via_attach_direct *ret_direct)
+{
+    struct via_attach_request ask = {.type = VIA_ATTACH_DIRECT, .host = (uint16_t)host};
+    struct via_client_request request;
+    via_client_lock(attach);
+    int rc = via_client_ask(attach, &ask, -1, &request);
+    via_client_unlock(attach);
+    if (rc == 0) {
+        memcpy(ret_direct, request.answer.value, sizeof(*ret_direct));
+        ret_direct->where.peer[sizeof(ret_direct->where.peer) - 1] = '\0';
+    }
+    /* -EINVAL: the host is of an older version. */
+    return rc == -EINVAL ? -EXDEV : rc;
+}
+
+/* [dial_lock] */
+static int dial_host(struct via_remote *remote)
+{
+    struct via_attach *attach = remote->attach;
+    struct via_attach_direct direct;
+    int rc = check_room(remote);
+    if (rc == 0) {
+        rc = ask_host(attach, remote->host, &direct);
+    }
+    if (rc == 0 && direct.card.magic != VIA_TCP_MAGIC) {
+        rc = -EXDEV;
+    }
+    if (rc == 0 && attach->serve == NULL) {
+        struct via_client_serve *serve = NULL;
+        rc = via_client_serve_open(attach, NULL, &serve);
+        attach->serve = serve;
+    }
+    return rc == 0 ? dial(remote, &direct.card, direct.where.peer, true) : rc;
+}
+
+int via_remote_connect(struct via_remote *remote)
+{
+    struct via_attach *attach = remote->attach;
+    int rc = 0;
+    if (remote->tcp != NULL) {
+        return 0;
+    }
+    if (is_switched_off() || remote->host == attach->host) {
+        rc = -EXDEV;
+    } else {
+        pthread_mutex_lock(&attach->dial_lock);
+        remote->tcp = find_host(attach, remote->host);
+        rc = remote->tcp != NULL ? 0 : dial_host(remote);
+        pthread_mutex_unlock(&attach->dial_lock);
+    }
+    return rc == 0 ? 0
+                   : via_client_error(rc, "host %u, segment: connect: %s", remote->host,
+                                      rc == -EXDEV ? "no direct connections to this host"
+                                                   : strerror(-rc));
 }
 
 /* --- the end ---------------------------------------------------------------------------------- */

@@ -24,6 +24,8 @@ struct via_client_tcp {
     struct via_attach *attach;
     uint8_t token[VIA_TCP_TOKEN_BYTES];
     uint16_t host;
+    bool to_host;      /* the other end is the host, for all of its processes; else the process */
+    _Atomic bool told; /* to_host: its end was told by a quiet */
     int fd;
     pthread_mutex_t lock;
     _Atomic int error; /* it is over; first failure */
@@ -42,6 +44,9 @@ struct via_client_tcp {
     uint64_t left;      /* of the payload of the first expected one */
     uint64_t answer_at; /* how much of it has come */
 };
+
+/* Has the other end not closed it, as far as this machine knows? */
+bool via_client_tcp_is_alive(struct via_client_tcp *tcp);
 
 /* Pairs with the release in dial(): a connection is there before it is counted. */
 static inline unsigned via_client_tcp_count(const struct via_attach *attach)

@@ -1,95 +1,47 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Direct connections, the end that owns the memory. Whatever comes over the wire is hostile until
- * its sender has shown the token, and checked afterwards.
- *
- * One thread at a time, the holder of `lock`, polls the connections: the thread of the library,
- * which sleeps on them, or a thread of the program that waits for something. While the program's
- * threads do so the library's thread rests, for a short time at a time.
+ * Direct connections, the end that owns the memory: what a connection does. Whatever comes over the
+ * wire is hostile until its sender has shown the token, and checked afterwards.
  */
-#include <arpa/inet.h>
 #include <errno.h>
-#include <netinet/in.h>
-#include <poll.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
-#include <time.h>
 
 #include "base/copy.h"
 #include "base/mutant.h"
 #include "host/client.h"
 #include "host/client_sys.h"
-#include "host/client_tcp.h"
+#include "host/client_tcp_serve_inside.h"
 
-#define CONNS_MAX 1024u
 #define STRANGERS_MAX 32u /* connections that have not shown the token */
 #define STRANGER_NS_MAX (3 * VIA_SEC_NS)
-#define SEGMENTS_MAX 64u
 #define IN_BYTES (64u << 10)
 #define OUT_BYTES (32u << 10)
 /* Payloads from here on are received where they belong. A word may be seen in part until all has
  * come: no program waits for a word in the middle of so much. */
 #define STRAIGHT_BYTES_MIN (64u << 10)
-#define EVENTS_MAX 16
 /* Requests of one connection before it is the turn of another one. */
 #define BYTES_A_TURN (1u << 20)
-/* How long the library's thread leaves the connections to threads that poll. A thread that has
- * stopped polling without having taken all leaves the rest for so long. */
-#define REST_NS (200 * VIA_USEC_NS)
-#define FLUSH_AGAIN_MS 1
-/* Until the next attempt to get a descriptor for a caller. */
-#define EXHAUSTED_NS (10 * VIA_MSEC_NS)
-#define TAG_WAKE UINT32_MAX
-#define TAG_LISTEN (UINT32_MAX - 1)
-
-struct conn {
-    int fd; /* -1: free */
-    bool known;
-    bool writes; /* it waits for room in the socket, and takes nothing meanwhile */
-    uint64_t since_ns;
-    int status; /* the first failure that no answer has told yet */
-    unsigned char *in, *out;
-    size_t in_begin, in_end, out_begin, out_end;
-    struct via_tcp_request put; /* whose payload comes */
-    uint64_t put_left;
-    struct via_tcp_request get; /* whose payload goes, behind `out` */
-    uint64_t get_left;
-};
-
-struct served {
-    uint64_t handle;
-    unsigned char *base;
-    size_t bytes;
-};
-
-struct via_client_serve {
-    struct via_attach *attach;
-    struct via_tcp_card card;
-    int listen_fd, epoll_fd, wake_fd;
-    pthread_t thread;
-    bool started;
-    _Atomic bool stopping;
-    _Atomic bool polled; /* by threads of the program, since the thread's last poll */
-    _Atomic bool poked;
-    pthread_mutex_t lock;
-    struct conn *conns; /* CONNS_MAX */
-    unsigned conns_end, strangers;
-    bool exhausted; /* a caller waits, and there is no descriptor for it */
-    struct served segments[SEGMENTS_MAX];
-    unsigned segments_count;
-};
 
 /* --- memory ----------------------------------------------------------------------------------- */
 
-/* NULL: no such segment, or outside of it. */
+static unsigned need_of(const struct via_tcp_request *request)
+{
+    return request->kind == VIA_TCP_PUT   ? VIADUCT_SEGMENT_WRITE
+           : request->kind == VIA_TCP_GET ? VIADUCT_SEGMENT_READ
+                                          : VIADUCT_SEGMENT_READ | VIADUCT_SEGMENT_WRITE;
+}
+
+/* NULL: no such segment, or outside of it, or it may not be accessed so. */
 static unsigned char *find_memory(const struct via_client_serve *serve,
                                   const struct via_tcp_request *request, uint64_t bytes)
 {
+    if (serve->calls != NULL) {
+        return serve->calls->reach(serve->calls->ctx, request->handle, request->off, bytes,
+                                   need_of(request));
+    }
     for (unsigned i = serve->segments_count; i-- > 0;) {
-        const struct served *segment = &serve->segments[i];
+        const struct via_client_served *segment = &serve->segments[i];
         if (segment->handle == request->handle) {
             bool inside = request->off <= segment->bytes &&
                           (bytes <= segment->bytes - request->off || VIA_MUTANT(DIRECT_RANGE));
@@ -99,7 +51,7 @@ static unsigned char *find_memory(const struct via_client_serve *serve,
     return NULL;
 }
 
-static void fail(struct conn *conn, int status)
+static void fail(struct via_client_serve_conn *conn, int status)
 {
     conn->status = conn->status != 0 ? conn->status : status;
 }
@@ -127,54 +79,58 @@ static void store(unsigned char *to, const unsigned char *from, size_t bytes)
 
 /* --- connections ------------------------------------------------------------------------------ */
 
-static void watch(const struct via_client_serve *serve, const struct conn *conn, int operation)
+static void watch(const struct via_client_serve *serve, const struct via_client_serve_conn *conn,
+                  int operation)
 {
     struct epoll_event event = {.events = conn->writes ? EPOLLOUT : EPOLLIN,
                                 .data.u32 = (uint32_t)(conn - serve->conns)};
     (void)!syscall(SYS_epoll_ctl, serve->epoll_fd, operation, conn->fd, &event);
 }
 
-static void end(struct via_client_serve *serve, struct conn *conn)
+void via_client_serve_end(struct via_client_serve *serve, struct via_client_serve_conn *conn)
 {
     serve->strangers -= conn->known ? 0 : 1;
+    if (conn->known && serve->calls != NULL) {
+        serve->calls->left(serve->calls->ctx, conn->peer);
+    }
     via_client_fd_close(conn->fd);
     free(conn->in);
-    *conn = (struct conn){.fd = -1};
+    *conn = (struct via_client_serve_conn){.fd = -1};
 }
 
-static struct conn *free_conn(struct via_client_serve *serve)
+static struct via_client_serve_conn *free_conn(struct via_client_serve *serve)
 {
     for (unsigned i = 0; i < serve->conns_end; i++) {
         if (serve->conns[i].fd < 0) {
             return &serve->conns[i];
         }
     }
-    return serve->conns_end < CONNS_MAX ? &serve->conns[serve->conns_end++] : NULL;
+    return serve->conns_end < VIA_CLIENT_SERVE_CONNS_MAX ? &serve->conns[serve->conns_end++] : NULL;
 }
 
 static void take_caller(struct via_client_serve *serve, int fd)
 {
-    struct conn *conn = serve->strangers < STRANGERS_MAX ? free_conn(serve) : NULL;
+    struct via_client_serve_conn *conn = serve->strangers < STRANGERS_MAX ? free_conn(serve) : NULL;
     unsigned char *memory = conn != NULL ? malloc(IN_BYTES + OUT_BYTES) : NULL;
     if (conn != NULL) {
-        *conn = (struct conn){.fd = -1};
+        *conn = (struct via_client_serve_conn){.fd = -1};
     }
     if (memory == NULL) {
         via_sys_close(fd);
         return;
     }
     via_sys_tcp_set_prompt(fd);
-    *conn = (struct conn){.fd = via_client_fd_keep(fd),
-                          .in = memory,
-                          .out = memory + IN_BYTES,
-                          .since_ns = via_client_now_ns()};
+    *conn = (struct via_client_serve_conn){.fd = via_client_fd_keep(fd),
+                                           .in = memory,
+                                           .out = memory + IN_BYTES,
+                                           .since_ns = via_client_now_ns()};
     serve->strangers++;
     watch(serve, conn, EPOLL_CTL_ADD);
 }
 
-static void accept_callers(struct via_client_serve *serve)
+void via_client_serve_accept(struct via_client_serve *serve)
 {
-    for (int i = 0; i < EVENTS_MAX; i++) {
+    for (int i = 0; i < VIA_CLIENT_SERVE_EVENTS_MAX; i++) {
         long fd = via_sys_result(
             syscall(SYS_accept4, serve->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK));
         if (fd < 0) {
@@ -185,23 +141,25 @@ static void accept_callers(struct via_client_serve *serve)
     }
 }
 
-static void end_strangers(struct via_client_serve *serve)
+void via_client_serve_end_strangers(struct via_client_serve *serve)
 {
     uint64_t now_ns = via_client_now_ns();
     for (unsigned i = 0; i < serve->conns_end && serve->strangers != 0; i++) {
-        struct conn *conn = &serve->conns[i];
+        struct via_client_serve_conn *conn = &serve->conns[i];
         if (conn->fd >= 0 && !conn->known && now_ns - conn->since_ns > STRANGER_NS_MAX) {
-            end(serve, conn);
+            via_client_serve_end(serve, conn);
         }
     }
 }
 
 /* --- sending ---------------------------------------------------------------------------------- */
 
-/* false: the connection is over. Bytes that the socket does not take stay. */
-static bool send_out(struct via_client_serve *serve, struct conn *conn)
+/* false: the connection is over. Bytes that the socket does not take stay, and what is more than is
+ * sent in a turn: a peer that reads as fast as this end sends gets no more than others. */
+static bool send_out(struct via_client_serve *serve, struct via_client_serve_conn *conn)
 {
-    while (conn->out_begin != conn->out_end || conn->get_left != 0) {
+    size_t all = 0;
+    while ((conn->out_begin != conn->out_end || conn->get_left != 0) && all < BYTES_A_TURN) {
         unsigned char *from =
             conn->get_left != 0 ? find_memory(serve, &conn->get, conn->get_left) : NULL;
         if (conn->get_left != 0 && from == NULL) {
@@ -209,7 +167,7 @@ static bool send_out(struct via_client_serve *serve, struct conn *conn)
         }
         struct iovec iov[] = {
             {.iov_base = conn->out + conn->out_begin, .iov_len = conn->out_end - conn->out_begin},
-            {.iov_base = from, .iov_len = conn->get_left},
+            {.iov_base = from, .iov_len = via_min(conn->get_left, (uint64_t)BYTES_A_TURN)},
         };
         struct msghdr message = {.msg_iov = iov, .msg_iovlen = conn->get_left != 0 ? 2 : 1};
         long sent = via_sys_sendmsg(conn->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -223,6 +181,7 @@ static bool send_out(struct via_client_serve *serve, struct conn *conn)
         conn->out_begin += of_out;
         conn->get.off += (size_t)sent - of_out;
         conn->get_left -= (size_t)sent - of_out;
+        all += (size_t)sent;
     }
     bool writes = conn->out_begin != conn->out_end || conn->get_left != 0;
     if (!writes) {
@@ -235,7 +194,8 @@ static bool send_out(struct via_client_serve *serve, struct conn *conn)
     return true;
 }
 
-static void answer(struct conn *conn, int status, const void *data, size_t bytes, uint64_t all)
+static void answer(struct via_client_serve_conn *conn, int status, const void *data, size_t bytes,
+                   uint64_t all)
 {
     struct via_tcp_answer head = {.status = status, .bytes = status == 0 ? all : 0};
     memcpy(conn->out + conn->out_end, &head, sizeof(head));
@@ -246,7 +206,7 @@ static void answer(struct conn *conn, int status, const void *data, size_t bytes
     }
 }
 
-static bool has_room(const struct conn *conn)
+static bool has_room(const struct via_client_serve_conn *conn)
 {
     return conn->get_left == 0 &&
            OUT_BYTES - conn->out_end >= sizeof(struct via_tcp_answer) + VIA_TCP_SMALL_BYTES;
@@ -254,7 +214,7 @@ static bool has_room(const struct conn *conn)
 
 /* --- requests --------------------------------------------------------------------------------- */
 
-static void apply_get(struct via_client_serve *serve, struct conn *conn,
+static void apply_get(struct via_client_serve *serve, struct via_client_serve_conn *conn,
                       const struct via_tcp_request *request)
 {
     const unsigned char *from = find_memory(serve, request, request->bytes);
@@ -276,7 +236,7 @@ static void apply_get(struct via_client_serve *serve, struct conn *conn,
 }
 
 /* false: it is none. */
-static bool apply_atomic(struct via_client_serve *serve, struct conn *conn,
+static bool apply_atomic(struct via_client_serve *serve, struct via_client_serve_conn *conn,
                          const struct via_tcp_request *request,
                          const struct via_tcp_operands *operands)
 {
@@ -302,7 +262,7 @@ static bool apply_atomic(struct via_client_serve *serve, struct conn *conn,
 }
 
 /* Takes the part of a payload in the buffer. false: all of it has to come first, or more. */
-static bool take_payload(struct via_client_serve *serve, struct conn *conn)
+static bool take_payload(struct via_client_serve *serve, struct via_client_serve_conn *conn)
 {
     size_t there = conn->in_end - conn->in_begin;
     size_t bytes = (size_t)via_min(conn->put_left, (uint64_t)there);
@@ -328,7 +288,7 @@ static bool take_payload(struct via_client_serve *serve, struct conn *conn)
 }
 
 /* 1: a request was taken; 0: more has to come, or has to go first; -1: it is none. */
-static int take_request(struct via_client_serve *serve, struct conn *conn)
+static int take_request(struct via_client_serve *serve, struct via_client_serve_conn *conn)
 {
     struct via_tcp_request request;
     struct via_tcp_operands operands = {0};
@@ -375,8 +335,22 @@ static int take_request(struct via_client_serve *serve, struct conn *conn)
     return 1;
 }
 
+/* Is it the token of this end, or one that the host has given out? */
+static bool is_admitted(struct via_client_serve *serve, struct via_client_serve_conn *conn,
+                        const uint8_t *token)
+{
+    unsigned char wrong = 0;
+    if (serve->calls != NULL) {
+        return serve->calls->admit(serve->calls->ctx, token, &conn->peer);
+    }
+    for (unsigned i = 0; i < VIA_TCP_TOKEN_BYTES; i++) { /* takes as long for each */
+        wrong |= token[i] ^ serve->card.token[i];
+    }
+    return wrong == 0;
+}
+
 /* false: it has no token, or a wrong one. */
-static bool take_hello(struct via_client_serve *serve, struct conn *conn)
+static bool take_hello(struct via_client_serve *serve, struct via_client_serve_conn *conn)
 {
     struct via_tcp_hello hello;
     struct via_tcp_ready ready = {.magic = VIA_TCP_MAGIC};
@@ -384,11 +358,7 @@ static bool take_hello(struct via_client_serve *serve, struct conn *conn)
         return true;
     }
     memcpy(&hello, conn->in + conn->in_begin, sizeof(hello));
-    unsigned char wrong = hello.magic != VIA_TCP_MAGIC;
-    for (unsigned i = 0; i < sizeof(hello.token); i++) { /* takes as long for each */
-        wrong |= hello.token[i] ^ serve->card.token[i];
-    }
-    if (wrong != 0) {
+    if (hello.magic != VIA_TCP_MAGIC || !is_admitted(serve, conn, hello.token)) {
         return false;
     }
     conn->known = true;
@@ -400,7 +370,7 @@ static bool take_hello(struct via_client_serve *serve, struct conn *conn)
 }
 
 /* Room at the end of the buffer. */
-static void compact(struct conn *conn)
+static void compact(struct via_client_serve_conn *conn)
 {
     if (conn->in_begin == conn->in_end) {
         conn->in_begin = conn->in_end = 0;
@@ -412,7 +382,7 @@ static void compact(struct conn *conn)
 }
 
 /* false: the connection is over. */
-static bool take_all(struct via_client_serve *serve, struct conn *conn)
+static bool take_all(struct via_client_serve *serve, struct via_client_serve_conn *conn)
 {
     if (!conn->known && !take_hello(serve, conn)) {
         return false;
@@ -432,14 +402,14 @@ static bool take_all(struct via_client_serve *serve, struct conn *conn)
 }
 
 /* Where the next bytes go: into the memory they are for, if they are many. */
-static unsigned char *find_place(struct via_client_serve *serve, struct conn *conn,
+static unsigned char *find_place(struct via_client_serve *serve, struct via_client_serve_conn *conn,
                                  size_t *ret_room)
 {
     if (conn->put_left >= STRAIGHT_BYTES_MIN / 2 && conn->put.bytes >= STRAIGHT_BYTES_MIN &&
         conn->in_begin == conn->in_end) {
         unsigned char *to = find_memory(serve, &conn->put, conn->put_left);
         if (to != NULL) {
-            *ret_room = conn->put_left;
+            *ret_room = via_min(conn->put_left, (uint64_t)BYTES_A_TURN);
             return to;
         }
     }
@@ -447,7 +417,7 @@ static unsigned char *find_place(struct via_client_serve *serve, struct conn *co
     return conn->in + conn->in_end;
 }
 
-static unsigned serve_conn(struct via_client_serve *serve, struct conn *conn)
+unsigned via_client_serve_conn(struct via_client_serve *serve, struct via_client_serve_conn *conn)
 {
     unsigned work = 0;
     bool alive = !conn->writes || (send_out(serve, conn) && take_all(serve, conn));
@@ -483,298 +453,7 @@ static unsigned serve_conn(struct via_client_serve *serve, struct conn *conn)
         }
     }
     if (!alive) {
-        end(serve, conn);
+        via_client_serve_end(serve, conn);
     }
     return work;
-}
-
-/* --- turns ------------------------------------------------------------------------------------ */
-
-/* [lock] */
-static unsigned serve_events(struct via_client_serve *serve, const struct epoll_event *events,
-                             int count)
-{
-    unsigned work = 0;
-    for (int i = 0; i < count; i++) {
-        uint32_t tag = events[i].data.u32;
-        if (tag == TAG_LISTEN) {
-            accept_callers(serve);
-        } else if (tag < serve->conns_end && serve->conns[tag].fd >= 0) {
-            work += serve_conn(serve, &serve->conns[tag]);
-        }
-    }
-    return work;
-}
-
-unsigned via_client_serve_poll(struct via_client_serve *serve)
-{
-    struct epoll_event events[EVENTS_MAX];
-    if (serve == NULL) {
-        return 0;
-    }
-    if (!atomic_load_explicit(&serve->polled, memory_order_relaxed)) {
-        atomic_store_explicit(&serve->polled, true, memory_order_relaxed);
-    }
-    if (pthread_mutex_trylock(&serve->lock) != 0) {
-        return 0;
-    }
-    unsigned strangers = serve->strangers;
-    int count = via_sys_epoll_wait(serve->epoll_fd, events, EVENTS_MAX, 0);
-    unsigned work = serve_events(serve, events, count);
-    bool has_stranger = serve->strangers > strangers;
-    pthread_mutex_unlock(&serve->lock);
-    if (has_stranger) {
-        via_client_serve_poke(serve); /* the library's thread limits its time */
-    }
-    return work;
-}
-
-void via_client_serve_poke(struct via_client_serve *serve)
-{
-    uint64_t one = 1;
-    if (!atomic_exchange_explicit(&serve->poked, true, memory_order_seq_cst)) {
-        (void)!syscall(SYS_write, serve->wake_fd, &one, sizeof(one));
-    }
-}
-
-/* Until it is poked, for a while at most. */
-static void rest(const struct via_client_serve *serve, long ns)
-{
-    struct pollfd wake = {.fd = serve->wake_fd, .events = POLLIN};
-    struct timespec time = {.tv_nsec = ns};
-    (void)!syscall(SYS_ppoll, &wake, 1, &time, NULL, 8);
-}
-
-/* Serves the requests of a poke. Then how long the thread may sleep. */
-static int flush(struct via_client_serve *serve)
-{
-    uint64_t pokes;
-    (void)!syscall(SYS_read, serve->wake_fd, &pokes, sizeof(pokes));
-    /* Before the check of what is held back: what comes later pokes again. */
-    atomic_store_explicit(&serve->poked, false, memory_order_seq_cst);
-    return via_client_tcp_all_flush(serve->attach) ? -1 : FLUSH_AGAIN_MS;
-}
-
-static void *run(void *argument)
-{
-    struct via_client_serve *serve = argument;
-    struct epoll_event events[EVENTS_MAX];
-    int sleep_ms = -1;
-    while (!atomic_load_explicit(&serve->stopping, memory_order_acquire)) {
-        int count = via_sys_epoll_wait(serve->epoll_fd, events, EVENTS_MAX, sleep_ms);
-        sleep_ms = flush(serve);
-        if (count > 0 && atomic_exchange_explicit(&serve->polled, false, memory_order_relaxed)) {
-            rest(serve, REST_NS);
-            sleep_ms = 0; /* the next turn polls strangers, too, and decides how long to sleep */
-            continue;
-        }
-        pthread_mutex_lock(&serve->lock);
-        serve->exhausted = false;
-        (void)serve_events(serve, events, count);
-        end_strangers(serve);
-        if (serve->strangers != 0) {
-            sleep_ms = sleep_ms < 0 ? (int)(VIA_SEC_NS / VIA_MSEC_NS) : sleep_ms;
-        }
-        bool exhausted = serve->exhausted;
-        pthread_mutex_unlock(&serve->lock);
-        if (exhausted) {
-            rest(serve, EXHAUSTED_NS);
-        }
-    }
-    return NULL;
-}
-
-/* --- opening and closing ---------------------------------------------------------------------- */
-
-int via_client_tcp_address(const char *text, struct via_tcp_card *card,
-                           struct sockaddr_storage *ret_address, unsigned *ret_bytes)
-{
-    struct sockaddr_in *in = (struct sockaddr_in *)(void *)ret_address;
-    struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)(void *)ret_address;
-    memset(ret_address, 0, sizeof(*ret_address));
-    memset(card->address, 0, sizeof(card->address));
-    if (inet_pton(AF_INET, text, &in->sin_addr) == 1) {
-        in->sin_family = AF_INET;
-        in->sin_port = card->port;
-        card->family = 4;
-        memcpy(card->address, &in->sin_addr, sizeof(in->sin_addr));
-        *ret_bytes = sizeof(*in);
-        return 0;
-    }
-    if (inet_pton(AF_INET6, text, &in6->sin6_addr) == 1) {
-        in6->sin6_family = AF_INET6;
-        in6->sin6_port = card->port;
-        card->family = 6;
-        memcpy(card->address, &in6->sin6_addr, sizeof(in6->sin6_addr));
-        *ret_bytes = sizeof(*in6);
-        return 0;
-    }
-    return -EXDEV;
-}
-
-static int open_listener(struct via_client_serve *serve, const char *text)
-{
-    struct sockaddr_storage address;
-    unsigned bytes = 0;
-    int rc = via_client_tcp_address(text, &serve->card, &address, &bytes);
-    int fd = rc == 0 ? via_sys_socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK)
-                     : rc;
-    if (fd < 0) {
-        return fd;
-    }
-    serve->listen_fd = via_client_fd_keep(fd);
-    rc = (int)via_sys_result(syscall(SYS_bind, serve->listen_fd, &address, bytes));
-    if (rc == 0) {
-        rc = (int)via_sys_result(syscall(SYS_listen, serve->listen_fd, 256));
-    }
-    if (rc == 0) {
-        rc = (int)via_sys_result(syscall(SYS_getsockname, serve->listen_fd, &address, &bytes));
-    }
-    serve->card.port = address.ss_family == AF_INET
-                           ? ((struct sockaddr_in *)(void *)&address)->sin_port
-                           : ((struct sockaddr_in6 *)(void *)&address)->sin6_port;
-    return rc;
-}
-
-static int start(struct via_client_serve *serve)
-{
-    sigset_t all, old;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    int code = pthread_create(&serve->thread, NULL, run, serve);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    serve->started = code == 0;
-    if (code == 0) {
-        pthread_setname_np(serve->thread, "via-direct");
-    }
-    return -code;
-}
-
-static int open_serve(struct via_client_serve *serve, const char *address)
-{
-    serve->conns = calloc(CONNS_MAX, sizeof(*serve->conns));
-    if (serve->conns == NULL) {
-        return -ENOMEM;
-    }
-    for (unsigned i = 0; i < CONNS_MAX; i++) {
-        serve->conns[i].fd = -1;
-    }
-    if (getrandom(serve->card.token, sizeof(serve->card.token), 0) !=
-        (ssize_t)sizeof(serve->card.token)) {
-        return -EIO;
-    }
-    int rc = open_listener(serve, address);
-    int epoll_fd = rc == 0 ? via_sys_epoll_create() : rc;
-    if (epoll_fd < 0) {
-        return epoll_fd;
-    }
-    serve->epoll_fd = via_client_fd_keep(epoll_fd);
-    int wake_fd = (int)via_sys_result(syscall(SYS_eventfd2, 0, EFD_CLOEXEC | EFD_NONBLOCK));
-    if (wake_fd < 0) {
-        return wake_fd;
-    }
-    serve->wake_fd = via_client_fd_keep(wake_fd);
-    rc = via_sys_epoll_add(serve->epoll_fd, serve->listen_fd, EPOLLIN, TAG_LISTEN);
-    if (rc == 0) {
-        rc = via_sys_epoll_add(serve->epoll_fd, serve->wake_fd, EPOLLIN, TAG_WAKE);
-    }
-    serve->card.magic = VIA_TCP_MAGIC;
-    return rc == 0 ? start(serve) : rc;
-}
-
-int via_client_serve_open(struct via_attach *attach, const char *address,
-                          struct via_client_serve **ret_serve)
-{
-    struct via_client_serve *serve = calloc(1, sizeof(*serve));
-    if (serve == NULL) {
-        return -ENOMEM;
-    }
-    serve->attach = attach;
-    serve->listen_fd = serve->epoll_fd = serve->wake_fd = -1;
-    pthread_mutex_init(&serve->lock, NULL);
-    int rc = open_serve(serve, address);
-    if (rc != 0) {
-        via_client_serve_close(serve, true);
-        return rc;
-    }
-    *ret_serve = serve;
-    return 0;
-}
-
-const struct via_tcp_card *via_client_serve_card(const struct via_client_serve *serve)
-{
-    return &serve->card;
-}
-
-int via_tcp_offer(struct via_attach *attach, struct via_tcp_card *ret_card)
-{
-    struct via_attach_tcp where;
-    int rc = attach->serve != NULL ? -EALREADY : via_tcp_ask(attach, attach->host, &where);
-    if (rc == 0) {
-        rc = via_client_serve_open(attach, where.local, &attach->serve);
-    }
-    if (rc == 0) {
-        *ret_card = attach->serve->card;
-    }
-    return rc;
-}
-
-int via_tcp_serve(struct via_segment *segment)
-{
-    struct via_client_serve *serve = segment->attach->serve;
-    int rc = serve == NULL || segment->base == NULL ? -EXDEV : 0;
-    if (rc != 0) {
-        return rc;
-    }
-    pthread_mutex_lock(&serve->lock);
-    if (serve->segments_count < SEGMENTS_MAX) {
-        serve->segments[serve->segments_count++] = (struct served){
-            .handle = segment->handle, .base = segment->base, .bytes = segment->bytes};
-    } else {
-        rc = -ENOSPC;
-    }
-    pthread_mutex_unlock(&serve->lock);
-    return rc;
-}
-
-void via_client_serve_drop(struct via_client_serve *serve, const struct via_segment *segment)
-{
-    if (serve == NULL || segment->attach->pid != getpid()) {
-        return; /* a child's copy serves nothing, and its lock may be held for ever */
-    }
-    pthread_mutex_lock(&serve->lock);
-    for (unsigned i = 0; i < serve->segments_count; i++) {
-        if (serve->segments[i].handle == segment->handle) {
-            serve->segments[i] = serve->segments[--serve->segments_count];
-            break;
-        }
-    }
-    pthread_mutex_unlock(&serve->lock);
-}
-
-void via_client_serve_close(struct via_client_serve *serve, bool own)
-{
-    if (serve == NULL) {
-        return;
-    }
-    if (serve->started && own) {
-        atomic_store_explicit(&serve->stopping, true, memory_order_release);
-        atomic_store_explicit(&serve->poked, false, memory_order_seq_cst);
-        via_client_serve_poke(serve);
-        pthread_join(serve->thread, NULL);
-    }
-    for (unsigned i = 0; serve->conns != NULL && i < serve->conns_end; i++) {
-        if (serve->conns[i].fd >= 0) {
-            end(serve, &serve->conns[i]);
-        }
-    }
-    const int fds[] = {serve->listen_fd, serve->epoll_fd, serve->wake_fd};
-    for (size_t i = 0; i < VIA_ARRAY_COUNT(fds); i++) {
-        if (fds[i] >= 0) {
-            via_client_fd_close(fds[i]);
-        }
-    }
-    pthread_mutex_destroy(&serve->lock);
-    free(serve->conns);
-    free(serve);
 }

@@ -206,6 +206,9 @@ static json_t *counters_of(const struct via_host *host)
     set(object, "maps", host->attach.maps_count);
     set(object, "maps_refused", host->attach.maps_refused_count);
     set(object, "slice_puts", via_host_aperture_bursts(host));
+    set(object, "direct_connections", via_host_direct_conns(host));
+    set(object, "direct_refused",
+        atomic_load_explicit(&host->direct.refused_count, memory_order_relaxed));
     set(object, "change_rings", host->attach.rings_count);
     set(object, "bells_missed", via_host_bells_missed(host));
     set(object, "notes", host->board.notes_count);

@@ -383,6 +383,7 @@ int via_host_open(const struct via_host_options *options, struct via_host **ret_
     host->now_ns = host->started_ns;
     via_host_messages_open(host);
     via_host_board_open(host);
+    via_host_direct_open(host);
     int rc = open_all(host, options, err);
     if (rc != 0) {
         via_error_prefix(err, "host %u: ", options->host);
@@ -481,6 +482,7 @@ void via_host_close(struct via_host *host)
     end_transfers(host);
     /* Close the sockets first: a process that wants to attach from now on finds no host. */
     via_control_server_close(host);
+    via_host_direct_close(host);
     if (host->node != NULL) {
         via_node_fini(host->node);
         host->node = NULL;

@@ -224,6 +224,7 @@ uint64_t via_host_change_tick(struct via_host *host)
         open_new(host);
         free_links(changing);
         changing->active = false;
+        via_host_direct_changed(host);
         changing->change->done(changing->change->ctx);
     }
     return leaving != 0 || changing->active ? host->now_ns + LEAVE_POLL_NS : VIA_NEVER_NS;

@@ -96,7 +96,7 @@ bool via_host_is_synced(const struct via_host *host, uint64_t target)
             return false;
         }
     }
-    return true;
+    return via_host_direct_is_synced(host, target);
 }
 
 int via_host_control_open(struct via_host *host, struct via_error *err)
@@ -146,6 +146,7 @@ uint64_t via_host_fabric_tick(struct via_host *host)
         via_host_board_changed(host);
         via_host_directory_changed(host);
         via_attach_server_changed(host);
+        via_host_direct_changed(host);
     }
     return deadline_ns;
 }

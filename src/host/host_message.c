@@ -12,7 +12,7 @@ static_assert(VIA_HOST_SENDS_MAX == 256, "an index is 8 bits of the cookie");
 
 static const struct via_host_service *const services[] = {
     &via_host_board_service, &via_host_aperture_service, &via_host_directory_service,
-    &via_control_remote_service};
+    &via_control_remote_service, &via_host_direct_service};
 
 static struct via_host_send *send_of(struct via_host_messages *messages, uint64_t cookie)
 {

@@ -14,6 +14,7 @@
  *   host_aperture.c   slices of windows, at both ends    slice_table.c  which of them is used
  *   directory.c, host_directory.c    what hosts say of themselves, and how it travels
  *   hosts_page.c        addresses for programs
+ *   host_direct.c       connections of processes of neighbours to the memory of this host's
  *   host_measured.c     whether TCP connections to a host go by pipes
  *   control_server.c    the control socket      control_command.c, control_status.c    what it
  * answers control_remote.c    requests to other hosts, and theirs
@@ -38,6 +39,7 @@
 #include "host/host.h"
 #include "host/host_aperture.h"
 #include "host/host_board.h"
+#include "host/host_direct.h"
 #include "host/host_directory.h"
 #include "host/host_identity.h"
 #include "host/host_measured.h"
@@ -62,6 +64,7 @@
 #define VIA_HOST_ENDPOINT_APERTURE 0xffffff01u
 #define VIA_HOST_ENDPOINT_DIRECTORY 0xffffff02u
 #define VIA_HOST_ENDPOINT_REMOTE 0xffffff03u
+#define VIA_HOST_ENDPOINT_DIRECT 0xffffff04u
 
 /* Owner bits (63..32) of a cookie: (generation << 16 | slot) of a process, or this: the host. */
 #define VIA_HOST_OWNER 0xffffffffu
@@ -181,6 +184,7 @@ struct via_host {
     uint32_t board_sessions[VIA_HOSTS_MAX]; /* of the other hosts, as last seen */
     struct via_host_messages messages;
     struct via_host_aperture aperture;
+    struct via_host_direct direct;
     struct via_host_directory directory;
     struct via_host_measured_all measured;
     struct via_control_remote remote;
@@ -202,8 +206,8 @@ void via_host_control_ask(struct via_host *host); /* [any] ... for via_node_cont
 
 /*
  * Grace periods: after via_host_is_synced(host, via_host_sync(host)) every transfer thread has
- * begun a turn later than the call, so what was taken out of shared tables before it is not used
- * any more.
+ * begun a turn later than the call, and threads that serve direct connections have or are outside
+ * of one; so what was taken out of shared tables before it is not used any more.
  */
 uint64_t via_host_sync(struct via_host *host);
 bool via_host_is_synced(const struct via_host *host, uint64_t target);

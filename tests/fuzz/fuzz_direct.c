@@ -54,7 +54,9 @@ static struct owner *owner_new(void)
     owner->attach.pid = getpid();
     owner->segment = (struct via_segment){
         .attach = &owner->attach, .handle = HANDLE, .base = memory, .bytes = SEGMENT_BYTES};
-    require(via_client_serve_open(&owner->attach, "127.0.0.1", &owner->attach.serve) == 0);
+    struct via_client_serve *serve = NULL;
+    require(via_client_serve_open(&owner->attach, "127.0.0.1", &serve) == 0);
+    owner->attach.serve = serve;
     require(via_tcp_serve(&owner->segment) == 0);
     return owner;
 }

@@ -5,9 +5,9 @@
  *   prog_deliver receive SOURCES            takes messages until each of SOURCES hosts has said
  * that it is done prog_deliver send HOST COUNT BYTES PAUSE_US [SECONDS] sends COUNT messages (0:
  * for SECONDS; either way until SIGUSR1), then says how many there were prog_deliver put HOST BYTES
- * SECONDS     puts that many bytes again and again; prints the bandwidth and the time of a put that
- * waits for its end prog_deliver memory HOST BYTES          has the memory that a process on HOST
- * puts to, until its input ends
+ * SECONDS [connect]    puts that many bytes again and again, by a direct connection where there can
+ * be one; prints the bandwidth and the time of a put that waits for its end prog_deliver memory
+ * HOST BYTES          has the memory that a process on HOST puts to, until its input ends
  *
  * All attach to $VIADUCT_HOST in $VIADUCT_RUNDIR. The receiver prints a line whenever a source was
  * silent for a while ("gap SECONDS"), at SIGUSR1 "so far N of N doubled N reordered N wrong N"
@@ -265,7 +265,7 @@ static double median_put_s(struct via_attach *at, struct via_remote *remote, con
     return took[count / 2];
 }
 
-static int put(unsigned host, size_t bytes, double seconds)
+static int put(unsigned host, size_t bytes, double seconds, bool connects)
 {
     struct via_attach *at = attach();
     struct via_remote *remote;
@@ -281,6 +281,10 @@ static int put(unsigned host, size_t bytes, double seconds)
     if (data == NULL || bytes > note.bytes ||
         via_remote_open(at, host, note.handle, note.bytes, &remote) != 0) {
         fail("open");
+    }
+    int rc = connects ? via_remote_connect(remote) : 0;
+    if (rc != 0 && rc != -EXDEV) {
+        fail("connect");
     }
     unsigned count = 4;
     double took = put_some(at, remote, data, bytes, count, false); /* the first ones warm up */
@@ -311,14 +315,15 @@ int main(int argc, char **argv)
         return send_all((unsigned)atoi(argv[2]), strtoull(argv[3], NULL, 10), bytes,
                         (unsigned)atoi(argv[5]), argc == 7 ? atof(argv[6]) : 0);
     }
-    if (argc == 5 && strcmp(what, "put") == 0) {
-        return put((unsigned)atoi(argv[2]), (size_t)atol(argv[3]), atof(argv[4]));
+    bool connects = argc == 6 && strcmp(argv[5], "connect") == 0;
+    if ((argc == 5 || connects) && strcmp(what, "put") == 0) {
+        return put((unsigned)atoi(argv[2]), (size_t)atol(argv[3]), atof(argv[4]), connects);
     }
     if (argc == 4 && strcmp(what, "memory") == 0) {
         return memory((unsigned)atoi(argv[2]), (size_t)atol(argv[3]));
     }
     fprintf(stderr,
             "usage: prog_deliver receive SOURCES | send HOST COUNT BYTES PAUSE_US [SECONDS] | "
-            "memory HOST BYTES | put HOST BYTES SECONDS\n");
+            "memory HOST BYTES | put HOST BYTES SECONDS [connect]\n");
     return 2;
 }

@@ -237,6 +237,12 @@ static void request(struct fake_host *fake, const struct via_attach_request *ask
         answer.status = fake->tcp_status;
         memcpy(answer.value, &fake->tcp, sizeof(fake->tcp));
         break;
+    case VIA_ATTACH_DIRECT:
+        answer.status = fake->tcp_status;
+        memcpy(answer.value,
+               &(struct via_attach_direct){.where = fake->tcp, .card = fake->direct_card},
+               sizeof(struct via_attach_direct));
+        break;
     case VIA_ATTACH_BOARD_POST:
     case VIA_ATTACH_BOARD_TAKE:
         board(fake, ask, &answer);

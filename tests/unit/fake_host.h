@@ -59,6 +59,7 @@ struct fake_host {
     _Atomic int slice_status;          /* of SLICE */
     _Atomic int tcp_status;            /* of TCP */
     struct via_attach_tcp tcp;         /* in the answers; to be set before the first */
+    struct via_tcp_card direct_card;   /* likewise */
     struct via_attach_slice slice_lie; /* xored into the answers to SLICE */
     int slice_fd_instead;              /* passed with them; 0: the segment's memfd */
     bool slice_without_fd;

@@ -20,7 +20,7 @@
 #include <cmocka.h>
 
 #include "base/types.h"
-#include "host/client_tcp.h"
+#include "host/client_tcp_inside.h"
 #include "tests/unit/client_fixture.h"
 
 #define BYTES ((size_t)1 << 20)
@@ -300,6 +300,109 @@ static void a_segment_that_is_freed_is_told(void **state)
     client_assert_text_has("its owner has freed it");
     assert_int_equal(via_remote_get(own->remote, 0, &word, sizeof(word)), -ECONNRESET);
     assert_true(word_at(own, 0) == 0);
+}
+
+/* --- a host's end ------------------------------------------------------------------------------
+ */
+
+/* Another attachment of this process is the host that serves the memory. */
+static struct via_remote *connect_to_host(struct own *own)
+{
+    struct via_attach *attach = own->fixture->attach;
+    struct via_remote *remote;
+    own->fixture->fake.direct_card = own->card;
+    assert_int_equal(
+        via_remote_open(attach, FAKE_PEER, via_segment_handle(own->segment), BYTES, &remote), 0);
+    assert_int_equal(via_remote_connect(remote), 0);
+    assert_int_equal(via_remote_connect(remote), 0);
+    assert_ptr_not_equal(remote->tcp, own->remote->tcp);
+    return remote;
+}
+
+static void a_lone_put_to_a_host_brings_its_fence(void **state)
+{
+    struct own *own = *state;
+    struct via_remote *remote = connect_to_host(own);
+    struct via_client_tcp *tcp = remote->tcp;
+    for (uint64_t i = 1; i < 3000; i++) {
+        assert_int_equal(via_remote_put(remote, 8, &i, 8, 0), 0);
+        assert_true(tcp->expected_count == 1 && tcp->out_end == 0);
+        quiet(own);
+        assert_true(word_at(own, 8) == i && tcp->expected_count == 0);
+    }
+    /* Those that are not waited for are answered all the same, and the answers are taken. */
+    for (uint64_t i = 1; i < 3 * VIA_CLIENT_TCP_EXPECTED_MAX; i++) {
+        assert_int_equal(via_remote_put(remote, 8, &i, 8, 0), 0);
+        assert_true(tcp->expected_count <= 1);
+    }
+    quiet(own);
+    assert_true(word_at(own, 8) == 3 * VIA_CLIENT_TCP_EXPECTED_MAX - 1);
+    via_remote_close(remote);
+}
+
+static void the_last_word_is_put_last(void **state)
+{
+    struct own *own = *state;
+    struct via_remote *remote = connect_to_host(own);
+    unsigned char data[300];
+    for (size_t bytes = 1; bytes < 40; bytes++) {
+        for (size_t off = 0; off < 9; off++) {
+            client_fill(data, bytes, (unsigned)(bytes + off));
+            memset(own->base, 0xa5, 64);
+            uint64_t issued = remote->tcp->issued;
+            assert_int_equal(via_remote_put(remote, off, data, bytes, VIADUCT_PUT_LAST_WORD), 0);
+            quiet(own);
+            assert_memory_equal(own->base + off, data, bytes);
+            assert_int_equal(own->base[off + bytes], 0xa5);
+            /* Before and behind the last aligned word there are puts of their own. */
+            size_t end = (off + bytes) / 8 * 8;
+            bool has_word = bytes > 8 && end >= off + 8;
+            uint64_t puts = has_word ? 1 + (end - 8 > off) + (end != off + bytes) : 1;
+            assert_true(remote->tcp->issued - issued == puts);
+        }
+    }
+    via_remote_close(remote);
+}
+
+static void the_end_of_a_host_is_told_once(void **state)
+{
+    struct own *own = *state;
+    struct via_remote *remote = connect_to_host(own);
+    struct via_remote *again;
+    assert_int_equal(via_remote_put(remote, 0, &(uint64_t){1}, 8, 0), 0);
+    quiet(own);
+    shutdown(remote->tcp->fd, SHUT_RDWR);
+    (void)!via_remote_put(remote, 0, &(uint64_t){2}, 8, 0);
+    assert_int_equal(via_attach_quiet(own->fixture->attach), -ECONNRESET);
+    client_assert_text_has("its host has ended the connection");
+    quiet(own);
+    assert_int_equal(via_remote_put(remote, 0, &(uint64_t){3}, 8, 0), -ECONNRESET);
+    again = connect_to_host(own);
+    assert_int_equal(via_remote_put(again, 0, &(uint64_t){4}, 8, 0), 0);
+    quiet(own);
+    assert_true(word_at(own, 0) == 4);
+    via_remote_close(again);
+    via_remote_close(remote);
+}
+
+static void a_host_without_connections_is_reached_by_frames(void **state)
+{
+    struct own *own = *state;
+    struct via_remote *remote;
+    const int statuses[] = {-EXDEV, -EINVAL, -EXDEV}; /* EINVAL: an older daemon */
+    for (unsigned i = 0; i < VIA_ARRAY_COUNT(statuses); i++) {
+        own->fixture->fake.tcp_status = i == 2 ? 0 : statuses[i];
+        own->fixture->fake.direct_card = (struct via_tcp_card){.magic = 0};
+        assert_int_equal(via_remote_open(own->fixture->attach, FAKE_PEER,
+                                         via_segment_handle(own->segment), BYTES, &remote),
+                         0);
+        assert_int_equal(via_remote_connect(remote), -EXDEV);
+        unsigned commands = own->fixture->fake.commands_count;
+        assert_int_equal(via_remote_put(remote, 0, &(uint64_t){7}, 8, 0), 0);
+        quiet(own);
+        assert_int_equal(own->fixture->fake.commands_count, commands + 1);
+        via_remote_close(remote);
+    }
 }
 
 /* --- strangers, and peers that break the rules ------------------------------------------------ */
@@ -673,6 +776,10 @@ int main(void)
         WITH_OWN(nothing_overtakes_when_the_way_changes),
         WITH_OWN(rings_go_by_frames_behind_what_was_put),
         WITH_OWN(a_segment_that_is_freed_is_told),
+        WITH_OWN(a_lone_put_to_a_host_brings_its_fence),
+        WITH_OWN(the_last_word_is_put_last),
+        WITH_OWN(the_end_of_a_host_is_told_once),
+        WITH_OWN(a_host_without_connections_is_reached_by_frames),
         WITH_OWN(strangers_are_shown_out),
         WITH_OWN(accesses_end_at_the_segment),
         WITH_OWN(what_is_no_request_ends_the_connection),

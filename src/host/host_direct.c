@@ -1,0 +1,402 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include "host/host_direct.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "base/log.h"
+#include "host/host_private.h"
+
+/* The other host has so long to answer; then all goes by frames. */
+#define ASK_NS VIA_SEC_NS
+/* A token that was not shown by then is no good any more. */
+#define TOKEN_NS (5 * VIA_SEC_NS)
+
+/* Whose a connection is: the host, and its era in the upper half. */
+static uint32_t make_peer(uint16_t host, uint16_t era)
+{
+    return (uint32_t)era << 16 | host;
+}
+
+static uint16_t host_of(uint32_t peer)
+{
+    return (uint16_t)peer;
+}
+
+static bool is_switched_off(void)
+{
+    const char *text = getenv("VIADUCT_DIRECT");
+    return text != NULL && strcmp(text, "off") == 0;
+}
+
+/* --- [the thread that serves] ----------------------------------------------------------------- */
+
+static bool is_wanted(struct via_host_direct *direct, uint32_t peer)
+{
+    uint16_t era =
+        atomic_load_explicit(&direct->neighbours[host_of(peer)].era, memory_order_relaxed);
+    return peer == make_peer(host_of(peer), era);
+}
+
+static bool is_same_token(const uint8_t *a, const uint8_t *b)
+{
+    unsigned char wrong = 0;
+    for (unsigned i = 0; i < VIA_TCP_TOKEN_BYTES; i++) { /* takes as long for each */
+        wrong |= a[i] ^ b[i];
+    }
+    return wrong == 0;
+}
+
+static bool admit(void *ctx, const uint8_t *token, uint32_t *ret_peer)
+{
+    const struct via_direct_listener *listener = ctx;
+    struct via_host_direct *direct = &listener->host->direct;
+    uint64_t now_ns = via_host_now_ns();
+    bool admitted = false;
+    pthread_mutex_lock(&direct->lock);
+    for (unsigned i = 0; i < VIA_DIRECT_TOKENS_MAX; i++) {
+        struct via_direct_token *entry = &direct->tokens[i];
+        if (entry->until_ns >= now_ns && is_same_token(entry->token, token) &&
+            is_wanted(direct, entry->peer)) {
+            *ret_peer = entry->peer;
+            atomic_fetch_add_explicit(&direct->neighbours[host_of(entry->peer)].conns, 1,
+                                      memory_order_relaxed);
+            *entry = (struct via_direct_token){.until_ns = 0};
+            admitted = true;
+            break;
+        }
+    }
+    pthread_mutex_unlock(&direct->lock);
+    return admitted;
+}
+
+static void left(void *ctx, uint32_t peer)
+{
+    const struct via_direct_listener *listener = ctx;
+    struct via_host_direct *direct = &listener->host->direct;
+    atomic_fetch_sub_explicit(&direct->neighbours[host_of(peer)].conns, 1, memory_order_relaxed);
+}
+
+static bool is_unwanted(void *ctx, uint32_t peer)
+{
+    const struct via_direct_listener *listener = ctx;
+    return !is_wanted(&listener->host->direct, peer);
+}
+
+static void turn(void *ctx, bool begins)
+{
+    struct via_direct_listener *listener = ctx;
+    struct via_host *host = listener->host;
+    if (begins) {
+        atomic_store_explicit(&listener->inside, true, memory_order_relaxed);
+        /* Store inside, then load the tables; the control thread changes the tables, then loads
+         * inside (via_host_direct_is_synced()). */
+        atomic_thread_fence(memory_order_seq_cst);
+        /* Acquire pairs with via_host_sync(): what was taken out before is not found. */
+        atomic_store_explicit(&listener->entered,
+                              atomic_load_explicit(&host->sync_target, memory_order_acquire),
+                              memory_order_relaxed);
+        return;
+    }
+    uint64_t entered = atomic_load_explicit(&listener->entered, memory_order_relaxed);
+    /* Pairs with the acquire in via_host_direct_is_synced(): the last access to memory. */
+    atomic_store_explicit(&listener->inside, false, memory_order_release);
+    atomic_thread_fence(memory_order_seq_cst);
+    if (atomic_load_explicit(&host->sync_target, memory_order_relaxed) != entered) {
+        via_host_poke(host); /* it may wait for this */
+    }
+}
+
+static unsigned char *reach(void *ctx, uint64_t handle, uint64_t off, uint64_t bytes, unsigned need)
+{
+    const struct via_direct_listener *listener = ctx;
+    struct via_host *host = listener->host;
+    uint16_t index = via_segment_handle_index(handle);
+    /* Acquire pairs with publish_segment(). */
+    const struct via_host_segment *segment =
+        handle != 0 && index < host->config.segments_count
+            ? atomic_load_explicit(&host->attach.segments[index], memory_order_acquire)
+            : NULL;
+    if (segment == NULL || segment->handle != handle || (segment->access & need) != need ||
+        atomic_load_explicit(&host->attach.lives[index], memory_order_relaxed) != segment->life ||
+        off > segment->memory.bytes || bytes > segment->memory.bytes - off) {
+        atomic_fetch_add_explicit(&host->direct.refused_count, 1, memory_order_relaxed);
+        return NULL;
+    }
+    return (unsigned char *)segment->memory.base + off;
+}
+
+static bool is_crowded(void *ctx)
+{
+    const struct via_direct_listener *listener = ctx;
+    return via_host_spin_is_crowded(listener->host->loadavg_fd, listener->host->cpus);
+}
+
+/* --- listeners -------------------------------------------------------------------------------- */
+
+/* The one at this address of this host; opens it. */
+static int find_listener(struct via_host *host, const char *address,
+                         struct via_direct_listener **ret_listener)
+{
+    struct via_host_direct *direct = &host->direct;
+    for (unsigned i = 0; i < direct->listeners_count; i++) {
+        if (strcmp(direct->listeners[i].address, address) == 0) {
+            *ret_listener = &direct->listeners[i];
+            return 0;
+        }
+    }
+    if (direct->listeners_count == VIA_DIRECT_LISTENERS_MAX) {
+        return -ENOSPC;
+    }
+    struct via_direct_listener *listener = &direct->listeners[direct->listeners_count];
+    *listener = (struct via_direct_listener){
+        .host = host,
+        .calls = {.ctx = listener,
+                  .admit = admit,
+                  .left = left,
+                  .is_unwanted = is_unwanted,
+                  .turn = turn,
+                  .reach = reach,
+                  .is_crowded = is_crowded,
+                  .spin_ns_max = host->cpus > 1 ? host->options.spin_ns_max : 0},
+    };
+    snprintf(listener->address, sizeof(listener->address), "%s", address);
+    int rc = via_client_serve_open_host(&listener->calls, address, &listener->serve);
+    if (rc != 0) {
+        via_host_warn(host, VIA_HOST_WARNS_FULL, 0, "host %u: direct connections: listen at %s: %s",
+                      host->config.host, address, strerror(-rc));
+        return rc;
+    }
+    direct->listeners_count++;
+    *ret_listener = listener;
+    return 0;
+}
+
+void via_host_direct_open(struct via_host *host)
+{
+    pthread_mutex_init(&host->direct.lock, NULL);
+}
+
+void via_host_direct_close(struct via_host *host)
+{
+    struct via_host_direct *direct = &host->direct;
+    for (unsigned i = 0; i < direct->listeners_count; i++) {
+        via_client_serve_close(direct->listeners[i].serve, true);
+    }
+    direct->listeners_count = 0;
+    pthread_mutex_destroy(&direct->lock);
+}
+
+bool via_host_direct_is_synced(const struct via_host *host, uint64_t target)
+{
+    const struct via_host_direct *direct = &host->direct;
+    /* See turn(). */
+    atomic_thread_fence(memory_order_seq_cst);
+    for (unsigned i = 0; i < direct->listeners_count; i++) {
+        const struct via_direct_listener *listener = &direct->listeners[i];
+        if (atomic_load_explicit(&listener->inside, memory_order_acquire) &&
+            atomic_load_explicit(&listener->entered, memory_order_acquire) < target) {
+            return false;
+        }
+    }
+    return true;
+}
+
+unsigned via_host_direct_conns(const struct via_host *host)
+{
+    unsigned count = 0;
+    for (unsigned i = 0; i < host->config.hosts_max; i++) {
+        count += atomic_load_explicit(&host->direct.neighbours[i].conns, memory_order_relaxed);
+    }
+    return count;
+}
+
+/* --- links ------------------------------------------------------------------------------------ */
+
+static uint32_t session_of(const struct via_host *host, uint16_t id)
+{
+    struct via_route_status route = {.session = 0};
+    return via_node_route_status(host->node, id, &route) == 0 ? route.session : 0;
+}
+
+/* Is there a link to it that may have direct connections, whether it is up or down? */
+static bool is_entitled(const struct via_host *host, uint16_t id)
+{
+    char local[64], peer[64];
+    for (unsigned i = 0; i < host->cables_count; i++) {
+        const struct via_host_cable *cable = &host->cables[i];
+        const struct via_driver *driver = cable->link.driver;
+        if (cable->port == NULL || cable->leaving || driver->tcp == NULL ||
+            via_host_cable_peer(cable) != id) {
+            continue;
+        }
+        if (driver->tcp(cable->port, local, peer, sizeof(local)) != -EXDEV) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Ends what the host has, and takes back its tokens. */
+static void end_era(struct via_host *host, uint16_t id)
+{
+    atomic_fetch_add_explicit(&host->direct.neighbours[id].era, 1, memory_order_relaxed);
+    for (unsigned i = 0; i < host->direct.listeners_count; i++) {
+        via_client_serve_review(host->direct.listeners[i].serve);
+    }
+}
+
+void via_host_direct_changed(struct via_host *host)
+{
+    for (uint16_t id = 0; host->direct.listeners_count != 0 && id < host->config.hosts_max; id++) {
+        struct via_direct_neighbour *neighbour = &host->direct.neighbours[id];
+        uint32_t session = neighbour->session != 0 ? session_of(host, id) : 0;
+        bool anew = session != 0 && session != neighbour->session;
+        if (neighbour->session != 0 && (anew || !is_entitled(host, id))) {
+            neighbour->session = 0;
+            end_era(host, id);
+        }
+    }
+}
+
+/* --- cards ------------------------------------------------------------------------------------ */
+
+/* -EBUSY: the neighbour has as many connections as it may have. */
+static int add_token(struct via_host *host, uint16_t id, uint8_t *ret_token)
+{
+    struct via_host_direct *direct = &host->direct;
+    struct via_direct_neighbour *neighbour = &direct->neighbours[id];
+    struct via_direct_token token = {.until_ns = host->now_ns + TOKEN_NS};
+    if (getrandom(token.token, sizeof(token.token), 0) != (ssize_t)sizeof(token.token)) {
+        return -EIO;
+    }
+    token.peer = make_peer(id, atomic_load_explicit(&neighbour->era, memory_order_relaxed));
+    pthread_mutex_lock(&direct->lock);
+    struct via_direct_token *oldest = &direct->tokens[0];
+    unsigned open = atomic_load_explicit(&neighbour->conns, memory_order_relaxed);
+    for (unsigned i = 0; i < VIA_DIRECT_TOKENS_MAX; i++) {
+        struct via_direct_token *entry = &direct->tokens[i];
+        open += entry->until_ns > host->now_ns && host_of(entry->peer) == id;
+        oldest = entry->until_ns < oldest->until_ns ? entry : oldest;
+    }
+    bool full = open >= VIA_DIRECT_CONNS_OF_HOST_MAX;
+    if (!full) {
+        *oldest = token;
+    }
+    pthread_mutex_unlock(&direct->lock);
+    memcpy(ret_token, token.token, sizeof(token.token));
+    return full ? -EBUSY : 0;
+}
+
+static int make_card(struct via_host *host, uint16_t source, struct via_tcp_card *ret_card)
+{
+    char local[sizeof(((struct via_direct_listener *)NULL)->address)], peer[sizeof(local)];
+    struct via_direct_listener *listener = NULL;
+    int rc =
+        is_switched_off() ? -EXDEV : via_host_cables_tcp(host, source, local, peer, sizeof(local));
+    if (rc == 0) {
+        rc = find_listener(host, local, &listener);
+    }
+    if (rc != 0) {
+        return rc;
+    }
+    struct via_direct_neighbour *neighbour = &host->direct.neighbours[source];
+    uint32_t session = session_of(host, source);
+    if (neighbour->session != 0 && neighbour->session != session) {
+        end_era(host, source); /* of the one before: it was started anew */
+    }
+    neighbour->session = session;
+    *ret_card = *via_client_serve_card(listener->serve);
+    return add_token(host, source, ret_card->token);
+}
+
+static bool answer(struct via_host *host, uint16_t source, const struct via_direct_message *ask)
+{
+    struct via_direct_message message = {.type = VIA_DIRECT_ANSWER, .id = ask->id};
+    int room = via_host_message_room(host, source);
+    if (room <= 0) {
+        return room < 0;
+    }
+    message.status = make_card(host, source, &message.card);
+    if (message.status != 0) {
+        memset(&message.card, 0, sizeof(message.card));
+    }
+    return via_host_message_send(host, &via_host_direct_service, VIA_HOST_MESSAGE_ANSWERS, source,
+                                 &message, sizeof(message)) == 0;
+}
+
+/* For the process that waits: the card, and the address of the host as this one has it. */
+static void finish(struct via_host *host, uint16_t source, uint32_t id, int status,
+                   const struct via_tcp_card *card)
+{
+    struct via_attach_answer content = {.type = VIA_ATTACH_DIRECT, .status = status};
+    struct via_attach_direct direct = {0};
+    if (status == 0) {
+        content.status = via_host_cables_tcp(host, source, direct.where.local, direct.where.peer,
+                                             sizeof(direct.where.local));
+    }
+    if (content.status == 0) {
+        direct.card = *card;
+        content.value_bytes = sizeof(direct);
+        memcpy(content.value, &direct, sizeof(direct));
+    } else {
+        content.status = -EXDEV;
+    }
+    via_attach_server_answered(host, id, source, &content, NULL, 0);
+}
+
+static bool arrived(struct via_host *host, uint16_t source, const void *data, uint32_t bytes)
+{
+    const struct via_direct_message *message = data;
+    (void)bytes; /* bytes_min and bytes_max are its size */
+    switch (message->type) {
+    case VIA_DIRECT_ASK:
+        return answer(host, source, message);
+    case VIA_DIRECT_ANSWER:
+        finish(host, source, message->id, message->status, &message->card);
+        return true;
+    default:
+        return true;
+    }
+}
+
+/* A host of an older version takes no such messages. */
+static void ended(struct via_host *host, uint16_t destination, const void *data, int status)
+{
+    const struct via_direct_message *message = data;
+    if (status != 0 && message->type == VIA_DIRECT_ASK) {
+        finish(host, destination, message->id, status, NULL);
+    }
+}
+
+const struct via_host_service via_host_direct_service = {
+    .endpoint = VIA_HOST_ENDPOINT_DIRECT,
+    .bytes_min = sizeof(struct via_direct_message),
+    .bytes_max = sizeof(struct via_direct_message),
+    .arrived = arrived,
+    .ended = ended,
+};
+
+/* --- this host's processes -------------------------------------------------------------------- */
+
+int via_host_direct_request(struct via_process *process, const struct via_attach_request *request)
+{
+    struct via_host *host = process->host;
+    char local[64], peer[64];
+    if (request->host >= host->config.hosts_max || request->host == host->config.host ||
+        is_switched_off() ||
+        via_host_cables_tcp(host, request->host, local, peer, sizeof(local)) != 0) {
+        return -EXDEV;
+    }
+    return via_attach_server_ask(process, request, ASK_NS);
+}
+
+int via_host_direct_ask(struct via_host *host, const struct via_attach_pending *pending)
+{
+    struct via_direct_message message = {.type = VIA_DIRECT_ASK, .id = pending->id};
+    return via_host_message_send(host, &via_host_direct_service, VIA_HOST_MESSAGE_ASKS,
+                                 pending->peer, &message, sizeof(message));
+}
