@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/*
+ * The end of direct connections that a host has: who is admitted, what is reached and when, and
+ * that no peer holds up another one. The host is this test: a token is good once, memory is one
+ * segment, and it is reached within a turn only.
+ */
+#include <errno.h>
+#include <netinet/in.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "base/types.h"
+#include "host/client_tcp.h"
+#include "viaduct/viaduct.h"
+
+#define BYTES ((size_t)32 << 20)
+#define HANDLE UINT64_C(0x777)
+#define PEERS 3u
+
+struct host {
+    struct via_client_serve_calls calls;
+    struct via_client_serve *serve;
+    _Atomic bool tokens[PEERS]; /* good: 16 times the peer's number + 1 */
+    _Atomic unsigned conns[PEERS];
+    _Atomic bool unwanted[PEERS];
+    _Atomic unsigned access; /* that the owner allows */
+    _Atomic bool inside, broken;
+    unsigned char *memory;
+};
+
+static bool admit(void *ctx, const uint8_t *token, uint32_t *ret_peer)
+{
+    struct host *host = ctx;
+    uint32_t peer = token[0] - 1u;
+    for (unsigned i = 1; i < VIA_TCP_TOKEN_BYTES; i++) {
+        if (token[i] != token[0]) {
+            return false;
+        }
+    }
+    if (peer >= PEERS || !atomic_exchange(&host->tokens[peer], false)) {
+        return false;
+    }
+    atomic_fetch_add(&host->conns[peer], 1);
+    *ret_peer = peer;
+    return true;
+}
+
+static void left(void *ctx, uint32_t peer)
+{
+    struct host *host = ctx;
+    atomic_fetch_sub(&host->conns[peer], 1);
+}
+
+static bool is_unwanted(void *ctx, uint32_t peer)
+{
+    struct host *host = ctx;
+    return atomic_load(&host->unwanted[peer]);
+}
+
+static void turn(void *ctx, bool begins)
+{
+    struct host *host = ctx;
+    if (atomic_exchange(&host->inside, begins) == begins) {
+        host->broken = true;
+    }
+}
+
+static unsigned char *reach(void *ctx, uint64_t handle, uint64_t off, uint64_t bytes, unsigned need)
+{
+    struct host *host = ctx;
+    if (!atomic_load(&host->inside)) {
+        host->broken = true;
+    }
+    bool allowed = handle == HANDLE && (atomic_load(&host->access) & need) == need;
+    return allowed && off <= BYTES && bytes <= BYTES - off ? host->memory + off : NULL;
+}
+
+static bool is_crowded(void *ctx)
+{
+    (void)ctx;
+    return false;
+}
+
+static int set_up(void **state)
+{
+    struct host *host = calloc(1, sizeof(*host));
+    host->memory = calloc(1, BYTES);
+    host->access = VIADUCT_SEGMENT_READ | VIADUCT_SEGMENT_WRITE;
+    host->calls = (struct via_client_serve_calls){.ctx = host,
+                                                  .admit = admit,
+                                                  .left = left,
+                                                  .is_unwanted = is_unwanted,
+                                                  .turn = turn,
+                                                  .reach = reach,
+                                                  .is_crowded = is_crowded,
+                                                  .spin_ns_max = 50 * VIA_USEC_NS};
+    assert_int_equal(via_client_serve_open_host(&host->calls, "127.0.0.1", &host->serve), 0);
+    *state = host;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct host *host = *state;
+    via_client_serve_close(host->serve, true);
+    assert_false(host->broken || host->inside);
+    for (unsigned i = 0; i < PEERS; i++) {
+        assert_int_equal(host->conns[i], 0);
+    }
+    free(host->memory);
+    free(host);
+    return 0;
+}
+
+static void say(int fd, const void *data, size_t bytes)
+{
+    assert_int_equal(send(fd, data, bytes, MSG_NOSIGNAL), (ssize_t)bytes);
+}
+
+/* false: the connection is over. */
+static bool hear(int fd, void *data, size_t bytes)
+{
+    return recv(fd, data, bytes, MSG_WAITALL) == (ssize_t)bytes;
+}
+
+static int call(struct host *host, unsigned peer)
+{
+    const struct via_tcp_card *card = via_client_serve_card(host->serve);
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = card->port};
+    struct timeval patience = {.tv_sec = 20};
+    struct via_tcp_hello hello = {.magic = VIA_TCP_MAGIC};
+    memcpy(&to.sin_addr, card->address, sizeof(to.sin_addr));
+    memset(hello.token, (int)peer + 1, sizeof(hello.token));
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_true(fd >= 0);
+    assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)), 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof(to)), 0);
+    say(fd, &hello, sizeof(hello));
+    return fd;
+}
+
+static int call_admitted(struct host *host, unsigned peer)
+{
+    struct via_tcp_ready ready;
+    atomic_store(&host->tokens[peer], true);
+    int fd = call(host, peer);
+    assert_true(hear(fd, &ready, sizeof(ready)));
+    assert_true(ready.magic == VIA_TCP_MAGIC);
+    return fd;
+}
+
+static void ask(int fd, enum via_tcp_kind kind, uint64_t handle, uint64_t off, uint64_t bytes)
+{
+    struct via_tcp_request request = {
+        .kind = (uint8_t)kind, .handle = handle, .off = off, .bytes = bytes};
+    say(fd, &request, sizeof(request));
+}
+
+static int status_of_answer(int fd)
+{
+    struct via_tcp_answer answer;
+    assert_true(hear(fd, &answer, sizeof(answer)));
+    assert_true(answer.bytes == 0);
+    return answer.status;
+}
+
+static int put_word(int fd, uint64_t handle, uint64_t off, uint64_t word)
+{
+    ask(fd, VIA_TCP_PUT, handle, off, sizeof(word));
+    say(fd, &word, sizeof(word));
+    ask(fd, VIA_TCP_FENCE, 0, 0, 0);
+    return status_of_answer(fd);
+}
+
+static void a_token_is_good_once(void **state)
+{
+    struct host *host = *state;
+    unsigned char byte;
+    int fd = call_admitted(host, 0);
+    assert_int_equal(host->conns[0], 1);
+    assert_int_equal(put_word(fd, HANDLE, 8, 5), 0);
+    assert_true(host->memory[8] == 5);
+    for (unsigned peer = 0; peer < 2; peer++) { /* shown before, never given out */
+        int other = call(host, peer);
+        assert_false(hear(other, &byte, 1));
+        close(other);
+    }
+    assert_int_equal(put_word(fd, HANDLE, 8, 6), 0);
+    close(fd);
+}
+
+static void accesses_that_are_not_allowed(void **state)
+{
+    struct host *host = *state;
+    int fd = call_admitted(host, 0);
+    assert_int_equal(put_word(fd, HANDLE + 1, 0, 1), -EACCES);
+    assert_int_equal(put_word(fd, HANDLE, BYTES - 4, 1), -EACCES);
+    atomic_store(&host->access, VIADUCT_SEGMENT_READ);
+    assert_int_equal(put_word(fd, HANDLE, 0, 1), -EACCES);
+    ask(fd, VIA_TCP_GET, HANDLE, 0, 0);
+    assert_int_equal(status_of_answer(fd), 0);
+    atomic_store(&host->access, VIADUCT_SEGMENT_WRITE);
+    ask(fd, VIA_TCP_GET, HANDLE, 0, 8);
+    assert_int_equal(status_of_answer(fd), -EACCES);
+    struct via_tcp_request add = {.kind = VIA_TCP_ATOMIC,
+                                  .width = 8,
+                                  .operation = VIADUCT_ATOMIC_ADD,
+                                  .flags = VIA_TCP_FETCHES,
+                                  .handle = HANDLE};
+    const struct via_tcp_operands operands = {.operand = 1};
+    say(fd, &add, sizeof(add));
+    say(fd, &operands, sizeof(operands));
+    assert_int_equal(status_of_answer(fd), -EACCES);
+    assert_true(host->memory[0] == 0);
+    close(fd);
+}
+
+static void unwanted_peers_are_ended_and_others_are_not(void **state)
+{
+    struct host *host = *state;
+    unsigned char byte;
+    int fds[PEERS];
+    for (unsigned i = 0; i < PEERS; i++) {
+        fds[i] = call_admitted(host, i);
+    }
+    atomic_store(&host->unwanted[1], true);
+    via_client_serve_review(host->serve);
+    assert_false(hear(fds[1], &byte, 1));
+    assert_int_equal(put_word(fds[0], HANDLE, 0, 1), 0);
+    assert_int_equal(put_word(fds[2], HANDLE, 0, 2), 0);
+    for (unsigned i = 0; i < PEERS; i++) {
+        close(fds[i]);
+    }
+}
+
+/* One peer gets far more than its socket takes, again and again. */
+static void a_peer_that_gets_much_holds_up_no_other(void **state)
+{
+    struct host *host = *state;
+    static unsigned char taken[1 << 20];
+    int greedy = call_admitted(host, 0), other = call_admitted(host, 1);
+    const unsigned gets = 3;
+    uint64_t left_bytes = gets * (BYTES + sizeof(struct via_tcp_answer));
+    uint64_t words = 0;
+    for (unsigned i = 0; i < gets; i++) {
+        ask(greedy, VIA_TCP_GET, HANDLE, 0, BYTES);
+    }
+    while (left_bytes != 0) {
+        ssize_t got = recv(greedy, taken, sizeof(taken), 0);
+        assert_true(got > 0);
+        left_bytes -= (uint64_t)got;
+        if (left_bytes % 4 == 0) {
+            assert_int_equal(put_word(other, HANDLE, 8 * (words % 1000), words), 0);
+            words++;
+        }
+    }
+    assert_true(words > 3);
+    close(greedy);
+    close(other);
+}
+
+int main(void)
+{
+#define WITH_HOST(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        WITH_HOST(a_token_is_good_once),
+        WITH_HOST(accesses_that_are_not_allowed),
+        WITH_HOST(unwanted_peers_are_ended_and_others_are_not),
+        WITH_HOST(a_peer_that_gets_much_holds_up_no_other),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
