@@ -126,8 +126,8 @@ static void notify_peer(struct via_op *op)
     }
 }
 
-/* Threads and processes that sleep for this end, in any call: what it waits for may have come by
- * this. Forked processes share the bells that were there before. */
+/* Wakes the threads and processes that sleep in any call on this end: the shutdown may be what they
+ * wait for. Processes share the bells that existed when they forked. */
 static void ring_all_holders(const struct via_op *op)
 {
     int bell = atomic_load_explicit(&op->conn->bell, memory_order_relaxed);
