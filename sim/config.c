@@ -617,6 +617,15 @@ void sim_config_like(struct sim_config *config, enum sim_like like)
     }
 }
 
+/* Seconds pass until links are up again: thousands of them have the daemon's interval. */
+static void mend_heartbeats(struct sim_config *config)
+{
+    if (config->like == SIM_LIKE_OFI && config->hosts_count > WIDE_HOSTS_MAX) {
+        config->node.heartbeat_ns = 25 * VIA_MSEC_NS;
+        config->node.dead_ns = 0;
+    }
+}
+
 /* Restores the relations between values: some values may have been given instead of drawn. */
 void sim_config_mend(struct sim_config *config)
 {
@@ -626,6 +635,7 @@ void sim_config_mend(struct sim_config *config)
     work->shift = work->shift % config->hosts_count;
     work->barrier_groups = via_min(work->barrier_groups, config->node.ops_count - 1);
     config->cpu.insurance_ns = config->port.bell_drop_chance != 0 ? 10 * VIA_MSEC_NS : 0;
+    mend_heartbeats(config);
     /* An engine that works correctly must not be considered hung. */
     struct sim_config_dma *dma = &config->dma;
     dma->depth = via_max(dma->depth, 1u);

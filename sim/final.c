@@ -47,13 +47,19 @@ static uint64_t chips_ns(const struct sim_world *world)
     }
 }
 
+/* A bound for the way of news. */
+static uint32_t hops_max(const struct sim_world *world)
+{
+    return world->config.graph == SIM_GRAPH_MESH ? 1 : world->hosts_count;
+}
+
 /* Links are up and routes known everywhere this long after the last fault. False announcements with
  * high numbers have to be forgotten first. */
 static uint64_t settle_ns(const struct sim_world *world)
 {
     uint64_t forget_ns = world->config.faults.lies_chance != 0 ? 2 * VIA_LINK_STATE_FORGET_NS : 0;
     return forget_ns + chips_ns(world) + 3 * dead_ns(world) +
-           (4 + 2 * world->hosts_count) * heartbeat_ns(world) + world->config.cpu.insurance_ns * 4;
+           (4 + 2 * hops_max(world)) * heartbeat_ns(world) + world->config.cpu.insurance_ns * 4;
 }
 
 /* Everything that a node accepted has ended this long after the last fault. */
@@ -190,6 +196,9 @@ static bool is_brisk(const struct sim_world *world)
                                cpu->stall_chance != 0 ? cpu->stall_ns_max : 0);
     const struct sim_config_dma *dma = &world->config.dma;
     slowest = via_max(slowest, dma->percent != 0 ? (uint64_t)dma->ns_max * dma->depth : 0);
+    if (world->config.like == SIM_LIKE_OFI && dma->percent != 0) {
+        return false; /* the completions take a millisecond and more, and messages wait for them */
+    }
     bool tells = port->bell_drop_chance == 0 && (dma->percent == 0 || dma->lost_chance == 0);
     return tells && slowest * 20 < stuck_ns(world);
 }

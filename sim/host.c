@@ -114,8 +114,20 @@ static void on_trace(void *ctx, const char *text)
 
 /* --- threads --------------------------------------------------------------------------------- */
 
+/* When its turn is over, if it has waited in the port. On a bus such waits are short, and count
+ * only before a turn that follows at once. */
+static uint64_t over_ns(const struct sim_thread *thread)
+{
+    const struct sim_world *world = thread->host->world;
+    if (!thread->running) {
+        return thread->busy_until_ns;
+    }
+    return world->clock.now_ns + (world->config.like == SIM_LIKE_OFI ? thread->spent_ns : 0);
+}
+
 static void schedule(struct sim_thread *thread, uint64_t at)
 {
+    at = via_max(at, over_ns(thread));
     thread->turn_ns = at;
     thread->ticket++;
     sim_clock_at(&thread->host->world->clock, at, SIM_EVENT_TURN, thread->host->index,
@@ -221,10 +233,21 @@ static enum via_host_wait_step next_step(struct sim_thread *thread, uint64_t now
     return step;
 }
 
+/* Woken while it armed: its descriptor is readable, and its sleep ends at once. */
+static void sleep_woken(struct sim_thread *thread)
+{
+    struct sim_world *world = thread->host->world;
+    const struct sim_config_cpu *cpu = &world->config.cpu;
+    thread->interrupted = true;
+    schedule(thread, world->clock.now_ns +
+                         sim_between(&world->rng_cpu, cpu->wake_ns_min, cpu->wake_ns_max));
+}
+
 /* As run() of host/host_transfer.c. */
 static void go_on(struct sim_thread *thread, uint64_t now, unsigned work, uint64_t deadline_ns)
 {
     struct sim_host *host = thread->host;
+    thread->again = false; /* it is part of `work` */
     enum via_host_wait_step step = next_step(thread, now, work, &deadline_ns);
     thread->idle_turns = work != 0 || step == VIA_HOST_WAIT_SLEEP ? 0 : thread->idle_turns;
     switch (step) {
@@ -248,6 +271,9 @@ static void go_on(struct sim_thread *thread, uint64_t now, unsigned work, uint64
             sim_thread_interrupt(&host->threads[0]);
         }
         sleep_until(thread, deadline_ns);
+        if (thread->again) {
+            sleep_woken(thread);
+        }
         break;
     }
 }
@@ -337,6 +363,7 @@ void sim_thread_turn(struct sim_thread *thread, uint32_t ticket)
     run_turn(thread);
     sim_trace_turn(host);
     world->current = NULL;
+    thread->busy_until_ns = over_ns(thread);
     thread->running = false;
     if (thread->idle_turns > IDLE_TURNS_MAX) {
         sim_fail(world, "host %u thread %u: %u turns with nothing done and no sleep", host->index,
@@ -524,6 +551,7 @@ static void forget_thread(struct sim_thread *thread)
     thread->interrupted = false;
     thread->ticket++;
     thread->turn_ns = VIA_NEVER_NS;
+    thread->busy_until_ns = 0;
     thread->idle_turns = 0;
     thread->work_wanted = 0;
     thread->owners_given_up = 0;

@@ -8,8 +8,10 @@
 #include "sim/memory.h"
 
 /* A run that needs more events hangs: an ordinary one takes some ten thousand, sixty hosts with the
- * smallest frames take some million. */
-#define EVENTS_MAX 20000000u
+ * smallest frames take some million. Thousands of links with a driver have heartbeats for seconds.
+ */
+#define EVENTS_MAX UINT64_C(20000000)
+#define EVENTS_OF_LINK_MAX UINT64_C(100000)
 
 void sim_fail(struct sim_world *world, const char *format, ...)
 {
@@ -247,12 +249,13 @@ static void world_start(struct sim_world *world)
 static void world_run(struct sim_world *world)
 {
     struct sim_event event;
+    uint64_t events_max = via_max(EVENTS_MAX, world->links_count * EVENTS_OF_LINK_MAX);
     while (!world->failed && !world->over && sim_clock_take(&world->clock, &event)) {
         sim_mark(world, SIM_MARK_EVENT, (uint64_t)event.kind << 32 | event.a,
                  (uint64_t)event.b << 32 | event.c);
         handle(world, &event);
-        if (world->clock.taken_count > EVENTS_MAX) {
-            sim_fail(world, "no end after %u events", EVENTS_MAX);
+        if (world->clock.taken_count > events_max) {
+            sim_fail(world, "no end after %llu events", (unsigned long long)events_max);
         }
     }
     if (!world->failed && !world->over) {

@@ -134,14 +134,15 @@ struct sim_thread {
     bool asleep;
     bool asks; /* sleeps briefly: arming failed (host/host_wait.h) */
     struct via_host_wait wait;
-    uint64_t spent_ns;   /* waits in this turn, for reads across a bus */
-    bool interrupted;    /* asleep, but about to run */
-    bool running, again; /* in its turn; and has been woken meanwhile */
-    bool completed;      /* an operation ended in this turn: there may be room for another */
-    uint32_t ticket;     /* of the current turn; older turns in the queue are void */
-    uint64_t turn_ns;    /* time of that turn; UINT64_MAX = none */
-    uint32_t idle_turns; /* turns in a row that did nothing and were not allowed to sleep */
-    uint64_t ran_ns;     /* its last turn */
+    uint64_t spent_ns; /* waits in this turn, for reads across a bus, or for room in the port */
+    uint64_t busy_until_ns; /* its last turn lasts until then */
+    bool interrupted;       /* asleep, but about to run */
+    bool running, again;    /* in its turn; and has been woken meanwhile */
+    bool completed;         /* an operation ended in this turn: there may be room for another */
+    uint32_t ticket;        /* of the current turn; older turns in the queue are void */
+    uint64_t turn_ns;       /* time of that turn; UINT64_MAX = none */
+    uint32_t idle_turns;    /* turns in a row that did nothing and were not allowed to sleep */
+    uint64_t ran_ns;        /* its last turn */
     bool audit_due;
     bool in_submit;
     uint32_t work_wanted;

@@ -19,12 +19,25 @@ static struct sim_ofi_endpoint *endpoint_of(struct fid_ep *ep)
     return via_container_of(ep, struct sim_ofi_endpoint, ep);
 }
 
-/* The context is the provider's from here on. */
-static uint64_t stamp(struct sim_ofi_endpoint *endpoint, void *context)
+/* A context is the provider's until its operation is completed. */
+struct stamp {
+    uint64_t serial;
+    const struct sim_ofi_endpoint *posted; /* where a receive waits that has this context */
+};
+_Static_assert(sizeof(struct stamp) <= sizeof(struct fi_context), "fits");
+
+static uint64_t stamp(struct sim_ofi_endpoint *endpoint, void *context, bool is_posted)
 {
-    uint64_t serial = ++endpoint->ops_number;
-    memcpy(context, &serial, sizeof(serial));
-    return serial;
+    struct stamp stamp = {++endpoint->ops_number, is_posted ? endpoint : NULL};
+    memcpy(context, &stamp, sizeof(stamp));
+    return stamp.serial;
+}
+
+static bool is_posted(const struct sim_ofi_endpoint *endpoint, const void *context)
+{
+    struct stamp stamp;
+    memcpy(&stamp, context, sizeof(stamp));
+    return stamp.posted == endpoint;
 }
 
 /* --- operations ------------------------------------------------------------------------------- */
@@ -64,7 +77,7 @@ static struct sim_ofi_op *new_op(struct sim_ofi_endpoint *endpoint, const void *
                               .source = source,
                               .bytes = bytes,
                               .wants_completion = context != NULL};
-    op->serial = context != NULL ? stamp(endpoint, context) : ++endpoint->ops_number;
+    op->serial = context != NULL ? stamp(endpoint, context, false) : ++endpoint->ops_number;
     op->number = endpoint->ops_number;
     via_list_push_back(&endpoint->ops, &op->link);
     endpoint->ops_count++;
@@ -128,17 +141,24 @@ static ssize_t post_receive(struct fid_ep *ep, void *at, size_t bytes, void *des
     struct receive *receive = sim_alloc(sizeof(*receive));
     (void)from;
     sim_ofi_check_memory(endpoint->node, at, bytes, desc, FI_RECV);
-    via_list_foreach(it, &endpoint->receives) {
-        if (via_list_entry(it, struct receive, link)->context == context) {
-            sim_fail(endpoint->node->ofi->world, "host %u: a receive is posted twice",
-                     endpoint->node->host->index);
-        }
+    if (is_posted(endpoint, context)) {
+        sim_fail(endpoint->node->ofi->world, "host %u: a receive is posted twice",
+                 endpoint->node->host->index);
     }
     *receive = (struct receive){
-        .at = at, .bytes = bytes, .context = context, .serial = stamp(endpoint, context)};
+        .at = at, .bytes = bytes, .context = context, .serial = stamp(endpoint, context, true)};
     via_list_push_back(&endpoint->receives, &receive->link);
     sim_ofi_deliver(endpoint);
     return 0;
+}
+
+/* Its serial stays: the completion is compared with it. */
+static void unpost(void *context)
+{
+    struct stamp stamp;
+    memcpy(&stamp, context, sizeof(stamp));
+    stamp.posted = NULL;
+    memcpy(context, &stamp, sizeof(stamp));
 }
 
 void sim_ofi_deliver(struct sim_ofi_endpoint *to)
@@ -153,6 +173,7 @@ void sim_ofi_deliver(struct sim_ofi_endpoint *to)
                      to->node->host->index, op->bytes, receive->bytes);
         }
         memcpy(receive->at, op->data, via_min(op->bytes, receive->bytes));
+        unpost(receive->context);
         sim_ofi_complete(to, receive->context, receive->serial, op->bytes, 0,
                          to->receives_in_order);
         op->is_waiting = false;

@@ -130,12 +130,10 @@ void sim_ofi_check_memory(const struct sim_ofi_node *node, const void *at, size_
     if ((node->ofi->mr_mode & FI_MR_LOCAL) == 0) {
         return;
     }
-    via_list_foreach(it, &node->memories) {
-        const struct sim_ofi_memory *memory = via_list_entry(it, struct sim_ofi_memory, link);
-        if (memory == desc && from >= memory->at && from + bytes <= memory->at + memory->bytes &&
-            (memory->access & access) == access) {
-            return;
-        }
+    const struct sim_ofi_memory *memory = desc;
+    if (memory != NULL && memory->node == node && from >= memory->at &&
+        from + bytes <= memory->at + memory->bytes && (memory->access & access) == access) {
+        return;
     }
     sim_fail(node->ofi->world, "host %u: libfabric is given %zu bytes that are not registered",
              node->host->index, bytes);
@@ -145,8 +143,16 @@ static int memory_close(struct fid *fid)
 {
     struct sim_ofi_memory *memory = via_container_of(fid, struct sim_ofi_memory, mr.fid);
     via_list_remove(&memory->link);
-    free(memory);
+    via_list_push_back(&memory->node->closed, &memory->link);
+    memory->node = NULL;
     return 0;
+}
+
+void sim_ofi_free_closed(struct sim_ofi_node *node)
+{
+    for (struct via_list *it; (it = via_list_pop_front(&node->closed)) != NULL;) {
+        free(via_list_entry(it, struct sim_ofi_memory, link));
+    }
 }
 
 static int memory_open(struct fid *fid, const void *at, size_t bytes, uint64_t access,
@@ -309,9 +315,10 @@ void sim_ofi_complete(struct sim_ofi_endpoint *endpoint, void *context, uint64_t
                  cq->node->host->index, cq->size);
     }
     if (cq->watched) {
-        sim_ofi_wake(cq->node);
+        sim_ofi_wake(cq->node); /* the audit follows the turn */
+    } else {
+        sim_ofi_audit(cq->node);
     }
-    sim_ofi_audit(cq->node);
 }
 
 /* --- event queues ----------------------------------------------------------------------------- */

@@ -65,13 +65,14 @@ struct sim_ofi_node {
     uint64_t receive_order; /* that the listener asked for */
     unsigned cqs_count;
     struct via_list endpoints, memories, events;
+    struct via_list closed;   /* memories: a caller may still hold their descriptors */
     struct via_list requests; /* of connections: neither accepted nor rejected */
 };
 
 struct sim_ofi_memory {
     struct fid_mr mr; /* first */
     struct via_list link;
-    struct sim_ofi_node *node;
+    struct sim_ofi_node *node; /* NULL: closed */
     const unsigned char *at;
     size_t bytes;
     uint64_t access;
@@ -114,6 +115,8 @@ struct sim_ofi_endpoint {
     struct sim_ofi_cq *cq;
     struct sim_ofi_request *request; /* that it was made for */
     bool is_enabled, is_connected, is_broken;
+    bool
+        is_deaf; /* something of the peer's was lost: what the peer sent after that never arrives */
     bool receives_in_order;
     struct via_list receives; /* posted */
     struct via_list unread;   /* operations that found no receive */
@@ -189,6 +192,8 @@ struct fi_info *sim_ofi_info(const struct sim_ofi *ofi, const struct sockaddr_in
 void sim_ofi_free_info(struct fi_info *info);
 /* The memory that a key opens; NULL. */
 const struct sim_ofi_memory *sim_ofi_memory_by_key(const struct sim_ofi_node *node, uint64_t key);
+/* Frees the memories that were closed. */
+void sim_ofi_free_closed(struct sim_ofi_node *node);
 /* Fails the run unless the memory is registered, if the provider wants that. */
 void sim_ofi_check_memory(const struct sim_ofi_node *node, const void *at, size_t bytes,
                           const void *desc, uint64_t access);

@@ -199,6 +199,7 @@ static struct sim_ofi_node *new_node(struct sim_ofi *ofi, struct sim_end *end, u
                                          .sin_addr.s_addr = htonl(0x0a000001u + end->host)};
     via_list_init(&node->endpoints);
     via_list_init(&node->memories);
+    via_list_init(&node->closed);
     via_list_init(&node->events);
     via_list_init(&node->requests);
     return node;
@@ -431,7 +432,10 @@ static void free_ofi(struct sim_ofi *ofi)
 {
     for (uint32_t host = 0; host < ofi->world->hosts_count; host++) {
         for (unsigned i = 0; i < SIM_OFI_NODES_MAX; i++) {
-            free(ofi->nodes[host][i]);
+            if (ofi->nodes[host][i] != NULL) {
+                sim_ofi_free_closed(ofi->nodes[host][i]);
+                free(ofi->nodes[host][i]);
+            }
         }
     }
     free(ofi);

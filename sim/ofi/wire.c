@@ -173,7 +173,7 @@ static void shut_down(struct sim_ofi_endpoint *endpoint)
     }
 }
 
-/* An operation fails, and its connection with it. */
+/* An operation fails, and its connection with it: no gap, nothing arrives any more. */
 static bool fails(struct sim_ofi_op *op)
 {
     struct sim_ofi_endpoint *from = op->endpoint;
@@ -185,6 +185,9 @@ static bool fails(struct sim_ofi_op *op)
     sim_trace(ofi->world, "host %u: an operation fails, and its connection",
               from->node->host->index);
     sim_ofi_count(ofi, SIM_OFI_RESETS);
+    if (from->peer != NULL) {
+        from->peer->is_deaf = true;
+    }
     sim_ofi_send(from->wire, SIM_OFI_SHUTDOWN, from, from->peer,
                  ofi->world->clock.now_ns + sim_ofi_latency(ofi));
     sim_ofi_break(from, FI_EIO);
@@ -205,7 +208,7 @@ static void take_part(struct sim_ofi_packet *packet)
     struct sim_ofi_op *op = packet->op;
     struct sim_ofi_endpoint *to = packet->to;
     op->parts_count--;
-    if (to == NULL || to->is_broken || fails(op)) {
+    if (to == NULL || to->is_broken || to->is_deaf || fails(op)) {
         return;
     }
     const struct sim_ofi_memory *memory = sim_ofi_memory_by_key(to->node, op->key);
@@ -230,7 +233,7 @@ static void take_message(struct sim_ofi_packet *packet)
 {
     struct sim_ofi_op *op = packet->op;
     struct sim_ofi_endpoint *to = packet->to;
-    if (to == NULL || to->is_broken || fails(op)) {
+    if (to == NULL || to->is_broken || to->is_deaf || fails(op)) {
         return;
     }
     keep_data(op);

@@ -70,6 +70,14 @@
       "a peer that has spilled and shut down counts as dead")                                      \
     X(CONN_EARLY_REUSE, "conn-early-reuse", "a sender reuses bytes that are being fetched")        \
     X(CONN_NO_RING, "conn-no-ring", "within a host a record wakes no sleeping reader")             \
+    X(OFI_TWICE, "ofi-twice", "a completion that comes twice counts twice")                        \
+    X(OFI_ANY_ORDER, "ofi-any-order", "completions of receives may come in any order")             \
+    X(OFI_NO_WAIT, "ofi-no-wait", "a message does not wait for the writes before it")              \
+    X(OFI_NO_REPOST, "ofi-no-repost", "a receive that held a large message is not posted again")   \
+    X(OFI_KEPT_KEY, "ofi-kept-key", "the key of an inbox outlives its connection")                 \
+    X(OFI_CREDIT, "ofi-credit", "a message that was injected does not count as free again")        \
+    X(OFI_FENCE_FIRST, "ofi-fence-first", "a fence's answer overtakes what was flushed before")    \
+    X(OFI_EARLY_DONE, "ofi-early-done", "a write that has left counts as one that has arrived")    \
     X(CLIENT_OVERTAKE, "client-overtake", "stores do not wait for puts by frames before them")     \
     X(CLIENT_NO_WANT, "client-no-want", "a PE that arms gives credits back, rings for none")
 

@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 
 #include "base/log.h"
+#include "base/mutant.h"
 #include "port/ofi/port.h"
 
 _Static_assert(VIA_OFI_GREETINGS *VIA_OFI_GREETING_BYTES <= 4096u, "fits");
@@ -238,7 +239,7 @@ void via_ofi_conn_close(struct via_ofi_conn *conn)
     }
     struct fid_mr **const mrs[] = {&conn->inbox_mr, &conn->memory_mr};
     for (size_t i = 0; i < VIA_ARRAY_COUNT(mrs); i++) {
-        if (*mrs[i] != NULL) {
+        if (*mrs[i] != NULL && !(VIA_MUTANT(OFI_KEPT_KEY) && mrs[i] == &conn->inbox_mr)) {
             close_fid(&(*mrs[i])->fid, "memory", conn);
             *mrs[i] = NULL;
         }

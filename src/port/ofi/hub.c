@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/mutant.h"
 #include "base/types.h"
 #include "port/ofi/port.h"
 
@@ -53,7 +54,7 @@ static struct fi_info *make_hints(const struct via_ofi_library *library, const c
     hints->tx_attr->msg_order = order;
     hints->rx_attr->msg_order = order;
     /* That messages arrive in order does not say that their completions do. */
-    hints->rx_attr->comp_order = FI_ORDER_STRICT;
+    hints->rx_attr->comp_order = VIA_MUTANT(OFI_ANY_ORDER) ? FI_ORDER_NONE : FI_ORDER_STRICT;
     hints->fabric_attr->prov_name = strdup(provider);
     if (hints->fabric_attr->prov_name == NULL) {
         library->freeinfo(hints);

@@ -696,6 +696,16 @@ void via_ofi_port_tick(struct via_ofi_port *port, uint64_t now_ns, uint64_t *ret
     *ret_deadline_ns = via_min(*ret_deadline_ns, via_max(port->retry_at_ns, now_ns + VIA_MSEC_NS));
 }
 
+/* The operator has mended the link, and there was no room to tell the peer. */
+static void mend_again(struct via_ofi_conn *conn, uint64_t now_ns, uint64_t *ret_deadline_ns)
+{
+    if (via_ofi_conn_send(conn, VIA_OFI_ENTRY_MEND, 0, NULL, 0) == 0) {
+        conn->port->cut = false;
+        attach(conn);
+    }
+    *ret_deadline_ns = via_min(*ret_deadline_ns, now_ns + VIA_MSEC_NS);
+}
+
 static void watch_held(struct via_ofi_conn *conn, uint64_t now_ns, uint64_t *ret_deadline_ns)
 {
     bool asleep = now_ns - conn->port->tick_ns > ASLEEP_NS;
@@ -705,6 +715,10 @@ static void watch_held(struct via_ofi_conn *conn, uint64_t now_ns, uint64_t *ret
     if (now_ns - conn->heard_ns >= DEAD_NS) {
         set_error(conn->port, "nothing is heard of host %u for two seconds", conn->port->peer_id);
         via_ofi_conn_close(conn);
+        return;
+    }
+    if (conn->port->mend) {
+        mend_again(conn, now_ns, ret_deadline_ns);
         return;
     }
     if (now_ns >= conn->said_ns + ALIVE_NS) {

@@ -193,7 +193,8 @@ static void take_sealed(struct via_ofi_conn *conn, unsigned char *message, size_
 static bool is_first(const struct fi_cq_msg_entry *entry)
 {
     struct via_ofi_op *op = entry->op_context;
-    return op != NULL && atomic_exchange_explicit(&op->posted, false, memory_order_acq_rel);
+    return op != NULL && (atomic_exchange_explicit(&op->posted, false, memory_order_acq_rel) ||
+                          VIA_MUTANT(OFI_TWICE));
 }
 
 static void take_completion(struct via_ofi_conn *conn, const struct fi_cq_msg_entry *entry)
@@ -207,6 +208,9 @@ static void take_completion(struct via_ofi_conn *conn, const struct fi_cq_msg_en
             take_sealed(conn, receive->data, bytes);
         } else {
             take_message(conn, receive->data, bytes);
+        }
+        if (VIA_MUTANT(OFI_NO_REPOST) && bytes > 200) {
+            break;
         }
         if (!conn->broken && conn->ep != NULL && via_ofi_conn_repost(conn, receive) != 0) {
             refuse(conn, "more than can be received");

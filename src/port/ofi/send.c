@@ -18,6 +18,7 @@
 #include <sys/mman.h>
 
 #include "base/copy.h"
+#include "base/mutant.h"
 #include "port/ofi/port.h"
 
 /* Of the free messages, for fences of the peer and signs of life. */
@@ -65,6 +66,7 @@ static int post_message(struct via_ofi_port *port, struct via_ofi_send *send)
         int rc = (int)fi_inject(conn->ep, send->data, send->bytes, FI_ADDR_UNSPEC);
         if (rc == 0) {
             retire(port, send, 0);
+            port->messages_free_count -= VIA_MUTANT(OFI_CREDIT);
         }
         return rc;
     }
@@ -99,7 +101,8 @@ static int post_write_op(struct via_ofi_port *port, struct via_ofi_send *send)
                              .rma_iov = &remote,
                              .rma_iov_count = 1,
                              .context = &send->op};
-    uint64_t flags = FI_COMPLETION | (port->unordered ? FI_DELIVERY_COMPLETE : 0);
+    bool on_delivery = port->unordered && !VIA_MUTANT(OFI_EARLY_DONE);
+    uint64_t flags = FI_COMPLETION | (on_delivery ? FI_DELIVERY_COMPLETE : 0);
     send->op.posted = true;
     int rc = (int)fi_writemsg(conn->ep, &msg, flags);
     if (rc == 0) {
@@ -115,7 +118,7 @@ static int post_write_op(struct via_ofi_port *port, struct via_ofi_send *send)
 static int post_next(struct via_ofi_port *port, struct via_ofi_send *send)
 {
     bool message = send->op.kind == VIA_OFI_OP_MESSAGE;
-    if (port->unordered && message && port->writes_flying != 0) {
+    if (port->unordered && message && port->writes_flying != 0 && !VIA_MUTANT(OFI_NO_WAIT)) {
         return -EAGAIN;
     }
     int rc = message ? post_message(port, send) : post_write_op(port, send);
@@ -178,6 +181,9 @@ static void answer_fences(struct via_ofi_port *port)
         }
     }
     port->fences_due = 0;
+    if (VIA_MUTANT(OFI_FENCE_FIRST) && post_next(port, send) == 0) {
+        return;
+    }
     submit(port, send);
 }
 
