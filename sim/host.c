@@ -149,6 +149,7 @@ void sim_thread_interrupt(struct sim_thread *thread)
     struct sim_world *world = thread->host->world;
     const struct sim_config_cpu *cpu = &world->config.cpu;
     thread->interrupted = true;
+    thread->rings++;
     sim_thread_wake(thread, sim_between(&world->rng_cpu, cpu->wake_ns_min, cpu->wake_ns_max));
 }
 
@@ -220,10 +221,9 @@ static enum via_host_wait_step next_step(struct sim_thread *thread, uint64_t now
     if (step != VIA_HOST_WAIT_ARM) {
         return step;
     }
+    bool found = guest != NULL && guest->ops->arm(guest, thread);
     enum via_arm armed = via_node_arm(thread->host->node, thread->channel);
-    if (armed == VIA_ARM_SLEEP && guest != NULL && guest->ops->arm(guest, thread)) {
-        armed = VIA_ARM_BUSY;
-    }
+    armed = found ? VIA_ARM_BUSY : armed;
     step = via_host_wait_armed(&thread->wait, now, armed, deadline_ns);
     if (step == VIA_HOST_WAIT_POLL || step == VIA_HOST_WAIT_FENCE) {
         /* The simulator does not know when a driver's fence ends: turns poll for it. */

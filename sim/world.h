@@ -137,6 +137,7 @@ struct sim_thread {
     uint64_t spent_ns; /* waits in this turn, for reads across a bus, or for room in the port */
     uint64_t busy_until_ns; /* its last turn lasts until then */
     bool interrupted;       /* asleep, but about to run */
+    uint32_t rings;         /* of its bell */
     bool running, again;    /* in its turn; and has been woken meanwhile */
     bool completed;         /* an operation ended in this turn: there may be room for another */
     uint32_t ticket;        /* of the current turn; older turns in the queue are void */

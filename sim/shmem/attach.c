@@ -51,7 +51,24 @@ int via_client_dead(const struct via_attach *attach)
                             attach->host);
 }
 
-/* --- a host's pages -------------------------------------------------------------------------- */
+/* --- a host's pipes and pages ---------------------------------------------------------------- */
+
+static struct sim_serve_options describe_pipes(const struct sim_job *job)
+{
+    const struct sim_config_shmem *config = job->config;
+    struct sim_serve_options pipes = {
+        .command = {.slots_count = config->slots,
+                    .data_bytes = via_max(2u, config->slots / 2) * config->body_bytes,
+                    .body_bytes_max = config->body_bytes},
+        .reply = {.slots_count = config->reply_slots,
+                  .data_bytes = 2 * config->body_bytes,
+                  .body_bytes_max = config->body_bytes},
+        .pes_max = job->pes_count,
+    };
+    pipes.area_bytes = (uint32_t)(VIA_ATTACH_COMMAND_OFF + via_pipe_memory_bytes(&pipes.command) +
+                                  via_pipe_memory_bytes(&pipes.reply));
+    return pipes;
+}
 
 void sim_attach_host_init(struct sim_job *job, uint32_t index)
 {
@@ -78,11 +95,15 @@ void sim_attach_host_init(struct sim_job *job, uint32_t index)
     if (shared->lives == MAP_FAILED) {
         abort();
     }
+    struct sim_serve_options pipes = describe_pipes(job);
+    pipes.status = shared->status;
+    shared->serve = sim_serve_new(&job->world->hosts[index], &pipes);
 }
 
 void sim_attach_host_fini(struct sim_job *job, uint32_t index)
 {
     struct sim_pe_host *shared = &job->hosts[index];
+    sim_serve_free(shared->serve);
     free(shared->status);
     free(shared->bells);
     munmap(shared->lives, LIFE_BYTES);
@@ -161,7 +182,9 @@ static int add_segment(struct sim_pe *pe, const struct via_attach_request *ask, 
                                   via_rng_next(&job->rng) >> 16, &handle);
     if (rc == 0) {
         answer->handle = handle;
-        job->hosts[pe->host->index].lives[via_segment_handle_index(handle)] = LIFE;
+        struct sim_pe_host *shared = &job->hosts[pe->host->index];
+        shared->lives[via_segment_handle_index(handle)] = LIFE;
+        sim_serve_offer(shared->serve, pe->index, handle, base, ask->bytes);
     }
     return rc;
 }
@@ -260,7 +283,6 @@ static void channel_init(struct sim_pe *pe, unsigned index, const struct via_pip
                          channel->data_ends, VIA_ATTACH_EPOCH);
     via_pipe_reader_init(&channel->reader, reply, commands + via_pipe_memory_bytes(command),
                          &credit, VIA_ATTACH_EPOCH);
-    sim_serve_init(pe, index, command, reply, area);
 }
 
 void sim_attach_open(struct sim_pe *pe)
@@ -268,18 +290,7 @@ void sim_attach_open(struct sim_pe *pe)
     struct sim_job *job = pe->job;
     const struct sim_config_shmem *config = job->config;
     struct via_attach *attach = &pe->attach;
-    const struct via_pipe_geometry command = {
-        .slots_count = config->slots,
-        .data_bytes = via_max(2u, config->slots / 2) * config->body_bytes,
-        .body_bytes_max = config->body_bytes,
-    };
-    const struct via_pipe_geometry reply = {
-        .slots_count = config->reply_slots,
-        .data_bytes = 2 * config->body_bytes,
-        .body_bytes_max = config->body_bytes,
-    };
-    size_t area_bytes =
-        VIA_ATTACH_COMMAND_OFF + via_pipe_memory_bytes(&command) + via_pipe_memory_bytes(&reply);
+    const struct sim_serve_options pipes = describe_pipes(job);
     attach->socket_fd = SOCKET_FD;
     attach->bell_fd = BELL_FD;
     attach->nudge_fd = NUDGE_FD;
@@ -293,10 +304,10 @@ void sim_attach_open(struct sim_pe *pe)
     attach->inbox_bytes_max = VIA_CLIENT_INBOX_BYTES_MAX;
     attach->stuck_ns_max = VIA_CLIENT_STUCK_NS_MAX;
     attach->status = job->hosts[pe->host->index].status;
-    attach->memory_bytes = area_bytes * attach->channels_count;
+    attach->memory_bytes = (size_t)pipes.area_bytes * attach->channels_count;
     attach->memory = sim_alloc_lines(attach->memory_bytes);
     attach->interest = sim_alloc_lines(VIA_ATTACH_INTEREST_WORDS * sizeof(*attach->interest));
-    attach->ops_count = command.slots_count * attach->channels_count;
+    attach->ops_count = pipes.command.slots_count * attach->channels_count;
     attach->ops = sim_alloc(attach->ops_count * sizeof(*attach->ops));
     for (uint32_t i = 0; i < attach->ops_count; i++) {
         attach->ops[i].index_next_free = i + 1;
@@ -309,7 +320,11 @@ void sim_attach_open(struct sim_pe *pe)
     via_list_init(&attach->segments_left);
     via_list_init(&attach->remotes);
     for (unsigned i = 0; i < attach->channels_count; i++) {
-        channel_init(pe, i, &command, &reply, attach->memory + i * area_bytes);
+        channel_init(pe, i, &pipes.command, &pipes.reply,
+                     attach->memory + (size_t)i * pipes.area_bytes);
+    }
+    if (job->nodes_count > 1) {
+        sim_serve_attach(job->hosts[pe->host->index].serve, pe->index, attach->memory);
     }
 }
 
@@ -335,7 +350,6 @@ void sim_attach_close(struct sim_pe *pe)
             via_list_entry(via_list_first(&attach->remotes), struct via_remote, link));
     }
     for (unsigned i = 0; i < attach->channels_count; i++) {
-        sim_serve_fini(pe, i);
         free(attach->channels[i].data_ends);
     }
     free(attach->memory);

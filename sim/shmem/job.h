@@ -6,7 +6,7 @@
  *   accesses.c accesses to memory, after any of which another PE may run
  *   hooks.c    system calls, clocks, malloc()
  *   attach.c   a PE's attachment: what via_attach_open() sets up, and the host's answers
- *   serve.c    the host's side of its pipes
+ *   serve.c    the host's side of its pipes, which is src/host's
  *   program.c  what the PEs do, drawn by the seed      check.c   whether it was done right
  *   steps.c    the steps of a program, by the library's calls
  *   shmem.c    all of it together
@@ -22,6 +22,7 @@
 #include "shmem/world.h"
 #include "sim/cost/fiber.h"
 #include "sim/shmem/program.h"
+#include "sim/shmem/serve.h"
 #include "sim/world.h"
 
 #define SIM_PES_MAX 64u
@@ -39,29 +40,6 @@ enum sim_pe_event {
     SIM_PE_BELL = 1,  /* a = PE: its host rings its bell */
     SIM_PE_KILL = 2,  /* the launcher ends all PEs */
     SIM_PE_CHECK = 3, /* after a crash: check that they have ended */
-};
-
-/* A command that the host has taken from a PE. */
-struct sim_slot {
-    enum { SIM_SLOT_FREE, SIM_SLOT_RUNNING, SIM_SLOT_DUE, SIM_SLOT_OVER } state;
-    uint64_t cookie, value;
-    int status;
-    bool is_data;
-    uint32_t bytes;
-    unsigned char *bounce; /* owned; the bytes that a get returns */
-};
-
-/* The host's side of one channel of a PE. */
-struct sim_serve {
-    struct via_pipe_reader commands;
-    struct via_pipe_writer replies;
-    struct via_pipe_record stash;
-    bool stashed;
-    uint32_t stash_index, over_next;
-    struct sim_slot *slots; /* owned */
-    uint32_t *due;          /* owned; indexes of slots */
-    uint32_t due_head, due_count;
-    uint32_t *reply_ends; /* owned */
 };
 
 struct sim_pe {
@@ -90,7 +68,6 @@ struct sim_pe {
     char *base[VIA_REGIONS];
     struct via_list allocated; /* allocations of the library */
     struct via_attach attach;
-    struct sim_serve serve[VIA_CLIENT_CHANNELS_MAX];
     /* Of its program. */
     shmem_team_t handles[SIM_TEAMS_MAX];
     uint64_t arena_off; /* in its heap */
@@ -104,8 +81,8 @@ struct sim_pe_host {
     _Atomic uint64_t *lives; /* mapped */
     uint64_t edges[SIM_HOSTS_MAX];
     uint16_t generations[SIM_HOSTS_MAX];
-    uint32_t running; /* operations of its PEs that the node has accepted */
-    bool crashed;     /* the host died; the PEs that were attached to it are on their own */
+    struct sim_serve *serve; /* owned */
+    bool crashed;            /* the host died; the PEs that were attached to it are on their own */
 };
 
 struct sim_job {
@@ -176,17 +153,5 @@ void sim_attach_offer(struct sim_pe *pe);
 void sim_attach_close(struct sim_pe *pe);
 /* Tells a host's processes about the fabric. */
 void sim_attach_status(struct sim_job *job, struct sim_host *host);
-
-/* --- serve.c --------------------------------------------------------------------------------- */
-
-unsigned sim_serve_turn(struct sim_guest *guest, struct sim_thread *thread);
-unsigned sim_serve_turn_over(struct sim_guest *guest, struct sim_thread *thread);
-bool sim_serve_arm(struct sim_guest *guest, struct sim_thread *thread);
-void sim_serve_complete(struct sim_guest *guest, struct sim_host *host, unsigned channel,
-                        uint64_t cookie, int status, uint64_t value);
-void sim_serve_init(struct sim_pe *pe, unsigned channel, const struct via_pipe_geometry *command,
-                    const struct via_pipe_geometry *reply, unsigned char *area);
-void sim_serve_fini(struct sim_pe *pe, unsigned channel);
-void sim_serve_ring(struct sim_pe *pe);
 
 #endif

@@ -226,3 +226,11 @@ void sim_pe_fini(struct sim_pe *pe)
     close(pe->heap_fd);
     close(pe->data_fd);
 }
+
+/* A write to an eventfd: the PE notices a little later. */
+void sim_pe_ring(uint32_t index)
+{
+    struct sim_job *job = sim_job;
+    sim_clock_after(&job->world->clock, sim_job_between(job, 0, 2000), SIM_EVENT_GUEST, index,
+                    SIM_PE_BELL, 0);
+}

@@ -164,6 +164,32 @@ static void begin(struct sim_guest *guest, struct sim_world *world)
     }
 }
 
+static unsigned turn(struct sim_guest *guest, struct sim_thread *thread)
+{
+    struct sim_job *job = job_of(guest);
+    struct sim_pe_host *shared = &job->hosts[thread->host->index];
+    if (thread->channel == 0 && !shared->crashed) {
+        sim_attach_status(job, thread->host);
+    }
+    return sim_serve_turn(shared->serve, thread);
+}
+
+static unsigned turn_over(struct sim_guest *guest, struct sim_thread *thread)
+{
+    return sim_serve_turn_over(job_of(guest)->hosts[thread->host->index].serve, thread);
+}
+
+static bool arm(struct sim_guest *guest, struct sim_thread *thread)
+{
+    return sim_serve_arm(job_of(guest)->hosts[thread->host->index].serve, thread);
+}
+
+static void complete(struct sim_guest *guest, struct sim_host *host, unsigned channel,
+                     uint64_t cookie, int status, uint64_t value)
+{
+    sim_serve_complete(job_of(guest)->hosts[host->index].serve, channel, cookie, status, value);
+}
+
 static void kill_all(struct sim_job *job)
 {
     sim_trace(job->world, "the launcher ends the job");
@@ -214,7 +240,7 @@ static void on_crash(struct sim_guest *guest, struct sim_host *host)
 {
     struct sim_job *job = job_of(guest);
     bool has_pes = false;
-    job->hosts[host->index].running = 0;
+    sim_serve_crash(job->hosts[host->index].serve);
     for (uint32_t i = 0; i < job->pes_count; i++) {
         struct sim_pe *pe = &job->pes[i];
         if (pe->host != host || pe->world.attach == NULL) {
@@ -245,7 +271,7 @@ static bool is_done(const struct sim_guest *guest)
     }
     /* Operations under way of a killed job end as well. */
     for (uint32_t i = 0; i < job->world->hosts_count; i++) {
-        if (job->hosts[i].running != 0) {
+        if (!sim_serve_is_idle(job->hosts[i].serve)) {
             return false;
         }
     }
@@ -329,10 +355,10 @@ static const struct sim_guest_ops ops = {
     .begin = begin,
     .end = end,
     .event = on_event,
-    .turn = sim_serve_turn,
-    .turn_over = sim_serve_turn_over,
-    .arm = sim_serve_arm,
-    .complete = sim_serve_complete,
+    .turn = turn,
+    .turn_over = turn_over,
+    .arm = arm,
+    .complete = complete,
     .crashed = on_crash,
     .is_done = is_done,
     .overdue = overdue,
@@ -348,6 +374,7 @@ static void make_config(struct sim_config *config)
     config->node.give_up_ns = 0;
     config->node.wait_ns_max = 0;
     config->node.segments_count += config->shmem.pes * VIA_REGIONS;
+    config->node.flows_count = via_max(config->node.flows_count, 2u); /* flow 0 is the hosts' */
     config->faults.rogues_count = 0;
     config->faults.crashes_count =
         config->shmem.crashes != 0 ? via_max(config->faults.crashes_count, 1u) : 0;

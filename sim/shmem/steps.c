@@ -2,6 +2,7 @@
 /* The steps of a program, as an OpenSHMEM program would write them. */
 #include <string.h>
 
+#include "shmem/path.h"
 #include "sim/shmem/job.h"
 
 /* Up to this many elements are put one by one. */
@@ -524,6 +525,7 @@ void sim_program_run(struct sim_pe *pe)
     pe->doing = "the last barrier";
     shmem_barrier_all();
     /* As shmem_finalize: the last words of the barrier may be under way still. */
-    shmem_quiet();
+    via_path_quiet();
     pe->doing = "over";
+    sim_pe_trace(pe, "is done");
 }

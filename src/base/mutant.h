@@ -3,7 +3,8 @@
  * Known-bad variants, for the simulator and for fuzzers to catch. In what is shipped VIA_MUTANT()
  * is the constant 0 and nothing of it is compiled. Only what is built with -DVIA_MUTANTS knows
  * via_mutant, which selects one: the simulator's copy of the core, the OpenSHMEM library and the
- * client library below it (sim/CMakeLists.txt), and all of the preset fuzz.
+ * * client library below it, the host's side of their pipes (sim/CMakeLists.txt), and all of the
+ * preset fuzz.
  */
 #ifndef VIA_BASE_MUTANT_H
 #define VIA_BASE_MUTANT_H
@@ -79,7 +80,10 @@
     X(OFI_FENCE_FIRST, "ofi-fence-first", "a fence's answer overtakes what was flushed before")    \
     X(OFI_EARLY_DONE, "ofi-early-done", "a write that has left counts as one that has arrived")    \
     X(CLIENT_OVERTAKE, "client-overtake", "stores do not wait for puts by frames before them")     \
-    X(CLIENT_NO_WANT, "client-no-want", "a PE that arms gives credits back, rings for none")
+    X(CLIENT_NO_WANT, "client-no-want", "a PE that arms gives credits back, rings for none")       \
+    X(SERVE_NO_REARM, "serve-no-rearm", "a ring starts no poll of the pipes that were armed")      \
+    X(SERVE_NO_ROOM, "serve-no-room", "a host that waits for room for replies does not say so")    \
+    X(SERVE_PARK_KEPT, "serve-park-kept", "commands that are parked go on from the pipe")
 
 /* The same for fuzzers; a name begins with that of tests/fuzz/fuzz_<name>.c, which is to catch it.
  */

@@ -23,6 +23,7 @@
  *   attach_server_process.c  a process comes; a process goes
  *   attach_server_segment.c  its memory, and that of others it maps
  *   attach_server_endpoint.c where messages go
+ *   attach_server_channel.c  its pipes, in the transfer thread
  *   attach_server_command.c  its commands, in the transfer thread
  *   attach_server_reply.c    replies to it, in the transfer thread
  *   attach_server_park.c     its commands for hosts that are cut off, in the transfer thread
@@ -136,6 +137,19 @@ struct via_process_channel {
     bool gone;
     bool broken; /* the process broke the rules of the pipe */
 };
+
+/* -ENOMEM; via_process_channel_fini() frees what there is. */
+int via_process_channel_init(struct via_process *process, uint32_t index);
+void via_process_channel_fini(struct via_process_channel *pc);
+
+/* All of them, in a turn of their thread. In this order: */
+void via_process_channels_rearm(struct via_transfer *transfer); /* the bell has rung */
+unsigned via_process_channels_serve(struct via_transfer *transfer);
+/* ... the node is polled, */
+unsigned via_process_channels_feed(struct via_transfer *transfer);
+void via_process_channels_flush(struct via_transfer *transfer);
+/* Before the thread sleeps, all are armed and checked again. True: there is something to do. */
+bool via_process_channels_arm(struct via_transfer *transfer);
 
 /* Takes commands; how many. */
 unsigned via_process_channel_serve(struct via_transfer *transfer, struct via_process_channel *pc);

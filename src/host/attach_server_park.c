@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/mutant.h"
 #include "host/host_private.h"
 
 static bool is_cut_off(const struct via_process_channel *pc, uint16_t destination)
@@ -110,7 +111,7 @@ static void park_one(void *ctx, struct via_op *op)
     *to = *from;
     if (copy != NULL) {
         memcpy(copy, op->source, bytes);
-        op->source = copy;
+        op->source = VIA_MUTANT(SERVE_PARK_KEPT) ? op->source : copy;
         to->copy = copy;
         pc->parked_bytes += (uint32_t)bytes;
     }

@@ -65,12 +65,7 @@ struct via_process *via_process_new(struct via_host *host, int fd, const struct 
 static void free_channels(struct via_process *process)
 {
     for (uint32_t i = 0; process->channels != NULL && i < process->channels_count; i++) {
-        struct via_process_channel *pc = &process->channels[i];
-        free(pc->data_ends);
-        free(pc->slots);
-        free(pc->due);
-        free(pc->bounces);
-        free(pc->members);
+        via_process_channel_fini(&process->channels[i]);
     }
     free(process->channels);
     process->channels = NULL;
@@ -108,46 +103,6 @@ static void bury(struct via_process *process)
 
 /* --- coming ----------------------------------------------------------------------------------- */
 
-static int init_channel(struct via_process *process, uint32_t index)
-{
-    const struct via_attach_server *server = &process->host->attach;
-    struct via_process_channel *pc = &process->channels[index];
-    uint32_t slots = server->command.slots_count;
-    pc->process = process;
-    via_list_init(&pc->link);
-    via_list_init(&pc->touched_link);
-    via_list_init(&pc->starved_link);
-    pc->add.handle = via_process_channel_added;
-    pc->end.handle = via_process_channel_ending;
-    pc->strand.handle = via_process_channel_stranded;
-    pc->cancel.handle = via_process_channel_cancelled;
-    pc->data_ends = calloc(server->reply.slots_count, sizeof(*pc->data_ends));
-    pc->slots = calloc(slots + VIA_ATTACH_PARKED_MAX, sizeof(*pc->slots));
-    pc->due = calloc(via_process_channel_due_max(slots), sizeof(*pc->due));
-    pc->bounces = malloc((size_t)VIA_ATTACH_BOUNCES * server->reply.body_bytes_max +
-                         VIA_ATTACH_SMALL_BOUNCES * VIA_ATTACH_SMALL_BYTES);
-    pc->bounces_free = UINT64_MAX >> (64 - VIA_ATTACH_BOUNCES - VIA_ATTACH_SMALL_BOUNCES);
-    pc->members =
-        calloc(VIA_ATTACH_MEMBERS, sizeof(*pc->members) * process->host->config.hosts_max);
-    pc->members_free = (1u << VIA_ATTACH_MEMBERS) - 1;
-    if (pc->data_ends == NULL || pc->slots == NULL || pc->due == NULL || pc->bounces == NULL ||
-        pc->members == NULL) {
-        return -ENOMEM;
-    }
-    unsigned char *area =
-        (unsigned char *)process->memory.base + (size_t)index * server->area_bytes;
-    struct via_pipe_target credit = {.direct = area + VIA_ATTACH_COMMAND_CREDIT_OFF};
-    via_pipe_reader_init(&pc->commands, &server->command, area + VIA_ATTACH_COMMAND_OFF, &credit,
-                         VIA_ATTACH_EPOCH);
-    struct via_pipe_target target = {.direct = area + VIA_ATTACH_COMMAND_OFF +
-                                               via_pipe_memory_bytes(&server->command)};
-    via_pipe_writer_init(
-        &pc->replies, &server->reply, &target,
-        (const _Atomic uint64_t *)(const void *)(area + VIA_ATTACH_REPLY_CREDIT_OFF), pc->data_ends,
-        VIA_ATTACH_EPOCH);
-    return 0;
-}
-
 static int allocate(struct via_process *process, struct via_error *err)
 {
     const struct via_host *host = process->host;
@@ -168,7 +123,7 @@ static int allocate(struct via_process *process, struct via_error *err)
     process->channels_count = channels;
     rc = process->channels == NULL ? -ENOMEM : 0;
     for (uint32_t i = 0; i < channels && rc == 0; i++) {
-        rc = init_channel(process, i);
+        rc = via_process_channel_init(process, i);
     }
     return rc != 0 ? via_error_set(err, rc, "pipes: %s", strerror(-rc)) : 0;
 }

@@ -13,8 +13,6 @@
 #include "host/host_private.h"
 #include "port/bell.h"
 
-/* Turns without a command after which a process's pipe is armed and left alone. */
-#define EMPTY_POLLS_MAX 16u
 /* A fence is polled this often even while the thread sleeps, for the port's own time-out. */
 #define FENCE_SLEEP_NS (20 * VIA_MSEC_NS)
 /* A thread that sleeps polls its pipes this often: hardware may lose an interrupt. */
@@ -104,71 +102,6 @@ static void catch_up(struct via_transfer *transfer, uint64_t target)
     via_host_poke(transfer->host);
 }
 
-/*
- * The bell has rung: for one of the idle, or with room for one of the starved. A process with
- * commands under way, now or before, may have rung late for one of those: it used the generation up
- * for nothing, so they are armed again.
- */
-static void rearm_idle(struct via_transfer *transfer)
-{
-    via_list_foreach_safe(it, &transfer->idle) {
-        struct via_process_channel *pc = via_list_entry(it, struct via_process_channel, link);
-        via_pipe_arm(&pc->commands);
-        if (via_process_channel_is_ready(pc) || via_process_channel_is_stuck(pc)) {
-            via_list_remove(&pc->link);
-            via_list_push_back(&transfer->active, &pc->link);
-        }
-    }
-}
-
-static unsigned serve_active(struct via_transfer *transfer)
-{
-    unsigned work = 0;
-    via_list_foreach_safe(it, &transfer->active) {
-        struct via_process_channel *pc = via_list_entry(it, struct via_process_channel, link);
-        unsigned taken = via_process_channel_serve(transfer, pc);
-        work += taken;
-        if (pc->gone) {
-            continue;
-        }
-        if (taken != 0 || pc->stashed) {
-            pc->empty_polls = 0;
-        } else if (++pc->empty_polls >= EMPTY_POLLS_MAX) {
-            pc->empty_polls = 0;
-            via_process_channel_arm(pc);
-            if (!via_process_channel_is_ready(pc)) {
-                via_list_remove(&pc->link);
-                via_list_push_back(&transfer->idle, &pc->link);
-            }
-        }
-    }
-    /* The channel served first in this turn is last in the next: room in the node goes round. */
-    struct via_list *first = via_list_pop_front(&transfer->active);
-    if (first != NULL) {
-        via_list_push_back(&transfer->active, first);
-    }
-    return work;
-}
-
-static unsigned feed_starved(struct via_transfer *transfer)
-{
-    unsigned work = 0;
-    via_list_foreach_safe(it, &transfer->starved) {
-        struct via_process_channel *pc =
-            via_list_entry(it, struct via_process_channel, starved_link);
-        work += via_process_channel_feed(transfer, pc);
-    }
-    return work;
-}
-
-static void flush_touched(struct via_transfer *transfer)
-{
-    for (struct via_list *link; (link = via_list_pop_front(&transfer->touched)) != NULL;) {
-        via_process_channel_flush(transfer,
-                                  via_list_entry(link, struct via_process_channel, touched_link));
-    }
-}
-
 /* One turn: how much was done. */
 static unsigned run_turn(struct via_transfer *transfer, uint64_t now_ns, uint64_t *ret_deadline_ns)
 {
@@ -178,7 +111,7 @@ static unsigned run_turn(struct via_transfer *transfer, uint64_t now_ns, uint64_
     if (via_tenant_bells_have_rung(transfer)) {
         via_tenant_bells_note(transfer);
         transfer->unannounced = false;
-        rearm_idle(transfer);
+        via_process_channels_rearm(transfer);
     }
     if (atomic_load_explicit(&transfer->mail_there, memory_order_acquire)) {
         handle_mail(transfer);
@@ -190,39 +123,20 @@ static unsigned run_turn(struct via_transfer *transfer, uint64_t now_ns, uint64_
     if (!via_list_is_empty(&transfer->sends)) {
         via_host_message_submit_again(transfer);
     }
-    work += serve_active(transfer);
+    work += via_process_channels_serve(transfer);
     work += via_node_poll(transfer->host->node, transfer->channel, now_ns, ret_deadline_ns);
-    work += feed_starved(transfer);
-    flush_touched(transfer);
+    work += via_process_channels_feed(transfer);
+    via_process_channels_flush(transfer);
     return work;
 }
 
 /* Arms all pipes, then checks them again. */
 static enum via_arm arm(struct via_transfer *transfer)
 {
-    bool nothing = true;
-    via_list_foreach_safe(it, &transfer->active) {
-        struct via_process_channel *pc = via_list_entry(it, struct via_process_channel, link);
-        via_process_channel_arm(pc);
-        if (via_process_channel_is_ready(pc)) {
-            nothing = false;
-        } else if (!pc->stashed) {
-            pc->empty_polls = 0;
-            via_list_remove(&pc->link);
-            via_list_push_back(&transfer->idle, &pc->link);
-        }
-    }
-    via_list_foreach_safe(it, &transfer->starved) {
-        struct via_process_channel *pc =
-            via_list_entry(it, struct via_process_channel, starved_link);
-        via_pipe_ask_for_room(&pc->replies);
-        if (via_process_channel_feed(transfer, pc)) {
-            nothing = false;
-        }
-    }
+    bool nothing = !via_process_channels_arm(transfer);
     enum via_arm armed = via_node_arm(transfer->host->node, transfer->channel);
     uint64_t target;
-    nothing = nothing && via_list_is_empty(&transfer->touched) && !is_behind(transfer, &target) &&
+    nothing = nothing && !is_behind(transfer, &target) &&
               !atomic_load_explicit(&transfer->mail_there, memory_order_acquire) &&
               !atomic_load_explicit(&transfer->host->stopping, memory_order_acquire);
     return nothing ? armed : VIA_ARM_BUSY;

@@ -29,7 +29,7 @@ PARTS = [
     ("core-client-no-want", f"{PES},hosts=2,cuts=0,freezes=0,crashes=0,"
                             "pe-nodes=2,pe-crash=0,direct=0,pe-replies=16,pe-slots=64,pes=8,pe-elements=4096,pe-stall=100,pe-steps=200"),
     ("core-client-overtake", f"{PES},hosts=4,graph=ring,direct=100,crashes=0,pe-crash=0,cuts=30,cut-ns=1000000"),
-    ("core-shmem-*", PES), ("core-client-*", PES),
+    ("core-shmem-*", PES), ("core-client-*", PES), ("core-serve-*", PES),
     ("core-ofi-*", f"{FABRIC},like=ofi"),
     ("lost-line", f"{FABRIC},like=network"),
     ("core-conn-early-reuse", f"{STREAMS},stream-avail=1000"), ("core-conn-spilled-end", f"{STREAMS},stream-bursts=1000,stream-kills=0"),
