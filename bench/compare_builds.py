@@ -5,9 +5,9 @@
 usage: compare_builds.py OTHER [--json FILE] [--rounds N] [--only MEASURE] [--rows TEXT] [--quick]
 
 OTHER is the folder bin of another release build. Each round takes each measure of both builds in turn, in alternating
-order; a ratio is that of one round, and the table shows medians over the rounds, and the quartiles of the ratios. Ratios
-above 1 are gains of this build, whatever the unit. "LOST" needs most rounds: a median below 0.97 with the upper quartile
-above is "unsettled" and asks for more rounds.
+order; a ratio is that of one round, and the table shows medians over the rounds, and the quartiles of the ratios.
+Ratios above 1 are gains of this build, whatever the unit. "LOST" needs most rounds: a median below 0.97 with the upper
+quartile above is "unsettled" and asks for more rounds.
 """
 import argparse
 import json

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""All processes that a test started end with it, also if the test is killed, and if its children have left it.
+"""All processes that a test started end with it, even if the test is killed, or its children have become daemons.
 
     supervise.py COMMAND...     runs a program so
     supervise.begin()           the same for the Python program that calls it, before it starts a thread
     supervise.own_namespace_names()   names of network namespaces end with the processes, too
 
-The caller goes on in a grandchild of itself. The process between adopts each process that loses its parent
-(prctl(2), PR_SET_CHILD_SUBREAPER), so it knows all of them; it is in a session of its own, so a signal to the group
-spares it. When the test has ended, or the first process has, it ends the remaining processes: by SIGTERM first, so
-that daemons clean up.
+The caller continues in a grandchild of itself. The supervisor, the process between caller and grandchild, adopts each
+process that loses its parent (prctl(2), PR_SET_CHILD_SUBREAPER), so it knows all of them; it is in a session of its
+own, so a signal to the group spares it. When the test has ended, or the first process has, it ends the remaining
+processes: by SIGTERM first, so that daemons clean up.
 """
 import contextlib
 import ctypes
@@ -24,9 +24,9 @@ MS_PRIVATE = 1 << 18
 NAMESPACES = "/run/netns"
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
-# For daemons to end by themselves; they are asked once.
+# Seconds in which daemons may end by themselves after one SIGTERM.
 PATIENCE_S = 3
-# Set below a supervisor: one is enough.
+# Set in the environment of a supervised process: one supervisor is enough.
 MARK = "VIADUCT_SUPERVISED"
 
 
@@ -42,7 +42,7 @@ def own_namespace_names():
         return
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(CLONE_NEWNS) != 0:
-        return  # where this is forbidden, so are network namespaces
+        return  # where mount namespaces are forbidden, network namespaces are, too
     if libc.mount(b"none", b"/", None, ctypes.c_ulong(MS_REC | MS_PRIVATE), None) != 0:
         raise OSError(ctypes.get_errno(), "make mounts private")
     os.makedirs(NAMESPACES, exist_ok=True)
@@ -129,7 +129,7 @@ def exit_as(code):
 
 
 def become_watcher(first):
-    """Returns in the test; does not in the process between."""
+    """Returns in the test; the supervisor never returns."""
     prctl(PR_SET_CHILD_SUBREAPER, 1)
     prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     if os.getppid() != first:

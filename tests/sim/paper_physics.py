@@ -77,7 +77,8 @@ def steady():
 
 
 def link_rate(giga, code, lanes, mps, delay):
-    """Bytes per second for TLPs: Ack and UpdateFC DLLPs and SKPs taken off. In a symbol time each lane carries a byte."""
+    """Bytes per second for TLPs: Ack and UpdateFC DLLPs and SKPs taken off. In a symbol time each lane carries a
+    byte."""
     limit = int((mps + 28) * 2.5 / lanes + delay)
     return lanes * giga * 1e9 * code / 8 * (1 - 16 / (limit * lanes) - 4 / 1538)
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""Plans of small fabrics against results by paper and pencil; random fabrics under more load, with longer and narrower cables; the same
-seed, the same plan; errors that name their cause. plan.py [COUNT [SEED]]: more random fabrics, or others."""
+"""Plans of small fabrics against results by paper and pencil; random fabrics under more load, with longer and narrower
+cables; the same seed, the same plan; errors that name their cause. plan.py [COUNT [SEED]]: more random fabrics, or
+others."""
 import csv
 import io
 import json
@@ -45,9 +46,9 @@ def within(line, value, low, high, what):
     check(low <= value <= high, f"viaduct plan {line}: {what} is {value:.5g}, not {low:.5g} to {high:.5g}")
 
 
-# Gen3 x8, MPS 256: 8 lanes x 8 GT/s x 128/130 / 8 bits; Ack and UpdateFC DLLPs of 8 bytes each (256 + 28) x 2.5 / 8 + 115
-# symbols of 8 lanes; SKPs 4 in 1538. A frame of 32 KiB and its record of 64 bytes leave a core's fill buffers as TLPs of 64 bytes,
-# each with 24 bytes besides.
+# Gen3 x8, MPS 256: 8 lanes x 8 GT/s x 128/130 / 8 bits; Ack and UpdateFC DLLPs of 8 bytes each (256 + 28) x 2.5 / 8 +
+# 115 symbols of 8 lanes; SKPs 4 in 1538. A frame of 32 KiB and its record of 64 bytes leave a core's fill buffers as
+# TLPs of 64 bytes, each with 24 bytes besides.
 TLP_RATE = 8 * 8e9 * 128 / 130 / 8 * (1 - 16 / (8 * int((256 + 28) * 2.5 / 8 + 115)) - 4 / 1538)
 PORT = TLP_RATE * 32768 / ((32768 + 64) / 64 * 88)
 
@@ -118,8 +119,8 @@ def rest():
 
 
 def bounds():
-    # Above 64 hosts no core runs beside the planner; the reference is paper and pencil. A ring's halves are joined by two
-    # cables: a host of N sends (N/2)/(N-1) of its messages across.
+    # Above 64 hosts no core runs beside the planner; the reference is paper and pencil. A ring's halves are joined by
+    # two cables: a host of N sends (N/2)/(N-1) of its messages across.
     for line, share, least in [
             ("--hosts 100 --topology ring --size 4KiB --events 600000", 2 * 99 / 50**2, 0.65),  # the core: 0.70 at 64 hosts
             ("--topology torus:16x8 --events 400000", 16 * 127 / 64**2, 0.6),  # halves of the 16: 2 x 8 cables
@@ -145,8 +146,8 @@ def draw(rng):
 
 
 def compare(before, after, what):
-    """Nothing gets faster. Percentiles are known to 1 %, of some thousand messages. (Not p90: in a chain of nine hosts one flow in nine goes
-    all the way back, so p90 is of either kind.)"""
+    """Nothing gets faster. Percentiles are known to 1 %, of some thousand messages. (Not p90: in a chain of nine hosts
+    one flow in nine goes all the way back, so p90 is of either kind.)"""
     for key in ("p50_us", "p99_us"):
         if None not in (before[key], after[key]) and after["refused"] == 0:
             check(after[key] >= before[key] * 0.95 - 0.3, f"{what}: {key} from {before[key]:.5g} to {after[key]:.5g}")
@@ -229,7 +230,8 @@ def choice():
     within("32KiB", large["stores_us"], 32832 / 64 * 88 / TLP_RATE * 1e6, 32832 / 64 * 88 / TLP_RATE * 1e6 + 2, "a body by stores")
     check(small["engine_us"] > small["stores_us"] + 2, "an engine with 2 us of set-up brings 64 bytes as soon as stores")
     check(large["engine_busy_us"] < large["stores_busy_us"], "a thread that stages 32 KiB is kept as long as one that stores them")
-    # On a narrow link the TLPs decide: an engine without set-up, copy and register stores is faster before a frame is full.
+    # On a narrow link the TLPs decide: an engine without set-up, copy and register stores is faster before a frame is
+    # full.
     quick = tempfile_parts({"setup": "setup = 0 us [chosen] x", "register_store": "register_store = 0 ns [chosen] x",
                             "copy": "copy = 900 GB/s [chosen] x"})
     check(0 < plan(f"{short} 4KiB --cable copper-x4 --parts {quick}")["engine_sooner_bytes"] <= 32768, "an engine for nothing is never sooner")

@@ -9,7 +9,7 @@ import unittest
 from lab import Case, HANG_S, VIADUCT
 
 FABRIC = "sockets-%d" % os.getpid()
-# Processes map the memory of neighbours: not in fabrics that are like real links of a class.
+# True if processes map the memory of neighbours. They do not in fabrics whose links are like a class of real ones.
 MAPS_MEMORY = os.environ.get("VIADUCT_UP_LIKE", "memory") == "memory"
 
 
@@ -42,7 +42,7 @@ def beside(disturb):
 
 
 def keep_cutting(cut_s, mended_s, links=(("1", "2"),)):
-    """For beside(): one link after the other is cut for so long, then mended for so long."""
+    """A function for beside(): cuts one link after the other for `cut` seconds, then mends it for `mended` seconds."""
     def disturb(stop):
         while not stop.is_set():
             for a, b in links:

@@ -4,13 +4,13 @@
 
 usage: kill_sockets.py [--count N] [--seed S]
 
-The other side has to end by itself, and must not have seen a wrong byte. The time from the death until one of its calls
-reports it is printed for both, side by side. Exit code 1 when a side hung, bytes were wrong, something was left behind, or
-the other side was told later than by kernel TCP: by more than a quarter and a millisecond, in the 90th percentile. Of a side
-that hung it is printed where it is: what the kernel says of its threads and of the connection, and its stacks where gdb is
-installed.
+The surviving side has to end by itself, and must not have received a wrong byte. The time from the death until one of
+its calls reports it is printed for both, side by side. Exit code 1 when a side hung, bytes were wrong, something was
+left behind, or the surviving side's calls reported the death later than over kernel TCP: by more than a quarter and a
+millisecond, in the 90th percentile. For a side that hung, the state of its threads and of the connection in the kernel
+is printed, and its stacks where gdb is installed.
 
-Time in which the other side waits for a CPU does not count, nor that in which the killed one does, to die. Over pipes both
+The time in which either side waits for a CPU does not count, including the killed one's before it dies. Over pipes both
 are runnable, over the kernel one of them sleeps; on a busy machine a process that has slept gets the CPU sooner.
 """
 import argparse
@@ -28,7 +28,7 @@ import time
 import lab
 from lab import PRELOAD, STREAM, VIADUCT, end, free_port, is_connected, listens, rendezvous_names
 
-# TCP's time is the promise; the rest is for a busy machine.
+# Kernel TCP reports a death at once; the limit allows for a busy machine.
 HANG_S = 20.0
 WRONG_BYTES = 2
 
@@ -41,7 +41,7 @@ def client_words(dice, port):
 
 
 def cpu_wait_s(process):
-    """For how long it has waited for a CPU so far; 0 where the kernel does not count that."""
+    """For how long the process has waited for a CPU so far; 0 where the kernel does not count that."""
     with contextlib.suppress(OSError), open("/proc/%d/schedstat" % process.pid, encoding="ascii") as file:
         return int(file.read().split()[1]) / 1e9
     return 0
@@ -53,7 +53,7 @@ def start(words, env):
 
 
 def has_ended(process, seconds):
-    """Waits for it. By its descriptor: Popen.wait() with a limit polls only every 50 ms."""
+    """Waits for the process by a pidfd: Popen.wait() with a limit polls only every 50 ms."""
     pidfd = os.pidfd_open(process.pid)
     try:
         return bool(select.select([pidfd], [], [], seconds)[0])
@@ -81,7 +81,8 @@ def print_where(process, port):
 
 
 def one(dice, preload):
-    """(what was wrong or None, seconds until the other side knew, the errno by which or 0 for the end of the stream)"""
+    """(the error or None, seconds until a call of the surviving side reported the death, its errno or 0 for the end of
+    the stream)"""
     env = dict(os.environ, PROG_STREAM_TOLD="1", **({"LD_PRELOAD": PRELOAD} if preload else {}))
     port = free_port()
     server = start(["serve", "127.0.0.1", str(port), "1"], env)
@@ -116,8 +117,8 @@ def one(dice, preload):
 
 
 def most(times):
-    """So late or sooner nine times in ten. On a busy machine the median is 0: a wait for the CPU counts when it is over,
-    also the part before the death."""
+    """The 90th percentile. On a busy machine the median is 0: a wait for the CPU counts when it is over, including the
+    part before the death."""
     return sorted(times)[len(times) * 9 // 10]
 
 

@@ -27,9 +27,10 @@ PRELOAD = os.path.join(BIN, "libviaduct-sockets.so")
 CHECKS = os.path.join(BIN, "tests", "prog_socket_checks")
 STREAM = os.path.join(BIN, "tests", "prog_stream")
 VIADUCT = os.path.join(BIN, "viaduct")
-# Debian's: what is in front of it in PATH may be a shell script that starts many programs.
+# Debian's Python: another one in PATH may be a shell script that starts many programs.
 PYTHON = "/usr/bin/python3"
-# Longer than any test here takes on a machine with ten times as many busy programs as CPUs: a program that takes longer hangs.
+# Longer than any test here takes on a machine with ten times as many busy programs as CPUs: a program that takes longer
+# hangs.
 HANG_S = 60
 
 
@@ -44,7 +45,8 @@ def end(process):
 
 
 def free_port(address="127.0.0.1"):
-    """Below those that the kernel gives to clients: one of these could take it before the server does."""
+    """A free port below those that the kernel gives to clients: a client could take one of these before the server
+    does."""
     with open("/proc/sys/net/ipv4/ip_local_port_range", encoding="ascii") as file:
         lowest = int(file.read().split()[0])
     while True:
@@ -55,7 +57,8 @@ def free_port(address="127.0.0.1"):
 
 
 def listens(port):
-    """Asks the kernel's table: a connection would be taken for a client's."""
+    """Waits until the port is in the kernel's table of listeners: a connection for the test would count as a
+    client's."""
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         with contextlib.suppress(OSError), open(table, encoding="ascii") as lines:
             for line in lines:
@@ -66,7 +69,8 @@ def listens(port):
 
 
 def is_connected(port):
-    """A client that is killed before that leaves its server waiting, as with TCP."""
+    """Waits until the server has accepted the connection: a client killed before that leaves its server waiting, as
+    with TCP."""
     with open("/proc/net/tcp", encoding="ascii") as lines:
         return any(fields[3] == "01" and fields[1].endswith(":%04X" % port) for fields in map(str.split, lines))
 
@@ -122,7 +126,7 @@ class Case(unittest.TestCase):
         left = set(rendezvous_names()) - of_others
         while left and time.monotonic() < deadline:
             time.sleep(0.05)
-            left &= set(rendezvous_names())  # what comes now is another run's
+            left &= set(rendezvous_names())  # sockets that are new now are another run's
         self.assertEqual(left, set())
 
     def environment(self, preload, **more):
@@ -169,7 +173,8 @@ class Case(unittest.TestCase):
         self.assertEqual(code, 0, process.log.read()[-800:])
 
     def lines(self, processes=0):
-        """Statistics of the programs since the last call: one entry per process, once there are so many."""
+        """Statistics of the programs since the last call: one entry per process. Waits until there are `count`
+        entries."""
         deadline = time.monotonic() + HANG_S
         while self.lines_count() < processes and time.monotonic() < deadline:
             time.sleep(0.01)
@@ -187,8 +192,8 @@ class Case(unittest.TestCase):
             return file.read().count(b"\n")
 
     def assert_by_pipes(self, entries, share=0.5, processes=2):
-        """That many processes took part, and that share of what they sent went by pipes: the rest before there were
-        any, and on a busy machine they come late."""
+        """At least `processes` processes took part, and at least `share` of what they sent went by pipes: the rest was
+        sent before there were pipes, which are late on a busy machine."""
         self.assertGreaterEqual(len(entries), processes, entries)
         pipe = sum(e["bytes_pipe_tx"] for e in entries)
         kernel = sum(e["bytes_kernel_tx"] for e in entries)

@@ -5,9 +5,9 @@
  *     prog_burst serve ADDRESS PORT                     until it is killed
  *     prog_burst fetch ADDRESS PORT COUNT THREADS BYTES SEED
  *
- * fetch asks for COUNT answers of 1 to BYTES bytes, small ones as likely as large, and checks each
- * byte and the end. Before that it exchanges some bytes with the server, from none to many: so the
- * end comes at every stage of the connection. It prints what went wrong, each once, and
+ * fetch requests COUNT answers of 1 to BYTES bytes, small ones as likely as large, and checks each
+ * byte and the end. Before that it exchanges some bytes with the server, from none to many, so that
+ * the end comes at every stage of the connection. It prints what went wrong, each once, and
  * {"connections":N,"failures":F,"end_ms":E}: the longest time between a last byte and the end.
  */
 #include <arpa/inet.h>
@@ -26,7 +26,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* The request. */
+/* A request: how many bytes to send, and of which stream. */
 struct request {
     uint64_t bytes;
     uint64_t seed;
@@ -67,7 +67,8 @@ static bool read_all(int fd, void *data, size_t bytes)
     return true;
 }
 
-/* A byte there and back, some times. false: the connection is over; at its end errno is 0. */
+/* Exchanges a byte there and back some times. False: the connection is over; errno is 0 at its
+ * end. */
 static bool warm_up(int fd, uint64_t seed, bool first)
 {
     char byte = 'w';

@@ -114,7 +114,7 @@ int main(int argc, char **argv)
             fail("connect");
         }
         run(fd, 1);
-        return 0; /* by exit(): what libraries do then is confined, too */
+        return 0; /* by exit(): what libraries do at exit is confined, too */
     }
     pid_t server = fork();
     if (server == 0) {

@@ -23,7 +23,7 @@ PROGRAM = os.path.join(BIN, "tests", "prog_random_calls")
 BATCH = 50
 # Calls wait nearly all of the time, for limits of milliseconds.
 JOBS = 8 * (os.cpu_count() or 1)
-# How connections get pipes: after some calls, or with the first byte.
+# When connections get pipes: after 4 calls, or with the first byte.
 WAYS = ("4", "0")
 
 
@@ -52,9 +52,10 @@ def looked(look, before):
 
 
 def is_extra_edge(line, other, before):
-    """poll() on a set of edges, when pipes come: the kernel keeps the edge that epoll_wait() told by itself just before,
-    and lets go of it only by an epoll_wait() of its own, which would take the events of other descriptors, too. The same of a set
-    in a set, of which bytes that still come by the kernel are reported by the kernel and by us, at the next poll."""
+    """poll() on a set of edges, when pipes come: the kernel keeps the edge that the library's epoll_wait() reported
+    itself just before, and drops it only in an epoll_wait() of its own, which would take the events of other
+    descriptors, too. The same of a set in a set, of which bytes that still come by the kernel are reported by the
+    kernel and by the library, at the next poll."""
     look = line.partition(": ")[2].partition(" 0 = 0")[0]
     return ("poll(set 1) 0 = 0" in line and "poll(set 1) 0x1 = 1" in other) or \
         (look.endswith("epoll_wait(set 6)") and "(set 6) 0x1 = 1" in other and "0x1 = 1" in looked(look, before))
@@ -65,20 +66,21 @@ PEEK, DONTWAIT, WAITALL = 0x2, 0x40, 0x100
 
 
 def goes_back(one):
-    """Does this call return its connection to the kernel? A call that waits for all and leaves it there does, too (ADR 60),
-    poll() on a set, and closing the number by which it is in a set while a copy is open (ADR 70)."""
+    """True if this call returns its connection to the kernel. So does a call that waits for all bytes and leaves them
+    there (ADR 60), poll() on a set, and closing the number by which it is in a set while a copy is open (ADR 70)."""
     flags = re.search(r"recv by \d+ \(\d+ in \d+, (0x[0-9a-f]+)\)", one)
     return any(call in one for call in GOES_BACK) or \
         (flags is not None and int(flags[1], 16) & (PEEK | DONTWAIT | WAITALL) == PEEK | WAITALL)
 
 
 def may_be_told(events, look, before):
-    """Has a connection gone back to the kernel since the last check? Or before, and bytes have come: what was
-    unread is sent again, maybe later. The edge of the change may also be told twice: by epoll_wait() itself, which
-    answers without the kernel what it knows, and by the kernel, which keeps it until it is asked. epoll(7): "receiving an
-    event from epoll_wait(2) should suggest to you that such file descriptor is ready for the requested I/O operation. You must
-    consider it ready until the next (nonblocking) read/write yields EAGAIN." So an edge too many is allowed where the
-    descriptor is ready, and programs find nothing new by it; one too few is not."""
+    """True if a connection has returned to the kernel since the last check; or before, and bytes have arrived: unread
+    bytes are sent again, maybe later. The edge of the change may also be reported twice: by the library's epoll_wait(),
+    which answers without the kernel if it can, and by the kernel, which keeps the edge until it is asked. epoll(7):
+    "receiving an event from epoll_wait(2) should suggest to you that such file descriptor is ready for the requested
+    I/O operation. You must consider it ready until the next (nonblocking) read/write yields EAGAIN." So an edge too
+    many is allowed where the descriptor is ready, and makes programs find nothing new; a missing edge is not
+    allowed."""
     twice = False
     for one in reversed(before):
         if goes_back(one):
@@ -92,38 +94,41 @@ def may_be_told(events, look, before):
 
 
 def is_edge_of_change(line, other, before):
-    """One edge more is allowed, one less is not. When a connection returns to the kernel its registration changes, which the
-    kernel reports as an edge, also through a set in a set. And unread bytes are sent again: they arrive twice."""
+    """An additional edge is allowed, a missing one is not. When a connection returns to the kernel its registration
+    changes, which the kernel reports as an edge, also through a set in a set. And unread bytes are sent again: they
+    arrive twice."""
     look = line.partition(": ")[2].partition(" 0 = 0")[0]
     return look.endswith(("epoll_wait(set 1)", "epoll_wait(set 4)", "epoll_wait(set 6)")) and other.endswith(" = 1 ") and \
         may_be_told(int(other.partition(") ")[2].split()[0], 16), look, before)
 
 
 def told_of_both(line):
-    """Of a set with both ends: the events of each."""
+    """The events of each end, for a set with both."""
     words = line.split(") ")[1].split() if "epoll_wait(both " in line else []
     return [int(word, 16) for word in words[:2]]
 
 
 def is_edge_of_change_of_both(line, other, before):
-    """The same for the set that has both ends, whichever call polls: one edge too many, of either end."""
+    """The same for the set that has both ends, whichever call polls: an additional edge of either end is allowed."""
     expected, got = told_of_both(line), told_of_both(other)
     return "(both 1)" in line and len(got) == 2 and all(
         one == two or (one == 0 and may_be_told(two, "epoll_wait(both 1)", before)) for one, two in zip(expected, got))
 
 
 def is_fewer_of_both(line, other, before):
-    """The kernel reports a copy that we do not know, and a connection that has gone back, with the program's data, which need
-    not be its own alone. When descriptors of ours have taken places, the kernel can not be asked twice then: it would report
-    level-triggered events again. So of several one may be left for the next call."""
+    """The kernel reports a copy that the library does not know, and a connection that has returned, with the program's
+    data, which several registrations may share. When the library's descriptors have taken entries of the result, the
+    kernel can not be asked twice: it would report level-triggered events again. So one of several events may be left
+    for the next call."""
     expected, got = told_of_both(line), told_of_both(other)
     return "(both 0)" in line and len(got) == 2 and line.endswith(" = 2 ") and other.endswith(" = 1 ") and \
         all(two in (0, one) for one, two in zip(expected, got)) and any(goes_back(one) for one in before)
 
 
 def is_end_of_copy(line, other, before):
-    """The socket's number has become that of a copy which we do not know: the registration is the kernel's from then on,
-    and that a one-shot event has been reported can not be handed over: the kernel tells of the end nevertheless."""
+    """The socket's number has become that of a copy which the library does not know. From then on the registration is
+    the kernel's, which can not be given the fact that its one-shot event has been reported: so the kernel reports the
+    end nevertheless."""
     ends = (("epoll_wait(set %d) 0 = 0", "0x10"), ("epoll_wait(set %d) 0 = 0", "0x18"), ("poll(set %d) 0 = 0", "0x1"))
     spent = any(call % number in line and other.endswith(" %s = 1 " % end) for number in (2, 4) for call, end in ends)
     return spent and any("passed to itself" in one for one in before)
@@ -143,13 +148,14 @@ def first_difference(expected, got):
 
 
 def differs(seed, rounds, one, after):
-    """(TCP, pipes) of one seed when as many rounds are run once more from the first one."""
+    """The answers (TCP, pipes) of one seed when as many rounds are run once more from the first one."""
     return first_difference(answers(seed, rounds).get(one, []), answers(seed, rounds, after).get(one, []))
 
 
 def compare(seed, rounds):
-    """What is answered differently: (seed, after, (TCP, pipes), first round that repeats it, or None). Asked again alone;
-    else, as what the process did before may matter, after the same rounds as before."""
+    """Seeds that are answered differently: (seed, after, (TCP, pipes), first round that repeats it, or None). Each is
+    run again alone; if it does not repeat, after the same rounds as before, because the process's earlier calls may
+    matter."""
     found = []
     expected = answers(seed, rounds)
     for after in WAYS:
@@ -167,7 +173,7 @@ def compare(seed, rounds):
 
 
 def differences(seed, rounds):
-    """Those that are answered differently again."""
+    """The seeds that are answered differently again."""
     return [one for one in compare(seed, rounds) if one[3] is not None]
 
 

@@ -10,7 +10,8 @@ from hosts import Hosts, cut, mend
 import lab
 from lab import HANG_S, PYTHON, end, free_port
 
-# Fills the way to the absent host by some connections, with small and large records; then there and back to another host.
+# Fills the path to the absent host by some connections, with small and large records; then sends to another host and
+# back.
 FILLS = """
 import os, socket, sys, time
 def meet(address, port):
@@ -51,7 +52,7 @@ for _ in range(int(sys.argv[3])):
     for _ in range(300):
         conn.sendall(conn.recv(100, socket.MSG_WAITALL))
     conns.append(conn)
-listener.accept()  # nothing is read before, or what the kernel carries would never be full
+listener.accept()  # nothing is read before this: otherwise the kernel's buffers would never be full
 for conn in conns:
     at = 0
     while data := conn.recv(1 << 16):
@@ -76,7 +77,7 @@ class AbsentHost(Hosts):
     absent = "127.77.0.5"
 
     def exchange(self):
-        """False: on a busy machine there are no pipes sometimes."""
+        """False if there were no pipes, which happens on a busy machine."""
         port, absent_port = free_port(self.address), free_port(self.absent)
         answers = self.start([PYTHON, "-c", ANSWERS, self.address, str(port)], port=port)
         at_other, self.server_words = self.server_words, [*self.server_words[:-2], "5", "--"]

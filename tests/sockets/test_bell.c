@@ -147,7 +147,8 @@ static void its_word_must_be_in_a_page_that_stays(void **state)
     assert_null(via_peer_bell_get(1, fds, via_sock_bell_word_index(index), 0));
 }
 
-/* Every peer of a process knows the ids of its bells, and has their descriptors. */
+/* Every peer of a process knows the ids of its bells and has their descriptors: an id alone must
+ * not prove which bell a descriptor is. */
 static void an_id_alone_is_nobodys_bell(void **state)
 {
     (void)state;

@@ -50,7 +50,7 @@ assert array.array("I", bytes(data[:len(data) & ~3])) == array.array("I", range(
 print(len(data))
 """
 
-# Ends in one of several ways, and says when; some of them leave it to the kernel to close the connection.
+# Ends in one of several ways, and prints when; in some of them the kernel closes the connection.
 ENDER = """
 import os, signal, socket, sys, time
 listener = socket.create_server((sys.argv[1], int(sys.argv[2])))
@@ -106,7 +106,7 @@ if sys.argv[3] == "starts a program":
     socket.create_connection(server)
 """
 
-# Writes when its host is cut off, closes and tells how long that took; then works on, or ends.
+# Writes when its host is cut off, closes, and prints how long that took; then continues, or ends.
 CLOSER = """
 import os, socket, sys, time
 conn = socket.create_connection((sys.argv[1], int(sys.argv[2])))
@@ -181,7 +181,7 @@ while left != 0:
             left -= 1
 """
 
-# Hands each connection on to a child once it has pipes; the last it closes itself.
+# Passes each connection on to a child once it has pipes, and closes the last one itself.
 HANDS = """
 import os, socket, sys
 listener = socket.create_server((sys.argv[1], int(sys.argv[2])))
@@ -212,7 +212,7 @@ for left in reversed(range(int(sys.argv[3]))):
     conn.close()
 """
 
-# Connections that are read for ever; and a program that ends while four of its threads write to such.
+# Connections that are read forever; and a program that ends while four of its threads write to them.
 SINK = """
 import socket, sys, threading
 listener = socket.create_server((sys.argv[1], int(sys.argv[2])))
@@ -260,10 +260,10 @@ class Carried(Hosts):
                         (self.address, port)], check=True, timeout=HANG_S)
         self.finish(server)
         carried = max(entry["accelerated"] for entry in self.lines(count + 1))
-        return segments if carried >= count - 2 else None  # some may be through before there are any
+        return segments if carried >= count - 2 else None  # some connections may end before there are pipes
 
     def peers(self, count=100):
-        """More of them than mailboxes are kept open."""
+        """More connections than mailboxes are kept open."""
         for _ in range(5):
             port = free_port(self.address)
             words = [self.address, str(port), str(count)]
@@ -272,12 +272,12 @@ class Carried(Hosts):
             self.finish(server)
             entries = self.lines(count + 1)
             carried = sum(entry["accelerated"] for entry in entries)
-            if carried >= 2 * 0.9 * count:  # a few may be through before the daemons had their turn
+            if carried >= 2 * 0.9 * count:  # a few connections may end before the daemons got a CPU
                 return
         self.fail("%d ends of %d have pipes: %r" % (carried, 2 * count, [e["not_accelerated"] for e in entries]))
 
     def echo_while(self, megabytes, disturb):
-        """Checked bytes there and back, mostly by pipes, while disturb(stop) runs beside."""
+        """Sends checked bytes there and back, mostly by pipes, while disturb(stop) runs in another thread."""
         def run():
             with beside(disturb):
                 self.assertEqual(self.echo(megabytes, 5)["bytes"], megabytes << 20)
@@ -297,13 +297,14 @@ class Carried(Hosts):
         self.assertGreater(entry["bytes_pipe_rx"], 0, entry)
 
     def ends(self, how):
-        """A program that ends without closing says so as soon as one that does. For two seconds the kernel's end alone
-        is not accepted, as frames may be slower; on a busy machine it may take long once, not always."""
+        """The peer of a program that ends without closing notices as soon as if it had closed. For two seconds the
+        kernel's end alone is not accepted, because frames may be slower. On a busy machine one attempt may take long,
+        not all."""
         for _ in range(8):
             port = free_port(self.address)
             server = self.start([PYTHON, "-c", ENDER, self.address, str(port), how], port=port)
             late_s = float(self.run_client([PYTHON, "-c", ENDED, self.address, str(port), how]))
-            server.wait(HANG_S)  # its last word may be what it did
+            server.wait(HANG_S)  # its last message may be about its own close
             says = 1 if how == "is killed" else 2
             by_pipes = sum(e["bytes_pipe_tx"] > 0 for e in self.lines(says))
             if late_s < 1.5 and by_pipes >= says:
@@ -325,7 +326,7 @@ class Carried(Hosts):
         self.assertGreater(sum(entry["accelerated"] for entry in self.lines(10)), 8)
 
     def closes_when_cut_off(self, then):
-        """Its last bytes and its end come when the cable is mended, and closing did not wait for that."""
+        """Its last bytes and its end arrive when the cable is mended; close() did not wait for that."""
         port = free_port(self.address)
         server = self.start([PYTHON, "-c", WAITER, self.address, str(port)], port=port)
         flag = os.path.join(self.folder, "done %d" % port)
@@ -339,13 +340,13 @@ class Carried(Hosts):
             client.stdin.write(b"x")
             client.stdin.flush()
             took_s = float(client.stdout.readline())
-            time.sleep(2.5)  # for longer than the kernel's end alone is mistrusted
+            time.sleep(2.5)  # for longer than the kernel's end alone is not accepted
             heard = server.poll() is not None
         finally:
             mend("1", "2")
             mend("1", "4")
         if server.wait(HANG_S) != 0:
-            # A host forgets what a process that has ended left with it, in the end.
+            # After some time a host discards the notes of a process that has ended.
             server.log.seek(0)
             self.assertIn("ConnectionResetError", server.log.read())
             self.assertEqual(then, "ends")
@@ -355,13 +356,13 @@ class Carried(Hosts):
         self.assertEqual(client.wait(HANG_S), 0)
         client.stdout.close()
         if sum(e["bytes_pipe_tx"] for e in self.lines()) <= 102400:
-            return HANG_S  # on a busy machine there are no pipes sometimes
+            return HANG_S  # on a busy machine there may be no pipes
         self.assertFalse(heard and then != "ends", "it heard of an end that was none")
         return took_s
 
     def mostly_by_pipes(self, run, tries=4):
-        """The output of the programs that run() started. With ten times as many of them as processors a connection may be through
-        before its daemon had its turn, or stay with the kernel because a link seemed dead: then once more."""
+        """The output of the programs that run() started. With ten times as many of them as CPUs a connection may end
+        before its daemon got a CPU, or stay with the kernel because a link seemed dead: then they run again."""
         for _ in range(tries - 1):
             run()
             entries = self.lines()
@@ -393,7 +394,7 @@ class Neighbours(Carried):
         self.mostly_by_pipes(self.http)
 
     def test_plain_client(self):
-        """A program outside of the fabric talks to one on a host."""
+        """A program outside of the fabric communicates with one on a host."""
         port = free_port(self.address)
         server = self.start([STREAM, "serve", self.address, str(port), "1"], port=port)
         subprocess.run([STREAM, "echo", self.address, str(port), "1000000", "3"], check=True, timeout=4 * HANG_S,
@@ -429,7 +430,7 @@ class Neighbours(Carried):
     def test_close_does_not_wait_for_a_host_that_is_cut_off(self):
         for then in ("works", "ends"):
             with self.subTest(then):
-                # It took two seconds and more; now and then it may be other programs' turn.
+                # The close once took two seconds and more; a single slow one may be due to other programs.
                 self.assertTrue(any(self.closes_when_cut_off(then) < 1 for _ in range(8)))
 
     def test_a_hundred_peers(self):
@@ -468,11 +469,11 @@ class OverARelay(Carried):
         self.assertGreater(self.lent(entries), 0.5, entries)
 
     def lent(self, entries):
-        """The share of the bytes that went as frames."""
+        """The share of the bytes that were sent as frames."""
         return sum(e["bytes_lent_tx"] for e in entries) / sum(e["bytes_frames_tx"] for e in entries)
 
     def lent_by(self, run):
-        """The same of what run() does. On a busy machine all of it may be through before there are pipes: again."""
+        """The same for run(). On a busy machine all connections may end before there are pipes: then it runs again."""
         for _ in range(8):
             run()
             entries = self.lines()
@@ -487,7 +488,7 @@ class OverARelay(Carried):
         self.assertEqual(self.lent_by(lambda: self.echo(24, 10, env={"VIADUCT_SOCKETS_ZEROCOPY": "off"})), 0)
 
     def sends_until(self, how, size=24 << 20, pieces=1 << 18, disturb=None):
-        """How many bytes came, each checked, until the sender had ended in this way."""
+        """How many bytes arrived, each checked, from a sender that ended in this way."""
         port = free_port(self.address)
         server = self.start([PYTHON, "-c", SENDER, self.address, str(port), how, str(size)], port=port)
         with beside(disturb or (lambda stop: None)):

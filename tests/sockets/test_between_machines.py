@@ -39,7 +39,7 @@ print(conn.getsockname()[0])
 """
 
 
-# The addresses of the servers are not of this namespace.
+# The servers' addresses are not in this namespace.
 lab.free_port = lambda address=None: free_port()
 
 

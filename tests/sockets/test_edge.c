@@ -16,7 +16,7 @@
 #define ET_IN (EPOLLIN | EPOLLET)
 #define ET_BOTH (EPOLLIN | EPOLLOUT | EPOLLET)
 
-/* A connection with pipes, whose records 0 to `come` have come and are read up to `read`. */
+/* A connection with pipes: records 0 to `come` have arrived, and those up to `read` are read. */
 static struct via_edge_now piped(uint32_t events, uint32_t bits, uint32_t come, uint32_t read)
 {
     return (struct via_edge_now){.events = events,
@@ -42,7 +42,7 @@ static void a_record_is_told_once(void **state)
     assert_false(via_edge_is_news(&told, &now));
     now = piped(ET_IN, EPOLLIN, 6, 5);
     told_once(&told, &now);
-    /* It lies there unread: that is no edge; another one is. */
+    /* The event stays there unread, which is no edge; another event is one. */
     now = piped(ET_IN, EPOLLIN, 7, 5);
     told_once(&told, &now);
 }
@@ -53,7 +53,7 @@ static void a_record_during_a_report_of_something_else_is_told_next(void **state
     struct via_edge told = {.sequence = 5};
     struct via_edge_now now = piped(ET_BOTH, EPOLLOUT, 5, 5);
     now.full = 1;
-    now.next = 6; /* came after the bits were found out */
+    now.next = 6; /* arrived after the bits were determined */
     told_once(&told, &now);
     assert_int_equal(told.sequence, 5);
     now = piped(ET_BOTH, EPOLLIN | EPOLLOUT, 6, 5);
@@ -66,7 +66,8 @@ static void a_reader_reads_all_that_it_finds(void **state)
     (void)state;
     struct via_edge told = {.sequence = 5};
     struct via_edge_now now = piped(ET_IN, EPOLLIN, 6, 5);
-    now.next = 8; /* two more while the bits were found out: a reader of all finds them */
+    now.next =
+        8; /* two more arrived while the bits were determined: a reader of all bytes finds them */
     told_once(&told, &now);
     assert_int_equal(told.sequence, 8);
 }
@@ -80,7 +81,7 @@ static void room_is_told_after_each_writer_that_found_none(void **state)
     assert_false(via_edge_is_news(&told, &now));
     now.full = 4;
     told_once(&told, &now);
-    /* No room: the event is not reported, and stays pending. */
+    /* The caller's array is full: the event is not reported, and stays pending. */
     now.full = 5;
     now.bits = 0;
     assert_false(via_edge_is_news(&told, &now));
@@ -128,7 +129,8 @@ static void an_end_is_told_once_and_the_last_one_ends_all(void **state)
     assert_true(via_edge_is_news(&told, &now));
 }
 
-/* By any process that holds the end, whatever its set was told before. */
+/* A shutdown by any process that holds the end is an edge, whatever was reported to its set
+ * before. */
 static void each_shutdown_is_an_edge(void **state)
 {
     (void)state;

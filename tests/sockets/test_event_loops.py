@@ -9,7 +9,8 @@ import lab
 from lab import BIN, Case, HANG_S
 
 LOOPS = os.path.join(BIN, "tests", "prog_event_loops")
-# Of the make target; here once, and with patience, as other tests run beside it.
+# The make target repeats the loops. This test runs them once, with a longer limit, because other tests run at the same
+# time.
 ROUNDS = os.environ.get("VIADUCT_EVENT_LOOP_ROUNDS")
 OPTIONS = ["-r", ROUNDS] if ROUNDS else ["-s", "1000"]
 TIMEOUT_S = 16 * HANG_S * int(ROUNDS or 1)

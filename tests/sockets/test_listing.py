@@ -11,7 +11,7 @@ import unittest
 import lab
 from lab import Case, HANG_S, PYTHON, STREAM, VIADUCT, end, free_port
 
-# A process with both ends of one connection; it prints a line, and waits.
+# A process with both ends of one connection. It prints a line, and waits.
 TALK = """
 import os, select, signal, socket, sys
 def pair(before=lambda s: None):
@@ -89,7 +89,7 @@ class Listing(Lister):
             self.assertTrue(line.endswith("  pipes"), line)
 
     def test_a_board_may_say_anything(self):
-        """Another process wrote this memory: only printable text of it is shown, and nothing is hidden."""
+        """Another process has written this memory: the list shows only printable text of it, and hides nothing."""
         process = self.talker(LIE + "c, s = pair(); lie(c, s); ready()", preload=False)
         off, odd = sorted(self.rows_of(process), key=lambda row: row["accelerated"])
         self.assertTrue(off["why_not"].startswith("switched off: ?[31m??xxx"), off)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""Memory and mappings of connections within one machine: given back when quiet, and limited."""
+"""Memory and mappings of connections within one machine: given back when a connection is quiet, and limited."""
 import os
 import select
 import signal
@@ -17,8 +17,8 @@ LIMIT = "limit of memory or mappings is reached"
 QUIET_KIB_PER_PAIR = 4 * 4
 OWN_KIB = 64
 
-# Both ends in one process: so many pairs, some kilobytes both ways on each, a line; then the same again for each line
-# that comes.
+# Both ends in one process: makes the given number of pairs, sends some kilobytes both ways on each, and prints a line;
+# then does the same again for each line of its input.
 PAIRS = """
 import socket, sys
 count, size = int(sys.argv[1]), int(sys.argv[2])
@@ -120,7 +120,7 @@ class Memory(lab.Case):
         return True
 
     def assert_asleep(self, pid):
-        """A process with nothing to give back does not wake up for that."""
+        """A process with no memory to give back does not wake up to check."""
         time.sleep(1.2)  # a round that finds nothing to do
         before = self.switches(pid)
         time.sleep(2.5)
@@ -134,7 +134,7 @@ class Memory(lab.Case):
     def test_beyond_the_limit_of_a_process(self):
         process = self.begin(40, 64 << 10, VIADUCT_SOCKETS_MEMORY="256K")
         entry = self.end_and_read(process)
-        # Each end counts 8 KiB at least, and one that is quiet no more: some have pipes, and the others a reason.
+        # Each end counts as 8 KiB at least, quiet ones as no more: some have pipes, and the others a reason.
         self.assertGreater(entry["accelerated"], 10)
         self.assertLess(entry["accelerated"], 70)
         self.assertGreater(entry["not_accelerated"].get(LIMIT, 0), 5, entry)
@@ -144,16 +144,16 @@ class Memory(lab.Case):
         first = self.begin(20, 64 << 10, **more)
         second = self.begin(5, 1024, **more)
         entry = self.end_and_read(second)
-        self.assertLessEqual(entry["accelerated"], 4, entry)  # below a sixteenth of the limit it is not counted
+        self.assertLessEqual(entry["accelerated"], 4, entry)  # less than a sixteenth of the limit is not counted
         self.assertGreater(entry["not_accelerated"].get(LIMIT, 0), 4, entry)
-        first.send_signal(signal.SIGKILL)  # its share no longer counts
+        first.send_signal(signal.SIGKILL)  # the memory of a killed process no longer counts
         first.wait(lab.HANG_S)
         third = self.begin(5, 1024, **more)
         self.assertEqual(self.end_and_read(third)["accelerated"], 10)
         self.assertFalse(os.path.exists("/dev/shm/viaduct-sockets-%d" % os.geteuid()))
 
     def test_a_full_dev_shm(self):
-        """There is no sum of the user's then, and no program minds."""
+        """There is no sum of the user's memory then, and programs work nevertheless."""
         full = "mount -t tmpfs -o size=64k tmpfs /dev/shm && ! head -c 1M /dev/zero > /dev/shm/filling 2>/dev/null"
         words = ["unshare", "-m", "sh", "-c", full + ' && exec "$@"', "sh"]
         probe = subprocess.run([*words, "true"], text=True, stderr=subprocess.PIPE, check=False)
@@ -164,7 +164,7 @@ class Memory(lab.Case):
         self.assertEqual(process.returncode, 0)
 
     def test_mappings(self):
-        """Connections that are not carried have none of their own, and those that are, one each."""
+        """Connections without pipes have no mapping of their own, connections with pipes have one each."""
         count = 300
         plain = self.begin(count, 16, VIADUCT_SOCKETS_MEMORY="0")
         carried = self.begin(count, 16)
@@ -174,7 +174,8 @@ class Memory(lab.Case):
 
 
 def in_own_shm():
-    """The sum of a user counts programs of tests beside this one: with a /dev/shm of its own it does not."""
+    """The sum of a user includes the programs of tests that run at the same time: with a /dev/shm of its own it does
+    not."""
     words = ["unshare", "-m", "sh", "-c", 'mount -t tmpfs tmpfs /dev/shm && exec "$@"', "sh"]
     own = "VIADUCT_TEST_OWN_SHM"
     if own not in os.environ and subprocess.run([*words, "true"], stderr=subprocess.DEVNULL, check=False).returncode == 0:

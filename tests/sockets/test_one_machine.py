@@ -27,7 +27,8 @@ class Semantics(Case):
         return failed
 
     def test_checks_on_kernel_tcp(self):
-        """A failure here means that a check is wrong. One that assumes a schedule may fail on a busy machine, so it gets a second run."""
+        """A failure without the library means that the check is wrong. A check that assumes a schedule may fail on a
+        busy machine, so it gets a second run."""
         first = self.run_checks(preload=False)
         for line in first:
             print("on the kernel's TCP: %s" % line, file=sys.stderr)
@@ -52,7 +53,7 @@ class Streams(Case):
             self.assert_by_pipes(self.lines())
 
     def test_one_large_call(self):
-        """All there is to a connection may be one send(), or one sendfile()."""
+        """A connection may consist of one send(), or one sendfile()."""
         take = ("import socket, sys\n"
                 "l = socket.socket(); l.bind(('127.0.0.1', int(sys.argv[1]))); l.listen()\n"
                 "s, _ = l.accept(); n = 0\n"
@@ -70,7 +71,8 @@ class Streams(Case):
             self.assert_by_pipes(self.lines(), 0.1)
 
     def test_thousands_of_calls_before_the_first_of_the_other_end(self):
-        """Small messages are sent faster than another process gets a CPU: the peer is not taken for a program without the library."""
+        """Small messages are sent faster than another process gets a CPU: the peer is not taken for a program without
+        the library."""
         talk = ("    for i in range(600):\n"
                 "        a.sendall(b'y' * 100); assert len(b.recv(100, socket.MSG_WAITALL)) == 100\n")
         script = ("import socket\n"
@@ -85,7 +87,7 @@ class Streams(Case):
         self.assertEqual((entry["accelerated"], entry["not_accelerated"]), (4, {}))
 
     def test_back_to_pipes_after_a_stall(self):
-        """A reader that pauses, with something unread at the other end, looks like two that both send."""
+        """A reader that pauses while the other end has unread bytes looks like two ends that both send."""
         script = ("import socket, threading, time\n"
                   "l = socket.socket(); l.bind(('127.0.0.1', 0)); l.listen()\n"
                   "c = socket.create_connection(l.getsockname()); s, _ = l.accept(); s.sendall(b'unread')\n"
@@ -176,7 +178,7 @@ class Streams(Case):
 
 class Children(Case):
     def test_children_that_become_other_programs(self):
-        """By vfork (what subprocess does), system() and popen(); they close what is not theirs."""
+        """By vfork (what subprocess does), system() and popen(); they close descriptors that are not theirs."""
         script = ("import socket, subprocess, os\n"
                   "l = socket.socket(); l.bind(('127.0.0.1', 0)); l.listen()\n"
                   "c = socket.create_connection(l.getsockname()); s, _ = l.accept()\n"
@@ -317,7 +319,7 @@ class Ends(Case):
         self.assertGreaterEqual(entry["accelerated"], 160)
 
     def reasons_with(self, descriptors):
-        """Of both ends of a connection, when the program lowers its limit while it runs."""
+        """The descriptors of both ends of a connection, when the program lowers its limit while it runs."""
         script = ("import resource, socket, sys\n"
                   "l = socket.socket(); l.bind(('127.0.0.1', 0)); l.listen(2)\n"
                   "for few in False, True:\n"
@@ -338,7 +340,7 @@ class Ends(Case):
 
 class Users(Case):
     def test_users_without_a_number_are_not_one(self):
-        """In a user name space without mappings all users have one number."""
+        """In a user namespace without mappings all users have the same id."""
         script = ("import ctypes, os, socket, sys\n"
                   "if sys.argv[1] == 'unnumbered' and ctypes.CDLL(None).unshare(0x10000000) != 0: sys.exit(77)\n"
                   "l = socket.socket(); l.bind(('127.0.0.1', 0)); l.listen()\n"

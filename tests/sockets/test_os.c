@@ -30,7 +30,7 @@ static void a_child_has_another_pid(void **state)
     assert_non_null(via_os_pid_word);
     assert_int_equal(*via_os_pid_word, getpid());
     assert_int_equal(via_os_pid(), getpid());
-    /* By the system call alone: no handler of fork() runs. */
+    /* A child made by the system call alone: no handler of fork() runs. */
     pid_t pid = (pid_t)syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL);
     if (pid == 0) {
         _exit(via_os_pid() == getpid() && *via_os_pid_word == 0 ? 0 : 1);
@@ -55,7 +55,7 @@ static bool write_map(const char *name, const char *text)
 
 #define NOT_TO_BE_HAD 77
 
-/* In a name space in which one user has a number. */
+/* In a user namespace in which only one user has an id. */
 static int with_one_user(void)
 {
     char map[32];

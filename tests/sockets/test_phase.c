@@ -17,7 +17,7 @@
 #define BIT(phase) (UINT32_C(1) << (unsigned)(phase))
 #define ALL (BIT(VIA_PHASES_COUNT) - 1)
 
-/* All that may happen. */
+/* All lines of the table: every event that may happen in a phase. */
 static const char *const lines[] = {
     "NEW CONNECT PENDING",
     "NEW ACCEPT ACCEPTED",
@@ -126,7 +126,7 @@ static uint32_t step(uint32_t phases)
     return to;
 }
 
-/* Everywhere one can get from these. */
+/* All phases that can be reached from these. */
 static uint32_t reachable(uint32_t phases)
 {
     uint32_t before;
@@ -148,7 +148,7 @@ static uint32_t after(enum via_event event)
     return phases;
 }
 
-/* Which events lead from one set to another: a bit for each. */
+/* The events that lead from one set of phases to another: a bit for each. */
 static uint32_t events_between(uint32_t from, uint32_t to)
 {
     uint32_t events = 0;
@@ -231,7 +231,7 @@ static void one_thread_does_what_follows(void **state)
     uint32_t free = ALL & ~busy;
     assert_int_equal(events_between(free, busy), EVENT(CLAIM));
     assert_int_equal(events_between(busy, busy), 0);
-    /* Other threads have no event for an end that is being made one with pipes. */
+    /* No event by another thread is possible while an end gets its pipes. */
     assert_int_equal(events_between(busy & ~VIA_PHASES_OFFERED, free),
                      EVENT(NOT_YET) | EVENT(MEET) | EVENT(TAKE) | EVENT(OFFER) | EVENT(SETTLE));
 }
@@ -271,7 +271,7 @@ static void a_claim_is_one_threads(void **state)
         assert_int_equal(pthread_join(threads[i], NULL), 0);
         sum += claims[i];
     }
-    /* Each is claimed as PENDING, and then by the threads that come after as ANNOUNCED. */
+    /* Each entry is claimed first as PENDING, then by later threads as ANNOUNCED. */
     unsigned expected_sum = 0;
     for (unsigned i = 0; i < ROUNDS; i++) {
         enum via_phase phase = via_phase_get(&rounds[i]);

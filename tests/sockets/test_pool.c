@@ -14,7 +14,7 @@
 
 static struct via_pool pool = VIA_POOL_INIT(OBJECT_BYTES, OBJECTS_MAX);
 
-/* Of private memory that this process may write: what strict overcommit charges. */
+/* Private memory that this process may write, in KiB: strict overcommit charges it. */
 static long charged_kib(void)
 {
     char line[256];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* A reader that leaves the pipe in the middle has every byte by the kernel's connection. */
+/* A reader that leaves the pipe in the middle gets every byte by the kernel's connection. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -28,7 +28,7 @@ struct direction {
     struct via_stream_rx rx;
     unsigned char kernel[STREAM_BYTES];
     size_t kernel_sent, kernel_read;
-    uint64_t written, read; /* of the stream */
+    uint64_t written, read; /* positions in the stream */
 };
 
 static struct direction *start(void)
@@ -112,7 +112,7 @@ static void read_some(struct direction *d, size_t max)
     }
 }
 
-/* In pieces, as a kernel whose buffer is full takes them. */
+/* Sends again in pieces, as a kernel whose buffer is full accepts them. */
 static void replay(struct direction *d, uint32_t released, uint32_t skip, struct via_rng *rng)
 {
     struct via_stream_replay of;
@@ -154,10 +154,10 @@ static void one_history(uint64_t seed)
     uint64_t credit = d->credit;
     uint32_t skip = via_stream_rx_leave(&d->rx);
     if (via_rng_next(&rng) % 2 == 0) {
-        d->credit = credit; /* the last one comes later than word that the reader has left */
+        d->credit = credit; /* the last credit arrives after the word that the reader has left */
     }
     for (uint64_t late = via_rng_next(&rng) % 3; late > 0 && d->tx.span == VIA_SPAN_PIPE; late--) {
-        write_pipe(d, 100); /* the writer has not heard yet */
+        write_pipe(d, 100); /* the writer does not know it yet */
     }
     replay(d, d->rx.pipe.released, skip, &rng);
     write_kernel(d, 100);
@@ -237,7 +237,8 @@ static void what_comes_again_is_read_once(void **state)
     }
 }
 
-/* The kernel can not have again what the pipe has never had; and not less than it says. */
+/* A hostile writer: the kernel can not get again what was never in the pipe, and not less than
+ * announced. */
 static void a_lying_writer_is_found_out(void **state)
 {
     (void)state;
@@ -262,9 +263,8 @@ static void a_lying_writer_is_found_out(void **state)
     assert_int_equal(d->rx.again, 39);
 }
 
-/* It leaves before it has seen that the pipe is used; the writer has ended, and sends nothing
- * again.
- */
+/* The reader leaves before it has seen that the pipe is used; the writer has ended, and sends
+ * nothing again. */
 static void what_lies_behind_a_switch_is_not_lost(void **state)
 {
     (void)state;
@@ -311,7 +311,7 @@ static void a_lying_reader_gets_its_own_loss(void **state)
     }
 }
 
-/* Neither with the epoch that a reader has which has left. */
+/* A reader that has left takes nothing more, not even with its old epoch. */
 static void who_has_left_takes_nothing_more(void **state)
 {
     (void)state;

@@ -18,8 +18,8 @@ from lab import BIN, HANG_S, HERE, CHECKS, Case, PYTHON, STREAM
 SANITIZED = os.path.join(BIN, "tests", "libviaduct-sockets-sanitized.so")
 ROUNDS = int(os.environ.get("VIADUCT_SANITIZE_ROUNDS", "1"))
 SUPPRESSIONS = os.path.join(HERE, "tsan.supp")
-# ThreadSanitizer puts handlers of signals off, and has a thread of its own: so a bell may have been rung when the pipes
-# came, by which a set of epoll, asked by poll(), looks ready once.
+# ThreadSanitizer delays handlers of signals, and has a thread of its own: so a bell may have been rung when the pipes
+# came, which makes an epoll set ready once when it is polled by poll().
 NOT_WITH_THREADS = ["-the_reader_is_killed", "-interrupted_calls_tell_how_far_they_came",
                     "-an_epoll_set_can_be_polled", "-a_sleep_restarts_by_the_handler_that_ran",
                     # Its own thread is there when the program's last one has ended, for ever.
@@ -29,11 +29,11 @@ NOT_WITH_THREADS = ["-the_reader_is_killed", "-interrupted_calls_tell_how_far_th
                     "-handlers_are_as_installed", "-every_signal_comes_with_its_value",
                     # It does not see clone() and _Fork(), and takes threads of the parent for threads of the child.
                     "-children_made_by_clone", "-a_child_made_by_clone_connects"]
-# A sanitizer's stand-ins of calls check their arguments themselves.
+# A sanitizer's interceptors of calls check their arguments themselves.
 NOT_SANITIZED = ["-addresses_that_are_none", "-addresses_and_control_data_that_are_wrong",
                  "-events_to_where_nothing_can_be_written", "-messages_from_where_nothing_is",
                  "-addresses_to_where_nothing_is", "-waiting_for_what_is_nowhere", "-waits_with_arguments_that_are_none",
-                 # They lose track of the stack of a thread that is cancelled.
+                 # Sanitizers lose track of the stack of a cancelled thread.
                  "-threads_are_cancelled", "-a_connection_outlives_its_cancelled_threads",
                  "-a_request_acts_before_the_call_or_not_at_all", "-cancelled_in_a_read",
                  "-cancelling_a_thread_in_a_large_send"]
@@ -51,7 +51,7 @@ class Sanitized(Case):
     def setUp(self):
         super().setUp()
         self.runtimes = runtimes()
-        # ThreadSanitizer knows where things lie without randomization.
+        # ThreadSanitizer needs fixed addresses, without randomization.
         self.threads = any("libtsan" in name for name in self.runtimes)
         self.words = ["setarch", "-R"] if self.threads else []
         self.server_words = self.client_words = self.words
@@ -60,12 +60,13 @@ class Sanitized(Case):
         env = super().environment(False, **more)
         if preload:
             reports = "log_path=%s/report" % self.folder
-            # ThreadSanitizer's stand-ins of calls that block look away, so ours come first and call them.
+            # ThreadSanitizer's interceptors of blocking calls ignore memory accesses inside of them, so the library's
+            # come first and call them.
             first = [SANITIZED, *self.runtimes] if self.threads else [*self.runtimes, SANITIZED]
             env.update(LD_PRELOAD=":".join(first),
                        ASAN_OPTIONS="detect_leaks=0:verify_asan_link_order=0:" + reports,
                        UBSAN_OPTIONS="print_stacktrace=1:halt_on_error=1:" + reports,
-                       # Else a process of several threads sleeps a second before it ends.
+                       # Otherwise a process of several threads sleeps a second before it ends.
                        TSAN_OPTIONS="halt_on_error=1:atexit_sleep_ms=0:die_after_fork=0:suppressions=%s:%s" % (
                            SUPPRESSIONS, reports))
         return env
@@ -79,7 +80,7 @@ class Sanitized(Case):
         self.assertEqual(texts, [])
 
     def run_checks(self, names, env):
-        """The names of those that failed. A report is a failure at once."""
+        """The names of the checks that failed. A sanitizer's report is a failure at once."""
         done = subprocess.run([*self.words, CHECKS, *names], capture_output=True, text=True, timeout=15 * HANG_S, check=False,
                               stdin=subprocess.DEVNULL, env=self.environment(True, **env))
         self.check_no_report()
@@ -108,7 +109,7 @@ class Sanitized(Case):
             self.assert_by_pipes(self.lines(), 0.3)
 
     def test_threads_of_python(self):
-        """Connections that come and go in many threads of one process, by poll and by blocking calls."""
+        """Connections that are opened and closed in many threads of one process, by poll and by blocking calls."""
         script = ("import socket, threading\n"
                   "l = socket.socket(); l.bind(('127.0.0.1', 0)); l.listen(64)\n"
                   "def serve(s):\n"
@@ -133,7 +134,8 @@ class Sanitized(Case):
             self.assert_by_pipes(self.lines(), 0.3, 1)
 
     def test_threads_that_share_a_set(self):
-        """It is random which of them gets the event, and reads: level-triggered with one place or many, and edge-triggered."""
+        """It is random which thread gets the event, and reads: level-triggered with room for one event or many, and
+        edge-triggered."""
         script = ("import select, socket, sys, threading\n"
                   "l = socket.create_server(('127.0.0.1', 0))\n"
                   "ep, ends, clients, over = select.epoll(), {}, [], threading.Event()\n"

@@ -27,7 +27,7 @@ def is_kernels(fd):
         return any(line.startswith("tfd:") and int(line.split()[1]) == fd for line in lines)
 """
 
-# Registers for writing, then for reading, for each message; prints whether the kernel was told each time.
+# Registers for writing, then for reading, for each message; prints whether the kernel's set was changed each time.
 TAKER = BEGIN + """
 epoll.register(fd, IN)
 assert epoll.poll(0) == []
@@ -47,7 +47,7 @@ for turn in range(6):
     assert epoll.poll(0) == ([] if turn % 2 else [(fd, IN)])
     assert conn.recv(1) == b"x"
 
-# A thread that sleeps in the set hears of one that is put in again.
+# A thread that sleeps in the set gets the events of a connection that is added again.
 for turn in range(20):
     epoll.unregister(fd)
     found = []
@@ -61,7 +61,7 @@ for turn in range(20):
     assert found == [(fd, IN)], found
     assert conn.recv(1) == b"x"
 
-# Copies, and children, see nothing of what was taken out.
+# Copies of the set, and children, get no events of a removed connection.
 epoll.unregister(fd)
 copy = os.dup(fd)
 assert not is_kernels(fd)
@@ -139,7 +139,7 @@ class Sets(Hosts):
             client.stdin.write(b"x")
             client.stdin.flush()
             self.assertEqual(client.stdout.readline(), b"closed\n")
-            end(server)  # which the kernel reports
+            end(server)  # the kernel reports its end
             client.stdin.write(b"x")
             client.stdin.flush()
             self.assertEqual(client.wait(HANG_S), 0)

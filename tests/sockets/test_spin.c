@@ -12,7 +12,7 @@
 #define US 10u
 #define WAKE_US 20u
 
-/* A wait for something that comes after need_us, if the waiter is there to see it. */
+/* One wait for an event that comes after need_us, noticed early only if the waiter spins. */
 struct result {
     uint64_t spun_us;
     uint64_t waited_us;
@@ -53,7 +53,8 @@ static void long_waits_soon_cost_no_spinning(void **state)
     for (int i = 100; i < 20100; i++) {
         spun_us += wait_for(&spin, (uint64_t)i * 2000, 1000).spun_us;
     }
-    /* 20000 waits of a millisecond: attempts to spin again are under a hundredth of a per cent. */
+    /* 20,000 waits of a millisecond: less than a hundredth of a per cent of the time is spent on
+     * attempts to spin again. */
     assert_true(spun_us < 2000);
 }
 
@@ -75,7 +76,7 @@ static void short_waits_after_long_ones_are_noticed(void **state)
     }
 }
 
-/* Two sides that answer each other in a microsecond: each must wait for the other to wake up. */
+/* Two sides answer each other within a microsecond, but each must first be woken by the other. */
 static void two_sleepers_find_out_that_they_could_spin(void **state)
 {
     (void)state;
@@ -116,7 +117,8 @@ static void who_is_helped_by_making_way_does_so_at_once(void **state)
     assert_false(spin.yields);
     via_spin_made_way(&spin, true);
     assert_true(spin.yields);
-    via_spin_made_way(&spin, false); /* it came while this side polled: from another CPU */
+    via_spin_made_way(
+        &spin, false); /* the event came while this side polled, so it came from another CPU */
     assert_false(spin.yields);
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* The change to the kernel because both ends send and neither reads; sim/ has the histories. */
+/* The return to the kernel because both ends send and neither reads. The simulator has more
+ * histories of it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -59,7 +60,7 @@ static int teardown(void **state)
     return 0;
 }
 
-/* Into the pipe, until there is no room; and says that it waits for some. */
+/* Writes to the pipe until there is no room, and announces that it waits for some. */
 static void fill(struct direction *d)
 {
     char data[4] = "byte";
@@ -126,7 +127,7 @@ static void a_peer_that_only_takes_its_time(void **state)
     assert_false(is_due(pair, false, 9 * LONG_NS));
 }
 
-/* It spilled, and what it waits for is room in the kernel. */
+/* The peer has spilled, and waits for room in the kernel's buffer. */
 static void a_peer_that_writes_by_the_kernel(void **state)
 {
     struct pair *pair = *state;
@@ -135,15 +136,16 @@ static void a_peer_that_writes_by_the_kernel(void **state)
     assert_int_equal(via_stream_tx_demote(&pair->ways[1].tx), 0);
     read_one(&pair->ways[1]);
     read_one(&pair->ways[1]);
-    assert_false(
-        is_due(pair, false, 1)); /* it was woken for these, and does not want to be woken again */
+    assert_false(is_due(
+        pair, false, 1)); /* it was woken for these bytes, and does not ask for another wake-up */
     assert_false(is_due(pair, true, 2));
     assert_false(is_due(pair, false, LONG_NS + 2));
     assert_false(is_due(pair, true, LONG_NS + 3));
     assert_true(is_due(pair, true, 2 * LONG_NS + 3));
 }
 
-/* Else it would take the kernel's bytes for those before the pipe. */
+/* A peer that has not seen the beginning of the pipe would take the kernel's bytes for those before
+ * the pipe. */
 static void a_peer_that_has_not_seen_the_beginning(void **state)
 {
     struct pair *pair = *state;
@@ -172,7 +174,7 @@ static void until_the_pipe_is_read(void **state)
         assert_true(via_stream_stall_must_stay(&pair->stall, &d->tx));
         read_one(d);
     }
-    /* The reader need not sleep for that. */
+    /* The reader need not sleep: the stall has ended. */
     assert_true(via_stream_stall_is_over(&pair->stall, &d->tx));
     assert_false(via_stream_stall_must_stay(&pair->stall, &d->tx));
 }

@@ -19,7 +19,7 @@
 #define SLOTS_MAX 64u
 #define STREAM_BYTES (1u << 18)
 
-/* One direction, both its ends, and the kernel's way between them. */
+/* One direction with both its ends, and the kernel's connection between them. */
 struct direction {
     struct via_pipe_geometry geometry;
     unsigned char *memory;
@@ -27,10 +27,10 @@ struct direction {
     uint32_t data_ends[SLOTS_MAX];
     struct via_stream_tx tx;
     struct via_stream_rx rx;
-    unsigned char *kernel; /* all bytes ever sent that way */
+    unsigned char *kernel; /* all bytes ever sent by the kernel */
     size_t kernel_sent;
     size_t kernel_read;
-    struct via_rng rng; /* with quick: which way */
+    struct via_rng rng; /* with quick: chooses the path */
     bool quick;
     bool switched;
 };
@@ -52,7 +52,7 @@ static void start(struct direction *d, uint32_t slots, uint32_t data_bytes, uint
     via_stream_rx_init(&d->rx);
 }
 
-/* Numbers of records wrap soon. Before the first one. */
+/* Starts with a record number shortly before `sequence` wraps, so that numbers wrap soon. */
 static void start_at(struct direction *d, uint32_t sequence)
 {
     via_pipe_writer_start_at(&d->tx.pipe, sequence);
@@ -87,7 +87,8 @@ static ssize_t write_some(struct direction *d, const void *data, size_t bytes)
     return via_stream_tx_write(&d->tx, &cursor);
 }
 
-/* What a reader does: the next bytes, from wherever they come. 0: none now; *ret_end at the end. */
+/* Reads the next bytes as a reader does, from the kernel or the pipe. 0: none now; *ret_end at the
+ * end. */
 static size_t read_some(struct direction *d, void *data, size_t max, bool *ret_end)
 {
     struct iovec iov = {data, max};
@@ -214,7 +215,8 @@ static void fin_has_room_in_a_full_pipe(void **state)
     assert_int_equal(via_stream_tx_fin(&d.tx, VIA_STREAM_FIN_CLOSED), 0);
     assert_int_equal(via_stream_tx_fin(&d.tx, 0), -EALREADY);
     assert_int_equal(write_some(&d, "x", 1), -EPIPE);
-    assert_true(via_stream_rx_is_ending(&d.rx) == false); /* the kernel's span is not known yet */
+    assert_true(via_stream_rx_is_ending(&d.rx) ==
+                false); /* the position of the kernel span is not known yet */
     do {
         n = read_some(&d, data, 1, &end);
         total += n;
@@ -280,7 +282,7 @@ static void a_writer_that_waits_is_rung_for_what_arming_gives_back(void **state)
     start(&d, 16, 3520, 1728); /* room for two large records and a bit */
     assert_int_equal(via_stream_tx_switch(&d.tx, 0), 0);
     assert_int_equal(read_some(&d, data, sizeof(data), &end), 0);
-    /* Less than is given back at once, and enough to be in the way of a large record. */
+    /* Less than what is given back at once, but enough to prevent a large record from fitting. */
     assert_int_equal(write_some(&d, data, 1152), 1152);
     assert_int_equal(read_some(&d, data, sizeof(data), &end), 1152);
     (void)via_stream_rx_must_wake_writer(&d.rx);
@@ -298,7 +300,7 @@ static void a_writer_that_waits_is_rung_for_what_arming_gives_back(void **state)
 
 /* --- random histories ------------------------------------------------------------------------ */
 
-/* What send() does: by the short way if it goes. */
+/* As send(): by the inline path if possible. */
 static ssize_t send_some(struct direction *d, const void *data, size_t bytes)
 {
     if (d->quick && via_rng_below(&d->rng, 4) != 0 &&
@@ -308,7 +310,7 @@ static ssize_t send_some(struct direction *d, const void *data, size_t bytes)
     return write_some(d, data, bytes);
 }
 
-/* What recv() does. */
+/* As recv(): by the inline path if possible. */
 static size_t recv_some(struct direction *d, unsigned char *data, size_t max, bool *ret_end)
 {
     size_t n = 0;
@@ -336,7 +338,7 @@ static void write_step(struct direction *d, struct via_rng *rng, uint64_t *posit
             assert_int_equal(via_stream_tx_demote(&d->tx), 0);
         }
     } else if (d->switched && !via_stream_tx_is_demoted(&d->tx)) {
-        return; /* may not use the kernel yet */
+        return; /* the writer may not use the kernel yet */
     } else if (via_rng_below(rng, 20) == 0) {
         int rc = via_stream_tx_switch(&d->tx, d->kernel_sent);
         assert_true(rc == 0 || rc == -EAGAIN);
@@ -347,7 +349,7 @@ static void write_step(struct direction *d, struct via_rng *rng, uint64_t *posit
     }
 }
 
-/* quick: also by the short paths, at both ends, whichever the other one uses. */
+/* quick: uses the inline paths at random, at both ends, independently of each other. */
 static void try_histories(uint64_t seeds, bool quick)
 {
     for (uint64_t seed = 1; seed <= seeds; seed++) {
@@ -393,7 +395,7 @@ static void so_does_any_history_by_the_short_ways(void **state)
     try_histories(300, true);
 }
 
-/* --- the short ways -------------------------------------------------------------------------- */
+/* --- the inline paths ------------------------------------------------------------------------ */
 
 static void switch_to_pipe(struct direction *d)
 {
@@ -420,7 +422,8 @@ static void a_message_of_any_size_comes_whole(void **state)
         assert_false(via_stream_rx_has_quick(&d.rx));
         assert_true(via_stream_tx_write_quick(&d.tx, data, bytes));
         assert_true(via_stream_rx_has_quick(&d.rx));
-        assert_int_equal(via_stream_rx_quick(&d.rx, got, bytes - 1, false), 0); /* not in part */
+        assert_int_equal(via_stream_rx_quick(&d.rx, got, bytes - 1, false),
+                         0); /* a record is not read in part */
         assert_int_equal(via_stream_rx_quick(&d.rx, got, bytes, false), bytes);
         assert_memory_equal(got, data, bytes);
         assert_int_equal(got[bytes], 0xee);
@@ -428,7 +431,7 @@ static void a_message_of_any_size_comes_whole(void **state)
         via_pipe_writer_room(&d.tx.pipe); /* takes in the credit */
     }
     assert_false(via_stream_tx_write_quick(&d.tx, data, 0));
-    assert_false(via_stream_tx_write_quick(&d.tx, data, 257)); /* more than a record */
+    assert_false(via_stream_tx_write_quick(&d.tx, data, 257)); /* longer than a record */
     stop(&d);
 }
 
@@ -458,16 +461,17 @@ static void slots_for_the_end_are_left_free(void **state)
     while (via_stream_tx_write_quick(&d.tx, "x", 1)) {
         sent++;
     }
-    assert_int_equal(sent, 16 - 1 - 2); /* SWITCH has one, if its credit has not been taken in */
+    assert_int_equal(sent, 16 - 1 - 2); /* SWITCH takes one slot, if its credit has not been read */
     assert_int_equal(via_stream_tx_demote(&d.tx), 0);
-    assert_int_equal(via_stream_rx_quick(&d.rx, got, sizeof(got), false), 5); /* by the quarter */
+    assert_int_equal(via_stream_rx_quick(&d.rx, got, sizeof(got), false),
+                     5); /* by the quarter of the ring */
     assert_int_equal(read_some(&d, got, sizeof(got), &end), sent - 5);
     assert_int_equal(via_stream_rx_next(&d.rx), VIA_NEXT_KERNEL);
-    assert_false(via_stream_tx_write_quick(&d.tx, "x", 1)); /* nor outside of a pipe span */
+    assert_false(via_stream_tx_write_quick(&d.tx, "x", 1)); /* not outside of a pipe span either */
     stop(&d);
 }
 
-/* With plenty of slots, so that credit is not returned because of these. */
+/* With plenty of slots, so that credit is returned for bodies only. */
 static void room_for_bodies_comes_back_by_the_quarter(void **state)
 {
     (void)state;
@@ -489,7 +493,7 @@ static void room_for_bodies_comes_back_by_the_quarter(void **state)
 }
 
 /* Both ends may send as much as the pipe holds before either receives: the credit of the last read
- * must not be delayed more by one path than by the other. */
+ * must not be delayed more by the inline path than by the other, or the reverse. */
 static void room_comes_back_at_the_same_records(void **state)
 {
     (void)state;
@@ -623,7 +627,8 @@ static void the_short_way_leaves_what_is_odd_alone(void **state)
     }
 }
 
-/* One byte, either way; when it says that it was written; *ret_others: and that others were. */
+/* Writes one byte by either path. True if the stream recorded when it was written; *ret_others: and
+ * when others were. */
 static bool written(struct direction *d, bool quick, uint64_t *ret_ticks, bool *ret_others)
 {
     uint32_t sequence = d->tx.pipe.sequence;
@@ -667,7 +672,7 @@ static void who_asks_is_told_when_and_whether_others_were_written(void **state)
         for (int i = 1; i < 4; i++) {
             assert_true(ticks[i] >= ticks[i - 1]);
         }
-        atomic_store(&set, 78); /* another set of the same reader's */
+        atomic_store(&set, 78); /* another set of the same reader */
         assert_true(written(&a, quick, &ticks[0], &others));
         assert_true(written(&a, quick, &ticks[0], &others));
         assert_false(others);
@@ -676,7 +681,7 @@ static void who_asks_is_told_when_and_whether_others_were_written(void **state)
     }
 }
 
-/* A writer may say what it wants: it is some time, and not far from now. */
+/* A hostile writer may announce any time: the result is a time, and not far from now. */
 static void any_time_that_is_told_is_one(void **state)
 {
     (void)state;

@@ -157,7 +157,7 @@ static void what_is_revoked_is_not_fetched(void **state)
     stop(&d);
 }
 
-/* The reader had seen it, and asks too late. */
+/* The reader has seen the announcement, and claims it too late. */
 static void a_claim_after_the_revocation_fails(void **state)
 {
     (void)state;
@@ -248,12 +248,12 @@ static void looking_ahead_counts_and_changes_nothing(void **state)
     assert_true(via_stream_rx_is_ending(&d.rx));
     assert_int_equal(via_iov_init(&cursor, &iov, 1), 0);
     assert_int_equal(via_stream_rx_peek(&d.rx, &cursor, &kernel),
-                     2); /* as far as it is in the pipe */
+                     2); /* the bytes that are in the pipe */
     assert_avail(&d, VIA_AVAIL_OPEN, 0);
     assert_reads(&d, "ab");
     assert_int_equal(via_stream_rx_next(&d.rx), VIA_NEXT_AVAIL);
     assert_int_equal(via_stream_rx_bytes(&d.rx, 100), 6);
-    /* A probe by fetching. */
+    /* Finds by a claim that none is left. */
     assert_int_equal(via_stream_rx_claim(&d.rx), 0);
     via_stream_rx_pulled(&d.rx, 0);
     assert_avail(&d, VIA_AVAIL_OPEN, 0);
@@ -370,7 +370,7 @@ static unsigned char pattern(uint64_t at)
     return (unsigned char)((at * 167 + (at >> 8) * 13) % 255);
 }
 
-/* Offers, takes back at random moments, and overwrites its memory as soon as it may. */
+/* Announces memory, revokes it at random moments, and overwrites it as soon as it may. */
 static void *offer_and_overwrite(void *argument)
 {
     struct direction *d = argument;
@@ -462,13 +462,13 @@ static void memory_is_never_read_after_it_was_given_back(void **state)
     }
     pthread_join(thread, NULL);
     assert_int_equal(at, (uint64_t)ROUNDS * MESSAGE);
-    assert_true(fetched > 0 && fetched < at); /* both ways were taken */
+    assert_true(fetched > 0 && fetched < at); /* both fetches and copies happened */
     stop(&d);
 }
 
 /* --- from which size on ---------------------------------------------------------------------- */
 
-/* Of the smallest size. */
+/* The choice for sends of the smallest size. */
 static struct via_zcopy_choice at_first(void)
 {
     struct via_zcopy_choice choices[VIA_ZCOPY_SIZES];
@@ -476,7 +476,7 @@ static struct via_zcopy_choice at_first(void)
     return choices[0];
 }
 
-/* So many sends, which take so many ns a KiB; how many were fetched. */
+/* Makes that many sends that take that many ns per KiB. Returns how many were fetched. */
 static unsigned sends(struct via_zcopy_choice *choice, unsigned count, uint64_t copy,
                       uint64_t fetch)
 {
@@ -500,11 +500,11 @@ static void the_faster_way_is_found_and_kept_watching(void **state)
     assert_int_equal(sends(&choice, FIRST, 200, 150), FIRST / 2);
     unsigned most = 4 * VIA_ZCOPY_SELDOM;
     assert_in_range(sends(&choice, most, 200, 150), most - most / 20, most - 1);
-    /* Fetching gets slow. */
+    /* Fetching becomes slow. */
     assert_in_range(sends(&choice, most, 200, 300), 1, most / 2);
-    /* And so does copying. */
+    /* Copying becomes slow, too. */
     assert_in_range(sends(&choice, most, 900, 300), most / 2, most);
-    /* When they are about as fast, nothing changes, and it is copied in the end. */
+    /* When both are about as fast, the method stays for a while; in the end it is copying. */
     sends(&choice, most, 301, 300);
     assert_in_range(sends(&choice, most, 301, 300), most - most / 20, most - 1);
     sends(&choice, most, 300, 301);
@@ -519,7 +519,7 @@ static void what_is_much_slower_is_seldom_tried(void **state)
     unsigned most = 8 * VIA_ZCOPY_SELDOM;
     sends(&choice, most, 100, 250);
     assert_in_range(sends(&choice, most, 100, 250), 1, most / 150);
-    /* Still it is seen when it gets faster. */
+    /* The change is noticed when the other method becomes faster. */
     assert_in_range(sends(&choice, most, 100, 50), most / 2, most);
 }
 
@@ -542,8 +542,8 @@ static void an_interruption_changes_nothing(void **state)
     }
 }
 
-/* Everything is twice as slow for some time, and then as fast as before: whichever way is tried at
- * such a moment, that says nothing of it. */
+/* Everything is twice as slow for some time, and then as fast as before: a trial of either method
+ * at such a moment says nothing about the method. */
 static void slow_moments_are_no_way_s_fault(void **state)
 {
     (void)state;
@@ -574,7 +574,7 @@ static void the_first_of_a_block_does_not_count(void **state)
     }
 }
 
-/* Some are ended early, and tell nothing. */
+/* Some fetches end early and give no measurement. */
 static void what_is_not_measured_holds_up_nothing(void **state)
 {
     (void)state;
@@ -586,7 +586,7 @@ static void what_is_not_measured_holds_up_nothing(void **state)
         }
     }
     assert_true(choice.compared >= VIA_ZCOPY_DECIDES && choice.fetches);
-    /* No fetch ends well any more: it is not tried for ever. */
+    /* No fetch ends well any more: fetching is not tried forever. */
     unsigned fetched = 0;
     choice = at_first();
     for (unsigned i = 0; i < 1000; i++) {
@@ -608,7 +608,7 @@ static void sizes_from_which_it_pays(void **state)
     assert_int_equal(via_zcopy_size(2 * VIA_ZCOPY_LEAST - 1), 0);
     assert_int_equal(via_zcopy_size(1u << 20), 4);
     assert_int_equal(via_zcopy_size(SIZE_MAX), VIA_ZCOPY_SIZES - 1);
-    /* Each size by itself. */
+    /* Each size has a choice of its own. */
     sends(&choices[4], FIRST_OF(choices[4].part), 200, 150);
     sends(&choices[0], FIRST, 150, 200);
     assert_true(choices[4].fetches && !choices[0].fetches && choices[5].compared == 0);

@@ -31,7 +31,7 @@ static void take_and_give(bool alone)
     changes += last != via_os_thread();
     last = via_os_thread();
     for (int i = 0; i < 10; i++) {
-        via_cpu_pause(); /* there is work */
+        via_cpu_pause(); /* a thread that holds the token works */
     }
     via_token_give(&token);
 }
@@ -56,8 +56,8 @@ static void *hog(void *unused)
     return NULL;
 }
 
-/* A turn takes some hundred microseconds, which is some thousand tries; one lucky try now and
- * then. */
+/* A turn takes some hundred microseconds, which is some thousand attempts; now and then one
+ * succeeds by luck. */
 static void threads_that_want_it_all_the_time_have_turns(void **state)
 {
     (void)state;
@@ -84,7 +84,8 @@ static void *hog_until_over(void *unused)
     return NULL;
 }
 
-/* With all that it takes, in a busy machine too; without its turns that may be never. */
+/* 100 times, however many other threads want the token; without turns, this thread may never get
+ * it. */
 static void who_wants_it_now_and_then_gets_it(void **state)
 {
     (void)state;
@@ -111,7 +112,7 @@ static void *take_once(void *unused)
     return NULL;
 }
 
-/* ... as if one side's store passed the other's load. */
+/* As if one side's store had been reordered behind the other's load. */
 static void a_lost_ring_is_made_up_for(void **state)
 {
     (void)state;
@@ -165,7 +166,7 @@ static void a_killed_process_keeps_nothing(void **state)
     munmap(shared, sizeof(*shared));
 }
 
-/* As a signal handler's call would: deeper in the stack. */
+/* Takes the token deeper in the stack, as a call in a signal handler does. */
 static __attribute__((noinline)) int take_deeper(bool alone)
 {
     volatile char room[512];
@@ -184,7 +185,7 @@ static void who_holds_it_is_told_so(void **state)
     }
 }
 
-/* It was left there by longjmp(). */
+/* The frame was left by longjmp(). */
 static void a_frame_that_is_gone_holds_nothing(void **state)
 {
     (void)state;

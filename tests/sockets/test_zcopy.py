@@ -6,8 +6,8 @@ import os
 import lab
 from lab import CHECKS, Case, HANG_S, HERE, PYTHON
 
-# Both sides of a connection, one of them a child; run by a plain user when started by root. The first word
-# decides whether the kernel lets the child be read, the second how many MiB it sends.
+# Both sides of a connection, one of them a child; run by a plain user when started by root. The first word decides
+# whether the kernel allows to read the child's memory, the second how many MiB it sends.
 PAIR = """
 import ctypes, hashlib, os, socket, sys
 if os.getuid() == 0:

@@ -20,7 +20,8 @@ BIN = os.path.abspath(os.environ.get("VIADUCT_BUILD_DIR") or
 NOBODY = 65534
 with open(os.path.join(HERE, "..", "..", "src", "core", "node.h"), encoding="utf-8") as header:
     PROTOCOL_VERSION = int(re.search(r"#define VIA_PROTOCOL_VERSION (\d+)u", header.read())[1])
-# Longer than any test here takes on a machine with ten times as many busy programs as CPUs: a program that takes longer hangs.
+# Longer than any test here takes on a machine with ten times as many busy programs as CPUs: a program that takes longer
+# hangs.
 HANG_S = 60
 
 
@@ -51,14 +52,15 @@ def wait_for(condition, seconds=HANG_S):
 
 
 def namespaces(fabric):
-    """Those of the fabrics of this name, which has a test's pid in it: others may run beside and make theirs."""
+    """Network namespaces of the fabrics of this name, which contains a test's pid: other tests may make theirs at the
+    same time."""
     names = os.listdir("/run/netns") if os.path.isdir("/run/netns") else []
     return sorted(name for name in names if re.fullmatch(r"via-%s-(\d+|sw)" % re.escape(fabric), name))
 
 
 class Case(unittest.TestCase):
-    """A fabric of its own for each test, in a run directory of its own. At the end of a test nothing
-    of it may be left; whatever is, is ended by its pid and reported."""
+    """A fabric of its own for each test, in a run directory of its own. At the end of a test nothing of the fabric may
+    be left: remaining processes are ended by their pids and reported."""
 
     maxDiff = None
     fake = False  # with tests/system/cli_fake_daemon.py for viaductd
@@ -88,7 +90,8 @@ class Case(unittest.TestCase):
         self.viaduct = os.path.join(folder, "viaduct")
 
     def admit_nobody(self):
-        """Makes self.nobody another user, for subprocess, that may run a copy of viaduct and read this test's folder."""
+        """Makes self.nobody another user, for subprocess, that may run a copy of viaduct and read this test's
+        folder."""
         if os.geteuid() != 0:
             self.skipTest("only root can change the user")
         self.put_beside(os.path.join(BIN, "viaductd"))
@@ -132,14 +135,14 @@ class Case(unittest.TestCase):
         return process.returncode, out, err
 
     def good(self, *words, **more):
-        """Must succeed, without a word on standard error; its standard output."""
+        """The command must succeed and print nothing on standard error. Returns its standard output."""
         code, out, err = self.call(*words, **more)
         self.assertEqual((code, err), (0, ""), "viaduct %s: %s%s" % (" ".join(words), out, err))
         return out
 
     def bad(self, *words, code=1, says, **more):
-        """Must fail with this exit code and this text in its error, which begins with the command's
-        name; the whole of standard error."""
+        """The command must fail with this exit code, and with this text in its error, which begins with the command's
+        name. Returns its standard error."""
         got, out, err = self.call(*words, **more)
         self.assertEqual(got, code, "viaduct %s: %s%s" % (" ".join(words), out, err))
         self.assertEqual(out, "")

@@ -7,7 +7,7 @@ environment selects the fault: VIADUCT_FAKE="<host> <how>". Other hosts behave. 
   mute       never becomes ready
   links-bad  is ready, but its links are 'bad-version'
   links-wait is ready, but its links wait for ever
-  stubborn   is not moved by "stop" nor by SIGTERM
+  stubborn ignores "stop" and SIGTERM
   silent     answers one status per link, then is silent
 """
 import fcntl

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""What a user without rights does to a control socket; a program that test_daemon_hostile_user.py runs as another user."""
+"""What a user without rights does to a control socket; a program that test_daemon_hostile_user.py runs as another
+user."""
 import array
 import contextlib
 import json
@@ -10,7 +11,7 @@ import time
 
 PATH = sys.argv[1]
 STATUS = b'{"cmd":"status"}\n'
-# More than a daemon takes of one user, and enough to fill what it may hold for all.
+# More clients than a daemon accepts of one user, and enough to use up what it holds for all users.
 CLIENTS = 60
 
 
@@ -60,7 +61,8 @@ def elsewhere():
 
 
 def descriptors():
-    """As many as a message may have, again and again; a socket whose other end is in the same message; and the socket itself."""
+    """Sends as many descriptors as a message may have, again and again; a socket whose other end is in the same
+    message; and the control socket itself."""
     with connect() as sock:
         for number in range(50):
             ours = [os.open("/dev/null", os.O_RDONLY) for _ in range(250)]
@@ -77,7 +79,7 @@ def descriptors():
 
 
 def leave():
-    """In the middle of a request, of an answer, and while the answer is to come from another host."""
+    """Closes in the middle of a request, of an answer, and while another host's answer is awaited."""
     for number in range(300):
         with connect() as sock:
             sock.sendall((STATUS * 200, b'{"cmd":"sta', b'{"cmd":"directory","host":2}\n' * 100, b'{"cmd":"status","host":2}\n')[number % 4])
@@ -96,7 +98,7 @@ def drips():
             sock.send(bytes([byte]))
             time.sleep(0.005)
         begin = line_of(sock)
-        # A client that has ended its half is answered.
+        # A client that has shut its output down is answered.
         sock.sendall(STATUS)
         sock.shutdown(socket.SHUT_WR)
         print("answered" if begin.startswith("{") and line_of(sock).startswith("{") else "not answered")

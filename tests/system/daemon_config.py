@@ -10,7 +10,7 @@ import cli
 
 
 def ask(path, request, timeout=cli.HANG_S):
-    """The answer to a request at a control socket; None: no daemon is there."""
+    """The answer to a request at a control socket; None: no daemon listens there."""
     answer = b""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as control:
         control.settimeout(timeout)
@@ -38,13 +38,13 @@ class Machine:
         self.path = os.path.join(self.folder, "host.conf")
         self.log = os.path.join(self.folder, "err")
         self.process = None
-        # Of each configuration: a host that does not run for 80 ms, as CPUs are busy, is no dead one. The end of a daemon
+        # Added to each configuration: a host that gets no CPU for 80 ms is not dead. The end of a daemon
         # ends its cables at once nevertheless.
         self.tail = "[times]\ndead-ms = 5000\n"
         os.makedirs(self.folder)
 
     def cable(self, peer, number=0):
-        """What [link] says of an emulated cable to that host."""
+        """The section [link] of an emulated cable to that host."""
         a, b = sorted((self.host, peer))
         return "emu:%s/cable-%d-%d-%d.sock,side=%d" % (self.case.folder, a, b, number, int(self.host != a))
 
@@ -63,7 +63,7 @@ class Machine:
             file.write(text)
 
     def start(self, *words, wait=True, **more):
-        """In the foreground; its messages are in self.log."""
+        """Starts the daemon in the foreground; its messages are in self.log."""
         ready, told = os.pipe()
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(
@@ -77,7 +77,7 @@ class Machine:
         return self
 
     def stop(self, number=None):
-        """Its exit code."""
+        """Ends the daemon. Returns its exit code."""
         if self.process is None:
             return None
         if number is None:

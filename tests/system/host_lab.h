@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* A few hosts for a test, in its own process or as daemons; ended and removed whatever happens. */
+/* A few hosts for a test, in its own process or as daemons. They are ended and removed even when
+ * the test fails. */
 #ifndef HOST_LAB_H
 #define HOST_LAB_H
 
@@ -26,35 +27,38 @@ struct host_lab {
     pid_t daemons[HOST_LAB_HOSTS_MAX]; /* 0 = not running */
 };
 
-/* Nothing runs yet. Hosts have the ids 0 to hosts_count - 1. */
+/* Prepares the lab; no host runs yet. Hosts have the ids 0 to hosts_count - 1. */
 void host_lab_init(struct host_lab *lab, unsigned hosts_count, bool ring, bool direct);
 void host_lab_fini(struct host_lab *lab);
-/* Of a test whose state is a lab from calloc(): ends and frees it. */
+/* A cmocka teardown function of a test whose state is a lab from calloc(): ends and frees the
+ * lab. */
 int host_lab_tear_down(void **state);
 
-/* In this process. change: NULL, or called with the options before they are used. */
+/* Starts a host in this process. change: NULL, or a function that changes the options before they
+ * are used. */
 void host_lab_start(struct host_lab *lab, unsigned host,
                     void (*change)(struct via_host_options *options));
 void host_lab_end(struct host_lab *lab, unsigned host);
 
-/* As a daemon, ready when this returns. extra: NULL, or more words of its command line, up to NULL.
- */
+/* Starts a host as a daemon, which is ready when this returns. extra: NULL, or more words of its
+ * command line, up to NULL. */
 void host_lab_spawn(struct host_lab *lab, unsigned host, const char *const *extra);
-/* Without waiting; its standard error and its --ready-fd are the read ends of pipes. */
+/* Starts a daemon without waiting; its standard error and its --ready-fd are the read ends of
+ * pipes. */
 pid_t host_lab_spawn_raw(struct host_lab *lab, unsigned host, const char *const *extra,
                          int *ret_error_fd, int *ret_ready_fd);
-/* Sends the signal; the exit status as of waitpid(). */
+/* Sends the signal. Returns the exit status as waitpid() does. */
 int host_lab_kill(struct host_lab *lab, unsigned host, int signal);
 
-/* All hosts in this process; waits until each has a way to all others. */
+/* Starts all hosts in this process, and waits until each has a path to all others. */
 void host_lab_start_all(struct host_lab *lab);
-/* The same; links do not go down because the machine is busy. */
+/* The same, but links do not go down because the machine is busy. */
 void host_lab_start_patient(struct host_lab *lab);
 void host_lab_wait_routes(struct host_lab *lab);
-/* Waits for hops from one host to another, -1 = none. */
+/* Waits until the path from one host to another has this number of hops, -1 = no path. */
 void host_lab_wait_hops(struct host_lab *lab, unsigned from, unsigned to, int hops);
 
-/* The answer to {"cmd":cmd}, or to a whole request; the caller's. */
+/* Sends {"cmd":cmd}, or a whole request. The answer is the caller's. */
 json_t *host_lab_ask(struct host_lab *lab, unsigned host, json_t *request);
 json_t *host_lab_status(struct host_lab *lab, unsigned host);
 uint64_t host_lab_counter(struct host_lab *lab, unsigned host, const char *name);
@@ -70,7 +74,7 @@ struct via_attach *host_lab_attach(struct host_lab *lab, unsigned host);
 pid_t host_lab_fork(void (*work)(struct host_lab *lab, void *ctx), struct host_lab *lab, void *ctx);
 
 uint64_t host_lab_now_ns(void);
-/* Calls check until it is true; fails the test after 10 s (more under a sanitizer). */
+/* Waits until check() returns true; fails the test after 10 s (more under a sanitizer). */
 void host_lab_wait(bool (*check)(void *ctx), void *ctx, const char *what);
 /* Open descriptors of a process; pid 0: this one. */
 unsigned host_lab_fds(pid_t pid);

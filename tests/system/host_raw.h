@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* A process at the attach socket that keeps only those rules that the test tells it to keep. */
+/* A test's own process at the attach socket: it keeps only those rules that the test chooses. */
 #ifndef HOST_RAW_H
 #define HOST_RAW_H
 
@@ -25,12 +25,12 @@ struct host_raw {
     uint32_t *data_ends;
 };
 
-/* -1 when the socket can not be connected to (errno). */
+/* Returns -1 with errno when the socket can not be connected to. */
 int host_raw_connect(const struct host_lab *lab, unsigned host);
 
-/* Connects and says HELLO. */
+/* Connects and sends HELLO. */
 void host_raw_open(struct host_raw *raw, const struct host_lab *lab, unsigned host);
-/* 0, or why the host refuses: a negative errno. */
+/* 0, or the error that the host answers, as a negative errno. */
 int host_raw_try_open(struct host_raw *raw, const struct host_lab *lab, unsigned host);
 void host_raw_close(struct host_raw *raw);
 
@@ -41,18 +41,18 @@ int host_raw_send(int fd, const void *request, size_t bytes, const int *fds, uns
  */
 int host_raw_receive(int fd, struct via_attach_answer *ret_answer, int *ret_fds,
                      unsigned *ret_fds_count);
-/* The status of the answer to a request; -ECONNRESET as above. */
+/* Returns the status of the answer to a request; -ECONNRESET as above. */
 int host_raw_ask(struct host_raw *raw, const struct via_attach_request *request, int fd,
                  struct via_attach_answer *ret_answer);
 
-/* Registers `bytes` of fresh memory, mapped at *ret_base; the handle. */
+/* Registers `bytes` of fresh memory, mapped at *ret_base. Returns the handle. */
 uint64_t host_raw_segment(struct host_raw *raw, size_t bytes, void **ret_base);
 
-/* One command on channel 0, waiting for room; rings. */
+/* Writes one command on channel 0 when there is room, and rings the host's bell. */
 void host_raw_command(struct host_raw *raw, const struct via_command *command, const void *body,
                       size_t body_bytes);
 void host_raw_ring(struct host_raw *raw, unsigned channel);
-/* The next reply on channel 0; false when there is none within timeout_ms. */
+/* Reads the next reply on channel 0; false when none arrives within timeout_ms. */
 bool host_raw_reply(struct host_raw *raw, struct via_reply *ret_reply, void *ret_body,
                     int timeout_ms);
 

@@ -85,7 +85,7 @@ class Peer:
         self.publish(self.tail)
 
     def received(self):
-        """Bytes that the victim has published for us."""
+        """Bytes that the victim has published for this program."""
         return ctypes.c_uint64.from_address(self.base).value
 
     def wait_received(self, more):
@@ -112,7 +112,7 @@ def main():
     peer = Peer(library, host, victim)
     for raw in (b"", b"x", bytes(40), b"\xff" * 40, b"\xff" * 4000,
                 HELLO.pack(0x50494156, 2, ASK, 0, 0, 0, 0, 1, 0),
-                HELLO.pack(0x50494156, 1, OFFER, 7, 7, RING, 0, 1, 0),  # the victim leads
+                HELLO.pack(0x50494156, 1, OFFER, 7, 7, RING, 0, 1, 0),  # the victim chooses the session
                 HELLO.pack(0x50494156, 1, ACCEPT, 7, 7, RING, 0, 1, 0)):
         peer.say(0, 0, raw=raw)
     peer.say(ASK, 0)

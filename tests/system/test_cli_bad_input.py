@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""Peers of another version, full memory, users without rights, processes killed while they hold shared
-memory: a clear error each, and nothing is lost or left."""
+"""Peers of another version, full memory, users without rights, processes killed while they hold shared memory: each
+gives a clear error, and nothing is lost or left behind."""
 import json
 import os
 import re
@@ -68,9 +68,9 @@ class Versions(cli.Case):
 
 
 class FullMemory(cli.Case):
-    """A file size limit meets memfds as it meets files: the kernel refuses with EFBIG what it would
-    refuse with ENOSPC or ENOMEM on a machine whose memory is full. The signal that comes with it is
-    ignored, or it would end the process before it could say anything."""
+    """A file size limit meets memfds as it meets files: the kernel refuses with EFBIG what it would refuse with ENOSPC
+    or ENOMEM on a machine whose memory is full. The signal that the kernel sends with it is ignored: it would end the
+    process before it could report the error."""
 
     def limited(self, size):
         def limit():
@@ -187,7 +187,7 @@ class Killed(cli.Case):
         return next(h["processes"] for h in self.status()["hosts"] if h["host"] == host)
 
     def held(self, host):
-        """What the daemon holds: open files, and mappings of memfds."""
+        """The daemon's open files and mappings of memfds."""
         pid = self.pid(host)
         with open("/proc/%d/maps" % pid, encoding="utf-8") as maps:
             mapped = sum("memfd:" in line for line in maps)

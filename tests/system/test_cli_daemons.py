@@ -33,7 +33,7 @@ class Up(cli.Case):
         self.assertLess(time.monotonic() - started, 25)
 
     def test_waiting_ends(self):
-        # Both take the whole time-out, so side by side.
+        # Both wait for the whole time-out, so they run at the same time.
         mute = self.start("up", "--ring", "3", env={"VIADUCT_FAKE": "2 mute"})
         other = dict(self.env, VIADUCT_FAKE="2 links-wait", VIADUCT_RUNDIR=self.rundir + "2")
         waiting = subprocess.Popen([self.viaduct, "up", "--ring", "3"], env=other, text=True,
@@ -211,7 +211,7 @@ class Status(cli.Case):
     def test_the_throughput_is_measured(self):
         self.good("up", "--ring", "3")
         link = self.status()["links"][0]
-        # The stand-in says it carries 1 MB/s.
+        # The fake daemon reports 1 MB/s.
         self.assertAlmostEqual(link["bytes_per_second_ab"], 1e6, delta=1e5)
         self.assertEqual((link["a"], link["b"], link["n"], link["errors"]), (1, 2, 0, 2))
         text = self.good("status")
@@ -220,7 +220,7 @@ class Status(cli.Case):
         self.down()
 
     def test_a_host_that_does_not_answer(self):
-        # It answers `up` once for each poll until all links are up: here exactly once.
+        # The fake daemon answers `up` once for each poll until all links are up: here exactly once.
         self.good("up", "--ring", "1")
         self.kill(1, signal.SIGSTOP)
         host = self.status()["hosts"][0]

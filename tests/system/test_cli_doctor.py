@@ -11,7 +11,7 @@ import cli
 
 
 class Doctor(cli.Case):
-    fake = True  # a folder of our own to put wrong things into
+    fake = True  # a folder of the test's, in which it breaks things
 
     def setUp(self):
         super().setUp()

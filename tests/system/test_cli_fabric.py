@@ -20,7 +20,7 @@ class Base(cli.Case):
                     if (k["a"], k["b"], k["n"]) == (a, b, number))
 
     def assert_link_up(self, *link):
-        """By and by: on a busy machine a link may be down for a moment."""
+        """Waits for the state: on a busy machine a link may be down for a moment."""
         self.assertTrue(cli.wait_for(lambda: self.link(*link)["state"] == "up"), self.link(*link))
 
     def assert_hops(self, source, destination, hops):
@@ -44,7 +44,7 @@ class Fabric(Base):
         self.assertEqual([(k["a"], k["b"]) for k in status["links"]],
                          [(1, 2), (2, 3), (3, 4), (1, 4)])
         hops = [[r["hops"] for r in h["routes"]] for h in status["hosts"]]
-        # When up returns, every host has its way to each.
+        # When up returns, every host has a path to every other.
         self.assertEqual(hops, [[1, 2, 1], [1, 1, 2], [2, 1, 1], [1, 2, 1]])
         self.assertEqual([h["state"] for h in status["hosts"]], ["up"] * 4)
         sessions = {h["session"] for h in status["hosts"]}
@@ -55,7 +55,7 @@ class Fabric(Base):
         self.assertEqual(self.down(), "fabric '%s' is down: 4 daemons ended\n" % self.name)
 
     def test_a_log_that_left_out_messages_about_a_link_says_its_state_afterwards(self):
-        """Otherwise the last line about a link may say down, while it is up."""
+        """If messages were lost, the last line about a link could be "down" while it is up."""
         self.good("up", "--chain", "2")
         for _ in range(8):
             self.good("cut", "1", "2")
@@ -94,7 +94,7 @@ class Fabric(Base):
 
     def test_a_torus(self):
         self.assertIn("is up: 12 hosts, 24 links\n", self.good("up", "--torus", "3x2x2", "--channels", "1"))
-        # 1 is the first of all, 8 is at (1, 0, 1).
+        # Host 1 is at (0, 0, 0), host 8 at (1, 0, 1).
         self.assertEqual(self.dimensions(1), {2: 0, 3: 0, 4: 1, 7: 2})
         self.assertEqual(self.dimensions(8), {7: 0, 9: 0, 11: 1, 2: 2})
         self.assert_hops(1, 11, 3)
@@ -126,7 +126,8 @@ class Fabric(Base):
         self.down()
 
     def test_a_long_chain(self):
-        """More hops than a byte of hops_left once had; what a cut or a dead host leaves out of reach ends, and says so."""
+        """More hops than the 64 that hops_left once allowed; programs that a cut or a dead host makes unreachable end
+        with an error."""
         last = 70
         self.good("up", "--chain", str(last), "--channels", "1", "--give-up-ms", "1500")
         self.assert_hops(1, last, last - 1)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""Wrong input of users: each mistake is named, and nothing is started or left."""
+"""Wrong input of users: the error names each mistake, and nothing is started or left behind."""
 import os
 
 import cli

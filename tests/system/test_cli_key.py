@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""The fabric key: hosts with the same come up, others are refused with a text that says why."""
+"""The fabric key: links between hosts with the same key come up; others are refused, with the reason."""
 import json
 import os
 import socket
@@ -27,7 +27,7 @@ class Key(cli.Case):
         return daemon
 
     def link_of(self, host):
-        """What the host says of its only link."""
+        """The host's status of its only link."""
         path = os.path.join(self.rundir, "host-%d.ctl" % host)
         answer = b""
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as control:

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""viaduct up --like: fabrics whose links promise only what real ones of a class do."""
+"""viaduct up --like: fabrics whose links guarantee only what real links of a class do."""
 import os
 import time
 
@@ -71,7 +71,7 @@ class Like(cli.Case):
                 pids = [host["pid"] for host in self.status()["hosts"]]
                 before = cpu_s(pids)
                 time.sleep(5)
-                # Four hosts use less than 0.01; this build is slower, and sanitized.
+                # Four hosts use less than 0.01 of a CPU; this build is slower, because of its sanitizers.
                 self.assertLess((cpu_s(pids) - before) / 5, 0.03)
                 self.good("down")
 

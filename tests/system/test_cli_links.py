@@ -28,7 +28,7 @@ class Links(cli.Case):
             return log.read()
 
     def link_of(self, host):
-        """What the host says of its only link."""
+        """The host's status of its only link."""
         answer = b""
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as control:
             control.settimeout(cli.HANG_S)
@@ -67,7 +67,8 @@ class Links(cli.Case):
         self.assertGreater(self.link_of(2)["inbox"], 1 << 20)
 
     def test_ends_of_different_classes(self):
-        """The port finds what is wrong, before hosts can greet each other; both say so, once, in the status and in the log."""
+        """The port finds the error before the hosts can exchange hellos; both report it, once, in the status and in the
+        log."""
         path = os.path.join(self.folder, "cable.sock")
         self.daemon(1, "2=emu:%s,side=0,like=pex" % path)
         self.daemon(2, "1=emu:%s,side=1" % path)
@@ -77,7 +78,7 @@ class Links(cli.Case):
                             self.link_of(host))
             said = r"warn: host %d: link 0 to host %d: driver emu: %s\n" % (host, 3 - host, says)
             self.assertTrue(cli.wait_for(lambda host=host, said=said: re.search(said, self.read_log(host))), self.read_log(host))
-            time.sleep(0.5)  # the ends try again and again meanwhile
+            time.sleep(0.5)  # both ends retry meanwhile
             self.assertEqual(len(re.findall(said, self.read_log(host))), 1, self.read_log(host))
 
     def test_a_driver_that_is_not_there(self):

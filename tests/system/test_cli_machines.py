@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""Daemons with run directories of their own, as on several machines: one of them answers for all."""
+"""Daemons with run directories of their own, as on several machines: any of them answers for all."""
 import json
 import os
 import signal
@@ -91,7 +91,7 @@ class Status(Machines):
     def test_every_daemon_shows_all_hosts_and_links(self):
         self.start_all()
         for host in (1, 2, 3):
-            # On a busy machine a link may just be down for a moment.
+            # On a busy machine a link may be down for a moment.
             links = [(1, 2, "up"), (2, 3, "up")]
             self.assertTrue(cli.wait_for(
                 lambda: [(l["a"], l["b"], l["state"]) for l in self.status_at(host)["links"]] == links))
@@ -113,7 +113,7 @@ class Status(Machines):
         self.assertTrue(cli.wait_for(lambda: self.states(1)[3] == "unreachable"))
         gone = self.status_at(1)["hosts"][2]
         self.assertRegex(gone["error"], r"^host 3: asked by host 1: unreachable for \d+ s$")
-        # The directory still has its entry.
+        # The directory still has the host's entry.
         self.assertEqual(gone["name"], os.uname().nodename)
         self.assertEqual(self.status_at(1)["links"][1]["state"], "down")
         self.start_host(3)
@@ -139,7 +139,7 @@ class Status(Machines):
         begin = time.monotonic()
         self.assertTrue(cli.wait_for(lambda: self.host_at(2, "10.9.9.9") == 3))
         self.assertGreater(time.monotonic() - begin, 1)
-        # The host was not gone, so one of the two daemons lies.
+        # The host still runs, so one of the two daemons has a wrong id.
         self.start_host(1, "--address", "10.9.9.9")
         self.assertTrue(cli.wait_for(lambda: self.host_at(2, "10.9.9.9") is None))
 
@@ -149,7 +149,7 @@ class Status(Machines):
         self.bad("status", says="r2/host-2.ctl: the daemon has died", **self.at(2))
 
     def test_a_daemon_that_does_not_answer_is_silent(self):
-        # Its transfer threads go on, its control thread does not: it is traced, as by a debugger.
+        # A tracer, as a debugger, stops the control thread; the transfer threads continue.
         self.start_all()
         os.kill(self.daemons[3].pid, signal.SIGSTOP)
         self.assertTrue(cli.wait_for(lambda: self.states(1)[3] in ("unreachable", "silent")))
@@ -172,7 +172,7 @@ class Stop(Machines):
 
 
 class Pages(Machines):
-    """Of the directory: an answer has 4 MiB at most, a fabric may have 1,023 hosts of 1,024 links."""
+    """Pages of the directory: an answer has 4 MiB at most, a fabric may have 1,023 hosts of 1,024 links."""
 
     @staticmethod
     def ask(path, line):
@@ -207,7 +207,7 @@ class Pages(Machines):
                 self.assertIn('"%s" is not' % next(iter(wrong)), answer["error"])
 
     def serve(self, listener, real):
-        """As host 2, with pages of one host."""
+        """Answers as host 2, with pages of one host."""
         while True:
             try:
                 conn = listener.accept()[0]
@@ -221,7 +221,7 @@ class Pages(Machines):
                 conn.sendall(self.ask(real, json.dumps(request).encode()))
 
     def stand_between(self, serve):
-        """The run directory of a daemon in front of that of host 2."""
+        """The run directory of a proxy in front of host 2's daemon."""
         rundir = os.path.join(self.folder, "between")
         os.mkdir(rundir, 0o700)
         os.symlink(os.readlink(os.path.join(self.rundir_of(2), "host-local")), os.path.join(rundir, "host-local"))
@@ -236,7 +236,7 @@ class Pages(Machines):
         return rundir
 
     def serve_a_hostile_error(self, listener, real):
-        """As host 2, which forwards the answers of host 3."""
+        """Answers as host 2, which forwards the answers of host 3."""
         while True:
             try:
                 conn = listener.accept()[0]
@@ -276,7 +276,7 @@ class Links(Machines):
         self.good("mend", "3", "2", **self.at(1))
         self.wait_for_all(1)
         self.assertFalse(self.link(1, 1)["cut"])
-        # From the machine at the end, which loses all others by it.
+        # The command runs on the machine at the end, which loses its path to all others by the cut.
         self.good("cut", "2", "3", **self.at(3))
         self.assertTrue(cli.wait_for(lambda: self.states(3)[1] == "unreachable"))
         self.good("mend", "2", "3", **self.at(3))
@@ -343,7 +343,7 @@ class Users(Machines):
         self.start_host(1, "--attach", "all")
         self.start_host(2, "--admin", "user:%d" % cli.NOBODY)
         self.wait_for_all(1)
-        # The end that is nearer is asked to cut the link, and that is host 1.
+        # viaduct asks the nearer end to cut the link, host 1.
         self.bad("cut", "1", "2", says="no right to administer host 1", **self.at(1), **self.nobody)
 
 
@@ -417,7 +417,7 @@ class Many(Machines):
         begin = time.monotonic()
         self.wait_for_all(7)
         took = time.monotonic() - begin
-        self.assertLess(took, 15)  # 3 s where nothing is sanitized and nothing runs beside
+        self.assertLess(took, 15)  # 3 s without sanitizers on an idle machine
         self.assertEqual(len(self.status_at(7)["links"]), 16)
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""Metrics: as text, by viaduct metrics --listen and by viaductd --metrics; read by a parser of the format, compared with
-the status; clients that are slow or hostile."""
+"""Metrics: as text, by viaduct metrics --listen and by viaductd --metrics; read by a parser of the format, compared
+with the status; clients that are slow or hostile."""
 import http.client
 import json
 import os
@@ -20,7 +20,8 @@ LABEL = re.compile(r'([a-zA-Z_]\w*)="((?:[^"\\]|\\.)*)"')
 
 
 def parse(text):
-    """{(name, labels): value}. Refuses what Prometheus refuses: samples apart from their family, doubles, no HELP or TYPE."""
+    """{(name, labels): value}. Refuses what Prometheus refuses: samples apart from their family, doubles, no HELP or
+    TYPE."""
     found, family, kinds, ended = {}, None, {}, set()
     assert text.endswith("\n")
     for line in text.splitlines():
@@ -114,7 +115,7 @@ class Metrics(cli.Case):
         port = free_port()
         with self.start("metrics", "--listen", "127.0.0.1:%d" % port) as process:
             process.stdout.readline()
-            os.kill(self.pid(2), signal.SIGSTOP)  # each answer takes a second
+            os.kill(self.pid(2), signal.SIGSTOP)  # each answer takes a second, because host 2 does not answer
             busy = [socket.create_connection(("127.0.0.1", port)) for _ in range(10)]
             for connection in busy:
                 connection.sendall(b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n")
@@ -147,7 +148,7 @@ class Daemon(cli.Case):
         return process
 
     def is_served(self):
-        """Not while connections that are closed still count: then this one is closed, too."""
+        """Retries while connections that are closed still count, because the server then closes this one, too."""
         try:
             return fetch(self.port)[0] == 200
         except OSError:
@@ -181,7 +182,7 @@ class Daemon(cli.Case):
     def test_clients_that_are_slow_or_hostile_stop_nothing(self):
         process = self.daemon("--host", "7", "--rundir", self.rundir, "--metrics", "127.0.0.1:%d" % self.port)
         self.assertTrue(cli.wait_for(lambda: is_open(self.port)))
-        # Half a request, garbage, a head without end: and still there are answers.
+        # The server still answers after half a request, garbage, and an endless head.
         idle = [socket.create_connection(("127.0.0.1", self.port)) for _ in range(8)]
         for number, text in enumerate([b"GET /met", b"\0\xff" * 500, b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * 5000, b"POST / HTTP/1.1\r\n"
                                        b"Content-Length: 99999999999999999999\r\n\r\n"]):
@@ -190,7 +191,7 @@ class Daemon(cli.Case):
             except OSError:
                 pass
         self.assertEqual(fetch(self.port)[0], 200)
-        # More connections than are served: those beyond are closed, and the daemon answers on its own socket.
+        # The server closes connections beyond its limit, and the daemon answers on its control socket.
         more = [socket.create_connection(("127.0.0.1", self.port)) for _ in range(40)]
         env = {**self.env, "VIADUCT_RUNDIR": self.rundir}
         started = time.monotonic()
@@ -207,7 +208,7 @@ class Daemon(cli.Case):
         process = self.daemon("--host", "7", "--rundir", self.rundir, "--metrics", "127.0.0.1:%d" % self.port)
         self.assertTrue(cli.wait_for(lambda: is_open(self.port)))
         taken = [socket.create_connection(("127.0.0.1", self.port), source_address=("127.0.0.9", 0)) for _ in range(40)]
-        # Those beyond its share are closed, the others wait for the end of a request.
+        # The server closes connections beyond this client's share; the others wait for the end of a request.
         left = 0
         for connection in taken:
             connection.settimeout(0.1)
@@ -236,7 +237,7 @@ class Daemon(cli.Case):
         process.send_signal(signal.SIGTERM)
         started = time.monotonic()
         said = process.communicate(timeout=cli.HANG_S)[1]
-        # Each would wait 2 s for an answer.
+        # Each host would be given 2 s for an answer.
         self.assertLess(time.monotonic() - started, 5)
         self.assertEqual(process.returncode, 0)
         self.assertNotIn("metrics:", said)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""up --netns: a network namespace for each host, and none of them left, whatever happens."""
+"""up --netns: a network namespace for each host. None of them is left, even after errors and kills."""
 import os
 import shutil
 import subprocess
@@ -9,7 +9,7 @@ import unittest
 
 import cli
 
-# As the tests here; killed while its fabric is up.
+# A test like those here, which is killed while its fabric is up.
 KILLED = """
 import subprocess, sys, time
 sys.path.insert(0, sys.argv[1])

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""viaduct perf: its figures are there, over both paths, and it reports what can not be measured."""
+"""viaduct perf: it prints its figures, over both paths, and reports what can not be measured."""
 import json
 import os
 import signal
@@ -109,7 +109,8 @@ class Chain(cli.Case):
         self.assertEqual((report["hosts"], report["from"]), ([2, 3], 2))
 
     def test_what_is_left_is_told_when_it_takes_longer(self):
-        """Steps and the time left, on standard error; standard output is unchanged, and without a terminal nothing is printed."""
+        """Steps and the time left, on standard error; standard output is unchanged, and without a terminal nothing is
+        printed."""
         words = ["perf", "put", "--sizes", "8,64,512", "--seconds", "1.2", "--json"]
         self.assertEqual(self.call(*words)[2], "")
         code, out, err = self.call(*words, env={"VIADUCT_PROGRESS": "1"})
@@ -119,7 +120,8 @@ class Chain(cli.Case):
         self.assertEqual(self.call("perf", "put", "--sizes", "8", "--seconds", "0.1", env={"VIADUCT_PROGRESS": "1"})[2], "")
 
     def test_plans_and_scaling_tell_what_is_left(self):
-        """The simulator's commands print the same line. A fast machine needs more work for a command that takes two seconds."""
+        """The simulator's commands print the same line. A fast machine needs more work for a command that takes two
+        seconds."""
         commands = ((lambda factor: ["plan", "--topology", "ring", "--hosts", "32", "--events", str(600000 * factor)],
                      r"viaduct plan: event \d+ of \d+, \d+ s left\n"),
                     (lambda factor: ["sim", "scale", "--shape", "ring", "--hosts", "64,256" + ",512" * factor],

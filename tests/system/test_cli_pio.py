@@ -42,7 +42,7 @@ class Pio(cli.Case):
         self.assertEqual(self.ways(report), {"store", "port", "dma", "memcpy"})
         widths = {(row["store_bytes"], row["nontemporal"]) for row in report["rows"] if row["way"] == "store"}
         self.assertLessEqual({(4, False), (8, False)}, widths)
-        # A size has the widths that divide it, and no others.
+        # Each size is measured with the store widths that divide it, and no others.
         self.assertEqual({row["store_bytes"] for row in report["rows"] if row["way"] == "store" and row["bytes"] == 8}, {4, 8})
         self.assertEqual({row["caching"] for row in report["rows"] if row["way"] == "store"}, {"mem"})
         limits = " ".join(report["limits"])
@@ -64,7 +64,7 @@ class Pio(cli.Case):
                     break
                 found = size
             self.assertEqual(report["crossover"][key + "_bytes"], found)
-        # A round trip of this class takes 1.5 us: a message that is posted takes less, one that is proven does not.
+        # A round trip of this class takes 1.5 us: a posted message takes less; one whose arrival is confirmed does not.
         small = next(row for row in report["rows"] if row["way"] == "port" and row["bytes"] == 8)
         self.assertGreaterEqual(small["arrival_ns"], 1500)
         self.assertLess(small["median_ns"], small["arrival_ns"])

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""viaduct port, and doctor's hardware checks, on a simulated sysfs: functions found, errors, and changing drivers."""
+"""viaduct port, and doctor's hardware checks, on a simulated sysfs: PCI functions that are found, errors, and changes
+of drivers."""
 import fcntl
 import os
 import re
@@ -28,12 +29,13 @@ def config(*capabilities):
 
 
 class Tree:
-    """DIR/sys and DIR/proc. Its kernel binds what is written to drivers_probe."""
+    """DIR/sys and DIR/proc. A thread acts as the kernel: it binds the functions whose names are written to
+    drivers_probe."""
 
     def __init__(self, root):
         self.root = root
         self.devices = self.folder("sys/bus/pci/devices")
-        self.wanted = []  # by probes
+        self.wanted = []  # addresses that were probed
         for driver in ("vfio-pci", "ntb_hw_plx", "ahci"):
             self.put("sys/bus/pci/drivers/%s/unbind" % driver, "")
         self.folder("proc")
@@ -87,7 +89,7 @@ class Tree:
         self.put("proc/%d/comm" % pid, "viaductd\n")
 
     def probes(self, count, refuses=()):
-        """Takes so many probes, in a thread."""
+        """Handles that many probes, in a thread."""
         file = os.open(os.path.join(self.root, "sys/bus/pci/drivers_probe"), os.O_RDWR)
 
         def take():
@@ -95,7 +97,7 @@ class Tree:
                 address = os.read(file, len(ADDRESS)).decode()
                 with open(os.path.join(self.devices, address, "driver_override"), encoding="ascii") as override:
                     wanted = override.read().split("\n")[0]
-                # The file is longer than what was written last: a real one is not.
+                # The file may be longer than the last write, unlike a real one.
                 wanted = next((driver for driver in ("vfio-pci", "ntb_hw_plx", "ahci") if wanted.startswith(driver)), self.knows[address])
                 self.wanted.append(wanted)
                 self.bind(address, None if wanted in refuses else wanted)
@@ -192,7 +194,7 @@ class Port(cli.Case):
         thread.join(cli.HANG_S)
         self.assertEqual(self.tree.driver(), "ntb_hw_plx")
         self.assertEqual(self.override(), "")  # a real file then reads as (null)
-        # One that no driver had is not given to a driver that knows it, and an override stays.
+        # A function without a driver does not get one that knows it, and an override stays.
         self.tree.bind(ADDRESS, None)
         self.tree.put("sys/bus/pci/devices/%s/driver_override" % ADDRESS, "ahci\n")
         self.tree.wanted.clear()
@@ -200,12 +202,12 @@ class Port(cli.Case):
         self.bad("port", "bind", ADDRESS, "--root", self.tree.root, says="0000:03:00.0: bind: vfio-pci did not take it")
         thread.join(cli.HANG_S)
         self.assertEqual((self.tree.driver(), self.tree.wanted, self.override()[:4]), (None, ["vfio-pci"], "ahci"))
-        # The driver that had it does not take it back.
+        # The function's former driver does not bind it again.
         self.tree.bind(ADDRESS, "ntb_hw_plx")
         thread = self.tree.probes(2, refuses=("vfio-pci", "ntb_hw_plx"))
         self.bad("port", "bind", ADDRESS, "--root", self.tree.root, says="(dmesg) says why; ntb_hw_plx did not take it back")
         thread.join(cli.HANG_S)
-        # vfio-pci keeps a function that no other driver takes.
+        # vfio-pci keeps a function that no other driver binds.
         self.tree.put("sys/bus/pci/devices/%s/driver_override" % ADDRESS, "vfio-pci\n")
         self.tree.bind(ADDRESS, "vfio-pci")
         os.unlink(os.path.join(self.tree.root, "sys/bus/pci/drivers/vfio-pci/unbind"))
@@ -231,7 +233,7 @@ class Doctor(cli.Case):
         return out
 
     def wrong_functions(self):
-        """The change, and doctor's report; () is good."""
+        """A change of the files, and the warnings that doctor must print; (): none."""
         registers = (0xfe000000, 0x40000, MEMORY)
         circle = bytearray(config(1))
         circle[0x48:0x4a] = bytes((9, 0x48))
@@ -256,7 +258,7 @@ class Doctor(cli.Case):
 
     def test_what_is_wrong_is_said(self):
         self.assertIn("ok    hardware: no NTB function of a known chip\n", self.doctor())
-        # In group 7: a bridge and a function that vfio-pci has do no harm, a disk controller does.
+        # Other functions in group 7: a bridge, or one bound to vfio-pci, is no problem; a disk controller is one.
         for address, driver, kind in (("0000:00:07.0", "ahci", "0x060400"), ("0000:00:07.1", "vfio-pci", "0x020000"),
                                       ("0000:00:07.2", "ahci", "0x010601")):
             self.tree.add(address, group="7", driver=driver, vendor="0x8086", **{"class": kind})

@@ -25,7 +25,7 @@ SHMEM_SCALE = {"figures": [{"figure": "17 hosts / 16 hosts", "value": 0.9, "targ
 
 
 class Page(html.parser.HTMLParser):
-    """Tags that are closed as they were opened, and every reference to something outside."""
+    """Checks that tags are closed as they were opened, and collects references to anything outside the page."""
 
     VOID = {"meta", "br", "line", "rect", "polyline"}
 
@@ -83,7 +83,7 @@ class Report(cli.Case):
         for words in ("redis GET <b>&", "110", "220", "missed", "1 MiB", "zero-copy", "7.25", "1.75", "at most 9.5", "damaged.json is not understood",
                       "Without figures: bench_pipe, bench_ip, bench_ofi"):
             self.assertIn(words, page.text)
-        # Twice as fast is a longer bar than a quarter as fast.
+        # A figure that is twice as fast has a longer bar than one that is a quarter as fast.
         widths = [float(width) for width in re.findall(r'<rect [^>]*width="([\d.]+)"', text)]
         self.assertGreater(len(widths), 2)
 

@@ -7,7 +7,7 @@ import sys
 
 import cli
 
-# So long each program goes on: slices are there when both hosts have answered, which a busy machine makes slow.
+# Seconds for which each program runs: slices exist when both hosts have answered, which is slow on a busy machine.
 SECONDS = 2
 PUTS_MIN = 50
 

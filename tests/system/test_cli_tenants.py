@@ -80,7 +80,7 @@ class Users(cli.Case):
         self.good("cut", "1", "2", **self.nobody)
         self.assertTrue(self.status()["links"][0]["cut"])
         self.good("mend", "1", "2", **self.nobody)
-        # That is another right.
+        # Attaching is another right than administering.
         self.assertEqual(self.hold(4096)[1], "-13: host 1: attach: refused: user %d may not attach to host 1 (viaductd "
                          "--attach)\n" % cli.NOBODY)
         self.down()

@@ -84,10 +84,10 @@ class Top(cli.Case):
         terminal.key(" ")
         self.assert_shows(terminal, r"PAUSED")
         terminal.key(" ")
-        # A host that is killed is shown, and does not end the picture.
+        # A host that is killed is shown, and viaduct top continues.
         self.kill(3)
         self.assert_shows(terminal, r"2 of 3 hosts up")
-        # Another size: nothing is drawn outside of it, and nothing crashes.
+        # The terminal changes its size: nothing is drawn outside of it, and nothing crashes.
         terminal.resize(8, 40)
         terminal.process.send_signal(signal.SIGWINCH)
         terminal.key("h")
@@ -107,7 +107,7 @@ class Top(cli.Case):
         # The heads of links are 79 columns wide.
         for columns, expected in ((76, False), (80, True)):
             terminal = self.top(rows=24, columns=columns)
-            # One picture, from its links to its last line: the end of an earlier one may come before it.
+            # One screen, from its links to its last line; the end of an earlier screen may come before it.
             self.assert_shows(terminal, r"Links \(3[^)]*\)[\s\S]*total[\s\S]*q quit")
             shown = ESCAPE.sub("", terminal.text)
             self.assertEqual("errors" in shown, expected, shown)

@@ -36,7 +36,7 @@ class Tune(Case):
     def test_a_link_is_measured_kept_shown_and_forgotten(self):
         out = self.tune("--link", MODEL[0], "--peer", MODEL[1], "--pairs", "11")
         self.assertIn("note: the chip and its DMA engine are the register model", out)
-        # A software engine that copies behind messages is not faster than the CPU: it must stay as it is.
+        # A software engine that is driven by messages is not faster than the CPU: DMA must stay off.
         self.assertRegex(out, r"(?m)^DMA +65472 +0\.\d\d .* hurts$")
         self.assertIn("dma-bytes: left as it is", out)
         text = self.text()
@@ -109,7 +109,7 @@ class Tune(Case):
         self.bad("tune", "--file", self.file, "--check",
                  says=["settings of another machine: measured on 'Xeon of another host (6/1/1)', this one has '", self.file])
         self.assertIn("# settings of another machine", self.tune("--show"))
-        # The measurement starts again here.
+        # A second measurement for the same file.
         out = self.tune("--link", MODEL[0], "--peer", MODEL[1], "--pairs", "11")
         self.assertIn("is written anew: settings of another machine", out)
         self.tune("--check")
@@ -179,7 +179,7 @@ class Daemons(Case):
                 return json.loads(answer.readline())
 
     def deliver(self):
-        """Bodies of 4 KiB from host 1 to host 2; how many bytes of them went by DMA."""
+        """Sends bodies of 4 KiB from host 1 to host 2. Returns how many of their bytes were sent by DMA."""
         def begin(host, *words):
             env = {**self.env, "VIADUCT_RUNDIR": self.rundir_of(host), "VIADUCT_HOST": str(host)}
             program = subprocess.Popen([DELIVER, *words], stdout=subprocess.PIPE, text=True, env=env)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Operations of one attachment under way to a host that is cut off arrive before puts of
- * attachments that were opened later, whether these go as frames or, when the link is back, by
- * stores. */
+/* Operations of one attachment that wait for a host that is cut off arrive before puts of
+ * attachments that were opened later, whether those puts are sent as frames or, when the link is
+ * back, by stores. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -17,14 +17,16 @@
 
 #define BYTES 4096u
 #define FOLLOWERS 12u
-#define EARLIER 4u /* puts of the first to each word: fewer in all than a host takes */
+#define EARLIER                                                                       \
+    4u /* puts of the first attachment to each word: fewer in all than a host accepts \
+        */
 
 struct behind {
     struct host_lab lab;
     struct via_attach *first;
     struct via_attach *owner;
     struct via_segment *segment;
-    struct via_remote *remote; /* of the first's */
+    struct via_remote *remote; /* remote of the first attachment's segment */
     struct via_attach *follower[FOLLOWERS];
     struct via_remote *remotes[FOLLOWERS];
 };
@@ -90,8 +92,8 @@ static void end(struct behind *behind)
     host_lab_fini(&behind->lab);
 }
 
-/* frames: the followers come while the link is cut, and put before it is there again; else they
- * have mapped the segment before, and put as soon as it may be stored to. */
+/* frames: the later attachments are opened while the link is cut, and put before it is up again;
+ * otherwise they have mapped the segment before, and put as soon as stores are allowed. */
 static void puts_stay_in_order(unsigned owner, bool frames)
 {
     struct behind behind;

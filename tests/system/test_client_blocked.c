@@ -35,7 +35,7 @@ static void *flood(void *ctx)
     return NULL;
 }
 
-/* Until nothing more is accepted. */
+/* Waits until no more messages are accepted. */
 static void wait_until_stuck(const struct flood *work)
 {
     unsigned before;
@@ -46,7 +46,7 @@ static void wait_until_stuck(const struct flood *work)
     assert_true(before < MESSAGES);
 }
 
-/* All on one channel, so that they could be in each other's way. */
+/* All messages are on one channel, so that they could block each other. */
 static struct via_attach *attach(const struct host_lab *lab, int host)
 {
     struct via_attach_options options = {
@@ -90,7 +90,7 @@ static void who_does_not_receive_blocks_its_senders_only(void **state)
     assert_int_equal(via_attach_quiet(other), 0);
     assert_memory_equal(via_segment_base(segment), data, sizeof(data));
 
-    /* And it may still change its mind. */
+    /* The receiver may still start to take messages. */
     for (unsigned i = 0; i < MESSAGES; i++) {
         char text[1000];
         assert_int_equal(via_message_receive(lazy, text, sizeof(text), 60000, NULL), sizeof(text));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Puts keep their order and none is lost while their way changes under them: from stores to frames
- * over a relay and back, as often as a link is cut and mended. */
+/* Puts keep their order and none is lost while their path changes: from stores to frames over a
+ * relay and back, as often as a link is cut and mended. */
 #include <errno.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -80,7 +80,7 @@ static void *look(void *ctx)
     return NULL;
 }
 
-/* One of the ways to put; 0. */
+/* Puts by one of the functions that put; 0. */
 static int put_some(struct flaps *flaps, uint64_t off, const void *src, size_t bytes, unsigned how)
 {
     int rc;
@@ -158,7 +158,7 @@ static void puts_keep_their_order_while_the_way_changes(void **state)
             assert_int_equal(word_at(&flaps, slot_off(i) + at), i);
         }
     }
-    /* Both ways were used, else nothing was tested. */
+    /* Both paths were used, otherwise nothing was tested. */
     assert_true(direct > 0 && by_frames > 0);
     via_remote_close(flaps.remote);
     via_attach_close(flaps.a);
@@ -168,7 +168,7 @@ static void puts_keep_their_order_while_the_way_changes(void **state)
 
 int main(void)
 {
-    alarm(800); /* a wait that never ends is a failure, too */
+    alarm(800); /* a wait that never ends must fail, too */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(puts_keep_their_order_while_the_way_changes),
     };

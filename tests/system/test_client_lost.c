@@ -117,7 +117,7 @@ static void freed_while_the_link_is_down(void **state)
     host_lab_cut(&lab, 0, 1, "cut");
     host_lab_wait_hops(&lab, 0, 1, 3);
     via_segment_free(segment);
-    /* By frames the handle is only wrong, but it was right once. */
+    /* Over frames the handle is only wrong, because it was valid once. */
     assert_int_equal(via_remote_put(put, 0, &word, 8, 0), 0);
     assert_int_equal(via_attach_quiet(near), -ECONNRESET);
     assert_lost(put);
@@ -213,7 +213,7 @@ static void only_what_may_be_read_is_mapped(void **state)
     uint64_t handle = via_segment_handle(segment);
     memcpy(via_segment_base(segment), "secret", 6);
     for (unsigned from = 0; from < 2; from++) {
-        /* Whatever the library would do: the host hands nothing out. */
+        /* The host itself hands out no descriptor, whatever the library would do. */
         host_raw_open(&raw, &lab, from);
         assert_int_equal(map_status(&raw, 1, handle), -EXDEV);
         host_raw_close(&raw);
@@ -249,7 +249,7 @@ static void what_may_only_be_read_is_mapped_so(void **state)
         char *direct = via_remote_direct(remote);
         assert_non_null(direct);
         assert_memory_equal(direct, "public", 6);
-        /* It is the kernel that keeps it so. */
+        /* The kernel refuses to make the mapping writable. */
         assert_int_equal(mprotect(direct, BYTES, PROT_READ | PROT_WRITE), -1);
         assert_int_equal(via_remote_put(remote, 0, "x", 1, 0), -EACCES);
         via_remote_close(remote);

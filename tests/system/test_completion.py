@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""Completions: made from the built programs, and asked in bash, zsh and fish as a user asks."""
+"""Completions: made from the built programs, and requested in bash, zsh and fish as by a user."""
 import os
 import shutil
 import subprocess

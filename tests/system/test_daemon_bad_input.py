@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""Both machines report an error between them, and other links do not notice."""
+"""Both machines of a link report its errors, and other links are unaffected."""
 import os
 import re
 import resource
@@ -40,7 +40,7 @@ class BadInput(cli.Case):
             self.assertTrue(machine.said("bring-up: the peer has this host's id, or an id outside of the fabric"))
         self.assertEqual(self.link(one, "to-2-0")["downs"], 0)
         self.assertTrue(two.reaches(1))
-        # The mistake is put right.
+        # The configuration is corrected.
         other.stop()
         other.host = 5
         other.configure([1])
@@ -61,7 +61,7 @@ class BadInput(cli.Case):
             self.assertEqual(self.wait_link(machine, name, "bad-key")["error"],
                              "the peer's fabric key is not this host's")
         self.wait_link(three, "to-1-0", "up")
-        # The right key, by a reload; the file is the same, what is in it is not.
+        # A reload reads the right key: the file has the same name and new contents.
         with open(os.path.join(self.folder, "a"), "rb") as right, open(os.path.join(self.folder, "b"), "wb") as wrong:
             wrong.write(right.read())
         self.assertTrue(two.ask("reload")["ok"])

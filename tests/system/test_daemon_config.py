@@ -28,7 +28,7 @@ class Config(cli.Case):
         code, _, err = self.daemon("--host", "0", *links)
         self.assertEqual(code, 2, err)
         self.assertIn("%s: a host has at most %d links" % (links[most].replace("=", " "), most), err)
-        # With one link less the error is another one.
+        # With one link less the daemon reports a later error.
         code, _, err = self.daemon("--host", "0", *links[:most], "--hosts-max", "none")
         self.assertEqual(code, 2, err)
         self.assertNotIn("at most", err)
@@ -47,7 +47,7 @@ class Config(cli.Case):
         self.assertEqual((status["name"], status["fabric"], status["addresses"]), ("first", "lab", ["10.0.0.1"]))
         self.assertEqual(three.links()["to-2-0"]["peer"], 2)
         self.assertTrue(three.said("host 3: link 0 (to-2-0) to host 2: up, host 2"))
-        # A crash leaves sockets, locks and a dead cable; the same configuration heals them.
+        # A crash leaves sockets, locks and a dead cable behind; a new start with the same configuration works.
         two.stop(signal.SIGKILL)
         self.assertTrue(cli.wait_for(lambda: not one.reaches(3)))
         self.assertIn("host-2.ctl", os.listdir(two.rundir))
@@ -125,7 +125,7 @@ class Config(cli.Case):
         self.assertEqual([name for name in os.listdir(one.rundir) if name.startswith("host-")], [])
 
     def test_what_is_in_the_way_of_the_log(self):
-        """Also what another user has put there, who would read the messages, or hold the daemon up."""
+        """Also files that another user has created, by which that user could read the messages, or block the daemon."""
         (one,) = self.machines(1)
         log = os.path.join(self.folder, "one.log")
         one.configure(more="[log]\nfile = %s\n" % log)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""A local user who may attach, but not administer, and what that user does to a daemon's control socket: links do not notice."""
+"""A local user who may attach, but not administer, and attacks a daemon's control socket: links are unaffected."""
 import contextlib
 import json
 import os
@@ -53,7 +53,7 @@ class HostileUser(cli.Case):
         return said
 
     def unharmed(self):
-        """The owner is answered, the link has not been down, and nothing of the attack is left."""
+        """The daemon answers its owner, the link has not been down, and nothing of the attack is left."""
         self.assertEqual(self.one.links()["to-2-0"]["downs"], 0)
         self.assertTrue(self.one.reaches(2))
         self.assertTrue(cli.wait_for(lambda: self.count_descriptors() <= self.descriptors), self.count_descriptors())
@@ -71,7 +71,7 @@ class HostileUser(cli.Case):
         for line in said:
             self.assertRegex(json.loads(line)["error"], "^permission denied: user %d has no right to administer host 1, which" % cli.NOBODY)
         self.assertFalse(self.one.links()["to-2-0"]["cut"])
-        # Host 2 lets no other user in, whichever host passes the request on.
+        # Host 2 refuses other users, whichever host forwards the request.
         self.assertIn("permission denied: user %d of host 1 has no right to attach to host 2" % cli.NOBODY, self.attack("elsewhere"))
 
     def test_descriptors_that_come_with_requests(self):
@@ -82,7 +82,8 @@ class HostileUser(cli.Case):
 
     def test_slow_clients_and_many(self):
         self.assertEqual(self.attack("drips"), "answered\n")
-        # Clients that never read, that send half a line, and more of them than one user may have: the owner is answered.
+        # Clients that never read, that send half a line, and more of them than one user may have: the daemon answers
+        # its owner.
         holder = self.attack("hold", wait=False)
         for _ in range(20):
             begin = time.monotonic()

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""Notifications to a service manager: a socket of this test takes its place. And the unit file."""
+"""Notifications to a service manager, for which a socket of this test stands in; and the unit file."""
 import os
 import re
 import shutil
@@ -103,7 +103,7 @@ class Unit(cli.Case):
         with open(UNIT, encoding="utf-8") as file:
             text = file.read()
         self.assertNotIn("@", re.sub(r"#.*", "", text))
-        # The program need not be installed for this.
+        # systemd-analyze need not find the installed program.
         unit = os.path.join(self.folder, "viaductd.service")
         with open(unit, "w", encoding="utf-8") as file:
             file.write(re.sub(r"(?m)^(Exec\w+=)\S+/viaductd", r"\1" + os.path.join(cli.BIN, "viaductd"), text))

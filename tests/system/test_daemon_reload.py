@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""A daemon that reads its configuration file again: links come and go, and nothing else is disturbed."""
+"""A daemon that reads its configuration file again: links are added and removed, and nothing else is disturbed."""
 import ctypes
 import os
 import signal
@@ -34,7 +34,7 @@ class Reload(cli.Case):
         self.assertEqual(three.ask("reload"), {"ok": True, "report": ["link to-1-0: opened"]})
         self.assert_up(one, 2, 3)
         before = one.links()["to-2-0"]
-        # Another link goes; its traffic takes the other way round.
+        # Another link is removed; its traffic takes the other path around the ring.
         two.configure([1])
         three.configure([1])
         self.assertEqual(two.ask("reload"), {"ok": True, "report": ["link 1 (to-3-0) to host 3: closed"]})
@@ -111,7 +111,8 @@ class Reload(cli.Case):
         self.assertEqual(one.ask("reload")["report"], [])
 
     def test_racks_joined_by_libfabric_reload_under_a_flow(self):
-        """Hosts 1, 2 and 3, 4 by cables, 2 and 3 by libfabric: messages from 1 to 4, while all daemons reload again and again."""
+        """Hosts 1, 2 and 3, 4 by cables, 2 and 3 by libfabric: messages from 1 to 4, while all daemons reload again and
+        again."""
         deliver = os.path.join(cli.BIN, "tests", "prog_deliver")
         try:
             ctypes.CDLL("libfabric.so.1")
@@ -203,7 +204,7 @@ class Reload(cli.Case):
 
     def test_reloads_without_end_disturb_nothing(self):
         one, two = self.start_pair()
-        # Requests on one connection behind each other are answered each, in order.
+        # Several requests on one connection are all answered, in order.
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as control:
             control.settimeout(cli.HANG_S)
             control.connect(os.path.join(one.rundir, "host-1.ctl"))

@@ -38,7 +38,7 @@ struct pair {
     struct via_segment *segment;
     struct via_remote *remote;
     unsigned char *base;
-    unsigned char *copy; /* what should be there */
+    unsigned char *copy; /* the expected contents */
 };
 
 static void let_all_attach(struct via_host_options *options)
@@ -148,7 +148,7 @@ static void puts_are_stores(void **state)
     uint64_t before = puts_by_slices(&pair);
     for (uint64_t i = 0; i < 200; i++) {
         put_word(&pair, 8 * i, i + 77);
-        /* It has arrived, without the owner's doing. */
+        /* The bytes have arrived, without any action of the owner. */
         assert_memory_equal(pair.base + 8 * i, pair.copy + 8 * i, 8);
     }
     assert_true(puts_by_slices(&pair) == before + 200);
@@ -159,7 +159,7 @@ static void puts_are_stores(void **state)
     close_pair(&pair);
 }
 
-/* Most are near to the one before, and short enough for slices. */
+/* Most places are near the previous one, and most puts are short enough for slices. */
 static void put_somewhere(struct pair *pair, struct via_rng *rng)
 {
     static unsigned char data[40000];
@@ -187,7 +187,7 @@ static void segments_are_larger_than_the_window(void **state)
     for (unsigned i = 0; i < PUTS; i++) {
         put_somewhere(&pair, &rng);
     }
-    /* A slice in use makes no room, and how many there were by now depends on the machine. */
+    /* Slices in use are not evicted, and the number of slices by now depends on the machine. */
     for (unsigned i = 0; of_link(&pair, 0, "slices_evicted") == 0 || puts_by_slices(&pair) == 0;
          i++) {
         assert_true(i < TRIES);
@@ -215,7 +215,7 @@ static void a_cut_takes_them_and_a_link_brings_them_back(void **state)
         host_lab_wait_hops(&pair.lab, 0, 1, -1);
         assert_int_equal(of_link(&pair, 0, "slices_open"), 0);
         uint64_t before = puts_by_slices(&pair);
-        put_word(&pair, 8192 * round, 5); /* waits in the pipe for the link */
+        put_word(&pair, 8192 * round, 5); /* the put waits in the pipe for the link */
         assert_true(puts_by_slices(&pair) == before);
         host_lab_cut(&pair.lab, round % 2, 1 - round % 2, "mend");
         for (unsigned i = 0; i < 100; i++) {
@@ -288,7 +288,7 @@ static void freed_memory_is_lost(void **state)
     close_pair(&pair);
 }
 
-/* In a process of its own, with a segment there: until it is killed. */
+/* A process with a segment there, until it is killed. */
 static pid_t be_owner(struct host_lab *lab, uint64_t *ret_handle)
 {
     int fds[2];
@@ -453,7 +453,8 @@ struct rival {
 #define HOT_BYTES (64u << 10)
 #define HOT_PUTS 1000u
 
-/* A word of this rival's own: mostly in a part of the segment that is another one now and then. */
+/* A word that only this rival writes: usually in one part of the segment, which changes now and
+ * then. */
 static uint64_t pick(const struct rival *rival, unsigned i, struct via_rng *rng)
 {
     bool hot = !via_rng_chance(rng, 1, 50);
@@ -462,7 +463,7 @@ static uint64_t pick(const struct rival *rival, unsigned i, struct via_rng *rng)
     return from + 8 * (RIVALS * via_rng_below(rng, words / RIVALS) + rival->index);
 }
 
-/* Each knows the current state. */
+/* Each rival knows the current contents of its words. */
 static void *compete(void *argument)
 {
     const struct rival *rival = argument;
@@ -564,7 +565,7 @@ static struct via_slice_busy *busy_words(const struct host_raw *raw)
                                                                (size_t)raw->welcome.area_bytes);
 }
 
-/* A process that keeps a slice busy for ever does not keep it from others. */
+/* A process that keeps a slice busy forever does not keep it from others. */
 static void who_never_leaves_is_thrown_out(void **state)
 {
     struct pair pair;
@@ -580,7 +581,8 @@ static void who_never_leaves_is_thrown_out(void **state)
         busy_words(&raw)[slice.busy].word = VIA_SLICE_BUSY_ENTER;
     }
     assert_int_equal(of_link(&pair, 0, "slices_open"), count);
-    /* All are of one uid here, and in use: others go by frames. When the process has gone, not. */
+    /* All processes here have one uid, and all slices are in use: others put by frames, until the
+     * process has ended. */
     put_word(&pair, 0, 1);
     host_raw_close(&raw);
     for (uint64_t i = 0; i < count; i++) {
@@ -590,8 +592,8 @@ static void who_never_leaves_is_thrown_out(void **state)
     close_pair(&pair);
 }
 
-/* Asks for all slices again and again, stays in a burst in each, and says so once it has had all.
- */
+/* Requests all slices again and again, stays in a burst in each, and reports when it has had
+ * all. */
 static _Noreturn void grab_as_nobody(struct pair *pair, uint64_t handle, uint64_t count, int told)
 {
     struct host_raw raw;
@@ -612,7 +614,7 @@ static _Noreturn void grab_as_nobody(struct pair *pair, uint64_t handle, uint64_
     }
 }
 
-/* Other users' processes get their share all the same, at once, and lose nothing. */
+/* Other users' processes get their share at once nevertheless, and lose nothing. */
 static void another_user_that_never_leaves_keeps_its_share_only(void **state)
 {
     struct pair pair;
@@ -661,7 +663,7 @@ static int run_suite(void)
     return cmocka_run_group_tests_name(like, tests, NULL, NULL);
 }
 
-/* Puts as another user until it is told to end. 0: all of them arrived. */
+/* Puts as another user until a signal ends it. 0: all puts arrived. */
 static int put_as_nobody(struct pair *pair, uint64_t handle)
 {
     struct via_attach_options options = {
@@ -680,7 +682,8 @@ static int put_as_nobody(struct pair *pair, uint64_t handle)
     return rc == 0 ? 0 : 2;
 }
 
-/* What a process maps leads to the whole BAR: another user gets none, and puts by frames. */
+/* A mapping of a slice gives access to the whole BAR: another user gets none, and puts by
+ * frames. */
 static void only_the_hosts_own_user_has_slices_of_hardware(void **state)
 {
     struct pair pair = {0};

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* The limits of a process at its host: everything in its memory and on its socket is hostile. */
+/* The limits of a process at its host: everything in its memory and on its socket may be
+ * hostile. */
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
@@ -35,7 +36,7 @@
 struct fixture {
     struct host_lab lab; /* two hosts, frames between them */
     struct host_raw raw; /* at host 0 */
-    void *base;          /* of a segment of it */
+    void *base;          /* memory of a segment of it */
     uint64_t handle;
 };
 
@@ -128,7 +129,8 @@ static bool is_hung_up_on(int fd)
 static bool has_so_many_fds(void *ctx)
 {
     const unsigned *count = ctx;
-    /* Fewer, when the reaper had not closed those of an earlier process at the count. */
+    /* Can be fewer, if the reaper had not closed descriptors of an earlier process when they were
+     * counted. */
     return host_lab_fds(0) <= *count;
 }
 
@@ -152,7 +154,7 @@ static void nonsense_ends_the_connection_and_nothing_else(void **state)
         assert_true(is_hung_up_on(fd));
         close(fd);
     }
-    /* Before HELLO nothing else is answered. */
+    /* No other request is answered before HELLO. */
     raw.fd = host_raw_connect(&fixture->lab, 0);
     request = host_raw_request(&raw, VIA_ATTACH_SEGMENT_ADD);
     assert_int_equal(host_raw_ask(&raw, &request, -1, NULL), -EPROTO);
@@ -207,7 +209,7 @@ static void other_users_are_refused_clearly(void **state)
     if (geteuid() != 0) {
         skip(); /* only root can change its user */
     }
-    /* The directory alone would keep them out: open it. */
+    /* The directory's mode alone would keep other users out: open it. */
     assert_int_equal(chmod(fixture->lab.rundir, 0755), 0);
     pid_t pid = fork();
     assert_true(pid >= 0);
@@ -253,7 +255,7 @@ static void members_of_the_allowed_group_may_attach(void **state)
         skip(); /* only root can change its user */
     }
     host_lab_init(&lab, 1, false, false);
-    /* A directory that is there already is not opened to the group; the host makes its own. */
+    /* A directory that exists already is not opened to the group; the host makes its own. */
     assert_int_equal(rmdir(lab.rundir), 0);
     host_lab_start(&lab, 0, allow_nogroup);
     for (size_t i = 0; i < VIA_ARRAY_COUNT(cases); i++) {
@@ -351,7 +353,7 @@ static void only_memory_that_can_not_shrink_is_taken(void **state)
     assert_int_equal(add_segment(fixture, fixture->raw.bell_fd, 4096, VIA_SEGMENT_READ), -EINVAL);
     assert_int_equal(add_segment(fixture, fixture->raw.fd, 4096, VIA_SEGMENT_READ), -EINVAL);
     assert_int_equal(add_segment(fixture, fd, 4096, VIA_SEGMENT_READ), 0);
-    /* Sealed against writing: the host could not store what arrives. */
+    /* Sealed against writing: the host could not store incoming data. */
     assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE), 0);
     assert_int_equal(add_segment(fixture, fd, 4096, VIA_SEGMENT_READ), -EPERM);
     close(fd);
@@ -409,9 +411,9 @@ static void maps_need_the_whole_handle(void **state)
     request.handle = fixture->handle;
     request.host = 1; /* behind a link without direct mapping */
     assert_int_equal(host_raw_ask(&fixture->raw, &request, -1, NULL), -EXDEV);
-    request.host = 5; /* not there */
+    request.host = 5; /* no such host */
     assert_int_equal(host_raw_ask(&fixture->raw, &request, -1, NULL), -EXDEV);
-    request.host = 16; /* can not be */
+    request.host = 16; /* not an id of a host */
     assert_int_equal(host_raw_ask(&fixture->raw, &request, -1, NULL), -EHOSTUNREACH);
 }
 
@@ -519,7 +521,7 @@ static void commands_out_of_bounds_fail_alone(void **state)
     assert_serves(fixture);
 }
 
-/* Anything at all in a command: the host answers or does it, and lives. */
+/* Any bytes in a command: the host answers or executes it, and survives. */
 static void random_commands_do_no_harm(void **state)
 {
     struct fixture *fixture = *state;
@@ -537,7 +539,7 @@ static void random_commands_do_no_harm(void **state)
         for (size_t k = 0; k < sizeof(body); k++) {
             body[k] = (unsigned char)via_rng_next(&rng);
         }
-        /* Often enough almost right. */
+        /* Make the command nearly valid, often enough. */
         command.kind = (uint8_t)via_rng_below(&rng, 8);
         command.source = (uint8_t)via_rng_below(&rng, 4);
         command.flags &= (uint8_t)(via_rng_chance(&rng, 9, 10) ? 0x06 : 0xff);
@@ -548,12 +550,13 @@ static void random_commands_do_no_harm(void **state)
         command.a.source_segment =
             via_rng_chance(&rng, 1, 2) ? fixture->handle : command.a.source_segment;
         if (command.kind == VIA_OP_BARRIER && via_rng_chance(&rng, 19, 20)) {
-            command.bytes = UINT64_MAX; /* one that waits for ever would end the test */
+            command.bytes = UINT64_MAX; /* a command that waits forever would end the test */
         }
         if (command.destination == 2) {
-            command.destination = 16 + command.destination; /* nor to no address at all */
+            command.destination =
+                16 + command.destination; /* nor to an address outside of the address space */
         }
-        /* Both pipes are full, and stay so, when replies are not taken meanwhile. */
+        /* Both pipes become full, and stay full, if this process takes no replies meanwhile. */
         size_t bytes = via_rng_below(&rng, sizeof(body));
         uint64_t deadline_ns = host_lab_now_ns() + 60 * VIA_SEC_NS;
         while (via_pipe_send(&fixture->raw.commands[0], &command, sizeof(command), body, bytes) !=
@@ -569,7 +572,7 @@ static void random_commands_do_no_harm(void **state)
     assert_serves(fixture);
 }
 
-/* A process may overwrite memory that it has not got back: no other process sees anything of it. */
+/* A process may overwrite memory that is in use by its host: no other process is affected. */
 static void pipes_that_break_the_rules_detach_their_process(void **state)
 {
     struct fixture *fixture = *state;
@@ -588,7 +591,7 @@ static void pipes_that_break_the_rules_detach_their_process(void **state)
             for (unsigned i = 0; i < 300; i++) { /* more than there is room for replies */
                 host_raw_command(&raw, &command, "x", 1);
             }
-        } else { /* every slot, again and again */
+        } else { /* claims every slot, again and again */
             for (unsigned i = 0; i < 100000; i++) {
                 raw.commands[0].released = raw.commands[0].sequence;
                 via_pipe_send(&raw.commands[0], &command, sizeof(command), NULL, 0);
@@ -635,7 +638,7 @@ static void who_reads_no_replies_stops_only_itself(void **state)
     host_raw_close(&raw);
 }
 
-/* As a user that may not have more descriptors under way than RLIMIT_NOFILE says. */
+/* Acts as a user that may not have more descriptors under way than RLIMIT_NOFILE. */
 static void set_may_exceed_limits(bool may)
 {
     struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
@@ -701,7 +704,7 @@ static void who_takes_no_descriptors_detaches_nobody_else(void **state)
     assert_serves(fixture);
 }
 
-/* Every operation there is, as many as the pipe takes, for a host that does not come. */
+/* Every kind of operation, as many as the pipe takes, for a host that does not come up. */
 static void wait_for_absent_host(struct host_raw *raw)
 {
     static const uint8_t kinds[] = {VIA_OP_PUT, VIA_OP_GET, VIA_OP_ATOMIC, VIA_OP_MESSAGE};
@@ -734,7 +737,7 @@ static void who_waits_for_an_absent_host_holds_nobody_up(void **state)
     command.kind = VIA_OP_GET;
     command.source = VIA_SOURCE_NONE;
     assert_int_equal(status_of(fixture, &command, NULL, 0), 0);
-    /* It comes after all: everything ends, in whatever way. */
+    /* The host comes up after all: every operation ends, with whatever result. */
     host_lab_cut(&fixture->lab, 0, 1, "mend");
     for (size_t i = 0; i < VIA_ARRAY_COUNT(raws); i++) {
         struct via_reply reply;

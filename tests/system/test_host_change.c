@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Links of a host come and go while processes store, send and get over them: nothing is lost. */
+/* Links of a host are added and removed while processes store, send and get over them: nothing is
+ * lost. */
 #include <errno.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -19,7 +20,7 @@
 #define ROUNDS 24u
 #define BYTES 262144u
 
-/* Host 0, as it was opened, and as it is to become. */
+/* Host 0: the options with which it was opened, and the requested changes. */
 static struct {
     struct host_lab lab;
     struct via_host_options options;
@@ -95,13 +96,13 @@ static unsigned links_count(void)
 
 struct traffic {
     struct via_attach *from, *to;
-    struct via_segment *segment; /* of `to` */
+    struct via_segment *segment; /* segment of `to` */
     struct via_remote *remote;
     _Atomic bool stop;
     unsigned rounds;
 };
 
-/* Puts of many sizes, large ones and small ones, and what they have written read back. */
+/* Puts of many sizes, large and small ones, each followed by a get of the same bytes. */
 static void *run_traffic(void *argument)
 {
     struct traffic *traffic = argument;
@@ -160,7 +161,7 @@ static void change_under_traffic(bool direct, const char *options)
                      0);
     assert_int_equal(pthread_create(&thread, NULL, run_traffic, &traffic), 0);
     for (unsigned i = 0; i < ROUNDS; i++) {
-        /* Without either link, without both for a moment, and with both. */
+        /* Without either link, then for a moment without both, then with both. */
         static const unsigned wants[] = {1, 2, 3, 0};
         want(wants[i % 4]);
         assert_int_equal(links_count(), (unsigned)__builtin_popcount(wants[i % 4]));
@@ -228,7 +229,7 @@ static void more_links_than_there_may_be_change_nothing(void **state)
     }
     options.links = links;
     options.links_count = 4;
-    /* Refused before anything that belongs to the control thread is read. */
+    /* The host refuses the change before it reads anything that belongs to the control thread. */
     assert_int_equal(via_host_change(test.lab.hosts[0], &options, &test.change, &err), -EINVAL);
     assert_string_equal(err.text, "host 0: 4 links, more than the 3 that there may be");
     assert_int_equal(links_count(), 2);

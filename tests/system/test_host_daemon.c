@@ -38,7 +38,7 @@ static bool is_there(const struct host_lab *lab, const char *name)
     return access(path, F_OK) == 0;
 }
 
-/* Starts a daemon that can not come up: its exit code and what it says. */
+/* Starts a daemon that can not come up. Returns its exit code and its error. */
 static int start_in_vain(struct host_lab *lab, unsigned host, const char *const *extra,
                          char said[1024])
 {
@@ -248,14 +248,15 @@ static void a_killed_daemon_is_noticed_and_replaced(void **state)
     assert_int_equal(via_control_call(lab->rundir, 7, request, &answer, &err, 5000), -ENOENT);
     json_decref(request);
 
-    /* The dead daemon's sockets and lock are still there; they stop no new one. */
+    /* The dead daemon's sockets and lock are still there; they do not prevent a new one from
+     * starting. */
     assert_true(is_there(lab, "host-1.attach") && is_there(lab, "host-1.lock"));
     host_lab_spawn(lab, 1, NULL);
     host_lab_wait_routes(lab);
     status = host_lab_status(lab, 1);
     assert_int_not_equal(json_integer_value(json_object_get(status, "session")), session);
     json_decref(status);
-    /* The dead daemon's resources have no owner. */
+    /* Nothing owns the dead daemon's resources. */
     uint64_t value = 1;
     int rc = via_remote_put(watch.remote, 0, &value, 8, 0);
     if (rc == 0) {
@@ -342,7 +343,8 @@ static void a_stopped_daemon_does_not_answer_in_time(void **state)
 static void without_memory_it_says_so_and_ends(void **state)
 {
     struct host_lab *lab = *state;
-    /* Shared memory is a file, so this is how it runs out without filling the machine. */
+    /* Shared memory is a file, so a file size limit makes it fail without filling the machine's
+     * memory. */
     struct rlimit old;
     struct rlimit little = {.rlim_cur = 2048};
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
@@ -356,7 +358,7 @@ static void without_memory_it_says_so_and_ends(void **state)
                                  "ftruncate: File too large"));
     assert_nothing_left(lab);
 
-    /* As much as needed for the program, but not for links. */
+    /* Enough memory for the program, but not for its links. */
     static const char *const big[] = {"--slots", "65536", "--frame-bytes", "65472", "--channels",
                                       "14",      NULL};
     assert_refused(lab, big, 1, "host 0: ");
@@ -397,7 +399,7 @@ static bool has_few_fds(void *ctx)
     return host_lab_fds(few->daemon) <= few->count;
 }
 
-/* Descriptors of ended daemons are closed a moment later. */
+/* The descriptors of ended daemons are closed a moment later. */
 static void wait_for_fds(struct host_lab *lab, unsigned count)
 {
     struct few_fds few = {.daemon = lab->daemons[0], .count = count};
@@ -416,7 +418,8 @@ static void out_of_descriptors_it_turns_away_and_recovers(void **state)
         fds = host_lab_fds(lab->daemons[0]);
         poll(NULL, 0, 10);
     }
-    /* Not even a connection; then one, but not what it needs; in the end enough. */
+    /* The limit allows no connection at first, then one without its descriptors, in the end
+     * enough. */
     unsigned refused = 0;
     int rc = -EMFILE;
     for (unsigned number = fds - 2; rc != 0 && number < fds + 8; number++) {
@@ -507,7 +510,7 @@ static void nonsense_on_the_control_socket_is_answered(void **state)
     assert_line(fd, "'y'");
     assert_int_equal(send(fd, "\"z\"}\n", 5, 0), 5);
     assert_line(fd, "'z'");
-    /* More than any request is. */
+    /* Longer than any request. */
     char *big = malloc(100000);
     memset(big, ' ', 100000);
     (void)!send(fd, big, 100000, MSG_NOSIGNAL);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Processes that are killed with operations half done: each is finished or cancelled, and leaves
- * nothing behind. The hosts are daemons, so that descriptors and memory can be counted. */
+/* Processes that are killed in the middle of operations: each operation is finished or cancelled,
+ * and leaves nothing behind. The hosts are daemons, so that descriptors and memory can be
+ * counted. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -63,7 +64,7 @@ static void assert_all_gone(struct host_lab *lab, unsigned host, unsigned fds, c
     host_lab_wait(is_gone, &gone, what);
 }
 
-/* Shared memory of a process that stays, which the dying put into. */
+/* Shared memory of a process that survives; the processes that die put into it. */
 struct target {
     struct via_attach *attach;
     struct via_segment *segment;
@@ -147,7 +148,7 @@ static void accepted_commands_of_a_killed_process_are_finished(void **state)
     assert_all_gone(lab, 0, fds, "the dead process to be forgotten");
 }
 
-/* --- what can not be finished is given up ----------------------------------------------------- */
+/* --- operations that can not be finished are cancelled ---------------------------------------- */
 
 static void use_everything(struct host_lab *lab, void *ctx)
 {
@@ -156,7 +157,7 @@ static void use_everything(struct host_lab *lab, void *ctx)
     struct via_segment *segment;
     struct via_remote *remote;
     char data[4096] = {0};
-    /* Host 2 is away: all that waits for it waits for ever. */
+    /* Host 2 is unreachable: all operations to it wait. */
     if (via_segment_new(attach, BYTES, VIADUCT_SEGMENT_READ, &segment) != 0 ||
         via_endpoint_open(attach, 77) != 0 ||
         via_board_post(attach, 1, "k", 1, "v", 1, 600000) != 0 ||
@@ -263,7 +264,7 @@ static void senders_to_a_killed_receiver_are_told(void **state)
     struct host_raw raw;
     struct via_reply reply;
     host_raw_open(&raw, lab, 0);
-    /* More than its pipe holds: the rest waits at its host. */
+    /* More messages than the pipe holds: the rest waits at the process's host. */
     unsigned sent = 0;
     for (uint64_t deadline_ns = host_lab_now_ns() + VIA_SEC_NS;
          sent < 250 && host_lab_now_ns() < deadline_ns;) {
@@ -335,7 +336,8 @@ static void memory_of_a_killed_process_is_out_of_reach(void **state)
 
 /* --- killed under load ------------------------------------------------------------------------ */
 
-/* Each into a place of its own: two writers to one place would leave an undefined content. */
+/* Each process puts to a place of its own: two writers to one place would leave undefined
+ * contents. */
 static _Noreturn void put_for_ever(struct host_lab *lab, const struct target *target, uint64_t off,
                                    int ready_fd)
 {

@@ -149,7 +149,8 @@ static void by_dma(struct via_host_options *options)
     options->dma_bytes_min = 4096;
 }
 
-/* The emulated engine under the threads of real hosts: bodies that start here, and relayed ones. */
+/* The emulated engine under the threads of real hosts: bodies sent by this host, and relayed
+ * ones. */
 static void operations_by_dma(void **state)
 {
     (void)state;
@@ -167,7 +168,7 @@ static void operations_by_dma(void **state)
         assert_int_equal(link_counter(&pair.lab, hosts[i], links[i], "dma_fallbacks"), 0);
         assert_int_equal(link_counter(&pair.lab, hosts[i], links[i], "downs"), 0);
     }
-    /* Nor does a link that goes in the middle lose anything. */
+    /* A link that goes down in the middle loses nothing either. */
     unsigned char *data = malloc(BYTES);
     for (unsigned round = 0; round < 10; round++) {
         fill(data, BYTES, round);
@@ -255,7 +256,7 @@ static void notes_hang_on_boards_until_taken_or_their_poster_goes(void **state)
     assert_memory_equal(value, "other", 5);
     assert_int_equal(via_board_take(pair.b, "key", 3, value, sizeof(value)), -ENOENT);
 
-    /* On the own host, too; and over when their time is. */
+    /* On the own host, too; notes end when their time is over. */
     assert_int_equal(via_board_post(pair.b, pair.far, "own", 3, NULL, 0, 60000), 0);
     assert_int_equal(via_board_take(pair.b, "own", 3, value, sizeof(value)), 0);
     assert_int_equal(via_board_post(pair.a, pair.far, "short", 5, "x", 1, 20), 0);
@@ -311,7 +312,7 @@ static void a_put_with_notify_rings_the_owner_of_the_memory(void **state)
     assert_true(bell_rings(bell, 60000));
     assert_string_equal(via_segment_base(pair.segment), "loud");
     silence_bell(bell);
-    /* So does the way to a host that was asked about. */
+    /* A change of the path to a host that was queried rings, too. */
     assert_int_equal(via_attach_hops(pair.b, 0), 2);
     silence_bell(bell);
     host_lab_cut(&pair.lab, 0, 1, "cut");
@@ -365,7 +366,7 @@ static void wrong_keys_and_places_are_refused_and_counted(void **state)
     assert_true(host_lab_counter(&pair.lab, pair.far, "refused_range") >= 1);
     close_pair(&pair);
 
-    /* Mapped, it is found out when it is opened. */
+    /* For a mapped segment the error is reported by the open. */
     open_pair(&pair, 2, true);
     handle = via_segment_handle(pair.segment) ^ UINT64_C(0x10000);
     assert_int_equal(via_remote_open(pair.a, pair.far, handle, BYTES, &wrong), -EACCES);
@@ -390,7 +391,7 @@ static void a_cut_link_takes_the_other_way_and_comes_back(void **state)
 
     uint64_t value = 1;
     host_lab_cut(&lab, 0, 1, "cut");
-    assert_null(via_remote_direct(remote)); /* at once: the answer comes after */
+    assert_null(via_remote_direct(remote)); /* returns at once: the host's answer comes later */
     host_lab_wait_hops(&lab, 0, 1, 3);
     assert_int_equal(via_remote_put(remote, 0, &value, 8, 0), 0);
     assert_int_equal(via_attach_quiet(a), 0);

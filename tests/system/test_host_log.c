@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* The log of a daemon: the daemon serves whatever happens to the log, and the log stays small. */
+/* The log of a daemon: the daemon keeps serving whatever happens to the log, and the log stays
+ * small. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -26,14 +27,14 @@ static int set_up(void **state)
     return 0;
 }
 
-/* Two lines each at log level debug. */
+/* Attaches, which gives two lines each at log level debug. */
 static void attach_often(struct host_lab *lab, unsigned times)
 {
     for (unsigned i = 0; i < times; i++) {
         struct host_raw raw;
         int rc;
-        /* Processes that have gone keep their places until they are wound up, which on busy cores
-         * takes longer than this loop. */
+        /* Processes that have ended keep their places until the host has released them, which on
+         * busy cores takes longer than this loop. */
         while ((rc = host_raw_try_open(&raw, lab, 0)) == -EMFILE) {
             usleep(10000);
         }
@@ -55,7 +56,7 @@ static void a_log_that_nobody_reads_holds_up_nothing(void **state)
     assert_true(fcntl(error_fd, F_SETPIPE_SZ, 4096) > 0);
     attach_often(lab, 300);
     json_decref(host_lab_status(lab, 0));
-    /* It also ends when it is asked to. */
+    /* The daemon also ends on SIGTERM. */
     assert_int_equal(host_lab_kill(lab, 0, SIGTERM), 0);
     close(error_fd);
 }
@@ -76,7 +77,7 @@ static void the_log_file_takes_no_more_than_it_may(void **state)
     int ready_fd;
     char byte;
     snprintf(path, sizeof(path), "%s/host-0.log", lab->rundir);
-    /* As viaduct-up(1) does it. */
+    /* Redirects the log as viaduct-up(1) does. */
     int saved_fd = dup(STDERR_FILENO);
     int log_fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     dup2(log_fd, STDERR_FILENO);
@@ -90,7 +91,7 @@ static void the_log_file_takes_no_more_than_it_may(void **state)
     assert_int_equal(host_lab_kill(lab, 0, SIGTERM), 0);
     assert_in_range(size_of(lab, "host-0.log"), 1, 32768);
     assert_in_range(size_of(lab, "host-0.log.old"), 16384, 32768);
-    /* The end is there. */
+    /* The last line is in the log. */
     char text[33000] = "";
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     assert_true(read(fd, text, sizeof(text) - 1) > 0);

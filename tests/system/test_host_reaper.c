@@ -33,7 +33,7 @@
 #define SKIPPED 77
 #define BYTES (UINT64_C(4) << 30)
 #define HEARTBEAT_NS (25 * VIA_MSEC_NS)
-/* A thread that oversleeps by so much shows nothing but a busy machine. */
+/* A thread that oversleeps by this much proves that the machine is too busy for the test. */
 #define LATE_NS_MAX (100 * VIA_MSEC_NS)
 #define TRIES_MAX 3u
 #define SPARE_BYTES (UINT64_C(1) << 30)
@@ -56,7 +56,8 @@ static int set_up(void **state)
 {
     struct host_lab *lab = calloc(1, sizeof(*lab));
     host_lab_init(lab, 2, false, false);
-    /* Longer than a busy machine keeps a thread off its processors, shorter than freeing takes. */
+    /* Longer than a busy machine keeps a thread off its CPUs, shorter than freeing the memory
+     * takes. */
     const char *const extra[] = {"--dead-ms", "400", NULL};
     host_lab_spawn(lab, 0, extra);
     host_lab_spawn(lab, 1, extra);
@@ -65,7 +66,7 @@ static int set_up(void **state)
     return 0;
 }
 
-/* Of the links of both hosts. */
+/* How often the links of both hosts went down. */
 static uint64_t downs(struct host_lab *lab)
 {
     uint64_t count = 0;
@@ -120,12 +121,12 @@ static bool is_freed(void *ctx)
     return shared_kib() < *(const unsigned long long *)ctx;
 }
 
-/* --- was the machine itself too busy to say? -------------------------------------------------- */
+/* --- was the machine itself too busy? --------------------------------------------------------- */
 
 struct canary {
     pthread_t thread;
     _Atomic bool ending;
-    uint64_t late_ns_max; /* by which a short sleep was too long */
+    uint64_t late_ns_max; /* by how much a short sleep was too long, at most */
 };
 
 static void *watch(void *argument)
@@ -250,7 +251,7 @@ static void give_segment_and_remove(struct host_lab *lab, void *ctx)
     }
 }
 
-/* The only reference is in the message. */
+/* The only reference is in a message under way. */
 static void send_away(int fd, const void *message, size_t bytes, int memory_fd)
 {
     if (host_raw_send(fd, message, bytes, &memory_fd, 1) != 0) {
@@ -270,7 +271,7 @@ static void send_some(struct host_raw *raw)
     }
 }
 
-/* Refused, and the memory with it. */
+/* The host refuses the request and the memory in it. */
 static void give_refused(struct host_lab *lab, void *ctx)
 {
     (void)ctx;
@@ -283,7 +284,7 @@ static void give_refused(struct host_lab *lab, void *ctx)
     send_away(raw.fd, &request, sizeof(request), memory_fd);
 }
 
-/* More descriptors than a request can have. */
+/* Sends more descriptors than a request can have. */
 static void give_too_many(struct host_lab *lab, void *ctx)
 {
     (void)ctx;
@@ -299,7 +300,8 @@ static void give_too_many(struct host_lab *lab, void *ctx)
     close(fds[HOST_RAW_FDS_MAX - 1]);
 }
 
-/* Left in the socket of a process that the daemon ends before it has read it. */
+/* The reference is left in the socket of a process that the daemon detaches before it has read the
+ * request. */
 static void give_unread(struct host_lab *lab, void *ctx)
 {
     (void)ctx;
@@ -313,7 +315,7 @@ static void give_unread(struct host_lab *lab, void *ctx)
     close(fd);
 }
 
-/* At the control socket, which takes no descriptors at all. */
+/* Sends it to the control socket, which takes no descriptors at all. */
 static void give_to_control(struct host_lab *lab, void *ctx)
 {
     (void)ctx;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Requests of other hosts that keep no rule: host 0 is asked, in the name of host 1. And hosts that
- * take no answers, on a chain of six. */
+/* Requests of other hosts that break the rules: the test sends them to host 0 in the name of host
+ * 1. And hosts that take no answers, on a chain of six. */
 #include <errno.h>
 #include <poll.h>
 #include <setjmp.h>
@@ -34,7 +34,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* As transfer thread 0 does with a message for the control thread. */
+/* Delivers a request, as transfer thread 0 does with a message for the control thread. */
 static void deliver_request(uint32_t id, const char *text)
 {
     struct via_remote_message message = {.type = VIA_REMOTE_REQUEST,
@@ -94,7 +94,7 @@ static bool take_never(struct via_host *host, uint16_t source, const void *data,
 
 static const struct via_host_service stuck = {.arrived = take_never};
 
-/* From here on messages to the host stay under way. */
+/* From now on messages to the host stay under way. */
 static void stop_taking(struct via_host *host)
 {
     struct via_host_messages *messages = &host->messages;
@@ -107,7 +107,8 @@ static void stop_taking(struct via_host *host)
     pthread_mutex_unlock(&messages->lock);
 }
 
-/* The host posts a note to the middle one as fast as that takes them; how many it took. */
+/* The host posts notes to the middle host as fast as that accepts them. Returns how many it
+ * accepted. */
 static unsigned flood(uint16_t source, unsigned count)
 {
     const struct via_board_message message = {.type = VIA_BOARD_POST, .ttl_ms = 1, .key_bytes = 0};
@@ -157,7 +158,7 @@ static void a_host_that_takes_no_answers_holds_up_nobody(void **state)
     assert_quick_while_flooded(hostile, 1, VIA_SEC_NS);
 }
 
-/* Together they have all there is, but not for long. */
+/* Four hosts together use up all places, but not for long. */
 static void nor_do_four_of_them_for_long(void **state)
 {
     static const uint16_t hostile[] = {0, 3, 4, 5};

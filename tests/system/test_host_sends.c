@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* A change of the fabric wakes only those processes that use the hosts it is about. */
+/* A change of the fabric wakes only the processes that use the hosts affected by it. */
 #include <errno.h>
 #include <poll.h>
 #include <setjmp.h>
@@ -96,7 +96,7 @@ static void only_who_has_to_do_with_the_host_is_woken(void **state)
         assert_false(is_rung(&of_near, 100) || is_rung(&of_none, 0));
         assert_true(host_lab_counter(&lab, 0, "change_rings") > rings);
     }
-    /* All of them, once they are asked for. */
+    /* All hosts, once this process has asked for them. */
     uint16_t hosts[3];
     assert_int_equal(via_attach_hosts(of_none.attach, hosts, 3), 3);
     forget_rings(&of_none);
@@ -111,7 +111,7 @@ static void only_who_has_to_do_with_the_host_is_woken(void **state)
 
 #define MAPS 64u
 
-/* How many of the answers have descriptors. */
+/* Takes the answers. Returns how many of them have descriptors. */
 static unsigned take_answers(struct host_raw *raw, unsigned count)
 {
     unsigned with = 0;
@@ -148,10 +148,10 @@ static void who_does_not_read_has_few_descriptors_under_way(void **state)
         via_segment_new(owner, 4096, VIADUCT_SEGMENT_READ | VIADUCT_SEGMENT_WRITE, &segment), 0);
     host_raw_open(&raw, &lab, 0);
     ask_to_map(&raw, via_segment_handle(segment), MAPS);
-    poll(NULL, 0, 300); /* all of them are answered, and none is taken */
+    poll(NULL, 0, 300); /* all requests are answered, and no answer is read */
     unsigned with = take_answers(&raw, MAPS);
     assert_in_range(with, 4, MAPS / 2);
-    /* As many again when these have been taken. */
+    /* As many again when this process has read those. */
     for (unsigned i = 0; i < MAPS; i++) {
         ask_to_map(&raw, via_segment_handle(segment), 1);
         assert_int_equal(take_answers(&raw, 1), 1);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Two users of one host attack each other through everything that they share. While one tries, the
- * other works: it puts data to another host, reads it back, and posts and takes notes; it must see
- * neither an error nor a wrong byte, and must not stand still.
+ * Two users of one host attack each other through everything that they share. While one user
+ * attacks, the other, the victim, works: it puts data to another host, reads it back, and posts and
+ * takes notes. It must get neither an error nor a wrong byte, and must make progress.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -37,7 +37,7 @@
 #define STRANGER 65532u /* may not attach */
 #define SEGMENT_BYTES (1u << 20)
 #define WORK_BYTES 40000u
-/* With each attack the victim does so much at least. */
+/* The victim completes at least this many rounds during each attack. */
 #define ROUNDS_MIN 20u
 #define QUOTA "segments=20,memory=64M,pipes=8,notes=10"
 
@@ -45,17 +45,17 @@
 struct board {
     _Atomic uint64_t rounds;
     _Atomic bool stop;
-    uint64_t handle;           /* of a segment of host 1 that others may read and write */
-    uint64_t read_only_handle; /* of one of host 0 that others may only read */
+    uint64_t handle;           /* handle of a segment of host 1 that others may read and write */
+    uint64_t read_only_handle; /* ... of one of host 0 that others may only read */
     char failed[256];
 };
 
 struct fixture {
     struct host_lab lab;
-    struct board *board; /* of the victim, whichever process checks */
+    struct board *board; /* board of the victim, whichever process checks */
     pid_t victim;
     unsigned victim_uid;
-    int log_fd; /* of host 0 */
+    int log_fd; /* log of host 0 */
 };
 
 static void become(unsigned id)
@@ -66,7 +66,7 @@ static void become(unsigned id)
     prctl(PR_SET_PDEATHSIG, SIGKILL); /* a change of the user clears it */
 }
 
-/* Children of the test; what a test that failed has left is ended by tear_down(). */
+/* Children of the test. tear_down() ends those that a failed test has left. */
 static pid_t children[16];
 
 static pid_t start_child(unsigned uid, void (*run)(struct fixture *fixture),
@@ -88,7 +88,7 @@ static pid_t start_child(unsigned uid, void (*run)(struct fixture *fixture),
     return -1;
 }
 
-/* As waitpid() without waiting. */
+/* Like waitpid(), without waiting. */
 static pid_t look_for_end(pid_t pid, int *ret_status)
 {
     pid_t ended = waitpid(pid, ret_status, WNOHANG);
@@ -113,7 +113,7 @@ static void end_children(void)
 
 #define KEY_BYTES 16u
 
-/* A user's note has its name. */
+/* The name of a user's note contains the user's name. */
 static size_t key_of(const struct fixture *fixture, char ret_key[KEY_BYTES])
 {
     return (size_t)snprintf(ret_key, KEY_BYTES, "note-%u", fixture->victim_uid);
@@ -193,7 +193,7 @@ static void work(struct fixture *fixture)
         if (((unsigned char *)via_segment_base(read_only))[round % 4096] != 'r') {
             fail_work(fixture, "a segment that others may only read was written");
         }
-        /* All threads fall asleep now and then: wake-ups that are lost are noticed. */
+        /* All threads fall asleep now and then, so that lost wake-ups are noticed. */
         poll(NULL, 0, (int)(round % 3));
     }
     via_attach_close(work.near);
@@ -235,7 +235,7 @@ static void administers(struct fixture *fixture)
     for (size_t i = 0; i < VIA_ARRAY_COUNT(commands); i++) {
         asks_what_it_may_not(fixture, commands[i], "administer");
     }
-    /* But it may read. */
+    /* The user may read the status. */
     json_t *request = json_pack("{s:s}", "cmd", "status");
     CHECK(via_control_call(fixture->lab.rundir, 0, request, &answer, &err, 60000) == 0);
     json_decref(answer);
@@ -271,7 +271,7 @@ static void takes_notes(struct fixture *fixture)
     via_attach_close(far);
 }
 
-/* Handles that are nearly right: by mapping, and by frames. */
+/* Tries handles that are nearly right: by mapping, and over frames. */
 static void guesses_keys(struct fixture *fixture)
 {
     struct via_attach *near = attach_to(fixture, 0);
@@ -333,7 +333,7 @@ static void reopens_for_writing(struct fixture *fixture)
     host_raw_close(&raw);
 }
 
-/* The words by which the threads of the host are woken, changed all the time. */
+/* Changes the words by which the threads of the host are woken, all the time. */
 static void spoils_bells(struct fixture *fixture)
 {
     struct host_raw raw;
@@ -380,7 +380,7 @@ static void exhausts_segments(struct fixture *fixture)
     via_attach_close(attaches[1]);
 }
 
-/* Not a byte of it is touched: it counts nevertheless. */
+/* The memory counts although no byte of it is touched. */
 static void exhausts_memory(struct fixture *fixture)
 {
     struct via_attach *attach = attach_to(fixture, 0);
@@ -415,7 +415,7 @@ static void exhausts_pipes(struct fixture *fixture)
     }
 }
 
-/* On its own board, and on that of another host. */
+/* Posts notes to its own board, and to that of another host. */
 static void exhausts_notes(struct fixture *fixture)
 {
     static const char *const says[] = {"user 65534 is at its quota of notes on host 0: 10",
@@ -434,7 +434,7 @@ static void exhausts_notes(struct fixture *fixture)
     via_attach_close(attach);
 }
 
-/* Half of all there are; the other half is for other users. */
+/* Uses half of all endpoints; the other half is for other users. */
 static void exhausts_endpoints(struct fixture *fixture)
 {
     struct via_attach *attach = attach_to(fixture, 0);
@@ -450,7 +450,7 @@ static void exhausts_endpoints(struct fixture *fixture)
     via_attach_close(attach);
 }
 
-/* Whatever makes the host write a line. */
+/* Does everything that makes the host write a line. */
 static void floods_the_log(struct fixture *fixture)
 {
     struct host_raw raw;
@@ -482,7 +482,7 @@ static int connect_control(const struct host_lab *lab)
     return fd;
 }
 
-/* Connections at which nothing is said, or half a request; others attach and ask meanwhile. */
+/* Connections that send nothing, or half a request, while other users attach and send requests. */
 static void connects_and_says_nothing(struct fixture *fixture)
 {
     int fds[400];
@@ -519,7 +519,7 @@ static int set_up(void **state)
     char byte;
     host_lab_init(&fixture->lab, 2, false, false);
     *state = fixture;
-    /* A directory that is there already is not opened to others; the host makes its own. */
+    /* A directory that exists already is not opened to others; the host makes its own. */
     assert_int_equal(rmdir(fixture->lab.rundir), 0);
     host_lab_spawn_raw(&fixture->lab, 0, extra, &fixture->log_fd, &ready_fd);
     assert_int_equal(read(ready_fd, &byte, 1), 1);
@@ -587,7 +587,7 @@ static void attacks(struct fixture *fixture, unsigned uid, void (*attack)(struct
     let_it_work(fixture);
 }
 
-/* Messages from these numbers are believed to be of the owner or of root. */
+/* Receivers take messages with these source numbers for messages of the owner or of root. */
 static void speaks_for_the_owner(struct fixture *fixture)
 {
     static const uint32_t last = 0xfffffdff;
@@ -631,12 +631,12 @@ static void the_log_stays_small(void **state)
     struct fixture *fixture = *state;
     int bytes = 0;
     attacks(fixture, ATTACKER, floods_the_log);
-    /* No process reads it: output that does not fit into the pipe would be lost. */
+    /* No process reads the pipe: output that does not fit into it would be lost. */
     assert_int_equal(ioctl(fixture->log_fd, FIONREAD, &bytes), 0);
     assert_in_range(bytes, 1, 16384);
 }
 
-/* {"uid":uid} of the status of host 0; NULL: not there. */
+/* The entry {"uid":uid} in the status of host 0; NULL: none. */
 static json_t *user_of(json_t *status, unsigned uid)
 {
     json_t *entry;
@@ -676,11 +676,11 @@ static void the_status_tells_what_each_user_has(void **state)
                          fields[i].value);
     }
     json_decref(status);
-    /* Nothing is left of a user that has gone. */
+    /* Nothing is left of a user whose processes have ended. */
     host_lab_wait(attacker_is_gone, &fixture->lab, "the attacker to be forgotten");
 }
 
-/* Each of the two works, and each attacks the other by several ways, all at once. */
+/* Each of the two users works, and attacks the other in several ways, all at once. */
 static void both_attack_each_other(void **state)
 {
     static void (*const ways[])(struct fixture * fixture) = {administers, takes_notes, guesses_keys,
@@ -707,7 +707,7 @@ static void both_attack_each_other(void **state)
     }
 }
 
-/* Kernels before 5.16 do not wait for several words. For this process and all that it starts. */
+/* Kernels before 5.16 can not wait for several words. Holds for this process and its children. */
 static bool forbid_futex_waitv(void)
 {
     struct sock_filter code[] = {

@@ -85,8 +85,8 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* A child of this user. It calls tell() when it is ready for the cut, and again when it has done
- * its part before others go on. */
+/* A process of this user. It calls tell() when it is ready for the cut, and again when it has done
+ * its part and others may continue. */
 struct child {
     int told_fd; /* the parent's */
     int go_fd;
@@ -173,8 +173,8 @@ static struct via_remote *open_remote(struct fixture *fixture, struct via_attach
     return remote;
 }
 
-/* Attacker, then victim; both are ready before the cut, and the victim's turn comes when the
- * attacker has taken all it can. */
+/* First the attacker, then the victim; both are ready before the cut, and the victim's turn comes
+ * when the attacker has taken all it can. */
 static void compete(struct fixture *fixture, void (*attack)(struct fixture *fixture),
                     void (*work)(struct fixture *fixture))
 {
@@ -198,7 +198,7 @@ static void compete(struct fixture *fixture, void (*attack)(struct fixture *fixt
 
 /* --- notes ------------------------------------------------------------------------------------ */
 
-/* As many as a process may have under way, in each process; they wait for 5 seconds. */
+/* Posts as many notes as a process may have under way, in each process; they wait for 5 seconds. */
 static void posts_to_nobody(struct fixture *fixture)
 {
     static struct host_raw raws[ATTACHMENTS];
@@ -215,7 +215,7 @@ static void posts_to_nobody(struct fixture *fixture)
         memcpy(post.key, "none", 4);
         CHECK(host_raw_send(raw->fd, &post, sizeof(post), NULL, 0) == 0);
     }
-    poll(NULL, 0, 200); /* the host takes them */
+    poll(NULL, 0, 200); /* the host reads the commands */
     tell();
     pause();
 }
@@ -240,7 +240,7 @@ static void notes_to_a_host_that_is_cut_off(void **state)
 
 /* --- commands --------------------------------------------------------------------------------- */
 
-/* Puts that wait for a link, until nothing more is taken. */
+/* Puts that wait for a link, until the host accepts no more. */
 static void put_until_full(struct via_remote *remote)
 {
     uint64_t until_ns = host_lab_now_ns() + VIA_SEC_NS / 2;
@@ -268,8 +268,8 @@ static void puts_to_nobody(struct fixture *fixture)
     pause();
 }
 
-/* Has more under way to an unreachable host than a process may have: operations to another host
- * must not wait behind it. */
+/* Puts more to an unreachable host than a process may have under way: operations to another host
+ * must not wait behind them. */
 static void puts_to_both(struct fixture *fixture)
 {
     struct via_attach *near = attach_to(fixture, 0);
@@ -300,7 +300,8 @@ static void commands_for_a_host_that_is_cut_off(void **state)
 
 /* --- barriers --------------------------------------------------------------------------------- */
 
-/* As many as a process may have under way, in each process; host 0 enters none of them. */
+/* Enters as many barriers as a process may have under way, in each process; host 0 enters none of
+ * them. */
 static void enters_alone(struct fixture *fixture)
 {
     static struct host_raw raws[ENTRANTS];

@@ -15,7 +15,7 @@ ADDRESS = "10.78.0.%d"
 ADDRESS6 = "fd76:6961::%d"
 STATIC = os.path.join(cli.HERE, "ip_static", "echo.c")
 
-# Programs for the hosts: each prints "ready" when it listens, and what it has seen at the end.
+# Programs for the hosts: each prints "ready" when it listens, and its result at the end.
 TCP_SERVER = """
 import hashlib, socket, sys
 family = socket.AF_INET6 if ":" in sys.argv[1] else socket.AF_INET
@@ -230,7 +230,7 @@ class Faults(Fabric):
         return words
 
     def restart_daemon(self, host):
-        """As it was started; ends with this process."""
+        """Starts the daemon again with the same command line; it ends with this process."""
         return self.start_daemon(self.kill_daemon(host))
 
     def start_daemon(self, words):
@@ -275,7 +275,7 @@ class Faults(Fabric):
             self.assertEqual(self.python(1, CONNECT, *both, ADDRESS % 9, ADDRESS6 % 9),
                              "ECONNREFUSED\n" * 2 + "EHOSTUNREACH\n" * 2)
         words = self.kill_daemon(2)
-        for _ in range(2):  # held for a moment, then at once
+        for _ in range(2):  # the first time after a delay, then at once
             self.assertEqual(self.python(1, CONNECT, *both), "EHOSTUNREACH\n" * 2)
         self.assertGreaterEqual(self.peer(1, 2)["drops_sent"]["unreachable"], 4)
         self.start_daemon(words)
@@ -321,7 +321,7 @@ class Faults(Fabric):
         self.down()
 
     def test_on_a_machine_it_may_start_before_the_daemon(self):
-        """As services: the directory belongs to one host, and no option says which."""
+        """As services: the run directory belongs to one host, so no option names it."""
         space = "via-%s-1" % self.name
         subprocess.run(["ip", "netns", "add", space], check=True)
         os.mkdir(self.rundir, 0o700)
@@ -337,14 +337,14 @@ class Faults(Fabric):
         self.assertTrue(cli.wait_for(lambda: "is up" in program.stderr.readline()))
         out = subprocess.run(["ip", "-n", space, "-o", "addr"], capture_output=True, text=True, check=True).stdout
         self.assertIn("inet 10.79.1.44/16", out)
-        # Its device is deleted: it ends, and the service is started anew.
+        # Its device is deleted: viaduct-ip ends, and the service manager would start it again.
         subprocess.run(["ip", "-n", space, "link", "del", "via0"], check=True)
         said = program.communicate(timeout=cli.HANG_S)[1]
         self.assertEqual(program.returncode, 1, said)
         self.assertIn("viaduct-ip: host 300: device via0: was deleted", said)
         program = subprocess.Popen(words, env=self.env, stderr=subprocess.PIPE, text=True)
         self.addCleanup(self.end, program)
-        # Both, in either order: a queue that was never attached does not miss the daemon.
+        # Both messages, in either order: a queue that was never attached does not notice the daemon's end.
         wanted = {"is up", "attached to host"}
         while wanted:
             line = program.stderr.readline()

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""Daemons that share nothing but the socket of an ivshmem server, and messages under way when any of the three dies."""
+"""Two daemons that share only the socket of an ivshmem server, and messages under way when one of these three processes
+is killed."""
 import json
 import mmap
 import os
@@ -20,7 +21,7 @@ EDGES = [0, 1, 2, 0xffff, 1 << 31, (1 << 32) - 1, 3 << 60, (1 << 62) - 1, 1 << 6
 
 
 class Stranger:
-    """A third process on the server, which writes into the cell of two hosts."""
+    """A third client of the server, which writes into the memory that two hosts use."""
 
     PAGE = 4096
 
@@ -39,12 +40,13 @@ class Stranger:
         return self.PAGE + side * self.window
 
     def lines(self):
-        """Offsets of lines that hold something, near the beginning of both inboxes."""
+        """Offsets of cache lines that are not zero, near the beginning of both inboxes."""
         return [off for side in (0, 1) for off in range(self.inbox(side), self.inbox(side) + 64 * 1024, 64)
                 if any(self.memory[off:off + 64])]
 
     def spoil(self, off):
-        """One of the things that can be done to a line: a word at an edge, near what it was, or noise; or another line."""
+        """Overwrites a cache line at random: a word with a limit value, a value near the old one, or noise; or the
+        whole line with another one."""
         rng, word = self.rng, off + 8 * self.rng.randrange(8)
         was = struct.unpack_from("<Q", self.memory, word)[0]
         kind = rng.randrange(5)

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""Daemons that are neighbours over libfabric, on loopback addresses: traffic, deaths, cuts, and peers that are refused."""
+"""Daemons that are neighbours over libfabric, on loopback addresses: traffic, deaths, cuts, and peers that are
+refused."""
 import json
 import os
 import signal
@@ -15,7 +16,8 @@ import ofi_case
 
 
 class Wire:
-    """A network between a connector and the listener at `target`, that remembers what passes, and damages bytes on request."""
+    """A network between a connector and the listener at `target`, that records all bytes, and damages some on
+    request."""
 
     def __init__(self, address, target):
         self.target = target
@@ -48,7 +50,7 @@ class Wire:
                 if not data:
                     break
                 self.seen += data
-                # The middle of what is large: not a header of the provider's.
+                # The middle of a large piece: not a header of the provider's.
                 if forth and self.damage and len(data) > 4096:
                     data[len(data) // 2] ^= 1
                     self.damage = False
@@ -81,14 +83,14 @@ class Ofi(ofi_case.Case):
         for words in (["put", "--from", "1", "--to", "2", "--sizes", "8,64K,1M"], ["get", "--from", "3", "--to", "1"],
                       ["pingpong", "--from", "1", "--to", "3"], ["barrier"]):
             self.good("perf", *words, "--iterations", "20", "--no-memcpy" if words[0] in ("put", "get") else "--json")
-        # A host dies, in the middle, and comes back.
+        # The host in the middle is killed, and started again.
         self.daemons[2].send_signal(signal.SIGKILL)
         self.daemons[2].wait()
         self.assert_not_up(1)
         self.assert_not_up(3)
         self.daemon(2, [1, 3], "--key", key)
         self.wait_line()
-        # Cut at one end, mended at the other.
+        # The link is cut at one end, and mended at the other.
         self.assertTrue(self.ask(1, cmd="cut", peer=2))
         self.assert_not_up(1)
         self.assert_not_up(2, 0)
@@ -151,7 +153,7 @@ class Ofi(ofi_case.Case):
         words = ["perf", "put", "--from", "1", "--to", "2", "--sizes", "64K,1M", "--iterations", "20", "--no-memcpy"]
         plain = self.over_a_wire("")
         self.good(*words)
-        # Names of hosts go by in the first seconds; runs of zeros do in bodies of puts.
+        # Names of hosts are sent in the first seconds; runs of zeros in bodies of puts.
         self.assertTrue(bytes(64) in plain.seen)
         for daemon in self.daemons.values():
             daemon.kill()
@@ -185,7 +187,7 @@ class Ofi(ofi_case.Case):
         self.assert_says(2, "encrypts this link, and this host does not")
 
     def test_two_hosts_with_one_id(self):
-        """The second one is refused, and both ends say so; the link of the first one does not notice."""
+        """The second host with the same id is refused, and both ends report it; the link of the first one stays up."""
         self.daemon(2, [1])
         first = self.daemon(1, [2])
         self.assert_state(1, "up")
@@ -205,7 +207,7 @@ class Ofi(ofi_case.Case):
         self.assertTrue(cli.wait_for(told))
         self.assert_says(2, "has the id of a host that is connected")
         self.assertEqual((self.link_of(1)["state"], self.link_of(1)["downs"]), ("up", 0))
-        # The first one is gone for more than a second: the id is free.
+        # The first host has been gone for more than a second: the id is free.
         first.kill()
         first.wait()
         self.assert_state(2, "up")
@@ -228,14 +230,14 @@ class Ofi(ofi_case.Case):
         self.assertIsNone(self.daemons[2].poll())
 
     def test_a_peer_that_does_not_answer_is_asked_again_beside(self):
-        """As after a partition: requests sent into it are not waited for."""
+        """As after a partition: the daemon does not wait for answers to requests that it sent before."""
         with socket.create_server((self.address(2), 7471)) as mute:
             mute.settimeout(cli.HANG_S)
             self.daemon(1, [2])
             first = mute.accept()[0]
             second = mute.accept()[0]
             first.settimeout(0)
-            with self.assertRaises(BlockingIOError):  # not its end
+            with self.assertRaises(BlockingIOError):  # the connection has not ended
                 while first.recv(4096):
                     pass
             first.close()

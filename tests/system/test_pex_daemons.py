@@ -61,7 +61,7 @@ class Process:
 
 
 class Relay:
-    """Between one client and a vfio-user server, which goes after so many messages of the client."""
+    """A proxy between one client and a vfio-user server, which closes after `count` messages of the client."""
 
     def __init__(self, path, server, messages):
         self.left = messages
@@ -83,7 +83,8 @@ class Relay:
             end.close()
 
     def pass_on(self, source, sink, counts):
-        """With descriptors. A message is read at once: the client waits for each answer."""
+        """Forwards one message with its descriptors. A single read gets a whole message: the client waits for each
+        answer."""
         with contextlib.suppress(OSError):
             while True:
                 data, fds, _, _ = socket.recv_fds(source, 1 << 20, 16)
@@ -132,7 +133,7 @@ class Pex(cli.Case):
         self.assertIn("virtual side on %s" % self.sockets[0], self.model.stdout.readline())
 
     def end_model(self, number=None):
-        """Its exit code."""
+        """Ends the model. Returns its exit code."""
         if self.model is None:
             return 0
         if number is not None:
@@ -183,7 +184,7 @@ class Pex(cli.Case):
             second.good(second.calls.via_message_receive(second.attach, buffer, 16, 1000 * cli.HANG_S, ctypes.create_string_buffer(64)))
             self.assertEqual(buffer.value, b"%d" % i)
 
-        # The cable is pulled for some time, for no time, each host is reset: nothing is lost.
+        # The cable is pulled for a while, then for a moment; then each host is reset: nothing is lost.
         self.command("cut")
         self.assertTrue(cli.wait_for(lambda: one.state(2) != "up" and two.state(1) != "up"))
         self.assertIn("has no link", one.links()["to-2-0"]["error"])
@@ -198,7 +199,7 @@ class Pex(cli.Case):
         self.command("speed 1 4")
         self.assertTrue(cli.wait_for(lambda: "Gen1 x4 (degraded)" in two.links()["to-1-0"]["found"]))
         put_and_check()
-        # A crash of a host.
+        # A host is killed.
         one.stop(signal.SIGKILL)
         self.assertTrue(cli.wait_for(lambda: two.state(1) != "up"))
         one.start()
@@ -217,7 +218,7 @@ class Pex(cli.Case):
         self.assertEqual((one.stop(), two.stop()), (0, 0))
 
     def test_a_server_that_starts_anew_is_found(self):
-        """A model of another size is none that the daemons know; one that is as it was has the link up again."""
+        """The daemons refuse a model of another size; with the original one the link comes up again."""
         self.serve()
         one, two = self.machines()
         self.end_model(signal.SIGKILL)
@@ -235,7 +236,8 @@ class Pex(cli.Case):
         self.assertEqual((one.stop(), two.stop()), (0, 0))
 
     def test_a_server_that_dies_while_it_is_opened_is_an_error(self):
-        """At each step the command names the failure and the socket, and the function can be opened again."""
+        """For a failure at each step the command's error names the step and the socket, and the function can be opened
+        again."""
         engine = os.path.join(self.folder, "dma.sock")
         self.serve("--dma-socket", engine)
         for dies, steps in ((self.sockets[0], (0, 1, 6, 11, 14, 17, 21)), (engine, (0, 6, 10, 20, 40))):
@@ -278,7 +280,7 @@ class Pex(cli.Case):
         self.assertIn("NT0 virtual side", hosts[0].links()["to-2-0"]["found"])
         self.assertIn("NT1 virtual side", hosts[0].links()["to-3-0"]["found"])
         self.assertIn("NT1 link side", hosts[2].links()["to-1-0"]["found"])
-        # From a link side to the other one, relayed by host 1.
+        # From one link side to the other, relayed by host 1.
         second, third = Process(self, hosts[1]), Process(self, hosts[2])
         handle, base = third.segment(50000)
         remote = second.remote(3, handle, 50000)
@@ -297,7 +299,7 @@ class Pex(cli.Case):
             self.assertEqual(ctypes.string_at(place, len(data)), data)
         links = hosts[0].links()
         self.assertGreater(min(links["to-%d-0" % peer]["dma_frames"] for peer in (2, 3)), 0, links)
-        # The cable of one port is not that of the other.
+        # Each port has a cable of its own.
         self.command("nt 1")
         self.command("cut")
         self.assertTrue(cli.wait_for(lambda: not hosts[0].reaches(3)))

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
  * A ring of three hosts on register models of a PEX 87xx, with messages under way in both
- * directions of each link, while cables are pulled, hosts reset their side of the chip, functions
- * go away and interrupts get lost. Nothing may be lost, doubled or reordered, and after each fault
- * all go on.
+ * directions of each link, while cables are pulled, hosts reset their side of the chip, PCI
+ * functions disappear and interrupts get lost. No message may be lost, doubled or reordered, and
+ * all flows continue after each fault.
  *
  *   VIADUCT_PEX_CUTS, VIADUCT_PEX_RESETS    how many (6 and 3); make cuts-pex has 100 and 20
  *   VIADUCT_PEX_SEED                        which (1)
@@ -41,7 +41,7 @@ struct message {
     uint64_t filling[WORDS];
 };
 
-/* From one host to the next and to the one before. */
+/* The messages from one host to each of its neighbours. */
 struct flow {
     struct via_attach *attach;
     unsigned from, to;
@@ -115,7 +115,7 @@ static bool is_right(const struct message *message, uint64_t number)
     return memcmp(&expected, message, sizeof(expected)) == 0;
 }
 
-/* Returns the error as a text; NULL: all came, once and in order. */
+/* Returns the error as a text; NULL: all messages arrived, once and in order. */
 static void *receive_messages(void *argument)
 {
     unsigned host = (unsigned)(uintptr_t)argument;

@@ -177,7 +177,7 @@ static void port_init(struct fabric *fabric, struct fabric_link *link, unsigned 
         .host = host,
     };
     assert_non_null(port->port.inbox);
-    memset(port->port.inbox, 0xa5, bytes); /* whatever was there before */
+    memset(port->port.inbox, 0xa5, bytes); /* arbitrary contents */
 }
 
 struct fabric_link *fabric_connect(struct fabric *fabric, int a, int b)
@@ -206,13 +206,13 @@ static void link_event(struct fabric_link *link, uint64_t event)
     }
 }
 
-/* A mapped window swallows stores while the link is down: it opens on other memory. */
+/* A mapped window discards stores while the link is down: it then shows other memory. */
 static void point_windows(struct fabric_link *link)
 {
     for (unsigned side = 0; side < 2; side++) {
         struct fabric_port *port = &link->ports[side];
         if (port->port.window != NULL) {
-            memset(port->peer->port.inbox, 0x5a, 64); /* not even a heartbeat survives */
+            memset(port->peer->port.inbox, 0x5a, 64); /* so that not even a heartbeat survives */
         }
     }
 }
@@ -527,7 +527,7 @@ bool fabric_drain(struct fabric *fabric, uint64_t ns)
     return false;
 }
 
-/* --- what happened --------------------------------------------------------------------------- */
+/* --- events ----------------------------------------------------------------------------------- */
 
 struct via_node *fabric_node(struct fabric *fabric, int host)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * A small fabric in one thread, for unit tests of the node: links are memory, time is a number.
+ * A small fabric in one thread, for unit tests of the node: links are memory, and the test advances
+ * the time.
  *
  * Nodes are polled as threads would: a channel that armed and found nothing is polled again only
  * when a bell rings, it is woken, or its deadline comes. So a lost wake-up shows as a late message.
@@ -22,7 +23,7 @@ struct fabric;
 
 struct fabric_fence {
     bool under_way;
-    unsigned downs; /* of the link when it was started */
+    unsigned downs; /* downs of the link when it was started */
     uint64_t due_ns;
 };
 
@@ -79,7 +80,7 @@ struct fabric_host {
     bool woken[VIA_CHANNELS_MAX];
     uint64_t poll_deadline[VIA_CHANNELS_MAX];
     uint64_t control_deadline;
-    /* What deliver() answers: 0 and record it, or this. */
+    /* The result of deliver(): 0, which also records the message, or an error. */
     int deliver_answer;
     struct fabric_delivery deliveries[FABRIC_RECORDS_MAX];
     unsigned deliveries_count;
@@ -87,9 +88,10 @@ struct fabric_host {
     unsigned completions_count;
     unsigned notifies_count;
     uint64_t notified;
-    bool frozen;  /* not scheduled */
-    uint64_t key; /* of the fabric, with config.keyed; no good hash, but one of all bytes */
-    /* Called from complete(), for what a caller does there. */
+    bool frozen; /* its threads do not run */
+    uint64_t
+        key; /* of the fabric, with config.keyed: a simple hash of all bytes, not a secure one */
+    /* Called from complete(), as a caller's own code. */
     void (*on_complete)(struct fabric_host *host, uint64_t cookie, int status);
 };
 
@@ -100,29 +102,29 @@ struct fabric {
     unsigned links_count;
     uint64_t now_ns;
     bool direct;       /* windows are mapped and coherent; else put() and flush() */
-    uint64_t fence_ns; /* a fence takes so long */
+    uint64_t fence_ns; /* how long a fence takes */
     uint32_t next_session;
     unsigned nonces_count;
-    struct via_node_config config; /* of all hosts, but for host and session */
+    struct via_node_config config; /* of all hosts, except host and session */
 };
 
-/* What keyed hosts prove their greetings with. */
+/* The code by which hosts with keys authenticate their hellos. */
 void fabric_mac(uint64_t key, const void *data, size_t bytes, uint8_t ret_mac[VIA_MAC_BYTES]);
 
-/* With defaults that a test may change before hosts are added. */
+/* A fabric with default values, which a test may change before it adds hosts. */
 struct fabric *fabric_new(bool direct);
 void fabric_free(struct fabric *fabric);
 
-/* Adds a host, not started; its id is the return value. */
+/* Adds a host, not started. Returns its id. */
 int fabric_add_host(struct fabric *fabric);
-/* A cable between two hosts, before they start. */
+/* Adds a cable between two hosts, before they start. */
 struct fabric_link *fabric_connect(struct fabric *fabric, int a, int b);
 /* Starts a host (again): a new session, fresh node memory, old inboxes. */
 void fabric_start(struct fabric *fabric, int host);
 /* Hosts 0 and 1 with a cable between them, not started; starts both. */
 struct fabric *fabric_pair(bool direct);
 void fabric_start_pair(struct fabric *fabric);
-/* It stops without a word. */
+/* The host stops without a message to any other. */
 void fabric_crash(struct fabric *fabric, int host);
 /* Hosts 0..n-1 in a ring (n > 2) or chain, all started. */
 void fabric_ring(struct fabric *fabric, unsigned n);
@@ -133,17 +135,17 @@ void fabric_mend(struct fabric_link *link);
 
 /* Lets ns nanoseconds pass. */
 void fabric_run(struct fabric *fabric, uint64_t ns);
-/* Until every started host reaches every other. Fails the test after two seconds. */
+/* Runs until every started host reaches every other. Fails the test after two seconds. */
 void fabric_settle(struct fabric *fabric);
 bool fabric_is_settled(const struct fabric *fabric);
-/* Until no started host has pending operations; false after ns. */
+/* Runs until no started host has pending operations; false after ns. */
 bool fabric_drain(struct fabric *fabric, uint64_t ns);
 
 struct via_node *fabric_node(struct fabric *fabric, int host);
 /* The completion with this cookie; NULL when there is none. Fails the test when there are two. */
 const struct fabric_completion *fabric_completion(const struct fabric *fabric, int host,
                                                   uint64_t cookie);
-/* Submits on channel 0, letting time pass while the pool is empty. */
+/* Submits on channel 0, and runs the fabric while the pool is empty. */
 void fabric_submit(struct fabric *fabric, int host, const struct via_op *op);
 struct via_node_counters fabric_counters(const struct fabric *fabric, int host);
 struct via_link_status fabric_link_status(const struct fabric *fabric, int host, unsigned port);

@@ -251,7 +251,7 @@ static void request(struct fake_host *fake, const struct via_attach_request *ask
     answer_send(fake, &answer, NULL, 0);
 }
 
-/* false: the process has closed. */
+/* False: the process has closed the connection. */
 static bool request_take(struct fake_host *fake)
 {
     struct via_attach_request ask;
@@ -331,7 +331,7 @@ static void put(struct fake_host *fake, const struct via_command *command,
     }
 }
 
-/* Does it and fills in the reply; a get's data is *ret_data. */
+/* Executes the command and fills in the reply; a get's data are in *ret_data. */
 static void execute(struct fake_host *fake, const struct via_command *command, const void *body,
                     struct via_reply *reply, const void **ret_data)
 {
@@ -380,7 +380,7 @@ static void ring_process(struct fake_host *fake)
     via_sys_bell_ring(fake->bell_fd);
 }
 
-/* One command of a channel; false: none, or no room for its reply. */
+/* Takes one command of a channel; false: there is none, or no room for its reply. */
 static bool command_take(struct fake_host *fake, unsigned channel)
 {
     struct via_pipe_reader *commands = &fake->commands[channel];

@@ -20,12 +20,12 @@
 #define FAKE_SEGMENTS 8u
 #define FAKE_LIVES 512u
 #define FAKE_LOG 4096u
-/* Slices: the one with index i shows piece i of the segment that was asked for last. */
+/* Slices: slice i shows piece i of the segment that was requested last. */
 #define FAKE_SLICE_BYTES 8192u
 #define FAKE_SLICE_WORD                                                       \
     100u /* the index of the first one's word; that of the busy word is i + 1 \
           */
-/* A segment that is there from the start, on host FAKE_PEER. */
+/* A segment that exists from the start, on host FAKE_PEER. */
 #define FAKE_PEER 2u
 #define FAKE_PEER_HANDLE UINT64_C(0x777000000001)
 #define FAKE_PEER_BYTES 65536u
@@ -33,7 +33,8 @@
 struct fake_segment {
     uint64_t handle;     /* 0 = free */
     unsigned char *base; /* the fake's thread uses this ... */
-    unsigned char *view; /* ... and the test this: what orders them, TSan can not see */
+    unsigned char
+        *view; /* ... and the test this: TSan does not know what orders the accesses of both */
     size_t bytes;
     int memfd;
     int bell_fd;
@@ -66,11 +67,11 @@ struct fake_host {
 
     /* Recorded events. */
     _Atomic unsigned maps_count;
-    _Atomic unsigned slices_count; /* asked for */
+    _Atomic unsigned slices_count; /* how many were requested */
     _Atomic unsigned commands_count;
-    struct via_command log[FAKE_LOG]; /* of the first commands; to be read after their count */
+    struct via_command log[FAKE_LOG]; /* the first commands; to be read after their count */
 
-    pthread_mutex_t lock; /* everything below */
+    pthread_mutex_t lock; /* of all fields below */
     struct via_status_page *status;
     struct via_bell *bells;
     unsigned char *memory;
@@ -97,16 +98,16 @@ struct fake_host {
 void fake_host_start(struct fake_host *fake, unsigned host);
 /* Also frees everything, and removes the run directory. */
 void fake_host_stop(struct fake_host *fake);
-/* As a daemon that is killed: the connection ends, the socket stays behind. */
+/* As if the daemon were killed: the connection ends, the socket stays behind. */
 void fake_host_die(struct fake_host *fake);
 void fake_host_set_way(struct fake_host *fake, unsigned host, uint32_t session, uint16_t generation,
                        unsigned hops, bool direct);
-/* The same for one that has slices, or has them no more. */
+/* Sets the slices of a host that has some, or has no more. */
 void fake_host_set_slices(struct fake_host *fake, unsigned host, uint32_t session,
                           uint16_t generation, bool slices);
-/* From now on slice i is closed, or its segment gone. */
+/* From now on slice i is closed, or its segment freed. */
 void fake_host_revoke(struct fake_host *fake, unsigned slice, bool gone);
-/* A message for the process. false: its pipe is full. */
+/* Sends a message to the process. False: its pipe is full. */
 bool fake_host_message(struct fake_host *fake, uint32_t endpoint, const void *data, size_t bytes);
 struct fake_segment *fake_host_peer(struct fake_host *fake);
 

@@ -20,8 +20,8 @@ struct hostile_peer {
     struct hostile_pipe channel; /* channel 0 */
 };
 
-/* Takes over a host's end of its first link, which is up, in its present state; the host itself is
- * gone. */
+/* Takes over a host's end of its first link, which is up, in its present state; the host itself
+ * ends. */
 void hostile_peer_become(struct hostile_peer *peer, struct fabric *fabric, int host);
 
 #endif

@@ -11,7 +11,7 @@
 
 #define DEVICE "/bus/pci/devices/0000:03:00.0"
 
-/* A folder, or a link to what a target names, with the folders above. */
+/* Makes a folder, or a link to `target`, and the folders above. */
 static inline void make(const char *folder, const char *name, const char *target)
 {
     char path[256];

@@ -18,7 +18,7 @@
 enum pex_link_kind {
     PEX_LINK_MODEL, /* a chip in this process */
     PEX_LINK_PAIR,  /* two chips back to back */
-    PEX_LINK_NT0,   /* a chip with two NT ports: one of them */
+    PEX_LINK_NT0,   /* one NT port of a chip that has two */
     PEX_LINK_NT1,
     PEX_LINK_USER, /* a chip, and the DMA functions of both hosts, behind vfio-user sockets */
 };
@@ -41,18 +41,18 @@ struct pex_link {
     struct pex_link_server *server; /* of PEX_LINK_USER */
 };
 
-/* kind, dma and what of end[] is not 0 are set. */
+/* Opens one end. The caller has set kind, dma, and the fields of end[] that are not 0. */
 int pex_link_open_end(struct pex_link *link, unsigned side, const char *options,
                       struct via_error *err);
-/* Both ends, which come up. */
+/* Opens both ends, and waits until they are up. */
 void pex_link_open(struct pex_link *link, const char *options);
 void pex_link_close_end(struct pex_link *link, unsigned side);
-/* Nothing is left. */
+/* Closes everything. */
 void pex_link_close(struct pex_link *link);
-/* A zeroed link of the kind, opened. */
+/* Returns a zeroed link of the kind, opened. */
 struct pex_link *pex_link_new(enum pex_link_kind kind, bool dma);
 
-/* Of PEX_LINK_USER: the chip ends, and another one is behind the same sockets. */
+/* For PEX_LINK_USER: ends the chip's server, and starts another one at the same sockets. */
 void pex_link_stop_server(struct pex_link *link);
 void pex_link_start_server(struct pex_link *link);
 
@@ -60,7 +60,7 @@ void pex_link_turn(struct pex_link *link, unsigned count);
 bool pex_link_is_up(const struct pex_link *link, unsigned side);
 void pex_link_wait_for(struct pex_link *link, bool up);
 uint64_t pex_link_events(struct pex_link *link, unsigned side, uint64_t mask);
-/* A word and a doorbell, each way. */
+/* Sends a word and a doorbell in each direction. */
 void pex_link_check_data(struct pex_link *link);
 const char *pex_link_error(const struct pex_link *link, unsigned side);
 

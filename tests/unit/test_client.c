@@ -23,7 +23,7 @@
 #include "tests/unit/client_fixture.h"
 #include "wire/frame.h"
 
-/* Of naps; an event that has not happened by then will not. */
+/* Naps; an event that has not happened after these will not happen. */
 #define EVENTUALLY_TRIES 3000
 
 /* --- attaching ---------------------------------------------------------------------------------*/
@@ -77,7 +77,7 @@ static void descriptors_are_high_and_close_on_exec(void **state)
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
     int floor = (int)via_min(limit.rlim_cur / 2, (rlim_t)4096);
     fake_host_set_way(&fixture->fake, FAKE_PEER, 77, 2, 1, true);
-    /* The fake's own end of the connection is a low one, and is there already. */
+    /* The fake's own end of the connection has a low number, and is there already. */
     unsigned before = open_fds_below(floor);
     assert_non_null(via_remote_direct(fixture->remote));
     assert_int_equal(open_fds_below(floor), before);
@@ -118,7 +118,7 @@ static void puts_longer_than_the_pipe_arrive_whole(void **state)
     assert_int_equal(via_attach_quiet(fixture->attach), 0);
     assert_int_equal(via_remote_pending(fixture->remote), 0);
     assert_memory_equal(fixture->peer->view + 100, data, sizeof(data));
-    /* Flags belong to the end of a put. */
+    /* The flags are those of the end of a put. */
     unsigned count = fixture->fake.commands_count;
     assert_int_equal(count, (sizeof(data) + FAKE_BODY_BYTES - 1) / FAKE_BODY_BYTES);
     for (unsigned i = 0; i < count; i++) {
@@ -172,7 +172,7 @@ static void own_segments_are_lent_without_waiting(void **state)
     assert_int_equal(via_segment_new(fixture->attach, 100000, 0, &segment), 0);
     unsigned char *base = via_segment_base(segment);
     client_fill(base, 100000, 10);
-    /* More than fits into a command pipe: nothing of it goes there. */
+    /* More than fits into a command pipe: none of it is written there. */
     fixture->fake.hold = true;
     while ((rc = via_remote_try_put_from(fixture->remote, 0, segment, 7, FAKE_PEER_BYTES, 0)) ==
            0) {
@@ -188,7 +188,8 @@ static void own_segments_are_lent_without_waiting(void **state)
         via_remote_try_put_from(fixture->remote, FAKE_PEER_BYTES - 8, segment, 0, 9, 0), -ERANGE);
     fixture->fake.hold = false;
     assert_int_equal(via_attach_quiet(fixture->attach), 0);
-    assert_int_equal(fixture->fake.commands_count, FAKE_SLOTS); /* before the log: see there */
+    assert_int_equal(fixture->fake.commands_count,
+                     FAKE_SLOTS); /* read before the log, as fake_host.h requires */
     assert_int_equal(fixture->fake.log[0].source, VIA_SOURCE_SEGMENT);
     assert_memory_equal(fixture->peer->view, base + 7, FAKE_PEER_BYTES);
     assert_int_equal(via_remote_try_put_from(fixture->remote, 0, segment, 0, 0, 0), 0);
@@ -256,7 +257,8 @@ static void atomics_are_done_at_the_owner(void **state)
                      -EINVAL);
 }
 
-/* Many at a time: the answers are read in when a quiet, or a wait for room, needs them. */
+/* Many gets at a time: the client reads the answers when a quiet, or a wait for room, needs
+ * them. */
 static void operations_without_a_result_are_under_way_together(void **state)
 {
     struct fixture *fixture = *state;
@@ -282,7 +284,7 @@ static void operations_without_a_result_are_under_way_together(void **state)
     assert_int_equal(via_attach_quiet(fixture->attach), 0);
     assert_int_equal(via_remote_pending(fixture->remote), 0);
     assert_int_equal(words[0], 2005);
-    /* A get comes behind the updates that were started before it. */
+    /* A get is executed after the updates that were started before it. */
     for (int i = 0; i < 200; i++) {
         assert_int_equal(got[i], 5 + 10 * (i + 1));
         assert_int_equal(old[i], i);
@@ -317,7 +319,7 @@ static void blocks_are_packed(void **state)
         assert_int_equal(words[i], i % 2 == 1 && i < 400 ? data[i / 2 * 3] : 0);
     }
     memset(words, 0, FAKE_PEER_BYTES);
-    /* Backwards, and longer than a packed one. */
+    /* With a negative stride, and longer than a packed put. */
     assert_int_equal(via_remote_put_strided(fixture->remote, FAKE_PEER_BYTES - 80, -100,
                                             data + 2000, -160, 80, 5),
                      0);
@@ -364,7 +366,7 @@ static void a_failure_is_told_once_by_puts_and_once_by_quiet(void **state)
     assert_int_equal(via_remote_put(fixture->remote, 0, &word, 8, 0), 0);
     assert_int_equal(via_attach_quiet(fixture->attach), -ECONNRESET);
     assert_int_equal(via_attach_quiet(fixture->attach), 0);
-    /* A call that waits for its answer handles it itself. */
+    /* A call that waits for its answer handles the error itself. */
     fixture->fake.command_status = -EACCES;
     assert_int_equal(via_remote_get(fixture->remote, 0, &word, 8), -EACCES);
     assert_int_equal(via_remote_atomic(fixture->remote, 0, 8, VIADUCT_ATOMIC_ADD, 1, 0, &word),
@@ -429,7 +431,7 @@ static void commands_ring_a_host_that_has_armed(void **state)
     struct fixture *fixture = *state;
     uint64_t word = 1;
     uint32_t rung = 0;
-    /* A while after the last command it has; on a busy machine a longer one. */
+    /* The host arms its bell a while after the last command, on a busy machine later. */
     for (unsigned i = 0; i < EVENTUALLY_TRIES && rung == 0; i++) {
         client_nap_ms(20);
         uint32_t before = rings_heard(&fixture->fake);
@@ -518,7 +520,8 @@ static void frames_take_over_when_the_link_goes_down(void **state)
     assert_int_equal(via_remote_put(fixture->remote, 0, &word, 8, 0), 0);
     assert_int_equal(via_remote_pending(fixture->remote), 1);
 
-    /* Up again, but a direct store would overtake frames under way: to any memory of that host. */
+    /* The link is up again, but a direct store would overtake frames under way, to any memory of
+     * that host. */
     fake_host_set_way(fake, FAKE_PEER, 77, 4, 1, true);
     struct via_remote *other;
     assert_int_equal(via_remote_open(fixture->attach, FAKE_PEER, FAKE_PEER_HANDLE, 4096, &other),
@@ -584,13 +587,13 @@ static void memory_whose_place_another_has_taken_is_lost(void **state)
     _Atomic uint64_t *life = &fake->lives[FAKE_PEER_HANDLE & 0xffff];
     fake_host_set_way(fake, FAKE_PEER, 77, 2, 1, true);
     assert_int_equal(via_remote_put(fixture->remote, 0, &word, 8, 0), 0);
-    /* The next one with this index: no check happens in between. */
+    /* The next segment of this index: no check happens in between. */
     *life = *life + 1;
     word = 6;
     assert_int_equal(via_remote_put(fixture->remote, 0, &word, 8, 0), -ECONNRESET);
     assert_int_equal(fixture->peer->view[0], 5);
     assert_null(via_remote_direct(fixture->remote));
-    /* Lost is lost, whatever the page says later. */
+    /* A lost segment stays lost, whatever its life page says later. */
     *life = *life - 1;
     assert_int_equal(via_remote_get(fixture->remote, 0, &word, 8), -ECONNRESET);
     assert_int_equal(fake->commands_count, 0);
@@ -728,7 +731,7 @@ static void a_child_lets_go_of_an_attachment_without_harm(void **state)
 
 int main(void)
 {
-    alarm(250); /* a wait that never ends is a failure, too */
+    alarm(250); /* a wait that never ends must fail, too */
     const struct CMUnitTest tests[] = {
         WITH_HOST(attach_tells_why_it_can_not),
         WITH_HOST(descriptors_are_high_and_close_on_exec),

@@ -139,7 +139,7 @@ static void *push_messages(void *ctx)
     struct fixture *fixture = ctx;
     static const unsigned char data[FAKE_BODY_BYTES];
     uintptr_t pushed = 0;
-    /* Until no message is taken for a while. */
+    /* Sends until no message is accepted for a while. */
     for (unsigned idle = 0; idle < 100;) {
         if (fake_host_message(&fixture->fake, 5, data, sizeof(data))) {
             pushed++;
@@ -222,7 +222,7 @@ static void a_drained_bell_loses_no_wake_up(void **state)
 
 int main(void)
 {
-    alarm(250); /* a wait that never ends is a failure, too */
+    alarm(250); /* a wait that never ends must fail, too */
     const struct CMUnitTest tests[] = {
         WITH_HOST(messages_come_in_order_and_are_cut_to_the_buffer),
         WITH_HOST(threads_that_wait_do_not_take_each_others_replies),

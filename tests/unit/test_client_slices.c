@@ -35,7 +35,7 @@ static uint64_t word_at(const struct fixture *fixture, uint64_t off)
                            __ATOMIC_ACQUIRE);
 }
 
-/* Does a put to this place cost no command? */
+/* True if a put to this place is stored, without a command. */
 static bool is_stored(struct fixture *fixture, uint64_t off)
 {
     assert_int_equal(via_attach_quiet(fixture->attach), 0);
@@ -80,7 +80,7 @@ static void puts_are_stores_once_there_is_a_slice(void **state)
     }
     assert_int_equal(fixture->fake.commands_count, commands);
     assert_int_equal(fixture->fake.slices_count, 1);
-    /* The process is in no burst, and has begun some. */
+    /* The process is in no burst now, but has begun some. */
     uint64_t busy = fixture->fake.busy[1].word;
     assert_int_equal(busy & 0xffff, 0);
     assert_true(busy >> 16 >= 200);
@@ -154,7 +154,7 @@ static void a_ring_is_a_frame_and_holds_up_no_store(void **state)
 
 struct reader {
     struct fixture *fixture;
-    uint64_t word; /* at 8, when it was asked */
+    uint64_t word; /* the word at offset 8 at the time of the question */
     unsigned asked;
     bool asleep;
     uint64_t expected; /* at 8, when it was asked for its answer */
@@ -275,7 +275,7 @@ static void what_is_tried_in_vain_is_not_seen(void **state)
 
 static _Atomic bool broken;
 
-/* Checks for signals, and whether the data arrive before them: those of the round, or of a later
+/* Checks whether the data arrive before their signals: the data of that round, or of a later
  * one. */
 static void *watch(void *ctx)
 {
@@ -311,7 +311,7 @@ static void put_round(struct fixture *fixture, uint64_t round, bool one_call)
     }
 }
 
-/* Each round is a put of data, and of the signal by the same call or by one more. */
+/* Each round puts data, and then the signal, by the same call or by another one. */
 static void signal_rounds(struct fixture *fixture, bool one_call)
 {
     pthread_t thread;
@@ -337,7 +337,7 @@ static void signals_come_after_what_was_put(void **state)
     signal_rounds(fixture, true);
     signal_rounds(fixture, false);
     assert_int_equal(fixture->fake.commands_count, before);
-    /* Additions are done at the owner. */
+    /* The owner executes additions. */
     unsigned char data[8] = {0};
     assert_int_equal(via_remote_put_signal(fixture->remote, DATA_OFF, data, sizeof(data),
                                            SIGNAL_OFF, 5, VIADUCT_SIGNAL_ADD),
@@ -363,9 +363,9 @@ static void no_store_overtakes_a_frame(void **state)
     put_word(fixture, 0, 1);
     fake_host_revoke(&fixture->fake, 0, false);
     fixture->fake.hold = true;
-    put_word(fixture, 0, 2); /* by frames, which are not taken yet */
+    put_word(fixture, 0, 2); /* over frames, which are not read yet */
     assert_true(word_at(fixture, 0) == 1);
-    /* The slice is as it was, all of a sudden. */
+    /* The slice is suddenly as it was. */
     atomic_store(&fixture->fake.status->slices[FAKE_SLICE_WORD], fixture->fake.slice_life_last);
     put_word(fixture, 0, 3);
     assert_true(word_at(fixture, 0) == 1);
@@ -377,7 +377,7 @@ static void no_store_overtakes_a_frame(void **state)
     pthread_join(thread, NULL);
     assert_int_equal(via_attach_quiet(fixture->attach), 0);
     assert_true(word_at(fixture, 0) == 99);
-    /* And then it is stored again. */
+    /* Then puts are stored again. */
     assert_true(is_stored(fixture, 0));
 }
 
@@ -418,7 +418,7 @@ static void frames_take_over_when_a_slice_is_revoked(void **state)
     assert_int_equal(via_attach_quiet(fixture->attach), 0);
     assert_true(word_at(fixture, 8) == 49);
     assert_false(is_stored(fixture, 8));
-    /* All slices are in use: it asks again, but not for each put. */
+    /* All slices are in use: the client asks again, but not for each put. */
     assert_true(fixture->fake.slices_count < 10);
     fixture->fake.slice_status = 0;
     until_stored(fixture, 8);
@@ -468,7 +468,7 @@ static void a_segment_that_is_gone_is_lost(void **state)
     assert_true(via_client_remote_is_gone(fixture->remote));
 }
 
-/* The word of another piece that the slice shows by now proves nothing about this one. */
+/* The life word of another piece, which the slice shows by now, proves nothing about this piece. */
 static void the_end_of_another_segment_is_not_its(void **state)
 {
     struct fixture *fixture = *state;
@@ -489,10 +489,10 @@ static void all_ones_are_put_all_the_same(void **state)
     offer_slices(fixture);
     until_stored(fixture, 0);
     memset(ones, 0xff, sizeof(ones));
-    put_word(fixture, 8, UINT64_MAX); /* another word proves it */
+    put_word(fixture, 8, UINT64_MAX); /* another word in the slice proves that the put arrived */
     assert_true(word_at(fixture, 8) == UINT64_MAX);
     assert_int_equal(via_remote_pending(fixture->remote), 0);
-    /* Nothing else in the slice: the value read may have been no memory's content. */
+    /* The slice has no other word: an all-ones value that is read may not come from any memory. */
     assert_int_equal(via_remote_put(fixture->remote, 0, ones, sizeof(ones), 0), 0);
     assert_int_equal(via_attach_quiet(fixture->attach), 0);
     unsigned before = fixture->fake.commands_count;

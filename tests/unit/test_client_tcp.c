@@ -30,8 +30,8 @@
 struct own {
     struct fixture *fixture;
     struct via_segment *segment;
-    struct via_segment *other; /* not served */
-    struct via_remote *remote; /* of `segment`, as if the peer's */
+    struct via_segment *other; /* the fake host does not serve it */
+    struct via_remote *remote; /* remote of `segment`, as if a peer had opened it */
     struct via_tcp_card card;
     unsigned char *base;
 };
@@ -150,7 +150,7 @@ static void updates_and_signals(void **state)
     put_word(own, 8, UINT64_C(0x1111111122222222));
     assert_int_equal(via_remote_atomic(own->remote, 8, 4, VIADUCT_ATOMIC_SWAP, 9, 0, &old), 0);
     assert_true(old == 0x22222222 && word_at(own, 8) == UINT64_C(0x1111111100000009));
-    /* A narrow one fills a narrow place. */
+    /* A narrow element is written to a narrow place. */
     uint32_t places[2] = {1, 2};
     assert_int_equal(
         via_remote_atomic_start(own->remote, 8, 4, VIADUCT_ATOMIC_ADD, narrow, 0, &places[0]), 0);
@@ -256,7 +256,7 @@ static void nothing_overtakes_when_the_way_changes(void **state)
         put_word(own, 8 + 8 * i, i);
         set_hops(own, 2);
         assert_int_equal(via_remote_put(own->remote, 0, &(uint64_t){i + 1}, 8, 0), 0);
-        /* It waited for the connection, on which nothing is under way now. */
+        /* The put has waited for the connection, on which nothing is under way now. */
         assert_true(word_at(own, 8 + 8 * i) == i);
         set_hops(own, 1);
         put_word(own, 0, i + 2);
@@ -264,7 +264,7 @@ static void nothing_overtakes_when_the_way_changes(void **state)
         quiet(own);
         assert_true(word_at(own, 0) == i + 2);
     }
-    /* Frames that are on their way. */
+    /* Frames that are under way. */
     pthread_t thread;
     set_hops(own, 2);
     fake->hold = true;
@@ -424,7 +424,7 @@ static void say(int fd, const void *data, size_t bytes)
     (void)!send(fd, data, bytes, MSG_NOSIGNAL);
 }
 
-/* 0: it was closed. */
+/* Receives bytes; 0: the owner has closed the connection. */
 static ssize_t hear(int fd, void *data, size_t bytes)
 {
     ssize_t got = recv(fd, data, bytes, MSG_WAITALL);
@@ -465,8 +465,8 @@ static void strangers_are_shown_out(void **state)
     fd = call(&own->card);
     say(fd, "GET / HTTP/1.1\r\nHost: a\r\n\r\n", 27);
     assert_closed(fd);
-    /* One that says nothing has three seconds, and many of them do not keep a peer out for longer.
-     */
+    /* A stranger that sends nothing has three seconds, and many strangers do not keep a peer out
+     * for longer. */
     int silent[40];
     for (unsigned i = 0; i < VIA_ARRAY_COUNT(silent); i++) {
         silent[i] = call(&own->card);
@@ -604,7 +604,7 @@ static void requests_may_come_in_pieces(void **state)
     int fd = call_with_token(own);
     for (size_t i = 0; i < sizeof(all); i++) {
         uint64_t word = word_at(own, 16);
-        assert_true(word == 0 || word == all.word); /* it is stored whole */
+        assert_true(word == 0 || word == all.word); /* stored whole, or not at all */
         say(fd, (unsigned char *)&all + i, 1);
         client_nap_ms(1);
     }
@@ -620,8 +620,8 @@ struct owner {
     int listen_fd;
     int fd;
     bool greets;
-    bool reads;                   /* requests, after the hello */
-    struct via_tcp_answer answer; /* to the first request */
+    bool reads;                   /* reads requests after the hello */
+    struct via_tcp_answer answer; /* the answer to the first request */
     pthread_t thread;
 };
 
@@ -709,8 +709,8 @@ static void *lose_link_later(void *argument)
     return NULL;
 }
 
-/* The owner reads no more, and the link goes while a put waits for room. The rest of that put's
- * bytes never leaves, so what comes after must not take its place. */
+/* The owner stops reading, and the link goes down while a put waits for room. The rest of that
+ * put's bytes is never sent, so later bytes must not take its place. */
 static void a_put_that_is_given_up_half_way_ends_the_connection(void **state)
 {
     struct own *own = *state;
@@ -744,19 +744,20 @@ static void where_there_can_be_none(void **state)
     assert_int_equal(via_tcp_dial(remote, &card), -EXDEV);
     card = own->card;
     card.token[0] ^= 1;
-    assert_int_equal(via_tcp_dial(remote, &card), -ECONNREFUSED); /* shown out */
+    assert_int_equal(via_tcp_dial(remote, &card), -ECONNREFUSED); /* refused by the owner */
     card.address[3] ^= 3;
-    assert_int_equal(via_tcp_dial(remote, &card), -EXDEV); /* not where the daemons have it */
+    assert_int_equal(via_tcp_dial(remote, &card),
+                     -EXDEV); /* at an address that is not the daemons' */
     struct owner owner = {.greets = false};
     owner_start(&owner);
     assert_int_equal(via_tcp_dial(remote, &owner.card), -ETIMEDOUT);
     owner_end(&owner);
-    assert_int_equal(via_tcp_dial(remote, &owner.card), -ECONNREFUSED); /* it has gone */
+    assert_int_equal(via_tcp_dial(remote, &owner.card), -ECONNREFUSED); /* it has ended */
     own->fixture->fake.tcp_status = -EXDEV;
     card = own->card;
     card.token[0] ^= 1;
     assert_int_equal(via_tcp_dial(remote, &card), -EXDEV);
-    /* By frames, then. */
+    /* So the put goes over frames. */
     unsigned commands = own->fixture->fake.commands_count;
     assert_int_equal(via_remote_put(remote, 0, &(uint64_t){7}, 8, 0), 0);
     quiet(own);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Direct connections where something runs out or stands still: descriptors, connections, patience,
- * owners that are stopped, hosts behind a firewall. Owners are threads here, which greet and no
- * more.
+ * Direct connections when descriptors, connections or time run out, owners are stopped, or hosts
+ * are behind a firewall. Owners are threads here, which only send their hello.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -32,7 +31,7 @@
 /* More than the buffers of two sockets hold. */
 #define MUCH ((size_t)64 << 20)
 
-/* The client library's clock, which a test may put forward. */
+/* The client library's clock, which a test may set forward. */
 static _Atomic int64_t forward_s;
 
 int clock_gettime(clockid_t clock, struct timespec *now)
@@ -45,7 +44,7 @@ int clock_gettime(clockid_t clock, struct timespec *now)
 struct own {
     struct fixture *fixture;
     struct via_segment *segment;
-    struct via_remote *remote; /* of `segment`, as if the peer's */
+    struct via_remote *remote; /* remote of `segment`, as if a peer had opened it */
     struct via_tcp_card card;
     bool has_address;
 };
@@ -110,7 +109,7 @@ static struct via_remote *open_to(struct own *own)
     return remote;
 }
 
-/* By the connection, or by frames: a word goes there and back. */
+/* Puts a word and gets it again, by the connection or over frames. */
 static void assert_works(struct own *own, struct via_remote *remote, bool by_frames)
 {
     static uint64_t word;
@@ -128,7 +127,7 @@ static void assert_works(struct own *own, struct via_remote *remote, bool by_fra
 struct owner {
     struct via_tcp_card card;
     int listen_fd;
-    unsigned callers; /* so many it greets */
+    unsigned callers; /* how many callers get its hello */
     int fds[CONNECTIONS_MAX];
     pthread_t thread;
 };
@@ -188,9 +187,10 @@ static void addresses_may_be_ipv6(void **state)
     struct via_remote *remote = open_to(own);
     struct via_tcp_card card = own->card;
     card.token[0] ^= 1;
-    assert_int_equal(via_tcp_dial(remote, &card), -ECONNREFUSED); /* shown out */
+    assert_int_equal(via_tcp_dial(remote, &card), -ECONNREFUSED); /* refused by the owner */
     card.address[15] ^= 3;
-    assert_int_equal(via_tcp_dial(remote, &card), -EXDEV); /* not where the daemons have it */
+    assert_int_equal(via_tcp_dial(remote, &card),
+                     -EXDEV); /* at an address that is not the daemons' */
     card.family = 4;
     assert_int_equal(via_tcp_dial(remote, &card), -EXDEV);
     via_remote_close(remote);
@@ -201,7 +201,7 @@ static void more_peers_than_connections(void **state)
     struct own *own = *state;
     struct via_remote *remotes[CONNECTIONS_MAX];
     struct owner owner = {0};
-    owner_start(&owner, CONNECTIONS_MAX - 1); /* and the own one */
+    owner_start(&owner, CONNECTIONS_MAX - 1); /* and the process's own one */
     for (unsigned i = 0; i < CONNECTIONS_MAX; i++) {
         remotes[i] = open_to(own);
         owner.card.token[1] = (uint8_t)i;
@@ -210,7 +210,7 @@ static void more_peers_than_connections(void **state)
     }
     assert_works(own, own->remote, false);
     assert_works(own, remotes[CONNECTIONS_MAX - 1], true);
-    /* One more of a process that has a connection shares it. */
+    /* Another remote of a process that has a connection shares it. */
     struct via_remote *shared = open_to(own);
     assert_int_equal(via_tcp_dial(shared, &own->card), 0);
     assert_works(own, shared, false);
@@ -260,7 +260,7 @@ static void an_owner_without_descriptors(void **state)
         assert_works(own, own->remote, false);
         client_nap_ms(2);
     }
-    assert_int_equal(recv(fd, &ready, sizeof(ready), MSG_DONTWAIT), -1); /* it waits */
+    assert_int_equal(recv(fd, &ready, sizeof(ready), MSG_DONTWAIT), -1); /* the caller waits */
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
     assert_int_equal(recv(fd, &ready, sizeof(ready), MSG_WAITALL), sizeof(ready));
     assert_true(ready.magic == VIA_TCP_MAGIC);
@@ -284,13 +284,13 @@ static void a_host_that_does_not_answer_is_called_once(void **state)
     struct via_remote *remote = open_to(own), *another = open_to(own);
     assert_int_equal(via_tcp_dial(remote, &silent.card), -EHOSTDOWN);
     assert_works(own, remote, true);
-    /* Also another process of that host, which would answer. */
+    /* The same for another process of that host, although it would answer. */
     owner_start(&owner, 0);
     owner.card.token[0] = 2;
     assert_int_equal(via_tcp_dial(another, &owner.card), -EHOSTDOWN);
     struct pollfd caller = {.fd = owner.listen_fd, .events = POLLIN};
     assert_int_equal(poll(&caller, 1, 0), 0);
-    assert_works(own, own->remote, false); /* what there is stays */
+    assert_works(own, own->remote, false); /* existing connections stay */
     owner_end(&owner);
     via_remote_close(remote);
     via_remote_close(another);
@@ -306,7 +306,7 @@ struct putter {
     int rc;
 };
 
-/* Puts until the owner takes no more, and waits then. */
+/* Puts until the owner accepts no more; then the put waits. */
 static void *put_much(void *argument)
 {
     struct putter *putter = argument;
@@ -333,7 +333,7 @@ static void an_owner_that_is_stopped_holds_up_its_peers_alone(void **state)
         client_nap_ms(1);
     }
     assert_false(putter.has_ended);
-    owner_end(&stopped); /* it dies */
+    owner_end(&stopped); /* the owner ends */
     pthread_join(thread, NULL);
     assert_int_equal(putter.rc, -ECONNRESET);
     assert_works(own, own->remote, false);
@@ -355,8 +355,8 @@ static void *get_word(void *argument)
     return NULL;
 }
 
-/* A partition: the connection stays, and nothing comes. With a way again it goes on waiting;
- * without one for two minutes it gives up. */
+/* A partition: the connection stays, and no bytes arrive. While there is a path the client keeps
+ * waiting; without one for two minutes it gives up. */
 static void an_owner_that_is_cut_off_is_given_up(void **state)
 {
     struct own *own = *state;
@@ -367,7 +367,7 @@ static void an_owner_that_is_cut_off_is_given_up(void **state)
     owner_start(&owner, 1);
     assert_int_equal(via_tcp_dial(getter.remote, &owner.card), 0);
     assert_int_equal(pthread_create(&thread, NULL, get_word, &getter), 0);
-    for (unsigned i = 0; i < 20; i++) { /* a slow owner, to which a way leads */
+    for (unsigned i = 0; i < 20; i++) { /* a slow owner, to which there is a path */
         client_nap_ms(5);
         forward_s += 30;
     }

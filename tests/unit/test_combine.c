@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* The simulated write-combining buffers: they keep their promises, and promise no more. */
+/* The simulated write-combining buffers: what they guarantee, and that they do not guarantee
+ * more. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -64,7 +65,7 @@ static unsigned flags_before_data(bool fenced)
                 early++;
                 break;
             }
-            /* Each further store may drive something out. */
+            /* Each further store may write a buffer to memory. */
             via_combine_store(&combine, memory + 2048, &one, sizeof(one));
             if (combine.lines_count == 1) {
                 via_combine_drain(&combine);

@@ -26,7 +26,7 @@ static off_t size_of(const char *path)
     return st.st_size;
 }
 
-/* In a child: there is one log per process, and it is on standard error. */
+/* Runs in a child: there is one log per process, and it is on standard error. */
 static void log_much(const char *path)
 {
     char text[200];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* The directory of a fabric: what it accepts from hosts that lie. */
+/* The directory of a fabric: what it accepts from hosts with false messages. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,7 +18,7 @@
 
 #define HOSTS 8u
 
-static struct via_directory directory; /* of host 1 */
+static struct via_directory directory; /* directory of host 1 */
 
 static int set_up(void **state)
 {
@@ -93,7 +93,7 @@ static void names_are_fit_to_be_typed_and_shown(void **state)
         assert_string_equal(entry->fabric, "f??0?title?");
         assert_string_equal(entry->version, "1.0?2");
     }
-    /* Fields without an end. */
+    /* Fields without a terminator. */
     struct via_directory_host_message message = message_of("", NULL);
     memset(message.name, 'a', sizeof(message.name));
     memset(message.fabric, 'b', sizeof(message.fabric));
@@ -123,7 +123,7 @@ static void an_address_is_of_one_host_or_of_none(void **state)
     via_directory_find(&directory, 2)->gone = false;
     assert_int_equal(host_at("10.0.0.2"), 2);
     via_directory_find(&directory, 3)->gone = false;
-    three.addresses[0] = ip_of("10.0.0.1"); /* mine */
+    three.addresses[0] = ip_of("10.0.0.1"); /* an address of this host */
     assert_int_equal(say(3, &three), 1);
     assert_int_equal(host_at("10.0.0.2"), 2);
     assert_int_equal(host_at("10.0.0.1"), 1);
@@ -144,7 +144,7 @@ static void a_live_host_keeps_its_address(void **state)
     assert_int_equal(say_at(2, &two, VIA_SEC_NS), 1);
     assert_int_equal(say_at(3, &three, later_ns), 1);
     assert_int_equal(host_at("10.0.0.2"), 2);
-    /* Repeating a claim changes nothing; neither side gains by repeating it. */
+    /* A repeated claim changes nothing; neither side gains by it. */
     two.addresses[1] = two.addresses[0];
     two.addresses[0] = ip_of("10.0.0.9");
     two.addresses_count = 2;
@@ -152,12 +152,12 @@ static void a_live_host_keeps_its_address(void **state)
     assert_int_equal(say_at(3, &three, 3 * later_ns), 1);
     assert_int_equal(host_at("10.0.0.2"), 2);
     assert_int_equal(host_at("10.0.0.9"), 2);
-    /* A host that was gone has lost it to the one that was there. */
+    /* A host that was gone loses the address to the host that was there. */
     assert_true(via_directory_set_gone(via_directory_find(&directory, 2), true, 4 * later_ns));
     assert_int_equal(host_at("10.0.0.2"), 3);
     assert_true(via_directory_set_gone(via_directory_find(&directory, 2), false, 5 * later_ns));
     assert_int_equal(host_at("10.0.0.2"), 3);
-    /* A claim that was dropped and made again counts from then. */
+    /* A claim that is dropped and made again counts from then on. */
     three.addresses_count = 0;
     assert_int_equal(say_at(3, &three, 6 * later_ns), 1);
     three.addresses_count = 1;
@@ -247,7 +247,7 @@ static void of_very_many_links_the_first_are_kept(void **state)
     assert_int_equal(via_directory_find(&directory, 2)->links_count, VIA_DIRECTORY_LINKS_MAX);
 }
 
-/* Nothing but the checks of the sanitizers; the seed is printed by what they print. */
+/* Only the sanitizers check; the seed is in their output. */
 static void random_messages_are_survived(void **state)
 {
     (void)state;
@@ -327,7 +327,7 @@ static void ways_over_fast_links_are_counted(void **state)
     for (uint16_t id = 2; id <= 4; id++) {
         assert_int_equal(say(id, &host), 1);
     }
-    /* 1 - 2 - 3 fast; 1 - 3 and 3 - 4 a network; links to ids that are none. */
+    /* 1 - 2 - 3 fast; 1 - 3 and 3 - 4 over a network; links to ids of no host. */
     set_link(1, 0, 2, "pex");
     set_link(1, 1, 3, "network");
     set_link(1, 2, 999, "pex");
@@ -361,7 +361,7 @@ static void a_page_is_found_again_and_says_when_it_is_over(void **state)
     assert_int_equal(found.host, 2);
     assert_int_equal(found.flags, VIA_HOSTS_PIPES);
     assert_int_equal(via_hosts_page_find(map, ip_of("10.0.0.4").byte, &found), -ENOENT);
-    /* A host that was killed while it wrote; the next one takes the same file. */
+    /* A host that was killed while it wrote; the next process takes over the same file. */
     atomic_fetch_add(&page->version, 1);
     assert_int_equal(via_hosts_page_find(map, ip_of("10.0.0.2").byte, &found), -ENOENT);
     struct via_hosts_page *next = via_hosts_page_open(rundir, 1, false, &err);

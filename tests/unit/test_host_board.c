@@ -98,7 +98,7 @@ static void a_full_board_says_so_and_takes_replacements(void **state)
     assert_int_equal(hang(&board, "b", "1", 50, 0), 0);
     assert_int_equal(hang(&board, "c", "1", 0, 0), -ENOSPC);
     assert_int_equal(hang(&board, "a", "2", 0, 0), 0);
-    assert_int_equal(hang(&board, "c", "1", 0, 50), 0); /* b is over */
+    assert_int_equal(hang(&board, "c", "1", 0, 50), 0); /* b has ended */
     via_board_fini(&board);
 
     via_board_init(&board, 100, 400);
@@ -144,7 +144,7 @@ static void a_user_sees_its_own_notes_only(void **state)
     via_board_init(&board, 10, 10000);
     assert_int_equal(hang(&board, "k", "mine", 0, 0), 0);
     assert_int_equal(via_board_pull(&board, thief.uid, "k", 1, value, 0), -ENOENT);
-    /* Nor can another user put a note in its place. */
+    /* Another user can not put a note in its place either. */
     assert_int_equal(via_board_hang(&board, &thief, UINT32_MAX, "k", 1, "x", 1, 0, 0), 0);
     assert_int_equal(board.notes_count, 2);
     assert_int_equal(pull(&board, "k", 0, value), 4);
@@ -167,7 +167,7 @@ static void a_user_has_its_quota_of_notes(void **state)
     assert_int_equal(via_board_hang(&board, &other, 2, "c", 1, "1", 1, 0, 0), -EDQUOT);
     assert_int_equal(via_board_hang(&board, &other, 2, "a", 1, "2", 1, 0, 0), 0);
     assert_int_equal(hang(&board, "c", "1", 0, 0), 0);
-    assert_int_equal(via_board_hang(&board, &other, 2, "c", 1, "1", 1, 0, 50), 0); /* b is over */
+    assert_int_equal(via_board_hang(&board, &other, 2, "c", 1, "1", 1, 0, 50), 0); /* b has ended */
     assert_int_equal(via_board_pull(&board, 8, "a", 1, value, 50), 1);
     assert_int_equal(via_board_notes_of(&board, 8), 1);
     via_board_withdraw(&board, &other);

@@ -85,7 +85,7 @@ static void options_become_all_of_it_or_nothing(void **state)
     assert_int_equal(via_host_identity_init(&identity, &options, &err), 0);
     assert_string_equal(identity.addresses[0], "127.77.0.1");
     assert_string_equal(identity.fabric, "");
-    /* The machine's own name, or one that is made up: never an error. */
+    /* The machine's own name, or a generated one: never an error. */
     assert_int_equal(gethostname(name, sizeof(name) - 1), 0);
     struct via_host_identity fits = {0};
     bool fit = via_host_identity_set_name(&fits, name, NULL) == 0;

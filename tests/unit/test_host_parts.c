@@ -56,7 +56,7 @@ static void the_default_directory_is_the_users(void **state)
     forget_environment();
 }
 
-/* Overrides the one of libc: what another user may do between two calls. */
+/* Overrides the function of libc, to do what another user may do between two calls. */
 static const char *swap_for;
 
 int mkdir(const char *path, mode_t mode)
@@ -183,7 +183,7 @@ static void others_may_pass_but_not_look(void **state)
     struct stat st;
     struct via_error err;
     assert_non_null(mkdtemp(top));
-    mode_t umask_before = umask(077); /* as viaductd's */
+    mode_t umask_before = umask(077); /* like viaductd's */
     snprintf(path, sizeof(path), "%s/a", top);
     assert_int_equal(via_rundir_make(path, true, &err), 0);
     assert_int_equal(stat(path, &st), 0);
@@ -210,7 +210,7 @@ static void shared_memory_keeps_its_size(void **state)
     assert_int_equal(ftruncate(memory.fd, 0), -1);
     assert_int_equal(ftruncate(memory.fd, 1 << 20), -1);
     assert_int_equal(fstat(memory.fd, &st), 0);
-    assert_int_equal(st.st_blocks * 512, 8192); /* all of it is there, not only promised */
+    assert_int_equal(st.st_blocks * 512, 8192); /* memory is allocated, not only reserved */
     void *again = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_SHARED, memory.fd, 0);
     assert_true(again != MAP_FAILED);
     strcpy(again, "seen");
@@ -253,7 +253,7 @@ static void a_dialogue_is_waited_for(void **state)
     via_host_spin_init(&spin, MAX_NS);
     assert_int_equal(spin.budget_ns, 0);
     via_host_spin_learn(&spin, 10 * VIA_USEC_NS, false);
-    assert_int_equal(spin.budget_ns, 0); /* once is chance */
+    assert_int_equal(spin.budget_ns, 0); /* one success may be chance */
     for (unsigned i = 0; i < 5; i++) {
         via_host_spin_learn(&spin, 10 * VIA_USEC_NS, false);
     }
@@ -299,14 +299,14 @@ static void a_crowded_machine_is_told_from_a_quiet_one(void **state)
     assert_true(via_host_spin_cpus() >= 1);
 }
 
-/* --- what a transfer thread does between two turns -------------------------------------------- */
+/* --- the actions of a transfer thread between two turns --------------------------------------- */
 
 static bool flag_is_set(void *ctx)
 {
     return *(const bool *)ctx;
 }
 
-/* Waits of 10 us that polling ends, until the thread has learned to poll. */
+/* Waits of 10 us that end by polling, until the thread has learned to poll. */
 static uint64_t teach_to_poll(struct via_host_wait *wait)
 {
     uint64_t now_ns = VIA_SEC_NS;
@@ -372,7 +372,7 @@ static void what_only_the_control_thread_can_do_is_asked_of_it(void **state)
     }
     assert_int_equal(via_host_wait_armed(&wait, 1000, VIA_ARM_BUSY, &deadline_ns),
                      VIA_HOST_WAIT_ASK);
-    assert_in_range(deadline_ns, 1001, VIA_MSEC_NS); /* it soon polls again nevertheless */
+    assert_in_range(deadline_ns, 1001, VIA_MSEC_NS); /* the thread soon polls again nevertheless */
 }
 
 static void the_wait_for_a_process_is_learned_apart(void **state)

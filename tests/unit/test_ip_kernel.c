@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * The programs of the direct path in the kernel: both are accepted by its verifier, and the one
- * that lets packets in is run on packets of a host, of other hosts, and of strangers. Which packets
- * go out is tests/machines/test_ip_direct.py's, for that takes a device.
+ * The programs of the direct path in the kernel: the verifier accepts both, and the one for
+ * incoming packets runs on packets of a host, of other hosts, and of strangers.
+ * tests/machines/test_ip_direct.py tests outgoing packets, which needs a device.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -60,7 +60,7 @@ static int load(const struct bpf_insn *insns, unsigned count)
     return fd;
 }
 
-/* 77: not here. */
+/* 77: not available here. */
 static int make_table(struct fixture *fixture)
 {
     union bpf_attr attr;
@@ -88,7 +88,7 @@ static void fill_in(struct fixture *fixture)
     assert_int_equal(via_ip_network_parse4("10.78.0.0/16", &params->network, &err), 0);
     assert_int_equal(via_ip_network_parse6("fd76:6961::/64", &params->network, &err), 0);
     params->hosts_max = HOSTS;
-    params->device = 1; /* lo: a redirect that is only tested goes nowhere */
+    params->device = 1; /* lo: a redirect in a test run sends nothing */
     params->host = 3;
     params->local4 = inet_addr("192.0.2.3");
     params->port = htons(4711);
@@ -217,7 +217,8 @@ static void other_addresses_are_dropped_and_counted(void **state)
     assert_int_equal(read_count(&host->packets_received), 0);
 }
 
-/* Each byte of the head: changed it is a packet of a stranger, or none of the direct path. */
+/* When one byte of the head is changed, it is a packet of a stranger, or does not belong to the
+ * direct path. */
 static void each_byte_of_the_head_counts(void **state)
 {
     struct fixture *fixture = *state;

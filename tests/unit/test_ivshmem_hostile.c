@@ -65,7 +65,7 @@ static void tell(struct world *world, int64_t number, int fd)
     assert_int_equal(via_ivshmem_message_send(world->fd, number, fd), 0);
 }
 
-/* As an ordinary peer does. */
+/* Trains the link as an ordinary peer does. */
 static void train_peer(struct world *world)
 {
     struct via_ivshmem_end *own = &world->cell->end[1];
@@ -129,7 +129,7 @@ static int tear_down(void **state)
 /* Accesses beyond its end raise SIGBUS. */
 static void memory_that_shrinks_is_the_end_of_the_link_and_not_of_the_host(void **state)
 {
-    /* Here and not before: cmocka takes SIGBUS for itself when a test begins. */
+    /* Called here and not before: cmocka installs its handler of SIGBUS when a test begins. */
     assert_int_equal(set_up(state), 0);
     struct world *world = *state;
     uint64_t word = 1;

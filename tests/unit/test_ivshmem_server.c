@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* The ivshmem server as its clients see it, and the client as hostile servers meet it. */
+/* The ivshmem server with its clients, and the client with hostile servers. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -62,8 +62,8 @@ static int join(struct bench *bench)
     return fd;
 }
 
-/* The next number, and whether a descriptor came with it; -2: the server has hung up, -3: nothing.
- */
+/* Reads the next number, and whether a descriptor came with it; -2: the server has hung up, -3:
+ * nothing. */
 static int64_t next(int fd, bool *ret_with)
 {
     struct via_ivshmem_message message = {.fd = -1};
@@ -100,7 +100,7 @@ static void clients_get_what_the_protocol_says(void **state)
     expect(second, -1, true, 1);
     expect(second, 0, true, VECTORS);
     expect(second, 1, true, VECTORS);
-    int third = join(bench); /* one too many */
+    int third = join(bench); /* one client too many */
     expect(third, -2, false, 1);
     close(first);
     via_ivshmem_server_service(bench->server);
@@ -127,7 +127,8 @@ static void who_does_not_listen_is_hung_up_on(void **state)
     close(deaf);
 }
 
-/* Descriptors may run out before places do. The connection is refused, and leaves the queue. */
+/* Descriptors may run out before places do. The server refuses the connection, and removes it from
+ * its queue. */
 static void a_client_without_descriptors_is_refused(void **state)
 {
     struct bench *bench = *state;
@@ -160,7 +161,7 @@ struct said {
     int with; /* 0 nothing, 1 memory, 2 an eventfd-like descriptor that is none: a socket */
 };
 
-/* What a device makes of such a server. */
+/* Gives such a server's messages to a device. */
 static void meet(const struct bench *bench, const struct said *said, unsigned count,
                  const char *error)
 {
@@ -206,7 +207,7 @@ static void hostile_servers_are_left(void **state)
     meet(bench, (struct said[]){{0, 0}, {3, 0}, {-1, 2}}, 3, "passed what is no memory");
     meet(bench, (struct said[]){{0, 0}, {3, 0}, {-1, 1}, {-7, 0}}, 4, "speaks of a peer -7");
     meet(bench, (struct said[]){{0, 0}, {3, 0}, {-1, 1}, {70000, 2}}, 4, "a peer 70000");
-    /* Ignores a leaving peer that never came; the greeting continues. */
+    /* The device ignores that a peer which never came leaves; the greeting continues. */
     meet(bench, (struct said[]){{0, 0}, {3, 0}, {-1, 1}, {9, 0}}, 4, "");
 }
 

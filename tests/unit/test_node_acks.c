@@ -71,7 +71,7 @@ static bool has_ended(const struct setup *s, uint64_t cookie)
     return fabric_completion(s->fabric, 0, cookie) != NULL;
 }
 
-/* What host 0 has been sent. */
+/* What host 0 has received. */
 static uint64_t frames_back(const struct setup *s)
 {
     return fabric_link_status(s->fabric, 0, 0).frames_received;
@@ -109,7 +109,7 @@ static void it_goes_with_the_next_frame_back(void **state)
     setup_free(s);
 }
 
-/* Behind it comes one that a thread waits for. */
+/* An acknowledgement that a thread waits for follows. */
 static void it_comes_at_once_with_another(void **state)
 {
     (void)state;
@@ -125,7 +125,7 @@ static void it_comes_at_once_with_another(void **state)
     setup_free(s);
 }
 
-/* A host that puts much needs no time-out for room. */
+/* A host that puts much needs no time-out to get room. */
 static void every_eighth_comes_at_once(void **state)
 {
     (void)state;
@@ -139,7 +139,7 @@ static void every_eighth_comes_at_once(void **state)
     setup_free(s);
 }
 
-/* The relay dies with the acknowledgement that was due soon: the source asks. */
+/* The relay dies with the acknowledgement that was due soon: the source asks again. */
 static void it_may_be_lost(void **state)
 {
     (void)state;

@@ -28,8 +28,8 @@ struct scene {
     struct via_announcement_neighbour entries[HOSTS_MAX];
 };
 
-/* Host 0 is about to announce `count` neighbours: hosts 1, 2, ... Of them only host 1 is in the
- * life that is announced. */
+/* Host 0 is about to announce `count` neighbours: hosts 1, 2, ... Of them only host 1 has the
+ * session that is announced. */
 static void scene_init(struct scene *s, unsigned count)
 {
     memset(s, 0, sizeof(*s));
@@ -38,7 +38,7 @@ static void scene_init(struct scene *s, unsigned count)
     fabric_chain(s->fabric, 3);
     fabric_settle(s->fabric);
     fabric_node(s->fabric, 1)->config.dead_ns =
-        1000 * VIA_SEC_NS; /* host 0 has no heart any more */
+        1000 * VIA_SEC_NS; /* because host 0 sends no heartbeats any more */
     s->head = (struct via_announcement){
         .kind = VIA_LINK_STATE_KIND,
         .host = 0,
@@ -136,7 +136,7 @@ static void what_a_neighbour_is_told_by_the_host_itself_is_not_passed_on(void **
 }
 
 /* If host 0 says that it has a link to host 2, host 1 leaves it to host 0 to tell host 2. But host
- * 2 has heard of host 0 through host 1 alone, so it says what it knows, and host 1 answers. */
+ * 2 knows host 0 only from host 1, so it sends its own state, and host 1 answers. */
 static void a_link_that_comes_up_brings_what_the_peer_has_not_got(void **state)
 {
     (void)state;
@@ -176,7 +176,7 @@ static void nothing_counts_before_the_last_part(void **state)
     scene_fini(&s);
 }
 
-/* The sender has a newer one meanwhile. */
+/* The sender has a newer announcement meanwhile. */
 static void what_is_begun_anew_counts(void **state)
 {
     (void)state;
@@ -355,8 +355,8 @@ struct change {
     struct via_announcement_neighbour entries[VIA_LINK_STATE_CHANGE_NEIGHBOURS + 1];
 };
 
-/* A scene in which all have got an announcement of 40 neighbours, and its next change: neighbour 41
- * comes, 7 goes. */
+/* A scene in which all hosts have an announcement of 40 neighbours, and the next change: neighbour
+ * 41 is added, 7 removed. */
 static void scene_init_change(struct scene *s, struct change *ret_change)
 {
     scene_init(s, 40);
@@ -445,7 +445,7 @@ static void the_same_number(struct scene *s, struct change *change)
     s->head.sequence--;
 }
 
-/* Host 1 answers with what it has, and so gets the rest. */
+/* Host 1 answers with its own state, and so gets the rest. */
 static void a_change_of_something_else_is_answered(void **state)
 {
     (void)state;

@@ -40,11 +40,11 @@ static void nobody_leaves_before_all_are_in(void **state)
     (void)state;
     for (unsigned hosts = 1; hosts <= 8; hosts++) {
         struct fabric *fabric = fabric_new(hosts % 2 == 0);
-        fabric->config.ops_count = 3; /* fewer releases at a time than members */
+        fabric->config.ops_count = 3; /* fewer releases at a time than there are members */
         fabric_chain(fabric, hosts);
         fabric_settle(fabric);
         for (unsigned round = 0; round < 6; round++) {
-            /* Another one is last each time. */
+            /* Each time another member is the last. */
             for (unsigned i = 0; i + 1 < hosts; i++) {
                 enter(fabric, (int)((round + 1 + i) % hosts), 5, all_hosts, hosts, round);
             }
@@ -176,7 +176,7 @@ static void a_restarted_member_ends_the_wait(void **state)
         fabric_crash(fabric, who);
         fabric_run(fabric, 200 * VIA_MSEC_NS);
         for (int h = 0; h < 4; h++) {
-            assert_null(fabric_completion(fabric, h, 1)); /* it may come back */
+            assert_null(fabric_completion(fabric, h, 1)); /* the host may come back */
         }
         fabric_start(fabric, who);
         fabric_settle(fabric);
@@ -186,7 +186,7 @@ static void a_restarted_member_ends_the_wait(void **state)
                 assert_int_equal(fabric_completion(fabric, h, 1)->status, -ECONNRESET);
             }
         }
-        /* What arrived before does not count: the next barrier waits for all. */
+        /* Earlier arrivals do not count: the next barrier waits for all members. */
         for (int h = 0; h < 4; h++) {
             if (h != (who + 2) % 4) {
                 enter(fabric, h, 1, all_hosts, 4, 2);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Bodies by DMA, on an engine that does what the test says, when it says so. */
+/* Bodies by DMA, on an engine whose DMAs end when and how the test wants. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -28,11 +28,11 @@ struct dma {
     int result;
 };
 
-/* Of host 0's port. */
+/* The engine of host 0's port. */
 struct engine {
-    struct via_port_ops ops; /* of the fabric, and these */
+    struct via_port_ops ops; /* operations of the fabric's port, with the engine's */
     struct fabric_port *port;
-    struct dma dmas[DMAS_MAX]; /* in the order they were started, until they are taken */
+    struct dma dmas[DMAS_MAX]; /* in the order they were started, until the node takes them */
     unsigned count;
     unsigned aborts, starts;
     int refuses; /* what starts return; 0: they do */
@@ -78,7 +78,7 @@ static void engine_abort(struct via_port *port, unsigned queue)
     engine.aborts++;
 }
 
-/* The DMA ends: its bytes are there when the result is 0, else half of them. */
+/* Ends a DMA: all its bytes are written when the result is 0, otherwise half of them. */
 static void finish(unsigned index, int result)
 {
     struct dma *dma = &engine.dmas[index];
@@ -138,7 +138,7 @@ static void send(struct fabric *fabric, uint32_t number, uint32_t bytes)
     fabric_run(fabric, VIA_MSEC_NS);
 }
 
-/* Messages 0 to count - 1 have come, once, in order, whole. */
+/* Messages 0 to count - 1 have arrived, once, in order, complete. */
 static void expect_messages(struct fabric *fabric, unsigned count, const uint32_t *bytes)
 {
     fabric_run(fabric, VIA_MSEC_NS);
@@ -157,7 +157,7 @@ static struct via_link_status status_of(const struct fabric *fabric)
     return fabric_link_status(fabric, 0, 0);
 }
 
-/* --- when all is well ------------------------------------------------------------------------ */
+/* --- without faults --------------------------------------------------------------------------- */
 
 static void a_record_is_seen_when_its_dma_is_done_and_so_are_those_behind_it(void **state)
 {
@@ -195,7 +195,7 @@ static void a_full_engine_is_not_waited_for(void **state)
         }
         assert_int_equal(engine.count, 1);
         assert_true(status_of(fabric).dma_busy == 2);
-        expect_messages(fabric, 0, NULL); /* but their turn is after the first */
+        expect_messages(fabric, 0, NULL); /* but they are delivered after the first */
         finish(0, 0);
         expect_messages(fabric, 3, NULL);
         send(fabric, 3, BODY_BYTES);
@@ -221,13 +221,13 @@ static void a_cancelled_source_is_not_read_any_more(void **state)
     assert_int_equal(engine.count, 1);
     via_node_cancel(fabric_node(fabric, 0), 0, UINT64_MAX, 77);
     assert_int_equal(fabric_completion(fabric, 0, 77)->status, -ECANCELED);
-    free(source); /* ASan would tell */
+    free(source); /* ASan reports a later access */
     finish(0, 0);
     expect_messages(fabric, 1, NULL); /* it was under way */
     fabric_free(fabric);
 }
 
-/* --- when it is not -------------------------------------------------------------------------- */
+/* --- with faults ------------------------------------------------------------------------------ */
 
 static void a_body_whose_dma_fails_goes_by_pio(void **state)
 {
@@ -255,7 +255,7 @@ static void an_engine_that_hangs_is_aborted_and_left_alone_for_a_while(void **st
     fabric_run(fabric, 5 * VIA_MSEC_NS);
     assert_int_equal(engine.aborts, 1);
     fabric_run(fabric, DMA_NS_MAX / 2);
-    assert_int_equal(fabric->hosts[1].deliveries_count, 0); /* it may still write there */
+    assert_int_equal(fabric->hosts[1].deliveries_count, 0); /* the engine may still write there */
     finish(0, -ECANCELED);
     expect_messages(fabric, 2, (const uint32_t[]){BODY_BYTES, 100});
     assert_true(status_of(fabric).dma_hangs == 1 && status_of(fabric).dma_fallbacks == 1);
@@ -306,7 +306,8 @@ static void an_engine_that_can_not_be_stopped_ends_the_link(void **state)
     fabric_run(fabric, 10 * DMA_NS_MAX);
     assert_true(engine.aborts > 1);
     assert_int_equal(status_of(fabric).downs_count, 1);
-    assert_int_equal(status_of(fabric).ups_count, 1); /* nor does it begin anew */
+    assert_int_equal(status_of(fabric).ups_count,
+                     1); /* the link does not begin a new epoch either */
     finish(0, -ECANCELED);
     fabric_settle(fabric);
     fabric_run(fabric, 2 * VIA_SEC_NS);
@@ -329,13 +330,14 @@ static void a_link_begins_anew_when_its_engine_has_ended(void **state)
     finish(0, -ENOLINK);
     fabric_settle(fabric);
     assert_int_equal(status_of(fabric).ups_count, 2);
-    /* The frame that was lost is sent again; not by an engine that was so slow to stop. */
+    /* The lost frame is sent again, without an engine that was so slow to stop. */
     expect_messages(fabric, 1, NULL);
     assert_int_equal(engine.count, 0);
     fabric_free(fabric);
 }
 
-/* No host has noticed, but bodies stored meanwhile may be lost: a record must not be published. */
+/* No host has noticed that the link was down, but bodies stored meanwhile may be lost: a record
+ * must not be published. */
 static void a_link_that_was_down_during_a_dma_begins_anew(void **state)
 {
     (void)state;

@@ -116,7 +116,7 @@ static void what_is_proven_is_not_proven_again(void **state)
     fabric_free(fabric);
 }
 
-/* The link of an end whose thread waits for its fence fails, permanently or for a moment. */
+/* A thread waits for its fence when the link fails, permanently or for a moment. */
 static void the_link_goes(bool comes_back)
 {
     struct fabric *fabric = fabric_new(false);
@@ -132,7 +132,7 @@ static void the_link_goes(bool comes_back)
         fabric_mend(link);
     }
     fabric->fence_ns = FENCE_NS;
-    assert_true(fabric_drain(fabric, VIA_SEC_NS)); /* the other way round, or by the new link */
+    assert_true(fabric_drain(fabric, VIA_SEC_NS)); /* by the other path, or over the new link */
     assert_int_equal(fabric_completion(fabric, 0, 2)->status, 0);
     fabric_run(fabric, 200 * VIA_MSEC_NS);
     for (unsigned h = 0; h < 3; h++) {
@@ -153,8 +153,7 @@ static void a_link_that_comes_back_is_fenced_anew(void **state)
     the_link_goes(true);
 }
 
-/* The thread itself learns of it from its port, before the control thread has taken the link
- * down. */
+/* The thread itself notices from its port, before the control thread has taken the link down. */
 static void a_thread_whose_port_dies_may_sleep(void **state)
 {
     struct fabric *fabric = quiet_chain(2, LONG_FENCE_NS);

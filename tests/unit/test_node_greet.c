@@ -163,8 +163,8 @@ static void another_key_does_not(void **state)
             struct via_link_status status = fabric_link_status(fabric, h, 0);
             assert_int_equal(status.state, VIA_LINK_BAD_KEY);
             assert_int_equal(status.ups_count, 0);
-            /* It is open which of two hosts with keys refuses first: the other one may only receive
-             * the refusal. */
+            /* Either of two hosts with keys may refuse first: then the other one only receives the
+             * refusal. */
             assert_true(status.refusal.cause == VIA_CAUSE_KEYED ||
                         status.refusal.cause == VIA_CAUSE_KEY ||
                         status.refusal.cause == VIA_CAUSE_NONE);
@@ -177,7 +177,7 @@ static void another_key_does_not(void **state)
     }
 }
 
-/* --- a peer that says what it likes ---------------------------------------------------------- */
+/* --- a hostile peer --------------------------------------------------------------------------- */
 
 #define LIAR_EPOCH 77u
 #define LIAR_SESSION 0x1234567u
@@ -188,8 +188,8 @@ struct liar {
     struct via_pipe_writer writer;
     struct via_pipe_reader reader;
     uint32_t data_ends[VIA_CONTROL_PIPE_SLOTS];
-    struct via_hello theirs; /* of the victim, host 0 */
-    struct via_hello mine;   /* a good one */
+    struct via_hello theirs; /* hello of the victim, host 0 */
+    struct via_hello mine;   /* a valid one */
 };
 
 static void write_registers(struct liar *liar, uint16_t echo, uint8_t state)
@@ -223,7 +223,7 @@ static void run(struct liar *liar, uint64_t ns)
     }
 }
 
-/* Up to where both control pipes run, and the victim's HELLO is here. */
+/* Plays the greeting until both control pipes work, and the victim's HELLO has arrived. */
 static void liar_greets(struct liar *liar)
 {
     struct fabric *fabric = liar->fabric;
@@ -307,7 +307,8 @@ static void a_proof_is_wanted(void **state)
     }
 }
 
-/* The victim's own proof, sent back to it, with a HELLO that is its own as far as possible. */
+/* The victim's own proof, sent back to the victim, with a HELLO that is as similar to the victim's
+ * as possible. */
 static void a_proof_is_not_good_backwards(void **state)
 {
     (void)state;
@@ -322,7 +323,7 @@ static void a_proof_is_not_good_backwards(void **state)
     fabric_free(liar.fabric);
 }
 
-/* What a host with the key once said is worth nothing in the next greeting. */
+/* A proof of a host with the key is worth nothing in the next greeting. */
 static void a_proof_is_not_good_twice(void **state)
 {
     (void)state;
@@ -383,7 +384,7 @@ static void what_breaks_the_rules_begins_anew(void **state)
     }
 }
 
-/* Any numbers in a HELLO: refused, or a geometry that fits this side. */
+/* Any numbers in a HELLO: the victim refuses it, or the geometry fits. */
 static void any_hello_is_judged(void **state)
 {
     (void)state;

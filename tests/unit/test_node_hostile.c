@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * A peer that went through bring-up like any other and then sends arbitrary data. Host 0 must stay
- * intact (the address sanitizer checks), and serve a well-behaved peer afterwards.
+ * A peer that went through bring-up like any other and then sends arbitrary data. Host 0's memory
+ * must stay intact (checked by the address sanitizer), and host 0 must serve a well-behaved peer
+ * afterwards.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -34,7 +35,8 @@ static void scene_init(struct scene *s, uint64_t seed)
     memset(s, 0, sizeof(*s));
     via_rng_init(&s->rng, seed);
     s->fabric = fabric_new(true);
-    s->fabric->config.dead_ns = 1000 * VIA_SEC_NS; /* the hostile peer has no heart */
+    s->fabric->config.dead_ns =
+        1000 * VIA_SEC_NS; /* because the hostile peer sends no heartbeats */
     s->fabric->config.frame_bytes_max = 256;
     fabric_chain(s->fabric, 2);
     fabric_settle(s->fabric);
@@ -53,7 +55,7 @@ static void scene_fini(struct scene *s)
     free(s->segment);
 }
 
-/* A number that is often at the edge of something. */
+/* A number that is often a limit of something. */
 static uint64_t edgy(struct scene *s)
 {
     static const uint64_t edges[] = {0,
@@ -88,7 +90,7 @@ static void random_args(struct scene *s, struct via_frame_header *header)
         args[i] = edgy(s);
     }
     if (via_rng_chance(&s->rng, 3, 4)) {
-        args[0] = s->handle; /* or a cookie that may be another operation's */
+        args[0] = s->handle; /* sometimes a cookie that may be another operation's */
     } else if (via_rng_chance(&s->rng, 1, 2)) {
         args[0] = via_rng_below(&s->rng, 64) | via_rng_below(&s->rng, 4) << 20;
     }
@@ -116,7 +118,7 @@ static void random_frame(struct scene *s)
         header.sequence += (uint32_t)edgy(s);
     }
     if (flow->refused && via_rng_chance(&s->rng, 3, 4)) {
-        header.kind = VIA_FRAME_SKIP; /* or the flow would stand still */
+        header.kind = VIA_FRAME_SKIP; /* otherwise the flow would not continue */
     }
     if (via_rng_chance(&s->rng, 1, 16)) {
         header.source = (uint16_t)edgy(s);
@@ -133,7 +135,7 @@ static void random_frame(struct scene *s)
     (void)via_pipe_send(&s->peer.channel.writer, &header, sizeof(header), body, bytes);
 }
 
-/* Host 0 has operations under way, so that there is something to be lied to about. */
+/* Host 0 has operations under way, about which the peer can send false answers. */
 static void some_operation(struct scene *s)
 {
     static unsigned char result[2048];
@@ -178,7 +180,7 @@ static void anything_may_come(void **state)
         assert_true(counters.refused_key > 10);
         assert_true(counters.refused_range > 10);
 
-        /* A good peer takes its place, and host 0 is none the worse. */
+        /* A good peer takes its place, and host 0 serves it. */
         s.fabric->hosts[0].deliver_answer = 0;
         fabric_start(s.fabric, 1);
         fabric_settle(s.fabric);
@@ -216,7 +218,7 @@ static void words_that_break_the_rules_end_the_link(void **state)
     struct scene s;
     struct via_inbox_place place;
 
-    /* A body larger than any. */
+    /* A body longer than the maximum. */
     scene_init(&s, 1);
     via_inbox_place(&fabric_node(s.fabric, 0)->geometry, 1, &place);
     unsigned char *inbox = s.fabric->links[0].ports[0].port.inbox;
@@ -276,8 +278,8 @@ static void lies_about_progress_are_not_believed(void **state)
     scene_fini(&s);
 }
 
-/* No host has ever heard of host 5, so its session is "none"; a frame with that session has no
- * valid source. */
+/* No host has ever received an announcement of host 5, so its session is "none"; a frame with that
+ * session has no valid source. */
 static void frames_from_nobody_are_dropped(void **state)
 {
     (void)state;
@@ -300,7 +302,7 @@ static void frames_from_nobody_are_dropped(void **state)
     scene_fini(&s);
 }
 
-/* A destination that has lost its state of a flow, and says so, is accepted in the end. */
+/* A destination that has lost its state of a flow, and reports this, is accepted in the end. */
 static void a_forgotten_flow_ends_and_begins_anew(void **state)
 {
     (void)state;
@@ -381,7 +383,8 @@ static void acknowledge(struct hostile_peer *peer, struct fabric *fabric, uint16
     send_as(peer, fabric, 0, &header, NULL, 0);
 }
 
-/* Host 0 asks in all its flows for more than there are answers, and acknowledges one in 100 ms. */
+/* In all its flows, host 0 sends more requests than there are places for answers, and acknowledges
+ * one answer in 100 ms. */
 static void a_slow_acknowledger_leaves_answers_for_others(void **state)
 {
     (void)state;
@@ -513,7 +516,7 @@ static void a_get_that_is_never_answered_ends(void **state)
     fabric_free(fabric);
 }
 
-/* Numbers that jump, of its own flows: they harm no flow of another host. */
+/* Sequence numbers that jump, in the liar's own flows: they harm no flow of another host. */
 static void numbers_that_lie_harm_their_own_flows(void **state)
 {
     (void)state;
@@ -554,7 +557,7 @@ static void numbers_that_lie_harm_their_own_flows(void **state)
     fabric_free(fabric);
 }
 
-/* A host is not made to pass on what a neighbour says in its name. */
+/* A host does not forward what a neighbour sends in that host's own name. */
 static void nobody_else_speaks_in_this_hosts_name(void **state)
 {
     (void)state;
@@ -573,8 +576,8 @@ static void nobody_else_speaks_in_this_hosts_name(void **state)
     fabric_free(fabric);
 }
 
-/* A message to host 1 over its link to host 0, in the name of another host. Returns how many host 1
- * has delivered then. */
+/* Sends a message to host 1 over its link to host 0, in the name of another host. Returns how many
+ * messages host 1 has delivered then. */
 static unsigned speak_as(struct hostile_peer *peer, struct fabric *fabric, uint16_t source)
 {
     struct via_frame_header header = {
@@ -603,7 +606,7 @@ static void who_has_a_link_speaks_for_itself(void **state)
     assert_int_equal(fabric->hosts[1].deliveries[0].source, 3);
     assert_int_equal(fabric_counters(fabric, 1).frames_dropped_forged, 1);
 
-    /* What host 2 says itself is heard, before and after. */
+    /* A message of host 2 itself is delivered, before and after. */
     const uint64_t number = 7;
     struct via_op op = {.kind = VIA_OP_MESSAGE, .destination = 1, .source = &number, .bytes = 8};
     fabric_submit(fabric, 2, &op);

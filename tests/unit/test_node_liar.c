@@ -31,7 +31,7 @@ struct scene {
 static void scene_begin(struct scene *s)
 {
     fabric_settle(s->fabric);
-    /* Host 1 does not notice that host 0 has no heart any more. */
+    /* Host 1 does not notice that host 0 sends no heartbeats any more. */
     fabric_node(s->fabric, 1)->config.dead_ns = 1000 * VIA_SEC_NS;
     hostile_peer_become(&s->peer, s->fabric, 0);
 }
@@ -44,7 +44,7 @@ static void scene_init(struct scene *s)
     scene_begin(s);
 }
 
-/* Hosts 1, 2 and 3 have links to each other. Returns the one between hosts 1 and 2. */
+/* Hosts 1, 2 and 3 have links to each other. Returns the link between hosts 1 and 2. */
 static struct fabric_link *scene_init_triangle(struct scene *s)
 {
     struct fabric_link *link;
@@ -81,7 +81,7 @@ static void run(struct scene *s, uint64_t ns)
     }
 }
 
-/* Says that `about` lives in `session`, with no neighbours but the one named, if any. */
+/* Announces that `about` lives in `session`, with no neighbours except the one given, if any. */
 static void lie(struct scene *s, uint16_t about, uint32_t session, uint64_t sequence,
                 const struct via_announcement_neighbour *neighbour)
 {
@@ -104,7 +104,7 @@ static uint64_t sequence_of(struct scene *s, int at, uint16_t about)
     return fabric_node(s->fabric, at)->lsdb->lsas[about].sequence;
 }
 
-/* Between hosts 1, 2 and 3; host 0 is no node any more. */
+/* The links between hosts 1, 2 and 3; host 0 has no node any more. */
 static void assert_links_never_failed(const struct scene *s)
 {
     for (int host = 1; host < HOSTS; host++) {
@@ -172,7 +172,7 @@ static void any_sequence_number_is_outlived(void **state)
     }
 }
 
-/* A number that can be outnumbered costs no more than that takes. */
+/* A number that the victim can exceed costs no more time than that takes. */
 static void a_number_that_can_be_outnumbered_is(void **state)
 {
     (void)state;
@@ -186,7 +186,7 @@ static void a_number_that_can_be_outnumbered_is(void **state)
     fabric_free(s.fabric);
 }
 
-/* Forgetting a number does not forget what the announcement said. */
+/* Forgetting a number does not discard the contents of the announcement. */
 static void going_back_to_low_numbers_costs_no_route(void **state)
 {
     (void)state;
@@ -244,11 +244,13 @@ static void a_forgotten_lie_does_not_come_back_from_another_host(void **state)
     fabric_free(s.fabric);
 }
 
-/* The victim's own session and number, and other words: both ends of the lie say it is newest. */
+/* The victim's own session and number, and other contents: both ends of the lie take it for the
+ * newest announcement. */
 static void the_same_number_with_other_words_is_outnumbered(void **state)
 {
     (void)state;
-    static const uint16_t names[] = {0, 1, 3}; /* as a neighbour: words that order either way */
+    static const uint16_t names[] = {
+        0, 1, 3}; /* as a neighbour: contents that are ordered before or after the true ones */
     for (unsigned i = 0; i <= VIA_ARRAY_COUNT(names); i++) {
         for (unsigned ahead = 0; ahead < 3; ahead++) {
             struct scene s;
@@ -267,8 +269,9 @@ static void the_same_number_with_other_words_is_outnumbered(void **state)
     }
 }
 
-/* Host 2 is said to be a neighbour of the victim, so host 1 might leave it to the victim to tell
- * host 2, and the victim would never hear of the lie. Simulator, seed 881313 with two rogues. */
+/* The lie names host 2 as a neighbour of the victim, so host 1 might leave it to the victim to send
+ * it to host 2, and the victim would never receive the lie. Simulator, seed 881313 with two
+ * rogues. */
 static void a_lie_that_names_those_it_would_reach_next_reaches_its_victim(void **state)
 {
     (void)state;
@@ -288,7 +291,7 @@ static void a_lie_that_names_those_it_would_reach_next_reaches_its_victim(void *
     }
 }
 
-/* The liar never stops. Its announcements of hosts that have no neighbour stay with them. */
+/* The liar never stops. The others keep its announcements of hosts that have no neighbour. */
 static void lies_without_end_break_no_link(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* No operation waits for ever: the end of each kind, its time, and its status. */
+/* No operation waits forever: how each kind ends, when, and with what status. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -48,7 +48,7 @@ static int status_of(const struct fabric *fabric, int host, uint64_t cookie)
     return completion->status;
 }
 
-/* Hosts that are there enter, and all leave. */
+/* Hosts that run enter the barrier, and all leave it. */
 static void meet(struct fabric *fabric, uint32_t group, unsigned count, uint64_t cookie)
 {
     for (unsigned h = 0; h < count; h++) {
@@ -79,7 +79,7 @@ static void a_barrier_with_an_absent_host_ends(void **state)
         }
         fabric_run(fabric, GIVE_UP_NS - 10 * VIA_MSEC_NS);
         for (int h = 0; h < 4; h++) {
-            assert_null(fabric_completion(fabric, h, 1)); /* it may come back */
+            assert_null(fabric_completion(fabric, h, 1)); /* the host may come back */
         }
         fabric_run(fabric, 20 * VIA_MSEC_NS);
         for (int h = 0; h < 4; h++) {
@@ -87,7 +87,7 @@ static void a_barrier_with_an_absent_host_ends(void **state)
                 assert_int_equal(status_of(fabric, h, 1), -EHOSTUNREACH);
             }
         }
-        /* Nothing of it is left when the host is there again. */
+        /* Nothing of the barrier is left when the host is there again. */
         fabric_start(fabric, absent);
         fabric_settle(fabric);
         meet(fabric, 1, 4, 2);
@@ -95,7 +95,7 @@ static void a_barrier_with_an_absent_host_ends(void **state)
     }
 }
 
-/* The host of a member never was there. */
+/* The host of a member never ran. */
 static void a_barrier_with_a_host_that_never_came_ends(void **state)
 {
     (void)state;
@@ -115,7 +115,7 @@ static void a_barrier_with_a_host_that_never_came_ends(void **state)
     }
 }
 
-/* All arrive at the root but one; then the cable of another one goes, and comes back. */
+/* All arrive at the root but one; then the cable of another host is cut, and mended. */
 static void an_arrival_of_a_host_that_was_lost_does_not_count(void **state)
 {
     (void)state;
@@ -151,7 +151,8 @@ static void an_arrival_of_a_host_that_was_lost_does_not_count(void **state)
     }
 }
 
-/* The root drops a member that is more patient: the member is told once it can be reached again. */
+/* The root drops a member that waits longer than the others: the member is informed once it can be
+ * reached again. */
 static void a_patient_member_is_told_that_its_arrival_is_gone(void **state)
 {
     (void)state;
@@ -224,7 +225,7 @@ static void a_member_that_does_not_come_is_not_waited_for_for_ever(void **state)
                 assert_int_equal(status_of(fabric, h, 1), -ETIMEDOUT);
             }
         }
-        /* A member that has left is not counted; one that comes again is. */
+        /* A member that has left is not counted; one that enters again is. */
         enter(fabric, late, 1, all_hosts, 3, 2);
         fabric_run(fabric, 50 * VIA_MSEC_NS);
         assert_null(fabric_completion(fabric, late, 2));
@@ -295,7 +296,7 @@ static void a_wait_that_ends_may_be_cancelled(void **state)
         fabric->hosts[1].woken[0] = true;
         int status = status_of(fabric, 1, 1);
         assert_true(status == -ECANCELED || status == -ETIMEDOUT);
-        fabric_run(fabric, VIA_MSEC_NS); /* the withdrawal arrives */
+        fabric_run(fabric, VIA_MSEC_NS); /* the withdrawal arrives at the root */
         enter(fabric, 0, 1, all_hosts, 2, 2);
         fabric_run(fabric, 10 * VIA_MSEC_NS);
         assert_null(fabric_completion(fabric, 0, 2));
@@ -306,7 +307,8 @@ static void a_wait_that_ends_may_be_cancelled(void **state)
     }
 }
 
-/* Remains at the root of members that have gone or want too much are no burden for others. */
+/* Remaining arrivals of members that have ended, or ask for too much, take no places from
+ * others. */
 static void arrivals_that_nobody_meets_cost_only_their_host(void **state)
 {
     (void)state;
@@ -329,7 +331,7 @@ static void arrivals_that_nobody_meets_cost_only_their_host(void **state)
     }
 }
 
-/* A host with more arrivals at a root than allowed gets an error for each, and can come again. */
+/* A host with more arrivals at a root than allowed gets an error for each, and can enter again. */
 static void too_many_arrivals_are_refused(void **state)
 {
     (void)state;
@@ -375,7 +377,7 @@ static struct via_op message(const uint64_t *number, uint16_t destination, uint6
     };
 }
 
-/* Without a configured limit there is one, too. */
+/* There is a default limit. */
 static void the_default_is_an_end(void **state)
 {
     (void)state;
@@ -432,7 +434,7 @@ static void never_is_never(void **state)
     fabric_free(fabric);
 }
 
-/* An operation that is submitted after a long sleep of its thread has all its time. */
+/* An operation that is submitted after a long sleep of its thread has its full time. */
 static void sleep_does_not_count(void **state)
 {
     (void)state;
@@ -478,7 +480,7 @@ static void a_consumer_that_is_never_ready_ends_the_wait(void **state)
         fabric_run(fabric, WAIT_NS / 4 + 2 * VIA_MSEC_NS);
         assert_int_equal(status_of(fabric, 0, 0), -ETIMEDOUT);
         assert_null(fabric_completion(fabric, 0, 1));
-        /* The next ones are not hurt. */
+        /* The next operations are unaffected. */
         fabric_run(fabric, 150 * VIA_MSEC_NS); /* a SKIP at the next time-out */
         fabric->hosts[to].deliver_answer = 0;
         via_node_resume(fabric_node(fabric, to), 0, 0, 0);
@@ -493,8 +495,8 @@ static void a_consumer_that_is_never_ready_ends_the_wait(void **state)
     }
 }
 
-/* If hosts are given up late and members soon, an unreachable host does not count as one that keeps
- * others waiting. */
+/* If the time-out for hosts is long and that for members short, an unreachable host does not count
+ * as one that keeps others waiting. */
 static void a_cut_off_host_has_the_time_to_come_back(void **state)
 {
     (void)state;
@@ -518,7 +520,7 @@ static void a_cut_off_host_has_the_time_to_come_back(void **state)
         }
         fabric_run(fabric, 110 * VIA_MSEC_NS);
         assert_int_equal(status_of(fabric, 0, 2 * i), i == 0 ? 0 : -EHOSTUNREACH);
-        /* Once all can be reached, a member that has not come in its time is late. */
+        /* Once all hosts can be reached, a member that has not entered in its time is late. */
         assert_int_equal(status_of(fabric, 0, 2 * i + 1), i == 0 ? -ETIMEDOUT : -EHOSTUNREACH);
     }
     fabric_free(fabric);

@@ -42,7 +42,7 @@ static void both_come_up(void **state)
             assert_int_equal(via_node_neighbours(fabric_node(fabric, h), 5, &neighbour, 1),
                              -ENOENT);
         }
-        fabric_run(fabric, VIA_SEC_NS); /* and stay up */
+        fabric_run(fabric, VIA_SEC_NS); /* and the links stay up */
         assert_int_equal(fabric_link_status(fabric, 0, 0).ups_count, 1);
         assert_int_equal(fabric_link_status(fabric, 1, 0).ups_count, 1);
         fabric_free(fabric);
@@ -76,7 +76,7 @@ static void another_version_is_told_by_both(void **state)
     assert_int_equal(fabric_link_status(fabric, 1, 0).peer_version, VIA_PROTOCOL_VERSION);
     assert_int_equal(fabric_link_status(fabric, 0, 0).ups_count, 0);
 
-    /* The peer is replaced by one of the right version. */
+    /* A peer with the right version takes the place. */
     fabric_crash(fabric, 1);
     fabric->hosts[1].config.protocol_version = 0;
     fabric_start(fabric, 1);
@@ -155,11 +155,11 @@ static void ids_must_differ_and_be_inside(void **state)
 
     fabric = fabric_pair(true);
     fabric->hosts[1].config.hosts_max = 64;
-    fabric->hosts[1].config.host = 60; /* the other one knows eight */
+    fabric->hosts[1].config.host = 60; /* the other host knows only eight hosts */
     fabric_start_pair(fabric);
     fabric_run(fabric, 200 * VIA_MSEC_NS);
     assert_int_equal(state_of(fabric, 0), VIA_LINK_BAD_HOST);
-    assert_int_equal(state_of(fabric, 1), VIA_LINK_BAD_HOST); /* because the other one objects */
+    assert_int_equal(state_of(fabric, 1), VIA_LINK_BAD_HOST); /* because the other host refuses */
     fabric_free(fabric);
 }
 
@@ -247,7 +247,7 @@ static void a_restart_with_the_same_epoch_is_not_taken_for_the_old_life(void **s
         fabric->hosts[1].config.epoch_first = 500;
         fabric_start_pair(fabric);
         fabric_settle(fabric);
-        fabric->hosts[1 - who].frozen = true; /* it does not see its peer go */
+        fabric->hosts[1 - who].frozen = true; /* the host does not notice that its peer ends */
         fabric_crash(fabric, who);
         fabric_start(fabric, who);
         fabric_run(fabric, 50 * VIA_MSEC_NS);
@@ -311,7 +311,7 @@ static void cut_and_mend(void **state)
     (void)state;
     for (int direct = 0; direct < 2; direct++) {
         struct fabric *fabric = fabric_pair(direct);
-        fabric->hosts[0].config.epoch_first = VIA_EPOCH_MAX - 3; /* over the wrap */
+        fabric->hosts[0].config.epoch_first = VIA_EPOCH_MAX - 3; /* across the wrap */
         fabric->hosts[1].config.epoch_first = VIA_EPOCH_MAX - 2;
         fabric_start_pair(fabric);
         fabric_settle(fabric);
@@ -333,7 +333,7 @@ static void cut_and_mend(void **state)
     }
 }
 
-/* Down and up again before any poll: the event tells, or the zeroed registers. */
+/* Down and up again before any poll: the event shows it, or the zeroed registers. */
 static void a_flap_between_two_looks_is_noticed(void **state)
 {
     (void)state;
@@ -401,7 +401,7 @@ static void nonsense_from_the_peer_takes_the_link_down(void **state)
     assert_int_equal(fabric_link_status(fabric, 0, 0).errors, 1);
     assert_int_equal(fabric_link_status(fabric, 0, 0).downs_count, 1);
     assert_int_equal(fabric_link_status(fabric, 0, 0).down_why, -EPROTO);
-    fabric_settle(fabric); /* a new epoch, a new chance */
+    fabric_settle(fabric); /* a new epoch is a new attempt */
     fabric_free(fabric);
 }
 

@@ -63,11 +63,11 @@ static struct via_op op_of(struct setup *s, unsigned kind)
     };
 }
 
-/* Submits and waits; its status. */
+/* Submits and waits. Returns the status. */
 static int run(struct setup *s, const struct via_op *op, uint64_t *ret_value)
 {
     fabric_submit(s->fabric, 0, op);
-    assert_null(fabric_completion(s->fabric, 0, op->cookie)); /* never from within submit */
+    assert_null(fabric_completion(s->fabric, 0, op->cookie)); /* never called from within submit */
     assert_true(fabric_drain(s->fabric, 5 * VIA_SEC_NS));
     const struct fabric_completion *done = fabric_completion(s->fabric, 0, op->cookie);
     assert_non_null(done);
@@ -77,7 +77,7 @@ static int run(struct setup *s, const struct via_op *op, uint64_t *ret_value)
     return done->status;
 }
 
-/* Each test runs between neighbours by stores, by puts, and on the own host. */
+/* Runs each test between neighbours, with stores and with puts, and on the own host. */
 static void everywhere(void (*test)(struct setup *s))
 {
     for (int i = 0; i < 3; i++) {
@@ -283,7 +283,7 @@ static void answers_may_run_out(void **state)
     (void)state;
     for (int i = 0; i < 3; i++) {
         struct setup s = setup_new(i != 1, i == 2 ? 0 : 1);
-        /* The target has just two, and frames are resent when it is not ready. */
+        /* The target has only two, and frames are sent again when it is not ready. */
         if (s.target == 1) {
             fabric_crash(s.fabric, 1);
             s.fabric->hosts[1].config.ops_count = 2;
@@ -310,7 +310,7 @@ static void completions_come_in_order(struct setup *s)
     ops[1].source = s->data;
     ops[1].bytes = 10;
     ops[3].atomic = VIA_ATOMIC_FETCH;
-    ops[4].segment ^= UINT64_C(1) << 40; /* refused, in its turn */
+    ops[4].segment ^= UINT64_C(1) << 40; /* refused, in its place in the order */
     ops[4].source = s->data;
     ops[4].bytes = 5000;
     for (unsigned i = 0; i < 6; i++) {
@@ -371,7 +371,7 @@ static void refuse_all(struct setup *s)
     struct via_op op = op_of(s, VIA_OP_PUT);
     op.segment ^= UINT64_C(1) << 63; /* wrong key */
     op.source = s->data;
-    op.bytes = 50000; /* most of it on its way when the first frame is refused */
+    op.bytes = 50000; /* most of it is under way when the first frame is refused */
     assert_int_equal(run(s, &op, NULL), -EACCES);
     op = op_of(s, VIA_OP_PUT);
     op.segment += 2; /* no such segment */
@@ -419,7 +419,7 @@ static void refuse_all(struct setup *s)
     after = fabric_counters(s->fabric, s->target);
     assert_int_equal(after.refused_endpoint - before.refused_endpoint, 1);
 
-    /* The flow continues, and nothing of the refused operation shows. */
+    /* The flow continues, and no byte of the refused operation is written. */
     op = op_of(s, VIA_OP_MESSAGE);
     op.source = s->data;
     op.bytes = 100;
@@ -523,7 +523,7 @@ static void a_segment_that_vanishes_ends_a_get(void **state)
     assert_int_equal(via_node_segment_remove(fabric_node(s.fabric, 1), s.handle), 0);
     assert_true(fabric_drain(s.fabric, VIA_SEC_NS));
     assert_int_equal(fabric_completion(s.fabric, 0, get.cookie)->status, -EACCES);
-    /* And the way is open for others. */
+    /* Other operations continue. */
     assert_int_equal(via_node_segment_add(fabric_node(s.fabric, 1), s.memory, SEGMENT_BYTES,
                                           READ_WRITE, KEY + 5, &s.handle),
                      0);
@@ -587,7 +587,7 @@ static void wait_for_the_consumer(struct setup *s)
     fabric_run(s->fabric, 300 * VIA_MSEC_NS);
     assert_int_equal(to->deliveries_count, 0);
     assert_int_equal(s->fabric->hosts[0].completions_count, 0);
-    /* Another flow is not held up. */
+    /* Another flow is not delayed. */
     struct via_op op = op_of(s, VIA_OP_PUT);
     op.flow = 1;
     op.source = s->data;
@@ -599,10 +599,10 @@ static void wait_for_the_consumer(struct setup *s)
 
     to->deliver_answer = 0;
     fabric_run(s->fabric, 300 * VIA_MSEC_NS);
-    assert_int_equal(to->deliveries_count, 0); /* not before it says so */
+    assert_int_equal(to->deliveries_count, 0); /* not before the consumer is ready */
     via_node_resume(to->node, 0, 0, 2);
     to->woken[0] = true;
-    fabric_run(s->fabric, VIA_MSEC_NS); /* at once, not at the next time-out */
+    fabric_run(s->fabric, VIA_MSEC_NS); /* at once, not only at the next time-out */
     assert_int_equal(to->deliveries_count, 20);
     for (unsigned i = 0; i < 20; i++) {
         assert_int_equal(to->deliveries[i].first, i);
@@ -666,7 +666,7 @@ static void patience_ends(void **state)
     assert_true(fabric_drain(fabric, VIA_SEC_NS));
     assert_int_equal(fabric_completion(fabric, 0, 2)->status, 0);
     assert_int_equal(fabric->hosts[1].deliveries_count, 1);
-    /* A consumer that is not ready is no reason to give up. */
+    /* The operation does not end because a consumer is not ready. */
     fabric->hosts[1].deliver_answer = -EAGAIN;
     op.cookie = 3;
     fabric_submit(fabric, 0, &op);
@@ -704,8 +704,8 @@ static void cancelled_operations_end_at_once(void **state)
         via_node_cancel(fabric_node(s.fabric, 0), 0, 0, 0);
         assert_int_equal(via_node_pending(fabric_node(s.fabric, 0), 0), 0);
         assert_int_equal(s.fabric->hosts[0].completions_count, 12);
-        free(result); /* never touched again */
-        /* The flows go on. */
+        free(result); /* the node must not write there any more */
+        /* The flows continue. */
         s.fabric->hosts[s.target].deliver_answer = 0;
         via_node_resume(fabric_node(s.fabric, s.target), 0, 0, 0);
         via_node_resume(fabric_node(s.fabric, s.target), 0, 0, 1);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Ports that come and go while a node runs. */
+/* Ports that are added and removed while a node runs. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -64,7 +64,7 @@ static void a_port_is_taken_away_and_given_back(void **state)
         assert_int_equal(via_node_port_set(node, 0, port), -EBUSY);
         assert_int_equal(via_node_port_clear(node, 1), -EINVAL);
         assert_int_equal(via_node_port_dimension(node, 0, 1), -EBUSY);
-        /* It is in use: not at once. */
+        /* The port is in use: not at once. */
         assert_int_equal(via_node_port_clear(node, 0), -EAGAIN);
         unplug(fabric, 0, 0);
         assert_int_equal(via_node_port_clear(node, 0), -ENOENT);
@@ -113,14 +113,15 @@ static void links_that_are_not_up_go_as_well(void **state)
     assert_int_equal(via_node_port_set(fabric_node(fabric, 0), 0, port), 0);
     fabric->hosts[0].control_deadline = 0;
     fabric_settle(fabric);
-    /* Half way: fini in the middle of a leave. */
+    /* Half way: the node ends in the middle of a leave. */
     assert_int_equal(via_node_port_clear(fabric_node(fabric, 0), 0), -EAGAIN);
     via_node_fini(fabric_node(fabric, 0));
     fabric_crash(fabric, 0);
     fabric_free(fabric);
 }
 
-/* Other hosts' traffic goes the other way round, and comes back; frames under way are not lost. */
+/* Other hosts' traffic takes the other path around the ring, and returns; frames under way are not
+ * lost. */
 static void traffic_of_a_ring_goes_round_the_gap(void **state)
 {
     (void)state;
@@ -174,7 +175,7 @@ static void a_link_comes_and_goes_between_two_turns(void **state)
     fabric_free(fabric);
 }
 
-/* The next port at the index may lead elsewhere. */
+/* The next port with this index may lead to another host. */
 static void another_port_takes_the_place(void **state)
 {
     (void)state;

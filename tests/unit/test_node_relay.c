@@ -19,11 +19,11 @@
 
 #define MESSAGES_MAX 600
 
-/* What each host sends to each other host, and how far it got. */
+/* The messages of each host to each other host, and how many have been sent and delivered. */
 struct load {
     struct fabric *fabric;
     struct via_rng rng;
-    unsigned char *bodies; /* of the largest message */
+    unsigned char *bodies; /* bodies of the largest message's size */
     struct {
         uint32_t number[MESSAGES_MAX];
         unsigned sent, taken;
@@ -56,7 +56,7 @@ static uint32_t bytes_of(const struct load *load, unsigned from, unsigned to, un
     return (from * 131 + to * 17 + n * 97) % (load->fabric->config.frame_bytes_max + 1);
 }
 
-/* Submits as much as fits; true when all is submitted. */
+/* Submits as many messages as fit; true when all are submitted. */
 static bool load_more(struct load *load)
 {
     struct fabric *fabric = load->fabric;
@@ -88,7 +88,7 @@ static bool load_more(struct load *load)
     return all;
 }
 
-/* Everything sent was delivered once, whole, in order of its flow. */
+/* Every message was delivered once, complete, in the order of its flow. */
 static void load_check(struct load *load)
 {
     struct fabric *fabric = load->fabric;
@@ -199,8 +199,9 @@ static void of_equal_ways_the_one_in_the_lowest_dimension(void **state)
     }
 }
 
-/* The far corner takes nothing: frames stay where they may. On from host 1 there are one slot and
- * one bypass buffer; what turns leaves one of them free, what goes straight on does not. */
+/* The far corner receives nothing: frames stay where they are allowed to. On from host 1 there are
+ * one slot and one bypass buffer; frames that turn leave one of them free, frames that go straight
+ * on do not. */
 static void a_frame_that_turns_leaves_a_bubble(void **state)
 {
     (void)state;
@@ -215,7 +216,7 @@ static void a_frame_that_turns_leaves_a_bubble(void **state)
         const struct via_channel *relay = &fabric_node(fabric, 1)->channels[0];
         assert_int_equal(relay->ways[1].bypass_used, upright == 0 ? 1 : 0);
         assert_true(relay->ways[0].blocked);
-        /* And it continues when there is room. */
+        /* The frame continues when there is room. */
         fabric->hosts[3].frozen = false;
         assert_true(fabric_drain(fabric, 5 * VIA_MSEC_NS));
         assert_int_equal(fabric->hosts[3].deliveries_count, 3);
@@ -310,7 +311,7 @@ static void all_send_with_one_of_everything(void **state)
             load_run(load, 20 * VIA_SEC_NS);
             load_check(load);
             for (unsigned h = 0; h < hosts; h++) {
-                /* Bubbles, not age, keep the ring going. */
+                /* Bubbles, not the age of frames, keep the ring moving. */
                 assert_int_equal(fabric_counters(fabric, (int)h).frames_dropped_stuck, 0);
             }
             load_free(load);
@@ -343,7 +344,7 @@ static void a_new_frame_leaves_a_bubble(void **state)
                     bool may = via_way_is_inject_allowed(way);
                     assert_int_equal(may, room >= 1 && waiting == 0);
                     assert_true(!may || room + bypass - waiting >= 2);
-                    /* What turns may wait in a bypass buffer, too. */
+                    /* Frames that turn may wait in a bypass buffer, too. */
                     assert_int_equal(via_way_is_turn_allowed(channel, way),
                                      room + bypass - waiting >= 2);
                 }
@@ -355,7 +356,7 @@ static void a_new_frame_leaves_a_bubble(void **state)
     }
 }
 
-/* The hardest ring: every host sends the same way round, as far as it goes, with a window larger
+/* The hardest ring: every host sends in the same direction, as far as it goes, with a window larger
  * than all buffers together, and hosts stop and go at random. */
 static void a_crowded_ring_never_stops(void **state)
 {
@@ -400,7 +401,7 @@ static void a_crowded_ring_never_stops(void **state)
     }
 }
 
-/* A graph with many cycles: bubbles may not cover them, age does. */
+/* A graph with many cycles: bubbles may not cover all of them, then frames are dropped by age. */
 static void a_mesh_with_one_of_everything(void **state)
 {
     (void)state;
@@ -464,7 +465,8 @@ static void a_cut_costs_little_time(void **state)
     fabric_cut(&fabric->links[0]);
     fabric_submit(fabric, 0, &op);
     assert_true(fabric_drain(fabric, 5 * VIA_MSEC_NS));
-    /* Far away, where the source learns of it only by a timeout: hosts 0 to 2 by way of 1. */
+    /* A host several hops away, so the source notices only by a time-out: hosts 0 to 2 over host
+     * 1. */
     fabric_mend(&fabric->links[0]);
     fabric_settle(fabric);
     fabric_run(fabric, 100 * VIA_MSEC_NS);
@@ -505,7 +507,7 @@ static void a_relay_dies_with_frames_aboard(void **state)
     fabric_free(fabric);
 }
 
-/* Answers that cannot be delivered hold internal operations, but not for ever while others wait. */
+/* Answers that cannot be delivered hold internal operations, but not forever while others wait. */
 static void lost_requesters_do_not_starve_others(void **state)
 {
     (void)state;
@@ -515,7 +517,7 @@ static void lost_requesters_do_not_starve_others(void **state)
     memset(words, 0, sizeof(words));
     fabric_chain(fabric, 4);
     fabric_crash(fabric, 1);
-    fabric->hosts[1].config.ops_count = 2; /* so many answers at a time */
+    fabric->hosts[1].config.ops_count = 2; /* this many answers at a time */
     fabric_start(fabric, 1);
     fabric_settle(fabric);
     assert_int_equal(via_node_segment_add(fabric_node(fabric, 1), words, sizeof(words),
@@ -543,7 +545,7 @@ static void lost_requesters_do_not_starve_others(void **state)
     assert_int_equal(fabric_completion(fabric, 2, 5)->status, 0);
     assert_int_equal(words[0], 3);
 
-    /* The lost one comes back and learns what became of its requests. */
+    /* The lost host comes back and gets the results of its requests. */
     assert_int_equal(fabric->hosts[0].completions_count, 0);
     fabric_mend(&fabric->links[0]);
     fabric_mend(&fabric->links[2]);
@@ -574,7 +576,8 @@ static void a_restarted_destination_is_reported(void **state)
         static const uint64_t number = 3;
         struct via_op op = {
             .kind = VIA_OP_MESSAGE, .destination = (uint16_t)last, .source = &number, .bytes = 8};
-        fabric->hosts[last].deliver_answer = -EAGAIN; /* so that they are under way for long */
+        fabric->hosts[last].deliver_answer =
+            -EAGAIN; /* so that messages are under way for a long time */
         for (unsigned i = 0; i < 5; i++) {
             op.cookie = i;
             op.flow = i % 3;
@@ -583,7 +586,7 @@ static void a_restarted_destination_is_reported(void **state)
         fabric_run(fabric, 10 * VIA_MSEC_NS);
         fabric_crash(fabric, last);
         fabric_run(fabric, 500 * VIA_MSEC_NS);
-        assert_int_equal(fabric->hosts[0].completions_count, 0); /* it may come back */
+        assert_int_equal(fabric->hosts[0].completions_count, 0); /* the host may come back */
         fabric->hosts[last].deliver_answer = 0;
         fabric_start(fabric, last);
         fabric_settle(fabric);
@@ -593,7 +596,7 @@ static void a_restarted_destination_is_reported(void **state)
         }
         assert_int_equal(fabric->hosts[last].deliveries_count, 0);
 
-        /* And then all is well, in both directions. */
+        /* Messages arrive in both directions. */
         for (unsigned i = 0; i < 100; i++) {
             op.cookie = 100 + i;
             op.destination = (uint16_t)last;
@@ -647,14 +650,14 @@ static void a_lone_life_is_outnumbered_by_its_past(void **state)
     struct fabric *fabric = fabric_new(true);
     fabric_chain(fabric, 3);
     fabric_settle(fabric);
-    /* Its announcement gets a high number. */
+    /* The host's announcement gets a high number. */
     for (unsigned i = 0; i < 10; i++) {
         fabric_cut(&fabric->links[1]);
         fabric_run(fabric, VIA_MSEC_NS);
         fabric_mend(&fabric->links[1]);
         fabric_settle(fabric);
     }
-    /* It restarts next to a host that has forgotten it; then one that remembers joins. */
+    /* The host restarts next to one that has forgotten it; then one that remembers it joins. */
     fabric_cut(&fabric->links[0]);
     fabric_crash(fabric, 1);
     fabric_crash(fabric, 2);
@@ -670,7 +673,7 @@ static void a_lone_life_is_outnumbered_by_its_past(void **state)
     fabric_run(fabric, 20 * VIA_MSEC_NS);
     fabric_mend(&fabric->links[0]);
     fabric_settle(fabric);
-    /* No host mistook an old life for a restart. */
+    /* No host took an old session for a restart. */
     assert_null(fabric_completion(fabric, 1, 2));
     fabric->hosts[2].deliver_answer = 0;
     via_node_resume(fabric_node(fabric, 2), 0, 1, 0);
@@ -705,7 +708,7 @@ static void channels_do_not_mix(void **state)
     fabric_free(fabric);
 }
 
-/* When all is done, threads sleep: nothing but heartbeats makes them move. */
+/* When all messages have arrived, threads sleep: only heartbeats wake them. */
 static void an_idle_fabric_sleeps(void **state)
 {
     (void)state;
@@ -734,7 +737,7 @@ static void an_idle_fabric_sleeps(void **state)
     }
 }
 
-/* At hops_max frames arrive; what is farther away is not shown as reachable. */
+/* Frames arrive at hosts hops_max away; hosts farther away are not shown as reachable. */
 static void what_is_farther_than_frames_travel_is_unreachable(void **state)
 {
     (void)state;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
  * Routes that are updated by increments, compared with routes that are computed from scratch after
- * each change; the cost of a change; which channels are notified. A node alone: announcements and
- * links are made up.
+ * each change; the cost of a change; which channels are notified. The node has no fabric: the test
+ * makes up announcements and links.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -27,9 +27,10 @@ struct scene {
     struct via_rng rng;
     uint64_t now_ns;
     uint16_t hosts;
-    uint16_t reach; /* not 0: edges join hosts whose numbers differ by no more, so ways are long */
+    uint16_t reach; /* not 0: edges join hosts whose numbers differ by no more than this, so paths
+                       are long */
     uint64_t sequence;
-    uint32_t sessions[HOSTS_MAX]; /* that hosts live in */
+    uint32_t sessions[HOSTS_MAX]; /* sessions of the hosts */
     uint8_t (
         *edges)[HOSTS_MAX]; /* whether the first announces the second; the last row is this host */
     unsigned wakes;
@@ -125,7 +126,7 @@ static void update(struct scene *s)
     via_lsdb_update(s->node, s->now_ns, &deadline_ns);
 }
 
-/* The host announces its neighbours; now and then with a session that one of them has left. */
+/* The host announces its neighbours, now and then with a session that one of them has left. */
 static void announce(struct scene *s, uint16_t host, bool some_stale)
 {
     struct via_lsa_list list;
@@ -307,7 +308,7 @@ static void any_changes_lead_to_the_routes_computed_anew(void **state)
         scene_init(&s, hosts, (uint16_t)(seed % hosts), seed % 4 == 0 ? 6 : 0, seed);
         s.reach = seed % 3 == 0 ? 0 : (uint16_t)(seed % 3);
         if (seed % 6 == 0) {
-            fill(&s); /* announcements are long, so hosts handle only the changes */
+            fill(&s); /* announcements are long, so hosts process only their changes */
         }
         for (unsigned step = 0; step < 300; step++) {
             for (unsigned i = via_rng_chance(&s.rng, 1, 4) ? below(&s, 20) : 1; i > 0; i--) {
@@ -351,7 +352,7 @@ static void chain(struct scene *s)
     assert_routes_are_right(s, 0, 0);
 }
 
-/* In a chain of a thousand hosts, a host from the far end on is cut off, and comes back. */
+/* In a chain of a thousand hosts, a host near the far end is cut off, and comes back. */
 static void a_change_costs_what_it_changes(void **state)
 {
     (void)state;
@@ -378,7 +379,7 @@ static void a_change_costs_what_it_changes(void **state)
 }
 
 /* Host 0 is the hub of a star, this host one of its neighbours, and all others come up one by one:
- * for each, its own label is looked for and put right, and that of the hub is not looked at. */
+ * for each, only its own label is searched and corrected, not that of the hub. */
 static void a_host_that_comes_up_at_a_hub_makes_nobody_look_at_the_hub(void **state)
 {
     (void)state;
@@ -419,7 +420,7 @@ static void nothing_changed_tells_nobody(void **state)
 
 /* --- notifications --------------------------------------------------------------------------- */
 
-/* A reader that follows the changes knows all routes, however seldom it reads. */
+/* A reader that follows the notifications knows all routes, however seldom it reads. */
 static void changes_can_be_followed(void **state)
 {
     (void)state;
@@ -465,7 +466,8 @@ static struct via_route_status route_to(const struct scene *s, uint16_t host)
     return route;
 }
 
-/* Host 0 to the left of me, then 2, 3, ... to the right; the last but one is the victim. */
+/* Host 0 is a neighbour on one side of this host, hosts 2, 3, ... follow on the other; the last but
+ * one is the victim. */
 static void scene_contest(struct scene *s)
 {
     scene_init(s, 6, 1, 0, 4);
@@ -480,7 +482,8 @@ static void a_life_that_neighbours_contradict_is_not_believed(void **state)
     scene_contest(&s);
     uint32_t living = s.sessions[4];
 
-    /* Host 0 says that it is the neighbour of another life of host 4, and host 4 seems to agree. */
+    /* Host 0 announces that it is the neighbour of another life of host 4, and host 4 seems to
+     * agree. */
     s.sessions[4] = 666;
     s.edges[0][4] = 1;
     announce(&s, 0, false);
@@ -491,7 +494,7 @@ static void a_life_that_neighbours_contradict_is_not_believed(void **state)
     assert_int_equal(route_to(&s, 4).port, VIA_PORT_NONE);
     assert_int_equal(route_to(&s, 4).session, living);
 
-    /* The victim outnumbers it. */
+    /* The victim announces a higher number. */
     s.sessions[4] = living;
     s.edges[4][0] = 0;
     s.edges[4][3] = s.edges[4][5] = 1;
@@ -509,7 +512,7 @@ static void a_life_that_nobody_contradicts_any_more_is_believed(void **state)
     for (int by_time = 0; by_time < 2; by_time++) {
         struct scene s;
         scene_contest(&s);
-        /* It has restarted, and host 3 has shaken hands with it again, host 5 has not. */
+        /* Host 4 has restarted, and has a link to host 3 again, but not to host 5. */
         s.sessions[4] = 4444;
         announce(&s, 3, false);
         s.edges[4][5] = 0;
@@ -519,7 +522,7 @@ static void a_life_that_nobody_contradicts_any_more_is_believed(void **state)
         assert_int_equal(route_to(&s, 4).session, 4444);
         assert_int_equal(route_to(&s, 4).hops, 3);
 
-        /* Now host 2 has a link to the life before, and keeps it for a while. */
+        /* Now host 2 has a link to the earlier life, and keeps it for a while. */
         s.edges[2][4] = 1;
         announce(&s, 2, false);
         update(&s);

@@ -76,7 +76,7 @@ static void blocks_lie_apart(struct setup *s)
     put_blocks(s, 100, 5, 5, 777);
     put_blocks(s, 100, 64, 63, 1000);
     memset(s->memory, 0, SEGMENT_BYTES);
-    /* The last that would fit, and one more. */
+    /* The last put that would fit, and one more. */
     assert_int_equal(refused_blocks(s, SEGMENT_BYTES - 24, 16, 16), 0);
     assert_int_equal(refused_blocks(s, SEGMENT_BYTES - 23, 16, 16), -ERANGE);
     assert_int_equal(refused_blocks(s, 16, -16, 16), 0);

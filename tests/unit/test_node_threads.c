@@ -51,7 +51,7 @@ struct host {
         uint32_t sent, completed, taken;
         uint64_t number[MESSAGES];
     } at[CHANNELS];
-    _Atomic uint32_t finished; /* channels that have sent and taken all */
+    _Atomic uint32_t finished; /* channels that have sent and received everything */
 };
 
 static uint64_t now_ns(void)
@@ -192,7 +192,7 @@ static void wake(void *ctx, unsigned channel)
     (void)channel;
 }
 
-/* Messages to the peer, with a put and an atomic now and then; true when all is done. */
+/* Sends messages to the peer, with a put and an atomic now and then; true when all is done. */
 static bool work(struct host *host, struct host *peer, unsigned k)
 {
     unsigned turn = host->at[k].sent;
@@ -209,7 +209,7 @@ static bool work(struct host *host, struct host *peer, unsigned k)
             op.atomic = VIA_ATOMIC_ADD;
             op.segment = peer->handle;
             op.offset = 4096 * (k + 1);
-            op.source = peer->segment; /* any memory that no thread writes */
+            op.source = peer->segment; /* any memory to which no thread writes */
             op.bytes = op.kind == VIA_OP_PUT ? 3000 : 0;
             op.operand = 1;
             if (via_node_submit(host->node, k, &op) == 0) {
@@ -244,7 +244,8 @@ static void *run_channel(void *arg)
     return NULL;
 }
 
-/* Takes the port away, and gives it back when no thread uses it: here any use would be a race. */
+/* Removes the port, and adds it again when no thread uses it: any use in between would be a
+ * race. */
 static void unplug_now_and_then(struct host *host, unsigned turn)
 {
     struct via_port *port = &host->end->port;
@@ -274,7 +275,7 @@ static void *run_control(void *arg)
         uint64_t deadline, handle;
         via_node_control(host->node, now_ns(), &deadline);
         unplug_now_and_then(host, turn);
-        /* Segments come and go while channels look others up. */
+        /* Segments are added and removed while channels look others up. */
         if (via_node_segment_add(host->node, host->segment, 4096, VIA_SEGMENT_READ, 77 + turn,
                                  &handle) == 0) {
             assert_int_equal(via_node_segment_remove(host->node, handle), 0);

@@ -15,7 +15,7 @@
 #define TEXT "eight by"
 #define BYTES (sizeof(TEXT) - 1)
 #define SEALED_BYTES (BYTES + VIA_OFI_TAG_BYTES)
-/* More than one key is good for. */
+/* More messages than one key may seal. */
 #define MANY (UINT64_C(1) << 20)
 
 struct end {
@@ -63,7 +63,7 @@ static void put(struct via_ofi_seal *seal, unsigned char message[SEALED_BYTES])
     via_ofi_seal_put(seal, message, BYTES);
 }
 
-/* On a copy, as a receiver has one. */
+/* Opens a copy of the message, as a receiver has one. */
 static ssize_t take(struct via_ofi_seal *seal, const unsigned char *message, size_t bytes)
 {
     unsigned char copy[SEALED_BYTES];

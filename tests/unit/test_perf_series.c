@@ -30,7 +30,7 @@ static void the_interval_of_a_median_is_between_two_times(void **state)
         uint64_t ns[64];
         struct via_perf_point point = {0};
         for (unsigned k = 0; k < known[i].rounds; k++) {
-            ns[k] = known[i].rounds - k; /* 1 to rounds, the other way round */
+            ns[k] = known[i].rounds - k; /* 1 to rounds, in reverse order */
         }
         via_perf_point_make(ns, known[i].rounds, &point);
         assert_int_equal(point.low_ns, known[i].low);
@@ -38,7 +38,7 @@ static void the_interval_of_a_median_is_between_two_times(void **state)
     }
 }
 
-/* The true median is outside as seldom as promised, of times with a long tail. */
+/* The true median is outside of the interval as seldom as promised, for times with a long tail. */
 static void the_interval_holds_the_median_as_often_as_it_says(void **state)
 {
     struct via_rng rng;
@@ -56,7 +56,7 @@ static void the_interval_holds_the_median_as_often_as_it_says(void **state)
         outside += point.low_ns > 1000 || point.high_ns < 1000;
     }
     assert_true(outside <= 500); /* 2.5 % */
-    assert_true(outside >= 100); /* and it is not simply wide */
+    assert_true(outside >= 100); /* and the interval is not simply wide */
 }
 
 static void read_good(const char *label, const char *text)

@@ -63,7 +63,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* Takes one within a second of real time; its result. */
+/* Waits up to a second of real time for the end of a DMA. Returns its result. */
 static int take_dma(struct pex_link *link, unsigned queue, uint64_t cookie)
 {
     struct via_port *port = link->end[0].port;
@@ -99,7 +99,7 @@ static void dma_survives_the_engines_errata(void **state)
     for (unsigned i = 0; i < VIA_ARRAY_COUNT(errata); i++) {
         via_pex_engine_set_faults(link->pex, VIA_PEX_VIRTUAL, &errata[i]);
         for (uint64_t k = 0; k < 40; k++) { /* more than a ring has */
-            unsigned queue = k % 5;         /* two share a channel */
+            unsigned queue = k % 5;         /* two queues share a channel */
             memset(to->inbox, 0, 8192);
             assert_int_equal(start_dma(link, queue, k, 4000, k), 0);
             assert_int_equal(start_dma(link, queue, 5000 + k, 64, 100 + k), 0);
@@ -146,7 +146,7 @@ static void an_engine_that_hangs_is_cut_off(void **state)
     assert_int_equal(take_dma(link, 0, 1), -ECANCELED);
     via_pex_engine_set_faults(link->pex, VIA_PEX_VIRTUAL, &none);
     assert_int_equal(start_dma(link, 0, 0, 100, 2), -EIO);
-    pex_link_check_data(link); /* all else goes on */
+    pex_link_check_data(link); /* everything else continues */
 }
 
 static void dma_over_the_end_of_a_link_is_told(void **state)
@@ -163,15 +163,15 @@ static void dma_over_the_end_of_a_link_is_told(void **state)
     assert_int_equal(take_dma(link, 0, 3), 0);
 }
 
-/* Functions look for their servers once a second. */
+/* Functions try to reach their servers once a second. */
 static void wait_a_second(struct pex_link *link)
 {
     link->now_ns += VIA_SEC_NS;
     pex_link_turn(link, 100);
 }
 
-/* The chip behind the sockets ends, and a new one is there later: the link and DMA come back, and
- * what was under way is told. */
+/* The chip behind the sockets ends, and a new one is there later: the link and DMA return, and DMAs
+ * that were under way end with an error. */
 static void a_server_that_starts_anew_is_found(void **state)
 {
     struct pex_link *link = *state;
@@ -215,7 +215,7 @@ static void a_server_that_starts_anew_is_found(void **state)
 
 /* --- a DMA function that answers badly --- */
 
-/* Of the model's, with reads that are not answered and writes that wait for a read. */
+/* Functions of the model, with reads that are not answered and writes that wait for a read. */
 static struct via_pci_ops slow_ops;
 static const struct via_pci_ops *plain_ops;
 static bool slow_is_silent;
@@ -276,8 +276,8 @@ static int set_up_slow(void **state)
     return 0;
 }
 
-/* All-ones are no word of the engine's that it has stopped: it is cut off, and does not begin anew.
- */
+/* A register that reads as all-ones does not prove that the engine has stopped: it is cut off, and
+ * not used again. */
 static void an_engine_that_does_not_answer_is_cut_off(void **state)
 {
     struct pex_link *link = *state;
@@ -293,7 +293,7 @@ static void an_engine_that_does_not_answer_is_cut_off(void **state)
     pex_link_check_data(link);
 }
 
-/* What ends while the interrupt's status is cleared brings no interrupt of its own. */
+/* A DMA that ends while the interrupt's status is cleared raises no interrupt of its own. */
 static void threads_wake_after_the_interrupt_is_cleared(void **state)
 {
     struct pex_link *link = *state;

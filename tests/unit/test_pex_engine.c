@@ -12,7 +12,7 @@
 
 #include "model/pex/pex.h"
 
-/* One host, whose NT port's function reaches `memory`. */
+/* One host, and an NT port whose function reaches `memory`. */
 struct world {
     struct via_pex *pex;
     struct via_pci *pci;
@@ -75,7 +75,7 @@ static void the_dma_function_is_a_device(void **state)
     pci->ops->close(pci);
 }
 
-/* Copies 4 bytes by channel 0 in block mode; the status that the size register has then. */
+/* Copies 4 bytes by channel 0 in block mode. Returns the status in the size register afterwards. */
 static uint32_t copy_word(struct via_pci *pci, uint64_t from, uint64_t to)
 {
     uint32_t regs[] = {(uint32_t)from, (uint32_t)(from >> 32), (uint32_t)to, (uint32_t)(to >> 32),
@@ -94,7 +94,7 @@ static void the_dma_function_reaches_what_is_mapped_for_it(void **state)
     struct world *world = *state;
     struct world *host = world;
     struct via_pci *pci;
-    uint64_t iova = host->iova; /* the same address in both domains, other memory */
+    uint64_t iova = host->iova; /* the same address in both domains, but other memory */
     static _Alignas(4096) uint32_t memory[2048];
     struct via_pci_memory mine = {
         .at = memory, .bytes = sizeof(memory), .fd = -1, .writable = true};
@@ -102,7 +102,7 @@ static void the_dma_function_reaches_what_is_mapped_for_it(void **state)
     assert_int_equal(pci->ops->config_write(pci, VIA_PCI_COMMAND, 2,
                                             VIA_PCI_COMMAND_MEMORY | VIA_PCI_COMMAND_MASTER),
                      0);
-    assert_int_equal(copy_word(pci, iova, iova + 4096), 0x20000000); /* not mapped for it */
+    assert_int_equal(copy_word(pci, iova, iova + 4096), 0x20000000); /* not mapped in its domain */
     assert_int_equal(pci->ops->dma_map(pci, &mine, 0, &iova), 0);
     assert_int_equal(iova, host->iova);
     memory[0] = 0x5eed;
@@ -113,7 +113,7 @@ static void the_dma_function_reaches_what_is_mapped_for_it(void **state)
     assert_int_equal(pci->ops->dma_unmap(pci, iova), 0);
     assert_int_equal(copy_word(pci, iova, iova + 4096), 0x20000000);
     assert_int_equal(pci->ops->dma_map(pci, &mine, 0, &iova), 0);
-    pci->ops->close(pci); /* ends the mapping, and none of the NT port's */
+    pci->ops->close(pci); /* ends this mapping, and none of the NT port's */
     assert_int_equal(via_pex_attach_engine(world->pex, VIA_PEX_VIRTUAL, &pci), 0);
     assert_int_equal(pci->ops->config_write(pci, VIA_PCI_COMMAND, 2,
                                             VIA_PCI_COMMAND_MEMORY | VIA_PCI_COMMAND_MASTER),
@@ -124,8 +124,8 @@ static void the_dma_function_reaches_what_is_mapped_for_it(void **state)
     pci->ops->close(pci);
 }
 
-/* A driver is hostile: a ring whose size in bytes is 0 modulo 2^32 was a division by zero, and one
- * that is not aligned an access that is not. */
+/* A hostile driver: a ring whose size in bytes was 0 modulo 2^32 caused a division by zero, and a
+ * misaligned one a misaligned access. */
 static void rings_of_odd_sizes_and_places(void **state)
 {
     struct world *world = *state;
@@ -155,14 +155,14 @@ static void rings_of_odd_sizes_and_places(void **state)
         via_pci_write32(pci, 0, 0x238, 0x174c); /* as Linux' plx_dma.c starts it */
         bool ran = memcmp(host->memory + 64, "ring", 4) == 0;
         assert_int_equal(ran, rings[i].runs && rings[i].count != 0);
-        if (rings[i].count != 0) { /* the next one is not valid, or the ring is none */
+        if (rings[i].count != 0) { /* the next descriptor is not valid, or the ring has none */
             assert_int_equal(via_pci_read32(pci, 0, 0x238) & 0x100, 0x100);
         }
     }
     pci->ops->close(pci);
 }
 
-/* With the erratum a function-level reset takes what an EEPROM, or a driver, has tuned. */
+/* With the erratum a function-level reset erases settings that an EEPROM, or a driver, has made. */
 static void a_reset_erases_tuning(void **state)
 {
     struct world *world = *state;
@@ -177,7 +177,7 @@ static void a_reset_erases_tuning(void **state)
         for (unsigned i = 0; i < 3; i++) {
             via_pci_write32(pci, 0, offs[i], 7 + i);
         }
-        via_pci_write32(pci, 0, 0x214, 0x1000); /* a ring's address is no tuning */
+        via_pci_write32(pci, 0, 0x214, 0x1000); /* a ring's address is no setting */
         assert_int_equal(pci->ops->reset(pci), 0);
         assert_int_equal(engine_config(pci, VIA_PCI_COMMAND, 2), 0);
         assert_int_equal(pci->ops->config_write(pci, VIA_PCI_COMMAND, 2, VIA_PCI_COMMAND_MEMORY),
@@ -190,7 +190,7 @@ static void a_reset_erases_tuning(void **state)
     pci->ops->close(pci);
 }
 
-/* A transfer that is not aligned to 64 bytes takes its time, and an abort ends it. */
+/* A transfer that is not aligned to 64 bytes is slow, and an abort ends it. */
 static void what_is_not_aligned_is_slow(void **state)
 {
     struct world *world = *state;

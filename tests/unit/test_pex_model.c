@@ -148,7 +148,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* What a driver does, each step by the register that FreeBSD's has for it. */
+/* The steps of a driver, each by the register that FreeBSD's driver uses for it. */
 static void open_way(struct world *world, unsigned side)
 {
     uint32_t own = side == 0 ? VIRTUAL : LINK, peer = side == 0 ? LINK : VIRTUAL;
@@ -198,7 +198,7 @@ static void the_second_nt_port_is_elsewhere(void **state)
     assert_int_equal(get(world, 0, 0x3C000 + 0xC8C), 1);
     assert_int_equal(get(world, 1, 0x3D000 + 0xC8C), 0x80000001);
     assert_int_equal(get(world, 0, 0x360), 5 << 16 | 1u << 21 | 3u << 30);
-    assert_int_equal(get(world, 0, 0x3E000 + 0xC8C), 0); /* NT0 is not there */
+    assert_int_equal(get(world, 0, 0x3E000 + 0xC8C), 0); /* there is no NT0 */
 }
 
 static int set_up_second(void **state)
@@ -237,7 +237,8 @@ static void bars_are_sized_by_all_ones(void **state)
     assert_int_equal(config(world, 1, 0x10, 4) & 7, 4);
 }
 
-/* As a virtual machine does: the DMA function finds the window where the machine has put it. */
+/* As in a virtual machine: the DMA function finds the window at the address that the machine has
+ * given it. */
 static void bars_lie_where_the_machine_puts_them(void **state)
 {
     struct world *world = *state;
@@ -246,7 +247,7 @@ static void bars_lie_where_the_machine_puts_them(void **state)
         uint32_t low = config(world, side, 0x18, 4);
         set_config(world, side, 0x18, 4, 0x80000000);
         set_config(world, side, 0x1C, 4, 0x38);
-        set_config(world, side, 0x18, 4, UINT32_MAX); /* sizing is no place */
+        set_config(world, side, 0x18, 4, UINT32_MAX); /* sizing assigns no address */
         set_config(world, side, 0x04, 2, 6);
         assert_int_equal(config(world, side, 0x18, 4), 0x8000000C);
         assert_int_equal(config(world, side, 0x1C, 4), 0x38);
@@ -320,7 +321,7 @@ static void a_window_leads_to_the_others_memory(void **state)
     }
 }
 
-/* Each thing that a window needs, taken away. */
+/* Takes away each condition of a window, one at a time. */
 static void a_window_needs_all_of(void **state)
 {
     struct world *world = *state;
@@ -331,7 +332,7 @@ static void a_window_needs_all_of(void **state)
     assert_true(passes(world, 0));
     mapping.at[0] = 0x11;
 
-    set_config(world, 1, 4, 2, 2); /* the other function masters no bus */
+    set_config(world, 1, 4, 2, 2); /* bus mastering of the other function is off */
     assert_false(passes(world, 0));
     assert_int_equal(mapping.at[0], 0xff);
     set_config(world, 1, 4, 2, 6);
@@ -352,7 +353,7 @@ static void a_window_needs_all_of(void **state)
     put(world, 0, VIRTUAL + 0xD94 + 60, 0x001b0000); /* the last entry, no-snoop */
     assert_true(passes(world, 0));
 
-    put(world, 1, VIRTUAL + 0xC40, 0x77); /* a translation to where there is nothing */
+    put(world, 1, VIRTUAL + 0xC40, 0x77); /* a translation to an address without memory */
     assert_false(passes(world, 0));
     put(world, 1, VIRTUAL + 0xC40, (uint32_t)(world->host[1].iova >> 32));
     assert_true(passes(world, 0));
@@ -391,8 +392,8 @@ static void the_alut_shows_pieces(void **state)
     struct via_pci *pci = world->host[0].pci;
     struct via_pci_mapping mapping;
     assert_int_equal(pci->ops->map(pci, 2, 0, 4 * MIB, true, &mapping), 0);
-    /* Host 1 shows its memory backwards at the virtual side's BAR: array 0, entries 0, 1 and 200.
-     */
+    /* Host 1 shows its memory in reverse order at the virtual side's BAR: array 0, entries 0, 1 and
+     * 200. */
     fill_alut(world, 1, 0, 0, world->host[1].iova + piece, 3);
     fill_alut(world, 1, 0, 1, world->host[1].iova, 3);
     fill_alut(world, 1, 0, 200, world->host[1].iova + 2 * piece, 3);
@@ -549,7 +550,7 @@ static void scratchpads_are_shared(void **state)
         assert_int_equal(get(world, 1, LINK + 0xC6C + 4 * i), 0xabc0 + i);
         assert_int_equal(get(world, 0, LINK + 0xC6C + 4 * i), 0xabc0 + i);
     }
-    assert_int_equal(get(world, 0, VIRTUAL + 0xC8C), 0); /* the ninth is none */
+    assert_int_equal(get(world, 0, VIRTUAL + 0xC8C), 0); /* there is no ninth */
     for (uint32_t i = 0; i < 4; i++) {
         put(world, 0, 0x20C + 4 * i, 0x55 + i);
         assert_int_equal(get(world, 1, 0x20C + 4 * i), 0x55 + i);
@@ -557,7 +558,8 @@ static void scratchpads_are_shared(void **state)
     via_pex_set_link(world->pex, false);
     via_pex_set_link(world->pex, true);
     set_config(world, 1, 4, 2, 2);
-    assert_int_equal(get(world, 1, LINK + 0xC6C), 0xabc0); /* they outlive the link */
+    assert_int_equal(get(world, 1, LINK + 0xC6C),
+                     0xabc0); /* they keep their values when the link goes down */
     put(world, 0, 0x20C, 1);
     assert_int_equal(get(world, 0, 0x20C), 0x55); /* read-only for a while */
     for (unsigned i = 0; i < 200; i++) {
@@ -598,7 +600,7 @@ static void dl_down_resets_the_link_side(void **state)
     via_pex_set_link(world->pex, false);
     assert_int_equal(get(world, 0, VIRTUAL + 0x78) >> 16, 0);
     assert_int_equal(get(world, 0, VIRTUAL + 0xFE0), 4);
-    /* To its host the link side is not there. */
+    /* For its host the link side is not there. */
     assert_true(pci->ops->gone(pci));
     assert_int_equal(config(world, 1, 0, 4), UINT32_MAX);
     assert_int_equal(pci->ops->region_read(pci, 0, 0, &value, 4), 0);
@@ -623,7 +625,7 @@ static void dl_down_resets_the_link_side(void **state)
 static void a_port_can_be_disabled(void **state)
 {
     struct world *world = *state;
-    put(world, 0, 0x208, 2); /* another port */
+    put(world, 0, 0x208, 2); /* a link of another port */
     assert_int_equal(get(world, 0, VIRTUAL + 0x78) >> 16, 0x83);
     put(world, 0, 0x208, 1);
     assert_int_equal(get(world, 0, VIRTUAL + 0x78) >> 16, 0);
@@ -664,7 +666,7 @@ static void conflicting_sources_are_switches(void **state)
     fill_alut(world, 1, 0, 10, world->host[1].iova, 3);
     put(world, 0, VIRTUAL + 0xC94, 0x10000000);
     assert_true(load(world, 0, 10 * piece) == UINT64_MAX); /* bit 31 is missing */
-    put(world, 0, VIRTUAL + 0xC94, 0x90000000); /* and it is the BAR's side that enables */
+    put(world, 0, VIRTUAL + 0xC94, 0x90000000); /* the side that has the BAR enables it */
     store(world, 0, 10 * piece, 0x1234);
     assert_int_equal(word_at(&world->host[1], 0), 0x1234);
     via_pex_set_link(world->pex, false);

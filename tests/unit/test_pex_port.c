@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Cases that the suite of ports does not cover: faults of the chip under the pex port, and how it
- * reports them. One thread drives both ends. */
+/* Cases that the conformance suite of ports does not cover: faults of the chip under the pex port,
+ * and how it reports them. One thread drives both ends. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -121,7 +121,8 @@ static void an_interrupt_that_is_lost_costs_time_only(void **state)
     pex_link_turn(link, 1);
     assert_true(pex_link_events(link, 0, 0xffff) == VIA_PORT_EVENT_DOORBELL(6));
     assert_int_equal(link->end[0].wakes[2], 1);
-    /* Of many late doorbells one arrives; threads are woken once for the untaken ones. */
+    /* Of several late doorbells one arrives; threads are woken once for the doorbells that are not
+     * taken yet. */
     via_pex_hold_interrupts(link->pex, VIA_PEX_VIRTUAL, true);
     for (unsigned i = 0; i < 20; i++) {
         assert_int_equal(port->ops->ring(port, 0, i % 2 == 0 ? 1 : 14), 0);
@@ -175,7 +176,7 @@ static void a_new_driver_is_a_new_session(void **state)
     struct via_error err = {0};
     for (unsigned round = 0; round < 4; round++) {
         pex_link_close_end(link, round % 2);
-        pex_link_turn(link, 5); /* a doorbell reports it at once */
+        pex_link_turn(link, 5); /* a doorbell makes the port report it at once */
         assert_false(pex_link_is_up(link, 1 - round % 2));
         assert_int_equal(pex_link_open_end(link, round % 2, "", &err), 0);
         pex_link_wait_for(link, true);
@@ -183,7 +184,7 @@ static void a_new_driver_is_a_new_session(void **state)
     }
 }
 
-/* One end's window would lead beyond the other one's inbox. */
+/* One end's window would reach beyond the other end's inbox. */
 static void windows_that_differ_are_no_link(void **state)
 {
     struct pex_link link = {0};
@@ -206,7 +207,7 @@ static void windows_that_differ_are_no_link(void **state)
     }
 }
 
-/* A peer of this test in place of the link side's driver: its function. */
+/* Takes the link side's function, as a peer of the test's in place of its driver. */
 static struct via_pci *take_link_side(struct pex_link *link)
 {
     struct via_pci *pci;
@@ -230,7 +231,7 @@ static void a_peer_of_another_version_is_told(void **state)
     assert_false(pex_link_is_up(link, 0));
     assert_non_null(strstr(pex_link_error(link, 0), "the peer's driver speaks version 2 of the pex "
                                                     "protocol, this one version 1"));
-    /* A value that is no version is no driver's. */
+    /* A value that is not a version: no driver wrote it. */
     line[0] = UINT64_C(0xff304b4e4c584550);
     assert_int_equal(pci->ops->region_write(pci, 2, 64, line, sizeof(line)), 0);
     pex_link_turn(link, 100);
@@ -238,7 +239,7 @@ static void a_peer_of_another_version_is_told(void **state)
     pci->ops->close(pci);
 }
 
-/* The other side of the chip belongs to a peer that writes what it likes. */
+/* The other side of the chip belongs to a hostile peer, which writes arbitrary values. */
 static void a_lying_peer_gets_no_link(void **state)
 {
     struct pex_link *link = *state;
@@ -361,16 +362,15 @@ static void what_cannot_be_opened_says_why(void **state)
     pex_link_close_end(&first, 1);
 }
 
-/* --- chips that are not as they should be: a function of the model, of which some answers differ -
- */
+/* --- invalid chips: a function of the model, some of whose answers differ --------------------- */
 
 struct odd {
-    uint32_t revision, who;   /* 0: as it is */
+    uint32_t revision, who;   /* 0: not changed */
     uint64_t registers_bytes; /* of BAR 0 */
     uint64_t window_bytes;    /* of BAR 2 */
     uint32_t setup_own, setup_peer;
     uint32_t ids;
-    unsigned reads; /* so many are answered, and no later one; 0: all are */
+    unsigned reads; /* how many reads are answered; later ones are not; 0: all are */
 };
 
 static struct odd odd;
@@ -475,7 +475,7 @@ static void refuse_odd(struct via_pex *model, const struct odd *what, int rc, co
     if (strstr(err.text, says) == NULL) {
         fail_msg("%s", err.text);
     }
-    /* Left as it was found: no register was written, and the function decodes as before. */
+    /* The function is unchanged: no register was written, and it decodes as before. */
     assert_int_equal(register_writes, 0);
     assert_int_equal(via_pex_attach(model, VIA_PEX_VIRTUAL, &pci), 0);
     assert_int_equal(pci->ops->config_read(pci, VIA_PCI_COMMAND, 2, &command), 0);
@@ -520,7 +520,8 @@ static void a_chip_that_is_odd_is_refused_and_left_as_it_was(void **state)
     via_pex_free(model);
 }
 
-/* A function that goes at any step of its identification is no chip that is odd. */
+/* A function that disappears at any step of its identification is not reported as an unsuitable
+ * chip. */
 static void a_function_that_goes_while_it_is_opened_says_so(void **state)
 {
     struct via_pex *model;

@@ -55,7 +55,7 @@ static void a_bar_is_copied_after_its_set_up(void **state)
         via_pci_write32(far, 0, 0x3F010, 4);
         via_pci_write32(far, 0, 0x3F014, 0x40000000);
         assert_int_equal(read_far(&pair), 0x5eed);
-        via_pci_write32(far, 0, 0x3F0E4, 3); /* the same, and the copy goes */
+        via_pci_write32(far, 0, 0x3F0E4, 3); /* the same again, and the copy disappears */
         assert_int_equal(read_far(&pair), erratum != 0 ? UINT32_MAX : 0x5eed);
         via_pci_write32(far, 0, 0x3F014, 0x40000000);
         assert_int_equal(read_far(&pair), 0x5eed);

@@ -16,7 +16,7 @@
 #include "tests/unit/pex_link.h"
 
 struct both {
-    struct pex_link *link[2]; /* of NT0, of NT1 */
+    struct pex_link *link[2]; /* link of NT0, link of NT1 */
     const char *options;
 };
 
@@ -80,7 +80,7 @@ static void wait_up(struct both *both)
     }
 }
 
-/* Nothing has happened to the link. */
+/* Nothing has happened to the other link. */
 static void check_untouched(struct both *both, unsigned nt)
 {
     for (unsigned side = 0; side < 2; side++) {
@@ -95,7 +95,7 @@ static void both_links_carry_data(void **state)
     struct both *both = *state;
     for (unsigned round = 0; round < 3; round++) {
         check_data(both);
-        /* The same places of both windows. */
+        /* The same offsets in both windows. */
         for (unsigned nt = 0; nt < 2; nt++) {
             for (unsigned side = 0; side < 2; side++) {
                 struct via_port *port = both->link[nt]->end[side].port;
@@ -268,7 +268,7 @@ static int start_dma(struct pex_link *link, unsigned queue, unsigned off, unsign
     return port->ops->dma(port, queue, off, source + off, len, off + 1);
 }
 
-/* Its result, within a second of real time. */
+/* Waits up to a second of real time. Returns the result of the DMA. */
 static int take_dma(struct pex_link *link, unsigned queue, unsigned off)
 {
     struct via_port *port = link->end[0].port;
@@ -288,7 +288,8 @@ static void expect_dma(struct pex_link *link, unsigned off, unsigned len)
     assert_memory_equal(link->end[1].port->inbox + off, source + off, len);
 }
 
-/* On one channel: each link's body comes to that link's peer, and each link takes its own. */
+/* On one channel: each link's bodies arrive at that link's peer, and each link takes its own
+ * results. */
 static void both_links_have_the_dma_function(void **state)
 {
     struct pex_link *link[2];
@@ -302,7 +303,7 @@ static void both_links_have_the_dma_function(void **state)
     }
     assert_int_equal(link[0]->end[1].port->inbox[8192 + 1], 0);
     assert_int_equal(link[1]->end[1].port->inbox[1], 0);
-    /* Either link's control thread wakes the threads of both. */
+    /* The control thread of either link wakes the threads of both. */
     unsigned wakes = link[0]->end[0].wakes[1];
     assert_int_equal(start_dma(link[0], 1, 0, 64), 0);
     pex_link_turn(link[1], 1);
@@ -315,7 +316,7 @@ static void both_links_have_the_dma_function(void **state)
     assert_null(via_pex_find("test"));
 }
 
-/* What one link aborts, or leaves behind when it closes, ends on that channel for both. */
+/* DMAs that one link aborts, or leaves behind when it closes, end on that channel for both. */
 static void a_link_that_ends_takes_its_dma_along(void **state)
 {
     const struct via_pex_engine_faults none = {0}, stalls = {.stalls = true};
@@ -339,8 +340,8 @@ static void a_link_that_ends_takes_its_dma_along(void **state)
     assert_null(via_pex_find("test"));
 }
 
-/* An engine that does not let itself be aborted is cut off when a link closes: the other link goes
- * on without DMA. */
+/* An engine that can not be aborted is cut off when a link closes: the other link continues without
+ * DMA. */
 static void a_link_that_ends_cuts_a_hanging_engine_off(void **state)
 {
     const struct via_pex_engine_faults hangs = {.hangs = true};
@@ -357,8 +358,8 @@ static void a_link_that_ends_cuts_a_hanging_engine_off(void **state)
     pex_link_close(link[1]);
 }
 
-/* A function that has the IO virtual addresses of a port goes with that, and comes back with it;
- * the other port, which had joined, is left with what went. */
+/* A DMA function that uses the IO virtual addresses of a port is closed with that port, and can be
+ * attached again with it; the other port, which had joined, has no DMA then. */
 static void a_function_that_a_port_leads_goes_with_it(void **state)
 {
     struct pex_link *link[2];

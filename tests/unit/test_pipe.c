@@ -190,7 +190,7 @@ static void rings_wrap(void **state)
     }
 }
 
-/* What the node relies on: with one body more than slots, a free slot is all a record needs. */
+/* The node relies on this: with one body more than slots, a record needs only a free slot. */
 static void a_free_slot_is_enough(void **state)
 {
     (void)state;
@@ -299,7 +299,7 @@ static void reserve_and_commit_build_in_place(void **state)
     pair_free(pair);
 }
 
-/* A body from another writer, as a DMA engine would write it: straight to its place. */
+/* Writes a body as a DMA engine would: straight to its place. */
 static void bring(struct pair *pair, uint64_t off, uint32_t number, size_t bytes)
 {
     assert_true(off + bytes <= pair->bytes);
@@ -317,7 +317,7 @@ static void deferred_records_are_seen_when_published(struct pair *pair)
     }
     assert_int_equal(via_pipe_writer_outstanding(&pair->writer), 3);
     assert_int_equal(via_pipe_writer_room(&pair->writer), 1);
-    bring(pair, offs[2], 2, sizes[2]); /* the last is there first */
+    bring(pair, offs[2], 2, sizes[2]); /* the last one arrives first */
     assert_false(via_pipe_is_ready(&pair->reader));
     unsigned char body[100];
     fill(body, sizeof(body), 0);
@@ -345,8 +345,8 @@ static void records_can_be_deferred(void **state)
     }
 }
 
-/* The reader has taken all that it can see: a wake-up for a deferred record would be in vain, and
- * use up the generation that the published record needs. */
+/* The reader has taken all records that it can see: a wake-up for a deferred record would find
+ * nothing, and use up the generation that the published record needs. */
 static void deferred_records_are_not_rung_for(void **state)
 {
     (void)state;
@@ -361,7 +361,7 @@ static void deferred_records_are_not_rung_for(void **state)
     pair_free(pair);
 }
 
-/* A place that an engine may still write to must not be given back. */
+/* Credit must not be given for a place to which an engine may still write. */
 static void credit_for_deferred_records_breaks_the_pipe(void **state)
 {
     (void)state;
@@ -428,7 +428,8 @@ static void an_armed_reader_is_rung_once(void **state)
     pair_free(pair);
 }
 
-/* A record of a writer that rings at once, if that wakes the reader, or only later; it is taken. */
+/* A record of a writer that rings, if that wakes the reader, at once or only later; the reader
+ * takes the record. */
 static void one_record(struct pair *pair, bool rings)
 {
     struct via_pipe_record record;
@@ -440,7 +441,7 @@ static void one_record(struct pair *pair, bool rings)
     assert_int_equal(via_pipe_take(&pair->reader, &record), 1);
 }
 
-/* The writer asks only after its record was taken and the reader sleeps again. */
+/* The writer checks for a sleeper only after its record was taken and the reader sleeps again. */
 static void a_writer_that_asks_late_does_not_use_up_the_next_ring(void **state)
 {
     (void)state;
@@ -452,7 +453,7 @@ static void a_writer_that_asks_late_does_not_use_up_the_next_ring(void **state)
         via_pipe_arm(&pair->reader);
         assert_false(via_pipe_is_ready(&pair->reader));
         assert_false(via_pipe_take_reader_ring(&pair->writer));
-        via_pipe_arm(&pair->reader); /* woken nevertheless, it sleeps on */
+        via_pipe_arm(&pair->reader); /* the reader is woken nevertheless, and sleeps on */
 
         one_record(pair, true);
         via_pipe_release(&pair->reader, 1);
@@ -469,8 +470,8 @@ static void a_late_ring_is_harmless_while_records_are_held(void **state)
     for (int i = 0; i < 20; i++) {
         one_record(pair, false);
         via_pipe_arm(&pair->reader);
-        (void)via_pipe_take_reader_ring(&pair->writer); /* it cannot know */
-        via_pipe_arm(&pair->reader);                    /* woken, nothing there, it sleeps on */
+        (void)via_pipe_take_reader_ring(&pair->writer); /* the writer can not know that */
+        via_pipe_arm(&pair->reader); /* the reader is woken, finds nothing, and sleeps on */
 
         one_record(pair, true);
     }
@@ -520,7 +521,7 @@ static void a_waiting_writer_is_rung_once(void **state)
         assert_true(via_pipe_take_writer_ring(&pair->reader));
         assert_false(via_pipe_take_writer_ring(&pair->reader));
         assert_false(via_pipe_want_is_old(&pair->writer));
-        assert_int_equal(via_pipe_writer_room(&pair->writer), 1); /* posted with it */
+        assert_int_equal(via_pipe_writer_room(&pair->writer), 1); /* published with it */
         assert_true(via_pipe_want_is_old(&pair->writer));
         via_pipe_ask_for_room(&pair->writer);
         assert_false(via_pipe_want_is_old(&pair->writer));
@@ -594,7 +595,7 @@ static void hostile_credits_break_the_pipe(void **state)
     }
     atomic_store(&pair->credit, via_credit_word(8, 0, 3));
     assert_int_equal(via_pipe_writer_room(&pair->writer), 3);
-    atomic_store(&pair->credit, via_credit_word(8, 0, 1)); /* takes back what it gave */
+    atomic_store(&pair->credit, via_credit_word(8, 0, 1)); /* credit that decreases */
     assert_int_equal(via_pipe_writer_room(&pair->writer), 0);
     assert_true(pair->writer.broken);
     pair_free(pair);

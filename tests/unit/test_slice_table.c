@@ -83,7 +83,7 @@ static void a_piece_is_found_from_when_it_is_asked_for(void **state)
     via_slice_table_revoke(&table, slice, true);
     assert_true(words[slice] == (17 | VIA_SLICE_GONE));
     assert_int_equal(via_slice_table_find(&table, &piece), VIA_SLICE_NONE);
-    /* The word is the last user's until the slice shows something else. */
+    /* The word belongs to the last user until the slice shows something else. */
     assert_int_equal(via_slice_table_take(&table, &other, 1000, 0, &slice), 0);
 }
 
@@ -101,7 +101,7 @@ static void the_least_recently_used_makes_room(void **state)
     for (unsigned i = 0; i < SLICES; i++) {
         now += VIA_MSEC_NS;
         burst(order[i]);
-        assert_int_equal(try_open(99, 5, now, &slice), -EAGAIN); /* too early for all */
+        assert_int_equal(try_open(99, 5, now, &slice), -EAGAIN); /* too early for all slices */
     }
     now += VIA_SLICE_REST_NS;
     for (unsigned i = 0; i < SLICES; i++) {
@@ -122,7 +122,8 @@ static void a_slice_nobody_has_makes_room_first(void **state)
     uint32_t slice = users[3].slice;
     via_slice_table_leave(&table, &users[3]);
     struct via_slice_piece piece = {.handle = 13};
-    assert_int_equal(via_slice_table_find(&table, &piece), slice); /* stays for the next one */
+    assert_int_equal(via_slice_table_find(&table, &piece),
+                     slice); /* stays open for the next user */
     assert_int_equal(open_for(20, 4, now + VIA_MSEC_NS), slice);
 }
 
@@ -140,7 +141,7 @@ static void a_busy_slice_is_not_used_again(void **state)
     for (unsigned i = 0; i + 1 < SLICES; i++) {
         assert_int_not_equal(open_for(20 + i, 4 + i, now), slices[1]);
     }
-    /* However long it takes: the port does not detach. */
+    /* The port does not detach, however long that takes. */
     now += 100 * VIA_SEC_NS;
     assert_int_equal(via_slice_table_settle(&table, now), 1);
     busy[1] -= VIA_SLICE_BUSY_LEAVE;
@@ -185,7 +186,7 @@ static void a_process_that_ends_gives_its_slices_back(void **state)
 {
     (void)state;
     uint32_t slice = open_for(10, 0, 1);
-    busy[0] += VIA_SLICE_BUSY_ENTER; /* killed in a burst */
+    busy[0] += VIA_SLICE_BUSY_ENTER; /* the process is killed in a burst */
     via_slice_table_revoke(&table, slice, false);
     assert_int_equal(via_slice_table_settle(&table, 1), 1);
     via_slice_table_leave(&table, &users[0]);
@@ -244,7 +245,7 @@ static void nobody_keeps_all_slices(void **state)
     assert_int_equal(kept, SLICES / 2);
 }
 
-/* Slices of uid 1000 that are open. */
+/* How many slices of uid 1000 are open. */
 static uint32_t open_of_others(void)
 {
     uint32_t count = 0;
@@ -254,7 +255,7 @@ static uint32_t open_of_others(void)
     return count;
 }
 
-/* busy: so the slices that are taken away are not free at once. */
+/* busy: a slice that is taken away is not free at once. */
 static void asks_take_a_share_only(bool are_busy)
 {
     uint64_t now = VIA_SEC_NS;
@@ -325,12 +326,12 @@ static void nobody_stores_into_what_a_slice_shows_next(void **state)
         via_slice_table_join(&table, slice, &users[0]);
         atomic_store(&now_in, life_last);
         while (i == ROUNDS - 1 && bursts == 0) {
-            sched_yield(); /* on a busy machine the other thread may not have run at all */
+            sched_yield(); /* on a busy machine the other thread may not have run yet */
         }
         via_slice_table_revoke(&table, slice, false);
         while (via_slice_table_settle(&table, i) != 0) {
         }
-        atomic_store(&shown, 0); /* stores now would go elsewhere */
+        atomic_store(&shown, 0); /* stores would reach other memory now */
     }
     atomic_store(&stop, true);
     pthread_join(thread, NULL);
@@ -338,7 +339,7 @@ static void nobody_stores_into_what_a_slice_shows_next(void **state)
     assert_true(bursts > 0);
 }
 
-/* Anything may be asked of the table in any order. */
+/* Random calls in any order. */
 static void no_order_of_calls_breaks_the_table(void **state)
 {
     (void)state;

@@ -204,7 +204,7 @@ static void shapes_larger_than_ids_or_ports_are_refused(void **state)
     assert_int_equal(via_topology_make(VIA_TOPOLOGY_STAR, 18, &topology, &err), -EINVAL);
 }
 
-/* Random files made of the right words in the wrong order: whatever is taken is sound. */
+/* Random files of valid words in the wrong order: an accepted file describes a valid topology. */
 static void what_is_taken_is_sound(void **state)
 {
     (void)state;

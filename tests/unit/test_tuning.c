@@ -113,7 +113,7 @@ static void a_file_has_no_more_links_than_there_is_room(void **state)
     assert_true(strstr(err.text, "more than 64 links") != NULL);
 }
 
-/* Whatever bytes change, it is refused or it is within the limits. */
+/* With any bytes changed, the file is refused, or its values are within the limits. */
 static void bytes_of_a_stranger(void **state)
 {
     (void)state;
@@ -165,7 +165,7 @@ static void another_processor_is_told(void **state)
     assert_int_equal(via_tuning_check_cpu(&tuning, &err), 0);
 }
 
-/* --- what helps --- */
+/* --- gains ------------------------------------------------------------------------------------ */
 
 static struct via_tune_result decide(const double *ratios, unsigned count, unsigned times)
 {
@@ -186,16 +186,16 @@ static void what_is_not_certain_does_not_count(void **state)
     static const double outliers[] = {1.0, 1.0, 1.0, 9.0};
     assert_int_equal(decide(faster, 3, 7).verdict, VIA_TUNE_HELPS);
     assert_int_equal(decide(slightly, 3, 7).verdict,
-                     VIA_TUNE_SAME); /* certain, but less than 5 % */
+                     VIA_TUNE_SAME); /* significant, but less than 5 % */
     assert_int_equal(decide(unsure, 5, 4).verdict,
-                     VIA_TUNE_SAME); /* 6 % by the median, not certain */
+                     VIA_TUNE_SAME); /* 6 % by the median, not significant */
     assert_int_equal(decide(outliers, 4, 5).verdict, VIA_TUNE_SAME);
     assert_int_equal(decide(slower, 3, 7).verdict, VIA_TUNE_HURTS);
-    assert_int_equal(decide(faster, 3, 1).verdict, VIA_TUNE_SAME); /* three pairs tell nothing */
+    assert_int_equal(decide(faster, 3, 1).verdict, VIA_TUNE_SAME); /* three pairs are too few */
     assert_int_equal(decide(NULL, 0, 0).verdict, VIA_TUNE_SAME);
 }
 
-/* Of noise alone, hardly any comparison may come out as a help: fewer than 1 in 100. */
+/* With noise alone, fewer than 1 in 100 comparisons may count as a gain. */
 static void noise_is_no_help(void **state)
 {
     (void)state;

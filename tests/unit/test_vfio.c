@@ -70,8 +70,9 @@ static void a_mapping_that_is_taken_away_turns_into_ones(void **state)
     at[5] = 7;
     assert_int_equal(via_guard_add((void *)(uintptr_t)at, 3 * 65536, &guard), 0);
     assert_false(via_guard_is_hit(guard));
-    assert_int_equal(ftruncate(fd, 0), 0); /* from here on SIGBUS, as of a removed device */
-    at[100000] = 1;                        /* vanishes */
+    assert_int_equal(ftruncate(fd, 0),
+                     0); /* from here on accesses raise SIGBUS, as for a removed device */
+    at[100000] = 1;      /* vanishes */
     assert_true(via_guard_is_hit(guard));
     assert_int_equal(at[5], 0xff);
     assert_int_equal(at[3 * 65536 - 1], 0xff);
@@ -122,12 +123,12 @@ static void check_function(struct via_pci *pci, const char *folder)
     int fd, bell = 0;
     assert_int_equal(pci->ops->config_read(pci, VIA_PCI_VENDOR_ID, 4, &value), 0);
     assert_int_equal(value, 0x11101af4);
-    /* The function must not reach memory: there is no IOMMU. */
+    /* The function must not access memory: there is no IOMMU. */
     assert_int_equal(pci->ops->config_write(pci, VIA_PCI_COMMAND, 2, 0x407), 0);
     assert_int_equal(pci->ops->config_read(pci, VIA_PCI_COMMAND, 2, &value), 0);
     assert_int_equal(value, 0x403);
     assert_int_equal(pci->ops->region(pci, 1, &region), 0);
-    assert_int_equal(region.bytes, 0); /* of ports */
+    assert_int_equal(region.bytes, 0); /* a BAR of I/O ports */
     assert_int_equal(pci->ops->region(pci, 2, &region), 0);
     assert_true(region.bytes == 8192 && region.mappable && region.prefetchable);
     via_pci_write32(pci, 0, 12, 0x20001);
@@ -135,7 +136,7 @@ static void check_function(struct via_pci *pci, const char *folder)
     assert_int_equal(pci->ops->region_write(pci, 0, 254, &value, 4), -EINVAL);
     snprintf(path, sizeof(path), "%s" DEVICE "/resource0", folder);
     fd = open(path, O_RDONLY | O_CLOEXEC);
-    assert_int_equal(pread(fd, &value, 4, 0x10c), 4); /* 0x100 into the page, as the BAR is */
+    assert_int_equal(pread(fd, &value, 4, 0x10c), 4); /* 0x100 into the page, like the BAR */
     assert_int_equal(value, 0x20001);
     close(fd);
     assert_int_equal(pci->ops->map(pci, 2, 4096, 4096, true, &mapping), 0);
@@ -152,7 +153,8 @@ static void check_function(struct via_pci *pci, const char *folder)
     assert_false(pci->ops->gone(pci));
 }
 
-/* A function that a driver has: its registers are accessible, its config space is not changed. */
+/* A function that is bound to a driver: its registers are accessible, its config space is not
+ * changed. */
 static void check_beside(const struct via_sysfs_options *options, const char *folder)
 {
     struct via_sysfs_options beside = *options;
@@ -292,7 +294,7 @@ static void a_function_behind_a_socket_is_one(void **state)
     via_pci_write32(pci, 0, 0x3EC4C, 4);
     assert_int_equal(read(irq, &count, sizeof(count)), sizeof(count));
 
-    /* Memory must be sealed: otherwise its owner could have the server die of SIGBUS. */
+    /* Memory must be sealed: otherwise its owner could kill the server by SIGBUS. */
     int fd = memfd_create("memory", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     assert_int_equal(ftruncate(fd, 8192), 0);
     void *at = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -300,7 +302,7 @@ static void a_function_behind_a_socket_is_one(void **state)
     assert_int_equal(pci->ops->dma_map(pci, &memory, 4096, &iova), -EPERM);
     assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
     assert_int_equal(pci->ops->dma_map(pci, &memory, 4096, &iova), 0);
-    memory.bytes = 16384; /* more than there is */
+    memory.bytes = 16384; /* more than the memory has */
     assert_int_equal(pci->ops->dma_map(pci, &memory, 4096, &word), -EINVAL);
     assert_int_equal(pci->ops->dma_unmap(pci, iova), 0);
     assert_int_equal(pci->ops->dma_unmap(pci, iova), -ENOENT);
@@ -312,7 +314,7 @@ static void a_function_behind_a_socket_is_one(void **state)
     pci->ops->close(pci);
 }
 
-/* Sends a message as it is; returns whether the server goes on with this client. */
+/* Sends a message unchanged. Returns whether the server keeps this client. */
 static bool say(int fd, uint16_t command, const void *body, size_t bytes, uint32_t claimed,
                 uint32_t *ret_error)
 {
@@ -342,7 +344,7 @@ static void a_hostile_client_harms_itself_only(void **state)
         memset(body, 0xff, sizeof(body));
         int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
         assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
-        if (round == 0) { /* nothing before a version */
+        if (round == 0) { /* no request is allowed before the version */
             assert_true(say(fd, VIA_VFIO_USER_GET_INFO, NULL, 0, header, &error));
             assert_int_equal(error, EPROTO);
         }
@@ -350,7 +352,7 @@ static void a_hostile_client_harms_itself_only(void **state)
         assert_true(say(fd, VIA_VFIO_USER_VERSION, body, 4, header + 4, &error));
         memset(body, 0xff, sizeof(body));
         switch (round) {
-        case 1: /* sizes that are none */
+        case 1: /* invalid sizes */
             assert_false(say(fd, VIA_VFIO_USER_GET_INFO, NULL, 0, 3, &error));
             break;
         case 2:
@@ -366,14 +368,14 @@ static void a_hostile_client_harms_itself_only(void **state)
             }
         }
         }
-        close(fd); /* also in the middle of things */
+        close(fd); /* also in the middle of a message */
     }
     struct via_pci *pci = open_client(served);
     assert_false(pci->ops->gone(pci));
     pci->ops->close(pci);
 }
 
-/* One message and its answer; the error that the answer has. */
+/* Sends one message. Returns the error in its answer. */
 static uint32_t ask(int fd, struct via_vfio_user_message *message, uint16_t command,
                     const void *body, size_t bytes)
 {
@@ -386,8 +388,8 @@ static uint32_t ask(int fd, struct via_vfio_user_message *message, uint16_t comm
     return message->header.error;
 }
 
-/* What the function's interrupts are written to is an eventfd. A pipe without a reader would end
- * the server by SIGPIPE, and with it the function of the other host. */
+/* The function's interrupts are written to an eventfd. A pipe without a reader would end the server
+ * by SIGPIPE, and with it the function of the other host. */
 static void an_interrupt_is_an_eventfd(void **state)
 {
     static struct via_vfio_user_message message;
@@ -422,7 +424,7 @@ static void an_interrupt_is_an_eventfd(void **state)
     close(fd);
 }
 
-/* Each of its bytes comes within the socket's time-out, and the answer never ends. */
+/* Each byte of the answer comes within the socket's time-out, and the answer never ends. */
 static void *dribble(void *arg)
 {
     int fd = accept(*(int *)arg, NULL, NULL);
@@ -455,13 +457,13 @@ static void a_server_that_dribbles_is_given_up(void **state)
     clock_gettime(CLOCK_MONOTONIC, &from);
     assert_true(via_vfio_user_open(path, &pci, &err) < 0);
     clock_gettime(CLOCK_MONOTONIC, &to);
-    assert_true(to.tv_sec - from.tv_sec < 25); /* of 50 s that all of it would take */
+    assert_true(to.tv_sec - from.tv_sec < 25); /* instead of the 50 s that all bytes would take */
     pthread_join(thread, NULL);
     close(fd);
     unlink(path);
 }
 
-/* What QEMU 11.1 says when a machine with the device starts. */
+/* The messages of QEMU 11.1 when a machine with the device starts. */
 static void qemu_is_understood(void **state)
 {
     struct served *served = *state;
@@ -481,8 +483,7 @@ static void qemu_is_understood(void **state)
         .argsz = sizeof(unmap), .address = map.address, .size = map.size};
     assert_int_equal(ask(fd, &message, VIA_VFIO_USER_DMA_UNMAP, &unmap, sizeof(unmap)), 0);
 
-    /* All of the config space at once, a piece of it that is not aligned, and one beyond its end.
-     */
+    /* Reads all of the config space at once, a misaligned piece of it, and one beyond its end. */
     struct via_vfio_user_access access = {.region = VIA_VFIO_USER_REGION_CONFIG,
                                           .count = VIA_PCI_CONFIG_BYTES};
     assert_int_equal(ask(fd, &message, VIA_VFIO_USER_REGION_READ, &access, sizeof(access)), 0);
@@ -530,7 +531,8 @@ static void two_servers_do_not_share_a_path(void **state)
     assert_non_null(strstr(err.text, "another server listens there"));
 }
 
-/* Four wait in the queue of a server that stands still; a fifth connect(2) would wait, too. */
+/* Four clients wait in the queue of a server that has stopped; a fifth connect(2) would wait,
+ * too. */
 static void a_server_that_stands_still_has_its_path(void **state)
 {
     (void)state;
@@ -551,7 +553,7 @@ static void a_server_that_stands_still_has_its_path(void **state)
     while (count > 0) {
         close(fds[--count]);
     }
-    /* The one who left it: a new server takes the path. */
+    /* The server has ended: a new one takes the path. */
     close(listener);
     assert_int_equal(via_vfio_user_listen(address.sun_path, &fd, &err), 0);
     close(fd);
@@ -572,7 +574,7 @@ static void a_file_is_not_taken_for_a_socket(void **state)
     close(fd);
     assert_int_equal(via_vfio_user_listen(path, &fd, &err), -EEXIST);
     assert_non_null(strstr(err.text, "something is there that is not a socket"));
-    assert_int_equal(unlink(path), 0); /* it is still there */
+    assert_int_equal(unlink(path), 0); /* the path is still there */
     rmdir(directory);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* The kernel's VFIO without a device: which of its files are used, what is refused, and that a
- * refusal leaves nothing open. */
+/* The kernel's VFIO without a device: which of its files are used, which errors are reported, and
+ * that nothing is left open after an error. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/vfio.h>
@@ -64,9 +64,9 @@ static void what_the_kernel_lacks_is_said(void **state)
 #define FAKE_IOAS 7u
 
 static struct {
-    char missing[64];      /* an open() of a path that ends so fails */
-    int open_errno;        /* ... like this */
-    unsigned long refused; /* request that fails */
+    char missing[64];      /* an open() of a path that ends like this fails */
+    int open_errno;        /* ... with this error */
+    unsigned long refused; /* the request that fails */
     int refused_errno;
     int opened_count;
     unsigned long asked[64];
@@ -186,7 +186,7 @@ struct fake_machine {
 
 static const struct via_kernel_calls fake_calls = {.open = fake_open, .ioctl = fake_ioctl};
 
-/* A function bound to vfio-pci in group 17; files of VFIO as the caller says. */
+/* A function bound to vfio-pci in group 17; the caller selects the files of VFIO. */
 static void begin_machine(struct fake_machine *machine, bool has_group, bool has_iommufd)
 {
     memset(&fake, 0, sizeof(fake));
@@ -259,9 +259,9 @@ static void iommufd_is_taken_where_it_is(void **state)
     assert_true(was_asked(VIA_VFIO_DEVICE_ATTACH_IOMMUFD_PT));
     assert_false(was_asked(VFIO_GROUP_SET_CONTAINER));
     assert_int_equal(fake.ioas, FAKE_IOAS);
-    assert_int_equal(fake.map_flags, 7); /* where we say, readable and writable */
+    assert_int_equal(fake.map_flags, 7); /* at a given address, readable and writable */
     end_machine(&machine);
-    /* Kernels may have no groups any more. */
+    /* Kernels may be built without groups. */
     begin_machine(&machine, false, true);
     open_and_check(&machine, "0000:03:00.0 by VFIO (iommufd)");
     end_machine(&machine);
@@ -276,7 +276,7 @@ static void without_iommufd_the_group_does(void **state)
     assert_true(was_asked(VFIO_GROUP_SET_CONTAINER));
     assert_int_equal(fake.iommu_type, VFIO_TYPE1v2_IOMMU);
     end_machine(&machine);
-    /* Its files are there, but not for us. */
+    /* The files are there, but may not be opened. */
     begin_machine(&machine, true, true);
     strcpy(fake.missing, "/iommu");
     fake.open_errno = EACCES;
@@ -385,8 +385,9 @@ static void without_an_iommu_only_if_that_is_asked_for(void **state)
     assert_int_equal(fake.iommu_type, VFIO_NOIOMMU_IOMMU);
     put_frames(&machine, bytes, whole, 4);
     assert_int_equal(pci->ops->dma_map(pci, &memory, 1 << 22, &iova), 0);
-    assert_int_equal(iova, 0x400000);                                        /* where it lies */
-    assert_int_equal(pci->ops->dma_map(pci, &memory, 4096, &iova), -ENOSPC); /* it is mapped */
+    assert_int_equal(iova, 0x400000); /* at the given address */
+    assert_int_equal(pci->ops->dma_map(pci, &memory, 4096, &iova),
+                     -ENOSPC); /* the address is in use */
     assert_int_equal(pci->ops->dma_unmap(pci, iova), 0);
     assert_int_equal(pci->ops->dma_map(pci, &memory, 1 << 23, &iova), -ENOSPC);
     put_frames(&machine, bytes, torn, 4);
@@ -432,7 +433,7 @@ static void add_engine(const struct fake_machine *machine, const char *group)
     }
 }
 
-/* A mapping for one is a mapping for both, so no address is given twice. */
+/* A mapping for one function is a mapping for both, so no address is used twice. */
 static void check_beside(struct fake_machine *machine, unsigned opens, const char *describes)
 {
     static unsigned char bytes[16384] __attribute__((aligned(4096)));
@@ -472,7 +473,7 @@ static void a_function_beside_another_has_its_addresses(void **state)
 {
     struct fake_machine machine;
     (void)state;
-    /* In one group, which opens once: the device alone. */
+    /* In one group, which can be opened only once: the device alone. */
     begin_machine(&machine, true, false);
     add_engine(&machine, "17");
     check_beside(&machine, 1, "0000:03:00.1 by VFIO");
@@ -485,7 +486,7 @@ static void a_function_beside_another_has_its_addresses(void **state)
     assert_int_equal(count_asked(VFIO_GROUP_SET_CONTAINER), 2);
     assert_int_equal(count_asked(VFIO_SET_IOMMU), 1);
     end_machine(&machine);
-    /* By iommufd: one descriptor of it, and one IO address space. */
+    /* By iommufd: one descriptor, and one IO address space. */
     begin_machine(&machine, true, true);
     add_engine(&machine, "18");
     make(machine.folder, ENGINE "/vfio-dev/vfio4", NULL);
@@ -494,7 +495,7 @@ static void a_function_beside_another_has_its_addresses(void **state)
     assert_int_equal(count_asked(VIA_IOMMU_IOAS_ALLOC), 1);
     assert_int_equal(count_asked(VIA_VFIO_DEVICE_ATTACH_IOMMUFD_PT), 2);
     end_machine(&machine);
-    /* A container where there is one, if that is asked for; both functions by it. */
+    /* By a container, if it exists and the caller asks for it; both functions use it. */
     begin_machine(&machine, true, true);
     add_engine(&machine, "18");
     make(machine.folder, ENGINE "/vfio-dev/vfio4", NULL);
@@ -504,7 +505,7 @@ static void a_function_beside_another_has_its_addresses(void **state)
     end_machine(&machine);
 }
 
-/* The first one is as it was. */
+/* The first function is unaffected. */
 static void what_can_not_be_beside_is_refused(void **state)
 {
     struct fake_machine machine;
@@ -520,7 +521,7 @@ static void what_can_not_be_beside_is_refused(void **state)
         engine.address = "0000:03:00.1";
         engine.beside = first;
         unsigned held = count_fds();
-        if (by_iommufd != 0) { /* it has no device file, and its group would be another way */
+        if (by_iommufd != 0) { /* it has no device file, and its group would be another interface */
             assert_int_equal(via_kernel_open(&engine, &second, &err), -ENODEV);
             assert_non_null(strstr(err.text, "the function has no device file"));
         } else {

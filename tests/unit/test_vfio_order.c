@@ -25,12 +25,12 @@
 #define SIDES 2u
 #define WINDOW 2u
 #define REGISTERS 0u
-/* Long enough for an answer that waits for nothing. */
+/* Long enough for an answer that need not wait. */
 #define EARLY_MS 50
 /* A server waits for a second: an answer after this time says nothing. */
 #define LATE_NS (VIA_SEC_NS / 2)
 
-/* A function whose writes take until they are let go on. */
+/* A function whose writes take until the test lets them continue. */
 struct function {
     struct via_pci pci;
     char path[64];
@@ -138,7 +138,7 @@ static uint64_t now_ns(void)
     return (uint64_t)time.tv_sec * VIA_SEC_NS + (uint64_t)time.tv_nsec;
 }
 
-/* An answer, and soon after the request. */
+/* True if an answer arrives soon after the request. */
 static bool is_early(int fd, uint64_t asked_ns)
 {
     struct pollfd ready = {.fd = fd, .events = POLLIN};
@@ -172,7 +172,7 @@ static void a_read_that_crosses_pushes_what_the_peer_posted(void **state)
 {
     (void)state;
     int writer = connect_to(&functions[0]), reader = connect_to(&functions[1]);
-    /* One is being executed, the second waits in the socket. */
+    /* The server executes one write; the second waits in the socket. */
     send_access(writer, VIA_VFIO_USER_REGION_WRITE, VIA_VFIO_USER_NO_REPLY, WINDOW);
     send_access(writer, VIA_VFIO_USER_REGION_WRITE, VIA_VFIO_USER_NO_REPLY, WINDOW);
     /* A read of the function's own registers crosses nothing. */
@@ -191,7 +191,7 @@ static void a_read_that_crosses_pushes_what_the_peer_posted(void **state)
     close(reader);
 }
 
-/* Each waits for the other's earlier messages only. */
+/* Each read waits only for earlier messages of the other client. */
 static void two_reads_do_not_wait_for_each_other(void **state)
 {
     (void)state;
