@@ -12,9 +12,9 @@ from conform_share import Share, environment, run_logged, show_head, show_row, t
 
 MODULES = ["test_socket", "test_asyncio", "test_ssl", "test_selectors", "test_epoll", "test_poll", "test_httplib",
            "test_ftplib", "test_imaplib", "test_smtplib", "test_poplib", "test_xmlrpc", "test_socketserver"]
-# Hangs on machines without a vsock device, whatever carries TCP.
+# Hangs on machines without a vsock device, with and without the library.
 LEFT_OUT = "*VSOCK*"
-# Says that it needs the network, and means loopback.
+# These tests claim to need the network, but use loopback only.
 NETWORK = ["test_socketserver"]
 HEADING = re.compile(r"^(?:FAIL|ERROR): (\S+) \(([^)]*)\)", re.MULTILINE)
 RAN = re.compile(r"^Ran (\d+) tests?", re.MULTILINE)
@@ -29,7 +29,7 @@ class Runner:
         self.stats = os.path.join(folder, "stats")
 
     def run(self, module, preload, only=None):
-        """(tests that ran, those that failed, whether it ended by itself)"""
+        """(tests that ran, those that failed, True if the run ended by itself)"""
         words = [self.python, "-m", "test", "-v", "--timeout=%d" % self.timeout]
         words += ["-m", only] if only else ["-i", LEFT_OUT]
         words += ["-u", "network"] if module in NETWORK else []
@@ -41,14 +41,14 @@ class Runner:
         return sum(map(int, RAN.findall(text))), failed, ended
 
     def is_new(self, module, name):
-        """Does it fail with the library three times, and without it not once?"""
+        """True if the test fails with the library three times, and without it not once."""
         only = name.split()[0]
         return (all(self.run(module, True, only)[1] for _ in range(3)) and
                 not any(self.run(module, False, only)[1] for _ in range(3)))
 
 
 def run_suite(runner, modules, total):
-    """What is new among failures; adds to total."""
+    """Runs the modules. Returns the new failures; adds the sent bytes to `total`."""
     bad = []
     show_head("CPython")
     for module in modules:
@@ -71,7 +71,7 @@ def run_suite(runner, modules, total):
 
 
 def suite(folder, library, options):
-    """(new failures, share), or None and why it can not run."""
+    """(new failures, share), or (None, reason) if it can not run."""
     probe = subprocess.run([options.python, "-c", "import test.test_socket"], capture_output=True, check=False)
     if probe.returncode != 0:
         return None, "%s has no package 'test': install libpython3.11-testsuite" % options.python

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
 """curl's own tests, from Debian's source package, of Debian's curl: its requests, byte by byte.
 
-The source comes by apt-get into the folder of this run, and only the servers it brings are built. curl, they and the Perl
-programs among them have the library. Tests that fail only on pipes run again, up to three times.
+apt-get loads the source into the folder of this run, and only its test servers are built. curl, these servers, and the
+Perl programs among them run with the library. Tests that fail only on pipes run again, up to three times.
 """
 import os
 import re
@@ -12,12 +12,13 @@ import subprocess
 import conform_source
 from conform_share import environment, run_groups, run_logged, take_share
 
-# Rows of the table: a test is in the first one of whose servers it needs one. Tests that need any other server are left out.
+# Rows of the table: a test belongs to the first row that has one of its servers. Tests that need any other server are
+# left out.
 GROUPS = [("proxies, SOCKS", {"http-proxy", "socks4", "socks5"}), ("FTP", {"ftp", "ftp-ipv6"}), ("SMTP", {"smtp"}),
           ("IMAP", {"imap"}), ("POP3", {"pop3"}), ("HTTPS by stunnel", {"https"}),
           ("MQTT, gopher, telnet", {"mqtt", "gopher", "gopher-ipv6", "telnet", "dict"}), ("HTTP", {"http", "http-ipv6"})]
 KNOWN = set().union(*[servers for _, servers in GROUPS])
-# Without --all it is one of so many HTTP tests.
+# Without --all every fourth HTTP test runs.
 ONE_OF = 4
 RESULT = re.compile(r"^test (\d+)\.\.\.(.*?)(?=^test \d|^TEST|\Z)", re.MULTILINE | re.DOTALL)
 LIMIT_S = 1500
@@ -26,19 +27,20 @@ OPTIONS = ["--without-ssl", "--without-zlib", "--without-brotli", "--without-zst
 
 
 def build(tree):
-    """The servers of the tests. None, or why not."""
+    """Builds the servers of the tests. Returns None, or the reason for a failure."""
     for words in (["./configure", "-q", *OPTIONS], ["make", "-s", "-C", "tests/server"]):
         done = subprocess.run(words, cwd=tree, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
                               timeout=1200)
         if done.returncode != 0:
             return "%s: %s" % (" ".join(words[:1]), done.stderr.strip()[-300:])
-    # Some commands of the tests go there whichever curl is tested.
+    # Some commands of the tests use this path, whichever curl is tested.
     os.symlink(shutil.which("curl"), os.path.join(tree, "src", "curl"))
     return None
 
 
 def servers_of(path):
-    """What a test needs; None: it is one of a program of its own, which would need libcurl's source built."""
+    """The servers that a test needs; None: the test is a program of its own, for which libcurl would have to be
+    built."""
     with open(path, encoding="utf-8", errors="replace") as file:
         text = file.read()
     found = re.search(r"<server>\s*(.*?)\s*</server>", text, re.DOTALL)
@@ -73,7 +75,7 @@ class Runner:
 
 
 def run_group(runner, numbers):
-    """The figures of a row, its share and what is new."""
+    """The figures of a row, its share, and its new failures."""
     ran, failed = runner.run(numbers, False)
     ran_pipes, failed_pipes = runner.run(numbers, True)
     share = take_share(runner.stats)
@@ -88,7 +90,7 @@ def run_group(runner, numbers):
 
 
 def suite(folder, library, options):
-    """(new failures, share), or None and why it can not run."""
+    """(new failures, share), or (None, reason) if it can not run."""
     tree, why = conform_source.fetch(folder, "curl", "curl")
     why = why or build(tree)
     if why is not None:

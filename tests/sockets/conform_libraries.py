@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""The own tests of libraries whose programs wait for many connections: libevent and libuv, from Debian's source packages.
+"""The own tests of libraries whose programs wait for many connections: libevent and libuv, from Debian's source
+packages.
 
-The sources come by apt-get into the folder of this run and are built there. Tests that fail only on pipes run again, up to three times.
+apt-get loads the sources into the folder of this run, where they are built. Tests that fail only on pipes run again, up
+to three times.
 """
 import os
 import re
@@ -10,9 +12,9 @@ import subprocess
 import conform_source
 from conform_share import environment, run_groups, run_logged, take_share
 
-# libevent's groups that know connections; the rest is buffers, DNS by UDP and the like.
+# libevent's groups that test connections; the others test buffers, DNS over UDP and the like.
 LIBEVENT = ["bufferevent", "et", "finalize", "http", "listener", "main", "rpc", "ssl", "thread", "util"]
-# libuv's tests by the name of their file; the rest is files, timers and the like.
+# libuv's tests by the name of their file; the others test files, timers and the like.
 LIBUV = [("libuv: TCP", r"tcp|connect|listen|accept|getsockname|emfile"), ("libuv: poll", r"poll|readable|writable"),
          ("libuv: processes", r"ipc|fork|spawn|pipe|handle"), ("libuv: the rest", r"ping|ref|shutdown|callback|socket|udp-open")]
 TINYTEST = re.compile(r"^(\w+/\w+): (.*?)(?=^\w+/\w+: |^\d+(?:/\d+)? TESTS|^\d+ tests|\Z)", re.MULTILINE | re.DOTALL)
@@ -21,7 +23,7 @@ ALONE_S = 60
 
 
 def build(tree, target, *options):
-    """The program of the tests and None, or None and why not."""
+    """(the test program, None), or (None, the reason for a failure)."""
     folder = os.path.join(tree, "conform")
     for words in (["cmake", "-S", tree, "-B", folder, "-DCMAKE_BUILD_TYPE=Release", *options],
                   ["cmake", "--build", folder, "--target", target, "--parallel", str(os.cpu_count())]):
@@ -35,7 +37,7 @@ def build(tree, target, *options):
 
 
 class Libevent:
-    """One process a group; it forks for each test."""
+    """One process per group; it forks for each test."""
 
     def __init__(self, program):
         self.program = program
@@ -52,7 +54,7 @@ class Libevent:
 
 
 class Libuv:
-    """One process a test, as its own runner has it."""
+    """One process per test, as in libuv's own runner."""
 
     def __init__(self, program, tests):
         self.program = program
@@ -84,7 +86,7 @@ class Libuv:
 
 
 def run_group(tests, names, folder, library):
-    """The figures of a row, its share and what is new."""
+    """The figures of a row, its share, and its new failures."""
     stats = os.path.join(folder, "libraries-stats")
     log = os.path.join(folder, "libraries-log")
     ran, failed = tests.run(names, environment(False, library, stats), log)
@@ -101,7 +103,7 @@ def run_group(tests, names, folder, library):
 
 
 def suite(folder, library, _options):
-    """(new failures, share), or None and why it can not run."""
+    """(new failures, share), or (None, reason) if it can not run."""
     sources = []
     for package, program in (("libevent", "libevent-2.1-7"), ("libuv1", "libuv1")):
         place = os.path.join(folder, package)

@@ -12,7 +12,7 @@ from conform_programs import HOST, Failed, run_rows
 from conform_services import python, write
 from lab import free_port
 
-# Records of a zone, and what each says.
+# Names of the records of a zone.
 NAMES = ["host%04d" % n for n in range(3000)]
 
 
@@ -25,7 +25,7 @@ def dig(lab, port, *words):
 
 
 def check_names(lab, port):
-    """Several questions on one connection, and one each time. It listens before it knows."""
+    """Several questions on one connection, and one per connection. The server listens before it has read its zone."""
     deadline = time.monotonic() + 15
     while dig(lab, port, "+short", NAMES[0] + ".test") == "" and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -47,7 +47,7 @@ def dnsmasq(lab):
 
 
 def named(lab):
-    """libuv; a whole zone by one answer."""
+    """A server on libuv; a whole zone in one answer."""
     port = free_port()
     zone = write(lab, "zone", "$TTL 60\n@ SOA ns root 1 60 60 60 60\n@ NS ns\nns A 127.0.0.1\n" +
                  "".join("%s A %s\n" % (name, address(n)) for n, name in enumerate(NAMES)))
@@ -117,7 +117,7 @@ def dovecot(lab):
     imap, pop = free_port(), free_port()
     top = os.path.join(lab.folder, "dovecot")
     os.mkdir(top)
-    if os.geteuid() == 0:  # it does not keep the mail of user nobody as root
+    if os.geteuid() == 0:  # dovecot started by root does not keep the mail of user nobody
         shutil.chown(top, "nobody")
     keep = "LD_PRELOAD VIADUCT_SOCKETS_STATS VIADUCT_SOCKETS_AFTER"
     config = write(lab, "dovecot.conf", "base_dir = %s/run\nstate_dir = %s\nlog_path = %s/log\nprotocols = imap pop3\nssl = no\n"

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""nginx' own tests (Perl, github.com/nginx/nginx-tests) against Debian's nginx: HTTP and stream, as client, server and proxy.
+"""nginx' own tests (Perl, github.com/nginx/nginx-tests) against Debian's nginx: HTTP and stream, as client, server and
+proxy.
 
-They come by git when this runs, from there or from a path. The tests, the servers they fake and nginx have the library.
-Tests of what this nginx has not been built with skip themselves. Tests that fail only on pipes run again, up to twice.
+git loads the tests for each run, from there or from a path. The tests, the servers they fake and nginx have the
+library. Tests of modules that this nginx does not have skip themselves. Tests that fail only on pipes run again, up to
+twice.
 """
 import concurrent.futures
 import os
@@ -15,21 +17,21 @@ from conform_share import environment, run_groups, take_share
 
 URL = "https://github.com/nginx/nginx-tests"
 MODULES = "/usr/lib/nginx/modules"
-# Rows of the table, in this order: a test is in the first that fits.
+# Rows of the table, in this order: a test belongs to the first that matches.
 GROUPS = [("stream", r"stream_"), ("upstreams", r"upstream"), ("proxy", r"proxy"), ("FastCGI, SCGI, uwsgi", r"fastcgi|scgi|uwsgi"),
           ("memcached, gRPC", r"memcached|grpc"), ("HTTP/2", r"h2_"), ("SSL", r"ssl"), ("HTTP", r"")]
-# Of other transports, or nothing but a mail proxy, which Debian has in a package of its own.
+# Tests of other transports, or of the mail proxy, which Debian has in a package of its own.
 NEVER = re.compile(r"^(h3_|quic_|mail_|stream_udp|perl|image_filter|xslt|.*win32)")
 RESULT = re.compile(r"^(not )?ok (\d+)([^\n]*)$", re.MULTILINE)
 PLAN = re.compile(r"^1\.\.(\d+)(.*SKIP)?", re.IGNORECASE | re.MULTILINE)
 LIMIT_S = 120
 AT_ONCE = 4
-# Without --all it is one of so many, but of stream's all.
+# Without --all every fourth test runs, and all of stream's.
 ONE_OF = 4
 
 
 def fetch(folder, source):
-    """The tree, or None and why not."""
+    """(the tree, None), or (None, the reason for a failure)."""
     tree = os.path.join(folder, "nginx-tests")
     if os.path.isdir(source) and os.path.isdir(os.path.join(source, "lib", "Test")):
         shutil.copytree(source, tree)
@@ -41,7 +43,7 @@ def fetch(folder, source):
 
 
 def leave_out_missing_modules(tree):
-    """The tests load every module that nginx was configured to have as a file; Debian packs each by itself."""
+    """The tests load every module that nginx was configured to have as a file; Debian has a package for each."""
     path = os.path.join(tree, "lib", "Test", "Nginx.pm")
     with open(path, encoding="utf-8") as file:
         text = file.read()
@@ -64,13 +66,13 @@ class Runner:
         env.update(TEST_NGINX_BINARY="/usr/sbin/nginx", TEST_NGINX_MODULES=MODULES,
                    TEST_NGINX_GLOBALS="user root;" if os.geteuid() == 0 else "", TMPDIR=os.path.dirname(self.tree))
         if preload:
-            # nginx hands its workers no more of the environment than it is told to.
+            # nginx passes only the configured variables of its environment to its workers.
             env["TEST_NGINX_GLOBALS"] += "".join(" env %s;" % name for name in (
                 "LD_PRELOAD", "VIADUCT_SOCKETS_STATS", "VIADUCT_SOCKETS_AFTER"))
         return env
 
     def run(self, test, preload):
-        """(names of what ran, of what failed); a program that ends early has failed at that."""
+        """(names of the tests that ran, of those that failed); a test program that ends early counts as a failure."""
         process = subprocess.Popen(["perl", test], cwd=self.tree, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                    stderr=subprocess.DEVNULL, start_new_session=True, env=self.environment(preload))
         try:
@@ -106,14 +108,14 @@ def groups_of(tree, every):
 
 
 def run_tests(runner, tests, preload):
-    """(all that ran, all that failed). They find ports for themselves, and mostly wait."""
+    """(all tests that ran, all that failed). The tests find free ports themselves, and mostly wait."""
     with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
         results = list(pool.map(lambda test: runner.run(test, preload), tests))
     return tuple(set().union(*parts) for parts in zip(*results)) if results else (set(), set())
 
 
 def run_group(runner, tests):
-    """Title's figures, share and what is new."""
+    """The figures of the row, its share, and its new failures."""
     ran, failed = run_tests(runner, tests, False)
     ran_pipes, failed_pipes = run_tests(runner, tests, True)
     share = take_share(runner.stats)
@@ -127,7 +129,7 @@ def run_group(runner, tests):
 
 
 def suite(folder, library, options):
-    """(new failures, share), or None and why it can not run."""
+    """(new failures, share), or (None, reason) if it can not run."""
     if shutil.which("nginx") is None or not os.path.exists(os.path.join(MODULES, "ngx_stream_module.so")):
         return None, "nginx or its stream module is not installed (libnginx-mod-stream)"
     tree, why = fetch(folder, options.nginx_tests)

@@ -160,7 +160,7 @@ WAYS = [
 
 
 def run_ways(ways, preload, library, folder, stats):
-    """What failed, and why."""
+    """The failed rows, and the reason of each."""
     failed = {}
     for function, *options in ways:
         name = " ".join(map(str, [function.__name__, *options]))
@@ -172,14 +172,14 @@ def run_ways(ways, preload, library, folder, stats):
 
 
 def run_rows(title, rows, folder, library):
-    """rows: (name, a program it needs, ways). (new failures, share)."""
+    """rows: (name, a program that it needs, ways to run it). Returns (new failures, share)."""
     bad = []
     total = Share()
     stats = os.path.join(folder, "programs-stats")
     os.chmod(folder, 0o755)
     open(stats, "w", encoding="ascii").close()
     os.chmod(stats, 0o666)
-    library = shutil.copy(library, folder)  # where servers that are not root's can read it, too
+    library = shutil.copy(library, folder)  # a copy that servers of other users can read
     show_head(title)
     for name, program, ways in rows:
         if shutil.which(program) is None and not os.path.exists(program):
@@ -189,7 +189,7 @@ def run_rows(title, rows, folder, library):
         piped = run_ways(ways, True, library, folder, stats)
         share = take_share(stats)
         total.add(share)
-        for _ in range(2):  # on a busy machine anything may be late
+        for _ in range(2):  # a second attempt, because on a busy machine anything may be late
             new = {way: why for way, why in piped.items() if way not in plain}
             if new:
                 again = [way for way in ways if " ".join(map(str, [way[0].__name__, *way[1:]])) in new]

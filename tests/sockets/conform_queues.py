@@ -2,7 +2,7 @@
 """Message brokers, messaging libraries and stores, each with clients, both ends with the library.
 
 The data that a client gets are compared with the sent data. Some servers are Go programs, which make their own system
-calls: these are served by the kernel. Programs that are not installed are left out.
+calls: their connections stay with the kernel. Programs that are not installed are left out.
 """
 import os
 import shutil
@@ -94,7 +94,7 @@ def nngcat(lab):
 
 
 def nanocat(lab):
-    """As nngcat, of the library before it."""
+    """As nngcat, for the older library nanomsg."""
     port = free_port()
     at = "tcp://%s:%d" % (HOST, port)
     data = os.urandom(900_000)
@@ -109,7 +109,7 @@ def nanocat(lab):
 
 
 def etcd(lab):
-    """By its gateway for JSON."""
+    """Uses etcd's gateway for JSON."""
     port, peers = free_port(), free_port()
     data = os.path.join(lab.folder, "etcd")
     url = "http://%s:%d" % (HOST, port)
@@ -128,7 +128,8 @@ def etcd(lab):
 
 
 def pgbouncer(lab, mode):
-    """In front of PostgreSQL, in one thread: its connections stay when those of its clients end."""
+    """pgbouncer in front of PostgreSQL, in one thread: its connections to the server stay open when those of its
+    clients end."""
     port = free_port()
     with postgres(lab) as behind:
         config = write(lab, "pgbouncer.ini", "[databases]\npostgres = host=%s port=%d user=bench\n[pgbouncer]\nlisten_addr = "

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
 """Redis' own tests, from Debian's source package, against Debian's redis-server; replication included.
 
-The source comes by apt-get into the folder of this run. Both the server and the Tcl interpreter that asks it have the
-library. A failing test is run again with its file, alone.
+The source comes by apt-get into the folder of this run. Both the server and the Tcl interpreter of the tests run with
+the library. A failing test is run again with its file, alone.
 """
 import os
 import random
@@ -12,7 +12,7 @@ import signal
 import conform_source
 from conform_share import environment, run_groups, run_logged, take_share
 
-# Seconds each; the whole suite takes an hour or so.
+# Tests of some seconds each; the whole suite takes about an hour.
 SOME = ["unit/printver", "unit/auth", "unit/protocol", "unit/keyspace", "unit/info", "unit/querybuf", "unit/tls",
         "unit/networking", "unit/obuf-limits", "unit/pubsub", "unit/multi", "unit/slowlog", "unit/tracking",
         "unit/pause", "unit/limits", "unit/type/string", "unit/type/list", "unit/type/stream-cgroups",
@@ -20,21 +20,22 @@ SOME = ["unit/printver", "unit/auth", "unit/protocol", "unit/keyspace", "unit/in
         "integration/replication", "integration/replication-2", "integration/replication-3",
         "integration/replication-4", "integration/psync2-reg", "integration/redis-cli",
         "integration/redis-benchmark"]
-# Build modules, or need more memory than machines for tests have.
+# These tests build modules, or need more memory than machines for tests have.
 NEVER = re.compile(r"moduleapi|violations")
 OK = re.compile(r"\[ok\]: (.*?)(?: \(\d+ ms\))?$", re.MULTILINE)
 ERR = re.compile(r"\[(?:err|exception|TIMEOUT)\]: ([^\n]*)")
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
-# In names: how far a test came in its time, and which it drew at random.
+# Numbers in the names of tests: how far a test got in its time, and which case it chose at random.
 NUMBERS = re.compile(r"(?<=\(x = )\d+|(?<=#)\d+|(?<=CYCLE )\d+")
 LIMIT_S = 900
-# Ports of a run: its own, as another run on this machine may be under way. The cluster's are 10,000 above.
+# Each run has ports of its own, because another run may be under way on this machine. The cluster's ports are 10,000
+# above.
 PORTS = 600
 PORTS_FROM = 11000
 
 
 def prepare(tree):
-    """Debian's programs where the tests look for theirs."""
+    """Links Debian's programs to where the tests look for theirs."""
     for name in ("redis-server", "redis-cli", "redis-benchmark", "redis-check-aof", "redis-check-rdb",
                  "redis-sentinel"):
         link = os.path.join(tree, "src", name)
@@ -50,7 +51,7 @@ def all_units(tree):
 
 
 class NothingRan(Exception):
-    """No test of a file ran, which is a failure."""
+    """No test of a file ran, which counts as a failure."""
 
 
 class Runner:
@@ -77,7 +78,7 @@ class Runner:
 
 
 def run_unit(runner, unit):
-    """Its figures, its share and what is new."""
+    """The figures of a unit, its share, and its new failures."""
     ran, failed = runner.run(unit, False)
     ran_pipes, failed_pipes = runner.run(unit, True)
     share = take_share(runner.stats)
@@ -98,7 +99,7 @@ def run_unit_or_tell(runner, unit):
 
 
 def suite(folder, library, options):
-    """(new failures, share), or None and why it can not run."""
+    """(new failures, share), or (None, reason) if it can not run."""
     tree, why = conform_source.fetch(folder, "redis", "redis-server")
     if tree is None:
         return None, why

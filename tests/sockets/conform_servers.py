@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""Common servers, each with its own clients, both ends with the library: everything that works without it has
-to work. The contents of files and tables are compared with the sent data. Programs that are not installed are
+"""Common servers, each with its own clients, both ends with the library: everything that works without the library has
+to work with it. The contents of files and tables are compared with the sent data. Programs that are not installed are
 left out.
 """
 import contextlib
@@ -15,7 +15,7 @@ import time
 from conform_programs import HOST, Failed, big_file, nginx_config, run_rows, same
 from lab import free_port
 
-# Debian has them beside, not in PATH.
+# Debian's PostgreSQL programs are not in PATH.
 POSTGRES = sorted(os.path.join("/usr/lib/postgresql", name, "bin") for name in
                   (os.listdir("/usr/lib/postgresql") if os.path.isdir("/usr/lib/postgresql") else ()))
 # PostgreSQL refuses to run as root.
@@ -42,12 +42,12 @@ def postgres(lab):
     port = free_port()
     with lab.server(postgres_program("postgres"), "-D", data, "-h", HOST, "-p", str(port), "-k", "", "-c", "fsync=off",
                     port=port, **NOBODY) as server:
-        # It listens before it is ready.
+        # The server listens before it is ready.
         while subprocess.run([postgres_program("pg_isready"), "-q", *bench_at(port)[:-1]], check=False).returncode == 1:
             time.sleep(0.02)
         lab.run(postgres_program("pgbench"), *bench_at(port), "-i", "-q")
         yield port
-        # SIGTERM would wait for its clients, killed ones too.
+        # After SIGTERM the server would wait for its clients, even killed ones.
         server.send_signal(signal.SIGINT)
 
 
@@ -84,7 +84,7 @@ def psql_copy(lab):
 
 
 def psql_cancel(lab):
-    """A time limit ends a query, and the connection goes on."""
+    """A time limit ends a query, and the connection continues."""
     with postgres(lab) as port:
         out = lab.run(postgres_program("psql"), "-X", "-q", "-A", "-t", *bench_at(port), stdin=b"set statement_timeout = 200;"
                       b"select pg_sleep(30); set statement_timeout = 0; select 6 * 7;")
@@ -92,7 +92,7 @@ def psql_cancel(lab):
 
 
 def pg_basebackup(lab):
-    """The whole cluster by one connection, its log meanwhile by another."""
+    """Copies the whole cluster over one connection, and meanwhile its log over another."""
     with postgres(lab) as port:
         copy = os.path.join(lab.folder, "copy")
         lab.run(postgres_program("pg_basebackup"), "-D", copy, "-X", "stream", "-c", "fast", "--no-sync",
@@ -118,7 +118,7 @@ def memcached(lab, client, *options):
 
 
 def mosquitto(lab, *options):
-    """Every line published is one that a subscriber gets, in order."""
+    """A subscriber gets every published line, in order."""
     port = free_port()
     config = os.path.join(lab.folder, "mosquitto.conf")
     with open(config, "w", encoding="ascii") as file:
@@ -127,7 +127,7 @@ def mosquitto(lab, *options):
     lines = b"".join(b"message %d\n" % n for n in range(5000))
     at = ("-h", HOST, "-p", str(port), "-t", "lines", *options)
     with lab.server("mosquitto", "-c", config, port=port):
-        # A session that stays, so that nothing is missed before the subscriber is there.
+        # A persistent session, so that the subscriber gets all lines, even those published before it connects.
         session = ("-c", "-i", "reader", "-W", "30")
         with contextlib.suppress(Failed):
             lab.run("mosquitto_sub", *at, "-c", "-i", "reader", "-E")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""Services that are none of the web's, each with clients, both ends with the library: databases, queues, file servers,
+"""Services other than the web, each with clients, both ends with the library: databases, queues, file servers,
 remote calls, measuring tools, and servers that are started for each connection.
 
 Programs that are not installed are left out.
@@ -229,7 +229,7 @@ def subversion(lab, *options):
 
 
 def nbdkit(lab, *options):
-    """A disk's image there and back: many requests under way on each connection."""
+    """Copies a disk image there and back: many requests are under way on each connection."""
     port = free_port()
     data = big_file(lab)
     image, got = write(lab, "image", ""), os.path.join(lab.folder, "nbd-got")
@@ -244,7 +244,7 @@ def nbdkit(lab, *options):
 
 
 def ffmpeg(lab):
-    """A film from one program to another."""
+    """Sends a film from one program to another."""
     port = free_port()
     at = "tcp://%s:%d" % (HOST, port)
     quiet = ("ffmpeg", "-v", "error", "-nostdin", "-y")
@@ -260,7 +260,7 @@ def ffmpeg(lab):
 
 
 def distcc(lab):
-    """Objects as they are when made here."""
+    """The object files must equal those of a local compiler."""
     port = free_port()
     text = "".join("int f%d(int x) { return x * %d; }\n" % (n, n) for n in range(300))
     write(lab, "dist.c", text)
@@ -362,7 +362,7 @@ def ucx(lab, test, *options):
 
 
 def libfabric(lab, *options):
-    """Its own pingpong, by its provider for TCP."""
+    """libfabric's own pingpong, with its provider for TCP."""
     port = free_port()
     words = ("env", "FI_TCP_IFACE=lo", "fi_pingpong", "-p", "tcp", "-e", "msg", "-I", "100", "-c")
     with lab.server(*words, "-B", str(port), port=port):
@@ -373,7 +373,7 @@ def libfabric(lab, *options):
 
 
 def through(lab, port):
-    """All that goes in comes out."""
+    """All input bytes must be in the output."""
     data = big_file(lab)
     for _ in range(2):
         same("socat", lab.run("socat", "-t", "30", "-", "TCP:%s:%d" % (HOST, port), stdin=data), data)
@@ -401,7 +401,7 @@ def socket_activate(lab):
 
 
 def ncat(lab, who_sends):
-    """One way: it writes all that it has before it reads."""
+    """One direction: netcat writes all its bytes before it reads."""
     data = big_file(lab)
     port = free_port()
     server = ["< big ncat --send-only", "> nc-got ncat --recv-only"]
@@ -417,7 +417,7 @@ def ncat(lab, who_sends):
 
 
 def netcat(lab):
-    """As a pipe between two shells."""
+    """ncat as a pipe between two shells."""
     data = big_file(lab)
     port = free_port()
     with lab.server("sh", "-c", "exec nc -N -l %s %d < big > nc-got" % (HOST, port), port=port) as server:

@@ -7,8 +7,8 @@ import os
 import signal
 import subprocess
 
-# A connection that stays with the kernel by rule: its bytes were never meant for pipes. Bytes that other connections
-# sent by the kernel count against the library.
+# Reasons by which a connection stays with the kernel by rule: its bytes do not count. Bytes that other connections send
+# by the kernel lower the share.
 NOT_ELIGIBLE = {
     "peer is a plain program", "ended before pipes were worth it", "socket option that pipes can not honour",
     "used through stdio", "passed to another program by exec", "sent to another process", "process uses io_uring",
@@ -17,8 +17,8 @@ NOT_ELIGIBLE = {
 
 
 def run_logged(words, folder, env, log, limit_s, end=signal.SIGKILL):
-    """(exit code, what was written), the former None when it took longer. Its children end with it: some tests leave
-    theirs behind when they fail."""
+    """(exit code, output); the exit code is None after a time-out. The program's children are ended with it: some tests
+    leave theirs behind when they fail."""
     code = None
     with open(log, "wb") as out:
         process = subprocess.Popen(words, cwd=folder, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
@@ -38,7 +38,7 @@ def run_logged(words, folder, env, log, limit_s, end=signal.SIGKILL):
 
 
 class Share:
-    """Bytes sent: by pipes, by the kernel, and of those how many on connections of which kind."""
+    """Bytes sent by pipes, and by the kernel, these also by the reason of their connection."""
 
     def __init__(self):
         self.pipe = self.kernel = 0
@@ -72,7 +72,7 @@ class Share:
 
 
 def take_share(path):
-    """The lines that programs have written to that file since the last call."""
+    """The statistics that programs have written to the file since the last call."""
     share = Share()
     if os.path.exists(path):
         with open(path, encoding="utf-8") as lines:
@@ -89,7 +89,7 @@ def environment(preload, library, stats):
     env = dict(os.environ)
     env.pop("LD_PRELOAD", None)
     if preload:
-        # Every connection from its first calls on: most tests send little.
+        # Pipes from the first calls of a connection on: most tests send little.
         env.update(LD_PRELOAD=library, VIADUCT_SOCKETS_STATS=stats, VIADUCT_SOCKETS_AFTER="0")
     return env
 
@@ -103,26 +103,27 @@ def show_head(title):
     print(HEAD, flush=True)
 
 
-# Below it a share says nothing: shown are the bytes.
+# With fewer bytes the table shows the bytes, because a share would mean nothing.
 FEW_BYTES = 4096
 
 
 def part(pipe, bytes_):
-    """For the table."""
+    """A share as text for the table."""
     if bytes_ == 0:
         return "-"
     return "%d/%d B" % (pipe, bytes_) if bytes_ < FEW_BYTES else "%.1f %%" % (100 * pipe / bytes_)
 
 
 def show_row(name, plain, piped, share, new):
-    """plain, piped: (ran, failed) each."""
+    """Prints a row; plain, piped: (ran, failed) each."""
     shares = part(share.pipe, share.pipe + share.kernel), part(share.pipe, share.eligible())
     print("%-22s %8d %8d %8d %8d %12s %12s  %s" % (name, *plain, *piped, *shares, ", ".join(new) or "none"),
           flush=True)
 
 
 def run_groups(suite, groups, run_group):
-    """(new failures, share) of groups, (title, tests) each: run_group(tests) gives what show_row() wants, and is shown."""
+    """Runs groups, (title, tests) each: run_group(tests) returns the arguments of show_row(). Returns (new failures,
+    share)."""
     total = Share()
     bad = []
     show_head(suite)

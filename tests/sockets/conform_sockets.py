@@ -1,19 +1,20 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""Tests and programs of others, with and without the library: a test that fails with it only is a bug here.
+"""Tests and programs of other projects, with and without the library: a test that fails only with the library is a bug
+of the library.
 
 usage: conform_sockets.py [--suites NAME,...] [--all] [--python PROGRAM] [--timeout S] [--nginx-tests PATH] [MODULE...]
   --suites  some of: programs, servers, services, web, queues, names, systems, runtimes, libraries, redis,
              nginx, curl, cpython; default: all
-  --all     all tests of Redis, nginx and curl, not some
-  --nginx-tests  a path, or another URL, to have nginx' tests from
+  --all     every test of Redis, nginx and curl, not only some
+  --nginx-tests  a path, or another URL, from which git gets nginx' tests
   MODULE    of CPython's tests, which are then the only suite
 
-Each runs on kernel TCP and on pipes; then how much of what was sent went by pipes, of all bytes and of those on
-connections that are not the kernel's by rule (demoted, to plain programs, ended before the two ends had met; and what is
-sent before there is another end); where few bytes were sent, the bytes. The tests come from Debian's packages
-libpython3.11-testsuite, redis, curl, libevent and libuv1 (source), and nginx' by git. Exit code 1 for new failures or less
-than 90 % of the eligible bytes by pipes, 77 when nothing could run.
+Each runs on kernel TCP and on pipes. Then the share of pipes is printed: of all sent bytes, and of the eligible ones
+(not those of connections that stay with the kernel by rule: demoted, to plain programs, or ended before the two ends
+had met; nor bytes sent before there was another end). Where few bytes were sent, the bytes are printed. The tests come
+from Debian's packages libpython3.11-testsuite, redis, curl, libevent and libuv1 (source), and nginx' by git. Exit code
+1 for new failures or less than 90 % of the eligible bytes by pipes, 77 when nothing could run.
 """
 import argparse
 import os

@@ -6,7 +6,7 @@ import subprocess
 
 
 def source_lists(parts):
-    """apt's sources of this machine, for source packages: those that have none fail quietly."""
+    """Writes apt's sources of this machine for source packages; sources that have none fail without an error."""
     os.makedirs(parts)
     for folder in ("/etc/apt", "/etc/apt/sources.list.d"):
         for name in os.listdir(folder) if os.path.isdir(folder) else ():
@@ -18,8 +18,8 @@ def source_lists(parts):
 
 
 def fetch(folder, package, program):
-    """The unpacked source of what is installed as `program`, or None and why not. An update may have replaced it in the
-    archive: then the newest one."""
+    """(the unpacked source of the package that installed `program`, None), or (None, the reason for a failure). If an
+    update has replaced that version in the archive, the newest one."""
     apt = os.path.join(folder, "apt")
     parts = os.path.join(folder, "parts")
     os.makedirs(os.path.join(apt, "partial"))

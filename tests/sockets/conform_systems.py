@@ -20,7 +20,7 @@ from lab import free_port
 
 
 def dante(lab):
-    """Processes that hand a connection on by SCM_RIGHTS: one negotiates, one connects, one carries."""
+    """Processes that pass a connection on by SCM_RIGHTS: one negotiates, one connects, one copies the data."""
     port = free_port()
     config = write(lab, "danted.conf", "logoutput: %s/danted.log\ninternal: %s port = %d\nexternal: lo\nclientmethod: none\n"
                    "socksmethod: none\nuser.privileged: root\nuser.unprivileged: nobody\nclient pass {\n from: 0.0.0.0/0 to: 0.0.0.0/0\n"
@@ -81,14 +81,14 @@ def count_lines(path):
 
 
 def gearman(lab):
-    """A client's job goes by the server to a worker, and back."""
+    """The server passes a client's job to a worker, and the result back."""
     port = free_port()
     at = ("-h", HOST, "-p", str(port))
     with lab.server("gearmand", "-L", HOST, "-p", str(port), "-l", "stderr", "--threads=2", port=port):
         worker = subprocess.Popen(["gearman", *at, "-w", "-f", "back", "cat"], env=lab.env, cwd=lab.folder,
                                   stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
-            for size in (1, 1000, 60_000) * 5:  # more than a shell's pipe holds is too much for cat
+            for size in (1, 1000, 60_000) * 5:  # with more bytes than a pipe of the shell holds, cat would block
                 data = os.urandom(size)
                 same("gearman", lab.run("gearman", *at, "-f", "back", stdin=data), data)
         finally:
@@ -131,7 +131,7 @@ def gunicorn(lab, *options):
 
 
 def tgt(lab):
-    """iSCSI, as tests of libiscsi's write and read it."""
+    """iSCSI, written and read by libiscsi's tests."""
     port = free_port()
     image = write(lab, "disk", "")
     os.truncate(image, 64 << 20)
@@ -150,7 +150,7 @@ def tgt(lab):
 
 
 def qemu_nbd(lab):
-    """A disk's image there and back."""
+    """Copies a disk image there and back."""
     port = free_port()
     data = big_file(lab)
     image, got = write(lab, "qemu-image", ""), os.path.join(lab.folder, "qemu-got")
@@ -188,7 +188,7 @@ def netpipe(lab, *options):
 
 
 def fio(lab):
-    """Its reader ends early after short reads, over kernel TCP, too: seldom so with few bytes each time."""
+    """The program's reader ends early after short reads, over kernel TCP, too; with few bytes at a time, seldom."""
     port = free_port()
     words = ("fio", "--name=job", "--ioengine=net", "--protocol=tcp", "--port=%d" % port, "--size=20m", "--bs=4k")
     with lab.server(*words, "--listen", "--rw=read", port=port) as server:

@@ -24,7 +24,7 @@ def url(port, path="big"):
 
 @contextlib.contextmanager
 def origin(lab):
-    """A server behind the proxies, with a big file and a small one: its port."""
+    """Starts a server behind the proxies, with a big file and a small one. Returns its port."""
     big_file(lab)
     write(lab, "small", "x" * 1000)
     ports = (free_port(), free_port())
@@ -33,13 +33,13 @@ def origin(lab):
 
 
 def fetch(lab, port, *options):
-    """The big file several times by one connection, and by another client."""
+    """Loads the big file several times over one connection, and by another client."""
     data = big_file(lab)
     same("curl", lab.run("curl", "-sS", *options, *[url(port)] * 3), data * 3)
 
 
 def load(lab, port):
-    """Many small ones by connections that stay, and by ones that do not."""
+    """Loads the small file many times, over persistent connections, and over one connection each."""
     for options in (("-k", "-n", "10000", "-c", "16"), ("-n", "1000", "-c", "4")):
         out = lab.run("ab", "-q", *options, url(port, "small")).decode()
         if not re.search(r"^Failed requests: +0$", out, re.MULTILINE) or "Non-2xx" in out:
@@ -56,7 +56,7 @@ def h2load(lab, port):
 
 
 def apache(lab, kind):
-    """Its processes (prefork) or threads (event)."""
+    """Apache with processes (prefork) or threads (event)."""
     port = free_port()
     write(lab, "small", "x" * 1000)
     config = write(lab, "apache.conf", "ServerRoot /usr/lib/apache2\nDefaultRuntimeDir %s\nPidFile %s/apache.pid\n"
@@ -65,7 +65,7 @@ def apache(lab, kind):
                    "MaxKeepAliveRequests 0\n"
                    % (lab.folder, lab.folder, kind, kind, HOST, port, lab.folder, lab.folder))
     big_file(lab)
-    # It ends its whole process group.
+    # Apache ends its whole process group.
     with lab.server("apache2", "-f", config, "-DFOREGROUND", port=port, start_new_session=True):
         fetch(lab, port)
         load(lab, port)

@@ -5,8 +5,8 @@
 usage: reload_nginx.py [--count N] [--connections C]
 
 In turns of 25 reloads each. Prints requests, failed ones as wrk counts them, for each reload and for each million of
-requests, and how much went by pipes. Exit code 1 when pipes fail more requests than kernel TCP does, when nginx
-complains, or when less than 90 % of its bytes went by pipes.
+requests, and the share of bytes sent by pipes. Exit code 1 when pipes fail more requests than kernel TCP does, when
+nginx logs an error, or when less than 90 % of its bytes went by pipes.
 """
 import argparse
 import json
@@ -22,7 +22,7 @@ import time
 import lab
 from lab import PRELOAD, free_port, listens
 
-# Reloads between two changes of the way.
+# Reloads between two changes from kernel TCP to pipes or back.
 TURN = 25
 
 CONFIG = """
@@ -61,7 +61,7 @@ def failures_of(out):
 
 
 def bytes_by(stats):
-    """What nginx sent by pipes and by the kernel."""
+    """The bytes that nginx sent by pipes and by the kernel."""
     pipe = kernel = 0
     with open(stats, encoding="utf-8") as lines:
         for line in lines:
@@ -73,7 +73,7 @@ def bytes_by(stats):
 
 
 def measure(preload, count, connections, more_env=None):
-    """[requests, failed, bytes by pipes, by the kernel], and what nginx complained of."""
+    """[requests, failed, bytes by pipes, by the kernel], and the errors in nginx' log."""
     folder = tempfile.mkdtemp(prefix="via-nginx-")
     os.chmod(folder, 0o755)
     port = free_port()
@@ -134,7 +134,7 @@ def main():
                  100 * pipe / max(pipe + kernel, 1), len(complaints[preload])))
         for line in complaints[preload][:5]:
             print("    " + line.rstrip())
-    # Which requests are under way at a reload is chance: three standard deviations of a count.
+    # Chance decides which requests are under way at a reload: the limit is three standard deviations of a count.
     plain, piped = sums[False], sums[True]
     allowed = plain[1] + 3 * max(plain[1], 1) ** 0.5
     return 1 if (piped[1] > allowed or len(complaints[True]) > len(complaints[False]) or
