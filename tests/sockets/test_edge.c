@@ -66,8 +66,8 @@ static void a_reader_reads_all_that_it_finds(void **state)
     (void)state;
     struct via_edge told = {.sequence = 5};
     struct via_edge_now now = piped(ET_IN, EPOLLIN, 6, 5);
-    now.next =
-        8; /* two more arrived while the bits were determined: a reader of all bytes finds them */
+    /* Two more arrived while the bits were determined: a reader of all bytes finds them. */
+    now.next = 8;
     told_once(&told, &now);
     assert_int_equal(told.sequence, 8);
 }

@@ -117,8 +117,8 @@ static void who_is_helped_by_making_way_does_so_at_once(void **state)
     assert_false(spin.yields);
     via_spin_made_way(&spin, true);
     assert_true(spin.yields);
-    via_spin_made_way(
-        &spin, false); /* the event came while this side polled, so it came from another CPU */
+    /* The event came while this side polled, so it came from another CPU. */
+    via_spin_made_way(&spin, false);
     assert_false(spin.yields);
 }
 

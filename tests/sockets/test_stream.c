@@ -215,8 +215,8 @@ static void fin_has_room_in_a_full_pipe(void **state)
     assert_int_equal(via_stream_tx_fin(&d.tx, VIA_STREAM_FIN_CLOSED), 0);
     assert_int_equal(via_stream_tx_fin(&d.tx, 0), -EALREADY);
     assert_int_equal(write_some(&d, "x", 1), -EPIPE);
-    assert_true(via_stream_rx_is_ending(&d.rx) ==
-                false); /* the position of the kernel span is not known yet */
+    /* The position of the kernel span is not known yet. */
+    assert_true(via_stream_rx_is_ending(&d.rx) == false);
     do {
         n = read_some(&d, data, 1, &end);
         total += n;
@@ -422,8 +422,8 @@ static void a_message_of_any_size_comes_whole(void **state)
         assert_false(via_stream_rx_has_quick(&d.rx));
         assert_true(via_stream_tx_write_quick(&d.tx, data, bytes));
         assert_true(via_stream_rx_has_quick(&d.rx));
-        assert_int_equal(via_stream_rx_quick(&d.rx, got, bytes - 1, false),
-                         0); /* a record is not read in part */
+        /* A record is not read in part. */
+        assert_int_equal(via_stream_rx_quick(&d.rx, got, bytes - 1, false), 0);
         assert_int_equal(via_stream_rx_quick(&d.rx, got, bytes, false), bytes);
         assert_memory_equal(got, data, bytes);
         assert_int_equal(got[bytes], 0xee);
@@ -463,8 +463,8 @@ static void slots_for_the_end_are_left_free(void **state)
     }
     assert_int_equal(sent, 16 - 1 - 2); /* SWITCH takes one slot, if its credit has not been read */
     assert_int_equal(via_stream_tx_demote(&d.tx), 0);
-    assert_int_equal(via_stream_rx_quick(&d.rx, got, sizeof(got), false),
-                     5); /* by the quarter of the ring */
+    /* By the quarter of the ring. */
+    assert_int_equal(via_stream_rx_quick(&d.rx, got, sizeof(got), false), 5);
     assert_int_equal(read_some(&d, got, sizeof(got), &end), sent - 5);
     assert_int_equal(via_stream_rx_next(&d.rx), VIA_NEXT_KERNEL);
     assert_false(via_stream_tx_write_quick(&d.tx, "x", 1)); /* not outside of a pipe span either */

@@ -553,8 +553,8 @@ static void random_commands_do_no_harm(void **state)
             command.bytes = UINT64_MAX; /* a command that waits forever would end the test */
         }
         if (command.destination == 2) {
-            command.destination =
-                16 + command.destination; /* nor to an address outside of the address space */
+            /* Nor to an address outside of the address space. */
+            command.destination = 16 + command.destination;
         }
         /* Both pipes become full, and stay full, if this process takes no replies meanwhile. */
         size_t bytes = via_rng_below(&rng, sizeof(body));

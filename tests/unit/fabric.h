@@ -89,8 +89,8 @@ struct fabric_host {
     unsigned notifies_count;
     uint64_t notified;
     bool frozen; /* its threads do not run */
-    uint64_t
-        key; /* of the fabric, with config.keyed: a simple hash of all bytes, not a secure one */
+    /* Of the fabric, with config.keyed: a simple hash of all bytes, not a secure one. */
+    uint64_t key;
     /* Called from complete(), as a caller's own code. */
     void (*on_complete)(struct fabric_host *host, uint64_t cookie, int status);
 };

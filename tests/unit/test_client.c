@@ -188,8 +188,8 @@ static void own_segments_are_lent_without_waiting(void **state)
         via_remote_try_put_from(fixture->remote, FAKE_PEER_BYTES - 8, segment, 0, 9, 0), -ERANGE);
     fixture->fake.hold = false;
     assert_int_equal(via_attach_quiet(fixture->attach), 0);
-    assert_int_equal(fixture->fake.commands_count,
-                     FAKE_SLOTS); /* read before the log, as fake_host.h requires */
+    /* Read before the log, as fake_host.h requires. */
+    assert_int_equal(fixture->fake.commands_count, FAKE_SLOTS);
     assert_int_equal(fixture->fake.log[0].source, VIA_SOURCE_SEGMENT);
     assert_memory_equal(fixture->peer->view, base + 7, FAKE_PEER_BYTES);
     assert_int_equal(via_remote_try_put_from(fixture->remote, 0, segment, 0, 0, 0), 0);

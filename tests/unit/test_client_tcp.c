@@ -746,8 +746,8 @@ static void where_there_can_be_none(void **state)
     card.token[0] ^= 1;
     assert_int_equal(via_tcp_dial(remote, &card), -ECONNREFUSED); /* refused by the owner */
     card.address[3] ^= 3;
-    assert_int_equal(via_tcp_dial(remote, &card),
-                     -EXDEV); /* at an address that is not the daemons' */
+    /* At an address that is not the daemons'. */
+    assert_int_equal(via_tcp_dial(remote, &card), -EXDEV);
     struct owner owner = {.greets = false};
     owner_start(&owner);
     assert_int_equal(via_tcp_dial(remote, &owner.card), -ETIMEDOUT);

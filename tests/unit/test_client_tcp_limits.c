@@ -189,8 +189,8 @@ static void addresses_may_be_ipv6(void **state)
     card.token[0] ^= 1;
     assert_int_equal(via_tcp_dial(remote, &card), -ECONNREFUSED); /* refused by the owner */
     card.address[15] ^= 3;
-    assert_int_equal(via_tcp_dial(remote, &card),
-                     -EXDEV); /* at an address that is not the daemons' */
+    /* At an address that is not the daemons'. */
+    assert_int_equal(via_tcp_dial(remote, &card), -EXDEV);
     card.family = 4;
     assert_int_equal(via_tcp_dial(remote, &card), -EXDEV);
     via_remote_close(remote);

@@ -306,8 +306,8 @@ static void an_engine_that_can_not_be_stopped_ends_the_link(void **state)
     fabric_run(fabric, 10 * DMA_NS_MAX);
     assert_true(engine.aborts > 1);
     assert_int_equal(status_of(fabric).downs_count, 1);
-    assert_int_equal(status_of(fabric).ups_count,
-                     1); /* the link does not begin a new epoch either */
+    /* The link does not begin a new epoch either. */
+    assert_int_equal(status_of(fabric).ups_count, 1);
     finish(0, -ECANCELED);
     fabric_settle(fabric);
     fabric_run(fabric, 2 * VIA_SEC_NS);

@@ -35,8 +35,8 @@ static void scene_init(struct scene *s, uint64_t seed)
     memset(s, 0, sizeof(*s));
     via_rng_init(&s->rng, seed);
     s->fabric = fabric_new(true);
-    s->fabric->config.dead_ns =
-        1000 * VIA_SEC_NS; /* because the hostile peer sends no heartbeats */
+    /* Because the hostile peer sends no heartbeats. */
+    s->fabric->config.dead_ns = 1000 * VIA_SEC_NS;
     s->fabric->config.frame_bytes_max = 256;
     fabric_chain(s->fabric, 2);
     fabric_settle(s->fabric);

@@ -249,8 +249,8 @@ static void a_forgotten_lie_does_not_come_back_from_another_host(void **state)
 static void the_same_number_with_other_words_is_outnumbered(void **state)
 {
     (void)state;
-    static const uint16_t names[] = {
-        0, 1, 3}; /* as a neighbour: contents that are ordered before or after the true ones */
+    /* As a neighbour: contents that are ordered before or after the true ones. */
+    static const uint16_t names[] = {0, 1, 3};
     for (unsigned i = 0; i <= VIA_ARRAY_COUNT(names); i++) {
         for (unsigned ahead = 0; ahead < 3; ahead++) {
             struct scene s;

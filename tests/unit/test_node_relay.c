@@ -576,8 +576,8 @@ static void a_restarted_destination_is_reported(void **state)
         static const uint64_t number = 3;
         struct via_op op = {
             .kind = VIA_OP_MESSAGE, .destination = (uint16_t)last, .source = &number, .bytes = 8};
-        fabric->hosts[last].deliver_answer =
-            -EAGAIN; /* so that messages are under way for a long time */
+        /* So that messages are under way for a long time. */
+        fabric->hosts[last].deliver_answer = -EAGAIN;
         for (unsigned i = 0; i < 5; i++) {
             op.cookie = i;
             op.flow = i % 3;

@@ -558,8 +558,8 @@ static void scratchpads_are_shared(void **state)
     via_pex_set_link(world->pex, false);
     via_pex_set_link(world->pex, true);
     set_config(world, 1, 4, 2, 2);
-    assert_int_equal(get(world, 1, LINK + 0xC6C),
-                     0xabc0); /* they keep their values when the link goes down */
+    /* They keep their values when the link goes down. */
+    assert_int_equal(get(world, 1, LINK + 0xC6C), 0xabc0);
     put(world, 0, 0x20C, 1);
     assert_int_equal(get(world, 0, 0x20C), 0x55); /* read-only for a while */
     for (unsigned i = 0; i < 200; i++) {

@@ -122,8 +122,8 @@ static void a_slice_nobody_has_makes_room_first(void **state)
     uint32_t slice = users[3].slice;
     via_slice_table_leave(&table, &users[3]);
     struct via_slice_piece piece = {.handle = 13};
-    assert_int_equal(via_slice_table_find(&table, &piece),
-                     slice); /* stays open for the next user */
+    /* Stays open for the next user. */
+    assert_int_equal(via_slice_table_find(&table, &piece), slice);
     assert_int_equal(open_for(20, 4, now + VIA_MSEC_NS), slice);
 }
 

@@ -70,9 +70,9 @@ static void a_mapping_that_is_taken_away_turns_into_ones(void **state)
     at[5] = 7;
     assert_int_equal(via_guard_add((void *)(uintptr_t)at, 3 * 65536, &guard), 0);
     assert_false(via_guard_is_hit(guard));
-    assert_int_equal(ftruncate(fd, 0),
-                     0); /* from here on accesses raise SIGBUS, as for a removed device */
-    at[100000] = 1;      /* vanishes */
+    /* From here on accesses raise SIGBUS, as for a removed device. */
+    assert_int_equal(ftruncate(fd, 0), 0);
+    at[100000] = 1; /* vanishes */
     assert_true(via_guard_is_hit(guard));
     assert_int_equal(at[5], 0xff);
     assert_int_equal(at[3 * 65536 - 1], 0xff);

@@ -386,8 +386,8 @@ static void without_an_iommu_only_if_that_is_asked_for(void **state)
     put_frames(&machine, bytes, whole, 4);
     assert_int_equal(pci->ops->dma_map(pci, &memory, 1 << 22, &iova), 0);
     assert_int_equal(iova, 0x400000); /* at the given address */
-    assert_int_equal(pci->ops->dma_map(pci, &memory, 4096, &iova),
-                     -ENOSPC); /* the address is in use */
+    /* The address is in use. */
+    assert_int_equal(pci->ops->dma_map(pci, &memory, 4096, &iova), -ENOSPC);
     assert_int_equal(pci->ops->dma_unmap(pci, iova), 0);
     assert_int_equal(pci->ops->dma_map(pci, &memory, 1 << 23, &iova), -ENOSPC);
     put_frames(&machine, bytes, torn, 4);
