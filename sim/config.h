@@ -129,8 +129,8 @@ struct sim_config_streams {
     uint32_t slots, body_bytes, spare_lines; /* of a pipe */
     uint32_t first;                          /* number of the first record */
     uint32_t switch_chance; /* chance that the acceptor notices that its offer was taken */
-    uint32_t kernel_bytes,
-        kernel_ns_max; /* size of a socket buffer; time for which bytes are under way */
+    /* Size of a socket buffer; time for which bytes are under way. */
+    uint32_t kernel_bytes, kernel_ns_max;
     uint32_t bell_ns_max;
     uint32_t stall_chance, stall_ns_max;
     uint32_t rogue_chance;

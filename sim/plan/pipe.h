@@ -17,8 +17,8 @@ struct plan_frame {
     uint16_t source, destination;
     bool acknowledge_now;
     bool first; /* the first frame of the operation */
-    uint8_t
-        arriving; /* number of outstanding events of two: the end of its stores, and its arrival */
+    /* Number of outstanding events of two: the end of its stores, and its arrival. */
+    uint8_t arriving;
 };
 
 struct plan_frames {

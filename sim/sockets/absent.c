@@ -115,8 +115,8 @@ SIM_STUB_VOID(via_sock_bell_ring, unsigned index)
 bool via_steward_keep_conn(struct via_conn *conn, int fd)
 {
     (void)fd;
-    via_container_of(conn, struct sock_end, conn)->kept =
-        true; /* program.c does the steward's work: serve_kept() */
+    /* program.c does the steward's work: serve_kept(). */
+    via_container_of(conn, struct sock_end, conn)->kept = true;
     return true;
 }
 

@@ -90,8 +90,8 @@ void sock_kernel_arrives(struct sock_end *from, uint32_t bytes, bool reset)
     from->peer->reset |= reset;
     sock_trace(from, "the kernel's arrive, so many", bytes);
     if (bytes != 0 && from->peer->dead && !from->reset) {
-        leave(from->peer, 0,
-              true); /* no process holds the peer's socket: its kernel answers by RST */
+        /* No process holds the peer's socket: its kernel answers by RST. */
+        leave(from->peer, 0, true);
     }
     uint32_t end_events = POLLIN | POLLRDHUP | (reset ? POLLERR | POLLHUP : 0u) |
                           (from->peer->out.fin_sent ? POLLHUP : 0u);

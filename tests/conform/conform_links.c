@@ -234,8 +234,8 @@ static void one_end_dies_and_returns(struct pair *pair, unsigned victim)
     write_all_scratchpads(pair);
     pair_body_fill(pair, victim, 4096, 0x3c, 4096);
     pair_settle(pair, victim);
-    pair_start(pair, survivor, 0, CONFORM_HAMMER, 16384,
-               0); /* the end dies in the middle of stores, too */
+    /* The end dies in the middle of stores, too. */
+    pair_start(pair, survivor, 0, CONFORM_HAMMER, 16384, 0);
     conform_agent_kill(&pair->agent[victim]);
 
     WAIT_FOR(pair, !pair_is_up(pair, survivor));

@@ -134,8 +134,8 @@ static void let_host_work(void)
                                   .cookie = 1};
     static uint64_t number;
     request.key_bytes = sizeof(request.key);
-    memset(request.key, 0xee,
-           sizeof(request.key)); /* no process has posted a note under this key */
+    /* No process has posted a note under this key. */
+    memset(request.key, 0xee, sizeof(request.key));
     require(host_raw_ask(&good, &request, -1, NULL) == -ENOENT);
     number++;
     host_raw_command(&good, &command, &number, sizeof(number));

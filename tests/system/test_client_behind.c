@@ -17,9 +17,8 @@
 
 #define BYTES 4096u
 #define FOLLOWERS 12u
-#define EARLIER                                                                       \
-    4u /* puts of the first attachment to each word: fewer in all than a host accepts \
-        */
+/* Puts of the first attachment to each word: fewer in all than a host accepts. */
+#define EARLIER 4u
 
 struct behind {
     struct host_lab lab;

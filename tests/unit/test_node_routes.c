@@ -27,8 +27,8 @@ struct scene {
     struct via_rng rng;
     uint64_t now_ns;
     uint16_t hosts;
-    uint16_t reach; /* not 0: edges join hosts whose numbers differ by no more than this, so paths
-                       are long */
+    /* Not 0: edges join hosts whose numbers differ by no more than this, so paths are long. */
+    uint16_t reach;
     uint64_t sequence;
     uint32_t sessions[HOSTS_MAX]; /* sessions of the hosts */
     uint8_t (

@@ -41,9 +41,9 @@ struct page {
 enum { RING, COLD, CALL };
 
 struct bell {
-    _Atomic int
-        fds[VIA_BELL_EVENTFDS]; /* an adopted bell has only the first one; the others are -1 */
-    const struct page *page;    /* NULL for an adopted bell */
+    /* An adopted bell has only the first one; the others are -1. */
+    _Atomic int fds[VIA_BELL_EVENTFDS];
+    const struct page *page; /* NULL for an adopted bell */
     uint32_t word_index;
     uint64_t id;
 };

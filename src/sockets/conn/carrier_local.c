@@ -494,8 +494,8 @@ bool via_local_stop_listening(struct via_conn *conn, bool at_once)
     if (!comes) {
         via_hidden_close(&conn->listen_fd);
     } else if (at_once) {
-        via_conn_settle_plain(
-            conn, VIA_REASON_RESOURCES); /* the acceptor finds that the connection is plain */
+        /* The acceptor finds that the connection is plain. */
+        via_conn_settle_plain(conn, VIA_REASON_RESOURCES);
         return true;
     }
     via_phase_apply(&conn->side->phase, VIA_EVENT_NOT_YET);

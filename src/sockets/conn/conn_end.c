@@ -177,9 +177,9 @@ void via_conn_end(struct via_conn *conn, int fd)
 {
     follow_demotion_at_end(conn, fd);
     send_all_again(conn, fd, true);
-    follow_demotion_at_end(conn,
-                           fd); /* discards bytes that were sent again and that this end had already
-                                   read: left unread in the kernel they would cause RST */
+    /* Discards bytes that were sent again and that this end had already read: left unread in the
+     * kernel they would cause RST. */
+    follow_demotion_at_end(conn, fd);
 }
 
 uint32_t via_conn_uncount(struct via_conn *conn)
@@ -192,8 +192,8 @@ void via_conn_announce_exit(struct via_conn *conn)
 {
     int fd = via_conn_uncount(conn) == 0 && via_conn_has_pipes(conn) ? via_conn_fd(conn) : -1;
     if (fd >= 0) {
-        via_conn_announce_end(conn,
-                              fd); /* via_fabric_end() waits until all announcements have arrived */
+        /* via_fabric_end() waits until all announcements have arrived. */
+        via_conn_announce_end(conn, fd);
     }
 }
 

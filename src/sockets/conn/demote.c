@@ -294,8 +294,8 @@ static int end_for_good(struct via_op *op)
     if (side->tx.span != VIA_SPAN_PIPE || side->tx.ended) {
         return 0;
     }
-    if (side->again ==
-        0) { /* otherwise an earlier attempt has sent them, and could not tell the peer */
+    /* Otherwise an earlier attempt has sent them, and could not tell the peer. */
+    if (side->again == 0) {
         side->again = send_again(op, &whole);
     }
     side->sent_again = whole              ? VIA_AGAIN_WHOLE
@@ -316,8 +316,8 @@ static int leave(struct via_op *op, enum via_reason reason)
         return -EPIPE;
     }
     if (side->tx.span == VIA_SPAN_KERNEL && !side->tx.ended) {
-        via_io_try_switch(
-            op); /* switches, so that the peer finds the end of the span in the pipe */
+        /* Switches, so that the peer finds the end of the span in the pipe. */
+        via_io_try_switch(op);
     }
     int rc = end_for_good(op);
     if (rc != 0) {

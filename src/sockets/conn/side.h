@@ -56,8 +56,8 @@ struct via_side {
     bool rx_kernel_ended;  /* the kernel reported end of file, but the peer may have switched to the
                               pipe: see fabric.h */
     _Atomic uint32_t refs; /* file descriptors, in all processes */
-    _Atomic bool
-        stamps; /* SO_TIMESTAMP and the like: recvmsg() must return the time when the bytes came */
+    /* SO_TIMESTAMP and the like: recvmsg() must return the time when the bytes came. */
+    _Atomic bool stamps;
     _Atomic uint64_t rcvtimeo_ns; /* 0: none; VIA_AT_ONCE_NS */
     uint64_t rx_polled_ticks;     /* when the kernel was last asked whether the peer lives */
     _Atomic uint32_t rx_taken;    /* over the fabric: rx.pipe.sequence, for other threads */

@@ -79,8 +79,8 @@ struct via_ep_set *via_ep_set_get(int epfd)
     for (unsigned place = 0; place < VIA_EP_PLACES; place++) {
         via_list_init(&set->entries[place]);
     }
-    set->nested = via_fd_is_marked(
-        epfd, VIA_FD_SEEN_BY_KERNEL); /* the program has already put it into other sets */
+    /* The program has already put it into other sets. */
+    set->nested = via_fd_is_marked(epfd, VIA_FD_SEEN_BY_KERNEL);
     set->passed = via_fd_is_marked(epfd, VIA_FD_IS_PASSED);
     set->warm_count = 0;
     set->cold_due = false;
@@ -271,8 +271,8 @@ static void refresh(struct via_ep_entry *entry)
     }
     uint32_t events = kernel_events(entry);
     if (piped && !was_piped && entry->unheard) {
-        entry->unheard =
-            false; /* without pipes it was reported, once; now the kernel gets it again */
+        /* Without pipes it was reported, once; now the kernel gets it again. */
+        entry->unheard = false;
         entry->kernel_events = events;
         via_ep_update_kernel(entry, EPOLL_CTL_ADD);
     }

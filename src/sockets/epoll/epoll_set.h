@@ -67,8 +67,8 @@ struct via_ep_entry {
     uint32_t events; /* the events that the program asked for */
     uint64_t data;
     uint32_t kernel_events;
-    struct via_edge
-        told;        /* what was reported to the program as edges; but for `due` and `recheck` */
+    /* What was reported to the program as edges; but for `due` and `recheck`. */
+    struct via_edge told;
     bool spent;      /* a one-shot registration that was reported */
     bool found;      /* found by the check in progress */
     uint16_t arms;   /* how often the program has registered it: distinguishes events of earlier

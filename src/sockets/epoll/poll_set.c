@@ -74,8 +74,8 @@ static int fill_revents(struct call *call)
             call->others = true;
             pfd->revents = stayed.ready ? (short)(wanted & (POLLIN | POLLRDNORM)) : 0;
             if (via_unlikely(stayed.any)) {
-                call->most_ns =
-                    via_min(call->most_ns, STAYED_NS); /* their bells are not watched here */
+                /* Their bells are not watched here. */
+                call->most_ns = via_min(call->most_ns, STAYED_NS);
             }
         }
         ready += pfd->revents != 0 ? 1 : 0;

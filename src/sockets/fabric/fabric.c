@@ -27,8 +27,8 @@
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct via_attach *_Atomic attachment;
-static uint64_t
-    attach_failed_ns; /* when attaching failed: no new attempt for a while; 0 = it did not fail */
+/* When attaching failed: no new attempt for a while; 0 = it did not fail. */
+static uint64_t attach_failed_ns;
 #define ATTACH_AGAIN_NS (5 * VIA_SEC_NS)
 
 static struct via_segment *mailbox;
@@ -100,8 +100,8 @@ struct via_attach *via_fabric_attach(void)
 
 #define TAKE_IN_US 1000u
 
-static _Atomic uint32_t
-    given_up_seen; /* the attachment's count of cancelled puts that was handled last */
+/* The attachment's count of cancelled puts that was handled last. */
+static _Atomic uint32_t given_up_seen;
 static _Atomic uint64_t taken_in_ticks;
 
 static void end_given_up(struct via_conn *conn)

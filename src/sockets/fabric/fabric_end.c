@@ -169,8 +169,8 @@ bool via_fabric_is_follow_possible(struct via_conn *conn)
     struct via_fabric *fabric = conn->fabric;
     bool may = has_time(conn) && !VIA_MUTANT(CONN_EARLY_END);
     bool all_is_there = fabric->all_is_there;
-    fabric->all_is_there =
-        all_is_there || all_has_arrived(conn); /* checked once more by the next call */
+    /* Checked once more by the next call. */
+    fabric->all_is_there = all_is_there || all_has_arrived(conn);
     if (!may || conn->side->rx.ended || all_is_there) {
         if (!may && fabric->end != VIA_CARRIER_END_RESET && is_cut_short(conn)) {
             fabric->end = VIA_CARRIER_END_RESET;

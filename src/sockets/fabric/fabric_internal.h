@@ -32,8 +32,8 @@ struct via_fabric {
     uint32_t rx_version;
     unsigned char *tx_base; /* current target of posts: mirror or mapped */
     unsigned char *rx_base;
-    _Atomic uint32_t
-        records; /* number of records put as frames, twice each; odd: a put is in progress */
+    /* Number of records put as frames, twice each; odd: a put is in progress. */
+    _Atomic uint32_t records;
     _Atomic uint32_t records_there; /* `records` at the last check that found none under way */
     uint64_t pushed_credit;         /* words of the mirror as last put */
     uint64_t pushed_prompt;

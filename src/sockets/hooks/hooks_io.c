@@ -113,8 +113,8 @@ VIA_HOOK ssize_t read(int fd, void *buf, size_t bytes)
     via_cancel_point();
     struct via_op op;
     if (via_unlikely(bytes == 0)) {
-        return VIA_REAL(read)(
-            fd, buf, bytes); /* unlike recv(), read() of 0 bytes does not check the socket */
+        /* Unlike recv(), read() of 0 bytes does not check the socket. */
+        return VIA_REAL(read)(fd, buf, bytes);
     }
     return via_op_begin(&op, fd) ? recv_one(&op, buf, bytes, 0) : read_elsewhere(fd, buf, bytes);
 }
@@ -334,8 +334,8 @@ VIA_HOOK int recvmmsg(int fd, struct mmsghdr *messages, unsigned count, int flag
         if (n < 0) {
             break;
         }
-        messages[done].msg_len =
-            (unsigned)n; /* messages without bytes, too: each message is one call */
+        /* Messages without bytes, too: each message is one call. */
+        messages[done].msg_len = (unsigned)n;
     }
     return done > 0 || count == 0 ? (int)done : -1;
 }

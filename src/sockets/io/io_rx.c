@@ -43,8 +43,8 @@ uint64_t via_io_drop(struct via_op *op, uint64_t most)
 static int drop_again(struct via_op *op)
 {
     struct via_stream_rx *rx = &op->side->rx;
-    bool gone = (via_io_poll_kernel(op) & VIA_POLL_GONE) !=
-                0; /* loaded first: bytes that precede the end are then here */
+    /* Loaded first: bytes that precede the end are then here. */
+    bool gone = (via_io_poll_kernel(op) & VIA_POLL_GONE) != 0;
     via_stream_rx_dropped(rx, VIA_MUTANT(CONN_KEPT_AGAIN) ? rx->again : via_io_drop(op, rx->again));
     if (rx->again != 0 && gone) {
         via_stream_rx_dropped(rx, rx->again); /* and they will not come */

@@ -204,8 +204,8 @@ bool via_tx_is_held_no_more(struct via_op *op)
         return false;
     }
     via_io_fabric_ended(op);
-    return op->conn->carrier->end_of(op->conn) !=
-           VIA_CARRIER_END_OPEN; /* else it will be known soon */
+    /* Else it will be known soon. */
+    return op->conn->carrier->end_of(op->conn) != VIA_CARRIER_END_OPEN;
 }
 
 /* Decided by the flags and the carrier, without a system call. */

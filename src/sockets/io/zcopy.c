@@ -152,8 +152,8 @@ ssize_t via_zcopy_fetch(struct via_op *op, struct via_iov *iov, bool peek)
     if (!peek) {
         op->conn->stats->rx_pipe_bytes += (uint64_t)n;
         if (rx->avail.held && rx->avail.sink == 0) {
-            via_stream_rx_refuse(
-                rx); /* the peer's memory is in small pieces: copying the rest is faster */
+            /* The peer's memory is in small pieces: copying the rest is faster. */
+            via_stream_rx_refuse(rx);
         }
     }
     notify_peer(op);

@@ -12,8 +12,8 @@
 struct via_diag {
     uint64_t cookie; /* SO_COOKIE: no two sockets have had the same */
     uid_t uid;
-    bool
-        held; /* a process holds it; if not, only the kernel does, until the connection has ended */
+    /* A process holds it; if not, only the kernel does, until the connection has ended. */
+    bool held;
     bool marked; /* marked by via_diag_mark(), if this kernel reports marks */
 };
 

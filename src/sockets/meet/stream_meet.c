@@ -24,9 +24,8 @@ int via_meet_take_offer(struct via_fabric_offer *slot, uint64_t nonce, unsigned 
     }
     memcpy(ret_offer, slot, sizeof(*ret_offer));
     if (ret_offer->nonce != nonce) {
-        atomic_store_explicit(
-            &slot->ready, 0,
-            memory_order_relaxed); /* an offer for an earlier connection that used this slot */
+        /* An offer for an earlier connection that used this slot. */
+        atomic_store_explicit(&slot->ready, 0, memory_order_relaxed);
         return -EAGAIN;
     }
     if (ret_offer->ready == VIA_FABRIC_WITHDRAWN) {

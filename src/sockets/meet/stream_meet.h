@@ -81,8 +81,8 @@ bool via_meet_take_hello(const struct via_fabric_hello *line, unsigned host, uin
 struct via_meet_gather {
     unsigned char *memory;
     const uint64_t *mirrored; /* a bit for each slot: that record is in the mirror already */
-    int (*fetch)(void *ctx, size_t off,
-                 size_t bytes); /* `off` counts from the beginning of the pipe */
+    /* `off` counts from the beginning of the pipe. */
+    int (*fetch)(void *ctx, size_t off, size_t bytes);
     void *ctx;
 };
 int via_meet_gather(const struct via_meet_gather *gather, struct via_pipe_writer *writer);

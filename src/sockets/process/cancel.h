@@ -34,8 +34,8 @@ static inline void via_cancel_off(struct via_cancel *ret_before)
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &ret_before->state);
     ret_before->outer = via_cancel_kept;
     if (via_cancel_kept == 0 || ret_before->state == PTHREAD_CANCEL_ENABLE) {
-        via_cancel_kept =
-            ret_before->state + 1; /* else an outer call of the library defers it already */
+        /* Else an outer call of the library defers it already. */
+        via_cancel_kept = ret_before->state + 1;
     }
 }
 

@@ -21,8 +21,8 @@
 enum via_file_kind {
     VIA_FILE_CONN = 1,  /* struct via_conn: one end of a TCP connection */
     VIA_FILE_EPOLL = 2, /* struct via_ep_set: an epoll set that contains one */
-    VIA_FILE_HIDDEN =
-        3, /* struct via_hidden: a descriptor of the library, hidden from the program */
+    /* struct via_hidden: a descriptor of the library, hidden from the program. */
+    VIA_FILE_HIDDEN = 3,
 };
 
 struct via_file {

@@ -11,9 +11,8 @@ static const uint8_t table[VIA_PHASES_COUNT][VIA_EVENTS_COUNT] = {
     [P(NEW)] = {ON(CONNECT) = P(PENDING), ON(ACCEPT) = P(ACCEPTED), ON(SETTLE) = P(PLAIN)},
     [P(PENDING)] = {ON(CLAIM) = P(PENDING_BUSY)},
     [P(PENDING_BUSY)] = {ON(NOT_YET) = P(PENDING), ON(MEET) = P(ANNOUNCED),
-                         ON(TAKE) =
-                             P(LIVE), /* between hosts the offer is the only message before pipes */
-                         ON(SETTLE) = P(PLAIN)},
+                         /* Between hosts the offer is the only message before pipes. */
+                         ON(TAKE) = P(LIVE), ON(SETTLE) = P(PLAIN)},
     [P(ANNOUNCED)] = {ON(CLAIM) = P(ANNOUNCED_BUSY)},
     [P(ANNOUNCED_BUSY)] = {ON(NOT_YET) = P(ANNOUNCED), ON(TAKE) = P(LIVE), ON(SETTLE) = P(PLAIN)},
     [P(ACCEPTED)] = {ON(CLAIM) = P(ACCEPTED_BUSY)},

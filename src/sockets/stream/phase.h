@@ -38,8 +38,8 @@ enum via_phase {
     VIA_PHASE_BACK = 14,      /* this end had left, and reads its pipe again */
     /* The end has left the pipes: */
     VIA_PHASE_LEAVING = 15, /* the peer has not answered */
-    VIA_PHASE_LEAVING_REPLAYING =
-        16, /* the peer has left, too, and its unread bytes are sent again */
+    /* The peer has left, too, and its unread bytes are sent again. */
+    VIA_PHASE_LEAVING_REPLAYING = 16,
     VIA_PHASE_LEAVING_FOLLOWED = 17, /* the same, and all of them have been sent */
     VIA_PHASE_LEAVING_STAYS = 18,    /* the peer has left, too; nothing is sent again */
     VIA_PHASE_LEFT = 19,             /* the end has left permanently */
@@ -62,11 +62,11 @@ enum via_event {
     VIA_EVENT_STAY = 10,   /* the peer has left, and nothing can be sent again */
     VIA_EVENT_FINISH = 11, /* this end does not need the pipe any more that its peer has left */
     VIA_EVENT_LEAVE = 12,
-    VIA_EVENT_ANSWER =
-        13, /* the peer knows that this end has left, or this end does not wait for it */
+    /* The peer knows that this end has left, or this end does not wait for it. */
+    VIA_EVENT_ANSWER = 13,
     VIA_EVENT_TAKE_BACK = 14, /* the peer sends nothing again: its bytes are in the pipe */
-    VIA_EVENT_WITHDRAW =
-        15, /* an offer that was not taken, and can not be taken any more, is withdrawn */
+    /* An offer that was not taken, and can not be taken any more, is withdrawn. */
+    VIA_EVENT_WITHDRAW = 15,
     VIA_EVENTS_COUNT = 16,
 };
 

@@ -243,8 +243,8 @@ struct via_stream_rx {
     _Atomic uint64_t *read; /* the same in memory that the writer can read; NULL: none */
     uint64_t again;         /* number of the kernel's next bytes that were also in the pipe */
     uint64_t turn_bytes;    /* pipe_bytes at the last SWITCH or DEMOTE */
-    uint32_t
-        turn_first; /* the number of that record, and how many such records preceded it directly */
+    /* The number of that record, and how many such records preceded it directly. */
+    uint32_t turn_first;
     uint32_t turn_end;       /* the record after it */
     uint32_t unposted_bytes; /* body bytes released since the last credit */
     uint32_t record_off;     /* offset of the next byte in the held record */

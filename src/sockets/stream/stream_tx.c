@@ -237,8 +237,8 @@ int via_stream_tx_avail_state(struct via_stream_tx *tx, uint64_t *ret_done)
     unsigned state = (unsigned)(word >> 38) & 3u;
     *ret_done = tx->avail.done;
     if (word >> 40 != tx->avail.id) {
-        return tx->avail.revoked ? VIA_AVAIL_ENDED
-                                 : VIA_AVAIL_OPEN; /* the reader has not reached it yet */
+        /* The reader has not reached it yet. */
+        return tx->avail.revoked ? VIA_AVAIL_ENDED : VIA_AVAIL_OPEN;
     }
     if (done < tx->avail.done || done > tx->avail.bytes) {
         tx->pipe.broken = true;

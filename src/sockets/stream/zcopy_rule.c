@@ -45,8 +45,8 @@ bool via_zcopy_is_measured(const struct via_zcopy_choice *choice)
     uint32_t skip = VIA_ZCOPY_SKIP(choice->part);
     if (!choice->other) {
         skip += choice->until -
-                VIA_ZCOPY_BLOCK(
-                    choice->part); /* only the last ones before the change of the method count */
+                /* Only the last ones before the change of the method count. */
+                VIA_ZCOPY_BLOCK(choice->part);
     }
     return choice->sends > skip;
 }
