@@ -157,7 +157,7 @@ int sim_check_deliver(struct sim_host *host, const struct via_delivery *delivery
 void sim_check_notify(struct sim_host *host, uint64_t handle)
 {
     if (handle != host->life.mail) {
-        sim_fail(host->world, "host %u: told of a put into segment %#llx, which had none",
+        sim_fail(host->world, "host %u: notified of a put into segment %#llx, which had none",
                  host->index, (unsigned long long)handle);
         return;
     }

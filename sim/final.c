@@ -214,7 +214,7 @@ static void check_counters(struct sim_host *host)
         counters.refused_endpoint < life->refused_endpoint) {
         sim_fail(world,
                  "host %u: counts %llu, %llu and %llu refusals (key, range, endpoint); "
-                 "requesters were told of %llu, %llu and %llu",
+                 "requesters were informed of %llu, %llu and %llu",
                  host->index, (unsigned long long)counters.refused_key,
                  (unsigned long long)counters.refused_range,
                  (unsigned long long)counters.refused_endpoint,

@@ -55,7 +55,7 @@ struct sim_ofi_node {
     struct via_ofi_hub *hub; /* NULL: none is open */
     uint64_t turn_ns;        /* of the hub, by the simulator's clock; VIA_NEVER_NS: none */
     bool is_dead;            /* the process is killed */
-    bool is_silent;          /* with its machine: nobody is told */
+    bool is_silent;          /* with its machine: no peer gets an event */
     struct sockaddr_in address;
     struct fid_fabric fabric;
     struct fid_domain domain;

@@ -285,7 +285,7 @@ static void run_turn(struct scale_host *host)
 {
     struct scale_fabric *fabric = host->fabric;
     /* A fence takes no longer than a turn, so a thread that waits for one polls again at once. */
-    _Static_assert(SCALE_FENCE_NS <= SCALE_TURN_NS, "else it would poll in vain");
+    _Static_assert(SCALE_FENCE_NS <= SCALE_TURN_NS, "else it would poll and find nothing");
     uint64_t control_ns = VIA_NEVER_NS, poll_ns = VIA_NEVER_NS;
     unsigned work = 0;
     host->turn_ns = VIA_NEVER_NS;

@@ -141,7 +141,7 @@ static void begin(struct sim_guest *guest, struct sim_world *world)
     job->world = world;
     draw_nodes(job);
     place_pes(job);
-    /* The library recognises yields in vain only if there are fewer CPUs than PEs. */
+    /* The library recognises that yielding is useless only if there are fewer CPUs than PEs. */
     bool alone = job->config->yield_ns_max > 1000 && via_rng_chance(&job->rng, 1, 2);
     via_wait_configure(job->pes_count, alone ? job->pes_count : job->pes_count - 1);
     via_wait_poll_host = poll_host;

@@ -347,7 +347,7 @@ int via_card_eeprom_verify(struct via_card_eeprom *eeprom, const uint8_t *image,
 {
     int rc = check_range(eeprom, count, err);
     *ret_off = -1;
-    /* From the end: the header, which differs while the rest is written, is told of last. */
+    /* From the end: the header, which differs while the rest is written, is reported last. */
     for (uint32_t off = (uint32_t)((count + 3) / 4 * 4); rc == 0 && off > 0 && *ret_off < 0;) {
         uint32_t wanted, there;
         off -= 4;

@@ -15,7 +15,7 @@
  * whatever a crash leaves can be found.
  */
 #define VIA_FABRIC_LOCK_FILE "fabric.lock"
-/* Unless it is told: viaductd(8). */
+/* Defaults: viaductd(8). */
 #define VIA_FABRIC_SPIN_US 50u
 #define VIA_FABRIC_GIVE_UP_MS 120000u
 #define VIA_FABRIC_WAIT_MS 600000u

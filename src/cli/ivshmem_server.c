@@ -106,7 +106,7 @@ static int take_options(int argc, char **argv, struct via_ivshmem_server_options
     return options->path != NULL ? -1 : via_cli_usage(argv[0], "--socket is missing");
 }
 
-/* The descriptor that tells of SIGINT and SIGTERM, or negative errno. */
+/* A signalfd for SIGINT and SIGTERM, or negative errno. */
 static int catch_signals(void)
 {
     sigset_t ends;

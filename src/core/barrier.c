@@ -109,7 +109,7 @@ static uint32_t clock_ms(const struct via_channel *channel)
     return (uint32_t)(channel->now_ns / VIA_MSEC_NS);
 }
 
-/* The member is to be told that its arrival counts no more: 0 = all are there. */
+/* The member must be informed that its arrival does not count any more: 0 = all are there. */
 static void set_due(struct via_channel *channel, uint16_t host, struct via_barrier_arrival *arrival,
                     int status)
 {
@@ -141,7 +141,7 @@ static void uncount(const struct via_channel *channel, uint16_t host, uint32_t g
     }
 }
 
-/* The barrier of a root is over, and all members that have arrived are told how. */
+/* The barrier of a root is over, and all members that have arrived get the result. */
 static void release_members(struct via_channel *channel, const struct via_op *op, int status)
 {
     for (uint32_t i = 1; i < op->members_count; i++) {

@@ -217,8 +217,8 @@ static void take_routes(struct via_channel *channel)
 
 /* --- frames in ------------------------------------------------------------------------------- */
 
-/* Do payload and kind fit together? What a relay forwards is checked as well: it might be the
- * sender's last chance to be told apart from us. */
+/* True if payload and kind fit together. A relay checks the frames that it forwards as well: the
+ * next host could not distinguish an invalid one from a fault of the relay. */
 static bool is_well_formed(const struct via_node *node, const struct via_frame_header *header,
                            uint32_t body_bytes)
 {

@@ -23,7 +23,7 @@ struct via_tx_op {
     bool skip;             /* what is not acknowledged is sent as SKIP */
     bool soon;             /* its last frame is to be acknowledged soon, not at once */
     bool kept;             /* a host that does not acknowledge is no reason to give it up */
-    uint32_t progress;     /* the layer above counts what becomes of it besides acknowledgements */
+    uint32_t progress;     /* the layer above counts progress here, besides acknowledgements */
     uint32_t mark;         /* progress at the last check ... */
     uint64_t stalled_ns;   /* ... and since when; 0 = it was not */
 };

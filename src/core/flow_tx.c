@@ -495,7 +495,7 @@ static void timed_out(struct via_channel *channel, struct via_tx_flow *flow)
 }
 
 /* Answers to a host that does not acknowledge must not keep all others waiting. The requester is
- * told that some are gone. */
+ * informed that some are gone. */
 static void give_up_answers(struct via_channel *channel, struct via_tx_flow *flow)
 {
     via_tx_reset(channel, flow, -EHOSTUNREACH);

@@ -154,7 +154,8 @@ static bool read_peer(const struct via_link *link, struct via_handshake *ret_pee
     return true;
 }
 
-/* My own R0 tells of a link that went down and up again unnoticed: all were zeroed then. */
+/* This side's own R0 shows that the link went down and up again unnoticed: all registers were
+ * zeroed then. */
 static bool registers_are_mine(const struct via_node *node, const struct via_link *link)
 {
     struct via_port *port = port_of(link);

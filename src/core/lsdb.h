@@ -66,7 +66,7 @@ struct via_lsa {
     uint64_t forget_ns;                       /* when a high sequence number is forgotten */
     uint64_t forgotten[VIA_LSA_FORGOTTEN];    /* such numbers, the last first; 0 = none */
     uint64_t forgotten_ns[VIA_LSA_FORGOTTEN]; /* when each was forgotten */
-    bool by_itself;        /* the host has told this itself, over its own link to me */
+    bool by_itself;        /* the host has sent this itself, over its own link to this host */
     uint64_t contested_ns; /* since when the session is disputed; 0 = it is (route.c) */
 };
 
@@ -191,7 +191,7 @@ void via_lsa_renumber(struct via_lsa *lsa, uint64_t sequence);
 /*
  * Greater than 0: the announcement is newer than the stored one. Any order does between lives of
  * equal sequence, if all hosts use the same: the living one outnumbers the other as soon as it
- * hears of it. The same for two announcements of one life, of which one must be false.
+ * receives it. The same for two announcements of one life, of which one must be false.
  */
 int via_lsa_compare(const struct via_lsdb *lsdb, const struct via_lsa *lsa, uint32_t session,
                     uint64_t sequence, const struct via_lsa_list *list);

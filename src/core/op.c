@@ -3,9 +3,9 @@
  * Operations: the pool, and completion in order.
  *
  * A slot is in use while its operation is in a flow or waits to be reported. `done`: the status is
- * known; `finished`: it was its turn to be reported; `reported`: the caller was told, or there is
- * no caller. An operation that is reported but not acknowledged stays in its flow for the numbers
- * of its frames.
+ * known; `finished`: it was its turn to be reported; `reported`: the caller has the status, or
+ * there is no caller. An operation that is reported but not acknowledged stays in its flow for the
+ * numbers of its frames.
  */
 #include <assert.h>
 #include <errno.h>

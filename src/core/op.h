@@ -35,7 +35,7 @@ struct via_op_slot {
     uint64_t moved; /* get: bytes arrived; local operation: bytes done */
     uint32_t round; /* barrier */
     /* Barriers, set when they start: */
-    bool leaving;      /* its time is over, and the root is asked what came of it */
+    bool leaving;      /* its time is over, and the root is asked for the result */
     uint32_t missing;  /* at the root: members that have not arrived */
     uint64_t since_ns; /* when the wait began, or the root was asked. 0 = take the time of the next
                           check */
@@ -46,7 +46,7 @@ struct via_ops {
     struct via_list free_ops, free_answers;
     uint32_t answers_free;   /* in free_answers */
     uint32_t *answers_of;    /* by destination: internal operations in use */
-    struct via_list reports; /* via_op_slot.reports: finished, to be told */
+    struct via_list reports; /* via_op_slot.reports: finished, to be reported */
     unsigned pending;        /* operations accepted and not reported */
     _Atomic uint32_t pending_shown;
 };
@@ -56,8 +56,8 @@ struct via_barrier_arrival {
     uint32_t group;
     uint32_t round;
     uint32_t since_ms; /* when it came; wraps */
-    int16_t status;    /* `due`: what came of it */
-    bool due;          /* the member is to be told; the arrival counts no more */
+    int16_t status;    /* with `due`: the result */
+    bool due;          /* the member must be informed; the arrival does not count any more */
 };
 
 /* The root's record of one host. */
@@ -141,7 +141,7 @@ int via_barrier_check(const struct via_channel *channel, const struct via_op *op
 void via_barrier_start(struct via_channel *channel, struct via_op_slot *op);
 int via_barrier_arrive(struct via_channel *channel, const struct via_frame_header *header);
 void via_barrier_release(struct via_channel *channel, const struct via_frame_header *header);
-/* Sends what members are to be told, as far as there are ways and internal operations. */
+/* Sends the outstanding messages to members, as far as there are paths and internal operations. */
 void via_barrier_pump(struct via_channel *channel);
 bool via_barrier_is_due(struct via_channel *channel);
 /* The host lives a new life. */

@@ -190,8 +190,8 @@ struct via_pipe_record {
 
 /*
  * memory: via_pipe_memory_bytes() bytes, 64-byte aligned; init does not touch it (stale words are
- * told by their epoch), so the caller must make sure it holds no word of this epoch: zero it once
- * or use a new epoch each time.
+ * recognised by their epoch), so the caller must make sure it holds no word of this epoch: zero it
+ * once or use a new epoch each time.
  */
 void via_pipe_reader_init(struct via_pipe_reader *reader, const struct via_pipe_geometry *geometry,
                           const void *memory, const struct via_pipe_target *credit, uint16_t epoch);

@@ -83,7 +83,7 @@ struct via_port_ops {
      * Has the queue's fence completed? 1: yes. 0: not yet. -ENOLINK: the link has been down since
      * it was started, also when it is up again by now; what the queue posted may be lost. -EINVAL:
      * none was started since the last 1 or -ENOLINK. Some ports get ahead only in this call, and no
-     * event tells of the end: a round trip on a bus is too short to sleep for (but see
+     * event reports the end: a round trip on a bus is too short to sleep for (but see
      * caps.fence_wakes). Does not block. Asked again and again, it ends within a second, or within
      * four where a peer that is slow says all the time that it lives: a port whose fence gets lost
      * takes its link down.
@@ -182,8 +182,8 @@ struct via_port_caps {
     bool writes_ordered;      /* bodies arrive in the order of the calls; else only commits do */
     bool fence_wakes;         /* the end of a fence wakes the queue's thread, as a doorbell does;
                                  that of the control queue the control thread */
-    bool lines_wake;          /* so does each commit of a line by that queue of the peer, but no
-                                 event tells of it: a CPU stores it. Both ends have this or neither */
+    bool lines_wake;     /* so does each commit of a line by that queue of the peer, but no event
+                            reports it: a CPU stores it. Both ends have this or neither */
     uint32_t read_ns;    /* a read from the peer takes at least so long, and a fence; 0 = as memory
                             when    coherent, else not known */
     uint64_t silence_ns; /* how long a peer that lives may be silent on a link of this kind; 0 =

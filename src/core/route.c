@@ -319,7 +319,7 @@ static bool is_vouched_for(const struct via_node *node, uint16_t host, uint32_t 
 /*
  * Another life of a host than the one that was believed can be reached, by what is announced. If
  * the host has restarted, all its neighbours say so soon. If others still have links up to the life
- * before, it may be a lie, which the host outnumbers as soon as it hears of it. Operations towards
+ * before, it may be a lie, which the host outnumbers as soon as it receives it. Operations towards
  * the host end when another life is believed, so this waits.
  */
 static bool is_contested(struct via_node *node, uint16_t host, uint64_t now_ns)

@@ -90,7 +90,7 @@ static _Noreturn void wait_for_child(int fd)
     exit(EXIT_FAILURE);
 }
 
-/* In the child: the fd by which the parent is told. */
+/* Returns in the child: the fd by which it reports to the parent. */
 static int go_to_background(void)
 {
     int fds[2];

@@ -241,7 +241,7 @@ struct via_attach_pending {
 
 enum via_process_state {
     VIA_PROCESS_STRANGER, /* connected, has not said HELLO */
-    VIA_PROCESS_REFUSED,  /* may not attach; waits for its HELLO to be told so */
+    VIA_PROCESS_REFUSED,  /* may not attach; the refusal is sent as the answer to its HELLO */
     VIA_PROCESS_ATTACHED,
     VIA_PROCESS_DRAINING, /* has gone; its commands are finished or given up */
     VIA_PROCESS_SYNCING,  /* transfer threads forget it */

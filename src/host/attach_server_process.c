@@ -77,7 +77,7 @@ static void free_process(struct via_host *host, struct via_reap *reap)
     free(via_container_of(reap, struct via_process, reap));
 }
 
-/* The process is told that its connection has ended; the socket is the caller's. */
+/* Shuts the connection down, by which the process notices the end; the socket is the caller's. */
 static int hang_up(struct via_process *process)
 {
     int fd = process->source.fd;

@@ -271,7 +271,7 @@ static bool is_idle(const struct via_host *host, const struct via_host_segment *
 
 static void retire(struct via_host *host, struct via_host_segment *segment)
 {
-    /* First: when frames are told that it is gone, the page says so too. */
+    /* First: when frames are answered that the segment is gone, the page shows it, too. */
     set_life(host, segment, 0);
     via_host_aperture_gone(host, segment->handle);
     /* -ENOENT cannot be: the node has it until it is retired, and that happens once. */

@@ -426,12 +426,12 @@ static inline uint32_t via_client_remote_ended(const struct via_remote *remote)
 {
     return via_client_remote_begun(remote) - via_client_remote_pending_seen(remote);
 }
-/* The first failure of a put that no later put has told yet; 0: none. */
+/* The first failure of a put that no later put has reported yet; 0: none. */
 static inline int via_client_remote_failure(const struct via_remote *remote)
 {
     return atomic_load_explicit(&remote->error, memory_order_relaxed);
 }
-/* ... which now tells of it no more. */
+/* The same, and clears the failure. */
 static inline int via_client_remote_take_failure(struct via_remote *remote)
 {
     return atomic_exchange_explicit(&remote->error, 0, memory_order_relaxed);

@@ -506,7 +506,8 @@ static int try_send(struct via_remote *remote, struct via_command *command, cons
     return rc;
 }
 
-/* A put of nothing that is told of at once; what was put before it, too, for flows are in order. */
+/* A put of no bytes that is acknowledged at once, and so are earlier puts, because flows are in
+ * order. */
 void via_client_hurry(struct via_attach *attach)
 {
     via_client_lock(attach);

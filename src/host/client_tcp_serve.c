@@ -306,7 +306,7 @@ static int take_request(struct via_client_serve *serve, struct via_client_serve_
     case VIA_TCP_PUT:
         if (find_memory(serve, &request, request.bytes) == NULL) {
             fail(conn, -EACCES);
-            request.handle = 0; /* of no segment: what comes is thrown away */
+            request.handle = 0; /* of no segment: its bytes are discarded */
         }
         conn->put = request;
         conn->put_left = request.bytes;

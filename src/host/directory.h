@@ -22,7 +22,7 @@
 #define VIA_DIRECTORY_LINKS_PER_MESSAGE 18u
 #define VIA_DIRECTORY_PEER_UNKNOWN 0xffffu
 #define VIA_DIRECTORY_VERSION_BYTES 32u
-/* A host that joins hears of all others within this time; in which order tells nothing. */
+/* A host that joins learns of all others within this time; their order means nothing. */
 #define VIA_DIRECTORY_HELD_NS (10 * VIA_SEC_NS)
 
 /* IPv4 as ::ffff:a.b.c.d */

@@ -556,7 +556,7 @@ static bool arrived(struct via_host *host, uint16_t source, const void *data, ui
     }
 }
 
-/* The importer was not told that a segment is no more: it is told again, while the link is the same
+/* The message that a segment is gone could not be sent: sends it again, while the link is the same
  * and the slice shows nothing else. */
 static void resend_gone(struct via_host_slices *slices, const struct via_aperture_message *message)
 {

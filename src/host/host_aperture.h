@@ -59,7 +59,7 @@ struct via_host_slice {
 struct via_host_exposure {
     uint64_t handle;   /* 0: it shows nothing */
     uint64_t exposure; /* the importer's number */
-    bool gone;         /* the importer is to be told */
+    bool gone;         /* the importer must be informed */
 };
 
 /* The slices of a link, both ways. */

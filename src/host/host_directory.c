@@ -191,7 +191,7 @@ static int send_links(struct via_host *host, uint16_t id)
     return rc;
 }
 
-/* 0: there is nothing to be told now. */
+/* 0: nothing has to be sent now. */
 static int send_entry(struct via_host *host, uint16_t id, uint32_t session)
 {
     struct via_directory_peer *peer = &host->directory.peers[id];
@@ -380,7 +380,7 @@ static void update_hops(struct via_host *host)
     for (uint16_t id = 0; id < host->config.hosts_max; id++) {
         struct via_route_status route = {.port = VIA_PORT_NONE};
         (void)via_node_route_status(host->node, id, &route);
-        /* Hosts tell of their links a little later than routes change. */
+        /* Hosts announce their links a little later than routes change. */
         if (route.port != VIA_PORT_NONE && directory->all_hops[id] <= route.hops) {
             directory->by_network[id] = directory->plain_hops[id] > route.hops;
         }

@@ -48,7 +48,7 @@ struct via_host_directory {
     struct via_directory table;
     struct via_directory_peer *peers; /* hosts_max */
     uint16_t *plain_hops;             /* hosts_max: over links that are no kernel's network */
-    uint16_t *all_hops;               /* hosts_max: over all links that hosts have told of */
+    uint16_t *all_hops;               /* hosts_max: over all links that hosts have announced */
     bool *by_network;            /* hosts_max: the last way that led there was a kernel's network */
     struct via_hosts_page *page; /* NULL: it could not be made */
     struct via_hosts_entry *entries; /* of the page, while it is made */

@@ -246,7 +246,7 @@ int via_host_cable_leave(struct via_host_cable *cable);
 /* Cuts or mends the links to a peer (index < 0: all), and lets the node see it. How many; -ENOENT.
  */
 int via_host_cables_cut(struct via_host *host, uint16_t peer, int index, bool cut);
-void via_host_cables_changed(struct via_host *host); /* logs what became of the links */
+void via_host_cables_changed(struct via_host *host); /* logs the new states of the links */
 /* Messages about links of this source of warnings were suppressed, perhaps the last one of each:
  * logs the state that each has now. */
 void via_host_cables_log_states(struct via_host *host, uint32_t source);

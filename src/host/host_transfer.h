@@ -70,7 +70,7 @@ void via_transfer_fini(struct via_transfer *transfer);
 
 /* [any] Handled in order; wakes the thread. */
 void via_transfer_post(struct via_transfer *transfer, struct via_mail *mail);
-/* [any] Records and commands that no bell had told of, found by polling in the middle of a sleep.
+/* [any] Records and commands that no bell announced, found by polling in the middle of a sleep.
  */
 uint64_t via_host_bells_missed(const struct via_host *host);
 

@@ -4,7 +4,7 @@
 #include "base/mutant.h"
 #include "base/types.h"
 
-/* Arming in vain: it finds something that no turn takes. It is the control thread's, for
+/* The thread arms, but finds work that no turn of it handles. It is the control thread's, for
  * announcements come through channel 0's doorbell. */
 #define VAIN_POLLS_MAX 3u
 #define VAIN_SLEEP_NS (200 * VIA_USEC_NS)

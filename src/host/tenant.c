@@ -11,7 +11,7 @@
 #include "host/control_rights.h"
 #include "host/host_private.h"
 
-/* Of a table that all users share, one user gets at most this part unless it is told otherwise. */
+/* Of a table that all users share, one user gets at most this part by default. */
 #define SHARE 2u
 
 static struct via_quota quota_of(const struct via_host *host)

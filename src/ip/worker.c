@@ -19,7 +19,7 @@
 #define TICK_NS (100 * VIA_MSEC_NS)
 /* Rounds per check for messages; a message that rings the bell is seen before a sleep. */
 #define ROUNDS_PER_POLL 16u
-/* With unsent packets: the bell tells of room in lanes; this time covers causes without a bell. */
+/* With unsent packets: the bell rings for room in lanes; this time covers causes without a bell. */
 #define RETRY_MS 1
 /* A poll of the device costs as much as so many polls of the inboxes. */
 #define POLLS_PER_READ 8u
@@ -72,7 +72,7 @@ static bool has_news(const struct via_ip_worker *worker)
     return false;
 }
 
-/* Something waits for room, or could not be told of. */
+/* True if frames wait for room, or records are not published yet. */
 static bool has_unsent(const struct via_ip_worker *worker)
 {
     via_list_foreach(it, &worker->all) {

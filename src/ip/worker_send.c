@@ -25,7 +25,7 @@
 #define HELD_NS_MAX VIA_SEC_NS
 /* With so many buffers in use the worker collects those that are free again. */
 #define TAKE_BACK_LENT 32u
-/* A program that floods a dead host is told as often as this. */
+/* A program that floods a dead host gets at most ANSWERS_MAX errors in ANSWERS_NS. */
 #define ANSWERS_MAX 64u
 #define ANSWERS_NS (100 * VIA_MSEC_NS)
 

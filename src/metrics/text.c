@@ -52,7 +52,7 @@ static const struct host_metric host_metrics[] = {
     {"viaduct_slice_puts_total", "counter", "Puts that processes made through window slices",
      "counters", "slice_puts", PLAIN},
     {"viaduct_bells_missed_total", "counter",
-     "Work of transfer threads that no doorbell had told of", "counters", "bells_missed", PLAIN},
+     "Work of transfer threads that no doorbell had announced", "counters", "bells_missed", PLAIN},
     {"viaduct_notes", "gauge", "Notes on the board of the host", "counters", "notes", PLAIN},
     {"viaduct_note_bytes", "gauge", "Bytes of these notes", "counters", "note_bytes", PLAIN},
 };

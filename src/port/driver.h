@@ -123,7 +123,7 @@ struct via_driver {
      */
     bool is_bound_to_peer;
 
-    /* describe() tells of hardware alone: as long as the text stays, so do measured settings. */
+    /* describe() describes only hardware: as long as the text stays, so do measured settings. */
     bool describes_hardware;
 
     /* Reads a description into config, VIA_LINK_CONFIG_BYTES of the driver's own. 0, or -EINVAL and

@@ -235,7 +235,7 @@ static void set_up(struct fault_port *fault)
     }
     settle_cut(fault);
     fault->stats.mends++;
-    /* The doorbells of before are lost, and this port has told the edges itself. */
+    /* The doorbells of before are lost, and this port has reported the edges itself. */
     (void)fault->inner->ops->events(fault->inner, UINT64_MAX & ~VIA_PORT_EVENT_DMA_DONE_ANY);
     if (fault->plan.cut != NULL) {
         fault->plan.cut(fault->plan.ctx, fault->inner, false);
@@ -551,7 +551,8 @@ static uint64_t fault_events(struct via_port *port, uint64_t mask)
     pthread_mutex_lock(&fault->lock);
     uint64_t inner = fault->inner->ops->events(fault->inner, mask);
     if (fault->down) {
-        inner &= VIA_PORT_EVENT_DMA_DONE_ANY; /* the rest is lost, or was told when it went down */
+        inner &= VIA_PORT_EVENT_DMA_DONE_ANY; /* the rest is lost, or was reported when the link
+                                                 went down */
     }
     uint64_t events = inner | (fault->edges & mask);
     fault->edges &= ~mask;

@@ -21,7 +21,7 @@ void via_barrier_by_doorbells(void);
 /*
  * Between PEs of this host. via_store_and_notify sets a word of this PE; all earlier stores are
  * visible before it. The wait is for a word of another PE. One wait state covers all words of a
- * barrier, so a PE that has spun in vain for one peer does not spin again for the next.
+ * barrier, so a PE that has spun for one peer without success does not spin again for the next.
  */
 void via_store_and_notify(_Atomic uint64_t *word, uint64_t value);
 void via_wait_here(struct via_wait *wait, const _Atomic uint64_t *word, uint64_t value);

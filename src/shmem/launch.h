@@ -119,7 +119,7 @@ enum via_launch_phase {
     VIA_LAUNCH_RUNNING,
     VIA_LAUNCH_LEAVING, /* a PE has ended; others may end because of it, or the reason may follow:
                            wait a moment */
-    VIA_LAUNCH_ENDING,  /* PEs are told to end, until deadline_ns */
+    VIA_LAUNCH_ENDING,  /* PEs have been asked to end, until deadline_ns */
     VIA_LAUNCH_KILLED,
 };
 

@@ -82,7 +82,7 @@ unsigned via_wait_cores(void)
     return via_max(1u, via_min(cores, via_wait_quota_cores()));
 }
 
-/* Has yielding been in vain, or lasted too long? */
+/* True if yielding has not helped, or has lasted too long. */
 static bool has_yielded_enough(struct via_wait *wait)
 {
     uint64_t now = now_ns();

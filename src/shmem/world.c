@@ -364,8 +364,8 @@ int via_world_offer(enum via_region region, int fd, size_t bytes, struct via_err
     return 0;
 }
 
-/* A PE whose host has died waits in vain: no other host can put to it any more. So does a PE whose
- * own put has failed, if it waits for the answer to that put. */
+/* A PE whose host has died would wait forever: no other host can put to it any more. So does a PE
+ * whose own put has failed, if it waits for the answer to that put. */
 static void poll_host(void)
 {
     int result = via_attach_poll(via_world.attach);

@@ -108,7 +108,7 @@ struct via_pio_figure {
     /* One message: until its stores have left the CPU, or the engine said that it is done. */
     unsigned runs, runs_kept; /* kept: within a standard deviation of the mean */
     double mean_ns, median_ns;
-    double arrival_ns;    /* until it is proven to be there; median; 0 = cannot be told */
+    double arrival_ns;    /* until it is proven to be there; median; 0 = unknown */
     double bytes_per_sec; /* of messages one after another, on all threads */
 };
 

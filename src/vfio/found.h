@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * PCI functions of this machine that a fabric can use, as sysfs tells of them, and which kernel
- * driver has them. Nothing here opens a function or changes its registers.
+ * PCI functions of this machine that a fabric can use, as found in sysfs, and their kernel drivers.
+ * Nothing here opens a function or changes its registers.
  */
 #ifndef VIA_VFIO_FOUND_H
 #define VIA_VFIO_FOUND_H

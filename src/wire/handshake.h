@@ -16,9 +16,9 @@
  *   R3  31..16 epoch of records into the writing side's inbox, 15..0 the other side's epoch that it
  *       has accepted (echo), 0 = none yet
  *
- * R0 keeps this layout in every version: it is how a version mismatch is told. No register is ever
- * all-ones (that is a read over a dead link). R3 is one register so that epoch and echo are seen
- * together whatever the order of the others.
+ * R0 keeps this layout in every version: a version mismatch is recognised by it. No register is
+ * ever all-ones (that is a read over a dead link). R3 is one register so that epoch and echo are
+ * seen together whatever the order of the others.
  */
 #define VIA_HANDSHAKE_REGISTERS 4u
 #define VIA_HANDSHAKE_MAGIC 0x5641u

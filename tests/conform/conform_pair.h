@@ -61,7 +61,7 @@ int pair_fence(struct pair *pair, unsigned side);
 /* Polls one that was started. */
 int pair_fence_end(struct pair *pair, unsigned side, unsigned queue);
 void pair_settle(struct pair *pair, unsigned side);
-/* Doorbells and scratchpads have arrived, also where they take their time. */
+/* Waits until doorbells and scratchpads have arrived, also on ports where this is slow. */
 void pair_travel(struct pair *pair, unsigned side);
 void pair_cut(struct pair *pair, unsigned side, bool cut);
 void pair_wait_down(struct pair *pair);

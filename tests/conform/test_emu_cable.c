@@ -403,7 +403,7 @@ static int stranger(struct bench *bench)
     return fd;
 }
 
-/* What a good side 1 would say; with two fds made by the caller. */
+/* The greeting of an honest side 1, with two fds made by the caller. */
 struct greeting {
     struct via_emu_cable_hello hello;
     int fds[12];
@@ -446,7 +446,7 @@ static void forget(struct greeting *greeting)
     }
 }
 
-/* 0 when the other end has hung up; its hello and the fds in it are thrown away. */
+/* 0 when the peer has hung up. Discards its hello and the descriptors in it. */
 static bool hung_up(int fd)
 {
     struct via_emu_cable_message message;

@@ -69,7 +69,7 @@ static void begin(void)
     sources[NO_MEMORY] = eventfd(0, EFD_CLOEXEC);
 }
 
-/* A message of the other end: taken, but for one of its descriptors. */
+/* The port's message handler: accepts the message, and takes one of its descriptors. */
 static void on_message(void *ctx, const void *msg, size_t len, int *fds, unsigned nfds)
 {
     unsigned char copy[VIA_EMU_MESSAGE_BYTES_MAX];

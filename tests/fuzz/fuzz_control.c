@@ -21,7 +21,7 @@
 #define WAIT_MS 240000
 #define POLL_MS 20
 
-static struct host_lab lab; /* one host, that tries to reach another in vain */
+static struct host_lab lab; /* one host, whose attempts to reach another fail */
 
 static void end(void)
 {

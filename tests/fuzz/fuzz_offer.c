@@ -63,8 +63,7 @@ static void read_all(const struct via_offer *offer, unsigned char *memory)
     require(!via_pipe_is_ready(&rx.pipe));
 }
 
-/* A writer that reads its credit from there, and is told to send everything again from some
- * offset. */
+/* A writer that reads its credit from there, and has to send everything again from some offset. */
 static void write_all(const struct via_offer *offer, unsigned char *memory)
 {
     static unsigned char buffer[3000];

@@ -123,7 +123,7 @@ class Ring(lab_hosts.Case):
         self.assertEqual(code, 0, "" if code == 0 else "no word that link %d-%d is %s: %s" % (host, peer, state, self.all_logs()))
 
     def bells_missed(self):
-        """By guest: work that no doorbell told of, as each daemon counts it."""
+        """By guest: work that no doorbell announced, as each daemon counts it."""
         counts = []
         for host, guest in self.guests.items():
             hosts = json.loads(guest.run("viaduct status --json"))["hosts"]
@@ -320,7 +320,7 @@ def end_flows(case):
 
 
 def cut_link(case, host):
-    """The cable between a guest and the next one is pulled and plugged in. Both daemons tell of it."""
+    """The cable between a guest and the next one is pulled and plugged in. Both daemons log it."""
     ends = ((host, next_of(host)), (next_of(host), host))
     for command, state in (("cut", DOWN), ("mend", "up")):
         case.lab.command(host, command)
@@ -339,7 +339,7 @@ def cut_links(case, count, seconds=60):
             cut_link(case, HOSTS[done % len(HOSTS)])
             done += 1
         sent = end_flows(case)
-        print("cuts %d to %d of %d: each told of by both daemons; %d messages sent, none lost" % (first + 1, done, count, sent), flush=True)
+        print("cuts %d to %d of %d: each logged by both daemons; %d messages sent, none lost" % (first + 1, done, count, sent), flush=True)
 
 
 def kill_daemons(case, count):

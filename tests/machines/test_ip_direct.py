@@ -32,7 +32,7 @@ REASON = "no link over libfabric: %s" % fabric.WHY_NOT["ofi"] if fabric.WHY_NOT[
 SYS_BPF = {"x86_64": 321, "aarch64": 280}.get(platform.machine())
 BPF_OBJECTS = {"prog_id": 13, "map_id": 14, "link_id": 30}
 
-# Sends as much as it is told in pieces of several sizes, and gets its SHA-256 back from the other end.
+# Sends the given number of bytes in pieces of several sizes, and gets its SHA-256 back from the other end.
 CLIENT = """
 import hashlib, socket, sys, time
 sock = socket.create_connection((sys.argv[1], 7000), timeout=%d)

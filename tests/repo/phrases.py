@@ -35,6 +35,19 @@ TEXTS = [
     (r"(?:for|of|by|from) who [a-z]+s", "name the actor: 'for a peer that connects', 'by the thread that sends'"),
     (r"what (?:it|they) (?:said|says?) of (?:itself|themselves)", "name the thing: 'its entry in the directory'"),
     (r"takes? it all the same|waits? all the same|goes? all the same", "'nevertheless'"),
+    (r"in vain", "say what did not happen: 'finds nothing', 'without an answer', 'waits forever'"),
+    (r"hears? of", "'receives', 'learns of', 'notices'; say by which message or call"),
+    (r"tells? of|told of", "'reports', 'announces', 'logs', 'notifies'; say to whom"),
+    (r"(?:is|are|was|were|be|has|have) told(?! apart)", "'gets the answer', 'is reported', 'is notified'; say by what"),
+    (r"no news", "'nothing has changed', 'no message has arrived'"),
+    (r"what (?:came|comes|became|becomes?) of", "name the thing: 'the result of', 'the new state of'"),
+    (r"thrown away|throws? away", "'discarded', 'freed', 'closed'"),
+    (r"get rid of", "'send', 'free', 'close'; say which"),
+    (r"past (?:any|the|a) library", "'by system calls, which the library does not see'"),
+    (r"none the worse", "say what still works: 'host 0 serves the next peer'"),
+    (r"has no heart", "'sends no heartbeats'"),
+    (r"shown out", "'refused', 'closed'"),
+    (r"hangs? (?:a|the|its) note", "'posts a note'"),
 ]
 # Refused everywhere but in the change log of old days.
 REWRITTEN = [
@@ -110,6 +123,8 @@ PLANTS = [
     ("people", {"docs/b.md": "everybody waits\n"}, "docs/b.md:1: 'everybody'"),
     ("no actor", {"docs/b.md": "room for who connects\n"}, "docs/b.md:1: 'for who connects'"),
     ("looks", {"sim/b.c": LICENCE + "/* The thread looks at all links. */\n"}, "sim/b.c:2: 'looks at all links'"),
+    ("reported", {"docs/b.md": "the program is told of an error\n"}, "docs/b.md:1: 'is told'"),
+    ("nothing found", {"sim/b.c": LICENCE + "/* it polls in vain */\n"}, "sim/b.c:2: 'in vain'"),
     ("readme", {"README.md": "# x\nfor good\n"}, "README.md:2: 'for good'"),
 ]
 

@@ -80,8 +80,8 @@ def make_python(work):
 
 
 def build_package(python, source, bin_folder):
-    """It knows five implementations by their macros, and takes any other for one that has nothing; so it is told
-    that everything it asks for is there."""
+    """The package knows five implementations by their macros, and takes any other for one that has nothing; so CFLAGS
+    say that every feature is there."""
     with open(os.path.join(source, "src", "libshmem", "fallback.h"), encoding="utf-8") as text:
         wanted = sorted(set(re.findall(r"PySHMEM_HAVE_\w+", text.read())))
     env = {**os.environ, "OSHCC": os.path.join(bin_folder, "oshcc"), "CC": "cc",

@@ -18,7 +18,7 @@ static shmem_ctx_t ctx;
         CHECK(got == (T)(old), "%s: what was there", what);    \
     } while (0)
 
-/* A call with and without a context. KIND: what becomes of the result. */
+/* A call with and without a context. KIND: the use of the result. */
 #define FETCHING(T, start, after, old, NAME, ...)                       \
     STEP(T, #NAME, start, after, old, got = shmem_##NAME(__VA_ARGS__)); \
     STEP(T, "ctx " #NAME, start, after, old, got = shmem_ctx_##NAME(ctx, __VA_ARGS__))

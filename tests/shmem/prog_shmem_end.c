@@ -64,7 +64,7 @@ static int exit_code_of_child(int call)
 static int turn(const char *how, int me)
 {
     if (strcmp(how, "exit-3") == 0) {
-        /* The last PE ends; the others wait for it in vain. */
+        /* The last PE ends, although the others wait for it. */
         if (me == shmem_n_pes() - 1)
             exit(3);
         shmem_barrier_all();

@@ -9,7 +9,7 @@ import sys
 
 BIN = os.environ.get("VIADUCT_BUILD_DIR", "build/release/bin")
 BOUND = 0.10
-# Shares of what comes of all that the hosts can send (16 messages under way each), by the planner.
+# Shares of the throughput that the hosts reach with 16 messages under way each, by the planner.
 SHARES = (None, 0.3, 0.6)
 # shape, pattern, message, channels, events
 FEW = [

@@ -19,7 +19,7 @@ for n in 1 2; do
     printf '%s\n' "$again" | grep -qxF "$failure" || fail "'$line' fails otherwise: $again"
     printf '%s\n' "$again" | grep -q '^--- how its history ends' || fail "'$line': not how it ends: $again"
 done
-# The last is the shrunk one. What is told: links, frames both ways, operations, time.
+# The last is the shrunk one. The history shows links, frames both ways, operations, time.
 # shellcheck disable=SC2086
 trace=$("$sim" $line --trace) && fail "'$line' does not fail with a trace"
 for words in '^ *0\.000000 link 0: host . port . - host . port .' \

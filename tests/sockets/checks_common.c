@@ -137,7 +137,7 @@ void wait_for(pid_t pid)
     CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
-/* What a non-blocking writer can get rid of. */
+/* Writes until a non-blocking write fails. Returns how many bytes were written. */
 size_t fill_up(int fd)
 {
     static char block[65536];

@@ -336,7 +336,7 @@ static void tell_cancelled(struct cancelled *call)
 {
     char what[128];
     snprintf(what, sizeof(what), "cancelled %s %s: %s(%d, %zu)", call->before ? "before" : "in",
-             call->disabled ? "in vain" : "", call->sends ? "send" : "wait", (int)call->how,
+             call->disabled ? "disabled" : "", call->sends ? "send" : "wait", (int)call->how,
              call->bytes);
     tell(call->end, what, call->rc, call->rc == -1 ? call->error : 0);
     if (call->sends || takes_bytes(call->how)) {

@@ -254,7 +254,7 @@ class Deaths(Hosts):
         self.check(CASES)
 
     def test_while_its_host_is_cut_off(self):
-        """It took what it could not ask for a plain end, or told of the reset as long as there was no link."""
+        """The peer once took a death that it could not verify for a plain end, or reported the reset for as long as there was no link."""
         self.check(CUT_OFF)
 
     def test_a_writer_hears(self):

@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""Connections between hosts that go back to the kernel in the middle of a stream, in every way in which a
-program can get a descriptor past the library; each byte is checked at the other end."""
+"""Connections between hosts that go back to the kernel in the middle of a stream, in every way in which a program can use a descriptor without the library; each byte is checked at the other end."""
 import json
 import os
 import random

@@ -23,10 +23,10 @@ KINDS = (3000000, 4000000, 5000000, 6000000)
 # and without unread bytes; a registration that only the kernel knows; a one-shot one that was reported, by another
 # number; edges by shutdown() and SO_RCVLOWAT before a number changes; connect() of what has ended, by pipes or by the
 # kernel; few places, and bells in them; a time limit below zero, and FIN before pipes; SO_RCVLOWAT
-# after a reset that a call has told; bytes of the kernel's that came and were read without a look before it went back;
+# after a reset that a call has reported; bytes of the kernel's that came and were read without a look before it went back;
 # a number that is a copy's again, for a while, after going back; the kernel's events of a young connection beside others; the
 # close of a peer after a reset; an end that goes back and has never written; a reset, and an end that no call has
-# polled, in a set in a set; an edge that is told twice when a connection has gone back; what MSG_MORE holds back when
+# polled, in a set in a set; an edge that is reported twice when a connection has gone back; what MSG_MORE holds back when
 # pipes come; a copy onto a number that is the connection's already, which closes none; poll() on a set with
 # a connection that can not go back; an edge when the number by which a connection is in a set is closed, and a copy is
 # open; a one-shot event, reported, of a connection that can not go back, in a set that is polled; shutdown() by a child

@@ -113,7 +113,7 @@ os._exit(0)
 
 class Sets(Hosts):
     def takes_out(self, then):
-        """Whether the kernel was told; None when there were no pipes."""
+        """Whether the kernel's set was changed; None when there were no pipes."""
         port = free_port(self.address)
         server = self.start([STREAM, "serve", self.address, str(port), "1"], port=port)
         said = self.run_client([PYTHON, "-c", TAKER, self.address, str(port), then]).strip()

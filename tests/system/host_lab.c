@@ -57,7 +57,7 @@ void host_lab_wait(bool (*check)(void *ctx), void *ctx, const char *what)
     uint64_t deadline_ns = host_lab_now_ns() + WAIT_NS;
     while (!check(ctx)) {
         if (host_lab_now_ns() > deadline_ns) {
-            fail_msg("waited in vain for: %s", what);
+            fail_msg("did not happen in time: %s", what);
         }
         poll(NULL, 0, 1);
     }

@@ -136,8 +136,8 @@ void via_pex_hold_interrupts(struct via_pex *pex, enum via_pex_side side, bool h
 void via_pex_raise_error(struct via_pex *pex, uint32_t bits);
 
 struct via_pex_engine_faults {
-    bool hangs;                /* busy for ever, also when told to abort */
-    bool stalls;               /* busy until it is told to abort */
+    bool hangs;                /* busy forever, also after an abort */
+    bool stalls;               /* busy until an abort */
     bool stops_silently;       /* after each descriptor */
     bool late_write_back;      /* after the interrupt, at the next read of a register */
     bool fails;                /* each descriptor half-way: written back as a failed read */

@@ -22,8 +22,8 @@
 #define VIA_EMU_LINK_UP (VIA_EMU_LINK_TRAINED(0) | VIA_EMU_LINK_TRAINED(1))
 #define VIA_EMU_LINK_CUT 4u
 #define VIA_EMU_LINK_STATE 7u
-/* Above the state: how often the link has been cut, so that what was sent before is told from what
- * was sent after. */
+/* Above the state: how often the link has been cut, so that messages sent before a cut are
+ * distinguished from later ones. */
 #define VIA_EMU_LINK_ROUND_SHIFT 8
 #define VIA_EMU_LINK_ROUND (1u << VIA_EMU_LINK_ROUND_SHIFT)
 

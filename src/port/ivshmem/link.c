@@ -118,7 +118,7 @@ static void link_up(struct via_ivshmem_port *self)
     uint32_t id = atomic_load_explicit(&via_ivshmem_peer(self)->id, memory_order_relaxed);
     int rc = self->device->ops->aim(self->device, id);
     if (rc != 0) {
-        return; /* the server tells of it in a moment */
+        return; /* the server reports it in a moment */
     }
     rc = via_emu_range_share_at(self->window, bytes, self->device->memory_fd,
                                 self->device->memory_off + self->cell_off +

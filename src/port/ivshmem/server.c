@@ -104,8 +104,8 @@ static void hang_up(struct via_ivshmem_server *server, struct client *client)
     }
 }
 
-/* A client may have failed while others were told of another. Each round hangs up on one at least,
- * so this ends. */
+/* A client may have failed while the server sent the others a message about another one. Each round
+ * hangs up on one at least, so this ends. */
 static void hang_up_failed(struct via_ivshmem_server *server)
 {
     for (bool again = true; again;) {

@@ -190,7 +190,7 @@ struct via_ofi_port {
 
     /* --- the hub's lock --- */
     struct via_list link; /* hub->ports */
-    bool cut, mend;       /* mend: to be told */
+    bool cut, mend;       /* mend: must be reported */
     uint64_t retry_at_ns, retry_ns;
     struct via_ofi_resolve *resolve;
     char address[VIA_OFI_ADDRESS_BYTES];

@@ -2,9 +2,9 @@
 /*
  * Connections to a hub's listening address that have asked for no link. libfabric's provider tcp
  * accepts them by itself and waits for ever until they say something, so each one that is silent
- * would keep a descriptor of this process. The kernel is told to hold back those that send nothing,
- * and what has been here for VIA_OFI_STRANGER_NS without becoming a connection of the hub is shut
- * down; of more than VIA_OFI_STRANGERS_MAX at once the eldest are, whatever their age.
+ * would keep a descriptor of this process. The kernel is configured to hold back those that send
+ * nothing, and what has been here for VIA_OFI_STRANGER_NS without becoming a connection of the hub
+ * is shut down; of more than VIA_OFI_STRANGERS_MAX at once the eldest are, whatever their age.
  *
  * All of it belongs to the hub's thread, which alone makes libfabric accept and close them.
  */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Opens a pex port, and tells of it. */
+/* Opens a pex port, and describes it. */
 #include "port/pex/driver.h"
 
 #include <errno.h>

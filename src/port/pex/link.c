@@ -164,7 +164,7 @@ static bool quiesce(struct via_pex_port *pex)
     return true;
 }
 
-/* What a link that is down leaves behind is settled before the peer is told of the new round. */
+/* The remains of a link that is down are cleared before the new round is announced to the peer. */
 static void finish_down(struct via_pex_port *pex)
 {
     if (!quiesce(pex)) {

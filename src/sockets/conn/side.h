@@ -46,7 +46,7 @@ struct via_side {
     _Atomic uint8_t forked;   /* other processes may hold it: tokens need locked instructions */
     _Atomic uint8_t rx_shut;  /* shutdown(SHUT_RD) here: POLLRDHUP does not come from the peer */
     _Atomic uint8_t tx_shut; /* shutdown(SHUT_WR) here: the end of the other direction is POLLHUP */
-    _Atomic uint8_t shutting; /* the kernel must be told of the shutdown later: io_shut.c */
+    _Atomic uint8_t shutting; /* the kernel's shutdown() must be called later: io_shut.c */
     _Atomic uint8_t lost;     /* enum via_lost */
     uint8_t why;              /* enum via_reason */
     bool connector;

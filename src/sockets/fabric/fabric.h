@@ -125,8 +125,8 @@ enum via_carrier_end via_fabric_end_of(struct via_conn *conn);
  * way. */
 bool via_fabric_is_switch_allowed(struct via_conn *conn);
 
-/* With the tx token: tells a peer that waits for that record, and can not be told in its segment,
- * that none will follow. */
+/* With the tx token: informs a peer that waits for that record that none will follow, if this can
+ * not be written into its segment. */
 void via_fabric_forbid_switch(struct via_conn *conn);
 /* For a connector that refuses: tells the acceptor the same, if it has made an offer. flag: see
  * side.h. */
