@@ -17,8 +17,7 @@
  * after the other, and each would make every host take in the whole list again. */
 #define PAUSE_NS_PER_NEIGHBOUR (20 * VIA_USEC_NS)
 
-/* --- which hosts need an announcement
- * ------------------------------------------------------------- */
+/* --- which hosts need an announcement -------------------------------------------------------- */
 
 static bool has_bit(const uint64_t *bits, uint16_t host)
 {
