@@ -42,7 +42,7 @@ static const char help[] =
     "  --pairs N     of each comparison, 11 to 101 (default 41)\n"
     "  --seconds S   for all comparisons (default 60): what a busy machine does not measure in "
     "that\n"
-    "                time keeps its value, and is told\n"
+    "                time keeps its value, and is reported\n"
     "  --dry-run     write nothing\n"
     "  --wait S      for the other end (default 10)\n"
     "  --show        print the settings, and whether they are of this machine\n"

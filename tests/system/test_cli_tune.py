@@ -74,7 +74,7 @@ class Tune(Case):
         self.assertRegex(err, r"\A(viaduct tune: comparison \d+ of \d+, \d+ s left\n)+\Z")
 
     def test_the_time_is_limited(self):
-        """What is not measured in the time keeps its value, and is told."""
+        """What is not measured in the time keeps its value, and is reported."""
         out = self.tune("--link", MODEL[0], "--peer", MODEL[1], "--seconds", "0.001")
         skipped = int(re.search(r"(?m)^note: (\d+) comparisons were not made in 0 s", out).group(1))
         self.assertGreater(skipped, 20)

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* The limits of a process at its host: everything in its memory and on its socket may be
- * hostile. */
+/* The limits of a process at its host: its memory and its socket may be hostile. */
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
@@ -129,8 +128,7 @@ static bool is_hung_up_on(int fd)
 static bool has_so_many_fds(void *ctx)
 {
     const unsigned *count = ctx;
-    /* Can be fewer, if the reaper had not closed descriptors of an earlier process when they were
-     * counted. */
+    /* Fewer, if the reaper had not closed those of an earlier process when they were counted. */
     return host_lab_fds(0) <= *count;
 }
 

@@ -87,7 +87,7 @@ unsigned via_pex_number(const struct via_pex *pex);      /* of the NT port: 0 or
 VIA_MUST_CHECK int via_pex_attach(struct via_pex *pex, enum via_pex_side side,
                                   struct via_pci **ret_pci);
 
-/* The requester id in requests of a DMA function, and what its driver is told. */
+/* The requester id in requests of a DMA function, and the id that its driver gets. */
 #define VIA_PEX_ENGINE_REQUESTER 0x0200u
 
 /* A host's DMA function; ends before the host's function of the NT port does. -EBUSY. The host that
@@ -150,7 +150,7 @@ struct via_pex_engine_faults {
 void via_pex_engine_set_faults(struct via_pex *pex, enum via_pex_side side,
                                const struct via_pex_engine_faults *faults);
 
-/* Its requests carry another id than its driver is told, also when it is attached anew. */
+/* Its requests have another id than its driver gets, also when it is attached anew. */
 void via_pex_engine_set_requester(struct via_pex *pex, enum via_pex_side side, uint16_t requester);
 
 struct via_pex_eeprom_faults {
