@@ -603,8 +603,8 @@ int via_client_tcp_all_quiet(struct via_attach *attach)
     int rc = 0;
     for (unsigned i = 0; i < count && rc == 0; i++) {
         struct via_client_tcp *tcp = attach->tcp_all[i];
-        /* The end of a process is the end of its job. That of a host's connection is told once, if
-         * something may be lost. */
+        /* The end of a process is the end of its job. That of a host's connection is reported once,
+         * if something may be lost. */
         bool known = tcp->to_host && is_over(tcp) &&
                      (is_quiet(tcp, true) ||
                       atomic_exchange_explicit(&tcp->told, true, memory_order_relaxed));

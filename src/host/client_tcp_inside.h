@@ -25,7 +25,7 @@ struct via_client_tcp {
     uint8_t token[VIA_TCP_TOKEN_BYTES];
     uint16_t host;
     bool to_host;      /* the other end is the host, for all of its processes; else the process */
-    _Atomic bool told; /* to_host: its end was told by a quiet */
+    _Atomic bool told; /* to_host: its end was reported by a quiet */
     int fd;
     pthread_mutex_t lock;
     _Atomic int error; /* it is over; first failure */

@@ -20,7 +20,7 @@ struct via_client_serve_conn {
     bool writes;   /* it waits for room in the socket, and takes nothing meanwhile */
     uint32_t peer; /* whose it is: from calls->admit() */
     uint64_t since_ns;
-    int status; /* the first failure that no answer has told yet */
+    int status; /* the first failure that no answer has reported yet */
     unsigned char *in, *out;
     size_t in_begin, in_end, out_begin, out_end;
     struct via_tcp_request put; /* whose payload comes */

@@ -304,7 +304,7 @@ class Direct(ofi_case.Case):
         segment = Segment(owner, MIB)
         again = Remote(user, 2, segment.handle, MIB)
         self.assertEqual(again.connect(), 0, error())
-        self.assertTrue(cli.wait_for(lambda: user.quiet() == 0), error())  # each failure is told once
+        self.assertTrue(cli.wait_for(lambda: user.quiet() == 0), error())  # each failure is reported once
         self.assertEqual(again.put_word(0, 4), 0, error())
         self.assertEqual(user.quiet(), 0, error())
         self.assertEqual(segment.word(), 4)
@@ -371,7 +371,7 @@ class Direct(ofi_case.Case):
         self.assertEqual(user.quiet(), 0)
         self.assertEqual(segment.word(), 3)
         begin = time.monotonic()
-        for stranger in strangers:  # without a token: shown out later
+        for stranger in strangers:  # without a token: refused later
             self.assertEqual(stranger.recv(100), b"")
         self.assertLess(time.monotonic() - begin, cli.HANG_S)
         self.assert_connections(1)
