@@ -244,7 +244,7 @@ static void set_down(struct via_node *node, struct via_link *link, int why)
         via_lsdb_link_down(node, link);
         next_generation(node, link);
     }
-    publish_register(link, 3, 0); /* the peer notices at its next poll */
+    publish_register(link, 3, 0); /* the peer notices once it gets no heartbeat */
 }
 
 /* The registers agree: the hosts greet each other. */
@@ -486,13 +486,16 @@ static bool peer_is_the_same(const struct via_link *link)
            read_register(port, first + 2) == link->peer_seen_session;
 }
 
-/* Has the peer beaten since the last call? Then it still is in the epoch that its registers showed,
- * and they need not be read: a read across a link costs microseconds. */
-static bool has_beaten(struct via_link *link)
+#define BEATS_PER_READ 8u
+
+/* Must the peer's registers be read? A read across a link costs microseconds. A peer that has
+ * beaten since the last call is still in the epoch that its registers showed. They are read now and
+ * then nevertheless: a peer that has restarted at once might have chosen the same epoch again. */
+static bool is_peer_to_be_read(struct via_link *link)
 {
     bool beaten = link->heartbeat_seen != link->heartbeat_checked;
     link->heartbeat_checked = link->heartbeat_seen;
-    return beaten;
+    return !beaten || link->heartbeat_sent % BEATS_PER_READ == 0;
 }
 
 static int receive(struct via_node *node, struct via_link *link, uint64_t now_ns)
@@ -600,7 +603,7 @@ static int serve_up(struct via_node *node, struct via_link *link, uint64_t now_n
         return -EIO;
     }
     if (now_ns >= link->next_beat_ns) {
-        if (!has_beaten(link) && !peer_is_the_same(link)) {
+        if (is_peer_to_be_read(link) && !peer_is_the_same(link)) {
             return -ECONNRESET;
         }
         if (!registers_are_mine(node, link)) {
