@@ -3,7 +3,7 @@
  * Known-bad variants, for the simulator and for fuzzers to catch. In what is shipped VIA_MUTANT()
  * is the constant 0 and nothing of it is compiled. Only what is built with -DVIA_MUTANTS knows
  * via_mutant, which selects one: the simulator's copy of the core, the OpenSHMEM library and the
- * * client library below it, the host's side of their pipes (sim/CMakeLists.txt), and all of the
+ * client library below it, the host's side of their pipes (sim/CMakeLists.txt), and all of the
  * preset fuzz.
  */
 #ifndef VIA_BASE_MUTANT_H
