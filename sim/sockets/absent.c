@@ -111,6 +111,7 @@ SIM_STUB(unsigned, 0, via_op_each, bool (*visit)(struct via_op *op, const void *
 SIM_STUB(bool, via_rng_chance(&sock_run_now->rng, 1, 2), via_signals_has_restart, void)
 SIM_STUB_VOID(via_signals_mark, void)
 SIM_STUB_VOID(via_sock_bell_ring, unsigned index)
+SIM_STUB(uint64_t, 0, via_sock_bells_adopted, void)
 
 bool via_steward_keep_conn(struct via_conn *conn, int fd)
 {

@@ -245,6 +245,38 @@ time.sleep(float(sys.argv[3]))
 os._exit(0)
 """
 
+# Sleeps for the end of a connection, which a child shuts down, and prints how late it woke; a peer that does not close.
+SHUT_BY_CHILD = """
+import os, select, signal, socket, sys, time
+conn = socket.create_connection((sys.argv[1], int(sys.argv[2])))
+for _ in range(300):
+    conn.sendall(bytes(100))
+    conn.recv(100, socket.MSG_WAITALL)
+polled = select.epoll()
+polled.register(conn, select.EPOLLIN | select.EPOLLOUT | select.EPOLLET)
+assert polled.poll(5) == [(conn.fileno(), select.EPOLLOUT)] and polled.poll(0) == []
+read, write = os.pipe()
+pid = os.fork()
+if pid == 0:
+    time.sleep(0.3)
+    now = time.time()
+    conn.shutdown(socket.SHUT_WR)
+    os.write(write, b"%20.9f" % now)
+    signal.pause()
+assert polled.poll(10) in ([(conn.fileno(), select.EPOLLOUT)], [])
+print(time.time() - float(os.read(read, 20)))
+os.kill(pid, signal.SIGKILL)
+os.waitpid(pid, 0)
+"""
+HOLDER = """
+import signal, socket, sys
+listener = socket.create_server((sys.argv[1], int(sys.argv[2])))
+conn = listener.accept()[0]
+for _ in range(300):
+    conn.sendall(conn.recv(100, socket.MSG_WAITALL))
+signal.pause()
+"""
+
 
 class Carried(Hosts):
     def hands_on(self, count=12):
@@ -324,6 +356,19 @@ class Carried(Hosts):
             self.run_client([PYTHON, "-c", AT_WORK, self.address, str(port), str(0.01 * i)])
         end(server)
         self.assertGreater(sum(entry["accelerated"] for entry in self.lines(10)), 8)
+
+    def woken_by_a_child(self):
+        """How late shutdown() of a child wakes its parent from epoll_wait(), in seconds; None without pipes."""
+        port = free_port(self.address)
+        server = self.start([PYTHON, "-c", HOLDER, self.address, str(port)], port=port)
+        late_s = float(self.run_client([PYTHON, "-c", SHUT_BY_CHILD, self.address, str(port)]))
+        end(server)
+        return late_s if any(entry["bytes_pipe_tx"] > 0 for entry in self.lines()) else None
+
+    def test_shutdown_by_a_child_wakes_its_parent(self):
+        late_s = [late_s for _ in range(4) if (late_s := self.woken_by_a_child()) is not None]
+        self.assertTrue(late_s, "there are no pipes")
+        self.assertLess(min(late_s), 0.5)
 
     def closes_when_cut_off(self, then):
         """Its last bytes and its end arrive when the cable is mended; close() did not wait for that."""

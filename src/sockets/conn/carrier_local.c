@@ -511,9 +511,13 @@ bool via_local_withdraw(struct via_op *op)
         return false;
     }
     /* From now on an answer fails at the peer, which then stays with the kernel (unix(7)). */
+    via_lock(&fetching); /* another thread may fetch the answer and close control_fd meanwhile */
     VIA_REAL(shutdown)(conn->control_fd, SHUT_RD);
+    via_unlock(&fetching);
     bool fetched = fetch_peer_bell(conn) != NULL;
+    via_lock(&fetching);
     bool taken = fetched || VIA_REAL(recv)(conn->control_fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
+    via_unlock(&fetching);
     via_phase_apply(&conn->side->phase, VIA_EVENT_NOT_YET);
     if (taken || !via_conn_withdraw(op, VIA_REASON_RESOURCES)) {
         return fetched; /* else the kernel has no descriptors for the answer now */

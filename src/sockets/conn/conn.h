@@ -301,7 +301,8 @@ static inline struct via_peer_bell *via_conn_peer_bell(const struct via_conn *co
 
 static inline void via_conn_posted(struct via_conn *conn)
 {
-    if (via_unlikely(conn->peer_bell == NULL) || via_peer_bell_needs_ring(conn->peer_bell)) {
+    struct via_peer_bell *bell = via_conn_peer_bell(conn);
+    if (via_unlikely(bell == NULL) || via_peer_bell_needs_ring(bell)) {
         via_conn_posted_slowly(conn, false);
     }
 }
@@ -314,8 +315,8 @@ static inline void via_conn_posted_record(struct via_conn *conn)
     via_quiet_note();
     /* Checked first, because this check contains the fence: store record, fence, load cold word.
      * epoll_cold.c stores the word, fences, checks the pipe. */
-    bool sleeps =
-        via_unlikely(conn->peer_bell == NULL) || via_peer_bell_needs_ring(conn->peer_bell);
+    struct via_peer_bell *bell = via_conn_peer_bell(conn);
+    bool sleeps = via_unlikely(bell == NULL) || via_peer_bell_needs_ring(bell);
     bool cold = via_side_cold(side) != atomic_load_explicit(&side->cold_rung, memory_order_relaxed);
     if (via_unlikely(sleeps) || via_unlikely(cold)) {
         via_conn_posted_slowly(conn, true);

@@ -130,9 +130,14 @@ static void notify_peer(struct via_op *op)
  * wait for. Processes share the bells that existed when they forked. */
 static void ring_all_holders(const struct via_op *op)
 {
+    if (op->exclusive) {
+        return;
+    }
+    /* Sleepers of a connection between hosts wait for its attachments' bells. */
+    uint64_t bells = via_conn_is_local(op->conn) ? 0 : via_sock_bells_adopted();
     int bell = atomic_load_explicit(&op->conn->bell, memory_order_relaxed);
-    if (!op->exclusive && bell >= 0) {
-        via_sock_bell_ring((unsigned)bell);
+    for (bells |= bell >= 0 ? VIA_BELL_MASK((unsigned)bell) : 0; bells != 0; bells &= bells - 1) {
+        via_sock_bell_ring((unsigned)__builtin_ctzll(bells));
     }
 }
 
