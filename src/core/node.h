@@ -171,8 +171,8 @@ size_t via_node_inbox_bytes(const struct via_node_config *config);
 int via_node_port_set(struct via_node *node, unsigned index, struct via_port *port);
 
 /*
- * [control] Takes a port away: its link goes down, and the peer sees that within two heartbeats. 0: the
- * port is the caller's again, and the index is free. -EAGAIN: a channel may still use the port;
+ * [control] Takes a port away: its link goes down, and the peer sees that within two heartbeats. 0:
+ * the port is the caller's again, and the index is free. -EAGAIN: a channel may still use the port;
  * call it again after each channel's next poll, to which it has woken them, and via_node_control()
  * in between. It takes no longer than a turn of each channel, or, with DMA under way, than the end
  * of that (config.dma_ns_max, and the port's abort). -ENOENT: there is none; -EINVAL.

@@ -301,8 +301,8 @@ static void registers_of_a_peer_that_beats_are_not_read(void **state)
     fabric_settle(fabric);
     fabric->links[0].reads = 0;
     fabric_run(fabric, VIA_SEC_NS);
-    /* 50 heartbeats of two hosts, each with a read of the own state, and each eighth with two of the
-     * peer's. */
+    /* 50 heartbeats of two hosts, each with a read of the own state, and each eighth with two of
+     * the peer's. */
     assert_in_range(fabric->links[0].reads, 110, 140);
     fabric_free(fabric);
 }
