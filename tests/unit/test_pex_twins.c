@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "port/pex/engine.h"
 #include "port/pex/port.h"
 #include "tests/unit/pex_link.h"
 
@@ -316,6 +317,40 @@ static void both_links_have_the_dma_function(void **state)
     assert_null(via_pex_find("test"));
 }
 
+/* The peer ends a link while the probe's copy is under way: the other link, which shares the ring,
+ * has all of it again. */
+static void a_link_that_ends_in_mid_probe_keeps_no_slot(void **state)
+{
+    struct pex_link *link[2];
+    (void)state;
+    open_sharing(link);
+    const struct via_pex_dma *dma = via_pex_port_of(link[0]->end[0].port)->dma;
+    struct via_port *peer = link[0]->end[1].port;
+    for (unsigned round = 0; round < 3; round++) {
+        via_pex_driver.cut(peer, true);
+        pex_link_wait_for(link[0], false);
+        via_pex_driver.cut(peer, false);
+        for (unsigned i = 0; dma->probe.step != VIA_PLX_PROBE_COPIES; i++) {
+            assert_true(i < PEX_LINK_TURNS_MAX);
+            pex_link_turn(link[0], 1);
+        }
+        via_pex_driver.cut(peer, true);
+        pex_link_turn(link[0], 3);
+        for (unsigned i = 0; i < 40; i++) { /* more than a ring has */
+            assert_int_equal(start_dma(link[1], 0, 64 * i, 64), 0);
+            assert_int_equal(take_dma(link[1], 0, 64 * i), 0);
+        }
+        via_pex_driver.cut(peer, false);
+        pex_link_wait_for(link[0], true);
+        assert_int_equal(start_dma(link[0], 0, 0, 64), 0);
+        assert_int_equal(take_dma(link[0], 0, 0), 0);
+        assert_memory_equal(link[0]->end[1].port->inbox, source, 64);
+    }
+    pex_link_close(link[0]);
+    pex_link_close(link[1]);
+    assert_null(via_pex_find("test"));
+}
+
 /* DMAs that one link aborts, or leaves behind when it closes, end on that channel for both. */
 static void a_link_that_ends_takes_its_dma_along(void **state)
 {
@@ -404,6 +439,7 @@ int main(void)
         TESTS(a_host_that_writes_into_the_other_port),
         cmocka_unit_test_setup_teardown(what_does_not_fit_is_refused, set_up, tear_down),
         cmocka_unit_test(both_links_have_the_dma_function),
+        cmocka_unit_test(a_link_that_ends_in_mid_probe_keeps_no_slot),
         cmocka_unit_test(a_link_that_ends_takes_its_dma_along),
         cmocka_unit_test(a_link_that_ends_cuts_a_hanging_engine_off),
         cmocka_unit_test(a_function_that_a_port_leads_goes_with_it),

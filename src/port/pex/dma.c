@@ -51,10 +51,10 @@ static uint64_t source_of(struct via_plx_engine *engine, unsigned slot, const vo
 }
 
 static void fill(struct via_pex_dma *dma, struct via_plx_dma_descriptor *descriptor, unsigned slot,
-                 uint64_t off, const void *src, size_t len)
+                 uint64_t window, uint64_t off, const void *src, size_t len)
 {
     uint64_t from = source_of(dma->engine, slot, src, len);
-    uint64_t to = dma->window_address + VIA_PEX_PAGE_BYTES + off;
+    uint64_t to = window + VIA_PEX_PAGE_BYTES + off;
     via_plx_dma_fill(descriptor, from, to,
                      VIA_PLX_DMA_VALID | VIA_PLX_DMA_WANTS_INTERRUPT | (uint32_t)len);
 }
@@ -84,7 +84,8 @@ int via_pex_dma_start(struct via_port *port, unsigned queue, uint64_t off, const
         return -ENOLINK;
     }
     struct via_plx_engine *engine = dma->engine;
-    if (atomic_load_explicit(&engine->dead, memory_order_relaxed) || dma->window_address == 0) {
+    uint64_t window = atomic_load_explicit(&dma->window_address, memory_order_relaxed);
+    if (atomic_load_explicit(&engine->dead, memory_order_relaxed) || window == 0) {
         return -EIO;
     }
     if (!atomic_load_explicit(&dma->works, memory_order_relaxed)) {
@@ -100,8 +101,11 @@ int via_pex_dma_start(struct via_port *port, unsigned queue, uint64_t off, const
     }
     int rc = -EAGAIN;
     unsigned place = channel->head % VIA_PLX_SLOTS;
-    if (channel->abort_ns == 0 && channel->slots[place].state == VIA_PLX_SLOT_FREE &&
-        channel->head - channel->done < VIA_PLX_SLOTS - 1) {
+    /* Once more, with the lock: revive() clears `works` before it takes the lock. */
+    if (!atomic_load_explicit(&dma->works, memory_order_relaxed)) {
+        rc = -ENOTSUP;
+    } else if (channel->abort_ns == 0 && channel->slots[place].state == VIA_PLX_SLOT_FREE &&
+               channel->head - channel->done < VIA_PLX_SLOTS - 1) {
         channel->slots[place] = (struct via_plx_slot){.state = VIA_PLX_SLOT_BUSY,
                                                       .user = dma,
                                                       .queue = queue,
@@ -109,7 +113,7 @@ int via_pex_dma_start(struct via_port *port, unsigned queue, uint64_t off, const
                                                       .downs = downs};
         channel->head++;
         atomic_fetch_add_explicit(&dma->pending[queue], 1, memory_order_relaxed);
-        fill(dma, &channel->ring[place], index * VIA_PLX_SLOTS + place, off, src, len);
+        fill(dma, &channel->ring[place], index * VIA_PLX_SLOTS + place, window, off, src, len);
         via_plx_channel_write(engine, index, VIA_PLX_DMA_CONTROL,
                               VIA_PLX_DMA_START | VIA_PLX_DMA_CLEARS);
         rc = 0;

@@ -73,6 +73,9 @@ static void revive(struct via_plx_engine *engine, uint64_t now_ns)
     if (engine->pci == NULL || via_pex_revive(engine->pci, now_ns, &engine->revive_ns) != 0) {
         return;
     }
+    for (unsigned i = 0; i < engine->users_count; i++) {
+        atomic_store_explicit(&engine->users[i]->works, false, memory_order_relaxed);
+    }
     (void)engine->pci->ops->config_write(engine->pci, VIA_PCI_COMMAND, 2,
                                          VIA_PCI_COMMAND_MEMORY | VIA_PCI_COMMAND_MASTER);
     for (unsigned i = 0; i < VIA_PLX_DMA_CHANNELS; i++) {
@@ -80,9 +83,6 @@ static void revive(struct via_plx_engine *engine, uint64_t now_ns)
         via_plx_channel_finish(&engine->channels[i], -EIO);
         via_plx_channel_set_up(engine, i);
         via_plx_channel_unlock(&engine->channels[i]);
-    }
-    for (unsigned i = 0; i < engine->users_count; i++) {
-        atomic_store_explicit(&engine->users[i]->works, false, memory_order_relaxed);
     }
     atomic_fetch_add_explicit(&engine->lives_count, 1, memory_order_release);
     atomic_store_explicit(&engine->dead, false, memory_order_relaxed);

@@ -87,7 +87,8 @@ struct via_plx_probe {
     enum via_plx_probe_step step;
     enum via_plx_verdict verdict; /* of the last one that is over */
     unsigned tries;
-    uint32_t life; /* of the engine */
+    bool holds_slot; /* of the channel; also of a copy whose probe was given up */
+    uint32_t life;   /* of the engine */
     uint64_t serial, deadline_ns, again_ns;
     uint64_t line[VIA_CACHELINE / sizeof(uint64_t)];
 };
@@ -97,8 +98,8 @@ struct via_pex_dma {
     const struct via_pex_port *pex;
     _Atomic uint64_t *events; /* of the port */
     struct via_plx_engine *engine;
-    uint64_t window_address; /* on the bus; 0: not known, the registers did not answer */
-    uint64_t window_iova;    /* the same, where the IOMMU must know it; 0: it need not */
+    _Atomic uint64_t window_address; /* on the bus; 0: not known, the registers did not answer */
+    uint64_t window_iova;            /* the same, where the IOMMU must know it; 0: it need not */
     _Atomic uint32_t pending[VIA_PORT_DATA_DOORBELLS]; /* DMA not yet taken */
     _Atomic bool works;                                /* the probe has found that it does */
     struct via_plx_probe probe;

@@ -250,7 +250,9 @@ static void train(struct via_pex_port *pex, uint64_t now_ns)
     post(pex);
     uint64_t word = via_pex_load_word(pex, offsetof(struct via_pex_page, own.word));
     if (word == peer.word) {
-        /* The peer may be up already; this end is when it knows whether it has DMA. */
+        /* The peer may be up already; this end is when it knows whether it has DMA. Until then
+         * check_chip() does not program the chip anew while the peer stores through it. */
+        pex->program_ns = now_ns + PROGRAM_NS;
         if (via_pex_probe_turn(pex)) {
             set_up(pex, &peer, now_ns);
         }
@@ -382,15 +384,18 @@ int via_pex_link_service(struct via_port *port, uint64_t now_ns, uint64_t *ret_d
     (void)drain_fd(pex->kick_fd);
     if (pex->dma != NULL) {
         via_pex_dma_service(pex, now_ns);
+        via_pex_probe_reap(pex);
     }
     if (pex->quiescing) {
         finish_down(pex);
     }
     if (pex->linked) {
         check_peer(pex, now_ns);
-        (void)via_pex_probe_turn(pex);
     }
     check_chip(pex, now_ns);
+    if (pex->linked) { /* not one that check_peer() or check_chip() has taken down */
+        (void)via_pex_probe_turn(pex);
+    }
     if (pex->hardware_up) {
         take_bells(pex, now_ns);
     }

@@ -257,6 +257,9 @@ void via_pex_dma_abort(struct via_port *port, unsigned queue);
 void via_pex_probe_begin(struct via_pex_port *pex);
 /* A bounded step. true: it is known, or there is no DMA function. */
 bool via_pex_probe_turn(struct via_pex_port *pex);
+/* Frees the slot of a copy whose probe was given up, once the copy has ended; also while the link
+ * is down. */
+void via_pex_probe_reap(struct via_pex_port *pex);
 bool via_pex_probe_is_under_way(const struct via_pex_port *pex);
 /* Why bodies go without DMA; false: they do not, or there is none. */
 bool via_pex_probe_describe(const struct via_pex_port *pex, char *ret_text, size_t bytes);

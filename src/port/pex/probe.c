@@ -79,6 +79,7 @@ static bool start_copy(struct via_pex_dma *dma)
     memcpy(engine->rings + off, dma->probe.line, sizeof(dma->probe.line));
     channel->slots[place] =
         (struct via_plx_slot){.state = VIA_PLX_SLOT_BUSY, .user = dma, .queue = QUEUE};
+    dma->probe.holds_slot = true;
     channel->head++;
     via_plx_dma_fill(&channel->ring[place], engine->rings_iova + off,
                      dma->window_address + offsetof(struct via_pex_page, probed),
@@ -206,6 +207,23 @@ bool via_pex_probe_turn(struct via_pex_port *pex)
         read_back(dma, pex, now_ns);
     }
     return dma->probe.step == VIA_PLX_PROBE_OVER;
+}
+
+void via_pex_probe_reap(struct via_pex_port *pex)
+{
+    struct via_pex_dma *dma = pex->dma;
+    struct via_plx_channel *channel = &dma->engine->channels[CHANNEL];
+    if (!dma->probe.holds_slot || dma->probe.step == VIA_PLX_PROBE_COPIES ||
+        !via_plx_channel_try_lock(channel)) {
+        return;
+    }
+    struct via_plx_slot *slot = find_slot(dma);
+    if (slot != NULL) {
+        via_plx_channel_collect(dma->engine, CHANNEL, pex);
+        slot->state = slot->state == VIA_PLX_SLOT_DONE ? VIA_PLX_SLOT_FREE : slot->state;
+    }
+    dma->probe.holds_slot = find_slot(dma) != NULL;
+    via_plx_channel_unlock(channel);
 }
 
 bool via_pex_probe_is_under_way(const struct via_pex_port *pex)
