@@ -32,9 +32,12 @@ typedef int via_vfio_user_attach(void *ctx, struct via_pci **ret_pci);
 struct via_vfio_user_bridge {
     uint32_t regions; /* bit i: reads of region i cross the bridge */
     struct via_vfio_user_place {
-        _Atomic int client;        /* its descriptor + 1; 0: there is none */
-        _Atomic bool is_busy;      /* a message is being received or executed */
-        _Atomic bool is_waiting;   /* for the others; its own earlier messages are executed */
+        _Atomic int client;   /* its descriptor + 1; 0: there is none */
+        _Atomic bool is_busy; /* a message is being received or executed */
+        /* At most what the server has not yet taken of the message being received. */
+        _Atomic uint32_t missing;
+        /* For other clients, or for its own to read answers; its earlier messages are executed. */
+        _Atomic bool is_waiting;
         _Atomic uint64_t executed; /* bytes of messages */
     } places[VIA_VFIO_USER_SERVERS_MAX];
 };

@@ -2,7 +2,9 @@
 #include "vfio/user_message.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <time.h>
@@ -90,17 +92,33 @@ static bool take_fds(struct via_vfio_user_message *message, struct msghdr *heade
     return (header->msg_flags & MSG_CTRUNC) == 0;
 }
 
+/* Waits for bytes. Returns how many to take: those in the socket, so that *missing is stored before
+ * they are taken. */
+static size_t wait_for_some(int fd, size_t wanted, _Atomic uint32_t *missing)
+{
+    struct pollfd ready = {.fd = fd, .events = POLLIN};
+    int there = 0;
+    atomic_store_explicit(missing, (uint32_t)wanted, memory_order_seq_cst);
+    while (poll(&ready, 1, (int)(MESSAGE_NS / VIA_MSEC_NS)) < 0 && errno == EINTR) {
+    }
+    (void)ioctl(fd, FIONREAD, &there);
+    size_t some = there > 0 ? via_min((size_t)there, wanted) : wanted;
+    atomic_store_explicit(missing, (uint32_t)(wanted - some), memory_order_seq_cst);
+    return some;
+}
+
 static int receive_bytes(int fd, struct via_vfio_user_message *message, void *to, size_t bytes,
-                         uint64_t *until_ns)
+                         uint64_t *until_ns, _Atomic uint32_t *missing)
 {
     for (size_t done = 0; done < bytes;) {
         VIA_FDS_SPACE(VIA_VFIO_USER_FDS_MAX) control;
-        struct iovec iov = {(char *)to + done, bytes - done};
+        size_t some = missing != NULL ? wait_for_some(fd, bytes - done, missing) : bytes - done;
+        struct iovec iov = {(char *)to + done, some};
         struct msghdr header = {.msg_iov = &iov,
                                 .msg_iovlen = 1,
                                 .msg_control = &control,
                                 .msg_controllen = sizeof(control)};
-        ssize_t got = recvmsg(fd, &header, MSG_CMSG_CLOEXEC);
+        ssize_t got = recvmsg(fd, &header, MSG_CMSG_CLOEXEC | (missing != NULL ? MSG_DONTWAIT : 0));
         if (got < 0 && errno == EINTR) {
             continue;
         }
@@ -120,17 +138,27 @@ static int receive_bytes(int fd, struct via_vfio_user_message *message, void *to
 
 int via_vfio_user_receive(int fd, struct via_vfio_user_message *message)
 {
+    return via_vfio_user_receive_counted(fd, message, NULL);
+}
+
+int via_vfio_user_receive_counted(int fd, struct via_vfio_user_message *message,
+                                  _Atomic uint32_t *missing)
+{
     uint64_t until_ns = 0;
     message->fds_count = 0;
     message->body_bytes = 0;
-    int rc = receive_bytes(fd, message, &message->header, sizeof(message->header), &until_ns);
+    int rc =
+        receive_bytes(fd, message, &message->header, sizeof(message->header), &until_ns, missing);
     if (rc == 0 && (message->header.bytes < sizeof(message->header) ||
                     message->header.bytes > VIA_VFIO_USER_MESSAGE_BYTES_MAX)) {
         rc = -EPROTO;
     }
     if (rc == 0) {
         message->body_bytes = message->header.bytes - sizeof(message->header);
-        rc = receive_bytes(fd, message, message->body, message->body_bytes, &until_ns);
+        rc = receive_bytes(fd, message, message->body, message->body_bytes, &until_ns, missing);
+    }
+    if (missing != NULL) {
+        atomic_store_explicit(missing, 0, memory_order_seq_cst);
     }
     if (rc != 0) {
         via_vfio_user_close_fds(message);

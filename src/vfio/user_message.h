@@ -4,6 +4,7 @@
 #ifndef VIA_VFIO_USER_MESSAGE_H
 #define VIA_VFIO_USER_MESSAGE_H
 
+#include <stdatomic.h>
 #include <stddef.h>
 
 #include "base/types.h"
@@ -23,6 +24,10 @@ VIA_MUST_CHECK int via_vfio_user_send(int fd, struct via_vfio_user_message *mess
 /* 0; -EPIPE; -ETIMEDOUT (in the middle of a message, or before one); -EPROTO (a size that is none,
  * too many descriptors). The descriptors are the caller's. */
 VIA_MUST_CHECK int via_vfio_user_receive(int fd, struct via_vfio_user_message *message);
+/* The same. *missing is at most what the socket, or the client, still has of the part of the
+ * message that is being received: it is stored before bytes are taken. */
+VIA_MUST_CHECK int via_vfio_user_receive_counted(int fd, struct via_vfio_user_message *message,
+                                                 _Atomic uint32_t *missing);
 void via_vfio_user_close_fds(struct via_vfio_user_message *message);
 
 #endif

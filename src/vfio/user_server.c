@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "vfio/iova.h"
@@ -21,10 +22,9 @@
 #define PATIENCE_SECONDS 2
 #define MAPS_MAX VIA_IOVA_RANGES_MAX
 #define PAGE_BYTES 4096u
-/* How often another client's socket is polled, without a pause and then once in a millisecond.
- */
+/* How often another client's socket is polled without a pause, and for how long all sockets are. */
 #define WAIT_TURNS_SHORT 200
-#define WAIT_TURNS (WAIT_TURNS_SHORT + 1000)
+#define WAIT_NS (1 * VIA_SEC_NS)
 
 struct mapped {
     uint64_t address;
@@ -42,7 +42,6 @@ struct client {
     unsigned irq_fds_count;
     struct via_vfio_user_bridge *bridge; /* or NULL */
     struct via_vfio_user_place *place;
-    uint32_t request_bytes; /* of the last message */
     struct via_vfio_user_message message;
 };
 
@@ -319,11 +318,20 @@ static bool has_caught_up(struct via_vfio_user_place *other, uint64_t target)
     int client = atomic_load_explicit(&other->client, memory_order_seq_cst), pending = 0;
     return client == 0 || ioctl(client - 1, FIONREAD, &pending) != 0 ||
            (pending == 0 && !atomic_load_explicit(&other->is_busy, memory_order_seq_cst)) ||
+           /* The client has not sent all of its present message, which orders nothing. */
+           (int64_t)atomic_load_explicit(&other->missing, memory_order_seq_cst) > pending ||
            atomic_load_explicit(&other->is_waiting, memory_order_seq_cst) ||
            atomic_load_explicit(&other->executed, memory_order_seq_cst) >= target;
 }
 
-static void wait_for_other(struct via_vfio_user_place *other)
+static uint64_t clock_ns(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (uint64_t)time.tv_sec * VIA_SEC_NS + (uint64_t)time.tv_nsec;
+}
+
+static void wait_for_other(struct via_vfio_user_place *other, uint64_t until_ns)
 {
     int client = atomic_load_explicit(&other->client, memory_order_seq_cst), pending = 0;
     uint64_t executed = atomic_load_explicit(&other->executed, memory_order_seq_cst);
@@ -332,17 +340,18 @@ static void wait_for_other(struct via_vfio_user_place *other)
     }
     /* One message may be out of the socket and not executed. */
     uint64_t target = executed + (uint64_t)pending + VIA_VFIO_USER_MESSAGE_BYTES_MAX;
-    for (unsigned i = 0; i < WAIT_TURNS && !has_caught_up(other, target); i++) {
+    for (unsigned i = 0; !has_caught_up(other, target) && clock_ns() < until_ns; i++) {
         (void)poll(NULL, 0, i < WAIT_TURNS_SHORT ? 0 : 1);
     }
 }
 
 static void wait_for_others(struct client *client)
 {
+    uint64_t until_ns = clock_ns() + WAIT_NS;
     atomic_store_explicit(&client->place->is_waiting, true, memory_order_seq_cst);
     for (unsigned i = 0; i < VIA_VFIO_USER_SERVERS_MAX; i++) {
         if (&client->bridge->places[i] != client->place) {
-            wait_for_other(&client->bridge->places[i]);
+            wait_for_other(&client->bridge->places[i], until_ns);
         }
     }
     atomic_store_explicit(&client->place->is_waiting, false, memory_order_seq_cst);
@@ -420,15 +429,26 @@ static int execute(struct client *client)
     return -ENOTSUP;
 }
 
+/* While the client does not read its answers, reads of other clients do not wait for it. */
+static int send_answer(struct client *client)
+{
+    struct pollfd ready = {.fd = client->fd, .events = POLLOUT};
+    bool is_full = poll(&ready, 1, 0) <= 0;
+    atomic_store_explicit(&client->place->is_waiting, is_full, memory_order_seq_cst);
+    int rc = via_vfio_user_send(client->fd, &client->message);
+    atomic_store_explicit(&client->place->is_waiting, false, memory_order_seq_cst);
+    return rc;
+}
+
 /* 0, or why the client must go. */
 static int answer(struct client *client)
 {
     struct via_vfio_user_message *message = &client->message;
-    int rc = via_vfio_user_receive(client->fd, message);
+    int rc = via_vfio_user_receive_counted(client->fd, message, &client->place->missing);
     if (rc != 0) {
         return rc;
     }
-    client->request_bytes = message->header.bytes;
+    uint32_t request_bytes = message->header.bytes;
     if ((message->header.flags & VIA_VFIO_USER_TYPE_MASK) != 0) {
         via_vfio_user_close_fds(message);
         return -EPROTO; /* nothing was asked of it */
@@ -436,6 +456,8 @@ static int answer(struct client *client)
     bool wants_reply = (message->header.flags & VIA_VFIO_USER_NO_REPLY) == 0;
     rc = execute(client);
     via_vfio_user_close_fds(message);
+    atomic_fetch_add_explicit(&client->place->executed, request_bytes, memory_order_seq_cst);
+    atomic_store_explicit(&client->place->is_busy, false, memory_order_seq_cst);
     if (!wants_reply) {
         return 0;
     }
@@ -444,7 +466,7 @@ static int answer(struct client *client)
     if (rc != 0) {
         message->body_bytes = 0;
     }
-    return via_vfio_user_send(client->fd, message);
+    return send_answer(client);
 }
 
 static void serve_client(struct client *client, const _Atomic bool *stop)
@@ -460,8 +482,6 @@ static void serve_client(struct client *client, const _Atomic bool *stop)
         if (poll(&ready, 1, TURN_MS) > 0) {
             atomic_store_explicit(&place->is_busy, true, memory_order_seq_cst);
             rc = answer(client);
-            atomic_fetch_add_explicit(&place->executed, client->request_bytes,
-                                      memory_order_seq_cst);
             atomic_store_explicit(&place->is_busy, false, memory_order_seq_cst);
         }
     }

@@ -191,6 +191,40 @@ static void a_read_that_crosses_pushes_what_the_peer_posted(void **state)
     close(reader);
 }
 
+static void send_whole(int fd, const void *bytes, size_t count)
+{
+    assert_int_equal(send(fd, bytes, count, MSG_NOSIGNAL), (ssize_t)count);
+}
+
+static void check_reads_are_early(int reader)
+{
+    for (unsigned i = 0; i < 3; i++) {
+        uint64_t asked_ns = now_ns();
+        send_access(reader, VIA_VFIO_USER_REGION_READ, 0, WINDOW);
+        take_answer(reader);
+        assert_true(now_ns() - asked_ns < LATE_NS);
+    }
+}
+
+/* A message of which a part is missing orders nothing, whether the header is cut or the body. */
+static void a_client_in_mid_message_delays_no_read(void **state)
+{
+    struct via_vfio_user_header header = {.id = 7,
+                                          .command = VIA_VFIO_USER_REGION_WRITE,
+                                          .flags = VIA_VFIO_USER_NO_REPLY,
+                                          .bytes = sizeof(header) + 64};
+    const unsigned char body[8] = {0};
+    (void)state;
+    int stuck = connect_to(&functions[0]), reader = connect_to(&functions[1]);
+    send_whole(stuck, &header, 3);
+    check_reads_are_early(reader);
+    send_whole(stuck, (const unsigned char *)&header + 3, sizeof(header) - 3);
+    send_whole(stuck, body, sizeof(body));
+    check_reads_are_early(reader);
+    close(stuck);
+    close(reader);
+}
+
 /* Each read waits only for earlier messages of the other client. */
 static void two_reads_do_not_wait_for_each_other(void **state)
 {
@@ -213,6 +247,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_read_that_crosses_pushes_what_the_peer_posted, set_up,
                                         tear_down),
+        cmocka_unit_test_setup_teardown(a_client_in_mid_message_delays_no_read, set_up, tear_down),
         cmocka_unit_test_setup_teardown(two_reads_do_not_wait_for_each_other, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
