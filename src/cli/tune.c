@@ -209,14 +209,25 @@ static int merge(const struct options *options, const struct via_tune *tune, con
     if (at == VIA_TUNING_LINKS_MAX) {
         return via_error_set(err, -ENOSPC, "%s: has %u links already", options->path, at);
     }
+    /* What was not measured in time stays as it was. */
+    const struct via_tuning_link old = tuning.links[at];
+    bool is_same = at < tuning.links_count && strcmp(old.hardware, hardware) == 0;
     tuning.links_count = via_max(tuning.links_count, at + 1);
     tuning.links[at] = (struct via_tuning_link){.dma_bytes_min = tune->dma_bytes_min,
                                                 .has_stores = tune->has_stores};
     memcpy(tuning.links[at].stores, tune->stores, sizeof(tune->stores));
+    if (is_same && tune->is_partial[VIA_TUNE_DMA] && tune->dma_bytes_min == 0) {
+        tuning.links[at].dma_bytes_min = old.dma_bytes_min;
+    }
+    if (is_same && tune->is_partial[VIA_TUNE_STORES] && !tune->has_stores) {
+        memcpy(tuning.links[at].stores, old.stores, sizeof(old.stores));
+        tuning.links[at].has_stores = old.has_stores;
+    }
     snprintf(tuning.links[at].link, sizeof(tuning.links[at].link), "%s", options->link);
     snprintf(tuning.links[at].hardware, sizeof(tuning.links[at].hardware), "%s", hardware);
     via_tuning_cpu(tuning.cpu);
-    tuning.slots = tune->slots_why == NULL ? tune->slots : tuning.slots;
+    bool keeps = tune->slots_why != NULL || (tune->is_partial[VIA_TUNE_PIPES] && tune->slots == 0);
+    tuning.slots = keeps ? tuning.slots : tune->slots;
     return via_tuning_save(options->path, &tuning, err);
 }
 

@@ -57,6 +57,8 @@ struct via_tune_row {
     struct via_tune_result result;
 };
 
+enum via_tune_part { VIA_TUNE_STORES, VIA_TUNE_DMA, VIA_TUNE_PIPES, VIA_TUNE_PARTS };
+
 struct via_tune {
     struct via_pio_measure *measure;
     unsigned pairs;  /* for each comparison */
@@ -67,6 +69,7 @@ struct via_tune {
     unsigned steps_done, steps_max;
     struct via_tune_row rows[VIA_TUNE_ROWS_MAX];
     unsigned rows_count;
+    bool is_partial[VIA_TUNE_PARTS]; /* some comparison of it was skipped */
     unsigned skipped, cut_short; /* comparisons: none or too few pairs in that time, fewer pairs */
     uint64_t begin_ns, until_ns; /* of all, and of the present part */
     /* The result. */

@@ -266,7 +266,8 @@ static int tune_dma(struct via_tune *tune, struct via_error *err)
 struct pipe_run {
     struct via_port *port; /* the reader's */
     struct via_pipe_reader reader;
-    unsigned count;
+    unsigned count, taken;
+    uint64_t until_ns; /* records that are lost with the link never arrive */
     _Atomic bool stop;
 };
 
@@ -281,17 +282,20 @@ static void rest(unsigned *idle)
 static void *sink(void *argument)
 {
     struct pipe_run *run = argument;
-    unsigned taken = 0, idle = 0;
-    while (taken < run->count && !atomic_load_explicit(&run->stop, memory_order_relaxed)) {
+    unsigned idle = 0;
+    while (run->taken < run->count && !atomic_load_explicit(&run->stop, memory_order_relaxed)) {
         struct via_pipe_record record;
         (void)run->port->ops->events(run->port, VIA_PORT_EVENT_DOORBELL(QUEUE));
         if (via_pipe_take(&run->reader, &record) == 1) {
             via_pipe_release(&run->reader, 1);
             run->port->ops->flush(run->port, QUEUE);
-            taken++;
+            run->taken++;
             idle = 0;
-        } else {
-            rest(&idle);
+            continue;
+        }
+        rest(&idle);
+        if (idle == 0 && via_pio_now_ns() > run->until_ns) {
+            break;
         }
     }
     return NULL;
@@ -342,6 +346,7 @@ static int run_pipe(struct via_tune *tune, const void *setting, uint64_t bytes, 
     struct via_pipe_target credit = via_port_target(far, QUEUE, 0);
     struct via_pipe_writer writer;
     struct pipe_run run = {.port = far, .count = via_max(count, PIPE_BATCH)};
+    run.until_ns = via_pio_now_ns() + 2 * STUCK_NS;
     pthread_t thread;
     epoch = epoch >= 0x7000 ? 1 : epoch + 1;
     via_pipe_writer_init(&writer, &geometry, &target,
@@ -357,6 +362,7 @@ static int run_pipe(struct via_tune *tune, const void *setting, uint64_t bytes, 
         atomic_store_explicit(&run.stop, true, memory_order_relaxed);
     }
     pthread_join(thread, NULL);
+    rc = rc == 0 && run.taken != run.count ? -ETIMEDOUT : rc;
     *ret_ns =
         via_pio_clock_ns(&tune->measure->clock, begin, via_pio_clock_ticks(&tune->measure->clock)) /
         run.count;
@@ -424,7 +430,9 @@ int via_tune_link(struct via_tune *tune, struct via_error *err)
     static const struct {
         int (*run)(struct via_tune *tune, struct via_error *err);
         unsigned (*comparisons_max)(const struct via_tune *tune);
-    } parts[] = {{tune_stores, stores_max}, {tune_dma, dma_max}, {tune_slots, slots_max}};
+    } parts[VIA_TUNE_PARTS] = {[VIA_TUNE_STORES] = {tune_stores, stores_max},
+                               [VIA_TUNE_DMA] = {tune_dma, dma_max},
+                               [VIA_TUNE_PIPES] = {tune_slots, slots_max}};
     unsigned ended = 0;
     int rc = 0;
     tune->steps_done = tune->steps_max = 0;
@@ -437,7 +445,9 @@ int via_tune_link(struct via_tune *tune, struct via_error *err)
         if (tune->ns_max != 0) {
             tune->until_ns = tune->begin_ns + tune->ns_max * (i + 1) / VIA_ARRAY_COUNT(parts);
         }
+        unsigned skipped = tune->skipped;
         rc = parts[i].run(tune, err);
+        tune->is_partial[i] = tune->skipped != skipped;
         /* A part may end early: then its other comparisons are done. */
         ended += parts[i].comparisons_max(tune);
         tune->steps_done = ended;
