@@ -110,7 +110,7 @@ static unsigned run_turn(struct via_transfer *transfer, uint64_t now_ns, uint64_
     bool behind = is_behind(transfer, &target);
     if (via_tenant_bells_have_rung(transfer)) {
         via_tenant_bells_note(transfer);
-        transfer->unannounced = false;
+        transfer->unannounced = transfer->polls_unrung = false;
         via_process_channels_rearm(transfer);
     }
     if (atomic_load_explicit(&transfer->mail_there, memory_order_acquire)) {
@@ -156,8 +156,9 @@ static void sleep_until_rung(struct via_transfer *transfer, uint64_t now_ns, uin
 {
     uint64_t poll_ns = now_ns + POLL_NS;
     via_tenant_bells_sleep(transfer, via_min(deadline_ns, poll_ns));
-    transfer->polls_unrung = poll_ns < deadline_ns && via_host_now_ns() >= poll_ns &&
-                             !via_tenant_bells_have_rung(transfer);
+    uint64_t woken_ns = via_host_now_ns();
+    transfer->polls_unrung =
+        woken_ns >= poll_ns && woken_ns < deadline_ns && !via_tenant_bells_have_rung(transfer);
     if (transfer->polls_unrung && transfer->unannounced) {
         atomic_fetch_add_explicit(&transfer->bells_missed, 1, memory_order_relaxed);
         transfer->unannounced = false;
