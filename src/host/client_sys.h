@@ -47,6 +47,30 @@ static inline int via_sys_connect(int fd, const void *address, socklen_t bytes)
     return (int)via_sys_result(syscall(SYS_connect, fd, address, bytes));
 }
 
+/* Both directions end, also while another process has the descriptor, too. */
+static inline void via_sys_shutdown(int fd)
+{
+    (void)!syscall(SYS_shutdown, fd, SHUT_RDWR);
+}
+
+/* A TCP connection ends at once: what the kernel has not sent is dropped, and the peer gets a reset
+ * (tcp(7): connect() with AF_UNSPEC). The descriptor stays open. */
+static inline void via_sys_tcp_reset(int fd)
+{
+    const struct sockaddr none = {.sa_family = AF_UNSPEC};
+    (void)!via_sys_connect(fd, &none, sizeof(none));
+}
+
+/* The kernel ends the connection when a silent peer's machine has not answered for so long. */
+static inline void via_sys_tcp_keep_alive(int fd, int idle_s, int interval_s, int probes)
+{
+    int one = 1;
+    (void)!syscall(SYS_setsockopt, fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof(idle_s));
+    (void)!syscall(SYS_setsockopt, fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval_s, sizeof(interval_s));
+    (void)!syscall(SYS_setsockopt, fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(probes));
+    (void)!syscall(SYS_setsockopt, fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
+}
+
 static inline void via_sys_tcp_set_prompt(int fd)
 {
     int one = 1;

@@ -40,6 +40,8 @@ static void end(struct via_client_tcp *tcp, int error)
 {
     if (!is_over(tcp)) {
         atomic_store_explicit(&tcp->error, error, memory_order_relaxed);
+        /* What the kernel has not sent yet must not overwrite what is put later by another way. */
+        via_sys_tcp_reset(tcp->fd);
     }
     tcp->out_begin = 0;
     atomic_store_explicit(&tcp->out_end, 0, memory_order_relaxed);
@@ -63,14 +65,17 @@ static struct expected *first_expected(struct via_client_tcp *tcp)
 }
 
 /* The first expected answer is complete. */
-static void complete(struct via_client_tcp *tcp)
+static void complete(struct via_client_tcp *tcp, int status)
 {
     const struct expected *expected = first_expected(tcp);
+    if (expected->done != NULL) {
+        *expected->done = status;
+    } else if (status != 0) {
+        /* Before the release stores: a quiet that finds all applied finds this, too. */
+        atomic_store_explicit(&tcp->refused, status, memory_order_relaxed);
+    }
     atomic_store_explicit(&tcp->applied, expected->issued, memory_order_release);
     atomic_store_explicit(&tcp->counted_applied, expected->counted, memory_order_release);
-    if (expected->done != NULL) {
-        *expected->done = true;
-    }
     tcp->expected_first++;
     tcp->answer_at = 0;
     atomic_fetch_sub_explicit(&tcp->expected_count, 1, memory_order_relaxed);
@@ -97,7 +102,7 @@ static bool take_one(struct via_client_tcp *tcp)
         tcp->answer_at += bytes;
         tcp->left -= bytes;
         if (tcp->left == 0) {
-            complete(tcp);
+            complete(tcp, 0);
         }
         return true;
     }
@@ -107,18 +112,16 @@ static bool take_one(struct via_client_tcp *tcp)
     memcpy(&head, tcp->in + tcp->in_begin, sizeof(head));
     tcp->in_begin += sizeof(head);
     bool wanted = atomic_load_explicit(&tcp->expected_count, memory_order_relaxed) != 0;
-    if (!wanted || head.status > 0 || (head.status == 0 && head.bytes < expected->bytes) ||
+    if (!wanted || head.status > 0 || (head.status != 0 && head.bytes != 0) ||
+        (head.status == 0 && head.bytes < expected->bytes) ||
         (head.bytes > via_max(expected->bytes, (uint64_t)sizeof(uint64_t)) &&
          !VIA_MUTANT(DIRECT_ANSWER))) {
         end(tcp, -EPROTO);
         return false;
     }
-    if (head.status != 0) {
-        tcp->refused = tcp->refused != 0 ? tcp->refused : head.status;
-    }
     tcp->left = head.bytes;
     if (head.bytes == 0) {
-        complete(tcp);
+        complete(tcp, head.status);
     }
     return true;
 }
@@ -165,7 +168,7 @@ static void take_answers(struct via_client_tcp *tcp)
             tcp->left -= (uint64_t)got;
             tcp->answer_at += (uint64_t)got;
             if (tcp->left == 0) {
-                complete(tcp);
+                complete(tcp, 0);
             }
         }
         while (take_one(tcp)) {
@@ -189,6 +192,9 @@ static int send_some(struct via_client_tcp *tcp, const unsigned char *more, size
                      size_t *done)
 {
     size_t out_end = atomic_load_explicit(&tcp->out_end, memory_order_relaxed);
+    if (is_over(tcp)) {
+        return -ECONNRESET; /* these bytes may be the rest of a request whose head was dropped */
+    }
     while (tcp->out_begin != out_end || *done != bytes) {
         struct iovec iov[] = {
             {.iov_base = tcp->out + tcp->out_begin, .iov_len = out_end - tcp->out_begin},
@@ -357,7 +363,7 @@ static int gather_put(struct via_client_tcp *tcp, const struct via_remote *remot
 }
 
 /* [lock] What an answer will belong to. Waits for room. */
-static int expect(struct via_client_tcp *tcp, void *to, uint64_t bytes, bool *done)
+static int expect(struct via_client_tcp *tcp, void *to, uint64_t bytes, int *done)
 {
     struct wait wait = {0};
     int rc = 0;
@@ -399,7 +405,7 @@ static bool is_lone(struct via_client_tcp *tcp, size_t bytes, unsigned flags)
 }
 
 /* [lock] */
-static int gather_fence(struct via_client_tcp *tcp, bool *done)
+static int gather_fence(struct via_client_tcp *tcp, int *done)
 {
     struct via_tcp_request request = {.kind = VIA_TCP_FENCE};
     int rc = make_room(tcp, sizeof(request));
@@ -442,25 +448,20 @@ int via_client_tcp_put(struct via_client_tcp *tcp, struct via_remote *remote, ui
     return rc;
 }
 
-/* [lock] What was refused, told once. */
-static int take_refusal(struct via_client_tcp *tcp)
+static int tell_refusal(const struct via_client_tcp *tcp)
 {
-    int rc = tcp->refused;
-    tcp->refused = 0;
-    return rc == 0
-               ? 0
-               : via_client_error(-ECONNRESET, "host %u, segment: its owner has freed it%s",
-                                  tcp->host, tcp->to_host ? ", or this access is not allowed" : "");
+    return via_client_error(-ECONNRESET, "host %u, segment: its owner has freed it%s", tcp->host,
+                            tcp->to_host ? ", or this access is not allowed" : "");
 }
 
-/* [lock] Until *done; its request was gathered. */
-static int wait_for(struct via_client_tcp *tcp, const bool *done)
+/* [lock] Until *done has a status; its request was gathered. */
+static int wait_for(struct via_client_tcp *tcp, const int *done)
 {
     struct wait wait = {0};
     int rc = send_all(tcp, NULL, 0);
-    while (rc == 0 && !*done) {
+    while (rc == 0 && *done == VIA_CLIENT_TCP_PENDING) {
         take_answers(tcp);
-        if (!*done) {
+        if (*done == VIA_CLIENT_TCP_PENDING) {
             rc = is_over(tcp) ? tell_end(tcp) : 0;
             if (rc == 0) {
                 /* Other threads may use the connection, and take the answer. */
@@ -473,16 +474,20 @@ static int wait_for(struct via_client_tcp *tcp, const bool *done)
     if (rc != 0) {
         /* It points to this thread's stack: nothing of the connection is taken any more. */
         end(tcp, rc);
+        return rc;
     }
-    return rc == 0 ? take_refusal(tcp) : rc;
+    return *done == 0 ? 0 : tell_refusal(tcp);
 }
 
 int via_client_tcp_get(struct via_client_tcp *tcp, struct via_remote *remote, uint64_t off,
                        void *dst, size_t bytes, bool waits)
 {
-    bool done = false;
+    int done = VIA_CLIENT_TCP_PENDING;
     pthread_mutex_lock(&tcp->lock);
     int rc = make_room(tcp, sizeof(struct via_tcp_request));
+    if (rc == 0 && !waits) {
+        count(tcp, true); /* before expect(): if its answer is lost, a quiet tells it */
+    }
     if (rc == 0) {
         rc = expect(tcp, dst, bytes, waits ? &done : NULL);
     }
@@ -501,7 +506,7 @@ int via_client_tcp_atomic(struct via_client_tcp *tcp, struct via_remote *remote,
 {
     struct via_tcp_operands operands = {.operand = operand, .compare = compare};
     bool fetches = ret_old != NULL || fetch != NULL;
-    bool done = false;
+    int done = VIA_CLIENT_TCP_PENDING;
     struct via_tcp_request request = {
         .kind = VIA_TCP_ATOMIC,
         .width = (uint8_t)width,
@@ -555,10 +560,19 @@ static struct expected *find_fence(struct via_client_tcp *tcp)
                : NULL;
 }
 
+/* What was refused, told once. */
+static int take_refusal(struct via_client_tcp *tcp)
+{
+    return atomic_load_explicit(&tcp->refused, memory_order_relaxed) != 0 &&
+                   atomic_exchange_explicit(&tcp->refused, 0, memory_order_relaxed) != 0
+               ? tell_refusal(tcp)
+               : 0;
+}
+
 /* [lock] */
 static int fence(struct via_client_tcp *tcp)
 {
-    bool done = false;
+    int done = VIA_CLIENT_TCP_PENDING;
     struct expected *there = find_fence(tcp);
     int rc = 0;
     if (there != NULL) {
@@ -586,15 +600,27 @@ static int quiet(struct via_client_tcp *tcp, bool counted)
     if (is_over(tcp)) {
         return tell_end(tcp);
     }
-    if (is_quiet(tcp, counted)) {
-        return 0;
-    }
-    pthread_mutex_lock(&tcp->lock);
     if (!is_quiet(tcp, counted)) {
-        rc = fence(tcp);
+        pthread_mutex_lock(&tcp->lock);
+        rc = is_quiet(tcp, counted) ? 0 : fence(tcp);
+        if (rc != 0 && counted && tcp->to_host && is_over(tcp)) {
+            atomic_store_explicit(&tcp->told, true, memory_order_relaxed);
+        }
+        pthread_mutex_unlock(&tcp->lock);
     }
-    pthread_mutex_unlock(&tcp->lock);
-    return rc;
+    if (rc != 0) {
+        atomic_store_explicit(&tcp->refused, 0, memory_order_relaxed); /* reported with it */
+        return rc;
+    }
+    /* Another call may have taken the answer that refuses something. */
+    return take_refusal(tcp);
+}
+
+/* A connection to a host has ended, and nothing of it may be lost. The end of a process is the end
+ * of its job. */
+static bool is_harmless_end(const struct via_client_tcp *tcp)
+{
+    return tcp->to_host && is_over(tcp) && is_quiet(tcp, true);
 }
 
 int via_client_tcp_all_quiet(struct via_attach *attach)
@@ -603,12 +629,11 @@ int via_client_tcp_all_quiet(struct via_attach *attach)
     int rc = 0;
     for (unsigned i = 0; i < count && rc == 0; i++) {
         struct via_client_tcp *tcp = attach->tcp_all[i];
-        /* The end of a process is the end of its job. That of a host's connection is reported once,
-         * if something may be lost. */
-        bool known = tcp->to_host && is_over(tcp) &&
-                     (is_quiet(tcp, true) ||
+        /* That of a host's connection is reported once, if something may be lost. */
+        bool known = is_harmless_end(tcp) ||
+                     (tcp->to_host && is_over(tcp) &&
                       atomic_exchange_explicit(&tcp->told, true, memory_order_relaxed));
-        rc = known ? 0 : quiet(tcp, true);
+        rc = known ? take_refusal(tcp) : quiet(tcp, true);
     }
     return rc;
 }
@@ -617,8 +642,10 @@ int via_client_tcp_all_failure(const struct via_attach *attach)
 {
     unsigned count = via_client_tcp_count(attach);
     for (unsigned i = 0; i < count; i++) {
-        if (is_over(attach->tcp_all[i])) {
-            return tell_end(attach->tcp_all[i]);
+        const struct via_client_tcp *tcp = attach->tcp_all[i];
+        if (is_over(tcp) && !is_harmless_end(tcp) &&
+            !atomic_load_explicit(&tcp->told, memory_order_relaxed)) {
+            return tell_end(tcp);
         }
     }
     return 0;

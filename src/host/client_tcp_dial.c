@@ -292,6 +292,9 @@ void via_client_tcp_all_close(struct via_attach *attach)
     attach->serve = NULL;
     unsigned count = via_client_tcp_count(attach);
     for (unsigned i = 0; i < count; i++) {
+        if (own) {
+            via_sys_shutdown(attach->tcp_all[i]->fd); /* a child may hold it */
+        }
         via_client_fd_close(attach->tcp_all[i]->fd);
         tcp_free(attach->tcp_all[i]);
     }

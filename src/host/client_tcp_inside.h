@@ -12,11 +12,13 @@
 #define VIA_CLIENT_TCP_IN_BYTES (32u << 10)
 #define VIA_CLIENT_TCP_EXPECTED_MAX 1024u /* answers under way: a power of two */
 
+#define VIA_CLIENT_TCP_PENDING 1
+
 /* An answer that is to come. */
 struct expected {
     void *to; /* NULL: not wanted */
     uint64_t bytes;
-    bool *done;               /* a thread waits; or NULL */
+    int *done; /* a thread waits: VIA_CLIENT_TCP_PENDING until then, and the status. Or NULL */
     uint64_t issued, counted; /* of the connection, when it was asked for */
 };
 
@@ -28,8 +30,8 @@ struct via_client_tcp {
     _Atomic bool told; /* to_host: its end was reported by a quiet */
     int fd;
     pthread_mutex_t lock;
-    _Atomic int error; /* it is over; first failure */
-    int refused;       /* a request was: what the next quiet tells */
+    _Atomic int error;   /* it is over; first failure */
+    _Atomic int refused; /* a request that no thread waits for was: what the next quiet tells */
     /* Requests without an answer so far, of all and of those that a quiet waits for; and how many
      * have been applied, as far as answers told. */
     _Atomic uint64_t issued, applied;

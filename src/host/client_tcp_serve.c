@@ -20,8 +20,13 @@
 /* Payloads from here on are received where they belong. A word may be seen in part until all has
  * come: no program waits for a word in the middle of so much. */
 #define STRAIGHT_BYTES_MIN (64u << 10)
-/* Requests of one connection before it is the turn of another one. */
+/* Requests of one connection, or answers, before it is the turn of another one. */
 #define BYTES_A_TURN (1u << 20)
+/* A peer whose machine has vanished is ended after four minutes. Peers themselves give up a host
+ * after two (tcp_lost_ns_max); connections outlast all shorter partitions. */
+#define KEEP_ALIVE_IDLE_S 60
+#define KEEP_ALIVE_INTERVAL_S 30
+#define KEEP_ALIVE_PROBES 6
 
 /* --- memory ----------------------------------------------------------------------------------- */
 
@@ -87,7 +92,7 @@ static void watch(const struct via_client_serve *serve, const struct via_client_
     (void)!syscall(SYS_epoll_ctl, serve->epoll_fd, operation, conn->fd, &event);
 }
 
-void via_client_serve_end(struct via_client_serve *serve, struct via_client_serve_conn *conn)
+void via_client_serve_forget(struct via_client_serve *serve, struct via_client_serve_conn *conn)
 {
     serve->strangers -= conn->known ? 0 : 1;
     if (conn->known && serve->calls != NULL) {
@@ -96,6 +101,14 @@ void via_client_serve_end(struct via_client_serve *serve, struct via_client_serv
     via_client_fd_close(conn->fd);
     free(conn->in);
     *conn = (struct via_client_serve_conn){.fd = -1};
+}
+
+void via_client_serve_end(struct via_client_serve *serve, struct via_client_serve_conn *conn)
+{
+    /* A child may hold the descriptor: then close() neither ends the connection nor the watch. */
+    watch(serve, conn, EPOLL_CTL_DEL);
+    via_sys_shutdown(conn->fd);
+    via_client_serve_forget(serve, conn);
 }
 
 static struct via_client_serve_conn *free_conn(struct via_client_serve *serve)
@@ -120,6 +133,7 @@ static void take_caller(struct via_client_serve *serve, int fd)
         return;
     }
     via_sys_tcp_set_prompt(fd);
+    via_sys_tcp_keep_alive(fd, KEEP_ALIVE_IDLE_S, KEEP_ALIVE_INTERVAL_S, KEEP_ALIVE_PROBES);
     *conn = (struct via_client_serve_conn){.fd = via_client_fd_keep(fd),
                                            .in = memory,
                                            .out = memory + IN_BYTES,
@@ -158,8 +172,7 @@ void via_client_serve_end_strangers(struct via_client_serve *serve)
  * sent in a turn: a peer that reads as fast as this end sends gets no more than others. */
 static bool send_out(struct via_client_serve *serve, struct via_client_serve_conn *conn)
 {
-    size_t all = 0;
-    while ((conn->out_begin != conn->out_end || conn->get_left != 0) && all < BYTES_A_TURN) {
+    while ((conn->out_begin != conn->out_end || conn->get_left != 0) && conn->sent < BYTES_A_TURN) {
         unsigned char *from =
             conn->get_left != 0 ? find_memory(serve, &conn->get, conn->get_left) : NULL;
         if (conn->get_left != 0 && from == NULL) {
@@ -181,7 +194,7 @@ static bool send_out(struct via_client_serve *serve, struct via_client_serve_con
         conn->out_begin += of_out;
         conn->get.off += (size_t)sent - of_out;
         conn->get_left -= (size_t)sent - of_out;
-        all += (size_t)sent;
+        conn->sent += (size_t)sent;
     }
     bool writes = conn->out_begin != conn->out_end || conn->get_left != 0;
     if (!writes) {
@@ -420,6 +433,7 @@ static unsigned char *find_place(struct via_client_serve *serve, struct via_clie
 unsigned via_client_serve_conn(struct via_client_serve *serve, struct via_client_serve_conn *conn)
 {
     unsigned work = 0;
+    conn->sent = 0;
     bool alive = !conn->writes || (send_out(serve, conn) && take_all(serve, conn));
     for (size_t taken = 0; alive && !conn->writes && taken < BYTES_A_TURN;) {
         size_t room;

@@ -27,6 +27,7 @@ struct via_client_serve_conn {
     uint64_t put_left;
     struct via_tcp_request get; /* whose payload goes, behind `out` */
     uint64_t get_left;
+    size_t sent; /* in this turn */
 };
 
 struct via_client_served {
@@ -68,5 +69,7 @@ void via_client_serve_end_strangers(struct via_client_serve *serve);
 unsigned via_client_serve_conn(struct via_client_serve *serve, struct via_client_serve_conn *conn);
 /* [lock] */
 void via_client_serve_end(struct via_client_serve *serve, struct via_client_serve_conn *conn);
+/* [lock] Of a child that has a copy of its parent's connections: the parent's stay. */
+void via_client_serve_forget(struct via_client_serve *serve, struct via_client_serve_conn *conn);
 
 #endif

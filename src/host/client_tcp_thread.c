@@ -351,8 +351,11 @@ void via_client_serve_close(struct via_client_serve *serve, bool own)
         pthread_join(serve->thread, NULL);
     }
     for (unsigned i = 0; serve->conns != NULL && i < serve->conns_end; i++) {
-        if (serve->conns[i].fd >= 0) {
-            via_client_serve_end(serve, &serve->conns[i]);
+        struct via_client_serve_conn *conn = &serve->conns[i];
+        if (conn->fd >= 0 && own) {
+            via_client_serve_end(serve, conn);
+        } else if (conn->fd >= 0) {
+            via_client_serve_forget(serve, conn);
         }
     }
     const int fds[] = {serve->listen_fd, serve->epoll_fd, serve->wake_fd};

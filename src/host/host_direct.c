@@ -275,12 +275,18 @@ static int add_token(struct via_host *host, uint16_t id, uint8_t *ret_token)
     }
     token.peer = make_peer(id, atomic_load_explicit(&neighbour->era, memory_order_relaxed));
     pthread_mutex_lock(&direct->lock);
-    struct via_direct_token *oldest = &direct->tokens[0];
+    struct via_direct_token *oldest = &direct->tokens[0], *own = NULL;
     unsigned open = atomic_load_explicit(&neighbour->conns, memory_order_relaxed);
     for (unsigned i = 0; i < VIA_DIRECT_TOKENS_MAX; i++) {
         struct via_direct_token *entry = &direct->tokens[i];
-        open += entry->until_ns > host->now_ns && host_of(entry->peer) == id;
+        if (entry->until_ns > host->now_ns && host_of(entry->peer) == id) {
+            open++;
+            own = own == NULL || entry->until_ns < own->until_ns ? entry : own;
+        }
         oldest = entry->until_ns < oldest->until_ns ? entry : oldest;
+    }
+    if (oldest->until_ns > host->now_ns && own != NULL) {
+        oldest = own; /* none is free: a host that asks on and on takes none of others */
     }
     bool full = open >= VIA_DIRECT_CONNS_OF_HOST_MAX;
     if (!full) {
@@ -343,7 +349,7 @@ static void finish(struct via_host *host, uint16_t source, uint32_t id, int stat
         content.value_bytes = sizeof(direct);
         memcpy(content.value, &direct, sizeof(direct));
     } else {
-        content.status = -EXDEV;
+        content.status = content.status == -EBUSY ? -EBUSY : -EXDEV;
     }
     via_attach_server_answered(host, id, source, &content, NULL, 0);
 }

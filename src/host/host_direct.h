@@ -27,7 +27,7 @@ struct via_attach_request;
 struct via_attach_pending;
 
 #define VIA_DIRECT_LISTENERS_MAX 4u /* addresses of this host */
-#define VIA_DIRECT_TOKENS_MAX 64u   /* given out and not shown yet; the eldest makes room */
+#define VIA_DIRECT_TOKENS_MAX 64u   /* given out and not shown yet; an old one makes room */
 #define VIA_DIRECT_CONNS_OF_HOST_MAX 64u
 
 /* Little-endian, as all messages between hosts. */

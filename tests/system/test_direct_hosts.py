@@ -341,6 +341,19 @@ class Direct(ofi_case.Case):
                 daemon.kill()
                 daemon.wait()
 
+    def test_more_processes_than_connections(self):
+        self.start()
+        owner = self.attach(2)
+        segment = Segment(owner, 4096)
+        for i in range(65):
+            user = self.attach(1)
+            remote = Remote(user, 2, segment.handle, 4096)
+            self.assertEqual(remote.connect(), 0 if i < 64 else -errno.EBUSY, error())
+            self.assertEqual(remote.put_word(8 * i, i + 1), 0, error())
+            self.assertEqual(user.quiet(), 0, error())
+            self.assertEqual(segment.word(8 * i), i + 1)
+        self.assert_connections(64)
+
     def listeners(self, host):
         """Ports of the daemon of a host but the link's."""
         with open("/proc/%d/net/tcp" % self.daemons[host].pid, encoding="ascii") as table:

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stddef.h>
@@ -14,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -24,6 +26,10 @@
 #define BYTES ((size_t)32 << 20)
 #define HANDLE UINT64_C(0x777)
 #define PEERS 3u
+/* Of a peer that takes all at once: many more of them than a turn has. */
+#define GET_BYTES (64u << 10)
+#define GETS 300u
+#define GETS_A_TURN ((1u << 20) / GET_BYTES)
 
 struct host {
     struct via_client_serve_calls calls;
@@ -34,7 +40,22 @@ struct host {
     _Atomic unsigned access; /* that the owner allows */
     _Atomic bool inside, broken;
     unsigned char *memory;
+    /* A peer's end that is emptied before each get, and how much has come there. */
+    _Atomic int drained_fd;
+    _Atomic uint64_t drained;
+    _Atomic unsigned turns, reached, reached_max; /* reached: gets of GET_BYTES, in this turn */
 };
+
+/* Takes what has come. */
+static void drain(struct host *host)
+{
+    static _Thread_local unsigned char taken[1 << 16];
+    int fd = atomic_load(&host->drained_fd);
+    ssize_t got;
+    while (fd >= 0 && (got = recv(fd, taken, sizeof(taken), MSG_DONTWAIT)) > 0) {
+        atomic_fetch_add(&host->drained, (uint64_t)got);
+    }
+}
 
 static bool admit(void *ctx, const uint8_t *token, uint32_t *ret_peer)
 {
@@ -71,6 +92,11 @@ static void turn(void *ctx, bool begins)
     if (atomic_exchange(&host->inside, begins) == begins) {
         host->broken = true;
     }
+    unsigned reached = atomic_exchange(&host->reached, 0);
+    if (reached > host->reached_max) {
+        host->reached_max = reached;
+    }
+    host->turns++;
 }
 
 static unsigned char *reach(void *ctx, uint64_t handle, uint64_t off, uint64_t bytes, unsigned need)
@@ -78,6 +104,10 @@ static unsigned char *reach(void *ctx, uint64_t handle, uint64_t off, uint64_t b
     struct host *host = ctx;
     if (!atomic_load(&host->inside)) {
         host->broken = true;
+    }
+    if (bytes == GET_BYTES) {
+        host->reached++;
+        drain(host);
     }
     bool allowed = handle == HANDLE && (atomic_load(&host->access) & need) == need;
     return allowed && off <= BYTES && bytes <= BYTES - off ? host->memory + off : NULL;
@@ -93,6 +123,7 @@ static int set_up(void **state)
 {
     struct host *host = calloc(1, sizeof(*host));
     host->memory = calloc(1, BYTES);
+    host->drained_fd = -1;
     host->access = VIADUCT_SEGMENT_READ | VIADUCT_SEGMENT_WRITE;
     host->calls = (struct via_client_serve_calls){.ctx = host,
                                                   .admit = admit,
@@ -267,6 +298,50 @@ static void a_peer_that_gets_much_holds_up_no_other(void **state)
     close(other);
 }
 
+/* The peer takes answers as fast as they come: the connection is always ready. */
+static void gets_of_a_turn_are_bounded(void **state)
+{
+    struct host *host = *state;
+    static struct via_tcp_request gets[GETS];
+    int fd = call_admitted(host, 0);
+    for (unsigned i = 0; i < GETS; i++) {
+        gets[i] =
+            (struct via_tcp_request){.kind = VIA_TCP_GET, .handle = HANDLE, .bytes = GET_BYTES};
+    }
+    host->drained_fd = fd;
+    say(fd, gets, sizeof(gets));
+    while (host->drained != GETS * (GET_BYTES + sizeof(struct via_tcp_answer))) {
+        drain(host);
+    }
+    assert_int_equal(put_word(fd, HANDLE, 0, 1), 0);
+    /* Each is reached when it is taken and when it is sent. */
+    assert_in_range(host->reached_max, 1, 2 * (GETS_A_TURN + 2));
+    close(fd);
+}
+
+/* Close alone ends neither the connection nor its events when a child has the descriptor. */
+static void a_child_keeps_no_connection_open(void **state)
+{
+    struct host *host = *state;
+    unsigned char byte;
+    int fd = call_admitted(host, 0);
+    pid_t child = fork();
+    if (child == 0) {
+        for (;;) {
+            pause();
+        }
+    }
+    atomic_store(&host->unwanted[0], true);
+    via_client_serve_review(host->serve);
+    assert_int_equal(recv(fd, &byte, 1, 0), 0); /* its end, and not this end's patience */
+    unsigned turns = host->turns;
+    usleep(100000);
+    assert_in_range(host->turns - turns, 0, 1000);
+    assert_int_equal(kill(child, SIGKILL), 0);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    close(fd);
+}
+
 int main(void)
 {
 #define WITH_HOST(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
@@ -275,6 +350,8 @@ int main(void)
         WITH_HOST(accesses_that_are_not_allowed),
         WITH_HOST(unwanted_peers_are_ended_and_others_are_not),
         WITH_HOST(a_peer_that_gets_much_holds_up_no_other),
+        WITH_HOST(gets_of_a_turn_are_bounded),
+        WITH_HOST(a_child_keeps_no_connection_open),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -23,7 +23,7 @@
 #include <cmocka.h>
 
 #include "base/types.h"
-#include "host/client_tcp.h"
+#include "host/client_tcp_inside.h"
 #include "tests/unit/client_fixture.h"
 
 #define BYTES ((size_t)1 << 20)
@@ -385,6 +385,115 @@ static void an_owner_that_is_cut_off_is_given_up(void **state)
     via_remote_close(getter.remote);
 }
 
+/* Puts fill the connection until the link is lost for too long. What the kernel has not sent by
+ * then is dropped: it would overwrite what is put later by another way. */
+static void what_is_given_up_does_not_arrive_later(void **state)
+{
+    struct own *own = *state;
+    struct owner owner = {0};
+    struct putter putter = {.remote = open_to(own)};
+    struct fake_host *fake = &own->fixture->fake;
+    struct timeval patience = {.tv_sec = 20};
+    static unsigned char bytes[1 << 16];
+    uint64_t all = 0;
+    ssize_t got;
+    pthread_t thread;
+    owner_start(&owner, 1);
+    assert_int_equal(via_tcp_dial(putter.remote, &owner.card), 0);
+    own->fixture->attach->tcp_lost_ns_max = 20 * VIA_MSEC_NS;
+    assert_int_equal(pthread_create(&thread, NULL, put_much, &putter), 0);
+    client_nap_ms(100);
+    fake_host_set_way(fake, FAKE_PEER, 77, ++generation, VIA_STATUS_UNREACHABLE, false);
+    pthread_join(thread, NULL);
+    assert_int_equal(putter.rc, -EHOSTUNREACH);
+    pthread_join(owner.thread, NULL);
+    assert_int_equal(setsockopt(owner.fds[0], SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)),
+                     0);
+    while ((got = recv(owner.fds[0], bytes, sizeof(bytes), 0)) > 0) {
+        all += (uint64_t)got;
+    }
+    assert_true(got == -1 && errno == ECONNRESET);
+    assert_true(all < MUCH);
+    fake_host_set_way(fake, FAKE_PEER, 77, ++generation, 1, false);
+    assert_works(own, own->remote, false);
+    close(owner.fds[0]);
+    close(owner.listen_fd);
+    via_remote_close(putter.remote);
+}
+
+/* --- what quiet reports of connections to hosts -------------------------------------------------
+ */
+
+static struct via_remote *connect_to_host(struct own *own, const struct via_tcp_card *card)
+{
+    struct via_remote *remote = open_to(own);
+    own->fixture->fake.direct_card = *card;
+    assert_int_equal(via_remote_connect(remote), 0);
+    return remote;
+}
+
+/* Before the quiet, or by it. */
+static void a_get_that_is_lost_is_told_once(void **state)
+{
+    struct own *own = *state;
+    struct via_attach *attach = own->fixture->attach;
+    for (unsigned i = 0; i < 2; i++) {
+        struct owner owner = {0};
+        uint64_t word = 0;
+        owner_start(&owner, 1);
+        struct via_remote *remote = connect_to_host(own, &owner.card);
+        assert_int_equal(via_remote_get_start(remote, 0, &word, sizeof(word)), 0);
+        owner_end(&owner);
+        while (i == 0 && via_client_tcp_is_alive(remote->tcp)) {
+            client_nap_ms(1);
+        }
+        assert_int_equal(via_attach_failure(attach), i == 0 ? -ECONNRESET : 0);
+        assert_int_equal(via_attach_quiet(attach), -ECONNRESET);
+        assert_int_equal(via_attach_failure(attach), 0);
+        assert_int_equal(via_attach_quiet(attach), 0);
+        via_remote_close(remote);
+    }
+}
+
+static void an_end_that_loses_nothing_is_no_failure(void **state)
+{
+    struct own *own = *state;
+    struct via_attach *attach = own->fixture->attach;
+    struct via_remote *remote = connect_to_host(own, &own->card);
+    assert_works(own, remote, false);
+    assert_int_equal(via_attach_quiet(attach), 0);
+    shutdown(remote->tcp->fd, SHUT_RDWR);
+    assert_false(via_client_tcp_is_alive(remote->tcp));
+    assert_int_equal(via_attach_failure(attach), 0);
+    assert_int_equal(via_attach_quiet(attach), 0);
+    via_remote_close(remote);
+}
+
+/* Another call than the quiet takes the answer that refuses the put. */
+static void a_put_that_is_refused_is_told_once(void **state)
+{
+    struct own *own = *state;
+    struct via_attach *attach = own->fixture->attach;
+    struct via_remote *remote = connect_to_host(own, &own->card);
+    via_client_serve_drop(attach->serve, own->segment);
+    assert_int_equal(via_remote_put(remote, 0, &(uint64_t){1}, 8, 0), 0);
+    struct pollfd answer = {.fd = remote->tcp->fd, .events = POLLIN};
+    assert_int_equal(poll(&answer, 1, 20000), 1);
+    struct via_remote *another = connect_to_host(own, &own->card);
+    assert_ptr_equal(another->tcp, remote->tcp);
+    assert_int_equal(via_attach_quiet(attach), -ECONNRESET);
+    client_assert_text_has("its owner has freed it");
+    assert_int_equal(via_attach_quiet(attach), 0);
+    uint64_t words[2];
+    for (unsigned i = 0; i < 2; i++) {
+        assert_int_equal(via_remote_get_start(remote, 0, &words[i], sizeof(words[i])), 0);
+    }
+    assert_int_equal(via_attach_quiet(attach), -ECONNRESET);
+    assert_int_equal(via_attach_quiet(attach), 0);
+    via_remote_close(another);
+    via_remote_close(remote);
+}
+
 int main(void)
 {
 #define WITH_OWN(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
@@ -396,6 +505,10 @@ int main(void)
         WITH_OWN(a_host_that_does_not_answer_is_called_once),
         WITH_OWN(an_owner_that_is_stopped_holds_up_its_peers_alone),
         WITH_OWN(an_owner_that_is_cut_off_is_given_up),
+        WITH_OWN(what_is_given_up_does_not_arrive_later),
+        WITH_OWN(a_get_that_is_lost_is_told_once),
+        WITH_OWN(an_end_that_loses_nothing_is_no_failure),
+        WITH_OWN(a_put_that_is_refused_is_told_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
