@@ -328,6 +328,7 @@ static void a_child_keeps_no_connection_open(void **state)
     pid_t child = fork();
     if (child == 0) {
         for (;;) {
+            alarm(60);
             pause();
         }
     }
