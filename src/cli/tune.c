@@ -209,7 +209,7 @@ static int merge(const struct options *options, const struct via_tune *tune, con
     if (at == VIA_TUNING_LINKS_MAX) {
         return via_error_set(err, -ENOSPC, "%s: has %u links already", options->path, at);
     }
-    /* What was not measured in time stays as it was. */
+    /* Settings that this run had no time to measure keep their values. */
     const struct via_tuning_link old = tuning.links[at];
     bool is_same = at < tuning.links_count && strcmp(old.hardware, hardware) == 0;
     tuning.links_count = via_max(tuning.links_count, at + 1);
@@ -277,7 +277,7 @@ static void print_missing(const struct via_tune *tune)
     }
     if (tune->skipped != 0) {
         printf("note: %u comparisons were not made in %llu s, as the machine is busy or the link "
-               "slow: what they compare is left as it is; --seconds gives more time\n",
+               "slow: their settings keep their values; --seconds gives more time\n",
                tune->skipped, (unsigned long long)(tune->ns_max / VIA_SEC_NS));
     }
 }

@@ -86,7 +86,7 @@ struct via_link {
     _Atomic uint64_t errors;
 };
 
-/* --- greet.c: HELLO and READY, what is negotiated, and what is refused (wire/greeting.h) ----- */
+/* --- greet.c: HELLO and READY negotiate the geometry, or refuse the peer (wire/greeting.h) ---- */
 
 /* Begins when the control pipe does: sends HELLO. 0, or what env.random says. */
 int via_greet_start(struct via_node *node, struct via_link *link, uint64_t now_ns);

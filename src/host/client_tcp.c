@@ -560,7 +560,7 @@ static struct expected *find_fence(struct via_client_tcp *tcp)
                : NULL;
 }
 
-/* What was refused, told once. */
+/* Reports a refusal by the host once: 0, or its error. */
 static int take_refusal(struct via_client_tcp *tcp)
 {
     return atomic_load_explicit(&tcp->refused, memory_order_relaxed) != 0 &&
