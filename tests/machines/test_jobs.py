@@ -172,18 +172,18 @@ class Trace(Jobs):
 
     def hang(self, how, *patterns):
         """A job, and the trace of it that has all of these lines."""
-        job = self.start("-n", 4, program("trace"), how)
-        self.addCleanup(job.communicate)
-        self.addCleanup(job.kill)
-        return job, self.trace(None, *patterns)
+        self.job = self.start("-n", 4, program("trace"), how)
+        self.addCleanup(self.job.communicate)
+        self.addCleanup(self.job.kill)
+        return self.job, self.trace(None, *patterns)
 
     def trace(self, machine, *patterns):
-        """Of the only job, from a machine or from here."""
+        """Of the only job on a machine, or from here, where jobs of other tests are seen, too."""
         text = []
 
         def is_shown():
             done = self.lab[machine].run([OSHRUN, "--trace"], check=False) if machine else \
-                subprocess.run([OSHRUN, "--trace"], capture_output=True, text=True, timeout=HANG_S, check=False)
+                subprocess.run([OSHRUN, "--trace", "--job", str(self.job.pid)], capture_output=True, text=True, timeout=HANG_S, check=False)
             text[:] = [done.stdout + done.stderr]
             return all(re.search("(?m)^" + pattern, text[0]) for pattern in patterns)
         self.assertTrue(wait_for(is_shown), text)
