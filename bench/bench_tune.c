@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * What viaduct tune chooses for a link, beside each fixed choice that there is: the port's stores,
- * each other store of this CPU, and DMA. At each size the tuned setting and a fixed one run in
- * turns; the ratio is the fixed one's speed in parts of the tuned one's, with the interval in which
- * the true median lies in 95 of 100 cases. Fails where a fixed choice is certainly more than 5 %
- * faster.
+ * Compares the settings that viaduct tune chooses for a link with each fixed choice: the port's
+ * stores, each other store of this CPU, and DMA. At each size the tuned setting and a fixed one run
+ * in turns; the ratio is the fixed one's speed in parts of the tuned one's, with the interval in
+ * which the true median lies in 95 of 100 cases. Fails where a fixed choice is certainly more than
+ * 5 % faster.
  *
  *   bench_tune [--pairs N] [LINK PEER]    default: an emulated link, one of class pex, and a
  * register model of PEX 87xx in this process

@@ -37,7 +37,7 @@ static size_t argument(int argc, char **argv, int index, size_t otherwise)
     return argc > index ? strtoul(argv[index], NULL, 10) : otherwise;
 }
 
-/* What all PEs have drawn, counted by one. */
+/* One PE counts the numbers that all PEs have drawn, and compares. */
 static size_t count_wrong(const unsigned long *mine, size_t numbers, size_t bins)
 {
     size_t wrong = 0;

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""Tests in cocotb: what a card does, step by step, with clocks that a model in Python makes and measures. What each role should be is read
+"""Tests in cocotb: what a card does, step by step, with clocks that a model in Python makes and measures. The expected output of each role is read
 from the text of 'viaduct card roles' (ROLES), not from the Verilog that the selector includes."""
 
 import os

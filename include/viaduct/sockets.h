@@ -45,7 +45,7 @@ struct via_sockets_info {
     uint64_t sleeps_count;
 };
 
-/* What carries the connection behind fd? 0; -ENOENT: the library does not know it as a TCP
+/* Tells what carries the connection behind fd. 0; -ENOENT: the library does not know it as a TCP
  * connection that it may carry; -EINVAL: size is smaller than that of the first version. */
 VIADUCT_SOCKETS_API int via_sockets_info(int fd, struct via_sockets_info *ret_info);
 

@@ -92,7 +92,7 @@ struct via_segment;
 /*
  * Registers `bytes` (rounded up to pages) of fresh zeroed shared memory, mapped in this process.
  * access: VIADUCT_SEGMENT_READ | VIADUCT_SEGMENT_WRITE, what others may do; 0 for a source of own
- * puts. What may not be read is never mapped by others: puts go by frames. With
+ * puts. Other processes never map a segment that they may not read: puts go by frames. With
  * VIADUCT_SEGMENT_LINGER besides, gets by frames still find it for some seconds after the process
  * has ended without freeing it, when puts are refused already: what was in it last can be read by
  * the caller that learns of the end. -ENOMEM, -ENOSPC (the host's table is full), -EDQUOT (the user
@@ -103,9 +103,9 @@ VIADUCT_API int via_segment_new(struct via_attach *attach, size_t bytes, unsigne
 
 /*
  * The same for a memfd of the caller's, sealed against shrinking (F_SEAL_SHRINK; -EPERM otherwise).
- * The fd is duplicated; base is where the caller has it mapped, and may be NULL. What others may
- * read and not write is sealed by the host when one of them maps it (F_SEAL_FUTURE_WRITE): mappings
- * that are there can still be written, new ones can not. With F_SEAL_SEAL it is never mapped by
+ * The fd is duplicated; base is where the caller has it mapped, and may be NULL. If others
+ * may read it and not write it, the host seals it when one of them maps it (F_SEAL_FUTURE_WRITE):
+ * existing mappings can still be written, new ones can not. With F_SEAL_SEAL it is never mapped by
  * others.
  */
 VIADUCT_API int via_segment_adopt(struct via_attach *attach, int memfd, size_t bytes, void *base,

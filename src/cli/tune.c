@@ -267,7 +267,7 @@ static void print_outcome(const struct via_tune *tune)
     }
 }
 
-/* What the time was too short for. */
+/* Prints which comparisons the time was too short for. */
 static void print_missing(const struct via_tune *tune)
 {
     if (tune->cut_short != 0) {

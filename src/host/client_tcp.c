@@ -40,7 +40,7 @@ static void end(struct via_client_tcp *tcp, int error)
 {
     if (!is_over(tcp)) {
         atomic_store_explicit(&tcp->error, error, memory_order_relaxed);
-        /* What the kernel has not sent yet must not overwrite what is put later by another way. */
+        /* Bytes that the kernel has not sent yet must not overwrite a later put by another path. */
         via_sys_tcp_reset(tcp->fd);
     }
     tcp->out_begin = 0;

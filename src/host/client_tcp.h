@@ -127,8 +127,7 @@ struct via_client_serve;
  * only sends what own connections hold back. */
 VIA_MUST_CHECK int via_client_serve_open(struct via_attach *attach, const char *address,
                                          struct via_client_serve **ret_serve);
-/* What a host that serves the memory of its processes says about it. All are called by the thread
- * that serves. */
+/* Callbacks of a host that serves the memory of its processes. The serving thread calls them. */
 struct via_client_serve_calls {
     void *ctx;
     /* A connection shows this token: may it be used, and whose is it? */

@@ -6,8 +6,8 @@
  *
  * All of it belongs to the control thread. Nothing blocks.
  *
- * Many peers. What a driver has one of in a process (a socket that listens, an adapter, a
- * connection manager) is its endpoint, and may reach up to VIA_PORTS_MAX - 1 (1,023) peers. Each
+ * Many peers. A driver may have one endpoint in a process (a socket that listens, an adapter, a
+ * connection manager) that reaches up to VIA_PORTS_MAX - 1 (1,023) peers. Each
  * peer is a port of its own: with an inbox of its own size, with its own order, fences, doorbells,
  * scratchpads and link state. So all that core/port.h promises holds for each port whatever becomes
  * of the others of its endpoint: a peer that is silent, stopped or hostile, a port that is cut,

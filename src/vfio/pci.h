@@ -108,7 +108,7 @@ struct via_pci_ops {
      * guard too. -ENOTSUP. NULL: as if each answer was that. */
     int (*region_fd)(struct via_pci *pci, unsigned region, int *ret_fd, uint64_t *ret_off);
 
-    /* What a process maps to reach bytes of a region (whole pages), as they are translated now: a
+    /* For a process that maps bytes of a region (whole pages), as they are translated now: a
      * descriptor, which is the caller's, and the offset in it. The process may be able to map more
      * of the function by it. -ENOTSUP, -EINVAL, -EMFILE, ... NULL: as if each answer was -ENOTSUP.
      */
@@ -147,7 +147,7 @@ struct via_pci_ops {
      * answer. NULL: there is nothing that the caller can do. */
     int (*revive)(struct via_pci *pci);
 
-    /* What it is, for operators: "0000:03:00.0 by VFIO". */
+    /* Names the function for operators: "0000:03:00.0 by VFIO". */
     const char *(*describe)(struct via_pci *pci);
 
     /* Ends interrupts, mastering and DMA mappings, then releases everything. Mappings of regions

@@ -71,8 +71,8 @@ static void inbox(struct via_port *port, struct conform_call *call)
         memset(port->inbox + call->off, (int)call->value, call->bytes);
         return;
     }
-    /* What the peer's agent put before it reported is visible: the suite has received that report
-     * since. */
+    /* The puts of the peer's agent before its report are visible: the suite has received that
+     * report since. */
     atomic_thread_fence(memory_order_acquire);
     via_copy_foreign(call->data, port->inbox + call->off, call->bytes);
 }

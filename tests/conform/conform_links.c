@@ -42,7 +42,7 @@ static void scratchpads_are_shared_and_have_one_writer(void **state)
     pair_scratchpad_write(pair, 0, VIA_PORT_SCRATCHPADS, 1); /* nowhere, and no harm */
 }
 
-/* What scratchpad i holds when the link is up again, after write_all_scratchpads(). */
+/* The value of scratchpad i when the link is up again, after write_all_scratchpads(). */
 static uint32_t pad_after(const struct pair *pair, unsigned i)
 {
     return pair->kind->scratchpads_survive ? 0xabcd0000u + i : 0;

@@ -61,7 +61,7 @@ static struct owner *owner_new(void)
     return owner;
 }
 
-/* What is sent to the owner, and the answers that must come. */
+/* Bytes for the owner, and the answers that must come. */
 struct talk {
     size_t said, expected;
     int status;   /* the status that the next answer must have */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * What a neighbour sends: frames, announcements, the words of its pipes, its scratchpads. The
+ * Input of a neighbour: frames, announcements, the words of its pipes, its scratchpads. The
  * middle host of a chain of three stays whole, and when an honest host takes the neighbour's place
  * all three reach each other again.
  *

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * What a peer sends over an ofi link, in the greeting and after it, in plain text and sealed: it
+ * Input of a peer over an ofi link, in the greeting and after it, in plain text and sealed: it
  * writes into the inbox only, no link comes up without a proof of the key, plain text is refused
  * once messages are sealed, and the other end can open this end's messages. libfabric is simulated
  * here, so there is no network and no thread.

@@ -151,7 +151,7 @@ class Left:
 
 
 def kill_relays(fab, count, times, before):
-    """Under flows that pass them. What arrived, and the longest silence."""
+    """Under flows that pass them. Returns the messages that arrived, and the longest silence."""
     flows = [Flow(fab, 1, 3, FLOW_S), Flow(fab, 3, 1, FLOW_S)]
     left = Left(fab)
     left.sizes = (before or left).sizes

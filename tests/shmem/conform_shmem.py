@@ -6,8 +6,8 @@ usage: conform_shmem.py [--build FOLDER] [--work FOLDER]
 
 Installs the build into the work folder, fetches shmem4py from PyPI, builds it by the installed oshcc, and runs its
 tests with 2, 4 and 8 PEs on one host, and on a ring of four hosts: on all of them, where frames are relayed, and
-between two that are no neighbours. Exit code 77, with a reason, where PyPI can not be reached. What has been
-fetched stays in the work folder for the next time.
+between two that are no neighbours. Exit code 77, with a reason, where PyPI can not be reached. Fetched
+files stay in the work folder for the next time.
 """
 import argparse
 import os

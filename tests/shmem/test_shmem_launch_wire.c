@@ -54,7 +54,7 @@ static void test_frames(void **state)
     via_launch_put_u32(&payload, 7);
     via_launch_put_text(&payload, "seven");
     via_launch_put_u64(&payload, UINT64_C(1) << 40);
-    /* What it says itself is what it understands; a byte at a time. */
+    /* The link parses the messages that it sends itself, a byte at a time. */
     via_launch_link_send(&peer, VIA_LAUNCH_FAILED, &payload);
     via_launch_link_send(&peer, VIA_LAUNCH_DONE, NULL);
     for (size_t i = 0; i + 9 < peer.out.used; i++) {

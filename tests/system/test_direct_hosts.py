@@ -160,7 +160,7 @@ class Direct(ofi_case.Case):
             remote.put_word(8, word)
             if word % 20 == 0:
                 self.assertTrue(cli.wait_for(lambda w=word: segment.word(8) == w), segment.word(8))
-        # What goes by frames comes behind what went by the connection.
+        # Puts by frames arrive after those that went by the connection.
         for word in range(1, 100):
             remote.put(16, bytes(100000))
             remote.put_word(16, word)

@@ -385,8 +385,8 @@ static void an_owner_that_is_cut_off_is_given_up(void **state)
     via_remote_close(getter.remote);
 }
 
-/* Puts fill the connection until the link is lost for too long. What the kernel has not sent by
- * then is dropped: it would overwrite what is put later by another way. */
+/* Puts fill the connection until the link is lost for too long. Bytes that the kernel has not
+ * sent by then are dropped: they would overwrite a later put by another path. */
 static void what_is_given_up_does_not_arrive_later(void **state)
 {
     struct own *own = *state;

@@ -71,7 +71,7 @@ static bool has_ended(const struct setup *s, uint64_t cookie)
     return fabric_completion(s->fabric, 0, cookie) != NULL;
 }
 
-/* What host 0 has received. */
+/* The frames that host 0 has received. */
 static uint64_t frames_back(const struct setup *s)
 {
     return fabric_link_status(s->fabric, 0, 0).frames_received;

@@ -588,8 +588,8 @@ static unsigned speak_as(struct hostile_peer *peer, struct fabric *fabric, uint1
 }
 
 /*
- * What one host of a fabric can say in the name of another: nothing, to a host that has a link to
- * that one itself. To others, everything that the real host could say; docs/security.md says so.
+ * A host that has a link to another takes no frames in that one's name from a third. To all other
+ * hosts the third can say everything that the real host could; docs/security.md says so.
  */
 static void who_has_a_link_speaks_for_itself(void **state)
 {

@@ -76,7 +76,7 @@ static void replug(struct pex_link *link)
     wait_up(link);
 }
 
-/* What starting a DMA of 4000 bytes says; the bytes arrive if it is 0. */
+/* Starts a DMA of 4000 bytes and returns the result; the bytes arrive if it is 0. */
 static int try_dma(struct pex_link *link)
 {
     static uint64_t cookies;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
  * The cable: a UNIX SOCK_SEQPACKET socket between the two ends of an emulated link. One datagram is
- * one message with up to eight fds. What is wrong with a message ends the connection.
+ * one message with up to eight fds. A malformed message ends the connection.
  */
 #ifndef VIA_PORT_EMU_CABLE_H
 #define VIA_PORT_EMU_CABLE_H

@@ -68,8 +68,8 @@ struct via_emu_options {
     uint16_t host;         /* my id, told to the other end */
     uint64_t inbox_bytes;  /* multiple of the page size */
     uint64_t window_bytes; /* how much of the other's inbox to reach; 0 = as much as inbox_bytes,
-                              or what the class has. What the other's inbox lacks behaves like a
-                              link that is down */
+                              or what the class has. Offsets beyond the other's inbox behave
+                              like a link that is down */
     const struct via_emu_like *like; /* class of links; NULL: plain shared memory. Both ends have
                                         the same. Where windows have a size, inbox_bytes is not
                                         asked for: the inbox is as large as the window */
@@ -108,7 +108,7 @@ int via_emu_port_fd(const struct via_port *port);
 /*
  * Accepts, connects, shakes hands, takes messages, notices death: a bounded turn that does not
  * block. *ret_deadline_ns: when to call again at the latest. 1 when the link went up or down (the
- * edges wait in events()), else 0. What is wrong with the link is a text in the status, not an
+ * edges wait in events()), else 0. A fault of the link is a text in the status, not an
  * error here.
  */
 int via_emu_port_service(struct via_port *port, uint64_t now_ns, uint64_t *ret_deadline_ns);

@@ -136,7 +136,8 @@ static struct choice choose(struct via_emu_lane *lane, uint32_t taken, uint32_t 
                             enum via_emu_lane_extent extent, struct via_rng *rng, uint64_t now_ns,
                             uint64_t delay_ns)
 {
-    /* Pairs with the release in via_emu_lane_flush(). What arrived by chance may be ahead of it. */
+    /* Pairs with the release in via_emu_lane_flush(). Writes that arrived early may be ahead of it.
+     */
     int32_t ahead = (int32_t)(atomic_load_explicit(&lane->flushed, memory_order_acquire) - taken);
     uint32_t flushed = ahead < 0 ? 0 : via_min((uint32_t)ahead, posted);
     uint64_t flushed_ns = atomic_load_explicit(&lane->flushed_ns, memory_order_relaxed);

@@ -73,8 +73,8 @@ void via_emu_lane_writer_init(struct via_emu_lane_writer *writer, struct via_emu
                               uint64_t seed);
 
 /*
- * Appends a body, or as much of it as there is room for: how many bytes. What is left is appended
- * once something has arrived.
+ * Appends a body, or as much of it as there is room for, and returns the number of bytes. The
+ * caller appends the rest once writes have arrived.
  */
 VIA_MUST_CHECK size_t via_emu_lane_post_body(struct via_emu_lane_writer *writer, uint32_t round,
                                              uint64_t off, const void *src, size_t len);

@@ -78,7 +78,7 @@ struct via_emu_lanes {
 struct via_emu_port {
     struct via_port base;
 
-    /* --- constant while the port is open. What the addresses show changes beneath them --- */
+    /* --- constant while the port is open. The memory behind the addresses changes --- */
     unsigned char *window;         /* the other's inbox, or all-ones; caps.window_bytes */
     struct via_emu_bridge *bridge; /* of the connection, or private zeroes; lanes follow */
     size_t bridge_bytes;           /* with the lanes */

@@ -2,8 +2,8 @@
 /*
  * Emulated slices (port/slice.h): the owner's end passes the memory itself over the cable, and the
  * importer's end passes it on. A mapping therefore detaches from its slice: it shows one piece for
- * as long as it lives. What a store through hardware would suffer on its way is imitated by the
- * process that stores (base/combine.h).
+ * as long as it lives.  The process that stores imitates the delays and the order of stores through
+ * hardware (base/combine.h).
  */
 #include <errno.h>
 #include <string.h>

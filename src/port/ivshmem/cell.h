@@ -8,8 +8,8 @@
  *   4096 + window_bytes  inbox of side 1
  *
  * Cell k lies at k * via_ivshmem_cell_bytes(window_bytes). Each word has one writer: the host at
- * that end. What the peer writes is hostile; so is what every other machine on the same memory
- * writes, because ivshmem protects no machine from another.
+ * that end. The peer's words are hostile input; so are those of every other machine on the same
+ * memory, because ivshmem protects no machine from another.
  */
 #ifndef VIA_PORT_IVSHMEM_CELL_H
 #define VIA_PORT_IVSHMEM_CELL_H

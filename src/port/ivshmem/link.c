@@ -238,8 +238,8 @@ static void keep(_Atomic uint64_t *word, uint64_t value)
     }
 }
 
-/* Every other machine can write into the words of this end. What it leaves there, a cut among it,
- * would keep the link down after it has gone. */
+/* Every other machine can write into the words of this end. Such a word, a cut for example, would
+ * keep the link down after that machine has gone. */
 static void keep_own_words(struct via_ivshmem_port *self)
 {
     struct via_ivshmem_end *own = via_ivshmem_own(self);

@@ -23,7 +23,7 @@ struct via_ivshmem_fence {
 struct via_ivshmem_port {
     struct via_port base;
 
-    /* --- constant while the port is open. What the addresses show changes beneath them --- */
+    /* --- constant while the port is open. The memory behind the addresses changes --- */
     unsigned char *window;         /* inbox of the peer, or all-ones; caps.window_bytes */
     struct via_ivshmem_cell *cell; /* registers, or private zeroes */
     struct via_ivshmem_device *device;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * What the port takes from the operating system: time, randomness, descriptors, and a thread that
- * takes the turns of a hub. system.c is the product's; the simulator has another one (sim/ofi).
+ * The services that the port needs of the operating system: time, randomness, descriptors, and a
+ * thread that takes the turns of a hub. system.c is the product's; the simulator has another one
+ * (sim/ofi).
  */
 #ifndef VIA_PORT_OFI_SYSTEM_H
 #define VIA_PORT_OFI_SYSTEM_H

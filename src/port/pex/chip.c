@@ -142,7 +142,7 @@ static int check_registers(struct via_pex_port *pex, struct via_error *err)
                              (unsigned long long)own_bytes);
     }
     if (pex->config.b2b) {
-        /* What this end gives the link side of its own chip: the peer is to have the same BAR. */
+        /* This end sets up the link side of its own chip so: the peer must have the same BAR. */
         chip->peer_bar_bytes = chip->bar_bytes / 2;
         pex->window_off = chip->bar_bytes / 2;
         return 0;

@@ -33,9 +33,10 @@ static void lock(struct via_plx_channel *channel)
     }
 }
 
-/* An interrupt comes only when a status bit leaves zero. What ends while the write that clears it
- * is under way sets a bit that is set, and loses it: the read behind the writes brings the
- * descriptors' write-backs along, so the threads that are woken afterwards find them. */
+/* An interrupt comes only when a status bit leaves zero. A descriptor that ends while the write
+ * that clears the bit is under way sets a bit that is set, and its interrupt is lost: the read
+ * behind the writes pushes the descriptors' write-backs, so the threads woken afterwards find them.
+ */
 static void clear_interrupts(struct via_plx_engine *engine)
 {
     bool any = false;
@@ -120,7 +121,7 @@ void via_pex_dma_program(struct via_pex_port *pex)
     pex->dma->window_address = is_known ? bar + pex->window_off : 0;
 }
 
-/* What the engine writes into the window reaches the NT port within the switch, or by way of the
+/* Writes of the engine into the window reach the NT port within the switch, or by way of the
  * root complex and its IOMMU (where access control services send it up). For both ways the window's
  * IO virtual address is its address on the bus. */
 int via_pex_dma_reach_window(struct via_pex_port *pex, struct via_error *err)

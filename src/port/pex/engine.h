@@ -93,7 +93,7 @@ struct via_plx_probe {
     uint64_t line[VIA_CACHELINE / sizeof(uint64_t)];
 };
 
-/* What a port has of it. */
+/* A port's share of an engine. */
 struct via_pex_dma {
     const struct via_pex_port *pex;
     _Atomic uint64_t *events; /* of the port */
@@ -138,7 +138,7 @@ void via_plx_channel_set_up(struct via_plx_engine *engine, unsigned index);
 void via_plx_channel_finish(struct via_plx_channel *channel, int rc_of_others);
 void via_plx_channel_collect(struct via_plx_engine *engine, unsigned index,
                              const struct via_pex_port *pex);
-/* What the queue of that port has under way there is aborted. */
+/* Aborts the DMAs that this queue of the port has under way on the channel. */
 void via_plx_channel_abort(struct via_pex_dma *dma, unsigned index, unsigned queue);
 /* Without a lock: the engine gets no way to memory any more. */
 void via_plx_engine_cut_off(struct via_plx_engine *engine);

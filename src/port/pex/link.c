@@ -245,8 +245,9 @@ static void train(struct via_pex_port *pex, uint64_t now_ns)
         }
         return;
     }
-    /* What the peer posted came by its window; this end's must work as well. What this end posted
-     * before may have met a translation that was reset: once more, ahead of the read. */
+    /* The peer's words arrived by its window; this end's must work as well. Words that this end
+     * posted before may have met a translation that was reset, so it posts them again, ahead of
+     * the read. */
     post(pex);
     uint64_t word = via_pex_load_word(pex, offsetof(struct via_pex_page, own.word));
     if (word == peer.word) {

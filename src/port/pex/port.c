@@ -53,7 +53,7 @@ void via_pex_drain(struct via_pex_port *pex)
     } else {
         order_called_stores(pex);
     }
-    /* What the caller loads next from its own memory is not older than its stores. */
+    /* Loads of the caller's own memory that follow are not older than its stores. */
     atomic_thread_fence(memory_order_seq_cst);
 }
 

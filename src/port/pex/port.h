@@ -106,7 +106,7 @@ struct via_pex_slices {
     struct via_port_slices base; /* count 0: none */
     unsigned first;              /* entry of the A-LUT of slice 0 */
     struct via_pex_shown shown[VIA_PEX_SLICES_MAX];
-    /* What processes of this host map: the exposure, the descriptor and where in it. */
+    /* For the mappings of this host's processes: exposure, descriptor, offset in it. */
     uint64_t mapped[VIA_PEX_SLICES_MAX], unmapped[VIA_PEX_SLICES_MAX], offs[VIA_PEX_SLICES_MAX];
     int fds[VIA_PEX_SLICES_MAX];
 };

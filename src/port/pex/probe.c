@@ -106,8 +106,8 @@ static void start(struct via_pex_dma *dma, uint64_t now_ns)
     }
 }
 
-/* What the CPU reads is behind what the engine wrote once both have met in the NT port. How long
- * the engine's way there takes no source says, so it is read until the deadline. */
+/* A read of the CPU is ordered behind the engine's writes once both have met in the NT port. No
+ * source says how long the engine's writes take to it, so the CPU reads until the deadline. */
 static void read_back(struct via_pex_dma *dma, struct via_pex_port *pex, uint64_t now_ns)
 {
     struct via_plx_probe *probe = &dma->probe;
