@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
@@ -118,6 +119,16 @@ static int catch_signals(void)
     return fd >= 0 ? fd : -errno;
 }
 
+/* Each client takes a descriptor for each vector: as many as there may be. */
+static void raise_limits(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+        limit.rlim_cur = limit.rlim_max;
+        (void)setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
 static void log_line(void *ctx, const struct via_log_message *message)
 {
     (void)ctx;
@@ -135,6 +146,7 @@ int via_cli_ivshmem_server(int argc, char **argv)
         return code;
     }
     via_log_set_sink(log_line, NULL);
+    raise_limits();
     int signal_fd = catch_signals();
     if (signal_fd < 0) {
         via_error_set(&err, signal_fd, "signalfd: %s", strerror(-signal_fd));

@@ -11,10 +11,14 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
+#include "base/log.h"
+#include "base/types.h"
 #include "port/emu/memory.h"
 #include "port/ivshmem/device.h"
 #include "port/ivshmem/protocol.h"
@@ -26,18 +30,35 @@ struct bench {
     char directory[64];
     char path[96];
     struct via_ivshmem_server *server;
+    char log[4096]; /* what the server said */
 };
+
+static void keep_line(void *ctx, const struct via_log_message *message)
+{
+    struct bench *bench = ctx;
+    size_t used = strlen(bench->log);
+    snprintf(bench->log + used, sizeof(bench->log) - used, "%s\n", message->text);
+}
+
+static void open_server(struct bench *bench, unsigned clients_max, unsigned stall_ms)
+{
+    struct via_error err;
+    struct via_ivshmem_server_options options = {.path = bench->path,
+                                                 .memory_bytes = 1u << 20,
+                                                 .vectors = VECTORS,
+                                                 .clients_max = clients_max,
+                                                 .stall_ms = stall_ms};
+    bench->log[0] = '\0';
+    assert_int_equal(via_ivshmem_server_open(&options, &bench->server, &err), 0);
+}
 
 static int set_up(void **state)
 {
     struct bench *bench = calloc(1, sizeof(*bench));
-    struct via_error err;
     strcpy(bench->directory, "/tmp/via-ivshmem-XXXXXX");
     assert_non_null(mkdtemp(bench->directory));
     snprintf(bench->path, sizeof(bench->path), "%s/s", bench->directory);
-    struct via_ivshmem_server_options options = {
-        .path = bench->path, .memory_bytes = 1u << 20, .vectors = VECTORS, .clients_max = 2};
-    assert_int_equal(via_ivshmem_server_open(&options, &bench->server, &err), 0);
+    open_server(bench, 2, 0);
     *state = bench;
     return 0;
 }
@@ -63,12 +84,16 @@ static int join(struct bench *bench)
 }
 
 /* Reads the next number, and whether a descriptor came with it; -2: the server has hung up, -3:
- * nothing. */
-static int64_t next(int fd, bool *ret_with)
+ * nothing. A server sends a few messages at a time, so this gives it its turns. */
+static int64_t next(struct bench *bench, int fd, bool *ret_with)
 {
     struct via_ivshmem_message message = {.fd = -1};
     int64_t number = -2;
     int rc = via_ivshmem_message_receive(fd, &message, &number);
+    if (rc == -EAGAIN) {
+        via_ivshmem_server_service(bench->server);
+        rc = via_ivshmem_message_receive(fd, &message, &number);
+    }
     *ret_with = rc == 1 && message.fd >= 0;
     if (*ret_with) {
         close(message.fd);
@@ -76,55 +101,212 @@ static int64_t next(int fd, bool *ret_with)
     return rc == 1 ? number : rc == -EAGAIN ? -3 : -2;
 }
 
-static void expect(int fd, int64_t number, bool with, unsigned times)
+static void expect(struct bench *bench, int fd, int64_t number, bool with, unsigned times)
 {
     for (unsigned i = 0; i < times; i++) {
         bool came_with;
-        assert_int_equal(next(fd, &came_with), number);
+        assert_int_equal(next(bench, fd, &came_with), number);
         assert_int_equal(came_with, with);
     }
+}
+
+/* A client that has received its whole greeting, which ends with its own vectors. */
+static int join_and_read(struct bench *bench, int64_t id)
+{
+    bool came_with;
+    int fd = join(bench);
+    unsigned own_count = 0;
+    for (unsigned i = 0; own_count < VECTORS && i < 1000; i++) {
+        own_count += next(bench, fd, &came_with) == id && came_with ? 1 : 0;
+    }
+    assert_int_equal(own_count, VECTORS);
+    return fd;
 }
 
 static void clients_get_what_the_protocol_says(void **state)
 {
     struct bench *bench = *state;
     int first = join(bench);
-    expect(first, 0, false, 1);
-    expect(first, 0, false, 1);
-    expect(first, -1, true, 1);
-    expect(first, 0, true, VECTORS);
+    expect(bench, first, 0, false, 1);
+    expect(bench, first, 0, false, 1);
+    expect(bench, first, -1, true, 1);
+    expect(bench, first, 0, true, VECTORS);
     int second = join(bench);
-    expect(first, 1, true, VECTORS);
-    expect(second, 0, false, 1);
-    expect(second, 1, false, 1);
-    expect(second, -1, true, 1);
-    expect(second, 0, true, VECTORS);
-    expect(second, 1, true, VECTORS);
+    expect(bench, first, 1, true, VECTORS);
+    expect(bench, second, 0, false, 1);
+    expect(bench, second, 1, false, 1);
+    expect(bench, second, -1, true, 1);
+    expect(bench, second, 0, true, VECTORS);
+    expect(bench, second, 1, true, VECTORS);
     int third = join(bench); /* one client too many */
-    expect(third, -2, false, 1);
+    expect(bench, third, -2, false, 1);
     close(first);
     via_ivshmem_server_service(bench->server);
-    expect(second, 0, false, 1);
-    expect(second, -3, false, 1);
+    expect(bench, second, 0, false, 1);
+    expect(bench, second, -3, false, 1);
     assert_int_equal(via_ivshmem_server_clients(bench->server), 1);
     close(second);
     close(third);
 }
 
-static void who_does_not_listen_is_hung_up_on(void **state)
+static uint64_t now_ms(void)
 {
-    struct bench *bench = *state;
-    int deaf = join(bench);
-    int bytes = 1;
-    setsockopt(deaf, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes));
-    unsigned joins = 0;
-    while (joins < 5000 && via_ivshmem_server_clients(bench->server) != 0) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+/* Gives the server turns until its log has this text, and the client its messages. Returns how many
+ * of them say that `left` has left. */
+static unsigned read_until_said(struct bench *bench, int fd, int64_t left, const char *text)
+{
+    unsigned count = 0;
+    uint64_t end_ms = now_ms() + 20000;
+    bool is_said = false;
+    while (!is_said && now_ms() < end_ms) {
+        is_said = strstr(bench->log, text) != NULL; /* what follows the line is read, too */
+        bool came_with;
+        for (int64_t id = 0; id >= 0;) {
+            id = next(bench, fd, &came_with);
+            count += id == left && !came_with ? 1 : 0;
+        }
+        usleep(1000);
+    }
+    assert_true(is_said);
+    return count;
+}
+
+/* A client that comes and goes is news of eight messages for each other client. */
+static void come_and_go(struct bench *bench, unsigned times)
+{
+    for (unsigned i = 0; i < times; i++) {
         close(join(bench));
         via_ivshmem_server_service(bench->server);
-        joins++;
+        via_ivshmem_server_service(bench->server);
     }
-    assert_in_range(joins, 1, 4999);
+}
+
+static unsigned count_unread(int fd)
+{
+    struct via_ivshmem_message message = {.fd = -1};
+    int64_t number;
+    unsigned count = 0;
+    while (via_ivshmem_message_receive(fd, &message, &number) == 1) {
+        count++;
+        if (message.fd >= 0) {
+            close(message.fd);
+        }
+    }
+    return count;
+}
+
+static void a_client_that_reads_nothing_is_hung_up_on(void **state)
+{
+    struct bench *bench = *state;
+    via_ivshmem_server_close(bench->server);
+    open_server(bench, 3, 500);
+    via_log_set_sink(keep_line, bench);
+    int good = join_and_read(bench, 0);
+    int deaf = join(bench);
+    expect(bench, good, 1, true, VECTORS);
+    come_and_go(bench, 10);
+    unsigned told_count =
+        read_until_said(bench, good, 1, "client 1 has taken no message for 500 ms: hung up");
+    via_log_set_sink(NULL, NULL);
+    assert_int_equal(via_ivshmem_server_clients(bench->server), 1);
+    assert_int_equal(told_count, 1);
+    assert_in_range(count_unread(deaf), 1, 16);
     close(deaf);
+    close(good);
+}
+
+/* The vectors of a client that left before another one read them are not sent any more, and a
+ * client that reads late knows each other client that is there. */
+static void a_client_that_reads_late_learns_the_state(void **state)
+{
+    struct bench *bench = *state;
+    via_ivshmem_server_close(bench->server);
+    open_server(bench, 3, 0);
+    int late = join(bench);
+    come_and_go(bench, 100);
+    int other = join(bench);
+    bool came_with;
+    unsigned with_fd[3] = {0}, messages_count = 0;
+    expect(bench, late, 0, false, 2); /* version and id */
+    for (int64_t id = next(bench, late, &came_with); id != -3; id = next(bench, late, &came_with)) {
+        assert_in_range(id + 1, 0, 3);
+        if (id >= 0) {
+            with_fd[id] = came_with ? with_fd[id] + 1 : 0;
+        }
+        messages_count++;
+    }
+    assert_int_equal(with_fd[0], VECTORS);
+    assert_int_equal(with_fd[1] + with_fd[2], VECTORS); /* of `other` only */
+    assert_in_range(messages_count, 1, 1 + 4 * (VECTORS + 1));
+    close(other);
+    close(late);
+}
+
+/* Runs in a process of an ordinary user: the kernel does not limit root's descriptors in flight. */
+static void meet_deaf_clients(struct bench *bench)
+{
+    struct rlimit few = {.rlim_cur = 128, .rlim_max = 128};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+    if (getuid() == 0) {
+        assert_int_equal(setresgid(65000, 65000, 65000), 0);
+        assert_int_equal(setresuid(65000, 65000, 65000), 0);
+    }
+    strcpy(bench->directory, "/tmp/via-ivshmem-XXXXXX");
+    assert_non_null(mkdtemp(bench->directory));
+    snprintf(bench->path, sizeof(bench->path), "%s/s", bench->directory);
+    open_server(bench, 8, 0);
+    int good = join_and_read(bench, 0), deaf[40];
+    bool came_with;
+    deaf[0] = join(bench);
+    for (unsigned i = 0; i < 100; i++) { /* each round is news of VECTORS descriptors for both */
+        come_and_go(bench, 1);
+        while (next(bench, good, &came_with) >= 0) {
+        }
+    }
+    for (unsigned i = 1; i < VIA_ARRAY_COUNT(deaf); i++) { /* each leaves its messages unread */
+        deaf[i] = join(bench);
+        shutdown(deaf[i], SHUT_WR);
+        via_ivshmem_server_service(bench->server);
+        while (next(bench, good, &came_with) >= 0) {
+        }
+    }
+    assert_int_equal(next(bench, good, &came_with), -3); /* not hung up on */
+    for (unsigned i = 0; i < VIA_ARRAY_COUNT(deaf); i++) {
+        close(deaf[i]);
+    }
+    usleep(300000); /* the server's next tick */
+    via_ivshmem_server_service(bench->server);
+    while (next(bench, good, &came_with) >= 0) {
+    }
+    int another = join(bench);
+    int64_t id = next(bench, good, &came_with);
+    assert_true(came_with);
+    assert_in_range(id, 1, 7);
+    expect(bench, good, id, true, VECTORS - 1);
+    close(another);
+    close(good);
+    via_ivshmem_server_close(bench->server);
+    unlink(bench->path);
+    rmdir(bench->directory);
+}
+
+static void unread_messages_of_others_harm_no_client(void **state)
+{
+    (void)state;
+    struct bench bench = {0};
+    pid_t pid = fork();
+    if (pid == 0) {
+        meet_deaf_clients(&bench); /* a failure jumps to main(), which the exit code tells */
+        _exit(0);
+    }
+    int status;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
 }
 
 /* Descriptors may run out before places do. The server refuses the connection, and removes it from
@@ -146,7 +328,7 @@ static void a_client_without_descriptors_is_refused(void **state)
     via_ivshmem_server_service(bench->server);
     few.rlim_cur = before.rlim_cur;
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
-    assert_int_equal(next(fd, &came_with), -2);
+    assert_int_equal(next(bench, fd, &came_with), -2);
     close(fd);
     assert_int_equal(via_ivshmem_server_clients(bench->server), 0);
     fd = join(bench);
@@ -215,7 +397,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(clients_get_what_the_protocol_says, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(who_does_not_listen_is_hung_up_on, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_client_that_reads_nothing_is_hung_up_on, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(a_client_that_reads_late_learns_the_state, set_up,
+                                        tear_down),
+        cmocka_unit_test(unread_messages_of_others_harm_no_client),
         cmocka_unit_test_setup_teardown(a_client_without_descriptors_is_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(hostile_servers_are_left, set_up, tear_down),
     };

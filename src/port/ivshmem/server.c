@@ -8,9 +8,13 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/timerfd.h>
 #include <sys/un.h>
 #include <unistd.h>
+
+#include <linux/sockios.h>
 
 #include "base/log.h"
 #include "port/emu/cable.h"
@@ -20,14 +24,34 @@
 
 #define EVENTS_PER_TURN 64
 #define LISTENER UINT32_MAX
-/* Room for the greeting of a client among as many others as there may be. */
-#define SEND_BYTES (1 << 20)
+#define TIMER (UINT32_MAX - 1)
+#define GREETING_COUNT 3u
+#define TICK_MS 250u
+#define STALL_MS 60000u
+/*
+ * Descriptors in messages that no client has received count against RLIMIT_NOFILE of the server's
+ * user (linux, net/core/scm.c and unix(7), ETOOMANYREFS), so a client that reads nothing could use
+ * up what the messages to others need. The kernel raises this to its minimum, SOCK_MIN_SNDBUF,
+ * which has room for about six messages.
+ */
+#define SEND_BYTES 1
+
+/* What a client knows of another one, or of itself. */
+struct told {
+    uint32_t life; /* 0: nothing, or that it has left */
+    uint32_t vectors_count;
+};
 
 /* A place for a client; its number is the client's id. */
 struct client {
     int fd; /* -1: free */
     int vector[VIA_IVSHMEM_VECTORS_MAX];
-    bool failed; /* to be hung up on */
+    uint32_t life; /* a number of its own among all clients that ever were here */
+    bool has_left; /* it is no peer any more, and has unread messages: the place stays taken */
+    int waits;     /* 0, or why messages to it have to wait: negative errno */
+    unsigned ticks_count;    /* since the server could send it a message */
+    unsigned greeting_count; /* messages sent before the vectors */
+    struct told told[VIA_IVSHMEM_CLIENTS_MAX];
 };
 
 struct via_ivshmem_server {
@@ -35,88 +59,171 @@ struct via_ivshmem_server {
     int listen_fd;
     int epoll_fd;
     int memory_fd;
+    int timer_fd; /* ticks while a client has not taken its messages */
     int spare_fd; /* closed when descriptors run out: one connection can be taken and refused */
     unsigned vectors;
     unsigned clients_max;
     unsigned clients_count;
+    unsigned stall_ms;
+    bool ticks;
     uint32_t id_next; /* ids are used again as late as possible */
+    uint32_t lives_count;
     struct client clients[VIA_IVSHMEM_CLIENTS_MAX];
 };
 
+static bool is_peer(const struct client *client)
+{
+    return client->fd >= 0 && !client->has_left;
+}
+
 /* --- messages --- */
 
-static void send_message(struct client *to, int64_t number, int fd)
+static int send_message(struct client *to, int64_t number, int fd)
 {
-    if (!to->failed && via_ivshmem_message_send(to->fd, number, fd) != 0) {
-        to->failed = true;
+    int rc = via_ivshmem_message_send(to->fd, number, fd);
+    if (rc == 0) {
+        to->ticks_count = 0;
     }
+    return rc;
 }
 
-static void send_vectors(const struct via_ivshmem_server *server, struct client *to,
-                         const struct client *of)
+static int send_greeting(const struct via_ivshmem_server *server, struct client *to)
 {
-    for (unsigned i = 0; i < server->vectors; i++) {
-        send_message(to, of - server->clients, of->vector[i]);
+    const int64_t number[GREETING_COUNT] = {VIA_IVSHMEM_PROTOCOL_VERSION, to - server->clients,
+                                            VIA_IVSHMEM_ID_MEMORY};
+    int rc = 0;
+    while (rc == 0 && to->greeting_count < GREETING_COUNT) {
+        bool has_memory = number[to->greeting_count] == VIA_IVSHMEM_ID_MEMORY;
+        rc = send_message(to, number[to->greeting_count], has_memory ? server->memory_fd : -1);
+        to->greeting_count += rc == 0 ? 1 : 0;
     }
+    return rc;
 }
 
-static void greet(struct via_ivshmem_server *server, struct client *client)
+/* What `to` does not know of one client yet. */
+static int send_news(const struct via_ivshmem_server *server, struct client *to,
+                     const struct client *of)
 {
-    send_message(client, VIA_IVSHMEM_PROTOCOL_VERSION, -1);
-    send_message(client, client - server->clients, -1);
-    send_message(client, VIA_IVSHMEM_ID_MEMORY, server->memory_fd);
-    for (unsigned i = 0; i < server->clients_max; i++) {
-        struct client *other = &server->clients[i];
-        if (other->fd >= 0 && other != client) {
-            send_vectors(server, client, other);
-            send_vectors(server, other, client);
+    int64_t id = of - server->clients;
+    struct told *told = &to->told[id];
+    int rc = 0;
+    if (told->life != 0 && !(is_peer(of) && told->life == of->life)) {
+        rc = send_message(to, id, -1);
+        *told = rc == 0 ? (struct told){0} : *told;
+    }
+    while (rc == 0 && is_peer(of) && told->vectors_count < server->vectors) {
+        rc = send_message(to, id, of->vector[told->vectors_count]);
+        if (rc == 0) {
+            told->life = of->life;
+            told->vectors_count++;
         }
     }
-    send_vectors(server, client, client);
+    return rc;
+}
+
+static int send_all_news(const struct via_ivshmem_server *server, struct client *to)
+{
+    int rc = send_greeting(server, to);
+    unsigned own = (unsigned)(to - server->clients);
+    for (unsigned i = 1; i <= server->clients_max && rc == 0; i++) { /* its own vectors last */
+        rc = send_news(server, to, &server->clients[(own + i) % server->clients_max]);
+    }
+    return rc;
+}
+
+static void set_events(const struct via_ivshmem_server *server, const struct client *client,
+                       bool wants_room)
+{
+    struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP | (wants_room ? EPOLLOUT : 0u),
+                                .data.u32 = (uint32_t)(client - server->clients)};
+    (void)epoll_ctl(server->epoll_fd, EPOLL_CTL_MOD, client->fd, &event);
+}
+
+static void set_ticks(struct via_ivshmem_server *server, bool on)
+{
+    struct timespec period = {.tv_nsec = on ? TICK_MS * 1000000L : 0};
+    struct itimerspec spec = {.it_interval = period, .it_value = period};
+    if (server->ticks != on && timerfd_settime(server->timer_fd, 0, &spec, NULL) == 0) {
+        server->ticks = on;
+    }
+}
+
+/* Sends a client what it does not know yet, as far as there is room. */
+static void update(struct via_ivshmem_server *server, struct client *to)
+{
+    int before = to->waits;
+    to->waits = send_all_news(server, to);
+    if ((before == -EAGAIN) != (to->waits == -EAGAIN)) {
+        set_events(server, to, to->waits == -EAGAIN);
+    }
+    if (to->waits != 0) {
+        set_ticks(server, true);
+    }
+    if (to->waits == -ETOOMANYREFS && before != -ETOOMANYREFS) {
+        via_log(VIA_LOG_ERROR,
+                "%s: messages to client %ld wait: this user has as many descriptors in unread "
+                "messages as RLIMIT_NOFILE allows",
+                server->path, (long)(to - server->clients));
+    }
+}
+
+static void update_all(struct via_ivshmem_server *server)
+{
+    for (unsigned i = 0; i < server->clients_max; i++) {
+        if (is_peer(&server->clients[i])) {
+            update(server, &server->clients[i]);
+        }
+    }
 }
 
 /* --- clients --- */
 
-static void free_client(struct via_ivshmem_server *server, struct client *client)
+static void close_vectors(const struct via_ivshmem_server *server, struct client *client)
 {
     for (unsigned i = 0; i < server->vectors; i++) {
         if (client->vector[i] >= 0) {
             close(client->vector[i]);
+            client->vector[i] = -1;
         }
     }
-    if (client->fd >= 0) {
-        close(client->fd);
+}
+
+static void free_client(struct via_ivshmem_server *server, struct client *client)
+{
+    if (is_peer(client)) {
         server->clients_count--;
     }
+    close_vectors(server, client);
+    if (client->fd >= 0) {
+        close(client->fd);
+    }
     client->fd = -1;
+    client->has_left = false;
 }
 
+static bool has_unread(const struct client *client)
+{
+    int bytes = 0; /* of memory that sent messages occupy */
+    return ioctl(client->fd, SIOCOUTQ, &bytes) == 0 && bytes > 0;
+}
+
+/*
+ * The client is no peer any more. Its place stays taken until it has received or discarded what
+ * was sent: else a client that connects again and again would have more and more unread messages.
+ */
 static void hang_up(struct via_ivshmem_server *server, struct client *client)
 {
-    long id = client - server->clients;
-    via_log(VIA_LOG_INFO, "%s: client %ld %s", server->path, id,
-            client->failed ? "does not take its messages: hung up" : "has left");
-    free_client(server, client);
-    for (unsigned i = 0; i < server->clients_max; i++) {
-        if (server->clients[i].fd >= 0) {
-            send_message(&server->clients[i], id, -1);
-        }
+    if (has_unread(client)) {
+        close_vectors(server, client);
+        (void)epoll_ctl(server->epoll_fd, EPOLL_CTL_DEL, client->fd, NULL);
+        (void)shutdown(client->fd, SHUT_WR);
+        client->has_left = true;
+        server->clients_count--;
+        set_ticks(server, true);
+    } else {
+        free_client(server, client);
     }
-}
-
-/* A client may have failed while the server sent the others a message about another one. Each round
- * hangs up on one at least, so this ends. */
-static void hang_up_failed(struct via_ivshmem_server *server)
-{
-    for (bool again = true; again;) {
-        again = false;
-        for (unsigned i = 0; i < server->clients_max; i++) {
-            if (server->clients[i].fd >= 0 && server->clients[i].failed) {
-                hang_up(server, &server->clients[i]);
-                again = true;
-            }
-        }
-    }
+    update_all(server);
 }
 
 static struct client *find_place(struct via_ivshmem_server *server)
@@ -133,8 +240,7 @@ static struct client *find_place(struct via_ivshmem_server *server)
 
 static int make_client(struct via_ivshmem_server *server, struct client *client, int fd)
 {
-    client->fd = fd;
-    client->failed = false;
+    *client = (struct client){.fd = fd, .life = ++server->lives_count};
     server->clients_count++;
     for (unsigned i = 0; i < server->vectors; i++) {
         client->vector[i] = -1;
@@ -146,10 +252,12 @@ static int make_client(struct via_ivshmem_server *server, struct client *client,
         }
     }
     int bytes = SEND_BYTES;
-    setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
     struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP,
                                 .data.u32 = (uint32_t)(client - server->clients)};
-    return epoll_ctl(server->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0 ? 0 : -errno;
+    return setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes)) == 0 &&
+                   epoll_ctl(server->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0
+               ? 0
+               : -errno;
 }
 
 /* A connection that stays in the queue would wake the server again at once, for ever. */
@@ -181,8 +289,9 @@ static void accept_one(struct via_ivshmem_server *server)
     }
     struct client *client = find_place(server);
     if (client == NULL) {
-        via_log(VIA_LOG_ERROR, "%s: a client is refused: there are %u already", server->path,
-                server->clients_max);
+        via_log(VIA_LOG_ERROR,
+                "%s: a client is refused: there are %u, and %u that left and have unread messages",
+                server->path, server->clients_count, server->clients_max - server->clients_count);
         close(fd);
         return;
     }
@@ -194,35 +303,77 @@ static void accept_one(struct via_ivshmem_server *server)
     }
     via_log(VIA_LOG_INFO, "%s: client %ld has joined", server->path,
             (long)(client - server->clients));
-    greet(server, client);
-    hang_up_failed(server);
+    update_all(server);
 }
 
 /* Clients say nothing: whatever can be read is the end, or to be dropped. */
 static void check_client(struct via_ivshmem_server *server, struct client *client)
 {
     char bytes[256];
-    ssize_t count = client->fd >= 0 ? recv(client->fd, bytes, sizeof(bytes), MSG_DONTWAIT) : 1;
-    if (count == 0 || (count < 0 && errno != EAGAIN && errno != EINTR)) {
-        hang_up(server, client);
-        hang_up_failed(server);
+    if (!is_peer(client)) {
+        return;
     }
+    ssize_t count = recv(client->fd, bytes, sizeof(bytes), MSG_DONTWAIT);
+    if (count == 0 || (count < 0 && errno != EAGAIN && errno != EINTR)) {
+        via_log(VIA_LOG_INFO, "%s: client %ld has left", server->path,
+                (long)(client - server->clients));
+        hang_up(server, client);
+    } else if (client->waits == -EAGAIN) {
+        update(server, client);
+    }
+}
+
+/* A client that left: its place is free once it has no unread message. One that waits for room: it
+ * is hung up on when it has taken no message for too long. */
+static void tick_client(struct via_ivshmem_server *server, struct client *client)
+{
+    if (client->has_left && !has_unread(client)) {
+        free_client(server, client);
+    } else if (is_peer(client) && client->waits != 0) {
+        client->ticks_count += client->waits == -EAGAIN ? 1 : 0;
+        update(server, client);
+        if (client->waits != 0 && client->ticks_count * TICK_MS >= server->stall_ms) {
+            via_log(VIA_LOG_ERROR, "%s: client %ld has taken no message for %u ms: hung up",
+                    server->path, (long)(client - server->clients), server->stall_ms);
+            hang_up(server, client);
+        }
+    }
+}
+
+static void tick(struct via_ivshmem_server *server)
+{
+    uint64_t count;
+    bool is_needed = false;
+    (void)!read(server->timer_fd, &count, sizeof(count));
+    for (unsigned i = 0; i < server->clients_max; i++) {
+        tick_client(server, &server->clients[i]);
+    }
+    for (unsigned i = 0; i < server->clients_max; i++) {
+        struct client *client = &server->clients[i];
+        is_needed |= client->fd >= 0 && (client->has_left || client->waits != 0);
+    }
+    set_ticks(server, is_needed);
 }
 
 void via_ivshmem_server_service(struct via_ivshmem_server *server)
 {
     struct epoll_event events[EVENTS_PER_TURN];
+    bool ticks = false, listens = false;
     int count = epoll_wait(server->epoll_fd, events, EVENTS_PER_TURN, 0);
     for (int i = 0; i < count; i++) {
-        if (events[i].data.u32 != LISTENER) {
-            check_client(server, &server->clients[events[i].data.u32]);
+        uint32_t id = events[i].data.u32;
+        ticks |= id == TIMER;
+        listens |= id == LISTENER;
+        if (id != TIMER && id != LISTENER) {
+            check_client(server, &server->clients[id]);
         }
     }
+    if (ticks) {
+        tick(server);
+    }
     /* After the hang-ups: a place that has just become free does not meet an event of before. */
-    for (int i = 0; i < count; i++) {
-        if (events[i].data.u32 == LISTENER) {
-            accept_one(server);
-        }
+    if (listens) {
+        accept_one(server);
     }
 }
 
@@ -266,13 +417,19 @@ static int open_all(struct via_ivshmem_server *server,
     if (server->spare_fd < 0) {
         return via_error_set(err, -errno, "eventfd: %s", strerror(errno));
     }
+    server->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+    if (server->timer_fd < 0) {
+        return via_error_set(err, -errno, "timerfd: %s", strerror(errno));
+    }
     mode_t mode = options->mode != 0 ? options->mode : 0600;
     rc = via_emu_listen(server->path, SOCK_STREAM, mode, &server->listen_fd, err);
     if (rc != 0) {
         return rc;
     }
     struct epoll_event event = {.events = EPOLLIN, .data.u32 = LISTENER};
-    return epoll_ctl(server->epoll_fd, EPOLL_CTL_ADD, server->listen_fd, &event) == 0
+    struct epoll_event timer = {.events = EPOLLIN, .data.u32 = TIMER};
+    return epoll_ctl(server->epoll_fd, EPOLL_CTL_ADD, server->listen_fd, &event) == 0 &&
+                   epoll_ctl(server->epoll_fd, EPOLL_CTL_ADD, server->timer_fd, &timer) == 0
                ? 0
                : via_error_set(err, -errno, "epoll: %s", strerror(errno));
 }
@@ -288,7 +445,9 @@ int via_ivshmem_server_open(const struct via_ivshmem_server_options *options,
     if (rc == 0) {
         server->vectors = options->vectors;
         server->clients_max = options->clients_max;
-        server->listen_fd = server->epoll_fd = server->memory_fd = server->spare_fd = -1;
+        server->listen_fd = server->epoll_fd = server->memory_fd = -1;
+        server->timer_fd = server->spare_fd = -1;
+        server->stall_ms = options->stall_ms != 0 ? options->stall_ms : STALL_MS;
         strcpy(server->path, options->path);
         for (unsigned i = 0; i < VIA_IVSHMEM_CLIENTS_MAX; i++) {
             server->clients[i].fd = -1;
@@ -334,6 +493,9 @@ void via_ivshmem_server_close(struct via_ivshmem_server *server)
     }
     if (server->memory_fd >= 0) {
         close(server->memory_fd);
+    }
+    if (server->timer_fd >= 0) {
+        close(server->timer_fd);
     }
     if (server->spare_fd >= 0) {
         close(server->spare_fd);

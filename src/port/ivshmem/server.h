@@ -5,8 +5,9 @@
  * is port/ivshmem/socket.c. It keeps no other state: clients that are connected go on without it.
  *
  * It trusts its clients as far as its file mode does: each may read and write all of the memory and
- * interrupt all others. None can make it block or fail: one that does not take its messages is
- * hung up on.
+ * interrupt all others. None can make it block or fail. A client that reads nothing has about six
+ * unread messages at most, each with one descriptor; the server hangs up on it after a while, and
+ * keeps its place taken until the client closes its socket or reads them.
  *
  * All functions are one thread's.
  */
@@ -30,6 +31,8 @@ struct via_ivshmem_server_options {
     unsigned vectors;      /* eventfds of each client, 1 to 64 */
     unsigned clients_max;  /* at once, 1 to VIA_IVSHMEM_CLIENTS_MAX */
     mode_t mode;           /* of the socket; 0 = 0600 */
+    unsigned stall_ms;     /* a client that takes none of its messages for this time is hung up on;
+                              0 = a minute */
 };
 
 /* 0; -EINVAL, -EADDRINUSE (a living server listens there), -ENOMEM, -ENAMETOOLONG, and what the
