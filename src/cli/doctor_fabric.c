@@ -141,6 +141,23 @@ static void check_addresses(struct via_doctor_finding *finding)
     }
 }
 
+static void check_ids(struct via_doctor_finding *finding)
+{
+    struct via_error err = {0};
+    json_t *status = NULL, *id;
+    size_t i;
+    if (via_ask(&fabric, (unsigned)fabric.local, "status", ANSWER_MS, &status, &err) != 0) {
+        return; /* another check reports it */
+    }
+    json_array_foreach(json_object_get(status, "ids_shared"), i, id)
+    {
+        via_doctor_report(finding, VIA_DOCTOR_WARN, "two hosts of the fabric have the id %d",
+                          (int)json_integer_value(id));
+        via_doctor_mend(finding, "give one of them another 'id' in its host.conf");
+    }
+    json_decref(status);
+}
+
 static void check_agreement(struct via_doctor_finding *finding)
 {
     if (!find_fabric(finding)) {
@@ -150,6 +167,7 @@ static void check_agreement(struct via_doctor_finding *finding)
                       "versions, settings, names and addresses go together");
     check_addresses(finding);
     check_names(finding);
+    check_ids(finding);
     compare(finding, "version", "install the same version on all machines");
     compare(finding, "fabric", "say the same 'fabric' in all host.conf");
     compare(finding, "hosts_max", "say the same in all host.conf");

@@ -320,6 +320,35 @@ static void print_failed(const struct via_status *status)
     }
 }
 
+static bool is_id_shared(const struct via_status *status, unsigned i, unsigned id)
+{
+    json_t *entry;
+    size_t k;
+    json_array_foreach(json_object_get(status->hosts[i].after, "ids_shared"), k, entry)
+    {
+        if (json_integer_value(entry) == (json_int_t)id) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Ids that two hosts have, once each. */
+static void print_ids_shared(const struct via_status *status)
+{
+    unsigned count = status->fabric.topology.hosts_count;
+    for (unsigned at = 0; at < count; at++) {
+        unsigned id = status->hosts[at].host;
+        for (unsigned i = 0; i < count; i++) {
+            if (is_id_shared(status, i, id)) {
+                printf("host %u: two hosts of the fabric have this id, as host %u sees it\n", id,
+                       status->hosts[i].host);
+                break;
+            }
+        }
+    }
+}
+
 /* The decisions of viaduct tune sockets between hosts. */
 static void print_measured(const struct via_status *status)
 {
@@ -447,6 +476,7 @@ void via_status_print(const struct via_status *status, bool ports)
     }
     printf("\n");
     print_hosts(status);
+    print_ids_shared(status);
     print_users(status);
     print_links(status);
     print_failed(status);

@@ -281,6 +281,65 @@ void via_lsa_renumber(struct via_lsa *lsa, uint64_t sequence)
     atomic_store_explicit(&lsa->version, version, memory_order_release);
 }
 
+void via_lsa_forget_number(struct via_lsa *lsa, uint64_t now_ns)
+{
+    for (unsigned i = VIA_LSA_FORGOTTEN - 1; i != 0; i--) {
+        lsa->forgotten[i] = lsa->forgotten[i - 1];
+        lsa->forgotten_ns[i] = lsa->forgotten_ns[i - 1];
+    }
+    lsa->forgotten[0] = lsa->sequence;
+    lsa->forgotten_ns[0] = now_ns;
+    via_lsa_renumber(lsa, 1);
+}
+
+bool via_lsa_is_disbelieved(const struct via_lsa *lsa, uint64_t sequence, uint64_t now_ns)
+{
+    for (unsigned i = 0; via_lsa_is_high(sequence) && i < VIA_LSA_FORGOTTEN; i++) {
+        if (sequence == lsa->forgotten[i] && now_ns < lsa->forgotten_ns[i] + VIA_LSA_DISBELIEF_NS) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* --- two hosts with one id ------------------------------------------------------------------- */
+
+/* Returns of a session that follow each other within this time belong to one dispute: hosts with
+ * one id answer each other once per heartbeat. */
+static uint64_t dispute_ns(const struct via_node *node)
+{
+    return via_max(2 * VIA_SEC_NS, 8 * node->config.heartbeat_ns);
+}
+
+/* An announcement of an earlier life can come in the place of one return. */
+#define DISPUTE_RETURNS 3u
+
+void via_lsa_mark_session(const struct via_node *node, struct via_lsa *lsa, uint32_t came,
+                          uint32_t gone, uint64_t now_ns)
+{
+    if (came == lsa->replaced_session) {
+        uint64_t before_ns = atomic_load_explicit(&lsa->returned_ns, memory_order_relaxed);
+        bool goes_on = before_ns != 0 && now_ns - before_ns < dispute_ns(node);
+        uint32_t count =
+            goes_on ? atomic_load_explicit(&lsa->returns_count, memory_order_relaxed) : 0;
+        atomic_store_explicit(&lsa->returns_count, via_min(count + 1, DISPUTE_RETURNS),
+                              memory_order_relaxed);
+        atomic_store_explicit(&lsa->returned_ns, now_ns, memory_order_relaxed);
+    }
+    lsa->replaced_session = gone;
+}
+
+bool via_node_is_id_shared(const struct via_node *node, uint16_t host, uint64_t now_ns)
+{
+    if (host >= node->config.hosts_max) {
+        return false;
+    }
+    const struct via_lsa *lsa = &node->lsdb->lsas[host];
+    return atomic_load_explicit(&lsa->returns_count, memory_order_relaxed) == DISPUTE_RETURNS &&
+           now_ns <
+               atomic_load_explicit(&lsa->returned_ns, memory_order_relaxed) + dispute_ns(node);
+}
+
 static int order_of(uint64_t a, uint64_t b)
 {
     return a == b ? 0 : a > b ? 1 : -1;

@@ -258,24 +258,19 @@ void via_lsdb_link_down(struct via_node *node, struct via_link *link)
 
 /* --- my announcement ------------------------------------------------------------------------- */
 
-static bool is_high(uint64_t sequence)
-{
-    return sequence >= VIA_LINK_STATE_SEQUENCE_HIGH;
-}
-
 /* Less than VIA_LINK_STATE_SEQUENCE_MAX, always: neighbours would call it malformed. */
 static uint64_t next_own_sequence(struct via_node *node, uint64_t now_ns)
 {
     struct via_lsdb *lsdb = node->lsdb;
     uint64_t sequence = lsdb->lsas[node->config.host].sequence + 1;
 
-    if (is_high(sequence)) {
+    if (via_lsa_is_high(sequence)) {
         sequence = via_max(sequence, lsdb->own_high + 1); /* the others may have forgotten that */
     }
     if (sequence >= VIA_LINK_STATE_SEQUENCE_MAX && !VIA_MUTANT(LAST_NUMBER)) {
         sequence = lsdb->own_low + 1; /* newer as soon as the last number is forgotten */
     }
-    if (is_high(sequence)) {
+    if (via_lsa_is_high(sequence)) {
         lsdb->own_high = sequence;
         lsdb->own_high_ns = now_ns + VIA_LINK_STATE_FORGET_NS / 2 * 3;
     } else {
@@ -360,7 +355,8 @@ static void announce(struct via_node *node, uint64_t now_ns)
 
 /* An announcement about me: an earlier life's, or a false one, or my own words. */
 static void take_own(struct via_node *node, struct via_link *link,
-                     const struct via_announcement *head, const struct via_lsa_list *list)
+                     const struct via_announcement *head, const struct via_lsa_list *list,
+                     uint64_t now_ns)
 {
     struct via_lsdb *lsdb = node->lsdb;
     struct via_lsa *own = &lsdb->lsas[node->config.host];
@@ -372,20 +368,11 @@ static void take_own(struct via_node *node, struct via_link *link,
     } else if (head->sequence < VIA_LINK_STATE_SEQUENCE_MAX - 1 || VIA_MUTANT(LAST_NUMBER)) {
         via_lsa_renumber(own, head->sequence);
         lsdb->own_outnumbered = true;
-    }
-    /* Else it is the last number. The peer says so when it has forgotten it. */
-}
-
-/* A false announcement, or the rest of one: to be ignored, not answered, or the peer and I
- * would go on answering each other until it has forgotten the number, too. */
-static bool is_disbelieved(const struct via_lsa *lsa, uint64_t sequence, uint64_t now_ns)
-{
-    for (unsigned i = 0; is_high(sequence) && i < VIA_LSA_FORGOTTEN; i++) {
-        if (sequence == lsa->forgotten[i] && now_ns < lsa->forgotten_ns[i] + VIA_LSA_DISBELIEF_NS) {
-            return true;
+        if (head->session != node->config.session) {
+            via_lsa_mark_session(node, own, head->session, head->session, now_ns);
         }
     }
-    return false;
+    /* Else it is the last number. The peer says so when it has forgotten it. */
 }
 
 static void take_newer(struct via_node *node, struct via_link *link,
@@ -395,9 +382,12 @@ static void take_newer(struct via_node *node, struct via_link *link,
     struct via_lsdb *lsdb = node->lsdb;
     struct via_lsa *lsa = &lsdb->lsas[head->host];
 
+    if (head->session != via_lsa_session(lsa)) {
+        via_lsa_mark_session(node, lsa, head->session, via_lsa_session(lsa), now_ns);
+    }
     store(node, head->host, head->session, head->sequence, list, change);
     lsa->by_itself = is_from_itself(link, head);
-    if (is_high(head->sequence)) {
+    if (via_lsa_is_high(head->sequence)) {
         lsa->forget_ns = now_ns + VIA_LINK_STATE_FORGET_NS;
         lsdb->forget_ns = via_min(lsdb->forget_ns, lsa->forget_ns);
     }
@@ -413,8 +403,8 @@ void via_lsdb_take(struct via_node *node, struct via_link *link,
 
     via_count(&lsdb->announcements_received, 1);
     if (head->host == node->config.host) {
-        take_own(node, link, head, list);
-    } else if (!is_disbelieved(lsa, head->sequence, now_ns)) {
+        take_own(node, link, head, list, now_ns);
+    } else if (!via_lsa_is_disbelieved(lsa, head->sequence, now_ns)) {
         int order = via_lsa_compare(lsdb, lsa, head->session, head->sequence, list);
         if (order < 0) {
             set_dirty(&link->lsdb, head->host);
@@ -550,7 +540,7 @@ static bool take_change(struct via_node *node, struct via_link *link,
     } else if (is_as_stored(lsdb, lsa, head, &change)) {
         via_count(&lsdb->announcements_received, 1);
         mark_sent(link, head->host);
-    } else if (via_lsa_session(lsa) != 0 && !is_disbelieved(lsa, head->sequence, now_ns)) {
+    } else if (via_lsa_session(lsa) != 0 && !via_lsa_is_disbelieved(lsa, head->sequence, now_ns)) {
         via_count(&lsdb->announcements_received, 1);
         set_dirty(&link->lsdb, head->host);
     }
@@ -721,17 +711,6 @@ void via_lsdb_send(struct via_node *node, struct via_link *link)
 
 /* --- high numbers ---------------------------------------------------------------------------- */
 
-static void forget_number(struct via_lsa *lsa, uint64_t now_ns)
-{
-    for (unsigned i = VIA_LSA_FORGOTTEN - 1; i != 0; i--) {
-        lsa->forgotten[i] = lsa->forgotten[i - 1];
-        lsa->forgotten_ns[i] = lsa->forgotten_ns[i - 1];
-    }
-    lsa->forgotten[0] = lsa->sequence;
-    lsa->forgotten_ns[0] = now_ns;
-    via_lsa_renumber(lsa, 1);
-}
-
 /* The content of an announcement stays, its number does not: see VIA_LINK_STATE_SEQUENCE_HIGH. */
 static void forget_high_numbers(struct via_node *node, uint64_t now_ns)
 {
@@ -743,11 +722,11 @@ static void forget_high_numbers(struct via_node *node, uint64_t now_ns)
     lsdb->forget_ns = VIA_NEVER_NS;
     for (unsigned h = 0; h < node->config.hosts_max; h++) {
         struct via_lsa *lsa = &lsdb->lsas[h];
-        if (h == node->config.host || !is_high(lsa->sequence)) {
+        if (h == node->config.host || !via_lsa_is_high(lsa->sequence)) {
             continue;
         }
         if (now_ns >= lsa->forget_ns) {
-            forget_number(lsa, now_ns);
+            via_lsa_forget_number(lsa, now_ns);
             mark_dirty_everywhere(node, (uint16_t)h); /* those that have a newer one answer */
         } else {
             lsdb->forget_ns = via_min(lsdb->forget_ns, lsa->forget_ns);

@@ -68,6 +68,11 @@ struct via_lsa {
     uint64_t forgotten_ns[VIA_LSA_FORGOTTEN]; /* when each was forgotten */
     bool by_itself;        /* the host has sent this itself, over its own link to this host */
     uint64_t contested_ns; /* since when the session is disputed; 0 = it is (route.c) */
+    /* Sessions are random, so one that was replaced comes back only if two hosts announce the same
+     * id by turns. */
+    uint32_t replaced_session;
+    _Atomic uint32_t returns_count; /* of replaced sessions, each soon after the one before */
+    _Atomic uint64_t returned_ns;   /* the last time */
 };
 
 /* One neighbour after the other. */
@@ -188,6 +193,19 @@ void via_lsa_store(struct via_lsdb *lsdb, struct via_lsa *lsa, uint32_t session,
                    struct via_lsa_list *list);
 /* Another number for the same words. */
 void via_lsa_renumber(struct via_lsa *lsa, uint64_t sequence);
+static inline bool via_lsa_is_high(uint64_t sequence)
+{
+    return sequence >= VIA_LINK_STATE_SEQUENCE_HIGH;
+}
+/* The stored number is replaced by 1, and not accepted again for VIA_LSA_DISBELIEF_NS. */
+void via_lsa_forget_number(struct via_lsa *lsa, uint64_t now_ns);
+/* A false announcement, or the rest of one: to be ignored, not answered, or the peer and I
+ * would go on answering each other until it has forgotten the number, too. */
+bool via_lsa_is_disbelieved(const struct via_lsa *lsa, uint64_t sequence, uint64_t now_ns);
+/* An announcement with session `came` outnumbers one with session `gone`. The host itself calls it
+ * for announcements of other hosts with its id, with came as gone, too. */
+void via_lsa_mark_session(const struct via_node *node, struct via_lsa *lsa, uint32_t came,
+                          uint32_t gone, uint64_t now_ns);
 /*
  * Greater than 0: the announcement is newer than the stored one. Any order does between lives of
  * equal sequence, if all hosts use the same: the living one outnumbers the other as soon as it

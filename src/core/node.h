@@ -405,6 +405,10 @@ struct via_route_status {
 int via_node_route_status(const struct via_node *node, uint16_t host,
                           struct via_route_status *ret_status);
 
+/* [any] Do two hosts announce themselves with this id at present? So it looks, too, if a host sends
+ * false announcements of it. */
+bool via_node_is_id_shared(const struct via_node *node, uint16_t host, uint64_t now_ns);
+
 /*
  * [any] Which hosts' routes or sessions have changed since the version *seen (at first 0), which
  * becomes the present one: their number, some perhaps named twice. -EOVERFLOW: so many that all

@@ -175,6 +175,18 @@ static json_t *neighbours_of(const struct via_host *host)
     return object;
 }
 
+/* Ids that two hosts announce. */
+static json_t *ids_shared_of(const struct via_host *host)
+{
+    json_t *array = json_array();
+    for (uint16_t id = 0; id < host->config.hosts_max; id++) {
+        if (via_host_ids_is_shared(host, id)) {
+            json_array_append_new(array, json_integer(id));
+        }
+    }
+    return array;
+}
+
 static json_t *counters_of(const struct via_host *host)
 {
     struct via_node_counters counters;
@@ -317,6 +329,7 @@ json_t *via_control_status(struct via_host *host)
     json_object_set_new(object, "links_failed",
                         host->links_failed != NULL ? json_deep_copy(host->links_failed)
                                                    : json_array());
+    json_object_set_new(object, "ids_shared", ids_shared_of(host));
     json_object_set_new(object, "routes", routes_of(host));
     json_object_set_new(object, "neighbours", neighbours_of(host));
     json_object_set_new(object, "counters", counters_of(host));

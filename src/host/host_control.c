@@ -163,6 +163,7 @@ static uint64_t tick(struct via_host *host)
     deadline_ns = via_min(deadline_ns, via_host_warnings_tick(host));
     deadline_ns = via_min(deadline_ns, via_host_aperture_tick(host));
     deadline_ns = via_min(deadline_ns, via_host_directory_tick(host));
+    via_host_ids_tick(host);
     deadline_ns = via_min(deadline_ns, via_control_remote_tick(host));
     deadline_ns = via_min(deadline_ns, via_host_change_tick(host));
     deadline_ns = via_min(deadline_ns, via_control_server_tick(host));

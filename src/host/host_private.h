@@ -13,11 +13,13 @@
  *   host_message.c    messages between hosts     host_identity.c  name, addresses, fabric
  *   host_aperture.c   slices of windows, at both ends    slice_table.c  which of them is used
  *   directory.c, host_directory.c    what hosts say of themselves, and how it travels
+ *   host_ids.c        ids that two hosts have
  *   hosts_page.c        addresses for programs
  *   host_direct.c       connections of processes of neighbours to the memory of this host's
  *   host_measured.c     whether TCP connections to a host go by pipes
- *   control_server.c    the control socket      control_command.c, control_status.c    what it
- * answers control_remote.c    requests to other hosts, and theirs
+ *   control_server.c    the control socket
+ *   control_command.c, control_status.c    what it answers
+ *   control_remote.c    requests to other hosts, and theirs
  *
  * Threads: everything belongs to the control thread, except struct via_transfer and what its
  * comments give to other threads, and the fields marked [any].
@@ -42,6 +44,7 @@
 #include "host/host_direct.h"
 #include "host/host_directory.h"
 #include "host/host_identity.h"
+#include "host/host_ids.h"
 #include "host/host_measured.h"
 #include "host/host_memory.h"
 #include "host/host_message.h"
@@ -186,6 +189,7 @@ struct via_host {
     struct via_host_aperture aperture;
     struct via_host_direct direct;
     struct via_host_directory directory;
+    struct via_host_ids ids;
     struct via_host_measured_all measured;
     struct via_control_remote remote;
 

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#ifndef VIA_HOST_HOST_IDS_H
+#define VIA_HOST_HOST_IDS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "host/host.h"
+
+struct via_host;
+
+/* Ids that two hosts of the fabric have, as their announcements show. Hosts that are neighbours of
+ * one host find out when their links greet; these may be anywhere. Control thread. */
+struct via_host_ids {
+    uint64_t next_ns;                    /* of the next check */
+    uint64_t shared[VIA_HOSTS_MAX / 64]; /* bitmap, as last logged */
+};
+
+/* Logs when an id is shared, and when it is not any more. Does not ask to be called again: such
+ * hosts keep the control thread awake. */
+void via_host_ids_tick(struct via_host *host);
+bool via_host_ids_is_shared(const struct via_host *host, uint16_t id);
+
+#endif
