@@ -16,7 +16,7 @@ SIM_MESH ?= 64
 SOCKET_KILLS ?= 1000
 CALLS ?= 2000
 RELOADS ?= 200
-# Of the matrix of event loops: so many times as often as in `make test`.
+# Of `make loops-sockets`: how often each event loop runs.
 LOOP_ROUNDS ?= 20
 # For each planted bug; then the next one's turn comes.
 # Of each fuzzer.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
  * Puts to and fro over an ofi port between two processes, as bench_ofi.py compares them with
- * libfabric's own fi_pingpong: a body of so many bytes and a commit each way, waited for in memory.
+ * libfabric's own fi_pingpong: a body of a given size and a commit each way, waited for in memory.
  *
  *   prog_ofi BYTES TIMES ADDRESS ADDRESS [encrypt]     prints the time of one way, in us
  */

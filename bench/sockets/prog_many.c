@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * prog_many ADDRESS PORT COUNT BYTES: so many connections to an echo server (prog_flows echo), with
+ * prog_many ADDRESS PORT COUNT BYTES: COUNT connections to an echo server (prog_flows echo), with
  * some small round trips on each and one of BYTES in pieces. Says how long that took, then keeps
  * them: it waits for a line, makes one more round trip on each, and waits for the end of its input.
  * A source address has some 28,000 ports for one server, so it takes several, of 127.0.0.0/8.

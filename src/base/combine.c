@@ -5,10 +5,10 @@
 
 #include "base/types.h"
 
-/* One in so many stores to a line drives a line out early, as interrupts and other traffic do. */
+/* One store to a line in this many drives a line out early, as interrupts and other traffic do. */
 #define EARLY_ONE_IN 8u
-/* One in so many drains is interrupted for some microseconds between two lines, so that another CPU
- * sees what is half done. */
+/* One drain in this many is interrupted for some microseconds between two lines, so that another
+ * CPU sees what is half done. */
 #define INTERRUPTED_ONE_IN 16u
 #define INTERRUPTED_LOOPS 5000u
 

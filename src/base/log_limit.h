@@ -6,8 +6,8 @@
 
 /*
  * A limit for log messages that a peer or a process can cause as often as it likes: a token bucket,
- * one for each source (a user, a link) and kind of message. So many messages may come at once, then
- * one in each interval. The next message that is let through tells how many were not.
+ * one for each source (a user, a link) and kind of message. A fixed number of messages may come at
+ * once, then one in each interval. The next message that is let through tells how many were not.
  *
  * A limit belongs to one thread at a time. All zero is a full bucket.
  */

@@ -50,7 +50,7 @@ struct via_perf {
     unsigned sizes_count;
     int channels[VIA_PERF_CHANNELS_MAX]; /* -1 = the host's choice */
     unsigned channels_count;
-    uint64_t spread;     /* put, get: go through so many bytes; 0 = the same place */
+    uint64_t spread;     /* put, get: the bytes gone through; 0 = the same place */
     bool alone;          /* put, get: no memcpy beside it */
     uint64_t span_ns;    /* to measure one row */
     uint64_t iterations; /* operations of one row; 0 = by time */

@@ -20,7 +20,7 @@ struct via_chart_axes {
 double via_chart_across(const struct via_chart_axes *axes, uint64_t bytes);
 double via_chart_down(const struct via_chart_axes *axes, double value);
 
-/* Where the first frame begins below a legend of so many lines. */
+/* Where the first frame begins below a legend of `legend_lines` lines. */
 int via_chart_top(unsigned legend_lines);
 void via_chart_begin(FILE *out, int height);
 void via_chart_legend(FILE *out, unsigned series, const char *label);

@@ -37,7 +37,7 @@ static const char help[] =
     "  --chain N        the same without the last link\n"
     "  --star N         host 1 linked with each other\n"
     "  --mesh N         each host linked with each\n"
-    "  --torus AxB[xC]  so many hosts along each dimension, each linked with the next, the last "
+    "  --torus AxB[xC]  A, B, C hosts along each dimension, each linked with the next, the last "
     "with\n"
     "                   the first: host 1 + x + A * (y + B * z)\n"
     "  FILE             hosts and links as a file says: viaduct-topology(5)\n"

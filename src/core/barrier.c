@@ -8,7 +8,8 @@
  * its root. A member that ends its wait early (another member has restarted, or it was given up)
  * withdraws its arrival, so that no later barrier counts it.
  *
- * The root keeps arrivals by host, so many of each: no host can use up the places of another.
+ * The root keeps a bounded number of arrivals of each host: no host can use up the places of
+ * another.
  *
  * Three limits end a wait. A member's host that cannot be reached ends it for all after give_up_ns.
  * A member that can be reached and does not enter ends it after wait_ns_max; then a member asks the

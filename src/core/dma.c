@@ -21,7 +21,7 @@
 
 /* Cookies taken at once. */
 #define TAKE_MAX 8u
-/* After a hang, or where it is of no use, the engine is left alone for so many times dma_ns_max: if
+/* After a hang, or where it is of no use, the engine rests for this many times dma_ns_max: if
  * it hangs each time, that is what of the time is lost. */
 #define PAUSE_FACTOR 50u
 /* A cookie: the serial number of the DMA, then the number of its stage. */

@@ -10,13 +10,13 @@
  * the frames say is up to the layer above, which flows call through struct via_flow_calls only.
  */
 
-/* The flow's part of an operation: so many numbers. Owned by the layer above. */
+/* The flow's part of an operation: a range of numbers. Owned by the layer above. */
 struct via_tx_op {
     struct via_list link;     /* via_tx_flow.ops; in no flow, the owner's */
     struct via_tx_flow *flow; /* NULL = in no flow */
     uint32_t first_sequence;
     uint32_t frames_count;
-    uint32_t frames_ready; /* so many may be sent now; UINT32_MAX = all */
+    uint32_t frames_ready; /* how many may be sent now; UINT32_MAX = all */
     bool counted;          /* in via_tx_flow.live */
     bool assigned;         /* first_sequence is set: some of it was sent */
     bool acked;            /* all its frames are acknowledged */

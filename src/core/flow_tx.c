@@ -17,8 +17,8 @@
 #define FIRST_SEQUENCE (UINT32_MAX - 63)
 /* Frames of one flow before the next flow gets its turn. */
 #define BURST 8
-/* After so many frames that are to be acknowledged soon, one is at once: a process has only so many
- * operations under way. */
+/* After this many frames that are to be acknowledged soon, one asks for an immediate
+ * acknowledgement: a process has a bounded number of operations under way. */
 #define SOON_OPEN_MAX 8
 /* When internal operations have run out: answers that got nowhere for so long make room. */
 #define ANSWER_PATIENCE_NS VIA_SEC_NS

@@ -136,10 +136,10 @@ struct via_inbox_place {
 
 void via_inbox_place(const struct via_pipe_geometry *geometry, unsigned pipe,
                      struct via_inbox_place *ret_place);
-/* Of channel pipes with so many slots and frames of at most so many bytes. */
+/* Of channel pipes with `slots` slots and frames of at most `frame_bytes` bytes. */
 void via_geometry_of_channels(uint32_t slots, uint32_t frame_bytes,
                               struct via_pipe_geometry *ret_geometry);
-/* The bytes of an inbox with so many channel pipes of this geometry. */
+/* The bytes of an inbox with `channels_count` channel pipes of this geometry. */
 size_t via_inbox_bytes(const struct via_pipe_geometry *geometry, unsigned channels_count);
 /* Where posts of a queue through a port to inbox offset `off` go. */
 void via_link_target(struct via_port *port, unsigned queue, size_t off,

@@ -119,7 +119,7 @@ struct via_lsdb_link {
 struct via_lsdb {
     struct via_lsa *lsas; /* by host */
     struct via_lsa_chunk *chunks;
-    uint32_t chunks_count, chunks_fresh; /* of them, so many were ever used */
+    uint32_t chunks_count, chunks_fresh; /* how many of them were ever used */
     uint32_t chunk_free;                 /* first of those that are free again */
     struct via_lsa_change *changes;      /* by host; not zeroed, see via_lsa.base */
 

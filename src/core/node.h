@@ -48,8 +48,8 @@ _Static_assert(VIA_FRAME_KINDS == 13, "a new kind of frames is a new version of 
 
 /* The configuration of one port of a node. */
 struct via_node_port_config {
-    uint32_t dma_bytes_min; /* bodies of so many bytes or more go by the port's DMA engine, if it
-                               has one. 0 = none do */
+    uint32_t dma_bytes_min; /* from this size on bodies are moved by the port's DMA engine, if it
+                               has one. 0 = none are */
     uint8_t dimension;      /* < VIA_DIMENSIONS_MAX; of a torus: which one the port's link belongs
                                to, the same at both ends. Of equal ways the one in the lowest is
                                taken, and a frame that turns into a higher one needs a bubble as a
@@ -411,7 +411,7 @@ bool via_node_is_id_shared(const struct via_node *node, uint16_t host, uint64_t 
 
 /*
  * [any] Which hosts' routes or sessions have changed since the version *seen (at first 0), which
- * becomes the present one: their number, some perhaps named twice. -EOVERFLOW: so many that all
+ * becomes the present one: their number, some perhaps named twice. -EOVERFLOW: too many, all
  * hosts have to be read. The statuses are at least as new as the version.
  */
 #define VIA_ROUTE_CHANGES_MAX 256u

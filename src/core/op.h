@@ -103,7 +103,7 @@ uint64_t via_op_cookie(const struct via_channel *channel, const struct via_op_sl
 /* The operation an answer is for, or NULL. */
 struct via_op_slot *via_op_by_cookie(struct via_channel *channel, uint64_t cookie,
                                      uint16_t destination);
-/* So many bytes of a get have arrived. */
+/* `bytes` bytes of a get have arrived. */
 void via_op_moved(const struct via_channel *channel, struct via_op_slot *op, uint64_t bytes);
 /* The status of an operation is final; via_op_flush() finishes it when it is its turn. */
 void via_op_done(struct via_op_slot *op, int status, uint64_t value);

@@ -62,7 +62,7 @@ struct via_pipe_writer {
     uint32_t released; /* last credit accepted */
     uint32_t data_head; /* data position where the next body may start (bytes, wraps) */
     uint32_t data_tail; /* data position up to which the reader has released */
-    uint32_t deferred;  /* the last so many before `sequence` have their places, but no line yet */
+    uint32_t deferred;  /* how many records before `sequence` have their places, but no line yet */
     uint16_t epoch;
     uint16_t arm_rung; /* arm generation already rung for */
     uint16_t want;     /* want generation posted last, 0 = not waiting for credit */

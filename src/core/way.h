@@ -73,7 +73,7 @@ struct via_way {
     struct via_pipe_writer tx;
     struct via_pipe_reader rx;
     uint32_t *data_ends;
-    size_t dma_from;     /* while up: bodies of so many bytes go to via_dma_send(). SIZE_MAX: none.
+    size_t dma_from;     /* while up: bodies from this size on go to via_dma_send(). SIZE_MAX: none.
                             0: all records, because those before them wait for their DMA */
     struct via_dma *dma; /* NULL: this port is never given DMA */
     struct via_list bypass; /* relay.h: frames that wait here, oldest first */
@@ -89,7 +89,7 @@ struct via_way {
 
 /* The way towards a host, or NULL when there is none now. */
 struct via_way *via_way_to(struct via_channel *channel, uint16_t host);
-/* Are there so many free slots? Loads the credits already seen first: fresh ones cost a cache
+/* Are there this many free slots? Loads the credits already seen first: fresh ones cost a cache
  * miss. */
 static inline bool via_way_has_slots(struct via_way *way, uint32_t least)
 {
@@ -129,7 +129,7 @@ static inline bool via_way_is_turn_allowed(const struct via_channel *channel, st
  */
 void via_way_ring(struct via_way *way);
 
-/* After so many bytes of bodies the doorbell of the next hop rings at once, not at the end of the
+/* After this many bytes of bodies the doorbell of the next hop rings at once, not at the end of the
  * turn: it can work on them while the next are copied. Fewer, and being woken costs it more than it
  * copies. */
 #define RING_EARLY_BYTES (128u << 10)

@@ -104,7 +104,7 @@ static const char help[] =
     "                        cable N to host PEER, of which this host is side 0 or 1; with\n"
     "                        nodirect, processes can not map memory over it; in dimension D of a\n"
     "                        torus; like real links of a class (pex, ivshmem, network;\n"
-    "                        memory), with a window of so many bytes. Repeatable\n"
+    "                        memory), with a window of BYTES bytes. Repeatable\n"
     "  --link PEER=DRIVER:TARGET[,KEY=VALUE...]\n"
     "                        a link to host PEER as the driver describes it, such as\n"
     "                        2=emu:/tmp/cable.sock,side=1,like=pex,window=4MiB\n"

@@ -47,8 +47,8 @@ struct via_host_slice_users;
 /* Of a few bytes there may be as many under way as there are commands, and some that are parked. */
 #define VIA_ATTACH_SMALL_BOUNCES 60u
 #define VIA_ATTACH_SMALL_BYTES 64u
-/* ... and those that were taken out of the pipe because no link leads to their host: so many of a
- * process, with the bytes of a pipe, and so many of all. */
+/* ... and those that were taken out of the pipe because no link leads to their host: the limit of a
+ * process, with the bytes of a pipe, and the limit of all processes. */
 #define VIA_ATTACH_PARKED_MAX 256u
 #define VIA_ATTACH_PARKED_ALL 1024u
 #define VIA_ATTACH_MEMBERS 4u

@@ -137,7 +137,7 @@ static bool are_members(const uint16_t *ids, size_t count, uint16_t host, uint16
     return mine;
 }
 
-/* A root keeps only so many arrivals of one host (VIA_BARRIER_ARRIVALS_MAX): a user with a bell
+/* A root keeps at most VIA_BARRIER_ARRIVALS_MAX arrivals of one host: a user with a bell
  * page of its own has a part of them. */
 static bool is_barrier_allowed(const struct via_transfer *transfer,
                                const struct via_process_channel *pc)

@@ -18,8 +18,8 @@
 #include "base/mutant.h"
 #include "host/client_slice.h"
 
-/* So many puts that could have been stored go by frames, because of others before them, before one
- * waits until these have arrived. Then the rest can be stored. */
+/* How many puts that could have been stored are sent as frames, because of others before them,
+ * before one waits until these have arrived. Then the rest can be stored. */
 #define DETOURS_MAX 32u
 #define DRAIN_NS_MAX (2 * VIA_MSEC_NS)
 

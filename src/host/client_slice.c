@@ -237,7 +237,7 @@ static void poll_for_answer(struct via_remote *remote)
     }
 }
 
-/* Slices for the bytes up to `end`, of a put of so many; there is none for the first. */
+/* Slices for the bytes up to `end`, of a put of `bytes`; there is none for the first byte. */
 static void ask_for_slices(struct via_remote *remote, uint64_t off, uint64_t end, size_t bytes)
 {
     struct via_client_slice_ask *ask = &remote->slice_ask;

@@ -292,7 +292,7 @@ static int send_all(struct via_client_tcp *tcp, const unsigned char *more, size_
     return rc == 0 ? 0 : tell_end(tcp);
 }
 
-/* [lock] Room for so many bytes in `out`. */
+/* [lock] Makes room for `bytes` bytes in `out`. */
 static int make_room(struct via_client_tcp *tcp, size_t bytes)
 {
     size_t out_end = atomic_load_explicit(&tcp->out_end, memory_order_relaxed);

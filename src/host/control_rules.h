@@ -50,7 +50,7 @@ struct via_rules {
     struct via_rules_program programs[VIA_RULES_ITEMS_MAX];
     bool network_links;    /* also where the only way is a link that is itself a network */
     bool spin;             /* before sleeping, for as long as that pays */
-    uint32_t after_calls;  /* pipes are worth it after so many calls that moved data */
+    uint32_t after_calls;  /* pipes are worth it after this many calls that moved data */
     uint64_t memory_bytes; /* that connections of a process, of a user may have: then no new ones */
     uint64_t user_memory_bytes;
 };

@@ -66,8 +66,8 @@ struct via_host_options {
     struct via_quota quota;
     const struct via_host_link *links;
     unsigned links_count;
-    uint32_t dma_bytes_min; /* not 0: ports have a DMA engine where they can, and bodies of so many
-                               bytes or more go by it */
+    uint32_t dma_bytes_min; /* not 0: ports have a DMA engine where they can, which moves bodies of
+                               this many bytes or more */
     const struct via_tuning
         *tuning;                    /* measured settings, borrowed for the life of the host; NULL */
     const struct via_host_key *key; /* borrowed for the life of the host. Hosts of its links must

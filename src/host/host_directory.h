@@ -19,7 +19,7 @@
 struct via_host;
 
 #define VIA_DIRECTORY_PAUSE_NS (100 * VIA_MSEC_NS)
-/* So many changes may follow each other faster, after a quiet time. */
+/* How many changes may follow each other faster, after a quiet time. */
 #define VIA_DIRECTORY_BURST 8u
 /* After a host has not taken an entry. */
 #define VIA_DIRECTORY_RETRY_NS VIA_SEC_NS
@@ -53,10 +53,10 @@ struct via_host_directory {
     struct via_hosts_page *page; /* NULL: it could not be made */
     struct via_hosts_entry *entries; /* of the page, while it is made */
     unsigned under_way;
-    bool dirty;       /* links or routes have changed */
-    bool heard;       /* an entry has changed */
-    unsigned changes; /* so many own changes, VIA_DIRECTORY_PAUSE_NS each, are still to be paid */
-    bool telling;     /* some host has not been told everything */
+    bool dirty;          /* links or routes have changed */
+    bool heard;          /* an entry has changed */
+    unsigned changes;    /* own changes to be paid for yet, VIA_DIRECTORY_PAUSE_NS each */
+    bool telling;        /* some host has not been told everything */
     uint64_t changed_ns; /* last check of the own entry */
     uint64_t gone_ns;    /* when the next host that is out of reach counts as gone */
     uint64_t booted_ns;

@@ -223,7 +223,7 @@ int via_host_cable_peer(const struct via_host_cable *cable);
 struct via_host_cable_text {
     char text[96];
 };
-/* Bodies of so many bytes go by DMA where nothing was measured; 0: nothing does, on no link. */
+/* From which size on DMA moves bodies where nothing was measured; 0: on no link, at no size. */
 uint32_t via_host_dma_default(const struct via_host *host);
 struct via_host_cable_text via_host_cable_describe(const struct via_host_cable *cable);
 /* To the host at the other end; as via_driver.request. */

@@ -87,7 +87,7 @@ int via_tenant_add_segment(const struct via_host *host, struct via_tenant *tenan
 void via_tenant_remove_segment(struct via_tenant *tenant, uint64_t bytes);
 void via_tenant_free_segment(struct via_tenant *tenant, uint64_t bytes, bool removed);
 
-/* Of so many that all users share: may this user, which has `count`, have one more? */
+/* All users share `all_max`: may this user, which has `count`, have one more? */
 bool via_tenant_is_take_allowed(const struct via_tenant *tenant, uint32_t count, uint32_t all_max);
 
 /* How many notes the user may have on the host's board. */

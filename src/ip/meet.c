@@ -16,7 +16,7 @@
 #define HELLO_NS_MAX (8 * VIA_SEC_NS)
 /* A host with ever new sessions must not keep this thread busy. */
 #define RENEW_NS_MIN (20 * VIA_MSEC_NS)
-/* So many hosts are met before there are packets for them. */
+/* How many hosts are met before there are packets for them. */
 #define EAGER_MAX 32u
 #define HELLOS_MAX 64u
 

@@ -56,7 +56,7 @@ struct via_ip_ring_writer {
 int via_ip_ring_take_credit(struct via_ip_ring_writer *writer, uint64_t credit) VIA_MUST_CHECK;
 
 /*
- * A place for a record of so many bytes, at most VIA_IP_RECORD_BYTES_MAX. -EAGAIN: no room. The
+ * A place for a record of `bytes` bytes, at most VIA_IP_RECORD_BYTES_MAX. -EAGAIN: no room. The
  * place is an offset in the ring; *ret_skip is the offset where VIA_IP_RECORD_SKIP has to be
  * written, or UINT64_MAX. The writer's tail is then behind the record: publish it when record and
  * skip are written, or set it back.

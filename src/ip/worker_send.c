@@ -23,7 +23,7 @@
 /* Longest that a packet is held. Without a way for as long, a host counts as dead: packets for it
  * are answered at once. */
 #define HELD_NS_MAX VIA_SEC_NS
-/* With so many buffers in use the worker collects those that are free again. */
+/* With this many buffers in use the worker collects those that are free again. */
 #define TAKE_BACK_LENT 32u
 /* A program that floods a dead host gets at most ANSWERS_MAX errors in ANSWERS_NS. */
 #define ANSWERS_MAX 64u

@@ -69,7 +69,7 @@ struct fault_port {
 
     struct held held[HELD_MAX];
     unsigned held_count;
-    unsigned flushed; /* so many of them must arrive before a doorbell that rings now */
+    unsigned flushed; /* how many of them must arrive before a doorbell that rings now */
     unsigned char *bytes;
     size_t bytes_used;
     struct dma dmas[DMA_MAX]; /* under way */

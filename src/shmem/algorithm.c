@@ -297,7 +297,7 @@ static unsigned hops_to(const struct via_algorithm_case *call, unsigned distance
     return via_min(columns, call->row - columns) + via_min(rows, call->hosts / call->row - rows);
 }
 
-/* A round of halving and doubling, with so many bytes each way. */
+/* A round of halving and doubling, with `bytes` bytes each way. */
 static uint64_t halving_round_ns(const struct via_algorithm_case *call, unsigned distance,
                                  uint64_t bytes)
 {

@@ -33,9 +33,8 @@ static const char usage_text[] =
     "can use on this machine, and the environment variables that it knows, with their values.\n"
     "\n"
     "  --json            as one JSON object\n"
-    "  --algorithms      of collectives: the table, and which one a team of so many PEs on so "
-    "many\n"
-    "                    hosts uses by the bytes of a PE (8 PEs on 4 hosts in a ring)\n"
+    "  --algorithms      of collectives: the table, and which one a team of --pes PEs on\n"
+    "                    --hosts hosts uses by the bytes of a PE (8 PEs on 4 hosts in a ring)\n"
     "  --help, --version\n";
 
 /* --- collecting ------------------------------------------------------------------------------ */
@@ -425,6 +424,6 @@ int main(int argc, char **argv)
     if (asked.hosts > asked.pes)
         return wrong("--hosts", "more than PEs");
     if (strcmp(asked.shape, "torus") == 0 && square_row(asked.hosts) == 0)
-        return wrong("--shape torus", "so many hosts have no rows of at least two");
+        return wrong("--shape torus", "this number of hosts has no rows of at least two");
     return asked.algorithms ? show_algorithms(&asked) : show(asked.as_json);
 }

@@ -26,7 +26,7 @@ static const char usage_text[] =
     "\n"
     "  -n, --np N        how many PEs\n"
     "  --hosts LIST      on these hosts of the fabric, such as 1,2 or 1-4, in equal blocks, or\n"
-    "                    1:3,2-4:1, so many on each;\n"
+    "                    1:3,2-4:1, with that number of PEs on each;\n"
     "                    or on these machines, such as node1,node2 or node1:4,node2:2\n"
     "  --hostfile FILE   on the machines in the file: \"name\" or \"name slots=N\" in each line\n"
     "  --spread          on all hosts of the fabric\n"

@@ -143,7 +143,7 @@ void via_strided_put(const char *call, void *dest, const void *source, ptrdiff_t
 
 /*
  * A message for each block costs as much as this many bytes. Blocks that lie closer are fetched
- * together with the bytes between them, so many bytes at a time, and picked out here.
+ * together with the bytes between them, this many at a time, and picked out here.
  */
 #define GAP_BYTES_MAX 1024
 #define SPAN_BYTES_MAX ((size_t)64 << 10)

@@ -7,7 +7,7 @@
  * neighbour of the previous and the next host of its row and of its column, with wrap-around.
  */
 
-/* The possible row lengths for so many hosts, ascending; 0 behind the last one. */
+/* The possible row lengths for `hosts` hosts, ascending; 0 behind the last one. */
 unsigned via_torus_columns(unsigned hosts, unsigned index);
 
 /* An order of all hosts in which each is a neighbour of the next, and the last of the first;

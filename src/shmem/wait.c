@@ -14,7 +14,8 @@
 #define PAUSES_SHARED_MAX 64u  /* a few cache misses: the awaited PE may be running */
 #define PAUSES_MIN 4u
 /* A thread that polls its own connections makes itself what it waits for: a step is a system call,
- * and so many are a few round trips. Less than one, and each wait would yield, whatever the budget.
+ * and this many are a few round trips. Less than one, and each wait would yield, whatever the
+ * budget.
  */
 #define PAUSES_MIN_TCP 64u
 #define FAILURES_A_TRIAL 64u

@@ -94,8 +94,8 @@ void via_debug(const char *format, ...)
 
 /* --- the job: inherited from a launcher, or made -------------------------------------------- */
 
-/* All of `text` is so many numbers. Not by sscanf(), which costs a start of a program five page
- * faults. */
+/* True if `text` is `count` numbers and nothing else. Not by sscanf(), which costs a start of a
+ * program five page faults. */
 static bool read_numbers(const char *text, int *ret_numbers, int count)
 {
     char *end;

@@ -333,7 +333,7 @@ static struct via_pipe_geometry geometry_of(unsigned slots, uint64_t bytes)
                                       .body_bytes_max = (uint32_t)bytes};
 }
 
-/* A pipe of so many slots from this end to the other, with a thread that reads it. */
+/* Measures a pipe of `*setting` slots to the other end, with a thread that reads it. */
 static int run_pipe(struct via_tune *tune, const void *setting, uint64_t bytes, unsigned count,
                     double *ret_ns)
 {

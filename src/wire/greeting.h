@@ -42,7 +42,7 @@ struct via_hello {
     uint8_t channels_count;
     uint16_t flows_count;
     uint32_t flags;
-    uint32_t pipe_slots;   /* at most so many per channel; the smaller of both counts */
+    uint32_t pipe_slots;   /* the most per channel; the smaller of both counts */
     uint32_t frame_bytes;  /* the same in a whole fabric */
     uint32_t pipe_first;   /* number of a pipe's first record */
     uint32_t link;         /* the sender's number of the link, plus 1; 0: does not say */

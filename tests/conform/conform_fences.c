@@ -58,7 +58,7 @@ static void a_fence_brings_what_the_peer_flushed(void **state)
  * 1 writes a record, flushes, and checks for the announcement. One of them sees the other, whenever
  * the record is written.
  */
-static void nobody_sleeps_who_is_not_rung(void **state)
+static void a_sleeper_is_always_woken(void **state)
 {
     struct pair *pair = *state;
     for (unsigned i = 1; i <= 300; i++) {
@@ -177,7 +177,7 @@ unsigned conform_tests_of_fences(struct CMUnitTest *ret_tests)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_fence_proves_arrival),
         cmocka_unit_test(a_fence_brings_what_the_peer_flushed),
-        cmocka_unit_test(nobody_sleeps_who_is_not_rung),
+        cmocka_unit_test(a_sleeper_is_always_woken),
         cmocka_unit_test(another_start_begins_anew),
         cmocka_unit_test(a_fence_is_told_once),
         cmocka_unit_test(each_queue_has_its_own_fence),

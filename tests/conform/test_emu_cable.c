@@ -658,7 +658,7 @@ static void nonsense_after_hello_ends_the_connection(void **state)
     forget(&greeting);
 }
 
-static void nobody_can_shrink_an_inbox(void **state)
+static void an_inbox_can_not_be_shrunk(void **state)
 {
     struct bench *bench = *state;
     open_side(bench, 0);
@@ -725,7 +725,7 @@ int main(void)
         TEST(a_silent_peer_gives_way),
         TEST(a_third_end_is_turned_away),
         TEST(nonsense_after_hello_ends_the_connection),
-        TEST(nobody_can_shrink_an_inbox),
+        TEST(an_inbox_can_not_be_shrunk),
         TEST(a_bridge_full_of_nonsense_does_no_harm),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -213,7 +213,7 @@ static void pipes_get_three_quarters_at_most(void **state)
     close_end(&end);
 }
 
-static void who_has_none_says_so(void **state)
+static void a_port_without_slices_has_no_table_of_them(void **state)
 {
     struct ends *ends = *state;
     struct ends other = *ends;
@@ -358,7 +358,8 @@ static int run_suite(const struct kind *of)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(both_ends_have_slices_of_one_size, set_up, tear_down),
         cmocka_unit_test_setup_teardown(pipes_get_three_quarters_at_most, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(who_has_none_says_so, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_port_without_slices_has_no_table_of_them, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(stores_reach_the_piece_and_nothing_else, set_up, tear_down),
         cmocka_unit_test_setup_teardown(nothing_is_mapped_before_it_is_exposed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_next_exposure_takes_the_place_of_the_last, set_up,

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-# Every fuzzer for so many seconds, one after the other:
+# Every fuzzer for SECONDS seconds, one after the other:
 #   run.sh <folder of a build with libFuzzer> <seconds>
 # What they learn is kept in <folder>/inputs, what breaks them lies in <folder>.
 set -u

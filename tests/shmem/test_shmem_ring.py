@@ -196,7 +196,7 @@ class Limits(Ring):
             self.assertEqual(job.stdout.readline(), "ready\n")
             self.cut_off(job)
 
-    def test_who_computes_is_waited_for(self):
+    def test_a_pe_that_computes_is_waited_for(self):
         out = self.good("-n", 4, "--spread", "--timeout", 90, program("end"), "late",
                         env={"VIADUCT_SHMEM_BARRIER": "doorbells"})
         self.assertEqual(sorted(out.splitlines()), ["PE %d was waited for" % pe for pe in range(4)])

@@ -43,7 +43,7 @@ def measure(path):
 
 
 def chain(folder, generation, lanes, metres, switches, mps=256, engine=()):
-    """Two hosts, two adapters, so many switches between them, and an engine, whose values may be others."""
+    """Two hosts, two adapters, a number of switches between them, and an engine, whose values may be others."""
     nodes = ["card-a"] + [f"switch-{i}" for i in range(switches)] + ["card-b"]
     chip, medium = ("pex8749", "copper") if generation <= 3 else ("pex88096", "copper-gen4")
     lines = ["[host a: server]", "[host b: server]"] + [f"[switch {node}: {chip}]" for node in nodes] + ["[dma card-a: pex87xx]"]

@@ -204,7 +204,7 @@ static void a_wake_up_costs_and_so_does_waiting_for_a_processor(void **state)
     bench_fini(&bench);
 }
 
-static void who_waits_without_sleeping_keeps_others_off(void **state)
+static void a_thread_that_polls_keeps_others_off_the_cpu(void **state)
 {
     struct bench bench;
     (void)state;
@@ -322,7 +322,7 @@ int main(void)
         cmocka_unit_test(free_cores_come_before_shared_ones),
         cmocka_unit_test(an_interrupt_takes_the_time_of_what_runs),
         cmocka_unit_test(a_wake_up_costs_and_so_does_waiting_for_a_processor),
-        cmocka_unit_test(who_waits_without_sleeping_keeps_others_off),
+        cmocka_unit_test(a_thread_that_polls_keeps_others_off_the_cpu),
         cmocka_unit_test(a_lock_serves_in_order_and_waiters_sleep),
         cmocka_unit_test(copies_share_the_bus),
     };

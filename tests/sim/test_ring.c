@@ -60,7 +60,7 @@ static double latency_us(unsigned hosts, unsigned threads, uint64_t bytes)
     struct sim_ring_result result;
     sim_ring_run(scenario, &run, &result);
     assert_true(result.latency_ps > 0 && result.put_ps > 0);
-    /* Little's law: about so many puts are under way. */
+    /* Little's law: about how many puts are under way. */
     double under_way = result.latency_ps / result.put_ps;
     assert_in_range((uint64_t)under_way, run.window * 3 / 4, run.window * 5 / 4);
     return result.latency_ps / 1e6;

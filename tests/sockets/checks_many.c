@@ -41,7 +41,7 @@ static void open_many(uint32_t events)
     struct epoll_event event;
     while (epoll_wait(set, &event, 1, 0) > 0 && (events & EPOLLET) != 0) {
     }
-    /* Quiet for so many calls that the library has stopped polling it. */
+    /* Quiet for enough calls that the library has stopped polling it. */
     for (unsigned i = 0; i < 500; i++) {
         CHECK(epoll_wait(set, &event, 1, 0) == 0);
     }

@@ -22,7 +22,7 @@ enum server { SLEEPS, SPINS, IS_BUSY };
 struct order {
     unsigned connections;
     unsigned burst; /* are written to, one after another */
-    unsigned hot;   /* the first so many are, most of the time */
+    unsigned hot;   /* how many of the first are, most of the time */
     uint32_t events;
     int max;
     enum server server;

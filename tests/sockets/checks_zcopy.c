@@ -232,7 +232,7 @@ static void reads_slowly(int fd)
 
 /* --- whole streams --------------------------------------------------------------------------- */
 
-/* Sends so many bytes in large pieces, then ends the stream and waits for the reader. */
+/* Sends `bytes` bytes in large pieces, then ends the stream and waits for the reader. */
 static void send_stream(uint64_t bytes, void (*reader)(int fd))
 {
     pid_t pid;

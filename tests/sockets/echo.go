@@ -3,7 +3,7 @@
 // A program that makes its system calls itself, past every library:
 //
 //	echo serve ADDRESS:PORT         sends back what comes, for one connection
-//	echo talk ADDRESS:PORT BYTES    sends so many bytes and checks what comes back
+//	echo talk ADDRESS:PORT BYTES    sends BYTES bytes and checks what comes back
 package main
 
 import (

@@ -414,7 +414,7 @@ class CutOff(Hosts):
         self.assertEqual(server.log.read().encode(), sent)
         return any(entry["bytes_pipe_rx"] >= int(sent) for entry in self.lines(1))
 
-    def test_who_has_sent_may_leave(self):
+    def test_a_sender_may_leave_after_its_last_byte(self):
         for how in self.hows:
             with self.subTest(how):
                 self.assertTrue(any(self.leaves(how) for _ in range(8)))

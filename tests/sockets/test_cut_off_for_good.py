@@ -155,7 +155,7 @@ class CutOffForGood(Hosts):
             return "sleeps for ever"
         return json.loads(out) if process.returncode == 0 else out.decode()
 
-    def test_nobody_sleeps_for_ever(self):
+    def test_no_call_sleeps_forever(self):
         pairs = {way: self.begin(its_action, action) for way, (action, _, its_action) in WAYS.items()}
         for server, _ in pairs.values():
             self.go(server)
@@ -192,7 +192,7 @@ class CutOffForGood(Hosts):
             self.assertIn(said["heard"][0], ("ETIMEDOUT", "ECONNRESET"))
             self.assertEqual(said["got"], 0)
 
-    def test_who_has_nothing_under_way_goes_on(self):
+    def test_a_connection_without_bytes_under_way_continues(self):
         """Both ends sleep, and poll now and then; bytes sent after the cut arrive."""
         looks = ("conn.settimeout(0.5)\n"
                  "def look():\n"

@@ -11,7 +11,7 @@ from hosts import Hosts, cut, mend
 import lab
 from lab import HANG_S, PYTHON, end, free_port
 
-# Reads so many of the bytes that came, or leaves them, and then ends.
+# Reads a part of the bytes that came, or leaves them, and then ends.
 VICTIM = """
 import os, signal, socket, sys, time
 conn = socket.create_server((sys.argv[1], int(sys.argv[2]))).accept()[0]
@@ -158,7 +158,7 @@ CUT_S = 0.5
 WRITES = ((0, "killed", "-", SIZE, "both", "writes"), (0, "closes", "-", SIZE, "both", "writes"))
 
 
-# One end is killed when it has exchanged so many bytes, and its peer prints how late it heard of that.
+# One end is killed after a number of bytes, and its peer prints how late it heard of that.
 YOUNG = """
 import os, signal, socket, sys, time
 conn = socket.create_connection((sys.argv[1], int(sys.argv[2])))
@@ -196,7 +196,7 @@ class Deaths(Hosts):
         server.log.seek(0)
         return float(server.log.read())
 
-    def test_who_dies_before_it_has_taken_the_pipes(self):
+    def test_a_peer_that_dies_before_it_has_taken_the_pipes(self):
         """That took two seconds and more; now and then it may be other programs' turn."""
         for exchanges in range(1, 8):
             late_s = min(self.hears(exchanges) for _ in range(2))

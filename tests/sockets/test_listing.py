@@ -201,7 +201,7 @@ class Listing(Lister):
         self.assertEqual((row["bytes_kernel_tx"], row["bytes_pipe_tx"]), (200, 0))
         self.assertEqual(row["peer"], "127.0.0.1:%d" % port)
 
-    def test_who_is_stopped_is_listed_and_who_is_killed_is_not(self):
+    def test_a_stopped_process_is_listed_and_a_killed_one_is_not(self):
         process = self.talker("c, s = pair(); talk(c, s); ready()")
         process.send_signal(signal.SIGSTOP)
         self.assertEqual([row["accelerated"] for row in self.rows_of(process)], [True, True])

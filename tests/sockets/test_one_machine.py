@@ -129,7 +129,7 @@ class Streams(Case):
         self.assert_by_pipes(self.lines(), 0.9, 1)
 
 
-    def test_who_polls_without_waiting_is_not_rung(self):
+    def test_a_poll_without_a_wait_needs_no_wake_up(self):
         talk = ("def hear(s):\n"
                 "    p = select.poll(); p.register(s, select.POLLIN)\n"
                 "    while not p.poll(0): pass\n"
@@ -165,7 +165,7 @@ class Streams(Case):
             self.run_client([PYTHON, "-c", script, kind, str(sets)])
             self.assert_by_pipes(self.lines(), 0.9, 1)
 
-    def test_who_has_gone_is_no_plain_program(self):
+    def test_a_peer_that_has_gone_is_no_plain_program(self):
         script = ("import socket, struct\n"
                   "l = socket.socket(); l.bind(('127.0.0.1', 0)); l.listen()\n"
                   "c = socket.create_connection(l.getsockname()); c.sendall(b'bye')\n"

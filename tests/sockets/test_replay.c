@@ -312,7 +312,7 @@ static void a_lying_reader_gets_its_own_loss(void **state)
 }
 
 /* A reader that has left takes nothing more, not even with its old epoch. */
-static void who_has_left_takes_nothing_more(void **state)
+static void a_reader_that_left_takes_nothing_more(void **state)
 {
     (void)state;
     for (unsigned epoch = 0; epoch <= UINT16_MAX; epoch += epoch == 2 ? UINT16_MAX - 2 : 1) {
@@ -340,7 +340,7 @@ int main(void)
         cmocka_unit_test(what_comes_again_is_read_once),
         cmocka_unit_test(a_lying_writer_is_found_out),
         cmocka_unit_test(a_lying_reader_gets_its_own_loss),
-        cmocka_unit_test(who_has_left_takes_nothing_more),
+        cmocka_unit_test(a_reader_that_left_takes_nothing_more),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -97,7 +97,7 @@ static void two_sleepers_find_out_that_they_could_spin(void **state)
     }
 }
 
-static void who_loses_the_cpu_does_not_spin_for_a_while(void **state)
+static void a_thread_that_lost_the_cpu_does_not_spin_for_a_while(void **state)
 {
     (void)state;
     struct via_spin spin;
@@ -109,7 +109,7 @@ static void who_loses_the_cpu_does_not_spin_for_a_while(void **state)
     assert_true(via_spin_budget(&spin, 21001 * US) > 0);
 }
 
-static void who_is_helped_by_making_way_does_so_at_once(void **state)
+static void a_thread_that_gains_by_yielding_yields_at_once(void **state)
 {
     (void)state;
     struct via_spin spin;
@@ -129,8 +129,8 @@ int main(void)
         cmocka_unit_test(long_waits_soon_cost_no_spinning),
         cmocka_unit_test(short_waits_after_long_ones_are_noticed),
         cmocka_unit_test(two_sleepers_find_out_that_they_could_spin),
-        cmocka_unit_test(who_loses_the_cpu_does_not_spin_for_a_while),
-        cmocka_unit_test(who_is_helped_by_making_way_does_so_at_once),
+        cmocka_unit_test(a_thread_that_lost_the_cpu_does_not_spin_for_a_while),
+        cmocka_unit_test(a_thread_that_gains_by_yielding_yields_at_once),
     };
     return cmocka_run_group_tests_name("spin", tests, NULL, NULL);
 }

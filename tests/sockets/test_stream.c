@@ -644,7 +644,7 @@ static bool written(struct direction *d, bool quick, uint64_t *ret_ticks, bool *
     return via_stream_rx_read_time(&d->rx, sequence, via_os_ticks(), ret_ticks, ret_others);
 }
 
-static void who_asks_is_told_when_and_whether_others_were_written(void **state)
+static void a_query_returns_when_bytes_were_written_and_whether_other_bytes_were(void **state)
 {
     (void)state;
     for (int quick = 0; quick < 2; quick++) {
@@ -771,7 +771,7 @@ int main(void)
         cmocka_unit_test(empty_records_do_not_keep_a_reader_for_ever),
         cmocka_unit_test(the_short_way_leaves_what_is_odd_alone),
         cmocka_unit_test(a_body_longer_than_any_is_not_read),
-        cmocka_unit_test(who_asks_is_told_when_and_whether_others_were_written),
+        cmocka_unit_test(a_query_returns_when_bytes_were_written_and_whether_other_bytes_were),
         cmocka_unit_test(any_time_that_is_told_is_one),
     };
     return cmocka_run_group_tests_name("stream", tests, NULL, NULL);

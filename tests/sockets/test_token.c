@@ -86,7 +86,7 @@ static void *hog_until_over(void *unused)
 
 /* 100 times, however many other threads want the token; without turns, this thread may never get
  * it. */
-static void who_wants_it_now_and_then_gets_it(void **state)
+static void an_occasional_caller_gets_the_token(void **state)
 {
     (void)state;
     pthread_t threads[HOGS];
@@ -128,7 +128,7 @@ static void a_lost_ring_is_made_up_for(void **state)
     assert_int_equal(taken, 1);
 }
 
-static void who_gives_it_wakes_who_sleeps(void **state)
+static void giving_the_token_wakes_the_sleeper(void **state)
 {
     (void)state;
     pthread_t thread;
@@ -175,7 +175,7 @@ static __attribute__((noinline)) int take_deeper(bool alone)
     return rc + room[0];
 }
 
-static void who_holds_it_is_told_so(void **state)
+static void taking_it_twice_is_a_deadlock_error(void **state)
 {
     (void)state;
     for (int alone = 0; alone < 2; alone++) {
@@ -201,11 +201,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(threads_that_want_it_all_the_time_have_turns, setup),
-        cmocka_unit_test_setup(who_wants_it_now_and_then_gets_it, setup),
+        cmocka_unit_test_setup(an_occasional_caller_gets_the_token, setup),
         cmocka_unit_test_setup(a_lost_ring_is_made_up_for, setup),
-        cmocka_unit_test_setup(who_gives_it_wakes_who_sleeps, setup),
+        cmocka_unit_test_setup(giving_the_token_wakes_the_sleeper, setup),
         cmocka_unit_test_setup(a_killed_process_keeps_nothing, setup),
-        cmocka_unit_test_setup(who_holds_it_is_told_so, setup),
+        cmocka_unit_test_setup(taking_it_twice_is_a_deadlock_error, setup),
         cmocka_unit_test_setup(a_frame_that_is_gone_holds_nothing, setup),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -229,7 +229,7 @@ class Killed(cli.Case):
         self.assertTrue(cli.wait_for(lambda: [k["state"] for k in self.status()["links"]] == ["up"] * 3))
         self.down()
 
-    def test_who_is_told_to_gives_up_a_host_that_is_cut_off(self):
+    def test_operations_give_up_a_host_that_is_cut_off(self):
         self.good("up", "--chain", "2", "--no-direct", "--give-up-ms", "300")
         holder = self.attached(2, "hold", str(MEGABYTE))
         putter = None

@@ -153,7 +153,7 @@ class RunDirectory(cli.Case):
         os.symlink("/tmp", self.rundir)
         self.refused("is a symbolic link")
 
-    def test_somebody_elses(self):
+    def test_a_folder_of_another_user(self):
         if os.geteuid() != 0:
             self.skipTest("only root can make another user's folder")
         os.mkdir(self.rundir, 0o700)

@@ -339,7 +339,7 @@ class Users(Machines):
         self.bad("cut", "2", "1", says="permission denied: user %d has no right to administer host 1" % cli.NOBODY,
                  **self.at(1), **self.nobody)
 
-    def test_who_may_administer_there_may_from_here(self):
+    def test_an_administrator_there_may_act_from_here(self):
         self.start_host(1, "--attach", "all")
         self.start_host(2, "--admin", "user:%d" % cli.NOBODY)
         self.wait_for_all(1)

@@ -60,7 +60,7 @@ static struct via_attach *attach(const struct host_lab *lab, int host)
     return ret;
 }
 
-static void who_does_not_receive_blocks_its_senders_only(void **state)
+static void a_process_that_does_not_receive_blocks_its_senders_only(void **state)
 {
     (void)state;
     struct host_lab lab;
@@ -109,7 +109,7 @@ int main(void)
 {
     alarm(800);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(who_does_not_receive_blocks_its_senders_only),
+        cmocka_unit_test(a_process_that_does_not_receive_blocks_its_senders_only),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

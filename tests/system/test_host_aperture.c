@@ -566,7 +566,7 @@ static struct via_slice_busy *busy_words(const struct host_raw *raw)
 }
 
 /* A process that keeps a slice busy forever does not keep it from others. */
-static void who_never_leaves_is_thrown_out(void **state)
+static void a_process_that_never_leaves_loses_its_slices(void **state)
 {
     struct pair pair;
     struct host_raw raw;
@@ -657,7 +657,7 @@ static int run_suite(void)
         cmocka_unit_test(the_importers_host_dies),
         cmocka_unit_test(processes_compete),
         cmocka_unit_test(only_what_is_there_and_may_be_written),
-        cmocka_unit_test(who_never_leaves_is_thrown_out),
+        cmocka_unit_test(a_process_that_never_leaves_loses_its_slices),
         cmocka_unit_test(another_user_that_never_leaves_keeps_its_share_only),
     };
     return cmocka_run_group_tests_name(like, tests, NULL, NULL);

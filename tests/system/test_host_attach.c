@@ -605,7 +605,7 @@ static void pipes_that_break_the_rules_detach_their_process(void **state)
     }
 }
 
-static void who_reads_no_replies_stops_only_itself(void **state)
+static void unread_replies_stop_only_their_process(void **state)
 {
     struct fixture *fixture = *state;
     struct host_raw raw;
@@ -677,7 +677,7 @@ static bool is_refused(void *ctx)
 /* The kernel counts them for the user that sends them, however many processes they are for. Each
  * process has at most 32 of them under way (test_host_sends.c), so it takes several to reach the
  * limit. */
-static void who_takes_no_descriptors_detaches_nobody_else(void **state)
+static void a_process_that_takes_no_descriptors_detaches_no_other(void **state)
 {
     struct fixture *fixture = *state;
     struct host_raw raws[10];
@@ -720,7 +720,7 @@ static void wait_for_absent_host(struct host_raw *raw)
     host_raw_ring(raw, 0);
 }
 
-static void who_waits_for_an_absent_host_holds_nobody_up(void **state)
+static void a_wait_for_an_absent_host_delays_no_other_process(void **state)
 {
     struct fixture *fixture = *state;
     static struct host_raw raws[90];
@@ -790,10 +790,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(random_commands_do_no_harm, set_up, tear_down),
         cmocka_unit_test_setup_teardown(pipes_that_break_the_rules_detach_their_process, set_up,
                                         tear_down),
-        cmocka_unit_test_setup_teardown(who_waits_for_an_absent_host_holds_nobody_up, set_up,
+        cmocka_unit_test_setup_teardown(a_wait_for_an_absent_host_delays_no_other_process, set_up,
                                         tear_down),
-        cmocka_unit_test_setup_teardown(who_reads_no_replies_stops_only_itself, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(who_takes_no_descriptors_detaches_nobody_else,
+        cmocka_unit_test_setup_teardown(unread_replies_stop_only_their_process, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_process_that_takes_no_descriptors_detaches_no_other,
                                         set_up_limited, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -138,7 +138,7 @@ static void ask_to_map(struct host_raw *raw, uint64_t handle, unsigned count)
     }
 }
 
-static void who_does_not_read_has_few_descriptors_under_way(void **state)
+static void a_process_that_does_not_read_has_few_descriptors_under_way(void **state)
 {
     struct host_raw raw;
     struct via_segment *segment;
@@ -166,8 +166,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(only_who_has_to_do_with_the_host_is_woken, set_up,
                                         tear_down),
-        cmocka_unit_test_setup_teardown(who_does_not_read_has_few_descriptors_under_way, set_up,
-                                        tear_down),
+        cmocka_unit_test_setup_teardown(a_process_that_does_not_read_has_few_descriptors_under_way,
+                                        set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -116,7 +116,7 @@ class Ofi(ofi_case.Case):
             self.assertTrue(cli.wait_for(lambda h=host, c=count: self.descriptors(h) <= c), "%d descriptors, then %d" %
                             (count, self.descriptors(host)))
 
-    def test_who_is_refused_is_told_on_both_sides(self):
+    def test_both_sides_report_a_refusal(self):
         keys = [self.make_key(name) for name in ("one", "two")]
         self.daemon(2, [1], "--key", keys[0])
         other = self.daemon(1, [2], "--key", keys[1])

@@ -42,7 +42,7 @@ struct fabric_port {
 struct fabric_link {
     bool up;
     unsigned downs_count;
-    unsigned late_reads; /* so many reads of scratchpads bring all-ones although it is up */
+    unsigned late_reads; /* how many reads of scratchpads bring all-ones although it is up */
     unsigned reads;      /* of scratchpads */
     uint32_t scratchpads[VIA_PORT_SCRATCHPADS];
     struct fabric_port ports[2];

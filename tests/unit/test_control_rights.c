@@ -55,7 +55,7 @@ static void rights_are_read(void **state)
     assert_int_equal(via_rights_add(&rights, "user:1", &err), -EINVAL);
 }
 
-static void who_holds_a_right(void **state)
+static void rights_name_users_and_groups(void **state)
 {
     (void)state;
     struct via_error err;
@@ -112,7 +112,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rights_are_read),
-        cmocka_unit_test(who_holds_a_right),
+        cmocka_unit_test(rights_name_users_and_groups),
         cmocka_unit_test(quotas_are_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

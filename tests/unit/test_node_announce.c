@@ -566,7 +566,7 @@ static void a_change_ends_what_is_incomplete(void **state)
 
 /* Host 0 begins to wait for room after host 1 has checked for that, and before host 1 reports
  * room. */
-static void who_waits_for_room_is_rung(void **state)
+static void a_writer_that_waits_for_room_is_woken(void **state)
 {
     (void)state;
     struct scene s;
@@ -600,7 +600,7 @@ int main(void)
         cmocka_unit_test(a_change_of_something_else_is_answered),
         cmocka_unit_test(a_malformed_change_ends_the_link),
         cmocka_unit_test(a_change_ends_what_is_incomplete),
-        cmocka_unit_test(who_waits_for_room_is_rung),
+        cmocka_unit_test(a_writer_that_waits_for_room_is_woken),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -35,7 +35,7 @@ static void enter(struct fabric *fabric, int host, uint32_t group, const uint16_
     fabric_submit(fabric, host, &op);
 }
 
-static void nobody_leaves_before_all_are_in(void **state)
+static void no_member_leaves_before_all_have_arrived(void **state)
 {
     (void)state;
     for (unsigned hosts = 1; hosts <= 8; hosts++) {
@@ -288,7 +288,7 @@ static void barriers_have_their_doorbells(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nobody_leaves_before_all_are_in),
+        cmocka_unit_test(no_member_leaves_before_all_have_arrived),
         cmocka_unit_test(early_arrivals_wait_for_their_round),
         cmocka_unit_test(groups_are_apart),
         cmocka_unit_test(bad_barriers_are_not_accepted),

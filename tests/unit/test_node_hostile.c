@@ -558,7 +558,7 @@ static void numbers_that_lie_harm_their_own_flows(void **state)
 }
 
 /* A host does not forward what a neighbour sends in that host's own name. */
-static void nobody_else_speaks_in_this_hosts_name(void **state)
+static void no_other_host_speaks_in_this_hosts_name(void **state)
 {
     (void)state;
     struct fabric *fabric = fabric_new(true);
@@ -591,7 +591,7 @@ static unsigned speak_as(struct hostile_peer *peer, struct fabric *fabric, uint1
  * A host that has a link to another takes no frames in that one's name from a third. To all other
  * hosts the third can say everything that the real host could; docs/security.md says so.
  */
-static void who_has_a_link_speaks_for_itself(void **state)
+static void a_neighbour_speaks_for_itself_only(void **state)
 {
     (void)state;
     struct fabric *fabric = fabric_new(true);
@@ -628,8 +628,8 @@ int main(void)
         cmocka_unit_test(silent_askers_leave_answers_for_others),
         cmocka_unit_test(a_get_that_is_never_answered_ends),
         cmocka_unit_test(numbers_that_lie_harm_their_own_flows),
-        cmocka_unit_test(nobody_else_speaks_in_this_hosts_name),
-        cmocka_unit_test(who_has_a_link_speaks_for_itself),
+        cmocka_unit_test(no_other_host_speaks_in_this_hosts_name),
+        cmocka_unit_test(a_neighbour_speaks_for_itself_only),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -208,7 +208,7 @@ static void a_port_that_detaches_does_not_wait_for_ever(void **state)
 }
 
 /* One user claims to be busy all the time; another uid gets its share nevertheless. */
-static void nobody_keeps_all_slices(void **state)
+static void no_process_keeps_all_slices(void **state)
 {
     (void)state;
     uint64_t now = VIA_SEC_NS;
@@ -272,13 +272,13 @@ static void asks_take_a_share_only(bool are_busy)
     assert_int_equal(open_of_others(), SLICES / 2);
 }
 
-static void who_asks_for_what_never_comes_takes_a_share_only(void **state)
+static void requests_for_absent_memory_take_a_share_only(void **state)
 {
     (void)state;
     asks_take_a_share_only(false);
 }
 
-static void who_asks_while_others_are_busy_takes_a_share_only(void **state)
+static void requests_while_others_are_busy_take_a_share_only(void **state)
 {
     (void)state;
     asks_take_a_share_only(true);
@@ -310,7 +310,7 @@ static void *store_on(void *ctx)
     return NULL;
 }
 
-static void nobody_stores_into_what_a_slice_shows_next(void **state)
+static void no_store_reaches_the_next_memory_of_a_slice(void **state)
 {
     (void)state;
     pthread_t thread;
@@ -393,10 +393,10 @@ int main(void)
         TEST(a_slice_of_two_users_is_not_one_users_own),
         TEST(a_process_that_ends_gives_its_slices_back),
         TEST(a_port_that_detaches_does_not_wait_for_ever),
-        TEST(nobody_keeps_all_slices),
-        TEST(who_asks_for_what_never_comes_takes_a_share_only),
-        TEST(who_asks_while_others_are_busy_takes_a_share_only),
-        TEST(nobody_stores_into_what_a_slice_shows_next),
+        TEST(no_process_keeps_all_slices),
+        TEST(requests_for_absent_memory_take_a_share_only),
+        TEST(requests_while_others_are_busy_take_a_share_only),
+        TEST(no_store_reaches_the_next_memory_of_a_slice),
         TEST(no_order_of_calls_breaks_the_table),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

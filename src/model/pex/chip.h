@@ -88,7 +88,8 @@ struct via_pex_engine {
     uint32_t config[64];
     uint32_t regs[0x1000 / 4];
     struct via_pex_engine_faults faults;
-    unsigned waits[VIA_PEX_CHANNELS]; /* a slow descriptor, for so many reads; 0: it has its turn */
+    unsigned waits[VIA_PEX_CHANNELS]; /* reads that a slow descriptor still waits for; 0: it has its
+                                         turn */
     uint64_t late_address;            /* of a write-back under way; 0: none */
     uint32_t late_value;
 };
@@ -105,7 +106,7 @@ struct via_pex {
     /* Of the link side's BARs, a bit for BAR 0/1, 2/3, 4/5: the set-up register was written since
      * its reset; a BAR was after that. */
     unsigned setups_written, bars_copied;
-    unsigned patterns_locked; /* so many writes to the test patterns are ignored */
+    unsigned patterns_locked; /* how many writes to the test patterns are ignored */
     int ones_fd;
     struct via_pex_function function[VIA_PEX_SIDES];
     struct via_pex_engine engine[VIA_PEX_SIDES];

@@ -144,7 +144,7 @@ struct via_pex_engine_faults {
     bool reset_erases_tuning;  /* a function-level reset clears what an EEPROM set: read-request
                                   delay, prefetch, pending reads */
     unsigned misaligned_reads; /* a transfer that does not begin at a multiple of 64 bytes at both
-                                  ends is slow: it waits for so many reads of its control register
+                                  ends is slow: it waits for this many reads of its control register
                                 */
 };
 void via_pex_engine_set_faults(struct via_pex *pex, enum via_pex_side side,

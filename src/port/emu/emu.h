@@ -41,7 +41,7 @@
  */
 #define VIA_EMU_BELL_LINES_MAX VIA_BELL_LINES_MAX
 
-/* The line that doorbell `bit` of a port wakes at a host with so many lines. */
+/* The line that doorbell `bit` of a port wakes at a host with `lines` lines. */
 static inline unsigned via_emu_bell_line(unsigned bit, unsigned lines)
 {
     return bit < VIA_PORT_DATA_DOORBELLS ? bit % lines : 0;
@@ -80,12 +80,12 @@ struct via_emu_options {
     unsigned bell_lines; /* 1..VIA_EMU_BELL_LINES_MAX; 0 with bell_fd -1 */
     bool direct;         /* port->window can be stored to. Otherwise it is NULL and the port says
                             it is not coherent: then core does all that real hardware needs */
-    unsigned dma_depth;  /* the port has an engine that takes so many, 0..VIA_EMU_DMA_DEPTH_MAX;
-                            0: none. It copies when it is asked what has ended */
+    unsigned dma_depth;  /* how many copies the port's engine takes, 0..VIA_EMU_DMA_DEPTH_MAX;
+                            0: no engine. It copies when it is asked what has ended */
     bool slices;         /* the rest of a window with a size, behind inbox_bytes, is slices, where
                             the class has them. Then inbox_bytes is asked for, and window_bytes of
                             the port are those of the inbox */
-    uint64_t inbox_bytes_min; /* with slices: the inbox has so many at least, if the window has */
+    uint64_t inbox_bytes_min; /* with slices: the least size of the inbox, if the window has it */
     mode_t mode;              /* of the socket file; 0 = 0600. Other users than mine and root are
                                  refused nevertheless */
     via_emu_on_message *on_message; /* NULL: messages are dropped and counted */

@@ -107,7 +107,7 @@ void via_emu_lane_flush(struct via_emu_lane_writer *writer, uint64_t now_ns)
 /* The entries between taken and posted that arrive. */
 struct choice {
     uint32_t all_bytes;    /* everything that begins before */
-    uint32_t body_eighths; /* of the bodies behind that, so many of eight */
+    uint32_t body_eighths; /* how many eighths of the bodies behind that */
 };
 
 /* How chance has it that nothing pushes the writes. */
