@@ -10,6 +10,9 @@ find_package(PkgConfig REQUIRED)
 find_package(Threads REQUIRED)
 pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson)
 pkg_check_modules(SODIUM REQUIRED IMPORTED_TARGET libsodium)
+# Debian's Python, whose modules tools/packages.txt installs. One that comes first in PATH may be a script of a version manager, which
+# takes six times the CPU time to start; the tests start a thousand. Another one: -DPython3_ROOT_DIR=PREFIX.
+set(Python3_ROOT_DIR /usr CACHE PATH "Prefix of the Python that tools and tests run under")
 
 set(CMAKE_C_STANDARD 17)
 set(CMAKE_C_STANDARD_REQUIRED ON)

@@ -5,6 +5,9 @@ pkg_check_modules(CMOCKA REQUIRED IMPORTED_TARGET cmocka)
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
 find_program(VIADUCT_BASH bash REQUIRED)
 
+# Scripts that tests start by name run under the same interpreter.
+cmake_path(GET Python3_EXECUTABLE PARENT_PATH via_python_folder)
+
 # What a test starts ends with it.
 set(via_supervised ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/supervise.py)
 
@@ -16,9 +19,15 @@ set(via_test_env
     TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:suppressions=${PROJECT_SOURCE_DIR}/tests/tsan.supp
     PYTHONDONTWRITEBYTECODE=1)
 
-# Tests that run alone, because they measure time; the others wait for events and hold beside each other.
-set(via_tests_alone system-cli_perf system-shmem_perf sockets-event_loops sockets-demotion
-    sockets-cut_off)
+# Seconds on an idle machine, of the tests that take longest: ctest starts these first, so that no core is idle at the end. Tests wait for
+# events and hold beside each other; one that measures time repeats a measurement that other programs may have disturbed.
+set(via_test_seconds
+    sockets-one_machine 140 machines-jobs 100 machines-ip_direct 55 system-cli_daemons 50 system-cli_fabric 48 machines-tune_sockets 44
+    system-shmem_calls 42 sockets-cut_off 40 system-cli_machines 39
+    conform-ofi_processes 39 conform-pex 35 sockets-event_loops 33 lab-quick 29 system-cli_perf 28 conform-pex_processes 28
+    system-cli_like 27 system-host_aperture 26 sim-mutants 25 machines-links 22 conform-ofi_threads 22 machines-bad_input 21
+    system-pex_daemons 19 conform-strict_processes 18 system-host_tenants 18 conform-fault_threads 18 conform-ivshmem 18
+    system-host_death 17 system-cli_bad_input 17 system-cli_tune 17 sim-rings 14 conform-emu_processes 14 sockets-demotion 13)
 
 # Called with any test: what all of them have. The first label decides when it is taken to hang, be the machine
 # ten times as busy as it has cores. ThreadSanitizer makes some tests of the whole system ten times as slow.
@@ -37,9 +46,16 @@ function(via_test_properties name)
         math(EXPR arg_TIMEOUT "3 * ${arg_TIMEOUT}")
     endif()
     set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT}
-                         SKIP_RETURN_CODE 77 ENVIRONMENT "${via_test_env}")
-    if(name IN_LIST via_tests_alone OR label MATCHES "^(vm|hw)$")
+                         SKIP_RETURN_CODE 77 ENVIRONMENT "${via_test_env}"
+                         ENVIRONMENT_MODIFICATION PATH=path_list_prepend:${via_python_folder})
+    if(label MATCHES "^(vm|hw)$")
         set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)
+    endif()
+    list(FIND via_test_seconds ${name} index)
+    if(index GREATER -1)
+        math(EXPR index "${index} + 1")
+        list(GET via_test_seconds ${index} seconds)
+        set_tests_properties(${name} PROPERTIES COST ${seconds})
     endif()
 endfunction()
 
