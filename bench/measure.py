@@ -200,8 +200,10 @@ def pgbench(way, seconds=1, options=("-S",)):
     return float(found.group(1))
 
 
-START = "shmem_init"  # figure of OpenSHMEM, of which a program has one sample
-STARTS = 5  # more starts for it
+# Figures of OpenSHMEM of which a program has one sample: of a start, and of the first calls to a busy PE, of which two
+# thirds are the dynamic linker's, which finds two functions, and the rest caches that are cold by then.
+ONCE = ("shmem_init", "p + quiet + fetch-add, busy PE, first")
+STARTS = 5  # more starts for them
 SOCKPERF_PER_SECOND = 5000000
 
 

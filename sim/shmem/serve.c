@@ -87,6 +87,8 @@ struct sim_serve *sim_serve_new(struct sim_host *sim, const struct sim_serve_opt
     struct via_host *host = &serve->host;
     serve->sim = sim;
     serve->tenant.exempt = true;
+    serve->tenant.flow_shares = sim_alloc((size_t)node->channels_count * node->hosts_max *
+                                          sizeof(*serve->tenant.flow_shares));
     serve->pes_max = options->pes_max;
     serve->processes = sim_alloc(options->pes_max * sizeof(*serve->processes));
     host->config = *node;
@@ -102,6 +104,7 @@ struct sim_serve *sim_serve_new(struct sim_host *sim, const struct sim_serve_opt
         transfer->host = host;
         transfer->channel = i;
         transfer->by_slot = sim_alloc(options->pes_max * sizeof(struct via_process_channel *));
+        transfer->flows_taken = sim_alloc(node->hosts_max * sizeof(*transfer->flows_taken));
         via_list_init(&transfer->active);
         via_list_init(&transfer->idle);
         via_list_init(&transfer->touched);
@@ -124,7 +127,9 @@ void sim_serve_free(struct sim_serve *serve)
     }
     for (unsigned i = 0; i < serve->host.config.channels_count; i++) {
         free((void *)serve->host.transfers[i].by_slot);
+        free(serve->host.transfers[i].flows_taken);
     }
+    free(serve->tenant.flow_shares);
     free((void *)serve->host.attach.segments);
     free(serve->processes);
     free(serve);
@@ -138,6 +143,7 @@ void sim_serve_attach(struct sim_serve *serve, uint32_t index, unsigned char *me
     process->flow = index;
     process->number = NUMBER_OF(index);
     process->tenant = &serve->tenant;
+    process->flows_tenant = &serve->tenant;
     process->bell_fd = (int)index;
     process->memory.base = memory;
     process->channels_count = serve->host.config.channels_count;

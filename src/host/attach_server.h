@@ -255,8 +255,10 @@ struct via_process {
     struct via_list link; /* of one list of the server, by state */
     enum via_process_state state;
     uint32_t slot;
-    uint32_t flow;   /* the first of its commands: its slot, or another's */
-    uint32_t number; /* generation << 16 | slot: owner bits of its cookies */
+    uint32_t flow;  /* the first that its commands ask for: by its slot, or another's */
+    uint64_t order; /* names this flow and flows_tenant in WELCOME and HELLO; a secret */
+    struct via_tenant *flows_tenant; /* in whose flows its commands go; held while attached */
+    uint32_t number;                 /* generation << 16 | slot: owner bits of its cookies */
     pid_t pid;
     uid_t uid;
     struct via_tenant *tenant; /* attached; held */

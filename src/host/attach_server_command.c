@@ -242,15 +242,33 @@ static void unborrow(struct via_transfer *transfer, struct via_process_channel *
     }
 }
 
+static struct via_flow_share *share_of(const struct via_transfer *transfer,
+                                       const struct via_process_channel *pc, uint16_t destination)
+{
+    return &pc->process->flows_tenant
+                ->flow_shares[(size_t)transfer->channel * transfer->host->config.hosts_max +
+                              destination];
+}
+
 /*
  * Processes share the flows towards a host, but for flow 0, which is the host's own: a process
- * whose messages are not received holds up few others. One process's commands keep their order
- * within the flow it asks for, and so do those of two that have the same flow and channel.
+ * whose messages are not received holds up few others of its user. The commands of a process keep
+ * their order within the flow it asks for, and so do those of two that have the same flow, channel
+ * and user.
  */
-static uint16_t flow_of(const struct via_process_channel *pc, uint16_t flow)
+static uint16_t begin_flow(const struct via_transfer *transfer, struct via_process_channel *pc,
+                           const struct via_command *command)
 {
-    uint32_t flows = pc->process->host->config.flows_count - 1;
-    return (uint16_t)(1 + (pc->process->flow + flow) % flows);
+    uint32_t flows = via_host_flows_shared(transfer->host);
+    return via_flow_share_begin(share_of(transfer, pc, command->destination),
+                                &transfer->flows_taken[command->destination],
+                                (pc->process->flow + command->flow) % flows, flows);
+}
+
+static void end_flow(const struct via_transfer *transfer, struct via_process_channel *pc,
+                     uint16_t destination)
+{
+    via_flow_share_end(share_of(transfer, pc, destination), &transfer->flows_taken[destination]);
 }
 
 /* Hands the stashed command to the node. -EAGAIN: later; else it is under way or has ended. */
@@ -272,7 +290,6 @@ static int start(struct via_transfer *transfer, struct via_process_channel *pc)
         .flags = command.flags,
         .atomic = command.atomic,
         .destination = command.destination,
-        .flow = flow_of(pc, command.flow),
         .segment = command.segment,
         .offset = command.offset,
         .bytes = command.bytes,
@@ -280,8 +297,14 @@ static int start(struct via_transfer *transfer, struct via_process_channel *pc)
     };
     int rc =
         (command.flags & ~VIA_OP_FLAGS) == 0 ? build(transfer, pc, &command, slot, &op) : -EINVAL;
-    if (rc == 0) {
+    if (rc == 0 && command.destination >= transfer->host->config.hosts_max) {
+        rc = -EHOSTUNREACH;
+    } else if (rc == 0) {
+        op.flow = begin_flow(transfer, pc, &command);
         rc = via_node_submit(transfer->host->node, transfer->channel, &op);
+        if (rc != 0) {
+            end_flow(transfer, pc, command.destination);
+        }
     }
     if (rc == 0) {
         pc->running_count++;
@@ -366,6 +389,7 @@ void via_process_channel_finish(struct via_transfer *transfer, struct via_proces
 void via_process_channel_complete(struct via_transfer *transfer, struct via_process_channel *pc,
                                   uint32_t index, int status, uint64_t value)
 {
+    end_flow(transfer, pc, pc->slots[index].destination);
     unborrow(transfer, pc, &pc->slots[index]);
     pc->running_count -=
         index <= via_process_channel_slot_mask(pc) ? 1 : 0; /* else it was parked */

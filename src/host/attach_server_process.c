@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -163,6 +164,7 @@ static void welcome(struct via_process *process, const struct via_attach_request
                                           ? (uint32_t)request->channel
                                           : process->slot % channels);
     answer.flow = process->flow + 1;
+    answer.handle = process->order;
     answer.hosts_max = host->config.hosts_max;
     answer.give_up_ns = host->config.give_up_ns;
     answer.area_bytes = server->area_bytes;
@@ -193,9 +195,56 @@ static int charge(struct via_process *process, struct via_error *err)
 
 static void uncharge(struct via_process *process)
 {
+    if (process->flows_tenant != NULL) {
+        via_tenant_release(process->host, process->flows_tenant);
+        process->flows_tenant = NULL;
+    }
     via_tenant_remove_process(process->tenant, process->host->config.channels_count);
     via_tenant_release(process->host, process->tenant);
     process->tenant = NULL;
+}
+
+static const struct via_process *find_order(const struct via_list *processes, uint64_t order)
+{
+    via_list_foreach(it, processes) {
+        const struct via_process *process = via_list_entry(it, struct via_process, link);
+        if (process->order == order) {
+            return process;
+        }
+    }
+    return NULL;
+}
+
+/*
+ * The flow of its commands: that of the process which HELLO names, also of another user, because a
+ * process that has left its user goes on with the connections that it had. The name is a secret: by
+ * a number that can be guessed a user would get into the flows of others. Without such a process
+ * nothing is under way that the commands could overtake.
+ */
+static int take_flow(struct via_process *process, const struct via_attach_request *request,
+                     struct via_error *err)
+{
+    const struct via_attach_server *server = &process->host->attach;
+    uint32_t flows = via_host_flows_shared(process->host);
+    const struct via_process *before = NULL;
+    if (request->handle != 0) {
+        before = find_order(&server->processes, request->handle);
+        before = before != NULL ? before : find_order(&server->closing, request->handle);
+    }
+    if (before != NULL) {
+        process->flow = before->flow;
+        process->order = before->order;
+    } else {
+        process->flow = (request->flow != 0 ? request->flow - 1 : process->slot) % flows;
+        if (getrandom(&process->order, sizeof(process->order), 0) !=
+            (ssize_t)sizeof(process->order)) {
+            return via_error_set(err, -EIO, "random number: %s", strerror(errno));
+        }
+    }
+    process->flows_tenant =
+        before != NULL && before->flows_tenant != NULL ? before->flows_tenant : process->tenant;
+    process->flows_tenant->holds_count++;
+    return 0;
 }
 
 int via_process_attach(struct via_process *process, const struct via_attach_request *request,
@@ -212,10 +261,11 @@ int via_process_attach(struct via_process *process, const struct via_attach_requ
         uncharge(process);
         return rc;
     }
-    process->flow =
-        request->flow != 0 ? (request->flow - 1) % host->config.flows_count : process->slot;
     process->late = (request->access & VIA_ATTACH_LATE) != 0;
-    rc = allocate(process, err);
+    rc = take_flow(process, request, err);
+    if (rc == 0) {
+        rc = allocate(process, err);
+    }
     if (rc != 0) {
         free_channels(process);
         leave_slot(process);

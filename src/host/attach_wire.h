@@ -210,14 +210,16 @@ struct via_attach_request {
     uint32_t id;   /* repeated in the answer; answers may come in another order */
     uint16_t host; /* MAP, BOARD_POST, SLICE, TCP, DIRECT */
     uint16_t key_bytes;
-    uint64_t handle;   /* SEGMENT_REMOVE, MAP, SLICE */
+    uint64_t handle;   /* SEGMENT_REMOVE, MAP, SLICE; HELLO: that of another's WELCOME, or 0 */
     uint64_t bytes;    /* SEGMENT_ADD; SLICE: an offset */
     uint32_t access;   /* SEGMENT_ADD: VIADUCT_SEGMENT_* of viaduct.h; HELLO: VIA_ATTACH_LATE */
     uint32_t endpoint; /* ENDPOINT_* */
     int32_t channel;   /* HELLO: wish, or -1 */
     uint32_t ttl_ms;
     uint32_t value_bytes;
-    uint32_t flow; /* HELLO: that of another's WELCOME, behind whose commands its own go; or 0 */
+    /* HELLO, with handle: that of another's WELCOME, behind whose commands its own go; or 0. With
+     * another or no handle it is only a wish: those of one user with the same keep their order. */
+    uint32_t flow;
     unsigned char key[64];
     unsigned char value[512];
 };
@@ -227,8 +229,8 @@ struct via_attach_answer {
     uint16_t version; /* the host's, also when it refuses the request's */
     uint16_t type;
     uint32_t id;
-    int32_t status; /* 0 or negative errno */
-    uint64_t handle;
+    int32_t status;  /* 0 or negative errno */
+    uint64_t handle; /* WELCOME: a secret, for the HELLO of a process that goes on behind it */
     uint64_t bytes;
     union {
         uint64_t life;       /* MAP */
@@ -244,7 +246,7 @@ struct via_attach_answer {
     struct via_pipe_geometry command;
     struct via_pipe_geometry reply;
     uint32_t value_bytes;
-    uint32_t flow; /* WELCOME: for HELLO, with channel_first */
+    uint32_t flow; /* WELCOME: for HELLO, with handle and channel_first */
     unsigned char value[512];
 };
 

@@ -109,8 +109,10 @@ struct via_attach {
     uint16_t hosts_max;
     uint16_t channels_count;
     uint16_t channel_first;
-    uint32_t flow; /* the host's name for what keeps its puts in order; before: the wish */
-    bool late;     /* the host keeps them when this process has gone, until there is a way */
+    /* The host's names for what keeps its puts in order; before: those of the one before it. */
+    uint32_t flow;
+    uint64_t order;
+    bool late; /* the host keeps them when this process has gone, until there is a way */
     uint32_t message_bytes_max;
     uint32_t body_bytes_max;  /* of a command */
     uint32_t reply_bytes_max; /* body of a reply */
@@ -541,6 +543,7 @@ int via_client_hand_over(struct via_attach *attach, uint64_t deadline_ns);
  * there again soon.
  */
 struct via_client_order {
+    uint64_t name;
     uint32_t flow;
     uint16_t channel;
 };

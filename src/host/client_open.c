@@ -178,6 +178,7 @@ static int greet(struct via_attach *attach, unsigned host, int channel,
         .type = VIA_ATTACH_HELLO,
         .channel = channel,
         .flow = attach->flow,
+        .handle = attach->order,
         .access = attach->late ? VIA_ATTACH_LATE : 0,
     };
     uint64_t until_ns = via_client_now_ns() + WELCOME_NS_MAX;
@@ -348,6 +349,7 @@ static int set_up(struct via_attach *attach, const struct via_attach_answer *ans
     attach->channels_count = answer->channels_count;
     attach->channel_first = answer->channel_first % answer->channels_count;
     attach->flow = answer->flow;
+    attach->order = answer->handle;
     attach->tcp_lost_ns_max =
         answer->give_up_ns != 0 ? answer->give_up_ns : VIA_CLIENT_TCP_LOST_NS_MAX;
     attach->message_bytes_max = via_min(answer->message_bytes_max, answer->command.body_bytes_max);
@@ -486,14 +488,15 @@ static int attach_to(struct via_attach *attach, const struct via_attach_options 
     return rc;
 }
 
-static int open_attach(const struct via_attach_options *options, uint32_t flow, bool late,
-                       struct via_attach **ret_attach)
+static int open_attach(const struct via_attach_options *options, struct via_client_order order,
+                       bool late, struct via_attach **ret_attach)
 {
     struct via_attach *attach = attach_new();
     if (attach == NULL) {
         return via_client_error(-ENOMEM, "attach: out of memory");
     }
-    attach->flow = flow;
+    attach->flow = order.flow;
+    attach->order = order.name;
     attach->late = late;
     int rc = attach_to(attach, options);
     if (rc != 0) {
@@ -511,19 +514,20 @@ int via_attach_open(const struct via_attach_options *options, struct via_attach 
         /* A struct of an older or newer program: what both know. */
         memcpy(&known, options, via_min(options->size, sizeof(known)));
     }
-    return open_attach(&known, 0, false, ret_attach);
+    return open_attach(&known, (struct via_client_order){.flow = 0}, false, ret_attach);
 }
 
 struct via_client_order via_client_order_of(const struct via_attach *attach)
 {
-    return (struct via_client_order){.flow = attach->flow, .channel = attach->channel_first};
+    return (struct via_client_order){
+        .name = attach->order, .flow = attach->flow, .channel = attach->channel_first};
 }
 
 int via_client_attach_behind(struct via_client_order order, struct via_attach **ret_attach)
 {
     const struct via_attach_options options = {
         .host = -1, .channel = order.flow != 0 ? (int)order.channel : -1};
-    return open_attach(&options, order.flow, true, ret_attach);
+    return open_attach(&options, order, true, ret_attach);
 }
 
 static bool is_idle(struct via_attach *attach, void *ctx)

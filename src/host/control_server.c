@@ -64,6 +64,23 @@ static void close_connection(struct connection *connection)
 
 /* --- answers ---------------------------------------------------------------------------------- */
 
+/* A request that was received and has not been handled. */
+static const char *find_line_end(const struct connection *connection)
+{
+    return memchr(connection->in, '\n',
+                  VIA_MUTANT(CONTROL_LINES) ? sizeof(connection->in) + 1 : connection->in_bytes);
+}
+
+/* What the connection waits for next, when all its answers are sent. */
+static uint32_t wanted_events(const struct connection *connection)
+{
+    if (is_waiting(connection)) {
+        return 0; /* while an answer is to come, nothing more is read: it might not fit */
+    }
+    /* A request that is there already is handled in a turn of its own. */
+    return find_line_end(connection) != NULL ? EPOLLOUT : EPOLLIN;
+}
+
 static void send_out(struct connection *connection)
 {
     while (connection->out_sent < connection->out_bytes) {
@@ -88,9 +105,7 @@ static void send_out(struct connection *connection)
     if (connection->closing) {
         close_connection(connection);
     } else {
-        /* While an answer is to come, nothing more is read: it might not fit. */
-        via_host_source_modify(connection->host, &connection->source,
-                               is_waiting(connection) ? 0 : EPOLLIN);
+        via_host_source_modify(connection->host, &connection->source, wanted_events(connection));
     }
 }
 
@@ -134,8 +149,6 @@ static void answer_unreachable(struct connection *connection, const char *why)
     answer_json(connection, error);
 }
 
-static void handle_lines(struct connection *connection);
-
 static void answered(struct via_remote_call *call, const char *text, size_t bytes, const char *why)
 {
     struct connection *connection = via_container_of(call, struct connection, call);
@@ -144,7 +157,6 @@ static void answered(struct via_remote_call *call, const char *text, size_t byte
     } else {
         answer_unreachable(connection, why);
     }
-    handle_lines(connection); /* what has come behind the request */
     send_out(connection);
 }
 
@@ -232,27 +244,36 @@ static void handle_line(struct connection *connection, const char *line, size_t 
 
 /* --- connections ------------------------------------------------------------------------------ */
 
-static void handle_lines(struct connection *connection)
+/* One request: the control thread also sends the heartbeats, and a client may send hundreds of
+ * requests at once, each of which takes milliseconds on a large host. */
+static void handle_next_line(struct connection *connection)
 {
-    size_t done = 0;
-    while (!connection->closing && !is_waiting(connection)) {
-        char *line = connection->in + done;
-        char *end =
-            memchr(line, '\n', connection->in_bytes - (VIA_MUTANT(CONTROL_LINES) ? 0 : done));
-        if (end == NULL) {
-            break;
-        }
-        handle_line(connection, line, (size_t)(end - line));
-        done = (size_t)(end - connection->in) + 1;
-    }
-    connection->in_bytes -= done;
-    memmove(connection->in, connection->in + done, connection->in_bytes);
-    if (connection->in_bytes == sizeof(connection->in) && !connection->closing &&
-        !is_waiting(connection)) {
+    const char *end = find_line_end(connection);
+    if (end != NULL) {
+        size_t bytes = (size_t)(end - connection->in);
+        handle_line(connection, connection->in, bytes);
+        connection->in_bytes -= bytes + 1;
+        memmove(connection->in, connection->in + bytes + 1, connection->in_bytes);
+    } else if (connection->in_bytes == sizeof(connection->in)) {
         answer_json(connection,
                     via_control_error("request is longer than %zu bytes", sizeof(connection->in)));
         connection->closing = true;
     }
+}
+
+/* 0, or -ECONNRESET: the client has gone. */
+static int receive(struct connection *connection)
+{
+    struct via_host_received received;
+    via_host_receive(connection->source.fd, connection->in + connection->in_bytes,
+                     sizeof(connection->in) - connection->in_bytes, &received);
+    via_reaper_add_fds(connection->host->reaper, received.fds, received.fds_count);
+    ssize_t bytes = received.bytes;
+    if (bytes == 0 || (bytes < 0 && bytes != -EAGAIN && bytes != -EINTR)) {
+        return -ECONNRESET;
+    }
+    connection->in_bytes += bytes > 0 ? (size_t)bytes : 0;
+    return 0;
 }
 
 static void ready(struct via_host_source *source, uint32_t events)
@@ -269,19 +290,11 @@ static void ready(struct via_host_source *source, uint32_t events)
         return;
     }
     if (connection->out_bytes == 0) {
-        struct via_host_received received;
-        via_host_receive(source->fd, connection->in + connection->in_bytes,
-                         sizeof(connection->in) - connection->in_bytes, &received);
-        via_reaper_add_fds(host->reaper, received.fds, received.fds_count);
-        ssize_t bytes = received.bytes;
-        if (bytes == 0 || (bytes < 0 && bytes != -EAGAIN && bytes != -EINTR)) {
+        if (find_line_end(connection) == NULL && receive(connection) != 0) {
             close_connection(connection);
             return;
         }
-        if (bytes > 0) {
-            connection->in_bytes += (size_t)bytes;
-            handle_lines(connection);
-        }
+        handle_next_line(connection);
     } else if ((events & (EPOLLHUP | EPOLLERR)) != 0) {
         close_connection(connection);
         return;
@@ -374,7 +387,6 @@ void via_host_reloaded(struct via_host *host, bool failed, const char *const *li
                                "report", lines_of(lines, lines_count))
                    : json_pack("{s:b, s:o}", "ok", 1, "report", lines_of(lines, lines_count));
         answer_json(connection, answer);
-        handle_lines(connection); /* what was sent behind the request */
         send_out(connection);
     }
 }

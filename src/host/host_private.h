@@ -201,6 +201,12 @@ uint64_t via_host_now_ns(void);
 
 /* --- host_control.c --- */
 int via_host_control_open(struct via_host *host, struct via_error *err);
+
+/* The flows towards a host, on one channel, that users share: all but flow 0. */
+static inline uint32_t via_host_flows_shared(const struct via_host *host)
+{
+    return via_min(host->config.flows_count - 1, VIA_FLOWS_SHARED_MAX);
+}
 void via_host_control_loop(struct via_host *host);
 /* Cables and node; the next deadline. */
 uint64_t via_host_fabric_tick(struct via_host *host);

@@ -46,7 +46,8 @@ int via_transfer_init(struct via_transfer *transfer, struct via_host *host, unsi
     via_host_wait_init(&transfer->wait, spin_ns, is_crowded, host);
 
     transfer->by_slot = calloc(host->options.processes_max, sizeof(*transfer->by_slot));
-    if (transfer->by_slot == NULL) {
+    transfer->flows_taken = calloc(host->config.hosts_max, sizeof(*transfer->flows_taken));
+    if (transfer->by_slot == NULL || transfer->flows_taken == NULL) {
         via_transfer_fini(transfer);
         return via_error_set(err, -ENOMEM, "table of channel %u: %s", channel, strerror(ENOMEM));
     }
@@ -59,6 +60,7 @@ void via_transfer_fini(struct via_transfer *transfer)
         return;
     }
     free(transfer->by_slot);
+    free(transfer->flows_taken);
     pthread_mutex_destroy(&transfer->mail_lock);
     transfer->host = NULL;
 }

@@ -49,6 +49,7 @@ struct via_transfer {
         touched; /* have replies to send or commands to release at the end of the turn */
     struct via_list starved;              /* wait for room in their reply pipe */
     struct via_process_channel **by_slot; /* processes_max; owner bits of a cookie to pipes */
+    uint32_t *flows_taken;                /* by users, to each host: see host/flow_share.h */
     struct via_list sends;                /* messages of the host itself not yet submitted */
     uint32_t parked_count;                /* commands, of all processes */
     /* By tenant.bells_index: parked commands, and barriers under way. */

@@ -50,6 +50,7 @@ static void free_tenant(struct via_host *host, struct via_tenant *tenant)
         via_host_memory_close(&tenant->bells);
         host->tenants.count--;
     }
+    free(tenant->flow_shares);
     free(tenant);
 }
 
@@ -121,14 +122,20 @@ int via_tenant_hold(struct via_host *host, uid_t uid, struct via_tenant **ret_te
     struct via_tenant *tenant = find(host, uid);
     if (tenant == NULL) {
         tenant = calloc(1, sizeof(*tenant));
-        if (tenant == NULL) {
+        struct via_flow_share *shares =
+            calloc((size_t)host->config.channels_count * host->config.hosts_max, sizeof(*shares));
+        if (tenant == NULL || shares == NULL) {
+            free(tenant);
+            free(shares);
             return via_error_set(err, -ENOMEM, "user %u: %s", (unsigned)uid, strerror(ENOMEM));
         }
+        tenant->flow_shares = shares;
         tenant->uid = uid;
         tenant->exempt = via_rights_is_owner(uid);
         tenant->bells.fd = -1;
         int rc = tenant->exempt ? 0 : open_bells(host, tenant, err);
         if (rc != 0) {
+            free(shares);
             free(tenant);
             return rc;
         }

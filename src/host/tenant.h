@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/list.h"
+#include "host/flow_share.h"
 #include "host/host.h"
 #include "host/host_memory.h"
 #include "port/bell.h"
@@ -46,7 +47,9 @@ struct via_tenant {
     uint32_t stranded_count;      /* processes that have gone, see attach_server_process.c */
     struct via_host_memory bells; /* fd -1: the host's own page */
     uint32_t bells_index;         /* if it is not exempt */
-    uint64_t sync;                /* leaving: the grace period to wait for */
+    /* [transfer threads] By channel, then by host: each thread has its part. */
+    struct via_flow_share *flow_shares;
+    uint64_t sync; /* leaving: the grace period to wait for */
 };
 
 struct via_tenants {

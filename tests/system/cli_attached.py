@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""A process on a host, by libviaduct: cli_attached.py LIBRARY hold BYTES | put HOST HANDLE BYTES.
+"""A process on a host, by libviaduct: cli_attached.py LIBRARY hold BYTES | put HOST HANDLE BYTES | many COUNT.
 
 hold registers BYTES of shared memory, prints the handle and waits to be ended; put opens another
-process's segment, prints "open", and puts its first bytes again and again until it fails. Any failure is
+process's segment, prints "open", and puts its first bytes again and again until it fails; many attaches
+COUNT times, prints COUNT and waits to be ended. Any failure is
 printed as "code: text" and gives exit code 1.
 """
 import ctypes
@@ -56,6 +57,10 @@ def main():
     attach = library.attach()
     if sys.argv[2] == "hold":
         print(library.segment(attach, int(sys.argv[3])), flush=True)
+        signal.pause()
+    if sys.argv[2] == "many":
+        attachments = [attach] + [library.attach() for _ in range(int(sys.argv[3]) - 1)]
+        print(len(attachments), flush=True)
         signal.pause()
     host, handle, size = (int(word) for word in sys.argv[3:6])
     remote = library.remote(attach, host, handle, size)

@@ -116,6 +116,20 @@ def hold():
     time.sleep(3600)
 
 
+def pipeline():
+    """As many requests as the daemon reads at once. Prints how long their answers take, in microseconds."""
+    with connect() as sock:
+        begin = time.monotonic()
+        sock.sendall(STATUS * 240)
+        answers = 0
+        while answers < 240:
+            piece = sock.recv(1 << 20)
+            if not piece:
+                break
+            answers += piece.count(b"\n")
+        print(answers, round(1e6 * (time.monotonic() - begin)))
+
+
 def flood():
     print("begins", flush=True)
     while True:

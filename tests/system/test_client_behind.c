@@ -17,6 +17,8 @@
 
 #define BYTES 4096u
 #define FOLLOWERS 12u
+/* Processes that were attached before: more than there are flows to a host. */
+#define PROCESSES_BEFORE 40u
 /* Puts of the first attachment to each word: fewer in all than a host accepts. */
 #define EARLIER 4u
 
@@ -57,6 +59,9 @@ static void begin(struct behind *behind, unsigned owner)
 {
     host_lab_init(&behind->lab, 3, false, true);
     host_lab_start_all(&behind->lab);
+    for (unsigned i = 0; i < PROCESSES_BEFORE; i++) {
+        via_attach_close(host_lab_attach(&behind->lab, 0));
+    }
     behind->first = host_lab_attach(&behind->lab, 0);
     behind->owner = host_lab_attach(&behind->lab, owner);
     assert_int_equal(via_segment_new(behind->owner, BYTES, VIADUCT_SEGMENT_WRITE, &behind->segment),

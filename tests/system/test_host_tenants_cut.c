@@ -18,6 +18,7 @@
 #include <cmocka.h>
 
 #include "host/attach_server.h"
+#include "host/client.h"
 #include "tests/system/host_raw.h"
 
 #define VICTIM 65533u
@@ -173,10 +174,10 @@ static struct via_remote *open_remote(struct fixture *fixture, struct via_attach
     return remote;
 }
 
-/* First the attacker, then the victim; both are ready before the cut, and the victim's turn comes
- * when the attacker has taken all it can. */
+/* First the attacker, then the victim; both are ready before the cut, if there is one, and the
+ * victim's turn comes when the attacker has taken all it can. */
 static void compete(struct fixture *fixture, void (*attack)(struct fixture *fixture),
-                    void (*work)(struct fixture *fixture))
+                    void (*work)(struct fixture *fixture), bool cut)
 {
     struct child attacker;
     struct child victim;
@@ -184,8 +185,10 @@ static void compete(struct fixture *fixture, void (*attack)(struct fixture *fixt
     fixture->child = start(fixture, VICTIM, work, &victim);
     wait_told(&attacker);
     wait_told(&victim);
-    host_lab_cut(&fixture->lab, 1, 2, "cut");
-    host_lab_wait_hops(&fixture->lab, 0, 2, -1);
+    if (cut) {
+        host_lab_cut(&fixture->lab, 1, 2, "cut");
+        host_lab_wait_hops(&fixture->lab, 0, 2, -1);
+    }
     say_go(&attacker);
     wait_told(&attacker);
     say_go(&victim);
@@ -235,7 +238,7 @@ static void posts_to_a_neighbour(struct fixture *fixture)
 
 static void notes_to_a_host_that_is_cut_off(void **state)
 {
-    compete(*state, posts_to_nobody, posts_to_a_neighbour);
+    compete(*state, posts_to_nobody, posts_to_a_neighbour, true);
 }
 
 /* --- commands --------------------------------------------------------------------------------- */
@@ -295,7 +298,129 @@ static void puts_to_both(struct fixture *fixture)
 
 static void commands_for_a_host_that_is_cut_off(void **state)
 {
-    compete(*state, puts_to_nobody, puts_to_both);
+    compete(*state, puts_to_nobody, puts_to_both, true);
+}
+
+/* --- messages --------------------------------------------------------------------------------- */
+
+#define SILENT_ENDPOINT 4242u
+
+/* Sends messages on every flow to a process that takes none, until each flow has one that waits. */
+static void sends_to_a_silent_receiver(struct fixture *fixture)
+{
+    static struct host_raw receiver, sender;
+    struct via_reply reply;
+    CHECK(host_raw_try_open(&receiver, &fixture->lab, 1) == 0);
+    CHECK(host_raw_try_open(&sender, &fixture->lab, 0) == 0);
+    struct via_attach_request open = host_raw_request(&receiver, VIA_ATTACH_ENDPOINT_OPEN);
+    open.endpoint = SILENT_ENDPOINT;
+    CHECK(host_raw_ask(&receiver, &open, -1, NULL) == 0);
+    tell();
+    wait_go();
+    struct via_command command = {.kind = VIA_OP_MESSAGE,
+                                  .source = VIA_SOURCE_BODY,
+                                  .destination = 1,
+                                  .bytes = 4,
+                                  .a.endpoint = SILENT_ENDPOINT,
+                                  .b.source_endpoint = SILENT_ENDPOINT};
+    uint64_t sent = 0, taken = 0;
+    for (;;) {
+        command.flow = (uint16_t)(sent % 31);
+        command.cookie = ++sent;
+        host_raw_command(&sender, &command, "full", 4);
+        while (host_raw_reply(&sender, &reply, NULL, sent - taken < 31 ? 0 : 500)) {
+            CHECK(reply.status == 0);
+            taken++;
+        }
+        if (sent - taken >= 31) {
+            break;
+        }
+    }
+    tell();
+    pause();
+}
+
+static void puts_to_the_same_host(struct fixture *fixture)
+{
+    struct via_attach *near = attach_to(fixture, 0);
+    struct via_remote *there = open_remote(fixture, near, 1);
+    tell();
+    wait_go();
+    for (uint64_t i = 1; i <= 20; i++) {
+        CHECK(via_remote_try_put(there, 0, &i, sizeof(i), 0) == 0);
+        uint64_t deadline_ns = host_lab_now_ns() + 10 * VIA_SEC_NS;
+        while (via_remote_pending(there) != 0) {
+            CHECK(host_lab_now_ns() < deadline_ns);
+            CHECK(via_attach_poll(near) >= 0);
+        }
+    }
+}
+
+static void messages_that_are_not_received(void **state)
+{
+    compete(*state, sends_to_a_silent_receiver, puts_to_the_same_host, false);
+}
+
+/* --- a process that has left its user --------------------------------------------------------- */
+
+#define WORDS 12u
+
+static void put_each_word(struct via_remote *remote, uint64_t number)
+{
+    for (unsigned i = 0; i < WORDS; i++) {
+        CHECK(via_remote_put(remote, i * sizeof(number), &number, sizeof(number), 0) == 0);
+    }
+}
+
+/* What a forked process puts goes behind what its parent has put, which waits for a link, although
+ * users have flows of their own. */
+static void puts_behind_its_parent(struct fixture *fixture, struct via_client_order order)
+{
+    struct via_attach *attach;
+    CHECK(setgroups(0, NULL) == 0 && setresgid(VICTIM, VICTIM, VICTIM) == 0 &&
+          setresuid(VICTIM, VICTIM, VICTIM) == 0);
+    CHECK(setenv("VIADUCT_RUNDIR", fixture->lab.rundir, 1) == 0);
+    CHECK(setenv("VIADUCT_HOST", "0", 1) == 0);
+    CHECK(via_client_attach_behind(order, &attach) == 0);
+    struct via_remote *remote = open_remote(fixture, attach, 2);
+    CHECK(via_client_remote_follow(remote) == 0);
+    put_each_word(remote, 3);
+    CHECK(via_client_hand_over(attach, VIA_NEVER_NS) == 0);
+    tell();
+    CHECK(via_attach_quiet(attach) == 0);
+    _exit(0);
+}
+
+static void a_child_of_another_user_goes_behind_its_parent(void **state)
+{
+    struct fixture *fixture = *state;
+    struct child child;
+    struct via_attach *attach = attach_to(fixture, 0);
+    struct via_remote *remote = open_remote(fixture, attach, 2);
+    int up[2];
+    host_lab_cut(&fixture->lab, 1, 2, "cut");
+    host_lab_wait_hops(&fixture->lab, 0, 2, -1);
+    put_each_word(remote, 1);
+    put_each_word(remote, 2);
+    assert_int_equal(via_client_hand_over(attach, VIA_NEVER_NS), 0);
+    assert_int_equal(pipe2(up, O_CLOEXEC), 0);
+    child.told_fd = up[0];
+    fixture->child = fork();
+    assert_true(fixture->child >= 0);
+    if (fixture->child == 0) {
+        told = up[1];
+        puts_behind_its_parent(fixture, via_client_order_of(attach));
+    }
+    wait_told(&child);
+    host_lab_cut(&fixture->lab, 1, 2, "mend");
+    assert_ends_well(&fixture->child);
+    assert_int_equal(via_attach_quiet(attach), 0);
+    for (unsigned i = 0; i < WORDS; i++) {
+        assert_int_equal(((_Atomic uint64_t *)via_segment_base(fixture->segments[2]))[i], 3);
+    }
+    via_attach_close(attach);
+    close(up[0]);
+    close(up[1]);
 }
 
 /* --- barriers --------------------------------------------------------------------------------- */
@@ -363,7 +488,7 @@ static void meets_itself(struct fixture *fixture)
 
 static void barriers_that_no_other_host_enters(void **state)
 {
-    compete(*state, enters_alone, meets_itself);
+    compete(*state, enters_alone, meets_itself, true);
 }
 
 int main(void)
@@ -372,6 +497,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(notes_to_a_host_that_is_cut_off),
         TEST(commands_for_a_host_that_is_cut_off),
+        TEST(messages_that_are_not_received),
+        TEST(a_child_of_another_user_goes_behind_its_parent),
         TEST(barriers_that_no_other_host_enters),
     };
     if (geteuid() != 0) {

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include "host/flow_share.h"
+
+#include "base/bits.h"
+#include "base/types.h"
+
+/* The first bit of the set from bit `from` on, which is not empty; round the end. */
+static uint32_t first_from(uint32_t set, uint32_t from)
+{
+    uint32_t above = set & ~((UINT32_C(1) << from) - 1);
+    return (uint32_t)__builtin_ctz(above != 0 ? above : set);
+}
+
+static uint32_t choose(struct via_flow_share *share, uint32_t *taken, uint32_t wish,
+                       uint32_t flows_count)
+{
+    uint32_t all = (UINT32_C(1) << flows_count) - 1;
+    uint32_t free = all & ~*taken;
+    if (__builtin_popcount(share->owned) < __builtin_popcount(free)) {
+        uint32_t flow = first_from(free, wish);
+        share->owned |= UINT32_C(1) << flow;
+        *taken |= UINT32_C(1) << flow;
+        return flow;
+    }
+    return first_from(share->owned != 0 ? share->owned : all, wish);
+}
+
+uint16_t via_flow_share_begin(struct via_flow_share *share, uint32_t *taken, uint32_t wish,
+                              uint32_t flows_count)
+{
+    share->under_way_count++;
+    if (share->flow_of[wish] == 0) {
+        share->flow_of[wish] = (uint8_t)(1 + choose(share, taken, wish, flows_count));
+    }
+    return share->flow_of[wish];
+}
+
+void via_flow_share_end(struct via_flow_share *share, uint32_t *taken)
+{
+    if (--share->under_way_count == 0) {
+        *taken &= ~share->owned;
+        *share = (struct via_flow_share){.owned = 0};
+    }
+}
