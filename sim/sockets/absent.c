@@ -108,6 +108,7 @@ SIM_STUB(bool, false, via_fabric_take_unproven, void)
 SIM_STUB_VOID(via_file_put_slowly, struct via_file *file)
 SIM_STUB(unsigned, 0, via_op_each, bool (*visit)(struct via_op *op, const void *context),
          const void *context)
+SIM_STUB(bool, via_rng_chance(&sock_run_now->rng, 1, 2), via_signals_has_handled, void)
 SIM_STUB(bool, via_rng_chance(&sock_run_now->rng, 1, 2), via_signals_has_restart, void)
 SIM_STUB_VOID(via_signals_mark, void)
 SIM_STUB_VOID(via_sock_bell_ring, unsigned index)

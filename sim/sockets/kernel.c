@@ -283,7 +283,6 @@ void via_real_init(void)
         .setsockopt = kernel_setsockopt,
         .shutdown = kernel_shutdown,
         .connect = kernel_connect,
-        .sigaction = sock_sigaction,
     };
 }
 

@@ -135,8 +135,7 @@ ssize_t process_vm_readv(pid_t pid, const struct iovec *local, unsigned long loc
     return (ssize_t)(remote->iov_len - left);
 }
 
-/* The simulator keeps its own signal mask. A simulated program sometimes has a pending signal, with
- * a handler. */
+/* The simulator keeps its own signal mask. A simulated program sometimes has a pending signal. */
 int pthread_sigmask(int how, const sigset_t *set, sigset_t *ret_before)
 {
     (void)how, (void)set;
@@ -147,17 +146,6 @@ int sigpending(sigset_t *ret_set)
 {
     sigemptyset(ret_set);
     return via_rng_chance(&sock_run_now->rng, 1, 2) ? sigaddset(ret_set, SIGUSR1) : 0;
-}
-
-static void handle_signal(int number)
-{
-}
-
-int sock_sigaction(int number, const struct sigaction *action, struct sigaction *ret_before)
-{
-    (void)number, (void)action;
-    *ret_before = (struct sigaction){.sa_handler = handle_signal};
-    return 0;
 }
 
 /* --- the other end ---------------------------------------------------------------------------- */

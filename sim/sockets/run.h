@@ -138,7 +138,6 @@ void sock_kernel_fin(struct sock_end *end);
 
 void sock_rogue_main(void *end);
 /* The handler of any signal. */
-int sock_sigaction(int number, const struct sigaction *action, struct sigaction *ret_before);
 
 /* --- client.c --------------------------------------------------------------------------------- */
 

@@ -54,10 +54,24 @@ static void read_pattern(int fd, size_t bytes)
     }
 }
 
+/* From now on the connection is the kernel's. */
+static void splice_once(struct pair pair)
+{
+    int fds[2];
+    char byte = 's';
+    CHECK(pipe(fds) == 0);
+    write_all(fds[1], &byte, 1);
+    CHECK(splice(fds[0], NULL, pair.client, NULL, 1, 0) == 1);
+    read_all(pair.server, &byte, 1);
+    close(fds[0]);
+    close(fds[1]);
+}
+
 static void splice_at_a_signal_loses_nothing(void)
 {
     struct pair pair = connected();
     int fds[2];
+    splice_once(pair);
     full_pipe(fds);
     size_t before = fill_up(pair.client);
     every_ms(on_signal, 0, 50);
@@ -158,6 +172,28 @@ static void splice_to_a_full_pipe(void)
     CHECK(splice(pair.server, NULL, fds[1], NULL, 7, 0) == -1 && errno == EAGAIN);
     read_pattern(fds[0], PIPE_BYTES);
     CHECK(splice(pair.server, NULL, fds[1], NULL, 7, 0) == 7 && bytes_in(fds[0]) == 7);
+    done(pair);
+}
+
+/* The peer has ended and left bytes, so they can not come by the kernel any more. */
+static void splice_where_the_peer_has_ended(void)
+{
+    struct pair pair = connected();
+    int fds[2];
+    char data[8];
+    CHECK(pipe(fds) == 0);
+    write_all(pair.client, "spliced", 7);
+    CHECK(shutdown(pair.client, SHUT_WR) == 0);
+    write_all(fds[1], "answer", 6);
+    CHECK(splice(fds[0], NULL, pair.server, NULL, 6, 0) == 6);
+    read_all(pair.client, data, 6);
+    CHECK(memcmp(data, "answer", 6) == 0);
+    CHECK(splice(pair.server, NULL, fds[1], NULL, 7, 0) == 7 && bytes_in(fds[0]) == 7);
+    read_all(fds[0], data, 7);
+    CHECK(memcmp(data, "spliced", 7) == 0);
+    CHECK(splice(pair.server, NULL, fds[1], NULL, 7, 0) == 0);
+    close(fds[0]);
+    close(fds[1]);
     done(pair);
 }
 
@@ -262,6 +298,7 @@ const struct check checks_of_copies[] = {
     CHECK_ENTRY(splice_takes_what_the_connection_takes),
     CHECK_ENTRY(splice_beside_a_sender_does_not_wait),
     CHECK_ENTRY(splice_to_a_full_pipe),
+    CHECK_ENTRY(splice_where_the_peer_has_ended),
     CHECK_ENTRY(splice_from_an_empty_connection),
     {0},
 };

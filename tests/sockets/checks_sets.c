@@ -591,7 +591,7 @@ static void *nothing(void *arg)
     return arg;
 }
 
-/* Two connections that returned to the kernel, a call with room for two events, and an event that a
+/* Two connections that returned to the kernel, calls with room for two events, and an event that a
  * library may have put between them. */
 static void two_places_for_two(void)
 {
@@ -610,7 +610,9 @@ static void two_places_for_two(void)
         }
         CHECK(put_in(set, fd, EPOLLIN) == 0);
     }
-    CHECK(epoll_wait(set, events, 2, 0) == 2 && events[0].data.fd != events[1].data.fd);
+    int n = epoll_wait(set, events, 2, 0);
+    n += n == 1 ? epoll_wait(set, &events[1], 1, 0) : 0;
+    CHECK(n == 2 && events[0].data.fd != events[1].data.fd);
     close(set);
     for (int i = 0; i < 3; i++) {
         done(pairs[i]);

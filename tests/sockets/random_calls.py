@@ -9,6 +9,7 @@ when there is one. A difference that does not repeat, most often one of the mach
 counted apart.
 """
 import argparse
+import collections
 import concurrent.futures
 import os
 import re
@@ -25,6 +26,8 @@ BATCH = 50
 JOBS = 8 * (os.cpu_count() or 1)
 # When connections get pipes: after 4 calls, or with the first byte.
 WAYS = ("4", "0")
+# Edges that the kernel does not report: so many are allowed for each set of a connection.
+EDGES_TOO_MANY = 4
 
 
 def answers(seed, rounds, after=None):
@@ -102,7 +105,7 @@ def is_edge_of_change(line, other, before):
         may_be_told(int(other.partition(") ")[2].split()[0], 16), look, before)
 
 
-def told_of_both(line):
+def events_of_both(line):
     """The events of each end, for a set with both."""
     words = line.split(") ")[1].split() if "epoll_wait(both " in line else []
     return [int(word, 16) for word in words[:2]]
@@ -110,7 +113,7 @@ def told_of_both(line):
 
 def is_edge_of_change_of_both(line, other, before):
     """The same for the set that has both ends, whichever call polls: an additional edge of either end is allowed."""
-    expected, got = told_of_both(line), told_of_both(other)
+    expected, got = events_of_both(line), events_of_both(other)
     return "(both 1)" in line and len(got) == 2 and all(
         one == two or (one == 0 and may_be_told(two, "epoll_wait(both 1)", before)) for one, two in zip(expected, got))
 
@@ -120,7 +123,7 @@ def is_fewer_of_both(line, other, before):
     data, which several registrations may share. When the library's descriptors have taken entries of the result, the
     kernel can not be asked twice: it would report level-triggered events again. So one of several events may be left
     for the next call."""
-    expected, got = told_of_both(line), told_of_both(other)
+    expected, got = events_of_both(line), events_of_both(other)
     return "(both 0)" in line and len(got) == 2 and line.endswith(" = 2 ") and other.endswith(" = 1 ") and \
         all(two in (0, one) for one, two in zip(expected, got)) and any(goes_back(one) for one in before)
 
@@ -134,6 +137,27 @@ def is_end_of_copy(line, other, before):
     return spent and any("passed to itself" in one for one in before)
 
 
+def too_many(line, other):
+    """How many edges the library has reported that the kernel has not, and in which set. It does so when a connection
+    gets pipes, or while bytes still go by the kernel: it does not count which of these bytes it has reported (ADR 79).
+    epoll(7) allows it; a missing edge is not allowed. And poll() on a set with a one-shot registration that was
+    reported: the kernel reports ends whatever a registration asks for, until epoll_wait() finds nothing."""
+    got = re.fullmatch(r"\d+: (.*epoll_wait\(set [146]\)) (0x[0-9a-f]+)(| \2) = [12] ", other)
+    if got is not None:
+        first, edges = "%s: %s " % (line.partition(":")[0], got[1]), 2 if got[3] else 1
+        if line == first + "0 = 0 ":
+            return got[1], edges
+        if line == first + got[2] + " = 1 ":
+            return got[1], edges - 1
+    polled = re.fullmatch(r"\d+: (.*poll\(set [24]\)) 0x1 = 1 ", other)
+    if polled is not None and line.endswith(polled[1] + " 0 = 0 "):
+        return polled[1], 1
+    one, two = events_of_both(line), events_of_both(other)
+    if "(both 1)" in line and len(two) == 2 and all(a in (0, b) for a, b in zip(one, two)):
+        return "both 1", 1
+    return None, 0
+
+
 def is_same(expected, number, got):
     line, other = expected[number], got[number]
     accepted = (is_extra_edge, is_edge_of_change, is_edge_of_change_of_both, is_fewer_of_both, is_end_of_copy)
@@ -141,9 +165,16 @@ def is_same(expected, number, got):
 
 
 def first_difference(expected, got):
+    edges = collections.Counter()
     for number, line in enumerate(expected):
-        if number >= len(got) or not is_same(expected, number, got):
-            return line, got[number] if number < len(got) else "(nothing)"
+        if number >= len(got):
+            return line, "(nothing)"
+        if is_same(expected, number, got):
+            continue
+        where, count = too_many(line, got[number])
+        edges[where] += count
+        if where is None or edges[where] > EDGES_TOO_MANY:
+            return line, got[number]
     return None if len(got) == len(expected) else ("(nothing)", got[len(expected)])
 
 

@@ -22,10 +22,6 @@ static struct via_sockets_board *_Atomic board;
 static _Atomic bool failed; /* making the board failed: no second attempt */
 static _Atomic int board_fd = -1;
 static char complaint[sizeof(((struct via_sockets_board *)NULL)->error)];
-/* The words of the descriptors when fork() began, for the child: the parent may change its own at
- * once. */
-static uint32_t numbers_then[VIA_SOCKETS_NUMBERS_COUNT];
-static uint32_t numbers_then_count;
 
 static _Atomic uint32_t *number_of(struct via_sockets_board *of, int fd)
 {
@@ -177,26 +173,6 @@ void via_board_complain(const char *text)
 
 /* --- fork ------------------------------------------------------------------------------------ */
 
-void via_board_fork_prepare(void)
-{
-    struct via_sockets_board *now = atomic_load_explicit(&board, memory_order_relaxed);
-    uint32_t used =
-        now != NULL ? atomic_load_explicit(&now->numbers_used, memory_order_relaxed) : 0;
-    numbers_then_count = via_min(used, VIA_SOCKETS_NUMBERS_COUNT);
-    for (uint32_t fd = 0; fd < numbers_then_count; fd++) {
-        numbers_then[fd] = atomic_load_explicit(number_of(now, (int)fd), memory_order_relaxed);
-    }
-}
-
-static void copy_numbers(struct via_sockets_board *to)
-{
-    for (uint32_t fd = 0; fd < numbers_then_count; fd++) {
-        if (numbers_then[fd] != 0) {
-            set_number(to, (int)fd, numbers_then[fd]);
-        }
-    }
-}
-
 void via_board_forked(bool has_connections)
 {
     struct via_sockets_board *old = atomic_load_explicit(&board, memory_order_relaxed);
@@ -212,7 +188,6 @@ void via_board_forked(bool has_connections)
     }
     struct via_sockets_board *fresh = map_board();
     if (fresh != NULL) {
-        copy_numbers(fresh);
         begin_board(fresh);
         if (mremap(fresh, VIA_SOCKETS_BOARD_BYTES, VIA_SOCKETS_BOARD_BYTES,
                    MREMAP_MAYMOVE | MREMAP_FIXED, old) == old) {

@@ -27,11 +27,9 @@ void via_board_forget(int fd);
 /* Shows this text, that the rules are invalid, as long as the process lives. */
 void via_board_complain(const char *text);
 
-/* Before fork(): remembers what descriptors refer to. */
-void via_board_fork_prepare(void);
 /*
- * In a forked child, whose parent goes on with its board: a new one in the same place that shows
- * the descriptors as they were, with entries at zero; or none, when there is nothing to show.
+ * In a forked child, whose parent goes on with its board: a new one in the same place, which shows
+ * nothing yet, with entries at zero; or none, when there is nothing to show.
  */
 void via_board_forked(bool has_connections);
 

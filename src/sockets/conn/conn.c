@@ -494,7 +494,7 @@ void via_conn_dup(struct via_conn *conn, int new_fd)
     if (!set_number(conn, new_fd)) {
         via_conn_closed(conn);
     }
-    via_ep_conn_duped(conn);
+    via_ep_unpark(conn);
 }
 
 /* --- fork ------------------------------------------------------------------------------------ */
@@ -543,7 +543,6 @@ void via_conn_fork_prepare(void)
 {
     via_lock(&all_lock);
     visit_locked(count_child);
-    via_board_fork_prepare();
 }
 
 void via_conn_fork_parent(void)
@@ -558,9 +557,25 @@ void via_conn_fork_failed(void)
     errno = saved;
 }
 
+/* Shows the numbers of the inherited connections. */
+static void show_numbers(void)
+{
+    unsigned top = via_fds_top();
+    for (unsigned fd = 0; fd < top; fd++) {
+        struct via_file *file = via_fd_peek((int)fd);
+        if (file != NULL && file->kind == VIA_FILE_CONN) {
+            via_board_show((int)fd, via_pool_index(&pool, file));
+        }
+    }
+}
+
 void via_conn_fork_child(void)
 {
-    via_board_forked(!via_list_is_empty(&all));
+    bool any = !via_list_is_empty(&all);
+    via_board_forked(any);
+    if (any) {
+        show_numbers();
+    }
     visit_locked(begin_child);
     via_unlock(&all_lock);
 }
@@ -601,16 +616,6 @@ int via_kernel_sent(int fd, bool connector, uint64_t *ret_bytes)
         }
     }
     return -EAGAIN;
-}
-
-int via_kernel_received(int fd, uint64_t *ret_bytes)
-{
-    struct tcp_info info;
-    int rc = tcp_info(fd, &info);
-    if (rc == 0) {
-        *ret_bytes = info.tcpi_bytes_received;
-    }
-    return rc;
 }
 
 int via_kernel_read(int fd, uint64_t sent, uint64_t *ret_bytes)

@@ -346,7 +346,5 @@ static inline uint32_t via_conn_spans(const struct via_conn *conn)
  */
 int via_kernel_sent(int fd, bool connector, uint64_t *ret_bytes);
 int via_kernel_read(int fd, uint64_t sent, uint64_t *ret_bytes);
-/* Number of bytes that have arrived by the kernel, read or not; a FIN counts as one. */
-int via_kernel_received(int fd, uint64_t *ret_bytes);
 
 #endif

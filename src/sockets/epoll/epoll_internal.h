@@ -56,9 +56,6 @@ void via_ep_give_up_number(struct via_ep_set *set, int fd);
  * program's descriptors. */
 void via_ep_unwatch_bells(struct via_ep_set *set);
 
-/* See epoll_set.h; no lock is held. */
-struct via_ep_stayed via_ep_check_stayed(struct via_ep_set *set);
-
 /* With the set's lock: certainly no event for the program has happened. */
 bool via_ep_is_quiet(const struct via_ep_entry *entry);
 
@@ -68,11 +65,6 @@ int via_ep_take_in(int epfd, struct via_conn *conn, int fd, const struct epoll_e
 
 /* --- epoll_note.c ---------------------------------------------------------------------------- */
 
-/* epoll_ctl(2), ERRORS: what may not be combined with EPOLLEXCLUSIVE. */
-bool via_ep_is_valid(int op, const struct epoll_event *event);
-/* A one-shot registration in the kernel's set: 1 when it is armed, 0 when it has been reported, or
- * a negative errno. */
-int via_ep_kernel_armed(int epfd, int fd);
 /* With the set's lock. The connection has left the set, but its socket is still open, and so is the
  * kernel's registration: restores it as the program made it. */
 void via_ep_hand_back(struct via_ep_entry *entry);
@@ -93,15 +85,8 @@ struct via_ep_before via_ep_before(const struct via_ep_entry *entry);
 struct via_edge_now via_ep_now(const struct via_ep_entry *entry, uint32_t bits,
                                const struct via_ep_before *before);
 
-/* Edge-triggered: is there anything that is not reported yet? */
-bool via_ep_is_news(const struct via_ep_entry *entry, const struct via_edge_now *now);
 /* Edge-triggered: have unreported records arrived and been read? Then there is an edge for room. */
 bool via_ep_is_missed(const struct via_ep_entry *entry);
-/* The connection has left its pipes: from now on the kernel's bytes are news, except those that
- * were read before. */
-void via_ep_note_left(struct via_ep_entry *entry);
-/* Marks these as reported. */
-void via_ep_note_reported(struct via_ep_entry *entry, const struct via_edge_now *now);
 
 /* --- epoll_cold.c; with the set's lock ------------------------------------------------------- */
 

@@ -68,21 +68,21 @@ void via_ep_nest(int fd)
     via_file_put(file, false);
 }
 
-struct via_ep_stayed via_ep_polled(int fd)
+void via_ep_polled(int fd)
 {
-    struct via_ep_stayed stayed = {0};
     struct via_file *file = via_fd_peek(fd) != NULL ? via_file_get(fd, false) : NULL;
     if (via_likely(file == NULL)) {
-        return stayed;
+        return;
     }
     if (file->kind == VIA_FILE_EPOLL) {
-        if (!via_ep_is_nested(fd)) {
+        const struct via_ep_set *set = via_container_of(file, const struct via_ep_set, file);
+        /* Connections that could not be demoted before, when a host was cut off, may be now. */
+        if (!via_ep_is_nested(fd) ||
+            atomic_load_explicit(&set->piped_count, memory_order_relaxed) != 0) {
             via_ep_nest(fd);
         }
-        stayed = via_ep_check_stayed(via_container_of(file, struct via_ep_set, file));
     }
     via_file_put(file, false);
-    return stayed;
 }
 
 static void give_program_data(struct via_ep_set *set)
@@ -92,10 +92,7 @@ static void give_program_data(struct via_ep_set *set)
     set->passed = true;
     for (unsigned place = 0; place < VIA_EP_PLACES; place++) {
         via_list_foreach(it, &set->entries[place]) {
-            struct via_ep_entry *entry = via_list_entry(it, struct via_ep_entry, in_set);
-            if (!entry->unheard) {
-                via_ep_update_kernel(entry, EPOLL_CTL_MOD);
-            }
+            via_ep_update_kernel(via_list_entry(it, struct via_ep_entry, in_set), EPOLL_CTL_MOD);
         }
     }
     via_unlock(&set->lock);

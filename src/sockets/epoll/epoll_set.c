@@ -74,7 +74,6 @@ struct via_ep_set *via_ep_set_get(int epfd)
     set->young_ticks = 0;
     set->number = (uint64_t)via_os_pid() + via_pool_index(&set_pool, set) + 1;
     set->ask_due = false;
-    set->poll_due = false;
     pthread_mutex_init(&set->lock, NULL);
     for (unsigned place = 0; place < VIA_EP_PLACES; place++) {
         via_list_init(&set->entries[place]);
@@ -218,8 +217,7 @@ static uint32_t kernel_events(const struct via_ep_entry *entry)
 {
     if (!via_conn_has_pipes(entry->conn) || via_unlikely(entry->set->nested) ||
         via_unlikely(entry->numberless)) {
-        /* An exclusive registration can not be changed later. */
-        return entry->spent ? (uint32_t)EPOLLET : entry->events & ~(uint32_t)EPOLLEXCLUSIVE;
+        return entry->spent ? (uint32_t)EPOLLET : entry->events;
     }
     struct via_op op = via_ep_op(entry);
     uint32_t events = entry->spent ? 0 : via_io_kernel_events(&op, entry->events);
@@ -232,15 +230,6 @@ static uint32_t kernel_events(const struct via_ep_entry *entry)
 
 int via_ep_update_kernel(struct via_ep_entry *entry, int op)
 {
-    if (via_unlikely(entry->unheard) &&
-        (op == EPOLL_CTL_DEL || entry->spent ||
-         (via_conn_has_pipes(entry->conn) && !entry->set->nested))) {
-        return 0;
-    }
-    if (via_unlikely(entry->unheard)) {
-        entry->unheard = false;
-        op = EPOLL_CTL_ADD;
-    }
     uint64_t own = (uint64_t)(uintptr_t)entry | (uint64_t)entry->arms << 48;
     struct epoll_event event = {.events = entry->kernel_events,
                                 .data = {.u64 = entry->set->passed ? entry->data : own}};
@@ -251,17 +240,13 @@ int via_ep_update_kernel(struct via_ep_entry *entry, int op)
 static void refresh(struct via_ep_entry *entry)
 {
     bool piped = via_conn_has_pipes(entry->conn);
-    bool was_piped = entry->piped;
-    bool left = was_piped && !piped;
+    bool left = entry->piped && !piped;
     via_ep_make_hot(entry);
     if (piped != entry->piped) {
         entry->piped = piped;
         entry->set->piped_count += piped ? 1 : UINT32_MAX;
         via_ep_move(entry, piped ? VIA_EP_HOT : VIA_EP_PLAIN);
         entry->told.recheck = true; /* it may be among the events that came meanwhile */
-        if (left && (entry->events & EPOLLET) != 0) {
-            via_ep_note_left(entry);
-        }
         entry->told.sequence = via_ep_sequence(entry);
         if (piped && via_conn_is_local(entry->conn)) {
             via_side_ask_times(entry->conn->side, entry->set->number);
@@ -270,24 +255,10 @@ static void refresh(struct via_ep_entry *entry)
         wake_sleepers(entry->set, true);
     }
     uint32_t events = kernel_events(entry);
-    if (piped && !was_piped && entry->unheard) {
-        /* Without pipes it was reported, once; now the kernel gets it again. */
-        entry->unheard = false;
-        entry->kernel_events = events;
-        via_ep_update_kernel(entry, EPOLL_CTL_ADD);
-    }
-    bool by_kernel = left || (piped && via_unlikely(entry->set->nested));
-    if (by_kernel && entry->spent && (entry->events & EPOLLONESHOT) != 0 && !entry->unheard) {
-        via_ep_update_kernel(entry,
-                             EPOLL_CTL_DEL); /* the kernel would report the end, one-shot or not */
-        entry->unheard = true;
-        entry->kernel_events = events;
-    }
     /* Events of a connection with pipes count as the library's to report: makes the kernel report
      * again. */
-    if (events != entry->kernel_events || (left && !entry->unheard)) {
+    if (events != entry->kernel_events || left) {
         entry->kernel_events = events;
-        entry->told.recheck = true; /* an edge between two registrations may not have been seen */
         via_ep_update_kernel(entry, EPOLL_CTL_MOD);
         atomic_store_explicit(&entry->set->ask_due, true, memory_order_relaxed);
     }
@@ -339,8 +310,7 @@ static bool is_park_allowed(const struct via_ep_entry *entry)
 {
     const struct via_conn *conn = entry->conn;
     return entry->piped && entry->kernel_events == PARKED_EVENTS && !entry->set->nested &&
-           !conn->side->ever_forked && (entry->events & EPOLLEXCLUSIVE) == 0 &&
-           atomic_load_explicit(&conn->fds, memory_order_relaxed) == 1;
+           !conn->side->ever_forked && atomic_load_explicit(&conn->fds, memory_order_relaxed) == 1;
 }
 
 static void park(struct via_ep_entry *entry)
@@ -385,10 +355,9 @@ static void others_hot(struct via_conn *conn, struct via_ep_set *set)
     }
 }
 
-/* op: EPOLL_CTL_MOD if the connection is in the kernel's set already. spent: a one-shot
- * registration that was reported. */
+/* op: EPOLL_CTL_MOD if the connection is in the kernel's set already. */
 static int entry_add(struct via_ep_set *set, int op, struct via_conn *conn, int fd,
-                     const struct epoll_event *event, bool spent)
+                     const struct epoll_event *event)
 {
     struct via_ep_entry *entry = via_pool_get(&via_ep_entries);
     if (entry == NULL) {
@@ -398,7 +367,6 @@ static int entry_add(struct via_ep_set *set, int op, struct via_conn *conn, int 
         .set = set, .conn = conn, .fd = fd, .events = event->events, .data = event->data.u64};
     entry->place = VIA_EP_PLAIN; /* until refresh() */
     entry->told.due = true;
-    entry->spent = spent;
     entry->kernel_events = kernel_events(entry);
     /* Counted before the kernel has the registration. A thread that sleeps in the set, which has
      * held no connection so far, wakes at once and must find that the event is not the program's.
@@ -420,35 +388,6 @@ static int entry_add(struct via_ep_set *set, int op, struct via_conn *conn, int 
     }
     refresh(entry);
     return 0;
-}
-
-/* Makes an entry of a registration that the program has already made in the kernel's set. */
-static int entry_take_in(struct via_ep_set *set, struct via_conn *conn, int fd,
-                         const struct epoll_event *event)
-{
-    bool spent = false;
-    if ((event->events & EPOLLEXCLUSIVE) != 0) {
-        struct epoll_event same = *event;
-        /* An exclusive registration can not be changed. Added again, it reports the present
-         * state. */
-        if (VIA_REAL(epoll_ctl)(set->fd, EPOLL_CTL_DEL, fd, NULL) != 0) {
-            return -errno;
-        }
-        int rc = entry_add(set, EPOLL_CTL_ADD, conn, fd, event, false);
-        if (rc != 0) {
-            VIA_REAL(epoll_ctl)(set->fd, EPOLL_CTL_ADD, fd, &same);
-        }
-        return rc;
-    }
-    if ((event->events & EPOLLONESHOT) != 0) {
-        /* A thread that waits in the set at this moment might take its event. */
-        int rc = !via_is_alone() && has_sleepers(set) ? -EBUSY : via_ep_kernel_armed(set->fd, fd);
-        if (rc < 0) {
-            return rc;
-        }
-        spent = rc == 0;
-    }
-    return entry_add(set, EPOLL_CTL_MOD, conn, fd, event, spent);
 }
 
 /* The program adds a parked entry again. */
@@ -494,14 +433,14 @@ static int unknown_ctl(struct via_ep_set *set, int op, struct via_conn *conn, in
     if (op == EPOLL_CTL_DEL) {
         return VIA_REAL(epoll_ctl)(set->fd, op, fd, NULL) == 0 ? 0 : -errno;
     }
-    return event == NULL ? -EFAULT : entry_add(set, op, conn, fd, event, false);
+    return event == NULL ? -EFAULT : entry_add(set, op, conn, fd, event);
 }
 
 int via_ep_ctl(int epfd, int op, struct via_conn *conn, int fd, const struct epoll_event *event)
 {
     int rc = 0;
     const struct via_file *file = via_fd_peek(epfd);
-    if (!via_ep_is_valid(op, event) || (file != NULL && file->kind == VIA_FILE_CONN)) {
+    if (file != NULL && file->kind == VIA_FILE_CONN) {
         return -EINVAL;
     }
     via_lock(&links);
@@ -520,11 +459,11 @@ int via_ep_ctl(int epfd, int op, struct via_conn *conn, int fd, const struct epo
     } else if (op == EPOLL_CTL_ADD) {
         rc = entry != NULL   ? -EEXIST
              : event == NULL ? -EFAULT
-                             : entry_add(set, EPOLL_CTL_ADD, conn, fd, event, false);
+                             : entry_add(set, EPOLL_CTL_ADD, conn, fd, event);
     } else if (entry == NULL) {
         rc = unknown_ctl(set, op, conn, fd, event);
     } else if (op == EPOLL_CTL_MOD) {
-        rc = event == NULL ? -EFAULT : (entry->events & EPOLLEXCLUSIVE) != 0 ? -EINVAL : 0;
+        rc = event == NULL ? -EFAULT : 0;
         if (rc == 0) {
             entry_change(entry, event);
         }
@@ -548,7 +487,7 @@ int via_ep_take_in(int epfd, struct via_conn *conn, int fd, const struct epoll_e
     struct via_ep_set *set = via_ep_set_get(epfd);
     if (set != NULL && !via_ep_is_nested(epfd)) {
         via_lock(&set->lock);
-        rc = entry_take_in(set, conn, fd, event);
+        rc = entry_add(set, EPOLL_CTL_MOD, conn, fd, event);
         via_unlock(&set->lock);
     }
     via_unlock(&links);
@@ -607,7 +546,7 @@ void via_ep_conn_woken(struct via_conn *conn)
     via_unlock(&links);
 }
 
-void via_ep_conn_duped(struct via_conn *conn)
+void via_ep_unpark(struct via_conn *conn)
 {
     via_lock(&links);
     unpark_all(conn, false);

@@ -48,7 +48,6 @@ struct via_ep_set {
     _Atomic uint64_t asked_ticks; /* when the kernel was last polled */
     _Atomic bool filled;          /* the library's connections took every place of the last call */
     _Atomic bool ask_due;         /* poll the kernel: it has just got more to watch */
-    _Atomic bool poll_due;        /* it has reported connections with pipes */
     _Atomic uint64_t warm_ticks;  /* when all warm ones were last checked */
     uint32_t warm_polls;          /* counts checks while spinning */
     _Atomic uint64_t young_ticks; /* when a connection was put into it last */
@@ -69,16 +68,15 @@ struct via_ep_entry {
     uint32_t kernel_events;
     /* What was reported to the program as edges; but for `due` and `recheck`. */
     struct via_edge told;
-    bool spent;      /* a one-shot registration that was reported */
-    bool found;      /* found by the check in progress */
-    uint16_t arms;   /* how often the program has registered it: distinguishes events of earlier
-                        registrations */
-    bool piped;      /* counted in piped_count: hot, warm or cold */
-    uint8_t place;   /* enum via_ep_place */
-    bool inherited;  /* by fork(): the kernel's registration is also the parent's */
-    bool numberless; /* its number is closed, and it has pipes nevertheless: epoll_number.c */
-    bool unheard; /* the program wants no more events, and the kernel's set does not contain it */
-    uint16_t idle_polls;    /* consecutive checks that found nothing */
+    bool spent;          /* a one-shot registration that was reported */
+    bool found;          /* found by the check in progress */
+    uint16_t arms;       /* how often the program has registered it: distinguishes events of earlier
+                            registrations */
+    bool piped;          /* counted in piped_count: hot, warm or cold */
+    uint8_t place;       /* enum via_ep_place */
+    bool inherited;      /* by fork(): the kernel's registration is also the parent's */
+    bool numberless;     /* its number is closed, and it has pipes nevertheless: epoll_number.c */
+    uint16_t idle_polls; /* consecutive checks that found nothing */
     uint32_t cold_sequence; /* the reader's sequence when the entry became cold */
     uint64_t told_ticks;    /* when the entry was last reported, or registered */
 };
@@ -108,14 +106,8 @@ int via_ep_sort_out(struct via_ep_set *set, struct epoll_event *events, int coun
 /* fd was put into a set, and via_ep_note() has recorded that: if fd is itself a set, its
  * connections are demoted. */
 void via_ep_nest(int fd);
-/* Connections with pipes in a set that the program polls: they could not be demoted, because the
- * bytes in the pipe can not be sent again. ready: some have events of which the kernel may know
- * nothing. */
-struct via_ep_stayed {
-    bool any, ready;
-};
 /* The program polls fd: the same. */
-struct via_ep_stayed via_ep_polled(int fd);
+void via_ep_polled(int fd);
 /* fd is about to be sent to another process. If fd is a set, that process sees what is in it, as
  * the program has registered it. */
 void via_ep_pass(int fd);
@@ -132,8 +124,9 @@ extern _Atomic uint32_t via_ep_plain_waits;
 void via_ep_conn_changed(struct via_conn *conn);
 /* A thread that waits for the connection gets its state once more, as for a new event. */
 void via_ep_conn_woken(struct via_conn *conn);
-/* The connection has got a second number in this process. */
-void via_ep_conn_duped(struct via_conn *conn);
+/* The connection has got a second number in this process, or the kernel gets a registration of the
+ * program's: tells the kernel which registrations the program has removed. */
+void via_ep_unpark(struct via_conn *conn);
 /* One of several numbers is about to be closed: registrations by it remain. No lock is held. */
 void via_ep_conn_change_number(struct via_conn *conn, int fd);
 /* The last descriptor of this process is about to be closed. */

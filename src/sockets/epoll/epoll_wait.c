@@ -18,16 +18,12 @@
 
 /* How often the kernel is polled while the set's own connections have events. */
 #define ASK_US 50u
-/* How many times it is polled then. */
-#define ASK_TRIES 2
+/* How many times it is polled while the library's own descriptors take all places of a call. */
+#define ASK_TRIES 8
 /* How often all warm entries are checked while others are hot: it takes about half a microsecond. A
  * spinning thread checks one warm entry after so many checks of the hot ones. */
 #define WARM_US 20u
 #define WARM_POLLS 4u
-/* In a call with so few places the library's own descriptors may take most of them: the kernel is
- * polled this many times. */
-#define FEW_PLACES 16
-#define FEW_TRIES 8
 /* How many times everything is checked again when the kernel reported only the library's own
  * descriptors. */
 #define OURS_TRIES 4
@@ -87,9 +83,9 @@ static uint32_t entry_events(struct via_ep_entry *entry)
         return bits;
     }
     struct via_edge_now now = via_ep_now(entry, bits, &before);
-    bool news = via_ep_is_news(entry, &now);
+    bool news = via_edge_is_news(&entry->told, &now);
     if (news || bits == 0) {
-        via_ep_note_reported(entry, &now);
+        via_edge_report(&entry->told, &now);
     }
     entry->told.recheck = false;
     return news ? bits : 0;
@@ -144,61 +140,6 @@ static int collect(struct via_ep_set *set, struct epoll_event *events, int max, 
     via_list_splice_back(&set->entries[VIA_EP_HOT], &reported);
     via_unlock(&set->lock);
     return count;
-}
-
-/* Reports connections for which the kernel has just had events, but not those reported since the
- * call began: level-triggered ones would be reported twice. */
-static int collect_reported(struct via_ep_set *set, struct epoll_event *events, int max,
-                            uint64_t begun_ticks)
-{
-    int count = 0;
-    struct via_list reported;
-    via_list_init(&reported);
-    via_lock(&set->lock);
-    set->poll_due = false;
-    via_list_foreach_safe(it, &set->entries[VIA_EP_HOT]) {
-        struct via_ep_entry *entry = via_list_entry(it, struct via_ep_entry, in_set);
-        if (count == max) {
-            break;
-        }
-        if (entry->told.recheck && (int64_t)(entry->told_ticks - begun_ticks) < 0) {
-            count += report(entry, &events[count], via_os_ticks(), &reported) ? 1 : 0;
-        }
-    }
-    via_list_splice_back(&set->entries[VIA_EP_HOT], &reported);
-    via_unlock(&set->lock);
-    return count;
-}
-
-static bool is_entry_ready(struct via_ep_entry *entry)
-{
-    if (via_ep_is_quiet(entry) || via_side_is_in(entry->conn->side, VIA_PHASES_GONE)) {
-        return false;
-    }
-    struct via_op op = via_ep_op(entry);
-    struct via_ep_before before = via_ep_before(entry);
-    uint32_t bits = via_io_ready(&op, entry->events);
-    struct via_edge_now now = via_ep_now(entry, bits, &before);
-    return (entry->events & EPOLLET) != 0 ? via_ep_is_news(entry, &now) : bits != 0;
-}
-
-struct via_ep_stayed via_ep_check_stayed(struct via_ep_set *set)
-{
-    struct via_ep_stayed stayed = {0};
-    via_lock(&set->lock);
-    if (via_unlikely(set->piped_count != 0)) {
-        stayed.any = true;
-        via_ep_check_cold(set);
-        via_ep_check_warm(set, VIA_EP_ALL);
-        via_list_foreach(it, &set->entries[VIA_EP_HOT]) {
-            if (is_entry_ready(via_list_entry(it, struct via_ep_entry, in_set))) {
-                stayed.ready = true;
-                break;
-            }
-        }
-    }
-    via_unlock(&set->lock);
-    return stayed;
 }
 
 /* How long a thread may sleep in the set for these connections of it: see stall.h. */
@@ -262,21 +203,12 @@ static bool has_news(struct via_ep_set *set)
 }
 
 /* Handles an event of a connection without pipes. True: the program must see the event. */
-static bool accept_kernel_event(struct via_ep_entry *entry, uint32_t bits, uint16_t arms)
+static bool accept_kernel_event(struct via_ep_entry *entry, uint16_t arms)
 {
     if ((entry->events & EPOLLONESHOT) != 0 && arms == entry->arms) {
         bool spent = entry->spent; /* it has pipes, which the kernel does not know */
         entry->spent = true;
         return !spent;
-    }
-    if ((entry->events & EPOLLET) != 0 &&
-        (entry->told.recheck || via_conn_is_unsettled(entry->conn))) {
-        struct via_ep_before before = via_ep_before(entry);
-        /* The kernel's registration was changed, so the kernel reports its state again. */
-        struct via_edge_now now = via_ep_now(entry, bits, &before);
-        bool again = entry->told.recheck && !via_ep_is_news(entry, &now);
-        via_ep_note_reported(entry, &now);
-        return !again;
     }
     entry->told.due = false;
     entry->told.shuts = via_ep_before(entry).shuts;
@@ -301,11 +233,10 @@ static bool translate(struct via_ep_set *set, struct epoll_event *event)
         via_io_note_kernel_events(&op, event->events);
         via_ep_make_hot(entry);
         entry->told.recheck = true; /* what the kernel reported by edge is reported by collect() */
-        set->poll_due = true;
         return false;
     }
     event->data.u64 = entry->data;
-    return accept_kernel_event(entry, event->events, arms);
+    return accept_kernel_event(entry, arms);
 }
 
 int via_ep_sort_out(struct via_ep_set *set, struct epoll_event *events, int count)
@@ -365,60 +296,21 @@ static int kernel_wait(int epfd, struct epoll_event *events, int max, uint64_t d
     return n >= 0 ? n : -errno;
 }
 
-/* For calls with few places: like via_ep_sort_out(), behind `kept` earlier events. The kernel
- * reports level-triggered events at each poll, so the program's among them are added only once;
- * told: the events that the kernel has reported for each. *ret_unknown: one is of a descriptor that
- * is not the library's, whose data need not be unique. */
-static int sort_out_few(struct via_ep_set *set, struct epoll_event *events, int kept, int count,
-                        uint64_t told[FEW_PLACES], bool *ret_unknown)
-{
-    int before = kept;
-    for (int i = before; i < before + count; i++) {
-        struct epoll_event event = events[i];
-        uint64_t data = event.data.u64;
-        int at = 0;
-        if (via_ep_sort_out(set, &event, 1) == 0) {
-            continue;
-        }
-        while (at < before && told[at] != data) {
-            at++;
-        }
-        if (at < before) {
-            events[at].events |= event.events;
-            continue;
-        }
-        *ret_unknown |= !via_pool_is_owner(&via_ep_entries, VIA_EP_ADDRESS(data));
-        told[kept] = data;
-        events[kept++] = event;
-    }
-    return kept;
-}
-
 /* Polls the kernel for the program's events, without sleeping. Returns how many, or -1 and errno.
  * *ret_ours: there were events for the library, too. */
 static int ask_kernel(struct via_ep_set *set, int epfd, struct epoll_event *events, int max,
                       bool *ret_ours)
 {
-    uint64_t told[FEW_PLACES];
-    bool few = max <= FEW_PLACES, unknown = false;
     int kept = 0;
-    for (int tries = 0; tries < (few ? FEW_TRIES : ASK_TRIES); tries++) {
-        int room = max - kept, before = kept;
-        int n = VIA_REAL(epoll_wait)(epfd, events + kept, room, 0);
+    for (int tries = 0; tries < ASK_TRIES && kept == 0; tries++) {
+        int n = VIA_REAL(epoll_wait)(epfd, events, max, 0);
         if (n < 0) {
-            return kept != 0 ? kept : n;
+            return n;
         }
-        if (few && (kept != 0 || n == room)) {
-            kept = sort_out_few(set, events, kept, n, told, &unknown);
-        } else {
-            kept += via_ep_sort_out(set, events + kept, n);
-        }
-        bool ours = kept - before < n;
-        *ret_ours |= ours;
-        bool vain = tries + 1 >= ASK_TRIES && kept == before && !(kept != 0 && ours);
-        if (n < room || kept == max || vain || (kept != 0 && (unknown || !few))) {
-            break; /* else the library's own descriptors have taken places, and level-triggered
-                      events come again */
+        kept = via_ep_sort_out(set, events, n);
+        *ret_ours |= kept < n;
+        if (n < max) {
+            break; /* else the library's own descriptors have taken all places */
         }
     }
     return kept;
@@ -505,12 +397,7 @@ static int take_ready(struct via_ep_set *set, int epfd, struct epoll_event *even
         if (via_unlikely(young)) {
             put_in_front(events, count, n);
         }
-        bool looks = count != 0 && count + n < max &&
-                     atomic_load_explicit(&set->poll_due, memory_order_relaxed);
         count += n;
-        if (via_unlikely(looks)) {
-            count += collect_reported(set, events + count, max - count, now);
-        }
     }
     for (int tries = 0; count == 0 && ours && tries < OURS_TRIES; tries++) {
         ours = false;

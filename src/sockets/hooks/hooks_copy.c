@@ -9,6 +9,7 @@
 #include <sys/sendfile.h>
 #include <unistd.h>
 
+#include "sockets/conn/demote.h"
 #include "sockets/hooks/hooks.h"
 #include "sockets/io/io.h"
 #include "sockets/io/io_internal.h"
@@ -201,74 +202,6 @@ static ssize_t send_taken(struct via_op *op, const unsigned char *data, size_t b
 /* If poll() reports room, there is room for this many bytes. */
 #define SPLICE_BYTES (16u * 1024)
 
-/* Takes bytes out of the program's pipe, unless another thread has just read them. Returns bytes or
- * a negative errno. */
-static ssize_t take_now(int in_fd, struct iovec *piece)
-{
-    ssize_t got = vmsplice(in_fd, piece, 1, SPLICE_F_NONBLOCK);
-    if (got < 0 && errno != EAGAIN) { /* a filter of system calls may not allow it */
-        got = VIA_REAL(read)(in_fd, piece->iov_base, piece->iov_len);
-    }
-    return got >= 0 ? got : -errno;
-}
-
-static ssize_t splice_by_kernel(struct via_op *op, int in_fd, size_t bytes)
-{
-    ssize_t n = VIA_REAL(splice)(in_fd, NULL, op->fd, NULL, bytes, SPLICE_F_NONBLOCK);
-    if (n < (ssize_t)bytes) {
-        via_io_note_full(op);
-    }
-    via_io_count_kernel(op, via_max(n, (ssize_t)0));
-    return n >= 0 ? n : -errno;
-}
-
-/* Splices with the tx token, so that no other thread uses up the room meanwhile. Returns the bytes
- * taken, of which *ret_left must still be sent; or a negative errno. */
-static ssize_t splice_with_token(struct via_op *op, int in_fd, unsigned char *buffer, size_t bytes,
-                                 size_t *ret_left)
-{
-    struct iovec piece = {.iov_base = buffer, .iov_len = bytes};
-    struct via_iov cursor;
-    if (via_side_is_in(op->side, VIA_PHASES_REPLAY)) {
-        return -EAGAIN; /* new bytes must not overtake those that are sent again */
-    }
-    bool pipes = via_conn_has_pipes(op->conn);
-    if (pipes && op->side->tx.span != VIA_SPAN_PIPE) {
-        via_io_try_switch(op);
-    }
-    if (!pipes || op->side->tx.span != VIA_SPAN_PIPE) {
-        return splice_by_kernel(op, in_fd, bytes);
-    }
-    if (!via_io_has_room(op)) {
-        via_io_note_full(op);
-        return -EAGAIN;
-    }
-    ssize_t got = take_now(in_fd, &piece);
-    piece.iov_len = (size_t)via_max(got, (ssize_t)0);
-    if (got > 0 && via_iov_init(&cursor, &piece, 1) == 0) {
-        while (cursor.left != 0 && via_io_send_once(op, &cursor, 0) > 0) {
-        }
-        *ret_left = cursor.left;
-    }
-    return got;
-}
-
-static ssize_t splice_at_once(struct via_op *op, int in_fd, unsigned char *buffer, size_t bytes)
-{
-    size_t left = 0;
-    if (via_tx_take(op) != 0) {
-        return -EAGAIN; /* a signal handler's call inside a call on this connection */
-    }
-    ssize_t n = splice_with_token(op, in_fd, buffer, bytes, &left);
-    via_tx_give(op);
-    via_io_update_registrations(op);
-    if (left != 0) {
-        ssize_t sent = send_taken(op, buffer + (size_t)n - left, left);
-        n = sent >= 0 || (size_t)n > left ? n - (ssize_t)left + via_max(sent, (ssize_t)0) : sent;
-    }
-    return n;
-}
-
 /* From a pipe of the program into a connection. Sending must not fail after the bytes are taken:
  * first sends no bytes, which reports errors, and waits for room. */
 static ssize_t splice_to(struct via_op *op, int in_fd, size_t bytes, unsigned flags)
@@ -288,26 +221,30 @@ static ssize_t splice_to(struct via_op *op, int in_fd, size_t bytes, unsigned fl
     if (buffer == NULL) {
         return -ENOMEM;
     }
-    bytes = via_min(bytes, (size_t)SPLICE_BYTES);
-    if (via_op_is_nonblocking(op)) {
-        rc = splice_at_once(op, in_fd, buffer, bytes);
-    } else {
-        ssize_t got = VIA_REAL(read)(in_fd, buffer, bytes);
-        rc = got > 0 ? send_taken(op, buffer, (size_t)got) : got == 0 ? 0 : -errno;
-    }
+    ssize_t got = VIA_REAL(read)(in_fd, buffer, via_min(bytes, (size_t)SPLICE_BYTES));
+    rc = got > 0 ? send_taken(op, buffer, (size_t)got) : got == 0 ? 0 : -errno;
     via_pool_put(&via_scratch, buffer);
     return rc;
 }
 
 /* Otherwise the kernel returns the error before any byte is taken. */
-static bool is_spliced(const struct via_op *op, int other_fd, bool out, unsigned flags)
+static bool is_possible(int other_fd, bool out, unsigned flags)
 {
     int way = out ? O_RDONLY : O_WRONLY;
     int mode = VIA_REAL(fcntl)(other_fd, F_GETFL);
-    return via_conn_has_pipes(op->conn) && mode >= 0 &&
-           ((mode & O_ACCMODE) == way || (mode & O_ACCMODE) == O_RDWR) &&
+    return mode >= 0 && ((mode & O_ACCMODE) == way || (mode & O_ACCMODE) == O_RDWR) &&
            VIA_REAL(fcntl)(other_fd, F_GETPIPE_SZ) >= 0 &&
            (flags & ~(SPLICE_F_MOVE | SPLICE_F_NONBLOCK | SPLICE_F_MORE | SPLICE_F_GIFT)) == 0;
+}
+
+/* Demotes the connection, because the kernel moves the bytes without copying them. False: the peer
+ * has ended and left bytes in the pipe, or bytes must be sent again before these. */
+static bool is_left_to_kernel(struct via_op *op, bool out)
+{
+    if (via_conn_has_pipes(op->conn)) {
+        via_conn_demote(op, VIA_REASON_OPTION);
+    }
+    return !via_conn_has_pipes(op->conn) && !(out && via_side_is_in(op->side, VIA_PHASES_REPLAY));
 }
 
 VIA_HOOK ssize_t splice(int in_fd, off64_t *in_offset, int out_fd, off64_t *out_offset,
@@ -321,7 +258,7 @@ VIA_HOOK ssize_t splice(int in_fd, off64_t *in_offset, int out_fd, off64_t *out_
     }
     int saved = errno;
     if (in_offset != NULL || out_offset != NULL || bytes == 0 ||
-        !is_spliced(&op, out ? in_fd : out_fd, out, flags)) {
+        !is_possible(out ? in_fd : out_fd, out, flags) || is_left_to_kernel(&op, out)) {
         errno = saved;
         via_op_end(&op);
         return VIA_REAL(splice)(in_fd, in_offset, out_fd, out_offset, bytes, flags);

@@ -323,6 +323,25 @@ VIA_HOOK int epoll_create(int size)
     return epfd;
 }
 
+/* Must the kernel have the registration, as the program makes it? An exclusive one can not be
+ * changed later (epoll_ctl(2)), as one of a connection with pipes is; and there are no such
+ * operations. */
+static bool is_of_kernel(int operation, const struct epoll_event *event)
+{
+    return operation != EPOLL_CTL_DEL &&
+           ((event->events & EPOLLEXCLUSIVE) != 0 ||
+            (operation != EPOLL_CTL_ADD && operation != EPOLL_CTL_MOD));
+}
+
+static void leave_to_kernel(struct via_op *op, int operation)
+{
+    if (operation == EPOLL_CTL_ADD) {
+        via_conn_demote(op, VIA_REASON_EPOLL);
+        via_ep_unpark(op->conn);
+    }
+    via_op_end(op);
+}
+
 VIA_HOOK int epoll_ctl(int epfd, int operation, int fd, struct epoll_event *event)
 {
     struct via_op op;
@@ -344,6 +363,10 @@ VIA_HOOK int epoll_ctl(int epfd, int operation, int fd, struct epoll_event *even
             errno = saved;
         }
         return rc;
+    }
+    if (via_unlikely(is_of_kernel(operation, event))) {
+        leave_to_kernel(&op, operation);
+        return VIA_REAL(epoll_ctl)(epfd, operation, fd, event);
     }
     int rc = via_ep_ctl(epfd, operation, op.conn, fd, event);
     /* Checked after the call: a thread that nests the set meanwhile sees the registration, or this

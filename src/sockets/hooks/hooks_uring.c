@@ -74,16 +74,6 @@ static void check_submissions(const struct io_uring *ring)
     errno = saved;
 }
 
-static void check_files(const int *files, unsigned count)
-{
-    int saved = errno;
-    via_hooks_init();
-    if (via_policy.on && !via_uring_check_files(files, count)) {
-        begins();
-    }
-    errno = saved;
-}
-
 /*
  * Defines hooks of liburing's functions. Each takes up to six words: the calling conventions pass
  * those in registers, and additional ones are ignored. `before` runs before the function, and
@@ -121,10 +111,10 @@ CATCH(io_uring_wait_cqe_timeout, check_submissions(RING(a)), rc)
 
 /* Functions that register descriptors with the ring, which gives them numbers of its own. */
 
-CATCH(io_uring_register_files, check_files((const int *)b, (unsigned)c), rc)
-CATCH(io_uring_register_files_tags, check_files((const int *)b, (unsigned)d), rc)
-CATCH(io_uring_register_files_update, check_files((const int *)c, (unsigned)d), rc)
-CATCH(io_uring_register_files_update_tag, check_files((const int *)c, (unsigned)e), rc)
+CATCH(io_uring_register_files, begins(), rc)
+CATCH(io_uring_register_files_tags, begins(), rc)
+CATCH(io_uring_register_files_update, begins(), rc)
+CATCH(io_uring_register_files_update_tag, begins(), rc)
 
 /* Functions that set up rings for other code. */
 

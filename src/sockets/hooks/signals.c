@@ -155,6 +155,11 @@ void via_signals_mark(void)
     begun = 0;
 }
 
+bool via_signals_has_handled(void)
+{
+    return begun != 0;
+}
+
 /* The kernel's flags, because siginterrupt(3) changes them. */
 static bool is_restarting(int number, bool ours)
 {

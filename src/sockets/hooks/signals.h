@@ -13,9 +13,10 @@
  * and which can not wait; and handlers installed by syscall(2) or before the library was loaded.
  */
 
-/* Called before a sleep, and after the sleep ended with EINTR. via_signals_restart(): must the call
- * be started again? */
+/* Called before a sleep, and after the sleep ended with EINTR. via_signals_has_handled(): has a
+ * handler run? via_signals_has_restart(): must the call be started again? */
 void via_signals_mark(void);
+bool via_signals_has_handled(void);
 bool via_signals_has_restart(void);
 
 #endif

@@ -89,7 +89,7 @@ static bool check_entry(const struct io_uring_sqe *sqe)
     case IORING_OP_FSYNC:
     case IORING_OP_FALLOCATE:
     case IORING_OP_POLL_ADD:
-        /* Registered descriptors were checked when the ring got their numbers. */
+        /* A ring with registered descriptors has taken all connections: hooks_uring.c. */
         return (sqe->flags & IOSQE_FIXED_FILE) != 0 || check_descriptor(sqe->fd);
     default:
         return false;
@@ -101,16 +101,6 @@ bool via_uring_check_submissions(const void *ring)
     const struct queue *queue = &((const struct ring *)ring)->submissions;
     for (unsigned at = queue->head; at != queue->tail; at++) {
         if (!check_entry(&queue->sqes[at & *queue->mask])) {
-            return false;
-        }
-    }
-    return true;
-}
-
-bool via_uring_check_files(const int *files, unsigned count)
-{
-    for (unsigned i = 0; i < count; i++) {
-        if (files[i] >= 0 && !check_descriptor(files[i])) {
             return false;
         }
     }

@@ -17,8 +17,4 @@ bool via_uring_is_clear(const void *ring, unsigned flags);
 /* Called before queued entries are submitted. False: some of them are not about files. */
 bool via_uring_check_submissions(const void *ring);
 
-/* The ring is about to give these descriptors numbers of its own. False: all connections are
- * affected. */
-bool via_uring_check_files(const int *files, unsigned count);
-
 #endif

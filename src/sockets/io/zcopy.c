@@ -227,8 +227,8 @@ static void shield_down(const struct shield *shield)
     pthread_setcancelstate(shield->cancel, NULL);
 }
 
-/* Would a signal be delivered without the shield? *ret_handled: to a handler. */
-static bool is_signal_pending(const struct shield *shield, bool *ret_handled)
+/* Would a signal be delivered without the shield? */
+static bool is_signal_pending(const struct shield *shield)
 {
     sigset_t pending;
     bool waits = false;
@@ -236,15 +236,7 @@ static bool is_signal_pending(const struct shield *shield, bool *ret_handled)
         return false;
     }
     for (int number = 1; number < _NSIG; number++) {
-        struct sigaction action;
-        if (sigismember(&pending, number) != 1 || sigismember(&shield->before, number) == 1 ||
-            VIA_REAL(sigaction)(number, NULL, &action) != 0 || action.sa_handler == SIG_IGN) {
-            continue;
-        }
-        bool handled = action.sa_handler != SIG_DFL;
-        *ret_handled = *ret_handled || handled;
-        waits = waits || handled ||
-                (number != SIGCHLD && number != SIGURG && number != SIGWINCH && number != SIGCONT);
+        waits |= sigismember(&pending, number) == 1 && sigismember(&shield->before, number) != 1;
     }
     return waits;
 }
@@ -310,7 +302,7 @@ static void consider(struct via_op *op, struct offer *offer, bool claimed)
         take_back(op, offer);
     } else if (now - offer->polled_ns > SIGNAL_POLL_NS) {
         offer->polled_ns = now;
-        if (is_signal_pending(&offer->shield, &offer->handled)) {
+        if (is_signal_pending(&offer->shield)) {
             take_back(op, offer);
         }
     }
@@ -411,6 +403,7 @@ ssize_t via_zcopy_send(struct via_op *op, struct via_iov *iov, const struct via_
         via_stream_tx_avail_end(&op->side->tx);
     }
     shield_down(&offer.shield);
+    *ret_interrupted = offer.handled || via_signals_has_handled();
     if (rc < 0) {
         return -ECONNRESET;
     }
@@ -421,6 +414,5 @@ ssize_t via_zcopy_send(struct via_op *op, struct via_iov *iov, const struct via_
     op->conn->stats->tx_pipe_bytes += offer.done;
     op->conn->stats->tx_fetched_bytes += offer.done;
     via_iov_skip(iov, (size_t)offer.done);
-    *ret_interrupted = offer.handled;
     return (ssize_t)offer.done;
 }

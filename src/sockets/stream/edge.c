@@ -2,7 +2,6 @@
 #include "sockets/stream/edge.h"
 
 #include "base/bits.h"
-#include "base/types.h"
 #include "core/pipe_inline.h"
 
 uint32_t via_edge_next_record(const struct via_pipe_reader *pipe, uint32_t sequence)
@@ -33,24 +32,22 @@ static uint32_t last_reported(const struct via_edge_now *now)
 static bool has_records(const struct via_edge *told, const struct via_edge_now *now)
 {
     return now->piped && (now->events & VIA_EDGE_READ) != 0 &&
-           (told->ends & VIA_EDGE_CLOSED) == 0 &&
            (via_edge_is_missed(told, now->events, now->read) ||
             last_reported(now) != told->sequence);
+}
+
+/* True if the kernel has reported bytes that the program waits for, or has been asked again. */
+static bool has_kernel_bytes(const struct via_edge *told, const struct via_edge_now *now)
+{
+    return told->recheck && ((now->bits & VIA_EDGE_URGENT) != 0 ||
+                             (now->reads_kernel && (now->events & VIA_EDGE_READ) != 0));
 }
 
 bool via_edge_is_news(const struct via_edge *told, const struct via_edge_now *now)
 {
     return now->bits != 0 && (told->due || now->shuts != told->shuts || has_records(told, now) ||
                               ((now->bits & VIA_EDGE_OUT) != 0 && now->full != told->full) ||
-                              (now->ends & ~told->ends) != 0 ||
-                              (told->recheck && (told->ends & VIA_EDGE_CLOSED) == 0 &&
-                               (now->bits & VIA_EDGE_URGENT) != 0));
-}
-
-bool via_edge_has_kernel_question(const struct via_edge *told, const struct via_edge_now *now)
-{
-    return now->bits != 0 && told->recheck && (told->ends & VIA_EDGE_CLOSED) == 0 &&
-           (now->events & VIA_EDGE_READ) != 0 && now->reads_kernel;
+                              (now->ends & ~told->ends) != 0 || has_kernel_bytes(told, now));
 }
 
 void via_edge_report(struct via_edge *told, const struct via_edge_now *now)
@@ -63,18 +60,4 @@ void via_edge_report(struct via_edge *told, const struct via_edge_now *now)
         told->full = now->full;
     }
     told->ends |= now->ends;
-    told->by_kernel = now->reads_kernel;
-}
-
-void via_edge_note_kernel(struct via_edge *told, uint64_t received, uint64_t unread)
-{
-    told->kernel = via_max(told->kernel, received - via_min(received, unread));
-}
-
-void via_edge_leave(struct via_edge *told, uint32_t events, uint32_t read, uint64_t kernel)
-{
-    if (via_seq_is_before_u32(told->sequence, read) ||
-        ((events & VIA_EDGE_READ) != 0 && told->by_kernel && told->kernel != kernel)) {
-        told->due = true; /* they were not reported, and have been read, or are sent again */
-    }
 }

@@ -238,14 +238,10 @@ struct via_stream_rx {
     struct via_pipe_reader pipe;
     struct via_pipe_record record; /* the record being read, when `held` */
     uint64_t switch_at;            /* with VIA_SPAN_KERNEL_UNTIL */
-    uint64_t kernel_read;   /* the caller's count of kernel bytes, with VIA_SPAN_KERNEL_UNTIL */
-    uint64_t pipe_bytes;    /* bytes read from the pipe, in all */
-    _Atomic uint64_t *read; /* the same in memory that the writer can read; NULL: none */
-    uint64_t again;         /* number of the kernel's next bytes that were also in the pipe */
-    uint64_t turn_bytes;    /* pipe_bytes at the last SWITCH or DEMOTE */
-    /* The number of that record, and how many such records preceded it directly. */
-    uint32_t turn_first;
-    uint32_t turn_end;       /* the record after it */
+    uint64_t kernel_read;    /* the caller's count of kernel bytes, with VIA_SPAN_KERNEL_UNTIL */
+    uint64_t pipe_bytes;     /* bytes read from the pipe, in all */
+    _Atomic uint64_t *read;  /* the same in memory that the writer can read; NULL: none */
+    uint64_t again;          /* number of the kernel's next bytes that were also in the pipe */
     uint32_t unposted_bytes; /* body bytes released since the last credit */
     uint32_t record_off;     /* offset of the next byte in the held record */
     uint32_t record_bytes;
@@ -272,14 +268,6 @@ struct via_stream_rx {
 };
 
 void via_stream_rx_init(struct via_stream_rx *rx);
-
-/* The number of the record after the last one taken that had bytes or an end (SWITCH and DEMOTE
- * have neither). */
-static inline uint32_t via_stream_rx_after_bytes(const struct via_stream_rx *rx)
-{
-    bool turns = rx->pipe.sequence == rx->turn_end && rx->pipe_bytes == rx->turn_bytes;
-    return turns ? rx->turn_first : rx->pipe.sequence;
-}
 
 /* Handles control records and returns the source of the next byte; -EPROTO, from then on always, if
  * the peer broke the rules. */

@@ -123,17 +123,6 @@ void via_stream_rx_pulled(struct via_stream_rx *rx, uint64_t bytes)
 
 /* --- records --------------------------------------------------------------------------------- */
 
-/* Notes a SWITCH or DEMOTE. */
-static void note_turn(struct via_stream_rx *rx)
-{
-    uint32_t sequence = rx->pipe.sequence;
-    if (rx->turn_end != sequence - 1 || rx->turn_bytes != rx->pipe_bytes) {
-        rx->turn_first = sequence - 1;
-        rx->turn_bytes = rx->pipe_bytes;
-    }
-    rx->turn_end = sequence;
-}
-
 /* Handles a record that was just taken. 0, or -EPROTO. */
 static int take_in(struct via_stream_rx *rx)
 {
@@ -177,9 +166,6 @@ static int take_in(struct via_stream_rx *rx)
         return breaks(rx);
     }
     release(rx, 0);
-    if (head.kind != VIA_STREAM_FIN) {
-        note_turn(rx);
-    }
     if (head.kind != VIA_STREAM_FIN && !rx->probe) {
         /* The writer waits for this credit before it uses the kernel (via_stream_tx_is_demoted) or,
          * when it has spilled, before it returns (via_stream_stall_is_over). A reader that never
