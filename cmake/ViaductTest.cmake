@@ -22,8 +22,8 @@ set(via_test_env
 # Seconds on an idle machine, of the tests that take longest: ctest starts these first, so that no core is idle at the end. Tests wait for
 # events and hold beside each other; one that measures time repeats a measurement that other programs may have disturbed.
 set(via_test_seconds
-    sockets-one_machine 140 machines-jobs 100 machines-ip_direct 55 system-cli_daemons 50 system-cli_fabric 48 machines-tune_sockets 44
-    system-shmem_calls 42 sockets-cut_off 40 system-cli_machines 39
+    system-shmem_ring 190 sockets-one_machine 140 machines-jobs 100 system-shmem_launchers 58 machines-ip_direct 55 system-cli_daemons 50 system-cli_fabric 48 machines-tune_sockets 44
+    system-shmem_calls 42 system-shmem_wrappers 15 sockets-cut_off 40 system-cli_machines 39
     conform-ofi_processes 39 conform-pex 35 sockets-event_loops 33 lab-quick 29 system-cli_perf 28 conform-pex_processes 28
     system-cli_like 27 system-host_aperture 26 sim-mutants 25 machines-links 22 conform-ofi_threads 22 machines-bad_input 21
     system-pex_daemons 19 conform-strict_processes 18 system-host_tenants 18 conform-fault_threads 18 conform-ivshmem 18

@@ -428,9 +428,9 @@ static int answer(struct model *model, char *line, struct via_error *err)
     char *words[WORDS_MAX], *rest = line;
     unsigned count = 0;
     line[strcspn(line, "\n")] = '\0';
-    while (rest != NULL && count < WORDS_MAX) {
+    do {
         words[count++] = strsep(&rest, "\t");
-    }
+    } while (rest != NULL && count < WORDS_MAX);
     for (size_t i = 0; i < VIA_ARRAY_COUNT(requests); i++) {
         const struct request *request = &requests[i];
         if (strcmp(request->name, words[0]) == 0) {
