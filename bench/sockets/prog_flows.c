@@ -3,12 +3,12 @@
  * Loads for the benchmarks of sockets: plain sockets, linked with none of our libraries.
  *
  *     prog_flows sink ADDRESS PORT BYTES
- *         reads whole messages, for ever
+ *         reads whole messages, forever
  *     prog_flows source ADDRESS PORT BYTES CONNECTIONS SECONDS
  *         sends messages, by one process for each connection.
  *         Prints {"bytes":N,"messages":M,"seconds":S} once all has been received
  *     prog_flows echo ADDRESS PORT
- *         sends back what comes, by one epoll set, for ever
+ *         sends back what comes, by one epoll set, forever
  *     prog_flows hot ADDRESS PORT CONNECTIONS COUNT
  *         all connections talk once, then one of them only; {"per_second":N,"median_us":M}
  *     prog_flows source-turns ADDRESS PORT BYTES SECONDS [THREADS]

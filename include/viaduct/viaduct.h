@@ -274,8 +274,8 @@ VIADUCT_API size_t via_message_bytes_max(const struct via_attach *attach);
 VIADUCT_API int via_message_send(struct via_attach *attach, unsigned host, uint32_t endpoint,
                                  uint32_t source_endpoint, const void *data, size_t bytes);
 
-/* Receives the next message for any endpoint of this attachment. Waits up to timeout_ms (-1 = for
- * ever). Its length (cut to max when longer), -ETIMEDOUT, -EINTR, -ENOTCONN. Messages are kept
+/* Receives the next message for any endpoint of this attachment. Waits up to timeout_ms (-1:
+ * forever). Its length (cut to max when longer), -ETIMEDOUT, -EINTR, -ENOTCONN. Messages are kept
  * until they are received; when 64 MiB of them wait, more are not taken, and calls that wait for
  * something that comes behind them fail with -ENOBUFS after 5 seconds. */
 struct via_message_info {

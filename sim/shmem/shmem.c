@@ -199,7 +199,7 @@ static void kill_all(struct sim_job *job)
     sim_final_progress(job->world);
 }
 
-/* After a crash no PE may wait for ever. */
+/* After a crash no PE may wait forever. */
 static void check_after_crash(struct sim_job *job)
 {
     for (uint32_t i = 0; i < job->pes_count; i++) {

@@ -10,7 +10,7 @@
  * at a time. The kernel's bytes, and its FIN above all, overtake them.
  *
  * The requirements: all bytes arrive, once and in order, and the end of file comes after them; no
- * end sleeps for ever; a peer that writes garbage does not crash an end.
+ * end sleeps forever; a peer that writes garbage does not crash an end.
  */
 #include "sim/sockets/run.h"
 
@@ -259,7 +259,7 @@ static void check_all_over(struct sock_run *run)
         const struct sock_end *end = &run->ends[i];
         if (!end->closed && !end->dead && !end->peer->rogue) {
             sock_fail(run,
-                      "end %u: waits for ever, phase %s, with %llu of %llu bytes sent, %llu of "
+                      "end %u: waits forever, phase %s, with %llu of %llu bytes sent, %llu of "
                       "%llu received",
                       i, via_phase_name(via_phase_get(&end->conn.side->phase)),
                       (unsigned long long)end->sent, (unsigned long long)end->total,

@@ -49,7 +49,7 @@
     X(SHMEM_NO_GATHER, "shmem-no-gather", "a host's leader does not wait for all of its PEs")      \
     X(SHMEM_ONE_BOX, "shmem-one-box", "the boxes of a team do not take turns")                     \
     X(SHMEM_UNLOCK_EARLY, "shmem-unlock-early", "a lock is given up with puts under way")          \
-    X(STALL_NEVER, "stall-never", "two ends that send before they read wait for ever")             \
+    X(STALL_NEVER, "stall-never", "two ends that send before they read wait forever")              \
     X(STALL_UNBEGUN, "stall-unbegun", "spills before its peer has seen where the pipe began")      \
     X(STALL_EARLY_BACK, "stall-early-back", "by pipe again before its peer has read it all")       \
     X(STALL_RESENT, "stall-resent", "what its peer left unread comes after what was spilled")      \

@@ -303,7 +303,7 @@ static void receive(struct via_channel *channel, struct via_way *way)
         int rc = via_pipe_peek(&way->rx, &record);
         if (rc == 0) {
             /* A frame that waited may be gone: a hostile writer may have erased it. Else we would
-             * wait for its time-out for ever, awake. */
+             * wait for its time-out forever, awake. */
             way->blocked = false;
             return;
         }

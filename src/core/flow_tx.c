@@ -523,7 +523,7 @@ static bool is_short(const struct via_channel *channel)
                channel, via_list_entry(first, struct via_rx_flow, wait)->host) == -ENOBUFS;
 }
 
-/* How long the peer of this flow may be silent; VIA_NEVER_NS = for ever. */
+/* How long the peer of this flow may be silent; VIA_NEVER_NS = forever. */
 static uint64_t patience(const struct via_channel *channel, const struct via_tx_flow *flow)
 {
     const struct via_node_config *config = &channel->node->config;
@@ -583,7 +583,7 @@ static struct via_tx_op *first_live(const struct via_tx_flow *flow)
 }
 
 /* Of a peer that is asked and does not answer is_silent() decides. But one that answers now and
- * then, just before it is given up, does not keep an operation for ever. */
+ * then, just before it is given up, does not keep an operation forever. */
 static bool is_heard_of(const struct via_channel *channel, const struct via_tx_flow *flow,
                         const struct via_tx_op *op, uint64_t end_ns)
 {

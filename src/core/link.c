@@ -8,7 +8,7 @@
  * its own epoch echoed. Then they greet each other over the control pipe (greet.c), and are up when
  * the greeting is complete. Only the leader ever takes a new epoch while it waits: when the
  * follower's epoch changes under it, because the follower may have been up with the old one. With
- * two leaders both would do so for ever.
+ * two leaders both would do so forever.
  */
 #include <errno.h>
 

@@ -46,7 +46,7 @@ struct via_lsa_change {
 };
 
 /* A number that was forgotten is not accepted again for so long: else two hosts that forget it at
- * different times would remind each other of it for ever. */
+ * different times would remind each other of it forever. */
 #define VIA_LSA_DISBELIEF_NS (4 * VIA_LINK_STATE_FORGET_NS)
 /* At least VIA_LINK_STATE_FORGET_NS pass before the next number is forgotten. */
 #define VIA_LSA_FORGOTTEN 4u

@@ -40,7 +40,7 @@
 #define VIA_CHANNELS_MAX 14u
 #define VIA_DIMENSIONS_MAX 8u /* two ports each */
 #define VIA_PROTOCOL_VERSION 4u
-/* Hosts drop frames of a kind that they do not know, and the flow then waits for ever. */
+/* Hosts drop frames of a kind that they do not know, and the flow then waits forever. */
 _Static_assert(VIA_FRAME_KINDS == 13, "a new kind of frames is a new version of the protocol");
 #define VIA_PORT_NONE 0xffffu
 #define VIA_MAC_BYTES 32u

@@ -50,7 +50,7 @@ static uint32_t frames_of(const struct via_node *node, const struct via_op *op)
     return op->bytes == 0 ? 1 : (uint32_t)((op->bytes - 1) / each + 1);
 }
 
-/* Arrivals, releases and withdrawals must not get lost: members would wait for ever, or not at all.
+/* Arrivals, releases and withdrawals must not get lost: members would wait forever, or not at all.
  * Sent again with new numbers they might count twice. */
 static bool is_kept(unsigned kind)
 {

@@ -539,7 +539,7 @@ static bool is_idle(struct via_attach *attach, void *ctx)
 void via_client_drain(struct via_attach *attach)
 {
     if (attach->pid != getpid()) {
-        return; /* a child's copy: the pipes are its parent's, and the lock may be held for ever */
+        return; /* a child's copy: the pipes are its parent's, and the lock may be held forever */
     }
     via_client_lock(attach);
     if (!attach->dead && !is_idle(attach, NULL)) {

@@ -100,7 +100,7 @@ static inline int via_sys_epoll_add(int epoll_fd, int fd, uint32_t events, uint3
     return (int)via_sys_result(syscall(SYS_epoll_ctl, epoll_fd, EPOLL_CTL_ADD, fd, &event));
 }
 
-/* timeout_ms -1 = for ever */
+/* timeout_ms -1 = forever */
 static inline int via_sys_epoll_wait(int epoll_fd, struct epoll_event *events, int count,
                                      int timeout_ms)
 {

@@ -327,7 +327,7 @@ int via_tcp_serve(struct via_segment *segment)
 void via_client_serve_drop(struct via_client_serve *serve, const struct via_segment *segment)
 {
     if (serve == NULL || segment->attach->pid != getpid()) {
-        return; /* a child's copy serves nothing, and its lock may be held for ever */
+        return; /* a child's copy serves nothing, and its lock may be held forever */
     }
     pthread_mutex_lock(&serve->lock);
     for (unsigned i = 0; i < serve->segments_count; i++) {

@@ -261,7 +261,7 @@ static void follow(struct via_attach *attach, const struct via_client_wait *wait
     attach->followers--;
 }
 
-/* Another thread may be about to receive; but if there is none, this would be for ever. */
+/* Another thread may be about to receive; but if there is none, this would be forever. */
 static bool is_stuck(const struct via_attach *attach, uint32_t replies, uint64_t start_ns)
 {
     for (unsigned i = 0; i < attach->channels_count; i++) {

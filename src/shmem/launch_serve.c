@@ -332,7 +332,7 @@ static bool is_output_allowed(const struct serve *serve)
 }
 
 /* Forwards the output that PEs wrote before their end. True when nothing is left; output of their
- * children may go on for ever, and is not waited for. */
+ * children may go on forever, and is not waited for. */
 static bool drain_streams(struct serve *serve)
 {
     for (uint32_t i = 0; i < serve->launch.streams_count; i++) {

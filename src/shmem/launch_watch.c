@@ -71,7 +71,7 @@ static void take_calls(struct via_launch *launch)
     check_global_exit(launch);
 }
 
-/* The output that PEs wrote before their end; output of their children may go on for ever. */
+/* The output that PEs wrote before their end; output of their children may go on forever. */
 static void drain_streams(struct via_launch *launch)
 {
     for (uint32_t i = 0; i < launch->streams_count; i++) {

@@ -25,7 +25,7 @@ typedef int via_vfio_user_attach(void *ctx, struct via_pci **ret_pci);
  * The order of functions of one bridge. QEMU waits for no answer to a write into memory, so such
  * writes may still be in a function's socket when a read by another function is answered. PCI
  * Express does not allow that: the completion of a read that crosses the bridge pushes the posted
- * writes ahead of it (base specification 2.4.1). A driver that relies on it sleeps for ever
+ * writes ahead of it (base specification 2.4.1). A driver that relies on it sleeps forever
  * otherwise. All zero but `regions` at first; one for all servers of the bridge.
  */
 #define VIA_VFIO_USER_SERVERS_MAX 8u

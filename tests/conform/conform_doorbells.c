@@ -56,7 +56,7 @@ static void doorbells_coalesce_and_fire_at_the_edge(void **state)
     }
 }
 
-/* In each round the sleeper must be woken, or the ringer would wait for ever. */
+/* In each round the sleeper must be woken, or the ringer would wait forever. */
 static void ring_rounds(struct pair *pair, unsigned workers, uint64_t rounds)
 {
     static const unsigned bits[] = {1, 6}; /* of different lines: different threads */

@@ -396,7 +396,7 @@ static void the_bug_is_found(void **state)
         {DMA_PRETENDED, "DMA pretended", "a_port_without_dma_says_so"},
         {DMA_EARLY, "DMA done early", "dma_that_is_done_comes_before_later_commits"},
         {DMA_TWICE, "DMA done twice", "a_full_engine_says_so"},
-        {DMA_FOR_EVER, "DMA for ever", "dma_that_is_aborted_comes_back"},
+        {DMA_FOR_EVER, "DMA forever", "dma_that_is_aborted_comes_back"},
         {DMA_ANYWHERE, "DMA anywhere", "dma_out_of_bounds_is_refused"},
     };
     (void)state;

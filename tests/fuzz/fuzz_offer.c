@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
  * Offers of pipes by a peer, and its writes into the pipes: none may make this end touch memory
- * outside the pipes, or loop for ever.
+ * outside the pipes, or loop forever.
  *
  * Input: a byte of options, the message, then the contents of the memory it describes.
  */

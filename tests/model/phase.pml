@@ -7,7 +7,7 @@
  * Each end sends RECORDS records, by the kernel or by the pipe, and may leave the pipes at any time,
  * both ends also at the same time. Each reads what the peer sends, wherever it comes, and then
  * closes. Order within a direction is not modelled (sim/sockets does that). Wrong are: an
- * event that the table does not have, an end that waits for ever, and a record that comes twice or
+ * event that the table does not have, an end that waits forever, and a record that comes twice or
  * not at all.
  *
  * With one of these defined, what the code does is left out:

@@ -8,7 +8,7 @@
  * back when their operations have ended, which may be at any time, and leaves the pipe alone when it
  * is empty: then the pipe is armed, and polled again when the bell rings or a credit has to be
  * posted. If a
- * wake-up can be lost, the reader sleeps for ever with a record in the pipe: an invalid end state.
+ * wake-up can be lost, the reader sleeps forever with a record in the pipe: an invalid end state.
  *
  * With one of these defined, a step of the code is left out, and a wake-up can be lost:
  *   NO_WRITER_FENCE  no fence between posting a record and loading the word

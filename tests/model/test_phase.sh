@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-# Both ends of a connection, with the table of src/sockets/stream/phase.c: no record is lost, none comes twice, no end waits for
-# ever. Each of the broken variants shows.
+# Both ends of a connection, with the table of src/sockets/stream/phase.c: no record is lost, none comes twice, no end waits forever.
+# Each of the broken variants shows.
 set -euo pipefail
 
 models=$(cd "$(dirname "$0")" && pwd)

@@ -9,7 +9,7 @@
  *
  * Stores become visible late, as on every machine: each side's last stores stay in a buffer until a
  * fence, or until the memory takes them. Spin tries every order. If a wake-up can be lost, a thread
- * sleeps for ever with a record in its pipe: an invalid end state.
+ * sleeps forever with a record in its pipe: an invalid end state.
  *
  * With one of these defined, a step of the code is left out, and a wake-up can be lost:
  *   NO_PEER_FENCE      no fence between posting and loading the word

@@ -48,6 +48,7 @@ TEXTS = [
     (r"has no heart", "'sends no heartbeats'"),
     (r"shown out", "'refused', 'closed'"),
     (r"hangs? (?:a|the|its) note", "'posts a note'"),
+    (r"for ever", "'forever', or the event that ends it: 'until the peer closes'"),
 ]
 # Refused everywhere but in the change log of old days.
 REWRITTEN = [
@@ -125,6 +126,7 @@ PLANTS = [
     ("looks", {"sim/b.c": LICENCE + "/* The thread looks at all links. */\n"}, "sim/b.c:2: 'looks at all links'"),
     ("reported", {"docs/b.md": "the program is told of an error\n"}, "docs/b.md:1: 'is told'"),
     ("nothing found", {"sim/b.c": LICENCE + "/* it polls in vain */\n"}, "sim/b.c:2: 'in vain'"),
+    ("forever", {"docs/b.md": "it waits for ever\n"}, "docs/b.md:1: 'for ever'"),
     ("readme", {"README.md": "# x\nfor good\n"}, "README.md:2: 'for good'"),
 ]
 

@@ -94,7 +94,7 @@ static void test_what_a_shell_says_before(void **state)
     assert_int_equal(via_launch_link_take(&peer, &frame, &err), 0);
     assert_true(peer.greeted);
     close_link();
-    /* Not for ever. */
+    /* Not forever. */
     open_link(64);
     int result = 0;
     for (int i = 0; i < 100 && result == 0; i++) {

@@ -16,7 +16,7 @@ BOTH = (r"PE 0 .* waits .* in shmem_barrier_all", r"PE 1 .* waits .* in shmem_ba
 
 class Trace(shmem_lab.Case):
     def hang(self, *words):
-        """A job that waits for ever, as a first trace has shown."""
+        """A job that waits forever, as a first trace has shown."""
         job = self.start(OSHRUN, "-n", 3, "--timeout", 60, *words)
         self.addCleanup(job.stderr.close)
         self.addCleanup(job.stdout.close)

@@ -102,7 +102,7 @@ static void configs_are_valid_and_reach_the_extremes(void **state)
         config.node.session = 1;
         config.node.ports_count = 7;
         assert_true(via_node_bytes(&config.node) > 0);
-        /* A lost wake-up is for ever, unless doorbells get lost. */
+        /* A lost wake-up is forever, unless doorbells get lost. */
         assert_int_equal(config.cpu.insurance_ns != 0, config.port.bell_drop_chance != 0);
         smallest += config.node.pipe_slots == 1 && config.node.bypass_count == 1 &&
                     config.node.window_frames == 1;

@@ -521,7 +521,7 @@ static void harmed_bells_ring(void)
     pid_t pid = fork();
     CHECK(pid >= 0);
     if (pid == 0) {
-        alarm(20); /* when it waits for ever, the check has failed */
+        alarm(20); /* when it waits forever, the check has failed */
         close(pair.client);
         while (read(pair.server, &byte, 1) == 1) {
             sleep_ms(2); /* so that the other sleeps */

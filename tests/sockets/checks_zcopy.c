@@ -379,7 +379,7 @@ static void jumps_out_of_large_sends(void)
     }
 }
 
-static void *send_for_ever(void *fd)
+static void *send_until_the_end(void *fd)
 {
     static unsigned char data[4 * LARGE];
     for (;;) {
@@ -401,7 +401,7 @@ static void cancelling_a_thread_in_a_large_send(void)
     pid_t pid;
     pthread_t thread;
     int fd = with_other(&pid, reads_a_bit_and_stays);
-    CHECK(pthread_create(&thread, NULL, send_for_ever, &fd) == 0);
+    CHECK(pthread_create(&thread, NULL, send_until_the_end, &fd) == 0);
     sleep_ms(50);
     double begin = now_s();
     CHECK(pthread_cancel(thread) == 0 && pthread_join(thread, NULL) == 0);

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
 """Connections to a host that is cut off for longer than its host waits (--give-up-ms): as when TCP gives up its
-retransmissions, the end whose bytes did not arrive gets ETIMEDOUT, the other end gets an error, and no thread sleeps for
-ever. The reader gets the beginning of the sent bytes, and never takes it for all of them."""
+retransmissions, the end whose bytes did not arrive gets ETIMEDOUT, the other end gets an error, and no thread sleeps forever.
+The reader gets the beginning of the sent bytes, and never takes it for all of them."""
 import json
 import subprocess
 import time
@@ -152,7 +152,7 @@ class CutOffForGood(Hosts):
         try:
             out, _ = process.communicate(timeout=HANG_S)
         except subprocess.TimeoutExpired:
-            return "sleeps for ever"
+            return "sleeps forever"
         return json.loads(out) if process.returncode == 0 else out.decode()
 
     def test_no_call_sleeps_forever(self):

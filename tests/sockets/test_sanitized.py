@@ -22,7 +22,7 @@ SUPPRESSIONS = os.path.join(HERE, "tsan.supp")
 # came, which makes an epoll set ready once when it is polled by poll().
 NOT_WITH_THREADS = ["-the_reader_is_killed", "-interrupted_calls_tell_how_far_they_came",
                     "-an_epoll_set_can_be_polled", "-a_sleep_restarts_by_the_handler_that_ran",
-                    # Its own thread is there when the program's last one has ended, for ever.
+                    # Its own thread is there when the program's last one has ended, forever.
                     "-the_last_thread_ends", "-the_last_thread_ends_without_proc",
                     # Without the library these fail under it, too: it installs handlers of its own with other flags,
                     # and queues one signal of a number.

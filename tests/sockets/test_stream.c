@@ -585,7 +585,7 @@ static void records_that_make_no_sense_break_the_stream(void **state)
     expect_broken(&d);
 }
 
-static void empty_records_do_not_keep_a_reader_for_ever(void **state)
+static void empty_records_do_not_keep_a_reader_forever(void **state)
 {
     (void)state;
     struct direction d;
@@ -768,7 +768,7 @@ int main(void)
         cmocka_unit_test(slots_for_the_end_are_left_free),
         cmocka_unit_test(room_for_bodies_comes_back_by_the_quarter),
         cmocka_unit_test(records_that_make_no_sense_break_the_stream),
-        cmocka_unit_test(empty_records_do_not_keep_a_reader_for_ever),
+        cmocka_unit_test(empty_records_do_not_keep_a_reader_forever),
         cmocka_unit_test(the_short_way_leaves_what_is_odd_alone),
         cmocka_unit_test(a_body_longer_than_any_is_not_read),
         cmocka_unit_test(a_query_returns_when_bytes_were_written_and_whether_other_bytes_were),

@@ -6,7 +6,7 @@ environment selects the fault: VIADUCT_FAKE="<host> <how>". Other hosts behave. 
   kill       kills itself
   mute       never becomes ready
   links-bad  is ready, but its links are 'bad-version'
-  links-wait is ready, but its links wait for ever
+  links-wait is ready, but its links wait forever
   stubborn ignores "stop" and SIGTERM
   silent     answers one status per link, then is silent
 """

@@ -156,7 +156,7 @@ void via_pex_engine_set_requester(struct via_pex *pex, enum via_pex_side side, u
 struct via_pex_eeprom_faults {
     unsigned busy_reads;    /* of its control register, after each command */
     unsigned write_polls;   /* of its status, after each write */
-    bool hangs;             /* busy for ever */
+    bool hangs;             /* busy forever */
     bool is_protected;      /* against writes */
     bool tears_upper_half;  /* the write at which power is lost changes this half only */
     unsigned power_loss_at; /* the write of this number; 0: never */

@@ -260,7 +260,7 @@ static int make_client(struct via_ivshmem_server *server, struct client *client,
                : -errno;
 }
 
-/* A connection that stays in the queue would wake the server again at once, for ever. */
+/* A connection that stays in the queue would wake the server again at once, forever. */
 static void refuse_one(struct via_ivshmem_server *server)
 {
     via_log(VIA_LOG_ERROR, "%s: a client is refused: %s", server->path, strerror(errno));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
  * Connections to a hub's listening address that have asked for no link. libfabric's provider tcp
- * accepts them by itself and waits for ever until they say something, so each one that is silent
+ * accepts them by itself and waits forever until they say something, so each one that is silent
  * would keep a descriptor of this process. The kernel is configured to hold back those that send
  * nothing, and what has been here for VIA_OFI_STRANGER_NS without becoming a connection of the hub
  * is shut down; of more than VIA_OFI_STRANGERS_MAX at once the eldest are, whatever their age.

@@ -17,14 +17,14 @@
 #include <stdint.h>
 
 #define VIA_OFI_MAGIC 0x4f414956u /* "VIAO" */
-#define VIA_OFI_WIRE_VERSION 3u   /* these two and the place of the code are for ever */
+#define VIA_OFI_WIRE_VERSION 3u   /* these two and the place of the code are forever */
 #define VIA_OFI_NONCE_BYTES 16u
 #define VIA_OFI_MAC_BYTES 32u
 #define VIA_OFI_SHORT_MAC_BYTES 16u
 #define VIA_OFI_EXCHANGE_BYTES 32u /* half of a key exchange (X25519) */
 #define VIA_OFI_TAG_BYTES 16u      /* after a message that is encrypted */
 
-/* Why a connection is refused. The numbers are for ever. */
+/* Why a connection is refused. The numbers are forever. */
 enum via_ofi_refusal {
     VIA_OFI_ACCEPTED = 0,
     VIA_OFI_REFUSED_VERSION = 1,

@@ -15,7 +15,7 @@
  * point (signal-safety(7)), so no handler of the program may run while its thread holds a mutex: it
  * would deadlock. To block signals costs two system calls for each mutex. Instead a word of the
  * thread counts the mutexes that it holds, and signals.c defers a handler until the count is 0. The
- * thread is not cancelled meanwhile either: the mutex would be held for ever.
+ * thread is not cancelled meanwhile either: the mutex would be held forever.
  */
 struct via_lock_thread {
     uint32_t held;

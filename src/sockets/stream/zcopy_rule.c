@@ -22,7 +22,7 @@ static void switch_way(struct via_zcopy_choice *choice)
 }
 
 /* Limit of a comparison in sends. Some sends do not count, because they ended early or another
- * thread measured at the same time: they may delay a comparison, but not for ever. */
+ * thread measured at the same time: they may delay a comparison, but not forever. */
 static uint32_t sends_max(const struct via_zcopy_choice *choice)
 {
     if (choice->other) {
