@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/signals.h"
 #include "host/host_private.h"
 
 /* Each is a wake-up of the machine; three may be lost before a link is dead. */
@@ -442,10 +443,8 @@ int via_host_start(struct via_host *host, struct via_error *err)
     if (rc != 0) {
         return rc;
     }
-    sigset_t all;
     sigset_t old;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
+    via_signals_block(&old);
     int code = pthread_create(&host->thread, NULL, thread_main, host);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     if (code != 0) {

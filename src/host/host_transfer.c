@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "base/pause.h"
+#include "base/signals.h"
 #include "host/host_private.h"
 #include "port/bell.h"
 
@@ -217,11 +218,8 @@ static void *thread_main(void *argument)
 
 int via_transfer_start(struct via_transfer *transfer, struct via_error *err)
 {
-    /* Signals are for the program's own threads. */
-    sigset_t all;
     sigset_t old;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
+    via_signals_block(&old);
     int code = pthread_create(&transfer->thread, NULL, thread_main, transfer);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     if (code != 0) {

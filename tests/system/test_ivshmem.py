@@ -77,6 +77,40 @@ class Stranger:
         return count
 
 
+class Shrinking:
+    """A server for two clients, whose memory is not sealed: it can take the memory away from them."""
+
+    VECTORS = 16
+
+    def __init__(self, path):
+        self.memory = os.memfd_create("shrinks")
+        os.ftruncate(self.memory, 16 << 20)
+        self.vectors = [[os.eventfd(0, os.EFD_NONBLOCK) for _ in range(self.VECTORS)] for _ in range(2)]
+        self.clients = []
+        self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.listener.bind(path)
+        self.listener.listen(4)
+        self.listener.settimeout(cli.HANG_S)
+
+    def greet(self):
+        """The next two connections."""
+        self.clients = [self.listener.accept()[0] for _ in range(2)]
+        for number, client in enumerate(self.clients):
+            messages = [(0, None), (number, None), (-1, self.memory)]
+            messages += [(peer, fd) for peer in (1 - number, number) for fd in self.vectors[peer]]
+            for value, fd in messages:
+                socket.send_fds(client, [struct.pack("<q", value)], [] if fd is None else [fd])
+
+    def take_away(self):
+        os.ftruncate(self.memory, 0)
+
+    def close(self):
+        for fd in (self.memory, *self.vectors[0], *self.vectors[1]):
+            os.close(fd)
+        for one in (self.listener, *self.clients):
+            one.close()
+
+
 class Ivshmem(cli.Case):
     def setUp(self):
         super().setUp()
@@ -196,6 +230,26 @@ class Ivshmem(cli.Case):
         self.assertEqual(self.deliver(1, "send", 2, 0, 4000, 50, 0.3).wait(cli.HANG_S), 0)
         out, _ = receiver.communicate(timeout=cli.HANG_S)
         self.assertRegex(out, r"(?m)^received [1-9]\d* lost 0 doubled 0 reordered 0 wrong 0$")
+
+    def test_memory_that_goes_under_traffic_ends_no_daemon(self):
+        """Transfer threads that store there get SIGBUS."""
+        self.server.kill()
+        self.server.wait()
+        self.path += "2"
+        server = Shrinking(self.path)
+        self.addCleanup(server.close)
+        self.start_daemon(1, "2=ivshmem:%s,side=0" % self.path)
+        self.start_daemon(2, "1=ivshmem:%s,side=1" % self.path)
+        server.greet()
+        self.wait_up(1, 2)
+        for host in (1, 2):
+            receiver = self.deliver(3 - host, "receive", 1)
+            self.assertEqual(receiver.stdout.readline(), "ready\n")
+            self.deliver(host, "send", 3 - host, 0, 4000, 50, cli.HANG_S)
+        server.take_away()
+        for host in (1, 2):
+            self.assertTrue(cli.wait_for(lambda host=host: [li["state"] for li in self.links_of(host)] == ["down"]), self.links_of(host))
+            self.assertIsNone(self.daemons[host].poll())
 
     def test_three_hosts_on_one_server(self):
         at = "ivshmem:%s,window=1MiB" % self.path
