@@ -50,8 +50,9 @@ struct via_pio_link {
     unsigned ends_count;
     struct via_pci *pci; /* a bare BAR instead; no ends */
     unsigned bar;
-    struct via_port_view views[2]; /* write-combined or memory first */
-    struct via_pci_mapping mappings[2];
+    /* Write-combined or memory first. Of a bare BAR one is mapped at a time. */
+    struct via_port_view views[2];
+    struct via_pci_mapping mapping; /* of a bare BAR */
     unsigned views_count;
     uint64_t window_bytes;
     unsigned char *source; /* what is sent, via_pio_source_bytes; known to the engine */
@@ -74,6 +75,9 @@ VIA_MUST_CHECK int via_pio_link_open(struct via_pio_link *link, uint64_t wait_ns
  * behind it. */
 VIA_MUST_CHECK int via_pio_link_open_bar(struct via_pio_link *link, const char *device,
                                          struct via_pci *pci, unsigned bar, struct via_error *err);
+/* Maps a view of a bare BAR, in place of the other one; the views of a port are mapped. 0, or what
+ * the function's map() says. */
+VIA_MUST_CHECK int via_pio_link_use_view(struct via_pio_link *link, unsigned view);
 /* Also after either failed. */
 void via_pio_link_close(struct via_pio_link *link);
 

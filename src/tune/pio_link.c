@@ -269,18 +269,19 @@ int via_pio_link_open_bar(struct via_pio_link *link, const char *device, struct 
         return via_error_set(err, rc, "%s: memory decoding: %s", device, strerror(-rc));
     }
     link->window_bytes = via_min(region.bytes, (uint64_t)VIA_PIO_SOURCE_BYTES);
-    for (unsigned i = 0; i < 2 && region.mappable && rc == 0; i++) {
-        struct via_pci_mapping *mapping = &link->mappings[link->views_count];
-        rc = link->pci->ops->map(link->pci, bar, 0, link->window_bytes, i == 0, mapping);
-        if (rc == 0 && i == 1 && mapping->caching == link->mappings[0].caching) {
-            link->pci->ops->unmap(link->pci, mapping);
-        } else if (rc == 0) {
-            link->views[link->views_count++] = (struct via_port_view){
-                .at = mapping->at,
-                .bytes = mapping->bytes,
-                .caching = mapping->caching == VIA_PCI_UNCACHED    ? VIA_PORT_UNCACHED
-                           : mapping->caching == VIA_PCI_COMBINING ? VIA_PORT_COMBINING
-                                                                   : VIA_PORT_MEMORY};
+    for (unsigned i = 0; i < 2 && region.mappable; i++) {
+        /* One after the other: what is mapped decides how a second mapping is cached. */
+        struct via_pci_mapping mapping;
+        if (link->pci->ops->map(link->pci, bar, 0, link->window_bytes, i == 0, &mapping) != 0) {
+            continue;
+        }
+        enum via_port_caching caching = mapping.caching == VIA_PCI_UNCACHED    ? VIA_PORT_UNCACHED
+                                        : mapping.caching == VIA_PCI_COMBINING ? VIA_PORT_COMBINING
+                                                                               : VIA_PORT_MEMORY;
+        link->pci->ops->unmap(link->pci, &mapping);
+        if (link->views_count == 0 || caching != link->views[0].caching) {
+            link->views[link->views_count++] =
+                (struct via_port_view){.bytes = link->window_bytes, .caching = caching};
         }
     }
     if (link->views_count == 0) {
@@ -289,15 +290,33 @@ int via_pio_link_open_bar(struct via_pio_link *link, const char *device, struct 
     return make_source(link, err);
 }
 
+int via_pio_link_use_view(struct via_pio_link *link, unsigned view)
+{
+    if (link->pci == NULL || link->views[view].at != NULL) {
+        return 0;
+    }
+    if (link->mapping.at != NULL) {
+        link->pci->ops->unmap(link->pci, &link->mapping);
+    }
+    for (unsigned i = 0; i < link->views_count; i++) {
+        link->views[i].at = NULL;
+    }
+    int rc = link->pci->ops->map(link->pci, link->bar, 0, link->window_bytes,
+                                 link->views[view].caching != VIA_PORT_UNCACHED, &link->mapping);
+    link->views[view].at = rc == 0 ? link->mapping.at : NULL;
+    return rc;
+}
+
 /* --- the end --- */
 
 static void close_views(struct via_pio_link *link)
 {
     struct via_pio_end *end = &link->ends[0];
-    for (unsigned i = 0; i < link->views_count; i++) {
-        if (link->pci != NULL) {
-            link->pci->ops->unmap(link->pci, &link->mappings[i]);
-        } else if (end->config.driver->view_close != NULL) {
+    if (link->pci != NULL && link->mapping.at != NULL) {
+        link->pci->ops->unmap(link->pci, &link->mapping);
+    }
+    for (unsigned i = 0; i < link->views_count && link->pci == NULL; i++) {
+        if (end->config.driver->view_close != NULL) {
             end->config.driver->view_close(end->port, &link->views[i]);
         }
     }

@@ -391,7 +391,8 @@ int via_pio_measure_one(struct via_pio_measure *measure, const struct via_pio_wa
                                    .room = room};
     }
     *ret_figure = (struct via_pio_figure){.way = *way, .bytes = bytes};
-    int rc = time_single(&movers[0], false, ns, &count);
+    int rc = way->kind == VIA_PIO_STORE ? via_pio_link_use_view(measure->link, way->view) : 0;
+    rc = rc == 0 ? time_single(&movers[0], false, ns, &count) : rc;
     if (rc == 0) {
         ret_figure->runs = count;
         ret_figure->mean_ns = mean_of(ns, count, &ret_figure->runs_kept);

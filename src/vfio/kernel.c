@@ -96,20 +96,51 @@ static int kernel_region_write(struct via_pci *pci, unsigned region, uint64_t of
 
 /* --- mappings --- */
 
-/* By sysfs, whose mapping is write-combined; the kernel refuses it while VFIO maps the BAR. */
-static unsigned char *map_combining(struct via_kernel *kernel, unsigned region, uint64_t off,
-                                    uint64_t bytes)
+/*
+ * VFIO maps uncached only. Where the kernel has CONFIG_IO_STRICT_DEVMEM, the first use of a BAR by
+ * VFIO takes all mappings by sysfs away (linux, kernel/resource.c, revoke_iomem(): the next access
+ * raises SIGBUS), and sysfs refuses others until the function is closed. And a CPU must not map one
+ * address both write-combined and uncached. So all mappings of a BAR are by one file, those of
+ * other processes too.
+ */
+static const struct via_kernel_mapping *find_mapped(const struct via_kernel *kernel,
+                                                    unsigned region)
+{
+    for (unsigned i = 0; i < VIA_KERNEL_MAPPINGS_MAX; i++) {
+        if (kernel->mappings[i].at != NULL && kernel->mappings[i].region == region) {
+            return &kernel->mappings[i];
+        }
+    }
+    return NULL;
+}
+
+/* The descriptor is the caller's. */
+static int open_file(struct via_kernel *kernel, unsigned region, enum via_kernel_file file,
+                     int *ret_fd, uint64_t *ret_off)
 {
     char path[160];
-    snprintf(path, sizeof(path), "%s/bus/pci/devices/%s/resource%u_wc", kernel->sysfs,
-             kernel->address, region);
-    int fd = open(path, O_RDWR | O_CLOEXEC);
-    if (fd < 0) {
-        return NULL;
+    snprintf(path, sizeof(path), "%s/bus/pci/devices/%s/resource%u%s", kernel->sysfs,
+             kernel->address, region, file == VIA_KERNEL_SYSFS_COMBINING ? "_wc" : "");
+    *ret_off = file == VIA_KERNEL_DEVICE ? kernel->region_off[region] : 0;
+    *ret_fd = file == VIA_KERNEL_DEVICE ? fcntl(kernel->device_fd, F_DUPFD_CLOEXEC, 0)
+                                        : open(path, O_RDWR | O_CLOEXEC);
+    return *ret_fd >= 0 ? 0 : -errno;
+}
+
+static int map_file(struct via_kernel *kernel, unsigned region, enum via_kernel_file file,
+                    uint64_t off, uint64_t bytes, unsigned char **ret_at)
+{
+    int fd;
+    uint64_t begin;
+    int rc = open_file(kernel, region, file, &fd, &begin);
+    if (rc != 0) {
+        return rc;
     }
-    void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)off);
+    void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)(begin + off));
+    rc = at == MAP_FAILED ? -errno : 0;
     close(fd);
-    return at == MAP_FAILED ? NULL : at;
+    *ret_at = at;
+    return rc;
 }
 
 static struct via_kernel_mapping *find_mapping(struct via_kernel *kernel, const unsigned char *at)
@@ -137,25 +168,32 @@ static int kernel_map(struct via_pci *pci, unsigned region, uint64_t off, uint64
     if (mapping == NULL) {
         return -ENOSPC;
     }
-    enum via_pci_caching caching = VIA_PCI_COMBINING;
-    unsigned char *at = combining && is_prefetchable(pci, region)
-                            ? map_combining(kernel, region, off, bytes)
-                            : NULL;
-    if (at == NULL) {
-        caching = VIA_PCI_UNCACHED;
-        at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, kernel->device_fd,
-                  (off_t)(kernel->region_off[region] + off));
-        if (at == MAP_FAILED) {
-            return -errno;
-        }
+    const struct via_kernel_mapping *mapped = find_mapped(kernel, region);
+    enum via_kernel_file file = mapped != NULL                  ? mapped->file
+                                : !is_prefetchable(pci, region) ? VIA_KERNEL_DEVICE
+                                : combining                     ? VIA_KERNEL_SYSFS_COMBINING
+                                                                : VIA_KERNEL_SYSFS;
+    unsigned char *at = NULL;
+    int rc = map_file(kernel, region, file, off, bytes, &at);
+    if (rc != 0 && mapped == NULL && file != VIA_KERNEL_DEVICE) {
+        file = VIA_KERNEL_DEVICE;
+        rc = map_file(kernel, region, file, off, bytes, &at);
     }
-    int rc = via_guard_add(at, bytes, &mapping->guard);
+    if (rc != 0) {
+        return rc;
+    }
+    rc = via_guard_add(at, bytes, &mapping->guard);
     if (rc != 0) {
         munmap(at, bytes);
         return rc;
     }
     mapping->at = at;
-    *ret_mapping = (struct via_pci_mapping){.at = at, .bytes = bytes, .caching = caching};
+    mapping->region = region;
+    mapping->file = file;
+    *ret_mapping = (struct via_pci_mapping){
+        .at = at,
+        .bytes = bytes,
+        .caching = file == VIA_KERNEL_SYSFS_COMBINING ? VIA_PCI_COMBINING : VIA_PCI_UNCACHED};
     return 0;
 }
 
@@ -184,18 +222,18 @@ static int kernel_region_fd(struct via_pci *pci, unsigned region, int *ret_fd, u
 static int kernel_window_fd(struct via_pci *pci, unsigned region, uint64_t off, uint64_t bytes,
                             int *ret_fd, uint64_t *ret_off)
 {
-    struct via_pci_region whole;
-    int fd, rc = kernel_region_fd(pci, region, &fd, ret_off);
-    if (rc != 0) {
-        return rc;
+    struct via_kernel *kernel = via_kernel_of(pci);
+    if (region >= VIA_PCI_REGIONS || !kernel->region_maps[region]) {
+        return -ENOTSUP;
     }
-    rc = pci->ops->region(pci, region, &whole);
-    if (rc != 0 || off > whole.bytes || bytes > whole.bytes - off) {
-        return rc != 0 ? rc : -EINVAL;
+    if (off > kernel->region_bytes[region] || bytes > kernel->region_bytes[region] - off) {
+        return -EINVAL;
     }
+    const struct via_kernel_mapping *mapped = find_mapped(kernel, region);
+    int rc = open_file(kernel, region, mapped != NULL ? mapped->file : VIA_KERNEL_DEVICE, ret_fd,
+                       ret_off);
     *ret_off += off;
-    *ret_fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
-    return *ret_fd >= 0 ? 0 : -errno;
+    return rc;
 }
 
 /* --- interrupts --- */

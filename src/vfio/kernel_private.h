@@ -14,9 +14,18 @@
 #define VIA_KERNEL_MAPPINGS_MAX 16u
 #define VIA_KERNEL_PAGE_BYTES 4096u
 
+/* The file by which a BAR is mapped. */
+enum via_kernel_file {
+    VIA_KERNEL_DEVICE,          /* VFIO's: uncached */
+    VIA_KERNEL_SYSFS,           /* resourceN: uncached */
+    VIA_KERNEL_SYSFS_COMBINING, /* resourceN_wc, if the BAR is prefetchable */
+};
+
 struct via_kernel_mapping {
     unsigned char *at; /* NULL: free */
     unsigned guard;
+    unsigned region;
+    enum via_kernel_file file;
 };
 
 /* The translation of the function's addresses. */

@@ -94,7 +94,8 @@ struct via_pci_ops {
 
     /*
      * Maps bytes of a region from off on (whole pages), write-combined if that is wanted and can be
-     * had, else uncached; caching says which. Owned by the caller until unmap(). Loads bring
+     * had, else uncached; caching says which. While a region is mapped, further mappings may be of
+     * the same kind, whatever is wanted. Owned by the caller until unmap(). Loads bring
      * all-ones where nothing answers. A mapping of a function that is removed may raise SIGBUS
      * where the kernel takes the pages away: see via_pci_guard() of the backends that can. -ENOTSUP
      * (only by region_read and _write), -EINVAL, -ENOMEM, ...

@@ -14,8 +14,9 @@ import time
 
 MEMORY_MIB = 384
 BOOT_S = 120
-# In the order in which they are loaded.
-MODULES = ("virt/lib/irqbypass", "drivers/vfio/vfio", "drivers/vfio/vfio_iommu_type1", "drivers/vfio/pci/vfio-pci-core",
+# In the order in which they are loaded; those that the kernel has. A folder VIADUCT_LAB_MODULES has NAME.ko of modules to load in their place, as Debian's
+# kernels have no iommufd.
+MODULES = ("virt/lib/irqbypass", "drivers/iommu/iommufd/iommufd", "drivers/vfio/vfio", "drivers/vfio/vfio_iommu_type1", "drivers/vfio/pci/vfio-pci-core",
            "drivers/vfio/pci/vfio-pci", "drivers/net/tun")
 INIT = """#!/bin/busybox sh
 /bin/busybox mkdir -p /proc /sys /dev /run /tmp /sbin /usr/bin /usr/sbin /root /var/log
@@ -94,9 +95,10 @@ def build_image(packages, path, programs, more=()):
     for i, module in enumerate(MODULES):
         plain = path + ".ko"
         source = os.path.join(packages.modules, "kernel", module + ".ko.xz")
-        if not os.path.exists(source):
+        own = os.path.join(os.environ.get("VIADUCT_LAB_MODULES", ""), os.path.basename(module) + ".ko")
+        if not os.path.exists(own) and not os.path.exists(source):
             continue
-        with lzma.open(source) as packed, open(plain, "wb") as file:
+        with open(own, "rb") if os.path.exists(own) else lzma.open(source) as packed, open(plain, "wb") as file:
             shutil.copyfileobj(packed, file)
         cpio.add_file(plain, "modules/%d-%s.ko" % (i, os.path.basename(module)))
     files = [(shutil.which(name), None) for name in programs] + list(more)

@@ -15,7 +15,7 @@ class Lab(lab_hosts.Lab):
     programs = ()
 
     def links_of(self, host):
-        return ("%d=pex:%s,window=1MiB" % (3 - host, FUNCTION),)
+        return ("%d=pex:%s,window=1MiB,slices" % (3 - host, FUNCTION),)
 
     def start(self):
         self.build_image()
@@ -59,6 +59,20 @@ class Quick(lab_hosts.Case):
         self.lab.start_daemon(2)
         self.both_wait("up")
         self.send_both_ways()
+
+    def test_b_processes_store_through_slices_of_the_bar(self):
+        self.both_wait("up")
+        self.guests[2].run("sleep 1000 | %smemory 1 65536 >/tmp/memory 2>&1 &" % lab_hosts.deliver(2))
+        self.guests[1].run(lab_hosts.deliver(1) + "put 2 1024 0.2", lab_hosts.HANG_S)
+        self.assertRegex(self.guests[1].run("viaduct metrics"), r'(?m)^viaduct_slice_puts_total{host="1"} [1-9]')
+        self.assertEqual(self.lab.state(1, 2), "up")
+
+    def test_c_a_bar_is_measured_write_combined_and_uncached(self):
+        """Last, as it ends the daemon: what is behind the BAR is lost."""
+        self.guests[1].run("kill $(cat /tmp/viaductd.pid); while pidof viaductd; do sleep 0.1; done")
+        out = self.guests[1].run("viaduct perf pio --device %s --sizes 64 --seconds 0.002" % FUNCTION, lab_hosts.HANG_S)
+        for column in ("wc 8", "uc 8"):
+            self.assertRegex(out, r"(?m)^ +bytes .* %s " % column)
 
 
 if __name__ == "__main__":

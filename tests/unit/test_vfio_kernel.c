@@ -249,6 +249,68 @@ static void open_and_check(struct fake_machine *machine, const char *describes)
     assert_int_equal(count_fds(), fds);
 }
 
+/* The file that a process maps by window_fd(), and where. */
+static void check_window(struct via_pci *pci, const char *file, uint64_t off)
+{
+    char path[64], target[256] = "";
+    int fd;
+    uint64_t fd_off;
+    assert_int_equal(pci->ops->window_fd(pci, 0, 4096, 4096, &fd, &fd_off), 0);
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    assert_true(readlink(path, target, sizeof(target) - 1) > 0);
+    assert_non_null(strstr(target, file));
+    assert_int_equal(fd_off, off);
+    close(fd);
+}
+
+static void map_both(struct via_pci *pci, bool first_combines, enum via_pci_caching caching,
+                     const char *file, uint64_t off)
+{
+    struct via_pci_mapping mappings[2];
+    for (unsigned i = 0; i < 2; i++) {
+        assert_int_equal(pci->ops->map(pci, 0, 0, 4096, first_combines == (i == 0), &mappings[i]),
+                         0);
+        assert_int_equal(mappings[i].caching, caching);
+    }
+    check_window(pci, file, off);
+    pci->ops->unmap(pci, &mappings[0]);
+    check_window(pci, file, off);
+    pci->ops->unmap(pci, &mappings[1]);
+}
+
+static void make_file(const struct fake_machine *machine, const char *name)
+{
+    char path[256];
+    snprintf(path, sizeof(path), "%s%s", machine->folder, name);
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    assert_true(fd >= 0);
+    close(fd);
+}
+
+/* A kernel with CONFIG_IO_STRICT_DEVMEM ends mappings by sysfs when VFIO maps the BAR. */
+static void a_bar_is_mapped_by_one_file_at_a_time(void **state)
+{
+    struct fake_machine machine;
+    struct via_pci *pci;
+    struct via_error err = {0};
+    (void)state;
+    begin_machine(&machine, true, false);
+    assert_int_equal(via_kernel_open(&machine.options, &pci, &err), 0);
+    map_both(pci, true, VIA_PCI_UNCACHED, "device", 4096); /* not prefetchable */
+    make_file(&machine, DEVICE "/resource0");
+    make_file(&machine, DEVICE "/resource0_wc");
+    map_both(pci, true, VIA_PCI_UNCACHED, "device", 4096);
+    assert_int_equal(pci->ops->config_write(pci, VIA_PCI_BAR(0), 4, 0xC), 0);
+    map_both(pci, true, VIA_PCI_COMBINING, "/resource0_wc", 4096);
+    map_both(pci, false, VIA_PCI_UNCACHED, "/resource0", 4096);
+    map_both(pci, true, VIA_PCI_COMBINING, "/resource0_wc", 4096);
+    check_window(pci, "device", 4096);
+    end_machine(&machine); /* sysfs refuses: VFIO's file remains */
+    map_both(pci, true, VIA_PCI_UNCACHED, "device", 4096);
+    map_both(pci, false, VIA_PCI_UNCACHED, "device", 4096);
+    pci->ops->close(pci);
+}
+
 static void iommufd_is_taken_where_it_is(void **state)
 {
     struct fake_machine machine;
@@ -544,6 +606,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_the_kernel_lacks_is_said),
+        cmocka_unit_test(a_bar_is_mapped_by_one_file_at_a_time),
         cmocka_unit_test(iommufd_is_taken_where_it_is),
         cmocka_unit_test(without_iommufd_the_group_does),
         cmocka_unit_test(what_iommufd_refuses_is_said),
