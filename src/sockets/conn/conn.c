@@ -165,12 +165,17 @@ bool via_conn_is_none(void)
     return atomic_load_explicit(&all_count, memory_order_relaxed) == 0;
 }
 
-void via_conn_each(void (*visit)(struct via_conn *conn))
+static void visit_locked(void (*visit)(struct via_conn *conn))
 {
-    via_lock(&all_lock);
     via_list_foreach(it, &all) {
         visit(via_list_entry(it, struct via_conn, all));
     }
+}
+
+void via_conn_each(void (*visit)(struct via_conn *conn))
+{
+    via_lock(&all_lock);
+    visit_locked(visit);
     via_unlock(&all_lock);
 }
 
@@ -179,9 +184,7 @@ bool via_conn_try_each(void (*visit)(struct via_conn *conn))
     if (!via_try_lock(&all_lock)) {
         return false;
     }
-    via_list_foreach(it, &all) {
-        visit(via_list_entry(it, struct via_conn, all));
-    }
+    visit_locked(visit);
     via_unlock(&all_lock);
     return true;
 }
@@ -530,13 +533,6 @@ static void begin_child(struct via_conn *conn)
     *conn->stats = (struct via_stats_conn){.reason = conn->own_stats.reason,
                                            .accelerated = conn->own_stats.accelerated,
                                            .demoted = conn->own_stats.demoted};
-}
-
-static void visit_locked(void (*visit)(struct via_conn *conn))
-{
-    via_list_foreach(it, &all) {
-        visit(via_list_entry(it, struct via_conn, all));
-    }
 }
 
 void via_conn_fork_prepare(void)

@@ -184,11 +184,15 @@ void via_side_allow_avail(struct via_side *side)
     via_stream_tx_allow_avail(&side->tx, own_words, peer_words);
 }
 
+/* A word of the peer's memory. */
+static _Atomic uint64_t *peer_word(struct via_side *side, size_t off)
+{
+    return (_Atomic uint64_t *)(void *)(side->rx.pipe.credit.direct + off);
+}
+
 void via_side_publish_flags(struct via_side *side, uint64_t flags)
 {
-    _Atomic uint64_t *word =
-        (_Atomic uint64_t *)(void *)(side->rx.pipe.credit.direct + VIA_SEGMENT_FLAGS_OFF);
-    atomic_store_explicit(word, flags, memory_order_release);
+    atomic_store_explicit(peer_word(side, VIA_SEGMENT_FLAGS_OFF), flags, memory_order_release);
 }
 
 /* The number of this thread's CPU, plus 1. */
@@ -199,33 +203,27 @@ static uint64_t own_cpu(void)
 
 bool via_side_is_apart(const struct via_side *side)
 {
-    const _Atomic uint64_t *cpu =
-        side->tx.pipe.credit + (VIA_SEGMENT_CPU_OFF - VIA_SEGMENT_CREDIT_OFF) / sizeof(*cpu);
-    return atomic_load_explicit(cpu, memory_order_relaxed) != own_cpu();
+    return atomic_load_explicit(via_side_own_word(side, VIA_SEGMENT_CPU_OFF),
+                                memory_order_relaxed) != own_cpu();
 }
 
 void via_side_publish_cpu(struct via_side *side)
 {
     uint64_t cpu = own_cpu();
     if (via_unlikely(cpu != side->cpu_said)) {
-        _Atomic uint64_t *word =
-            (_Atomic uint64_t *)(void *)(side->rx.pipe.credit.direct + VIA_SEGMENT_CPU_OFF);
         side->cpu_said = cpu;
-        atomic_store_explicit(word, cpu, memory_order_relaxed);
+        atomic_store_explicit(peer_word(side, VIA_SEGMENT_CPU_OFF), cpu, memory_order_relaxed);
     }
 }
 
 void via_side_ask_times(struct via_side *side, uint64_t set)
 {
-    _Atomic uint64_t *word =
-        (_Atomic uint64_t *)(void *)(side->rx.pipe.credit.direct + VIA_SEGMENT_TIMES_OFF);
-    atomic_store_explicit(word, set, memory_order_relaxed);
+    atomic_store_explicit(peer_word(side, VIA_SEGMENT_TIMES_OFF), set, memory_order_relaxed);
 }
 
 void via_side_publish_cold(struct via_side *side)
 {
-    _Atomic uint64_t *word =
-        (_Atomic uint64_t *)(void *)(side->rx.pipe.credit.direct + VIA_SEGMENT_COLD_OFF);
     side->cold_said = side->cold_said == UINT32_MAX ? 1 : side->cold_said + 1;
-    atomic_store_explicit(word, side->cold_said, memory_order_relaxed);
+    atomic_store_explicit(peer_word(side, VIA_SEGMENT_COLD_OFF), side->cold_said,
+                          memory_order_relaxed);
 }

@@ -162,30 +162,31 @@ static inline bool via_side_is_in(const struct via_side *side, uint32_t phases)
     return via_phase_is_in(via_phase_get(&side->phase), phases);
 }
 
+/* A word of this end's memory, which the peer writes. */
+static inline const _Atomic uint64_t *via_side_own_word(const struct via_side *side, size_t off)
+{
+    return side->tx.pipe.credit + (off - VIA_SEGMENT_CREDIT_OFF) / sizeof(uint64_t);
+}
+
 /* The peer's flags. */
 static inline uint64_t via_side_flags(const struct via_side *side)
 {
-    const _Atomic uint64_t *credit = side->tx.pipe.credit;
     /* Pairs with the release in via_side_publish_flags(). */
-    return atomic_load_explicit(credit + 1, memory_order_acquire);
+    return atomic_load_explicit(via_side_own_word(side, VIA_SEGMENT_FLAGS_OFF),
+                                memory_order_acquire);
 }
-_Static_assert(VIA_SEGMENT_FLAGS_OFF == VIA_SEGMENT_CREDIT_OFF + 8, "behind the credit word");
 
 /* Over the fabric: does the peer's word that it sleeps arrive before it sleeps? */
 static inline bool via_side_is_peer_prompt(const struct via_side *side)
 {
-    const _Atomic uint64_t *credit = side->tx.pipe.credit;
-    return atomic_load_explicit(credit + (VIA_SEGMENT_PROMPT_OFF - VIA_SEGMENT_CREDIT_OFF) /
-                                             sizeof(*credit),
+    return atomic_load_explicit(via_side_own_word(side, VIA_SEGMENT_PROMPT_OFF),
                                 memory_order_relaxed) != 0;
 }
 
 /* The peer's cold word; 0: none yet. Its value is only compared. */
 static inline uint32_t via_side_cold(const struct via_side *side)
 {
-    const _Atomic uint64_t *credit = side->tx.pipe.credit;
-    return (uint32_t)atomic_load_explicit(credit + (VIA_SEGMENT_COLD_OFF - VIA_SEGMENT_CREDIT_OFF) /
-                                                       sizeof(*credit),
+    return (uint32_t)atomic_load_explicit(via_side_own_word(side, VIA_SEGMENT_COLD_OFF),
                                           memory_order_relaxed);
 }
 

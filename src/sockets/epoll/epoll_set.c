@@ -202,14 +202,7 @@ static void wake_sleepers(struct via_ep_set *set, bool uncounted)
 
 struct via_op via_ep_op(const struct via_ep_entry *entry)
 {
-    bool alone = via_is_alone();
-    struct via_side *side = entry->conn->side;
-    return (struct via_op){.conn = entry->conn,
-                           .side = side,
-                           .fd = via_ep_number(entry),
-                           .alone = alone,
-                           .exclusive = alone && side->forked == 0,
-                           .thread = via_os_thread()};
+    return via_conn_op(entry->conn, via_ep_number(entry));
 }
 
 /* The events that the kernel should watch. */

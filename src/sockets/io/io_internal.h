@@ -5,6 +5,7 @@
 
 #include <poll.h>
 
+#include "core/pipe_inline.h"
 #include "sockets/conn/carrier.h"
 #include "sockets/io/io.h"
 #include "sockets/process/cancel.h"
@@ -38,6 +39,15 @@ static inline void via_tx_give(struct via_op *op)
 static inline void via_io_note_full(const struct via_op *op)
 {
     atomic_fetch_add_explicit(&op->side->tx_full, 1, memory_order_relaxed);
+}
+
+/* Quick check for a reader, without a system call: true if the next step may have something.
+ * Without the token, so it is repeated with the token. */
+static inline bool via_io_has_news(const struct via_stream_rx *rx)
+{
+    return rx->span != VIA_SPAN_KERNEL_UNTIL && /* the kernel's bytes are next, whatever the pipe
+                                                   contains */
+           (rx->held || rx->avail.held || via_pipe_is_ready(&rx->pipe));
 }
 
 /* Counts bytes that the kernel has sent. */

@@ -310,15 +310,6 @@ uint64_t via_io_deadline(const _Atomic uint64_t *timeout_ns)
     return timeout == 0 ? VIA_NEVER_NS : via_os_now_ns() + timeout;
 }
 
-/* Quick check for a reader: true if there may be news. Without the token, so it is repeated with
- * the token. */
-static bool rx_has_news(const struct via_stream_rx *rx)
-{
-    return rx->span != VIA_SPAN_KERNEL_UNTIL && /* the kernel's bytes are next, whatever the pipe
-                                                   contains */
-           (rx->held || rx->avail.held || via_pipe_is_ready(&rx->pipe));
-}
-
 static bool tx_has_room(struct via_op *op)
 {
     if (op->side->tx.span != VIA_SPAN_PIPE || via_tx_take(op) != 0) {
@@ -332,7 +323,7 @@ static bool tx_has_room(struct via_op *op)
 static bool has_news(struct via_op *op, uint32_t what)
 {
     bool over = !via_conn_is_local(op->conn) && via_io_is_given_up(op);
-    return over || (what == POLLIN ? rx_has_news(&op->side->rx) : tx_has_room(op));
+    return over || (what == POLLIN ? via_io_has_news(&op->side->rx) : tx_has_room(op));
 }
 
 /* If the peer's direction has ended before, no event tells a writer that the other end has lost its

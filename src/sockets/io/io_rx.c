@@ -281,13 +281,6 @@ static ssize_t recv_step(struct via_op *op, struct via_iov *iov, int flags)
     }
 }
 
-/* Does the next step have bytes as well, without a system call? */
-static bool has_more_now(const struct via_stream_rx *rx)
-{
-    return rx->span != VIA_SPAN_KERNEL_UNTIL &&
-           (rx->held || rx->avail.held || via_pipe_is_ready(&rx->pipe));
-}
-
 /* One try on a connection with pipes. A program that gets fewer bytes than it asked for concludes
  * that there are no more, and may wait for an edge. So it gets all available bytes, from the pipe
  * and from the kernel. */
@@ -303,7 +296,8 @@ static ssize_t recv_piped(struct via_op *op, struct via_iov *iov, int flags)
         }
         total += n;
         pipe &= rx->span != VIA_SPAN_PIPE; /* at the end of a pipe span the kernel may have more */
-        if (via_likely(iov->left == 0) || (flags & MSG_PEEK) != 0 || (!pipe && !has_more_now(rx))) {
+        if (via_likely(iov->left == 0) || (flags & MSG_PEEK) != 0 ||
+            (!pipe && !via_io_has_news(rx))) {
             return total;
         }
         flags |= HAS_SOME;

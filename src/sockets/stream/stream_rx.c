@@ -330,28 +330,27 @@ size_t via_stream_rx_bytes(const struct via_stream_rx *rx, size_t enough)
     return total;
 }
 
-bool via_stream_rx_is_ending(const struct via_stream_rx *rx)
+/* Moves a copy past the present records. */
+static struct via_stream_rx pass_all(struct via_stream_rx copy)
 {
-    struct via_stream_rx copy = probe(rx);
     while (pass(&copy) != 0) {
     }
-    return copy.ended;
+    return copy;
+}
+
+bool via_stream_rx_is_ending(const struct via_stream_rx *rx)
+{
+    return pass_all(probe(rx)).ended;
 }
 
 bool via_stream_rx_is_left(const struct via_stream_rx *rx)
 {
-    struct via_stream_rx copy = probe_behind_kernel(rx);
-    while (pass(&copy) != 0) {
-    }
-    return copy.span == VIA_SPAN_KERNEL;
+    return pass_all(probe_behind_kernel(rx)).span == VIA_SPAN_KERNEL;
 }
 
 uint64_t via_stream_rx_resent_bytes(const struct via_stream_rx *rx)
 {
-    struct via_stream_rx copy = probe_behind_kernel(rx);
-    while (pass(&copy) != 0) {
-    }
-    return copy.again;
+    return pass_all(probe_behind_kernel(rx)).again;
 }
 
 /* --- leaving a pipe whose bytes the kernel has ----------------------------------------------- */
