@@ -46,7 +46,7 @@ static const char usage_text[] =
     "  --first N       first seed (run, catch; default 1)\n"
     "  --count N       how many seeds (run; default 1000. catch: at most; default 500)\n"
     "  --jobs N        processes (run, catch; default: one per core)\n"
-    "  --seconds N     begin no seed after so long (run, catch; default: no limit)\n"
+    "  --seconds N     begin no seed after N seconds (run, catch; default: no limit)\n"
     "  --graph G       ring, chain, star, mesh, random, torus, tree, cube, any (default: drawn\n"
     "                  by the seed)\n"
     "  --ring          the same as --graph ring\n"

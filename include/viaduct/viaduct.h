@@ -92,7 +92,7 @@ struct via_segment;
 /*
  * Registers `bytes` (rounded up to pages) of fresh zeroed shared memory, mapped in this process.
  * access: VIADUCT_SEGMENT_READ | VIADUCT_SEGMENT_WRITE, what others may do; 0 for a source of own
- * puts. Other processes never map a segment that they may not read: puts go by frames. With
+ * puts. Other processes never map a segment that they may not read: frames carry puts. With
  * VIADUCT_SEGMENT_LINGER besides, gets by frames still find it for some seconds after the process
  * has ended without freeing it, when puts are refused already: what was in it last can be read by
  * the caller that learns of the end. -ENOMEM, -ENOSPC (the host's table is full), -EDQUOT (the user
@@ -134,15 +134,15 @@ VIADUCT_API int via_remote_open(struct via_attach *attach, unsigned host, uint64
 VIADUCT_API void via_remote_close(struct via_remote *remote);
 
 /*
- * Before the first access of a remote: from now on its puts, gets and updates go by a connection to
+ * Before the first access of a remote: from now on its puts, gets and updates use a connection to
  * its host, where that is a neighbour over libfabric's TCP and the link is not encrypted. Remotes
  * of an attachment at one host share a connection. The daemon of this process is not on the way, so
- * a round trip takes a fraction of the time. While the link is down, accesses go by frames. Blocks
+ * a round trip takes a fraction of the time. While the link is down, frames carry accesses. Blocks
  * for some round trips, one second at most. 0. -EXDEV: such a connection cannot be; -EHOSTDOWN: a
  * firewall is in between; -EBUSY, -ENOSPC: there are as many connections as there may be; -ENOMEM;
- * -ENOTCONN. After a failure all goes by frames, as without this call.
+ * -ENOTCONN. After a failure frames carry everything, as without this call.
  *
- * Accesses of one thread stay in order: those that go by frames (VIADUCT_PUT_NOTIFY, all that is
+ * Accesses of one thread stay in order: those sent as frames (VIADUCT_PUT_NOTIFY, all that is
  * called try) wait until those by the connection have arrived. Messages do not: call
  * via_attach_quiet() before. When the connection ends, because the host has, accesses fail with
  * -ECONNRESET: some of what was put since the last quiet may not have arrived, and nothing arrives

@@ -30,7 +30,7 @@ struct via_fabric {
     char like[16];                /* class of links that is emulated; "" = plain memory */
     unsigned window_mib;          /* of such a link; 0 = the class's */
     unsigned spin_us;             /* longest a transfer thread polls before it sleeps */
-    unsigned dma_bytes;           /* bodies from here on go by DMA; 0 = none do */
+    unsigned dma_bytes;           /* DMA moves bodies from this size on; 0 = none */
     unsigned give_up_ms;          /* operations for a host that is not heard of end; 0 = never */
     unsigned wait_ms;             /* operations that a host keeps waiting end; 0 = never */
     const char *key;              /* file of the fabric key; NULL = none. Not in the state */

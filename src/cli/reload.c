@@ -15,9 +15,9 @@
 static const char help[] =
     "usage: viaduct reload [--rundir DIR]\n"
     "\n"
-    "The daemon of this machine reads its configuration file again. Prints the links that came\n"
-    "and went, and settings that need a restart of the daemon; a file with an error changes "
-    "nothing.\n"
+    "The daemon of this machine reads its configuration file again. Prints the links that were\n"
+    "added and removed, and settings that need a restart of the daemon; a file with an error\n"
+    "changes nothing.\n"
     "\n"
     "  --rundir DIR     run directory of the daemon (default $VIADUCT_RUNDIR or /run/viaduct)\n"
     "  -h, --help       this text\n";

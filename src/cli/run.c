@@ -19,7 +19,7 @@ static const char help[] =
     "usage: viaduct run [OPTION...] --host H [--] PROGRAM [ARGUMENT...]\n"
     "       viaduct run [OPTION...] H -- PROGRAM [ARGUMENT...]\n"
     "\n"
-    "Runs a program on a host of the fabric: its sockets go by Viaduct where they can, and\n"
+    "Runs a program on a host of the fabric: its sockets use Viaduct where they can, and\n"
     "libviaduct and OpenSHMEM programs attach to that host. On another machine an agent starts\n"
     "it: ssh. The exit code is the program's; 127 if it is not found, 126 if it can not be run.\n"
     "\n"

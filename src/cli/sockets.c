@@ -16,7 +16,7 @@ static const char help[] =
     "\n"
     "Without a program: lists the TCP connections of this user's processes (root: of all), "
     "whether\n"
-    "each goes by pipes, and if not, why. With one: runs it with the sockets' library in front of\n"
+    "each uses pipes, and if not, why. With one: runs it with the sockets' library in front of\n"
     "the C library; the exit code is the program's; 127 if it is not found, 126 if it can not be\n"
     "run.\n"
     "\n"

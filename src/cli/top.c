@@ -13,7 +13,7 @@
 static const char help[] =
     "usage: viaduct top [--interval SECONDS] [--once] [--fabric NAME | --rundir DIR]\n"
     "\n"
-    "Shows hosts, links, TCP connections, OpenSHMEM jobs and attached processes, and renews them.\n"
+    "Shows hosts, links, TCP connections, OpenSHMEM jobs and attached processes, live.\n"
     "\n"
     "  --interval SECONDS  between two pictures, 0.2 to 60 (1)\n"
     "  --once           print everything once, half a second later, and end\n"

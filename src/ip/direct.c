@@ -27,7 +27,7 @@
 #define PROBE_NS (250 * VIA_MSEC_NS)
 /* While the way is closed. */
 #define PROBE_CLOSED_NS VIA_SEC_NS
-/* Without an echo for so long packets go by the inboxes: several probes, and a process that does
+/* Without an echo for this long the inboxes carry packets: several probes, and a process that does
  * not get a processor for a while. */
 #define SILENT_NS_MAX (2 * VIA_SEC_NS)
 #define MESSAGES_MAX 64u
@@ -204,7 +204,7 @@ static bool is_current(const struct door *door, const struct via_ip_direct *dire
 
 /* --- the way out ----------------------------------------------------------------------------- */
 
-/* Programs send segments of a length that fits, or else most packets go by the inboxes. */
+/* Programs send segments of a length that fits, or else the inboxes carry most packets. */
 static void route(const struct via_ip_direct *direct, unsigned host, unsigned mtu, bool there)
 {
     const struct via_ip_shared *shared = direct->shared;

@@ -6,7 +6,7 @@
  *
  * Each host lays a card (port, token) in the other's inbox. A probe, as long as the longest packet,
  * and its echo show that the way is open; from then on packets go directly. Without an echo for a
- * while, without a link, or in another session, they go by the inboxes again.
+ * while, without a link, or in another session, the inboxes carry them again.
  *
  * Of the thread of queue 0.
  */

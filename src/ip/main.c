@@ -154,7 +154,7 @@ static int open_device(struct via_error *err)
     return rc;
 }
 
-/* Without it all packets go by inboxes. A host that routes for others does without: the packets of
+/* Without it inboxes carry all packets. A host that routes for others does without: the packets of
  * strangers have other addresses. */
 static void open_kernel(void)
 {

@@ -38,7 +38,7 @@ static const char usage_text[] =
     "  --tag             put [PE] before each line of output\n"
     "  --trace           what each PE of the running jobs waits for (the same: SIGQUIT)\n"
     "  --job JOB         with --trace: the job of this id, or of the launcher with this pid\n"
-    "  --json            with --trace: for Perfetto and chrome://tracing, an array a job\n"
+    "  --json            with --trace: for Perfetto and chrome://tracing, one array per job\n"
     "  --help, --version\n"
     "\n"
     "Exit code: that of the first PE that fails, 128 + n when it was killed by signal n, else 0.\n"
