@@ -225,6 +225,38 @@ static void a_client_in_mid_message_delays_no_read(void **state)
     close(reader);
 }
 
+/* Asks without reading answers, until the server can not send any more: then it takes no request.
+ */
+static void fill_with_answers(int fd)
+{
+    struct {
+        struct via_vfio_user_header header;
+        struct via_vfio_user_access access;
+    } request = {
+        .header = {.id = 7, .command = VIA_VFIO_USER_REGION_READ, .bytes = sizeof(request)},
+        .access = {.region = REGISTERS, .count = sizeof(uint64_t)}};
+    for (unsigned waits = 0; waits < 10;) {
+        if (send(fd, &request, sizeof(request), MSG_NOSIGNAL | MSG_DONTWAIT) < 0) {
+            assert_int_equal(errno, EAGAIN);
+            usleep(5000);
+            waits++;
+        } else {
+            waits = 0;
+        }
+    }
+}
+
+/* What waits in its socket comes after an answer that the server can not send. */
+static void a_client_that_reads_no_answers_delays_no_read(void **state)
+{
+    (void)state;
+    int deaf = connect_to(&functions[0]), reader = connect_to(&functions[1]);
+    fill_with_answers(deaf);
+    check_reads_are_early(reader);
+    close(deaf);
+    close(reader);
+}
+
 /* Each read waits only for earlier messages of the other client. */
 static void two_reads_do_not_wait_for_each_other(void **state)
 {
@@ -248,6 +280,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_read_that_crosses_pushes_what_the_peer_posted, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(a_client_in_mid_message_delays_no_read, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_client_that_reads_no_answers_delays_no_read, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(two_reads_do_not_wait_for_each_other, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
