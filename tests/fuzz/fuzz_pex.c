@@ -253,6 +253,7 @@ static void give_errata(struct world *world, unsigned bits)
         .fails = (bits & 4) != 0,
         .stalls = (bits & 8) != 0,
         .misaligned_reads = bits >> 4 & 3,
+        .enable_fires_msi = (bits & 4) != 0,
     };
     via_pex_engine_set_faults(world->pex, VIA_PEX_LINK, &faults);
 }

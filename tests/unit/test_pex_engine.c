@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -76,10 +78,10 @@ static void the_dma_function_is_a_device(void **state)
 }
 
 /* Copies 4 bytes by channel 0 in block mode. Returns the status in the size register afterwards. */
-static uint32_t copy_word(struct via_pci *pci, uint64_t from, uint64_t to)
+static uint32_t copy_block(struct via_pci *pci, uint64_t from, uint64_t to, uint32_t flags)
 {
     uint32_t regs[] = {(uint32_t)from, (uint32_t)(from >> 32), (uint32_t)to, (uint32_t)(to >> 32),
-                       0x80000004u};
+                       flags | 4};
     uint32_t start = 8, size = 0;
     for (unsigned i = 0; i < 5; i++) {
         assert_int_equal(pci->ops->region_write(pci, 0, 0x200 + 4 * i, &regs[i], 4), 0);
@@ -87,6 +89,49 @@ static uint32_t copy_word(struct via_pci *pci, uint64_t from, uint64_t to)
     assert_int_equal(pci->ops->region_write(pci, 0, 0x238, &start, 4), 0);
     assert_int_equal(pci->ops->region_read(pci, 0, 0x210, &size, 4), 0);
     return size;
+}
+
+static uint32_t copy_word(struct via_pci *pci, uint64_t from, uint64_t to)
+{
+    return copy_block(pci, from, to, 0x80000000u);
+}
+
+/* How often the interrupt came. */
+static unsigned copy_and_count(const struct world *world, struct via_pci *pci, int fd)
+{
+    eventfd_t count = 0;
+    uint32_t done = copy_block(pci, world->iova, world->iova + 4096, 0xc0000000u);
+    assert_int_equal(done, 0x40000000);
+    return eventfd_read(fd, &count) == 0 ? (unsigned)count : 0;
+}
+
+/* A driver that leaves without clearing the status (Linux' plx_dma, when it is unbound under load),
+ * and is bound again. */
+static void a_status_that_a_driver_has_left(void **state)
+{
+    struct world *world = *state;
+    for (unsigned fires = 0; fires < 2; fires++) {
+        const struct via_pex_engine_faults faults = {.enable_fires_msi = fires != 0};
+        const uint32_t clear = 0x00040000u;
+        struct via_pci *pci;
+        eventfd_t count = 0;
+        int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+        assert_int_equal(via_pex_attach_engine(world->pex, VIA_PEX_VIRTUAL, &pci), 0);
+        via_pex_engine_set_faults(world->pex, VIA_PEX_VIRTUAL, &faults);
+        assert_int_equal(pci->ops->config_write(pci, VIA_PCI_COMMAND, 2,
+                                                VIA_PCI_COMMAND_MEMORY | VIA_PCI_COMMAND_MASTER),
+                         0);
+        assert_int_equal(pci->ops->irq_set(pci, VIA_PCI_MSI, 1, &fd), 0);
+        assert_int_equal(copy_and_count(world, pci, fd), 1);
+        assert_int_equal(pci->ops->irq_set(pci, VIA_PCI_MSI, 0, NULL), 0);
+        assert_int_equal(pci->ops->irq_set(pci, VIA_PCI_MSI, 1, &fd), 0);
+        assert_int_equal(eventfd_read(fd, &count) == 0, fires);
+        assert_int_equal(copy_and_count(world, pci, fd), 0);
+        assert_int_equal(pci->ops->region_write(pci, 0, 0x23C, &clear, 4), 0);
+        assert_int_equal(copy_and_count(world, pci, fd), 1);
+        pci->ops->close(pci);
+        close(fd);
+    }
 }
 
 static void the_dma_function_reaches_what_is_mapped_for_it(void **state)
@@ -232,8 +277,11 @@ static void what_is_not_aligned_is_slow(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(the_dma_function_is_a_device),  TEST(the_dma_function_reaches_what_is_mapped_for_it),
-        TEST(rings_of_odd_sizes_and_places), TEST(a_reset_erases_tuning),
+        cmocka_unit_test_setup_teardown(a_status_that_a_driver_has_left, set_up, tear_down),
+        TEST(the_dma_function_is_a_device),
+        TEST(the_dma_function_reaches_what_is_mapped_for_it),
+        TEST(rings_of_odd_sizes_and_places),
+        TEST(a_reset_erases_tuning),
         TEST(what_is_not_aligned_is_slow),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -174,6 +174,17 @@ static void raise(struct via_pex_engine *engine, unsigned channel, uint32_t bits
     }
 }
 
+static void fire_pending(struct via_pex_engine *engine)
+{
+    for (unsigned channel = 0; channel < VIA_PEX_CHANNELS; channel++) {
+        uint32_t interrupt = *reg_of(engine, channel, INTERRUPT);
+        if ((interrupt & (INTERRUPT_DONE | (interrupt & INTERRUPT_ENABLES) << 16)) != 0) {
+            fire(engine);
+            return;
+        }
+    }
+}
+
 /* --- descriptors --- */
 
 static void write_back(struct via_pex_engine *engine, uint64_t address, uint32_t value)
@@ -533,6 +544,9 @@ static int engine_irq_set(struct via_pci *pci, enum via_pci_irq_kind kind, unsig
     }
     pthread_mutex_lock(engine->pex->lock);
     engine->irq_fd = count != 0 ? fds[0] : -1;
+    if (count != 0 && engine->faults.enable_fires_msi) {
+        fire_pending(engine);
+    }
     pthread_mutex_unlock(engine->pex->lock);
     return 0;
 }

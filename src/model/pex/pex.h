@@ -143,6 +143,8 @@ struct via_pex_engine_faults {
     bool fails;                /* each descriptor half-way: written back as a failed read */
     bool reset_erases_tuning;  /* a function-level reset clears what an EEPROM set: read-request
                                   delay, prefetch, pending reads */
+    bool enable_fires_msi;     /* switching the MSI on while a status is pending sends it: no source
+                                  says whether a chip does */
     unsigned misaligned_reads; /* a transfer that does not begin at a multiple of 64 bytes at both
                                   ends is slow: it waits for this many reads of its control register
                                 */
