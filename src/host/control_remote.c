@@ -31,12 +31,21 @@ static size_t chunk_bytes(const struct via_host *host)
 
 /* --- asking ----------------------------------------------------------------------------------- */
 
-static void end_call(struct via_remote_call *call, const char *why)
+static void take_out(struct via_remote_call *call)
 {
-    char *text = call->text;
     via_list_remove(&call->link);
     call->active = false;
     call->text = NULL;
+    if (call->place != NULL) {
+        call->place->call = NULL;
+        call->place = NULL;
+    }
+}
+
+static void end_call(struct via_remote_call *call, const char *why)
+{
+    char *text = call->text;
+    take_out(call);
     call->answered(call, why == NULL ? text : NULL, call->bytes, why);
     free(text);
 }
@@ -67,15 +76,72 @@ static int check_destination(struct via_host *host, uint16_t destination, struct
     return via_error_set(err, -EHOSTUNREACH, "it has never been heard of");
 }
 
+/* A place for the call of a user. NULL: none now; not before *ret_free_ns, if that is not past. */
+static struct via_remote_place *find_place(struct via_host *host, uint16_t destination, uid_t uid,
+                                           uint64_t *ret_free_ns)
+{
+    struct via_remote_place *free = NULL;
+    unsigned of_user = 0;
+    *ret_free_ns = VIA_NEVER_NS;
+    for (unsigned i = 0; i < VIA_REMOTE_PLACES_MAX; i++) {
+        struct via_remote_place *place = &host->remote.places[destination][i];
+        if (place->call == NULL && place->free_ns <= host->now_ns) {
+            free = place;
+            continue;
+        }
+        of_user += place->uid == uid;
+        if (place->call == NULL) {
+            *ret_free_ns = via_min(*ret_free_ns, place->free_ns);
+        }
+    }
+    return of_user < VIA_REMOTE_PLACES_OF_USER_MAX ? free : NULL;
+}
+
+/* 0: sent, or waits for a place until *ret_free_ns or until another call ends. Else it has failed,
+ * and has not begun. */
+static int start(struct via_host *host, struct via_remote_call *call, uint64_t *ret_free_ns)
+{
+    uid_t uid = call->message.uid;
+    struct via_remote_place *place = NULL;
+    *ret_free_ns = VIA_NEVER_NS;
+    if (!via_rights_is_owner(uid)) {
+        place = find_place(host, call->destination, uid, ret_free_ns);
+        if (place == NULL) {
+            return 0;
+        }
+    }
+    call->id = call->message.id = host->remote.id_next;
+    int rc = via_host_message_send(host, &via_control_remote_service, VIA_HOST_MESSAGE_ASKS,
+                                   call->destination, &call->message, call->message_bytes);
+    if (rc != 0) {
+        return rc;
+    }
+    host->remote.id_next++;
+    if (place != NULL) {
+        *place = (struct via_remote_place){
+            .call = call, .uid = uid, .free_ns = host->now_ns + VIA_REMOTE_PLACE_NS};
+        call->place = place;
+    }
+    via_list_remove(&call->link);
+    via_list_push_back(&host->remote.calls, &call->link);
+    return 0;
+}
+
+static const char *why_not_sent(int rc)
+{
+    return rc == -EAGAIN ? "too much is under way to other hosts; try again" : strerror(-rc);
+}
+
 int via_control_remote_ask(struct via_host *host, struct via_remote_call *call,
                            uint16_t destination, const struct via_rights_user *user,
                            const char *text, size_t bytes, struct via_error *err)
 {
-    struct via_remote_message message = {.type = VIA_REMOTE_REQUEST,
-                                         .id = host->remote.id_next,
-                                         .total_bytes = (uint32_t)bytes,
-                                         .uid = user->uid,
-                                         .gid = user->gid};
+    struct via_remote_message *message = &call->message;
+    uint64_t free_ns;
+    *message = (struct via_remote_message){.type = VIA_REMOTE_REQUEST,
+                                           .total_bytes = (uint32_t)bytes,
+                                           .uid = user->uid,
+                                           .gid = user->gid};
     unsigned groups_count = via_min(user->groups_count, VIA_REMOTE_GROUPS_MAX);
     size_t groups_bytes = groups_count * sizeof(user->groups[0]);
     if (bytes > VIA_REMOTE_REQUEST_BYTES_MAX) {
@@ -86,36 +152,32 @@ int via_control_remote_ask(struct via_host *host, struct via_remote_call *call,
     if (rc != 0) {
         return rc;
     }
-    message.groups_count = (uint16_t)groups_count;
-    message.bytes = (uint16_t)bytes;
-    memcpy(message.data, user->groups, groups_bytes);
-    memcpy(message.data + groups_bytes, text, bytes);
-    rc =
-        via_host_message_send(host, &via_control_remote_service, VIA_HOST_MESSAGE_ASKS, destination,
-                              &message, (uint32_t)(VIA_REMOTE_HEAD_BYTES + groups_bytes + bytes));
-    if (rc != 0) {
-        return via_error_set(err, rc, "send the request: %s",
-                             rc == -EAGAIN ? "too much is under way to other hosts; try again"
-                                           : strerror(-rc));
-    }
-    call->id = host->remote.id_next++;
+    message->groups_count = (uint16_t)groups_count;
+    message->bytes = (uint16_t)bytes;
+    memcpy(message->data, user->groups, groups_bytes);
+    memcpy(message->data + groups_bytes, text, bytes);
+    call->message_bytes = (uint32_t)(VIA_REMOTE_HEAD_BYTES + groups_bytes + bytes);
     call->destination = destination;
     call->deadline_ns = host->now_ns + VIA_REMOTE_TIMEOUT_NS;
-    call->active = true;
+    call->place = NULL;
     call->text = NULL;
     call->bytes = 0;
     call->total_bytes = 0;
-    via_list_push_back(&host->remote.calls, &call->link);
+    via_list_push_back(&host->remote.waiting, &call->link);
+    rc = start(host, call, &free_ns);
+    if (rc != 0) {
+        via_list_remove(&call->link);
+        return via_error_set(err, rc, "send the request: %s", why_not_sent(rc));
+    }
+    call->active = true;
     return 0;
 }
 
 void via_control_remote_cancel(struct via_remote_call *call)
 {
     if (call->active) {
-        via_list_remove(&call->link);
-        call->active = false;
         free(call->text);
-        call->text = NULL;
+        take_out(call);
     }
 }
 
@@ -351,9 +413,30 @@ const struct via_host_service via_control_remote_service = {
     .ended = ended,
 };
 
-uint64_t via_control_remote_tick(struct via_host *host)
+/* Calls for which there is a place by now, in the order in which they came. */
+static uint64_t start_waiting(struct via_host *host)
 {
     uint64_t deadline_ns = VIA_NEVER_NS;
+    via_list_foreach_safe(it, &host->remote.waiting) {
+        struct via_remote_call *call = via_list_entry(it, struct via_remote_call, link);
+        uint64_t free_ns;
+        if (host->now_ns >= call->deadline_ns) {
+            end_call(call, "too many requests of users to this host; try again");
+            continue;
+        }
+        int rc = start(host, call, &free_ns);
+        if (rc != 0) {
+            end_call(call, why_not_sent(rc));
+        } else {
+            deadline_ns = via_min(deadline_ns, via_min(free_ns, call->deadline_ns));
+        }
+    }
+    return deadline_ns;
+}
+
+uint64_t via_control_remote_tick(struct via_host *host)
+{
+    uint64_t deadline_ns = start_waiting(host);
     via_list_foreach_safe(it, &host->remote.calls) {
         struct via_remote_call *call = via_list_entry(it, struct via_remote_call, link);
         if (host->now_ns >= call->deadline_ns) {
@@ -384,21 +467,25 @@ uint64_t via_control_remote_tick(struct via_host *host)
 int via_control_remote_open(struct via_host *host, struct via_error *err)
 {
     via_list_init(&host->remote.calls);
+    via_list_init(&host->remote.waiting);
     via_list_init(&host->remote.answers);
     host->remote.id_next = host->session;
     host->remote.rates = calloc(host->config.hosts_max, sizeof(*host->remote.rates));
-    return host->remote.rates != NULL
+    host->remote.places = calloc(host->config.hosts_max, sizeof(*host->remote.places));
+    return host->remote.rates != NULL && host->remote.places != NULL
                ? 0
                : via_error_set(err, -ENOMEM, "table of requests: %s", strerror(ENOMEM));
 }
 
 void via_control_remote_close(struct via_host *host)
 {
-    if (host->remote.rates == NULL) {
+    if (host->remote.places == NULL) {
+        free(host->remote.rates);
         return;
     }
     via_list_foreach_safe(it, &host->remote.answers) {
         free_answer(host, via_list_entry(it, struct answer, link));
     }
     free(host->remote.rates);
+    free(host->remote.places);
 }

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "base/error.h"
 #include "base/list.h"
@@ -31,6 +32,15 @@ struct via_host;
 #define VIA_REMOTE_WINDOW 8u
 /* Requests of one host in a second; more are refused. */
 #define VIA_REMOTE_REQUESTS_PER_SECOND 100u
+/*
+ * At the host that asks, so that no user takes from others what the host that is asked grants:
+ * requests to one host that users may have under way together, and one of them. The owner and root
+ * are not counted, and have the rest. A place is used again no sooner than after a while, and
+ * requests beyond these wait.
+ */
+#define VIA_REMOTE_PLACES_MAX 6u
+#define VIA_REMOTE_PLACES_OF_USER_MAX 2u
+#define VIA_REMOTE_PLACE_NS (100 * VIA_MSEC_NS)
 
 enum via_remote_type {
     VIA_REMOTE_REQUEST = 1,
@@ -53,9 +63,19 @@ struct via_remote_message {
 _Static_assert(sizeof(struct via_remote_message) == VIA_HOST_MESSAGE_BYTES_MAX, "it is a message");
 _Static_assert(VIA_REMOTE_REQUEST_BYTES_MAX + 4 * VIA_REMOTE_GROUPS_MAX <= 568, "it fits");
 
+/* Where a user's request to a host is under way, or was a short time ago. */
+struct via_remote_place {
+    struct via_remote_call *call; /* NULL: it has ended */
+    uid_t uid;
+    uint64_t free_ns; /* not before then */
+};
+
 /* A request under way to another host. The caller's memory, until it is answered or cancelled. */
 struct via_remote_call {
-    struct via_list link;
+    struct via_list link;           /* of calls, or of waiting */
+    struct via_remote_place *place; /* NULL: none, or not yet */
+    struct via_remote_message message;
+    uint32_t message_bytes;
     uint32_t id;
     uint16_t destination;
     bool active;
@@ -70,6 +90,8 @@ struct via_remote_call {
 
 struct via_control_remote {
     struct via_list calls;
+    struct via_list waiting;                                  /* calls without a place */
+    struct via_remote_place (*places)[VIA_REMOTE_PLACES_MAX]; /* hosts_max */
     struct via_list answers;
     unsigned answers_count;
     uint32_t id_next;

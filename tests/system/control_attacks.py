@@ -7,6 +7,7 @@ import json
 import os
 import socket
 import sys
+import threading
 import time
 
 PATH = sys.argv[1]
@@ -128,6 +129,19 @@ def pipeline():
                 break
             answers += piece.count(b"\n")
         print(answers, round(1e6 * (time.monotonic() - begin)))
+
+
+def others():
+    """Requests to host 2 from as many clients as a user may have, one after another."""
+    def client():
+        with connect() as sock:
+            while True:
+                sock.sendall(b'{"cmd":"status","host":2}\n')
+                line_of(sock)
+    print("begins", flush=True)
+    for _ in range(8):
+        threading.Thread(target=client, daemon=True).start()
+    time.sleep(3600)
 
 
 def flood():

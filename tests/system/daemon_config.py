@@ -80,11 +80,10 @@ class Machine:
         """Ends the daemon. Returns its exit code."""
         if self.process is None:
             return None
-        if number is None:
-            self.process.terminate()
-        else:
-            self.process.send_signal(number)
-        self.process.send_signal(signal.SIGCONT)  # a test may have left it suspended
+        # A test may have left it suspended. Before the other signal: as it ends, LeakSanitizer stops its threads by
+        # SIGSTOP, which SIGCONT would cancel, and waits for them.
+        self.process.send_signal(signal.SIGCONT)
+        self.process.send_signal(signal.SIGTERM if number is None else number)
         try:
             return self.process.wait(cli.HANG_S)
         except subprocess.TimeoutExpired:

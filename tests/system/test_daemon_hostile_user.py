@@ -126,6 +126,18 @@ class HostileUser(cli.Case):
             self.assertTrue(cli.wait_for(lambda: self.one.state(2) == "up" and self.one.reaches(2)))
         self.fail("silence and duration in microseconds: %s" % shares)
 
+    def test_requests_to_another_host(self):
+        # Of what host 2 answers to host 1, a part is the owner's.
+        flood = self.attack("others", wait=False)
+        end = time.monotonic() + 2.5
+        while time.monotonic() < end:
+            answer = self.one.ask("status", host=2)
+            self.assertTrue(answer["ok"], answer)
+            time.sleep(0.1)
+        flood.kill()
+        flood.wait()
+        self.unharmed()
+
     def test_a_flood(self):
         flood = [self.attack("flood", wait=False) for _ in range(2)]
         begin = time.monotonic()
