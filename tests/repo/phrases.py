@@ -65,13 +65,13 @@ SUFFIXES = (".md", ".c", ".h", ".in", ".py", ".sh", ".txt", ".1", ".3", ".5", ".
 SELF = "tests/repo/phrases.py"  # the check itself has to say the phrases
 
 
-def compiled(table):
-    return [(re.compile(rf"(?<![\w-])(?:{phrase})(?![\w-])"), reason) for phrase, reason in table]
+def compiled(phrase):
+    return re.compile(rf"(?<![\w-])(?:{phrase})(?![\w-])")
 
 
-EVERYWHERE_RE = compiled(EVERYWHERE)
-TEXTS_RE = compiled(TEXTS)
-REWRITTEN_RE = compiled(REWRITTEN)
+EVERYWHERE_RE, TEXTS_RE, REWRITTEN_RE = ([(compiled(phrase), reason) for phrase, reason in table] for table in (EVERYWHERE, TEXTS, REWRITTEN))
+# One scan for all phrases: most files contain none, and a scan for each phrase takes 15 times as long.
+ANY_RE = compiled("|".join(f"(?:{phrase})" for phrase, _ in EVERYWHERE + TEXTS + REWRITTEN))
 
 
 def refused_in(name):
@@ -96,6 +96,8 @@ def check(tree, _args):
         # Runs of blanks count as one: their rest is left out, with a table back to the places in the file.
         short, places = flat.replace("\0", ""), None
         lower = short.lower()
+        if not ANY_RE.search(lower):
+            continue
         for phrase, reason in refused_in(name):
             for match in phrase.finditer(lower):
                 if short[match.start():match.end()].isupper():
