@@ -101,6 +101,7 @@ struct sim_ofi_link {
     struct sim_link *link;
     struct sim_ofi_side sides[2];
     unsigned ordinal; /* among the links between the same hosts */
+    unsigned mends_count;
     bool encrypted, has_key, is_wire_up;
     struct via_list packets; /* by time */
     uint64_t due_ns;         /* of the event that is asked for; 0: none */

@@ -322,6 +322,15 @@ static void close_port(struct sim_ofi_side *side)
     }
 }
 
+static bool is_known_as_cut(const struct sim_ofi_side *side)
+{
+    struct via_port_status status = {.cut = false};
+    if (side->port != NULL) {
+        via_ofi_driver.status(side->port, &status);
+    }
+    return status.cut;
+}
+
 /* The kernel tells the peers, unless the whole machine is gone. */
 static void ofi_crashed(struct sim_end *end)
 {
@@ -340,7 +349,13 @@ static void ofi_crashed(struct sim_end *end)
 static void ofi_reopen(struct sim_end *end)
 {
     struct sim_ofi_side *side = side_of(end);
+    struct sim_ofi_link *wire = side->link;
+    struct sim_ofi_side *peer = &wire->sides[side == &wire->sides[0]];
     open_port(side, side->host.inbox_bytes, side->host.dma);
+    /* The host may have died before it told the peer of a mend: the operator finds the link cut. */
+    if (!side->is_cut && !peer->is_cut && is_known_as_cut(peer)) {
+        via_ofi_driver.cut(side->port, false);
+    }
 }
 
 static int ofi_register(struct sim_end *end, void *memory, size_t bytes)
@@ -465,17 +480,25 @@ static bool cut_by_operator(struct sim_ofi_link *wire)
         return false;
     }
     side->is_cut = true;
+    sim_trace(wire->ofi->world, "  %u.%u: the operator cuts its link", side->end->host,
+              side->end->index);
     via_ofi_driver.cut(side->port, true);
     sim_ofi_count(wire->ofi, SIM_OFI_CUTS);
     return true;
 }
 
+/* At one end, by turns, if both ends know of the cut: the other end learns of it by the port,
+ * whatever happens to the connection meanwhile. */
 static void mend_by_operator(struct sim_ofi_link *wire)
 {
     bool was_cut = wire->sides[0].is_cut || wire->sides[1].is_cut;
+    bool is_known = is_known_as_cut(&wire->sides[0]) && is_known_as_cut(&wire->sides[1]);
+    unsigned turn = was_cut ? wire->mends_count++ % 2 : 0;
     for (unsigned i = 0; i < 2 && was_cut; i++) {
         wire->sides[i].is_cut = false;
-        if (wire->sides[i].port != NULL) {
+        if (wire->sides[i].port != NULL && (!is_known || i == turn)) {
+            sim_trace(wire->ofi->world, "  %u.%u: the operator mends its link",
+                      wire->sides[i].end->host, wire->sides[i].end->index);
             via_ofi_driver.cut(wire->sides[i].port, false);
         }
     }

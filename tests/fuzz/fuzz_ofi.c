@@ -282,7 +282,7 @@ static void open_port(unsigned options)
     port->instance = 1;
     port->message_bytes = port->encrypted ? VIA_OFI_MESSAGE_BYTES_ENCRYPTED : VIA_OFI_MESSAGE_BYTES;
     port->changed_fd = -1;
-    port->cut = (options & OPTION_CUT) != 0;
+    port->decision.last = (options & OPTION_CUT) != 0 ? VIA_OFI_DECISION_CUT : 0;
     via_ofi_port_init(port);
     require(via_ofi_sends_open(port) == 0);
     via_list_push_back(&hub.ports, &port->link);

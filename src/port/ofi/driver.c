@@ -170,7 +170,7 @@ static void ofi_status(const struct via_port *base, struct via_port_status *ret_
         .doorbells_coalesced = read_counter(&port->counters.doorbells_coalesced),
     };
     pthread_mutex_lock(&port->hub->lock);
-    ret_status->cut = port->cut;
+    ret_status->cut = via_ofi_decision_is_cut(&port->decision);
     ret_status->peers_refused = port->peers_refused;
     memcpy(ret_status->error, port->error, sizeof(ret_status->error));
     pthread_mutex_unlock(&port->hub->lock);

@@ -120,7 +120,6 @@ static void attach(struct via_ofi_conn *conn)
     pthread_mutex_unlock(&port->state_lock);
     pthread_mutex_unlock(&port->tx_lock);
     pthread_mutex_unlock(&port->rx_lock);
-    port->mend = false;
     port->error[0] = '\0';
     changed(port);
 }
@@ -139,25 +138,31 @@ static void close_others(struct via_ofi_conn *conn)
     }
 }
 
+/* --- cut and mend --- */
+
+/* The link is mended here, and the peer holds the connection as that of a link that is cut. Its
+ * next proof says so, too, if the peer does not read this. false: there is no room. */
+static bool tell_mend(struct via_ofi_conn *conn)
+{
+    return via_ofi_conn_send(conn, VIA_OFI_ENTRY_MEND, conn->port->decision.last, NULL, 0) == 0;
+}
+
 /* Both have proved themselves: the link is up, or is held because one of them has cut it. */
 static void finish_greeting(struct via_ofi_conn *conn)
 {
     struct via_ofi_port *port = conn->port;
-    uint32_t flags = conn->mine.flags | conn->peer.flags;
     snprintf(port->found, sizeof(port->found), "%s %s to %s, host %u, inbox of %llu bytes%s",
              port->hub->provider, conn->local_text, conn->peer_text, port->peer_id,
              (unsigned long long)conn->peer.inbox_bytes, conn->sealed ? ", encrypted" : "");
     close_others(conn);
     port->retry_ns = 0;
-    port->cut = (flags & VIA_OFI_FLAG_CUT) != 0 && (flags & VIA_OFI_FLAG_MEND) == 0;
+    bool is_mended =
+        conn->connector && via_ofi_decision_granted(&port->decision, &conn->mine, &conn->peer);
     conn->deadline_ns = VIA_NEVER_NS;
     conn->heard_ns = via_ofi_hub_now_ns(conn->hub);
     conn->state = VIA_OFI_CONN_HELD;
     port->error[0] = '\0';
-    if (port->cut && port->mend && via_ofi_conn_send(conn, VIA_OFI_ENTRY_MEND, 0, NULL, 0) == 0) {
-        port->cut = false; /* asked for while the two greeted */
-    }
-    if (!port->cut) {
+    if (!via_ofi_decision_is_cut(&port->decision) && (!is_mended || tell_mend(conn))) {
         attach(conn);
     }
 }
@@ -167,8 +172,10 @@ void via_ofi_port_cut(struct via_port *base, bool cut)
     struct via_ofi_port *port = via_ofi_port_of(base);
     struct via_ofi_hub *hub = port->hub;
     pthread_mutex_lock(&hub->lock);
-    port->cut = cut;
-    port->mend = false;
+    /* A link that is cut, or up, is so already. */
+    if (cut ? !via_ofi_decision_is_cut(&port->decision) : !via_ofi_port_is_up(port)) {
+        via_ofi_decision_make(&port->decision, cut);
+    }
     if (cut) {
         via_ofi_port_hang_up(port);
     } else {
@@ -178,10 +185,8 @@ void via_ofi_port_cut(struct via_port *base, bool cut)
             held = conn->port == port && conn->state == VIA_OFI_CONN_HELD && !conn->broken ? conn
                                                                                            : held;
         }
-        if (held != NULL && via_ofi_conn_send(held, VIA_OFI_ENTRY_MEND, 0, NULL, 0) == 0) {
+        if (held != NULL && tell_mend(held)) {
             attach(held);
-        } else {
-            port->mend = !via_ofi_port_is_up(port);
         }
     }
     pthread_mutex_unlock(&hub->lock);
@@ -302,7 +307,8 @@ static int prove(struct via_ofi_conn *conn, enum via_ofi_entry_kind kind)
         .inbox_bytes = port->base.caps.inbox_bytes,
         .inbox_address = by_address ? (uintptr_t)port->base.inbox : 0,
         .inbox_key = conn->inbox_mr != NULL ? fi_mr_key(conn->inbox_mr) : 0,
-        .flags = (port->cut ? VIA_OFI_FLAG_CUT : 0u) | (port->mend ? VIA_OFI_FLAG_MEND : 0u),
+        .flags = via_ofi_decision_flags(&port->decision),
+        .decision = port->decision.last,
     };
     memcpy(conn->mine.exchange, exchange, sizeof(exchange));
     via_ofi_proof_sign(port->host, conn->connector, &conn->request, &conn->answer, &conn->mine);
@@ -575,7 +581,11 @@ static void take_proof(struct via_ofi_conn *conn, const void *data)
         leave(conn, code);
         return;
     }
-    int rc = conn->connector ? 0 : prove(conn, VIA_OFI_ENTRY_GRANT);
+    int rc = 0;
+    if (!conn->connector) {
+        via_ofi_decision_agree(&port->decision, &conn->peer);
+        rc = prove(conn, VIA_OFI_ENTRY_GRANT);
+    }
     if (rc == 0 && !conn->connector && port->encrypted) {
         rc = seal(conn);
     }
@@ -606,7 +616,7 @@ void via_ofi_conn_take(struct via_ofi_conn *conn, const struct via_ofi_entry *he
                head->bytes == sizeof(struct via_ofi_proof)) {
         take_proof(conn, data);
     } else if (conn->state == VIA_OFI_CONN_HELD && head->kind == VIA_OFI_ENTRY_MEND) {
-        port->cut = false;
+        via_ofi_decision_mended(&port->decision, head->value);
         attach(conn);
     } else {
         set_error(port, "host %u at %s sent what does not belong into a greeting", port->peer_id,
@@ -699,8 +709,7 @@ void via_ofi_port_tick(struct via_ofi_port *port, uint64_t now_ns, uint64_t *ret
 /* The operator has mended the link, and there was no room to tell the peer. */
 static void mend_again(struct via_ofi_conn *conn, uint64_t now_ns, uint64_t *ret_deadline_ns)
 {
-    if (via_ofi_conn_send(conn, VIA_OFI_ENTRY_MEND, 0, NULL, 0) == 0) {
-        conn->port->cut = false;
+    if (tell_mend(conn)) {
         attach(conn);
     }
     *ret_deadline_ns = via_min(*ret_deadline_ns, now_ns + VIA_MSEC_NS);
@@ -717,7 +726,7 @@ static void watch_held(struct via_ofi_conn *conn, uint64_t now_ns, uint64_t *ret
         via_ofi_conn_close(conn);
         return;
     }
-    if (conn->port->mend) {
+    if (!via_ofi_decision_is_cut(&conn->port->decision)) {
         mend_again(conn, now_ns, ret_deadline_ns);
         return;
     }

@@ -13,6 +13,7 @@
 #include "base/types.h"
 #include "core/port.h"
 #include "port/driver.h"
+#include "port/ofi/decision.h"
 #include "port/ofi/hub.h"
 #include "port/ofi/resolve.h"
 #include "port/ofi/seal.h"
@@ -190,7 +191,7 @@ struct via_ofi_port {
 
     /* --- the hub's lock --- */
     struct via_list link; /* hub->ports */
-    bool cut, mend;       /* mend: must be reported */
+    struct via_ofi_decision decision;
     uint64_t retry_at_ns, retry_ns;
     struct via_ofi_resolve *resolve;
     char address[VIA_OFI_ADDRESS_BYTES];

@@ -17,7 +17,7 @@
 #include <stdint.h>
 
 #define VIA_OFI_MAGIC 0x4f414956u /* "VIAO" */
-#define VIA_OFI_WIRE_VERSION 3u   /* these two and the place of the code are forever */
+#define VIA_OFI_WIRE_VERSION 4u   /* these two and the place of the code are forever */
 #define VIA_OFI_NONCE_BYTES 16u
 #define VIA_OFI_MAC_BYTES 32u
 #define VIA_OFI_SHORT_MAC_BYTES 16u
@@ -69,16 +69,21 @@ struct via_ofi_answer {
 };
 _Static_assert(sizeof(struct via_ofi_answer) == 64, "no padding");
 
-#define VIA_OFI_FLAG_CUT 1u
-#define VIA_OFI_FLAG_MEND 2u
+#define VIA_OFI_FLAG_UNINFORMED 1u /* the decision was made before the sender knew the peer's */
+
+/* A decision of operators: how many there were, in steps, and in bit 0 whether it is a cut
+ * (port/ofi/decision.h). */
+#define VIA_OFI_DECISION_CUT 1u
+#define VIA_OFI_DECISION_STEP 2u
+#define VIA_OFI_DECISION_MAX (1u << 30) /* no honest host comes so far */
 
 struct via_ofi_proof {
     uint64_t instance; /* random, of the sender's port */
     uint64_t inbox_bytes;
     uint64_t inbox_address; /* what remote addresses are counted from */
     uint64_t inbox_key;
-    uint32_t flags; /* VIA_OFI_FLAG_CUT, _MEND */
-    uint32_t reserved;
+    uint32_t flags; /* VIA_OFI_FLAG_UNINFORMED */
+    uint32_t decision;
     uint8_t exchange[VIA_OFI_EXCHANGE_BYTES]; /* of a link that is encrypted; else 0 */
     uint8_t mac[VIA_OFI_MAC_BYTES];           /* of request, answer, and what is above */
 };
@@ -89,7 +94,7 @@ enum via_ofi_entry_kind {
     VIA_OFI_ENTRY_PROOF = 1,  /* struct via_ofi_proof: of the connector */
     VIA_OFI_ENTRY_GRANT = 2,  /* struct via_ofi_proof: of the listener */
     VIA_OFI_ENTRY_REFUSE = 3, /* value: enum via_ofi_refusal; the sender hangs up */
-    VIA_OFI_ENTRY_MEND = 4,
+    VIA_OFI_ENTRY_MEND = 4,   /* value: the sender's decision */
     VIA_OFI_ENTRY_ALIVE = 5,
     /* On a link that is up. */
     VIA_OFI_ENTRY_BODY = 6,        /* data for off */

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include "port/ofi/decision.h"
+
+#include "base/types.h"
+
+static uint32_t after(uint32_t last, bool cut)
+{
+    uint32_t count = last & ~VIA_OFI_DECISION_CUT;
+    return (count + VIA_OFI_DECISION_STEP) | (cut ? VIA_OFI_DECISION_CUT : 0);
+}
+
+/* The later one. Of two equally late ones, neither of which was known where the other was made, the
+ * mend: that operator has found the link down. */
+static uint32_t later_of(uint32_t a, uint32_t b)
+{
+    bool is_as_late = (a & ~VIA_OFI_DECISION_CUT) == (b & ~VIA_OFI_DECISION_CUT);
+    return is_as_late ? via_min(a, b) : via_max(a, b);
+}
+
+void via_ofi_decision_make(struct via_ofi_decision *decision, bool cut)
+{
+    decision->last = after(decision->last, cut);
+}
+
+uint32_t via_ofi_decision_flags(const struct via_ofi_decision *decision)
+{
+    return decision->last != 0 && !decision->is_informed ? VIA_OFI_FLAG_UNINFORMED : 0;
+}
+
+/* An uninformed decision is later than any that its maker did not know, because its maker has begun
+ * anew; but only once, if the connector does not get the grant and sends its proof again. */
+void via_ofi_decision_agree(struct via_ofi_decision *decision, const struct via_ofi_proof *peer)
+{
+    uint32_t peers = peer->decision < VIA_OFI_DECISION_MAX ? peer->decision : 0;
+    uint32_t last = later_of(decision->last, peers);
+    bool is_mine_new = via_ofi_decision_flags(decision) != 0;
+    bool is_peers_new =
+        (peer->flags & VIA_OFI_FLAG_UNINFORMED) != 0 &&
+        (peer->instance != decision->counted_instance || peers != decision->counted);
+    if (is_mine_new != is_peers_new) {
+        uint32_t newest = is_mine_new ? decision->last : peers;
+        last = after(last, (newest & VIA_OFI_DECISION_CUT) != 0);
+    }
+    *decision = (struct via_ofi_decision){
+        .last = last,
+        .is_informed = true,
+        .counted_instance = peer->instance,
+        .counted = peers,
+    };
+}
+
+bool via_ofi_decision_granted(struct via_ofi_decision *decision, const struct via_ofi_proof *mine,
+                              const struct via_ofi_proof *peer)
+{
+    bool is_mended = decision->last != mine->decision;
+    if (peer->decision < VIA_OFI_DECISION_MAX) {
+        decision->last = is_mended ? after(peer->decision, false) : peer->decision;
+    }
+    decision->is_informed = true;
+    return is_mended;
+}
+
+void via_ofi_decision_mended(struct via_ofi_decision *decision, uint32_t peers)
+{
+    uint32_t least = after(decision->last, false);
+    bool is_later = peers > least && peers < VIA_OFI_DECISION_MAX;
+    decision->last = (is_later ? peers : least) & ~VIA_OFI_DECISION_CUT;
+}

@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* Cuts and mends of a link over libfabric: the later decision counts at both ends, whichever
+ * messages of a greeting are lost and whichever end begins anew. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/rng.h"
+#include "port/ofi/decision.h"
+
+#define CONNECTOR 0
+#define LISTENER 1
+
+struct ends {
+    struct via_ofi_decision of[2];
+    uint64_t instances[2];
+};
+
+static struct via_ofi_proof prove(const struct ends *ends, unsigned end)
+{
+    return (struct via_ofi_proof){
+        .instance = ends->instances[end],
+        .flags = via_ofi_decision_flags(&ends->of[end]),
+        .decision = ends->of[end].last,
+    };
+}
+
+static void begin_anew(struct ends *ends, unsigned end)
+{
+    static uint64_t instance;
+    ends->of[end] = (struct via_ofi_decision){.last = 0};
+    ends->instances[end] = ++instance;
+}
+
+static struct ends ends_new(void)
+{
+    struct ends ends;
+    begin_anew(&ends, CONNECTOR);
+    begin_anew(&ends, LISTENER);
+    return ends;
+}
+
+/* The listener gets the proof; the connector gets the grant, unless it is lost. */
+static void greet(struct ends *ends, bool is_grant_lost)
+{
+    struct via_ofi_proof mine = prove(ends, CONNECTOR);
+    via_ofi_decision_agree(&ends->of[LISTENER], &mine);
+    struct via_ofi_proof grant = prove(ends, LISTENER);
+    if (!is_grant_lost) {
+        assert_false(via_ofi_decision_granted(&ends->of[CONNECTOR], &mine, &grant));
+    }
+}
+
+static void assert_cut(const struct ends *ends, bool cut)
+{
+    assert_int_equal(ends->of[0].last, ends->of[1].last);
+    assert_int_equal(via_ofi_decision_is_cut(&ends->of[0]), cut);
+}
+
+static void a_mend_that_was_not_read_counts(void **state)
+{
+    (void)state;
+    for (unsigned end = 0; end < 2; end++) {
+        struct ends ends = ends_new();
+        greet(&ends, false);
+        via_ofi_decision_make(&ends.of[end], true);
+        greet(&ends, false);
+        assert_cut(&ends, true);
+        via_ofi_decision_make(&ends.of[end], false); /* its message is lost */
+        greet(&ends, false);
+        assert_cut(&ends, false);
+    }
+}
+
+/* The operator of the other end has found it down, and does not know why. */
+static void a_mend_of_a_link_that_is_down_is_as_late_as_an_unknown_cut(void **state)
+{
+    (void)state;
+    for (unsigned end = 0; end < 2; end++) {
+        struct ends ends = ends_new();
+        greet(&ends, false);
+        via_ofi_decision_make(&ends.of[end], true);
+        via_ofi_decision_make(&ends.of[1 - end], false);
+        greet(&ends, false);
+        assert_cut(&ends, false);
+        via_ofi_decision_make(&ends.of[end], true);
+        greet(&ends, false);
+        assert_cut(&ends, true);
+    }
+}
+
+static void a_cut_outlives_either_end(void **state)
+{
+    (void)state;
+    for (unsigned end = 0; end < 2; end++) {
+        struct ends ends = ends_new();
+        greet(&ends, false);
+        via_ofi_decision_make(&ends.of[end], true);
+        greet(&ends, false);
+        begin_anew(&ends, end);
+        greet(&ends, false);
+        assert_cut(&ends, true);
+        begin_anew(&ends, 1 - end);
+        greet(&ends, false);
+        assert_cut(&ends, true);
+    }
+}
+
+static void an_end_that_has_begun_anew_can_mend_before_they_greet(void **state)
+{
+    (void)state;
+    for (unsigned end = 0; end < 2; end++) {
+        struct ends ends = ends_new();
+        greet(&ends, false);
+        for (unsigned i = 0; i < 7; i++) {
+            via_ofi_decision_make(&ends.of[1 - end], i % 2 == 0);
+        }
+        greet(&ends, false);
+        assert_cut(&ends, true);
+        begin_anew(&ends, end);
+        via_ofi_decision_make(&ends.of[end], false);
+        greet(&ends, false);
+        assert_cut(&ends, false);
+    }
+}
+
+/* The listener knows of the connector's cut, the connector knows nothing: a mend at the listener is
+ * later. */
+static void a_decision_is_new_only_once(void **state)
+{
+    (void)state;
+    struct ends ends = ends_new();
+    via_ofi_decision_make(&ends.of[CONNECTOR], true);
+    greet(&ends, true);
+    assert_true(via_ofi_decision_is_cut(&ends.of[LISTENER]));
+    via_ofi_decision_make(&ends.of[LISTENER], false);
+    greet(&ends, true);
+    greet(&ends, false);
+    assert_cut(&ends, false);
+}
+
+static void one_that_mends_while_they_greet_says_so(void **state)
+{
+    (void)state;
+    struct ends ends = ends_new();
+    greet(&ends, false);
+    via_ofi_decision_make(&ends.of[LISTENER], true);
+    struct via_ofi_proof mine = prove(&ends, CONNECTOR);
+    via_ofi_decision_make(&ends.of[CONNECTOR], false);
+    via_ofi_decision_agree(&ends.of[LISTENER], &mine);
+    struct via_ofi_proof grant = prove(&ends, LISTENER);
+    assert_true(via_ofi_decision_granted(&ends.of[CONNECTOR], &mine, &grant));
+    via_ofi_decision_mended(&ends.of[LISTENER], ends.of[CONNECTOR].last);
+    assert_cut(&ends, false);
+}
+
+static void numbers_of_no_honest_peer_do_no_harm(void **state)
+{
+    (void)state;
+    static const uint32_t numbers[] = {VIA_OFI_DECISION_MAX, VIA_OFI_DECISION_MAX + 1,
+                                       UINT32_MAX - 1, UINT32_MAX};
+    for (unsigned i = 0; i < 4; i++) {
+        struct ends ends = ends_new();
+        greet(&ends, false);
+        via_ofi_decision_make(&ends.of[LISTENER], true);
+        struct via_ofi_decision before = ends.of[LISTENER];
+        struct via_ofi_proof mine = prove(&ends, CONNECTOR), said = mine;
+        said.decision = numbers[i];
+        via_ofi_decision_agree(&ends.of[LISTENER], &said);
+        assert_int_equal(ends.of[LISTENER].last, before.last);
+        assert_false(via_ofi_decision_granted(&ends.of[CONNECTOR], &mine, &said));
+        assert_int_equal(ends.of[CONNECTOR].last, mine.decision);
+        via_ofi_decision_mended(&ends.of[LISTENER], numbers[i]);
+        assert_false(via_ofi_decision_is_cut(&ends.of[LISTENER]));
+        assert_true(ends.of[LISTENER].last < VIA_OFI_DECISION_MAX);
+    }
+}
+
+/* Decisions at any end that knows of all before, and grants that are lost: the last one counts. */
+static void the_last_of_many_counts(void **state)
+{
+    (void)state;
+    struct via_rng rng;
+    via_rng_init(&rng, 17);
+    for (unsigned round = 0; round < 2000; round++) {
+        struct ends ends = ends_new();
+        bool cut = false;
+        for (unsigned i = 0; i < 20; i++) {
+            unsigned end = (unsigned)via_rng_below(&rng, 2);
+            if (via_rng_below(&rng, 4) == 0) {
+                begin_anew(&ends, end);
+                greet(&ends, false);
+                continue; /* of both ends one knows the decision */
+            }
+            cut = via_rng_below(&rng, 2) == 0;
+            via_ofi_decision_make(&ends.of[end], cut);
+            for (unsigned lost = (unsigned)via_rng_below(&rng, 3); lost != 0; lost--) {
+                greet(&ends, true);
+            }
+            greet(&ends, false);
+            assert_cut(&ends, cut);
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_mend_that_was_not_read_counts),
+        cmocka_unit_test(a_mend_of_a_link_that_is_down_is_as_late_as_an_unknown_cut),
+        cmocka_unit_test(a_cut_outlives_either_end),
+        cmocka_unit_test(an_end_that_has_begun_anew_can_mend_before_they_greet),
+        cmocka_unit_test(a_decision_is_new_only_once),
+        cmocka_unit_test(one_that_mends_while_they_greet_says_so),
+        cmocka_unit_test(numbers_of_no_honest_peer_do_no_harm),
+        cmocka_unit_test(the_last_of_many_counts),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
