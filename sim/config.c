@@ -402,6 +402,29 @@ static void draw_streams_bursts(struct sim_config *config)
     }
 }
 
+/* Both ends send before they read, through pipes that soon are full, on a machine where threads
+ * lose their CPU for longer than an end waits before it spills. The acceptor begins to write by its
+ * pipe at any time. */
+static void draw_streams_full(struct sim_config *config)
+{
+    struct sim_config_streams *streams = &config->streams;
+    struct via_rng rng;
+    via_rng_init(&rng, config->seed ^ UINT64_C(0x66756c6c));
+    if (config->mood != SIM_MOOD_FULL &&
+        (config->mood != SIM_MOOD_ANY || !via_rng_chance(&rng, 1, 20))) {
+        return;
+    }
+    streams->burst_chance = 1000;
+    streams->slots = 4u << between(&rng, 0, 1);
+    streams->body_bytes = 64 * between(&rng, 1, 4);
+    streams->spare_lines = between(&rng, 0, 4);
+    streams->bytes_max = between(&rng, 4000, 20000);
+    streams->kernel_bytes = by_magnitude(&rng, 500, 20000);
+    streams->switch_chance = by_magnitude(&rng, 1, 1000);
+    streams->stall_chance = between(&rng, 10, 200);
+    streams->stall_ns_max = between(&rng, 30, 150) * 1000 * 1000;
+}
+
 static void draw_streams_lives(struct sim_config *config)
 {
     struct sim_config_streams *streams = &config->streams;
@@ -695,6 +718,7 @@ void sim_config_from_mood(struct sim_config *config, uint64_t seed, enum sim_gra
     draw_shmem(config);
     draw_streams_hosts(config);
     draw_streams_bursts(config);
+    draw_streams_full(config);
     draw_streams_lives(config);
     draw_lies(config);
     draw_narrow(config);

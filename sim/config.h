@@ -205,6 +205,7 @@ enum sim_mood {
     SIM_MOOD_APART,
     SIM_MOOD_TIGHT,
     SIM_MOOD_TORUS,
+    SIM_MOOD_FULL,
     SIM_MOODS,
 };
 
