@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,7 @@
 #include "wire/link_state.h"
 
 #define SIZES_MAX 16u
+#define FABRICS_MAX (4 * SIZES_MAX)
 /* Limit of neighbours examined for each route that a cut changes, and by each host for each of the
  * two ends. To compute all routes anew takes many more where a cut changes few: a torus, a star. */
 #define COST_PER_CHANGE 8u
@@ -105,17 +107,16 @@ struct row {
     uint64_t message_ns;
     uint64_t reroute_ns;
     struct scale_counts cut;
-    uint64_t node_bytes, touched_bytes, link_bytes; /* one of each, on average */
-    uint64_t default_bytes;
+    struct scale_sizes sizes;
     const char *failure; /* NULL = none */
 };
 
 /* --- one fabric ------------------------------------------------------------------------------ */
 
-static unsigned farthest(const struct scale_fabric *fabric, unsigned from)
+static unsigned farthest(const struct scale_fabric *fabric, unsigned from, unsigned hosts)
 {
     unsigned best = from;
-    for (unsigned to = 0; to < scale_fabric_hosts(fabric); to++) {
+    for (unsigned to = 0; to < hosts; to++) {
         if (scale_fabric_hops(fabric, from, to) > scale_fabric_hops(fabric, from, best)) {
             best = to;
         }
@@ -138,7 +139,7 @@ static const char *bring_up(struct scale_fabric *fabric, struct row *row)
 static const char *send(struct scale_fabric *fabric, struct row *row)
 {
     unsigned from = row->hosts - 1; /* the star's hub is closer to all others */
-    unsigned to = farthest(fabric, from);
+    unsigned to = farthest(fabric, from, row->hosts);
     struct scale_counts ignored;
     row->hops = scale_fabric_hops(fabric, from, to);
     bool arrived = scale_fabric_send(fabric, from, to, SETTLE_NS, &row->message_ns);
@@ -176,10 +177,7 @@ static void measure(const struct shape *shape, unsigned hosts, struct row *ret_r
     row.failure = bring_up(fabric, &row);
     row.failure = row.failure != NULL ? row.failure : send(fabric, &row);
     row.failure = row.failure != NULL ? row.failure : cut(fabric, link, &row);
-    row.node_bytes = scale_fabric_node_bytes(fabric) / hosts;
-    row.touched_bytes = scale_fabric_touched_bytes(fabric) / hosts;
-    row.link_bytes = scale_fabric_link_bytes(fabric) / row.links;
-    row.default_bytes = scale_fabric_default_bytes(fabric);
+    scale_fabric_sizes(fabric, &row.sizes);
     scale_fabric_free(fabric);
     *ret_row = row;
 }
@@ -191,19 +189,15 @@ static double ms(uint64_t ns)
     return (double)ns / 1e6;
 }
 
-static void print_head(FILE *out)
-{
-    static const char head[] =
-        "                 | bring-up                             | message       | a cut           "
-        "  "
-        "                                                   | memory\n"
-        "shape hosts links|   virtual  CPU/host  announced: /link | hops  virtual |  virtual  "
-        "CPU/host   most  announced    routes     /host   neighbours |    node touched  default   "
-        "link\n"
-        "                 |        ms        ms    count     KiB |            us |       us        "
-        "us     us  KiB, all   changed   at most   checked   |     KiB     KiB      KiB    KiB\n";
-    fputs(head, out);
-}
+static const char head[] =
+    "                 | bring-up                             | message       | a cut           "
+    "  "
+    "                                                   | memory\n"
+    "shape hosts links|   virtual  CPU/host  announced: /link | hops  virtual |  virtual  "
+    "CPU/host   most  announced    routes     /host   neighbours |    node touched  default   "
+    "link\n"
+    "                 |        ms        ms    count     KiB |            us |       us        "
+    "us     us  KiB, all   changed   at most   checked   |     KiB     KiB      KiB    KiB\n";
 
 static void print_row(FILE *out, const struct row *row)
 {
@@ -217,41 +211,36 @@ static void print_row(FILE *out, const struct row *row)
             (double)row->message_ns / 1e3, (double)row->reroute_ns / 1e3,
             (double)row->cut.cpu_ns / hosts / 1e3, (double)row->cut.cpu_ns_max / 1e3,
             (double)row->cut.announcement_bytes / 1024, row->cut.routes_changed,
-            row->cut.routes_changed_max, row->cut.routes_examined, (double)row->node_bytes / 1024,
-            (double)row->touched_bytes / 1024, (double)row->default_bytes / 1024,
-            (double)row->link_bytes / 1024);
+            row->cut.routes_changed_max, row->cut.routes_examined, (double)row->sizes.node / 1024,
+            (double)row->sizes.touched / 1024, (double)row->sizes.preset / 1024,
+            (double)row->sizes.link / 1024);
     if (row->failure != NULL) {
         fprintf(out, "FAILED: %s, %u hosts: %s\n", row->shape->name, row->hosts, row->failure);
     }
     fflush(out);
 }
 
-static void json_counts(FILE *out, const char *name, const struct scale_counts *counts)
+static json_t *counts_json(const struct scale_counts *counts)
 {
-    fprintf(out,
-            ", \"%s\": {\"cpu_ns\": %" PRIu64 ", \"cpu_ns_max\": %" PRIu64
-            ", \"announcements\": %" PRIu64 ", \"announcement_bytes\": %" PRIu64
-            ", \"routes_changed\": %" PRIu64 ", \"routes_changed_max\": %" PRIu64
-            ", \"routes_examined\": %" PRIu64 ", \"turns\": %" PRIu64 "}",
-            name, counts->cpu_ns, counts->cpu_ns_max, counts->announcements,
-            counts->announcement_bytes, counts->routes_changed, counts->routes_changed_max,
-            counts->routes_examined, counts->turns);
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "cpu_ns",
+                     (json_int_t)counts->cpu_ns, "cpu_ns_max", (json_int_t)counts->cpu_ns_max,
+                     "announcements", (json_int_t)counts->announcements, "announcement_bytes",
+                     (json_int_t)counts->announcement_bytes, "routes_changed",
+                     (json_int_t)counts->routes_changed, "routes_changed_max",
+                     (json_int_t)counts->routes_changed_max, "routes_examined",
+                     (json_int_t)counts->routes_examined, "turns", (json_int_t)counts->turns);
 }
 
-static void print_json(FILE *out, const struct row *row, bool first)
+static json_t *row_json(const struct row *row)
 {
-    fprintf(out,
-            "%s  {\"shape\": \"%s\", \"hosts\": %u, \"links\": %u, \"up_ns\": %" PRIu64
-            ", \"hops\": %u, \"message_ns\": %" PRIu64 ", \"reroute_ns\": %" PRIu64
-            ", \"node_bytes\": %" PRIu64 ", \"touched_node_bytes\": %" PRIu64
-            ", \"default_node_bytes\": %" PRIu64 ", \"link_bytes\": %" PRIu64,
-            first ? "" : ",\n", row->shape->name, row->hosts, row->links, row->up_ns, row->hops,
-            row->message_ns, row->reroute_ns, row->node_bytes, row->touched_bytes,
-            row->default_bytes, row->link_bytes);
-    json_counts(out, "bring_up", &row->up);
-    json_counts(out, "cut", &row->cut);
-    fprintf(out, ", \"failure\": %s%s%s}", row->failure != NULL ? "\"" : "",
-            row->failure != NULL ? row->failure : "null", row->failure != NULL ? "\"" : "");
+    return json_pack(
+        "{s:s, s:i, s:i, s:I, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:s?}", "shape",
+        row->shape->name, "hosts", row->hosts, "links", row->links, "up_ns", (json_int_t)row->up_ns,
+        "hops", row->hops, "message_ns", (json_int_t)row->message_ns, "reroute_ns",
+        (json_int_t)row->reroute_ns, "node_bytes", (json_int_t)row->sizes.node,
+        "touched_node_bytes", (json_int_t)row->sizes.touched, "default_node_bytes",
+        (json_int_t)row->sizes.preset, "link_bytes", (json_int_t)row->sizes.link, "bring_up",
+        counts_json(&row->up), "cut", counts_json(&row->cut), "failure", row->failure);
 }
 
 /* --- arguments ------------------------------------------------------------------------------- */
@@ -352,52 +341,53 @@ static int parse(struct options *options, int argc, char **argv)
     return rc == 0 && optind < argc ? bad_usage("what is", argv[optind]) : rc;
 }
 
+_Static_assert(FABRICS_MAX >= VIA_ARRAY_COUNT(shapes) * SIZES_MAX, "room for all shapes");
+
 /* --- the command ----------------------------------------------------------------------------- */
 
-static unsigned sizes_of(const struct options *options, const struct shape *shape,
-                         unsigned ret_sizes[SIZES_MAX])
-{
-    return options->shape == NULL || options->shape == shape
-               ? parse_sizes(options->sizes != NULL ? options->sizes : shape->sizes, ret_sizes)
-               : 0;
-}
+struct fabric {
+    const struct shape *shape;
+    unsigned hosts;
+};
 
-static unsigned hosts_of_all(const struct options *options)
+/* The fabrics that are asked for. */
+static unsigned list_fabrics(const struct options *options, struct fabric ret_fabrics[FABRICS_MAX],
+                             unsigned *ret_hosts)
 {
-    unsigned hosts = 0;
+    unsigned count = 0;
+    *ret_hosts = 0;
     for (size_t i = 0; i < VIA_ARRAY_COUNT(shapes); i++) {
         unsigned sizes[SIZES_MAX];
-        unsigned count = sizes_of(options, &shapes[i], sizes);
-        for (unsigned n = 0; n < count; n++) {
-            hosts += sizes[n];
+        if (options->shape != NULL && options->shape != &shapes[i]) {
+            continue;
+        }
+        unsigned sizes_count =
+            parse_sizes(options->sizes != NULL ? options->sizes : shapes[i].sizes, sizes);
+        for (unsigned n = 0; n < sizes_count; n++) {
+            ret_fabrics[count++] = (struct fabric){&shapes[i], sizes[n]};
+            *ret_hosts += sizes[n];
         }
     }
-    return hosts;
+    return count;
 }
 
-/* The number of fabrics that have failed. */
-static unsigned measure_all(const struct options *options, FILE *table, FILE *json)
+/* The number of fabrics that have failed. json: an array, to add them to. */
+static unsigned measure_all(const struct options *options, FILE *table, json_t *json)
 {
-    unsigned failed = 0, done = 0;
-    bool first = true;
+    struct fabric fabrics[FABRICS_MAX];
+    unsigned failed = 0, done = 0, hosts;
     struct via_progress progress;
-    via_progress_begin(&progress, "viaduct sim scale: host", hosts_of_all(options));
-    for (size_t i = 0; i < VIA_ARRAY_COUNT(shapes); i++) {
-        unsigned sizes[SIZES_MAX];
-        unsigned count = sizes_of(options, &shapes[i], sizes);
-        for (unsigned n = 0; n < count; n++) {
-            struct row row;
-            via_progress_step(&progress, done);
-            measure(&shapes[i], sizes[n], &row);
-            done += sizes[n];
-            via_progress_end(&progress);
-            failed += row.failure != NULL ? 1 : 0;
-            print_row(table, &row);
-            if (json != NULL) {
-                print_json(json, &row, first);
-            }
-            first = false;
-        }
+    unsigned count = list_fabrics(options, fabrics, &hosts);
+    via_progress_begin(&progress, "viaduct sim scale: host", hosts);
+    for (unsigned i = 0; i < count; i++) {
+        struct row row;
+        via_progress_step(&progress, done);
+        measure(fabrics[i].shape, fabrics[i].hosts, &row);
+        done += fabrics[i].hosts;
+        via_progress_end(&progress);
+        failed += row.failure != NULL ? 1 : 0;
+        print_row(table, &row);
+        json_array_append_new(json, row_json(&row));
     }
     return failed;
 }
@@ -420,25 +410,17 @@ int sim_scale_main(int argc, char **argv)
         return 2;
     }
     fprintf(table,
-            "A posted write takes %u ns, a doorbell %u ns, a turn of a host's thread %u ns and %u "
-            "ns for "
-            "each\nannouncement in it; CPU is this machine's. One channel, 8 slots, frames of 256 "
+            "A doorbell takes %u ns, a turn of a host's thread %u ns and %u ns for each "
+            "announcement in it;\nCPU is this machine's. One channel, 8 slots, frames of 256 "
             "bytes, one flow;\n\"default\" is host 0's node as a daemon has it.\n",
-            SCALE_WRITE_NS, SCALE_BELL_NS, SCALE_TURN_NS, SCALE_ANNOUNCED_NS);
-    print_head(table);
-    if (json != NULL) {
-        fprintf(json, "{\"fabrics\": [\n");
+            SCALE_BELL_NS, SCALE_TURN_NS, SCALE_ANNOUNCED_NS);
+    fputs(head, table);
+    json_t *root = json_pack("{s:[]}", "fabrics");
+    unsigned failed = measure_all(&options, table, json_object_get(root, "fabrics"));
+    if (json != NULL && (json_dumpf(root, json, JSON_INDENT(2)) != 0 || fclose(json) != 0)) {
+        fprintf(stderr, "viaduct-sim scale: %s: write: %s\n", options.json, strerror(errno));
+        rc = 2;
     }
-    unsigned failed = measure_all(&options, table, json);
-    if (json != NULL) {
-        fprintf(json, "\n]}\n");
-        rc = fflush(json) == 0 ? 0 : 2;
-        if (!to_stdout && fclose(json) != 0) {
-            rc = 2;
-        }
-        if (rc != 0) {
-            fprintf(stderr, "viaduct-sim scale: %s: write: %s\n", options.json, strerror(errno));
-        }
-    }
+    json_decref(root);
     return failed != 0 ? 1 : rc;
 }

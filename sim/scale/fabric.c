@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/types.h"
-#include "sim/heap.h"
+#include "sim/cost/cost.h"
 #include "sim/memory.h"
 #include "sim/scale/port.h"
 
@@ -25,28 +25,15 @@ struct scale_host {
     void *memory;
     size_t bytes;
     struct via_node *node;
-    struct via_list arriving; /* ends that have posted writes under way to it */
-    uint64_t turn_ns;         /* time of its next turn */
-    uint64_t busy_ns;         /* end of its last turn */
-    uint32_t ticket;          /* of the valid turn event */
+    uint64_t turn_ns; /* time of its next turn */
+    uint64_t busy_ns; /* end of its last turn */
+    uint64_t ticket;  /* of the valid turn event */
     uint32_t routes_seen;
     bool changed;
     uint64_t cpu_ns; /* CPU time since the last count */
     uint64_t turns;
     uint64_t announcements_taken;
     struct via_node_counters counted;
-};
-
-enum event_kind { EVENT_TURN, EVENT_BELL };
-
-struct event {
-    struct sim_when when;
-    uint8_t kind;
-    uint8_t bit;     /* bell */
-    uint32_t number; /* turn: ticket; bell: era of the link */
-    uint32_t host;   /* turn */
-    uint32_t link;   /* bell */
-    uint32_t side;
 };
 
 struct edge {
@@ -59,15 +46,12 @@ struct scale_fabric {
     struct scale_link **links;
     unsigned links_count, links_capacity;
     struct via_node_config config;
-    uint64_t now_ns;
-    struct event *events;
-    size_t events_count, events_capacity;
-    uint64_t order;
-    struct edge *edges; /* the ports of all hosts, host by host */
-    uint32_t *first;    /* index of each host's first edge */
-    uint16_t *hops;     /* [from][to]: length of the shortest path over the links that are up */
-    bool *wrong;        /* [from][to]: the host's route is not one of that length */
-    uint64_t wrongs;    /* how many of them are wrong */
+    struct sim_cost cost; /* the clock, and the events */
+    struct edge *edges;   /* the ports of all hosts, host by host */
+    uint32_t *first;      /* index of each host's first edge */
+    uint16_t *hops;       /* [from][to]: length of the shortest path over the links that are up */
+    bool *wrong;          /* [from][to]: the host's route is not one of that length */
+    uint64_t wrongs;      /* how many of them are wrong */
     /* The message that a run sends. */
     unsigned char message[MESSAGE_BYTES];
     uint64_t delivered_ns, completed;
@@ -82,18 +66,14 @@ static uint64_t cpu_now_ns(void)
     return (uint64_t)now.tv_sec * VIA_SEC_NS + (uint64_t)now.tv_nsec;
 }
 
+uint64_t scale_fabric_now_ns(const struct scale_fabric *fabric)
+{
+    return fabric->cost.now_ps / SIM_NS_PS;
+}
+
 /* --- events ---------------------------------------------------------------------------------- */
 
-static void push(struct scale_fabric *fabric, struct event event, uint64_t at_ns)
-{
-    if (fabric->events_count == fabric->events_capacity) {
-        fabric->events_capacity = via_max(2 * fabric->events_capacity, (size_t)1024);
-        fabric->events =
-            sim_realloc(fabric->events, fabric->events_capacity * sizeof(*fabric->events));
-    }
-    event.when = (struct sim_when){.time = at_ns, .order = fabric->order++};
-    sim_heap_push(fabric->events, fabric->events_count++, &event, sizeof(event));
-}
+static void take_turn(void *object, uint64_t ticket);
 
 /* Schedules a turn at that time at the latest. */
 static void wake(struct scale_host *host, uint64_t at_ns)
@@ -103,26 +83,24 @@ static void wake(struct scale_host *host, uint64_t at_ns)
         return;
     }
     host->turn_ns = at_ns;
-    push(host->fabric,
-         (struct event){.kind = EVENT_TURN, .number = ++host->ticket, .host = host->index}, at_ns);
+    sim_cost_at(&host->fabric->cost, at_ns * SIM_NS_PS,
+                (struct sim_call){take_turn, host, ++host->ticket});
 }
 
-/* --- calls of ports -------------------------------------------------------------------------- */
+static void arrive(void *object, uint64_t bit_and_era)
+{
+    struct scale_end *end = object;
+    struct scale_fabric *fabric = end->link->fabric;
+    if (bit_and_era >> 8 == end->link->era) {
+        end->events |= VIA_PORT_EVENT_DOORBELL(bit_and_era & 0xff);
+        wake(&fabric->hosts[end->host], scale_fabric_now_ns(fabric));
+    }
+}
 
 void scale_fabric_ring(struct scale_fabric *fabric, struct scale_end *end, unsigned bit)
 {
-    push(fabric,
-         (struct event){.kind = EVENT_BELL,
-                        .bit = (uint8_t)bit,
-                        .number = end->link->era,
-                        .link = end->link->index,
-                        .side = end->port.side},
-         fabric->now_ns + SCALE_BELL_NS);
-}
-
-struct via_list *scale_fabric_arriving(struct scale_fabric *fabric, uint32_t host)
-{
-    return &fabric->hosts[host].arriving;
+    sim_cost_after(&fabric->cost, SCALE_BELL_NS * SIM_NS_PS,
+                   (struct sim_call){arrive, end, (uint64_t)end->link->era << 8 | bit});
 }
 
 /* --- calls of nodes -------------------------------------------------------------------------- */
@@ -133,7 +111,7 @@ static int node_deliver(void *ctx, const struct via_delivery *delivery)
     struct scale_fabric *fabric = host->fabric;
     if (delivery->bytes == MESSAGE_BYTES &&
         memcmp(delivery->data, fabric->message, MESSAGE_BYTES) == 0) {
-        fabric->delivered_ns = fabric->now_ns;
+        fabric->delivered_ns = scale_fabric_now_ns(fabric);
         fabric->delivered_at = host->index;
     }
     return 0;
@@ -159,7 +137,7 @@ static void node_wake(void *ctx, unsigned channel)
 {
     struct scale_host *host = ctx;
     (void)channel;
-    wake(host, host->fabric->now_ns);
+    wake(host, scale_fabric_now_ns(host->fabric));
 }
 
 static void node_changed(void *ctx)
@@ -283,20 +261,14 @@ bool scale_fabric_is_shortest(const struct scale_fabric *fabric)
 
 static void run_turn(struct scale_host *host)
 {
-    struct scale_fabric *fabric = host->fabric;
-    /* A fence takes no longer than a turn, so a thread that waits for one polls again at once. */
-    _Static_assert(SCALE_FENCE_NS <= SCALE_TURN_NS, "else it would poll and find nothing");
+    uint64_t now_ns = scale_fabric_now_ns(host->fabric);
     uint64_t control_ns = VIA_NEVER_NS, poll_ns = VIA_NEVER_NS;
     unsigned work = 0;
-    host->turn_ns = VIA_NEVER_NS;
     host->turns++;
-    via_list_foreach_safe(it, &host->arriving) {
-        scale_end_arrive(via_list_entry(it, struct scale_end, arriving), fabric->now_ns);
-    }
     uint64_t begun_ns = cpu_now_ns();
-    via_node_control(host->node, fabric->now_ns, &control_ns);
+    via_node_control(host->node, now_ns, &control_ns);
     for (unsigned polls = 0; polls < POLLS_MAX; polls++) {
-        unsigned done = via_node_poll(host->node, 0, fabric->now_ns, &poll_ns);
+        unsigned done = via_node_poll(host->node, 0, now_ns, &poll_ns);
         work += done;
         if (done == 0) {
             break;
@@ -309,7 +281,7 @@ static void run_turn(struct scale_host *host)
     via_node_counters(host->node, &counters);
     uint64_t taken = counters.announcements_received - host->announcements_taken;
     host->announcements_taken = counters.announcements_received;
-    host->busy_ns = fabric->now_ns + SCALE_TURN_NS + taken * SCALE_ANNOUNCED_NS;
+    host->busy_ns = now_ns + SCALE_TURN_NS + taken * SCALE_ANNOUNCED_NS;
     if (host->changed) {
         check_changes(host);
     }
@@ -317,46 +289,30 @@ static void run_turn(struct scale_host *host)
 }
 
 /* If it was asked for during the last turn, that turn may still be running. */
-static void take_turn(struct scale_host *host)
+static void take_turn(void *object, uint64_t ticket)
 {
-    if (host->fabric->now_ns >= host->busy_ns) {
+    struct scale_host *host = object;
+    if (ticket != host->ticket) {
+        return;
+    }
+    host->turn_ns = VIA_NEVER_NS;
+    if (scale_fabric_now_ns(host->fabric) >= host->busy_ns) {
         run_turn(host);
     } else {
-        host->turn_ns = VIA_NEVER_NS;
         wake(host, host->busy_ns);
-    }
-}
-
-static void bell(struct scale_fabric *fabric, const struct event *event)
-{
-    struct scale_link *link = fabric->links[event->link];
-    struct scale_end *end = &link->ends[event->side];
-    if (link->era == event->number) {
-        end->events |= VIA_PORT_EVENT_DOORBELL(event->bit);
-        wake(&fabric->hosts[end->host], fabric->now_ns);
     }
 }
 
 /* One event; false: there is none before that time. */
 static bool step(struct scale_fabric *fabric, uint64_t end_ns)
 {
-    if (fabric->events_count == 0 || fabric->events[0].when.time > end_ns) {
-        return false;
-    }
-    struct event event = fabric->events[0];
-    sim_heap_pop(fabric->events, fabric->events_count--, sizeof(event));
-    fabric->now_ns = event.when.time;
-    if (event.kind == EVENT_BELL) {
-        bell(fabric, &event);
-    } else if (fabric->hosts[event.host].ticket == event.number) {
-        take_turn(&fabric->hosts[event.host]);
-    }
-    return true;
+    struct sim_cost *cost = &fabric->cost;
+    return cost->count != 0 && cost->heap[0].when.time <= end_ns * SIM_NS_PS && sim_cost_step(cost);
 }
 
 bool scale_fabric_settle(struct scale_fabric *fabric, uint64_t limit_ns)
 {
-    uint64_t end_ns = fabric->now_ns + limit_ns;
+    uint64_t end_ns = scale_fabric_now_ns(fabric) + limit_ns;
     while (fabric->wrongs != 0 && step(fabric, end_ns)) {
     }
     return fabric->wrongs == 0;
@@ -370,14 +326,14 @@ bool scale_fabric_send(struct scale_fabric *fabric, unsigned from, unsigned to, 
                               .source = fabric->message,
                               .bytes = MESSAGE_BYTES,
                               .cookie = 1};
-    uint64_t begun_ns = fabric->now_ns;
+    uint64_t begun_ns = scale_fabric_now_ns(fabric);
     sim_content_fill(fabric->message, MESSAGE_BYTES, from + 1);
     fabric->completed = 0;
     fabric->delivered_ns = 0;
     if (via_node_submit(fabric->hosts[from].node, 0, &op) != 0) {
         return false;
     }
-    wake(&fabric->hosts[from], fabric->now_ns);
+    wake(&fabric->hosts[from], begun_ns);
     while (fabric->completed == 0 && step(fabric, begun_ns + limit_ns)) {
     }
     *ret_ns = fabric->delivered_ns - begun_ns;
@@ -395,7 +351,8 @@ struct scale_fabric *scale_fabric_new(unsigned hosts_count)
     fabric->hosts = sim_alloc(hosts_count * sizeof(*fabric->hosts));
     fabric->hops = sim_alloc(pairs * sizeof(*fabric->hops));
     fabric->wrong = sim_alloc(pairs * sizeof(*fabric->wrong));
-    fabric->now_ns = START_NS;
+    sim_cost_init(&fabric->cost);
+    fabric->cost.now_ps = START_NS * SIM_NS_PS;
     via_node_config_init(&fabric->config);
     fabric->config.hosts_max = (uint16_t)hosts_count;
     fabric->config.channels_count = 1;
@@ -410,7 +367,6 @@ struct scale_fabric *scale_fabric_new(unsigned hosts_count)
         fabric->hosts[h].fabric = fabric;
         fabric->hosts[h].index = (uint16_t)h;
         fabric->hosts[h].turn_ns = VIA_NEVER_NS;
-        via_list_init(&fabric->hosts[h].arriving);
     }
     return fabric;
 }
@@ -427,7 +383,6 @@ void scale_fabric_link(struct scale_fabric *fabric, unsigned a, unsigned b, unsi
     config.session = 1;
     config.ports_count = 1;
     scale_link_init(link, fabric, a, b, via_align_up(via_node_inbox_bytes(&config), (size_t)4096));
-    link->index = fabric->links_count;
     link->dimension = (uint8_t)dimension;
     fabric->links[fabric->links_count++] = link;
     fabric->hosts[a].ports_count++;
@@ -491,7 +446,7 @@ void scale_fabric_start(struct scale_fabric *fabric)
     list_edges(fabric);
     for (unsigned h = 0; h < fabric->hosts_count; h++) {
         start(&fabric->hosts[h], &fabric->edges[fabric->first[h]]);
-        wake(&fabric->hosts[h], fabric->now_ns);
+        wake(&fabric->hosts[h], scale_fabric_now_ns(fabric));
     }
     check_all_pairs(fabric);
 }
@@ -500,7 +455,8 @@ void scale_fabric_cut(struct scale_fabric *fabric, unsigned link)
 {
     scale_link_cut(fabric->links[link]);
     for (unsigned side = 0; side < 2; side++) {
-        wake(&fabric->hosts[fabric->links[link]->ends[side].host], fabric->now_ns + SCALE_BELL_NS);
+        wake(&fabric->hosts[fabric->links[link]->ends[side].host],
+             scale_fabric_now_ns(fabric) + SCALE_BELL_NS);
     }
     check_all_pairs(fabric);
 }
@@ -525,25 +481,15 @@ void scale_fabric_free(struct scale_fabric *fabric)
     free(fabric->first);
     free(fabric->hops);
     free(fabric->wrong);
-    free(fabric->events);
+    sim_cost_fini(&fabric->cost);
     free(fabric);
 }
 
 /* --- results --------------------------------------------------------------------------------- */
 
-unsigned scale_fabric_hosts(const struct scale_fabric *fabric)
-{
-    return fabric->hosts_count;
-}
-
 unsigned scale_fabric_links(const struct scale_fabric *fabric)
 {
     return fabric->links_count;
-}
-
-uint64_t scale_fabric_now_ns(const struct scale_fabric *fabric)
-{
-    return fabric->now_ns;
 }
 
 unsigned scale_fabric_hops(const struct scale_fabric *fabric, unsigned from, unsigned to)
@@ -575,47 +521,35 @@ void scale_fabric_count(struct scale_fabric *fabric, struct scale_counts *ret_co
     *ret_counts = counts;
 }
 
-uint64_t scale_fabric_node_bytes(const struct scale_fabric *fabric)
-{
-    uint64_t bytes = 0;
-    for (unsigned h = 0; h < fabric->hosts_count; h++) {
-        bytes += fabric->hosts[h].bytes;
-    }
-    return bytes;
-}
-
-uint64_t scale_fabric_touched_bytes(const struct scale_fabric *fabric)
+static uint64_t touched_bytes(const struct scale_host *host)
 {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    size_t pages = (host->bytes + page - 1) / page;
+    unsigned char *resident = sim_alloc(pages);
     uint64_t bytes = 0;
-    for (unsigned h = 0; h < fabric->hosts_count; h++) {
-        size_t pages = (fabric->hosts[h].bytes + page - 1) / page;
-        unsigned char *resident = sim_alloc(pages);
-        if (mincore(fabric->hosts[h].memory, fabric->hosts[h].bytes, resident) == 0) {
-            for (size_t i = 0; i < pages; i++) {
-                bytes += (resident[i] & 1) != 0 ? page : 0;
-            }
+    if (mincore(host->memory, host->bytes, resident) == 0) {
+        for (size_t i = 0; i < pages; i++) {
+            bytes += (resident[i] & 1) != 0 ? page : 0;
         }
-        free(resident);
     }
+    free(resident);
     return bytes;
 }
 
-uint64_t scale_fabric_link_bytes(const struct scale_fabric *fabric)
+void scale_fabric_sizes(const struct scale_fabric *fabric, struct scale_sizes *ret_sizes)
 {
-    uint64_t bytes = 0;
-    for (unsigned l = 0; l < fabric->links_count; l++) {
-        bytes += 2 * fabric->links[l]->ends[0].port.caps.inbox_bytes;
-    }
-    return bytes;
-}
-
-uint64_t scale_fabric_default_bytes(const struct scale_fabric *fabric)
-{
+    struct scale_sizes sizes = {.link = 2 * fabric->links[0]->ends[0].port.caps.inbox_bytes};
     struct via_node_config config;
     via_node_config_init(&config);
     config.hosts_max = (uint16_t)fabric->hosts_count;
     config.session = 1;
     config.ports_count = fabric->hosts[0].ports_count;
-    return via_node_bytes(&config);
+    sizes.preset = via_node_bytes(&config);
+    for (unsigned h = 0; h < fabric->hosts_count; h++) {
+        sizes.node += fabric->hosts[h].bytes;
+        sizes.touched += touched_bytes(&fabric->hosts[h]);
+    }
+    sizes.node /= fabric->hosts_count;
+    sizes.touched /= fabric->hosts_count;
+    *ret_sizes = sizes;
 }

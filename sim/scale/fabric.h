@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * A fabric of up to VIA_HOSTS_MAX hosts: nodes of the real core, one thread each, on links with
- * nothing but latency. No faults but cuts, and no checkers but those of routes: sim/world.h has the
- * others, with fewer hosts.
+ * A fabric of up to VIA_HOSTS_MAX hosts: nodes of the real core, one thread each, on links whose
+ * writes are visible at once; doorbells and turns of threads take time. No faults but cuts, and no
+ * checkers but those of routes: sim/world.h has the others, with fewer hosts.
  */
 #ifndef SIM_SCALE_FABRIC_H
 #define SIM_SCALE_FABRIC_H
@@ -13,9 +13,7 @@
 #include "core/node.h"
 
 /* Durations: a pair of adapters and one switch chip (sim/scenarios/parts.ini). */
-#define SCALE_WRITE_NS 500u     /* a posted write, until it is visible in the peer's memory */
-#define SCALE_FENCE_NS 1000u    /* a fence: there and back */
-#define SCALE_BELL_NS 3000u     /* a doorbell behind it, until the thread runs */
+#define SCALE_BELL_NS 3000u     /* a doorbell, until the thread runs */
 #define SCALE_TURN_NS 1000u     /* a turn of a thread */
 #define SCALE_ANNOUNCED_NS 300u /* ... and for each announcement that it handles */
 
@@ -30,7 +28,6 @@ void scale_fabric_free(struct scale_fabric *fabric);
 /* A link between two hosts, before scale_fabric_start(); both assign it to this dimension of a
  * torus, 0 in other fabrics. */
 void scale_fabric_link(struct scale_fabric *fabric, unsigned a, unsigned b, unsigned dimension);
-unsigned scale_fabric_hosts(const struct scale_fabric *fabric);
 unsigned scale_fabric_links(const struct scale_fabric *fabric);
 
 /* All hosts start at the same time. */
@@ -64,11 +61,12 @@ struct scale_counts {
 };
 void scale_fabric_count(struct scale_fabric *fabric, struct scale_counts *ret_counts);
 
-/* Bytes of all nodes; of their touched pages; of the memory at both ends of all links. */
-uint64_t scale_fabric_node_bytes(const struct scale_fabric *fabric);
-uint64_t scale_fabric_touched_bytes(const struct scale_fabric *fabric);
-uint64_t scale_fabric_link_bytes(const struct scale_fabric *fabric);
-/* Bytes of the first host's node as a daemon would configure it. */
-uint64_t scale_fabric_default_bytes(const struct scale_fabric *fabric);
+/* Averages, in bytes. */
+struct scale_sizes {
+    uint64_t node, touched; /* of a node, and of its touched pages */
+    uint64_t link;          /* of the memory at both ends of a link */
+    uint64_t preset;        /* of the first host's node as a daemon would configure it */
+};
+void scale_fabric_sizes(const struct scale_fabric *fabric, struct scale_sizes *ret_sizes);
 
 #endif

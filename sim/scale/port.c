@@ -14,46 +14,14 @@ static struct scale_end *of(struct via_port *port)
     return (struct scale_end *)(void *)port;
 }
 
-static void drop_first(struct scale_end *end)
+static void port_write(struct via_port *port, unsigned queue, uint64_t off, const void *src,
+                       size_t len)
 {
-    struct scale_flight *flight = end->first;
-    end->first = flight->next;
-    free(flight);
-    if (end->first == NULL) {
-        end->last = NULL;
-        via_list_remove(&end->arriving);
-    }
-}
-
-void scale_end_arrive(struct scale_end *end, uint64_t now_ns)
-{
-    while (end->first != NULL && end->first->arrive_ns <= now_ns) {
-        memcpy(end->peer->port.inbox + end->first->off, end->first->data, end->first->bytes);
-        drop_first(end);
-    }
-}
-
-static void port_body(struct via_port *port, unsigned queue, uint64_t off, const void *src,
-                      size_t len)
-{
-    struct scale_end *end = of(port);
+    const struct scale_end *end = of(port);
     (void)queue;
-    if (!end->link->up || off + len > port->caps.window_bytes) {
-        return;
+    if (end->link->up && off + len <= port->caps.window_bytes) {
+        memcpy(end->peer->port.inbox + off, src, len);
     }
-    struct scale_flight *flight = sim_alloc(sizeof(*flight) + len);
-    flight->arrive_ns = scale_fabric_now_ns(end->link->fabric) + SCALE_WRITE_NS;
-    flight->off = off;
-    flight->bytes = len;
-    memcpy(flight->data, src, len);
-    if (end->last != NULL) {
-        end->last->next = flight;
-    } else {
-        end->first = flight;
-        via_list_push_back(scale_fabric_arriving(end->link->fabric, end->peer->host),
-                           &end->arriving);
-    }
-    end->last = flight;
 }
 
 static void port_flush(struct via_port *port, unsigned queue)
@@ -65,34 +33,14 @@ static void port_flush(struct via_port *port, unsigned queue)
 static int port_fence_start(struct via_port *port, unsigned queue)
 {
     struct scale_end *end = of(port);
-    if (!end->link->up) {
-        return -ENOLINK;
-    }
-    end->fences[queue] =
-        (struct scale_fence){.under_way = true,
-                             .era = end->link->era,
-                             .due_ns = scale_fabric_now_ns(end->link->fabric) + SCALE_FENCE_NS};
-    return 0;
+    end->fence_eras[queue] = end->link->era;
+    return end->link->up ? 0 : -ENOLINK;
 }
 
-/* Writes posted at this end before the fence started, and at the other end before it arrived there,
- * take less time. */
 static int port_fence_poll(struct via_port *port, unsigned queue)
 {
-    struct scale_end *end = of(port);
-    struct scale_fence *fence = &end->fences[queue];
-    uint64_t now_ns = scale_fabric_now_ns(end->link->fabric);
-    bool lost = !end->link->up || fence->era != end->link->era;
-    if (!fence->under_way) {
-        return -EINVAL;
-    }
-    if (!lost && now_ns < fence->due_ns) {
-        return 0;
-    }
-    fence->under_way = false;
-    scale_end_arrive(end, now_ns);
-    scale_end_arrive(end->peer, now_ns);
-    return lost ? -ENOLINK : 1;
+    const struct scale_end *end = of(port);
+    return end->link->up && end->fence_eras[queue] == end->link->era ? 1 : -ENOLINK;
 }
 
 static int port_ring(struct via_port *port, unsigned queue, unsigned bit)
@@ -138,8 +86,8 @@ static void port_close(struct via_port *port)
 }
 
 static const struct via_port_ops port_ops = {
-    .body = port_body,
-    .commit = port_body,
+    .body = port_write,
+    .commit = port_write,
     .flush = port_flush,
     .fence_start = port_fence_start,
     .fence_poll = port_fence_poll,
@@ -172,7 +120,6 @@ static void end_init(struct scale_link *link, unsigned side, uint32_t host, size
         .events = VIA_PORT_EVENT_LINK_UP,
         .host = host,
     };
-    via_list_init(&link->ends[side].arriving);
 }
 
 void scale_link_init(struct scale_link *link, struct scale_fabric *fabric, uint32_t a, uint32_t b,
@@ -184,20 +131,12 @@ void scale_link_init(struct scale_link *link, struct scale_fabric *fabric, uint3
     end_init(link, 1, b, inbox_bytes);
 }
 
-static void drop_all(struct scale_end *end)
-{
-    while (end->first != NULL) {
-        drop_first(end);
-    }
-}
-
 void scale_link_cut(struct scale_link *link)
 {
     link->up = false;
     link->era++;
     memset(link->scratchpads, 0, sizeof(link->scratchpads));
     for (unsigned side = 0; side < 2; side++) {
-        drop_all(&link->ends[side]);
         link->ends[side].events = VIA_PORT_EVENT_LINK_DOWN;
     }
 }
@@ -205,7 +144,6 @@ void scale_link_cut(struct scale_link *link)
 void scale_link_fini(struct scale_link *link)
 {
     for (unsigned side = 0; side < 2; side++) {
-        drop_all(&link->ends[side]);
         free(link->ends[side].port.inbox);
     }
 }
