@@ -74,13 +74,6 @@ void sim_attach_host_init(struct sim_job *job, uint32_t index)
 {
     struct sim_pe_host *shared = &job->hosts[index];
     const struct via_node_config *node = &job->world->config.node;
-    shared->status = sim_alloc_lines(sizeof(*shared->status));
-    shared->status->magic = VIA_STATUS_MAGIC;
-    shared->status->host = job->world->hosts[index].id;
-    shared->status->hosts_max = node->hosts_max;
-    for (unsigned i = 0; i < VIA_ARRAY_COUNT(shared->status->peers); i++) {
-        shared->status->peers[i] = via_status_word(0, 0, VIA_STATUS_UNREACHABLE, false);
-    }
     shared->bells = sim_alloc_lines(node->channels_count * sizeof(*shared->bells));
     for (unsigned i = 0; i < node->channels_count; i++) {
         shared->bells[i].sleepers = 1;
@@ -96,7 +89,7 @@ void sim_attach_host_init(struct sim_job *job, uint32_t index)
         abort();
     }
     struct sim_serve_options pipes = describe_pipes(job);
-    pipes.status = shared->status;
+    pipes.bells = shared->bells;
     shared->serve = sim_serve_new(&job->world->hosts[index], &pipes);
 }
 
@@ -104,64 +97,9 @@ void sim_attach_host_fini(struct sim_job *job, uint32_t index)
 {
     struct sim_pe_host *shared = &job->hosts[index];
     sim_serve_free(shared->serve);
-    free(shared->status);
     free(shared->bells);
     munmap(shared->lives, LIFE_BYTES);
     close(shared->life_fd);
-}
-
-struct edges {
-    uint64_t number;
-    bool direct;
-};
-
-/* As update_links() in host/host_status.c: counts of ups and downs of the links to each peer, by
- * id, and whether one is direct. One check of each link. Valid until the next call: the simulator
- * is one thread. */
-static const struct edges *count_edges(const struct sim_host *host)
-{
-    static struct edges edges[VIA_HOSTS_MAX];
-    memset(edges, 0, host->world->config.node.hosts_max * sizeof(*edges));
-    edges[host->id].direct = true;
-    for (uint32_t i = 0; i < host->ports_count; i++) {
-        struct via_link_status link;
-        if (via_node_link_status(host->node, i, &link) != 0 ||
-            link.peer >= host->world->config.node.hosts_max) {
-            continue;
-        }
-        struct edges *to = &edges[link.peer];
-        to->number += (uint64_t)link.ups_count + link.downs_count;
-        if (!to->direct && host->ports[i]->link->direct && link.state == VIA_LINK_UP) {
-            to->direct = true;
-            to->number += (uint64_t)(i + 1) << 48;
-        }
-    }
-    return edges;
-}
-
-void sim_attach_status(struct sim_job *job, struct sim_host *host)
-{
-    struct sim_pe_host *shared = &job->hosts[host->index];
-    const struct edges *edges = count_edges(host);
-    for (uint32_t i = 0; i < job->world->hosts_count; i++) {
-        const struct sim_host *peer = &job->world->hosts[i];
-        struct via_route_status route = {.port = VIA_PORT_NONE};
-        if (edges[peer->id].number != shared->edges[i]) {
-            shared->edges[i] = edges[peer->id].number;
-            shared->generations[i]++;
-        }
-        unsigned hops = VIA_STATUS_UNREACHABLE;
-        if (peer == host) {
-            hops = 0;
-            route.session = host->life.session;
-        } else if (via_node_route_status(host->node, peer->id, &route) == 0 &&
-                   route.port != VIA_PORT_NONE) {
-            hops = route.hops;
-        }
-        uint64_t word =
-            via_status_word(route.session, shared->generations[i], hops, edges[peer->id].direct);
-        atomic_store_explicit(&shared->status->peers[peer->id], word, memory_order_release);
-    }
 }
 
 int via_attach_hops(struct via_attach *attach, unsigned host)
@@ -212,7 +150,7 @@ static int map_segment(struct sim_pe *pe, const struct via_attach_request *ask,
     const struct sim_host *host = &job->world->hosts[job->world->host_by_id[ask->host]];
     struct sim_pe_host *shared = &job->hosts[host->index];
     int fd;
-    if (!count_edges(pe->host)[host->id].direct || !host->alive) {
+    if ((via_client_status(&pe->attach, host->id) & VIA_STATUS_DIRECT) == 0 || !host->alive) {
         return -EXDEV;
     }
     const struct sim_pe *owner = owner_of(job, host, ask->handle, &fd);
@@ -303,7 +241,7 @@ void sim_attach_open(struct sim_pe *pe)
     attach->reply_bytes_max = config->body_bytes;
     attach->inbox_bytes_max = VIA_CLIENT_INBOX_BYTES_MAX;
     attach->stuck_ns_max = VIA_CLIENT_STUCK_NS_MAX;
-    attach->status = job->hosts[pe->host->index].status;
+    attach->status = sim_serve_page(job->hosts[pe->host->index].serve);
     attach->memory_bytes = (size_t)pipes.area_bytes * attach->channels_count;
     attach->memory = sim_alloc_lines(attach->memory_bytes);
     attach->interest = sim_alloc_lines(VIA_ATTACH_INTEREST_WORDS * sizeof(*attach->interest));

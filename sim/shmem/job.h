@@ -75,12 +75,9 @@ struct sim_pe {
 
 /* State that the processes of a host share. */
 struct sim_pe_host {
-    struct via_status_page *status; /* owned */
-    struct via_bell *bells;         /* owned, one per channel */
+    struct via_bell *bells; /* owned, one per channel */
     int life_fd;
     _Atomic uint64_t *lives; /* mapped */
-    uint64_t edges[SIM_HOSTS_MAX];
-    uint16_t generations[SIM_HOSTS_MAX];
     struct sim_serve *serve; /* owned */
     bool crashed;            /* the host died; the PEs that were attached to it are on their own */
 };
@@ -151,7 +148,5 @@ void sim_attach_open(struct sim_pe *pe);
 /* Registers its memory; called by its fiber. */
 void sim_attach_offer(struct sim_pe *pe);
 void sim_attach_close(struct sim_pe *pe);
-/* Tells a host's processes about the fabric. */
-void sim_attach_status(struct sim_job *job, struct sim_host *host);
 
 #endif

@@ -24,8 +24,9 @@ struct sim_serve {
     bool crashed;
 };
 
-/* The thread whose commands are being handed to the node. */
+/* The thread whose turn it is, and the bells of its host. */
 static struct sim_thread *serving;
+static const struct via_bell *serving_bells;
 
 /* --- what this code of src/host calls ------------------------------------------------------- */
 
@@ -49,17 +50,21 @@ int sim_serve_submit(struct via_node *node, unsigned channel, const struct via_o
     return rc;
 }
 
-/* That code makes no other system call but to ring a bell, whose descriptor is its PE's index. */
+/* That code makes two system calls: to ring a PE's bell, whose descriptor is the PE's index, and to
+ * ring that of a transfer thread. */
 long sim_serve_syscall(long number, ...)
 {
     va_list args;
     va_start(args, number);
-    int fd = va_arg(args, int);
-    va_end(args);
-    if (number != SYS_preadv2) {
+    if (number == SYS_preadv2) {
+        sim_pe_ring((uint32_t)va_arg(args, int));
+    } else if (number == SYS_futex) {
+        const struct via_bell *bell = va_arg(args, void *);
+        sim_thread_interrupt(&serving->host->threads[bell - serving_bells]);
+    } else {
         abort();
     }
-    sim_pe_ring((uint32_t)fd);
+    va_end(args);
     return (long)sizeof(uint64_t);
 }
 
@@ -74,6 +79,17 @@ void via_host_poke(struct via_host *host)
     }
 }
 
+int via_host_memory_open(struct via_host_memory *memory, const char *name, size_t bytes,
+                         bool reader_only, struct via_error *err)
+{
+    (void)name, (void)reader_only, (void)err;
+    memory->base = sim_alloc_lines(bytes);
+    return 0;
+}
+
+/* No link here has slices. */
+SIM_STUB(bool, false, via_host_aperture_is_offered, const struct via_host *host, unsigned index,
+         const struct via_link_status *link)
 /* Of users who are not exempt. */
 SIM_STUB_NEVER(bool, via_tenant_is_take_allowed, const struct via_tenant *tenant, uint32_t count,
                uint32_t all_max)
@@ -93,7 +109,17 @@ struct sim_serve *sim_serve_new(struct sim_host *sim, const struct sim_serve_opt
     serve->processes = sim_alloc(options->pes_max * sizeof(*serve->processes));
     host->config = *node;
     host->config.host = sim->id;
-    host->status = options->status;
+    host->session = sim->life.session;
+    host->peers = sim_alloc(node->hosts_max * sizeof(*host->peers));
+    host->bells.base = options->bells;
+    host->cables_count = sim->ports_count;
+    host->cables = sim_alloc(sim->ports_count * sizeof(*host->cables));
+    for (uint32_t i = 0; i < sim->ports_count; i++) {
+        host->cables[i].direct = sim->ports[i]->link->direct;
+    }
+    if (via_host_status_open(host, NULL) != 0) {
+        abort();
+    }
     host->attach.command = options->command;
     host->attach.reply = options->reply;
     host->attach.area_bytes = options->area_bytes;
@@ -131,8 +157,16 @@ void sim_serve_free(struct sim_serve *serve)
     }
     free(serve->tenant.flow_shares);
     free((void *)serve->host.attach.segments);
+    free(serve->host.status_memory.base);
+    free(serve->host.peers);
+    free(serve->host.cables);
     free(serve->processes);
     free(serve);
+}
+
+const struct via_status_page *sim_serve_page(const struct sim_serve *serve)
+{
+    return serve->host.status;
 }
 
 void sim_serve_attach(struct sim_serve *serve, uint32_t index, unsigned char *memory)
@@ -195,7 +229,11 @@ unsigned sim_serve_turn(struct sim_serve *serve, struct sim_thread *thread)
         return 0;
     }
     serving = thread;
+    serving_bells = serve->host.bells.base;
     serve->host.node = thread->host->node;
+    if (thread->channel == 0) {
+        via_host_status_update(&serve->host);
+    }
     if (serve->rings_seen[thread->channel] != thread->rings) {
         serve->rings_seen[thread->channel] = thread->rings;
         via_process_channels_rearm(transfer);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * The host's side of the pipes of its PEs: the code of src/host (attach_server_channel.c,
- * _command.c, _reply.c, _park.c), a process for each PE. Nothing of the library or of the host is
+ * The host's side of its PEs: the code of src/host for their pipes (attach_server_channel.c,
+ * _command.c, _reply.c, _park.c), a process for each PE, and for what they know of the fabric
+ * (host_status.c). Nothing of the library or of the host is
  * in this header, because both have a struct via_board.
  */
 #ifndef SIM_SHMEM_SERVE_H
@@ -14,13 +15,14 @@
 
 struct sim_host;
 struct sim_thread;
+struct via_bell;
 struct via_status_page;
 
 /* What src/host has of one host. */
 struct sim_serve;
 
 struct sim_serve_options {
-    struct via_status_page *status;
+    struct via_bell *bells; /* borrowed; of its threads */
     struct via_pipe_geometry command, reply;
     uint32_t area_bytes; /* of a channel, in the memory of a PE */
     uint32_t pes_max;    /* of all hosts */
@@ -28,6 +30,7 @@ struct sim_serve_options {
 
 struct sim_serve *sim_serve_new(struct sim_host *host, const struct sim_serve_options *options);
 void sim_serve_free(struct sim_serve *serve);
+const struct via_status_page *sim_serve_page(const struct sim_serve *serve);
 /* PE `index` is attached; `memory` holds the pipes of all channels. */
 void sim_serve_attach(struct sim_serve *serve, uint32_t index, unsigned char *memory);
 /* It offers memory under this handle. */

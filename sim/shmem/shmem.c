@@ -166,12 +166,7 @@ static void begin(struct sim_guest *guest, struct sim_world *world)
 
 static unsigned turn(struct sim_guest *guest, struct sim_thread *thread)
 {
-    struct sim_job *job = job_of(guest);
-    struct sim_pe_host *shared = &job->hosts[thread->host->index];
-    if (thread->channel == 0 && !shared->crashed) {
-        sim_attach_status(job, thread->host);
-    }
-    return sim_serve_turn(shared->serve, thread);
+    return sim_serve_turn(job_of(guest)->hosts[thread->host->index].serve, thread);
 }
 
 static unsigned turn_over(struct sim_guest *guest, struct sim_thread *thread)
