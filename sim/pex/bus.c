@@ -17,9 +17,14 @@ struct sim_pex_write {
     unsigned char data[];
 };
 
+static struct via_pci *function_of(struct via_pci *pci)
+{
+    return via_container_of(pci, struct sim_pex_device, pci)->function;
+}
+
 static struct sim_pex_side *side_of(struct via_pci *pci)
 {
-    return via_container_of(pci, struct sim_pex_side, pci);
+    return via_container_of(pci, struct sim_pex_device, pci)->side;
 }
 
 static struct sim_pex_side *peer_of(const struct sim_pex_side *side)
@@ -87,9 +92,9 @@ static void arrive(struct sim_pex_side *side, const struct sim_pex_write *write)
 {
     if (write->region == SIM_PEX_REGION_ENGINE) {
         sim_pex_engine_write(&side->engine, write->off, write->data, write->bytes);
-    } else if (side->function != NULL) {
-        (void)side->function->ops->region_write(side->function, write->region, write->off,
-                                                write->data, write->bytes);
+    } else if (side->device.function != NULL) {
+        (void)side->device.function->ops->region_write(side->device.function, write->region,
+                                                       write->off, write->data, write->bytes);
     }
 }
 
@@ -191,12 +196,8 @@ static void read_across(struct sim_pex_side *side, bool from_peer)
     }
 }
 
-void sim_pex_bus_round_trip(struct sim_pex_side *side)
-{
-    read_across(side, false);
-}
-
-bool sim_pex_is_timed_out(struct sim_pex_side *side)
+/* True if the completion of a read does not come in time, and the root complex makes one up. */
+static bool is_timed_out(struct sim_pex_side *side)
 {
     struct sim_world *world = side->end->world;
     if (world->healed || world->auditing || side->port == NULL ||
@@ -216,7 +217,7 @@ static int bus_config_read(struct via_pci *pci, unsigned off, unsigned len, uint
         return 0;
     }
     read_across(side, false);
-    return side->function->ops->config_read(side->function, off, len, ret_value);
+    return function_of(pci)->ops->config_read(function_of(pci), off, len, ret_value);
 }
 
 static int bus_config_write(struct via_pci *pci, unsigned off, unsigned len, uint32_t value)
@@ -226,15 +227,14 @@ static int bus_config_write(struct via_pci *pci, unsigned off, unsigned len, uin
         return 0;
     }
     read_across(side, false); /* not posted: it is answered */
-    int rc = side->function->ops->config_write(side->function, off, len, value);
+    int rc = function_of(pci)->ops->config_write(function_of(pci), off, len, value);
     sim_pex_bus_check(side->pex);
     return rc;
 }
 
 static int bus_region(struct via_pci *pci, unsigned region, struct via_pci_region *ret_region)
 {
-    struct sim_pex_side *side = side_of(pci);
-    return side->function->ops->region(side->function, region, ret_region);
+    return function_of(pci)->ops->region(function_of(pci), region, ret_region);
 }
 
 static int bus_region_read(struct via_pci *pci, unsigned region, uint64_t off, void *ret_data,
@@ -246,10 +246,10 @@ static int bus_region_read(struct via_pci *pci, unsigned region, uint64_t off, v
         return 0;
     }
     read_across(side, region != 0);
-    if (sim_pex_is_timed_out(side)) {
+    if (is_timed_out(side)) {
         return 0;
     }
-    int rc = side->function->ops->region_read(side->function, region, off, ret_data, len);
+    int rc = function_of(pci)->ops->region_read(function_of(pci), region, off, ret_data, len);
     sim_pex_bus_check(side->pex);
     return rc;
 }
@@ -300,7 +300,7 @@ static void bus_unmap(struct via_pci *pci, struct via_pci_mapping *mapping)
 
 static unsigned bus_irqs(struct via_pci *pci, enum via_pci_irq_kind kind)
 {
-    return side_of(pci)->function->ops->irqs(side_of(pci)->function, kind);
+    return function_of(pci)->ops->irqs(function_of(pci), kind);
 }
 
 static int bus_irq_set(struct via_pci *pci, enum via_pci_irq_kind kind, unsigned count,
@@ -311,7 +311,7 @@ static int bus_irq_set(struct via_pci *pci, enum via_pci_irq_kind kind, unsigned
         return 0; /* close() does it */
     }
     read_across(side, false);
-    int rc = side->function->ops->irq_set(side->function, kind, count, fds);
+    int rc = function_of(pci)->ops->irq_set(function_of(pci), kind, count, fds);
     sim_pex_bus_check(side->pex);
     return rc;
 }
@@ -319,7 +319,7 @@ static int bus_irq_set(struct via_pci *pci, enum via_pci_irq_kind kind, unsigned
 static int bus_irq_unmask(struct via_pci *pci)
 {
     struct sim_pex_side *side = side_of(pci);
-    int rc = side->is_dead ? 0 : side->function->ops->irq_unmask(side->function);
+    int rc = side->is_dead ? 0 : function_of(pci)->ops->irq_unmask(function_of(pci));
     sim_pex_bus_check(side->pex);
     return rc;
 }
@@ -327,14 +327,14 @@ static int bus_irq_unmask(struct via_pci *pci)
 static int bus_dma_map(struct via_pci *pci, const struct via_pci_memory *memory, uint64_t alignment,
                        uint64_t *ret_iova)
 {
-    struct via_pci *function = side_of(pci)->function;
+    struct via_pci *function = function_of(pci);
     return function->ops->dma_map(function, memory, alignment, ret_iova);
 }
 
 static int bus_dma_unmap(struct via_pci *pci, uint64_t iova)
 {
     struct sim_pex_side *side = side_of(pci);
-    return side->is_dead ? 0 : side->function->ops->dma_unmap(side->function, iova);
+    return side->is_dead ? 0 : function_of(pci)->ops->dma_unmap(function_of(pci), iova);
 }
 
 static int bus_reset(struct via_pci *pci)
@@ -345,7 +345,7 @@ static int bus_reset(struct via_pci *pci)
 
 static bool bus_is_gone(struct via_pci *pci)
 {
-    struct via_pci *function = side_of(pci)->function;
+    struct via_pci *function = function_of(pci);
     return function->ops->gone(function);
 }
 
@@ -359,31 +359,26 @@ static void bus_close(struct via_pci *pci)
 {
     struct sim_pex_side *side = side_of(pci);
     sim_pex_bus_arrive(side, UINT32_MAX);
-    side->function->ops->close(side->function);
-    side->function = NULL;
+    function_of(pci)->ops->close(function_of(pci));
+    side->device.function = NULL;
 }
 
-struct via_pci *sim_pex_bus_pci(struct sim_pex_side *side)
-{
-    static const struct via_pci_ops ops = {
-        .config_read = bus_config_read,
-        .config_write = bus_config_write,
-        .region = bus_region,
-        .region_read = bus_region_read,
-        .region_write = bus_region_write,
-        .fence = bus_fence,
-        .map = bus_map,
-        .unmap = bus_unmap,
-        .irqs = bus_irqs,
-        .irq_set = bus_irq_set,
-        .irq_unmask = bus_irq_unmask,
-        .dma_map = bus_dma_map,
-        .dma_unmap = bus_dma_unmap,
-        .reset = bus_reset,
-        .gone = bus_is_gone,
-        .describe = bus_describe,
-        .close = bus_close,
-    };
-    side->pci = (struct via_pci){.ops = &ops, .requester = side->function->requester};
-    return &side->pci;
-}
+const struct via_pci_ops sim_pex_bus_ops = {
+    .config_read = bus_config_read,
+    .config_write = bus_config_write,
+    .region = bus_region,
+    .region_read = bus_region_read,
+    .region_write = bus_region_write,
+    .fence = bus_fence,
+    .map = bus_map,
+    .unmap = bus_unmap,
+    .irqs = bus_irqs,
+    .irq_set = bus_irq_set,
+    .irq_unmask = bus_irq_unmask,
+    .dma_map = bus_dma_map,
+    .dma_unmap = bus_dma_unmap,
+    .reset = bus_reset,
+    .gone = bus_is_gone,
+    .describe = bus_describe,
+    .close = bus_close,
+};

@@ -20,6 +20,14 @@ enum sim_pex_event { SIM_PEX_WRITES, SIM_PEX_IRQ, SIM_PEX_ENGINE_IRQ, SIM_PEX_ST
 #define SIM_PEX_REGION_ENGINE 64u
 
 struct sim_pex_write;
+struct sim_pex_side;
+
+/* A function of the model as the driver opens it. */
+struct sim_pex_device {
+    struct via_pci pci;       /* first; the driver's */
+    struct via_pci *function; /* the model's; NULL: not attached */
+    struct sim_pex_side *side;
+};
 
 /* A write-combining buffer of a thread's CPU. */
 struct sim_pex_buffer {
@@ -37,11 +45,9 @@ struct sim_pex_channel {
 
 /* A host's DMA function. */
 struct sim_pex_engine {
-    struct via_pci pci;       /* the driver's device */
-    struct via_pci *function; /* the model's function; NULL: not attached */
-    struct sim_pex_side *side;
-    int irq_fd;    /* owned: the model signals it */
-    int driver_fd; /* borrowed; -1: off */
+    struct sim_pex_device device; /* first */
+    int irq_fd;                   /* owned: the model signals it */
+    int driver_fd;                /* borrowed; -1: off */
     uint32_t irqs_coming;
     bool stops_silently, writes_back_late;
     struct sim_pex_channel channels[4];
@@ -49,8 +55,7 @@ struct sim_pex_engine {
 
 /* A host's path to its function. */
 struct sim_pex_side {
-    struct via_pci pci;       /* the driver's device */
-    struct via_pci *function; /* the model's function; NULL: not attached */
+    struct sim_pex_device device; /* first */
     struct sim_pex *pex;
     struct sim_end *end;
     struct via_driver_host host;
@@ -102,7 +107,8 @@ static inline uint32_t sim_pex_number(const struct sim_pex_side *side)
     return (uint32_t)(side - side->pex->sides);
 }
 
-struct via_pci *sim_pex_bus_pci(struct sim_pex_side *side);
+/* What the driver calls, of a function behind the bus. */
+extern const struct via_pci_ops sim_pex_bus_ops;
 /* Delivers the first `count` writes under way. */
 void sim_pex_bus_arrive(struct sim_pex_side *side, uint32_t count);
 /* Delivers the writes whose time has come. */
@@ -111,11 +117,6 @@ void sim_pex_bus_drop(struct sim_pex_side *side);
 /* The cable between the host and its function is pulled: of the writes under way, only those for
  * the host's own DMA function arrive. */
 void sim_pex_bus_cut(struct sim_pex_side *side);
-/* A read of a register of the host's own functions: the host's posted writes arrive before the
- * answer. */
-void sim_pex_bus_round_trip(struct sim_pex_side *side);
-/* True if the completion of a read does not come in time, and the root complex makes one up. */
-bool sim_pex_is_timed_out(struct sim_pex_side *side);
 /* Schedules checks that no thread of the end's host sleeps although something has arrived for
  * it. */
 void sim_pex_audit(const struct sim_end *end);

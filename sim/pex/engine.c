@@ -20,12 +20,12 @@
 
 static struct sim_pex_engine *engine_of(struct via_pci *pci)
 {
-    return via_container_of(pci, struct sim_pex_engine, pci);
+    return via_container_of(pci, struct sim_pex_engine, device.pci);
 }
 
 static struct sim_world *world_of(const struct sim_pex_engine *engine)
 {
-    return engine->side->end->world;
+    return engine->device.side->end->world;
 }
 
 static bool chance(const struct sim_pex_engine *engine, uint32_t per_mille)
@@ -49,7 +49,7 @@ static unsigned channel_controlled(uint64_t off)
 static void write_control(struct sim_pex_engine *engine, unsigned channel, uint32_t value,
                           bool fails)
 {
-    struct sim_pex_side *side = engine->side;
+    struct sim_pex_side *side = engine->device.side;
     const struct sim_pex_channel *at = &engine->channels[channel];
     struct via_pex_engine_faults faults = {
         .stalls = at->is_stalled,
@@ -59,8 +59,9 @@ static void write_control(struct sim_pex_engine *engine, unsigned channel, uint3
         .fails = fails,
     };
     via_pex_engine_set_faults(sim_pex_chip(side), sim_pex_function(side), &faults);
-    (void)engine->function->ops->region_write(
-        engine->function, 0, VIA_PLX_DMA_REG(channel, VIA_PLX_DMA_CONTROL), &value, sizeof(value));
+    (void)engine->device.function->ops->region_write(engine->device.function, 0,
+                                                     VIA_PLX_DMA_REG(channel, VIA_PLX_DMA_CONTROL),
+                                                     &value, sizeof(value));
 }
 
 static void start_later(struct sim_pex_engine *engine, unsigned channel, uint32_t value)
@@ -71,7 +72,8 @@ static void start_later(struct sim_pex_engine *engine, unsigned channel, uint32_
     at->control = value;
     at->starts_count++;
     sim_clock_after(&world->clock, sim_between(&world->rng_dma, dma->ns_min, dma->ns_max),
-                    SIM_EVENT_CHIP, engine->side->end->link->index, sim_pex_number(engine->side),
+                    SIM_EVENT_CHIP, engine->device.side->end->link->index,
+                    sim_pex_number(engine->device.side),
                     SIM_PEX_START | channel << 4 | (uint32_t)at->era << 8);
 }
 
@@ -80,11 +82,12 @@ void sim_pex_engine_write(struct sim_pex_engine *engine, uint64_t off, const voi
 {
     unsigned channel = channel_controlled(off);
     uint32_t value = 0;
-    if (engine->function == NULL) {
+    if (engine->device.function == NULL) {
         return;
     }
     if (channel == VIA_PLX_DMA_CHANNELS) {
-        (void)engine->function->ops->region_write(engine->function, 0, off, data, bytes);
+        (void)engine->device.function->ops->region_write(engine->device.function, 0, off, data,
+                                                         bytes);
         return;
     }
     memcpy(&value, data, via_min(bytes, (uint32_t)sizeof(value)));
@@ -104,7 +107,7 @@ void sim_pex_engine_start(struct sim_pex_engine *engine, unsigned channel, unsig
     struct sim_world *world = world_of(engine);
     const struct sim_config_dma *dma = &world->config.dma;
     struct sim_pex_channel *at = &engine->channels[channel];
-    if (engine->function == NULL || at->era != era) {
+    if (engine->device.function == NULL || at->era != era) {
         return;
     }
     at->starts_count--;
@@ -117,10 +120,10 @@ void sim_pex_engine_start(struct sim_pex_engine *engine, unsigned channel, unsig
     bool fails = chance(engine, dma->fail_chance);
     world->counts.dma_failed += fails && !was_stuck;
     write_control(engine, channel, at->control, fails);
-    sim_pex_bus_check(engine->side->pex);
+    sim_pex_bus_check(engine->device.side->pex);
     sim_pex_engine_check(engine);
-    sim_pex_audit(engine->side->end);
-    sim_pex_audit(engine->side->end->peer);
+    sim_pex_audit(engine->device.side->end);
+    sim_pex_audit(engine->device.side->end->peer);
 }
 
 /* --- interrupts ------------------------------------------------------------------------------ */
@@ -130,7 +133,7 @@ void sim_pex_engine_check(struct sim_pex_engine *engine)
     struct sim_world *world = world_of(engine);
     const struct sim_config_port *port = &world->config.port;
     uint64_t count;
-    if (engine->function == NULL ||
+    if (engine->device.function == NULL ||
         read(engine->irq_fd, &count, sizeof(count)) != (ssize_t)sizeof(count) ||
         chance(engine, world->config.dma.lost_chance)) {
         return;
@@ -138,13 +141,13 @@ void sim_pex_engine_check(struct sim_pex_engine *engine)
     engine->irqs_coming++;
     sim_clock_after(&world->clock,
                     sim_between(&world->rng_dma, port->bell_ns_min, port->bell_ns_max),
-                    SIM_EVENT_CHIP, engine->side->end->link->index, sim_pex_number(engine->side),
-                    SIM_PEX_ENGINE_IRQ);
+                    SIM_EVENT_CHIP, engine->device.side->end->link->index,
+                    sim_pex_number(engine->device.side), SIM_PEX_ENGINE_IRQ);
 }
 
 void sim_pex_engine_interrupt(struct sim_pex_engine *engine)
 {
-    struct sim_pex_side *side = engine->side;
+    struct sim_pex_side *side = engine->device.side;
     if (engine->driver_fd < 0 || engine->irqs_coming == 0) {
         return;
     }
@@ -163,53 +166,30 @@ bool sim_pex_engine_is_ringing(const struct sim_pex_engine *engine)
     }
     /* Such engines do not always interrupt. The node notices the end of a DMA when it polls. */
     return engine->irqs_coming != 0 || is_busy ||
-           (engine->side->end->dmas_count != 0 &&
+           (engine->device.side->end->dmas_count != 0 &&
             (engine->writes_back_late || world_of(engine)->config.dma.lost_chance != 0));
 }
 
 /* --- what the driver calls ------------------------------------------------------------------- */
 
-static int engine_config_read(struct via_pci *pci, unsigned off, unsigned len, uint32_t *ret_value)
-{
-    struct via_pci *function = engine_of(pci)->function;
-    return function->ops->config_read(function, off, len, ret_value);
-}
-
 static int engine_config_write(struct via_pci *pci, unsigned off, unsigned len, uint32_t value)
 {
     struct sim_pex_engine *engine = engine_of(pci);
-    if (engine->side->is_dead) {
-        return 0;
-    }
-    sim_pex_bus_round_trip(engine->side);
     bool masters = off == VIA_PCI_COMMAND && (value & VIA_PCI_COMMAND_MASTER) != 0;
-    for (unsigned i = 0; i < VIA_PLX_DMA_CHANNELS && !masters; i++) {
+    bool is_dead = engine->device.side->is_dead;
+    for (unsigned i = 0; i < VIA_PLX_DMA_CHANNELS && !masters && !is_dead; i++) {
         engine->channels[i].era++; /* bus mastering is off: the starts under way have no effect */
         engine->channels[i].starts_count = 0;
     }
-    return engine->function->ops->config_write(engine->function, off, len, value);
-}
-
-static int engine_region(struct via_pci *pci, unsigned region, struct via_pci_region *ret_region)
-{
-    struct via_pci *function = engine_of(pci)->function;
-    return function->ops->region(function, region, ret_region);
+    return sim_pex_bus_ops.config_write(pci, off, len, value);
 }
 
 /* What the engine posted arrives before the answer of the read, write-backs too. */
 static int engine_read(struct via_pci *pci, unsigned region, uint64_t off, void *ret_data,
                        size_t len)
 {
-    struct sim_pex_engine *engine = engine_of(pci);
-    memset(ret_data, 0xff, len);
-    if (engine->side->is_dead) {
-        return 0;
-    }
-    sim_pex_bus_round_trip(engine->side);
-    if (sim_pex_is_timed_out(engine->side)) {
-        return 0;
-    }
-    int rc = engine->function->ops->region_read(engine->function, region, off, ret_data, len);
+    const struct sim_pex_engine *engine = engine_of(pci);
+    int rc = sim_pex_bus_ops.region_read(pci, region, off, ret_data, len);
     unsigned channel = channel_controlled(off);
     if (channel < VIA_PLX_DMA_CHANNELS && engine->channels[channel].starts_count != 0) {
         uint32_t value;
@@ -224,28 +204,10 @@ static int engine_write(struct via_pci *pci, unsigned region, uint64_t off, cons
                         size_t len)
 {
     struct sim_pex_engine *engine = engine_of(pci);
-    if (region == 0 && !engine->side->is_dead) {
-        sim_pex_bus_post(engine->side, SIM_PEX_REGION_ENGINE, off, data, len);
+    if (region == 0 && !engine->device.side->is_dead) {
+        sim_pex_bus_post(engine->device.side, SIM_PEX_REGION_ENGINE, off, data, len);
     }
     return 0;
-}
-
-static int engine_map(struct via_pci *pci, unsigned region, uint64_t off, uint64_t bytes,
-                      bool combining, struct via_pci_mapping *ret_mapping)
-{
-    (void)pci, (void)region, (void)off, (void)bytes, (void)combining, (void)ret_mapping;
-    return -ENOTSUP;
-}
-
-static void engine_unmap(struct via_pci *pci, struct via_pci_mapping *mapping)
-{
-    (void)pci, (void)mapping;
-}
-
-static unsigned engine_irqs(struct via_pci *pci, enum via_pci_irq_kind kind)
-{
-    struct via_pci *function = engine_of(pci)->function;
-    return function->ops->irqs(function, kind);
 }
 
 static int engine_irq_set(struct via_pci *pci, enum via_pci_irq_kind kind, unsigned count,
@@ -253,56 +215,20 @@ static int engine_irq_set(struct via_pci *pci, enum via_pci_irq_kind kind, unsig
 {
     struct sim_pex_engine *engine = engine_of(pci);
     engine->driver_fd = count != 0 ? fds[0] : -1;
-    return engine->function->ops->irq_set(engine->function, kind, count, &engine->irq_fd);
-}
-
-static int engine_irq_unmask(struct via_pci *pci)
-{
-    (void)pci;
-    return 0;
-}
-
-static int engine_dma_map(struct via_pci *pci, const struct via_pci_memory *memory,
-                          uint64_t alignment, uint64_t *ret_iova)
-{
-    struct via_pci *function = engine_of(pci)->function;
-    return function->ops->dma_map(function, memory, alignment, ret_iova);
-}
-
-static int engine_dma_unmap(struct via_pci *pci, uint64_t iova)
-{
-    struct sim_pex_engine *engine = engine_of(pci);
-    return engine->side->is_dead ? 0 : engine->function->ops->dma_unmap(engine->function, iova);
-}
-
-static int engine_reset(struct via_pci *pci)
-{
-    (void)pci;
-    return -ENOTSUP;
-}
-
-static bool engine_is_gone(struct via_pci *pci)
-{
-    (void)pci;
-    return false;
-}
-
-static const char *engine_describe(struct via_pci *pci)
-{
-    (void)pci;
-    return "simulated";
+    return engine->device.function->ops->irq_set(engine->device.function, kind, count,
+                                                 &engine->irq_fd);
 }
 
 static void engine_close(struct via_pci *pci)
 {
     struct sim_pex_engine *engine = engine_of(pci);
-    engine->function->ops->close(engine->function);
+    engine->device.function->ops->close(engine->device.function);
     close(engine->irq_fd);
     unsigned eras[VIA_PLX_DMA_CHANNELS];
     for (unsigned i = 0; i < VIA_PLX_DMA_CHANNELS; i++) {
         eras[i] = engine->channels[i].era + 1u;
     }
-    *engine = (struct sim_pex_engine){.side = engine->side};
+    *engine = (struct sim_pex_engine){.device.side = engine->device.side};
     for (unsigned i = 0; i < VIA_PLX_DMA_CHANNELS; i++) {
         engine->channels[i].era = eras[i];
     }
@@ -310,34 +236,26 @@ static void engine_close(struct via_pci *pci)
 
 struct via_pci *sim_pex_engine_open(struct sim_pex_side *side)
 {
-    static const struct via_pci_ops ops = {
-        .config_read = engine_config_read,
-        .config_write = engine_config_write,
-        .region = engine_region,
-        .region_read = engine_read,
-        .region_write = engine_write,
-        .map = engine_map,
-        .unmap = engine_unmap,
-        .irqs = engine_irqs,
-        .irq_set = engine_irq_set,
-        .irq_unmask = engine_irq_unmask,
-        .dma_map = engine_dma_map,
-        .dma_unmap = engine_dma_unmap,
-        .reset = engine_reset,
-        .gone = engine_is_gone,
-        .describe = engine_describe,
-        .close = engine_close,
-    };
+    static struct via_pci_ops ops; /* those of the bus, but for these */
+    ops = sim_pex_bus_ops;
+    ops.config_write = engine_config_write;
+    ops.region_read = engine_read;
+    ops.region_write = engine_write;
+    ops.fence = NULL;
+    ops.irq_set = engine_irq_set;
+    ops.close = engine_close;
     struct sim_pex_engine *engine = &side->engine;
     engine->irq_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     engine->driver_fd = -1;
     engine->stops_silently = side->pex->engine_stops_silently;
     engine->writes_back_late = side->pex->engine_writes_back_late;
-    int rc = via_pex_attach_engine(sim_pex_chip(side), sim_pex_function(side), &engine->function);
+    int rc =
+        via_pex_attach_engine(sim_pex_chip(side), sim_pex_function(side), &engine->device.function);
     if (rc != 0 || engine->irq_fd < 0) {
         fprintf(stderr, "simulator: DMA function of host %u: %d\n", side->end->host, rc);
         abort();
     }
-    engine->pci = (struct via_pci){.ops = &ops, .requester = engine->function->requester};
-    return &engine->pci;
+    engine->device.pci =
+        (struct via_pci){.ops = &ops, .requester = engine->device.function->requester};
+    return &engine->device.pci;
 }

@@ -83,11 +83,13 @@ static void open_port(struct sim_pex_side *side)
     config.b2b_end = config.b2b && side == &pex->sides[1];
     /* The link side's function is behind the cable: a process that opens it waits for the cable. */
     via_pex_set_link(pex->model, true);
-    int rc = via_pex_attach(sim_pex_chip(side), sim_pex_function(side), &side->function);
+    int rc = via_pex_attach(sim_pex_chip(side), sim_pex_function(side), &side->device.function);
     if (rc == 0) {
         side->is_dead = false;
+        side->device.pci = (struct via_pci){.ops = &sim_pex_bus_ops,
+                                            .requester = side->device.function->requester};
         struct via_pci *engine = pex->has_engines ? sim_pex_engine_open(side) : NULL;
-        rc = via_pex_port_open(&config, sim_pex_bus_pci(side), engine,
+        rc = via_pex_port_open(&config, &side->device.pci, engine,
                                sim_between(&pex->rng, 1, UINT32_MAX - 1), &side->host, &side->port,
                                &err);
     }
@@ -258,7 +260,8 @@ static void pex_open(struct sim_link *link, size_t inbox_bytes)
               pex->has_engines && pex->engine_is_refused ? ", its requests are refused" : "");
     for (unsigned i = 0; i < 2; i++) {
         struct sim_pex_side *side = &pex->sides[i];
-        *side = (struct sim_pex_side){.pex = pex, .end = &link->end[i], .engine.side = side};
+        *side = (struct sim_pex_side){
+            .device.side = side, .pex = pex, .end = &link->end[i], .engine.device.side = side};
         if (pex->engine_is_refused) {
             via_pex_engine_set_requester(sim_pex_chip(side), sim_pex_function(side),
                                          REQUESTER_REFUSED);
