@@ -70,14 +70,15 @@ def line_at(t0, rate, size):
     return size / (t0 + size / rate)
 
 
-def line_through(rates):
-    """size / (t0 + size / B) by least squares in MB/s, after Gauss and Newton: t0 in us, B in MB/s."""
+def line_through(rates, is_relative=False):
+    """size / (t0 + size / B) by least squares in MB/s, or in shares of them, after Gauss and Newton: t0 in us, B in MB/s."""
     t0, rate = 10.0, 1000.0
     for _ in range(50):
         tt = tr = rr = t = r = 0.0
-        for size in COLUMN:
+        for size in rates:
             y = line_at(t0, rate, size)
-            by_t0, by_rate, error = -y * y / size, y * y / (rate * rate), rates[size] - y
+            weight = 1 / rates[size] if is_relative else 1
+            by_t0, by_rate, error = (weight * part for part in (-y * y / size, y * y / (rate * rate), rates[size] - y))
             tt += by_t0 * by_t0
             tr += by_t0 * by_rate
             rr += by_rate * by_rate
@@ -404,6 +405,60 @@ def run_e(report):
                                                         ("best write-combined", "B", 64, best(COMBINED), 0, False),
                                                         ("DMA is faster from", "B", 4096, crossover(COMBINED), 0.15, True)):
             report.within(bound, "Limits and thresholds", label, NONE, "", unit, HELD, paper=paper, model=value, claim=claim)
+
+
+# --- null models: no simulation, as many parameters as their paper has or fewer ------------------
+# Each returns what it says of a figure, None of those that it does not know.
+
+
+def null_a(row):
+    """A line through the figures that A is fitted on."""
+    t0, rate = line_through({size: COLUMN[size][0] for size in A_FITTED}, is_relative=True)
+    if row.series.startswith("Bandwidth"):
+        return line_at(t0, rate, row.x)
+    return {"t0": t0, "B": rate, "at most from 8 KiB": 0, "at a size": 0}.get(row.label)
+
+
+def null_b(row):
+    """Latency is hosts x g(threads)."""
+    g = [1, 0.585, 0.585 * 0.815, 0.585 * 0.815]  # the middles of the paper's own ranges
+    if row.series == "latency: a host more":
+        return 100 / 3 if row.label.startswith("3-4") else 25
+    for i, name in enumerate(("2 threads for 1", "4 threads for 2", "8 threads for 4")):
+        if row.series == f"latency: {name}":
+            return (g[i + 1] / g[i] - 1) * 100
+    if row.series.startswith("throughput: what 2"):
+        return (g[0] / g[1] - 1) / (g[1] / g[2] - 1)
+    return 0.8 if row.series.startswith("throughput gained") else None
+
+
+def null_c(_row):
+    return 100  # no difference
+
+
+def null_d(row):
+    return {"MB/s": 630, "times": 1}[row.unit]  # one bandwidth
+
+
+def null_e(row):
+    """A constant rate for each kind of store."""
+    if row.label == "write-combined":
+        return 665
+    return (1182 if row.x <= 32 else 60) if row.label == "uncached" else None
+
+
+# letter: (null model, its parameters)
+NULLS = {"A": (null_a, 2), "B": (null_b, 3), "C": (null_c, 0), "D": (null_d, 1), "E": (null_e, 3)}
+
+
+def passes_null(letter, row):
+    value = NULLS[letter][0](row)
+    return value is not None and row.low <= value <= row.high
+
+
+def is_no_evidence(letter, row):
+    """A figure that fits, but its null model passes, too."""
+    return row.role == HELD and row.fits() and passes_null(letter, row)
 
 
 # letter: (title, kind of scenario, its function, steps of all its computations: one each 3 ms or so)

@@ -31,6 +31,8 @@ expect 2 "/no/such/file: open: No such file or directory" E --scenario /no/such/
 expect 2 "/dev/null/x: mkdir: Not a directory" E --csv /dev/null/x
 expect 0 "Usage: viaduct-sim paper" --help
 expect 0 "  does not fit: bandwidth: 1 of 16; zero copy: 1626 MB/s, not 1292..1428" D
+expect 0 "held out 6, 1 outside, 2 no evidence (the null model passes, too)" E --bounded
+expect 0 "54..66           held out  no evidence" E --bounded
 
 sed 's/^drain = .*/drain = 96 [fitted] x/' "$scenarios/paper-e.ini" >"$folder/unit.ini"
 line=$(grep -n '^drain' "$folder/unit.ini" | cut -d: -f1)
