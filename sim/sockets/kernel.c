@@ -21,7 +21,8 @@
 #define PREEMPTED_NS 1000u
 
 /* A thread may also lose its CPU where it reads the clock, and before a system call has its effect:
- * mostly for a moment, and for as long as between two calls of the program when the seed says so. */
+ * mostly for a moment, and for as long as between two calls of the program when the seed says so.
+ */
 static void lose_cpu(struct sock_end *end)
 {
     struct sock_run *run = end->run;
