@@ -287,6 +287,31 @@ static void VIA_PRINTF(2, 3) append(struct text *text, const char *format, ...)
     text->left -= used;
 }
 
+static void append_value(struct text *out, const char *before, const struct sim_knob *key,
+                         uint64_t value)
+{
+    if (key->text != NULL) {
+        append(out, "%s%s=%s", before, key->name, key->text((unsigned)value));
+    } else {
+        append(out, "%s%s=%" PRIu64, before, key->name, value);
+    }
+}
+
+void sim_config_text(const struct sim_config *config, char *text, size_t bytes)
+{
+    struct text out = {text, bytes};
+    const char *before = "";
+    text[0] = '\0';
+    for (unsigned i = 0; i < VIA_ARRAY_COUNT(keys); i++) {
+        uint64_t value = sim_knob_get(&keys[i], config);
+        bool is_unset = keys[i].simplest == NO_SIMPLEST && value == 0; /* mood, like */
+        if (value != keys[i].simplest && !is_unset) {
+            append_value(&out, before, &keys[i], value);
+            before = ",";
+        }
+    }
+}
+
 static void mask_text(struct text *text, const char *option, const struct sim_mask *mask,
                       uint32_t count)
 {
@@ -325,12 +350,7 @@ void sim_changes_text(const struct sim_changes *changes, uint32_t faults, uint32
         if (!changes->changed[i]) {
             continue;
         }
-        if (keys[i].text != NULL) {
-            append(&out, "%s%s=%s", before, keys[i].name,
-                   keys[i].text((unsigned)changes->values[i]));
-        } else {
-            append(&out, "%s%s=%" PRIu64, before, keys[i].name, changes->values[i]);
-        }
+        append_value(&out, before, &keys[i], changes->values[i]);
         before = ",";
     }
     mask_text(&out, "--faults", &changes->faults, faults);

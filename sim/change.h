@@ -48,6 +48,9 @@ int sim_mask_parse(struct sim_mask *mask, const char *text);
 void sim_changes_text(const struct sim_changes *changes, uint32_t faults, uint32_t work, char *text,
                       size_t bytes);
 
+/* A case as "name=value,name=value...", without the values that are the simplest. */
+void sim_config_text(const struct sim_config *config, char *text, size_t bytes);
+
 /* Draws a seed's case, then applies the changes. changes may be NULL. */
 void sim_config_make(struct sim_config *config, uint64_t seed, enum sim_graph graph,
                      const struct sim_changes *changes);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 #include "sim/config.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "base/rng.h"
@@ -724,39 +723,4 @@ void sim_config_from_mood(struct sim_config *config, uint64_t seed, enum sim_gra
     draw_narrow(config);
     draw_waits(config);
     sim_config_mend(config);
-}
-
-int sim_config_text(const struct sim_config *config, char *text, unsigned bytes)
-{
-    const struct via_node_config *node = &config->node;
-    const struct sim_config_port *port = &config->port;
-    const struct sim_config_faults *faults = &config->faults;
-    const struct sim_config_work *work = &config->work;
-    const struct sim_config_dma *dma = &config->dma;
-    return snprintf(
-        text, bytes,
-        "%s of %u hosts, %u channels, %u slots of %u bytes, bypass %u, ops %u, flows %u, "
-        "window %u, batch %u, epoch_first %u, pipe_first %#x, %u%% direct links\n"
-        "puts %u-%u ns, linger %u, show %u, pump %u; bells late %u drop %u double %u%s; "
-        "turn %u-%u ns, stall %u, spin %u crowded %u\n"
-        "like %s: %u%% write-combining (%u buffers), relaxed %u, all-ones %u, blind %u us%s%s\n"
-        "%u%% with DMA of depth %u%s from %u bytes on, %u buffers, at most %u us, %u-%u ns; "
-        "fails %u, hangs %u\n"
-        "%u cuts, %u freezes, %u crashes, %u rogues in %u ms; %u operations, %u barrier groups, "
-        "%u cancels, busy %u\n",
-        sim_graph_name(config->graph), config->hosts_count, node->channels_count, node->pipe_slots,
-        node->frame_bytes_max, node->bypass_count, node->ops_count, node->flows_count,
-        node->window_frames, node->batch_frames, node->epoch_first, node->pipe_first,
-        port->direct_percent, port->put_ns_min, port->put_ns_max, port->linger_chance,
-        port->show_chance, port->pump_chance, port->bell_late_chance, port->bell_drop_chance,
-        port->bell_double_chance, port->bell_edge ? " edge" : "", config->cpu.turn_ns_min,
-        config->cpu.turn_ns_max, config->cpu.stall_chance, config->cpu.spin_ns_max,
-        config->cpu.crowded_chance, sim_like_name(config->like), port->wc_percent, port->wc_buffers,
-        port->relaxed_chance, port->ones_chance, port->blind_ns_max / 1000,
-        port->forgets ? ", forgets" : "", port->pads_survive ? ", scratchpads survive" : "",
-        dma->percent, dma->depth, dma->in_order ? " in order" : "", dma->bytes_min,
-        node->dma_buffers, (unsigned)(node->dma_ns_max / VIA_USEC_NS), dma->ns_min, dma->ns_max,
-        dma->fail_chance, dma->hang_chance, faults->cuts_count, faults->freezes_count,
-        faults->crashes_count, faults->rogues_count, (unsigned)(config->active_ns / VIA_MSEC_NS),
-        work->ops_count, work->barrier_groups, work->cancels_count, work->busy_chance);
 }

@@ -230,7 +230,4 @@ const char *sim_graph_name(unsigned graph);
 int sim_like_parse(const char *name);
 const char *sim_like_name(unsigned like);
 
-/* A readable summary of a few lines. Returns the length. */
-int sim_config_text(const struct sim_config *config, char *text, unsigned bytes);
-
 #endif

@@ -118,11 +118,11 @@ static void print_failure(const struct options *options, uint64_t seed, enum sim
                           const char *failure)
 {
     struct sim_config config;
-    char text[1024];
+    char text[4096];
     char changes[2048];
     sim_config_make(&config, seed, graph, options->jobs.changes);
     sim_config_text(&config, text, sizeof(text));
-    printf("FAILED: %s\n%s", failure, text);
+    printf("FAILED: %s\n%s\n", failure, text);
     sim_changes_text(&options->changes, SIM_MASK_BITS, SIM_MASK_BITS, changes, sizeof(changes));
     print_command(options, seed, graph, changes);
 }
@@ -224,11 +224,11 @@ static int command_seed(struct options *options, uint64_t seed)
 {
     struct sim_config config;
     struct sim_result result;
-    char text[1024];
+    char text[4096];
     FILE *history = options->trace ? stdout : tmpfile();
     sim_config_make(&config, seed, options->jobs.graph, options->jobs.changes);
     sim_config_text(&config, text, sizeof(text));
-    printf("seed %" PRIu64 ": %s", seed, text);
+    printf("seed %" PRIu64 ": %s\n", seed, text);
     sim_jobs_one(&options->jobs, seed, history, &result);
     if (history != NULL && history != stdout) {
         if (result.failed) {

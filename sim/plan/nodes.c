@@ -44,7 +44,7 @@ void plan_nodes_submit(struct plan_nodes *nodes, unsigned source, unsigned desti
                            .channel = (uint8_t)channel,
                            .tag = tag};
     ops_push(&thread->waiting, op);
-    sim_transfer_ring(&thread->transfer);
+    plan_nodes_ring(thread);
 }
 
 /* The whole message is at its destination. The time of the copy out of the inbox is spent here. */
@@ -56,7 +56,7 @@ static void on_notify(void *ctx, unsigned channel, uint64_t handle)
         if (host->segments[i] == handle) {
             struct plan_op *op = ops_pop(under_way(host, i, channel));
             plan_nodes_frame(&host->threads[channel]);
-            sim_actor_copy(&host->threads[channel].transfer.actor, &host->memory, op->bytes);
+            sim_actor_copy(&host->threads[channel].actor, &host->memory, op->bytes);
             nodes->events.delivered(nodes->events.object, op);
             return;
         }
@@ -88,7 +88,7 @@ static void on_complete(void *ctx, unsigned channel, uint64_t cookie, int status
 static void on_wake(void *ctx, unsigned channel)
 {
     struct nodes_host *host = ctx;
-    sim_transfer_ring(&host->threads[channel].transfer);
+    plan_nodes_ring(&host->threads[channel]);
 }
 
 /* Submits as many as the node accepts. */
@@ -107,14 +107,12 @@ static void submit(struct nodes_thread *thread)
             .bytes = op->bytes,
             .cookie = (uintptr_t)op,
         };
-        sim_actor_work(&thread->transfer.actor, nodes->costs.submit_ps);
-        thread->is_full = via_node_submit(host->node, thread->transfer.channel, &put) != 0;
+        sim_actor_work(&thread->actor, nodes->costs.submit_ps);
+        thread->is_full = via_node_submit(host->node, thread->channel, &put) != 0;
         if (!thread->is_full) {
             nodes->submitted_count++;
             ops_pop(&thread->waiting);
-            ops_push(
-                under_way(&nodes->hosts[op->destination], host->index, thread->transfer.channel),
-                op);
+            ops_push(under_way(&nodes->hosts[op->destination], host->index, thread->channel), op);
         }
     }
 }
@@ -124,17 +122,7 @@ static void submit(struct nodes_thread *thread)
 void plan_nodes_frame(struct nodes_thread *thread)
 {
     thread->frames_paid++;
-    sim_actor_work(&thread->transfer.actor, thread->host->nodes->costs.frame_ps);
-}
-
-static unsigned begin_turn(struct sim_transfer *transfer)
-{
-    struct nodes_thread *thread = (struct nodes_thread *)transfer;
-    submit(thread);
-    sim_actor_work(&transfer->actor, thread->host->nodes->costs.turn_ps);
-    thread->frames_paid = 0;
-    thread->acked_by = 0;
-    return 0;
+    sim_actor_work(&thread->actor, thread->host->nodes->costs.frame_ps);
 }
 
 /* Frames that this turn has put into bypass buffers were copied there. */
@@ -151,24 +139,156 @@ static void copy_bypassed(struct nodes_thread *thread)
     uint64_t bytes = (bypassed - host->bypassed_count) * host->nodes->bytes_max;
     host->bypassed_count = bypassed;
     if (bytes > 0) {
-        sim_actor_copy(&thread->transfer.actor, &host->memory, bytes);
+        sim_actor_copy(&thread->actor, &host->memory, bytes);
     }
 }
 
-/* Charges the time of frames for bypass buffers, and of acknowledgements that ended no
- * operation. */
-static void pay_for_the_rest(struct sim_transfer *transfer, unsigned work)
+static uint64_t now_ns(const struct nodes_thread *thread)
 {
-    struct nodes_thread *thread = (struct nodes_thread *)transfer;
-    unsigned unpaid = work - via_min(work, thread->frames_paid);
-    sim_actor_work(&transfer->actor, unpaid * thread->host->nodes->costs.frame_ps);
-    copy_bypassed(thread);
+    return thread->host->nodes->cost->now_ps / SIM_NS_PS;
 }
 
-static bool has_commands(const struct sim_transfer *transfer)
+static bool is_crowded(void *ctx)
 {
-    const struct nodes_thread *thread = (const struct nodes_thread *)transfer;
-    return thread->waiting.first != NULL && !thread->is_full;
+    const struct nodes_thread *thread = ctx;
+    return sim_cpu_running_count(&thread->host->cpu) > thread->host->cpu.lcpus_count;
+}
+
+/* --- being woken ------------------------------------------------------------------------------ */
+
+void plan_nodes_show(struct nodes_thread *thread)
+{
+    thread->seen_count++;
+    if (thread->is_polling) {
+        thread->is_polling = false;
+        thread->ticket++;
+        sim_cost_after(thread->host->nodes->cost, 0, sim_fiber_call(&thread->actor.fiber));
+    }
+}
+
+void plan_nodes_ring(struct nodes_thread *thread)
+{
+    plan_nodes_show(thread);
+    sim_actor_wake(&thread->actor);
+}
+
+static void time_is_over(void *object, uint64_t ticket)
+{
+    struct nodes_thread *thread = object;
+    if (ticket != thread->ticket) {
+        return;
+    }
+    if (thread->is_polling) {
+        plan_nodes_show(thread);
+    } else {
+        sim_actor_wake(&thread->actor);
+    }
+}
+
+static void end_at(struct nodes_thread *thread, uint64_t deadline_ns)
+{
+    if (deadline_ns < UINT64_MAX / SIM_NS_PS) {
+        struct sim_cost *cost = thread->host->nodes->cost;
+        sim_cost_at(cost, via_max(deadline_ns * SIM_NS_PS, cost->now_ps),
+                    (struct sim_call){time_is_over, thread, thread->ticket});
+    }
+}
+
+/* --- waiting ---------------------------------------------------------------------------------- */
+
+/* Turns that find nothing are left out: they take the processor and end when something comes. */
+static void skip_idle_turns(struct nodes_thread *thread, uint64_t seen_count, uint64_t deadline_ns)
+{
+    if (thread->seen_count == seen_count && !thread->host->nodes->stopping) {
+        thread->is_polling = true;
+        end_at(thread, via_min(deadline_ns, thread->wait.poll_until_ns));
+        sim_actor_stall(&thread->actor);
+    }
+}
+
+static void sleep_until(struct nodes_thread *thread, uint64_t deadline_ns)
+{
+    thread->ticket++;
+    end_at(thread, deadline_ns);
+    sim_actor_sleep(&thread->actor);
+    thread->ticket++;
+}
+
+static enum via_host_wait_step arm(struct nodes_thread *thread, uint64_t *deadline_ns)
+{
+    enum via_arm armed = via_node_arm(thread->host->node, thread->channel);
+    if ((thread->waiting.first != NULL && !thread->is_full) || thread->host->nodes->stopping) {
+        armed = VIA_ARM_BUSY;
+    }
+    return via_host_wait_armed(&thread->wait, now_ns(thread), armed, deadline_ns);
+}
+
+static unsigned run_turn(struct nodes_thread *thread, uint64_t *deadline_ns)
+{
+    struct via_node *node = thread->host->node;
+    const struct plan_costs *costs = &thread->host->nodes->costs;
+    uint64_t control_ns = VIA_NEVER_NS;
+    if (thread->channel == 0) {
+        via_node_control(node, now_ns(thread), &control_ns);
+    }
+    submit(thread);
+    sim_actor_work(&thread->actor, costs->turn_ps);
+    thread->frames_paid = 0;
+    thread->acked_by = 0;
+    unsigned work = via_node_poll(node, thread->channel, now_ns(thread), deadline_ns);
+    /* The time of frames for bypass buffers, and of acknowledgements that ended no operation. */
+    unsigned unpaid = work - via_min(work, thread->frames_paid);
+    sim_actor_work(&thread->actor, unpaid * costs->frame_ps);
+    copy_bypassed(thread);
+    *deadline_ns = via_min(*deadline_ns, control_ns);
+    return work;
+}
+
+/* As run() of host/host_transfer.c. */
+static void transfer_main(void *arg)
+{
+    struct nodes_thread *thread = arg;
+    while (!thread->host->nodes->stopping) {
+        uint64_t seen_count = thread->seen_count;
+        uint64_t begun_ns = now_ns(thread);
+        uint64_t deadline_ns = VIA_NEVER_NS;
+        thread->actor.woken = false; /* the bell is recorded: this turn comes after it */
+        unsigned work = run_turn(thread, &deadline_ns);
+        enum via_host_wait_step step =
+            via_host_wait_turned(&thread->wait, begun_ns, work, deadline_ns);
+        if (step == VIA_HOST_WAIT_ARM && thread->seen_count == seen_count) {
+            step = arm(thread, &deadline_ns);
+        }
+        switch (step) {
+        case VIA_HOST_WAIT_TURN:
+        case VIA_HOST_WAIT_ARM: /* there is work */
+            break;
+        case VIA_HOST_WAIT_POLL:
+            skip_idle_turns(thread, seen_count, deadline_ns);
+            break;
+        case VIA_HOST_WAIT_FENCE:
+            sim_actor_sleep(&thread->actor);
+            break;
+        case VIA_HOST_WAIT_ASK:
+        case VIA_HOST_WAIT_SLEEP:
+            if (step == VIA_HOST_WAIT_ASK) {
+                plan_nodes_ring(&thread->host->threads[0]);
+            }
+            sleep_until(thread, deadline_ns);
+            via_host_wait_slept(&thread->wait, now_ns(thread));
+            break;
+        }
+    }
+    sim_task_sleep(&thread->actor.task);
+}
+
+static void start_thread(struct nodes_host *host, unsigned channel)
+{
+    struct nodes_thread *thread = &host->threads[channel];
+    thread->host = host;
+    thread->channel = channel;
+    via_host_wait_init(&thread->wait, host->nodes->costs.spin_ps / SIM_NS_PS, is_crowded, thread);
+    sim_actor_start(&thread->actor, &host->cpu, transfer_main, thread);
 }
 
 static int deliver_nothing(void *ctx, const struct via_delivery *delivery)
@@ -177,8 +297,6 @@ static int deliver_nothing(void *ctx, const struct via_delivery *delivery)
     (void)delivery;
     return -ENOENT;
 }
-
-static const struct sim_transfer_ops transfer_ops = {begin_turn, pay_for_the_rest, has_commands};
 
 /* --- the fabric ------------------------------------------------------------------------------ */
 
@@ -308,14 +426,7 @@ struct plan_nodes *plan_nodes_new(struct sim_cost *cost, const struct plan_costs
     }
     for (unsigned i = 0; i < nodes->hosts_count; i++) {
         for (unsigned k = 0; k < costs->channels_count; k++) {
-            struct nodes_thread *thread = &nodes->hosts[i].threads[k];
-            thread->host = &nodes->hosts[i];
-            thread->transfer = (struct sim_transfer){.node = nodes->hosts[i].node,
-                                                     .first = &nodes->hosts[i].threads[0].transfer,
-                                                     .ops = &transfer_ops,
-                                                     .stopping = &nodes->stopping,
-                                                     .channel = k};
-            sim_transfer_start(&thread->transfer, &nodes->hosts[i].cpu, costs->spin_ps);
+            start_thread(&nodes->hosts[i], k);
         }
     }
     while (!is_every_link_up(nodes) || !is_every_route_known(nodes)) {
@@ -346,7 +457,7 @@ void plan_nodes_free(struct plan_nodes *nodes)
     nodes->stopping = true;
     for (unsigned i = 0; i < nodes->hosts_count; i++) {
         for (unsigned k = 0; k < nodes->costs.channels_count; k++) {
-            sim_transfer_ring(&nodes->hosts[i].threads[k].transfer);
+            plan_nodes_ring(&nodes->hosts[i].threads[k]);
         }
     }
     sim_cost_run(nodes->cost, UINT64_MAX);
@@ -354,7 +465,7 @@ void plan_nodes_free(struct plan_nodes *nodes)
     for (unsigned i = 0; i < nodes->hosts_count; i++) {
         struct nodes_host *host = &nodes->hosts[i];
         for (unsigned k = 0; k < nodes->costs.channels_count; k++) {
-            sim_actor_fini(&host->threads[k].transfer.actor);
+            sim_actor_fini(&host->threads[k].actor);
         }
         for (unsigned k = 0; k < host->ends_count; k++) {
             if (host->ends[k].peer != NULL) {

@@ -4,7 +4,8 @@
 #define SIM_PLAN_NODES_INTERNAL_H
 
 #include "core/node.h"
-#include "sim/cost/transfer.h"
+#include "host/host_wait.h"
+#include "sim/cost/actor.h"
 #include "sim/plan/nodes.h"
 
 struct nodes_host;
@@ -15,9 +16,16 @@ struct nodes_ops {
     struct plan_op *first, *last;
 };
 
+/* A transfer thread of src/host on a modelled CPU: turns of the node, and between them the waiting
+ * rules of host/host_wait.c. That of channel 0 also does the control thread's work. */
 struct nodes_thread {
-    struct sim_transfer transfer; /* first */
+    struct sim_actor actor;
     struct nodes_host *host;
+    unsigned channel;
+    struct via_host_wait wait;
+    uint64_t seen_count; /* counts wake-ups without a bell that may have given this thread work */
+    uint64_t ticket;     /* number of the current wait; timers of earlier waits are void */
+    bool is_polling;
     struct nodes_ops waiting; /* submitted, and not yet passed to the node */
     bool is_full;             /* the node accepts no more until one ends */
     unsigned frames_paid;     /* of this turn: their time has been spent */
@@ -72,6 +80,11 @@ struct plan_nodes {
 };
 
 /* --- nodes.c ---------------------------------------------------------------------------------- */
+
+/* A change in memory that the thread sees if it polls: stores, the end of a fence. */
+void plan_nodes_show(struct nodes_thread *thread);
+/* Its bell rings. */
+void plan_nodes_ring(struct nodes_thread *thread);
 
 /* Spends the time of a frame, before its effect is visible. */
 void plan_nodes_frame(struct nodes_thread *thread);

@@ -36,7 +36,7 @@ static void land_one(struct flight *flight)
     struct nodes_host *host = flight->to->host;
     memcpy(flight->to->port.inbox + flight->off, flight->data, flight->bytes);
     sim_memory_traffic(&host->memory, flight->bytes);
-    sim_transfer_show(&host->threads[flight->channel].transfer);
+    plan_nodes_show(&host->threads[flight->channel]);
     free(flight);
 }
 
@@ -61,7 +61,7 @@ static void stores_left(void *object, uint64_t arg)
     thread->sent = true;
     if (thread->sending) {
         thread->sending = false;
-        sim_cost_after(thread->host->nodes->cost, 0, sim_fiber_call(&thread->transfer.actor.fiber));
+        sim_cost_after(thread->host->nodes->cost, 0, sim_fiber_call(&thread->actor.fiber));
     }
 }
 
@@ -73,7 +73,7 @@ static struct flight *flight_new(struct nodes_end *end, unsigned queue, uint64_t
     *flight = (struct flight){.to = end->peer,
                               .off = off,
                               .bytes = (uint32_t)len,
-                              .channel = thread_of(end, queue)->transfer.channel};
+                              .channel = thread_of(end, queue)->channel};
     memcpy(flight->data, src, len);
     return flight;
 }
@@ -90,7 +90,7 @@ static void store(struct nodes_end *end, struct flight *flight, uint64_t wire_by
     thread->sent = false;
     sim_memory_traffic(&end->host->memory, flight->bytes);
     if (!waits) {
-        sim_actor_work(&thread->transfer.actor, store_ps);
+        sim_actor_work(&thread->actor, store_ps);
     }
     sim_net_post(&nodes->wiring->net,
                  &(struct sim_post){.path = &end->there,
@@ -98,11 +98,11 @@ static void store(struct nodes_end *end, struct flight *flight, uint64_t wire_by
                                     .sent = {waits ? stores_left : NULL, thread, 0},
                                     .arrived = {land, flight, 0}});
     if (waits) {
-        sim_actor_work(&thread->transfer.actor, store_ps);
+        sim_actor_work(&thread->actor, store_ps);
     }
     if (waits && !thread->sent) {
         thread->sending = true;
-        sim_actor_stall(&thread->transfer.actor);
+        sim_actor_stall(&thread->actor);
     }
 }
 
@@ -151,7 +151,7 @@ static void port_commit(struct via_port *port, unsigned queue, uint64_t off, con
 static void port_flush(struct via_port *port, unsigned queue)
 {
     struct nodes_thread *thread = thread_of(end_of(port), queue);
-    sim_actor_work(&thread->transfer.actor, thread->host->nodes->costs.fence_ps);
+    sim_actor_work(&thread->actor, thread->host->nodes->costs.fence_ps);
 }
 
 /* --- fences ----------------------------------------------------------------------------------- */
@@ -160,7 +160,7 @@ static void fence_is_back(void *object, uint64_t queue)
 {
     struct nodes_end *end = object;
     end->fences[queue]--;
-    sim_transfer_show(&thread_of(end, (unsigned)queue)->transfer);
+    plan_nodes_show(thread_of(end, (unsigned)queue));
 }
 
 static int port_fence_start(struct via_port *port, unsigned queue)
@@ -184,7 +184,7 @@ static void bell_handled(void *object, uint64_t bit)
     struct nodes_end *end = object;
     unsigned channel = bit < end->host->nodes->costs.channels_count ? (unsigned)bit : 0;
     end->events |= VIA_PORT_EVENT_DOORBELL(bit);
-    sim_transfer_ring(&end->host->threads[channel].transfer);
+    plan_nodes_ring(&end->host->threads[channel]);
 }
 
 static void bell_arrived(void *object, uint64_t bit)
@@ -200,7 +200,7 @@ static int port_ring(struct via_port *port, unsigned queue, unsigned bit)
 {
     struct nodes_end *end = end_of(port);
     struct plan_nodes *nodes = end->host->nodes;
-    sim_actor_work(&thread_of(end, queue)->transfer.actor, nodes->costs.ring_ps);
+    sim_actor_work(&thread_of(end, queue)->actor, nodes->costs.ring_ps);
     sim_net_ring(&nodes->wiring->net, &end->to_chip, &end->bell,
                  (struct sim_call){.run = bell_arrived, .object = end->peer, .arg = bit});
     return 0;
@@ -219,15 +219,15 @@ static uint32_t port_scratchpad_read(struct via_port *port, unsigned index)
     struct nodes_end *end = end_of(port);
     struct nodes_thread *thread = &end->host->threads[0];
     sim_net_read(&end->host->nodes->wiring->net, &end->to_chip, &end->from_chip, 4,
-                 sim_fiber_call(&thread->transfer.actor.fiber));
-    sim_actor_stall(&thread->transfer.actor);
+                 sim_fiber_call(&thread->actor.fiber));
+    sim_actor_stall(&thread->actor);
     return end->scratchpads[index];
 }
 
 static void port_scratchpad_write(struct via_port *port, unsigned index, uint32_t value)
 {
     struct nodes_end *end = end_of(port);
-    sim_actor_work(&end->host->threads[0].transfer.actor, end->host->nodes->costs.ring_ps);
+    sim_actor_work(&end->host->threads[0].actor, end->host->nodes->costs.ring_ps);
     end->scratchpads[index] = value;
 }
 
