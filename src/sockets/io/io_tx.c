@@ -149,7 +149,9 @@ static ssize_t write_record(struct via_op *op, struct via_iov *iov)
 }
 
 /* True if the peer has announced its end, or still may; otherwise it died before it could. A peer
- * that has spilled to the kernel writes no FIN into the pipe. */
+ * that has spilled to the kernel writes no FIN into the pipe: its end is the kernel's. Within a
+ * machine it says so by a flag; between hosts the end of its pipe span, perhaps not read yet, is
+ * the announcement. */
 static bool is_end_announced(struct via_op *op)
 {
     struct via_side *side = op->side;
@@ -158,7 +160,8 @@ static bool is_end_announced(struct via_op *op)
     }
     side->tx_fin_seen =
         side->rx.span != VIA_SPAN_PIPE || via_stream_rx_is_ending(&side->rx) ||
-        ((via_side_flags(side) & VIA_FLAG_ENDS) != 0 && !VIA_MUTANT(CONN_SPILLED_END));
+        (((via_side_flags(side) & VIA_FLAG_ENDS) != 0 || via_stream_rx_is_left(&side->rx)) &&
+         !VIA_MUTANT(CONN_SPILLED_END));
     via_rx_give(op);
     return side->tx_fin_seen || op->conn->carrier->is_follow_possible(op->conn);
 }
