@@ -21,10 +21,14 @@ WHY_NOT = machines_fabric.kinds(VIADUCTD)
 KIND = next((kind for kind in machines_fabric.KINDS if WHY_NOT[kind] is None), None)
 
 
+def shuffled(seed):
+    """The environment of a daemon whose libfabric completes operations late and in any order."""
+    return {"LD_LIBRARY_PATH": os.path.join(BIN, "tests", "shuffled"), "OFI_SHUFFLE_SEED": str(seed)}
+
+
 def shuffle(seed):
-    """Daemons that are started from now on have a libfabric whose completions come late and in any order."""
-    os.environ["LD_LIBRARY_PATH"] = os.path.join(BIN, "tests", "shuffled")
-    os.environ["OFI_SHUFFLE_SEED"] = str(seed)
+    """Daemons that are started from now on have such a libfabric."""
+    os.environ.update(shuffled(seed))
 
 
 def check_shuffled(pids):

@@ -158,6 +158,21 @@ class Relays(Links, machines_case.Case):
             self.fabric.wait_whole()
         finish()
 
+    def test_completions_late_and_in_any_order(self):
+        if self.kind != "ofi":
+            self.skipTest(fabric.WHY_NOT["ofi"])
+        self.fabric.more_environment = fabric.shuffled(7)
+        self.fabric.start()
+        self.fabric.wait_whole()
+        for host in self.fabric.hosts:
+            fabric.check_shuffled(self.lab[host].pids(fabric.VIADUCTD))
+        finish = [self.flow(1, 3, 0, 1024, 100, 0.8), self.flow(3, 1, 20, 32768, 0)]
+        self.fabric.end(2, signal.SIGKILL)
+        self.fabric.start(2)
+        self.fabric.wait_whole()
+        for wait in finish:
+            wait()
+
     def test_a_partition_heals(self):
         if self.kind == "emu":
             self.skipTest("the cables of emulated links do not go through the network")
