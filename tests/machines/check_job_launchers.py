@@ -85,6 +85,22 @@ class Launcher(Jobs):
         self.interrupt(job)
         self.assertNotEqual(self.end(job)[0], 0)
 
+    def test_what_pes_wait_for(self):
+        job = self.begin("end", "wait")
+        self.addCleanup(job.kill)
+        self.assertTrue(wait_for(lambda: len(self.pids_of_pes()) == 4))
+
+        said = []
+
+        def both_wait():
+            said.append(self.lab[2].run([OSHRUN, "--trace"], check=False).stdout)
+            return said[-1].count(" waits for ") == 2
+        self.assertTrue(wait_for(both_wait), said[-1])
+        self.assertRegex(said[-1], r"PE 0 on host 2 .* waits for .* in shmem_long_wait_until")
+        self.assertRegex(said[-1], r"PE 2 on host 3 is on another machine")
+        self.interrupt(job)
+        self.assertNotEqual(self.end(job)[0], 0)
+
     def interrupt(self, job):
         job.send_signal(signal.SIGTERM)
 
