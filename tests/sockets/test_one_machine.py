@@ -322,17 +322,18 @@ class Ends(Case):
         self.assertEqual(entry["connections"], 180)
         self.assertGreaterEqual(entry["accelerated"], 160)
 
-    def reasons_with(self, descriptors):
-        """The descriptors of both ends of a connection, when the program lowers its limit while it runs."""
+    def reasons_with(self, descriptors, calls=400, size=1000):
+        """Why connections have no pipes, when the program lowers its limit of descriptors while it runs."""
         script = ("import resource, socket, sys\n"
                   "l = socket.socket(); l.bind(('127.0.0.1', 0)); l.listen(2)\n"
                   "for few in False, True:\n"
                   "    if few: resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[1]), int(sys.argv[1])))\n"
                   "    c = socket.create_connection(l.getsockname()); s, _ = l.accept()\n"
-                  "    for k in range(400 if few else 1):\n"
+                  "    calls, size = (int(sys.argv[2]), int(sys.argv[3])) if few else (1, 1000)\n"
+                  "    for k in range(calls):\n"
                   "        for a, b in (c, s), (s, c):\n"
-                  "            a.sendall(bytes(1000)); assert b.recv(1000, socket.MSG_WAITALL) == bytes(1000)\n")
-        self.run_client([PYTHON, "-c", script, str(descriptors)])
+                  "            a.sendall(bytes(size)); assert b.recv(size, socket.MSG_WAITALL) == bytes(size)\n")
+        self.run_client([PYTHON, "-c", script, str(descriptors), str(calls), str(size)])
         (entry,) = self.lines()
         return entry["accelerated"], entry["not_accelerated"]
 
@@ -340,6 +341,8 @@ class Ends(Case):
         short = {"ended before pipes were worth it": 2}
         self.assertEqual(self.reasons_with(64), (2, short))
         self.assertEqual(self.reasons_with(8), (0, {"out of memory or descriptors": 2, **short}))
+        with self.subTest("64 MiB each way, which is not a short connection"):
+            self.assertEqual(self.reasons_with(8, 1024, 65536), (0, {"out of memory or descriptors": 2, **short}))
 
 
 class Users(Case):
