@@ -169,8 +169,8 @@ static void make_local(struct sock_end *end)
         .able = true, .own_pid = via_os_pid(), .peer_pid = (pid_t)end->peer->number + 1};
     via_side_allow_avail(conn->side);
     if (conn->side->connector) {
-        conn->side->said |= VIA_FLAG_TAKEN;
-        via_side_publish_flags(conn->side, conn->side->said);
+        conn->side->sent_flags |= VIA_FLAG_TAKEN;
+        via_side_publish_flags(conn->side, conn->side->sent_flags);
     }
 }
 

@@ -157,7 +157,7 @@ static void over_ipv6(void)
 
 /* --- options --------------------------------------------------------------------------------- */
 
-static void the_error_is_told_once(void)
+static void the_error_is_reported_once(void)
 {
     struct pair pair = connected();
     char data[8];
@@ -224,7 +224,7 @@ static void lingering_close_delivers(void)
 
 /* --- calls used less ------------------------------------------------------------------------- */
 
-static void addresses_of_a_stream_are_nobodys(void)
+static void addresses_of_a_stream_are_ignored(void)
 {
     struct pair pair = connected();
     struct sockaddr_in addr = {.sin_family = AF_INET, .sin_port = htons(9)};
@@ -393,11 +393,11 @@ const struct check checks_of_calls[] = {
     CHECK_ENTRY(accepting_with_flags),
     CHECK_ENTRY(listeners_that_share_a_port),
     CHECK_ENTRY(over_ipv6),
-    CHECK_ENTRY(the_error_is_told_once),
+    CHECK_ENTRY(the_error_is_reported_once),
     CHECK_ENTRY(corks),
     CHECK_ENTRY(unsent_bytes_become_none),
     CHECK_ENTRY(lingering_close_delivers),
-    CHECK_ENTRY(addresses_of_a_stream_are_nobodys),
+    CHECK_ENTRY(addresses_of_a_stream_are_ignored),
     CHECK_ENTRY(vectors_without_an_offset),
     CHECK_ENTRY(messages_as_they_are_there),
     CHECK_ENTRY(a_mark_among_the_bytes),

@@ -417,7 +417,7 @@ static void a_request_acts_before_the_call_or_not_at_all(void)
     CHECK(mappings("viaduct-connection") == 0);
 }
 
-static void a_request_acts_before_an_error_is_told(void)
+static void a_request_acts_before_an_error_is_reported(void)
 {
     const struct pending_call *call = &pending_calls[6];
     struct linger none = {.l_onoff = 1, .l_linger = 0};
@@ -461,7 +461,7 @@ const struct check checks_of_cancelling[] = {
     CHECK_ENTRY(threads_are_cancelled),
     CHECK_ENTRY(a_connection_outlives_its_cancelled_threads),
     CHECK_ENTRY(a_request_acts_before_the_call_or_not_at_all),
-    CHECK_ENTRY(a_request_acts_before_an_error_is_told),
+    CHECK_ENTRY(a_request_acts_before_an_error_is_reported),
     CHECK_ENTRY(a_cancelled_wait_is_over),
     {0},
 };

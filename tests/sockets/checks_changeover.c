@@ -111,7 +111,7 @@ static void every_edge_once(bool reads)
     done(pair);
 }
 
-static void edges_of_a_young_connection(void)
+static void edges_of_a_new_connection(void)
 {
     every_edge_once(true);
 }
@@ -122,7 +122,7 @@ static void edges_with_unread_bytes(void)
 }
 
 /* The descriptor was full before there were pipes, and has room when there may be some. */
-static void edge_for_room_of_a_young_connection(void)
+static void edge_for_room_of_a_new_connection(void)
 {
     struct pair pair = just_connected();
     int epfd = set_of(&pair.client, 1, EPOLLOUT | EPOLLET);
@@ -154,7 +154,7 @@ static void edge_for_what_has_been_read(void)
     done(pair);
 }
 
-static void one_shots_of_a_young_connection(void)
+static void one_shots_of_a_new_connection(void)
 {
     struct pair pair = just_connected();
     char byte;
@@ -334,14 +334,14 @@ static void reported_with_others(uint32_t events, int answers)
     done(other);
 }
 
-static void a_young_one_is_told_with_others(void)
+static void a_new_one_is_reported_with_others(void)
 {
     for (int answers = 0; answers < 2 * ROUNDS; answers += 3) {
         reported_with_others(EPOLLIN, answers);
     }
 }
 
-static void an_edge_of_a_young_one_is_told_with_others(void)
+static void an_edge_of_a_new_one_is_reported_with_others(void)
 {
     for (int answers = 0; answers < 2 * ROUNDS; answers += 3) {
         reported_with_others(EPOLLIN | EPOLLET, answers);
@@ -349,13 +349,13 @@ static void an_edge_of_a_young_one_is_told_with_others(void)
 }
 
 const struct check checks_of_changeover[] = {
-    CHECK_ENTRY(a_young_one_is_told_with_others),
-    CHECK_ENTRY(an_edge_of_a_young_one_is_told_with_others),
-    CHECK_ENTRY(edges_of_a_young_connection),
+    CHECK_ENTRY(a_new_one_is_reported_with_others),
+    CHECK_ENTRY(an_edge_of_a_new_one_is_reported_with_others),
+    CHECK_ENTRY(edges_of_a_new_connection),
     CHECK_ENTRY(edges_with_unread_bytes),
-    CHECK_ENTRY(edge_for_room_of_a_young_connection),
+    CHECK_ENTRY(edge_for_room_of_a_new_connection),
     CHECK_ENTRY(edge_for_what_has_been_read),
-    CHECK_ENTRY(one_shots_of_a_young_connection),
+    CHECK_ENTRY(one_shots_of_a_new_connection),
     CHECK_ENTRY(in_a_set_before_it_connects),
     CHECK_ENTRY(bytes_on_both_sides_of_the_change),
     CHECK_ENTRY(bytes_on_both_sides_of_the_way_back),

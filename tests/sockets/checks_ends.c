@@ -188,7 +188,7 @@ static void a_killed_peer_is_an_end(void)
 
 /* A thread that sleeps for one connection again and again, with waits for several descriptors in
  * between and for another connection of the same number later, is woken each time. */
-static void a_killed_peer_wakes_who_has_slept_before(void)
+static void a_killed_peer_wakes_an_earlier_sleeper(void)
 {
     for (int round = 0; round < 3; round++) {
         struct pair pair = connected();
@@ -331,7 +331,7 @@ const struct check checks_of_ends[] = {
     CHECK_ENTRY(an_ending_child_is_an_edge),
     CHECK_ENTRY(a_killed_child_is_an_edge),
     CHECK_ENTRY(a_killed_peer_is_an_end),
-    CHECK_ENTRY(a_killed_peer_wakes_who_has_slept_before),
+    CHECK_ENTRY(a_killed_peer_wakes_an_earlier_sleeper),
     CHECK_ENTRY(a_killed_peer_wakes_a_writer),
     CHECK_ENTRY(shutdown_for_reading),
     CHECK_ENTRY(shutdown_wakes_a_reader),

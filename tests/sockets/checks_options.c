@@ -454,7 +454,7 @@ static void peeks_that_wait(void)
     done(pair);
 }
 
-static void sending_a_file_to_nobody(void)
+static void sending_a_file_without_a_peer(void)
 {
     struct pair pair = connected();
     int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
@@ -545,7 +545,7 @@ const struct check checks_of_options[] = {
     CHECK_ENTRY(closed_as_one_of_a_range),
     CHECK_ENTRY(what_is_closed_is_bad),
     CHECK_ENTRY(peeks_that_wait),
-    CHECK_ENTRY(sending_a_file_to_nobody),
+    CHECK_ENTRY(sending_a_file_without_a_peer),
     CHECK_ENTRY(cancelled_in_a_read),
     CHECK_ENTRY(a_set_waits_for_the_connection),
     {0},

@@ -103,7 +103,7 @@ static void be_client(const struct order *order, const struct sockaddr_in *addr)
 }
 
 /* Those of one call are in order, and behind those of the calls before; true: one was not. */
-static bool hear_some(int set, const struct order *order, unsigned *heard)
+static bool receive_some(int set, const struct order *order, unsigned *heard)
 {
     struct epoll_event events[MOST];
     bool wrong = false;
@@ -134,7 +134,7 @@ static unsigned be_server(int set, const struct order *order)
             pass_us(round % 2 * BUSY_US);
         }
         while (heard < order->burst) {
-            wrong |= hear_some(set, order, &heard);
+            wrong |= receive_some(set, order, &heard);
         }
         wrong_rounds += wrong;
     }
@@ -172,12 +172,12 @@ static void two_wake_a_sleeper_in_order(void)
     is_in_order(&(struct order){2, 2, 2, EPOLLIN, MOST, SLEEPS});
 }
 
-static void two_come_to_who_looks_in_order(void)
+static void two_reach_a_polling_server_in_order(void)
 {
     is_in_order(&(struct order){2, 2, 2, EPOLLIN, MOST, SPINS});
 }
 
-static void two_come_to_who_is_busy_in_order(void)
+static void two_reach_a_busy_server_in_order(void)
 {
     is_in_order(&(struct order){2, 2, 2, EPOLLIN, MOST, IS_BUSY});
 }
@@ -187,12 +187,12 @@ static void many_wake_a_sleeper_in_order(void)
     is_in_order(&(struct order){MOST, 4, 6, EPOLLIN, MOST, SLEEPS});
 }
 
-static void many_come_to_who_looks_in_order(void)
+static void many_reach_a_polling_server_in_order(void)
 {
     is_in_order(&(struct order){MOST, 4, 6, EPOLLIN, MOST, SPINS});
 }
 
-static void many_come_to_who_is_busy_in_order(void)
+static void many_reach_a_busy_server_in_order(void)
 {
     is_in_order(&(struct order){MOST, 4, 6, EPOLLIN, MOST, IS_BUSY});
 }
@@ -262,7 +262,7 @@ static void add(int set, int fd)
 
 /* Returns the byte that the next ready connection has sent, and answers it; 0 for a new connection,
  * or one that has ended. */
-static char hear_one(int set, int from)
+static char receive_one(int set, int from)
 {
     char byte;
     int fd = await(set);
@@ -296,7 +296,8 @@ static void new_connections_come_in_order(void)
     warm_up(old, false);
     add(set, old);
     add(set, from);
-    for (char last = 0, byte; (byte = hear_one(set, from)) != 'q'; last = byte != 0 ? byte : last) {
+    for (char last = 0, byte; (byte = receive_one(set, from)) != 'q';
+         last = byte != 0 ? byte : last) {
         wrong += byte == '1' && last == '2' ? 1 : 0;
     }
     if (wrong >= NEW_ONES / 10) {
@@ -306,9 +307,13 @@ static void new_connections_come_in_order(void)
     wait_for(pid);
 }
 
-const struct check checks_of_order[] = {
-    CHECK_ENTRY(two_wake_a_sleeper_in_order),      CHECK_ENTRY(two_come_to_who_looks_in_order),
-    CHECK_ENTRY(two_come_to_who_is_busy_in_order), CHECK_ENTRY(many_wake_a_sleeper_in_order),
-    CHECK_ENTRY(many_come_to_who_looks_in_order),  CHECK_ENTRY(many_come_to_who_is_busy_in_order),
-    CHECK_ENTRY(many_come_one_at_a_time_in_order), CHECK_ENTRY(edges_come_in_order),
-    CHECK_ENTRY(new_connections_come_in_order),    {0}};
+const struct check checks_of_order[] = {CHECK_ENTRY(two_wake_a_sleeper_in_order),
+                                        CHECK_ENTRY(two_reach_a_polling_server_in_order),
+                                        CHECK_ENTRY(two_reach_a_busy_server_in_order),
+                                        CHECK_ENTRY(many_wake_a_sleeper_in_order),
+                                        CHECK_ENTRY(many_reach_a_polling_server_in_order),
+                                        CHECK_ENTRY(many_reach_a_busy_server_in_order),
+                                        CHECK_ENTRY(many_come_one_at_a_time_in_order),
+                                        CHECK_ENTRY(edges_come_in_order),
+                                        CHECK_ENTRY(new_connections_come_in_order),
+                                        {0}};

@@ -310,7 +310,7 @@ static void sleeps_end_by_signals_and_in_time(void)
     done(pair);
 }
 
-static void what_is_no_set_is_told(void)
+static void an_error_for_what_is_no_set(void)
 {
     struct pair pair = connected();
     struct epoll_event event;
@@ -344,6 +344,6 @@ const struct check checks_of_silence[] = {
     CHECK_ENTRY(a_peer_shuts_down_with_much),
     CHECK_ENTRY(a_peer_exits_with_much),
     CHECK_ENTRY(sleeps_end_by_signals_and_in_time),
-    CHECK_ENTRY(what_is_no_set_is_told),
+    CHECK_ENTRY(an_error_for_what_is_no_set),
     {0},
 };

@@ -53,7 +53,7 @@ static int ear_of(int fd)
     return epoll_fd;
 }
 
-static void every_ring_is_heard(void **state)
+static void every_ring_wakes(void **state)
 {
     (void)state;
     int fds[VIA_BELL_FDS];
@@ -77,7 +77,7 @@ static void every_ring_is_heard(void **state)
 }
 
 /* A peer, or another process that holds the bell, has filled it so that a write of 0 blocks. */
-static void a_full_bell_is_heard_and_blocks_nobody(void **state)
+static void a_full_bell_wakes_and_blocks_no_thread(void **state)
 {
     (void)state;
     int fds[VIA_BELL_FDS];
@@ -149,7 +149,7 @@ static void its_word_must_be_in_a_page_that_stays(void **state)
 
 /* Every peer of a process knows the ids of its bells and has their descriptors: an id alone must
  * not prove which bell a descriptor is. */
-static void an_id_alone_is_nobodys_bell(void **state)
+static void an_id_alone_is_no_bell(void **state)
 {
     (void)state;
     int fds[VIA_BELL_FDS];
@@ -194,10 +194,10 @@ static int set_up(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_ring_is_heard),
-        cmocka_unit_test(a_full_bell_is_heard_and_blocks_nobody),
+        cmocka_unit_test(every_ring_wakes),
+        cmocka_unit_test(a_full_bell_wakes_and_blocks_no_thread),
         cmocka_unit_test(only_what_holds_no_bytes_is_a_bell),
-        cmocka_unit_test(an_id_alone_is_nobodys_bell),
+        cmocka_unit_test(an_id_alone_is_no_bell),
         cmocka_unit_test(its_word_must_be_in_a_page_that_stays),
     };
     return cmocka_run_group_tests(tests, set_up, NULL);

@@ -27,38 +27,38 @@ static struct via_edge_now piped(uint32_t events, uint32_t bits, uint32_t come, 
                                  .piped = true};
 }
 
-static void told_once(struct via_edge *told, const struct via_edge_now *now)
+static void reported_once(struct via_edge *told, const struct via_edge_now *now)
 {
     assert_true(via_edge_is_news(told, now));
     via_edge_report(told, now);
     assert_false(via_edge_is_news(told, now));
 }
 
-static void a_record_is_told_once(void **state)
+static void a_record_is_reported_once(void **state)
 {
     (void)state;
     struct via_edge told = {.sequence = 5};
     struct via_edge_now now = piped(ET_IN, 0, 5, 5);
     assert_false(via_edge_is_news(&told, &now));
     now = piped(ET_IN, EPOLLIN, 6, 5);
-    told_once(&told, &now);
+    reported_once(&told, &now);
     /* The event stays there unread, which is no edge; another event is one. */
     now = piped(ET_IN, EPOLLIN, 7, 5);
-    told_once(&told, &now);
+    reported_once(&told, &now);
 }
 
-static void a_record_during_a_report_of_something_else_is_told_next(void **state)
+static void a_record_during_another_report_is_reported_next(void **state)
 {
     (void)state;
     struct via_edge told = {.sequence = 5};
     struct via_edge_now now = piped(ET_BOTH, EPOLLOUT, 5, 5);
     now.full = 1;
     now.next = 6; /* arrived after the bits were determined */
-    told_once(&told, &now);
+    reported_once(&told, &now);
     assert_int_equal(told.sequence, 5);
     now = piped(ET_BOTH, EPOLLIN | EPOLLOUT, 6, 5);
     now.full = 1;
-    told_once(&told, &now);
+    reported_once(&told, &now);
 }
 
 static void a_reader_reads_all_that_it_finds(void **state)
@@ -68,11 +68,11 @@ static void a_reader_reads_all_that_it_finds(void **state)
     struct via_edge_now now = piped(ET_IN, EPOLLIN, 6, 5);
     /* Two more arrived while the bits were determined: a reader of all bytes finds them. */
     now.next = 8;
-    told_once(&told, &now);
+    reported_once(&told, &now);
     assert_int_equal(told.sequence, 8);
 }
 
-static void room_is_told_after_each_writer_that_found_none(void **state)
+static void room_is_reported_after_each_writer_without_room(void **state)
 {
     (void)state;
     struct via_edge told = {.full = 3};
@@ -80,23 +80,23 @@ static void room_is_told_after_each_writer_that_found_none(void **state)
     now.full = 3;
     assert_false(via_edge_is_news(&told, &now));
     now.full = 4;
-    told_once(&told, &now);
+    reported_once(&told, &now);
     /* The caller's array is full: the event is not reported, and stays pending. */
     now.full = 5;
     now.bits = 0;
     assert_false(via_edge_is_news(&told, &now));
     via_edge_report(&told, &now);
     now.bits = EPOLLOUT;
-    told_once(&told, &now);
+    reported_once(&told, &now);
 }
 
-static void what_was_read_untold_is_an_edge_for_room(void **state)
+static void records_read_unreported_are_an_edge_for_room(void **state)
 {
     (void)state;
     struct via_edge told = {.sequence = 5};
     struct via_edge_now now = piped(ET_BOTH, EPOLLOUT, 6, 6); /* another thread has read it */
     assert_true(via_edge_is_missed(&told, now.events, now.read));
-    told_once(&told, &now);
+    reported_once(&told, &now);
     assert_false(via_edge_is_missed(&told, now.events, now.read));
     assert_false(via_edge_is_missed(&(struct via_edge){.sequence = 5}, EPOLLOUT | EPOLLET, 6));
     assert_false(via_edge_is_missed(&(struct via_edge){.sequence = 5}, EPOLLIN, 6));
@@ -107,7 +107,7 @@ static void numbers_of_records_wrap(void **state)
     (void)state;
     struct via_edge told = {.sequence = UINT32_MAX};
     struct via_edge_now now = piped(ET_IN, EPOLLIN, 0, UINT32_MAX);
-    told_once(&told, &now);
+    reported_once(&told, &now);
     assert_false(via_edge_is_missed(&(struct via_edge){.sequence = 1}, ET_IN, UINT32_MAX));
 }
 
@@ -117,10 +117,10 @@ static void an_end_is_reported_once(void **state)
     struct via_edge told = {.sequence = 5};
     struct via_edge_now now = piped(ET_IN, EPOLLIN | EPOLLRDHUP, 5, 5);
     now.ends = EPOLLRDHUP;
-    told_once(&told, &now);
+    reported_once(&told, &now);
     now.bits |= EPOLLHUP;
     now.ends |= EPOLLHUP;
-    told_once(&told, &now);
+    reported_once(&told, &now);
     told.due = true; /* but the program asks for it */
     assert_true(via_edge_is_news(&told, &now));
 }
@@ -134,7 +134,7 @@ static void each_shutdown_is_an_edge(void **state)
     struct via_edge_now now = piped(ET_BOTH, EPOLLOUT, 5, 5);
     assert_false(via_edge_is_news(&told, &now));
     now.shuts = 1;
-    told_once(&told, &now);
+    reported_once(&told, &now);
     now.shuts = 2;
     now.bits = 0;
     assert_false(via_edge_is_news(&told, &now));
@@ -147,14 +147,14 @@ static void a_report_of_the_kernel_is_an_edge_if_bytes_may_come_there(void **sta
     struct via_edge_now now = {.events = ET_IN, .bits = EPOLLIN, .reads_kernel = true};
     assert_false(via_edge_is_news(&told, &now));
     told.recheck = true;
-    told_once(&told, &now);
+    reported_once(&told, &now);
     told.recheck = true;
     now.events = EPOLLOUT | EPOLLET;
     assert_false(via_edge_is_news(&told, &now));
     now = (struct via_edge_now){.events = ET_IN, .bits = EPOLLIN};
     assert_false(via_edge_is_news(&told, &now));
     now = (struct via_edge_now){.events = EPOLLPRI | EPOLLET, .bits = EPOLLPRI};
-    told_once(&told, &now);
+    reported_once(&told, &now);
 }
 
 /* --- any order of events: no edge is missing ------------------------------------------------- */
@@ -238,11 +238,11 @@ static void records_are_counted_where_they_lie(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_record_is_told_once),
-        cmocka_unit_test(a_record_during_a_report_of_something_else_is_told_next),
+        cmocka_unit_test(a_record_is_reported_once),
+        cmocka_unit_test(a_record_during_another_report_is_reported_next),
         cmocka_unit_test(a_reader_reads_all_that_it_finds),
-        cmocka_unit_test(room_is_told_after_each_writer_that_found_none),
-        cmocka_unit_test(what_was_read_untold_is_an_edge_for_room),
+        cmocka_unit_test(room_is_reported_after_each_writer_without_room),
+        cmocka_unit_test(records_read_unreported_are_an_edge_for_room),
         cmocka_unit_test(numbers_of_records_wrap),
         cmocka_unit_test(an_end_is_reported_once),
         cmocka_unit_test(each_shutdown_is_an_edge),

@@ -115,10 +115,10 @@ static void a_thread_that_gains_by_yielding_yields_at_once(void **state)
     struct via_spin spin;
     via_spin_init(&spin, US);
     assert_false(spin.yields);
-    via_spin_made_way(&spin, true);
+    via_spin_learn_yield(&spin, true);
     assert_true(spin.yields);
     /* The event came while this side polled, so it came from another CPU. */
-    via_spin_made_way(&spin, false);
+    via_spin_learn_yield(&spin, false);
     assert_false(spin.yields);
 }
 

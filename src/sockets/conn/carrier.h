@@ -82,7 +82,7 @@ struct via_carrier {
      * check again. */
     bool (*is_follow_possible)(struct via_conn *conn);
     bool (*is_switch_allowed)(struct via_conn *conn);
-    void (*follows_no_more)(struct via_conn *conn);
+    void (*stop_following)(struct via_conn *conn);
     enum via_carrier_end (*end_of)(struct via_conn *conn);
     /* Was a put cancelled? */
     bool (*is_given_up)(struct via_conn *conn);

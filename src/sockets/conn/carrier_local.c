@@ -42,8 +42,8 @@ static void attach(struct via_conn *conn, const struct via_pipe_geometry *geomet
     via_side_attach(side, geometry, own, peer);
     if (side->tx_shut != 0) {
         /* The kernel's FIN was sent before there were pipes to announce it. */
-        side->said |= VIA_FLAG_ENDS;
-        via_side_publish_flags(side, side->said);
+        side->sent_flags |= VIA_FLAG_ENDS;
+        via_side_publish_flags(side, side->sent_flags);
     }
 }
 
@@ -345,7 +345,7 @@ static int find_offer(struct via_op *op)
 
 static void publish_taken(struct via_conn *conn)
 {
-    via_side_publish_flags(conn->side, conn->side->said | VIA_FLAG_TAKEN);
+    via_side_publish_flags(conn->side, conn->side->sent_flags | VIA_FLAG_TAKEN);
 }
 
 /* --- carrying -------------------------------------------------------------------------------- */
@@ -388,8 +388,8 @@ static int fin(struct via_conn *conn, int fd, uint8_t flags, bool wait)
     (void)fd;
     (void)wait;
     /* Published before the kernel's FIN: a FIN without this flag counts as a death (io_end.c). */
-    conn->side->said |= VIA_FLAG_TAKEN | VIA_FLAG_ENDS;
-    via_side_publish_flags(conn->side, conn->side->said);
+    conn->side->sent_flags |= VIA_FLAG_TAKEN | VIA_FLAG_ENDS;
+    via_side_publish_flags(conn->side, conn->side->sent_flags);
     if (via_stream_tx_fin(&conn->side->tx, flags) == 0) {
         via_conn_posted_record(conn);
     }
@@ -470,7 +470,7 @@ const struct via_carrier via_carrier_local = {
     .is_over = is_over,
     .is_follow_possible = return_false,
     .is_switch_allowed = return_false,
-    .follows_no_more = do_nothing,
+    .stop_following = do_nothing,
     .end_of = end_of,
     .leave_begin = need_nothing,
     .gather = need_nothing,

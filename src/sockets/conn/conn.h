@@ -76,10 +76,10 @@ static inline bool via_conn_is_local(const struct via_conn *conn)
 /* Remaining steps of the last holder when it closes a connection between hosts, in this order. */
 enum via_parting {
     VIA_PARTING_NOT = 0,
-    VIA_PARTING_FIN = 1,      /* to put FIN */
-    VIA_PARTING_ARRIVES = 2,  /* wait until all puts have arrived */
-    VIA_PARTING_CLOSED = 3,   /* announce that this end has closed */
-    VIA_PARTING_IS_HEARD = 4, /* wait until that announcement has arrived */
+    VIA_PARTING_FIN = 1,       /* to put FIN */
+    VIA_PARTING_ARRIVES = 2,   /* wait until all puts have arrived */
+    VIA_PARTING_CLOSED = 3,    /* announce that this end has closed */
+    VIA_PARTING_CONFIRMED = 4, /* wait until that announcement has arrived */
     VIA_PARTING_DONE = 5,
 };
 

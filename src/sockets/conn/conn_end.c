@@ -67,8 +67,8 @@ void via_conn_announce_end(struct via_conn *conn, int fd)
     if (!reset && !over) {
         (void)!conn->carrier->fin(conn, fd, VIA_STREAM_FIN_CLOSED, true);
     }
-    side->said |= VIA_FLAG_TAKEN | VIA_FLAG_CLOSED;
-    conn->carrier->say(conn, side->said, true);
+    side->sent_flags |= VIA_FLAG_TAKEN | VIA_FLAG_CLOSED;
+    conn->carrier->say(conn, side->sent_flags, true);
     via_token_give(&side->tx_token);
 }
 
@@ -85,12 +85,12 @@ bool via_conn_continue_parting(struct via_conn *conn, int fd)
         conn->parting = VIA_PARTING_CLOSED;
     }
     if (conn->parting == VIA_PARTING_CLOSED) {
-        side->said |= VIA_FLAG_TAKEN | VIA_FLAG_CLOSED;
-        if (conn->carrier->say(conn, side->said, false) == 0) {
-            conn->parting = VIA_PARTING_IS_HEARD;
+        side->sent_flags |= VIA_FLAG_TAKEN | VIA_FLAG_CLOSED;
+        if (conn->carrier->say(conn, side->sent_flags, false) == 0) {
+            conn->parting = VIA_PARTING_CONFIRMED;
         }
     }
-    if (conn->parting == VIA_PARTING_IS_HEARD && conn->carrier->has_arrived(conn)) {
+    if (conn->parting == VIA_PARTING_CONFIRMED && conn->carrier->has_arrived(conn)) {
         conn->parting = VIA_PARTING_DONE;
     }
     struct via_op op = via_conn_op(conn, fd);

@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <linux/sockios.h>
 #include <poll.h>
-#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <time.h>
@@ -33,8 +32,8 @@
 /* Publishes one more flag. With the tx token. */
 static void publish_flag(struct via_conn *conn, uint64_t flag)
 {
-    conn->side->said |= VIA_FLAG_TAKEN | flag;
-    conn->carrier->say(conn, conn->side->said, true);
+    conn->side->sent_flags |= VIA_FLAG_TAKEN | flag;
+    conn->carrier->say(conn, conn->side->sent_flags, true);
 }
 
 /* --- the peer's part ------------------------------------------------------------------------- */
@@ -43,7 +42,7 @@ static void publish_flag(struct via_conn *conn, uint64_t flag)
 static void arrive(int fd)
 {
     int under_way;
-    for (unsigned looks = 0; looks < ARRIVE_POLLS; looks++) {
+    for (unsigned polls = 0; polls < ARRIVE_POLLS; polls++) {
         if (VIA_REAL(ioctl)(fd, SIOCOUTQ, &under_way) != 0 || under_way <= 0) {
             return;
         }
@@ -128,7 +127,7 @@ static void prepare_for_demotion(struct via_op *op)
     via_rx_next(op);
     via_pipe_post_credit(&op->side->rx.pipe);
     via_carrier_rx_end(conn);
-    if (asked == VIA_FLAG_LEAVING && (op->side->said & VIA_FLAG_READY) == 0) {
+    if (asked == VIA_FLAG_LEAVING && (op->side->sent_flags & VIA_FLAG_READY) == 0) {
         publish_flag(conn, VIA_FLAG_READY);
     }
 }
@@ -146,7 +145,7 @@ static bool peer_is_gone(struct via_op *op)
 void via_conn_await_leaving(struct via_op *op)
 {
     uint64_t begin_ns = via_os_now_ns();
-    while ((op->side->said & VIA_FLAG_READY) != 0 && via_conn_has_pipes(op->conn) &&
+    while ((op->side->sent_flags & VIA_FLAG_READY) != 0 && via_conn_has_pipes(op->conn) &&
            (via_side_flags(op->side) & (VIA_FLAG_LEAVING | VIA_FLAG_DEMOTE)) == VIA_FLAG_LEAVING &&
            !peer_is_gone(op) && via_os_now_ns() - begin_ns < ANSWER_NS) {
         via_os_pause(POLL_NS_MIN);
@@ -164,7 +163,7 @@ static void mark_plain(struct via_op *op, enum via_event event, enum via_reason 
     conn->side->why = (uint8_t)reason;
     via_phase_apply(&conn->side->phase, event);
     via_conn_note_demoted(conn);
-    conn->carrier->follows_no_more(conn);
+    conn->carrier->stop_following(conn);
 }
 
 void via_conn_follow_demotion(struct via_op *op)
@@ -207,7 +206,7 @@ static void wait_for_end(struct via_op *op)
 /* Waits for kernel bytes that this end must discard. */
 static void wait_for_again(struct via_op *op)
 {
-    for (unsigned looks = 0; looks < ARRIVE_POLLS && op->side->rx.again != 0; looks++) {
+    for (unsigned polls = 0; polls < ARRIVE_POLLS && op->side->rx.again != 0; polls++) {
         if (pipe_next(op) == -EAGAIN) {
             via_os_pause(POLL_NS_MIN);
         }
@@ -269,7 +268,8 @@ static uint64_t send_again(struct via_op *op, bool *ret_whole)
     const void *data;
     /* A peer that has closed would treat it as new data, and answer by RST. */
     uint64_t flags = via_side_flags(op->side);
-    bool ready = (flags & VIA_FLAG_READY) != 0 && !op->side->looked && via_stream_tx_has_begun(tx);
+    bool ready =
+        (flags & VIA_FLAG_READY) != 0 && !op->side->leave_failed && via_stream_tx_has_begun(tx);
     bool gathered = (flags & VIA_FLAG_CLOSED) == 0 && conn->carrier->gather(conn) == 0;
     *ret_whole = false;
     if (gathered) {
@@ -287,7 +287,7 @@ static uint64_t send_again(struct via_op *op, bool *ret_whole)
 }
 
 /* With the tx token: ends the pipe span of this end permanently. */
-static int end_for_good(struct via_op *op)
+static int end_tx_span(struct via_op *op)
 {
     struct via_side *side = op->side;
     bool whole = false;
@@ -319,14 +319,14 @@ static int leave(struct via_op *op, enum via_reason reason)
         /* Switches, so that the peer finds the end of the span in the pipe. */
         via_io_try_switch(op);
     }
-    int rc = end_for_good(op);
+    int rc = end_tx_span(op);
     if (rc != 0) {
         return rc;
     }
     side->rx_left = side->rx;
     uint32_t skip = via_stream_rx_leave(&side->rx);
     mark_plain(op, VIA_EVENT_LEAVE, reason);
-    side->said &= ~(uint64_t)VIA_FLAG_LEAVING;
+    side->sent_flags &= ~(uint64_t)VIA_FLAG_LEAVING;
     publish_flag(conn, VIA_FLAG_DEMOTE | via_flags_left(side->rx.pipe.released, skip));
     return 0;
 }
@@ -346,7 +346,7 @@ static bool is_kernel_allowed(struct via_stream_tx *tx)
 
 /* True if the peer has left, too, and has sent this end's unread bytes by the kernel. *ret_read:
  * how many of those this end had read. */
-static bool has_come_again(const struct via_side *side, uint64_t *ret_read)
+static bool is_resent(const struct via_side *side, uint64_t *ret_read)
 {
     struct via_stream_rx left = side->rx_left;
     left.probe = true;
@@ -361,7 +361,7 @@ static bool is_answered(struct via_op *op)
     uint64_t read;
     if ((flags & (VIA_FLAG_CLOSED | VIA_FLAG_STAYS)) != 0 || peer_has_no_pipes(op->conn) ||
         VIA_MUTANT(CONN_EARLY_LEAVER) ||
-        ((flags & VIA_FLAG_DEMOTE) != 0 && has_come_again(op->side, &read))) {
+        ((flags & VIA_FLAG_DEMOTE) != 0 && is_resent(op->side, &read))) {
         return true;
     }
     /* A peer that has left, too, reads nothing of the pipe: it need not know where the pipe
@@ -439,7 +439,7 @@ static bool is_ready(struct via_op *op, uint64_t *ret_most_ns)
     bool ready = true;
     if (via_conn_has_pipes(op->conn) && via_tx_take(op) == 0) {
         *ret_most_ns = via_stream_tx_has_begun(tx) ? ANSWER_NS : ORDER_NS;
-        ready = tx->span != VIA_SPAN_PIPE || tx->ended || op->side->looked ||
+        ready = tx->span != VIA_SPAN_PIPE || tx->ended || op->side->leave_failed ||
                 via_pipe_writer_outstanding(&tx->pipe) == 0 ||
                 (via_side_flags(op->side) & VIA_FLAG_READY) != 0;
         via_tx_give(op);
@@ -487,10 +487,10 @@ static int leave_pipes(struct via_op *op, enum via_reason reason)
         rc = leave(op, reason);
         via_rx_give(op);
     }
-    if (rc != 0 && (side->said & VIA_FLAG_LEAVING) != 0) {
-        side->said &=
+    if (rc != 0 && (side->sent_flags & VIA_FLAG_LEAVING) != 0) {
+        side->sent_flags &=
             ~(uint64_t)VIA_FLAG_LEAVING; /* nothing has changed: the answer is an old one */
-        side->looked = true;
+        side->leave_failed = true;
         publish_flag(op->conn, 0);
     }
     via_tx_give(op);
@@ -549,7 +549,7 @@ static bool has_left_bytes(struct via_op *op)
 {
     struct via_stream_rx *left = &op->side->rx_left;
     uint64_t read;
-    if (has_come_again(op->side, &read)) {
+    if (is_resent(op->side, &read)) {
         return false;
     }
     bool follow = !via_conn_is_local(op->conn);
@@ -565,7 +565,7 @@ static bool has_left_bytes(struct via_op *op)
         via_os_pause(POLL_NS_MAX);
     }
     if (follow) {
-        op->conn->carrier->follows_no_more(op->conn);
+        op->conn->carrier->stop_following(op->conn);
     }
     return false;
 }
@@ -583,7 +583,7 @@ static void take_back(struct via_op *op)
     via_phase_apply(&side->phase, VIA_EVENT_TAKE_BACK);
     conn->stats->demoted = false;
     conn->stats->reason = VIA_REASON_NONE;
-    side->said &= ~(VIA_FLAG_DEMOTE | VIA_FLAGS_LEFT_MASK);
+    side->sent_flags &= ~(VIA_FLAG_DEMOTE | VIA_FLAGS_LEFT_MASK);
     publish_flag(conn, side->tx.ended ? 0 : VIA_FLAG_KERNEL_END);
     via_tx_give(op);
     via_ep_conn_changed(conn);
@@ -604,7 +604,7 @@ static int check_end(struct via_op *op)
     if (bytes) {
         take_back(op);
     } else if (leaves && (flags & (VIA_FLAG_CLOSED | VIA_FLAG_STAYS)) == 0 &&
-               op->side->rx_left.span == VIA_SPAN_PIPE && !has_come_again(op->side, &read)) {
+               op->side->rx_left.span == VIA_SPAN_PIPE && !is_resent(op->side, &read)) {
         via_io_drop(op, UINT64_MAX); /* the peer was killed while it sent those bytes again */
     }
     via_rx_give(op);
@@ -615,9 +615,9 @@ static int check_end(struct via_op *op)
 static void drop_read(struct via_op *op)
 {
     uint64_t read;
-    has_come_again(op->side, &read);
+    is_resent(op->side, &read);
     via_phase_apply(&op->side->phase, VIA_EVENT_ANSWER);
-    for (unsigned looks = 0; read != 0 && looks < ARRIVE_POLLS; looks++) {
+    for (unsigned polls = 0; read != 0 && polls < ARRIVE_POLLS; polls++) {
         bool gone = (via_io_poll_kernel(op) & VIA_POLL_GONE) != 0;
         read -= via_io_drop(op, read);
         if (read == 0 || gone) {

@@ -19,8 +19,8 @@
 
 _Atomic bool via_quiet_due;
 
-static atomic_flag looking = ATOMIC_FLAG_INIT; /* one thread checks at a time */
-static unsigned hand;                          /* the next number to check; used with the flag */
+static atomic_flag checking = ATOMIC_FLAG_INIT; /* one thread checks at a time */
+static unsigned hand;                           /* the next number to check; used with the flag */
 static bool found; /* a connection to check again was found in this round */
 
 static bool is_free(const struct via_token *token)
@@ -163,12 +163,12 @@ static uint64_t check_slice(void)
 void via_quiet_check(void)
 {
     int saved = errno;
-    if (!atomic_flag_test_and_set_explicit(&looking, memory_order_acquire)) {
+    if (!atomic_flag_test_and_set_explicit(&checking, memory_order_acquire)) {
         uint64_t next_ns = check_slice();
         if (next_ns != VIA_NEVER_NS) {
             via_sock_bell_call_in(next_ns);
         }
-        atomic_flag_clear_explicit(&looking, memory_order_release);
+        atomic_flag_clear_explicit(&checking, memory_order_release);
     }
     errno = saved;
 }
@@ -185,7 +185,7 @@ void via_quiet_begin(void)
 
 void via_quiet_forked(void)
 {
-    atomic_flag_clear(&looking);
+    atomic_flag_clear(&checking);
     hand = 0;
     atomic_store_explicit(&via_quiet_due, false, memory_order_relaxed);
 }

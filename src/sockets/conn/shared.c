@@ -13,9 +13,10 @@ void via_shared_announce(struct via_conn *conn)
 {
     struct via_side *side = conn->side;
     struct via_op op = via_conn_op(conn, -1);
-    if (via_conn_has_pipes(conn) && (side->said & VIA_FLAG_SHARED) == 0 && via_tx_take(&op) == 0) {
-        side->said |= VIA_FLAG_TAKEN | VIA_FLAG_SHARED;
-        conn->carrier->say(conn, side->said, true);
+    if (via_conn_has_pipes(conn) && (side->sent_flags & VIA_FLAG_SHARED) == 0 &&
+        via_tx_take(&op) == 0) {
+        side->sent_flags |= VIA_FLAG_TAKEN | VIA_FLAG_SHARED;
+        conn->carrier->say(conn, side->sent_flags, true);
         via_tx_give(&op);
     }
 }

@@ -210,8 +210,8 @@ bool via_side_is_apart(const struct via_side *side)
 void via_side_publish_cpu(struct via_side *side)
 {
     uint64_t cpu = own_cpu();
-    if (via_unlikely(cpu != side->cpu_said)) {
-        side->cpu_said = cpu;
+    if (via_unlikely(cpu != side->cpu_published)) {
+        side->cpu_published = cpu;
         atomic_store_explicit(peer_word(side, VIA_SEGMENT_CPU_OFF), cpu, memory_order_relaxed);
     }
 }
@@ -223,7 +223,7 @@ void via_side_ask_times(struct via_side *side, uint64_t set)
 
 void via_side_publish_cold(struct via_side *side)
 {
-    side->cold_said = side->cold_said == UINT32_MAX ? 1 : side->cold_said + 1;
-    atomic_store_explicit(peer_word(side, VIA_SEGMENT_COLD_OFF), side->cold_said,
+    side->cold_published = side->cold_published == UINT32_MAX ? 1 : side->cold_published + 1;
+    atomic_store_explicit(peer_word(side, VIA_SEGMENT_COLD_OFF), side->cold_published,
                           memory_order_relaxed);
 }

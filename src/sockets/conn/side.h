@@ -25,11 +25,11 @@
  * connection. */
 enum via_lost {
     VIA_LOST_NOT = 0,
-    VIA_LOST_DUE = 1,  /* to be reported to a reader that has read everything before */
-    VIA_LOST_TOLD = 2, /* reported, or the kernel reports it */
+    VIA_LOST_DUE = 1,      /* to be reported to a reader that has read everything before */
+    VIA_LOST_REPORTED = 2, /* reported, or the kernel reports it */
     VIA_LOST_TIMED_OUT =
         3, /* sent bytes did not arrive for too long: the next call returns an error */
-    VIA_LOST_TIMED_OUT_TOLD = 4,
+    VIA_LOST_TIMED_OUT_REPORTED = 4,
 };
 
 /* How much of the pipe's contents an end has sent again by the kernel when it left. */
@@ -76,13 +76,13 @@ struct via_side {
     _Atomic uint64_t tx_at_end;
     bool tx_fin_seen; /* the peer has shut down its direction, and announced it in the pipe */
     bool tx_peer_over;
-    _Atomic uint64_t said;      /* the flags word as last sent to the peer */
-    _Atomic uint32_t cold_rung; /* the peer's cold word for which it was rung */
-    uint32_t cold_said;         /* the cold word that this end published last */
-    uint64_t cpu_said;          /* the CPU that this end's reader published last */
+    _Atomic uint64_t sent_flags; /* the flags word as last sent to the peer */
+    _Atomic uint32_t cold_rung;  /* the peer's cold word for which it was rung */
+    uint32_t cold_published;     /* the cold word that this end published last */
+    uint64_t cpu_published;      /* the CPU that this end's reader published last */
     struct via_stream_replay replay;
     uint8_t sent_again; /* enum via_sent_again */
-    bool looked;        /* this end was about to leave, and could not */
+    bool leave_failed;  /* this end was about to leave, and could not */
     uint64_t again;     /* number of bytes sent again, which this end's DEMOTE announces */
     /* Over the fabric, a bit per slot: the record went as frames, so its bytes are in the
      * mirror. */

@@ -304,14 +304,14 @@ void via_steward_prepare_slowly(void)
 
 static void *run(void *unused)
 {
-    bool looks = true;
+    bool checks = true;
     while (!is_last_thread()) {
         struct pollfd fds[2] = {
             {.fd = via_sock_bell_calls(), .events = POLLIN},
             {.fd = atomic_load_explicit(&own_fd, memory_order_relaxed), .events = POLLIN}};
         struct timespec storage;
         uint64_t count;
-        if (looks) {
+        if (checks) {
             via_steward_serve_all();
             watch_stalls();
         }
@@ -321,9 +321,9 @@ static void *run(void *unused)
         if (via_unlikely(n < 0)) { /* RLIMIT_NOFILE allows fewer entries */
             via_os_pause(BLIND_NS);
         }
-        looks = n != 0 || most_ns != VIA_NEVER_NS;
+        checks = n != 0 || most_ns != VIA_NEVER_NS;
         if (fds[0].revents != 0) {
-            looks &= !via_sock_bell_calls_take() || fds[1].revents != 0 || most_ns != VIA_NEVER_NS;
+            checks &= !via_sock_bell_calls_take() || fds[1].revents != 0 || most_ns != VIA_NEVER_NS;
             via_quiet_check();
         }
         if (fds[1].revents != 0) {

@@ -39,7 +39,7 @@ static bool is_cold_allowed(const struct via_ep_entry *entry)
 {
     const struct via_conn *conn = entry->conn;
     const struct via_side *side = conn->side;
-    return entry->piped && !entry->spent && !entry->told.due && !entry->told.recheck &&
+    return entry->piped && !entry->spent && !entry->reported.due && !entry->reported.recheck &&
            via_conn_is_local(conn) &&
            !atomic_load_explicit(&conn->peer_shared, memory_order_relaxed) &&
            (entry->events & (EPOLLOUT | EPOLLWRNORM | EPOLLPRI | EPOLLRDBAND)) == 0 &&
@@ -50,7 +50,7 @@ static bool is_cold_allowed(const struct via_ep_entry *entry)
 static void notify_peer(struct via_ep_entry *entry)
 {
     struct via_side *side = entry->conn->side;
-    if (via_unlikely(entry->set->bells != entry->set->heard)) {
+    if (via_unlikely(entry->set->bells != entry->set->watched)) {
         /* A thread that never sleeps has not registered them yet. */
         via_ep_watch_bells_locked(entry->set);
     }
@@ -102,7 +102,7 @@ static void cool_further(struct via_ep_entry *entry, unsigned *batch)
 void via_ep_check_warm(struct via_ep_set *set, unsigned most)
 {
     unsigned batch = COLD_BATCH;
-    for (unsigned looks = via_min(set->warm_count, most); looks > 0; looks--) {
+    for (unsigned polls = via_min(set->warm_count, most); polls > 0; polls--) {
         struct via_ep_entry *entry =
             via_list_entry(set->entries[VIA_EP_WARM].next, struct via_ep_entry, in_set);
         if (via_ep_is_quiet(entry)) {

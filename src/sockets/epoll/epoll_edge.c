@@ -15,8 +15,8 @@ static bool is_kernel_read(const struct via_ep_entry *entry)
 static uint32_t next_expected(const struct via_ep_entry *entry)
 {
     bool counts = entry->piped && (entry->events & EPOLLET) != 0;
-    return counts ? via_edge_next_record(&entry->conn->side->rx.pipe, entry->told.sequence)
-                  : entry->told.sequence;
+    return counts ? via_edge_next_record(&entry->conn->side->rx.pipe, entry->reported.sequence)
+                  : entry->reported.sequence;
 }
 
 struct via_ep_before via_ep_before(const struct via_ep_entry *entry)
@@ -29,7 +29,7 @@ struct via_ep_before via_ep_before(const struct via_ep_entry *entry)
 
 bool via_ep_is_missed(const struct via_ep_entry *entry)
 {
-    return via_edge_is_missed(&entry->told, entry->events, via_ep_sequence(entry));
+    return via_edge_is_missed(&entry->reported, entry->events, via_ep_sequence(entry));
 }
 
 /* The ends in these bits, whether the program asked for them or not. A program that asks only for

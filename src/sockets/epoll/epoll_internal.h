@@ -61,7 +61,7 @@ bool via_ep_is_quiet(const struct via_ep_entry *entry);
 
 /* fd has become this connection, and the kernel has it in the set epfd, with these events: makes an
  * entry of the registration. 0, or a negative errno: nothing has changed. */
-int via_ep_take_in(int epfd, struct via_conn *conn, int fd, const struct epoll_event *event);
+int via_ep_add_connected(int epfd, struct via_conn *conn, int fd, const struct epoll_event *event);
 
 /* --- epoll_note.c ---------------------------------------------------------------------------- */
 
@@ -113,7 +113,7 @@ struct via_ep_found {
     uint64_t now;    /* time when the check began, in ticks */
     uint64_t last;   /* time when the last of these entries became ready */
     unsigned before; /* number of hot entries checked before that one */
-    unsigned looks;  /* number of hot entries checked */
+    unsigned polls;  /* number of hot entries checked */
     unsigned count;
     unsigned next;
     bool others; /* a thread that wrote one of these has written to others, too */
@@ -127,8 +127,8 @@ struct via_ep_found {
 /* Finds ready entries among the hot ones, and warm ones that became ready before these; all: the
  * warm ones have just been checked. Finds at least max entries if there are so many. */
 void via_ep_find(struct via_ep_set *set, struct via_ep_found *found, unsigned max, bool all);
-/* The first of the rest; told: another entry has been reported. NULL: that is all for now. */
-struct via_ep_entry *via_ep_next(struct via_ep_set *set, struct via_ep_found *found, bool told);
+/* The first of the rest; reported: another entry has been reported. NULL: that is all for now. */
+struct via_ep_entry *via_ep_next(struct via_ep_set *set, struct via_ep_found *found, bool reported);
 void via_ep_found_end(struct via_ep_found *found);
 
 #endif

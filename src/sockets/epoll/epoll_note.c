@@ -101,7 +101,8 @@ void via_ep_adopt(struct via_conn *conn, int fd)
     }
     int saved = errno;
     const struct note *note = note_of(fd);
-    if (note != NULL && !note->others && via_ep_take_in(note->epfd, conn, fd, &note->event) == 0) {
+    if (note != NULL && !note->others &&
+        via_ep_add_connected(note->epfd, conn, fd, &note->event) == 0) {
         via_fd_mark(fd, VIA_FD_IN_EPOLL, false);
     } else if (via_conn_is_unsettled(conn)) {
         via_conn_settle_plain(conn,

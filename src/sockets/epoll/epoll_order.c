@@ -42,14 +42,15 @@ static uint64_t became_ready(const struct via_ep_entry *entry, struct via_ep_fou
     const struct via_stream_rx *rx = &entry->conn->side->rx;
     uint32_t sequence = rx->pipe.sequence;
     uint64_t written;
-    if ((entry->events & EPOLLET) != 0 && via_seq_is_before_u32(sequence, entry->told.sequence)) {
-        sequence = entry->told.sequence;
+    if ((entry->events & EPOLLET) != 0 &&
+        via_seq_is_before_u32(sequence, entry->reported.sequence)) {
+        sequence = entry->reported.sequence;
     }
     if (!via_conn_is_local(entry->conn) || rx->held ||
         !via_stream_rx_read_time(rx, sequence, found->now, &written, &found->others)) {
-        return entry->told_ticks;
+        return entry->reported_ticks;
     }
-    return is_later(written, entry->told_ticks) ? written : entry->told_ticks;
+    return is_later(written, entry->reported_ticks) ? written : entry->reported_ticks;
 }
 
 /* Inserts the entry behind those that became ready before it. Most did: entries come in the order
@@ -59,7 +60,7 @@ static void put(struct via_ep_found *found, struct via_ep_entry *entry, uint64_t
     unsigned place = found->count++;
     if (place == found->next || is_later(ticks, found->last)) {
         found->last = ticks;
-        found->before = found->looks;
+        found->before = found->polls;
     }
     while (place > found->next && is_later(found->ready[place - 1].ticks, ticks)) {
         found->ready[place] = found->ready[place - 1];
@@ -75,7 +76,7 @@ static void find_ready_hot(struct via_ep_set *set, struct via_ep_found *found, u
     via_list_foreach_safe(it, &set->entries[VIA_EP_HOT]) {
         struct via_ep_entry *entry = via_list_entry(it, struct via_ep_entry, in_set);
         if (found->count == VIA_EP_FOUND_MAX ||
-            (found->count >= max && found->looks >= POLLS_MIN)) {
+            (found->count >= max && found->polls >= POLLS_MIN)) {
             break;
         }
         if (via_ep_is_quiet(entry)) {
@@ -83,7 +84,7 @@ static void find_ready_hot(struct via_ep_set *set, struct via_ep_found *found, u
         } else {
             put(found, entry, became_ready(entry, found));
         }
-        found->looks++;
+        found->polls++;
     }
 }
 
@@ -113,7 +114,7 @@ void via_ep_find(struct via_ep_set *set, struct via_ep_found *found, unsigned ma
     found->now = via_os_ticks();
     found->count = 0;
     found->next = 0;
-    found->looks = 0;
+    found->polls = 0;
     found->again = false;
     found->others = false;
     find_ready_hot(set, found, max);
@@ -122,14 +123,14 @@ void via_ep_find(struct via_ep_set *set, struct via_ep_found *found, unsigned ma
     }
 }
 
-struct via_ep_entry *via_ep_next(struct via_ep_set *set, struct via_ep_found *found, bool told)
+struct via_ep_entry *via_ep_next(struct via_ep_set *set, struct via_ep_found *found, bool reported)
 {
     uint64_t late = found->now - via_os_us_to_ticks(1) / LATE_PART;
     if (found->next == found->count) {
         return NULL;
     }
     if (!found->again && is_later(found->ready[found->next].ticks, late)) {
-        if (told) {
+        if (reported) {
             return NULL;
         }
         found->again = true;

@@ -65,13 +65,13 @@ struct via_ep_set *via_ep_set_get(int epfd)
     set->entries_count = 0;
     set->piped_count = 0;
     set->bells = 0;
-    set->heard = 0;
+    set->watched = 0;
     set->sleepers = 0;
     set->asked_ticks = 0;
     set->warm_ticks = 0;
     set->warm_polls = 0;
     set->filled = false;
-    set->young_ticks = 0;
+    set->added_ticks = 0;
     set->number = (uint64_t)via_os_pid() + via_pool_index(&set_pool, set) + 1;
     set->ask_due = false;
     pthread_mutex_init(&set->lock, NULL);
@@ -84,7 +84,7 @@ struct via_ep_set *via_ep_set_get(int epfd)
     set->warm_count = 0;
     set->cold_due = false;
     set->call_due = false;
-    set->hears_calls = false;
+    set->watches_calls = false;
     via_list_push_back(&all, &set->all);
     atomic_store_explicit(&set->file.users, 2, memory_order_release); /* the table, the caller */
     if (!via_fd_set(epfd, &set->file)) {
@@ -118,15 +118,15 @@ void via_ep_watch_bells_locked(struct via_ep_set *set)
     if (via_unlikely(set->nested)) {
         return; /* the number would be an event of this set in the outer one */
     }
-    for (uint64_t new = bells & ~set->heard; new != 0; new &= new - 1) {
+    for (uint64_t new = bells & ~set->watched; new != 0; new &= new - 1) {
         unsigned index = (unsigned)__builtin_ctzll(new);
         add_bell(set, via_sock_bell_fd(index), &via_ep_bell_mark);
         add_bell(set, via_sock_bell_cold_fd(index), &via_ep_cold_mark);
     }
-    set->heard = bells;
-    if (!set->hears_calls && bells != 0 && via_steward_is_wanted()) {
+    set->watched = bells;
+    if (!set->watches_calls && bells != 0 && via_steward_is_wanted()) {
         add_bell(set, via_sock_bell_calls(), &via_ep_calls_mark);
-        set->hears_calls = true;
+        set->watches_calls = true;
     }
 }
 
@@ -148,17 +148,17 @@ static void add_bells(struct via_ep_set *set, uint64_t bells)
 
 /* With the set's lock. Other processes or sets may poll the kernel's set: a bell in it would look
  * like an event to them. */
-static void unhear_bells(struct via_ep_set *set)
+static void remove_bells(struct via_ep_set *set)
 {
-    for (uint64_t left = set->heard; left != 0; left &= left - 1) {
+    for (uint64_t left = set->watched; left != 0; left &= left - 1) {
         unsigned index = (unsigned)__builtin_ctzll(left);
         remove_bell(set, via_sock_bell_fd(index));
         remove_bell(set, via_sock_bell_cold_fd(index));
     }
-    set->heard = 0;
-    if (set->hears_calls) {
+    set->watched = 0;
+    if (set->watches_calls) {
         remove_bell(set, via_sock_bell_calls());
-        set->hears_calls = false;
+        set->watches_calls = false;
         set->call_due = true;
     }
 }
@@ -173,9 +173,9 @@ void via_ep_unwatch_bells(struct via_ep_set *set)
 {
     via_lock(&set->lock);
     if (!has_sleepers(set)) {
-        unhear_bells(set);
-        /* Store heard, load sleepers; a thread that goes to sleep stores sleepers, loads heard: one
-         * of the two handles it. */
+        remove_bells(set);
+        /* Store watched, load sleepers; a thread that goes to sleep stores sleepers, loads watched:
+         * one of the two handles it. */
         if (has_sleepers(set)) {
             via_ep_watch_bells_locked(set);
         }
@@ -239,8 +239,8 @@ static void refresh(struct via_ep_entry *entry)
         entry->piped = piped;
         entry->set->piped_count += piped ? 1 : UINT32_MAX;
         via_ep_move(entry, piped ? VIA_EP_HOT : VIA_EP_PLAIN);
-        entry->told.recheck = true; /* it may be among the events that came meanwhile */
-        entry->told.sequence = via_ep_sequence(entry);
+        entry->reported.recheck = true; /* it may be among the events that came meanwhile */
+        entry->reported.sequence = via_ep_sequence(entry);
         if (piped && via_conn_is_local(entry->conn)) {
             via_side_ask_times(entry->conn->side, entry->set->number);
         }
@@ -292,9 +292,9 @@ static void entry_free(struct via_ep_entry *entry)
 /*
  * Programs that register for writing, then for reading, then for writing, spend most of their time
  * in epoll_ctl(). Of a connection with pipes the kernel watches the same, its end, whatever the
- * program wants. So when the program takes one out, the kernel is not told but the entry is parked,
- * and its next registration costs no system call. Only with one number, in one process: then the
- * last close ends the kernel's registration, too. And not in a set that others poll.
+ * program wants. So when the program takes one out, the kernel keeps the registration and the entry
+ * is parked, and its next registration costs no system call. Only with one number, in one process:
+ * then the last close ends the kernel's registration, too. And not in a set that others poll.
  */
 #define PARKED_EVENTS ((uint32_t)(EPOLLRDHUP | EPOLLET))
 
@@ -359,13 +359,13 @@ static int entry_add(struct via_ep_set *set, int op, struct via_conn *conn, int 
     *entry = (struct via_ep_entry){
         .set = set, .conn = conn, .fd = fd, .events = event->events, .data = event->data.u64};
     entry->place = VIA_EP_PLAIN; /* until refresh() */
-    entry->told.due = true;
+    entry->reported.due = true;
     entry->kernel_events = kernel_events(entry);
     /* Counted before the kernel has the registration. A thread that sleeps in the set, which has
      * held no connection so far, wakes at once and must find that the event is not the program's.
      * The set's lock then makes it wait. */
     set->entries_count++;
-    atomic_store_explicit(&set->young_ticks, via_os_ticks(), memory_order_relaxed);
+    atomic_store_explicit(&set->added_ticks, via_os_ticks(), memory_order_relaxed);
     int rc = via_ep_update_kernel(entry, op);
     if (rc != 0) {
         set->entries_count--;
@@ -390,8 +390,8 @@ static void entry_revive(struct via_ep_entry *entry, const struct epoll_event *e
     entry->events = event->events;
     entry->data = event->data.u64;
     entry->spent = false;
-    entry->told.due = true;
-    entry->told.ends = 0;
+    entry->reported.due = true;
+    entry->reported.ends = 0;
     set->entries_count++;
     via_ep_move(entry, VIA_EP_PLAIN); /* until refresh() */
     others_hot(entry->conn, set);
@@ -406,8 +406,8 @@ static void entry_change(struct via_ep_entry *entry, const struct epoll_event *e
     entry->data = event->data.u64;
     entry->spent = false;
     entry->arms++;
-    entry->told.due = true;
-    entry->told.ends = 0;
+    entry->reported.due = true;
+    entry->reported.ends = 0;
     entry->kernel_events = kernel_events(entry);
     /* The library remembers ends; everything else the kernel reports once more. */
     if (!entry->piped || entry->kernel_events != before || before != PARKED_EVENTS) {
@@ -473,7 +473,7 @@ int via_ep_ctl(int epfd, int op, struct via_conn *conn, int fd, const struct epo
 }
 
 /* For a set of this number into which a descriptor was put before it was a connection. */
-int via_ep_take_in(int epfd, struct via_conn *conn, int fd, const struct epoll_event *event)
+int via_ep_add_connected(int epfd, struct via_conn *conn, int fd, const struct epoll_event *event)
 {
     int rc = -EBADF;
     via_lock(&links);
@@ -529,7 +529,7 @@ void via_ep_conn_woken(struct via_conn *conn)
         via_lock(&entry->set->lock);
         /* The kernel reports a connection without pipes: that must neither count as the report
          * after a change, nor be lost if the change comes before the kernel is polled. */
-        entry->told.due = true;
+        entry->reported.due = true;
         if (entry->piped) {
             via_ep_make_hot(entry);
             wake_sleepers(entry->set, false);
@@ -635,7 +635,7 @@ void via_ep_fork_child(void)
     via_list_foreach(it, &all) {
         struct via_ep_set *set = via_list_entry(it, struct via_ep_set, all);
         pthread_mutex_init(&set->lock, NULL);
-        set->hears_calls = false; /* the registered calls were the parent's */
+        set->watches_calls = false; /* the registered calls were the parent's */
         via_ep_all_hot(set);
         inherit(set);
         atomic_store_explicit(&set->file.users, 1, memory_order_relaxed);

@@ -37,20 +37,20 @@ struct via_ep_set {
     pthread_mutex_t lock;
     struct via_list entries[VIA_EP_PLACES];
     uint32_t warm_count;
-    _Atomic bool cold_due;    /* all cold entries must be checked */
-    _Atomic bool call_due;    /* a peer has called */
-    _Atomic bool hears_calls; /* the descriptor for calls is registered, with the bells */
+    _Atomic bool cold_due;      /* all cold entries must be checked */
+    _Atomic bool call_due;      /* a peer has called */
+    _Atomic bool watches_calls; /* the descriptor for calls is registered, with the bells */
     _Atomic uint32_t entries_count;
     _Atomic uint32_t piped_count; /* entries whose connection has pipes */
     _Atomic uint64_t bells;       /* bells to watch: those of its connections */
-    _Atomic uint64_t heard;       /* bells that are registered: via_ep_watch_bells() */
+    _Atomic uint64_t watched;     /* bells that are registered: via_ep_watch_bells() */
     _Atomic uint32_t sleepers;    /* threads asleep in it */
     _Atomic uint64_t asked_ticks; /* when the kernel was last polled */
     _Atomic bool filled;          /* the library's connections took every place of the last call */
     _Atomic bool ask_due;         /* poll the kernel: it has just got more to watch */
     _Atomic uint64_t warm_ticks;  /* when all warm ones were last checked */
     uint32_t warm_polls;          /* counts checks while spinning */
-    _Atomic uint64_t young_ticks; /* when a connection was put into it last */
+    _Atomic uint64_t added_ticks; /* when a connection was put into it last */
     uint64_t number;              /* not 0; most other sets have other numbers */
 
     bool passed;         /* with its lock: other processes wait in it, and get the program's data */
@@ -67,7 +67,7 @@ struct via_ep_entry {
     uint64_t data;
     uint32_t kernel_events;
     /* What was reported to the program as edges; but for `due` and `recheck`. */
-    struct via_edge told;
+    struct via_edge reported;
     bool spent;          /* a one-shot registration that was reported */
     bool found;          /* found by the check in progress */
     uint16_t arms;       /* how often the program has registered it: distinguishes events of earlier
@@ -77,8 +77,8 @@ struct via_ep_entry {
     bool inherited;      /* by fork(): the kernel's registration is also the parent's */
     bool numberless;     /* its number is closed, and it has pipes nevertheless: epoll_number.c */
     uint16_t idle_polls; /* consecutive checks that found nothing */
-    uint32_t cold_sequence; /* the reader's sequence when the entry became cold */
-    uint64_t told_ticks;    /* when the entry was last reported, or registered */
+    uint32_t cold_sequence;  /* the reader's sequence when the entry became cold */
+    uint64_t reported_ticks; /* when the entry was last reported, or registered */
 };
 
 /* epoll_ctl() for a descriptor that is a connection. 0 or a negative errno. */

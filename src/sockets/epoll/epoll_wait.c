@@ -28,7 +28,7 @@
  * descriptors. */
 #define OURS_TRIES 4
 /* For so long after it was added, a connection that is about to get pipes may use the kernel. */
-#define YOUNG_US 10000u
+#define RECENT_US 10000u
 /* Limit of connections without room that are watched at each sleep. */
 #define STALLS_MAX 16u
 
@@ -48,7 +48,7 @@ bool via_ep_is_quiet(const struct via_ep_entry *entry)
     if (!entry->piped || entry->spent) {
         return true;
     }
-    if (entry->told.due || entry->told.recheck || via_side_is_in(side, VIA_PHASES_GONE) ||
+    if (entry->reported.due || entry->reported.recheck || via_side_is_in(side, VIA_PHASES_GONE) ||
         via_pipe_is_ready(&rx->pipe) || rx->held || rx->ended || rx->broken || rx->avail.held ||
         atomic_load_explicit(&side->shadow, memory_order_relaxed) != 0) {
         return false;
@@ -78,16 +78,16 @@ static uint32_t entry_events(struct via_ep_entry *entry)
         }
     }
     if ((entry->events & EPOLLET) == 0) {
-        entry->told.due = false;
-        entry->told.recheck = false;
+        entry->reported.due = false;
+        entry->reported.recheck = false;
         return bits;
     }
     struct via_edge_now now = via_ep_now(entry, bits, &before);
-    bool news = via_edge_is_news(&entry->told, &now);
+    bool news = via_edge_is_news(&entry->reported, &now);
     if (news || bits == 0) {
-        via_edge_report(&entry->told, &now);
+        via_edge_report(&entry->reported, &now);
     }
-    entry->told.recheck = false;
+    entry->reported.recheck = false;
     return news ? bits : 0;
 }
 
@@ -99,7 +99,7 @@ static bool report(struct via_ep_entry *entry, struct epoll_event *event, uint64
     if (bits == 0) {
         return false;
     }
-    entry->told_ticks = now;
+    entry->reported_ticks = now;
     event->events = bits;
     event->data.u64 = entry->data;
     if ((entry->events & EPOLLONESHOT) != 0) {
@@ -192,7 +192,7 @@ static bool has_news(struct via_ep_set *set)
         const struct via_side *side = entry->conn->side;
         if (!entry->spent &&
             ((entry->events & EPOLLET) != 0
-                 ? via_pipe_is_ready_at(&side->rx.pipe, entry->told.sequence)
+                 ? via_pipe_is_ready_at(&side->rx.pipe, entry->reported.sequence)
                  : side->rx.held || side->rx.avail.held || via_pipe_is_ready(&side->rx.pipe))) {
             news = true;
             break;
@@ -210,8 +210,8 @@ static bool accept_kernel_event(struct via_ep_entry *entry, uint16_t arms)
         entry->spent = true;
         return !spent;
     }
-    entry->told.due = false;
-    entry->told.shuts = via_ep_before(entry).shuts;
+    entry->reported.due = false;
+    entry->reported.shuts = via_ep_before(entry).shuts;
     return true;
 }
 
@@ -232,7 +232,8 @@ static bool translate(struct via_ep_set *set, struct epoll_event *event)
         struct via_op op = via_ep_op(entry);
         via_io_note_kernel_events(&op, event->events);
         via_ep_make_hot(entry);
-        entry->told.recheck = true; /* what the kernel reported by edge is reported by collect() */
+        entry->reported.recheck =
+            true; /* what the kernel reported by edge is reported by collect() */
         return false;
     }
     event->data.u64 = entry->data;
@@ -325,10 +326,10 @@ static void note_filled(struct via_ep_set *set, bool filled)
 
 /* Connections begin by the kernel: after one was added the kernel is polled whenever the library's
  * connections have events. */
-static bool is_young(const struct via_ep_set *set, uint64_t now)
+static bool is_recent(const struct via_ep_set *set, uint64_t now)
 {
-    return now - atomic_load_explicit(&set->young_ticks, memory_order_relaxed) <
-           via_os_us_to_ticks(YOUNG_US);
+    return now - atomic_load_explicit(&set->added_ticks, memory_order_relaxed) <
+           via_os_us_to_ticks(RECENT_US);
 }
 
 /* The kernel's bytes take longer to arrive than those by pipe, so presumably they were sent
@@ -366,7 +367,7 @@ static int take_ready(struct via_ep_set *set, int epfd, struct epoll_event *even
     }
     bool turn = ask || is_due(&set->asked_ticks, now, ASK_US);
     if (turn) {
-        via_fabric_take_in();
+        via_fabric_handle_results();
         (void)via_fabric_has_given_up_end();
     }
     bool ours = false;
@@ -382,8 +383,8 @@ static int take_ready(struct via_ep_set *set, int epfd, struct epoll_event *even
         count += collect(set, events + count, max - count, all);
     }
     note_filled(set, count - first == max);
-    bool young = count != 0 && first == 0 && is_young(set, now);
-    turn |= young;
+    bool recent = count != 0 && first == 0 && is_recent(set, now);
+    turn |= recent;
     /* For connections that were demoted during the check: the kernel was not polled for them
      * yet. */
     turn |= atomic_load_explicit(&set->ask_due, memory_order_relaxed);
@@ -394,7 +395,7 @@ static int take_ready(struct via_ep_set *set, int epfd, struct epoll_event *even
         if (n < 0) {
             return count != 0 ? count : -errno;
         }
-        if (via_unlikely(young)) {
+        if (via_unlikely(recent)) {
             put_in_front(events, count, n);
         }
         count += n;
@@ -454,7 +455,7 @@ static int sleep_in(struct via_ep_set *set, int epfd, struct epoll_event *events
     /* Before the bells are checked; pairs with the fence in wake_sleepers(). */
     atomic_fetch_add_explicit(&set->sleepers, 1, memory_order_seq_cst);
     uint64_t bells = set->bells;
-    if (via_unlikely(bells != set->heard) || (!set->hears_calls && via_steward_is_wanted())) {
+    if (via_unlikely(bells != set->watched) || (!set->watches_calls && via_steward_is_wanted())) {
         via_ep_watch_bells(set);
     }
     struct sleeper sleeper = {.set = set, .wait = wait, .bells = bells};

@@ -44,8 +44,8 @@ static void announce_kernel_end(struct via_conn *conn)
     bool exclusive = via_is_alone() && side->forked == 0;
     if (side->tx_shut && via_token_take(&side->tx_token, exclusive, via_os_thread()) == 0) {
         side->tx.ended = true;
-        side->said |= VIA_FLAG_TAKEN | VIA_FLAG_KERNEL_END;
-        (void)!via_fabric_send_flags(conn, side->said, true);
+        side->sent_flags |= VIA_FLAG_TAKEN | VIA_FLAG_KERNEL_END;
+        (void)!via_fabric_send_flags(conn, side->sent_flags, true);
         via_token_give(&side->tx_token);
     }
 }
@@ -71,8 +71,8 @@ static int switch_before_fin(struct via_conn *conn, int fd, bool wait)
             rc = via_fabric_tx_end(conn, &undo, wait);
         } else if (!VIA_MUTANT(CONN_UNTOLD_END)) {
             /* No room, after a stall: the bytes in the pipe are the last ones. */
-            conn->side->said |= VIA_FLAG_TAKEN | VIA_FLAG_KERNEL_END;
-            rc = via_fabric_send_flags(conn, conn->side->said, wait);
+            conn->side->sent_flags |= VIA_FLAG_TAKEN | VIA_FLAG_KERNEL_END;
+            rc = via_fabric_send_flags(conn, conn->side->sent_flags, wait);
         }
     }
     return wait || rc != -EAGAIN ? 0 : -EAGAIN;
@@ -127,7 +127,7 @@ const struct via_carrier via_carrier_fabric = {
     .is_over = is_over,
     .is_follow_possible = via_fabric_is_follow_possible,
     .is_switch_allowed = via_fabric_is_switch_allowed,
-    .follows_no_more = via_fabric_stop_following,
+    .stop_following = via_fabric_stop_following,
     .end_of = via_fabric_end_of,
     .is_given_up = via_fabric_is_given_up,
     .leave_begin = via_fabric_leave_begin,

@@ -130,7 +130,7 @@ bool via_fabric_has_given_up_end(void)
     return false; /* a sleeping thread repeats its words first */
 }
 
-void via_fabric_take_in(void)
+void via_fabric_handle_results(void)
 {
     struct via_attach *attach = via_fabric_attached();
     if (via_likely(attach == NULL ||

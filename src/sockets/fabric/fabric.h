@@ -95,7 +95,7 @@ bool via_fabric_has_way(struct via_conn *conn);
 bool via_fabric_is_given_up(struct via_conn *conn);
 /* For threads that never sleep, which call it now and then: handles the results of puts under
  * way. */
-void via_fabric_take_in(void);
+void via_fabric_handle_results(void);
 /* Resets the connections of cancelled puts. A thread that sleeps on one of them, in any process, is
  * woken by the kernel's end. False: check again soon. No set's lock is held. */
 bool via_fabric_has_given_up_end(void);

@@ -162,7 +162,7 @@ static void tx_rebase(struct via_conn *conn, unsigned char *base)
     writer->target.direct = base + VIA_SEGMENT_PIPE_OFF;
     fabric->pushed_flags = 0;
     fabric->pushed_want = 0;
-    store_word(base, VIA_SEGMENT_FLAGS_OFF, conn->side->said);
+    store_word(base, VIA_SEGMENT_FLAGS_OFF, conn->side->sent_flags);
     if (writer->want != 0) {
         store_word(base, VIA_SEGMENT_PIPE_OFF,
                    via_credit_word(writer->epoch, writer->want, writer->want_sequence));

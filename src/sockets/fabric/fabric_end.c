@@ -18,7 +18,7 @@
 #define UNPROVEN_POLL_NS (10 * VIA_MSEC_NS)
 
 /* One of these flags means that nothing follows by the pipe, and unread bytes are not lost. */
-#define SAID (VIA_FLAG_CLOSED | VIA_FLAG_DEMOTE | VIA_FLAG_KERNEL_END | VIA_FLAG_STAYS)
+#define ANNOUNCED (VIA_FLAG_CLOSED | VIA_FLAG_DEMOTE | VIA_FLAG_KERNEL_END | VIA_FLAG_STAYS)
 
 static _Atomic unsigned following; /* connections that wait for the rest of the stream */
 
@@ -156,7 +156,7 @@ static bool has_time(struct via_conn *conn)
 static bool is_cut_short(struct via_conn *conn)
 {
     uint64_t flags = via_side_flags(conn->side);
-    if ((flags & SAID & ~VIA_FLAG_CLOSED) != 0 || conn->side->rx.ended) {
+    if ((flags & ANNOUNCED & ~VIA_FLAG_CLOSED) != 0 || conn->side->rx.ended) {
         return false;
     }
     int more = is_more_sent(conn);
@@ -191,7 +191,7 @@ bool via_fabric_is_switch_allowed(struct via_conn *conn)
     const struct via_attach *attach = via_fabric_attached();
     struct via_fabric_offer offer;
     uint64_t flags = via_side_flags(conn->side);
-    if ((flags & SAID) != 0) {
+    if ((flags & ANNOUNCED) != 0) {
         return false;
     }
     /* Bytes that the peer stores directly arrive before the kernel reports anything. */
@@ -240,7 +240,7 @@ static enum via_carrier_end find_end(struct via_conn *conn)
 {
     struct via_fabric *fabric = conn->fabric;
     struct via_side *side = conn->side;
-    if ((via_side_flags(side) & SAID) != 0 || side->rx.ended) {
+    if ((via_side_flags(side) & ANNOUNCED) != 0 || side->rx.ended) {
         return VIA_CARRIER_END_PLAIN;
     }
     if (!has_time(conn)) {
@@ -285,9 +285,9 @@ enum via_carrier_end via_fabric_end_of(struct via_conn *conn)
 void via_fabric_forbid_switch(struct via_conn *conn)
 {
     struct via_side *side = conn->side;
-    bool told =
+    bool reported =
         (via_side_flags(side) & VIA_FLAG_DEMOTE) != 0 || via_side_is_in(side, VIA_PHASES_GONE);
-    if (!told && !side->connector && conn->fabric->remote == NULL) {
+    if (!reported && !side->connector && conn->fabric->remote == NULL) {
         /* No process could receive a failure of this put. */
         (void)!via_fabric_put_offer(conn, VIA_FABRIC_ENDED);
     }

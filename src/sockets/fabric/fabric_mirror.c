@@ -128,7 +128,7 @@ static bool is_lending_allowed(const struct via_fabric *fabric)
     return may;
 }
 
-static void lend_no_more(void)
+static void stop_lending(void)
 {
     via_lock(&lock);
     lent_count--;
@@ -205,7 +205,7 @@ int via_fabric_mirror_new(struct via_fabric *fabric, struct via_attach *attach)
         fabric->lent_to = attach;
         if (mirror == MAP_FAILED) {
             fabric->lent = NULL;
-            lend_no_more();
+            stop_lending();
         }
     }
     if (mirror == MAP_FAILED) {

@@ -376,7 +376,7 @@ static bool is_copied_already(int fd, int new_fd)
 
 /* A copy of fd is about to replace the number: closes what the number refers to. False: the number
  * can not be used, for example because it is beyond the limit. */
-static bool make_way(int fd, int new_fd)
+static bool free_number(int fd, int new_fd)
 {
     struct via_file *file = via_fd_peek(new_fd);
     if (via_fd_is_hidden(fd)) {
@@ -399,7 +399,7 @@ static bool make_way(int fd, int new_fd)
 
 VIA_HOOK int dup2(int fd, int new_fd)
 {
-    if (!make_way(fd, new_fd)) {
+    if (!free_number(fd, new_fd)) {
         return -1;
     }
     bool already = is_copied_already(fd, new_fd);
@@ -409,7 +409,7 @@ VIA_HOOK int dup2(int fd, int new_fd)
 
 VIA_HOOK int dup3(int fd, int new_fd, int flags)
 {
-    if (!make_way(fd, new_fd)) {
+    if (!free_number(fd, new_fd)) {
         return -1;
     }
     bool already = is_copied_already(fd, new_fd);

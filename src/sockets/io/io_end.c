@@ -17,7 +17,7 @@
 
 /* One of these flags means that the end is not a death, or that unread bytes are sent again by the
  * kernel. */
-#define SAID (VIA_FLAG_ENDS | VIA_FLAG_CLOSED | VIA_FLAG_FIN | VIA_FLAG_DEMOTE)
+#define ANNOUNCED (VIA_FLAG_ENDS | VIA_FLAG_CLOSED | VIA_FLAG_FIN | VIA_FLAG_DEMOTE)
 
 /* How long the kernel is asked again whether a peer is dead: on a busy machine a dying process
  * waits for the CPU, too. */
@@ -48,7 +48,7 @@ static bool reset(struct via_op *op)
     via_conn_reset(op->fd);
     VIA_REAL(shutdown)(op->fd, SHUT_RDWR); /* returns ENOTCONN, but works */
     errno = saved;
-    atomic_store_explicit(&op->side->lost, VIA_LOST_TOLD, memory_order_relaxed);
+    atomic_store_explicit(&op->side->lost, VIA_LOST_REPORTED, memory_order_relaxed);
     return true;
 }
 
@@ -61,10 +61,10 @@ static bool is_reported(const struct via_side *side, uint32_t events)
 }
 
 /* True if the kernel has reported an end that the peer has not announced. */
-static bool is_unsaid(const struct via_op *op, uint32_t events)
+static bool is_unannounced(const struct via_op *op, uint32_t events)
 {
     return !is_reported(op->side, events) && via_conn_is_local(op->conn) &&
-           via_conn_has_pipes(op->conn) && (via_side_flags(op->side) & SAID) == 0;
+           via_conn_has_pipes(op->conn) && (via_side_flags(op->side) & ANNOUNCED) == 0;
 }
 
 /* True if no process holds the other end. The kernel sends FIN a little before its socket loses its
@@ -87,7 +87,7 @@ static bool is_death(struct via_op *op)
 
 /* Sends a byte that no process reads. The peer's kernel answers by RST, because the bytes just
  * written were unread. */
-static void send_to_nobody(struct via_op *op)
+static void provoke_reset(struct via_op *op)
 {
     int saved = errno;
     (void)!VIA_REAL(send)(op->fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -106,7 +106,7 @@ static uint32_t lose(struct via_op *op)
 uint32_t via_io_peer_ended(struct via_op *op, uint32_t events, size_t fresh)
 {
     struct via_side *side = op->side;
-    if (!is_unsaid(op, events)) {
+    if (!is_unannounced(op, events)) {
         return 0;
     }
     bool unread = via_stream_tx_is_unread(&side->tx, fresh);
@@ -114,7 +114,7 @@ uint32_t via_io_peer_ended(struct via_op *op, uint32_t events, size_t fresh)
         return 0;
     }
     if (!unread) {
-        send_to_nobody(op);
+        provoke_reset(op);
         return 0;
     }
     return lose(op);
@@ -122,7 +122,7 @@ uint32_t via_io_peer_ended(struct via_op *op, uint32_t events, size_t fresh)
 
 uint32_t via_io_fabric_ended(struct via_op *op)
 {
-    /* Pairs with the release in take_in(). */
+    /* Pairs with the release in note_state(). */
     uint32_t seen = atomic_load_explicit(&op->side->shadow, memory_order_acquire);
     if ((seen & POLLRDHUP) == 0 || is_reported(op->side, seen) ||
         op->conn->carrier->end_of(op->conn) != VIA_CARRIER_END_RESET) {
@@ -169,7 +169,7 @@ int via_io_take_time_out(struct via_op *op)
 {
     uint8_t due = VIA_LOST_TIMED_OUT;
     return via_io_is_given_up(op) && atomic_compare_exchange_strong_explicit(
-                                         &op->side->lost, &due, VIA_LOST_TIMED_OUT_TOLD,
+                                         &op->side->lost, &due, VIA_LOST_TIMED_OUT_REPORTED,
                                          memory_order_relaxed, memory_order_relaxed)
                ? -ETIMEDOUT
                : 0;
@@ -192,7 +192,8 @@ int via_io_end(struct via_op *op)
         return via_io_take_time_out(op);
     }
     if (state == VIA_LOST_DUE && !reset(op)) {
-        return atomic_exchange_explicit(lost, VIA_LOST_TOLD, memory_order_relaxed) == VIA_LOST_DUE
+        return atomic_exchange_explicit(lost, VIA_LOST_REPORTED, memory_order_relaxed) ==
+                       VIA_LOST_DUE
                    ? -ECONNRESET
                    : 0;
     }

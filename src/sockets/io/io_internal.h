@@ -110,7 +110,7 @@ ssize_t via_io_send_once(struct via_op *op, struct via_iov *iov, int flags);
 /* With the tx token: true if no process will ever read bytes written to the pipe. */
 bool via_tx_peer_is_gone(struct via_op *op);
 /* The same from the kernel's state: true if no process holds the other end any more. */
-bool via_tx_is_held_no_more(struct via_op *op);
+bool via_tx_has_lost_holder(struct via_op *op);
 
 /* A cleanup handler for a thread that is cancelled in its call; its argument is the struct
  * via_op. */

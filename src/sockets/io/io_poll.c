@@ -26,7 +26,7 @@
 
 /* Records these events. Returns the state of the kernel's socket. fresh: see
  * via_io_poll_kernel_after(). */
-static uint32_t take_in(struct via_op *op, uint32_t events, size_t fresh)
+static uint32_t note_state(struct via_op *op, uint32_t events, size_t fresh)
 {
     uint32_t gone = events & VIA_POLL_GONE;
     if (via_unlikely(gone != 0)) {
@@ -45,7 +45,7 @@ static uint32_t take_in(struct via_op *op, uint32_t events, size_t fresh)
 
 void via_io_note_kernel_events(struct via_op *op, uint32_t events)
 {
-    take_in(op, events, 0);
+    note_state(op, events, 0);
 }
 
 /* The socket's state without poll(), which takes no entry where RLIMIT_NOFILE is 0. */
@@ -83,7 +83,7 @@ static uint32_t ask_kernel(struct via_op *op, uint32_t events, size_t fresh)
         uint32_t seen = errno == EINVAL ? state_without_poll(op->fd) : 0;
         pfd.revents = (short)(seen & (events | VIA_POLL_GONE));
     }
-    return take_in(op, (uint32_t)(unsigned short)pfd.revents, fresh);
+    return note_state(op, (uint32_t)(unsigned short)pfd.revents, fresh);
 }
 
 uint32_t via_io_poll_kernel(struct via_op *op)
@@ -199,7 +199,7 @@ static bool is_at_kernel_end(struct via_op *op)
 }
 
 /* True if the kernel has reported the end, or the peer has announced it. */
-static bool is_end_said(const struct via_op *op)
+static bool is_end_known(const struct via_op *op)
 {
     return atomic_load_explicit(&op->side->shadow, memory_order_acquire) != 0 ||
            (via_side_flags(op->side) & (VIA_FLAG_CLOSED | VIA_FLAG_FIN)) != 0;
@@ -229,7 +229,7 @@ uint32_t via_io_ready(struct via_op *op, uint32_t wanted)
         ask |= POLLRDHUP; /* unread data does not hide the end of both directions */
         bits |= op->side->shutting != 0 && op->side->rx_shut != 0 ? (uint32_t)POLLHUP : 0;
     }
-    if (ask != 0 || via_unlikely(is_end_said(op))) {
+    if (ask != 0 || via_unlikely(is_end_known(op))) {
         uint32_t seen = ask_kernel(op, ask, 0);
         if ((wanted & ask & OUT_EVENTS) != 0 && (seen & OUT_EVENTS) == 0) {
             via_io_note_full(op);

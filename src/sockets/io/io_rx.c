@@ -317,7 +317,7 @@ static ssize_t recv_once(struct via_op *op, struct via_iov *iov, int flags)
     ssize_t n = recv_piped(op, iov, flags);
     via_carrier_rx_end(op->conn);
     if (n == -EAGAIN) {
-        via_fabric_take_in();
+        via_fabric_handle_results();
     }
     if (n <= 0 && !op->side->rx.ended && via_unlikely(via_io_is_given_up(op))) {
         n = via_io_take_time_out(op);
@@ -370,7 +370,7 @@ static ssize_t take_now(struct via_op *op, void *buf, size_t bytes, int flags)
 }
 
 /* The pipe is empty. May the call wait without a limit? */
-static bool is_waiting_for_ever(const struct via_op *op, int flags)
+static bool is_waiting_without_limit(const struct via_op *op, int flags)
 {
     struct via_side *side = op->side;
     return (flags & MSG_DONTWAIT) == 0 && !via_op_is_nonblocking(op) &&
@@ -381,7 +381,7 @@ static bool is_waiting_for_ever(const struct via_op *op, int flags)
 ssize_t via_io_recv_now(struct via_op *op, void *buf, size_t bytes, int flags)
 {
     ssize_t n = take_now(op, buf, bytes, flags);
-    if (n == 0 && bytes != 0 && is_waiting_for_ever(op, flags)) {
+    if (n == 0 && bytes != 0 && is_waiting_without_limit(op, flags)) {
         int saved = errno;
         int rc = via_io_wait(op, POLLIN, VIA_NEVER_NS);
         errno = saved;

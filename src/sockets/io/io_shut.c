@@ -32,11 +32,11 @@ static int publish_shut(struct via_conn *conn)
     flags |= side->tx_shut != 0 && via_conn_is_local(conn) ? VIA_FLAG_FIN : 0;
     flags |= side->tx_shut != 0 && side->rx_shut != 0 ? VIA_FLAG_CLOSED : 0;
     if (!via_conn_has_pipes(conn) || side->shutting != 0 ||
-        (flags & ~side->said & ~(uint64_t)VIA_FLAG_TAKEN) == 0) {
+        (flags & ~side->sent_flags & ~(uint64_t)VIA_FLAG_TAKEN) == 0) {
         return 0;
     }
-    side->said |= flags;
-    return conn->carrier->say(conn, side->said, false);
+    side->sent_flags |= flags;
+    return conn->carrier->say(conn, side->sent_flags, false);
 }
 
 void via_io_shut_now(struct via_conn *conn, int fd)
@@ -116,11 +116,11 @@ static bool end_writing(struct via_op *op)
 static void notify_peer(struct via_op *op)
 {
     if (via_tx_take(op) == 0) {
-        uint64_t before = op->side->said;
+        uint64_t before = op->side->sent_flags;
         publish_shut(op->conn);
-        bool told = op->side->said != before;
+        bool reported = op->side->sent_flags != before;
         via_tx_give(op);
-        if (told && !via_conn_is_local(op->conn) && !op->conn->carrier->is_cut_off(op->conn)) {
+        if (reported && !via_conn_is_local(op->conn) && !op->conn->carrier->is_cut_off(op->conn)) {
             wait_all_sent(op, SHUT_NS);
         }
     }
@@ -159,11 +159,11 @@ int via_io_shutdown(struct via_op *op, int how)
      * learn of it from this counter, and wake by the ring below. */
     atomic_fetch_add_explicit(&side->shuts, 1, memory_order_relaxed);
     bool later = how != SHUT_RD && side->shutting != 0; /* as announced before */
-    bool told = false; /* the kernel's, if another thread has left the pipes meanwhile */
+    bool reported = false; /* the kernel's, if another thread has left the pipes meanwhile */
     if (how != SHUT_RD && side->tx_shut == 0 &&
         (via_side_is_in(side, VIA_PHASES_REPLAY) || via_conn_has_pipes(op->conn))) {
         later = !end_writing(op);
-        told = !later && side->shutting == 0;
+        reported = !later && side->shutting == 0;
     }
     if (how != SHUT_WR) {
         atomic_store_explicit(&side->rx_shut, 1, memory_order_relaxed);
@@ -174,7 +174,7 @@ int via_io_shutdown(struct via_op *op, int how)
     if (!later || how == SHUT_RDWR) {
         /* If this end has announced it, and the peer has closed since, the kernel returns
          * ENOTCONN. */
-        rc = VIA_REAL(shutdown)(op->fd, later ? SHUT_RD : how) == 0 || told ? 0 : -errno;
+        rc = VIA_REAL(shutdown)(op->fd, later ? SHUT_RD : how) == 0 || reported ? 0 : -errno;
     }
     if (!later && how != SHUT_RD) {
         atomic_store_explicit(&side->shutting, 0, memory_order_relaxed);

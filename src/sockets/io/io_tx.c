@@ -191,7 +191,7 @@ static void poll_hangup_sometimes(struct via_op *op, size_t fresh)
     }
 }
 
-bool via_tx_is_held_no_more(struct via_op *op)
+bool via_tx_has_lost_holder(struct via_op *op)
 {
     struct via_side *side = op->side;
     uint32_t seen = atomic_load_explicit(&side->shadow, memory_order_relaxed);
@@ -215,7 +215,7 @@ bool via_tx_is_held_no_more(struct via_op *op)
 static bool peer_is_gone(struct via_op *op)
 {
     return via_unlikely((via_side_flags(op->side) & VIA_FLAG_CLOSED) != 0) ||
-           via_tx_is_held_no_more(op);
+           via_tx_has_lost_holder(op);
 }
 
 bool via_tx_peer_is_gone(struct via_op *op)
@@ -277,7 +277,7 @@ ssize_t via_io_send_once(struct via_op *op, struct via_iov *iov, int flags)
             }
             poll_hangup_sometimes(op, 0);
             if (!via_conn_is_local(op->conn)) {
-                via_fabric_take_in();
+                via_fabric_handle_results();
                 n = via_io_take_time_out(op) != 0 ? -ETIMEDOUT : n;
             }
             return n == -EPROTO ? -ECONNRESET : n;

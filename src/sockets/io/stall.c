@@ -13,7 +13,7 @@
 
 /* With both tokens: returns credit for all read bytes, and reads the beginning of the peer's pipe
  * span. */
-static void take_in(struct via_op *op)
+static void return_credits(struct via_op *op)
 {
     via_carrier_rx_begin(op->conn);
     via_rx_next(op);
@@ -51,13 +51,13 @@ static uint64_t check_stall(struct via_op *op)
     struct via_side *side = op->side;
     if (via_stream_stall_is_hidden(&side->tx, &side->rx) && kernel_is_full(op) &&
         !VIA_MUTANT(CONN_HIDDEN_BEGIN)) {
-        take_in(op);
+        return_credits(op);
         return VIA_STREAM_STALL_NS;
     }
     if (!via_stream_stall_is_full(&side->tx)) {
         return VIA_NEVER_NS;
     }
-    take_in(op);
+    return_credits(op);
     bool due = via_stream_stall_is_due(&side->stall, &side->tx, &side->rx, kernel_is_unread(op),
                                        via_os_now_ns());
     return due && spill(op) ? 0 : VIA_STREAM_STALL_NS;

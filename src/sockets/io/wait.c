@@ -32,7 +32,7 @@
 /* How often to yield, so that a thread that waits on the same CPU gets it. */
 #define YIELD_US 8u
 /* How long a thread sleeps without a descriptor for its bells. */
-#define DEAF_NS VIA_MSEC_NS
+#define WITHOUT_BELLS_NS VIA_MSEC_NS
 /* If a yield takes longer than this, another thread had the CPU. */
 #define TAKEN_US 1u
 
@@ -42,7 +42,7 @@
 
 /* A thread's epoll set, by which it waits for bells; edge-triggered, because bells are never
  * drained. */
-struct ear {
+struct bell_set {
     _Atomic int fd; /* 0: not made yet */
     uint64_t bells; /* bells that are registered */
     bool calls;     /* the descriptor for calls of peers is registered, too: steward.h */
@@ -54,12 +54,12 @@ struct ear {
 static __thread struct via_spin spin __attribute__((tls_model("initial-exec")));
 /* The program's setting for this thread: 1: spin, -1: do not, 0: follow the rules. */
 static __thread signed char wanted __attribute__((tls_model("initial-exec")));
-static __thread struct ear *ear __attribute__((tls_model("initial-exec")));
+static __thread struct bell_set *bell_set __attribute__((tls_model("initial-exec")));
 __thread int via_cancel_kept __attribute__((tls_model("initial-exec")));
 
 static __thread struct via_wait *innermost __attribute__((tls_model("initial-exec")));
 
-static struct via_pool ear_pool = VIA_POOL_INIT(sizeof(struct ear), 65536);
+static struct via_pool bell_set_pool = VIA_POOL_INIT(sizeof(struct bell_set), 65536);
 
 /* --- spinning -------------------------------------------------------------------------------- */
 
@@ -89,12 +89,12 @@ void via_wait_begin(struct via_wait *wait)
 }
 
 /* Yields the CPU to other threads. Returns the time afterwards. */
-static uint64_t make_way(struct via_wait *wait, uint64_t before)
+static uint64_t yield_cpu(struct via_wait *wait, uint64_t before)
 {
     sched_yield();
     uint64_t now = via_os_ticks();
     bool taken = now - before > via_os_us_to_ticks(TAKEN_US);
-    wait->taken_at = taken ? wait->looks : 0;
+    wait->taken_at = taken ? wait->polls : 0;
     wait->yield_ticks = spin.yields && taken ? now : now + via_os_us_to_ticks(YIELD_US);
     return now;
 }
@@ -110,12 +110,12 @@ bool via_wait_spin(struct via_wait *wait)
         return false;
     }
     via_cpu_pause();
-    if (++wait->looks % POLLS_PER_CLOCK != 0 && via_likely(!spin.yields)) {
+    if (++wait->polls % POLLS_PER_CLOCK != 0 && via_likely(!spin.yields)) {
         return true;
     }
     uint64_t now = via_os_ticks();
     if (via_unlikely(now > wait->yield_ticks)) {
-        now = make_way(wait, now);
+        now = yield_cpu(wait, now);
     }
     wait->was_off = now - wait->last_ticks > via_os_us_to_ticks(GAP_US);
     wait->last_ticks = now;
@@ -137,16 +137,16 @@ void via_wait_end(const struct via_wait *wait)
      * estimate much. */
     uint64_t now = wait->slept_ticks == 0 ? wait->last_ticks : via_os_ticks();
     via_spin_learn(&spin, now - wait->begin_ticks, wait->slept_ticks);
-    if (wait->looks != 0) {
-        via_spin_made_way(&spin, wait->slept_ticks == 0 && wait->taken_at == wait->looks);
+    if (wait->polls != 0) {
+        via_spin_learn_yield(&spin, wait->slept_ticks == 0 && wait->taken_at == wait->polls);
     }
     innermost = wait->outer;
     /* A signal handler's wait may have consumed edges that the interrupted wait, which was about to
      * sleep, has not seen. (A wait that longjmp() has left lies below on the stack, which grows
      * down.) */
-    if (via_unlikely(wait->outer > wait) && wait->slept_ticks != 0 && ear != NULL &&
-        ear->bells != 0) {
-        via_sock_bell_ring((unsigned)__builtin_ctzll(ear->bells));
+    if (via_unlikely(wait->outer > wait) && wait->slept_ticks != 0 && bell_set != NULL &&
+        bell_set->bells != 0) {
+        via_sock_bell_ring((unsigned)__builtin_ctzll(bell_set->bells));
     }
 }
 
@@ -162,39 +162,39 @@ void via_wait_slept(struct via_wait *wait)
 
 /* --- sleeping -------------------------------------------------------------------------------- */
 
-static pthread_key_t ear_key;
-static pthread_once_t ear_key_once = PTHREAD_ONCE_INIT;
+static pthread_key_t bell_set_key;
+static pthread_once_t bell_set_key_once = PTHREAD_ONCE_INIT;
 
-static void close_ear(void *of_thread)
+static void close_bell_set(void *of_thread)
 {
-    struct ear *dead = of_thread;
+    struct bell_set *dead = of_thread;
     via_hidden_close(&dead->fd);
-    via_pool_put(&ear_pool, dead);
-    ear = NULL;
+    via_pool_put(&bell_set_pool, dead);
+    bell_set = NULL;
 }
 
-static void make_ear_key(void)
+static void make_bell_set_key(void)
 {
-    pthread_key_create(&ear_key, close_ear);
+    pthread_key_create(&bell_set_key, close_bell_set);
 }
 
-static bool open_ear(void)
+static bool open_bell_set(void)
 {
-    if (ear == NULL) {
-        pthread_once(&ear_key_once, make_ear_key);
-        ear = via_pool_get(&ear_pool);
-        pthread_setspecific(ear_key, ear);
+    if (bell_set == NULL) {
+        pthread_once(&bell_set_key_once, make_bell_set_key);
+        bell_set = via_pool_get(&bell_set_pool);
+        pthread_setspecific(bell_set_key, bell_set);
     }
-    if (ear == NULL) {
+    if (bell_set == NULL) {
         return false;
     }
-    if (ear->fd <= 0) {
+    if (bell_set->fd <= 0) {
         int fd = VIA_REAL(epoll_create1)(EPOLL_CLOEXEC);
-        ear->bells = 0;
-        ear->calls = false;
-        ear->conn = 0;
-        ear->watched = false;
-        if (fd < 0 || via_hidden_new(fd, &ear->fd) != 0) {
+        bell_set->bells = 0;
+        bell_set->calls = false;
+        bell_set->conn = 0;
+        bell_set->watched = false;
+        if (fd < 0 || via_hidden_new(fd, &bell_set->fd) != 0) {
             return false;
         }
     }
@@ -202,28 +202,28 @@ static bool open_ear(void)
 }
 
 /* The set's descriptor with these bells registered, or -1. */
-static int listening_ear(uint64_t bells)
+static int watch_bells(uint64_t bells)
 {
-    if (via_unlikely(ear == NULL || ear->fd <= 0) && !open_ear()) {
+    if (via_unlikely(bell_set == NULL || bell_set->fd <= 0) && !open_bell_set()) {
         return -1;
     }
-    for (uint64_t new = bells & ~ear->bells; new != 0; new &= new - 1) {
+    for (uint64_t new = bells & ~bell_set->bells; new != 0; new &= new - 1) {
         struct epoll_event event = {.events = VIA_BELL_EVENTS};
         VIA_REAL(epoll_ctl)
-        (ear->fd, EPOLL_CTL_ADD, via_sock_bell_fd((unsigned)__builtin_ctzll(new)), &event);
+        (bell_set->fd, EPOLL_CTL_ADD, via_sock_bell_fd((unsigned)__builtin_ctzll(new)), &event);
     }
-    ear->bells |= bells;
-    if (!ear->calls && via_steward_is_wanted()) {
+    bell_set->bells |= bells;
+    if (!bell_set->calls && via_steward_is_wanted()) {
         struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data = {.u64 = CALLS}};
-        ear->calls = true;
-        VIA_REAL(epoll_ctl)(ear->fd, EPOLL_CTL_ADD, via_sock_bell_calls(), &event);
+        bell_set->calls = true;
+        VIA_REAL(epoll_ctl)(bell_set->fd, EPOLL_CTL_ADD, via_sock_bell_calls(), &event);
     }
-    return ear->fd;
+    return bell_set->fd;
 }
 
 /* Handles events of the set: calls are for the whole process. Returns the kernel's events of the
  * registered connection. */
-static uint32_t take_in(const struct epoll_event *events, int count, uint64_t conn)
+static uint32_t handle_events(const struct epoll_event *events, int count, uint64_t conn)
 {
     uint32_t seen = 0;
     bool called = false;
@@ -241,10 +241,10 @@ static uint32_t take_in(const struct epoll_event *events, int count, uint64_t co
  * events. */
 static void watch_none(void)
 {
-    if (ear != NULL && ear->watched) {
+    if (bell_set != NULL && bell_set->watched) {
         /* Fails if the connection was closed: it is then not registered any more. */
-        VIA_REAL(epoll_ctl)(ear->fd, EPOLL_CTL_DEL, ear->conn_fd, NULL);
-        ear->watched = false;
+        VIA_REAL(epoll_ctl)(bell_set->fd, EPOLL_CTL_DEL, bell_set->conn_fd, NULL);
+        bell_set->watched = false;
     }
 }
 
@@ -253,20 +253,20 @@ uint64_t via_sleep_ns_max(void)
     return via_min(via_fabric_sleep_ns_max(), via_shared_sleep_ns_max());
 }
 
-static uint64_t deaf_until(uint64_t deadline_ns)
+static uint64_t until_without_bells(uint64_t deadline_ns)
 {
-    return deadline_ns == 0 ? 0 : via_min(deadline_ns, via_os_now_ns() + DEAF_NS);
+    return deadline_ns == 0 ? 0 : via_min(deadline_ns, via_os_now_ns() + WITHOUT_BELLS_NS);
 }
 
 /* fds[count] is for the set's descriptor. */
-static int poll_with_ear(struct pollfd *fds, unsigned count, uint64_t deadline_ns,
-                         const sigset_t *mask)
+static int poll_with_bells(struct pollfd *fds, unsigned count, uint64_t deadline_ns,
+                           const sigset_t *mask)
 {
     struct timespec storage;
     int n = VIA_REAL(ppoll)(fds, count + 1, via_os_time_left(deadline_ns, &storage), mask);
     if (via_unlikely(n < 0 && errno == EINVAL)) {
         /* The kernel polls no more than RLIMIT_NOFILE entries: only the program's. */
-        deadline_ns = deaf_until(deadline_ns);
+        deadline_ns = until_without_bells(deadline_ns);
         n = VIA_REAL(ppoll)(fds, count, via_os_time_left(deadline_ns, &storage), mask);
     }
     return n;
@@ -281,14 +281,14 @@ int via_sleep(struct pollfd *fds, unsigned count, uint64_t bells, uint64_t deadl
         deadline_ns = via_min(deadline_ns, via_os_now_ns() + most_ns);
     }
     watch_none();
-    int ear_fd = bells != 0 || via_steward_is_wanted() ? listening_ear(bells) : -1;
-    if (via_unlikely(bells != 0 && ear_fd < 0)) {
-        deadline_ns = deaf_until(deadline_ns); /* no bell can wake this thread */
+    int set_fd = bells != 0 || via_steward_is_wanted() ? watch_bells(bells) : -1;
+    if (via_unlikely(bells != 0 && set_fd < 0)) {
+        deadline_ns = until_without_bells(deadline_ns); /* no bell can wake this thread */
     }
-    fds[count] = (struct pollfd){.fd = ear_fd, .events = POLLIN};
+    fds[count] = (struct pollfd){.fd = set_fd, .events = POLLIN};
     via_signals_mark();
     via_cancel_allow();
-    int n = poll_with_ear(fds, count, deadline_ns, mask);
+    int n = poll_with_bells(fds, count, deadline_ns, mask);
     via_cancel_defer();
     if (n < 0) {
         return -errno;
@@ -299,8 +299,8 @@ int via_sleep(struct pollfd *fds, unsigned count, uint64_t bells, uint64_t deadl
         int taken;
         /* Consumes the edges, so that the next sleep waits. */
         do {
-            taken = VIA_REAL(epoll_wait)(ear_fd, events, 8, 0);
-            take_in(events, taken, 0);
+            taken = VIA_REAL(epoll_wait)(set_fd, events, 8, 0);
+            handle_events(events, taken, 0);
         } while (taken == 8);
         n--;
     }
@@ -315,20 +315,20 @@ int via_sleep(struct pollfd *fds, unsigned count, uint64_t bells, uint64_t deadl
 
 static bool watch(int fd, uint64_t conn, uint64_t bells)
 {
-    if (bells == 0 || via_fabric_sleep_ns_max() != VIA_NEVER_NS || listening_ear(bells) < 0) {
+    if (bells == 0 || via_fabric_sleep_ns_max() != VIA_NEVER_NS || watch_bells(bells) < 0) {
         return false;
     }
-    if (ear->conn != conn || ear->conn_fd != fd) {
+    if (bell_set->conn != conn || bell_set->conn_fd != fd) {
         watch_none();
-        ear->conn = conn; /* registering pays from the second time on */
-        ear->conn_fd = fd;
+        bell_set->conn = conn; /* registering pays from the second time on */
+        bell_set->conn_fd = fd;
         return false;
     }
-    if (!ear->watched) {
+    if (!bell_set->watched) {
         struct epoll_event event = {.events = EPOLLRDHUP | EPOLLET, .data = {.u64 = conn}};
-        ear->watched = VIA_REAL(epoll_ctl)(ear->fd, EPOLL_CTL_ADD, fd, &event) == 0;
+        bell_set->watched = VIA_REAL(epoll_ctl)(bell_set->fd, EPOLL_CTL_ADD, fd, &event) == 0;
     }
-    return ear->watched;
+    return bell_set->watched;
 }
 
 int via_sleep_watching(int fd, uint64_t conn, uint64_t bells, uint64_t most_ns,
@@ -342,20 +342,20 @@ int via_sleep_watching(int fd, uint64_t conn, uint64_t bells, uint64_t most_ns,
     int most_ms = most_ns == VIA_NEVER_NS ? -1 : (int)(most_ns / VIA_MSEC_NS);
     via_signals_mark();
     via_cancel_allow();
-    int n = VIA_REAL(epoll_wait)(ear->fd, events, 8, most_ms);
+    int n = VIA_REAL(epoll_wait)(bell_set->fd, events, 8, most_ms);
     via_cancel_defer();
     *ret_events = 0;
     if (n < 0) {
         return -errno;
     }
-    *ret_events = take_in(events, n, conn);
+    *ret_events = handle_events(events, n, conn);
     return 0;
 }
 
 void via_wait_forked(void)
 {
     /* The set is shared with the parent, which would miss events that the child consumes. */
-    if (ear != NULL) {
-        via_hidden_close(&ear->fd);
+    if (bell_set != NULL) {
+        via_hidden_close(&bell_set->fd);
     }
 }

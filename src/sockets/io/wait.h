@@ -25,7 +25,7 @@ struct via_wait {
     uint64_t slept_ticks;
     uint64_t asked_ticks;   /* when the kernel was last asked */
     struct via_wait *outer; /* the wait that this one's signal handler has interrupted */
-    uint32_t looks;
+    uint32_t polls;
     bool was_off;      /* another thread had the CPU just now, for long */
     uint32_t taken_at; /* the check after which another thread had the CPU, 0 = none */
 };

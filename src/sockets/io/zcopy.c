@@ -282,7 +282,7 @@ static bool reader_is_dead(struct via_op *op)
 {
     bool dead = false;
     if (via_tx_take(op) == 0) {
-        dead = via_tx_is_held_no_more(op);
+        dead = via_tx_has_lost_holder(op);
         via_tx_give(op);
     }
     return dead;

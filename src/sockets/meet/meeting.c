@@ -38,8 +38,8 @@ bool via_meeting_is_open_allowed(void)
 {
     unsigned top = via_fds_top();
     unsigned most = room();
-    for (unsigned looks = 0; via_hidden_meeting_count() >= most; looks++) {
-        if (looks == POLLS_MAX || top == 0) {
+    for (unsigned polls = 0; via_hidden_meeting_count() >= most; polls++) {
+        if (polls == POLLS_MAX || top == 0) {
             return false;
         }
         give_up((int)(atomic_fetch_add_explicit(&hand, 1, memory_order_relaxed) % top), false);

@@ -19,7 +19,7 @@
 #define SLEEP_NS VIA_MSEC_NS
 
 struct waiting {
-    unsigned looks;
+    unsigned polls;
     unsigned pauses;
     bool waited;
 };
@@ -42,25 +42,25 @@ static void wait_more(struct via_token *token, uint32_t holder, struct waiting *
 {
     uint64_t left_ns = 0;
     waiting->waited = true;
-    if (waiting->looks >= POLLS_ASK) {
+    if (waiting->polls >= POLLS_ASK) {
         left_ns = turn_left_ns(token);
     }
     if (left_ns != 0) {
         /* Without a request no thread wakes this one. */
         via_os_futex_wait(&token->holder, holder, left_ns);
-        waiting->looks = POLLS_ASK;
+        waiting->polls = POLLS_ASK;
         waiting->pauses = 1;
         return;
     }
-    if (waiting->looks < POLLS) {
-        if (waiting->looks >= POLLS_ASK &&
+    if (waiting->polls < POLLS) {
+        if (waiting->polls >= POLLS_ASK &&
             atomic_load_explicit(&token->asked, memory_order_relaxed) == 0) {
             atomic_fetch_or_explicit(&token->asked, VIA_TOKEN_SPINS, memory_order_relaxed);
         }
         for (unsigned i = 0; i < waiting->pauses; i++) {
             via_cpu_pause();
         }
-        waiting->looks++;
+        waiting->polls++;
         waiting->pauses = via_min(2 * waiting->pauses, PAUSES_MAX);
         return;
     }

@@ -15,10 +15,10 @@ uint32_t via_edge_next_record(const struct via_pipe_reader *pipe, uint32_t seque
     return sequence;
 }
 
-bool via_edge_is_missed(const struct via_edge *told, uint32_t events, uint32_t read)
+bool via_edge_is_missed(const struct via_edge *reported, uint32_t events, uint32_t read)
 {
     return (events & EPOLLET) != 0 && (events & VIA_EDGE_READ) != 0 &&
-           via_seq_is_before_u32(told->sequence, read);
+           via_seq_is_before_u32(reported->sequence, read);
 }
 
 /* The record up to which the bits report. A program that gets POLLIN reads everything. If it gets
@@ -29,35 +29,36 @@ static uint32_t last_reported(const struct via_edge_now *now)
 }
 
 /* True if records have arrived after those that were reported, whether they were taken or not. */
-static bool has_records(const struct via_edge *told, const struct via_edge_now *now)
+static bool has_records(const struct via_edge *reported, const struct via_edge_now *now)
 {
     return now->piped && (now->events & VIA_EDGE_READ) != 0 &&
-           (via_edge_is_missed(told, now->events, now->read) ||
-            last_reported(now) != told->sequence);
+           (via_edge_is_missed(reported, now->events, now->read) ||
+            last_reported(now) != reported->sequence);
 }
 
 /* True if the kernel has reported bytes that the program waits for, or has been asked again. */
-static bool has_kernel_bytes(const struct via_edge *told, const struct via_edge_now *now)
+static bool has_kernel_bytes(const struct via_edge *reported, const struct via_edge_now *now)
 {
-    return told->recheck && ((now->bits & VIA_EDGE_URGENT) != 0 ||
-                             (now->reads_kernel && (now->events & VIA_EDGE_READ) != 0));
+    return reported->recheck && ((now->bits & VIA_EDGE_URGENT) != 0 ||
+                                 (now->reads_kernel && (now->events & VIA_EDGE_READ) != 0));
 }
 
-bool via_edge_is_news(const struct via_edge *told, const struct via_edge_now *now)
+bool via_edge_is_news(const struct via_edge *reported, const struct via_edge_now *now)
 {
-    return now->bits != 0 && (told->due || now->shuts != told->shuts || has_records(told, now) ||
-                              ((now->bits & VIA_EDGE_OUT) != 0 && now->full != told->full) ||
-                              (now->ends & ~told->ends) != 0 || has_kernel_bytes(told, now));
+    return now->bits != 0 &&
+           (reported->due || now->shuts != reported->shuts || has_records(reported, now) ||
+            ((now->bits & VIA_EDGE_OUT) != 0 && now->full != reported->full) ||
+            (now->ends & ~reported->ends) != 0 || has_kernel_bytes(reported, now));
 }
 
-void via_edge_report(struct via_edge *told, const struct via_edge_now *now)
+void via_edge_report(struct via_edge *reported, const struct via_edge_now *now)
 {
-    told->due = false;
-    told->recheck = false;
-    told->shuts = now->shuts;
-    told->sequence = last_reported(now);
+    reported->due = false;
+    reported->recheck = false;
+    reported->shuts = now->shuts;
+    reported->sequence = last_reported(now);
     if ((now->bits & VIA_EDGE_OUT) != 0) {
-        told->full = now->full;
+        reported->full = now->full;
     }
-    told->ends |= now->ends;
+    reported->ends |= now->ends;
 }

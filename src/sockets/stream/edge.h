@@ -53,12 +53,12 @@ struct via_edge_now {
 uint32_t via_edge_next_record(const struct via_pipe_reader *pipe, uint32_t sequence);
 
 /* Have unreported records been read? Then there is an edge for room. */
-bool via_edge_is_missed(const struct via_edge *told, uint32_t events, uint32_t read);
+bool via_edge_is_missed(const struct via_edge *reported, uint32_t events, uint32_t read);
 
 /* Does `bits` contain anything unreported? */
-bool via_edge_is_news(const struct via_edge *told, const struct via_edge_now *now);
+bool via_edge_is_news(const struct via_edge *reported, const struct via_edge_now *now);
 
 /* Records that `now` has been reported. */
-void via_edge_report(struct via_edge *told, const struct via_edge_now *now);
+void via_edge_report(struct via_edge *reported, const struct via_edge_now *now);
 
 #endif

@@ -62,7 +62,7 @@ static inline void via_spin_learn(struct via_spin *spin, uint64_t waited_ticks,
 
 /* A wait with more than one check has ended. came: the event came while another thread had the CPU,
  * so this thread waits for a thread on its own CPU. */
-static inline void via_spin_made_way(struct via_spin *spin, bool came)
+static inline void via_spin_learn_yield(struct via_spin *spin, bool came)
 {
     spin->yields = came;
 }

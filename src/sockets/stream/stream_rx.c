@@ -124,7 +124,7 @@ void via_stream_rx_pulled(struct via_stream_rx *rx, uint64_t bytes)
 /* --- records --------------------------------------------------------------------------------- */
 
 /* Handles a record that was just taken. 0, or -EPROTO. */
-static int take_in(struct via_stream_rx *rx)
+static int handle_record(struct via_stream_rx *rx)
 {
     struct via_stream_head head;
     memcpy(&head, rx->record.head, sizeof(head));
@@ -205,7 +205,7 @@ int via_stream_rx_next(struct via_stream_rx *rx)
         if (rc < 0) {
             return breaks(rx);
         }
-        rc = take_in(rx);
+        rc = handle_record(rx);
         if (rc < 0) {
             return rc;
         }
