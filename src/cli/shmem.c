@@ -26,7 +26,7 @@ static int trace(char **options)
     struct via_error err = {0};
     char *argv[8] = {(char *)"oshrun", (char *)"--trace"};
 
-    for (int i = 0; options[i] != NULL && i < 4; i++) {
+    for (int i = 0; i < 4 && options[i] != NULL; i++) {
         argv[2 + i] = options[i];
     }
     if (via_find_oshrun(&oshrun, &err) == 0) {

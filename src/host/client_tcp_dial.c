@@ -241,7 +241,7 @@ static int ask_host(struct via_attach *attach, unsigned host, struct via_attach_
 static int dial_host(struct via_remote *remote)
 {
     struct via_attach *attach = remote->attach;
-    struct via_attach_direct direct;
+    struct via_attach_direct direct = {0};
     int rc = check_room(remote);
     if (rc == 0) {
         rc = ask_host(attach, remote->host, &direct);

@@ -69,8 +69,9 @@ static struct request make(const struct via_ip_route *route, unsigned short type
                   .rtm_scope = four ? RT_SCOPE_LINK : RT_SCOPE_UNIVERSE,
                   .rtm_type = RTN_UNICAST},
     };
+    uint32_t device = route->device;
     append(&request, RTA_DST, route->to, route->address_bytes);
-    append(&request, RTA_OIF, &(uint32_t){route->device}, sizeof(uint32_t));
+    append(&request, RTA_OIF, &device, sizeof(device));
     return request;
 }
 

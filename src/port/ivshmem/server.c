@@ -109,7 +109,9 @@ static int send_news(const struct via_ivshmem_server *server, struct client *to,
     int rc = 0;
     if (told->life != 0 && !(is_peer(of) && told->life == of->life)) {
         rc = send_message(to, id, -1);
-        *told = rc == 0 ? (struct told){0} : *told;
+        if (rc == 0) {
+            *told = (struct told){0};
+        }
     }
     while (rc == 0 && is_peer(of) && told->vectors_count < server->vectors) {
         rc = send_message(to, id, of->vector[told->vectors_count]);
