@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Direct connections between processes (src/host/client_tcp.h), both ends. An owner of memory gets
- * requests: each is answered as a model of the memory says, and nothing outside the segment
- * changes. An end that puts and gets is given answers: it takes them or ends the connection, and
- * writes nowhere but where it wants them.
+ * Direct connections between processes (src/host/client_tcp.h), both ends, and the end of a host.
+ * An owner of memory, or its host, gets requests: each is answered as a model of the memory says,
+ * and nothing outside the segment changes. An end that puts and gets is given answers: it takes
+ * them or ends the connection, and writes nowhere but where it wants them.
  *
  * Input: a byte of options, then requests or answers. The options say in which pieces requests are
  * sent, too.
@@ -21,6 +21,7 @@
 
 #define OPTION_ANSWERS 0x01u
 #define OPTION_STRANGER 0x02u
+#define OPTION_HOST 0x20u     /* requests go to the owner's host */
 #define SEGMENT_BYTES 100001u /* more than what is received in one piece */
 #define GUARD_BYTES (256u << 10)
 #define HANDLE UINT64_C(0x123456789abc)
@@ -59,6 +60,75 @@ static struct owner *owner_new(void)
     owner->attach.serve = serve;
     require(via_tcp_serve(&owner->segment) == 0);
     return owner;
+}
+
+/* --- the owner's host ------------------------------------------------------------------------- */
+
+#define HOST_PEER 7u
+
+static const uint8_t host_token[VIA_TCP_TOKEN_BYTES] = "a token for one";
+static _Atomic bool is_in_turn;
+static _Atomic int host_conns;
+
+static bool host_admit(void *ctx, const uint8_t *token, uint32_t *ret_peer)
+{
+    (void)ctx;
+    if (memcmp(token, host_token, sizeof(host_token)) != 0) {
+        return false;
+    }
+    *ret_peer = HOST_PEER;
+    host_conns++;
+    return true;
+}
+
+static void host_left(void *ctx, uint32_t peer)
+{
+    (void)ctx;
+    require(peer == HOST_PEER && host_conns-- > 0);
+}
+
+static bool host_is_unwanted(void *ctx, uint32_t peer)
+{
+    (void)ctx;
+    require(peer == HOST_PEER);
+    return false;
+}
+
+static void host_turn(void *ctx, bool begins)
+{
+    (void)ctx;
+    require(is_in_turn != begins);
+    is_in_turn = begins;
+}
+
+static unsigned char *host_reach(void *ctx, uint64_t handle, uint64_t off, uint64_t bytes,
+                                 unsigned need)
+{
+    (void)ctx;
+    require(is_in_turn && need != 0);
+    bool inside = handle == HANDLE && off <= SEGMENT_BYTES && bytes <= SEGMENT_BYTES - off;
+    return inside ? memory + off : NULL;
+}
+
+static bool host_is_crowded(void *ctx)
+{
+    (void)ctx;
+    return true;
+}
+
+static struct via_client_serve *host_new(void)
+{
+    static const struct via_client_serve_calls calls = {
+        .admit = host_admit,
+        .left = host_left,
+        .is_unwanted = host_is_unwanted,
+        .turn = host_turn,
+        .reach = host_reach,
+        .is_crowded = host_is_crowded,
+    };
+    struct via_client_serve *serve = NULL;
+    require(via_client_serve_open_host(&calls, "127.0.0.1", &serve) == 0);
+    return serve;
 }
 
 /* Bytes for the owner, and the answers that must come. */
@@ -198,10 +268,10 @@ static int call(const struct via_tcp_card *card)
 
 /* Sends everything in pieces, and receives all answers until the owner closes. Returns how many
  * bytes were received. */
-static size_t talk_to(struct owner *owner, const struct talk *talk, unsigned options)
+static size_t talk_to(struct via_client_serve *serve, const struct talk *talk, unsigned options)
 {
     size_t piece_max = (size_t)1 << (9 + (options >> 2) % 8);
-    int fd = call(via_client_serve_card(owner->attach.serve));
+    int fd = call(via_client_serve_card(serve));
     size_t sent = 0, got = 0;
     for (bool is_open = true; is_open;) {
         struct pollfd any = {.fd = fd, .events = POLLIN};
@@ -212,7 +282,9 @@ static size_t talk_to(struct owner *owner, const struct talk *talk, unsigned opt
         } else {
             shutdown(fd, SHUT_WR);
         }
-        (void)via_client_serve_poll(owner->attach.serve);
+        if ((options & OPTION_HOST) == 0) {
+            (void)via_client_serve_poll(serve);
+        }
         if (poll(&any, 1, sent < talk->said ? 0 : 1) == 0) {
             continue;
         }
@@ -227,12 +299,16 @@ static size_t talk_to(struct owner *owner, const struct talk *talk, unsigned opt
 static void take_requests(struct input *input, unsigned options)
 {
     static struct owner *owner;
+    static struct via_client_serve *host;
     struct via_tcp_hello hello = {.magic = VIA_TCP_MAGIC};
     struct via_tcp_ready ready = {.magic = VIA_TCP_MAGIC};
     struct talk talk = {0};
     owner = owner != NULL ? owner : owner_new();
-    const struct via_tcp_card *card = via_client_serve_card(owner->attach.serve);
-    memcpy(hello.token, card->token, sizeof(hello.token));
+    host = host != NULL ? host : host_new();
+    bool to_host = (options & OPTION_HOST) != 0;
+    struct via_client_serve *serve = to_host ? host : owner->attach.serve;
+    memcpy(hello.token, to_host ? host_token : via_client_serve_card(serve)->token,
+           sizeof(hello.token));
     hello.token[VIA_TCP_TOKEN_BYTES - 1] ^= (options & OPTION_STRANGER) != 0 ? 1 : 0;
     memset(around, 0xa5, sizeof(around));
     memset(model, 0xa5, sizeof(model));
@@ -245,7 +321,7 @@ static void take_requests(struct input *input, unsigned options)
     for (unsigned i = 0; i < REQUESTS_MAX && input->bytes != 0; i++) {
         say_request(input, &talk);
     }
-    size_t got = talk_to(owner, &talk, options);
+    size_t got = talk_to(serve, &talk, options);
     /* An owner that ends a connection resets it, and answers under way are lost. */
     require(talk.is_over ? got <= talk.expected : got == talk.expected);
     require(memcmp(heard, expected, got) == 0);
