@@ -366,11 +366,12 @@ static void take_own(struct via_node *node, struct via_link *link,
     } else if (via_lsa_compare(lsdb, own, head->session, head->sequence, list) == 0) {
         mark_sent(link, head->host);
     } else if (head->sequence < VIA_LINK_STATE_SEQUENCE_MAX - 1 || VIA_MUTANT(LAST_NUMBER)) {
-        via_lsa_renumber(own, head->sequence);
-        lsdb->own_outnumbered = true;
-        if (head->session != node->config.session) {
+        /* Once for each own announcement: several links may bring the same former one. */
+        if (!lsdb->own_outnumbered && head->session != node->config.session) {
             via_lsa_mark_session(node, own, head->session, head->session, now_ns);
         }
+        via_lsa_renumber(own, head->sequence);
+        lsdb->own_outnumbered = true;
     }
     /* Else it is the last number. The peer says so when it has forgotten it. */
 }

@@ -176,6 +176,9 @@ int via_control_remote_ask(struct via_host *host, struct via_remote_call *call,
 void via_control_remote_cancel(struct via_remote_call *call)
 {
     if (call->active) {
+        if (call->place != NULL) { /* the other host goes on with its answer */
+            call->place->free_ns = via_max(call->place->free_ns, call->deadline_ns);
+        }
         free(call->text);
         take_out(call);
     }

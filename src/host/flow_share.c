@@ -11,6 +11,15 @@ static uint32_t first_from(uint32_t set, uint32_t from)
     return (uint32_t)__builtin_ctz(above != 0 ? above : set);
 }
 
+/* Bit number n of the set, which is not empty; round the end. */
+static uint32_t nth_of(uint32_t set, uint32_t n)
+{
+    for (n %= (uint32_t)__builtin_popcount(set); n != 0; n--) {
+        set &= set - 1;
+    }
+    return (uint32_t)__builtin_ctz(set);
+}
+
 static uint32_t choose(struct via_flow_share *share, uint32_t *taken, uint32_t wish,
                        uint32_t flows_count)
 {
@@ -22,7 +31,7 @@ static uint32_t choose(struct via_flow_share *share, uint32_t *taken, uint32_t w
         *taken |= UINT32_C(1) << flow;
         return flow;
     }
-    return first_from(share->owned != 0 ? share->owned : all, wish);
+    return share->owned != 0 ? nth_of(share->owned, share->doubled_count++) : wish;
 }
 
 uint16_t via_flow_share_begin(struct via_flow_share *share, uint32_t *taken, uint32_t wish,

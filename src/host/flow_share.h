@@ -26,6 +26,7 @@ struct via_flow_share {
     uint32_t under_way_count;
     uint32_t owned;                        /* bit f - 1: flow f */
     uint8_t flow_of[VIA_FLOWS_SHARED_MAX]; /* by wish; 0 = not mapped */
+    uint8_t doubled_count;                 /* wishes that were mapped to a flow of another wish */
 };
 
 /* A command of the user with this wish begins; its flow, 1 to flows_count. taken: the flows to the

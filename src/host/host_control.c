@@ -182,11 +182,13 @@ static int timeout_ms(uint64_t now_ns, uint64_t deadline_ns)
     return (int)via_min((deadline_ns - now_ns + VIA_MSEC_NS - 1) / VIA_MSEC_NS, 60000u);
 }
 
-static void sleep_and_serve(struct via_host *host, uint64_t deadline_ns)
+/* Serves at most events_max sources. true: time was up before all reported ones were served. */
+static bool sleep_and_serve(struct via_host *host, uint64_t deadline_ns, int events_max)
 {
     struct epoll_event events[EVENTS_PER_TURN];
-    int count = epoll_wait(host->epoll_fd, events, EVENTS_PER_TURN,
-                           timeout_ms(via_host_now_ns(), deadline_ns));
+    bool is_cut = false;
+    int count =
+        epoll_wait(host->epoll_fd, events, events_max, timeout_ms(via_host_now_ns(), deadline_ns));
     host->now_ns = via_host_now_ns();
     for (int i = 0; i < count; i++) {
         struct via_host_source *source = events[i].data.ptr;
@@ -197,10 +199,12 @@ static void sleep_and_serve(struct via_host *host, uint64_t deadline_ns)
         /* Memory for a crowd of processes takes long: heartbeats come first, and the events again.
          */
         if (via_host_now_ns() - host->now_ns > TURN_NS) {
+            is_cut = i + 1 < count;
             break;
         }
     }
     free_buried(host);
+    return is_cut;
 }
 
 void via_host_control_loop(struct via_host *host)
@@ -212,7 +216,11 @@ void via_host_control_loop(struct via_host *host)
     (void)!setpriority(PRIO_PROCESS, (id_t)gettid(), NICE);
     host->now_ns = via_host_now_ns();
     host->node_due = true;
+    bool is_cut = false;
     while (!atomic_load_explicit(&host->stopping, memory_order_acquire)) {
-        sleep_and_serve(host, tick(host));
+        /* epoll reports sources that stay ready in the same order each time, and puts those that it
+         * has reported behind the others. So a report of one source after a turn that was cut
+         * short lets each source be the first in its turn. */
+        is_cut = sleep_and_serve(host, tick(host), is_cut ? 1 : EVENTS_PER_TURN);
     }
 }

@@ -7,6 +7,9 @@
 
 #include "host/host_private.h"
 
+/* Longest time that arrivals are served in a turn, but for one more: heartbeats come first. */
+#define INBOX_TURN_NS (5 * VIA_MSEC_NS)
+
 /* Low bits of a cookie: serial << 8 | index, so that no two sends share one. */
 static_assert(VIA_HOST_SENDS_MAX == 256, "an index is 8 bits of the cookie");
 
@@ -251,10 +254,12 @@ static void take_done(struct via_host *host)
     }
 }
 
-/* true: there may be more. A sender that never stops must not keep the control thread here. */
+/* true: there may be more. Senders that never stop, and messages that take long to answer, must not
+ * keep the control thread here. */
 static bool take_inbox(struct via_host *host)
 {
     struct via_host_messages *messages = &host->messages;
+    uint64_t start_ns = via_host_now_ns();
     for (unsigned i = 0; i < VIA_HOST_ARRIVALS_MAX; i++) {
         struct via_host_arrival arrival;
         pthread_mutex_lock(&messages->lock);
@@ -274,6 +279,9 @@ static bool take_inbox(struct via_host *host)
         pthread_mutex_unlock(&messages->lock);
         if (resume && !atomic_exchange_explicit(&messages->resuming, true, memory_order_acq_rel)) {
             via_transfer_post(&host->transfers[0], &messages->resume);
+        }
+        if (via_host_now_ns() - start_ns > INBOX_TURN_NS) {
+            return true;
         }
     }
     return true;

@@ -131,6 +131,20 @@ def pipeline():
         print(answers, round(1e6 * (time.monotonic() - begin)))
 
 
+def hogs():
+    """As many clients as a user may have, each with requests that wait at any time."""
+    socks = [connect() for _ in range(8)]
+    for sock in socks:
+        sock.setblocking(False)
+    print("begins", flush=True)
+    while True:
+        for sock in socks:
+            with contextlib.suppress(BlockingIOError):
+                sock.send(STATUS * 50)
+            with contextlib.suppress(BlockingIOError):
+                sock.recv(1 << 22)
+
+
 def others():
     """Requests to host 2 from as many clients as a user may have, one after another."""
     def client():

@@ -246,6 +246,7 @@ class Ivshmem(cli.Case):
             receiver = self.deliver(3 - host, "receive", 1)
             self.assertEqual(receiver.stdout.readline(), "ready\n")
             self.deliver(host, "send", 3 - host, 0, 4000, 50, cli.HANG_S)
+        self.assertTrue(cli.wait_for(lambda: all(sum(li["frames_sent"] for li in self.links_of(host)) > 200 for host in (1, 2))))
         server.take_away()
         for host in (1, 2):
             self.assertTrue(cli.wait_for(lambda host=host: [li["state"] for li in self.links_of(host)] == ["down"]), self.links_of(host))
