@@ -20,6 +20,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
 import supervise  # noqa: E402
 
 SKIPPED = 77
+# Of one step; the longest installs gcc and Open MPI, which takes a quarter of an hour where other programs keep the CPUs and the disk busy.
+HANG_S = 3600
 MIRROR = "http://deb.debian.org/debian"
 NEXT = "0.1.0+next1"
 
@@ -93,7 +95,7 @@ class Root:
 
 
 def run(command, **options):
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=900, check=False, **options)
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=HANG_S, check=False, **options)
     if done.returncode != 0:
         sys.exit("%s\nexit code %d: %s" % (done.stdout[-6000:], done.returncode, " ".join(command)[:400]))
     return done.stdout
