@@ -176,8 +176,8 @@ static void retire(struct sim_world *world, struct sim_group *group)
     group_new(world);
 }
 
-static bool status_is_true(const struct sim_world *world, const struct sim_group *group,
-                           const struct sim_op *op, int status)
+static bool is_status_allowed(const struct sim_world *world, const struct sim_group *group,
+                              const struct sim_op *op, int status)
 {
     switch (status) {
     case -ECONNRESET:
@@ -198,7 +198,7 @@ void sim_barrier_completed(struct sim_world *world, struct sim_op *op, int statu
     struct sim_group *group = &world->groups[op->group];
     op->state = SIM_OP_DONE;
     op->status = status;
-    if (!status_is_true(world, group, op, status)) {
+    if (!is_status_allowed(world, group, op, status)) {
         sim_fail(world, "%s: ends with %d", sim_op_name(op), status);
     }
     if (status == -ETIMEDOUT && !group->retired) {

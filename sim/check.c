@@ -226,7 +226,7 @@ bool sim_is_delay_allowed(const struct sim_world *world)
     return !sim_is_calm(world) || world->config.port.bell_drop_chance != 0;
 }
 
-static bool status_is_true(const struct sim_op *op, int status)
+static bool is_status_allowed(const struct sim_op *op, int status)
 {
     if (sim_rogue_has_run_since(&op->flow->world->hosts[op->flow->destination],
                                 op->destination_life)) {
@@ -309,8 +309,8 @@ static bool is_next(const struct sim_op *op)
 static void op_completed(struct sim_world *world, struct sim_op *op, int status, uint64_t value)
 {
     bool in_order = op->cancelled || is_next(op);
-    bool is_true = status_is_true(op, status);
-    if (!is_true) {
+    bool is_allowed = is_status_allowed(op, status);
+    if (!is_allowed) {
         sim_fail(world, "%s: ends with %d (%s), expected %d%s", sim_op_name(op), status,
                  strerror(-status), expected_status(op),
                  status == 0 && !op->delivered ? "; it was not delivered" : "");

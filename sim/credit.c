@@ -45,10 +45,11 @@ static void check_credit(struct sim_end *end, const struct via_inbox_place *plac
     uint64_t last = word_at(end->inbox, slot_off(place, slots, released - 1) +
                                             offsetof(struct via_record_line, word));
     uint32_t ahead = via_record_word_sequence(last) - (released - 1);
-    bool came = via_record_word_epoch(last) == via_credit_word_epoch(word) &&
-                (ahead == 0 || ahead == slots);
-    if (released != first && !came) {
-        sim_fail(end->world, "host %u port %u: %u records are given back, and the last never came",
+    bool has_arrived = via_record_word_epoch(last) == via_credit_word_epoch(word) &&
+                       (ahead == 0 || ahead == slots);
+    if (released != first && !has_arrived) {
+        sim_fail(end->world,
+                 "host %u port %u: %u records are given back, and the last has not arrived",
                  end->host, end->index, released);
     }
 }

@@ -244,7 +244,8 @@ static void sleep_woken(struct sim_thread *thread)
 }
 
 /* As run() of host/host_transfer.c. */
-static void go_on(struct sim_thread *thread, uint64_t now, unsigned work, uint64_t deadline_ns)
+static void take_next_step(struct sim_thread *thread, uint64_t now, unsigned work,
+                           uint64_t deadline_ns)
 {
     struct sim_host *host = thread->host;
     thread->again = false; /* it is part of `work` */
@@ -332,7 +333,8 @@ static void run_turn(struct sim_thread *thread)
     sim_region_watch(host);
     deadline_ns = via_min(deadline_ns, via_min(control_ns, poll_ns));
     bool wants = thread->held != NULL || thread->work_wanted != 0 || thread->barriers_wanted != 0;
-    go_on(thread, now, done + (thread->again || (wants && thread->completed)), deadline_ns);
+    take_next_step(thread, now, done + (thread->again || (wants && thread->completed)),
+                   deadline_ns);
 }
 
 void sim_thread_turn(struct sim_thread *thread, uint32_t ticket)

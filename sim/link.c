@@ -66,7 +66,7 @@ bool sim_link_put(struct sim_end *end, uint64_t off, const void *src, size_t len
 }
 
 /* The common part of body and commit. True if the write has to travel to the peer. */
-static bool leave(struct sim_end *end, uint64_t off, const void *src, size_t len)
+static bool is_write_leaving(struct sim_end *end, uint64_t off, const void *src, size_t len)
 {
     struct via_port *port = &end->port;
     if (!sim_link_put(end, off, src, len)) {
@@ -90,7 +90,7 @@ static void sim_port_body(struct via_port *port, unsigned queue, uint64_t off, c
 {
     struct sim_end *end = end_of(port);
     struct sim_lane *lane = sim_link_lane(end, queue);
-    if (leave(end, off, src, len)) {
+    if (is_write_leaving(end, off, src, len)) {
         sim_posted_body(end, lane, off, src, len);
     }
 }
@@ -105,7 +105,7 @@ static void sim_port_commit(struct via_port *port, unsigned queue, uint64_t off,
                  end->host, end->index, len, (unsigned long long)off);
         return;
     }
-    if (leave(end, off, src, len)) {
+    if (is_write_leaving(end, off, src, len)) {
         sim_posted_commit(end, lane, off, src, len);
     }
 }

@@ -163,8 +163,8 @@ static uint32_t near_number(struct via_rng *rng, uint32_t number)
 
 /* An acknowledgement of frames that the neighbour has sent. Now and then it claims that one more
  * frame has arrived. */
-static void lie_about_arrival(const struct rogue_view *view, unsigned channel,
-                              struct via_frame_header *header)
+static void forge_acknowledgement(const struct rogue_view *view, unsigned channel,
+                                  struct via_frame_header *header)
 {
     struct via_rng *rng = rng_of(view);
     count(view, SIM_ROGUE_ACK);
@@ -180,7 +180,7 @@ static void lie_about_arrival(const struct rogue_view *view, unsigned channel,
 
 /* Requests that any host may make: gets from memory that all hosts may read, so that the answers go
  * to the rogue, and arrivals at barriers of which it is not a member. */
-static void ask_in_vain(const struct rogue_view *view, struct via_frame_header *header)
+static void forge_request(const struct rogue_view *view, struct via_frame_header *header)
 {
     struct sim_world *world = view->end->world;
     struct via_rng *rng = rng_of(view);
@@ -205,8 +205,8 @@ static void ask_in_vain(const struct rogue_view *view, struct via_frame_header *
 
 /* Forges a frame of the rogue's own flows, with numbers, acknowledgements and sessions that the
  * neighbour expects. */
-static void lie_of_own_flows(const struct rogue_view *view, unsigned channel,
-                             struct via_frame_header *header)
+static void forge_own_flow(const struct rogue_view *view, unsigned channel,
+                           struct via_frame_header *header)
 {
     struct sim_world *world = view->end->world;
     struct via_rng *rng = rng_of(view);
@@ -221,7 +221,7 @@ static void lie_of_own_flows(const struct rogue_view *view, unsigned channel,
         VIA_FRAME_SKIP};
     header->kind = kinds[sim_between(rng, 0, VIA_ARRAY_COUNT(kinds) - 1)];
     if (header->kind == VIA_FRAME_ACK) {
-        lie_about_arrival(view, channel, header);
+        forge_acknowledgement(view, channel, header);
         return;
     }
     const struct via_rx_flow *flow =
@@ -230,7 +230,7 @@ static void lie_of_own_flows(const struct rogue_view *view, unsigned channel,
     if (header->sequence != flow->expected) {
         count(view, SIM_ROGUE_NUMBER);
     }
-    ask_in_vain(view, header);
+    forge_request(view, header);
     if (via_rng_chance(rng, 1, 8)) {
         header->source_session ^= (uint32_t)via_rng_next(rng);
         count(view, SIM_ROGUE_SESSION);
@@ -274,7 +274,7 @@ static bool speak_for_another(const struct rogue_view *view, unsigned channel,
     header->flags = VIA_FRAME_FLAG_START;
     header->kind = via_rng_chance(rng, 1, 2) ? VIA_FRAME_ACK : VIA_FRAME_MESSAGE;
     if (header->kind == VIA_FRAME_ACK) {
-        lie_about_arrival(view, channel, header);
+        forge_acknowledgement(view, channel, header);
     } else {
         /* No FORGED_NUMBER: a host that delivers this message has failed to check its source. */
         const struct via_frame_message args = {.source_endpoint = FORGED_NUMBER / 2};
@@ -305,7 +305,7 @@ static void write_frame(const struct rogue_view *view)
                  speak_for_another(view, channel, &header);
     lies = lies && !names;
     if (lies) {
-        lie_of_own_flows(view, channel, &header);
+        forge_own_flow(view, channel, &header);
     } else if (!names) {
         count(view, SIM_ROGUE_FIELDS);
     }
@@ -324,7 +324,7 @@ static void write_frame(const struct rogue_view *view)
 
 /* Records that the neighbour will parse as announcements of other hosts: their numbers are often
  * the first or the last possible, their sessions unknown or those of an innocent host. */
-static void lie(const struct rogue_view *view, struct via_announcement *head)
+static void forge_announcement(const struct rogue_view *view, struct via_announcement *head)
 {
     struct sim_world *world = view->end->world;
     struct via_rng *rng = rng_of(view);
@@ -418,7 +418,7 @@ static void write_announcement(const struct rogue_view *view)
         .sequence = me->life.born + sim_between(rng, 1, 1000),
     };
     if (lies_chance != 0 && via_rng_chance(rng, lies_chance, 1000)) {
-        lie(view, &head);
+        forge_announcement(view, &head);
         head.neighbours_count %= 4; /* so that the neighbours named exist */
     } else {
         count(view, SIM_ROGUE_ANNOUNCE);
@@ -552,7 +552,7 @@ static void write_something(const struct rogue_view *view)
 
 /* Discards the unread frames of its life as a node: a relay may lose frames, and the node must not
  * be blamed for frames that garbage overwrites now. */
-static void take_back(struct sim_end *end)
+static void discard_unread(struct sim_end *end)
 {
     struct rogue_view view;
     for (uint32_t k = 0; k < VIA_PORT_QUEUES; k++) {
@@ -583,7 +583,7 @@ void sim_rogue_begin(struct sim_world *world, uint32_t index, uint32_t for_us)
     host->rogue_life = host->life.number;
     host->rogue_session = host->life.session;
     for (uint32_t i = 0; i < host->ports_count; i++) {
-        take_back(host->ports[i]);
+        discard_unread(host->ports[i]);
     }
     sim_clock_after(&world->clock, 0, SIM_EVENT_ROGUE, index, host->life.number, for_us);
 }

@@ -125,7 +125,7 @@ static uint32_t kept(const struct sim_mask *mask, uint32_t count)
 }
 
 /* Removes `size` of the kept ones, from the index `*at` on; moves *at behind them. */
-static bool leave_out(struct search *search, const struct list *list, uint32_t size, uint32_t *at)
+static bool remove_some(struct search *search, const struct list *list, uint32_t size, uint32_t *at)
 {
     struct sim_changes candidate = search->best;
     struct sim_mask *mask = mask_of(&candidate, list);
@@ -147,7 +147,7 @@ static bool thin_out(struct search *search, const struct list *list)
     for (; size > 0; size /= 2) {
         uint32_t at = 0;
         while (at < count_of(search, list) && !is_over(search)) {
-            better = leave_out(search, list, size, &at) || better;
+            better = remove_some(search, list, size, &at) || better;
         }
     }
     return better;

@@ -110,7 +110,7 @@ void sim_fiber_fini(struct sim_fiber *fiber)
     fiber->stack = NULL;
 }
 
-static void go_on(void *object, uint64_t arg)
+static void resume(void *object, uint64_t arg)
 {
     struct sim_fiber *fiber = object;
     (void)arg;
@@ -136,7 +136,7 @@ static void go_on(void *object, uint64_t arg)
 
 struct sim_call sim_fiber_call(struct sim_fiber *fiber)
 {
-    return (struct sim_call){.run = go_on, .object = fiber};
+    return (struct sim_call){.run = resume, .object = fiber};
 }
 
 void sim_fiber_wait(struct sim_fiber *fiber)

@@ -155,19 +155,19 @@ static void credits_return(void *object, uint64_t count)
     sim_pool_give(object, count);
 }
 
-/* A posted train has arrived. Its credits return when the receiver has handled it and the UpdateFC
+/* A posted train has arrived. Its credits return when the receiver has drained it and the UpdateFC
  * has crossed the last link. Returns that time. */
-static uint64_t deal_with(struct sim_train *train, struct sim_node *node)
+static uint64_t drain_train(struct sim_train *train, struct sim_node *node)
 {
-    uint64_t dealt_ps =
+    uint64_t drained_ps =
         sim_server_add(&node->drain, train->tlps * node->drain_ps, 0, (struct sim_call){0});
     if (train->path->hops_count > 0 && node->credits > 0) {
         struct sim_way *way = way_of(train);
-        sim_cost_at(train->net->cost, dealt_ps + way->lag_ps,
+        sim_cost_at(train->net->cost, drained_ps + way->lag_ps,
                     (struct sim_call){credits_return, &way->credits,
                                       via_min(train->tlps, way->credits.total_count)});
     }
-    return dealt_ps;
+    return drained_ps;
 }
 
 /* The request becomes its completions. */
@@ -196,7 +196,7 @@ static void train_arrived(void *object, uint64_t arg)
         return;
     }
     if (train->posted) {
-        sim_cost_at(net->cost, deal_with(train, node) + node->write_ps, train->arrived);
+        sim_cost_at(net->cost, drain_train(train, node) + node->write_ps, train->arrived);
     } else {
         sim_cost_after(net->cost, 0, train->arrived);
     }

@@ -13,7 +13,7 @@
 #define START_STORES 6u
 
 /* A run ends with its last event, so no callback is needed. */
-static void came(void *object, uint64_t arg)
+static void do_nothing(void *object, uint64_t arg)
 {
     (void)object;
     (void)arg;
@@ -46,7 +46,7 @@ static double by_stores(struct sim_net *net, const struct sim_path *path,
     uint64_t from_ps = net->cost->now_ps;
     sim_net_post(net, &(struct sim_post){.path = path,
                                          .bytes = bytes + PLAN_RECORD_BYTES,
-                                         .arrived = {came, net->cost, 0}});
+                                         .arrived = {do_nothing, net->cost, 0}});
     return fmax(run(net, from_ps), ps_of(bytes, costs->store_rate)) + (double)costs->fence_ps;
 }
 
@@ -72,7 +72,7 @@ static double by_engine(struct sim_net *net, const struct sim_path *path,
                                               .from_source = &slot,
                                               .to_target = &to_target,
                                               .bytes = bytes,
-                                              .done = {came, net->cost, 0}};
+                                              .done = {do_nothing, net->cost, 0}};
     uint64_t from_ps = net->cost->now_ps;
     sim_dma_start(&dma, 0, &transfer);
     double ps = run(net, from_ps);

@@ -167,7 +167,7 @@ bool plan_pipe_is_inject_allowed(const struct plan_pipe *pipe)
     return pipe->credits >= 1 && pipe->bypass_used == 0;
 }
 
-static void credits_came(void *object, uint64_t count)
+static void credits_arrived(void *object, uint64_t count)
 {
     struct plan_pipe *pipe = object;
     struct plan_fabric *fabric = pipe->writer->host->fabric;
@@ -192,7 +192,7 @@ static void give_back(struct plan_fabric *fabric, struct plan_pipe *pipe)
 {
     uint32_t count = pipe->due;
     pipe->due = 0;
-    post_word(fabric, &pipe->back, (struct sim_call){credits_came, pipe, count});
+    post_word(fabric, &pipe->back, (struct sim_call){credits_arrived, pipe, count});
 }
 
 static void on_want(void *object, uint64_t arg)
@@ -271,7 +271,7 @@ static void arrived(struct plan_fabric *fabric, struct plan_frame *frame)
     plan_thread_kick(pipe->reader, pipe->writer);
 }
 
-void plan_frame_came(void *object, uint64_t arg)
+void plan_frame_arrived(void *object, uint64_t arg)
 {
     (void)arg;
     struct plan_frame *frame = object;
@@ -287,5 +287,5 @@ void plan_pipe_post(struct plan_fabric *fabric, struct plan_frame *frame, struct
                  &(struct sim_post){.path = &pipe->there,
                                     .bytes = frame->body_bytes + PLAN_RECORD_BYTES,
                                     .sent = sent,
-                                    .arrived = {plan_frame_came, frame, 0}});
+                                    .arrived = {plan_frame_arrived, frame, 0}});
 }

@@ -172,7 +172,7 @@ void plan_pipe_list_out(struct plan_pipe *pipe);
 /* The stores of a frame begin; `sent`: called when all have left. */
 void plan_pipe_post(struct plan_fabric *fabric, struct plan_frame *frame, struct sim_call sent);
 /* One of the two events has happened that a frame waits for: see `arriving`. */
-void plan_frame_came(void *frame, uint64_t arg);
+void plan_frame_arrived(void *frame, uint64_t arg);
 
 /* --- thread.c -------------------------------------------------------------------------------- */
 

@@ -303,7 +303,7 @@ static void part_done(void *object, uint64_t is_work)
     if (is_work) {
         thread->work_end_ps = thread->host->fabric->cost->now_ps;
         if (stores(thread)) {
-            plan_frame_came(thread->frame, 0);
+            plan_frame_arrived(thread->frame, 0);
         }
     }
     if (--thread->waits == 0) {

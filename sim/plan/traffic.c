@@ -206,7 +206,7 @@ static unsigned rounds_of(const struct plan_shape *shape)
 
 static void on_word(struct sender *sender, unsigned word);
 
-static void word_came(void *object, uint64_t word)
+static void word_arrived(void *object, uint64_t word)
 {
     on_word(object, (unsigned)word);
 }
@@ -224,7 +224,7 @@ static void send_words(struct sender *sender)
     for (unsigned right = 0; right < 2; right++) {
         unsigned to = (sender->host + (right ? 1 : hosts - 1)) % hosts;
         plan_fabric_store(traffic->fabric, sender->host, to,
-                          (struct sim_call){word_came, &traffic->senders[to], right});
+                          (struct sim_call){word_arrived, &traffic->senders[to], right});
     }
 }
 

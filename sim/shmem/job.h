@@ -36,10 +36,10 @@ enum sim_pe_state {
 };
 
 enum sim_pe_event {
-    SIM_PE_GO_ON = 0, /* a = PE, c = its ticket */
-    SIM_PE_BELL = 1,  /* a = PE: its host rings its bell */
-    SIM_PE_KILL = 2,  /* the launcher ends all PEs */
-    SIM_PE_CHECK = 3, /* after a crash: check that they have ended */
+    SIM_PE_RESUME = 0, /* a = PE, c = its ticket */
+    SIM_PE_BELL = 1,   /* a = PE: its host rings its bell */
+    SIM_PE_KILL = 2,   /* the launcher ends all PEs */
+    SIM_PE_CHECK = 3,  /* after a crash: check that they have ended */
 };
 
 struct sim_pe {
@@ -113,7 +113,7 @@ void sim_job_wait_all(struct sim_pe *pe);
 void sim_pe_init(struct sim_job *job, uint32_t index);
 void sim_pe_fini(struct sim_pe *pe);
 void sim_pe_start(struct sim_pe *pe);
-void sim_pe_go_on(struct sim_pe *pe, uint32_t ticket);
+void sim_pe_resume(struct sim_pe *pe, uint32_t ticket);
 /* Called by its fiber: continues after so long, or when woken. True if woken. */
 bool sim_pe_block(struct sim_pe *pe, uint64_t longest_ns);
 /* The same without wake-ups. */

@@ -62,7 +62,7 @@ void sim_pe_load(struct sim_pe *pe)
 
 static void go_on_after(struct sim_pe *pe, uint64_t ns)
 {
-    sim_clock_after(&pe->job->world->clock, ns, SIM_EVENT_GUEST, pe->index, SIM_PE_GO_ON,
+    sim_clock_after(&pe->job->world->clock, ns, SIM_EVENT_GUEST, pe->index, SIM_PE_RESUME,
                     ++pe->ticket);
 }
 
@@ -72,7 +72,7 @@ void sim_pe_start(struct sim_pe *pe)
     go_on_after(pe, sim_job_between(pe->job, 0, 3000000));
 }
 
-void sim_pe_go_on(struct sim_pe *pe, uint32_t ticket)
+void sim_pe_resume(struct sim_pe *pe, uint32_t ticket)
 {
     struct sim_job *job = pe->job;
     if (pe->state == SIM_PE_ENDED || ticket != pe->ticket) {
@@ -80,7 +80,7 @@ void sim_pe_go_on(struct sim_pe *pe, uint32_t ticket)
     }
     if (pe->host->thaw_ns > job->world->clock.now_ns) {
         sim_clock_at(&job->world->clock, pe->host->thaw_ns, SIM_EVENT_GUEST, pe->index,
-                     SIM_PE_GO_ON, ticket);
+                     SIM_PE_RESUME, ticket);
         return;
     }
     pe->state = SIM_PE_GOING;

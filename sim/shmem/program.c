@@ -199,8 +199,8 @@ static bool draw_step(struct sim_job *job, struct sim_step *step)
     return place(&job->program, step);
 }
 
-/* Steps that depend on a step that is left out are left out, too. */
-static void leave_out(struct sim_job *job)
+/* Drops the steps that depend on a step that was dropped. */
+static void drop_dependent_steps(struct sim_job *job)
 {
     struct sim_program *program = &job->program;
     for (uint32_t i = 0; i < program->steps_count; i++) {
@@ -226,7 +226,7 @@ void sim_program_draw(struct sim_job *job)
     }
     program->seen = sim_alloc(steps * SIM_MEMBERS_MAX * sizeof(uint64_t));
     job->world->work_bursts = program->steps_count;
-    leave_out(job);
+    drop_dependent_steps(job);
 }
 
 void sim_program_fini(struct sim_job *job)

@@ -213,8 +213,8 @@ static void on_event(struct sim_guest *guest, const struct sim_event *event)
     struct sim_job *job = job_of(guest);
     struct sim_pe *pe = &job->pes[event->a];
     switch ((enum sim_pe_event)event->b) {
-    case SIM_PE_GO_ON:
-        sim_pe_go_on(pe, event->c);
+    case SIM_PE_RESUME:
+        sim_pe_resume(pe, event->c);
         break;
     case SIM_PE_BELL:
         pe->bell = true;

@@ -71,7 +71,7 @@ static uint64_t unread_of(const struct sock_way *way)
 }
 
 /* Sends bytes, which reach the peer later and in order; 0 bytes: a FIN or RST. */
-static void leave(struct sock_end *end, uint32_t bytes, bool reset)
+static void send_segment(struct sock_end *end, uint32_t bytes, bool reset)
 {
     struct sock_run *run = end->run;
     uint64_t late_ns = sock_between(run, 100, run->config->kernel_ns_max + 100);
@@ -102,7 +102,7 @@ void sock_kernel_arrives(struct sock_end *from, uint32_t bytes, bool reset)
     sock_trace(from, "the kernel's arrive, so many", bytes);
     if (bytes != 0 && from->peer->dead && !from->reset) {
         /* No process holds the peer's socket: its kernel answers by RST. */
-        leave(from->peer, 0, true);
+        send_segment(from->peer, 0, true);
     }
     uint32_t end_events = POLLIN | POLLRDHUP | (reset ? POLLERR | POLLHUP : 0u) |
                           (from->peer->out.fin_sent ? POLLHUP : 0u);
@@ -114,7 +114,7 @@ void sock_kernel_fin(struct sock_end *end)
     bool reset = end->dead && unread_of(&end->peer->out) != 0;
     if (!end->out.fin_sent || reset) {
         end->out.fin_sent = true;
-        leave(end, 0, reset);
+        send_segment(end, 0, reset);
     }
 }
 
@@ -149,7 +149,7 @@ static ssize_t send_vector(int fd, const struct iovec *iov, size_t count)
     if (total == 0) {
         return fail_with(EAGAIN);
     }
-    leave(end, (uint32_t)total, false);
+    send_segment(end, (uint32_t)total, false);
     return (ssize_t)total;
 }
 

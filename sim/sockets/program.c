@@ -189,7 +189,7 @@ static bool write_some(struct sock_end *end)
     return n > 0;
 }
 
-static bool leave(struct sock_end *end)
+static bool demote(struct sock_end *end)
 {
     struct sock_run *run = end->run;
     /* An end leaves more often while the steward has work left for it. */
@@ -214,7 +214,7 @@ static bool leave(struct sock_end *end)
 static bool work(struct sock_end *end)
 {
     burst_step(&end->burst, end->sent, end->total, end->received, end->peer->total);
-    if (leave(end)) {
+    if (demote(end)) {
         return true;
     }
     bool reads_first = via_rng_chance(&end->run->rng, 1, 2);

@@ -82,7 +82,7 @@ struct sock_end *sock_running(void)
     return NULL;
 }
 
-static void go_on(struct sock_end *end)
+static void resume(struct sock_end *end)
 {
     struct sim_call call = sim_fiber_call(&end->fiber);
     call.run(call.object, call.arg);
@@ -130,7 +130,7 @@ static void take_turn(struct sock_end *end, uint32_t ticket)
 {
     if (ticket == end->ticket && !end->dead && !end->closed) {
         end->run->is_lenient = end->rogue || end->peer->rogue;
-        go_on(end);
+        resume(end);
         end->run->is_lenient = false;
     }
 }
