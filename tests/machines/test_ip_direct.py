@@ -71,7 +71,7 @@ sock.sendall(digest.digest())
 # Datagrams of all sizes go there and back.
 ECHO = """
 import socket, sys
-sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+sock = socket.socket(socket.AF_INET6 if ":" in sys.argv[1] else socket.AF_INET, socket.SOCK_DGRAM)
 sock.bind((sys.argv[1], 7001))
 print("ready", flush=True)
 while True:
@@ -80,7 +80,7 @@ while True:
 """
 SIZES = """
 import os, socket, sys
-sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+sock = socket.socket(socket.AF_INET6 if ":" in sys.argv[1] else socket.AF_INET, socket.SOCK_DGRAM)
 sock.settimeout(2)
 for size in [0, 1, 1300, *range(1400, 1480), 1500, 8000, 60000]:
     data = os.urandom(size)
@@ -237,9 +237,10 @@ class Direct(Case):
         before = self.peer(1, 2)
         self.stream(1, 2, "10.78.0.2")()
         self.stream(2, 1, "fd76:6961::1")()
-        echo = self.python(2, ECHO, "10.78.0.2")
-        self.assertEqual(echo.stdout.readline(), "ready\n")
-        self.assertEqual(self.lab[1].run(["python3", "-c", SIZES, "10.78.0.2"], timeout=4 * HANG_S).stdout, "all\n")
+        for address in ("10.78.0.2", "fd76:6961::2"):  # those that are longer than the MTU go in fragments
+            echo = self.python(2, ECHO, address)
+            self.assertEqual(echo.stdout.readline(), "ready\n")
+            self.assertEqual(self.lab[1].run(["python3", "-c", SIZES, address], timeout=4 * HANG_S).stdout, "all\n")
         after = self.peer(1, 2)
         self.assertGreater(after["bytes_sent"], before["bytes_sent"] + 200000)
         self.assertGreater(after["bytes_received"], before["bytes_received"] + 200000)
