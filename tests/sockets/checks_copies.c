@@ -14,6 +14,7 @@
 #include <sys/select.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 
 #define PIPE_BYTES 65536u
 
@@ -54,24 +55,10 @@ static void read_pattern(int fd, size_t bytes)
     }
 }
 
-/* From now on the connection is the kernel's. */
-static void splice_once(struct pair pair)
-{
-    int fds[2];
-    char byte = 's';
-    CHECK(pipe(fds) == 0);
-    write_all(fds[1], &byte, 1);
-    CHECK(splice(fds[0], NULL, pair.client, NULL, 1, 0) == 1);
-    read_all(pair.server, &byte, 1);
-    close(fds[0]);
-    close(fds[1]);
-}
-
 static void splice_at_a_signal_loses_nothing(void)
 {
     struct pair pair = connected();
     int fds[2];
-    splice_once(pair);
     full_pipe(fds);
     size_t before = fill_up(pair.client);
     every_ms(on_signal, 0, 50);
@@ -172,6 +159,102 @@ static void splice_to_a_full_pipe(void)
     CHECK(splice(pair.server, NULL, fds[1], NULL, 7, 0) == -1 && errno == EAGAIN);
     read_pattern(fds[0], PIPE_BYTES);
     CHECK(splice(pair.server, NULL, fds[1], NULL, 7, 0) == 7 && bytes_in(fds[0]) == 7);
+    done(pair);
+}
+
+/* A connection whose peer, a child, has sent these bytes and makes no further call. */
+static struct pair to_a_busy_peer(const char *bytes, pid_t *ret_pid)
+{
+    struct pair pair = connected();
+    pid_t parent = getpid();
+    *ret_pid = fork();
+    CHECK(*ret_pid >= 0);
+    if (*ret_pid == 0) {
+        end_with(parent);
+        close(pair.server);
+        write_all(pair.client, bytes, strlen(bytes));
+        sleep_ms(60000);
+        _exit(0);
+    }
+    close(pair.client);
+    struct pollfd pfd = {.fd = pair.server, .events = POLLIN};
+    CHECK(poll(&pfd, 1, 10000) == 1);
+    return pair;
+}
+
+static void end_busy_peer(struct pair pair, pid_t pid)
+{
+    close(pair.server);
+    CHECK(kill(pid, SIGKILL) == 0 && waitpid(pid, NULL, 0) == pid);
+}
+
+/* Nothing says that the peer will make another call, so its bytes must not need one. */
+static void copies_do_not_wait_for_the_peer(void)
+{
+    int fds[2];
+    pid_t pid;
+    CHECK(pipe(fds) == 0);
+    struct pair pair = to_a_busy_peer("spliced and sent", &pid);
+    nonblocking(pair.server);
+    double begin = now_s();
+    CHECK(splice(pair.server, NULL, fds[1], NULL, 7, SPLICE_F_NONBLOCK) == 7);
+    /* sendfile(2): a splice() where the output is a pipe. */
+    CHECK(sendfile(fds[1], pair.server, NULL, 9) == 9);
+    CHECK(splice(pair.server, NULL, fds[1], NULL, 7, SPLICE_F_NONBLOCK) == -1 && errno == EAGAIN);
+    CHECK(now_s() - begin < 1.5);
+    CHECK(bytes_in(fds[0]) == 16);
+    end_busy_peer(pair, pid);
+}
+
+static void an_exclusive_set_does_not_wait_for_the_peer(void)
+{
+    pid_t pid;
+    struct pair pair = to_a_busy_peer("sent", &pid);
+    double begin = now_s();
+    int epfd = set_with(pair.server, EPOLLIN | EPOLLEXCLUSIVE);
+    CHECK(wait_in(epfd, pair.server, 10000) == EPOLLIN);
+    CHECK(now_s() - begin < 1.5);
+    close(epfd);
+    end_busy_peer(pair, pid);
+}
+
+struct splicer {
+    int from, fds[2];
+    _Atomic int count;
+};
+
+static void *splice_on(void *arg)
+{
+    struct splicer *splicer = arg;
+    char byte;
+    while (splice(splicer->from, NULL, splicer->fds[1], NULL, 1, 0) == 1) {
+        read_all(splicer->fds[0], &byte, 1);
+        splicer->count++;
+    }
+    return NULL;
+}
+
+/* A thread sleeps in splice() while another one's sending gives the connection its pipes. */
+static void splice_while_a_connection_is_new(void)
+{
+    struct pair pair = just_connected();
+    struct splicer splicer = {.from = pair.client};
+    char byte;
+    pthread_t thread;
+    CHECK(pipe(splicer.fds) == 0);
+    CHECK(pthread_create(&thread, NULL, splice_on, &splicer) == 0);
+    for (int i = 0; i < 100; i++) {
+        write_all(pair.client, "x", 1);
+        read_all(pair.server, &byte, 1);
+        write_all(pair.server, "y", 1);
+        double begin = now_s();
+        while (splicer.count == i) {
+            CHECK(now_s() - begin < 10);
+            sleep_ms(1);
+        }
+    }
+    CHECK(shutdown(pair.server, SHUT_WR) == 0);
+    CHECK(pthread_join(thread, NULL) == 0);
     done(pair);
 }
 
@@ -299,6 +382,9 @@ const struct check checks_of_copies[] = {
     CHECK_ENTRY(splice_beside_a_sender_does_not_wait),
     CHECK_ENTRY(splice_to_a_full_pipe),
     CHECK_ENTRY(splice_where_the_peer_has_ended),
+    CHECK_ENTRY(copies_do_not_wait_for_the_peer),
+    CHECK_ENTRY(an_exclusive_set_does_not_wait_for_the_peer),
+    CHECK_ENTRY(splice_while_a_connection_is_new),
     CHECK_ENTRY(splice_from_an_empty_connection),
     {0},
 };

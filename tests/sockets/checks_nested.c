@@ -381,7 +381,33 @@ static void given_to_another_process(void)
     done(out);
 }
 
+/* The peer has ended its direction and left bytes, so the connection keeps its pipes although the
+ * program polls the set. The kernel knows nothing of the room in a pipe. */
+static void poll_sees_room_where_the_peer_has_ended(void)
+{
+    struct pair pair = connected();
+    char bytes[16];
+    int epfd = epoll_create1(0);
+    nonblocking(pair.server);
+    write_all(pair.client, "request and more", 16);
+    CHECK(shutdown(pair.client, SHUT_WR) == 0);
+    CHECK(put_in(epfd, pair.server, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET) == 0);
+    struct pollfd pfd = {.fd = epfd, .events = POLLIN};
+    CHECK(poll(&pfd, 1, 10000) == 1);
+    CHECK((wait_in(epfd, pair.server, 0) & EPOLLOUT) != 0);
+    read_all(pair.server, bytes, 7);
+    drain(pair.client, fill_up(pair.server));
+    uint32_t events = 0;
+    while ((events & EPOLLOUT) == 0) {
+        CHECK(poll(&pfd, 1, 10000) == 1);
+        events = wait_in(epfd, pair.server, 0);
+    }
+    close(epfd);
+    done(pair);
+}
+
 const struct check checks_of_nested_sets[] = {
+    CHECK_ENTRY(poll_sees_room_where_the_peer_has_ended),
     CHECK_ENTRY(copied_when_it_was_nested),
     CHECK_ENTRY(nested_after_it_was_filled),
     CHECK_ENTRY(nested_before_it_is_filled),

@@ -173,6 +173,18 @@ void via_board_complain(const char *text)
 
 /* --- fork ------------------------------------------------------------------------------------ */
 
+/* Why descriptors are not carried. The parent may have changed a reason since fork(). */
+static void copy_reasons(struct via_sockets_board *to, struct via_sockets_board *from)
+{
+    uint32_t used = atomic_load_explicit(&from->numbers_used, memory_order_relaxed);
+    for (uint32_t fd = 0; fd < via_min(used, VIA_SOCKETS_NUMBERS_COUNT); fd++) {
+        uint32_t word = atomic_load_explicit(number_of(from, (int)fd), memory_order_relaxed);
+        if (word != 0 && VIA_SOCKETS_NUMBER_ENTRY(word) == 0) {
+            set_number(to, (int)fd, word);
+        }
+    }
+}
+
 void via_board_forked(bool has_connections)
 {
     struct via_sockets_board *old = atomic_load_explicit(&board, memory_order_relaxed);
@@ -189,6 +201,7 @@ void via_board_forked(bool has_connections)
     struct via_sockets_board *fresh = map_board();
     if (fresh != NULL) {
         begin_board(fresh);
+        copy_reasons(fresh, old);
         if (mremap(fresh, VIA_SOCKETS_BOARD_BYTES, VIA_SOCKETS_BOARD_BYTES,
                    MREMAP_MAYMOVE | MREMAP_FIXED, old) == old) {
             return;

@@ -56,6 +56,12 @@ void via_ep_give_up_number(struct via_ep_set *set, int fd);
  * program's descriptors. */
 void via_ep_unwatch_bells(struct via_ep_set *set);
 
+/* A thread that sleeps in the set checks it again. */
+void via_ep_wake(struct via_ep_set *set);
+
+/* See epoll_set.h; no lock is held. */
+struct via_ep_stayed via_ep_check_stayed(struct via_ep_set *set);
+
 /* With the set's lock: certainly no event for the program has happened. */
 bool via_ep_is_quiet(const struct via_ep_entry *entry);
 

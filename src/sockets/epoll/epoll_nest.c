@@ -68,21 +68,24 @@ void via_ep_nest(int fd)
     via_file_put(file, false);
 }
 
-void via_ep_polled(int fd)
+struct via_ep_stayed via_ep_polled(int fd)
 {
+    struct via_ep_stayed stayed = {0};
     struct via_file *file = via_fd_peek(fd) != NULL ? via_file_get(fd, false) : NULL;
     if (via_likely(file == NULL)) {
-        return;
+        return stayed;
     }
     if (file->kind == VIA_FILE_EPOLL) {
-        const struct via_ep_set *set = via_container_of(file, const struct via_ep_set, file);
+        struct via_ep_set *set = via_container_of(file, struct via_ep_set, file);
         /* Connections that could not be demoted before, when a host was cut off, may be now. */
         if (!via_ep_is_nested(fd) ||
             atomic_load_explicit(&set->piped_count, memory_order_relaxed) != 0) {
             via_ep_nest(fd);
         }
+        stayed = via_ep_check_stayed(set);
     }
     via_file_put(file, false);
+    return stayed;
 }
 
 static void give_program_data(struct via_ep_set *set)

@@ -77,7 +77,8 @@ void via_ep_hand_back(struct via_ep_entry *entry)
         via_ep_update_kernel(entry, EPOLL_CTL_DEL);
         return;
     }
-    struct epoll_event event = {.events = entry->events, .data = {.u64 = entry->data}};
+    struct epoll_event event = {.events = entry->events & ~(uint32_t)EPOLLEXCLUSIVE,
+                                .data = {.u64 = entry->data}};
     if (entry->spent) {
         event.events &= (uint32_t)(EPOLLONESHOT | EPOLLET);
     }

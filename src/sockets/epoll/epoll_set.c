@@ -198,6 +198,13 @@ static void wake_sleepers(struct via_ep_set *set, bool uncounted)
     }
 }
 
+void via_ep_wake(struct via_ep_set *set)
+{
+    via_lock(&set->lock);
+    wake_sleepers(set, false);
+    via_unlock(&set->lock);
+}
+
 /* --- entries --------------------------------------------------------------------------------- */
 
 struct via_op via_ep_op(const struct via_ep_entry *entry)
@@ -210,7 +217,8 @@ static uint32_t kernel_events(const struct via_ep_entry *entry)
 {
     if (!via_conn_has_pipes(entry->conn) || via_unlikely(entry->set->nested) ||
         via_unlikely(entry->numberless)) {
-        return entry->spent ? (uint32_t)EPOLLET : entry->events;
+        /* An exclusive registration can not be changed later. */
+        return entry->spent ? (uint32_t)EPOLLET : entry->events & ~(uint32_t)EPOLLEXCLUSIVE;
     }
     struct via_op op = via_ep_op(entry);
     uint32_t events = entry->spent ? 0 : via_io_kernel_events(&op, entry->events);
@@ -223,7 +231,11 @@ static uint32_t kernel_events(const struct via_ep_entry *entry)
 
 int via_ep_update_kernel(struct via_ep_entry *entry, int op)
 {
-    uint64_t own = (uint64_t)(uintptr_t)entry | (uint64_t)entry->arms << 48;
+    /* The kernel still reports ends of a registration that has been reported once and has no pipes.
+     * The data of a bell make via_ep_wait() drop them, also after the entry is armed again. */
+    bool is_spent = entry->spent && !via_conn_has_pipes(entry->conn);
+    uint64_t own = is_spent ? (uint64_t)(uintptr_t)&via_ep_bell_mark
+                            : (uint64_t)(uintptr_t)entry | (uint64_t)entry->arms << 48;
     struct epoll_event event = {.events = entry->kernel_events,
                                 .data = {.u64 = entry->set->passed ? entry->data : own}};
     return VIA_REAL(epoll_ctl)(entry->set->fd, op, entry->fd, &event) == 0 ? 0 : -errno;
@@ -303,7 +315,8 @@ static bool is_park_allowed(const struct via_ep_entry *entry)
 {
     const struct via_conn *conn = entry->conn;
     return entry->piped && entry->kernel_events == PARKED_EVENTS && !entry->set->nested &&
-           !conn->side->ever_forked && atomic_load_explicit(&conn->fds, memory_order_relaxed) == 1;
+           !conn->side->ever_forked && (entry->events & EPOLLEXCLUSIVE) == 0 &&
+           atomic_load_explicit(&conn->fds, memory_order_relaxed) == 1;
 }
 
 static void park(struct via_ep_entry *entry)
@@ -456,7 +469,7 @@ int via_ep_ctl(int epfd, int op, struct via_conn *conn, int fd, const struct epo
     } else if (entry == NULL) {
         rc = unknown_ctl(set, op, conn, fd, event);
     } else if (op == EPOLL_CTL_MOD) {
-        rc = event == NULL ? -EFAULT : 0;
+        rc = event == NULL ? -EFAULT : (entry->events & EPOLLEXCLUSIVE) != 0 ? -EINVAL : 0;
         if (rc == 0) {
             entry_change(entry, event);
         }

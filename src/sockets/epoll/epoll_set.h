@@ -106,8 +106,13 @@ int via_ep_sort_out(struct via_ep_set *set, struct epoll_event *events, int coun
 /* fd was put into a set, and via_ep_note() has recorded that: if fd is itself a set, its
  * connections are demoted. */
 void via_ep_nest(int fd);
+/* Connections with pipes in a set that the program polls: they could not be demoted. ready: some
+ * have events of which the kernel may know nothing. */
+struct via_ep_stayed {
+    bool any, ready;
+};
 /* The program polls fd: the same. */
-void via_ep_polled(int fd);
+struct via_ep_stayed via_ep_polled(int fd);
 /* fd is about to be sent to another process. If fd is a set, that process sees what is in it, as
  * the program has registered it. */
 void via_ep_pass(int fd);

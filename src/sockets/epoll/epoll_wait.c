@@ -142,6 +142,33 @@ static int collect(struct via_ep_set *set, struct epoll_event *events, int max, 
     return count;
 }
 
+static bool is_entry_ready(struct via_ep_entry *entry)
+{
+    if (via_ep_is_quiet(entry) || via_side_is_in(entry->conn->side, VIA_PHASES_GONE)) {
+        return false;
+    }
+    struct via_op op = via_ep_op(entry);
+    struct via_ep_before before = via_ep_before(entry);
+    uint32_t bits = via_io_ready(&op, entry->events);
+    struct via_edge_now now = via_ep_now(entry, bits, &before);
+    return (entry->events & EPOLLET) != 0 ? via_edge_is_news(&entry->reported, &now) : bits != 0;
+}
+
+struct via_ep_stayed via_ep_check_stayed(struct via_ep_set *set)
+{
+    struct via_ep_stayed stayed = {0};
+    via_lock(&set->lock);
+    if (via_unlikely(set->piped_count != 0)) {
+        stayed.any = true;
+        via_ep_all_hot(set);
+        via_list_foreach(it, &set->entries[VIA_EP_HOT]) {
+            stayed.ready |= is_entry_ready(via_list_entry(it, struct via_ep_entry, in_set));
+        }
+    }
+    via_unlock(&set->lock);
+    return stayed;
+}
+
 /* How long a thread may sleep in the set for these connections of it: see stall.h. */
 static uint64_t watch_stalls(const int *fds, unsigned count)
 {
@@ -408,6 +435,9 @@ static int take_ready(struct via_ep_set *set, int epfd, struct epoll_event *even
              * all places. */
             count = via_max(ask_kernel(set, epfd, events, max, &ours), 0);
         }
+    }
+    if (count != 0 && ours) {
+        via_ep_wake(set); /* the thread that the kernel has woken finds nothing there any more */
     }
     return count;
 }

@@ -21,6 +21,9 @@
 /* The same while spinning, unless there are more descriptors than this. */
 #define ASK_FDS_MAX 16u
 
+/* How long to sleep for connections that stay in pipes, in a set that is polled. */
+#define STAYED_NS VIA_MSEC_NS
+
 /* One call. kernel[i] is the kernel's part of fds[i]. */
 struct call {
     struct pollfd *fds;
@@ -67,8 +70,12 @@ static int fill_revents(struct call *call)
             call->kernel[i].events = (short)via_io_kernel_events(&op, wanted);
             via_op_end(&op);
         } else {
-            via_ep_polled(pfd->fd);
+            struct via_ep_stayed stayed = via_ep_polled(pfd->fd);
             call->others = true;
+            pfd->revents = stayed.ready ? (short)(wanted & (POLLIN | POLLRDNORM)) : 0;
+            if (via_unlikely(stayed.any)) {
+                call->most_ns = via_min(call->most_ns, STAYED_NS); /* bells are not watched here */
+            }
         }
         ready += pfd->revents != 0 ? 1 : 0;
     }

@@ -117,11 +117,16 @@ VIA_HOOK ssize_t sendfile(int out_fd, int in_fd, off_t *offset, size_t bytes)
 {
     struct via_op op;
     if (!via_op_begin(&op, out_fd)) {
+        if (offset == NULL && via_op_begin(&op, in_fd)) {
+            via_op_end(&op);
+            return splice(in_fd, NULL, out_fd, NULL, bytes, 0); /* as in the kernel: sendfile(2) */
+        }
         return VIA_REAL(sendfile)(out_fd, in_fd, offset, bytes);
     }
     ssize_t plain = 0;
     size_t left = bytes;
-    if (!via_conn_has_pipes(op.conn) && (op.exclusive || via_conn_is_plain(op.conn))) {
+    if (!via_conn_has_pipes(op.conn) && !via_side_is_in(op.side, VIA_PHASES_REPLAY) &&
+        (op.exclusive || via_conn_is_plain(op.conn))) {
         plain = send_file_plainly(&op, in_fd, offset, bytes, &left);
         if (plain < 0 || left == 0) {
             via_op_end(&op);
@@ -202,6 +207,74 @@ static ssize_t send_taken(struct via_op *op, const unsigned char *data, size_t b
 /* If poll() reports room, there is room for this many bytes. */
 #define SPLICE_BYTES (16u * 1024)
 
+/* Takes bytes out of the program's pipe, unless another thread has just read them. Returns bytes or
+ * a negative errno. */
+static ssize_t take_now(int in_fd, struct iovec *piece)
+{
+    ssize_t got = vmsplice(in_fd, piece, 1, SPLICE_F_NONBLOCK);
+    if (got < 0 && errno != EAGAIN) { /* a filter of system calls may not allow it */
+        got = VIA_REAL(read)(in_fd, piece->iov_base, piece->iov_len);
+    }
+    return got >= 0 ? got : -errno;
+}
+
+static ssize_t splice_by_kernel(struct via_op *op, int in_fd, size_t bytes)
+{
+    ssize_t n = VIA_REAL(splice)(in_fd, NULL, op->fd, NULL, bytes, SPLICE_F_NONBLOCK);
+    if (n < (ssize_t)bytes) {
+        via_io_note_full(op);
+    }
+    via_io_count_kernel(op, via_max(n, (ssize_t)0));
+    return n >= 0 ? n : -errno;
+}
+
+/* Splices with the tx token, so that no other thread uses up the room meanwhile. Returns the bytes
+ * taken, of which *ret_left must still be sent; or a negative errno. */
+static ssize_t splice_with_token(struct via_op *op, int in_fd, unsigned char *buffer, size_t bytes,
+                                 size_t *ret_left)
+{
+    struct iovec piece = {.iov_base = buffer, .iov_len = bytes};
+    struct via_iov cursor;
+    if (via_side_is_in(op->side, VIA_PHASES_REPLAY)) {
+        return -EAGAIN; /* new bytes must not overtake those that are sent again */
+    }
+    bool pipes = via_conn_has_pipes(op->conn);
+    if (pipes && op->side->tx.span != VIA_SPAN_PIPE) {
+        via_io_try_switch(op);
+    }
+    if (!pipes || op->side->tx.span != VIA_SPAN_PIPE) {
+        return splice_by_kernel(op, in_fd, bytes);
+    }
+    if (!via_io_has_room(op)) {
+        via_io_note_full(op);
+        return -EAGAIN;
+    }
+    ssize_t got = take_now(in_fd, &piece);
+    piece.iov_len = (size_t)via_max(got, (ssize_t)0);
+    if (got > 0 && via_iov_init(&cursor, &piece, 1) == 0) {
+        while (cursor.left != 0 && via_io_send_once(op, &cursor, 0) > 0) {
+        }
+        *ret_left = cursor.left;
+    }
+    return got;
+}
+
+static ssize_t splice_at_once(struct via_op *op, int in_fd, unsigned char *buffer, size_t bytes)
+{
+    size_t left = 0;
+    if (via_tx_take(op) != 0) {
+        return -EAGAIN; /* a signal handler's call inside a call on this connection */
+    }
+    ssize_t n = splice_with_token(op, in_fd, buffer, bytes, &left);
+    via_tx_give(op);
+    via_io_update_registrations(op);
+    if (left != 0) {
+        ssize_t sent = send_taken(op, buffer + (size_t)n - left, left);
+        n = sent >= 0 || (size_t)n > left ? n - (ssize_t)left + via_max(sent, (ssize_t)0) : sent;
+    }
+    return n;
+}
+
 /* From a pipe of the program into a connection. Sending must not fail after the bytes are taken:
  * first sends no bytes, which reports errors, and waits for room. */
 static ssize_t splice_to(struct via_op *op, int in_fd, size_t bytes, unsigned flags)
@@ -221,8 +294,13 @@ static ssize_t splice_to(struct via_op *op, int in_fd, size_t bytes, unsigned fl
     if (buffer == NULL) {
         return -ENOMEM;
     }
-    ssize_t got = VIA_REAL(read)(in_fd, buffer, via_min(bytes, (size_t)SPLICE_BYTES));
-    rc = got > 0 ? send_taken(op, buffer, (size_t)got) : got == 0 ? 0 : -errno;
+    bytes = via_min(bytes, (size_t)SPLICE_BYTES);
+    if (via_op_is_nonblocking(op)) {
+        rc = splice_at_once(op, in_fd, buffer, bytes);
+    } else {
+        ssize_t got = VIA_REAL(read)(in_fd, buffer, bytes);
+        rc = got > 0 ? send_taken(op, buffer, (size_t)got) : got == 0 ? 0 : -errno;
+    }
     via_pool_put(&via_scratch, buffer);
     return rc;
 }
@@ -237,14 +315,14 @@ static bool is_possible(int other_fd, bool out, unsigned flags)
            (flags & ~(SPLICE_F_MOVE | SPLICE_F_NONBLOCK | SPLICE_F_MORE | SPLICE_F_GIFT)) == 0;
 }
 
-/* Demotes the connection, because the kernel moves the bytes without copying them. False: the peer
- * has ended and left bytes in the pipe, or bytes must be sent again before these. */
+/* An undecided connection gets no pipes: a thread that sleeps in the kernel's call would not see
+ * them. */
 static bool is_left_to_kernel(struct via_op *op, bool out)
 {
-    if (via_conn_has_pipes(op->conn)) {
+    if (via_conn_is_unsettled(op->conn)) {
         via_conn_demote(op, VIA_REASON_OPTION);
     }
-    return !via_conn_has_pipes(op->conn) && !(out && via_side_is_in(op->side, VIA_PHASES_REPLAY));
+    return via_conn_is_plain(op->conn) && !(out && via_side_is_in(op->side, VIA_PHASES_REPLAY));
 }
 
 VIA_HOOK ssize_t splice(int in_fd, off64_t *in_offset, int out_fd, off64_t *out_offset,

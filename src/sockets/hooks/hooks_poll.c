@@ -323,23 +323,16 @@ VIA_HOOK int epoll_create(int size)
     return epfd;
 }
 
-/* Must the kernel have the registration, as the program makes it? An exclusive one can not be
- * changed later (epoll_ctl(2)), as one of a connection with pipes is; and there are no such
- * operations. */
-static bool is_of_kernel(int operation, const struct epoll_event *event)
+#define EXCLUSIVE_EVENTS \
+    ((uint32_t)(EPOLLIN | EPOLLOUT | EPOLLERR | EPOLLHUP | EPOLLWAKEUP | EPOLLET | EPOLLEXCLUSIVE))
+
+/* epoll_ctl(2), ERRORS: the kernel refuses these whatever the descriptor is. */
+static bool is_refused(int operation, const struct epoll_event *event)
 {
     return operation != EPOLL_CTL_DEL &&
-           ((event->events & EPOLLEXCLUSIVE) != 0 ||
-            (operation != EPOLL_CTL_ADD && operation != EPOLL_CTL_MOD));
-}
-
-static void leave_to_kernel(struct via_op *op, int operation)
-{
-    if (operation == EPOLL_CTL_ADD) {
-        via_conn_demote(op, VIA_REASON_EPOLL);
-        via_ep_unpark(op->conn);
-    }
-    via_op_end(op);
+           ((operation != EPOLL_CTL_ADD && operation != EPOLL_CTL_MOD) ||
+            ((event->events & EPOLLEXCLUSIVE) != 0 &&
+             (operation != EPOLL_CTL_ADD || (event->events & ~EXCLUSIVE_EVENTS) != 0)));
 }
 
 VIA_HOOK int epoll_ctl(int epfd, int operation, int fd, struct epoll_event *event)
@@ -364,8 +357,8 @@ VIA_HOOK int epoll_ctl(int epfd, int operation, int fd, struct epoll_event *even
         }
         return rc;
     }
-    if (via_unlikely(is_of_kernel(operation, event))) {
-        leave_to_kernel(&op, operation);
+    if (via_unlikely(is_refused(operation, event))) {
+        via_op_end(&op);
         return VIA_REAL(epoll_ctl)(epfd, operation, fd, event);
     }
     int rc = via_ep_ctl(epfd, operation, op.conn, fd, event);
