@@ -362,6 +362,9 @@ static int run(const struct via_daemon_options *options, int parent_fd)
     via_log(VIA_LOG_INFO, "host %u: ends", options->host.host);
     via_notify_send("STOPPING=1\nSTATUS=host %u ends", options->host.host);
     close_services(options);
+    /* The handler of a second signal must not use the host, which is freed. */
+    signal(SIGTERM, SIG_IGN);
+    signal(SIGINT, SIG_IGN);
     via_host_close(running);
     via_daemon_metrics_close();
     via_daemon_log_end();

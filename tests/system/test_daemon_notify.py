@@ -50,6 +50,14 @@ class Notify(cli.Case):
         self.assertEqual(self.machine.stop(), 0)
         self.assertEqual(self.told()["STOPPING"], "1")
 
+    def test_signals_that_are_repeated_while_it_ends(self):
+        for attempt in range(5):
+            process = self.machine.start().process
+            while process.poll() is None:
+                process.send_signal((signal.SIGTERM, signal.SIGINT)[attempt % 2])
+            self.assertEqual(process.returncode, 0, self.machine.messages())
+            self.machine.process = None
+
     def test_the_watchdog_hears_of_a_daemon_that_runs_and_not_of_one_that_hangs(self):
         self.start(WATCHDOG_USEC="200000")
         self.assertEqual(self.told()["READY"], "1")
