@@ -84,17 +84,22 @@ class Slices(cli.Case):
                               capture_output=True, text=True, timeout=cli.HANG_S, check=False)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
 
+    def stores(self, run, hosts):
+        """By slices of the first hosts. On a busy machine a run may have ended before its slices existed."""
+        before = self.slice_puts()
+        for _ in range(5):
+            run()
+            more = [now - then for now, then in zip(self.slice_puts(), before)][:hosts]
+            if min(more) > PUTS_MIN:
+                return
+        self.fail(more)
+
     def test_where_a_port_offers_them(self):
         for like in ("pex", "ivshmem"):
             self.good("up", "--chain", "2", "--like", like)
-            with self.subTest(like, what="sockets"):
-                self.run_sockets()
-                both = self.slice_puts()
-                self.assertGreater(min(both), PUTS_MIN, both)
-            with self.subTest(like, what="OpenSHMEM"):
-                self.run_shmem()
-                more = self.slice_puts()[0] - both[0]
-                self.assertGreater(more, PUTS_MIN)
+            for what, run, hosts in (("sockets", self.run_sockets, 2), ("OpenSHMEM", self.run_shmem, 1)):
+                with self.subTest(like, what=what):
+                    self.stores(run, hosts)
             self.good("down")
 
     def test_where_none_does(self):
