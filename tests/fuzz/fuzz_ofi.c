@@ -379,6 +379,9 @@ static void append_proof(struct message *message, struct input *input, bool good
     if ((how & 2) != 0) {
         peer.proof.flags = (uint32_t)input_edgy(input);
     }
+    if ((how & 8) != 0) {
+        peer.proof.decision = (uint32_t)input_edgy(input);
+    }
     peer.has_said = (how & 4) == 0;
     if ((how & 4) != 0) {
         input_take(input, peer.proof.exchange, sizeof(peer.proof.exchange));

@@ -124,7 +124,7 @@ class Machines(machines_case.Case):
         self.lab[2].wire(delay_ms=20)
         self.assertGreaterEqual(float(self.ask(1, "node2")), 40)
         self.lab[2].wire(delay_ms=0)
-        self.assertLess(float(self.ask(1, "node2")), 40)
+        self.assertLess(min(float(self.ask(1, "node2")) for _ in range(5)), 40)
         echo = self.lab[2].start([sys.executable, "-uc", "import socket; s = socket.socket(2, 2); s.bind(('', 5557))\n"
                                   "print('up')\nwhile True: s.sendto(*s.recvfrom(9))"], stdout=subprocess.PIPE)
         self.addCleanup(echo.communicate)
@@ -134,12 +134,12 @@ class Machines(machines_case.Case):
         def answers():
             return int(self.lab[1].run([sys.executable, "-c", COUNT, "node2"]).stdout)
 
-        self.assertEqual(answers(), 400)
+        self.assertTrue(any(answers() == 400 for _ in range(5)))  # other programs may have had the CPU
         for delay_ms in (0, 1):  # by each of the ways that there are
             self.lab[2].wire(delay_ms=delay_ms, loss=20)
             self.assertLess(answers(), 300)  # it ends with the first that is lost
         self.lab[2].wire(delay_ms=0, loss=0)
-        self.assertEqual(answers(), 400)
+        self.assertTrue(any(answers() == 400 for _ in range(5)))  # other programs may have had the CPU
 
     def test_a_suspended_machine_does_nothing_and_goes_on(self):
         self.serve(2)

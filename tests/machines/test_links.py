@@ -166,10 +166,11 @@ class Relays(Links, machines_case.Case):
         self.fabric.wait_whole()
         for host in self.fabric.hosts:
             fabric.check_shuffled(self.lab[host].pids(fabric.VIADUCTD))
-        finish = [self.flow(1, 3, 0, 1024, 100, 0.8), self.flow(3, 1, 20, 32768, 0)]
+        finish = [self.flow(3, 1, 0, 32768, 20000, 2.5), self.flow(1, 3, 0, 1024, 100, 1.5)]
         self.fabric.end(2, signal.SIGKILL)
         self.fabric.start(2)
         self.fabric.wait_whole()
+        fabric.check_shuffled(self.lab[2].pids(fabric.VIADUCTD))
         for wait in finish:
             wait()
 

@@ -164,11 +164,16 @@ class Ofi(ofi_case.Case):
         self.good(*words)
         self.assertGreater(len(wire.seen), 20 << 20)
         self.assertFalse(bytes(64) in wire.seen)
-        # One bit of a message is flipped: the message is refused, the link comes up again, and nothing is lost.
-        wire.damage = True
-        self.good(*words)
-        self.assertFalse(wire.damage)
-        self.assert_says(2, "host 1 sent a message that is forged, or damaged on its way")
+        # One bit of a message is flipped: the message is refused, the link comes up again, and nothing is lost. The bit
+        # may belong to a header of libfabric's that ends the connection, or to one's padding, which no side reads.
+        says = "host 1 sent a message that is forged, or damaged on its way"
+        for _ in range(5):
+            wire.damage = True
+            self.good(*words)
+            self.assertFalse(wire.damage)
+            if says in self.log_of(2):
+                break
+        self.assert_says(2, says)
         self.assert_state(1, "up")
         self.assert_state(2, "up")
 

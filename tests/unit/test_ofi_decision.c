@@ -206,6 +206,56 @@ static void the_last_of_many_counts(void **state)
     }
 }
 
+/* The connector's mend was made while its proof was on its way, and the listener's, too. */
+static void a_mend_at_both_ends_while_they_greet_is_one(void **state)
+{
+    (void)state;
+    struct ends ends = ends_new();
+    via_ofi_decision_make(&ends.of[CONNECTOR], true);
+    greet(&ends, false);
+    struct via_ofi_proof mine = prove(&ends, CONNECTOR);
+    via_ofi_decision_make(&ends.of[LISTENER], false);
+    via_ofi_decision_make(&ends.of[CONNECTOR], false);
+    via_ofi_decision_agree(&ends.of[LISTENER], &mine);
+    struct via_ofi_proof grant = prove(&ends, LISTENER);
+    assert_false(via_ofi_decision_granted(&ends.of[CONNECTOR], &mine, &grant));
+    assert_cut(&ends, false);
+    via_ofi_decision_make(&ends.of[LISTENER], true);
+    greet(&ends, false);
+    assert_cut(&ends, true);
+}
+
+static void a_mend_that_is_repeated_is_no_later(void **state)
+{
+    (void)state;
+    struct ends ends = ends_new();
+    greet(&ends, false);
+    via_ofi_decision_make(&ends.of[CONNECTOR], false);
+    via_ofi_decision_make(&ends.of[CONNECTOR], false);
+    via_ofi_decision_make(&ends.of[CONNECTOR], false);
+    via_ofi_decision_make(&ends.of[LISTENER], false);
+    via_ofi_decision_make(&ends.of[LISTENER], true);
+    greet(&ends, false);
+    assert_cut(&ends, true);
+}
+
+static void after_the_highest_number_decisions_still_count(void **state)
+{
+    (void)state;
+    for (unsigned end = 0; end < 2; end++) {
+        for (int cut = 0; cut < 2; cut++) {
+            struct ends ends = ends_new();
+            struct via_ofi_proof high = prove(&ends, CONNECTOR);
+            high.decision = VIA_OFI_DECISION_MAX - 1;
+            via_ofi_decision_agree(&ends.of[LISTENER], &high);
+            greet(&ends, false);
+            via_ofi_decision_make(&ends.of[end], cut != 0);
+            greet(&ends, false);
+            assert_cut(&ends, cut != 0);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -217,6 +267,9 @@ int main(void)
         cmocka_unit_test(one_that_mends_while_they_greet_says_so),
         cmocka_unit_test(numbers_of_no_honest_peer_do_no_harm),
         cmocka_unit_test(the_last_of_many_counts),
+        cmocka_unit_test(a_mend_at_both_ends_while_they_greet_is_one),
+        cmocka_unit_test(a_mend_that_is_repeated_is_no_later),
+        cmocka_unit_test(after_the_highest_number_decisions_still_count),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,8 +5,10 @@
 
 static uint32_t after(uint32_t last, bool cut)
 {
-    uint32_t count = last & ~VIA_OFI_DECISION_CUT;
-    return (count + VIA_OFI_DECISION_STEP) | (cut ? VIA_OFI_DECISION_CUT : 0);
+    uint32_t next = (last & ~VIA_OFI_DECISION_CUT) + VIA_OFI_DECISION_STEP;
+    /* Peers take no higher numbers: they begin again, and via_ofi_decision_make() says so. */
+    next = next < VIA_OFI_DECISION_MAX ? next : VIA_OFI_DECISION_STEP;
+    return next | (cut ? VIA_OFI_DECISION_CUT : 0);
 }
 
 /* The later one. Of two equally late ones, neither of which was known where the other was made, the
@@ -19,7 +21,13 @@ static uint32_t later_of(uint32_t a, uint32_t b)
 
 void via_ofi_decision_make(struct via_ofi_decision *decision, bool cut)
 {
-    decision->last = after(decision->last, cut);
+    if (!cut && decision->has_mended) {
+        return;
+    }
+    uint32_t next = after(decision->last, cut);
+    decision->has_mended = !cut;
+    decision->is_informed = decision->is_informed && next > decision->last;
+    decision->last = next;
 }
 
 uint32_t via_ofi_decision_flags(const struct via_ofi_decision *decision)
@@ -34,9 +42,8 @@ void via_ofi_decision_agree(struct via_ofi_decision *decision, const struct via_
     uint32_t peers = peer->decision < VIA_OFI_DECISION_MAX ? peer->decision : 0;
     uint32_t last = later_of(decision->last, peers);
     bool is_mine_new = via_ofi_decision_flags(decision) != 0;
-    bool is_peers_new =
-        (peer->flags & VIA_OFI_FLAG_UNINFORMED) != 0 &&
-        (peer->instance != decision->counted_instance || peers != decision->counted);
+    bool is_peers_new = (peer->flags & VIA_OFI_FLAG_UNINFORMED) != 0 &&
+                        (peer->instance != decision->counted_instance || peers > decision->counted);
     if (is_mine_new != is_peers_new) {
         uint32_t newest = is_mine_new ? decision->last : peers;
         last = after(last, (newest & VIA_OFI_DECISION_CUT) != 0);
@@ -52,17 +59,21 @@ void via_ofi_decision_agree(struct via_ofi_decision *decision, const struct via_
 bool via_ofi_decision_granted(struct via_ofi_decision *decision, const struct via_ofi_proof *mine,
                               const struct via_ofi_proof *peer)
 {
-    bool is_mended = decision->last != mine->decision;
+    /* The listener of a link that is not cut has it up, and would not read a MEND. */
+    bool is_mended =
+        decision->last != mine->decision && (peer->decision & VIA_OFI_DECISION_CUT) != 0;
     if (peer->decision < VIA_OFI_DECISION_MAX) {
         decision->last = is_mended ? after(peer->decision, false) : peer->decision;
     }
     decision->is_informed = true;
+    decision->has_mended = false;
     return is_mended;
 }
 
 void via_ofi_decision_mended(struct via_ofi_decision *decision, uint32_t peers)
 {
     uint32_t least = after(decision->last, false);
+    decision->has_mended = false;
     bool is_later = peers > least && peers < VIA_OFI_DECISION_MAX;
     decision->last = (is_later ? peers : least) & ~VIA_OFI_DECISION_CUT;
 }

@@ -17,6 +17,7 @@
 struct via_ofi_decision {
     uint32_t last;    /* what counts, as far as this end knows; 0: no operator has decided */
     bool is_informed; /* the peer's was known to this end once */
+    bool has_mended;  /* at this end, since the two have agreed last: the next mend says no more */
     /* Of the peer, in the listener: the decision that it has made uninformed, and that counts. */
     uint64_t counted_instance;
     uint32_t counted;
