@@ -291,7 +291,8 @@ static void wait_for_news(struct sock_end *end)
     via_sock_bell_leave(bells);
 }
 
-/* Does what this end has left to the steward, as the steward would. */
+/* Does what this end has left to the steward, as the steward would: send_kept() in steward.c. In
+ * phase STAYS the end has also collected its unread bytes, and sends none of them again. */
 static void serve_kept(struct sock_end *end)
 {
     struct via_conn *conn = &end->conn;
@@ -300,7 +301,8 @@ static void serve_kept(struct sock_end *end)
     if (!end->kept || sock_chance(end->run, 500) || via_tx_take(&op) != 0) {
         return;
     }
-    int rc = parts ? 0 : via_conn_replay_all(conn, op.fd, 0);
+    bool again = !parts && is_in(end, VIA_PHASES_REPLAY);
+    int rc = again ? via_conn_replay_all(conn, op.fd, 0) : 0;
     bool done = rc != -EAGAIN;
     if (done && (parts || conn->side->shutting != 0)) {
         done =
