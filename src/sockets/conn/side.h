@@ -61,6 +61,7 @@ struct via_side {
     _Atomic uint64_t rcvtimeo_ns; /* 0: none; VIA_AT_ONCE_NS */
     uint64_t rx_polled_ticks;     /* when the kernel was last asked whether the peer lives */
     _Atomic uint32_t rx_taken;    /* over the fabric: rx.pipe.sequence, for other threads */
+    _Atomic bool rx_credit_due;   /* over the fabric: the path had no room for the last credit */
     struct via_stream_rx rx;
     struct via_stream_rx rx_left; /* the reader's state when the pipe was left: see demote.c */
 

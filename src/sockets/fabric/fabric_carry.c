@@ -498,6 +498,7 @@ static void push_credit(struct via_conn *conn, bool arms)
     struct via_client_reader reader = {.is_asleep = is_asleep, .ctx = &credit};
     uint64_t before = fabric->pushed_credit;
     int rc = push_word(fabric, VIA_SEGMENT_CREDIT_OFF, &fabric->pushed_credit, &reader, false);
+    atomic_store_explicit(&conn->side->rx_credit_due, rc == -EAGAIN, memory_order_relaxed);
     if (rc != 0 || fabric->pushed_credit != before) {
         note_credit(fabric, credit.is_prompt);
     }
@@ -509,6 +510,7 @@ void via_fabric_rx_end(struct via_conn *conn)
     atomic_store_explicit(&conn->side->rx_taken, conn->side->rx.pipe.sequence,
                           memory_order_relaxed);
     if (!is_by_frames(fabric, fabric->rx_base)) {
+        atomic_store_explicit(&conn->side->rx_credit_due, false, memory_order_relaxed);
         if (via_stream_rx_must_wake_writer(&conn->side->rx)) {
             via_stats_count(&conn->stats->rings, 1);
             fail(fabric, via_remote_ring(fabric->remote));

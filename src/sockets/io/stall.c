@@ -49,8 +49,7 @@ static bool spill(struct via_op *op)
 static uint64_t check_stall(struct via_op *op)
 {
     struct via_side *side = op->side;
-    if (via_stream_stall_is_hidden(&side->tx, &side->rx) && kernel_is_full(op) &&
-        !VIA_MUTANT(CONN_HIDDEN_BEGIN)) {
+    if (via_stall_is_hidden(side) && kernel_is_full(op) && !VIA_MUTANT(CONN_HIDDEN_BEGIN)) {
         return_credits(op);
         return VIA_STREAM_STALL_NS;
     }
