@@ -336,12 +336,18 @@ static void unpark(struct via_ep_entry *entry)
     entry_free(entry);
 }
 
-void via_ep_unpark_set(struct via_ep_set *set)
+/* With the set's lock. */
+static void unpark_members(struct via_ep_set *set)
 {
-    via_lock(&set->lock);
     via_list_foreach_safe(it, &set->entries[VIA_EP_PARKED]) {
         unpark(via_list_entry(it, struct via_ep_entry, in_set));
     }
+}
+
+void via_ep_unpark_set(struct via_ep_set *set)
+{
+    via_lock(&set->lock);
+    unpark_members(set);
     via_unlock(&set->lock);
 }
 
@@ -613,11 +619,14 @@ void via_ep_closed(struct via_ep_set *set, int fd)
     via_file_put_slowly(&set->file);
 }
 
+/* The child must not inherit lists that another thread is changing, so it holds each set's lock. */
 void via_ep_fork_prepare(void)
 {
     via_lock(&links);
     via_list_foreach(it, &all) {
-        via_ep_unpark_set(via_list_entry(it, struct via_ep_set, all));
+        struct via_ep_set *set = via_list_entry(it, struct via_ep_set, all);
+        via_lock(&set->lock);
+        unpark_members(set);
     }
 }
 
@@ -626,7 +635,6 @@ void via_ep_fork_parent(void)
     /* A ring is for one process only, so no entry becomes cold any more: is_cold_allowed(). */
     via_list_foreach(it, &all) {
         struct via_ep_set *set = via_list_entry(it, struct via_ep_set, all);
-        via_lock(&set->lock);
         via_ep_all_hot(set);
         via_unlock(&set->lock);
     }
