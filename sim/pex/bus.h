@@ -107,7 +107,7 @@ static inline uint32_t sim_pex_number(const struct sim_pex_side *side)
     return (uint32_t)(side - side->pex->sides);
 }
 
-/* What the driver calls, of a function behind the bus. */
+/* The calls of the driver to a function behind the bus. */
 extern const struct via_pci_ops sim_pex_bus_ops;
 /* Delivers the first `count` writes under way. */
 void sim_pex_bus_arrive(struct sim_pex_side *side, uint32_t count);

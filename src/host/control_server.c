@@ -71,7 +71,7 @@ static const char *find_line_end(const struct connection *connection)
                   VIA_MUTANT(CONTROL_LINES) ? sizeof(connection->in) + 1 : connection->in_bytes);
 }
 
-/* What the connection waits for next, when all its answers are sent. */
+/* The events that the connection waits for once all its answers are sent. */
 static uint32_t wanted_events(const struct connection *connection)
 {
     if (is_waiting(connection)) {

@@ -202,7 +202,7 @@ static void compete(struct fixture *fixture, void (*attack)(struct fixture *fixt
 /* --- notes ------------------------------------------------------------------------------------ */
 
 /* Posts as many notes as a process may have under way, in each process; they wait for 5 seconds. */
-static void posts_to_nobody(struct fixture *fixture)
+static void posts_without_a_receiver(struct fixture *fixture)
 {
     static struct host_raw raws[ATTACHMENTS];
     for (unsigned i = 0; i < ATTACHMENTS; i++) {
@@ -238,7 +238,7 @@ static void posts_to_a_neighbour(struct fixture *fixture)
 
 static void notes_to_a_host_that_is_cut_off(void **state)
 {
-    compete(*state, posts_to_nobody, posts_to_a_neighbour, true);
+    compete(*state, posts_without_a_receiver, posts_to_a_neighbour, true);
 }
 
 /* --- commands --------------------------------------------------------------------------------- */
@@ -256,7 +256,7 @@ static void put_until_full(struct via_remote *remote)
     }
 }
 
-static void puts_to_nobody(struct fixture *fixture)
+static void puts_without_a_receiver(struct fixture *fixture)
 {
     struct via_remote *remotes[ATTACHMENTS];
     for (unsigned i = 0; i < ATTACHMENTS; i++) {
@@ -298,7 +298,7 @@ static void puts_to_both(struct fixture *fixture)
 
 static void commands_for_a_host_that_is_cut_off(void **state)
 {
-    compete(*state, puts_to_nobody, puts_to_both, true);
+    compete(*state, puts_without_a_receiver, puts_to_both, true);
 }
 
 /* --- messages --------------------------------------------------------------------------------- */
@@ -372,7 +372,7 @@ static void put_each_word(struct via_remote *remote, uint64_t number)
     }
 }
 
-/* What a forked process puts goes behind what its parent has put, which waits for a link, although
+/* A put of a forked process stays behind its parent's, which waits for a link, although
  * users have flows of their own. */
 static void puts_behind_its_parent(struct fixture *fixture, struct via_client_order order)
 {

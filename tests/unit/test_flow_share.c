@@ -60,7 +60,7 @@ static void each_of_some_users_has_flows_of_its_own(void **state)
     }
 }
 
-/* What is under way of one user: its flow and how many commands, by wish. */
+/* The commands of one user that are under way: flow and number, by wish. */
 struct user {
     uint16_t flow[VIA_FLOWS_SHARED_MAX];
     unsigned count[VIA_FLOWS_SHARED_MAX];

@@ -246,7 +246,7 @@ static void fill_with_answers(int fd)
     }
 }
 
-/* What waits in its socket comes after an answer that the server can not send. */
+/* Requests that wait in its socket come after an answer that the server can not send. */
 static void a_client_that_reads_no_answers_delays_no_read(void **state)
 {
     (void)state;

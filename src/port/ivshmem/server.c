@@ -36,7 +36,7 @@
  */
 #define SEND_BYTES 1
 
-/* What a client knows of another one, or of itself. */
+/* The messages about one client that another, or itself, was sent. */
 struct told {
     uint32_t life; /* 0: nothing, or that it has left */
     uint32_t vectors_count;
@@ -100,7 +100,7 @@ static int send_greeting(const struct via_ivshmem_server *server, struct client 
     return rc;
 }
 
-/* What `to` does not know of one client yet. */
+/* Sends `to` the messages about one client that it was not sent yet. */
 static int send_news(const struct via_ivshmem_server *server, struct client *to,
                      const struct client *of)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * What operators have decided about a link: to cut it, or to mend it, at either end. Both ends go
+ * The decisions of operators about a link: to cut it, or to mend it, at either end. Both ends go
  * by the later decision, whatever becomes of connections meanwhile. Pure.
  *
  * A decision is a number: how many there were, in steps of VIA_OFI_DECISION_STEP, and in bit 0
