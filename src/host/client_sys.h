@@ -53,8 +53,8 @@ static inline void via_sys_shutdown(int fd)
     (void)!syscall(SYS_shutdown, fd, SHUT_RDWR);
 }
 
-/* A TCP connection ends at once: what the kernel has not sent is dropped, and the peer gets a reset
- * (tcp(7): connect() with AF_UNSPEC). The descriptor stays open. */
+/* A TCP connection ends at once: the kernel drops bytes that it has not sent, and the peer gets a
+ * reset (tcp(7): connect() with AF_UNSPEC). The descriptor stays open. */
 static inline void via_sys_tcp_reset(int fd)
 {
     const struct sockaddr none = {.sa_family = AF_UNSPEC};

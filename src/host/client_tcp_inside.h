@@ -31,7 +31,7 @@ struct via_client_tcp {
     int fd;
     pthread_mutex_t lock;
     _Atomic int error;   /* it is over; first failure */
-    _Atomic int refused; /* a request that no thread waits for was: what the next quiet tells */
+    _Atomic int refused; /* a request without a waiting thread: the next quiet reports it */
     /* Requests without an answer so far, of all and of those that a quiet waits for; and how many
      * have been applied, as far as answers told. */
     _Atomic uint64_t issued, applied;

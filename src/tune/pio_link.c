@@ -270,7 +270,7 @@ int via_pio_link_open_bar(struct via_pio_link *link, const char *device, struct 
     }
     link->window_bytes = via_min(region.bytes, (uint64_t)VIA_PIO_SOURCE_BYTES);
     for (unsigned i = 0; i < 2 && region.mappable; i++) {
-        /* One after the other: what is mapped decides how a second mapping is cached. */
+        /* One mapping at a time: the kernel gives a second one the caching of the first. */
         struct via_pci_mapping mapping;
         if (link->pci->ops->map(link->pci, bar, 0, link->window_bytes, i == 0, &mapping) != 0) {
             continue;

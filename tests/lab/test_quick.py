@@ -68,7 +68,7 @@ class Quick(lab_hosts.Case):
         self.assertEqual(self.lab.state(1, 2), "up")
 
     def test_c_a_bar_is_measured_write_combined_and_uncached(self):
-        """Last, as it ends the daemon: what is behind the BAR is lost."""
+        """This test runs last: it ends the daemon, and its stores overwrite the memory behind the BAR."""
         self.guests[1].run("kill $(cat /tmp/viaductd.pid); while pidof viaductd; do sleep 0.1; done")
         out = self.guests[1].run("viaduct perf pio --device %s --sizes 64 --seconds 0.002" % FUNCTION, lab_hosts.HANG_S)
         for column in ("wc 8", "uc 8"):

@@ -30,7 +30,7 @@ struct bench {
     char directory[64];
     char path[96];
     struct via_ivshmem_server *server;
-    char log[4096]; /* what the server said */
+    char log[4096]; /* the server's messages */
 };
 
 static void keep_line(void *ctx, const struct via_log_message *message)

@@ -259,8 +259,7 @@ static bool translate(struct via_ep_set *set, struct epoll_event *event)
         struct via_op op = via_ep_op(entry);
         via_io_note_kernel_events(&op, event->events);
         via_ep_make_hot(entry);
-        entry->reported.recheck =
-            true; /* what the kernel reported by edge is reported by collect() */
+        entry->reported.recheck = true; /* collect() reports the kernel's edges */
         return false;
     }
     event->data.u64 = entry->data;
