@@ -69,6 +69,7 @@ enum via_job_state {
     VIA_JOB_INITIALIZED = 1, /* has entered shmem_init */
     VIA_JOB_FINALIZED = 2,   /* has left the last shmem_finalize */
     VIA_JOB_CUT_OFF = 3,     /* ends because another PE or its own host is unreachable */
+    VIA_JOB_LEFT = 4,        /* has flushed its output and ends; only with other launchers */
 };
 
 struct via_job_pe {

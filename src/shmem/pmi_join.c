@@ -27,6 +27,8 @@
 
 #define FD_FIRST 4096u
 #define GRACE_US 100000u
+#define FLUSHES_US 1000000u
+#define FLUSHES_STEP_US 1000u
 
 /* Identifies the place where a process runs, so that processes find out whether they can share
  * memory. */
@@ -380,6 +382,26 @@ static void abort_job(int code, const char *why)
     member.pmi->ops->abort(member.pmi, code, why);
 }
 
+static bool is_any_pe_flushing(const struct via_job *job)
+{
+    uint32_t node = job->pes[member.number].node;
+
+    for (uint32_t i = 0; i < job->pes_count; i++)
+        /* Pairs with the release in at_exit. */
+        if (job->pes[i].node == node &&
+            atomic_load_explicit(&job->pes[i].state, memory_order_acquire) == VIA_JOB_INITIALIZED)
+            return true;
+    return false;
+}
+
+/* Launchers kill the other processes as soon as one has ended with a code other than 0, so every PE
+ * waits until all have flushed their output. A PE that was killed never does, hence the bound. */
+static void wait_for_flushes(const struct via_job *job)
+{
+    for (unsigned us = 0; us < FLUSHES_US && is_any_pe_flushing(job); us += FLUSHES_STEP_US)
+        usleep(FLUSHES_STEP_US);
+}
+
 /* A PE that leaves without shmem_finalize: other PEs may wait for it, so the job ends, as oshrun(1)
  * says; but not by shmem_global_exit, after which every PE exits by itself. */
 static void at_exit(int status, void *argument)
@@ -388,8 +410,12 @@ static void at_exit(int status, void *argument)
     if (!member.pmi || member.pid != getpid())
         return;
     fflush(NULL);
+    /* Pairs with the acquire in is_any_pe_flushing. */
+    atomic_store_explicit(&member.job->pes[member.number].state, VIA_JOB_LEFT,
+                          memory_order_release);
     /* Pairs with the release in shmem_global_exit. */
     if (atomic_load_explicit(&member.job->exit_ready, memory_order_acquire)) {
+        wait_for_flushes(member.job);
         /* PEs of other machines do not see it; the launcher ends them. */
         if (member.job->nodes_count > 1)
             abort_job(status, "shmem_global_exit");

@@ -72,7 +72,7 @@ class Launcher:
         self.launch_good(2, END, "start_pes")
 
     def test_global_exit(self):
-        """The other PEs compute and make no call; their output is not lost."""
+        """The other PEs compute and make no call, and one of them ends late; their output is not lost."""
         code, out, err = self.launch(3, END, "global-exit")
         self.assertEqual(code, 7, out + err)
         self.assertEqual(sorted(re.findall(r"unflushed \d", out)), ["unflushed %d" % i for i in range(3)])
