@@ -172,16 +172,19 @@ bool sim_pex_engine_is_ringing(const struct sim_pex_engine *engine)
 
 /* --- what the driver calls ------------------------------------------------------------------- */
 
+/* Starts that were posted before the request arrive before it (PCIe base spec 2.4.1), and are
+ * cancelled with those under way if the request turns bus mastering off. */
 static int engine_config_write(struct via_pci *pci, unsigned off, unsigned len, uint32_t value)
 {
     struct sim_pex_engine *engine = engine_of(pci);
     bool masters = off == VIA_PCI_COMMAND && (value & VIA_PCI_COMMAND_MASTER) != 0;
-    bool is_dead = engine->device.side->is_dead;
-    for (unsigned i = 0; i < VIA_PLX_DMA_CHANNELS && !masters && !is_dead; i++) {
-        engine->channels[i].era++; /* bus mastering is off: the starts under way have no effect */
+    int rc = sim_pex_bus_ops.config_write(pci, off, len, value);
+    for (unsigned i = 0; i < VIA_PLX_DMA_CHANNELS && !masters && !engine->device.side->is_dead;
+         i++) {
+        engine->channels[i].era++;
         engine->channels[i].starts_count = 0;
     }
-    return sim_pex_bus_ops.config_write(pci, off, len, value);
+    return rc;
 }
 
 /* What the engine posted arrives before the answer of the read, write-backs too. */
