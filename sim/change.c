@@ -43,6 +43,7 @@ static const struct sim_knob keys[] = {
     KEY("stream-switch", streams.switch_chance, 0, 1000, 0),
     KEY("stream-kills", streams.kill_chance, 0, 1000, 0),
     KEY("stream-execs", streams.exec_chance, 0, 1000, 0),
+    KEY("stream-preempts", streams.preempts, 0, 1, 0),
     KEY("pes", shmem.pes, 0, 64, 0),
     KEY("pe-nodes", shmem.nodes, 1, SIM_HOSTS_MAX, 1),
     KEY("pe-steps", shmem.steps, 1, 1000, 1),

@@ -408,11 +408,14 @@ static void draw_streams_full(struct sim_config *config)
 {
     struct sim_config_streams *streams = &config->streams;
     struct via_rng rng;
-    via_rng_init(&rng, config->seed ^ UINT64_C(0x66756c6c));
-    if (config->mood != SIM_MOOD_FULL &&
-        (config->mood != SIM_MOOD_ANY || !via_rng_chance(&rng, 1, 20))) {
+    via_rng_init(&rng, config->seed ^ UINT64_C(0x7072656d7074));
+    streams->preempts = via_rng_chance(&rng, 1, 2);
+    bool is_full = via_rng_chance(&rng, 1, 20) && config->mood == SIM_MOOD_ANY;
+    if (!is_full && config->mood != SIM_MOOD_FULL) {
         return;
     }
+    via_rng_init(&rng, config->seed ^ UINT64_C(0x66756c6c));
+    streams->preempts = true;
     streams->burst_chance = 1000;
     streams->slots = 4u << between(&rng, 0, 1);
     streams->body_bytes = 64 * between(&rng, 1, 4);

@@ -142,6 +142,7 @@ struct sim_config_streams {
     uint32_t burst_chance;             /* the programs at both ends of one send before they read */
     uint32_t kill_chance;              /* chance that a process that holds an end is killed */
     uint32_t exec_chance;              /* chance that its program calls exec() */
+    bool preempts; /* threads lose their CPU before system calls, too, and for up to stall_ns_max */
 };
 
 /* Which of the planned faults or bursts of work happen: all but the masked ones. Those beyond the

@@ -26,6 +26,7 @@ static void plan(struct sim_world *world, uint64_t at, const struct sim_event *f
 {
     bool wait = via_rng_chance(&world->rng_fault, 2, 3) && world->traps_count < SIM_TRAPS_MAX;
     bool happens = sim_mask_is_kept(&world->config.faults_mask, world->faults_planned++);
+    world->faults_kept += happens;
     if (!wait && happens) {
         sim_clock_at(&world->clock, at, fault->kind, fault->a, fault->b, fault->c);
     } else if (wait) {

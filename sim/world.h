@@ -390,6 +390,7 @@ struct sim_world {
     uint32_t ops_pending;                 /* accepted, not complete, of living hosts */
     uint32_t work_planned;                /* operations that remain to be drawn */
     uint32_t faults_planned, work_bursts; /* number of faults or bursts that masks may leave out */
+    uint32_t faults_kept;                 /* of these faults, those that masks have not left out */
     struct sim_trap traps[SIM_TRAPS_MAX];
     uint32_t traps_count, traps_armed;
     struct sim_group groups[64];

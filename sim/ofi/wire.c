@@ -173,18 +173,21 @@ static void shut_down(struct sim_ofi_endpoint *endpoint)
     }
 }
 
-/* An operation fails, and its connection with it: no gap, nothing arrives any more. */
+/* An operation fails, and its connection with it: no gap, nothing arrives any more. This is a cut
+ * of the link, and happens only in runs that keep some of their faults. */
 static bool fails(struct sim_ofi_op *op)
 {
     struct sim_ofi_endpoint *from = op->endpoint;
     struct sim_ofi *ofi = from != NULL ? from->node->ofi : NULL;
-    if (ofi == NULL || ofi->world->healed || ofi->error_chance == 0 || from->is_broken ||
+    if (ofi == NULL || ofi->world->healed || ofi->error_chance == 0 ||
+        ofi->world->faults_kept == 0 || from->is_broken ||
         !via_rng_chance(&ofi->rng, ofi->error_chance, 100000)) {
         return false;
     }
     sim_trace(ofi->world, "host %u: an operation fails, and its connection",
               from->node->host->index);
     sim_ofi_count(ofi, SIM_OFI_RESETS);
+    ofi->world->counts.cuts++;
     if (from->peer != NULL) {
         from->peer->is_deaf = true;
     }

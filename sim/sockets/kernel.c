@@ -20,15 +20,21 @@
 #define START_NS VIA_SEC_NS
 #define PREEMPTED_NS 1000u
 
-/* A thread may also lose its CPU where it reads the clock, and before a system call has its effect:
- * mostly for a moment, and for as long as between two calls of the program when the seed says so.
- */
+/* The thread loses its CPU: mostly for a moment, and for as long as between two calls of the
+ * program when the seed says so. */
 static void lose_cpu(struct sock_end *end)
 {
     struct sock_run *run = end->run;
     if (via_rng_chance(&run->rng, 1, 8)) {
-        bool stalls = sock_chance(run, run->config->stall_chance);
+        bool stalls = run->config->preempts && sock_chance(run, run->config->stall_chance);
         sock_pause(end, sock_between(run, 0, stalls ? run->config->stall_ns_max : PREEMPTED_NS));
+    }
+}
+
+static void lose_cpu_before_call(struct sock_end *end)
+{
+    if (end->run->config->preempts) {
+        lose_cpu(end);
     }
 }
 
@@ -129,7 +135,7 @@ static ssize_t send_vector(int fd, const struct iovec *iov, size_t count)
     struct sock_end *end = sock_end_of(fd);
     struct sock_way *way = &end->out;
     uint64_t total = 0;
-    lose_cpu(end);
+    lose_cpu_before_call(end);
     /* Within a host the kernel answers data for a closed socket by RST at once. */
     const struct sock_end *peer = end->peer;
     end->reset |= peer->dead && peer->out.fin_arrived && via_conn_is_local(&end->conn);
@@ -171,7 +177,7 @@ static ssize_t recv_vector(int fd, const struct iovec *iov, size_t count)
     struct sock_end *end = sock_end_of(fd);
     struct sock_way *way = &end->peer->out;
     uint64_t total = 0;
-    lose_cpu(end);
+    lose_cpu_before_call(end);
     if (unread_of(way) == 0) {
         return way->fin_arrived || end->reset ? 0 : fail_with(EAGAIN);
     }
