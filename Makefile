@@ -62,6 +62,7 @@ lab: packages build-release ## virtual machines joined by ivshmem, and by models
 	VIADUCT_BUILD_DIR=$(CURDIR)/build/release/bin python3 tests/lab/check_lab.py || [ $$? -eq 77 ]
 	VIADUCT_BUILD_DIR=$(CURDIR)/build/release/bin python3 tests/lab/check_ring.py || [ $$? -eq 77 ]
 	VIADUCT_BUILD_DIR=$(CURDIR)/build/release/bin python3 tests/lab/check_two_nt.py || [ $$? -eq 77 ]
+	VIADUCT_BUILD_DIR=$(CURDIR)/build/release/bin python3 tests/lab/check_b2b.py || [ $$? -eq 77 ]
 
 lab-try lab-try-ring: lab-try%: packages build-release ## the same machines (ivshmem, or the ring of models), and a prompt to run commands in them
 	VIADUCT_BUILD_DIR=$(CURDIR)/build/release/bin python3 tests/lab/check_$(if $*,ring,lab).py try || [ $$? -eq 77 ]

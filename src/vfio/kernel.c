@@ -25,6 +25,10 @@ static int transfer(struct via_kernel *kernel, unsigned region, uint64_t off, vo
         len > kernel->region_bytes[region] - off) {
         return -EINVAL;
     }
+    /* The access would be VFIO's first use of the BAR, and end the mappings: see find_mapped(). */
+    if ((atomic_load_explicit(&kernel->sysfs_regions, memory_order_relaxed) >> region & 1) != 0) {
+        return -EBUSY;
+    }
     off_t at = (off_t)(kernel->region_off[region] + off);
     ssize_t done =
         writes ? pwrite(kernel->device_fd, data, len, at) : pread(kernel->device_fd, data, len, at);
@@ -153,6 +157,18 @@ static struct via_kernel_mapping *find_mapping(struct via_kernel *kernel, const 
     return NULL;
 }
 
+/* A mapping of the region has come or gone. */
+static void note_files(struct via_kernel *kernel, unsigned region)
+{
+    const struct via_kernel_mapping *mapped = find_mapped(kernel, region);
+    uint32_t bit = UINT32_C(1) << region;
+    if (mapped != NULL && mapped->file != VIA_KERNEL_DEVICE) {
+        atomic_fetch_or_explicit(&kernel->sysfs_regions, bit, memory_order_relaxed);
+    } else {
+        atomic_fetch_and_explicit(&kernel->sysfs_regions, ~bit, memory_order_relaxed);
+    }
+}
+
 static int kernel_map(struct via_pci *pci, unsigned region, uint64_t off, uint64_t bytes,
                       bool combining, struct via_pci_mapping *ret_mapping)
 {
@@ -190,6 +206,7 @@ static int kernel_map(struct via_pci *pci, unsigned region, uint64_t off, uint64
     mapping->at = at;
     mapping->region = region;
     mapping->file = file;
+    note_files(kernel, region);
     *ret_mapping = (struct via_pci_mapping){
         .at = at,
         .bytes = bytes,
@@ -199,11 +216,14 @@ static int kernel_map(struct via_pci *pci, unsigned region, uint64_t off, uint64
 
 static void kernel_unmap(struct via_pci *pci, struct via_pci_mapping *mapping)
 {
-    struct via_kernel_mapping *mine = find_mapping(via_kernel_of(pci), mapping->at);
+    struct via_kernel *kernel = via_kernel_of(pci);
+    struct via_kernel_mapping *mine =
+        mapping->at != NULL ? find_mapping(kernel, mapping->at) : NULL;
     if (mine != NULL) {
         via_guard_remove(mine->guard);
         munmap(mapping->at, mapping->bytes);
         mine->at = NULL;
+        note_files(kernel, mine->region);
     }
     *mapping = (struct via_pci_mapping){0};
 }

@@ -6,6 +6,7 @@
 
 #include <linux/vfio.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdint.h>
 
 #include "vfio/iova.h"
@@ -57,6 +58,7 @@ struct via_kernel {
     uint64_t region_bytes[VFIO_PCI_NUM_REGIONS];
     bool region_maps[VFIO_PCI_NUM_REGIONS];
     unsigned irqs[VIA_PCI_IRQ_KINDS];
+    _Atomic uint32_t sysfs_regions; /* those that are mapped by sysfs: bit k for region k */
     /* The control thread's. */
     struct via_iova iova;
     struct via_kernel_mapping mappings[VIA_KERNEL_MAPPINGS_MAX];

@@ -78,7 +78,8 @@ struct via_pci_ops {
     /*
      * Reads or writes len bytes. 1, 2, 4 and 8 bytes at a multiple of that are one access, which
      * the function sees whole (8 may become two of 4, the lower first); anything else is a sequence
-     * of such, ascending. 0; -EINVAL (out of the region); -ENXIO (memory decoding is off). The
+     * of such, ascending. 0; -EINVAL (out of the region); -ENXIO (memory decoding is off); -EBUSY
+     * (the region is mapped by a file of the kernel that allows no access beside it). The
      * caller's earlier stores to memory are visible to the function before a write is: a doorbell
      * may follow the descriptor it is for.
      */

@@ -311,6 +311,39 @@ static void a_bar_is_mapped_by_one_file_at_a_time(void **state)
     pci->ops->close(pci);
 }
 
+/* VFIO's first access by call to a BAR ends its mappings by sysfs: such calls are refused. */
+static void a_bar_that_sysfs_maps_is_not_accessed_by_calls(void **state)
+{
+    struct fake_machine machine;
+    struct via_pci *pci;
+    struct via_pci_mapping mappings[2], none = {0};
+    struct via_error err = {0};
+    uint32_t word = 1;
+    (void)state;
+    begin_machine(&machine, true, false);
+    assert_int_equal(via_kernel_open(&machine.options, &pci, &err), 0);
+    make_file(&machine, DEVICE "/resource0_wc");
+    assert_int_equal(pci->ops->config_write(pci, VIA_PCI_BAR(0), 4, 0xC), 0);
+    via_pci_write32(pci, 0, 8, 0x12345678);
+    for (unsigned i = 0; i < 2; i++) {
+        assert_int_equal(pci->ops->map(pci, 0, 0, 4096, true, &mappings[i]), 0);
+    }
+    for (unsigned i = 0; i < 2; i++) {
+        assert_int_equal(pci->ops->region_write(pci, 0, 8, &word, sizeof(word)), -EBUSY);
+        assert_int_equal(pci->ops->region_read(pci, 0, 8, &word, sizeof(word)), -EBUSY);
+        pci->ops->unmap(pci, &none); /* nothing */
+        pci->ops->unmap(pci, &mappings[i]);
+    }
+    assert_int_equal(via_pci_read32(pci, 0, 8), 0x12345678);
+    /* Beside VFIO's own mappings calls are as before. */
+    assert_int_equal(pci->ops->config_write(pci, VIA_PCI_BAR(0), 4, 0), 0);
+    assert_int_equal(pci->ops->map(pci, 0, 0, 4096, true, &mappings[0]), 0);
+    assert_int_equal(via_pci_read32(pci, 0, 8), 0x12345678);
+    pci->ops->unmap(pci, &mappings[0]);
+    pci->ops->close(pci);
+    end_machine(&machine);
+}
+
 static void iommufd_is_taken_where_it_is(void **state)
 {
     struct fake_machine machine;
@@ -607,6 +640,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_the_kernel_lacks_is_said),
         cmocka_unit_test(a_bar_is_mapped_by_one_file_at_a_time),
+        cmocka_unit_test(a_bar_that_sysfs_maps_is_not_accessed_by_calls),
         cmocka_unit_test(iommufd_is_taken_where_it_is),
         cmocka_unit_test(without_iommufd_the_group_does),
         cmocka_unit_test(what_iommufd_refuses_is_said),

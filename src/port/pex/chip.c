@@ -27,7 +27,13 @@ static void write_peer(struct via_pex_port *pex, uint32_t off, uint32_t value)
 /* Back to back: a register of the peer's chip, at its virtual side, through the window's BAR. */
 static void write_far(struct via_pex_port *pex, uint32_t off, uint32_t value)
 {
-    via_pci_write32(pex->pci, pex->config.bar, pex->chip.base + off, value);
+    if (pex->far.at == NULL) {
+        via_pci_write32(pex->pci, pex->config.bar, pex->chip.base + off, value);
+        return;
+    }
+    via_pex_drain(pex); /* what the caller stored into the window leaves first */
+    *(volatile uint32_t *)(void *)(pex->far.at + pex->chip.base + off) = value;
+    via_pex_drain(pex);
 }
 
 /* --- what it is --- */
@@ -95,7 +101,7 @@ static int check_bars(struct via_pex_port *pex, struct via_error *err)
     if (rc == 0) {
         rc = pex->pci->ops->region(pex->pci, pex->config.bar, &window);
     }
-    if (rc != 0 || registers.bytes < UINT64_C(0x40000)) {
+    if (rc != 0 || registers.bytes < PEX_REGISTERS_BYTES) {
         return via_error_set(err, rc != 0 ? rc : -ENODEV,
                              "BAR 0 has %llu bytes: the chip's registers take 262144",
                              (unsigned long long)(rc == 0 ? registers.bytes : 0));

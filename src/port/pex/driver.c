@@ -258,6 +258,11 @@ static int open_window(struct via_pex_port *pex, struct via_error *err)
     }
     atomic_store_explicit(&pex->is_weak, pex->mapping.caching == VIA_PCI_COMBINING,
                           memory_order_relaxed);
+    /* Beside a mapping the kernel's VFIO may refuse calls. Memory that stands for a BAR has no
+     * registers. */
+    if (rc == 0 && pex->config.b2b && pex->mapping.caching != VIA_PCI_MEMORY) {
+        rc = pex->pci->ops->map(pex->pci, pex->config.bar, 0, PEX_REGISTERS_BYTES, true, &pex->far);
+    }
     return rc == 0 ? 0 : via_error_set(err, rc, "map BAR %u: %s", pex->config.bar, strerror(-rc));
 }
 
@@ -472,6 +477,9 @@ void via_pex_port_close(struct via_port *port)
     via_pex_dma_close(pex);
     if (pex->irq_is_on) {
         (void)pex->pci->ops->irq_set(pex->pci, pex->config.irq, 0, NULL);
+    }
+    if (pex->far.at != NULL) {
+        pex->pci->ops->unmap(pex->pci, &pex->far);
     }
     if (pex->mapping.at != NULL) {
         pex->pci->ops->unmap(pex->pci, &pex->mapping);

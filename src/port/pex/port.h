@@ -128,6 +128,7 @@ struct via_pex_port {
     struct via_pex_chip chip; /* but the link's speed, which is the control thread's */
     const struct via_driver_host *host;
     struct via_pci_mapping mapping; /* of the window with its page; at NULL: only by calls */
+    struct via_pci_mapping far;     /* back to back: of the peer's registers; at NULL: by calls */
     struct via_pex_page *page;      /* mine; the inbox follows */
     uint64_t memory_bytes;          /* page and inbox */
     uint64_t window_off;            /* in the BAR */

@@ -15,6 +15,7 @@
 
 /* BAR 0: the registers of the whole chip (F). */
 #define PEX_REGISTERS 0u
+#define PEX_REGISTERS_BYTES UINT64_C(0x40000)
 #define PEX_NT0_BASE 0x3E000u
 #define PEX_NT1_BASE 0x3C000u
 #define PEX_LINK_SIDE 0x1000u /* from the base of the NT port */
