@@ -371,6 +371,7 @@ struct odd {
     uint32_t setup_own, setup_peer;
     uint32_t ids;
     unsigned reads; /* how many reads are answered; later ones are not; 0: all are */
+    bool no_msi;    /* which is asked for */
 };
 
 static struct odd odd;
@@ -433,6 +434,11 @@ static int odd_region_write(struct via_pci *pci, unsigned region, uint64_t off, 
     return plain->region_write(pci, region, off, data, len);
 }
 
+static unsigned odd_irqs(struct via_pci *pci, enum via_pci_irq_kind kind)
+{
+    return odd.no_msi && kind == VIA_PCI_MSI ? 0 : plain->irqs(pci, kind);
+}
+
 static void odd_close(struct via_pci *pci)
 {
     pci->ops = plain;
@@ -450,6 +456,7 @@ static struct via_pci *open_odd(struct via_pex *model)
     odd_ops.region_read = odd_region_read;
     odd_ops.region_write = odd_region_write;
     odd_ops.gone = odd_gone;
+    odd_ops.irqs = odd_irqs;
     odd_ops.close = odd_close;
     pci->ops = &odd_ops;
     return pci;
@@ -461,7 +468,7 @@ static void refuse_odd(struct via_pex *model, const struct odd *what, int rc, co
     struct via_pex_config config = {.target = "test",
                                     .bar = 2,
                                     .window_bytes_max = 4u << 20,
-                                    .irq = VIA_PCI_IRQ_KINDS,
+                                    .irq = what->no_msi ? VIA_PCI_MSI : VIA_PCI_IRQ_KINDS,
                                     .alut = strstr(says, "A-LUT") != NULL};
     struct via_driver_host host = {.host = 1, .inbox_bytes = 65536, .threads_count = 1};
     struct via_port *port = NULL;
@@ -507,6 +514,7 @@ static void a_chip_that_is_odd_is_refused_and_left_as_it_was(void **state)
         {{.who = 0x80000000}, -ENODEV, "register 0xC8C is 80000000: not NT0's virtual side"},
         {{.who = 1}, -ENODEV, "register 0xC8C is 00000001: not NT0's virtual side"},
         {{.who = 0}, -ENOTSUP, "the A-LUT is off by EEPROM"},
+        {{.no_msi = true}, -ENOTSUP, "the function has no MSI"},
     };
     struct via_pex_options options = via_pex_options_default;
     struct via_pex *model;

@@ -352,7 +352,8 @@ static uint32_t own_bell(const struct via_pex_port *pex)
 
 void via_pex_chip_program(struct via_pex_port *pex)
 {
-    const struct via_pex_chip *chip = &pex->chip;
+    struct via_pex_chip *chip = &pex->chip;
+    chip->was_programmed = true;
     (void)pex->pci->ops->config_write(pex->pci, VIA_PCI_COMMAND, 2,
                                       VIA_PCI_COMMAND_MEMORY | VIA_PCI_COMMAND_MASTER);
     write_own(pex, own_bell(pex) + PEX_BELL_CLEAR, 0xffff);
@@ -382,6 +383,9 @@ void via_pex_chip_program(struct via_pex_port *pex)
 
 void via_pex_chip_conceal(struct via_pex_port *pex)
 {
+    if (!pex->chip.was_programmed) {
+        return;
+    }
     if (pex->config.alut) {
         enable_alut(pex, false);
     }

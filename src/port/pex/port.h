@@ -79,7 +79,8 @@ struct via_pex_chip {
     unsigned nt;
     bool link_side;
     unsigned revision;
-    bool was_found; /* command_found is what its command register held */
+    bool was_found;      /* command_found is what its command register held */
+    bool was_programmed; /* its registers are not as they were found */
     uint32_t command_found;
     uint32_t base, peer_base;
     unsigned alut_entries;
