@@ -18,6 +18,7 @@
 
 #include <cmocka.h>
 
+#include "base/fds.h"
 #include "base/types.h"
 #include "port/ivshmem/cell.h"
 #include "port/ivshmem/ivshmem.h"
@@ -77,6 +78,18 @@ static void train_peer(struct world *world)
     own->trained = world->cell->end[0].boot;
 }
 
+/* The port has connected: the server's messages up to the first vector. */
+static void greet(struct world *world)
+{
+    world->fd = accept4(world->listen_fd, NULL, NULL, SOCK_CLOEXEC);
+    assert_true(world->fd >= 0);
+    tell(world, 0, -1);
+    tell(world, OWN, -1);
+    tell(world, -1, world->memory_fd);
+    tell(world, PEER, world->peer_event);
+    tell(world, OWN, world->own_event);
+}
+
 static int set_up(void **state)
 {
     struct world *world = calloc(1, sizeof(*world));
@@ -87,19 +100,13 @@ static int set_up(void **state)
         .target = world->path, .window_bytes = WINDOW_BYTES, .host = 1, .threads_count = 1};
     assert_int_equal(via_ivshmem_port_open(&options, &world->port, &err), 0);
     (void)turn(world);
-    world->fd = accept4(world->listen_fd, NULL, NULL, SOCK_CLOEXEC);
-    assert_true(world->fd >= 0);
     world->memory_fd = memfd_create("not sealed", MFD_CLOEXEC);
     assert_int_equal(ftruncate(world->memory_fd, MEMORY_BYTES), 0);
     world->own_event = eventfd(0, EFD_CLOEXEC);
     world->peer_event = eventfd(0, EFD_CLOEXEC);
     world->cell = mmap(NULL, MEMORY_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, world->memory_fd, 0);
     assert_true(world->cell != MAP_FAILED);
-    tell(world, 0, -1);
-    tell(world, OWN, -1);
-    tell(world, -1, world->memory_fd);
-    tell(world, PEER, world->peer_event);
-    tell(world, OWN, world->own_event);
+    greet(world);
     (void)turn(world);
     train_peer(world);
     assert_true(turn(world));
@@ -173,6 +180,58 @@ static void a_full_eventfd_blocks_nobody(void **state)
     assert_false(turn(world));
 }
 
+static void send_two(const struct world *world)
+{
+    int64_t number = OWN;
+    int fds[] = {world->own_event, world->peer_event};
+    VIA_FDS_SPACE(2) space = {0};
+    struct iovec iov = {.iov_base = &number, .iov_len = sizeof(number)};
+    struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1};
+    via_fds_add(&message, &space, fds, 2);
+    assert_int_equal(sendmsg(world->fd, &message, 0), sizeof(number));
+}
+
+static void send_vectors(const struct world *world)
+{
+    for (unsigned i = 0; i < 65; i++) {
+        assert_int_equal(via_ivshmem_message_send(world->fd, OWN, world->own_event), 0);
+    }
+}
+
+static unsigned count_fds(void)
+{
+    unsigned count = 0;
+    for (int fd = 0; fd < 1024; fd++) {
+        count += fcntl(fd, F_GETFD) >= 0;
+    }
+    return count;
+}
+
+/* The port connects again and again to a server that breaks the protocol, and says why. */
+static void a_broken_message_is_said_and_leaves_no_descriptor(void **state)
+{
+    static const struct {
+        void (*send)(const struct world *world);
+        const char *says;
+    } cases[] = {{send_two, "more than one descriptor"}, {send_vectors, "more than 64"}};
+    struct world *world = *state;
+    for (unsigned i = 0; i < VIA_ARRAY_COUNT(cases); i++) {
+        unsigned before = 0;
+        for (unsigned round = 0; round < 4; round++) {
+            struct via_ivshmem_status status;
+            cases[i].send(world);
+            assert_false(turn(world));
+            via_ivshmem_port_status(world->port, &status);
+            assert_non_null(strstr(status.error, cases[i].says));
+            close(world->fd);
+            greet(world);
+            (void)turn(world);
+            before = round == 0 ? count_fds() : before;
+            assert_int_equal(count_fds(), before);
+        }
+    }
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -180,6 +239,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(memory_that_shrinks_is_the_end_of_the_link_and_not_of_the_host),
         TEST(a_full_eventfd_blocks_nobody),
+        TEST(a_broken_message_is_said_and_leaves_no_descriptor),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

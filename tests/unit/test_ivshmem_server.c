@@ -220,6 +220,26 @@ static void a_client_that_reads_nothing_is_hung_up_on(void **state)
     close(good);
 }
 
+/* The socket takes messages to it no more, and says nothing that would end it. */
+static void a_client_that_has_shut_its_direction_down_is_hung_up_on(void **state)
+{
+    struct bench *bench = *state;
+    via_ivshmem_server_close(bench->server);
+    open_server(bench, 3, 500);
+    via_log_set_sink(keep_line, bench);
+    int good = join_and_read(bench, 0);
+    int shut = join_and_read(bench, 1);
+    expect(bench, good, 1, true, VECTORS);
+    assert_int_equal(shutdown(shut, SHUT_RD), 0);
+    int other = join_and_read(bench, 2); /* news for both */
+    (void)read_until_said(bench, good, 1, "client 1 has taken no message for 500 ms: hung up");
+    via_log_set_sink(NULL, NULL);
+    assert_int_equal(via_ivshmem_server_clients(bench->server), 2);
+    close(other);
+    close(shut);
+    close(good);
+}
+
 /* The vectors of a client that left before another one read them are not sent any more, and a
  * client that reads late knows each other client that is there. */
 static void a_client_that_reads_late_learns_the_state(void **state)
@@ -399,6 +419,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(clients_get_what_the_protocol_says, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_client_that_reads_nothing_is_hung_up_on, set_up,
                                         tear_down),
+        cmocka_unit_test_setup_teardown(a_client_that_has_shut_its_direction_down_is_hung_up_on,
+                                        set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_client_that_reads_late_learns_the_state, set_up,
                                         tear_down),
         cmocka_unit_test(unread_messages_of_others_harm_no_client),

@@ -25,7 +25,7 @@ int via_ivshmem_message_send(int socket_fd, int64_t number, int fd);
 struct via_ivshmem_message {
     unsigned char bytes[8];
     unsigned count;
-    int fd; /* owned by the caller once a message is whole; -1: none */
+    int fd; /* the caller's to close, when a message is whole and after -EPROTO; -1: none */
 };
 
 /* 1: a whole message, its number in *ret_number, its descriptor in message->fd. 0: the server has

@@ -325,14 +325,15 @@ static void check_client(struct via_ivshmem_server *server, struct client *clien
     }
 }
 
-/* A client that left: its place is free once it has no unread message. One that waits for room: it
- * is hung up on when it has taken no message for too long. */
+/* A client that left: its place is free once it has no unread message. One that takes no messages,
+ * for want of room or because it has shut its direction down: it is hung up on after a while. */
 static void tick_client(struct via_ivshmem_server *server, struct client *client)
 {
     if (client->has_left && !has_unread(client)) {
         free_client(server, client);
     } else if (is_peer(client) && client->waits != 0) {
-        client->ticks_count += client->waits == -EAGAIN ? 1 : 0;
+        /* Not what it can not help: descriptors in messages of others. */
+        client->ticks_count += client->waits != -ETOOMANYREFS ? 1 : 0;
         update(server, client);
         if (client->waits != 0 && client->ticks_count * TICK_MS >= server->stall_ms) {
             via_log(VIA_LOG_ERROR, "%s: client %ld has taken no message for %u ms: hung up",

@@ -134,9 +134,16 @@ static int add_own_vector(struct socket_device *self, int fd)
 {
     struct epoll_event event = {.events = EPOLLIN, .data.u32 = 1 + self->own.count};
     if (add_vector(&self->own, fd) != 0) {
+        set_error(self,
+                  "the server gives this process a vector %u that is no eventfd, or more than %u",
+                  self->own.count, VIA_IVSHMEM_VECTORS_MAX);
         return -EPROTO;
     }
-    return epoll_ctl(self->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0 ? 0 : -errno;
+    if (epoll_ctl(self->epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0) {
+        set_error(self, "vector %u: epoll: %s", self->own.count - 1, strerror(errno));
+        return -EPROTO;
+    }
+    return 0;
 }
 
 /* --- connection --- */
@@ -157,9 +164,7 @@ static void close_fd(int *fd)
 
 static void disconnect(struct socket_device *self, uint64_t now_ns)
 {
-    if (self->message.count != 0) {
-        close_fd(&self->message.fd);
-    }
+    close_fd(&self->message.fd);
     self->message.count = 0;
     close_fd(&self->fd);
     /* The server has these eventfds too, so closing them here does not take them out of the set. */
@@ -294,6 +299,7 @@ static void receive_all(struct socket_device *self, uint64_t now_ns)
         if (rc == -EAGAIN) {
             return;
         }
+        bool is_broken = rc < 0;
         if (rc == 1) {
             rc = take_message(self, number) == 0 ? 1 : -EPROTO;
             close_fd(&self->message.fd);
@@ -301,6 +307,9 @@ static void receive_all(struct socket_device *self, uint64_t now_ns)
         if (rc != 1) {
             if (rc == 0) {
                 set_error(self, "the server has gone");
+            } else if (is_broken) {
+                set_error(self, "a message of the server has more than one descriptor, or this "
+                                "process has no room for it");
             }
             disconnect(self, now_ns);
             return;
