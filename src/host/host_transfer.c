@@ -115,6 +115,8 @@ static unsigned run_turn(struct via_transfer *transfer, uint64_t now_ns, uint64_
         via_tenant_bells_note(transfer);
         transfer->unannounced = transfer->polls_unrung = false;
         via_process_channels_rearm(transfer);
+    } else if (transfer->polls_unrung) {
+        via_process_channels_rearm(transfer); /* pipes of processes are polled, too */
     }
     if (atomic_load_explicit(&transfer->mail_there, memory_order_acquire)) {
         handle_mail(transfer);

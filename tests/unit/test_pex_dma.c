@@ -215,11 +215,15 @@ static void a_server_that_starts_anew_is_found(void **state)
 
 /* --- a DMA function that answers badly --- */
 
-/* Functions of the model, with reads that are not answered and writes that wait for a read. */
+/* Functions of the model, with reads that are not answered, writes that wait for a read, and a
+ * server that ended and is there again. */
 static struct via_pci_ops slow_ops;
 static const struct via_pci_ops *plain_ops;
 static bool slow_is_silent;
 static unsigned slow_writes; /* posted, and not yet pushed */
+static bool slow_is_gone;
+static unsigned slow_offers, slow_takes; /* DMA that the port was given meanwhile, and took */
+static struct via_port *slow_port;
 
 static int slow_read(struct via_pci *pci, unsigned region, uint64_t off, void *ret_data, size_t len)
 {
@@ -235,7 +239,23 @@ static int slow_write(struct via_pci *pci, unsigned region, uint64_t off, const 
                       size_t len)
 {
     slow_writes++;
+    for (unsigned queue = 0; slow_port != NULL && queue < 4 && slow_offers < 100; queue++) {
+        slow_takes += slow_port->ops->dma(slow_port, queue, 0, source, 64, 9) == 0 ? 1 : 0;
+        slow_offers++;
+    }
     return plain_ops->region_write(pci, region, off, data, len);
+}
+
+static bool is_slow_gone(struct via_pci *pci)
+{
+    return slow_is_gone || plain_ops->gone(pci);
+}
+
+static int slow_revive(struct via_pci *pci)
+{
+    (void)pci;
+    slow_is_gone = false;
+    return 0;
 }
 
 static unsigned slow_wakes, slow_writes_at_wake;
@@ -263,6 +283,8 @@ static int set_up_slow(void **state)
     slow_ops = *plain_ops;
     slow_ops.region_read = slow_read;
     slow_ops.region_write = slow_write;
+    slow_ops.gone = is_slow_gone;
+    slow_ops.revive = slow_revive;
     engine->ops = &slow_ops;
     slow_is_silent = false;
     slow_wakes = 0;
@@ -306,6 +328,28 @@ static void threads_wake_after_the_interrupt_is_cleared(void **state)
     assert_int_equal(take_dma(link, 3, 1), 0);
 }
 
+/* Its registers are written anew, channel after channel, and transfer threads go on meanwhile. */
+static void a_function_that_started_anew_is_not_used_before_its_proof(void **state)
+{
+    struct pex_link *link = *state;
+    assert_int_equal(start_dma(link, 0, 0, 100, 1), 0);
+    assert_int_equal(take_dma(link, 0, 1), 0);
+    slow_port = link->end[0].port;
+    slow_is_gone = true;
+    while (slow_is_gone) {
+        link->now_ns += VIA_SEC_NS; /* of attempts to find it */
+        pex_link_turn(link, 1);
+        slow_port = slow_is_gone ? slow_port : NULL;
+    }
+    assert_true(slow_offers > 4);
+    assert_int_equal(slow_takes, 0);
+    for (unsigned i = 0; start_dma(link, 0, 0, 100, 2) != 0; i++) {
+        assert_true(i < PEX_LINK_TURNS_MAX);
+        pex_link_turn(link, 1);
+    }
+    assert_int_equal(take_dma(link, 0, 2), 0);
+}
+
 #define TESTS(name)                                                    \
     cmocka_unit_test_setup_teardown(name, set_up_model, tear_down),    \
         cmocka_unit_test_setup_teardown(name, set_up_nt1, tear_down),  \
@@ -324,6 +368,8 @@ int main(void)
                                         tear_down),
         cmocka_unit_test_setup_teardown(threads_wake_after_the_interrupt_is_cleared, set_up_slow,
                                         tear_down),
+        cmocka_unit_test_setup_teardown(a_function_that_started_anew_is_not_used_before_its_proof,
+                                        set_up_slow, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

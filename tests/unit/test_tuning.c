@@ -255,6 +255,53 @@ static void stores_bring_all_bytes_and_no_others(void **state)
     }
 }
 
+/* --- a link that goes down in a comparison --- */
+
+#define PIPE_RECORDS 128u /* of the first half of the first pair */
+#define HANG_S 120
+
+static struct via_port_ops lossy;
+static const struct via_port_ops *whole;
+static unsigned commits_count;
+
+static void drop_the_last(struct via_port *port, unsigned queue, uint64_t off, const void *src,
+                          size_t len)
+{
+    if (++commits_count != PIPE_RECORDS) {
+        whole->commit(port, queue, off, src, len);
+    }
+}
+
+/* The writer has ended, and the reader waits for a record that was lost with the link. */
+static void a_record_that_is_lost_ends_the_comparison(void **state)
+{
+    static struct via_pio_link link;
+    static struct via_pio_measure measure;
+    static struct via_tune tune;
+    struct via_driver driver;
+    (void)state;
+    assert_int_equal(via_pio_link_open(&link, 10 * VIA_SEC_NS, &err), 0);
+    driver = *link.ends[0].config.driver;
+    driver.use_store = NULL; /* pipes alone */
+    link.ends[0].config.driver = &driver;
+    link.has_dma = false;
+    measure = (struct via_pio_measure){.link = &link, .threads = 1};
+    assert_int_equal(via_pio_measure_begin(&measure, VIA_PIO_ANY_CPU, &err), 0);
+    tune = (struct via_tune){.measure = &measure, .pairs = VIA_TUNE_PAIRS_MIN};
+    whole = link.ends[0].port->ops;
+    lossy = *whole;
+    lossy.commit = drop_the_last;
+    link.ends[0].port->ops = &lossy;
+    alarm(HANG_S); /* a reader that waits on ends the test */
+    assert_int_equal(via_tune_link(&tune, &err), -ETIMEDOUT);
+    alarm(0);
+    assert_true(commits_count >= PIPE_RECORDS);
+    assert_non_null(strstr(err.text, "compare pipes of"));
+    link.ends[0].port->ops = whole;
+    via_pio_measure_end(&measure);
+    via_pio_link_close(&link);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -268,6 +315,7 @@ int main(void)
         cmocka_unit_test(noise_is_no_help),
         cmocka_unit_test(a_threshold_holds_for_all_sizes_above),
         cmocka_unit_test(stores_bring_all_bytes_and_no_others),
+        cmocka_unit_test(a_record_that_is_lost_ends_the_comparison),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
