@@ -103,6 +103,7 @@ static uint32_t rx_ready(struct via_op *op, uint32_t *ret_ask, bool *ret_idle)
     struct via_stream_rx *rx = &op->side->rx;
     uint32_t bits = 0;
     if (via_rx_take(op) != 0) {
+        op->busy = true;
         return 0;
     }
     via_carrier_rx_begin(op->conn);
@@ -164,6 +165,7 @@ static uint32_t tx_ready(struct via_op *op, uint32_t *ret_ask)
     struct via_stream_tx *tx = &op->side->tx;
     uint32_t bits = 0;
     if (via_tx_take(op) != 0) {
+        op->busy = true;
         return 0;
     }
     if (tx->span != VIA_SPAN_PIPE || tx->ended || via_tx_peer_is_gone(op)) {
