@@ -162,12 +162,14 @@ static void a_report_of_the_kernel_is_an_edge_if_bytes_may_come_there(void **sta
 struct world {
     struct via_edge told;
     uint32_t come, read, full, ends;
+    bool reads_kernel;                 /* bytes may come by the kernel */
     uint32_t untold_come, untold_full; /* since the last report */
+    bool untold_kernel;
 };
 
 static void happens(struct world *w, struct via_rng *rng)
 {
-    switch (via_rng_between(rng, 0, 3)) {
+    switch (via_rng_between(rng, 0, 5)) {
     case 0:
         w->come++;
         w->untold_come++;
@@ -178,6 +180,12 @@ static void happens(struct world *w, struct via_rng *rng)
     case 2:
         w->full++;
         w->untold_full++;
+        break;
+    case 3: /* the kernel reports bytes */
+        w->told.recheck = w->untold_kernel = true;
+        break;
+    case 4:
+        w->reads_kernel ^= via_rng_chance(rng, 1, 4);
         break;
     default:
         w->ends |= via_rng_chance(rng, 1, 50) ? EPOLLRDHUP : 0;
@@ -199,12 +207,15 @@ static void no_edge_is_missing(void **state)
             struct via_edge_now now = piped(ET_BOTH, bits, w.come, w.read);
             now.full = w.full;
             now.ends = w.ends;
+            now.reads_kernel = w.reads_kernel;
             bool ends = (w.ends & ~w.told.ends) != 0;
-            bool due = w.untold_come != 0 || w.untold_full != 0 || ends;
+            bool kernel = w.untold_kernel && w.reads_kernel;
+            bool due = w.untold_come != 0 || w.untold_full != 0 || ends || kernel;
             assert_int_equal(via_edge_is_news(&w.told, &now), due);
             if (via_rng_chance(&rng, 1, 3)) {
                 via_edge_report(&w.told, &now);
                 w.untold_come = w.untold_full = 0;
+                w.untold_kernel = false;
             }
         }
     }
