@@ -277,6 +277,77 @@ static void splice_where_the_peer_has_ended(void)
 }
 
 /* Even if the pipe is non-blocking, the connection may be blocking. */
+static void splice_to_a_pipe_without_readers(void)
+{
+    struct pair pair = connected();
+    int fds[2];
+    char bytes[8];
+    signal(SIGPIPE, SIG_IGN);
+    CHECK(pipe(fds) == 0 && close(fds[0]) == 0);
+    write_all(pair.client, "12345678", 8);
+    CHECK(splice(pair.server, NULL, fds[1], NULL, 8, 0) == -1 && errno == EPIPE);
+    read_all(pair.server, bytes, 8);
+    CHECK(memcmp(bytes, "12345678", 8) == 0);
+    close(fds[1]);
+    done(pair);
+}
+
+#define SHARED_BYTES (2u << 20)
+
+static int shared_pipe[2];
+
+static void *fill(void *of_fd)
+{
+    static const char bytes[SHARED_BYTES];
+    write_all(*(int *)of_fd, bytes, sizeof(bytes));
+    CHECK(shutdown(*(int *)of_fd, SHUT_WR) == 0);
+    return NULL;
+}
+
+static void *splice_to_the_end(void *of_fd)
+{
+    ssize_t n;
+    do {
+        n = splice(*(int *)of_fd, NULL, shared_pipe[1], NULL, 4096, SPLICE_F_NONBLOCK);
+        CHECK(n >= 0 || errno == EAGAIN);
+    } while (n != 0);
+    return NULL;
+}
+
+static void *read_shared(void *ret_total)
+{
+    char bytes[1000];
+    ssize_t n;
+    while ((n = read(shared_pipe[0], bytes, sizeof(bytes))) > 0) {
+        *(size_t *)ret_total += (size_t)n;
+    }
+    return NULL;
+}
+
+/* Another thread may take the room that the pipe had. */
+static void splices_into_one_small_pipe_lose_nothing(void)
+{
+    struct pair pairs[2] = {connected(), connected()};
+    pthread_t threads[5];
+    size_t total = 0;
+    CHECK(pipe(shared_pipe) == 0 && fcntl(shared_pipe[1], F_SETPIPE_SZ, 4096) == 4096);
+    nonblocking(shared_pipe[1]);
+    for (int i = 0; i < 2; i++) {
+        CHECK(pthread_create(&threads[i], NULL, fill, &pairs[i].client) == 0);
+        CHECK(pthread_create(&threads[2 + i], NULL, splice_to_the_end, &pairs[i].server) == 0);
+    }
+    CHECK(pthread_create(&threads[4], NULL, read_shared, &total) == 0);
+    for (int i = 0; i < 4; i++) {
+        CHECK(pthread_join(threads[i], NULL) == 0);
+    }
+    close(shared_pipe[1]);
+    CHECK(pthread_join(threads[4], NULL) == 0);
+    CHECK(total == 2 * (size_t)SHARED_BYTES);
+    close(shared_pipe[0]);
+    done(pairs[0]);
+    done(pairs[1]);
+}
+
 static void splice_from_an_empty_connection(void)
 {
     struct pair pair = connected();
@@ -382,5 +453,7 @@ const struct check checks_of_copies[] = {
     CHECK_ENTRY(an_exclusive_set_does_not_wait_for_the_peer),
     CHECK_ENTRY(splice_while_a_connection_is_new),
     CHECK_ENTRY(splice_from_an_empty_connection),
+    CHECK_ENTRY(splice_to_a_pipe_without_readers),
+    CHECK_ENTRY(splices_into_one_small_pipe_lose_nothing),
     {0},
 };

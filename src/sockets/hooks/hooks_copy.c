@@ -142,7 +142,8 @@ VIA_HOOK_AS(sendfile)
 ssize_t sendfile64(int out_fd, int in_fd, off64_t *offset, size_t bytes);
 _Static_assert(sizeof(off64_t) == sizeof(off_t), "the same function");
 
-/* Waits for the program's pipe, where a thread may be cancelled. 0 or a negative errno. */
+/* Waits for the program's pipe, where a thread may be cancelled. The events, or a negative
+ * errno. */
 static int wait_for_pipe(struct via_op *op, int fd, short events, unsigned flags)
 {
     bool waits =
@@ -154,7 +155,19 @@ static int wait_for_pipe(struct via_op *op, int fd, short events, unsigned flags
     n = VIA_REAL(poll)(&pfd, 1, waits ? -1 : 0);
     via_cancel_defer();
     pthread_cleanup_pop(0);
-    return n > 0 ? 0 : n == 0 ? -EAGAIN : -errno;
+    return n > 0 ? pfd.revents : n == 0 ? -EAGAIN : -errno;
+}
+
+/* Writes bytes that were taken from a connection, at once (pipe(7)): neither a signal nor another
+ * thread that has used the room may lose them. */
+static ssize_t put_taken(int out_fd, const unsigned char *data, size_t bytes)
+{
+    struct pollfd pfd = {.fd = out_fd, .events = POLLOUT};
+    ssize_t n;
+    while ((n = VIA_REAL(write)(out_fd, data, bytes)) < 0 && (errno == EAGAIN || errno == EINTR)) {
+        VIA_REAL(poll)(&pfd, 1, -1);
+    }
+    return n < 0 ? -errno : n;
 }
 
 /* From a connection into a pipe of the program: only as many bytes as that pipe certainly
@@ -165,16 +178,16 @@ static ssize_t splice_from(struct via_op *op, int out_fd, size_t bytes, unsigned
     struct iovec iov = {.iov_base = buffer, .iov_len = via_min(bytes, sizeof(buffer))};
     /* A pipe that polls writable takes PIPE_BUF bytes at once (pipe(7)). */
     int rc = wait_for_pipe(op, out_fd, POLLOUT, flags);
-    if (rc != 0) {
+    if (rc < 0) {
         return rc;
+    }
+    if ((rc & POLLERR) != 0) { /* it has no readers: the kernel's call tells the program */
+        ssize_t n = VIA_REAL(splice)(op->fd, NULL, out_fd, NULL, bytes, flags | SPLICE_F_NONBLOCK);
+        return n < 0 ? -errno : n;
     }
     /* The flag concerns the program's pipe only. */
     ssize_t got = via_io_recv(op, &iov, 1, 0);
-    if (got <= 0) {
-        return got;
-    }
-    ssize_t put = VIA_REAL(write)(out_fd, buffer, (size_t)got);
-    return put < 0 ? -errno : put;
+    return got <= 0 ? got : put_taken(out_fd, buffer, (size_t)got);
 }
 
 static int wait_for_room(struct via_op *op)
@@ -282,8 +295,8 @@ static ssize_t splice_to(struct via_op *op, int in_fd, size_t bytes, unsigned fl
     const struct iovec none = {.iov_len = 0};
     int there = 0;
     ssize_t rc = wait_for_pipe(op, in_fd, POLLIN, flags);
-    if (rc != 0 || VIA_REAL(ioctl)(in_fd, FIONREAD, &there) != 0 || there == 0) {
-        return rc; /* 0: end of file */
+    if (rc < 0 || VIA_REAL(ioctl)(in_fd, FIONREAD, &there) != 0 || there == 0) {
+        return via_min(rc, (ssize_t)0); /* 0: end of file */
     }
     rc = via_io_send_slowly(op, &none, 1, MSG_DONTWAIT);
     rc = rc == 0 || rc == -EAGAIN ? wait_for_room(op) : rc;
