@@ -10,7 +10,6 @@
 
 #include "base/types.h"
 
-#define NO_SIMPLEST UINT64_MAX
 #define KEY(text, field, lo, hi, plain)                                                   \
     {                                                                                     \
         .name = (text), .off = (uint16_t)offsetof(struct sim_config, field),              \
@@ -29,9 +28,10 @@
  * first. */
 static const struct sim_knob keys[] = {
     /* sim_config_make() reads the first three. */
-    KEY("classic", classic, 0, 1, NO_SIMPLEST),
-    KEY("mood", mood, 0, SIM_MOODS - 1, NO_SIMPLEST),
-    NAMED("like", like, SIM_LIKE_ANY, SIM_LIKES - 1, NO_SIMPLEST, sim_like_parse, sim_like_name),
+    KEY("classic", classic, 0, 1, SIM_NO_SIMPLEST),
+    KEY("mood", mood, 0, SIM_MOODS - 1, SIM_NO_SIMPLEST),
+    NAMED("like", like, SIM_LIKE_ANY, SIM_LIKES - 1, SIM_NO_SIMPLEST, sim_like_parse,
+          sim_like_name),
     NAMED("graph", graph, SIM_GRAPH_RING, SIM_GRAPH_CUBE, SIM_GRAPH_CHAIN, sim_graph_parse,
           sim_graph_name),
     KEY("streams", streams.count, 0, 16, 0),
@@ -48,11 +48,11 @@ static const struct sim_knob keys[] = {
     KEY("pe-nodes", shmem.nodes, 1, SIM_HOSTS_MAX, 1),
     KEY("pe-steps", shmem.steps, 1, 1000, 1),
     KEY("pe-elements", shmem.elements_max, 1, 4096, 1),
-    KEY("pe-accesses", shmem.accesses_max, 1, 1u << 30, NO_SIMPLEST),
+    KEY("pe-accesses", shmem.accesses_max, 1, 1u << 30, SIM_NO_SIMPLEST),
     KEY("pe-stall", shmem.stall_chance, 0, 1000, 0),
     KEY("pe-crash", shmem.crashes, 0, 1, 0),
-    KEY("pe-slots", shmem.slots, 4, 64, NO_SIMPLEST),
-    KEY("pe-replies", shmem.reply_slots, 4, 64, NO_SIMPLEST),
+    KEY("pe-slots", shmem.slots, 4, 64, SIM_NO_SIMPLEST),
+    KEY("pe-replies", shmem.reply_slots, 4, 64, SIM_NO_SIMPLEST),
     KEY("hosts", hosts_count, 2, SIM_HOSTS_MAX, 2),
     KEY("extra-links", extra_links, 0, SIM_HOSTS_MAX, 0),
     KEY("rogues", faults.rogues_count, 0, 8, 0),
@@ -61,7 +61,7 @@ static const struct sim_knob keys[] = {
     KEY("crashes", faults.crashes_count, 0, 16, 0),
     KEY("freezes", faults.freezes_count, 0, 16, 0),
     KEY("cuts", faults.cuts_count, 0, 64, 0),
-    KEY("cut-ns", faults.cut_ns_max, 1000, 1000000000, NO_SIMPLEST),
+    KEY("cut-ns", faults.cut_ns_max, 1000, 1000000000, SIM_NO_SIMPLEST),
     KEY("ops", work.ops_count, 1, 100000, 1),
     KEY("channels", node.channels_count, 1, VIA_PORT_DATA_DOORBELLS, 1),
     KEY("flows", node.flows_count, 1, 64, 1),
@@ -75,13 +75,13 @@ static const struct sim_knob keys[] = {
     KEY("puts", work.put, 0, 100, 0),
     KEY("messages", work.message, 0, 100, 0),
     KEY("shift", work.shift, 0, SIM_HOSTS_MAX - 1, 0),
-    KEY("burst", work.burst_max, 1, 1000, NO_SIMPLEST),
+    KEY("burst", work.burst_max, 1, 1000, SIM_NO_SIMPLEST),
     KEY("busy", work.busy_chance, 0, 1000, 0),
-    KEY("region", work.region_bytes, 128, 65536, NO_SIMPLEST),
-    KEY("library", work.library_bytes, 8, 65536, NO_SIMPLEST),
+    KEY("region", work.region_bytes, 128, 65536, SIM_NO_SIMPLEST),
+    KEY("library", work.library_bytes, 8, 65536, SIM_NO_SIMPLEST),
     KEY("direct", port.direct_percent, 0, 100, 0),
     KEY("write-combining", port.wc_percent, 0, 100, 0),
-    KEY("wc-buffers", port.wc_buffers, 1, SIM_WC_BUFFERS_MAX, NO_SIMPLEST),
+    KEY("wc-buffers", port.wc_buffers, 1, SIM_WC_BUFFERS_MAX, SIM_NO_SIMPLEST),
     KEY("relaxed", port.relaxed_chance, 0, 1000, 0),
     KEY("all-ones", port.ones_chance, 0, 1000, 0),
     KEY("blind", port.blind_ns_max, 0, 1000000000, 0),
@@ -97,10 +97,10 @@ static const struct sim_knob keys[] = {
     KEY("dma-show", dma.show_chance, 0, 1000, 0),
     KEY("dma-trail", dma.trail_chance, 0, 1000, 0),
     KEY("dma-depth", dma.depth, 1, 64, 1),
-    KEY("dma-ns", dma.ns_max, 200, 1000000000, NO_SIMPLEST),
-    KEY("dma-abort", dma.abort_ns_max, 100, 1000000000, NO_SIMPLEST),
+    KEY("dma-ns", dma.ns_max, 200, 1000000000, SIM_NO_SIMPLEST),
+    KEY("dma-abort", dma.abort_ns_max, 100, 1000000000, SIM_NO_SIMPLEST),
     KEY("dma-in-order", dma.in_order, 0, 1, 1),
-    KEY("dma-from", dma.bytes_min, 0, 65472, NO_SIMPLEST),
+    KEY("dma-from", dma.bytes_min, 0, 65472, SIM_NO_SIMPLEST),
     KEY("dma-buffers", node.dma_buffers, 1, 64, 1),
     KEY("linger", port.linger_chance, 0, 1000, 0),
     KEY("show", port.show_chance, 0, 1000, 0),
@@ -117,13 +117,13 @@ static const struct sim_knob keys[] = {
     KEY("wait", node.wait_ns_max, 0, UINT64_MAX / 4, 0),
     KEY("epoch-first", node.epoch_first, 0, VIA_EPOCH_MAX, 0),
     KEY("pipe-first", node.pipe_first, 0, UINT32_MAX, 0),
-    KEY("slots", node.pipe_slots, 1, 4096, NO_SIMPLEST),
-    KEY("frame", node.frame_bytes_max, 64, 65472, NO_SIMPLEST),
-    KEY("bypass", node.bypass_count, 1, 1024, NO_SIMPLEST),
-    KEY("ops-slots", node.ops_count, 2, 4096, NO_SIMPLEST),
-    KEY("window", node.window_frames, 1, 1024, NO_SIMPLEST),
-    KEY("batch", node.batch_frames, 1, 1024, NO_SIMPLEST),
-    KEY("active-ns", active_ns, 100000, UINT64_MAX / 4, NO_SIMPLEST),
+    KEY("slots", node.pipe_slots, 1, 4096, SIM_NO_SIMPLEST),
+    KEY("frame", node.frame_bytes_max, 64, 65472, SIM_NO_SIMPLEST),
+    KEY("bypass", node.bypass_count, 1, 1024, SIM_NO_SIMPLEST),
+    KEY("ops-slots", node.ops_count, 2, 4096, SIM_NO_SIMPLEST),
+    KEY("window", node.window_frames, 1, 1024, SIM_NO_SIMPLEST),
+    KEY("batch", node.batch_frames, 1, 1024, SIM_NO_SIMPLEST),
+    KEY("active-ns", active_ns, 100000, UINT64_MAX / 4, SIM_NO_SIMPLEST),
 };
 _Static_assert(VIA_ARRAY_COUNT(keys) <= SIM_KNOBS_MAX, "room in struct sim_changes");
 
@@ -134,7 +134,7 @@ const struct sim_knob *sim_knob_at(unsigned index)
 
 /* --- values ---------------------------------------------------------------------------------- */
 
-uint64_t sim_knob_get(const struct sim_knob *key, const struct sim_config *config)
+static uint64_t knob_get(const struct sim_knob *key, const struct sim_config *config)
 {
     uint64_t value = 0;
     /* Little-endian, as the wire is. */
@@ -304,56 +304,11 @@ void sim_config_text(const struct sim_config *config, char *text, size_t bytes)
     const char *before = "";
     text[0] = '\0';
     for (unsigned i = 0; i < VIA_ARRAY_COUNT(keys); i++) {
-        uint64_t value = sim_knob_get(&keys[i], config);
-        bool is_unset = keys[i].simplest == NO_SIMPLEST && value == 0; /* mood, like */
+        uint64_t value = knob_get(&keys[i], config);
+        bool is_unset = keys[i].simplest == SIM_NO_SIMPLEST && value == 0; /* mood, like */
         if (value != keys[i].simplest && !is_unset) {
             append_value(&out, before, &keys[i], value);
             before = ",";
         }
     }
-}
-
-static void mask_text(struct text *text, const char *option, const struct sim_mask *mask,
-                      uint32_t count)
-{
-    uint32_t kept = 0;
-    for (uint32_t i = 0; i < count; i++) {
-        kept += sim_mask_is_kept(mask, i);
-    }
-    if (kept == count) {
-        return;
-    }
-    append(text, " %s %s", option, kept == 0 ? "none" : "");
-    const char *comma = "";
-    for (uint32_t i = 0; i < count; i++) {
-        if (!sim_mask_is_kept(mask, i)) {
-            continue;
-        }
-        uint32_t first = i;
-        while (i + 1 < count && sim_mask_is_kept(mask, i + 1)) {
-            i++;
-        }
-        append(text, "%s%u", comma, first);
-        if (i > first) {
-            append(text, "-%u", i);
-        }
-        comma = ",";
-    }
-}
-
-void sim_changes_text(const struct sim_changes *changes, uint32_t faults, uint32_t work, char *text,
-                      size_t bytes)
-{
-    struct text out = {text, bytes};
-    const char *before = " --set ";
-    text[0] = '\0';
-    for (unsigned i = 0; i < VIA_ARRAY_COUNT(keys); i++) {
-        if (!changes->changed[i]) {
-            continue;
-        }
-        append_value(&out, before, &keys[i], changes->values[i]);
-        before = ",";
-    }
-    mask_text(&out, "--faults", &changes->faults, faults);
-    mask_text(&out, "--work", &changes->work, work);
 }

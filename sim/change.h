@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
  * Changes to the case that a seed draws: configuration values by name, and faults and bursts of
- * work that are left out. Shrinking a failing seed makes such changes, and the command that
- * reproduces the failure contains them.
+ * work that are left out. tools/sim-shrink makes such changes to a failing seed.
  */
 #ifndef SIM_CHANGE_H
 #define SIM_CHANGE_H
@@ -13,6 +12,8 @@
 
 #include "sim/config.h"
 
+#define SIM_NO_SIMPLEST UINT64_MAX
+
 /* A configuration value that may be changed. */
 struct sim_knob {
     const char *name;
@@ -20,7 +21,7 @@ struct sim_knob {
     int (*parse)(const char *name); /* its values have names; NULL: they are numbers */
     const char *(*text)(unsigned value);
     uint64_t min, max; /* limits as a seed may draw the value, or stricter */
-    uint64_t simplest; /* the value that is easiest to think about; UINT64_MAX = leave it */
+    uint64_t simplest; /* the value that is easiest to think about, or SIM_NO_SIMPLEST */
 };
 
 #define SIM_KNOBS_MAX 96u
@@ -33,7 +34,6 @@ struct sim_changes {
 
 /* NULL past the last. */
 const struct sim_knob *sim_knob_at(unsigned index);
-uint64_t sim_knob_get(const struct sim_knob *key, const struct sim_config *config);
 
 /* Parses "name=value,name=value..."; on -EINVAL ret_error has the reason. */
 int sim_changes_parse(struct sim_changes *changes, const char *text, char *ret_error,
@@ -42,11 +42,6 @@ int sim_changes_parse(struct sim_changes *changes, const char *text, char *ret_e
 /* Parses a list of faults or bursts to keep ("0,3-5"; "none"): all others are left out. 0 or
  * -EINVAL. */
 int sim_mask_parse(struct sim_mask *mask, const char *text);
-
-/* The reverse: options of a command line, each with a blank before it; "" if nothing is changed.
- * faults and work: how many there are. */
-void sim_changes_text(const struct sim_changes *changes, uint32_t faults, uint32_t work, char *text,
-                      size_t bytes);
 
 /* A case as "name=value,name=value...", without the values that are the simplest. */
 void sim_config_text(const struct sim_config *config, char *text, size_t bytes);

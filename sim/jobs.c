@@ -261,30 +261,3 @@ int sim_jobs_run(const struct sim_jobs *jobs, struct sim_jobs_result *ret_result
     munmap(shared, sizeof(*shared));
     return rc;
 }
-
-int sim_jobs_isolated(const struct sim_jobs *jobs, uint64_t seed, unsigned hang_s,
-                      struct sim_result *ret_result)
-{
-    struct sim_result *result =
-        mmap(NULL, sizeof(*result), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (result == MAP_FAILED) {
-        return -errno;
-    }
-    fflush(NULL);
-    pid_t pid = fork();
-    int rc = pid < 0 ? -errno : 0;
-    if (pid == 0) {
-        alarm(hang_s);
-        sim_jobs_one(jobs, seed, NULL, result);
-        exit(0); /* not _exit: LeakSanitizer runs at exit */
-    }
-    int status = 0;
-    while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR) {
-    }
-    *ret_result = *result;
-    if (has_died(status, hang_s, ret_result->failure, sizeof(ret_result->failure))) {
-        ret_result->failed = true;
-    }
-    munmap(result, sizeof(*result));
-    return rc;
-}

@@ -45,13 +45,6 @@ struct sim_jobs_result {
 /* 0, or -errno if processes can not be started. */
 int sim_jobs_run(const struct sim_jobs *jobs, struct sim_jobs_result *ret_result);
 
-/*
- * Runs one seed in a process of its own: a crash, or no end within hang_s, counts as a failure. 0,
- * or -errno if the process can not be started.
- */
-int sim_jobs_isolated(const struct sim_jobs *jobs, uint64_t seed, unsigned hang_s,
-                      struct sim_result *ret_result);
-
 /* Runs one seed in this process. */
 void sim_jobs_one(const struct sim_jobs *jobs, uint64_t seed, FILE *trace,
                   struct sim_result *ret_result);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "progress/progress.h"
@@ -18,7 +19,6 @@
 #include "sim/scale/command.h"
 #include "sim/script/script.h"
 #include "sim/shmem/shmem.h"
-#include "sim/shrink.h"
 #include "sim/sockets/sockets.h"
 
 static const char usage_text[] =
@@ -28,10 +28,7 @@ static const char usage_text[] =
     "Commands:\n"
     "  seed N          run one seed and say how it went; when it fails, how its history ends\n"
     "  run             run many seeds, stop at the first that fails and shrink it\n"
-    "  shrink N        look for a smaller case of a seed that fails\n"
-    "  digest N        run a seed twice; both must have the same digest\n"
-    "  replay FILE     run the seeds of a file: one \"N [GRAPH] [KEY=VALUE,...]\" per line\n"
-    "  catch PLANT     run seeds with a planted bug until one fails; that is success\n"
+    "  shrink N        look for a smaller case of a seed that fails; see shrink --help\n"
     "  plants          list the bugs that can be planted\n"
     "  keys            list what --set can change\n"
     "  measure FILE    any hosts, switches, cables and engines, by the cost model\n"
@@ -39,42 +36,40 @@ static const char usage_text[] =
     "  plan            what a fabric would do: the same as viaduct plan\n"
     "  plan-json       the same as JSON on standard output, without Python\n"
     "  scale           large fabrics: bring-up, a cut, memory; see viaduct-sim scale --help\n"
+    "  scale-json      one of them as JSON, without Python: scale-json ring 64\n"
     "  paper X         published systems by the cost model; see viaduct-sim paper --help\n"
     "  model           the cost model, asked on standard input: for measure and paper\n"
     "\n"
     "Options:\n"
-    "  --first N       first seed (run, catch; default 1)\n"
-    "  --count N       how many seeds (run; default 1000. catch: at most; default 500)\n"
-    "  --jobs N        processes (run, catch; default: one per core)\n"
-    "  --seconds N     begin no seed after N seconds (run, catch; default: no limit)\n"
+    "  --first N       first seed (run; default 1)\n"
+    "  --count N       how many seeds (run; default 1000)\n"
+    "  --jobs N        processes (run; default: one per core)\n"
+    "  --seconds N     begin no seed after N seconds (run; default: no limit)\n"
     "  --graph G       ring, chain, star, mesh, random, torus, tree, cube, any (default: drawn\n"
     "                  by the seed)\n"
     "  --ring          the same as --graph ring\n"
-    "  --twice         run every seed twice and compare digests (run)\n"
-    "  --plant PLANT   plant a bug (seed, run)\n"
+    "  --twice         run every seed twice; both must have the same digest\n"
+    "  --plant PLANT   plant a bug\n"
     "  --set K=V,...   change what seeds draw; see keys\n"
     "  --faults LIST   only these of the planned faults (\"0,3-5\", \"none\")\n"
     "  --work LIST     only these of the planned bursts of work\n"
     "  --trace         print all that happens (seed)\n"
     "  --no-shrink     print a seed that fails as it is (run)\n"
-    "  --quiet         no progress line\n"
+    "  --quiet         no progress line (run), no end of the history (seed)\n"
     "  --help          this text\n"
     "\n"
-    "Exit code: 0 when all is right, 1 when a seed failed (or a planted bug was not caught), 2 "
-    "for\n"
-    "wrong usage.\n";
+    "Exit code: 0 when all is right, 1 when a seed failed, 2 for wrong usage.\n";
+
+#define GIVEN_MAX 64u
 
 struct options {
     struct sim_jobs jobs;
-    const char *graph;
-    const char *plant;
     struct sim_changes changes;
-    bool trace, quiet, count_given, no_shrink;
+    bool trace, quiet, no_shrink;
+    char *given[GIVEN_MAX]; /* options that are part of a case, as they were given */
+    unsigned given_count;
 };
 
-/* Limit of runs in the search for a smaller case. */
-#define SHRINK_RUNS_MAX 1500u
-#define SHRINK_SECONDS_MAX 60.0
 /* How much of a failed seed's history is printed. */
 #define TAIL_BYTES 8192
 
@@ -94,61 +89,38 @@ static bool parse_number(const char *text, uint64_t *ret_value)
 
 /* --- output ---------------------------------------------------------------------------------- */
 
-/* Completes a command line with the graph and the plant that the user gave. */
-static void print_given(const struct options *options, enum sim_graph graph)
-{
-    if (graph != SIM_GRAPH_ANY) {
-        printf(" --graph %s", sim_graph_name(graph));
-    }
-    if (options->plant != NULL) {
-        printf(" --plant %s", options->plant);
-    }
-}
-
-/* changes: options of the command line, each with a blank before it. */
-static void print_command(const struct options *options, uint64_t seed, enum sim_graph graph,
-                          const char *changes)
-{
-    printf("reproduce: viaduct-sim seed %" PRIu64 "%s", seed, changes);
-    print_given(options, graph);
-    printf("\n");
-}
-
-static void print_failure(const struct options *options, uint64_t seed, enum sim_graph graph,
-                          const char *failure)
+/* Prints a case that fails, and the command that reproduces it. */
+static void print_failure(const struct options *options, uint64_t seed, const char *failure)
 {
     struct sim_config config;
     char text[4096];
-    char changes[2048];
-    sim_config_make(&config, seed, graph, options->jobs.changes);
+    sim_config_make(&config, seed, options->jobs.graph, options->jobs.changes);
     sim_config_text(&config, text, sizeof(text));
-    printf("FAILED: %s\n%s\n", failure, text);
-    sim_changes_text(&options->changes, SIM_MASK_BITS, SIM_MASK_BITS, changes, sizeof(changes));
-    print_command(options, seed, graph, changes);
+    printf("FAILED: %s\n%s\nreproduce: viaduct-sim seed %" PRIu64, failure, text, seed);
+    for (unsigned i = 0; i < options->given_count; i++) {
+        printf(" %s", options->given[i]);
+    }
+    printf("\n");
+    fflush(stdout);
 }
 
-/* Searches for a smaller case; its command is the last line of output. */
-static int shrink(const struct options *options, uint64_t seed, enum sim_graph graph)
+/* Searches for a smaller case, by tools/sim-shrink; its command is the last line of output. Not
+ * with viaduct-sim-mutants, which has no scripts beside it. */
+static void shrink(const struct options *options, uint64_t seed)
 {
-    struct sim_shrunk *shrunk = sim_alloc(sizeof(*shrunk));
-    struct sim_jobs jobs = options->jobs;
-    char changes[2048];
-    jobs.graph = graph;
-    int rc = sim_shrink(&jobs, seed, SHRINK_RUNS_MAX, SHRINK_SECONDS_MAX, shrunk);
-    if (rc == -ENOENT) {
-        printf("seed %" PRIu64 " alone does not fail: nothing to shrink\n", seed);
-    } else if (rc != 0) {
-        fprintf(stderr, "viaduct-sim: shrinking: starting a process: %s\n", strerror(-rc));
-    } else {
-        sim_shrunk_text(shrunk, changes, sizeof(changes));
-        printf("shrunk in %u runs to %u of %u hosts, %u of %u faults, %u of %u bursts of work:\n"
-               "FAILED: %s\n",
-               shrunk->runs, shrunk->hosts, shrunk->hosts_before, shrunk->faults,
-               shrunk->faults_before, shrunk->work, shrunk->work_before, shrunk->failure);
-        print_command(options, seed, graph, changes);
+#ifdef VIA_MUTANTS
+    (void)options, (void)seed;
+#else
+    char name[] = "shrink", number[24];
+    char *words[2 + GIVEN_MAX] = {name, number};
+    snprintf(number, sizeof(number), "%" PRIu64, seed);
+    memcpy(&words[2], options->given, options->given_count * sizeof(words[0]));
+    pid_t pid = fork();
+    if (pid == 0) {
+        exit(sim_script_main((int)(2 + options->given_count), words));
     }
-    free(shrunk);
-    return rc;
+    (void)waitpid(pid, NULL, 0);
+#endif
 }
 
 static void print_counts(const struct sim_counts *counts)
@@ -225,10 +197,11 @@ static int command_seed(struct options *options, uint64_t seed)
     struct sim_config config;
     struct sim_result result;
     char text[4096];
-    FILE *history = options->trace ? stdout : tmpfile();
+    FILE *history = options->trace ? stdout : options->quiet ? NULL : tmpfile();
     sim_config_make(&config, seed, options->jobs.graph, options->jobs.changes);
     sim_config_text(&config, text, sizeof(text));
     printf("seed %" PRIu64 ": %s\n", seed, text);
+    fflush(stdout);
     sim_jobs_one(&options->jobs, seed, history, &result);
     if (history != NULL && history != stdout) {
         if (result.failed) {
@@ -238,44 +211,14 @@ static int command_seed(struct options *options, uint64_t seed)
     }
     print_counts(&result.counts);
     printf("%" PRIu64 " events in %" PRIu64 " ms of virtual time, drained in %.3f ms, digest "
-           "%016" PRIx64 "\n",
+           "%016" PRIx64 "\nplanned: %" PRIu32 " faults, %" PRIu32 " bursts of work\n",
            result.events, result.virtual_ns / VIA_MSEC_NS, (double)result.drain_ns / 1e6,
-           result.digest);
+           result.digest, result.faults_planned, result.work_bursts);
     if (result.failed) {
-        print_failure(options, seed, options->jobs.graph, result.failure);
+        print_failure(options, seed, result.failure);
         return 1;
     }
     printf("ok\n");
-    return 0;
-}
-
-static int command_shrink(struct options *options, uint64_t seed)
-{
-    int rc = shrink(options, seed, options->jobs.graph);
-    return rc == 0 ? 1 : rc == -ENOENT ? 0 : 2;
-}
-
-static int command_digest(struct options *options, uint64_t seed)
-{
-    struct sim_result result;
-    options->jobs.twice = true;
-    sim_jobs_one(&options->jobs, seed, NULL, &result);
-    if (result.failed) {
-        print_failure(options, seed, options->jobs.graph, result.failure);
-        return 1;
-    }
-    printf("seed %" PRIu64 ": digest %016" PRIx64 " twice\n", seed, result.digest);
-    return 0;
-}
-
-static int run_jobs(const struct options *options, struct sim_jobs_result *ret_result)
-{
-    int rc = sim_jobs_run(&options->jobs, ret_result);
-    if (rc != 0) {
-        fprintf(stderr, "viaduct-sim: starting %u processes: %s\n", options->jobs.processes,
-                strerror(-rc));
-        return 2;
-    }
     return 0;
 }
 
@@ -296,10 +239,12 @@ static int command_run(struct options *options)
     via_progress_begin(&progress, "viaduct sim run: seed", options->jobs.count);
     options->jobs.step = options->quiet ? NULL : show_step;
     options->jobs.object = &progress;
-    int rc = run_jobs(options, &result);
+    int rc = sim_jobs_run(&options->jobs, &result);
     via_progress_end(&progress);
     if (rc != 0) {
-        return rc;
+        fprintf(stderr, "viaduct-sim: starting %u processes: %s\n", options->jobs.processes,
+                strerror(-rc));
+        return 2;
     }
     printf("%" PRIu64 " seeds from %" PRIu64 " (%s) in %.1f s: %.1f ms each, %.0f events/s, %.2f "
            "million events per second of processor time; "
@@ -311,39 +256,13 @@ static int command_run(struct options *options)
            result.drain_seed);
     print_counts(&result.counts);
     if (result.failed) {
-        print_failure(options, result.seed, options->jobs.graph, result.failure);
-        fflush(stdout);
+        print_failure(options, result.seed, result.failure);
         if (!options->no_shrink) {
-            (void)shrink(options, result.seed, options->jobs.graph);
+            shrink(options, result.seed);
         }
         return 1;
     }
     printf("ok\n");
-    return 0;
-}
-
-static int command_catch(struct options *options, const char *plant)
-{
-    struct sim_jobs_result result;
-    options->plant = plant;
-    options->jobs.plant = sim_plant_parse(plant);
-    if (options->jobs.plant <= 0) {
-        return bad_usage("no such plant:", plant);
-    }
-    if (!options->count_given) {
-        options->jobs.count = 500;
-    }
-    int rc = run_jobs(options, &result);
-    if (rc != 0) {
-        return rc;
-    }
-    if (!result.failed) {
-        printf("%s: NOT CAUGHT by %" PRIu64 " seeds in %.0f s\n", plant, result.done,
-               result.elapsed_s);
-        return 1;
-    }
-    printf("%s: caught after %" PRIu64 " seeds, by seed %" PRIu64 ": %s\n", plant, result.done,
-           result.seed, result.failure);
     return 0;
 }
 
@@ -366,115 +285,22 @@ static int command_keys(struct options *options)
     (void)options;
     for (unsigned i = 0; sim_knob_at(i) != NULL; i++) {
         const struct sim_knob *key = sim_knob_at(i);
-        if (key->text != NULL) {
-            printf("%-16s", key->name);
-            for (uint64_t value = key->min; value <= key->max; value++) {
-                printf(" %s", key->text((unsigned)value));
-            }
-            printf("\n");
-        } else {
-            printf("%-16s %" PRIu64 " to %" PRIu64 "\n", key->name, key->min, key->max);
+        bool is_named = key->text != NULL;
+        printf("%-16s", key->name);
+        for (uint64_t value = key->min; is_named && value <= key->max; value++) {
+            printf(" %s", key->text((unsigned)value));
         }
+        if (!is_named) {
+            printf(" %" PRIu64 " to %" PRIu64, key->min, key->max);
+        }
+        if (key->simplest != SIM_NO_SIMPLEST && is_named) {
+            printf(", simplest %s", key->text((unsigned)key->simplest));
+        } else if (key->simplest != SIM_NO_SIMPLEST) {
+            printf(", simplest %" PRIu64, key->simplest);
+        }
+        printf("\n");
     }
     return 0;
-}
-
-struct replay {
-    uint64_t seed;
-    enum sim_graph graph;
-    struct sim_changes changes;
-};
-
-/* One line of a file of seeds; false if it is not "", "# ..." or "N [GRAPH] [KEY=VALUE,...]". */
-static bool parse_line(char *line, bool *ret_seed_there, struct replay *ret_replay)
-{
-    line[strcspn(line, "#\n")] = '\0';
-    char error[256];
-    char *rest = NULL;
-    char *word = strtok_r(line, " \t", &rest);
-    *ret_replay = (struct replay){.graph = SIM_GRAPH_ANY};
-    *ret_seed_there = word != NULL;
-    if (word != NULL && !parse_number(word, &ret_replay->seed)) {
-        return false;
-    }
-    word = word != NULL ? strtok_r(NULL, " \t", &rest) : NULL;
-    if (word != NULL && strchr(word, '=') == NULL) {
-        int number = sim_graph_parse(word);
-        if (number < 0) {
-            return false;
-        }
-        ret_replay->graph = (enum sim_graph)number;
-        word = strtok_r(NULL, " \t", &rest);
-    }
-    if (word != NULL && sim_changes_parse(&ret_replay->changes, word, error, sizeof(error)) != 0) {
-        return false;
-    }
-    return word == NULL || strtok_r(NULL, " \t", &rest) == NULL;
-}
-
-static int replay_one(struct options *options, const struct replay *replay)
-{
-    struct sim_jobs_result result;
-    options->jobs.first = replay->seed;
-    options->jobs.count = 1;
-    options->jobs.processes = 1;
-    options->jobs.graph = replay->graph;
-    options->changes = replay->changes;
-    options->jobs.changes = &options->changes;
-    int rc = run_jobs(options, &result);
-    if (rc == 0 && result.failed) {
-        print_failure(options, replay->seed, replay->graph, result.failure);
-        return 1;
-    }
-    return rc;
-}
-
-/* Reads the whole file before any process is started that would share its offset. Owned by the
- * caller; NULL if a line is wrong. */
-static struct replay *replay_read(const char *path, FILE *file, unsigned *ret_count)
-{
-    struct replay *replays = sim_alloc(0);
-    char line[512];
-    unsigned count = 0;
-    for (unsigned number = 1; fgets(line, sizeof(line), file) != NULL; number++) {
-        bool there;
-        struct replay replay;
-        if (!parse_line(line, &there, &replay)) {
-            fprintf(stderr, "viaduct-sim: %s:%u: not a seed, a graph and changes\n", path, number);
-            free(replays);
-            return NULL;
-        }
-        if (there) {
-            replays = sim_realloc(replays, (count + 1) * sizeof(*replays));
-            replays[count++] = replay;
-        }
-    }
-    *ret_count = count;
-    return replays;
-}
-
-static int command_replay(struct options *options, const char *path)
-{
-    unsigned count = 0;
-    FILE *file = fopen(path, "re");
-    if (file == NULL) {
-        fprintf(stderr, "viaduct-sim: %s: open: %s\n", path, strerror(errno));
-        return 2;
-    }
-    struct replay *replays = replay_read(path, file, &count);
-    fclose(file);
-    if (replays == NULL) {
-        return 2;
-    }
-    int rc = 0;
-    for (unsigned i = 0; rc == 0 && i < count; i++) {
-        rc = replay_one(options, &replays[i]);
-    }
-    free(replays);
-    if (rc == 0) {
-        printf("%u seeds of %s: ok\n", count, path);
-    }
-    return rc;
 }
 
 /* --- arguments ------------------------------------------------------------------------------- */
@@ -556,7 +382,6 @@ static int set_option(struct options *options, int option)
     case OPTION_FIRST:
         return set_number(optarg, 0, UINT64_MAX, &options->jobs.first);
     case OPTION_COUNT:
-        options->count_given = true;
         return set_number(optarg, 1, UINT64_MAX, &options->jobs.count);
     case OPTION_JOBS:
         rc = set_number(optarg, 1, 64, &number);
@@ -577,7 +402,6 @@ static int set_option(struct options *options, int option)
         options->jobs.twice = true;
         return 0;
     case OPTION_PLANT:
-        options->plant = optarg;
         options->jobs.plant = sim_plant_parse(optarg);
         return options->jobs.plant < 0 ? bad_usage("no such plant:", optarg) : 0;
     case OPTION_TRACE:
@@ -591,47 +415,50 @@ static int set_option(struct options *options, int option)
     }
 }
 
-/* Exactly one of the three is set. */
-struct command {
-    const char *name;
-    int (*plain)(struct options *options);
-    int (*seeded)(struct options *options, uint64_t seed);
-    int (*named)(struct options *options, const char *name);
-};
-
-static const struct command commands[] = {
-    {"seed", .seeded = command_seed},     {"run", .plain = command_run},
-    {"shrink", .seeded = command_shrink}, {"digest", .seeded = command_digest},
-    {"replay", .named = command_replay},  {"catch", .named = command_catch},
-    {"plants", .plain = command_plants},  {"keys", .plain = command_keys},
-};
+/* Notes the words of the option that getopt has just returned, if it is a part of a case. */
+static int note_given(struct options *options, int option, char **argv)
+{
+    static const int parts[] = {OPTION_GRAPH, OPTION_RING,   OPTION_TWICE, OPTION_PLANT,
+                                OPTION_SET,   OPTION_FAULTS, OPTION_WORK};
+    bool is_part = false;
+    for (unsigned i = 0; i < VIA_ARRAY_COUNT(parts); i++) {
+        is_part |= parts[i] == option;
+    }
+    int words = optarg != NULL && optarg == argv[optind - 1] ? 2 : 1;
+    if (is_part && options->given_count + 2 > GIVEN_MAX) {
+        return bad_usage("too many options:", argv[optind - words]);
+    }
+    for (; is_part && words > 0; words--) {
+        options->given[options->given_count++] = argv[optind - words];
+    }
+    return 0;
+}
 
 static int run_command(struct options *options, int argc, char **argv)
 {
-    const struct command *command = NULL;
+    static const struct {
+        const char *name;
+        int (*run)(struct options *options);
+    } commands[] = {{"run", command_run}, {"plants", command_plants}, {"keys", command_keys}};
     uint64_t seed;
+    bool is_seed = strcmp(argv[0], "seed") == 0;
     for (unsigned i = 0; i < VIA_ARRAY_COUNT(commands); i++) {
-        command = strcmp(argv[0], commands[i].name) == 0 ? &commands[i] : command;
+        if (argc == 1 && strcmp(argv[0], commands[i].name) == 0) {
+            return commands[i].run(options);
+        }
     }
-    if (command == NULL) {
-        return bad_usage("no such command:", argv[0]);
+    if (!is_seed || argc != 2) {
+        return bad_usage(is_seed ? "which one, and only one:"
+                                 : "no such command, or no argument of it:",
+                         argv[argc - 1]);
     }
-    if (argc != (command->plain != NULL ? 1 : 2)) {
-        return bad_usage("wrong number of arguments for", argv[0]);
-    }
-    if (command->plain != NULL) {
-        return command->plain(options);
-    }
-    if (command->named != NULL) {
-        return command->named(options, argv[1]);
-    }
-    return parse_number(argv[1], &seed) ? command->seeded(options, seed)
+    return parse_number(argv[1], &seed) ? command_seed(options, seed)
                                         : bad_usage("not a seed:", argv[1]);
 }
 
 int main(int argc, char **argv)
 {
-    if (argc > 1 && strcmp(argv[1], "scale") == 0) {
+    if (argc > 1 && strcmp(argv[1], "scale-json") == 0) {
         return sim_scale_main(argc - 1, argv + 1);
     }
     sim_ofi_use();
@@ -666,6 +493,7 @@ int main(int argc, char **argv)
             return 0;
         }
         int rc = set_option(&options, option);
+        rc = rc == 0 ? note_given(&options, option, argv) : rc;
         if (rc != 0) {
             return rc;
         }

@@ -19,6 +19,7 @@
 #include "sim/paper/stream.h"
 
 #define WORDS_MAX 8u
+#define NUMBERS_MAX 6u
 #define BYTES_MAX (UINT64_C(1) << 30)
 
 /* --- kinds of scenarios ----------------------------------------------------------------------- */
@@ -95,10 +96,13 @@ struct model {
     struct sim_scenario scenario;
     char from[32], to[32]; /* nodes that idle.c measures between; "": the first that there are */
     struct via_progress progress;
+    char title[64];
+    struct sim_idle idle; /* of the request that is answered */
 };
 
-static int load(struct model *model, char **words, struct via_error *err)
+static int load(struct model *model, char **words, const uint64_t *n, struct via_error *err)
 {
+    (void)n;
     const struct kind *kind = find_kind(words[0]);
     model->kind = 0;
     model->from[0] = model->to[0] = '\0';
@@ -116,8 +120,9 @@ static void section_name(const struct sim_part *part, char *text, size_t bytes)
 }
 
 /* "SECTION KEY=NUMBER", in the unit of the file. */
-static int set(struct model *model, char **words, struct via_error *err)
+static int set(struct model *model, char **words, const uint64_t *n, struct via_error *err)
 {
+    (void)n;
     const char *text = words[0];
     for (size_t i = 0; i < model->scenario.values_count; i++) {
         struct sim_value *value = &model->scenario.values[i];
@@ -142,10 +147,9 @@ static int set(struct model *model, char **words, struct via_error *err)
 
 /* A line for each: its part's number and name, key, value in base units, factor of the unit, unit
  * or word, mark and source, with tabs between them. Then an empty line. */
-static int values(struct model *model, char **words, struct via_error *err)
+static int values(struct model *model, char **words, const uint64_t *n, struct via_error *err)
 {
-    (void)words;
-    (void)err;
+    (void)words, (void)n, (void)err;
     for (size_t i = 0; i < model->scenario.values_count; i++) {
         const struct sim_value *value = &model->scenario.values[i];
         char section[80];
@@ -160,77 +164,46 @@ static int values(struct model *model, char **words, struct via_error *err)
 
 /* --- requests --------------------------------------------------------------------------------- */
 
-static int number(const char *word, uint64_t min, uint64_t max, uint64_t *ret,
-                  struct via_error *err)
+static int progress(struct model *model, char **words, const uint64_t *n, struct via_error *err)
 {
-    char *end;
-    errno = 0;
-    *ret = strtoull(word, &end, 10);
-    return word[0] >= '0' && word[0] <= '9' && *end == '\0' && errno == 0 && *ret >= min &&
-                   *ret <= max
-               ? 0
-               : via_error_set(err, -EINVAL, "%s: not a number from %" PRIu64 " to %" PRIu64, word,
-                               min, max);
-}
-
-static int numbers(char **words, const uint64_t (*limits)[2], unsigned count, uint64_t *ret,
-                   struct via_error *err)
-{
-    int rc = 0;
-    for (unsigned i = 0; i < count && rc == 0; i++) {
-        rc = number(words[i], limits[i][0], limits[i][1], &ret[i], err);
-    }
-    return rc;
-}
-
-static int progress(struct model *model, char **words, struct via_error *err)
-{
-    uint64_t total;
-    int rc = number(words[0], 0, UINT64_MAX, &total, err);
-    if (rc == 0) {
-        via_progress_begin(&model->progress, "viaduct sim paper: step", total);
-    }
-    return rc;
-}
-
-static int step(struct model *model, char **words, struct via_error *err)
-{
-    uint64_t done;
-    int rc = number(words[0], 0, UINT64_MAX, &done, err);
-    if (rc == 0) {
-        via_progress_step(&model->progress, done);
-    }
-    return rc;
-}
-
-static int erase(struct model *model, char **words, struct via_error *err)
-{
-    (void)words;
     (void)err;
+    snprintf(model->title, sizeof(model->title), "%s", words[0]);
+    via_progress_begin(&model->progress, model->title, n[0]);
+    return 0;
+}
+
+static int step(struct model *model, char **words, const uint64_t *n, struct via_error *err)
+{
+    (void)words, (void)err;
+    via_progress_step(&model->progress, n[0]);
+    return 0;
+}
+
+static int erase(struct model *model, char **words, const uint64_t *n, struct via_error *err)
+{
+    (void)words, (void)n, (void)err;
     via_progress_end(&model->progress);
     return 0;
 }
 
 /* polling or doorbell, bytes: the receiver's bytes per second; ps of the sender's CPU per write. */
-static int stream(struct model *model, char **words, struct via_error *err)
+static int stream(struct model *model, char **words, const uint64_t *n, struct via_error *err)
 {
     struct sim_stream_result result;
-    uint64_t bytes;
-    int rc = number(words[1], 1, BYTES_MAX, &bytes, err);
-    rc = rc == 0 ? sim_stream_check(&model->scenario, err) : rc;
+    int rc = sim_stream_check(&model->scenario, err);
     if (rc == 0) {
         sim_stream_run(&model->scenario,
                        strcmp(words[0], "polling") == 0 ? SIM_STREAM_POLLING : SIM_STREAM_DOORBELL,
-                       bytes, &result);
+                       n[0], &result);
         printf("%.17g %.17g", result.rate, result.cpu_ps);
     }
     return rc;
 }
 
 /* Seconds of an eight-byte store. */
-static int latency(struct model *model, char **words, struct via_error *err)
+static int latency(struct model *model, char **words, const uint64_t *n, struct via_error *err)
 {
-    (void)words;
+    (void)words, (void)n;
     int rc = sim_stream_check(&model->scenario, err);
     if (rc == 0) {
         printf("%.17g", sim_stream_latency(&model->scenario));
@@ -239,15 +212,11 @@ static int latency(struct model *model, char **words, struct via_error *err)
 }
 
 /* Hosts, threads, senders, window, puts, bytes: ps per put, of a put, and of each of its steps. */
-static int ring(struct model *model, char **words, struct via_error *err)
+static int ring(struct model *model, char **words, const uint64_t *n, struct via_error *err)
 {
-    static const uint64_t limits[][2] = {{2, SIM_RING_HOSTS_MAX}, {1, SIM_RING_THREADS_MAX},
-                                         {1, SIM_RING_HOSTS_MAX}, {1, 1024},
-                                         {1, 10000000},           {1, BYTES_MAX}};
-    uint64_t n[VIA_ARRAY_COUNT(limits)];
     struct sim_ring_result result;
-    int rc = numbers(words, limits, VIA_ARRAY_COUNT(limits), n, err);
-    rc = rc == 0 ? sim_ring_net_check(&model->scenario, err) : rc;
+    (void)words;
+    int rc = sim_ring_net_check(&model->scenario, err);
     if (rc != 0) {
         return rc;
     }
@@ -265,123 +234,81 @@ static int ring(struct model *model, char **words, struct via_error *err)
     return 0;
 }
 
-/* ps of a DMA of so many bytes. */
-static int raw(struct model *model, char **words, struct via_error *err)
+/* ps of a DMA of that many bytes. */
+static int raw(struct model *model, char **words, const uint64_t *n, struct via_error *err)
 {
-    uint64_t bytes;
-    int rc = number(words[0], 1, BYTES_MAX, &bytes, err);
-    rc = rc == 0 ? sim_ring_net_check(&model->scenario, err) : rc;
+    (void)words;
+    int rc = sim_ring_net_check(&model->scenario, err);
     if (rc == 0) {
-        printf("%.17g", sim_ring_raw_ps(&model->scenario, bytes));
+        printf("%.17g", sim_ring_raw_ps(&model->scenario, n[0]));
     }
     return rc;
 }
 
 /* Connections, 1 for zero copy: bytes per second; percents of the sender's and receiver's CPU. */
-static int sdp(struct model *model, char **words, struct via_error *err)
+static int sdp(struct model *model, char **words, const uint64_t *n, struct via_error *err)
 {
-    static const uint64_t limits[][2] = {{1, SIM_SDP_CONNECTIONS_MAX}, {0, 1}};
-    uint64_t n[VIA_ARRAY_COUNT(limits)];
     struct sim_sdp_result result;
-    int rc = numbers(words, limits, VIA_ARRAY_COUNT(limits), n, err);
-    if (rc == 0) {
-        sim_sdp_run(&model->scenario, (unsigned)n[0], n[1] != 0, &result);
-        printf("%.17g %.17g %.17g", result.bytes_per_s, result.sender_cpu_percent,
-               result.receiver_cpu_percent);
-    }
-    return rc;
+    (void)words, (void)err;
+    sim_sdp_run(&model->scenario, (unsigned)n[0], n[1] != 0, &result);
+    printf("%.17g %.17g %.17g", result.bytes_per_s, result.sender_cpu_percent,
+           result.receiver_cpu_percent);
+    return 0;
 }
 
 /* Generation, lanes, payload and header: ps of a TLP on a link without DLLPs. */
-static int tlp(struct model *model, char **words, struct via_error *err)
+static int tlp(struct model *model, char **words, const uint64_t *n, struct via_error *err)
 {
-    static const uint64_t limits[][2] = {
-        {1, SIM_PCIE_GENERATION_MAX}, {1, 16}, {1, 4096}, {0, 4096}};
-    uint64_t n[VIA_ARRAY_COUNT(limits)];
-    (void)model;
-    int rc = numbers(words, limits, VIA_ARRAY_COUNT(limits), n, err);
-    if (rc == 0) {
-        const struct sim_pcie_link link = {.generation = (unsigned)n[0], .lanes = (unsigned)n[1]};
-        printf("%" PRIu64, sim_pcie_ps(sim_pcie_tlp_bandwidth(&link), 1, n[2], (unsigned)n[3]));
-    }
-    return rc;
+    (void)model, (void)words, (void)err;
+    const struct sim_pcie_link link = {.generation = (unsigned)n[0], .lanes = (unsigned)n[1]};
+    printf("%" PRIu64, sim_pcie_ps(sim_pcie_tlp_bandwidth(&link), 1, n[2], (unsigned)n[3]));
+    return 0;
 }
 
-/* --- on an idle fabric ------------------------------------------------------------------------ */
+/* --- on an idle fabric: model->idle ----------------------------------------------------------- */
 
-static int between(struct model *model, char **words, struct via_error *err)
+static int check_idle(struct model *model, char **words, const uint64_t *n, struct via_error *err)
 {
-    struct sim_idle idle;
-    snprintf(model->from, sizeof(model->from), "%s", words[0]);
-    snprintf(model->to, sizeof(model->to), "%s", words[1]);
-    int rc = sim_idle_init(&idle, &model->scenario, model->from, model->to, err);
-    sim_idle_fini(&idle);
-    return rc;
+    (void)model, (void)words, (void)n, (void)err;
+    return 0;
 }
 
 /* 1 for write-combined, bytes: ps until the last store has left, and until it can be seen. */
-static int store(struct model *model, char **words, struct via_error *err)
+static int store(struct model *model, char **words, const uint64_t *n, struct via_error *err)
 {
-    static const uint64_t limits[][2] = {{0, 1}, {1, BYTES_MAX}};
-    uint64_t n[VIA_ARRAY_COUNT(limits)];
-    struct sim_idle idle;
-    int rc = numbers(words, limits, VIA_ARRAY_COUNT(limits), n, err);
-    if (rc == 0) {
-        rc = sim_idle_init(&idle, &model->scenario, model->from, model->to, err);
-        if (rc == 0) {
-            uint64_t left_ps, seen_ps;
-            sim_idle_store(&idle, n[0] != 0, n[1], &left_ps, &seen_ps);
-            printf("%" PRIu64 " %" PRIu64, left_ps, seen_ps);
-        }
-        sim_idle_fini(&idle);
-    }
-    return rc;
+    uint64_t left_ps, seen_ps;
+    (void)words, (void)err;
+    sim_idle_store(&model->idle, n[0] != 0, n[1], &left_ps, &seen_ps);
+    printf("%" PRIu64 " %" PRIu64, left_ps, seen_ps);
+    return 0;
 }
 
 /* ps of a loaded word. */
-static int read_word(struct model *model, char **words, struct via_error *err)
+static int read_word(struct model *model, char **words, const uint64_t *n, struct via_error *err)
 {
-    struct sim_idle idle;
-    (void)words;
-    int rc = sim_idle_init(&idle, &model->scenario, model->from, model->to, err);
-    if (rc == 0) {
-        printf("%" PRIu64, sim_idle_read(&idle));
-    }
-    sim_idle_fini(&idle);
-    return rc;
+    (void)words, (void)n, (void)err;
+    printf("%" PRIu64, sim_idle_read(&model->idle));
+    return 0;
 }
 
 /* The engine's node, bytes: ps of the transfer, and of a load of the engine's register. */
-static int dma(struct model *model, char **words, struct via_error *err)
+static int dma(struct model *model, char **words, const uint64_t *n, struct via_error *err)
 {
-    struct sim_idle idle;
-    uint64_t bytes, moved_ps, polled_ps;
-    int rc = number(words[1], 1, BYTES_MAX, &bytes, err);
+    uint64_t moved_ps, polled_ps;
+    int rc = sim_idle_dma(&model->idle, words[0], n[0], &moved_ps, &polled_ps, err);
     if (rc == 0) {
-        rc = sim_idle_init(&idle, &model->scenario, model->from, model->to, err);
-        rc = rc == 0 ? sim_idle_dma(&idle, words[0], bytes, &moved_ps, &polled_ps, err) : rc;
-        if (rc == 0) {
-            printf("%" PRIu64 " %" PRIu64, moved_ps, polled_ps);
-        }
-        sim_idle_fini(&idle);
+        printf("%" PRIu64 " %" PRIu64, moved_ps, polled_ps);
     }
     return rc;
 }
 
 /* The engine's name, 1 for host to device, 1 for a doorbell that the core stores, bytes, ps before
  * the doorbell, ps until the completion is noticed: ps in all. */
-static int engine(struct model *model, char **words, struct via_error *err)
+static int engine(struct model *model, char **words, const uint64_t *n, struct via_error *err)
 {
-    static const uint64_t limits[][2] = {
-        {0, 1}, {0, 1}, {1, BYTES_MAX}, {0, 1000000000000}, {0, 1000000000000}};
-    uint64_t n[VIA_ARRAY_COUNT(limits)], ps;
-    struct sim_idle idle;
-    int rc = numbers(words + 1, limits, VIA_ARRAY_COUNT(limits), n, err);
-    if (rc == 0 && n[1] != 0 && model->kind == COPY) {
-        rc = via_error_set(err, -EINVAL, "such a scenario has no [pio]");
-    }
-    if (rc != 0) {
-        return rc;
+    uint64_t ps;
+    if (n[1] != 0 && model->kind == COPY) {
+        return via_error_set(err, -EINVAL, "such a scenario has no [pio]");
     }
     const struct sim_idle_engine run = {.name = words[0],
                                         .to_device = n[0] != 0,
@@ -389,58 +316,111 @@ static int engine(struct model *model, char **words, struct via_error *err)
                                         .bytes = n[2],
                                         .before_ps = n[3],
                                         .notice_ps = n[4]};
-    rc = sim_idle_init(&idle, &model->scenario, model->from, model->to, err);
-    rc = rc == 0 ? sim_idle_engine(&idle, &run, &ps, err) : rc;
+    int rc = sim_idle_engine(&model->idle, &run, &ps, err);
     if (rc == 0) {
         printf("%" PRIu64, ps);
     }
-    sim_idle_fini(&idle);
     return rc;
 }
+
+#define IDLE (COPY | STORES | CHAIN)
+#define PS_MAX UINT64_C(1000000000000)
 
 static const struct request {
     const char *name;
     unsigned kinds; /* of the scenario that is loaded; 0: none need be */
-    unsigned words; /* after the name */
-    int (*answer)(struct model *model, char **words, struct via_error *err);
+    unsigned words; /* after the name; then numbers, each from 0 or 1 to its limit */
+    int (*answer)(struct model *model, char **words, const uint64_t *n, struct via_error *err);
+    unsigned numbers;
+    struct limits {
+        uint64_t min, max;
+    } limits[NUMBERS_MAX];
 } requests[] = {
-    {"load", 0, 3, load},
-    {"set", ANY, 1, set},
-    {"values", ANY, 0, values},
-    {"progress", 0, 1, progress},
-    {"step", 0, 1, step},
-    {"erase", 0, 0, erase},
-    {"stream", STREAM, 2, stream},
-    {"latency", STREAM, 0, latency},
-    {"ring", RING, 6, ring},
-    {"raw", RING, 1, raw},
-    {"sdp", SDP, 2, sdp},
-    {"tlp", 0, 4, tlp},
-    {"between", COPY | STORES | CHAIN, 2, between},
-    {"store", STORES | CHAIN, 2, store},
-    {"read", COPY | STORES | CHAIN, 0, read_word},
-    {"dma", COPY | STORES | CHAIN, 2, dma},
-    {"engine", COPY | STORES | CHAIN, 6, engine},
+    {"load", 0, 3, load, 0, {{0}}},
+    {"set", ANY, 1, set, 0, {{0}}},
+    {"values", ANY, 0, values, 0, {{0}}},
+    {"progress", 0, 1, progress, 1, {{0, UINT64_MAX}}},
+    {"step", 0, 0, step, 1, {{0, UINT64_MAX}}},
+    {"erase", 0, 0, erase, 0, {{0}}},
+    {"stream", STREAM, 1, stream, 1, {{1, BYTES_MAX}}},
+    {"latency", STREAM, 0, latency, 0, {{0}}},
+    {"ring",
+     RING,
+     0,
+     ring,
+     6,
+     {{2, SIM_RING_HOSTS_MAX},
+      {1, SIM_RING_THREADS_MAX},
+      {1, SIM_RING_HOSTS_MAX},
+      {1, 1024},
+      {1, 10000000},
+      {1, BYTES_MAX}}},
+    {"raw", RING, 0, raw, 1, {{1, BYTES_MAX}}},
+    {"sdp", SDP, 0, sdp, 2, {{1, SIM_SDP_CONNECTIONS_MAX}, {0, 1}}},
+    {"tlp", 0, 0, tlp, 4, {{1, SIM_PCIE_GENERATION_MAX}, {1, 16}, {1, 4096}, {0, 4096}}},
+    {"between", IDLE, 2, check_idle, 0, {{0}}},
+    {"store", STORES | CHAIN, 0, store, 2, {{0, 1}, {1, BYTES_MAX}}},
+    {"read", IDLE, 0, read_word, 0, {{0}}},
+    {"dma", IDLE, 1, dma, 1, {{1, BYTES_MAX}}},
+    {"engine", IDLE, 1, engine, 5, {{0, 1}, {0, 1}, {1, BYTES_MAX}, {0, PS_MAX}, {0, PS_MAX}}},
 };
+
+static int number(const char *word, const struct limits *limits, uint64_t *ret,
+                  struct via_error *err)
+{
+    char *end;
+    errno = 0;
+    *ret = strtoull(word, &end, 10);
+    return word[0] >= '0' && word[0] <= '9' && *end == '\0' && errno == 0 && *ret >= limits->min &&
+                   *ret <= limits->max
+               ? 0
+               : via_error_set(err, -EINVAL, "%s: not a number from %" PRIu64 " to %" PRIu64, word,
+                               limits->min, limits->max);
+}
+
+/* Each is measured on a fabric of its own. */
+static int answer_idle(struct model *model, const struct request *request, char **words,
+                       const uint64_t *n, struct via_error *err)
+{
+    if (request->answer == check_idle) {
+        snprintf(model->from, sizeof(model->from), "%s", words[0]);
+        snprintf(model->to, sizeof(model->to), "%s", words[1]);
+    }
+    int rc = sim_idle_init(&model->idle, &model->scenario, model->from, model->to, err);
+    rc = rc == 0 ? request->answer(model, words, n, err) : rc;
+    sim_idle_fini(&model->idle);
+    return rc;
+}
 
 static int answer(struct model *model, char *line, struct via_error *err)
 {
     char *words[WORDS_MAX], *rest = line;
+    uint64_t n[NUMBERS_MAX];
     unsigned count = 0;
+    const struct request *request = NULL;
     line[strcspn(line, "\n")] = '\0';
     do {
         words[count++] = strsep(&rest, "\t");
     } while (rest != NULL && count < WORDS_MAX);
     for (size_t i = 0; i < VIA_ARRAY_COUNT(requests); i++) {
-        const struct request *request = &requests[i];
-        if (strcmp(request->name, words[0]) == 0) {
-            return rest != NULL || count != 1 + request->words ||
-                           (request->kinds != 0 && (request->kinds & model->kind) == 0)
-                       ? via_error_set(err, -EINVAL, "%s: not such words, or not here", words[0])
-                       : request->answer(model, words + 1, err);
+        request = strcmp(requests[i].name, words[0]) == 0 ? &requests[i] : request;
+    }
+    if (request == NULL) {
+        return via_error_set(err, -EINVAL, "no such request: %s", words[0]);
+    }
+    if (rest != NULL || count != 1 + request->words + request->numbers ||
+        (request->kinds != 0 && (request->kinds & model->kind) == 0)) {
+        return via_error_set(err, -EINVAL, "%s: not such words, or not here", words[0]);
+    }
+    for (unsigned i = 0; i < request->numbers; i++) {
+        int rc = number(words[1 + request->words + i], &request->limits[i], &n[i], err);
+        if (rc != 0) {
+            return rc;
         }
     }
-    return via_error_set(err, -EINVAL, "no such request: %s", words[0]);
+    bool is_idle = request->kinds != ANY && (request->kinds & CHAIN) != 0;
+    return is_idle ? answer_idle(model, request, words + 1, n, err)
+                   : request->answer(model, words + 1, n, err);
 }
 
 int sim_model_main(void)

@@ -44,11 +44,15 @@ PARTS = [
 def catch(args, plant, first):
     """Seeds until it was caught; None: it was not."""
     parts = [] if args.unaided else ["--set", next(parts for pattern, parts in PARTS if fnmatch.fnmatchcase(plant, pattern))]
-    done = subprocess.run([args.simulator, "catch", plant, "--first", str(first), "--count", str(args.seeds), "--jobs", "2", *parts],
-                          capture_output=True, text=True, check=False)
-    print(done.stdout.strip() + done.stderr.strip(), flush=True)
-    found = re.match(rf"{plant}: caught after (\d+) seeds", done.stdout)
-    return int(found.group(1)) if found else None
+    done = subprocess.run([args.simulator, "run", "--plant", plant, "--first", str(first), "--count", str(args.seeds), "--jobs", "2", "--quiet",
+                           "--no-shrink", *parts], capture_output=True, text=True, check=False)
+    seeds = re.match(r"(\d+) seeds ", done.stdout)
+    failure = re.search(r"^FAILED: (.*)$", done.stdout, re.MULTILINE)
+    if seeds is None:
+        raise SystemExit(f"{plant}: {done.stdout}{done.stderr}")
+    print(f"{plant}: " + (f"caught after {seeds.group(1)} seeds: {failure.group(1)}" if failure else f"NOT CAUGHT by {seeds.group(1)} seeds"),
+          flush=True)
+    return int(seeds.group(1)) if failure else None
 
 
 def main():

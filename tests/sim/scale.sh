@@ -33,7 +33,15 @@ for args in "--hosts 2" "--hosts 1025" "--hosts 16," "--hosts x" "--shape spiral
     fi
 done
 # A bug that is planted in the routes shows: a way that is kept although there is a shorter one.
-text=$("$1" scale --shape torus --hosts 64 --plant core-route-loop) && fail "longer ways are taken for the shortest"
-[ $? -eq 1 ] || fail "route-loop: $text"
-printf '%s\n' "$text" | grep -q '^FAILED: torus, 64 hosts: ' || fail "route-loop: $text"
+json=$("$1" scale-json torus 64 core-route-loop) && fail "longer ways are taken for the shortest"
+[ $? -eq 1 ] || fail "route-loop: $json"
+printf '%s\n' "$json" | grep -q '"failure":"[^"]' || fail "route-loop: $json"
+for args in "" "ring" "ring 2" "ring 1025" "spiral 16" "ring 16 weeds" "ring 16 lost-put" "ring 16 core-route-loop more"; do
+    # shellcheck disable=SC2086
+    if text=$("$1" scale-json $args 2>&1); then
+        fail "scale-json $args: taken"
+    elif [ $? -ne 2 ] || [ -z "$text" ]; then
+        fail "scale-json $args: not exit code 2, or no word: $text"
+    fi
+done
 "$sim" scale --help | grep -q '^Usage: viaduct-sim scale ' || fail "no help"

@@ -32,7 +32,6 @@ done
     fail "a fault is not told"
 out=$("$sim" run --first 3 --count 200 --plant lost-delivery --quiet --no-shrink) && fail "unnoticed"
 printf '%s\n' "$out" | grep -q '^shrunk' && fail "shrunk although it must not be"
-"$sim" shrink 1 --graph ring | grep -q 'does not fail: nothing to shrink' || fail "shrink of a good seed"
 
 for args in "seed" "seed x" "run --count 0" "run --graph spiral" "run --plant weeds" "walk" "seed 1 2" "run --bad" \
     "seed 1 --set wheels=4" "seed 1 --set hosts=1" "seed 1 --faults 3-" "seed 1 --work x" "shrink" "keys 1"; do
@@ -44,11 +43,3 @@ for args in "seed" "seed x" "run --count 0" "run --graph spiral" "run --plant we
     fi
     printf '%s\n' "$text" | grep -q viaduct-sim || fail "'$args': says only '$text'"
 done
-"$sim" replay "$VIADUCT_SOURCE_DIR/no/such/file" 2>&1 | grep -q 'no/such/file: open: No such file' || fail "replay"
-
-file=$(mktemp)
-trap 'rm -f "$file"' EXIT
-printf '# three\n7\n8 ring # with its graph\n9 torus hosts=4,cuts=1\n' >"$file"
-"$sim" replay "$file" | grep -qxF "3 seeds of $file: ok" || fail "replay of three seeds"
-printf '7\n8 spiral\n' >"$file"
-"$sim" replay "$file" 2>&1 | grep -qF "$file:2: not a seed, a graph and changes" || fail "replay of a bad line"
