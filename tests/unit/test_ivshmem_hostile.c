@@ -79,7 +79,7 @@ static void train_peer(struct world *world)
 }
 
 /* The port has connected: the server's messages up to the first vector. */
-static void greet(struct world *world)
+static void greet_with(struct world *world, int vector)
 {
     world->fd = accept4(world->listen_fd, NULL, NULL, SOCK_CLOEXEC);
     assert_true(world->fd >= 0);
@@ -87,7 +87,12 @@ static void greet(struct world *world)
     tell(world, OWN, -1);
     tell(world, -1, world->memory_fd);
     tell(world, PEER, world->peer_event);
-    tell(world, OWN, world->own_event);
+    tell(world, OWN, vector);
+}
+
+static void greet(struct world *world)
+{
+    greet_with(world, world->own_event);
 }
 
 static int set_up(void **state)
@@ -232,6 +237,19 @@ static void a_broken_message_is_said_and_leaves_no_descriptor(void **state)
     }
 }
 
+/* epoll takes no file; the greeting is not complete by it. */
+static void a_first_vector_that_is_no_eventfd_is_said(void **state)
+{
+    struct world *world = *state;
+    struct via_ivshmem_status status;
+    close(world->fd);
+    (void)turn(world);
+    greet_with(world, world->memory_fd);
+    assert_false(turn(world));
+    via_ivshmem_port_status(world->port, &status);
+    assert_non_null(strstr(status.error, "vector 0: epoll"));
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -240,6 +258,7 @@ int main(void)
         cmocka_unit_test(memory_that_shrinks_is_the_end_of_the_link_and_not_of_the_host),
         TEST(a_full_eventfd_blocks_nobody),
         TEST(a_broken_message_is_said_and_leaves_no_descriptor),
+        TEST(a_first_vector_that_is_no_eventfd_is_said),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

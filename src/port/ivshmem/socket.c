@@ -287,7 +287,9 @@ static int take_message(struct socket_device *self, int64_t number)
         return add_peer_vector(self, (uint32_t)number, taken);
     }
     int rc = add_own_vector(self, taken);
-    become_ready(self);
+    if (rc == 0) {
+        become_ready(self);
+    }
     return rc;
 }
 
