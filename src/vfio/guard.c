@@ -65,8 +65,12 @@ static void on_bus_error(int number, siginfo_t *info, void *context)
     } else if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) {
         before.sa_handler(number);
     } else {
-        /* As if this handler was not there: the access ends the process. */
+        /* As if this handler was not there: the access ends the process, or the signal that another
+         * process sent, which is made pending again. */
         sigaction(SIGBUS, &before, NULL);
+        if (info->si_code <= 0) {
+            (void)raise(number);
+        }
     }
 }
 

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -16,6 +17,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -58,6 +60,25 @@ static void addresses_are_apart_and_aligned(void **state)
 }
 
 /* --- removal --- */
+
+/* The handler of guards leaves the signal its default. Runs before a test that installs it. */
+static void a_signal_that_a_process_sends_ends_the_guarded_one(void **state)
+{
+    static unsigned char page[4096];
+    int status;
+    (void)state;
+    pid_t child = fork();
+    if (child == 0) {
+        unsigned guard;
+        signal(SIGBUS, SIG_DFL);
+        if (via_guard_add(page, sizeof(page), &guard) == 0) {
+            kill(getpid(), SIGBUS);
+        }
+        _exit(0);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGBUS);
+}
 
 static void a_mapping_that_is_taken_away_turns_into_ones(void **state)
 {
@@ -584,6 +605,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(addresses_are_apart_and_aligned),
+        cmocka_unit_test(a_signal_that_a_process_sends_ends_the_guarded_one),
         cmocka_unit_test(a_mapping_that_is_taken_away_turns_into_ones),
         cmocka_unit_test(a_function_by_sysfs_has_no_interrupts_and_reaches_no_memory),
         TEST(a_function_behind_a_socket_is_one),
