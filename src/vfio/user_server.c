@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "vfio/event.h"
 #include "vfio/iova.h"
 #include "vfio/user.h"
 #include "vfio/user_message.h"
@@ -226,16 +227,6 @@ static void drop_irq_fds(struct client *client)
     client->irq_fds_count = 0;
 }
 
-/* A write to anything else may wait, or end the process by a signal: a pipe that has no reader. */
-static bool is_eventfd(int fd)
-{
-    static const char name[] = "anon_inode:[eventfd]";
-    char path[32], target[sizeof(name)];
-    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-    ssize_t length = readlink(path, target, sizeof(target));
-    return length == (ssize_t)sizeof(name) - 1 && memcmp(target, name, sizeof(name) - 1) == 0;
-}
-
 static int set_trigger(struct client *client, const struct via_vfio_user_set_irqs *set)
 {
     struct via_vfio_user_message *message = &client->message;
@@ -246,7 +237,7 @@ static int set_trigger(struct client *client, const struct via_vfio_user_set_irq
         return -EINVAL;
     }
     for (unsigned i = 0; i < count; i++) {
-        if (!is_eventfd(message->fds[i])) {
+        if (!via_event_is_eventfd(message->fds[i])) {
             return -EINVAL;
         }
         /* The writer must not wait for a client that does not read. */

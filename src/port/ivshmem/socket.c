@@ -94,12 +94,14 @@ static void forget(struct socket_device *self, struct peer **at)
 }
 
 /* Takes the descriptor. 0 or -EPROTO. */
-static int add_vector(struct vectors *vectors, int fd)
+static int add_vector(struct socket_device *self, struct vectors *vectors, int fd)
 {
     /* All holders of the eventfd share the flag: another server may not have set it. */
     int flags = fcntl(fd, F_GETFL);
-    if (vectors->count == VIA_IVSHMEM_VECTORS_MAX || flags < 0 ||
+    if (vectors->count == VIA_IVSHMEM_VECTORS_MAX || !via_event_is_eventfd(fd) || flags < 0 ||
         fcntl(fd, F_SETFL, flags | O_NONBLOCK) != 0) {
+        set_error(self, "the server passed a vector that is no eventfd, or more than %u vectors",
+                  VIA_IVSHMEM_VECTORS_MAX);
         close(fd);
         return -EPROTO;
     }
@@ -127,16 +129,13 @@ static int add_peer_vector(struct socket_device *self, uint32_t id, int fd)
         close(fd); /* the first one is all that is used: a server can not fill the table of fds */
         return 0;
     }
-    return add_vector(&(*at)->vectors, fd);
+    return add_vector(self, &(*at)->vectors, fd);
 }
 
 static int add_own_vector(struct socket_device *self, int fd)
 {
     struct epoll_event event = {.events = EPOLLIN, .data.u32 = 1 + self->own.count};
-    if (add_vector(&self->own, fd) != 0) {
-        set_error(self,
-                  "the server gives this process a vector %u that is no eventfd, or more than %u",
-                  self->own.count, VIA_IVSHMEM_VECTORS_MAX);
+    if (add_vector(self, &self->own, fd) != 0) {
         return -EPROTO;
     }
     if (epoll_ctl(self->epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0) {
