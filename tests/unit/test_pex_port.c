@@ -544,6 +544,67 @@ static void a_function_that_goes_while_it_is_opened_says_so(void **state)
     via_pex_free(model);
 }
 
+/* --- back to back, a BAR that takes no calls while it is mapped: the kernel's VFIO --- */
+
+static uint32_t far_registers[0x40000 / sizeof(uint32_t)];
+
+static int mapped_map(struct via_pci *pci, unsigned region, uint64_t off, uint64_t bytes,
+                      bool combining, struct via_pci_mapping *ret_mapping)
+{
+    if (region == 2 && off == 0 && bytes == sizeof(far_registers)) {
+        *ret_mapping = (struct via_pci_mapping){
+            .at = (unsigned char *)far_registers, .bytes = bytes, .caching = VIA_PCI_COMBINING};
+        return 0;
+    }
+    int rc = plain->map(pci, region, off, bytes, combining, ret_mapping);
+    ret_mapping->caching = VIA_PCI_COMBINING;
+    return rc;
+}
+
+static void mapped_unmap(struct via_pci *pci, struct via_pci_mapping *mapping)
+{
+    if (mapping->at != (unsigned char *)far_registers) {
+        plain->unmap(pci, mapping);
+    }
+}
+
+static int mapped_write(struct via_pci *pci, unsigned region, uint64_t off, const void *data,
+                        size_t len)
+{
+    register_writes += region == 2 ? 1 : 0;
+    return region == 2 ? -EBUSY : plain->region_write(pci, region, off, data, len);
+}
+
+static void registers_beside_a_mapped_window_are_mapped_too(void **state)
+{
+    static const uint32_t base = 0x3E000; /* NT0, virtual side */
+    struct via_pex_config config = {.target = "test",
+                                    .bar = 2,
+                                    .window_bytes_max = 1u << 20,
+                                    .irq = VIA_PCI_IRQ_KINDS,
+                                    .b2b = true};
+    struct via_driver_host host = {.host = 1, .inbox_bytes = 65536, .threads_count = 1};
+    struct via_port *port;
+    struct via_pex *model;
+    struct via_error err = {0};
+    (void)state;
+    assert_int_equal(via_pex_new_pair(&via_pex_options_default, &model, &err), 0);
+    odd = (struct odd){0};
+    struct via_pci *pci = open_odd(model);
+    odd_ops.map = mapped_map;
+    odd_ops.unmap = mapped_unmap;
+    odd_ops.region_write = mapped_write;
+    register_writes = 0;
+    assert_int_equal(via_pex_port_open(&config, pci, NULL, 1, &host, &port, &err), 0);
+    via_pex_chip_ring(via_pex_port_of(port), 4);
+    via_pex_chip_set_pad(via_pex_port_of(port), 1, 0x5eed);
+    assert_int_equal(far_registers[(base + 0xC4C) / 4], 4);
+    assert_int_equal(far_registers[(base + 0xC70) / 4], 0x5eed);
+    port->ops->close(port);
+    assert_int_equal(register_writes, 0);
+    via_pex_free(model);
+}
+
 #define PAIR_TEST(name) cmocka_unit_test_setup_teardown(name, set_up_pair, tear_down)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
@@ -572,6 +633,7 @@ int main(void)
         cmocka_unit_test(a_dma_function_fits_its_port),
         cmocka_unit_test(what_cannot_be_opened_says_why),
         cmocka_unit_test(a_chip_that_is_odd_is_refused_and_left_as_it_was),
+        cmocka_unit_test(registers_beside_a_mapped_window_are_mapped_too),
         cmocka_unit_test(a_function_that_goes_while_it_is_opened_says_so),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
