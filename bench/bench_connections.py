@@ -66,7 +66,7 @@ def run_client(way, port, count, size, stack):
 
 
 def one_run(way, count, size, quiet, pairs):
-    """Opens that many connections, to that many servers with one client each, one after the other."""
+    """Opens `count` connections, to as many servers with one client each, one after the other."""
     with contextlib.ExitStack() as stack:
         servers, clients, rates, before = [], [], [], 0
         for index in range(pairs):

@@ -135,7 +135,7 @@ def ping(lab, address):
 
 
 def is_direct(machine):
-    """True if the packets go by the direct path, between the kernels."""
+    """True if the packets take the direct path, between the kernels."""
     with socket.socket(socket.AF_UNIX) as status:
         status.connect(machine.path("%s/host-%d.ip" % (machines_fabric.RUNDIR, machine.index)))
         peers = json.loads(b"".join(iter(lambda: status.recv(65536), b"")))["peers"]

@@ -61,7 +61,7 @@ def pingpong(way, size, **prefixes):
 
 
 def bench_pipe(way, size, *words):
-    """Round trips in ns of that many bytes between the same two processes, by each path of bench_pipe."""
+    """Round trips in ns of `size` bytes between the same two processes, by each path of bench_pipe."""
     with tempfile.NamedTemporaryFile("r") as figures:
         measure.client(way, [BENCH_PIPE, "--json", figures.name, "--size", str(size), *words])
         return json.load(figures)
@@ -148,7 +148,7 @@ def hot(connections):
 
 
 def chosen(size):
-    """Sends of that many bytes: by the method that the library chooses, beside copying."""
+    """Sends of `size` bytes: by the method that the library chooses, beside copying."""
     return InTurns(("sink", size), lambda _way: (COPIED, "source-turns", size, 0.015),
                    lambda way: (way, "source-turns", size, 0.015))
 
@@ -184,7 +184,7 @@ def idle_cpu(way):
 
 
 def poll_loop(way, connections):
-    """Round trips per second on that many connections of a client that polls them by poll() without waiting."""
+    """Round trips per second of a client that polls its connections by poll() without waiting."""
     port = measure.free_port(way.address)
     with measure.server(way, [FLOWS, "echo", way.address, str(port)], port):
         return json.loads(measure.client(way, [FLOWS, "poll-loop", way.address, str(port), str(connections),

@@ -493,7 +493,7 @@ static void draw_dma_faults(struct sim_config *config, struct via_rng *rng)
     dma->stubborn_chance = calm ? 0 : dma->stubborn_chance;
 }
 
-/* Half of the fabrics have engines. In about half of those every body goes by DMA. */
+/* Half of the fabrics have engines. In about half of those every body is copied by DMA. */
 static void draw_dma(struct sim_config *config)
 {
     struct sim_config_dma *dma = &config->dma;
@@ -668,7 +668,7 @@ void sim_config_mend(struct sim_config *config)
     if (dma->percent != 0) {
         uint64_t least_ns = via_max(2 * (uint64_t)dma->ns_max * dma->depth, 100 * VIA_USEC_NS);
         /* The driver of PEX 87xx polls a silent engine every 200 us. Each body ahead of a body may
-         * cost that much. */
+         * add such an interval. */
         bool asks = config->like == SIM_LIKE_PEX_DRIVER;
         least_ns += asks ? 250 * VIA_USEC_NS * (config->node.dma_buffers + 1) : 0;
         least_ns += config->like == SIM_LIKE_OFI ? 200 * VIA_MSEC_NS : 0;

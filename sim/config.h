@@ -84,7 +84,7 @@ struct sim_config_dma {
     uint32_t hang_chance;
     uint32_t lost_chance;     /* the interrupt at its end is lost */
     uint32_t abort_ns_max;    /* an abort takes up to this time */
-    uint32_t stubborn_chance; /* or up to this much longer time */
+    uint32_t stubborn_chance; /* or up to this time more */
 };
 
 struct sim_config_cpu {

@@ -137,7 +137,7 @@ static void check_engine(const struct sim_host *host, uint32_t port,
                (status->dma_hangs != 0 || status->dma_fallbacks != end->dmas_refused)) {
         sim_fail(world,
                  "host %u port %u: without faults the engine was stopped %llu times, and %llu "
-                 "bodies went by PIO; it has refused %llu",
+                 "bodies were copied by PIO; it has refused %llu",
                  host->index, port, (unsigned long long)status->dma_hangs,
                  (unsigned long long)status->dma_fallbacks, (unsigned long long)end->dmas_refused);
     }

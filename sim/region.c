@@ -175,7 +175,7 @@ static bool is_writing(const struct sim_op *op)
            op->wrong == SIM_RIGHT;
 }
 
-/* A put is a number of blocks of so many bytes, as a rule one. */
+/* Bytes of each block of a put. Most puts have one block. */
 static uint64_t block_bytes(const struct sim_op *op)
 {
     return op->kind == VIA_OP_PUT_STRIDED ? op->compare : op->bytes;

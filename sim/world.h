@@ -550,7 +550,7 @@ void sim_fault_heal(struct sim_world *world);
 
 /* --- rogue.c --------------------------------------------------------------------------------- */
 
-/* The host, which has just crashed, writes garbage for so long. */
+/* The host, which has just crashed, writes garbage for for_us. */
 void sim_rogue_begin(struct sim_world *world, uint32_t host, uint32_t for_us);
 void sim_rogue_turn(struct sim_world *world, uint32_t host, uint32_t life, uint32_t left_us);
 /* Did this life, or one after it, go on as a rogue? Its acknowledgements were false; an unsent

@@ -236,7 +236,7 @@ static void *send_messages(void *argument)
     return NULL;
 }
 
-/* Messages that that many threads send on one connection until then. */
+/* Number of messages that the threads have sent on one connection until that time. */
 static uint64_t send_by_threads(int fd, size_t bytes, double until, int threads)
 {
     pthread_t others[THREADS_MAX];

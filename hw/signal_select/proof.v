@@ -70,7 +70,7 @@ module proof #(parameter DEAD = 8, RISING = 0, RUNNING = 0, CLOCKS = 1, WRONG_RO
     wire [10:0] want = role_wanted(WRONG_ROLE != 0 && strap == 5 ? 3'd1 : strap);
 
     wire [2:0] turned = open ^ open_last;
-    // Two questions, each with the flip-flops it needs: CLOCKS, or the selector alone, which knows nothing of the clocks.
+    // Two questions, each with the flip-flops it needs: CLOCKS, or the selector alone, which does not depend on the clocks.
     generate if (CLOCKS != 0) begin : clocks
         always @(posedge step) if (judged) begin
             // Never two sources.

@@ -7,7 +7,7 @@
 module signal_select #(
     parameter DEAD = 16,     // cycles without a clock; each half longer than two cycles of any source
     parameter SETTLE = 5000, // of the new clock before RESET ends: 100 us at 50 MHz, which is PERST# low, too (CEM)
-    parameter DEBOUNCE = 100  // a strap or a source of RESET is the same for so long
+    parameter DEBOUNCE = 100  // cycles for which a strap or a source of RESET stays the same
 ) (
     input clk, input por_n,
     input [2:0] dip_role, input use_eeprom, input [2:0] eeprom_role,

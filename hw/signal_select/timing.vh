@@ -29,15 +29,15 @@ wire f_source_low = reset_from == 0 ? !f_third[3] : reset_from == 1 ? !f_third[4
 always @* begin
     assume (f_begun || !por_n);
     if (f_begun && por_n) begin
-        // The clock has run, alone and unchanged, for so long when RESET ends.
+        // When RESET ends, the clock has run alone and unchanged for CLAIM_SETTLE.
         clock_settled: assert (f_off || f_enabled + 1 >= `CLAIM_SETTLE);
-        // RESET is on for so long at least, however short its source was low.
+        // RESET is on for at least CLAIM_SETTLE, however short its source was low.
         low_long_enough: assert (f_off || !f_off_last || f_reset >= `CLAIM_SETTLE);
-        // The source of RESET was high for so long, without a bounce.
+        // The source of RESET was high for CLAIM_SETTLE, without a bounce.
         source_settled: assert (f_off || f_source >= `CLAIM_SETTLE);
         // A source that falls is taken at once.
         taken_at_once: assert (f_off || !f_source_low);
-        // A role is taken of straps that were the same for so long.
+        // A role is taken from straps that were the same for CLAIM_DEBOUNCE.
         debounced: assert (steady[2:0] == f_steady_last || f_same_last >= `CLAIM_DEBOUNCE);
         // What the steps of the proof rest on.
         pipe: assert (f_first == sync0 && f_second == sync1);

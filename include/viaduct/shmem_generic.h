@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
  * The type-generic calls of C11: by the type of the first pointer, with or without a context before
- * it. Included by shmem.h; by itself it is of no use.
+ * it. shmem.h includes it; do not include it by itself.
  */
 #ifndef VIADUCT_SHMEM_GENERIC_H
 #define VIADUCT_SHMEM_GENERIC_H

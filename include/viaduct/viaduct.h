@@ -202,7 +202,8 @@ VIADUCT_API int via_remote_try_put_from(struct via_remote *remote, uint64_t off,
 
 /*
  * Puts `blocks` blocks of block_bytes: from src on, src_step bytes from one to the next, to off on,
- * step bytes from one to the next. Like that many calls of via_remote_put, one after another.
+ * step bytes from one to the next. Has the effect of `blocks` calls of via_remote_put, one after
+ * another.
  */
 VIADUCT_API int via_remote_put_strided(struct via_remote *remote, uint64_t off, int64_t step,
                                        const void *src, int64_t src_step, size_t block_bytes,

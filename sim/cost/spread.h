@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
  * Times that vary: exponential with mean 1, drawn by strata. The distribution is divided into
- * SIM_SPREAD_STRATA equally likely parts; each of that many consecutive draws comes from another
- * part, in random order (stratified sampling: Cochran, "Sampling Techniques", chapter 5). The
+ * SIM_SPREAD_STRATA equally likely parts; SIM_SPREAD_STRATA consecutive draws take each part once,
+ * in random order (stratified sampling: Cochran, "Sampling Techniques", chapter 5). The
  * distribution is the same as with independent draws, but the mean is reached after a few dozen
  * draws instead of thousands, so a short run says as much as a long one. Use one object for each
  * kind of step.

@@ -234,7 +234,7 @@ static int ring(struct model *model, char **words, const uint64_t *n, struct via
     return 0;
 }
 
-/* ps of a DMA of that many bytes. */
+/* Request: the time of a DMA of the given number of bytes, in ps. */
 static int raw(struct model *model, char **words, const uint64_t *n, struct via_error *err)
 {
     (void)words;

@@ -13,7 +13,7 @@
 
 #define SLAB_OBJECTS 64u
 
-/* So many objects behind each other. */
+/* A block of memory for SLAB_OBJECTS objects. */
 static void *slab_new(struct plan_fabric *fabric, size_t object_bytes)
 {
     size_t head = via_align_up(sizeof(struct plan_slab), 16);

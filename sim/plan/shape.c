@@ -136,7 +136,7 @@ static unsigned groups(const struct plan_shape *shape, unsigned level)
 int plan_shape_grow(struct plan_shape *shape, unsigned chip_ports, unsigned *ret_room)
 {
     assert(shape->kind == PLAN_TREE);
-    /* A chip below others has so many ports down, and so many uplinks. */
+    /* Of a chip with other chips above it: ports that lead down, and uplinks. */
     unsigned down = shape->fat ? chip_ports / 2 : chip_ports - 1;
     unsigned up = shape->fat ? chip_ports / 2 : 1;
     unsigned below = 1; /* hosts below a child of the top */
@@ -252,7 +252,7 @@ unsigned plan_shape_bisection(const struct plan_shape *shape)
 }
 
 /* `inside` of the hosts send `inside` x the others / (hosts - 1) messages for each one that a host
- * sends, over so many cables. */
+ * sends; the messages share `cables` cables. */
 static double share_of(const struct plan_shape *shape, unsigned inside, double cables)
 {
     double hosts = shape->hosts_count;

@@ -58,7 +58,7 @@ int plan_shape_cut(struct plan_shape *shape, unsigned a, unsigned b,
                    struct via_error *err) VIA_MUST_CHECK;
 bool plan_shape_is_cut(const struct plan_shape *shape, unsigned a, unsigned b);
 
-/* Sets the levels of a tree of chips with that many links each; -ERANGE if not all hosts fit, with
+/* Sets the levels of a tree of chips with chip_ports links each; -ERANGE if not all hosts fit, with
  * the maximum in *ret_room. */
 int plan_shape_grow(struct plan_shape *shape, unsigned chip_ports,
                     unsigned *ret_room) VIA_MUST_CHECK;
@@ -75,10 +75,10 @@ unsigned plan_shape_degree(const struct plan_shape *shape);
 unsigned plan_shape_bisection(const struct plan_shape *shape);
 
 /*
- * The closed-form bound: if every host sends equally to all others, each can receive at most so
- * many cables' worth, because the traffic across a cut of the fabric must fit the cables of the
- * cut. For tori: cuts across a dimension, as if none of the links were cut (a chain counts as a
- * chain); for trees: all traffic that leaves the hosts below a switch.
+ * The closed-form bound: the number of cables' worth that each host can receive at most if every
+ * host sends equally to all others, because the traffic across a cut of the fabric must fit the
+ * cables of the cut. For tori: cuts across a dimension, as if none of the links were cut (a chain
+ * counts as a chain); for trees: all traffic that leaves the hosts below a switch.
  */
 double plan_shape_share(const struct plan_shape *shape);
 

@@ -181,9 +181,10 @@ static void arrival(void *object, uint64_t arg)
 
 /* --- barriers: src/shmem/barrier.c ----------------------------------------------------------- */
 
-/* With so few hosts, words go from neighbour to neighbour through windows, in both directions:
- * after round r a host has the words of the hosts up to r hops away. With more hosts, or if the
- * next host is not a neighbour, dissemination: in round r a put to the host 2^r further. */
+/* With at most NEIGHBOURS_MAX hosts, words go from neighbour to neighbour through windows, in both
+ * directions: after round r a host has the words of the hosts up to r hops away. With more hosts,
+ * or if the next host is not a neighbour, dissemination: in round r a put to the host 2^r
+ * further. */
 #define NEIGHBOURS_MAX 16u
 
 static bool is_by_neighbours(const struct plan_shape *shape)

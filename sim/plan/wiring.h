@@ -55,11 +55,11 @@ unsigned plan_wiring_end(const struct plan_wiring *wiring, unsigned link, bool f
 void plan_wiring_path(const struct plan_wiring *wiring, unsigned from, unsigned to,
                       struct sim_path *ret_path);
 
-/* Capacity of a port in one direction, in bytes per second of payload, for bodies of so many bytes
+/* Capacity of a port in one direction, in bytes per second of payload, for bodies of body_bytes
  * with a record each. */
 double plan_wiring_port_rate(const struct plan_wiring *wiring, uint64_t body_bytes,
                              uint64_t record_bytes);
-/* The same for any path, in TLPs of so many bytes. */
+/* The same for any path, in TLPs of mps_bytes. */
 double plan_wiring_rate(const struct plan_wiring *wiring, const struct sim_path *path,
                         uint64_t body_bytes, uint64_t record_bytes, unsigned mps_bytes);
 /* The same for a cable. */

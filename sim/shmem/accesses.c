@@ -9,7 +9,7 @@
  */
 #include "sim/shmem/job.h"
 
-/* An atomic access counts as this many: order matters most there. */
+/* An atomic access counts as ATOMIC_WEIGHT plain ones: order matters most there. */
 #define ATOMIC_WEIGHT 16
 
 /* Time of an access. */

@@ -114,7 +114,7 @@ void sim_pe_init(struct sim_job *job, uint32_t index);
 void sim_pe_fini(struct sim_pe *pe);
 void sim_pe_start(struct sim_pe *pe);
 void sim_pe_resume(struct sim_pe *pe, uint32_t ticket);
-/* Called by its fiber: continues after so long, or when woken. True if woken. */
+/* Called by its fiber: continues after longest_ns, or when woken. True if woken. */
 bool sim_pe_block(struct sim_pe *pe, uint64_t longest_ns);
 /* The same without wake-ups. */
 void sim_pe_pause(struct sim_pe *pe, uint64_t ns);

@@ -5,7 +5,7 @@
 #include "shmem/path.h"
 #include "sim/shmem/job.h"
 
-/* Up to this many elements are put one by one. */
+/* Up to SINGLE_MAX elements are put one by one. */
 #define SINGLE_MAX 12u
 
 /* One step at one of its members. */

@@ -82,7 +82,7 @@ static void send_segment(struct sock_end *end, uint32_t bytes, bool reset)
     struct sock_run *run = end->run;
     uint64_t late_ns = sock_between(run, 100, run->config->kernel_ns_max + 100);
     end->out.last_ns = via_max(end->out.last_ns, run->clock.now_ns + late_ns);
-    sock_trace(end, "the kernel sends, so many", bytes);
+    sock_trace(end, "bytes that the kernel sends:", bytes);
     sim_clock_at(&run->clock, end->out.last_ns, SIM_EVENT_PUTS, end->number, bytes, reset);
 }
 
@@ -105,7 +105,7 @@ void sock_kernel_arrives(struct sock_end *from, uint32_t bytes, bool reset)
     from->out.arrived += bytes;
     from->out.fin_arrived |= bytes == 0;
     from->peer->reset |= reset;
-    sock_trace(from, "the kernel's arrive, so many", bytes);
+    sock_trace(from, "bytes that the kernel delivers:", bytes);
     if (bytes != 0 && from->peer->dead && !from->reset) {
         /* No process holds the peer's socket: its kernel answers by RST. */
         send_segment(from->peer, 0, true);

@@ -27,10 +27,9 @@
 #define EVENTS_MAX 3000000u
 /* More bytes only take time if a socket buffer holds a few bytes. */
 #define BYTES_MAX 20000u
-/* A call that waits may leave at least this many bytes in its own memory for the receiver to
- * fetch. */
+/* Fewest bytes that a call that waits may leave in its own memory for the receiver to fetch. */
 #define LEFT_BYTES_MIN 64u
-/* The peer of a rogue closes after this many turns. */
+/* Turns after which the peer of a rogue closes. */
 #define ROGUE_TURNS 2000u
 
 struct sock_run *sock_run_now;

@@ -5,10 +5,10 @@
 
 #include "base/types.h"
 
-/* One store to a line in this many drives a line out early, as interrupts and other traffic do. */
+/* One store in EARLY_ONE_IN drives a line out early, as interrupts and other traffic do. */
 #define EARLY_ONE_IN 8u
-/* One drain in this many is interrupted for some microseconds between two lines, so that another
- * CPU sees what is half done. */
+/* One drain in INTERRUPTED_ONE_IN pauses for some microseconds between two lines, so that another
+ * CPU sees a part of the stores only. */
 #define INTERRUPTED_ONE_IN 16u
 #define INTERRUPTED_LOOPS 5000u
 

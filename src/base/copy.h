@@ -74,8 +74,8 @@ static inline void via_copy_foreign(void *dest, const void *src, size_t bytes)
 /*
  * memcpy to memory that another CPU had last and reads next. Ordinary stores fetch each line from
  * that one's cache first, and it fetches them back when it reads: where the two are far from each
- * other that takes longer than going by memory, which these stores do. Ordered before all stores
- * that follow.
+ * other that takes longer than the way through memory, which these stores take. Ordered before all
+ * stores that follow.
  */
 static inline void via_copy_past_caches(void *dest, const void *src, size_t bytes)
 {

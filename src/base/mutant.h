@@ -32,12 +32,13 @@
     X(UNBORN, "unborn", "announcements of a new life may be older than those of the last")         \
     X(LAST_NUMBER, "last-number", "a host announces numbers that its neighbours call malformed")   \
     X(HELD, "held", "a flow stays held when what held it is over")                                 \
-    X(ENDLESS, "endless", "what gets nowhere though hosts are reached does not end")               \
+    X(ENDLESS, "endless",                                                                          \
+      "an operation without progress does not end while its host can be reached")                  \
     X(LEAVE_UNASKED, "leave-unasked", "a member leaves a barrier that has taken place")            \
     X(DMA_FIRST, "dma-first", "a record is published before the DMA of its body is done")          \
     X(DMA_FAILED, "dma-failed", "a body whose DMA failed is taken to be there")                    \
     X(DMA_REUSE, "dma-reuse", "the source of a DMA is used for the next before it is done")        \
-    X(DMA_HASTE, "dma-haste", "a body goes by PIO before its DMA, aborted, has ended")             \
+    X(DMA_HASTE, "dma-haste", "a body is copied by PIO before its DMA, aborted, has ended")        \
     X(DMA_FLAP, "dma-flap", "what was written before a link was down is published after it")       \
     X(DMA_LET_GO, "dma-let-go", "a link begins anew while an engine still writes for the old")     \
     X(SHMEM_SIGNAL_FIRST, "shmem-signal-first", "a put stores its signal before its data")         \

@@ -16,7 +16,7 @@
 /* "No deadline": later than any time. */
 #define VIA_NEVER_NS UINT64_MAX
 
-/* So much later, or never. */
+/* The sum, or VIA_NEVER_NS if it overflows. */
 static inline uint64_t via_time_add(uint64_t at_ns, uint64_t ns)
 {
     return ns < VIA_NEVER_NS - at_ns ? at_ns + ns : VIA_NEVER_NS;

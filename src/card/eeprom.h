@@ -12,7 +12,7 @@
 
 struct via_card_eeprom {
     struct via_pci *pci;
-    /* Waits so long between reads of a register; NULL: not at all. */
+    /* Waits for `us` between reads of a register; NULL: no pause. */
     void (*pause)(unsigned us);
     uint16_t chip;         /* device id of port 0, which an image may have changed */
     uint8_t address_bytes; /* 1 to 3 */

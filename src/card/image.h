@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Images of the serial EEPROM of a PEX 87xx: 0x5A, flags, a 16-bit byte count, that many bytes of
- * {16-bit address, 32-bit value}, a 32-bit CRC; all little-endian (SDK Eep_8000.c, eeprom_gen.py).
+ * Images of the serial EEPROM of a PEX 87xx: 0x5A, flags, a 16-bit count of bytes, {16-bit address,
+ * 32-bit value} in these bytes, a 32-bit CRC; all little-endian (SDK Eep_8000.c, eeprom_gen.py).
  * The chip reads nothing behind the CRC, and images of this project name their card there.
  */
 #ifndef VIA_CARD_IMAGE_H

@@ -23,15 +23,16 @@
 struct via_fabric {
     char name[VIA_FABRIC_NAME_BYTES_MAX + 1];
     struct via_rundir_path rundir;
-    bool netns;                   /* a network namespace for each host */
-    bool ip;                      /* ... with IP over the fabric: viaduct-ip(8) */
-    bool ethernet;                /* ... and with an Ethernet device */
-    bool direct;                  /* links are mapped by processes */
-    char like[16];                /* class of links that is emulated; "" = plain memory */
-    unsigned window_mib;          /* of such a link; 0 = the class's */
-    unsigned spin_us;             /* longest a transfer thread polls before it sleeps */
-    unsigned dma_bytes;           /* DMA moves bodies from this size on; 0 = none */
-    unsigned give_up_ms;          /* operations for a host that is not heard of end; 0 = never */
+    bool netns;          /* a network namespace for each host */
+    bool ip;             /* ... with IP over the fabric: viaduct-ip(8) */
+    bool ethernet;       /* ... and with an Ethernet device */
+    bool direct;         /* links are mapped by processes */
+    char like[16];       /* class of links that is emulated; "" = plain memory */
+    unsigned window_mib; /* of such a link; 0 = the class's */
+    unsigned spin_us;    /* longest a transfer thread polls before it sleeps */
+    unsigned dma_bytes;  /* DMA moves bodies from this size on; 0 = none */
+    unsigned
+        give_up_ms; /* operations end if no frame of their host arrives for this time; 0 = never */
     unsigned wait_ms;             /* operations that a host keeps waiting end; 0 = never */
     const char *key;              /* file of the fabric key; NULL = none. Not in the state */
     const char *attach;           /* who may attach, see viaductd(8); NULL = the owner */

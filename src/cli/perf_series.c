@@ -27,8 +27,9 @@ static int by_value(const void *a, const void *b)
     return left < right ? -1 : left > right;
 }
 
-/* The largest k so that a median lies below the k-th smallest of `rounds` times with a chance of at
- * most 1.25 %: that many heads of a coin, or fewer. */
+/* The largest k for which the true median lies below the k-th smallest of `rounds` times with a
+ * probability of at most 1.25 %: the probability that fewer than k of `rounds` tosses of a coin are
+ * heads. */
 static unsigned interval_rank(unsigned rounds)
 {
     double chance = ldexp(1, -(int)rounds), sum = 0;

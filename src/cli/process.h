@@ -19,7 +19,7 @@ int via_process_identify(pid_t pid, struct via_process *ret_process) VIA_MUST_CH
 
 bool via_process_is_alive(const struct via_process *process);
 
-/* A pidfd (close it), which stays with this process whatever becomes of its number. -ESRCH. */
+/* A pidfd (close it), which refers to this process even if its number is used again. -ESRCH. */
 int via_process_open(const struct via_process *process) VIA_MUST_CHECK;
 
 /* CLOCK_MONOTONIC, for deadlines. */

@@ -63,7 +63,7 @@ static const char help[] =
     "                   by commas\n"
     "  --admin WHO      users that may cut and mend links and stop hosts, too\n"
     "  --quota WHAT=N   limits of a user on each host: segments, memory, pipes, notes,\n"
-    "                   separated by commas (default half of what there is)\n"
+    "                   separated by commas (default half of the limits)\n"
     "  --with PID       the fabric ends when this process does (default $VIADUCT_UP_WITH)\n"
     "  -h, --help       this text\n";
 

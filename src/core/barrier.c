@@ -459,7 +459,7 @@ static uint64_t end_of(const struct via_channel *channel, const struct via_op_sl
     bool lost = op->leaving;
 
     if (channel->now_ns < via_min(first_ns, end_ns)) {
-        return via_min(first_ns, end_ns); /* so much time it has in any case */
+        return via_min(first_ns, end_ns); /* no wait ends before the earlier limit */
     }
     for (uint32_t i = 0; i < op->op.members_count; i++) {
         uint16_t host = op->op.members[i];

@@ -234,9 +234,9 @@ static bool is_well_formed(const struct via_node *node, const struct via_frame_h
 
 /*
  * Does the frame name a source that the neighbour can not speak for? No other host sends in this
- * host's name; and a host that has a link to this one is not heard of over any other. While
- * routes change honest frames break both rules. They are lost like any frame that is dropped on its
- * way: their source sends them again.
+ * host's name; and frames of a host that has a link to this one are accepted over no other link.
+ * While routes change honest frames break both rules. They are lost like any frame that is dropped
+ * on its way: their source sends them again.
  */
 static bool is_forged(const struct via_channel *channel, const struct via_way *way, uint16_t source)
 {

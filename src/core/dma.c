@@ -2,15 +2,15 @@
 /*
  * Bodies by the port's DMA engine (docs/adr/0005-dma-from-staging-memory.md).
  *
- * A record whose body goes by DMA takes its slot and its place in the data ring like any other, but
- * its line is posted only when the DMA is done, and so are the lines of all records behind it:
- * their heads wait here. The engine reads from staging memory of the node, so the owner of the
- * memory that a body came from (a program, a segment, the pipe of another link) never waits for an
- * engine, and cannot unmap memory that an engine reads. A body that the engine refuses or fails to
- * bring goes by PIO, to the same place. An engine that hangs is aborted. Bodies behind a DMA
- * were stored while it was under way: if the link has been down since, some of that is lost, and
- * the link is begun anew. Nothing is used again before its cookie has come back: the staging
- * buffer, the place, and after the end of the link the whole pipe.
+ * A record whose body is copied by DMA takes its slot and its place in the data ring like any
+ * other, but its line is posted only when the DMA is done, and so are the lines of all records
+ * behind it: their heads wait here. The engine reads from staging memory of the node, so the owner
+ * of the memory that a body came from (a program, a segment, the pipe of another link) never waits
+ * for an engine, and cannot unmap memory that an engine reads. A body that the engine refuses or
+ * fails to bring is copied by PIO, to the same place. An engine that hangs is aborted. Bodies
+ * behind a DMA were stored while it was under way: if the link has been down since, some of that is
+ * lost, and the link is begun anew. Nothing is used again before its cookie has come back: the
+ * staging buffer, the place, and after the end of the link the whole pipe.
  */
 #include <assert.h>
 #include <errno.h>
@@ -21,8 +21,8 @@
 
 /* Cookies taken at once. */
 #define TAKE_MAX 8u
-/* After a hang, or where it is of no use, the engine rests for this many times dma_ns_max: if
- * it hangs each time, that is what of the time is lost. */
+/* After a hang, a failure or a refusal the engine is not used for PAUSE_FACTOR times dma_ns_max. So
+ * an engine that hangs each time costs at most one part in PAUSE_FACTOR of the time. */
 #define PAUSE_FACTOR 50u
 /* A cookie: the serial number of the DMA, then the number of its stage. */
 #define COOKIE_STAGE_BITS 16
@@ -118,7 +118,7 @@ static void pause_engine(struct via_dma *dma)
     dma->resume_ns = dma->channel->now_ns + PAUSE_FACTOR * dma->channel->node->config.dma_ns_max;
 }
 
-/* Gives the body to the engine; false when it has to go by PIO. */
+/* Gives the body to the engine; false when it has to are copied by PIO. */
 static bool start(struct via_way *way, struct via_dma_record *record, const void *body)
 {
     struct via_dma *dma = way->dma;

@@ -17,10 +17,10 @@
 #define FIRST_SEQUENCE (UINT32_MAX - 63)
 /* Frames of one flow before the next flow gets its turn. */
 #define BURST 8
-/* After this many frames that are to be acknowledged soon, one asks for an immediate
+/* Each SOON_OPEN_MAX-th frame that is to be acknowledged soon asks for an immediate
  * acknowledgement: a process has a bounded number of operations under way. */
 #define SOON_OPEN_MAX 8
-/* When internal operations have run out: answers that got nowhere for so long make room. */
+/* When internal operations have run out: answers without progress for this time make room. */
 #define ANSWER_PATIENCE_NS VIA_SEC_NS
 /* Checks of an operation without progress within its time limit. */
 #define STALL_POLLS 4

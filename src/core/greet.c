@@ -12,7 +12,7 @@
 #include "base/mutant.h"
 #include "core/link.h"
 
-/* A greeting takes a few round trips; a peer that keeps silent for so long starts anew. */
+/* A greeting takes a few round trips; with a peer that is silent for GREETING_NS it starts anew. */
 #define GREETING_NS (2 * VIA_SEC_NS)
 
 /* --- what fits --------------------------------------------------------------------------------*/

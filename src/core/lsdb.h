@@ -45,8 +45,8 @@ struct via_lsa_change {
     struct via_announcement_neighbour entries[VIA_LINK_STATE_CHANGE_NEIGHBOURS];
 };
 
-/* A number that was forgotten is not accepted again for so long: else two hosts that forget it at
- * different times would remind each other of it forever. */
+/* Time for which a forgotten number is not accepted again: otherwise two hosts that forget it at
+ * different times would send it to each other forever. */
 #define VIA_LSA_DISBELIEF_NS (4 * VIA_LINK_STATE_FORGET_NS)
 /* At least VIA_LINK_STATE_FORGET_NS pass before the next number is forgotten. */
 #define VIA_LSA_FORGOTTEN 4u

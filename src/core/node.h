@@ -79,33 +79,33 @@ struct via_node_config {
     uint8_t protocol_version; /* 0 = VIA_PROTOCOL_VERSION; another shows what a peer of it sees */
     const struct via_node_port_config *ports; /* ports_count, borrowed for the call; NULL = all
                                                  are 0 */
-    uint32_t dma_buffers;  /* bodies under way by DMA per (channel, port), >= 1; each takes
-                              frame_bytes_max of memory where a port's dma_bytes_min is not 0 */
-    uint64_t dma_ns_max;   /* a DMA that takes longer hangs: it is aborted, and its body goes by
-                              PIO; an abort that takes longer ends the link. 0 = default 20 ms */
+    uint32_t dma_buffers; /* bodies under way by DMA per (channel, port), >= 1; each takes
+                             frame_bytes_max of memory where a port's dma_bytes_min is not 0 */
+    uint64_t dma_ns_max;  /* a DMA that takes longer hangs: it is aborted, and its body is copied by
+                             PIO; an abort that takes longer ends the link. 0 = default 20 ms */
     uint64_t heartbeat_ns; /* 0 = default 20 ms; a daemon sets 25 ms */
     uint64_t dead_ns;      /* silence after which a link is down; 0 = default 80 ms, or what the
                               port says (caps.silence_ns) if that is longer */
     uint64_t retry_ns_min; /* first time-out of an unacknowledged frame; 0 = default 5 ms */
     uint64_t retry_ns_max; /* it doubles up to here; 0 = default 100 ms */
-    uint64_t ack_ns_max;   /* what is to be acknowledged soon is after so long at most, the same at
-                              all hosts; 0 = default 4 ms: then the timer of a thread that sleeps
-                              is seldom the next of its CPU, so it costs nothing to set (a virtual
-                              machine's costs 10 us) */
-    uint64_t stuck_ns;     /* a bypassed frame older than this is dropped (its source sends it
-                              again): breaks cycles that bubbles do not cover; 0 = default 50 ms */
-    bool keyed; /* this fabric has a key: env.mac and env.random are there, and a peer has to
-                   prove in each greeting that it has the key, too */
+    uint64_t
+        ack_ns_max; /* longest delay of an acknowledgement that is due soon, the same at all hosts;
+                       0 = default 4 ms: then the timer of a thread that sleeps is seldom the next
+                       of its CPU, so it costs nothing to set (a virtual machine's costs 10 us) */
+    uint64_t stuck_ns; /* a bypassed frame older than this is dropped (its source sends it
+                          again): breaks cycles that bubbles do not cover; 0 = default 50 ms */
+    bool keyed;        /* this fabric has a key: env.mac and env.random are there, and a peer has to
+                          prove in each greeting that it has the key, too */
     uint64_t
         give_up_ns; /* an operation ends with -EHOSTUNREACH when no frame of its target host arrived
-                       for so long: it has not acknowledged, nor answered, nor, of a barrier's
-                       hosts, been reachable. 0 = default 120 s, VIA_NEVER_NS = never */
+                       for this time: no acknowledgement, no answer, or, of a barrier's host, when
+                       it was not reachable. 0 = default 120 s, VIA_NEVER_NS = never */
     uint64_t wait_ns_max; /* an operation ends with -ETIMEDOUT when it is the first of its flow and
-                             made no progress for so long although frames of its host arrive: the
+                             made no progress for this time although frames of its host arrive: the
                              consumer is not ready, an answer does not come, or, of a barrier, a
                              member does not enter. It may take a quarter longer, and up to
-                             give_up_ns more if the host is heard of now and then, or, of a barrier,
-                             is lost meanwhile. 0 = default 600 s, VIA_NEVER_NS = never */
+                             give_up_ns more if frames of the host arrive now and then, or, of a
+                             barrier, is lost meanwhile. 0 = default 600 s, VIA_NEVER_NS = never */
     uint64_t born; /* greater in each life of this host: the time of day at start, in nanoseconds.
                       Hosts then never take an earlier life for a later one. 0 = unknown */
 };
@@ -184,8 +184,8 @@ int via_node_port_clear(struct via_node *node, unsigned index);
 int via_node_port_dimension(struct via_node *node, unsigned index, uint8_t dimension);
 
 /* [control] Of the port at an index, in place of via_node_port_config.dma_bytes_min: counts from
- * the link's next life on. UINT32_MAX: nothing goes by DMA. 0, -EINVAL (or the port was not given
- * any DMA). */
+ * the link's next life on. UINT32_MAX: nothing is copied by DMA. 0, -EINVAL (or the port was not
+ * given any DMA). */
 int via_node_port_dma(struct via_node *node, unsigned index, uint32_t bytes_min);
 
 /*

@@ -5,7 +5,7 @@
 #include "base/copy.h"
 #include "core/op.h"
 
-/* One turn works on so much of the own host's operations. */
+/* Bytes of the own host's operations that one turn copies. */
 #define LOCAL_BYTES_PER_TURN (256u * 1024)
 
 /* --- submission ------------------------------------------------------------------------------ */

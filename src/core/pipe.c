@@ -433,10 +433,10 @@ void via_pipe_release(struct via_pipe_reader *reader, uint32_t records)
 bool via_pipe_arm(struct via_pipe_reader *reader)
 {
     /*
-     * A generation that may have been rung for is no good. Taking a record ends it. Without that, a
-     * late ring can still have used it up, if it was posted while records were taken and not
-     * released, even if they are by now: see arm_not_rung(), which tells late rings by what was
-     * released.
+     * A generation for which the writer may have rung must not be used again. Taking a record ends
+     * it. Without that, a late ring can still have used it up, if it was posted while records were
+     * taken and not released, even if they are by now: see arm_not_rung(), which tells late rings
+     * by what was released.
      */
     bool held = reader->sequence != reader->released;
     bool fresh = reader->arm == 0 || held || reader->arm_held;

@@ -184,7 +184,7 @@ struct via_port_caps {
                                  that of the control queue the control thread */
     bool lines_wake;     /* so does each commit of a line by that queue of the peer, but no event
                             reports it: a CPU stores it. Both ends have this or neither */
-    uint32_t read_ns;    /* a read from the peer takes at least so long, and a fence; 0 = as memory
+    uint32_t read_ns;    /* least time of a read from the peer, and of a fence; 0 = as memory
                             when    coherent, else not known */
     uint64_t silence_ns; /* how long a peer that lives may be silent on a link of this kind; 0 =
                             as on a bus: the host decides */

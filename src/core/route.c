@@ -15,7 +15,7 @@
 #include "base/mutant.h"
 #include "core/link.h"
 
-/* A session that other hosts contradict is accepted after so long. */
+/* Time after which a session is accepted that other hosts contradict. */
 #define CONTEST_NS VIA_LINK_STATE_FORGET_NS
 
 #define ONE_HOP via_route_word(1, 0)

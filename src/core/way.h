@@ -89,8 +89,8 @@ struct via_way {
 
 /* The way towards a host, or NULL when there is none now. */
 struct via_way *via_way_to(struct via_channel *channel, uint16_t host);
-/* Are there this many free slots? Loads the credits already seen first: fresh ones cost a cache
- * miss. */
+/* True if at least `least` slots are free. Uses the credits already loaded first: loading fresh
+ * ones costs a cache miss. */
 static inline bool via_way_has_slots(struct via_way *way, uint32_t least)
 {
     struct via_pipe_writer *tx = &way->tx;
@@ -129,9 +129,9 @@ static inline bool via_way_is_turn_allowed(const struct via_channel *channel, st
  */
 void via_way_ring(struct via_way *way);
 
-/* After this many bytes of bodies the doorbell of the next hop rings at once, not at the end of the
- * turn: it can work on them while the next are copied. Fewer, and being woken costs it more than it
- * copies. */
+/* After this number of bytes of bodies a thread rings the doorbell of the next hop at once, not at
+ * the end of the turn, so that the next hop copies them while this one copies the following ones.
+ * With a smaller number a wake-up would take the next hop longer than its copy. */
 #define RING_EARLY_BYTES (128u << 10)
 
 /* After the line of a record was posted: counts it, and rings if that must not wait. */

@@ -132,7 +132,7 @@ static const char help[] =
     "  --name NAME           what other hosts call this one (the name of the machine)\n"
     "  --address ADDRESS     IP address at which programs of this host are reached. Repeatable\n"
     "  --quota WHAT=N,...    what the processes of one user may have together: segments, memory\n"
-    "                        (bytes; K, M, G, T), pipes, notes (half of what there is)\n"
+    "                        (bytes; K, M, G, T), pipes, notes (half of the limits)\n"
     "  --key FILE            fabric key: a file of 32 to 4096 bytes; links come up only to hosts "
     "that\n"
     "                        have the same\n"

@@ -482,8 +482,8 @@ static bool is_concerned(const struct via_process *process)
     return false;
 }
 
-/* Rings processes that do not know yet that hosts they have to do with are reached otherwise, some
- * in each turn; the next deadline. */
+/* Rings processes that have not seen a change of the way to a host that they use, some in each
+ * turn; returns the next deadline. */
 static uint64_t ring_some(struct via_host *host)
 {
     struct via_attach_server *server = &host->attach;

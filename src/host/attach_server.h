@@ -52,13 +52,13 @@ struct via_host_slice_users;
 #define VIA_ATTACH_PARKED_MAX 256u
 #define VIA_ATTACH_PARKED_ALL 1024u
 #define VIA_ATTACH_MEMBERS 4u
-/* Accepted commands of a dead process have so long to be finished. */
+/* Time in which accepted commands of a dead process are finished. */
 #define VIA_ATTACH_DRAIN_NS VIA_SEC_NS
-/* ... and those for hosts that no link leads to so long, of a part of the processes there may be.
+/* ... the same for its commands to hosts that no link leads to; a part of the processes have it.
  */
 #define VIA_ATTACH_STRANDED_NS (60 * VIA_SEC_NS)
 #define VIA_ATTACH_STRANDED_PART 4u
-/* A neighbour has so long to say whether its memory may be mapped. */
+/* Time in which a neighbour answers whether its memory may be mapped. */
 #define VIA_ATTACH_MAP_NS (2 * VIA_SEC_NS)
 
 /* --- of a transfer thread --------------------------------------------------------------------- */
@@ -138,7 +138,7 @@ struct via_process_channel {
     bool broken; /* the process broke the rules of the pipe */
 };
 
-/* -ENOMEM; via_process_channel_fini() frees what there is. */
+/* -ENOMEM; via_process_channel_fini() frees the part that was made. */
 int via_process_channel_init(struct via_process *process, uint32_t index);
 void via_process_channel_fini(struct via_process_channel *pc);
 
@@ -164,7 +164,7 @@ void via_process_channel_finish(struct via_transfer *transfer, struct via_proces
 /* The slot of a command is free: its reply has been sent, or needs not be. */
 void via_process_channel_over(struct via_transfer *transfer, struct via_process_channel *pc,
                               struct via_command_slot *slot);
-/* Of the slots of its command pipe: what a sequence number becomes the index of a slot by. */
+/* Mask of the slots of the command pipe: sequence number & mask is the index of a slot. */
 static inline uint32_t via_process_channel_slot_mask(const struct via_process_channel *pc)
 {
     return pc->commands.geometry.slots_count - 1;
@@ -174,12 +174,12 @@ static inline uint32_t via_process_channel_due_max(uint32_t slots_count)
 {
     return 2 * (slots_count > VIA_ATTACH_PARKED_MAX ? slots_count : VIA_ATTACH_PARKED_MAX);
 }
-/* Do commands for a host that is cut off hold up what is behind them? Then park them. */
+/* If commands for a host that is cut off hold up the commands behind them, parks them. */
 bool via_process_channel_is_stuck(const struct via_process_channel *pc);
 void via_process_channel_park(struct via_transfer *transfer, struct via_process_channel *pc);
 /* One that was parked has ended. */
 void via_process_channel_unpark(struct via_transfer *transfer, struct via_process_channel *pc);
-/* Are those for hosts that are cut off all that there is? */
+/* True if all commands under way are for hosts that are cut off. */
 bool via_process_channel_is_stranded(const struct via_process_channel *pc);
 /* Call it before the pipe is polled only after rings. */
 void via_process_channel_arm(struct via_process_channel *pc);
@@ -214,7 +214,7 @@ struct via_host_segment {
     struct via_process *process;
     struct via_host_memory memory;
     uint64_t handle;
-    uint64_t life; /* what its word of the life page holds while it may be accessed */
+    uint64_t life; /* value of its word in the life page while it may be accessed */
     uint32_t access;
     struct via_tenant *tenant; /* whom it is charged to; held */
     bool charge_removed;       /* as removed, see via_tenant */
@@ -228,7 +228,7 @@ struct via_host_segment {
 struct via_attach_pending {
     struct via_list link; /* of the server */
     struct via_host *host;
-    struct via_process *process; /* NULL: it has gone, but what it has sent takes a place */
+    struct via_process *process; /* NULL: the process has gone; its message still takes a place */
     struct via_tenant *tenant;   /* held */
     uint32_t request_id;         /* of the process */
     uint16_t type;
@@ -241,7 +241,7 @@ struct via_attach_pending {
 
 enum via_process_state {
     VIA_PROCESS_STRANGER, /* connected, has not said HELLO */
-    VIA_PROCESS_REFUSED,  /* may not attach; the refusal is sent as the answer to its HELLO */
+    VIA_PROCESS_REFUSED,  /* may not attach; the answer to its HELLO is the refusal */
     VIA_PROCESS_ATTACHED,
     VIA_PROCESS_DRAINING, /* has gone; its commands are finished or given up */
     VIA_PROCESS_SYNCING,  /* transfer threads forget it */
@@ -272,7 +272,7 @@ struct via_process {
     uint32_t pending_count;
     uint64_t deadline_ns; /* stranger: says HELLO; draining: commands are given up */
     uint64_t sync;
-    bool late;     /* what it has put may arrive when it has gone */
+    bool late;     /* its puts may arrive after its end */
     bool stranded; /* ... and waits for a link */
     bool cancelled;
     _Atomic uint32_t channels_left;      /* [any] transfer threads that still know it */
@@ -309,7 +309,7 @@ struct via_attach_server {
     uint64_t rings_count; /* of processes, because of such changes */
     uint64_t
         changed[VIA_ATTACH_INTEREST_WORDS]; /* hosts whose status words have, since the last ring */
-    uint64_t ringing[VIA_ATTACH_INTEREST_WORDS]; /* ... that processes are being rung for */
+    uint64_t ringing[VIA_ATTACH_INTEREST_WORDS]; /* ... of which the host notifies processes */
     uint32_t to_ring_count; /* processes from the first on that learn that links have changed */
     uint32_t stranded_count;
     uint64_t lingering_bytes;

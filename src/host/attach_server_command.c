@@ -221,7 +221,8 @@ static int build(struct via_transfer *transfer, struct via_process_channel *pc,
     }
 }
 
-/* Gives back what a command has borrowed, except the bounce buffer of data still to be sent. */
+/* Releases the command's references and buffers, except the bounce buffer of data still to be
+ * sent. */
 static void unborrow(struct via_transfer *transfer, struct via_process_channel *pc,
                      struct via_command_slot *slot)
 {

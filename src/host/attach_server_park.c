@@ -43,7 +43,7 @@ void via_process_channel_unpark(struct via_transfer *transfer, struct via_proces
     count_parked(transfer, pc, -1);
 }
 
-/* A slot for one more with so much payload to copy; NULL: there is none. */
+/* A slot for one more command with `bytes` of payload to copy; NULL if none is free. */
 static struct via_command_slot *free_slot(const struct via_transfer *transfer,
                                           const struct via_process_channel *pc, size_t bytes)
 {

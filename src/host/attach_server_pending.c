@@ -157,7 +157,7 @@ void via_attach_server_pending_drop(struct via_process *process)
             continue;
         }
         if (pending->type == VIA_ATTACH_BOARD_POST) {
-            /* The message is on its way: a user whose processes come and go has no more of them. */
+            /* The message still counts for the user: a new process does not get a new allowance. */
             pending->process = NULL;
             process->pending_count--;
         } else {

@@ -16,7 +16,7 @@
 /* Interval at which this thread polls a closing process that waits for an event without a wake-up.
  */
 #define CLOSING_POLL_NS (10 * VIA_MSEC_NS)
-/* A turn of the control thread spends so long on closing processes, and on one more. */
+/* After this time a turn of the control thread closes one more process, and no others. */
 #define CLOSING_TURN_NS (2 * VIA_MSEC_NS)
 
 static void read_comm(struct via_process *process)
@@ -33,7 +33,7 @@ static void read_comm(struct via_process *process)
         bytes = 1;
     }
     process->comm[bytes] = '\0';
-    /* It goes into logs and tables: whatever the process calls itself is one plain word. */
+    /* Logs and tables show the name: it becomes one word of plain characters. */
     for (char *c = process->comm; *c != '\0'; c++) {
         if (*c == '\n') {
             *c = '\0';

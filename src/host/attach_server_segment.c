@@ -13,8 +13,8 @@
 #include "host/host_private.h"
 
 #define SEGMENT_BYTES_MAX (UINT64_C(1) << 46)
-/* Others have so long to learn that the owner has ended, and to read what it has left; and if these
- * are no more bytes, and there is room for new ones, so long. */
+/* Time in which other processes notice the owner's end and read the bytes that it left: LINGER_NS,
+ * but LINGER_NS_MAX if these are at most LINGER_BYTES_MAX and there is room for new segments. */
 #define LINGER_NS (5 * VIA_SEC_NS)
 #define LINGER_BYTES_MAX (64u << 20)
 #define LINGER_NS_MAX (600 * VIA_SEC_NS)
@@ -153,8 +153,8 @@ static bool end_lingering_of(struct via_host *host, const struct via_tenant *ten
     return any;
 }
 
-/* To the user of its process. All of its bytes: what is not allocated yet will be when puts of
- * others touch it, and this host's memory is charged for that, not the user's. */
+/* Charges all bytes to the user of its process: puts of other hosts allocate pages later, and the
+ * kernel charges these to this host's process, not to the user. */
 static int charge(struct via_process *process, struct via_host_segment *segment, uint64_t bytes,
                   struct via_error *err)
 {
@@ -418,7 +418,7 @@ static int pass_on(const struct via_host *host, const struct via_host_segment *s
     }
     /* A descriptor for reading alone can be opened anew for writing (/proc/self/fd), because memory
      * of a memfd is open to all users by its mode. The seal is the owner's too; it has its mapping,
-     * as this host has. When the owner has forbidden more seals, all goes by frames. */
+     * as this host has. When the owner has forbidden more seals, all goes in frames. */
     int seals = fcntl(segment->memory.fd, F_GET_SEALS);
     if (seals < 0 || ((seals & F_SEAL_FUTURE_WRITE) == 0 &&
                       fcntl(segment->memory.fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE) != 0)) {
@@ -445,7 +445,7 @@ static int find_mappable(struct via_host *host, uint64_t handle,
         return -EACCES;
     }
     /* No mapping can be written and not read (mmap(2): PROT_WRITE implies PROT_READ on some
-     * architectures, x86 for one): what may not be read goes by frames, which are checked. */
+     * architectures, x86 for one): what may not be read goes in frames, which are checked. */
     if ((segment->access & VIA_SEGMENT_READ) == 0) {
         return -EXDEV;
     }

@@ -152,7 +152,7 @@ enum via_attach_type {
               not be mapped here (not a neighbour, link down, may not be read), -EACCES */
     VIA_ATTACH_ENDPOINT_OPEN = 5,
     VIA_ATTACH_ENDPOINT_CLOSE = 6,
-    VIA_ATTACH_BOARD_POST = 7, /* answered when the note hangs on the destination's board */
+    VIA_ATTACH_BOARD_POST = 7, /* answered when the note is on the destination's board */
     VIA_ATTACH_BOARD_TAKE = 8, /* answer: value */
     VIA_ATTACH_SLICE = 9,   /* a slice that shows the piece which holds byte `bytes` of a segment.
                                answer: fd {slice}, value: struct via_attach_slice. -EAGAIN when all
@@ -199,20 +199,22 @@ struct via_attach_slice {
     uint64_t life;
     uint32_t word;    /* index of the slice's word in the status page */
     uint32_t busy;    /* index of the busy word */
-    uint32_t link;    /* by which it goes: fences work for slices of the same one */
-    uint32_t read_ns; /* what a read costs; with IMITATES the process waits so long */
+    uint32_t link;    /* of the slice: a fence covers slices of the same link only */
+    uint32_t read_ns; /* time of a read; with IMITATES the process waits for it */
     uint32_t flags;   /* VIA_ATTACH_SLICE_* */
     uint32_t reserved;
 };
-/* Stores are write-combined: an sfence comes between data and what publishes them. */
+/* Stores are write-combined: the process needs an sfence between data and the store that publishes
+ * them. */
 #define VIA_ATTACH_SLICE_COMBINES 1u
 /* The memory only stands for such: the process imitates the buffers and the cost of reads. */
 #define VIA_ATTACH_SLICE_IMITATES 2u
 
-/* The host's names for what is asked of a segment; the first two are the node's own. */
+/* Access rights of a segment; the first two have the node's values. */
 #define VIA_ATTACH_SEGMENT_LINGER 4u
 
-/* In HELLO: what it has put for a host that no link leads to waits for one when it has gone. */
+/* In HELLO: puts of the process to a host that no link leads to wait for a link even after its
+ * end. */
 #define VIA_ATTACH_LATE 1u
 /* In DIRECT: the process keeps what it puts until it has been applied. The connection may be ended
  * when it is idle. */

@@ -9,8 +9,8 @@
 #include "base/list.h"
 
 /*
- * The notes that hang on a host's board: small values by key, each with a time to live. No threads,
- * no clock: the caller passes the time in.
+ * The notes on a host's board: small values by key, each with a time to live. No threads, no clock:
+ * the caller passes the time in.
  */
 #define VIA_BOARD_KEY_BYTES_MAX 64u
 #define VIA_BOARD_VALUE_BYTES_MAX 512u
@@ -40,20 +40,20 @@ void via_board_init(struct via_board *board, uint32_t notes_max, size_t bytes_ma
 void via_board_fini(struct via_board *board);
 
 /*
- * Hangs up a note, in place of one of the same user with the same key. ttl_ns from now; 0 = until
- * its poster detaches. 0, -EINVAL (sizes), -ENOSPC (too many notes or bytes), -EDQUOT (the user has
+ * Posts a note; it replaces one of the same user with the same key. ttl_ns from now; 0 = until its
+ * poster detaches. 0, -EINVAL (sizes), -ENOSPC (too many notes or bytes), -EDQUOT (the user has
  * user_notes_max notes there), -ENOMEM.
  */
 int via_board_hang(struct via_board *board, const struct via_board_poster *poster,
                    uint32_t user_notes_max, const void *key, size_t key_bytes, const void *value,
                    size_t value_bytes, uint64_t ttl_ns, uint64_t now_ns);
 
-/* Takes a note of this user down: its value into ret_value (VIA_BOARD_VALUE_BYTES_MAX), its length,
- * -ENOENT. */
+/* Removes a note of this user and copies its value to ret_value (VIA_BOARD_VALUE_BYTES_MAX), its
+ * length, -ENOENT. */
 int via_board_pull(struct via_board *board, uint32_t uid, const void *key, size_t key_bytes,
                    void *ret_value, uint64_t now_ns);
 
-/* How many notes hang there of this user. */
+/* Number of notes of this user on the board. */
 uint32_t via_board_notes_of(const struct via_board *board, uint32_t uid);
 
 /* Calls back for each user with notes there. */
@@ -67,7 +67,7 @@ void via_board_withdraw(struct via_board *board, const struct via_board_poster *
  * them. */
 void via_board_withdraw_stale(struct via_board *board, const uint32_t *sessions);
 
-/* Takes down expired notes. The time of the next expiry, or UINT64_MAX. */
+/* Removes expired notes. Returns the time of the next expiry, or UINT64_MAX. */
 uint64_t via_board_expire(struct via_board *board, uint64_t now_ns);
 
 #endif

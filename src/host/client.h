@@ -12,9 +12,9 @@
  *   client_tcp.c   connections of one's own to owners of memory   client_tcp_serve.c their end
  *   client_auto.c  those that the library opens by itself
  *
- * Locking. `lock` guards everything but what is said to be atomic, constant or direct. Functions
- * whose comment says [locked] want it held; of these, only those that wait let go of it. Direct
- * accesses take no lock.
+ * Locking. `lock` guards every field whose comment does not say atomic, constant or direct. Callers
+ * of a function marked [locked] hold it; of these functions only those marked [waits] release it
+ * meanwhile. Direct accesses take no lock.
  */
 #ifndef VIA_HOST_CLIENT_H
 #define VIA_HOST_CLIENT_H
@@ -36,14 +36,15 @@
 #define VIA_CLIENT_CHANNELS_MAX 14u
 #define VIA_CLIENT_ANSWER_FDS_MAX 4u
 #define VIA_CLIENT_TCP_MAX 64u
-/* Messages received and not yet asked for; what is over stays in the pipe, and the sender waits. */
+/* Messages received and not yet taken by the program. Further messages stay in the pipe, and the
+ * sender waits. */
 #define VIA_CLIENT_INBOX_BYTES_MAX (64u << 20)
-/* A wait for replies behind such messages ends after this. */
+/* Longest wait for replies that are behind such messages in the pipe. */
 #define VIA_CLIENT_STUCK_NS_MAX (5 * VIA_SEC_NS)
-/* A direct connection ends when its wait lasts so long with no way to the host: as long as the
- * daemon waits (viaductd --give-up-ms), or this, if the daemon does not say how long. */
+/* A direct connection ends after a wait of this time without a way to the host. It is the daemon's
+ * time (viaductd --give-up-ms), or this constant if the daemon does not send its time. */
 #define VIA_CLIENT_TCP_LOST_NS_MAX (120 * VIA_SEC_NS)
-/* The host answers a request within this, or something is wrong with it. */
+/* Time in which the host answers a request; after that the attachment fails. */
 #define VIA_CLIENT_ANSWER_NS_MAX (10 * VIA_SEC_NS)
 /* Pieces of one get that are under way at a time. */
 #define VIA_CLIENT_GET_PIECES_MAX 4u
@@ -110,7 +111,8 @@ struct via_attach {
     uint16_t hosts_max;
     uint16_t channels_count;
     uint16_t channel_first;
-    /* The host's names for what keeps its puts in order; before: those of the one before it. */
+    /* The names in WELCOME for the flow of this process, and (before) those of the attachment whose
+     * puts precede its own. */
     uint32_t flow;
     uint64_t order;
     bool late; /* the host keeps them when this process has gone, until there is a way */
@@ -132,14 +134,14 @@ struct via_attach {
 
     pthread_mutex_t lock;
     pthread_cond_t turn;      /* the sleeper has come back, or left */
-    _Atomic uint32_t lockers; /* threads that want the lock now: a holder that spins yields it */
+    _Atomic uint32_t lockers; /* threads that wait for the lock: a holder that spins yields it */
 
     struct via_client_channel channels[VIA_CLIENT_CHANNELS_MAX];
 
     _Atomic bool dead;         /* the host has gone; also read without the lock */
     bool leading;              /* a thread spins or sleeps for all */
     bool asleep;               /* ... and sleeps: replies are its to take */
-    bool socket_ready;         /* there may be answers on the socket */
+    bool socket_ready;         /* answers may have arrived on the socket */
     _Atomic bool bell_watched; /* the program watches the bell: the host rings after a poll */
     unsigned followers;
     struct via_host_spin spin;
@@ -151,7 +153,7 @@ struct via_attach {
     struct via_list pending; /* asynchronous ops, oldest first */
     uint64_t issue_next;
     int async_status;    /* first failure since the last quiet ... */
-    uint16_t async_host; /* ... and of what was for which host */
+    uint16_t async_host; /* ... and the same by destination host */
     /* Asynchronous puts to a host that are not known to have arrived, but for those that bring
      * nothing but a ring; written under the lock. */
     _Atomic uint32_t host_pending[VIA_CLIENT_HOSTS_MAX];
@@ -167,7 +169,8 @@ struct via_attach {
     struct via_list segments_left; /* given up, and the host does not know yet */
     struct via_list remotes;
 
-    /* For others' connections, and what own ones hold back; NULL: none. Constant once set. */
+    /* Serves connections of other processes, and sends the held-back requests of own ones; NULL:
+     * none. Constant once set. */
     struct via_client_serve *_Atomic serve;
     /* Own connections. Constant up to the count, which only grows; one thread at a time dials. */
     struct via_client_tcp *tcp_all[VIA_CLIENT_TCP_MAX];
@@ -196,20 +199,20 @@ struct via_client_mapping {
     unsigned char *base;
     size_t bytes;
     const _Atomic uint64_t *life_now; /* in the life page of the owner's host */
-    uint64_t life;                    /* what it is while the segment may be accessed */
+    uint64_t life;                    /* its value while the segment may be accessed */
     void *life_page;                  /* the page it lies in */
     int bell_fd;
     bool read_only;
 };
 
-/* How a remote comes by slices. Under the lock, but for what is atomic. */
+/* How a remote gets slices. Guarded by the lock, except atomic fields. */
 struct via_client_slice_ask {
     struct via_client_request request;
     bool under_way;
     uint32_t misses;   /* puts that would have needed a slice, since the last request */
     uint64_t poll_ns;  /* last check for the answer */
     uint64_t again_ns; /* when to ask again at the earliest, 0 = at once */
-    uint64_t off, end; /* the bytes that slices are wanted for; the first are asked for */
+    uint64_t off, end; /* the bytes that need slices; the first ones have been requested */
     uint64_t pause_ns;
     _Atomic uint64_t way_refused; /* the state of the way in which there are none */
 };
@@ -235,9 +238,9 @@ struct via_remote {
     _Atomic uint32_t ordered; /* ... but for those that bring nothing but a ring */
     _Atomic uint32_t begun;   /* puts by frames since the remote was opened; likewise */
     _Atomic int error;        /* first failure not yet reported */
-    _Atomic int lost;         /* it is no more: all accesses fail with this */
+    _Atomic int lost;         /* error of all accesses after the segment has gone */
     _Atomic uint32_t accesses;                    /* direct ones, roughly */
-    bool mapping_now;                             /* a thread is at it */
+    bool mapping_now;                             /* a thread is mapping it */
     bool outlives;                                /* see via_client_remote_keep_mapping() */
     bool alone;                                   /* see via_client_remote_set_unordered() */
     struct via_client_aperture *_Atomic aperture; /* the newest; NULL: it never had a slice */
@@ -306,7 +309,7 @@ int via_client_dead(const struct via_attach *attach);
 void via_client_lock(struct via_attach *attach);
 void via_client_unlock(struct via_attach *attach);
 
-/* [locked] Takes in what has come; returns how much. */
+/* [locked] Takes received replies and messages; returns their number. */
 unsigned via_client_take(struct via_attach *attach);
 
 /* [locked] There is room in the inbox again: the thread that sleeps for all of them should check.
@@ -385,9 +388,9 @@ void via_client_remote_set_unordered(struct via_remote *remote);
 /* The segment is no more: all accesses fail from now on. */
 void via_client_remote_lose(struct via_remote *remote);
 /*
- * Has the owner of the segment gone, or freed it? Then what a process that has gone had put before
- * has arrived wherever it was put. By frames it has to be asked for: 0 as long as there is no
- * answer, and each call after one that has come asks again.
+ * Has the owner of the segment gone, or freed it? If it has gone, all puts that it had made have
+ * arrived. Without a mapping the client asks the owner's host in a frame: 0 until the answer
+ * arrives, and the next call after an answer asks again.
  */
 bool via_client_remote_is_gone(struct via_remote *remote);
 /*
@@ -397,13 +400,15 @@ bool via_client_remote_is_gone(struct via_remote *remote);
 int via_client_try_put_signal(struct via_remote *remote, uint64_t off, const void *src,
                               size_t bytes, uint64_t signal_off, uint64_t value,
                               unsigned flags) VIA_MUST_CHECK;
-/* Its host is cut off, and enough is under way to it: via_remote_try_put() puts no more until a way
- * is back, so that there is room for what goes to others. */
+/* True if its host is cut off and the limit of puts under way to it is reached:
+ * via_remote_try_put() then puts nothing until a way is back, so that puts to other hosts have
+ * room. */
 bool via_client_remote_is_held(const struct via_remote *remote);
 /*
- * A word of the segment by frames, without waiting: asked for by the first call, and told by one of
- * those that come after its answer. 0; -EAGAIN; or what is wrong. The caller's, zeroed before the
- * first call, and told to via_client_word_forget() before it goes.
+ * Reads a word of the segment in frames, without waiting: the first call sends the request, and the
+ * first call after the answer returns the word. 0; -EAGAIN; or another negative errno. The struct
+ * is the caller's: zeroed before the first call, and passed to via_client_word_forget() before it
+ * is freed.
  */
 struct via_client_word {
     struct via_client_result result;
@@ -413,8 +418,8 @@ struct via_client_word {
 int via_client_remote_word(struct via_remote *remote, uint64_t off, struct via_client_word *word,
                            uint64_t *ret_word);
 void via_client_word_forget(struct via_client_word *word);
-/* Is that how an operation ends whose host could not be reached, or did not let it go on, for too
- * long? It may have arrived, and what was put behind it may arrive yet. */
+/* True if this status means that the operation timed out: its host was out of reach, or granted no
+ * room, for too long. The operation may have arrived, and puts behind it may still arrive. */
 static inline bool via_client_is_given_up(int status)
 {
     return status == -EHOSTUNREACH || status == -ETIMEDOUT;
@@ -446,12 +451,12 @@ static inline int via_client_remote_take_failure(struct via_remote *remote)
 }
 /* The result of an access by frames: -EACCES is the loss of a segment that was mapped. */
 int via_client_remote_status(struct via_remote *remote, int status);
-/* [locked] A put has failed: a later one tells. */
+/* [locked] A put has failed: a later put reports it. */
 void via_client_remote_fail(struct via_remote *remote, int status);
 /* [locked] A put has ended and lets go of its remote. */
 void via_client_remote_done(struct via_remote *remote);
 
-/* Why the host has refused a request: what it says, or what the status means. */
+/* The reason of a refusal: the host's text, or that of the status. */
 static inline const char *via_client_cause(struct via_attach_answer *answer)
 {
     int status = answer->status > 0 ? -EPROTO : answer->status;
@@ -522,16 +527,16 @@ void via_client_hurry(struct via_attach *attach);
 bool via_client_is_quiet(const struct via_attach *attach);
 
 /*
- * via_remote_try_put() for a caller that knows, by a word in its own memory, whether the reader of
- * what it puts sleeps. Of VIADUCT_PUT_NOTIFY: what goes through slices rings only a reader that
- * sleeps, which is asked when the bytes have arrived (so the caller's word is loaded after them);
- * other ways ring always. reader may be NULL: always.
+ * via_remote_try_put() for a caller that has a word in its own memory by which the reader announces
+ * that it sleeps. With VIADUCT_PUT_NOTIFY, a put through slices rings only if reader->sleeps() is
+ * true, which is called when the bytes have arrived (so the word is loaded after them); puts by
+ * other ways always ring. reader NULL: always ring.
  */
 struct via_client_reader {
     bool (*is_asleep)(void *ctx); /* called with the attachment's lock: puts nothing */
-    /* The same, when the bytes are on their way through a slice: has the reader said that it has
-     * received them? May wait about as long as a read across the link takes, which true saves.
-     * NULL: no. */
+    /* Called while the bytes are on their way through a slice: true if the reader has acknowledged
+     * them. It may wait for about the time of a read across the link, because true saves that read.
+     * NULL: false. */
     bool (*is_answered)(void *ctx);
     void *ctx;
 };

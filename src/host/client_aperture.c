@@ -18,8 +18,8 @@
 #include "base/mutant.h"
 #include "host/client_slice.h"
 
-/* How many puts that could have been stored are sent as frames, because of others before them,
- * before one waits until these have arrived. Then the rest can be stored. */
+/* Puts that could be stored, but are sent in frames because earlier frames are under way, until one
+ * of them waits for those frames. Later puts can then be stored. */
 #define DETOURS_MAX 32u
 #define DRAIN_NS_MAX (2 * VIA_MSEC_NS)
 
@@ -121,7 +121,7 @@ static bool is_all_open(const struct burst *burst)
     return true;
 }
 
-/* The stores so far are seen before those from now on. */
+/* The peer sees earlier stores before later ones. */
 static void publish(struct burst *burst)
 {
     if (burst->combine != NULL) {
@@ -257,7 +257,7 @@ static bool run_imitating(struct burst *burst, const struct via_client_part *par
 
 static uint32_t frames_before(const struct via_remote *remote)
 {
-    /* Pairs with the releases where it is counted: what went by frames has arrived at 0. */
+    /* Pairs with the releases where it is counted: what went in frames has arrived at 0. */
     return atomic_load_explicit(remote->alone ? &remote->ordered
                                               : &remote->attach->host_pending[remote->host],
                                 memory_order_acquire);

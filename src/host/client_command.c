@@ -133,7 +133,7 @@ void via_client_command_send(struct via_attach *attach, struct via_client_channe
     op->bytes = intent->bytes;
     op->fetches = command->kind == VIA_OP_ATOMIC;
     op->host = command->destination;
-    /* A put of nothing that rings may be overtaken by what rings again. */
+    /* A put without bytes that rings may be overtaken: a later put rings again. */
     op->ordered = op->remote != NULL &&
                   (command->bytes != 0 || (command->flags & VIA_FRAME_FLAG_NOTIFY) == 0);
     if (op->result != NULL) {
@@ -186,7 +186,7 @@ static void end_waited(struct via_client_op *op, int status, uint64_t value)
     op->result->value = value;
 }
 
-/* The result goes where it is wanted. 0, or the reply brings something else. */
+/* Stores the result at the caller's place. 0, -EPROTO if the reply has no such result. */
 static int fill_in(const struct via_client_op *op, const struct via_reply *reply, const void *body,
                    size_t body_bytes)
 {

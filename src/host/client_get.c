@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Gets and atomics: what needs an answer.
+ * Gets and atomics: operations with an answer.
  *
  * Atomics on a mapping are the CPU's own, and so are those the owner's host does for others: on one
  * cache-coherent machine they compose. Behind a port that is not coherent nothing is mapped, and
@@ -184,8 +184,8 @@ int via_remote_get(struct via_remote *remote, uint64_t off, void *dst, size_t by
 
 /* --- gets that no thread waits for yet ------------------------------------------------------- */
 
-/* [locked, waits] Room is all that is waited for: the host holds gets back itself while it has no
- * buffer for their answers, and waiting for room takes answers in. */
+/* [locked, waits] Waits for room only: the host itself holds gets back while it has no buffer for
+ * their answers, and a wait for room takes answers. */
 static int start_piece(struct via_remote *remote, struct via_command *command, void *dst)
 {
     struct via_attach *attach = remote->attach;
@@ -405,7 +405,7 @@ int via_remote_atomic_start(struct via_remote *remote, uint64_t off, unsigned wi
     via_client_lock(attach);
     rc = via_client_command_room(attach, channel, 0);
     if (rc == 0) {
-        /* With its remote it counts as a put: what is stored directly does not overtake it. */
+        /* Counts as a put of the remote, so that direct stores do not overtake it. */
         struct via_client_intent intent = {.remote = remote, .destination = fetch, .bytes = width};
         via_client_command_send(attach, channel, &command, NULL, 0, &intent);
     }

@@ -148,8 +148,8 @@ static bool is_reachable(struct via_attach *attach, void *ctx)
     return via_status_is_reachable(via_client_watch(attach, *host));
 }
 
-/* A host that was there a moment ago is waited for: routes go and come while links change. One that
- * was never seen, or stays away, is not. */
+/* Waits for a host that was reachable a moment ago, because routes change while links go up and
+ * down; not for a host that was never seen or stays unreachable. */
 static int await_host(struct via_attach *attach, unsigned host)
 {
     struct via_client_wait wait = {

@@ -144,7 +144,7 @@ static int connect_to(struct via_attach *attach, unsigned host, const char *path
         if (rc == 0) {
             return 0;
         }
-        /* EAGAIN: the backlog is full, and nothing tells when it is not. */
+        /* EAGAIN: the backlog is full, and the kernel does not report when it has room again. */
         if ((rc != -EAGAIN && rc != -EINTR) || via_client_now_ns() >= until_ns) {
             return connect_error(rc, host, path);
         }
@@ -513,7 +513,7 @@ int via_attach_open(const struct via_attach_options *options, struct via_attach 
 {
     struct via_attach_options known = {.host = -1, .channel = -1};
     if (options != NULL) {
-        /* A struct of an older or newer program: what both know. */
+        /* The struct of an older or newer program: copies the fields that both have. */
         memcpy(&known, options, via_min(options->size, sizeof(known)));
     }
     return open_attach(&known, (struct via_client_order){.flow = 0}, false, ret_attach);

@@ -85,7 +85,7 @@ static uint8_t frame_flags(unsigned flags)
                      ((flags & VIADUCT_PUT_LAZY) != 0 ? VIA_FRAME_FLAG_ACK_SOON : 0));
 }
 
-/* The failure of an earlier put, told once. */
+/* The failure of an earlier put, reported once. */
 static int earlier_failure(struct via_remote *remote)
 {
     if (via_likely(atomic_load_explicit(&remote->error, memory_order_relaxed) == 0)) {
@@ -238,8 +238,8 @@ static int put_last_word_by_tcp(struct via_client_tcp *tcp, struct via_remote *r
     return rc == 0 ? via_client_tcp_put(tcp, remote, off + end - 8, src + end - 8, 8, flags) : rc;
 }
 
-/* By the remote's connection, if there is one for it now: *ret_end is set. Else nothing is under
- * way by it. Rings go by frames. */
+/* Puts through the remote's connection if it has one now, and sets *ret_end. Otherwise the
+ * connection has nothing under way. Rings are sent in frames. */
 static int put_by_tcp(struct via_remote *remote, uint64_t off, const void *src, size_t bytes,
                       unsigned flags, bool *ret_end)
 {
@@ -405,7 +405,7 @@ static int send_from(struct via_remote *remote, uint64_t off, const struct via_s
 }
 
 /* As begin_put(), or as begin_try() if the caller does not wait, for bytes of a segment. A segment
- * without a mapping in this process goes by frames. */
+ * without a mapping in this process goes in frames. */
 static int begin_from(struct via_remote *remote, uint64_t off, const struct via_segment *segment,
                       uint64_t src_off, size_t bytes, bool waits,
                       struct via_client_mapping **ret_mapping)
@@ -455,7 +455,7 @@ int via_remote_put_from(struct via_remote *remote, uint64_t off, struct via_segm
                : send_from(remote, off + done, segment, src_off + done, bytes - done, flags);
 }
 
-/* A quarter of what the host takes out of the pipe for hosts that are cut off. */
+/* A quarter of the bytes that the host takes out of the pipe for hosts that are cut off. */
 #define CUT_OFF_PUTS_MAX 64u
 
 static inline bool is_cut_off(const struct via_attach *attach, unsigned host)
@@ -486,7 +486,7 @@ static int try_room(struct via_remote *remote, const struct via_command *command
         return via_client_dead(attach);
     }
     if (command->bytes > sizeof(uint64_t) && via_client_remote_is_held(remote)) {
-        return -EAGAIN; /* a word that is put is not put again soon, and may be waited for */
+        return -EAGAIN; /* no later put repeats the word soon, and the peer may wait for it */
     }
     bool fits = via_client_command_has_room(attach, channel, bytes);
     if (!fits && !attach->asleep) {
@@ -597,9 +597,9 @@ int via_client_remote_follow(struct via_remote *remote)
 }
 
 /*
- * Through slices, or by this command. -EAGAIN: nothing was put, and nothing of it can be seen: then
- * the caller may put something else there. So there has to be room for the command, or for the ring
- * behind what is stored, before anything is stored.
+ * Puts through slices, or by this command. -EAGAIN: no byte of it was put, and the caller may put
+ * other bytes to the same place. So the room for the command, or for the ring after the stores, is
+ * reserved before the first store.
  */
 static int try_indirect(struct via_remote *remote, struct via_command *command, const void *src,
                         const void *body, const struct via_client_reader *reader)
@@ -681,8 +681,8 @@ static void signal_direct(const struct via_client_mapping *mapping, uint64_t sig
                           uint64_t value, unsigned signal_op)
 {
     uint64_t *word = (uint64_t *)(void *)(mapping->base + signal_off);
-    /* Pairs with the acquire of the thread that waits for the signal: what was put is there before
-     * it. */
+    /* Pairs with the acquire of the thread that waits for the signal: the bytes of the put are
+     * there before it. */
     if (signal_op == VIADUCT_SIGNAL_ADD) {
         __atomic_fetch_add(word, value, __ATOMIC_RELEASE);
     } else {

@@ -223,7 +223,7 @@ static struct via_client_mapping *find_changed_mapping(struct via_remote *remote
     } else if (!remote->mapping_now) {
         int rc = map(remote, way);
         if (rc == -EACCES || rc == -ENOENT) {
-            /* The host was started anew, and knows nothing of the segment. */
+            /* The host was started anew, so the segment no longer exists. */
             via_client_remote_lose(remote);
         }
     }
@@ -247,7 +247,7 @@ static inline struct via_client_mapping *find_direct(struct via_remote *remote)
     if ((way & VIA_STATUS_DIRECT) == 0) {
         return NULL;
     }
-    /* Pairs with the releases where it is counted: what went by frames has arrived at 0. */
+    /* Pairs with the releases where it is counted: what went in frames has arrived at 0. */
     if (atomic_load_explicit(&attach->host_pending[remote->host], memory_order_acquire) != 0 &&
         !VIA_MUTANT(CLIENT_OVERTAKE)) {
         return NULL;
@@ -261,7 +261,7 @@ static inline struct via_client_mapping *find_direct(struct via_remote *remote)
     return via_likely(is_alive(mapping)) ? mapping : no_more(remote, mapping);
 }
 
-/* Direct accesses need no host, so they would not notice that it has gone: this checks, now and
+/* Direct accesses make no call to the host, so they would not notice its end: checks it now and
  * then.
  */
 static struct via_client_mapping *check_death_first(struct via_remote *remote)
@@ -348,7 +348,7 @@ bool via_client_remote_is_gone(struct via_remote *remote)
         return true;
     }
     if (via_client_direct(remote) == NULL && via_remote_pending(remote) == 0) {
-        /* Nothing is put; but the threads that are there are woken. */
+        /* A put without bytes: only wakes the threads of the remote. */
         return is_refused(via_remote_try_put(remote, 0, NULL, 0, VIADUCT_PUT_NOTIFY));
     }
     return false;

@@ -35,7 +35,7 @@ void via_client_segment_free(struct via_segment *segment)
     free(segment);
 }
 
-/* [locked] Tells the host what has been given up, as far as its socket takes that now. */
+/* [locked] Sends the host the list of freed segments, as far as its socket takes it now. */
 static void send_left(struct via_attach *attach)
 {
     struct via_list *it;
@@ -52,7 +52,7 @@ static void send_left(struct via_attach *attach)
     }
 }
 
-/* Tells the host; the segment is in the list afterwards. */
+/* Registers the segment at the host, then enters it in the list. */
 static int add(struct via_attach *attach, int memfd, size_t bytes, unsigned access,
                struct via_segment *segment)
 {
@@ -118,7 +118,8 @@ int via_segment_adopt(struct via_attach *attach, int memfd, size_t bytes, void *
 /* A sealed memfd of this size, mapped. The fd, or negative errno. */
 static int memory_new(size_t bytes, unsigned access, unsigned char **ret_base)
 {
-    /* The host seals what others may only read against writing, once it has mapped it itself. */
+    /* The host seals segments that others may only read against writing, once it has mapped them
+     * itself. */
     bool read_only =
         (access & (VIADUCT_SEGMENT_READ | VIADUCT_SEGMENT_WRITE)) == VIADUCT_SEGMENT_READ;
     int seals = F_SEAL_SHRINK | F_SEAL_GROW | (read_only ? 0 : F_SEAL_SEAL);
@@ -190,7 +191,7 @@ void via_segment_free(struct via_segment *segment)
     };
     struct via_client_request request;
     via_client_lock(attach);
-    /* A host that has gone has forgotten it already. */
+    /* A host that has ended has freed it already. */
     (void)!via_client_ask(attach, &ask, -1, &request);
     via_client_segment_free(segment);
     via_client_unlock(attach);

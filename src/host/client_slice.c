@@ -13,7 +13,7 @@
 /* A slice costs some messages between two hosts: a process that puts little uses frames. */
 #define MISSES_MIN 8u
 #define MISS_BYTES_MIN (2u << 10)
-/* When all slices are in use: again after so long, doubled each time. */
+/* First pause before another request when all slices are in use; doubled each time. */
 #define AGAIN_NS_MIN VIA_MSEC_NS
 #define AGAIN_NS_MAX (64 * VIA_MSEC_NS)
 /* Interval at which the client checks the socket for an answer. */
@@ -128,14 +128,14 @@ static int map_slice(struct via_remote *remote, int fd, const struct via_attach_
     if (aperture == NULL) {
         return -ENOMEM;
     }
-    /* In the place of an older mapping of the same piece, which another thread may be storing to:
-     * what it stores arrives in the same bytes. */
+    /* Replaces an older mapping of the same piece, to which another thread may be storing: its
+     * stores arrive in the same bytes. */
     void *base = mmap(aperture->base + slice->off, via_align_up(slice->bytes, PAGE_BYTES),
                       PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, (off_t)slice->fd_off);
     if (base == MAP_FAILED) {
         return -errno;
     }
-    /* A child has no part in what its parent stores. */
+    /* A forked child must not store through its parent's slices. */
     (void)madvise(base, via_align_up(slice->bytes, PAGE_BYTES), MADV_DONTFORK);
     uint64_t grant = slice->life << 24 | (uint64_t)slice->word << 12 | slice->busy;
     /* Pairs with the acquire of a thread that enters: the mapping is there before the grant. */
@@ -208,7 +208,7 @@ static void ask_for_slice(struct via_remote *remote)
     }
 }
 
-/* [locked] For the rest of the bytes that were wanted last, in turn. */
+/* [locked] Asks for slices for the rest of the bytes that were last requested, in order. */
 static void ask_for_next(struct via_remote *remote)
 {
     struct via_client_slice_ask *ask = &remote->slice_ask;

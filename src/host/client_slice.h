@@ -4,16 +4,13 @@
 
 #include "host/client.h"
 
-/* Slices that one put may touch; more go by frames, or in several. */
+/* Slices that one put may touch; more go in frames, or in several. */
 #define VIA_CLIENT_BURST_SLICES_MAX 32u
 
 /*
- * The slices that a process has got of its host: asking for them, mapping them, and knowing which
- * it has.
- *
- * A grant is what a process needs to know of a slice, in one word, so that threads see all of it or
- * nothing: bits 63..24 the slice's life, 23..12 the index of its word, 11..0 that of the busy word.
- * 0: none.
+ * The slices that a process has from its host: requests, mappings, and the table of those it has. *
+ * A grant holds the state of a slice in one word, so that threads load it whole: bits 63..24 the
+ * slice's life, 23..12 the index of its word, 11..0 that of the busy word. 0: none.
  */
 struct via_client_aperture {
     struct via_client_aperture *next; /* of an earlier link: no grant in it holds any more */
@@ -66,7 +63,7 @@ int via_client_slice_check(struct via_remote *remote, uint64_t off, size_t bytes
  * than one put may touch; all of them if there is none for the first. */
 size_t via_client_slice_prefix(const struct via_remote *remote, uint64_t off, size_t bytes);
 
-/* Has a slice of it been found to be of a segment that is no more? */
+/* True if a check found that the segment of one of its slices has gone. */
 bool via_client_slice_is_gone(const struct via_remote *remote);
 
 /* [locked] Before the remote goes. */

@@ -2,7 +2,7 @@
 /*
  * System calls of the client library on its own descriptors. The library also runs inside the
  * socket preload, which has functions of its own under the names close, recvmsg, epoll_wait, ...;
- * so these ask the kernel without going by those names.
+ * so these functions make the system calls themselves.
  */
 #ifndef VIA_HOST_CLIENT_SYS_H
 #define VIA_HOST_CLIENT_SYS_H
@@ -61,7 +61,8 @@ static inline void via_sys_tcp_reset(int fd)
     (void)!via_sys_connect(fd, &none, sizeof(none));
 }
 
-/* The kernel ends the connection when a silent peer's machine has not answered for so long. */
+/* The kernel ends the connection when a silent peer's machine answers none of `probes` probes,
+ * which begin after idle_s seconds and are interval_s apart. */
 static inline void via_sys_tcp_keep_alive(int fd, int idle_s, int interval_s, int probes)
 {
     int one = 1;

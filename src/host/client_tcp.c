@@ -23,7 +23,7 @@
 
 /* Puts up to here are gathered. */
 #define GATHER_BYTES_MAX VIA_TCP_SMALL_BYTES
-/* A connection that has sent nothing for so long sends at once: about what sending takes. */
+/* A connection that has sent nothing for this time, about that of a send, sends at once. */
 #define SILENT_NS (20 * VIA_USEC_NS)
 /* Waiting for an answer: polls without a pause, then yields the processor, then sleeps. */
 #define POLLS_MAX 64u
@@ -103,7 +103,7 @@ static void complete(struct via_client_tcp *tcp, int status)
     atomic_fetch_sub_explicit(&tcp->expected_count, 1, memory_order_relaxed);
 }
 
-/* One head, or what there is of a payload. false: more has to come. */
+/* Takes one head, or the received part of a payload. false: more bytes must arrive first. */
 static bool take_one(struct via_client_tcp *tcp)
 {
     struct via_tcp_answer head;
@@ -148,7 +148,7 @@ static bool take_one(struct via_client_tcp *tcp)
     return true;
 }
 
-/* Where the next bytes go: right to where they are wanted, if they are many. */
+/* The place for the next bytes: the caller's buffer, if they are many. */
 static unsigned char *find_place(struct via_client_tcp *tcp, size_t *ret_room)
 {
     struct expected *expected = first_expected(tcp);
@@ -207,8 +207,8 @@ bool via_client_tcp_is_held_back(const struct via_client_tcp *tcp)
     return atomic_load_explicit(&tcp->out_end, memory_order_relaxed) != 0;
 }
 
-/* [lock] What is gathered, and these bytes behind it; how many of these were sent is added to
- * *done. 0; -EAGAIN: the socket takes no more now; or the connection is over. */
+/* [lock] Sends the gathered bytes, and these bytes after them; how many of these were sent is added
+ * to *done. 0; -EAGAIN: the socket takes no more now; or the connection is over. */
 static int send_some(struct via_client_tcp *tcp, const unsigned char *more, size_t bytes,
                      size_t *done)
 {
@@ -254,7 +254,7 @@ struct wait {
     bool sleeps;
 };
 
-/* The host has gone for so long that the owner has, too. */
+/* The host has been out of reach for the whole time, so its process counts as ended. */
 static bool is_given_up(const struct via_client_tcp *tcp, struct wait *wait)
 {
     uint64_t now_ns = via_client_now_ns();
@@ -542,7 +542,7 @@ int via_client_tcp_get(struct via_client_tcp *tcp, struct via_remote *remote, ui
     pthread_mutex_lock(&tcp->lock);
     int rc = make_room(tcp, sizeof(struct via_tcp_request));
     if (rc == 0 && !waits) {
-        count(tcp, true); /* before expect(): if its answer is lost, a quiet tells it */
+        count(tcp, true); /* before expect(): if the answer is lost, a quiet reports it */
     }
     if (rc == 0) {
         rc = expect(tcp, dst, bytes, waits ? &done : NULL);
@@ -603,7 +603,7 @@ int via_client_tcp_put_signal(struct via_client_tcp *tcp, struct via_remote *rem
 
 /* --- quiet ------------------------------------------------------------------------------------ */
 
-/* [lock] The answer that tells that all was applied, if it is under way already and no thread waits
+/* [lock] The answer that acknowledges all requests, if it is under way already and no thread waits
  * for it. */
 static struct expected *find_fence(struct via_client_tcp *tcp)
 {

@@ -12,8 +12,8 @@
 /*
  * Direct connections: where two neighbours are joined by TCP, a process reaches the memory of a
  * process of the other host by a TCP connection of its own. The daemons set it up, and no thread of
- * theirs is on its path. docs/adr/0059-direct-connections.md says why, docs/protocol.md section 18
- * what goes over the wire.
+ * theirs is on its path. docs/adr/0059-direct-connections.md has the reasons, docs/protocol.md
+ * section 18 the format on the wire.
  *
  *   client_tcp.c        the end that puts and gets: sends requests, takes answers
  *   client_tcp_dial.c   how that end connects and closes
@@ -26,15 +26,16 @@
  *
  * The owner offers: it gets a card, which it lays where only those find it that may reach its
  * segment anyway, in the segment itself. The other end reads the card by frames and dials. From
- * then on all operations of the remote that wait, and puts, go by the connection while a link joins
- * the two hosts; else by frames, when all that the connection has got has been applied. And by the
- * connection again when no frames are under way.
+ * then on all operations of the remote that wait, and puts, go through the connection while a link
+ * joins the two hosts; else by frames, when all that the connection has got has been applied. And
+ * by the connection again when no frames are under way.
  *
- * A connection is reliable and in order, so nothing is sent twice. Its end is the end of the owner:
- * what comes after it fails with -ECONNRESET.
+ * A connection is reliable and in order, so nothing is sent twice. The end of the connection counts
+ * as the end of the owner: later operations fail with -ECONNRESET.
  *
  * Progress: a thread of the library sleeps on the connections. A program that polls its own memory
- * for what others put calls via_client_tcp_all_poll(), and that thread keeps out of its way.
+ * for puts of other processes calls via_client_tcp_all_poll(), and meanwhile the library's thread
+ * leaves the connections to it.
  */
 
 struct via_attach;
@@ -69,13 +70,13 @@ VIA_MUST_CHECK int via_tcp_serve(struct via_segment *segment);
 /*
  * Before the first operation of the remote. Waits for the connection, a second at most. 0; -EXDEV
  * when there can be none, -ENOSPC when this process has too many, or why it has failed: then all
- * goes by frames. -EHOSTDOWN: nothing has answered (a firewall), and no process of that host is
+ * goes in frames. -EHOSTDOWN: nothing has answered (a firewall), and no process of that host is
  * dialled any more.
  */
 VIA_MUST_CHECK int via_tcp_dial(struct via_remote *remote, const struct via_tcp_card *card);
 
-/* A flag of via_remote_put(): via_attach_quiet() need not wait for it, where it goes by a
- * connection.
+/* A flag of via_remote_put(): via_attach_quiet() need not wait for this put if a connection carries
+ * it.
  */
 #define VIA_CLIENT_PUT_UNCOUNTED 0x40000000u
 
@@ -87,13 +88,13 @@ void via_client_tcp_all_poll(struct via_attach *attach);
 struct via_client_tcp;
 
 /*
- * How the remote is reached now. 0 and the connection; or NULL for another way, by which nothing
- * overtakes what went by the connection. Waits for what is under way by the way that is left.
+ * How the remote is reached now. 0 and the connection; or NULL for another way, on which no put
+ * overtakes those of the connection. Waits until the operations on the former way have ended.
  * -ECONNRESET when the owner has gone; -ENOTCONN, ...
  */
 VIA_MUST_CHECK int via_client_tcp_way(struct via_remote *remote, struct via_client_tcp **ret_tcp);
-/* Waits until all has been applied that went by the remote's connection, if it has one: something
- * will go by frames. */
+/* Waits until the peer has applied all requests on the remote's connection, if it has one: the
+ * caller is about to send in frames. */
 VIA_MUST_CHECK int via_client_tcp_leave(struct via_remote *remote);
 
 /* Of the remote's connection. They return when src may be changed; get when dst is filled. */
@@ -124,7 +125,7 @@ void via_client_tcp_all_close(struct via_attach *attach);
  * False: something is left. */
 bool via_client_tcp_all_flush(struct via_attach *attach);
 
-/* client_tcp_serve.c: what the other file needs of it. */
+/* client_tcp_serve.c: the functions that client_tcp.c calls. */
 struct via_client_serve;
 /* Listens at a numeric address; starts the thread. address NULL: it listens nowhere, and the thread
  * only sends what own connections hold back. */
@@ -156,7 +157,7 @@ void via_client_serve_review(struct via_client_serve *serve);
 const struct via_tcp_card *via_client_serve_card(const struct via_client_serve *serve);
 /* Progress of the connections of others; returns how much was done. NULL is nothing. */
 unsigned via_client_serve_poll(struct via_client_serve *serve);
-/* Has the thread of the library send what the connections hold back, soon. */
+/* Asks the library's thread to send the held-back requests of the connections soon. */
 void via_client_serve_poke(struct via_client_serve *serve);
 /* The segment goes: after this no request reaches it. */
 void via_client_serve_drop(struct via_client_serve *serve, const struct via_segment *segment);
@@ -177,7 +178,8 @@ uint64_t via_client_atomic_update(void *word, unsigned width, enum viaduct_atomi
 /* --- the wire: little-endian, as all of Viaduct's hosts are ---------------------------------- */
 
 #define VIA_TCP_MAGIC UINT64_C(0x315254534149562e) /* ".VIASTR1" */
-/* Requests and answers up to this many bytes lie in buffers whole; words in them are stored whole.
+/* Requests and answers up to VIA_TCP_SMALL_BYTES lie in buffers whole; words in them are stored
+ * whole.
  */
 #define VIA_TCP_SMALL_BYTES 4096u
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Direct connections, the end that owns the memory: what a connection does. Whatever comes over the
- * wire is hostile until its sender has shown the token, and checked afterwards.
+ * Direct connections, the end that owns the memory: the protocol of one connection. Whatever comes
+ * over the wire is hostile until its sender has shown the token, and checked afterwards.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -17,8 +17,9 @@
 #define STRANGER_NS_MAX (3 * VIA_SEC_NS)
 #define IN_BYTES (64u << 10)
 #define OUT_BYTES (32u << 10)
-/* Payloads from here on are received where they belong. A word may be seen in part until all has
- * come: no program waits for a word in the middle of so much. */
+/* Payloads of at least STRAIGHT_BYTES_MIN are received at their destination. Until the payload is
+ * complete another thread may load a word of which only a part has been stored: programs do not
+ * wait for a word in the middle of a payload of this size. */
 #define STRAIGHT_BYTES_MIN (64u << 10)
 /* Requests of one connection, or answers, before it is the turn of another one. */
 #define BYTES_A_TURN (1u << 20)
@@ -61,7 +62,7 @@ static void fail(struct via_client_serve_conn *conn, int status)
     conn->status = conn->status != 0 ? conn->status : status;
 }
 
-/* A word whole, and behind what was stored before. */
+/* Stores a whole word, after all earlier stores. */
 static void store(unsigned char *to, const unsigned char *from, size_t bytes)
 {
     if (bytes == 8 && (uintptr_t)to % 8 == 0) {
@@ -169,8 +170,9 @@ void via_client_serve_end_strangers(struct via_client_serve *serve)
 
 /* --- sending ---------------------------------------------------------------------------------- */
 
-/* false: the connection is over. Bytes that the socket does not take stay, and what is more than is
- * sent in a turn: a peer that reads as fast as this end sends gets no more than others. */
+/* false: the connection is over. Bytes stay if the socket does not take them, or if they exceed the
+ * limit of a turn, so that a peer that reads as fast as this end sends gets no larger share than
+ * other peers. */
 static bool send_out(struct via_client_serve *serve, struct via_client_serve_conn *conn)
 {
     while ((conn->out_begin != conn->out_end || conn->get_left != 0) && conn->sent < BYTES_A_TURN) {
@@ -284,7 +286,7 @@ static bool take_payload(struct via_client_serve *serve, struct via_client_serve
         if (conn->put.bytes <= VIA_TCP_SMALL_BYTES) {
             return false;
         }
-        bytes &= ~(size_t)7; /* words of what is aligned are not taken apart */
+        bytes &= ~(size_t)7; /* aligned words are stored whole */
     }
     if (bytes == 0) {
         return false;

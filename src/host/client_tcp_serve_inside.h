@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Inside of the end of direct connections that owns the memory: client_tcp_serve.c has what a
- * connection does, client_tcp_thread.c its threads, opening and closing. */
+/* Inside of the end of direct connections that owns the memory: client_tcp_serve.c has the protocol
+ * of a connection, client_tcp_thread.c the threads, opening and closing. */
 #ifndef VIA_HOST_CLIENT_TCP_SERVE_INSIDE_H
 #define VIA_HOST_CLIENT_TCP_SERVE_INSIDE_H
 

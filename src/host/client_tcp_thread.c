@@ -6,9 +6,9 @@
  * which sleeps on them, or a thread of the program that waits for something. While the program's
  * threads do so the library's thread rests, for a short time at a time.
  *
- * A host serves the segments of all its processes in the same way (host_direct.c): then `calls` say
- * who may connect and what is reached. There are no other threads, and its thread polls for a while
- * before it sleeps.
+ * A host serves the segments of all its processes in the same way (host_direct.c): then `calls`
+ * decide who may connect and which memory a request reaches. There are no other threads, and its
+ * thread polls for a while before it sleeps.
  */
 #include <errno.h>
 #include <poll.h>
@@ -21,8 +21,8 @@
 #include "host/client_sys.h"
 #include "host/client_tcp_serve_inside.h"
 
-/* How long the library's thread leaves the connections to threads that poll. A thread that has
- * stopped polling without having taken all leaves the rest for so long. */
+/* How long the library's thread leaves the connections to threads that poll. If a thread stops
+ * polling before it has taken all requests, the rest wait for this time. */
 #define REST_NS (200 * VIA_USEC_NS)
 #define FLUSH_AGAIN_MS 1
 #define TEND_AGAIN_MS 100
@@ -98,7 +98,7 @@ static int flush(struct via_client_serve *serve)
         return -1;
     }
     (void)!syscall(SYS_read, serve->wake_fd, &pokes, sizeof(pokes));
-    /* Before the check of what is held back: what comes later pokes again. */
+    /* Before the check for held-back requests: later ones poke again. */
     atomic_store_explicit(&serve->poked, false, memory_order_seq_cst);
     if (serve->attach == NULL) {
         return -1;
@@ -132,7 +132,7 @@ static bool is_crowded(struct via_client_serve *serve, uint64_t now_ns)
     return serve->crowded;
 }
 
-/* Of a host: whether its thread polls on instead of sleeping, which a turn shows that did
+/* Of a host: true if its thread goes on polling instead of sleeping, because a recent turn did
  * something. */
 static bool polls_on(struct via_client_serve *serve, unsigned work)
 {

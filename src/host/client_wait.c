@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Taking in what the host sends, and waiting for it.
+ * Receives replies and messages of the host, and waits for them.
  *
  * The bell (an eventfd) is never drained, because the program may watch it too; so it is watched
  * edge-triggered: each ring of the host is an event for the private epoll set. One thread at a
@@ -63,7 +63,7 @@ void via_client_die(struct via_attach *attach)
 
 /* --- taking in ---------------------------------------------------------------------------------*/
 
-/* Where a record's payload lies and how much it is; at most what is really there. */
+/* Place and length of a record's payload; the length is at most that of the record. */
 static size_t payload(const struct via_pipe_record *record, const struct via_reply *reply,
                       const void **ret_data)
 {
@@ -261,7 +261,7 @@ static void follow(struct via_attach *attach, const struct via_client_wait *wait
     attach->followers--;
 }
 
-/* Another thread may be about to receive; but if there is none, this would be forever. */
+/* Another thread may be about to receive; without one this wait would never end. */
 static bool is_stuck(const struct via_attach *attach, uint32_t replies, uint64_t start_ns)
 {
     for (unsigned i = 0; i < attach->channels_count; i++) {

@@ -8,8 +8,8 @@
 
 /*
  * The lines of a configuration file: "[SECTION]", "KEY = VALUE", and comments, lines that begin
- * with # or ;. Blanks around all of these do not count. Nothing is passed over: what is neither is
- * an error, and so are a zero byte and a line that is too long.
+ * with # or ;. Blanks around all of these do not count. Any other line is an error, and so are a
+ * zero byte and a line that is too long.
  */
 #define VIA_CONFIG_LINE_BYTES_MAX 1023u
 
@@ -29,8 +29,8 @@ struct via_config_calls {
 void via_config_file_parse(const char *text, size_t bytes, const struct via_config_calls *calls);
 
 /* The caller's: free(). A regular file of at most bytes_max that only root and the user of this
- * process can write: its writer decides what a daemon of root opens and writes. 0, or what
- * open() and read() say, -EINVAL, -EPERM, -EFBIG; err has the cause, without the path. */
+ * process can write: its writer decides what a daemon of root opens and writes. 0, the error of
+ * open() or read(), -EINVAL, -EPERM, -EFBIG; err has the cause, without the path. */
 VIA_MUST_CHECK int via_config_file_read(const char *path, size_t bytes_max, char **ret_text,
                                         size_t *ret_bytes, struct via_error *err);
 

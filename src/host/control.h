@@ -11,7 +11,7 @@
  * The control protocol of a host: JSON objects, one per line, over <rundir>/host-<id>.ctl.
  *
  *   {"cmd":"status"}          {"ok":true,"host":..,"session":..,"pid":..,...}
- *   {"cmd":"directory"}       what all hosts of the fabric say of themselves; with "first":N a
+ *   {"cmd":"directory"} the entries of all hosts of the fabric; with "first":N a
  *                             page of it, from host N on
  *   {"cmd":"cut","peer":N}    all links to host N are cut ({"link":I}: that one), until mended
  *   {"cmd":"mend","peer":N}

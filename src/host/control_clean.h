@@ -4,9 +4,9 @@
 
 #include <jansson.h>
 
-/* Replaces what a terminal would obey in all texts of an answer, keys too: control characters, and
- * those that change the direction of text. Programs name themselves, and other hosts say what they
- * like. */
+/* Replaces the characters that a terminal acts on in all texts of an answer, keys too: control
+ * characters, and those that change the direction of text. Programs choose their names, and other
+ * hosts choose their texts. */
 void via_clean_json(json_t *value);
 
 #endif

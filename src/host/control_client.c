@@ -72,7 +72,7 @@ static int connect_to(struct call *call, const char *path)
         if (connect(call->fd, (const struct sockaddr *)&address, sizeof(address)) == 0) {
             return 0;
         }
-        /* EAGAIN: the backlog is full, and nothing tells when it is not. */
+        /* EAGAIN: the backlog is full, and the kernel does not report when it has room again. */
         if (errno != EAGAIN && errno != EINTR) {
             return -errno;
         }
@@ -176,7 +176,7 @@ static int exchange(struct call *call, const char *text, size_t bytes, json_t **
 {
     int rc = send_all(call, text, bytes);
     if (rc == 0 || rc == -EPIPE) {
-        /* A daemon that refuses may have said why before it closed. */
+        /* A daemon that refuses may have sent the reason before it closed. */
         rc = receive_line(call);
     }
     switch (rc) {

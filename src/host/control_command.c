@@ -86,7 +86,7 @@ static json_t *do_mend(struct via_control_caller *caller, json_t *request)
     return cut_or_mend(caller, request, false);
 }
 
-/* A part of what was measured; -1: it is none. */
+/* A part of the measurement; -1: invalid. */
 static int64_t per_cent(const json_t *request, const char *key)
 {
     json_t *value = json_object_get(request, key);

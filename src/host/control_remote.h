@@ -33,9 +33,9 @@ struct via_host;
 /* Requests of one host in a second; more are refused. */
 #define VIA_REMOTE_REQUESTS_PER_SECOND 100u
 /*
- * At the host that asks, so that no user takes from others what the host that is asked grants:
- * requests to one host that users may have under way together, and one of them. The owner and root
- * are not counted, and have the rest. A place is used again no sooner than after a while, and
+ * Limits at the host that asks, so that one user can not use up the requests that the other host
+ * accepts: requests of all users to one host that may be under way, and of one user. The owner and
+ * root are not counted, and have the rest. A place is used again no sooner than after a while, and
  * requests beyond these wait.
  */
 #define VIA_REMOTE_PLACES_MAX 6u

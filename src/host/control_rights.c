@@ -110,7 +110,8 @@ void via_rights_user_of(int fd, const struct ucred *peer, struct via_rights_user
     ret_user->uid = peer->uid;
     ret_user->gid = peer->gid;
     if (getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, ret_user->groups, &bytes) != 0) {
-        bytes = 0; /* too many, or a kernel that does not tell: the group of the process counts */
+        bytes =
+            0; /* too many, or the kernel has no SO_PEERGROUPS: the group of the process counts */
     }
     ret_user->groups_count = bytes / (unsigned)sizeof(ret_user->groups[0]);
 }

@@ -10,8 +10,8 @@
 
 /*
  * Users and groups that hold a right, besides the user a host runs as and root, which hold all. The
- * kernel tells which user is at the other end of a UNIX socket (SO_PEERCRED, SO_PEERGROUPS): the
- * user that called connect(), whichever process has the descriptor now.
+ * kernel reports the user at the other end of a UNIX socket (SO_PEERCRED, SO_PEERGROUPS): the user
+ * that called connect(), whichever process has the descriptor now.
  */
 #define VIA_RIGHTS_ENTRIES_MAX 32u
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* No library for this: what is preloaded into every program should bring nothing but the C library.
+/* Uses no other library: the preload library should bring no more than the C library into programs.
  */
 #include "host/control_rules.h"
 
@@ -422,7 +422,7 @@ int via_rules_load(struct via_rules *rules, const char *program, struct via_erro
 
 /* --- asking ---------------------------------------------------------------------------------- */
 
-/* Item by item: some takes it, some leaves it out, some takes anything. */
+/* Checks each item: whether one takes it, one leaves it out, and one takes anything. */
 struct verdict {
     bool taken, out, any_takes;
 };

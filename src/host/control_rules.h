@@ -50,8 +50,9 @@ struct via_rules {
     struct via_rules_program programs[VIA_RULES_ITEMS_MAX];
     bool network_links;    /* also where the only way is a link that is itself a network */
     bool spin;             /* before sleeping, for as long as that pays */
-    uint32_t after_calls;  /* pipes are worth it after this many calls that moved data */
-    uint64_t memory_bytes; /* that connections of a process, of a user may have: then no new ones */
+    uint32_t after_calls;  /* calls that move data before a connection gets pipes */
+    uint64_t memory_bytes; /* limit for pipes of a process (below: of a user); beyond it new
+                              connections get none */
     uint64_t user_memory_bytes;
 };
 
@@ -60,19 +61,20 @@ void via_rules_init(struct via_rules *rules);
 
 /*
  * Reads a file's text; name is for errors. Sections for other programs than this one are checked
- * and otherwise passed over. 0, or -EINVAL with "name:line: key: what is wrong".
+ * and otherwise passed over. 0, or -EINVAL with "name:line: key: reason".
  */
 int via_rules_parse(struct via_rules *rules, const char *name, const char *text, size_t bytes,
                     const char *program, struct via_error *err);
 
-/* One value: key as in the file. -ENOENT when there is no such key, -EINVAL; *ret_why says what is
- * wrong (a constant text). Replaces what was there. */
+/* One value: key as in the file. -ENOENT when there is no such key, -EINVAL; *ret_why is the reason
+ * (a constant text). Replaces the earlier value. */
 int via_rules_set(struct via_rules *rules, const char *key, const char *value,
                   const char **ret_why);
 
 /*
  * Everything that holds for this program: the file of VIADUCT_SOCKETS_CONFIG, or the usual one if
- * it is there, then the variables. 0 or a negative errno; then what was found is of no use.
+ * it is there, then the variables. 0 or a negative errno; after an error the rules must not be
+ * used.
  */
 int via_rules_load(struct via_rules *rules, const char *program, struct via_error *err);
 

@@ -352,7 +352,7 @@ static void accepted(struct via_host *host, int fd, const struct ucred *peer)
     }
 }
 
-/* --- what others of the host bring about ------------------------------------------------------ */
+/* --- events of other parts of the host ------------------------------------------------------ */
 
 static json_t *lines_of(const char *const *lines, unsigned lines_count)
 {
@@ -378,7 +378,7 @@ void via_host_reloaded(struct via_host *host, bool failed, const char *const *li
     via_list_foreach_safe(it, &host->control.connections) {
         struct connection *connection = via_list_entry(it, struct connection, link);
         if (!connection->taken) {
-            continue; /* what it knows of the file is newer than what was read */
+            continue; /* the file has changed since it was read */
         }
         connection->waiting = false;
         connection->taken = false;

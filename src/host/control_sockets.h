@@ -7,17 +7,16 @@
 #include <stdint.h>
 
 /*
- * The board on which the preload library of the sockets shows what it does with the TCP connections
- * of its process, for "viaduct sockets" to read: a memfd of this name, sealed but sparse, among the
- * descriptors of the process (/proc/PID/fd). No process has to answer, so a process that is stopped
- * or busy is listed like any other. Only the process itself can write it; a reader validates
- * everything in it.
+ * The board on which the sockets library shows the state of the TCP connections of its process, for
+ * "viaduct sockets" to read: a memfd of this name, sealed but sparse, among the descriptors of the
+ * process (/proc/PID/fd). No process has to answer, so a process that is stopped or busy is listed
+ * like any other. Only the process itself can write it; a reader validates everything in it.
  *
  *   struct via_sockets_board, at 0
  *   uint32_t numbers[], at VIA_SOCKETS_NUMBERS_OFF: a word per descriptor
  *   struct via_sockets_entry entries[], at VIA_SOCKETS_ENTRIES_OFF
  *
- * Addresses are not here: the kernel tells them (/proc/PID/net/tcp).
+ * Addresses are not here: the kernel has them (/proc/PID/net/tcp).
  */
 #define VIA_SOCKETS_BOARD_NAME "viaduct-sockets"
 #define VIA_SOCKETS_BOARD_MAGIC 0x76696162u
@@ -87,7 +86,7 @@ struct via_stats_conn {
     uint64_t tx_frames_bytes;  /* of those by pipe: not stored straight into the peer's memory */
     uint64_t tx_fetched_bytes; /* of those by pipe: not copied, see zcopy.h */
     _Atomic uint64_t rings, sleeps;
-    /* Set by whichever thread finds it out. */
+    /* Set by the thread that detects it. */
     _Atomic uint32_t reason; /* enum via_reason */
     _Atomic bool accelerated;
     _Atomic bool demoted;      /* was accelerated, and is no more */
@@ -96,7 +95,8 @@ struct via_stats_conn {
         tx_lent_bytes; /* of those by frames: not copied for the host, which reads the mirror */
 };
 
-/* Pipes were offered, but the other end has not taken them: what has been sent went by the kernel.
+/* Pipes were offered, but the other end has not taken them: all bytes so far were sent through the
+ * kernel.
  */
 static inline bool via_stats_is_untaken(const struct via_stats_conn *conn)
 {

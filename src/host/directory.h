@@ -11,8 +11,7 @@
 
 /*
  * The entries of all hosts of a fabric, as one host keeps them: name, addresses, version,
- * links. A host speaks of itself only: an entry is what the host of this id has said. No threads,
- * no clock, no I/O.
+ * links. A host announces only its own entry. No threads, no clock, no I/O.
  *
  * The messages (docs/host.md, section 8) come from peers and may be hostile. Their contents are
  * copied, checked, and made safe for a terminal.
@@ -111,7 +110,7 @@ struct via_directory {
 int via_directory_init(struct via_directory *directory, uint16_t host, uint16_t hosts_max);
 void via_directory_fini(struct via_directory *directory);
 
-/* NULL: it has not said anything. */
+/* NULL: it has announced nothing. */
 struct via_directory_entry *via_directory_find(const struct via_directory *directory,
                                                uint16_t host);
 
@@ -125,7 +124,7 @@ int via_directory_take(struct via_directory *directory, uint16_t source, const v
 /* The entry of this host itself, to be filled in. NULL: no memory. */
 struct via_directory_entry *via_directory_own(struct via_directory *directory);
 
-/* Messages that tell an entry to others. */
+/* Messages that carry an entry to other hosts. */
 void via_directory_make_host(const struct via_directory_entry *entry,
                              struct via_directory_host_message *ret_message);
 /* Bytes of the message for the links from `first` on; 0: there are no more. */
@@ -152,8 +151,8 @@ struct via_directory_ip_text via_directory_ip_text(const struct via_directory_ip
 /* false: it is no address. */
 bool via_directory_ip_parse(const char *text, struct via_directory_ip *ret_ip);
 
-/* Over how many links that are up, as their nearer end says, and for which `use` says yes, each
- * host is reached from this one; ret_hops[hosts_max], UINT16_MAX = not. */
+/* The number of links on the shortest way from this host to each host, over links that are up at
+ * their nearer end and for which use() is true; ret_hops[hosts_max], UINT16_MAX = not. */
 void via_directory_hops(const struct via_directory *directory,
                         bool (*use)(const struct via_directory_link *link), uint16_t *ret_hops);
 

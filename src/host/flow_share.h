@@ -9,15 +9,15 @@
  * Which flows the commands of a user take to another host, on one channel.
  *
  * A message that its receiver does not take holds up everything behind it in its flow, for as long
- * as the message may wait. So a user who sends to a process that takes nothing must not do that in
- * the flows of other users. A flow to a host belongs to one user while commands of this user are
- * under way to that host. A user takes another flow only while more are free than it has: the
- * first user gets half of them, the next one half of the rest, and so on. Users that come when none
- * is free share flows with others: more than five of them with 31 flows, more than three with 7.
+ * as the message may wait. So a user's messages to a process that takes nothing must not be in the
+ * flows of other users. A flow to a host belongs to one user while commands of this user are under
+ * way to that host. A user takes another flow only while more are free than it has: the first user
+ * gets half of them, the next one half of the rest, and so on. Users that come when none is free
+ * share flows with others: more than five of them with 31 flows, more than three with 7.
  *
  * Commands keep their order within the flow that they ask for, so a wish is mapped to the same flow
- * until no command of the user is under way to the host. All of it belongs to the transfer thread
- * of the channel, but that the control thread makes and frees it.
+ * until no command of the user is under way to the host. It belongs to the transfer thread of the
+ * channel; the control thread only makes and frees it.
  */
 #define VIA_FLOWS_SHARED_MAX 31u /* all but flow 0, which is the hosts' own */
 

@@ -23,7 +23,7 @@
 #define SEGMENTS_COUNT 8192u
 #define PROCESSES_MAX 4096u /* 16 bits of a cookie; and what the node can have under way */
 #define LOCK_TRIES 100
-/* A host that ends waits so long for what processes have left. */
+/* Time for which a host that ends waits for the remaining work of processes. */
 #define REAPER_WAIT_NS (5 * VIA_SEC_NS)
 
 void via_host_options_init(struct via_host_options *options)
@@ -203,7 +203,8 @@ static int set_config(struct via_host *host, struct via_error *err)
         host->ports[i].dma_bytes_min = via_host_dma_default(host);
     }
     config->ports = host->ports;
-    /* For every process what it may have under way, so that none waits for another's. */
+    /* Room for the operations that each process may have under way, so that no process waits for
+     * those of another. */
     config->ops_count = options->processes_max * VIA_ATTACH_RUNNING_MAX + VIA_ATTACH_PARKED_ALL +
                         VIA_HOST_SENDS_MAX;
     /* Each costs some hundred bytes for every id and channel. A peer has to come to the same
@@ -461,7 +462,7 @@ int via_host_start(struct via_host *host, struct via_error *err)
 
 void via_host_stop(struct via_host *host)
 {
-    int saved = errno; /* of what a signal has interrupted */
+    int saved = errno; /* errno of the code that the signal interrupted */
     atomic_store_explicit(&host->stopping, true, memory_order_release);
     via_host_poke(host);
     errno = saved;
@@ -479,7 +480,7 @@ void via_host_close(struct via_host *host)
         pthread_join(host->thread, NULL);
     }
     end_transfers(host);
-    /* Close the sockets first: a process that wants to attach from now on finds no host. */
+    /* Close the sockets first: from now on a process that attaches finds no host. */
     via_control_server_close(host);
     via_host_direct_close(host);
     if (host->node != NULL) {

@@ -60,14 +60,14 @@ struct via_host_options {
     uint64_t spin_ns_max;   /* longest a transfer thread polls before it sleeps; default 50 us, 1 =
                                it does not */
     uint32_t processes_max; /* attached at once; default 256 */
-    uint32_t protocol_version; /* for tests of what a peer of another version sees */
+    uint32_t protocol_version; /* for tests of peers of another version */
     struct via_rights attach;  /* who may attach and see the status, besides the owner and root */
     struct via_rights admin;   /* ... stop the host, cut and mend links, and see the status */
     struct via_quota quota;
     const struct via_host_link *links;
     unsigned links_count;
-    uint32_t dma_bytes_min; /* not 0: ports have a DMA engine where they can, which moves bodies of
-                               this many bytes or more */
+    uint32_t dma_bytes_min; /* not 0: ports that can open a DMA engine do, and it moves bodies of at
+                               least dma_bytes_min */
     const struct via_tuning
         *tuning;                    /* measured settings, borrowed for the life of the host; NULL */
     const struct via_host_key *key; /* borrowed for the life of the host. Hosts of its links must
@@ -98,8 +98,8 @@ int via_host_options_check(const struct via_host_options *options,
 
 /*
  * Takes the host's lock in the run directory, allocates all memory, and listens. -EBUSY when a live
- * process is this host already (the text names its pid); what a dead one left is replaced. -ENOMEM,
- * -ENOSPC, -EINVAL, and what the run directory and sockets say.
+ * process is this host already (the text names its pid); the files of a dead one are replaced.
+ * -ENOMEM, -ENOSPC, -EINVAL, and errors of the run directory and sockets.
  */
 int via_host_open(const struct via_host_options *options, struct via_host **ret_host,
                   struct via_error *err) VIA_MUST_CHECK;
@@ -111,7 +111,7 @@ int via_host_run(struct via_host *host, struct via_error *err) VIA_MUST_CHECK;
 int via_host_start(struct via_host *host, struct via_error *err) VIA_MUST_CHECK;
 
 /*
- * Makes a running host what the options say, as far as that can change: links, rights, quota, name,
+ * Applies the options to a running host, as far as they can change: links, rights, quota, name,
  * fabric and addresses; the other fields are ignored. A link with the same description and
  * dimension stays as it is; others leave, and new ones are opened then, which takes some turns of
  * the control thread. Attached processes stay. From the control thread only (a source's ready()).
@@ -132,7 +132,7 @@ int via_host_change(struct via_host *host, const struct via_host_options *option
  * The control request "reload": the program that embeds the host reads its configuration again.
  * Before the host runs. `begin` is called from the control thread. Later, in that thread, the
  * embedder calls via_host_reload_begins() before it reads anything, and in the end
- * via_host_reloaded() with a line for each thing that is to be said: that answers the requests of
+ * via_host_reloaded() with a line for each result: these lines answer the requests that arrived
  * before the reading. Without this the request is refused.
  */
 void via_host_set_reload(struct via_host *host, void (*begin)(void *ctx), void *ctx);
@@ -142,7 +142,7 @@ void via_host_reloaded(struct via_host *host, bool failed, const char *const *li
 
 /*
  * Measuring TCP connections to other hosts, host/host_measured.h: the program that embeds the host
- * does it, and keeps what was decided. Before the host runs; all from the control thread.
+ * measures, and keeps the decisions. Before the host runs; all from the control thread.
  */
 struct via_measured;
 struct via_host_measuring {

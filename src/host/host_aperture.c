@@ -13,9 +13,9 @@
 #include "base/mutant.h"
 #include "host/host_private.h"
 
-/* The owner's host has so long to answer. Then its link is taken to have no slices. */
+/* Time in which the owner's host answers. After that its link counts as one without slices. */
 #define ASK_NS VIA_SEC_NS
-/* ... for so long at first, twice as long each time it does not answer again. */
+/* ... for this time at first, doubled each time it does not answer again. */
 #define SILENCE_NS_MIN VIA_SEC_NS
 #define SILENCE_NS_MAX (60 * VIA_SEC_NS)
 /* Interval at which the host polls busy words of slices that it takes away. */
@@ -278,7 +278,8 @@ static struct via_slice_piece piece_of(const struct via_host_slices *slices,
                                     .index = request->bytes / slices->port->slice_bytes};
 }
 
-/* By a slice of a hardware window a process reaches the pipes of the hosts, and slices of others.
+/* Through a slice of a hardware window a process could reach the pipes of the hosts, and slices of
+ * other processes.
  */
 static bool is_map_allowed(const struct via_process *process, const struct via_host_slices *slices)
 {
@@ -373,7 +374,7 @@ static void give_up(struct via_host *host, struct via_host_slices *slices, uint3
     answer_all(host, slices, slice, status);
 }
 
-/* The owner has exposed it; is what a process maps here as well? */
+/* The owner has exposed it; true if the memory that a process maps is here as well. */
 static void try_open(struct via_host *host, struct via_host_slices *slices, uint32_t slice)
 {
     struct via_host_slice *mine = &slices->slices[slice];
@@ -455,7 +456,7 @@ static int expose(struct via_host *host, uint16_t source,
     }
     struct via_port_slices *port = slices->port;
     struct via_host_exposure *exposure = &slices->exposures[message->slice];
-    /* Whatever it showed, the importer wants it no more. */
+    /* The importer no longer uses the piece that the slice showed. */
     *exposure = (struct via_host_exposure){0};
     int rc = via_segment_find_exposable(host, message->handle, &segment);
     if (rc != 0) {
@@ -476,7 +477,7 @@ static int expose(struct via_host *host, uint16_t source,
     return rc;
 }
 
-/* false: there is no room for the answer now. A host that takes no answers is not heard. */
+/* false: there is no room for the answer now. Requests of a host that takes no answers wait. */
 static bool take_expose(struct via_host *host, uint16_t source,
                         const struct via_aperture_message *message)
 {
@@ -520,7 +521,8 @@ void via_host_aperture_gone(struct via_host *host, uint64_t handle)
     }
 }
 
-/* Tells the importer of what has gone; false: not all of it yet. */
+/* Notifies the importer of segments that have gone; false: some notifications are still to be
+ * sent. */
 static bool send_gone(struct via_host *host, struct via_host_slices *slices)
 {
     for (uint32_t k = 0; k < slices->port->count; k++) {
@@ -694,7 +696,7 @@ static bool find_words(const struct via_host *host, uint32_t count, uint32_t *re
         if (slices->port != NULL && first < slices->word_first + slices->port->count &&
             slices->word_first < first + count) {
             first = slices->word_first + slices->port->count;
-            i = UINT_MAX; /* all over again: each round begins further on */
+            i = UINT_MAX; /* start again; each round begins at a later word */
         }
     }
     *ret_first = first;

@@ -13,8 +13,9 @@
 /*
  * Apertures (docs/adr/0016-apertures.md): which slice of a window shows which piece of a segment.
  * The host whose processes store (the importer) has the table of a link's slices; the host of the
- * segment (the owner) exposes what it is asked for, if the segment allows it, and says when it has
- * gone. They talk by messages (host_message.h) to VIA_HOST_ENDPOINT_APERTURE.
+ * segment (the owner) exposes the requested piece, if the segment allows it, and notifies the
+ * importer when the segment has gone. They talk by messages (host_message.h) to
+ * VIA_HOST_ENDPOINT_APERTURE.
  *
  * All of the control thread.
  */
@@ -25,7 +26,7 @@ struct via_attach_pending;
 
 enum via_aperture_message_type {
     VIA_APERTURE_EXPOSE =
-        1, /* importer: show this piece in this slice, in place of what it shows */
+        1, /* importer: show this piece in this slice instead of its present one */
     VIA_APERTURE_ANSWER = 2, /* owner: status, and how long the piece is */
     VIA_APERTURE_GONE = 3,   /* owner: the segment of an exposure is no more; the slice is empty */
 };
@@ -35,7 +36,7 @@ struct via_aperture_message {
     uint32_t link; /* the receiver's number of the link, plus 1 */
     uint32_t from; /* the sender's, plus 1 */
     uint32_t slice;
-    uint64_t exposure; /* the importer's number for what it has asked for: never used twice */
+    uint64_t exposure; /* the importer's number of the request: never used twice */
     uint64_t handle;   /* EXPOSE */
     uint64_t piece;    /* EXPOSE: the segment's bytes from piece * bytes on */
     uint64_t bytes;    /* EXPOSE: of a slice. ANSWER: of the piece */
@@ -46,13 +47,13 @@ _Static_assert(sizeof(struct via_aperture_message) == 56, "no padding on the wir
 
 extern const struct via_host_service via_host_aperture_service;
 
-/* A slice at the host that stores through it: what the table does not say. */
+/* A slice at the host that stores through it: fields that are not in the table. */
 struct via_host_slice {
     uint64_t exposure;
     uint64_t bytes;       /* of the piece */
-    uint64_t deadline_ns; /* ASKED: the owner's host has so long */
-    bool answered;        /* ASKED: exposed, but what a process maps is not here yet */
-    bool mapped;          /* the port holds what a process maps */
+    uint64_t deadline_ns; /* ASKED: deadline of the owner's answer */
+    bool answered;        /* ASKED: exposed, but the memory that a process maps is not here yet */
+    bool mapped;          /* the port has the memory that a process maps */
 };
 
 /* A slice at the host of the segment. */
@@ -68,10 +69,10 @@ struct via_host_slices {
     unsigned link;                /* its index */
     uint64_t edges;               /* ups and downs of the link that have been dealt with */
     uint32_t word_first;          /* in the status page */
-    uint64_t silent_until_ns;     /* 0, or the peer did not answer: it is not asked until then */
-    uint64_t silence_ns;          /* how long the last time; 0: it has answered since */
-    bool leaving;                 /* slices may be LEAVING, or FREE and still mapped */
-    bool telling;                 /* exposures may be `gone` */
+    uint64_t silent_until_ns; /* 0, or the peer did not answer: no request to it before this time */
+    uint64_t silence_ns;      /* how long the last time; 0: it has answered since */
+    bool leaving;             /* slices may be LEAVING, or FREE and still mapped */
+    bool telling;             /* exposures may be `gone` */
     uint32_t asked_count;
     struct via_slice_table table;
     struct via_host_slice *slices;       /* of `count` */
@@ -130,7 +131,7 @@ bool via_host_aperture_is_offered(const struct via_host *host, unsigned index,
 /* Does all that is due; the next deadline. */
 uint64_t via_host_aperture_tick(struct via_host *host);
 
-/* Puts that processes have begun through slices, as they say. */
+/* Puts through slices that processes have begun, by their own count. */
 uint64_t via_host_aperture_bursts(const struct via_host *host);
 
 #endif

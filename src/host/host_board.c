@@ -111,7 +111,7 @@ static bool arrived(struct via_host *host, uint16_t source, const void *data, ui
         struct via_board_message answer = {.type = VIA_BOARD_ANSWER, .id = message->id};
         int room = via_host_message_room(host, source);
         if (room <= 0) {
-            return room < 0; /* a host that takes no answers is not heard */
+            return room < 0; /* requests of a host that takes no answers wait */
         }
         answer.status = hang_up(host, source, message, bytes);
         return send_head(host, source, &answer);

@@ -47,10 +47,10 @@ extern const struct via_host_service via_host_board_service;
 void via_host_board_open(struct via_host *host);
 void via_host_board_close(struct via_host *host);
 
-/* Links or routes changed: what the processes of a host left before it restarted is taken down. */
+/* Links or routes changed: removes the notes that processes of a restarted host had left. */
 void via_host_board_changed(struct via_host *host);
 
-/* Takes down expired notes; returns the next deadline. */
+/* Removes expired notes; returns the next deadline. */
 uint64_t via_host_board_tick(struct via_host *host);
 
 /*

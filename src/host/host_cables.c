@@ -222,7 +222,7 @@ static int join_node(struct via_host_cable *cable, struct via_error *err)
     host->node_due = true;
     cable->source.fd = cable->link.driver->fd(cable->port);
     if (cable->source.fd < 0) {
-        return 0; /* its deadlines tell when */
+        return 0; /* at one of its deadlines */
     }
     rc = via_host_source_add(host, &cable->source, EPOLLIN);
     if (rc != 0) {
@@ -306,7 +306,7 @@ int via_host_cable_leave(struct via_host_cable *cable)
         cable->leaving = true;
     }
     int rc = via_node_port_clear(host->node, cable->index);
-    host->node_due = true; /* routes, and what processes know of the link */
+    host->node_due = true; /* routes, and the link's state in the status page */
     if (rc == -EAGAIN) {
         return rc;
     }
@@ -347,7 +347,7 @@ void via_host_cables_close(struct via_host *host)
     json_decref(host->links_failed);
 }
 
-/* The port says what keeps the link down, before core has a peer to talk to. */
+/* The port's reason why the link is down; until a peer answers, core has none. */
 static void log_error(struct via_host_cable *cable)
 {
     struct via_port_status status;

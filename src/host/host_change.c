@@ -14,7 +14,7 @@
 #include "base/log.h"
 #include "host/host_private.h"
 
-/* Links that close are polled at this interval, for at most so long, before others are opened. */
+/* Interval of polls of links that close, and longest time until others are opened. */
 #define LEAVE_POLL_NS VIA_MSEC_NS
 #define LEAVE_NS (2 * VIA_SEC_NS)
 

@@ -79,8 +79,8 @@ static void free_buried(struct via_host *host)
 
 uint64_t via_host_sync(struct via_host *host)
 {
-    /* Release: what was taken out of the tables before is out for every thread that sees the
-     * target. */
+    /* Release: a thread that sees the target also sees the entries removed from the tables
+     * before. */
     uint64_t target = atomic_fetch_add_explicit(&host->sync_target, 1, memory_order_acq_rel) + 1;
     for (unsigned i = 0; i < host->config.channels_count; i++) {
         via_bell_ring(host->transfers[i].bell);
@@ -151,7 +151,7 @@ uint64_t via_host_fabric_tick(struct via_host *host)
     return deadline_ns;
 }
 
-/* Everything that time, other threads and other hosts brought; when to come again. */
+/* Handles expired deadlines, and requests of other threads and hosts; returns the next deadline. */
 static uint64_t tick(struct via_host *host)
 {
     uint64_t deadline_ns = via_host_fabric_tick(host);
@@ -211,8 +211,8 @@ void via_host_control_loop(struct via_host *host)
 {
     /* The heartbeats of all hosts of a machine may fall together: fewer wake-ups of the machine. */
     prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NS);
-    /* A crowded machine must not look like a dead link. This thread only (setpriority(2)), and only
-     * if it is allowed to. */
+    /* Raises the priority of this thread (setpriority(2)), if allowed, so that peers on a crowded
+     * machine do not take its link for dead. */
     (void)!setpriority(PRIO_PROCESS, (id_t)gettid(), NICE);
     host->now_ns = via_host_now_ns();
     host->node_due = true;

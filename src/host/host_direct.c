@@ -10,9 +10,9 @@
 #include "base/log.h"
 #include "host/host_private.h"
 
-/* The other host has so long to answer; then all goes by frames. */
+/* Time in which the other host answers; after that all operations are sent in frames. */
 #define ASK_NS VIA_SEC_NS
-/* A token that was not shown by then is no good any more. */
+/* A token that no connection has shown by then expires. */
 #define TOKEN_NS (5 * VIA_SEC_NS)
 
 /* An idle connection is ended for another one when it has been idle for so long. */
@@ -124,7 +124,7 @@ static void turn(void *ctx, bool begins)
         /* Store inside, then load the tables; the control thread changes the tables, then loads
          * inside (via_host_direct_is_synced()). */
         atomic_thread_fence(memory_order_seq_cst);
-        /* Acquire pairs with via_host_sync(): what was taken out before is not found. */
+        /* Acquire pairs with via_host_sync(): segments removed before are not found. */
         atomic_store_explicit(&listener->entered,
                               atomic_load_explicit(&host->sync_target, memory_order_acquire),
                               memory_order_relaxed);

@@ -99,8 +99,8 @@ static uint64_t gone_after_ns(const struct via_host *host)
     return given != 0 ? given : VIA_DIRECTORY_GONE_NS;
 }
 
-/* Which hosts have been out of reach for so long that their addresses may be others'? true: that
- * has changed. */
+/* Finds hosts that have been out of reach for long enough that other hosts may have their
+ * addresses. true: the set has changed. */
 static bool find_gone_hosts(struct via_host *host)
 {
     struct via_host_directory *directory = &host->directory;
@@ -253,10 +253,11 @@ static void ended(struct via_host *host, uint16_t destination, const void *data,
     directory->telling = true;
 }
 
-/* --- hearing of others ------------------------------------------------------------------------ */
+/* --- entries of other hosts
+ * ------------------------------------------------------------------------ */
 
-/* Another host has an address of the entry that was heard. Programs go on to find it at the host
- * that had it first. */
+/* Another host has an address of the received entry. For programs it stays with the host that had
+ * it first. */
 static void warn_of_claims(struct via_host *host, uint16_t source)
 {
     const struct via_directory_entry *entry = via_directory_find(&host->directory.table, source);
@@ -370,8 +371,8 @@ static bool is_any(const struct via_directory_link *link)
     return true;
 }
 
-/* While no way leads to a host it counts for what it was: a connection that begins then is to have
- * pipes once there is a way again, not to stay with the kernel permanently. */
+/* While no way leads to a host, its last class counts: a connection that begins meanwhile gets
+ * pipes once there is a way again, instead of staying with the kernel permanently. */
 static void update_hops(struct via_host *host)
 {
     struct via_host_directory *directory = &host->directory;
@@ -517,7 +518,7 @@ static void set_entry(const struct via_host *host, uint16_t id,
     json_object_set_new(object, "links", links);
 }
 
-/* "up": this host, or one that it can reach; "silent": one that says nothing of itself;
+/* "up": this host, or one that it can reach; "silent": one that has announced no entry;
  * "unreachable". */
 static json_t *host_json(struct via_host *host, uint16_t id)
 {

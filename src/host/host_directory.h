@@ -37,7 +37,7 @@ struct via_directory_peer {
     uint16_t next;     /* links from here on are still to be sent */
     uint16_t under_way;
     bool telling;    /* HOST has been sent, links are to follow */
-    bool failed;     /* of what is under way something was not taken */
+    bool failed;     /* a message under way was not taken */
     bool is_foreign; /* in this session it takes no such messages */
     uint64_t retry_ns;
     bool reachable;   /* at the last check */
@@ -56,7 +56,7 @@ struct via_host_directory {
     bool dirty;          /* links or routes have changed */
     bool heard;          /* an entry has changed */
     unsigned changes;    /* own changes to be paid for yet, VIA_DIRECTORY_PAUSE_NS each */
-    bool telling;        /* some host has not been told everything */
+    bool telling;        /* some host lacks a part of the own entry */
     uint64_t changed_ns; /* last check of the own entry */
     uint64_t gone_ns;    /* when the next host that is out of reach counts as gone */
     uint64_t booted_ns;
@@ -70,8 +70,8 @@ void via_host_directory_changed(struct via_host *host); /* links or routes have 
 void via_host_directory_renamed(struct via_host *host); /* host->identity has changed */
 uint64_t via_host_directory_tick(struct via_host *host);
 
-/* Do TCP connections to the host go by pipes? As was measured on this way; else if a shortest way
- * leads over no kernel's network. */
+/* Do TCP connections to the host go through pipes? As was measured on this way; else if a shortest
+ * way leads over no kernel's network. */
 bool via_host_directory_has_pipes(const struct via_host *host, uint16_t id);
 
 /* Text of a page, about: with the largest entry it stays below VIA_REMOTE_ANSWER_BYTES_MAX. */

@@ -20,8 +20,8 @@ static int open_spare(void)
     return open("/dev/null", O_RDONLY | O_CLOEXEC);
 }
 
-/* No descriptor is left: takes one connection and closes it, so that its process knows. The kernel
- * stores that before it checks whether there is a connection at all. */
+/* No descriptor is left: accepts one connection and closes it, so that its process gets an error.
+ * The kernel stores that before it checks whether there is a connection at all. */
 static void refuse_one(struct via_host_listener *listener)
 {
     close(listener->spare_fd);

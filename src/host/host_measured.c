@@ -11,7 +11,7 @@
 /* A link is idle that carries less in each direction together, over at least this time. */
 #define IDLE_BYTES_PER_S (128u << 10)
 #define POLL_NS (900 * VIA_MSEC_NS)
-/* ... and has done so at this many checks. */
+/* ... at IDLE_POLLS checks in a row. */
 #define IDLE_POLLS 5u
 /* Whether the other host was started anew is no reason to measure again sooner than this. */
 #define SAME_NS (3600 * VIA_SEC_NS)

@@ -46,7 +46,7 @@ void via_host_measured_close(struct via_host *host);
  * goes on to count. */
 const struct via_measured *via_host_measured(const struct via_host *host, uint16_t id);
 /* Takes it, with carrier and per cents filled in. Carrier NOT: forget. -EHOSTUNREACH: no way leads
- * to the host now, or it has not said yet what it is. */
+ * to the host now, or its entry has not arrived yet. */
 VIA_MUST_CHECK int via_host_measured_take(struct via_host *host, uint16_t id,
                                           const struct via_measured *measured);
 

@@ -13,8 +13,8 @@ struct via_host_memory {
 
 /*
  * Zeroed; every page is allocated here and now, so that a machine that is out of memory says so in
- * the return value and not by a signal at the first store. reader_only: what is passed on can be
- * mapped for reading only. -ENOMEM, -ENOSPC, -EFBIG (RLIMIT_FSIZE), -EMFILE.
+ * the return value and not by a signal at the first store. reader_only: descriptors passed on can
+ * be mapped for reading only. -ENOMEM, -ENOSPC, -EFBIG (RLIMIT_FSIZE), -EMFILE.
  */
 int via_host_memory_open(struct via_host_memory *memory, const char *name, size_t bytes,
                          bool reader_only, struct via_error *err) VIA_MUST_CHECK;

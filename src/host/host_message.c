@@ -219,7 +219,7 @@ int via_host_message_send(struct via_host *host, const struct via_host_service *
     if (!has_share(messages, kind, destination)) {
         return -EAGAIN;
     }
-    /* Two hosts full of requests must still be able to answer. */
+    /* Two hosts whose requests fill the memory must still be able to answer each other. */
     bool full = !answers && messages->used_count >= VIA_HOST_ASKS_MAX;
     struct via_host_send *send = full ? NULL : new_send(host);
     if (send == NULL) {
@@ -287,7 +287,7 @@ static bool take_inbox(struct via_host *host)
     return true;
 }
 
-/* A host that takes nothing has less time when others wait for room. */
+/* A host that takes no messages has less time while others wait for room. */
 static uint64_t deadline_of(const struct via_host_messages *messages,
                             const struct via_host_send *send, bool is_short)
 {

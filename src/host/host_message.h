@@ -22,9 +22,10 @@ struct via_host;
 /* ... to one host, and as many answers besides: one that takes none holds no more. */
 #define VIA_HOST_SENDS_OF_HOST_MAX (VIA_HOST_SENDS_MAX / 4)
 #define VIA_HOST_ARRIVALS_MAX 128u
-/* The other host has so long to take a message. */
+/* Time in which the other host takes a message. */
 #define VIA_HOST_MESSAGE_TIMEOUT_NS (5 * VIA_SEC_NS)
-/* ... and only so long when others have no room, and it has more than a few under way. */
+/* ... and the time while messages to other hosts find no room, if it has more than a few under
+ * way. */
 #define VIA_HOST_MESSAGE_PATIENCE_NS (250 * VIA_MSEC_NS)
 #define VIA_HOST_SENDS_FEW 8u
 
@@ -35,8 +36,8 @@ struct via_host_service {
     /* A message of host `source` has come: hostile, but a private copy, 8-byte aligned. false:
      * there is no room for its answer now; it is offered again. */
     bool (*arrived)(struct via_host *host, uint16_t source, const void *data, uint32_t bytes);
-    /* A message was sent: 0 = the other host has taken it; -EHOSTUNREACH: not in time; or what the
-     * node says. */
+    /* A message was sent: 0 = the other host has taken it; -EHOSTUNREACH: not in time; or the
+     * node's error. */
     void (*ended)(struct via_host *host, uint16_t destination, const void *data, int status);
 };
 
@@ -78,7 +79,7 @@ struct via_host_messages {
     struct via_host_send sends[VIA_HOST_SENDS_MAX];
     unsigned used_count;
     bool is_short;                        /* a sender found no room since the last tick */
-    uint16_t under_way[VIA_HOSTS_MAX][2]; /* to each host: what asks, and answers */
+    uint16_t under_way[VIA_HOSTS_MAX][2]; /* to each host: requests, and answers */
     uint32_t serial;
     struct via_mail resume;
     _Atomic bool resuming; /* the mail is on its way */
@@ -97,7 +98,7 @@ enum via_host_message_kind {
 };
 
 /* [control] Is there room for an answer to a host? 1: yes. 0: not now, because of others. -EBUSY:
- * it takes none of those that are under way to it, and so gets no more. */
+ * it takes none of the answers under way to it, so it gets no more. */
 int via_host_message_room(struct via_host *host, uint16_t destination);
 
 /* [control] Sends a copy of data; the service's `ended` follows, unless this fails: -EAGAIN (too

@@ -16,7 +16,7 @@
  *   host_ids.c        ids that two hosts have
  *   hosts_page.c        addresses for programs
  *   host_direct.c       connections of processes of neighbours to the memory of this host's
- *   host_measured.c     whether TCP connections to a host go by pipes
+ *   host_measured.c     whether TCP connections to a host go through pipes
  *   control_server.c    the control socket
  *   control_command.c, control_status.c    what it answers
  *   control_remote.c    requests to other hosts, and theirs
@@ -102,8 +102,8 @@ struct via_host_changing {
     uint64_t deadline_ns; /* they are opened then at the latest */
 };
 
-/* Messages that a user or a peer can cause as often as it likes; each kind has a limit for each
- * user or link. Ids that fall together share one. */
+/* Log messages that a user or a peer can cause at any rate; each kind has a limit for each user or
+ * link. Ids that fall together share one. */
 enum via_host_warning {
     VIA_HOST_WARNS_REFUSED,   /* by uid */
     VIA_HOST_WARNS_VERSION,   /* by uid */
@@ -216,8 +216,8 @@ void via_host_control_ask(struct via_host *host); /* [any] ... for via_node_cont
 
 /*
  * Grace periods: after via_host_is_synced(host, via_host_sync(host)) every transfer thread has
- * begun a turn later than the call, and threads that serve direct connections have or are outside
- * of one; so what was taken out of shared tables before it is not used any more.
+ * begun a turn later than the call, and threads that serve direct connections have begun one later
+ * or are outside of one; so no thread uses an entry that was removed from the shared tables before.
  */
 uint64_t via_host_sync(struct via_host *host);
 bool via_host_is_synced(const struct via_host *host, uint64_t target);

@@ -11,8 +11,8 @@
 
 #include "host/host_private.h"
 
-/* munmap() keeps all other threads from mapping anything while it takes pages out of the tables: so
- * much at a time, about a millisecond. */
+/* Bytes that one munmap() unmaps: while it removes pages from the tables, no other thread can map
+ * memory. This takes about a millisecond. */
 #define SLICE_BYTES (32u << 20)
 #define STACK_BYTES (256u << 10)
 

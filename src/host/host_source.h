@@ -21,8 +21,8 @@ int via_host_source_modify(struct via_host *host, struct via_host_source *source
 void via_host_source_remove(struct via_host *host, struct via_host_source *source);
 
 /*
- * Memory with a source in it, which events of this turn may still point to: freed when the turn is
- * over. The source must have been removed, and its `ready` must do nothing when fd is -1.
+ * Memory with a source in it: freed at the end of the turn, because events of this turn may still
+ * point to it. The source must have been removed, and its `ready` must do nothing when fd is -1.
  */
 struct via_host_grave {
     struct via_list link;

@@ -36,7 +36,8 @@ void via_host_spin_learn(struct via_host_spin *spin, uint64_t wait_ns, bool foun
     if (spin->budget_ns_max < BUDGET_NS_MIN) {
         return;
     }
-    /* Enough to have found it, with some slack; slowly down when it comes sooner. */
+    /* The time that would have found it by polling, with some slack; decreases slowly when work
+     * comes earlier. */
     uint64_t enough = via_max(wait_ns + wait_ns / 2, 2 * BUDGET_NS_MIN);
     if (enough < spin->budget_ns) {
         enough = spin->budget_ns - (spin->budget_ns - enough) / 16;

@@ -6,8 +6,8 @@
 #include <stdint.h>
 
 /* How long a thread polls for work before it sleeps. Polling pays when work comes within the cost
- * of a sleep and a wake-up, and a CPU is idle; so the budget is learned from how long the waits
- * turned out to be, and is nothing on a busy machine.
+ * of a sleep and a wake-up, and a CPU is idle; so the budget follows the measured waits, and is 0
+ * on a busy machine.
  *
  * Pure: time and the state of the machine are arguments.
  */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* The status page: what processes know of the fabric without asking. */
+/* The status page: the state of the fabric that processes read without a request. */
 #include "host/host_private.h"
 #include "port/bell.h"
 

@@ -170,8 +170,9 @@ static void sleep_until_rung(struct via_transfer *transfer, uint64_t now_ns, uin
     }
 }
 
-/* After a sleep that no bell has ended the turn should find nothing. But the bell may be on its
- * way: it is missed if none has come when the next such sleep ends. */
+/* After a sleep that no bell has ended, the turn should find nothing. If it finds something, the
+ * bell may still be on its way: it counts as missed if none has come at the end of the next such
+ * sleep. */
 static void note_poll(struct via_transfer *transfer, unsigned work)
 {
     transfer->unannounced |= transfer->polls_unrung && work != 0;

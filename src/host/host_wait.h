@@ -14,8 +14,8 @@
  */
 struct via_host_wait {
     struct via_host_spin spin;
-    struct via_host_spin spin_rang; /* waits after a process was rung: for its answer, which comes
-                                       sooner than what goes over other hosts */
+    struct via_host_spin spin_rang; /* waits after a process was rung: its answer takes less time
+                                       than answers over other hosts */
     bool rang;                      /* a process, since the last wait began; the caller's to set */
     bool idle;                      /* the last turn found nothing */
     bool after_ring;                /* this wait began after a process was rung */

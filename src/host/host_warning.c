@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Log messages that users and peers can cause as often as they like. */
+/* Log messages that users and peers can cause at any rate. */
 #include <stdio.h>
 
 #include "host/host_private.h"
@@ -21,7 +21,7 @@ struct via_log_limit *via_host_warning_take(struct via_host *host, enum via_host
     return NULL;
 }
 
-/* Says how many were suppressed when no message has come since. */
+/* Logs the number of suppressed messages when no more of them have come. */
 uint64_t via_host_warnings_tick(struct via_host *host)
 {
     static const char *const names[VIA_HOST_WARNING_KINDS] = {

@@ -12,7 +12,7 @@
 
 #include "base/types.h"
 
-/* A reader tries again so often while the host writes. */
+/* Tries of a reader while the host writes. */
 #define TRIES 1000u
 
 struct path {
@@ -140,7 +140,7 @@ void via_hosts_page_unmap(const struct via_hosts_page *page)
     munmap((void *)(uintptr_t)page, VIA_HOSTS_PAGE_BYTES);
 }
 
-/* Entries may change under it; the version tells. */
+/* Entries may change during the search; the version shows it. */
 static int search(const struct via_hosts_page *page, const unsigned char ip[16],
                   struct via_hosts_entry *ret_entry)
 {

@@ -16,8 +16,8 @@
  * system call.
  *
  * The file stays when the host is killed and is used again by the next one, so that maps of it go
- * on; a host that ends in order says so (`magic` is 0) and removes it. Its size never changes while
- * it has its name.
+ * on; a host that ends regularly sets `magic` to 0 and removes the file. Its size never changes
+ * while it has its name.
  */
 #define VIA_HOSTS_PAGE_MAGIC 0x56494148u
 #define VIA_HOSTS_PAGE_BYTES (128u << 10)
@@ -25,7 +25,7 @@
 
 enum via_hosts_flags {
     VIA_HOSTS_OWN = 1,   /* an address of this host */
-    VIA_HOSTS_PIPES = 2, /* TCP connections to it go by pipes (host_directory.h) */
+    VIA_HOSTS_PIPES = 2, /* TCP connections to it go through pipes (host_directory.h) */
 };
 
 struct via_hosts_entry {

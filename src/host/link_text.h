@@ -18,7 +18,7 @@ struct via_link_text {
 };
 struct via_link_text via_link_explain(const struct via_link_status *link, unsigned version);
 
-/* Why the link went down the last time that it was up; "" when there is nothing to say. */
+/* Why the link went down the last time; "" if it never did. */
 struct via_link_text via_link_explain_down(const struct via_link_status *link);
 
 #endif

@@ -189,8 +189,8 @@ static int check_own(const char *rundir, bool passable, struct via_error *err)
         return via_error_set(err, -EPERM, "belongs to uid %u, not to uid %u", (unsigned)st.st_uid,
                              (unsigned)geteuid());
     }
-    /* A user that may only pass reaches names that it knows, and the sockets ask for its identity.
-     * */
+    /* A user with search permission only reaches names that it knows, and the sockets check its
+     * identity. */
     if ((st.st_mode & 0777 & ~0711u) != 0) {
         return via_error_set(err, -EPERM, "mode %03o is open to others, must be %03o",
                              (unsigned)(st.st_mode & 0777), passable ? 0711u : 0700u);
@@ -202,8 +202,8 @@ static int check_own(const char *rundir, bool passable, struct via_error *err)
     return 0;
 }
 
-/* The mode that is asked for, whatever the umask, of the directory that was just made: what may
- * have come to its name since then is left alone. */
+/* The mode that is asked for, whatever the umask, of the directory that was just made: a file that
+ * has replaced it since then is not changed. */
 static int set_mode(const char *path, mode_t mode, struct via_error *err)
 {
     struct stat st;

@@ -47,14 +47,14 @@ int via_rundir_default(const char *fabric, struct via_rundir_path *ret_path, str
  * Makes the directory, with parents, mode 0700, unless it is there. passable: with mode 0711, so
  * that other users reach the sockets in it, whose names they know. -ELOOP (a symbolic link),
  * -ENOTDIR, -EPERM (owned by another user, open to others, closed to others that are to pass, or in
- * a directory where others may replace it), or what mkdir says.
+ * a directory where others may replace it), or an error of mkdir().
  */
 int via_rundir_make(const char *rundir, bool passable, struct via_error *err);
 
 /* The host whose directory it is; -ENOENT. */
 int via_rundir_local(const char *rundir, unsigned *ret_host);
-/* The holder of a host's lock says that the directory is its host's, unless it is that of a living
- * host already, or of a fabric of `viaduct up`; and that it is no more. */
+/* The holder of a host's lock marks the directory as its host's, unless it belongs to another
+ * living host or to a fabric of `viaduct up`; and removes the mark. */
 void via_rundir_claim(const char *rundir, unsigned host);
 void via_rundir_unclaim(const char *rundir, unsigned host);
 

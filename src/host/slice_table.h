@@ -16,15 +16,16 @@
  * shows, which processes may store there, and which slice has to make room for another piece.
  * No I/O and no clock; owned by the control thread. It shares the words of attach_wire.h with
  * processes. A slice whose users are busy is not given to another piece before they are out, or
- * have ended. Only on ports that detach (a mapping never reaches what a slice shows later) they
- * have no longer than VIA_SLICE_GRACE_NS; on others a process that never says it is out takes its
- * slices from all others for as long as it lives.
+ * have ended. On ports that detach (a mapping never reaches a later piece of the slice) the users
+ * have VIA_SLICE_GRACE_NS to leave. On other ports a process that never announces that it has left
+ * keeps the slice for as long as it lives.
  */
 
 /* A slice that was used less than this ago makes no room for a process that has its share. */
 #define VIA_SLICE_REST_NS (5 * VIA_MSEC_NS)
 #define VIA_SLICE_GRACE_NS (10 * VIA_MSEC_NS)
-/* A slice taken from a uid with more than its share is kept so long for the uid that wants it. */
+/* Time for which a slice taken from a uid with more than its share is reserved for the uid that
+ * requested it. */
 #define VIA_SLICE_KEEP_NS (100 * VIA_MSEC_NS)
 
 #define VIA_SLICE_NONE UINT32_MAX
@@ -39,7 +40,7 @@ struct via_slice_piece {
 struct via_slice_user {
     struct via_list link;         /* of the slice */
     uint32_t slice;               /* VIA_SLICE_NONE: of none */
-    uid_t uid;                    /* users of one uid share what there is */
+    uid_t uid;                    /* uid of the process: slices are shared out among uids */
     const _Atomic uint64_t *busy; /* hostile */
     uint64_t bursts_seen;
 };
@@ -48,13 +49,13 @@ enum via_slice_state {
     VIA_SLICE_FREE,
     VIA_SLICE_ASKED,   /* the owner's host has been asked for the piece */
     VIA_SLICE_OPEN,    /* processes may store */
-    VIA_SLICE_LEAVING, /* its word says no, but users may still be busy */
+    VIA_SLICE_LEAVING, /* revoked, but users may still be busy */
 };
 
 struct via_slice_entry {
     enum via_slice_state state;
     struct via_slice_piece piece; /* ASKED, OPEN */
-    uid_t asked_uid;              /* ASKED: of the process that wants it */
+    uid_t asked_uid;              /* ASKED: uid of the process that requested it */
     uint64_t used_ns;             /* when it was last found to have been used */
     uint64_t busy_ns;             /* LEAVING: when its users were first found to be busy, or 0 */
     uint64_t kept_until_ns;       /* taken from a uid that had more: for kept_uid until then */
@@ -69,7 +70,7 @@ struct via_slice_table {
     _Atomic uint64_t *words; /* borrowed; one for each slice */
     uint64_t sampled_ns;     /* when busy words were last loaded */
     uint64_t evicted_count;
-    uint64_t refused_count; /* times that no slice could be had */
+    uint64_t refused_count; /* requests for which no slice was free */
 };
 
 /* All slices free. words: `count` of them. detaches: of the port. 0 or -ENOMEM. */

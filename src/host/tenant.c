@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* The users of a host: what they have, and what they may have. */
+/* The users of a host: their resources and quotas. */
 #include "host/tenant.h"
 
 #include <errno.h>
@@ -204,8 +204,9 @@ int via_tenant_add_segment(const struct via_host *host, struct via_tenant *tenan
                            struct via_error *err)
 {
     const struct via_quota *quota = &host->tenants.quota;
-    /* Removed memory that is still in use has a quota of its own, of the same size: a program that
-     * frees a segment and makes another of its size is not to wait for its last command. */
+    /* Removed memory that is still in use has a quota of its own, of the same size, so that a
+     * program that frees a segment and makes another one of its size does not wait for its last
+     * command. */
     if (!tenant->exempt &&
         (tenant->segments_count >= quota->segments || tenant->removed_count >= quota->segments)) {
         return over(host, tenant, "segments", quota->segments, err);

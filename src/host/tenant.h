@@ -15,8 +15,7 @@
 #include "port/bell.h"
 
 /*
- * The users whose processes are attached to a host: what each of them has, how much of it each may
- * have, and the bell page of each.
+ * The users whose processes are attached to a host: the resources, quotas and bell page of each.
  *
  * A process wakes the transfer threads by words that both sides change. The words of the host's own
  * page are shared with the neighbours and with processes of the owner and of root; every other user
@@ -64,14 +63,14 @@ struct via_tenants {
 };
 
 void via_tenants_open(struct via_host *host);
-/* After the quota of the host's options has changed: what a user has more than that stays. */
+/* After the quota of the host's options has changed: users keep what exceeds the new quota. */
 void via_tenants_requota(struct via_host *host);
 void via_tenants_close(struct via_host *host);
 /* Frees users that have left, once no thread uses their bells. Returns the next deadline. */
 uint64_t via_tenants_tick(struct via_host *host);
 
 /* The tenant of a user, made when there is none; it stays until as many releases. -EUSERS, -ENOMEM
- * and what memory says. */
+ * and errors of via_host_memory_open(). */
 int via_tenant_hold(struct via_host *host, uid_t uid, struct via_tenant **ret_tenant,
                     struct via_error *err);
 void via_tenant_release(struct via_host *host, struct via_tenant *tenant);
@@ -79,8 +78,8 @@ void via_tenant_release(struct via_host *host, struct via_tenant *tenant);
 /* The descriptor of the bell page that its processes get. */
 int via_tenant_bells_fd(const struct via_host *host, const struct via_tenant *tenant);
 
-/* Counts what a process or a segment takes. -EDQUOT: more than the user may have; the text names
- * the user, the quota and its value. */
+/* Charges the resources of a process or a segment. -EDQUOT: more than the user may have; the text
+ * names the user, the quota and its value. */
 int via_tenant_add_process(const struct via_host *host, struct via_tenant *tenant, uint32_t pipes,
                            struct via_error *err);
 void via_tenant_remove_process(struct via_tenant *tenant, uint32_t pipes);

@@ -5,8 +5,8 @@
 
 #include "host/host_private.h"
 
-/* Kernels before 5.16 wait for one word only: then rings of other users than the owner are polled
- * for so often. */
+/* Kernels before 5.16 wait for one word only: then the thread polls for rings of other users than
+ * the owner at this interval. */
 #define POLL_NS VIA_MSEC_NS
 
 struct bells {

@@ -33,7 +33,7 @@ struct via_tuning {
     struct via_tuning_link links[VIA_TUNING_LINKS_MAX];
 };
 
-/* name is for errors, which have it, the line, and what is wrong. -EINVAL. */
+/* name is for errors: "name:line: reason". -EINVAL. */
 VIA_MUST_CHECK int via_tuning_parse(const char *name, const char *text, size_t bytes,
                                     struct via_tuning *ret_tuning, struct via_error *err);
 

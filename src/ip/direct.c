@@ -31,7 +31,7 @@
  * not get a processor for a while. */
 #define SILENT_NS_MAX (2 * VIA_SEC_NS)
 #define MESSAGES_MAX 64u
-/* IPv6 wants so much. */
+/* The least MTU that IPv6 allows (RFC 8200, section 5). */
 #define MTU_MIN 1280u
 
 /* Where this host listens: an address of a link. */

@@ -16,7 +16,7 @@
 /* Ethernet headers are there at the interface, and not at the device. */
 #define IN_OFF ETH_HLEN
 #define IP_BYTES_MAX 65535
-/* IPv4 and TCP without options: a segment has at least so much more than its payload. */
+/* IPv4 and TCP without options: the headers of a segment have at least SEGMENT_HEADER_BYTES. */
 #define SEGMENT_HEADER_BYTES 40
 #define FRAGMENT_MASK 0x3fff
 #define DONT_FRAGMENT 0x4000

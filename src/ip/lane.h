@@ -102,7 +102,7 @@ static inline bool via_ip_lane_is_up(const struct via_ip_lane *lane)
     return atomic_load_explicit(&lane->state, memory_order_relaxed) == VIA_IP_LANE_UP;
 }
 
-/* An empty inbox of its own for a new session; what there was is gone. */
+/* An empty inbox of its own for a new session; packets of the old one are discarded. */
 int via_ip_lane_new_inbox(struct via_ip_lane *lane, size_t ring_bytes) VIA_MUST_CHECK;
 /* The peer's inbox for this session: up. */
 int via_ip_lane_open(struct via_ip_lane *lane, uint64_t handle, uint64_t ring_bytes) VIA_MUST_CHECK;

@@ -11,8 +11,8 @@
 #define VIA_IP_VNET_BYTES 10u
 #define VIA_IP_PACKET_BYTES_MAX 65535u
 #define VIA_IP_FRAME_BYTES_MAX (VIA_IP_VNET_BYTES + VIA_IP_PACKET_BYTES_MAX)
-/* So much of a frame holds all headers that are checked: 10, 40 of IPv6, 60 of TCP, and extension
- * headers of IPv6 up to here. */
+/* The first VIA_IP_HEAD_BYTES of a frame hold all headers that are checked: 10 of virtio-net, 40 of
+ * IPv6, 60 of TCP, and the rest for extension headers of IPv6. */
 #define VIA_IP_HEAD_BYTES 256u
 
 /* Why a packet was not passed on; a counter of each. */

@@ -21,7 +21,7 @@
 #define ROUNDS_PER_POLL 16u
 /* With unsent packets: the bell rings for room in lanes; this time covers causes without a bell. */
 #define RETRY_MS 1
-/* A poll of the device costs as much as this many polls of the inboxes. */
+/* Polls of the inboxes that cost as much as one poll of the device. */
 #define POLLS_PER_READ 8u
 #define MEMORY_BYTES ((size_t)VIA_IP_BUFFERS_COUNT * VIA_IP_BUFFER_BYTES)
 

@@ -23,7 +23,7 @@
 /* Longest that a packet is held. Without a way for as long, a host counts as dead: packets for it
  * are answered at once. */
 #define HELD_NS_MAX VIA_SEC_NS
-/* With this many buffers in use the worker collects those that are free again. */
+/* From TAKE_BACK_LENT buffers in use on, the worker collects those that are free again. */
 #define TAKE_BACK_LENT 32u
 /* A program that floods a dead host gets at most ANSWERS_MAX errors in ANSWERS_NS. */
 #define ANSWERS_MAX 64u
@@ -136,7 +136,7 @@ static bool is_holding_allowed(const struct via_ip_worker *worker, const struct 
     return lane->held_count < max && worker->pool_count > 1;
 }
 
-/* No way has led to the host for so long that it counts as dead. */
+/* True if no way has led to the host for long enough that it counts as dead. */
 static bool is_dead(const struct via_ip_worker *worker, struct via_ip_lane *lane, uint64_t now_ns)
 {
     if (via_attach_hops(worker->attach, lane->host) >= 0) {

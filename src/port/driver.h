@@ -9,9 +9,9 @@
  * Many peers. A driver may have one endpoint in a process (a socket that listens, an adapter, a
  * connection manager) that reaches up to VIA_PORTS_MAX - 1 (1,023) peers. Each
  * peer is a port of its own: with an inbox of its own size, with its own order, fences, doorbells,
- * scratchpads and link state. So all that core/port.h promises holds for each port whatever becomes
- * of the others of its endpoint: a peer that is silent, stopped or hostile, a port that is cut,
- * opened or closed. tests/conform/test_many_peers.c holds drivers to that.
+ * scratchpads and link state. So all that core/port.h promises holds for each port, even if another
+ * port of its endpoint fails: a peer that is silent, stopped or hostile, a port that is cut, opened
+ * or closed. tests/conform/test_many_peers.c holds drivers to that.
  */
 #ifndef VIA_PORT_DRIVER_H
 #define VIA_PORT_DRIVER_H

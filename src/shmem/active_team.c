@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Active sets as teams: a team knows its hosts, so its collectives go by leaders, trees and rings.
- * A set becomes a team at its first call and stays one until shmem_finalize. All members also
+ * Active sets as teams: a team knows its hosts, so its collectives use leaders, trees and rings. A
+ * set becomes a team at its first call and stays one until shmem_finalize. All members also
  * remember the sets that got no slot: they synchronize by pSync, as do all sets in programs with
  * SHMEM_THREAD_MULTIPLE, where two threads may be in one set at the same time (ADR 34).
  */

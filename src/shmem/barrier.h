@@ -26,7 +26,8 @@ void via_barrier_by_doorbells(void);
 void via_store_and_notify(_Atomic uint64_t *word, uint64_t value);
 void via_wait_here(struct via_wait *wait, const _Atomic uint64_t *word, uint64_t value);
 
-/* Up to this many PEs poll each other's lines; for more, polling takes longer than rounds. */
+/* Up to VIA_FLAT_PES_MAX PEs poll each other's lines; for more, polling takes longer than
+ * rounds. */
 #define VIA_FLAT_PES_MAX 16u
 
 #endif

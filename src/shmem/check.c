@@ -252,7 +252,8 @@ static void check_lock(const struct via_arguments *arguments)
 
 /* --- collectives ------------------------------------------------------------------------------ */
 
-/* Sizes of a PE's dest and source as multiples of nelems, in a group of that many members. */
+/* Sizes of a PE's dest and source as multiples of nelems, in a group with as many members as
+ * `group`. */
 static void parts_of(const struct via_arguments *arguments, const struct via_check_group *group,
                      uint64_t *ret_dest, uint64_t *ret_source)
 {

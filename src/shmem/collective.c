@@ -148,7 +148,7 @@ static struct next_hosts next_in_ring(const struct via_hosts *hosts, unsigned ro
     return next;
 }
 
-/* Adds the next hops both ways round a row or a column of that many hosts, `step` apart, from its
+/* Adds the next hops both ways round a row or a column of `count` hosts, `step` apart, from its
  * place `root`. */
 static void add_ways(const struct via_hosts *hosts, unsigned count, unsigned place, unsigned step,
                      unsigned root, struct next_hosts *next)

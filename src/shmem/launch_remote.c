@@ -198,7 +198,7 @@ static void read_machine(struct via_launch *launch, struct via_launch_machine *m
 
 static void write_out(struct via_launch_bytes *out, int fd)
 {
-    /* This many bytes fit if poll() reports POLLOUT: pipe(7), PIPE_BUF. */
+    /* PIPE_BUF (4096) bytes fit if poll() reports POLLOUT: pipe(7). */
     ssize_t done = write(fd, out->data, via_min(out->used, (size_t)4096));
 
     if (done < 0 && (errno == EINTR || errno == EAGAIN))

@@ -49,7 +49,7 @@ static bool set_environment(const struct via_launch *launch, uint32_t number)
     return good;
 }
 
-/* Standard input is PE 0's; with --tag, output goes by pipes. */
+/* Standard input is PE 0's; with --tag, output goes through pipes. */
 static bool set_streams(const struct via_launch *launch, uint32_t number, const int pipes[2][2])
 {
     if (number == 0 && launch->input.pe_fd >= 0 && dup2(launch->input.pe_fd, STDIN_FILENO) < 0)

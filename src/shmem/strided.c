@@ -142,8 +142,8 @@ void via_strided_put(const char *call, void *dest, const void *source, ptrdiff_t
 /* --- gets from other hosts -------------------------------------------------------------------- */
 
 /*
- * A message for each block costs as much as this many bytes. Blocks that lie closer are fetched
- * together with the bytes between them, this many at a time, and picked out here.
+ * A message for each block costs as much time as a copy of GAP_BYTES_MAX bytes. Blocks with smaller
+ * gaps are fetched together with the gaps, and copied out of the result here.
  */
 #define GAP_BYTES_MAX 1024
 #define SPAN_BYTES_MAX ((size_t)64 << 10)

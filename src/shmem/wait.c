@@ -13,9 +13,9 @@
 #define PAUSES_ALONE_MAX 2000u /* with a CPU for each PE: many cache line latencies */
 #define PAUSES_SHARED_MAX 64u  /* a few cache misses: the awaited PE may be running */
 #define PAUSES_MIN 4u
-/* A thread that polls its own connections makes itself what it waits for: a step is a system call,
- * and this many are a few round trips. Less than one, and each wait would yield, whatever the
- * budget.
+/* A thread that polls its own connections receives by itself the stores that it waits for. A step
+ * is a system call, and PAUSES_MIN_TCP steps take as long as a few round trips. With less than one
+ * step each wait would yield the CPU, whatever the budget.
  */
 #define PAUSES_MIN_TCP 64u
 #define FAILURES_A_TRIAL 64u

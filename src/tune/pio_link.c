@@ -191,7 +191,7 @@ static int try_dma(struct via_port *port, const unsigned char *source)
     return rc != 0 ? rc : result;
 }
 
-/* An engine of no use is no error: all else can be measured. */
+/* An engine that refuses or fails is no error: all else can be measured. */
 static void check_dma(struct via_pio_link *link)
 {
     struct via_pio_end *end = &link->ends[0];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* One link: what its bodies are stored by, from which size on they go by DMA, how long its pipes
- * are. */
+/* One link: what its bodies are stored by, from which size on they are copied by DMA, how long its
+ * pipes are. */
 #include <errno.h>
 #include <math.h>
 #include <sched.h>
@@ -18,9 +18,9 @@
 #define SLOTS_NOW 32u /* what hosts have */
 #define SLOTS_MAX 128u
 #define STUCK_NS (5 * VIA_SEC_NS)
-#define COMPARISON_PART 30u /* of the time for all, one comparison has so much at most */
-/* A reader or writer that found nothing so often in a row lets others run: where both share a CPU,
- * each turn of a pipe would take a time slice. */
+#define COMPARISON_PART 30u /* one comparison takes at most this part of the time for all */
+/* Polls without a result after which a reader or writer yields the CPU: if both share one, each
+ * turn of a pipe would otherwise take a time slice. */
 #define IDLE_TRIES 256u
 #define CREDIT_BYTES 64u
 #define QUEUE 0u

@@ -13,8 +13,8 @@
 #include "base/fds.h"
 #include "base/types.h"
 
-/* From its first byte on a message may take so long: the socket's time-outs end one that stands
- * still, and not one that comes byte by byte. */
+/* Longest time of a message from its first byte on: the socket's time-outs end a message that
+ * stops, but not one that arrives byte by byte. */
 #define MESSAGE_NS (2 * VIA_SEC_NS)
 
 static bool is_late(uint64_t *until_ns)

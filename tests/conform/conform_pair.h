@@ -65,8 +65,8 @@ void pair_settle(struct pair *pair, unsigned side);
 void pair_travel(struct pair *pair, unsigned side);
 void pair_cut(struct pair *pair, unsigned side, bool cut);
 void pair_wait_down(struct pair *pair);
-/* Waits until the thread has made this many steps, or found a violation: as long as WAIT_FOR does
- * for each step, so that a slow machine is no failure. */
+/* Waits until the thread has made `steps` steps, or found a violation. Each step has the time of
+ * WAIT_FOR, so that a slow machine is no failure. */
 void pair_wait_steps(struct pair *pair, unsigned side, unsigned thread, uint64_t steps);
 void pair_watch(struct pair *pair, unsigned writer, enum conform_work write, unsigned reader,
                 enum conform_work watch_for);

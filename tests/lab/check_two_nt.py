@@ -61,7 +61,7 @@ class TwoPorts(lab_hosts.Case):
                 self.assertGreater(self.interrupts(ENGINE), before, self.guests[1].run("cat /tmp/viaductd.log"))
 
     def test_requests_that_the_chip_refuses_are_noticed(self):
-        """The DMA function's requests carry another number from here on: after a cut its writes do not arrive, and bodies go by the CPU."""
+        """The DMA function's requests carry another number from here on: after a cut its writes do not arrive, and bodies are copied by the CPU."""
         for bus, is_used in ((9, False), (2, True)):
             for line in ("dma-bus virtual %d" % bus, "cut"):
                 self.assertEqual(self.lab.command(line), "ok\n")

@@ -5,9 +5,9 @@
  *   prog_deliver receive SOURCES            takes messages until each of SOURCES hosts has said
  * that it is done prog_deliver send HOST COUNT BYTES PAUSE_US [SECONDS] sends COUNT messages (0:
  * for SECONDS; either way until SIGUSR1), then says how many there were prog_deliver put HOST BYTES
- * SECONDS [connect]    puts that many bytes again and again, by a direct connection where there can
- * be one; prints the bandwidth and the time of a put that waits for its end prog_deliver memory
- * HOST BYTES          has the memory that a process on HOST puts to, until its input ends
+ * SECONDS [connect] puts BYTES bytes again and again, by a direct connection where there can be
+ * one; prints the bandwidth and the time of a put that waits for its end prog_deliver memory HOST
+ * BYTES has the memory that a process on HOST puts to, until its input ends
  *
  * All attach to $VIADUCT_HOST in $VIADUCT_RUNDIR. The receiver prints a line whenever a source was
  * silent for a while ("gap SECONDS"), at SIGUSR1 "so far N of N doubled N reordered N wrong N"

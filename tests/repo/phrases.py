@@ -49,6 +49,14 @@ TEXTS = [
     (r"shown out", "'refused', 'closed'"),
     (r"hangs? (?:a|the|its) note", "'posts a note'"),
     (r"for ever", "'forever', or the event that ends it: 'until the peer closes'"),
+    (r"so (?:many|much|long|often)(?! (?:that|as|after|ago))|(?:this|that) (?:many|much)",
+     "name the constant, the parameter or the number: '`count` hosts', 'waits for PATIENCE_NS'"),
+    (r"(?:goes|go|went) by", "'goes through the kernel', 'is sent in frames', 'is copied by DMA', 'obeys the greater number'"),
+    (r"of no use", "say what fails: 'an engine that refuses', 'does not support it'"),
+    (r"what there (?:is|was)", "name the things: 'the part that was made', 'half of the limit'"),
+    (r"(?:is|are) (?:not |no longer )?heard(?: any more)?", "name the messages: 'its frames arrive', 'its requests wait'"),
+    (r"(?:know|knows|knew) nothing of", "say what it lacks: 'can not see', 'does not depend on', 'the segment does not exist there'"),
+    (r"nothing tells", "name the reporter: 'the kernel does not report when'"),
 ]
 # Refused everywhere but in the change log of old days.
 REWRITTEN = [
@@ -110,7 +118,7 @@ def check(tree, _args):
 
 LICENCE = f"/* {repo.SPDX} */\n"
 CLEAN = {
-    "docs/a.md": "The writer wakes the reader. `viaduct shmem` shows who waits for whom.\n",
+    "docs/a.md": "The writer wakes the reader. `viaduct shmem` shows who waits for whom. It waits for so long that it is late.\n",
     "tests/unit/a.c": LICENCE + "/* run as user nobody */\nchar *self = \"nobody\";\n",
 }
 PLANTS = [
@@ -129,6 +137,9 @@ PLANTS = [
     ("reported", {"docs/b.md": "the program is told of an error\n"}, "docs/b.md:1: 'is told'"),
     ("nothing found", {"sim/b.c": LICENCE + "/* it polls in vain */\n"}, "sim/b.c:2: 'in vain'"),
     ("forever", {"docs/b.md": "it waits for ever\n"}, "docs/b.md:1: 'for ever'"),
+    ("a constant", {"src/core/c.h": LICENCE + "/* waits so long */\n#define WAIT_NS 5\n"}, "src/core/c.h:2: 'so long'"),
+    ("a number", {"sim/b.c": LICENCE + "/* Drops that many\n * bytes. */\n"}, "sim/b.c:2: 'that many'"),
+    ("a way", {"docs/b.md": "bytes go by the kernel\n"}, "docs/b.md:1: 'go by'"),
     ("readme", {"README.md": "# x\nfor good\n"}, "README.md:2: 'for good'"),
 ]
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
  * Order: data, then fence or quiet, then a flag, to every PE, on every way. Between the same two
- * PEs blocks are so long that they go by different ways of copying; a reader that has seen the flag
+ * PEs blocks are long enough that each way of copying is used; a reader that has seen the flag
  * finds all of the block.
  */
 #include <stdlib.h>

@@ -21,7 +21,7 @@
 #define PES_MAX 8
 #define THREADS 3
 #define CELLS 24 /* operations of a burst */
-#define WORDS 6  /* of a cell; an operation moves up to this many */
+#define WORDS 6  /* of a cell, and the most that an operation moves */
 #define BURSTS 8
 #define SHARED 8
 

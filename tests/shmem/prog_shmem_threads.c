@@ -42,7 +42,7 @@ static void *quiet_on(void *argument)
 
 /*
  * PE 0 puts to the last PE, and after quiet tells PE 1 by a word that the number has arrived. PE 1
- * reads it there. On hosts 1, 2, 3 of a ring only the put goes by frames.
+ * reads it there. On hosts 1, 2, 3 of a ring only the put goes in frames.
  */
 static void test_quiet(void)
 {

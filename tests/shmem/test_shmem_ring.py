@@ -133,7 +133,7 @@ class Doorbells(Ring):
         for way, least, most in (("doorbells", 600, 100000), ("windows", 0, 500)):
             with self.subTest(way):
                 before = self.operations()
-                # Of neighbours only, so that nothing else goes by the daemons.
+                # Of neighbours only, so that nothing else goes through the daemons.
                 self.good("-n", 2, "--hosts", "1,2", "--timeout", 90, program("order"),
                           env={"VIADUCT_SHMEM_BARRIER": way})
                 self.assertIn(self.operations() - before, range(least, most))

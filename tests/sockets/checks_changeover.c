@@ -215,7 +215,7 @@ static void in_a_set_before_it_connects(void)
     close(listen_fd);
 }
 
-/* Waits until this many bytes can be read. */
+/* Waits until `bytes` bytes can be read. */
 static bool has_unread(int fd, int bytes)
 {
     int unread = 0;

@@ -382,7 +382,7 @@ static void given_to_another_process(void)
 }
 
 /* The peer has ended its direction and left bytes, so the connection keeps its pipes although the
- * program polls the set. The kernel knows nothing of the room in a pipe. */
+ * program polls the set. The kernel can not see the room in a pipe. */
 static void poll_sees_room_where_the_peer_has_ended(void)
 {
     struct pair pair = connected();

@@ -192,7 +192,7 @@ class Case(unittest.TestCase):
             return file.read().count(b"\n")
 
     def assert_by_pipes(self, entries, share=0.5, processes=2):
-        """At least `processes` processes took part, and at least `share` of what they sent went by pipes: the rest was
+        """At least `processes` processes took part, and at least `share` of what they sent went through pipes: the rest was
         sent before there were pipes, which are late on a busy machine."""
         self.assertGreaterEqual(len(entries), processes, entries)
         pipe = sum(e["bytes_pipe_tx"] for e in entries)

@@ -34,7 +34,7 @@
 #define HANG_S 30
 #define POOL_THREADS 3u
 #define MESSAGE_BYTES_MAX (8u << 20)
-/* The kernel's buffers take this much from each end, whatever the other end does. */
+/* The kernel's buffers take CROSS_BYTES_MAX from each end, even if the other end does not read. */
 #define CROSS_BYTES_MAX (1u << 20)
 #define TRIES 3
 

@@ -68,7 +68,7 @@ int wide_held(int argc, char **argv);
  * BACK TO THE KERNEL). */
 bool is_returnable(const struct end *end);
 
-/* Another process sends this many bytes, or receives them if negative. */
+/* Another process sends `bytes` bytes, or receives them if negative. */
 struct deed {
     long rc;
     int error;

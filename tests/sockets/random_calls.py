@@ -139,7 +139,7 @@ def is_end_of_copy(line, other, before):
 
 def too_many(line, other):
     """How many edges the library has reported that the kernel has not, and in which set. It does so when a connection
-    gets pipes, or while bytes still go by the kernel: it does not count which of these bytes it has reported (ADR 79).
+    gets pipes, or while bytes still go through the kernel: it does not count which of these bytes it has reported (ADR 79).
     epoll(7) allows it; a missing edge is not allowed. And poll() on a set with a one-shot registration that was
     reported: the kernel reports ends whatever a registration asks for, until epoll_wait() finds nothing."""
     got = re.fullmatch(r"\d+: (.*epoll_wait\(set [146]\)) (0x[0-9a-f]+)(| \2) = [12] ", other)

@@ -28,7 +28,8 @@
 
 #define PIPE_PAGES 16u
 #define PAGE_BYTES 4096u
-/* splice() may take this much more at once: that depends on the packets in which the bytes came. */
+/* The most that one splice() is asked to move: what it moves depends on the packets in which the
+ * bytes came. */
 #define AT_ONCE_BYTES 4096u
 
 static void count_deed(struct end *end, bool sends, long rc)

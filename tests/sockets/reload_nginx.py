@@ -6,7 +6,7 @@ usage: reload_nginx.py [--count N] [--connections C]
 
 In turns of 25 reloads each. Prints requests, failed ones as wrk counts them, for each reload and for each million of
 requests, and the share of bytes sent by pipes. Exit code 1 when pipes fail more requests than kernel TCP does, when
-nginx logs an error, or when less than 90 % of its bytes went by pipes.
+nginx logs an error, or when less than 90 % of its bytes went through pipes.
 """
 import argparse
 import json

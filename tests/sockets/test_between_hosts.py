@@ -568,7 +568,7 @@ class OverARelay(Carried):
         self.mostly_by_pipes(self.http)
 
     def test_what_was_sent_before_a_close_arrives(self):
-        # Short: some bytes still go by the kernel, some by frames, and the close comes at once.
+        # Short: some bytes still go through the kernel, some by frames, and the close comes at once.
         self.http(size=6 << 20, times=30)
         self.assertGreater(self.by_frames(self.lines()), 0)
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
 """The preload between two hosts that have their own network namespace, addresses and run directory, as machines have:
-TCP goes by a veth pair, pipes by an emulated link. Only the run directory tells a program which host it is on."""
+TCP uses a veth pair, pipes use an emulated link. Only the run directory tells a program which host it is on."""
 import json
 import os
 import signal

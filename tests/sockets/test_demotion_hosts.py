@@ -13,7 +13,7 @@ from lab import BIN, PYTHON, STREAM, free_port, go_program
 STATIC = os.path.join(BIN, "tests", "prog_static")
 LEAVER = os.path.join(BIN, "tests", "prog_leaver")
 BYTES = 12 << 20
-# Both ends send so much, and then read.
+# Both ends send MUCH bytes, and then read.
 MUCH = 2000000
 BOTH = """
 import socket, sys

@@ -42,7 +42,7 @@ class Semantics(Case):
 
     def test_checks_offered_at_once(self):
         self.assertEqual(self.run_checks(env={"VIADUCT_SOCKETS_AFTER": "0"}), [])
-        # Bytes that are written before the other thread accepts go by the kernel: as many as its buffers hold.
+        # Bytes that are written before the other thread accepts go through the kernel: as many as its buffers hold.
         self.assert_by_pipes(self.lines(), 0.3, 20)
 
 

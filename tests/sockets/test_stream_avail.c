@@ -476,7 +476,8 @@ static struct via_zcopy_choice at_first(void)
     return choices[0];
 }
 
-/* Makes that many sends that take that many ns per KiB. Returns how many were fetched. */
+/* Makes `count` sends; copying and fetching take `copy` and `fetch` ns per KiB. Returns the number
+ * that was fetched. */
 static unsigned sends(struct via_zcopy_choice *choice, unsigned count, uint64_t copy,
                       uint64_t fetch)
 {

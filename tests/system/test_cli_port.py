@@ -89,7 +89,7 @@ class Tree:
         self.put("proc/%d/comm" % pid, "viaductd\n")
 
     def probes(self, count, refuses=()):
-        """Handles that many probes, in a thread."""
+        """Handles `count` probes, in a thread."""
         file = os.open(os.path.join(self.root, "sys/bus/pci/drivers_probe"), os.O_RDWR)
 
         def take():

@@ -34,14 +34,14 @@ class Direct(direct_case.Case):
         self.assertEqual(remote.add_start(0, 2), 0)
         self.assertEqual(user.quiet(), 0)
         self.assertEqual(segment.word(), 10)
-        # None of it went by the link, where messages of the hosts are.
+        # None of it went over the link, which carries messages of the hosts.
         self.assertLess(self.link_of(1)["frames_sent"] - frames, 100)
         # A lone put arrives though no thread waits for it.
         for word in range(1, 200):
             remote.put_word(8, word)
             if word % 20 == 0:
                 self.assertTrue(cli.wait_for(lambda w=word: segment.word(8) == w), segment.word(8))
-        # Puts by frames arrive after those that went by the connection.
+        # Puts by frames arrive after those that went through the connection.
         for word in range(1, 100):
             remote.put(16, bytes(100000))
             remote.put_word(16, word)

@@ -33,7 +33,8 @@
 #define SKIPPED 77
 #define BYTES (UINT64_C(4) << 30)
 #define HEARTBEAT_NS (25 * VIA_MSEC_NS)
-/* A thread that oversleeps by this much proves that the machine is too busy for the test. */
+/* A thread that oversleeps by more than LATE_NS_MAX proves that the machine is too busy for the
+ * test. */
 #define LATE_NS_MAX (100 * VIA_MSEC_NS)
 #define TRIES_MAX 3u
 #define SPARE_BYTES (UINT64_C(1) << 30)

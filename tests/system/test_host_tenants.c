@@ -37,7 +37,7 @@
 #define STRANGER 65532u /* may not attach */
 #define SEGMENT_BYTES (1u << 20)
 #define WORK_BYTES 40000u
-/* The victim completes at least this many rounds during each attack. */
+/* Fewest rounds that the victim completes during each attack. */
 #define ROUNDS_MIN 20u
 #define QUOTA "segments=20,memory=64M,pipes=8,notes=10"
 

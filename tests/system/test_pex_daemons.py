@@ -314,7 +314,7 @@ class Pex(cli.Case):
         put()
 
     def test_a_dma_function_whose_requests_are_refused_is_not_used(self):
-        """The chip drops what it writes, and it reports success: bodies go by the CPU, and status, log and doctor say why."""
+        """The chip drops what it writes, and it reports success: bodies are copied by the CPU, and status, log and doctor say why."""
         engine = os.path.join(self.folder, "dma.sock")
         self.serve("--dma-socket", engine)
         self.command("dma-bus virtual 9")
@@ -353,7 +353,7 @@ class Pex(cli.Case):
         self.command("dma-bus virtual 2")
         replug()
         put()
-        # Core asks an engine that was of no use again half a second later.
+        # Core tries an engine that refused again half a second later.
         self.assertTrue(cli.wait_for(lambda: put() is None and one.links()["to-2-0"]["dma_frames"] > 0), one.links())
         self.assertEqual(one.links()["to-2-0"]["error"], "")
         self.assertEqual((one.stop(), two.stop()), (0, 0))

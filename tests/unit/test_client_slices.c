@@ -212,7 +212,7 @@ static bool is_answered(void *ctx)
     return reader->answers;
 }
 
-/* A read across the link takes so long that the test sees which puts have made one. */
+/* A read across the link takes long enough for the test to see which puts have made one. */
 static void an_answer_of_the_reader_saves_the_fence(void **state)
 {
     struct fixture *fixture = *state;

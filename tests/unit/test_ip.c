@@ -373,7 +373,7 @@ static void credit_that_was_not_earned_is_refused(void **state)
     assert_int_equal(writer.credit, 640);
 }
 
-/* A length word at an offset, with this much written from the reader's head on. */
+/* A length word at an offset, with `filled` bytes written from the reader's head on. */
 static int read_after(uint64_t head, uint32_t word, uint64_t filled)
 {
     struct pair *pair = make_pair();

@@ -517,7 +517,7 @@ static void lost_requesters_do_not_starve_others(void **state)
     memset(words, 0, sizeof(words));
     fabric_chain(fabric, 4);
     fabric_crash(fabric, 1);
-    fabric->hosts[1].config.ops_count = 2; /* this many answers at a time */
+    fabric->hosts[1].config.ops_count = 2; /* answers at a time */
     fabric_start(fabric, 1);
     fabric_settle(fabric);
     assert_int_equal(via_node_segment_add(fabric_node(fabric, 1), words, sizeof(words),

@@ -127,8 +127,8 @@ static void an_end_that_has_begun_anew_can_mend_before_they_greet(void **state)
     }
 }
 
-/* The listener knows of the connector's cut, the connector knows nothing: a mend at the listener is
- * later. */
+/* The listener has received the connector's cut, the connector has been started anew: a mend at the
+ * listener is later. */
 static void a_decision_is_new_only_once(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Bodies go by DMA only where a line that the engine wrote has arrived: in one process, by the
- * second NT port of a chip, by two chips back to back, and behind vfio-user sockets. */
+/* Bodies are copied by DMA only where a line that the engine wrote has arrived: in one process, by
+ * the second NT port of a chip, by two chips back to back, and behind vfio-user sockets. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -136,18 +136,19 @@ void via_pex_hold_interrupts(struct via_pex *pex, enum via_pex_side side, bool h
 void via_pex_raise_error(struct via_pex *pex, uint32_t bits);
 
 struct via_pex_engine_faults {
-    bool hangs;                /* busy forever, also after an abort */
-    bool stalls;               /* busy until an abort */
-    bool stops_silently;       /* after each descriptor */
-    bool late_write_back;      /* after the interrupt, at the next read of a register */
-    bool fails;                /* each descriptor half-way: written back as a failed read */
-    bool reset_erases_tuning;  /* a function-level reset clears what an EEPROM set: read-request
-                                  delay, prefetch, pending reads */
-    bool enable_fires_msi;     /* switching the MSI on while a status is pending sends it: no source
-                                  says whether a chip does */
-    unsigned misaligned_reads; /* a transfer that does not begin at a multiple of 64 bytes at both
-                                  ends is slow: it waits for this many reads of its control register
-                                */
+    bool hangs;               /* busy forever, also after an abort */
+    bool stalls;              /* busy until an abort */
+    bool stops_silently;      /* after each descriptor */
+    bool late_write_back;     /* after the interrupt, at the next read of a register */
+    bool fails;               /* each descriptor half-way: written back as a failed read */
+    bool reset_erases_tuning; /* a function-level reset clears what an EEPROM set: read-request
+                                 delay, prefetch, pending reads */
+    bool enable_fires_msi;    /* switching the MSI on while a status is pending sends it: no source
+                                 says whether a chip does */
+    unsigned
+        misaligned_reads; /* a transfer that does not begin at a multiple of 64 bytes at both
+                             ends is slow: it lasts for this number of reads of its control register
+                           */
 };
 void via_pex_engine_set_faults(struct via_pex *pex, enum via_pex_side side,
                                const struct via_pex_engine_faults *faults);

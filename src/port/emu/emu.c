@@ -291,7 +291,7 @@ static const struct via_port_ops emu_ops = {
     .close = emu_close,
 };
 
-/* The same, but posted writes go by lanes. */
+/* The same, but posted writes go through lanes. */
 static const struct via_port_ops lane_ops = {
     .body = via_emu_posted_body,
     .commit = via_emu_posted_commit,

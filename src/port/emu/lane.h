@@ -105,9 +105,10 @@ enum via_emu_lane_extent {
 };
 
 /*
- * Lets entries arrive in target. delay_ns: with SOME, what was flushed so long ago arrives in any
- * case. 0; -EAGAIN: the other end, or another thread, has the lock; -EPROTO: what lies in the lane
- * are no entries that fit the target, and the connection must end. Bounded by the size of a lane.
+ * Lets entries arrive in target. delay_ns: with SOME, entries that were flushed at least this time
+ * ago arrive in any case. 0; -EAGAIN: the other end, or another thread, has the lock; -EPROTO: what
+ * lies in the lane are no entries that fit the target, and the connection must end. Bounded by the
+ * size of a lane.
  */
 VIA_MUST_CHECK int via_emu_lane_arrive(struct via_emu_lane *lane,
                                        const struct via_emu_lane_target *target,

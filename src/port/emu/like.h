@@ -12,7 +12,7 @@
 struct via_emu_like {
     const char *name;              /* one word */
     bool coherent, writes_ordered; /* as in struct via_port_caps */
-    /* Posted writes go by lanes (lane.h); else they are stores. */
+    /* Posted writes go through lanes (lane.h); else they are stores. */
     bool lanes;
     /* A process may map memory of the peer's processes: hosts are of one machine. */
     bool maps_memory;
@@ -22,7 +22,7 @@ struct via_emu_like {
     bool scratchpads_survive;
     uint64_t window_bytes;     /* unless an option says otherwise; 0 = as large as the inbox */
     uint64_t window_bytes_max; /* 0 = no limit, and no lower one */
-    uint32_t read_ns;          /* a fence takes at least so long */
+    uint32_t read_ns;          /* least time of a fence */
     uint32_t pad_ns;           /* reading a scratchpad */
     uint32_t delay_ns;         /* with lanes: a flushed write is so late at most */
 };

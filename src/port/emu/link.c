@@ -15,7 +15,7 @@
 /* Side 1 asks for side 0 this often; while no peer is there, less and less often. */
 #define RETRY_NS_MIN (10 * VIA_MSEC_NS)
 #define RETRY_NS_MAX (200 * VIA_MSEC_NS)
-/* A process that connects and sends nothing for so long is dropped in favour of others. */
+/* Time after which a connection that has sent nothing is closed to make room for others. */
 #define HELLO_NS (1 * VIA_SEC_NS)
 /* Limits of one turn. */
 #define ACCEPTS_MAX 8

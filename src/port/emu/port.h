@@ -148,7 +148,7 @@ static inline struct via_emu_port *via_emu_port_of(const struct via_port *port)
     return via_container_of((uintptr_t)port, struct via_emu_port, base);
 }
 
-/* The physical link, now. The bridge says so before this end has noticed, and the other way round:
+/* The physical link, now. The bridge may report a change before this end has noticed it, or after:
  * both count, so that a cut shows at once, and up only when the window is there. */
 static inline bool via_emu_port_is_up(const struct via_emu_port *emu)
 {

@@ -19,8 +19,8 @@
 
 #include "port/emu/port.h"
 
-/* A lane that is in use by the other end for so long has been left by a process that is stopped, or
- * hostile: the connection ends. Longer than a thread waits for its turn on a crowded machine. */
+/* If the other end holds a lane for this time, its process is stopped or hostile, and the
+ * connection ends. Longer than a thread waits for the CPU on a crowded machine. */
 #define PATIENCE_NS (500 * VIA_MSEC_NS)
 
 static struct via_emu_lane *lane_of(const struct via_emu_port *emu, unsigned side, unsigned queue)

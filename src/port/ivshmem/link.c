@@ -66,9 +66,9 @@ static void take_new_boot(struct via_ivshmem_port *self)
     atomic_store_explicit(&self->boot, fresh == boot ? fresh + 2 : fresh, memory_order_relaxed);
 }
 
-/* Ends what there is with the peer. The boot of a life in which the link was up is not used again:
- * the peer has to see that it was down. Otherwise it stays, or two ends would run after each
- * other's boots forever. */
+/* Ends the link to the peer. The boot of a life in which the link was up is not used again: the
+ * peer has to see that it was down. Otherwise it stays, or two ends would run after each other's
+ * boots forever. */
 static void link_down(struct via_ivshmem_port *self)
 {
     struct via_ivshmem_end *own = via_ivshmem_own(self);

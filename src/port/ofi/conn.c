@@ -59,7 +59,7 @@ static int open_cq(struct via_ofi_conn *conn)
 
 static int open_ep(struct via_ofi_conn *conn, struct fi_info *info)
 {
-    /* Sends say by themselves whether their completion is wanted. */
+    /* Each send sets FI_COMPLETION if its completion is wanted. */
     info->tx_attr->op_flags = 0;
     info->rx_attr->op_flags = FI_COMPLETION;
     int rc = fi_endpoint(conn->hub->domain, info, &conn->ep, conn);
@@ -83,7 +83,7 @@ static int post_receive(struct via_ofi_conn *conn, struct via_ofi_receive *recei
                         &receive->op);
 }
 
-/* Before it is connected: what the peer sends first finds them. */
+/* Before it is connected: the peer's first messages need them. */
 static int post_receives(struct via_ofi_conn *conn)
 {
     int rc = 0;
@@ -211,7 +211,7 @@ int via_ofi_conn_send(struct via_ofi_conn *conn, enum via_ofi_entry_kind kind, u
     int rc = (int)fi_sendmsg(conn->ep, &msg, FI_COMPLETION);
     greeting->busy = rc == 0;
     greeting->op.posted = greeting->op.posted && rc == 0;
-    /* A sealed message has its number: the next one can not go without it. */
+    /* A sealed message has its number: if it is not sent, the peer takes no later one. */
     conn->broken = conn->broken || (conn->sealed && rc != 0);
     return rc;
 }

@@ -6,13 +6,13 @@
 static uint32_t after(uint32_t last, bool cut)
 {
     uint32_t next = (last & ~VIA_OFI_DECISION_CUT) + VIA_OFI_DECISION_STEP;
-    /* Peers take no higher numbers: they begin again, and via_ofi_decision_make() says so. */
+    /* Peers accept no higher numbers: via_ofi_decision_make() begins again at the lowest. */
     next = next < VIA_OFI_DECISION_MAX ? next : VIA_OFI_DECISION_STEP;
     return next | (cut ? VIA_OFI_DECISION_CUT : 0);
 }
 
-/* The later one. Of two equally late ones, neither of which was known where the other was made, the
- * mend: that operator has found the link down. */
+/* Returns the later decision; of two with the same number, made at both ends independently, the
+ * mend, because its operator has found the link down. */
 static uint32_t later_of(uint32_t a, uint32_t b)
 {
     bool is_as_late = (a & ~VIA_OFI_DECISION_CUT) == (b & ~VIA_OFI_DECISION_CUT);
@@ -35,8 +35,9 @@ uint32_t via_ofi_decision_flags(const struct via_ofi_decision *decision)
     return decision->last != 0 && !decision->is_informed ? VIA_OFI_FLAG_UNINFORMED : 0;
 }
 
-/* An uninformed decision is later than any that its maker did not know, because its maker has begun
- * anew; but only once, if the connector does not get the grant and sends its proof again. */
+/* An end that was started anew does not know the peer's decision, so its own uninformed decision is
+ * taken as the later one; but only once, because a connector that gets no grant sends its proof
+ * again. */
 void via_ofi_decision_agree(struct via_ofi_decision *decision, const struct via_ofi_proof *peer)
 {
     uint32_t peers = peer->decision < VIA_OFI_DECISION_MAX ? peer->decision : 0;
@@ -59,7 +60,7 @@ void via_ofi_decision_agree(struct via_ofi_decision *decision, const struct via_
 bool via_ofi_decision_granted(struct via_ofi_decision *decision, const struct via_ofi_proof *mine,
                               const struct via_ofi_proof *peer)
 {
-    /* The listener of a link that is not cut has it up, and would not read a MEND. */
+    /* If the link is not cut, the listener's end is up and ignores a MEND. */
     bool is_mended =
         decision->last != mine->decision && (peer->decision & VIA_OFI_DECISION_CUT) != 0;
     if (peer->decision < VIA_OFI_DECISION_MAX) {

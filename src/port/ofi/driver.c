@@ -15,7 +15,7 @@
 struct config {
     char provider[VIA_OFI_PROVIDER_BYTES];
     struct via_ofi_place place;
-    struct via_ofi_place listen; /* host "": as the host says */
+    struct via_ofi_place listen; /* host "": the host's default */
     bool unordered;
     bool encrypted;
 };
@@ -59,7 +59,7 @@ static int parse_place(const char *text, struct via_ofi_place *ret_place, struct
     return rest[0] == ':' ? parse_port(text, rest + 1, &ret_place->port, err) : 0;
 }
 
-/* Where to listen is an address: names are for others. */
+/* Accepts addresses only: a name may stand for an address of another machine. */
 static int parse_listen(const char *text, struct via_ofi_place *ret_place, struct via_error *err)
 {
     int rc = parse_place(text, ret_place, err);
@@ -199,7 +199,7 @@ static int ofi_service(struct via_port *base, uint64_t now_ns, uint64_t *ret_dea
     if (port->changed_fd >= 0) {
         (void)!read(port->changed_fd, &changes, sizeof(changes));
     }
-    /* Behind the read: a change that this misses makes the descriptor readable again. */
+    /* After the read: a later change makes the descriptor readable again. */
     return atomic_exchange_explicit(&port->changed, false, memory_order_acq_rel) ? 1 : 0;
 }
 

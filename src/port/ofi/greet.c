@@ -39,7 +39,7 @@ static void finish(const struct via_driver_host *host, const struct transcript *
     }
 }
 
-/* In a time that does not tell where they differ. */
+/* The time does not depend on the position of the first difference. */
 static bool is_equal(const uint8_t *a, const uint8_t *b, size_t bytes)
 {
     uint8_t differs = 0;
@@ -121,7 +121,7 @@ int via_ofi_answer_make(const struct via_driver_host *host, const struct via_ofi
         .to = request->from,
     };
     if (code != VIA_OFI_ACCEPTED) {
-        return 0; /* data that any peer may ask for proves nothing */
+        return 0; /* a hash that any peer can request proves nothing */
     }
     int rc = fill_nonce(ret_answer->nonce);
     answer_mac(host, request, ret_answer, ret_answer->mac);

@@ -13,8 +13,8 @@
 /* 0, or -EIO: there is no randomness. */
 VIA_MUST_CHECK int via_ofi_request_make(const struct via_driver_host *host, uint16_t to,
                                         bool encrypted, struct via_ofi_request *ret_request);
-/* Copies what came with a connection. VIA_OFI_ACCEPTED, or what is wrong with it whatever link it
- * is for; ret_request is filled in as far as that goes. */
+/* Copies and checks the private data of a connection request. VIA_OFI_ACCEPTED, or a refusal that
+ * does not depend on the link; then ret_request holds the fields that were valid. */
 enum via_ofi_refusal via_ofi_request_read(const struct via_driver_host *host, const void *data,
                                           size_t bytes, struct via_ofi_request *ret_request);
 
@@ -22,7 +22,7 @@ VIA_MUST_CHECK int via_ofi_answer_make(const struct via_driver_host *host,
                                        const struct via_ofi_request *request,
                                        enum via_ofi_refusal code,
                                        struct via_ofi_answer *ret_answer);
-/* false: it is no answer, also not a refusal. Proves nothing. */
+/* false: neither an answer nor a refusal. Proves nothing. */
 bool via_ofi_answer_read(const void *data, size_t bytes, struct via_ofi_answer *ret_answer);
 /* Has the listener proved the fabric key? */
 bool via_ofi_answer_is_proof(const struct via_driver_host *host,

@@ -34,7 +34,7 @@ void via_ofi_address_text(const void *address, size_t address_bytes, char *ret_t
     }
 }
 
-/* --- what libfabric has --- */
+/* --- libfabric's info, fabric and domain --- */
 
 static struct fi_info *make_hints(const struct via_ofi_library *library, const char *provider,
                                   bool ordered)
@@ -53,7 +53,7 @@ static struct fi_info *make_hints(const struct via_ofi_library *library, const c
     uint64_t order = FI_ORDER_SAS | (ordered ? FI_ORDER_SAW : 0);
     hints->tx_attr->msg_order = order;
     hints->rx_attr->msg_order = order;
-    /* That messages arrive in order does not say that their completions do. */
+    /* Order of messages does not imply order of their completions. */
     hints->rx_attr->comp_order = VIA_MUTANT(OFI_ANY_ORDER) ? FI_ORDER_NONE : FI_ORDER_STRICT;
     hints->fabric_attr->prov_name = strdup(provider);
     if (hints->fabric_attr->prov_name == NULL) {
@@ -259,7 +259,7 @@ static void take_event(struct via_ofi_hub *hub, uint32_t event, const struct fi_
 /* true: there is more. */
 static bool take_events(struct via_ofi_hub *hub)
 {
-    /* An entry, and what came with it. */
+    /* An entry of the event queue, and its private data. */
     _Alignas(struct fi_eq_cm_entry) unsigned char buffer[sizeof(struct fi_eq_cm_entry) + 512];
     const struct fi_eq_cm_entry *entry = (const void *)buffer;
     for (int i = 0; i < EVENTS_MAX; i++) {
@@ -329,7 +329,7 @@ static void progress(struct via_ofi_conn *conn, uint64_t now_ns, uint64_t *ret_d
     }
 }
 
-/* May the thread sleep, as far as libfabric is concerned? */
+/* True if libfabric allows the thread to sleep: fi_trywait(). */
 static bool is_sleep_allowed(struct via_ofi_hub *hub)
 {
     struct fid *fid = &hub->eq->fid;

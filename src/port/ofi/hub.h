@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * A hub: what all ofi links of a process with the same provider and listening address share, which
- * is libfabric's fabric, domain and event queue, the endpoint that listens, and a thread. That
- * thread connects, accepts, and makes progress for ports whose transfer threads sleep.
+ * A hub: the objects that all ofi links of a process with the same provider and listening address
+ * share, which are libfabric's fabric, domain and event queue, the endpoint that listens, and a
+ * thread. That thread connects, accepts, and makes progress for ports whose transfer threads sleep.
  *
  * Locks, outermost first: hub->lock, port->rx_lock, port->tx_lock. The hub's thread holds
  * hub->lock for a bounded turn and never while it sleeps.
@@ -44,7 +44,7 @@ struct via_ofi_hub {
     const struct via_ofi_library *library;
     char provider[VIA_OFI_PROVIDER_BYTES];
     struct via_ofi_place listen;
-    struct fi_info *info; /* what the provider offers */
+    struct fi_info *info; /* the provider's attributes */
     struct fid_fabric *fabric;
     struct fid_domain *domain;
     struct fid_eq *eq;
@@ -54,8 +54,9 @@ struct via_ofi_hub {
     bool local_keys;                     /* memory is registered before it is sent from */
     size_t inject_bytes;
 
-    pthread_mutex_t lock; /* of all below, and of what ports and connections say is the hub's */
-    struct fid_pep *pep;  /* NULL: no link of this process is one that listens */
+    pthread_mutex_t
+        lock; /* guards all fields below, and those of ports and connections marked as the hub's */
+    struct fid_pep *pep; /* NULL: no link of this process is one that listens */
     struct via_list ports;
     struct via_list conns;
     uint64_t conns_made; /* number of the last one */
@@ -68,8 +69,8 @@ static inline uint64_t via_ofi_hub_now_ns(const struct via_ofi_hub *hub)
     return hub->system->now_ns(hub->system);
 }
 
-/* Finds or makes the hub; one more user. listens: the caller wants to be connected to. 0, or
- * negative errno and why. */
+/* Finds or makes the hub; one more user. listens: peers connect to the caller. 0, or negative errno
+ * and why. */
 VIA_MUST_CHECK int via_ofi_hub_get(const struct via_ofi_system *system, const char *provider,
                                    const struct via_ofi_place *listen, bool listens,
                                    struct via_ofi_hub **ret_hub, struct via_error *err);

@@ -14,8 +14,8 @@
 /* Side 0 asks for side 1 this often; while it is not there, less and less often. */
 #define RETRY_NS_MIN (10 * VIA_MSEC_NS)
 #define RETRY_NS_MAX (400 * VIA_MSEC_NS)
-/* A request that gets no answer is asked anew beside it: a packet sent into a partition is repeated
- * by the kernel after 1, 3 and 7 s only. */
+/* If a request gets no answer, the connector sends another one beside it, because the kernel
+ * repeats a packet sent into a partition after 1, 3 and 7 s only. */
 #define ASK_AGAIN_NS (400 * VIA_MSEC_NS)
 #define ASKS_MAX 3u
 #define RESOLVE_POLL_NS (20 * VIA_MSEC_NS)
@@ -28,7 +28,7 @@
 #define DEAD_NS (2 * VIA_SEC_NS)
 /* A host whose frames arrived so recently has not restarted. */
 #define TAKEN_NS (1 * VIA_SEC_NS)
-/* This thread itself did not run for so long: no peer counts as dead for that. */
+/* If this thread itself has not run for this time, no peer counts as dead because of it. */
 #define ASLEEP_NS (700 * VIA_MSEC_NS)
 
 /* --- words for operators --- */
@@ -72,7 +72,7 @@ void via_ofi_port_down(struct via_ofi_port *port, const char *why)
     via_ofi_hub_kick(port->hub);
 }
 
-/* Takes the port's connection away and closes it; what was on its way is lost. */
+/* Detaches the port's connection and closes it; messages and writes under way are lost. */
 static void detach(struct via_ofi_port *port)
 {
     struct via_ofi_conn *conn = port->conn;
@@ -140,8 +140,9 @@ static void close_others(struct via_ofi_conn *conn)
 
 /* --- cut and mend --- */
 
-/* The link is mended here, and the peer holds the connection as that of a link that is cut. Its
- * next proof says so, too, if the peer does not read this. false: there is no room. */
+/* The link is mended here, while the peer holds the connection because the link was cut. If the
+ * peer does not receive this message, the next proof carries the same decision. false: there is no
+ * room. */
 static bool tell_mend(struct via_ofi_conn *conn)
 {
     return via_ofi_conn_send(conn, VIA_OFI_ENTRY_MEND, conn->port->decision.last, NULL, 0) == 0;
@@ -278,7 +279,8 @@ static void connect_to_peer(struct via_ofi_port *port, uint64_t now_ns)
     port->retry_at_ns = now_ns + ASK_AGAIN_NS;
 }
 
-/* A word why, then the end: the peer reads it before it finds the connection closed. */
+/* Sends the reason before the close, so that the peer reads it before it finds the connection
+ * closed. */
 static void leave(struct via_ofi_conn *conn, enum via_ofi_refusal code)
 {
     conn->port->peers_refused++;
@@ -366,7 +368,7 @@ void via_ofi_conn_connected(struct via_ofi_conn *conn, const void *answer, size_
     }
 }
 
-/* `from`: what the peer says that it is; -1 = nothing. */
+/* `from`: the id that the peer has announced; -1 = none. */
 static void refused(struct via_ofi_conn *conn, enum via_ofi_refusal code, int from)
 {
     struct via_ofi_port *port = conn->port;
@@ -420,7 +422,7 @@ static unsigned count_candidates(const struct via_ofi_port *port)
     return count;
 }
 
-/* Of a peer that has connected: its own port is another one each time, and says nothing. */
+/* Of a peer that has connected: the kernel chooses a new port each time, so it is left out. */
 struct address_text {
     char text[80];
 };
@@ -548,7 +550,8 @@ static bool is_taken(const struct via_ofi_conn *conn)
     return false;
 }
 
-/* Both ends have said their halves: all that follows is sealed. 0 or negative errno. */
+/* Both ends have sent their halves of the key exchange: all later messages are sealed. 0 or
+ * negative errno. */
 static int seal(struct via_ofi_conn *conn)
 {
     int rc =
@@ -638,7 +641,7 @@ static void watch_link(struct via_ofi_port *port, uint64_t now_ns, uint64_t *ret
         conn->heard_ns = now_ns;
     }
     if (now_ns - conn->heard_ns >= DEAD_NS) {
-        via_ofi_port_down(port, "nothing is heard of the peer for two seconds");
+        via_ofi_port_down(port, "no message of the peer for two seconds");
     }
     if (!via_ofi_port_is_up(port) || conn->broken) {
         char why[sizeof(port->down_why)];
@@ -665,7 +668,7 @@ static void watch_link(struct via_ofi_port *port, uint64_t now_ns, uint64_t *ret
 }
 
 /* The connector: makes room for another request, by giving up the oldest where there are as many
- * as may be. false: one is answered by now, and it goes on with that. */
+ * as may be. false: one has been answered meanwhile, and the connector uses that one. */
 static bool make_room_for_request(struct via_ofi_port *port)
 {
     struct via_ofi_conn *oldest = NULL;
@@ -706,7 +709,7 @@ void via_ofi_port_tick(struct via_ofi_port *port, uint64_t now_ns, uint64_t *ret
     *ret_deadline_ns = via_min(*ret_deadline_ns, via_max(port->retry_at_ns, now_ns + VIA_MSEC_NS));
 }
 
-/* The operator has mended the link, and there was no room to tell the peer. */
+/* The operator has mended the link, but there was no room for the message to the peer. */
 static void mend_again(struct via_ofi_conn *conn, uint64_t now_ns, uint64_t *ret_deadline_ns)
 {
     if (tell_mend(conn)) {
@@ -722,7 +725,7 @@ static void watch_held(struct via_ofi_conn *conn, uint64_t now_ns, uint64_t *ret
         conn->heard_ns = now_ns;
     }
     if (now_ns - conn->heard_ns >= DEAD_NS) {
-        set_error(conn->port, "nothing is heard of host %u for two seconds", conn->port->peer_id);
+        set_error(conn->port, "no message of host %u for two seconds", conn->port->peer_id);
         via_ofi_conn_close(conn);
         return;
     }

@@ -14,8 +14,9 @@
 #define ALL_ONES UINT32_MAX
 #define SCRATCHPADS_EACH (VIA_PORT_SCRATCHPADS / 2)
 #define DOORBELLS_MASK ((UINT64_C(1) << VIA_PORT_DOORBELLS) - 1)
-/* A fence that has not come back by then never will, unless frames of the peer arrived in between:
- * nothing gets lost on a connection, so it is slow. Taking links down would make it slower. */
+/* After this time a fence counts as lost, unless frames of the peer have arrived meanwhile: a
+ * connection loses nothing, so then the peer is only slow, and taking the link down would slow it
+ * further. */
 #define FENCE_NS (900 * VIA_MSEC_NS)
 #define FENCE_PATIENCE 4u
 /* A network and two hubs' threads stand between the control threads. The death of a process ends
@@ -103,11 +104,11 @@ static int ofi_fence_start(struct via_port *base, unsigned index)
 
 static bool is_fenced(const struct via_ofi_queue *queue)
 {
-    /* Pairs with the release in receive.c: what the peer had flushed is visible. */
+    /* Pairs with the release in receive.c: stores that the peer had flushed are visible. */
     return atomic_load_explicit(&queue->fenced, memory_order_acquire) == queue->fence;
 }
 
-/* Is the peer dead, as far as a fence tells that it has not answered? */
+/* True if the missing answer to a fence means that the peer is dead. */
 static bool is_fence_lost(struct via_ofi_port *port, struct via_ofi_queue *queue)
 {
     uint64_t now_ns = via_ofi_hub_now_ns(port->hub);
@@ -197,7 +198,7 @@ static void ofi_release(struct via_port *base, unsigned queue)
     struct via_ofi_port *port = via_ofi_port_of(base);
     (void)queue;
     /* Pairs with progress() in hub.c: either the hub's thread finds that no thread polls, or this
-     * thread finds the hub's at rest and sees to it. */
+     * thread finds the hub's thread at rest and wakes it. */
     atomic_store_explicit(&port->polled, false, memory_order_seq_cst);
     if (atomic_exchange_explicit(&port->resting, false, memory_order_seq_cst)) {
         via_ofi_hub_rest(port);

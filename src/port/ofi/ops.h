@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Opening an ofi port; what it keeps is in docs/ofi-port.md. */
+/* Opening an ofi port; docs/ofi-port.md has the promises that it keeps. */
 #ifndef VIA_PORT_OFI_OPS_H
 #define VIA_PORT_OFI_OPS_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Inside of the ofi port: ops.c has the operations of core/port.h, send.c and receive.c what they
- * do on a connection, link.c brings it up, conn.c is a connection. */
+/* Inside of the ofi port: ops.c has the operations of core/port.h, send.c and receive.c their parts
+ * on a connection, link.c brings the link up, conn.c is a connection. */
 #ifndef VIA_PORT_OFI_PORT_H
 #define VIA_PORT_OFI_PORT_H
 
@@ -35,7 +35,7 @@ enum via_ofi_op_kind {
     VIA_OFI_OP_DMA,
 };
 
-/* Begins all that libfabric is given as a context; some providers keep something of theirs there.
+/* First field of every context passed to libfabric; some providers store data of their own in it.
  */
 struct via_ofi_op {
     struct fi_context2 context;
@@ -91,7 +91,7 @@ struct via_ofi_conn {
     bool watched;        /* the hub's thread sleeps on cq_fd */
     struct fid_ep *ep;
     struct fid_cq *cq;
-    struct fid_mr *inbox_mr;  /* what the peer may write */
+    struct fid_mr *inbox_mr;  /* registration of the memory that the peer may write */
     struct fid_mr *memory_mr; /* of receives; NULL: not needed */
     int cq_fd;
     uint64_t deadline_ns; /* of a state that ends */
@@ -151,7 +151,7 @@ struct via_ofi_port {
     uint64_t instance;
     uint64_t usable_bytes; /* of the inbox */
     int changed_fd;        /* for the control thread; the system's, closed by the port. -1: none */
-    unsigned char *shadow; /* what bodies are sent from: as large as the window */
+    unsigned char *shadow; /* memory from which bodies are sent: as large as the window */
     struct fid_mr *shadow_mr, *messages_mr, *dma_mr; /* NULL: not needed */
     unsigned char *messages;                         /* memory of the messages */
     struct via_ofi_send *sends;                      /* all there are: messages, writes, DMA */
@@ -161,7 +161,7 @@ struct via_ofi_port {
     /* --- any thread --- */
     _Atomic bool up;              /* release when `conn` is there; posting threads take tx_lock */
     _Atomic uint32_t session;     /* of the link: how often it came up */
-    _Atomic uint64_t reach_bytes; /* of the window: what the peer's inbox has */
+    _Atomic uint64_t reach_bytes; /* of the window: the size of the peer's inbox */
     _Atomic uint64_t edges;       /* VIA_PORT_EVENT_* not yet read */
     _Atomic uint32_t bells;       /* doorbells not yet read */
     _Atomic uint64_t messages_heard; /* of the peer, also signs of life */
@@ -241,8 +241,8 @@ int via_ofi_conn_repost(struct via_ofi_conn *conn, struct via_ofi_receive *recei
 /* An entry by itself, before the link is up. 0, or negative errno. */
 int via_ofi_conn_send(struct via_ofi_conn *conn, enum via_ofi_entry_kind kind, uint32_t value,
                       const void *data, uint16_t bytes);
-/* Closes what libfabric has of it: nothing comes or goes by it any more. It must not be the port's
- * `conn`; the hub's thread frees it in its next turn, or hang_up() does. */
+/* Closes the libfabric objects of a connection: it sends and receives nothing after that. It must
+ * not be the port's `conn`; the hub's thread frees it in its next turn, or hang_up() does. */
 void via_ofi_conn_close(struct via_ofi_conn *conn);
 void via_ofi_conn_free(struct via_ofi_conn *conn);
 /* Makes the inbox one that the peer may write. */
@@ -264,7 +264,7 @@ void via_ofi_send_done(struct via_ofi_port *port, struct via_ofi_send *send);
 void via_ofi_fence_asked(struct via_ofi_port *port, unsigned queue, uint32_t number);
 /* [tx_lock] Gives pending sends to libfabric, and answers fences. */
 void via_ofi_port_drain(struct via_ofi_port *port);
-/* [tx_lock] The connection is closed: what was on its way is lost. */
+/* [tx_lock] The connection is closed: sends under way are lost. */
 void via_ofi_port_forget(struct via_ofi_port *port);
 /* An entry of a queue, not flushed. data may be NULL. */
 void via_ofi_post_entry(struct via_ofi_port *port, unsigned queue, const struct via_ofi_entry *head,
@@ -272,7 +272,7 @@ void via_ofi_post_entry(struct via_ofi_port *port, unsigned queue, const struct 
 void via_ofi_post_body(struct via_ofi_port *port, unsigned queue, uint64_t off, const void *src,
                        size_t len);
 void via_ofi_post_flush(struct via_ofi_port *port, unsigned queue);
-/* [hub] Says that this end lives; may do nothing. */
+/* [hub] Sends a sign of life if one is due. */
 void via_ofi_post_alive(struct via_ofi_port *port);
 int via_ofi_dma(struct via_port *port, unsigned queue, uint64_t off, const void *src, size_t len,
                 uint64_t cookie);
@@ -292,7 +292,7 @@ void via_ofi_conn_tick(struct via_ofi_conn *conn, uint64_t now_ns, uint64_t *ret
 void via_ofi_port_cut(struct via_port *port, bool cut);
 /* [hub] All connections of a port. */
 void via_ofi_port_hang_up(struct via_ofi_port *port);
-/* [hub] What has become of a connection. */
+/* [hub] Events of a connection. */
 void via_ofi_conn_connected(struct via_ofi_conn *conn, const void *answer, size_t bytes);
 void via_ofi_conn_ended(struct via_ofi_conn *conn, int code, const void *answer, size_t bytes);
 /* [hub] A caller asks; accepts or refuses, and frees info. */

@@ -33,7 +33,8 @@ static void refuse(struct via_ofi_conn *conn, const char *what)
 
 static void ring(struct via_ofi_port *port, uint32_t bits)
 {
-    /* Pairs with the exchange in events(): what came before the doorbell is seen after it. */
+    /* Pairs with the exchange in events(): data that arrived before the doorbell is visible after
+     * it. */
     uint32_t old = atomic_fetch_or_explicit(&port->bells, bits, memory_order_acq_rel);
     uint32_t fresh = bits & ~old;
     if (fresh != bits) {
@@ -167,7 +168,7 @@ static void take_message(struct via_ofi_conn *conn, const unsigned char *message
         if (conn->state != VIA_OFI_CONN_UP) {
             via_ofi_conn_take(conn, &head, message + at);
         } else if (!via_ofi_port_is_up(port)) {
-            return; /* what comes now belongs to a link that is down */
+            return; /* later messages belong to a link that is down */
         } else if (!apply(port, &head, message + at)) {
             refuse(conn, "an entry that is none, or out of bounds");
             return;
@@ -187,9 +188,9 @@ static void take_sealed(struct via_ofi_conn *conn, unsigned char *message, size_
     take_message(conn, message, (size_t)plain);
 }
 
-/* Of an operation that is under way. A provider may report the end of one again (ADR 75): by then
- * its memory is in use for another one, perhaps. All of a batch are checked before any is taken,
- * because that may post the same operation anew. */
+/* True if the operation of this completion is under way. A provider may report the end of an
+ * operation twice (ADR 75), when its memory may already belong to another one. All of a batch are
+ * checked before any is taken, because that may post the same operation anew. */
 static bool is_first(const struct fi_cq_msg_entry *entry)
 {
     struct via_ofi_op *op = entry->op_context;

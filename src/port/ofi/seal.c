@@ -10,7 +10,8 @@
 #define LABEL_TO_LISTENER "viaduct ofi to listener"
 #define LABEL_TO_CONNECTOR "viaduct ofi to connector"
 #define LABEL_NEXT "viaduct ofi next key"
-/* A key that leaks does not open what was sent with the keys before it. */
+/* Messages until the next key is derived: a key that leaks does not decrypt messages of earlier
+ * keys. */
 #define MESSAGES_PER_KEY (UINT64_C(1) << 20)
 
 _Static_assert(VIA_OFI_EXCHANGE_BYTES == crypto_scalarmult_BYTES &&

@@ -2,10 +2,9 @@
 /*
  * The sending side. Small bodies, commits, doorbells and fences of a queue are entries of a
  * message, which flush() sends. A larger body is copied to the shadow of the window, at the place
- * it has in the window, and written from there: nothing waits for that write's end, because core
- * uses the place again only when the peer has read what was there. A message arrives after the
- * writes that were given to libfabric before it (FI_ORDER_SAW), or waits until these have been
- * delivered.
+ * it has in the window, and written from there: no thread waits for that write's end, because core
+ * uses the place again only when the peer has read its contents. A message arrives after the writes
+ * that were given to libfabric before it (FI_ORDER_SAW), or waits until these have been delivered.
  *
  * On a link that is encrypted all bodies are entries, and each message is sealed when it is given
  * to libfabric: its number is its place among all that are.
@@ -25,8 +24,8 @@
 #define MESSAGES_KEPT 4u
 /* Less room in a message is not worth an entry of its own. */
 #define PIECE_BYTES_MIN 512u
-/* A queue that finds the port full waits so long for the peer to take something; core's credits
- * keep it from that. The control thread has less time. */
+/* Longest wait of a transfer thread that finds the port full; core's credits make this rare. The
+ * control thread waits for less time. */
 #define FULL_NS (500 * VIA_MSEC_NS)
 #define FULL_CONTROL_NS (100 * VIA_MSEC_NS)
 /* An aborted transfer ends by itself within this time, or with its link. */
@@ -56,7 +55,7 @@ static void retire(struct via_ofi_port *port, struct via_ofi_send *send, int res
 static int post_message(struct via_ofi_port *port, struct via_ofi_send *send)
 {
     struct via_ofi_conn *conn = port->conn;
-    /* A message that libfabric does not take now is the first to be given again. */
+    /* A message that libfabric does not take now is the first to be passed to it again. */
     if (conn->sealed && !send->sealed) {
         via_ofi_seal_put(&conn->send, send->data, send->bytes);
         send->bytes += VIA_OFI_TAG_BYTES;
@@ -166,7 +165,7 @@ static void append(struct via_ofi_send *send, const struct via_ofi_entry *head, 
     }
 }
 
-/* All of them go behind what this end has flushed by now. */
+/* Answers all of them after the stores that this end has flushed by now. */
 static void answer_fences(struct via_ofi_port *port)
 {
     struct via_ofi_send *send = port->fences_due != 0 ? take_message(port, 0) : NULL;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
  * Connections to a hub's listening address that have asked for no link. libfabric's provider tcp
- * accepts them by itself and waits forever until they say something, so each one that is silent
- * would keep a descriptor of this process. The kernel is configured to hold back those that send
- * nothing, and what has been here for VIA_OFI_STRANGER_NS without becoming a connection of the hub
- * is shut down; of more than VIA_OFI_STRANGERS_MAX at once the eldest are, whatever their age.
+ * accepts them by itself and waits forever for their first message, so each silent one would keep a
+ * descriptor of this process. The kernel is configured to hold back those that send nothing. The
+ * hub's thread shuts down a connection that has not become one of the hub after
+ * VIA_OFI_STRANGER_NS, and the oldest ones if there are more than VIA_OFI_STRANGERS_MAX at once.
  *
  * All of it belongs to the hub's thread, which alone makes libfabric accept and close them.
  */
@@ -25,7 +25,7 @@ struct via_ofi_strangers {
     uint64_t poll_ns; /* the next scan; 0: at once */
     unsigned count;
     struct {
-        uint64_t cookie; /* of the socket, by which the kernel tells it from all others */
+        uint64_t cookie; /* the kernel's number of the socket, which no other socket has */
         uint64_t seen_ns;
     } known[VIA_OFI_STRANGERS_MAX];
 };

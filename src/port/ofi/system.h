@@ -41,7 +41,7 @@ struct via_ofi_system {
 
     /* Sets port->changed_fd. 0, or negative errno. */
     int (*changed_open)(struct via_ofi_port *port);
-    /* [any thread] service() of the port has something to report. */
+    /* [any thread] Makes changed_fd readable: service() of the port has something to report. */
     void (*changed)(struct via_ofi_port *port);
 
     /* [any thread] Between two attempts of a thread that waits for room. */

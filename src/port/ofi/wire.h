@@ -80,7 +80,7 @@ _Static_assert(sizeof(struct via_ofi_answer) == 64, "no padding");
 struct via_ofi_proof {
     uint64_t instance; /* random, of the sender's port */
     uint64_t inbox_bytes;
-    uint64_t inbox_address; /* what remote addresses are counted from */
+    uint64_t inbox_address; /* base of remote addresses */
     uint64_t inbox_key;
     uint32_t flags; /* VIA_OFI_FLAG_UNINFORMED */
     uint32_t decision;

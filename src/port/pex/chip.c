@@ -142,8 +142,8 @@ static int check_registers(struct via_pex_port *pex, struct via_error *err)
     uint64_t own_bytes = setup_of(pex, chip->link_side);
     if (own_bytes != chip->bar_bytes) {
         return via_error_set(err, -ENODEV,
-                             "BAR %u has %llu bytes, its set-up register says %llu, which is what "
-                             "the other side goes by: the EEPROM contradicts the configuration",
+                             "BAR %u has %llu bytes, its set-up register says %llu, which the "
+                             "other side uses: the EEPROM contradicts the configuration",
                              pex->config.bar, (unsigned long long)chip->bar_bytes,
                              (unsigned long long)own_bytes);
     }

@@ -17,7 +17,7 @@
 #include "port/pex/regs.h"
 
 #define BOUNCES_BYTES ((uint64_t)VIA_PLX_DMA_CHANNELS * VIA_PLX_SLOTS * VIA_PLX_BOUNCE_BYTES)
-/* A port that goes waits so often, and so long, for the end of its DMA. */
+/* A port that closes polls for the end of its DMA LEAVE_TRIES times, LEAVE_US apart. */
 #define LEAVE_TRIES 200u
 #define LEAVE_US 100u
 

@@ -36,7 +36,8 @@
 #define POLL_NS (1 * VIA_MSEC_NS)
 #define POLL_BUSY_NS (100 * VIA_USEC_NS)
 #define POLL_BUSY_SPAN_NS (2 * VIA_MSEC_NS)
-/* A thread in the middle of a store gets this many chances to leave it in one turn. */
+/* In one turn the control thread polls a thread in the middle of a store at most QUIESCE_TRIES
+ * times. */
 #define QUIESCE_TRIES 200u
 
 uint64_t via_pex_now_ns(const struct via_pex_port *pex)

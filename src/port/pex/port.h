@@ -63,7 +63,7 @@ struct via_pex_config {
     bool alut_at_peer;         /* its enable register is the peer's */
     bool lut_at_db4;           /* the virtual side's requester ids lie at 0xDB4 */
     bool model_link;           /* of a model: the link side */
-    enum via_pci_irq_kind irq; /* VIA_PCI_IRQ_KINDS: what there is, MSI first */
+    enum via_pci_irq_kind irq; /* VIA_PCI_IRQ_KINDS: any kind, MSI first */
     bool polls;                /* no interrupts at all */
     bool slices;               /* of the window, for processes: at both ends or at none */
     bool b2b;                  /* the peer is the virtual side of another chip */
@@ -151,7 +151,7 @@ struct via_pex_port {
     const struct via_store
         *_Atomic stores[VIA_STORE_CLASSES]; /* of bodies; NULL: via_copy_once() */
     _Atomic bool is_weak; /* stores into the mapping wait in buffers of the CPU: the BAR is
-                             write-combined, or some bodies go by such stores */
+                             write-combined, or some bodies are copied by such stores */
     _Atomic bool
         suspect; /* a read did not return peer_word: the control thread must check the link */
     struct via_pex_counters counters;

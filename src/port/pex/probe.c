@@ -4,7 +4,7 @@
  * function's requests carry drops them, and the function reports success. So each time the link
  * comes up, and when the function was started anew, it copies a line that was never used before
  * into the peer's page, and the CPU reads that line back through the window. Until it is there,
- * bodies go by the CPU.
+ * bodies are copied by the CPU.
  */
 #include <stddef.h>
 #include <stdio.h>

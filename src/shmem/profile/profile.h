@@ -4,8 +4,8 @@
 
 /*
  * A tool of the profiling interface (OpenSHMEM 1.6, section 10): it has a function of each call's
- * name, notes when the call begins and ends, and makes it by its pshmem_ name. It knows nothing of
- * the library but the standard.
+ * name, notes when the call begins and ends, and makes it by its pshmem_ name. It uses nothing of
+ * the library but the standard's interface.
  *
  *   VIADUCT_SHMEM_PROFILE   a file, or - for standard error: a line for each kind of call
  *   VIADUCT_SHMEM_TIMELINE  a file: every call of 1 us or more, as Chrome's trace viewer and

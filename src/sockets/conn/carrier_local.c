@@ -288,7 +288,7 @@ static int take_offer(struct via_op *op)
     return (int)reason;
 }
 
-/* Listens for the acceptor, unless the peer is a plain program and listening is of no use. */
+/* Listens for the acceptor, unless the peer is a plain program, which never connects. */
 static int begin_listening(struct via_op *op)
 {
     struct via_conn *conn = op->conn;

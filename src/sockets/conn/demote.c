@@ -451,7 +451,7 @@ static void announce_demotion(struct via_op *op)
     }
 }
 
-/* Before the peer is ready no byte of the pipe may go by the kernel: it would be read before
+/* Before the peer is ready no byte of the pipe may go through the kernel: it would be read before
  * earlier bytes in the pipe, or be unread when the peer closes, which the kernel answers by RST. */
 static void wait_until_ready(struct via_op *op, uint64_t begin_ns)
 {

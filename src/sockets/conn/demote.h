@@ -73,8 +73,8 @@ void via_conn_await_leaving(struct via_op *op);
 /* The first half of B's part, with the tx token: nothing more goes into the pipe. */
 void via_conn_follow_demotion_tx(struct via_conn *conn, int fd);
 
-/* With the tx token: writes this end's last record; later bytes go by the kernel. whole: everything
- * in the pipe has been sent by the kernel, too (stream.h). */
+/* With the tx token: writes this end's last record; later bytes go through the kernel. whole:
+ * everything in the pipe has been sent by the kernel, too (stream.h). */
 int via_conn_end_pipe_span(struct via_op *op, bool whole);
 
 /* With the tx token: sends remaining bytes again. 0, -EAGAIN if the kernel accepts no more, or a

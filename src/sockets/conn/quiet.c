@@ -13,7 +13,7 @@
 #define ROUND_NS VIA_SEC_NS
 #define SLICE 1024u
 #define QUIET_NS (2 * VIA_SEC_NS)
-/* After so many checks this end stops waiting for a peer that does not read, until bytes move
+/* Checks after which this end stops waiting for a peer that does not read, until bytes move
  * again. */
 #define TRIES_MAX 4u
 

@@ -28,7 +28,8 @@ static struct {
 } total = {.lock = VIA_MUTEX_INIT(VIA_RANK_LAST), .written = ATOMIC_FLAG_INIT};
 
 /* The connection has offered pipes (or waited for an offer) and could not use them. If it has sent
- * this many bytes since, its peer did not want pipes; otherwise it did not last long enough. */
+ * at least UNTAKEN_BYTES since, its peer did not take the pipes; otherwise the connection was too
+ * short. */
 #define UNTAKEN_BYTES (64u * 1024)
 
 static enum via_reason reason_of(const struct via_stats_conn *conn)

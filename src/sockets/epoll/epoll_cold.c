@@ -16,9 +16,9 @@
 #include "sockets/epoll/epoll_internal.h"
 #include "sockets/io/io_internal.h"
 
-/* After so many checks that found nothing an entry becomes warm. */
+/* Checks that find nothing before an entry becomes warm. */
 #define IDLE_POLLS 64u
-/* With at most so many warm entries a ring costs more than the checks. */
+/* With up to WARM_MAX warm entries a ring costs more than checking them. */
 #define WARM_MAX 32u
 /* Maximum of cold words that one check publishes, so that no call takes long. */
 #define COLD_BATCH 8u

@@ -103,7 +103,7 @@ void via_ep_cool(struct via_ep_entry *entry);
 /* Called when the entry's state has changed. */
 void via_ep_make_hot(struct via_ep_entry *entry);
 void via_ep_all_hot(struct via_ep_set *set);
-/* Checks the next warm entries, at most that many: those that are not quiet become hot. */
+/* Checks at most `most` of the next warm entries: those that are not quiet become hot. */
 void via_ep_check_warm(struct via_ep_set *set, unsigned most);
 #define VIA_EP_ALL UINT32_MAX
 void via_ep_check_cold(struct via_ep_set *set);
@@ -131,7 +131,7 @@ struct via_ep_found {
 };
 
 /* Finds ready entries among the hot ones, and warm ones that became ready before these; all: the
- * warm ones have just been checked. Finds at least max entries if there are so many. */
+ * warm ones have just been checked. Finds at least max entries, or all if fewer are ready. */
 void via_ep_find(struct via_ep_set *set, struct via_ep_found *found, unsigned max, bool all);
 /* The first of the rest; reported: another entry has been reported. NULL: that is all for now. */
 struct via_ep_entry *via_ep_next(struct via_ep_set *set, struct via_ep_found *found, bool reported);

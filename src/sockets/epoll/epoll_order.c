@@ -27,7 +27,7 @@
 /* A record written this long before a check begins was visible to the check: in ticks, a part of 1
  * us. A store takes less time to become visible. */
 #define LATE_PART 4u
-/* When enough entries have been found, so many are checked nevertheless. */
+/* Entries that are checked even if enough have been found. */
 #define POLLS_MIN 64u
 
 /* Compares counters, which may start at any value. */
@@ -88,7 +88,7 @@ static void find_ready_hot(struct via_ep_set *set, struct via_ep_found *found, u
     }
 }
 
-/* Entries among the first so many of a list that have become ready meanwhile, and before others
+/* Adds entries among the first `most` of a list that have become ready meanwhile, before others
  * that were found. */
 static void find_ready_again(struct via_ep_set *set, enum via_ep_place place,
                              struct via_ep_found *found, unsigned most)

@@ -107,7 +107,7 @@ int via_ep_sort_out(struct via_ep_set *set, struct epoll_event *events, int coun
  * connections are demoted. */
 void via_ep_nest(int fd);
 /* Connections with pipes in a set that the program polls: they could not be demoted. ready: some
- * have events of which the kernel may know nothing. */
+ * have events that the kernel may not report. */
 struct via_ep_stayed {
     bool any, ready;
 };

@@ -20,14 +20,16 @@
 #define ASK_US 50u
 /* How many times it is polled while the library's own descriptors take all places of a call. */
 #define ASK_TRIES 8
-/* How often all warm entries are checked while others are hot: it takes about half a microsecond. A
- * spinning thread checks one warm entry after so many checks of the hot ones. */
+/* WARM_US: interval between checks of all warm entries while others are hot; such a check takes
+ * about half a microsecond. WARM_POLLS: a spinning thread checks one warm entry after as many
+ * checks of the hot ones. */
 #define WARM_US 20u
 #define WARM_POLLS 4u
 /* How many times everything is checked again when the kernel reported only the library's own
  * descriptors. */
 #define OURS_TRIES 4
-/* For so long after it was added, a connection that is about to get pipes may use the kernel. */
+/* Time after its registration in which a connection that is about to get pipes may use the
+ * kernel. */
 #define RECENT_US 10000u
 /* Limit of connections without room that are watched at each sleep. */
 #define STALLS_MAX 16u
@@ -39,7 +41,7 @@ _Static_assert(EPOLLIN == POLLIN && EPOLLOUT == POLLOUT && EPOLLPRI == POLLPRI &
 
 /*
  * True if the entry certainly has no event for the program: a quick check, and the common case.
- * While bytes still go by the kernel, the kernel's report (`recheck`) decides.
+ * While bytes still go through the kernel, the kernel's report (`recheck`) decides.
  */
 bool via_ep_is_quiet(const struct via_ep_entry *entry)
 {

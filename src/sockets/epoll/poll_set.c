@@ -28,7 +28,7 @@
 struct call {
     struct pollfd *fds;
     nfds_t count;
-    struct pollfd *kernel; /* room for that many entries, and one more */
+    struct pollfd *kernel; /* room for one entry more than `fds` */
     nfds_t count_max;      /* number of entries in `fds` */
     uint64_t bells;        /* bells to watch */
     bool others;           /* some descriptors are not connections */
@@ -150,7 +150,7 @@ static bool is_without_sleep(const struct call *call, int ready, uint64_t deadli
            (call->bells & via_sock_bells_adopted()) == 0 && !is_due(&slept_ticks, SLEEP_US);
 }
 
-/* Adds the kernel's events when so many connections are ready. */
+/* Adds the kernel's events. ready: number of connections with pipes that are ready. */
 static int ask_now(struct call *call, int ready)
 {
     int n = VIA_REAL(poll)(call->kernel, call->count, 0);

@@ -261,7 +261,7 @@ static bool is_answered(void *ctx)
 }
 
 /* After a record through slices only a peer that has announced its sleep gets a ring. The
- * announcement of a peer whose words go by frames may still be under way, so such a peer gets a
+ * announcement of a peer whose words go in frames may still be under way, so such a peer gets a
  * ring for each record. A peer that has answered was awake when it took the record. */
 static bool is_peer_asleep(void *ctx)
 {

@@ -24,7 +24,7 @@ struct via_fabric {
     unsigned char *mirror;    /* of the peer's segment */
     struct via_segment *lent; /* handle of the mirror if the host may read it; NULL: it may not */
     struct via_attach *lent_to;
-    bool counted; /* it counts as a connection that goes by frames */
+    bool counted; /* it counts as a connection that goes in frames */
     struct via_pipe_geometry geometry;
     size_t bytes;             /* of either segment */
     _Atomic uint32_t version; /* counts events that void old base addresses */
@@ -72,7 +72,7 @@ void via_fabric_follow(struct via_fabric *fabric);
 int via_fabric_push_word(struct via_fabric *fabric, size_t off, uint64_t *pushed, bool wait);
 
 /*
- * The mirror: fabric_mirror.c. For connections that go by frames from the start, the mirror is
+ * The mirror: fabric_mirror.c. For connections that go in frames from the start, the mirror is
  * registered at the host as a segment without access for others: the host then takes the bodies of
  * records from it, and they are not copied into the host's command pipe first. They stay there
  * until the peer has released the record, which is after all puts of it have arrived.

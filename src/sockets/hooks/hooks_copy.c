@@ -217,7 +217,7 @@ static ssize_t send_taken(struct via_op *op, const unsigned char *data, size_t b
     return done != 0 ? (ssize_t)done : n;
 }
 
-/* If poll() reports room, there is room for this many bytes. */
+/* Least room in a pipe of the kernel for which poll() reports POLLOUT. */
 #define SPLICE_BYTES (16u * 1024)
 
 /* Takes bytes out of the program's pipe, unless another thread has just read them. Returns bytes or

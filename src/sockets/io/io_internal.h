@@ -87,14 +87,14 @@ bool via_io_is_following(struct via_op *op);
  * kernel's bytes have been read, and returns the next step. */
 int via_rx_next(struct via_op *op);
 
-/* Discards up to that many of the kernel's bytes. Returns how many. */
+/* Discards at most `most` of the kernel's bytes. Returns the number discarded. */
 uint64_t via_io_drop(struct via_op *op, uint64_t most);
 
 /* From this size on it is worth determining the reader's CPU. */
 #define VIA_IO_LARGE_BYTES 4096u
 
-/* As long as the connection may still get pipes, the kernel gets at most this much at a time, and
- * then the call checks for pipes again: it may be the only call on the connection. */
+/* While the connection may still get pipes, a call gives the kernel at most VIA_IO_PIECE_BYTES at a
+ * time and then checks for pipes again: it may be the only call on the connection. */
 #define VIA_IO_PIECE_BYTES (64u * 1024)
 
 /* With the tx token: switches from the kernel span to the pipe, if the peer is ready for that. */

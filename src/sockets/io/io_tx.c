@@ -28,13 +28,13 @@
  * end. */
 #define ASK_US 100000u
 
-/* Bodies are stored past the caches if a call sends at least this many bytes, or when so many are
- * in the ring (of which the reader may have read a quarter of the ring). */
+/* Bodies are stored past the caches if a call sends at least PAST_CACHES_BYTES, or if the ring
+ * holds PAST_CACHES_QUEUED (of which the reader may have read a quarter of the ring). */
 #define PAST_CACHES_BYTES (32u * 1024)
 #define PAST_CACHES_QUEUED (96u * 1024)
 
-/* With the tx token: true if bytes go by the kernel, but possibly not all of this call's. Another
- * thread may be setting up the pipes, for which it needs no token. */
+/* With the tx token: true if bytes go through the kernel, but possibly not all of this call's.
+ * Another thread may be setting up the pipes, for which it needs no token. */
 static bool is_piecewise(const struct via_op *op)
 {
     return (!via_conn_has_pipes(op->conn) || op->side->tx.span != VIA_SPAN_PIPE) &&

@@ -35,8 +35,8 @@ static bool kernel_is_full(const struct via_op *op)
     return VIA_REAL(poll)(&pfd, 1, 0) == 0;
 }
 
-/* With both tokens: following bytes go by the kernel, from the next call on, until the peer has
- * read the pipe. */
+/* With both tokens: following bytes go through the kernel, from the next call on, until the peer
+ * has read the pipe. */
 static bool spill(struct via_op *op)
 {
     struct via_side *side = op->side;

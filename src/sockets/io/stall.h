@@ -7,7 +7,8 @@
 /*
  * The rule of stream_stall.h for a connection. Called before each sleep of a thread that waits for
  * room. Returns how long the thread may sleep until the next call, in nanoseconds; VIA_NEVER_NS: no
- * stall to watch; 0: do not sleep, the next bytes go by the kernel. No token is held, and no lock.
+ * stall to watch; 0: do not sleep, the next bytes go through the kernel. No token is held, and no
+ * lock.
  */
 uint64_t via_stall_watch(struct via_op *op);
 

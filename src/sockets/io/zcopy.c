@@ -22,7 +22,7 @@
 /* A receiver that has begun to fetch and makes no progress for this long does not wait for a CPU,
  * but is stopped. */
 #define STOPPED_NS VIA_SEC_NS
-/* After that so many sends are copied, twice as many each time. */
+/* Sends that are copied after such a failure: PAUSE_MIN, doubled each time up to PAUSE_MAX. */
 #define PAUSE_MIN 16u
 #define PAUSE_MAX 4096u
 /* Maximum of one system call: the sender sees progress, and may revoke in between. */

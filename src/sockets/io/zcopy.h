@@ -38,7 +38,7 @@ void via_zcopy_meet(struct via_conn *conn, int control_fd);
 
 void via_zcopy_sink_slowly(struct via_op *op, size_t bytes, int flags);
 
-/* A call begins that accepts up to that many bytes. flags: of recv(). */
+/* A call begins that accepts up to `bytes` bytes. flags: of recv(). */
 static inline void via_zcopy_sink(struct via_op *op, size_t bytes, int flags)
 {
     if (via_unlikely(bytes >= via_zcopy_least) || via_unlikely(op->side->rx.avail.sink != 0)) {

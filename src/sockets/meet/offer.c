@@ -28,7 +28,8 @@
 #define POLL_SELDOM_CALLS 256u
 #define GIVE_UP_CALLS 4096u
 #define GIVE_UP_BYTES (UINT64_C(64) << 20)
-/* A connection is worth pipes after some calls, or when it has moved this many bytes. */
+/* A connection gets pipes after some calls (via_rules.after_calls), or when it has moved
+ * WORTH_BYTES. */
 #define WORTH_BYTES (64u * 1024)
 
 /* Claims an end: only one thread of one process does the work of a phase. */

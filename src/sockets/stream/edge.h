@@ -9,8 +9,8 @@
 #include "core/pipe.h"
 
 /*
- * Defines an edge (EPOLLET) of a connection with pipes, some of whose bytes may still go by the
- * kernel. No I/O.
+ * Defines an edge (EPOLLET) of a connection with pipes, some of whose bytes may still go through
+ * the kernel. No I/O.
  *
  * The library records the causes of reported events: records, writers that found no room, ends. All
  * of these only grow; a cause that is new since the last report is an edge. What the kernel reports

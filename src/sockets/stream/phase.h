@@ -7,17 +7,17 @@
 #include <stdint.h>
 
 /*
- * The state machine of one end of a connection: whether its bytes go by the kernel or by pipes, and
- * what the end waits for. No I/O. docs/protocol.md section 17 draws it; tests/sockets/test_phase.c
- * tries every event in every phase; the simulator (sim/sockets) and the model
- * (tests/model/phase.pml) run this table with both ends.
+ * The state machine of one end of a connection: whether its bytes go through the kernel or by
+ * pipes, and what the end waits for. No I/O. docs/protocol.md section 17 draws it;
+ * tests/sockets/test_phase.c tries every event in every phase; the simulator (sim/sockets) and the
+ * model (tests/model/phase.pml) run this table with both ends.
  *
  * A phase is one byte, shared by all processes that hold the end, and changed only by
  * via_phase_apply(). _BUSY: one thread of one process does the work of the preceding phase; all
  * others do nothing.
  */
 enum via_phase {
-    /* Bytes go by the kernel connection, and pipes may still come: */
+    /* Bytes go through the kernel connection, and pipes may still come: */
     VIA_PHASE_NEW = 0,
     VIA_PHASE_PENDING = 1, /* connector: listens for its acceptor */
     VIA_PHASE_PENDING_BUSY = 2,
@@ -91,7 +91,7 @@ enum via_event {
 /* The end has left. */
 #define VIA_PHASES_GONE \
     (VIA_PHASES_LEAVING | VIA_PHASE_BIT(LEFT) | VIA_PHASE_BIT(LEFT_REPLAYING) | VIA_PHASE_BIT(OVER))
-/* The bytes go by the kernel, permanently. */
+/* The bytes go through the kernel, permanently. */
 #define VIA_PHASES_PLAIN (VIA_PHASE_BIT(PLAIN) | VIA_PHASES_GONE)
 /* Some bytes must be sent again before any other bytes. */
 #define VIA_PHASES_REPLAY \

@@ -26,10 +26,10 @@
  *
  * A writer that leaves the pipe may send the bytes that the reader may not have read once more
  * through the kernel, before it writes DEMOTE with the number of those bytes. A reader that has
- * read the pipe discards that many of the kernel's bytes. If the kernel has all of the unread bytes
- * (DEMOTE_WHOLE), the reader may also skip the pipe, and discard only the bytes that it had read
- * (via_stream_rx_skip). So the reader can leave for the kernel, too, whichever process then reads
- * there.
+ * read the pipe discards as many of the kernel's bytes as that number says. If the kernel has all
+ * of the unread bytes (DEMOTE_WHOLE), the reader may also skip the pipe, and discard only the bytes
+ * that it had read (via_stream_rx_skip). So the reader can leave for the kernel, too, whichever
+ * process then reads there.
  *
  * No function here does I/O. A clock is read only for the time at which a record was written. A tx
  * and an rx each belong to one thread at a time. The pipe's target must be mapped
@@ -282,7 +282,7 @@ void via_stream_rx_kernel_read(struct via_stream_rx *rx, size_t bytes);
 /* Bytes still to be read from the kernel (kernel_known must be true). */
 uint64_t via_stream_rx_kernel_left(const struct via_stream_rx *rx);
 
-/* With VIA_NEXT_AGAIN: that many bytes have been discarded. */
+/* With VIA_NEXT_AGAIN: the reader has discarded `bytes` bytes. */
 void via_stream_rx_dropped(struct via_stream_rx *rx, uint64_t bytes);
 /* If the kernel has all of the pipe's bytes, and nothing else follows in the pipe, stops reading
  * the pipe: the next bytes come by the kernel. True if it did. */
@@ -301,8 +301,7 @@ void via_stream_rx_allow_avail(struct via_stream_rx *rx, const struct via_avail_
 void via_stream_rx_sink(struct via_stream_rx *rx, uint64_t bytes);
 /* With VIA_NEXT_AVAIL, before fetching: 0, or -ECANCELED if the writer has revoked it. */
 int via_stream_rx_claim(struct via_stream_rx *rx);
-/* After fetching: reports that many more bytes as fetched, 0 for a check only, and ends the
- * claim. */
+/* After fetching: reports `bytes` more bytes as fetched, 0 for a check only, and ends the claim. */
 void via_stream_rx_pulled(struct via_stream_rx *rx, uint64_t bytes);
 /* Refuses the rest of the AVAIL, and ends the claim. */
 void via_stream_rx_refuse(struct via_stream_rx *rx);

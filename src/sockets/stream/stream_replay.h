@@ -47,7 +47,7 @@ void via_stream_replay_begin(struct via_stream_replay *replay, struct via_stream
                              uint32_t skip);
 /* Returns how many bytes come next, 0 when none are left. */
 size_t via_stream_replay_next(struct via_stream_replay *replay, const void **ret_data);
-/* That many of them have been sent. */
+/* `bytes` of the bytes that next() returned have been sent. */
 void via_stream_replay_sent(struct via_stream_replay *replay, size_t bytes);
 
 #endif

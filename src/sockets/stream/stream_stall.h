@@ -10,7 +10,7 @@
  * Both ends of a connection send, and neither reads. The kernel's buffers hold megabytes of such
  * data (tcp_wmem and tcp_rmem grow), the rings less: a program that works over TCP would hang. When
  * neither direction has moved for a while, although both writers wait for room, an end spills: it
- * writes DEMOTE, the following bytes go by the kernel, and by the pipe again when the peer has
+ * writes DEMOTE, the following bytes go through the kernel, and by the pipe again when the peer has
  * emptied it.
  *
  * Pure, as the rest of the stream. With both of an end's streams, before each sleep of a thread
@@ -34,7 +34,7 @@ struct via_stream_stall {
     uint64_t begin_ns; /* no progress since then; 0: one of the two ends does not wait */
     uint64_t read;     /* bytes that the peer had read by then */
     uint32_t taken;    /* records that this end had taken by then */
-    bool spills;       /* writes go by the kernel until the peer has read the pipe */
+    bool spills;       /* writes go through the kernel until the peer has read the pipe */
 };
 
 /* Quick check: false if the peer, from which there is nothing to read, does not wait as well. */

@@ -36,7 +36,7 @@ static struct via_stream_head new_head(const struct via_stream_tx *tx, enum via_
     return head;
 }
 
-/* Sends a record with that many bytes after the first. */
+/* Sends a record of the fixed bytes of `head` and `bytes` more of it. */
 static int send_head(struct via_stream_tx *tx, const struct via_stream_head *head, size_t bytes)
 {
     int rc = via_pipe_send(&tx->pipe, head, VIA_STREAM_HEAD_FIXED_BYTES + bytes, NULL, 0);
