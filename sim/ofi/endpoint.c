@@ -384,7 +384,7 @@ int sim_ofi_endpoint_open(struct fid_domain *domain, struct fi_info *info, struc
     static struct fi_ops_rma rma_ops = {.size = sizeof(rma_ops), .writemsg = post_write};
     struct sim_ofi_endpoint *endpoint = sim_alloc(sizeof(*endpoint));
     endpoint->node = via_container_of(domain, struct sim_ofi_node, domain);
-    endpoint->receives_in_order = info->rx_attr->comp_order == FI_ORDER_STRICT;
+    endpoint->receives_in_order = info->rx_attr->comp_order == VIA_OFI_ORDER_STRICT;
     endpoint->request =
         info->handle != NULL ? via_container_of(info->handle, struct sim_ofi_request, fid) : NULL;
     endpoint->ep.fid = (struct fid){.fclass = FI_CLASS_EP, .context = context, .ops = &ops};

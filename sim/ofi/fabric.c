@@ -480,7 +480,8 @@ static int fabric_open(struct fi_fabric_attr *attr, struct fid_fabric **ret_fabr
     return 0;
 }
 
-const struct via_ofi_library sim_ofi_library = {.getinfo = get_info,
+const struct via_ofi_library sim_ofi_library = {.has_completion_order = true,
+                                                .getinfo = get_info,
                                                 .freeinfo = sim_ofi_free_info,
                                                 .dupinfo = new_info,
                                                 .fabric = fabric_open,

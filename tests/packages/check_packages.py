@@ -36,6 +36,21 @@ viaduct status
 viaduct perf pingpong --iterations 1000
 viaduct run --host 1 -- true
 viaduct down
+# A link over libfabric, whose major version is 1 in Debian 12 and 2 in Debian 13.
+daemons=
+for i in 1 2; do
+    mkdir -m 700 /run/end$i
+    viaductd --foreground --host $i --rundir /run/end$i --link $((3 - i))=ofi:tcp://127.0.0.1:2947$((3 - i)),listen=127.0.0.1:2947$i \
+        > /tmp/end$i.log 2>&1 &
+    daemons="$daemons $!"
+done
+for n in $(seq 600); do grep -q 'link 0 .* up' /tmp/end1.log && grep -q 'link 0 .* up' /tmp/end2.log && break; sleep 0.1; done
+cat /tmp/end1.log /tmp/end2.log
+grep -q 'link 0 .* up' /tmp/end1.log
+grep -q 'link 0 .* up' /tmp/end2.log
+kill $daemons
+wait $daemons || true
+rm -r /run/end1 /run/end2 /tmp/end1.log /tmp/end2.log
 cat > /tmp/echo.py <<'END'
 import socket, threading
 listener = socket.create_server(("127.0.0.1", 0))

@@ -54,7 +54,8 @@ static struct fi_info *make_hints(const struct via_ofi_library *library, const c
     hints->tx_attr->msg_order = order;
     hints->rx_attr->msg_order = order;
     /* Order of messages does not imply order of their completions. */
-    hints->rx_attr->comp_order = VIA_MUTANT(OFI_ANY_ORDER) ? FI_ORDER_NONE : FI_ORDER_STRICT;
+    bool asks = library->has_completion_order && !VIA_MUTANT(OFI_ANY_ORDER);
+    hints->rx_attr->comp_order = asks ? VIA_OFI_ORDER_STRICT : 0;
     hints->fabric_attr->prov_name = strdup(provider);
     if (hints->fabric_attr->prov_name == NULL) {
         library->freeinfo(hints);

@@ -49,6 +49,7 @@ static int load(struct via_error *err)
                            FI_MAJOR(version()), FI_MINOR(version()));
     }
     if (rc == 0) {
+        library.has_completion_order = FI_MAJOR(version()) < 2;
         rc = find(handle, "fi_getinfo", "FABRIC_1.3", &library.getinfo, err);
     }
     if (rc == 0) {
