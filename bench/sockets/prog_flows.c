@@ -20,10 +20,7 @@
  *     prog_flows memcpy BYTES SECONDS [2]
  *         what a stream through memory could be, by one process or two; {"bytes_per_second":B}
  */
-#include <arpa/inet.h>
 #include <errno.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
@@ -40,6 +37,8 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "tests/sockets/dial.h"
 
 #define CONNECTIONS_MAX 18000
 #define THREADS_MAX 16
@@ -83,46 +82,6 @@ static unsigned char *buffer(size_t bytes)
 }
 
 /* --- connections ----------------------------------------------------------------------------- */
-
-static struct sockaddr_in address_of(char **argv)
-{
-    struct sockaddr_in addr = {.sin_family = AF_INET,
-                               .sin_port = htons((uint16_t)number(argv[1], 1, 65535))};
-    if (inet_pton(AF_INET, argv[0], &addr.sin_addr) != 1) {
-        errno = EINVAL;
-        die(argv[0]);
-    }
-    return addr;
-}
-
-static void no_delay(int fd)
-{
-    int on = 1;
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-}
-
-static int connect_to(char **argv)
-{
-    struct sockaddr_in addr = address_of(argv);
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd < 0 || connect(fd, (struct sockaddr *)&addr, sizeof(addr)) != 0) {
-        die("connect");
-    }
-    no_delay(fd);
-    return fd;
-}
-
-static int listen_at(char **argv)
-{
-    struct sockaddr_in addr = address_of(argv);
-    int on = 1;
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-    if (fd < 0 || bind(fd, (struct sockaddr *)&addr, sizeof(addr)) != 0 || listen(fd, 4096) != 0) {
-        die("listen");
-    }
-    return fd;
-}
 
 static void send_all(int fd, const void *data, size_t bytes)
 {

@@ -17,11 +17,8 @@
  * {"median_us":M,"p99_us":P}, connect
  * {"per_second":N}.
  */
-#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -32,6 +29,8 @@
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "dial.h"
 
 static double now_s(void)
 {
@@ -69,33 +68,6 @@ static _Noreturn void die(const char *attempt)
     exit(1);
 }
 
-static struct sockaddr_in address_of(char **argv)
-{
-    struct sockaddr_in addr = {.sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(argv[1]))};
-    if (inet_pton(AF_INET, argv[0], &addr.sin_addr) != 1) {
-        errno = EINVAL;
-        die(argv[0]);
-    }
-    return addr;
-}
-
-static void no_delay(int fd)
-{
-    int on = 1;
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-}
-
-static int connect_to(char **argv)
-{
-    struct sockaddr_in addr = address_of(argv);
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd < 0 || connect(fd, (struct sockaddr *)&addr, sizeof(addr)) != 0) {
-        die("connect");
-    }
-    no_delay(fd);
-    return fd;
-}
-
 /* --- the server: one process per connection -------------------------------------------------- */
 
 static void send_back(int fd)
@@ -118,18 +90,6 @@ static void send_back(int fd)
     errno = n < 0 ? errno : 0;
     is_told();
     close(fd);
-}
-
-static int listen_at(char **argv)
-{
-    struct sockaddr_in addr = address_of(argv);
-    int on = 1;
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-    if (fd < 0 || bind(fd, (struct sockaddr *)&addr, sizeof(addr)) != 0 || listen(fd, 256) != 0) {
-        die("listen");
-    }
-    return fd;
 }
 
 static int accept_one(int listen_fd)

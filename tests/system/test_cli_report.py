@@ -87,6 +87,22 @@ class Report(cli.Case):
         widths = [float(width) for width in re.findall(r'<rect [^>]*width="([\d.]+)"', text)]
         self.assertGreater(len(widths), 2)
 
+    def test_scales_reach_the_largest_value_and_marks_cross_no_figure(self):
+        rows = [{"measure": name, "unit": "s", "against": "TCP", "base": [1], "viaduct": [1], "times_better": value, "target": target,
+                 "met": value >= target} for name, value, target in (("huge", 154953, 1), ("near", 1.81, 2), ("far", 1.81, 100))]
+        self.put("bench_sockets.json", rows)
+        self.good("report", "--bench", self.folder)
+        with open(os.path.join(self.folder, "report.html"), encoding="utf-8") as file:
+            svg = xml.etree.ElementTree.fromstring(re.search(r"<svg.*?</svg>", file.read(), re.S).group())
+        scale = [float(t.text.replace(",", "")) for t in svg.iter("text") if t.get("text-anchor") == "middle"]
+        self.assertGreaterEqual(max(scale), 154953 / 10)
+        self.assertLess(len(scale), 12)
+        marks = [(float(line.get("x1")), float(line.get("y1"))) for line in svg.iter("line") if line.get("stroke-width") == "2" and line.get("stroke")]
+        figures = [(float(t.get("x")), float(t.get("y"))) for t in svg.iter("text") if t.text == "1.81"]
+        self.assertEqual((len(marks), len(figures)), (3, 2))
+        for (mark, _), (figure, _) in zip(marks[1:], figures):
+            self.assertFalse(figure - 4 < mark < figure + 30, (mark, figure))
+
     def test_wrong_use(self):
         self.bad("report", "--bench", self.folder, says="no bench_*.json there")
         self.bad("report", "--bench", os.path.join(self.folder, "none"), says="No such file")

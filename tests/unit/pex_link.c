@@ -193,6 +193,19 @@ void pex_link_close(struct pex_link *link)
     free(link);
 }
 
+enum pex_link_kind pex_link_kind_of(const void *state)
+{
+    const enum pex_link_kind *kind = state;
+    return *kind;
+}
+
+int pex_link_tear_down(void **state)
+{
+    pex_link_close(*state);
+    assert_null(via_pex_find("test"));
+    return 0;
+}
+
 /* --- turns --- */
 
 void pex_link_turn(struct pex_link *link, unsigned count)

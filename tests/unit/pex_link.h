@@ -64,4 +64,18 @@ uint64_t pex_link_events(struct pex_link *link, unsigned side, uint64_t mask);
 void pex_link_check_data(struct pex_link *link);
 const char *pex_link_error(const struct pex_link *link, unsigned side);
 
+/* --- tests of cmocka whose *state is a link --- */
+
+/* In set_up(): the kind that PEX_LINK_TEST() has put into *state. */
+enum pex_link_kind pex_link_kind_of(const void *state);
+/* Closes the link, and checks that its chip has gone. */
+int pex_link_tear_down(void **state);
+#define PEX_LINK_TEST(name, set_up, kind)                                      \
+    cmocka_unit_test_prestate_setup_teardown(name, set_up, pex_link_tear_down, \
+                                             &(enum pex_link_kind){PEX_LINK_##kind})
+/* A test for each kind of link with a DMA function. */
+#define PEX_LINK_TESTS(name, set_up)                                      \
+    PEX_LINK_TEST(name, set_up, MODEL), PEX_LINK_TEST(name, set_up, NT1), \
+        PEX_LINK_TEST(name, set_up, PAIR), PEX_LINK_TEST(name, set_up, USER)
+
 #endif

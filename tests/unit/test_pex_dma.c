@@ -22,9 +22,9 @@
 #define SOURCE_BYTES 16384u
 static unsigned char source[SOURCE_BYTES] __attribute__((aligned(4096)));
 
-static int set_up(void **state, enum pex_link_kind kind)
+static int set_up(void **state)
 {
-    struct pex_link *link = pex_link_new(kind, true);
+    struct pex_link *link = pex_link_new(pex_link_kind_of(*state), true);
     struct via_port *port = link->end[0].port;
     *state = link;
     assert_int_equal(port->caps.dma_depth, 60);
@@ -33,33 +33,6 @@ static int set_up(void **state, enum pex_link_kind kind)
     }
     assert_int_equal(via_pex_driver.memory_register(port, source, sizeof(source), NULL), 0);
     assert_int_equal(via_pex_driver.memory_register(port, source, 4096, NULL), -EBUSY);
-    return 0;
-}
-
-static int set_up_model(void **state)
-{
-    return set_up(state, PEX_LINK_MODEL);
-}
-
-static int set_up_nt1(void **state)
-{
-    return set_up(state, PEX_LINK_NT1);
-}
-
-static int set_up_pair(void **state)
-{
-    return set_up(state, PEX_LINK_PAIR);
-}
-
-static int set_up_user(void **state)
-{
-    return set_up(state, PEX_LINK_USER);
-}
-
-static int tear_down(void **state)
-{
-    pex_link_close(*state);
-    assert_null(via_pex_find("test"));
     return 0;
 }
 
@@ -350,26 +323,20 @@ static void a_function_that_started_anew_is_not_used_before_its_proof(void **sta
     assert_int_equal(take_dma(link, 0, 2), 0);
 }
 
-#define TESTS(name)                                                    \
-    cmocka_unit_test_setup_teardown(name, set_up_model, tear_down),    \
-        cmocka_unit_test_setup_teardown(name, set_up_nt1, tear_down),  \
-        cmocka_unit_test_setup_teardown(name, set_up_pair, tear_down), \
-        cmocka_unit_test_setup_teardown(name, set_up_user, tear_down)
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TESTS(dma_survives_the_engines_errata),
-        TESTS(an_engine_that_stalls_is_aborted),
-        TESTS(an_engine_that_hangs_is_cut_off),
-        TESTS(dma_over_the_end_of_a_link_is_told),
-        cmocka_unit_test_setup_teardown(a_server_that_starts_anew_is_found, set_up_user, tear_down),
+        PEX_LINK_TESTS(dma_survives_the_engines_errata, set_up),
+        PEX_LINK_TESTS(an_engine_that_stalls_is_aborted, set_up),
+        PEX_LINK_TESTS(an_engine_that_hangs_is_cut_off, set_up),
+        PEX_LINK_TESTS(dma_over_the_end_of_a_link_is_told, set_up),
+        PEX_LINK_TEST(a_server_that_starts_anew_is_found, set_up, USER),
         cmocka_unit_test_setup_teardown(an_engine_that_does_not_answer_is_cut_off, set_up_slow,
-                                        tear_down),
+                                        pex_link_tear_down),
         cmocka_unit_test_setup_teardown(threads_wake_after_the_interrupt_is_cleared, set_up_slow,
-                                        tear_down),
+                                        pex_link_tear_down),
         cmocka_unit_test_setup_teardown(a_function_that_started_anew_is_not_used_before_its_proof,
-                                        set_up_slow, tear_down),
+                                        set_up_slow, pex_link_tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

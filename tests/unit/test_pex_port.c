@@ -29,13 +29,6 @@ static int set_up_pair(void **state)
     return 0;
 }
 
-static int tear_down(void **state)
-{
-    pex_link_close(*state);
-    assert_null(via_pex_find("test"));
-    return 0;
-}
-
 /* --- */
 
 static void a_pulled_cable_is_noticed_and_mended(void **state)
@@ -605,8 +598,8 @@ static void registers_beside_a_mapped_window_are_mapped_too(void **state)
     via_pex_free(model);
 }
 
-#define PAIR_TEST(name) cmocka_unit_test_setup_teardown(name, set_up_pair, tear_down)
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define PAIR_TEST(name) cmocka_unit_test_setup_teardown(name, set_up_pair, pex_link_tear_down)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, pex_link_tear_down)
 
 int main(void)
 {

@@ -19,42 +19,15 @@
 
 static unsigned char source[8192] __attribute__((aligned(4096)));
 
-static int set_up(void **state, enum pex_link_kind kind)
+static int set_up(void **state)
 {
-    struct pex_link *link = pex_link_new(kind, true);
+    struct pex_link *link = pex_link_new(pex_link_kind_of(*state), true);
     *state = link;
     for (unsigned i = 0; i < sizeof(source); i++) {
         source[i] = (unsigned char)(i * 7);
     }
     struct via_port *port = link->end[0].port;
     assert_int_equal(via_pex_driver.memory_register(port, source, sizeof(source), NULL), 0);
-    return 0;
-}
-
-static int set_up_model(void **state)
-{
-    return set_up(state, PEX_LINK_MODEL);
-}
-
-static int set_up_nt1(void **state)
-{
-    return set_up(state, PEX_LINK_NT1);
-}
-
-static int set_up_pair(void **state)
-{
-    return set_up(state, PEX_LINK_PAIR);
-}
-
-static int set_up_user(void **state)
-{
-    return set_up(state, PEX_LINK_USER);
-}
-
-static int tear_down(void **state)
-{
-    pex_link_close(*state);
-    assert_null(via_pex_find("test"));
     return 0;
 }
 
@@ -251,25 +224,16 @@ static void a_server_that_starts_anew_is_probed(void **state)
     }
 }
 
-#define TESTS(name)                                                    \
-    cmocka_unit_test_setup_teardown(name, set_up_model, tear_down),    \
-        cmocka_unit_test_setup_teardown(name, set_up_nt1, tear_down),  \
-        cmocka_unit_test_setup_teardown(name, set_up_pair, tear_down), \
-        cmocka_unit_test_setup_teardown(name, set_up_user, tear_down)
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TESTS(a_requester_that_the_chip_refuses_is_noticed),
-        cmocka_unit_test_setup_teardown(each_end_finds_out_for_itself, set_up_model, tear_down),
-        TESTS(an_engine_with_errata_is_used),
-        cmocka_unit_test_setup_teardown(an_engine_that_fails_is_asked_again, set_up_model,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(an_engine_that_hangs_does_not_keep_the_link_down,
-                                        set_up_model, tear_down),
-        TESTS(a_probe_over_the_end_of_a_link),
-        cmocka_unit_test_setup_teardown(a_server_that_starts_anew_is_probed, set_up_user,
-                                        tear_down),
+        PEX_LINK_TESTS(a_requester_that_the_chip_refuses_is_noticed, set_up),
+        PEX_LINK_TEST(each_end_finds_out_for_itself, set_up, MODEL),
+        PEX_LINK_TESTS(an_engine_with_errata_is_used, set_up),
+        PEX_LINK_TEST(an_engine_that_fails_is_asked_again, set_up, MODEL),
+        PEX_LINK_TEST(an_engine_that_hangs_does_not_keep_the_link_down, set_up, MODEL),
+        PEX_LINK_TESTS(a_probe_over_the_end_of_a_link, set_up),
+        PEX_LINK_TEST(a_server_that_starts_anew_is_probed, set_up, USER),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
