@@ -163,7 +163,8 @@ int via_cli_down(int argc, char **argv)
     if (code >= 0) {
         return code;
     }
-    int rc = via_fabric_init(&fabric, name, &err);
+    int rc =
+        host != 0 ? via_fabric_locate(&fabric, name, &err) : via_fabric_init(&fabric, name, &err);
     if (rc == 0) {
         rc = host != 0 ? stop_host(&fabric, host, &err) : down(&fabric, &err);
     }

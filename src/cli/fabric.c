@@ -233,14 +233,16 @@ int via_fabric_load(struct via_fabric *fabric, struct via_error *err)
     return rc;
 }
 
+int via_fabric_locate(struct via_fabric *fabric, const char *name, struct via_error *err)
+{
+    int rc = via_fabric_init(fabric, name, err);
+    return rc == 0 && name == NULL ? via_rundir_default(NULL, &fabric->rundir, err) : rc;
+}
+
 int via_fabric_open(struct via_fabric *fabric, const char *name, struct via_error *err)
 {
     unsigned local;
-    int rc = via_fabric_init(fabric, name, err);
-    if (rc == 0 && name == NULL) {
-        /* Where a machine's daemon is, and no fabric is named, that is meant. */
-        rc = via_rundir_default(NULL, &fabric->rundir, err);
-    }
+    int rc = via_fabric_locate(fabric, name, err);
     if (rc != 0) {
         return rc;
     }

@@ -52,6 +52,9 @@ struct via_fabric {
 int via_fabric_init(struct via_fabric *fabric, const char *name,
                     struct via_error *err) VIA_MUST_CHECK;
 
+/* The same, but without a name the run directory of the machine's daemon if there is one. */
+int via_fabric_locate(struct via_fabric *fabric, const char *name, struct via_error *err);
+
 /*
  * The fabric that a user means by this name, or NULL: that of the machine's daemon, where
  * there is one and no fabric is named, else one that `up` has made. Errors as of load.

@@ -167,7 +167,9 @@ int via_cli_ip(int argc, char **argv)
     if (!up && !down && strcmp(word, "status") != 0) {
         return via_cli_usage(argv[0], "'%s': not one of status, up, down", word);
     }
-    int rc = via_fabric_init(&fabric, name, &err);
+    /* `up` and `down` are for emulated fabrics. */
+    int rc =
+        up || down ? via_fabric_init(&fabric, name, &err) : via_fabric_locate(&fabric, name, &err);
     if (rc == 0) {
         rc = up ? start(&fabric, &err) : down ? end(&fabric, &err) : show(&fabric, json, &err);
     }

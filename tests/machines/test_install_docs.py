@@ -80,6 +80,12 @@ class NMachines(machines_case.Case):
         # Another key, by a reload: both ends report it.
         self.sh(2, "viaduct cut 1 2 && viaduct mend 1 2")
         self.assertTrue(wait_for(lambda: self.sh(2, "viaduct status").count(" up ") == 6))
+        # Commands of operations.md that take the machine's daemon, without a fabric or a run directory named.
+        self.assertIn("no /run/viaduct/host-*.ip", self.sh(2, "viaduct ip 2>&1", code=1))
+        self.sh(2, "viaduct top --once && viaduct metrics && viaduct reload")
+        self.assertEqual(self.sh(2, "viaduct down --host 3"), "host 3: its daemon ends\n")
+        self.assertTrue(wait_for(lambda: not self.lab[3].pids("viaductd")))
+        self.assertEqual(self.sh(2, "viaduct down --host 2"), "host 2: its daemon ends\n")
 
     def test_a_rule_for_the_port(self):
         (rule,) = [block for block in blocks("security.md", "## The wire", "## IP over the fabric") if block.startswith("nft ")]
