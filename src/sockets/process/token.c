@@ -18,8 +18,8 @@
 #define PAUSES_GIVE 100u
 /* Limit of a sleep: a wake-up may be lost, and a holder may be killed. */
 #define SLEEP_NS VIA_MSEC_NS
-/* So often a thread sleeps that holds a mutex: a signal handler that has interrupted the token's
- * holder may wait for that mutex. */
+/* Sleeps of a thread that holds a mutex: a signal handler that has interrupted the token's holder
+ * may wait for that mutex. */
 #define SLEEPS_LOCKED 2u
 
 struct waiting {
