@@ -2,6 +2,7 @@
 # "viaduct-sim paper": a figure outside its bound, a wrong scenario and wrong usage each have their exit code and text.
 set -eu
 sim=$VIADUCT_BUILD_DIR/viaduct-sim
+model=$VIADUCT_BUILD_DIR/tests/viaduct-sim-papers # without sanitizers, whose runtime alone takes most of the time
 scenarios=$VIADUCT_SOURCE_DIR/sim/scenarios
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
@@ -16,7 +17,7 @@ expect() {
     code=$1 words=$2
     shift 2
     status=0
-    text=$("$sim" paper "$@" 2>&1) || status=$?
+    text=$("$sim" paper --model "$model" "$@" 2>&1) || status=$?
     [ "$status" = "$code" ] || fail "paper $*: exit code $status, expected $code: $text"
     printf '%s\n' "$text" | grep -qF -- "$words" || fail "paper $*: no '$words' in: $text"
 }

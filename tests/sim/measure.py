@@ -10,6 +10,8 @@ import sys
 import tempfile
 
 SIM = os.path.join(os.environ["VIADUCT_BUILD_DIR"], "viaduct-sim")
+# Without sanitizers, whose runtime alone takes most of the time.
+MODEL = os.path.join(os.environ["VIADUCT_BUILD_DIR"], "tests", "viaduct-sim-papers")
 SCENARIOS = pathlib.Path(os.environ["VIADUCT_SOURCE_DIR"]) / "sim/scenarios"
 EXAMPLES = SCENARIOS / "examples"
 failures = []
@@ -20,13 +22,13 @@ def check(condition, what):
         failures.append(what)
 
 
-def run(*args):
-    return subprocess.run([SIM, "measure", "--parts", str(SCENARIOS / "parts.ini"), *args], capture_output=True, text=True, check=False)
+def run(*args, model=MODEL):
+    return subprocess.run([SIM, "measure", "--model", model, "--parts", str(SCENARIOS / "parts.ini"), *args], capture_output=True, text=True, check=False)
 
 
-def measure(path):
+def measure(path, model=MODEL):
     """{"one way": us, "read": us, ("pio", bytes): us, ("uncached", bytes): us, ("dma", bytes): us}"""
-    result = run(str(path))
+    result = run(str(path), model=model)
     if result.returncode != 0:
         sys.exit(f"FAILED: measure {path}: exit code {result.returncode}: {result.stderr}")
     found, kind = {}, ""
@@ -133,7 +135,7 @@ def physics(folder, count, seed):
 
 
 def examples():
-    names = {path.stem: measure(path) for path in sorted(EXAMPLES.glob("*.ini"))}
+    names = {path.stem: measure(path, SIM) for path in sorted(EXAMPLES.glob("*.ini"))}
     check(len(names) == 5, f"the examples: {list(names)}")
     check(names["gen3-x8-pair"]["one way"] < names["gen3-x8-one-switch"]["one way"] < names["gen3-x8-two-switches"]["one way"],
           "a switch more takes no time")

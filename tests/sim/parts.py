@@ -11,6 +11,8 @@ import tempfile
 
 BIN = os.environ["VIADUCT_BUILD_DIR"]
 SIM = os.path.join(BIN, "viaduct-sim")
+# Without sanitizers, whose runtime alone takes most of the time.
+MODEL = os.path.join(BIN, "tests", "viaduct-sim-papers")
 SCENARIOS = pathlib.Path(os.environ["VIADUCT_SOURCE_DIR"]) / "sim/scenarios"
 failures = []
 
@@ -75,7 +77,7 @@ def measured(folder, scenario):
         parts, count = re.subn(rf"(?ms)(^\[{section}\]$(?:(?!^\[).)*?^{key} = )[^\n]*", rf"\g<1>{value} {unit} [chosen] x", parts)
         assert count == 1, (section, key)
     parts = re.sub(r"(?m)^mrrs = .*", "mrrs = 512 B [chosen] x", parts)
-    text = subprocess.run([SIM, "measure", "--parts", write(folder, "true.ini", parts), scenario], capture_output=True, text=True, check=True).stdout
+    text = subprocess.run([SIM, "measure", "--model", MODEL, "--parts", write(folder, "true.ini", parts), scenario], capture_output=True, text=True, check=True).stdout
     load_ns = 1e3 * float(re.search(r"(?m)^read +([\d.]+)", text).group(1))
     rows, kind = [{"way": "memcpy", "bytes": 1 << 20, "median_ns": 1, "bytes_per_second": TRUE[("memory", "copy")][0] * 1e6}], None
     for line in text.splitlines():
@@ -93,7 +95,7 @@ def measured(folder, scenario):
 
 
 def run(folder, *args):
-    return subprocess.run([SIM, "parts", "--output", os.path.join(folder, "out"), *args], capture_output=True, text=True, check=False)
+    return subprocess.run([SIM, "parts", "--model", MODEL, "--output", os.path.join(folder, "out"), *args], capture_output=True, text=True, check=False)
 
 
 def value(text, section, key):

@@ -24,6 +24,10 @@ for row in rows:
         assert row["links"] == links[row["shape"]](row["hosts"]), row
         assert row["hops"] == hops[row["shape"]](row["hosts"]), row
 ' || fail "not what it is: $json"
+for fabric in "ring 128" "chain 300" "torus 144" "star 128"; do
+    # shellcheck disable=SC2086
+    "$sim" scale-json $fabric >/dev/null || fail "$fabric hosts"
+done
 for args in "--hosts 2" "--hosts 1025" "--hosts 16," "--hosts x" "--shape spiral" "more" "--bad"; do
     # shellcheck disable=SC2086
     if text=$("$sim" scale $args 2>&1); then
