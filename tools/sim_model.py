@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
 """The cost model of viaduct-sim, asked by scripts: "viaduct-sim model" (sim/paper/command.h)."""
+import ctypes
 import math
 import os
 import signal
@@ -10,6 +11,11 @@ import sys
 def scenarios(folder):
     """Those that are installed with the program in that folder."""
     return os.path.join(folder, "..", "share", "viaduct", "scenarios")
+
+
+def die_with_parent():
+    """For preexec_fn: a signal that ends the script ends the simulation, too."""
+    ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
 
 
 class Failure(Exception):
