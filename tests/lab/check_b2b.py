@@ -12,7 +12,7 @@ FUNCTION = test_quick.FUNCTION
 
 class Lab(test_quick.Lab):
     def links_of(self, host):
-        return ("%d=pex:%s,window=1MiB,b2b=%d" % (3 - host, FUNCTION, host - 1),)
+        return ("%d=pex:%s,window=1MiB,slices,b2b=%d" % (3 - host, FUNCTION, host - 1),)
 
     def start(self):
         self.build_image()
@@ -37,6 +37,10 @@ class BackToBack(test_quick.Pair):
         self.send_both_ways()
         for host in self.guests:
             self.assertNotRegex(self.guests[host].run("cat /tmp/viaductd.log"), "does not answer")
+
+    def test_b_processes_store_through_slices_of_the_bar(self):
+        self.both_wait("up")
+        self.put_by_slices()
 
 
 if __name__ == "__main__":

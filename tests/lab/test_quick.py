@@ -45,6 +45,12 @@ class Pair(lab_hosts.Case):
             guest.run(lab_hosts.deliver(host) + "send %d %d 500 50" % (3 - host, COUNT), lab_hosts.HANG_S)
             self.wait_received(3 - host, COUNT)
 
+    def put_by_slices(self):
+        self.guests[2].run("sleep 1000 | %smemory 1 65536 >/tmp/memory 2>&1 &" % lab_hosts.deliver(2))
+        self.guests[1].run(lab_hosts.deliver(1) + "put 2 1024 0.2", lab_hosts.HANG_S)
+        self.assertRegex(self.guests[1].run("viaduct metrics"), r'(?m)^viaduct_slice_puts_total{host="1"} [1-9]')
+        self.assertEqual(self.lab.state(1, 2), "up")
+
 
 class Quick(Pair):
     kind = Lab
@@ -66,10 +72,7 @@ class Quick(Pair):
 
     def test_b_processes_store_through_slices_of_the_bar(self):
         self.both_wait("up")
-        self.guests[2].run("sleep 1000 | %smemory 1 65536 >/tmp/memory 2>&1 &" % lab_hosts.deliver(2))
-        self.guests[1].run(lab_hosts.deliver(1) + "put 2 1024 0.2", lab_hosts.HANG_S)
-        self.assertRegex(self.guests[1].run("viaduct metrics"), r'(?m)^viaduct_slice_puts_total{host="1"} [1-9]')
-        self.assertEqual(self.lab.state(1, 2), "up")
+        self.put_by_slices()
 
     def test_c_a_bar_is_measured_write_combined_and_uncached(self):
         """This test runs last: it ends the daemon, and its stores overwrite the memory behind the BAR."""
