@@ -100,7 +100,7 @@ def ring():
     a latency by 1 %, a throughput by 2 % at most; no link carries more than it can."""
     rng, model = random.Random(2), Ring()
     ceiling = link_rate(8, 128 / 130, 8, 256, 115) * 256 / 280 / 1e6
-    for _ in range(12):
+    for _ in range(6):
         case = hosts, threads, size = rng.randint(3, 5), rng.choice((1, 2, 4, 8)), rng.choice((4096, 16384, 65536, 262144, 1048576))
         puts = 250
         put, latency = model.ask(*case, puts)
