@@ -275,7 +275,8 @@ int via_top_screen(const char *name, unsigned interval_ms, struct via_error *err
     setlocale(LC_CTYPE, "");
     SCREEN *terminal = newterm(NULL, stdout, stdin);
     if (terminal == NULL) {
-        return via_error_set(err, -ENOTTY, "the terminal: TERM names none that is known here");
+        return via_error_set(err, -ENOTTY,
+                             "the terminal: TERM names no type that this machine knows");
     }
     struct sigaction end = {.sa_handler = on_signal};
     sigaction(SIGTERM, &end, NULL);

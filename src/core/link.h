@@ -92,7 +92,7 @@ struct via_link {
 int via_greet_start(struct via_node *node, struct via_link *link, uint64_t now_ns);
 /*
  * Takes what the peer said. 1: the greeting is complete, via_link.geometry holds and my inbox is
- * clear for it. 0: not yet. -EPROTO: the peer broke the rules. -ETIMEDOUT: it says nothing.
+ * clear for it. 0: not yet. -EPROTO: the peer broke the rules. -ETIMEDOUT: it sends nothing.
  * -ECONNREFUSED: refused, *ret_state says why (BAD_*), and via_link_status has the numbers.
  */
 int via_greet_poll(struct via_node *node, struct via_link *link, uint64_t now_ns,

@@ -297,7 +297,7 @@ static int wait_step(struct via_client_tcp *tcp, struct wait *wait, short events
     }
     nap(tcp, events);
     if (is_given_up(tcp, wait)) {
-        return via_client_error(-EHOSTUNREACH, "host %u, segment: not heard of for %llu ms",
+        return via_client_error(-EHOSTUNREACH, "host %u, segment: no frame of its host for %llu ms",
                                 tcp->host,
                                 (unsigned long long)(tcp->attach->tcp_lost_ns_max / VIA_MSEC_NS));
     }

@@ -166,7 +166,7 @@ static int parse_answer(const struct call *call, json_t **ret_answer, struct via
     bool unreachable = json_is_true(json_object_get(answer, "unreachable"));
     int rc = json_is_false(ok) && error != NULL
                  ? via_error_set(err, unreachable ? -EHOSTUNREACH : -EREMOTEIO, "%s", error)
-                 : via_error_set(err, -EPROTO, "the answer says neither ok nor error");
+                 : via_error_set(err, -EPROTO, "the answer has neither ok nor error");
     json_decref(answer);
     return rc;
 }

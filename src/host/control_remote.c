@@ -73,7 +73,7 @@ static int check_destination(struct via_host *host, uint16_t destination, struct
         return via_error_set(err, -EHOSTUNREACH, "unreachable for %llu s",
                              (unsigned long long)((host->now_ns - peer->lost_ns) / VIA_SEC_NS));
     }
-    return via_error_set(err, -EHOSTUNREACH, "it has never been heard of");
+    return via_error_set(err, -EHOSTUNREACH, "this host has received nothing from it");
 }
 
 /* A place for the call of a user. NULL: none now; not before *ret_free_ns, if that is not past. */

@@ -182,7 +182,7 @@ static void ask_other(struct connection *connection, json_t *request, json_int_t
         return;
     }
     if (getsockopt(connection->source.fd, SOL_SOCKET, SO_PEERCRED, &peer, &peer_bytes) != 0) {
-        answer_unreachable(connection, "who asks is not known");
+        answer_unreachable(connection, "the user of this connection is not known");
         return;
     }
     via_rights_user_of(connection->source.fd, &peer, &user);

@@ -281,7 +281,7 @@ static bool arrived(struct via_host *host, uint16_t source, const void *data, ui
     int rc = via_directory_take(&host->directory.table, source, data, bytes, host->now_ns);
     if (rc == -EPROTO) {
         via_host_warn(host, VIA_HOST_WARNS_DIRECTORY, source,
-                      "host %u: host %u says nonsense of itself: %u bytes are dropped",
+                      "host %u: host %u sends an invalid directory entry: %u bytes are dropped",
                       host->config.host, source, bytes);
     }
     host->directory.heard |= rc == 1;

@@ -269,8 +269,7 @@ void via_launch_receive(struct via_launch *launch, struct via_launch_machine *ma
     while (via_launch_machine_is_there(machine) &&
            (result = via_launch_link_take(&machine->link, &frame, &err)) == 1) {
         if (!on_frame(launch, machine, &frame)) {
-            snprintf(text, sizeof(text), "oshrun there says what it must not (message %u)",
-                     frame.type);
+            snprintf(text, sizeof(text), "oshrun there sent an invalid message (%u)", frame.type);
             via_launch_lose(launch, machine, text);
             return;
         }

@@ -33,7 +33,7 @@ static const char usage_text[] =
     "  --fabric NAME     the fabric (default: $VIADUCT_FABRIC, else \"default\")\n"
     "  --agent COMMAND   what reaches a machine, given its name and a command (ssh)\n"
     "  --rundir DIR      where the daemons of the machines have their sockets\n"
-    "  --lost-after S    a machine that says nothing for S seconds is lost (10)\n"
+    "  --lost-after S    a machine that sends nothing for S seconds is lost (10)\n"
     "  --timeout S       end the job after S seconds, with exit code 124\n"
     "  --tag             put [PE] before each line of output\n"
     "  --trace           what each PE of the running jobs waits for (the same: SIGQUIT)\n"

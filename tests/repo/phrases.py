@@ -54,7 +54,7 @@ TEXTS = [
     (r"(?:goes|go|went) by", "'goes through the kernel', 'is sent in frames', 'is copied by DMA', 'obeys the greater number'"),
     (r"of no use", "say what fails: 'an engine that refuses', 'does not support it'"),
     (r"what there (?:is|was)", "name the things: 'the part that was made', 'half of the limit'"),
-    (r"(?:is|are) (?:not |no longer )?heard(?: any more)?", "name the messages: 'its frames arrive', 'its requests wait'"),
+    (r"(?:is|are|was|were|been) (?:not |no longer )?heard(?: of| any more)?|heard of", "name the messages: 'its frames arrive', 'its requests wait'"),
     (r"(?:know|knows|knew) nothing of", "say what it lacks: 'can not see', 'does not depend on', 'the segment does not exist there'"),
     (r"nothing tells", "name the reporter: 'the kernel does not report when'"),
 ]

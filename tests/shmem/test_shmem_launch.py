@@ -285,7 +285,7 @@ class Agents(shmem_lab.Case):
         done = subprocess.run([OSHRUN, "-n", "2", "--hosts", "far", "--agent", path, END],
                               stdin=subprocess.DEVNULL, capture_output=True, text=True,
                               timeout=60, check=False)
-        self.assertIn("on far: the machine is lost: oshrun there says what it must not (message %d)" % ENDED,
+        self.assertIn("on far: the machine is lost: oshrun there sent an invalid message (%d)" % ENDED,
                       done.stderr)
         self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
         self.assertIn(done.returncode, range(1, 128), done.stderr)

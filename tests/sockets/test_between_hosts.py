@@ -402,7 +402,7 @@ class Carried(Hosts):
         client.stdout.close()
         if sum(e["bytes_pipe_tx"] for e in self.lines()) <= 102400:
             return HANG_S  # on a busy machine there may be no pipes
-        self.assertFalse(heard and then != "ends", "it heard of an end that was none")
+        self.assertFalse(heard and then != "ends", "an end was reported that was none")
         return took_s
 
     def mostly_by_pipes(self, run, tries=4):

@@ -158,7 +158,7 @@ CUT_S = 0.5
 WRITES = ((0, "killed", "-", SIZE, "both", "writes"), (0, "closes", "-", SIZE, "both", "writes"))
 
 
-# One end is killed after a number of bytes, and its peer prints how late it heard of that.
+# One end is killed after a number of bytes, and its peer prints the delay until it notices that.
 YOUNG = """
 import os, signal, socket, sys, time
 conn = socket.create_connection((sys.argv[1], int(sys.argv[2])))

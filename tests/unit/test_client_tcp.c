@@ -727,7 +727,7 @@ static void a_put_that_is_given_up_half_way_ends_the_connection(void **state)
         rc = via_remote_put(remote, 0, data, sizeof(data), 0);
     }
     assert_int_equal(rc, -EHOSTUNREACH);
-    client_assert_text_has("not heard of");
+    client_assert_text_has("no frame of its host");
     pthread_join(thread, NULL);
     set_hops(own, 1);
     assert_int_equal(via_remote_put(remote, 0, data, 8, 0), -ECONNRESET);
