@@ -276,7 +276,6 @@ static void splice_where_the_peer_has_ended(void)
     done(pair);
 }
 
-/* Even if the pipe is non-blocking, the connection may be blocking. */
 static void splice_to_a_pipe_without_readers(void)
 {
     struct pair pair = connected();
@@ -348,6 +347,7 @@ static void splices_into_one_small_pipe_lose_nothing(void)
     done(pairs[1]);
 }
 
+/* Even if the pipe is non-blocking, the connection may be blocking. */
 static void splice_from_an_empty_connection(void)
 {
     struct pair pair = connected();

@@ -11,7 +11,7 @@
 #include "host/control_sockets.h"
 
 /* An internet address and port; IPv4 is stored as ::ffff:a.b.c.d, so that a connection made through
- * an IPv6 socket polls the same from both ends. */
+ * an IPv6 socket looks the same from both ends. */
 struct via_address {
     unsigned char ip[16];
     uint16_t port; /* host byte order */

@@ -20,7 +20,7 @@
 
 /*
  * The C library's functions that this library's hooks replace. VIA_REAL(read) may be called at any
- * time, also before constructors have run; the first use of each function polls it up.
+ * time, also before constructors have run; the first use of each function looks it up.
  */
 /* clang-format off */
 #define VIA_REAL_FUNCTIONS(F)                                                                      \
