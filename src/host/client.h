@@ -10,7 +10,6 @@
  *   client_put.c, client_get.c              client_message.c  messages, boards, barriers
  *   client_slice.c    slices of windows     client_aperture.c puts through them
  *   client_tcp.c   connections of one's own to owners of memory   client_tcp_serve.c their end
- *   client_auto.c  those that the library opens by itself
  *
  * Locking. `lock` guards every field whose comment does not say atomic, constant or direct. Callers
  * of a function marked [locked] hold it; of these functions only those marked [waits] release it
@@ -46,8 +45,6 @@
 #define VIA_CLIENT_TCP_LOST_NS_MAX (120 * VIA_SEC_NS)
 /* Time in which the host answers a request; after that the attachment fails. */
 #define VIA_CLIENT_ANSWER_NS_MAX (10 * VIA_SEC_NS)
-/* How often the library looks whether the caller has given a request up. */
-#define VIA_CLIENT_LOOK_NS (50 * VIA_MSEC_NS)
 /* Pieces of one get that are under way at a time. */
 #define VIA_CLIENT_GET_PIECES_MAX 4u
 
@@ -180,11 +177,6 @@ struct via_attach {
     pthread_mutex_t dial_lock;
     /* Hosts that do not answer a connector: a firewall. Of the thread that dials. */
     bool tcp_silent[VIA_CLIENT_HOSTS_MAX];
-    struct via_client_auto *_Atomic autos; /* client_auto.h; NULL: none so far */
-    _Atomic bool auto_off;
-    _Atomic bool closing;
-    _Atomic uint64_t leave_deadline_ns; /* 0: none */
-    _Atomic uint64_t recoveries; /* frames have taken over, or begin to, what a connection kept */
 };
 
 struct via_segment {
@@ -251,7 +243,6 @@ struct via_remote {
     _Atomic uint64_t drain_ns;  /* since when puts are held back until frames have arrived */
     struct via_client_tcp *tcp; /* client_tcp.h; constant from the first operation on */
     bool closed;
-    unsigned held; /* under the lock: it stays although it is closed and nothing is pending */
 };
 
 #define VIA_CLIENT_WAY_MASK (UINT64_C(0xffffffffffff0000) | VIA_STATUS_DIRECT)
@@ -458,8 +449,6 @@ int via_client_remote_status(struct via_remote *remote, int status);
 void via_client_remote_fail(struct via_remote *remote, int status);
 /* [locked] A put has ended and lets go of its remote. */
 void via_client_remote_done(struct via_remote *remote);
-/* [locked] remote->held goes down by one. */
-void via_client_remote_release(struct via_remote *remote);
 
 /* The reason of a refusal: the host's text, or that of the status. */
 static inline const char *via_client_cause(struct via_attach_answer *answer)
@@ -480,11 +469,6 @@ static inline const char *via_client_cause(struct via_attach_answer *answer)
  */
 int via_client_ask(struct via_attach *attach, struct via_attach_request *ask, int fd,
                    struct via_client_request *request) VIA_MUST_CHECK;
-/* [locked, waits] The same, but -ETIMEDOUT soon after is_given_up() has become true. */
-typedef bool via_client_given_up(const struct via_attach *attach);
-int via_client_ask_until(struct via_attach *attach, struct via_attach_request *ask, int fd,
-                         struct via_client_request *request,
-                         via_client_given_up *is_given_up) VIA_MUST_CHECK;
 /* [locked] The same without waiting: request->answered is called with the answer, and takes the
  * descriptors. 0 or a negative errno: it is not called. */
 int via_client_ask_later(struct via_attach *attach, struct via_attach_request *ask,
@@ -573,14 +557,6 @@ int via_client_attach_behind(struct via_client_order order, struct via_attach **
 /* ... and nothing is stored directly before those have arrived. Before the first put to a host. 0
  * or a negative errno. */
 int via_client_remote_follow(struct via_remote *remote);
-
-/* From now on frames carry all puts, for the program watches the bell, which does not ring for what
- * connections carry; or it has connections of its own. client_auto.h has what else there is. */
-void via_client_auto_off(struct via_attach *attach);
-
-/* Waits while the way is full. */
-int via_client_put_by_frames(struct via_remote *remote, uint64_t off, const unsigned char *src,
-                             size_t bytes, unsigned flags) VIA_MUST_CHECK;
 
 /* 0, -ERANGE with text, or the remote's loss. */
 int via_client_check(const struct via_remote *remote, uint64_t off, uint64_t bytes,

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "core/node.h"
-#include "host/client_auto.h"
 #include "host/client_tcp.h"
 #include "wire/frame.h"
 
@@ -233,13 +232,11 @@ void via_client_command_forget(struct via_attach *attach, struct via_client_resu
 
 unsigned via_remote_pending(struct via_remote *remote)
 {
-    /* First: frames carry the puts that an ended connection has kept. */
-    unsigned kept = via_client_auto_pending(remote);
     unsigned pending = atomic_load_explicit(&remote->pending, memory_order_acquire);
     if (pending != 0 && via_attach_poll(remote->attach) >= 0) {
         pending = atomic_load_explicit(&remote->pending, memory_order_acquire);
     }
-    return kept + pending;
+    return pending;
 }
 
 /* True if all operations that were started before `issue` have ended. */
@@ -267,11 +264,10 @@ int via_attach_failure(struct via_attach *attach)
     via_client_lock(attach);
     int rc = first_failure(attach);
     via_client_unlock(attach);
-    rc = rc == 0 ? via_client_auto_refusal(attach) : rc;
     return rc != 0 ? rc : via_client_tcp_all_failure(attach);
 }
 
-static int quiet_frames(struct via_attach *attach)
+int via_attach_quiet(struct via_attach *attach)
 {
     via_client_lock(attach);
     uint64_t issue = attach->issue_next;
@@ -287,18 +283,5 @@ static int quiet_frames(struct via_attach *attach)
         attach->async_status = 0;
     }
     via_client_unlock(attach);
-    return rc;
-}
-
-int via_attach_quiet(struct via_attach *attach)
-{
-    uint64_t before;
-    int rc;
-    do { /* again if frames have taken over what a connection kept */
-        before = atomic_load_explicit(&attach->recoveries, memory_order_relaxed);
-        rc = quiet_frames(attach);
-        rc = rc == 0 ? via_client_tcp_all_quiet(attach) : rc;
-        /* The load behind the one that found nothing kept, which pairs with via_kept_pop(). */
-    } while (rc == 0 && atomic_load_explicit(&attach->recoveries, memory_order_relaxed) != before);
-    return rc;
+    return rc != 0 ? rc : via_client_tcp_all_quiet(attach);
 }

@@ -18,7 +18,6 @@
 #include <sys/stat.h>
 
 #include "base/mutant.h"
-#include "host/client_auto.h"
 #include "host/client_slice.h"
 #include "host/client_sys.h"
 #include "wire/frame.h"
@@ -212,9 +211,6 @@ static struct via_client_mapping *find_changed_mapping(struct via_remote *remote
     struct via_client_mapping *mapping;
     if (atomic_load_explicit(&remote->way_refused, memory_order_relaxed) == way) {
         return NULL;
-    }
-    if (via_client_auto_leave(remote->attach, remote->host) != 0) {
-        return NULL; /* a later put, or quiet, reports it */
     }
     via_client_lock(remote->attach);
     mapping = atomic_load_explicit(&remote->mapping, memory_order_relaxed);
@@ -429,9 +425,6 @@ void via_client_remote_free(struct via_remote *remote)
         mapping_free(mapping);
         mapping = next;
     }
-    if (remote->tcp != NULL) {
-        via_client_tcp_release(remote);
-    }
     via_list_remove(&remote->link);
     free(remote);
 }
@@ -443,24 +436,12 @@ void via_client_remote_fail(struct via_remote *remote, int status)
     }
 }
 
-static void free_if_over(struct via_remote *remote)
-{
-    if (remote->closed && remote->held == 0 &&
-        atomic_load_explicit(&remote->pending, memory_order_relaxed) == 0) {
-        via_client_remote_free(remote);
-    }
-}
-
 void via_client_remote_done(struct via_remote *remote)
 {
-    atomic_fetch_sub_explicit(&remote->pending, 1, memory_order_release);
-    free_if_over(remote);
-}
-
-void via_client_remote_release(struct via_remote *remote)
-{
-    remote->held--;
-    free_if_over(remote);
+    unsigned before = atomic_fetch_sub_explicit(&remote->pending, 1, memory_order_release);
+    if (before == 1 && remote->closed) {
+        via_client_remote_free(remote);
+    }
 }
 
 void via_remote_close(struct via_remote *remote)
@@ -469,12 +450,11 @@ void via_remote_close(struct via_remote *remote)
         return;
     }
     struct via_attach *attach = remote->attach;
-    bool over = via_client_auto_close_remote(remote);
     via_client_lock(attach);
     remote->closed = true;
-    /* Its puts may still be under way; the last one frees it, or the end of the attachment. */
-    if (over) {
-        free_if_over(remote);
+    /* Its puts may still be under way; the last one frees it. */
+    if (atomic_load_explicit(&remote->pending, memory_order_relaxed) == 0) {
+        via_client_remote_free(remote);
     }
     via_client_unlock(attach);
 }

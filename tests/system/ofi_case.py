@@ -19,8 +19,6 @@ except OSError as missing:
 class Case(cli.Case):
     """Host h of a test listens on an address that no other test of this machine has."""
 
-    prefix = ()  # of the daemons' commands
-
     def setUp(self):
         super().setUp()
         os.mkdir(self.rundir, 0o700)
@@ -36,7 +34,7 @@ class Case(cli.Case):
         return "%d=ofi:tcp://%s,listen=%s%s" % (peer, at or self.address(peer), self.address(host), more)
 
     def daemon(self, host, peers, *more, links=None):
-        words = [*self.prefix, os.path.join(cli.BIN, "viaductd"), "--foreground", "--rundir", self.rundir, "--host", str(host),
+        words = [os.path.join(cli.BIN, "viaductd"), "--foreground", "--rundir", self.rundir, "--host", str(host),
                  "--dead-ms", "5000", "--fabric", self.name]
         for link in links or [self.link(host, peer) for peer in peers]:
             words += ["--link", link]

@@ -110,7 +110,7 @@ class Unit(cli.Case):
             self.skipTest("there is no systemd-analyze")
         with open(UNIT, encoding="utf-8") as file:
             text = file.read()
-        self.assertNotRegex(text, "@[A-Z_]+@")
+        self.assertNotIn("@", re.sub(r"#.*", "", text))
         # systemd-analyze need not find the installed program.
         unit = os.path.join(self.folder, "viaductd.service")
         with open(unit, "w", encoding="utf-8") as file:

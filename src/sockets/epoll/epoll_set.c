@@ -23,7 +23,7 @@ const char via_ep_calls_mark;
 _Atomic uint32_t via_ep_plain_waits;
 
 static struct via_pool set_pool = VIA_POOL_INIT(sizeof(struct via_ep_set), SETS_MAX);
-static struct via_mutex links = VIA_MUTEX_INIT(VIA_RANK_LINKS);
+static pthread_mutex_t links = PTHREAD_MUTEX_INITIALIZER;
 static struct via_list all = {&all, &all};
 
 void via_ep_lock_links(void)
@@ -74,7 +74,7 @@ struct via_ep_set *via_ep_set_get(int epfd)
     set->added_ticks = 0;
     set->number = (uint64_t)via_os_pid() + via_pool_index(&set_pool, set) + 1;
     set->ask_due = false;
-    set->lock = (struct via_mutex)VIA_MUTEX_INIT(VIA_RANK_SET);
+    pthread_mutex_init(&set->lock, NULL);
     for (unsigned place = 0; place < VIA_EP_PLACES; place++) {
         via_list_init(&set->entries[place]);
     }
@@ -222,10 +222,6 @@ static uint32_t kernel_events(const struct via_ep_entry *entry)
     }
     struct via_op op = via_ep_op(entry);
     uint32_t events = entry->spent ? 0 : via_io_kernel_events(&op, entry->events);
-    /* The kernel reports whatever is ready when bytes have come, even if they have been read. */
-    if ((entry->events & EPOLLET) != 0 && (events & VIA_EDGE_IN) != 0) {
-        events |= entry->events & VIA_EDGE_OUT;
-    }
     /* Edges are enough for ends, which are remembered; bytes in the kernel are watched
      * level-triggered unless the program wants edges. */
     bool level = !entry->spent && (entry->events & EPOLLET) == 0 &&
@@ -659,7 +655,7 @@ void via_ep_fork_child(void)
     via_ep_plain_waits = 0; /* the waiting threads are the parent's */
     via_list_foreach(it, &all) {
         struct via_ep_set *set = via_list_entry(it, struct via_ep_set, all);
-        via_lock_reset(&set->lock);
+        pthread_mutex_init(&set->lock, NULL);
         set->watches_calls = false; /* the registered calls were the parent's */
         via_ep_all_hot(set);
         inherit(set);

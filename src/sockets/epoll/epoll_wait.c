@@ -59,10 +59,6 @@ bool via_ep_is_quiet(const struct via_ep_entry *entry)
            (side->tx.span != VIA_SPAN_PIPE && !via_ep_is_missed(entry));
 }
 
-/* The last check of this thread could not determine the events of some entry: check again soon. */
-static __thread bool busy __attribute__((tls_model("initial-exec")));
-#define BUSY_NS VIA_MSEC_NS
-
 /* Called for an entry that was not quiet: its events to report now, or 0. With the set's lock. */
 static uint32_t entry_events(struct via_ep_entry *entry)
 {
@@ -74,10 +70,6 @@ static uint32_t entry_events(struct via_ep_entry *entry)
     struct via_op op = via_ep_op(entry);
     struct via_ep_before before = via_ep_before(entry);
     uint32_t bits = via_io_ready(&op, entry->events);
-    if (via_unlikely(op.busy)) {
-        busy = true;
-        return 0;
-    }
     if (via_unlikely(entry->conn->spans != via_conn_spans(entry->conn))) {
         via_ep_refresh(entry);
         if (!entry->piped) {
@@ -129,7 +121,6 @@ static int collect(struct via_ep_set *set, struct epoll_event *events, int max, 
     struct via_ep_found found;
     struct via_ep_entry *entry;
     struct via_list reported;
-    busy = false;
     if (atomic_load_explicit(&set->piped_count, memory_order_relaxed) == 0) {
         return 0;
     }
@@ -507,7 +498,6 @@ static int sleep_in(struct via_ep_set *set, int epfd, struct epoll_event *events
     }
     via_wait_sleeps(wait);
     uint64_t until_ns = deadline_ns;
-    most_ns = via_unlikely(busy) ? via_min(most_ns, BUSY_NS) : most_ns;
     if (via_unlikely(most_ns != VIA_NEVER_NS)) {
         until_ns = via_min(until_ns, via_os_now_ns() + most_ns);
     }

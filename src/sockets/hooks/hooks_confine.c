@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
  * The C library's calls by which a process confines itself. Behind a seccomp filter the library's
- * own system calls may be refused, or end the process; a small RLIMIT_NOFILE forbids poll(); in
- * another root the dynamic loader of the programs that are started there may not find the library.
+ * own system calls may be refused, or end the process; in another root the dynamic loader of the
+ * programs that are started there may not find the library.
  */
 #undef _FORTIFY_SOURCE
 #include <linux/seccomp.h>
@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 
 #include "base/list.h"
 #include "sockets/conn/conn.h"
@@ -20,7 +19,6 @@
 #include "sockets/conn/steward.h"
 #include "sockets/hooks/hooks.h"
 #include "sockets/process/fds.h"
-#include "sockets/process/memory.h"
 #include "sockets/process/real.h"
 
 #define PRELOAD_VARIABLE "LD_PRELOAD="
@@ -45,14 +43,14 @@ static bool release_plain(struct via_op *op, const void *unused)
     return plain;
 }
 
-/* Called before the filter is installed, or the limit is set: demotes all connections, and does the
- * library's work of exit now. */
-static void confine(enum via_reason reason)
+/* Called before the filter is installed: demotes all connections, and does the library's work of
+ * exit now. */
+static void confine(void)
 {
     int saved = errno;
     via_hooks_init();
     if (!via_hooks_is_guest()) {
-        via_demote_all(reason);
+        via_demote_all(VIA_REASON_SECCOMP);
         via_steward_end();
         via_stats_write();
         via_share_end();
@@ -73,7 +71,7 @@ VIA_HOOK int prctl(int option, ...)
     unsigned long fifth = va_arg(list, unsigned long);
     va_end(list);
     if (option == PR_SET_SECCOMP) {
-        confine(VIA_REASON_SECCOMP);
+        confine();
     }
     return VIA_REAL(prctl)(option, second, third, fourth, fifth);
 }
@@ -84,45 +82,11 @@ long via_hooks_syscall_seccomp(long number, unsigned long operation, unsigned lo
                                void *argument)
 {
     if (operation == SECCOMP_SET_MODE_STRICT || operation == SECCOMP_SET_MODE_FILTER) {
-        confine(VIA_REASON_SECCOMP);
+        confine();
     }
     return via_hooks_real_syscall(number, operation, flags, argument);
 }
 #endif
-
-/* --- RLIMIT_NOFILE --------------------------------------------------------------------------- */
-
-/* poll() takes RLIMIT_NOFILE entries at most. A program whose connections have numbers above its
- * new limit, as in OpenSSH's sandbox, may not poll at all. */
-static void check_limit(__rlimit_resource_t resource, const struct rlimit *limit)
-{
-    if (resource == RLIMIT_NOFILE && via_memory_is_readable(limit, sizeof(*limit)) &&
-        limit->rlim_cur <= via_fds_top() && !via_conn_is_none()) {
-        confine(VIA_REASON_RESOURCES);
-    }
-}
-
-VIA_HOOK int setrlimit(__rlimit_resource_t resource, const struct rlimit *limit)
-{
-    check_limit(resource, limit);
-    return VIA_REAL(setrlimit)(resource, limit);
-}
-
-VIA_HOOK_AS(setrlimit)
-int setrlimit64(__rlimit_resource_t resource, const struct rlimit64 *limit) __THROW;
-
-VIA_HOOK int prlimit(pid_t pid, __rlimit_resource_t resource, const struct rlimit *limit,
-                     struct rlimit *ret_old)
-{
-    if (pid == 0 || pid == getpid()) {
-        check_limit(resource, limit);
-    }
-    return VIA_REAL(prlimit)(pid, resource, limit, ret_old);
-}
-
-VIA_HOOK_AS(prlimit)
-int prlimit64(pid_t pid, __rlimit_resource_t resource, const struct rlimit64 *limit,
-              struct rlimit64 *ret_old) __THROW;
 
 /* --- chroot ---------------------------------------------------------------------------------- */
 

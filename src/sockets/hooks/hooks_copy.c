@@ -59,7 +59,38 @@ static ssize_t copy_file(struct via_op *op, unsigned char *buffer, int in_fd, of
     return (ssize_t)total;
 }
 
-static ssize_t send_file_by_copies(struct via_op *op, int in_fd, off_t *offset, size_t bytes)
+/* Copies by the kernel as long as the bytes go that way. *ret_left is the rest, once the connection
+ * has pipes. Returns bytes, or -1 and errno. */
+static ssize_t send_file_plainly(struct via_op *op, int in_fd, off_t *offset, size_t bytes,
+                                 size_t *ret_left)
+{
+    size_t total = 0;
+    *ret_left = 0;
+    while (!via_conn_has_pipes(op->conn)) {
+        bool unsettled = via_conn_is_unsettled(op->conn);
+        size_t piece =
+            unsettled ? via_min(bytes - total, (size_t)VIA_IO_PIECE_BYTES) : bytes - total;
+        ssize_t n = VIA_REAL(sendfile)(op->fd, in_fd, offset, piece);
+        if (n < 0 ? errno == EAGAIN : n != 0 && n < (ssize_t)piece) {
+            via_io_note_full(op);
+        }
+        if (n <= 0) {
+            return total != 0 ? (ssize_t)total : n;
+        }
+        total += (size_t)n;
+        via_io_count_kernel(op, n);
+        if (unsettled) {
+            via_conn_step(op);
+        }
+        if ((size_t)n < piece || total == bytes) {
+            return (ssize_t)total;
+        }
+    }
+    *ret_left = bytes - total;
+    return (ssize_t)total;
+}
+
+static ssize_t send_file_by_pipe(struct via_op *op, int in_fd, off_t *offset, size_t bytes)
 {
     off_t at = offset != NULL ? *offset : lseek(in_fd, 0, SEEK_CUR);
     if (at < 0) {
@@ -92,14 +123,19 @@ VIA_HOOK ssize_t sendfile(int out_fd, int in_fd, off_t *offset, size_t bytes)
         }
         return VIA_REAL(sendfile)(out_fd, in_fd, offset, bytes);
     }
-    if (via_conn_is_plain(op.conn) && !via_side_is_in(op.side, VIA_PHASES_REPLAY)) {
-        ssize_t n = VIA_REAL(sendfile)(out_fd, in_fd, offset, bytes);
-        via_io_count_kernel(&op, via_max(n, (ssize_t)0));
-        via_op_end(&op);
-        return n;
+    ssize_t plain = 0;
+    size_t left = bytes;
+    if (!via_conn_has_pipes(op.conn) && !via_side_is_in(op.side, VIA_PHASES_REPLAY) &&
+        (op.exclusive || via_conn_is_plain(op.conn))) {
+        plain = send_file_plainly(&op, in_fd, offset, bytes, &left);
+        if (plain < 0 || left == 0) {
+            via_op_end(&op);
+            return plain;
+        }
     }
     int saved = errno;
-    return via_hooks_finish(&op, send_file_by_copies(&op, in_fd, offset, bytes), saved);
+    ssize_t rc = send_file_by_pipe(&op, in_fd, offset, left);
+    return via_hooks_finish(&op, rc < 0 && plain > 0 ? plain : rc + plain, saved);
 }
 
 VIA_HOOK_AS(sendfile)

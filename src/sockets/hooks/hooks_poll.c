@@ -149,26 +149,12 @@ static bool is_in_set(int fd, const fd_set *set)
     return set != NULL && FD_ISSET(fd, set);
 }
 
-#define STAYS_PLAIN (VIA_PHASE_BIT(PLAIN) | VIA_PHASE_BIT(LEFT) | VIA_PHASE_BIT(OVER))
-
-/* False also for a connection that stays with the kernel. */
-static bool is_ours(int fd)
-{
-    const struct via_file *file = via_fd_peek(fd);
-    struct via_op op;
-    if (via_likely(file == NULL) || file->kind == VIA_FILE_HIDDEN || !via_op_begin(&op, fd)) {
-        return file != NULL && file->kind == VIA_FILE_EPOLL;
-    }
-    bool ours = !via_conn_is_in(op.conn, STAYS_PLAIN);
-    via_op_end(&op);
-    return ours;
-}
-
 static bool is_any_of_select_ours(int count, const fd_set *in, const fd_set *out,
                                   const fd_set *except)
 {
     for (int fd = 0; fd < count && (unsigned)fd < via_fds_count; fd++) {
-        if (via_unlikely(is_ours(fd)) &&
+        const struct via_file *file = via_fd_peek(fd);
+        if (via_unlikely(file != NULL) && file->kind != VIA_FILE_HIDDEN &&
             (is_in_set(fd, in) || is_in_set(fd, out) || is_in_set(fd, except))) {
             return true;
         }
@@ -239,6 +225,19 @@ static bool is_select_plain(int count, const fd_set *in, const fd_set *out, cons
            (!via_steward_is_wanted() && !is_any_of_select_ours(count, in, out, except));
 }
 
+/* RLIMIT_NOFILE is smaller than the sets. That limits poll(), but not select(). */
+static int select_by_kernel(const struct pollfd *fds, nfds_t used, int count, fd_set *in,
+                            fd_set *out, fd_set *except, uint64_t deadline_ns, const sigset_t *mask)
+{
+    struct timespec storage;
+    for (nfds_t i = 0; i < used; i++) {
+        via_fd_demote(fds[i].fd, VIA_REASON_RESOURCES);
+    }
+    int n =
+        VIA_REAL(pselect)(count, in, out, except, via_os_time_left(deadline_ns, &storage), mask);
+    return n >= 0 ? n : -errno;
+}
+
 static int select_by_poll(int count, fd_set *in, fd_set *out, fd_set *except, uint64_t deadline_ns,
                           const sigset_t *mask)
 {
@@ -251,7 +250,9 @@ static int select_by_poll(int count, fd_set *in, fd_set *out, fd_set *except, ui
     int rc = via_poll_is_any_ours(fds, used) || !is_listening(fds, used, deadline_ns)
                  ? via_poll(fds, used, deadline_ns, mask)
                  : poll_elsewhere(fds, used, deadline_ns, mask);
-    if (rc >= 0) {
+    if (via_unlikely(rc == -EINVAL)) {
+        rc = select_by_kernel(fds, used, count, in, out, except, deadline_ns, mask);
+    } else if (rc >= 0) {
         rc = to_sets(fds, used, in, out, except);
     }
     if (fds != on_stack) {
@@ -420,6 +421,9 @@ static int wait_listening(int epfd, struct epoll_event *events, int max, int tim
     int n;
     while ((n = VIA_REAL(epoll_wait)(epfd, events, max, 0)) == 0) {
         n = via_steward_sleep(fds, 1, deadline_ns, mask);
+        if (via_unlikely(n == -EINVAL)) { /* RLIMIT_NOFILE is 0 */
+            return VIA_REAL(epoll_pwait)(epfd, events, max, timeout, mask);
+        }
         if (n <= 0) {
             errno = saved;
             return (int)via_hooks_result(n);

@@ -48,13 +48,41 @@ void via_io_note_kernel_events(struct via_op *op, uint32_t events)
     note_state(op, events, 0);
 }
 
+/* The socket's state without poll(), which takes no entry where RLIMIT_NOFILE is 0. */
+static uint32_t state_without_poll(int fd)
+{
+    struct tcp_info info;
+    socklen_t bytes = sizeof(info);
+    int count;
+    uint32_t events = 0;
+    if (VIA_REAL(getsockopt)(fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0) {
+        return 0;
+    }
+    if (info.tcpi_state == TCP_CLOSE) {
+        return IN_EVENTS | OUT_EVENTS | POLLRDHUP | POLLHUP;
+    }
+    if (VIA_REAL(ioctl)(fd, SIOCINQ, &count) == 0 && count > 0) {
+        events = IN_EVENTS;
+    }
+    if (VIA_REAL(ioctl)(fd, SIOCOUTQ, &count) == 0 && count == 0) {
+        events |= OUT_EVENTS; /* reports room later than poll(), whose rule the kernel does not
+                                 disclose */
+    }
+    bool ended = info.tcpi_state == TCP_CLOSE_WAIT || info.tcpi_state == TCP_LAST_ACK ||
+                 info.tcpi_state == TCP_CLOSING || info.tcpi_state == TCP_TIME_WAIT;
+    return events | (ended ? IN_EVENTS | POLLRDHUP : 0u);
+}
+
 /* Polls the kernel for these events, without waiting. */
 static uint32_t ask_kernel(struct via_op *op, uint32_t events, size_t fresh)
 {
     const struct timespec none = {.tv_sec = 0};
     struct pollfd pfd = {.fd = op->fd, .events = (short)(events | POLLRDHUP)};
     /* Not by the C library's poll(), in which a thread may be cancelled: tokens are held. */
-    (void)!syscall(SYS_ppoll, &pfd, 1, &none, NULL, 0);
+    if (syscall(SYS_ppoll, &pfd, 1, &none, NULL, 0) < 0) {
+        uint32_t seen = errno == EINVAL ? state_without_poll(op->fd) : 0;
+        pfd.revents = (short)(seen & (events | VIA_POLL_GONE));
+    }
     return note_state(op, (uint32_t)(unsigned short)pfd.revents, fresh);
 }
 
@@ -75,7 +103,6 @@ static uint32_t rx_ready(struct via_op *op, uint32_t *ret_ask, bool *ret_idle)
     struct via_stream_rx *rx = &op->side->rx;
     uint32_t bits = 0;
     if (via_rx_take(op) != 0) {
-        op->busy = true;
         return 0;
     }
     via_carrier_rx_begin(op->conn);
@@ -137,7 +164,6 @@ static uint32_t tx_ready(struct via_op *op, uint32_t *ret_ask)
     struct via_stream_tx *tx = &op->side->tx;
     uint32_t bits = 0;
     if (via_tx_take(op) != 0) {
-        op->busy = true;
         return 0;
     }
     if (tx->span != VIA_SPAN_PIPE || tx->ended || via_tx_peer_is_gone(op)) {
@@ -304,6 +330,9 @@ static bool has_news(struct via_op *op, uint32_t what)
  * last holder: how often to check. */
 #define HALF_CLOSED_POLL_NS (100 * VIA_MSEC_NS)
 
+/* How long a thread sleeps when the kernel polls no descriptor for it. */
+#define BLIND_NS VIA_MSEC_NS
+
 /* The sleep itself: on the kernel's socket for the kernel's own events, on bells for the rest. */
 static int sleep_for(struct via_op *op, uint32_t what, bool pipes, uint64_t bells,
                      uint64_t deadline_ns, uint64_t most_ns)
@@ -330,6 +359,10 @@ static int sleep_for(struct via_op *op, uint32_t what, bool pipes, uint64_t bell
         }
         n = via_sleep(fds, 1, bells, until_ns, NULL);
         seen = (uint32_t)(unsigned short)fds[0].revents;
+        if (via_unlikely(n == -EINVAL)) { /* state_without_poll() */
+            seen = 0;
+            n = via_sleep(fds, 0, bells, via_min(until_ns, via_os_now_ns() + BLIND_NS), NULL);
+        }
     }
     if (n == -EINTR) {
         return deadline_ns == VIA_NEVER_NS && via_signals_has_restart() ? 0 : -EINTR;

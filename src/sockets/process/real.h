@@ -9,7 +9,6 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <sys/epoll.h>
-#include <sys/resource.h>
 #include <sys/select.h>
 #include <sys/socket.h>
 #include <sys/types.h>
@@ -91,8 +90,6 @@
     F(int, fclose, (FILE *))                                                                       \
     F(int, prctl, (int, ...))                                                                      \
     F(int, chroot, (const char *))                                                                 \
-    F(int, setrlimit, (__rlimit_resource_t, const struct rlimit *))                                \
-    F(int, prlimit, (pid_t, __rlimit_resource_t, const struct rlimit *, struct rlimit *))          \
     F(void, _exit, (int))
 
 struct via_real {
