@@ -172,8 +172,8 @@ VIADUCT_API int via_remote_ring(struct via_remote *remote);
 /*
  * Puts `bytes` from src to offset off. On return src may be changed. Puts of one thread to one host
  * arrive in order. -EAGAIN never: blocks while the way is full. -ERANGE, -EACCES, -ECONNRESET,
- * -EHOSTUNREACH (the host was not heard of for viaductd --give-up-ms), -ETIMEDOUT (it was, but gets
- * on with nothing for --wait-ms), -ENOTCONN: this or an earlier put failed; reported once.
+ * -EHOSTUNREACH (no frame of the host came for viaductd --give-up-ms), -ETIMEDOUT (frames came, but
+ * the put made no progress for --wait-ms), -ENOTCONN: this or an earlier put failed; reported once.
  */
 VIADUCT_API int via_remote_put(struct via_remote *remote, uint64_t off, const void *src,
                                size_t bytes, unsigned flags);
@@ -199,7 +199,7 @@ VIADUCT_API int via_remote_try_put_from(struct via_remote *remote, uint64_t off,
 
 /*
  * Puts `blocks` blocks of block_bytes: from src on, src_step bytes from one to the next, to off on,
- * step bytes from one to the next. Like that many calls of via_remote_put, one after another.
+ * step bytes from one to the next. Like `blocks` calls of via_remote_put, one after another.
  */
 VIADUCT_API int via_remote_put_strided(struct via_remote *remote, uint64_t off, int64_t step,
                                        const void *src, int64_t src_step, size_t block_bytes,

@@ -120,9 +120,9 @@ static int turn(const char *how, int me)
         signal(SIGINT, SIG_IGN);
         for (;;)
             pause();
-    } else if (strcmp(how, "global-exit") == 0) {
+    } else if (strncmp(how, "global-exit", strlen("global-exit")) == 0) {
         printf("unflushed %d", me);
-        if (me == 2)
+        if (me == 2 && strcmp(how, "global-exit-late") == 0)
             atexit(leave_slowly);
         shmem_barrier_all();
         if (me == 0)

@@ -73,7 +73,7 @@ class Launcher:
 
     def test_global_exit(self):
         """The other PEs compute and make no call, and one of them ends late; their output is not lost."""
-        code, out, err = self.launch(3, END, "global-exit")
+        code, out, err = self.launch(3, END, "global-exit-late")
         self.assertEqual(code, 7, out + err)
         self.assertEqual(sorted(re.findall(r"unflushed \d", out)), ["unflushed %d" % i for i in range(3)])
         self.assert_nothing_left()

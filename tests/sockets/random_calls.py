@@ -26,7 +26,7 @@ BATCH = 50
 JOBS = 8 * (os.cpu_count() or 1)
 # When connections get pipes: after 4 calls, or with the first byte.
 WAYS = ("4", "0")
-# Edges that the kernel does not report: so many are allowed for each set of a connection.
+# Maximum of edges for each set of a connection that the kernel does not report.
 EDGES_TOO_MANY = 4
 
 

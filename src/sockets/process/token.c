@@ -10,7 +10,7 @@
 /* A check takes the cache line away from the holder. So a waiter checks less and less often: the
  * holder does much work before it loses the line. */
 #define PAUSES_MAX 64u
-#define POLLS_ASK 4u /* after so many checks the waiter asks for the token, if it may */
+#define POLLS_ASK 4u /* checks before the waiter asks for the token, if it may */
 #define POLLS 12u
 #define TURN_US 250u
 /* How many pauses the releasing thread waits for a spinning waiter to take the token. */
