@@ -5,10 +5,16 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
+#include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <unistd.h>
 
 #define PAIRS 8u
 #define RACE_S 1.0
@@ -171,9 +177,124 @@ static void processes_fork_while_threads_wait(void)
     race(fork_often);
 }
 
+/*
+ * A thread has an event from the kernel, and before it can handle the event, another thread takes
+ * the connection out of the set and puts a second one in. While clone() with CLONE_VFORK waits for
+ * its child, the library holds its locks: so the thread gets the end of `first`, and waits. It has
+ * the lowest priority, and one CPU with the thread that changes the set.
+ */
+enum { FIRST, SECOND };
+static struct pair first, second;
+static _Atomic pid_t waiter;
+
+static unsigned long sleeps_of(pid_t process, pid_t thread)
+{
+    char path[64], line[128];
+    unsigned long sleeps = 0;
+    snprintf(path, sizeof(path), "/proc/%d/task/%d/status", (int)process, (int)thread);
+    FILE *file = fopen(path, "r");
+    CHECK(file != NULL);
+    while (fgets(line, sizeof(line), file) != NULL) {
+        sscanf(line, "voluntary_ctxt_switches: %lu", &sleeps);
+    }
+    fclose(file);
+    return sleeps;
+}
+
+/* Only if no other thread wants the CPU, or as usual; the latter needs a privilege. */
+static void run_waiter(bool as_usual)
+{
+    const struct sched_param none = {.sched_priority = 0};
+    CHECK(sched_setscheduler(waiter, as_usual ? SCHED_OTHER : SCHED_IDLE, &none) == 0 ||
+          (as_usual && errno == EPERM));
+}
+
+static int end_first(void *unused)
+{
+    pid_t parent = getppid();
+    unsigned long before = sleeps_of(parent, waiter);
+    double deadline = now_s() + 5;
+    (void)unused;
+    run_waiter(false); /* it finds all events of the end at once */
+    shutdown(first.client, SHUT_RDWR);
+    run_waiter(true);
+    while (sleeps_of(parent, waiter) == before && now_s() < deadline) {
+        sleep_ms(1);
+    }
+    run_waiter(false);
+    return 0;
+}
+
+static void *wait_for_second(void *of_events)
+{
+    struct epoll_event events[4] = {{.data = {.u32 = FIRST}}};
+    waiter = (pid_t)syscall(SYS_gettid);
+    while (events[0].data.u32 == FIRST) {
+        CHECK(epoll_wait(epfd, events, 4, 10000) == 1);
+    }
+    *(uint32_t *)of_events = events[0].events;
+    return NULL;
+}
+
+static void put_second_for_first(void)
+{
+    struct epoll_event event = {.events = EPOLLIN, .data = {.u32 = SECOND}};
+    CHECK(epoll_ctl(epfd, EPOLL_CTL_DEL, first.server, NULL) == 0);
+    CHECK(epoll_ctl(epfd, EPOLL_CTL_ADD, second.server, &event) == 0);
+}
+
+static void take_out_at_end(void)
+{
+    static char stack[256 * 1024] __attribute__((aligned(16)));
+    struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data = {.u32 = FIRST}};
+    struct timeval limit = {.tv_sec = 5};
+    uint32_t events = 0;
+    pthread_t thread;
+    cpu_set_t all, one;
+    CHECK(sched_getaffinity(0, sizeof(all), &all) == 0);
+    CPU_ZERO(&one);
+    CPU_SET(sched_getcpu(), &one);
+    first = connected();
+    second = connected();
+    CHECK(setsockopt(second.client, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)) == 0);
+    waiter = 0;
+    epfd = epoll_create1(0);
+    CHECK(epoll_ctl(epfd, EPOLL_CTL_ADD, first.server, &event) == 0);
+    CHECK(shutdown(first.server, SHUT_WR) == 0); /* the end is then that of both directions */
+    CHECK(sched_setaffinity(0, sizeof(one), &one) == 0);
+    CHECK(pthread_create(&thread, NULL, wait_for_second, &events) == 0);
+    while (waiter == 0) {
+        sleep_ms(1);
+    }
+    sleep_ms(100);
+    pid_t pid = clone(end_first, stack + sizeof(stack), CLONE_VFORK | SIGCHLD, NULL);
+    put_second_for_first();
+    run_waiter(true);
+    CHECK(pid > 0);
+    wait_for(pid);
+    write_all(second.client, "x", 1);
+    pthread_join(thread, NULL);
+    CHECK(sched_setaffinity(0, sizeof(all), &all) == 0);
+    CHECK(events == EPOLLIN);
+    char byte;
+    read_all(second.server, &byte, 1);
+    talk_both_ways(second.server, second.client);
+    close(epfd);
+    done(first);
+    done(second);
+}
+
+static void an_end_is_not_that_of_the_next_connection(void)
+{
+    for (unsigned turn = 0; turn < 5; turn++) {
+        take_out_at_end();
+    }
+}
+
 const struct check checks_of_set_races[] = {
     CHECK_ENTRY(registrations_change_while_threads_wait),
     CHECK_ENTRY(connections_close_while_threads_wait),
     CHECK_ENTRY(processes_fork_while_threads_wait),
+    CHECK_ENTRY(an_end_is_not_that_of_the_next_connection),
     {NULL, NULL},
 };

@@ -17,6 +17,14 @@ extern const char via_ep_calls_mark; /* calls of peers: steward.h */
 #define VIA_EP_ADDRESS(data) ((data) & ((UINT64_C(1) << 48) - 1))
 #define VIA_EP_ARMS(data) ((uint16_t)((data) >> 48))
 
+/* A thread gets an event from the kernel before it takes the set's lock. Meanwhile the entry may
+ * have been freed, and used again for another connection. True if the event is of the present one.
+ */
+static inline bool via_ep_is_own_event(const struct via_ep_entry *entry, uint16_t arms)
+{
+    return (uint16_t)(arms - entry->first_arms) <= (uint16_t)(entry->arms - entry->first_arms);
+}
+
 /* One of the program's numbers for the connection: the one by which it is in the set, as long as
  * that is open; -1: none is left. */
 int via_ep_number(const struct via_ep_entry *entry);

@@ -375,8 +375,14 @@ static int entry_add(struct via_ep_set *set, int op, struct via_conn *conn, int 
     if (entry == NULL) {
         return -ENOMEM;
     }
-    *entry = (struct via_ep_entry){
-        .set = set, .conn = conn, .fd = fd, .events = event->events, .data = event->data.u64};
+    uint16_t arms = (uint16_t)(entry->arms + 1); /* the pool leaves it: via_ep_is_own_event() */
+    *entry = (struct via_ep_entry){.set = set,
+                                   .conn = conn,
+                                   .fd = fd,
+                                   .events = event->events,
+                                   .data = event->data.u64,
+                                   .arms = arms,
+                                   .first_arms = arms};
     entry->place = VIA_EP_PLAIN; /* until refresh() */
     entry->reported.due = true;
     entry->kernel_events = kernel_events(entry);
@@ -425,6 +431,9 @@ static void entry_change(struct via_ep_entry *entry, const struct epoll_event *e
     entry->data = event->data.u64;
     entry->spent = false;
     entry->arms++;
+    if (via_unlikely(entry->arms == entry->first_arms)) {
+        entry->first_arms++; /* all counts have been used: any event may be of this entry */
+    }
     entry->reported.due = true;
     entry->reported.ends = 0;
     entry->kernel_events = kernel_events(entry);

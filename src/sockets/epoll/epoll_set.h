@@ -68,10 +68,11 @@ struct via_ep_entry {
     uint32_t kernel_events;
     /* What was reported to the program as edges; but for `due` and `recheck`. */
     struct via_edge reported;
-    bool spent;          /* a one-shot registration that was reported */
-    bool found;          /* found by the check in progress */
-    uint16_t arms;       /* how often the program has registered it: distinguishes events of earlier
-                            registrations */
+    bool spent;    /* a one-shot registration that was reported */
+    bool found;    /* found by the check in progress */
+    uint16_t arms; /* counts the program's registrations: distinguishes events of earlier ones */
+    uint16_t first_arms; /* the count when the entry was made; events with earlier counts belong to
+                            another connection, for which the same memory was used before */
     bool piped;          /* counted in piped_count: hot, warm or cold */
     uint8_t place;       /* enum via_ep_place */
     bool inherited;      /* by fork(): the kernel's registration is also the parent's */

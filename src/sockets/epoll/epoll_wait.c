@@ -249,7 +249,7 @@ static bool translate(struct via_ep_set *set, struct epoll_event *event)
 {
     struct via_ep_entry *entry = (void *)(uintptr_t)VIA_EP_ADDRESS(event->data.u64);
     uint16_t arms = VIA_EP_ARMS(event->data.u64);
-    if (entry->set != set) {
+    if (entry->set != set || !via_ep_is_own_event(entry, arms)) {
         return false; /* the entry was closed meanwhile */
     }
     if (entry->place == VIA_EP_PARKED) {
