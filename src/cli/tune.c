@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli/cli.h"
@@ -163,15 +164,19 @@ static int reset(const struct options *options, struct via_error *err)
 static int check_file(const struct options *options, struct via_error *err)
 {
     static struct via_tuning tuning;
-    char folder[PATH_MAX];
+    char path[PATH_MAX];
     if (access(options->path, F_OK) == 0) {
         int rc = via_tuning_load(options->path, &tuning, err);
         if (rc != 0) {
             return rc;
         }
     }
-    snprintf(folder, sizeof(folder), "%s", options->path);
-    if (access(dirname(folder), W_OK) != 0) {
+    snprintf(path, sizeof(path), "%s", options->path);
+    const char *folder = dirname(path);
+    if (strcmp(options->path, FILE_DEFAULT) == 0) {
+        (void)mkdir(folder, 0755); /* packages make it, but not `make install` */
+    }
+    if (access(folder, W_OK) != 0) {
         return via_error_set(err, -errno, "%s: create: %s", options->path, strerror(errno));
     }
     return 0;
