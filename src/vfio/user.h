@@ -13,7 +13,7 @@
  * Connects to a server. Regions are reached by messages, one access a round trip; memory that is
  * mapped for DMA must be a shared mapping of a descriptor (struct via_pci_memory), as it is passed
  * on. A server that ends, answers nothing for two seconds or answers nonsense is gone until the
- * function is revived.
+ * function is revived. Errors do not name the path: the caller does, in the user's words.
  */
 VIA_MUST_CHECK int via_vfio_user_open(const char *path, struct via_pci **ret_pci,
                                       struct via_error *err);

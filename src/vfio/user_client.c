@@ -559,7 +559,7 @@ int via_vfio_user_open(const char *path, struct via_pci **ret_pci, struct via_er
 {
     struct user *user = calloc(1, sizeof(*user));
     if (user == NULL) {
-        return via_error_set(err, -ENOMEM, "vfio-user %s: %s", path, strerror(ENOMEM));
+        return via_error_set(err, -ENOMEM, "%s", strerror(ENOMEM));
     }
     user->pci.ops = &user_ops;
     user->fd = -1;
@@ -569,7 +569,6 @@ int via_vfio_user_open(const char *path, struct via_pci **ret_pci, struct via_er
     snprintf(user->describe, sizeof(user->describe), "vfio-user %s", path);
     int rc = greet(user, path, PATIENCE_US, &user->shape, err);
     if (rc != 0) {
-        via_error_prefix(err, "vfio-user %s: ", path);
         user_close(&user->pci);
         return rc;
     }

@@ -322,7 +322,7 @@ static int open_user_engine(struct via_pex_port *pex, struct via_error *err)
     }
     rc = via_vfio_user_open(pex->config.engine, &pci, err);
     if (rc != 0) {
-        return rc;
+        return via_error_prefix(err, "dma=%s: ", pex->config.engine);
     }
     pci->requester = VIA_PEX_ENGINE_REQUESTER;
     return via_pex_dma_open(pex, pex->config.engine, pci, false, err);
