@@ -211,26 +211,16 @@ static uint64_t fence_poll_ns(const struct sim_thread *thread)
                                               : sim_fence_ends_ns(thread);
 }
 
-/* Decides the next step by the code of the transfer threads (host/host_wait.h), which gets the
- * amount of work of the last turn. If that code asks for it, everything is armed first. */
-static enum via_host_wait_step next_step(struct sim_thread *thread, uint64_t now, unsigned work,
-                                         uint64_t *deadline_ns)
+/* A bell that has rung in the turn is part of its work. */
+static bool arm(void *ctx, enum via_arm *ret_armed)
 {
+    struct sim_thread *thread = ctx;
     struct sim_guest *guest = thread->host->world->guest;
-    enum via_host_wait_step step = via_host_wait_turned(&thread->wait, now, work, *deadline_ns);
-    if (step != VIA_HOST_WAIT_ARM) {
-        return step;
-    }
     bool found = guest != NULL && guest->ops->arm(guest, thread);
-    enum via_arm armed = via_node_arm(thread->host->node, thread->channel);
-    armed = found ? VIA_ARM_BUSY : armed;
-    step = via_host_wait_armed(&thread->wait, now, armed, deadline_ns);
-    if (step == VIA_HOST_WAIT_POLL || step == VIA_HOST_WAIT_FENCE) {
-        /* The simulator does not know when a driver's fence ends: turns poll for it. */
-        bool known = fence_poll_ns(thread) != VIA_NEVER_NS;
-        return known ? VIA_HOST_WAIT_FENCE : VIA_HOST_WAIT_TURN;
-    }
-    return step;
+    *ret_armed = via_node_arm(thread->host->node, thread->channel);
+    *ret_armed = found ? VIA_ARM_BUSY : *ret_armed;
+    thread->fencing = *ret_armed == VIA_ARM_FENCING;
+    return true;
 }
 
 /* Woken while it armed: its descriptor is readable, and its sleep ends at once. */
@@ -243,21 +233,24 @@ static void sleep_woken(struct sim_thread *thread)
                          sim_between(&world->rng_cpu, cpu->wake_ns_min, cpu->wake_ns_max));
 }
 
-/* As run() of host/host_transfer.c. */
-static void take_next_step(struct sim_thread *thread, uint64_t now, unsigned work,
-                           uint64_t deadline_ns)
+static void act(void *ctx, enum via_host_wait_step step, uint64_t now, uint64_t deadline_ns)
 {
+    struct sim_thread *thread = ctx;
     struct sim_host *host = thread->host;
-    thread->again = false; /* it is part of `work` */
-    enum via_host_wait_step step = next_step(thread, now, work, &deadline_ns);
-    thread->idle_turns = work != 0 || step == VIA_HOST_WAIT_SLEEP ? 0 : thread->idle_turns;
+    if (thread->fencing) {
+        /* The simulator does not know when a driver's fence ends: turns poll for it. */
+        bool known = fence_poll_ns(thread) != VIA_NEVER_NS;
+        step = known ? VIA_HOST_WAIT_FENCE : VIA_HOST_WAIT_TURN;
+    }
+    bool is_idle = thread->wait.idle && step != VIA_HOST_WAIT_SLEEP;
+    thread->idle_turns = is_idle ? thread->idle_turns : 0;
     switch (step) {
     case VIA_HOST_WAIT_FENCE:
         poll_again(thread, fence_poll_ns(thread));
         break;
     case VIA_HOST_WAIT_TURN:
     case VIA_HOST_WAIT_ARM:
-        thread->idle_turns += work == 0 ? 1 : 0;
+        thread->idle_turns += is_idle ? 1 : 0;
         run_again(thread);
         break;
     case VIA_HOST_WAIT_POLL:
@@ -307,14 +300,13 @@ static void service_chips(struct sim_host *host, uint64_t now, uint64_t *deadlin
     }
 }
 
-static void run_turn(struct sim_thread *thread)
+static unsigned run_turn(void *ctx, uint64_t now, uint64_t *deadline_ns)
 {
+    struct sim_thread *thread = ctx;
     struct sim_host *host = thread->host;
-    uint64_t now = sim_host_now(host);
     uint64_t control_ns = VIA_NEVER_NS;
-    uint64_t deadline_ns = VIA_NEVER_NS;
     if (thread->channel == 0) {
-        service_chips(host, now, &deadline_ns);
+        service_chips(host, now, deadline_ns);
         via_node_control(host->node, now, &control_ns);
         sim_check_announced(host);
     }
@@ -331,14 +323,16 @@ static void run_turn(struct sim_thread *thread)
     sim_mark(host->world, SIM_MARK_TURN, (uint64_t)host->index << 8 | thread->channel, done);
     note_sessions(thread);
     sim_region_watch(host);
-    deadline_ns = via_min(deadline_ns, via_min(control_ns, poll_ns));
+    *deadline_ns = via_min(*deadline_ns, via_min(control_ns, poll_ns));
     bool wants = thread->held != NULL || thread->work_wanted != 0 || thread->barriers_wanted != 0;
-    take_next_step(thread, now, done + (thread->again || (wants && thread->completed)),
-                   deadline_ns);
+    done += thread->again || (wants && thread->completed);
+    thread->again = false;
+    return done;
 }
 
 void sim_thread_turn(struct sim_thread *thread, uint32_t ticket)
 {
+    static const struct via_host_wait_ops ops = {.turn = run_turn, .arm = arm, .act = act};
     struct sim_host *host = thread->host;
     struct sim_world *world = host->world;
     if (ticket != thread->ticket || !host->alive) {
@@ -358,11 +352,12 @@ void sim_thread_turn(struct sim_thread *thread, uint32_t ticket)
     thread->running = true;
     thread->again = false;
     thread->completed = false;
+    thread->fencing = false;
     thread->spent_ns = 0;
     thread->turn_ns = VIA_NEVER_NS;
     world->counts.turns++;
     world->current = thread;
-    run_turn(thread);
+    via_host_wait_turn(&thread->wait, sim_host_now(host), &ops, thread);
     sim_trace_turn(host);
     world->current = NULL;
     thread->busy_until_ns = over_ns(thread);

@@ -197,9 +197,9 @@ static void end_at(struct nodes_thread *thread, uint64_t deadline_ns)
 /* --- waiting ---------------------------------------------------------------------------------- */
 
 /* Turns that find nothing are left out: they take the processor and end when something comes. */
-static void skip_idle_turns(struct nodes_thread *thread, uint64_t seen_count, uint64_t deadline_ns)
+static void skip_idle_turns(struct nodes_thread *thread, uint64_t deadline_ns)
 {
-    if (thread->seen_count == seen_count && !thread->host->nodes->stopping) {
+    if (thread->seen_count == thread->seen_before && !thread->host->nodes->stopping) {
         thread->is_polling = true;
         end_at(thread, via_min(deadline_ns, thread->wait.poll_until_ns));
         sim_actor_stall(&thread->actor);
@@ -214,22 +214,29 @@ static void sleep_until(struct nodes_thread *thread, uint64_t deadline_ns)
     thread->ticket++;
 }
 
-static enum via_host_wait_step arm(struct nodes_thread *thread, uint64_t *deadline_ns)
+static bool arm(void *ctx, enum via_arm *ret_armed)
 {
-    enum via_arm armed = via_node_arm(thread->host->node, thread->channel);
-    if ((thread->waiting.first != NULL && !thread->is_full) || thread->host->nodes->stopping) {
-        armed = VIA_ARM_BUSY;
+    struct nodes_thread *thread = ctx;
+    if (thread->seen_count != thread->seen_before) {
+        return false;
     }
-    return via_host_wait_armed(&thread->wait, now_ns(thread), armed, deadline_ns);
+    *ret_armed = via_node_arm(thread->host->node, thread->channel);
+    if ((thread->waiting.first != NULL && !thread->is_full) || thread->host->nodes->stopping) {
+        *ret_armed = VIA_ARM_BUSY;
+    }
+    return true;
 }
 
-static unsigned run_turn(struct nodes_thread *thread, uint64_t *deadline_ns)
+static unsigned run_turn(void *ctx, uint64_t begun_ns, uint64_t *deadline_ns)
 {
+    struct nodes_thread *thread = ctx;
     struct via_node *node = thread->host->node;
     const struct plan_costs *costs = &thread->host->nodes->costs;
     uint64_t control_ns = VIA_NEVER_NS;
+    thread->seen_before = thread->seen_count;
+    thread->actor.woken = false; /* the bell is recorded: this turn comes after it */
     if (thread->channel == 0) {
-        via_node_control(node, now_ns(thread), &control_ns);
+        via_node_control(node, begun_ns, &control_ns);
     }
     submit(thread);
     sim_actor_work(&thread->actor, costs->turn_ps);
@@ -244,40 +251,29 @@ static unsigned run_turn(struct nodes_thread *thread, uint64_t *deadline_ns)
     return work;
 }
 
-/* As run() of host/host_transfer.c. */
+static void act(void *ctx, enum via_host_wait_step step, uint64_t begun_ns, uint64_t deadline_ns)
+{
+    struct nodes_thread *thread = ctx;
+    (void)begun_ns;
+    if (step == VIA_HOST_WAIT_POLL) {
+        skip_idle_turns(thread, deadline_ns);
+    } else if (step == VIA_HOST_WAIT_FENCE) {
+        sim_actor_sleep(&thread->actor);
+    } else if (step != VIA_HOST_WAIT_TURN) {
+        if (step == VIA_HOST_WAIT_ASK) {
+            plan_nodes_ring(&thread->host->threads[0]);
+        }
+        sleep_until(thread, deadline_ns);
+        via_host_wait_slept(&thread->wait, now_ns(thread));
+    }
+}
+
 static void transfer_main(void *arg)
 {
+    static const struct via_host_wait_ops ops = {.turn = run_turn, .arm = arm, .act = act};
     struct nodes_thread *thread = arg;
     while (!thread->host->nodes->stopping) {
-        uint64_t seen_count = thread->seen_count;
-        uint64_t begun_ns = now_ns(thread);
-        uint64_t deadline_ns = VIA_NEVER_NS;
-        thread->actor.woken = false; /* the bell is recorded: this turn comes after it */
-        unsigned work = run_turn(thread, &deadline_ns);
-        enum via_host_wait_step step =
-            via_host_wait_turned(&thread->wait, begun_ns, work, deadline_ns);
-        if (step == VIA_HOST_WAIT_ARM && thread->seen_count == seen_count) {
-            step = arm(thread, &deadline_ns);
-        }
-        switch (step) {
-        case VIA_HOST_WAIT_TURN:
-        case VIA_HOST_WAIT_ARM: /* there is work */
-            break;
-        case VIA_HOST_WAIT_POLL:
-            skip_idle_turns(thread, seen_count, deadline_ns);
-            break;
-        case VIA_HOST_WAIT_FENCE:
-            sim_actor_sleep(&thread->actor);
-            break;
-        case VIA_HOST_WAIT_ASK:
-        case VIA_HOST_WAIT_SLEEP:
-            if (step == VIA_HOST_WAIT_ASK) {
-                plan_nodes_ring(&thread->host->threads[0]);
-            }
-            sleep_until(thread, deadline_ns);
-            via_host_wait_slept(&thread->wait, now_ns(thread));
-            break;
-        }
+        via_host_wait_turn(&thread->wait, now_ns(thread), &ops, thread);
     }
     sim_task_sleep(&thread->actor.task);
 }

@@ -23,8 +23,9 @@ struct nodes_thread {
     struct nodes_host *host;
     unsigned channel;
     struct via_host_wait wait;
-    uint64_t seen_count; /* counts wake-ups without a bell that may have given this thread work */
-    uint64_t ticket;     /* number of the current wait; timers of earlier waits are void */
+    uint64_t seen_count;  /* counts wake-ups without a bell that may have given this thread work */
+    uint64_t seen_before; /* the same, when its turn began */
+    uint64_t ticket;      /* number of the current wait; timers of earlier waits are void */
     bool is_polling;
     struct nodes_ops waiting; /* submitted, and not yet passed to the node */
     bool is_full;             /* the node accepts no more until one ends */

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/types.h"
+#include "host/host_wait.h"
 #include "sim/cost/cost.h"
 #include "sim/memory.h"
 #include "sim/scale/port.h"
@@ -28,6 +29,7 @@ struct scale_host {
     uint64_t turn_ns; /* time of its next turn */
     uint64_t busy_ns; /* end of its last turn */
     uint64_t ticket;  /* of the valid turn event */
+    struct via_host_wait wait;
     uint32_t routes_seen;
     bool changed;
     uint64_t cpu_ns; /* CPU time since the last count */
@@ -259,9 +261,10 @@ bool scale_fabric_is_shortest(const struct scale_fabric *fabric)
 
 /* --- turns ----------------------------------------------------------------------------------- */
 
-static void run_turn(struct scale_host *host)
+/* Polls until there is nothing more to do. */
+static unsigned run_turn(void *ctx, uint64_t now_ns, uint64_t *deadline_ns)
 {
-    uint64_t now_ns = scale_fabric_now_ns(host->fabric);
+    struct scale_host *host = ctx;
     uint64_t control_ns = VIA_NEVER_NS, poll_ns = VIA_NEVER_NS;
     unsigned work = 0;
     host->turns++;
@@ -274,8 +277,8 @@ static void run_turn(struct scale_host *host)
             break;
         }
     }
-    bool again = work != 0 || via_node_arm(host->node, 0) != VIA_ARM_SLEEP;
     host->cpu_ns += cpu_now_ns() - begun_ns;
+    *deadline_ns = via_min(control_ns, poll_ns);
 
     struct via_node_counters counters;
     via_node_counters(host->node, &counters);
@@ -285,19 +288,45 @@ static void run_turn(struct scale_host *host)
     if (host->changed) {
         check_changes(host);
     }
-    wake(host, again ? host->busy_ns : via_min(control_ns, poll_ns));
+    return work;
+}
+
+static bool arm(void *ctx, enum via_arm *ret_armed)
+{
+    struct scale_host *host = ctx;
+    uint64_t begun_ns = cpu_now_ns();
+    *ret_armed = via_node_arm(host->node, 0);
+    host->cpu_ns += cpu_now_ns() - begun_ns;
+    return true;
+}
+
+static void act(void *ctx, enum via_host_wait_step step, uint64_t now_ns, uint64_t deadline_ns)
+{
+    struct scale_host *host = ctx;
+    bool is_asleep = step == VIA_HOST_WAIT_SLEEP || step == VIA_HOST_WAIT_ASK;
+    (void)now_ns;
+    wake(host, is_asleep ? deadline_ns : host->busy_ns);
+}
+
+/* No other work runs on these hosts. */
+static bool is_crowded(void *ctx)
+{
+    (void)ctx;
+    return false;
 }
 
 /* If it was asked for during the last turn, that turn may still be running. */
 static void take_turn(void *object, uint64_t ticket)
 {
+    static const struct via_host_wait_ops ops = {.turn = run_turn, .arm = arm, .act = act};
     struct scale_host *host = object;
     if (ticket != host->ticket) {
         return;
     }
     host->turn_ns = VIA_NEVER_NS;
-    if (scale_fabric_now_ns(host->fabric) >= host->busy_ns) {
-        run_turn(host);
+    uint64_t now_ns = scale_fabric_now_ns(host->fabric);
+    if (now_ns >= host->busy_ns) {
+        via_host_wait_turn(&host->wait, now_ns, &ops, host);
     } else {
         wake(host, host->busy_ns);
     }
@@ -367,6 +396,7 @@ struct scale_fabric *scale_fabric_new(unsigned hosts_count)
         fabric->hosts[h].fabric = fabric;
         fabric->hosts[h].index = (uint16_t)h;
         fabric->hosts[h].turn_ns = VIA_NEVER_NS;
+        via_host_wait_init(&fabric->hosts[h].wait, 0, is_crowded, NULL);
     }
     return fabric;
 }

@@ -105,9 +105,19 @@ static void catch_up(struct via_transfer *transfer, uint64_t target)
     via_host_poke(transfer->host);
 }
 
-/* One turn: how much was done. */
-static unsigned run_turn(struct via_transfer *transfer, uint64_t now_ns, uint64_t *ret_deadline_ns)
+/* After a sleep that no bell has ended, the turn should find nothing. If it finds something, the
+ * bell may still be on its way: it counts as missed if none has come at the end of the next such
+ * sleep. */
+static void note_poll(struct via_transfer *transfer, unsigned work)
 {
+    transfer->unannounced |= transfer->polls_unrung && work != 0;
+    transfer->polls_unrung = false;
+}
+
+/* One turn: how much was done. */
+static unsigned run_turn(void *ctx, uint64_t now_ns, uint64_t *ret_deadline_ns)
+{
+    struct via_transfer *transfer = ctx;
     unsigned work = 0;
     uint64_t target;
     bool behind = is_behind(transfer, &target);
@@ -132,19 +142,25 @@ static unsigned run_turn(struct via_transfer *transfer, uint64_t now_ns, uint64_
     work += via_node_poll(transfer->host->node, transfer->channel, now_ns, ret_deadline_ns);
     work += via_process_channels_feed(transfer);
     via_process_channels_flush(transfer);
+    note_poll(transfer, work);
     return work;
 }
 
 /* Arms all pipes, then checks them again. */
-static enum via_arm arm(struct via_transfer *transfer)
+static bool arm(void *ctx, enum via_arm *ret_armed)
 {
+    struct via_transfer *transfer = ctx;
+    if (via_tenant_bells_have_rung(transfer)) {
+        return false;
+    }
     bool nothing = !via_process_channels_arm(transfer);
     enum via_arm armed = via_node_arm(transfer->host->node, transfer->channel);
     uint64_t target;
     nothing = nothing && !is_behind(transfer, &target) &&
               !atomic_load_explicit(&transfer->mail_there, memory_order_acquire) &&
               !atomic_load_explicit(&transfer->host->stopping, memory_order_acquire);
-    return nothing ? armed : VIA_ARM_BUSY;
+    *ret_armed = nothing ? armed : VIA_ARM_BUSY;
+    return true;
 }
 
 /* Fences are under way, and others want the processor. */
@@ -170,46 +186,35 @@ static void sleep_until_rung(struct via_transfer *transfer, uint64_t now_ns, uin
     }
 }
 
-/* After a sleep that no bell has ended, the turn should find nothing. If it finds something, the
- * bell may still be on its way: it counts as missed if none has come at the end of the next such
- * sleep. */
-static void note_poll(struct via_transfer *transfer, unsigned work)
+static void act(void *ctx, enum via_host_wait_step step, uint64_t now_ns, uint64_t deadline_ns)
 {
-    transfer->unannounced |= transfer->polls_unrung && work != 0;
-    transfer->polls_unrung = false;
+    struct via_transfer *transfer = ctx;
+    switch (step) {
+    case VIA_HOST_WAIT_TURN:
+    case VIA_HOST_WAIT_ARM:
+        break;
+    case VIA_HOST_WAIT_POLL:
+        via_cpu_pause();
+        break;
+    case VIA_HOST_WAIT_FENCE:
+        wait_for_fence(transfer, now_ns);
+        break;
+    case VIA_HOST_WAIT_ASK:
+    case VIA_HOST_WAIT_SLEEP:
+        if (step == VIA_HOST_WAIT_ASK) {
+            via_host_control_ask(transfer->host);
+        }
+        sleep_until_rung(transfer, now_ns, deadline_ns);
+        via_host_wait_slept(&transfer->wait, via_host_now_ns());
+        break;
+    }
 }
 
 static void run(struct via_transfer *transfer)
 {
-    struct via_host_wait *wait = &transfer->wait;
+    static const struct via_host_wait_ops ops = {.turn = run_turn, .arm = arm, .act = act};
     while (!atomic_load_explicit(&transfer->host->stopping, memory_order_acquire)) {
-        uint64_t now_ns = via_host_now_ns();
-        uint64_t deadline_ns = VIA_NEVER_NS;
-        unsigned work = run_turn(transfer, now_ns, &deadline_ns);
-        note_poll(transfer, work);
-        enum via_host_wait_step step = via_host_wait_turned(wait, now_ns, work, deadline_ns);
-        if (step == VIA_HOST_WAIT_ARM && !via_tenant_bells_have_rung(transfer)) {
-            step = via_host_wait_armed(wait, now_ns, arm(transfer), &deadline_ns);
-        }
-        switch (step) {
-        case VIA_HOST_WAIT_TURN:
-        case VIA_HOST_WAIT_ARM: /* a bell has rung */
-            break;
-        case VIA_HOST_WAIT_POLL:
-            via_cpu_pause();
-            break;
-        case VIA_HOST_WAIT_FENCE:
-            wait_for_fence(transfer, now_ns);
-            break;
-        case VIA_HOST_WAIT_ASK:
-        case VIA_HOST_WAIT_SLEEP:
-            if (step == VIA_HOST_WAIT_ASK) {
-                via_host_control_ask(transfer->host);
-            }
-            sleep_until_rung(transfer, now_ns, deadline_ns);
-            via_host_wait_slept(wait, via_host_now_ns());
-            break;
-        }
+        via_host_wait_turn(&transfer->wait, via_host_now_ns(), &ops, transfer);
     }
 }
 

@@ -7,8 +7,8 @@
 
 /*
  * The choice of a transfer thread between two turns: goes on, keeps polling, arms, waits for
- * fences, sleeps. host_transfer.c acts on the steps with the machine's clock and bells, the
- * simulator's transfer threads with theirs.
+ * fences, sleeps. via_host_wait_turn() is the body of their loop; host_transfer.c has the machine's
+ * clock and bells, the simulator's transfer threads have theirs.
  *
  * Pure: time and the state of the machine are arguments. Belongs to its thread.
  */
@@ -33,7 +33,8 @@ struct via_host_wait {
 enum via_host_wait_step {
     VIA_HOST_WAIT_TURN,  /* the next turn at once */
     VIA_HOST_WAIT_POLL,  /* a pause, then the next turn */
-    VIA_HOST_WAIT_ARM,   /* if no bell has rung: arm everything, via_host_wait_armed() */
+    VIA_HOST_WAIT_ARM,   /* if no bell has rung: arm everything, via_host_wait_armed(); act() does
+                            not get this step */
     VIA_HOST_WAIT_FENCE, /* others want the processor: sleep until fences end, if they wake */
     VIA_HOST_WAIT_ASK,   /* first wake the control thread, then as VIA_HOST_WAIT_SLEEP */
     VIA_HOST_WAIT_SLEEP, /* until the deadline or the bell, then via_host_wait_slept() */
@@ -49,5 +50,19 @@ enum via_host_wait_step via_host_wait_turned(struct via_host_wait *wait, uint64_
 enum via_host_wait_step via_host_wait_armed(struct via_host_wait *wait, uint64_t now_ns,
                                             enum via_arm armed, uint64_t *deadline_ns);
 void via_host_wait_slept(struct via_host_wait *wait, uint64_t now_ns);
+
+/* A transfer thread, of any clock. */
+struct via_host_wait_ops {
+    /* A turn: returns how much was done; *deadline_ns: when the thread must come again. */
+    unsigned (*turn)(void *ctx, uint64_t now_ns, uint64_t *deadline_ns);
+    /* Arms everything; false: a bell has rung since the turn began, and there is work. */
+    bool (*arm)(void *ctx, enum via_arm *ret_armed);
+    /* Takes the step; now_ns is the begin of the turn. */
+    void (*act)(void *ctx, enum via_host_wait_step step, uint64_t now_ns, uint64_t deadline_ns);
+};
+
+/* A turn that begins at now_ns, and what follows it. */
+void via_host_wait_turn(struct via_host_wait *wait, uint64_t now_ns,
+                        const struct via_host_wait_ops *ops, void *ctx);
 
 #endif

@@ -388,6 +388,72 @@ static void the_wait_for_a_process_is_learned_apart(void **state)
     assert_int_equal(via_host_wait_turned(&wait, now_ns + 2, 0, VIA_NEVER_NS), VIA_HOST_WAIT_POLL);
 }
 
+/* A thread whose turn, bell and node are what the test says. */
+struct loop {
+    unsigned work;
+    bool has_rung;
+    enum via_arm armed;
+    unsigned arms_count, acts_count;
+    enum via_host_wait_step step;
+    uint64_t now_ns, deadline_ns;
+};
+
+static unsigned loop_turn(void *ctx, uint64_t now_ns, uint64_t *deadline_ns)
+{
+    const struct loop *loop = ctx;
+    assert_int_equal(*deadline_ns, VIA_NEVER_NS);
+    *deadline_ns = now_ns + VIA_SEC_NS;
+    return loop->work;
+}
+
+static bool loop_arm(void *ctx, enum via_arm *ret_armed)
+{
+    struct loop *loop = ctx;
+    loop->arms_count++;
+    *ret_armed = loop->armed;
+    return !loop->has_rung;
+}
+
+static void loop_act(void *ctx, enum via_host_wait_step step, uint64_t now_ns, uint64_t deadline_ns)
+{
+    struct loop *loop = ctx;
+    loop->acts_count++;
+    loop->step = step;
+    loop->now_ns = now_ns;
+    loop->deadline_ns = deadline_ns;
+}
+
+static void a_turn_is_followed_by_one_step(void **state)
+{
+    (void)state;
+    static const struct via_host_wait_ops ops = {
+        .turn = loop_turn, .arm = loop_arm, .act = loop_act};
+    bool crowded = false;
+    struct loop loop = {.work = 1, .armed = VIA_ARM_SLEEP};
+    struct via_host_wait wait;
+    via_host_wait_init(&wait, 0, flag_is_set, &crowded);
+    via_host_wait_turn(&wait, 1000, &ops, &loop);
+    assert_int_equal(loop.step, VIA_HOST_WAIT_TURN); /* there was work: nothing is armed */
+    assert_int_equal(loop.arms_count, 0);
+    loop.work = 0;
+    loop.has_rung = true;
+    via_host_wait_turn(&wait, 2000, &ops, &loop);
+    assert_int_equal(loop.step, VIA_HOST_WAIT_TURN); /* and not a sleep: the bell may bring work */
+    assert_int_equal(loop.arms_count, 1);
+    loop.has_rung = false;
+    via_host_wait_turn(&wait, 3000, &ops, &loop);
+    assert_int_equal(loop.step, VIA_HOST_WAIT_SLEEP);
+    assert_int_equal(loop.now_ns, 3000);
+    assert_int_equal(loop.deadline_ns, 3000 + VIA_SEC_NS);
+    loop.armed = VIA_ARM_BUSY;
+    for (unsigned i = 0; i < 3; i++) {
+        via_host_wait_turn(&wait, 4000 + i, &ops, &loop);
+        assert_int_equal(loop.step, i < 2 ? VIA_HOST_WAIT_TURN : VIA_HOST_WAIT_ASK);
+    }
+    assert_in_range(loop.deadline_ns, 4003, VIA_MSEC_NS);
+    assert_int_equal(loop.acts_count, 6);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -406,6 +472,7 @@ int main(void)
         cmocka_unit_test(on_a_crowded_machine_no_thread_polls_on),
         cmocka_unit_test(what_only_the_control_thread_can_do_is_asked_of_it),
         cmocka_unit_test(the_wait_for_a_process_is_learned_apart),
+        cmocka_unit_test(a_turn_is_followed_by_one_step),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
