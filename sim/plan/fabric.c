@@ -114,6 +114,9 @@ struct plan_fabric *plan_fabric_new(struct sim_cost *cost, const struct plan_cos
         .wiring = wiring,
         .events = *events,
         .hosts_count = shape->hosts_count,
+        .spare_pipes = {.object_bytes = sizeof(struct plan_pipe)},
+        .spare_frames = {.object_bytes = sizeof(struct plan_frame)},
+        .spare_ops = {.object_bytes = sizeof(struct plan_op)},
     };
     while (buckets < shape->hosts_count * costs->channels_count * 4) {
         buckets *= 2;
@@ -149,7 +152,7 @@ void plan_fabric_free(struct plan_fabric *fabric)
 void plan_fabric_submit(struct plan_fabric *fabric, unsigned source, unsigned destination,
                         unsigned channel, uint64_t bytes, uint8_t tag)
 {
-    struct plan_op *op = plan_op_new(fabric);
+    struct plan_op *op = plan_new(fabric, &fabric->spare_ops);
     uint64_t frames = (bytes + fabric->costs.frame_bytes - 1) / fabric->costs.frame_bytes;
     *op = (struct plan_op){
         .born_ps = fabric->cost->now_ps,

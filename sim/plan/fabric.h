@@ -54,7 +54,7 @@ struct plan_events {
 };
 
 struct plan_op {
-    struct plan_op *next;
+    struct via_list member; /* of the operations of a thread, or of a pipe */
     uint64_t born_ps;
     uint64_t bytes;
     uint64_t unsent_bytes;
@@ -67,6 +67,13 @@ struct plan_op {
     uint8_t tag; /* private to the traffic */
     bool queued;
 };
+
+/* The first of a list of operations; NULL: it is empty. */
+static inline struct plan_op *plan_ops_pop(struct via_list *ops)
+{
+    struct via_list *member = via_list_pop_front(ops);
+    return member == NULL ? NULL : via_list_entry(member, struct plan_op, member);
+}
 
 struct plan_fabric *plan_fabric_new(struct sim_cost *cost, const struct plan_costs *costs,
                                     const struct plan_shape *shape, struct plan_wiring *wiring,

@@ -13,21 +13,7 @@
 
 /* --- operations ------------------------------------------------------------------------------- */
 
-static void ops_push(struct nodes_ops *ops, struct plan_op *op)
-{
-    op->next = NULL;
-    *(ops->first == NULL ? &ops->first : &ops->last->next) = op;
-    ops->last = op;
-}
-
-static struct plan_op *ops_pop(struct nodes_ops *ops)
-{
-    struct plan_op *op = ops->first;
-    ops->first = op->next;
-    return op;
-}
-
-static struct nodes_ops *under_way(struct nodes_host *host, unsigned source, unsigned channel)
+static struct via_list *under_way(struct nodes_host *host, unsigned source, unsigned channel)
 {
     return &host->arriving[source * host->nodes->costs.channels_count + channel];
 }
@@ -43,7 +29,7 @@ void plan_nodes_submit(struct plan_nodes *nodes, unsigned source, unsigned desti
                            .destination = (uint16_t)destination,
                            .channel = (uint8_t)channel,
                            .tag = tag};
-    ops_push(&thread->waiting, op);
+    via_list_push_back(&thread->waiting, &op->member);
     plan_nodes_ring(thread);
 }
 
@@ -54,7 +40,7 @@ static void on_notify(void *ctx, unsigned channel, uint64_t handle)
     struct plan_nodes *nodes = host->nodes;
     for (unsigned i = 0; i < nodes->hosts_count; i++) {
         if (host->segments[i] == handle) {
-            struct plan_op *op = ops_pop(under_way(host, i, channel));
+            struct plan_op *op = plan_ops_pop(under_way(host, i, channel));
             plan_nodes_frame(&host->threads[channel]);
             sim_actor_copy(&host->threads[channel].actor, &host->memory, op->bytes);
             nodes->events.delivered(nodes->events.object, op);
@@ -96,8 +82,8 @@ static void submit(struct nodes_thread *thread)
 {
     struct nodes_host *host = thread->host;
     struct plan_nodes *nodes = host->nodes;
-    while (thread->waiting.first != NULL && !nodes->stopping && !thread->is_full) {
-        struct plan_op *op = thread->waiting.first;
+    while (!via_list_is_empty(&thread->waiting) && !nodes->stopping && !thread->is_full) {
+        struct plan_op *op = via_list_entry(thread->waiting.next, struct plan_op, member);
         const struct via_op put = {
             .kind = VIA_OP_PUT,
             .flags = VIA_FRAME_FLAG_NOTIFY,
@@ -111,8 +97,10 @@ static void submit(struct nodes_thread *thread)
         thread->is_full = via_node_submit(host->node, thread->channel, &put) != 0;
         if (!thread->is_full) {
             nodes->submitted_count++;
-            ops_pop(&thread->waiting);
-            ops_push(under_way(&nodes->hosts[op->destination], host->index, thread->channel), op);
+            via_list_remove(&op->member);
+            via_list_push_back(
+                under_way(&nodes->hosts[op->destination], host->index, thread->channel),
+                &op->member);
         }
     }
 }
@@ -221,7 +209,8 @@ static bool arm(void *ctx, enum via_arm *ret_armed)
         return false;
     }
     *ret_armed = via_node_arm(thread->host->node, thread->channel);
-    if ((thread->waiting.first != NULL && !thread->is_full) || thread->host->nodes->stopping) {
+    if ((!via_list_is_empty(&thread->waiting) && !thread->is_full) ||
+        thread->host->nodes->stopping) {
         *ret_armed = VIA_ARM_BUSY;
     }
     return true;
@@ -283,6 +272,7 @@ static void start_thread(struct nodes_host *host, unsigned channel)
     struct nodes_thread *thread = &host->threads[channel];
     thread->host = host;
     thread->channel = channel;
+    via_list_init(&thread->waiting);
     via_host_wait_init(&thread->wait, host->nodes->costs.spin_ps / SIM_NS_PS, is_crowded, thread);
     sim_actor_start(&thread->actor, &host->cpu, transfer_main, thread);
 }
@@ -416,8 +406,11 @@ struct plan_nodes *plan_nodes_new(struct sim_cost *cost, const struct plan_costs
     plan_nodes_wire(nodes, shape);
     for (unsigned i = 0; i < nodes->hosts_count; i++) {
         struct nodes_host *host = &nodes->hosts[i];
-        host->arriving =
-            sim_alloc(nodes->hosts_count * costs->channels_count * sizeof(*host->arriving));
+        unsigned lists_count = nodes->hosts_count * costs->channels_count;
+        host->arriving = sim_alloc(lists_count * sizeof(*host->arriving));
+        for (unsigned k = 0; k < lists_count; k++) {
+            via_list_init(&host->arriving[k]);
+        }
         build_host(host, seed);
     }
     for (unsigned i = 0; i < nodes->hosts_count; i++) {
@@ -439,8 +432,8 @@ static void free_ops(struct plan_nodes *nodes)
     for (unsigned i = 0; i < nodes->hosts_count; i++) {
         struct nodes_host *host = &nodes->hosts[i];
         for (unsigned k = 0; k < nodes->costs.channels_count; k++) {
-            while (host->threads[k].waiting.first != NULL) {
-                free(ops_pop(&host->threads[k].waiting));
+            for (struct plan_op *op; (op = plan_ops_pop(&host->threads[k].waiting)) != NULL;) {
+                free(op);
             }
         }
     }

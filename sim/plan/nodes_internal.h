@@ -12,10 +12,6 @@ struct nodes_host;
 
 struct flight;
 
-struct nodes_ops {
-    struct plan_op *first, *last;
-};
-
 /* A transfer thread of src/host on a modelled CPU: turns of the node, and between them the waiting
  * rules of host/host_wait.c. That of channel 0 also does the control thread's work. */
 struct nodes_thread {
@@ -27,9 +23,9 @@ struct nodes_thread {
     uint64_t seen_before; /* the same, when its turn began */
     uint64_t ticket;      /* number of the current wait; timers of earlier waits are void */
     bool is_polling;
-    struct nodes_ops waiting; /* submitted, and not yet passed to the node */
-    bool is_full;             /* the node accepts no more until one ends */
-    unsigned frames_paid;     /* of this turn: their time has been spent */
+    struct via_list waiting; /* struct plan_op, submitted, and not yet passed to the node */
+    bool is_full;            /* the node accepts no more until one ends */
+    unsigned frames_paid;    /* of this turn: their time has been spent */
     unsigned acked_by; /* 1 + the host whose acknowledgement's cost was charged last in this turn */
     bool stored_body;  /* of the frame that is published next */
     struct flight *body; /* the last one, while it is under way */
@@ -61,9 +57,10 @@ struct nodes_host {
     void *node_memory; /* mapped */
     size_t node_bytes, inbox_bytes;
     struct nodes_thread threads[PLAN_CHANNELS_MAX];
-    unsigned char *segment;     /* owned; target of all puts */
-    uint64_t *segments;         /* owned; a handle of it for each source */
-    struct nodes_ops *arriving; /* owned; [source x channels + channel], in order of submission */
+    unsigned char *segment; /* owned; target of all puts */
+    uint64_t *segments;     /* owned; a handle of it for each source */
+    struct via_list *
+        arriving; /* struct plan_op, owned; [source x channels + channel], in order of submission */
     uint64_t bypassed_count;
 };
 

@@ -13,54 +13,27 @@
 
 #define SLAB_OBJECTS 64u
 
-/* A block of memory for SLAB_OBJECTS objects. */
-static void *slab_new(struct plan_fabric *fabric, size_t object_bytes)
+void *plan_new(struct plan_fabric *fabric, struct plan_spares *spares)
 {
-    size_t head = via_align_up(sizeof(struct plan_slab), 16);
-    struct plan_slab *slab = sim_alloc(head + SLAB_OBJECTS * object_bytes);
-    slab->next = fabric->slabs;
-    fabric->slabs = slab;
-    return (char *)slab + head;
-}
-
-struct plan_frame *plan_frame_new(struct plan_fabric *fabric)
-{
-    if (fabric->spare_frames == NULL) {
-        struct plan_frame *frames = slab_new(fabric, sizeof(*frames));
+    if (spares->first == NULL) {
+        size_t head = via_align_up(sizeof(struct plan_slab), 16);
+        struct plan_slab *slab = sim_alloc(head + SLAB_OBJECTS * spares->object_bytes);
+        slab->next = fabric->slabs;
+        fabric->slabs = slab;
         for (unsigned i = 0; i < SLAB_OBJECTS; i++) {
-            plan_frame_free(fabric, &frames[i]);
+            plan_free(spares, (char *)slab + head + i * spares->object_bytes);
         }
     }
-    struct plan_frame *frame = fabric->spare_frames;
-    fabric->spare_frames = frame->next;
-    *frame = (struct plan_frame){0};
-    return frame;
+    void *object = spares->first;
+    memcpy(&spares->first, object, sizeof(spares->first));
+    memset(object, 0, spares->object_bytes);
+    return object;
 }
 
-void plan_frame_free(struct plan_fabric *fabric, struct plan_frame *frame)
+void plan_free(struct plan_spares *spares, void *object)
 {
-    frame->next = fabric->spare_frames;
-    fabric->spare_frames = frame;
-}
-
-struct plan_op *plan_op_new(struct plan_fabric *fabric)
-{
-    if (fabric->spare_ops == NULL) {
-        struct plan_op *ops = slab_new(fabric, sizeof(*ops));
-        for (unsigned i = 0; i < SLAB_OBJECTS; i++) {
-            plan_op_free(fabric, &ops[i]);
-        }
-    }
-    struct plan_op *op = fabric->spare_ops;
-    fabric->spare_ops = op->next;
-    *op = (struct plan_op){0};
-    return op;
-}
-
-void plan_op_free(struct plan_fabric *fabric, struct plan_op *op)
-{
-    op->next = fabric->spare_ops;
-    fabric->spare_ops = op;
+    memcpy(object, &spares->first, sizeof(spares->first));
+    spares->first = object;
 }
 
 void plan_frames_push(struct plan_frames *frames, struct plan_frame *frame)
@@ -95,15 +68,7 @@ static struct plan_pipe **bucket(struct plan_fabric *fabric, unsigned from, unsi
 static struct plan_pipe *pipe_new(struct plan_fabric *fabric, unsigned from, unsigned to,
                                   unsigned channel)
 {
-    if (fabric->spare_pipes == NULL) {
-        struct plan_pipe *pipes = slab_new(fabric, sizeof(*pipes));
-        for (unsigned i = 0; i < SLAB_OBJECTS; i++) {
-            pipes[i].same_hash = fabric->spare_pipes;
-            fabric->spare_pipes = &pipes[i];
-        }
-    }
-    struct plan_pipe *pipe = fabric->spare_pipes;
-    fabric->spare_pipes = pipe->same_hash;
+    struct plan_pipe *pipe = plan_new(fabric, &fabric->spare_pipes);
     *pipe = (struct plan_pipe){
         .from = (uint16_t)from,
         .to = (uint16_t)to,
@@ -115,6 +80,7 @@ static struct plan_pipe *pipe_new(struct plan_fabric *fabric, unsigned from, uns
         .reader = &fabric->hosts[to].threads[channel],
         .credits = fabric->costs.pipe_slots,
     };
+    via_list_init(&pipe->ops);
     plan_wiring_path(fabric->wiring, from, to, &pipe->there);
     plan_wiring_path(fabric->wiring, to, from, &pipe->back);
     struct plan_pipe **at = bucket(fabric, from, to, channel);
@@ -140,8 +106,8 @@ struct plan_pipe *plan_pipe_towards(struct plan_fabric *fabric, unsigned at, uns
 void plan_pipe_forget(struct plan_fabric *fabric, struct plan_pipe *pipe)
 {
     bool idle = pipe->credits + pipe->due == fabric->costs.pipe_slots && !pipe->asking &&
-                !pipe->out_listed && !pipe->in_listed && pipe->own.count == 0 &&
-                pipe->ops_first == NULL && pipe->arrived.count == 0;
+                !pipe->out.listed && !pipe->in.listed && pipe->own.count == 0 &&
+                via_list_is_empty(&pipe->ops) && pipe->arrived.count == 0;
     if (fabric->shape->kind != PLAN_TREE || !idle) {
         return;
     }
@@ -150,8 +116,7 @@ void plan_pipe_forget(struct plan_fabric *fabric, struct plan_pipe *pipe)
         at = &(*at)->same_hash;
     }
     *at = pipe->same_hash;
-    pipe->same_hash = fabric->spare_pipes;
-    fabric->spare_pipes = pipe;
+    plan_free(&fabric->spare_pipes, pipe);
 }
 
 /* --- room ------------------------------------------------------------------------------------ */
@@ -167,6 +132,12 @@ bool plan_pipe_is_inject_allowed(const struct plan_pipe *pipe)
     return pipe->credits >= 1 && pipe->bypass_used == 0;
 }
 
+bool plan_pipe_has_work(const struct plan_pipe *pipe)
+{
+    return pipe->bypass.count > 0 || pipe->own.count > 0 || !via_list_is_empty(&pipe->ops) ||
+           pipe->blocked != NULL;
+}
+
 static void credits_arrived(void *object, uint64_t count)
 {
     struct plan_pipe *pipe = object;
@@ -174,8 +145,7 @@ static void credits_arrived(void *object, uint64_t count)
     pipe->credits += (uint32_t)count;
     pipe->wants = false;
     assert(pipe->credits <= fabric->costs.pipe_slots);
-    if (pipe->bypass.count > 0 || pipe->own.count > 0 || pipe->ops_first != NULL ||
-        pipe->blocked != NULL) {
+    if (plan_pipe_has_work(pipe)) {
         plan_pipe_offer(pipe, pipe->reader);
     } else {
         plan_pipe_forget(fabric, pipe);
@@ -231,21 +201,19 @@ void plan_pipe_release(struct plan_fabric *fabric, struct plan_pipe *pipe)
 
 /* --- records --------------------------------------------------------------------------------- */
 
-static void pipes_push(struct plan_pipes *pipes, struct plan_pipe *pipe, bool in)
-{
-    struct plan_pipe **next = pipes->last == NULL ? &pipes->first
-                              : in                ? &pipes->last->next_in
-                                                  : &pipes->last->next_out;
-    *next = pipe;
-    *(in ? &pipe->next_in : &pipe->next_out) = NULL;
-    pipes->last = pipe;
-}
-
 void plan_pipe_list_out(struct plan_pipe *pipe)
 {
-    if (!pipe->out_listed) {
-        pipe->out_listed = true;
-        pipes_push(&pipe->writer->out, pipe, false);
+    if (!pipe->out.listed) {
+        pipe->out.listed = true;
+        via_list_push_back(&pipe->writer->out.later, &pipe->out.member);
+    }
+}
+
+void plan_pipe_list_in(struct plan_pipe *pipe)
+{
+    if (pipe->arrived.count > 0 && !pipe->in.listed && !pipe->is_blocked) {
+        pipe->in.listed = true;
+        via_list_push_back(&pipe->reader->in.later, &pipe->in.member);
     }
 }
 
@@ -264,10 +232,7 @@ static void arrived(struct plan_fabric *fabric, struct plan_frame *frame)
                    (uint64_t)((double)(frame->body_bytes + PLAN_RECORD_BYTES) /
                               fabric->costs.bus_rate * (double)SIM_SEC_PS),
                    0, none);
-    if (!pipe->in_listed && !pipe->is_blocked) {
-        pipe->in_listed = true;
-        pipes_push(&pipe->reader->in, pipe, true);
-    }
+    plan_pipe_list_in(pipe);
     plan_thread_kick(pipe->reader, pipe->writer);
 }
 

@@ -28,6 +28,14 @@ struct plan_frames {
 
 struct plan_thread;
 
+/* A pipe in a list of those that its writer's or its reader's thread has to check. */
+struct plan_visit {
+    struct via_list member;
+    bool listed;
+    uint32_t turn;            /* the thread's last turn that has checked it */
+    uint32_t left, acks_left; /* of that turn: frames, and acknowledgements besides */
+};
+
 /* From a host to a neighbour on a channel: a pipe, and the frames that wait at its writer. */
 struct plan_pipe {
     struct plan_pipe *same_hash;
@@ -40,26 +48,23 @@ struct plan_pipe {
     uint32_t credits; /* slots that it knows to be free */
     bool wants;       /* the writer has asked for room */
     bool asking;      /* the want word is under way */
-    bool out_listed;  /* linked in the writer's list */
-    struct plan_pipe *next_out;
-    uint32_t sent_in;               /* the writer's last turn that has checked it */
-    uint32_t sends_left, acks_left; /* of that turn */
+    struct plan_visit out;
     struct plan_frames bypass;
-    uint32_t bypass_used;   /* frames in the pipe, including those being stored */
-    struct plan_frames own; /* acknowledgements, and repeated frames */
-    struct plan_op *ops_first, *ops_last;
+    uint32_t bypass_used;      /* frames in the pipe, including those being stored */
+    struct plan_frames own;    /* acknowledgements, and repeated frames */
+    struct via_list ops;       /* struct plan_op */
     struct plan_pipe *blocked; /* pipes whose first frame waits for a bypass buffer */
     /* state of the reader */
     struct plan_frames arrived;
     uint32_t due; /* free slots that the writer does not know of */
-    bool in_listed, is_blocked;
-    uint32_t taken_in;   /* the reader's last turn that has checked it */
-    uint32_t takes_left; /* of that turn */
-    struct plan_pipe *next_in, *next_blocked;
+    struct plan_visit in;
+    bool is_blocked;
+    struct plan_pipe *next_blocked;
 };
 
-struct plan_pipes {
-    struct plan_pipe *first, *last;
+/* Visits of this turn, and those after it. */
+struct plan_visits {
+    struct via_list now, later;
 };
 
 enum plan_job {
@@ -80,17 +85,16 @@ struct plan_thread {
     struct sim_task task;
     uint8_t channel;
     enum plan_state state;
-    struct plan_pipes in, out;           /* pipes to check */
-    struct plan_pipes in_turn, out_turn; /* pipes to check in this turn */
-    struct plan_op *submitted_first, *submitted_last;
+    struct plan_visits in, out; /* pipes to check */
+    struct via_list submitted;  /* struct plan_op */
     uint32_t turn;
     bool turn_begins;     /* continues with the next job */
     uint16_t touched[32]; /* neighbours that this turn has used */
     unsigned touched_count;
     bool has_worked; /* time since it last found nothing */
     enum plan_phase phase;
-    struct plan_pipe *drain_at; /* in `out`, the next pipe whose bypass buffers are checked */
-    uint64_t debt_ps;           /* cost of doorbells rung since its last job, not yet spent */
+    struct via_list *drain_at; /* in out.later, the next pipe whose bypass buffers are checked */
+    uint64_t debt_ps;          /* cost of doorbells rung since its last job, not yet spent */
     struct via_host_wait wait;
     uint64_t poll_ticket; /* for the end of the current wait */
     uint64_t empty_ns;    /* begin of the last turn that found nothing */
@@ -103,6 +107,12 @@ struct plan_thread {
     uint64_t work_end_ps;
     /* for utilisation */
     uint64_t job_since_ps, busy_ps, stalled_ps, marked_busy_ps, marked_stalled_ps;
+};
+
+/* Objects of a size that are not in use; the first word of each leads to the next. */
+struct plan_spares {
+    size_t object_bytes;
+    void *first;
 };
 
 struct plan_host {
@@ -128,9 +138,7 @@ struct plan_fabric {
     struct plan_pipe **pipes; /* by hash */
     unsigned pipes_mask;
     struct plan_slab *slabs; /* owns all memory of pipes, frames and operations */
-    struct plan_pipe *spare_pipes;
-    struct plan_frame *spare_frames;
-    struct plan_op *spare_ops;
+    struct plan_spares spare_pipes, spare_frames, spare_ops;
     uint64_t stuck_count;
     uint64_t marked_ps;
     uint64_t *marked_links, *marked_buses; /* owned */
@@ -142,10 +150,9 @@ struct plan_slab {
     struct plan_slab *next;
 };
 
-struct plan_frame *plan_frame_new(struct plan_fabric *fabric);
-void plan_frame_free(struct plan_fabric *fabric, struct plan_frame *frame);
-struct plan_op *plan_op_new(struct plan_fabric *fabric);
-void plan_op_free(struct plan_fabric *fabric, struct plan_op *op);
+/* An object of a kind, zeroed; freed objects are used again. */
+void *plan_new(struct plan_fabric *fabric, struct plan_spares *spares);
+void plan_free(struct plan_spares *spares, void *object);
 
 void plan_frames_push(struct plan_frames *frames, struct plan_frame *frame);
 struct plan_frame *plan_frames_pop(struct plan_frames *frames);
@@ -169,6 +176,10 @@ void plan_pipe_release(struct plan_fabric *fabric, struct plan_pipe *pipe);
 void plan_pipe_offer(struct plan_pipe *pipe, struct plan_thread *ringer);
 /* The same, called by its own thread, which is awake. */
 void plan_pipe_list_out(struct plan_pipe *pipe);
+/* Its reader must check it, if frames have arrived and their way is free. */
+void plan_pipe_list_in(struct plan_pipe *pipe);
+/* Whether the writer has something to send, or pipes wait for its bypass buffers. */
+bool plan_pipe_has_work(const struct plan_pipe *pipe);
 /* The stores of a frame begin; `sent`: called when all have left. */
 void plan_pipe_post(struct plan_fabric *fabric, struct plan_frame *frame, struct sim_call sent);
 /* One of the two events has happened that a frame waits for: see `arriving`. */

@@ -13,79 +13,43 @@ static void next(struct plan_thread *thread);
 
 /* --- the next job ---------------------------------------------------------------------------- */
 
-/* Each pipe is served once in a turn, with the frames that arrive before that. It counts as listed
- * until stay_in(), so that later arrivals do not extend the turn. */
-static struct plan_pipe *pop_in(struct plan_thread *thread)
+/* Each pipe is served once in a turn, with the frames that arrive before that; NULL: all have been.
+ * A pipe with arrived frames counts as listed until stay_in(), so that later arrivals do not extend
+ * the turn. */
+static struct plan_visit *pop(struct plan_thread *thread, struct plan_visits *visits)
 {
-    struct plan_pipes *list = &thread->in_turn;
-    if (list->first == NULL && thread->in.first != NULL &&
-        thread->in.first->taken_in != thread->turn) {
-        list = &thread->in;
+    struct via_list *member = via_list_first(&visits->now);
+    member = member == NULL ? via_list_first(&visits->later) : member;
+    struct plan_visit *visit =
+        member == NULL ? NULL : via_list_entry(member, struct plan_visit, member);
+    if (visit == NULL || (via_list_is_empty(&visits->now) && visit->turn == thread->turn)) {
+        return NULL;
     }
-    struct plan_pipe *pipe = list->first;
-    if (pipe != NULL) {
-        list->first = pipe->next_in;
-        list->last = pipe->next_in == NULL ? NULL : list->last;
-        if (pipe->taken_in != thread->turn) {
-            pipe->taken_in = thread->turn;
-            pipe->takes_left = thread->host->fabric->costs.batch_frames;
-        }
+    via_list_remove(member);
+    if (visit->turn != thread->turn) {
+        visit->turn = thread->turn;
+        visit->left = visit->acks_left = thread->host->fabric->costs.batch_frames;
     }
-    return pipe;
+    return visit;
 }
 
-static struct plan_pipe *pop_out(struct plan_thread *thread)
+/* It is checked next. */
+static void stay(struct plan_visits *visits, struct plan_visit *visit)
 {
-    struct plan_pipes *list = &thread->out_turn;
-    if (list->first == NULL && thread->out.first != NULL &&
-        thread->out.first->sent_in != thread->turn) {
-        list = &thread->out;
+    if (!visit->listed) {
+        visit->listed = true;
+        via_list_push_front(&visits->now, &visit->member);
     }
-    struct plan_pipe *pipe = list->first;
-    if (pipe != NULL) {
-        list->first = pipe->next_out;
-        list->last = pipe->next_out == NULL ? NULL : list->last;
-        pipe->out_listed = false;
-        if (pipe->sent_in != thread->turn) {
-            pipe->sent_in = thread->turn;
-            pipe->sends_left = pipe->acks_left = thread->host->fabric->costs.batch_frames;
-        }
-    }
-    return pipe;
-}
-
-static void list_in(struct plan_thread *thread, struct plan_pipe *pipe)
-{
-    if (pipe->arrived.count == 0 || pipe->in_listed || pipe->is_blocked) {
-        return;
-    }
-    pipe->in_listed = true;
-    pipe->next_in = NULL;
-    *(thread->in.first == NULL ? &thread->in.first : &thread->in.last->next_in) = pipe;
-    thread->in.last = pipe;
 }
 
 /* A turn stays with a pipe while there is something in it, up to a batch. */
 static void stay_in(struct plan_thread *thread, struct plan_pipe *pipe)
 {
-    pipe->in_listed = false;
-    if (pipe->takes_left == 0) {
-        list_in(thread, pipe);
+    pipe->in.listed = false;
+    if (pipe->in.left == 0) {
+        plan_pipe_list_in(pipe);
     } else if (pipe->arrived.count > 0 && !pipe->is_blocked) {
-        pipe->in_listed = true;
-        pipe->next_in = thread->in_turn.first;
-        thread->in_turn.first = pipe;
-        thread->in_turn.last = thread->in_turn.last == NULL ? pipe : thread->in_turn.last;
-    }
-}
-
-static void stay_out(struct plan_thread *thread, struct plan_pipe *way)
-{
-    if (!way->out_listed) {
-        way->out_listed = true;
-        way->next_out = thread->out_turn.first;
-        thread->out_turn.first = way;
-        thread->out_turn.last = thread->out_turn.last == NULL ? way : thread->out_turn.last;
+        stay(&thread->in, &pipe->in);
     }
 }
 
@@ -93,12 +57,9 @@ static void stay_out(struct plan_thread *thread, struct plan_pipe *way)
 static void take_submitted(struct plan_thread *thread)
 {
     struct plan_fabric *fabric = thread->host->fabric;
-    for (struct plan_op *op; (op = thread->submitted_first) != NULL;) {
+    for (struct plan_op *op; (op = plan_ops_pop(&thread->submitted)) != NULL;) {
         struct plan_pipe *way = plan_pipe_towards(fabric, op->source, op->destination, op->channel);
-        thread->submitted_first = op->next;
-        op->next = NULL;
-        *(way->ops_first == NULL ? &way->ops_first : &way->ops_last->next) = op;
-        way->ops_last = op;
+        via_list_push_back(&way->ops, &op->member);
         thread->debt_ps += fabric->costs.submit_ps;
         plan_pipe_offer(way, NULL);
     }
@@ -112,24 +73,18 @@ static void begin_phase(struct plan_thread *thread)
         thread->turn_begins = true;
         thread->turn++;
         take_submitted(thread);
-        thread->drain_at = thread->out.first;
-    } else if (thread->phase == PLAN_SENDS && thread->out.first != NULL) {
-        *(thread->out_turn.first == NULL ? &thread->out_turn.first
-                                         : &thread->out_turn.last->next_out) = thread->out.first;
-        thread->out_turn.last = thread->out.last;
-        thread->out = (struct plan_pipes){0};
-    } else if (thread->phase == PLAN_TAKES && thread->in.first != NULL) {
-        *(thread->in_turn.first == NULL ? &thread->in_turn.first : &thread->in_turn.last->next_in) =
-            thread->in.first;
-        thread->in_turn.last = thread->in.last;
-        thread->in = (struct plan_pipes){0};
+        thread->drain_at = thread->out.later.next;
+    } else if (thread->phase == PLAN_SENDS) {
+        via_list_splice_back(&thread->out.now, &thread->out.later);
+    } else {
+        via_list_splice_back(&thread->in.now, &thread->in.later);
     }
 }
 
 static void block(struct plan_fabric *fabric, struct plan_pipe *pipe, struct plan_pipe *way)
 {
     pipe->is_blocked = true;
-    pipe->in_listed = false;
+    pipe->in.listed = false;
     pipe->arrived.first->since_ps = fabric->cost->now_ps;
     pipe->next_blocked = way->blocked;
     way->blocked = pipe;
@@ -144,7 +99,7 @@ static void unblock(struct plan_pipe *way)
         struct plan_pipe *pipe = way->blocked;
         way->blocked = pipe->next_blocked;
         pipe->is_blocked = false;
-        list_in(pipe->reader, pipe);
+        plan_pipe_list_in(pipe);
     }
 }
 
@@ -152,8 +107,9 @@ static void unblock(struct plan_pipe *way)
 static bool choose_in(struct plan_thread *thread)
 {
     struct plan_fabric *fabric = thread->host->fabric;
-    struct plan_pipe *pipe;
-    while ((pipe = pop_in(thread)) != NULL) {
+    struct plan_visit *visit;
+    while ((visit = pop(thread, &thread->in)) != NULL) {
+        struct plan_pipe *pipe = via_container_of(visit, struct plan_pipe, in);
         const struct plan_frame *frame = pipe->arrived.first;
         struct plan_pipe *way = NULL;
         thread->job = PLAN_TAKE;
@@ -176,7 +132,7 @@ static bool choose_in(struct plan_thread *thread)
                 continue;
             }
         }
-        pipe->takes_left--;
+        visit->left--;
         thread->from = pipe;
         thread->way = way;
         thread->frame = plan_frames_pop(&pipe->arrived);
@@ -188,8 +144,8 @@ static bool choose_in(struct plan_thread *thread)
 /* The next frame of the first operation that may send one. */
 static struct plan_frame *cut(struct plan_fabric *fabric, struct plan_pipe *way)
 {
-    struct plan_op *op = way->ops_first;
-    struct plan_frame *frame = plan_frame_new(fabric);
+    struct plan_op *op = via_list_entry(via_list_first(&way->ops), struct plan_op, member);
+    struct plan_frame *frame = plan_new(fabric, &fabric->spare_frames);
     uint32_t quarter = via_max(fabric->costs.window_frames / 4, 1u);
     *frame = (struct plan_frame){
         .op = op,
@@ -203,7 +159,7 @@ static struct plan_frame *cut(struct plan_fabric *fabric, struct plan_pipe *way)
     op->frames_unsent--;
     op->unacknowledged++;
     if (op->frames_unsent == 0 || op->unacknowledged == fabric->costs.window_frames) {
-        way->ops_first = op->next; /* goes on when an acknowledgement comes */
+        via_list_remove(&op->member); /* goes on when an acknowledgement comes */
         op->queued = false;
     }
     return frame;
@@ -212,8 +168,8 @@ static struct plan_frame *cut(struct plan_fabric *fabric, struct plan_pipe *way)
 /* Sends as many frames as there is room for, of each kind. */
 static bool choose_drain(struct plan_thread *thread)
 {
-    for (; thread->drain_at != NULL; thread->drain_at = thread->drain_at->next_out) {
-        struct plan_pipe *way = thread->drain_at;
+    for (; thread->drain_at != &thread->out.later; thread->drain_at = thread->drain_at->next) {
+        struct plan_pipe *way = via_list_entry(thread->drain_at, struct plan_pipe, out.member);
         if (way->bypass.count > 0 && way->credits > 0) {
             thread->job = PLAN_DRAIN;
             thread->frame = plan_frames_pop(&way->bypass);
@@ -230,21 +186,24 @@ static bool choose_drain(struct plan_thread *thread)
 static bool choose_out(struct plan_thread *thread)
 {
     struct plan_fabric *fabric = thread->host->fabric;
-    struct plan_pipe *way;
-    while ((way = pop_out(thread)) != NULL) {
+    struct plan_visit *visit;
+    while ((visit = pop(thread, &thread->out)) != NULL) {
+        struct plan_pipe *way = via_container_of(visit, struct plan_pipe, out);
+        visit->listed = false;
         unblock(way);
         bool acks = way->own.count > 0;
-        bool own = acks || way->ops_first != NULL;
+        bool own = acks || !via_list_is_empty(&way->ops);
         if (own && plan_pipe_is_inject_allowed(way)) {
-            if (acks ? way->acks_left == 0 : way->sends_left == 0) {
+            uint32_t *left = acks ? &visit->acks_left : &visit->left;
+            if (*left == 0) {
                 plan_pipe_list_out(way);
                 continue;
             }
-            (*(acks ? &way->acks_left : &way->sends_left))--;
+            (*left)--;
             thread->job = PLAN_SEND;
             thread->frame = acks ? plan_frames_pop(&way->own) : cut(fabric, way);
             way->credits--;
-            way->out_listed = true; /* until it has been sent */
+            visit->listed = true; /* until it has been sent */
             thread->way = way;
             thread->from = NULL;
             return true;
@@ -441,7 +400,7 @@ static void acknowledge(struct plan_thread *thread, const struct plan_frame *fra
 {
     struct plan_fabric *fabric = thread->host->fabric;
     struct plan_op *op = frame->op;
-    struct plan_frame *ack = plan_frame_new(fabric);
+    struct plan_frame *ack = plan_new(fabric, &fabric->spare_frames);
     ack->op = op;
     ack->source = frame->destination;
     ack->destination = frame->source;
@@ -467,13 +426,11 @@ static void acknowledged(struct plan_thread *thread, const struct plan_frame *ac
     if (op->frames_unsent > 0 && !op->queued) {
         struct plan_pipe *way = plan_pipe_towards(fabric, op->source, op->destination, op->channel);
         op->queued = true;
-        op->next = way->ops_first;
-        way->ops_last = way->ops_first == NULL ? op : way->ops_last;
-        way->ops_first = op;
+        via_list_push_front(&way->ops, &op->member);
         plan_pipe_offer(way, NULL);
     } else if (op->frames_left == 0 && op->unacknowledged == 0) {
         fabric->events.ended(fabric->events.object, op);
-        plan_op_free(fabric, op);
+        plan_free(&fabric->spare_ops, op);
     }
 }
 
@@ -485,7 +442,7 @@ static void taken(struct plan_thread *thread, struct plan_frame *frame)
         for (struct plan_frame *ack = frame->with; ack != NULL;) {
             struct plan_frame *next_ack = ack->with;
             acknowledged(thread, ack);
-            plan_frame_free(fabric, ack);
+            plan_free(&fabric->spare_frames, ack);
             ack = next_ack;
         }
         acknowledged(thread, frame);
@@ -499,7 +456,7 @@ static void taken(struct plan_thread *thread, struct plan_frame *frame)
             fabric->events.delivered(fabric->events.object, op);
         }
     }
-    plan_frame_free(fabric, frame);
+    plan_free(&fabric->spare_frames, frame);
 }
 
 static void finish(struct plan_thread *thread)
@@ -520,12 +477,11 @@ static void finish(struct plan_thread *thread)
         way->bypass_used--;
     }
     if (thread->job == PLAN_SEND) {
-        way->out_listed = false;
+        way->out.listed = false;
     }
-    if (stores(thread) && (way->bypass.count > 0 || way->own.count > 0 || way->ops_first != NULL ||
-                           way->blocked != NULL)) {
+    if (stores(thread) && plan_pipe_has_work(way)) {
         if (thread->phase == PLAN_SENDS) {
-            stay_out(thread, way);
+            stay(&thread->out, &way->out);
         } else {
             plan_pipe_offer(way, NULL);
         }
@@ -554,10 +510,7 @@ static void handled(void *object, uint64_t arg)
 
 void plan_thread_submit(struct plan_thread *thread, struct plan_op *op)
 {
-    op->next = NULL;
-    *(thread->submitted_first == NULL ? &thread->submitted_first : &thread->submitted_last->next) =
-        op;
-    thread->submitted_last = op;
+    via_list_push_back(&thread->submitted, &op->member);
     plan_thread_kick(thread, NULL);
 }
 
@@ -681,6 +634,12 @@ static bool is_crowded(void *ctx)
 void plan_thread_init(struct plan_thread *thread, struct plan_host *host, unsigned channel)
 {
     *thread = (struct plan_thread){.host = host, .channel = (uint8_t)channel};
+    via_list_init(&thread->in.now);
+    via_list_init(&thread->in.later);
+    via_list_init(&thread->out.now);
+    via_list_init(&thread->out.later);
+    via_list_init(&thread->submitted);
+    thread->drain_at = &thread->out.later;
     sim_task_init(&thread->task, host->cpu);
     via_host_wait_init(&thread->wait, host->fabric->costs.spin_ps / SIM_NS_PS, is_crowded,
                        host->cpu);
