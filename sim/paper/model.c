@@ -190,11 +190,10 @@ static int erase(struct model *model, char **words, const uint64_t *n, struct vi
 static int stream(struct model *model, char **words, const uint64_t *n, struct via_error *err)
 {
     struct sim_stream_result result;
-    int rc = sim_stream_check(&model->scenario, err);
+    bool polls = strcmp(words[0], "polling") == 0;
+    int rc = sim_stream_run(&model->scenario, polls ? SIM_STREAM_POLLING : SIM_STREAM_DOORBELL,
+                            n[0], &result, err);
     if (rc == 0) {
-        sim_stream_run(&model->scenario,
-                       strcmp(words[0], "polling") == 0 ? SIM_STREAM_POLLING : SIM_STREAM_DOORBELL,
-                       n[0], &result);
         printf("%.17g %.17g", result.rate, result.cpu_ps);
     }
     return rc;
@@ -203,10 +202,11 @@ static int stream(struct model *model, char **words, const uint64_t *n, struct v
 /* Seconds of an eight-byte store. */
 static int latency(struct model *model, char **words, const uint64_t *n, struct via_error *err)
 {
+    double seconds;
     (void)words, (void)n;
-    int rc = sim_stream_check(&model->scenario, err);
+    int rc = sim_stream_latency(&model->scenario, &seconds, err);
     if (rc == 0) {
-        printf("%.17g", sim_stream_latency(&model->scenario));
+        printf("%.17g", seconds);
     }
     return rc;
 }

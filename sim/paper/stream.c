@@ -301,23 +301,15 @@ static void stream_free(struct stream *stream)
     free(stream);
 }
 
-static struct stream *stream_new(const struct sim_scenario *scenario)
+/* NULL with err. */
+static struct stream *stream_new(const struct sim_scenario *scenario, struct via_error *err)
 {
-    struct via_error err = {0};
     struct stream *stream = sim_alloc(sizeof(*stream));
-    if (stream_init(stream, scenario, &err) != 0) {
-        fprintf(stderr, "%s\n", err.text);
-        abort(); /* the caller has checked it */
+    if (stream_init(stream, scenario, err) == 0) {
+        return stream;
     }
-    return stream;
-}
-
-int sim_stream_check(const struct sim_scenario *scenario, struct via_error *err)
-{
-    struct stream *stream = sim_alloc(sizeof(*stream));
-    int rc = stream_init(stream, scenario, err);
     stream_free(stream);
-    return rc;
+    return NULL;
 }
 
 static void note_time(void *object, uint64_t arg)
@@ -336,10 +328,13 @@ static uint64_t poll_ps(struct stream *stream)
     return stream->last_ps + software(stream, "register_read") + parameter(stream, "poll");
 }
 
-void sim_stream_run(const struct sim_scenario *scenario, enum sim_stream_mode mode, uint64_t bytes,
-                    struct sim_stream_result *ret_result)
+int sim_stream_run(const struct sim_scenario *scenario, enum sim_stream_mode mode, uint64_t bytes,
+                   struct sim_stream_result *ret_result, struct via_error *err)
 {
-    struct stream *stream = stream_new(scenario);
+    struct stream *stream = stream_new(scenario, err);
+    if (stream == NULL) {
+        return -EINVAL;
+    }
     stream->mode = mode;
     stream->bytes = bytes;
     stream->writes_count =
@@ -358,19 +353,24 @@ void sim_stream_run(const struct sim_scenario *scenario, enum sim_stream_mode mo
     sim_actor_fini(&stream->sender.actor);
     sim_actor_fini(&stream->receiver.actor);
     stream_free(stream);
+    return 0;
 }
 
-double sim_stream_latency(const struct sim_scenario *scenario)
+int sim_stream_latency(const struct sim_scenario *scenario, double *ret_seconds,
+                       struct via_error *err)
 {
-    struct stream *stream = stream_new(scenario);
+    struct stream *stream = stream_new(scenario, err);
     struct sim_path path;
+    if (stream == NULL) {
+        return -EINVAL;
+    }
     int rc = sim_net_path(&stream->net, stream->sender.to_chip.from, stream->receiver.to_chip.from,
                           &path);
     assert(rc == 0);
     sim_net_post(&stream->net,
                  &(struct sim_post){.path = &path, .bytes = 8, .arrived = {note_time, stream, 0}});
     sim_cost_run(&stream->cost, EVENTS_MAX);
-    double seconds = (double)stream->last_ps / (double)SIM_SEC_PS;
+    *ret_seconds = (double)stream->last_ps / (double)SIM_SEC_PS;
     stream_free(stream);
-    return seconds;
+    return 0;
 }
