@@ -84,7 +84,11 @@ struct move {
     unsigned from;
     uint64_t left, missing; /* not begun, not arrived */
     bool user_data;         /* into the program's buffer: counts where it arrives */
-    struct sim_call done;
+    struct connection *connection;
+    /* The adapter that it has reached goes on without its CPU; or its host is interrupted, and then
+     * notices it. */
+    void (*answered)(struct connection *connection);
+    void (*noticed)(void *connection, uint64_t arg);
 };
 
 static uint64_t wire_ps(const struct sdp *sdp, uint64_t bytes)
@@ -100,6 +104,21 @@ static uint64_t pcie_ps(const struct sdp *sdp, uint64_t bytes, unsigned header)
                        sim_pcie_tlps(bytes, sdp->pcie.mps_bytes), bytes, header);
 }
 
+static void interrupt(struct sdp *sdp, unsigned host_index, struct sim_call then);
+
+static void move_arrived(void *object, uint64_t arg)
+{
+    struct move *move = object;
+    (void)arg;
+    if (move->answered != NULL) {
+        move->answered(move->connection);
+    } else {
+        interrupt(move->sdp, 1 - move->from,
+                  (struct sim_call){.run = move->noticed, .object = move->connection});
+    }
+    free(move);
+}
+
 static void move_written(void *object, uint64_t piece)
 {
     struct move *move = object;
@@ -109,8 +128,7 @@ static void move_written(void *object, uint64_t piece)
         sdp->received_bytes += piece;
     }
     if (move->missing == 0) {
-        sim_cost_after(&sdp->cost, 0, move->done);
-        free(move);
+        sim_cost_after(&sdp->cost, 0, (struct sim_call){.run = move_arrived, .object = move});
     }
 }
 
@@ -149,16 +167,20 @@ static void move_next(struct move *move)
                    (struct sim_call){.run = move_read, .object = move, .arg = piece});
 }
 
-static void start_move(struct sdp *sdp, unsigned from, uint64_t bytes, struct sim_call done)
+static struct move *start_move(struct connection *connection, unsigned from, uint64_t bytes,
+                               void (*noticed)(void *connection, uint64_t arg))
 {
+    struct sdp *sdp = connection->sdp;
     struct move *move = sim_alloc(sizeof(*move));
     *move = (struct move){.sdp = sdp,
                           .from = from,
                           .left = bytes,
                           .missing = bytes,
                           .user_data = sdp->zero_copy && bytes == sdp->message_bytes,
-                          .done = done};
+                          .connection = connection,
+                          .noticed = noticed};
     move_next(move);
+    return move;
 }
 
 static void handle_completions(void *object, uint64_t count);
@@ -188,8 +210,7 @@ static void handle_completions(void *object, uint64_t count)
 }
 
 /* A completion on a host: its first hardware thread is interrupted, then `then` runs. */
-static void interrupt(struct sdp *sdp, unsigned host_index,
-                      void (*then)(void *object, uint64_t arg), struct connection *connection)
+static void interrupt(struct sdp *sdp, unsigned host_index, struct sim_call then)
 {
     struct sdp_host *host = &sdp->hosts[host_index];
     if (host->completions_count == host->completions_capacity) {
@@ -197,8 +218,7 @@ static void interrupt(struct sdp *sdp, unsigned host_index,
         host->completions =
             sim_realloc(host->completions, host->completions_capacity * sizeof(*host->completions));
     }
-    host->completions[host->completions_count++] =
-        (struct sim_call){.run = then, .object = connection};
+    host->completions[host->completions_count++] = then;
     if (!host->handling) {
         start_handler(host, sdp->interrupt_ps);
     }
@@ -214,13 +234,6 @@ static void buffer_noticed(void *object, uint64_t arg)
     sim_actor_wake(&connection->receiver);
 }
 
-static void buffer_arrived(void *object, uint64_t arg)
-{
-    struct connection *connection = object;
-    (void)arg;
-    interrupt(connection->sdp, 1, buffer_noticed, connection);
-}
-
 static void buffered_send(struct connection *connection)
 {
     struct sdp *sdp = connection->sdp;
@@ -231,7 +244,7 @@ static void buffered_send(struct connection *connection)
         sim_actor_take(actor, &connection->grants);
         sim_actor_copy(actor, &sdp->hosts[0].memory, bytes);
         sim_actor_work(actor, sdp->segment_ps + sdp->post_ps);
-        start_move(sdp, 0, bytes, (struct sim_call){.run = buffer_arrived, .object = connection});
+        start_move(connection, 0, bytes, buffer_noticed);
         left -= bytes;
     }
 }
@@ -241,13 +254,6 @@ static void grant_noticed(void *object, uint64_t arg)
     struct connection *connection = object;
     (void)arg;
     sim_pool_give(&connection->grants, connection->sdp->buffers_count / 2);
-}
-
-static void grant_arrived(void *object, uint64_t arg)
-{
-    struct connection *connection = object;
-    (void)arg;
-    interrupt(connection->sdp, 0, grant_noticed, connection);
 }
 
 static void buffered_receive(struct connection *connection)
@@ -269,8 +275,7 @@ static void buffered_receive(struct connection *connection)
         if (++connection->to_grant == sdp->buffers_count / 2) {
             connection->to_grant = 0;
             sim_actor_work(actor, sdp->post_ps);
-            start_move(sdp, 1, CONTROL_BYTES,
-                       (struct sim_call){.run = grant_arrived, .object = connection});
+            start_move(connection, 1, CONTROL_BYTES, grant_noticed);
         }
     }
 }
@@ -282,19 +287,12 @@ static uint64_t pin_ps(const struct sdp *sdp)
     return (sdp->message_bytes + sdp->page_bytes - 1) / sdp->page_bytes * sdp->pin_ps;
 }
 
-static void advertised(void *object, uint64_t arg)
-{
-    struct connection *connection = object;
-    (void)arg;
-    interrupt(connection->sdp, 1, buffer_noticed, connection);
-}
-
 static void zero_copy_send(struct connection *connection)
 {
     struct sdp *sdp = connection->sdp;
     struct sim_actor *actor = &connection->sender;
     sim_actor_work(actor, sdp->syscall_ps + pin_ps(sdp) + sdp->register_ps + sdp->post_ps);
-    start_move(sdp, 0, CONTROL_BYTES, (struct sim_call){.run = advertised, .object = connection});
+    start_move(connection, 0, CONTROL_BYTES, buffer_noticed);
     while (!connection->released) {
         sim_actor_sleep(actor);
     }
@@ -309,20 +307,10 @@ static void read_noticed(void *object, uint64_t arg)
     sim_actor_wake(&connection->receiver);
 }
 
-static void read_done(void *object, uint64_t arg)
-{
-    struct connection *connection = object;
-    (void)arg;
-    interrupt(connection->sdp, 1, read_noticed, connection);
-}
-
 /* The request is at the sender's adapter, which needs no CPU to answer it. */
-static void read_requested(void *object, uint64_t arg)
+static void read_requested(struct connection *connection)
 {
-    struct connection *connection = object;
-    (void)arg;
-    start_move(connection->sdp, 0, connection->sdp->message_bytes,
-               (struct sim_call){.run = read_done, .object = connection});
+    start_move(connection, 0, connection->sdp->message_bytes, read_noticed);
 }
 
 static void release_noticed(void *object, uint64_t arg)
@@ -331,13 +319,6 @@ static void release_noticed(void *object, uint64_t arg)
     (void)arg;
     connection->released = true;
     sim_actor_wake(&connection->sender);
-}
-
-static void release_arrived(void *object, uint64_t arg)
-{
-    struct connection *connection = object;
-    (void)arg;
-    interrupt(connection->sdp, 0, release_noticed, connection);
 }
 
 static void zero_copy_receive(struct connection *connection)
@@ -350,15 +331,13 @@ static void zero_copy_receive(struct connection *connection)
     }
     connection->arrived--;
     sim_actor_work(actor, pin_ps(sdp) + sdp->register_ps + sdp->post_ps);
-    start_move(sdp, 1, CONTROL_BYTES,
-               (struct sim_call){.run = read_requested, .object = connection});
+    start_move(connection, 1, CONTROL_BYTES, NULL)->answered = read_requested;
     while (!connection->read_done) {
         sim_actor_sleep(actor);
     }
     connection->read_done = false;
     sim_actor_work(actor, sdp->post_ps);
-    start_move(sdp, 1, CONTROL_BYTES,
-               (struct sim_call){.run = release_arrived, .object = connection});
+    start_move(connection, 1, CONTROL_BYTES, release_noticed);
 }
 
 /* --- the whole ------------------------------------------------------------------------------- */
@@ -447,7 +426,10 @@ static void drop_moves(struct sdp *sdp)
     for (size_t i = 0; i < sdp->cost.count; i++) {
         const struct sim_call *call = &sdp->cost.heap[i].call;
         struct move *move = call->object;
-        if (call->run == move_read || call->run == move_crossed || call->run == move_written) {
+        if (call->run == move_arrived) {
+            free(move);
+        } else if (call->run == move_read || call->run == move_crossed ||
+                   call->run == move_written) {
             /* Several pieces may be under way: the last one frees it. */
             move->missing -= call->arg;
             if (move->missing == move->left) {
