@@ -24,19 +24,18 @@ static bool is_refused(const struct sock_end *peer)
     return peer->closed || (peer->dead && peer->out.fin_arrived);
 }
 
-static void push(struct sock_line *line, struct sock_frame frame)
+struct frame {
+    struct via_list member;
+    size_t off, bytes;
+    unsigned char data[];
+};
+
+/* The oldest frame of a line, which the caller frees; NULL: none is under way. */
+static struct frame *pop(struct sock_line *line)
 {
-    if (line->count == line->capacity) {
-        struct sock_frame *more = sim_alloc((2 * line->capacity + 16) * sizeof(*more));
-        for (uint32_t i = 0; i < line->count; i++) {
-            more[i] = line->frames[(line->head + i) % line->capacity];
-        }
-        free(line->frames);
-        line->frames = more;
-        line->capacity = 2 * line->capacity + 16;
-        line->head = 0;
-    }
-    line->frames[(line->head + line->count++) % line->capacity] = frame;
+    struct via_list *member = via_list_pop_front(&line->frames);
+    line->count -= member != NULL;
+    return member != NULL ? via_list_entry(member, struct frame, member) : NULL;
 }
 
 int via_remote_try_put(struct via_remote *remote, uint64_t off, const void *src, size_t bytes,
@@ -57,9 +56,11 @@ int via_remote_try_put(struct via_remote *remote, uint64_t off, const void *src,
                   (unsigned long long)off);
         return -EINVAL;
     }
-    struct sock_frame frame = {.data = sim_alloc(bytes), .off = off, .bytes = bytes};
-    memcpy(frame.data, src, bytes);
-    push(line, frame);
+    struct frame *frame = sim_alloc(sizeof(*frame) + bytes);
+    *frame = (struct frame){.off = off, .bytes = bytes};
+    memcpy(frame->data, src, bytes);
+    via_list_push_back(&line->frames, &frame->member);
+    line->count++;
     remote->pending++;
     remote->begun++;
     line->last_ns = via_max(line->last_ns,
@@ -82,26 +83,22 @@ SIM_STUB(int, -ENOTSUP, via_remote_try_put_from, struct via_remote *remote, uint
 
 void sock_frame_arrives(struct sock_end *from)
 {
-    struct sock_line *line = &from->line;
-    struct sock_frame frame = line->frames[line->head];
-    line->head = (line->head + 1) % line->capacity;
-    line->count--;
+    struct frame *frame = pop(&from->line);
     from->remote.pending--;
     if (!from->peer->closed) {
-        memcpy(from->peer->segment + frame.off, frame.data, frame.bytes);
+        memcpy(from->peer->segment + frame->off, frame->data, frame->bytes);
     }
-    free(frame.data);
-    sock_trace(from, "a put arrives, at", frame.off);
+    sock_trace(from, "a put arrives, at", frame->off);
+    free(frame);
     sock_wake(from->peer);
     sock_wake(from); /* the line has room again */
 }
 
 void sock_line_free(struct sock_line *line)
 {
-    for (uint32_t i = 0; i < line->count; i++) {
-        free(line->frames[(line->head + i) % line->capacity].data);
+    for (struct frame *frame; (frame = pop(line)) != NULL;) {
+        free(frame);
     }
-    free(line->frames);
 }
 
 /* --- what is asked of the host ---------------------------------------------------------------- */

@@ -180,6 +180,7 @@ static void make_segment(struct sock_run *run, unsigned number)
     end->run = run;
     end->number = number;
     end->peer = &run->ends[number ^ 1];
+    via_list_init(&end->line.frames);
     end->out.buffer_bytes = config->kernel_bytes;
     end->total = sock_between(run, 0, via_min(config->bytes_max, BYTES_MAX));
     end->content = via_rng_next(&run->rng);

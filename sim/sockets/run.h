@@ -9,6 +9,7 @@
 
 #include <signal.h>
 
+#include "base/list.h"
 #include "base/rng.h"
 #include "base/types.h"
 #include "sim/clock.h"
@@ -30,15 +31,10 @@ struct sock_way {
     bool fin_sent, fin_arrived;
 };
 
-struct sock_frame {
-    unsigned char *data; /* owned */
-    size_t off, bytes;
-};
-
 /* Frames under way, in order. */
 struct sock_line {
-    struct sock_frame *frames; /* owned; a ring */
-    uint32_t head, count, capacity;
+    struct via_list frames;
+    uint32_t count;
     uint64_t last_ns;
 };
 
@@ -129,7 +125,6 @@ unsigned char sock_byte(uint64_t content, uint64_t at);
 
 /* --- kernel.c --------------------------------------------------------------------------------- */
 
-void sock_kernel_init(void);
 /* Bytes from `from` arrive at its peer's socket; 0 bytes: its FIN or RST. */
 void sock_kernel_arrives(struct sock_end *from, uint32_t bytes, bool reset);
 void sock_kernel_fin(struct sock_end *end);
@@ -137,7 +132,6 @@ void sock_kernel_fin(struct sock_end *end);
 /* --- local.c --------------------------------------------------------------------------------- */
 
 void sock_rogue_main(void *end);
-/* The handler of any signal. */
 
 /* --- client.c --------------------------------------------------------------------------------- */
 
