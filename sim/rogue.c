@@ -92,6 +92,18 @@ static uint32_t next_record(const struct rogue_view *view, unsigned channel)
     return view->node->channels[channel].ways[view->end->peer->index].rx.sequence;
 }
 
+/* Publishes a record of a pipe with `slots` slots. */
+static void write_line(const struct rogue_view *view, const struct via_inbox_place *place,
+                       uint32_t slots, const void *head, size_t head_bytes, uint32_t length,
+                       uint32_t sequence)
+{
+    struct via_record_line line = {0};
+    memcpy(line.head, head, head_bytes);
+    line.word = via_record_word(view->epoch, (uint16_t)length, sequence);
+    memcpy(view->to + place->memory_off + VIA_RECORD_LINE_BYTES * (1 + (sequence & (slots - 1))),
+           &line, sizeof(line));
+}
+
 /* --- the garbage ----------------------------------------------------------------------------- */
 
 static void write_noise(const struct rogue_view *view)
@@ -292,11 +304,9 @@ static void write_frame(const struct rogue_view *view)
     struct sim_world *world = view->end->world;
     unsigned channel = sim_between(rng_of(view), 0, world->config.node.channels_count - 1u);
     const struct via_pipe_geometry *geometry = &view->node->links[view->end->peer->index].geometry;
-    uint32_t slots = geometry->slots_count;
     struct via_inbox_place place;
-    struct via_record_line line;
     struct via_frame_header header;
-    via_inbox_place(&view->node->links[view->end->peer->index].geometry, 1 + channel, &place);
+    via_inbox_place(geometry, 1 + channel, &place);
     forge_header(view, &header);
     bool lies = world->config.faults.lies_chance != 0 &&
                 via_rng_chance(rng_of(view), world->config.faults.lies_chance, 1000);
@@ -309,16 +319,13 @@ static void write_frame(const struct rogue_view *view)
     } else if (!names) {
         count(view, SIM_ROGUE_FIELDS);
     }
-    memcpy(line.head, &header, sizeof(header));
-    uint32_t sequence = next_record(view, channel);
     uint32_t length = 0;
     if (!lies && !names && via_rng_chance(rng_of(view), 1, 2)) {
         length = sim_between(rng_of(view), 0, world->config.node.frame_bytes_max + 64);
         count(view, SIM_ROGUE_LENGTH);
     }
-    line.word = via_record_word(view->epoch, (uint16_t)length, sequence);
-    memcpy(view->to + place.memory_off + VIA_RECORD_LINE_BYTES * (1 + (sequence & (slots - 1))),
-           &line, sizeof(line));
+    write_line(view, &place, geometry->slots_count, &header, sizeof(header), length,
+               next_record(view, channel));
     world->counts.forged++;
 }
 
@@ -406,7 +413,6 @@ static void write_announcement(const struct rogue_view *view)
     const struct sim_host *me = &world->hosts[view->end->host];
     struct via_rng *rng = rng_of(view);
     struct via_inbox_place place;
-    struct via_record_line line = {0};
     uint32_t lies_chance = world->config.faults.lies_chance;
     uint32_t sequence = view->node->links[view->end->peer->index].control_rx.sequence;
     struct via_announcement head = {
@@ -434,11 +440,7 @@ static void write_announcement(const struct rogue_view *view)
     if (sequence % 4 == 0) {
         bytes = write_change(view, &head, body);
     }
-    memcpy(line.head, &head, sizeof(head));
-    line.word = via_record_word(view->epoch, (uint16_t)bytes, sequence);
-    memcpy(view->to + place.memory_off +
-               VIA_RECORD_LINE_BYTES * (1 + (sequence & (VIA_CONTROL_PIPE_SLOTS - 1))),
-           &line, sizeof(line));
+    write_line(view, &place, VIA_CONTROL_PIPE_SLOTS, &head, sizeof(head), bytes, sequence);
     world->counts.forged++;
 }
 
@@ -484,7 +486,6 @@ static void write_greeting(const struct rogue_view *view)
     struct via_rng *rng = rng_of(view);
     const struct via_link *victim = &view->node->links[view->end->peer->index];
     struct via_inbox_place place;
-    struct via_record_line line = {0};
     struct via_greeting head = {.kind = via_rng_chance(rng, 3, 4) ? VIA_GREETING_HELLO
                                                                   : VIA_GREETING_READY};
     struct via_hello hello = victim->greet.mine;
@@ -497,15 +498,10 @@ static void write_greeting(const struct rogue_view *view)
     *byte ^= (unsigned char)sim_between(rng, 1, 255);
 
     via_inbox_place(via_control_geometry(), 0, &place);
-    uint32_t sequence = victim->control_rx.sequence;
     size_t data = place.memory_off + VIA_RECORD_LINE_BYTES * (1 + VIA_CONTROL_PIPE_SLOTS);
     memcpy(view->to + data, &hello, sizeof(hello)); /* the first body of the pipe */
-    memcpy(line.head, &head, sizeof(head));
-    line.word =
-        via_record_word(view->epoch, head.kind == VIA_GREETING_HELLO ? sizeof(hello) : 0, sequence);
-    memcpy(view->to + place.memory_off +
-               VIA_RECORD_LINE_BYTES * (1 + (sequence & (VIA_CONTROL_PIPE_SLOTS - 1))),
-           &line, sizeof(line));
+    write_line(view, &place, VIA_CONTROL_PIPE_SLOTS, &head, sizeof(head),
+               head.kind == VIA_GREETING_HELLO ? sizeof(hello) : 0, victim->control_rx.sequence);
     world->counts.greetings++;
 }
 
