@@ -7,11 +7,11 @@
 #include <limits.h>
 #include <math.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/types.h"
+#include "host/host_spin.h"
 #include "progress/progress.h"
 #include "sim/cost/dma.h"
 #include "sim/cost/pio.h"
@@ -146,18 +146,12 @@ static void *run_next_rows(void *object)
     return NULL;
 }
 
-static unsigned cpus_count(void)
-{
-    cpu_set_t set;
-    return sched_getaffinity(0, sizeof(set), &set) == 0 ? (unsigned)CPU_COUNT(&set) : 1;
-}
-
 /* Runs a number of further rows at these rates: by this thread, and others if they can start. */
 static int add_rows(struct plan *plan, const double *rates, unsigned count, double factor)
 {
     struct plan_report *report = &plan->report;
     pthread_t threads[ROWS_AT_ONCE];
-    unsigned most = plan->options->run.core ? 1 : via_min(cpus_count(), ROWS_AT_ONCE);
+    unsigned most = plan->options->run.core ? 1 : via_min(via_host_spin_cpus(), ROWS_AT_ONCE);
     unsigned started = 0;
     for (unsigned i = 0; i < count; i++) {
         report->rows[report->rows_count + i].rate = rates[i] * factor;
@@ -378,66 +372,24 @@ static bool parse_loads(const char *text, struct options *options)
     return false;
 }
 
-/* Sets the option with that letter; -1: there is none. */
-static int set_number(struct options *options, int option)
+/* 0, or an error that begins with what. */
+static int expect(bool is_valid, const char *what)
+{
+    return is_valid ? 0 : bad_usage(what, optarg);
+}
+
+static int set_count(unsigned *count, uint64_t min, uint64_t max, const char *what)
 {
     uint64_t value;
-    unsigned *counts[] = {&options->hosts_count, &options->channels_count, &options->run.under_way};
-    static const struct {
-        int option;
-        const char *what;
-        uint64_t min, max;
-    } numbers[] = {{'n', "--hosts: not a number from 2 to 1024:", 2, PLAN_HOSTS_MAX},
-                   {'k', "--channels: not a number from 1 to 14:", 1, PLAN_CHANNELS_MAX},
-                   {'u', "--under-way: not a number from 1 to 256:", 1, 256}};
-    for (size_t i = 0; i < VIA_ARRAY_COUNT(numbers); i++) {
-        if (numbers[i].option == option) {
-            if (!parse_count(optarg, numbers[i].min, numbers[i].max, &value)) {
-                return bad_usage(numbers[i].what, optarg);
-            }
-            *counts[i] = (unsigned)value;
-            return 0;
-        }
-    }
-    return -1;
+    bool is_valid = parse_count(optarg, min, max, &value);
+    *count = is_valid ? (unsigned)value : *count;
+    return expect(is_valid, what);
 }
 
-static int set_traffic(struct options *options, int option)
+static int set_name(char name[32], const char *what)
 {
-    switch (option) {
-    case 'p':
-        return plan_pattern_parse(optarg, &options->run.pattern) == 0
-                   ? 0
-                   : bad_usage("--pattern: expected neighbour, all-to-all, incast or barrier, not",
-                               optarg);
-    case 's':
-        return parse_size(optarg, &options->run.bytes)
-                   ? 0
-                   : bad_usage("--size: expected 1 B to 1 GiB, as in 64, 4KiB, 1MiB, not", optarg);
-    case 'l':
-        return parse_loads(optarg, options)
-                   ? 0
-                   : bad_usage("--load: expected up to 16 percents, as in 10,50,90, not", optarg);
-    case 'r':
-        return parse_count(optarg, 0, INT64_MAX, &options->run.seed)
-                   ? 0
-                   : bad_usage("--seed: not a number:", optarg);
-    case 'e':
-        return parse_count(optarg, EVENTS_MIN, EVENTS_MAX, &options->run.events_max)
-                   ? 0
-                   : bad_usage("--events: not a number from 1000 on:", optarg);
-    default:
-        return set_number(options, option);
-    }
-}
-
-static int set_name(char name[32], const char *option, const char *value)
-{
-    if (strlen(value) >= 32) {
-        return bad_usage(option, value);
-    }
-    snprintf(name, 32, "%s", value);
-    return 0;
+    int bytes = snprintf(name, 32, "%s", optarg);
+    return expect(bytes < 32, what);
 }
 
 /* "3-4" */
@@ -456,6 +408,35 @@ static int add_cut(struct options *options)
     return 0;
 }
 
+static int set_traffic(struct options *options, int option)
+{
+    struct plan_run *run = &options->run;
+    switch (option) {
+    case 'p':
+        return expect(plan_pattern_parse(optarg, &run->pattern) == 0,
+                      "--pattern: expected neighbour, all-to-all, incast or barrier, not");
+    case 's':
+        return expect(parse_size(optarg, &run->bytes),
+                      "--size: expected 1 B to 1 GiB, as in 64, 4KiB, 1MiB, not");
+    case 'l':
+        return expect(parse_loads(optarg, options),
+                      "--load: expected up to 16 percents, as in 10,50,90, not");
+    case 'r':
+        return expect(parse_count(optarg, 0, INT64_MAX, &run->seed), "--seed: not a number:");
+    case 'e':
+        return expect(parse_count(optarg, EVENTS_MIN, EVENTS_MAX, &run->events_max),
+                      "--events: not a number from 1000 on:");
+    case 'u':
+        return set_count(&run->under_way, 1, 256, "--under-way: not a number from 1 to 256:");
+    case 'k':
+        return set_count(&options->channels_count, 1, PLAN_CHANNELS_MAX,
+                         "--channels: not a number from 1 to 14:");
+    default: /* 'n' */
+        return set_count(&options->hosts_count, 2, PLAN_HOSTS_MAX,
+                         "--hosts: not a number from 2 to 1024:");
+    }
+}
+
 static int set_option(struct options *options, int option)
 {
     switch (option) {
@@ -471,11 +452,11 @@ static int set_option(struct options *options, int option)
         options->run.core = true;
         return 0;
     case 'c':
-        return set_name(options->names.card, "--card: too long:", optarg);
+        return set_name(options->names.card, "--card: too long:");
     case 'b':
-        return set_name(options->names.cable, "--cable: too long:", optarg);
+        return set_name(options->names.cable, "--cable: too long:");
     case 'w':
-        return set_name(options->names.chip, "--switch: too long:", optarg);
+        return set_name(options->names.chip, "--switch: too long:");
     case 'f':
         options->parts = optarg;
         return 0;
@@ -483,7 +464,7 @@ static int set_option(struct options *options, int option)
         options->list = true;
         return 0;
     case 'B':
-        return set_name(options->names.board, "--board: too long:", optarg);
+        return set_name(options->names.board, "--board: too long:");
     default:
         return set_traffic(options, option);
     }
