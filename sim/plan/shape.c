@@ -159,7 +159,7 @@ int plan_shape_grow(struct plan_shape *shape, unsigned chip_ports, unsigned *ret
     return -ERANGE;
 }
 
-static unsigned copies(const struct plan_shape *shape, unsigned level)
+unsigned plan_shape_copies(const struct plan_shape *shape, unsigned level)
 {
     unsigned copies = 1;
     for (unsigned i = 1; i <= level; i++) {
@@ -170,7 +170,7 @@ static unsigned copies(const struct plan_shape *shape, unsigned level)
 
 unsigned plan_shape_switches(const struct plan_shape *shape, unsigned level)
 {
-    return groups(shape, level) * copies(shape, level);
+    return groups(shape, level) * plan_shape_copies(shape, level);
 }
 
 unsigned plan_shape_uplinks(const struct plan_shape *shape, unsigned level)

@@ -63,7 +63,8 @@ bool plan_shape_is_cut(const struct plan_shape *shape, unsigned a, unsigned b);
 int plan_shape_grow(struct plan_shape *shape, unsigned chip_ports,
                     unsigned *ret_room) VIA_MUST_CHECK;
 
-/* Switches of a level, and uplinks of each. */
+/* Copies of a group's switch at a level; switches of the level, and uplinks of each. */
+unsigned plan_shape_copies(const struct plan_shape *shape, unsigned level);
 unsigned plan_shape_switches(const struct plan_shape *shape, unsigned level);
 unsigned plan_shape_uplinks(const struct plan_shape *shape, unsigned level);
 /* All cables; those of hosts included. */

@@ -264,16 +264,6 @@ static void cable_torus(struct builder *builder)
     }
 }
 
-/* Copies of a group's switch at a level. */
-static unsigned copies_at(const struct plan_shape *shape, unsigned level)
-{
-    unsigned copies = 1;
-    for (unsigned i = 1; i <= level; i++) {
-        copies *= shape->parents[i];
-    }
-    return copies;
-}
-
 /* Switch i of a level is copy i mod copies of group i / copies; its c-th uplink leads to the copy
  * of the next level that has c behind its own digits. */
 static void cable_tree(struct builder *builder)
@@ -285,7 +275,7 @@ static void cable_tree(struct builder *builder)
     for (unsigned level = 0; level < shape->levels_count; level++) {
         unsigned count = plan_shape_uplinks(shape, level);
         unsigned parents = shape->parents[level + 1];
-        unsigned copies = copies_at(shape, level);
+        unsigned copies = plan_shape_copies(shape, level);
         wiring->ups[level] = sim_alloc(count * sizeof(*wiring->ups[level]));
         for (unsigned i = 0; i < count; i++) {
             unsigned lower = i / parents;
