@@ -34,6 +34,53 @@ void *sim_realloc(void *memory, size_t bytes)
     return moved;
 }
 
+#define SLAB_OBJECTS 64u
+#define SLAB_HEAD_BYTES 16u
+
+/* Puts an object before a list whose links are the first words of its members. */
+static void push(void **list, void *object)
+{
+    memcpy(object, list, sizeof(*list));
+    *list = object;
+}
+
+static void *pop(void **list)
+{
+    void *object = *list;
+    if (object != NULL) {
+        memcpy(list, object, sizeof(*list));
+    }
+    return object;
+}
+
+void *sim_objects_new(struct sim_objects *objects)
+{
+    void *object = pop(&objects->spare);
+    if (object == NULL) {
+        unsigned char *slab = sim_alloc(SLAB_HEAD_BYTES + SLAB_OBJECTS * objects->bytes);
+        push(&objects->slabs, slab);
+        for (unsigned i = 0; i < SLAB_OBJECTS; i++) {
+            push(&objects->spare, slab + SLAB_HEAD_BYTES + i * objects->bytes);
+        }
+        object = pop(&objects->spare);
+    }
+    memset(object, 0, objects->bytes);
+    return object;
+}
+
+void sim_objects_free(struct sim_objects *objects, void *object)
+{
+    push(&objects->spare, object);
+}
+
+void sim_objects_fini(struct sim_objects *objects)
+{
+    for (void *slab; (slab = pop(&objects->slabs)) != NULL;) {
+        free(slab);
+    }
+    objects->spare = NULL;
+}
+
 /* splitmix64 of (seed, word number): any word can be computed without the previous ones. */
 static uint64_t content_word(uint64_t seed, uint64_t index)
 {

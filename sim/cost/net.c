@@ -15,7 +15,6 @@ struct sim_train {
     struct sim_net *net;
     const struct sim_path *path;
     const struct sim_path *back; /* of the completions; NULL: not a read request */
-    struct sim_train *next;      /* in net->spare */
     unsigned hop;
     unsigned header;
     bool posted;
@@ -26,14 +25,9 @@ struct sim_train {
     struct sim_call sent, arrived;
 };
 
-struct sim_trains {
-    struct sim_trains *next;
-    struct sim_train trains[64];
-};
-
 void sim_net_init(struct sim_net *net, struct sim_cost *cost)
 {
-    *net = (struct sim_net){.cost = cost};
+    *net = (struct sim_net){.cost = cost, .trains = {.bytes = sizeof(struct sim_train)}};
 }
 
 void sim_net_fini(struct sim_net *net)
@@ -42,11 +36,7 @@ void sim_net_fini(struct sim_net *net)
         sim_pool_fini(&net->links[i].ways[0].credits);
         sim_pool_fini(&net->links[i].ways[1].credits);
     }
-    while (net->trains != NULL) {
-        struct sim_trains *trains = net->trains;
-        net->trains = trains->next;
-        free(trains);
-    }
+    sim_objects_fini(&net->trains);
     free(net->nodes);
     free(net->links);
     *net = (struct sim_net){.cost = net->cost};
@@ -116,28 +106,29 @@ int sim_net_path(const struct sim_net *net, unsigned from, unsigned to, struct s
     return rc;
 }
 
-/* --- trains ---------------------------------------------------------------------------------- */
-
-static void train_free(struct sim_train *train)
+/* The node that a hop leads to. */
+static unsigned behind(const struct sim_net *net, const struct sim_path *path, unsigned hop)
 {
-    train->next = train->net->spare;
-    train->net->spare = train;
+    const struct sim_link *link = &net->links[path->hops[hop].link];
+    return path->hops[hop].way == 0 ? link->b : link->a;
 }
+
+void sim_net_part(const struct sim_net *net, const struct sim_path *path, unsigned first,
+                  unsigned end, struct sim_path *ret_path)
+{
+    *ret_path = (struct sim_path){.from = first == 0 ? path->from : behind(net, path, first - 1),
+                                  .to = behind(net, path, end - 1),
+                                  .hops_count = end - first,
+                                  .mps_bytes = path->mps_bytes};
+    memcpy(ret_path->hops, &path->hops[first], (end - first) * sizeof(path->hops[0]));
+}
+
+/* --- trains ---------------------------------------------------------------------------------- */
 
 static struct sim_train *train_new(struct sim_net *net)
 {
-    if (net->spare == NULL) {
-        struct sim_trains *trains = sim_alloc(sizeof(*trains));
-        trains->next = net->trains;
-        net->trains = trains;
-        for (size_t i = 0; i < VIA_ARRAY_COUNT(trains->trains); i++) {
-            trains->trains[i].net = net;
-            train_free(&trains->trains[i]);
-        }
-    }
-    struct sim_train *train = net->spare;
-    net->spare = train->next;
-    *train = (struct sim_train){.net = net};
+    struct sim_train *train = sim_objects_new(&net->trains);
+    train->net = net;
     return train;
 }
 
@@ -200,7 +191,7 @@ static void train_arrived(void *object, uint64_t arg)
     } else {
         sim_cost_after(net->cost, 0, train->arrived);
     }
-    train_free(train);
+    sim_objects_free(&train->net->trains, train);
 }
 
 /* The link is free for us. A train whose tail is still arriving starts so late that it has no

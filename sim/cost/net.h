@@ -13,6 +13,7 @@
 #include "sim/cost/cost.h"
 #include "sim/cost/pcie.h"
 #include "sim/cost/scenario.h"
+#include "sim/memory.h"
 
 #define SIM_HOPS_MAX 16
 
@@ -65,7 +66,6 @@ struct sim_path {
 };
 
 struct sim_train;
-struct sim_trains;
 
 struct sim_net {
     struct sim_cost *cost; /* borrowed */
@@ -74,8 +74,7 @@ struct sim_net {
     unsigned nodes_count, links_count;
     bool dllp;
     unsigned write_header, request_header, completion_header; /* bytes of a TLP besides payload */
-    struct sim_trains *trains; /* owned; all packet objects, under way or not */
-    struct sim_train *spare;   /* the unused ones */
+    struct sim_objects trains;                                /* struct sim_train */
 };
 
 void sim_net_init(struct sim_net *net, struct sim_cost *cost);
@@ -114,6 +113,10 @@ int sim_net_path(const struct sim_net *net, unsigned from, unsigned to, struct s
  * one of the two nodes. The net is from sim_net_build. */
 int sim_net_way(const struct sim_net *net, const struct sim_scenario *scenario, unsigned from,
                 unsigned to, struct sim_path *ret_path, struct via_error *err) VIA_MUST_CHECK;
+
+/* Hops `first` to `end` of a path, with its payload limit. */
+void sim_net_part(const struct sim_net *net, const struct sim_path *path, unsigned first,
+                  unsigned end, struct sim_path *ret_path);
 
 /* --- traffic: the path is borrowed until the last call --------------------------------------- */
 

@@ -3,7 +3,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "base/types.h"
 #include "sim/cost/dma.h"
@@ -56,16 +55,14 @@ static double by_engine(struct sim_net *net, const struct sim_path *path,
                         const struct plan_costs *costs, uint64_t bytes)
 {
     struct sim_dma dma;
-    struct sim_path to_target = *path, slot = *path, back = *path;
-    const struct sim_link *link = &net->links[path->hops[0].link];
-    slot.hops_count = back.hops_count = 1;
-    slot.to = back.from = path->hops[0].way == 0 ? link->b : link->a;
-    back.to = path->from;
-    back.hops[0].way = !path->hops[0].way;
-    slot.mps_bytes = back.mps_bytes = link->pcie.mps_bytes;
-    to_target.from = slot.to;
-    to_target.hops_count--;
-    memmove(to_target.hops, &path->hops[1], to_target.hops_count * sizeof(path->hops[0]));
+    struct sim_path slot, back, to_target;
+    sim_net_part(net, path, 0, 1, &slot);
+    sim_net_part(net, path, 1, path->hops_count, &to_target);
+    slot.mps_bytes = least_mps(net, &slot);
+    back = slot;
+    back.from = slot.to;
+    back.to = slot.from;
+    back.hops[0].way = !slot.hops[0].way;
     to_target.mps_bytes = least_mps(net, &to_target);
     sim_dma_init(&dma, net, parts, section);
     const struct sim_dma_transfer transfer = {.to_source = &back,

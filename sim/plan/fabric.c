@@ -114,9 +114,9 @@ struct plan_fabric *plan_fabric_new(struct sim_cost *cost, const struct plan_cos
         .wiring = wiring,
         .events = *events,
         .hosts_count = shape->hosts_count,
-        .spare_pipes = {.object_bytes = sizeof(struct plan_pipe)},
-        .spare_frames = {.object_bytes = sizeof(struct plan_frame)},
-        .spare_ops = {.object_bytes = sizeof(struct plan_op)},
+        .all_pipes = {.bytes = sizeof(struct plan_pipe)},
+        .all_frames = {.bytes = sizeof(struct plan_frame)},
+        .all_ops = {.bytes = sizeof(struct plan_op)},
     };
     while (buckets < shape->hosts_count * costs->channels_count * 4) {
         buckets *= 2;
@@ -134,11 +134,9 @@ struct plan_fabric *plan_fabric_new(struct sim_cost *cost, const struct plan_cos
 
 void plan_fabric_free(struct plan_fabric *fabric)
 {
-    while (fabric->slabs != NULL) {
-        struct plan_slab *slab = fabric->slabs;
-        fabric->slabs = slab->next;
-        free(slab);
-    }
+    sim_objects_fini(&fabric->all_pipes);
+    sim_objects_fini(&fabric->all_frames);
+    sim_objects_fini(&fabric->all_ops);
     free(fabric->cpus);
     free(fabric->buses);
     free(fabric->hosts);
@@ -152,7 +150,7 @@ void plan_fabric_free(struct plan_fabric *fabric)
 void plan_fabric_submit(struct plan_fabric *fabric, unsigned source, unsigned destination,
                         unsigned channel, uint64_t bytes, uint8_t tag)
 {
-    struct plan_op *op = plan_new(fabric, &fabric->spare_ops);
+    struct plan_op *op = sim_objects_new(&fabric->all_ops);
     uint64_t frames = (bytes + fabric->costs.frame_bytes - 1) / fabric->costs.frame_bytes;
     *op = (struct plan_op){
         .born_ps = fabric->cost->now_ps,

@@ -271,25 +271,6 @@ void plan_nodes_port_open(struct nodes_end *end, void *inbox, size_t inbox_bytes
 
 /* --- wiring ----------------------------------------------------------------------------------- */
 
-/* The node that a hop leads to. */
-static unsigned behind(const struct sim_net *net, const struct sim_path *path, unsigned hop)
-{
-    const struct sim_link *link = &net->links[path->hops[hop].link];
-    return path->hops[hop].way == 0 ? link->b : link->a;
-}
-
-/* Hops `first` to `end` of a path. */
-static struct sim_path part(const struct sim_net *net, const struct sim_path *path, unsigned first,
-                            unsigned end)
-{
-    struct sim_path ret = *path;
-    ret.from = first == 0 ? path->from : behind(net, path, first - 1);
-    ret.to = behind(net, path, end - 1);
-    ret.hops_count = end - first;
-    memmove(ret.hops, &path->hops[first], (end - first) * sizeof(ret.hops[0]));
-    return ret;
-}
-
 static void join(struct plan_nodes *nodes, struct nodes_end *a, struct nodes_end *b)
 {
     const struct sim_net *net = &nodes->wiring->net;
@@ -300,9 +281,9 @@ static void join(struct plan_nodes *nodes, struct nodes_end *a, struct nodes_end
     a->scratchpads = from < to ? a->registers : b->registers;
     plan_wiring_path(nodes->wiring, from, to, &a->there);
     plan_wiring_path(nodes->wiring, to, from, &back);
-    a->to_chip = part(net, &a->there, 0, 1);
-    a->from_chip = part(net, &back, back.hops_count - 1, back.hops_count);
-    a->bell = part(net, &a->there, 1, a->there.hops_count);
+    sim_net_part(net, &a->there, 0, 1, &a->to_chip);
+    sim_net_part(net, &back, back.hops_count - 1, back.hops_count, &a->from_chip);
+    sim_net_part(net, &a->there, 1, a->there.hops_count, &a->bell);
 }
 
 static void wire_torus(struct plan_nodes *nodes, const struct plan_shape *shape)

@@ -9,32 +9,7 @@
 #include "base/types.h"
 #include "sim/memory.h"
 
-/* --- memory: freed only at the end, objects are reused --------------------------------------- */
-
-#define SLAB_OBJECTS 64u
-
-void *plan_new(struct plan_fabric *fabric, struct plan_spares *spares)
-{
-    if (spares->first == NULL) {
-        size_t head = via_align_up(sizeof(struct plan_slab), 16);
-        struct plan_slab *slab = sim_alloc(head + SLAB_OBJECTS * spares->object_bytes);
-        slab->next = fabric->slabs;
-        fabric->slabs = slab;
-        for (unsigned i = 0; i < SLAB_OBJECTS; i++) {
-            plan_free(spares, (char *)slab + head + i * spares->object_bytes);
-        }
-    }
-    void *object = spares->first;
-    memcpy(&spares->first, object, sizeof(spares->first));
-    memset(object, 0, spares->object_bytes);
-    return object;
-}
-
-void plan_free(struct plan_spares *spares, void *object)
-{
-    memcpy(object, &spares->first, sizeof(spares->first));
-    spares->first = object;
-}
+/* --- frames ---------------------------------------------------------------------------------- */
 
 void plan_frames_push(struct plan_frames *frames, struct plan_frame *frame)
 {
@@ -68,7 +43,7 @@ static struct plan_pipe **bucket(struct plan_fabric *fabric, unsigned from, unsi
 static struct plan_pipe *pipe_new(struct plan_fabric *fabric, unsigned from, unsigned to,
                                   unsigned channel)
 {
-    struct plan_pipe *pipe = plan_new(fabric, &fabric->spare_pipes);
+    struct plan_pipe *pipe = sim_objects_new(&fabric->all_pipes);
     *pipe = (struct plan_pipe){
         .from = (uint16_t)from,
         .to = (uint16_t)to,
@@ -116,7 +91,7 @@ void plan_pipe_forget(struct plan_fabric *fabric, struct plan_pipe *pipe)
         at = &(*at)->same_hash;
     }
     *at = pipe->same_hash;
-    plan_free(&fabric->spare_pipes, pipe);
+    sim_objects_free(&fabric->all_pipes, pipe);
 }
 
 /* --- room ------------------------------------------------------------------------------------ */

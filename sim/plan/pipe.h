@@ -109,12 +109,6 @@ struct plan_thread {
     uint64_t job_since_ps, busy_ps, stalled_ps, marked_busy_ps, marked_stalled_ps;
 };
 
-/* Objects of a size that are not in use; the first word of each leads to the next. */
-struct plan_spares {
-    size_t object_bytes;
-    void *first;
-};
-
 struct plan_host {
     struct plan_fabric *fabric;
     struct sim_cpu *cpu;
@@ -137,22 +131,13 @@ struct plan_fabric {
     struct sim_server *buses;
     struct plan_pipe **pipes; /* by hash */
     unsigned pipes_mask;
-    struct plan_slab *slabs; /* owns all memory of pipes, frames and operations */
-    struct plan_spares spare_pipes, spare_frames, spare_ops;
+    struct sim_objects all_pipes, all_frames, all_ops;
     uint64_t stuck_count;
     uint64_t marked_ps;
     uint64_t *marked_links, *marked_buses; /* owned */
 };
 
 /* --- pipe.c ---------------------------------------------------------------------------------- */
-
-struct plan_slab {
-    struct plan_slab *next;
-};
-
-/* An object of a kind, zeroed; freed objects are used again. */
-void *plan_new(struct plan_fabric *fabric, struct plan_spares *spares);
-void plan_free(struct plan_spares *spares, void *object);
 
 void plan_frames_push(struct plan_frames *frames, struct plan_frame *frame);
 struct plan_frame *plan_frames_pop(struct plan_frames *frames);

@@ -145,7 +145,7 @@ static bool choose_in(struct plan_thread *thread)
 static struct plan_frame *cut(struct plan_fabric *fabric, struct plan_pipe *way)
 {
     struct plan_op *op = via_list_entry(via_list_first(&way->ops), struct plan_op, member);
-    struct plan_frame *frame = plan_new(fabric, &fabric->spare_frames);
+    struct plan_frame *frame = sim_objects_new(&fabric->all_frames);
     uint32_t quarter = via_max(fabric->costs.window_frames / 4, 1u);
     *frame = (struct plan_frame){
         .op = op,
@@ -400,7 +400,7 @@ static void acknowledge(struct plan_thread *thread, const struct plan_frame *fra
 {
     struct plan_fabric *fabric = thread->host->fabric;
     struct plan_op *op = frame->op;
-    struct plan_frame *ack = plan_new(fabric, &fabric->spare_frames);
+    struct plan_frame *ack = sim_objects_new(&fabric->all_frames);
     ack->op = op;
     ack->source = frame->destination;
     ack->destination = frame->source;
@@ -430,7 +430,7 @@ static void acknowledged(struct plan_thread *thread, const struct plan_frame *ac
         plan_pipe_offer(way, NULL);
     } else if (op->frames_left == 0 && op->unacknowledged == 0) {
         fabric->events.ended(fabric->events.object, op);
-        plan_free(&fabric->spare_ops, op);
+        sim_objects_free(&fabric->all_ops, op);
     }
 }
 
@@ -442,7 +442,7 @@ static void taken(struct plan_thread *thread, struct plan_frame *frame)
         for (struct plan_frame *ack = frame->with; ack != NULL;) {
             struct plan_frame *next_ack = ack->with;
             acknowledged(thread, ack);
-            plan_free(&fabric->spare_frames, ack);
+            sim_objects_free(&fabric->all_frames, ack);
             ack = next_ack;
         }
         acknowledged(thread, frame);
@@ -456,7 +456,7 @@ static void taken(struct plan_thread *thread, struct plan_frame *frame)
             fabric->events.delivered(fabric->events.object, op);
         }
     }
-    plan_free(&fabric->spare_frames, frame);
+    sim_objects_free(&fabric->all_frames, frame);
 }
 
 static void finish(struct plan_thread *thread)
