@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "base/types.h"
 
@@ -32,6 +33,16 @@ void *sim_realloc(void *memory, size_t bytes)
         abort();
     }
     return moved;
+}
+
+void *sim_map(size_t bytes)
+{
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) {
+        abort();
+    }
+    return memory;
 }
 
 #define SLAB_OBJECTS 64u

@@ -11,6 +11,8 @@
 void *sim_alloc(size_t bytes);
 void *sim_alloc_lines(size_t bytes); /* zeroed and 64-byte aligned; exact, so that ASan sees ends */
 void *sim_realloc(void *memory, size_t bytes);
+/* Zeroed pages, of which those that are never touched take no memory; munmap() ends them. */
+void *sim_map(size_t bytes);
 
 /* Objects of one size: freed ones are used again, and sim_objects_fini() frees all of them. */
 struct sim_objects {

@@ -109,15 +109,10 @@ void sim_memory_init(struct sim_memory *memory, struct sim_cost *cost,
     sim_server_init(&memory->bus, cost);
 }
 
-static uint64_t ps_of(uint64_t bytes, double rate)
-{
-    return (uint64_t)((double)bytes / rate * (double)SIM_SEC_PS);
-}
-
 void sim_memory_traffic(struct sim_memory *memory, uint64_t bytes)
 {
     const struct sim_call none = {0};
-    sim_server_add(&memory->bus, ps_of(bytes, memory->bus_rate), 0, none);
+    sim_server_add(&memory->bus, (uint64_t)sim_ps_of(bytes, memory->bus_rate), 0, none);
 }
 
 void sim_actor_copy(struct sim_actor *actor, struct sim_memory *memory, uint64_t bytes)
@@ -126,9 +121,9 @@ void sim_actor_copy(struct sim_actor *actor, struct sim_memory *memory, uint64_t
     for (uint64_t left = bytes; left > 0;) {
         uint64_t piece = via_min(left, memory->piece_bytes);
         uint64_t crossing_ps =
-            (uint64_t)(memory->crossings * (double)ps_of(piece, memory->bus_rate));
+            (uint64_t)(memory->crossings * (double)(uint64_t)sim_ps_of(piece, memory->bus_rate));
         uint64_t bus_ps = sim_server_add(&memory->bus, crossing_ps, 0, none);
-        sim_actor_work(actor, ps_of(piece, memory->copy_rate));
+        sim_actor_work(actor, (uint64_t)sim_ps_of(piece, memory->copy_rate));
         sim_actor_stall_until(actor, bus_ps);
         left -= piece;
     }

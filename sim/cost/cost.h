@@ -18,6 +18,12 @@
 #define SIM_USEC_PS UINT64_C(1000000)
 #define SIM_SEC_PS UINT64_C(1000000000000)
 
+/* The time of `bytes` at a rate in bytes per second. */
+static inline double sim_ps_of(uint64_t bytes, double rate)
+{
+    return (double)bytes / rate * (double)SIM_SEC_PS;
+}
+
 struct sim_cost;
 
 /* A call: run(object, arg). Without run it has no effect. The object is borrowed and must live

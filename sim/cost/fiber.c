@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
+#include "sim/memory.h"
+
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/common_interface_defs.h>
 #endif
@@ -84,9 +86,8 @@ static void entry(unsigned low, unsigned high)
 void sim_fiber_init(struct sim_fiber *fiber, void (*main)(void *arg), void *arg)
 {
     *fiber = (struct sim_fiber){.main = main, .arg = arg};
-    fiber->stack = mmap(NULL, SIM_FIBER_STACK_BYTES, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (fiber->stack == MAP_FAILED || getcontext(&fiber->first) != 0) {
+    fiber->stack = sim_map(SIM_FIBER_STACK_BYTES);
+    if (getcontext(&fiber->first) != 0) {
         abort();
     }
     fiber->first.uc_stack.ss_sp = fiber->stack;

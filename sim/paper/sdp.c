@@ -94,8 +94,7 @@ struct move {
 static uint64_t wire_ps(const struct sdp *sdp, uint64_t bytes)
 {
     uint64_t packets = sim_pcie_tlps(bytes, (unsigned)sdp->mtu_bytes);
-    return (uint64_t)((double)(bytes + packets * sdp->packet_header) / sdp->link_rate *
-                      (double)SIM_SEC_PS);
+    return (uint64_t)sim_ps_of(bytes + packets * sdp->packet_header, sdp->link_rate);
 }
 
 static uint64_t pcie_ps(const struct sdp *sdp, uint64_t bytes, unsigned header)

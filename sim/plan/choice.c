@@ -18,11 +18,6 @@ static void do_nothing(void *object, uint64_t arg)
     (void)arg;
 }
 
-static double ps_of(uint64_t bytes, double rate)
-{
-    return (double)bytes / rate * (double)SIM_SEC_PS;
-}
-
 static unsigned least_mps(const struct sim_net *net, const struct sim_path *path)
 {
     unsigned mps = 4096;
@@ -46,7 +41,7 @@ static double by_stores(struct sim_net *net, const struct sim_path *path,
     sim_net_post(net, &(struct sim_post){.path = path,
                                          .bytes = bytes + PLAN_RECORD_BYTES,
                                          .arrived = {do_nothing, net->cost, 0}});
-    return fmax(run(net, from_ps), ps_of(bytes, costs->store_rate)) + (double)costs->fence_ps;
+    return fmax(run(net, from_ps), sim_ps_of(bytes, costs->store_rate)) + (double)costs->fence_ps;
 }
 
 /* Time of a body by the engine: staged, started, delivered; then the record. */
@@ -74,7 +69,7 @@ static double by_engine(struct sim_net *net, const struct sim_path *path,
     sim_dma_start(&dma, 0, &transfer);
     double ps = run(net, from_ps);
     sim_dma_fini(&dma);
-    return ps + ps_of(bytes, costs->copy_rate) + (double)(START_STORES * costs->ring_ps) +
+    return ps + sim_ps_of(bytes, costs->copy_rate) + (double)(START_STORES * costs->ring_ps) +
            by_stores(net, path, costs, 0);
 }
 
@@ -107,13 +102,13 @@ void plan_choice_make(struct plan_wiring *wiring, const struct plan_costs *costs
     ret->stores_ps = by_stores(&wiring->net, &path, costs, body_bytes);
     ret->engine_ps = by_engine(&wiring->net, &path, parts, section, costs, body_bytes);
     /* Stores beyond the fill buffers keep the thread busy as long as the link takes. */
-    ret->stores_busy_ps =
-        fmax(ps_of(body_bytes, costs->store_rate),
-             body_bytes <= costs->fill_bytes
-                 ? 0
-                 : ps_of(body_bytes, plan_wiring_port_rate(wiring, body_bytes, PLAN_RECORD_BYTES)));
+    ret->stores_busy_ps = fmax(
+        sim_ps_of(body_bytes, costs->store_rate),
+        body_bytes <= costs->fill_bytes
+            ? 0
+            : sim_ps_of(body_bytes, plan_wiring_port_rate(wiring, body_bytes, PLAN_RECORD_BYTES)));
     ret->engine_busy_ps =
-        ps_of(body_bytes, costs->copy_rate) + (double)(START_STORES * costs->ring_ps);
+        sim_ps_of(body_bytes, costs->copy_rate) + (double)(START_STORES * costs->ring_ps);
     ret->engine_rate = engine_rate(wiring, &path, parts, section, body_bytes);
     for (uint64_t bytes = 64; bytes <= costs->frame_bytes && ret->quicker_bytes == 0; bytes *= 2) {
         if (by_engine(&wiring->net, &path, parts, section, costs, bytes) <

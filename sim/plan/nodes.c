@@ -286,17 +286,6 @@ static int deliver_nothing(void *ctx, const struct via_delivery *delivery)
 
 /* --- the fabric ------------------------------------------------------------------------------ */
 
-/* Maps memory, of which much is never touched. */
-static void *map(size_t bytes)
-{
-    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (memory == MAP_FAILED) {
-        abort();
-    }
-    return memory;
-}
-
 static void build_host(struct nodes_host *host, uint64_t seed)
 {
     struct plan_nodes *nodes = host->nodes;
@@ -333,7 +322,7 @@ static void build_host(struct nodes_host *host, uint64_t seed)
     config.ports = ports;
     host->node_bytes = via_node_bytes(&config);
     host->inbox_bytes = via_node_inbox_bytes(&config);
-    host->node_memory = map(host->node_bytes);
+    host->node_memory = sim_map(host->node_bytes);
     if (host->node_bytes == 0 ||
         via_node_init(&host->node, host->node_memory, &config, &env) != 0) {
         abort();
@@ -351,7 +340,7 @@ static void build_host(struct nodes_host *host, uint64_t seed)
         if (end->peer == NULL) {
             continue; /* its cable is cut */
         }
-        plan_nodes_port_open(end, map(host->inbox_bytes), host->inbox_bytes);
+        plan_nodes_port_open(end, sim_map(host->inbox_bytes), host->inbox_bytes);
         if (via_node_port_set(host->node, i, &end->port) != 0) {
             abort();
         }

@@ -85,8 +85,7 @@ static void store(struct nodes_end *end, struct flight *flight, uint64_t wire_by
     struct plan_nodes *nodes = end->host->nodes;
     struct nodes_thread *thread = &end->host->threads[flight->channel];
     bool waits = flight->bytes > nodes->costs.fill_bytes;
-    uint64_t store_ps =
-        (uint64_t)((double)flight->bytes / nodes->costs.store_rate * (double)SIM_SEC_PS);
+    uint64_t store_ps = (uint64_t)sim_ps_of(flight->bytes, nodes->costs.store_rate);
     thread->sent = false;
     sim_memory_traffic(&end->host->memory, flight->bytes);
     if (!waits) {

@@ -203,10 +203,10 @@ static void arrived(struct plan_fabric *fabric, struct plan_frame *frame)
     struct plan_pipe *pipe = frame->pipe;
     const struct sim_call none = {0};
     plan_frames_push(&pipe->arrived, frame);
-    sim_server_add(pipe->reader->host->bus,
-                   (uint64_t)((double)(frame->body_bytes + PLAN_RECORD_BYTES) /
-                              fabric->costs.bus_rate * (double)SIM_SEC_PS),
-                   0, none);
+    sim_server_add(
+        pipe->reader->host->bus,
+        (uint64_t)sim_ps_of(frame->body_bytes + PLAN_RECORD_BYTES, fabric->costs.bus_rate), 0,
+        none);
     plan_pipe_list_in(pipe);
     plan_thread_kick(pipe->reader, pipe->writer);
 }

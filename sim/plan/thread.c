@@ -238,11 +238,6 @@ static bool choose(struct plan_thread *thread)
 
 /* --- its cost -------------------------------------------------------------------------------- */
 
-static uint64_t ps_of(uint64_t bytes, double rate)
-{
-    return (uint64_t)((double)bytes / rate * (double)SIM_SEC_PS);
-}
-
 static bool stores(const struct plan_thread *thread)
 {
     return thread->job == PLAN_RELAY || thread->job == PLAN_DRAIN || thread->job == PLAN_SEND;
@@ -288,7 +283,7 @@ static void begin_stores(struct plan_thread *thread)
     frame->arriving = 2;
     thread->waits = 2;
     plan_pipe_post(fabric, frame, (struct sim_call){part_done, thread, false});
-    sim_task_work(&thread->task, ps_of(bytes, fabric->costs.store_rate),
+    sim_task_work(&thread->task, (uint64_t)sim_ps_of(bytes, fabric->costs.store_rate),
                   (struct sim_call){part_done, thread, true});
 }
 
@@ -367,17 +362,18 @@ static void begin(struct plan_thread *thread)
     if (stores(thread)) {
         crossed = frame->body_bytes;
         if (bytes <= costs->fill_bytes) {
-            work_ps += ps_of(bytes, costs->store_rate);
+            work_ps += (uint64_t)sim_ps_of(bytes, costs->store_rate);
         }
     } else {
-        work_ps += ps_of(frame->body_bytes, costs->copy_rate);
+        work_ps += (uint64_t)sim_ps_of(frame->body_bytes, costs->copy_rate);
         crossed = 2 * (uint64_t)frame->body_bytes;
     }
     thread->state = PLAN_BUSY;
     thread->has_worked = true;
     thread->job_since_ps = fabric->cost->now_ps;
     thread->body_ready_ps =
-        crossed > 0 ? sim_server_add(thread->host->bus, ps_of(crossed, costs->bus_rate), 0, none)
+        crossed > 0 ? sim_server_add(thread->host->bus,
+                                     (uint64_t)sim_ps_of(crossed, costs->bus_rate), 0, none)
                     : 0;
     sim_task_work(&thread->task, work_ps, (struct sim_call){work_done, thread, 0});
 }

@@ -419,18 +419,6 @@ void scale_fabric_link(struct scale_fabric *fabric, unsigned a, unsigned b, unsi
     fabric->hosts[b].ports_count++;
 }
 
-/* Pages that a node never touches take no memory. */
-static void *map(size_t bytes)
-{
-    void *memory = mmap(NULL, via_max(bytes, (size_t)1), PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (memory == MAP_FAILED) {
-        fprintf(stderr, "viaduct-sim: out of memory\n");
-        exit(2);
-    }
-    return memory;
-}
-
 static struct via_node_config node_config(const struct scale_fabric *fabric,
                                           const struct scale_host *host,
                                           const struct via_node_port_config *ports)
@@ -458,7 +446,7 @@ static void start(struct scale_host *host, const struct edge *edges)
                                      .wake = node_wake,
                                      .changed = node_changed};
     host->bytes = via_node_bytes(&config);
-    host->memory = map(host->bytes);
+    host->memory = sim_map(host->bytes);
     if (host->bytes == 0 || via_node_init(&host->node, host->memory, &config, &env) != 0) {
         abort(); /* the configuration is ours */
     }
