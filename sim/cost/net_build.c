@@ -146,10 +146,12 @@ unsigned sim_net_add_link(struct sim_net *net, const struct sim_scenario *scenar
 
 /* --- from the file, with every reason why it may not fit ------------------------------------- */
 
+/* By enum sim_node_kind. */
+static const char *const kinds[] = {"host", "switch", "device"};
+
 static int add_nodes(struct sim_net *net, const struct sim_scenario *scenario,
                      struct via_error *err)
 {
-    static const char *const kinds[] = {"host", "switch", "device"};
     static const char *const first_keys[] = {"write", "forward", "write"};
     for (size_t kind = 0; kind < VIA_ARRAY_COUNT(kinds); kind++) {
         const char *name;
@@ -272,7 +274,6 @@ int sim_net_build(struct sim_net *net, const struct sim_scenario *scenario, stru
     int rc = add_nodes(net, scenario, err);
     rc = rc == 0 ? add_links(net, scenario, err) : rc;
     for (unsigned i = 0; rc == 0 && i < net->nodes_count; i++) {
-        static const char *const kinds[] = {"host", "switch", "device"};
         char section[64];
         section_of(section, sizeof(section), kinds[net->nodes[i].kind], net->nodes[i].name);
         if (!is_linked(net, i)) {

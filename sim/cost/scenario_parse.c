@@ -122,6 +122,18 @@ static const struct sim_section *declared(const struct parse *parse, const char 
     return NULL;
 }
 
+static size_t find_part(const struct sim_scenario *scenario, const struct sim_section *section,
+                        const char *instance)
+{
+    for (size_t i = 0; i < scenario->parts_count; i++) {
+        const struct sim_part *part = &scenario->parts[i];
+        if (part->section == section && strcmp(part->instance, instance) == 0) {
+            return i;
+        }
+    }
+    return SIZE_MAX;
+}
+
 /* header: "link cable", the text between the brackets. */
 static void begin_section(struct parse *parse, const char *header)
 {
@@ -151,12 +163,10 @@ static void begin_section(struct parse *parse, const char *header)
     } else if (scenario->parts_count == SIM_PARTS_MAX) {
         complain(parse, parse->line, what, "more than %d sections", SIM_PARTS_MAX);
     } else {
-        for (size_t i = 0; i < scenario->parts_count; i++) {
-            const struct sim_part *part = &scenario->parts[i];
-            if (part->section == section && strcmp(part->instance, instance) == 0) {
-                complain(parse, parse->line, what, "is in line %u already", part->line);
-                return;
-            }
+        size_t same = find_part(scenario, section, instance);
+        if (same != SIZE_MAX) {
+            complain(parse, parse->line, what, "is in line %u already", scenario->parts[same].line);
+            return;
         }
         struct sim_part *part = &scenario->parts[scenario->parts_count++];
         *part = (struct sim_part){.section = section, .line = parse->line};
@@ -401,11 +411,8 @@ static void check_complete(struct parse *parse)
         const struct sim_part *part = &scenario->parts[i];
         for (size_t k = 0; k < part->section->keys_count; k++) {
             if (value_of(scenario, i, &part->section->keys[k]) == NULL) {
-                char what[96];
-                snprintf(what, sizeof(what), "[%s%s%s] %s", part->section->name,
-                         part->instance[0] != '\0' ? " " : "", part->instance,
-                         part->section->keys[k].name);
-                complain(parse, part->line, what, "is missing");
+                parse->line = part->line;
+                complain_key(parse, part, part->section->keys[k].name, "is missing", "");
             }
         }
     }
@@ -454,18 +461,6 @@ int sim_scenario_parse(const char *name, const char *text, size_t bytes,
 }
 
 /* --- parts that several scenarios have -------------------------------------------------------- */
-
-static size_t find_part(const struct sim_scenario *scenario, const struct sim_section *section,
-                        const char *instance)
-{
-    for (size_t i = 0; i < scenario->parts_count; i++) {
-        const struct sim_part *part = &scenario->parts[i];
-        if (part->section == section && strcmp(part->instance, instance) == 0) {
-            return i;
-        }
-    }
-    return SIZE_MAX;
-}
 
 /* Takes missing keys of a part from the library's part. */
 static int fill_in(struct parse *parse, size_t part, const struct sim_scenario *library,
