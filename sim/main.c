@@ -305,41 +305,15 @@ static int command_keys(struct options *options)
 
 /* --- arguments ------------------------------------------------------------------------------- */
 
-enum {
-    OPTION_FIRST = 256,
-    OPTION_COUNT,
-    OPTION_JOBS,
-    OPTION_SECONDS,
-    OPTION_GRAPH,
-    OPTION_RING,
-    OPTION_TWICE,
-    OPTION_PLANT,
-    OPTION_SET,
-    OPTION_FAULTS,
-    OPTION_WORK,
-    OPTION_TRACE,
-    OPTION_NO_SHRINK,
-    OPTION_QUIET,
-    OPTION_HELP
-};
-
 static const struct option long_options[] = {
-    {"first", required_argument, NULL, OPTION_FIRST},
-    {"count", required_argument, NULL, OPTION_COUNT},
-    {"jobs", required_argument, NULL, OPTION_JOBS},
-    {"seconds", required_argument, NULL, OPTION_SECONDS},
-    {"graph", required_argument, NULL, OPTION_GRAPH},
-    {"ring", no_argument, NULL, OPTION_RING},
-    {"twice", no_argument, NULL, OPTION_TWICE},
-    {"plant", required_argument, NULL, OPTION_PLANT},
-    {"set", required_argument, NULL, OPTION_SET},
-    {"faults", required_argument, NULL, OPTION_FAULTS},
-    {"work", required_argument, NULL, OPTION_WORK},
-    {"trace", no_argument, NULL, OPTION_TRACE},
-    {"no-shrink", no_argument, NULL, OPTION_NO_SHRINK},
-    {"quiet", no_argument, NULL, OPTION_QUIET},
-    {"help", no_argument, NULL, OPTION_HELP},
-    {0},
+    {"first", required_argument, NULL, 'f'}, {"count", required_argument, NULL, 'c'},
+    {"jobs", required_argument, NULL, 'j'},  {"seconds", required_argument, NULL, 'S'},
+    {"graph", required_argument, NULL, 'g'}, {"ring", no_argument, NULL, 'r'},
+    {"twice", no_argument, NULL, 't'},       {"plant", required_argument, NULL, 'p'},
+    {"set", required_argument, NULL, 's'},   {"faults", required_argument, NULL, 'F'},
+    {"work", required_argument, NULL, 'w'},  {"trace", no_argument, NULL, 'T'},
+    {"no-shrink", no_argument, NULL, 'N'},   {"quiet", no_argument, NULL, 'q'},
+    {"help", no_argument, NULL, 'h'},        {0},
 };
 
 static int set_number(const char *text, uint64_t min, uint64_t max, uint64_t *ret_value)
@@ -370,44 +344,44 @@ static int set_option(struct options *options, int option)
     uint64_t number;
     int rc = 0;
     switch (option) {
-    case OPTION_SET:
+    case 's':
         return set_changes(options, optarg);
-    case OPTION_FAULTS:
+    case 'F':
         return set_mask(&options->changes.faults, optarg);
-    case OPTION_WORK:
+    case 'w':
         return set_mask(&options->changes.work, optarg);
-    case OPTION_NO_SHRINK:
+    case 'N':
         options->no_shrink = true;
         return 0;
-    case OPTION_FIRST:
+    case 'f':
         return set_number(optarg, 0, UINT64_MAX, &options->jobs.first);
-    case OPTION_COUNT:
+    case 'c':
         return set_number(optarg, 1, UINT64_MAX, &options->jobs.count);
-    case OPTION_JOBS:
+    case 'j':
         rc = set_number(optarg, 1, 64, &number);
         options->jobs.processes = rc == 0 ? (unsigned)number : 1;
         return rc;
-    case OPTION_SECONDS:
+    case 'S':
         return set_number(optarg, 1, UINT64_MAX, &options->jobs.seconds_max);
-    case OPTION_GRAPH:
+    case 'g':
         if (sim_graph_parse(optarg) < 0) {
             return bad_usage("no such graph:", optarg);
         }
         options->jobs.graph = (enum sim_graph)sim_graph_parse(optarg);
         return 0;
-    case OPTION_RING:
+    case 'r':
         options->jobs.graph = SIM_GRAPH_RING;
         return 0;
-    case OPTION_TWICE:
+    case 't':
         options->jobs.twice = true;
         return 0;
-    case OPTION_PLANT:
+    case 'p':
         options->jobs.plant = sim_plant_parse(optarg);
         return options->jobs.plant < 0 ? bad_usage("no such plant:", optarg) : 0;
-    case OPTION_TRACE:
+    case 'T':
         options->trace = true;
         return 0;
-    case OPTION_QUIET:
+    case 'q':
         options->quiet = true;
         return 0;
     default:
@@ -418,12 +392,8 @@ static int set_option(struct options *options, int option)
 /* Notes the words of the option that getopt has just returned, if it is a part of a case. */
 static int note_given(struct options *options, int option, char **argv)
 {
-    static const int parts[] = {OPTION_GRAPH, OPTION_RING,   OPTION_TWICE, OPTION_PLANT,
-                                OPTION_SET,   OPTION_FAULTS, OPTION_WORK};
-    bool is_part = false;
-    for (unsigned i = 0; i < VIA_ARRAY_COUNT(parts); i++) {
-        is_part |= parts[i] == option;
-    }
+    /* graph, ring, twice, plant, set, faults, work */
+    bool is_part = strchr("grtpsFw", option) != NULL;
     int words = optarg != NULL && optarg == argv[optind - 1] ? 2 : 1;
     if (is_part && options->given_count + 2 > GIVEN_MAX) {
         return bad_usage("too many options:", argv[optind - words]);
@@ -488,7 +458,7 @@ int main(int argc, char **argv)
         if (option == -1) {
             break;
         }
-        if (option == OPTION_HELP || option == 'h') {
+        if (option == 'h') {
             fputs(usage_text, stdout);
             return 0;
         }
