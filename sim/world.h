@@ -181,7 +181,6 @@ struct sim_life {
     uint64_t library_seed;
     uint64_t adds_done, adds_unknown; /* added to the shared counter */
     unsigned char *adds_seen;         /* old values returned */
-    uint32_t adds_seen_count;
     uint64_t notifies, notifies_done, notifies_unknown;
     uint64_t refused_key, refused_range, refused_endpoint; /* as requesters see them */
 };
@@ -389,7 +388,6 @@ struct sim_world {
     struct sim_op **ops; /* owned, each and the array */
     uint32_t ops_count, ops_capacity;
     uint32_t ops_pending;                 /* accepted, not complete, of living hosts */
-    uint32_t work_planned;                /* operations that remain to be drawn */
     uint32_t faults_planned, work_bursts; /* number of faults or bursts that masks may leave out */
     uint32_t faults_kept;                 /* of these faults, those that masks have not left out */
     struct sim_trap traps[SIM_TRAPS_MAX];

@@ -86,7 +86,6 @@ uint64_t sim_server_add_at(struct sim_server *server, uint64_t ready_ps, uint64_
     ready_ps = via_max(ready_ps, server->cost->now_ps);
     server->free_ps = via_max(server->free_ps, ready_ps) + service_ps;
     server->busy_ps += service_ps;
-    server->jobs_count++;
     sim_cost_at(server->cost, server->free_ps + lag_ps, done);
     return server->free_ps;
 }

@@ -67,7 +67,6 @@ struct sim_server {
     struct sim_cost *cost; /* borrowed */
     uint64_t free_ps;      /* end of all jobs so far */
     uint64_t busy_ps;      /* total time of all jobs so far */
-    uint64_t jobs_count;
 };
 
 void sim_server_init(struct sim_server *server, struct sim_cost *cost);

@@ -76,7 +76,6 @@ static void settle(struct sim_lcpu *lcpu)
     uint64_t now = cpu->cost->now_ps;
     if (task != NULL) {
         cpu->busy_ps += now - lcpu->busy_since_ps;
-        task->ran_ps += now - lcpu->busy_since_ps;
     }
     lcpu->busy_since_ps = now;
     if (now <= lcpu->since_ps) {

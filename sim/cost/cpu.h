@@ -50,7 +50,6 @@ struct sim_task {
     bool working;     /* there is work left, and then `done` to call */
     uint64_t left_ps; /* work left */
     struct sim_call done;
-    uint64_t ran_ps; /* time on hardware threads, including waiting without sleeping */
     uint64_t preempted_count;
 };
 

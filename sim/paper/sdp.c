@@ -467,7 +467,6 @@ void sim_sdp_run(const struct sim_scenario *scenario, unsigned connections_count
             100 * (double)(sim_cpu_busy_ps(&sdp->hosts[0].cpu) - busy_ps[0]) / took_ps,
         .receiver_cpu_percent =
             100 * (double)(sim_cpu_busy_ps(&sdp->hosts[1].cpu) - busy_ps[1]) / took_ps,
-        .events_count = sdp->cost.taken_count,
     };
     drop_moves(sdp);
     for (unsigned i = 0; i < connections_count; i++) {

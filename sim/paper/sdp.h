@@ -24,7 +24,6 @@ struct sim_sdp_result {
     double bytes_per_s;        /* all connections together */
     double sender_cpu_percent; /* of one processor, so two busy ones are 200 */
     double receiver_cpu_percent;
-    uint64_t events_count;
 };
 
 void sim_sdp_run(const struct sim_scenario *scenario, unsigned connections_count, bool zero_copy,

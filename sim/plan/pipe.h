@@ -16,7 +16,6 @@ struct plan_frame {
     uint32_t acknowledges; /* of an acknowledgement: the number of frames that it acknowledges */
     uint16_t source, destination;
     bool acknowledge_now;
-    bool first; /* the first frame of the operation */
     /* Number of outstanding events of two: the end of its stores, and its arrival. */
     uint8_t arriving;
 };

@@ -152,7 +152,6 @@ static struct plan_frame *cut(struct plan_fabric *fabric, struct plan_pipe *way)
         .body_bytes = (uint32_t)via_min(op->unsent_bytes, fabric->costs.frame_bytes),
         .source = op->source,
         .destination = op->destination,
-        .first = op->unsent_bytes == op->bytes,
         .acknowledge_now = op->frames_unsent == 1 || op->frames_unsent % quarter == 0,
     };
     op->unsent_bytes -= frame->body_bytes;

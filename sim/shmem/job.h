@@ -46,7 +46,6 @@ struct sim_pe {
     struct sim_job *job;
     struct sim_host *host;
     uint32_t index, node, local;
-    uint32_t host_life; /* session of the host when the job began */
     struct sim_fiber fiber;
     enum sim_pe_state state;
     uint32_t ticket;
