@@ -54,8 +54,7 @@ static struct sim_op *find_message(struct sim_flow *flow, uint32_t number)
 static struct sim_op *identify(struct sim_host *host, const struct via_delivery *delivery)
 {
     struct sim_world *world = host->world;
-    uint32_t source =
-        delivery->source < VIA_HOSTS_MAX ? world->host_by_id[delivery->source] : UINT32_MAX;
+    uint32_t source = sim_host_of_id(world, delivery->source);
     if (source == UINT32_MAX || delivery->flow >= world->config.node.flows_count ||
         delivery->channel >= world->config.node.channels_count) {
         sim_fail(world, "host %u: a message from host id %u, channel %u, flow %u", host->index,
@@ -295,20 +294,9 @@ static void settle(struct sim_op *op)
     }
 }
 
-static bool is_next(const struct sim_op *op)
-{
-    via_list_foreach(member, &op->flow->pending) {
-        const struct sim_op *first = via_list_entry(member, struct sim_op, pending);
-        if (first->state == SIM_OP_PENDING) {
-            return first == op;
-        }
-    }
-    return false;
-}
-
 static void op_completed(struct sim_world *world, struct sim_op *op, int status, uint64_t value)
 {
-    bool in_order = op->cancelled || is_next(op);
+    bool in_order = op->cancelled || sim_flow_first(op->flow) == op;
     bool is_allowed = is_status_allowed(op, status);
     if (!is_allowed) {
         sim_fail(world, "%s: ends with %d (%s), expected %d%s", sim_op_name(op), status,
@@ -318,7 +306,7 @@ static void op_completed(struct sim_world *world, struct sim_op *op, int status,
     if (!in_order) {
         sim_fail(world, "%s: ends before those before it", sim_op_name(op));
     }
-    if (op->cancelled && !is_next(op)) {
+    if (op->cancelled && sim_flow_first(op->flow) != op) {
         /* Cancelled while it waited for earlier operations to end: the order of later effects is
          * unknown. */
         op->flow->out_of_order = true;

@@ -25,7 +25,7 @@ static uint64_t bound_ns(const struct sim_world *world, const struct sim_op *op)
            world->config.cpu.insurance_ns * 4;
 }
 
-static struct sim_op *first_of(const struct sim_flow *flow)
+struct sim_op *sim_flow_first(const struct sim_flow *flow)
 {
     via_list_foreach(member, &flow->pending) {
         struct sim_op *op = via_list_entry(member, struct sim_op, pending);
@@ -46,14 +46,14 @@ static void watch(struct sim_world *world, const struct sim_op *op, uint64_t fro
 
 void sim_limit_submitted(struct sim_world *world, const struct sim_op *op)
 {
-    if (op->flow == NULL || first_of(op->flow) == op) {
+    if (op->flow == NULL || sim_flow_first(op->flow) == op) {
         watch(world, op, world->clock.now_ns);
     }
 }
 
 void sim_limit_ended(struct sim_world *world, const struct sim_op *op)
 {
-    const struct sim_op *next = op->flow == NULL ? NULL : first_of(op->flow);
+    const struct sim_op *next = op->flow == NULL ? NULL : sim_flow_first(op->flow);
     if (next != NULL) {
         watch(world, next, world->clock.now_ns);
     }

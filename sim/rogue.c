@@ -375,7 +375,7 @@ static void write_neighbours(const struct rogue_view *view, size_t off, size_t b
         struct via_announcement_neighbour entry;
         id = i % VIA_RECORD_LINE_BYTES == 0 ? sim_between(rng, 0, ids / 2)
                                             : id + sim_between(rng, 1, via_max(ids / 4, 1u));
-        uint32_t index = id < VIA_HOSTS_MAX ? world->host_by_id[id] : UINT32_MAX;
+        uint32_t index = sim_host_of_id(world, id);
         bool is_known = real && index != UINT32_MAX && via_rng_chance(rng, 7, 8);
         entry.host = (uint16_t)id;
         entry.reserved = 0;
@@ -631,8 +631,7 @@ bool sim_rogue_is_forged(const struct via_delivery *delivery)
 bool sim_rogue_has_sent(const struct sim_host *receiver, const struct via_delivery *delivery)
 {
     const struct sim_world *world = receiver->world;
-    uint32_t source =
-        delivery->source < VIA_HOSTS_MAX ? world->host_by_id[delivery->source] : UINT32_MAX;
+    uint32_t source = sim_host_of_id(world, delivery->source);
     if (source == UINT32_MAX || world->hosts[source].rogue_life == 0 ||
         delivery->channel >= world->config.node.channels_count ||
         delivery->flow >= world->config.node.flows_count) {

@@ -61,11 +61,6 @@ static void describe_args(const struct via_frame_header *header, char *text, siz
     }
 }
 
-static uint32_t host_of_id(const struct sim_world *world, uint16_t id)
-{
-    return id < VIA_HOSTS_MAX ? world->host_by_id[id] : UINT32_MAX;
-}
-
 static void describe_frame(const struct sim_world *world, const unsigned char *line,
                            struct text *text)
 {
@@ -77,7 +72,7 @@ static void describe_frame(const struct sim_world *world, const unsigned char *l
     snprintf(text->at, sizeof(text->at),
              "record %u: %s %u of flow %u, host %u to host %u, %u bytes%s%s%s%s, %u hops left",
              via_record_word_sequence(word), frame_name(header.kind), header.sequence, header.flow,
-             host_of_id(world, header.source), host_of_id(world, header.destination),
+             sim_host_of_id(world, header.source), sim_host_of_id(world, header.destination),
              via_record_word_length(word) + header.inline_bytes, args,
              header.flags & VIA_FRAME_FLAG_START ? " START" : "",
              header.flags & VIA_FRAME_FLAG_LAST ? " LAST" : "",
@@ -92,7 +87,7 @@ static void describe_announcement(const struct sim_world *world, const unsigned 
     snprintf(text->at, sizeof(text->at),
              "record %u: link state of host %u, session %#x, number %" PRIu64 ", %u neighbours",
              via_record_word_sequence(word_at(line, offsetof(struct via_record_line, word))),
-             host_of_id(world, head.host), head.session, head.sequence, head.neighbours_count);
+             sim_host_of_id(world, head.host), head.session, head.sequence, head.neighbours_count);
 }
 
 /* --- posted writes --------------------------------------------------------------------------- */

@@ -452,6 +452,12 @@ static inline uint32_t sim_between(struct via_rng *rng, uint32_t lo, uint32_t hi
     return (uint32_t)via_rng_between(rng, lo, hi);
 }
 
+/* Index of the host with an id; UINT32_MAX: no host has it. */
+static inline uint32_t sim_host_of_id(const struct sim_world *world, uint32_t id)
+{
+    return id < VIA_HOSTS_MAX ? world->host_by_id[id] : UINT32_MAX;
+}
+
 /* --- topology.c ------------------------------------------------------------------------------ */
 
 /* Makes the links of config->graph and gives every host its ports. */
@@ -626,6 +632,8 @@ bool sim_barrier_is_done(const struct sim_world *world);
 
 /* --- limit.c --------------------------------------------------------------------------------- */
 
+/* The first of a flow's operations that have not ended; NULL: there is none. */
+struct sim_op *sim_flow_first(const struct sim_flow *flow);
 void sim_limit_submitted(struct sim_world *world, const struct sim_op *op);
 void sim_limit_ended(struct sim_world *world, const struct sim_op *op);
 void sim_limit_check(struct sim_world *world, uint32_t index);
