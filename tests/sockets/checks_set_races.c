@@ -291,10 +291,123 @@ static void an_end_is_not_that_of_the_next_connection(void)
     }
 }
 
+/*
+ * Threads that share a set, each of which serves one connection at a time and is in no hurry: an
+ * event must find a thread as long as one waits, whatever the other threads do meanwhile.
+ */
+#define SERVERS PAIRS
+#define LONGEST_S 20
+
+static _Atomic unsigned serving;
+
+static void wait_for_servers(unsigned count)
+{
+    double deadline = now_s() + LONGEST_S;
+    while (serving < count) {
+        CHECK(now_s() < deadline);
+        sleep_ms(1);
+    }
+}
+
+/* Serves one byte, until all threads serve one. */
+static void *serve_one(void *unused)
+{
+    struct epoll_event event;
+    char byte;
+    ssize_t n;
+    (void)unused;
+    do {
+        CHECK(epoll_wait(epfd, &event, 1, LONGEST_S * 1000) == 1);
+        n = recv(pairs[event.data.u32].server, &byte, 1, MSG_DONTWAIT);
+        CHECK(n == 1 || (n < 0 && errno == EAGAIN));
+    } while (n != 1);
+    serving++;
+    wait_for_servers(SERVERS);
+    return NULL;
+}
+
+static void start_servers(pthread_t *threads)
+{
+    serving = 0;
+    for (unsigned i = 0; i < SERVERS; i++) {
+        CHECK(pthread_create(&threads[i], NULL, serve_one, NULL) == 0);
+    }
+    sleep_ms(50); /* they sleep now, presumably */
+}
+
+static void register_pairs(uint32_t events, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++) {
+        pairs[i] = connected();
+        register_again(i, EPOLL_CTL_ADD, events);
+    }
+}
+
+static void end_servers(const pthread_t *threads, unsigned count)
+{
+    for (unsigned i = 0; i < SERVERS; i++) {
+        pthread_join(threads[i], NULL);
+    }
+    for (unsigned i = 0; i < count; i++) {
+        done(pairs[i]);
+    }
+    close(epfd);
+}
+
+/* early: the threads wait before the set has a connection; each: the next byte comes when the one
+ * before is served. */
+static void serve_at_once(uint32_t events, bool early, bool each)
+{
+    pthread_t threads[SERVERS];
+    epfd = epoll_create1(EPOLL_CLOEXEC);
+    if (early) {
+        start_servers(threads);
+    }
+    register_pairs(events, SERVERS);
+    if (!early) {
+        start_servers(threads);
+    }
+    for (unsigned i = 0; i < SERVERS; i++) {
+        write_all(pairs[i].client, "x", 1);
+        wait_for_servers(each ? i + 1 : 0);
+    }
+    end_servers(threads, SERVERS);
+}
+
+static void threads_in_one_set_serve_at_once(void)
+{
+    static const uint32_t kinds[] = {EPOLLIN, EPOLLIN | EPOLLET, EPOLLIN | EPOLLONESHOT,
+                                     EPOLLIN | EPOLLEXCLUSIVE};
+    for (unsigned i = 0; i < 4 * 4; i++) {
+        serve_at_once(kinds[i % 4], (i & 4) != 0, (i & 8) != 0);
+    }
+}
+
+/* Each thread takes a part of what one write has brought. */
+static void share_one(void)
+{
+    pthread_t threads[SERVERS];
+    epfd = epoll_create1(EPOLL_CLOEXEC);
+    register_pairs(EPOLLIN, 1);
+    start_servers(threads);
+    write_all(pairs[0].client, "xxxxxxxx", SERVERS);
+    end_servers(threads, 1);
+}
+
+/* Often: a thread that sleeps checks again each second, so one time may pass by luck. */
+static void threads_share_one_level_triggered_connection(void)
+{
+    for (unsigned turn = 0; turn < 20; turn++) {
+        share_one();
+    }
+}
+
 const struct check checks_of_set_races[] = {
     CHECK_ENTRY(registrations_change_while_threads_wait),
     CHECK_ENTRY(connections_close_while_threads_wait),
     CHECK_ENTRY(processes_fork_while_threads_wait),
     CHECK_ENTRY(an_end_is_not_that_of_the_next_connection),
+    CHECK_ENTRY(threads_in_one_set_serve_at_once),
+    CHECK_ENTRY(threads_share_one_level_triggered_connection),
     {NULL, NULL},
 };

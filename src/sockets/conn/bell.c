@@ -330,6 +330,18 @@ void via_sock_bell_leave(uint64_t bells)
     }
 }
 
+void via_sock_bell_rearm(uint64_t bells)
+{
+    while (bells != 0) {
+        struct via_sock_bell_word *word = next_word(&bells);
+        if (word != NULL) {
+            /* One more sleep. Pairs with the fence in via_peer_bell_needs_ring(). */
+            atomic_fetch_add_explicit(&word->value, UINT64_C(1) << 32, memory_order_seq_cst);
+        }
+    }
+    atomic_thread_fence(memory_order_seq_cst);
+}
+
 static void ring(int fd)
 {
     int saved = errno;

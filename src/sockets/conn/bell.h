@@ -19,7 +19,8 @@
  * A sleeper registers the eventfd with VIA_BELL_EVENTS in an epoll set of its own, which reports
  * the eventfd once at the beginning. The word shows whether a thread sleeps: peers may only read
  * it. So a sleeper writes once that it sleeps, for all its connections, and a peer rings once per
- * sleep.
+ * sleep. Of the threads that sleep in one epoll set, a ring wakes one: that thread passes on what
+ * it leaves (epoll_wait.c).
  *
  * A connection's bell is that of the thread that set up its pipes; each thread that waits for the
  * connection watches that bell, so threads that serve different connections do not wake each other.
@@ -65,6 +66,10 @@ uint32_t via_sock_bell_word_index(unsigned index);
  */
 void via_sock_bell_enter(uint64_t bells);
 void via_sock_bell_leave(uint64_t bells);
+/* As if the threads that sleep on these bells had just begun to: peers ring once more. Contains the
+ * same fence; the caller checks afterwards for events that no peer rings for. Not for adopted
+ * bells. */
+void via_sock_bell_rearm(uint64_t bells);
 
 /* Wakes the sleepers of this process, because their connections have changed. */
 void via_sock_bell_ring(unsigned index);

@@ -14,6 +14,8 @@
 #include "sockets/process/real.h"
 
 #define SETS_MAX 65536u
+/* Threads that may sleep in a set when it gets its first connection, and are not counted. */
+#define UNCOUNTED_MAX 256u
 
 struct via_pool via_ep_entries = VIA_POOL_INIT(sizeof(struct via_ep_entry), 1u << 18);
 const char via_ep_bell_mark;
@@ -67,6 +69,7 @@ struct via_ep_set *via_ep_set_get(int epfd)
     set->bells = 0;
     set->watched = 0;
     set->sleepers = 0;
+    set->uncounted = 0;
     set->asked_ticks = 0;
     set->warm_ticks = 0;
     set->warm_polls = 0;
@@ -140,8 +143,10 @@ void via_ep_watch_bells(struct via_ep_set *set)
 /* [with the set's lock] */
 static void add_bells(struct via_ep_set *set, uint64_t bells)
 {
+    bool first = set->bells == 0 && bells != 0;
     set->bells |= bells;
     if (!via_is_alone()) {
+        set->uncounted = first ? UNCOUNTED_MAX : set->uncounted;
         via_ep_watch_bells_locked(set); /* a thread may already sleep in the set */
     }
 }
@@ -202,6 +207,23 @@ void via_ep_wake(struct via_ep_set *set)
 {
     via_lock(&set->lock);
     wake_sleepers(set, false);
+    via_unlock(&set->lock);
+}
+
+void via_ep_wake_uncounted(struct via_ep_set *set)
+{
+    uint32_t left = atomic_load_explicit(&set->uncounted, memory_order_relaxed);
+    if (via_unlikely(left != 0)) {
+        /* A race with another thread costs or saves a ring. */
+        atomic_store_explicit(&set->uncounted, left - 1, memory_order_relaxed);
+        via_ep_woken_plainly(set);
+    }
+}
+
+void via_ep_woken_plainly(struct via_ep_set *set)
+{
+    via_lock(&set->lock);
+    wake_sleepers(set, atomic_load_explicit(&via_ep_plain_waits, memory_order_relaxed) != 0);
     via_unlock(&set->lock);
 }
 

@@ -45,6 +45,7 @@ struct via_ep_set {
     _Atomic uint64_t bells;       /* bells to watch: those of its connections */
     _Atomic uint64_t watched;     /* bells that are registered: via_ep_watch_bells() */
     _Atomic uint32_t sleepers;    /* threads asleep in it */
+    _Atomic uint32_t uncounted;   /* how many rings may still wake threads that are not counted */
     _Atomic uint64_t asked_ticks; /* when the kernel was last polled */
     _Atomic bool filled;          /* the library's connections took every place of the last call */
     _Atomic bool ask_due;         /* poll the kernel: it has just got more to watch */
@@ -102,6 +103,9 @@ int via_ep_wait(struct via_ep_set *set, int epfd, struct epoll_event *events, in
 /* Removes events that are not the program's from those that the kernel reported. Returns how many
  * are left. */
 int via_ep_sort_out(struct via_ep_set *set, struct epoll_event *events, int count);
+/* A thread that went to sleep when the set had no connection has consumed an event of the
+ * library's: wakes the next one. */
+void via_ep_woken_plainly(struct via_ep_set *set);
 
 /* --- sets in sets ---------------------------------------------------------------------------- */
 /* fd was put into a set, and via_ep_note() has recorded that: if fd is itself a set, its

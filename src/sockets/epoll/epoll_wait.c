@@ -386,7 +386,7 @@ static void note_done(_Atomic uint64_t *last_ticks, uint64_t now)
  * kernel's when it is polled. The kernel's come first if the connections have filled all places
  * before. */
 static int take_ready(struct via_ep_set *set, int epfd, struct epoll_event *events, int max,
-                      bool ask)
+                      bool ask, bool *ret_heard)
 {
     uint64_t now = via_os_ticks();
     bool all = ask || is_due(&set->warm_ticks, now, WARM_US);
@@ -403,6 +403,7 @@ static int take_ready(struct via_ep_set *set, int epfd, struct epoll_event *even
     if (via_unlikely(turn && atomic_load_explicit(&set->filled, memory_order_relaxed))) {
         atomic_store_explicit(&set->ask_due, false, memory_order_relaxed);
         first = via_max(ask_kernel(set, epfd, events, (max + 1) / 2, &ours), 0);
+        *ret_heard |= ours;
         note_done(&set->asked_ticks, now);
         turn = false;
     }
@@ -420,6 +421,7 @@ static int take_ready(struct via_ep_set *set, int epfd, struct epoll_event *even
         atomic_store_explicit(&set->ask_due, false, memory_order_relaxed);
         note_done(&set->asked_ticks, now);
         int n = ask_kernel(set, epfd, events + count, max - count, &ours);
+        *ret_heard |= ours;
         if (n < 0) {
             return count != 0 ? count : -errno;
         }
@@ -437,10 +439,47 @@ static int take_ready(struct via_ep_set *set, int epfd, struct epoll_event *even
             count = via_max(ask_kernel(set, epfd, events, max, &ours), 0);
         }
     }
-    if (count != 0 && ours) {
-        via_ep_wake(set); /* the thread that the kernel has woken finds nothing there any more */
-    }
     return count;
+}
+
+/* Would another thread find something to do? No lock is held. */
+static bool has_left_events(struct via_ep_set *set)
+{
+    bool left = false;
+    via_lock(&set->lock);
+    if (via_unlikely(set->cold_due)) {
+        via_ep_check_cold(set);
+    }
+    via_ep_check_warm(set, VIA_EP_ALL);
+    via_list_foreach(it, &set->entries[VIA_EP_HOT]) {
+        left = is_entry_ready(via_list_entry(it, struct via_ep_entry, in_set));
+        if (left) {
+            break;
+        }
+    }
+    via_unlock(&set->lock);
+    return left || set->call_due;
+}
+
+/*
+ * A ring wakes one of the threads that sleep in the set, and peers ring once for all of them: until
+ * the next sleep begins they leave further events to the woken thread. A thread that returns to the
+ * program after it has consumed a ring, or another of the library's events, passes that duty on.
+ */
+static void pass_on(struct via_ep_set *set)
+{
+    uint64_t bells = set->bells;
+    if (atomic_load_explicit(&set->sleepers, memory_order_seq_cst) == 0) {
+        via_ep_wake_uncounted(set);
+        return;
+    }
+    /* A peer on another host rings once for each connection that a thread has armed. The next
+     * thread arms them all, checks, and sleeps again. */
+    bool armed = (bells & via_sock_bells_adopted()) != 0;
+    via_sock_bell_rearm(bells);
+    if (armed || has_left_events(set)) {
+        via_ep_wake(set);
+    }
 }
 
 /* State for a thread that is cancelled while it sleeps in a set. */
@@ -460,6 +499,7 @@ static void give_up(void *of_sleeper)
 {
     const struct sleeper *sleeper = of_sleeper;
     leave(sleeper);
+    via_ep_wake(sleeper->set); /* it may have been woken, too */
     via_wait_end(sleeper->wait);
     via_file_put(&sleeper->set->file, false);
 }
@@ -481,7 +521,7 @@ static int sleep_or_end(struct sleeper *sleeper, int epfd, struct epoll_event *e
  * any; *ret_over when the deadline has passed. */
 static int sleep_in(struct via_ep_set *set, int epfd, struct epoll_event *events, int max,
                     uint64_t deadline_ns, uint64_t most_ns, const sigset_t *mask, bool alone,
-                    struct via_wait *wait, bool *ret_over)
+                    struct via_wait *wait, bool *ret_heard, bool *ret_over)
 {
     /* Before the bells are checked; pairs with the fence in wake_sleepers(). */
     atomic_fetch_add_explicit(&set->sleepers, 1, memory_order_seq_cst);
@@ -510,6 +550,7 @@ static int sleep_in(struct via_ep_set *set, int epfd, struct epoll_event *events
     }
     note_done(&set->asked_ticks, via_os_ticks());
     count = via_ep_sort_out(set, events, n);
+    *ret_heard |= count < n;
     if (count < max) {
         count += collect(set, events + count, max - count, true);
     }
@@ -538,12 +579,13 @@ int via_ep_wait(struct via_ep_set *set, int epfd, struct epoll_event *events, in
     struct via_wait wait;
     via_wait_begin(&wait);
     bool ask = deadline_ns == 0;
+    bool heard = false;
     for (;;) {
         bool over = false;
         if (via_unlikely(set->call_due)) {
             take_call(set);
         }
-        int count = take_ready(set, epfd, events, max, ask);
+        int count = take_ready(set, epfd, events, max, ask, &heard);
         ask = deadline_ns == 0;
         if (count == 0 && deadline_ns != 0) {
             bool news = false;
@@ -557,11 +599,14 @@ int via_ep_wait(struct via_ep_set *set, int epfd, struct epoll_event *events, in
                 }
                 most_ns = arm(set);
             }
-            count =
-                sleep_in(set, epfd, events, max, deadline_ns, most_ns, mask, alone, &wait, &over);
+            count = sleep_in(set, epfd, events, max, deadline_ns, most_ns, mask, alone, &wait,
+                             &heard, &over);
         }
         if (count != 0 || over || deadline_ns == 0) {
             via_wait_end(&wait);
+            if (via_unlikely(heard)) {
+                pass_on(set);
+            }
             return over && mask != NULL ? deliver_signals(mask) : count;
         }
     }

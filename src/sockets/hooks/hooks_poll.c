@@ -474,7 +474,11 @@ static int wait_plainly(int epfd, struct epoll_event *events, int max, int rc, u
     if (set == NULL) {
         return rc;
     }
-    rc = via_ep_sort_out(set, events, rc);
+    int all = rc;
+    rc = via_ep_sort_out(set, events, all);
+    if (rc < all) {
+        via_ep_woken_plainly(set);
+    }
     if (rc > 0) {
         via_file_put(&set->file, false);
         return rc;
