@@ -6,6 +6,7 @@
  * round again.
  */
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "sim/memory.h"
@@ -22,18 +23,15 @@ static void plan_entry(struct sim_world *world, const struct sim_group *group, u
     sim_clock_after(&world->clock, soon(world), SIM_EVENT_BARRIER, group->number, member, 0);
 }
 
-static void sort_ids(const struct sim_world *world, struct sim_group *group)
+static int by_id(const void *a, const void *b, void *object)
 {
-    for (uint32_t i = 0; i < group->members_count; i++) {
-        for (uint32_t j = i; j > 0; j--) {
-            uint32_t *hosts = group->hosts;
-            if (world->hosts[hosts[j - 1]].id > world->hosts[hosts[j]].id) {
-                uint32_t swap = hosts[j];
-                hosts[j] = hosts[j - 1];
-                hosts[j - 1] = swap;
-            }
-        }
-    }
+    const struct sim_world *world = object;
+    return world->hosts[*(const uint32_t *)a].id - world->hosts[*(const uint32_t *)b].id;
+}
+
+static void sort_ids(struct sim_world *world, struct sim_group *group)
+{
+    qsort_r(group->hosts, group->members_count, sizeof(group->hosts[0]), by_id, world);
     for (uint32_t i = 0; i < group->members_count; i++) {
         group->ids[i] = world->hosts[group->hosts[i]].id;
     }
