@@ -446,15 +446,6 @@ void sim_link_init(struct sim_world *world, struct sim_link *link, uint32_t host
     }
 }
 
-static void *map_shared(int fd, size_t bytes)
-{
-    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (memory == MAP_FAILED) {
-        abort();
-    }
-    return memory;
-}
-
 /* The window of an end: of the whole inbox, or with room for fewer slots. */
 static uint64_t draw_window(const struct sim_link *link, uint32_t number, size_t inbox_bytes)
 {
@@ -497,17 +488,13 @@ void sim_link_open(struct sim_world *world, struct sim_link *link, size_t inbox_
             continue;
         }
         end->window_bytes = via_align_up(inbox_bytes, 4096);
-        end->inbox_fd = memfd_create("inbox", MFD_CLOEXEC);
-        if (end->inbox_fd < 0 || ftruncate(end->inbox_fd, (off_t)end->window_bytes) != 0) {
-            abort();
-        }
-        end->inbox = map_shared(end->inbox_fd, end->window_bytes);
+        end->inbox = sim_map_shared(end->window_bytes, &end->inbox_fd);
     }
     for (uint32_t i = 0; i < 2; i++) {
         struct sim_end *end = &link->end[i];
         end->port.inbox = end->inbox;
         if (link->direct) {
-            end->port.window = map_shared(end->peer->inbox_fd, end->window_bytes);
+            end->port.window = sim_map_again(end->window_bytes, end->peer->inbox_fd);
         }
     }
 }

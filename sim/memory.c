@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 #include "sim/memory.h"
 
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/types.h"
 
@@ -35,14 +38,35 @@ void *sim_realloc(void *memory, size_t bytes)
     return moved;
 }
 
-void *sim_map(size_t bytes)
+static void *map(size_t bytes, int flags, int fd)
 {
-    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, flags, fd, 0);
     if (memory == MAP_FAILED) {
+        perror("viaduct-sim: mmap");
         abort();
     }
     return memory;
+}
+
+void *sim_map(size_t bytes)
+{
+    return map(bytes, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1);
+}
+
+void *sim_map_again(size_t bytes, int fd)
+{
+    return map(bytes, MAP_SHARED, fd);
+}
+
+void *sim_map_shared(size_t bytes, int *ret_fd)
+{
+    *ret_fd = memfd_create("viaduct-sim", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (*ret_fd < 0 || ftruncate(*ret_fd, (off_t)bytes) != 0 ||
+        fcntl(*ret_fd, F_ADD_SEALS, F_SEAL_SHRINK) != 0) {
+        perror("viaduct-sim: memfd_create");
+        abort();
+    }
+    return sim_map_again(bytes, *ret_fd);
 }
 
 #define SLAB_OBJECTS 64u

@@ -14,6 +14,11 @@ void *sim_realloc(void *memory, size_t bytes);
 /* Zeroed pages, of which those that are never touched take no memory; munmap() ends them. */
 void *sim_map(size_t bytes);
 
+/* Zeroed memory that its descriptor can map again; it can not shrink. munmap() and close() end it.
+ */
+void *sim_map_shared(size_t bytes, int *ret_fd);
+void *sim_map_again(size_t bytes, int fd);
+
 /* Objects of one size: freed ones are used again, and sim_objects_fini() frees all of them. */
 struct sim_objects {
     size_t bytes; /* of an object */

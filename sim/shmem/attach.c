@@ -78,16 +78,7 @@ void sim_attach_host_init(struct sim_job *job, uint32_t index)
     for (unsigned i = 0; i < node->channels_count; i++) {
         shared->bells[i].sleepers = 1;
     }
-    shared->life_fd = memfd_create("viaduct-sim lives", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (shared->life_fd < 0 || ftruncate(shared->life_fd, LIFE_BYTES) != 0 ||
-        fcntl(shared->life_fd, F_ADD_SEALS, F_SEAL_SHRINK) != 0) {
-        perror("viaduct-sim: life page of a host");
-        abort();
-    }
-    shared->lives = mmap(NULL, LIFE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, shared->life_fd, 0);
-    if (shared->lives == MAP_FAILED) {
-        abort();
-    }
+    shared->lives = sim_map_shared(LIFE_BYTES, &shared->life_fd);
     struct sim_serve_options pipes = describe_pipes(job);
     pipes.bells = shared->bells;
     shared->serve = sim_serve_new(&job->world->hosts[index], &pipes);
@@ -114,7 +105,7 @@ static int add_segment(struct sim_pe *pe, const struct via_attach_request *ask, 
                        struct via_attach_answer *answer)
 {
     struct sim_job *job = pe->job;
-    char *base = pe->base[fd == pe->heap_fd ? VIA_REGION_HEAP : VIA_REGION_DATA];
+    char *base = pe->base[fd == pe->fds[VIA_REGION_HEAP] ? VIA_REGION_HEAP : VIA_REGION_DATA];
     uint64_t handle;
     int rc = via_node_segment_add(pe->host->node, base, ask->bytes, ask->access,
                                   via_rng_next(&job->rng) >> 16, &handle);
@@ -127,15 +118,15 @@ static int add_segment(struct sim_pe *pe, const struct via_attach_request *ask, 
     return rc;
 }
 
-/* Finds the owner of a segment, and its kind. */
+/* Finds the owner of a segment, and its region; NULL. */
 static struct sim_pe *owner_of(struct sim_job *job, const struct sim_host *host, uint64_t handle,
-                               int *ret_fd)
+                               int *ret_region)
 {
     for (uint32_t i = 0; i < job->pes_count; i++) {
         struct sim_pe *pe = &job->pes[i];
         for (int region = 0; region < VIA_REGIONS && pe->host == host; region++) {
             if (job->job->pes[i].handle[region] == handle) {
-                *ret_fd = region == VIA_REGION_HEAP ? pe->heap_fd : pe->data_fd;
+                *ret_region = region;
                 return pe;
             }
         }
@@ -149,21 +140,21 @@ static int map_segment(struct sim_pe *pe, const struct via_attach_request *ask,
     struct sim_job *job = pe->job;
     const struct sim_host *host = &job->world->hosts[job->world->host_by_id[ask->host]];
     struct sim_pe_host *shared = &job->hosts[host->index];
-    int fd;
+    int region;
     if ((via_client_status(&pe->attach, host->id) & VIA_STATUS_DIRECT) == 0 || !host->alive) {
         return -EXDEV;
     }
-    const struct sim_pe *owner = owner_of(job, host, ask->handle, &fd);
+    const struct sim_pe *owner = owner_of(job, host, ask->handle, &region);
     if (owner == NULL || shared->crashed) {
         return -EACCES;
     }
     /* No process rings the owner's bell in this file, so any descriptor will do. */
-    const int fds[] = {fd, shared->life_fd, shared->life_fd};
+    const int fds[] = {owner->fds[region], shared->life_fd, shared->life_fd};
     for (unsigned i = 0; i < VIA_ARRAY_COUNT(fds); i++) {
         request->fds[i] = fcntl(fds[i], F_DUPFD_CLOEXEC, 3);
     }
     request->fds_count = VIA_ARRAY_COUNT(fds);
-    request->answer.bytes = fd == owner->heap_fd ? SIM_PE_HEAP_BYTES : SIM_PE_DATA_BYTES;
+    request->answer.bytes = sim_pe_bytes[region];
     request->answer.life = LIFE;
     return 0;
 }
@@ -268,11 +259,10 @@ void sim_attach_open(struct sim_pe *pe)
 
 void sim_attach_offer(struct sim_pe *pe)
 {
-    const int fds[VIA_REGIONS] = {pe->heap_fd, pe->data_fd};
     for (int region = 0; region < VIA_REGIONS && via_world.attach != NULL; region++) {
-        int rc = via_segment_adopt(via_world.attach, fds[region], via_world.region[region].bytes,
-                                   pe->base[region], VIADUCT_SEGMENT_READ | VIADUCT_SEGMENT_WRITE,
-                                   &via_world.segment[region]);
+        int rc = via_segment_adopt(
+            via_world.attach, pe->fds[region], via_world.region[region].bytes, pe->base[region],
+            VIADUCT_SEGMENT_READ | VIADUCT_SEGMENT_WRITE, &via_world.segment[region]);
         if (rc != 0) {
             via_fatal("offering memory: %s", via_error_text());
         }

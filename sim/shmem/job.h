@@ -28,6 +28,7 @@
 #define SIM_PES_MAX 64u
 #define SIM_PE_HEAP_BYTES (4u << 20) /* with VIA_INTERNAL_BYTES of the library's own */
 #define SIM_PE_DATA_BYTES (1u << 20)
+static const size_t sim_pe_bytes[VIA_REGIONS] = {SIM_PE_HEAP_BYTES, SIM_PE_DATA_BYTES};
 
 enum sim_pe_state {
     SIM_PE_GOING,   /* an event will resume it */
@@ -63,7 +64,7 @@ struct sim_pe {
     struct via_teams teams;
     char error_text[256];
 
-    int heap_fd, data_fd;
+    int fds[VIA_REGIONS]; /* owned, as what they map */
     char *base[VIA_REGIONS];
     struct via_list allocated; /* allocations of the library */
     struct via_attach attach;

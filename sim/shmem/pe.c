@@ -182,21 +182,6 @@ SIM_STUB_VOID(via_debug, const char *format, ...)
 
 /* --- set-up ---------------------------------------------------------------------------------- */
 
-static char *memory_new(size_t bytes, int *ret_fd)
-{
-    int fd = memfd_create("viaduct-sim", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    void *base = MAP_FAILED;
-    if (fd >= 0 && ftruncate(fd, (off_t)bytes) == 0 && fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK) == 0) {
-        base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    }
-    if (base == MAP_FAILED) {
-        perror("viaduct-sim: memory of a PE");
-        abort();
-    }
-    *ret_fd = fd;
-    return base;
-}
-
 static void pe_main(void *arg)
 {
     struct sim_pe *pe = arg;
@@ -213,18 +198,19 @@ void sim_pe_init(struct sim_job *job, uint32_t index)
     pe->index = index;
     pe->doing = "begins";
     via_list_init(&pe->allocated);
-    pe->base[VIA_REGION_HEAP] = memory_new(SIM_PE_HEAP_BYTES, &pe->heap_fd);
-    pe->base[VIA_REGION_DATA] = memory_new(SIM_PE_DATA_BYTES, &pe->data_fd);
+    for (int region = 0; region < VIA_REGIONS; region++) {
+        pe->base[region] = sim_map_shared(sim_pe_bytes[region], &pe->fds[region]);
+    }
     sim_fiber_init(&pe->fiber, pe_main, pe);
 }
 
 void sim_pe_fini(struct sim_pe *pe)
 {
     sim_fiber_fini(&pe->fiber);
-    munmap(pe->base[VIA_REGION_HEAP], SIM_PE_HEAP_BYTES);
-    munmap(pe->base[VIA_REGION_DATA], SIM_PE_DATA_BYTES);
-    close(pe->heap_fd);
-    close(pe->data_fd);
+    for (int region = 0; region < VIA_REGIONS; region++) {
+        munmap(pe->base[region], sim_pe_bytes[region]);
+        close(pe->fds[region]);
+    }
 }
 
 /* A write to an eventfd: the PE notices a little later. */

@@ -82,7 +82,6 @@ static void poll_host(void)
 static void make_world(struct sim_pe *pe)
 {
     struct sim_job *job = pe->job;
-    static const size_t bytes[VIA_REGIONS] = {SIM_PE_HEAP_BYTES, SIM_PE_DATA_BYTES};
     sim_pe_load(pe);
     via_hot = (struct via_hot){.my_pe = (int)pe->index, .n_pes = (int)job->pes_count};
     via_world = (struct via_world){
@@ -98,9 +97,9 @@ static void make_world(struct sim_pe *pe)
     for (int region = 0; region < VIA_REGIONS; region++) {
         via_hot.peer[region] = sim_alloc(job->pes_count * sizeof(*via_hot.peer[region]));
         via_hot.base[region] = (uintptr_t)pe->base[region];
-        via_hot.bytes[region] = bytes[region];
+        via_hot.bytes[region] = sim_pe_bytes[region];
         via_world.region[region].base = pe->base[region];
-        via_world.region[region].bytes = bytes[region];
+        via_world.region[region].bytes = sim_pe_bytes[region];
     }
     for (uint32_t i = 0; i < job->pes_count; i++) {
         struct via_peer *peer = &via_world.peers[i];
