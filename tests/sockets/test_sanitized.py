@@ -27,6 +27,8 @@ NOT_WITH_THREADS = ["-the_reader_is_killed", "-interrupted_calls_tell_how_far_th
                     # Without the library these fail under it, too: it installs handlers of its own with other flags,
                     # and queues one signal of a number.
                     "-handlers_are_as_installed", "-every_signal_comes_with_its_value",
+                    # It needs descriptors to find the name of a function, and without the name no suppression applies.
+                    "-waits_without_descriptors",
                     # It does not see clone() and _Fork(), and takes threads of the parent for threads of the child.
                     "-children_made_by_clone", "-a_child_made_by_clone_connects"]
 # A sanitizer's interceptors of calls check their arguments themselves.
