@@ -56,7 +56,7 @@ static void describe_args(const struct via_frame_header *header, char *text, siz
                header->kind == VIA_FRAME_BARRIER_RELEASE) {
         struct via_frame_barrier args;
         memcpy(&args, header->args, sizeof(args));
-        snprintf(text, bytes, " group %u round %u%s", args.group, args.round,
+        snprintf(text, bytes, " group %" PRIu64 " round %u%s", args.group, args.round,
                  args.action == VIA_BARRIER_WITHDRAW ? " withdrawn" : "");
     }
 }

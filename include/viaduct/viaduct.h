@@ -305,7 +305,8 @@ VIADUCT_API int via_board_take(struct via_attach *attach, const void *key, size_
 
 /*
  * Barrier among hosts: returns when one process of each host in `hosts` (ascending ids, mine among
- * them) has called it with this group number. One process of a host per group at a time. -ETIMEDOUT
+ * them) has called it with this group number; all of them are of one user, by its id. Numbers of
+ * other users are other groups. One process of a host per group at a time. -ETIMEDOUT
  * (viaductd --wait-ms): a host can be reached, but none of its processes calls it; the barrier has
  * not taken place, and may be called again. -EHOSTUNREACH (viaductd --give-up-ms), -ECONNRESET: a
  * host cannot be reached, or has restarted; it may have taken place for others. -ENOSPC: this host

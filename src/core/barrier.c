@@ -81,7 +81,7 @@ static bool is_unreachable(const struct via_channel *channel, uint16_t host)
 /* --- arrivals, at the root ------------------------------------------------------------------- */
 
 static struct via_barrier_arrival *arrival_find(const struct via_channel *channel, uint16_t host,
-                                                uint32_t group)
+                                                uint64_t group)
 {
     const struct via_barrier_host *at = &channel->barriers->hosts[host];
 
@@ -94,7 +94,7 @@ static struct via_barrier_arrival *arrival_find(const struct via_channel *channe
 }
 
 /* The barrier of this group that this host is the root of and has entered, or NULL. */
-static struct via_op_slot *entered(const struct via_channel *channel, uint32_t group)
+static struct via_op_slot *entered(const struct via_channel *channel, uint64_t group)
 {
     via_list_foreach(it, &channel->barriers->waiting) {
         struct via_op_slot *op = via_list_entry(it, struct via_op_slot, waits);
@@ -134,7 +134,7 @@ static void arrival_remove(struct via_barrier_host *at, struct via_barrier_arriv
 }
 
 /* An arrival that waited does so no more, before its barrier is complete. */
-static void uncount(const struct via_channel *channel, uint16_t host, uint32_t group)
+static void uncount(const struct via_channel *channel, uint16_t host, uint64_t group)
 {
     struct via_op_slot *op = entered(channel, group);
     if (op != NULL && is_member(&op->op, host)) {

@@ -39,7 +39,7 @@
 #define VIA_PORTS_MAX 1024u
 #define VIA_CHANNELS_MAX 14u
 #define VIA_DIMENSIONS_MAX 8u /* two ports each */
-#define VIA_PROTOCOL_VERSION 4u
+#define VIA_PROTOCOL_VERSION 5u
 /* Hosts drop frames of a kind that they do not know, and the flow then waits forever. */
 _Static_assert(VIA_FRAME_KINDS == 13, "a new kind of frames is a new version of the protocol");
 #define VIA_PORT_NONE 0xffffu
@@ -262,7 +262,7 @@ struct via_op {
     void *result;       /* get: borrowed until complete, written as data arrives */
     uint64_t bytes; /* message: at most frame_bytes_max; put, get: any; strided put: whole blocks,
                        VIA_OP_STRIDED_BYTES_MAX */
-    uint32_t group; /* barrier: number of the group; one barrier per group at a time */
+    uint64_t group; /* barrier: VIA_BARRIER_GROUP(); one barrier per group at a time */
     const uint16_t
         *members; /* barrier: host ids, ascending, mine among them; borrowed until complete */
     uint32_t members_count;

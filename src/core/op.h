@@ -53,7 +53,7 @@ struct via_ops {
 
 /* A member's arrival, at the root. */
 struct via_barrier_arrival {
-    uint32_t group;
+    uint64_t group;
     uint32_t round;
     uint32_t since_ms; /* when it came; wraps */
     int16_t status;    /* with `due`: the result */

@@ -185,7 +185,7 @@ static int build_barrier(struct via_transfer *transfer, struct via_process_chann
     count_barrier(transfer, pc, 1);
     pc->members_free &= ~(1u << index);
     slot->members = (int16_t)index;
-    op->group = (uint32_t)command->a.group;
+    op->group = VIA_BARRIER_GROUP(pc->process->tenant->uid, command->a.group);
     op->members = members;
     op->members_count = (uint32_t)count;
     return 0;

@@ -141,13 +141,16 @@ enum via_frame_barrier_action {
     VIA_BARRIER_LEAVE = 2,    /* the same, unless it is released already; RELEASE says which */
 };
 
+/* A group belongs to a user: each user chooses numbers of its own. */
+#define VIA_BARRIER_GROUP(user, number) ((uint64_t)(uint32_t)(user) << 32 | (uint32_t)(number))
+
 /* round: the arriving member's own number for this barrier, not 0; the release repeats it. */
 struct via_frame_barrier {
-    uint32_t group;
+    uint64_t group; /* VIA_BARRIER_GROUP() */
     uint32_t round;
     uint32_t action; /* ARRIVE: enum via_frame_barrier_action */
     int32_t status;  /* RELEASE: 0 = all are there; negative errno: the arrival counts no more */
-    uint32_t reserved[4];
+    uint32_t reserved[3];
 };
 
 enum via_frame_ack_state {

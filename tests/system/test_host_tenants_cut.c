@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /* Operations of one user under way to a host that is cut off take no place from another user, nor
- * do barriers that no other member enters. */
+ * do barriers that no other member enters. Groups of barriers are each user's own. */
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
@@ -491,6 +491,55 @@ static void barriers_that_no_other_host_enters(void **state)
     compete(*state, enters_alone, meets_itself, true);
 }
 
+/* Waits in a barrier by the number of the victim's group, which the other host's process of this
+ * user never enters. */
+static void enters_the_same_number(struct fixture *fixture, unsigned host)
+{
+    static struct host_raw raw;
+    const uint16_t members[] = {0, 1};
+    const struct via_command command = {.kind = VIA_OP_BARRIER,
+                                        .source = VIA_SOURCE_BODY,
+                                        .destination = (uint16_t)host,
+                                        .bytes = sizeof(members),
+                                        .cookie = 1,
+                                        .a.group = GROUP};
+    struct via_reply reply;
+    CHECK(host_raw_try_open(&raw, &fixture->lab, host) == 0);
+    tell();
+    wait_go();
+    host_raw_command(&raw, &command, members, sizeof(members));
+    /* It is under way when the host has answered the next command. */
+    const struct via_command wrong = {.kind = 99, .cookie = 2};
+    host_raw_command(&raw, &wrong, NULL, 0);
+    uint64_t deadline_ns = host_lab_now_ns() + 30 * VIA_SEC_NS;
+    while (!host_raw_reply(&raw, &reply, NULL, 1)) {
+        CHECK(host_lab_now_ns() < deadline_ns);
+    }
+    CHECK(reply.cookie == 2 && reply.status == -EINVAL);
+    tell();
+    pause();
+}
+
+static void enters_the_same_number_at_the_root(struct fixture *fixture)
+{
+    enters_the_same_number(fixture, 0);
+}
+
+static void enters_the_same_number_elsewhere(struct fixture *fixture)
+{
+    enters_the_same_number(fixture, 1);
+}
+
+static void a_group_of_another_user_at_the_root(void **state)
+{
+    compete(*state, enters_the_same_number_at_the_root, meets_itself, true);
+}
+
+static void a_group_of_another_user_elsewhere(void **state)
+{
+    compete(*state, enters_the_same_number_elsewhere, meets_itself, true);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -500,6 +549,8 @@ int main(void)
         TEST(messages_that_are_not_received),
         TEST(a_child_of_another_user_goes_behind_its_parent),
         TEST(barriers_that_no_other_host_enters),
+        TEST(a_group_of_another_user_at_the_root),
+        TEST(a_group_of_another_user_elsewhere),
     };
     if (geteuid() != 0) {
         puts("skipped: only root can be two users");

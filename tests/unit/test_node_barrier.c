@@ -16,7 +16,7 @@
 
 static const uint16_t all_hosts[] = {0, 1, 2, 3, 4, 5, 6, 7};
 
-static struct via_op barrier(uint32_t group, const uint16_t *members, unsigned count,
+static struct via_op barrier(uint64_t group, const uint16_t *members, unsigned count,
                              uint64_t cookie)
 {
     return (struct via_op){
@@ -28,7 +28,7 @@ static struct via_op barrier(uint32_t group, const uint16_t *members, unsigned c
     };
 }
 
-static void enter(struct fabric *fabric, int host, uint32_t group, const uint16_t *members,
+static void enter(struct fabric *fabric, int host, uint64_t group, const uint16_t *members,
                   unsigned count, uint64_t cookie)
 {
     struct via_op op = barrier(group, members, count, cookie);
@@ -129,6 +129,35 @@ static void groups_are_apart(void **state)
     assert_non_null(fabric_completion(fabric, 0, 1));
     enter(fabric, 3, 2, all_hosts, 4, 2);
     assert_true(fabric_drain(fabric, VIA_MSEC_NS));
+    fabric_free(fabric);
+}
+
+/* Two users choose the same number of a group: it is another group, whichever order they come in.
+ */
+static void groups_of_two_users_are_apart(void **state)
+{
+    (void)state;
+    struct fabric *fabric = fabric_new(true);
+    uint64_t mine = VIA_BARRIER_GROUP(1000, 5), theirs = VIA_BARRIER_GROUP(1001, 5);
+    fabric_chain(fabric, 2);
+    fabric_settle(fabric);
+    enter(fabric, 0, mine, all_hosts, 2, 1);
+    enter(fabric, 0, theirs, all_hosts, 2, 2);
+    enter(fabric, 1, theirs, all_hosts, 2, 3);
+    fabric_run(fabric, VIA_MSEC_NS);
+    assert_null(fabric_completion(fabric, 0, 1));
+    assert_int_equal(fabric_completion(fabric, 0, 2)->status, 0);
+    assert_int_equal(fabric_completion(fabric, 1, 3)->status, 0);
+    /* An arrival that comes first waits for the barrier of its own user. */
+    enter(fabric, 1, theirs, all_hosts, 2, 4);
+    enter(fabric, 1, mine, all_hosts, 2, 5);
+    fabric_run(fabric, VIA_MSEC_NS);
+    assert_int_equal(fabric_completion(fabric, 0, 1)->status, 0);
+    assert_int_equal(fabric_completion(fabric, 1, 5)->status, 0);
+    assert_null(fabric_completion(fabric, 1, 4));
+    enter(fabric, 0, theirs, all_hosts, 2, 6);
+    assert_true(fabric_drain(fabric, VIA_MSEC_NS));
+    assert_int_equal(fabric_completion(fabric, 1, 4)->status, 0);
     fabric_free(fabric);
 }
 
@@ -291,6 +320,7 @@ int main(void)
         cmocka_unit_test(no_member_leaves_before_all_have_arrived),
         cmocka_unit_test(early_arrivals_wait_for_their_round),
         cmocka_unit_test(groups_are_apart),
+        cmocka_unit_test(groups_of_two_users_are_apart),
         cmocka_unit_test(bad_barriers_are_not_accepted),
         cmocka_unit_test(a_restarted_member_ends_the_wait),
         cmocka_unit_test(a_cancelled_wait_is_taken_back),
