@@ -2,11 +2,21 @@
 #include "vfio/iova.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <string.h>
 
 void via_iova_init(struct via_iova *iova)
 {
-    iova->count = 0;
+    iova->count = iova->avoided_count = 0;
+}
+
+int via_iova_avoid(struct via_iova *iova, uint64_t at, uint64_t bytes)
+{
+    if (iova->avoided_count == VIA_IOVA_AVOIDED_MAX) {
+        return -ENOSPC;
+    }
+    iova->avoided[iova->avoided_count++] = (struct via_iova_range){.at = at, .bytes = bytes};
+    return 0;
 }
 
 static void insert(struct via_iova *iova, unsigned i, uint64_t at, uint64_t bytes)
@@ -14,6 +24,20 @@ static void insert(struct via_iova *iova, unsigned i, uint64_t at, uint64_t byte
     memmove(&iova->range[i + 1], &iova->range[i], (iova->count - i) * sizeof(iova->range[0]));
     iova->range[i] = (struct via_iova_range){.at = at, .bytes = bytes};
     iova->count++;
+}
+
+/* The lowest aligned place from `at` on that overlaps no range to avoid. */
+static uint64_t behind_avoided(const struct via_iova *iova, uint64_t at, uint64_t bytes,
+                               uint64_t alignment)
+{
+    for (unsigned i = 0; i < iova->avoided_count; i++) {
+        const struct via_iova_range *range = &iova->avoided[i];
+        if (range->at < at + bytes && at < range->at + range->bytes) {
+            at = via_align_up(range->at + range->bytes, alignment);
+            i = UINT_MAX; /* the new place may overlap any of them */
+        }
+    }
+    return at;
 }
 
 int via_iova_take(struct via_iova *iova, uint64_t bytes, uint64_t alignment, uint64_t *ret_at)
@@ -25,10 +49,11 @@ int via_iova_take(struct via_iova *iova, uint64_t bytes, uint64_t alignment, uin
     if (iova->count == VIA_IOVA_RANGES_MAX) {
         return -ENOSPC;
     }
-    uint64_t at = via_align_up(VIA_IOVA_FIRST, alignment);
+    uint64_t at = behind_avoided(iova, via_align_up(VIA_IOVA_FIRST, alignment), bytes, alignment);
     unsigned i = 0;
     for (; i < iova->count && iova->range[i].at < at + bytes; i++) {
         at = via_max(at, via_align_up(iova->range[i].at + iova->range[i].bytes, alignment));
+        at = behind_avoided(iova, at, bytes, alignment);
     }
     if (at + bytes > VIA_IOVA_END) {
         return -ENOSPC;

@@ -13,6 +13,8 @@
 #define VIA_IOVA_END (UINT64_C(1) << 39)
 /* QEMU maps what stands behind an emulated IOMMU by pages: 16 MiB of them. */
 #define VIA_IOVA_RANGES_MAX 4096u
+/* The bridges between a function and its root complex have three windows each. */
+#define VIA_IOVA_AVOIDED_MAX 32u
 
 struct via_iova_range {
     uint64_t at;
@@ -22,9 +24,14 @@ struct via_iova_range {
 struct via_iova {
     unsigned count;
     struct via_iova_range range[VIA_IOVA_RANGES_MAX]; /* ascending, apart */
+    unsigned avoided_count;
+    struct via_iova_range avoided[VIA_IOVA_AVOIDED_MAX];
 };
 
 void via_iova_init(struct via_iova *iova);
+/* via_iova_take() returns nothing of this range; via_iova_take_at() may take it. -ENOSPC: no more
+ * ranges can be kept. */
+VIA_MUST_CHECK int via_iova_avoid(struct via_iova *iova, uint64_t at, uint64_t bytes);
 /* Takes the lowest free place. bytes: not 0. alignment: a power of two. -ENOSPC, -EINVAL. */
 VIA_MUST_CHECK int via_iova_take(struct via_iova *iova, uint64_t bytes, uint64_t alignment,
                                  uint64_t *ret_at);

@@ -327,6 +327,9 @@ int via_kernel_open(const struct via_kernel_options *options, struct via_pci **r
     if (rc == 0) {
         rc = inspect(kernel, err);
     }
+    if (rc == 0) {
+        rc = via_kernel_avoid_windows(kernel, err);
+    }
     if (rc != 0) {
         via_error_prefix(err, "VFIO: ");
         if (kernel != NULL) {

@@ -71,6 +71,11 @@ static inline struct via_kernel *via_kernel_of(struct via_pci *pci)
 
 struct via_kernel *via_kernel_new(const struct via_kernel_options *options);
 
+/* --- kernel_bridges.c --- */
+
+/* New DMA addresses avoid what the bridges above the function route elsewhere. -errno with err. */
+int via_kernel_avoid_windows(struct via_kernel *kernel, struct via_error *err);
+
 /* --- kernel_dma.c: operations of the same names --- */
 
 int via_kernel_dma_map(struct via_pci *pci, const struct via_pci_memory *memory, uint64_t alignment,

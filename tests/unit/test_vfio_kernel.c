@@ -381,6 +381,66 @@ static void without_iommufd_the_group_does(void **state)
     end_machine(&machine);
 }
 
+/* The function is below two bridges, as sysfs shows it; `windows`: of the upper one's resource
+ * file. */
+static void put_below_bridges(const struct fake_machine *machine, const char *windows)
+{
+#define UPPER "/devices/pci0000:00/0000:00:01.0"
+#define LOWER UPPER "/0000:01:00.0"
+    char from[128], to[128];
+    make(machine->folder, LOWER, NULL);
+    snprintf(from, sizeof(from), "%s" DEVICE, machine->folder);
+    snprintf(to, sizeof(to), "%s" LOWER "/0000:03:00.0", machine->folder);
+    assert_int_equal(rename(from, to), 0);
+    make(machine->folder, DEVICE, "../../.." LOWER "/0000:03:00.0");
+    snprintf(to, sizeof(to), "%s" UPPER "/resource", machine->folder);
+    FILE *file = fopen(to, "we");
+    assert_non_null(file);
+    assert_true(fputs(windows, file) >= 0);
+    assert_int_equal(fclose(file), 0);
+}
+
+/* A switch would take such a DMA for an access to one of the functions below it. */
+static void dma_addresses_are_in_no_window_of_a_bridge(void **state)
+{
+    static unsigned char memory[8192] __attribute__((aligned(4096)));
+    static const struct {
+        const char *windows;
+        uint64_t first, second; /* addresses of 8 KiB, aligned to 1 MiB; 0: there are none */
+    } cases[] = {
+        {"", 0x100000000, 0x100100000},
+        {"0x0000000000000000 0x0000000000000000 0x0000000000000000\n"
+         "0x0000000000001000 0x0000000000001fff 0x0000000000000101\n"
+         "0x00000000f0000000 0x00000000f7ffffff 0x0000000000000200\n"
+         "0x0000000100100000 0x00000001801fffff 0x000000000014220c\n"
+         "0x0000000180200000 0x00000001802fffff 0x0000000000000200\n",
+         0x100000000, 0x180300000},
+        {"0x00000000f0000000 0x00000001000fffff 0x000000000014220c\n", 0x100100000, 0x100200000},
+        {"0x0000000100000000 0xffffffffffffffff 0x000000000014220c\n", 0, 0},
+    };
+    struct via_pci_memory piece = {
+        .at = memory, .bytes = sizeof(memory), .fd = -1, .writable = true};
+    (void)state;
+    for (unsigned i = 0; i < VIA_ARRAY_COUNT(cases); i++) {
+        struct fake_machine machine;
+        struct via_pci *pci;
+        struct via_error err = {0};
+        uint64_t iova[2] = {0};
+        begin_machine(&machine, true, false);
+        put_below_bridges(&machine, cases[i].windows);
+        assert_int_equal(via_kernel_open(&machine.options, &pci, &err), 0);
+        int rc = cases[i].first != 0 ? 0 : -ENOSPC;
+        assert_int_equal(pci->ops->dma_map(pci, &piece, 1 << 20, &iova[0]), rc);
+        assert_int_equal(pci->ops->dma_map(pci, &piece, 1 << 20, &iova[1]), rc);
+        assert_true(iova[0] == cases[i].first && iova[1] == cases[i].second);
+        /* The DMA function of a chip has the window itself mapped, at its own address. */
+        uint64_t own = 0x140000000;
+        assert_int_equal(pci->ops->dma_map(pci, &piece, 0, &own), 0);
+        pci->ops->close(pci);
+        end_machine(&machine);
+    }
+}
+
 static void refuse(struct fake_machine *machine, int rc, const char *says)
 {
     struct via_pci *pci;
@@ -643,6 +703,7 @@ int main(void)
         cmocka_unit_test(a_bar_that_sysfs_maps_is_not_accessed_by_calls),
         cmocka_unit_test(iommufd_is_taken_where_it_is),
         cmocka_unit_test(without_iommufd_the_group_does),
+        cmocka_unit_test(dma_addresses_are_in_no_window_of_a_bridge),
         cmocka_unit_test(what_iommufd_refuses_is_said),
         cmocka_unit_test(what_a_group_refuses_is_said),
         cmocka_unit_test(without_an_iommu_only_if_that_is_asked_for),
