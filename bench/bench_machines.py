@@ -113,12 +113,13 @@ def link(bench):
         return
     with machines_lab.Lab(2, "bench-%d" % os.getpid()) as lab:
         bench.fabric(lab)
-        rounds = [(demo_machines.put_figures(lab, "connect"), demo_machines.put_figures(lab),
+        rounds = [(demo_machines.put_figures(lab), demo_machines.put_figures(lab, "connect"), demo_machines.put_figures(lab, direct=False),
                    (MIB * 8 / pingpong_us(lab, MIB, 200) / 1e3, 2 * pingpong_us(lab, 8, 1000)))
                   for _ in range(bench.options.rounds)]
     for i, unit, what, sign, target in ((0, "Gbit/s", "put 1 MiB", ">=", 0.8), (1, "us", "put 8 B there and back", "<=", 1.3)):
-        bench.add(what + ", x fi_pingpong", unit, [(direct[i], peer[i]) for direct, _, peer in rounds], sign, target)
-        bench.add_other(what + " by frames, x fi_pingpong", unit, [(frames[i], peer[i]) for _, frames, peer in rounds])
+        bench.add(what + ", x fi_pingpong", unit, [(plain[i], peer[i]) for plain, _, _, peer in rounds], sign, target)
+        bench.add_other(what + " by via_remote_connect(), x fi_pingpong", unit, [(asked[i], peer[i]) for _, asked, _, peer in rounds])
+        bench.add_other(what + " by frames, x fi_pingpong", unit, [(frames[i], peer[i]) for _, _, frames, peer in rounds])
 
 
 # --- IP --------------------------------------------------------------------------------------------

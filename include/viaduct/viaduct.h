@@ -135,12 +135,13 @@ VIADUCT_API void via_remote_close(struct via_remote *remote);
 
 /*
  * Before the first access of a remote: from now on its puts, gets and updates use a connection to
- * its host, where that is a neighbour over libfabric's TCP and the link is not encrypted. Remotes
- * of an attachment at one host share a connection. The daemon of this process is not on the way, so
- * a round trip takes a fraction of the time. While the link is down, frames carry accesses. Blocks
- * for some round trips, one second at most. 0. -EXDEV: such a connection cannot be; -EHOSTDOWN: a
- * firewall is in between; -EBUSY, -ENOSPC: there are as many connections as there may be; -ENOMEM;
- * -ENOTCONN. After a failure frames carry everything, as without this call.
+ * its host (which the library opens by itself for puts alone), where that is a neighbour over
+ * libfabric's TCP and the link is not encrypted. Remotes of an attachment at one host share a
+ * connection. The daemon of this process is not on the way, so a round trip takes a fraction of the
+ * time. While the link is down, frames carry accesses. Blocks for some round trips, one second at
+ * most. 0. -EXDEV: such a connection cannot be; -EHOSTDOWN: a firewall is in between; -EBUSY,
+ * -ENOSPC: there are as many connections as there may be; -ENOMEM; -ENOTCONN. After a failure
+ * frames carry everything, as without this call.
  *
  * Accesses of one thread stay in order: those sent as frames (VIADUCT_PUT_NOTIFY, all that is
  * called try) wait until those by the connection have arrived. Messages do not: call
@@ -171,9 +172,11 @@ VIADUCT_API int via_remote_ring(struct via_remote *remote);
 
 /*
  * Puts `bytes` from src to offset off. On return src may be changed. Puts of one thread to one host
- * arrive in order. -EAGAIN never: blocks while the way is full. -ERANGE, -EACCES, -ECONNRESET,
- * -EHOSTUNREACH (no frame of the host came for viaductd --give-up-ms), -ETIMEDOUT (frames came, but
- * the put made no progress for --wait-ms), -ENOTCONN: this or an earlier put failed; reported once.
+ * arrive in order. To a neighbour over libfabric's TCP the library opens a connection by itself
+ * when a program puts there for a while; VIADUCT_DIRECT=off in the environment prevents that.
+ * -EAGAIN never: blocks while the way is full. -ERANGE, -EACCES, -ECONNRESET, -EHOSTUNREACH (no
+ * frame of the host came for viaductd --give-up-ms), -ETIMEDOUT (frames came, but the put made no
+ * progress for --wait-ms), -ENOTCONN: this or an earlier put failed; reported once.
  */
 VIADUCT_API int via_remote_put(struct via_remote *remote, uint64_t off, const void *src,
                                size_t bytes, unsigned flags);

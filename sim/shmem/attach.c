@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "host/client_auto.h"
 #include "sim/memory.h"
 #include "sim/shmem/job.h"
 #include "sim/stub.h"
@@ -310,5 +311,21 @@ SIM_STUB_NEVER(int, via_client_tcp_atomic, struct via_client_tcp *tcp, struct vi
                uint64_t compare, uint64_t *ret_old, void *fetch)
 SIM_STUB(int, 0, via_client_tcp_all_quiet, struct via_attach *attach)
 SIM_STUB(int, 0, via_client_tcp_all_failure, const struct via_attach *attach)
+SIM_STUB_NEVER(void, via_client_tcp_release, struct via_remote *remote)
+
+int via_client_auto_put(struct via_remote *remote, uint64_t off, const void *src, size_t bytes,
+                        unsigned flags, bool *ret_end)
+{
+    (void)remote, (void)off, (void)src, (void)bytes, (void)flags;
+    *ret_end = false;
+    return 0;
+}
+
+SIM_STUB_VOID(via_client_auto_off, struct via_attach *attach)
+SIM_STUB(int, 0, via_client_auto_leave_slow, struct via_attach *attach, unsigned host)
+SIM_STUB(int, 0, via_client_auto_try_leave, struct via_attach *attach, unsigned host)
+SIM_STUB(bool, true, via_client_auto_close_remote, struct via_remote *remote)
+SIM_STUB(unsigned, 0, via_client_auto_pending, struct via_remote *remote)
+SIM_STUB(int, 0, via_client_auto_refusal, const struct via_attach *attach)
 SIM_STUB_VOID(via_client_serve_drop, struct via_client_serve *serve,
               const struct via_segment *segment)

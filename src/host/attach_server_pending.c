@@ -33,7 +33,7 @@ static int ask_host(struct via_host *host, struct via_attach_pending *pending,
     case VIA_ATTACH_SLICE:
         return via_host_aperture_ask(host, pending, request);
     case VIA_ATTACH_DIRECT:
-        return via_host_direct_ask(host, pending);
+        return via_host_direct_ask(host, pending, request);
     default:
         return via_host_board_post(host, pending, request);
     }

@@ -164,7 +164,10 @@ enum via_attach_type {
                                   via_attach_tcp. -EXDEV: no, or there is no link now */
     VIA_ATTACH_DIRECT = 11, /* a direct connection to neighbour `host`, which serves the segments of
                                all its processes. answer: value: struct via_attach_direct, for one
-                               connection within a few seconds. -EXDEV: there can be none now */
+                               connection within a few seconds. -EXDEV: there can be none now.
+                               With a token as key: the connection that had it is ended. answer:
+                               value: struct via_attach_position; -EAGAIN: not yet; -ENOENT: the
+                               host does not know any more; -EXDEV: no answer */
 };
 
 /* Numeric addresses, ended by a zero, of a link over TCP that is up; peer is "" for this host. */
@@ -176,6 +179,15 @@ struct via_attach_tcp {
 struct via_attach_direct {
     struct via_attach_tcp where;
     struct via_tcp_card card;
+    uint32_t keeps; /* not 0: the host will tell the position of the connection */
+    uint32_t reserved;
+};
+
+/* Of a direct connection that has ended. */
+struct via_attach_position {
+    uint64_t position; /* bytes of requests that were applied */
+    int32_t refusal;   /* 0, or the failure of one of them that no answer has reported */
+    uint32_t reserved;
 };
 
 /* How a process maps the slice and stores through it. */
@@ -204,6 +216,9 @@ struct via_attach_slice {
 /* In HELLO: puts of the process to a host that no link leads to wait for a link even after its
  * end. */
 #define VIA_ATTACH_LATE 1u
+/* In DIRECT: the process keeps what it puts until it has been applied. The connection may be ended
+ * when it is idle. */
+#define VIA_ATTACH_KEEPS 1u
 
 struct via_attach_request {
     uint32_t magic;
@@ -214,7 +229,8 @@ struct via_attach_request {
     uint16_t key_bytes;
     uint64_t handle;   /* SEGMENT_REMOVE, MAP, SLICE; HELLO: that of another's WELCOME, or 0 */
     uint64_t bytes;    /* SEGMENT_ADD; SLICE: an offset */
-    uint32_t access;   /* SEGMENT_ADD: VIADUCT_SEGMENT_* of viaduct.h; HELLO: VIA_ATTACH_LATE */
+    uint32_t access;   /* SEGMENT_ADD: VIADUCT_SEGMENT_* of viaduct.h; HELLO: VIA_ATTACH_LATE;
+                          DIRECT: VIA_ATTACH_KEEPS */
     uint32_t endpoint; /* ENDPOINT_* */
     int32_t channel;   /* HELLO: wish, or -1 */
     uint32_t ttl_ms;

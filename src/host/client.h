@@ -10,6 +10,7 @@
  *   client_put.c, client_get.c              client_message.c  messages, boards, barriers
  *   client_slice.c    slices of windows     client_aperture.c puts through them
  *   client_tcp.c   connections of one's own to owners of memory   client_tcp_serve.c their end
+ *   client_auto.c  those that the library opens by itself
  *
  * Locking. `lock` guards every field whose comment does not say atomic, constant or direct. Callers
  * of a function marked [locked] hold it; of these functions only those marked [waits] release it
@@ -177,6 +178,11 @@ struct via_attach {
     pthread_mutex_t dial_lock;
     /* Hosts that do not answer a connector: a firewall. Of the thread that dials. */
     bool tcp_silent[VIA_CLIENT_HOSTS_MAX];
+    struct via_client_auto *_Atomic autos; /* client_auto.h; NULL: none so far */
+    _Atomic bool auto_off;
+    _Atomic bool closing;
+    _Atomic uint64_t leave_deadline_ns; /* 0: none */
+    _Atomic uint64_t recoveries; /* frames have taken over, or begin to, what a connection kept */
 };
 
 struct via_segment {
@@ -557,6 +563,14 @@ int via_client_attach_behind(struct via_client_order order, struct via_attach **
 /* ... and nothing is stored directly before those have arrived. Before the first put to a host. 0
  * or a negative errno. */
 int via_client_remote_follow(struct via_remote *remote);
+
+/* From now on frames carry all puts, for the program watches the bell, which does not ring for what
+ * connections carry; or it has connections of its own. client_auto.h has what else there is. */
+void via_client_auto_off(struct via_attach *attach);
+
+/* Waits while the way is full. */
+int via_client_put_by_frames(struct via_remote *remote, uint64_t off, const unsigned char *src,
+                             size_t bytes, unsigned flags) VIA_MUST_CHECK;
 
 /* 0, -ERANGE with text, or the remote's loss. */
 int via_client_check(const struct via_remote *remote, uint64_t off, uint64_t bytes,

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/node.h"
+#include "host/client_auto.h"
 #include "host/client_tcp.h"
 #include "wire/frame.h"
 
@@ -236,7 +237,10 @@ unsigned via_remote_pending(struct via_remote *remote)
     if (pending != 0 && via_attach_poll(remote->attach) >= 0) {
         pending = atomic_load_explicit(&remote->pending, memory_order_acquire);
     }
-    return pending;
+    /* First: what a connection kept goes by frames when it has ended. */
+    unsigned kept = via_client_auto_pending(remote);
+    return kept != 0 ? kept + atomic_load_explicit(&remote->pending, memory_order_acquire)
+                     : pending;
 }
 
 /* True if all operations that were started before `issue` have ended. */
@@ -264,10 +268,11 @@ int via_attach_failure(struct via_attach *attach)
     via_client_lock(attach);
     int rc = first_failure(attach);
     via_client_unlock(attach);
+    rc = rc == 0 ? via_client_auto_refusal(attach) : rc;
     return rc != 0 ? rc : via_client_tcp_all_failure(attach);
 }
 
-int via_attach_quiet(struct via_attach *attach)
+static int quiet_frames(struct via_attach *attach)
 {
     via_client_lock(attach);
     uint64_t issue = attach->issue_next;
@@ -283,5 +288,18 @@ int via_attach_quiet(struct via_attach *attach)
         attach->async_status = 0;
     }
     via_client_unlock(attach);
-    return rc != 0 ? rc : via_client_tcp_all_quiet(attach);
+    return rc;
+}
+
+int via_attach_quiet(struct via_attach *attach)
+{
+    uint64_t before;
+    int rc;
+    do { /* again if frames have taken over what a connection kept */
+        /* Pairs with the releases in client_auto.c. */
+        before = atomic_load_explicit(&attach->recoveries, memory_order_acquire);
+        rc = quiet_frames(attach);
+        rc = rc == 0 ? via_client_tcp_all_quiet(attach) : rc;
+    } while (rc == 0 && atomic_load_explicit(&attach->recoveries, memory_order_acquire) != before);
+    return rc;
 }

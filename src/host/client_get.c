@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "core/node.h"
+#include "host/client_auto.h"
 #include "host/client_tcp.h"
 #include "wire/frame.h"
 
@@ -116,6 +117,7 @@ int via_client_remote_word(struct via_remote *remote, uint64_t off, struct via_c
     struct via_attach *attach = remote->attach;
     struct via_client_channel *channel = via_client_channel_to(attach, remote->host);
     int rc = via_attach_poll(attach);
+    rc = rc >= 0 ? via_client_auto_try_leave(attach, remote->host) : rc;
     if (rc < 0) {
         return rc;
     }
@@ -163,7 +165,8 @@ static int get_without_frames(struct via_remote *remote, uint64_t off, void *dst
     }
     if (mapping == NULL) {
         struct via_client_tcp *tcp;
-        rc = via_client_tcp_way(remote, &tcp);
+        rc = via_client_auto_leave(remote->attach, remote->host);
+        rc = rc == 0 ? via_client_tcp_way(remote, &tcp) : rc;
         return rc != 0       ? rc
                : tcp != NULL ? via_client_tcp_get(tcp, remote, off, dst, bytes, waits)
                              : 1;
@@ -336,7 +339,9 @@ static int atomic_prepare(struct via_remote *remote, uint64_t off, unsigned widt
                                 remote->host, (int)operation, width, (unsigned long long)off);
     }
     int rc = via_client_check(remote, off, width, "atomic");
-    return rc == 0 ? via_client_direct_wait(remote, ret_mapping) : rc;
+    rc = rc == 0 ? via_client_direct_wait(remote, ret_mapping) : rc;
+    return rc == 0 && *ret_mapping == NULL ? via_client_auto_leave(remote->attach, remote->host)
+                                           : rc;
 }
 
 int via_remote_atomic(struct via_remote *remote, uint64_t off, unsigned width,

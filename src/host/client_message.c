@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/node.h"
+#include "host/client_auto.h"
 
 /* Longer than a new route takes after a link was lost. */
 #define REACH_NS_MAX (500 * VIA_MSEC_NS)
@@ -63,8 +64,12 @@ int via_message_send(struct via_attach *attach, unsigned host, uint32_t endpoint
         .a.endpoint = endpoint,
         .b.source_endpoint = source_endpoint,
     };
+    int rc = via_client_auto_leave(attach, host);
+    if (rc != 0) {
+        return rc;
+    }
     via_client_lock(attach);
-    int rc = via_client_command_room(attach, channel, bytes);
+    rc = via_client_command_room(attach, channel, bytes);
     if (rc == 0) {
         const struct via_client_intent intent = {0};
         via_client_command_send(attach, channel, &command, data, bytes, &intent);

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 
+#include "host/client_auto.h"
 #include "host/client_sys.h"
 #include "host/client_tcp.h"
 #include "host/rundir.h"
@@ -436,6 +437,7 @@ static void attach_free(struct via_attach *attach)
     while ((it = via_list_pop_front(&attach->messages)) != NULL) {
         free(via_list_entry(it, struct via_client_message, link));
     }
+    free(attach->autos);
     for (unsigned i = 0; i < VIA_CLIENT_CHANNELS_MAX; i++) {
         free(attach->channels[i].data_ends);
     }
@@ -556,6 +558,7 @@ void via_client_drain(struct via_attach *attach)
 void via_attach_close(struct via_attach *attach)
 {
     if (attach != NULL) {
+        via_client_auto_close(attach);
         via_client_drain(attach);
         via_client_tcp_all_close(attach);
         attach_free(attach);

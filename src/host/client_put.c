@@ -12,6 +12,7 @@
 #include "base/copy.h"
 #include "core/node.h"
 #include "host/client_aperture.h"
+#include "host/client_auto.h"
 #include "host/client_sys.h"
 #include "host/client_tcp.h"
 #include "wire/frame.h"
@@ -137,8 +138,8 @@ static int send_first_pieces(struct via_remote *remote, uint64_t off, const unsi
     return rc;
 }
 
-static int put_by_frames(struct via_remote *remote, uint64_t off, const unsigned char *src,
-                         size_t bytes, unsigned flags)
+int via_client_put_by_frames(struct via_remote *remote, uint64_t off, const unsigned char *src,
+                             size_t bytes, unsigned flags)
 {
     size_t sent = 0;
     int rc = 0;
@@ -183,6 +184,7 @@ static int begin_try(struct via_remote *remote, uint64_t off, size_t bytes,
     }
     rc = via_client_check(remote, off, bytes, "put"); /* it may just have been found lost */
     rc = rc == 0 ? via_client_tcp_leave(remote) : rc;
+    rc = rc == 0 ? via_client_auto_try_leave(remote->attach, remote->host) : rc;
     if (rc == 0 && via_client_has_frames_due(remote)) {
         rc = via_attach_poll(remote->attach);
         return rc < 0 ? rc : -EAGAIN;
@@ -216,7 +218,7 @@ static int put_by_slices(struct via_remote *remote, uint64_t off, const void *sr
         *ret_end = true;
         rc = (flags & VIADUCT_PUT_NOTIFY) == 0
                  ? 0
-                 : put_by_frames(remote, 0, NULL, 0, VIADUCT_PUT_NOTIFY);
+                 : via_client_put_by_frames(remote, 0, NULL, 0, VIADUCT_PUT_NOTIFY);
     }
     return rc;
 }
@@ -244,7 +246,7 @@ static int put_by_tcp(struct via_remote *remote, uint64_t off, const void *src, 
     struct via_client_tcp *tcp = NULL;
     *ret_end = false;
     if (via_likely(remote->tcp == NULL)) {
-        return 0;
+        return via_client_auto_put(remote, off, src, bytes, flags, ret_end);
     }
     if ((flags & VIADUCT_PUT_NOTIFY) != 0) {
         return via_client_tcp_leave(remote);
@@ -269,7 +271,9 @@ static int put_indirect(struct via_remote *remote, uint64_t off, const unsigned 
         return rc;
     }
     rc = put_by_slices(remote, off, src, bytes, flags, &done, &end);
-    return rc != 0 || end ? rc : put_by_frames(remote, off + done, src + done, bytes - done, flags);
+    return rc != 0 || end
+               ? rc
+               : via_client_put_by_frames(remote, off + done, src + done, bytes - done, flags);
 }
 
 int via_remote_put(struct via_remote *remote, uint64_t off, const void *src, size_t bytes,
@@ -362,6 +366,9 @@ int via_remote_put_strided(struct via_remote *remote, uint64_t off, int64_t step
         rc = begin_put(remote, blocks.off, block_bytes, &mapping);
         bool packs = block_bytes <= PACKED_BLOCK_BYTES_MAX && remote->tcp == NULL;
         if (rc == 0 && mapping == NULL && packs) {
+            rc = via_client_auto_leave(remote->attach, remote->host);
+        }
+        if (rc == 0 && mapping == NULL && packs) {
             rc = put_packed(remote, &blocks);
         } else if (rc == 0) {
             rc = mapping != NULL
@@ -417,6 +424,13 @@ static int begin_from(struct via_remote *remote, uint64_t off, const struct via_
     return rc;
 }
 
+/* Until all has been applied that the remote's connection has, or that of its host. */
+static int leave(struct via_remote *remote)
+{
+    int rc = via_client_tcp_leave(remote);
+    return rc == 0 ? via_client_auto_leave(remote->attach, remote->host) : rc;
+}
+
 int via_remote_put_from(struct via_remote *remote, uint64_t off, struct via_segment *segment,
                         uint64_t src_off, size_t bytes, unsigned flags)
 {
@@ -432,7 +446,7 @@ int via_remote_put_from(struct via_remote *remote, uint64_t off, struct via_segm
     bool end = false;
     rc = segment->base != NULL
              ? put_by_tcp(remote, off, segment->base + src_off, bytes, flags, &end)
-             : via_client_tcp_leave(remote);
+             : leave(remote);
     if (rc == 0 && !end && segment->base != NULL) {
         rc = put_by_slices(remote, off, segment->base + src_off, bytes, flags, &done, &end);
     }
@@ -750,6 +764,12 @@ int via_remote_put_signal(struct via_remote *remote, uint64_t off, const void *s
             return rc != 0 ? rc
                            : via_client_tcp_put_signal(tcp, remote, off, src, bytes, signal_off,
                                                        value, signal_op);
+        }
+    }
+    if (mapping == NULL) {
+        rc = via_client_auto_leave(remote->attach, remote->host);
+        if (rc != 0) {
+            return rc;
         }
     }
     if (mapping == NULL && signal_op == VIADUCT_SIGNAL_SET) {

@@ -18,6 +18,7 @@
 #include <sys/stat.h>
 
 #include "base/mutant.h"
+#include "host/client_auto.h"
 #include "host/client_slice.h"
 #include "host/client_sys.h"
 #include "wire/frame.h"
@@ -211,6 +212,9 @@ static struct via_client_mapping *find_changed_mapping(struct via_remote *remote
     struct via_client_mapping *mapping;
     if (atomic_load_explicit(&remote->way_refused, memory_order_relaxed) == way) {
         return NULL;
+    }
+    if (via_client_auto_leave(remote->attach, remote->host) != 0) {
+        return NULL; /* a later put, or quiet, reports it */
     }
     via_client_lock(remote->attach);
     mapping = atomic_load_explicit(&remote->mapping, memory_order_relaxed);
@@ -425,6 +429,9 @@ void via_client_remote_free(struct via_remote *remote)
         mapping_free(mapping);
         mapping = next;
     }
+    if (remote->tcp != NULL) {
+        via_client_tcp_release(remote);
+    }
     via_list_remove(&remote->link);
     free(remote);
 }
@@ -450,10 +457,11 @@ void via_remote_close(struct via_remote *remote)
         return;
     }
     struct via_attach *attach = remote->attach;
+    bool over = via_client_auto_close_remote(remote);
     via_client_lock(attach);
     remote->closed = true;
-    /* Its puts may still be under way; the last one frees it. */
-    if (atomic_load_explicit(&remote->pending, memory_order_relaxed) == 0) {
+    /* Its puts may still be under way; the last one frees it, or the end of the attachment. */
+    if (over && atomic_load_explicit(&remote->pending, memory_order_relaxed) == 0) {
         via_client_remote_free(remote);
     }
     via_client_unlock(attach);

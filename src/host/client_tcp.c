@@ -17,6 +17,7 @@
 #include "base/mutant.h"
 #include "base/pause.h"
 #include "host/client.h"
+#include "host/client_kept.h"
 #include "host/client_sys.h"
 #include "host/client_tcp_inside.h"
 
@@ -30,25 +31,43 @@
 #define SLEEP_NS VIA_MSEC_NS
 #define YIELDS_PER_CLOCK 16u
 
-static bool is_over(const struct via_client_tcp *tcp)
+bool via_client_tcp_is_over(const struct via_client_tcp *tcp)
 {
     return atomic_load_explicit(&tcp->error, memory_order_relaxed) != 0;
 }
 
-/* [lock] */
-static void end(struct via_client_tcp *tcp, int error)
+static struct expected *expected_at(struct via_client_tcp *tcp, unsigned i)
 {
-    if (!is_over(tcp)) {
+    return &tcp->expected[(tcp->expected_first + i) % VIA_CLIENT_TCP_EXPECTED_MAX];
+}
+
+/* [lock] The connection may be used again before the waiting threads run. */
+static void end_waits(struct via_client_tcp *tcp)
+{
+    unsigned count = atomic_load_explicit(&tcp->expected_count, memory_order_relaxed);
+    for (unsigned i = 0; i < count; i++) {
+        if (expected_at(tcp, i)->done != NULL) {
+            *expected_at(tcp, i)->done = VIA_CLIENT_TCP_OVER;
+        }
+    }
+}
+
+void via_client_tcp_end(struct via_client_tcp *tcp, int error)
+{
+    if (!via_client_tcp_is_over(tcp)) {
         atomic_store_explicit(&tcp->error, error, memory_order_relaxed);
         /* Bytes that the kernel has not sent yet must not overwrite a later put by another path. */
         via_sys_tcp_reset(tcp->fd);
+    }
+    if (tcp->kept != NULL) {
+        end_waits(tcp);
     }
     tcp->out_begin = 0;
     atomic_store_explicit(&tcp->out_end, 0, memory_order_relaxed);
     atomic_store_explicit(&tcp->expected_count, 0, memory_order_relaxed);
 }
 
-static int tell_end(const struct via_client_tcp *tcp)
+int via_client_tcp_tell_end(const struct via_client_tcp *tcp)
 {
     int error = atomic_load_explicit(&tcp->error, memory_order_relaxed);
     return via_client_error(-ECONNRESET, "host %u, segment: %s: connection: %s", tcp->host,
@@ -61,7 +80,7 @@ static int tell_end(const struct via_client_tcp *tcp)
 
 static struct expected *first_expected(struct via_client_tcp *tcp)
 {
-    return &tcp->expected[tcp->expected_first % VIA_CLIENT_TCP_EXPECTED_MAX];
+    return expected_at(tcp, 0);
 }
 
 /* The first expected answer is complete. */
@@ -73,6 +92,9 @@ static void complete(struct via_client_tcp *tcp, int status)
     } else if (status != 0) {
         /* Before the release stores: a quiet that finds all applied finds this, too. */
         atomic_store_explicit(&tcp->refused, status, memory_order_relaxed);
+    }
+    if (tcp->kept != NULL) {
+        via_kept_release(tcp->kept, expected->position);
     }
     atomic_store_explicit(&tcp->applied, expected->issued, memory_order_release);
     atomic_store_explicit(&tcp->counted_applied, expected->counted, memory_order_release);
@@ -116,7 +138,7 @@ static bool take_one(struct via_client_tcp *tcp)
         (head.status == 0 && head.bytes < expected->bytes) ||
         (head.bytes > via_max(expected->bytes, (uint64_t)sizeof(uint64_t)) &&
          !VIA_MUTANT(DIRECT_ANSWER))) {
-        end(tcp, -EPROTO);
+        via_client_tcp_end(tcp, -EPROTO);
         return false;
     }
     tcp->left = head.bytes;
@@ -146,10 +168,9 @@ static unsigned char *find_place(struct via_client_tcp *tcp, size_t *ret_room)
     return tcp->in + tcp->in_end;
 }
 
-/* [lock] Takes received bytes. */
-static void take_answers(struct via_client_tcp *tcp)
+void via_client_tcp_take(struct via_client_tcp *tcp)
 {
-    while (!is_over(tcp)) {
+    while (!via_client_tcp_is_over(tcp)) {
         size_t room;
         unsigned char *to = find_place(tcp, &room);
         struct iovec iov = {.iov_base = to, .iov_len = room};
@@ -159,7 +180,7 @@ static void take_answers(struct via_client_tcp *tcp)
             return;
         }
         if (got <= 0) {
-            end(tcp, got == 0 ? -ECONNRESET : (int)got);
+            via_client_tcp_end(tcp, got == 0 ? -ECONNRESET : (int)got);
             return;
         }
         if (to == tcp->in + tcp->in_end) {
@@ -181,7 +202,7 @@ static void take_answers(struct via_client_tcp *tcp)
 
 /* --- sending ---------------------------------------------------------------------------------- */
 
-static bool is_held_back(const struct via_client_tcp *tcp)
+bool via_client_tcp_is_held_back(const struct via_client_tcp *tcp)
 {
     return atomic_load_explicit(&tcp->out_end, memory_order_relaxed) != 0;
 }
@@ -192,7 +213,7 @@ static int send_some(struct via_client_tcp *tcp, const unsigned char *more, size
                      size_t *done)
 {
     size_t out_end = atomic_load_explicit(&tcp->out_end, memory_order_relaxed);
-    if (is_over(tcp)) {
+    if (via_client_tcp_is_over(tcp)) {
         return -ECONNRESET; /* these bytes may be the rest of a request whose head was dropped */
     }
     while (tcp->out_begin != out_end || *done != bytes) {
@@ -206,7 +227,7 @@ static int send_some(struct via_client_tcp *tcp, const unsigned char *more, size
             return -EAGAIN;
         }
         if (sent <= 0) {
-            end(tcp, (int)sent);
+            via_client_tcp_end(tcp, (int)sent);
             return -ECONNRESET;
         }
         size_t of_out = via_min((size_t)sent, iov[0].iov_len);
@@ -245,10 +266,22 @@ static bool is_given_up(const struct via_client_tcp *tcp, struct wait *wait)
     return wait->lost_ns != 0 && now_ns - wait->lost_ns > tcp->attach->tcp_lost_ns_max;
 }
 
+/* The link over which it was opened has gone, or it is to be left at once: frames are faster. */
+static bool is_left(const struct via_client_tcp *tcp)
+{
+    uint64_t deadline_ns =
+        atomic_load_explicit(&tcp->attach->leave_deadline_ns, memory_order_relaxed);
+    return tcp->kept != NULL && (!via_client_tcp_has_way(tcp) ||
+                                 (deadline_ns != 0 && via_client_now_ns() > deadline_ns));
+}
+
 /* [not locked] One step of waiting. The peer may be waiting for this process in the same way. */
 static int wait_step(struct via_client_tcp *tcp, struct wait *wait, short events)
 {
     (void)via_client_serve_poll(tcp->attach->serve);
+    if (is_left(tcp)) {
+        return -ENOLINK;
+    }
     if (wait->polls++ < POLLS_MAX) {
         via_cpu_pause();
         return 0;
@@ -278,26 +311,26 @@ static int send_all(struct via_client_tcp *tcp, const unsigned char *more, size_
     size_t done = 0;
     int rc;
     while ((rc = send_some(tcp, more, bytes, &done)) == -EAGAIN) {
-        take_answers(tcp); /* or the peer has no room for its answers */
+        via_client_tcp_take(tcp); /* or the peer has no room for its answers */
         rc = wait_step(tcp, &wait, POLLOUT | POLLIN);
         if (rc != 0) {
             /* A part of a request has left: the owner would take the next one for its rest. */
-            end(tcp, rc);
+            via_client_tcp_end(tcp, rc);
             return rc;
         }
     }
     if (rc == 0) {
         tcp->sent_ns = via_client_now_ns();
     }
-    return rc == 0 ? 0 : tell_end(tcp);
+    return rc == 0 ? 0 : via_client_tcp_tell_end(tcp);
 }
 
 /* [lock] Makes room for `bytes` bytes in `out`. */
 static int make_room(struct via_client_tcp *tcp, size_t bytes)
 {
     size_t out_end = atomic_load_explicit(&tcp->out_end, memory_order_relaxed);
-    if (is_over(tcp)) {
-        return tell_end(tcp);
+    if (via_client_tcp_is_over(tcp)) {
+        return via_client_tcp_tell_end(tcp);
     }
     return VIA_CLIENT_TCP_OUT_BYTES - out_end >= bytes ? 0 : send_all(tcp, NULL, 0);
 }
@@ -308,6 +341,7 @@ static void gather(struct via_client_tcp *tcp, const void *data, size_t bytes)
     size_t out_end = atomic_load_explicit(&tcp->out_end, memory_order_relaxed);
     memcpy(tcp->out + out_end, data, bytes);
     atomic_store_explicit(&tcp->out_end, out_end + bytes, memory_order_relaxed);
+    tcp->position += bytes;
 }
 
 /* [lock] No request waits for the gathered bytes. */
@@ -319,7 +353,7 @@ static int send_soon(struct via_client_tcp *tcp)
         int rc = send_some(tcp, NULL, 0, &done);
         tcp->sent_ns = now_ns;
         if (rc != -EAGAIN) {
-            return rc == 0 ? 0 : tell_end(tcp);
+            return rc == 0 ? 0 : via_client_tcp_tell_end(tcp);
         }
     }
     via_client_serve_poke(tcp->attach->serve);
@@ -356,10 +390,23 @@ static int gather_put(struct via_client_tcp *tcp, const struct via_remote *remot
     }
     gather_request(tcp, VIA_TCP_PUT, remote, off, bytes);
     if (bytes > GATHER_BYTES_MAX) {
+        tcp->position += bytes;
         return send_all(tcp, src, bytes);
     }
     gather(tcp, src, bytes);
     return 0;
+}
+
+/* [lock] Waits for answers, while nothing else can be done. */
+static int wait_for_answers(struct via_client_tcp *tcp, struct wait *wait)
+{
+    int rc = send_all(tcp, NULL, 0);
+    if (rc == 0) {
+        via_client_tcp_take(tcp);
+        rc = via_client_tcp_is_over(tcp) ? via_client_tcp_tell_end(tcp)
+                                         : wait_step(tcp, wait, POLLIN);
+    }
+    return rc;
 }
 
 /* [lock] What an answer will belong to. Waits for room. */
@@ -369,11 +416,7 @@ static int expect(struct via_client_tcp *tcp, void *to, uint64_t bytes, int *don
     int rc = 0;
     while (rc == 0 && atomic_load_explicit(&tcp->expected_count, memory_order_relaxed) ==
                           VIA_CLIENT_TCP_EXPECTED_MAX) {
-        rc = send_all(tcp, NULL, 0);
-        if (rc == 0) {
-            take_answers(tcp);
-            rc = is_over(tcp) ? tell_end(tcp) : wait_step(tcp, &wait, POLLIN);
-        }
+        rc = wait_for_answers(tcp, &wait);
     }
     if (rc == 0) {
         unsigned last =
@@ -381,6 +424,7 @@ static int expect(struct via_client_tcp *tcp, void *to, uint64_t bytes, int *don
         tcp->expected[last % VIA_CLIENT_TCP_EXPECTED_MAX] =
             (struct expected){.to = to,
                               .bytes = bytes,
+                              .position = tcp->position,
                               .done = done,
                               .issued = atomic_load_explicit(&tcp->issued, memory_order_relaxed),
                               .counted = atomic_load_explicit(&tcp->counted, memory_order_relaxed)};
@@ -394,11 +438,11 @@ static int expect(struct via_client_tcp *tcp, void *to, uint64_t bytes, int *don
 static bool is_lone(struct via_client_tcp *tcp, size_t bytes, unsigned flags)
 {
     if (!tcp->to_host || bytes > GATHER_BYTES_MAX || (flags & VIA_CLIENT_PUT_UNCOUNTED) != 0 ||
-        is_held_back(tcp)) {
+        via_client_tcp_is_held_back(tcp)) {
         return false;
     }
     if (atomic_load_explicit(&tcp->expected_count, memory_order_relaxed) != 0) {
-        take_answers(tcp);
+        via_client_tcp_take(tcp);
     }
     return atomic_load_explicit(&tcp->issued, memory_order_relaxed) ==
            atomic_load_explicit(&tcp->applied, memory_order_relaxed);
@@ -415,20 +459,29 @@ static int gather_fence(struct via_client_tcp *tcp, int *done)
     if (rc == 0) {
         gather(tcp, &request, sizeof(request));
     }
+    if (tcp->kept != NULL) {
+        tcp->kept->unasked_bytes = tcp->kept->unasked_count = 0;
+    }
+    return rc;
+}
+
+int via_client_tcp_flush(struct via_client_tcp *tcp)
+{
+    size_t done = 0;
+    int rc = send_some(tcp, NULL, 0, &done);
+    tcp->sent_ns = via_client_now_ns();
     return rc;
 }
 
 /* [lock] At once, or as soon as the socket takes it. */
 static int send_now(struct via_client_tcp *tcp)
 {
-    size_t done = 0;
-    int rc = send_some(tcp, NULL, 0, &done);
-    tcp->sent_ns = via_client_now_ns();
+    int rc = via_client_tcp_flush(tcp);
     if (rc == -EAGAIN) {
         via_client_serve_poke(tcp->attach->serve);
         return 0;
     }
-    return rc == 0 ? 0 : tell_end(tcp);
+    return rc == 0 ? 0 : via_client_tcp_tell_end(tcp);
 }
 
 int via_client_tcp_put(struct via_client_tcp *tcp, struct via_remote *remote, uint64_t off,
@@ -441,14 +494,14 @@ int via_client_tcp_put(struct via_client_tcp *tcp, struct via_remote *remote, ui
     if (rc == 0 && lone) {
         rc = gather_fence(tcp, NULL);
     }
-    if (rc == 0 && is_held_back(tcp)) {
+    if (rc == 0 && via_client_tcp_is_held_back(tcp)) {
         rc = lone ? send_now(tcp) : send_soon(tcp);
     }
     pthread_mutex_unlock(&tcp->lock);
     return rc;
 }
 
-static int tell_refusal(const struct via_client_tcp *tcp)
+int via_client_tcp_tell_refusal(const struct via_client_tcp *tcp)
 {
     return via_client_error(-ECONNRESET, "host %u, segment: its owner has freed it%s", tcp->host,
                             tcp->to_host ? ", or this access is not allowed" : "");
@@ -460,9 +513,9 @@ static int wait_for(struct via_client_tcp *tcp, const int *done)
     struct wait wait = {0};
     int rc = send_all(tcp, NULL, 0);
     while (rc == 0 && *done == VIA_CLIENT_TCP_PENDING) {
-        take_answers(tcp);
+        via_client_tcp_take(tcp);
         if (*done == VIA_CLIENT_TCP_PENDING) {
-            rc = is_over(tcp) ? tell_end(tcp) : 0;
+            rc = via_client_tcp_is_over(tcp) ? via_client_tcp_tell_end(tcp) : 0;
             if (rc == 0) {
                 /* Other threads may use the connection, and take the answer. */
                 pthread_mutex_unlock(&tcp->lock);
@@ -473,10 +526,13 @@ static int wait_for(struct via_client_tcp *tcp, const int *done)
     }
     if (rc != 0) {
         /* It points to this thread's stack: nothing of the connection is taken any more. */
-        end(tcp, rc);
+        via_client_tcp_end(tcp, rc);
         return rc;
     }
-    return *done == 0 ? 0 : tell_refusal(tcp);
+    if (tcp->kept != NULL && *done != 0) {
+        return *done == VIA_CLIENT_TCP_OVER ? -ECONNRESET : *done;
+    }
+    return *done == 0 ? 0 : via_client_tcp_tell_refusal(tcp);
 }
 
 int via_client_tcp_get(struct via_client_tcp *tcp, struct via_remote *remote, uint64_t off,
@@ -560,17 +616,7 @@ static struct expected *find_fence(struct via_client_tcp *tcp)
                : NULL;
 }
 
-/* Reports a refusal by the host once: 0, or its error. */
-static int take_refusal(struct via_client_tcp *tcp)
-{
-    return atomic_load_explicit(&tcp->refused, memory_order_relaxed) != 0 &&
-                   atomic_exchange_explicit(&tcp->refused, 0, memory_order_relaxed) != 0
-               ? tell_refusal(tcp)
-               : 0;
-}
-
-/* [lock] */
-static int fence(struct via_client_tcp *tcp)
+int via_client_tcp_fence(struct via_client_tcp *tcp)
 {
     int done = VIA_CLIENT_TCP_PENDING;
     struct expected *there = find_fence(tcp);
@@ -583,168 +629,56 @@ static int fence(struct via_client_tcp *tcp)
     return rc == 0 ? wait_for(tcp, &done) : rc;
 }
 
-/* Has all been applied, or all that was counted? */
-static bool is_quiet(const struct via_client_tcp *tcp, bool counted)
+/* --- connections that keep what they put --------------------------------------------------------
+ */
+
+void via_client_tcp_fence_soon(struct via_client_tcp *tcp)
 {
-    const _Atomic uint64_t *issued = counted ? &tcp->counted : &tcp->issued;
-    const _Atomic uint64_t *applied = counted ? &tcp->counted_applied : &tcp->applied;
-    /* Acquire pairs with the release in complete(): answers are where they are wanted. */
-    return atomic_load_explicit(issued, memory_order_relaxed) ==
-               atomic_load_explicit(applied, memory_order_acquire) &&
-           atomic_load_explicit(&tcp->expected_count, memory_order_acquire) == 0;
+    via_client_tcp_take(tcp);
+    if (!via_client_tcp_is_over(tcp) && find_fence(tcp) == NULL && gather_fence(tcp, NULL) == 0) {
+        (void)send_now(tcp); /* if it is over, the next call finds that */
+    }
 }
 
-static int quiet(struct via_client_tcp *tcp, bool counted)
+/* [lock] */
+static int wait_kept_room(struct via_client_tcp *tcp, size_t bytes)
 {
+    struct wait wait = {0};
     int rc = 0;
-    if (is_over(tcp)) {
-        return tell_end(tcp);
-    }
-    if (!is_quiet(tcp, counted)) {
-        pthread_mutex_lock(&tcp->lock);
-        rc = is_quiet(tcp, counted) ? 0 : fence(tcp);
-        if (rc != 0 && counted && tcp->to_host && is_over(tcp)) {
-            atomic_store_explicit(&tcp->told, true, memory_order_relaxed);
+    while (rc == 0 && !via_kept_has_room(tcp->kept, bytes)) {
+        if (find_fence(tcp) == NULL) {
+            rc = gather_fence(tcp, NULL);
         }
-        pthread_mutex_unlock(&tcp->lock);
-    }
-    if (rc != 0) {
-        atomic_store_explicit(&tcp->refused, 0, memory_order_relaxed); /* reported with it */
-        return rc;
-    }
-    /* Another call may have taken the answer that refuses something. */
-    return take_refusal(tcp);
-}
-
-/* A connection to a host has ended, and nothing of it may be lost. The end of a process is the end
- * of its job. */
-static bool is_harmless_end(const struct via_client_tcp *tcp)
-{
-    return tcp->to_host && is_over(tcp) && is_quiet(tcp, true);
-}
-
-int via_client_tcp_all_quiet(struct via_attach *attach)
-{
-    unsigned count = via_client_tcp_count(attach);
-    int rc = 0;
-    for (unsigned i = 0; i < count && rc == 0; i++) {
-        struct via_client_tcp *tcp = attach->tcp_all[i];
-        /* That of a host's connection is reported once, if something may be lost. */
-        bool known = is_harmless_end(tcp) ||
-                     (tcp->to_host && is_over(tcp) &&
-                      atomic_exchange_explicit(&tcp->told, true, memory_order_relaxed));
-        rc = known ? take_refusal(tcp) : quiet(tcp, true);
+        rc = rc == 0 ? wait_for_answers(tcp, &wait) : rc;
     }
     return rc;
 }
 
-int via_client_tcp_all_failure(const struct via_attach *attach)
+int via_client_tcp_put_kept(struct via_client_tcp *tcp, struct via_remote *remote, uint64_t off,
+                            const void *src, size_t bytes, bool *ret_kept)
 {
-    unsigned count = via_client_tcp_count(attach);
-    for (unsigned i = 0; i < count; i++) {
-        const struct via_client_tcp *tcp = attach->tcp_all[i];
-        if (is_over(tcp) && !is_harmless_end(tcp) &&
-            !atomic_load_explicit(&tcp->told, memory_order_relaxed)) {
-            return tell_end(tcp);
-        }
+    bool is_long = bytes > VIA_KEPT_COPY_BYTES_MAX;
+    *ret_kept = false;
+    int rc = wait_kept_room(tcp, bytes);
+    /* What it holds back goes first: then the position of the payload is known. */
+    rc = rc == 0 ? make_room(tcp, sizeof(struct via_tcp_request) + GATHER_BYTES_MAX) : rc;
+    if (rc != 0) {
+        return rc;
     }
-    return 0;
-}
-
-/* --- progress --------------------------------------------------------------------------------- */
-
-bool via_client_tcp_is_alive(struct via_client_tcp *tcp)
-{
-    pthread_mutex_lock(&tcp->lock);
-    take_answers(tcp); /* or its end */
-    pthread_mutex_unlock(&tcp->lock);
-    return !is_over(tcp);
-}
-
-bool via_client_tcp_all_flush(struct via_attach *attach)
-{
-    unsigned count = via_client_tcp_count(attach);
-    bool all = true;
-    for (unsigned i = 0; i < count; i++) {
-        struct via_client_tcp *tcp = attach->tcp_all[i];
-        size_t done = 0;
-        if (!is_held_back(tcp)) {
-            continue;
-        }
-        if (pthread_mutex_trylock(&tcp->lock) != 0) {
-            all = false;
-            continue;
-        }
-        if (send_some(tcp, NULL, 0, &done) == -EAGAIN) {
-            all = false;
-        }
-        tcp->sent_ns = via_client_now_ns();
-        pthread_mutex_unlock(&tcp->lock);
+    bool lone = is_lone(tcp, bytes, 0);
+    via_kept_add(tcp->kept, remote, tcp->position + sizeof(struct via_tcp_request), off, src,
+                 bytes);
+    *ret_kept = true;
+    rc = gather_put(tcp, remote, off, src, bytes);
+    count(tcp, true);
+    if (rc == 0 && is_long) {
+        return via_client_tcp_fence(tcp);
     }
-    return all;
-}
-
-void via_client_tcp_all_poll(struct via_attach *attach)
-{
-    unsigned count = via_client_tcp_count(attach);
-    (void)via_client_tcp_all_flush(attach);
-    (void)via_client_serve_poll(attach->serve);
-    for (unsigned i = 0; i < count; i++) {
-        struct via_client_tcp *tcp = attach->tcp_all[i];
-        if (atomic_load_explicit(&tcp->expected_count, memory_order_relaxed) != 0 &&
-            pthread_mutex_trylock(&tcp->lock) == 0) {
-            take_answers(tcp);
-            pthread_mutex_unlock(&tcp->lock);
-        }
+    if (rc == 0 && (lone || via_kept_wants_fence(tcp->kept))) {
+        rc = gather_fence(tcp, NULL);
     }
-}
-
-/* --- which way -------------------------------------------------------------------------------- */
-
-static bool has_link(const struct via_remote *remote)
-{
-    uint64_t word = via_client_status(remote->attach, remote->host);
-    return via_status_is_reachable(word) && via_status_hops(word) == 1;
-}
-
-static bool has_frames(const struct via_remote *remote)
-{
-    /* Pairs with the releases where it is counted: at 0 all frames have arrived. */
-    return atomic_load_explicit(&remote->attach->host_pending[remote->host],
-                                memory_order_acquire) != 0;
-}
-
-static bool are_frames_over(struct via_attach *attach, void *ctx)
-{
-    const struct via_remote *remote = ctx;
-    (void)attach;
-    return !has_frames(remote) || !has_link(remote);
-}
-
-int via_client_tcp_leave(struct via_remote *remote)
-{
-    return remote->tcp != NULL ? quiet(remote->tcp, false) : 0;
-}
-
-int via_client_tcp_way(struct via_remote *remote, struct via_client_tcp **ret_tcp)
-{
-    *ret_tcp = NULL;
-    if (remote->tcp == NULL) {
-        return 0;
+    if (rc == 0 && via_client_tcp_is_held_back(tcp)) {
+        rc = lone ? send_now(tcp) : send_soon(tcp);
     }
-    if (is_over(remote->tcp)) {
-        via_client_remote_lose(remote);
-        return tell_end(remote->tcp);
-    }
-    while (has_link(remote)) {
-        if (!has_frames(remote)) {
-            *ret_tcp = remote->tcp;
-            return 0;
-        }
-        int rc = via_client_wait_remote(remote, are_frames_over, VIA_NEVER_NS);
-        if (rc != 0) {
-            return rc;
-        }
-    }
-    return via_client_tcp_leave(remote);
+    return rc;
 }

@@ -111,6 +111,9 @@ int via_client_tcp_atomic(struct via_client_tcp *tcp, struct via_remote *remote,
                           unsigned width, enum viaduct_atomic operation, uint64_t operand,
                           uint64_t compare, uint64_t *ret_old, void *fetch);
 
+/* [attach locked] The remote goes. */
+void via_client_tcp_release(struct via_remote *remote);
+
 /* Until all that was counted has been applied, and all answers have come. */
 VIA_MUST_CHECK int via_client_tcp_all_quiet(struct via_attach *attach);
 /* The first failure of a connection, or 0. */
@@ -133,8 +136,10 @@ struct via_client_serve_calls {
     void *ctx;
     /* A connection shows this token: may it be used, and whose is it? */
     bool (*admit)(void *ctx, const uint8_t *token, uint32_t *ret_peer);
-    void (*left)(void *ctx, uint32_t peer); /* a connection of this peer has ended */
-    bool (*is_unwanted)(void *ctx, uint32_t peer);
+    /* A connection of this peer has ended: how many bytes of its requests were applied, and the
+     * failure that no answer has reported. */
+    void (*left)(void *ctx, uint32_t peer, uint64_t position, int refusal);
+    bool (*is_unwanted)(void *ctx, uint32_t peer, uint64_t idle_ns);
     /* Before the first reach() of a turn, and after the last access to what it has found. */
     void (*turn)(void *ctx, bool begins);
     /* The memory, or NULL. need: VIADUCT_SEGMENT_*. */

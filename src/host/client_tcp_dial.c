@@ -7,6 +7,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "host/client_auto.h"
+#include "host/client_kept.h"
 #include "host/client_sys.h"
 #include "host/client_tcp_inside.h"
 
@@ -20,7 +22,8 @@ static struct via_client_tcp *find_host(const struct via_attach *attach, uint16_
     unsigned count = via_client_tcp_count(attach);
     for (unsigned i = 0; i < count; i++) {
         struct via_client_tcp *tcp = attach->tcp_all[i];
-        if (tcp->to_host && tcp->host == host && via_client_tcp_is_alive(tcp)) {
+        if (tcp->to_host && tcp->kept == NULL && tcp->host == host &&
+            via_client_tcp_is_alive(tcp)) {
             return tcp;
         }
     }
@@ -132,7 +135,7 @@ static int connect_to(const struct via_tcp_card *card, const char *peer)
     return via_client_fd_keep(fd);
 }
 
-static struct via_client_tcp *tcp_new(struct via_remote *remote, const struct via_tcp_card *card)
+static struct via_client_tcp *tcp_new(struct via_attach *attach)
 {
     struct via_client_tcp *tcp = calloc(1, sizeof(*tcp));
     unsigned char *memory = malloc(VIA_CLIENT_TCP_OUT_BYTES + VIA_CLIENT_TCP_IN_BYTES);
@@ -143,9 +146,8 @@ static struct via_client_tcp *tcp_new(struct via_remote *remote, const struct vi
         free(expected);
         return NULL;
     }
-    tcp->attach = remote->attach;
-    tcp->host = remote->host;
-    memcpy(tcp->token, card->token, sizeof(tcp->token));
+    tcp->attach = attach;
+    tcp->fd = -1;
     tcp->out = memory;
     tcp->in = memory + VIA_CLIENT_TCP_OUT_BYTES;
     tcp->expected = expected;
@@ -156,54 +158,134 @@ static struct via_client_tcp *tcp_new(struct via_remote *remote, const struct vi
 static void tcp_free(struct via_client_tcp *tcp)
 {
     pthread_mutex_destroy(&tcp->lock);
+    free(tcp->kept);
     free(tcp->out);
     free(tcp->expected);
     free(tcp);
 }
 
-/* [dial_lock] Can there be a connection more? */
-static int check_room(const struct via_remote *remote)
+/* Is nothing left of it but its place? Its end was reported, if it may have lost something. */
+static bool is_dead(struct via_client_tcp *tcp)
 {
-    const struct via_attach *attach = remote->attach;
-    if (via_client_tcp_count(attach) == VIA_CLIENT_TCP_MAX) {
+    return tcp->to_host && tcp->kept == NULL &&
+           atomic_load_explicit(&tcp->remotes, memory_order_relaxed) == 0 &&
+           (atomic_load_explicit(&tcp->told, memory_order_relaxed) ||
+            via_client_tcp_is_harmless_end(tcp)) &&
+           via_client_tcp_is_over(tcp);
+}
+
+/* [dial_lock] One whose place a new connection may have, or NULL. */
+static struct via_client_tcp *find_dead(const struct via_attach *attach)
+{
+    unsigned count = via_client_tcp_count(attach);
+    for (unsigned i = 0; i < count; i++) {
+        if (is_dead(attach->tcp_all[i])) {
+            return attach->tcp_all[i];
+        }
+    }
+    return NULL;
+}
+
+/* [dial_lock] Can there be a connection more? */
+static int check_room(const struct via_attach *attach, unsigned host)
+{
+    if (via_client_tcp_count(attach) == VIA_CLIENT_TCP_MAX && find_dead(attach) == NULL) {
         return -ENOSPC;
     }
-    return attach->tcp_silent[remote->host] ? -EHOSTDOWN : 0;
+    return attach->tcp_silent[host] ? -EHOSTDOWN : 0;
+}
+
+struct dialled {
+    uint16_t host;
+    bool to_host;
+    uint64_t way; /* not 0: it keeps what it puts */
+    const struct via_tcp_card *card;
+};
+
+/* Begins to use it, or again. Other threads may be about to find that it was over. */
+static void set_up(struct via_client_tcp *tcp, const struct dialled *dialled, int fd)
+{
+    pthread_mutex_lock(&tcp->lock);
+    if (tcp->fd >= 0) {
+        via_client_fd_close(tcp->fd);
+    }
+    tcp->fd = fd;
+    tcp->host = dialled->host;
+    tcp->to_host = dialled->to_host;
+    memcpy(tcp->token, dialled->card->token, sizeof(tcp->token));
+    tcp->out_begin = tcp->in_begin = tcp->in_end = 0;
+    tcp->left = tcp->answer_at = tcp->position = 0;
+    atomic_store_explicit(&tcp->way, dialled->way, memory_order_relaxed);
+    atomic_store_explicit(&tcp->told, false, memory_order_relaxed);
+    uint64_t issued = atomic_load_explicit(&tcp->issued, memory_order_relaxed);
+    uint64_t counted = atomic_load_explicit(&tcp->counted, memory_order_relaxed);
+    atomic_store_explicit(&tcp->applied, issued, memory_order_relaxed);
+    atomic_store_explicit(&tcp->counted_applied, counted, memory_order_relaxed);
+    atomic_store_explicit(&tcp->error, 0, memory_order_release);
+    pthread_mutex_unlock(&tcp->lock);
+}
+
+static struct via_client_tcp *place_for(struct via_attach *attach, bool keeps)
+{
+    struct via_client_tcp *tcp = keeps ? NULL : find_dead(attach);
+    if (tcp != NULL) {
+        return tcp;
+    }
+    tcp = tcp_new(attach);
+    struct via_kept *kept = tcp != NULL && keeps ? calloc(1, sizeof(*kept)) : NULL;
+    if (tcp != NULL && keeps && kept == NULL) {
+        tcp_free(tcp);
+        return NULL;
+    }
+    if (tcp != NULL) {
+        tcp->kept = kept;
+    }
+    return tcp;
 }
 
 /* [dial_lock] peer: the address of the host, as its daemons have it. A card that has another one is
- * not dialled. */
-static int dial(struct via_remote *remote, const struct via_tcp_card *card, const char *peer,
-                bool to_host)
+ * not dialled. *tcp: one whose place it has, or NULL. */
+static int dial(struct via_attach *attach, const struct dialled *dialled, const char *peer,
+                struct via_client_tcp **tcp)
 {
-    struct via_attach *attach = remote->attach;
     unsigned count = via_client_tcp_count(attach);
-    struct via_client_tcp *tcp = tcp_new(remote, card);
-    if (tcp == NULL) {
+    struct via_client_tcp *place = *tcp != NULL ? *tcp : place_for(attach, dialled->way != 0);
+    if (place == NULL) {
         return -ENOMEM;
     }
-    tcp->to_host = to_host;
-    tcp->fd = connect_to(card, peer);
-    if (tcp->fd < 0) {
-        int rc = tcp->fd;
-        attach->tcp_silent[remote->host] = rc == -EHOSTDOWN;
-        tcp_free(tcp);
-        return rc;
+    bool is_new = place->fd < 0;
+    int fd = is_new && count == VIA_CLIENT_TCP_MAX ? -ENOSPC : connect_to(dialled->card, peer);
+    if (fd < 0) {
+        attach->tcp_silent[dialled->host] = fd == -EHOSTDOWN;
+        if (is_new) {
+            tcp_free(place);
+        }
+        return fd;
     }
-    attach->tcp_all[count] = tcp;
-    atomic_store_explicit(&attach->tcp_count, count + 1, memory_order_release);
-    remote->tcp = tcp;
+    set_up(place, dialled, fd);
+    if (is_new) {
+        attach->tcp_all[count] = place;
+        atomic_store_explicit(&attach->tcp_count, count + 1, memory_order_release);
+    }
+    *tcp = place;
     return 0;
 }
 
 static int dial_process(struct via_remote *remote, const struct via_tcp_card *card)
 {
+    struct via_attach *attach = remote->attach;
     struct via_attach_tcp where;
-    int rc = check_room(remote);
+    struct dialled dialled = {.host = remote->host, .card = card};
+    struct via_client_tcp *tcp = NULL;
+    int rc = check_room(attach, remote->host);
     if (rc == 0) {
-        rc = via_tcp_ask(remote->attach, remote->host, &where);
+        rc = via_tcp_ask(attach, remote->host, &where);
     }
-    return rc == 0 ? dial(remote, card, where.peer, false) : rc;
+    if (rc == 0) {
+        rc = dial(attach, &dialled, where.peer, &tcp);
+    }
+    remote->tcp = tcp;
+    return rc;
 }
 
 int via_tcp_dial(struct via_remote *remote, const struct via_tcp_card *card)
@@ -221,40 +303,115 @@ int via_tcp_dial(struct via_remote *remote, const struct via_tcp_card *card)
 
 /* --- to hosts --------------------------------------------------------------------------------- */
 
-/* Asks the own host, which asks the other one, for a card. */
-static int ask_host(struct via_attach *attach, unsigned host, struct via_attach_direct *ret_direct)
+static int ask(struct via_attach *attach, struct via_attach_request *request,
+               struct via_client_request *answered)
 {
-    struct via_attach_request ask = {.type = VIA_ATTACH_DIRECT, .host = (uint16_t)host};
-    struct via_client_request request;
     via_client_lock(attach);
-    int rc = via_client_ask(attach, &ask, -1, &request);
+    int rc = via_client_ask(attach, request, -1, answered);
     via_client_unlock(attach);
-    if (rc == 0) {
-        memcpy(ret_direct, request.answer.value, sizeof(*ret_direct));
-        ret_direct->where.peer[sizeof(ret_direct->where.peer) - 1] = '\0';
-    }
     /* -EINVAL: the host is of an older version. */
     return rc == -EINVAL ? -EXDEV : rc;
 }
 
+/* Asks the own host, which asks the other one, for a card. */
+static int ask_host(struct via_attach *attach, unsigned host, bool keeps,
+                    struct via_attach_direct *ret_direct)
+{
+    struct via_attach_request request = {
+        .type = VIA_ATTACH_DIRECT, .host = (uint16_t)host, .access = keeps ? VIA_ATTACH_KEEPS : 0};
+    struct via_client_request answered;
+    int rc = ask(attach, &request, &answered);
+    if (rc == 0) {
+        memcpy(ret_direct, answered.answer.value, sizeof(*ret_direct));
+        ret_direct->where.peer[sizeof(ret_direct->where.peer) - 1] = '\0';
+        bool known = !keeps ||
+                     (answered.answer.value_bytes == sizeof(*ret_direct) && ret_direct->keeps != 0);
+        rc = ret_direct->card.magic == VIA_TCP_MAGIC && known ? 0 : -EXDEV;
+    }
+    return rc;
+}
+
+/* The thread that sends what own connections hold back. */
+static int open_thread(struct via_attach *attach)
+{
+    struct via_client_serve *serve = NULL;
+    if (attach->serve != NULL) {
+        return 0;
+    }
+    int rc = via_client_serve_open(attach, NULL, &serve);
+    attach->serve = serve;
+    return rc;
+}
+
+/* [dial_lock] *tcp: as of dial(). */
+static int dial_host(struct via_attach *attach, uint16_t host, uint64_t way,
+                     struct via_client_tcp **tcp)
+{
+    struct via_attach_direct direct = {0};
+    struct dialled dialled = {.host = host, .to_host = true, .way = way, .card = &direct.card};
+    int rc = *tcp != NULL ? 0 : check_room(attach, host);
+    if (rc == 0) {
+        rc = ask_host(attach, host, way != 0, &direct);
+    }
+    if (rc == 0) {
+        rc = open_thread(attach);
+    }
+    return rc == 0 ? dial(attach, &dialled, direct.where.peer, tcp) : rc;
+}
+
+int via_client_tcp_dial_kept(struct via_attach *attach, uint16_t host, uint64_t way,
+                             struct via_client_tcp **tcp)
+{
+    if (is_switched_off()) {
+        return -EXDEV;
+    }
+    pthread_mutex_lock(&attach->dial_lock);
+    int rc = dial_host(attach, host, way, tcp);
+    pthread_mutex_unlock(&attach->dial_lock);
+    return rc;
+}
+
+int via_client_tcp_ask_position(struct via_client_tcp *tcp,
+                                struct via_attach_position *ret_position)
+{
+    struct via_attach_request request = {
+        .type = VIA_ATTACH_DIRECT, .host = tcp->host, .key_bytes = sizeof(tcp->token)};
+    struct via_client_request answered;
+    memcpy(request.key, tcp->token, sizeof(tcp->token));
+    int rc = ask(tcp->attach, &request, &answered);
+    if (rc == 0 && answered.answer.value_bytes != sizeof(*ret_position)) {
+        return -EXDEV;
+    }
+    if (rc == 0) {
+        memcpy(ret_position, answered.answer.value, sizeof(*ret_position));
+    }
+    return rc;
+}
+
+static void join(struct via_remote *remote, struct via_client_tcp *tcp)
+{
+    atomic_fetch_add_explicit(&tcp->remotes, 1, memory_order_relaxed);
+    remote->tcp = tcp;
+}
+
+void via_client_tcp_release(struct via_remote *remote)
+{
+    /* At the end of the attachment connections go before remotes. */
+    if (via_client_tcp_count(remote->attach) != 0) {
+        atomic_fetch_sub_explicit(&remote->tcp->remotes, 1, memory_order_relaxed);
+    }
+}
+
 /* [dial_lock] */
-static int dial_host(struct via_remote *remote)
+static int connect_remote(struct via_remote *remote)
 {
     struct via_attach *attach = remote->attach;
-    struct via_attach_direct direct = {0};
-    int rc = check_room(remote);
+    struct via_client_tcp *tcp = find_host(attach, remote->host);
+    int rc = tcp != NULL ? 0 : dial_host(attach, remote->host, 0, &tcp);
     if (rc == 0) {
-        rc = ask_host(attach, remote->host, &direct);
+        join(remote, tcp);
     }
-    if (rc == 0 && direct.card.magic != VIA_TCP_MAGIC) {
-        rc = -EXDEV;
-    }
-    if (rc == 0 && attach->serve == NULL) {
-        struct via_client_serve *serve = NULL;
-        rc = via_client_serve_open(attach, NULL, &serve);
-        attach->serve = serve;
-    }
-    return rc == 0 ? dial(remote, &direct.card, direct.where.peer, true) : rc;
+    return rc;
 }
 
 int via_remote_connect(struct via_remote *remote)
@@ -267,9 +424,9 @@ int via_remote_connect(struct via_remote *remote)
     if (is_switched_off() || remote->host == attach->host) {
         rc = -EXDEV;
     } else {
+        rc = via_client_auto_give_up(attach, remote->host);
         pthread_mutex_lock(&attach->dial_lock);
-        remote->tcp = find_host(attach, remote->host);
-        rc = remote->tcp != NULL ? 0 : dial_host(remote);
+        rc = rc == 0 ? connect_remote(remote) : rc;
         pthread_mutex_unlock(&attach->dial_lock);
     }
     return rc == 0 ? 0

@@ -97,7 +97,8 @@ void via_client_serve_forget(struct via_client_serve *serve, struct via_client_s
 {
     serve->strangers -= conn->known ? 0 : 1;
     if (conn->known && serve->calls != NULL) {
-        serve->calls->left(serve->calls->ctx, conn->peer);
+        serve->calls->left(serve->calls->ctx, conn->peer,
+                           conn->received - (conn->in_end - conn->in_begin), conn->status);
     }
     via_client_fd_close(conn->fd);
     free(conn->in);
@@ -379,6 +380,7 @@ static bool take_hello(struct via_client_serve *serve, struct via_client_serve_c
     conn->known = true;
     serve->strangers--;
     conn->in_begin += sizeof(hello);
+    conn->received = conn->in_end - conn->in_begin;
     memcpy(conn->out + conn->out_end, &ready, sizeof(ready));
     conn->out_end += sizeof(ready);
     return true;
@@ -456,6 +458,8 @@ unsigned via_client_serve_conn(struct via_client_serve *serve, struct via_client
         }
         work++;
         taken += (size_t)got;
+        conn->received += (size_t)got;
+        conn->used_ns = serve->now_ns;
         if (straight) {
             atomic_thread_fence(memory_order_release);
             conn->put.off += (size_t)got;

@@ -20,7 +20,9 @@ struct via_client_serve_conn {
     bool writes;   /* it waits for room in the socket, and takes nothing meanwhile */
     uint32_t peer; /* whose it is: from calls->admit() */
     uint64_t since_ns;
-    int status; /* the first failure that no answer has reported yet */
+    uint64_t used_ns;  /* of a host: its last turn that did something */
+    uint64_t received; /* bytes of requests */
+    int status;        /* the first failure that no answer has reported yet */
     unsigned char *in, *out;
     size_t in_begin, in_end, out_begin, out_end;
     struct via_tcp_request put; /* whose payload comes */
@@ -56,6 +58,7 @@ struct via_client_serve {
     /* Of a host. */
     _Atomic bool review; /* calls->is_unwanted() may be true for some */
     struct via_host_spin spin;
+    uint64_t now_ns;        /* of the turn */
     uint64_t idle_since_ns; /* the last turn that did something; 0: none did */
     uint64_t crowded_at_ns;
     bool crowded, slept; /* slept: since that turn */

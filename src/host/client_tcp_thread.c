@@ -17,7 +17,7 @@
 #include <sys/random.h>
 #include <time.h>
 
-#include "host/client.h"
+#include "host/client_auto.h"
 #include "host/client_sys.h"
 #include "host/client_tcp_serve_inside.h"
 
@@ -25,6 +25,7 @@
  * polling before it has taken all requests, the rest wait for this time. */
 #define REST_NS (200 * VIA_USEC_NS)
 #define FLUSH_AGAIN_MS 1
+#define TEND_AGAIN_MS 100
 /* Until the next attempt to get a descriptor for a caller. */
 #define EXHAUSTED_NS (10 * VIA_MSEC_NS)
 /* How often a thread that polls asks whether the machine is crowded. */
@@ -99,7 +100,11 @@ static int flush(struct via_client_serve *serve)
     (void)!syscall(SYS_read, serve->wake_fd, &pokes, sizeof(pokes));
     /* Before the check for held-back requests: later ones poke again. */
     atomic_store_explicit(&serve->poked, false, memory_order_seq_cst);
-    return serve->attach == NULL || via_client_tcp_all_flush(serve->attach) ? -1 : FLUSH_AGAIN_MS;
+    if (serve->attach == NULL) {
+        return -1;
+    }
+    bool tends = via_client_auto_tend(serve->attach);
+    return !via_client_tcp_all_flush(serve->attach) ? FLUSH_AGAIN_MS : tends ? TEND_AGAIN_MS : -1;
 }
 
 /* [lock] Connections of peers that the host does not want any more. */
@@ -111,7 +116,8 @@ static void end_unwanted(struct via_client_serve *serve)
     for (unsigned i = 0; i < serve->conns_end; i++) {
         struct via_client_serve_conn *conn = &serve->conns[i];
         if (conn->fd >= 0 && conn->known &&
-            serve->calls->is_unwanted(serve->calls->ctx, conn->peer)) {
+            serve->calls->is_unwanted(serve->calls->ctx, conn->peer,
+                                      serve->now_ns - conn->used_ns)) {
             via_client_serve_end(serve, conn);
         }
     }
@@ -155,6 +161,7 @@ static unsigned take_turn(struct via_client_serve *serve, const struct epoll_eve
     if (calls == NULL) {
         return serve_events(serve, events, count);
     }
+    serve->now_ns = via_client_now_ns();
     calls->turn(calls->ctx, true);
     end_unwanted(serve);
     unsigned work = serve_events(serve, events, count);

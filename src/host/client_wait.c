@@ -8,7 +8,7 @@
  * While the leader sleeps no other thread takes replies: the leader would not notice that its reply
  * has come. A thread that finds replies then wakes the leader.
  */
-#include "host/client.h"
+#include "host/client_auto.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -430,5 +430,6 @@ int via_attach_bell_fd(const struct via_attach *attach)
 {
     /* From now on each poll leaves the pipes armed. The first poll must come after this call. */
     atomic_store_explicit(&((struct via_attach *)attach)->bell_watched, true, memory_order_relaxed);
+    via_client_auto_off((struct via_attach *)attach); /* its acknowledgements ring no bell */
     return attach->bell_fd;
 }

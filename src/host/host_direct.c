@@ -15,15 +15,24 @@
 /* A token that no connection has shown by then expires. */
 #define TOKEN_NS (5 * VIA_SEC_NS)
 
-/* Whose a connection is: the host, and its era in the upper half. */
-static uint32_t make_peer(uint16_t host, uint16_t era)
+/* An idle connection is ended for another one when it has been idle for so long. */
+#define IDLE_NS VIA_SEC_NS
+
+/* Whose a connection is: the host, and its slot in the upper half. */
+static uint32_t make_peer(uint16_t host, unsigned slot)
 {
-    return (uint32_t)era << 16 | host;
+    return (uint32_t)slot << 16 | host;
 }
 
 static uint16_t host_of(uint32_t peer)
 {
     return (uint16_t)peer;
+}
+
+/* [lock] */
+static struct via_direct_slot *slot_of(struct via_host_direct *direct, uint32_t peer)
+{
+    return &direct->neighbours[host_of(peer)].slots[peer >> 16];
 }
 
 static bool is_switched_off(void)
@@ -34,13 +43,6 @@ static bool is_switched_off(void)
 
 /* --- [the thread that serves] ----------------------------------------------------------------- */
 
-static bool is_wanted(struct via_host_direct *direct, uint32_t peer)
-{
-    uint16_t era =
-        atomic_load_explicit(&direct->neighbours[host_of(peer)].era, memory_order_relaxed);
-    return peer == make_peer(host_of(peer), era);
-}
-
 static bool is_same_token(const uint8_t *a, const uint8_t *b)
 {
     unsigned char wrong = 0;
@@ -50,40 +52,67 @@ static bool is_same_token(const uint8_t *a, const uint8_t *b)
     return wrong == 0;
 }
 
+/* [lock] The slot of this token that is not free, or NULL. */
+static struct via_direct_slot *find_slot(const struct via_direct_neighbour *neighbour,
+                                         const uint8_t *token)
+{
+    for (unsigned i = 0; neighbour->slots != NULL && i < VIA_DIRECT_CONNS_OF_HOST_MAX; i++) {
+        if (neighbour->slots[i].state != VIA_DIRECT_FREE &&
+            is_same_token(neighbour->slots[i].token, token)) {
+            return &neighbour->slots[i];
+        }
+    }
+    return NULL;
+}
+
 static bool admit(void *ctx, const uint8_t *token, uint32_t *ret_peer)
 {
     const struct via_direct_listener *listener = ctx;
-    struct via_host_direct *direct = &listener->host->direct;
+    struct via_host *host = listener->host;
+    struct via_host_direct *direct = &host->direct;
     uint64_t now_ns = via_host_now_ns();
     bool admitted = false;
     pthread_mutex_lock(&direct->lock);
-    for (unsigned i = 0; i < VIA_DIRECT_TOKENS_MAX; i++) {
-        struct via_direct_token *entry = &direct->tokens[i];
-        if (entry->until_ns >= now_ns && is_same_token(entry->token, token) &&
-            is_wanted(direct, entry->peer)) {
-            *ret_peer = entry->peer;
-            atomic_fetch_add_explicit(&direct->neighbours[host_of(entry->peer)].conns, 1,
-                                      memory_order_relaxed);
-            *entry = (struct via_direct_token){.until_ns = 0};
+    for (uint16_t id = 0; id < host->config.hosts_max && !admitted; id++) {
+        const struct via_direct_neighbour *neighbour = &direct->neighbours[id];
+        struct via_direct_slot *slot = find_slot(neighbour, token);
+        if (slot != NULL && slot->state == VIA_DIRECT_OFFERED && slot->at_ns >= now_ns &&
+            slot->era == neighbour->era) {
+            slot->state = VIA_DIRECT_OPEN;
+            *ret_peer = make_peer(id, (unsigned)(slot - neighbour->slots));
+            atomic_fetch_add_explicit(&direct->conns_count, 1, memory_order_relaxed);
             admitted = true;
-            break;
         }
     }
     pthread_mutex_unlock(&direct->lock);
     return admitted;
 }
 
-static void left(void *ctx, uint32_t peer)
+static void left(void *ctx, uint32_t peer, uint64_t position, int refusal)
 {
     const struct via_direct_listener *listener = ctx;
     struct via_host_direct *direct = &listener->host->direct;
-    atomic_fetch_sub_explicit(&direct->neighbours[host_of(peer)].conns, 1, memory_order_relaxed);
+    pthread_mutex_lock(&direct->lock);
+    struct via_direct_slot *slot = slot_of(direct, peer);
+    slot->state = VIA_DIRECT_ENDED;
+    slot->at_ns = via_host_now_ns();
+    slot->position = position;
+    slot->refusal = refusal;
+    pthread_mutex_unlock(&direct->lock);
+    atomic_fetch_sub_explicit(&direct->conns_count, 1, memory_order_relaxed);
 }
 
-static bool is_unwanted(void *ctx, uint32_t peer)
+static bool is_unwanted(void *ctx, uint32_t peer, uint64_t idle_ns)
 {
     const struct via_direct_listener *listener = ctx;
-    return !is_wanted(&listener->host->direct, peer);
+    struct via_host_direct *direct = &listener->host->direct;
+    pthread_mutex_lock(&direct->lock);
+    struct via_direct_slot *slot = slot_of(direct, peer);
+    bool unwanted = slot->era != direct->neighbours[host_of(peer)].era || slot->unwanted ||
+                    (slot->idle && idle_ns >= IDLE_NS);
+    slot->idle = false;
+    pthread_mutex_unlock(&direct->lock);
+    return unwanted;
 }
 
 static void turn(void *ctx, bool begins)
@@ -187,6 +216,9 @@ void via_host_direct_close(struct via_host *host)
         via_client_serve_close(direct->listeners[i].serve, true);
     }
     direct->listeners_count = 0;
+    for (unsigned i = 0; i < VIA_HOSTS_MAX; i++) {
+        free(direct->neighbours[i].slots);
+    }
     pthread_mutex_destroy(&direct->lock);
 }
 
@@ -207,11 +239,7 @@ bool via_host_direct_is_synced(const struct via_host *host, uint64_t target)
 
 unsigned via_host_direct_conns(const struct via_host *host)
 {
-    unsigned count = 0;
-    for (unsigned i = 0; i < host->config.hosts_max; i++) {
-        count += atomic_load_explicit(&host->direct.neighbours[i].conns, memory_order_relaxed);
-    }
-    return count;
+    return atomic_load_explicit(&host->direct.conns_count, memory_order_relaxed);
 }
 
 /* --- links ------------------------------------------------------------------------------------ */
@@ -240,13 +268,21 @@ static bool is_entitled(const struct via_host *host, uint16_t id)
     return false;
 }
 
-/* Ends what the host has, and takes back its tokens. */
-static void end_era(struct via_host *host, uint16_t id)
+/* Has the threads end what is not wanted any more. */
+static void review(struct via_host *host)
 {
-    atomic_fetch_add_explicit(&host->direct.neighbours[id].era, 1, memory_order_relaxed);
     for (unsigned i = 0; i < host->direct.listeners_count; i++) {
         via_client_serve_review(host->direct.listeners[i].serve);
     }
+}
+
+/* Ends what the host has, and takes back its tokens. */
+static void end_era(struct via_host *host, uint16_t id)
+{
+    pthread_mutex_lock(&host->direct.lock);
+    host->direct.neighbours[id].era++;
+    pthread_mutex_unlock(&host->direct.lock);
+    review(host);
 }
 
 void via_host_direct_changed(struct via_host *host)
@@ -264,40 +300,78 @@ void via_host_direct_changed(struct via_host *host)
 
 /* --- cards ------------------------------------------------------------------------------------ */
 
-/* -EBUSY: the neighbour has as many connections as it may have. */
-static int add_token(struct via_host *host, uint16_t id, uint8_t *ret_token)
+static bool is_taken(const struct via_direct_slot *slot, uint64_t now_ns)
+{
+    return slot->state == VIA_DIRECT_OPEN ||
+           (slot->state == VIA_DIRECT_OFFERED && slot->at_ns > now_ns);
+}
+
+/* [lock] The slot for a new connection of this user: a free one, else the one that ended first, so
+ * that positions stay for long. NULL: the user has its share. A user takes another connection only
+ * while more are free than it has. */
+static struct via_direct_slot *choose_slot(const struct via_direct_neighbour *neighbour,
+                                           uint32_t uid, uint64_t now_ns)
+{
+    struct via_direct_slot *chosen = NULL;
+    unsigned own = 0, free_count = 0;
+    for (unsigned i = 0; i < VIA_DIRECT_CONNS_OF_HOST_MAX; i++) {
+        struct via_direct_slot *slot = &neighbour->slots[i];
+        if (is_taken(slot, now_ns)) {
+            own += slot->uid == uid ? 1 : 0;
+            continue;
+        }
+        free_count++;
+        if (chosen == NULL || slot->state == VIA_DIRECT_FREE || slot->at_ns < chosen->at_ns) {
+            chosen = chosen == NULL || chosen->state != VIA_DIRECT_FREE ? slot : chosen;
+        }
+    }
+    return free_count > own ? chosen : NULL;
+}
+
+/* [lock] The user has its share, or none is left: what is idle and not needed goes. */
+static void mark_idle(const struct via_direct_neighbour *neighbour)
+{
+    for (unsigned i = 0; i < VIA_DIRECT_CONNS_OF_HOST_MAX; i++) {
+        struct via_direct_slot *slot = &neighbour->slots[i];
+        slot->idle = slot->state == VIA_DIRECT_OPEN && slot->keeps;
+    }
+}
+
+/* -EBUSY: the user, or the neighbour, has as many connections as it may have. */
+static int add_token(struct via_host *host, uint16_t id, uint32_t whose, uint8_t *ret_token)
 {
     struct via_host_direct *direct = &host->direct;
     struct via_direct_neighbour *neighbour = &direct->neighbours[id];
-    struct via_direct_token token = {.until_ns = host->now_ns + TOKEN_NS};
-    if (getrandom(token.token, sizeof(token.token), 0) != (ssize_t)sizeof(token.token)) {
+    struct via_direct_slot made = {.uid = whose & VIA_DIRECT_UID_MASK,
+                                   .keeps = (whose & VIA_DIRECT_KEEPS) != 0,
+                                   .state = VIA_DIRECT_OFFERED,
+                                   .at_ns = host->now_ns + TOKEN_NS};
+    if (getrandom(made.token, sizeof(made.token), 0) != (ssize_t)sizeof(made.token)) {
         return -EIO;
     }
-    token.peer = make_peer(id, atomic_load_explicit(&neighbour->era, memory_order_relaxed));
+    memcpy(ret_token, made.token, sizeof(made.token));
     pthread_mutex_lock(&direct->lock);
-    struct via_direct_token *oldest = &direct->tokens[0], *own = NULL;
-    unsigned open = atomic_load_explicit(&neighbour->conns, memory_order_relaxed);
-    for (unsigned i = 0; i < VIA_DIRECT_TOKENS_MAX; i++) {
-        struct via_direct_token *entry = &direct->tokens[i];
-        if (entry->until_ns > host->now_ns && host_of(entry->peer) == id) {
-            open++;
-            own = own == NULL || entry->until_ns < own->until_ns ? entry : own;
-        }
-        oldest = entry->until_ns < oldest->until_ns ? entry : oldest;
+    if (neighbour->slots == NULL) {
+        neighbour->slots = calloc(VIA_DIRECT_CONNS_OF_HOST_MAX, sizeof(*neighbour->slots));
     }
-    if (oldest->until_ns > host->now_ns && own != NULL) {
-        oldest = own; /* none is free: a host that asks on and on takes none of others */
-    }
-    bool full = open >= VIA_DIRECT_CONNS_OF_HOST_MAX;
-    if (!full) {
-        *oldest = token;
+    int rc = neighbour->slots == NULL ? -ENOMEM : 0;
+    struct via_direct_slot *slot = rc == 0 ? choose_slot(neighbour, made.uid, host->now_ns) : NULL;
+    if (slot != NULL) {
+        made.era = neighbour->era;
+        *slot = made;
+    } else if (rc == 0) {
+        mark_idle(neighbour);
+        rc = -EBUSY;
     }
     pthread_mutex_unlock(&direct->lock);
-    memcpy(ret_token, token.token, sizeof(token.token));
-    return full ? -EBUSY : 0;
+    if (rc == -EBUSY) {
+        review(host);
+    }
+    return rc;
 }
 
-static int make_card(struct via_host *host, uint16_t source, struct via_tcp_card *ret_card)
+static int make_card(struct via_host *host, uint16_t source, uint32_t whose,
+                     struct via_tcp_card *ret_card)
 {
     char local[sizeof(((struct via_direct_listener *)NULL)->address)], peer[sizeof(local)];
     struct via_direct_listener *listener = NULL;
@@ -316,7 +390,32 @@ static int make_card(struct via_host *host, uint16_t source, struct via_tcp_card
     }
     neighbour->session = session;
     *ret_card = *via_client_serve_card(listener->serve);
-    return add_token(host, source, ret_card->token);
+    return add_token(host, source, whose, ret_card->token);
+}
+
+/* -EAGAIN: the thread has yet to end the connection. -ENOENT: another one has its slot. */
+static int find_position(struct via_host *host, uint16_t source, const uint8_t *token,
+                         struct via_direct_message *ret_message)
+{
+    struct via_host_direct *direct = &host->direct;
+    int rc = -ENOENT;
+    pthread_mutex_lock(&direct->lock);
+    struct via_direct_slot *slot = find_slot(&direct->neighbours[source], token);
+    if (slot != NULL && slot->state == VIA_DIRECT_OPEN) {
+        slot->unwanted = true;
+        rc = -EAGAIN;
+    } else if (slot != NULL) {
+        /* One that was offered gets no connection any more. */
+        slot->state = VIA_DIRECT_ENDED;
+        ret_message->end.position = slot->position;
+        ret_message->end.refusal = slot->refusal;
+        rc = 0;
+    }
+    pthread_mutex_unlock(&direct->lock);
+    if (rc == -EAGAIN) {
+        review(host);
+    }
+    return rc;
 }
 
 static bool answer(struct via_host *host, uint16_t source, const struct via_direct_message *ask)
@@ -326,9 +425,15 @@ static bool answer(struct via_host *host, uint16_t source, const struct via_dire
     if (room <= 0) {
         return room < 0;
     }
-    message.status = make_card(host, source, &message.card);
-    if (message.status != 0) {
-        memset(&message.card, 0, sizeof(message.card));
+    if (ask->type == VIA_DIRECT_ASK_POSITION) {
+        message.type = VIA_DIRECT_POSITION;
+        message.status = find_position(host, source, ask->card.token, &message);
+    } else {
+        message.status = make_card(host, source, ask->whose, &message.card);
+        message.whose = VIA_DIRECT_KEEPS;
+        if (message.status != 0) {
+            memset(&message.card, 0, sizeof(message.card));
+        }
     }
     return via_host_message_send(host, &via_host_direct_service, VIA_HOST_MESSAGE_ANSWERS, source,
                                  &message, sizeof(message)) == 0;
@@ -336,7 +441,7 @@ static bool answer(struct via_host *host, uint16_t source, const struct via_dire
 
 /* For the process that waits: the card, and the address of the host as this one has it. */
 static void finish(struct via_host *host, uint16_t source, uint32_t id, int status,
-                   const struct via_tcp_card *card)
+                   const struct via_direct_message *message)
 {
     struct via_attach_answer content = {.type = VIA_ATTACH_DIRECT, .status = status};
     struct via_attach_direct direct = {0};
@@ -345,11 +450,26 @@ static void finish(struct via_host *host, uint16_t source, uint32_t id, int stat
                                              sizeof(direct.where.local));
     }
     if (content.status == 0) {
-        direct.card = *card;
+        direct.card = message->card;
+        direct.keeps = (message->whose & VIA_DIRECT_KEEPS) != 0;
         content.value_bytes = sizeof(direct);
         memcpy(content.value, &direct, sizeof(direct));
     } else {
         content.status = content.status == -EBUSY ? -EBUSY : -EXDEV;
+    }
+    via_attach_server_answered(host, id, source, &content, NULL, 0);
+}
+
+static void finish_position(struct via_host *host, uint16_t source, uint32_t id, int status,
+                            const struct via_direct_message *message)
+{
+    struct via_attach_answer content = {.type = VIA_ATTACH_DIRECT, .status = status};
+    struct via_attach_position position = {0};
+    if (status == 0) {
+        position = (struct via_attach_position){.position = message->end.position,
+                                                .refusal = message->end.refusal};
+        content.value_bytes = sizeof(position);
+        memcpy(content.value, &position, sizeof(position));
     }
     via_attach_server_answered(host, id, source, &content, NULL, 0);
 }
@@ -360,9 +480,13 @@ static bool arrived(struct via_host *host, uint16_t source, const void *data, ui
     (void)bytes; /* bytes_min and bytes_max are its size */
     switch (message->type) {
     case VIA_DIRECT_ASK:
+    case VIA_DIRECT_ASK_POSITION:
         return answer(host, source, message);
     case VIA_DIRECT_ANSWER:
-        finish(host, source, message->id, message->status, &message->card);
+        finish(host, source, message->id, message->status, message);
+        return true;
+    case VIA_DIRECT_POSITION:
+        finish_position(host, source, message->id, message->status, message);
         return true;
     default:
         return true;
@@ -375,6 +499,8 @@ static void ended(struct via_host *host, uint16_t destination, const void *data,
     const struct via_direct_message *message = data;
     if (status != 0 && message->type == VIA_DIRECT_ASK) {
         finish(host, destination, message->id, status, NULL);
+    } else if (status != 0 && message->type == VIA_DIRECT_ASK_POSITION) {
+        finish_position(host, destination, message->id, status, NULL);
     }
 }
 
@@ -388,21 +514,38 @@ const struct via_host_service via_host_direct_service = {
 
 /* --- this host's processes -------------------------------------------------------------------- */
 
+/* A process asks for the position of a connection that it had, by its token. */
+static bool asks_position(const struct via_attach_request *request)
+{
+    return request->key_bytes == VIA_TCP_TOKEN_BYTES;
+}
+
 int via_host_direct_request(struct via_process *process, const struct via_attach_request *request)
 {
     struct via_host *host = process->host;
     char local[64], peer[64];
-    if (request->host >= host->config.hosts_max || request->host == host->config.host ||
-        is_switched_off() ||
-        via_host_cables_tcp(host, request->host, local, peer, sizeof(local)) != 0) {
+    if (request->host >= host->config.hosts_max || request->host == host->config.host) {
+        return -EXDEV;
+    }
+    if (!asks_position(request) &&
+        (is_switched_off() ||
+         via_host_cables_tcp(host, request->host, local, peer, sizeof(local)) != 0)) {
         return -EXDEV;
     }
     return via_attach_server_ask(process, request, ASK_NS);
 }
 
-int via_host_direct_ask(struct via_host *host, const struct via_attach_pending *pending)
+int via_host_direct_ask(struct via_host *host, const struct via_attach_pending *pending,
+                        const struct via_attach_request *request)
 {
     struct via_direct_message message = {.type = VIA_DIRECT_ASK, .id = pending->id};
+    if (asks_position(request)) {
+        message.type = VIA_DIRECT_ASK_POSITION;
+        memcpy(message.card.token, request->key, sizeof(message.card.token));
+    } else {
+        message.whose = ((uint32_t)pending->tenant->uid & VIA_DIRECT_UID_MASK) |
+                        ((request->access & VIA_ATTACH_KEEPS) != 0 ? VIA_DIRECT_KEEPS : 0);
+    }
     return via_host_message_send(host, &via_host_direct_service, VIA_HOST_MESSAGE_ASKS,
                                  pending->peer, &message, sizeof(message));
 }

@@ -14,6 +14,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "host/client.h"
 #include "shmem/data.h"
 #include "shmem/grow.h"
 #include "shmem/pmi.h"
@@ -407,6 +408,7 @@ int via_world_attach(struct via_error *err)
     if (result < 0)
         return via_error_set(err, result, "host %u: attaching: %s", via_world.me->host,
                              via_error_text());
+    via_client_auto_off(via_world.attach); /* PEs have connections of their own */
     via_wait_poll_host = poll_host;
     offer_tcp();
     result = via_world_offer(VIA_REGION_HEAP, via_world.me->heap_fd,

@@ -81,14 +81,16 @@ static bool host_admit(void *ctx, const uint8_t *token, uint32_t *ret_peer)
     return true;
 }
 
-static void host_left(void *ctx, uint32_t peer)
+static void host_left(void *ctx, uint32_t peer, uint64_t position, int refusal)
 {
+    (void)position, (void)refusal;
     (void)ctx;
     require(peer == HOST_PEER && host_conns-- > 0);
 }
 
-static bool host_is_unwanted(void *ctx, uint32_t peer)
+static bool host_is_unwanted(void *ctx, uint32_t peer, uint64_t idle_ns)
 {
+    (void)idle_ns;
     (void)ctx;
     require(peer == HOST_PEER);
     return false;

@@ -33,7 +33,7 @@ ALLOWED = {
     "src/metrics": BASE + ["metrics/"],
     "src/daemon": CORE + ["host/", "metrics/", "daemon/"] + PUBLIC,
     "src/cli": BASE + ["card/", "host/control", "host/tuning.h", "cli/", "metrics/", "model/", "port/driver.h", "port/ivshmem/server.h", "progress/", "tune/", "vfio/"] + PUBLIC,
-    "sim": CORE + ["sim/", "sockets/stream/", "shmem/", "host/client.h", "host/host_spin.h", "host/host_wait.h", "host/host_private.h", "host/attach_wire.h", "port/driver.h", "port/ofi/", "port/pex/", "vfio/plx_dma.h", "progress/",
+    "sim": CORE + ["sim/", "sockets/stream/", "shmem/", "host/client.h", "host/client_auto.h", "host/host_spin.h", "host/host_wait.h", "host/host_private.h", "host/attach_wire.h", "port/driver.h", "port/ofi/", "port/pex/", "vfio/plx_dma.h", "progress/",
             "model/pex/pex.h"] + PUBLIC,
     "examples": PUBLIC,
 }

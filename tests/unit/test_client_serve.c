@@ -37,6 +37,9 @@ struct host {
     _Atomic bool tokens[PEERS]; /* good: 16 times the peer's number + 1 */
     _Atomic unsigned conns[PEERS];
     _Atomic bool unwanted[PEERS];
+    /* Of the connection that ended last; and how idle the one was that was last asked for. */
+    _Atomic uint64_t position, idle_ns;
+    _Atomic int refusal;
     _Atomic unsigned access; /* that the owner allows */
     _Atomic bool inside, broken;
     unsigned char *memory;
@@ -74,15 +77,18 @@ static bool admit(void *ctx, const uint8_t *token, uint32_t *ret_peer)
     return true;
 }
 
-static void left(void *ctx, uint32_t peer)
+static void left(void *ctx, uint32_t peer, uint64_t position, int refusal)
 {
     struct host *host = ctx;
+    atomic_store(&host->position, position);
+    atomic_store(&host->refusal, refusal);
     atomic_fetch_sub(&host->conns[peer], 1);
 }
 
-static bool is_unwanted(void *ctx, uint32_t peer)
+static bool is_unwanted(void *ctx, uint32_t peer, uint64_t idle_ns)
 {
     struct host *host = ctx;
+    atomic_store(&host->idle_ns, idle_ns);
     return atomic_load(&host->unwanted[peer]);
 }
 
@@ -272,6 +278,71 @@ static void unwanted_peers_are_ended_and_others_are_not(void **state)
     }
 }
 
+static void wait_for_end(struct host *host, unsigned peer)
+{
+    for (unsigned i = 0; i < 20000 && host->conns[peer] != 0; i++) {
+        usleep(1000);
+    }
+    assert_int_equal(host->conns[peer], 0);
+}
+
+/* What was applied is counted to the byte: frames carry the rest of it. */
+static void the_position_is_what_was_applied(void **state)
+{
+    struct host *host = *state;
+    static unsigned char data[4u << 20];
+    const uint64_t one = sizeof(struct via_tcp_request) + 8;
+    memset(data, 0x5a, sizeof(data));
+    for (unsigned i = 0; i < 3; i++) {
+        int fd = call_admitted(host, 0);
+        assert_int_equal(put_word(fd, HANDLE, 0, 1), 0);
+        uint64_t position = one + sizeof(struct via_tcp_request);
+        memset(host->memory, 0, BYTES);
+        /* All of a put; the head of one and a part of its payload: short, long, none. */
+        size_t bytes = (size_t[]){100, sizeof(data), 8}[i], sent = (size_t[]){50, 3u << 20, 0}[i];
+        ask(fd, VIA_TCP_PUT, HANDLE, 16, 8);
+        say(fd, data, 8);
+        ask(fd, VIA_TCP_PUT, HANDLE, 4096, bytes);
+        say(fd, data, sent);
+        shutdown(fd, SHUT_WR);
+        wait_for_end(host, 0);
+        position += one + sizeof(struct via_tcp_request);
+        uint64_t applied = host->position - position;
+        assert_in_range(applied, 0, sent);
+        if (bytes == sizeof(data)) {
+            assert_in_range(applied, sent - 7, sent); /* whole words */
+        } else {
+            assert_int_equal(applied, 0); /* a short put is applied whole */
+        }
+        assert_memory_equal(host->memory + 4096, data, applied);
+        assert_true(host->memory[4096 + applied] == 0);
+        assert_int_equal(host->refusal, 0);
+        close(fd);
+    }
+    /* A refusal that no answer has reported comes with it. */
+    int fd = call_admitted(host, 0);
+    ask(fd, VIA_TCP_PUT, HANDLE + 1, 0, 8);
+    say(fd, data, 8);
+    shutdown(fd, SHUT_WR);
+    wait_for_end(host, 0);
+    assert_int_equal(host->position, one);
+    assert_int_equal(host->refusal, -EACCES);
+    close(fd);
+}
+
+static void it_is_known_how_idle_a_connection_is(void **state)
+{
+    struct host *host = *state;
+    int fd = call_admitted(host, 0);
+    usleep(200000);
+    via_client_serve_review(host->serve);
+    for (unsigned i = 0; i < 20000 && host->idle_ns == 0; i++) {
+        usleep(1000);
+    }
+    assert_in_range(host->idle_ns, 100 * VIA_MSEC_NS, 20 * VIA_SEC_NS);
+    close(fd);
+}
+
 /* One peer gets far more than its socket takes, again and again. */
 static void a_peer_that_gets_much_holds_up_no_other(void **state)
 {
@@ -349,6 +420,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         WITH_HOST(a_token_is_good_once),
         WITH_HOST(accesses_that_are_not_allowed),
+        WITH_HOST(the_position_is_what_was_applied),
+        WITH_HOST(it_is_known_how_idle_a_connection_is),
         WITH_HOST(unwanted_peers_are_ended_and_others_are_not),
         WITH_HOST(a_peer_that_gets_much_holds_up_no_other),
         WITH_HOST(gets_of_a_turn_are_bounded),

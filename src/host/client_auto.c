@@ -1,0 +1,546 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#include "host/client_auto.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "host/client_kept.h"
+#include "host/client_sys.h"
+#include "host/client_tcp.h"
+
+/* So many puts in a row, or bytes of them, before a connection is opened, and before it is used
+ * again when something else went to the host. */
+#define PLAIN_PUTS_MIN 64u
+#define PLAIN_BYTES_MIN (1u << 20)
+/* A put waits so long for earlier frames before it uses the connection. */
+#define DRAIN_NS_MAX (10 * VIA_MSEC_NS)
+/* Until the next attempt. */
+#define AGAIN_NS VIA_SEC_NS
+#define ASK_AGAIN_NS VIA_MSEC_NS
+#define TEND_NS (50 * VIA_MSEC_NS)
+
+struct via_client_auto_host {
+    struct via_client_tcp *_Atomic tcp; /* constant once set; it is used again when it is over */
+    _Atomic uint32_t plain_puts;
+    _Atomic uint64_t plain_bytes;
+    _Atomic uint64_t refused_way; /* the state of the way in which there can be none */
+    _Atomic uint64_t again_ns;
+    _Atomic bool off;
+};
+
+struct via_client_auto {
+    /* One thread opens at a time, and sets opening to false as its last deed. */
+    _Atomic bool opening;
+    bool started;
+    pthread_t thread;
+    struct via_attach *attach;
+    uint16_t host; /* which it opens */
+    uint64_t way;
+    _Atomic uint64_t tended_ns;
+    _Atomic bool dozes; /* the library's thread sleeps until it is poked */
+    struct via_client_auto_host hosts[];
+};
+
+static struct via_client_auto *autos_of(const struct via_attach *attach)
+{
+    /* Pairs with the release in make_autos(). */
+    return atomic_load_explicit(&attach->autos, memory_order_acquire);
+}
+
+static struct via_client_auto *make_autos(struct via_attach *attach)
+{
+    struct via_client_auto *expected = NULL;
+    struct via_client_auto *made =
+        calloc(1, sizeof(*made) + attach->hosts_max * sizeof(made->hosts[0]));
+    if (made == NULL) {
+        return NULL;
+    }
+    made->attach = attach;
+    if (!atomic_compare_exchange_strong_explicit(&attach->autos, &expected, made,
+                                                 memory_order_release, memory_order_acquire)) {
+        free(made);
+        return expected;
+    }
+    return made;
+}
+
+static struct via_client_tcp *tcp_of(const struct via_client_auto_host *host)
+{
+    return atomic_load_explicit(&host->tcp, memory_order_acquire);
+}
+
+/* Pairs with the release in via_kept_pop(): at 0 all has been applied, or goes by frames. */
+static bool has_kept(const struct via_client_tcp *tcp)
+{
+    return atomic_load_explicit(&tcp->kept->count, memory_order_acquire) != 0;
+}
+
+/* --- the end of a connection ------------------------------------------------------------------ */
+
+static void nap(void)
+{
+    struct timespec time = {.tv_nsec = ASK_AGAIN_NS};
+    (void)!syscall(SYS_ppoll, NULL, 0, &time, NULL, 8);
+}
+
+/* The attachment is being closed, and has waited long enough. */
+static bool is_time_over(const struct via_attach *attach, uint64_t now_ns)
+{
+    uint64_t deadline_ns = atomic_load_explicit(&attach->leave_deadline_ns, memory_order_relaxed);
+    return deadline_ns != 0 && now_ns > deadline_ns;
+}
+
+/* [tcp->lock] How much the host has applied, as soon as it answers. */
+static int find_position(struct via_client_tcp *tcp, struct via_attach_position *ret_position)
+{
+    struct via_attach *attach = tcp->attach;
+    uint64_t begin_ns = via_client_now_ns();
+    for (;;) {
+        int rc = via_client_tcp_ask_position(tcp, ret_position);
+        if (rc == 0 || rc == -ENOENT || rc == -ENOTCONN) {
+            return rc;
+        }
+        uint64_t now_ns = via_client_now_ns();
+        if (now_ns - begin_ns > attach->tcp_lost_ns_max || is_time_over(attach, now_ns)) {
+            return -EHOSTUNREACH;
+        }
+        nap();
+    }
+}
+
+/* What was put is lost, for the host is: as it is with frames. */
+static void fail_kept(struct via_client_tcp *tcp, int status)
+{
+    struct via_attach *attach = tcp->attach;
+    struct via_kept_put put;
+    via_client_lock(attach);
+    while (via_kept_first(tcp->kept, 0, &put)) {
+        via_client_remote_fail(put.remote, status);
+        via_kept_pop(tcp->kept);
+    }
+    if (attach->async_status == 0) {
+        attach->async_status = status;
+        attach->async_host = tcp->host;
+    }
+    via_client_unlock(attach);
+}
+
+/* [tcp->lock] The connection is not used any more: frames carry what the host has not applied. */
+static int recover(struct via_client_tcp *tcp)
+{
+    struct via_attach *attach = tcp->attach;
+    struct via_attach_position end = {0};
+    struct via_kept_put put;
+    via_client_tcp_end(tcp, -ENOLINK);
+    if (!has_kept(tcp)) {
+        return 0;
+    }
+    /* Before and after: a quiet that has not waited for these frames waits once more. */
+    atomic_fetch_add_explicit(&attach->recoveries, 1, memory_order_release);
+    int rc = find_position(tcp, &end);
+    if (rc != 0) {
+        fail_kept(tcp, rc == -ENOENT ? -ECONNRESET : rc);
+        rc = rc == -ENOTCONN ? rc : 0; /* a later put or quiet reports it */
+    }
+    while (via_kept_first(tcp->kept, end.position, &put)) {
+        if (rc == 0 && put.bytes != 0) {
+            rc = via_client_put_by_frames(put.remote, put.off, put.data, put.bytes, 0);
+        }
+        via_kept_pop(tcp->kept);
+    }
+    if (end.refusal != 0) {
+        atomic_store_explicit(&tcp->refused, end.refusal, memory_order_relaxed);
+    }
+    atomic_fetch_add_explicit(&attach->recoveries, 1, memory_order_release);
+    return rc;
+}
+
+/* Only the host knows what it has applied, and no way leads there now. */
+static bool is_cut_off(const struct via_client_tcp *tcp)
+{
+    return !via_status_is_reachable(via_client_status(tcp->attach, tcp->host));
+}
+
+static bool is_usable(const struct via_client_tcp *tcp)
+{
+    return !via_client_tcp_is_over(tcp) && via_client_tcp_has_way(tcp);
+}
+
+/* [tcp->lock] After an attempt to use the connection. -ECONNRESET: another thread has found its
+ * end, and frames carry what was kept. */
+static int settle(struct via_client_tcp *tcp, int rc)
+{
+    if (!is_usable(tcp)) {
+        return recover(tcp);
+    }
+    if (rc != 0 && rc != -ECONNRESET) {
+        atomic_store_explicit(&tcp->refused, rc, memory_order_relaxed); /* the next quiet tells */
+    }
+    return 0;
+}
+
+int via_client_auto_quiet(struct via_client_tcp *tcp, bool reports)
+{
+    int rc = 0;
+    if (has_kept(tcp)) {
+        pthread_mutex_lock(&tcp->lock);
+        rc = settle(tcp, has_kept(tcp) && is_usable(tcp) ? via_client_tcp_fence(tcp) : 0);
+        pthread_mutex_unlock(&tcp->lock);
+    }
+    if (rc != 0 || !reports) {
+        return rc;
+    }
+    int refusal = atomic_exchange_explicit(&tcp->refused, 0, memory_order_relaxed);
+    return refusal == 0
+               ? 0
+               : via_client_error(refusal, "host %u, segment: a put since the last quiet: %s",
+                                  tcp->host, strerror(-refusal));
+}
+
+int via_client_auto_leave_slow(struct via_attach *attach, unsigned host)
+{
+    struct via_client_auto_host *entry = &autos_of(attach)->hosts[host];
+    struct via_client_tcp *tcp = tcp_of(entry);
+    atomic_store_explicit(&entry->plain_puts, 0, memory_order_relaxed);
+    atomic_store_explicit(&entry->plain_bytes, 0, memory_order_relaxed);
+    return tcp == NULL || !has_kept(tcp) ? 0 : via_client_auto_quiet(tcp, false);
+}
+
+/* --- opening ---------------------------------------------------------------------------------- */
+
+static void *run(void *argument)
+{
+    struct via_client_auto *autos = argument;
+    struct via_client_auto_host *entry = &autos->hosts[autos->host];
+    struct via_client_tcp *tcp = tcp_of(entry);
+    int rc = via_client_tcp_dial_kept(autos->attach, autos->host, autos->way, &tcp);
+    if (rc == 0) {
+        atomic_store_explicit(&entry->tcp, tcp, memory_order_release);
+    } else if (rc == -EXDEV || rc == -EHOSTDOWN || rc == -ENOSPC) {
+        atomic_store_explicit(&entry->refused_way, autos->way, memory_order_relaxed);
+    }
+    atomic_store_explicit(&entry->again_ns, via_client_now_ns() + AGAIN_NS, memory_order_relaxed);
+    /* Pairs with the acquire in open_soon(). */
+    atomic_store_explicit(&autos->opening, false, memory_order_release);
+    return NULL;
+}
+
+static bool start(struct via_client_auto *autos)
+{
+    sigset_t all, old;
+    if (autos->started) {
+        pthread_join(autos->thread, NULL); /* it has done its work */
+    }
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    autos->started = pthread_create(&autos->thread, NULL, run, autos) == 0;
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    return autos->started;
+}
+
+/* Does not wait. */
+static void open_soon(struct via_client_auto *autos, uint16_t host)
+{
+    struct via_client_auto_host *entry = &autos->hosts[host];
+    uint64_t way = via_client_tcp_way_to(autos->attach, host);
+    bool opening = false;
+    if (way == 0 || way == atomic_load_explicit(&entry->refused_way, memory_order_relaxed) ||
+        via_client_now_ns() < atomic_load_explicit(&entry->again_ns, memory_order_relaxed) ||
+        !atomic_compare_exchange_strong_explicit(&autos->opening, &opening, true,
+                                                 memory_order_acquire, memory_order_relaxed)) {
+        return;
+    }
+    autos->host = host;
+    autos->way = way;
+    if (atomic_load_explicit(&autos->attach->closing, memory_order_relaxed) || !start(autos)) {
+        atomic_store_explicit(&autos->opening, false, memory_order_release);
+    }
+}
+
+/* --- puts ------------------------------------------------------------------------------------- */
+
+/* Were there enough before this one? */
+static bool count_plain(struct via_client_auto_host *entry, size_t bytes)
+{
+    if (atomic_load_explicit(&entry->plain_puts, memory_order_relaxed) >= PLAIN_PUTS_MIN ||
+        atomic_load_explicit(&entry->plain_bytes, memory_order_relaxed) >= PLAIN_BYTES_MIN) {
+        return true;
+    }
+    atomic_fetch_add_explicit(&entry->plain_puts, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&entry->plain_bytes, bytes, memory_order_relaxed);
+    return false;
+}
+
+static bool has_frames(const struct via_remote *remote)
+{
+    /* Pairs with the releases where it is counted: what went by frames has arrived at 0. */
+    return atomic_load_explicit(&remote->attach->host_pending[remote->host],
+                                memory_order_acquire) != 0;
+}
+
+static bool are_frames_over(struct via_attach *attach, void *ctx)
+{
+    (void)attach;
+    return !has_frames(ctx);
+}
+
+/* False: they take long. */
+static bool drain_frames(struct via_remote *remote)
+{
+    return !has_frames(remote) ||
+           via_client_wait_remote(remote, are_frames_over, via_client_now_ns() + DRAIN_NS_MAX) == 0;
+}
+
+/* The library's thread ends what is left if no thread of the program calls. */
+static void wake_tender(const struct via_attach *attach)
+{
+    struct via_client_auto *autos = autos_of(attach);
+    /* Store what is kept, then load dozes; via_client_auto_tend() does it the other way round. */
+    atomic_thread_fence(memory_order_seq_cst);
+    if (atomic_load_explicit(&autos->dozes, memory_order_relaxed) &&
+        atomic_exchange_explicit(&autos->dozes, false, memory_order_relaxed)) {
+        via_client_serve_poke(attach->serve);
+    }
+}
+
+/* [tcp->lock] No way leads to the host, and what was put before has to arrive first: it is kept, as
+ * the way by frames keeps it. False: it is not. */
+static bool keep_only(struct via_client_tcp *tcp, struct via_remote *remote, uint64_t off,
+                      const unsigned char *src, size_t bytes)
+{
+    via_client_tcp_end(tcp, -ENOLINK);
+    if (!has_kept(tcp) || !is_cut_off(tcp) || bytes > VIA_KEPT_COPY_BYTES_MAX ||
+        !via_kept_has_room(tcp->kept, bytes)) {
+        return false;
+    }
+    via_kept_add(tcp->kept, remote, UINT64_MAX, off, src, bytes);
+    return true;
+}
+
+/* 0: it is done. 1: frames have to carry it. */
+static int put_piece(struct via_client_tcp *tcp, struct via_remote *remote, uint64_t off,
+                     const unsigned char *src, size_t bytes)
+{
+    bool kept = false;
+    pthread_mutex_lock(&tcp->lock);
+    int rc = 0;
+    if (is_usable(tcp) && !has_frames(remote)) {
+        rc = via_client_tcp_put_kept(tcp, remote, off, src, bytes, &kept);
+    } else if (!is_usable(tcp)) {
+        kept = keep_only(tcp, remote, off, src, bytes);
+    }
+    rc = is_usable(tcp) || !kept || !is_cut_off(tcp) || bytes > VIA_KEPT_COPY_BYTES_MAX
+             ? settle(tcp, rc)
+             : 0;
+    pthread_mutex_unlock(&tcp->lock);
+    wake_tender(remote->attach);
+    return rc != 0 ? rc : kept ? 0 : 1;
+}
+
+static int put_whole(struct via_client_tcp *tcp, struct via_remote *remote, uint64_t off,
+                     const unsigned char *src, size_t bytes)
+{
+    int rc = put_piece(tcp, remote, off, src, bytes);
+    if (rc == 1) {
+        rc = via_client_auto_leave(remote->attach, remote->host);
+        rc = rc == 0 ? via_client_put_by_frames(remote, off, src, bytes, 0) : rc;
+    }
+    return rc;
+}
+
+/* The last aligned 8 bytes as a put of their own, behind the others: it is stored whole. */
+static int put_last_word(struct via_client_tcp *tcp, struct via_remote *remote, uint64_t off,
+                         const unsigned char *src, size_t bytes)
+{
+    size_t end = (size_t)(via_align_down(off + bytes, 8) - off);
+    if (bytes <= 8 || end < 8 || end > bytes) {
+        return put_whole(tcp, remote, off, src, bytes);
+    }
+    int rc = end == 8 ? 0 : put_whole(tcp, remote, off, src, end - 8);
+    if (rc == 0 && end != bytes) {
+        rc = put_whole(tcp, remote, off + end, src + end, bytes - end);
+    }
+    return rc == 0 ? put_whole(tcp, remote, off + end - 8, src + end - 8, 8) : rc;
+}
+
+int via_client_auto_put(struct via_remote *remote, uint64_t off, const void *src, size_t bytes,
+                        unsigned flags, bool *ret_end)
+{
+    struct via_attach *attach = remote->attach;
+    struct via_client_auto *autos = autos_of(attach);
+    *ret_end = false;
+    if (autos == NULL) {
+        bool wants = !atomic_load_explicit(&attach->auto_off, memory_order_relaxed) &&
+                     via_client_tcp_way_to(attach, remote->host) != 0;
+        autos = wants ? make_autos(attach) : NULL;
+        if (autos == NULL) {
+            return 0;
+        }
+    }
+    struct via_client_auto_host *entry = &autos->hosts[remote->host];
+    struct via_client_tcp *tcp = tcp_of(entry);
+    bool is_plain = bytes != 0 && (flags & ~VIADUCT_PUT_LAST_WORD) == 0 && !remote->alone &&
+                    !atomic_load_explicit(&entry->off, memory_order_relaxed) &&
+                    !atomic_load_explicit(&attach->auto_off, memory_order_relaxed);
+    if (!is_plain) {
+        return via_client_auto_leave(attach, remote->host);
+    }
+    if (!count_plain(entry, bytes)) {
+        return 0;
+    }
+    if (tcp == NULL || (via_client_tcp_is_over(tcp) && !has_kept(tcp))) {
+        open_soon(autos, remote->host);
+        return 0;
+    }
+    if (!drain_frames(remote)) {
+        return via_client_auto_leave(attach, remote->host);
+    }
+    int rc = (flags & VIADUCT_PUT_LAST_WORD) != 0 ? put_last_word(tcp, remote, off, src, bytes)
+                                                  : put_whole(tcp, remote, off, src, bytes);
+    *ret_end = rc == 0;
+    return rc;
+}
+
+/* --- the rest of the library ------------------------------------------------------------------ */
+
+unsigned via_client_auto_pending(struct via_remote *remote)
+{
+    struct via_client_auto *autos = autos_of(remote->attach);
+    struct via_client_tcp *tcp = autos != NULL ? tcp_of(&autos->hosts[remote->host]) : NULL;
+    struct via_kept *kept = tcp != NULL ? tcp->kept : NULL;
+    unsigned pending = 0;
+    if (kept == NULL || !has_kept(tcp)) {
+        return 0;
+    }
+    pthread_mutex_lock(&tcp->lock);
+    if (is_usable(tcp)) {
+        via_client_tcp_fence_soon(tcp);
+    }
+    if (!is_usable(tcp) && !is_cut_off(tcp)) {
+        (void)recover(tcp); /* what fails is reported by a put, or by quiet */
+    }
+    for (unsigned i = 0; i < atomic_load_explicit(&kept->count, memory_order_relaxed); i++) {
+        pending += kept->puts[(kept->first + i) % VIA_KEPT_PUTS_MAX].remote == remote ? 1 : 0;
+    }
+    pthread_mutex_unlock(&tcp->lock);
+    return pending;
+}
+
+bool via_client_auto_close_remote(struct via_remote *remote)
+{
+    struct via_client_auto *autos = autos_of(remote->attach);
+    struct via_client_tcp *tcp = autos != NULL ? tcp_of(&autos->hosts[remote->host]) : NULL;
+    if (tcp == NULL || remote->attach->pid != getpid() || !has_kept(tcp)) {
+        return true;
+    }
+    if (!is_usable(tcp) && is_cut_off(tcp)) {
+        return via_client_auto_pending(remote) == 0;
+    }
+    (void)!via_client_auto_quiet(tcp, false); /* what fails is reported by quiet */
+    return true;
+}
+
+int via_client_auto_try_leave(struct via_attach *attach, unsigned host)
+{
+    struct via_client_auto *autos = autos_of(attach);
+    struct via_client_tcp *tcp = autos != NULL ? tcp_of(&autos->hosts[host]) : NULL;
+    if (tcp != NULL && has_kept(tcp) && !is_usable(tcp) && is_cut_off(tcp)) {
+        return -EAGAIN;
+    }
+    return via_client_auto_leave(attach, host);
+}
+
+void via_client_auto_off(struct via_attach *attach)
+{
+    struct via_client_auto *autos = autos_of(attach);
+    atomic_store_explicit(&attach->auto_off, true, memory_order_relaxed);
+    for (unsigned host = 0; autos != NULL && host < attach->hosts_max; host++) {
+        if (tcp_of(&autos->hosts[host]) != NULL) {
+            (void)!via_client_auto_leave(attach, host); /* a later put or quiet reports it */
+        }
+    }
+}
+
+int via_client_auto_give_up(struct via_attach *attach, unsigned host)
+{
+    if (autos_of(attach) == NULL && make_autos(attach) == NULL) {
+        return -ENOMEM;
+    }
+    atomic_store_explicit(&autos_of(attach)->hosts[host].off, true, memory_order_relaxed);
+    return via_client_auto_leave(attach, host);
+}
+
+int via_client_auto_refusal(const struct via_attach *attach)
+{
+    const struct via_client_auto *autos = autos_of(attach);
+    for (unsigned host = 0; autos != NULL && host < attach->hosts_max; host++) {
+        const struct via_client_tcp *tcp = tcp_of(&autos->hosts[host]);
+        int rc = tcp != NULL ? atomic_load_explicit(&tcp->refused, memory_order_relaxed) : 0;
+        if (rc != 0) {
+            return via_client_error(rc, "host %u, segment: a put since the last quiet: %s", host,
+                                    strerror(-rc));
+        }
+    }
+    return 0;
+}
+
+/* True: something is kept. */
+static bool tend(struct via_client_auto *autos)
+{
+    bool any = false;
+    for (unsigned host = 0; host < autos->attach->hosts_max; host++) {
+        struct via_client_tcp *tcp = tcp_of(&autos->hosts[host]);
+        if (tcp == NULL || !has_kept(tcp)) {
+            continue;
+        }
+        if (pthread_mutex_trylock(&tcp->lock) == 0) {
+            via_client_tcp_take(tcp);
+            if (!is_usable(tcp) && !is_cut_off(tcp)) {
+                (void)recover(tcp); /* what fails is reported by a put, or by quiet */
+            }
+            pthread_mutex_unlock(&tcp->lock);
+        }
+        any = any || has_kept(tcp);
+    }
+    return any;
+}
+
+bool via_client_auto_tend(struct via_attach *attach)
+{
+    struct via_client_auto *autos = autos_of(attach);
+    uint64_t now_ns = autos != NULL ? via_client_now_ns() : 0;
+    if (autos == NULL) {
+        return false;
+    }
+    if (now_ns - atomic_load_explicit(&autos->tended_ns, memory_order_relaxed) < TEND_NS) {
+        return true;
+    }
+    atomic_store_explicit(&autos->tended_ns, now_ns, memory_order_relaxed);
+    if (tend(autos)) {
+        return true;
+    }
+    atomic_store_explicit(&autos->dozes, true, memory_order_relaxed);
+    /* See wake_tender(). */
+    atomic_thread_fence(memory_order_seq_cst);
+    return tend(autos);
+}
+
+void via_client_auto_close(struct via_attach *attach)
+{
+    struct via_client_auto *autos = autos_of(attach);
+    bool own = attach->pid == getpid();
+    if (autos == NULL || !own) {
+        return;
+    }
+    atomic_store_explicit(&attach->closing, true, memory_order_relaxed);
+    if (autos->started) {
+        pthread_join(autos->thread, NULL);
+        autos->started = false;
+    }
+    atomic_store_explicit(&attach->leave_deadline_ns, via_client_now_ns() + VIA_SEC_NS,
+                          memory_order_relaxed);
+    via_client_auto_off(attach);
+}

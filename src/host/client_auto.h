@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+#ifndef VIA_HOST_CLIENT_AUTO_H
+#define VIA_HOST_CLIENT_AUTO_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "host/client.h"
+#include "host/client_tcp_inside.h"
+
+/*
+ * Connections to hosts that the library opens by itself
+ * (docs/adr/0081-connections-by-themselves.md).
+ *
+ * When a program has put for a while to a neighbour over TCP, and done nothing else there, a thread
+ * opens a connection to that host. Then the connection carries what via_remote_put() and
+ * via_remote_put_from() put, and frames carry everything else. Each way waits until what went by
+ * the other one has been applied, so accesses stay in order. What the connection carries is kept
+ * until its host has acknowledged it (client_kept.h): when the connection ends, or the link goes
+ * down, the host tells how much it has applied, and frames carry the rest. So nothing is lost or
+ * applied twice, and either end may close the connection at any time.
+ */
+
+/* Before anything but a plain put goes to the host: what was put by the connection has been
+ * applied, or goes by frames. 0, -EHOSTUNREACH, -ENOTCONN. */
+int via_client_auto_leave_slow(struct via_attach *attach, unsigned host) VIA_MUST_CHECK;
+static inline int via_client_auto_leave(struct via_attach *attach, unsigned host)
+{
+    return via_likely(atomic_load_explicit(&attach->autos, memory_order_acquire) == NULL)
+               ? 0
+               : via_client_auto_leave_slow(attach, host);
+}
+
+/* The same for a call that does not wait long: -EAGAIN while no way leads to the host. */
+int via_client_auto_try_leave(struct via_attach *attach, unsigned host) VIA_MUST_CHECK;
+
+/* A put. *ret_end: it is done; else frames carry it. */
+int via_client_auto_put(struct via_remote *remote, uint64_t off, const void *src, size_t bytes,
+                        unsigned flags, bool *ret_end) VIA_MUST_CHECK;
+/* Puts of the remote that its connection has not finished; takes answers. */
+unsigned via_client_auto_pending(struct via_remote *remote);
+/* The remote is to be closed. False: a connection keeps puts of it, and no way leads to the host.
+ */
+bool via_client_auto_close_remote(struct via_remote *remote);
+/* A refusal that the next quiet reports, or 0. */
+int via_client_auto_refusal(const struct via_attach *attach);
+/* A remote of the host has, or is to have, a connection that the program asks for. */
+int via_client_auto_give_up(struct via_attach *attach, unsigned host) VIA_MUST_CHECK;
+
+/* Until all has been applied, or goes by frames. reports: returns a refusal, else keeps it. */
+int via_client_auto_quiet(struct via_client_tcp *tcp, bool reports) VIA_MUST_CHECK;
+/* [the library's thread] Ends what is left by its link. True: it is to be called again soon. */
+bool via_client_auto_tend(struct via_attach *attach);
+/* Before the attachment goes: what can be handed over in a second is. */
+void via_client_auto_close(struct via_attach *attach);
+
+#endif

@@ -1,0 +1,349 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
+"""Connections to the host of a neighbour that the library opens by itself: nothing that a program can see changes but the time
+that puts take."""
+import errno
+import os
+import random
+import socket
+import threading
+import time
+import unittest
+
+import cli
+import direct_case
+from direct_case import MIB, NOTIFY, LAST_WORD, Attach, Remote, Segment, error, via
+
+ENOUGH = 200  # puts, after which there is a connection
+
+
+def sockets_to(port, address):
+    """The sockets of this process that are connected there."""
+    found = []
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            if not os.readlink("/proc/self/fd/" + name).startswith("socket:"):
+                continue
+            one = socket.socket(fileno=os.dup(int(name)))
+        except OSError:
+            continue
+        try:
+            if one.family == socket.AF_INET and one.getpeername() == (address, port):
+                found.append(one)
+                continue
+        except OSError:
+            pass
+        one.close()
+    return found
+
+
+class Auto(direct_case.Case):
+    def open_pair(self, size=MIB):
+        owner, user = self.attach(2), self.attach(1)
+        segment = Segment(owner, size)
+        return owner, user, segment, Remote(user, 2, segment.handle, size)
+
+    def wait_for_connection(self, remote, count=1):
+        """Puts until there is one."""
+        def is_there():
+            for _ in range(ENOUGH):
+                self.assertEqual(remote.put_word(0, 0), 0, error())
+            return self.counter(2, "direct_connections") == count
+        self.assertTrue(cli.wait_for(is_there), self.counter(2, "direct_connections"))
+
+    def frames(self):
+        return self.link_of(1)["frames_sent"]
+
+    def break_connections(self):
+        """As if the network had: the process finds them closed, and so does the daemon."""
+        for port in self.listeners(2):
+            for one in sockets_to(port, self.address(2)):
+                one.shutdown(socket.SHUT_RDWR)
+                one.close()
+
+    def test_puts_get_a_connection_and_stay_in_order(self):
+        self.start()
+        _, user, segment, remote = self.open_pair()
+        self.assertEqual(self.counter(2, "direct_connections"), 0)
+        self.wait_for_connection(remote)
+        self.assertEqual(user.quiet(), 0, error())
+        before = self.frames()
+        for size in (1, 7, 8, 9, 100, 4095, 4096, 4097, 65536, 65537, 300001, MIB):
+            off = min(size * 3, MIB - size)
+            data = random.randbytes(size)
+            self.assertEqual(remote.put(off, data, LAST_WORD if size % 2 else 0), 0, error())
+            self.assertEqual(user.quiet(), 0, error())
+            self.assertEqual(segment.bytes_at(off, size), data)
+        for word in range(3000):
+            self.assertEqual(remote.put_word(8 * (word % 1000), word), 0, error())
+        self.assertEqual(user.quiet(), 0, error())
+        self.assertEqual([segment.word(8 * i) for i in range(1000)], list(range(2000, 3000)))
+        self.assertLess(self.frames() - before, 200)  # hosts' own messages
+        # Whatever else goes to the host arrives behind what was put.
+        for turn in range(1, 300):
+            for _ in range(turn % 70):
+                self.assertEqual(remote.put_word(8, turn), 0)
+            remote.put_word(8, turn)
+            if turn % 4 == 0:
+                self.assertEqual(remote.put(16, turn.to_bytes(8, "little"), NOTIFY), 0, error())
+                self.assertTrue(cli.wait_for(lambda t=turn: segment.word(16) == t))
+                self.assertEqual(segment.word(8), turn)
+            elif turn % 4 == 1:
+                self.assertEqual(remote.get(8, 8), turn.to_bytes(8, "little"), error())
+            elif turn % 4 == 2:
+                self.assertEqual(remote.add(8, 1), turn)
+            else:
+                self.assertEqual(remote.add_start(8, 1), 0)
+                self.assertEqual(user.quiet(), 0, error())
+                self.assertEqual(segment.word(8), turn + 1)
+        # A put that no thread waits for arrives, and is known to have.
+        self.wait_for_connection(remote)
+        self.assertEqual(remote.put_word(24, 77), 0)
+        self.assertTrue(cli.wait_for(lambda: segment.word(24) == 77))
+        self.assertTrue(cli.wait_for(lambda: via.via_remote_pending(remote.pointer) == 0))
+        # Closing hands over what is under way.
+        for word in range(5000):
+            remote.put_word(32, word)
+        remote.close()
+        user.close()
+        self.assertTrue(cli.wait_for(lambda: segment.word(32) == 4999), segment.word(32))
+        self.assert_connections(0)
+
+    def test_large_puts_get_one_at_once(self):
+        self.start()
+        _, user, segment, remote = self.open_pair()
+        data = random.randbytes(MIB)
+        for _ in range(2):
+            self.assertEqual(remote.put(0, data), 0, error())
+            self.assertEqual(user.quiet(), 0, error())
+
+        def is_there():
+            return (remote.put(0, data) or user.quiet()) == 0 and self.counter(2, "direct_connections") == 1
+        self.assertTrue(cli.wait_for(is_there), error())
+        self.assertEqual(segment.bytes_at(0, MIB), data)
+
+    def stream(self, disturb, turns=12, settle=lambda: None):
+        """Words that count up, each put once or never seen again, while the connection is disturbed."""
+        _, user, segment, remote = self.open_pair()
+        ended, seen = threading.Event(), [0]
+        backwards = []
+
+        def look_on():
+            while not ended.is_set():
+                word = segment.word(8)
+                if word < seen[0]:
+                    backwards.append((seen[0], word))
+                seen[0] = word
+        watcher = threading.Thread(target=look_on)
+        watcher.start()
+        total, sums = 0, 0
+        large = random.randbytes(200000)
+        try:
+            for turn in range(turns):
+                for i in range(1500):
+                    if i == 1000 + 7 * turn:
+                        disturb(turn)
+                    total += 1
+                    self.assertEqual(remote.put_word(8, total), 0, error())
+                    self.assertEqual(remote.put_word(64 + 8 * (total % 1000), total), 0, error())
+                    if turn % 3 == 2 and i % 100 == 0:
+                        self.assertEqual(remote.put(65536, large), 0, error())
+                    if i == 1300 and turn % 2 == 0:
+                        self.assertEqual(remote.add_start(0, 1), 0, error())
+                        sums += 1
+                settle()
+                self.assertEqual(user.quiet(), 0, error())
+                self.assertEqual(segment.word(8), total)
+        finally:
+            ended.set()
+            watcher.join()
+        self.assertEqual(backwards, [])
+        self.assertEqual(segment.word(), sums)
+        for i in range(total - 999, total + 1):
+            self.assertEqual(segment.word(64 + 8 * (i % 1000)), i)
+        self.assertEqual(segment.bytes_at(65536, len(large)), large)
+
+    def test_connections_that_break_lose_nothing(self):
+        self.start()
+        self.stream(lambda turn: self.break_connections(), turns=20)
+
+    def test_cuts_lose_nothing(self):
+        self.start()
+
+        def cut(turn):
+            self.ask(1, cmd="cut", peer=2)
+            if turn % 2:
+                self.assertTrue(cli.wait_for(lambda: self.link_of(1).get("state") != "up"))
+                threading.Timer(0.05 * turn, lambda: self.ask(2, cmd="mend", peer=1)).start()
+            else:
+                self.ask(1, cmd="mend", peer=2)
+        self.stream(cut, settle=lambda: self.assertTrue(cli.wait_for(lambda: self.link_of(1).get("state") == "up")))
+
+    def test_what_a_cut_leaves_goes_by_another_host(self):
+        for host, peers in ((1, [2, 3]), (2, [1, 3]), (3, [1, 2])):
+            self.daemon(host, peers)
+        for host in (1, 2, 3):
+            for index in (0, 1):
+                self.assert_state(host, "up", index)
+        _, user, segment, remote = self.open_pair()
+        self.wait_for_connection(remote)
+        for word in range(1, 4):
+            # The connection is there, and the link goes under way puts.
+            for i in range(300):
+                self.assertEqual(remote.put_word(8, 1000 * word + i), 0, error())
+                if i == 100 and word == 2:
+                    self.ask(1, cmd="cut", peer=2)
+            self.assertEqual(user.quiet(), 0, error())
+            self.assertEqual(segment.word(8), 1000 * word + 299)
+        self.assertEqual(via.via_attach_hops(user.pointer, 2), 2)
+
+    def test_a_put_without_another_call_arrives(self):
+        """The program polls its own memory; the library's thread finds that the connection has ended."""
+        self.start()
+        _, user, segment, remote = self.open_pair()
+        for turn in range(1, 6):
+            self.wait_for_connection(remote)
+            self.assertEqual(user.quiet(), 0, error())
+            self.break_connections()
+            self.assertEqual(remote.put_word(8, turn), 0, error())
+            self.assertTrue(cli.wait_for(lambda t=turn: segment.word(8) == t), segment.word(8))
+            time.sleep(1.1)  # until the library tries again
+
+    def test_a_host_that_dies_fails_as_by_frames(self):
+        self.start()
+        _, user, _, remote = self.open_pair()
+        self.wait_for_connection(remote)
+        self.daemons[2].kill()
+        self.daemons[2].wait()
+        begin = time.monotonic()
+        for word in range(100):
+            remote.put_word(0, word)  # kept: no way leads there
+        self.assertLess(time.monotonic() - begin, cli.HANG_S)
+        self.daemon(2, [1])
+        self.assert_state(1, "up")
+        self.assertTrue(cli.wait_for(lambda: (remote.put_word(0, 3) or user.quiet()) in (-errno.ECONNRESET, -errno.EACCES)), error())
+        owner = self.attach(2)
+        segment = Segment(owner, MIB)
+        again = Remote(user, 2, segment.handle, MIB)
+        self.assertTrue(cli.wait_for(lambda: user.quiet() == 0), error())
+        self.wait_for_connection(again)
+        self.assertEqual(again.put_word(0, 4), 0, error())
+        self.assertEqual(user.quiet(), 0, error())
+        self.assertEqual(segment.word(), 4)
+
+    def test_a_segment_that_is_freed_refuses(self):
+        self.start()
+        owner, user, segment, remote = self.open_pair()
+        self.wait_for_connection(remote)
+        self.assertEqual(user.quiet(), 0, error())
+        other = Segment(owner, 4096)
+        gone = Remote(user, 2, other.handle, 4096)
+        other.free()
+        for _ in range(3):
+            gone.put_word(0, 1)
+        self.assertIn(user.quiet(), (-errno.EACCES, -errno.ECONNRESET), error())
+        self.assertEqual(user.quiet(), 0, error())
+        self.assertEqual(remote.put_word(0, 5), 0)
+        self.assertEqual(user.quiet(), 0, error())
+        self.assertEqual(segment.word(), 5)
+
+    def test_programs_that_watch_the_bell_get_none(self):
+        self.start()
+        _, user, segment, remote = self.open_pair()
+        self.assertGreaterEqual(via.via_attach_bell_fd(user.pointer), 0)
+        for word in range(1, 2000):
+            self.assertEqual(remote.put_word(0, word), 0, error())
+        self.assertEqual(user.quiet(), 0, error())
+        self.assertEqual(segment.word(), 1999)
+        self.assertEqual(self.counter(2, "direct_connections"), 0)
+
+    def test_a_connection_that_the_program_asks_for_takes_over(self):
+        self.start()
+        _, user, segment, remote = self.open_pair()
+        self.wait_for_connection(remote)
+        remote.put_word(8, 6)
+        other = Remote(user, 2, segment.handle, MIB)
+        self.assertEqual(other.connect(), 0, error())
+        self.assertEqual(other.get(8, 8), (6).to_bytes(8, "little"))
+        for word in range(1000):
+            self.assertEqual(remote.put_word(8, word), 0)
+        self.assertEqual(user.quiet(), 0, error())
+        self.assertEqual(segment.word(8), 999)
+
+
+class Limits(direct_case.Case):
+    """A neighbour has 128 connections; a user takes one more only while more are free than it has."""
+
+    def test_idle_ones_are_given_back(self):
+        self.start()
+        owner = self.attach(2)
+        segment = Segment(owner, 4096)
+        users = []
+        for i in range(64):
+            user = self.attach(1)
+            remote = Remote(user, 2, segment.handle, 4096)
+            users.append((user, remote))
+
+            def is_there(want=i + 1, one=remote):
+                for _ in range(ENOUGH):
+                    self.assertEqual(one.put_word(8, 0), 0)
+                return self.counter(2, "direct_connections") >= want
+            self.assertTrue(cli.wait_for(is_there), i)
+            self.assertEqual(user.quiet(), 0, error())
+        time.sleep(1.2)
+        more = self.attach(1)
+        remote = Remote(more, 2, segment.handle, 4096)
+        # The first attempt is refused, and ends what is idle.
+        self.assertTrue(cli.wait_for(lambda: remote.connect() == 0), error())
+        self.assertTrue(cli.wait_for(lambda: self.counter(2, "direct_connections") < 64))
+        # None of the others notices.
+        for i, (user, remote) in enumerate(users):
+            self.assertEqual(remote.put_word(16, i), 0, error())
+            self.assertEqual(user.quiet(), 0, error())
+            self.assertEqual(segment.word(16), i)
+
+    def test_dead_ones_are_given_back(self):
+        self.start()
+        owner, user = self.attach(2), self.attach(1)
+        segment = Segment(owner, 4096)
+        for i in range(140):
+            remote = Remote(user, 2, segment.handle, 4096)
+            self.assertEqual(remote.connect(), 0, "%d: %s" % (i, error()))
+            self.assertEqual(remote.put_word(0, i), 0, error())
+            self.assertEqual(user.quiet(), 0, error())
+            self.assertEqual(segment.word(), i)
+            for port in self.listeners(2):
+                for one in sockets_to(port, self.address(2)):
+                    one.shutdown(socket.SHUT_RDWR)
+                    one.close()
+            remote.close()
+        self.assert_connections(0)
+
+    @unittest.skipUnless(os.geteuid() == 0, "only root can be two users")
+    def test_a_user_leaves_some_for_others(self):
+        for folder in (self.folder, self.rundir):
+            os.chmod(folder, 0o711)
+        self.start("--attach", "all")
+        segment = Segment(self.attach(2), 4096)
+        remotes = [Remote(self.attach(1), 2, segment.handle, 4096) for _ in range(65)]
+        self.assertEqual([remote.connect() for remote in remotes], [0] * 64 + [-errno.EBUSY])
+
+        def is_connected_as_another_user():
+            child = os.fork()
+            if child == 0:
+                status = 1
+                try:
+                    os.setgid(cli.NOBODY)
+                    os.setuid(cli.NOBODY)
+                    user = Attach(self.rundir, 1)
+                    remotes = [Remote(user, 2, segment.handle, 4096) for _ in range(2)]
+                    status = 0 if remotes[0].connect() == 0 and remotes[0].put_word(8, 5) == 0 and user.quiet() == 0 else 2
+                finally:
+                    os._exit(status)
+            return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        self.assertEqual(is_connected_as_another_user(), 0)
+        self.assertEqual(segment.word(8), 5)
+
+
+if __name__ == "__main__":
+    cli.main()
