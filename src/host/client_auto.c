@@ -11,11 +11,11 @@
 #include "host/client_sys.h"
 #include "host/client_tcp.h"
 
-/* So many puts in a row, or bytes of them, before a connection is opened, and before it is used
- * again when something else went to the host. */
+/* Puts in a row, or bytes of them, before a connection is opened, and before it is used again after
+ * another kind of operation to the host. */
 #define PLAIN_PUTS_MIN 64u
 #define PLAIN_BYTES_MIN (1u << 20)
-/* A put waits so long for earlier frames before it uses the connection. */
+/* Longest wait of a put for earlier frames before it uses the connection. */
 #define DRAIN_NS_MAX (10 * VIA_MSEC_NS)
 /* Until the next attempt. */
 #define AGAIN_NS VIA_SEC_NS
@@ -72,7 +72,7 @@ static struct via_client_tcp *tcp_of(const struct via_client_auto_host *host)
     return atomic_load_explicit(&host->tcp, memory_order_acquire);
 }
 
-/* Pairs with the release in via_kept_pop(): at 0 all has been applied, or goes by frames. */
+/* Pairs with the release in via_kept_pop(): at 0 the host has applied all, or frames carry it. */
 static bool has_kept(const struct via_client_tcp *tcp)
 {
     return atomic_load_explicit(&tcp->kept->count, memory_order_acquire) != 0;
@@ -276,7 +276,7 @@ static bool count_plain(struct via_client_auto_host *entry, size_t bytes)
 
 static bool has_frames(const struct via_remote *remote)
 {
-    /* Pairs with the releases where it is counted: what went by frames has arrived at 0. */
+    /* Pairs with the releases where it is counted: at 0 all frames have arrived. */
     return atomic_load_explicit(&remote->attach->host_pending[remote->host],
                                 memory_order_acquire) != 0;
 }

@@ -14,16 +14,16 @@
  * (docs/adr/0081-connections-by-themselves.md).
  *
  * When a program has put for a while to a neighbour over TCP, and done nothing else there, a thread
- * opens a connection to that host. Then the connection carries what via_remote_put() and
- * via_remote_put_from() put, and frames carry everything else. Each way waits until what went by
- * the other one has been applied, so accesses stay in order. What the connection carries is kept
- * until its host has acknowledged it (client_kept.h): when the connection ends, or the link goes
- * down, the host tells how much it has applied, and frames carry the rest. So nothing is lost or
- * applied twice, and either end may close the connection at any time.
+ * opens a connection to that host. Then the connection carries the puts of via_remote_put() and
+ * via_remote_put_from(), and frames carry everything else. Each way waits until the host has
+ * applied the operations on the other one, so accesses stay in order. Puts of the connection are
+ * kept until its host has acknowledged them (client_kept.h): when the connection ends, or the link
+ * goes down, the host tells how much it has applied, and frames carry the rest. So nothing is lost
+ * or applied twice, and either end may close the connection at any time.
  */
 
-/* Before anything but a plain put goes to the host: what was put by the connection has been
- * applied, or goes by frames. 0, -EHOSTUNREACH, -ENOTCONN. */
+/* Called before any operation to the host but a plain put: waits until the host has applied the
+ * puts of the connection, or frames carry them. 0, -EHOSTUNREACH, -ENOTCONN. */
 int via_client_auto_leave_slow(struct via_attach *attach, unsigned host) VIA_MUST_CHECK;
 static inline int via_client_auto_leave(struct via_attach *attach, unsigned host)
 {
@@ -48,7 +48,8 @@ int via_client_auto_refusal(const struct via_attach *attach);
 /* A remote of the host has, or is to have, a connection that the program asks for. */
 int via_client_auto_give_up(struct via_attach *attach, unsigned host) VIA_MUST_CHECK;
 
-/* Until all has been applied, or goes by frames. reports: returns a refusal, else keeps it. */
+/* Waits until the host has applied all, or frames carry it. reports: returns a refusal, else keeps
+ * it. */
 int via_client_auto_quiet(struct via_client_tcp *tcp, bool reports) VIA_MUST_CHECK;
 /* [the library's thread] Ends what is left by its link. True: it is to be called again soon. */
 bool via_client_auto_tend(struct via_attach *attach);

@@ -237,7 +237,7 @@ unsigned via_remote_pending(struct via_remote *remote)
     if (pending != 0 && via_attach_poll(remote->attach) >= 0) {
         pending = atomic_load_explicit(&remote->pending, memory_order_acquire);
     }
-    /* First: what a connection kept goes by frames when it has ended. */
+    /* First: frames carry the puts that an ended connection has kept. */
     unsigned kept = via_client_auto_pending(remote);
     return kept != 0 ? kept + atomic_load_explicit(&remote->pending, memory_order_acquire)
                      : pending;

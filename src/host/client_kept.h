@@ -43,7 +43,7 @@ bool via_kept_has_room(const struct via_kept *kept, size_t bytes);
 /* There is room. src: copied if it is short; else the caller's until the put is released. */
 void via_kept_add(struct via_kept *kept, struct via_remote *remote, uint64_t begin, uint64_t off,
                   const void *src, size_t bytes);
-/* Has so much been put since the last fence that the connection sends another one? */
+/* True if the puts since the last fence are enough for another one. */
 bool via_kept_wants_fence(const struct via_kept *kept);
 /* All requests up to this byte of the stream have been applied. */
 void via_kept_release(struct via_kept *kept, uint64_t position);

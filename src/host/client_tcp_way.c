@@ -146,7 +146,7 @@ static bool has_link(const struct via_remote *remote)
 
 static bool has_frames(const struct via_remote *remote)
 {
-    /* Pairs with the releases where it is counted: what went by frames has arrived at 0. */
+    /* Pairs with the releases where it is counted: at 0 all frames have arrived. */
     return atomic_load_explicit(&remote->attach->host_pending[remote->host],
                                 memory_order_acquire) != 0;
 }

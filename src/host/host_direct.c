@@ -15,7 +15,7 @@
 /* A token that no connection has shown by then expires. */
 #define TOKEN_NS (5 * VIA_SEC_NS)
 
-/* An idle connection is ended for another one when it has been idle for so long. */
+/* A connection that has been idle for IDLE_NS is ended to make room for another one. */
 #define IDLE_NS VIA_SEC_NS
 
 /* Whose a connection is: the host, and its slot in the upper half. */
