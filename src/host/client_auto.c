@@ -117,13 +117,14 @@ static void fail_kept(struct via_client_tcp *tcp, int status)
     struct via_attach *attach = tcp->attach;
     struct via_kept_put put;
     via_client_lock(attach);
-    while (via_kept_first(tcp->kept, 0, &put)) {
-        via_client_remote_fail(put.remote, status);
-        via_kept_pop(tcp->kept);
-    }
     if (attach->async_status == 0) {
         attach->async_status = status;
         attach->async_host = tcp->host;
+    }
+    while (via_kept_first(tcp->kept, 0, &put)) {
+        via_client_remote_fail(put.remote, status);
+        atomic_fetch_add_explicit(&attach->recoveries, 1, memory_order_relaxed);
+        via_kept_pop(tcp->kept);
     }
     via_client_unlock(attach);
 }
@@ -138,23 +139,23 @@ static int recover(struct via_client_tcp *tcp)
     if (!has_kept(tcp)) {
         return 0;
     }
-    /* Before and after: a quiet that has not waited for these frames waits once more. */
-    atomic_fetch_add_explicit(&attach->recoveries, 1, memory_order_release);
     int rc = find_position(tcp, &end);
     if (rc != 0) {
         fail_kept(tcp, rc == -ENOENT ? -ECONNRESET : rc);
         rc = rc == -ENOTCONN ? rc : 0; /* a later put or quiet reports it */
     }
+    if (end.refusal != 0) {
+        atomic_store_explicit(&tcp->refused, end.refusal, memory_order_relaxed);
+    }
     while (via_kept_first(tcp->kept, end.position, &put)) {
         if (rc == 0 && put.bytes != 0) {
             rc = via_client_put_by_frames(put.remote, put.off, put.data, put.bytes, 0);
         }
+        /* Before the put is kept no more: a quiet that has not waited for its frames, and finds
+         * that nothing is kept, waits once more. */
+        atomic_fetch_add_explicit(&attach->recoveries, 1, memory_order_relaxed);
         via_kept_pop(tcp->kept);
     }
-    if (end.refusal != 0) {
-        atomic_store_explicit(&tcp->refused, end.refusal, memory_order_relaxed);
-    }
-    atomic_fetch_add_explicit(&attach->recoveries, 1, memory_order_release);
     return rc;
 }
 
@@ -389,7 +390,8 @@ int via_client_auto_put(struct via_remote *remote, uint64_t off, const void *src
         return via_client_auto_leave(attach, remote->host);
     }
     if (!count_plain(entry, bytes)) {
-        return 0;
+        /* Another thread has reset the count since this one put by the connection. */
+        return tcp != NULL && has_kept(tcp) ? via_client_auto_quiet(tcp, false) : 0;
     }
     if (tcp == NULL || (via_client_tcp_is_over(tcp) && !has_kept(tcp))) {
         open_soon(autos, remote->host);

@@ -233,14 +233,13 @@ void via_client_command_forget(struct via_attach *attach, struct via_client_resu
 
 unsigned via_remote_pending(struct via_remote *remote)
 {
+    /* First: frames carry the puts that an ended connection has kept. */
+    unsigned kept = via_client_auto_pending(remote);
     unsigned pending = atomic_load_explicit(&remote->pending, memory_order_acquire);
     if (pending != 0 && via_attach_poll(remote->attach) >= 0) {
         pending = atomic_load_explicit(&remote->pending, memory_order_acquire);
     }
-    /* First: frames carry the puts that an ended connection has kept. */
-    unsigned kept = via_client_auto_pending(remote);
-    return kept != 0 ? kept + atomic_load_explicit(&remote->pending, memory_order_acquire)
-                     : pending;
+    return kept + pending;
 }
 
 /* True if all operations that were started before `issue` have ended. */
@@ -296,10 +295,10 @@ int via_attach_quiet(struct via_attach *attach)
     uint64_t before;
     int rc;
     do { /* again if frames have taken over what a connection kept */
-        /* Pairs with the releases in client_auto.c. */
-        before = atomic_load_explicit(&attach->recoveries, memory_order_acquire);
+        before = atomic_load_explicit(&attach->recoveries, memory_order_relaxed);
         rc = quiet_frames(attach);
         rc = rc == 0 ? via_client_tcp_all_quiet(attach) : rc;
-    } while (rc == 0 && atomic_load_explicit(&attach->recoveries, memory_order_acquire) != before);
+        /* The load behind the one that found nothing kept, which pairs with via_kept_pop(). */
+    } while (rc == 0 && atomic_load_explicit(&attach->recoveries, memory_order_relaxed) != before);
     return rc;
 }

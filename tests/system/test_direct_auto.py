@@ -179,6 +179,50 @@ class Auto(direct_case.Case):
                 self.ask(1, cmd="mend", peer=2)
         self.stream(cut, settle=lambda: self.assertTrue(cli.wait_for(lambda: self.link_of(1).get("state") == "up")))
 
+    def test_threads_share_a_connection_that_breaks(self):
+        self.start()
+        _, user, segment, remote = self.open_pair()
+        errors, ended = [], threading.Event()
+
+        def work(number):
+            off, total, draw = 131072 * (number + 1), 0, random.Random(number)
+            own = Remote(user, 2, segment.handle, MIB)
+            try:
+                while not ended.is_set():
+                    for _ in range(draw.randrange(200)):
+                        total += 1
+                        if own.put_word(off, total) != 0:
+                            raise AssertionError("put: %s" % error())
+                    kind = draw.randrange(8)
+                    if kind == 0:
+                        got = own.get(off, 8)
+                    elif user.quiet() != 0:
+                        raise AssertionError("quiet: %s" % error())
+                    else:
+                        got = segment.bytes_at(off, 8)
+                    if got != total.to_bytes(8, "little"):
+                        raise AssertionError("thread %d: %s instead of %d" % (number, got, total))
+                    if kind == 1:
+                        own.close()
+                        own = Remote(user, 2, segment.handle, MIB)
+                    if kind == 2 and own.put(off, bytes(100000)) != 0:
+                        raise AssertionError("put: %s" % error())
+                    if kind == 2:
+                        total = 0
+            except AssertionError as failure:
+                errors.append(failure)
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(3)]
+        for thread in threads:
+            thread.start()
+        end = time.monotonic() + 6
+        while time.monotonic() < end and not errors:
+            time.sleep(0.3)
+            self.break_connections()
+        ended.set()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(errors, [])
+
     def test_what_a_cut_leaves_goes_by_another_host(self):
         for host, peers in ((1, [2, 3]), (2, [1, 3]), (3, [1, 2])):
             self.daemon(host, peers)
