@@ -46,6 +46,8 @@
 #define VIA_CLIENT_TCP_LOST_NS_MAX (120 * VIA_SEC_NS)
 /* Time in which the host answers a request; after that the attachment fails. */
 #define VIA_CLIENT_ANSWER_NS_MAX (10 * VIA_SEC_NS)
+/* How often the library looks whether the caller has given a request up. */
+#define VIA_CLIENT_LOOK_NS (50 * VIA_MSEC_NS)
 /* Pieces of one get that are under way at a time. */
 #define VIA_CLIENT_GET_PIECES_MAX 4u
 
@@ -249,6 +251,7 @@ struct via_remote {
     _Atomic uint64_t drain_ns;  /* since when puts are held back until frames have arrived */
     struct via_client_tcp *tcp; /* client_tcp.h; constant from the first operation on */
     bool closed;
+    unsigned held; /* under the lock: it stays although it is closed and nothing is pending */
 };
 
 #define VIA_CLIENT_WAY_MASK (UINT64_C(0xffffffffffff0000) | VIA_STATUS_DIRECT)
@@ -455,6 +458,8 @@ int via_client_remote_status(struct via_remote *remote, int status);
 void via_client_remote_fail(struct via_remote *remote, int status);
 /* [locked] A put has ended and lets go of its remote. */
 void via_client_remote_done(struct via_remote *remote);
+/* [locked] remote->held goes down by one. */
+void via_client_remote_release(struct via_remote *remote);
 
 /* The reason of a refusal: the host's text, or that of the status. */
 static inline const char *via_client_cause(struct via_attach_answer *answer)
@@ -475,6 +480,11 @@ static inline const char *via_client_cause(struct via_attach_answer *answer)
  */
 int via_client_ask(struct via_attach *attach, struct via_attach_request *ask, int fd,
                    struct via_client_request *request) VIA_MUST_CHECK;
+/* [locked, waits] The same, but -ETIMEDOUT soon after is_given_up() has become true. */
+typedef bool via_client_given_up(const struct via_attach *attach);
+int via_client_ask_until(struct via_attach *attach, struct via_attach_request *ask, int fd,
+                         struct via_client_request *request,
+                         via_client_given_up *is_given_up) VIA_MUST_CHECK;
 /* [locked] The same without waiting: request->answered is called with the answer, and takes the
  * descriptors. 0 or a negative errno: it is not called. */
 int via_client_ask_later(struct via_attach *attach, struct via_attach_request *ask,

@@ -59,6 +59,7 @@ static struct via_client_auto *make_autos(struct via_attach *attach)
         return NULL;
     }
     made->attach = attach;
+    atomic_init(&made->dozes, true); /* the first put of a connection may wake it by nothing else */
     if (!atomic_compare_exchange_strong_explicit(&attach->autos, &expected, made,
                                                  memory_order_release, memory_order_acquire)) {
         free(made);
@@ -86,29 +87,56 @@ static void nap(void)
     (void)!syscall(SYS_ppoll, NULL, 0, &time, NULL, 8);
 }
 
-/* The attachment is being closed, and has waited long enough. */
-static bool is_time_over(const struct via_attach *attach, uint64_t now_ns)
+/* Only the host knows what it has applied, and no way leads there now. */
+static bool is_cut_off(const struct via_client_tcp *tcp)
 {
-    uint64_t deadline_ns = atomic_load_explicit(&attach->leave_deadline_ns, memory_order_relaxed);
-    return deadline_ns != 0 && now_ns > deadline_ns;
+    return !via_status_is_reachable(via_client_status(tcp->attach, tcp->host));
 }
 
-/* [tcp->lock] How much the host has applied, as soon as it answers. */
-static int find_position(struct via_client_tcp *tcp, struct via_attach_position *ret_position)
+/* [tcp->lock] How much the host has applied, as soon as it answers. -EAGAIN: it is cut off, and
+ * the caller does not wait until it is not. */
+static int find_position(struct via_client_tcp *tcp, bool waits,
+                         struct via_attach_position *ret_position)
 {
     struct via_attach *attach = tcp->attach;
     uint64_t begin_ns = via_client_now_ns();
     for (;;) {
+        if (!waits && is_cut_off(tcp)) {
+            return -EAGAIN;
+        }
         int rc = via_client_tcp_ask_position(tcp, ret_position);
         if (rc == 0 || rc == -ENOENT || rc == -ENOTCONN) {
             return rc;
         }
-        uint64_t now_ns = via_client_now_ns();
-        if (now_ns - begin_ns > attach->tcp_lost_ns_max || is_time_over(attach, now_ns)) {
+        if (via_client_now_ns() - begin_ns > attach->tcp_lost_ns_max ||
+            via_client_tcp_is_time_over(attach)) {
             return -EHOSTUNREACH;
         }
         nap();
     }
+}
+
+/* [tcp->lock] Closed remotes stay until their last kept put is popped, although frames that arrive
+ * meanwhile would free them. */
+static void hold_remotes(struct via_client_tcp *tcp)
+{
+    struct via_kept *kept = tcp->kept;
+    unsigned count = atomic_load_explicit(&kept->count, memory_order_relaxed);
+    via_client_lock(tcp->attach);
+    for (unsigned i = 0; i < count; i++) {
+        kept->puts[(kept->first + i) % VIA_KEPT_PUTS_MAX].remote->held++;
+    }
+    via_client_unlock(tcp->attach);
+}
+
+/* [locked, tcp->lock] */
+static void pop(struct via_client_tcp *tcp, struct via_remote *remote)
+{
+    /* Before the put is kept no more: a quiet that has not waited for its frames, and finds that
+     * nothing is kept, waits once more. */
+    atomic_fetch_add_explicit(&tcp->attach->recoveries, 1, memory_order_relaxed);
+    via_kept_pop(tcp->kept);
+    via_client_remote_release(remote);
 }
 
 /* What was put is lost, for the host is: as it is with frames. */
@@ -123,14 +151,14 @@ static void fail_kept(struct via_client_tcp *tcp, int status)
     }
     while (via_kept_first(tcp->kept, 0, &put)) {
         via_client_remote_fail(put.remote, status);
-        atomic_fetch_add_explicit(&attach->recoveries, 1, memory_order_relaxed);
-        via_kept_pop(tcp->kept);
+        pop(tcp, put.remote);
     }
     via_client_unlock(attach);
 }
 
-/* [tcp->lock] The connection is not used any more: frames carry what the host has not applied. */
-static int recover(struct via_client_tcp *tcp)
+/* [tcp->lock] The connection is not used any more: frames carry what the host has not applied.
+ * -EAGAIN: as of find_position(); what is kept stays. */
+static int recover(struct via_client_tcp *tcp, bool waits)
 {
     struct via_attach *attach = tcp->attach;
     struct via_attach_position end = {0};
@@ -139,30 +167,29 @@ static int recover(struct via_client_tcp *tcp)
     if (!has_kept(tcp)) {
         return 0;
     }
-    int rc = find_position(tcp, &end);
+    int rc = find_position(tcp, waits, &end);
+    if (rc == -EAGAIN) {
+        return rc;
+    }
+    if (end.refusal < 0) {
+        atomic_store_explicit(&tcp->refused, end.refusal, memory_order_relaxed);
+    }
+    hold_remotes(tcp);
+    while (rc == 0 && via_kept_first(tcp->kept, end.position, &put)) {
+        if (put.bytes != 0) {
+            rc = via_client_put_by_frames(put.remote, put.off, put.data, put.bytes, 0);
+        }
+        if (rc == 0) {
+            via_client_lock(attach);
+            pop(tcp, put.remote);
+            via_client_unlock(attach);
+        }
+    }
     if (rc != 0) {
         fail_kept(tcp, rc == -ENOENT ? -ECONNRESET : rc);
         rc = rc == -ENOTCONN ? rc : 0; /* a later put or quiet reports it */
     }
-    if (end.refusal != 0) {
-        atomic_store_explicit(&tcp->refused, end.refusal, memory_order_relaxed);
-    }
-    while (via_kept_first(tcp->kept, end.position, &put)) {
-        if (rc == 0 && put.bytes != 0) {
-            rc = via_client_put_by_frames(put.remote, put.off, put.data, put.bytes, 0);
-        }
-        /* Before the put is kept no more: a quiet that has not waited for its frames, and finds
-         * that nothing is kept, waits once more. */
-        atomic_fetch_add_explicit(&attach->recoveries, 1, memory_order_relaxed);
-        via_kept_pop(tcp->kept);
-    }
     return rc;
-}
-
-/* Only the host knows what it has applied, and no way leads there now. */
-static bool is_cut_off(const struct via_client_tcp *tcp)
-{
-    return !via_status_is_reachable(via_client_status(tcp->attach, tcp->host));
 }
 
 static bool is_usable(const struct via_client_tcp *tcp)
@@ -171,11 +198,11 @@ static bool is_usable(const struct via_client_tcp *tcp)
 }
 
 /* [tcp->lock] After an attempt to use the connection. -ECONNRESET: another thread has found its
- * end, and frames carry what was kept. */
-static int settle(struct via_client_tcp *tcp, int rc)
+ * end, and frames carry what was kept. Returns as recover(). */
+static int settle(struct via_client_tcp *tcp, int rc, bool waits)
 {
     if (!is_usable(tcp)) {
-        return recover(tcp);
+        return recover(tcp, waits);
     }
     if (rc != 0 && rc != -ECONNRESET) {
         atomic_store_explicit(&tcp->refused, rc, memory_order_relaxed); /* the next quiet tells */
@@ -183,14 +210,21 @@ static int settle(struct via_client_tcp *tcp, int rc)
     return 0;
 }
 
-int via_client_auto_quiet(struct via_client_tcp *tcp, bool reports)
+/* Until all has been applied, or frames carry it. waits: as of find_position(). */
+static int empty(struct via_client_tcp *tcp, bool waits)
 {
     int rc = 0;
     if (has_kept(tcp)) {
         pthread_mutex_lock(&tcp->lock);
-        rc = settle(tcp, has_kept(tcp) && is_usable(tcp) ? via_client_tcp_fence(tcp) : 0);
+        rc = settle(tcp, has_kept(tcp) && is_usable(tcp) ? via_client_tcp_fence(tcp) : 0, waits);
         pthread_mutex_unlock(&tcp->lock);
     }
+    return rc;
+}
+
+int via_client_auto_quiet(struct via_client_tcp *tcp, bool reports)
+{
+    int rc = empty(tcp, true);
     if (rc != 0 || !reports) {
         return rc;
     }
@@ -201,13 +235,23 @@ int via_client_auto_quiet(struct via_client_tcp *tcp, bool reports)
                                   tcp->host, strerror(-refusal));
 }
 
-int via_client_auto_leave_slow(struct via_attach *attach, unsigned host)
+static int leave(struct via_attach *attach, unsigned host, bool waits)
 {
     struct via_client_auto_host *entry = &autos_of(attach)->hosts[host];
     struct via_client_tcp *tcp = tcp_of(entry);
     atomic_store_explicit(&entry->plain_puts, 0, memory_order_relaxed);
     atomic_store_explicit(&entry->plain_bytes, 0, memory_order_relaxed);
-    return tcp == NULL || !has_kept(tcp) ? 0 : via_client_auto_quiet(tcp, false);
+    return tcp == NULL ? 0 : empty(tcp, waits);
+}
+
+int via_client_auto_leave_slow(struct via_attach *attach, unsigned host)
+{
+    return leave(attach, host, true);
+}
+
+int via_client_auto_try_leave(struct via_attach *attach, unsigned host)
+{
+    return autos_of(attach) == NULL ? 0 : leave(attach, host, false);
 }
 
 /* --- opening ---------------------------------------------------------------------------------- */
@@ -330,12 +374,12 @@ static int put_piece(struct via_client_tcp *tcp, struct via_remote *remote, uint
     int rc = 0;
     if (is_usable(tcp) && !has_frames(remote)) {
         rc = via_client_tcp_put_kept(tcp, remote, off, src, bytes, &kept);
-    } else if (!is_usable(tcp)) {
-        kept = keep_only(tcp, remote, off, src, bytes);
     }
-    rc = is_usable(tcp) || !kept || !is_cut_off(tcp) || bytes > VIA_KEPT_COPY_BYTES_MAX
-             ? settle(tcp, rc)
-             : 0;
+    rc = settle(tcp, rc, false);
+    if (rc == -EAGAIN) {
+        kept = kept || keep_only(tcp, remote, off, src, bytes);
+        rc = kept && bytes <= VIA_KEPT_COPY_BYTES_MAX ? 0 : settle(tcp, 0, true);
+    }
     pthread_mutex_unlock(&tcp->lock);
     wake_tender(remote->attach);
     return rc != 0 ? rc : kept ? 0 : 1;
@@ -391,7 +435,7 @@ int via_client_auto_put(struct via_remote *remote, uint64_t off, const void *src
     }
     if (!count_plain(entry, bytes)) {
         /* Another thread has reset the count since this one put by the connection. */
-        return tcp != NULL && has_kept(tcp) ? via_client_auto_quiet(tcp, false) : 0;
+        return tcp == NULL ? 0 : empty(tcp, true);
     }
     if (tcp == NULL || (via_client_tcp_is_over(tcp) && !has_kept(tcp))) {
         open_soon(autos, remote->host);
@@ -421,8 +465,8 @@ unsigned via_client_auto_pending(struct via_remote *remote)
     if (is_usable(tcp)) {
         via_client_tcp_fence_soon(tcp);
     }
-    if (!is_usable(tcp) && !is_cut_off(tcp)) {
-        (void)recover(tcp); /* what fails is reported by a put, or by quiet */
+    if (!is_usable(tcp)) {
+        (void)recover(tcp, false); /* what fails is reported by a put, or by quiet */
     }
     for (unsigned i = 0; i < atomic_load_explicit(&kept->count, memory_order_relaxed); i++) {
         pending += kept->puts[(kept->first + i) % VIA_KEPT_PUTS_MAX].remote == remote ? 1 : 0;
@@ -438,21 +482,8 @@ bool via_client_auto_close_remote(struct via_remote *remote)
     if (tcp == NULL || remote->attach->pid != getpid() || !has_kept(tcp)) {
         return true;
     }
-    if (!is_usable(tcp) && is_cut_off(tcp)) {
-        return via_client_auto_pending(remote) == 0;
-    }
-    (void)!via_client_auto_quiet(tcp, false); /* what fails is reported by quiet */
-    return true;
-}
-
-int via_client_auto_try_leave(struct via_attach *attach, unsigned host)
-{
-    struct via_client_auto *autos = autos_of(attach);
-    struct via_client_tcp *tcp = autos != NULL ? tcp_of(&autos->hosts[host]) : NULL;
-    if (tcp != NULL && has_kept(tcp) && !is_usable(tcp) && is_cut_off(tcp)) {
-        return -EAGAIN;
-    }
-    return via_client_auto_leave(attach, host);
+    /* What fails is reported by quiet. */
+    return empty(tcp, false) != -EAGAIN || via_client_auto_pending(remote) == 0;
 }
 
 void via_client_auto_off(struct via_attach *attach)
@@ -489,6 +520,15 @@ int via_client_auto_refusal(const struct via_attach *attach)
     return 0;
 }
 
+/* [tcp->lock] For the answer that all has been applied, if none is under way. Does not wait. */
+static void ask_soon(struct via_client_tcp *tcp)
+{
+    if (has_kept(tcp) && atomic_load_explicit(&tcp->expected_count, memory_order_relaxed) == 0 &&
+        !via_client_tcp_is_held_back(tcp)) {
+        via_client_tcp_fence_soon(tcp);
+    }
+}
+
 /* True: something is kept. */
 static bool tend(struct via_client_auto *autos)
 {
@@ -500,8 +540,11 @@ static bool tend(struct via_client_auto *autos)
         }
         if (pthread_mutex_trylock(&tcp->lock) == 0) {
             via_client_tcp_take(tcp);
-            if (!is_usable(tcp) && !is_cut_off(tcp)) {
-                (void)recover(tcp); /* what fails is reported by a put, or by quiet */
+            if (is_usable(tcp)) {
+                ask_soon(tcp);
+            }
+            if (!is_usable(tcp)) {
+                (void)recover(tcp, false); /* what fails is reported by a put, or by quiet */
             }
             pthread_mutex_unlock(&tcp->lock);
         }
@@ -537,6 +580,7 @@ void via_client_auto_close(struct via_attach *attach)
     if (autos == NULL || !own) {
         return;
     }
+    /* The thread that opens a connection finds this wherever it waits. */
     atomic_store_explicit(&attach->closing, true, memory_order_relaxed);
     if (autos->started) {
         pthread_join(autos->thread, NULL);

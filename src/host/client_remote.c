@@ -443,12 +443,24 @@ void via_client_remote_fail(struct via_remote *remote, int status)
     }
 }
 
-void via_client_remote_done(struct via_remote *remote)
+static void free_if_over(struct via_remote *remote)
 {
-    unsigned before = atomic_fetch_sub_explicit(&remote->pending, 1, memory_order_release);
-    if (before == 1 && remote->closed) {
+    if (remote->closed && remote->held == 0 &&
+        atomic_load_explicit(&remote->pending, memory_order_relaxed) == 0) {
         via_client_remote_free(remote);
     }
+}
+
+void via_client_remote_done(struct via_remote *remote)
+{
+    atomic_fetch_sub_explicit(&remote->pending, 1, memory_order_release);
+    free_if_over(remote);
+}
+
+void via_client_remote_release(struct via_remote *remote)
+{
+    remote->held--;
+    free_if_over(remote);
 }
 
 void via_remote_close(struct via_remote *remote)
@@ -461,8 +473,8 @@ void via_remote_close(struct via_remote *remote)
     via_client_lock(attach);
     remote->closed = true;
     /* Its puts may still be under way; the last one frees it, or the end of the attachment. */
-    if (over && atomic_load_explicit(&remote->pending, memory_order_relaxed) == 0) {
-        via_client_remote_free(remote);
+    if (over) {
+        free_if_over(remote);
     }
     via_client_unlock(attach);
 }

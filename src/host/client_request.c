@@ -159,8 +159,31 @@ int via_client_ask_later(struct via_attach *attach, struct via_attach_request *a
     return send_request(attach, ask, -1, request);
 }
 
+/* [locked] Until there is an answer. */
+static int wait_for_answer(struct via_attach *attach, struct via_client_request *request,
+                           via_client_given_up *is_given_up)
+{
+    uint64_t end_ns = via_client_now_ns() + VIA_CLIENT_ANSWER_NS_MAX;
+    int rc;
+    do {
+        uint64_t look_ns =
+            is_given_up != NULL ? via_client_now_ns() + VIA_CLIENT_LOOK_NS : VIA_NEVER_NS;
+        struct via_client_wait wait = {
+            .done = is_answered, .ctx = request, .deadline_ns = via_min(end_ns, look_ns)};
+        rc = via_client_wait(attach, &wait);
+    } while (rc == -ETIMEDOUT && via_client_now_ns() < end_ns &&
+             (is_given_up == NULL || !is_given_up(attach)));
+    return rc;
+}
+
 int via_client_ask(struct via_attach *attach, struct via_attach_request *ask, int fd,
                    struct via_client_request *request)
+{
+    return via_client_ask_until(attach, ask, fd, request, NULL);
+}
+
+int via_client_ask_until(struct via_attach *attach, struct via_attach_request *ask, int fd,
+                         struct via_client_request *request, via_client_given_up *is_given_up)
 {
     request->answered = NULL;
     request->answer = (struct via_attach_answer){0};
@@ -169,12 +192,7 @@ int via_client_ask(struct via_attach *attach, struct via_attach_request *ask, in
         request->answer.status = rc;
         return rc;
     }
-    struct via_client_wait wait = {
-        .done = is_answered,
-        .ctx = request,
-        .deadline_ns = via_client_now_ns() + VIA_CLIENT_ANSWER_NS_MAX,
-    };
-    rc = via_client_wait(attach, &wait);
+    rc = wait_for_answer(attach, request, is_given_up);
     if (rc != 0) {
         if (!request->done) {
             via_list_remove(&request->link);

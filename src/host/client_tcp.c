@@ -269,10 +269,8 @@ static bool is_given_up(const struct via_client_tcp *tcp, struct wait *wait)
 /* The link over which it was opened has gone, or it is to be left at once: frames are faster. */
 static bool is_left(const struct via_client_tcp *tcp)
 {
-    uint64_t deadline_ns =
-        atomic_load_explicit(&tcp->attach->leave_deadline_ns, memory_order_relaxed);
-    return tcp->kept != NULL && (!via_client_tcp_has_way(tcp) ||
-                                 (deadline_ns != 0 && via_client_now_ns() > deadline_ns));
+    return tcp->kept != NULL &&
+           (!via_client_tcp_has_way(tcp) || via_client_tcp_is_time_over(tcp->attach));
 }
 
 /* [not locked] One step of waiting. The peer may be waiting for this process in the same way. */

@@ -65,12 +65,20 @@ int via_tcp_ask(struct via_attach *attach, unsigned host, struct via_attach_tcp 
     return rc;
 }
 
-static int poll_until(int fd, short events, uint64_t deadline_ns)
+static bool is_closing(const struct via_attach *attach)
+{
+    return atomic_load_explicit(&attach->closing, memory_order_relaxed);
+}
+
+static int poll_until(const struct via_attach *attach, int fd, short events, uint64_t deadline_ns)
 {
     for (;;) {
         uint64_t now_ns = via_client_now_ns();
         struct pollfd any = {.fd = fd, .events = events};
         struct timespec time = {.tv_nsec = 10 * VIA_MSEC_NS};
+        if (is_closing(attach)) {
+            return -ECANCELED;
+        }
         if (now_ns >= deadline_ns) {
             return -ETIMEDOUT;
         }
@@ -80,7 +88,8 @@ static int poll_until(int fd, short events, uint64_t deadline_ns)
     }
 }
 
-static int greet(int fd, const struct via_tcp_card *card, uint64_t deadline_ns)
+static int greet(const struct via_attach *attach, int fd, const struct via_tcp_card *card,
+                 uint64_t deadline_ns)
 {
     struct via_tcp_hello hello = {.magic = VIA_TCP_MAGIC};
     struct via_tcp_ready ready = {0};
@@ -91,7 +100,7 @@ static int greet(int fd, const struct via_tcp_card *card, uint64_t deadline_ns)
     if (rc != (long)sizeof(hello)) {
         return rc < 0 ? (int)rc : -EPROTO; /* a new connection has room for it */
     }
-    rc = poll_until(fd, POLLIN, deadline_ns);
+    rc = poll_until(attach, fd, POLLIN, deadline_ns);
     if (rc != 0) {
         return (int)rc;
     }
@@ -103,7 +112,8 @@ static int greet(int fd, const struct via_tcp_card *card, uint64_t deadline_ns)
 }
 
 /* The socket, or why there is none: -EHOSTDOWN when not even the peer's kernel has answered. */
-static int connect_to(const struct via_tcp_card *card, const char *peer)
+static int connect_to(const struct via_attach *attach, const struct via_tcp_card *card,
+                      const char *peer)
 {
     struct sockaddr_storage address;
     struct via_tcp_card known = {.port = card->port};
@@ -122,11 +132,11 @@ static int connect_to(const struct via_tcp_card *card, const char *peer)
     via_sys_tcp_set_prompt(fd);
     rc = via_sys_connect(fd, &address, bytes);
     if (rc == -EINPROGRESS) {
-        rc = poll_until(fd, POLLOUT, deadline_ns);
+        rc = poll_until(attach, fd, POLLOUT, deadline_ns);
         rc = rc == -ETIMEDOUT ? -EHOSTDOWN : rc;
     }
     if (rc == 0) {
-        rc = greet(fd, card, deadline_ns);
+        rc = greet(attach, fd, card, deadline_ns);
     }
     if (rc != 0) {
         via_sys_close(fd);
@@ -254,7 +264,8 @@ static int dial(struct via_attach *attach, const struct dialled *dialled, const 
         return -ENOMEM;
     }
     bool is_new = place->fd < 0;
-    int fd = is_new && count == VIA_CLIENT_TCP_MAX ? -ENOSPC : connect_to(dialled->card, peer);
+    int fd =
+        is_new && count == VIA_CLIENT_TCP_MAX ? -ENOSPC : connect_to(attach, dialled->card, peer);
     if (fd < 0) {
         attach->tcp_silent[dialled->host] = fd == -EHOSTDOWN;
         if (is_new) {
@@ -304,10 +315,10 @@ int via_tcp_dial(struct via_remote *remote, const struct via_tcp_card *card)
 /* --- to hosts --------------------------------------------------------------------------------- */
 
 static int ask(struct via_attach *attach, struct via_attach_request *request,
-               struct via_client_request *answered)
+               struct via_client_request *answered, via_client_given_up *is_given_up)
 {
     via_client_lock(attach);
-    int rc = via_client_ask(attach, request, -1, answered);
+    int rc = via_client_ask_until(attach, request, -1, answered, is_given_up);
     via_client_unlock(attach);
     /* -EINVAL: the host is of an older version. */
     return rc == -EINVAL ? -EXDEV : rc;
@@ -320,7 +331,7 @@ static int ask_host(struct via_attach *attach, unsigned host, bool keeps,
     struct via_attach_request request = {
         .type = VIA_ATTACH_DIRECT, .host = (uint16_t)host, .access = keeps ? VIA_ATTACH_KEEPS : 0};
     struct via_client_request answered;
-    int rc = ask(attach, &request, &answered);
+    int rc = ask(attach, &request, &answered, is_closing);
     if (rc == 0) {
         memcpy(ret_direct, answered.answer.value, sizeof(*ret_direct));
         ret_direct->where.peer[sizeof(ret_direct->where.peer) - 1] = '\0';
@@ -378,7 +389,7 @@ int via_client_tcp_ask_position(struct via_client_tcp *tcp,
         .type = VIA_ATTACH_DIRECT, .host = tcp->host, .key_bytes = sizeof(tcp->token)};
     struct via_client_request answered;
     memcpy(request.key, tcp->token, sizeof(tcp->token));
-    int rc = ask(tcp->attach, &request, &answered);
+    int rc = ask(tcp->attach, &request, &answered, via_client_tcp_is_time_over);
     if (rc == 0 && answered.answer.value_bytes != sizeof(*ret_position)) {
         return -EXDEV;
     }

@@ -95,6 +95,8 @@ VIA_MUST_CHECK int via_client_tcp_ask_position(struct via_client_tcp *tcp,
 bool via_client_tcp_is_harmless_end(const struct via_client_tcp *tcp);
 /* Has the other end not closed it, as far as this machine knows? */
 bool via_client_tcp_is_alive(struct via_client_tcp *tcp);
+/* Is the attachment being closed, and has it waited for long enough? */
+bool via_client_tcp_is_time_over(const struct via_attach *attach);
 
 /* The state of the way to a neighbour; 0: no direct link leads there now. */
 static inline uint64_t via_client_tcp_way_to(const struct via_attach *attach, unsigned host)

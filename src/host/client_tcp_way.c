@@ -92,6 +92,12 @@ int via_client_tcp_all_failure(const struct via_attach *attach)
 
 /* --- progress --------------------------------------------------------------------------------- */
 
+bool via_client_tcp_is_time_over(const struct via_attach *attach)
+{
+    uint64_t deadline_ns = atomic_load_explicit(&attach->leave_deadline_ns, memory_order_relaxed);
+    return deadline_ns != 0 && via_client_now_ns() > deadline_ns;
+}
+
 bool via_client_tcp_is_alive(struct via_client_tcp *tcp)
 {
     pthread_mutex_lock(&tcp->lock);

@@ -465,7 +465,9 @@ static void finish_position(struct via_host *host, uint16_t source, uint32_t id,
 {
     struct via_attach_answer content = {.type = VIA_ATTACH_DIRECT, .status = status};
     struct via_attach_position position = {0};
-    if (status == 0) {
+    if (status != 0 && status != -EAGAIN && status != -ENOENT) {
+        content.status = -EXDEV; /* whatever a neighbour answers: no other status is known */
+    } else if (status == 0) {
         position = (struct via_attach_position){.position = message->end.position,
                                                 .refusal = message->end.refusal};
         content.value_bytes = sizeof(position);

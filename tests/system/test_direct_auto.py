@@ -3,8 +3,10 @@
 """Connections to the host of a neighbour that the library opens by itself: nothing that a program can see changes but the time
 that puts take."""
 import errno
+import itertools
 import os
 import random
+import signal
 import socket
 import threading
 import time
@@ -290,6 +292,90 @@ class Auto(direct_case.Case):
         self.assertEqual(remote.put_word(0, 5), 0)
         self.assertEqual(user.quiet(), 0, error())
         self.assertEqual(segment.word(), 5)
+
+    def test_threads_that_mix_ways_keep_their_order(self):
+        """Frames of one thread make another one change its way in the middle of a put, while the host serves connections
+        slowly."""
+        self.start()
+        _, user, segment, remote = self.open_pair()
+        other = Remote(user, 2, segment.handle, MIB)
+        self.wait_for_connection(remote)
+        tasks = "/proc/%d/task/" % self.daemons[2].pid
+        for task in os.listdir(tasks):
+            with open(tasks + task + "/comm", encoding="ascii") as name:
+                if name.read() == "via-direct\n":
+                    os.sched_setscheduler(int(task), os.SCHED_IDLE, os.sched_param(0))
+        ended = threading.Event()
+
+        def ring():
+            while not ended.is_set():
+                for _ in range(8):
+                    other.put(128, b"12345678", NOTIFY)
+                time.sleep(0.003)
+        ringer = threading.Thread(target=ring)
+        ringer.start()
+        late = []
+        try:
+            end = time.monotonic() + 15
+            for word in itertools.takewhile(lambda _: time.monotonic() < end, itertools.count(1)):
+                self.assertEqual(remote.put_word(8, word), 0, error())
+                if word % 5 == 0:
+                    self.assertEqual(user.quiet(), 0, error())
+                    if segment.word(8) != word:
+                        late.append((word, segment.word(8)))
+        finally:
+            ended.set()
+            ringer.join()
+        self.assertEqual(late, [])
+
+    def test_puts_of_a_closed_remote_arrive_after_an_outage(self):
+        self.start()
+        _, user, segment, remote = self.open_pair()
+        self.wait_for_connection(remote)
+        self.assertEqual(user.quiet(), 0, error())
+        closed = Remote(user, 2, segment.handle, MIB)
+        os.kill(self.daemons[2].pid, signal.SIGSTOP)
+        self.assertEqual(closed.put_word(0, 1), 0, error())
+        self.assertTrue(cli.wait_for(lambda: via.via_attach_hops(user.pointer, 2) != 1))
+        for i in range(1, 900):
+            self.assertEqual(closed.put_word(8 * i, i + 1), 0, error())
+        closed.close()
+        os.kill(self.daemons[2].pid, signal.SIGCONT)
+
+        def have_arrived():
+            self.assertGreaterEqual(via.via_attach_poll(user.pointer), 0, error())
+            return segment.word(8 * 899) == 900
+        self.assertTrue(cli.wait_for(have_arrived))
+        self.assertEqual([segment.word(8 * i) for i in range(900)], list(range(1, 901)))
+        self.assertEqual(user.quiet(), 0, error())
+
+    def test_puts_do_not_wait_for_a_host_that_hangs(self):
+        """The connection ends before the link is known to be down."""
+        self.start()
+        _, user, segment, remote = self.open_pair()
+        self.wait_for_connection(remote)
+        self.assertEqual(user.quiet(), 0, error())
+        os.kill(self.daemons[2].pid, signal.SIGSTOP)
+        self.break_connections()
+        begin = time.monotonic()
+        for word in range(100):
+            self.assertEqual(remote.put_word(8, word), 0, error())
+        self.assertLess(time.monotonic() - begin, cli.HANG_S)
+        os.kill(self.daemons[2].pid, signal.SIGCONT)
+        self.assertEqual(user.quiet(), 0, error())
+        self.assertEqual(segment.word(8), 99)
+
+    def test_closing_does_not_wait_for_a_connection(self):
+        """Its daemon does not answer any more."""
+        self.start()
+        _, user, _, remote = self.open_pair()
+        os.kill(self.daemons[1].pid, signal.SIGSTOP)
+        for word in range(100):
+            self.assertEqual(remote.put_word(0, word), 0, error())
+        begin = time.monotonic()
+        user.close()
+        self.assertLess(time.monotonic() - begin, 6)
+        os.kill(self.daemons[1].pid, signal.SIGCONT)
 
     def test_programs_that_watch_the_bell_get_none(self):
         self.start()
