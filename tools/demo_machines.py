@@ -59,7 +59,7 @@ def tcp_gbits(lab):
 
 def put_figures(lab, *words, direct=True):
     """(Gbit/s, microseconds of an 8-byte put with its answer). words: "connect", or none. Not direct: by frames."""
-    env = [{**os.environ, "VIADUCT_RUNDIR": machines_fabric.RUNDIR, "VIADUCT_HOST": str(host), "VIADUCT_DIRECT": "" if direct else "off"}
+    env = [{**os.environ, "VIADUCT_RUNDIR": machines_fabric.RUNDIR, "VIADUCT_HOST": str(host), "VIADUCT_DIRECT": "auto" if direct else "off"}
            for host in (1, 2)]
     memory = lab[2].start([DELIVER, "memory", "1", str(MIB)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env[1])
     try:

@@ -172,9 +172,9 @@ VIADUCT_API int via_remote_ring(struct via_remote *remote);
 
 /*
  * Puts `bytes` from src to offset off. On return src may be changed. Puts of one thread to one host
- * arrive in order. To a neighbour over libfabric's TCP the library opens a connection by itself
- * when a program puts there for a while; VIADUCT_DIRECT=off in the environment prevents that. A
- * process that ends without via_attach_quiet() or via_attach_close() may lose what it put last.
+ * arrive in order. With VIADUCT_DIRECT=auto in its environment the library opens a connection by
+ * itself when a program puts for a while to a neighbour over libfabric's TCP. A process that then
+ * ends without via_attach_quiet() or via_attach_close() may lose what it put last.
  * -EAGAIN never: blocks while the way is full. -ERANGE, -EACCES, -ECONNRESET, -EHOSTUNREACH (no
  * frame of the host came for viaductd --give-up-ms), -ETIMEDOUT (frames came, but the put made no
  * progress for --wait-ms), -ENOTCONN: this or an earlier put failed; reported once.

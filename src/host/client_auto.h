@@ -13,13 +13,14 @@
  * Connections to hosts that the library opens by itself
  * (docs/adr/0081-connections-by-themselves.md).
  *
- * When a program has put for a while to a neighbour over TCP, and done nothing else there, a thread
- * opens a connection to that host. Then the connection carries the puts of via_remote_put() and
- * via_remote_put_from(), and frames carry everything else. Each way waits until the host has
- * applied the operations on the other one, so accesses stay in order. Puts of the connection are
- * kept until its host has acknowledged them (client_kept.h): when the connection ends, or the link
- * goes down, the host tells how much it has applied, and frames carry the rest. So nothing is lost
- * or applied twice, and either end may close the connection at any time.
+ * Only with VIADUCT_DIRECT=auto in the environment. When a program has put for a while to a
+ * neighbour over TCP, and done nothing else there, a thread opens a connection to that host. Then
+ * the connection carries the puts of via_remote_put() and via_remote_put_from(), and frames carry
+ * everything else. Each way waits until the host has applied the operations on the other one, so
+ * accesses stay in order. Puts of the connection are kept until its host has acknowledged them
+ * (client_kept.h): when the connection ends, or the link goes down, the host tells how much it has
+ * applied, and frames carry the rest. So nothing is lost or applied twice, and either end may close
+ * the connection at any time.
  */
 
 /* Called before any operation to the host but a plain put: waits until the host has applied the

@@ -490,6 +490,13 @@ static int attach_to(struct via_attach *attach, const struct via_attach_options 
     return rc;
 }
 
+/* Is the library to open connections to hosts by itself (client_auto.h)? */
+static bool wants_auto(void)
+{
+    const char *text = getenv("VIADUCT_DIRECT");
+    return text != NULL && strcmp(text, "auto") == 0;
+}
+
 static int open_attach(const struct via_attach_options *options, struct via_client_order order,
                        bool late, struct via_attach **ret_attach)
 {
@@ -500,6 +507,7 @@ static int open_attach(const struct via_attach_options *options, struct via_clie
     attach->flow = order.flow;
     attach->order = order.name;
     attach->late = late;
+    atomic_init(&attach->auto_off, !wants_auto());
     int rc = attach_to(attach, options);
     if (rc != 0) {
         attach_free(attach);

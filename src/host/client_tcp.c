@@ -239,9 +239,9 @@ static int send_some(struct via_client_tcp *tcp, const unsigned char *more, size
     return 0;
 }
 
-static void nap(const struct via_client_tcp *tcp, short events)
+static void nap(int fd, short events)
 {
-    struct pollfd any = {.fd = tcp->fd, .events = events};
+    struct pollfd any = {.fd = fd, .events = events};
     struct timespec time = {.tv_nsec = SLEEP_NS};
     (void)!syscall(SYS_ppoll, &any, 1, &time, NULL, 8);
 }
@@ -252,6 +252,7 @@ struct wait {
     uint64_t began_ns;
     uint64_t lost_ns; /* since then no link leads to the host; 0: one does */
     bool sleeps;
+    int fd; /* read under the lock: another thread may use the place again meanwhile */
 };
 
 /* The host has been out of reach for the whole time, so its process counts as ended. */
@@ -293,7 +294,7 @@ static int wait_step(struct via_client_tcp *tcp, struct wait *wait, short events
         sched_yield();
         return 0;
     }
-    nap(tcp, events);
+    nap(wait->fd, events);
     if (is_given_up(tcp, wait)) {
         return via_client_error(-EHOSTUNREACH, "host %u, segment: no frame of its host for %llu ms",
                                 tcp->host,
@@ -305,7 +306,7 @@ static int wait_step(struct via_client_tcp *tcp, struct wait *wait, short events
 /* [lock] All of it: waits for room. */
 static int send_all(struct via_client_tcp *tcp, const unsigned char *more, size_t bytes)
 {
-    struct wait wait = {0};
+    struct wait wait = {.fd = tcp->fd};
     size_t done = 0;
     int rc;
     while ((rc = send_some(tcp, more, bytes, &done)) == -EAGAIN) {
@@ -410,7 +411,7 @@ static int wait_for_answers(struct via_client_tcp *tcp, struct wait *wait)
 /* [lock] What an answer will belong to. Waits for room. */
 static int expect(struct via_client_tcp *tcp, void *to, uint64_t bytes, int *done)
 {
-    struct wait wait = {0};
+    struct wait wait = {.fd = tcp->fd};
     int rc = 0;
     while (rc == 0 && atomic_load_explicit(&tcp->expected_count, memory_order_relaxed) ==
                           VIA_CLIENT_TCP_EXPECTED_MAX) {
@@ -508,7 +509,7 @@ int via_client_tcp_tell_refusal(const struct via_client_tcp *tcp)
 /* [lock] Until *done has a status; its request was gathered. */
 static int wait_for(struct via_client_tcp *tcp, const int *done)
 {
-    struct wait wait = {0};
+    struct wait wait = {.fd = tcp->fd};
     int rc = send_all(tcp, NULL, 0);
     while (rc == 0 && *done == VIA_CLIENT_TCP_PENDING) {
         via_client_tcp_take(tcp);
@@ -641,7 +642,7 @@ void via_client_tcp_fence_soon(struct via_client_tcp *tcp)
 /* [lock] */
 static int wait_kept_room(struct via_client_tcp *tcp, size_t bytes)
 {
-    struct wait wait = {0};
+    struct wait wait = {.fd = tcp->fd};
     int rc = 0;
     while (rc == 0 && !via_kept_has_room(tcp->kept, bytes)) {
         if (find_fence(tcp) == NULL) {

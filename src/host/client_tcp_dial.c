@@ -175,21 +175,22 @@ static void tcp_free(struct via_client_tcp *tcp)
 }
 
 /* Is nothing left of it but its place? Its end was reported, if it may have lost something. */
-static bool is_dead(struct via_client_tcp *tcp)
+static bool is_dead(struct via_client_tcp *tcp, unsigned host)
 {
-    return tcp->to_host && tcp->kept == NULL &&
+    return tcp->to_host && tcp->host == host && tcp->kept == NULL &&
            atomic_load_explicit(&tcp->remotes, memory_order_relaxed) == 0 &&
            (atomic_load_explicit(&tcp->told, memory_order_relaxed) ||
             via_client_tcp_is_harmless_end(tcp)) &&
            via_client_tcp_is_over(tcp);
 }
 
-/* [dial_lock] One whose place a new connection may have, or NULL. */
-static struct via_client_tcp *find_dead(const struct via_attach *attach)
+/* [dial_lock] One whose place a new connection to the host may have, or NULL. Other threads read
+ * without a lock to which host it leads. */
+static struct via_client_tcp *find_dead(const struct via_attach *attach, unsigned host)
 {
     unsigned count = via_client_tcp_count(attach);
     for (unsigned i = 0; i < count; i++) {
-        if (is_dead(attach->tcp_all[i])) {
+        if (is_dead(attach->tcp_all[i], host)) {
             return attach->tcp_all[i];
         }
     }
@@ -199,7 +200,7 @@ static struct via_client_tcp *find_dead(const struct via_attach *attach)
 /* [dial_lock] Can there be a connection more? */
 static int check_room(const struct via_attach *attach, unsigned host)
 {
-    if (via_client_tcp_count(attach) == VIA_CLIENT_TCP_MAX && find_dead(attach) == NULL) {
+    if (via_client_tcp_count(attach) == VIA_CLIENT_TCP_MAX && find_dead(attach, host) == NULL) {
         return -ENOSPC;
     }
     return attach->tcp_silent[host] ? -EHOSTDOWN : 0;
@@ -218,10 +219,11 @@ static void set_up(struct via_client_tcp *tcp, const struct dialled *dialled, in
     pthread_mutex_lock(&tcp->lock);
     if (tcp->fd >= 0) {
         via_client_fd_close(tcp->fd);
+    } else {
+        tcp->host = dialled->host;
+        tcp->to_host = dialled->to_host;
     }
     tcp->fd = fd;
-    tcp->host = dialled->host;
-    tcp->to_host = dialled->to_host;
     memcpy(tcp->token, dialled->card->token, sizeof(tcp->token));
     tcp->out_begin = tcp->in_begin = tcp->in_end = 0;
     tcp->left = tcp->answer_at = tcp->position = 0;
@@ -235,9 +237,11 @@ static void set_up(struct via_client_tcp *tcp, const struct dialled *dialled, in
     pthread_mutex_unlock(&tcp->lock);
 }
 
-static struct via_client_tcp *place_for(struct via_attach *attach, bool keeps)
+static struct via_client_tcp *place_for(struct via_attach *attach, const struct dialled *dialled)
 {
-    struct via_client_tcp *tcp = keeps ? NULL : find_dead(attach);
+    bool keeps = dialled->way != 0;
+    struct via_client_tcp *tcp =
+        keeps || !dialled->to_host ? NULL : find_dead(attach, dialled->host);
     if (tcp != NULL) {
         return tcp;
     }
@@ -259,7 +263,7 @@ static int dial(struct via_attach *attach, const struct dialled *dialled, const 
                 struct via_client_tcp **tcp)
 {
     unsigned count = via_client_tcp_count(attach);
-    struct via_client_tcp *place = *tcp != NULL ? *tcp : place_for(attach, dialled->way != 0);
+    struct via_client_tcp *place = *tcp != NULL ? *tcp : place_for(attach, dialled);
     if (place == NULL) {
         return -ENOMEM;
     }

@@ -3,9 +3,9 @@
 library in this process."""
 import ctypes
 import os
-import sys
 import re
 import socket
+import sys
 
 import cli
 import ofi_case

@@ -16,6 +16,9 @@ import cli
 import direct_case
 from direct_case import MIB, NOTIFY, LAST_WORD, Attach, Remote, Segment, error, via
 
+# Processes of these tests attach with it.
+os.environ["VIADUCT_DIRECT"] = "auto"
+
 ENOUGH = 200  # puts, after which there is a connection
 
 
@@ -50,11 +53,33 @@ class Auto(direct_case.Case):
         def is_there():
             for _ in range(ENOUGH):
                 self.assertEqual(remote.put_word(0, 0), 0, error())
-            return self.counter(2, "direct_connections") == count
+            return self.counter(2, "direct_connections") == count and self.is_used(remote)
         self.assertTrue(cli.wait_for(is_there), self.counter(2, "direct_connections"))
+
+    def is_used(self, remote):
+        """The daemon counts a connection before the library uses it."""
+        before = self.frames()
+        for _ in range(40):
+            self.assertEqual(remote.put_word(0, 0), 0, error())
+            while via.via_remote_pending(remote.pointer) != 0:
+                time.sleep(0)
+        return self.frames() - before < 20  # of the hosts' own; the puts would be more than 40
 
     def frames(self):
         return self.link_of(1)["frames_sent"]
+
+    def stop(self, host):
+        """Its threads may run for a while after kill(), and apply a put meanwhile."""
+        pid = self.daemons[host].pid
+        os.kill(pid, signal.SIGSTOP)
+
+        def are_stopped():
+            states = []
+            for task in os.listdir("/proc/%d/task" % pid):
+                with open("/proc/%d/task/%s/stat" % (pid, task), encoding="ascii") as stat:
+                    states.append(stat.read().rpartition(")")[2].split()[0])
+            return set(states) == {"T"}
+        self.assertTrue(cli.wait_for(are_stopped))
 
     def break_connections(self):
         """As if the network had: the process finds them closed, and so does the daemon."""
@@ -334,7 +359,7 @@ class Auto(direct_case.Case):
         self.wait_for_connection(remote)
         self.assertEqual(user.quiet(), 0, error())
         closed = Remote(user, 2, segment.handle, MIB)
-        os.kill(self.daemons[2].pid, signal.SIGSTOP)
+        self.stop(2)
         self.assertEqual(closed.put_word(0, 1), 0, error())
         self.assertTrue(cli.wait_for(lambda: via.via_attach_hops(user.pointer, 2) != 1))
         for i in range(1, 900):
@@ -355,7 +380,7 @@ class Auto(direct_case.Case):
         _, user, segment, remote = self.open_pair()
         self.wait_for_connection(remote)
         self.assertEqual(user.quiet(), 0, error())
-        os.kill(self.daemons[2].pid, signal.SIGSTOP)
+        self.stop(2)
         self.break_connections()
         begin = time.monotonic()
         for word in range(100):
@@ -369,13 +394,26 @@ class Auto(direct_case.Case):
         """Its daemon does not answer any more."""
         self.start()
         _, user, _, remote = self.open_pair()
-        os.kill(self.daemons[1].pid, signal.SIGSTOP)
+        self.stop(1)
         for word in range(100):
             self.assertEqual(remote.put_word(0, word), 0, error())
         begin = time.monotonic()
         user.close()
         self.assertLess(time.monotonic() - begin, 6)
         os.kill(self.daemons[1].pid, signal.SIGCONT)
+
+    def test_programs_that_do_not_ask_get_none(self):
+        del os.environ["VIADUCT_DIRECT"]
+        self.addCleanup(os.environ.__setitem__, "VIADUCT_DIRECT", "auto")
+        self.start()
+        _, user, segment, remote = self.open_pair()
+        for word in range(1, 2000):
+            self.assertEqual(remote.put_word(0, word), 0, error())
+        self.assertEqual(user.quiet(), 0, error())
+        self.assertEqual(segment.word(), 1999)
+        time.sleep(0.2)  # for a thread that opens one
+        self.assertEqual(remote.put_word(0, 1), 0, error())
+        self.assertEqual(self.counter(2, "direct_connections"), 0)
 
     def test_programs_that_watch_the_bell_get_none(self):
         self.start()
