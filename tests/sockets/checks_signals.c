@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/select.h>
@@ -184,6 +185,76 @@ static void handlers_make_calls(void)
     close(handlers_fd);
 }
 
+/* --- handlers that interrupt a reader, while another thread asks a set about its connection --- */
+
+#define READ_BYTES (1u << 20)
+
+static struct pair read_pair;
+static int busy_set;
+static atomic_bool over;
+
+/* Neither call may wait for a thread that waits for the interrupted one. */
+static void copy_or_fork(int number)
+{
+    static unsigned turns;
+    int saved = errno;
+    (void)number;
+    handlers++;
+    if (++turns % 16 == 0) {
+        fork_and_end();
+    }
+    close(dup(read_pair.server));
+    errno = saved;
+}
+
+static void *ask_the_set(void *unused)
+{
+    struct epoll_event events[4];
+    while (!over) {
+        epoll_wait(busy_set, events, 4, 0);
+    }
+    return unused;
+}
+
+static void *keep_writing(void *unused)
+{
+    static char bytes[READ_BYTES];
+    while (!over) {
+        write_all(read_pair.client, bytes, sizeof(bytes));
+    }
+    shutdown(read_pair.client, SHUT_WR);
+    return unused;
+}
+
+static void a_handler_interrupts_a_reader_for_which_a_set_waits(void)
+{
+    static char bytes[READ_BYTES];
+    pthread_t threads[2];
+    ssize_t n;
+    read_pair = connected();
+    busy_set = set_with(read_pair.server, EPOLLIN);
+    block_alarms(true);
+    CHECK(pthread_create(&threads[0], NULL, ask_the_set, NULL) == 0);
+    CHECK(pthread_create(&threads[1], NULL, keep_writing, NULL) == 0);
+    block_alarms(false);
+    struct sigaction action = {.sa_handler = copy_or_fork, .sa_flags = SA_RESTART};
+    struct itimerval timer = {.it_interval = {0, 500}, .it_value = {0, 500}};
+    CHECK(sigaction(SIGALRM, &action, NULL) == 0 && setitimer(ITIMER_REAL, &timer, NULL) == 0);
+    double end = now_s() + TOGETHER_S;
+    do {
+        n = read(read_pair.server, bytes, sizeof(bytes));
+        CHECK(n >= 0 || errno == EINTR || errno == EAGAIN);
+        over = now_s() >= end;
+    } while (n != 0);
+    no_more_signals();
+    CHECK(handlers > 10);
+    for (int i = 0; i < 2; i++) {
+        CHECK(pthread_join(threads[i], NULL) == 0);
+    }
+    close(busy_set);
+    done(read_pair);
+}
+
 /* --- which handler it was -------------------------------------------------------------------- */
 
 static volatile sig_atomic_t handled;
@@ -333,6 +404,7 @@ static void every_signal_comes_with_its_value(void)
 
 const struct check checks_of_signals[] = {
     CHECK_ENTRY(handlers_make_calls),
+    CHECK_ENTRY(a_handler_interrupts_a_reader_for_which_a_set_waits),
     CHECK_ENTRY(a_sleep_restarts_by_the_handler_that_ran),
     CHECK_ENTRY(handlers_are_as_installed),
     CHECK_ENTRY(every_signal_comes_with_its_value),

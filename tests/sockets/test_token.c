@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "base/pause.h"
+#include "sockets/process/lock.h"
 #include "sockets/process/os.h"
 #include "sockets/process/token.h"
 
@@ -197,6 +198,56 @@ static void a_frame_that_is_gone_holds_nothing(void **state)
     }
 }
 
+static struct via_mutex mutexes[] = {[VIA_RANK_LINKS] = VIA_MUTEX_INIT(VIA_RANK_LINKS),
+                                     [VIA_RANK_SET] = VIA_MUTEX_INIT(VIA_RANK_SET),
+                                     [VIA_RANK_CONNS] = VIA_MUTEX_INIT(VIA_RANK_CONNS)};
+
+static void *take_with_a_mutex(void *ret_rc)
+{
+    via_lock(&mutexes[VIA_RANK_SET]);
+    *(int *)ret_rc = via_token_take(&token, false, via_os_thread());
+    via_unlock(&mutexes[VIA_RANK_SET]);
+    return NULL;
+}
+
+/* A signal handler that has interrupted the token's holder may wait for that mutex. */
+static void a_thread_with_a_mutex_does_not_wait_for_ever(void **state)
+{
+    (void)state;
+    pthread_t thread;
+    int rc = 0;
+    assert_int_equal(via_token_take(&token, false, via_os_thread()), 0);
+    assert_int_equal(pthread_create(&thread, NULL, take_with_a_mutex, &rc), 0);
+    pthread_join(thread, NULL);
+    assert_int_equal(rc, -EDEADLK);
+    via_token_give(&token);
+    take_with_a_mutex(&rc);
+    assert_int_equal(rc, 0);
+    via_token_give(&token);
+}
+
+#ifdef VIA_LOCK_CHECKS
+static void mutexes_have_an_order(void **state)
+{
+    (void)state;
+    via_lock(&mutexes[VIA_RANK_SET]);
+    assert_false(via_lock_is_in_order(VIA_RANK_LINKS));
+    assert_false(via_lock_is_in_order(VIA_RANK_SET));
+    assert_true(via_lock_is_in_order(VIA_RANK_CONNS));
+    via_unlock(&mutexes[VIA_RANK_SET]);
+    via_lock(&mutexes[VIA_RANK_LINKS]);
+    via_lock(&mutexes[VIA_RANK_SET]);
+    assert_true(via_lock_is_in_order(VIA_RANK_SET));
+    via_lock(&mutexes[VIA_RANK_CONNS]);
+    assert_false(via_lock_is_in_order(VIA_RANK_SET));
+    assert_false(via_lock_is_in_order(VIA_RANK_LINKS));
+    for (unsigned rank = VIA_RANK_CONNS + 1; rank-- > 0;) {
+        via_unlock(&mutexes[rank]);
+    }
+    assert_true(via_lock_is_in_order(VIA_RANK_LINKS));
+}
+#endif
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -207,6 +258,10 @@ int main(void)
         cmocka_unit_test_setup(a_killed_process_keeps_nothing, setup),
         cmocka_unit_test_setup(taking_it_twice_is_a_deadlock_error, setup),
         cmocka_unit_test_setup(a_frame_that_is_gone_holds_nothing, setup),
+        cmocka_unit_test_setup(a_thread_with_a_mutex_does_not_wait_for_ever, setup),
+#ifdef VIA_LOCK_CHECKS
+        cmocka_unit_test(mutexes_have_an_order),
+#endif
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -48,7 +48,7 @@ struct bell {
     uint64_t id;
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct via_mutex lock = VIA_MUTEX_INIT(VIA_RANK_BELLS);
 static struct page
     pages[PAGES_MAX]; /* the last page is this process's, earlier pages are its ancestors' */
 static unsigned pages_count;
@@ -356,7 +356,7 @@ void via_sock_bell_ring(unsigned index)
 
 void via_sock_bell_forked(void)
 {
-    pthread_mutex_init(&lock, NULL);
+    via_lock_reset(&lock);
     first_own = all_count;
     next_shared = 0;
     thread_bell = 0;

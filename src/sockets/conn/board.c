@@ -17,7 +17,7 @@
 
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE)
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct via_mutex lock = VIA_MUTEX_INIT(VIA_RANK_LAST);
 static struct via_sockets_board *_Atomic board;
 static _Atomic bool failed; /* making the board failed: no second attempt */
 static _Atomic int board_fd = -1;
@@ -188,7 +188,7 @@ static void copy_reasons(struct via_sockets_board *to, struct via_sockets_board 
 void via_board_forked(bool has_connections)
 {
     struct via_sockets_board *old = atomic_load_explicit(&board, memory_order_relaxed);
-    pthread_mutex_init(&lock, NULL);
+    via_lock_reset(&lock);
     if (old == NULL) {
         return;
     }

@@ -123,11 +123,11 @@ static enum via_reason offer_make(struct via_conn *conn)
 }
 
 /* A reader and a writer may find the answer at once: one of them fetches it. */
-static pthread_mutex_t fetching = PTHREAD_MUTEX_INITIALIZER;
+static struct via_mutex fetching = VIA_MUTEX_INIT(VIA_RANK_MEETING);
 
 void via_local_forked(void)
 {
-    pthread_mutex_init(&fetching, NULL);
+    via_lock_reset(&fetching);
 }
 
 /* The connector has answered: opens its bell. NULL: it has not, or there is no descriptor for the

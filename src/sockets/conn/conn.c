@@ -41,7 +41,7 @@
 #endif
 
 static struct via_pool pool = VIA_POOL_INIT(sizeof(struct via_conn), CONNS_MAX);
-static pthread_mutex_t all_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct via_mutex all_lock = VIA_MUTEX_INIT(VIA_RANK_CONNS);
 static struct via_list all = {&all, &all};
 /* Number of connections in that list; written with the lock, read without it by threads that are
  * about to sleep. */
@@ -505,7 +505,7 @@ void via_conn_dup(struct via_conn *conn, int new_fd)
 /* Between hosts a child's puts also use paths of their own. */
 void via_conn_fork_begin(void)
 {
-    via_conn_each(via_shared_announce);
+    via_op_each(via_shared_announce, NULL);
 }
 
 static void count_child(struct via_conn *conn)

@@ -88,6 +88,7 @@ struct via_op {
     struct via_conn *conn;
     struct via_side *side;
     int fd;
+    bool busy;      /* for epoll sets: a token was not to be had, so the answer may be incomplete */
     bool alone;     /* no other thread in this process: determines how `conn` is held */
     bool exclusive; /* and no other process holds the side: determines how tokens are held */
     uint32_t thread;
@@ -211,7 +212,7 @@ void via_conn_begin_parting(struct via_conn *conn, int fd);
 bool via_conn_continue_parting(struct via_conn *conn, int fd);
 /* The process ends while the connection is open, and the kernel closes it then: makes the
  * announcements to the peer now. */
-void via_conn_announce_exit(struct via_conn *conn);
+void via_conn_announce_exit(struct via_conn *conn, int fd);
 
 /* Stops counting the descriptors of this process. Returns the number of holders left. */
 uint32_t via_conn_uncount(struct via_conn *conn);

@@ -188,10 +188,9 @@ uint32_t via_conn_uncount(struct via_conn *conn)
     return atomic_fetch_sub_explicit(&conn->side->refs, fds, memory_order_acq_rel) - fds;
 }
 
-void via_conn_announce_exit(struct via_conn *conn)
+void via_conn_announce_exit(struct via_conn *conn, int fd)
 {
-    int fd = via_conn_uncount(conn) == 0 && via_conn_has_pipes(conn) ? via_conn_fd(conn) : -1;
-    if (fd >= 0) {
+    if (via_conn_uncount(conn) == 0 && via_conn_has_pipes(conn)) {
         /* via_fabric_end() waits until all announcements have arrived. */
         via_conn_announce_end(conn, fd);
     }

@@ -7,7 +7,6 @@
 #include <poll.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
-#include <time.h>
 
 #include "base/mutant.h"
 #include "sockets/conn/steward.h"
@@ -384,20 +383,16 @@ static void follow_peer_demotion(struct via_op *op)
 }
 
 /* Lets the other end follow if it belongs to this process, or even to this thread. */
-static void follow_demotion_here(struct via_conn *conn)
+static bool follow_demotion_here(struct via_op *op, const void *unused)
 {
-    bool left = atomic_load_explicit(&conn->attached, memory_order_acquire) &&
-                via_conn_is_in(conn, VIA_PHASES_GONE & VIA_PHASES_MAY_FOLLOW) &&
-                (via_side_flags(conn->side) & VIA_FLAG_DEMOTE) != 0;
-    int fd = left || via_conn_has_demotion_request(conn) ? via_conn_fd(conn) : -1;
-    if (fd >= 0) {
-        struct via_op op = via_conn_op(conn, fd);
-        if (left) {
-            follow_peer_demotion(&op);
-        } else {
-            via_conn_follow_demotion(&op);
-        }
+    (void)unused;
+    if (atomic_load_explicit(&op->conn->attached, memory_order_acquire) &&
+        via_side_is_in(op->side, VIA_PHASES_GONE & VIA_PHASES_MAY_FOLLOW)) {
+        follow_peer_demotion(op);
+    } else if (via_conn_has_demotion_request(op->conn)) {
+        via_conn_follow_demotion(op);
     }
+    return false;
 }
 
 static void resend_flags(struct via_op *op)
@@ -424,7 +419,7 @@ static int wait_for_answer(struct via_op *op, uint64_t begin_ns)
         }
         follow_peer_demotion(op);
         resend_flags(op);
-        via_conn_each(follow_demotion_here);
+        via_op_each(follow_demotion_here, NULL);
         via_os_pause(pause_ns);
         pause_ns = via_min(2 * pause_ns, POLL_NS_MAX);
     }
@@ -469,7 +464,7 @@ static void wait_until_ready(struct via_op *op, uint64_t begin_ns)
             via_conn_follow_demotion(op);
         }
         resend_flags(op);
-        via_conn_each(follow_demotion_here);
+        via_op_each(follow_demotion_here, NULL);
         via_os_pause(pause_ns);
         pause_ns = via_min(2 * pause_ns, POLL_NS_MAX);
     }
@@ -570,45 +565,50 @@ static bool has_left_bytes(struct via_op *op)
     return false;
 }
 
-/* Undoes it, except that this end writes to the kernel from now on: a peer on another host that
- * does not know this yet takes the kernel's end for the stream's. */
-static void take_back(struct via_op *op)
+/* With both tokens, when the peer has ended and not answered: did it end before it got the request,
+ * and therefore send nothing again? True: this end uses its pipes again, because there are unread
+ * bytes in them. But it writes to the kernel from now on, and tells a peer on another host, which
+ * would take the kernel's end for the stream's. */
+static bool check_end(struct via_op *op)
 {
-    struct via_conn *conn = op->conn;
     struct via_side *side = op->side;
-    if (via_tx_take(op) != 0) {
-        return;
-    }
-    side->rx = side->rx_left;
-    via_phase_apply(&side->phase, VIA_EVENT_TAKE_BACK);
-    conn->stats->demoted = false;
-    conn->stats->reason = VIA_REASON_NONE;
-    side->sent_flags &= ~(VIA_FLAG_DEMOTE | VIA_FLAGS_LEFT_MASK);
-    publish_flag(conn, side->tx.ended ? 0 : VIA_FLAG_KERNEL_END);
-    via_tx_give(op);
-    via_ep_conn_changed(conn);
-}
-
-/* Did the peer end before it got the request, and therefore send nothing again? Then 0, or -EPIPE:
- * this end uses its pipes again, because there are unread bytes in them. */
-static int check_end(struct via_op *op)
-{
-    uint64_t flags = via_side_flags(op->side);
+    uint64_t flags = via_side_flags(side);
     uint64_t read;
-    bool over = (flags & (VIA_FLAG_CLOSED | VIA_FLAG_STAYS)) != 0 || peer_is_gone(op);
-    if ((flags & VIA_FLAG_HEEDED) != 0 || !over || via_rx_take(op) != 0) {
-        return 0;
+    bool leaves = via_side_is_in(side, VIA_PHASES_LEAVING);
+    if (leaves && has_left_bytes(op)) {
+        side->rx = side->rx_left;
+        via_phase_apply(&side->phase, VIA_EVENT_TAKE_BACK);
+        op->conn->stats->demoted = false;
+        op->conn->stats->reason = VIA_REASON_NONE;
+        side->sent_flags &= ~(VIA_FLAG_DEMOTE | VIA_FLAGS_LEFT_MASK);
+        publish_flag(op->conn, side->tx.ended ? 0 : VIA_FLAG_KERNEL_END);
+        return true;
     }
-    bool leaves = via_side_is_in(op->side, VIA_PHASES_LEAVING);
-    bool bytes = leaves && has_left_bytes(op);
-    if (bytes) {
-        take_back(op);
-    } else if (leaves && (flags & (VIA_FLAG_CLOSED | VIA_FLAG_STAYS)) == 0 &&
-               op->side->rx_left.span == VIA_SPAN_PIPE && !is_resent(op->side, &read)) {
+    if (leaves && (flags & (VIA_FLAG_CLOSED | VIA_FLAG_STAYS)) == 0 &&
+        side->rx_left.span == VIA_SPAN_PIPE && !is_resent(side, &read)) {
         via_io_drop(op, UINT64_MAX); /* the peer was killed while it sent those bytes again */
     }
-    via_rx_give(op);
-    return bytes ? -EPIPE : 0;
+    return false;
+}
+
+/* 0, or -EPIPE if check_end() is true. No token is held. */
+static int finish_at_end(struct via_op *op)
+{
+    uint64_t flags = via_side_flags(op->side);
+    bool over = (flags & (VIA_FLAG_CLOSED | VIA_FLAG_STAYS)) != 0 || peer_is_gone(op);
+    bool back = false;
+    if ((flags & VIA_FLAG_HEEDED) != 0 || !over || via_tx_take(op) != 0) {
+        return 0;
+    }
+    if (via_rx_take(op) == 0) {
+        back = check_end(op);
+        via_rx_give(op);
+    }
+    via_tx_give(op);
+    if (back) {
+        via_ep_conn_changed(op->conn);
+    }
+    return back ? -EPIPE : 0;
 }
 
 /* Discards those of the bytes that the peer has sent again which this end had read by pipe. */
@@ -658,7 +658,7 @@ static int demote_finish(struct via_op *op, uint64_t begin_ns)
     if (via_side_is_in(op->side, VIA_PHASES_LEAVING)) {
         rc = wait_for_answer(op, begin_ns);
         follow_peer_demotion(op); /* a peer that has left at the same time waits, too */
-        rc = rc == 0 ? check_end(op) : rc;
+        rc = rc == 0 ? finish_at_end(op) : rc;
     }
     if (via_side_is_in(op->side, VIA_PHASES_LEAVING)) {
         drop_read(op);

@@ -39,7 +39,7 @@ static _Atomic uint64_t used_bytes;
 static _Atomic uint64_t mapped;
 static _Atomic uint64_t mapped_max; /* 0: not read yet */
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct via_mutex lock = VIA_MUTEX_INIT(VIA_RANK_LAST);
 static bool ledger_tried;
 static _Atomic int ledger_fd = -1;
 static _Atomic uint64_t *_Atomic ledger; /* NULL: there is none */
@@ -245,7 +245,7 @@ void via_share_end(void)
 
 void via_share_forked(void)
 {
-    pthread_mutex_init(&lock, NULL);
+    via_lock_reset(&lock);
     _Atomic uint64_t *words = atomic_exchange_explicit(&ledger, NULL, memory_order_relaxed);
     if (words != NULL) {
         munmap(words, LEDGER_BYTES);

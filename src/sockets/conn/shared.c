@@ -9,16 +9,17 @@
 /* Connections of this process whose peers are shared. */
 static _Atomic uint32_t shared_count;
 
-void via_shared_announce(struct via_conn *conn)
+bool via_shared_announce(struct via_op *op, const void *unused)
 {
-    struct via_side *side = conn->side;
-    struct via_op op = via_conn_op(conn, -1);
-    if (via_conn_has_pipes(conn) && (side->sent_flags & VIA_FLAG_SHARED) == 0 &&
-        via_tx_take(&op) == 0) {
+    struct via_side *side = op->side;
+    (void)unused;
+    if (via_conn_has_pipes(op->conn) && (side->sent_flags & VIA_FLAG_SHARED) == 0 &&
+        via_tx_take(op) == 0) {
         side->sent_flags |= VIA_FLAG_TAKEN | VIA_FLAG_SHARED;
-        conn->carrier->say(conn, side->sent_flags, true);
-        via_tx_give(&op);
+        op->conn->carrier->say(op->conn, side->sent_flags, true);
+        via_tx_give(op);
     }
+    return true;
 }
 
 void via_shared_note(struct via_conn *conn)

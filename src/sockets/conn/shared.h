@@ -16,7 +16,7 @@
  */
 
 /* Before fork(): tells the peer, once. */
-void via_shared_announce(struct via_conn *conn);
+bool via_shared_announce(struct via_op *op, const void *unused);
 
 /* Has the peer announced it? Then sleeping threads check again, and sleep for a limited time from
  * now on. No token is held, and no lock of sets. */

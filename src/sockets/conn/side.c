@@ -35,7 +35,7 @@ _Static_assert(offsetof(struct via_side, data_ends) == PAGE, "the second page");
 #define CHUNK_SIDES_MAX 64u
 #define SPARE_MAX 64u
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct via_mutex lock = VIA_MUTEX_INIT(VIA_RANK_LAST);
 static struct chunk {
     unsigned char *base; /* NULL: none */
     uint64_t free;       /* a bit per side: free, and all zeros; after a fork no bit is set */
@@ -100,7 +100,7 @@ static void unmap_unused(struct chunk *chunk)
 void via_side_forked(bool child)
 {
     if (child) {
-        pthread_mutex_init(&lock, NULL);
+        via_lock_reset(&lock);
     }
     via_lock(&lock);
     while (spare_count > 0) {

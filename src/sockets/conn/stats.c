@@ -16,7 +16,7 @@
 #include "sockets/process/real.h"
 
 static struct {
-    pthread_mutex_t lock;
+    struct via_mutex lock;
     atomic_flag written;
     uint64_t connections;
     uint64_t accelerated;
@@ -25,7 +25,7 @@ static struct {
     uint64_t why_kernel_bytes[VIA_REASON_COUNT]; /* bytes that the kernel sent on connections that
                                                     were not accelerated, and on demoted ones */
     struct via_stats_conn sum;
-} total = {.lock = PTHREAD_MUTEX_INITIALIZER, .written = ATOMIC_FLAG_INIT};
+} total = {.lock = VIA_MUTEX_INIT(VIA_RANK_LAST), .written = ATOMIC_FLAG_INIT};
 
 /* The connection has offered pipes (or waited for an offer) and could not use them. If it has sent
  * at least UNTAKEN_BYTES since, its peer did not take the pipes; otherwise the connection was too
@@ -164,6 +164,6 @@ void via_stats_write(void)
 void via_stats_forked(void)
 {
     memset(&total, 0, sizeof(total));
-    pthread_mutex_init(&total.lock, NULL);
+    total.lock = (struct via_mutex)VIA_MUTEX_INIT(VIA_RANK_LAST);
     atomic_flag_clear(&total.written);
 }

@@ -56,7 +56,7 @@ static _Atomic int proc_fd = -1;
 _Atomic bool via_steward_is_prepared;
 
 /* Connections that the program closed before their bytes were sent again. */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct via_mutex lock = VIA_MUTEX_INIT(VIA_RANK_STEWARD);
 static struct kept {
     struct via_conn *conn; /* held; NULL: the entry is free */
     _Atomic int fd;
@@ -453,7 +453,7 @@ void via_steward_end(void)
 
 void via_steward_forked(void)
 {
-    pthread_mutex_init(&lock, NULL);
+    via_lock_reset(&lock);
     via_hidden_close(&own_fd); /* it is the parent's */
     atomic_store_explicit(&via_steward_runs, false, memory_order_relaxed);
     for (unsigned i = 0; i < KEPT_MAX; i++) {

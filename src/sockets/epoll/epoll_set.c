@@ -25,7 +25,7 @@ const char via_ep_calls_mark;
 _Atomic uint32_t via_ep_plain_waits;
 
 static struct via_pool set_pool = VIA_POOL_INIT(sizeof(struct via_ep_set), SETS_MAX);
-static pthread_mutex_t links = PTHREAD_MUTEX_INITIALIZER;
+static struct via_mutex links = VIA_MUTEX_INIT(VIA_RANK_LINKS);
 static struct via_list all = {&all, &all};
 
 void via_ep_lock_links(void)
@@ -77,7 +77,7 @@ struct via_ep_set *via_ep_set_get(int epfd)
     set->added_ticks = 0;
     set->number = (uint64_t)via_os_pid() + via_pool_index(&set_pool, set) + 1;
     set->ask_due = false;
-    pthread_mutex_init(&set->lock, NULL);
+    set->lock = (struct via_mutex)VIA_MUTEX_INIT(VIA_RANK_SET);
     for (unsigned place = 0; place < VIA_EP_PLACES; place++) {
         via_list_init(&set->entries[place]);
     }
@@ -686,7 +686,7 @@ void via_ep_fork_child(void)
     via_ep_plain_waits = 0; /* the waiting threads are the parent's */
     via_list_foreach(it, &all) {
         struct via_ep_set *set = via_list_entry(it, struct via_ep_set, all);
-        pthread_mutex_init(&set->lock, NULL);
+        via_lock_reset(&set->lock);
         set->watches_calls = false; /* the registered calls were the parent's */
         via_ep_all_hot(set);
         inherit(set);

@@ -2,13 +2,13 @@
 #ifndef VIA_SOCKETS_EPOLL_SET_H
 #define VIA_SOCKETS_EPOLL_SET_H
 
-#include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/epoll.h>
 
 #include "sockets/conn/conn.h"
+#include "sockets/process/lock.h"
 #include "sockets/stream/edge.h"
 
 /*
@@ -34,7 +34,7 @@ struct via_ep_set {
     struct via_list all;
     int fd;               /* one of its numbers */
     _Atomic uint32_t fds; /* how many numbers it has */
-    pthread_mutex_t lock;
+    struct via_mutex lock;
     struct via_list entries[VIA_EP_PLACES];
     uint32_t warm_count;
     _Atomic bool cold_due;      /* all cold entries must be checked */

@@ -59,6 +59,10 @@ bool via_ep_is_quiet(const struct via_ep_entry *entry)
            (side->tx.span != VIA_SPAN_PIPE && !via_ep_is_missed(entry));
 }
 
+/* The last check of this thread could not determine the events of some entry: check again soon. */
+static __thread bool busy __attribute__((tls_model("initial-exec")));
+#define BUSY_NS VIA_MSEC_NS
+
 /* Called for an entry that was not quiet: its events to report now, or 0. With the set's lock. */
 static uint32_t entry_events(struct via_ep_entry *entry)
 {
@@ -70,6 +74,10 @@ static uint32_t entry_events(struct via_ep_entry *entry)
     struct via_op op = via_ep_op(entry);
     struct via_ep_before before = via_ep_before(entry);
     uint32_t bits = via_io_ready(&op, entry->events);
+    if (via_unlikely(op.busy)) {
+        busy = true;
+        return 0;
+    }
     if (via_unlikely(entry->conn->spans != via_conn_spans(entry->conn))) {
         via_ep_refresh(entry);
         if (!entry->piped) {
@@ -121,6 +129,7 @@ static int collect(struct via_ep_set *set, struct epoll_event *events, int max, 
     struct via_ep_found found;
     struct via_ep_entry *entry;
     struct via_list reported;
+    busy = false;
     if (atomic_load_explicit(&set->piped_count, memory_order_relaxed) == 0) {
         return 0;
     }
@@ -153,6 +162,9 @@ static bool is_entry_ready(struct via_ep_entry *entry)
     struct via_ep_before before = via_ep_before(entry);
     uint32_t bits = via_io_ready(&op, entry->events);
     struct via_edge_now now = via_ep_now(entry, bits, &before);
+    if (via_unlikely(op.busy)) {
+        return true; /* it may be */
+    }
     return (entry->events & EPOLLET) != 0 ? via_edge_is_news(&entry->reported, &now) : bits != 0;
 }
 
@@ -191,6 +203,7 @@ static uint64_t arm(struct via_ep_set *set)
 {
     int full[STALLS_MAX];
     unsigned count = 0;
+    bool unarmed = false;
     via_lock(&set->lock);
     via_list_foreach(it, &set->entries[VIA_EP_HOT]) {
         struct via_ep_entry *entry = via_list_entry(it, struct via_ep_entry, in_set);
@@ -200,6 +213,7 @@ static uint64_t arm(struct via_ep_set *set)
         if (!via_conn_is_local(entry->conn)) {
             struct via_op op = via_ep_op(entry);
             via_io_arm(&op, entry->events);
+            unarmed |= op.busy;
         }
         if ((entry->events & (EPOLLOUT | EPOLLWRNORM)) != 0 && count < STALLS_MAX &&
             !via_stall_is_none(entry->conn)) {
@@ -207,7 +221,8 @@ static uint64_t arm(struct via_ep_set *set)
         }
     }
     via_unlock(&set->lock);
-    return watch_stalls(full, count);
+    uint64_t most_ns = watch_stalls(full, count);
+    return via_unlikely(unarmed) ? via_min(most_ns, BUSY_NS) : most_ns;
 }
 
 /* Quick check while spinning: true if there may be an event. */
@@ -538,6 +553,7 @@ static int sleep_in(struct via_ep_set *set, int epfd, struct epoll_event *events
     }
     via_wait_sleeps(wait);
     uint64_t until_ns = deadline_ns;
+    most_ns = via_unlikely(busy) ? via_min(most_ns, BUSY_NS) : most_ns;
     if (via_unlikely(most_ns != VIA_NEVER_NS)) {
         until_ns = via_min(until_ns, via_os_now_ns() + most_ns);
     }

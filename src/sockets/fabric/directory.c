@@ -20,7 +20,7 @@
 /* The kernel's routes change seldom: how long an answer is used. */
 #define OWN_NS VIA_SEC_NS
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct via_mutex lock = VIA_MUTEX_INIT(VIA_RANK_LAST);
 /* A page that its host has replaced stays mapped: other threads may be reading it. */
 static const struct via_hosts_page *_Atomic page;
 static _Atomic uint64_t polled_ns; /* 0 = never */
@@ -84,7 +84,7 @@ static const struct via_hosts_page *find_page(void)
 
 void via_directory_forked(void)
 {
-    pthread_mutex_init(&lock, NULL);
+    via_lock_reset(&lock);
 }
 
 static bool find(const struct via_address *address, struct via_hosts_entry *ret_entry)

@@ -25,7 +25,7 @@
 #define MAILBOXES_MAX 64u
 #define NOTE_TTL_MS 10000u
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct via_mutex lock = VIA_MUTEX_INIT(VIA_RANK_FABRIC);
 static struct via_attach *_Atomic attachment;
 /* When attaching failed: no new attempt for a while; 0 = it did not fail. */
 static uint64_t attach_failed_ns;
@@ -192,7 +192,7 @@ void via_fabric_fork_prepare(void)
 void via_fabric_forked(void)
 {
     /* The parent's attachment must be neither used nor closed. */
-    pthread_mutex_init(&lock, NULL);
+    via_lock_reset(&lock);
     atomic_store_explicit(&attachment, NULL, memory_order_relaxed);
     attach_failed_ns = 0;
     via_directory_forked();

@@ -23,7 +23,7 @@
 #define LONG_RING_BYTES (1024u * 1024)
 #define LONG_RINGS_MAX 2u
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct via_mutex lock = VIA_MUTEX_INIT(VIA_RANK_MIRRORS);
 static unsigned lent_count;
 static _Atomic unsigned relayed_count;
 
@@ -246,6 +246,6 @@ void via_fabric_mirrors_end(void)
 
 void via_fabric_mirrors_forked(void)
 {
-    pthread_mutex_init(&lock, NULL);
+    via_lock_reset(&lock);
     via_fabric_mirrors_end();
 }

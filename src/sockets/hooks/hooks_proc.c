@@ -59,22 +59,24 @@ __attribute__((constructor)) static void begin(void)
 }
 
 /* Sends pending messages to peers now, because no later call will. */
-static void end_conn(struct via_conn *conn)
+static bool end_conn(struct via_op *op, const void *unused)
 {
-    int fd = via_conn_has_demotion_request(conn) || via_side_is_in(conn->side, VIA_PHASES_REPLAY)
-                 ? via_conn_fd(conn)
-                 : -1;
-    if (fd >= 0) {
-        via_conn_end(conn, fd);
+    (void)unused;
+    if (via_conn_fd(op->conn) != op->fd) {
+        return false; /* it has several numbers, and is visited by each */
     }
-    via_conn_announce_exit(conn);
+    if (via_conn_has_demotion_request(op->conn) || via_side_is_in(op->side, VIA_PHASES_REPLAY)) {
+        via_conn_end(op->conn, op->fd);
+    }
+    via_conn_announce_exit(op->conn, op->fd);
+    return true;
 }
 
 __attribute__((destructor)) static void end(void)
 {
     static _Atomic bool ended; /* exit() and its handlers have run */
     if (!atomic_exchange_explicit(&ended, true, memory_order_relaxed)) {
-        via_conn_try_each(end_conn);
+        via_op_each(end_conn, NULL);
         via_steward_end();
         via_stats_write();
         via_share_end();

@@ -55,7 +55,7 @@ uint32_t via_io_ready(struct via_op *op, uint32_t wanted);
 
 /* Called before sleeping for the events `wanted`: tells the peer that this end waits for bytes. (A
  * check that finds no room tells the peer by itself.) The caller enters its bells
- * (via_sock_bell_enter), checks again, and then sleeps. */
+ * (via_sock_bell_enter), checks again, and then sleeps; for a short time if op is busy. */
 void via_io_arm(struct via_op *op, uint32_t wanted);
 
 /* Events for which a sleeper watches the kernel's socket. */

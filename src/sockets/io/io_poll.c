@@ -103,6 +103,7 @@ static uint32_t rx_ready(struct via_op *op, uint32_t *ret_ask, bool *ret_idle)
     struct via_stream_rx *rx = &op->side->rx;
     uint32_t bits = 0;
     if (via_rx_take(op) != 0) {
+        op->busy = true;
         return 0;
     }
     via_carrier_rx_begin(op->conn);
@@ -164,6 +165,7 @@ static uint32_t tx_ready(struct via_op *op, uint32_t *ret_ask)
     struct via_stream_tx *tx = &op->side->tx;
     uint32_t bits = 0;
     if (via_tx_take(op) != 0) {
+        op->busy = true;
         return 0;
     }
     if (tx->span != VIA_SPAN_PIPE || tx->ended || via_tx_peer_is_gone(op)) {
@@ -262,15 +264,22 @@ void via_io_arm(struct via_op *op, uint32_t wanted)
     if (via_conn_is_local(conn)) {
         return;
     }
-    if ((wanted & (IN_EVENTS | POLLRDHUP)) != 0 && via_rx_take(op) == 0) {
+    bool in = (wanted & (IN_EVENTS | POLLRDHUP)) != 0;
+    bool out = (wanted & OUT_EVENTS) != 0;
+    if (in && via_rx_take(op) == 0) {
         via_fabric_rx_arm(conn);
         via_rx_give(op);
+        in = false;
     }
-    if ((wanted & OUT_EVENTS) != 0 && via_tx_take(op) == 0) {
+    if (out && via_tx_take(op) == 0) {
         if (op->side->tx.span == VIA_SPAN_PIPE) { /* otherwise the kernel reports room */
             op->conn->carrier->tx_want(op->conn);
         }
         via_tx_give(op);
+        out = false;
+    }
+    if (in || out) {
+        op->busy = true;
     }
 }
 

@@ -6,7 +6,7 @@
 #include "sockets/io/zcopy.h"
 #include "sockets/process/lock.h"
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct via_mutex lock = VIA_MUTEX_INIT(VIA_RANK_LAST);
 static bool ready;
 static struct via_zcopy_choice choices[VIA_ZCOPY_SIZES];
 

@@ -16,7 +16,7 @@
 #include "sockets/process/lock.h"
 #include "sockets/process/real.h"
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct via_mutex lock = VIA_MUTEX_INIT(VIA_RANK_LAST);
 static _Atomic int netlink_fd = -1;
 static uint32_t sequence;
 
@@ -143,6 +143,6 @@ int via_diag_peer(const struct via_tuple *tuple, struct via_diag *ret_diag)
 
 void via_diag_forked(void)
 {
-    pthread_mutex_init(&lock, NULL);
+    via_lock_reset(&lock);
     via_hidden_close(&netlink_fd);
 }

@@ -95,7 +95,7 @@ bool via_policy_is_allowed(const struct via_policy *policy, const struct via_add
 #define OWN_MAX 64u
 #define OWN_NS_MAX (5 * VIA_SEC_NS)
 
-static pthread_mutex_t own_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct via_mutex own_lock = VIA_MUTEX_INIT(VIA_RANK_LAST);
 static struct via_address own[OWN_MAX];
 static unsigned own_count;
 static uint64_t own_read_ns;

@@ -21,7 +21,7 @@ unsigned via_fds_count;
 
 static _Atomic unsigned top; /* see via_fds_top() */
 static struct via_pool hidden_pool = VIA_POOL_INIT(sizeof(struct via_hidden), FDS_MAX);
-static pthread_mutex_t hidden_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct via_mutex hidden_lock = VIA_MUTEX_INIT(VIA_RANK_HIDDEN);
 
 int via_fds_init(void)
 {

@@ -2,6 +2,7 @@
 #ifndef VIA_SOCKETS_LOCK_H
 #define VIA_SOCKETS_LOCK_H
 
+#include <assert.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -19,10 +20,42 @@
  */
 struct via_lock_thread {
     uint32_t held;
+    uint32_t ranks;   /* of the mutexes held, a bit each: builds with VIA_LOCK_CHECKS */
     int cancel_state; /* the state before the first mutex */
     bool put_off;     /* a signal is pending, and all are blocked: signals.c */
 };
 extern __thread struct via_lock_thread via_lock_thread __attribute__((tls_model("initial-exec")));
+
+/*
+ * The order of mutexes: a thread waits only for one of a later rank than all those that it holds;
+ * with LINKS also for further ones of SET. Debug builds assert this.
+ *
+ * Tokens (token.h): that for writing, then that for reading. A thread that holds a token waits for
+ * none of LINKS, SET and CONNS, except in a signal handler that has interrupted it. So a thread
+ * that holds a mutex waits for a token for a limited time.
+ */
+enum via_lock_rank {
+    VIA_RANK_LINKS, /* which connection is in which epoll set */
+    VIA_RANK_SET,   /* one epoll set */
+    VIA_RANK_CONNS, /* the list of connections */
+    VIA_RANK_STEWARD,
+    VIA_RANK_FABRIC,
+    VIA_RANK_MEETING, /* how two ends within a machine fetch each other's bells */
+    VIA_RANK_BELLS,
+    VIA_RANK_MIRRORS, /* memory that other hosts write to; it contains sides of connections */
+    VIA_RANK_LAST,    /* held with none of its rank */
+    VIA_RANK_HIDDEN,
+    VIA_RANK_POOLS,
+};
+
+struct via_mutex {
+    pthread_mutex_t mutex;
+    enum via_lock_rank rank;
+};
+#define VIA_MUTEX_INIT(of_rank)            \
+    {                                      \
+        PTHREAD_MUTEX_INITIALIZER, of_rank \
+    }
 
 #define VIA_LOCK_SIGNAL(number) (UINT64_C(1) << ((number)-1))
 /* The signals that are deferred: all but the faults, which the interrupted instruction causes, and
@@ -66,26 +99,54 @@ static inline void via_lock_leave(void)
     }
 }
 
-static inline void via_lock(pthread_mutex_t *mutex)
+static inline bool via_lock_is_in_order(enum via_lock_rank rank)
 {
-    via_lock_enter();
-    pthread_mutex_lock(mutex);
+    uint32_t ranks = via_lock_thread.ranks;
+    bool set = rank == VIA_RANK_SET && (ranks & 1u << VIA_RANK_LINKS) != 0;
+    return (ranks >> rank) == 0 || (set && (ranks >> rank) == 1);
 }
 
-static inline bool via_try_lock(pthread_mutex_t *mutex)
+#ifdef VIA_LOCK_CHECKS
+#define VIA_LOCK_WAITS(rank) assert(via_lock_is_in_order(rank))
+#define VIA_LOCK_TAKEN(rank) ((void)(via_lock_thread.ranks |= 1u << (rank)))
+#define VIA_LOCK_GIVEN(rank) ((void)(via_lock_thread.ranks &= ~(1u << (rank))))
+#else
+#define VIA_LOCK_WAITS(rank) ((void)0)
+#define VIA_LOCK_TAKEN(rank) ((void)0)
+#define VIA_LOCK_GIVEN(rank) ((void)0)
+#endif
+
+static inline void via_lock(struct via_mutex *mutex)
 {
     via_lock_enter();
-    bool locked = pthread_mutex_trylock(mutex) == 0;
-    if (!locked) {
+    VIA_LOCK_WAITS(mutex->rank);
+    pthread_mutex_lock(&mutex->mutex);
+    VIA_LOCK_TAKEN(mutex->rank);
+}
+
+static inline bool via_try_lock(struct via_mutex *mutex)
+{
+    via_lock_enter();
+    bool locked = pthread_mutex_trylock(&mutex->mutex) == 0;
+    if (locked) {
+        VIA_LOCK_TAKEN(mutex->rank);
+    } else {
         via_lock_leave();
     }
     return locked;
 }
 
-static inline void via_unlock(pthread_mutex_t *mutex)
+static inline void via_unlock(struct via_mutex *mutex)
 {
-    pthread_mutex_unlock(mutex);
+    VIA_LOCK_GIVEN(mutex->rank);
+    pthread_mutex_unlock(&mutex->mutex);
     via_lock_leave();
+}
+
+/* Called in a forked child: another thread of the parent may have held it. */
+static inline void via_lock_reset(struct via_mutex *mutex)
+{
+    pthread_mutex_init(&mutex->mutex, NULL);
 }
 
 #endif

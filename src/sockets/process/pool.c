@@ -13,7 +13,7 @@
 
 struct via_pool via_scratch = VIA_POOL_INIT(VIA_SCRATCH_BYTES, SCRATCH_MAX);
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct via_mutex lock = VIA_MUTEX_INIT(VIA_RANK_POOLS);
 
 static void **link_of(const struct via_pool *pool, void *object)
 {

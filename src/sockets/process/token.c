@@ -5,6 +5,7 @@
 #include <signal.h>
 
 #include "base/pause.h"
+#include "sockets/process/lock.h"
 #include "sockets/process/os.h"
 
 /* A check takes the cache line away from the holder. So a waiter checks less and less often: the
@@ -17,10 +18,14 @@
 #define PAUSES_GIVE 100u
 /* Limit of a sleep: a wake-up may be lost, and a holder may be killed. */
 #define SLEEP_NS VIA_MSEC_NS
+/* Number of sleeps after which a thread that holds a mutex gives up: a signal handler that has
+ * interrupted the token's holder may wait for that mutex. */
+#define SLEEPS_LOCKED 2u
 
 struct waiting {
     unsigned polls;
     unsigned pauses;
+    unsigned sleeps;
     bool waited;
 };
 
@@ -64,6 +69,7 @@ static void wait_more(struct via_token *token, uint32_t holder, struct waiting *
         waiting->pauses = via_min(2 * waiting->pauses, PAUSES_MAX);
         return;
     }
+    waiting->sleeps++;
     atomic_fetch_or_explicit(&token->asked, VIA_TOKEN_SLEEPS, memory_order_relaxed);
     via_os_futex_wait(&token->holder, holder, SLEEP_NS);
     if (is_dead(holder)) {
@@ -91,6 +97,10 @@ int via_token_take_slowly(struct via_token *token, uint64_t frame)
             break;
         }
         if (holder != 0) {
+            if (via_lock_thread.held != 0 && waiting.sleeps == SLEEPS_LOCKED) {
+                errno = saved;
+                return -EDEADLK;
+            }
             wait_more(token, holder, &waiting);
             continue;
         }

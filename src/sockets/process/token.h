@@ -35,7 +35,7 @@ int via_token_take_slowly(struct via_token *token, uint64_t frame);
 void via_token_give_slowly(struct via_token *token);
 
 /* 0, or -EDEADLK when this thread holds the token in an outer frame (the caller is a signal
- * handler). */
+ * handler), or holds a mutex and has waited for some milliseconds (lock.h). */
 static inline __attribute__((always_inline)) int via_token_take(struct via_token *token, bool alone,
                                                                 uint32_t thread)
 {
