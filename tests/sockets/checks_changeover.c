@@ -14,7 +14,7 @@
 
 /* Edges beyond the expected ones. epoll(7) allows some where bytes change their path, and a program
  * that gets one finds nothing new. */
-#define SPARE_EDGES_MAX 8
+#define SPARE_EDGES_MAX 4
 
 static int spare_edges;
 

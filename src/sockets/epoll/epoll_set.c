@@ -244,6 +244,10 @@ static uint32_t kernel_events(const struct via_ep_entry *entry)
     }
     struct via_op op = via_ep_op(entry);
     uint32_t events = entry->spent ? 0 : via_io_kernel_events(&op, entry->events);
+    /* The kernel reports whatever is ready when bytes have come, even if they have been read. */
+    if ((entry->events & EPOLLET) != 0 && (events & VIA_EDGE_IN) != 0) {
+        events |= entry->events & VIA_EDGE_OUT;
+    }
     /* Edges are enough for ends, which are remembered; bytes in the kernel are watched
      * level-triggered unless the program wants edges. */
     bool level = !entry->spent && (entry->events & EPOLLET) == 0 &&
