@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <spawn.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -109,6 +110,67 @@ static void *fork_often(void *unused)
     return NULL;
 }
 
+/* Sets in sets, of which one is closed first: the inner one, the outer one, or the connection. */
+static void *nest_and_close(void *of_seed)
+{
+    unsigned seed = *(const unsigned *)of_seed;
+    while (racing) {
+        struct epoll_event event;
+        struct pair pair = connected();
+        int inner = set_with(pair.server, EPOLLIN);
+        unsigned first = draw(&seed, 3);
+        if (draw(&seed, 2) == 0) {
+            int outer = set_with(inner, EPOLLIN);
+            write_all(pair.client, "x", 1);
+            CHECK(epoll_wait(outer, &event, 1, 5000) == 1 && event.data.fd == inner);
+            close(first == 0 ? inner : outer);
+            inner = first == 0 ? outer : inner;
+        }
+        if (first == 2) {
+            done(pair);
+        }
+        close(inner);
+        if (first != 2) {
+            done(pair);
+        }
+    }
+    return NULL;
+}
+
+static int ask_in_child(void *unused)
+{
+    struct epoll_event event;
+    (void)unused;
+    return epoll_wait(epfd, &event, 1, 0) >= 0 ? 0 : 1;
+}
+
+static void *make_children(void *unused)
+{
+    static char stack[256 * 1024] __attribute__((aligned(16)));
+    char *argv[] = {strdup("true"), NULL};
+    pthread_t nester;
+    unsigned seed = 9;
+    CHECK(pthread_create(&nester, NULL, nest_and_close, &seed) == 0);
+    for (unsigned turn = 0; racing; turn++) {
+        pid_t pid = -1;
+        if (turn % 3 == 0) {
+            pid = clone(ask_in_child, stack + sizeof(stack), SIGCHLD, NULL);
+        } else if (turn % 3 == 1) {
+            pid = fork();
+            if (pid == 0) {
+                _exit(ask_in_child(unused));
+            }
+        } else {
+            CHECK(posix_spawnp(&pid, "true", NULL, NULL, argv, environ) == 0);
+        }
+        CHECK(pid > 0);
+        wait_for(pid);
+    }
+    free(argv[0]);
+    pthread_join(nester, NULL);
+    return NULL;
+}
+
 static void *write_to_all(void *of_seed)
 {
     unsigned seed = *(const unsigned *)of_seed;
@@ -137,6 +199,8 @@ static void race(void *(*other)(void *))
     epfd = epoll_create1(EPOLL_CLOEXEC);
     for (unsigned i = 0; i < PAIRS; i++) {
         pairs[i] = connected();
+        CHECK(fcntl(pairs[i].client, F_SETFD, FD_CLOEXEC) == 0 &&
+              fcntl(pairs[i].server, F_SETFD, FD_CLOEXEC) == 0);
         register_again(i, EPOLL_CTL_ADD, EPOLLIN);
     }
     racing = true;
@@ -175,6 +239,11 @@ static void connections_close_while_threads_wait(void)
 static void processes_fork_while_threads_wait(void)
 {
     race(fork_often);
+}
+
+static void children_of_all_kinds_while_sets_come_and_go(void)
+{
+    race(make_children);
 }
 
 /*
@@ -406,6 +475,7 @@ const struct check checks_of_set_races[] = {
     CHECK_ENTRY(registrations_change_while_threads_wait),
     CHECK_ENTRY(connections_close_while_threads_wait),
     CHECK_ENTRY(processes_fork_while_threads_wait),
+    CHECK_ENTRY(children_of_all_kinds_while_sets_come_and_go),
     CHECK_ENTRY(an_end_is_not_that_of_the_next_connection),
     CHECK_ENTRY(threads_in_one_set_serve_at_once),
     CHECK_ENTRY(threads_share_one_level_triggered_connection),
