@@ -91,17 +91,3 @@ void via_host_wait_slept(struct via_host_wait *wait, uint64_t now_ns)
 {
     learn(wait, now_ns, false);
 }
-
-void via_host_wait_turn(struct via_host_wait *wait, uint64_t now_ns,
-                        const struct via_host_wait_ops *ops, void *ctx)
-{
-    uint64_t deadline_ns = VIA_NEVER_NS;
-    enum via_arm armed;
-    unsigned work = ops->turn(ctx, now_ns, &deadline_ns);
-    enum via_host_wait_step step = via_host_wait_turned(wait, now_ns, work, deadline_ns);
-    if (step == VIA_HOST_WAIT_ARM) {
-        step = ops->arm(ctx, &armed) ? via_host_wait_armed(wait, now_ns, armed, &deadline_ns)
-                                     : VIA_HOST_WAIT_TURN;
-    }
-    ops->act(ctx, step, now_ns, deadline_ns);
-}

@@ -2,6 +2,7 @@
 #ifndef VIA_HOST_HOST_WAIT_H
 #define VIA_HOST_HOST_WAIT_H
 
+#include "base/types.h"
 #include "core/node.h"
 #include "host/host_spin.h"
 
@@ -61,8 +62,21 @@ struct via_host_wait_ops {
     void (*act)(void *ctx, enum via_host_wait_step step, uint64_t now_ns, uint64_t deadline_ns);
 };
 
-/* A turn that begins at now_ns, and what follows it. */
-void via_host_wait_turn(struct via_host_wait *wait, uint64_t now_ns,
-                        const struct via_host_wait_ops *ops, void *ctx);
+/* A turn that begins at now_ns, and what follows it. Inlined: the compiler knows the loop's ops,
+ * and calls them directly. */
+static inline __attribute__((always_inline)) void
+via_host_wait_turn(struct via_host_wait *wait, uint64_t now_ns, const struct via_host_wait_ops *ops,
+                   void *ctx)
+{
+    uint64_t deadline_ns = VIA_NEVER_NS;
+    enum via_arm armed;
+    unsigned work = ops->turn(ctx, now_ns, &deadline_ns);
+    enum via_host_wait_step step = via_host_wait_turned(wait, now_ns, work, deadline_ns);
+    if (step == VIA_HOST_WAIT_ARM) {
+        step = ops->arm(ctx, &armed) ? via_host_wait_armed(wait, now_ns, armed, &deadline_ns)
+                                     : VIA_HOST_WAIT_TURN;
+    }
+    ops->act(ctx, step, now_ns, deadline_ns);
+}
 
 #endif
