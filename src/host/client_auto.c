@@ -139,7 +139,7 @@ static void pop(struct via_client_tcp *tcp, struct via_remote *remote)
     via_client_remote_release(remote);
 }
 
-/* What was put is lost, for the host is: as it is with frames. */
+/* The host is lost, and the kept puts with it, as puts by frames are. */
 static void fail_kept(struct via_client_tcp *tcp, int status)
 {
     struct via_attach *attach = tcp->attach;
@@ -157,7 +157,7 @@ static void fail_kept(struct via_client_tcp *tcp, int status)
 }
 
 /* [tcp->lock] The connection is not used any more: frames carry what the host has not applied.
- * -EAGAIN: as of find_position(); what is kept stays. */
+ * -EAGAIN: find_position() returned it; the connection keeps its puts. */
 static int recover(struct via_client_tcp *tcp, bool waits)
 {
     struct via_attach *attach = tcp->attach;

@@ -54,7 +54,7 @@ int via_client_auto_give_up(struct via_attach *attach, unsigned host) VIA_MUST_C
 int via_client_auto_quiet(struct via_client_tcp *tcp, bool reports) VIA_MUST_CHECK;
 /* [the library's thread] Ends what is left by its link. True: it is to be called again soon. */
 bool via_client_auto_tend(struct via_attach *attach);
-/* Before the attachment goes: what can be handed over in a second is. */
+/* Before the attachment closes: hands kept puts over to frames, for one second at most. */
 void via_client_auto_close(struct via_attach *attach);
 
 #endif

@@ -659,7 +659,7 @@ int via_client_tcp_put_kept(struct via_client_tcp *tcp, struct via_remote *remot
     bool is_long = bytes > VIA_KEPT_COPY_BYTES_MAX;
     *ret_kept = false;
     int rc = wait_kept_room(tcp, bytes);
-    /* What it holds back goes first: then the position of the payload is known. */
+    /* Sends the requests that were gathered: then the position of the payload is known. */
     rc = rc == 0 ? make_room(tcp, sizeof(struct via_tcp_request) + GATHER_BYTES_MAX) : rc;
     if (rc != 0) {
         return rc;

@@ -328,7 +328,8 @@ static struct via_direct_slot *choose_slot(const struct via_direct_neighbour *ne
     return free_count > own ? chosen : NULL;
 }
 
-/* [lock] The user has its share, or none is left: what is idle and not needed goes. */
+/* [lock] The user has its share, or no slot is left: the thread closes idle connections whose
+ * processes go on without them. */
 static void mark_idle(const struct via_direct_neighbour *neighbour)
 {
     for (unsigned i = 0; i < VIA_DIRECT_CONNS_OF_HOST_MAX; i++) {

@@ -286,7 +286,7 @@ static void wait_for_end(struct host *host, unsigned peer)
     assert_int_equal(host->conns[peer], 0);
 }
 
-/* What was applied is counted to the byte: frames carry the rest of it. */
+/* The host counts to the byte what it has applied; the library sends the rest by frames. */
 static void the_position_is_what_was_applied(void **state)
 {
     struct host *host = *state;
