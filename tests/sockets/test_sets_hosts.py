@@ -27,14 +27,14 @@ def is_kernels(fd):
         return any(line.startswith("tfd:") and int(line.split()[1]) == fd for line in lines)
 """
 
-# Registers for writing, then for reading, for each message; prints whether the kernel's set was changed each time.
+# Registers for writing, then for reading, for each of six messages; prints how often the kernel's set was left as it was.
 TAKER = BEGIN + """
 epoll.register(fd, IN)
 assert epoll.poll(0) == []
+kept = 0
 for turn in range(6):
     epoll.unregister(fd)
-    if turn == 0:
-        os.write(1, b"kept\\n" if is_kernels(fd) else b"told\\n")
+    kept += is_kernels(fd)
     assert fails(epoll.unregister, fd) == errno.ENOENT and fails(epoll.modify, fd, IN) == errno.ENOENT
     conn.sendall(b"x")
     assert epoll.poll(0.02) == []
@@ -46,6 +46,7 @@ for turn in range(6):
     assert epoll.poll(5) == [(fd, IN)]
     assert epoll.poll(0) == ([] if turn % 2 else [(fd, IN)])
     assert conn.recv(1) == b"x"
+os.write(1, b"%d\\n" % kept)
 
 # A thread that sleeps in the set gets the events of a connection that is added again.
 for turn in range(20):
@@ -113,18 +114,19 @@ os._exit(0)
 
 class Sets(Hosts):
     def takes_out(self, then):
-        """Whether the kernel's set was changed; None when there were no pipes."""
+        """For how many messages of six the kernel's set was left as it was; None when there were no pipes."""
         port = free_port(self.address)
         server = self.start([STREAM, "serve", self.address, str(port), "1"], port=port)
         said = self.run_client([PYTHON, "-c", TAKER, self.address, str(port), then]).strip()
         self.finish(server)
-        return said if sum(entry["bytes_pipe_tx"] > 0 for entry in self.lines()) >= 2 else None
+        return int(said) if sum(entry["bytes_pipe_tx"] > 0 for entry in self.lines()) >= 2 else None
 
     def test_taken_out_and_put_in_again(self):
         for then in ("goes on", "forks"):
             with self.subTest(then):
                 said = next((said for said in (self.takes_out(then) for _ in range(6)) if said is not None), None)
-                self.assertEqual(said, "kept", "a program that does so for each message pays a system call each time")
+                # A busy machine may delay the first ones until the connection has its pipes.
+                self.assertIn(said, range(4, 7), "a program that does so for each message pays a system call each time")
 
     def test_what_is_closed_while_its_host_is_cut_off_is_in_no_set(self):
         port = free_port(self.address)
