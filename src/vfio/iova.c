@@ -10,12 +10,23 @@ void via_iova_init(struct via_iova *iova)
     iova->count = iova->avoided_count = 0;
 }
 
-int via_iova_avoid(struct via_iova *iova, uint64_t at, uint64_t bytes)
+int via_iova_avoid(struct via_iova *iova, uint64_t first, uint64_t last)
 {
+    uint64_t at = via_max(first, VIA_IOVA_FIRST);
+    uint64_t end = via_min(last, VIA_IOVA_END - 1) + 1;
+    if (at >= end) {
+        return 0; /* via_iova_take() looks at none of these addresses */
+    }
+    for (unsigned i = 0; i < iova->avoided_count; i++) {
+        const struct via_iova_range *range = &iova->avoided[i];
+        if (range->at <= at && end <= range->at + range->bytes) {
+            return 0;
+        }
+    }
     if (iova->avoided_count == VIA_IOVA_AVOIDED_MAX) {
         return -ENOSPC;
     }
-    iova->avoided[iova->avoided_count++] = (struct via_iova_range){.at = at, .bytes = bytes};
+    iova->avoided[iova->avoided_count++] = (struct via_iova_range){.at = at, .bytes = end - at};
     return 0;
 }
 
@@ -52,7 +63,11 @@ int via_iova_take(struct via_iova *iova, uint64_t bytes, uint64_t alignment, uin
     uint64_t at = behind_avoided(iova, via_align_up(VIA_IOVA_FIRST, alignment), bytes, alignment);
     unsigned i = 0;
     for (; i < iova->count && iova->range[i].at < at + bytes; i++) {
-        at = via_max(at, via_align_up(iova->range[i].at + iova->range[i].bytes, alignment));
+        uint64_t end = iova->range[i].at + iova->range[i].bytes;
+        if (end > VIA_IOVA_END) {
+            return -ENOSPC; /* taken by via_iova_take_at() */
+        }
+        at = via_max(at, via_align_up(end, alignment));
         at = behind_avoided(iova, at, bytes, alignment);
     }
     if (at + bytes > VIA_IOVA_END) {

@@ -29,9 +29,9 @@ struct via_iova {
 };
 
 void via_iova_init(struct via_iova *iova);
-/* via_iova_take() returns nothing of this range; via_iova_take_at() may take it. -ENOSPC: no more
- * ranges can be kept. */
-VIA_MUST_CHECK int via_iova_avoid(struct via_iova *iova, uint64_t at, uint64_t bytes);
+/* via_iova_take() returns no address from first to last; via_iova_take_at() may take them. A range
+ * that is avoided already takes no place. -ENOSPC: no more ranges can be kept. */
+VIA_MUST_CHECK int via_iova_avoid(struct via_iova *iova, uint64_t first, uint64_t last);
 /* Takes the lowest free place. bytes: not 0. alignment: a power of two. -ENOSPC, -EINVAL. */
 VIA_MUST_CHECK int via_iova_take(struct via_iova *iova, uint64_t bytes, uint64_t alignment,
                                  uint64_t *ret_at);

@@ -18,25 +18,42 @@
 /* include/linux/ioport.h: IORESOURCE_MEM */
 #define RESOURCE_MEMORY 0x200u
 
-/* Its resource file has a line for each BAR and window: first address, last address, flags. */
-static int avoid_windows_of(struct via_iova *iova, const char *bridge)
+/* A line for each BAR and window: first address, last address, flags. -EIO: another line. */
+static int avoid_line(struct via_iova *iova, const char *line)
 {
-    char path[PATH_MAX + 16], line[128];
     uint64_t first, last, flags;
+    if (sscanf(line, "%" SCNx64 " %" SCNx64 " %" SCNx64, &first, &last, &flags) != 3) {
+        return -EIO;
+    }
+    return (flags & RESOURCE_MEMORY) != 0 && first <= last ? via_iova_avoid(iova, first, last) : 0;
+}
+
+static int avoid_lines(struct via_iova *iova, FILE *file)
+{
+    char line[128];
     int rc = 0;
+    while (rc == 0 && fgets(line, sizeof(line), file) != NULL) {
+        rc = avoid_line(iova, line);
+    }
+    return rc == 0 && ferror(file) != 0 ? -errno : rc;
+}
+
+/* Folders above that are no bridges have no such file. */
+static int avoid_windows_of(struct via_iova *iova, const char *bridge, struct via_error *err)
+{
+    char path[PATH_MAX + 16];
     snprintf(path, sizeof(path), "%s/resource", bridge);
     FILE *file = fopen(path, "re");
-    while (file != NULL && rc == 0 && fgets(line, sizeof(line), file) != NULL) {
-        if (sscanf(line, "%" SCNx64 " %" SCNx64 " %" SCNx64, &first, &last, &flags) == 3 &&
-            (flags & RESOURCE_MEMORY) != 0 && first <= last && first < VIA_IOVA_END &&
-            last >= VIA_IOVA_FIRST) {
-            rc = via_iova_avoid(iova, first, via_min(last, VIA_IOVA_END - 1) - first + 1);
-        }
+    if (file == NULL) {
+        return errno == ENOENT ? 0 : via_error_set(err, -errno, "%s: %s", path, strerror(errno));
     }
-    if (file != NULL) {
-        fclose(file);
+    int rc = avoid_lines(iova, file);
+    fclose(file);
+    if (rc == -ENOSPC) {
+        return via_error_set(err, rc, "%s: the bridges have more than %u memory windows", path,
+                             VIA_IOVA_AVOIDED_MAX);
     }
-    return rc;
+    return rc == 0 ? 0 : via_error_set(err, rc, "%s: %s", path, strerror(-rc));
 }
 
 int via_kernel_avoid_windows(struct via_kernel *kernel, struct via_error *err)
@@ -47,14 +64,13 @@ int via_kernel_avoid_windows(struct via_kernel *kernel, struct via_error *err)
         return via_error_set(err, -errno, "%s: %s", link, strerror(errno));
     }
     /* The folder of a function is in that of the bridge above it. */
-    for (char *slash = strrchr(path, '/'); slash != NULL && slash != path;
+    int rc = 0;
+    for (char *slash = strrchr(path, '/'); slash != NULL && slash != path && rc == 0;
          slash = strrchr(path, '/')) {
         *slash = '\0';
-        int rc = avoid_windows_of(&kernel->iova, path);
-        if (rc != 0) {
-            return via_error_set(err, rc, "the bridges above it have more than %u memory windows",
-                                 VIA_IOVA_AVOIDED_MAX);
-        }
+        /* Functions of one address space share its list: each gets no address that a bridge above
+         * another of them routes elsewhere. */
+        rc = avoid_windows_of(&kernel->lead->iova, path, err);
     }
-    return 0;
+    return rc;
 }

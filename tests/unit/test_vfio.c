@@ -59,6 +59,61 @@ static void addresses_are_apart_and_aligned(void **state)
     assert_int_equal(iova.count, VIA_IOVA_RANGES_MAX);
 }
 
+/* Ranges to avoid that touch, overlap, lie outside or have no end; the lowest place behind them. */
+static void addresses_avoid_ranges(void **state)
+{
+    static const struct {
+        uint64_t first, last;
+    } ranges[] = {
+        {0, VIA_IOVA_FIRST - 1},                            /* below all addresses */
+        {VIA_IOVA_END, UINT64_MAX},                         /* above them */
+        {VIA_IOVA_FIRST + 0x3000, VIA_IOVA_FIRST + 0x4fff}, /* above the next two, which */
+        {0xf0000000, VIA_IOVA_FIRST + 0xfff},               /* begins below, and */
+        {VIA_IOVA_FIRST + 0x1000, VIA_IOVA_FIRST + 0x1fff}, /* touches */
+        {VIA_IOVA_FIRST + 0x4000, VIA_IOVA_FIRST + 0x6000}, /* overlaps, not whole pages */
+        {VIA_IOVA_FIRST + 0x8000, VIA_IOVA_FIRST + 0x7fff}, /* empty */
+        {VIA_IOVA_FIRST + 0x100000000, UINT64_MAX},         /* to the last address */
+    };
+    static struct via_iova iova;
+    uint64_t at, kept;
+    (void)state;
+    via_iova_init(&iova);
+    for (unsigned i = 0; i < VIA_ARRAY_COUNT(ranges); i++) {
+        assert_int_equal(via_iova_avoid(&iova, ranges[i].first, ranges[i].last), 0);
+    }
+    /* Those outside, the empty one and a second time of each take no place. */
+    kept = iova.avoided_count;
+    assert_int_equal(kept, 5);
+    for (unsigned i = 0; i < VIA_ARRAY_COUNT(ranges); i++) {
+        assert_int_equal(via_iova_avoid(&iova, ranges[i].first, ranges[i].last), 0);
+    }
+    assert_int_equal(iova.avoided_count, kept);
+    assert_int_equal(via_iova_take(&iova, 4096, 4096, &at), 0);
+    assert_true(at == VIA_IOVA_FIRST + 0x2000);
+    assert_int_equal(via_iova_take(&iova, 4096, 4096, &at), 0);
+    assert_true(at == VIA_IOVA_FIRST + 0x7000);
+    assert_int_equal(via_iova_take(&iova, 0xffff8000, 4096, &at), 0);
+    assert_true(at == VIA_IOVA_FIRST + 0x8000);
+    at = 5;
+    assert_int_equal(via_iova_take(&iova, 4096, 4096, &at), -ENOSPC);
+    assert_int_equal(at, 5);
+}
+
+/* A range that is taken at its own address may end where addresses end. */
+static void a_range_up_to_the_last_address_is_behind_all(void **state)
+{
+    static struct via_iova iova;
+    uint64_t at;
+    (void)state;
+    via_iova_init(&iova);
+    assert_int_equal(
+        via_iova_take_at(&iova, VIA_IOVA_FIRST + 4096, UINT64_MAX - VIA_IOVA_FIRST - 4096), 0);
+    assert_int_equal(via_iova_take(&iova, 4096, 4096, &at), 0);
+    assert_true(at == VIA_IOVA_FIRST);
+    assert_int_equal(via_iova_take(&iova, 4096, 4096, &at), -ENOSPC);
+    assert_int_equal(via_iova_take(&iova, 4096, VIA_IOVA_END, &at), -ENOSPC);
+}
+
 /* --- removal --- */
 
 /* The handler of guards leaves the signal its default. Runs before a test that installs it. */
@@ -605,6 +660,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(addresses_are_apart_and_aligned),
+        cmocka_unit_test(addresses_avoid_ranges),
+        cmocka_unit_test(a_range_up_to_the_last_address_is_behind_all),
         cmocka_unit_test(a_signal_that_a_process_sends_ends_the_guarded_one),
         cmocka_unit_test(a_mapping_that_is_taken_away_turns_into_ones),
         cmocka_unit_test(a_function_by_sysfs_has_no_interrupts_and_reaches_no_memory),

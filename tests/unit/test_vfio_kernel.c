@@ -18,6 +18,7 @@
 
 #include "tests/unit/pci_folder.h"
 #include "vfio/iommufd.h"
+#include "vfio/iova.h"
 #include "vfio/kernel.h"
 
 /* --- files that are missing --- */
@@ -451,6 +452,41 @@ static void refuse(struct fake_machine *machine, int rc, const char *says)
     assert_int_equal(count_fds(), fds);
 }
 
+/* What the bridges route elsewhere has to be known. */
+static void windows_that_can_not_be_read_are_refused(void **state)
+{
+    struct fake_machine machine;
+    char many[64 * (VIA_IOVA_AVOIDED_MAX + 2)] = "";
+    (void)state;
+    for (uint64_t i = 0, length = 0; i <= VIA_IOVA_AVOIDED_MAX; i++) {
+        length += (uint64_t)sprintf(many + length, "%#llx %#llx 0x200\n",
+                                    (unsigned long long)(i + 4) << 30,
+                                    (unsigned long long)((i + 4) << 30 | 0xfff));
+    }
+    const struct {
+        const char *windows;
+        int rc;
+        const char *says;
+    } cases[] = {
+        {many, -ENOSPC, "0000:00:01.0/resource: the bridges have more than 32 memory windows"},
+        {"0x100000000 0x1ffffffff\n", -EIO, "0000:00:01.0/resource: "},
+        {"0x100000000 0x1ffffffff 0x200\n\n", -EIO, "0000:00:01.0/resource: "},
+    };
+    for (unsigned i = 0; i < VIA_ARRAY_COUNT(cases); i++) {
+        begin_machine(&machine, true, false);
+        put_below_bridges(&machine, cases[i].windows);
+        refuse(&machine, cases[i].rc, cases[i].says);
+        end_machine(&machine);
+    }
+    begin_machine(&machine, true, false);
+    put_below_bridges(&machine, "");
+    make(machine.folder, LOWER "/resource", "resource"); /* a link to itself */
+    refuse(&machine, -ELOOP, "0000:01:00.0/resource: ");
+    make(machine.folder, LOWER "/resource", NULL); /* a folder: it opens, and can not be read */
+    refuse(&machine, -EISDIR, "0000:01:00.0/resource: ");
+    end_machine(&machine);
+}
+
 static void what_iommufd_refuses_is_said(void **state)
 {
     static const struct {
@@ -695,6 +731,37 @@ static void what_can_not_be_beside_is_refused(void **state)
     }
 }
 
+/* A bridge above the second function alone: neither gets an address in its windows, also when the
+ * second one is opened again and again. */
+static void a_function_beside_another_has_bridges_of_its_own(void **state)
+{
+    static unsigned char bytes[4096] __attribute__((aligned(4096)));
+    struct via_pci_memory piece = {.at = bytes, .bytes = sizeof(bytes), .fd = -1};
+    struct fake_machine machine;
+    struct via_pci *first, *second;
+    struct via_error err = {0};
+    uint64_t iova = 0;
+    (void)state;
+    begin_machine(&machine, true, false);
+    put_below_bridges(&machine, "0x0000000100000000 0x00000001ffffffff 0x000000000014220c\n");
+    struct via_kernel_options engine = machine.options;
+    machine.options.address = "0000:03:00.1";
+    add_engine(&machine, "18");
+    assert_int_equal(via_kernel_open(&machine.options, &first, &err), 0);
+    assert_int_equal(first->ops->dma_map(first, &piece, 4096, &iova), 0);
+    assert_true(iova == 0x100000000);
+    engine.beside = first;
+    for (unsigned i = 0; i < 2 * VIA_IOVA_AVOIDED_MAX; i++) {
+        assert_int_equal(via_kernel_open(&engine, &second, &err), 0);
+        assert_int_equal(second->ops->dma_map(second, &piece, 4096, &iova), 0);
+        assert_true(iova == 0x200000000);
+        assert_int_equal(second->ops->dma_unmap(second, iova), 0);
+        second->ops->close(second);
+    }
+    first->ops->close(first);
+    end_machine(&machine);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -704,11 +771,13 @@ int main(void)
         cmocka_unit_test(iommufd_is_taken_where_it_is),
         cmocka_unit_test(without_iommufd_the_group_does),
         cmocka_unit_test(dma_addresses_are_in_no_window_of_a_bridge),
+        cmocka_unit_test(windows_that_can_not_be_read_are_refused),
         cmocka_unit_test(what_iommufd_refuses_is_said),
         cmocka_unit_test(what_a_group_refuses_is_said),
         cmocka_unit_test(without_an_iommu_only_if_that_is_asked_for),
         cmocka_unit_test(a_function_beside_another_has_its_addresses),
         cmocka_unit_test(what_can_not_be_beside_is_refused),
+        cmocka_unit_test(a_function_beside_another_has_bridges_of_its_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
