@@ -29,6 +29,7 @@ void via_barrier_init(struct via_channel *channel)
     struct via_barriers *barriers = channel->barriers;
 
     via_list_init(&barriers->waiting);
+    via_list_init(&barriers->withdrawing);
     via_list_init(&barriers->due);
     for (unsigned h = 0; h < channel->node->config.hosts_max; h++) {
         via_list_init(&barriers->hosts[h].due);
@@ -360,6 +361,29 @@ void via_barrier_pump(struct via_channel *channel)
     }
 }
 
+/* --- places at the root ---------------------------------------------------------------------- */
+
+static uint32_t count_of(const struct via_list *list, uint32_t user, uint16_t root, bool any_root)
+{
+    uint32_t count = 0;
+
+    via_list_foreach(it, list) {
+        const struct via_op *op = &via_list_entry(it, struct via_op_slot, waits)->op;
+        count += op->group >> 32 == user && (any_root || op->destination == root) ? 1 : 0;
+    }
+    return count;
+}
+
+uint32_t via_node_barriers(const struct via_node *node, uint32_t user, uint16_t root)
+{
+    const struct via_barriers *barriers = node->channels[0].barriers;
+
+    /* A root that can not be reached keeps its withdrawals waiting: they are no burden for another
+     * one. */
+    return count_of(&barriers->waiting, user, root, true) +
+           count_of(&barriers->withdrawing, user, root, false);
+}
+
 /* --- early ends ------------------------------------------------------------------------------ */
 
 /* The same slot once more, now for the frame that takes the arrival back. */
@@ -390,22 +414,32 @@ void via_barrier_acked(struct via_channel *channel, struct via_op_slot *op)
     }
 }
 
+/* The arrival is on its way to the root or there: it takes a place until the root has dropped it.
+ */
+static void withdraw(struct via_channel *channel, struct via_op_slot *op)
+{
+    via_list_push_back(&channel->barriers->withdrawing, &op->waits);
+    if (op->tx.flow == NULL) {
+        send_again(channel, op, VIA_OP_BARRIER_WITHDRAW);
+        return;
+    }
+    op->withdraw = op->op.kind == VIA_OP_BARRIER; /* else LEAVE is as good */
+    via_tx_count(&op->tx);                        /* its end matters still */
+}
+
 void via_barrier_abandon(struct via_channel *channel, struct via_op_slot *op, int status)
 {
+    bool is_asked = op->op.kind == VIA_OP_BARRIER_LEAVE;
+
     via_op_finish(channel, op, status, 0);
     if (is_root(channel, op)) {
         if (status == -ECONNRESET || status == -EHOSTUNREACH) {
             release_members(channel, &op->op, status); /* it is over for all of them */
         }
-    } else if (op->op.kind == VIA_OP_BARRIER_LEAVE) {
-        if (op->tx.flow != NULL) {
-            via_tx_count(&op->tx); /* as a withdrawal it matters still */
-        }
-    } else if (op->tx.flow == NULL) {
-        send_again(channel, op, VIA_OP_BARRIER_WITHDRAW); /* the arrival is at the root */
-    } else if (op->tx.assigned) {
-        op->withdraw = true;
-        via_tx_count(&op->tx); /* its end matters still */
+    } else if (is_asked && op->tx.flow == NULL) {
+        return; /* the root has dropped the arrival */
+    } else if (is_asked || op->tx.flow == NULL || op->tx.assigned) {
+        withdraw(channel, op);
     } else {
         via_op_skip(channel, op);
     }

@@ -300,6 +300,10 @@ void via_node_relocate(struct via_node *node, unsigned channel, uint64_t mask, u
 /* Operations not completed on this channel. */
 unsigned via_node_pending(const struct via_node *node, unsigned channel);
 
+/* [thread of channel 0] Barriers of this user (VIA_BARRIER_GROUP()) that wait, and those that were
+ * completed early, as long as this root may count them still. */
+uint32_t via_node_barriers(const struct via_node *node, uint32_t user, uint16_t root);
+
 /* --- segments -------------------------------------------------------------------------------- */
 
 #define VIA_SEGMENT_READ 1u

@@ -111,6 +111,9 @@ void via_op_free_if_over(struct via_channel *channel, struct via_op_slot *op)
     if (op->tx.flow != NULL || !op->reported || via_list_is_linked(&op->reports)) {
         return;
     }
+    if (via_list_is_linked(&op->waits)) {
+        via_list_remove(&op->waits); /* the withdrawal of a barrier is over */
+    }
     op->in_use = false;
     op->generation++;
     if (op->answer) {

@@ -21,7 +21,7 @@ enum via_op_kind_internal {
 struct via_op_slot {
     struct via_tx_op tx;     /* tx.link: via_ops.free_ops or .free_answers when not in use */
     struct via_list reports; /* via_ops.reports */
-    struct via_list waits;   /* barrier: via_barriers.waiting */
+    struct via_list waits;   /* barrier: via_barriers.waiting, then .withdrawing */
     struct via_op op;
     uint64_t generation; /* of the slot, part of the wire cookie: late answers match no operation */
     bool answer;         /* from the pool of internal operations */
@@ -70,6 +70,7 @@ struct via_barrier_host {
 
 struct via_barriers {
     struct via_list waiting;        /* via_op_slot.waits: barriers that this host has entered */
+    struct via_list withdrawing;    /* via_op_slot.waits: ended, but maybe not yet at the root */
     struct via_list due;            /* via_barrier_host.due */
     struct via_barrier_host *hosts; /* hosts_max */
     uint32_t round;

@@ -140,24 +140,16 @@ static bool are_members(const uint16_t *ids, size_t count, uint16_t host, uint16
 /* A root keeps at most VIA_BARRIER_ARRIVALS_MAX arrivals of one host: a user with a bell
  * page of its own has a part of them. */
 static bool is_barrier_allowed(const struct via_transfer *transfer,
-                               const struct via_process_channel *pc)
+                               const struct via_process_channel *pc, uint16_t root)
 {
     const struct via_tenant *tenant = pc->process->tenant;
-    return tenant->exempt ||
-           via_tenant_is_take_allowed(tenant, transfer->tenant_barriers_counts[tenant->bells_index],
+    return tenant->exempt || transfer->channel != 0 ||
+           via_tenant_is_take_allowed(tenant,
+                                      via_node_barriers(transfer->host->node, tenant->uid, root),
                                       VIA_BARRIER_ARRIVALS_MAX);
 }
 
-static void count_barrier(struct via_transfer *transfer, const struct via_process_channel *pc,
-                          int change)
-{
-    const struct via_tenant *tenant = pc->process->tenant;
-    if (!tenant->exempt) {
-        transfer->tenant_barriers_counts[tenant->bells_index] += (uint32_t)change;
-    }
-}
-
-static int build_barrier(struct via_transfer *transfer, struct via_process_channel *pc,
+static int build_barrier(const struct via_transfer *transfer, struct via_process_channel *pc,
                          const struct via_command *command, struct via_command_slot *slot,
                          struct via_op *op)
 {
@@ -179,10 +171,9 @@ static int build_barrier(struct via_transfer *transfer, struct via_process_chann
     if (!are_members(members, count, config->host, config->hosts_max)) {
         return -EINVAL;
     }
-    if (!is_barrier_allowed(transfer, pc)) {
+    if (!is_barrier_allowed(transfer, pc, members[0])) {
         return -ENOSPC;
     }
-    count_barrier(transfer, pc, 1);
     pc->members_free &= ~(1u << index);
     slot->members = (int16_t)index;
     op->group = VIA_BARRIER_GROUP(pc->process->tenant->uid, command->a.group);
@@ -223,8 +214,7 @@ static int build(struct via_transfer *transfer, struct via_process_channel *pc,
 
 /* Releases the command's references and buffers, except the bounce buffer of data still to be
  * sent. */
-static void unborrow(struct via_transfer *transfer, struct via_process_channel *pc,
-                     struct via_command_slot *slot)
+static void unborrow(struct via_process_channel *pc, struct via_command_slot *slot)
 {
     if (slot->segment != NULL) {
         /* Pairs with the acquire in reap_segments(): nothing is touched after this. */
@@ -232,7 +222,6 @@ static void unborrow(struct via_transfer *transfer, struct via_process_channel *
         slot->segment = NULL;
     }
     if (slot->members >= 0) {
-        count_barrier(transfer, pc, -1);
         pc->members_free |= 1u << slot->members;
         slot->members = -1;
     }
@@ -311,7 +300,7 @@ static int start(struct via_transfer *transfer, struct via_process_channel *pc)
         pc->running_count++;
         return 0;
     }
-    unborrow(transfer, pc, slot);
+    unborrow(pc, slot);
     via_process_channel_unbounce(pc, slot);
     slot->state = VIA_COMMAND_FREE;
     if (rc != -EAGAIN) {
@@ -391,7 +380,7 @@ void via_process_channel_complete(struct via_transfer *transfer, struct via_proc
                                   uint32_t index, int status, uint64_t value)
 {
     end_flow(transfer, pc, pc->slots[index].destination);
-    unborrow(transfer, pc, &pc->slots[index]);
+    unborrow(pc, &pc->slots[index]);
     pc->running_count -=
         index <= via_process_channel_slot_mask(pc) ? 1 : 0; /* else it was parked */
     if (pc->held) {

@@ -52,9 +52,8 @@ struct via_transfer {
     uint32_t *flows_taken;                /* by users, to each host: see host/flow_share.h */
     struct via_list sends;                /* messages of the host itself not yet submitted */
     uint32_t parked_count;                /* commands, of all processes */
-    /* By tenant.bells_index: parked commands, and barriers under way. */
+    /* By tenant.bells_index: parked commands. */
     uint32_t tenant_parked_counts[VIA_TENANTS_MAX];
-    uint32_t tenant_barriers_counts[VIA_TENANTS_MAX];
     uint32_t bell_seen; /* count of the bell at the last load */
     uint32_t tenant_bells_seen[VIA_TENANTS_MAX];
     struct via_host_wait wait;

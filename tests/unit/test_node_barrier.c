@@ -264,6 +264,69 @@ static void a_cancelled_wait_is_taken_back(void **state)
     }
 }
 
+/* As a host does: one user has half of the places, those included that the root does not yet know
+ * to be free. Returns the last cookie. */
+static uint64_t enter_all_it_may(struct fabric *fabric, uint32_t user, uint64_t cookie)
+{
+    const uint32_t most = VIA_BARRIER_ARRIVALS_MAX / 2;
+    struct via_node *node = fabric_node(fabric, 1);
+
+    while (via_node_barriers(node, user, 0) < most) {
+        cookie++;
+        enter(fabric, 1, VIA_BARRIER_GROUP(user, cookie), all_hosts, 2, cookie);
+    }
+    assert_int_equal(via_node_barriers(node, user, 0), most);
+    return cookie;
+}
+
+/* Processes of one user enter barriers and die, also while the root stands still. Whatever the root
+ * knows of that, another user finds its half of the places at the root. */
+static void a_user_that_dies_takes_no_place_of_another(void **state)
+{
+    enum { DIES = 1000, OTHER = 1001 };
+    const unsigned half = VIA_BARRIER_ARRIVALS_MAX / 2;
+    struct fabric *fabric = fabric_new(true);
+    struct via_rng rng;
+    (void)state;
+    /* All arrivals are under way at once. */
+    fabric->config.window_frames = 128;
+    fabric->config.pipe_slots = 128;
+    fabric->config.ops_count = 128;
+    fabric_chain(fabric, 2);
+    fabric_settle(fabric);
+    via_rng_init(&rng, 15);
+    struct via_node *node = fabric_node(fabric, 1);
+    uint64_t entered = 0, others = UINT64_C(1) << 32;
+    for (unsigned round = 0; round < 40; round++) {
+        fabric->hosts[0].frozen = round % 2 == 0;
+        for (unsigned deaths = 0; deaths < 3; deaths++) {
+            entered = enter_all_it_may(fabric, DIES, entered);
+            fabric_run(fabric, via_rng_below(&rng, 4) * 10 * VIA_USEC_NS);
+            via_node_cancel(node, 0, ~(UINT64_MAX >> 32), 0);
+        }
+        enter_all_it_may(fabric, DIES, entered);
+        fabric->hosts[0].frozen = false;
+        for (unsigned i = 0; i < half; i++) {
+            enter(fabric, 1, VIA_BARRIER_GROUP(OTHER, i), all_hosts, 2, others + i);
+        }
+        fabric_run(fabric, VIA_MSEC_NS);
+        via_node_cancel(node, 0, ~(UINT64_MAX >> 32), 0);
+        for (unsigned i = 0; i < half; i++) {
+            assert_null(fabric_completion(fabric, 1, others + i));
+            enter(fabric, 0, VIA_BARRIER_GROUP(OTHER, i), all_hosts, 2, others + i);
+        }
+        assert_true(fabric_drain(fabric, VIA_MSEC_NS));
+        for (unsigned i = 0; i < half; i++) {
+            assert_int_equal(fabric_completion(fabric, 1, others + i)->status, 0);
+        }
+        fabric_run(fabric, VIA_MSEC_NS);
+        assert_int_equal(via_node_barriers(node, DIES, 0), 0);
+        others += half;
+        entered += half;
+    }
+    fabric_free(fabric);
+}
+
 static void barriers_survive_flaps(void **state)
 {
     (void)state;
@@ -324,6 +387,7 @@ int main(void)
         cmocka_unit_test(bad_barriers_are_not_accepted),
         cmocka_unit_test(a_restarted_member_ends_the_wait),
         cmocka_unit_test(a_cancelled_wait_is_taken_back),
+        cmocka_unit_test(a_user_that_dies_takes_no_place_of_another),
         cmocka_unit_test(barriers_survive_flaps),
         cmocka_unit_test(barriers_have_their_doorbells),
     };

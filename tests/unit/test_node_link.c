@@ -63,16 +63,15 @@ static void they_start_in_any_order(void **state)
     }
 }
 
-static void another_version_is_told_by_both(void **state)
+static void meet_version(uint8_t version)
 {
-    (void)state;
     struct fabric *fabric = fabric_pair(true);
-    fabric->hosts[1].config.protocol_version = VIA_PROTOCOL_VERSION + 1;
+    fabric->hosts[1].config.protocol_version = version;
     fabric_start_pair(fabric);
     fabric_run(fabric, 200 * VIA_MSEC_NS);
     assert_int_equal(state_of(fabric, 0), VIA_LINK_BAD_VERSION);
     assert_int_equal(state_of(fabric, 1), VIA_LINK_BAD_VERSION);
-    assert_int_equal(fabric_link_status(fabric, 0, 0).peer_version, VIA_PROTOCOL_VERSION + 1);
+    assert_int_equal(fabric_link_status(fabric, 0, 0).peer_version, version);
     assert_int_equal(fabric_link_status(fabric, 1, 0).peer_version, VIA_PROTOCOL_VERSION);
     assert_int_equal(fabric_link_status(fabric, 0, 0).ups_count, 0);
 
@@ -82,6 +81,16 @@ static void another_version_is_told_by_both(void **state)
     fabric_start(fabric, 1);
     fabric_settle(fabric);
     fabric_free(fabric);
+}
+
+/* An older one, a newer one, and the two ends of the field. */
+static void another_version_is_told_by_both(void **state)
+{
+    (void)state;
+    meet_version(VIA_PROTOCOL_VERSION - 1);
+    meet_version(VIA_PROTOCOL_VERSION + 1);
+    meet_version(1);
+    meet_version(UINT8_MAX);
 }
 
 static void another_device_is_bad_magic(void **state)
