@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -620,6 +621,43 @@ static void closing_everything_else(void)
     done(pair);
 }
 
+/* A thread copies a descriptor and closes the copy while another one forks. */
+static struct pair copied_pair;
+static atomic_bool copying;
+
+static void *copy_again_and_again(void *unused)
+{
+    while (copying) {
+        int copy = dup(copied_pair.server);
+        CHECK(copy >= 0 && close(copy) == 0);
+    }
+    return unused;
+}
+
+static void copied_while_processes_fork(void)
+{
+    pthread_t thread;
+    double end_s = now_s() + 1;
+    char byte;
+    copied_pair = connected();
+    copying = true;
+    CHECK(pthread_create(&thread, NULL, copy_again_and_again, NULL) == 0);
+    while (now_s() < end_s) {
+        pid_t pid = fork();
+        CHECK(pid >= 0);
+        if (pid == 0) {
+            _exit(0);
+        }
+        wait_for(pid);
+        CHECK(recv(copied_pair.client, &byte, 1, MSG_DONTWAIT) == -1 && errno == EAGAIN);
+    }
+    copying = false;
+    CHECK(pthread_join(thread, NULL) == 0);
+    talk_both_ways(copied_pair.client, copied_pair.server);
+    CHECK(close(copied_pair.server) == 0 && read(copied_pair.client, &byte, 1) == 0);
+    close(copied_pair.client);
+}
+
 const struct check checks_of_processes[] = {
     CHECK_ENTRY(copies),
     CHECK_ENTRY(copied_before_it_connects),
@@ -633,6 +671,7 @@ const struct check checks_of_processes[] = {
     CHECK_ENTRY(one_reads_one_writes),
     CHECK_ENTRY(a_child_per_connection),
     CHECK_ENTRY(threads_share_it),
+    CHECK_ENTRY(copied_while_processes_fork),
     CHECK_ENTRY(a_thread_waits_on_when_another_stops),
     CHECK_ENTRY(a_thread_reads_before_anything_is_settled),
     CHECK_ENTRY(low_numbers_stay_free),

@@ -401,6 +401,11 @@ static void adopt_copies(struct via_conn *conn, int fd)
 
 void via_conn_publish(struct via_conn *conn, int fd)
 {
+    if (via_unlikely(conn->fds == 0)) {
+        /* A signal handler has forked during connect(), and this is the child: count_numbers(). */
+        conn->fds = 1;
+        atomic_fetch_add_explicit(&conn->side->refs, 1, memory_order_relaxed);
+    }
     if (!set_number(conn, fd)) {
         via_file_put_slowly(&conn->file);
         return;
@@ -494,6 +499,7 @@ void via_conn_dup(struct via_conn *conn, int new_fd)
 {
     atomic_fetch_add_explicit(&conn->side->refs, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&conn->fds, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&conn->dups, 1, memory_order_relaxed);
     if (!set_number(conn, new_fd)) {
         via_conn_closed(conn);
     }
@@ -512,7 +518,9 @@ static void count_child(struct via_conn *conn)
 {
     conn->side->ever_forked = true;
     atomic_store_explicit(&conn->side->forked, 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(&conn->side->refs, conn->fds, memory_order_relaxed);
+    conn->childs_dups = conn->dups;
+    conn->childs_fds = conn->fds;
+    atomic_fetch_add_explicit(&conn->side->refs, conn->childs_fds, memory_order_relaxed);
     /* The child keeps a copy: the parent may end the connection, and reuse its place on the board,
      * before the child checks. */
     conn->own_stats.reason = conn->stats->reason;
@@ -522,7 +530,7 @@ static void count_child(struct via_conn *conn)
 
 static void uncount_child(struct via_conn *conn)
 {
-    via_conn_uncount(conn);
+    atomic_fetch_sub_explicit(&conn->side->refs, conn->childs_fds, memory_order_acq_rel);
 }
 
 static void begin_child(struct via_conn *conn)
@@ -530,6 +538,7 @@ static void begin_child(struct via_conn *conn)
     /* Calls of other threads do not exist in the child. Only the descriptors keep the
      * connection. */
     atomic_store_explicit(&conn->file.users, 1, memory_order_relaxed);
+    atomic_store_explicit(&conn->fds, 0, memory_order_relaxed); /* count_numbers() */
     *conn->stats = (struct via_stats_conn){.reason = conn->own_stats.reason,
                                            .accelerated = conn->own_stats.accelerated,
                                            .demoted = conn->own_stats.demoted};
@@ -553,26 +562,42 @@ void via_conn_fork_failed(void)
     errno = saved;
 }
 
-/* Shows the numbers of the inherited connections. */
-static void show_numbers(void)
+/* Another thread may have copied or closed numbers since count_child(). The child has those of its
+ * table, but for a copy that was made after the kernel had copied the descriptors. */
+static void count_numbers(void)
 {
     unsigned top = via_fds_top();
     for (unsigned fd = 0; fd < top; fd++) {
         struct via_file *file = via_fd_peek((int)fd);
-        if (file != NULL && file->kind == VIA_FILE_CONN) {
-            via_board_show((int)fd, via_pool_index(&pool, file));
+        if (file == NULL || file->kind != VIA_FILE_CONN) {
+            continue;
         }
+        struct via_conn *conn = via_container_of(file, struct via_conn, file);
+        if (via_unlikely(conn->dups != conn->childs_dups) &&
+            VIA_REAL(fcntl)((int)fd, F_GETFD) < 0) {
+            via_fd_take((int)fd);
+            continue;
+        }
+        conn->fds++;
+        via_board_show((int)fd, via_pool_index(&pool, conn));
     }
+}
+
+static void correct_count(struct via_conn *conn)
+{
+    atomic_fetch_add_explicit(&conn->side->refs, conn->fds - conn->childs_fds,
+                              memory_order_acq_rel);
 }
 
 void via_conn_fork_child(void)
 {
     bool any = !via_list_is_empty(&all);
     via_board_forked(any);
-    if (any) {
-        show_numbers();
-    }
     visit_locked(begin_child);
+    if (any) {
+        count_numbers();
+    }
+    visit_locked(correct_count);
     via_unlock(&all_lock);
 }
 

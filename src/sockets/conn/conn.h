@@ -34,8 +34,11 @@ struct via_zcopy {
 struct via_conn {
     struct via_file file;
     struct via_side *side;
-    uint64_t serial;        /* no other connection of this process ever has this number */
-    _Atomic uint32_t fds;   /* how many numbers of this process refer to it */
+    uint64_t serial;       /* no other connection of this process ever has this number */
+    _Atomic uint32_t fds;  /* how many numbers of this process refer to it */
+    _Atomic uint32_t dups; /* counts the copies that were made of its numbers */
+    uint32_t childs_fds;   /* both when fork() was about to make a child */
+    uint32_t childs_dups;
     _Atomic int fd;         /* one of those numbers, as long as it is open */
     _Atomic int listen_fd;  /* PENDING: listens for the acceptor */
     _Atomic int control_fd; /* ANNOUNCED, OFFERED: socket to the peer */
