@@ -55,18 +55,18 @@ uint64_t via_conn_bells(struct via_conn *conn)
     return VIA_BELL_MASK(0);
 }
 
-void via_sock_bell_enter(uint64_t bells)
+void via_sock_bell_enter(struct via_bell_sleep *ret_sleep, uint64_t bells)
 {
     struct sock_end *end = sock_running();
-    (void)bells;
+    *ret_sleep = (struct via_bell_sleep){.bells = bells};
     end->bell = false;
     end->word.value += (UINT64_C(1) << 32) + 1;
     take_a_while(end);
 }
 
-void via_sock_bell_leave(uint64_t bells)
+void via_sock_bell_leave(const struct via_bell_sleep *sleep)
 {
-    (void)bells;
+    (void)sleep;
     sock_running()->word.value -= 1;
 }
 

@@ -285,10 +285,10 @@ static void sleep_for_news(struct sock_end *end)
 
 static void wait_for_news(struct sock_end *end)
 {
-    uint64_t bells = via_conn_bells(&end->conn);
-    via_sock_bell_enter(bells);
+    struct via_bell_sleep sleep;
+    via_sock_bell_enter(&sleep, via_conn_bells(&end->conn));
     sleep_for_news(end);
-    via_sock_bell_leave(bells);
+    via_sock_bell_leave(&sleep);
 }
 
 /* Does what this end has left to the steward, as the steward would: send_kept() in steward.c. In

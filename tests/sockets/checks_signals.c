@@ -402,11 +402,134 @@ static void every_signal_comes_with_its_value(void)
     close(server_fd);
 }
 
+/* --- a handler forks, and both processes return into the sleep that it has interrupted ---------
+ */
+
+static volatile sig_atomic_t forked;
+
+static void fork_once(int number)
+{
+    (void)number;
+    forked = fork();
+}
+
+static int sleep_in_recv(int fd)
+{
+    char byte;
+    return (int)recv(fd, &byte, 1, 0);
+}
+
+static int sleep_in_poll(int fd)
+{
+    struct pollfd pfd = {.fd = fd, .events = POLLIN};
+    return poll(&pfd, 1, -1);
+}
+
+static int sleep_in_epoll(int fd)
+{
+    struct epoll_event event;
+    int epfd = set_with(fd, EPOLLIN);
+    int n = epoll_wait(epfd, &event, 1, -1);
+    int error = errno;
+    close(epfd);
+    errno = error;
+    return n;
+}
+
+static int (*sleep_once)(int fd);
+static atomic_bool awake;
+
+static void *sleep_in_thread(void *of_fd)
+{
+    CHECK(sleep_once(*(const int *)of_fd) == 1);
+    awake = true;
+    return NULL;
+}
+
+/* How long a sleeping thread takes to wake up. */
+static double time_of_wake_up(void)
+{
+    pthread_t thread;
+    struct pair pair = connected();
+    awake = false;
+    CHECK(pthread_create(&thread, NULL, sleep_in_thread, &pair.server) == 0);
+    sleep_ms(50);
+    double begin = now_s();
+    write_all(pair.client, "x", 1);
+    while (!awake) {
+        CHECK(now_s() < begin + 20);
+        sleep_ms(1);
+    }
+    double seconds = now_s() - begin;
+    pthread_join(thread, NULL);
+    done(pair);
+    return seconds;
+}
+
+static void *pause_always(void *unused)
+{
+    for (;;) {
+        pause();
+    }
+    return unused;
+}
+
+/* Then the sleeps of other threads are counted rightly. A thread may check again each second, so a
+ * wake-up after a second does not count. */
+static void fork_during(int (*sleeps)(int fd))
+{
+    struct sigaction action = {.sa_handler = fork_once};
+    struct itimerval soon = {.it_value = {0, 50000}};
+    struct pair pair = connected();
+    pthread_t thread;
+    block_alarms(true);
+    CHECK(pthread_create(&thread, NULL, pause_always, NULL) == 0);
+    block_alarms(false);
+    CHECK(sigaction(SIGALRM, &action, NULL) == 0 && setitimer(ITIMER_REAL, &soon, NULL) == 0);
+    CHECK(sleeps(pair.server) == -1 && errno == EINTR);
+    if (forked == 0) {
+        for (int i = 0; i < 3; i++) {
+            char byte;
+            write_all(pair.client, "x", 1);
+            CHECK(sleeps(pair.server) == 1 && recv(pair.server, &byte, 1, MSG_DONTWAIT) <= 1);
+        }
+        done(pair);
+        _exit(0);
+    }
+    wait_for(forked);
+    done(pair);
+    sleep_once = sleeps;
+    double shortest = 20;
+    for (unsigned turn = 0; turn < 5 && shortest > 0.5; turn++) {
+        double seconds = time_of_wake_up();
+        shortest = seconds < shortest ? seconds : shortest;
+    }
+    CHECK(shortest <= 0.5);
+}
+
+static void a_handler_forks_during_recv(void)
+{
+    fork_during(sleep_in_recv);
+}
+
+static void a_handler_forks_during_poll(void)
+{
+    fork_during(sleep_in_poll);
+}
+
+static void a_handler_forks_during_epoll_wait(void)
+{
+    fork_during(sleep_in_epoll);
+}
+
 const struct check checks_of_signals[] = {
     CHECK_ENTRY(handlers_make_calls),
     CHECK_ENTRY(a_handler_interrupts_a_reader_for_which_a_set_waits),
     CHECK_ENTRY(a_sleep_restarts_by_the_handler_that_ran),
     CHECK_ENTRY(handlers_are_as_installed),
     CHECK_ENTRY(every_signal_comes_with_its_value),
+    CHECK_ENTRY(a_handler_forks_during_recv),
+    CHECK_ENTRY(a_handler_forks_during_poll),
+    CHECK_ENTRY(a_handler_forks_during_epoll_wait),
     {0},
 };

@@ -303,24 +303,20 @@ static struct via_sock_bell_word *next_word(uint64_t *bells)
     return bell->page != NULL ? &bell->page->words[bell->word_index] : NULL;
 }
 
-void via_sock_bell_enter(uint64_t bells)
+/* Each of these sleepers begins a sleep, which all together count as one. */
+void via_sock_bell_add_sleepers(uint64_t bells, uint32_t count)
 {
-    bool attached = (bells & via_sock_bells_adopted()) != 0;
     while (bells != 0) {
         struct via_sock_bell_word *word = next_word(&bells);
         if (word != NULL) {
-            /* One more sleep, one more sleeper. Pairs with the fence in via_peer_bell_needs_ring().
-             */
-            atomic_fetch_add_explicit(&word->value, (UINT64_C(1) << 32) + 1, memory_order_seq_cst);
+            /* Pairs with the fence in via_peer_bell_needs_ring(). */
+            atomic_fetch_add_explicit(&word->value, (UINT64_C(1) << 32) + count,
+                                      memory_order_seq_cst);
         }
     }
-    if (attached) {
-        via_fabric_before_sleep();
-    }
-    atomic_thread_fence(memory_order_seq_cst);
 }
 
-void via_sock_bell_leave(uint64_t bells)
+void via_sock_bell_remove_sleeper(uint64_t bells)
 {
     while (bells != 0) {
         struct via_sock_bell_word *word = next_word(&bells);
@@ -330,15 +326,31 @@ void via_sock_bell_leave(uint64_t bells)
     }
 }
 
+void via_sock_bell_begin_sleep(uint64_t bells)
+{
+    if ((bells & via_sock_bells_adopted()) != 0) {
+        via_fabric_before_sleep();
+    }
+    atomic_thread_fence(memory_order_seq_cst);
+}
+
+void via_sock_bell_enter(struct via_bell_sleep *ret_sleep, uint64_t bells)
+{
+    *ret_sleep = (struct via_bell_sleep){.bells = bells, .pid = via_os_pid()};
+    via_sock_bell_add_sleepers(bells, 1);
+    via_sock_bell_begin_sleep(bells);
+}
+
+void via_sock_bell_leave(const struct via_bell_sleep *sleep)
+{
+    if (via_likely(sleep->pid == via_os_pid())) {
+        via_sock_bell_remove_sleeper(sleep->bells);
+    }
+}
+
 void via_sock_bell_rearm(uint64_t bells)
 {
-    while (bells != 0) {
-        struct via_sock_bell_word *word = next_word(&bells);
-        if (word != NULL) {
-            /* One more sleep. Pairs with the fence in via_peer_bell_needs_ring(). */
-            atomic_fetch_add_explicit(&word->value, UINT64_C(1) << 32, memory_order_seq_cst);
-        }
-    }
+    via_sock_bell_add_sleepers(bells, 0);
     atomic_thread_fence(memory_order_seq_cst);
 }
 

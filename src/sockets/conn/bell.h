@@ -59,13 +59,32 @@ uint64_t via_sock_bell_id(unsigned index);
 void via_sock_bell_fds(unsigned index, int *ret_fds);
 uint32_t via_sock_bell_word_index(unsigned index);
 
+/* A sleep on bells. */
+struct via_bell_sleep {
+    uint64_t bells;
+    pid_t pid; /* the process that began it */
+};
+
 /*
  * Called before sleeping on bells, and after. Between enter and the sleep the caller checks again
  * for the awaited event: enter contains the full fence that pairs with the one in
  * via_peer_bell_needs_ring().
+ *
+ * A signal handler may fork during the sleep, and then both processes return from it. The words are
+ * memory that they share, so the sleep ends once: leave does nothing in the child.
  */
-void via_sock_bell_enter(uint64_t bells);
-void via_sock_bell_leave(uint64_t bells);
+void via_sock_bell_enter(struct via_bell_sleep *ret_sleep, uint64_t bells);
+void via_sock_bell_leave(const struct via_bell_sleep *sleep);
+
+/*
+ * The same for the threads of an epoll set, which the set counts with its lock held: when a
+ * connection brings a bell, the threads that already sleep there sleep on that bell, too. begin is
+ * called without the lock, after the thread was added, and has enter's fence.
+ */
+void via_sock_bell_add_sleepers(uint64_t bells, uint32_t count);
+void via_sock_bell_remove_sleeper(uint64_t bells);
+void via_sock_bell_begin_sleep(uint64_t bells);
+
 /* As if the threads that sleep on these bells had just begun to: peers ring once more. Contains the
  * same fence; the caller checks afterwards for events that no peer rings for. Not for adopted
  * bells. */

@@ -118,9 +118,28 @@ static inline bool via_op_begin(struct via_op *op, int fd)
     return true;
 }
 
+/* A signal handler may have forked meanwhile. The child's count of calls began anew, without those
+ * of its parent. */
+static inline bool via_op_is_parents(const struct via_op *op)
+{
+    return via_unlikely(op->thread != via_os_thread());
+}
+
 static inline void via_op_end(struct via_op *op)
 {
-    via_file_put(&op->conn->file, op->alone);
+    via_file_put(&op->conn->file, op->alone || via_op_is_parents(op));
+}
+
+/* Called after a sleep, during which a handler may have forked: both processes go on with the call,
+ * and share the connection. */
+static inline void via_op_slept(struct via_op *op)
+{
+    if (via_op_is_parents(op)) {
+        op->alone = true; /* and not counted */
+        op->thread = via_os_thread();
+    }
+    op->exclusive =
+        op->exclusive && atomic_load_explicit(&op->side->forked, memory_order_relaxed) == 0;
 }
 
 /* O_NONBLOCK of the descriptor, asked of the kernel once: every call that changes the flag updates

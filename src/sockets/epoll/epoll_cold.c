@@ -52,7 +52,7 @@ static void notify_peer(struct via_ep_entry *entry)
     struct via_side *side = entry->conn->side;
     if (via_unlikely(entry->set->bells != entry->set->watched)) {
         /* A thread that never sleeps has not registered them yet. */
-        via_ep_watch_bells_locked(entry->set);
+        via_ep_watch_bells(entry->set);
     }
     entry->cold_sequence = via_ep_sequence(entry);
     via_side_publish_cold(side);

@@ -43,8 +43,7 @@ int via_ep_update_kernel(struct via_ep_entry *entry, int op);
 /* Registers the set's bells before a thread sleeps in the set, or a connection of the set becomes
  * cold. */
 void via_ep_watch_bells(struct via_ep_set *set);
-void via_ep_watch_bells_locked(struct via_ep_set *set);
-/* With the set's lock: updates what the kernel watches. */
+/* Updates what the kernel watches. */
 void via_ep_refresh(struct via_ep_entry *entry);
 
 /* With the lock of the links: removes parked entries, which the program has taken out, from the

@@ -115,7 +115,7 @@ static void remove_bell(const struct via_ep_set *set, int fd)
     }
 }
 
-void via_ep_watch_bells_locked(struct via_ep_set *set)
+void via_ep_watch_bells(struct via_ep_set *set)
 {
     uint64_t bells = set->bells;
     if (via_unlikely(set->nested)) {
@@ -133,21 +133,18 @@ void via_ep_watch_bells_locked(struct via_ep_set *set)
     }
 }
 
-void via_ep_watch_bells(struct via_ep_set *set)
-{
-    via_lock(&set->lock);
-    via_ep_watch_bells_locked(set);
-    via_unlock(&set->lock);
-}
-
 /* [with the set's lock] */
 static void add_bells(struct via_ep_set *set, uint64_t bells)
 {
     bool first = set->bells == 0 && bells != 0;
+    uint32_t sleepers = atomic_load_explicit(&set->sleepers, memory_order_relaxed);
+    if (sleepers != 0) {
+        via_sock_bell_add_sleepers(bells & ~set->bells, sleepers);
+    }
     set->bells |= bells;
-    if (!via_is_alone()) {
+    if (!via_is_alone() || sleepers != 0) {
         set->uncounted = first ? UNCOUNTED_MAX : set->uncounted;
-        via_ep_watch_bells_locked(set); /* a thread may already sleep in the set */
+        via_ep_watch_bells(set); /* a thread may already sleep in the set */
     }
 }
 
@@ -182,7 +179,7 @@ void via_ep_unwatch_bells(struct via_ep_set *set)
         /* Store watched, load sleepers; a thread that goes to sleep stores sleepers, loads watched:
          * one of the two handles it. */
         if (has_sleepers(set)) {
-            via_ep_watch_bells_locked(set);
+            via_ep_watch_bells(set);
         }
     }
     via_unlock(&set->lock);
@@ -691,6 +688,7 @@ void via_ep_fork_child(void)
     via_list_foreach(it, &all) {
         struct via_ep_set *set = via_list_entry(it, struct via_ep_set, all);
         via_lock_reset(&set->lock);
+        set->sleepers = 0;
         set->watches_calls = false; /* the registered calls were the parent's */
         via_ep_all_hot(set);
         inherit(set);

@@ -44,7 +44,7 @@ struct via_ep_set {
     _Atomic uint32_t piped_count; /* entries whose connection has pipes */
     _Atomic uint64_t bells;       /* bells to watch: those of its connections */
     _Atomic uint64_t watched;     /* bells that are registered: via_ep_watch_bells() */
-    _Atomic uint32_t sleepers;    /* threads asleep in it */
+    _Atomic uint32_t sleepers;    /* threads asleep in it; changed with the lock */
     _Atomic uint32_t uncounted;   /* how many rings may still wake threads that are not counted */
     _Atomic uint64_t asked_ticks; /* when the kernel was last polled */
     _Atomic bool filled;          /* the library's connections took every place of the last call */

@@ -497,23 +497,46 @@ static void pass_on(struct via_ep_set *set)
     }
 }
 
-/* State for a thread that is cancelled while it sleeps in a set. */
+/* A thread's sleep in a set. */
 struct sleeper {
     struct via_ep_set *set;
-    const struct via_wait *wait;
-    uint64_t bells;
+    const struct via_wait *wait; /* for a thread that is cancelled */
+    pid_t pid;                   /* as in struct via_bell_sleep */
 };
 
-static void leave(const struct sleeper *sleeper)
+/* With the set's lock, so that a thread that brings a bell counts the sleepers for that bell, too:
+ * add_bells(). */
+static void begin_sleep(const struct sleeper *sleeper)
 {
-    via_sock_bell_leave(sleeper->bells);
-    atomic_fetch_sub_explicit(&sleeper->set->sleepers, 1, memory_order_relaxed);
+    struct via_ep_set *set = sleeper->set;
+    via_lock(&set->lock);
+    /* Before the bells are checked; pairs with the fence in wake_sleepers(). */
+    atomic_fetch_add_explicit(&set->sleepers, 1, memory_order_seq_cst);
+    uint64_t bells = set->bells;
+    if (via_unlikely(bells != set->watched) || (!set->watches_calls && via_steward_is_wanted())) {
+        via_ep_watch_bells(set);
+    }
+    via_sock_bell_add_sleepers(bells, 1);
+    via_unlock(&set->lock);
+    via_sock_bell_begin_sleep(bells);
+}
+
+static void end_sleep(const struct sleeper *sleeper)
+{
+    struct via_ep_set *set = sleeper->set;
+    if (via_unlikely(sleeper->pid != via_os_pid())) {
+        return; /* a signal handler has forked: the parent's thread sleeps, too, and is counted */
+    }
+    via_lock(&set->lock);
+    via_sock_bell_remove_sleeper(set->bells);
+    atomic_fetch_sub_explicit(&set->sleepers, 1, memory_order_relaxed);
+    via_unlock(&set->lock);
 }
 
 static void give_up(void *of_sleeper)
 {
     const struct sleeper *sleeper = of_sleeper;
-    leave(sleeper);
+    end_sleep(sleeper);
     via_ep_wake(sleeper->set); /* it may have been woken, too */
     via_wait_end(sleeper->wait);
     via_file_put(&sleeper->set->file, false);
@@ -538,17 +561,11 @@ static int sleep_in(struct via_ep_set *set, int epfd, struct epoll_event *events
                     uint64_t deadline_ns, uint64_t most_ns, const sigset_t *mask, bool alone,
                     struct via_wait *wait, bool *ret_heard, bool *ret_over)
 {
-    /* Before the bells are checked; pairs with the fence in wake_sleepers(). */
-    atomic_fetch_add_explicit(&set->sleepers, 1, memory_order_seq_cst);
-    uint64_t bells = set->bells;
-    if (via_unlikely(bells != set->watched) || (!set->watches_calls && via_steward_is_wanted())) {
-        via_ep_watch_bells(set);
-    }
-    struct sleeper sleeper = {.set = set, .wait = wait, .bells = bells};
-    via_sock_bell_enter(bells);
+    struct sleeper sleeper = {.set = set, .wait = wait, .pid = via_os_pid()};
+    begin_sleep(&sleeper);
     int count = collect(set, events, max, true);
     if (count != 0) {
-        leave(&sleeper);
+        end_sleep(&sleeper);
         return count;
     }
     via_wait_sleeps(wait);
@@ -560,7 +577,7 @@ static int sleep_in(struct via_ep_set *set, int epfd, struct epoll_event *events
     int n = alone ? kernel_wait(epfd, events, max, until_ns, mask)
                   : sleep_or_end(&sleeper, epfd, events, max, until_ns, mask);
     via_wait_slept(wait);
-    leave(&sleeper);
+    end_sleep(&sleeper);
     if (n < 0) {
         return n;
     }

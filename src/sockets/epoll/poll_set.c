@@ -161,7 +161,7 @@ static int ask_now(struct call *call, int ready)
 struct sleeper {
     struct call *call;
     const struct via_wait *wait;
-    uint64_t bells;
+    const struct via_bell_sleep *sleep;
 };
 
 static void free_kernel(const struct call *call)
@@ -174,20 +174,20 @@ static void free_kernel(const struct call *call)
 static void give_up(void *of_sleeper)
 {
     const struct sleeper *sleeper = of_sleeper;
-    via_sock_bell_leave(sleeper->bells);
+    via_sock_bell_leave(sleeper->sleep);
     via_wait_end(sleeper->wait);
     free_kernel(sleeper->call);
 }
 
-static int sleep_or_end(struct call *call, uint64_t bells, uint64_t until_ns, const sigset_t *mask,
-                        const struct via_wait *wait)
+static int sleep_or_end(struct call *call, const struct via_bell_sleep *sleep, uint64_t until_ns,
+                        const sigset_t *mask, const struct via_wait *wait)
 {
-    struct sleeper sleeper = {.call = call, .wait = wait, .bells = bells};
+    struct sleeper sleeper = {.call = call, .wait = wait, .sleep = sleep};
     struct via_cancel before;
     int n;
     via_cancel_off(&before);
     pthread_cleanup_push(give_up, &sleeper);
-    n = via_sleep(call->kernel, (unsigned)call->count, bells, until_ns, mask);
+    n = via_sleep(call->kernel, (unsigned)call->count, sleep->bells, until_ns, mask);
     pthread_cleanup_pop(0);
     via_cancel_back(&before);
     return n;
@@ -199,17 +199,17 @@ static int check_and_sleep(struct call *call, uint64_t deadline_ns, const sigset
                            struct via_wait *wait, bool *ret_over)
 {
     arm(call);
-    uint64_t bells = call->bells;
-    via_sock_bell_enter(bells);
+    struct via_bell_sleep sleep;
+    via_sock_bell_enter(&sleep, call->bells);
     int ready = fill_revents(call);
-    uint64_t until_ns = ready != 0 || call->bells != bells ? 0 : deadline_ns;
+    uint64_t until_ns = ready != 0 || call->bells != sleep.bells ? 0 : deadline_ns;
     if (via_unlikely(call->most_ns != VIA_NEVER_NS) && until_ns != 0) {
         until_ns = via_min(until_ns, via_os_now_ns() + call->most_ns);
     }
     via_wait_sleeps(wait);
-    int n = sleep_or_end(call, bells, until_ns, mask, wait);
+    int n = sleep_or_end(call, &sleep, until_ns, mask, wait);
     via_wait_slept(wait);
-    via_sock_bell_leave(bells);
+    via_sock_bell_leave(&sleep);
     if (n < 0) {
         return ready != 0 ? ready : n;
     }

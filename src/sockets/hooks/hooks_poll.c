@@ -402,10 +402,12 @@ static int wait_in_set(struct via_ep_set *set, int epfd, struct epoll_event *eve
                        uint64_t deadline_ns, const sigset_t *mask, bool alone)
 {
     int saved = errno;
+    uint32_t thread = via_os_thread();
     int rc = via_memory_is_writable(events, sizeof(*events))
                  ? via_ep_wait(set, epfd, events, max, deadline_ns, mask, alone)
                  : -EFAULT;
-    via_file_put(&set->file, alone);
+    /* A handler may have forked: the child's count of calls began anew. */
+    via_file_put(&set->file, alone || via_unlikely(thread != via_os_thread()));
     errno = saved;
     return (int)via_hooks_result(rc);
 }

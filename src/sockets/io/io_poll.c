@@ -413,6 +413,7 @@ ssize_t via_io_call_kernel(struct via_op *op, const struct iovec *iov, int iov_c
     }
     via_cancel_defer();
     pthread_cleanup_pop(0);
+    via_op_slept(op);
     return n >= 0 ? n : -errno;
 }
 
@@ -420,30 +421,31 @@ ssize_t via_io_call_kernel(struct via_op *op, const struct iovec *iov, int iov_c
 struct sleeper {
     struct via_op *op;
     const struct via_wait *wait;
-    uint64_t bells;
+    const struct via_bell_sleep *sleep;
 };
 
 static void give_up(void *of_sleeper)
 {
     const struct sleeper *sleeper = of_sleeper;
-    via_sock_bell_leave(sleeper->bells);
+    via_sock_bell_leave(sleeper->sleep);
     via_wait_end(sleeper->wait);
     via_op_end(sleeper->op);
 }
 
 /* Like sleep_for(), with the bells entered. */
-static int sleep_or_end(struct via_op *op, uint32_t what, bool pipes, uint64_t bells,
-                        uint64_t deadline_ns, uint64_t most_ns, const struct via_wait *wait)
+static int sleep_or_end(struct via_op *op, uint32_t what, bool pipes,
+                        const struct via_bell_sleep *sleep, uint64_t deadline_ns, uint64_t most_ns,
+                        const struct via_wait *wait)
 {
-    struct sleeper sleeper = {.op = op, .wait = wait, .bells = bells};
+    struct sleeper sleeper = {.op = op, .wait = wait, .sleep = sleep};
     struct via_cancel before;
     int rc;
     if (op->alone) {
-        return sleep_for(op, what, pipes, bells, deadline_ns, most_ns);
+        return sleep_for(op, what, pipes, sleep->bells, deadline_ns, most_ns);
     }
     via_cancel_off(&before);
     pthread_cleanup_push(give_up, &sleeper);
-    rc = sleep_for(op, what, pipes, bells, deadline_ns, most_ns);
+    rc = sleep_for(op, what, pipes, sleep->bells, deadline_ns, most_ns);
     pthread_cleanup_pop(0);
     via_cancel_back(&before);
     return rc;
@@ -464,15 +466,16 @@ int via_io_wait(struct via_op *op, uint32_t what, uint64_t deadline_ns)
         via_io_arm(op, what);
     }
     uint64_t most_ns = pipes && what == POLLOUT ? via_stall_watch(op) : VIA_NEVER_NS;
-    uint64_t bells = via_conn_bells(op->conn);
-    via_sock_bell_enter(bells);
+    struct via_bell_sleep sleep;
+    via_sock_bell_enter(&sleep, via_conn_bells(op->conn));
     int rc = 0;
     if (most_ns != 0 && (!pipes || !has_news(op, what))) {
         via_wait_sleeps(&wait);
-        rc = sleep_or_end(op, what, pipes, bells, deadline_ns, most_ns, &wait);
+        rc = sleep_or_end(op, what, pipes, &sleep, deadline_ns, most_ns, &wait);
         via_wait_slept(&wait);
     }
-    via_sock_bell_leave(bells);
+    via_sock_bell_leave(&sleep);
+    via_op_slept(op);
     via_wait_end(&wait);
     return rc;
 }

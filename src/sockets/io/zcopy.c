@@ -331,7 +331,8 @@ static int await(struct via_op *op, struct offer *offer)
             state = read_progress(op, offer);
         } while ((state == VIA_AVAIL_OPEN || state == VIA_AVAIL_CLAIMED) && via_wait_spin(&wait));
         if (state == VIA_AVAIL_OPEN || state == VIA_AVAIL_CLAIMED) {
-            via_sock_bell_enter(bells);
+            struct via_bell_sleep sleep;
+            via_sock_bell_enter(&sleep, bells);
             state = read_progress(op, offer);
             if (state == VIA_AVAIL_OPEN || state == VIA_AVAIL_CLAIMED) {
                 via_wait_sleeps(&wait);
@@ -339,7 +340,7 @@ static int await(struct via_op *op, struct offer *offer)
                 via_wait_slept(&wait);
                 state = read_progress(op, offer);
             }
-            via_sock_bell_leave(bells);
+            via_sock_bell_leave(&sleep);
         }
         via_wait_end(&wait);
         if (state == VIA_AVAIL_CLAIMED && offer->revoked &&
