@@ -38,7 +38,7 @@ GRAPH ?= chords
 CONFORM ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help docs abi lint compilers deb deb-check dist hw plan-core fit-costs demo aarch64 cuts-pex machines lab lab-try lab-try-ring machines-check hosts-check machines-jobs container-check test bench check fuzz install clean soak soak-pex kills kills-sockets calls-sockets reloads-sockets loops-sockets mutants mutants-fuzz mutants-shmem conform-shmem sanitize-shmem sweep-shmem sim-shmem sim-mesh sim-mesh-ofi conform-sockets sanitize-sockets format packages configure-% build-% test-%
+.PHONY: help docs abi lint test-stacks compilers deb deb-check dist hw plan-core fit-costs demo aarch64 cuts-pex machines lab lab-try lab-try-ring machines-check hosts-check machines-jobs container-check test bench check fuzz install clean soak soak-pex kills kills-sockets calls-sockets reloads-sockets loops-sockets mutants mutants-fuzz mutants-shmem conform-shmem sanitize-shmem sweep-shmem sim-shmem sim-mesh sim-mesh-ofi conform-sockets sanitize-sockets format packages configure-% build-% test-%
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -80,8 +80,13 @@ machines-jobs: packages build-dev ## OpenSHMEM jobs over machines, by oshrun and
 
 test: packages test-dev ## install what is missing, build with ASan and UBSan, run all tests
 
+test-stacks: packages build-dev ## the longer tests of `make test`, while uses of a stack frame after its function has returned are detected
+	cmake --preset dev -DVIADUCT_STACK_CHECKS=ON >/dev/null
+	ctest --preset dev -LE '^fast$$'; code=$$?; cmake --preset dev -DVIADUCT_STACK_CHECKS=OFF >/dev/null; exit $$code
+
 check: ## test, then the same tests under TSan and in the release build, then hw, the ABI, static analysis, the lab and aarch64
 	$(MAKE) test
+	$(MAKE) test-stacks
 	$(MAKE) lint
 	$(MAKE) test-tsan
 	$(MAKE) test-release
