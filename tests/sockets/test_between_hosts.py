@@ -279,6 +279,8 @@ signal.pause()
 
 
 class Carried(Hosts):
+    at_work_rounds = 10
+
     def hands_on(self, count=12):
         """How much memory a process has registered whose children have closed what they had of it."""
         port = free_port(self.address)
@@ -352,10 +354,10 @@ class Carried(Hosts):
     def test_ends_while_threads_are_at_work(self):
         port = free_port(self.address)
         server = self.start([PYTHON, "-c", SINK, self.address, str(port)], port=port)
-        for i in range(10):
+        for i in range(self.at_work_rounds):
             self.run_client([PYTHON, "-c", AT_WORK, self.address, str(port), str(0.01 * i)])
         end(server)
-        self.assertGreater(sum(entry["accelerated"] for entry in self.lines(10)), 8)
+        self.assertGreater(sum(entry["accelerated"] for entry in self.lines(self.at_work_rounds)), self.at_work_rounds - 2)
 
     def woken_by_a_child(self):
         """How late shutdown() of a child wakes its parent from epoll_wait(), in seconds; None without pipes."""
@@ -506,6 +508,7 @@ class Neighbours(Carried):
 
 
 class OverARelay(Carried):
+    at_work_rounds = 4  # a round takes six times as long as between neighbours
     server_host = 3
 
     def test_every_byte(self):
