@@ -12,6 +12,12 @@
 #include "sim/memory.h"
 #include "sim/world.h"
 
+/* Two users have the same numbers. */
+uint64_t sim_barrier_group(uint64_t number)
+{
+    return VIA_BARRIER_GROUP(number % 2, 1000 + number / 2);
+}
+
 static uint64_t soon(struct sim_world *world)
 {
     return via_rng_below(&world->rng_work,
@@ -119,7 +125,7 @@ static bool enter(struct sim_thread *thread, struct sim_group *group)
     op->round = group->entered[member] + 1;
     const struct via_op node_op = {
         .kind = VIA_OP_BARRIER,
-        .group = 1000 + group->number,
+        .group = sim_barrier_group(group->number),
         .members = group->ids,
         .members_count = group->members_count,
         .cookie = sim_op_cookie(op),

@@ -207,7 +207,7 @@ static void forge_request(const struct rogue_view *view, struct via_frame_header
         memcpy(header->args, &args, sizeof(args));
     } else if (header->kind == VIA_FRAME_BARRIER_ARRIVE) {
         struct via_frame_barrier args = {
-            .group = 1000 + sim_between(rng, 0, 100),
+            .group = sim_barrier_group(sim_between(rng, 0, 100)),
             .round = sim_between(rng, 1, 5),
             .action = sim_between(rng, 0, VIA_BARRIER_LEAVE + 1),
         };

@@ -623,6 +623,7 @@ void sim_region_final(struct sim_host *host);
 
 /* --- barrier.c ------------------------------------------------------------------------------- */
 
+uint64_t sim_barrier_group(uint64_t number); /* via_op.group */
 void sim_barrier_plan(struct sim_world *world);
 void sim_barrier_wanted(struct sim_world *world, uint32_t group, uint32_t member);
 void sim_barrier_turn(struct sim_thread *thread);
