@@ -173,8 +173,8 @@ VIADUCT_API int via_remote_ring(struct via_remote *remote);
 /*
  * Puts `bytes` from src to offset off. On return src may be changed. Puts of one thread to one host
  * arrive in order. With VIADUCT_DIRECT=auto in its environment the library opens a connection by
- * itself when a program puts for a while to a neighbour over libfabric's TCP. A process that then
- * ends without via_attach_quiet() or via_attach_close() may lose what it put last.
+ * itself when a program puts for a while to a neighbour over libfabric's TCP. If the process ends,
+ * in whatever way, its host puts for some seconds what has been put and has not arrived.
  * -EAGAIN never: blocks while the way is full. -ERANGE, -EACCES, -ECONNRESET, -EHOSTUNREACH (no
  * frame of the host came for viaductd --give-up-ms), -ETIMEDOUT (frames came, but the put made no
  * progress for --wait-ms), -ENOTCONN: this or an earlier put failed; reported once.

@@ -26,6 +26,7 @@
  *   attach_server_channel.c  its pipes, in the transfer thread
  *   attach_server_command.c  its commands, in the transfer thread
  *   attach_server_reply.c    replies to it, in the transfer thread
+ *   attach_server_kept.c     puts that it kept for direct connections, when it has ended
  *   attach_server_park.c     its commands for hosts that are cut off, in the transfer thread
  */
 struct via_host;
@@ -54,6 +55,8 @@ struct via_host_slice_users;
 #define VIA_ATTACH_MEMBERS 4u
 /* Time in which accepted commands of a dead process are finished. */
 #define VIA_ATTACH_DRAIN_NS VIA_SEC_NS
+/* ... before that, in which neighbours tell how much they have applied of what it kept. */
+#define VIA_ATTACH_KEPT_NS (5 * VIA_SEC_NS)
 /* ... the same for its commands to hosts that no link leads to; a part of the processes have it.
  */
 #define VIA_ATTACH_STRANDED_NS (60 * VIA_SEC_NS)
@@ -133,6 +136,7 @@ struct via_process_channel {
     bool sent; /* replies went out in this turn */
     bool ring; /* ring the process at the end of the turn, whatever was sent */
     bool ending;
+    bool keeps; /* ending: puts that the process kept are left, and the node has no room for them */
     bool cancelled;
     bool gone;
     bool broken; /* the process broke the rules of the pipe */
@@ -177,6 +181,18 @@ static inline uint32_t via_process_channel_due_max(uint32_t slots_count)
 /* If commands for a host that is cut off hold up the commands behind them, parks them. */
 bool via_process_channel_is_stuck(const struct via_process_channel *pc);
 void via_process_channel_park(struct via_transfer *transfer, struct via_process_channel *pc);
+/* [ending] A put of the process besides its commands, whose bytes lie in this segment. As
+ * via_node_submit(); fills in flow and cookie. */
+int via_process_channel_put(struct via_transfer *transfer, struct via_process_channel *pc,
+                            struct via_host_segment *segment, struct via_op *op);
+/* [ending] Puts that the process has kept. False: some are left, there is no room for them now. */
+bool via_process_channel_put_kept(struct via_transfer *transfer, struct via_process_channel *pc);
+/* A command begins, or has ended: the flow that it takes. */
+uint16_t via_process_channel_begin_flow(const struct via_transfer *transfer,
+                                        struct via_process_channel *pc, uint16_t destination,
+                                        uint16_t flow);
+void via_process_channel_end_flow(const struct via_transfer *transfer,
+                                  struct via_process_channel *pc, uint16_t destination);
 /* One that was parked has ended. */
 void via_process_channel_unpark(struct via_transfer *transfer, struct via_process_channel *pc);
 /* True if all commands under way are for hosts that are cut off. */
@@ -247,6 +263,8 @@ enum via_process_state {
     VIA_PROCESS_SYNCING,  /* transfer threads forget it */
 };
 
+struct via_process_kept;
+
 struct via_process {
     struct via_host *host;
     struct via_host_source source; /* its socket */
@@ -275,10 +293,13 @@ struct via_process {
     bool late;     /* its puts may arrive after its end */
     bool stranded; /* ... and waits for a link */
     bool cancelled;
+    bool asks; /* draining: neighbours are asked how much they have applied of what it kept */
+    struct via_process_kept *kept;       /* owned; of transfer threads while channels end */
     _Atomic uint32_t channels_left;      /* [any] transfer threads that still know it */
     _Atomic bool broken;                 /* [any] it broke the rules of a pipe */
     uint64_t posted[VIA_HOSTS_MAX / 64]; /* hosts on whose boards it may have notes */
     uint32_t channels_count;
+    uint32_t channel_first; /* that of commands to host 0; host 1 has the next one, and so on */
     struct via_process_channel *channels;     /* NULL before HELLO */
     struct via_host_slice_users *slice_users; /* owned; NULL: it has none yet */
 };
@@ -370,11 +391,25 @@ void via_process_leave(struct via_process *process);
 uint64_t via_process_tick(struct via_host *host);
 void via_process_free_all(struct via_host *host);
 
+/* attach_server_kept.c. note: a process, attached, keeps puts to the host in this segment of its
+ * own. 0, -ENOMEM. */
+int via_process_kept_note(struct via_process *process, uint16_t host, uint64_t handle);
+/* It has ended: has it kept anything? Then tick asks neighbours how much they have applied: when to
+ * call it again, or 0 when that is known. give_up: what is not known. */
+bool via_process_kept_begin(struct via_process *process);
+uint64_t via_process_kept_tick(struct via_process *process);
+void via_process_kept_answered(struct via_process *process, uint16_t host,
+                               const struct via_attach_answer *answer);
+void via_process_kept_give_up(struct via_process *process);
+void via_process_kept_free(struct via_process *process);
+
 /* attach_server_segment.c. add and map: 0 = answered, or to be answered; else the status to answer
  * with. add takes fds[0] when it succeeds. */
 int via_segment_add_for(struct via_process *process, const struct via_attach_request *request,
                         int *fds, unsigned fds_count);
 int via_segment_remove_for(struct via_process *process, uint64_t handle);
+/* The segment of this process, or NULL. */
+struct via_host_segment *via_segment_find_own(const struct via_process *process, uint64_t handle);
 int via_segment_map_for(struct via_process *process, const struct via_attach_request *request);
 /* The segment that may be exposed to another host; refusals are counted. 0, -EACCES, -EXDEV (it may
  * not be both read and written). */

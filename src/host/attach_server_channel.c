@@ -92,7 +92,7 @@ unsigned via_process_channels_serve(struct via_transfer *transfer)
         if (pc->gone) {
             continue;
         }
-        if (taken != 0 || pc->stashed) {
+        if (taken != 0 || pc->stashed || pc->keeps) {
             pc->empty_polls = 0;
         } else if (++pc->empty_polls >= EMPTY_POLLS_MAX) {
             pc->empty_polls = 0;
@@ -138,7 +138,7 @@ bool via_process_channels_arm(struct via_transfer *transfer)
         via_process_channel_arm(pc);
         if (via_process_channel_is_ready(pc)) {
             found = true;
-        } else if (!pc->stashed) {
+        } else if (!pc->stashed && !pc->keeps) {
             pc->empty_polls = 0;
             via_list_remove(&pc->link);
             via_list_push_back(&transfer->idle, &pc->link);

@@ -246,17 +246,18 @@ static struct via_flow_share *share_of(const struct via_transfer *transfer,
  * their order within the flow it asks for, and so do those of two that have the same flow, channel
  * and user.
  */
-static uint16_t begin_flow(const struct via_transfer *transfer, struct via_process_channel *pc,
-                           const struct via_command *command)
+uint16_t via_process_channel_begin_flow(const struct via_transfer *transfer,
+                                        struct via_process_channel *pc, uint16_t destination,
+                                        uint16_t flow)
 {
     uint32_t flows = via_host_flows_shared(transfer->host);
-    return via_flow_share_begin(share_of(transfer, pc, command->destination),
-                                &transfer->flows_taken[command->destination],
-                                (pc->process->flow + command->flow) % flows, flows);
+    return via_flow_share_begin(share_of(transfer, pc, destination),
+                                &transfer->flows_taken[destination],
+                                (pc->process->flow + flow) % flows, flows);
 }
 
-static void end_flow(const struct via_transfer *transfer, struct via_process_channel *pc,
-                     uint16_t destination)
+void via_process_channel_end_flow(const struct via_transfer *transfer,
+                                  struct via_process_channel *pc, uint16_t destination)
 {
     via_flow_share_end(share_of(transfer, pc, destination), &transfer->flows_taken[destination]);
 }
@@ -290,10 +291,10 @@ static int start(struct via_transfer *transfer, struct via_process_channel *pc)
     if (rc == 0 && command.destination >= transfer->host->config.hosts_max) {
         rc = -EHOSTUNREACH;
     } else if (rc == 0) {
-        op.flow = begin_flow(transfer, pc, &command);
+        op.flow = via_process_channel_begin_flow(transfer, pc, command.destination, command.flow);
         rc = via_node_submit(transfer->host->node, transfer->channel, &op);
         if (rc != 0) {
-            end_flow(transfer, pc, command.destination);
+            via_process_channel_end_flow(transfer, pc, command.destination);
         }
     }
     if (rc == 0) {
@@ -379,7 +380,7 @@ void via_process_channel_finish(struct via_transfer *transfer, struct via_proces
 void via_process_channel_complete(struct via_transfer *transfer, struct via_process_channel *pc,
                                   uint32_t index, int status, uint64_t value)
 {
-    end_flow(transfer, pc, pc->slots[index].destination);
+    via_process_channel_end_flow(transfer, pc, pc->slots[index].destination);
     unborrow(pc, &pc->slots[index]);
     pc->running_count -=
         index <= via_process_channel_slot_mask(pc) ? 1 : 0; /* else it was parked */

@@ -5,6 +5,7 @@
  * process has for other hosts goes on, they are taken out: the payload is copied, and the command
  * goes on in a slot that belongs to no record. There is room for as much as the pipe holds.
  */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -119,6 +120,35 @@ static void park_one(void *ctx, struct via_op *op)
     *from = (struct via_command_slot){.state = VIA_COMMAND_OVER, .bounce = -1, .members = -1};
     pc->running_count--;
     count_parked(transfer, pc, 1);
+}
+
+int via_process_channel_put(struct via_transfer *transfer, struct via_process_channel *pc,
+                            struct via_host_segment *segment, struct via_op *op)
+{
+    struct via_command_slot *slot = free_slot(transfer, pc, 0);
+    if (slot == NULL) {
+        return -EAGAIN;
+    }
+    *slot = (struct via_command_slot){
+        .state = VIA_COMMAND_RUNNING,
+        .bounce = -1,
+        .members = -1,
+        .destination = op->destination,
+        .segment = segment,
+    };
+    atomic_fetch_add_explicit(&segment->borrowed, 1, memory_order_relaxed);
+    op->cookie = (uint64_t)pc->process->number << 32 | (uint32_t)(slot - pc->slots);
+    op->flow = via_process_channel_begin_flow(transfer, pc, op->destination, 0);
+    count_parked(transfer, pc, 1);
+    int rc = via_node_submit(transfer->host->node, transfer->channel, op);
+    if (rc != 0) {
+        via_process_channel_end_flow(transfer, pc, op->destination);
+        atomic_fetch_sub_explicit(&segment->borrowed, 1, memory_order_release);
+        count_parked(transfer, pc, -1);
+        slot->segment = NULL;
+        slot->state = VIA_COMMAND_FREE;
+    }
+    return rc;
 }
 
 void via_process_channel_park(struct via_transfer *transfer, struct via_process_channel *pc)

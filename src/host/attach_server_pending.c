@@ -100,6 +100,12 @@ static void finish(struct via_attach_pending *pending, const struct via_attach_a
         remove_pending(pending);
         return;
     }
+    if (process->state == VIA_PROCESS_DRAINING) {
+        uint16_t peer = pending->peer;
+        remove_pending(pending);
+        via_process_kept_answered(process, peer, content);
+        return;
+    }
     answer.magic = VIA_ATTACH_MAGIC;
     answer.version = VIA_ATTACH_VERSION;
     answer.type = pending->type;

@@ -95,6 +95,7 @@ static void bury(struct via_process *process)
     process->reap_fds[0] = hang_up(process);
     process->reap_fds[1] = process->bell_fd;
     free_channels(process);
+    via_process_kept_free(process);
     process->reap = (struct via_reap){.memory = process->memory,
                                       .fds = process->reap_fds,
                                       .fds_count = VIA_ARRAY_COUNT(process->reap_fds),
@@ -160,9 +161,10 @@ static void welcome(struct via_process *process, const struct via_attach_request
     struct via_attach_answer answer;
     via_attach_server_answer_init(host, request, &answer);
     answer.channels_count = (uint16_t)channels;
-    answer.channel_first = (uint16_t)(request->channel >= 0 && (uint32_t)request->channel < channels
-                                          ? (uint32_t)request->channel
-                                          : process->slot % channels);
+    process->channel_first = request->channel >= 0 && (uint32_t)request->channel < channels
+                                 ? (uint32_t)request->channel
+                                 : process->slot % channels;
+    answer.channel_first = (uint16_t)process->channel_first;
     answer.flow = process->flow + 1;
     answer.handle = process->order;
     answer.hosts_max = host->config.hosts_max;
@@ -289,6 +291,17 @@ int via_process_attach(struct via_process *process, const struct via_attach_requ
 
 /* --- going ------------------------------------------------------------------------------------ */
 
+/* From here the transfer threads finish what it has begun. */
+static void end_channels(struct via_process *process)
+{
+    struct via_host *host = process->host;
+    process->asks = false;
+    process->deadline_ns = host->now_ns + VIA_ATTACH_DRAIN_NS;
+    for (uint32_t i = 0; i < process->channels_count; i++) {
+        via_transfer_post(&host->transfers[i], &process->channels[i].end);
+    }
+}
+
 static void begin_draining(struct via_process *process)
 {
     struct via_host *host = process->host;
@@ -300,14 +313,15 @@ static void begin_draining(struct via_process *process)
     via_list_push_back(&server->closing, &process->link);
     server->closing_count++;
     process->state = VIA_PROCESS_DRAINING;
-    process->deadline_ns = host->now_ns + VIA_ATTACH_DRAIN_NS;
-    /* From here no new user reaches it; then the transfer threads finish what it has begun. */
+    process->deadline_ns = host->now_ns + VIA_ATTACH_KEPT_NS;
+    /* From here no new user reaches it. */
     via_attach_server_pending_drop(process);
     via_host_aperture_leave(process);
     (void)via_endpoint_close_all_for(process); /* tried again before it is forgotten */
     atomic_store_explicit(&process->channels_left, process->channels_count, memory_order_relaxed);
-    for (uint32_t i = 0; i < process->channels_count; i++) {
-        via_transfer_post(&host->transfers[i], &process->channels[i].end);
+    process->asks = via_process_kept_begin(process);
+    if (!process->asks) {
+        end_channels(process);
     }
 }
 
@@ -352,23 +366,48 @@ static bool is_stranding_possible(const struct via_process *process)
                                       stranded_max);
 }
 
+static void warn_given_up(const struct via_process *process, const char *what)
+{
+    via_host_warn(process->host, VIA_HOST_WARNS_DETACHED, process->uid,
+                  "host %u: process %d (%s) has gone with %s that can not be finished; given up",
+                  process->host->config.host, (int)process->pid, process->comm, what);
+}
+
 static void cancel_commands(struct via_process *process)
 {
     process->cancelled = true;
     process->deadline_ns = VIA_NEVER_NS;
-    via_host_warn(
-        process->host, VIA_HOST_WARNS_DETACHED, process->uid,
-        "host %u: process %d (%s) has gone with commands that can not be finished; given up",
-        process->host->config.host, (int)process->pid, process->comm);
+    warn_given_up(process, "commands");
     for (uint32_t i = 0; i < process->channels_count; i++) {
         via_transfer_post(&process->host->transfers[i], &process->channels[i].cancel);
     }
+}
+
+/* Neighbours tell how much they have applied of what it kept. 0: all have, or have not in time. */
+static uint64_t tick_asking(struct via_process *process)
+{
+    const struct via_host *host = process->host;
+    uint64_t next_ns = via_process_kept_tick(process);
+    if (next_ns != 0 && host->now_ns < process->deadline_ns) {
+        return via_min(next_ns, process->deadline_ns);
+    }
+    if (next_ns != 0) {
+        warn_given_up(process, "puts");
+        via_attach_server_pending_drop(process);
+        via_process_kept_give_up(process);
+    }
+    end_channels(process);
+    return 0;
 }
 
 /* One step towards the end of a process. Returns when to call it again. */
 static uint64_t tick_closing(struct via_process *process)
 {
     struct via_host *host = process->host;
+    uint64_t asking_ns = process->asks ? tick_asking(process) : 0;
+    if (asking_ns != 0) {
+        return asking_ns;
+    }
     if (process->state == VIA_PROCESS_DRAINING) {
         /* Pairs with the release in via_process_channel_check_gone(). */
         if (atomic_load_explicit(&process->channels_left, memory_order_acquire) != 0) {

@@ -304,7 +304,11 @@ void via_process_channel_cancelled(struct via_transfer *transfer, struct via_mai
 void via_process_channel_check_gone(struct via_transfer *transfer, struct via_process_channel *pc)
 {
     bool more = !pc->cancelled && !pc->broken && (pc->stashed || via_pipe_is_ready(&pc->commands));
-    if (pc->gone || more || pc->running_count != 0 || pc->parked_count != 0 || pc->due_count != 0) {
+    if (pc->gone || more) {
+        return;
+    }
+    pc->keeps = !pc->cancelled && !pc->broken && !via_process_channel_put_kept(transfer, pc);
+    if (pc->keeps || pc->running_count != 0 || pc->parked_count != 0 || pc->due_count != 0) {
         return;
     }
     pc->gone = true;

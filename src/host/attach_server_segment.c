@@ -299,11 +299,17 @@ static void remove_segment(struct via_host *host, struct via_host_segment *segme
     via_list_push_back(&host->attach.removed, &segment->link);
 }
 
+struct via_host_segment *via_segment_find_own(const struct via_process *process, uint64_t handle)
+{
+    struct via_host_segment *segment = find_handle(process->host, handle);
+    return segment != NULL && segment->process == process ? segment : NULL;
+}
+
 int via_segment_remove_for(struct via_process *process, uint64_t handle)
 {
     struct via_host *host = process->host;
-    struct via_host_segment *segment = find_handle(host, handle);
-    if (segment == NULL || segment->process != process) {
+    struct via_host_segment *segment = via_segment_find_own(process, handle);
+    if (segment == NULL) {
         return -ENOENT;
     }
     process->segments_count--;

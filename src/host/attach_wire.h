@@ -179,8 +179,8 @@ struct via_attach_tcp {
 struct via_attach_direct {
     struct via_attach_tcp where;
     struct via_tcp_card card;
-    uint32_t keeps; /* not 0: the host will tell the position of the connection */
-    uint32_t reserved;
+    uint32_t keeps;       /* not 0: the host will tell the position of the connection */
+    uint32_t kept_layout; /* VIA_KEPT_LAYOUT: the own host puts what the process leaves; 0: not */
 };
 
 /* Of a direct connection that has ended. */
@@ -216,8 +216,8 @@ struct via_attach_slice {
 /* In HELLO: puts of the process to a host that no link leads to wait for a link even after its
  * end. */
 #define VIA_ATTACH_LATE 1u
-/* In DIRECT: the process keeps what it puts until it has been applied. The connection may be ended
- * when it is idle. */
+/* In DIRECT: the process keeps what it puts until it has been applied, in the segment with this
+ * handle (client_kept.h). The connection may be ended when it is idle. */
 #define VIA_ATTACH_KEEPS 1u
 
 struct via_attach_request {
@@ -227,7 +227,8 @@ struct via_attach_request {
     uint32_t id;   /* repeated in the answer; answers may come in another order */
     uint16_t host; /* MAP, BOARD_POST, SLICE, TCP, DIRECT */
     uint16_t key_bytes;
-    uint64_t handle;   /* SEGMENT_REMOVE, MAP, SLICE; HELLO: that of another's WELCOME, or 0 */
+    uint64_t handle;   /* SEGMENT_REMOVE, MAP, SLICE, DIRECT with KEEPS; HELLO: that of another's
+                          WELCOME, or 0 */
     uint64_t bytes;    /* SEGMENT_ADD; SLICE: an offset */
     uint32_t access;   /* SEGMENT_ADD: VIADUCT_SEGMENT_* of viaduct.h; HELLO: VIA_ATTACH_LATE;
                           DIRECT: VIA_ATTACH_KEEPS */

@@ -73,10 +73,10 @@ static struct via_client_tcp *tcp_of(const struct via_client_auto_host *host)
     return atomic_load_explicit(&host->tcp, memory_order_acquire);
 }
 
-/* Pairs with the release in via_kept_pop(): at 0 the host has applied all, or frames carry it. */
+/* Else the host has applied all, or frames carry it. */
 static bool has_kept(const struct via_client_tcp *tcp)
 {
-    return atomic_load_explicit(&tcp->kept->count, memory_order_acquire) != 0;
+    return via_kept_count(tcp->kept) != 0;
 }
 
 /* --- the end of a connection ------------------------------------------------------------------ */
@@ -121,10 +121,10 @@ static int find_position(struct via_client_tcp *tcp, bool waits,
 static void hold_remotes(struct via_client_tcp *tcp)
 {
     struct via_kept *kept = tcp->kept;
-    unsigned count = atomic_load_explicit(&kept->count, memory_order_relaxed);
+    unsigned count = via_kept_count(kept);
     via_client_lock(tcp->attach);
     for (unsigned i = 0; i < count; i++) {
-        kept->puts[(kept->first + i) % VIA_KEPT_PUTS_MAX].remote->held++;
+        via_kept_remote(kept, i)->held++;
     }
     via_client_unlock(tcp->attach);
 }
@@ -468,8 +468,8 @@ unsigned via_client_auto_pending(struct via_remote *remote)
     if (!is_usable(tcp)) {
         (void)recover(tcp, false); /* what fails is reported by a put, or by quiet */
     }
-    for (unsigned i = 0; i < atomic_load_explicit(&kept->count, memory_order_relaxed); i++) {
-        pending += kept->puts[(kept->first + i) % VIA_KEPT_PUTS_MAX].remote == remote ? 1 : 0;
+    for (unsigned i = 0; i < via_kept_count(kept); i++) {
+        pending += via_kept_remote(kept, i) == remote ? 1 : 0;
     }
     pthread_mutex_unlock(&tcp->lock);
     return pending;

@@ -5,10 +5,32 @@
 #include <string.h>
 
 #include "base/types.h"
+#include "host/client.h"
 
-static unsigned count_of(const struct via_kept *kept)
+/* [lock] */
+static uint32_t first_of(const struct via_kept *kept)
 {
-    return atomic_load_explicit(&kept->count, memory_order_relaxed);
+    return atomic_load_explicit(&kept->area->first, memory_order_relaxed);
+}
+
+void via_kept_init(struct via_kept *kept, struct via_kept_area *area)
+{
+    kept->area = area;
+    area->layout = VIA_KEPT_LAYOUT;
+}
+
+unsigned via_kept_count(const struct via_kept *kept)
+{
+    uint32_t end = atomic_load_explicit(&kept->area->end, memory_order_relaxed);
+    /* Pairs with the release in via_kept_pop(). Other threads may have added puts meanwhile, and
+     * the host may have applied these, too. */
+    uint32_t first = atomic_load_explicit(&kept->area->first, memory_order_acquire);
+    return (int32_t)(end - first) > 0 ? end - first : 0;
+}
+
+struct via_remote *via_kept_remote(const struct via_kept *kept, unsigned i)
+{
+    return kept->sources[(first_of(kept) + i) % VIA_KEPT_PUTS_MAX].remote;
 }
 
 static bool is_copied(size_t bytes)
@@ -25,7 +47,7 @@ static uint64_t place_of(const struct via_kept *kept, size_t bytes)
 
 bool via_kept_has_room(const struct via_kept *kept, size_t bytes)
 {
-    return count_of(kept) < VIA_KEPT_PUTS_MAX &&
+    return via_kept_count(kept) < VIA_KEPT_PUTS_MAX &&
            (!is_copied(bytes) ||
             place_of(kept, bytes) + bytes - kept->memory_begin <= VIA_KEPT_BYTES);
 }
@@ -33,24 +55,28 @@ bool via_kept_has_room(const struct via_kept *kept, size_t bytes)
 void via_kept_add(struct via_kept *kept, struct via_remote *remote, uint64_t begin, uint64_t off,
                   const void *src, size_t bytes)
 {
-    const unsigned char *data = src;
-    unsigned count = count_of(kept);
+    struct via_kept_area *area = kept->area;
+    uint32_t end = atomic_load_explicit(&area->end, memory_order_relaxed);
+    struct via_kept_source *source = &kept->sources[end % VIA_KEPT_PUTS_MAX];
+    uint64_t place = place_of(kept, bytes);
     assert(via_kept_has_room(kept, bytes));
+    source->data = src;
     if (is_copied(bytes)) {
-        uint64_t place = place_of(kept, bytes);
-        data = memcpy(kept->memory + place % VIA_KEPT_BYTES, src, bytes);
+        source->data = memcpy(area->memory + place % VIA_KEPT_BYTES, src, bytes);
         kept->memory_end = place + bytes;
     }
-    kept->puts[(kept->first + count) % VIA_KEPT_PUTS_MAX] =
-        (struct via_kept_put){.remote = remote,
-                              .data = data,
-                              .begin = begin,
-                              .off = off,
-                              .bytes = bytes,
-                              .memory_end = kept->memory_end};
+    source->remote = remote;
+    source->memory_end = kept->memory_end;
+    area->records[end % VIA_KEPT_PUTS_MAX] =
+        (struct via_kept_record){.handle = remote->handle,
+                                 .off = off,
+                                 .bytes = bytes,
+                                 .begin = begin,
+                                 .memory_off = place % VIA_KEPT_BYTES};
     kept->unasked_count++;
     kept->unasked_bytes += bytes;
-    atomic_store_explicit(&kept->count, count + 1, memory_order_relaxed);
+    /* Release: the record is complete if the process ends now. */
+    atomic_store_explicit(&area->end, end + 1, memory_order_release);
 }
 
 bool via_kept_wants_fence(const struct via_kept *kept)
@@ -61,10 +87,12 @@ bool via_kept_wants_fence(const struct via_kept *kept)
 
 void via_kept_pop(struct via_kept *kept)
 {
-    kept->memory_begin = kept->puts[kept->first % VIA_KEPT_PUTS_MAX].memory_end;
-    kept->first++;
+    uint32_t first = first_of(kept);
+    kept->memory_begin = kept->sources[first % VIA_KEPT_PUTS_MAX].memory_end;
     /* Release: a thread that finds no puts knows that they have been applied. */
-    atomic_fetch_sub_explicit(&kept->count, 1, memory_order_release);
+    atomic_store_explicit(&kept->area->first, first + 1, memory_order_release);
+    /* A later put may overwrite its copy, but not before it is popped. */
+    atomic_signal_fence(memory_order_seq_cst);
 }
 
 void via_kept_release(struct via_kept *kept, uint64_t position)
@@ -77,15 +105,16 @@ void via_kept_release(struct via_kept *kept, uint64_t position)
 
 bool via_kept_first(const struct via_kept *kept, uint64_t position, struct via_kept_put *ret_put)
 {
-    if (count_of(kept) == 0) {
+    if (via_kept_count(kept) == 0) {
         return false;
     }
-    *ret_put = kept->puts[kept->first % VIA_KEPT_PUTS_MAX];
-    if (position > ret_put->begin) {
-        size_t done = (size_t)via_min(position - ret_put->begin, (uint64_t)ret_put->bytes);
-        ret_put->data += done;
-        ret_put->off += done;
-        ret_put->bytes -= done;
-    }
+    uint32_t index = first_of(kept) % VIA_KEPT_PUTS_MAX;
+    const struct via_kept_record *record = &kept->area->records[index];
+    size_t done = via_kept_applied(record, position);
+    *ret_put = (struct via_kept_put){.remote = kept->sources[index].remote,
+                                     .data = kept->sources[index].data + done,
+                                     .begin = record->begin,
+                                     .off = record->off + done,
+                                     .bytes = record->bytes - done};
     return true;
 }

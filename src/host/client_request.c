@@ -166,20 +166,24 @@ static int wait_for_answer(struct via_attach *attach, struct via_client_request 
     uint64_t end_ns = via_client_now_ns() + VIA_CLIENT_ANSWER_NS_MAX;
     int rc;
     do {
-        uint64_t look_ns =
-            is_given_up != NULL ? via_client_now_ns() + VIA_CLIENT_LOOK_NS : VIA_NEVER_NS;
+        uint64_t look_ns = via_client_now_ns() + VIA_CLIENT_LOOK_NS;
         struct via_client_wait wait = {
             .done = is_answered, .ctx = request, .deadline_ns = via_min(end_ns, look_ns)};
         rc = via_client_wait(attach, &wait);
-    } while (rc == -ETIMEDOUT && via_client_now_ns() < end_ns &&
-             (is_given_up == NULL || !is_given_up(attach)));
+    } while (rc == -ETIMEDOUT && via_client_now_ns() < end_ns && !is_given_up(attach));
     return rc;
+}
+
+/* The library's own threads ask, too, and the thread that closes the attachment waits for these. */
+static bool is_closing(const struct via_attach *attach)
+{
+    return atomic_load_explicit(&attach->closing, memory_order_relaxed);
 }
 
 int via_client_ask(struct via_attach *attach, struct via_attach_request *ask, int fd,
                    struct via_client_request *request)
 {
-    return via_client_ask_until(attach, ask, fd, request, NULL);
+    return via_client_ask_until(attach, ask, fd, request, is_closing);
 }
 
 int via_client_ask_until(struct via_attach *attach, struct via_attach_request *ask, int fd,

@@ -168,10 +168,40 @@ static struct via_client_tcp *tcp_new(struct via_attach *attach)
 static void tcp_free(struct via_client_tcp *tcp)
 {
     pthread_mutex_destroy(&tcp->lock);
-    free(tcp->kept);
+    free(tcp->kept); /* the segment stays until the end of the attachment */
     free(tcp->out);
     free(tcp->expected);
     free(tcp);
+}
+
+/* One that keeps what it puts, in a segment that only this host reads. */
+static int keeper_new(struct via_attach *attach, struct via_client_tcp **ret_tcp)
+{
+    struct via_segment *segment = NULL;
+    int rc = via_segment_new(attach, sizeof(struct via_kept_area), 0, &segment);
+    struct via_client_tcp *tcp = rc == 0 ? tcp_new(attach) : NULL;
+    struct via_kept *kept = tcp != NULL ? calloc(1, sizeof(*kept)) : NULL;
+    if (kept == NULL) {
+        if (tcp != NULL) {
+            tcp_free(tcp);
+        }
+        if (segment != NULL) {
+            via_client_segment_leave(segment);
+        }
+        return rc != 0 ? rc : -ENOMEM;
+    }
+    via_kept_init(kept, via_segment_base(segment));
+    tcp->kept = kept;
+    tcp->segment = segment;
+    *ret_tcp = tcp;
+    return 0;
+}
+
+static void keeper_free(struct via_client_tcp *tcp)
+{
+    struct via_segment *segment = tcp->segment;
+    tcp_free(tcp);
+    via_client_segment_leave(segment);
 }
 
 /* Is nothing left of it but its place? Its end was reported, if it may have lost something. */
@@ -225,6 +255,9 @@ static void set_up(struct via_client_tcp *tcp, const struct dialled *dialled, in
     }
     tcp->fd = fd;
     memcpy(tcp->token, dialled->card->token, sizeof(tcp->token));
+    if (tcp->kept != NULL) {
+        memcpy(tcp->kept->area->token, tcp->token, sizeof(tcp->token)); /* nothing is kept now */
+    }
     tcp->out_begin = tcp->in_begin = tcp->in_end = 0;
     tcp->left = tcp->answer_at = tcp->position = 0;
     atomic_store_explicit(&tcp->way, dialled->way, memory_order_relaxed);
@@ -237,44 +270,17 @@ static void set_up(struct via_client_tcp *tcp, const struct dialled *dialled, in
     pthread_mutex_unlock(&tcp->lock);
 }
 
-static struct via_client_tcp *place_for(struct via_attach *attach, const struct dialled *dialled)
-{
-    bool keeps = dialled->way != 0;
-    struct via_client_tcp *tcp =
-        keeps || !dialled->to_host ? NULL : find_dead(attach, dialled->host);
-    if (tcp != NULL) {
-        return tcp;
-    }
-    tcp = tcp_new(attach);
-    struct via_kept *kept = tcp != NULL && keeps ? calloc(1, sizeof(*kept)) : NULL;
-    if (tcp != NULL && keeps && kept == NULL) {
-        tcp_free(tcp);
-        return NULL;
-    }
-    if (tcp != NULL) {
-        tcp->kept = kept;
-    }
-    return tcp;
-}
-
 /* [dial_lock] peer: the address of the host, as its daemons have it. A card that has another one is
- * not dialled. *tcp: one whose place it has, or NULL. */
+ * not dialled. place: new, or over. */
 static int dial(struct via_attach *attach, const struct dialled *dialled, const char *peer,
-                struct via_client_tcp **tcp)
+                struct via_client_tcp *place)
 {
     unsigned count = via_client_tcp_count(attach);
-    struct via_client_tcp *place = *tcp != NULL ? *tcp : place_for(attach, dialled);
-    if (place == NULL) {
-        return -ENOMEM;
-    }
     bool is_new = place->fd < 0;
     int fd =
         is_new && count == VIA_CLIENT_TCP_MAX ? -ENOSPC : connect_to(attach, dialled->card, peer);
     if (fd < 0) {
         attach->tcp_silent[dialled->host] = fd == -EHOSTDOWN;
-        if (is_new) {
-            tcp_free(place);
-        }
         return fd;
     }
     set_up(place, dialled, fd);
@@ -282,8 +288,22 @@ static int dial(struct via_attach *attach, const struct dialled *dialled, const 
         attach->tcp_all[count] = place;
         atomic_store_explicit(&attach->tcp_count, count + 1, memory_order_release);
     }
-    *tcp = place;
     return 0;
+}
+
+/* [dial_lock] As dial(), in the place of one that is dead, or in a new one. */
+static int dial_place(struct via_attach *attach, const struct dialled *dialled, const char *peer,
+                      struct via_client_tcp **ret_tcp)
+{
+    struct via_client_tcp *place = dialled->to_host ? find_dead(attach, dialled->host) : NULL;
+    place = place != NULL ? place : tcp_new(attach);
+    int rc = place != NULL ? dial(attach, dialled, peer, place) : -ENOMEM;
+    if (rc == 0) {
+        *ret_tcp = place;
+    } else if (place != NULL && place->fd < 0) {
+        tcp_free(place);
+    }
+    return rc;
 }
 
 static int dial_process(struct via_remote *remote, const struct via_tcp_card *card)
@@ -297,7 +317,7 @@ static int dial_process(struct via_remote *remote, const struct via_tcp_card *ca
         rc = via_tcp_ask(attach, remote->host, &where);
     }
     if (rc == 0) {
-        rc = dial(attach, &dialled, where.peer, &tcp);
+        rc = dial_place(attach, &dialled, where.peer, &tcp);
     }
     remote->tcp = tcp;
     return rc;
@@ -328,19 +348,25 @@ static int ask(struct via_attach *attach, struct via_attach_request *request,
     return rc == -EINVAL ? -EXDEV : rc;
 }
 
-/* Asks the own host, which asks the other one, for a card. */
-static int ask_host(struct via_attach *attach, unsigned host, bool keeps,
+/* Asks the own host, which asks the other one, for a card. keeper: NULL, or what is to keep its
+ * puts.
+ */
+static int ask_host(struct via_attach *attach, unsigned host, const struct via_client_tcp *keeper,
                     struct via_attach_direct *ret_direct)
 {
-    struct via_attach_request request = {
-        .type = VIA_ATTACH_DIRECT, .host = (uint16_t)host, .access = keeps ? VIA_ATTACH_KEEPS : 0};
+    struct via_attach_request request = {.type = VIA_ATTACH_DIRECT, .host = (uint16_t)host};
     struct via_client_request answered;
+    if (keeper != NULL) {
+        request.access = VIA_ATTACH_KEEPS;
+        request.handle = via_segment_handle(keeper->segment);
+    }
     int rc = ask(attach, &request, &answered, is_closing);
     if (rc == 0) {
         memcpy(ret_direct, answered.answer.value, sizeof(*ret_direct));
         ret_direct->where.peer[sizeof(ret_direct->where.peer) - 1] = '\0';
-        bool known = !keeps ||
-                     (answered.answer.value_bytes == sizeof(*ret_direct) && ret_direct->keeps != 0);
+        bool known = keeper == NULL ||
+                     (answered.answer.value_bytes == sizeof(*ret_direct) &&
+                      ret_direct->keeps != 0 && ret_direct->kept_layout == VIA_KEPT_LAYOUT);
         rc = ret_direct->card.magic == VIA_TCP_MAGIC && known ? 0 : -EXDEV;
     }
     return rc;
@@ -358,20 +384,32 @@ static int open_thread(struct via_attach *attach)
     return rc;
 }
 
-/* [dial_lock] *tcp: as of dial(). */
-static int dial_host(struct via_attach *attach, uint16_t host, uint64_t way,
-                     struct via_client_tcp **tcp)
+/* [dial_lock] */
+static int dial_host(struct via_attach *attach, uint16_t host, struct via_client_tcp **ret_tcp)
 {
     struct via_attach_direct direct = {0};
-    struct dialled dialled = {.host = host, .to_host = true, .way = way, .card = &direct.card};
-    int rc = *tcp != NULL ? 0 : check_room(attach, host);
+    struct dialled dialled = {.host = host, .to_host = true, .card = &direct.card};
+    int rc = check_room(attach, host);
     if (rc == 0) {
-        rc = ask_host(attach, host, way != 0, &direct);
+        rc = ask_host(attach, host, NULL, &direct);
     }
     if (rc == 0) {
         rc = open_thread(attach);
     }
-    return rc == 0 ? dial(attach, &dialled, direct.where.peer, tcp) : rc;
+    return rc == 0 ? dial_place(attach, &dialled, direct.where.peer, ret_tcp) : rc;
+}
+
+/* [dial_lock] */
+static int dial_kept(struct via_attach *attach, uint16_t host, uint64_t way,
+                     struct via_client_tcp *keeper)
+{
+    struct via_attach_direct direct = {0};
+    struct dialled dialled = {.host = host, .to_host = true, .way = way, .card = &direct.card};
+    int rc = ask_host(attach, host, keeper, &direct);
+    if (rc == 0) {
+        rc = open_thread(attach);
+    }
+    return rc == 0 ? dial(attach, &dialled, direct.where.peer, keeper) : rc;
 }
 
 int via_client_tcp_dial_kept(struct via_attach *attach, uint16_t host, uint64_t way,
@@ -381,7 +419,19 @@ int via_client_tcp_dial_kept(struct via_attach *attach, uint16_t host, uint64_t 
         return -EXDEV;
     }
     pthread_mutex_lock(&attach->dial_lock);
-    int rc = dial_host(attach, host, way, tcp);
+    struct via_client_tcp *keeper = *tcp;
+    int rc = keeper == NULL ? check_room(attach, host) : 0;
+    if (rc == 0 && keeper == NULL) {
+        rc = keeper_new(attach, &keeper);
+    }
+    if (rc == 0) {
+        rc = dial_kept(attach, host, way, keeper);
+    }
+    if (rc == 0) {
+        *tcp = keeper;
+    } else if (*tcp == NULL && keeper != NULL) {
+        keeper_free(keeper);
+    }
     pthread_mutex_unlock(&attach->dial_lock);
     return rc;
 }
@@ -422,7 +472,7 @@ static int connect_remote(struct via_remote *remote)
 {
     struct via_attach *attach = remote->attach;
     struct via_client_tcp *tcp = find_host(attach, remote->host);
-    int rc = tcp != NULL ? 0 : dial_host(attach, remote->host, 0, &tcp);
+    int rc = tcp != NULL ? 0 : dial_host(attach, remote->host, &tcp);
     if (rc == 0) {
         join(remote, tcp);
     }

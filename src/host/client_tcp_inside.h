@@ -52,6 +52,7 @@ struct via_client_tcp {
     uint64_t position;        /* bytes of requests, sent and gathered */
     /* Of a connection that the library opens by itself (client_auto.c); else NULL and 0. */
     struct via_kept *kept;
+    struct via_segment *segment; /* where it keeps them */
     _Atomic uint64_t way; /* of the host, when it was opened: it is used as long as that holds */
 };
 

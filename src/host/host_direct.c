@@ -8,6 +8,7 @@
 #include <sys/random.h>
 
 #include "base/log.h"
+#include "host/client_kept.h"
 #include "host/host_private.h"
 
 /* Time in which the other host answers; after that all operations are sent in frames. */
@@ -453,6 +454,7 @@ static void finish(struct via_host *host, uint16_t source, uint32_t id, int stat
     if (content.status == 0) {
         direct.card = message->card;
         direct.keeps = (message->whose & VIA_DIRECT_KEEPS) != 0;
+        direct.kept_layout = VIA_KEPT_LAYOUT;
         content.value_bytes = sizeof(direct);
         memcpy(content.value, &direct, sizeof(direct));
     } else {
@@ -534,6 +536,12 @@ int via_host_direct_request(struct via_process *process, const struct via_attach
         (is_switched_off() ||
          via_host_cables_tcp(host, request->host, local, peer, sizeof(local)) != 0)) {
         return -EXDEV;
+    }
+    if (!asks_position(request) && (request->access & VIA_ATTACH_KEEPS) != 0) {
+        int rc = via_process_kept_note(process, request->host, request->handle);
+        if (rc != 0) {
+            return rc;
+        }
     }
     return via_attach_server_ask(process, request, ASK_NS);
 }

@@ -4,6 +4,7 @@ library in this process."""
 import ctypes
 import os
 import re
+import signal
 import socket
 import sys
 
@@ -82,6 +83,9 @@ class Remote:
     def put(self, off, data, flags=0):
         return via.via_remote_put(self.pointer, ctypes.c_uint64(off), data, ctypes.c_size_t(len(data)), flags)
 
+    def try_put(self, off, data, flags=0):
+        return via.via_remote_try_put(self.pointer, ctypes.c_uint64(off), data, ctypes.c_size_t(len(data)), flags)
+
     def put_word(self, off, word):
         return self.put(off, word.to_bytes(8, "little"))
 
@@ -102,6 +106,26 @@ class Remote:
         via.via_remote_close(self.pointer)
 
 
+def sockets_to(port, address):
+    """The sockets of this process that are connected there."""
+    found = []
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            if not os.readlink("/proc/self/fd/" + name).startswith("socket:"):
+                continue
+            one = socket.socket(fileno=os.dup(int(name)))
+        except OSError:
+            continue
+        try:
+            if one.family == socket.AF_INET and one.getpeername() == (address, port):
+                found.append(one)
+                continue
+        except OSError:
+            pass
+        one.close()
+    return found
+
+
 class Case(ofi_case.Case):
     def setUp(self):
         super().setUp()
@@ -112,6 +136,19 @@ class Case(ofi_case.Case):
         self.daemon(1, [2], *more)
         self.assert_state(1, "up")
         self.assert_state(2, "up")
+
+    def stop(self, host):
+        """Its threads may run for a while after kill(), and apply a put meanwhile."""
+        pid = self.daemons[host].pid
+        os.kill(pid, signal.SIGSTOP)
+
+        def are_stopped():
+            states = []
+            for task in os.listdir("/proc/%d/task" % pid):
+                with open("/proc/%d/task/%s/stat" % (pid, task), encoding="ascii") as stat:
+                    states.append(stat.read().rpartition(")")[2].split()[0])
+            return set(states) == {"T"}
+        self.assertTrue(cli.wait_for(are_stopped))
 
     def attach(self, host):
         """A new attachment; the hosts know each other."""

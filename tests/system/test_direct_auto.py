@@ -14,32 +14,12 @@ import unittest
 
 import cli
 import direct_case
-from direct_case import MIB, NOTIFY, LAST_WORD, Attach, Remote, Segment, error, via
+from direct_case import MIB, NOTIFY, LAST_WORD, Attach, Remote, Segment, error, sockets_to, via
 
 # Processes of these tests attach with it.
 os.environ["VIADUCT_DIRECT"] = "auto"
 
 ENOUGH = 200  # puts, after which there is a connection
-
-
-def sockets_to(port, address):
-    """The sockets of this process that are connected there."""
-    found = []
-    for name in os.listdir("/proc/self/fd"):
-        try:
-            if not os.readlink("/proc/self/fd/" + name).startswith("socket:"):
-                continue
-            one = socket.socket(fileno=os.dup(int(name)))
-        except OSError:
-            continue
-        try:
-            if one.family == socket.AF_INET and one.getpeername() == (address, port):
-                found.append(one)
-                continue
-        except OSError:
-            pass
-        one.close()
-    return found
 
 
 class Auto(direct_case.Case):
@@ -67,19 +47,6 @@ class Auto(direct_case.Case):
 
     def frames(self):
         return self.link_of(1)["frames_sent"]
-
-    def stop(self, host):
-        """Its threads may run for a while after kill(), and apply a put meanwhile."""
-        pid = self.daemons[host].pid
-        os.kill(pid, signal.SIGSTOP)
-
-        def are_stopped():
-            states = []
-            for task in os.listdir("/proc/%d/task" % pid):
-                with open("/proc/%d/task/%s/stat" % (pid, task), encoding="ascii") as stat:
-                    states.append(stat.read().rpartition(")")[2].split()[0])
-            return set(states) == {"T"}
-        self.assertTrue(cli.wait_for(are_stopped))
 
     def break_connections(self):
         """As if the network had: the process finds them closed, and so does the daemon."""

@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "host/client.h"
 #include "host/client_kept.h"
 
 #define HEAD_BYTES 32u
@@ -37,7 +38,7 @@ static unsigned at(const struct model *model, unsigned i)
 static void check_first(const struct via_kept *kept, const struct model *model)
 {
     struct via_kept_put put;
-    assert_int_equal(kept->count, model->count);
+    assert_int_equal(via_kept_count(kept), model->count);
     assert_true(via_kept_first(kept, 0, &put) == (model->count != 0));
     if (model->count != 0) {
         unsigned i = at(model, 0);
@@ -51,12 +52,15 @@ static void check_first(const struct via_kept *kept, const struct model *model)
 
 static void puts_stay_until_they_are_applied(void **state)
 {
+    static struct via_kept_area area;
     static struct via_kept kept;
+    struct via_remote remote = {.handle = 7};
     static struct model model;
     static unsigned char source[2 * VIA_KEPT_COPY_BYTES_MAX + 256];
     uint64_t position = 0;
     unsigned full_count = 0, longest = 0;
     (void)state;
+    via_kept_init(&kept, &area);
     for (size_t i = 0; i < sizeof(source); i++) {
         source[i] = (unsigned char)i;
     }
@@ -68,7 +72,7 @@ static void puts_stay_until_they_are_applied(void **state)
                 full_count++;
                 continue;
             }
-            via_kept_add(&kept, NULL, position + HEAD_BYTES, 0, source + first_byte, bytes);
+            via_kept_add(&kept, &remote, position + HEAD_BYTES, 0, source + first_byte, bytes);
             model.begin[at(&model, model.count)] = position + HEAD_BYTES;
             model.bytes[at(&model, model.count)] = bytes;
             model.first_byte[at(&model, model.count)] = first_byte;
@@ -90,27 +94,33 @@ static void puts_stay_until_they_are_applied(void **state)
 
 static void what_was_applied_of_a_put_is_left_out(void **state)
 {
+    static struct via_kept_area area;
     static struct via_kept kept;
+    struct via_remote remote = {.handle = 7};
     struct via_kept_put put;
     unsigned char data[100] = {0};
     (void)state;
-    via_kept_add(&kept, NULL, 1000, 5000, data, sizeof(data));
+    via_kept_init(&kept, &area);
+    via_kept_add(&kept, &remote, 1000, 5000, data, sizeof(data));
     assert_true(via_kept_first(&kept, 999, &put) && put.off == 5000 && put.bytes == 100);
     assert_true(via_kept_first(&kept, 1040, &put) && put.off == 5040 && put.bytes == 60);
     assert_true(via_kept_first(&kept, 1100, &put) && put.bytes == 0);
     via_kept_release(&kept, 1099);
-    assert_int_equal(kept.count, 1);
+    assert_int_equal(via_kept_count(&kept), 1);
     via_kept_release(&kept, 1100);
-    assert_int_equal(kept.count, 0);
+    assert_int_equal(via_kept_count(&kept), 0);
 }
 
 static void as_many_as_there_are_places(void **state)
 {
+    static struct via_kept_area area;
     static struct via_kept kept;
+    struct via_remote remote = {.handle = 7};
     unsigned count = 0;
     (void)state;
+    via_kept_init(&kept, &area);
     while (via_kept_has_room(&kept, 8)) {
-        via_kept_add(&kept, NULL, 40 * count + 32, 0, &seed, 8);
+        via_kept_add(&kept, &remote, 40 * count + 32, 0, &seed, 8);
         count++;
     }
     assert_int_equal(count, VIA_KEPT_PUTS_MAX);
