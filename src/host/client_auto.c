@@ -79,6 +79,16 @@ static bool has_kept(const struct via_client_tcp *tcp)
     return via_kept_count(tcp->kept) != 0;
 }
 
+static bool start_thread(pthread_t *thread, void *(*run)(void *), void *argument)
+{
+    sigset_t all, old;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    bool started = pthread_create(thread, NULL, run, argument) == 0;
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    return started;
+}
+
 /* --- the end of a connection ------------------------------------------------------------------ */
 
 static void nap(void)
@@ -93,23 +103,41 @@ static bool is_cut_off(const struct via_client_tcp *tcp)
     return !via_status_is_reachable(via_client_status(tcp->attach, tcp->host));
 }
 
-/* [tcp->lock] How much the host has applied, as soon as it answers. -EAGAIN: it is cut off, and
- * the caller does not wait until it is not. */
-static int find_position(struct via_client_tcp *tcp, bool waits,
+static bool is_usable(const struct via_client_tcp *tcp)
+{
+    return !via_client_tcp_is_over(tcp) && via_client_tcp_has_way(tcp);
+}
+
+/* What a call does while something is kept. Frames may have to wait for room, the host for a link.
+ */
+enum patience {
+    NEVER_BLOCKS,
+    WAITS_FOR_A_WAY_IN_USE, /* but not for a host that is cut off */
+    WAITS,
+};
+
+static bool is_over_patience(const struct via_client_tcp *tcp, enum patience patience)
+{
+    return (patience != WAITS && is_cut_off(tcp)) || via_client_tcp_is_time_over(tcp->attach);
+}
+
+/* How much the host has applied, as soon as it answers. -EAGAIN: it is cut off, and the caller does
+ * not wait until it is not; or the attachment closes, and its host goes on (attach_server_kept.c).
+ */
+static int find_position(struct via_client_tcp *tcp, enum patience patience,
                          struct via_attach_position *ret_position)
 {
     struct via_attach *attach = tcp->attach;
     uint64_t begin_ns = via_client_now_ns();
     for (;;) {
-        if (!waits && is_cut_off(tcp)) {
+        if (is_over_patience(tcp, patience)) {
             return -EAGAIN;
         }
         int rc = via_client_tcp_ask_position(tcp, ret_position);
         if (rc == 0 || rc == -ENOENT || rc == -ENOTCONN) {
             return rc;
         }
-        if (via_client_now_ns() - begin_ns > attach->tcp_lost_ns_max ||
-            via_client_tcp_is_time_over(attach)) {
+        if (via_client_now_ns() - begin_ns > attach->tcp_lost_ns_max) {
             return -EHOSTUNREACH;
         }
         nap();
@@ -156,28 +184,18 @@ static void fail_kept(struct via_client_tcp *tcp, int status)
     via_client_unlock(attach);
 }
 
-/* [tcp->lock] The connection is not used any more: frames carry what the host has not applied.
- * -EAGAIN: find_position() returned it; the connection keeps its puts. */
-static int recover(struct via_client_tcp *tcp, bool waits)
+/* [tcp->lock, released meanwhile] Frames carry what the host has not applied. rc: as
+ * find_position(). */
+static int hand_over_rest(struct via_client_tcp *tcp, int rc, const struct via_attach_position *end)
 {
     struct via_attach *attach = tcp->attach;
-    struct via_attach_position end = {0};
     struct via_kept_put put;
-    via_client_tcp_end(tcp, -ENOLINK);
-    if (!has_kept(tcp)) {
-        return 0;
-    }
-    int rc = find_position(tcp, waits, &end);
-    if (rc == -EAGAIN) {
-        return rc;
-    }
-    if (end.refusal < 0) {
-        atomic_store_explicit(&tcp->refused, end.refusal, memory_order_relaxed);
-    }
     hold_remotes(tcp);
-    while (rc == 0 && via_kept_first(tcp->kept, end.position, &put)) {
+    while (rc == 0 && via_kept_first(tcp->kept, end->position, &put)) {
         if (put.bytes != 0) {
+            pthread_mutex_unlock(&tcp->lock);
             rc = via_client_put_by_frames(put.remote, put.off, put.data, put.bytes, 0);
+            pthread_mutex_lock(&tcp->lock);
         }
         if (rc == 0) {
             via_client_lock(attach);
@@ -192,17 +210,97 @@ static int recover(struct via_client_tcp *tcp, bool waits)
     return rc;
 }
 
-static bool is_usable(const struct via_client_tcp *tcp)
+/* [tcp->lock, released meanwhile] Of one that is over and keeps something. One thread at a time. */
+static int hand_over(struct via_client_tcp *tcp, enum patience patience)
 {
-    return !via_client_tcp_is_over(tcp) && via_client_tcp_has_way(tcp);
+    struct via_attach_position end = {0};
+    tcp->hands_over = true;
+    pthread_mutex_unlock(&tcp->lock);
+    int rc = find_position(tcp, patience, &end);
+    pthread_mutex_lock(&tcp->lock);
+    if (end.refusal < 0) {
+        atomic_store_explicit(&tcp->refused, end.refusal, memory_order_relaxed);
+    }
+    if (rc != -EAGAIN) {
+        tcp->holds = true;
+        rc = hand_over_rest(tcp, rc, &end);
+        tcp->holds = false;
+    }
+    tcp->hands_over = false;
+    return rc;
+}
+
+static void hand_over_later(struct via_client_tcp *tcp);
+
+/* [tcp->lock, released meanwhile] The connection is not used any more: frames carry what the host
+ * has not applied. -EAGAIN: the connection keeps its puts, because the caller does not wait. */
+static int recover(struct via_client_tcp *tcp, enum patience patience)
+{
+    via_client_tcp_end(tcp, -ENOLINK);
+    /* Another thread may hand over what was kept, and a third one connect again. */
+    while (has_kept(tcp) && via_client_tcp_is_over(tcp)) {
+        if (patience == NEVER_BLOCKS) {
+            hand_over_later(tcp);
+            return -EAGAIN;
+        }
+        if (!tcp->hands_over) {
+            return hand_over(tcp, patience);
+        }
+        if (is_over_patience(tcp, patience)) {
+            return -EAGAIN;
+        }
+        pthread_mutex_unlock(&tcp->lock);
+        nap();
+        pthread_mutex_lock(&tcp->lock);
+    }
+    return 0;
+}
+
+static void *run_hand_over(void *argument)
+{
+    struct via_client_tcp *tcp = argument;
+    pthread_mutex_lock(&tcp->lock);
+    if (!is_usable(tcp)) {
+        (void)recover(tcp, WAITS_FOR_A_WAY_IN_USE); /* what fails is reported by a put, or quiet */
+    }
+    tcp->helps = false;
+    pthread_mutex_unlock(&tcp->lock);
+    return NULL;
+}
+
+/* [tcp->lock] A thread of its own, because handing over may take long. */
+static void hand_over_later(struct via_client_tcp *tcp)
+{
+    if (tcp->helps || tcp->hands_over || is_cut_off(tcp) ||
+        atomic_load_explicit(&tcp->attach->closing, memory_order_relaxed)) {
+        return;
+    }
+    if (tcp->has_helper) {
+        pthread_join(tcp->helper, NULL); /* it has done its work */
+    }
+    tcp->helps = true;
+    tcp->has_helper = start_thread(&tcp->helper, run_hand_over, tcp);
+    tcp->helps = tcp->has_helper;
+}
+
+/* Before the attachment closes: no helper is started any more. */
+static void join_helper(struct via_client_tcp *tcp)
+{
+    pthread_mutex_lock(&tcp->lock);
+    bool has_helper = tcp->has_helper;
+    tcp->has_helper = false;
+    pthread_mutex_unlock(&tcp->lock);
+    if (has_helper) {
+        pthread_join(tcp->helper, NULL);
+    }
 }
 
 /* [tcp->lock] After an attempt to use the connection. -ECONNRESET: another thread has found its
  * end, and frames carry what was kept. Returns as recover(). */
-static int settle(struct via_client_tcp *tcp, int rc, bool waits)
+static int settle(struct via_client_tcp *tcp, int rc, enum patience patience)
 {
     if (!is_usable(tcp)) {
-        return recover(tcp, waits);
+        return recover(tcp, patience);
     }
     if (rc != 0 && rc != -ECONNRESET) {
         atomic_store_explicit(&tcp->refused, rc, memory_order_relaxed); /* the next quiet tells */
@@ -210,21 +308,32 @@ static int settle(struct via_client_tcp *tcp, int rc, bool waits)
     return 0;
 }
 
-/* Until all has been applied, or frames carry it. waits: as of find_position(). */
-static int empty(struct via_client_tcp *tcp, bool waits)
+/* Until all has been applied, or frames carry it. patience: not NEVER_BLOCKS. */
+static int empty(struct via_client_tcp *tcp, enum patience patience)
 {
     int rc = 0;
     if (has_kept(tcp)) {
         pthread_mutex_lock(&tcp->lock);
-        rc = settle(tcp, has_kept(tcp) && is_usable(tcp) ? via_client_tcp_fence(tcp) : 0, waits);
+        rc = settle(tcp, has_kept(tcp) && is_usable(tcp) ? via_client_tcp_fence(tcp) : 0, patience);
         pthread_mutex_unlock(&tcp->lock);
     }
     return rc;
 }
 
+/* [tcp->lock] Takes received answers and asks for the others, without waiting. */
+static void hurry(struct via_client_tcp *tcp)
+{
+    if (is_usable(tcp)) {
+        via_client_tcp_fence_soon(tcp);
+    }
+    if (!is_usable(tcp)) {
+        (void)recover(tcp, NEVER_BLOCKS); /* what fails is reported by a put, or by quiet */
+    }
+}
+
 int via_client_auto_quiet(struct via_client_tcp *tcp, bool reports)
 {
-    int rc = empty(tcp, true);
+    int rc = empty(tcp, WAITS);
     if (rc != 0 || !reports) {
         return rc;
     }
@@ -235,23 +344,36 @@ int via_client_auto_quiet(struct via_client_tcp *tcp, bool reports)
                                   tcp->host, strerror(-refusal));
 }
 
-static int leave(struct via_attach *attach, unsigned host, bool waits)
+/* A connection to the host, or NULL; another kind of operation is about to be sent there. */
+static struct via_client_tcp *find_left(struct via_attach *attach, unsigned host)
 {
-    struct via_client_auto_host *entry = &autos_of(attach)->hosts[host];
-    struct via_client_tcp *tcp = tcp_of(entry);
+    struct via_client_auto *autos = autos_of(attach);
+    if (autos == NULL) {
+        return NULL;
+    }
+    struct via_client_auto_host *entry = &autos->hosts[host];
     atomic_store_explicit(&entry->plain_puts, 0, memory_order_relaxed);
     atomic_store_explicit(&entry->plain_bytes, 0, memory_order_relaxed);
-    return tcp == NULL ? 0 : empty(tcp, waits);
+    return tcp_of(entry);
 }
 
 int via_client_auto_leave_slow(struct via_attach *attach, unsigned host)
 {
-    return leave(attach, host, true);
+    struct via_client_tcp *tcp = find_left(attach, host);
+    return tcp == NULL ? 0 : empty(tcp, WAITS);
 }
 
 int via_client_auto_try_leave(struct via_attach *attach, unsigned host)
 {
-    return autos_of(attach) == NULL ? 0 : leave(attach, host, false);
+    struct via_client_tcp *tcp = find_left(attach, host);
+    if (tcp == NULL || !has_kept(tcp)) {
+        return 0;
+    }
+    if (pthread_mutex_trylock(&tcp->lock) == 0) {
+        hurry(tcp);
+        pthread_mutex_unlock(&tcp->lock);
+    }
+    return has_kept(tcp) ? -EAGAIN : 0;
 }
 
 /* --- opening ---------------------------------------------------------------------------------- */
@@ -275,14 +397,10 @@ static void *run(void *argument)
 
 static bool start(struct via_client_auto *autos)
 {
-    sigset_t all, old;
     if (autos->started) {
         pthread_join(autos->thread, NULL); /* it has done its work */
     }
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    autos->started = pthread_create(&autos->thread, NULL, run, autos) == 0;
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    autos->started = start_thread(&autos->thread, run, autos);
     return autos->started;
 }
 
@@ -356,12 +474,16 @@ static void wake_tender(const struct via_attach *attach)
 static bool keep_only(struct via_client_tcp *tcp, struct via_remote *remote, uint64_t off,
                       const unsigned char *src, size_t bytes)
 {
-    via_client_tcp_end(tcp, -ENOLINK);
-    if (!has_kept(tcp) || !is_cut_off(tcp) || bytes > VIA_KEPT_COPY_BYTES_MAX ||
+    if (is_usable(tcp) || !has_kept(tcp) || !is_cut_off(tcp) || bytes > VIA_KEPT_COPY_BYTES_MAX ||
         !via_kept_has_room(tcp->kept, bytes)) {
         return false;
     }
     via_kept_add(tcp->kept, remote, UINT64_MAX, off, src, bytes);
+    if (tcp->holds) {
+        via_client_lock(tcp->attach);
+        remote->held++; /* see hold_remotes() */
+        via_client_unlock(tcp->attach);
+    }
     return true;
 }
 
@@ -375,10 +497,10 @@ static int put_piece(struct via_client_tcp *tcp, struct via_remote *remote, uint
     if (is_usable(tcp) && !has_frames(remote)) {
         rc = via_client_tcp_put_kept(tcp, remote, off, src, bytes, &kept);
     }
-    rc = settle(tcp, rc, false);
+    rc = settle(tcp, rc, WAITS_FOR_A_WAY_IN_USE);
     if (rc == -EAGAIN) {
         kept = kept || keep_only(tcp, remote, off, src, bytes);
-        rc = kept && bytes <= VIA_KEPT_COPY_BYTES_MAX ? 0 : settle(tcp, 0, true);
+        rc = kept && bytes <= VIA_KEPT_COPY_BYTES_MAX ? 0 : settle(tcp, 0, WAITS);
     }
     pthread_mutex_unlock(&tcp->lock);
     wake_tender(remote->attach);
@@ -435,13 +557,13 @@ int via_client_auto_put(struct via_remote *remote, uint64_t off, const void *src
     }
     if (!count_plain(entry, bytes)) {
         /* Another thread has reset the count since this one put by the connection. */
-        return tcp == NULL ? 0 : empty(tcp, true);
+        return tcp == NULL ? 0 : empty(tcp, WAITS);
     }
     if (tcp == NULL || (via_client_tcp_is_over(tcp) && !has_kept(tcp))) {
         open_soon(autos, remote->host);
         return 0;
     }
-    if (!drain_frames(remote)) {
+    if (!via_client_tcp_is_over(tcp) && !drain_frames(remote)) {
         return via_client_auto_leave(attach, remote->host);
     }
     int rc = (flags & VIADUCT_PUT_LAST_WORD) != 0 ? put_last_word(tcp, remote, off, src, bytes)
@@ -461,13 +583,10 @@ unsigned via_client_auto_pending(struct via_remote *remote)
     if (kept == NULL || !has_kept(tcp)) {
         return 0;
     }
-    pthread_mutex_lock(&tcp->lock);
-    if (is_usable(tcp)) {
-        via_client_tcp_fence_soon(tcp);
+    if (pthread_mutex_trylock(&tcp->lock) != 0) {
+        return via_kept_count(kept); /* another thread is at it: at most as many */
     }
-    if (!is_usable(tcp)) {
-        (void)recover(tcp, false); /* what fails is reported by a put, or by quiet */
-    }
+    hurry(tcp);
     for (unsigned i = 0; i < via_kept_count(kept); i++) {
         pending += via_kept_remote(kept, i) == remote ? 1 : 0;
     }
@@ -483,7 +602,7 @@ bool via_client_auto_close_remote(struct via_remote *remote)
         return true;
     }
     /* What fails is reported by quiet. */
-    return empty(tcp, false) != -EAGAIN || via_client_auto_pending(remote) == 0;
+    return empty(tcp, WAITS_FOR_A_WAY_IN_USE) != -EAGAIN || via_client_auto_pending(remote) == 0;
 }
 
 void via_client_auto_off(struct via_attach *attach)
@@ -544,7 +663,7 @@ static bool tend(struct via_client_auto *autos)
                 ask_soon(tcp);
             }
             if (!is_usable(tcp)) {
-                (void)recover(tcp, false); /* what fails is reported by a put, or by quiet */
+                (void)recover(tcp, NEVER_BLOCKS); /* what fails is reported by a put, or quiet */
             }
             pthread_mutex_unlock(&tcp->lock);
         }
@@ -589,4 +708,9 @@ void via_client_auto_close(struct via_attach *attach)
     atomic_store_explicit(&attach->leave_deadline_ns, via_client_now_ns() + VIA_SEC_NS,
                           memory_order_relaxed);
     via_client_auto_off(attach);
+    for (unsigned host = 0; host < attach->hosts_max; host++) {
+        if (tcp_of(&autos->hosts[host]) != NULL) {
+            join_helper(tcp_of(&autos->hosts[host]));
+        }
+    }
 }

@@ -523,7 +523,7 @@ static int wait_for(struct via_client_tcp *tcp, const int *done)
             }
         }
     }
-    if (rc != 0) {
+    if (rc != 0 && *done == VIA_CLIENT_TCP_PENDING) {
         /* It points to this thread's stack: nothing of the connection is taken any more. */
         via_client_tcp_end(tcp, rc);
         return rc;

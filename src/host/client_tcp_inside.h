@@ -53,6 +53,11 @@ struct via_client_tcp {
     /* Of a connection that the library opens by itself (client_auto.c); else NULL and 0. */
     struct via_kept *kept;
     struct via_segment *segment; /* where it keeps them */
+    /* [lock] It is over: a thread hands over to frames what was kept, and has held the remotes; the
+     * thread of the library that does so if no call may wait. */
+    bool hands_over, holds;
+    bool helps, has_helper;
+    pthread_t helper;
     _Atomic uint64_t way; /* of the host, when it was opened: it is used as long as that holds */
 };
 

@@ -357,6 +357,27 @@ class Auto(direct_case.Case):
         self.assertEqual(user.quiet(), 0, error())
         self.assertEqual(segment.word(8), 99)
 
+    def test_calls_that_do_not_block_do_not_wait_for_a_daemon(self):
+        """It does not answer when the library asks how much was applied."""
+        self.start()
+        _, user, segment, remote = self.open_pair()
+        self.wait_for_connection(remote)
+        self.assertEqual(user.quiet(), 0, error())
+        self.stop(2)
+        for word in range(100):
+            self.assertEqual(remote.put_word(8, word), 0, error())
+        self.stop(1)
+        self.break_connections()
+        begin = time.monotonic()
+        for _ in range(100):
+            self.assertGreater(via.via_remote_pending(remote.pointer), 0)
+            self.assertEqual(remote.try_put(8, b"12345678"), -errno.EAGAIN)
+        self.assertLess(time.monotonic() - begin, 5)  # a question that is not answered takes 10 s
+        for host in (1, 2):
+            os.kill(self.daemons[host].pid, signal.SIGCONT)
+        self.assertEqual(user.quiet(), 0, error())
+        self.assertEqual(segment.word(8), 99)
+
     def test_closing_does_not_wait_for_a_connection(self):
         """Its daemon does not answer any more."""
         self.start()
