@@ -372,6 +372,12 @@ static int add_token(struct via_host *host, uint16_t id, uint32_t whose, uint8_t
     return rc;
 }
 
+/* Later attempts may succeed. */
+static bool is_shortage(int rc)
+{
+    return rc == -EMFILE || rc == -ENFILE || rc == -ENOBUFS || rc == -ENOMEM;
+}
+
 static int make_card(struct via_host *host, uint16_t source, uint32_t whose,
                      struct via_tcp_card *ret_card)
 {
@@ -383,7 +389,7 @@ static int make_card(struct via_host *host, uint16_t source, uint32_t whose,
         rc = find_listener(host, local, &listener);
     }
     if (rc != 0) {
-        return rc;
+        return is_shortage(rc) ? -EBUSY : rc;
     }
     struct via_direct_neighbour *neighbour = &host->direct.neighbours[source];
     uint32_t session = session_of(host, source);

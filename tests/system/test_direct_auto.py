@@ -6,6 +6,7 @@ import errno
 import itertools
 import os
 import random
+import resource
 import signal
 import socket
 import threading
@@ -474,6 +475,46 @@ class Limits(direct_case.Case):
                     one.close()
             remote.close()
         self.assert_connections(0)
+
+    def limit_descriptors(self, pid):
+        """No more than it has now. What takes the limit away."""
+        lowest = next(fd for fd in itertools.count() if not os.path.lexists("/proc/%d/fd/%d" % (pid, fd)))
+        soft, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (lowest, hard))
+        return lambda: resource.prlimit(pid, resource.RLIMIT_NOFILE, (soft, hard))
+
+    def assert_frames_carry(self, pid, connections):
+        """... all puts while the process has no descriptor left, for longer than the library waits before it tries again."""
+        user, segment = self.attach(1), Segment(self.attach(2), MIB)
+        remote = Remote(user, 2, segment.handle, MIB)
+        lift = self.limit_descriptors(pid)
+        try:
+            end = time.monotonic() + 2.5
+            for word in itertools.takewhile(lambda _: time.monotonic() < end, itertools.count(1)):
+                for i in range(ENOUGH):
+                    self.assertEqual(remote.put_word(8 * i, word), 0, error())
+                self.assertEqual(user.quiet(), 0, error())
+                self.assertEqual([segment.word(8 * i) for i in range(ENOUGH)], [word] * ENOUGH)
+        finally:
+            lift()
+        self.assertEqual(self.counter(2, "direct_connections"), connections)
+
+        def is_there():
+            for _ in range(ENOUGH):
+                self.assertEqual(remote.put_word(8, 0), 0, error())
+            return self.counter(2, "direct_connections") == connections + 1
+        self.assertTrue(cli.wait_for(is_there), self.log_of(2))
+        self.assertEqual(user.quiet(), 0, error())
+
+    def test_a_process_without_descriptors(self):
+        self.start()
+        self.assert_frames_carry(os.getpid(), 0)
+
+    def test_a_host_without_descriptors(self):
+        self.start()
+        # First it cannot listen, then not accept.
+        self.assert_frames_carry(self.daemons[2].pid, 0)
+        self.assert_frames_carry(self.daemons[2].pid, 1)
 
     @unittest.skipUnless(os.geteuid() == 0, "only root can be two users")
     def test_a_user_leaves_some_for_others(self):

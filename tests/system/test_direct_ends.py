@@ -33,7 +33,7 @@ class Ends(direct_case.Case):
         return len(found)
 
     def connect(self, segment):
-        """A process of host 1 whose puts go by a connection."""
+        """A process of host 1 whose puts a connection carries."""
         user = Attach(self.rundir, 1)
         self.assertTrue(cli.wait_for(lambda: via.via_attach_hops(user.pointer, 2) == 1), error())
         remote = Remote(user, 2, segment.handle, segment.size)
