@@ -14,6 +14,9 @@ import time
 
 MEMORY_MIB = 384
 BOOT_S = 120
+# Until a guest that does not answer counts as dead, from the end of its script's time on.
+SILENT_S = 60
+KILLED = 128 + 9
 # In the order in which they are loaded; those that the kernel has. A folder VIADUCT_LAB_MODULES has NAME.ko of modules to load in their place, as Debian's
 # kernels have no iommufd.
 MODULES = ("virt/lib/irqbypass", "drivers/iommu/iommufd/iommufd", "drivers/vfio/vfio", "drivers/vfio/vfio_iommu_type1", "drivers/vfio/pci/vfio-pci-core",
@@ -26,13 +29,17 @@ mount -t proc proc /proc; mount -t sysfs sys /sys; mount -t devtmpfs dev /dev; m
 mkdir /dev/shm; mount -t tmpfs shm /dev/shm
 for module in /modules/*; do insmod $module; done
 ip link set lo up
-# One command a line: number, script in base64. The answer: number, exit code, output in base64.
+# One command a line: number, seconds that it may take, script in base64. The answer: number, exit code, output in base64.
+# A script that takes longer is killed with what it has started: the commands behind it would wait for it.
 for line in /dev/vport*p*; do exec 3<>$line; done
 echo ready >&3
-while read -r number script <&3; do
+while read -r number seconds script <&3; do
   echo "$script" | base64 -d >/tmp/script
-  sh /tmp/script >/tmp/out 2>&1 </dev/null
-  echo "$number $? $(base64 -w0 /tmp/out)" >&3
+  setsid timeout -s KILL $seconds sh /tmp/script >/tmp/out 2>&1 </dev/null &
+  wait $!
+  code=$?
+  [ $code = 137 ] && kill -9 -$!
+  echo "$number $code $(base64 -w0 /tmp/out)" >&3
 done
 poweroff -f
 """
@@ -195,18 +202,18 @@ class Guest:
         return line.decode()
 
     def run(self, script, seconds=60, check=True):
-        """Runs a script of sh in the guest. Returns its output (with check) or (exit code, output)."""
+        """Runs a script of sh in the guest, which kills it after `seconds`. Returns its output (with check) or (exit code, output)."""
         self.count += 1
-        self.line.settimeout(seconds)
-        self.line.sendall(b"%d %s\n" % (self.count, base64.b64encode(script.encode())))
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + seconds + SILENT_S
+        self.line.settimeout(SILENT_S)
+        self.line.sendall(b"%d %d %s\n" % (self.count, seconds, base64.b64encode(script.encode())))
         while True:
             words = self.read_line(deadline).split(" ")
             if words[0] == str(self.count):
                 break
         code, out = int(words[1]), base64.b64decode(words[2]).decode(errors="replace")
         if check and code != 0:
-            raise RuntimeError("%s: '%s' ended with %d: %s" % (self.name, script, code, out))
+            raise RuntimeError("%s: '%s' ended with %d%s: %s" % (self.name, script, code, ", killed after %d s" % seconds if code == KILLED else "", out))
         return out if check else (code, out)
 
     def write(self, path, text):

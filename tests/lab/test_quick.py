@@ -3,6 +3,7 @@
 """Two virtual machines on one register model of a PEX 87xx: the beginning of make lab."""
 import os
 
+import lab_guest
 import lab_hosts
 
 FUNCTION = "0000:01:00.0"
@@ -54,6 +55,11 @@ class Pair(lab_hosts.Case):
 
 class Quick(Pair):
     kind = Lab
+
+    def test_0_a_command_that_hangs_ends_after_its_time(self):
+        code, out = self.guests[1].run("echo begun; sleep 777 & sleep 888", 2, check=False)
+        self.assertEqual((code, out), (lab_guest.KILLED, "begun\n"))
+        self.assertNotRegex(self.guests[1].run("ps"), "sleep (777|888)")
 
     def test_a_link_by_vfio_pci_comes_up_carries_messages_and_comes_back(self):
         self.both_wait("up")
