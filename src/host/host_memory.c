@@ -3,12 +3,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/magic.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/vfs.h>
 #include <unistd.h>
+
+#include "base/memfd.h"
 
 static int failed(struct via_error *err, const char *what)
 {
@@ -77,9 +77,7 @@ static int check_fd(int fd, size_t bytes, struct via_error *err)
     if ((seals & F_SEAL_SHRINK) == 0) {
         return via_error_set(err, -EPERM, "is not sealed against shrinking (F_SEAL_SHRINK)");
     }
-    /* Huge pages are taken from a pool at the first touch; when it is empty that is a SIGBUS. */
-    struct statfs fs;
-    if (fstatfs(fd, &fs) != 0 || fs.f_type == HUGETLBFS_MAGIC) {
+    if (via_memfd_is_huge(fd)) {
         return via_error_set(err, -EINVAL, "is of huge pages, which are not taken");
     }
     struct stat st;

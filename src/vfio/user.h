@@ -46,7 +46,8 @@ struct via_vfio_user_bridge {
  * Serves clients on a listening socket, one after another, until *stop is true (checked every 100
  * ms while no client is connected, and after each message). The function is attached for each and
  * closed after it. A client harms itself only: what it says is checked, and its memory must be
- * sealed against shrinking. The function's dma_map() must take addresses (alignment 0).
+ * sealed against shrinking, not of huge pages, and of 1 TiB at most. The function's dma_map() must
+ * take addresses (alignment 0).
  * bridge: NULL, or that of the function, which has the place `place` there. Then the answer to a
  * read that crosses waits for the other clients' earlier messages, for about a second at most.
  */

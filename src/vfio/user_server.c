@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/memfd.h"
 #include "vfio/event.h"
 #include "vfio/iova.h"
 #include "vfio/user.h"
@@ -22,6 +23,8 @@
 #define TURN_MS 100
 #define PATIENCE_SECONDS 2
 #define MAPS_MAX VIA_IOVA_RANGES_MAX
+/* Of a client: all clients' memory shares the server's address space, 47 bits. */
+#define MAPPED_BYTES_MAX (UINT64_C(1) << 40)
 #define PAGE_BYTES 4096u
 /* How often another client's socket is polled without a pause, and for how long all sockets are. */
 #define WAIT_TURNS_SHORT 200
@@ -38,6 +41,7 @@ struct client {
     int fd;
     bool greeted;
     unsigned maps_count;
+    uint64_t mapped_bytes;
     struct mapped maps[MAPS_MAX];
     int irq_fds[VIA_VFIO_USER_FDS_MAX];
     unsigned irq_fds_count;
@@ -53,7 +57,7 @@ static int check_memory(int fd, uint64_t offset, uint64_t bytes)
 {
     struct stat info;
     int seals = fcntl(fd, F_GET_SEALS);
-    if (seals < 0 || (seals & F_SEAL_SHRINK) == 0) {
+    if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 || via_memfd_is_huge(fd)) {
         return -EPERM;
     }
     if (fstat(fd, &info) != 0) {
@@ -84,7 +88,7 @@ static int map_memory(struct client *client)
     if (message->fds_count != 1) {
         return -EINVAL;
     }
-    if (client->maps_count == MAPS_MAX) {
+    if (client->maps_count == MAPS_MAX || map.size > MAPPED_BYTES_MAX - client->mapped_bytes) {
         return -ENOSPC;
     }
     int rc = check_memory(message->fds[0], map.offset, map.size);
@@ -109,6 +113,7 @@ static int map_memory(struct client *client)
     }
     client->maps[client->maps_count++] =
         (struct mapped){.address = map.address, .bytes = map.size, .at = at};
+    client->mapped_bytes += map.size;
     return 0;
 }
 
@@ -116,6 +121,7 @@ static void forget_map(struct client *client, unsigned index)
 {
     struct mapped map = client->maps[index];
     client->maps[index] = client->maps[--client->maps_count];
+    client->mapped_bytes -= map.bytes;
     (void)client->pci->ops->dma_unmap(client->pci, map.address);
     munmap(map.at, map.bytes);
 }

@@ -470,6 +470,21 @@ static void pass_a_file(struct greeting *greeting)
     greeting->fds[0] = open("/dev/zero", O_RDWR | O_CLOEXEC);
 }
 
+/* Its owner can take a page back from the pool: no seal forbids that. A kernel without huge pages
+ * has none to pass. */
+static void pass_huge_pages(struct greeting *greeting)
+{
+    int fd = memfd_create("inbox", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_HUGETLB);
+    if (fd < 0) {
+        pass_a_file(greeting);
+        return;
+    }
+    close(greeting->fds[0]);
+    greeting->fds[0] = fd;
+    assert_int_equal(ftruncate(fd, INT64_C(1) << 30), 0); /* whole pages of any architecture */
+    assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW), 0);
+}
+
 static void claim_more(struct greeting *greeting)
 {
     greeting->hello.inbox_bytes = 16 * INBOX_BYTES;
@@ -539,6 +554,7 @@ static const struct {
 } spoilers[] = {
     {break_bell_seal, "bell page that is not sealed"},
     {pass_a_file, "inbox that is not sealed"},
+    {pass_huge_pages, "inbox that is not sealed, or of huge pages"},
     {claim_more, "inbox that is too small"},
     {claim_nothing, "an inbox of 0 bytes"},
     {claim_too_many_lines, "65 bell lines"},

@@ -451,17 +451,91 @@ static void a_hostile_client_harms_itself_only(void **state)
     pci->ops->close(pci);
 }
 
-/* Sends one message. Returns the error in its answer. */
-static uint32_t ask(int fd, struct via_vfio_user_message *message, uint16_t command,
-                    const void *body, size_t bytes)
+/* Sends one message with a descriptor, or without (-1). Returns the error in its answer. */
+static uint32_t ask_with(int fd, struct via_vfio_user_message *message, uint16_t command,
+                         const void *body, size_t bytes, int passed)
 {
     message->header = (struct via_vfio_user_header){.id = 7, .command = command};
     memcpy(message->body, body, bytes);
     message->body_bytes = (uint32_t)bytes;
-    message->fds_count = 0;
+    message->fds[0] = passed;
+    message->fds_count = passed >= 0 ? 1 : 0;
     assert_int_equal(via_vfio_user_send(fd, message), 0);
     assert_int_equal(via_vfio_user_receive(fd, message), 0);
     return message->header.error;
+}
+
+static uint32_t ask(int fd, struct via_vfio_user_message *message, uint16_t command,
+                    const void *body, size_t bytes)
+{
+    return ask_with(fd, message, command, body, bytes, -1);
+}
+
+/* A client that has agreed on the version, and can say anything. */
+static int open_raw(const struct served *served, struct via_vfio_user_message *message)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    struct via_vfio_user_version version = {0, 0};
+    strcpy(address.sun_path, served->path);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+    assert_int_equal(ask(fd, message, VIA_VFIO_USER_VERSION, &version, sizeof(version)), 0);
+    return fd;
+}
+
+static int new_memory(uint64_t bytes, unsigned flags)
+{
+    int fd = memfd_create("memory", MFD_CLOEXEC | MFD_ALLOW_SEALING | flags);
+    if (fd >= 0) {
+        assert_int_equal(ftruncate(fd, (off_t)bytes), 0);
+        assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
+    }
+    return fd;
+}
+
+/* A memfd without a page in it has any size. Mapped again and again, it would leave no addresses
+ * for what the other clients map. */
+static void a_client_does_not_take_all_addresses(void **state)
+{
+    static struct via_vfio_user_message message;
+    struct served *served = *state;
+    const uint64_t whole = UINT64_C(1) << 46;
+    int memory = new_memory(whole, 0), fd = open_raw(served, &message);
+    struct via_vfio_user_dma_map map = {.argsz = sizeof(map), .flags = VIA_VFIO_USER_DMA_READ};
+    uint64_t mapped = 0;
+    for (map.size = whole; map.size >= 1 << 20;) {
+        if (ask_with(fd, &message, VIA_VFIO_USER_DMA_MAP, &map, sizeof(map), memory) == 0) {
+            map.address += map.size;
+            mapped += map.size;
+        } else {
+            map.size /= 2;
+        }
+    }
+    assert_true(mapped == UINT64_C(1) << 40);
+    struct via_vfio_user_dma_unmap unmap = {.argsz = sizeof(unmap), .size = UINT64_MAX};
+    assert_int_equal(ask(fd, &message, VIA_VFIO_USER_DMA_UNMAP, &unmap, sizeof(unmap)), 0);
+    map.size = mapped; /* it is free again */
+    assert_int_equal(ask_with(fd, &message, VIA_VFIO_USER_DMA_MAP, &map, sizeof(map), memory), 0);
+    close(fd);
+    close(memory);
+}
+
+/* Their owner punches holes and empties the pool; the server would die of SIGBUS. */
+static void memory_of_huge_pages_is_refused(void **state)
+{
+    static struct via_vfio_user_message message;
+    struct served *served = *state;
+    int memory = new_memory(UINT64_C(1) << 30, MFD_HUGETLB);
+    if (memory < 0) {
+        skip(); /* a kernel without them */
+    }
+    int fd = open_raw(served, &message);
+    struct via_vfio_user_dma_map map = {
+        .argsz = sizeof(map), .flags = VIA_VFIO_USER_DMA_READ, .size = UINT64_C(1) << 30};
+    assert_int_equal(ask_with(fd, &message, VIA_VFIO_USER_DMA_MAP, &map, sizeof(map), memory),
+                     EPERM);
+    close(fd);
+    close(memory);
 }
 
 /* The function's interrupts are written to an eventfd. A pipe without a reader would end the server
@@ -470,8 +544,6 @@ static void an_interrupt_is_an_eventfd(void **state)
 {
     static struct via_vfio_user_message message;
     struct served *served = *state;
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    struct via_vfio_user_version version = {0, 0};
     struct via_vfio_user_set_irqs set = {.argsz = sizeof(set),
                                          .flags =
                                              VIA_VFIO_USER_IRQ_EVENTFD | VIA_VFIO_USER_IRQ_TRIGGER,
@@ -480,20 +552,11 @@ static void an_interrupt_is_an_eventfd(void **state)
     int ends[2], memory = memfd_create("no eventfd", MFD_CLOEXEC);
     assert_int_equal(pipe(ends), 0);
     close(ends[0]);
-    strcpy(address.sun_path, served->path);
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
-    assert_int_equal(ask(fd, &message, VIA_VFIO_USER_VERSION, &version, sizeof(version)), 0);
+    int fd = open_raw(served, &message);
     const int wrong[] = {ends[1], memory, fd};
     for (unsigned i = 0; i < VIA_ARRAY_COUNT(wrong); i++) {
-        message.header = (struct via_vfio_user_header){.id = 7, .command = VIA_VFIO_USER_SET_IRQS};
-        memcpy(message.body, &set, sizeof(set));
-        message.body_bytes = sizeof(set);
-        message.fds[0] = wrong[i];
-        message.fds_count = 1;
-        assert_int_equal(via_vfio_user_send(fd, &message), 0);
-        assert_int_equal(via_vfio_user_receive(fd, &message), 0);
-        assert_int_equal(message.header.error, EINVAL);
+        assert_int_equal(
+            ask_with(fd, &message, VIA_VFIO_USER_SET_IRQS, &set, sizeof(set), wrong[i]), EINVAL);
     }
     close(ends[1]);
     close(memory);
@@ -544,12 +607,7 @@ static void qemu_is_understood(void **state)
 {
     struct served *served = *state;
     static struct via_vfio_user_message message;
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    struct via_vfio_user_version version = {0};
-    strcpy(address.sun_path, served->path);
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
-    assert_int_equal(ask(fd, &message, VIA_VFIO_USER_VERSION, &version, sizeof(version)), 0);
+    int fd = open_raw(served, &message);
 
     /* A ROM of the machine: memory without a descriptor. */
     struct via_vfio_user_dma_map map = {
@@ -671,6 +729,8 @@ int main(void)
         cmocka_unit_test(a_server_that_stands_still_has_its_path),
         cmocka_unit_test(a_file_is_not_taken_for_a_socket),
         TEST(a_hostile_client_harms_itself_only),
+        TEST(a_client_does_not_take_all_addresses),
+        TEST(memory_of_huge_pages_is_refused),
         TEST(qemu_is_understood),
         TEST(a_server_that_ends_is_a_function_that_is_gone),
         TEST(two_servers_do_not_share_a_path),

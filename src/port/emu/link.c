@@ -299,7 +299,7 @@ static int check_hello(struct via_emu_port *emu, const struct via_emu_cable_mess
         int rc = via_emu_memfd_check(message->fds[i], bytes[i]);
         if (rc != 0) {
             set_error(emu, "process %d passed an %s that is %s", (int)emu->peer_pid, names[i],
-                      rc == -EMSGSIZE ? "too small" : "not sealed");
+                      rc == -EMSGSIZE ? "too small" : "not sealed, or of huge pages");
             return rc;
         }
     }

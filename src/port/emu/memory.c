@@ -9,6 +9,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/memfd.h"
+
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 0x0008U
 #endif
@@ -44,7 +46,7 @@ int via_emu_memfd_check(int fd, uint64_t bytes)
     struct stat info;
 
     if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 ||
-        (seals & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE)) != 0) {
+        (seals & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE)) != 0 || via_memfd_is_huge(fd)) {
         return -EPERM;
     }
     if (fstat(fd, &info) != 0) {

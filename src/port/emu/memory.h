@@ -17,8 +17,8 @@ VIA_MUST_CHECK int via_emu_memfd_new(const char *name, uint64_t bytes, int *ret_
 
 /*
  * Is fd, which came from another process, memory of at least `bytes` that cannot shrink? -EPERM
- * when it is no memfd or can still shrink (then its owner could have us die of SIGBUS), -EMSGSIZE
- * when it is too small.
+ * when it is no memfd, can still shrink or is of huge pages (then its owner could have us die of
+ * SIGBUS), -EMSGSIZE when it is too small.
  */
 VIA_MUST_CHECK int via_emu_memfd_check(int fd, uint64_t bytes);
 

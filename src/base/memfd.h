@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* Memory that another process passed as a descriptor. */
+#ifndef VIA_BASE_MEMFD_H
+#define VIA_BASE_MEMFD_H
+
+#include <linux/magic.h>
+#include <stdbool.h>
+#include <sys/vfs.h>
+
+/*
+ * Is the memory of huge pages, or is that not known? The kernel takes each of them from a pool at
+ * the first touch, and again after the owner has punched a hole, which no seal but F_SEAL_WRITE
+ * forbids. Where the pool is empty by then, the touch raises SIGBUS (mm/hugetlb.c,
+ * hugetlb_no_page()).
+ */
+static inline bool via_memfd_is_huge(int fd)
+{
+    struct statfs fs;
+    return fstatfs(fd, &fs) != 0 || fs.f_type == HUGETLBFS_MAGIC;
+}
+
+#endif
