@@ -514,6 +514,37 @@ static void threads_share_one_level_triggered_connection(void)
     }
 }
 
+/* Another set gets the number of one that was closed while a thread waits in it. */
+static void *wait_in_first(void *unused)
+{
+    struct epoll_event event;
+    int n = epoll_wait(epfd, &event, 1, 1000);
+    CHECK(n == 0 || (n == 1 && event.data.fd == first.server));
+    return unused;
+}
+
+static void closed_while_a_thread_waits(void)
+{
+    pthread_t thread;
+    struct epoll_event event;
+    int fds[2];
+    first = connected();
+    CHECK(pipe(fds) == 0);
+    epfd = set_with(first.server, EPOLLIN);
+    CHECK(pthread_create(&thread, NULL, wait_in_first, NULL) == 0);
+    sleep_ms(50);
+    CHECK(close(epfd) == 0 && set_with(fds[0], EPOLLIN | EPOLLET) == epfd);
+    write_all(first.client, "x", 1);
+    sleep_ms(50);
+    write_all(fds[1], "x", 1);
+    pthread_join(thread, NULL);
+    CHECK(epoll_wait(epfd, &event, 1, 1000) == 1 && event.data.fd == fds[0]);
+    close(epfd);
+    close(fds[0]);
+    close(fds[1]);
+    done(first);
+}
+
 const struct check checks_of_set_races[] = {
     CHECK_ENTRY(registrations_change_while_threads_wait),
     CHECK_ENTRY(connections_close_while_threads_wait),
@@ -523,5 +554,6 @@ const struct check checks_of_set_races[] = {
     CHECK_ENTRY(threads_in_one_set_serve_at_once),
     CHECK_ENTRY(sleeping_threads_serve_what_another_thread_brings),
     CHECK_ENTRY(threads_share_one_level_triggered_connection),
+    CHECK_ENTRY(closed_while_a_thread_waits),
     {NULL, NULL},
 };

@@ -650,6 +650,7 @@ void via_ep_closed(struct via_ep_set *set, int fd)
     via_unlock(&links);
     via_file_put_slowly(&set->file);
 }
+    via_ep_wake(set); /* threads that wait there must not go on by its number */
 
 /* The child must not inherit lists that another thread is changing, so it holds each set's lock. */
 void via_ep_fork_prepare(void)

@@ -630,6 +630,30 @@ int via_ep_wait(struct via_ep_set *set, int epfd, struct epoll_event *events, in
                 if (news || ask) {
                     continue;
                 }
+static void put_set(void *of_set)
+{
+    struct via_ep_set *set = of_set;
+    via_file_put(&set->file, false);
+}
+
+/* Another thread has closed the set. In the kernel a thread that waits there waits on; the number
+ * may refer to another set by now. */
+static int wait_in_closed(struct via_ep_set *set, uint64_t deadline_ns, const sigset_t *mask)
+{
+    struct timespec storage;
+    struct via_cancel before;
+    int n;
+    via_ep_wake(set); /* a ring wakes one thread */
+    via_cancel_off(&before);
+    pthread_cleanup_push(put_set, set);
+    via_cancel_allow();
+    n = VIA_REAL(ppoll)(NULL, 0, via_os_time_left(deadline_ns, &storage), mask);
+    via_cancel_defer();
+    pthread_cleanup_pop(0);
+    via_cancel_back(&before);
+    return n < 0 ? -errno : 0;
+}
+
                 most_ns = arm(set);
             }
             count = sleep_in(set, epfd, events, max, deadline_ns, most_ns, mask, alone, &wait,
@@ -641,6 +665,10 @@ int via_ep_wait(struct via_ep_set *set, int epfd, struct epoll_event *events, in
                 pass_on(set);
             }
             return over && mask != NULL ? deliver_signals(mask) : count;
+        }
+        if (via_unlikely(atomic_load_explicit(&set->fds, memory_order_acquire) == 0)) {
+            via_wait_end(&wait);
+            return wait_in_closed(set, deadline_ns, mask);
         }
     }
 }
