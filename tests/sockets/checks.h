@@ -48,6 +48,7 @@ extern const struct check checks_of_order[];
 extern const struct check checks_of_calls[];
 extern const struct check checks_of_sets[];
 extern const struct check checks_of_set_races[];
+extern const struct check checks_of_shared_sets[];
 extern const struct check checks_of_nested_sets[];
 extern const struct check checks_of_mistakes[];
 extern const struct check checks_of_fortified[];

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <linux/kcmp.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stddef.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
@@ -346,6 +347,50 @@ void via_sock_bell_leave(const struct via_bell_sleep *sleep)
     if (via_likely(sleep->pid == via_os_pid())) {
         via_sock_bell_remove_sleeper(sleep->bells);
     }
+}
+
+static bool is_dead(pid_t pid)
+{
+    return kill(pid, 0) != 0 && errno == ESRCH;
+}
+
+/* True if the process was not recorded yet. *ret_others is set if another one is. */
+static bool record_waiter(struct via_sock_bell_word *word, pid_t pid, bool *ret_others)
+{
+    bool known = false;
+    for (unsigned i = 0; i < VIA_BELL_WAITERS_MAX; i++) {
+        pid_t waiter = atomic_load_explicit(&word->waiters[i], memory_order_relaxed);
+        if (waiter != 0 && waiter != pid && is_dead(waiter)) {
+            atomic_compare_exchange_strong_explicit(&word->waiters[i], &waiter, 0,
+                                                    memory_order_relaxed, memory_order_relaxed);
+            waiter = 0;
+        }
+        known |= waiter == pid;
+        *ret_others |= waiter != 0 && waiter != pid;
+    }
+    for (unsigned i = 0; i < VIA_BELL_WAITERS_MAX && !known; i++) {
+        pid_t none = 0;
+        if (atomic_compare_exchange_strong_explicit(&word->waiters[i], &none, pid,
+                                                    memory_order_relaxed, memory_order_relaxed)) {
+            return true;
+        }
+    }
+    return false; /* without room, others are known to wait */
+}
+
+bool via_sock_bell_share(uint64_t bells, bool *ret_new)
+{
+    int saved = errno;
+    bool others = false;
+    *ret_new = false;
+    while (bells != 0) {
+        struct via_sock_bell_word *word = next_word(&bells);
+        if (word != NULL) {
+            *ret_new |= record_waiter(word, via_os_pid(), &others);
+        }
+    }
+    errno = saved;
+    return others;
 }
 
 void via_sock_bell_rearm(uint64_t bells)

@@ -32,9 +32,14 @@
 /* Sets of bells are words of 64 bits. */
 #define VIA_BELL_MASK(index) (UINT64_C(1) << (index))
 
-/* Bits 63..32: number of sleeps begun; bits 31..0: number of threads asleep. */
+#define VIA_BELL_WAITERS_MAX 4u
+
 struct via_sock_bell_word {
+    /* Bits 63..32: number of sleeps begun; bits 31..0: number of threads asleep. */
     _Atomic uint64_t value;
+    /* Processes that have waited in an epoll set which they share by fork(); 0: unused. Not for
+     * peers. */
+    _Atomic pid_t waiters[VIA_BELL_WAITERS_MAX];
 } VIA_CACHELINE_ALIGNED;
 
 /* The calling thread's bell, made at first use (a shared one if there are many): its index, or a
@@ -84,6 +89,11 @@ void via_sock_bell_leave(const struct via_bell_sleep *sleep);
 void via_sock_bell_add_sleepers(uint64_t bells, uint32_t count);
 void via_sock_bell_remove_sleeper(uint64_t bells);
 void via_sock_bell_begin_sleep(uint64_t bells);
+
+/* This process waits in an epoll set with these bells, which it shares with the processes that it
+ * was forked from, or that it forked: records that. True if another one, which still runs, has done
+ * so, too; *ret_new: this process had not done so before. */
+bool via_sock_bell_share(uint64_t bells, bool *ret_new);
 
 /* As if the threads that sleep on these bells had just begun to: peers ring once more. Contains the
  * same fence; the caller checks afterwards for events that no peer rings for. Not for adopted

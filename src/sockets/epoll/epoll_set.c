@@ -70,6 +70,8 @@ struct via_ep_set *via_ep_set_get(int epfd)
     set->watched = 0;
     set->sleepers = 0;
     set->uncounted = 0;
+    set->forked = false;
+    set->others = false;
     set->asked_ticks = 0;
     set->warm_ticks = 0;
     set->warm_polls = 0;
@@ -194,7 +196,7 @@ static void wake_sleepers(struct via_ep_set *set, bool uncounted)
     /* Pairs with the fence in via_ep_wait(): a sleeper sees the change, or this thread sees the
      * sleeper. */
     atomic_thread_fence(memory_order_seq_cst);
-    bool asleep = atomic_load_explicit(&set->sleepers, memory_order_relaxed) != 0;
+    bool asleep = atomic_load_explicit(&set->sleepers, memory_order_relaxed) != 0 || set->others;
     if ((asleep || (uncounted && !via_is_alone())) && bells != 0) {
         via_sock_bell_ring((unsigned)__builtin_ctzll(bells));
     }
@@ -648,9 +650,9 @@ void via_ep_closed(struct via_ep_set *set, int fd)
     }
     via_list_remove(&set->all);
     via_unlock(&links);
+    via_ep_wake(set); /* threads that wait there must not go on by its number */
     via_file_put_slowly(&set->file);
 }
-    via_ep_wake(set); /* threads that wait there must not go on by its number */
 
 /* The child must not inherit lists that another thread is changing, so it holds each set's lock. */
 void via_ep_fork_prepare(void)
@@ -669,6 +671,7 @@ void via_ep_fork_parent(void)
     via_list_foreach(it, &all) {
         struct via_ep_set *set = via_list_entry(it, struct via_ep_set, all);
         via_ep_all_hot(set);
+        set->forked = true;
         via_unlock(&set->lock);
     }
     via_unlock(&links);
@@ -690,6 +693,8 @@ void via_ep_fork_child(void)
         struct via_ep_set *set = via_list_entry(it, struct via_ep_set, all);
         via_lock_reset(&set->lock);
         set->sleepers = 0;
+        set->forked = true;
+        set->others = false;
         set->watches_calls = false; /* the registered calls were the parent's */
         via_ep_all_hot(set);
         inherit(set);

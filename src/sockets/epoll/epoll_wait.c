@@ -484,7 +484,7 @@ static bool has_left_events(struct via_ep_set *set)
 static void pass_on(struct via_ep_set *set)
 {
     uint64_t bells = set->bells;
-    if (atomic_load_explicit(&set->sleepers, memory_order_seq_cst) == 0) {
+    if (atomic_load_explicit(&set->sleepers, memory_order_seq_cst) == 0 && !set->others) {
         via_ep_wake_uncounted(set);
         return;
     }
@@ -495,6 +495,29 @@ static void pass_on(struct via_ep_set *set)
     if (armed || has_left_events(set)) {
         via_ep_wake(set);
     }
+}
+
+/*
+ * Processes that share a set by fork() wait in one set of the kernel's, with the same bells, so a
+ * ring or an event of the kernel's reaches one of them. They do not know of each other's sleepers,
+ * and a process may have events that the others do not have. So each checks again after a short
+ * time, as long as another one has waited in the set, too; and after FORKED_NS to notice that.
+ */
+#define OTHERS_NS (20 * VIA_MSEC_NS)
+#define FORKED_NS VIA_SEC_NS
+
+/* How long a thread may sleep in the set. */
+static uint64_t share_sleep(struct via_ep_set *set)
+{
+    bool new;
+    if (via_likely(!set->forked)) {
+        return VIA_NEVER_NS;
+    }
+    set->others = via_sock_bell_share(set->bells, &new);
+    if (new) {
+        via_ep_wake(set); /* one of the others, perhaps */
+    }
+    return set->others ? OTHERS_NS : FORKED_NS;
 }
 
 /* A thread's sleep in a set. */
@@ -563,6 +586,7 @@ static int sleep_in(struct via_ep_set *set, int epfd, struct epoll_event *events
 {
     struct sleeper sleeper = {.set = set, .wait = wait, .pid = via_os_pid()};
     begin_sleep(&sleeper);
+    most_ns = via_min(most_ns, share_sleep(set));
     int count = collect(set, events, max, true);
     if (count != 0) {
         end_sleep(&sleeper);
@@ -606,30 +630,6 @@ static int deliver_signals(const sigset_t *mask)
     return VIA_REAL(ppoll)(NULL, 0, &none, mask) < 0 ? -errno : 0;
 }
 
-int via_ep_wait(struct via_ep_set *set, int epfd, struct epoll_event *events, int max,
-                uint64_t deadline_ns, const sigset_t *mask, bool alone)
-{
-    struct via_wait wait;
-    via_wait_begin(&wait);
-    bool ask = deadline_ns == 0;
-    bool heard = false;
-    for (;;) {
-        bool over = false;
-        if (via_unlikely(set->call_due)) {
-            take_call(set);
-        }
-        int count = take_ready(set, epfd, events, max, ask, &heard);
-        ask = deadline_ns == 0;
-        if (count == 0 && deadline_ns != 0) {
-            bool news = false;
-            uint64_t most_ns = VIA_NEVER_NS;
-            if (atomic_load_explicit(&set->piped_count, memory_order_relaxed) != 0) {
-                while (via_wait_spin(&wait) && !(news = has_news(set)) &&
-                       !(ask = via_wait_take_ask(&wait))) {
-                }
-                if (news || ask) {
-                    continue;
-                }
 static void put_set(void *of_set)
 {
     struct via_ep_set *set = of_set;
@@ -654,6 +654,34 @@ static int wait_in_closed(struct via_ep_set *set, uint64_t deadline_ns, const si
     return n < 0 ? -errno : 0;
 }
 
+int via_ep_wait(struct via_ep_set *set, int epfd, struct epoll_event *events, int max,
+                uint64_t deadline_ns, const sigset_t *mask, bool alone)
+{
+    struct via_wait wait;
+    via_wait_begin(&wait);
+    bool ask = deadline_ns == 0;
+    bool heard = false;
+    for (;;) {
+        bool over = false;
+        if (via_unlikely(set->call_due)) {
+            take_call(set);
+        }
+        if (via_unlikely(atomic_load_explicit(&set->fds, memory_order_acquire) == 0)) {
+            via_wait_end(&wait);
+            return wait_in_closed(set, deadline_ns, mask);
+        }
+        int count = take_ready(set, epfd, events, max, ask, &heard);
+        ask = deadline_ns == 0;
+        if (count == 0 && deadline_ns != 0) {
+            bool news = false;
+            uint64_t most_ns = VIA_NEVER_NS;
+            if (atomic_load_explicit(&set->piped_count, memory_order_relaxed) != 0) {
+                while (via_wait_spin(&wait) && !(news = has_news(set)) &&
+                       !(ask = via_wait_take_ask(&wait))) {
+                }
+                if (news || ask) {
+                    continue;
+                }
                 most_ns = arm(set);
             }
             count = sleep_in(set, epfd, events, max, deadline_ns, most_ns, mask, alone, &wait,
@@ -665,10 +693,6 @@ static int wait_in_closed(struct via_ep_set *set, uint64_t deadline_ns, const si
                 pass_on(set);
             }
             return over && mask != NULL ? deliver_signals(mask) : count;
-        }
-        if (via_unlikely(atomic_load_explicit(&set->fds, memory_order_acquire) == 0)) {
-            via_wait_end(&wait);
-            return wait_in_closed(set, deadline_ns, mask);
         }
     }
 }

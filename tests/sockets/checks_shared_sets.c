@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
+/* An epoll set that several processes wait in, because one of them has forked. */
+#include "checks.h"
+
+#include <stdatomic.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+
+#define LONGEST_S 20
+#define PROCESSES 3u
+
+struct shared {
+    _Atomic unsigned waiting;
+    _Atomic unsigned awake;
+    _Atomic int ends;
+};
+static struct shared *shared;
+
+static double wait_until_awake(unsigned count)
+{
+    double begin = now_s();
+    while (shared->awake < count) {
+        CHECK(now_s() < begin + LONGEST_S);
+        sleep_ms(1);
+    }
+    return now_s() - begin;
+}
+
+/* Takes one byte in each of these processes, and is busy until all have taken one. */
+static void take_one(int epfd)
+{
+    struct epoll_event event;
+    char byte;
+    ssize_t n;
+    do {
+        CHECK(epoll_wait(epfd, &event, 1, LONGEST_S * 1000) == 1);
+        n = recv(event.data.fd, &byte, 1, MSG_DONTWAIT);
+        CHECK(n == 1 || (n < 0 && errno == EAGAIN));
+    } while (n != 1);
+    shared->awake++;
+    wait_until_awake(PROCESSES);
+}
+
+/* at_once: the bytes come together; else each when the byte before has been taken. Returns the
+ * longest time that a process takes to wake up. */
+static double processes_take(uint32_t events, bool at_once)
+{
+    struct pair pair = connected();
+    int epfd = set_with(pair.server, events);
+    pid_t pids[PROCESSES];
+    double longest = 0;
+    shared->awake = 0;
+    for (unsigned i = 0; i < PROCESSES; i++) {
+        pid_t parent = getpid();
+        pids[i] = fork();
+        CHECK(pids[i] >= 0);
+        if (pids[i] == 0) {
+            end_with(parent);
+            take_one(epfd);
+            _exit(0);
+        }
+    }
+    sleep_ms(100); /* they sleep now, presumably */
+    for (unsigned i = 0; i < PROCESSES; i++) {
+        if (i == 0 || !at_once) {
+            write_all(pair.client, "xxx", at_once ? PROCESSES : 1);
+        }
+        double seconds = wait_until_awake(at_once ? PROCESSES : i + 1);
+        longest = seconds > longest ? seconds : longest;
+    }
+    for (unsigned i = 0; i < PROCESSES; i++) {
+        wait_for(pids[i]);
+    }
+    close(epfd);
+    done(pair);
+    return longest;
+}
+
+/* On a busy machine a process may be late. */
+static void check_processes(uint32_t events, bool at_once)
+{
+    double best = LONGEST_S;
+    shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    CHECK(shared != MAP_FAILED);
+    for (unsigned turn = 0; turn < 5 && best > 0.2; turn++) {
+        double longest = processes_take(events, at_once);
+        best = longest < best ? longest : best;
+    }
+    CHECK(best <= 0.2);
+}
+
+static void processes_share_a_set_by_level(void)
+{
+    check_processes(EPOLLIN, true);
+    check_processes(EPOLLIN, false);
+}
+
+static void processes_share_a_set_by_edge(void)
+{
+    check_processes(EPOLLIN | EPOLLET, false);
+}
+
+const struct check checks_of_shared_sets[] = {
+    CHECK_ENTRY(processes_share_a_set_by_level),
+    CHECK_ENTRY(processes_share_a_set_by_edge),
+    {NULL, NULL},
+};
