@@ -10,6 +10,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
+#include <sys/mman.h>
 #include <sys/select.h>
 #include <sys/socket.h>
 #include <sys/time.h>
@@ -522,6 +523,55 @@ static void a_handler_forks_during_epoll_wait(void)
     fork_during(sleep_in_epoll);
 }
 
+/* Both processes go on with the call: each number comes to one of them. */
+#define NUMBERS 2000
+
+static void write_numbers(struct pair pair)
+{
+    close(pair.server);
+    sleep_ms(150);
+    for (int i = 0; i < NUMBERS; i++) {
+        write_all(pair.client, &i, sizeof(i));
+        sleep_ms(i % 64 == 0 ? 1 : 0);
+    }
+    _exit(0);
+}
+
+static void two_processes_go_on_with_a_call(void)
+{
+    struct sigaction action = {.sa_handler = fork_once, .sa_flags = SA_RESTART};
+    struct itimerval soon = {.it_value = {0, 50000}};
+    _Atomic int *counts = mmap(NULL, NUMBERS * sizeof(*counts), PROT_READ | PROT_WRITE,
+                               MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct pair pair = connected();
+    int number;
+    pthread_t thread;
+    pid_t writer = fork();
+    CHECK(counts != MAP_FAILED && writer >= 0);
+    if (writer == 0) {
+        write_numbers(pair);
+    }
+    close(pair.client);
+    block_alarms(true);
+    CHECK(pthread_create(&thread, NULL, pause_always, NULL) == 0);
+    block_alarms(false);
+    CHECK(sigaction(SIGALRM, &action, NULL) == 0 && setitimer(ITIMER_REAL, &soon, NULL) == 0);
+    ssize_t n;
+    while ((n = recv(pair.server, &number, sizeof(number), MSG_WAITALL)) != 0) {
+        CHECK(n == sizeof(number) && number >= 0 && number < NUMBERS);
+        counts[number]++;
+    }
+    close(pair.server);
+    if (forked == 0) {
+        _exit(0);
+    }
+    wait_for(forked);
+    wait_for(writer);
+    for (int i = 0; i < NUMBERS; i++) {
+        CHECK(counts[i] == 1);
+    }
+}
+
 const struct check checks_of_signals[] = {
     CHECK_ENTRY(handlers_make_calls),
     CHECK_ENTRY(a_handler_interrupts_a_reader_for_which_a_set_waits),
@@ -531,5 +581,6 @@ const struct check checks_of_signals[] = {
     CHECK_ENTRY(a_handler_forks_during_recv),
     CHECK_ENTRY(a_handler_forks_during_poll),
     CHECK_ENTRY(a_handler_forks_during_epoll_wait),
+    CHECK_ENTRY(two_processes_go_on_with_a_call),
     {0},
 };
