@@ -25,6 +25,9 @@ FUZZ_SECONDS ?= 300
 PEX_CUTS ?= 100
 PEX_RESETS ?= 20
 PEX_SEED ?= 1
+# Classes of links of `make strict`, and its tests: those that start a fabric by `viaduct up`.
+STRICT ?= pex ivshmem network
+STRICT_TESTS = sockets-(absent_host|between_hosts|cut_off|cut_off_for_good|deaths_hosts|demotion_hosts|sets_hosts)|system-shmem_(ring|algorithms)
 # Machines of `make machines`.
 N ?= 4
 # Of daemons on machines of their own; which parts, and more options of tests/machines/check_machines.py.
@@ -38,7 +41,7 @@ GRAPH ?= chords
 CONFORM ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help docs abi lint test-stacks compilers deb deb-check dist hw plan-core fit-costs demo aarch64 cuts-pex machines lab lab-try lab-try-ring machines-check hosts-check machines-jobs container-check test bench check fuzz install clean soak soak-pex kills kills-sockets calls-sockets reloads-sockets loops-sockets mutants mutants-fuzz mutants-shmem conform-shmem sanitize-shmem sweep-shmem sim-shmem sim-mesh sim-mesh-ofi conform-sockets sanitize-sockets format packages configure-% build-% test-%
+.PHONY: help docs abi lint test-stacks compilers deb deb-check dist hw plan-core fit-costs demo aarch64 cuts-pex machines lab lab-try lab-try-ring machines-check hosts-check machines-jobs container-check test bench check fuzz install clean soak soak-pex kills kills-sockets calls-sockets reloads-sockets loops-sockets mutants mutants-fuzz mutants-shmem conform-shmem sanitize-shmem strict sweep-shmem sim-shmem sim-mesh sim-mesh-ofi conform-sockets sanitize-sockets format packages configure-% build-% test-%
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
@@ -162,6 +165,9 @@ conform-sockets: packages build-release ## tests of others (CONFORM=--all: all) 
 sanitize-sockets: packages build-dev build-tsan ## programs over the sockets library built with ASan, UBSan and TSan, 5 times
 	VIADUCT_SANITIZE_ROUNDS=5 VIADUCT_BUILD_DIR=$(CURDIR)/build/dev/bin python3 tests/sockets/test_sanitized.py
 	VIADUCT_SANITIZE_ROUNDS=5 VIADUCT_BUILD_DIR=$(CURDIR)/build/tsan/bin python3 tests/sockets/test_sanitized.py
+
+strict: packages build-dev ## sockets and OpenSHMEM between hosts whose links are like those of STRICT, which promise no more than real ones
+	for like in $(STRICT); do VIADUCT_UP_LIKE=$$like ctest --preset dev -R '^($(STRICT_TESTS))$$' || exit 1; done
 
 cuts-pex: packages build-dev ## pull cables (PEX_CUTS) and reset hosts (PEX_RESETS) of a ring on register models under load: nothing is lost
 	VIADUCT_PEX_CUTS=$(PEX_CUTS) VIADUCT_PEX_RESETS=$(PEX_RESETS) VIADUCT_PEX_SEED=$(PEX_SEED) python3 tests/supervise.py \

@@ -25,7 +25,9 @@ set(via_test_env
 # Seconds on an idle machine, of the tests that take longest: ctest starts these first, so that no core is idle at the end. Tests wait for
 # events and hold beside each other; one that measures time repeats a measurement that other programs may have disturbed.
 set(via_test_seconds
-    system-shmem_ring 190 sockets-one_machine 140 machines-jobs 100 system-shmem_launchers 58 machines-ip_direct 55 system-cli_daemons 50 system-cli_fabric 48 machines-tune_sockets 44
+    system-shmem_ring 190 sockets-one_machine 140 sockets-between_hosts 120 machines-jobs 100 sockets-cut_off_for_good 65 sockets-deaths_hosts 60
+    sockets-sanitized 50 system-shmem_algorithms 45 system-shmem_profile 40 system-direct_auto 40 sockets-demotion_hosts 38
+    system-shmem_launchers 58 machines-ip_direct 55 system-cli_daemons 50 system-cli_fabric 48 machines-tune_sockets 44
     system-shmem_calls 42 system-shmem_wrappers 15 sockets-cut_off 40 system-cli_machines 39
     conform-ofi_processes 39 conform-pex 35 sockets-event_loops 33 lab-quick 29 system-cli_perf 28 conform-pex_processes 28
     system-cli_like 27 system-host_aperture 26 sim-mutants 25 machines-links 22 conform-ofi_threads 22 machines-bad_input 21
@@ -108,6 +110,15 @@ function(via_add_script_test name script)
     endif()
     add_test(NAME ${name} COMMAND ${via_supervised} ${interpreter} ${script} ${arg_ARGS})
     via_test_properties(${name} LABELS ${arg_LABELS} ${timeout})
+endfunction()
+
+# via_add_strict_tests(<name> <script> ...): the script test three times, in fabrics whose links promise no more than real ones of a class.
+# `make strict` runs all of these scripts.
+function(via_add_strict_tests name script)
+    foreach(like pex ivshmem network)
+        via_add_script_test(${name}-${like} ${script} ${ARGN})
+        set_property(TEST ${name}-${like} APPEND PROPERTY ENVIRONMENT VIADUCT_UP_LIKE=${like})
+    endforeach()
 endfunction()
 
 # via_add_test_folder(<name>): a folder of tests without a CMakeLists.txt of its own.
