@@ -12,6 +12,8 @@ from shmem_lab import BIN, OSHRUN, program
 
 # True if processes map the memory of neighbours. They do not in fabrics whose links are like a class of real ones.
 MAPS_MEMORY = os.environ.get("VIADUCT_UP_LIKE", "memory") == "memory"
+# Over a network no process stores into memory of another host by itself.
+HAS_WINDOWS = os.environ.get("VIADUCT_UP_LIKE", "memory") != "network"
 
 
 class Ring(shmem_lab.Case):
@@ -135,7 +137,7 @@ class Doorbells(Ring):
                     self.assertIn("PASS", self.good(*words, "--timeout", 90, program(name)))
 
     def test_the_daemons_meet(self):
-        for way, least, most in (("doorbells", 600, 100000), ("windows", 0, 500)):
+        for way, least, most in (("doorbells", 600, 100000), ("windows", 0, 500))[:2 if HAS_WINDOWS else 1]:
             with self.subTest(way):
                 before = self.operations()
                 # Of neighbours only, so that nothing else goes through the daemons.
