@@ -434,12 +434,12 @@ class Card(unittest.TestCase):
         with open(self.path("a.bin"), "rb") as file:
             old = file.read()
         with open(self.path("part"), "wb") as part:
-            part.write(old.ljust(65536, b"\xff"))
+            part.write(old.ljust(16384, b"\xff"))
         self.make("b.bin", "--role", "box")
         with open(self.path("b.bin"), "ab") as file:
-            file.write(bytes(range(1, 256)) * 250)
+            file.write(bytes(range(1, 256)) * 62)
         self.start_model("--eeprom", "part")
-        flash = self.start_flash("b.bin", "--size", "65536")
+        flash = self.start_flash("b.bin", "--size", "16384")
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             flash.send_signal(number)
         out, err = flash.communicate(timeout=HANG_S)
