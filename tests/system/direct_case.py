@@ -168,6 +168,9 @@ class Case(ofi_case.Case):
     def counter(self, host, name):
         return self.ask(host, cmd="status")["counters"][name]
 
+    def frames(self):
+        return self.link_of(1)["frames_sent"]
+
     def assert_connections(self, count):
         self.assertTrue(cli.wait_for(lambda: self.counter(2, "direct_connections") == count), self.counter(2, "direct_connections"))
 

@@ -46,9 +46,6 @@ class Auto(direct_case.Case):
                 time.sleep(0)
         return self.frames() - before < 20  # of the hosts' own; the puts would be more than 40
 
-    def frames(self):
-        return self.link_of(1)["frames_sent"]
-
     def break_connections(self):
         """As if the network had: the process finds them closed, and so does the daemon."""
         for port in self.listeners(2):
@@ -487,6 +484,7 @@ class Limits(direct_case.Case):
         """... all puts while the process has no descriptor left, for longer than the library waits before it tries again."""
         user, segment = self.attach(1), Segment(self.attach(2), MIB)
         remote = Remote(user, 2, segment.handle, MIB)
+        before, word = self.frames(), 0
         lift = self.limit_descriptors(pid)
         try:
             end = time.monotonic() + 2.5
@@ -497,7 +495,8 @@ class Limits(direct_case.Case):
                 self.assertEqual([segment.word(8 * i) for i in range(ENOUGH)], [word] * ENOUGH)
         finally:
             lift()
-        self.assertEqual(self.counter(2, "direct_connections"), connections)
+        # Not by the count of connections: the daemon takes one that waited as soon as it can.
+        self.assertGreaterEqual(self.frames() - before, ENOUGH * word)
 
         def is_there():
             for _ in range(ENOUGH):
