@@ -54,6 +54,8 @@ struct via_tcp_card {
 };
 _Static_assert(sizeof(struct via_tcp_card) == 48, "no gaps");
 
+/* Does the environment say VIADUCT_DIRECT=off? */
+bool via_tcp_is_switched_off(void);
 /* Is the host a neighbour by a link over TCP now, and between which addresses; or, for the own
  * host, at which is one? 0; -EXDEV: no, or direct connections are switched off
  * (VIADUCT_DIRECT=off). Asks the daemon. */

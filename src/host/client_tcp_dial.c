@@ -41,7 +41,7 @@ static struct via_client_tcp *find(const struct via_attach *attach, const struct
     return NULL;
 }
 
-static bool is_switched_off(void)
+bool via_tcp_is_switched_off(void)
 {
     const char *text = getenv("VIADUCT_DIRECT");
     return text != NULL && strcmp(text, "off") == 0;
@@ -51,7 +51,7 @@ int via_tcp_ask(struct via_attach *attach, unsigned host, struct via_attach_tcp 
 {
     struct via_attach_request ask = {.type = VIA_ATTACH_TCP, .host = (uint16_t)host};
     struct via_client_request request;
-    if (is_switched_off()) {
+    if (via_tcp_is_switched_off()) {
         return -EXDEV;
     }
     via_client_lock(attach);
@@ -62,7 +62,7 @@ int via_tcp_ask(struct via_attach *attach, unsigned host, struct via_attach_tcp 
         ret_where->local[sizeof(ret_where->local) - 1] = '\0';
         ret_where->peer[sizeof(ret_where->peer) - 1] = '\0';
     }
-    return rc;
+    return rc == -EINVAL ? -EXDEV : rc; /* the host is of an older version */
 }
 
 static bool is_closing(const struct via_attach *attach)
@@ -415,12 +415,16 @@ static int dial_kept(struct via_attach *attach, uint16_t host, uint64_t way,
 int via_client_tcp_dial_kept(struct via_attach *attach, uint16_t host, uint64_t way,
                              struct via_client_tcp **tcp)
 {
-    if (is_switched_off()) {
+    if (via_tcp_is_switched_off()) {
         return -EXDEV;
     }
     pthread_mutex_lock(&attach->dial_lock);
     struct via_client_tcp *keeper = *tcp;
+    struct via_attach_tcp where;
     int rc = keeper == NULL ? check_room(attach, host) : 0;
+    if (rc == 0) {
+        rc = via_tcp_ask(attach, host, &where); /* most links have none */
+    }
     if (rc == 0 && keeper == NULL) {
         rc = keeper_new(attach, &keeper);
     }
@@ -486,7 +490,7 @@ int via_remote_connect(struct via_remote *remote)
     if (remote->tcp != NULL) {
         return 0;
     }
-    if (is_switched_off() || remote->host == attach->host) {
+    if (via_tcp_is_switched_off() || remote->host == attach->host) {
         rc = -EXDEV;
     } else {
         rc = via_client_auto_give_up(attach, remote->host);

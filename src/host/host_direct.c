@@ -36,12 +36,6 @@ static struct via_direct_slot *slot_of(struct via_host_direct *direct, uint32_t 
     return &direct->neighbours[host_of(peer)].slots[peer >> 16];
 }
 
-static bool is_switched_off(void)
-{
-    const char *text = getenv("VIADUCT_DIRECT");
-    return text != NULL && strcmp(text, "off") == 0;
-}
-
 /* --- [the thread that serves] ----------------------------------------------------------------- */
 
 static bool is_same_token(const uint8_t *a, const uint8_t *b)
@@ -383,8 +377,9 @@ static int make_card(struct via_host *host, uint16_t source, uint32_t whose,
 {
     char local[sizeof(((struct via_direct_listener *)NULL)->address)], peer[sizeof(local)];
     struct via_direct_listener *listener = NULL;
-    int rc =
-        is_switched_off() ? -EXDEV : via_host_cables_tcp(host, source, local, peer, sizeof(local));
+    int rc = via_tcp_is_switched_off()
+                 ? -EXDEV
+                 : via_host_cables_tcp(host, source, local, peer, sizeof(local));
     if (rc == 0) {
         rc = find_listener(host, local, &listener);
     }
@@ -539,7 +534,7 @@ int via_host_direct_request(struct via_process *process, const struct via_attach
         return -EXDEV;
     }
     if (!asks_position(request) &&
-        (is_switched_off() ||
+        (via_tcp_is_switched_off() ||
          via_host_cables_tcp(host, request->host, local, peer, sizeof(local)) != 0)) {
         return -EXDEV;
     }

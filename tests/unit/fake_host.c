@@ -183,6 +183,22 @@ static void slice(struct fake_host *fake, const struct via_attach_request *ask,
     answer_send(fake, answer, &fd, fake->slice_without_fd ? 0 : 1);
 }
 
+static void direct(struct fake_host *fake, const struct via_attach_request *ask,
+                   struct via_attach_answer *answer)
+{
+    struct via_attach_direct content = {.where = fake->tcp,
+                                        .card = fake->direct_card,
+                                        .keeps = fake->direct_keeps,
+                                        .kept_layout = fake->direct_kept_layout};
+    struct via_attach_position position = {.position = 0};
+    bool asks_position = ask->key_bytes != 0;
+    const void *value = asks_position ? (const void *)&position : &content;
+    answer->status = fake->direct_status;
+    answer->value_bytes = asks_position ? sizeof(position) : sizeof(content);
+    memcpy(answer->value, value, answer->value_bytes);
+    fake->directs_count++;
+}
+
 static void board(struct fake_host *fake, const struct via_attach_request *ask,
                   struct via_attach_answer *answer)
 {
@@ -238,10 +254,7 @@ static void request(struct fake_host *fake, const struct via_attach_request *ask
         memcpy(answer.value, &fake->tcp, sizeof(fake->tcp));
         break;
     case VIA_ATTACH_DIRECT:
-        answer.status = fake->tcp_status;
-        memcpy(answer.value,
-               &(struct via_attach_direct){.where = fake->tcp, .card = fake->direct_card},
-               sizeof(struct via_attach_direct));
+        direct(fake, ask, &answer);
         break;
     case VIA_ATTACH_BOARD_POST:
     case VIA_ATTACH_BOARD_TAKE:

@@ -52,23 +52,26 @@ struct fake_host {
     _Atomic bool stop;
 
     /* Switches. */
-    _Atomic bool hold;                 /* commands stay in the pipe */
-    _Atomic bool mute;                 /* requests are not answered */
-    _Atomic int version;               /* in answers */
-    _Atomic int map_status;            /* of MAP */
-    _Atomic int command_status;        /* of all commands */
-    _Atomic int slice_status;          /* of SLICE */
-    _Atomic int tcp_status;            /* of TCP */
-    struct via_attach_tcp tcp;         /* in the answers; to be set before the first */
-    struct via_tcp_card direct_card;   /* likewise */
-    struct via_attach_slice slice_lie; /* xored into the answers to SLICE */
-    int slice_fd_instead;              /* passed with them; 0: the segment's memfd */
+    _Atomic bool hold;                         /* commands stay in the pipe */
+    _Atomic bool mute;                         /* requests are not answered */
+    _Atomic int version;                       /* in answers */
+    _Atomic int map_status;                    /* of MAP */
+    _Atomic int command_status;                /* of all commands */
+    _Atomic int slice_status;                  /* of SLICE */
+    _Atomic int tcp_status;                    /* of TCP */
+    _Atomic int direct_status;                 /* of DIRECT */
+    struct via_attach_tcp tcp;                 /* in the answers; to be set before the first */
+    struct via_tcp_card direct_card;           /* likewise */
+    uint32_t direct_keeps, direct_kept_layout; /* in answers to DIRECT */
+    struct via_attach_slice slice_lie;         /* xored into the answers to SLICE */
+    int slice_fd_instead;                      /* passed with them; 0: the segment's memfd */
     bool slice_without_fd;
 
     /* Recorded events. */
     _Atomic unsigned maps_count;
     _Atomic unsigned slices_count; /* how many were requested */
     _Atomic unsigned commands_count;
+    _Atomic unsigned directs_count;   /* requests DIRECT */
     struct via_command log[FAKE_LOG]; /* the first commands; to be read after their count */
 
     pthread_mutex_t lock; /* of all fields below */

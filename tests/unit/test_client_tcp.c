@@ -391,7 +391,7 @@ static void a_host_without_connections_is_reached_by_frames(void **state)
     struct via_remote *remote;
     const int statuses[] = {-EXDEV, -EINVAL, -EXDEV}; /* EINVAL: an older daemon */
     for (unsigned i = 0; i < VIA_ARRAY_COUNT(statuses); i++) {
-        own->fixture->fake.tcp_status = i == 2 ? 0 : statuses[i];
+        own->fixture->fake.direct_status = i == 2 ? 0 : statuses[i];
         own->fixture->fake.direct_card = (struct via_tcp_card){.magic = 0};
         assert_int_equal(via_remote_open(own->fixture->attach, FAKE_PEER,
                                          via_segment_handle(own->segment), BYTES, &remote),
