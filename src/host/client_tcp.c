@@ -59,9 +59,7 @@ void via_client_tcp_end(struct via_client_tcp *tcp, int error)
         /* Bytes that the kernel has not sent yet must not overwrite a later put by another path. */
         via_sys_tcp_reset(tcp->fd);
     }
-    if (tcp->kept != NULL) {
-        end_waits(tcp);
-    }
+    end_waits(tcp);
     tcp->out_begin = 0;
     atomic_store_explicit(&tcp->out_end, 0, memory_order_relaxed);
     atomic_store_explicit(&tcp->expected_count, 0, memory_order_relaxed);
@@ -73,7 +71,7 @@ int via_client_tcp_tell_end(const struct via_client_tcp *tcp)
     return via_client_error(-ECONNRESET, "host %u, segment: %s: connection: %s", tcp->host,
                             tcp->to_host ? "its host has ended the connection"
                                          : "its owner has gone",
-                            strerror(-error));
+                            strerror(error != 0 ? -error : ECONNRESET));
 }
 
 /* --- answers ---------------------------------------------------------------------------------- */
@@ -528,8 +526,11 @@ static int wait_for(struct via_client_tcp *tcp, const int *done)
         via_client_tcp_end(tcp, rc);
         return rc;
     }
+    if (*done == VIA_CLIENT_TCP_OVER) { /* and it may be in use again */
+        return tcp->kept != NULL ? -ECONNRESET : via_client_tcp_tell_end(tcp);
+    }
     if (tcp->kept != NULL && *done != 0) {
-        return *done == VIA_CLIENT_TCP_OVER ? -ECONNRESET : *done;
+        return *done;
     }
     return *done == 0 ? 0 : via_client_tcp_tell_refusal(tcp);
 }
@@ -631,11 +632,24 @@ int via_client_tcp_fence(struct via_client_tcp *tcp)
 /* --- connections that keep what they put --------------------------------------------------------
  */
 
+/* [lock] Can a fence be gathered without waiting? */
+static bool has_fence_room(const struct via_client_tcp *tcp)
+{
+    return VIA_CLIENT_TCP_OUT_BYTES - atomic_load_explicit(&tcp->out_end, memory_order_relaxed) >=
+               sizeof(struct via_tcp_request) &&
+           atomic_load_explicit(&tcp->expected_count, memory_order_relaxed) <
+               VIA_CLIENT_TCP_EXPECTED_MAX;
+}
+
 void via_client_tcp_fence_soon(struct via_client_tcp *tcp)
 {
     via_client_tcp_take(tcp);
-    if (!via_client_tcp_is_over(tcp) && find_fence(tcp) == NULL && gather_fence(tcp, NULL) == 0) {
-        (void)send_now(tcp); /* if it is over, the next call finds that */
+    if (via_client_tcp_is_over(tcp) || find_fence(tcp) != NULL ||
+        (!has_fence_room(tcp) && via_client_tcp_flush(tcp) != 0)) {
+        return; /* if it is over, the next call finds that */
+    }
+    if (has_fence_room(tcp) && gather_fence(tcp, NULL) == 0) {
+        (void)send_now(tcp);
     }
 }
 
