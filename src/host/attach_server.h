@@ -55,7 +55,7 @@ struct via_host_slice_users;
 #define VIA_ATTACH_MEMBERS 4u
 /* Time in which accepted commands of a dead process are finished. */
 #define VIA_ATTACH_DRAIN_NS VIA_SEC_NS
-/* ... before that, in which neighbours tell how much they have applied of what it kept. */
+/* ... before that, in which neighbours answer how much of its kept puts they have applied. */
 #define VIA_ATTACH_KEPT_NS (5 * VIA_SEC_NS)
 /* ... the same for its commands to hosts that no link leads to; a part of the processes have it.
  */
@@ -391,11 +391,12 @@ void via_process_leave(struct via_process *process);
 uint64_t via_process_tick(struct via_host *host);
 void via_process_free_all(struct via_host *host);
 
-/* attach_server_kept.c. note: a process, attached, keeps puts to the host in this segment of its
- * own. 0, -ENOMEM. */
+/* attach_server_kept.c. note: an attached process keeps puts to `host` in this segment, which it
+ * owns. 0, -ENOMEM. */
 int via_process_kept_note(struct via_process *process, uint16_t host, uint64_t handle);
-/* It has ended: has it kept anything? Then tick asks neighbours how much they have applied: when to
- * call it again, or 0 when that is known. give_up: what is not known. */
+/* begin: the process has ended; true if it has kept puts. tick: the daemon asks each neighbour how
+ * much it has applied; returns when to call tick again, or 0 when all have answered. give_up: drops
+ * the puts to the neighbours that have not answered. */
 bool via_process_kept_begin(struct via_process *process);
 uint64_t via_process_kept_tick(struct via_process *process);
 void via_process_kept_answered(struct via_process *process, uint16_t host,

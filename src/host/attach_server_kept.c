@@ -19,7 +19,7 @@
 #define ASK_NS VIA_SEC_NS
 #define ASK_AGAIN_NS VIA_MSEC_NS
 
-/* What a process keeps for one neighbour. */
+/* The kept puts of one process to one neighbour. */
 struct via_process_kept {
     struct via_process_kept *next;
     uint16_t host;
@@ -29,7 +29,7 @@ struct via_process_kept {
     bool asking, known;
     uint64_t ask_ns; /* when to ask next */
     uint64_t position;
-    uint32_t record, end; /* those that are left */
+    uint32_t record, end; /* the numbers of the records that are left */
 };
 
 static struct via_kept_area *area_of(const struct via_process_kept *kept)
@@ -67,7 +67,7 @@ void via_process_kept_free(struct via_process *process)
 
 /* --- the control thread ----------------------------------------------------------------------- */
 
-/* What is there at the end of the process. */
+/* The process has ended: finds its segment, and the records that are left in it. */
 static void begin(struct via_process *process, struct via_process_kept *kept)
 {
     kept->segment = via_segment_find_own(process, kept->handle);
@@ -140,7 +140,7 @@ void via_process_kept_answered(struct via_process *process, uint16_t host,
         kept->position = position.position;
         kept->known = true;
     } else if (answer->status == -ENOENT) {
-        kept->segment = NULL; /* it was started anew: by frames the puts would be lost, too */
+        kept->segment = NULL; /* the neighbour has restarted: frames would lose these puts, too */
     }
 }
 
@@ -155,7 +155,7 @@ void via_process_kept_give_up(struct via_process *process)
 
 /* --- a transfer thread ------------------------------------------------------------------------ */
 
-/* 1: there is nothing to put. */
+/* 1: the neighbour has applied the whole record, or the record is not valid. */
 static int put_record(struct via_transfer *transfer, struct via_process_channel *pc,
                       const struct via_process_kept *kept)
 {

@@ -291,7 +291,7 @@ int via_process_attach(struct via_process *process, const struct via_attach_requ
 
 /* --- going ------------------------------------------------------------------------------------ */
 
-/* From here the transfer threads finish what it has begun. */
+/* From here the transfer threads finish the commands of the process. */
 static void end_channels(struct via_process *process)
 {
     struct via_host *host = process->host;
@@ -383,7 +383,8 @@ static void cancel_commands(struct via_process *process)
     }
 }
 
-/* Neighbours tell how much they have applied of what it kept. 0: all have, or have not in time. */
+/* Neighbours answer how much of its kept puts they have applied. 0: all have answered, or time is
+ * over. */
 static uint64_t tick_asking(struct via_process *process)
 {
     const struct via_host *host = process->host;

@@ -174,7 +174,7 @@ static void tcp_free(struct via_client_tcp *tcp)
     free(tcp);
 }
 
-/* One that keeps what it puts, in a segment that only this host reads. */
+/* A new connection that keeps its puts, in a segment that only this process's host reads. */
 static int keeper_new(struct via_attach *attach, struct via_client_tcp **ret_tcp)
 {
     struct via_segment *segment = NULL;
@@ -348,9 +348,8 @@ static int ask(struct via_attach *attach, struct via_attach_request *request,
     return rc == -EINVAL ? -EXDEV : rc;
 }
 
-/* Asks the own host, which asks the other one, for a card. keeper: NULL, or what is to keep its
- * puts.
- */
+/* Asks the own host for a card; the own host asks the other host. keeper: NULL, or the connection
+ * that is to keep its puts. */
 static int ask_host(struct via_attach *attach, unsigned host, const struct via_client_tcp *keeper,
                     struct via_attach_direct *ret_direct)
 {

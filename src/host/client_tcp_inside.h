@@ -13,7 +13,7 @@
 #define VIA_CLIENT_TCP_EXPECTED_MAX 1024u /* answers under way: a power of two */
 
 #define VIA_CLIENT_TCP_PENDING 1
-/* The connection is over; of one that keeps what it puts, frames carry the rest. */
+/* The connection is over; frames carry the puts that it keeps. */
 #define VIA_CLIENT_TCP_OVER 2
 
 /* An answer that is to come. */

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only
-"""Processes that end without a word while a connection of the library's carries their puts: what they had put arrives, as by
-frames."""
+"""A process ends without quiet or close while a direct connection carries its puts: the puts that had returned arrive, as
+puts by frames do."""
 import os
 import signal
 import socket

@@ -81,7 +81,7 @@ static void addresses_avoid_ranges(void **state)
     for (unsigned i = 0; i < VIA_ARRAY_COUNT(ranges); i++) {
         assert_int_equal(via_iova_avoid(&iova, ranges[i].first, ranges[i].last), 0);
     }
-    /* Those outside, the empty one and a second time of each take no place. */
+    /* Windows outside the range, an empty window and a repeated window take no place. */
     kept = iova.avoided_count;
     assert_int_equal(kept, 5);
     for (unsigned i = 0; i < VIA_ARRAY_COUNT(ranges); i++) {
