@@ -173,30 +173,40 @@ class OverARelay(EitherWay, Leaves):
 class PlainPeers(Hosts):
     """Programs that no library can be loaded into, on another host."""
 
-    def why_not(self):
-        (entry,) = self.lines()
-        self.assertEqual((entry["accelerated"], entry["connections"]), (0, 1), entry)
-        return entry["not_accelerated"]
+    def assert_plain(self, run, tries=4):
+        """run() starts a program whose peer is plain. Again, if a busy daemon gave no answer in time: then the reason is that."""
+        for _ in range(tries):
+            run()
+            (entry,) = self.lines()
+            self.assertEqual((entry["accelerated"], entry["connections"]), (0, 1), entry)
+            if entry["not_accelerated"] != {"host of the fabric did not help": 1}:
+                break
+        self.assertEqual(entry["not_accelerated"], {"peer is a plain program": 1})
 
     def test_a_client_of_go(self):
-        port = free_port(self.address)
-        server = self.start([STREAM, "serve", self.address, str(port), "1"], port=port)
-        self.run_client([go_program(), "talk", "%s:%d" % (self.address, port), str(4 << 20)])
-        self.finish(server)
-        self.assertEqual(self.why_not(), {"peer is a plain program": 1})
+        def talk():
+            port = free_port(self.address)
+            server = self.start([STREAM, "serve", self.address, str(port), "1"], port=port)
+            self.run_client([go_program(), "talk", "%s:%d" % (self.address, port), str(4 << 20)])
+            self.finish(server)
+        self.assert_plain(talk)
 
-    def serve(self, words):
-        port = int(words[-1].rpartition(":")[2])
+    def serve(self, words, port):
         server = self.start(words, port=port)
         self.run_client([STREAM, "echo", self.address, str(port), str(40 << 20), "3"])
         self.finish(server)
-        self.assertEqual(self.why_not(), {"peer is a plain program": 1})
 
     def test_a_server_of_go(self):
-        self.serve([go_program(), "serve", "%s:%d" % (self.address, free_port(self.address))])
+        def serve():
+            port = free_port(self.address)
+            self.serve([go_program(), "serve", "%s:%d" % (self.address, port)], port)
+        self.assert_plain(serve)
 
     def test_a_static_server(self):
-        self.serve([STATIC, "serve", str(free_port(self.address))])
+        def serve():
+            port = free_port(self.address)
+            self.serve([STATIC, "serve", str(port)], port)
+        self.assert_plain(serve)
 
 
 del Hosts, Leaves
