@@ -102,6 +102,7 @@
     X(DIRECTORY_ADDRESSES, "directory-addresses", "a host may have more addresses than fit")   \
     X(IP_CHECKSUM, "ip-checksum", "the header of a checksum may end outside of its packet")    \
     X(IP_WRAP, "ip-wrap", "a record may go over the end of its ring")                          \
+    X(KEPT_RANGE, "kept-range", "a kept put may end outside of the memory for copies")         \
     X(LAUNCH_TEXT, "launch-text", "a text may be longer than the message that brings it")      \
     X(MEET_SLOT, "meet-slot", "the slot of a note may lie outside of its mailbox")             \
     X(MEET_SLOTS, "meet-slots", "another host may offer pipes with more slots than we count")  \
