@@ -44,7 +44,7 @@ class NMachines(machines_case.Case):
 
     def test_the_steps(self):
         self.addCleanup(self.tidy)
-        key, conf, start, *_ = blocks("install.md", "2. **Make a key**", "**A machine more.**")
+        key, conf, start, *_ = blocks("install.md", "2. **Make a key**", "**To add a machine,**")
         # Keys: the first line as it is. The second one copies by ssh, which machines of a lab lack.
         self.sh(1, key.splitlines()[0])
         self.assertEqual(os.stat(self.lab[1].path("/etc/viaduct/fabric.key")).st_mode & 0o777, 0o600)
