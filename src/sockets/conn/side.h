@@ -26,10 +26,11 @@
 enum via_lost {
     VIA_LOST_NOT = 0,
     VIA_LOST_DUE = 1,      /* to be reported to a reader that has read everything before */
-    VIA_LOST_REPORTED = 2, /* reported, or the kernel reports it */
+    VIA_LOST_REFUSED = 2,  /* reported to a writer; the kernel's connection is not reset yet */
+    VIA_LOST_REPORTED = 3, /* reported, or the kernel reports it */
     VIA_LOST_TIMED_OUT =
-        3, /* sent bytes did not arrive for too long: the next call returns an error */
-    VIA_LOST_TIMED_OUT_REPORTED = 4,
+        4, /* sent bytes did not arrive for too long: the next call returns an error */
+    VIA_LOST_TIMED_OUT_REPORTED = 5,
 };
 
 /* How much of the pipe's contents an end has sent again by the kernel when it left. */

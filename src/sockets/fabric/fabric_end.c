@@ -236,6 +236,17 @@ static bool is_rest_lost(struct via_conn *conn)
     return via_fabric_is_cut_off(conn) && !conn->fabric->all_is_there && !all_has_arrived(conn);
 }
 
+/* A program that makes no call for long asks for the first time when the time for the rest is over.
+ * The answer has time of its own. */
+static bool is_asked_lately(struct via_fabric *fabric)
+{
+    uint64_t now = via_os_now_ns();
+    if (fabric->asked_ns == 0) {
+        fabric->asked_ns = now;
+    }
+    return now - fabric->asked_ns < ASK_NS;
+}
+
 static enum via_carrier_end find_end(struct via_conn *conn)
 {
     struct via_fabric *fabric = conn->fabric;
@@ -243,11 +254,13 @@ static enum via_carrier_end find_end(struct via_conn *conn)
     if ((via_side_flags(side) & ANNOUNCED) != 0 || side->rx.ended) {
         return VIA_CARRIER_END_PLAIN;
     }
-    if (!has_time(conn)) {
-        return is_rest_lost(conn) ? VIA_CARRIER_END_RESET : VIA_CARRIER_END_PLAIN;
-    }
+    bool may_wait = is_asked_lately(fabric);
+    may_wait |= has_time(conn);
     if (via_fabric_is_cut_off(conn)) {
-        return VIA_CARRIER_END_OPEN; /* it may be cut off for a moment only */
+        /* It may be cut off for a moment only. */
+        return may_wait             ? VIA_CARRIER_END_OPEN
+               : is_rest_lost(conn) ? VIA_CARRIER_END_RESET
+                                    : VIA_CARRIER_END_PLAIN;
     }
     if (!is_unread(side) || !via_fabric_is_put_possible(fabric)) {
         return VIA_CARRIER_END_PLAIN;
@@ -260,7 +273,7 @@ static enum via_carrier_end find_end(struct via_conn *conn)
         return VIA_CARRIER_END_PLAIN;
     }
     if (rc == -EAGAIN || !gone) {
-        return VIA_CARRIER_END_OPEN;
+        return may_wait ? VIA_CARRIER_END_OPEN : VIA_CARRIER_END_PLAIN;
     }
     return rc == 0 ? VIA_CARRIER_END_RESET : VIA_CARRIER_END_PLAIN;
 }
@@ -268,6 +281,9 @@ static enum via_carrier_end find_end(struct via_conn *conn)
 enum via_carrier_end via_fabric_end_of(struct via_conn *conn)
 {
     struct via_fabric *fabric = conn->fabric;
+    if (atomic_load_explicit(&conn->side->lost, memory_order_relaxed) != VIA_LOST_NOT) {
+        return VIA_CARRIER_END_RESET;
+    }
     if ((atomic_load_explicit(&conn->side->shadow, memory_order_relaxed) & POLLRDHUP) == 0) {
         return VIA_CARRIER_END_PLAIN; /* all bytes were read */
     }

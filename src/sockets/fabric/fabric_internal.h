@@ -51,6 +51,7 @@ struct via_fabric {
     uint64_t fin_ns; /* when the kernel's FIN was seen without the pipe's, while there was a path to
                         the peer */
     uint64_t fin_first_ns;       /* when it was seen first */
+    uint64_t asked_ns;           /* when find_end() first asked how far the peer had read */
     bool follows;                /* it is counted as a connection that waits for the rest */
     uint8_t end;                 /* enum via_carrier_end, once it is known */
     struct via_client_word read; /* request: how far a dead peer had read */

@@ -133,18 +133,47 @@ uint32_t via_io_fabric_ended(struct via_op *op)
     return events;
 }
 
+/* The error of the kernel's socket, which reports it once. */
+static int take_kernel_error(const struct via_op *op)
+{
+    int saved = errno;
+    int error = 0;
+    socklen_t bytes = sizeof(error);
+    VIA_REAL(getsockopt)(op->fd, SOL_SOCKET, SO_ERROR, &error, &bytes);
+    errno = saved;
+    return -error;
+}
+
+/* The library has reset the connection, and reports the error itself. */
+static void drop_kernel_error(struct via_op *op)
+{
+    (void)take_kernel_error(op);
+    atomic_fetch_or_explicit(&op->side->shadow, VIA_POLL_GONE, memory_order_acq_rel);
+}
+
+void via_io_record_refused(struct via_op *op)
+{
+    _Atomic uint8_t *lost = &op->side->lost;
+    uint8_t state = atomic_load_explicit(lost, memory_order_relaxed);
+    /* Each failed exchange is another thread's step towards REPORTED. */
+    while (state < VIA_LOST_REFUSED &&
+           !atomic_compare_exchange_weak_explicit(lost, &state, VIA_LOST_REFUSED,
+                                                  memory_order_relaxed, memory_order_relaxed)) {
+    }
+    if (state <= VIA_LOST_REFUSED && reset(op)) {
+        drop_kernel_error(op);
+    }
+}
+
 /* TCP gives up after too many retransmissions: it sends RST, and reports ETIMEDOUT. The kernel
  * takes the library's reset for the program's own, so its report is dropped. */
 static void time_out(struct via_op *op)
 {
     int saved = errno;
-    int error;
-    socklen_t bytes = sizeof(error);
     via_conn_reset(op->fd);
     VIA_REAL(shutdown)(op->fd, SHUT_RDWR); /* returns ENOTCONN, but works */
-    VIA_REAL(getsockopt)(op->fd, SOL_SOCKET, SO_ERROR, &error, &bytes);
     errno = saved;
-    atomic_fetch_or_explicit(&op->side->shadow, VIA_POLL_GONE, memory_order_acq_rel);
+    drop_kernel_error(op);
 }
 
 bool via_io_is_given_up(struct via_op *op)
@@ -153,6 +182,10 @@ bool via_io_is_given_up(struct via_op *op)
     uint8_t state = atomic_load_explicit(lost, memory_order_acquire);
     if (via_unlikely(state >= VIA_LOST_TIMED_OUT)) {
         return true;
+    }
+    if (via_unlikely(state == VIA_LOST_REFUSED)) {
+        via_io_record_refused(op); /* the reader may have read the kernel's bytes by now */
+        return false;
     }
     if (!via_conn_has_pipes(op->conn) || !via_carrier_is_given_up(op->conn) ||
         state != VIA_LOST_NOT) {
@@ -178,8 +211,6 @@ int via_io_take_time_out(struct via_op *op)
 int via_io_end(struct via_op *op)
 {
     _Atomic uint8_t *lost = &op->side->lost;
-    int error = 0;
-    socklen_t bytes = sizeof(error);
     via_io_poll_kernel(op);
     if (via_conn_has_pipes(op->conn)) {
         via_io_fabric_ended(op);
@@ -197,6 +228,9 @@ int via_io_end(struct via_op *op)
                    ? -ECONNRESET
                    : 0;
     }
-    VIA_REAL(getsockopt)(op->fd, SOL_SOCKET, SO_ERROR, &error, &bytes);
-    return -error;
+    if (state == VIA_LOST_REFUSED) {
+        via_io_record_refused(op); /* a writer has got the error */
+        return 0;
+    }
+    return take_kernel_error(op);
 }

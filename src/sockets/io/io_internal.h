@@ -74,6 +74,10 @@ int via_io_end(struct via_op *op);
 /* Between hosts: if sent bytes of this end could not be delivered (fabric.h), ends the connection
  * here; the peer gets RST. Any token may be held. */
 bool via_io_is_given_up(struct via_op *op);
+/* Between hosts: the peer's host has refused a record, because its reader has ended. The writer
+ * returns ECONNRESET. Resets the connection here, now or, if the kernel has unread bytes, when
+ * these are read: from now on sends return EPIPE. Any token may be held. */
+void via_io_record_refused(struct via_op *op);
 /* Between hosts, when nothing follows the kernel's end (via_io_is_following()): as
  * via_io_peer_ended().
  */

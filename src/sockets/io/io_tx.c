@@ -224,6 +224,32 @@ bool via_tx_peer_is_gone(struct via_op *op)
     return peer_is_gone(op);
 }
 
+/* The error of a send after a shutdown() or a reset that the kernel does not know of yet. */
+static int refuse(const struct via_op *op, int flags)
+{
+    int error = 0;
+    socklen_t bytes = sizeof(error);
+    if (VIA_REAL(getsockopt)(op->fd, SOL_SOCKET, SO_ERROR, &error, &bytes) == 0 && error != 0) {
+        return -error;
+    }
+    if ((flags & MSG_NOSIGNAL) == 0) {
+        raise(SIGPIPE);
+    }
+    return -EPIPE;
+}
+
+/* Between hosts a record was not sent, with this error. Returns the error for the program. */
+static ssize_t end_if_refused(struct via_op *op, ssize_t error)
+{
+    if (via_io_take_time_out(op) != 0) {
+        return -ETIMEDOUT;
+    }
+    if (error == -ECONNRESET) {
+        via_io_record_refused(op);
+    }
+    return error;
+}
+
 ssize_t via_io_send_once(struct via_op *op, struct via_iov *iov, int flags)
 {
     struct via_stream_tx *tx = &op->side->tx;
@@ -250,8 +276,13 @@ ssize_t via_io_send_once(struct via_op *op, struct via_iov *iov, int flags)
             return kernel_send(op, iov, flags);
         }
     }
-    if (via_unlikely(!via_conn_is_local(op->conn)) && via_io_take_time_out(op) != 0) {
-        return -ETIMEDOUT;
+    if (via_unlikely(!via_conn_is_local(op->conn))) {
+        if (via_io_take_time_out(op) != 0) {
+            return -ETIMEDOUT;
+        }
+        if (atomic_load_explicit(&op->side->lost, memory_order_relaxed) == VIA_LOST_REFUSED) {
+            return refuse(op, flags);
+        }
     }
     if (via_unlikely(tx->ended) || via_unlikely(peer_is_gone(op))) {
         /* The reader has ended: the kernel's call reports that correctly. */
@@ -278,7 +309,7 @@ ssize_t via_io_send_once(struct via_op *op, struct via_iov *iov, int flags)
             poll_hangup_sometimes(op, 0);
             if (!via_conn_is_local(op->conn)) {
                 via_fabric_handle_results();
-                n = via_io_take_time_out(op) != 0 ? -ETIMEDOUT : n;
+                n = end_if_refused(op, n);
             }
             return n == -EPROTO ? -ECONNRESET : n;
         }
@@ -413,20 +444,6 @@ ssize_t via_io_send_now(struct via_op *op, const void *buf, size_t bytes, int fl
     via_tx_give(op);
     via_steward_start(op->alone);
     return sent ? (ssize_t)bytes : -EAGAIN;
-}
-
-/* The error of a send after a shutdown() that the kernel does not know of yet. */
-static int refuse(const struct via_op *op, int flags)
-{
-    int error = 0;
-    socklen_t bytes = sizeof(error);
-    if (VIA_REAL(getsockopt)(op->fd, SOL_SOCKET, SO_ERROR, &error, &bytes) == 0 && error != 0) {
-        return -error;
-    }
-    if ((flags & MSG_NOSIGNAL) == 0) {
-        raise(SIGPIPE);
-    }
-    return -EPIPE;
 }
 
 static ssize_t send_kept(struct via_op *op, const struct iovec *iov, int iov_count, int flags)
