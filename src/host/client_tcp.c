@@ -644,11 +644,16 @@ static bool has_fence_room(const struct via_client_tcp *tcp)
 void via_client_tcp_fence_soon(struct via_client_tcp *tcp)
 {
     via_client_tcp_take(tcp);
-    if (via_client_tcp_is_over(tcp) || find_fence(tcp) != NULL ||
-        (!has_fence_room(tcp) && via_client_tcp_flush(tcp) != 0)) {
+    if (via_client_tcp_is_over(tcp) ||
+        (find_fence(tcp) == NULL && !has_fence_room(tcp) && via_client_tcp_flush(tcp) != 0)) {
         return; /* if it is over, the next call finds that */
     }
-    if (has_fence_room(tcp) && gather_fence(tcp, NULL) == 0) {
+    if (find_fence(tcp) == NULL && has_fence_room(tcp)) {
+        (void)!gather_fence(tcp, NULL); /* does not fail: there is room */
+    }
+    /* Also a fence that an earlier put has gathered: the library's thread sends it only if it finds
+     * the lock free, which a thread that polls for the answer may hold each time. */
+    if (via_client_tcp_is_held_back(tcp)) {
         (void)send_now(tcp);
     }
 }

@@ -345,6 +345,39 @@ static void calls_that_do_not_block_do_not_wait_for_room(void **state)
     assert_int_equal(via_attach_quiet(peer->fixture->attach), 0);
 }
 
+/* [tcp->lock] A fence is gathered, as by a put that follows another one closely. 0, or what has
+ * failed. */
+static int gather_fence(struct peer *peer, struct via_client_tcp *tcp)
+{
+    int rc = 0;
+    for (unsigned i = 0; i < 100 && rc == 0 && !via_client_tcp_is_held_back(tcp); i++) {
+        bool is_kept = false;
+        tcp->sent_ns = via_client_now_ns();
+        tcp->kept->unasked_count = VIA_KEPT_PUTS_MAX / 4;
+        rc = via_client_tcp_put_kept(tcp, peer->fixture->remote, 0, "1", 1, &is_kept);
+    }
+    return rc;
+}
+
+/* A thread that polls for the answer often has the lock when the library's thread wants to send. */
+static void asking_sends_a_fence_that_was_gathered(void **state)
+{
+    struct peer *peer = *state;
+    put_until_connected(peer, 1);
+    struct via_client_tcp *tcp = peer->fixture->attach->tcp_all[0];
+    pthread_mutex_lock(&tcp->lock);
+    int rc = gather_fence(peer, tcp);
+    bool was_gathered = via_client_tcp_is_held_back(tcp);
+    via_client_tcp_fence_soon(tcp);
+    bool is_left = via_client_tcp_is_held_back(tcp);
+    pthread_mutex_unlock(&tcp->lock);
+    assert_int_equal(rc, 0);
+    assert_true(was_gathered);
+    assert_false(is_left);
+    shutdown(peer->fds[0], SHUT_RDWR);
+    assert_int_equal(via_attach_quiet(peer->fixture->attach), 0);
+}
+
 #define WITH_PEER(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
 int main(void)
@@ -356,6 +389,7 @@ int main(void)
         WITH_PEER(a_thread_waits_while_the_place_is_used_again),
         WITH_PEER(a_thread_waits_while_a_program_connects_again),
         WITH_PEER(calls_that_do_not_block_do_not_wait_for_room),
+        WITH_PEER(asking_sends_a_fence_that_was_gathered),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
