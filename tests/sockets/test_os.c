@@ -6,10 +6,14 @@
 #include <stdint.h>
 
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -83,11 +87,90 @@ static void users_without_a_number_are_not_one(void **state)
     assert_int_equal(WEXITSTATUS(status), 0);
 }
 
+static int sealed_memory(unsigned flags, size_t bytes, int seals)
+{
+    int fd = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING | flags);
+    if (fd >= 0) {
+        assert_int_equal(ftruncate(fd, (off_t)bytes), 0);
+        assert_int_equal(fcntl(fd, F_ADD_SEALS, seals), 0);
+    }
+    return fd;
+}
+
+static bool is_safe(int fd, uint64_t bytes)
+{
+    uint64_t found = 0;
+    return via_os_is_safe_memory(fd, &found) && found == bytes;
+}
+
+#define HUGE_BYTES (UINT64_C(1) << 30) /* a multiple of every size of huge pages below it */
+
+static void memory_of_huge_pages_is_not_safe(void **state)
+{
+    (void)state;
+    int ordinary = sealed_memory(0, HUGE_BYTES, F_SEAL_SHRINK);
+    int open_ended = sealed_memory(0, HUGE_BYTES, F_SEAL_GROW);
+    int huge = sealed_memory(MFD_HUGETLB, HUGE_BYTES, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+    assert_true(is_safe(ordinary, HUGE_BYTES));
+    assert_false(is_safe(open_ended, HUGE_BYTES));
+    assert_false(is_safe(-1, 0));
+    close(ordinary);
+    close(open_ended);
+    if (huge < 0) {
+        skip(); /* a kernel without huge pages */
+    }
+    assert_false(is_safe(huge, HUGE_BYTES));
+    close(huge);
+}
+
+#define ALLOW(number) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (number), 0, 1), RETURN(SECCOMP_RET_ALLOW)
+#define RETURN(what) BPF_STMT(BPF_RET | BPF_K, (what))
+
+/* Ends the process for every system call but those that were allowed before there was a check for
+ * huge pages. */
+static bool confine(void)
+{
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        ALLOW(SYS_fcntl),
+        ALLOW(SYS_fstat),
+        ALLOW(SYS_newfstatat),
+        ALLOW(SYS_exit_group),
+        RETURN(SECCOMP_RET_KILL_PROCESS),
+    };
+    struct sock_fprog program = {sizeof(code) / sizeof(code[0]), code};
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+           prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+static void the_check_of_memory_is_possible_behind_a_filter(void **state)
+{
+    (void)state;
+    void *memory;
+    int fd = via_os_memory("test", 4096, F_SEAL_SHRINK, &memory);
+    int status;
+    assert_true(fd >= 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        syscall(SYS_exit_group, !confine() ? NOT_TO_BE_HAD : is_safe(fd, 4096) ? 0 : 1);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    munmap(memory, 4096);
+    close(fd);
+    assert_true(WIFEXITED(status));
+    if (WEXITSTATUS(status) == NOT_TO_BE_HAD) {
+        skip();
+    }
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_child_has_another_pid),
         cmocka_unit_test(users_without_a_number_are_not_one),
+        cmocka_unit_test(memory_of_huge_pages_is_not_safe),
+        cmocka_unit_test(the_check_of_memory_is_possible_behind_a_filter),
     };
     via_os_init();
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -431,10 +431,8 @@ void via_sock_bell_forked(void)
  * process. */
 static void *map_page(int fd)
 {
-    struct stat stat;
-    int seals = VIA_REAL(fcntl)(fd, F_GET_SEALS);
-    if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 || fstat(fd, &stat) != 0 ||
-        stat.st_size != PAGE) {
+    uint64_t bytes;
+    if (!via_os_is_safe_memory(fd, &bytes) || bytes != PAGE) {
         return NULL;
     }
     void *page = mmap(NULL, PAGE, PROT_READ, MAP_SHARED, fd, 0);

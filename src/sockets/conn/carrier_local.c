@@ -8,7 +8,6 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/mutant.h"
@@ -205,13 +204,11 @@ static int make_offer(struct via_op *op)
 
 /* --- the connector takes --------------------------------------------------------------------- */
 
-/* Is this the memory that the offer describes, and has it the required seals? */
+/* Is this the memory that the offer describes, and can no access to it raise SIGBUS? */
 static bool offer_is_sound(const struct via_offer *offer, int memory_fd)
 {
-    struct stat stat;
-    int seals = VIA_REAL(fcntl)(memory_fd, F_GET_SEALS);
-    return seals >= 0 && (seals & F_SEAL_SHRINK) != 0 && fstat(memory_fd, &stat) == 0 &&
-           via_offer_is_sound(offer, (uint64_t)stat.st_size);
+    uint64_t bytes;
+    return via_os_is_safe_memory(memory_fd, &bytes) && via_offer_is_sound(offer, bytes);
 }
 
 static enum via_reason offer_answer(struct via_conn *conn)

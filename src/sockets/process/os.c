@@ -150,6 +150,45 @@ int via_os_extend(int fd, uint64_t bytes)
     return is_size_allowed(bytes) ? ftruncate(fd, (off_t)bytes) : -1;
 }
 
+/* The file system of all memfds of ordinary pages is one instance of tmpfs, which the kernel has
+ * made for itself (mm/shmem.c, __shmem_file_setup()); those of huge pages are on others
+ * (fs/hugetlbfs/inode.c, hugetlb_file_setup()). */
+static _Atomic uint64_t memory_device; /* plus 1; 0: not known yet */
+
+static uint64_t note_memory_device(int fd)
+{
+    struct stat stat;
+    uint64_t device = atomic_load_explicit(&memory_device, memory_order_relaxed);
+    if (device == 0 && fstat(fd, &stat) == 0) {
+        device = (uint64_t)stat.st_dev + 1;
+        atomic_store_explicit(&memory_device, device, memory_order_relaxed);
+    }
+    return device;
+}
+
+static uint64_t find_memory_device(void)
+{
+    uint64_t device = atomic_load_explicit(&memory_device, memory_order_relaxed);
+    int fd = device == 0 ? memfd_create("viaduct-probe", MFD_CLOEXEC) : -1;
+    if (fd >= 0) {
+        device = note_memory_device(fd);
+        syscall(SYS_close, fd);
+    }
+    return device;
+}
+
+bool via_os_is_safe_memory(int fd, uint64_t *ret_bytes)
+{
+    struct stat stat;
+    long seals = syscall(SYS_fcntl, fd, F_GET_SEALS);
+    if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 || fstat(fd, &stat) != 0 ||
+        (uint64_t)stat.st_dev + 1 != find_memory_device()) {
+        return false;
+    }
+    *ret_bytes = (uint64_t)stat.st_size;
+    return true;
+}
+
 int via_os_memory(const char *name, size_t bytes, int seals, void **ret_memory)
 {
     int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -157,6 +196,7 @@ int via_os_memory(const char *name, size_t bytes, int seals, void **ret_memory)
         return -errno;
     }
     void *memory = MAP_FAILED;
+    (void)note_memory_device(fd);
     if (via_os_extend(fd, bytes) == 0) {
         memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
     }

@@ -91,6 +91,11 @@ int via_os_extend(int fd, uint64_t bytes);
 /* Makes shared memory, and maps it for writing before it is sealed. Returns its descriptor, or a
  * negative errno. */
 int via_os_memory(const char *name, size_t bytes, int seals, void **ret_memory);
+/* Is this memory that another process has made as via_os_memory() does, sealed against shrinking,
+ * so that no access raises SIGBUS? Memory of huge pages is not: base/memfd.h. Needs only fcntl()
+ * and fstat() once this process has called via_os_memory(): a seccomp filter may end it for others.
+ * *ret_bytes: its size. errno is unspecified. */
+bool via_os_is_safe_memory(int fd, uint64_t *ret_bytes);
 /* The beginning of a small file of /proc, as text; "" when there is none. errno is unspecified. */
 void via_os_read_proc(const char *name, char *ret_text, size_t room);
 /* Appends to a regular file as write() does, with the same exception. */
