@@ -2,9 +2,12 @@
 /* An epoll set that several processes wait in, because one of them has forked. */
 #include "checks.h"
 
+#include <sched.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 
 #define LONGEST_S 20
@@ -42,12 +45,36 @@ static void take_one(int epfd)
     wait_until_awake(PROCESSES);
 }
 
-/* at_once: the bytes come together; else each when the byte before has been taken. Returns the
- * longest time that a process takes to wake up. */
-static double processes_take(uint32_t events, bool at_once)
+/* Continues in a child that is process 1 of a pid namespace of its own, where the user may make
+ * one. */
+static void enter_namespace(void)
 {
+    if (unshare(CLONE_NEWPID) != 0) {
+        return;
+    }
+    pid_t pid = fork();
+    CHECK(pid >= 0);
+    if (pid != 0) {
+        wait_for(pid);
+        _exit(0);
+    }
+    CHECK(getpid() == 1);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+}
+
+/* How the processes take the bytes. */
+struct way {
+    uint32_t events;
+    bool at_once;    /* the bytes come together; else each when the byte before has been taken */
+    bool namespaces; /* each process has a pid namespace of its own, as in a container */
+};
+
+/* Returns the longest time that a process takes to wake up. */
+static double processes_take(const struct way *way)
+{
+    bool at_once = way->at_once;
     struct pair pair = connected();
-    int epfd = set_with(pair.server, events);
+    int epfd = set_with(pair.server, way->events);
     pid_t pids[PROCESSES];
     double longest = 0;
     shared->awake = 0;
@@ -57,6 +84,9 @@ static double processes_take(uint32_t events, bool at_once)
         CHECK(pids[i] >= 0);
         if (pids[i] == 0) {
             end_with(parent);
+            if (way->namespaces) {
+                enter_namespace();
+            }
             take_one(epfd);
             _exit(0);
         }
@@ -78,13 +108,13 @@ static double processes_take(uint32_t events, bool at_once)
 }
 
 /* On a busy machine a process may be late. */
-static void check_processes(uint32_t events, bool at_once)
+static void check_processes(struct way way)
 {
     double best = LONGEST_S;
     shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     CHECK(shared != MAP_FAILED);
     for (unsigned turn = 0; turn < 5 && best > 0.2; turn++) {
-        double longest = processes_take(events, at_once);
+        double longest = processes_take(&way);
         best = longest < best ? longest : best;
     }
     CHECK(best <= 0.2);
@@ -92,17 +122,23 @@ static void check_processes(uint32_t events, bool at_once)
 
 static void processes_share_a_set_by_level(void)
 {
-    check_processes(EPOLLIN, true);
-    check_processes(EPOLLIN, false);
+    check_processes((struct way){.events = EPOLLIN, .at_once = true});
+    check_processes((struct way){.events = EPOLLIN});
 }
 
 static void processes_share_a_set_by_edge(void)
 {
-    check_processes(EPOLLIN | EPOLLET, false);
+    check_processes((struct way){.events = EPOLLIN | EPOLLET});
+}
+
+static void processes_of_several_namespaces_share_a_set(void)
+{
+    check_processes((struct way){.events = EPOLLIN, .namespaces = true});
 }
 
 const struct check checks_of_shared_sets[] = {
     CHECK_ENTRY(processes_share_a_set_by_level),
     CHECK_ENTRY(processes_share_a_set_by_edge),
+    CHECK_ENTRY(processes_of_several_namespaces_share_a_set),
     {NULL, NULL},
 };

@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <linux/kcmp.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stddef.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
@@ -349,29 +348,55 @@ void via_sock_bell_leave(const struct via_bell_sleep *sleep)
     }
 }
 
-static bool is_dead(pid_t pid)
+/* Times of waiters: 2^27 ns, so that 32 bits hold 18 years. */
+#define WAITER_TIME_SHIFT 27u
+#define WAITER_TIMES_MAX ((uint32_t)(VIA_BELL_WAITER_NS >> WAITER_TIME_SHIFT))
+
+static _Atomic uint32_t waiter_id; /* of this process; 0: not chosen yet */
+
+static uint32_t find_waiter_id(void)
 {
-    return kill(pid, 0) != 0 && errno == ESRCH;
+    uint32_t id = atomic_load_explicit(&waiter_id, memory_order_relaxed);
+    if (id == 0) {
+        uint32_t none = 0;
+        id = (uint32_t)random_id() | 1;
+        if (!atomic_compare_exchange_strong_explicit(&waiter_id, &none, id, memory_order_relaxed,
+                                                     memory_order_relaxed)) {
+            id = none; /* another thread has chosen */
+        }
+    }
+    return id;
+}
+
+/* Not recorded for long: it has ended, or waits elsewhere. */
+static bool is_old(uint64_t waiter, uint64_t own)
+{
+    return (uint32_t)own - (uint32_t)waiter > WAITER_TIMES_MAX &&
+           (uint32_t)waiter - (uint32_t)own > WAITER_TIMES_MAX;
+}
+
+static bool replace_waiter(_Atomic uint64_t *place, uint64_t from, uint64_t to)
+{
+    return from == to || atomic_compare_exchange_strong_explicit(
+                             place, &from, to, memory_order_relaxed, memory_order_relaxed);
 }
 
 /* True if the process was not recorded yet. *ret_others is set if another one is. */
-static bool record_waiter(struct via_sock_bell_word *word, pid_t pid, bool *ret_others)
+static bool record_waiter(struct via_sock_bell_word *word, uint64_t own, bool *ret_others)
 {
     bool known = false;
     for (unsigned i = 0; i < VIA_BELL_WAITERS_MAX; i++) {
-        pid_t waiter = atomic_load_explicit(&word->waiters[i], memory_order_relaxed);
-        if (waiter != 0 && waiter != pid && is_dead(waiter)) {
-            atomic_compare_exchange_strong_explicit(&word->waiters[i], &waiter, 0,
-                                                    memory_order_relaxed, memory_order_relaxed);
-            waiter = 0;
+        uint64_t waiter = atomic_load_explicit(&word->waiters[i], memory_order_relaxed);
+        if (waiter >> 32 == own >> 32) {
+            known |= replace_waiter(&word->waiters[i], waiter, known ? 0 : own);
+        } else if (waiter != 0 && is_old(waiter, own)) {
+            replace_waiter(&word->waiters[i], waiter, 0);
+        } else {
+            *ret_others |= waiter != 0;
         }
-        known |= waiter == pid;
-        *ret_others |= waiter != 0 && waiter != pid;
     }
     for (unsigned i = 0; i < VIA_BELL_WAITERS_MAX && !known; i++) {
-        pid_t none = 0;
-        if (atomic_compare_exchange_strong_explicit(&word->waiters[i], &none, pid,
-                                                    memory_order_relaxed, memory_order_relaxed)) {
+        if (replace_waiter(&word->waiters[i], 0, own)) {
             return true;
         }
     }
@@ -382,11 +407,13 @@ bool via_sock_bell_share(uint64_t bells, bool *ret_new)
 {
     int saved = errno;
     bool others = false;
+    uint64_t own =
+        (uint64_t)find_waiter_id() << 32 | (uint32_t)(via_os_now_ns() >> WAITER_TIME_SHIFT);
     *ret_new = false;
     while (bells != 0) {
         struct via_sock_bell_word *word = next_word(&bells);
         if (word != NULL) {
-            *ret_new |= record_waiter(word, via_os_pid(), &others);
+            *ret_new |= record_waiter(word, own, &others);
         }
     }
     errno = saved;
@@ -417,6 +444,7 @@ void via_sock_bell_forked(void)
     first_own = all_count;
     next_shared = 0;
     thread_bell = 0;
+    waiter_id = 0;
     inherited |= adopted;
     adopted = 0;
     if (calls > 0) {

@@ -37,9 +37,10 @@
 struct via_sock_bell_word {
     /* Bits 63..32: number of sleeps begun; bits 31..0: number of threads asleep. */
     _Atomic uint64_t value;
-    /* Processes that have waited in an epoll set which they share by fork(); 0: unused. Not for
-     * peers. */
-    _Atomic pid_t waiters[VIA_BELL_WAITERS_MAX];
+    /* Processes that wait in an epoll set which they share by fork(): bits 63..32: a random number
+     * of the process, which has no other meaning in another pid namespace; bits 31..0: when it
+     * waited last. 0: unused. Not for peers. */
+    _Atomic uint64_t waiters[VIA_BELL_WAITERS_MAX];
 } VIA_CACHELINE_ALIGNED;
 
 /* The calling thread's bell, made at first use (a shared one if there are many): its index, or a
@@ -91,8 +92,9 @@ void via_sock_bell_remove_sleeper(uint64_t bells);
 void via_sock_bell_begin_sleep(uint64_t bells);
 
 /* This process waits in an epoll set with these bells, which it shares with the processes that it
- * was forked from, or that it forked: records that. True if another one, which still runs, has done
- * so, too; *ret_new: this process had not done so before. */
+ * was forked from, or that it forked: records that, for VIA_BELL_WAITER_NS. True if another one has
+ * done so, too; *ret_new: this process was not recorded. */
+#define VIA_BELL_WAITER_NS (3 * VIA_SEC_NS)
 bool via_sock_bell_share(uint64_t bells, bool *ret_new);
 
 /* As if the threads that sleep on these bells had just begun to: peers ring once more. Contains the
