@@ -20,9 +20,9 @@
  * The processes attached to a host.
  *
  *   attach_server.c          listening, rights, requests and answers
- *   attach_server_process.c  a process comes; a process goes
- *   attach_server_segment.c  its memory, and that of others it maps
- *   attach_server_endpoint.c where messages go
+ *   attach_server_process.c  a process attaches; a process ends
+ *   attach_server_segment.c  its memory, and memory of other processes that it maps
+ *   attach_server_endpoint.c its endpoints, to which messages are sent
  *   attach_server_channel.c  its pipes, in the transfer thread
  *   attach_server_command.c  its commands, in the transfer thread
  *   attach_server_reply.c    replies to it, in the transfer thread
@@ -37,28 +37,28 @@ struct via_host_slice_users;
 #define VIA_ATTACH_COMMAND_DATA_BYTES (512u << 10)
 #define VIA_ATTACH_REPLY_DATA_BYTES (256u << 10)
 #define VIA_ATTACH_BODY_BYTES_MAX (32u << 10)
-#define VIA_ATTACH_REQUESTS_MAX 64u /* of one process, that wait for another host */
+#define VIA_ATTACH_REQUESTS_MAX 64u /* of one process, for answers of another host */
 #define VIA_ATTACH_REQUESTS_ALL 4096u
 #define VIA_ATTACH_SEGMENTS_MAX 1024u
 #define VIA_ATTACH_BLOCKED_MAX 64u
-/* Of one process on one channel, so that one whose commands wait for an absent host takes nothing
- * from the others: commands under way, gets without a segment among them, barriers. */
+/* Limits of one process on one channel, so that a process whose commands wait for an unreachable
+ * host leaves resources to other processes: commands under way, bounce buffers for gets without a
+ * segment, barriers (VIA_ATTACH_MEMBERS). */
 #define VIA_ATTACH_RUNNING_MAX 32u
 #define VIA_ATTACH_BOUNCES 4u
-/* Of a few bytes there may be as many under way as there are commands, and some that are parked. */
+/* Gets of a few bytes have buffers for all commands under way and for some parked ones. */
 #define VIA_ATTACH_SMALL_BOUNCES 60u
 #define VIA_ATTACH_SMALL_BYTES 64u
-/* ... and those that were taken out of the pipe because no link leads to their host: the limit of a
- * process, with the bytes of a pipe, and the limit of all processes. */
+/* Commands that were taken out of the pipe because no link leads to their host: the limit of a
+ * process, with at most the bytes of a pipe, and the limit of all processes. */
 #define VIA_ATTACH_PARKED_MAX 256u
 #define VIA_ATTACH_PARKED_ALL 1024u
 #define VIA_ATTACH_MEMBERS 4u
-/* Time in which accepted commands of a dead process are finished. */
+/* Time for finishing accepted commands of a dead process. */
 #define VIA_ATTACH_DRAIN_NS VIA_SEC_NS
-/* ... before that, in which neighbours answer how much of its kept puts they have applied. */
+/* Before that: time for the answers of neighbours, how much of its kept puts they have applied. */
 #define VIA_ATTACH_KEPT_NS (5 * VIA_SEC_NS)
-/* ... the same for its commands to hosts that no link leads to; a part of the processes have it.
- */
+/* Time for its commands to hosts to which no link leads; only a part of the processes has it. */
 #define VIA_ATTACH_STRANDED_NS (60 * VIA_SEC_NS)
 #define VIA_ATTACH_STRANDED_PART 4u
 /* Time in which a neighbour answers whether its memory may be mapped. */
@@ -70,13 +70,13 @@ enum via_command_state {
     VIA_COMMAND_FREE = 0,
     VIA_COMMAND_RUNNING, /* the node has it */
     VIA_COMMAND_DUE,     /* ended; its reply has not been sent */
-    VIA_COMMAND_OVER,    /* its record can be released, once all before it are over */
+    VIA_COMMAND_OVER,    /* its record can be released, once all earlier ones are over */
 };
 
-/* A command taken from the pipe: its record stays unreleased, so slots and records are one to one
- * and a slot is found by the record's sequence number. */
+/* A command taken from the pipe. Its record stays unreleased, so each record has one slot, whose
+ * index follows from the record's sequence number. */
 struct via_command_slot {
-    uint64_t cookie; /* the process's */
+    uint64_t cookie; /* chosen by the process */
     uint64_t value;
     int32_t status;
     uint8_t state;   /* enum via_command_state */
@@ -85,11 +85,11 @@ struct via_command_slot {
     int16_t members; /* index, or -1 */
     uint32_t bytes;
     uint16_t destination;
-    struct via_host_segment *segment; /* payload lies here: one count of its `borrowed` */
-    unsigned char *copy;              /* parked: the payload that lay in the pipe */
+    struct via_host_segment *segment; /* that contains the payload: one count of its `borrowed` */
+    unsigned char *copy;              /* parked: the payload, copied from the pipe */
 };
 
-/* A flow whose message was not taken. */
+/* A flow whose message the process had no room for. */
 struct via_blocked_flow {
     uint16_t source;
     uint16_t flow;
@@ -105,13 +105,14 @@ struct via_process_channel {
     struct via_list touched_link;
     struct via_list starved_link;
     struct via_mail add;
-    struct via_mail end;    /* the process is gone: finish what is in the pipe */
-    struct via_mail strand; /* ... and give up what could be finished */
-    struct via_mail cancel; /* ... or give it up */
+    struct via_mail end; /* the process has ended: finish the commands in the pipe */
+    struct via_mail
+        strand; /* ... give up all commands, unless all are for hosts that are cut off */
+    struct via_mail cancel; /* ... give up all commands */
     struct via_pipe_reader commands;
     struct via_pipe_writer replies;
     uint32_t *data_ends; /* of replies */
-    /* One for each record of the pipe, then VIA_ATTACH_PARKED_MAX of those that are parked. */
+    /* One slot for each record of the pipe, then VIA_ATTACH_PARKED_MAX slots of parked commands. */
     struct via_command_slot *slots;
     uint32_t *due; /* ring of slots whose replies are to be sent, in order of completion */
     uint32_t due_head, due_count;
@@ -122,21 +123,21 @@ struct via_process_channel {
     uint32_t parked_count;
     uint32_t parked_bytes;
     uint32_t empty_polls;
-    /* Buffers of gets without a segment (VIA_ATTACH_BOUNCES of replies.geometry.body_bytes_max
-     * bytes, then the small ones), and of the members of barriers (hosts_max each); a bit is set
-     * for each that is free. */
+    /* Buffers for gets without a segment (VIA_ATTACH_BOUNCES of replies.geometry.body_bytes_max
+     * bytes, then the small ones), and for the members of barriers (hosts_max each). A set bit
+     * marks a free buffer. */
     unsigned char *bounces;
     uint16_t *members;
     uint64_t bounces_free;
     uint32_t members_free;
     struct via_blocked_flow blocked[VIA_ATTACH_BLOCKED_MAX];
-    unsigned blocked_count; /* more than VIA_ATTACH_BLOCKED_MAX: too many to remember */
+    unsigned blocked_count; /* more than VIA_ATTACH_BLOCKED_MAX: not all are in `blocked` */
     bool stashed;
-    bool held; /* as many commands under way as there may be: one must end first */
-    bool sent; /* replies went out in this turn */
-    bool ring; /* ring the process at the end of the turn, whatever was sent */
+    bool held; /* the limit of commands under way is reached: one must end first */
+    bool sent; /* replies were sent in this turn */
+    bool ring; /* ring the process at the end of the turn, also if nothing was sent */
     bool ending;
-    bool keeps; /* ending: puts that the process kept are left, and the node has no room for them */
+    bool keeps; /* ending: some kept puts of the process wait for room in the node */
     bool cancelled;
     bool gone;
     bool broken; /* the process broke the rules of the pipe */
@@ -146,26 +147,26 @@ struct via_process_channel {
 int via_process_channel_init(struct via_process *process, uint32_t index);
 void via_process_channel_fini(struct via_process_channel *pc);
 
-/* All of them, in a turn of their thread. In this order: */
-void via_process_channels_rearm(struct via_transfer *transfer); /* the bell has rung */
+/* Called in a turn of the transfer thread, for all its process channels, in this order: */
+void via_process_channels_rearm(struct via_transfer *transfer); /* if the bell has rung */
 unsigned via_process_channels_serve(struct via_transfer *transfer);
-/* ... the node is polled, */
+/* (the thread polls the node) */
 unsigned via_process_channels_feed(struct via_transfer *transfer);
 void via_process_channels_flush(struct via_transfer *transfer);
-/* Before the thread sleeps, all are armed and checked again. True: there is something to do. */
+/* Before the thread sleeps: arms all and checks them again. True: there is something to do. */
 bool via_process_channels_arm(struct via_transfer *transfer);
 
-/* Takes commands; how many. */
+/* Takes commands from the pipe; returns their number. */
 unsigned via_process_channel_serve(struct via_transfer *transfer, struct via_process_channel *pc);
 /* True if the process has sent a command. The cheapest check. */
 bool via_process_channel_is_ready(const struct via_process_channel *pc);
 /* An operation of the process has ended. */
 void via_process_channel_complete(struct via_transfer *transfer, struct via_process_channel *pc,
                                   uint32_t index, int status, uint64_t value);
-/* A command has ended without the node. */
+/* A command has ended that the node never had. */
 void via_process_channel_finish(struct via_transfer *transfer, struct via_process_channel *pc,
                                 uint32_t index, int status, uint64_t value);
-/* The slot of a command is free: its reply has been sent, or needs not be. */
+/* Frees the slot of a command whose reply has been sent, or that needs no reply. */
 void via_process_channel_over(struct via_transfer *transfer, struct via_process_channel *pc,
                               struct via_command_slot *slot);
 /* Mask of the slots of the command pipe: sequence number & mask is the index of a slot. */
@@ -173,7 +174,7 @@ static inline uint32_t via_process_channel_slot_mask(const struct via_process_ch
 {
     return pc->commands.geometry.slots_count - 1;
 }
-/* How many replies may be due at a time: a power of two. */
+/* Maximum of replies that are due at a time: a power of two. */
 static inline uint32_t via_process_channel_due_max(uint32_t slots_count)
 {
     return 2 * (slots_count > VIA_ATTACH_PARKED_MAX ? slots_count : VIA_ATTACH_PARKED_MAX);
@@ -181,39 +182,41 @@ static inline uint32_t via_process_channel_due_max(uint32_t slots_count)
 /* If commands for a host that is cut off hold up the commands behind them, parks them. */
 bool via_process_channel_is_stuck(const struct via_process_channel *pc);
 void via_process_channel_park(struct via_transfer *transfer, struct via_process_channel *pc);
-/* [ending] A put of the process besides its commands, whose bytes lie in this segment. As
- * via_node_submit(); fills in flow and cookie. */
+/* [ending] Submits a put of the process that is not one of its commands, with its bytes in this
+ * segment. As via_node_submit(); fills in flow and cookie. */
 int via_process_channel_put(struct via_transfer *transfer, struct via_process_channel *pc,
                             struct via_host_segment *segment, struct via_op *op);
-/* [ending] Puts that the process has kept. False: some are left, there is no room for them now. */
+/* [ending] Submits puts that the process has kept. False: some are left, because the node has no
+ * room. */
 bool via_process_channel_put_kept(struct via_transfer *transfer, struct via_process_channel *pc);
-/* A command begins, or has ended: the flow that it takes. */
+/* A command begins: returns its flow. A command has ended. */
 uint16_t via_process_channel_begin_flow(const struct via_transfer *transfer,
                                         struct via_process_channel *pc, uint16_t destination,
                                         uint16_t flow);
 void via_process_channel_end_flow(const struct via_transfer *transfer,
                                   struct via_process_channel *pc, uint16_t destination);
-/* One that was parked has ended. */
+/* A parked command has ended. */
 void via_process_channel_unpark(struct via_transfer *transfer, struct via_process_channel *pc);
 /* True if all commands under way are for hosts that are cut off. */
 bool via_process_channel_is_stranded(const struct via_process_channel *pc);
-/* Call it before the pipe is polled only after rings. */
+/* Arms the pipe, which the thread then polls only after a ring. */
 void via_process_channel_arm(struct via_process_channel *pc);
 /* Sends replies, releases commands, rings. */
 void via_process_channel_flush(struct via_transfer *transfer, struct via_process_channel *pc);
 /* A message for an endpoint of the process: see via_node_env.deliver. */
 int via_process_channel_deliver(struct via_transfer *transfer, struct via_process_channel *pc,
                                 const struct via_delivery *delivery);
-/* There may be room in the reply pipe again: sends, resumes. false: still not. */
+/* There may be room in the reply pipe again: sends replies and resumes blocked flows. False: there
+ * is still no room. */
 bool via_process_channel_feed(struct via_transfer *transfer, struct via_process_channel *pc);
-/* The buffer of a get without a segment, and giving it back. */
+/* The buffer of a get without a segment; frees that buffer. */
 unsigned char *via_process_channel_bounce(const struct via_process_channel *pc,
                                           const struct via_command_slot *slot);
 void via_process_channel_unbounce(struct via_process_channel *pc, struct via_command_slot *slot);
 void via_process_channel_touch(struct via_transfer *transfer, struct via_process_channel *pc);
 void via_process_channel_resume(struct via_transfer *transfer, struct via_process_channel *pc);
 void via_process_channel_break(struct via_process_channel *pc);
-/* When a process that goes has nothing left here, says so to the control thread. */
+/* Notifies the control thread when a process that has ended has nothing left on this channel. */
 void via_process_channel_check_gone(struct via_transfer *transfer, struct via_process_channel *pc);
 /* Handlers of the mails. */
 void via_process_channel_added(struct via_transfer *transfer, struct via_mail *mail);
@@ -223,8 +226,9 @@ void via_process_channel_cancelled(struct via_transfer *transfer, struct via_mai
 
 /* --- of the control thread -------------------------------------------------------------------- */
 
-/* Memory that a process has registered. The pointer in via_attach_server.segments is read by
- * transfer threads; the segment outlives a grace period after it has been taken out. */
+/* Memory that a process has registered. Transfer threads read the pointer to it in
+ * via_attach_server.segments; after the pointer was removed, the segment lives for a grace
+ * period. */
 struct via_host_segment {
     struct via_list link; /* of the process, or via_attach_server.lingering or .removed */
     struct via_process *process;
@@ -232,35 +236,35 @@ struct via_host_segment {
     uint64_t handle;
     uint64_t life; /* value of its word in the life page while it may be accessed */
     uint32_t access;
-    struct via_tenant *tenant; /* whom it is charged to; held */
-    bool charge_removed;       /* as removed, see via_tenant */
+    struct via_tenant *tenant; /* against whose quota it counts; held */
+    bool charge_removed;       /* it counts as removed, see via_tenant */
     struct via_reap reap;
-    _Atomic uint32_t borrowed; /* [any] commands under way whose payload lies here */
+    _Atomic uint32_t borrowed; /* [any] commands under way with payload in this segment */
     uint64_t sync;             /* removed: the grace period to wait for */
-    uint64_t lingers_ns;       /* lingering: since then */
+    uint64_t lingers_ns;       /* lingering: since when */
 };
 
 /* A request that another host must answer. */
 struct via_attach_pending {
     struct via_list link; /* of the server */
     struct via_host *host;
-    struct via_process *process; /* NULL: the process has gone; its message still takes a place */
+    struct via_process *process; /* NULL: the process has ended; the request still counts */
     struct via_tenant *tenant;   /* held */
     uint32_t request_id;         /* of the process */
     uint16_t type;
-    uint32_t id; /* mine, towards the other host */
+    uint32_t id; /* chosen by this host, in the message to the peer */
     uint16_t peer;
     uint64_t deadline_ns;
-    struct via_host_slices *slices; /* SLICE: what it waits for */
+    struct via_host_slices *slices; /* SLICE: the table with the slice that it waits for */
     uint32_t slice;
 };
 
 enum via_process_state {
-    VIA_PROCESS_STRANGER, /* connected, has not said HELLO */
+    VIA_PROCESS_STRANGER, /* connected, has not sent HELLO */
     VIA_PROCESS_REFUSED,  /* may not attach; the answer to its HELLO is the refusal */
     VIA_PROCESS_ATTACHED,
-    VIA_PROCESS_DRAINING, /* has gone; its commands are finished or given up */
-    VIA_PROCESS_SYNCING,  /* transfer threads forget it */
+    VIA_PROCESS_DRAINING, /* has ended; transfer threads finish or give up its commands */
+    VIA_PROCESS_SYNCING,  /* its grace period: transfer threads may still use it */
 };
 
 struct via_process_kept;
@@ -273,33 +277,33 @@ struct via_process {
     struct via_list link; /* of one list of the server, by state */
     enum via_process_state state;
     uint32_t slot;
-    uint32_t flow;  /* the first that its commands ask for: by its slot, or another's */
+    uint32_t flow;  /* its preferred flow: by its slot, or that of the process it follows */
     uint64_t order; /* names this flow and flows_tenant in WELCOME and HELLO; a secret */
-    struct via_tenant *flows_tenant; /* in whose flows its commands go; held while attached */
+    struct via_tenant *flows_tenant; /* whose flows its commands use; held while attached */
     uint32_t number;                 /* generation << 16 | slot: owner bits of its cookies */
     pid_t pid;
     uid_t uid;
     struct via_tenant *tenant; /* attached; held */
     char comm[16];
     int bell_fd;         /* eventfd; [any] while attached */
-    unsigned fds_unread; /* sent to it in answers that it may not have taken */
+    unsigned fds_unread; /* descriptors in answers that it may not have received */
     struct via_host_memory memory;
     struct via_list segments;
     uint32_t segments_count;
     uint64_t segments_bytes;
     uint32_t pending_count;
-    uint64_t deadline_ns; /* stranger: says HELLO; draining: commands are given up */
+    uint64_t deadline_ns; /* stranger: for its HELLO; draining: commands are given up */
     uint64_t sync;
     bool late;     /* its puts may arrive after its end */
-    bool stranded; /* ... and waits for a link */
+    bool stranded; /* late, and its puts wait for a link */
     bool cancelled;
-    bool asks; /* draining: neighbours are asked how much they have applied of what it kept */
+    bool asks; /* draining: waits for neighbours, how much of its kept puts they have applied */
     struct via_process_kept *kept;       /* owned; of transfer threads while channels end */
-    _Atomic uint32_t channels_left;      /* [any] transfer threads that still know it */
+    _Atomic uint32_t channels_left;      /* [any] transfer threads that still use it */
     _Atomic bool broken;                 /* [any] it broke the rules of a pipe */
     uint64_t posted[VIA_HOSTS_MAX / 64]; /* hosts on whose boards it may have notes */
     uint32_t channels_count;
-    uint32_t channel_first; /* that of commands to host 0; host 1 has the next one, and so on */
+    uint32_t channel_first; /* of commands to host 0; host 1 has the next channel, and so on */
     struct via_process_channel *channels;     /* NULL before HELLO */
     struct via_host_slice_users *slice_users; /* owned; NULL: it has none yet */
 };
@@ -309,7 +313,7 @@ struct via_endpoint {
     struct via_process *process;
 };
 
-/* Read by transfer threads, never changed: a change is a new table. */
+/* Transfer threads read it. It is never changed: a change makes a new table. */
 struct via_endpoint_table {
     struct via_list retired;
     uint64_t sync;
@@ -327,11 +331,13 @@ struct via_attach_server {
     uint32_t processes_count;
     uint32_t strangers_count;
     uint32_t closing_count;
-    uint64_t rings_count; /* of processes, because of such changes */
-    uint64_t
-        changed[VIA_ATTACH_INTEREST_WORDS]; /* hosts whose status words have, since the last ring */
-    uint64_t ringing[VIA_ATTACH_INTEREST_WORDS]; /* ... of which the host notifies processes */
-    uint32_t to_ring_count; /* processes from the first on that learn that links have changed */
+    uint64_t rings_count; /* rings of processes, because status words have changed */
+    uint64_t changed[VIA_ATTACH_INTEREST_WORDS]; /* hosts with changed status words since the last
+                                                    ring */
+    uint64_t ringing[VIA_ATTACH_INTEREST_WORDS]; /* changed words for which the host rings processes
+                                                    now */
+    uint32_t
+        to_ring_count; /* number of first entries of `processes` that the host has not rung yet */
     uint32_t stranded_count;
     uint64_t lingering_bytes;
     struct via_process **by_slot; /* processes_max; NULL = free */
@@ -346,28 +352,29 @@ struct via_attach_server {
     struct via_host_memory life_memory;
     _Atomic uint64_t *lives; /* the life page: [any] by index of the handle */
     uint64_t life_last;
-    struct via_list lingering; /* segments without an owner that others may read, oldest first */
-    struct via_list removed;   /* segments to be unmapped once no process uses them */
+    struct via_list lingering; /* segments of ended processes that peers may read, oldest first */
+    struct via_list removed;   /* segments to unmap once no command uses them */
     _Atomic(struct via_endpoint_table *) endpoints; /* [any] */
     struct via_list retired;                        /* tables that a thread may still read */
     struct via_list pending;                        /* struct via_attach_pending */
     uint32_t pending_count;
     uint32_t pending_id_next;
     _Atomic bool
-        has_broken; /* [any] a process broke the rules, or is gone from a transfer thread */
+        has_broken; /* [any] a process broke the rules, or a transfer thread has finished with it */
 
     uint64_t attached_count, refused_count, died_count;
     uint64_t maps_count, maps_refused_count;
 };
 
-/* Before the transfer threads start; then, once all else is there, listens. */
+/* init: before the transfer threads start. listen: when all other parts of the host are ready. */
 int via_attach_server_init(struct via_host *host, struct via_error *err);
 int via_attach_server_listen(struct via_host *host, struct via_error *err);
 /* After the transfer threads have ended. */
 void via_attach_server_close(struct via_host *host);
-/* Handles time-outs and news of transfer threads; the next deadline. */
+/* Handles time-outs and reports of transfer threads; returns the next deadline. */
 uint64_t via_attach_server_tick(struct via_host *host);
-/* Links or routes changed: rings all processes, fails requests that can not be answered. */
+/* Links or routes have changed: rings processes that watch them, fails requests to hosts that can
+ * not answer. */
 void via_attach_server_changed(struct via_host *host);
 
 void via_attach_server_answer_init(const struct via_host *host,
@@ -378,12 +385,12 @@ void via_attach_server_answer(struct via_process *process, const struct via_atta
                               const int *fds, unsigned fds_count);
 void via_attach_server_answer_status(struct via_process *process,
                                      const struct via_attach_request *request, int status);
-/* A refusal, with its reason for people. */
+/* Answers with a refusal and its reason as text. */
 void via_attach_server_refuse(struct via_process *process, const struct via_attach_request *request,
                               int status, const char *why);
 
-/* attach_server_process.c. leave: the connection has ended; frees at once, or when all is wound up.
- */
+/* attach_server_process.c. leave: the connection has ended; frees the process at once, or when its
+ * commands have ended and its grace period is over. */
 struct via_process *via_process_new(struct via_host *host, int fd, const struct ucred *peer);
 int via_process_attach(struct via_process *process, const struct via_attach_request *request,
                        struct via_error *err);
@@ -404,16 +411,16 @@ void via_process_kept_answered(struct via_process *process, uint16_t host,
 void via_process_kept_give_up(struct via_process *process);
 void via_process_kept_free(struct via_process *process);
 
-/* attach_server_segment.c. add and map: 0 = answered, or to be answered; else the status to answer
- * with. add takes fds[0] when it succeeds. */
+/* attach_server_segment.c. add and map: 0 = answered, or will be answered; else the status for the
+ * answer. add owns fds[0] if it succeeds. */
 int via_segment_add_for(struct via_process *process, const struct via_attach_request *request,
                         int *fds, unsigned fds_count);
 int via_segment_remove_for(struct via_process *process, uint64_t handle);
 /* The segment of this process, or NULL. */
 struct via_host_segment *via_segment_find_own(const struct via_process *process, uint64_t handle);
 int via_segment_map_for(struct via_process *process, const struct via_attach_request *request);
-/* The segment that may be exposed to another host; refusals are counted. 0, -EACCES, -EXDEV (it may
- * not be both read and written). */
+/* Finds a segment that may be exposed to another host, and counts refusals. 0, -EACCES, -EXDEV
+ * (peers may not both read and write it). */
 int via_segment_find_exposable(struct via_host *host, uint64_t handle,
                                const struct via_host_segment **ret_segment);
 uint64_t via_segment_reap(struct via_host *host);
@@ -424,12 +431,12 @@ void via_segment_forget_all_for(struct via_process *process);
 bool via_segment_is_all_idle_for(const struct via_process *process);
 void via_segment_free_all_for(struct via_process *process);
 
-/* attach_server_pending.c. ask: 0 = it will be answered, else the status to answer with. */
+/* attach_server_pending.c. ask: 0 = it will be answered, else the status for the answer. */
 struct via_host_cable;
 struct via_cable_message;
 int via_attach_server_ask(struct via_process *process, const struct via_attach_request *request,
                           uint64_t timeout_ns);
-/* content->type: that of the request which is answered. */
+/* content->type: the type of the answered request. */
 void via_attach_server_answered(struct via_host *host, uint32_t id, uint16_t peer,
                                 const struct via_attach_answer *content, const int *fds,
                                 unsigned fds_count);
@@ -447,10 +454,10 @@ void via_attach_server_map_answered(struct via_host_cable *cable,
 int via_endpoint_open_for(struct via_process *process, uint32_t number);
 int via_endpoint_close_for(struct via_process *process, uint32_t number);
 int via_endpoint_close_all_for(struct via_process *process);
-/* [any] NULL when no process has it. */
+/* [any] NULL if no process has this endpoint. */
 const struct via_endpoint *via_endpoint_find(const struct via_endpoint_table *table,
                                              uint32_t number);
-/* With room for count + 1; NULL: out of memory. */
+/* A table with room for count + 1; NULL: out of memory. */
 struct via_endpoint_table *via_endpoint_table_new(uint32_t count);
 void via_endpoint_tables_reap(struct via_host *host);
 void via_endpoint_tables_free(struct via_attach_server *server);

@@ -12,21 +12,22 @@
 #include "wire/record.h"
 
 /*
- * The attach protocol: between a process and the host (viaductd) it runs on.
+ * The attach protocol: between a process and the daemon (viaductd) of its host.
  *
- * Two ways: a SOCK_SEQPACKET UNIX socket (<rundir>/host-<id>.attach) for set-up, one datagram per
- * request and per answer, fds as SCM_RIGHTS; and, per channel, a pair of pipes in one shared memfd:
- * the command pipe (process to transfer thread) and the reply pipe (back). Put payloads lie in the
- * command record's body until the put is acknowledged end to end (the record is released then: the
- * pipe is the retained copy), or in a registered segment. Of commands for a host that is cut off,
- * which hold up those behind them, the host keeps the payload itself: attach_server_park.c.
+ * It has two transports: a SOCK_SEQPACKET UNIX socket (<rundir>/host-<id>.attach) for set-up, one
+ * datagram per request and per answer, descriptors as SCM_RIGHTS; and, per channel, a pair of pipes
+ * in one shared memfd: the command pipe (process to transfer thread) and the reply pipe (back). The
+ * payload of a put is in a registered segment, or in the body of the command record, which is
+ * released when the destination has acknowledged the put: the pipe is the retained copy. If
+ * commands for a host that is cut off hold up later commands, the daemon copies their payload:
+ * attach_server_park.c.
  *
  * Everything in shared memory and on the socket is hostile input to the host.
  */
 #define VIA_ATTACH_MAGIC 0x56494141u /* "AAIV" */
 #define VIA_ATTACH_VERSION 6u
 
-/* --- the memory of an attachment: made, sealed and passed by the host ------------------------ */
+/* --- the memory of an attachment: the daemon makes, seals and passes it ---------------------- */
 
 /*
  * The memfd holds channels_count areas of area_bytes each. In an area, at these offsets:
@@ -34,8 +35,8 @@
  *   64     reply credit word (posted by the process)
  *   128    command pipe memory, via_pipe_memory_bytes(&command)
  *   then   reply pipe memory, via_pipe_memory_bytes(&reply); area_bytes rounds up to 4096.
- * Both pipes run in epoch 1 for the life of the attachment. Behind the areas lie
- * VIA_ATTACH_SLICES_MAX busy words, each in a line of its own, then bits of hosts (below).
+ * Both pipes run in epoch 1 for the life of the attachment. After the areas come
+ * VIA_ATTACH_SLICES_MAX busy words, each in its own cache line, then bits of hosts (below).
  */
 #define VIA_ATTACH_COMMAND_CREDIT_OFF 0u
 #define VIA_ATTACH_REPLY_CREDIT_OFF 64u
@@ -44,18 +45,18 @@
 
 /*
  * Apertures (docs/adr/0016-apertures.md). Through a slice of the window to another host a process
- * stores into a piece of a segment there, with its own stores. Two words settle whether it may:
+ * stores directly into a piece of a segment of that host. Two words decide whether it may:
  *
- * - the word of the slice, in the status page, written by the host: the life of the answer while
- *   the slice may be stored to; with VIA_SLICE_GONE when the segment is no more; else 0, and the
- *   piece may be asked for again. No life is used twice.
- * - a busy word, written by the process: bits 15..0 threads between their load of the slice's word
- *   and their last store, 63..16 bursts of stores begun.
+ * - the word of the slice, in the status page, which the daemon writes: the life of the answer
+ *   while the process may store; with VIA_SLICE_GONE after the segment was freed; else 0, and the
+ *   process may request the piece again. No life is used twice.
+ * - a busy word, which the process writes: bits 15..0 are the number of threads between their load
+ *   of the slice's word and their last store, bits 63..16 the number of bursts of stores begun.
  *
- * A process adds itself to the busy word before it loads the slice's word; the host changes the
- * slice's word before it loads the busy word; both with sequential consistency. So after a
- * change a process either sees it and stores nothing, or is seen to be busy, and the slice shows
- * nothing else until it is out.
+ * A thread adds itself to the busy word before it loads the slice's word; the daemon changes the
+ * slice's word before it loads the busy word; both with sequential consistency. So after a change
+ * either the thread loads the new word and stores nothing, or the daemon loads a busy word and does
+ * not use the slice for another piece until the thread has subtracted itself.
  */
 #define VIA_SLICES_MAX 1024u       /* of a host, all its ports together */
 #define VIA_ATTACH_SLICES_MAX 128u /* of a process */
@@ -68,14 +69,14 @@ struct via_slice_busy {
     _Atomic uint64_t word;
     uint64_t reserved[7];
 };
-_Static_assert(sizeof(struct via_slice_busy) == 64, "a line of its own");
+_Static_assert(sizeof(struct via_slice_busy) == 64, "one cache line");
 #define VIA_ATTACH_BUSY_BYTES (VIA_ATTACH_SLICES_MAX * sizeof(struct via_slice_busy))
 
 /*
- * Behind the busy words: a bit for each host whose word in the status page the process has
- * loaded, set by the process before the load, with sequential consistency. When a word has changed,
- * the host rings the processes that have its bit: either the process sees the change, or its bit is
- * seen.
+ * After the busy words: a bit for each host whose word in the status page the process has loaded.
+ * The process sets the bit before the load, with sequential consistency. After a change of a word
+ * the daemon rings the processes whose bit is set. So either the process loads the new word, or the
+ * daemon loads the set bit.
  */
 #define VIA_ATTACH_INTEREST_WORDS (1024u / 64)
 #define VIA_ATTACH_TAIL_BYTES (VIA_ATTACH_BUSY_BYTES + 4096u)
@@ -83,8 +84,8 @@ _Static_assert(sizeof(struct via_slice_busy) == 64, "a line of its own");
 /* The bell page of a host: a struct via_bell (port/bell.h) per transfer thread. */
 
 /*
- * The status page of a host, read-only for processes: the ways to all hosts. `version` is
- * odd while the host changes it (a sequence lock); the per-host words can be read on their own.
+ * The status page of a host, read-only for processes: the routes to all hosts. `version` is
+ * odd while the daemon changes the page (a sequence lock); each per-host word can be loaded alone.
  */
 struct via_status_page {
     uint32_t magic;
@@ -94,9 +95,9 @@ struct via_status_page {
     _Atomic uint32_t version;
     uint32_t reserved[11];
     /* per host id: bits 63..32 session (0 = never seen), bits 31..16 generation of the direct link
-     * (changes at every up and down), bits 15..5 hops (VIA_STATUS_UNREACHABLE, 0 = myself),
-     * bits 4..2 zero, bit 1 slices: a neighbour behind a link that is up now and has slices, bit 0
-     * direct: this host is me or a neighbour behind a coherent link that is up now */
+     * (changes at every up and down), bits 15..5 hops (VIA_STATUS_UNREACHABLE, 0 = this host),
+     * bits 4..2 zero, bit 1 slices: a neighbour whose link is up now and has slices, bit 0 direct:
+     * this host, or a neighbour whose link is up now and coherent */
     _Atomic uint64_t peers[1024];
     _Atomic uint64_t slices[VIA_SLICES_MAX]; /* words of slices */
 };
@@ -133,10 +134,10 @@ static inline bool via_status_is_reachable(uint64_t word)
 }
 
 /*
- * The life page of a host, read-only for processes: one _Atomic uint64_t per index of a handle. A
- * segment's holds the `life` of its MAP answer for as long as it may be accessed, and never again;
- * a process that has it mapped checks before each access. Lives are counted: they are no part of a
- * key.
+ * The life page of a host, read-only for processes: one _Atomic uint64_t per index of a handle. The
+ * word of a segment has the `life` of its MAP answer while the segment may be accessed, and never
+ * again. A process with a mapping compares the word before each access. Lives are consecutive
+ * numbers, not part of a key.
  */
 
 /* --- requests and answers on the socket ------------------------------------------------------- */
@@ -148,26 +149,26 @@ enum via_attach_type {
     VIA_ATTACH_SEGMENT_REMOVE = 3, /* with id 0: without an answer */
     VIA_ATTACH_MAP =
         4, /* answer: fds {memfd of the segment, bell eventfd of its owner, life page
-              of its host}, `bytes` is its size, `life` its life; -EXDEV when it can
-              not be mapped here (not a neighbour, link down, may not be read), -EACCES */
+              of its host}, `bytes` is its size, `life` its life; -EXDEV if it can
+              not be mapped here (not a neighbour, link down, no right to read), -EACCES */
     VIA_ATTACH_ENDPOINT_OPEN = 5,
     VIA_ATTACH_ENDPOINT_CLOSE = 6,
     VIA_ATTACH_BOARD_POST = 7, /* answered when the note is on the destination's board */
     VIA_ATTACH_BOARD_TAKE = 8, /* answer: value */
-    VIA_ATTACH_SLICE = 9,   /* a slice that shows the piece which holds byte `bytes` of a segment.
-                               answer: fd {slice}, value: struct via_attach_slice. -EAGAIN when all
-                               slices are in use, -EXDEV when there are none to that host now, the
-                               segment may not be both read and written, or cannot be exposed;
-                               -EACCES */
-    VIA_ATTACH_TCP = 10,    /* may processes have TCP connections of their own to neighbour `host`,
-                                  or with this host any of its neighbours'? answer: value: struct
+    VIA_ATTACH_SLICE = 9,      /* a slice for the piece of a segment that contains byte `bytes`.
+                                  answer: fd {slice}, value: struct via_attach_slice. -EAGAIN: all
+                                  slices are in use; -EXDEV: there are no slices to that host now, the
+                                  segment may not be both read and written, or can not be exposed;
+                                  -EACCES */
+    VIA_ATTACH_TCP = 10,    /* may processes make direct TCP connections to neighbour `host`, or, if
+                                  `host` is this host, to any neighbour? answer: value: struct
                                   via_attach_tcp. -EXDEV: no, or there is no link now */
     VIA_ATTACH_DIRECT = 11, /* a direct connection to neighbour `host`, which serves the segments of
-                               all its processes. answer: value: struct via_attach_direct, for one
-                               connection within a few seconds. -EXDEV: there can be none now.
-                               With a token as key: the connection that had it is ended. answer:
-                               value: struct via_attach_position; -EAGAIN: not yet; -ENOENT: the
-                               host does not know any more; -EXDEV: no answer */
+                               all its processes. answer: value: struct via_attach_direct, valid for
+                               one connection within a few seconds. -EXDEV: not possible now.
+                               With a token as key: the connection with this token has ended.
+                               answer: value: struct via_attach_position; -EAGAIN: not yet; -ENOENT:
+                               the host no longer knows the connection; -EXDEV: no answer */
 };
 
 /* Numeric addresses, ended by a zero, of a link over TCP that is up; peer is "" for this host. */
@@ -179,13 +180,14 @@ struct via_attach_tcp {
 struct via_attach_direct {
     struct via_attach_tcp where;
     struct via_tcp_card card;
-    uint32_t keeps;       /* not 0: the host will tell the position of the connection */
-    uint32_t kept_layout; /* VIA_KEPT_LAYOUT: the own host puts what the process leaves; 0: not */
+    uint32_t keeps;       /* not 0: the host reports the position when the connection has ended */
+    uint32_t kept_layout; /* VIA_KEPT_LAYOUT: when the process ends, its own daemon puts the kept
+                             puts; 0: it does not */
 };
 
-/* Of a direct connection that has ended. */
+/* The end of a direct connection. */
 struct via_attach_position {
-    uint64_t position; /* bytes of requests that were applied */
+    uint64_t position; /* bytes of requests that the host has applied */
     int32_t refusal;   /* 0, or the failure of one of them that no answer has reported */
     uint32_t reserved;
 };
@@ -207,17 +209,18 @@ struct via_attach_slice {
 /* Stores are write-combined: the process needs an sfence between data and the store that publishes
  * them. */
 #define VIA_ATTACH_SLICE_COMBINES 1u
-/* The memory only stands for such: the process imitates the buffers and the cost of reads. */
+/* The memory is an emulation of a window: the process imitates write-combining buffers and the time
+ * of reads. */
 #define VIA_ATTACH_SLICE_IMITATES 2u
 
 /* Access rights of a segment; the first two have the node's values. */
 #define VIA_ATTACH_SEGMENT_LINGER 4u
 
-/* In HELLO: puts of the process to a host that no link leads to wait for a link even after its
- * end. */
+/* In HELLO: puts of the process to a host to which no link leads wait for a link even after the end
+ * of the process. */
 #define VIA_ATTACH_LATE 1u
-/* In DIRECT: the process keeps what it puts until it has been applied, in the segment with this
- * handle (client_kept.h). The connection may be ended when it is idle. */
+/* In DIRECT: the process keeps its puts until they have been applied, in the segment with this
+ * handle (client_kept.h). The host may end the connection when it is idle. */
 #define VIA_ATTACH_KEEPS 1u
 
 struct via_attach_request {
@@ -227,8 +230,8 @@ struct via_attach_request {
     uint32_t id;   /* repeated in the answer; answers may come in another order */
     uint16_t host; /* MAP, BOARD_POST, SLICE, TCP, DIRECT */
     uint16_t key_bytes;
-    uint64_t handle;   /* SEGMENT_REMOVE, MAP, SLICE, DIRECT with KEEPS; HELLO: that of another's
-                          WELCOME, or 0 */
+    uint64_t handle;   /* SEGMENT_REMOVE, MAP, SLICE, DIRECT with KEEPS; HELLO: the handle of the
+                          WELCOME of the attachment to follow, or 0 */
     uint64_t bytes;    /* SEGMENT_ADD; SLICE: an offset */
     uint32_t access;   /* SEGMENT_ADD: VIADUCT_SEGMENT_* of viaduct.h; HELLO: VIA_ATTACH_LATE;
                           DIRECT: VIA_ATTACH_KEEPS */
@@ -236,8 +239,9 @@ struct via_attach_request {
     int32_t channel;   /* HELLO: wish, or -1 */
     uint32_t ttl_ms;
     uint32_t value_bytes;
-    /* HELLO, with handle: that of another's WELCOME, behind whose commands its own go; or 0. With
-     * another or no handle it is only a wish: those of one user with the same keep their order. */
+    /* HELLO, with handle: the flow of the WELCOME of an attachment; commands of this process follow
+     * its commands in order. Or 0. With another handle, or none, it is only a preference: commands
+     * of one user with the same preferred flow keep their order. */
     uint32_t flow;
     unsigned char key[64];
     unsigned char value[512];
@@ -245,15 +249,15 @@ struct via_attach_request {
 
 struct via_attach_answer {
     uint32_t magic;
-    uint16_t version; /* the host's, also when it refuses the request's */
+    uint16_t version; /* of the daemon, also if it refuses the version of the request */
     uint16_t type;
     uint32_t id;
     int32_t status;  /* 0 or negative errno */
-    uint64_t handle; /* WELCOME: a secret, for the HELLO of a process that goes on behind it */
+    uint64_t handle; /* WELCOME: a secret, for the HELLO of a process that follows this one */
     uint64_t bytes;
     union {
         uint64_t life;       /* MAP */
-        uint64_t give_up_ns; /* WELCOME: host.h; 0: not said, as by earlier releases */
+        uint64_t give_up_ns; /* WELCOME: host.h; 0: not given, as by earlier releases */
     };
     /* WELCOME */
     uint16_t host;
@@ -289,7 +293,7 @@ struct via_command {
     uint64_t bytes;
     uint64_t segment;
     uint64_t offset;
-    uint64_t cookie; /* repeated in the reply; 0 = no reply wanted when it succeeds */
+    uint64_t cookie; /* repeated in the reply; 0 = no reply after a success */
     union {
         uint64_t source_segment;
         uint64_t signal_offset;

@@ -6,11 +6,11 @@
  *   client_wait.c     the lock, taking in replies, sleeping
  *   client_command.c  operations under way, commands into the pipes
  *   client_request.c  requests on the socket
- *   client_segment.c  own memory            client_remote.c   others' memory, direct mappings
+ *   client_segment.c  own memory            client_remote.c   memory of other processes, mappings
  *   client_put.c, client_get.c              client_message.c  messages, boards, barriers
- *   client_slice.c    slices of windows     client_aperture.c puts through them
- *   client_tcp.c   connections of one's own to owners of memory   client_tcp_serve.c their end
- *   client_auto.c  those that the library opens by itself
+ *   client_slice.c    slices of windows     client_aperture.c puts through slices
+ *   client_tcp.c      direct connections: the connector   client_tcp_serve.c  the acceptor
+ *   client_auto.c     direct connections that the library opens by itself
  *
  * Locking. `lock` guards every field whose comment does not say atomic, constant or direct. Callers
  * of a function marked [locked] hold it; of these functions only those marked [waits] release it
@@ -41,27 +41,27 @@
 #define VIA_CLIENT_INBOX_BYTES_MAX (64u << 20)
 /* Longest wait for replies that are behind such messages in the pipe. */
 #define VIA_CLIENT_STUCK_NS_MAX (5 * VIA_SEC_NS)
-/* A direct connection ends after a wait of this time without a way to the host. It is the daemon's
- * time (viaductd --give-up-ms), or this constant if the daemon does not send its time. */
+/* A direct connection ends after a wait of this time without a route to the host. It is the
+ * daemon's time (viaductd --give-up-ms), or this constant if the daemon does not send its time. */
 #define VIA_CLIENT_TCP_LOST_NS_MAX (120 * VIA_SEC_NS)
 /* Time in which the host answers a request; after that the attachment fails. */
 #define VIA_CLIENT_ANSWER_NS_MAX (10 * VIA_SEC_NS)
-/* How often the library looks whether the caller has given a request up. */
+/* How often the library checks whether the caller has given a request up. */
 #define VIA_CLIENT_LOOK_NS (50 * VIA_MSEC_NS)
 /* Pieces of one get that are under way at a time. */
 #define VIA_CLIENT_GET_PIECES_MAX 4u
 
-/* Where a waiting call finds how its commands ended. On its stack. */
+/* The result of the commands of a waiting call. On its stack. */
 struct via_client_result {
-    unsigned left; /* commands that have not ended */
-    int status;    /* of the first that failed, else 0 */
+    unsigned left; /* number of commands that have not ended */
+    int status;    /* of the first command that failed, else 0 */
     uint64_t value;
 };
 
-/* An operation under way: one command in a pipe, found again by the cookie of its reply. */
+/* An operation under way: one command in a pipe. The cookie of the reply identifies it. */
 struct via_client_op {
-    struct via_list pending;          /* in via_attach.pending when it is asynchronous */
-    uint64_t issue;                   /* asynchronous: number of its start */
+    struct via_list pending;          /* in via_attach.pending if it is asynchronous */
+    uint64_t issue;                   /* asynchronous: number in the order of starts */
     struct via_client_result *result; /* a thread waits; NULL = asynchronous */
     struct via_remote *remote;        /* asynchronous put: referenced */
     unsigned char *destination;       /* get, atomic: NULL = not wanted */
@@ -71,53 +71,54 @@ struct via_client_op {
     uint16_t host;
     bool used;
     bool fetches; /* destination is for the value of the reply, not for its body */
-    bool ordered; /* stores must not overtake it */
+    bool ordered; /* direct stores must not overtake it */
 };
 
 struct via_client_channel {
     struct via_pipe_writer writer; /* commands */
     struct via_pipe_reader reader; /* replies */
     struct via_bell *bell;         /* of the transfer thread */
-    uint32_t *data_ends;           /* the writer's */
-    unsigned room_waiters;         /* threads that wait for the writer */
-    uint64_t stuck_ns; /* since then the next reply is a message and the inbox is full; 0 = not */
+    uint32_t *data_ends;           /* memory that the writer uses */
+    unsigned room_waiters;         /* threads that wait for room in the pipe of the writer */
+    uint64_t stuck_ns; /* since when the next reply is a message and the inbox is full; 0 = not */
 };
 
-/* A message that was taken in and not asked for yet. */
+/* A received message that the program has not taken yet. */
 struct via_client_message {
     struct via_list link;
     struct via_message_info info;
     unsigned char data[];
 };
 
-/* A request on the socket whose answer is awaited. The caller's, until it is answered. */
+/* A request on the socket without an answer so far. The caller owns it, and keeps it until the
+ * answer has arrived. */
 struct via_client_request {
     struct via_list link;
     uint32_t id;
     bool done;
-    /* [locked] Called with the answer, for a request that no thread waits for; else NULL. */
+    /* [locked] Called with the answer of a request for which no thread waits; else NULL. */
     void (*answered)(struct via_attach *attach, struct via_client_request *request);
     struct via_attach_answer answer;
-    int fds[VIA_CLIENT_ANSWER_FDS_MAX]; /* the caller's, fds_count of them */
+    int fds[VIA_CLIENT_ANSWER_FDS_MAX]; /* fds_count descriptors, which the caller owns */
     unsigned fds_count;
 };
 
 struct via_attach {
     /* Constant while attached. */
-    pid_t pid; /* its opener */
+    pid_t pid; /* of the process that opened it */
     int socket_fd;
     int bell_fd;
-    int nudge_fd; /* eventfd: wakes the thread that sleeps for all */
+    int nudge_fd; /* eventfd: wakes the thread that sleeps on behalf of all waiting threads */
     int epoll_fd; /* socket, bell and nudge, edge-triggered */
     uint16_t host;
     uint16_t hosts_max;
     uint16_t channels_count;
     uint16_t channel_first;
-    /* The names in WELCOME for the flow of this process, and (before) those of the attachment whose
-     * puts precede its own. */
+    /* Names of the flow of this process, by WELCOME. Before WELCOME: names of the attachment whose
+     * puts arrive before its own. */
     uint32_t flow;
     uint64_t order;
-    bool late; /* the host keeps them when this process has gone, until there is a way */
+    bool late; /* when this process has ended, the host keeps its puts until a route exists */
     uint32_t message_bytes_max;
     uint32_t body_bytes_max;  /* of a command */
     uint32_t reply_bytes_max; /* body of a reply */
@@ -135,14 +136,14 @@ struct via_attach {
     _Atomic uint64_t combine_seed;
 
     pthread_mutex_t lock;
-    pthread_cond_t turn;      /* the sleeper has come back, or left */
+    pthread_cond_t turn;      /* the leading thread has woken, or has ended its wait */
     _Atomic uint32_t lockers; /* threads that wait for the lock: a holder that spins yields it */
 
     struct via_client_channel channels[VIA_CLIENT_CHANNELS_MAX];
 
     _Atomic bool dead;         /* the host has gone; also read without the lock */
-    bool leading;              /* a thread spins or sleeps for all */
-    bool asleep;               /* ... and sleeps: replies are its to take */
+    bool leading;              /* a thread spins or sleeps on behalf of all waiting threads */
+    bool asleep;               /* ... and sleeps: only that thread takes replies */
     bool socket_ready;         /* answers may have arrived on the socket */
     _Atomic bool bell_watched; /* the program watches the bell: the host rings after a poll */
     unsigned followers;
@@ -151,16 +152,16 @@ struct via_attach {
 
     struct via_client_op *ops;
     uint32_t ops_count;
-    uint32_t ops_free;       /* index of the first free one, ops_count = none */
+    uint32_t ops_free;       /* index of the first free op, ops_count = none */
     struct via_list pending; /* asynchronous ops, oldest first */
     uint64_t issue_next;
     int async_status;    /* first failure since the last quiet ... */
-    uint16_t async_host; /* ... and the same by destination host */
-    /* Asynchronous puts to a host that are not known to have arrived, but for those that bring
-     * nothing but a ring; written under the lock. */
+    uint16_t async_host; /* ... and its destination host */
+    /* Unacknowledged asynchronous puts to a host, without puts that only ring a bell; written under
+     * the lock. */
     _Atomic uint32_t host_pending[VIA_CLIENT_HOSTS_MAX];
     _Atomic uint32_t puts_pending;  /* ... to any host */
-    _Atomic uint32_t puts_given_up; /* counts those that have ended so: via_client_is_given_up() */
+    _Atomic uint32_t puts_given_up; /* number of puts with a status of via_client_is_given_up() */
 
     struct via_list messages;
     size_t messages_bytes;
@@ -168,23 +169,25 @@ struct via_attach {
     struct via_list requests;
     uint32_t request_id_next;
     struct via_list segments;
-    struct via_list segments_left; /* given up, and the host does not know yet */
+    struct via_list segments_left; /* freed here; the host has not received this yet */
     struct via_list remotes;
 
-    /* Serves connections of other processes, and sends the held-back requests of own ones; NULL:
-     * none. Constant once set. */
+    /* Serves direct connections of other processes, and sends delayed requests on this process's
+     * connections; NULL: none. Constant once set. */
     struct via_client_serve *_Atomic serve;
-    /* Own connections. Constant up to the count, which only grows; one thread at a time dials. */
+    /* Direct connections of this process. Entries below the count are constant, and the count only
+     * grows; one thread at a time connects, under dial_lock. */
     struct via_client_tcp *tcp_all[VIA_CLIENT_TCP_MAX];
     _Atomic unsigned tcp_count;
     pthread_mutex_t dial_lock;
-    /* Hosts that do not answer a connector: a firewall. Of the thread that dials. */
+    /* Hosts that do not answer a connector, as behind a firewall. Under dial_lock. */
     bool tcp_silent[VIA_CLIENT_HOSTS_MAX];
     struct via_client_auto *_Atomic autos; /* client_auto.h; NULL: none so far */
     _Atomic bool auto_off;
     _Atomic bool closing;
     _Atomic uint64_t leave_deadline_ns; /* 0: none */
-    _Atomic uint64_t recoveries; /* frames have taken over, or begin to, what a connection kept */
+    _Atomic uint64_t recoveries; /* how often frames took over, or began to take over, puts that a
+                                    direct connection had kept */
 };
 
 struct via_segment {
@@ -201,22 +204,22 @@ struct via_client_mapping {
     unsigned char *base;
     size_t bytes;
     const _Atomic uint64_t *life_now; /* in the life page of the owner's host */
-    uint64_t life;                    /* its value while the segment may be accessed */
-    void *life_page;                  /* the page it lies in */
+    uint64_t life;                    /* value of *life_now while the segment may be accessed */
+    void *life_page;                  /* the page that contains *life_now */
     int bell_fd;
     bool read_only;
 };
 
-/* How a remote gets slices. Guarded by the lock, except atomic fields. */
+/* Requests of a remote for slices. Guarded by the lock, except atomic fields. */
 struct via_client_slice_ask {
     struct via_client_request request;
     bool under_way;
-    uint32_t misses;   /* puts that would have needed a slice, since the last request */
+    uint32_t misses;   /* puts without a slice since the last request */
     uint64_t poll_ns;  /* last check for the answer */
-    uint64_t again_ns; /* when to ask again at the earliest, 0 = at once */
+    uint64_t again_ns; /* earliest time of the next request, 0 = at once */
     uint64_t off, end; /* the bytes that need slices; the first ones have been requested */
     uint64_t pause_ns;
-    _Atomic uint64_t way_refused; /* the state of the way in which there are none */
+    _Atomic uint64_t way_refused; /* the state of the path in which the host grants no slices */
 };
 
 struct via_client_aperture; /* client_slice.h */
@@ -228,42 +231,43 @@ struct via_remote {
     uint64_t bytes;
     uint16_t host;
     /*
-     * The state of the way (VIA_CLIENT_WAY_MASK of the status word) in which `mapping` may be used,
-     * 0 = none, and the one in which mapping it has failed.
+     * The state of the path (VIA_CLIENT_WAY_MASK of the status word) in which `mapping` may be
+     * used, 0 = none; and the state in which mapping the segment has failed.
      */
     _Atomic uint64_t way_direct;
     _Atomic uint64_t way_refused;
-    /* The newest first; older ones stay mapped until close, another thread may be in them. */
+    /* The newest mapping first. Older ones stay mapped until close, because another thread may
+     * still access them. */
     struct via_client_mapping *_Atomic mapping;
     uint32_t mapped_session;
-    _Atomic uint32_t pending; /* puts by frames not known to have arrived; written under the lock */
-    _Atomic uint32_t ordered; /* ... but for those that bring nothing but a ring */
-    _Atomic uint32_t begun;   /* puts by frames since the remote was opened; likewise */
-    _Atomic int error;        /* first failure not yet reported */
-    _Atomic int lost;         /* error of all accesses after the segment has gone */
-    _Atomic uint32_t accesses;                    /* direct ones, roughly */
-    bool mapping_now;                             /* a thread is mapping it */
-    bool outlives;                                /* see via_client_remote_keep_mapping() */
-    bool alone;                                   /* see via_client_remote_set_unordered() */
+    _Atomic uint32_t pending;  /* unacknowledged puts by frames; written under the lock */
+    _Atomic uint32_t ordered;  /* ... without puts that only ring a bell */
+    _Atomic uint32_t begun;    /* puts by frames since the remote was opened; written as above */
+    _Atomic int error;         /* first failure not yet reported */
+    _Atomic int lost;          /* error of all accesses after the segment has been freed */
+    _Atomic uint32_t accesses; /* number of direct accesses, roughly */
+    bool mapping_now;          /* a thread is mapping it */
+    bool outlives;             /* see via_client_remote_keep_mapping() */
+    bool alone;                /* see via_client_remote_set_unordered() */
     struct via_client_aperture *_Atomic aperture; /* the newest; NULL: it never had a slice */
     struct via_client_slice_ask slice_ask;
-    _Atomic uint32_t detours;   /* puts by frames in a row that could have been stored */
-    _Atomic uint64_t drain_ns;  /* since when puts are held back until frames have arrived */
+    _Atomic uint32_t detours;   /* consecutive puts by frames that a direct store could replace */
+    _Atomic uint64_t drain_ns;  /* since when puts wait until earlier frames have arrived */
     struct via_client_tcp *tcp; /* client_tcp.h; constant from the first operation on */
     bool closed;
-    unsigned held; /* under the lock: it stays although it is closed and nothing is pending */
+    unsigned held; /* under the lock: while not 0, a closed remote without pending puts stays */
 };
 
 #define VIA_CLIENT_WAY_MASK (UINT64_C(0xffffffffffff0000) | VIA_STATUS_DIRECT)
 #define VIA_CLIENT_SLICE_WAY_MASK (UINT64_C(0xffffffffffff0000) | VIA_STATUS_SLICES)
 
-/* The status word of a host as it is now. */
+/* The present status word of a host. */
 static inline uint64_t via_client_status(const struct via_attach *attach, unsigned host)
 {
     return atomic_load_explicit(&attach->status->peers[host], memory_order_acquire);
 }
 
-/* The same; from now on the host rings this caller's bell when it changes. */
+/* The same; from now on the daemon rings this process's bell when the word changes. */
 static inline uint64_t via_client_watch(const struct via_attach *attach, unsigned host)
 {
     _Atomic uint64_t *word = &attach->interest[host / 64];
@@ -292,13 +296,13 @@ static inline uint32_t via_client_replies(const struct via_attach *attach,
 uint64_t via_client_now_ns(void);
 
 /*
- * Descriptors of the library. keep: moves fd (any number) up to half of the limit, so that programs
- * find their usual low numbers untouched; keeps close-on-exec. The ceiling: the kernel's table of a
- * process is as long as its highest descriptor. The new number, or fd itself when there is no room
- * up there. close: of what was kept.
+ * Descriptors of the library. keep: moves fd to a number from 4096 on (from half of the limit on if
+ * that is less), so that programs get their usual low numbers; sets close-on-exec. The number is
+ * not higher, because the kernel's table of a process is as long as its highest descriptor. Returns
+ * the new number, or fd itself if no such number is free. close: closes such a descriptor.
  *
- * note_owner does nothing here. A library between the program and the C library defines it: a
- * program that closes all descriptors it does not know must leave these open.
+ * note_owner does nothing here. A library between the program and the C library overrides it, to
+ * keep these descriptors open when the program closes all descriptors that it does not know.
  */
 int via_client_fd_keep(int fd);
 void via_client_fd_close(int fd);
@@ -315,27 +319,26 @@ void via_client_unlock(struct via_attach *attach);
 /* [locked] Takes received replies and messages; returns their number. */
 unsigned via_client_take(struct via_attach *attach);
 
-/* [locked] There is room in the inbox again: the thread that sleeps for all of them should check.
- * */
+/* [locked] There is room in the inbox again: wakes the leading thread, which checks. */
 void via_client_unstick(struct via_attach *attach);
 
 /* [locked] After a command: wakes the transfer thread if it sleeps. */
 void via_client_ring(struct via_client_channel *channel);
 
-/* [locked] The host has gone, or breaks the protocol: every wait ends. */
+/* [locked] The daemon has ended, or breaks the protocol: every wait ends. */
 void via_client_die(struct via_attach *attach);
 
-/* Is the host still there? For a thread that has not waited for long. */
+/* Has the daemon ended? For threads that only poll, and whose waits would not notice it. */
 bool via_client_check_death(struct via_attach *attach);
 
 typedef bool via_client_condition(struct via_attach *attach, void *ctx);
 
 /*
- * [locked, waits] Until done(ctx), which is asked with the lock held and must not wait. room: the
- * channel whose writer done() reads, or NULL. deadline_ns: VIA_NEVER_NS = none. 0, -ETIMEDOUT,
- * -EINTR (only when a signal came and `interruptible`), -ENOTCONN, -ENOBUFS (for long, the replies
- * were behind messages that the program does not receive). No error text but for -ENOTCONN and
- * -ENOBUFS.
+ * [locked, waits] Waits until done(), which is called with the lock held and must not wait, returns
+ * true. room: the channel whose writer done() reads, or NULL. deadline_ns: VIA_NEVER_NS = none. 0,
+ * -ETIMEDOUT, -EINTR (after a signal, if `interruptible`), -ENOTCONN, -ENOBUFS (the replies were
+ * for too long behind messages that the program does not receive). Only -ENOTCONN and -ENOBUFS set
+ * an error text.
  */
 struct via_client_wait {
     via_client_condition *done;
@@ -347,11 +350,12 @@ struct via_client_wait {
 };
 int via_client_wait(struct via_attach *attach, const struct via_client_wait *wait) VIA_MUST_CHECK;
 
-/* [waits; takes the lock] Until is_over(attach, remote), for replies of the remote's host. */
+/* [waits; takes the lock] Takes replies of the remote's host until is_over(attach, remote). */
 int via_client_wait_remote(struct via_remote *remote, via_client_condition *is_over,
                            uint64_t deadline_ns) VIA_MUST_CHECK;
 
-/* [locked, waits] Until result->left is 0; its status, or why waiting ended. */
+/* [locked, waits] Waits until result->left is 0. Returns result->status, or the error that ended
+ * the wait. */
 int via_client_wait_result(struct via_attach *attach, const struct via_client_channel *channel,
                            struct via_client_result *result) VIA_MUST_CHECK;
 
@@ -363,49 +367,50 @@ struct via_client_intent {
     uint64_t bytes;
 };
 
-/* [locked] Is there room for a command with such a body right now? */
+/* [locked] Is there room for a command with a body of this size now? */
 bool via_client_command_has_room(struct via_attach *attach, struct via_client_channel *channel,
                                  size_t body_bytes);
-/* [locked, waits] Until there is. 0, -ENOTCONN, -ENOBUFS. */
+/* [locked, waits] Waits for room. 0, -ENOTCONN, -ENOBUFS. */
 int via_client_command_room(struct via_attach *attach, struct via_client_channel *channel,
                             size_t body_bytes) VIA_MUST_CHECK;
 /* [locked] Sends a command that fits; its cookie is filled in here. */
 void via_client_command_send(struct via_attach *attach, struct via_client_channel *channel,
                              struct via_command *command, const void *body, size_t body_bytes,
                              const struct via_client_intent *intent);
-/* [locked] The reply of a command has come. */
+/* [locked] The reply of a command has arrived. */
 void via_client_command_end(struct via_attach *attach, const struct via_reply *reply,
                             const void *body, size_t body_bytes);
-/* Waiting calls go away before their commands have ended: forget where they wanted the results. */
+/* A waiting call returns before its commands have ended: the commands no longer write to
+ * `result`. */
 void via_client_command_forget(struct via_attach *attach, struct via_client_result *result);
 
 /*
- * The mapping of this remote may be used also when its owner has freed it or has gone: a process
- * that inherited the memory still reads it. For users with another way to find out which process
- * reads; before the first access.
+ * Keeps the mapping of this remote usable when its owner has freed the segment or has ended,
+ * because a process that inherited the memory still reads it. For callers that find out by
+ * themselves which process reads. Call it before the first access.
  */
 void via_client_remote_keep_mapping(struct via_remote *remote);
-/* Puts of it need not be in order with those of other remotes of the same host. Before the first
- * access. */
+/* Puts of this remote need not be in order with puts of other remotes of the same host. Call it
+ * before the first access. */
 void via_client_remote_set_unordered(struct via_remote *remote);
-/* The segment is no more: all accesses fail from now on. */
+/* The segment does not exist any more: all accesses fail from now on. */
 void via_client_remote_lose(struct via_remote *remote);
 /*
- * Has the owner of the segment gone, or freed it? If it has gone, all puts that it had made have
- * arrived. Without a mapping the client asks the owner's host in a frame: 0 until the answer
- * arrives, and the next call after an answer asks again.
+ * Has the owner of the segment ended, or freed it? If it has ended, all its puts have arrived.
+ * Without a mapping the client asks the owner's host in a frame: false until the answer arrives,
+ * and the next call after an answer asks again.
  */
 bool via_client_remote_is_gone(struct via_remote *remote);
 /*
- * As via_remote_try_put(), bytes > 0; behind it an aligned word of the same segment is set to
- * `value`, with the same command and frame. With VIADUCT_PUT_NOTIFY the bell rings after that.
+ * As via_remote_try_put(), bytes > 0; after the bytes it sets an aligned word of the same segment
+ * to `value`, with the same command and frame. With VIADUCT_PUT_NOTIFY the bell rings after that.
  */
 int via_client_try_put_signal(struct via_remote *remote, uint64_t off, const void *src,
                               size_t bytes, uint64_t signal_off, uint64_t value,
                               unsigned flags) VIA_MUST_CHECK;
-/* True if its host is cut off and the limit of puts under way to it is reached:
- * via_remote_try_put() then puts nothing until a way is back, so that puts to other hosts have
- * room. */
+/* True if its host is cut off and the limit of puts under way to that host is reached:
+ * via_remote_try_put() then puts nothing until a route exists again, so that puts to other hosts
+ * have room. */
 bool via_client_remote_is_held(const struct via_remote *remote);
 /*
  * Reads a word of the segment in frames, without waiting: the first call sends the request, and the
@@ -415,7 +420,7 @@ bool via_client_remote_is_held(const struct via_remote *remote);
  */
 struct via_client_word {
     struct via_client_result result;
-    struct via_attach *attach; /* that was asked, NULL: none yet */
+    struct via_attach *attach; /* that has sent the request, NULL: none yet */
     uint64_t word;
 };
 int via_client_remote_word(struct via_remote *remote, uint64_t off, struct via_client_word *word,
@@ -427,13 +432,13 @@ static inline bool via_client_is_given_up(int status)
 {
     return status == -EHOSTUNREACH || status == -ETIMEDOUT;
 }
-/* Puts under way by frames, as far as replies have been taken in. */
+/* Puts by frames whose replies this process has not taken. */
 static inline unsigned via_client_remote_pending_seen(const struct via_remote *remote)
 {
     return atomic_load_explicit(&remote->pending, memory_order_acquire);
 }
-/* Puts by frames that have begun, and those of them that have ended: they end in the order in which
- * they began. Both count on behind UINT32_MAX. */
+/* Numbers of puts by frames that have begun, and that have ended: puts end in the order in which
+ * they began. Both wrap around after UINT32_MAX. */
 static inline uint32_t via_client_remote_begun(const struct via_remote *remote)
 {
     return atomic_load_explicit(&remote->begun, memory_order_relaxed);
@@ -452,16 +457,17 @@ static inline int via_client_remote_take_failure(struct via_remote *remote)
 {
     return atomic_exchange_explicit(&remote->error, 0, memory_order_relaxed);
 }
-/* The result of an access by frames: -EACCES is the loss of a segment that was mapped. */
+/* The result of an access by frames: -EACCES for a segment that was mapped means that it is
+ * lost. */
 int via_client_remote_status(struct via_remote *remote, int status);
 /* [locked] A put has failed: a later put reports it. */
 void via_client_remote_fail(struct via_remote *remote, int status);
-/* [locked] A put has ended and lets go of its remote. */
+/* [locked] A put has ended: it releases its reference to the remote. */
 void via_client_remote_done(struct via_remote *remote);
-/* [locked] remote->held goes down by one. */
+/* [locked] Decrements remote->held. */
 void via_client_remote_release(struct via_remote *remote);
 
-/* The reason of a refusal: the host's text, or that of the status. */
+/* The reason of a refusal: the host's text, or the text of the status. */
 static inline const char *via_client_cause(struct via_attach_answer *answer)
 {
     int status = answer->status > 0 ? -EPROTO : answer->status;
@@ -474,9 +480,9 @@ static inline const char *via_client_cause(struct via_attach_answer *answer)
     return bytes != 0 ? (const char *)answer->value : strerror(-status);
 }
 /*
- * [locked, waits] Sends a request (magic, version and id are filled in) with fd unless it is -1,
- * and waits for the answer. answer.status, or -ENOTCONN, -ETIMEDOUT. The descriptors that came are
- * in request->fds; on failure there are none.
+ * [locked, waits] Fills in magic, version and id, sends the request, with fd unless it is -1, and
+ * waits for the answer. Returns answer.status, or -ENOTCONN, -ETIMEDOUT. The received descriptors
+ * are in request->fds; on failure there are none.
  */
 int via_client_ask(struct via_attach *attach, struct via_attach_request *ask, int fd,
                    struct via_client_request *request) VIA_MUST_CHECK;
@@ -485,66 +491,68 @@ typedef bool via_client_given_up(const struct via_attach *attach);
 int via_client_ask_until(struct via_attach *attach, struct via_attach_request *ask, int fd,
                          struct via_client_request *request,
                          via_client_given_up *is_given_up) VIA_MUST_CHECK;
-/* [locked] The same without waiting: request->answered is called with the answer, and takes the
- * descriptors. 0 or a negative errno: it is not called. */
+/* [locked] The same without waiting: request->answered is called with the answer, and then owns the
+ * descriptors. 0; or a negative errno, and `answered` is not called. */
 int via_client_ask_later(struct via_attach *attach, struct via_attach_request *ask,
                          struct via_client_request *request) VIA_MUST_CHECK;
-/* [locked] Sends one that is not answered. 0, -EAGAIN when the socket takes none now, or another
- * negative errno: there is no host any more. */
+/* [locked] Sends a request that has no answer. 0, -EAGAIN if the socket is full, or another
+ * negative errno: the daemon has ended. */
 int via_client_notify_host(struct via_attach *attach,
                            struct via_attach_request *tell) VIA_MUST_CHECK;
-/* [locked] Takes answers off the socket until there are no more. */
+/* [locked] Takes all answers that have arrived on the socket. */
 unsigned via_client_take_answers(struct via_attach *attach);
 
-/* For via_attach_open, before there is an attachment: one request, one answer. */
+/* For via_attach_open, before an attachment exists: one request, one answer. */
 int via_client_socket_send(int socket_fd, const struct via_attach_request *ask, int fd);
 long via_client_socket_receive(int socket_fd, struct via_attach_answer *answer, int *fds,
                                unsigned *ret_fds_count);
 
 /*
- * The mapping of a remote that may be used now, or NULL. Cheap while nothing changes; maps it (and
- * waits for the host's answer) when the way has become direct. Takes the lock itself.
+ * The mapping of a remote that may be used now, or NULL. Cheap while nothing changes. When the path
+ * has become direct, it maps the segment, for which it waits for the daemon's answer. Takes the
+ * lock itself.
  */
 struct via_client_mapping *via_client_direct(struct via_remote *remote);
 
 /*
- * The same for calls that may wait: when the way is direct, but puts by frames have not arrived
- * yet, until they have; a direct access would overtake them. 0 and the mapping, or NULL for "by
- * frames"; -ENOTCONN, -ENOBUFS, or the remote's loss.
+ * The same for calls that may wait: if the path is direct and puts by frames have not arrived yet,
+ * it waits until they have, because a direct access would overtake them. 0 and the mapping, or NULL
+ * for "by frames"; -ENOTCONN, -ENOBUFS, or the error of a lost remote.
  */
 int via_client_direct_wait(struct via_remote *remote,
                            struct via_client_mapping **ret_mapping) VIA_MUST_CHECK;
 
-/* true when the way is direct, but puts by frames have to arrive first. */
+/* True if the path is direct, but puts by frames have to arrive first. */
 bool via_client_has_frames_due(const struct via_remote *remote);
 
-/* The own segment that holds these bytes, NULL for none. [locked] */
+/* [locked] The segment of this attachment that contains these bytes, or NULL. */
 struct via_segment *via_client_segment_of(struct via_attach *attach, const void *base,
                                           size_t bytes);
 
-/* Unmaps and frees a remote, or a segment without telling the host. */
+/* Unmap and free a remote, or a segment, without a request to the daemon. */
 void via_client_remote_free(struct via_remote *remote);
 void via_client_segment_free(struct via_segment *segment);
-/* The first half of via_attach_close(): waits until accepted puts are handed to the host, at most
- * one second. Enough for a process that ends, other threads of which may be at work. */
+/* The first half of via_attach_close(): waits until the daemon has taken accepted puts, at most
+ * one second. Sufficient for a process that ends while other threads may still make calls. */
 void via_client_drain(struct via_attach *attach);
-/* via_segment_free() without waiting for the host: it may be reached for a moment longer. */
+/* via_segment_free() without waiting for the daemon: peers may reach the segment for a moment
+ * longer. */
 void via_client_segment_leave(struct via_segment *segment);
-/* A thread will wait for puts under way after all (VIADUCT_PUT_LAZY): asks all hosts that can be
- * reached to acknowledge now. Does not wait; a request that fails only makes the wait longer. */
+/* A thread is about to wait for lazy puts (VIADUCT_PUT_LAZY): asks all reachable hosts to
+ * acknowledge now. Does not wait; a request that fails only makes the wait longer. */
 void via_client_hurry(struct via_attach *attach);
-/* Have all puts arrived that were for hosts to which a way leads? */
+/* Have all puts to reachable hosts arrived? */
 bool via_client_is_quiet(const struct via_attach *attach);
 
 /*
- * via_remote_try_put() for a caller that has a word in its own memory by which the reader announces
- * that it sleeps. With VIADUCT_PUT_NOTIFY, a put through slices rings only if reader->sleeps() is
- * true, which is called when the bytes have arrived (so the word is loaded after them); puts by
- * other ways always ring. reader NULL: always ring.
+ * via_remote_try_put() for a caller with a word in its own memory by which the reader announces
+ * that it sleeps. With VIADUCT_PUT_NOTIFY, a put through slices rings only if reader->is_asleep()
+ * is true, which is called after the bytes have arrived (so the word is loaded after them); other
+ * puts always ring. reader NULL: always ring.
  */
 struct via_client_reader {
-    bool (*is_asleep)(void *ctx); /* called with the attachment's lock: puts nothing */
-    /* Called while the bytes are on their way through a slice: true if the reader has acknowledged
+    bool (*is_asleep)(void *ctx); /* called with the attachment's lock: must not put */
+    /* Called while the bytes are under way through a slice: true if the reader has acknowledged
      * them. It may wait for about the time of a read across the link, because true saves that read.
      * NULL: false. */
     bool (*is_answered)(void *ctx);
@@ -553,15 +561,15 @@ struct via_client_reader {
 int via_client_try_put(struct via_remote *remote, uint64_t off, const void *src, size_t bytes,
                        unsigned flags, const struct via_client_reader *reader);
 
-/* Waits until the host has taken all commands out of the pipes, wherever they go. 0, -EAGAIN (they
- * are full), -ETIMEDOUT, -ENOTCONN, -ENOBUFS. */
+/* Waits until the daemon has taken all commands out of the pipes, whatever their destination. 0,
+ * -EAGAIN (the pipes are full), -ETIMEDOUT, -ENOTCONN, -ENOBUFS. */
 int via_client_hand_over(struct via_attach *attach, uint64_t deadline_ns);
 
 /*
- * Puts that arrive behind those of another attachment, maybe another process's, which the host has
- * taken already. So a process that was forked goes on behind its parent. flow: 0 = behind no other.
- * Puts of such a process to hosts that are cut off arrive after its end, too, if a link leads
- * there again soon.
+ * Opens an attachment whose puts arrive after those of another attachment, also of another process,
+ * that the daemon has already taken. A forked process uses it to stay in order with its parent.
+ * flow: 0 = no such order. Puts of such a process to hosts that are cut off also arrive after its
+ * end, if a route exists again soon.
  */
 struct via_client_order {
     uint64_t name;
@@ -570,19 +578,20 @@ struct via_client_order {
 };
 struct via_client_order via_client_order_of(const struct via_attach *attach);
 int via_client_attach_behind(struct via_client_order order, struct via_attach **ret_attach);
-/* ... and nothing is stored directly before those have arrived. Before the first put to a host. 0
- * or a negative errno. */
+/* ... and this process stores nothing directly before those puts have arrived. Call it before the
+ * first put to a host. 0 or a negative errno. */
 int via_client_remote_follow(struct via_remote *remote);
 
-/* From now on frames carry all puts, for the program watches the bell, which does not ring for what
- * connections carry; or it has connections of its own. client_auto.h has what else there is. */
+/* From now on frames carry all puts that the program does not send over its own connections. Called
+ * when the program watches the bell, which does not ring for puts over direct connections, or opens
+ * direct connections itself. See client_auto.h. */
 void via_client_auto_off(struct via_attach *attach);
 
-/* Waits while the way is full. */
+/* Waits while the command pipe is full. */
 int via_client_put_by_frames(struct via_remote *remote, uint64_t off, const unsigned char *src,
                              size_t bytes, unsigned flags) VIA_MUST_CHECK;
 
-/* 0, -ERANGE with text, or the remote's loss. */
+/* 0, -ERANGE with text, or the error of a lost remote. */
 int via_client_check(const struct via_remote *remote, uint64_t off, uint64_t bytes,
                      const char *attempt) VIA_MUST_CHECK;
 

@@ -10,18 +10,19 @@
 #include "host/host_identity.h"
 
 /*
- * The entries of all hosts of a fabric, as one host keeps them: name, addresses, version,
+ * The directory of one host: entries of all hosts of the fabric, with name, addresses, version and
  * links. A host announces only its own entry. No threads, no clock, no I/O.
  *
  * The messages (docs/host.md, section 8) come from peers and may be hostile. Their contents are
  * copied, checked, and made safe for a terminal.
  */
-#define VIA_DIRECTORY_LINKS_MAX 1024u /* of a host: as many as it may have */
+#define VIA_DIRECTORY_LINKS_MAX 1024u /* of a host: its maximum */
 #define VIA_DIRECTORY_WORD_BYTES 12u
 #define VIA_DIRECTORY_LINKS_PER_MESSAGE 18u
 #define VIA_DIRECTORY_PEER_UNKNOWN 0xffffu
 #define VIA_DIRECTORY_VERSION_BYTES 32u
-/* A host that joins learns of all others within this time; their order means nothing. */
+/* A host that joins receives the entries of all other hosts within this time; their order has no
+ * meaning. */
 #define VIA_DIRECTORY_HELD_NS (10 * VIA_SEC_NS)
 
 /* IPv4 as ::ffff:a.b.c.d */
@@ -86,22 +87,22 @@ struct via_directory_entry {
     uint32_t frame_bytes;
     uint16_t hosts_max;
     uint8_t channels_count;
-    uint64_t started_ns, booted_ns, sent_ns; /* as that host's clock has it */
+    uint64_t started_ns, booted_ns, sent_ns; /* by that host's clock */
     uint64_t heard_ns;                       /* now_ns of the last message */
-    bool gone; /* out of reach for so long that another host may have its addresses by now */
-    char name[VIA_HOST_NAME_BYTES_MAX + 1]; /* "" = it has none that is fit */
+    bool gone; /* unreachable for so long that another host may have its addresses by now */
+    char name[VIA_HOST_NAME_BYTES_MAX + 1]; /* "" = no valid name */
     char fabric[VIA_FABRIC_NAME_BYTES_MAX + 1];
     char version[VIA_DIRECTORY_VERSION_BYTES + 1];
     unsigned addresses_count;
     struct via_directory_ip addresses[VIA_HOST_ADDRESSES_MAX];
-    uint64_t since_ns[VIA_HOST_ADDRESSES_MAX]; /* now_ns when it first claimed each of them */
-    unsigned links_count;                      /* there */
+    uint64_t since_ns[VIA_HOST_ADDRESSES_MAX]; /* now_ns of its first claim of each address */
+    unsigned links_count;                      /* received so far */
     unsigned links_total;                      /* announced */
     struct via_directory_link links[VIA_DIRECTORY_LINKS_MAX];
 };
 
 struct via_directory {
-    uint16_t host; /* whose directory this is */
+    uint16_t host; /* the host with this directory */
     uint16_t hosts_max;
     struct via_directory_entry **entries; /* by id; NULL = unknown */
 };
@@ -110,18 +111,18 @@ struct via_directory {
 int via_directory_init(struct via_directory *directory, uint16_t host, uint16_t hosts_max);
 void via_directory_fini(struct via_directory *directory);
 
-/* NULL: it has announced nothing. */
+/* NULL: the host has announced nothing. */
 struct via_directory_entry *via_directory_find(const struct via_directory *directory,
                                                uint16_t host);
 
 /*
- * A message of host `source` has come. 1: the entry has changed; 0: it has not; -EPROTO: this is no
- * such message; -ENOMEM. now_ns is kept in heard_ns.
+ * Handles a message of host `source`. 1: the entry has changed; 0: it has not; -EPROTO: not a valid
+ * message; -ENOMEM. Stores now_ns in heard_ns.
  */
 int via_directory_take(struct via_directory *directory, uint16_t source, const void *data,
                        size_t bytes, uint64_t now_ns);
 
-/* The entry of this host itself, to be filled in. NULL: no memory. */
+/* The entry of this host itself, which the caller fills in. NULL: no memory. */
 struct via_directory_entry *via_directory_own(struct via_directory *directory);
 
 /* Messages that carry an entry to other hosts. */
@@ -132,15 +133,16 @@ size_t via_directory_make_links(const struct via_directory_entry *entry, unsigne
                                 struct via_directory_links_message *ret_message);
 
 /* Returns the host that owns the address. If several hosts claim it, it stays with the host that
- * had held it for VIA_DIRECTORY_HELD_NS when the next claim came; without such a host it has no
- * owner, -EADDRINUSE, because one of them lies. Addresses of this host stay its own, even if
- * another host claims them. The claim of an unreachable host does not count beside another one.
- * -ENOENT: unknown. Loopback addresses of others count only beside one of this host in the same
- * network of 8 bits: hosts on one machine.
+ * had held it for VIA_DIRECTORY_HELD_NS when the next claim arrived. Without such a host the
+ * address has no owner (-EADDRINUSE), because one of the claims is false. Addresses of this host
+ * stay its own, even if another host claims them. The claim of an unreachable host is ignored if
+ * another host claims the address. -ENOENT: unknown. Loopback addresses of other hosts are valid
+ * only if this host has one in the same network of 8 bits: these hosts are on one machine.
  */
 int via_directory_host_at(const struct via_directory *directory, const struct via_directory_ip *ip);
 
-/* The host is gone, or it is back; then it claims its addresses anew. true: that has changed. */
+/* The host is gone, or reachable again; then it claims its addresses anew. True: the state has
+ * changed. */
 bool via_directory_set_gone(struct via_directory_entry *entry, bool gone, uint64_t now_ns);
 
 /* As inet_ntop(3). */
@@ -148,11 +150,11 @@ struct via_directory_ip_text {
     char text[VIA_HOST_ADDRESS_BYTES];
 };
 struct via_directory_ip_text via_directory_ip_text(const struct via_directory_ip *ip);
-/* false: it is no address. */
+/* False: not an address. */
 bool via_directory_ip_parse(const char *text, struct via_directory_ip *ret_ip);
 
-/* The number of links on the shortest way from this host to each host, over links that are up at
- * their nearer end and for which use() is true; ret_hops[hosts_max], UINT16_MAX = not. */
+/* The number of links on the shortest route from this host to each host, over links that are up at
+ * their nearer end and for which use() is true; ret_hops[hosts_max], UINT16_MAX = no route. */
 void via_directory_hops(const struct via_directory *directory,
                         bool (*use)(const struct via_directory_link *link), uint16_t *ret_hops);
 

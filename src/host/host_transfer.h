@@ -16,15 +16,16 @@
 /*
  * The transfer thread of a channel: polls the node, serves the command pipes of the processes, and
  * sleeps on its bell.
- * A process's pipes are in one of two lists. `active`: polled in every turn. `idle`: armed, so
- * the process rings when it writes; polled only after the bell has rung. Both lists, and
- * everything that hangs in them, belong to the thread; other threads send mail.
+ * The pipes of a process are in one of two lists. `active`: polled in every turn. `idle`: armed, so
+ * the process rings when it writes; polled only after the bell has rung. Both lists and their
+ * entries belong to the thread; other threads send mail.
  */
 struct via_host;
 struct via_transfer;
 struct via_process_channel;
 
-/* Something for a transfer thread to do between two turns. The sender's memory until handled. */
+/* A task for a transfer thread between two turns. The sender keeps the memory until it is
+ * handled. */
 struct via_mail {
     struct via_list link;
     void (*handle)(struct via_transfer *transfer, struct via_mail *mail);
@@ -39,17 +40,17 @@ struct via_transfer {
 
     pthread_mutex_t mail_lock;
     struct via_list mail;    /* under mail_lock */
-    _Atomic bool mail_there; /* hint; the bell rings after it is set */
-    _Atomic uint64_t synced; /* newest via_host.sync_target this thread has passed */
+    _Atomic bool mail_there; /* hint; the sender rings the bell after setting it */
+    _Atomic uint64_t synced; /* newest via_host.sync_target that this thread has passed */
 
-    /* The thread's own. */
+    /* Only the thread uses the following fields. */
     struct via_list active;
     struct via_list idle;
     struct via_list
         touched; /* have replies to send or commands to release at the end of the turn */
     struct via_list starved;              /* wait for room in their reply pipe */
-    struct via_process_channel **by_slot; /* processes_max; owner bits of a cookie to pipes */
-    uint32_t *flows_taken;                /* by users, to each host: see host/flow_share.h */
+    struct via_process_channel **by_slot; /* processes_max; by slot in the owner bits of a cookie */
+    uint32_t *flows_taken;                /* flows that users have, by host: host/flow_share.h */
     struct via_list sends;                /* messages of the host itself not yet submitted */
     uint32_t parked_count;                /* commands, of all processes */
     /* By tenant.bells_index: parked commands. */
@@ -57,8 +58,8 @@ struct via_transfer {
     uint32_t bell_seen; /* count of the bell at the last load */
     uint32_t tenant_bells_seen[VIA_TENANTS_MAX];
     struct via_host_wait wait;
-    bool polls_unrung; /* no bell ended the last sleep */
-    bool unannounced;  /* something was found after such a sleep, and no bell has rung since */
+    bool polls_unrung; /* the last sleep ended without a bell */
+    bool unannounced;  /* after such a sleep the thread found work, and no bell has rung since */
     _Atomic uint64_t bells_missed;
 };
 
@@ -70,8 +71,7 @@ void via_transfer_fini(struct via_transfer *transfer);
 
 /* [any] Handled in order; wakes the thread. */
 void via_transfer_post(struct via_transfer *transfer, struct via_mail *mail);
-/* [any] Records and commands that no bell announced, found by polling in the middle of a sleep.
- */
+/* [any] Number of times that polling after a sleep without a bell found records or commands. */
 uint64_t via_host_bells_missed(const struct via_host *host);
 
 #endif

@@ -7,9 +7,9 @@
 #include "host/host_spin.h"
 
 /*
- * The choice of a transfer thread between two turns: goes on, keeps polling, arms, waits for
- * fences, sleeps. via_host_wait_turn() is the body of their loop; host_transfer.c has the machine's
- * clock and bells, the simulator's transfer threads have theirs.
+ * The choice of a transfer thread between two turns: begin the next turn, poll, arm, wait for
+ * fences, or sleep. via_host_wait_turn() is the body of its loop. host_transfer.c uses the
+ * machine's clock and bells, the simulator uses simulated ones.
  *
  * Pure: time and the state of the machine are arguments. Belongs to its thread.
  */
@@ -17,14 +17,14 @@ struct via_host_wait {
     struct via_host_spin spin;
     struct via_host_spin spin_rang; /* waits after a process was rung: its answer takes less time
                                        than answers over other hosts */
-    bool rang;                      /* a process, since the last wait began; the caller's to set */
+    bool rang;                      /* the caller sets it: a process was rung since the last wait */
     bool idle;                      /* the last turn found nothing */
     bool after_ring;                /* this wait began after a process was rung */
     uint64_t idle_since_ns;
-    uint64_t poll_until_ns; /* after VIA_HOST_WAIT_POLL: until then turns may be left out in which
-                               nothing comes */
-    unsigned vain_polls;    /* in a row */
-    /* Whether others want the processor; asked once a millisecond. */
+    uint64_t poll_until_ns; /* after VIA_HOST_WAIT_POLL: a simulator may skip idle turns up to this
+                               time */
+    unsigned vain_polls;    /* consecutive polls that found nothing */
+    /* Do other threads want the processor? Called once a millisecond. */
     bool (*is_crowded)(void *ctx);
     void *ctx;
     bool crowded;
@@ -36,7 +36,8 @@ enum via_host_wait_step {
     VIA_HOST_WAIT_POLL,  /* a pause, then the next turn */
     VIA_HOST_WAIT_ARM,   /* if no bell has rung: arm everything, via_host_wait_armed(); act() does
                             not get this step */
-    VIA_HOST_WAIT_FENCE, /* others want the processor: sleep until fences end, if they wake */
+    VIA_HOST_WAIT_FENCE, /* other threads want the processor: sleep until fences end, if their end
+                            wakes this thread */
     VIA_HOST_WAIT_ASK,   /* first wake the control thread, then as VIA_HOST_WAIT_SLEEP */
     VIA_HOST_WAIT_SLEEP, /* until the deadline or the bell, then via_host_wait_slept() */
 };
@@ -44,7 +45,8 @@ enum via_host_wait_step {
 void via_host_wait_init(struct via_host_wait *wait, uint64_t spin_ns_max,
                         bool (*is_crowded)(void *ctx), void *ctx);
 
-/* A turn that began at now_ns has found `work` things to do; it is to come again at deadline_ns. */
+/* A turn that began at now_ns has found `work` things to do; the next one is due at
+ * deadline_ns. */
 enum via_host_wait_step via_host_wait_turned(struct via_host_wait *wait, uint64_t now_ns,
                                              unsigned work, uint64_t deadline_ns);
 /* The result of arming everything. The deadline may become earlier. */
@@ -54,7 +56,7 @@ void via_host_wait_slept(struct via_host_wait *wait, uint64_t now_ns);
 
 /* A transfer thread, of any clock. */
 struct via_host_wait_ops {
-    /* A turn: returns how much was done; *deadline_ns: when the thread must come again. */
+    /* A turn: returns the number of things done; *deadline_ns: when the next turn is due. */
     unsigned (*turn)(void *ctx, uint64_t now_ns, uint64_t *deadline_ns);
     /* Arms everything; false: a bell has rung since the turn began, and there is work. */
     bool (*arm)(void *ctx, enum via_arm *ret_armed);
@@ -62,7 +64,7 @@ struct via_host_wait_ops {
     void (*act)(void *ctx, enum via_host_wait_step step, uint64_t now_ns, uint64_t deadline_ns);
 };
 
-/* A turn that begins at now_ns, and what follows it. Inlined: the compiler knows the loop's ops,
+/* A turn that begins at now_ns, and the step after it. Inlined: the compiler knows the loop's ops,
  * and calls them directly. */
 static inline __attribute__((always_inline)) void
 via_host_wait_turn(struct via_host_wait *wait, uint64_t now_ns, const struct via_host_wait_ops *ops,

@@ -12,16 +12,16 @@
 #include "host/attach_wire.h"
 
 /*
- * The slices of one port at the host that stores through them: which piece of which segment each
- * shows, which processes may store there, and which slice has to make room for another piece.
- * No I/O and no clock; owned by the control thread. It shares the words of attach_wire.h with
- * processes. A slice whose users are busy is not given to another piece before they are out, or
- * have ended. On ports that detach (a mapping never reaches a later piece of the slice) the users
- * have VIA_SLICE_GRACE_NS to leave. On other ports a process that never announces that it has left
- * keeps the slice for as long as it lives.
+ * The slices of one port at the host that stores through them: the piece of a segment behind each
+ * slice, the processes that may store through it, and the choice of a slice to reuse for another
+ * piece. No I/O and no clock; owned by the control thread. It shares the words of attach_wire.h
+ * with processes. A slice whose users are busy is not reused before they have left it or ended. On
+ * ports that detach (a mapping never reaches a later piece of the slice) the users have
+ * VIA_SLICE_GRACE_NS to leave. On other ports a process that never announces that it has left keeps
+ * the slice for as long as it lives.
  */
 
-/* A slice that was used less than this ago makes no room for a process that has its share. */
+/* A slice that was used less than this ago is not taken for a process that has its share. */
 #define VIA_SLICE_REST_NS (5 * VIA_MSEC_NS)
 #define VIA_SLICE_GRACE_NS (10 * VIA_MSEC_NS)
 /* Time for which a slice taken from a uid with more than its share is reserved for the uid that
@@ -30,7 +30,7 @@
 
 #define VIA_SLICE_NONE UINT32_MAX
 
-/* A part of a segment of another host: as long as a slice, the last one maybe shorter. */
+/* A part of a segment of another host: as long as a slice; the last one may be shorter. */
 struct via_slice_piece {
     uint64_t handle;
     uint64_t index;
@@ -39,7 +39,7 @@ struct via_slice_piece {
 /* A process that may store through a slice. The owner's memory while it is in a slice. */
 struct via_slice_user {
     struct via_list link;         /* of the slice */
-    uint32_t slice;               /* VIA_SLICE_NONE: of none */
+    uint32_t slice;               /* VIA_SLICE_NONE: none */
     uid_t uid;                    /* uid of the process: slices are shared out among uids */
     const _Atomic uint64_t *busy; /* hostile */
     uint64_t bursts_seen;
@@ -47,7 +47,7 @@ struct via_slice_user {
 
 enum via_slice_state {
     VIA_SLICE_FREE,
-    VIA_SLICE_ASKED,   /* the owner's host has been asked for the piece */
+    VIA_SLICE_ASKED,   /* this host has requested the piece from the owner's host */
     VIA_SLICE_OPEN,    /* processes may store */
     VIA_SLICE_LEAVING, /* revoked, but users may still be busy */
 };
@@ -56,9 +56,9 @@ struct via_slice_entry {
     enum via_slice_state state;
     struct via_slice_piece piece; /* ASKED, OPEN */
     uid_t asked_uid;              /* ASKED: uid of the process that requested it */
-    uint64_t used_ns;             /* when it was last found to have been used */
-    uint64_t busy_ns;             /* LEAVING: when its users were first found to be busy, or 0 */
-    uint64_t kept_until_ns;       /* taken from a uid that had more: for kept_uid until then */
+    uint64_t used_ns;             /* when a check last found that it had been used */
+    uint64_t busy_ns;             /* LEAVING: when a check first found its users busy, or 0 */
+    uint64_t kept_until_ns;       /* taken from a uid with more: reserved for kept_uid until then */
     uid_t kept_uid;
     struct via_list users;
 };
@@ -73,20 +73,20 @@ struct via_slice_table {
     uint64_t refused_count; /* requests for which no slice was free */
 };
 
-/* All slices free. words: `count` of them. detaches: of the port. 0 or -ENOMEM. */
+/* All slices are free. words: `count` of them. detaches: a property of the port. 0 or -ENOMEM. */
 int via_slice_table_init(struct via_slice_table *table, uint32_t count, bool detaches,
                          _Atomic uint64_t *words);
 void via_slice_table_fini(struct via_slice_table *table);
 
 void via_slice_user_init(struct via_slice_user *user, uid_t uid, const _Atomic uint64_t *busy);
 
-/* The slice that shows the piece, or has been asked to; VIA_SLICE_NONE. */
+/* The slice that has the piece, or for which it was requested; VIA_SLICE_NONE. */
 uint32_t via_slice_table_find(const struct via_slice_table *table,
                               const struct via_slice_piece *piece);
 
 /*
- * A slice for a piece that no slice shows, for a process of this uid: a free one, or the one least
- * recently used, whose users lose it. It is ASKED then. -EAGAIN: all are in use now.
+ * Takes a slice for a piece that no slice has, for a process of this uid: a free one, or the least
+ * recently used one, whose users lose it. It becomes ASKED. -EAGAIN: all are in use now.
  */
 int via_slice_table_take(struct via_slice_table *table, const struct via_slice_piece *piece,
                          uid_t uid, uint64_t now_ns, uint32_t *ret_slice) VIA_MUST_CHECK;
@@ -95,18 +95,19 @@ int via_slice_table_take(struct via_slice_table *table, const struct via_slice_p
 void via_slice_table_open(struct via_slice_table *table, uint32_t slice, uint64_t life,
                           uint64_t now_ns);
 
-/* The user may store through an OPEN slice; it is in no other. */
+/* The user may store through an OPEN slice; it has no other slice. */
 void via_slice_table_join(struct via_slice_table *table, uint32_t slice,
                           struct via_slice_user *user);
 
 /* The process has ended, or has unmapped the slice: it stores no more. */
 void via_slice_table_leave(struct via_slice_table *table, struct via_slice_user *user);
 
-/* No process may store through the slice any more. gone: the segment is no more. */
+/* No process may store through the slice any more. gone: the segment was freed. */
 void via_slice_table_revoke(struct via_slice_table *table, uint32_t slice, bool gone);
 void via_slice_table_revoke_all(struct via_slice_table *table);
 
-/* Slices whose users are out become free, and have no users then. How many are still LEAVING. */
+/* Slices that all users have left become FREE, without users. Returns the number of slices that are
+ * still LEAVING. */
 uint32_t via_slice_table_settle(struct via_slice_table *table, uint64_t now_ns);
 
 uint32_t via_slice_table_open_count(const struct via_slice_table *table);

@@ -32,7 +32,7 @@ struct via_tenant {
     struct via_list link; /* tenants.all or tenants.leaving */
     uid_t uid;
     bool exempt;
-    uint32_t holds_count; /* processes and segments: it stays until the last one is gone */
+    uint32_t holds_count; /* processes and segments that reference it */
     uint32_t processes_count;
     uint32_t pipes_count; /* pairs of a command pipe and a reply pipe */
     uint32_t segments_count;
@@ -41,9 +41,9 @@ struct via_tenant {
     uint32_t removed_count;
     uint64_t removed_bytes;
     uint32_t endpoints_count;
-    uint32_t requests_count; /* that other hosts must answer, notes among them */
+    uint32_t requests_count; /* requests to other hosts without an answer so far, notes included */
     uint32_t posts_count;
-    uint32_t stranded_count;      /* processes that have gone, see attach_server_process.c */
+    uint32_t stranded_count;      /* ended processes with puts, see attach_server_process.c */
     struct via_host_memory bells; /* fd -1: the host's own page */
     uint32_t bells_index;         /* if it is not exempt */
     /* [transfer threads] By channel, then by host: each thread has its part. */
@@ -54,10 +54,10 @@ struct via_tenant {
 struct via_tenants {
     struct via_list all;
     struct via_list leaving; /* transfer threads may still load their bells */
-    uint32_t count;          /* with a page of their own, those that leave among them */
+    uint32_t count;          /* users with their own page, also those that leave */
     struct via_quota quota;  /* of each user, without zeros */
-    /* [any] Bell pages by index; NULL = free. A page is unmapped a grace period after it is taken
-     * out. */
+    /* [any] Bell pages by index; NULL = free. A page is unmapped a grace period after its removal
+     * from this array. */
     _Atomic(struct via_bell *) bells[VIA_TENANTS_MAX];
     _Atomic uint32_t bells_end; /* [any] indices from here on were never used */
 };
@@ -69,8 +69,8 @@ void via_tenants_close(struct via_host *host);
 /* Frees users that have left, once no thread uses their bells. Returns the next deadline. */
 uint64_t via_tenants_tick(struct via_host *host);
 
-/* The tenant of a user, made when there is none; it stays until as many releases. -EUSERS, -ENOMEM
- * and errors of via_host_memory_open(). */
+/* Finds or makes the tenant of a user, and takes a reference. -EUSERS, -ENOMEM and errors of
+ * via_host_memory_open(). */
 int via_tenant_hold(struct via_host *host, uid_t uid, struct via_tenant **ret_tenant,
                     struct via_error *err);
 void via_tenant_release(struct via_host *host, struct via_tenant *tenant);
@@ -85,23 +85,24 @@ int via_tenant_add_process(const struct via_host *host, struct via_tenant *tenan
 void via_tenant_remove_process(struct via_tenant *tenant, uint32_t pipes);
 int via_tenant_add_segment(const struct via_host *host, struct via_tenant *tenant, uint64_t bytes,
                            struct via_error *err);
-/* It is out of the table; its memory may still be in use. */
+/* A segment is removed from the table; commands may still use its memory. */
 void via_tenant_remove_segment(struct via_tenant *tenant, uint64_t bytes);
 void via_tenant_free_segment(struct via_tenant *tenant, uint64_t bytes, bool removed);
 
-/* All users share `all_max`: may this user, which has `count`, have one more? */
+/* All users share `all_max` items: may this user, which has `count`, have one more? */
 bool via_tenant_is_take_allowed(const struct via_tenant *tenant, uint32_t count, uint32_t all_max);
 
-/* How many notes the user may have on the host's board. */
+/* The limit of this user's notes on the host's board. */
 uint32_t via_tenant_notes_max(const struct via_host *host, uid_t uid);
 
 /* --- of a transfer thread: its bells, one in each page --------------------------------------- */
 
-/* Has one of them been rung since it was last noted? */
+/* Has a bell been rung since via_tenant_bells_note()? */
 bool via_tenant_bells_have_rung(struct via_transfer *transfer);
+/* Stores the present counts of the bells. */
 void via_tenant_bells_note(struct via_transfer *transfer);
 
-/* Sleeps until one of them rings after it was noted, or until the deadline. */
+/* Sleeps until a bell has rung since via_tenant_bells_note(), or until the deadline. */
 void via_tenant_bells_sleep(struct via_transfer *transfer, uint64_t deadline_ns);
 
 #endif
