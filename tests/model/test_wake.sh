@@ -14,7 +14,7 @@ cd "$folder"
 # usage: errors_of MODEL OPTION...: how many errors spin finds in all orders of events
 errors_of() {
     spin "${@:2}" -a "$models/$1" >/dev/null
-    gcc -O1 -w -DSAFETY -DCOLLAPSE -o pan pan.c
+    gcc -O0 -w -DSAFETY -DCOLLAPSE -o pan pan.c
     ./pan -m200000 >out
     if grep -q 'max search depth too small\|out of memory' out; then
         cat out >&2
