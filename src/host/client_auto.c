@@ -15,6 +15,13 @@
  * another kind of operation to the host. */
 #define PLAIN_PUTS_MIN 64u
 #define PLAIN_BYTES_MIN (1u << 20)
+/* Both changes of the way cost about as much time as the connection saves with 512 short puts, or
+ * 1 MiB. After a stretch with less the next one needs four times as many puts before it, 16,384 at
+ * most; a longer stretch resets that. */
+#define STRETCH_BYTES_MIN (1u << 20)
+#define BYTES_OF_A_PUT 2048u /* that each put counts besides its own */
+#define CAUTION_STEP 2u
+#define CAUTION_MAX 8u
 /* Longest wait of a put for earlier frames before it uses the connection. */
 #define DRAIN_NS_MAX (10 * VIA_MSEC_NS)
 /* Until the next attempt. */
@@ -26,7 +33,9 @@ struct via_client_auto_host {
     struct via_client_tcp *_Atomic tcp; /* constant once set; it is used again when it is over */
     _Atomic uint32_t plain_puts;
     _Atomic uint64_t plain_bytes;
-    _Atomic uint64_t refused_way; /* the state of the way in which there can be none */
+    _Atomic uint64_t stretch_bytes; /* by the connection since another kind of operation */
+    _Atomic unsigned caution;       /* puts in a row: PLAIN_PUTS_MIN, shifted left by it */
+    _Atomic uint64_t refused_way;   /* the state of the way in which there can be none */
     _Atomic uint64_t again_ns;
     _Atomic bool off;
 };
@@ -344,6 +353,19 @@ int via_client_auto_quiet(struct via_client_tcp *tcp, bool reports)
                                   tcp->host, strerror(-refusal));
 }
 
+/* Another kind of operation ends a stretch of puts by the connection, if there was one. */
+static void end_stretch(struct via_client_auto_host *entry)
+{
+    uint64_t bytes = atomic_load_explicit(&entry->stretch_bytes, memory_order_relaxed);
+    unsigned caution = atomic_load_explicit(&entry->caution, memory_order_relaxed) + CAUTION_STEP;
+    if (bytes != 0) {
+        atomic_store_explicit(&entry->caution,
+                              bytes >= STRETCH_BYTES_MIN ? 0 : via_min(caution, CAUTION_MAX),
+                              memory_order_relaxed);
+        atomic_store_explicit(&entry->stretch_bytes, 0, memory_order_relaxed);
+    }
+}
+
 /* A connection to the host, or NULL; another kind of operation is about to be sent there. */
 static struct via_client_tcp *find_left(struct via_attach *attach, unsigned host)
 {
@@ -354,6 +376,7 @@ static struct via_client_tcp *find_left(struct via_attach *attach, unsigned host
     struct via_client_auto_host *entry = &autos->hosts[host];
     atomic_store_explicit(&entry->plain_puts, 0, memory_order_relaxed);
     atomic_store_explicit(&entry->plain_bytes, 0, memory_order_relaxed);
+    end_stretch(entry);
     return tcp_of(entry);
 }
 
@@ -428,8 +451,11 @@ static void open_soon(struct via_client_auto *autos, uint16_t host)
 /* Were there enough before this one? */
 static bool count_plain(struct via_client_auto_host *entry, size_t bytes)
 {
-    if (atomic_load_explicit(&entry->plain_puts, memory_order_relaxed) >= PLAIN_PUTS_MIN ||
-        atomic_load_explicit(&entry->plain_bytes, memory_order_relaxed) >= PLAIN_BYTES_MIN) {
+    unsigned caution = atomic_load_explicit(&entry->caution, memory_order_relaxed);
+    if (atomic_load_explicit(&entry->plain_puts, memory_order_relaxed) >= PLAIN_PUTS_MIN
+                                                                              << caution ||
+        atomic_load_explicit(&entry->plain_bytes, memory_order_relaxed) >= PLAIN_BYTES_MIN
+                                                                               << caution) {
         return true;
     }
     atomic_fetch_add_explicit(&entry->plain_puts, 1, memory_order_relaxed);
@@ -563,6 +589,7 @@ int via_client_auto_put(struct via_remote *remote, uint64_t off, const void *src
         open_soon(autos, remote->host);
         return 0;
     }
+    atomic_fetch_add_explicit(&entry->stretch_bytes, bytes + BYTES_OF_A_PUT, memory_order_relaxed);
     if (!via_client_tcp_is_over(tcp) && !drain_frames(remote)) {
         return via_client_auto_leave(attach, remote->host);
     }

@@ -101,6 +101,28 @@ class Auto(direct_case.Case):
         self.assertTrue(cli.wait_for(lambda: segment.word(32) == 4999), segment.word(32))
         self.assert_connections(0)
 
+    def test_short_stretches_stay_with_frames(self):
+        """Each change of the way costs more than a connection saves with some hundred puts."""
+        self.start()
+        _, user, _, remote = self.open_pair()
+        self.wait_for_connection(remote)
+
+        def stretch(puts, waits):
+            for _ in range(puts):
+                self.assertEqual(remote.put_word(0, 0), 0, error())
+                while waits and via.via_remote_pending(remote.pointer) != 0:
+                    time.sleep(0)
+            self.assertEqual(remote.put(8, b"12345678", NOTIFY), 0, error())
+        for _ in range(4):
+            stretch(100, False)
+        self.assertEqual(user.quiet(), 0, error())
+        before = self.frames()
+        stretch(100, True)
+        self.assertGreaterEqual(self.frames() - before, 100)
+        # A long one uses the connection.
+        stretch(20000, False)
+        self.wait_for_connection(remote)
+
     def test_large_puts_get_one_at_once(self):
         self.start()
         _, user, segment, remote = self.open_pair()
