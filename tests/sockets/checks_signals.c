@@ -572,6 +572,50 @@ static void two_processes_go_on_with_a_call(void)
     }
 }
 
+/* Both processes go on with dup() or close(): each has its own numbers of the connection, and the
+ * peer reads the end when the last one is closed. */
+#define COPY_FORKS 30
+
+static void fork_during_copies(unsigned round)
+{
+    struct pair pair = connected();
+    struct itimerval soon = {.it_value = {0, 50 + (suseconds_t)(round * 37 % 200)}};
+    char byte;
+    forked = -1;
+    CHECK(setitimer(ITIMER_REAL, &soon, NULL) == 0);
+    while (forked < 0) {
+        CHECK(close(dup(pair.client)) == 0);
+    }
+    if (forked == 0) {
+        CHECK(close(dup(pair.client)) == 0);
+        done(pair);
+        _exit(0);
+    }
+    wait_for(forked);
+    struct pollfd pfd = {.fd = pair.server, .events = POLLIN};
+    CHECK(poll(&pfd, 1, 0) == 0);
+    write_all(pair.client, "x", 1);
+    CHECK(recv(pair.server, &byte, 1, 0) == 1);
+    close(pair.client);
+    CHECK(poll(&pfd, 1, 20000) == 1 && recv(pair.server, &byte, 1, 0) == 0);
+    close(pair.server);
+}
+
+static void a_handler_forks_during_dup_and_close(void)
+{
+    struct sigaction action = {.sa_handler = fork_once, .sa_flags = SA_RESTART};
+    pthread_t thread;
+    CHECK(sigaction(SIGALRM, &action, NULL) == 0);
+    for (unsigned round = 0; round < 2 * COPY_FORKS; round++) {
+        if (round == COPY_FORKS) { /* from here on the library counts calls */
+            block_alarms(true);
+            CHECK(pthread_create(&thread, NULL, pause_always, NULL) == 0);
+            block_alarms(false);
+        }
+        fork_during_copies(round);
+    }
+}
+
 const struct check checks_of_signals[] = {
     CHECK_ENTRY(handlers_make_calls),
     CHECK_ENTRY(a_handler_interrupts_a_reader_for_which_a_set_waits),
@@ -582,5 +626,6 @@ const struct check checks_of_signals[] = {
     CHECK_ENTRY(a_handler_forks_during_poll),
     CHECK_ENTRY(a_handler_forks_during_epoll_wait),
     CHECK_ENTRY(two_processes_go_on_with_a_call),
+    CHECK_ENTRY(a_handler_forks_during_dup_and_close),
     {0},
 };

@@ -71,9 +71,9 @@ static void conn_free(struct via_file *file)
     via_pool_put(&pool, conn);
 }
 
-static struct via_conn *conn_new(bool connector)
+/* No handler may fork meanwhile: a child does not count a connection that is not in the list. */
+static struct via_conn *make(bool connector)
 {
-    via_steward_prepare();
     struct via_side *side = via_side_new();
     if (side == NULL) {
         return NULL;
@@ -111,6 +111,15 @@ static struct via_conn *conn_new(bool connector)
     /* Last: from now on a stale pointer to this object may look valid although it belongs to
      * another connection. */
     atomic_store_explicit(&conn->file.users, 1, memory_order_release);
+    return conn;
+}
+
+static struct via_conn *conn_new(bool connector)
+{
+    via_steward_prepare();
+    via_lock_enter();
+    struct via_conn *conn = make(connector);
+    via_lock_leave();
     return conn;
 }
 
@@ -382,6 +391,21 @@ static bool set_number(struct via_conn *conn, int fd)
     return true;
 }
 
+/* The connection gets its first number, which conn_new() has counted. */
+static bool set_first_number(struct via_conn *conn, int fd)
+{
+    via_lock_enter(); /* no handler forks between the count and the table */
+    if (via_unlikely(conn->fds == 0)) {
+        /* A signal handler has forked during connect() or accept(), and this is the child:
+         * count_numbers(). */
+        conn->fds = 1;
+        atomic_fetch_add_explicit(&conn->side->refs, 1, memory_order_relaxed);
+    }
+    bool set = set_number(conn, fd);
+    via_lock_leave();
+    return set;
+}
+
 /* The program has copied the socket before it was connected: the copies become numbers of the
  * connection, too. */
 static void adopt_copies(struct via_conn *conn, int fd)
@@ -401,12 +425,7 @@ static void adopt_copies(struct via_conn *conn, int fd)
 
 void via_conn_publish(struct via_conn *conn, int fd)
 {
-    if (via_unlikely(conn->fds == 0)) {
-        /* A signal handler has forked during connect(), and this is the child: count_numbers(). */
-        conn->fds = 1;
-        atomic_fetch_add_explicit(&conn->side->refs, 1, memory_order_relaxed);
-    }
-    if (!set_number(conn, fd)) {
+    if (!set_first_number(conn, fd)) {
         via_file_put_slowly(&conn->file);
         return;
     }
@@ -477,7 +496,7 @@ static void accepted(int fd, const struct via_address *peer)
     } else {
         via_phase_apply(&conn->side->phase, VIA_EVENT_ACCEPT);
     }
-    if (!set_number(conn, fd)) {
+    if (!set_first_number(conn, fd)) {
         via_file_put_slowly(&conn->file);
         return;
     }
@@ -596,6 +615,7 @@ void via_conn_fork_child(void)
     visit_locked(begin_child);
     if (any) {
         count_numbers();
+        via_closings_forked();
     }
     visit_locked(correct_count);
     via_unlock(&all_lock);

@@ -231,8 +231,7 @@ void via_conn_closing(struct via_conn *conn, int fd)
         send_all_again(conn, fd, false);
         follow_demotion_at_end(conn, fd); /* as in via_conn_end() */
     }
-    if (atomic_fetch_sub_explicit(&conn->side->refs, 1, memory_order_acq_rel) == 1 &&
-        via_conn_has_pipes(conn)) {
+    if (via_conn_release_number(conn) == 1 && via_conn_has_pipes(conn)) {
         conn->carrier->close(conn, fd);
     } else if (conn->side->refs == 0 && via_conn_is_in(conn, VIA_PHASE_BIT(PENDING))) {
         conn->carrier->decline(conn, VIA_FLAG_CLOSED);
@@ -248,7 +247,7 @@ void via_conn_closing(struct via_conn *conn, int fd)
 
 void via_conn_closed(struct via_conn *conn)
 {
-    if (atomic_fetch_sub_explicit(&conn->fds, 1, memory_order_acq_rel) == 1) {
+    if (via_conn_end_close(conn) == 1) {
         int saved = errno;
         via_file_put_slowly(&conn->file);
         errno = saved;

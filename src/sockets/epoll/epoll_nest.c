@@ -51,6 +51,7 @@ static void watch_all(struct via_ep_set *set)
 
 void via_ep_nest(int fd)
 {
+    uint32_t thread = via_os_thread();
     struct via_file *file = via_file_get(fd, false);
     if (file == NULL) {
         return; /* its number is marked: via_ep_note() */
@@ -65,11 +66,12 @@ void via_ep_nest(int fd)
         via_ep_unwatch_bells(set); /* a bell would be an event of the inner set */
         watch_all(set);
     }
-    via_file_put(file, false);
+    via_file_put_of(file, false, thread);
 }
 
 struct via_ep_stayed via_ep_polled(int fd)
 {
+    uint32_t thread = via_os_thread();
     struct via_ep_stayed stayed = {0};
     struct via_file *file = via_fd_peek(fd) != NULL ? via_file_get(fd, false) : NULL;
     if (via_likely(file == NULL)) {
@@ -84,7 +86,7 @@ struct via_ep_stayed via_ep_polled(int fd)
         }
         stayed = via_ep_check_stayed(set);
     }
-    via_file_put(file, false);
+    via_file_put_of(file, false, thread);
     return stayed;
 }
 
@@ -104,6 +106,7 @@ static void give_program_data(struct via_ep_set *set)
 
 void via_ep_pass(int fd)
 {
+    uint32_t thread = via_os_thread();
     struct via_file *file = via_file_get(fd, false);
     bool in_use = file != NULL && file->kind == VIA_FILE_EPOLL;
     if (in_use || via_fd_is_marked(fd, VIA_FD_IS_SET)) {
@@ -114,6 +117,6 @@ void via_ep_pass(int fd)
         give_program_data(via_container_of(file, struct via_ep_set, file));
     }
     if (file != NULL) {
-        via_file_put(file, false);
+        via_file_put_of(file, false, thread);
     }
 }

@@ -520,8 +520,8 @@ int via_ep_ctl(int epfd, int op, struct via_conn *conn, int fd, const struct epo
         entry_free(entry);
     }
     via_unlock(&set->lock);
+    via_file_put(&set->file, false); /* before a handler that waits for the lock runs, and forks */
     via_unlock(&links);
-    via_file_put(&set->file, false);
     return rc;
 }
 
@@ -536,10 +536,10 @@ int via_ep_add_connected(int epfd, struct via_conn *conn, int fd, const struct e
         rc = entry_add(set, EPOLL_CTL_MOD, conn, fd, event);
         via_unlock(&set->lock);
     }
-    via_unlock(&links);
     if (set != NULL) {
         via_file_put(&set->file, false);
     }
+    via_unlock(&links);
     return rc;
 }
 

@@ -406,8 +406,7 @@ static int wait_in_set(struct via_ep_set *set, int epfd, struct epoll_event *eve
     int rc = via_memory_is_writable(events, sizeof(*events))
                  ? via_ep_wait(set, epfd, events, max, deadline_ns, mask, alone)
                  : -EFAULT;
-    /* A handler may have forked: the child's count of calls began anew. */
-    via_file_put(&set->file, alone || via_unlikely(thread != via_os_thread()));
+    via_file_put_of(&set->file, alone, thread);
     errno = saved;
     return (int)via_hooks_result(rc);
 }
@@ -472,6 +471,7 @@ static int wait_plainly(int epfd, struct epoll_event *events, int max, int rc, u
         return rc;
     }
     /* The connection may have left the set again; the event of its bell is not the program's. */
+    uint32_t thread = via_os_thread();
     struct via_ep_set *set = any_set_of(epfd, false);
     if (set == NULL) {
         return rc;
@@ -482,7 +482,7 @@ static int wait_plainly(int epfd, struct epoll_event *events, int max, int rc, u
         via_ep_woken_plainly(set);
     }
     if (rc > 0) {
-        via_file_put(&set->file, false);
+        via_file_put_of(&set->file, false, thread);
         return rc;
     }
     return wait_in_set(set, epfd, events, max, deadline_ns, mask, false);

@@ -23,6 +23,7 @@
 #include "sockets/meet/diag.h"
 #include "sockets/meet/meeting.h"
 #include "sockets/process/cancel.h"
+#include "sockets/process/lock.h"
 #include "sockets/process/memory.h"
 #include "sockets/process/real.h"
 
@@ -217,23 +218,35 @@ VIA_HOOK int shutdown(int fd, int how)
 
 /* --- closing --------------------------------------------------------------------------------- */
 
-void via_hooks_forget(int fd)
+/* Takes the number from its connection or set; closes says whether the kernel closes it, too. */
+static int end_number(int fd, bool closes)
 {
     VIA_CANCEL_NEVER;
-    struct via_file *file = via_fd_peek(fd);
-    if (file == NULL || file->kind == VIA_FILE_HIDDEN || via_hooks_is_guest()) {
-        return;
+    struct via_conn *conn = NULL;
+    via_lock_enter(); /* no handler forks before the thread's record of the number */
+    struct via_file *file = via_fd_take(fd);
+    if (file != NULL && file->kind == VIA_FILE_CONN) {
+        conn = via_container_of(file, struct via_conn, file);
+        via_conn_begin_close(conn, __builtin_frame_address(0));
     }
-    file = via_fd_take(fd);
-    if (file == NULL) {
-        return;
-    }
-    if (file->kind == VIA_FILE_CONN) {
-        struct via_conn *conn = via_container_of(file, struct via_conn, file);
+    via_lock_leave();
+    if (conn != NULL) {
         via_conn_closing(conn, fd);
-        via_conn_closed(conn);
-    } else {
+    } else if (file != NULL) {
         via_ep_closed(via_container_of(file, struct via_ep_set, file), fd);
+    }
+    int rc = closes ? VIA_REAL(close)(fd) : 0;
+    if (conn != NULL) {
+        via_conn_closed(conn);
+    }
+    return rc;
+}
+
+void via_hooks_forget(int fd)
+{
+    struct via_file *file = via_fd_peek(fd);
+    if (file != NULL && file->kind != VIA_FILE_HIDDEN && !via_hooks_is_guest()) {
+        (void)end_number(fd, false);
     }
 }
 
@@ -252,19 +265,7 @@ VIA_HOOK int close(int fd)
     if (via_hooks_is_guest()) {
         return VIA_REAL(close)(fd);
     }
-    file = via_fd_take(fd);
-    if (file == NULL || file->kind != VIA_FILE_CONN) {
-        if (file != NULL) {
-            via_ep_closed(via_container_of(file, struct via_ep_set, file), fd);
-        }
-        return VIA_REAL(close)(fd);
-    }
-    struct via_conn *conn = via_container_of(file, struct via_conn, file);
-    VIA_CANCEL_NEVER;
-    via_conn_closing(conn, fd);
-    int rc = VIA_REAL(close)(fd);
-    via_conn_closed(conn);
-    return rc;
+    return end_number(fd, true);
 }
 
 long via_hooks_syscall_close(long number, int fd)
@@ -323,30 +324,46 @@ static void copied_plain(int fd, int new_fd)
     }
 }
 
-/* new_fd has just become a copy of fd. */
-static int copied(int fd, int new_fd)
+/* Counts the number new_fd for what fd refers to. False: the table does not contain that. No
+ * handler runs meanwhile, so none forks. */
+static bool count_copy(int fd, int new_fd)
 {
-    VIA_CANCEL_NEVER;
     bool alone = via_is_alone();
-    if (new_fd < 0) {
-        return new_fd;
-    }
-    forget(new_fd);
     struct via_file *file = via_file_get(fd, alone);
     if (via_likely(file == NULL)) {
-        copied_plain(fd, new_fd);
-        return new_fd;
+        return false;
     }
-    if (via_hooks_is_guest()) {
-        /* A copy in a child's own table, which the library loses when the child becomes another
-         * program. */
-        via_fd_demote(fd, VIA_REASON_EXEC);
-    } else if (file->kind == VIA_FILE_CONN) {
+    if (file->kind == VIA_FILE_CONN) {
         via_conn_dup(via_container_of(file, struct via_conn, file), new_fd);
     } else if (file->kind == VIA_FILE_EPOLL) {
         via_ep_dup(via_container_of(file, struct via_ep_set, file), new_fd);
     }
     via_file_put(file, alone);
+    return true;
+}
+
+/* new_fd has just become a copy of fd. */
+static int copied(int fd, int new_fd)
+{
+    VIA_CANCEL_NEVER;
+    if (new_fd < 0) {
+        return new_fd;
+    }
+    forget(new_fd);
+    bool known = via_fd_peek(fd) != NULL;
+    if (via_unlikely(known && via_hooks_is_guest())) {
+        /* A copy in a child's own table, which the library loses when the child becomes another
+         * program. */
+        via_fd_demote(fd, VIA_REASON_EXEC);
+    } else if (via_unlikely(known)) {
+        via_lock_enter();
+        known = count_copy(fd, new_fd);
+        via_lock_leave();
+    }
+    if (via_likely(!known)) {
+        copied_plain(fd, new_fd);
+        return new_fd;
+    }
     if (new_fd <= STDERR_FILENO) {
         via_fd_demote(new_fd, VIA_REASON_STDIO); /* printf() and the next program write to it */
     }

@@ -9,6 +9,7 @@
 #include <sys/single_threaded.h>
 
 #include "base/types.h"
+#include "sockets/process/os.h"
 
 /*
  * The library's table of this process's file descriptors: a pointer per number, NULL for the many
@@ -74,6 +75,13 @@ static inline void via_file_put(struct via_file *file, bool alone)
     if (!alone) {
         via_file_put_slowly(file);
     }
+}
+
+/* The same at the end of a call during which a signal handler may have forked: in the child the
+ * count began anew, without the calls of its parent. thread: via_os_thread() before. */
+static inline void via_file_put_of(struct via_file *file, bool alone, uint32_t thread)
+{
+    via_file_put(file, alone || via_unlikely(thread != via_os_thread()));
 }
 
 /* Makes fd refer to the object (NULL: to nothing); the caller handles `users`. False if fd is
