@@ -27,17 +27,17 @@ struct via_op_slot {
     bool answer;         /* from the pool of internal operations */
     bool in_use;
     bool done;     /* status is final */
-    bool finished; /* and nothing before it in its flow keeps it from being reported */
-    bool reported; /* or no process is left to report to */
+    bool finished; /* done, and it no longer waits for earlier operations of its flow */
+    bool reported; /* also set if the process has ended */
     bool withdraw; /* barrier: send a withdrawal once the arrival is acknowledged */
     int status;
     uint64_t value;
     uint64_t moved; /* get: bytes arrived; local operation: bytes done */
     uint32_t round; /* barrier */
     /* Barriers, set when they start: */
-    bool leaving;      /* its time is over, and the root is asked for the result */
+    bool leaving;      /* its time is over, and this host has asked the root for the result */
     uint32_t missing;  /* at the root: members that have not arrived */
-    uint64_t since_ns; /* when the wait began, or the root was asked. 0 = take the time of the next
+    uint64_t since_ns; /* when the wait began, or this host asked the root. 0 = set at the next
                           check */
 };
 
@@ -55,22 +55,22 @@ struct via_ops {
 struct via_barrier_arrival {
     uint64_t group;
     uint32_t round;
-    uint32_t since_ms; /* when it came; wraps */
+    uint32_t since_ms; /* time of its arrival; wraps */
     int16_t status;    /* with `due`: the result */
-    bool due;          /* the member must be informed; the arrival does not count any more */
+    bool due;          /* the member must get the result; the arrival does not count any more */
 };
 
 /* The root's record of one host. */
 struct via_barrier_host {
-    struct via_list due; /* via_barriers.due: there is something to tell it, and maybe a way */
+    struct via_list due; /* via_barriers.due: there are results for it, and it may be reachable */
     struct via_barrier_arrival *arrivals; /* VIA_BARRIER_ARRIVALS_MAX */
-    uint16_t count;                       /* of `arrivals` in use */
-    uint16_t due_count;                   /* of these, how many are due */
+    uint16_t count;                       /* number of `arrivals` in use */
+    uint16_t due_count;                   /* number of these that are due */
 };
 
 struct via_barriers {
     struct via_list waiting;        /* via_op_slot.waits: barriers that this host has entered */
-    struct via_list withdrawing;    /* via_op_slot.waits: ended, but maybe not yet at the root */
+    struct via_list withdrawing;    /* via_op_slot.waits: ended, and the root may not know yet */
     struct via_list due;            /* via_barrier_host.due */
     struct via_barrier_host *hosts; /* hosts_max */
     uint32_t round;
@@ -83,25 +83,25 @@ static inline struct via_op_slot *via_op_of(struct via_tx_op *tx)
     return via_list_entry(tx, struct via_op_slot, tx);
 }
 
-/* Bytes in a frame of an operation that is cut: strided ones between blocks. */
+/* Bytes in a frame of an operation with several frames; strided puts are split between blocks. */
 static inline uint64_t via_op_frame_bytes(const struct via_node *node, const struct via_op *op)
 {
     uint64_t each = node->config.frame_bytes_max;
     return op->kind == VIA_OP_PUT_STRIDED ? each - each % op->compare : each;
 }
 
-/* --- op.c: the pool, and how operations end -------------------------------------------------- */
+/* --- op.c: the pool, and the end of operations ----------------------------------------------- */
 
 void via_op_pool_init(struct via_channel *channel);
-/* An operation of a process, NULL when all are in use. */
+/* An operation of a process, NULL if all are in use. */
 struct via_op_slot *via_op_new(struct via_channel *channel, const struct via_op *what);
-/* An internal operation, NULL when there is none. */
+/* An internal operation, NULL if none is free. */
 struct via_op_slot *via_op_answer_new(struct via_channel *channel, const struct via_op *what);
-/* May there be one more for this destination? 0; -EBUSY: it has its share in use; -ENOBUFS: none is
- * free. */
+/* Is one more internal operation to this destination allowed? 0; -EBUSY: its share is in use;
+ * -ENOBUFS: none is free. */
 int via_op_answer_room(const struct via_channel *channel, uint16_t destination);
 uint64_t via_op_cookie(const struct via_channel *channel, const struct via_op_slot *op);
-/* The operation an answer is for, or NULL. */
+/* The operation with this wire cookie, or NULL. */
 struct via_op_slot *via_op_by_cookie(struct via_channel *channel, uint64_t cookie,
                                      uint16_t destination);
 /* `bytes` bytes of a get have arrived. */
@@ -110,12 +110,12 @@ void via_op_moved(const struct via_channel *channel, struct via_op_slot *op, uin
 void via_op_done(struct via_op_slot *op, int status, uint64_t value);
 /* Ends the operation out of order; it is reported at the end of the turn. */
 void via_op_finish(struct via_channel *channel, struct via_op_slot *op, int status, uint64_t value);
-/* Finishes those at the front of a flow that are done, in order. */
+/* Finishes operations at the front of a flow that are done, in order. */
 void via_op_flush(struct via_channel *channel, struct via_tx_flow *flow);
 /* via_tx_skip() of an operation in a flow. */
 void via_op_skip(struct via_channel *channel, struct via_op_slot *op);
 void via_op_free_if_over(struct via_channel *channel, struct via_op_slot *op);
-/* Tells the caller. The slot may be another operation's when this returns. */
+/* Reports the end to the submitter. The slot may belong to another operation when this returns. */
 void via_op_report(struct via_channel *channel, struct via_op_slot *op);
 
 /* --- outgoing.c ------------------------------------------------------------------------------ */
@@ -145,16 +145,18 @@ void via_barrier_release(struct via_channel *channel, const struct via_frame_hea
 /* Sends the outstanding messages to members, as far as there are paths and internal operations. */
 void via_barrier_pump(struct via_channel *channel);
 bool via_barrier_is_due(struct via_channel *channel);
-/* The host lives a new life. */
+/* The host has restarted. */
 void via_barrier_host_reset(struct via_channel *channel, uint16_t host);
-/* After a change of routes, which via_channel_host has: of this host, and for each change once. */
+/* After a change of routes in via_channel_host: the first for each changed host, the second once
+ * for each change. */
 void via_barrier_host_rerouted(struct via_channel *channel, uint16_t host);
 void via_barrier_rerouted(struct via_channel *channel);
-/* The peer of the flow has acknowledged nothing for too long: waits for it end. */
+/* The peer of the flow has acknowledged nothing for too long: ends the barriers that wait for it.
+ */
 void via_barrier_stuck(struct via_channel *channel, struct via_tx_flow *flow);
 /* Ends waits that have taken too long. */
 void via_barrier_timers(struct via_channel *channel);
-/* When via_barrier_timers() wants to be called; VIA_NEVER_NS. */
+/* The next deadline of via_barrier_timers(); VIA_NEVER_NS. */
 uint64_t via_barrier_deadline_ns(const struct via_channel *channel);
 /* The operation ends before its barrier does. */
 void via_barrier_abandon(struct via_channel *channel, struct via_op_slot *op, int status);
@@ -165,7 +167,7 @@ void via_barrier_acked(struct via_channel *channel, struct via_op_slot *op);
 /* With the channel's flows and, where it has them, barriers. */
 void via_ops_init(struct via_channel *channel);
 void via_ops_report(struct via_channel *channel);
-/* Bounded turn of the operations on the own host. */
+/* A bounded turn of operations whose destination is this host. */
 void via_ops_local(struct via_channel *channel);
 
 #endif
