@@ -15,16 +15,16 @@
  * rest. No lock: the connection's.
  */
 #define VIA_KEPT_PUTS_MAX 1024u
-#define VIA_KEPT_BYTES (256u << 10)
+#define VIA_KEPT_BYTES (1u << 20)
 /* Longer puts are not copied: their caller waits until they have been applied. */
-#define VIA_KEPT_COPY_BYTES_MAX (64u << 10)
+#define VIA_KEPT_COPY_BYTES_MAX (256u << 10)
 
 /*
  * They lie in a segment that no other process reaches: when the process has ended, its host reads
  * them there and puts what the neighbour has not applied (attach_server_kept.c). So a process may
  * end at any instruction: a record is complete before it is counted, and one store takes it away.
  */
-#define VIA_KEPT_LAYOUT 1u
+#define VIA_KEPT_LAYOUT 2u
 
 struct via_kept_record {
     uint64_t handle;

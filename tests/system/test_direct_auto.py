@@ -151,7 +151,7 @@ class Auto(direct_case.Case):
         watcher = threading.Thread(target=look_on)
         watcher.start()
         total, sums = 0, 0
-        large = random.randbytes(200000)
+        large = random.randbytes(300000)  # longer than what is copied
         try:
             for turn in range(turns):
                 for i in range(1500):
