@@ -16,8 +16,8 @@
 #define VIA_BOARD_VALUE_BYTES_MAX 512u
 #define VIA_BOARD_BUCKETS 256u
 
-/* The owner of a note: all notes of a poster go at once when it detaches. A note belongs to its
- * user: a key is one of this user's, and processes of no other user find the note. */
+/* The owner of a note: when a poster detaches, the board removes all its notes. Each user has its
+ * own keys: only processes of the note's user find the note. */
 struct via_board_poster {
     uint32_t uid;
     uint16_t host;
@@ -28,7 +28,7 @@ struct via_board_poster {
 struct via_board {
     struct via_list buckets[VIA_BOARD_BUCKETS];
     struct via_list all;   /* oldest first */
-    struct via_list users; /* that have notes there */
+    struct via_list users; /* users with notes on this board */
     uint32_t notes_count;
     uint32_t notes_max;
     size_t bytes;
@@ -56,15 +56,15 @@ int via_board_pull(struct via_board *board, uint32_t uid, const void *key, size_
 /* Number of notes of this user on the board. */
 uint32_t via_board_notes_of(const struct via_board *board, uint32_t uid);
 
-/* Calls back for each user with notes there. */
+/* Calls `call` for each user with notes on the board. */
 void via_board_each_user(const struct via_board *board,
                          void (*call)(void *ctx, uint32_t uid, uint32_t notes_count), void *ctx);
 
-/* All notes of a poster. */
+/* Removes all notes of a poster. */
 void via_board_withdraw(struct via_board *board, const struct via_board_poster *poster);
 
-/* All notes that hosts have posted in another session than the one given: by host id, 0 = leave
- * them. */
+/* Removes all notes that hosts have posted in another session than sessions[host id]; 0 = keep the
+ * notes of this host. */
 void via_board_withdraw_stale(struct via_board *board, const uint32_t *sessions);
 
 /* Removes expired notes. Returns the time of the next expiry, or UINT64_MAX. */

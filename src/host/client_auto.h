@@ -41,8 +41,8 @@ int via_client_auto_put(struct via_remote *remote, uint64_t off, const void *src
                         unsigned flags, bool *ret_end) VIA_MUST_CHECK;
 /* Puts of the remote that its connection has not finished; takes answers. */
 unsigned via_client_auto_pending(struct via_remote *remote);
-/* The remote is to be closed. False: a connection keeps puts of it, and no way leads to the host.
- */
+/* The program closes the remote. False: a connection keeps puts of it, and the host is
+ * unreachable. */
 bool via_client_auto_close_remote(struct via_remote *remote);
 /* A refusal that the next quiet reports, or 0. */
 int via_client_auto_refusal(const struct via_attach *attach);

@@ -8,9 +8,9 @@
 #define VIA_CLIENT_BURST_SLICES_MAX 32u
 
 /*
- * The slices that a process has from its host: requests, mappings, and the table of those it has. *
- * A grant holds the state of a slice in one word, so that threads load it whole: bits 63..24 the
- * slice's life, 23..12 the index of its word, 11..0 that of the busy word. 0: none.
+ * The slices that a process has from its host: requests, mappings, and the table of granted slices.
+ * A grant contains the state of a slice in one word, so that threads load it whole: bits 63..24 are
+ * the slice's life, 23..12 the index of its word, 11..0 the index of the busy word. 0: none.
  */
 struct via_client_aperture {
     struct via_client_aperture *next; /* of an earlier link: no grant in it holds any more */
@@ -59,14 +59,14 @@ static inline bool via_client_aperture_has_segment(const struct via_client_apert
  */
 int via_client_slice_check(struct via_remote *remote, uint64_t off, size_t bytes);
 
-/* How many of these bytes, not 0, are to be stored at once: as far as there are slices, and no more
- * than one put may touch; all of them if there is none for the first. */
+/* The number of these bytes, not 0, to put at once: as many as have slices, and not more than one
+ * put may touch; all of them if the first byte has no slice. */
 size_t via_client_slice_prefix(const struct via_remote *remote, uint64_t off, size_t bytes);
 
-/* True if a check found that the segment of one of its slices has gone. */
+/* True if a check found that the segment of one of its slices was freed. */
 bool via_client_slice_is_gone(const struct via_remote *remote);
 
-/* [locked] Before the remote goes. */
+/* [locked] Before the remote is freed. */
 void via_client_slices_free(struct via_remote *remote);
 
 #endif

@@ -10,28 +10,28 @@
 #include "viaduct/viaduct.h"
 
 /*
- * Direct connections: where two neighbours are joined by TCP, a process reaches the memory of a
- * process of the other host by a TCP connection of its own. The daemons set it up, and no thread of
- * theirs is on its path. docs/adr/0059-direct-connections.md has the reasons, docs/protocol.md
+ * Direct connections: if a link over TCP joins two neighbours, a process reaches the memory of a
+ * process of the neighbour over its own TCP connection. The daemons set it up, and none of their
+ * threads handles its data. docs/adr/0059-direct-connections.md has the reasons, docs/protocol.md
  * section 18 the format on the wire.
  *
- *   client_tcp.c        the end that puts and gets: sends requests, takes answers
- *   client_tcp_dial.c   how that end connects and closes
- *   client_tcp_serve.c  the end that owns the memory: applies requests
- *   client_tcp_thread.c its threads
- *   client_tcp_listen.c its address
+ *   client_tcp.c        the connector, which puts and gets: sends requests, takes answers
+ *   client_tcp_dial.c   the connector: connects and closes
+ *   client_tcp_serve.c  the acceptor, which owns the memory: applies requests
+ *   client_tcp_thread.c the acceptor's threads
+ *   client_tcp_listen.c the acceptor's address
  *
- * That end may be the owner's host, too, for all of its processes (host_direct.h): a remote gets a
- * connection to it by via_remote_connect().
+ * The acceptor may also be the owner's host, for all of its processes (host_direct.h):
+ * via_remote_connect() connects a remote to it.
  *
- * The owner offers: it gets a card, which it lays where only those find it that may reach its
- * segment anyway, in the segment itself. The other end reads the card by frames and dials. From
- * then on all operations of the remote that wait, and puts, go through the connection while a link
- * joins the two hosts; else by frames, when all that the connection has got has been applied. And
- * by the connection again when no frames are under way.
+ * The owner makes a card and stores it into the segment itself, where only processes that may
+ * access the segment can read it. The connector reads the card by frames and connects. From then on
+ * the connection carries puts, and all operations of the remote that wait, while a link joins the
+ * two hosts. Without a link frames carry them, after all requests on the connection were applied.
+ * The connection carries them again when no frames are under way.
  *
- * A connection is reliable and in order, so nothing is sent twice. The end of the connection counts
- * as the end of the owner: later operations fail with -ECONNRESET.
+ * A connection is reliable and in order, so nothing is sent twice. When the connection ends, the
+ * owner is regarded as ended: later operations fail with -ECONNRESET.
  *
  * Progress: a thread of the library sleeps on the connections. A program that polls its own memory
  * for puts of other processes calls via_client_tcp_all_poll(), and meanwhile the library's thread
@@ -54,11 +54,11 @@ struct via_tcp_card {
 };
 _Static_assert(sizeof(struct via_tcp_card) == 48, "no gaps");
 
-/* Does the environment say VIADUCT_DIRECT=off? */
+/* Is VIADUCT_DIRECT=off in the environment? */
 bool via_tcp_is_switched_off(void);
-/* Is the host a neighbour by a link over TCP now, and between which addresses; or, for the own
- * host, at which is one? 0; -EXDEV: no, or direct connections are switched off
- * (VIADUCT_DIRECT=off). Asks the daemon. */
+/* Asks the daemon for the addresses of a link over TCP to a neighbour; or, if `host` is this host,
+ * for this host's address of such a link. 0; -EXDEV: there is none now, or direct connections are
+ * switched off (VIADUCT_DIRECT=off). */
 struct via_attach_tcp;
 VIA_MUST_CHECK int via_tcp_ask(struct via_attach *attach, unsigned host,
                                struct via_attach_tcp *ret_where);
@@ -66,14 +66,14 @@ VIA_MUST_CHECK int via_tcp_ask(struct via_attach *attach, unsigned host,
  * can have connections, or they are switched off (VIADUCT_DIRECT=off); or another negative errno.
  */
 VIA_MUST_CHECK int via_tcp_offer(struct via_attach *attach, struct via_tcp_card *ret_card);
-/* After via_tcp_offer(): the segment, which all that have its handle may read and write, is
- * reached by connections, too, until it is freed. 0, -ENOSPC. */
+/* After via_tcp_offer(): connections reach the segment, too, until it is freed. Every process with
+ * its handle may read and write it. 0, -ENOSPC. */
 VIA_MUST_CHECK int via_tcp_serve(struct via_segment *segment);
 /*
- * Before the first operation of the remote. Waits for the connection, a second at most. 0; -EXDEV
- * when there can be none, -ENOSPC when this process has too many, or why it has failed: then all
- * goes in frames. -EHOSTDOWN: nothing has answered (a firewall), and no process of that host is
- * dialled any more.
+ * Connects; called before the first operation of the remote. Waits a second at most. 0; or frames
+ * carry everything: -EXDEV (no direct connection is possible), -ENOSPC (this process has too many),
+ * or another error. -EHOSTDOWN: no answer (a firewall); this process no longer connects to
+ * processes of that host.
  */
 VIA_MUST_CHECK int via_tcp_dial(struct via_remote *remote, const struct via_tcp_card *card);
 
@@ -82,7 +82,7 @@ VIA_MUST_CHECK int via_tcp_dial(struct via_remote *remote, const struct via_tcp_
  */
 #define VIA_CLIENT_PUT_UNCOUNTED 0x40000000u
 
-/* Sends held-back requests, takes answers, applies requests of others. Does not wait. */
+/* Sends delayed requests, takes answers, applies requests of other processes. Does not wait. */
 void via_client_tcp_all_poll(struct via_attach *attach);
 
 /* --- for the client library ------------------------------------------------------------------- */
@@ -90,25 +90,27 @@ void via_client_tcp_all_poll(struct via_attach *attach);
 struct via_client_tcp;
 
 /*
- * How the remote is reached now. 0 and the connection; or NULL for another way, on which no put
- * overtakes those of the connection. Waits until the operations on the former way have ended.
- * -ECONNRESET when the owner has gone; -ENOTCONN, ...
+ * The present path to the remote. 0 and the connection; or NULL for frames or a mapping, on which
+ * no put overtakes puts of the connection. Waits until operations on the former path have ended.
+ * -ECONNRESET if the owner has ended; -ENOTCONN, ...
  */
 VIA_MUST_CHECK int via_client_tcp_way(struct via_remote *remote, struct via_client_tcp **ret_tcp);
 /* Waits until the peer has applied all requests on the remote's connection, if it has one: the
  * caller is about to send in frames. */
 VIA_MUST_CHECK int via_client_tcp_leave(struct via_remote *remote);
 
-/* Of the remote's connection. They return when src may be changed; get when dst is filled. */
+/* Operations on the remote's connection. They return when src may be changed; get returns when dst
+ * is filled. */
 int via_client_tcp_put(struct via_client_tcp *tcp, struct via_remote *remote, uint64_t off,
                        const void *src, size_t bytes, unsigned flags);
-/* Behind the put an aligned word of the same segment is set to `value`, or added to. */
+/* After the put it sets an aligned word of the same segment to `value`, or adds `value` to it. */
 int via_client_tcp_put_signal(struct via_client_tcp *tcp, struct via_remote *remote, uint64_t off,
                               const void *src, size_t bytes, uint64_t signal_off, uint64_t value,
                               unsigned signal_op);
 int via_client_tcp_get(struct via_client_tcp *tcp, struct via_remote *remote, uint64_t off,
                        void *dst, size_t bytes, bool waits);
-/* ret_old: NULL and not waits: not wanted, or at `fetch` when a quiet is over. */
+/* ret_old: the old value; the call waits for it. NULL: does not wait; the old value is at `fetch`,
+ * unless that is NULL, after a quiet. */
 int via_client_tcp_atomic(struct via_client_tcp *tcp, struct via_remote *remote, uint64_t off,
                           unsigned width, enum viaduct_atomic operation, uint64_t operand,
                           uint64_t compare, uint64_t *ret_old, void *fetch);
@@ -120,50 +122,51 @@ void via_client_tcp_release(struct via_remote *remote);
 VIA_MUST_CHECK int via_client_tcp_all_quiet(struct via_attach *attach);
 /* The first failure of a connection, or 0. */
 int via_client_tcp_all_failure(const struct via_attach *attach);
-/* Sends held-back requests, and ends all connections of the attachment. */
+/* Sends delayed requests, and ends all connections of the attachment. */
 void via_client_tcp_all_close(struct via_attach *attach);
 
-/* [any thread] Sends held-back requests, as far as the sockets take it and no thread is at it.
- * False: something is left. */
+/* [any thread] Sends delayed requests of connections whose sockets have room and that no other
+ * thread uses. False: some requests are left. */
 bool via_client_tcp_all_flush(struct via_attach *attach);
 
 /* client_tcp_serve.c: the functions that client_tcp.c calls. */
 struct via_client_serve;
-/* Listens at a numeric address; starts the thread. address NULL: it listens nowhere, and the thread
- * only sends what own connections hold back. */
+/* Listens at a numeric address, and starts the thread. address NULL: it does not listen, and the
+ * thread only sends delayed requests of this process's connections. */
 VIA_MUST_CHECK int via_client_serve_open(struct via_attach *attach, const char *address,
                                          struct via_client_serve **ret_serve);
 /* Callbacks of a host that serves the memory of its processes. The serving thread calls them. */
 struct via_client_serve_calls {
     void *ctx;
-    /* A connection shows this token: may it be used, and whose is it? */
+    /* A connection has presented this token: is it valid? Stores the number of its peer. */
     bool (*admit)(void *ctx, const uint8_t *token, uint32_t *ret_peer);
-    /* A connection of this peer has ended: how many bytes of its requests were applied, and the
+    /* A connection of this peer has ended: the number of applied bytes of its requests, and the
      * failure that no answer has reported. */
     void (*left)(void *ctx, uint32_t peer, uint64_t position, int refusal);
     bool (*is_unwanted)(void *ctx, uint32_t peer, uint64_t idle_ns);
-    /* Before the first reach() of a turn, and after the last access to what it has found. */
+    /* Before the first reach() of a turn, and after the last access to memory from reach(). */
     void (*turn)(void *ctx, bool begins);
     /* The memory, or NULL. need: VIADUCT_SEGMENT_*. */
     unsigned char *(*reach)(void *ctx, uint64_t handle, uint64_t off, uint64_t bytes,
                             unsigned need);
-    bool (*is_crowded)(void *ctx); /* then the thread sleeps instead of polling */
+    bool (*is_crowded)(void *ctx); /* true: the thread sleeps instead of polling */
     uint64_t spin_ns_max;          /* longest time that it polls before it sleeps */
 };
 /* The same for a host. calls: borrowed until close. */
 VIA_MUST_CHECK int via_client_serve_open_host(const struct via_client_serve_calls *calls,
                                               const char *address,
                                               struct via_client_serve **ret_serve);
-/* [any thread] Has the thread ask is_unwanted() for each connection. */
+/* [any thread] Makes the thread call is_unwanted() for each connection. */
 void via_client_serve_review(struct via_client_serve *serve);
 const struct via_tcp_card *via_client_serve_card(const struct via_client_serve *serve);
-/* Progress of the connections of others; returns how much was done. NULL is nothing. */
+/* Serves the connections of other processes; returns the number of things done. NULL is allowed. */
 unsigned via_client_serve_poll(struct via_client_serve *serve);
-/* Asks the library's thread to send the held-back requests of the connections soon. */
+/* Asks the library's thread to send delayed requests of the connections soon. */
 void via_client_serve_poke(struct via_client_serve *serve);
-/* The segment goes: after this no request reaches it. */
+/* The segment is being freed: after this no request reaches it. */
 void via_client_serve_drop(struct via_client_serve *serve, const struct via_segment *segment);
-/* Ends the thread and the connections. own: it is this process's, and not a copy of a parent's. */
+/* Ends the thread and the connections. own: this process made them; false: they are a forked copy
+ * of the parent's. */
 void via_client_serve_close(struct via_client_serve *serve, bool own);
 /* Listens at a numeric address: the descriptor, kept, and the address and port in the card; or a
  * negative errno. */
@@ -180,9 +183,8 @@ uint64_t via_client_atomic_update(void *word, unsigned width, enum viaduct_atomi
 /* --- the wire: little-endian, as all of Viaduct's hosts are ---------------------------------- */
 
 #define VIA_TCP_MAGIC UINT64_C(0x315254534149562e) /* ".VIASTR1" */
-/* Requests and answers up to VIA_TCP_SMALL_BYTES lie in buffers whole; words in them are stored
- * whole.
- */
+/* Buffers contain requests and answers up to VIA_TCP_SMALL_BYTES as a whole, so each aligned word
+ * of them is stored at once. */
 #define VIA_TCP_SMALL_BYTES 4096u
 
 struct via_tcp_hello {
@@ -199,7 +201,7 @@ enum via_tcp_kind {
     VIA_TCP_PUT = 1,    /* `bytes` follow */
     VIA_TCP_GET = 2,    /* answered: with `bytes` */
     VIA_TCP_ATOMIC = 3, /* operands follow; answered with the old value if it FETCHES */
-    VIA_TCP_FENCE = 4,  /* answered when all before it has been applied */
+    VIA_TCP_FENCE = 4,  /* answered when all earlier requests have been applied */
 };
 #define VIA_TCP_FETCHES 1u
 
@@ -220,7 +222,7 @@ struct via_tcp_operands {
     uint64_t compare;
 };
 
-/* Answers come in the order of their requests. */
+/* Answers arrive in the order of their requests. */
 struct via_tcp_answer {
     int32_t status; /* 0, or a negative errno: of this request or of one before it that has no
                        answer. Then no bytes follow */

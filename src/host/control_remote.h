@@ -14,18 +14,18 @@
 
 /*
  * Requests of the control protocol to another host, by messages to VIA_HOST_ENDPOINT_REMOTE: one
- * message for the request, as many as it takes for the answer. The user travels with the request,
- * and the host that is asked checks that user's rights there: hosts of a fabric trust each other's
- * user ids, as their boards do.
+ * message for the request, one or more for the answer. The request names its user, and the
+ * destination checks that user's rights: hosts of a fabric trust each other's user ids, as with
+ * notes on boards.
  */
 struct via_host;
 
 #define VIA_REMOTE_REQUEST_BYTES_MAX 384u
 #define VIA_REMOTE_ANSWER_BYTES_MAX (1u << 20)
 #define VIA_REMOTE_GROUPS_MAX 40u
-/* The other host's answer is there by then, or there is none. */
+/* Time in which the destination must answer. */
 #define VIA_REMOTE_TIMEOUT_NS (1800 * VIA_MSEC_NS)
-/* Answers to others that are being sent: of all hosts, and of one. */
+/* Answers under way: to all hosts, and to one. */
 #define VIA_REMOTE_ANSWERS_MAX 32u
 #define VIA_REMOTE_ANSWERS_OF_HOST_MAX 8u
 /* Messages of one answer that are under way. */
@@ -33,10 +33,10 @@ struct via_host;
 /* Requests of one host in a second; more are refused. */
 #define VIA_REMOTE_REQUESTS_PER_SECOND 100u
 /*
- * Limits at the host that asks, so that one user can not use up the requests that the other host
- * accepts: requests of all users to one host that may be under way, and of one user. The owner and
- * root are not counted, and have the rest. A place is used again no sooner than after a while, and
- * requests beyond these wait.
+ * Limits at the requesting host, so that one user can not use up the requests that the destination
+ * accepts: requests under way to one host, of all users and of one user. Requests of the owner and
+ * root do not count. A place is reused only after VIA_REMOTE_PLACE_NS, and requests without a place
+ * wait.
  */
 #define VIA_REMOTE_PLACES_MAX 6u
 #define VIA_REMOTE_PLACES_OF_USER_MAX 2u
@@ -63,11 +63,11 @@ struct via_remote_message {
 _Static_assert(sizeof(struct via_remote_message) == VIA_HOST_MESSAGE_BYTES_MAX, "it is a message");
 _Static_assert(VIA_REMOTE_REQUEST_BYTES_MAX + 4 * VIA_REMOTE_GROUPS_MAX <= 568, "it fits");
 
-/* Where a user's request to a host is under way, or was a short time ago. */
+/* The place of a user's request to a host that is under way, or ended a short time ago. */
 struct via_remote_place {
     struct via_remote_call *call; /* NULL: it has ended */
     uid_t uid;
-    uint64_t free_ns; /* not before then */
+    uint64_t free_ns; /* earliest time of its next use */
 };
 
 /* A request under way to another host. The caller's memory, until it is answered or cancelled. */
@@ -83,8 +83,8 @@ struct via_remote_call {
     char *text;
     size_t bytes;
     size_t total_bytes;
-    /* Once: the answer as JSON on one line, not validated, or NULL and why there is none. Both are
-     * gone after the call. */
+    /* Called once: with the answer as JSON on one line, not validated, or with NULL and the reason
+     * as text. Both are valid during the call only. */
     void (*answered)(struct via_remote_call *call, const char *text, size_t bytes, const char *why);
 };
 
@@ -108,7 +108,7 @@ void via_control_remote_close(struct via_host *host);
 uint64_t via_control_remote_tick(struct via_host *host);
 
 /* Sends the request (a line without its end) to another host; call->answered follows, unless this
- * fails with a text for people: there is no such host, or no way to it, or too much under way. */
+ * fails with a text: there is no such host, no route to it, or too many requests are under way. */
 int via_control_remote_ask(struct via_host *host, struct via_remote_call *call,
                            uint16_t destination, const struct via_rights_user *user,
                            const char *text, size_t bytes, struct via_error *err);

@@ -9,12 +9,12 @@
 #include "base/error.h"
 
 /*
- * Rules for sockets: which connections may be accelerated, by the server's port, by the network of
- * the other end, by program. From a file and from the environment, which goes before it; see
+ * Rules for sockets: they allow or forbid pipes by the server's port, by the network of the peer,
+ * and by program. They come from a file and from the environment, which overrides the file; see
  * viaduct-sockets(7). The library obeys them, the command checks them.
  *
- * Each list has items to take and items, with "!" in front, to leave out. Something is allowed when
- * no item leaves it out, and some item takes it or none takes anything in particular.
+ * Each list has items that include and items, with "!" in front, that exclude. A port, network or
+ * program is allowed if no item excludes it, and an item includes it or no item includes anything.
  */
 #define VIA_RULES_ITEMS_MAX 32u
 #define VIA_RULES_PATTERN_BYTES 64u
@@ -48,20 +48,20 @@ struct via_rules {
     struct via_rules_network networks[VIA_RULES_ITEMS_MAX];
     unsigned programs_count;
     struct via_rules_program programs[VIA_RULES_ITEMS_MAX];
-    bool network_links;    /* also where the only way is a link that is itself a network */
-    bool spin;             /* before sleeping, for as long as that pays */
+    bool network_links;    /* pipes also to hosts that only links of class network reach */
+    bool spin;             /* threads spin before they sleep, while that saves time */
     uint32_t after_calls;  /* calls that move data before a connection gets pipes */
     uint64_t memory_bytes; /* limit for pipes of a process (below: of a user); beyond it new
                               connections get none */
     uint64_t user_memory_bytes;
 };
 
-/* All is allowed. */
+/* Allows everything. */
 void via_rules_init(struct via_rules *rules);
 
 /*
- * Reads a file's text; name is for errors. Sections for other programs than this one are checked
- * and otherwise passed over. 0, or -EINVAL with "name:line: key: reason".
+ * Reads a file's text; name is for errors. Checks sections for other programs than this one, and
+ * ignores their values. 0, or -EINVAL with "name:line: key: reason".
  */
 int via_rules_parse(struct via_rules *rules, const char *name, const char *text, size_t bytes,
                     const char *program, struct via_error *err);
@@ -72,8 +72,8 @@ int via_rules_set(struct via_rules *rules, const char *key, const char *value,
                   const char **ret_why);
 
 /*
- * Everything that holds for this program: the file of VIADUCT_SOCKETS_CONFIG, or the usual one if
- * it is there, then the variables. 0 or a negative errno; after an error the rules must not be
+ * Loads all rules for this program: from the file of VIADUCT_SOCKETS_CONFIG, or the usual file if
+ * it exists, then from the variables. 0 or a negative errno; after an error the rules must not be
  * used.
  */
 int via_rules_load(struct via_rules *rules, const char *program, struct via_error *err);

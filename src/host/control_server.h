@@ -13,12 +13,13 @@ struct via_host;
 
 #define VIA_CONTROL_CONNECTIONS_MAX 32u
 #define VIA_CONTROL_CONNECTIONS_OF_USER_MAX 8u /* but of the owner and root */
-/* A connection that asks nothing, or does not take its answer, is closed after this. */
+/* The daemon closes a connection that has sent no request, or not received its answer, for this
+ * time. */
 #define VIA_CONTROL_SILENCE_NS (30 * VIA_SEC_NS)
 
 struct via_control_server {
     struct via_host_listener listener;
-    struct via_list connections; /* the one silent for longest first */
+    struct via_list connections; /* the one with the longest silence first */
     unsigned connections_count;
 };
 

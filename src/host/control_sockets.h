@@ -29,20 +29,21 @@
 #define VIA_SOCKETS_BOARD_BYTES \
     (VIA_SOCKETS_ENTRIES_OFF + (uint64_t)VIA_SOCKETS_ENTRIES_COUNT * 128u)
 
-/* Why a connection stays with the kernel. Numbers are part of the board: new ones go at the end. */
+/* Reasons for which a connection stays with the kernel. The numbers are part of the board: add new
+ * ones at the end. */
 enum via_reason {
     VIA_REASON_NONE = 0,   /* accelerated, or it may still be */
     VIA_REASON_PEER = 1,   /* the peer is a plain program */
     VIA_REASON_SHORT = 2,  /* it ended before pipes were worth it */
-    VIA_REASON_USER = 3,   /* the peer belongs to another user and that can not be proven right */
+    VIA_REASON_USER = 3,   /* the offer came from another user than the owner of the TCP socket */
     VIA_REASON_KERNEL = 4, /* the kernel does not answer sock_diag */
     VIA_REASON_RESOURCES = 5, /* no memory, no descriptors, no name */
-    VIA_REASON_PROTOCOL = 6,  /* the peer speaks another version, or nonsense */
+    VIA_REASON_PROTOCOL = 6,  /* the peer speaks another version, or violates the protocol */
     VIA_REASON_OPTION = 7,    /* a socket option that pipes can not honour */
     VIA_REASON_STDIO = 8,     /* handed to fdopen() */
     VIA_REASON_FORK = 9,      /* forked before the peer was known */
     VIA_REASON_FABRIC = 10,   /* no host daemon, or it did not help */
-    VIA_REASON_OFF = 11,      /* VIADUCT_SOCKETS=off, or rules that can not be understood */
+    VIA_REASON_OFF = 11,      /* VIADUCT_SOCKETS=off, or rules with an error */
     VIA_REASON_RULES = 12,    /* the rules leave it to the kernel */
     VIA_REASON_REMOTE = 13,   /* to an address that is neither this machine's nor the fabric's */
     VIA_REASON_EPOLL = 14,    /* see the man page */
@@ -51,13 +52,13 @@ enum via_reason {
     VIA_REASON_URING = 17,    /* the process uses io_uring */
     VIA_REASON_DEMOTED = 18,  /* the peer went back to the kernel */
     VIA_REASON_NESTED = 19,   /* in an epoll set that is in another, or polled */
-    VIA_REASON_NETWORK = 20,  /* the only way to the peer's host is itself a network */
+    VIA_REASON_NETWORK = 20,  /* only links of class network reach the peer's host */
     VIA_REASON_SECCOMP = 21,  /* the process has confined itself by seccomp */
-    VIA_REASON_LIMIT = 22,    /* the process or its user has as much memory as it may */
+    VIA_REASON_LIMIT = 22,    /* the process or its user has reached its limit of memory */
     VIA_REASON_COUNT,
 };
 
-/* In words, never NULL. */
+/* The reason as text, never NULL. */
 const char *via_reason_text(unsigned reason);
 
 struct via_sockets_board {
@@ -65,13 +66,14 @@ struct via_sockets_board {
     uint16_t version;
     uint16_t entry_bytes;
     int32_t pid;                   /* as the process itself sees it */
-    _Atomic uint32_t numbers_used; /* words from 0 on that may hold something */
+    _Atomic uint32_t numbers_used; /* number of words from 0 on that may be in use */
     _Atomic uint64_t unlisted;     /* connections for which there was no room */
-    char error[488];               /* what is wrong with its rules; ends with 0 */
+    char error[488];               /* the error in its rules; ends with 0 */
 };
 _Static_assert(sizeof(struct via_sockets_board) == 512, "the same in all builds");
 
-/* The word of a descriptor: its entry + 1, or why the connection has none. 0: nothing known. */
+/* The word of a descriptor: its entry + 1, or the reason why the connection has none. 0:
+ * unknown. */
 #define VIA_SOCKETS_NUMBER_ENTRY(word) ((word)&0xffffffu)
 #define VIA_SOCKETS_NUMBER_REASON(word) ((word) >> 24)
 #define VIA_SOCKETS_NUMBER(entry, reason) ((uint32_t)(entry) | (uint32_t)(reason) << 24)
@@ -83,21 +85,19 @@ struct via_stats_conn {
     _Atomic uint64_t tx_kernel_bytes;
     uint64_t rx_pipe_bytes;
     _Atomic uint64_t rx_kernel_bytes;
-    uint64_t tx_frames_bytes;  /* of those by pipe: not stored straight into the peer's memory */
-    uint64_t tx_fetched_bytes; /* of those by pipe: not copied, see zcopy.h */
+    uint64_t tx_frames_bytes;  /* part of tx_pipe_bytes: sent in frames */
+    uint64_t tx_fetched_bytes; /* part of tx_pipe_bytes: zero-copy, see zcopy.h */
     _Atomic uint64_t rings, sleeps;
     /* Set by the thread that detects it. */
     _Atomic uint32_t reason; /* enum via_reason */
     _Atomic bool accelerated;
-    _Atomic bool demoted;      /* was accelerated, and is no more */
-    _Atomic uint8_t waits_for; /* undecided: enum via_reason that it will get if that goes on */
-    uint64_t
-        tx_lent_bytes; /* of those by frames: not copied for the host, which reads the mirror */
+    _Atomic bool demoted;      /* was accelerated, and went back to the kernel */
+    _Atomic uint8_t waits_for; /* undecided: the enum via_reason if it never gets pipes */
+    uint64_t tx_lent_bytes;    /* part of tx_frames_bytes: the host reads them from the mirror */
 };
 
-/* Pipes were offered, but the other end has not taken them: all bytes so far were sent through the
- * kernel.
- */
+/* This end has offered pipes that the peer has not taken: all bytes so far were sent through the
+ * kernel. */
 static inline bool via_stats_is_untaken(const struct via_stats_conn *conn)
 {
     return conn->accelerated && !conn->demoted && conn->tx_pipe_bytes == 0 &&

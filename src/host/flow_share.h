@@ -6,18 +6,19 @@
 #include <stdint.h>
 
 /*
- * Which flows the commands of a user take to another host, on one channel.
+ * The choice of flows for the commands of a user to another host, on one channel.
  *
- * A message that its receiver does not take holds up everything behind it in its flow, for as long
- * as the message may wait. So a user's messages to a process that takes nothing must not be in the
- * flows of other users. A flow to a host belongs to one user while commands of this user are under
- * way to that host. A user takes another flow only while more are free than it has: the first user
- * gets half of them, the next one half of the rest, and so on. Users that come when none is free
- * share flows with others: more than five of them with 31 flows, more than three with 7.
+ * A message that its receiver does not take holds up all later frames of its flow, until the
+ * message times out. So a user's messages to a process that takes nothing must not be in the flows
+ * of other users. A flow to a host belongs to one user while commands of this user are under way to
+ * that host. A user gets a further flow only while more flows are free than the user has: the first
+ * user gets half of them, the next one half of the rest, and so on. When no flow is free, further
+ * users share flows with others: with 31 flows from the sixth user on, with 7 from the fourth on.
  *
- * Commands keep their order within the flow that they ask for, so a wish is mapped to the same flow
- * until no command of the user is under way to the host. It belongs to the transfer thread of the
- * channel; the control thread only makes and frees it.
+ * A command asks for a preferred flow (its wish), and commands with the same wish keep their order.
+ * So a wish is mapped to the same flow until no command of the user is under way to the host. The
+ * mapping belongs to the transfer thread of the channel; the control thread only makes and frees
+ * it.
  */
 #define VIA_FLOWS_SHARED_MAX 31u /* all but flow 0, which is the hosts' own */
 

@@ -9,8 +9,8 @@
 #include "host/host_message.h"
 
 /*
- * Notes for the boards of other hosts: they travel as messages between the hosts (host_message.h)
- * to VIA_HOST_ENDPOINT_BOARD, and are answered the same way.
+ * Notes for the boards of other hosts: messages between hosts (host_message.h) to
+ * VIA_HOST_ENDPOINT_BOARD carry the notes and the answers.
  */
 struct via_process;
 struct via_attach_pending;
@@ -27,12 +27,12 @@ struct via_board_message {
     uint32_t process;
     union {
         int32_t status; /* answer */
-        uint32_t uid;   /* post: of the process, as its host knows it */
+        uint32_t uid;   /* post: of the process, according to its host */
     };
     uint32_t ttl_ms;
     uint16_t key_bytes;
     uint16_t value_bytes;
-    unsigned char data[576]; /* key, value; sent only as long as they are */
+    unsigned char data[576]; /* key, then value; only their bytes are sent */
 };
 #define VIA_BOARD_MESSAGE_HEAD_BYTES 24u
 _Static_assert(offsetof(struct via_board_message, data) == VIA_BOARD_MESSAGE_HEAD_BYTES,
@@ -54,13 +54,14 @@ void via_host_board_changed(struct via_host *host);
 uint64_t via_host_board_tick(struct via_host *host);
 
 /*
- * Sends a note on its way to pending->peer; via_attach_server_answered follows, unless this fails:
- * -EAGAIN (too many under way).
+ * Sends a note to pending->peer; via_attach_server_answered follows, unless this fails: -EAGAIN
+ * (too many under way).
  */
 int via_host_board_post(struct via_host *host, const struct via_attach_pending *pending,
                         const struct via_attach_request *request);
 
-/* The process has gone: its notes go, here and elsewhere. false: not all could be sent for yet. */
+/* The process has ended: removes its notes from the boards of this and other hosts. False: some
+ * messages could not be sent yet. */
 bool via_host_board_leave(struct via_host *host, struct via_process *process);
 
 #endif

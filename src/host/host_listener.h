@@ -10,15 +10,15 @@
 #include "host/rundir.h"
 
 /*
- * A listening UNIX socket in the run directory. The host's lock is held, so a socket that is there
- * already is of a dead process and is replaced.
+ * A listening UNIX socket in the run directory. This process holds the host's lock, so an existing
+ * socket belongs to a dead process, and is replaced.
  */
 struct via_host_listener {
     struct via_host *host;
     struct via_host_source source;
     struct via_rundir_path path;
     void (*accepted)(struct via_host *host, int fd, const struct ucred *peer);
-    int spare_fd;       /* given up to take a connection and close it, when there are no others */
+    int spare_fd;       /* without free descriptors: closed, to accept a connection and close it */
     uint64_t resume_ns; /* no connection is accepted before; 0: now */
     bool bound;
 };

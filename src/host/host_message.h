@@ -18,14 +18,15 @@ struct via_host;
 
 #define VIA_HOST_MESSAGE_BYTES_MAX 600u
 #define VIA_HOST_SENDS_MAX 256u
-#define VIA_HOST_ASKS_MAX (VIA_HOST_SENDS_MAX / 2) /* of these */
-/* ... to one host, and as many answers besides: one that takes none holds no more. */
+#define VIA_HOST_ASKS_MAX (VIA_HOST_SENDS_MAX / 2) /* requests among these */
+/* ... requests to one host, and the same number of answers: the most that a host which accepts no
+ * messages can occupy. */
 #define VIA_HOST_SENDS_OF_HOST_MAX (VIA_HOST_SENDS_MAX / 4)
 #define VIA_HOST_ARRIVALS_MAX 128u
-/* Time in which the other host takes a message. */
+/* Time in which the destination must accept a message. */
 #define VIA_HOST_MESSAGE_TIMEOUT_NS (5 * VIA_SEC_NS)
-/* ... and the time while messages to other hosts find no room, if it has more than a few under
- * way. */
+/* ... the shorter time while messages to other hosts find no room, for a destination with more than
+ * a few messages under way. */
 #define VIA_HOST_MESSAGE_PATIENCE_NS (250 * VIA_MSEC_NS)
 #define VIA_HOST_SENDS_FEW 8u
 
@@ -33,16 +34,16 @@ struct via_host;
 struct via_host_service {
     uint32_t endpoint; /* VIA_HOST_ENDPOINT_* */
     uint32_t bytes_min, bytes_max;
-    /* A message of host `source` has come: hostile, but a private copy, 8-byte aligned. false:
-     * there is no room for its answer now; it is offered again. */
+    /* A message of host `source` has arrived: hostile, but a private copy, 8-byte aligned. False:
+     * there is no room for its answer now; the function is called again later. */
     bool (*arrived)(struct via_host *host, uint16_t source, const void *data, uint32_t bytes);
-    /* A message was sent: 0 = the other host has taken it; -EHOSTUNREACH: not in time; or the
-     * node's error. */
+    /* The result of a message: 0 = the destination has accepted it; -EHOSTUNREACH: not in time; or
+     * the node's error. */
     void (*ended)(struct via_host *host, uint16_t destination, const void *data, int status);
 };
 
-/* A message on its way. Of the control thread while free, then of transfer thread 0 until it is in
- * `done`; deadline_ns, used and cancelling are always the control thread's. */
+/* A message under way. It belongs to the control thread while free, then to transfer thread 0 until
+ * it is in `done`; deadline_ns, used and cancelling always belong to the control thread. */
 struct via_host_send {
     struct via_list link; /* transfer.sends, or messages.done */
     struct via_mail submit;
@@ -82,13 +83,13 @@ struct via_host_messages {
     uint16_t under_way[VIA_HOSTS_MAX][2]; /* to each host: requests, and answers */
     uint32_t serial;
     struct via_mail resume;
-    _Atomic bool resuming; /* the mail is on its way */
+    _Atomic bool resuming; /* the mail is posted and not handled yet */
 };
 
 void via_host_messages_open(struct via_host *host);
 void via_host_messages_close(struct via_host *host);
 
-/* Handles arrivals and ends; the next deadline. */
+/* Handles arrivals and results; returns the next deadline. */
 uint64_t via_host_messages_tick(struct via_host *host);
 
 /* How much of this host's memory for messages a message may use. */

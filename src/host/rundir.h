@@ -11,12 +11,12 @@
  * The run directory of a fabric on this machine: the sockets and lock files of its hosts. A user
  * that can enter it can reach them, so it belongs to one user and is closed to all others.
  *
- *   host-<id>.attach      processes attach here
- *   host-<id>.ctl         status, cut, mend, stop
- *   host-<id>.lock        held (flock) by the host's daemon; its pid
- *   host-local            symbolic link to the id of the host whose directory this is: where it is
- * a machine's own, with one daemon. `viaduct up` has several in one, and none link-<a>-<b>-<n>.sock
- * cable n between hosts a < b
+ *   host-<id>.attach      the socket at which processes attach
+ *   host-<id>.ctl         the socket for status, cut, mend, stop
+ *   host-<id>.lock        locked (flock) by the host's daemon; contains its pid
+ *   host-local            a symbolic link with the id of the host, in the directory of a machine's
+ *                         only daemon; not in that of `viaduct up`, which has several daemons
+ *   link-<a>-<b>-<n>.sock cable n between hosts a < b
  */
 #define VIA_FABRIC_DEFAULT "default"
 #define VIA_FABRIC_NAME_BYTES_MAX 32u
@@ -53,8 +53,8 @@ int via_rundir_make(const char *rundir, bool passable, struct via_error *err);
 
 /* The host whose directory it is; -ENOENT. */
 int via_rundir_local(const char *rundir, unsigned *ret_host);
-/* The holder of a host's lock marks the directory as its host's, unless it belongs to another
- * living host or to a fabric of `viaduct up`; and removes the mark. */
+/* claim: the holder of a host's lock writes host-local, unless the directory belongs to another
+ * live host or to a fabric of `viaduct up`. unclaim: removes it. */
 void via_rundir_claim(const char *rundir, unsigned host);
 void via_rundir_unclaim(const char *rundir, unsigned host);
 
