@@ -206,9 +206,13 @@ bool via_tx_has_lost_holder(struct via_op *op)
     if (held) {
         return false;
     }
-    via_io_fabric_ended(op);
-    /* Else it will be known soon. */
-    return op->conn->carrier->end_of(op->conn) != VIA_CARRIER_END_OPEN;
+    /* Asked once, and first: an end that is found to be reset must be reset before the caller lets
+     * the kernel report it. If it is not known yet, it will be soon. */
+    bool known = op->conn->carrier->end_of(op->conn) != VIA_CARRIER_END_OPEN;
+    if (known) {
+        via_io_fabric_ended(op);
+    }
+    return known;
 }
 
 /* Decided by the flags and the carrier, without a system call. */
