@@ -12,8 +12,8 @@ cmake_path(GET Python3_EXECUTABLE PARENT_PATH via_python_folder)
 set(via_supervised ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/supervise.py)
 
 # Uses of a stack frame after its function has returned are found in fast tests: to look for them costs the simulator and the daemons a
-# third of their time. `make test-stacks` looks for them in all tests.
-option(VIADUCT_STACK_CHECKS "Detect uses of a stack frame after its function has returned in all tests, not in the fast ones only" OFF)
+# third of their time. `make test-stacks` looks for them in all tests, and for leaks of viaduct and oshrun, too.
+option(VIADUCT_STACK_CHECKS "Detect uses of a stack frame after its function has returned in all tests, not in the fast ones only, and leaks of commands" OFF)
 
 set(via_test_env
     VIADUCT_BUILD_DIR=${VIADUCT_BIN_DIR}
@@ -50,12 +50,15 @@ function(via_test_properties name)
     if(VIADUCT_SANITIZE MATCHES "thread")
         math(EXPR arg_TIMEOUT "3 * ${arg_TIMEOUT}")
     endif()
-    set(stacks 0)
+    set(checks detect_stack_use_after_return=0)
     if(label STREQUAL "fast" OR VIADUCT_STACK_CHECKS)
-        set(stacks 1)
+        set(checks detect_stack_use_after_return=1)
+    endif()
+    if(VIADUCT_STACK_CHECKS)
+        string(APPEND checks ":detect_leaks=1")
     endif()
     set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT} SKIP_RETURN_CODE 77
-                         ENVIRONMENT "${via_test_env};ASAN_OPTIONS=abort_on_error=1:detect_stack_use_after_return=${stacks}"
+                         ENVIRONMENT "${via_test_env};ASAN_OPTIONS=abort_on_error=1:${checks}"
                          ENVIRONMENT_MODIFICATION PATH=path_list_prepend:${via_python_folder})
     if(label MATCHES "^(vm|hw)$")
         set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)
