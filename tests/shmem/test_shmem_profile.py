@@ -99,6 +99,14 @@ class Tool(shmem_lab.Case):
         self.assertEqual(code, 3)
         self.assertIn("shmem_barrier_all", {span["name"] for span in self.spans()})
 
+    def test_a_pe_of_start_pes_that_fails_ends_the_job(self):
+        with open(os.path.join(self.folder, "old.c"), "w", encoding="utf-8") as out:
+            out.write("#include <shmem.h>\n#include <unistd.h>\n"
+                      "int main(void) { start_pes(0); if (shmem_my_pe() == 1) return 7; pause(); return 0; }\n")
+        self.assertEqual(self.call(os.path.join(BIN, "oshcc"), "old.c", "-o", "old", "-Wno-deprecated-declarations"), (0, "", ""))
+        code, _, err = self.oshrun("-n", 2, "--timeout", 20, "./old", env={TIMELINE: self.timeline})
+        self.assertEqual(code, 7, err)
+
     def test_files_that_can_not_be_written(self):
         for variable in (PROFILE, TIMELINE):
             code, _, err = self.oshrun("-n", 1, "--timeout", 60, program("hello"), env={variable: "/nowhere/file"})

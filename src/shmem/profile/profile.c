@@ -58,6 +58,7 @@ static struct {
     _Atomic bool on;
     unsigned init_count;
     bool at_exit;
+    pthread_t starter; /* thread that has called start_pes */
     int me, pes;
 } tool = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -381,13 +382,24 @@ int shmem_init_thread(int requested, int *provided)
     return result;
 }
 
+/* Collective, so not after an error, nor when another PE has ended the job: then the library's own
+ * thread calls exit. */
+static void finish_at_exit(int status, void *argument)
+{
+    (void)argument;
+    if (status == 0 && pthread_equal(tool.starter, pthread_self()))
+        finish();
+}
+
 /* Before the library's own end, which it has asked for in pstart_pes. */
 void start_pes(int npes)
 {
     pstart_pes(npes);
-    if (!tool.at_exit)
-        tool.at_exit = atexit(finish) == 0;
     begin();
+    if (!tool.at_exit) {
+        tool.starter = pthread_self();
+        tool.at_exit = on_exit(finish_at_exit, NULL) == 0;
+    }
 }
 
 void shmem_finalize(void)
@@ -400,6 +412,7 @@ void shmem_global_exit(int status)
 {
     if (tool.timeline && tool.init_count > 0)
         write_timeline(tool.me);
+    tool.init_count = 0; /* nothing collective at exit */
     pshmem_global_exit(status);
 }
 
