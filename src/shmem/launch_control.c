@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
@@ -19,6 +20,9 @@
 /* From the death of a PE to the end of the job is a second at most. */
 #define LEAVING_NS (400 * VIA_MSEC_NS) /* wait for PEs that are about to end as well */
 #define ENDING_NS (400 * VIA_MSEC_NS)  /* from SIGTERM to SIGKILL */
+/* The same after shmem_global_exit, if PEs may be writing a timeline: wait_for_writer() in
+ * profile.c waits less. */
+#define FILES_NS (5 * VIA_SEC_NS)
 #define QUIT_AGAIN_NS (2 * VIA_SEC_NS)
 #define EXIT_CODE_TIMEOUT 124
 
@@ -123,6 +127,13 @@ static const char *name_pe(const struct via_launch *launch, uint32_t number, pid
     return text;
 }
 
+static bool has_timeline(void)
+{
+    const char *timeline = getenv("VIADUCT_SHMEM_TIMELINE");
+
+    return timeline && *timeline;
+}
+
 void via_launch_global_exit(struct via_launch *launch, uint32_t number, int status)
 {
     if (via_launch_is_over(launch))
@@ -130,6 +141,8 @@ void via_launch_global_exit(struct via_launch *launch, uint32_t number, int stat
     if (status != 0)
         via_launch_print("PE %u has ended the job by shmem_global_exit(%d)", number, status);
     via_launch_end_job(launch, status & 0xff, 0);
+    if (has_timeline())
+        launch->deadline_ns = via_launch_now_ns() + FILES_NS;
 }
 
 enum via_job_state via_launch_state_of(const struct via_launch *launch, uint32_t number)

@@ -47,6 +47,72 @@ int main(int argc, char **argv)
 }
 """
 
+# PE 1 is ended while it adds events to its timeline, which has 1000 already. "exit": by PE 0's global exit, while another process
+# has locked the file for a second. "kill": by SIGKILL, when it has written a part.
+ENDED = r"""
+#include <fcntl.h>
+#include <shmem.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+static long words[8000], begins;
+static char part[4096];
+static void put(int count)
+{
+    for (int i = 0; i < count; i++)
+        shmem_long_put(words, words, 8000, 0);
+}
+static void lock_file(void)
+{
+    int ready[2], fd;
+    if (pipe(ready) == 0 && fork() == 0) {
+        fd = open(part, O_RDWR | O_CREAT, 0666);
+        flock(fd, LOCK_EX);
+        close(ready[0]);
+        close(ready[1]);
+        usleep(1000000);
+        _exit(0);
+    }
+    close(ready[1]);
+    (void)!read(ready[0], part, 1);
+}
+static void kill_during_write(void)
+{
+    struct stat info = {0};
+    if (fork() != 0)
+        return;
+    for (int i = 0; i < 10000000 && info.st_size < 300000; i++)
+        stat(part, &info);
+    kill(getppid(), SIGKILL);
+    _exit(0);
+}
+int main(int argc, char **argv)
+{
+    snprintf(part, sizeof(part), "%s.part", getenv("VIADUCT_SHMEM_TIMELINE"));
+    shmem_init();
+    if (shmem_my_pe() == 0) {
+        pshmem_long_wait_until(&begins, SHMEM_CMP_EQ, 1);
+        usleep(100000);
+        pshmem_global_exit(3); /* PE 0 adds nothing */
+    }
+    put(1000);
+    shmem_pcontrol(2);
+    if (*argv[argc - 1] == 'e') {
+        put(500);
+        lock_file();
+        pshmem_long_p(&begins, 1, 0);
+    } else {
+        put(20000);
+        kill_during_write();
+    }
+    shmem_global_exit(4);
+    return 0;
+}
+"""
+
 
 class Tool(shmem_lab.Case):
     def setUp(self):
@@ -98,6 +164,23 @@ class Tool(shmem_lab.Case):
         code, _, _ = self.oshrun("-n", 2, "--timeout", 60, "./measured", "x", env={TIMELINE: self.timeline})
         self.assertEqual(code, 3)
         self.assertIn("shmem_barrier_all", {span["name"] for span in self.spans()})
+
+    def compile_ended(self):
+        with open(os.path.join(self.folder, "ended.c"), "w", encoding="utf-8") as out:
+            out.write(ENDED)
+        self.assertEqual(self.call(os.path.join(BIN, "oshcc"), "ended.c", "-o", "ended"), (0, "", ""))
+
+    def test_a_pe_that_writes_is_not_ended_by_a_global_exit(self):
+        self.compile_ended()
+        code, _, err = self.oshrun("-n", 2, "--timeout", 60, "./ended", "exit", env={TIMELINE: self.timeline})
+        self.assertEqual(code, 3, err)
+        self.assertEqual(len(self.spans()), 1500)
+
+    def test_a_pe_that_is_killed_leaves_a_whole_file(self):
+        self.compile_ended()
+        code, _, err = self.oshrun("-n", 2, "--timeout", 60, "./ended", "kill", env={TIMELINE: self.timeline})
+        self.assertEqual(code, 128 + 9, err)
+        self.assertEqual(len(self.spans()), 1000)
 
     def test_a_pe_of_start_pes_that_fails_ends_the_job(self):
         with open(os.path.join(self.folder, "old.c"), "w", encoding="utf-8") as out:

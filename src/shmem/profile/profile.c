@@ -2,9 +2,9 @@
 #include "shmem/profile/profile.h"
 
 #include "shmem/profile/machines.h"
+#include "shmem/profile/timeline_file.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -12,16 +12,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
-#include <sys/stat.h>
 #include <time.h>
-#include <unistd.h>
 
 #define PROFILE "VIADUCT_SHMEM_PROFILE"
 #define TIMELINE "VIADUCT_SHMEM_TIMELINE"
 #define EVENT_NS_MIN 1000u
 #define EVENTS_MAX (1u << 20) /* of a thread: 32 MiB */
 #define EVENTS_FIRST 1024u
+#define WRITER_S_MAX 4 /* the launcher waits longer: FILES_NS of launch_control.c */
 
 struct event {
     uint64_t begin_ns;
@@ -51,16 +49,17 @@ struct notes {
 };
 
 static struct {
-    pthread_mutex_t lock; /* notes, threads */
+    pthread_mutex_t lock;    /* notes, threads */
+    pthread_mutex_t writing; /* a thread writes the timeline */
     struct notes *notes;
     unsigned threads;
     const char *profile, *timeline;
     _Atomic bool on;
     unsigned init_count;
-    bool at_exit;
+    bool at_exit, awaits_writer;
     pthread_t starter; /* thread that has called start_pes */
     int me, pes;
-} tool = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} tool = {.lock = PTHREAD_MUTEX_INITIALIZER, .writing = PTHREAD_ERRORCHECK_MUTEX_INITIALIZER_NP};
 
 static __thread struct notes *mine;
 /* A call that another call makes counts as part of that call. */
@@ -174,46 +173,44 @@ static void print_events(FILE *out)
     }
 }
 
-/* PEs add themselves to an array that is consistent whenever the lock is free. `pe` is this one, or
- * one on another machine that sends its events. */
-static bool add_to_timeline(FILE *out, int pe)
-{
-    static const char end[] = "\n]\n";
-    struct stat info;
-
-    if (flock(fileno(out), LOCK_EX) < 0 || fstat(fileno(out), &info) < 0)
-        return false;
-    off_t bytes = (off_t)sizeof(end) - 1;
-    bool begun = info.st_size > bytes;
-    if (fseeko(out, begun ? info.st_size - bytes : 0, SEEK_SET) < 0)
-        return false;
-    fputs(begun ? ",\n" : "[\n", out);
-    if (pe == tool.me)
-        print_events(out);
-    else
-        via_profile_machines_receive(pe, out);
-    fputs(end, out);
-    return fflush(out) == 0;
-}
-
 static void complain(const char *variable, const char *path)
 {
     fprintf(stderr, "viaduct-shmem-profile: PE %d: %s: %s: %s\n", tool.me, variable, path,
             strerror(errno));
 }
 
-static void write_timeline(int pe)
+/* `pe` is this one, or one on another machine that sends its events. When the job ends, PEs share
+ * the file until all have added their events. */
+static void write_timeline(int pe, bool shared)
 {
-    int fd = open(tool.timeline, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    FILE *out = fd >= 0 ? fdopen(fd, "r+") : NULL;
+    pthread_mutex_lock(&tool.writing);
+    FILE *out = via_profile_timeline_open(tool.timeline, shared);
+    bool good = out != NULL;
 
-    if (!out || !add_to_timeline(out, pe)) {
+    if (!out) {
         complain(TIMELINE, tool.timeline);
-        if (pe != tool.me && !out && (out = fopen("/dev/null", "we")) != NULL)
-            via_profile_machines_receive(pe, out); /* the PE waits for this */
+        out = pe != tool.me ? fopen("/dev/null", "we") : NULL;
     }
-    if (out)
-        fclose(out); /* gives the lock back */
+    if (out && pe == tool.me)
+        print_events(out);
+    else if (out)
+        via_profile_machines_receive(pe, out); /* the PE waits for this */
+    if (!good && out)
+        fclose(out);
+    else if (good && !via_profile_timeline_close(out, tool.timeline, shared))
+        complain(TIMELINE, tool.timeline);
+    pthread_mutex_unlock(&tool.writing);
+}
+
+/* At exit. The job may have ended by another PE's shmem_global_exit while a thread of this one
+ * writes. */
+static void wait_for_writer(void)
+{
+    struct timespec end;
+
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    end.tv_sec += WRITER_S_MAX;
+    (void)pthread_mutex_clocklock(&tool.writing, CLOCK_MONOTONIC, &end); /* no thread writes now */
 }
 
 static void send_timeline(void)
@@ -237,12 +234,15 @@ static void end_timeline(void)
 {
     via_profile_machines_measure();
     if (via_profile_machines_has(tool.me))
-        write_timeline(tool.me);
+        write_timeline(tool.me, true);
     else
         send_timeline();
     for (int pe = 1; pe < tool.pes && tool.me == 0; pe++)
         if (!via_profile_machines_has(pe))
-            write_timeline(pe);
+            write_timeline(pe, true);
+    pshmem_barrier_all();
+    if (via_profile_machines_has(tool.me) && !via_profile_timeline_finish(tool.timeline))
+        complain(TIMELINE, tool.timeline);
     via_profile_machines_end();
 }
 
@@ -347,7 +347,9 @@ static void begin(void)
     tool.me = pshmem_my_pe();
     tool.pes = pshmem_n_pes();
     if (tool.timeline) {
-        unlink(tool.timeline); /* the file of an earlier job, on each machine */
+        via_profile_timeline_reset(tool.timeline); /* on each machine */
+        if (!tool.awaits_writer)
+            tool.awaits_writer = atexit(wait_for_writer) == 0;
         if (!via_profile_machines_begin(tool.me, tool.pes) && tool.me == 0)
             fprintf(stderr,
                     "viaduct-shmem-profile: %s: the symmetric heap has no room: machines do not "
@@ -411,7 +413,7 @@ void shmem_finalize(void)
 void shmem_global_exit(int status)
 {
     if (tool.timeline && tool.init_count > 0)
-        write_timeline(tool.me);
+        write_timeline(tool.me, false);
     tool.init_count = 0; /* nothing collective at exit */
     pshmem_global_exit(status);
 }
@@ -421,6 +423,6 @@ void shmem_pcontrol(int level, ...)
     if (tool.init_count > 0 && (tool.profile || tool.timeline) && (level == 0 || level == 1))
         atomic_store_explicit(&tool.on, level == 1, memory_order_relaxed);
     if (tool.init_count > 0 && tool.timeline && level == 2)
-        write_timeline(tool.me);
+        write_timeline(tool.me, false);
     pshmem_pcontrol(level);
 }
