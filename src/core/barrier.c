@@ -363,25 +363,44 @@ void via_barrier_pump(struct via_channel *channel)
 
 /* --- places at the root ---------------------------------------------------------------------- */
 
-static uint32_t count_of(const struct via_list *list, uint32_t user, uint16_t root, bool any_root)
+static bool is_of(const struct via_op *op, uint32_t user)
 {
-    uint32_t count = 0;
-
-    via_list_foreach(it, list) {
-        const struct via_op *op = &via_list_entry(it, struct via_op_slot, waits)->op;
-        count += op->group >> 32 == user && (any_root || op->destination == root) ? 1 : 0;
-    }
-    return count;
+    return op->group >> 32 == user;
 }
 
 uint32_t via_node_barriers(const struct via_node *node, uint32_t user, uint16_t root)
 {
     const struct via_barriers *barriers = node->channels[0].barriers;
+    uint32_t count = 0;
 
+    via_list_foreach(it, &barriers->waiting) {
+        count += is_of(&via_list_entry(it, struct via_op_slot, waits)->op, user) ? 1 : 0;
+    }
     /* A root that can not be reached keeps its withdrawals waiting: they are no burden for another
      * one. */
-    return count_of(&barriers->waiting, user, root, true) +
-           count_of(&barriers->withdrawing, user, root, false);
+    via_list_foreach(it, &barriers->withdrawing) {
+        const struct via_op *op = &via_list_entry(it, struct via_op_slot, waits)->op;
+        count += op->destination == root && is_of(op, user) ? 1 : 0;
+    }
+    return count;
+}
+
+static uint32_t count_at(const struct via_list *list, uint16_t root)
+{
+    uint32_t count = 0;
+
+    via_list_foreach(it, list) {
+        count += via_list_entry(it, struct via_op_slot, waits)->op.destination == root ? 1 : 0;
+    }
+    return count;
+}
+
+bool via_node_is_barrier_allowed(const struct via_node *node, uint32_t user, uint16_t root)
+{
+    const struct via_barriers *barriers = node->channels[0].barriers;
+    uint32_t taken = count_at(&barriers->waiting, root) + count_at(&barriers->withdrawing, root);
+
+    return via_node_barriers(node, user, root) + taken < VIA_BARRIER_ARRIVALS_MAX;
 }
 
 /* --- early ends ------------------------------------------------------------------------------ */

@@ -305,6 +305,10 @@ unsigned via_node_pending(const struct via_node *node, unsigned channel);
 /* [thread of channel 0] Number of this user's barriers (VIA_BARRIER_GROUP()) that wait, and of
  * those that ended early, while this root may still count their arrivals. */
 uint32_t via_node_barriers(const struct via_node *node, uint32_t user, uint16_t root);
+/* May this user enter one more barrier with this root? A root keeps VIA_BARRIER_ARRIVALS_MAX
+ * arrivals of a host: a user may have as many as are free, so one user leaves half of them to
+ * others, and n users leave a part of n + 1. Thread of channel 0. */
+bool via_node_is_barrier_allowed(const struct via_node *node, uint32_t user, uint16_t root);
 
 /* --- segments -------------------------------------------------------------------------------- */
 

@@ -137,16 +137,13 @@ static bool are_members(const uint16_t *ids, size_t count, uint16_t host, uint16
     return mine;
 }
 
-/* A root keeps at most VIA_BARRIER_ARRIVALS_MAX arrivals of one host: a user with a bell
- * page of its own has a part of them. */
+/* The places at a root are divided among the users that have a bell page of their own. */
 static bool is_barrier_allowed(const struct via_transfer *transfer,
                                const struct via_process_channel *pc, uint16_t root)
 {
     const struct via_tenant *tenant = pc->process->tenant;
     return tenant->exempt || transfer->channel != 0 ||
-           via_tenant_is_take_allowed(tenant,
-                                      via_node_barriers(transfer->host->node, tenant->uid, root),
-                                      VIA_BARRIER_ARRIVALS_MAX);
+           via_node_is_barrier_allowed(transfer->host->node, tenant->uid, root);
 }
 
 static int build_barrier(const struct via_transfer *transfer, struct via_process_channel *pc,

@@ -327,6 +327,42 @@ static void a_user_that_dies_takes_no_place_of_another(void **state)
     fabric_free(fabric);
 }
 
+/* Users that enter barriers alone, one after the other, leave places for the next one: none is
+ * refused by the root, and the owner of the host, who may enter without being asked, has some. */
+static void users_leave_places_for_the_next_one(void **state)
+{
+    enum { USERS = 4, OWNER = 0 };
+    static const unsigned shares[USERS] = {16, 8, 4, 2};
+    struct fabric *fabric = fabric_new(true);
+    uint64_t entered = 0;
+    (void)state;
+    fabric->config.ops_count = 128;
+    fabric_chain(fabric, 2);
+    fabric_settle(fabric);
+    struct via_node *node = fabric_node(fabric, 1);
+    for (uint32_t user = 1; user <= USERS; user++) {
+        while (via_node_is_barrier_allowed(node, user, 0) && entered < 64) {
+            entered++;
+            enter(fabric, 1, VIA_BARRIER_GROUP(user, entered), all_hosts, 2, entered);
+        }
+        assert_int_equal(via_node_barriers(node, user, 0), shares[user - 1]);
+    }
+    enter(fabric, 1, VIA_BARRIER_GROUP(OWNER, 1), all_hosts, 2, 1000);
+    enter(fabric, 1, VIA_BARRIER_GROUP(OWNER, 2), all_hosts, 2, 1001);
+    fabric_run(fabric, VIA_MSEC_NS);
+    assert_int_equal(fabric->hosts[1].completions_count, 0);
+    assert_false(via_node_is_barrier_allowed(node, USERS + 1, 0)); /* the owner has the rest */
+    assert_false(via_node_is_barrier_allowed(node, 1, 0));
+    via_node_cancel(node, 0, UINT64_MAX, 1); /* of the first user */
+    via_node_cancel(node, 0, UINT64_MAX, 2);
+    assert_false(via_node_is_barrier_allowed(node, 2, 0)); /* the root does not know yet */
+    fabric->hosts[1].woken[0] = true;
+    fabric_run(fabric, VIA_MSEC_NS);
+    assert_true(via_node_is_barrier_allowed(node, USERS + 1, 0));
+    assert_false(via_node_is_barrier_allowed(node, 1, 0));
+    fabric_free(fabric);
+}
+
 static void barriers_survive_flaps(void **state)
 {
     (void)state;
@@ -388,6 +424,7 @@ int main(void)
         cmocka_unit_test(a_restarted_member_ends_the_wait),
         cmocka_unit_test(a_cancelled_wait_is_taken_back),
         cmocka_unit_test(a_user_that_dies_takes_no_place_of_another),
+        cmocka_unit_test(users_leave_places_for_the_next_one),
         cmocka_unit_test(barriers_survive_flaps),
         cmocka_unit_test(barriers_have_their_doorbells),
     };
