@@ -101,6 +101,7 @@ class Init:
         if fresh:
             self.fill_disk()
         self.make_boot_id()
+        self.hide_symbols()
         self.make_network()
 
     def make_disks(self):
@@ -155,6 +156,11 @@ class Init:
         write("/run/boot_id", "-".join((raw[:8], raw[8:12], raw[12:16], raw[16:20], raw[20:])) + "\n")
         with contextlib.suppress(Failure):
             kernel.bind("/run/boot_id", "/proc/sys/kernel/random/boot_id")
+
+    def hide_symbols(self):
+        """libfabric's verbs provider searches all symbols of the kernel twice as a daemon starts: 0.2 s of CPU time."""
+        with contextlib.suppress(Failure):
+            kernel.bind("/dev/null", "/proc/kallsyms")
 
     def make_network(self):
         lines = ["link set lo up", "link set eth0 address 02:76:69:61:00:%02x" % self.index,
