@@ -118,8 +118,8 @@ def link(bench):
                   for _ in range(bench.options.rounds)]
     for i, unit, what, sign, target in ((0, "Gbit/s", "put 1 MiB", ">=", 0.8), (1, "us", "put 8 B there and back", "<=", 1.3)):
         # The target is that of what a program gets without a setting.
-        bench.add(what + " by frames (default), x fi_pingpong", unit, [(frames[i], peer[i]) for _, _, frames, peer in rounds], sign, target)
-        bench.add_other(what + " by VIADUCT_DIRECT=auto, x fi_pingpong", unit, [(auto[i], peer[i]) for auto, _, _, peer in rounds])
+        bench.add(what + " by the default, x fi_pingpong", unit, [(auto[i], peer[i]) for auto, _, _, peer in rounds], sign, target)
+        bench.add_other(what + " by frames (VIADUCT_DIRECT=off), x fi_pingpong", unit, [(frames[i], peer[i]) for _, _, frames, peer in rounds])
         bench.add_other(what + " by via_remote_connect(), x fi_pingpong", unit, [(asked[i], peer[i]) for _, asked, _, peer in rounds])
 
 
@@ -145,7 +145,7 @@ def is_direct(machine):
 
 @contextlib.contextmanager
 def ip_devices(lab, direct):
-    env = dict(os.environ, VIADUCT_DIRECT="on" if direct else "off")
+    env = dict(os.environ, VIADUCT_DIRECT="auto" if direct else "off")
     devices = [m.start([os.path.join(measure.BIN, "viaduct-ip"), "--rundir", machines_fabric.RUNDIR, "--host", str(m.index)],
                        stderr=subprocess.DEVNULL, env=env) for m in lab]
     try:

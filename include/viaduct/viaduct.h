@@ -50,8 +50,9 @@ struct via_attach_options {
 /*
  * Attaches; blocks for a few milliseconds. options may be NULL. -ENOENT (no such host is up),
  * -ECONNREFUSED (stale socket: the host has died), -EACCES (this user may not), -EPROTO (other
- * protocol version), -EMFILE, -ENOMEM. Everything made through the attachment is void after close;
- * close waits until accepted puts are handed to the host, at most one second.
+ * protocol version), -EINVAL (no host is named, or the environment is invalid), -EMFILE, -ENOMEM.
+ * Everything made through the attachment is void after close; close waits until accepted puts are
+ * handed to the host, at most one second.
  */
 VIADUCT_API int via_attach_open(const struct via_attach_options *options,
                                 struct via_attach **ret_attach) VIADUCT_MUST_CHECK;
@@ -172,9 +173,10 @@ VIADUCT_API int via_remote_ring(struct via_remote *remote);
 
 /*
  * Puts `bytes` from src to offset off. On return src may be changed. Puts of one thread to one host
- * arrive in order. With VIADUCT_DIRECT=auto in its environment the library opens a connection by
- * itself when a program puts for a while to a neighbour over libfabric's TCP. If the process ends,
- * in whatever way, its host puts for some seconds what has been put and has not arrived.
+ * arrive in order. When a program puts for a while to a neighbour over libfabric's TCP, the library
+ * opens a connection by itself, and starts threads for it, unless the environment has
+ * VIADUCT_DIRECT=asked or off. If the process ends, in whatever way, its host puts for some seconds
+ * what has been put and has not arrived.
  * -EAGAIN never: blocks while the way is full. -ERANGE, -EACCES, -ECONNRESET, -EHOSTUNREACH (no
  * frame of the host came for viaductd --give-up-ms), -ETIMEDOUT (frames came, but the put made no
  * progress for --wait-ms), -ENOTCONN: this or an earlier put failed; reported once.

@@ -19,6 +19,7 @@
 #include "daemon/notify.h"
 #include "daemon/options.h"
 #include "daemon/reload.h"
+#include "host/client_tcp.h"
 #include "host/host_source.h"
 #include "host/tuning.h"
 
@@ -309,11 +310,23 @@ static int load_tuning(const struct via_daemon_options *options, struct via_host
     return 0;
 }
 
+static int check_environment(struct via_error *err)
+{
+    enum via_tcp_setting setting;
+    int rc = via_tcp_setting_read(&setting);
+    return rc == 0 ? 0
+                   : via_error_set(err, rc, "VIADUCT_DIRECT='%.40s' is none of auto, asked and off",
+                                   getenv("VIADUCT_DIRECT"));
+}
+
 static int open_host(const struct via_daemon_options *options, struct via_daemon_key *key,
                      int *ret_log_fd, struct via_error *err)
 {
     struct via_host_options host_options = options->host;
-    int rc = load_tuning(options, &host_options, err);
+    int rc = check_environment(err);
+    if (rc == 0) {
+        rc = load_tuning(options, &host_options, err);
+    }
     if (rc == 0 && options->key_path != NULL) {
         rc = via_daemon_key_read(options->key_path, key, err);
         host_options.key = &key->host;

@@ -13,7 +13,7 @@
  * Connections to hosts that the library opens by itself
  * (docs/adr/0081-connections-by-themselves.md).
  *
- * Only with VIADUCT_DIRECT=auto in the environment. When a program has put for a while to a
+ * Unless the environment has VIADUCT_DIRECT=asked or off. When a program has put for a while to a
  * neighbour over TCP, and done nothing else there, a thread opens a connection to that host. Then
  * the connection carries the puts of via_remote_put() and via_remote_put_from(), and frames carry
  * everything else. Each way waits until the host has applied the operations on the other one, so

@@ -491,15 +491,26 @@ static int attach_to(struct via_attach *attach, const struct via_attach_options 
 }
 
 /* Is the library to open connections to hosts by itself (client_auto.h)? */
-static bool wants_auto(void)
+static int wants_auto(bool *ret_wants)
 {
-    const char *text = getenv("VIADUCT_DIRECT");
-    return text != NULL && strcmp(text, "auto") == 0;
+    enum via_tcp_setting setting;
+    if (via_tcp_setting_read(&setting) != 0) {
+        return via_client_error(-EINVAL,
+                                "attach: VIADUCT_DIRECT='%.40s' is none of auto, asked and off",
+                                getenv("VIADUCT_DIRECT"));
+    }
+    *ret_wants = setting == VIA_TCP_AUTO;
+    return 0;
 }
 
 static int open_attach(const struct via_attach_options *options, struct via_client_order order,
                        bool late, struct via_attach **ret_attach)
 {
+    bool is_auto = false;
+    int rc = wants_auto(&is_auto);
+    if (rc != 0) {
+        return rc;
+    }
     struct via_attach *attach = attach_new();
     if (attach == NULL) {
         return via_client_error(-ENOMEM, "attach: out of memory");
@@ -507,8 +518,8 @@ static int open_attach(const struct via_attach_options *options, struct via_clie
     attach->flow = order.flow;
     attach->order = order.name;
     attach->late = late;
-    atomic_init(&attach->auto_off, !wants_auto());
-    int rc = attach_to(attach, options);
+    atomic_init(&attach->auto_off, !is_auto);
+    rc = attach_to(attach, options);
     if (rc != 0) {
         attach_free(attach);
         return rc;

@@ -54,7 +54,14 @@ struct via_tcp_card {
 };
 _Static_assert(sizeof(struct via_tcp_card) == 48, "no gaps");
 
-/* Is VIADUCT_DIRECT=off in the environment? */
+/* VIADUCT_DIRECT in the environment of this process. */
+enum via_tcp_setting {
+    VIA_TCP_AUTO,  /* "auto", empty or unset: the library connects to hosts by itself */
+    VIA_TCP_ASKED, /* "asked": only via_remote_connect() connects to hosts */
+    VIA_TCP_OFF,   /* "off": no direct connections */
+};
+/* 0; -EINVAL: the value is none of these. */
+VIA_MUST_CHECK int via_tcp_setting_read(enum via_tcp_setting *ret_setting);
 bool via_tcp_is_switched_off(void);
 /* Asks the daemon for the addresses of a link over TCP to a neighbour; or, if `host` is this host,
  * for this host's address of such a link. 0; -EXDEV: there is none now, or direct connections are

@@ -41,10 +41,25 @@ static struct via_client_tcp *find(const struct via_attach *attach, const struct
     return NULL;
 }
 
-bool via_tcp_is_switched_off(void)
+int via_tcp_setting_read(enum via_tcp_setting *ret_setting)
 {
     const char *text = getenv("VIADUCT_DIRECT");
-    return text != NULL && strcmp(text, "off") == 0;
+    if (text == NULL || text[0] == '\0' || strcmp(text, "auto") == 0) {
+        *ret_setting = VIA_TCP_AUTO;
+    } else if (strcmp(text, "asked") == 0) {
+        *ret_setting = VIA_TCP_ASKED;
+    } else if (strcmp(text, "off") == 0) {
+        *ret_setting = VIA_TCP_OFF;
+    } else {
+        return -EINVAL;
+    }
+    return 0;
+}
+
+bool via_tcp_is_switched_off(void)
+{
+    enum via_tcp_setting setting;
+    return via_tcp_setting_read(&setting) == 0 && setting == VIA_TCP_OFF;
 }
 
 int via_tcp_ask(struct via_attach *attach, unsigned host, struct via_attach_tcp *ret_where)

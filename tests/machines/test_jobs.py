@@ -285,9 +285,9 @@ class OverTcp(Jobs):
                 self.assertIn("PASS", self.good("-n", 4, program(name)))
 
     def test_there_are_connections_and_they_can_be_switched_off(self):
-        for direct in ("on", "off"):
+        for direct in ("auto", "off"):
             job = self.started("-n", 4, program("end"), "wait", env={"VIADUCT_DIRECT": direct})
-            self.assertEqual(wait_for(lambda: len(self.connections("0A")) == 4, 20 if direct == "on" else 2), direct == "on")
+            self.assertEqual(wait_for(lambda: len(self.connections("0A")) == 4, 20 if direct == "auto" else 2), direct == "auto")
             job.send_signal(signal.SIGTERM)
             job.communicate()
         self.assertIn("PASS", self.good("-n", 4, program("collect"), env={"VIADUCT_DIRECT": "off"}))

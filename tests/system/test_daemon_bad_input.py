@@ -180,6 +180,14 @@ class BadInput(cli.Case):
                               capture_output=True, text=True, check=False, timeout=cli.HANG_S)
         self.assertIn("mode 777 is open to others", done.stderr)
 
+    def test_an_environment_that_it_does_not_know(self):
+        (one,) = self.machines(1)
+        one.configure()
+        done = subprocess.run([os.path.join(cli.BIN, "viaductd"), "--config", one.path, "--foreground"], env={**self.env, "VIADUCT_DIRECT": "no"},
+                              capture_output=True, text=True, check=False, timeout=cli.HANG_S)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("VIADUCT_DIRECT='no' is none of auto, asked and off", done.stderr)
+
 
 if __name__ == "__main__":
     cli.main()

@@ -17,8 +17,7 @@ import cli
 import direct_case
 from direct_case import MIB, NOTIFY, LAST_WORD, Attach, Remote, Segment, error, sockets_to, via
 
-# Processes of these tests attach with it.
-os.environ["VIADUCT_DIRECT"] = "auto"
+os.environ.pop("VIADUCT_DIRECT", None)  # processes of these tests attach with the default
 
 ENOUGH = 200  # puts, after which there is a connection
 
@@ -410,18 +409,40 @@ class Auto(direct_case.Case):
         self.assertLess(time.monotonic() - begin, 6)
         os.kill(self.daemons[1].pid, signal.SIGCONT)
 
-    def test_programs_that_do_not_ask_get_none(self):
-        del os.environ["VIADUCT_DIRECT"]
-        self.addCleanup(os.environ.__setitem__, "VIADUCT_DIRECT", "auto")
+    def set_direct(self, value):
+        os.environ["VIADUCT_DIRECT"] = value
+        self.addCleanup(os.environ.pop, "VIADUCT_DIRECT", None)
+
+    def test_auto_and_an_empty_value_are_the_default(self):
         self.start()
-        _, user, segment, remote = self.open_pair()
-        for word in range(1, 2000):
-            self.assertEqual(remote.put_word(0, word), 0, error())
-        self.assertEqual(user.quiet(), 0, error())
-        self.assertEqual(segment.word(), 1999)
-        time.sleep(0.2)  # for a thread that opens one
-        self.assertEqual(remote.put_word(0, 1), 0, error())
-        self.assertEqual(self.counter(2, "direct_connections"), 0)
+        for value in ("auto", ""):
+            self.set_direct(value)
+            owner, user, segment, remote = self.open_pair()
+            self.wait_for_connection(remote)
+            user.close()
+            owner.close()
+            self.assertTrue(cli.wait_for(lambda: self.counter(2, "direct_connections") == 0))
+
+    def test_with_asked_or_off_there_is_no_connection_by_itself(self):
+        self.start()
+        owner = self.attach(2)
+        segment = Segment(owner, MIB)
+        for value in ("asked", "off"):
+            self.set_direct(value)
+            user = self.attach(1)
+            remote = Remote(user, 2, segment.handle, MIB)
+            threads = len(os.listdir("/proc/self/task"))
+            for word in range(1, 2000):
+                self.assertEqual(remote.put_word(0, word), 0, error())
+            self.assertEqual(user.quiet(), 0, error())
+            self.assertEqual(segment.word(), 1999)
+            time.sleep(0.2)  # for a thread that opens one
+            self.assertEqual(remote.put_word(0, 1), 0, error())
+            self.assertEqual(len(os.listdir("/proc/self/task")), threads)
+            self.assertEqual(self.counter(2, "direct_connections"), 0)
+            self.assertEqual(remote.connect(), 0 if value == "asked" else -errno.EXDEV)
+            user.close()
+            self.assertTrue(cli.wait_for(lambda: self.counter(2, "direct_connections") == 0))
 
     def test_programs_that_watch_the_bell_get_none(self):
         self.start()

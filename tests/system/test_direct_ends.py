@@ -11,8 +11,7 @@ import cli
 import direct_case
 from direct_case import MIB, Attach, Remote, Segment, error, sockets_to, via
 
-# Processes of these tests attach with it.
-os.environ["VIADUCT_DIRECT"] = "auto"
+os.environ.pop("VIADUCT_DIRECT", None)  # processes of these tests attach with the default
 
 ENOUGH = 200  # puts, after which there is a connection
 PUTS, PUT_BYTES = 400, 250  # more than the connection takes while its host does not run, less than a process keeps

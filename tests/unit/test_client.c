@@ -44,6 +44,10 @@ static void attach_tells_why_it_can_not(void **state)
     unsetenv("VIADUCT_HOST");
     assert_int_equal(via_attach_open(&options, &attach), -EINVAL);
     client_assert_text_has("VIADUCT_HOST");
+    setenv("VIADUCT_DIRECT", "always", 1);
+    assert_int_equal(via_attach_open(NULL, &attach), -EINVAL);
+    client_assert_text_has("VIADUCT_DIRECT='always' is none of auto, asked and off");
+    unsetenv("VIADUCT_DIRECT");
     setenv("VIADUCT_HOST", "7x", 1);
     assert_int_equal(via_attach_open(&options, &attach), -EINVAL);
     client_assert_text_has("7x");

@@ -97,7 +97,7 @@ static int set_up(void **state)
 {
     struct peer *peer = calloc(1, sizeof(*peer));
     void *fixture = NULL;
-    setenv("VIADUCT_DIRECT", "auto", 1);
+    unsetenv("VIADUCT_DIRECT"); /* the default */
     client_set_up(&fixture);
     peer->fixture = fixture;
     struct fake_host *fake = &peer->fixture->fake;
@@ -130,7 +130,6 @@ static int tear_down(void **state)
     client_tear_down(&fixture);
     close(peer->listen_fd);
     free(peer);
-    unsetenv("VIADUCT_DIRECT");
     return 0;
 }
 
