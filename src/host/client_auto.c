@@ -22,6 +22,11 @@
 #define BYTES_OF_A_PUT 2048u /* that each put counts besides its own */
 #define CAUTION_STEP 2u
 #define CAUTION_MAX 8u
+/* A put of up to this length is sent in pieces that are copied, so its call does not wait until it
+ * has been applied. The copy of a longer one takes more time than that wait on a fast network. */
+#define SPLIT_BYTES_MAX (512u << 10)
+#define PIECE_BYTES_MAX (128u << 10)
+_Static_assert(PIECE_BYTES_MAX <= VIA_KEPT_COPY_BYTES_MAX, "pieces are copied");
 /* Longest wait of a put for earlier frames before it uses the connection. */
 #define DRAIN_NS_MAX (10 * VIA_MSEC_NS)
 /* Until the next attempt. */
@@ -536,7 +541,18 @@ static int put_piece(struct via_client_tcp *tcp, struct via_remote *remote, uint
 static int put_whole(struct via_client_tcp *tcp, struct via_remote *remote, uint64_t off,
                      const unsigned char *src, size_t bytes)
 {
-    int rc = put_piece(tcp, remote, off, src, bytes);
+    bool is_split = bytes > VIA_KEPT_COPY_BYTES_MAX && bytes <= SPLIT_BYTES_MAX;
+    size_t bytes_max = is_split ? PIECE_BYTES_MAX : bytes;
+    int rc = 0;
+    while (rc == 0 && bytes != 0) {
+        size_t piece_bytes = via_min(bytes, bytes_max);
+        rc = put_piece(tcp, remote, off, src, piece_bytes);
+        if (rc == 0) {
+            off += piece_bytes;
+            src += piece_bytes;
+            bytes -= piece_bytes;
+        }
+    }
     if (rc == 1) {
         rc = via_client_auto_leave(remote->attach, remote->host);
         rc = rc == 0 ? via_client_put_by_frames(remote, off, src, bytes, 0) : rc;

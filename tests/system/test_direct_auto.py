@@ -150,7 +150,8 @@ class Auto(direct_case.Case):
         watcher = threading.Thread(target=look_on)
         watcher.start()
         total, sums = 0, 0
-        large = random.randbytes(300000)  # longer than what is copied
+        large = random.randbytes(600000)  # longer than what is copied
+        middle = random.randbytes(300000)  # copied in pieces
         try:
             for turn in range(turns):
                 for i in range(1500):
@@ -161,6 +162,7 @@ class Auto(direct_case.Case):
                     self.assertEqual(remote.put_word(64 + 8 * (total % 1000), total), 0, error())
                     if turn % 3 == 2 and i % 100 == 0:
                         self.assertEqual(remote.put(65536, large), 0, error())
+                        self.assertEqual(remote.put(700000, middle), 0, error())
                     if i == 1300 and turn % 2 == 0:
                         self.assertEqual(remote.add_start(0, 1), 0, error())
                         sums += 1
@@ -175,6 +177,7 @@ class Auto(direct_case.Case):
         for i in range(total - 999, total + 1):
             self.assertEqual(segment.word(64 + 8 * (i % 1000)), i)
         self.assertEqual(segment.bytes_at(65536, len(large)), large)
+        self.assertEqual(segment.bytes_at(700000, len(middle)), middle)
 
     def test_connections_that_break_lose_nothing(self):
         self.start()

@@ -461,6 +461,14 @@ static void *run(void *ctx)
     return NULL;
 }
 
+struct fake_segment *fake_host_peer_add(struct fake_host *fake, uint64_t handle, size_t bytes)
+{
+    void *base;
+    int memfd = sealed(bytes, &base);
+    munmap(base, bytes);
+    return segment_add(fake, handle, memfd, bytes);
+}
+
 void fake_host_start(struct fake_host *fake, unsigned host)
 {
     memset(fake, 0, sizeof(*fake));
@@ -486,10 +494,7 @@ void fake_host_start(struct fake_host *fake, unsigned host)
     fake->busy = (struct via_slice_busy *)(void *)(fake->memory + area_bytes(fake) * FAKE_CHANNELS);
     fake->slice_bytes = FAKE_SLICE_BYTES;
     fake->bell_fd = via_sys_bell_new();
-    void *base;
-    int memfd = sealed(FAKE_PEER_BYTES, &base);
-    munmap(base, FAKE_PEER_BYTES);
-    segment_add(fake, FAKE_PEER_HANDLE, memfd, FAKE_PEER_BYTES);
+    fake_host_peer_add(fake, FAKE_PEER_HANDLE, FAKE_PEER_BYTES);
     fake_host_set_way(fake, host, 1, 1, 0, true);
 
     struct sockaddr_un address = {.sun_family = AF_UNIX};

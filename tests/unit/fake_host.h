@@ -113,5 +113,7 @@ void fake_host_revoke(struct fake_host *fake, unsigned slice, bool gone);
 /* Sends a message to the process. False: its pipe is full. */
 bool fake_host_message(struct fake_host *fake, uint32_t endpoint, const void *data, size_t bytes);
 struct fake_segment *fake_host_peer(struct fake_host *fake);
+/* One more on host FAKE_PEER. */
+struct fake_segment *fake_host_peer_add(struct fake_host *fake, uint64_t handle, size_t bytes);
 
 #endif

@@ -377,6 +377,45 @@ static void asking_sends_a_fence_that_was_gathered(void **state)
     assert_int_equal(via_attach_quiet(peer->fixture->attach), 0);
 }
 
+static void *take_all(void *argument)
+{
+    static char taken[65536];
+    const struct peer *peer = argument;
+    while (recv(peer->fds[0], taken, sizeof(taken), 0) > 0) {
+    }
+    return NULL;
+}
+
+/* The host answers nothing: a put that waits until it has been applied waits forever. */
+static void a_put_of_half_a_mebibyte_is_kept_in_pieces(void **state)
+{
+    struct peer *peer = *state;
+    struct fake_host *fake = &peer->fixture->fake;
+    static unsigned char data[512u << 10];
+    const uint64_t handle = FAKE_PEER_HANDLE + 1;
+    struct via_remote *remote;
+    pthread_t thread;
+    memset(data, 'd', sizeof(data));
+    pthread_mutex_lock(&fake->lock);
+    struct fake_segment *segment = fake_host_peer_add(fake, handle, sizeof(data));
+    pthread_mutex_unlock(&fake->lock);
+    assert_int_equal(
+        via_remote_open(peer->fixture->attach, FAKE_PEER, handle, sizeof(data), &remote), 0);
+    put_until_connected(peer, 1);
+    struct via_client_tcp *tcp = peer->fixture->attach->tcp_all[0];
+    assert_int_equal(pthread_create(&thread, NULL, take_all, peer), 0);
+    unsigned count = via_kept_count(tcp->kept);
+    alarm(20);
+    assert_int_equal(via_remote_put(remote, 0, data, sizeof(data), 0), 0);
+    alarm(0);
+    assert_true(via_kept_count(tcp->kept) > count + 1);
+    shutdown(peer->fds[0], SHUT_RDWR);
+    pthread_join(thread, NULL);
+    assert_int_equal(via_attach_quiet(peer->fixture->attach), 0);
+    assert_memory_equal(segment->view, data, sizeof(data));
+    via_remote_close(remote);
+}
+
 #define WITH_PEER(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
 int main(void)
@@ -389,6 +428,7 @@ int main(void)
         WITH_PEER(a_thread_waits_while_a_program_connects_again),
         WITH_PEER(calls_that_do_not_block_do_not_wait_for_room),
         WITH_PEER(asking_sends_a_fence_that_was_gathered),
+        WITH_PEER(a_put_of_half_a_mebibyte_is_kept_in_pieces),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
