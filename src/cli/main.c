@@ -36,7 +36,7 @@ static const struct command commands[] = {
     {"model", "serve a register model of hardware by vfio-user", via_cli_model},
     {"port", "list, show, bind and unbind PCI functions that links can use", via_cli_port},
     {"card", "adapter cards: show roles, make EEPROM images, check a system", via_cli_card},
-    {"plan", "estimate the performance of a fabric before it is bought", via_cli_plan},
+    {"plan", "estimate cost and performance of a fabric before buying it", via_cli_plan},
     {"shmem", "show which PE waits for which in running OpenSHMEM jobs", via_cli_shmem},
     {"doctor", "check this machine's set-up, and say how to mend it", via_cli_doctor},
 };

@@ -23,7 +23,7 @@
 #define CAUTION_STEP 2u
 #define CAUTION_MAX 8u
 /* A put of up to this length is sent in pieces that are copied, so its call does not wait until it
- * has been applied. The copy of a longer one takes more time than that wait on a fast network. */
+ * has been applied. Not measured: where the copy of a longer one takes more time than that wait. */
 #define SPLIT_BYTES_MAX (512u << 10)
 #define PIECE_BYTES_MAX (128u << 10)
 _Static_assert(PIECE_BYTES_MAX <= VIA_KEPT_COPY_BYTES_MAX, "pieces are copied");

@@ -23,7 +23,7 @@ class Config(cli.Case):
         with open(os.path.join(cli.HERE, "..", "..", "docs", "man", "viaductd.8"), encoding="utf-8") as file:
             manual = file.read()
         most = 1024  # VIA_PORTS_MAX
-        self.assertIn("May be given up to {:,} times.\n.TP\n.BI \\-\\-link \" peer".format(most), manual)
+        self.assertIn("The option may be given up to {:,} times.\n.TP\n.BI \\-\\-link \" peer".format(most), manual)
         links = ["--link=%d:0:%d" % (peer, cable) for cable in (0, 1) for peer in range(1, 1001)][:most + 1]
         code, _, err = self.daemon("--host", "0", *links)
         self.assertEqual(code, 2, err)
