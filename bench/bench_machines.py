@@ -89,6 +89,8 @@ def is_whole(machine, count):
 
 @contextlib.contextmanager
 def server(machine, port, *words):
+    # The last one ends a moment after the process that started it. A client of it would be refused, and redis-benchmark then never ends.
+    demo_machines.wait_for("the end of another server", lambda: not demo_machines.is_listening(machine, port))
     process = machine.start(list(words), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         demo_machines.wait_for(words[0], lambda: demo_machines.is_listening(machine, port))
