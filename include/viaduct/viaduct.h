@@ -175,8 +175,8 @@ VIADUCT_API int via_remote_ring(struct via_remote *remote);
  * Puts `bytes` from src to offset off. On return src may be changed. Puts of one thread to one host
  * arrive in order. When a program puts for a while to a neighbour over libfabric's TCP, the library
  * opens a connection by itself, and starts threads for it, unless the environment has
- * VIADUCT_DIRECT=asked or off. If the process ends, in whatever way, its host puts for some seconds
- * what has been put and has not arrived.
+ * VIADUCT_DIRECT=asked or off. If the process ends, in whatever way, its host tries for some
+ * seconds to deliver the puts whose calls have returned.
  * -EAGAIN never: blocks while the way is full. -ERANGE, -EACCES, -ECONNRESET, -EHOSTUNREACH (no
  * frame of the host came for viaductd --give-up-ms), -ETIMEDOUT (frames came, but the put made no
  * progress for --wait-ms), -ENOTCONN: this or an earlier put failed; reported once.

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
  * The segment in which a process kept its puts, after the process has ended (attach_server_kept.c).
- * The process wrote all of it, a child of the process still writes to it, and neighbours answer
- * what they like: the host puts nothing but bytes of that segment, no more of them than a process
- * keeps, and to the neighbour for which the process kept them.
+ * The process wrote all of it, a child of the process still writes to it, and neighbours may send
+ * any answers. The host may put only bytes of that segment, no more of them than a process keeps,
+ * and only to the neighbour for which the process kept them.
  *
  * Input: how many neighbours, a segment for each, then the answers, then whether each put finds
  * room. This file takes the place of the parts of the host that the puts need.

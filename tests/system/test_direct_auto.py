@@ -150,7 +150,7 @@ class Auto(direct_case.Case):
         watcher = threading.Thread(target=look_on)
         watcher.start()
         total, sums = 0, 0
-        large = random.randbytes(600000)  # longer than what is copied
+        large = random.randbytes(600000)  # longer than the library copies
         middle = random.randbytes(300000)  # copied in pieces
         try:
             for turn in range(turns):

@@ -327,8 +327,9 @@ static void a_user_that_dies_takes_no_place_of_another(void **state)
     fabric_free(fabric);
 }
 
-/* Users that enter barriers alone, one after the other, leave places for the next one: none is
- * refused by the root, and the owner of the host, who may enter without being asked, has some. */
+/* Users whose processes enter barriers alone, one user after the other, leave places for the next
+ * one. The root refuses no entry, and places are left for the owner of the host, who has no limit.
+ */
 static void users_leave_places_for_the_next_one(void **state)
 {
     enum { USERS = 4, OWNER = 0 };
