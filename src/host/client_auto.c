@@ -605,7 +605,10 @@ int via_client_auto_put(struct via_remote *remote, uint64_t off, const void *src
         open_soon(autos, remote->host);
         return 0;
     }
-    atomic_fetch_add_explicit(&entry->stretch_bytes, bytes + BYTES_OF_A_PUT, memory_order_relaxed);
+    /* No locked instruction: threads that put at the same time may lose some of this count. */
+    uint64_t stretch_bytes = atomic_load_explicit(&entry->stretch_bytes, memory_order_relaxed);
+    atomic_store_explicit(&entry->stretch_bytes, stretch_bytes + bytes + BYTES_OF_A_PUT,
+                          memory_order_relaxed);
     if (!via_client_tcp_is_over(tcp) && !drain_frames(remote)) {
         return via_client_auto_leave(attach, remote->host);
     }
