@@ -616,6 +616,34 @@ static void a_handler_forks_during_dup_and_close(void)
     }
 }
 
+#define STACK_BYTES (256u << 10)
+
+static void *fork_on_another_stack(void *of_handler)
+{
+    stack_t stack = {.ss_sp = of_handler, .ss_size = STACK_BYTES};
+    struct sigaction action = {.sa_handler = fork_once, .sa_flags = SA_RESTART | SA_ONSTACK};
+    CHECK(sigaltstack(&stack, NULL) == 0 && sigaction(SIGALRM, &action, NULL) == 0);
+    block_alarms(false);
+    for (unsigned round = 0; round < COPY_FORKS; round++) {
+        fork_during_copies(round);
+    }
+    return NULL;
+}
+
+/* The handler's stack is above the thread's: addresses do not tell which call is the inner one. */
+static void a_handler_with_a_stack_forks_during_close(void)
+{
+    char *stacks =
+        mmap(NULL, 2 * STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    pthread_attr_t attr;
+    pthread_t thread;
+    block_alarms(true);
+    CHECK(stacks != MAP_FAILED && pthread_attr_init(&attr) == 0 &&
+          pthread_attr_setstack(&attr, stacks, STACK_BYTES) == 0 &&
+          pthread_create(&thread, &attr, fork_on_another_stack, stacks + STACK_BYTES) == 0);
+    CHECK(pthread_join(thread, NULL) == 0);
+}
+
 const struct check checks_of_signals[] = {
     CHECK_ENTRY(handlers_make_calls),
     CHECK_ENTRY(a_handler_interrupts_a_reader_for_which_a_set_waits),
@@ -627,5 +655,6 @@ const struct check checks_of_signals[] = {
     CHECK_ENTRY(a_handler_forks_during_epoll_wait),
     CHECK_ENTRY(two_processes_go_on_with_a_call),
     CHECK_ENTRY(a_handler_forks_during_dup_and_close),
+    CHECK_ENTRY(a_handler_with_a_stack_forks_during_close),
     {0},
 };

@@ -7,58 +7,67 @@
 #include "sockets/conn/conn.h"
 #include "sockets/process/lock.h"
 
-/* More than one if a handler has interrupted close(), and closes another number. Further ones are
- * not recorded. */
+/* More than one if a handler has interrupted close(), and closes another number. */
 #define CLOSINGS_MAX 4u
 
 struct closing {
-    struct via_conn *conn;
-    uintptr_t frame; /* of the call */
-    bool released;   /* the number does not count any more for all processes */
+    struct via_conn *conn; /* NULL: unused */
+    uint32_t serial;       /* of the call */
+    bool released;         /* the number does not count any more for all processes */
 };
 static __thread struct closing closings[CLOSINGS_MAX] __attribute__((tls_model("initial-exec")));
-static __thread unsigned closings_count __attribute__((tls_model("initial-exec")));
+static __thread uint32_t last_serial __attribute__((tls_model("initial-exec")));
 
-/* The record of the innermost call, or NULL. The stack grows down: a call whose frame is below this
- * one no longer exists (longjmp). */
-static struct closing *find_closing(void)
+/* An unused record. If there is none, handlers have left calls by longjmp(), or interrupt each
+ * other very often: one of these calls loses its record. */
+static struct closing *find_unused(void)
 {
-    uintptr_t frame = (uintptr_t)__builtin_frame_address(0);
-    while (closings_count > 0 && closings[closings_count - 1].frame < frame) {
-        closings_count--;
+    for (unsigned i = 0; i < CLOSINGS_MAX; i++) {
+        if (closings[i].conn == NULL) {
+            return &closings[i];
+        }
     }
-    return closings_count > 0 ? &closings[closings_count - 1] : NULL;
+    return &closings[last_serial % CLOSINGS_MAX];
 }
 
-void via_conn_begin_close(struct via_conn *conn, void *frame)
+/* The record of a call, or NULL. Not by its place on the stack: a handler may have a stack of its
+ * own. */
+static struct closing *find_closing(const struct via_conn *conn, uint32_t serial)
 {
-    while (closings_count > 0 && closings[closings_count - 1].frame <= (uintptr_t)frame) {
-        closings_count--; /* as in find_closing() */
+    for (unsigned i = 0; i < CLOSINGS_MAX; i++) {
+        if (closings[i].conn == conn && closings[i].serial == serial) {
+            return &closings[i];
+        }
     }
-    if (closings_count < CLOSINGS_MAX) {
-        closings[closings_count++] = (struct closing){.conn = conn, .frame = (uintptr_t)frame};
-    }
+    return NULL;
 }
 
-uint32_t via_conn_release_number(struct via_conn *conn)
+uint32_t via_conn_begin_close(struct via_conn *conn)
+{
+    struct closing *closing = find_unused();
+    *closing = (struct closing){.conn = conn, .serial = ++last_serial};
+    return last_serial;
+}
+
+uint32_t via_conn_release_number(struct via_conn *conn, uint32_t serial)
 {
     via_lock_enter(); /* no handler forks between the count and the record */
-    struct closing *closing = find_closing();
+    struct closing *closing = find_closing(conn, serial);
     uint32_t before = atomic_fetch_sub_explicit(&conn->side->refs, 1, memory_order_acq_rel);
-    if (closing != NULL && closing->conn == conn) {
+    if (closing != NULL) {
         closing->released = true;
     }
     via_lock_leave();
     return before;
 }
 
-uint32_t via_conn_end_close(struct via_conn *conn)
+uint32_t via_conn_end_close(struct via_conn *conn, uint32_t serial)
 {
     via_lock_enter();
-    const struct closing *closing = find_closing();
+    struct closing *closing = find_closing(conn, serial);
     uint32_t before = atomic_fetch_sub_explicit(&conn->fds, 1, memory_order_acq_rel);
-    if (closing != NULL && closing->conn == conn && closing->released) {
-        closings_count--;
+    if (closing != NULL) {
+        closing->conn = NULL;
     }
     via_lock_leave();
     return before;
@@ -66,9 +75,11 @@ uint32_t via_conn_end_close(struct via_conn *conn)
 
 void via_closings_forked(void)
 {
-    (void)find_closing();
-    for (unsigned i = 0; i < closings_count; i++) {
+    for (unsigned i = 0; i < CLOSINGS_MAX; i++) {
         struct via_conn *conn = closings[i].conn;
+        if (conn == NULL) {
+            continue;
+        }
         atomic_fetch_add_explicit(&conn->fds, 1, memory_order_relaxed);
         if (closings[i].released) {
             atomic_fetch_sub_explicit(&conn->side->refs, 1, memory_order_acq_rel);

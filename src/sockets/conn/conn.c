@@ -520,7 +520,7 @@ void via_conn_dup(struct via_conn *conn, int new_fd)
     atomic_fetch_add_explicit(&conn->fds, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&conn->dups, 1, memory_order_relaxed);
     if (!set_number(conn, new_fd)) {
-        via_conn_closed(conn);
+        via_conn_closed(conn, 0);
     }
     via_ep_unpark(conn);
 }

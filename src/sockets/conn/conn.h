@@ -218,21 +218,20 @@ uint64_t via_conn_cookie(int fd);
 /* new_fd, an unused number so far, is a copy of fd. */
 void via_conn_dup(struct via_conn *conn, int new_fd);
 
-/* Fd, which does not refer to the connection any more (via_fd_take), is about to be closed:
- * announces to the peer what must precede the kernel's end. */
-void via_conn_closing(struct via_conn *conn, int fd);
-/* closing.c: a thread closes a number that it has taken out of the table. Until via_conn_closed()
- * it has a record of that: a signal handler may fork meanwhile, and the child goes on with the
- * call. frame: __builtin_frame_address(0) of the call. */
-void via_conn_begin_close(struct via_conn *conn, void *frame);
+/* closing.c: a thread closes a number that it has taken out of the table (via_fd_take). Until
+ * via_conn_closed() it has a record of that: a signal handler may fork meanwhile, and the child
+ * goes on with the call. Returns the call's serial, for the functions below. */
+uint32_t via_conn_begin_close(struct via_conn *conn);
+/* Fd is about to be closed: announces to the peer what must precede the kernel's end. */
+void via_conn_closing(struct via_conn *conn, int fd, uint32_t serial);
+/* fd is closed. */
+void via_conn_closed(struct via_conn *conn, uint32_t serial);
 /* Parts of via_conn_closing() and via_conn_closed(): the number does not count any more for all
  * processes, and for this one. Both return the count before. */
-uint32_t via_conn_release_number(struct via_conn *conn);
-uint32_t via_conn_end_close(struct via_conn *conn);
+uint32_t via_conn_release_number(struct via_conn *conn, uint32_t serial);
+uint32_t via_conn_end_close(struct via_conn *conn, uint32_t serial);
 /* In the child, when the numbers in its table are counted: counts those of this thread's calls. */
 void via_closings_forked(void);
-/* fd is closed. */
-void via_conn_closed(struct via_conn *conn);
 /* The process ends: sends now what must be sent again. */
 void via_conn_end(struct via_conn *conn, int fd);
 /* The last descriptor is about to be closed: announces the end to the peer. The first is for a peer

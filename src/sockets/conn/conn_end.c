@@ -222,7 +222,7 @@ void via_conn_exec_failed(void)
     errno = saved;
 }
 
-void via_conn_closing(struct via_conn *conn, int fd)
+void via_conn_closing(struct via_conn *conn, int fd, uint32_t serial)
 {
     int saved = errno;
     bool last_here = atomic_load_explicit(&conn->fds, memory_order_relaxed) == 1;
@@ -231,7 +231,7 @@ void via_conn_closing(struct via_conn *conn, int fd)
         send_all_again(conn, fd, false);
         follow_demotion_at_end(conn, fd); /* as in via_conn_end() */
     }
-    if (via_conn_release_number(conn) == 1 && via_conn_has_pipes(conn)) {
+    if (via_conn_release_number(conn, serial) == 1 && via_conn_has_pipes(conn)) {
         conn->carrier->close(conn, fd);
     } else if (conn->side->refs == 0 && via_conn_is_in(conn, VIA_PHASE_BIT(PENDING))) {
         conn->carrier->decline(conn, VIA_FLAG_CLOSED);
@@ -245,9 +245,9 @@ void via_conn_closing(struct via_conn *conn, int fd)
     errno = saved;
 }
 
-void via_conn_closed(struct via_conn *conn)
+void via_conn_closed(struct via_conn *conn, uint32_t serial)
 {
-    if (via_conn_end_close(conn) == 1) {
+    if (via_conn_end_close(conn, serial) == 1) {
         int saved = errno;
         via_file_put_slowly(&conn->file);
         errno = saved;

@@ -223,21 +223,22 @@ static int end_number(int fd, bool closes)
 {
     VIA_CANCEL_NEVER;
     struct via_conn *conn = NULL;
+    uint32_t serial = 0;
     via_lock_enter(); /* no handler forks before the thread's record of the number */
     struct via_file *file = via_fd_take(fd);
     if (file != NULL && file->kind == VIA_FILE_CONN) {
         conn = via_container_of(file, struct via_conn, file);
-        via_conn_begin_close(conn, __builtin_frame_address(0));
+        serial = via_conn_begin_close(conn);
     }
     via_lock_leave();
     if (conn != NULL) {
-        via_conn_closing(conn, fd);
+        via_conn_closing(conn, fd, serial);
     } else if (file != NULL) {
         via_ep_closed(via_container_of(file, struct via_ep_set, file), fd);
     }
     int rc = closes ? VIA_REAL(close)(fd) : 0;
     if (conn != NULL) {
-        via_conn_closed(conn);
+        via_conn_closed(conn, serial);
     }
     return rc;
 }
