@@ -27,11 +27,19 @@ FEW = 2000
 
 
 def high_water(pid):
-    """The most memory that the simulator has used so far; 0 when it has ended, or has not begun."""
-    with open(f"/proc/{pid}/status", encoding="utf-8") as file:
-        status = dict(line.split(":", 1) for line in file)
-    ready = status["Name"].strip() == "viaduct-sim" and "VmHWM" in status
-    return int(status["VmHWM"].split()[0]) * 1024 if ready else 0
+    """The most memory that the script's simulators have used so far; 0 when they have ended, or have not begun."""
+    peak = 0
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children", encoding="utf-8") as file:
+            children = file.read().split()
+        for child in children:
+            with open(f"/proc/{child}/status", encoding="utf-8") as file:
+                status = dict(line.split(":", 1) for line in file)
+            ready = status["Name"].strip() == "viaduct-sim" and "VmHWM" in status
+            peak += int(status["VmHWM"].split()[0]) * 1024 if ready else 0
+    except OSError:
+        pass  # one has ended
+    return peak
 
 
 def run(arguments, hosts, events):

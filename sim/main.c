@@ -15,7 +15,7 @@
 #include "sim/ofi/ofi.h"
 #include "sim/paper/command.h"
 #include "sim/pex/pex.h"
-#include "sim/plan/command.h"
+#include "sim/plan/requests.h"
 #include "sim/scale/command.h"
 #include "sim/script/script.h"
 #include "sim/shmem/shmem.h"
@@ -34,11 +34,11 @@ static const char usage_text[] =
     "  measure FILE    any hosts, switches, cables and engines, by the cost model\n"
     "  parts           parts of a scenario from viaduct perf and lspci; parts --help\n"
     "  plan            what a fabric would do: the same as viaduct plan\n"
-    "  plan-json       the same as JSON on standard output, without Python\n"
+    "  plan-json       the same as JSON on standard output\n"
     "  scale           large fabrics: bring-up, a cut, memory; see viaduct-sim scale --help\n"
     "  scale-json      one of them as JSON, without Python: scale-json ring 64\n"
     "  paper X         published systems by the cost model; see viaduct-sim paper --help\n"
-    "  model           the cost model, asked on standard input: for measure and paper\n"
+    "  model           the cost model, asked on standard input: for measure, paper and plan\n"
     "\n"
     "Options:\n"
     "  --first N       first seed (run; default 1)\n"
@@ -435,10 +435,7 @@ int main(int argc, char **argv)
 #ifndef VIA_MUTANTS
     sim_pex_use();
     if (argc == 2 && strcmp(argv[1], "model") == 0) {
-        return sim_model_main();
-    }
-    if (argc > 1 && strcmp(argv[1], "plan-json") == 0) {
-        return sim_plan_main(argc - 1, argv + 1);
+        return sim_model_main(&sim_plan_more);
     }
     if (argc > 1 && sim_script_is_one(argv[1])) {
         return sim_script_main(argc - 1, argv + 1);

@@ -26,8 +26,8 @@ class Value:
     """A value of a scenario: number in base units (seconds in ps), or a word."""
 
     def __init__(self, line):
-        part, self.section, self.key, number, factor, self.unit, self.mark, self.source = line.split("\t", 7)
-        self.part, self.number, self.factor = int(part), float(number), float(factor)
+        part, self.section, self.key, number, factor, self.unit, self.mark, at, self.source = line.split("\t", 8)
+        self.part, self.line, self.number, self.factor = int(part), int(at), float(number), float(factor)
         self.is_word = self.factor == 0
 
     def text(self, digits):
@@ -35,8 +35,8 @@ class Value:
 
 
 class Model:
-    def __init__(self, program):
-        self.process = subprocess.Popen([program, "model"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    def __init__(self, program, env=None):
+        self.process = subprocess.Popen([program, "model"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env)
 
     def line(self):
         line = self.process.stdout.readline()
@@ -46,11 +46,22 @@ class Model:
             raise Failure(line[2:-1])
         return line[:-1]
 
-    def ask(self, *words):
-        """The numbers of the answer."""
+    def send(self, *words):
         self.process.stdin.write("\t".join(map(str, words)) + "\n")
         self.process.stdin.flush()
+
+    def ask(self, *words):
+        """The numbers of the answer."""
+        self.send(*words)
         return [float(word) for word in self.line().split()] if words[0] != "values" else self.values()
+
+    def run(self, step, *words):
+        """The numbers and the names of the answer; step: called with the number of events so far."""
+        self.send("run", *words)
+        while (line := self.line()).startswith("% "):
+            step(int(line[2:]))
+        numbers, *names = line.split("\t")
+        return [float(word) for word in numbers.split()], names
 
     def values(self):
         found = []

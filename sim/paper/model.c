@@ -18,14 +18,13 @@
 #include "sim/paper/sdp.h"
 #include "sim/paper/stream.h"
 
-#define WORDS_MAX 8u
-#define NUMBERS_MAX 6u
+#define WORDS_MAX 16u
 #define BYTES_MAX (UINT64_C(1) << 30)
 
 /* --- kinds of scenarios ----------------------------------------------------------------------- */
 
 enum { STREAM = 1, RING = 2, COPY = 4, SDP = 8, STORES = 16, CHAIN = 32 };
-#define ANY (STREAM | RING | COPY | SDP | STORES | CHAIN)
+#define ANY (STREAM | RING | COPY | SDP | STORES | CHAIN | SIM_MODEL_BIT_MORE)
 
 static const struct sim_key copy_keys[] = {
     {"launch", SIM_TIME, 0, 1e9, NULL}, /* from the call until the doorbell is stored */
@@ -58,12 +57,7 @@ static const struct sim_section *const stores_sections[] = {NET, &sim_pio_sectio
 static const struct sim_section *const chain_sections[] = {NET, &sim_pio_section,
                                                            &sim_software_section};
 
-static const struct kind {
-    const char *name;
-    unsigned bit;
-    const struct sim_section *const *sections;
-    size_t sections_count;
-} kinds[] = {
+static const struct sim_model_kind kinds[] = {
     {"stream", STREAM, stream_sections, VIA_ARRAY_COUNT(stream_sections)},
     {"ring", RING, ring_sections, VIA_ARRAY_COUNT(ring_sections)},
     {"copy", COPY, copy_sections, VIA_ARRAY_COUNT(copy_sections)},
@@ -72,8 +66,13 @@ static const struct kind {
     {"chain", CHAIN, chain_sections, VIA_ARRAY_COUNT(chain_sections)},
 };
 
-static const struct kind *find_kind(const char *name)
+static const struct sim_model_more *more; /* set by sim_model_main() */
+
+static const struct sim_model_kind *find_kind(const char *name)
 {
+    if (more != NULL && strcmp(more->kind.name, name) == 0) {
+        return &more->kind;
+    }
     for (size_t i = 0; i < VIA_ARRAY_COUNT(kinds); i++) {
         if (strcmp(kinds[i].name, name) == 0) {
             return &kinds[i];
@@ -84,31 +83,23 @@ static const struct kind *find_kind(const char *name)
 
 const struct sim_section *const *sim_model_sections(const char *kind, size_t *ret_count)
 {
-    const struct kind *found = find_kind(kind);
+    const struct sim_model_kind *found = find_kind(kind);
     *ret_count = found != NULL ? found->sections_count : 0;
     return found != NULL ? found->sections : NULL;
 }
 
 /* --- scenarios -------------------------------------------------------------------------------- */
 
-struct model {
-    unsigned kind; /* 0: no scenario is loaded */
-    struct sim_scenario scenario;
-    char from[32], to[32]; /* nodes that idle.c measures between; "": the first that there are */
-    struct via_progress progress;
-    char title[64];
-    struct sim_idle idle; /* of the request that is answered */
-};
-
-static int load(struct model *model, char **words, const uint64_t *n, struct via_error *err)
+static int load(struct sim_model *model, char **words, const uint64_t *n, struct via_error *err)
 {
     (void)n;
-    const struct kind *kind = find_kind(words[0]);
+    const struct sim_model_kind *kind = find_kind(words[0]);
     model->kind = 0;
     model->from[0] = model->to[0] = '\0';
-    int rc = kind == NULL ? via_error_set(err, -EINVAL, "no such kind: %s", words[0])
-                          : sim_scenario_load(words[1], words[2], kind->sections,
-                                              kind->sections_count, &model->scenario, err);
+    int rc = kind == NULL
+                 ? via_error_set(err, -EINVAL, "no such kind: %s", words[0])
+                 : sim_scenario_load(words[1], words[2][0] != '\0' ? words[2] : NULL,
+                                     kind->sections, kind->sections_count, &model->scenario, err);
     model->kind = rc == 0 ? kind->bit : 0;
     return rc;
 }
@@ -120,7 +111,7 @@ static void section_name(const struct sim_part *part, char *text, size_t bytes)
 }
 
 /* "SECTION KEY=NUMBER", in the unit of the file. */
-static int set(struct model *model, char **words, const uint64_t *n, struct via_error *err)
+static int set(struct sim_model *model, char **words, const uint64_t *n, struct via_error *err)
 {
     (void)n;
     const char *text = words[0];
@@ -146,25 +137,25 @@ static int set(struct model *model, char **words, const uint64_t *n, struct via_
 }
 
 /* A line for each: its part's number and name, key, value in base units, factor of the unit, unit
- * or word, mark and source, with tabs between them. Then an empty line. */
-static int values(struct model *model, char **words, const uint64_t *n, struct via_error *err)
+ * or word, mark, line of the file and source, with tabs between them. Then an empty line. */
+static int values(struct sim_model *model, char **words, const uint64_t *n, struct via_error *err)
 {
     (void)words, (void)n, (void)err;
     for (size_t i = 0; i < model->scenario.values_count; i++) {
         const struct sim_value *value = &model->scenario.values[i];
         char section[80];
         section_name(&model->scenario.parts[value->part], section, sizeof(section));
-        printf("%zu\t%s\t%s\t%.17g\t%.17g\t%s\t%s\t%s\n", value->part, section, value->key->name,
-               value->number, value->unit_factor,
+        printf("%zu\t%s\t%s\t%.17g\t%.17g\t%s\t%s\t%u\t%s\n", value->part, section,
+               value->key->name, value->number, value->unit_factor,
                value->unit_factor > 0 ? value->unit : value->text, sim_mark_name(value->mark),
-               value->source);
+               value->line, value->source);
     }
     return 0;
 }
 
 /* --- requests --------------------------------------------------------------------------------- */
 
-static int progress(struct model *model, char **words, const uint64_t *n, struct via_error *err)
+static int progress(struct sim_model *model, char **words, const uint64_t *n, struct via_error *err)
 {
     (void)err;
     snprintf(model->title, sizeof(model->title), "%s", words[0]);
@@ -172,14 +163,14 @@ static int progress(struct model *model, char **words, const uint64_t *n, struct
     return 0;
 }
 
-static int step(struct model *model, char **words, const uint64_t *n, struct via_error *err)
+static int step(struct sim_model *model, char **words, const uint64_t *n, struct via_error *err)
 {
     (void)words, (void)err;
     via_progress_step(&model->progress, n[0]);
     return 0;
 }
 
-static int erase(struct model *model, char **words, const uint64_t *n, struct via_error *err)
+static int erase(struct sim_model *model, char **words, const uint64_t *n, struct via_error *err)
 {
     (void)words, (void)n, (void)err;
     via_progress_end(&model->progress);
@@ -187,7 +178,7 @@ static int erase(struct model *model, char **words, const uint64_t *n, struct vi
 }
 
 /* polling or doorbell, bytes: the receiver's bytes per second; ps of the sender's CPU per write. */
-static int stream(struct model *model, char **words, const uint64_t *n, struct via_error *err)
+static int stream(struct sim_model *model, char **words, const uint64_t *n, struct via_error *err)
 {
     struct sim_stream_result result;
     bool polls = strcmp(words[0], "polling") == 0;
@@ -200,7 +191,7 @@ static int stream(struct model *model, char **words, const uint64_t *n, struct v
 }
 
 /* Seconds of an eight-byte store. */
-static int latency(struct model *model, char **words, const uint64_t *n, struct via_error *err)
+static int latency(struct sim_model *model, char **words, const uint64_t *n, struct via_error *err)
 {
     double seconds;
     (void)words, (void)n;
@@ -212,7 +203,7 @@ static int latency(struct model *model, char **words, const uint64_t *n, struct 
 }
 
 /* Hosts, threads, senders, window, puts, bytes: ps per put, of a put, and of each of its steps. */
-static int ring(struct model *model, char **words, const uint64_t *n, struct via_error *err)
+static int ring(struct sim_model *model, char **words, const uint64_t *n, struct via_error *err)
 {
     struct sim_ring_result result;
     (void)words;
@@ -235,7 +226,7 @@ static int ring(struct model *model, char **words, const uint64_t *n, struct via
 }
 
 /* Request: the time of a DMA of the given number of bytes, in ps. */
-static int raw(struct model *model, char **words, const uint64_t *n, struct via_error *err)
+static int raw(struct sim_model *model, char **words, const uint64_t *n, struct via_error *err)
 {
     (void)words;
     int rc = sim_ring_net_check(&model->scenario, err);
@@ -246,7 +237,7 @@ static int raw(struct model *model, char **words, const uint64_t *n, struct via_
 }
 
 /* Connections, 1 for zero copy: bytes per second; percents of the sender's and receiver's CPU. */
-static int sdp(struct model *model, char **words, const uint64_t *n, struct via_error *err)
+static int sdp(struct sim_model *model, char **words, const uint64_t *n, struct via_error *err)
 {
     struct sim_sdp_result result;
     (void)words, (void)err;
@@ -257,7 +248,7 @@ static int sdp(struct model *model, char **words, const uint64_t *n, struct via_
 }
 
 /* Generation, lanes, payload and header: ps of a TLP on a link without DLLPs. */
-static int tlp(struct model *model, char **words, const uint64_t *n, struct via_error *err)
+static int tlp(struct sim_model *model, char **words, const uint64_t *n, struct via_error *err)
 {
     (void)model, (void)words, (void)err;
     const struct sim_pcie_link link = {.generation = (unsigned)n[0], .lanes = (unsigned)n[1]};
@@ -267,14 +258,15 @@ static int tlp(struct model *model, char **words, const uint64_t *n, struct via_
 
 /* --- on an idle fabric: model->idle ----------------------------------------------------------- */
 
-static int check_idle(struct model *model, char **words, const uint64_t *n, struct via_error *err)
+static int check_idle(struct sim_model *model, char **words, const uint64_t *n,
+                      struct via_error *err)
 {
     (void)model, (void)words, (void)n, (void)err;
     return 0;
 }
 
 /* 1 for write-combined, bytes: ps until the last store has left, and until it can be seen. */
-static int store(struct model *model, char **words, const uint64_t *n, struct via_error *err)
+static int store(struct sim_model *model, char **words, const uint64_t *n, struct via_error *err)
 {
     uint64_t left_ps, seen_ps;
     (void)words, (void)err;
@@ -284,7 +276,8 @@ static int store(struct model *model, char **words, const uint64_t *n, struct vi
 }
 
 /* ps of a loaded word. */
-static int read_word(struct model *model, char **words, const uint64_t *n, struct via_error *err)
+static int read_word(struct sim_model *model, char **words, const uint64_t *n,
+                     struct via_error *err)
 {
     (void)words, (void)n, (void)err;
     printf("%" PRIu64, sim_idle_read(&model->idle));
@@ -292,7 +285,7 @@ static int read_word(struct model *model, char **words, const uint64_t *n, struc
 }
 
 /* The engine's node, bytes: ps of the transfer, and of a load of the engine's register. */
-static int dma(struct model *model, char **words, const uint64_t *n, struct via_error *err)
+static int dma(struct sim_model *model, char **words, const uint64_t *n, struct via_error *err)
 {
     uint64_t moved_ps, polled_ps;
     int rc = sim_idle_dma(&model->idle, words[0], n[0], &moved_ps, &polled_ps, err);
@@ -304,7 +297,7 @@ static int dma(struct model *model, char **words, const uint64_t *n, struct via_
 
 /* The engine's name, 1 for host to device, 1 for a doorbell that the core stores, bytes, ps before
  * the doorbell, ps until the completion is noticed: ps in all. */
-static int engine(struct model *model, char **words, const uint64_t *n, struct via_error *err)
+static int engine(struct sim_model *model, char **words, const uint64_t *n, struct via_error *err)
 {
     uint64_t ps;
     if (n[1] != 0 && model->kind == COPY) {
@@ -326,16 +319,7 @@ static int engine(struct model *model, char **words, const uint64_t *n, struct v
 #define IDLE (COPY | STORES | CHAIN)
 #define PS_MAX UINT64_C(1000000000000)
 
-static const struct request {
-    const char *name;
-    unsigned kinds; /* of the scenario that is loaded; 0: none need be */
-    unsigned words; /* after the name; then numbers, each from 0 or 1 to its limit */
-    int (*answer)(struct model *model, char **words, const uint64_t *n, struct via_error *err);
-    unsigned numbers;
-    struct limits {
-        uint64_t min, max;
-    } limits[NUMBERS_MAX];
-} requests[] = {
+static const struct sim_model_request requests[] = {
     {"load", 0, 3, load, 0, {{0}}},
     {"set", ANY, 1, set, 0, {{0}}},
     {"values", ANY, 0, values, 0, {{0}}},
@@ -365,7 +349,7 @@ static const struct request {
     {"engine", IDLE, 1, engine, 5, {{0, 1}, {0, 1}, {1, BYTES_MAX}, {0, PS_MAX}, {0, PS_MAX}}},
 };
 
-static int number(const char *word, const struct limits *limits, uint64_t *ret,
+static int number(const char *word, const struct sim_model_limits *limits, uint64_t *ret,
                   struct via_error *err)
 {
     char *end;
@@ -379,8 +363,8 @@ static int number(const char *word, const struct limits *limits, uint64_t *ret,
 }
 
 /* Each is measured on a fabric of its own. */
-static int answer_idle(struct model *model, const struct request *request, char **words,
-                       const uint64_t *n, struct via_error *err)
+static int answer_idle(struct sim_model *model, const struct sim_model_request *request,
+                       char **words, const uint64_t *n, struct via_error *err)
 {
     if (request->answer == check_idle) {
         snprintf(model->from, sizeof(model->from), "%s", words[0]);
@@ -392,18 +376,21 @@ static int answer_idle(struct model *model, const struct request *request, char 
     return rc;
 }
 
-static int answer(struct model *model, char *line, struct via_error *err)
+static int answer(struct sim_model *model, char *line, struct via_error *err)
 {
     char *words[WORDS_MAX], *rest = line;
-    uint64_t n[NUMBERS_MAX];
+    uint64_t n[SIM_MODEL_NUMBERS_MAX];
     unsigned count = 0;
-    const struct request *request = NULL;
+    const struct sim_model_request *request = NULL;
     line[strcspn(line, "\n")] = '\0';
     do {
         words[count++] = strsep(&rest, "\t");
     } while (rest != NULL && count < WORDS_MAX);
     for (size_t i = 0; i < VIA_ARRAY_COUNT(requests); i++) {
         request = strcmp(requests[i].name, words[0]) == 0 ? &requests[i] : request;
+    }
+    for (size_t i = 0; more != NULL && i < more->requests_count; i++) {
+        request = strcmp(more->requests[i].name, words[0]) == 0 ? &more->requests[i] : request;
     }
     if (request == NULL) {
         return via_error_set(err, -EINVAL, "no such request: %s", words[0]);
@@ -423,9 +410,10 @@ static int answer(struct model *model, char *line, struct via_error *err)
                    : request->answer(model, words + 1, n, err);
 }
 
-int sim_model_main(void)
+int sim_model_main(const struct sim_model_more *added)
 {
-    struct model *model = sim_alloc(sizeof(*model));
+    more = added;
+    struct sim_model *model = sim_alloc(sizeof(*model));
     char line[8192];
     (void)prctl(PR_SET_PDEATHSIG, SIGTERM); /* a signal that ends the script ends this, too */
     while (fgets(line, sizeof(line), stdin) != NULL) {

@@ -85,7 +85,7 @@ static double engine_rate(const struct plan_wiring *wiring, const struct sim_pat
                                            least_mps(&wiring->net, path)));
 }
 
-void plan_choice_make(struct plan_wiring *wiring, const struct plan_costs *costs,
+bool plan_choice_make(struct plan_wiring *wiring, const struct plan_costs *costs,
                       const struct sim_scenario *parts, uint64_t body_bytes,
                       struct plan_choice *ret)
 {
@@ -94,9 +94,8 @@ void plan_choice_make(struct plan_wiring *wiring, const struct plan_costs *costs
     char section[48];
     *ret = (struct plan_choice){0};
     if (name == NULL) {
-        return;
+        return false;
     }
-    snprintf(ret->engine, sizeof(ret->engine), "%s", name);
     snprintf(section, sizeof(section), "dma %s", name);
     plan_wiring_path(wiring, 0, 1, &path);
     ret->stores_ps = by_stores(&wiring->net, &path, costs, body_bytes);
@@ -116,4 +115,5 @@ void plan_choice_make(struct plan_wiring *wiring, const struct plan_costs *costs
             ret->quicker_bytes = bytes;
         }
     }
+    return true;
 }

@@ -7,7 +7,6 @@
 #include "sim/plan/fabric.h"
 
 struct plan_choice {
-    char engine[32];        /* "": the parts file has none */
     double stores_ps;       /* until a message's body is visible at the neighbour */
     double engine_ps;       /* the same, including its copy into staging memory */
     double stores_busy_ps;  /* of that, the time of the transfer thread */
@@ -17,8 +16,8 @@ struct plan_choice {
                                than stores do; 0: no body that fits a frame */
 };
 
-/* Advances time in the wiring's net, which must be idle otherwise. */
-void plan_choice_make(struct plan_wiring *wiring, const struct plan_costs *costs,
+/* Advances time in the wiring's net, which must be idle otherwise. False: there is no engine. */
+bool plan_choice_make(struct plan_wiring *wiring, const struct plan_costs *costs,
                       const struct sim_scenario *parts, uint64_t body_bytes,
                       struct plan_choice *ret);
 

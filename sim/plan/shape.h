@@ -30,8 +30,7 @@ struct plan_shape {
     unsigned hosts_count;
     unsigned dimensions_count; /* torus */
     unsigned sizes[PLAN_DIMENSIONS_MAX];
-    bool fat;              /* tree: as many links up as down, instead of a hub */
-    unsigned levels_count; /* tree, of switches */
+    unsigned levels_count;                                                /* tree, of switches */
     unsigned children[PLAN_LEVELS_MAX + 1], parents[PLAN_LEVELS_MAX + 1]; /* from 1 */
     unsigned cuts_count; /* links that are absent; tori only */
     struct plan_pair {
@@ -41,14 +40,7 @@ struct plan_shape {
     unsigned longest; /* with cuts: links of the longest route */
 };
 
-/*
- * Parses ring, chain, torus2, torus3, torus:AxB, torus:AxBxC, star, fat-tree. A chain is a ring
- * with one link cut. plan_shape_fini ends it, also after failure. hosts_count 0: not given, which
- * only torus:... allows. A tree's levels are set later. -EINVAL with the reason.
- */
-int plan_shape_parse(const char *text, unsigned hosts_count, struct plan_shape *ret,
-                     struct via_error *err) VIA_MUST_CHECK;
-
+/* Ends a shape that had links cut, also after failure. */
 void plan_shape_fini(struct plan_shape *shape);
 
 /* Cuts the link between two hosts; frames use the remaining routes. -EINVAL: there is none, or it
@@ -58,30 +50,12 @@ int plan_shape_cut(struct plan_shape *shape, unsigned a, unsigned b,
                    struct via_error *err) VIA_MUST_CHECK;
 bool plan_shape_is_cut(const struct plan_shape *shape, unsigned a, unsigned b);
 
-/* Sets the levels of a tree of chips with chip_ports links each; -ERANGE if not all hosts fit, with
- * the maximum in *ret_room. */
-int plan_shape_grow(struct plan_shape *shape, unsigned chip_ports,
-                    unsigned *ret_room) VIA_MUST_CHECK;
-
 /* Copies of a group's switch at a level; switches of the level, and uplinks of each. */
 unsigned plan_shape_copies(const struct plan_shape *shape, unsigned level);
 unsigned plan_shape_switches(const struct plan_shape *shape, unsigned level);
 unsigned plan_shape_uplinks(const struct plan_shape *shape, unsigned level);
-/* All cables; those of hosts included. */
-unsigned plan_shape_cables(const struct plan_shape *shape);
 /* Cables at a host. */
 unsigned plan_shape_degree(const struct plan_shape *shape);
-
-/* Cables between two halves of the hosts, where they are fewest. */
-unsigned plan_shape_bisection(const struct plan_shape *shape);
-
-/*
- * The closed-form bound: the number of cables' worth that each host can receive at most if every
- * host sends equally to all others, because the traffic across a cut of the fabric must fit the
- * cables of the cut. For tori: cuts across a dimension, as if none of the links were cut (a chain
- * counts as a chain); for trees: all traffic that leaves the hosts below a switch.
- */
-double plan_shape_share(const struct plan_shape *shape);
 
 /* --- tori ------------------------------------------------------------------------------------ */
 

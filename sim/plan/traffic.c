@@ -27,11 +27,6 @@ int plan_pattern_parse(const char *text, enum plan_pattern *ret_pattern)
     return -EINVAL;
 }
 
-const char *plan_pattern_name(enum plan_pattern pattern)
-{
-    return pattern_names[pattern];
-}
-
 /* --- times: buckets of 1/128 of a power of two ------------------------------------------------ */
 
 static unsigned bucket_of(uint64_t ps)

@@ -19,7 +19,6 @@ enum plan_pattern {
 
 /* -EINVAL */
 int plan_pattern_parse(const char *text, enum plan_pattern *ret_pattern) VIA_MUST_CHECK;
-const char *plan_pattern_name(enum plan_pattern pattern);
 
 struct plan_run {
     enum plan_pattern pattern;

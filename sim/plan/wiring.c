@@ -48,149 +48,6 @@ static void section_of(char ret[SECTION_BYTES], const char *kind, const char *na
     snprintf(ret, SECTION_BYTES, "%s %.31s", kind, name);
 }
 
-/* --- do the parts fit? ----------------------------------------------------------------------- */
-
-static int want_part(const struct sim_scenario *parts, const char *kind, const char *name,
-                     struct via_error *err)
-{
-    char section[SECTION_BYTES];
-    char known[200] = "";
-    section_of(section, kind, name);
-    if (sim_scenario_has(parts, section)) {
-        return 0;
-    }
-    const char *other;
-    for (size_t i = 0; (other = sim_scenario_instance(parts, kind, i)) != NULL; i++) {
-        size_t used = strlen(known);
-        snprintf(known + used, sizeof(known) - used, "%s%s", used > 0 ? ", " : "", other);
-    }
-    return via_error_set(err, -EINVAL, "%.200s: there is no [%s]; it has %s", parts->name, section,
-                         known[0] != '\0' ? known : "none");
-}
-
-/* The cards' chips have lanes and ports for slot and cables. */
-static int check_card(struct plan_wiring *wiring, const struct sim_scenario *parts,
-                      const char *card, const char *cable, struct via_error *err)
-{
-    char card_section[SECTION_BYTES], section[SECTION_BYTES];
-    section_of(card_section, "card", card);
-    const char *chip = sim_scenario_word(parts, card_section, "chip");
-    const char *slot = sim_scenario_word(parts, card_section, "slot");
-    if (want_part(parts, "switch", chip, err) != 0 || want_part(parts, "slot", slot, err) != 0) {
-        return via_error_prefix(err, "[%s]: ", card_section);
-    }
-    section_of(section, "slot", slot);
-    uint64_t wanted = sim_scenario_count(parts, section, "lanes");
-    int rc = sim_net_check_link(parts, section, err);
-    section_of(section, "cable", cable);
-    wanted += sim_scenario_count(parts, section, "lanes") *
-              sim_scenario_count(parts, card_section, "cables");
-    rc = rc == 0 ? sim_net_check_link(parts, section, err) : rc;
-    section_of(section, "switch", chip);
-    uint64_t lanes = sim_scenario_count(parts, section, "lanes");
-    uint64_t ports = sim_scenario_count(parts, section, "ports");
-    wiring->cables_per_card = (unsigned)sim_scenario_count(parts, card_section, "cables");
-    wiring->lanes_per_card = (unsigned)wanted;
-    wiring->lanes_of_card = (unsigned)lanes;
-    if (rc == 0 && 1 + wiring->cables_per_card > ports) {
-        return sim_scenario_complain(parts, card_section, "cables", err,
-                                     "%s has %u ports, slot and cables want %u", chip,
-                                     (unsigned)ports, 1 + wiring->cables_per_card);
-    }
-    if (rc == 0 && wanted > lanes) {
-        return sim_scenario_complain(parts, card_section, "cables", err,
-                                     "%s has %u lanes, slot and cables of %s want %u", chip,
-                                     (unsigned)lanes, cable, (unsigned)wanted);
-    }
-    return rc;
-}
-
-/* The requested board, or the first that is as fast as the slots. */
-static int choose_board(struct plan_wiring *wiring, const struct sim_scenario *parts,
-                        const char *wanted, const char *slot, struct via_error *err)
-{
-    uint64_t generation = sim_scenario_count(parts, slot, "generation");
-    const char *name = wanted;
-    char section[SECTION_BYTES];
-    if (wanted[0] != '\0') {
-        int rc = want_part(parts, "board", wanted, err);
-        section_of(section, "board", wanted);
-        if (rc == 0 && sim_scenario_count(parts, section, "generation") < generation) {
-            rc = sim_scenario_complain(parts, section, "generation", err, "[%s] wants %u", slot,
-                                       (unsigned)generation);
-        }
-        if (rc != 0) {
-            return rc;
-        }
-    }
-    for (size_t i = 0; wanted[0] == '\0'; i++) {
-        name = sim_scenario_instance(parts, "board", i);
-        if (name == NULL) {
-            return via_error_set(err, -EINVAL, "%.200s: there is no [board] of generation %u",
-                                 parts->name, (unsigned)generation);
-        }
-        section_of(section, "board", name);
-        if (sim_scenario_count(parts, section, "generation") >= generation) {
-            break;
-        }
-    }
-    snprintf(wiring->board, sizeof(wiring->board), "%s", name);
-    return 0;
-}
-
-/* Lanes and slots for all cards of a host. */
-static int check_board(struct plan_wiring *wiring, const struct sim_scenario *parts,
-                       const char *wanted, const char *slot, struct via_error *err)
-{
-    char section[SECTION_BYTES];
-    int rc = choose_board(wiring, parts, wanted, slot, err);
-    if (rc != 0) {
-        return rc;
-    }
-    section_of(section, "board", wiring->board);
-    unsigned slots = (unsigned)sim_scenario_count(parts, section, "slots");
-    wiring->lanes_of_board = (unsigned)sim_scenario_count(parts, section, "lanes");
-    wiring->lanes_per_host =
-        wiring->cards_per_host * (unsigned)sim_scenario_count(parts, slot, "lanes");
-    if (wiring->lanes_per_host > wiring->lanes_of_board) {
-        return sim_scenario_complain(
-            parts, section, "lanes", err, "%u, and the %u cards of a host want %u; see --board",
-            wiring->lanes_of_board, wiring->cards_per_host, wiring->lanes_per_host);
-    }
-    return wiring->cards_per_host <= slots
-               ? 0
-               : sim_scenario_complain(parts, section, "slots", err,
-                                       "%u, and a host has %u cards; see --board", slots,
-                                       wiring->cards_per_host);
-}
-
-static int grow_tree(struct plan_wiring *wiring, struct plan_shape *shape,
-                     const struct sim_scenario *parts, const struct plan_parts *names,
-                     struct via_error *err)
-{
-    char chip[SECTION_BYTES], cable[SECTION_BYTES];
-    unsigned room;
-    section_of(chip, "switch", names->chip);
-    section_of(cable, "cable", names->cable);
-    uint64_t lanes = sim_scenario_count(parts, chip, "lanes");
-    uint64_t width = sim_scenario_count(parts, cable, "lanes");
-    uint64_t ports_total = sim_scenario_count(parts, chip, "ports");
-    unsigned ports = (unsigned)via_min(lanes / width, ports_total);
-    if (plan_shape_grow(shape, ports, &room) != 0) {
-        return sim_scenario_complain(
-            parts, chip, lanes / width <= ports_total ? "lanes" : "ports", err,
-            "a %s of chips with %u ports of x%u (%s) has room for %u "
-            "hosts, not %u",
-            shape->name, ports, (unsigned)width, names->cable, room, shape->hosts_count);
-    }
-    wiring->ports_of_chip = ports;
-    for (unsigned level = 1; level <= shape->levels_count; level++) {
-        unsigned up = level < shape->levels_count ? shape->parents[level + 1] : 0;
-        wiring->ports_per_switch = via_max(wiring->ports_per_switch, shape->children[level] + up);
-    }
-    return 0;
-}
-
 /* --- wiring ---------------------------------------------------------------------------------- */
 
 struct builder {
@@ -309,9 +166,9 @@ static void build(struct builder *builder)
     }
 }
 
-int plan_wiring_init(struct plan_wiring *wiring, struct plan_shape *shape, struct sim_cost *cost,
-                     const struct sim_scenario *parts, const struct plan_parts *names,
-                     struct via_error *err)
+int plan_wiring_init(struct plan_wiring *wiring, const struct plan_shape *shape,
+                     struct sim_cost *cost, const struct sim_scenario *parts,
+                     const struct plan_parts *names, struct via_error *err)
 {
     struct builder builder = {.wiring = wiring, .parts = parts};
     char card[SECTION_BYTES];
@@ -321,31 +178,21 @@ int plan_wiring_init(struct plan_wiring *wiring, struct plan_shape *shape, struc
     if (host == NULL) {
         return via_error_set(err, -EINVAL, "%.200s: there is no [host NAME]", parts->name);
     }
-    int rc = want_part(parts, "card", names->card, err);
-    rc = rc == 0 ? want_part(parts, "cable", names->cable, err) : rc;
-    rc = rc == 0 ? check_card(wiring, parts, names->card, names->cable, err) : rc;
-    if (rc == 0 && shape->kind == PLAN_TREE) {
-        rc = want_part(parts, "switch", names->chip, err);
-        rc = rc == 0 ? grow_tree(wiring, shape, parts, names, err) : rc;
-    }
-    if (rc != 0) {
-        return rc;
-    }
     section_of(card, "card", names->card);
     section_of(builder.host, "host", host);
     section_of(builder.card_chip, "switch", sim_scenario_word(parts, card, "chip"));
     section_of(builder.slot, "slot", sim_scenario_word(parts, card, "slot"));
     section_of(builder.cable, "cable", names->cable);
     section_of(builder.chip, "switch", names->chip);
-    wiring->cords_per_cable = (unsigned)sim_scenario_count(parts, builder.cable, "cords");
+    wiring->cables_per_card = (unsigned)sim_scenario_count(parts, card, "cables");
     wiring->cards_per_host =
         (plan_shape_degree(shape) + wiring->cables_per_card - 1) / wiring->cables_per_card;
-    rc = check_board(wiring, parts, names->board, builder.slot, err);
-    if (rc != 0) {
-        return rc;
+    int rc = sim_net_check_link(parts, builder.slot, err);
+    rc = rc == 0 ? sim_net_check_link(parts, builder.cable, err) : rc;
+    if (rc == 0) {
+        build(&builder);
     }
-    build(&builder);
-    return 0;
+    return rc;
 }
 
 void plan_wiring_fini(struct plan_wiring *wiring)

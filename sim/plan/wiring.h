@@ -15,9 +15,9 @@
 extern const struct sim_section sim_plan_card_section, sim_plan_slot_section,
     sim_plan_cable_section, sim_plan_board_section;
 
-/* Names of the parts; only trees use a switch. board "": the first that is fast enough. */
+/* Names of the parts; only trees use a switch. */
 struct plan_parts {
-    char card[32], cable[32], chip[32], board[32];
+    char card[32], cable[32], chip[32];
 };
 
 /* Payload of the TLP of a store: one fill buffer. */
@@ -27,24 +27,19 @@ struct plan_wiring {
     const struct plan_shape *shape; /* borrowed */
     struct sim_net net;
     unsigned cards_per_host, cables_per_card;
-    char board[32];
-    unsigned lanes_per_host, lanes_of_board;  /* cards that a host takes; that there are */
-    unsigned lanes_per_card, lanes_of_card;   /* the same of a card's chip */
-    unsigned ports_per_switch, ports_of_chip; /* trees: of the fullest switch */
-    unsigned cords_per_cable;                 /* parts to buy */
-    unsigned *slots;                          /* owned; links, [host x cards_per_host + card] */
+    unsigned *slots;  /* owned; links, [host x cards_per_host + card] */
     unsigned *cables; /* owned; tori: [host x dimensions + d], the link from a host up in d */
     unsigned *ups[PLAN_LEVELS_MAX]; /* owned; trees: uplinks of a level, see plan_shape_uplinks */
 };
 
 /*
- * Completes the shape of a tree, too. -EINVAL if parts are missing or do not fit: a cable too long
- * or too fast for its medium, more lanes or ports than a chip or a board has, more hosts than there
- * is room for. The caller calls fini after failure, too.
+ * The parts exist, and have the lanes and ports: tools/sim_fabric.py has checked that. -EINVAL for
+ * a slot or a cable that is too long or too fast for its medium. The caller calls fini after
+ * failure, too.
  */
-int plan_wiring_init(struct plan_wiring *wiring, struct plan_shape *shape, struct sim_cost *cost,
-                     const struct sim_scenario *parts, const struct plan_parts *names,
-                     struct via_error *err) VIA_MUST_CHECK;
+int plan_wiring_init(struct plan_wiring *wiring, const struct plan_shape *shape,
+                     struct sim_cost *cost, const struct sim_scenario *parts,
+                     const struct plan_parts *names, struct via_error *err) VIA_MUST_CHECK;
 void plan_wiring_fini(struct plan_wiring *wiring);
 
 /* The host or switch at an end of a cable; cards count as their host. Hosts are numbered first,

@@ -28,7 +28,8 @@ void sim_share_path(char *ret, size_t bytes, const char *name)
 
 bool sim_script_is_one(const char *name)
 {
-    static const char *const names[] = {"measure", "paper", "parts", "plan", "scale", "shrink"};
+    static const char *const names[] = {"measure",   "paper", "parts", "plan",
+                                        "plan-json", "scale", "shrink"};
     for (size_t i = 0; i < VIA_ARRAY_COUNT(names); i++) {
         if (strcmp(names[i], name) == 0) {
             return true;

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /* "viaduct-sim model" without sanitizers, with which system B takes too long for every "make test".
  */
+#include <stddef.h>
+
 #include "sim/paper/command.h"
 
 int main(void)
 {
-    return sim_model_main();
+    return sim_model_main(NULL);
 }

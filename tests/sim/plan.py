@@ -26,7 +26,7 @@ def run(*args):
 
 
 def simulate(*args):
-    """The same without the script that shows plans, whose start takes longer than many a plan."""
+    """The same without a table."""
     return subprocess.run([os.path.join(BIN, "viaduct-sim"), "plan-json", *args], capture_output=True, text=True, check=False)
 
 
@@ -302,30 +302,31 @@ def ends():
     for args in (["--json", "/dev/full"], ["--csv", "/dev/full"]):
         result = run("--hosts", "3", "--events", "1000", *args)
         check(result.returncode == 2 and "/dev/full: write: No space" in result.stderr, f"{args}: {result.returncode}, {result.stderr}")
-    seed = str(os.getpid() + 10_000_000)  # by which the simulation is known
-    with subprocess.Popen([os.path.join(BIN, "viaduct"), "plan", "--hosts", "4", "--events", "9000000000", "--seed", seed]) as command:
-        while not simulations(seed):
+    mark = f"VIADUCT_TEST_PLAN={os.getpid()}"  # by which its processes are known
+    with subprocess.Popen([os.path.join(BIN, "viaduct"), "plan", "--hosts", "4", "--events", "9000000000"],
+                          env={**os.environ, **dict([mark.split("=")])}) as command:
+        while len(simulations(mark)) < 2:
             time.sleep(0.01)
             if command.poll() is not None:
                 check(False, "a plan of nine billion events has ended")
                 return
         command.kill()
     until = time.monotonic() + 20
-    while simulations(seed) and time.monotonic() < until:
+    while simulations(mark) and time.monotonic() < until:
         time.sleep(0.01)
-    check(not simulations(seed), "the simulation of a plan that was killed goes on")
+    check(not simulations(mark), "the simulation of a plan that was killed goes on")
 
 
-def simulations(seed):
-    """Processes of plan-json with that seed."""
+def simulations(mark):
+    """Processes of the simulator with that in their environment."""
     found = []
-    for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
+    for path in pathlib.Path("/proc").glob("[0-9]*"):
         try:
-            words = path.read_bytes().split(b"\0")
+            is_model = (path / "cmdline").read_bytes().split(b"\0")[1:2] == [b"model"]
+            if is_model and mark.encode() in (path / "environ").read_bytes().split(b"\0"):
+                found.append(path)
         except OSError:
             continue
-        if b"plan-json" in words and seed.encode() in words:
-            found.append(path)
     return found
 
 
