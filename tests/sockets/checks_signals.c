@@ -616,22 +616,21 @@ static void a_handler_forks_during_dup_and_close(void)
     }
 }
 
+/* --- handlers on a stack of their own -------------------------------------------------------- */
+
 #define STACK_BYTES (256u << 10)
 
-static void *fork_on_another_stack(void *of_handler)
+static void handle_with_a_stack(void (*function)(int), char *stack)
 {
-    stack_t stack = {.ss_sp = of_handler, .ss_size = STACK_BYTES};
-    struct sigaction action = {.sa_handler = fork_once, .sa_flags = SA_RESTART | SA_ONSTACK};
-    CHECK(sigaltstack(&stack, NULL) == 0 && sigaction(SIGALRM, &action, NULL) == 0);
+    stack_t of_handler = {.ss_sp = stack, .ss_size = STACK_BYTES};
+    struct sigaction action = {.sa_handler = function, .sa_flags = SA_RESTART | SA_ONSTACK};
+    CHECK(sigaltstack(&of_handler, NULL) == 0 && sigaction(SIGALRM, &action, NULL) == 0);
     block_alarms(false);
-    for (unsigned round = 0; round < COPY_FORKS; round++) {
-        fork_during_copies(round);
-    }
-    return NULL;
 }
 
-/* The handler's stack is above the thread's: addresses do not tell which call is the inner one. */
-static void a_handler_with_a_stack_forks_during_close(void)
+/* Calls main in a thread, with a stack for a handler above the thread's own stack: addresses do not
+ * tell which call is the inner one. */
+static void run_below_a_stack(void *(*main)(void *of_handler))
 {
     char *stacks =
         mmap(NULL, 2 * STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -640,8 +639,80 @@ static void a_handler_with_a_stack_forks_during_close(void)
     block_alarms(true);
     CHECK(stacks != MAP_FAILED && pthread_attr_init(&attr) == 0 &&
           pthread_attr_setstack(&attr, stacks, STACK_BYTES) == 0 &&
-          pthread_create(&thread, &attr, fork_on_another_stack, stacks + STACK_BYTES) == 0);
+          pthread_create(&thread, &attr, main, stacks + STACK_BYTES) == 0);
     CHECK(pthread_join(thread, NULL) == 0);
+}
+
+static void *fork_often(void *of_handler)
+{
+    handle_with_a_stack(fork_once, of_handler);
+    for (unsigned round = 0; round < COPY_FORKS; round++) {
+        fork_during_copies(round);
+    }
+    return NULL;
+}
+
+static void a_handler_with_a_stack_forks_during_close(void)
+{
+    run_below_a_stack(fork_often);
+}
+
+#define PIECE 3000
+#define PIECES 20000
+
+static struct {
+    _Atomic size_t own, handlers; /* bytes */
+} received;
+
+static void *count_bytes(void *unused)
+{
+    char bytes[8192];
+    ssize_t n;
+    while ((n = recv(shared_pair.server, bytes, sizeof(bytes), 0)) > 0) {
+        for (ssize_t i = 0; i < n; i++) {
+            CHECK(bytes[i] == 'a' || bytes[i] == 'b');
+            received.own += bytes[i] == 'a';
+            received.handlers += bytes[i] == 'b';
+        }
+    }
+    CHECK(n == 0);
+    return unused;
+}
+
+static void send_in_handler(int number)
+{
+    int saved = errno;
+    (void)number;
+    handlers += send(shared_pair.client, "b", 1, MSG_DONTWAIT) == 1 ? 1 : 0;
+    errno = saved;
+}
+
+static void *send_pieces(void *of_handler)
+{
+    struct itimerval often = {{0, 100}, {0, 100}};
+    char piece[PIECE];
+    memset(piece, 'a', sizeof(piece));
+    handle_with_a_stack(send_in_handler, of_handler);
+    CHECK(setitimer(ITIMER_REAL, &often, NULL) == 0);
+    for (int i = 0; i < PIECES; i++) {
+        write_all(shared_pair.client, piece, sizeof(piece));
+    }
+    CHECK(setitimer(ITIMER_REAL, &(struct itimerval){{0, 0}, {0, 0}}, NULL) == 0);
+    return NULL;
+}
+
+static void a_handler_with_a_stack_sends_during_send(void)
+{
+    pthread_t reader;
+    shared_pair = connected();
+    handlers = 0;
+    block_alarms(true);
+    CHECK(pthread_create(&reader, NULL, count_bytes, NULL) == 0);
+    run_below_a_stack(send_pieces);
+    close(shared_pair.client);
+    CHECK(pthread_join(reader, NULL) == 0);
+    CHECK(received.own == (size_t)PIECE * PIECES && received.handlers == (size_t)handlers);
+    close(shared_pair.server);
 }
 
 const struct check checks_of_signals[] = {
@@ -656,5 +727,6 @@ const struct check checks_of_signals[] = {
     CHECK_ENTRY(two_processes_go_on_with_a_call),
     CHECK_ENTRY(a_handler_forks_during_dup_and_close),
     CHECK_ENTRY(a_handler_with_a_stack_forks_during_close),
+    CHECK_ENTRY(a_handler_with_a_stack_sends_during_send),
     {0},
 };

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -198,6 +199,55 @@ static void a_frame_that_is_gone_holds_nothing(void **state)
     }
 }
 
+static volatile int rc_of_handler;
+
+static void take_in_handler(int number)
+{
+    (void)number;
+    rc_of_handler = via_token_take(&token, false, via_os_thread());
+}
+
+/* Of two stacks in a row, the thread runs on the first one and its handler on the second, or the
+ * other way round. */
+#define STACK_BYTES ((size_t)256 << 10)
+static unsigned char stacks[2 * STACK_BYTES] __attribute__((aligned(4096)));
+
+static void *take_and_be_interrupted(void *of_handler)
+{
+    stack_t stack = {.ss_sp = of_handler, .ss_size = STACK_BYTES};
+    struct sigaction action = {.sa_handler = take_in_handler, .sa_flags = SA_ONSTACK};
+    stack_t before; /* of the sanitizer, which frees the present one when the thread ends */
+    assert_int_equal(sigaltstack(&stack, &before), 0);
+    assert_int_equal(sigaction(SIGUSR1, &action, NULL), 0);
+    assert_int_equal(via_token_take(&token, false, via_os_thread()), 0);
+    pthread_kill(pthread_self(), SIGUSR1);
+    assert_int_equal(rc_of_handler, -EDEADLK);
+    via_token_give(&token);
+    pthread_kill(pthread_self(), SIGUSR1);
+    assert_int_equal(rc_of_handler, 0);
+    /* The handler's frame is gone. */
+    assert_int_equal(via_token_take(&token, false, via_os_thread()), 0);
+    via_token_give(&token);
+    assert_int_equal(sigaltstack(&before, NULL), 0);
+    return NULL;
+}
+
+static void a_handler_may_have_a_stack_of_its_own(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < 2; i++) {
+        pthread_attr_t attr;
+        pthread_t thread;
+        pthread_attr_init(&attr);
+        pthread_attr_setstack(&attr, stacks + i * STACK_BYTES, STACK_BYTES);
+        assert_int_equal(
+            pthread_create(&thread, &attr, take_and_be_interrupted, stacks + (1 - i) * STACK_BYTES),
+            0);
+        pthread_join(thread, NULL);
+        pthread_attr_destroy(&attr);
+    }
+}
+
 static struct via_mutex mutexes[] = {[VIA_RANK_LINKS] = VIA_MUTEX_INIT(VIA_RANK_LINKS),
                                      [VIA_RANK_SET] = VIA_MUTEX_INIT(VIA_RANK_SET),
                                      [VIA_RANK_CONNS] = VIA_MUTEX_INIT(VIA_RANK_CONNS)};
@@ -258,6 +308,7 @@ int main(void)
         cmocka_unit_test_setup(a_killed_process_keeps_nothing, setup),
         cmocka_unit_test_setup(taking_it_twice_is_a_deadlock_error, setup),
         cmocka_unit_test_setup(a_frame_that_is_gone_holds_nothing, setup),
+        cmocka_unit_test_setup(a_handler_may_have_a_stack_of_its_own, setup),
         cmocka_unit_test_setup(a_thread_with_a_mutex_does_not_wait_for_ever, setup),
 #ifdef VIA_LOCK_CHECKS
         cmocka_unit_test(mutexes_have_an_order),

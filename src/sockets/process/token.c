@@ -3,6 +3,8 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "base/pause.h"
 #include "sockets/process/lock.h"
@@ -80,6 +82,23 @@ static void wait_more(struct via_token *token, uint32_t holder, struct waiting *
     }
 }
 
+/* Does the frame that took the token no longer exist (longjmp)? The stack grows down, and a handler
+ * may have another one (sigaltstack(2)), above or below the thread's. The kernel does not tell
+ * which if the handler runs with SS_AUTODISARM. */
+static bool is_gone(uint64_t taken, uint64_t frame)
+{
+    stack_t other;
+    if (syscall(SYS_sigaltstack, NULL, &other) == 0 && (other.ss_flags & SS_DISABLE) == 0) {
+        uint64_t low = (uint64_t)(uintptr_t)other.ss_sp;
+        bool there = taken - low < other.ss_size;
+        bool here = frame - low < other.ss_size;
+        if (there != here) {
+            return there; /* a handler does not outlast the frame that it has interrupted */
+        }
+    }
+    return frame >= taken;
+}
+
 int via_token_take_slowly(struct via_token *token, uint64_t frame)
 {
     uint32_t me = via_os_thread();
@@ -89,8 +108,7 @@ int via_token_take_slowly(struct via_token *token, uint64_t frame)
     for (;;) {
         uint32_t holder = atomic_load_explicit(&token->holder, memory_order_relaxed);
         if (holder == me) {
-            /* The stack grows down: a holder's frame below this one no longer exists (longjmp). */
-            if (frame < token->frame) {
+            if (!is_gone(token->frame, frame)) {
                 errno = saved;
                 return -EDEADLK;
             }

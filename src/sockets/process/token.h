@@ -13,8 +13,8 @@
  *
  * A signal handler may interrupt the holder and use the same connection, or longjmp away and never
  * return. In the first case the handler can not wait for the token, in the second it must not; the
- * stack shows which case it is. A caller whose frame lies above the one that took the token has
- * outlived that frame.
+ * stack shows which case it is. A caller whose frame lies above the one that took the token, on the
+ * same stack, has outlived that frame.
  *
  * Threads that compete for a token take turns of some hundred microseconds: to write a record costs
  * some ten nanoseconds, but ten times that when its lines come from another CPU, and a thread that
