@@ -23,7 +23,7 @@
 #define STRANGERS_MAX 256u
 #define STRANGERS_OF_USER_MAX 64u
 #define RINGS_PER_TURN 256u
-/* A connection must say HELLO within this. */
+/* Time in which a connection must send HELLO. */
 #define STRANGER_NS (5 * VIA_SEC_NS)
 
 /* 0 or negative errno. */
@@ -41,8 +41,9 @@ static int send_answer(const struct via_process *process, const struct via_attac
     return sent < 0 ? -errno : 0;
 }
 
-/* Descriptors that a process has not taken count against the descriptors that the kernel lets this
- * user have in flight (RLIMIT_NOFILE, unless it has CAP_SYS_RESOURCE): no process holds many. */
+/* False: the process has too many descriptors that it has not received. They count against the
+ * number of descriptors that the kernel lets this user have in flight (RLIMIT_NOFILE, unless the
+ * user has CAP_SYS_RESOURCE). */
 static bool reserve_fds(struct via_process *process, unsigned fds_count)
 {
     int unread_bytes = 0;
@@ -56,7 +57,7 @@ static bool reserve_fds(struct via_process *process, unsigned fds_count)
     return true;
 }
 
-/* Instead of descriptors that can not be sent: the process loses its shorter way. */
+/* Answers without the descriptors that can not be sent: the process then uses frames. */
 static int send_without(const struct via_process *process, const struct via_attach_answer *answer)
 {
     struct via_attach_answer without = {
@@ -80,7 +81,7 @@ void via_attach_server_answer(struct via_process *process, const struct via_atta
         rc = send_without(process, answer);
     }
     if (rc != 0 && rc != -EPIPE && rc != -ECONNRESET) {
-        /* The socket holds more answers than a process may ask for at a time. */
+        /* The socket has room for more answers than a process may request at a time. */
         via_host_warn(process->host, VIA_HOST_WARNS_DETACHED, process->uid,
                       "host %u: process %d (%s) is detached: its answer can not be sent: %s",
                       process->host->config.host, (int)process->pid, process->comm, strerror(-rc));
@@ -121,7 +122,8 @@ void via_attach_server_answer_status(struct via_process *process,
     via_attach_server_answer(process, &answer, NULL, 0);
 }
 
-/* One datagram and its descriptors: 1, 0 when the process has gone, -EAGAIN, -EPROTO. */
+/* Receives one datagram and its descriptors. 1; 0: the process has closed the socket; -EAGAIN,
+ * -EPROTO. */
 static int receive(struct via_process *process, struct via_attach_request *ret_request,
                    struct via_host_received *ret_received)
 {
@@ -177,7 +179,7 @@ static void refuse_note(struct via_process *process, const struct via_attach_req
     via_attach_server_refuse(process, request, rc, err.text);
 }
 
-/* 0 = answered or to be answered; else the status to answer with. */
+/* 0: answered, or will be answered. Else the status of the answer. */
 static int board_post(struct via_process *process, const struct via_attach_request *request)
 {
     struct via_host *host = process->host;
@@ -268,7 +270,7 @@ static void handle_attached(struct via_process *process, const struct via_attach
     }
 }
 
-/* false: the connection is over. */
+/* False: the connection must be closed. */
 static bool handle_hello(struct via_process *process, const struct via_attach_request *request)
 {
     struct via_host *host = process->host;
@@ -298,7 +300,7 @@ static bool handle_hello(struct via_process *process, const struct via_attach_re
     return status == 0;
 }
 
-/* false: the connection is over. */
+/* False: the connection must be closed. */
 static bool handle(struct via_process *process, const struct via_attach_request *request, int *fds,
                    unsigned fds_count)
 {
@@ -335,7 +337,8 @@ static void ready(struct via_host_source *source, uint32_t events)
     }
 }
 
-/* A process that connects and sends nothing must not keep others out: a user's own go first. */
+/* Connections that send no HELLO must not keep other processes out. If a user has too many, closes
+ * that user's oldest one, else the oldest of all. */
 static void end_stranger(struct via_attach_server *server, uid_t uid)
 {
     struct via_process *oldest = NULL;
@@ -482,8 +485,8 @@ static bool is_concerned(const struct via_process *process)
     return false;
 }
 
-/* Rings processes that have not seen a change of the way to a host that they use, some in each
- * turn; returns the next deadline. */
+/* Rings processes that use a host whose path has changed, a bounded number in each turn. Returns
+ * the next deadline. */
 static uint64_t ring_some(struct via_host *host)
 {
     struct via_attach_server *server = &host->attach;
@@ -513,8 +516,8 @@ void via_attach_server_changed(struct via_host *host)
         server->ringing[i] |= server->changed[i];
         server->changed[i] = 0;
     }
-    /* After the words of the status page, before the check which processes have seen them: see
-     * via_client_watch(). */
+    /* After the stores to the status page, before the loads that check which processes watch the
+     * words. Pairs with the fence in via_client_watch(). */
     atomic_thread_fence(memory_order_seq_cst);
     if (any != 0) {
         server->to_ring_count = server->processes_count;

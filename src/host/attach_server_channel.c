@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* The pipes of processes as a transfer thread has them: made, and dealt with in its turns. */
+/* The pipes of processes in a transfer thread: making them, and serving them in its turns. */
 #include <errno.h>
 #include <stdlib.h>
 
 #include "base/mutant.h"
 #include "host/host_private.h"
 
-/* Turns without a command after which a process's pipe is armed and left alone. */
+/* After this number of turns without a command the thread arms a process's pipe, and polls it only
+ * after a ring. */
 #define EMPTY_POLLS_MAX 16u
 
 int via_process_channel_init(struct via_process *process, uint32_t index)
@@ -51,7 +52,7 @@ int via_process_channel_init(struct via_process *process, uint32_t index)
 
 void via_process_channel_fini(struct via_process_channel *pc)
 {
-    uint32_t slots = pc->commands.geometry.slots_count; /* 0: there are none */
+    uint32_t slots = pc->commands.geometry.slots_count; /* 0: `slots` was not allocated */
     for (uint32_t i = slots; slots != 0 && i < slots + VIA_ATTACH_PARKED_MAX; i++) {
         free(pc->slots[i].copy);
     }
@@ -63,9 +64,9 @@ void via_process_channel_fini(struct via_process_channel *pc)
 }
 
 /*
- * The bell has rung: for one of the idle, or with room for one of the starved. A process with
- * commands under way, now or before, may have rung late for one of those: it used the generation up
- * for nothing, so they are armed again.
+ * The bell has rung: for a command in an idle pipe, or for room in the pipe of a starved channel. A
+ * process whose channel was active may have rung late, for a command that was already taken. Such a
+ * ring uses up the arm generation of an idle pipe, so all idle pipes are armed again.
  */
 void via_process_channels_rearm(struct via_transfer *transfer)
 {
@@ -103,7 +104,8 @@ unsigned via_process_channels_serve(struct via_transfer *transfer)
             }
         }
     }
-    /* The channel served first in this turn is last in the next: room in the node goes round. */
+    /* The channel that is served first in this turn is the last one in the next turn, so that room
+     * in the node is given to all in turn. */
     struct via_list *first = via_list_pop_front(&transfer->active);
     if (first != NULL) {
         via_list_push_back(&transfer->active, first);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Commands of processes, in the transfer thread. Everything in a command is hostile: it is copied
- * once, checked, then used. */
+/* Commands of processes, in the transfer thread. Everything in a command is hostile input: it is
+ * copied once, checked, then used. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "base/mutant.h"
 #include "host/host_private.h"
 
-/* Commands taken from one process in one turn. */
+/* Maximum of commands taken from one process in one turn. */
 #define BATCH_COMMANDS 32u
 
 bool via_process_channel_is_ready(const struct via_process_channel *pc)
@@ -17,7 +17,7 @@ bool via_process_channel_is_ready(const struct via_process_channel *pc)
            via_pipe_is_ready(&pc->commands);
 }
 
-/* The segment of this process behind a handle, or NULL. */
+/* The segment of this process with this handle, or NULL. */
 static struct via_host_segment *find_segment(const struct via_process_channel *pc, uint64_t handle)
 {
     const struct via_attach_server *server = &pc->process->host->attach;
@@ -25,15 +25,15 @@ static struct via_host_segment *find_segment(const struct via_process_channel *p
     if (index >= pc->process->host->config.segments_count) {
         return NULL;
     }
-    /* Pairs with the release in publish_segment(). It stays until a grace period after its removal,
-     * and this turn is within it. */
+    /* Pairs with the release in publish_segment(). The segment stays for a grace period after its
+     * removal, and this turn ends within it. */
     struct via_host_segment *segment =
         atomic_load_explicit(&server->segments[index], memory_order_acquire);
     return segment != NULL && segment->handle == handle && segment->process == pc->process ? segment
                                                                                            : NULL;
 }
 
-/* The payload in a segment of the process. */
+/* Finds the payload in a segment of the process. */
 static int borrow_segment(struct via_process_channel *pc, const struct via_command *command,
                           struct via_command_slot *slot, unsigned char **ret_memory)
 {
@@ -62,7 +62,7 @@ static int build_source(struct via_process_channel *pc, const struct via_command
         op->source = pc->stash.body;
         return command->bytes <= pc->stash.body_bytes ? 0 : -EINVAL;
     case VIA_SOURCE_SEGMENT: {
-        /* a and b hold the source; signals and endpoints lie in the same place. */
+        /* a and b contain the source; signals and endpoints use the same fields. */
         if (command->kind != VIA_OP_PUT) {
             return -EINVAL;
         }
@@ -116,7 +116,7 @@ static int build_get(struct via_process_channel *pc, const struct via_command *c
     uint64_t small = command->bytes <= VIA_ATTACH_SMALL_BYTES ? pc->bounces_free ^ large : 0;
     uint64_t free = small != 0 ? small : large;
     if (free == 0) {
-        return -EAGAIN; /* one of its own gets has to end first */
+        return -EAGAIN; /* one of the process's own gets must end first */
     }
     slot->bounce = (int16_t)__builtin_ctzll(free);
     pc->bounces_free &= ~(UINT64_C(1) << slot->bounce);
@@ -137,7 +137,7 @@ static bool are_members(const uint16_t *ids, size_t count, uint16_t host, uint16
     return mine;
 }
 
-/* The places at a root are divided among the users that have a bell page of their own. */
+/* The root's barriers are divided among the users that have a bell page of their own. */
 static bool is_barrier_allowed(const struct via_transfer *transfer,
                                const struct via_process_channel *pc, uint16_t root)
 {
@@ -214,7 +214,7 @@ static int build(struct via_transfer *transfer, struct via_process_channel *pc,
 static void unborrow(struct via_process_channel *pc, struct via_command_slot *slot)
 {
     if (slot->segment != NULL) {
-        /* Pairs with the acquire in reap_segments(): nothing is touched after this. */
+        /* Pairs with the acquire in is_idle() (attach_server_segment.c): no access follows this. */
         atomic_fetch_sub_explicit(&slot->segment->borrowed, 1, memory_order_release);
         slot->segment = NULL;
     }
@@ -238,10 +238,10 @@ static struct via_flow_share *share_of(const struct via_transfer *transfer,
 }
 
 /*
- * Processes share the flows towards a host, but for flow 0, which is the host's own: a process
- * whose messages are not received holds up few others of its user. The commands of a process keep
- * their order within the flow it asks for, and so do those of two that have the same flow, channel
- * and user.
+ * Processes share the flows towards a host, except flow 0, which belongs to the host itself. So a
+ * process whose messages are not received delays few other processes of its user. The commands of a
+ * process keep their order within the flow that it requests, and so do those of two processes with
+ * the same flow, channel and user.
  */
 uint16_t via_process_channel_begin_flow(const struct via_transfer *transfer,
                                         struct via_process_channel *pc, uint16_t destination,
@@ -259,7 +259,8 @@ void via_process_channel_end_flow(const struct via_transfer *transfer,
     via_flow_share_end(share_of(transfer, pc, destination), &transfer->flows_taken[destination]);
 }
 
-/* Hands the stashed command to the node. -EAGAIN: later; else it is under way or has ended. */
+/* Hands the stashed command to the node. -EAGAIN: try later. Otherwise the command is under way or
+ * has ended. */
 static int start(struct via_transfer *transfer, struct via_process_channel *pc)
 {
     struct via_command command;
@@ -309,11 +310,11 @@ static int start(struct via_transfer *transfer, struct via_process_channel *pc)
     return rc;
 }
 
-/* The next record into the stash; false when there is none. */
+/* Takes the next record into the stash. False: there is none. */
 static bool take(struct via_process_channel *pc)
 {
-    /* A process that writes over records it has not got back yet could bring a second record for a
-     * slot in use: not before the first is released. */
+    /* A process that overwrites records before the host has released them could bring a second
+     * record for a slot in use. So the next record waits until the first one is released. */
     if (pc->commands.sequence - pc->commands.released > via_process_channel_slot_mask(pc)) {
         return false;
     }
@@ -380,7 +381,8 @@ void via_process_channel_complete(struct via_transfer *transfer, struct via_proc
     via_process_channel_end_flow(transfer, pc, pc->slots[index].destination);
     unborrow(pc, &pc->slots[index]);
     pc->running_count -=
-        index <= via_process_channel_slot_mask(pc) ? 1 : 0; /* else it was parked */
+        /* a higher index is that of a parked command, which was not counted */
+        index <= via_process_channel_slot_mask(pc) ? 1 : 0;
     if (pc->held) {
         pc->held = false;
         via_list_remove(&pc->link);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Endpoints: which process takes the messages for a number. Transfer threads read the table without
- * a lock, so it is never changed: each change makes a new one, and the old one outlives a grace
- * period. Endpoints come and go rarely. */
+/* Endpoints: which process receives the messages for a number. Transfer threads read the table
+ * without a lock, so a table never changes: each change makes a new table, and the old one lives
+ * for a grace period. Endpoints are opened and closed rarely. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -18,7 +18,7 @@ static uint32_t home_of(const struct via_endpoint_table *table, uint32_t number)
 const struct via_endpoint *via_endpoint_find(const struct via_endpoint_table *table,
                                              uint32_t number)
 {
-    /* At most half of the entries are used: the search ends. */
+    /* At most half of the entries are used, so the search ends. */
     for (uint32_t i = home_of(table, number);; i = (i + 1) & table->mask) {
         if (table->entries[i].number == number) {
             return number != 0 ? &table->entries[i] : NULL;
@@ -68,7 +68,8 @@ static void publish_table(struct via_host *host, struct via_endpoint_table *tabl
     via_list_push_back(&server->retired, &old->retired);
 }
 
-/* A copy of the table without what `process` has there (number 0: all of it). NULL: no memory. */
+/* A copy of the table without the endpoint `number` of `process`, or (number 0) without all its
+ * endpoints. NULL: out of memory. */
 static struct via_endpoint_table *copy_without(const struct via_endpoint_table *old,
                                                const struct via_process *process, uint32_t number)
 {

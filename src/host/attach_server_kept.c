@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Puts of a process that has ended, which it kept because a direct connection to a neighbour had
- * not acknowledged them (client_kept.h). The neighbour tells how much of the connection it has
- * applied; frames carry the rest, as if they had been commands of the process. So puts that
- * returned arrive however a process ends, by a connection as by frames.
+ * Puts of an ended process which it kept because a direct connection to a neighbour had not
+ * acknowledged them (client_kept.h). The neighbour reports how much of the connection it has
+ * applied. Frames carry the rest, as if these puts were commands of the process. So puts that have
+ * returned arrive whichever way a process ends, over a connection as in frames.
  *
- * First the control thread asks all neighbours, then the transfer threads finish what the process
- * has begun: its commands, then these puts. The memory is the process's: hostile.
+ * First the control thread queries all neighbours. Then the transfer threads finish the commands of
+ * the process, and then these puts. The memory belongs to the process and is hostile input.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -25,13 +25,14 @@
 struct via_process_kept {
     struct via_process_kept *next;
     uint16_t host;
-    uint64_t handle; /* of its segment */
-    /* Once the process has ended. */
-    struct via_host_segment *segment; /* NULL: nothing is left */
+    uint64_t handle; /* of the segment with the kept puts */
+    /* Valid once the process has ended. */
+    struct via_host_segment *segment; /* NULL: no put is left */
     bool asking, known;
-    uint64_t ask_ns; /* when to ask next */
+    uint64_t ask_ns; /* time of the next query */
     uint64_t position;
-    uint32_t record, end; /* the numbers of the records that are left */
+    /* numbers of the first record that is left, and of the one after the last */
+    uint32_t record, end;
 };
 
 static struct via_kept_area *area_of(const struct via_process_kept *kept)
@@ -69,8 +70,9 @@ void via_process_kept_free(struct via_process *process)
 
 /* --- the control thread ----------------------------------------------------------------------- */
 
-/* The process has ended: finds its segment, and the records that are left in it. A segment that
- * other processes reach may be freed before the puts have ended (via_segment_leave_all_for()). */
+/* Called when the process has ended: finds its segment, and the records that are left in it. A
+ * segment that other processes reach is not accepted, because it may be freed before the puts have
+ * ended (via_segment_leave_all_for()). */
 static void begin(struct via_process *process, struct via_process_kept *kept)
 {
     kept->segment = via_segment_find_own(process, kept->handle);
@@ -144,7 +146,7 @@ void via_process_kept_answered(struct via_process *process, uint16_t host,
         kept->position = position.position;
         kept->known = true;
     } else if (answer->status == -ENOENT) {
-        kept->segment = NULL; /* the neighbour has restarted: frames would lose these puts, too */
+        kept->segment = NULL; /* the neighbour has restarted: puts by frames would be lost, too */
     }
 }
 
@@ -157,19 +159,19 @@ void via_process_kept_give_up(struct via_process *process)
     }
 }
 
-/* --- a transfer thread ------------------------------------------------------------------------ */
+/* --- transfer threads ------------------------------------------------------------------------- */
 
-/* 1: the neighbour has applied the whole record, or the record is not valid. */
+/* Submits a record. 1: the neighbour has applied the whole record, or the record is not valid. */
 static int put_record(struct via_transfer *transfer, struct via_process_channel *pc,
                       const struct via_process_kept *kept)
 {
     const struct via_kept_area *area = area_of(kept);
     struct via_kept_record record;
-    /* Loads each field once: a child of the process may write to it meanwhile, and after an
-     * assignment the compiler may load a field again that was checked. */
+    /* Loads each field once. A child of the process may write to the record meanwhile, and after a
+     * struct assignment the compiler may load a checked field again. */
     via_copy_once(&record, &area->records[kept->record % VIA_KEPT_PUTS_MAX], sizeof(record));
     uint64_t done = via_kept_applied(&record, kept->position);
-    /* The call of a longer put has not returned. */
+    /* A longer put is not complete: its call has not returned. */
     if (record.bytes > VIA_KEPT_COPY_BYTES_MAX || record.bytes == done) {
         return 1;
     }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Commands for a host that no link leads to, in the transfer thread. They wait for it, for as long
- * as that takes; and their payload lies in the pipe, which is given back in order. So that what the
- * process has for other hosts goes on, they are taken out: the payload is copied, and the command
- * goes on in a slot that belongs to no record. There is room for as much as the pipe holds.
+ * Commands for hosts to which no link leads, in the transfer thread. They wait for a link without a
+ * time limit. Their payloads are in the pipe, whose records are released in order, so they would
+ * hold up the commands of the process for other hosts. To prevent that, such a command is parked:
+ * the thread copies its payload, releases its record, and keeps it in a slot that belongs to no
+ * record. There is room for as many bytes as the pipe holds.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -19,7 +20,7 @@ static bool is_cut_off(const struct via_process_channel *pc, uint16_t destinatio
                                                 memory_order_relaxed)) == VIA_STATUS_UNREACHABLE;
 }
 
-/* The user of a process with a bell page of its own has a part of the places only. */
+/* The user of a process with its own bell page gets only a share of the places. */
 static bool is_park_allowed(const struct via_transfer *transfer,
                             const struct via_process_channel *pc)
 {
@@ -62,7 +63,7 @@ static struct via_command_slot *free_slot(const struct via_transfer *transfer,
     return NULL;
 }
 
-/* The oldest is all that keeps the pipe from being given back. */
+/* True if the oldest command alone prevents the release of records. */
 bool via_process_channel_is_stuck(const struct via_process_channel *pc)
 {
     uint32_t slots_count = pc->commands.geometry.slots_count;

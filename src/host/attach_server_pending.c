@@ -121,7 +121,7 @@ static void finish_status(struct via_attach_pending *pending, int status)
     finish(pending, &answer, NULL, 0);
 }
 
-/* The other host's answer has no room for its reason. */
+/* The message with the other host's answer has no room for the reason. */
 static void finish_over_quota(struct via_attach_pending *pending)
 {
     struct via_attach_answer answer = {.status = -EDQUOT};
@@ -138,7 +138,7 @@ void via_attach_server_answered(struct via_host *host, uint32_t id, uint16_t pee
 {
     via_list_foreach(it, &host->attach.pending) {
         struct via_attach_pending *pending = via_list_entry(it, struct via_attach_pending, link);
-        /* A neighbour may send an answer without a question. */
+        /* A hostile neighbour may send an answer without a request. */
         if (pending->id != id || pending->peer != peer || pending->type != content->type) {
             continue;
         }
@@ -149,7 +149,7 @@ void via_attach_server_answered(struct via_host *host, uint32_t id, uint16_t pee
         }
         return;
     }
-    /* No process waits any more: the command was given up, or its process has ended. */
+    /* No process waits any more: the request was given up, or its process has ended. */
 }
 
 void via_attach_server_pending_drop(struct via_process *process)
@@ -163,7 +163,8 @@ void via_attach_server_pending_drop(struct via_process *process)
             continue;
         }
         if (pending->type == VIA_ATTACH_BOARD_POST) {
-            /* The message still counts for the user: a new process does not get a new allowance. */
+            /* The note still counts against the user's quota, so that a new process of the user
+             * does not get a new allowance. */
             pending->process = NULL;
             process->pending_count--;
         } else {
@@ -179,7 +180,7 @@ void via_attach_server_pending_free(struct via_host *host)
     }
 }
 
-/* A map request is answered over the link it went out on, or not at all. */
+/* A MAP request is answered over the link on which it was sent, or never. */
 void via_attach_server_links_changed(struct via_host *host)
 {
     via_list_foreach_safe(it, &host->attach.pending) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* A process comes, and goes: by detaching, or by dying with anything half done. */
+/* A process attaches; a process ends, by detaching, or by dying during any operation. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -29,7 +29,7 @@ static void read_comm(struct via_process *process)
         close(fd);
     }
     if (bytes <= 0) {
-        process->comm[0] = '?'; /* it has ended, or this process has no free descriptor */
+        process->comm[0] = '?'; /* the process has ended, or this host has no free descriptor */
         bytes = 1;
     }
     process->comm[bytes] = '\0';
@@ -78,7 +78,8 @@ static void free_process(struct via_host *host, struct via_reap *reap)
     free(via_container_of(reap, struct via_process, reap));
 }
 
-/* Shuts the connection down, by which the process notices the end; the socket is the caller's. */
+/* Shuts the connection down, so that the process notices its end. Returns the socket, which the
+ * caller closes. */
 static int hang_up(struct via_process *process)
 {
     int fd = process->source.fd;
@@ -89,7 +90,7 @@ static int hang_up(struct via_process *process)
     return fd;
 }
 
-/* Everything but its place in lists and tables. */
+/* Frees everything but the place of the process in lists and tables. */
 static void bury(struct via_process *process)
 {
     process->reap_fds[0] = hang_up(process);
@@ -103,7 +104,7 @@ static void bury(struct via_process *process)
     via_reaper_add(process->host->reaper, &process->reap);
 }
 
-/* --- coming ----------------------------------------------------------------------------------- */
+/* --- attaching -------------------------------------------------------------------------------- */
 
 static int allocate(struct via_process *process, struct via_error *err)
 {
@@ -130,7 +131,7 @@ static int allocate(struct via_process *process, struct via_error *err)
     return rc != 0 ? via_error_set(err, rc, "pipes: %s", strerror(-rc)) : 0;
 }
 
-/* Slots go round, so that one is used again as late as possible. */
+/* Takes slots in turn, so that a slot is reused as late as possible. */
 static int take_slot(struct via_process *process, struct via_error *err)
 {
     struct via_attach_server *server = &process->host->attach;
@@ -179,7 +180,7 @@ static void welcome(struct via_process *process, const struct via_attach_request
     via_host_memory_close_fd(&process->memory);
 }
 
-/* To its user, for as long as it has a slot. */
+/* Charges the process to its user for as long as it has a slot. */
 static int charge(struct via_process *process, struct via_error *err)
 {
     struct via_host *host = process->host;
@@ -218,10 +219,10 @@ static const struct via_process *find_order(const struct via_list *processes, ui
 }
 
 /*
- * The flow of its commands: that of the process which HELLO names, also of another user, because a
- * process that has left its user goes on with the connections that it had. The name is a secret: by
- * a number that can be guessed a user would get into the flows of others. Without such a process
- * nothing is under way that the commands could overtake.
+ * Chooses the flow of the commands. HELLO may name another process, also one of another user,
+ * because a process that has changed its user continues its connections: then the flow is that of
+ * the named process. The name is secret, because a user who could guess it would enter the flows of
+ * others. If no such process exists, no operation is under way that the commands could overtake.
  */
 static int take_flow(struct via_process *process, const struct via_attach_request *request,
                      struct via_error *err)
@@ -289,9 +290,9 @@ int via_process_attach(struct via_process *process, const struct via_attach_requ
     return 0;
 }
 
-/* --- going ------------------------------------------------------------------------------------ */
+/* --- ending ----------------------------------------------------------------------------------- */
 
-/* From here the transfer threads finish the commands of the process. */
+/* From now on the transfer threads finish the commands of the process. */
 static void end_channels(struct via_process *process)
 {
     struct via_host *host = process->host;
@@ -314,10 +315,10 @@ static void begin_draining(struct via_process *process)
     server->closing_count++;
     process->state = VIA_PROCESS_DRAINING;
     process->deadline_ns = host->now_ns + VIA_ATTACH_KEPT_NS;
-    /* From here no new user reaches it. */
+    /* From here on no new user reaches the process. */
     via_attach_server_pending_drop(process);
     via_host_aperture_leave(process);
-    (void)via_endpoint_close_all_for(process); /* tried again before it is forgotten */
+    (void)via_endpoint_close_all_for(process); /* tried again in tick_closing() */
     atomic_store_explicit(&process->channels_left, process->channels_count, memory_order_relaxed);
     process->asks = via_process_kept_begin(process);
     if (!process->asks) {
@@ -342,8 +343,8 @@ void via_process_leave(struct via_process *process)
     begin_draining(process);
 }
 
-/* Its commands for unreachable hosts wait on, if it has no others: only this host can still send
- * them. Other hosts learn now that the process has gone. */
+/* If all remaining commands are for unreachable hosts, they stay, because only this host can still
+ * send them. Other hosts learn now that the process has ended. */
 static void strand(struct via_process *process)
 {
     struct via_host *host = process->host;
@@ -383,8 +384,8 @@ static void cancel_commands(struct via_process *process)
     }
 }
 
-/* Neighbours answer how much of its kept puts they have applied. 0: all have answered, or time is
- * over. */
+/* Queries the neighbours how many of the kept puts they have applied. 0: all have answered, or the
+ * time for it has ended. */
 static uint64_t tick_asking(struct via_process *process)
 {
     const struct via_host *host = process->host;
@@ -401,7 +402,7 @@ static uint64_t tick_asking(struct via_process *process)
     return 0;
 }
 
-/* One step towards the end of a process. Returns when to call it again. */
+/* Takes one step towards the end of a process. Returns when to call it again. */
 static uint64_t tick_closing(struct via_process *process)
 {
     struct via_host *host = process->host;
@@ -421,17 +422,17 @@ static uint64_t tick_closing(struct via_process *process)
         process->tenant->stranded_count -= process->stranded ? 1 : 0;
         process->stranded = false;
         if (via_endpoint_close_all_for(process) != 0) {
-            return host->now_ns + CLOSING_POLL_NS; /* out of memory for the moment */
+            return host->now_ns + CLOSING_POLL_NS; /* out of memory now */
         }
-        /* Not before: when a peer sees that the process's memory is gone, all that it sent has
-         * arrived. */
+        /* Not earlier: when a peer finds that the memory of the process is gone, everything that
+         * the process sent has arrived. */
         via_segment_retire_all_for(process);
         via_segment_forget_all_for(process);
         process->sync = via_host_sync(host);
         process->state = VIA_PROCESS_SYNCING;
     }
     if (!via_host_is_synced(host, process->sync)) {
-        return VIA_NEVER_NS; /* the threads poke when they are */
+        return VIA_NEVER_NS; /* the transfer threads poke this thread when they are synced */
     }
     if (!via_segment_is_all_idle_for(process) || !via_host_board_leave(host, process)) {
         return host->now_ns + CLOSING_POLL_NS;
@@ -445,7 +446,7 @@ static uint64_t tick_closing(struct via_process *process)
     return VIA_NEVER_NS;
 }
 
-/* A crowd of processes that go at once is wound up in several turns. */
+/* Many processes that end at once are closed in several turns. */
 static uint64_t tick_all_closing(struct via_host *host)
 {
     struct via_attach_server *server = &host->attach;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Replies, messages and bells to processes, in the transfer thread; and the end of the pipes of a
- * process that has gone. */
+/* Replies, messages and rings to processes, in the transfer thread; and the end of the pipes of an
+ * ended process. */
 #include <errno.h>
 #include <string.h>
 
@@ -18,7 +18,7 @@ void via_process_channel_break(struct via_process_channel *pc)
 {
     struct via_host *host = pc->process->host;
     pc->broken = true;
-    /* Release pairs with the acquire in via_attach_server_tick(). */
+    /* Release pairs with the acquire in via_process_tick(). */
     atomic_store_explicit(&pc->process->broken, true, memory_order_relaxed);
     atomic_store_explicit(&host->attach.has_broken, true, memory_order_release);
     via_host_poke(host);
@@ -76,7 +76,7 @@ static int send_reply(struct via_process_channel *pc, const struct via_command_s
     return via_pipe_send(&pc->replies, &reply, sizeof(reply), body, reply.bytes);
 }
 
-/* Replies in order of completion, as far as there is room. */
+/* Sends replies in the order of completion, while there is room. */
 static void send_due(struct via_transfer *transfer, struct via_process_channel *pc)
 {
     while (pc->due_count != 0) {
@@ -99,7 +99,7 @@ static void send_due(struct via_transfer *transfer, struct via_process_channel *
     }
 }
 
-/* Commands are released in order, however they end. */
+/* Releases commands in the order in which they were taken, whatever the order of their ends. */
 static uint32_t release_over(struct via_process_channel *pc)
 {
     uint32_t count = 0;
@@ -124,7 +124,7 @@ static void ring_process(const struct via_process_channel *pc)
 void via_process_channel_arm(struct via_process_channel *pc)
 {
     via_pipe_arm(&pc->commands);
-    /* Arming gives credits back for which the process may have begun to wait after the turn that
+    /* Arming returns credits. The process may have begun to wait for them after the turn that
      * released them. */
     if (via_pipe_take_writer_ring(&pc->commands) && !pc->ending) {
         ring_process(pc);
@@ -151,15 +151,16 @@ void via_process_channel_flush(struct via_transfer *transfer, struct via_process
         ring_process(pc);
         transfer->wait.rang = true;
     }
-    /* Credits not yet posted are posted when the pipe is armed, and only active pipes are. */
+    /* Credits that were not posted are posted when the pipe is armed, and only active pipes are
+     * armed. */
     if (pc->commands.posted != pc->commands.released && !pc->gone) {
         via_list_remove(&pc->link);
         via_list_push_back(&transfer->active, &pc->link);
     }
 }
 
-/* Messages leave a quarter of the reply pipe to replies: a process that waits for a reply need not
- * take its messages first. */
+/* Messages leave a quarter of the reply pipe to replies, so that a process that waits for a reply
+ * need not take its messages first. */
 static bool has_message_room(struct via_process_channel *pc, uint32_t bytes)
 {
     uint32_t slots = pc->replies.geometry.slots_count;
@@ -268,8 +269,8 @@ void via_process_channel_ending(struct via_transfer *transfer, struct via_mail *
 {
     struct via_process_channel *pc = via_container_of(mail, struct via_process_channel, end);
     pc->ending = true;
-    /* Its endpoints are closed already: a sender that waits for room learns that the endpoint is
-     * closed. */
+    /* The endpoints of the process are closed already, so a sender that waits for room gets the
+     * answer that its endpoint is closed. */
     via_process_channel_resume(transfer, pc);
     via_list_remove(&pc->starved_link);
     via_process_channel_touch(transfer, pc);
@@ -317,7 +318,7 @@ void via_process_channel_check_gone(struct via_transfer *transfer, struct via_pr
     via_list_remove(&pc->starved_link);
     transfer->by_slot[pc->process->slot] = NULL;
     struct via_host *host = transfer->host;
-    /* Pairs with the acquire in tick_closing(): this thread is done with the process. */
+    /* Pairs with the acquire in tick_closing(): this thread no longer uses the process. */
     atomic_fetch_sub_explicit(&pc->process->channels_left, 1, memory_order_release);
     atomic_store_explicit(&host->attach.has_broken, true, memory_order_release);
     via_host_poke(host);

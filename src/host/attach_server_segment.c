@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* The memory of processes: registered with the node, mapped by the host, passed on to each process
- * that presents the handle. */
+/* The memory of processes: the node registers it, the host maps it, and each process that presents
+ * its handle gets the descriptors to map it. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -13,13 +13,14 @@
 #include "host/host_private.h"
 
 #define SEGMENT_BYTES_MAX (UINT64_C(1) << 46)
-/* Time in which other processes notice the owner's end and read the bytes that it left: LINGER_NS,
- * but LINGER_NS_MAX if these are at most LINGER_BYTES_MAX and there is room for new segments. */
+/* Time in which other processes notice the owner's end and read the bytes that it left:
+ * LINGER_NS_MAX while all lingering segments together have at most LINGER_BYTES_MAX and new
+ * segments have room, else LINGER_NS. */
 #define LINGER_NS (5 * VIA_SEC_NS)
 #define LINGER_BYTES_MAX (64u << 20)
 #define LINGER_NS_MAX (600 * VIA_SEC_NS)
 #define NODE_ACCESS (VIA_SEGMENT_READ | VIA_SEGMENT_WRITE)
-/* How often removed segments that are still in use are checked. */
+/* Interval at which the host checks whether removed segments are still in use. */
 #define REAP_POLL_NS (10 * VIA_MSEC_NS)
 
 static void publish_segment(struct via_host *host, uint64_t handle,
@@ -43,7 +44,7 @@ static struct via_host_segment *find_handle(const struct via_host *host, uint64_
 
 static void set_life(struct via_host *host, const struct via_host_segment *segment, uint64_t life)
 {
-    /* Processes read it relaxed: it orders nothing, they only stop. */
+    /* Processes load it relaxed: it orders nothing, and only stops their accesses. */
     atomic_store_explicit(&host->attach.lives[via_segment_handle_index(segment->handle)], life,
                           memory_order_relaxed);
 }
@@ -63,7 +64,7 @@ static void segment_freed(struct via_host *host, struct via_reap *reap)
     free(via_container_of(reap, struct via_host_segment, reap));
 }
 
-/* It is out of the table, but not out of use. */
+/* The segment has left the table, but may still be in use. */
 static void charge_removed(struct via_host_segment *segment)
 {
     via_tenant_remove_segment(segment->tenant, segment->memory.bytes);
@@ -91,7 +92,7 @@ static int add_to_node(struct via_host *host, struct via_host_segment *segment, 
                                 access & NODE_ACCESS, key, &segment->handle);
 }
 
-/* When one that lingers goes, if none comes. */
+/* The end of a lingering segment's time while no new segment needs its place. */
 static uint64_t linger_end_ns(const struct via_host *host, const struct via_host_segment *segment)
 {
     bool few = host->attach.lingering_bytes <= LINGER_BYTES_MAX;
@@ -101,7 +102,7 @@ static uint64_t linger_end_ns(const struct via_host *host, const struct via_host
 static void end_lingering(struct via_host *host, struct via_host_segment *segment)
 {
     host->attach.lingering_bytes -= segment->memory.bytes;
-    (void)via_node_segment_remove(host->node, segment->handle); /* it has it until now */
+    (void)via_node_segment_remove(host->node, segment->handle); /* the node has it until now */
     segment->sync = via_host_sync(host);
     charge_removed(segment);
     via_list_remove(&segment->link);
@@ -114,8 +115,8 @@ static struct via_host_segment *first_lingering(const struct via_host *host)
     return link != NULL ? via_list_entry(link, struct via_host_segment, link) : NULL;
 }
 
-/* Ends those that have lingered for long enough. They are freed when no process uses them. The next
- * deadline. */
+/* Removes segments whose time to linger is over; via_segment_reap() frees them when nothing uses
+ * them. Returns the next deadline. */
 static uint64_t end_lingering_due(struct via_host *host)
 {
     for (struct via_host_segment *segment; (segment = first_lingering(host)) != NULL;) {
@@ -127,7 +128,7 @@ static uint64_t end_lingering_due(struct via_host *host)
     return VIA_NEVER_NS;
 }
 
-/* Ends those that linger since then or longer: is there any? */
+/* Removes segments that have lingered since this time or longer. True if there was one. */
 static bool end_lingering_since(struct via_host *host, uint64_t since_ns)
 {
     bool any = false;
@@ -139,7 +140,7 @@ static bool end_lingering_since(struct via_host *host, uint64_t since_ns)
     return any;
 }
 
-/* Ends those of a user: is there any? */
+/* Removes the lingering segments of a user. True if there was one. */
 static bool end_lingering_of(struct via_host *host, const struct via_tenant *tenant)
 {
     bool any = false;
@@ -153,8 +154,8 @@ static bool end_lingering_of(struct via_host *host, const struct via_tenant *ten
     return any;
 }
 
-/* Charges all bytes to the user of its process: puts of other hosts allocate pages later, and the
- * kernel charges these to this host's process, not to the user. */
+/* Charges all bytes to the user of the process. The pages are allocated later, by puts of other
+ * hosts, and the kernel charges those to this host's process instead of the user. */
 static int charge(struct via_process *process, struct via_host_segment *segment, uint64_t bytes,
                   struct via_error *err)
 {
@@ -221,7 +222,7 @@ static int take_memory(struct via_process *process, struct via_host_segment *seg
         via_tenant_release(process->host, segment->tenant);
         return rc;
     }
-    fds[0] = -1; /* the segment's now */
+    fds[0] = -1; /* the segment owns it now */
     via_list_init(&segment->link);
     return 0;
 }
@@ -271,10 +272,11 @@ static bool is_idle(const struct via_host *host, const struct via_host_segment *
 
 static void retire(struct via_host *host, struct via_host_segment *segment)
 {
-    /* First: when frames are answered that the segment is gone, the page shows it, too. */
+    /* First of all: when frames are answered with "segment gone", the life page must already show
+     * it. */
     set_life(host, segment, 0);
     via_host_aperture_gone(host, segment->handle);
-    /* -ENOENT cannot be: the node has it until it is retired, and that happens once. */
+    /* Never -ENOENT: the node has the segment until it is retired, which happens once. */
     int rc = via_node_segment_retire(host->node, segment->handle);
     if (rc != 0) {
         via_log(VIA_LOG_ERROR, "host %u: the node does not know segment %#llx: %s",
@@ -282,11 +284,12 @@ static void retire(struct via_host *host, struct via_host_segment *segment)
     }
 }
 
-/* Its number may go to another one from now on, not before: the entry would be that one's. */
+/* Another segment may get the number from now on. An earlier release would let the two share the
+ * table's entry. */
 static void forget(struct via_host *host, const struct via_host_segment *segment)
 {
     publish_segment(host, segment->handle, NULL);
-    (void)via_node_segment_remove(host->node, segment->handle); /* retired before */
+    (void)via_node_segment_remove(host->node, segment->handle); /* the node has retired it before */
 }
 
 static void remove_segment(struct via_host *host, struct via_host_segment *segment)
@@ -332,7 +335,7 @@ uint64_t via_segment_reap(struct via_host *host)
     return deadline_ns;
 }
 
-/* The transfer threads have ended. */
+/* Called after the transfer threads have ended. */
 void via_segment_free_all(struct via_host *host)
 {
     via_list_splice_back(&host->attach.removed, &host->attach.lingering);
@@ -341,22 +344,23 @@ void via_segment_free_all(struct via_host *host)
     }
 }
 
-/* It has no owner any more, and only processes with its handle can read it. */
+/* The segment has no owner any more, and only processes with its handle can read it. */
 static void linger(struct via_host *host, struct via_host_segment *segment)
 {
     set_life(host, segment, 0);
     via_host_aperture_gone(host, segment->handle);
-    (void)via_node_segment_limit(host->node, segment->handle, VIA_SEGMENT_READ); /* it has it */
+    /* the node has it */
+    (void)via_node_segment_limit(host->node, segment->handle, VIA_SEGMENT_READ);
     publish_segment(host, segment->handle, NULL);
     segment->lingers_ns = host->now_ns;
     host->attach.lingering_bytes += segment->memory.bytes;
-    via_host_memory_close_fd(&segment->memory); /* no process can map it any more */
+    via_host_memory_close_fd(&segment->memory); /* no further process can map it */
     via_list_remove(&segment->link);
     via_list_push_back(&host->attach.lingering, &segment->link);
 }
 
-/* A process goes: first no new user reaches its memory, though its last commands still use it; then
- * the threads forget it; then it is unmapped. */
+/* A process ends in three steps. First no new user reaches its memory, which its last commands
+ * still use. Then the threads forget the memory. Then it is unmapped. */
 void via_segment_retire_all_for(struct via_process *process)
 {
     via_list_foreach_safe(it, &process->segments) {
@@ -369,7 +373,7 @@ void via_segment_retire_all_for(struct via_process *process)
     }
 }
 
-/* Except segments that its commands read and that no other process reaches. */
+/* Removes all segments except those that its commands read and no other process reaches. */
 void via_segment_leave_all_for(struct via_process *process)
 {
     via_list_foreach_safe(it, &process->segments) {
@@ -410,8 +414,8 @@ void via_segment_free_all_for(struct via_process *process)
 
 #define MAP_FDS_COUNT 3u
 
-/* The descriptors for a process that may map the segment: {memory, bell, life page}. The memory is
- * the caller's to close when *ret_own is set. */
+/* The descriptors for a process that may map the segment: {memory, bell, life page}. *ret_own: the
+ * caller closes the first one. */
 static int pass_on(const struct via_host *host, const struct via_host_segment *segment,
                    int ret_fds[MAP_FDS_COUNT], bool *ret_own)
 {
@@ -422,9 +426,10 @@ static int pass_on(const struct via_host *host, const struct via_host_segment *s
     if ((segment->access & VIA_SEGMENT_WRITE) != 0) {
         return 0;
     }
-    /* A descriptor for reading alone can be opened anew for writing (/proc/self/fd), because memory
-     * of a memfd is open to all users by its mode. The seal is the owner's too; it has its mapping,
-     * as this host has. When the owner has forbidden more seals, all goes in frames. */
+    /* A read-only descriptor can be reopened for writing through /proc/self/fd, because the mode of
+     * a memfd admits all users. Only the seal prevents that. The seal also binds the owner, which
+     * keeps the mapping that it has, as does this host. If the owner has sealed the memfd against
+     * further seals, all accesses are sent in frames. */
     int seals = fcntl(segment->memory.fd, F_GET_SEALS);
     if (seals < 0 || ((seals & F_SEAL_FUTURE_WRITE) == 0 &&
                       fcntl(segment->memory.fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE) != 0)) {
@@ -440,7 +445,7 @@ static int pass_on(const struct via_host *host, const struct via_host_segment *s
     return 0;
 }
 
-/* The segment when it may be mapped; refusals are counted. */
+/* Finds a segment that may be mapped. Refusals are counted. */
 static int find_mappable(struct via_host *host, uint64_t handle,
                          struct via_host_segment **ret_segment)
 {
@@ -450,8 +455,9 @@ static int find_mappable(struct via_host *host, uint64_t handle,
         host->attach.maps_refused_count++;
         return -EACCES;
     }
-    /* No mapping can be written and not read (mmap(2): PROT_WRITE implies PROT_READ on some
-     * architectures, x86 for one): what may not be read goes in frames, which are checked. */
+    /* A mapping that can be written can also be read on some architectures, among them x86
+     * (mmap(2): PROT_WRITE may imply PROT_READ). So a segment that may not be read is accessed by
+     * frames, which are checked. */
     if ((segment->access & VIA_SEGMENT_READ) == 0) {
         return -EXDEV;
     }
@@ -509,7 +515,7 @@ int via_segment_map_for(struct via_process *process, const struct via_attach_req
                : via_attach_server_ask(process, request, VIA_ATTACH_MAP_NS);
 }
 
-/* [cable] A neighbour asks for one of my processes' memory. */
+/* [cable] A neighbour requests the memory of one of this host's processes. */
 void via_attach_server_map_asked(struct via_host_cable *cable,
                                  const struct via_cable_message *message)
 {
@@ -535,7 +541,8 @@ void via_attach_server_map_asked(struct via_host_cable *cable,
         .bytes = rc == 0 ? segment->memory.bytes : 0,
         .life = rc == 0 ? segment->life : 0,
     };
-    /* When it can not be sent the link is down or the neighbour does not listen: it gives up. */
+    /* If the answer can not be sent, the link is down or the neighbour does not receive: its
+     * request times out. */
     int sent =
         via_host_cable_send(cable, &answer, sizeof(answer), fds, rc == 0 ? MAP_FDS_COUNT : 0);
     if (sent != 0) {
@@ -547,7 +554,7 @@ void via_attach_server_map_asked(struct via_host_cable *cable,
     }
 }
 
-/* [cable] A neighbour has answered. */
+/* [cable] A neighbour has answered such a request. */
 void via_attach_server_map_answered(struct via_host_cable *cable,
                                     const struct via_cable_message *message, int *fds,
                                     unsigned nfds)

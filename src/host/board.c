@@ -22,7 +22,7 @@ struct note {
     uint64_t expiry_ns;
     uint16_t key_bytes;
     uint16_t value_bytes;
-    unsigned char data[]; /* key, value */
+    unsigned char data[]; /* the key, then the value */
 };
 
 static struct via_list *bucket_of(struct via_board *board, const void *key, size_t key_bytes)
@@ -41,7 +41,7 @@ static struct user *find_user(const struct via_board *board, uint32_t uid)
     return NULL;
 }
 
-/* With one note more. NULL: no memory. */
+/* The user's entry, with one more note. NULL: out of memory. */
 static struct user *add_to_user(struct via_board *board, uint32_t uid)
 {
     struct user *user = find_user(board, uid);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Storing into the slices that a process has (attach_wire.h says by which words it may).
+ * Stores into the slices of a process (attach_wire.h lists the words that permit it).
  *
- * The addresses for a segment are reserved as a whole, and piece i of the segment is mapped at
- * i * slice_bytes, whichever slice shows it at the time. So a store that comes late, after the
- * piece has got another slice, still goes to the same bytes of the same segment.
+ * The library reserves the addresses of the whole segment, and maps piece i of the segment at i *
+ * slice_bytes, whichever slice shows the piece at the time. So a late store, after another slice
+ * has taken the piece over, still goes to the same bytes of the same segment.
  */
 #include "host/client_aperture.h"
 
@@ -18,28 +18,30 @@
 #include "base/mutant.h"
 #include "host/client_slice.h"
 
-/* Puts that could be stored, but are sent in frames because earlier frames are under way, until one
- * of them waits for those frames. Later puts can then be stored. */
+/* After this number of consecutive puts in frames, behind earlier frames, although they could be
+ * stored, the next put waits for those frames. Later puts can then be stored. */
 #define DETOURS_MAX 32u
 #define DRAIN_NS_MAX (2 * VIA_MSEC_NS)
 
 struct burst {
     struct via_attach *attach;
     struct via_client_aperture *aperture;
-    const struct via_client_reader *reader; /* NULL: proves nothing */
-    struct via_combine *combine;            /* NULL: the CPU's own */
-    unsigned char *last;                    /* the last word that was stored to */
-    bool lost;                              /* something stored was not written */
+    const struct via_client_reader *reader; /* NULL: only a read across the link proves arrival */
+    /* imitated write-combining buffers; NULL: the CPU's own */
+    struct via_combine *combine;
+    unsigned char *last; /* the word that was stored last */
+    bool lost;           /* some stores were discarded */
     unsigned count;
-    uint64_t grants[VIA_CLIENT_BURST_SLICES_MAX]; /* of the slices entered */
+    uint64_t grants[VIA_CLIENT_BURST_SLICES_MAX]; /* of the slices that were entered */
 };
 
 /* --- entering and leaving --------------------------------------------------------------------- */
 
 static bool is_open(const struct via_attach *attach, uint64_t grant)
 {
-    /* Sequentially consistent: after the addition to the busy word. Also acquire, which pairs with
-     * the host's store: the slice shows the piece before its word says so. */
+    /* Sequentially consistent: this load must follow the addition to the busy word. Also acquire,
+     * which pairs with the host's store: the host maps the piece into the slice before it stores
+     * the word. */
     return atomic_load_explicit(via_client_grant_word(attach, grant), memory_order_seq_cst) ==
            via_client_grant_life(grant);
 }
@@ -47,7 +49,8 @@ static bool is_open(const struct via_attach *attach, uint64_t grant)
 static void leave(const struct burst *burst)
 {
     for (unsigned i = 0; i < burst->count; i++) {
-        /* Release: a host that sees no thread busy finds all stores made. */
+        /* Release: a host that loads a busy word without busy threads finds all their stores
+         * made. */
         atomic_fetch_sub_explicit(via_client_grant_busy(burst->attach, burst->grants[i]),
                                   VIA_SLICE_BUSY_LEAVE, memory_order_release);
     }
@@ -65,7 +68,8 @@ static bool has_entered(const struct burst *burst, uint64_t grant)
 
 static bool enter(struct burst *burst, uint64_t piece)
 {
-    /* Pairs with the release in via_client_slice_take(): the mapping is there before the grant. */
+    /* Pairs with the release in via_client_slice_take(): the piece is mapped before the grant is
+     * stored. */
     uint64_t grant = atomic_load_explicit(&burst->aperture->grants[piece], memory_order_acquire);
     if (grant == 0) {
         return false;
@@ -121,7 +125,7 @@ static bool is_all_open(const struct burst *burst)
     return true;
 }
 
-/* The peer sees earlier stores before later ones. */
+/* Orders stores: the peer sees earlier stores before later ones. */
 static void publish(struct burst *burst)
 {
     if (burst->combine != NULL) {
@@ -133,7 +137,7 @@ static void publish(struct burst *burst)
         return;
     }
 #ifdef __SSE2__
-    _mm_sfence(); /* write-combining buffers drain in any order without it */
+    _mm_sfence(); /* without it write-combining buffers drain in any order */
 #else
     atomic_thread_fence(memory_order_seq_cst);
 #endif
@@ -142,7 +146,8 @@ static void publish(struct burst *burst)
 #define LINE_BYTES 64u
 #define WORD_BYTES 8u
 
-/* All but the last aligned word, then that. Within a line stores arrive in ascending order. */
+/* Stores the last aligned word after all other bytes. Within a line stores arrive in ascending
+ * order. */
 static void store_last_word(struct burst *burst, const struct via_client_part *part)
 {
     uint64_t end = part->off + part->bytes;
@@ -191,7 +196,7 @@ static void wait_ns(uint64_t ns)
     }
 }
 
-/* A read across the link: pushes all posted writes ahead of it. */
+/* A read across the link, which pushes all earlier posted writes ahead of it. */
 static uint64_t read_across(const struct burst *burst, const unsigned char *from)
 {
     uint64_t word = __atomic_load_n((const uint64_t *)(const void *)from, __ATOMIC_ACQUIRE);
@@ -202,9 +207,9 @@ static uint64_t read_across(const struct burst *burst, const unsigned char *from
 }
 
 /*
- * Have all stores arrived? A read that is answered has pushed them. A read of all-ones may be an
- * unanswered read, or the memory's own value: another word of the slice decides, and if there is
- * none that is not all-ones, nothing is proven. The reader's answer proves as much.
+ * True if all stores have arrived. An answered read has pushed them. All-ones may be the result of
+ * an unanswered read or the value in memory, so other words of the slice are read. If all of them
+ * are all-ones, nothing is proven. An acknowledgement by the reader is a proof, too.
  */
 static bool fence(struct burst *burst)
 {
@@ -240,7 +245,7 @@ static bool run(struct burst *burst, const struct via_client_part *parts, unsign
     return arrived;
 }
 
-/* With write-combining buffers that stand for those of a CPU. */
+/* Runs with imitated write-combining buffers. */
 static bool run_imitating(struct burst *burst, const struct via_client_part *parts, unsigned count,
                           unsigned flags)
 {
@@ -257,7 +262,7 @@ static bool run_imitating(struct burst *burst, const struct via_client_part *par
 
 static uint32_t frames_before(const struct via_remote *remote)
 {
-    /* Pairs with the releases where it is counted: what went in frames has arrived at 0. */
+    /* Pairs with the releases that decrement the count: at 0 all earlier frames have arrived. */
     return atomic_load_explicit(remote->alone ? &remote->ordered
                                               : &remote->attach->host_pending[remote->host],
                                 memory_order_acquire);
@@ -269,7 +274,7 @@ static bool frames_have_arrived(struct via_attach *attach, void *ctx)
     return frames_before(ctx) == 0;
 }
 
-/* 0: there are no puts by frames before it any more; -EAGAIN: there are, for too long. */
+/* 0: all earlier puts by frames have arrived. -EAGAIN: they have not within DRAIN_NS_MAX. */
 static int wait_for_frames(struct via_remote *remote)
 {
     int rc =
@@ -277,14 +282,15 @@ static int wait_for_frames(struct via_remote *remote)
     return rc == -ETIMEDOUT ? -EAGAIN : rc;
 }
 
-/* 1: it may be stored. 0: by frames. -EAGAIN: later, or another negative errno. */
+/* 1: the put may be stored. 0: it must be sent in frames. -EAGAIN: try again later. Or another
+ * negative errno. */
 static int follow_frames(struct via_remote *remote, enum via_client_aperture_mode mode)
 {
     if (via_likely(frames_before(remote) == 0) || VIA_MUTANT(CLIENT_OVERTAKE)) {
         atomic_store_explicit(&remote->detours, 0, memory_order_relaxed);
         return 1;
     }
-    /* Lost counts do not matter. */
+    /* Concurrent threads may lose counts, which is harmless. */
     uint32_t detours = atomic_load_explicit(&remote->detours, memory_order_relaxed) + 1;
     atomic_store_explicit(&remote->detours, detours, memory_order_relaxed);
     if (detours < DETOURS_MAX) {
@@ -330,7 +336,8 @@ int via_client_aperture_ready(struct via_remote *remote, const struct via_client
         return 0;
     }
     if (is_long(parts, count)) {
-        /* No thread waits for these to arrive, so direct stores may come between them. */
+        /* No thread waits until these frames have arrived, so direct stores may follow between
+         * them. */
         atomic_store_explicit(&remote->detours, 0, memory_order_relaxed);
         return 0;
     }
@@ -368,7 +375,8 @@ int via_client_aperture_put_long(struct via_remote *remote, const struct via_cli
 {
     size_t done = 0;
     int rc = 0;
-    bool is_whole = is_long(part, 1); /* by frames: not in pieces that are short enough */
+    /* a long put is sent in frames as a whole, not stored in short pieces */
+    bool is_whole = is_long(part, 1);
     do {
         struct via_client_part piece = {
             .off = part->off + done,

@@ -11,50 +11,56 @@
 #include "host/client_sys.h"
 #include "host/client_tcp.h"
 
-/* Puts in a row, or bytes of them, before a connection is opened, and before it is used again after
- * another kind of operation to the host. */
+/* The library opens a connection to a host after this number of consecutive puts to it, or of bytes
+ * of such puts. After another kind of operation to that host, puts use the connection again only
+ * after the same number. */
 #define PLAIN_PUTS_MIN 64u
 #define PLAIN_BYTES_MIN (1u << 20)
-/* Both changes of the way cost about as much time as the connection saves with 512 short puts, or
- * 1 MiB. After a stretch with less the next one needs four times as many puts before it, 16,384 at
- * most; a longer stretch resets that. */
+/* The change to the connection and back takes about the time that the connection saves with 512
+ * short puts, or with 1 MiB. A stretch with less quadruples the number of puts that must precede
+ * the next stretch, up to 16,384; a longer stretch resets that number. */
 #define STRETCH_BYTES_MIN (1u << 20)
-#define BYTES_OF_A_PUT 2048u /* that each put counts besides its own */
+#define BYTES_OF_A_PUT 2048u /* for each put, added to its own bytes */
 #define CAUTION_STEP 2u
 #define CAUTION_MAX 8u
-/* A put of up to this length is sent in pieces that are copied, so its call does not wait until it
- * has been applied. Not measured: where the copy of a longer one takes more time than that wait. */
+/* A put of up to this length is sent in pieces that are copied, so its call does not wait until the
+ * host has applied it. The length from which the copy takes more time than that wait is not
+ * measured. */
 #define SPLIT_BYTES_MAX (512u << 10)
 #define PIECE_BYTES_MAX (128u << 10)
 _Static_assert(PIECE_BYTES_MAX <= VIA_KEPT_COPY_BYTES_MAX, "pieces are copied");
-/* Longest wait of a put for earlier frames before it uses the connection. */
+/* Longest time for which a put waits for earlier frames before it uses the connection. */
 #define DRAIN_NS_MAX (10 * VIA_MSEC_NS)
-/* Until the next attempt. */
+/* Intervals: between attempts to open a connection; between polls of a wait; between runs of
+ * via_client_auto_tend(). */
 #define AGAIN_NS VIA_SEC_NS
 #define ASK_AGAIN_NS VIA_MSEC_NS
 #define TEND_NS (50 * VIA_MSEC_NS)
 
 struct via_client_auto_host {
-    struct via_client_tcp *_Atomic tcp; /* constant once set; it is used again when it is over */
+    /* constant once set; reopened after its connection has ended */
+    struct via_client_tcp *_Atomic tcp;
     _Atomic uint32_t plain_puts;
     _Atomic uint64_t plain_bytes;
-    _Atomic uint64_t stretch_bytes; /* by the connection since another kind of operation */
-    _Atomic unsigned caution;       /* puts in a row: PLAIN_PUTS_MIN, shifted left by it */
-    _Atomic uint64_t refused_way;   /* the state of the way in which there can be none */
+    /* of puts over the connection since the last operation of another kind */
+    _Atomic uint64_t stretch_bytes;
+    /* the thresholds are PLAIN_PUTS_MIN << caution and PLAIN_BYTES_MIN << caution */
+    _Atomic unsigned caution;
+    _Atomic uint64_t refused_way; /* the state of the path in which no connection is possible */
     _Atomic uint64_t again_ns;
     _Atomic bool off;
 };
 
 struct via_client_auto {
-    /* One thread opens at a time, and sets opening to false as its last deed. */
+    /* One thread at a time opens a connection. Its last store sets `opening` to false. */
     _Atomic bool opening;
     bool started;
     pthread_t thread;
     struct via_attach *attach;
-    uint16_t host; /* which it opens */
+    uint16_t host; /* to which that thread connects */
     uint64_t way;
     _Atomic uint64_t tended_ns;
-    _Atomic bool dozes; /* the library's thread sleeps until it is poked */
+    _Atomic bool dozes; /* the library's thread sleeps until a put pokes it */
     struct via_client_auto_host hosts[];
 };
 
@@ -73,7 +79,8 @@ static struct via_client_auto *make_autos(struct via_attach *attach)
         return NULL;
     }
     made->attach = attach;
-    atomic_init(&made->dozes, true); /* the first put of a connection may wake it by nothing else */
+    /* nothing but the first put over a connection may wake the library's thread */
+    atomic_init(&made->dozes, true);
     if (!atomic_compare_exchange_strong_explicit(&attach->autos, &expected, made,
                                                  memory_order_release, memory_order_acquire)) {
         free(made);
@@ -87,7 +94,7 @@ static struct via_client_tcp *tcp_of(const struct via_client_auto_host *host)
     return atomic_load_explicit(&host->tcp, memory_order_acquire);
 }
 
-/* Else the host has applied all, or frames carry it. */
+/* False: the host has applied all puts of the connection, or frames carry them. */
 static bool has_kept(const struct via_client_tcp *tcp)
 {
     return via_kept_count(tcp->kept) != 0;
@@ -111,7 +118,7 @@ static void nap(void)
     (void)!syscall(SYS_ppoll, NULL, 0, &time, NULL, 8);
 }
 
-/* Only the host knows what it has applied, and no way leads there now. */
+/* No route leads to the host, and only the host knows which puts it has applied. */
 static bool is_cut_off(const struct via_client_tcp *tcp)
 {
     return !via_status_is_reachable(via_client_status(tcp->attach, tcp->host));
@@ -122,11 +129,11 @@ static bool is_usable(const struct via_client_tcp *tcp)
     return !via_client_tcp_is_over(tcp) && via_client_tcp_has_way(tcp);
 }
 
-/* What a call does while something is kept. Frames may have to wait for room, the host for a link.
- */
+/* How long a call may wait while puts are kept. Frames may have to wait for room in a pipe, and the
+ * question to the host for a link. */
 enum patience {
     NEVER_BLOCKS,
-    WAITS_FOR_A_WAY_IN_USE, /* but not for a host that is cut off */
+    WAITS_FOR_A_WAY_IN_USE, /* waits, but not for a host that is cut off */
     WAITS,
 };
 
@@ -135,9 +142,9 @@ static bool is_over_patience(const struct via_client_tcp *tcp, enum patience pat
     return (patience != WAITS && is_cut_off(tcp)) || via_client_tcp_is_time_over(tcp->attach);
 }
 
-/* How much the host has applied, as soon as it answers. -EAGAIN: it is cut off, and the caller does
- * not wait until it is not; or the attachment closes, and its host goes on (attach_server_kept.c).
- */
+/* Asks the host until it answers how many bytes of requests it has applied. -EAGAIN: the host is
+ * cut off and the caller does not wait for a route; or the attachment is being closed, and its host
+ * then does this work (attach_server_kept.c). -EHOSTUNREACH: no answer within tcp_lost_ns_max. */
 static int find_position(struct via_client_tcp *tcp, enum patience patience,
                          struct via_attach_position *ret_position)
 {
@@ -158,8 +165,8 @@ static int find_position(struct via_client_tcp *tcp, enum patience patience,
     }
 }
 
-/* [tcp->lock] Closed remotes stay until their last kept put is popped, although frames that arrive
- * meanwhile would free them. */
+/* [tcp->lock] Keeps closed remotes until their last kept put is popped. Otherwise the end of a put
+ * by frames would free them earlier. */
 static void hold_remotes(struct via_client_tcp *tcp)
 {
     struct via_kept *kept = tcp->kept;
@@ -174,14 +181,14 @@ static void hold_remotes(struct via_client_tcp *tcp)
 /* [locked, tcp->lock] */
 static void pop(struct via_client_tcp *tcp, struct via_remote *remote)
 {
-    /* Before the put is kept no more: a quiet that has not waited for its frames, and finds that
-     * nothing is kept, waits once more. */
+    /* Increment before the put leaves the list of kept puts: a quiet that then finds nothing kept,
+     * but has not waited for the frames of this put, waits once more. */
     atomic_fetch_add_explicit(&tcp->attach->recoveries, 1, memory_order_relaxed);
     via_kept_pop(tcp->kept);
     via_client_remote_release(remote);
 }
 
-/* The host is lost, and the kept puts with it, as puts by frames are. */
+/* The host is lost: the kept puts fail, as puts by frames do. */
 static void fail_kept(struct via_client_tcp *tcp, int status)
 {
     struct via_attach *attach = tcp->attach;
@@ -198,7 +205,7 @@ static void fail_kept(struct via_client_tcp *tcp, int status)
     via_client_unlock(attach);
 }
 
-/* [tcp->lock, released meanwhile] Frames carry what the host has not applied. rc: as
+/* [tcp->lock, released meanwhile] Sends in frames what the host has not applied. rc: the result of
  * find_position(). */
 static int hand_over_rest(struct via_client_tcp *tcp, int rc, const struct via_attach_position *end)
 {
@@ -219,12 +226,13 @@ static int hand_over_rest(struct via_client_tcp *tcp, int rc, const struct via_a
     }
     if (rc != 0) {
         fail_kept(tcp, rc == -ENOENT ? -ECONNRESET : rc);
-        rc = rc == -ENOTCONN ? rc : 0; /* a later put or quiet reports it */
+        rc = rc == -ENOTCONN ? rc : 0; /* a later put or quiet reports the failure */
     }
     return rc;
 }
 
-/* [tcp->lock, released meanwhile] Of one that is over and keeps something. One thread at a time. */
+/* [tcp->lock, released meanwhile] Hands the kept puts of a connection that has ended over to
+ * frames. One thread at a time. */
 static int hand_over(struct via_client_tcp *tcp, enum patience patience)
 {
     struct via_attach_position end = {0};
@@ -246,12 +254,13 @@ static int hand_over(struct via_client_tcp *tcp, enum patience patience)
 
 static void hand_over_later(struct via_client_tcp *tcp);
 
-/* [tcp->lock, released meanwhile] The connection is not used any more: frames carry what the host
- * has not applied. -EAGAIN: the connection keeps its puts, because the caller does not wait. */
+/* [tcp->lock, released meanwhile] Ends the connection and hands its kept puts over to frames.
+ * -EAGAIN: the connection still keeps its puts, because the caller does not wait. */
 static int recover(struct via_client_tcp *tcp, enum patience patience)
 {
     via_client_tcp_end(tcp, -ENOLINK);
-    /* Another thread may hand over what was kept, and a third one connect again. */
+    /* Another thread may hand the kept puts over meanwhile, and a third thread may connect
+     * again. */
     while (has_kept(tcp) && via_client_tcp_is_over(tcp)) {
         if (patience == NEVER_BLOCKS) {
             hand_over_later(tcp);
@@ -275,14 +284,14 @@ static void *run_hand_over(void *argument)
     struct via_client_tcp *tcp = argument;
     pthread_mutex_lock(&tcp->lock);
     if (!is_usable(tcp)) {
-        (void)recover(tcp, WAITS_FOR_A_WAY_IN_USE); /* what fails is reported by a put, or quiet */
+        (void)recover(tcp, WAITS_FOR_A_WAY_IN_USE); /* a later put or quiet reports a failure */
     }
     tcp->helps = false;
     pthread_mutex_unlock(&tcp->lock);
     return NULL;
 }
 
-/* [tcp->lock] A thread of its own, because handing over may take long. */
+/* [tcp->lock] Hands over in a separate thread, because handing over may take long. */
 static void hand_over_later(struct via_client_tcp *tcp)
 {
     if (tcp->helps || tcp->hands_over || is_cut_off(tcp) ||
@@ -290,14 +299,14 @@ static void hand_over_later(struct via_client_tcp *tcp)
         return;
     }
     if (tcp->has_helper) {
-        pthread_join(tcp->helper, NULL); /* it has done its work */
+        pthread_join(tcp->helper, NULL); /* it has cleared `helps` as its last step */
     }
     tcp->helps = true;
     tcp->has_helper = start_thread(&tcp->helper, run_hand_over, tcp);
     tcp->helps = tcp->has_helper;
 }
 
-/* Before the attachment closes: no helper is started any more. */
+/* Called before the attachment closes. attach->closing prevents the start of another helper. */
 static void join_helper(struct via_client_tcp *tcp)
 {
     pthread_mutex_lock(&tcp->lock);
@@ -309,20 +318,23 @@ static void join_helper(struct via_client_tcp *tcp)
     }
 }
 
-/* [tcp->lock] After an attempt to use the connection. -ECONNRESET: another thread has found its
- * end, and frames carry what was kept. Returns as recover(). */
+/* [tcp->lock] Called after an attempt to use the connection, with its result. -ECONNRESET: another
+ * thread has found that the connection had ended, and frames carry what it kept. Returns as
+ * recover(). */
 static int settle(struct via_client_tcp *tcp, int rc, enum patience patience)
 {
     if (!is_usable(tcp)) {
         return recover(tcp, patience);
     }
     if (rc != 0 && rc != -ECONNRESET) {
-        atomic_store_explicit(&tcp->refused, rc, memory_order_relaxed); /* the next quiet tells */
+        /* the next quiet reports it */
+        atomic_store_explicit(&tcp->refused, rc, memory_order_relaxed);
     }
     return 0;
 }
 
-/* Until all has been applied, or frames carry it. patience: not NEVER_BLOCKS. */
+/* Waits until the host has applied all kept puts, or frames carry them. patience: not
+ * NEVER_BLOCKS. */
 static int empty(struct via_client_tcp *tcp, enum patience patience)
 {
     int rc = 0;
@@ -334,14 +346,14 @@ static int empty(struct via_client_tcp *tcp, enum patience patience)
     return rc;
 }
 
-/* [tcp->lock] Takes received answers and asks for the others, without waiting. */
+/* [tcp->lock] Takes received answers and requests the missing ones, without waiting. */
 static void hurry(struct via_client_tcp *tcp)
 {
     if (is_usable(tcp)) {
         via_client_tcp_fence_soon(tcp);
     }
     if (!is_usable(tcp)) {
-        (void)recover(tcp, NEVER_BLOCKS); /* what fails is reported by a put, or by quiet */
+        (void)recover(tcp, NEVER_BLOCKS); /* a later put or quiet reports a failure */
     }
 }
 
@@ -358,7 +370,7 @@ int via_client_auto_quiet(struct via_client_tcp *tcp, bool reports)
                                   tcp->host, strerror(-refusal));
 }
 
-/* Another kind of operation ends a stretch of puts by the connection, if there was one. */
+/* An operation of another kind ends the stretch of puts over the connection, if there was one. */
 static void end_stretch(struct via_client_auto_host *entry)
 {
     uint64_t bytes = atomic_load_explicit(&entry->stretch_bytes, memory_order_relaxed);
@@ -371,7 +383,8 @@ static void end_stretch(struct via_client_auto_host *entry)
     }
 }
 
-/* A connection to the host, or NULL; another kind of operation is about to be sent there. */
+/* Called before an operation of another kind is sent to the host. Returns the connection to the
+ * host, or NULL. */
 static struct via_client_tcp *find_left(struct via_attach *attach, unsigned host)
 {
     struct via_client_auto *autos = autos_of(attach);
@@ -426,13 +439,13 @@ static void *run(void *argument)
 static bool start(struct via_client_auto *autos)
 {
     if (autos->started) {
-        pthread_join(autos->thread, NULL); /* it has done its work */
+        pthread_join(autos->thread, NULL); /* it has cleared `opening` as its last step */
     }
     autos->started = start_thread(&autos->thread, run, autos);
     return autos->started;
 }
 
-/* Does not wait. */
+/* Starts the thread that opens a connection. Does not wait. */
 static void open_soon(struct via_client_auto *autos, uint16_t host)
 {
     struct via_client_auto_host *entry = &autos->hosts[host];
@@ -453,7 +466,7 @@ static void open_soon(struct via_client_auto *autos, uint16_t host)
 
 /* --- puts ------------------------------------------------------------------------------------- */
 
-/* Were there enough before this one? */
+/* Counts a put. True if enough puts preceded it. */
 static bool count_plain(struct via_client_auto_host *entry, size_t bytes)
 {
     unsigned caution = atomic_load_explicit(&entry->caution, memory_order_relaxed);
@@ -470,7 +483,7 @@ static bool count_plain(struct via_client_auto_host *entry, size_t bytes)
 
 static bool has_frames(const struct via_remote *remote)
 {
-    /* Pairs with the releases where it is counted: at 0 all frames have arrived. */
+    /* Pairs with the releases that decrement host_pending: at 0 all frames have arrived. */
     return atomic_load_explicit(&remote->attach->host_pending[remote->host],
                                 memory_order_acquire) != 0;
 }
@@ -481,18 +494,20 @@ static bool are_frames_over(struct via_attach *attach, void *ctx)
     return !has_frames(ctx);
 }
 
-/* False: they take long. */
+/* Waits for earlier frames. False: they have not arrived within DRAIN_NS_MAX. */
 static bool drain_frames(struct via_remote *remote)
 {
     return !has_frames(remote) ||
            via_client_wait_remote(remote, are_frames_over, via_client_now_ns() + DRAIN_NS_MAX) == 0;
 }
 
-/* The library's thread ends what is left if no thread of the program calls. */
+/* Wakes the library's thread, which finishes kept puts while no thread of the program makes a
+ * call. */
 static void wake_tender(const struct via_attach *attach)
 {
     struct via_client_auto *autos = autos_of(attach);
-    /* Store what is kept, then load dozes; via_client_auto_tend() does it the other way round. */
+    /* The kept put is stored before `dozes` is loaded; via_client_auto_tend() stores `dozes` before
+     * it loads the number of kept puts. Pairs with the fence there. */
     atomic_thread_fence(memory_order_seq_cst);
     if (atomic_load_explicit(&autos->dozes, memory_order_relaxed) &&
         atomic_exchange_explicit(&autos->dozes, false, memory_order_relaxed)) {
@@ -500,8 +515,8 @@ static void wake_tender(const struct via_attach *attach)
     }
 }
 
-/* [tcp->lock] No way leads to the host, and what was put before has to arrive first: it is kept, as
- * the way by frames keeps it. False: it is not. */
+/* [tcp->lock] If no route leads to the host and earlier puts must arrive first, keeps the put
+ * without sending it, as a pipe keeps a put by frames. False: the put is not kept. */
 static bool keep_only(struct via_client_tcp *tcp, struct via_remote *remote, uint64_t off,
                       const unsigned char *src, size_t bytes)
 {
@@ -518,7 +533,7 @@ static bool keep_only(struct via_client_tcp *tcp, struct via_remote *remote, uin
     return true;
 }
 
-/* 0: it is done. 1: frames have to carry it. */
+/* 0: the connection carries the put, or keeps it. 1: frames have to carry it. */
 static int put_piece(struct via_client_tcp *tcp, struct via_remote *remote, uint64_t off,
                      const unsigned char *src, size_t bytes)
 {
@@ -560,7 +575,8 @@ static int put_whole(struct via_client_tcp *tcp, struct via_remote *remote, uint
     return rc;
 }
 
-/* The last aligned 8 bytes as a put of their own, behind the others: it is stored whole. */
+/* Sends the last aligned 8 bytes as a put of their own after the other bytes, so that the host
+ * stores them as a whole. */
 static int put_last_word(struct via_client_tcp *tcp, struct via_remote *remote, uint64_t off,
                          const unsigned char *src, size_t bytes)
 {
@@ -598,14 +614,15 @@ int via_client_auto_put(struct via_remote *remote, uint64_t off, const void *src
         return via_client_auto_leave(attach, remote->host);
     }
     if (!count_plain(entry, bytes)) {
-        /* Another thread has reset the count since this one put by the connection. */
+        /* Another thread may have reset the count since this thread put over the connection. Frames
+         * carry this put, so those puts must be applied first. */
         return tcp == NULL ? 0 : empty(tcp, WAITS);
     }
     if (tcp == NULL || (via_client_tcp_is_over(tcp) && !has_kept(tcp))) {
         open_soon(autos, remote->host);
         return 0;
     }
-    /* No locked instruction: threads that put at the same time may lose some of this count. */
+    /* No locked instruction: concurrent puts of several threads may lose a part of this count. */
     uint64_t stretch_bytes = atomic_load_explicit(&entry->stretch_bytes, memory_order_relaxed);
     atomic_store_explicit(&entry->stretch_bytes, stretch_bytes + bytes + BYTES_OF_A_PUT,
                           memory_order_relaxed);
@@ -630,7 +647,8 @@ unsigned via_client_auto_pending(struct via_remote *remote)
         return 0;
     }
     if (pthread_mutex_trylock(&tcp->lock) != 0) {
-        return via_kept_count(kept); /* another thread is at it: at most as many */
+        /* another thread uses the connection: this is an upper bound */
+        return via_kept_count(kept);
     }
     hurry(tcp);
     for (unsigned i = 0; i < via_kept_count(kept); i++) {
@@ -647,7 +665,7 @@ bool via_client_auto_close_remote(struct via_remote *remote)
     if (tcp == NULL || remote->attach->pid != getpid() || !has_kept(tcp)) {
         return true;
     }
-    /* What fails is reported by quiet. */
+    /* quiet reports a failure. */
     return empty(tcp, WAITS_FOR_A_WAY_IN_USE) != -EAGAIN || via_client_auto_pending(remote) == 0;
 }
 
@@ -657,7 +675,7 @@ void via_client_auto_off(struct via_attach *attach)
     atomic_store_explicit(&attach->auto_off, true, memory_order_relaxed);
     for (unsigned host = 0; autos != NULL && host < attach->hosts_max; host++) {
         if (tcp_of(&autos->hosts[host]) != NULL) {
-            (void)!via_client_auto_leave(attach, host); /* a later put or quiet reports it */
+            (void)!via_client_auto_leave(attach, host); /* a later put or quiet reports a failure */
         }
     }
 }
@@ -685,7 +703,8 @@ int via_client_auto_refusal(const struct via_attach *attach)
     return 0;
 }
 
-/* [tcp->lock] For the answer that all has been applied, if none is under way. Does not wait. */
+/* [tcp->lock] Requests the acknowledgement of all kept puts, unless an answer or a gathered request
+ * is under way. Does not wait. */
 static void ask_soon(struct via_client_tcp *tcp)
 {
     if (has_kept(tcp) && atomic_load_explicit(&tcp->expected_count, memory_order_relaxed) == 0 &&
@@ -694,7 +713,7 @@ static void ask_soon(struct via_client_tcp *tcp)
     }
 }
 
-/* True: something is kept. */
+/* True: some puts are still kept. */
 static bool tend(struct via_client_auto *autos)
 {
     bool any = false;
@@ -709,7 +728,7 @@ static bool tend(struct via_client_auto *autos)
                 ask_soon(tcp);
             }
             if (!is_usable(tcp)) {
-                (void)recover(tcp, NEVER_BLOCKS); /* what fails is reported by a put, or quiet */
+                (void)recover(tcp, NEVER_BLOCKS); /* a later put or quiet reports a failure */
             }
             pthread_mutex_unlock(&tcp->lock);
         }
@@ -733,7 +752,7 @@ bool via_client_auto_tend(struct via_attach *attach)
         return true;
     }
     atomic_store_explicit(&autos->dozes, true, memory_order_relaxed);
-    /* See wake_tender(). */
+    /* Pairs with the fence in wake_tender(). */
     atomic_thread_fence(memory_order_seq_cst);
     return tend(autos);
 }
@@ -745,7 +764,7 @@ void via_client_auto_close(struct via_attach *attach)
     if (autos == NULL || !own) {
         return;
     }
-    /* The thread that opens a connection finds this wherever it waits. */
+    /* The thread that opens a connection checks this in each of its waits. */
     atomic_store_explicit(&attach->closing, true, memory_order_relaxed);
     if (autos->started) {
         pthread_join(autos->thread, NULL);

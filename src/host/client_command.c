@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Operations under way: commands go into the pipes, replies find their operation by the cookie. */
+/* Operations under way: commands are written into the pipes, and replies find their operation by
+ * the cookie. */
 #include "host/client.h"
 
 #include <errno.h>
@@ -10,10 +11,11 @@
 #include "host/client_tcp.h"
 #include "wire/frame.h"
 
-/* Cookie: bits 63..24 generation, bits 23..0 index + 1; never 0, which would ask for no reply. */
+/* Cookie: bits 63..24 generation, bits 23..0 index + 1. It is never 0, which would request no
+ * reply. */
 #define COOKIE_INDEX_BITS 24
-/* Replies are taken in as commands go out, so that they do not fill their pipe; but not after each,
- * because the host writes them in batches, too. */
+/* Sending commands also takes replies, so that these do not fill their pipe. It does so only every
+ * TAKE_EVERY_COMMANDS, because the host writes replies in batches. */
 #define TAKE_EVERY_COMMANDS 32u
 
 static uint64_t cookie_of(const struct via_attach *attach, const struct via_client_op *op)
@@ -22,7 +24,7 @@ static uint64_t cookie_of(const struct via_attach *attach, const struct via_clie
     return (uint64_t)op->generation << COOKIE_INDEX_BITS | (index + 1);
 }
 
-/* NULL for a cookie that was never given out, or has been answered. */
+/* NULL: this cookie was never given out, or its reply was taken. */
 static struct via_client_op *find(struct via_attach *attach, uint64_t cookie)
 {
     uint64_t index = cookie & ((UINT64_C(1) << COOKIE_INDEX_BITS) - 1);
@@ -65,7 +67,7 @@ struct room {
 static bool has_room(struct via_attach *attach, void *ctx)
 {
     const struct room *room = ctx;
-    /* A broken pipe never has room: the wait has to end in another way. */
+    /* A broken pipe never has room, so the wait must end by the attachment's death. */
     if (room->channel->writer.broken) {
         via_client_die(attach);
         return false;
@@ -96,15 +98,15 @@ int via_client_command_room(struct via_attach *attach, struct via_client_channel
     return via_client_wait(attach, &wait);
 }
 
-/* [locked] Threads that do not hold the lock only read it, so there is no need for an atomic
- * addition, which costs as much as twenty others. */
+/* [locked] Threads without the lock only read the counter. So no atomic addition is necessary,
+ * which costs as much as twenty others. */
 static void add_locked(_Atomic uint32_t *counter, uint32_t by)
 {
     atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + by,
                           memory_order_release);
 }
 
-/* No thread waits for the operation: it is counted until it has ended. */
+/* Counts an operation for which no thread waits, until it has ended. */
 static void make_asynchronous(struct via_attach *attach, struct via_client_op *op)
 {
     op->issue = attach->issue_next++;
@@ -115,8 +117,8 @@ static void make_asynchronous(struct via_attach *attach, struct via_client_op *o
         add_locked(&attach->puts_pending, 1);
     }
     if (op->ordered) {
-        /* Pairs with the acquires in via_client_direct() and frames_before(): nothing is stored
-         * before 0 is seen. */
+        /* Pairs with the acquires in find_direct() and frames_before(): no direct store happens
+         * until 0 is loaded. */
         add_locked(&op->remote->ordered, 1);
         add_locked(&attach->host_pending[op->host], 1);
     }
@@ -133,7 +135,7 @@ void via_client_command_send(struct via_attach *attach, struct via_client_channe
     op->bytes = intent->bytes;
     op->fetches = command->kind == VIA_OP_ATOMIC;
     op->host = command->destination;
-    /* A put without bytes that rings may be overtaken: a later put rings again. */
+    /* A put without bytes that only rings may be overtaken, because a later put rings again. */
     op->ordered = op->remote != NULL &&
                   (command->bytes != 0 || (command->flags & VIA_FRAME_FLAG_NOTIFY) == 0);
     if (op->result != NULL) {
@@ -143,7 +145,7 @@ void via_client_command_send(struct via_attach *attach, struct via_client_channe
     }
     command->cookie = cookie_of(attach, op);
     if (via_pipe_send(&channel->writer, command, sizeof(*command), body, body_bytes) != 0) {
-        /* It did fit a moment ago, under the same lock: the credit word is nonsense. */
+        /* The command fitted a moment ago, under the same lock, so the credit word is corrupt. */
         via_client_die(attach);
         return;
     }
@@ -161,7 +163,8 @@ static void end_asynchronous(struct via_attach *attach, struct via_client_op *op
         attach->async_host = op->host;
     }
     if (op->remote != NULL && status < 0) {
-        /* Before its end is counted, so that a thread that stores directly afterwards can know. */
+        /* Before the end is counted: a thread that stores directly afterwards can find the
+         * failure. */
         via_client_remote_fail(op->remote, status);
     }
     if (op->remote != NULL && via_client_is_given_up(status)) {
@@ -186,7 +189,7 @@ static void end_waited(struct via_client_op *op, int status, uint64_t value)
     op->result->value = value;
 }
 
-/* Stores the result at the caller's place. 0, -EPROTO if the reply has no such result. */
+/* Stores the result at its destination. 0; -EPROTO: the reply contains no such result. */
 static int fill_in(const struct via_client_op *op, const struct via_reply *reply, const void *body,
                    size_t body_bytes)
 {
@@ -233,7 +236,7 @@ void via_client_command_forget(struct via_attach *attach, struct via_client_resu
 
 unsigned via_remote_pending(struct via_remote *remote)
 {
-    /* First: frames carry the puts that an ended connection has kept. */
+    /* First, because frames may have taken over puts that an ended connection kept. */
     unsigned kept = via_client_auto_pending(remote);
     unsigned pending = atomic_load_explicit(&remote->pending, memory_order_acquire);
     if (pending != 0 && via_attach_poll(remote->attach) >= 0) {
@@ -294,11 +297,11 @@ int via_attach_quiet(struct via_attach *attach)
 {
     uint64_t before;
     int rc;
-    do { /* again if frames have taken over what a connection kept */
+    do { /* again if frames have taken over puts that a connection kept */
         before = atomic_load_explicit(&attach->recoveries, memory_order_relaxed);
         rc = quiet_frames(attach);
         rc = rc == 0 ? via_client_tcp_all_quiet(attach) : rc;
-        /* The load behind the one that found nothing kept, which pairs with via_kept_pop(). */
+        /* This load follows the one that found nothing kept, which pairs with via_kept_pop(). */
     } while (rc == 0 && atomic_load_explicit(&attach->recoveries, memory_order_relaxed) != before);
     return rc;
 }

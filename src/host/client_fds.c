@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* The library's own descriptors, kept out of the way of the program's. */
+/* The library's own descriptors, whose numbers stay away from those of the program. */
 #include <sys/resource.h>
 
 #include "host/client.h"

@@ -2,9 +2,9 @@
 /*
  * Gets and atomics: operations with an answer.
  *
- * Atomics on a mapping are the CPU's own, and so are those the owner's host does for others: on one
- * cache-coherent machine they compose. Behind a port that is not coherent nothing is mapped, and
- * all of them are done at the owner.
+ * An atomic on a mapping is an instruction of this CPU. The owner's host executes atomics for other
+ * hosts with the same instructions, so on one cache-coherent machine the two kinds compose. Behind
+ * a port that is not coherent nothing is mapped, and the owner's host executes all atomics.
  */
 #include "host/client.h"
 
@@ -66,7 +66,7 @@ static int send_get(struct via_remote *remote, struct via_command *command, void
     return rc;
 }
 
-/* [locked, waits] Into memory the host knows: one command, without a copy here. */
+/* [locked, waits] Gets into memory that the host has mapped: one command, and no copy here. */
 static int get_into_segment(struct via_remote *remote, uint64_t off,
                             const struct via_segment *segment, const unsigned char *dst,
                             size_t bytes, struct via_client_result *result)
@@ -122,7 +122,7 @@ int via_client_remote_word(struct via_remote *remote, uint64_t off, struct via_c
         return rc;
     }
     via_client_lock(attach);
-    if (word->attach != attach) { /* it may be a parent's */
+    if (word->attach != attach) { /* after a fork() this may be the parent's attachment */
         *word = (struct via_client_word){.word = 0};
         if (via_client_command_has_room(attach, channel, 0)) {
             struct via_command command = get_command(remote, off, sizeof(word->word));
@@ -150,8 +150,8 @@ void via_client_word_forget(struct via_client_word *word)
     }
 }
 
-/* 0: dst is filled, or by a direct connection when a quiet is over, unless it waits. 1: the bytes
- * come by frames. Or a negative errno. */
+/* 0: dst is filled. If the caller does not wait, a direct connection fills dst until the next
+ * quiet. 1: frames must carry the bytes. Or a negative errno. */
 static int get_without_frames(struct via_remote *remote, uint64_t off, void *dst, size_t bytes,
                               bool waits)
 {
@@ -182,10 +182,10 @@ int via_remote_get(struct via_remote *remote, uint64_t off, void *dst, size_t by
     return rc != 1 ? rc : get_by_frames(remote, off, dst, bytes);
 }
 
-/* --- gets that no thread waits for yet ------------------------------------------------------- */
+/* --- gets for which no thread waits yet ------------------------------------------------------- */
 
-/* [locked, waits] Waits for room only: the host itself holds gets back while it has no buffer for
- * their answers, and a wait for room takes answers. */
+/* [locked, waits] Waits only for room in the pipe. The host holds gets back while it has no buffer
+ * for their answers, and the wait for room takes answers. */
 static int start_piece(struct via_remote *remote, struct via_command *command, void *dst)
 {
     struct via_attach *attach = remote->attach;
@@ -327,7 +327,7 @@ static int atomic_by_frames(struct via_remote *remote, uint64_t off, unsigned wi
     return rc;
 }
 
-/* The common beginning of both calls: 0 and the mapping, or NULL for "by frames". */
+/* The common part of both calls. 0 and the mapping, or NULL for "by frames". */
 static int atomic_prepare(struct via_remote *remote, uint64_t off, unsigned width,
                           enum viaduct_atomic operation, struct via_client_mapping **ret_mapping)
 {
@@ -405,7 +405,7 @@ int via_remote_atomic_start(struct via_remote *remote, uint64_t off, unsigned wi
     via_client_lock(attach);
     rc = via_client_command_room(attach, channel, 0);
     if (rc == 0) {
-        /* Counts as a put of the remote, so that direct stores do not overtake it. */
+        /* Counts as a put of the remote, so that direct stores do not overtake the atomic. */
         struct via_client_intent intent = {.remote = remote, .destination = fetch, .bytes = width};
         via_client_command_send(attach, channel, &command, NULL, 0, &intent);
     }

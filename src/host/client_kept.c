@@ -22,8 +22,8 @@ void via_kept_init(struct via_kept *kept, struct via_kept_area *area)
 unsigned via_kept_count(const struct via_kept *kept)
 {
     uint32_t end = atomic_load_explicit(&kept->area->end, memory_order_relaxed);
-    /* Pairs with the release in via_kept_pop(). Other threads may have added puts meanwhile, and
-     * the host may have applied these, too. */
+    /* Pairs with the release in via_kept_pop(). Other threads may have added puts after the load of
+     * `end`, and the host may have applied these, too. */
     uint32_t first = atomic_load_explicit(&kept->area->first, memory_order_acquire);
     return (int32_t)(end - first) > 0 ? end - first : 0;
 }
@@ -38,7 +38,7 @@ static bool is_copied(size_t bytes)
     return bytes <= VIA_KEPT_COPY_BYTES_MAX;
 }
 
-/* Where a copy begins: a copy is contiguous, so the end of the memory may stay unused. */
+/* The position of the next copy. A copy is contiguous, so the end of the memory may stay unused. */
 static uint64_t place_of(const struct via_kept *kept, size_t bytes)
 {
     uint64_t to_end = VIA_KEPT_BYTES - kept->memory_end % VIA_KEPT_BYTES;
@@ -75,7 +75,7 @@ void via_kept_add(struct via_kept *kept, struct via_remote *remote, uint64_t beg
                                  .memory_off = place % VIA_KEPT_BYTES};
     kept->unasked_count++;
     kept->unasked_bytes += bytes;
-    /* Release: the record is complete if the process ends now. */
+    /* Release: the record is complete even if the process ends at this instruction. */
     atomic_store_explicit(&area->end, end + 1, memory_order_release);
 }
 
@@ -89,9 +89,11 @@ void via_kept_pop(struct via_kept *kept)
 {
     uint32_t first = first_of(kept);
     kept->memory_begin = kept->sources[first % VIA_KEPT_PUTS_MAX].memory_end;
-    /* Release: a thread that finds no puts knows that they have been applied. */
+    /* Release: a thread that finds no kept puts knows that the host has applied them, or that
+     * frames carry them. */
     atomic_store_explicit(&kept->area->first, first + 1, memory_order_release);
-    /* A later put may overwrite its copy, but not before it is popped. */
+    /* A later put may overwrite this copy. The compiler must not move its stores before the pop,
+     * because the host reads the copy if the process ends in between. */
     atomic_signal_fence(memory_order_seq_cst);
 }
 

@@ -9,7 +9,7 @@
 #include "core/node.h"
 #include "host/client_auto.h"
 
-/* Longer than a new route takes after a link was lost. */
+/* Longer than the computation of a new route after the loss of a link. */
 #define REACH_NS_MAX (500 * VIA_MSEC_NS)
 
 /* --- endpoints and messages --------------------------------------------------------------------*/
@@ -84,7 +84,7 @@ static bool has_message(struct via_attach *attach, void *ctx)
     return !via_list_is_empty(&attach->messages);
 }
 
-/* [locked] The oldest message, into the caller's memory. */
+/* [locked] Moves the oldest message to the caller's memory. */
 static int take_message(struct via_attach *attach, void *buffer, size_t max,
                         struct via_message_info *ret_info)
 {
@@ -148,8 +148,9 @@ static bool is_reachable(struct via_attach *attach, void *ctx)
     return via_status_is_reachable(via_client_watch(attach, *host));
 }
 
-/* Waits for a host that was reachable a moment ago, because routes change while links go up and
- * down; not for a host that was never seen or stays unreachable. */
+/* Waits for a host that was reachable before, because routes change while links go up and down.
+ * Does not wait for a host that this attachment has never reached. -EHOSTUNREACH if the host stays
+ * unreachable. */
 static int await_host(struct via_attach *attach, unsigned host)
 {
     struct via_client_wait wait = {

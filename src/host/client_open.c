@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Attaching to a host and leaving it. */
+/* Attaches to a host, and detaches. */
 #include "host/client.h"
 
 #include <errno.h>
@@ -19,7 +19,7 @@
 
 #define WELCOME_NS_MAX (5 * VIA_SEC_NS)
 #define CLOSE_NS_MAX VIA_SEC_NS
-/* Looking is cheaper than a sleep and a wake-up up to about here. */
+/* Polling up to about this time is cheaper than a sleep and a wake-up. */
 #define SPIN_NS_MAX (50 * VIA_USEC_NS)
 #define CONNECT_RETRY_NS VIA_MSEC_NS
 
@@ -47,7 +47,7 @@ int via_client_dead(const struct via_attach *attach)
 
 /* --- finding the host --------------------------------------------------------------------------*/
 
-/* dir: the run directory; NULL = the default. */
+/* dir: the run directory; NULL: the default. */
 static bool is_of_a_host(const char *dir, unsigned *ret_host)
 {
     struct via_rundir_path rundir;
@@ -169,7 +169,7 @@ static int wait_readable(int fd, uint64_t until_ns)
     return rc < 0 && rc != -EINTR ? (int)rc : 0;
 }
 
-/* HELLO and its answer. 0, or an error with its text. */
+/* Exchanges HELLO and its answer. 0, or an error with its text. */
 static int greet(struct via_attach *attach, unsigned host, int channel,
                  struct via_attach_answer *answer, int *fds, unsigned *ret_fds_count)
 {
@@ -225,7 +225,7 @@ static bool has_bytes(int fd, size_t bytes)
     return fstat(fd, &st) == 0 && st.st_size >= 0 && (uint64_t)st.st_size >= bytes;
 }
 
-/* Maps the first `bytes` of fd, when it has as many. 0 or negative errno. */
+/* Maps the first `bytes` of fd if the file has that length. 0 or negative errno. */
 static int map(int fd, size_t bytes, int protection, void *ret_base)
 {
     if (!has_bytes(fd, bytes)) {
@@ -301,7 +301,8 @@ static int channel_init(struct via_attach *attach, const struct via_attach_answe
     return 0;
 }
 
-/* As many operations as the command pipes hold: it is then the pipe that is full. */
+/* As many operations as the command pipes have slots, so that a pipe is full before the operations
+ * run out. */
 static int ops_init(struct via_attach *attach, const struct via_attach_answer *answer)
 {
     attach->ops_count = via_min(answer->command.slots_count * answer->channels_count, 1u << 20);
@@ -490,7 +491,7 @@ static int attach_to(struct via_attach *attach, const struct via_attach_options 
     return rc;
 }
 
-/* Is the library to open connections to hosts by itself (client_auto.h)? */
+/* *ret_wants: the library opens connections to hosts by itself (client_auto.h). */
 static int wants_auto(bool *ret_wants)
 {
     enum via_tcp_setting setting;
@@ -560,7 +561,8 @@ static bool is_idle(struct via_attach *attach, void *ctx)
 void via_client_drain(struct via_attach *attach)
 {
     if (attach->pid != getpid()) {
-        return; /* a child's copy: the pipes are its parent's, and the lock may be held forever */
+        /* a child's copy: the pipes belong to the parent, and the lock may be held forever */
+        return;
     }
     via_client_lock(attach);
     if (!attach->dead && !is_idle(attach, NULL)) {
@@ -568,7 +570,7 @@ void via_client_drain(struct via_attach *attach)
             .done = is_idle,
             .deadline_ns = via_client_now_ns() + CLOSE_NS_MAX,
         };
-        /* However it ends: no caller is left to report to. */
+        /* The result is ignored, because there is no caller to report to. */
         (void)!via_client_wait(attach, &wait);
     }
     via_client_unlock(attach);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Puts: stores where the memory is mapped, else commands to the host. Stores of one thread are seen
- * in order: each put begins with a release fence, which is nothing on x86 but a hint to the
- * compiler.
+ * Puts: stores where the memory is mapped, else commands to the host. A reader sees the stores of a
+ * thread in program order: each put begins with a release fence (on x86 only a compiler barrier).
  */
 #include "host/client.h"
 
@@ -26,7 +25,7 @@ static int check_writable(const struct via_remote *remote, const struct via_clie
     return 0;
 }
 
-/* true when it was one aligned word: then it is stored whole. */
+/* True if the bytes were one aligned word, which is then stored as a whole. */
 static bool store_word(unsigned char *to, const void *src, size_t bytes)
 {
     if (((uintptr_t)to & (bytes - 1)) != 0) {
@@ -47,7 +46,7 @@ static bool store_word(unsigned char *to, const void *src, size_t bytes)
     return false;
 }
 
-/* All but the last aligned 8 bytes, then these. */
+/* Stores the last aligned 8 bytes after all other bytes. */
 static void store_last_word(unsigned char *to, const unsigned char *src, size_t bytes)
 {
     size_t end = (((uintptr_t)to + bytes) & ~(uintptr_t)7) - (uintptr_t)to;
@@ -69,7 +68,7 @@ static void store(const struct via_client_mapping *mapping, uint64_t off, const 
         if ((flags & VIADUCT_PUT_LAST_WORD) != 0) {
             store_last_word(to, src, bytes);
         } else if (bytes != 0) {
-            /* Not memcpy: others may poll and reset any word of it. */
+            /* Not memcpy: other threads may poll and reset any word of it. */
             via_copy_once(to, src, bytes);
         }
     }
@@ -85,7 +84,7 @@ static uint8_t frame_flags(unsigned flags)
                      ((flags & VIADUCT_PUT_LAZY) != 0 ? VIA_FRAME_FLAG_ACK_SOON : 0));
 }
 
-/* The failure of an earlier put, reported once. */
+/* Returns the failure of an earlier put, once. */
 static int earlier_failure(struct via_remote *remote)
 {
     if (via_likely(atomic_load_explicit(&remote->error, memory_order_relaxed) == 0)) {
@@ -108,7 +107,7 @@ static struct via_command put_command(const struct via_remote *remote, uint64_t 
     };
 }
 
-/* [locked, waits] One command with its payload as body. */
+/* [locked, waits] Sends one command with its payload as body. */
 static int send_piece(struct via_remote *remote, struct via_command *command, const void *body)
 {
     struct via_attach *attach = remote->attach;
@@ -122,7 +121,8 @@ static int send_piece(struct via_remote *remote, struct via_command *command, co
     return rc;
 }
 
-/* [locked, waits] All that does not fit the last command; how much that is in *ret_sent. */
+/* [locked, waits] Sends all bytes that do not fit into the last command, and stores their number in
+ * *ret_sent. */
 static int send_first_pieces(struct via_remote *remote, uint64_t off, const unsigned char *src,
                              size_t bytes, size_t *ret_sent)
 {
@@ -162,7 +162,7 @@ static int check_put(struct via_remote *remote, uint64_t off, size_t bytes)
     return rc == 0 ? earlier_failure(remote) : rc;
 }
 
-/* Checks, and finds the way: *ret_mapping is NULL for "by frames". */
+/* Checks the put and chooses its path: *ret_mapping is NULL for "by frames". */
 static int begin_put(struct via_remote *remote, uint64_t off, size_t bytes,
                      struct via_client_mapping **ret_mapping)
 {
@@ -170,7 +170,7 @@ static int begin_put(struct via_remote *remote, uint64_t off, size_t bytes,
     return rc == 0 ? via_client_direct_wait(remote, ret_mapping) : rc;
 }
 
-/* As begin_put(), but never waits: -EAGAIN. */
+/* As begin_put(), but returns -EAGAIN instead of waiting. */
 static int begin_try(struct via_remote *remote, uint64_t off, size_t bytes,
                      struct via_client_mapping **ret_mapping)
 {
@@ -182,7 +182,8 @@ static int begin_try(struct via_remote *remote, uint64_t off, size_t bytes,
     if (*ret_mapping != NULL) {
         return 0;
     }
-    rc = via_client_check(remote, off, bytes, "put"); /* it may just have been found lost */
+    /* via_client_direct() may have found that the segment is lost */
+    rc = via_client_check(remote, off, bytes, "put");
     rc = rc == 0 ? via_client_tcp_leave(remote) : rc;
     rc = rc == 0 ? via_client_auto_try_leave(remote->attach, remote->host) : rc;
     if (rc == 0 && via_client_has_frames_due(remote)) {
@@ -202,8 +203,8 @@ static int put_direct(struct via_remote *remote, const struct via_client_mapping
     return rc;
 }
 
-/* As much of it as has slices, from its beginning, is stored; *ret_done bytes have arrived.
- * *ret_end is set when that is all there is to do. */
+/* Stores the longest prefix that slices cover; *ret_done bytes have arrived. *ret_end: the put is
+ * complete. */
 static int put_by_slices(struct via_remote *remote, uint64_t off, const void *src, size_t bytes,
                          unsigned flags, size_t *ret_done, bool *ret_end)
 {
@@ -223,7 +224,7 @@ static int put_by_slices(struct via_remote *remote, uint64_t off, const void *sr
     return rc;
 }
 
-/* The last aligned 8 bytes as a put of their own, behind the others: it is stored whole. */
+/* Puts the last aligned 8 bytes separately after the others, so that they are stored as a whole. */
 static int put_last_word_by_tcp(struct via_client_tcp *tcp, struct via_remote *remote, uint64_t off,
                                 const unsigned char *src, size_t bytes, unsigned flags)
 {
@@ -238,8 +239,8 @@ static int put_last_word_by_tcp(struct via_client_tcp *tcp, struct via_remote *r
     return rc == 0 ? via_client_tcp_put(tcp, remote, off + end - 8, src + end - 8, 8, flags) : rc;
 }
 
-/* Puts through the remote's connection if it has one now, and sets *ret_end. Otherwise the
- * connection has nothing under way. Rings are sent in frames. */
+/* Puts through the remote's connection if it can be used now, and sets *ret_end. Otherwise no
+ * request on the connection is under way. Notifications are sent in frames. */
 static int put_by_tcp(struct via_remote *remote, uint64_t off, const void *src, size_t bytes,
                       unsigned flags, bool *ret_end)
 {
@@ -290,9 +291,9 @@ int via_remote_put(struct via_remote *remote, uint64_t off, const void *src, siz
     return bytes == 0 && flags == 0 ? 0 : put_indirect(remote, off, src, bytes, flags);
 }
 
-/* --- in blocks ---------------------------------------------------------------------------------*/
+/* --- in blocks -------------------------------------------------------------------------------- */
 
-/* Smaller ones are packed: no frame is shorter. Larger ones cost no less together. */
+/* Longer blocks are not packed, because that would save nothing. No frame is shorter than this. */
 #define PACKED_BLOCK_BYTES_MAX 64u
 #define PACKED_BYTES 8192u
 
@@ -301,11 +302,11 @@ struct blocks {
     int64_t step;
     const unsigned char *src;
     int64_t src_step;
-    size_t bytes; /* of one */
+    size_t bytes; /* of one block */
     size_t count;
 };
 
-/* Takes the first ones away. */
+/* Removes the first `count` blocks. */
 static void advance(struct blocks *blocks, size_t count)
 {
     blocks->off += (uint64_t)blocks->step * count;
@@ -356,7 +357,7 @@ int via_remote_put_strided(struct via_remote *remote, uint64_t off, int64_t step
         return via_client_error(-ERANGE, "host %u, segment: put of %zu blocks: outside of it",
                                 remote->host, blocks_count);
     }
-    /* The first and the last are, so the bytes between them are, too. */
+    /* If the first and the last block are inside, so are all blocks between them. */
     rc = via_client_check(remote, off, block_bytes, "put");
     if (rc == 0) {
         rc = via_client_check(remote, off + (uint64_t)last, block_bytes, "put");
@@ -424,7 +425,8 @@ static int begin_from(struct via_remote *remote, uint64_t off, const struct via_
     return rc;
 }
 
-/* Until all has been applied that the remote's connection has, or that of its host. */
+/* Waits until all requests on the remote's connection, or on the connection to its host, have been
+ * applied. */
 static int leave(struct via_remote *remote)
 {
     int rc = via_client_tcp_leave(remote);
@@ -455,7 +457,7 @@ int via_remote_put_from(struct via_remote *remote, uint64_t off, struct via_segm
                : send_from(remote, off + done, segment, src_off + done, bytes - done, flags);
 }
 
-/* A quarter of the bytes that the host takes out of the pipe for hosts that are cut off. */
+/* A quarter of the commands that the host takes out of the pipe for hosts that are cut off. */
 #define CUT_OFF_PUTS_MAX 64u
 
 static inline bool is_cut_off(const struct via_attach *attach, unsigned host)
@@ -476,7 +478,7 @@ size_t via_remote_try_max(const struct via_remote *remote)
     return remote->attach->body_bytes_max;
 }
 
-/* [locked] 0: the command can be sent under this lock. -EAGAIN: the bell rings when it can. */
+/* [locked] 0: the command can be sent under this lock. -EAGAIN: the host will ring the bell. */
 static int try_room(struct via_remote *remote, const struct via_command *command)
 {
     struct via_attach *attach = remote->attach;
@@ -486,7 +488,8 @@ static int try_room(struct via_remote *remote, const struct via_command *command
         return via_client_dead(attach);
     }
     if (command->bytes > sizeof(uint64_t) && via_client_remote_is_held(remote)) {
-        return -EAGAIN; /* no later put repeats the word soon, and the peer may wait for it */
+        /* except a put of one word, which no later put repeats soon: the peer may wait for it */
+        return -EAGAIN;
     }
     bool fits = via_client_command_has_room(attach, channel, bytes);
     if (!fits && !attach->asleep) {
@@ -500,7 +503,7 @@ static int try_room(struct via_remote *remote, const struct via_command *command
     return fits ? 0 : attach->dead ? via_client_dead(attach) : -EAGAIN;
 }
 
-/* [locked] There is room. */
+/* [locked] Sends a command for which there is room. */
 static void send_now(struct via_remote *remote, struct via_command *command, const void *src)
 {
     struct via_attach *attach = remote->attach;
@@ -520,8 +523,8 @@ static int try_send(struct via_remote *remote, struct via_command *command, cons
     return rc;
 }
 
-/* A put of no bytes that is acknowledged at once, and so are earlier puts, because flows are in
- * order. */
+/* Sends each remote a put of no bytes, which its host acknowledges at once. Flows are in order, so
+ * earlier puts are acknowledged, too. */
 void via_client_hurry(struct via_attach *attach)
 {
     via_client_lock(attach);
@@ -542,7 +545,7 @@ bool via_client_is_quiet(const struct via_attach *attach)
         return true;
     }
     for (unsigned host = 0; host < attach->hosts_max; host++) {
-        /* Pairs with the release where it is counted: at 0 all has arrived. */
+        /* Pairs with the release that decrements the count: at 0 all puts have arrived. */
         if (atomic_load_explicit(&attach->host_pending[host], memory_order_acquire) != 0 &&
             !is_cut_off(attach, host)) {
             return false;
@@ -574,7 +577,8 @@ int via_client_hand_over(struct via_attach *attach, uint64_t deadline_ns)
     via_client_lock(attach);
     for (unsigned i = 0; i < attach->channels_count && rc == 0; i++) {
         struct via_client_channel *channel = &attach->channels[i];
-        /* To the own host, into nothing: it fails as soon as it is taken. */
+        /* To this host, without a segment: the daemon answers with an error as soon as it takes the
+         * command. */
         struct via_command command = {.kind = VIA_OP_PUT, .destination = attach->host};
         struct via_client_intent intent = {.result = &result};
         wait.replies |= via_client_replies(attach, channel);
@@ -591,15 +595,15 @@ int via_client_hand_over(struct via_attach *attach, uint64_t deadline_ns)
 
 int via_client_remote_follow(struct via_remote *remote)
 {
-    /* Frames of a flow are in order, and none is overtaken by stores of the same attachment. */
+    /* Frames of a flow are in order, and no store of the same attachment overtakes a frame. */
     struct via_command command = put_command(remote, 0, 0);
     return try_command(remote, &command, NULL);
 }
 
 /*
- * Puts through slices, or by this command. -EAGAIN: no byte of it was put, and the caller may put
- * other bytes to the same place. So the room for the command, or for the ring after the stores, is
- * reserved before the first store.
+ * Puts through slices, or with this command. -EAGAIN: no byte was put, and the caller may put other
+ * bytes to the same place. So this function reserves the room for the command, or for the ring
+ * after the stores, before the first store.
  */
 static int try_indirect(struct via_remote *remote, struct via_command *command, const void *src,
                         const void *body, const struct via_client_reader *reader)
@@ -681,8 +685,8 @@ static void signal_direct(const struct via_client_mapping *mapping, uint64_t sig
                           uint64_t value, unsigned signal_op)
 {
     uint64_t *word = (uint64_t *)(void *)(mapping->base + signal_off);
-    /* Pairs with the acquire of the thread that waits for the signal: the bytes of the put are
-     * there before it. */
+    /* Pairs with the acquire of the thread that waits for the signal: that thread then finds the
+     * bytes of the put. */
     if (signal_op == VIADUCT_SIGNAL_ADD) {
         __atomic_fetch_add(word, value, __ATOMIC_RELEASE);
     } else {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Memory of others: opening it, and knowing when it may be reached directly.
+ * Memory of other processes: opening it, and finding out when it may be accessed directly.
  *
- * The host says in its status page how each host is reached now. `way_direct` is the state of that
- * word (session, generation, direct) in which the mapping holds; one comparison before each burst
- * therefore finds out whether anything has changed. After a change the way is checked again, once
- * per generation: a mapping is asked for when the session is new, and a refusal is kept.
+ * The status page of this host says how each host can be reached now. `way_direct` is the state of
+ * that word (session, generation, direct) in which the mapping is valid, so one comparison before
+ * each burst finds any change. After a change the library checks the path again, once per
+ * generation: it requests a mapping if the session is new, and it remembers a refusal.
  *
- * The life page of the owner's host says in the same way whether the segment is still there.
+ * The life page of the owner's host says in the same way whether the segment still exists.
  */
 #include "host/client.h"
 
@@ -80,7 +80,8 @@ static size_t life_off(uint64_t handle)
     return via_segment_handle_index(handle) * sizeof(uint64_t);
 }
 
-/* Only the page that is needed: so it belongs to this mapping alone, and goes with it. */
+/* Maps only the page with the segment's word. The page belongs to this mapping and is unmapped with
+ * it. */
 static bool map_life(struct via_client_mapping *mapping, int memfd, uint64_t handle)
 {
     size_t page_off = life_off(handle) & ~(page_bytes() - 1);
@@ -94,7 +95,7 @@ static bool map_life(struct via_client_mapping *mapping, int memfd, uint64_t han
     return true;
 }
 
-/* The bell stays the caller's on failure. */
+/* On failure the caller still owns the bell. */
 static struct via_client_mapping *mapping_new(const struct via_remote *remote,
                                               const struct via_client_request *request)
 {
@@ -124,7 +125,7 @@ static void mapping_free(struct via_client_mapping *mapping)
     free(mapping);
 }
 
-/* Of an answer with status 0; its descriptors are used up. 0 or negative errno. */
+/* Takes an answer with status 0 and its descriptors. 0 or negative errno. */
 static int take_mapping(struct via_remote *remote, struct via_client_request *request)
 {
     struct via_client_mapping *mapping = NULL;
@@ -150,7 +151,8 @@ static int take_mapping(struct via_remote *remote, struct via_client_request *re
     return 0;
 }
 
-/* [locked, waits] Asks the host. 0 also when it can not be mapped in this state of the way. */
+/* [locked, waits] Requests a mapping from the host. Returns 0 also if the segment can not be mapped
+ * in this state of the path. */
 static int map(struct via_remote *remote, uint64_t way)
 {
     struct via_attach_request ask = {
@@ -167,7 +169,7 @@ static int map(struct via_remote *remote, uint64_t way)
     }
     if (rc == 0) {
         remote->mapped_session = via_status_session(way);
-        /* Pairs with the acquire in via_client_direct(): the mapping is there before the word. */
+        /* Pairs with the acquire in find_direct(): the mapping is stored before the word. */
         atomic_store_explicit(&remote->way_direct, way, memory_order_release);
         return 0;
     }
@@ -185,7 +187,7 @@ void via_client_remote_lose(struct via_remote *remote)
     atomic_store_explicit(&remote->lost, -ECONNRESET, memory_order_relaxed);
 }
 
-/* The segment of the mapping has been freed, or its owner has gone. */
+/* The segment of the mapping has been freed, or its owner has ended. */
 static struct via_client_mapping *no_more(struct via_remote *remote,
                                           struct via_client_mapping *mapping)
 {
@@ -206,7 +208,8 @@ void via_client_remote_set_unordered(struct via_remote *remote)
     remote->alone = true;
 }
 
-/* The way has changed since the mapping was last used; is there one for its new state? */
+/* The path has changed since the mapping was last used. Returns the mapping for its new state, or
+ * NULL. */
 static struct via_client_mapping *find_changed_mapping(struct via_remote *remote, uint64_t way)
 {
     struct via_client_mapping *mapping;
@@ -214,7 +217,7 @@ static struct via_client_mapping *find_changed_mapping(struct via_remote *remote
         return NULL;
     }
     if (via_client_auto_leave(remote->attach, remote->host) != 0) {
-        return NULL; /* a later put, or quiet, reports it */
+        return NULL; /* a later put or quiet reports the failure */
     }
     via_client_lock(remote->attach);
     mapping = atomic_load_explicit(&remote->mapping, memory_order_relaxed);
@@ -223,7 +226,7 @@ static struct via_client_mapping *find_changed_mapping(struct via_remote *remote
     } else if (!remote->mapping_now) {
         int rc = map(remote, way);
         if (rc == -EACCES || rc == -ENOENT) {
-            /* The host was started anew, so the segment no longer exists. */
+            /* The host has restarted, so the segment no longer exists. */
             via_client_remote_lose(remote);
         }
     }
@@ -236,7 +239,7 @@ static struct via_client_mapping *find_changed_mapping(struct via_remote *remote
     return mapping == NULL || is_alive(mapping) ? mapping : no_more(remote, mapping);
 }
 
-/* Inline, and its rare ends are tail calls: a few loads and compares remain. */
+/* Inline, and its rare branches end in tail calls, so that a few loads and compares remain. */
 static inline struct via_client_mapping *find_direct(struct via_remote *remote)
 {
     struct via_attach *attach = remote->attach;
@@ -247,12 +250,12 @@ static inline struct via_client_mapping *find_direct(struct via_remote *remote)
     if ((way & VIA_STATUS_DIRECT) == 0) {
         return NULL;
     }
-    /* Pairs with the releases where it is counted: what went in frames has arrived at 0. */
+    /* Pairs with the releases that decrement the count: at 0 all frames have arrived. */
     if (atomic_load_explicit(&attach->host_pending[remote->host], memory_order_acquire) != 0 &&
         !VIA_MUTANT(CLIENT_OVERTAKE)) {
         return NULL;
     }
-    /* Pairs with the release in map() and find_changed_mapping(). */
+    /* Pairs with the releases in map() and find_changed_mapping(). */
     if (via_unlikely(atomic_load_explicit(&remote->way_direct, memory_order_acquire) != way)) {
         return find_changed_mapping(remote, way);
     }
@@ -261,19 +264,18 @@ static inline struct via_client_mapping *find_direct(struct via_remote *remote)
     return via_likely(is_alive(mapping)) ? mapping : no_more(remote, mapping);
 }
 
-/* Direct accesses make no call to the host, so they would not notice its end: checks it now and
- * then.
- */
+/* Direct accesses make no call to the host and would not notice its end. So every
+ * POLL_EVERY_ACCESSES accesses check for it. */
 static struct via_client_mapping *check_death_first(struct via_remote *remote)
 {
     return via_client_check_death(remote->attach) ? NULL : find_direct(remote);
 }
 
-/* Inline, for the two entries below, each of which is called for every access. */
+/* Inline, for the two functions below, each of which is called for every access. */
 static inline __attribute__((always_inline)) struct via_client_mapping *
 count_and_find_direct(struct via_remote *remote)
 {
-    /* Lost counts do not matter. */
+    /* Concurrent threads may lose counts, which is harmless. */
     uint32_t accesses = atomic_load_explicit(&remote->accesses, memory_order_relaxed) + 1;
     atomic_store_explicit(&remote->accesses, accesses, memory_order_relaxed);
     return via_unlikely(accesses % POLL_EVERY_ACCESSES == 0) ? check_death_first(remote)
@@ -348,7 +350,7 @@ bool via_client_remote_is_gone(struct via_remote *remote)
         return true;
     }
     if (via_client_direct(remote) == NULL && via_remote_pending(remote) == 0) {
-        /* A put without bytes: only wakes the threads of the remote. */
+        /* A put of no bytes, whose only effect is to wake the threads of the owner. */
         return is_refused(via_remote_try_put(remote, 0, NULL, 0, VIADUCT_PUT_NOTIFY));
     }
     return false;
@@ -472,7 +474,8 @@ void via_remote_close(struct via_remote *remote)
     bool over = via_client_auto_close_remote(remote);
     via_client_lock(attach);
     remote->closed = true;
-    /* Its puts may still be under way; the last one frees it, or the end of the attachment. */
+    /* If puts are still under way, the last of them frees the remote, or the end of the attachment
+     * does. */
     if (over) {
         free_if_over(remote);
     }

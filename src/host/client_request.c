@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Requests and answers on the attach socket: one datagram each, descriptors beside them. */
+/* Requests and answers on the attach socket: one datagram each, with descriptors as ancillary
+ * data. */
 #include "host/client.h"
 
 #include <errno.h>
@@ -19,7 +20,7 @@ int via_client_socket_send(int socket_fd, const struct via_attach_request *ask, 
     return sent < 0 ? (int)sent : 0;
 }
 
-/* Collects the descriptors; those beyond the fourth are closed. */
+/* Collects the descriptors. Closes those beyond the fourth. */
 static unsigned take_fds(struct msghdr *message, int *fds)
 {
     struct via_fds_place place = {0};
@@ -35,7 +36,8 @@ static unsigned take_fds(struct msghdr *message, int *fds)
     return count;
 }
 
-/* sizeof(*answer), 0 = the host has closed, -EAGAIN, -EPROTO (no answer, or descriptors lost). */
+/* sizeof(*answer). 0: the host has closed the socket. -EAGAIN. -EPROTO: not an answer, or
+ * descriptors were lost. */
 long via_client_socket_receive(int socket_fd, struct via_attach_answer *answer, int *fds,
                                unsigned *ret_fds_count)
 {
@@ -80,7 +82,7 @@ static void deliver(struct via_attach *attach, const struct via_attach_answer *a
 {
     struct via_client_request *request = find(attach, answer->id);
     if (request == NULL) {
-        /* Given up in the meantime. */
+        /* The request was given up meanwhile. */
         for (unsigned i = 0; i < fds_count; i++) {
             via_client_fd_close(fds[i]);
         }
@@ -159,7 +161,7 @@ int via_client_ask_later(struct via_attach *attach, struct via_attach_request *a
     return send_request(attach, ask, -1, request);
 }
 
-/* [locked] Until there is an answer. */
+/* [locked] Waits for the answer. */
 static int wait_for_answer(struct via_attach *attach, struct via_client_request *request,
                            via_client_given_up *is_given_up)
 {
@@ -174,7 +176,8 @@ static int wait_for_answer(struct via_attach *attach, struct via_client_request 
     return rc;
 }
 
-/* The library's own threads ask, too, and the thread that closes the attachment waits for these. */
+/* Threads of the library send requests, too, and the thread that closes the attachment joins these
+ * threads. */
 static bool is_closing(const struct via_attach *attach)
 {
     return atomic_load_explicit(&attach->closing, memory_order_relaxed);

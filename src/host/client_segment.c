@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Memory of this process that others may reach. */
+/* Memory of this process that other processes may access. */
 #include "host/client.h"
 
 #include <errno.h>
@@ -10,9 +10,9 @@
 #include "host/client_sys.h"
 #include "host/client_tcp.h"
 
-_Static_assert(VIADUCT_SEGMENT_LINGER == VIA_ATTACH_SEGMENT_LINGER, "said to the host as it is");
+_Static_assert(VIADUCT_SEGMENT_LINGER == VIA_ATTACH_SEGMENT_LINGER, "sent to the host unchanged");
 
-/* access may be 0: a source of puts that no other process may access. */
+/* access 0: a source of puts that no other process may access. */
 static int check(const struct via_attach *attach, size_t bytes, unsigned access)
 {
     const unsigned known = VIADUCT_SEGMENT_READ | VIADUCT_SEGMENT_WRITE | VIADUCT_SEGMENT_LINGER;
@@ -35,7 +35,7 @@ void via_client_segment_free(struct via_segment *segment)
     free(segment);
 }
 
-/* [locked] Sends the host the list of freed segments, as far as its socket takes it now. */
+/* [locked] Sends the host the list of freed segments, until its socket is full. */
 static void send_left(struct via_attach *attach)
 {
     struct via_list *it;
@@ -52,7 +52,7 @@ static void send_left(struct via_attach *attach)
     }
 }
 
-/* Registers the segment at the host, then enters it in the list. */
+/* Registers the segment at the host, then adds it to the list. */
 static int add(struct via_attach *attach, int memfd, size_t bytes, unsigned access,
                struct via_segment *segment)
 {
@@ -63,7 +63,7 @@ static int add(struct via_attach *attach, int memfd, size_t bytes, unsigned acce
     };
     struct via_client_request request;
     via_client_lock(attach);
-    send_left(attach); /* first, or there may be too many */
+    send_left(attach); /* first, or the number of segments may exceed the host's limit */
     int rc = via_client_ask(attach, &ask, memfd, &request);
     if (rc == 0) {
         segment->handle = request.answer.handle;
@@ -115,11 +115,11 @@ int via_segment_adopt(struct via_attach *attach, int memfd, size_t bytes, void *
     return 0;
 }
 
-/* A sealed memfd of this size, mapped. The fd, or negative errno. */
+/* Makes a sealed memfd of this size and maps it. The descriptor, or negative errno. */
 static int memory_new(size_t bytes, unsigned access, unsigned char **ret_base)
 {
-    /* The host seals segments that others may only read against writing, once it has mapped them
-     * itself. */
+    /* The host itself seals segments that others may only read, once it has mapped them
+     * (F_SEAL_FUTURE_WRITE). So this memfd must allow further seals. */
     bool read_only =
         (access & (VIADUCT_SEGMENT_READ | VIADUCT_SEGMENT_WRITE)) == VIADUCT_SEGMENT_READ;
     int seals = F_SEAL_SHRINK | F_SEAL_GROW | (read_only ? 0 : F_SEAL_SEAL);
@@ -191,7 +191,7 @@ void via_segment_free(struct via_segment *segment)
     };
     struct via_client_request request;
     via_client_lock(attach);
-    /* A host that has ended has freed it already. */
+    /* The status is ignored: a host that has ended has freed the segment already. */
     (void)!via_client_ask(attach, &ask, -1, &request);
     via_client_segment_free(segment);
     via_client_unlock(attach);
@@ -217,7 +217,8 @@ struct via_segment *via_client_segment_of(struct via_attach *attach, const void 
     uintptr_t first = (uintptr_t)base;
     via_list_foreach(it, &attach->segments) {
         struct via_segment *segment = via_list_entry(it, struct via_segment, link);
-        /* Beyond every size where it begins before. Not by order: the simulator counts accesses. */
+        /* An address before the segment wraps to an offset beyond every size. The list is searched
+         * in order instead of a sorted one, because the simulator counts accesses. */
         uintptr_t off = first - (uintptr_t)segment->base;
         if (segment->base != NULL && off <= segment->bytes && bytes <= segment->bytes - off) {
             return segment;

@@ -10,10 +10,11 @@
 #include "base/bits.h"
 #include "host/client_sys.h"
 
-/* A slice costs some messages between two hosts: a process that puts little uses frames. */
+/* A slice costs some messages between two hosts, so a process that puts little uses frames. */
 #define MISSES_MIN 8u
 #define MISS_BYTES_MIN (2u << 10)
-/* First pause before another request when all slices are in use; doubled each time. */
+/* First pause before the next request when all slices are in use. Each further refusal doubles
+ * it. */
 #define AGAIN_NS_MIN VIA_MSEC_NS
 #define AGAIN_NS_MAX (64 * VIA_MSEC_NS)
 /* Interval at which the client checks the socket for an answer. */
@@ -48,15 +49,15 @@ static bool is_sound(const struct via_remote *remote, const struct via_attach_sl
         slice->fd_off > INT64_MAX - slice->slice_bytes) {
         return false;
     }
-    /* As much as this process may access of the piece has to be there. */
+    /* The piece must contain all its bytes that this process may access. */
     return slice->bytes <= slice->slice_bytes &&
            slice->bytes >= via_min(slice->slice_bytes, remote->bytes - slice->off) &&
            slice->word < VIA_SLICES_MAX && slice->busy < VIA_ATTACH_SLICES_MAX &&
            slice->life != 0 && slice->life >> VIA_SLICE_LIFE_BITS == 0;
 }
 
-/* A memfd must hold the slice and never shrink; a descriptor that is no memfd is a device of the
- * host's. */
+/* A memfd must contain the slice and be sealed against shrinking. A descriptor that is no memfd is
+ * a device of the host. */
 static bool fd_is_safe(int fd, const struct via_attach_slice *slice)
 {
     struct stat st;
@@ -103,7 +104,7 @@ static bool is_of(const struct via_client_aperture *aperture, const struct via_a
            aperture->imitates == ((slice->flags & VIA_ATTACH_SLICE_IMITATES) != 0);
 }
 
-/* [locked] The aperture this slice is a part of, maybe a new one; NULL: out of memory. */
+/* [locked] The aperture to which this slice belongs, made if necessary; NULL: out of memory. */
 static struct via_client_aperture *aperture_of(struct via_remote *remote,
                                                const struct via_attach_slice *slice)
 {
@@ -114,7 +115,7 @@ static struct via_client_aperture *aperture_of(struct via_remote *remote,
     }
     struct via_client_aperture *aperture = aperture_new(remote, slice);
     if (aperture != NULL) {
-        aperture->next = newest; /* another thread may be in it */
+        aperture->next = newest; /* another thread may be storing through it */
         /* Pairs with the acquires where it is loaded. */
         atomic_store_explicit(&remote->aperture, aperture, memory_order_release);
     }
@@ -128,8 +129,8 @@ static int map_slice(struct via_remote *remote, int fd, const struct via_attach_
     if (aperture == NULL) {
         return -ENOMEM;
     }
-    /* Replaces an older mapping of the same piece, to which another thread may be storing: its
-     * stores arrive in the same bytes. */
+    /* Replaces an older mapping of the same piece. Another thread may be storing through that
+     * mapping; its stores arrive in the same bytes. */
     void *base = mmap(aperture->base + slice->off, via_align_up(slice->bytes, PAGE_BYTES),
                       PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, (off_t)slice->fd_off);
     if (base == MAP_FAILED) {
@@ -138,7 +139,8 @@ static int map_slice(struct via_remote *remote, int fd, const struct via_attach_
     /* A forked child must not store through its parent's slices. */
     (void)madvise(base, via_align_up(slice->bytes, PAGE_BYTES), MADV_DONTFORK);
     uint64_t grant = slice->life << 24 | (uint64_t)slice->word << 12 | slice->busy;
-    /* Pairs with the acquire of a thread that enters: the mapping is there before the grant. */
+    /* Pairs with the acquire of a thread that enters: the piece is mapped before the grant is
+     * stored. */
     atomic_store_explicit(&aperture->grants[slice->off >> aperture->shift], grant,
                           memory_order_release);
     return 0;
@@ -178,15 +180,15 @@ static void answered(struct via_attach *attach, struct via_client_request *reque
         ask->pause_ns = via_min(via_max(2 * ask->pause_ns, AGAIN_NS_MIN), AGAIN_NS_MAX);
         ask->again_ns = via_client_now_ns() + ask->pause_ns;
     } else {
-        /* Do not ask again until the way to the host changes. Frames report what is wrong with the
-         * segment. */
+        /* No further request until the path to the host changes. Frames report what is wrong with
+         * the segment. */
         atomic_store_explicit(&ask->way_refused,
                               via_client_status(attach, remote->host) & VIA_CLIENT_SLICE_WAY_MASK,
                               memory_order_relaxed);
     }
 }
 
-/* --- asking ----------------------------------------------------------------------------------- */
+/* --- requesting ------------------------------------------------------------------------------- */
 
 /* [locked] */
 static void ask_for_slice(struct via_remote *remote)
@@ -208,7 +210,7 @@ static void ask_for_slice(struct via_remote *remote)
     }
 }
 
-/* [locked] Asks for slices for the rest of the bytes that were last requested, in order. */
+/* [locked] Requests slices for the rest of the bytes of the last request, in order. */
 static void ask_for_next(struct via_remote *remote)
 {
     struct via_client_slice_ask *ask = &remote->slice_ask;
@@ -226,7 +228,7 @@ static void ask_for_next(struct via_remote *remote)
     }
 }
 
-/* [locked] Has the answer come? */
+/* [locked] Checks for the answer, at most once per POLL_NS. */
 static void poll_for_answer(struct via_remote *remote)
 {
     struct via_client_slice_ask *ask = &remote->slice_ask;
@@ -237,7 +239,7 @@ static void poll_for_answer(struct via_remote *remote)
     }
 }
 
-/* Slices for the bytes up to `end`, of a put of `bytes`; there is none for the first byte. */
+/* Requests slices for the bytes up to `end`, of a put of `bytes`. The first byte has none. */
 static void ask_for_slices(struct via_remote *remote, uint64_t off, uint64_t end, size_t bytes)
 {
     struct via_client_slice_ask *ask = &remote->slice_ask;
@@ -260,7 +262,7 @@ static void ask_for_slices(struct via_remote *remote, uint64_t off, uint64_t end
     via_client_unlock(remote->attach);
 }
 
-/* --- knowing ---------------------------------------------------------------------------------- */
+/* --- checking --------------------------------------------------------------------------------- */
 
 int via_client_slice_check(struct via_remote *remote, uint64_t off, size_t bytes)
 {
@@ -283,7 +285,7 @@ int via_client_slice_check(struct via_remote *remote, uint64_t off, size_t bytes
     }
     if (rc < 0) {
         via_client_remote_lose(remote);
-        return via_client_check(remote, off, bytes, "put"); /* its text */
+        return via_client_check(remote, off, bytes, "put"); /* sets the text */
     }
     ask_for_slices(remote, aperture == NULL ? off : via_max(off, piece << aperture->shift),
                    off + bytes, bytes);

@@ -2,9 +2,10 @@
 /*
  * Direct connections, the end that puts and gets.
  *
- * Requests are gathered in `out` and sent at once when a thread waits for an answer, when they are
- * many, and when the connection has been silent; else by the library's thread, a little later: a
- * system call for each put of a word would take a hundred times as long as the put.
+ * Requests are gathered in `out`. They are sent at once when a thread waits for an answer, when
+ * `out` is full, and when the connection has been silent for SILENT_NS; otherwise the library's
+ * thread sends them a little later. A system call for each put of a word would take a hundred times
+ * as long as the put.
  */
 #include <errno.h>
 #include <poll.h>
@@ -21,11 +22,12 @@
 #include "host/client_sys.h"
 #include "host/client_tcp_inside.h"
 
-/* Puts up to here are gathered. */
+/* Longest put that is gathered. */
 #define GATHER_BYTES_MAX VIA_TCP_SMALL_BYTES
-/* A connection that has sent nothing for this time, about that of a send, sends at once. */
+/* A connection that has sent nothing for this time, which is about the time of one send, sends the
+ * next request at once. */
 #define SILENT_NS (20 * VIA_USEC_NS)
-/* Waiting for an answer: polls without a pause, then yields the processor, then sleeps. */
+/* A thread that waits for an answer first polls, then yields the CPU, then sleeps. */
 #define POLLS_MAX 64u
 #define YIELD_NS_MAX (2 * VIA_MSEC_NS)
 #define SLEEP_NS VIA_MSEC_NS
@@ -41,7 +43,8 @@ static struct expected *expected_at(struct via_client_tcp *tcp, unsigned i)
     return &tcp->expected[(tcp->expected_first + i) % VIA_CLIENT_TCP_EXPECTED_MAX];
 }
 
-/* [lock] The connection may be used again before the waiting threads run. */
+/* [lock] Ends the waits of all threads here, because another thread may reopen the connection
+ * before they run. */
 static void end_waits(struct via_client_tcp *tcp)
 {
     unsigned count = atomic_load_explicit(&tcp->expected_count, memory_order_relaxed);
@@ -56,7 +59,8 @@ void via_client_tcp_end(struct via_client_tcp *tcp, int error)
 {
     if (!via_client_tcp_is_over(tcp)) {
         atomic_store_explicit(&tcp->error, error, memory_order_relaxed);
-        /* Bytes that the kernel has not sent yet must not overwrite a later put by another path. */
+        /* Otherwise bytes that the kernel has not sent yet could overwrite a later put on another
+         * path. */
         via_sys_tcp_reset(tcp->fd);
     }
     end_waits(tcp);
@@ -88,7 +92,8 @@ static void complete(struct via_client_tcp *tcp, int status)
     if (expected->done != NULL) {
         *expected->done = status;
     } else if (status != 0) {
-        /* Before the release stores: a quiet that finds all applied finds this, too. */
+        /* Before the release stores: a quiet that finds all requests applied also finds this
+         * refusal. */
         atomic_store_explicit(&tcp->refused, status, memory_order_relaxed);
     }
     if (tcp->kept != NULL) {
@@ -101,7 +106,7 @@ static void complete(struct via_client_tcp *tcp, int status)
     atomic_fetch_sub_explicit(&tcp->expected_count, 1, memory_order_relaxed);
 }
 
-/* Takes one head, or the received part of a payload. false: more bytes must arrive first. */
+/* Takes one header, or the received part of a payload. False: more bytes must arrive first. */
 static bool take_one(struct via_client_tcp *tcp)
 {
     struct via_tcp_answer head;
@@ -113,7 +118,7 @@ static bool take_one(struct via_client_tcp *tcp)
             return false;
         }
         if (expected->to != NULL) {
-            /* Of a narrow atomic's answer the first half. */
+            /* The answer to a narrow atomic has 8 bytes. Only the first ones fit here. */
             uint64_t room = expected->bytes - via_min(expected->bytes, tcp->answer_at);
             via_copy_foreign((unsigned char *)expected->to + tcp->answer_at,
                              tcp->in + tcp->in_begin, via_min(bytes, (size_t)room));
@@ -146,7 +151,8 @@ static bool take_one(struct via_client_tcp *tcp)
     return true;
 }
 
-/* The place for the next bytes: the caller's buffer, if they are many. */
+/* The destination of the next bytes from the socket: the caller's buffer for a long payload, else
+ * `in`. */
 static unsigned char *find_place(struct via_client_tcp *tcp, size_t *ret_room)
 {
     struct expected *expected = first_expected(tcp);
@@ -205,14 +211,14 @@ bool via_client_tcp_is_held_back(const struct via_client_tcp *tcp)
     return atomic_load_explicit(&tcp->out_end, memory_order_relaxed) != 0;
 }
 
-/* [lock] Sends the gathered bytes, and these bytes after them; how many of these were sent is added
- * to *done. 0; -EAGAIN: the socket takes no more now; or the connection is over. */
+/* [lock] Sends the gathered bytes, and `more` after them. Adds the number of sent bytes of `more`
+ * to *done. 0; -EAGAIN: the socket has no room now; or the connection has ended. */
 static int send_some(struct via_client_tcp *tcp, const unsigned char *more, size_t bytes,
                      size_t *done)
 {
     size_t out_end = atomic_load_explicit(&tcp->out_end, memory_order_relaxed);
     if (via_client_tcp_is_over(tcp)) {
-        return -ECONNRESET; /* these bytes may be the rest of a request whose head was dropped */
+        return -ECONNRESET; /* `more` may be the rest of a request whose head was discarded */
     }
     while (tcp->out_begin != out_end || *done != bytes) {
         struct iovec iov[] = {
@@ -244,16 +250,16 @@ static void nap(int fd, short events)
     (void)!syscall(SYS_ppoll, &any, 1, &time, NULL, 8);
 }
 
-/* A wait: for an answer (POLLIN), or for room (POLLOUT). */
+/* A wait for an answer (POLLIN), or for room in the socket (POLLOUT). */
 struct wait {
     unsigned polls;
     uint64_t began_ns;
-    uint64_t lost_ns; /* since then no link leads to the host; 0: one does */
+    uint64_t lost_ns; /* since then no route leads to the host; 0: one does */
     bool sleeps;
-    int fd; /* read under the lock: another thread may use the place again meanwhile */
+    int fd; /* copied under the lock, because another thread may reopen the connection meanwhile */
 };
 
-/* The host has been out of reach for the whole time, so its process counts as ended. */
+/* True if the host was unreachable for tcp_lost_ns_max. Its process then counts as ended. */
 static bool is_given_up(const struct via_client_tcp *tcp, struct wait *wait)
 {
     uint64_t now_ns = via_client_now_ns();
@@ -265,14 +271,16 @@ static bool is_given_up(const struct via_client_tcp *tcp, struct wait *wait)
     return wait->lost_ns != 0 && now_ns - wait->lost_ns > tcp->attach->tcp_lost_ns_max;
 }
 
-/* The link over which it was opened has gone, or it is to be left at once: frames are faster. */
+/* True if frames have to take over: the link over which the connection was opened is down, or the
+ * attachment closes and has no time left. */
 static bool is_left(const struct via_client_tcp *tcp)
 {
     return tcp->kept != NULL &&
            (!via_client_tcp_has_way(tcp) || via_client_tcp_is_time_over(tcp->attach));
 }
 
-/* [not locked] One step of waiting. The peer may be waiting for this process in the same way. */
+/* [without attach->lock] One step of a wait. It also serves this process's own segments, because
+ * the peer may be waiting for this process in the same way. */
 static int wait_step(struct via_client_tcp *tcp, struct wait *wait, short events)
 {
     (void)via_client_serve_poll(tcp->attach->serve);
@@ -301,17 +309,19 @@ static int wait_step(struct via_client_tcp *tcp, struct wait *wait, short events
     return via_client_check_death(tcp->attach) ? via_client_dead(tcp->attach) : 0;
 }
 
-/* [lock] All of it: waits for room. */
+/* [lock] Sends everything. Waits for room in the socket. */
 static int send_all(struct via_client_tcp *tcp, const unsigned char *more, size_t bytes)
 {
     struct wait wait = {.fd = tcp->fd};
     size_t done = 0;
     int rc;
     while ((rc = send_some(tcp, more, bytes, &done)) == -EAGAIN) {
-        via_client_tcp_take(tcp); /* or the peer has no room for its answers */
+        /* the peer takes no requests while it has no room for its answers */
+        via_client_tcp_take(tcp);
         rc = wait_step(tcp, &wait, POLLOUT | POLLIN);
         if (rc != 0) {
-            /* A part of a request has left: the owner would take the next one for its rest. */
+            /* A part of a request may have been sent: the owner would take the next request for the
+             * rest. */
             via_client_tcp_end(tcp, rc);
             return rc;
         }
@@ -332,7 +342,7 @@ static int make_room(struct via_client_tcp *tcp, size_t bytes)
     return VIA_CLIENT_TCP_OUT_BYTES - out_end >= bytes ? 0 : send_all(tcp, NULL, 0);
 }
 
-/* [lock] There is room. */
+/* [lock] Appends to `out`, which has room. */
 static void gather(struct via_client_tcp *tcp, const void *data, size_t bytes)
 {
     size_t out_end = atomic_load_explicit(&tcp->out_end, memory_order_relaxed);
@@ -341,7 +351,7 @@ static void gather(struct via_client_tcp *tcp, const void *data, size_t bytes)
     tcp->position += bytes;
 }
 
-/* [lock] No request waits for the gathered bytes. */
+/* [lock] Sends the gathered bytes at once or a little later. No thread waits for their answers. */
 static int send_soon(struct via_client_tcp *tcp)
 {
     uint64_t now_ns = via_client_now_ns();
@@ -394,7 +404,7 @@ static int gather_put(struct via_client_tcp *tcp, const struct via_remote *remot
     return 0;
 }
 
-/* [lock] Waits for answers, while nothing else can be done. */
+/* [lock] One step of a wait for answers during which the connection can take no request. */
 static int wait_for_answers(struct via_client_tcp *tcp, struct wait *wait)
 {
     int rc = send_all(tcp, NULL, 0);
@@ -406,7 +416,7 @@ static int wait_for_answers(struct via_client_tcp *tcp, struct wait *wait)
     return rc;
 }
 
-/* [lock] What an answer will belong to. Waits for room. */
+/* [lock] Adds an answer to the expected ones. Waits while their number is at its maximum. */
 static int expect(struct via_client_tcp *tcp, void *to, uint64_t bytes, int *done)
 {
     struct wait wait = {.fd = tcp->fd};
@@ -430,8 +440,9 @@ static int expect(struct via_client_tcp *tcp, void *to, uint64_t bytes, int *don
     return rc;
 }
 
-/* [lock] To a host, nothing is under way: the caller may well wait for this put next. It goes with
- * a fence, so that the wait costs no message more. */
+/* [lock] True for a short put to a host to which no request is under way. The caller probably waits
+ * for this put next, so the put is sent with a fence, and the wait then needs no further
+ * message. */
 static bool is_lone(struct via_client_tcp *tcp, size_t bytes, unsigned flags)
 {
     if (!tcp->to_host || bytes > GATHER_BYTES_MAX || (flags & VIA_CLIENT_PUT_UNCOUNTED) != 0 ||
@@ -470,7 +481,8 @@ int via_client_tcp_flush(struct via_client_tcp *tcp)
     return rc;
 }
 
-/* [lock] At once, or as soon as the socket takes it. */
+/* [lock] Sends the gathered bytes at once. If the socket is full, the library's thread sends
+ * them. */
 static int send_now(struct via_client_tcp *tcp)
 {
     int rc = via_client_tcp_flush(tcp);
@@ -504,7 +516,7 @@ int via_client_tcp_tell_refusal(const struct via_client_tcp *tcp)
                             tcp->to_host ? ", or this access is not allowed" : "");
 }
 
-/* [lock] Until *done has a status; its request was gathered. */
+/* [lock] Waits until *done has a status. Its request was gathered. */
 static int wait_for(struct via_client_tcp *tcp, const int *done)
 {
     struct wait wait = {.fd = tcp->fd};
@@ -514,7 +526,7 @@ static int wait_for(struct via_client_tcp *tcp, const int *done)
         if (*done == VIA_CLIENT_TCP_PENDING) {
             rc = via_client_tcp_is_over(tcp) ? via_client_tcp_tell_end(tcp) : 0;
             if (rc == 0) {
-                /* Other threads may use the connection, and take the answer. */
+                /* Other threads may use the connection meanwhile, and take the answer. */
                 pthread_mutex_unlock(&tcp->lock);
                 rc = wait_step(tcp, &wait, POLLIN);
                 pthread_mutex_lock(&tcp->lock);
@@ -522,11 +534,11 @@ static int wait_for(struct via_client_tcp *tcp, const int *done)
         }
     }
     if (rc != 0 && *done == VIA_CLIENT_TCP_PENDING) {
-        /* It points to this thread's stack: nothing of the connection is taken any more. */
+        /* `done` is on this thread's stack: nothing of the connection may be taken any more. */
         via_client_tcp_end(tcp, rc);
         return rc;
     }
-    if (*done == VIA_CLIENT_TCP_OVER) { /* and it may be in use again */
+    if (*done == VIA_CLIENT_TCP_OVER) { /* and another thread may have reopened the connection */
         return tcp->kept != NULL ? -ECONNRESET : via_client_tcp_tell_end(tcp);
     }
     if (tcp->kept != NULL && *done != 0) {
@@ -548,7 +560,7 @@ int via_client_tcp_get(struct via_client_tcp *tcp, struct via_remote *remote, ui
         rc = expect(tcp, dst, bytes, waits ? &done : NULL);
     }
     if (rc == 0) {
-        /* expect() may have sent all, and gathered nothing. */
+        /* expect() may have sent all requests, but has gathered none: there is still room. */
         gather_request(tcp, VIA_TCP_GET, remote, off, bytes);
         rc = waits ? wait_for(tcp, &done) : send_soon(tcp);
     }
@@ -603,8 +615,8 @@ int via_client_tcp_put_signal(struct via_client_tcp *tcp, struct via_remote *rem
 
 /* --- quiet ------------------------------------------------------------------------------------ */
 
-/* [lock] The answer that acknowledges all requests, if it is under way already and no thread waits
- * for it. */
+/* [lock] The expected answer that acknowledges all requests. NULL: none is under way, or a thread
+ * waits for it already. */
 static struct expected *find_fence(struct via_client_tcp *tcp)
 {
     unsigned count = atomic_load_explicit(&tcp->expected_count, memory_order_relaxed);
@@ -646,19 +658,20 @@ void via_client_tcp_fence_soon(struct via_client_tcp *tcp)
     via_client_tcp_take(tcp);
     if (via_client_tcp_is_over(tcp) ||
         (find_fence(tcp) == NULL && !has_fence_room(tcp) && via_client_tcp_flush(tcp) != 0)) {
-        return; /* if it is over, the next call finds that */
+        return; /* if the connection has ended, the next call finds that */
     }
     if (find_fence(tcp) == NULL && has_fence_room(tcp)) {
-        (void)!gather_fence(tcp, NULL); /* does not fail: there is room */
+        (void)!gather_fence(tcp, NULL); /* does not fail, because there is room */
     }
-    /* Also a fence that an earlier put has gathered: the library's thread sends it only if it finds
-     * the lock free, which a thread that polls for the answer may hold each time. */
+    /* Sends also a fence that an earlier put has gathered. The library's thread sends that fence
+     * only if it finds the lock free, and a thread that polls for the answer may hold the lock each
+     * time. */
     if (via_client_tcp_is_held_back(tcp)) {
         (void)send_now(tcp);
     }
 }
 
-/* [lock] */
+/* [lock] Waits until another put can be kept. */
 static int wait_kept_room(struct via_client_tcp *tcp, size_t bytes)
 {
     struct wait wait = {.fd = tcp->fd};
@@ -678,7 +691,7 @@ int via_client_tcp_put_kept(struct via_client_tcp *tcp, struct via_remote *remot
     bool is_long = bytes > VIA_KEPT_COPY_BYTES_MAX;
     *ret_kept = false;
     int rc = wait_kept_room(tcp, bytes);
-    /* Sends the requests that were gathered: then the position of the payload is known. */
+    /* Makes room in `out` first: if that fails, the put is not kept. */
     rc = rc == 0 ? make_room(tcp, sizeof(struct via_tcp_request) + GATHER_BYTES_MAX) : rc;
     if (rc != 0) {
         return rc;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Direct connections: how they begin and end, at the end that puts and gets. */
+/* Direct connections: how the connector opens and closes them. */
 #include <errno.h>
 #include <poll.h>
 #include <sched.h>
@@ -14,9 +14,9 @@
 
 #define DIAL_NS_MAX VIA_SEC_NS
 
-/* --- dialling --------------------------------------------------------------------------------- */
+/* --- connecting ------------------------------------------------------------------------------- */
 
-/* To the host, for all remotes there. */
+/* The connection to the host, which all remotes of that host share; NULL: none. */
 static struct via_client_tcp *find_host(const struct via_attach *attach, uint16_t host)
 {
     unsigned count = via_client_tcp_count(attach);
@@ -77,7 +77,7 @@ int via_tcp_ask(struct via_attach *attach, unsigned host, struct via_attach_tcp 
         ret_where->local[sizeof(ret_where->local) - 1] = '\0';
         ret_where->peer[sizeof(ret_where->peer) - 1] = '\0';
     }
-    return rc == -EINVAL ? -EXDEV : rc; /* the host is of an older version */
+    return rc == -EINVAL ? -EXDEV : rc; /* -EINVAL: the daemon is of an older version */
 }
 
 static bool is_closing(const struct via_attach *attach)
@@ -113,7 +113,7 @@ static int greet(const struct via_attach *attach, int fd, const struct via_tcp_c
     struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1};
     long rc = via_sys_sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (rc != (long)sizeof(hello)) {
-        return rc < 0 ? (int)rc : -EPROTO; /* a new connection has room for it */
+        return rc < 0 ? (int)rc : -EPROTO; /* a new connection has room for all of it */
     }
     rc = poll_until(attach, fd, POLLIN, deadline_ns);
     if (rc != 0) {
@@ -126,7 +126,7 @@ static int greet(const struct via_attach *attach, int fd, const struct via_tcp_c
                                                                      : -ECONNREFUSED;
 }
 
-/* The socket, or why there is none: -EHOSTDOWN when not even the peer's kernel has answered. */
+/* Returns the socket or a negative errno. -EHOSTDOWN: not even the peer's kernel has answered. */
 static int connect_to(const struct via_attach *attach, const struct via_tcp_card *card,
                       const char *peer)
 {
@@ -136,7 +136,7 @@ static int connect_to(const struct via_attach *attach, const struct via_tcp_card
     int rc = via_client_tcp_address(peer, &known, &address, &bytes);
     if (rc == 0 && (known.family != card->family ||
                     memcmp(known.address, card->address, sizeof(known.address)) != 0)) {
-        rc = -EXDEV; /* it is reached by another network */
+        rc = -EXDEV; /* the card's address is not that of the host over this link */
     }
     int fd = rc == 0 ? via_sys_socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK)
                      : rc;
@@ -183,13 +183,13 @@ static struct via_client_tcp *tcp_new(struct via_attach *attach)
 static void tcp_free(struct via_client_tcp *tcp)
 {
     pthread_mutex_destroy(&tcp->lock);
-    free(tcp->kept); /* the segment stays until the end of the attachment */
+    free(tcp->kept); /* its segment stays until the attachment ends */
     free(tcp->out);
     free(tcp->expected);
     free(tcp);
 }
 
-/* A new connection that keeps its puts, in a segment that only this process's host reads. */
+/* Makes a connection that keeps its puts, in a segment that only this process's host reads. */
 static int keeper_new(struct via_attach *attach, struct via_client_tcp **ret_tcp)
 {
     struct via_segment *segment = NULL;
@@ -219,7 +219,8 @@ static void keeper_free(struct via_client_tcp *tcp)
     via_client_segment_leave(segment);
 }
 
-/* Is nothing left of it but its place? Its end was reported, if it may have lost something. */
+/* True if a connection to the host has ended and no remote uses it. If it may have lost requests,
+ * its end was reported. */
 static bool is_dead(struct via_client_tcp *tcp, unsigned host)
 {
     return tcp->to_host && tcp->host == host && tcp->kept == NULL &&
@@ -229,8 +230,8 @@ static bool is_dead(struct via_client_tcp *tcp, unsigned host)
            via_client_tcp_is_over(tcp);
 }
 
-/* [dial_lock] One whose place a new connection to the host may have, or NULL. Other threads read
- * without a lock to which host it leads. */
+/* [dial_lock] A dead connection whose struct a new connection to the host may reuse, or NULL. The
+ * host must be the same, because other threads load it without a lock. */
 static struct via_client_tcp *find_dead(const struct via_attach *attach, unsigned host)
 {
     unsigned count = via_client_tcp_count(attach);
@@ -242,7 +243,7 @@ static struct via_client_tcp *find_dead(const struct via_attach *attach, unsigne
     return NULL;
 }
 
-/* [dial_lock] Can there be a connection more? */
+/* [dial_lock] 0 if one more connection is possible. */
 static int check_room(const struct via_attach *attach, unsigned host)
 {
     if (via_client_tcp_count(attach) == VIA_CLIENT_TCP_MAX && find_dead(attach, host) == NULL) {
@@ -254,11 +255,12 @@ static int check_room(const struct via_attach *attach, unsigned host)
 struct dialled {
     uint16_t host;
     bool to_host;
-    uint64_t way; /* not 0: it keeps what it puts */
+    uint64_t way; /* 0: a connection that does not keep its puts */
     const struct via_tcp_card *card;
 };
 
-/* Begins to use it, or again. Other threads may be about to find that it was over. */
+/* Puts a new socket into the struct. Other threads may still be about to find that the previous
+ * connection had ended. */
 static void set_up(struct via_client_tcp *tcp, const struct dialled *dialled, int fd)
 {
     pthread_mutex_lock(&tcp->lock);
@@ -271,7 +273,7 @@ static void set_up(struct via_client_tcp *tcp, const struct dialled *dialled, in
     tcp->fd = fd;
     memcpy(tcp->token, dialled->card->token, sizeof(tcp->token));
     if (tcp->kept != NULL) {
-        memcpy(tcp->kept->area->token, tcp->token, sizeof(tcp->token)); /* nothing is kept now */
+        memcpy(tcp->kept->area->token, tcp->token, sizeof(tcp->token)); /* no put is kept now */
     }
     tcp->out_begin = tcp->in_begin = tcp->in_end = 0;
     tcp->left = tcp->answer_at = tcp->position = 0;
@@ -285,8 +287,8 @@ static void set_up(struct via_client_tcp *tcp, const struct dialled *dialled, in
     pthread_mutex_unlock(&tcp->lock);
 }
 
-/* [dial_lock] peer: the address of the host, as its daemons have it. A card that has another one is
- * not dialled. place: new, or over. */
+/* [dial_lock] peer: the address of the host that its daemons know; a card with another address is
+ * refused. place: a new struct, or that of a connection that has ended. */
 static int dial(struct via_attach *attach, const struct dialled *dialled, const char *peer,
                 struct via_client_tcp *place)
 {
@@ -306,7 +308,7 @@ static int dial(struct via_attach *attach, const struct dialled *dialled, const 
     return 0;
 }
 
-/* [dial_lock] As dial(), in the place of one that is dead, or in a new one. */
+/* [dial_lock] As dial(), with the struct of a dead connection, or a new one. */
 static int dial_place(struct via_attach *attach, const struct dialled *dialled, const char *peer,
                       struct via_client_tcp **ret_tcp)
 {
@@ -359,12 +361,12 @@ static int ask(struct via_attach *attach, struct via_attach_request *request,
     via_client_lock(attach);
     int rc = via_client_ask_until(attach, request, -1, answered, is_given_up);
     via_client_unlock(attach);
-    /* -EINVAL: the host is of an older version. */
+    /* -EINVAL: the daemon is of an older version. */
     return rc == -EINVAL ? -EXDEV : rc;
 }
 
-/* Asks the own host for a card; the own host asks the other host. keeper: NULL, or the connection
- * that is to keep its puts. */
+/* Requests a card of the host from this process's own host, which requests it from that host.
+ * keeper: NULL, or the connection that is to keep its puts. */
 static int ask_host(struct via_attach *attach, unsigned host, const struct via_client_tcp *keeper,
                     struct via_attach_direct *ret_direct)
 {
@@ -386,7 +388,7 @@ static int ask_host(struct via_attach *attach, unsigned host, const struct via_c
     return rc;
 }
 
-/* The thread that sends what own connections hold back. */
+/* Opens the thread that sends delayed requests of this process's connections. */
 static int open_thread(struct via_attach *attach)
 {
     struct via_client_serve *serve = NULL;
@@ -437,7 +439,8 @@ int via_client_tcp_dial_kept(struct via_attach *attach, uint16_t host, uint64_t 
     struct via_attach_tcp where;
     int rc = keeper == NULL ? check_room(attach, host) : 0;
     if (rc == 0) {
-        rc = via_tcp_ask(attach, host, &where); /* most links have none */
+        /* checked first, because most links have no direct connections */
+        rc = via_tcp_ask(attach, host, &where);
     }
     if (rc == 0 && keeper == NULL) {
         rc = keeper_new(attach, &keeper);
@@ -479,7 +482,7 @@ static void join(struct via_remote *remote, struct via_client_tcp *tcp)
 
 void via_client_tcp_release(struct via_remote *remote)
 {
-    /* At the end of the attachment connections go before remotes. */
+    /* When the attachment ends, connections are freed before remotes. */
     if (via_client_tcp_count(remote->attach) != 0) {
         atomic_fetch_sub_explicit(&remote->tcp->remotes, 1, memory_order_relaxed);
     }
@@ -528,12 +531,12 @@ void via_client_tcp_all_close(struct via_attach *attach)
         (void)via_client_serve_poll(attach->serve);
         sched_yield();
     }
-    via_client_serve_close(attach->serve, own); /* first: its thread uses the connections */
+    via_client_serve_close(attach->serve, own); /* first, because its thread uses the connections */
     attach->serve = NULL;
     unsigned count = via_client_tcp_count(attach);
     for (unsigned i = 0; i < count; i++) {
         if (own) {
-            via_sys_shutdown(attach->tcp_all[i]->fd); /* a child may hold it */
+            via_sys_shutdown(attach->tcp_all[i]->fd); /* a child may hold the descriptor */
         }
         via_client_fd_close(attach->tcp_all[i]->fd);
         tcp_free(attach->tcp_all[i]);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Direct connections: the address of the owner's end, as text, as a socket address, and in a card.
- */
+/* Direct connections: the address of the owner's end, as text, as a socket address, and in a
+ * card. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>

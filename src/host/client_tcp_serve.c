@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Direct connections, the end that owns the memory: the protocol of one connection. Whatever comes
- * over the wire is hostile until its sender has shown the token, and checked afterwards.
+ * Direct connections, the end that owns the memory: the protocol of one connection. All bytes from
+ * the wire are hostile until their sender has presented the token, and are checked after that.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 #include "host/client_sys.h"
 #include "host/client_tcp_serve_inside.h"
 
-#define STRANGERS_MAX 32u /* connections that have not shown the token */
+#define STRANGERS_MAX 32u /* connections that have not presented the token */
 #define STRANGER_NS_MAX (3 * VIA_SEC_NS)
 #define IN_BYTES (64u << 10)
 #define OUT_BYTES (32u << 10)
@@ -21,10 +21,11 @@
  * complete another thread may load a word of which only a part has been stored: programs do not
  * wait for a word in the middle of a payload of this size. */
 #define STRAIGHT_BYTES_MIN (64u << 10)
-/* Requests of one connection, or answers, before it is the turn of another one. */
+/* Bytes of requests, or of answers, of one connection before the thread serves another
+ * connection. */
 #define BYTES_A_TURN (1u << 20)
-/* A peer whose machine has vanished is ended after four minutes. Peers themselves give up a host
- * after two (tcp_lost_ns_max); connections outlast all shorter partitions. */
+/* A peer whose machine has vanished is ended after four minutes. Peers give up an unreachable host
+ * after two minutes (tcp_lost_ns_max), so connections outlast all shorter partitions. */
 #define KEEP_ALIVE_IDLE_S 60
 #define KEEP_ALIVE_INTERVAL_S 30
 #define KEEP_ALIVE_PROBES 6
@@ -38,7 +39,8 @@ static unsigned need_of(const struct via_tcp_request *request)
                                           : VIADUCT_SEGMENT_READ | VIADUCT_SEGMENT_WRITE;
 }
 
-/* NULL: no such segment, or outside of it, or it may not be accessed so. */
+/* NULL: the segment does not exist or does not permit the access, or the bytes are outside of
+ * it. */
 static unsigned char *find_memory(const struct via_client_serve *serve,
                                   const struct via_tcp_request *request, uint64_t bytes)
 {
@@ -107,7 +109,8 @@ void via_client_serve_forget(struct via_client_serve *serve, struct via_client_s
 
 void via_client_serve_end(struct via_client_serve *serve, struct via_client_serve_conn *conn)
 {
-    /* A child may hold the descriptor: then close() neither ends the connection nor the watch. */
+    /* A child may hold the descriptor. Then close() ends neither the connection nor its entry in
+     * the epoll set. */
     watch(serve, conn, EPOLL_CTL_DEL);
     via_sys_shutdown(conn->fd);
     via_client_serve_forget(serve, conn);
@@ -170,16 +173,16 @@ void via_client_serve_end_strangers(struct via_client_serve *serve)
 
 /* --- sending ---------------------------------------------------------------------------------- */
 
-/* false: the connection is over. Bytes stay if the socket does not take them, or if they exceed the
- * limit of a turn, so that a peer that reads as fast as this end sends gets no larger share than
- * other peers. */
+/* False: the connection has ended. Bytes stay if the socket does not take them, or if they exceed
+ * the limit of a turn, so that a peer that reads as fast as this end sends gets no larger share
+ * than other peers. */
 static bool send_out(struct via_client_serve *serve, struct via_client_serve_conn *conn)
 {
     while ((conn->out_begin != conn->out_end || conn->get_left != 0) && conn->sent < BYTES_A_TURN) {
         unsigned char *from =
             conn->get_left != 0 ? find_memory(serve, &conn->get, conn->get_left) : NULL;
         if (conn->get_left != 0 && from == NULL) {
-            return false; /* freed in the middle of it */
+            return false; /* the segment was freed during the answer */
         }
         struct iovec iov[] = {
             {.iov_base = conn->out + conn->out_begin, .iov_len = conn->out_end - conn->out_begin},
@@ -251,7 +254,7 @@ static void apply_get(struct via_client_serve *serve, struct via_client_serve_co
     }
 }
 
-/* false: it is none. */
+/* False: the request is not a valid atomic. */
 static bool apply_atomic(struct via_client_serve *serve, struct via_client_serve_conn *conn,
                          const struct via_tcp_request *request,
                          const struct via_tcp_operands *operands)
@@ -277,7 +280,8 @@ static bool apply_atomic(struct via_client_serve *serve, struct via_client_serve
     return true;
 }
 
-/* Takes the part of a payload in the buffer. false: all of it has to come first, or more. */
+/* Takes the received part of a payload. False: more bytes must arrive first; a short payload is
+ * taken only as a whole. */
 static bool take_payload(struct via_client_serve *serve, struct via_client_serve_conn *conn)
 {
     size_t there = conn->in_end - conn->in_begin;
@@ -286,7 +290,7 @@ static bool take_payload(struct via_client_serve *serve, struct via_client_serve
         if (conn->put.bytes <= VIA_TCP_SMALL_BYTES) {
             return false;
         }
-        bytes &= ~(size_t)7; /* aligned words are stored whole */
+        bytes &= ~(size_t)7; /* so that aligned words are stored as a whole */
     }
     if (bytes == 0) {
         return false;
@@ -303,7 +307,8 @@ static bool take_payload(struct via_client_serve *serve, struct via_client_serve
     return true;
 }
 
-/* 1: a request was taken; 0: more has to come, or has to go first; -1: it is none. */
+/* 1: took a request. 0: more bytes must arrive, or answers must be sent, first. -1: not a valid
+ * request. */
 static int take_request(struct via_client_serve *serve, struct via_client_serve_conn *conn)
 {
     struct via_tcp_request request;
@@ -322,7 +327,7 @@ static int take_request(struct via_client_serve *serve, struct via_client_serve_
     case VIA_TCP_PUT:
         if (find_memory(serve, &request, request.bytes) == NULL) {
             fail(conn, -EACCES);
-            request.handle = 0; /* of no segment: its bytes are discarded */
+            request.handle = 0; /* no segment has this handle: the payload is discarded */
         }
         conn->put = request;
         conn->put_left = request.bytes;
@@ -351,7 +356,7 @@ static int take_request(struct via_client_serve *serve, struct via_client_serve_
     return 1;
 }
 
-/* Is it the token of this end, or one that the host has given out? */
+/* True if this is the token of this process, or one that the host has given out. */
 static bool is_admitted(struct via_client_serve *serve, struct via_client_serve_conn *conn,
                         const uint8_t *token)
 {
@@ -359,13 +364,13 @@ static bool is_admitted(struct via_client_serve *serve, struct via_client_serve_
     if (serve->calls != NULL) {
         return serve->calls->admit(serve->calls->ctx, token, &conn->peer);
     }
-    for (unsigned i = 0; i < VIA_TCP_TOKEN_BYTES; i++) { /* takes as long for each */
+    for (unsigned i = 0; i < VIA_TCP_TOKEN_BYTES; i++) { /* takes the same time for all tokens */
         wrong |= token[i] ^ serve->card.token[i];
     }
     return wrong == 0;
 }
 
-/* false: it has no token, or a wrong one. */
+/* False: the peer presents no valid token. */
 static bool take_hello(struct via_client_serve *serve, struct via_client_serve_conn *conn)
 {
     struct via_tcp_hello hello;
@@ -386,7 +391,7 @@ static bool take_hello(struct via_client_serve *serve, struct via_client_serve_c
     return true;
 }
 
-/* Room at the end of the buffer. */
+/* Makes room at the end of the buffer. */
 static void compact(struct via_client_serve_conn *conn)
 {
     if (conn->in_begin == conn->in_end) {
@@ -398,7 +403,7 @@ static void compact(struct via_client_serve_conn *conn)
     }
 }
 
-/* false: the connection is over. */
+/* False: the connection has ended. */
 static bool take_all(struct via_client_serve *serve, struct via_client_serve_conn *conn)
 {
     if (!conn->known && !take_hello(serve, conn)) {
@@ -418,7 +423,7 @@ static bool take_all(struct via_client_serve *serve, struct via_client_serve_con
     return true;
 }
 
-/* Where the next bytes go: into the memory they are for, if they are many. */
+/* The destination of the next bytes from the socket: the segment for a long payload, else `in`. */
 static unsigned char *find_place(struct via_client_serve *serve, struct via_client_serve_conn *conn,
                                  size_t *ret_room)
 {

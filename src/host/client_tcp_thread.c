@@ -2,13 +2,13 @@
 /*
  * Direct connections, the end that owns the memory: its threads, opening and closing.
  *
- * One thread at a time, the holder of `lock`, polls the connections: the thread of the library,
- * which sleeps on them, or a thread of the program that waits for something. While the program's
- * threads do so the library's thread rests, for a short time at a time.
+ * One thread at a time, the holder of `lock`, polls the connections. That is the library's thread,
+ * which sleeps on them, or a thread of the program that waits. While threads of the program poll,
+ * the library's thread rests for REST_NS at a time.
  *
- * A host serves the segments of all its processes in the same way (host_direct.c): then `calls`
- * decide who may connect and which memory a request reaches. There are no other threads, and its
- * thread polls for a while before it sleeps.
+ * A host serves the segments of all its processes in the same way (host_direct.c). There `calls`
+ * decide who may connect and which memory a request reaches, no other thread polls, and the thread
+ * polls for a while before it sleeps.
  */
 #include <errno.h>
 #include <poll.h>
@@ -21,14 +21,14 @@
 #include "host/client_sys.h"
 #include "host/client_tcp_serve_inside.h"
 
-/* How long the library's thread leaves the connections to threads that poll. If a thread stops
- * polling before it has taken all requests, the rest wait for this time. */
+/* Time for which the library's thread leaves the connections to threads that poll. If such a thread
+ * stops before it has taken all requests, the remaining requests wait for this time. */
 #define REST_NS (200 * VIA_USEC_NS)
 #define FLUSH_AGAIN_MS 1
 #define TEND_AGAIN_MS 100
-/* Until the next attempt to get a descriptor for a caller. */
+/* Interval between attempts to get a descriptor for a connection that waits in the backlog. */
 #define EXHAUSTED_NS (10 * VIA_MSEC_NS)
-/* How often a thread that polls asks whether the machine is crowded. */
+/* Interval at which a thread that polls checks whether the machine is crowded. */
 #define CROWDED_NS VIA_MSEC_NS
 #define TAG_WAKE UINT32_MAX
 #define TAG_LISTEN (UINT32_MAX - 1)
@@ -55,7 +55,7 @@ unsigned via_client_serve_poll(struct via_client_serve *serve)
 {
     struct epoll_event events[VIA_CLIENT_SERVE_EVENTS_MAX];
     if (serve == NULL || serve->listen_fd < 0) {
-        return 0; /* no process connects to this one */
+        return 0; /* this process does not listen */
     }
     if (!atomic_load_explicit(&serve->polled, memory_order_relaxed)) {
         atomic_store_explicit(&serve->polled, true, memory_order_relaxed);
@@ -69,7 +69,8 @@ unsigned via_client_serve_poll(struct via_client_serve *serve)
     bool has_stranger = serve->strangers > strangers;
     pthread_mutex_unlock(&serve->lock);
     if (has_stranger) {
-        via_client_serve_poke(serve); /* the library's thread limits its time */
+        /* the library's thread limits the time of a connection without a token */
+        via_client_serve_poke(serve);
     }
     return work;
 }
@@ -82,7 +83,7 @@ void via_client_serve_poke(struct via_client_serve *serve)
     }
 }
 
-/* Until it is poked, for a while at most. */
+/* Sleeps until a poke, at most for this time. */
 static void rest(const struct via_client_serve *serve, long ns)
 {
     struct pollfd wake = {.fd = serve->wake_fd, .events = POLLIN};
@@ -90,7 +91,7 @@ static void rest(const struct via_client_serve *serve, long ns)
     (void)!syscall(SYS_ppoll, &wake, 1, &time, NULL, 8);
 }
 
-/* Serves the requests of a poke. Then how long the thread may sleep. */
+/* Does the work of a poke. Returns how long the thread may sleep, in ms; -1: until an event. */
 static int flush(struct via_client_serve *serve)
 {
     uint64_t pokes;
@@ -98,7 +99,7 @@ static int flush(struct via_client_serve *serve)
         return -1;
     }
     (void)!syscall(SYS_read, serve->wake_fd, &pokes, sizeof(pokes));
-    /* Before the check for held-back requests: later ones poke again. */
+    /* Before the check for held-back requests: requests that come later poke again. */
     atomic_store_explicit(&serve->poked, false, memory_order_seq_cst);
     if (serve->attach == NULL) {
         return -1;
@@ -107,7 +108,7 @@ static int flush(struct via_client_serve *serve)
     return !via_client_tcp_all_flush(serve->attach) ? FLUSH_AGAIN_MS : tends ? TEND_AGAIN_MS : -1;
 }
 
-/* [lock] Connections of peers that the host does not want any more. */
+/* [lock] Ends connections of peers that the host no longer wants. */
 static void end_unwanted(struct via_client_serve *serve)
 {
     if (!atomic_exchange_explicit(&serve->review, false, memory_order_acquire)) {
@@ -132,7 +133,7 @@ static bool is_crowded(struct via_client_serve *serve, uint64_t now_ns)
     return serve->crowded;
 }
 
-/* Of a host: true if its thread goes on polling instead of sleeping, because a recent turn did
+/* Of a host: true if its thread continues to poll instead of sleeping, because a recent turn did
  * something. */
 static bool polls_on(struct via_client_serve *serve, unsigned work)
 {
@@ -153,7 +154,7 @@ static bool polls_on(struct via_client_serve *serve, unsigned work)
     return !serve->slept;
 }
 
-/* [lock] A turn of the thread: how much was done. */
+/* [lock] A turn of the thread. Returns how much it did. */
 static unsigned take_turn(struct via_client_serve *serve, const struct epoll_event *events,
                           int count)
 {
@@ -180,7 +181,7 @@ static void *run(void *argument)
         sleep_ms = flush(serve);
         if (count > 0 && atomic_exchange_explicit(&serve->polled, false, memory_order_relaxed)) {
             rest(serve, REST_NS);
-            sleep_ms = 0; /* the next turn polls strangers, too, and decides how long to sleep */
+            sleep_ms = 0; /* the next turn also ends strangers, and decides how long to sleep */
             continue;
         }
         pthread_mutex_lock(&serve->lock);
@@ -334,7 +335,7 @@ int via_tcp_serve(struct via_segment *segment)
 void via_client_serve_drop(struct via_client_serve *serve, const struct via_segment *segment)
 {
     if (serve == NULL || segment->attach->pid != getpid()) {
-        return; /* a child's copy serves nothing, and its lock may be held forever */
+        return; /* in a child this copy serves nothing, and its lock may be held forever */
     }
     pthread_mutex_lock(&serve->lock);
     for (unsigned i = 0; i < serve->segments_count; i++) {

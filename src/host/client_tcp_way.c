@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Direct connections, the end that puts and gets: quiet, progress, and which way an access goes. */
+/* Direct connections, the end that puts and gets: quiet, progress, and the choice of the path of an
+ * access. */
 #include <errno.h>
 
 #include "host/client_auto.h"
@@ -17,12 +18,13 @@ static int take_refusal(struct via_client_tcp *tcp)
                : 0;
 }
 
-/* Has all been applied, or all that was counted? */
+/* True if the peer has applied all requests, or all counted ones. */
 static bool is_quiet(const struct via_client_tcp *tcp, bool counted)
 {
     const _Atomic uint64_t *issued = counted ? &tcp->counted : &tcp->issued;
     const _Atomic uint64_t *applied = counted ? &tcp->counted_applied : &tcp->applied;
-    /* Acquire pairs with the release in complete(): answers are where they are wanted. */
+    /* Acquire pairs with the release in complete(): answers have been stored at their
+     * destinations. */
     return atomic_load_explicit(issued, memory_order_relaxed) ==
                atomic_load_explicit(applied, memory_order_acquire) &&
            atomic_load_explicit(&tcp->expected_count, memory_order_acquire) == 0;
@@ -43,15 +45,15 @@ static int quiet(struct via_client_tcp *tcp, bool counted)
         pthread_mutex_unlock(&tcp->lock);
     }
     if (rc != 0) {
-        atomic_store_explicit(&tcp->refused, 0, memory_order_relaxed); /* reported with it */
+        atomic_store_explicit(&tcp->refused, 0, memory_order_relaxed); /* this error reports it */
         return rc;
     }
-    /* Another call may have taken the answer that refuses something. */
+    /* Another call may have taken the answer with the refusal. */
     return take_refusal(tcp);
 }
 
-/* A connection to a host has ended, and nothing of it may be lost. The end of a process is the end
- * of its job. */
+/* True if the connection to a host has ended and can not have lost anything. The end of a
+ * connection to a process is the end of its job. */
 bool via_client_tcp_is_harmless_end(const struct via_client_tcp *tcp)
 {
     return tcp->to_host && via_client_tcp_is_over(tcp) && is_quiet(tcp, true);
@@ -67,7 +69,7 @@ int via_client_tcp_all_quiet(struct via_attach *attach)
             rc = via_client_auto_quiet(tcp, true);
             continue;
         }
-        /* That of a host's connection is reported once, if something may be lost. */
+        /* The end of a connection to a host is reported once, if something may be lost. */
         bool known = via_client_tcp_is_harmless_end(tcp) ||
                      (tcp->to_host && via_client_tcp_is_over(tcp) &&
                       atomic_exchange_explicit(&tcp->told, true, memory_order_relaxed));
@@ -101,7 +103,7 @@ bool via_client_tcp_is_time_over(const struct via_attach *attach)
 bool via_client_tcp_is_alive(struct via_client_tcp *tcp)
 {
     pthread_mutex_lock(&tcp->lock);
-    via_client_tcp_take(tcp); /* or its end */
+    via_client_tcp_take(tcp); /* ... or finds the end of the connection */
     pthread_mutex_unlock(&tcp->lock);
     return !via_client_tcp_is_over(tcp);
 }
@@ -142,7 +144,7 @@ void via_client_tcp_all_poll(struct via_attach *attach)
     }
 }
 
-/* --- which way -------------------------------------------------------------------------------- */
+/* --- paths ------------------------------------------------------------------------------------ */
 
 static bool has_link(const struct via_remote *remote)
 {
@@ -152,7 +154,7 @@ static bool has_link(const struct via_remote *remote)
 
 static bool has_frames(const struct via_remote *remote)
 {
-    /* Pairs with the releases where it is counted: at 0 all frames have arrived. */
+    /* Pairs with the releases that decrement the count: at 0 all frames have arrived. */
     return atomic_load_explicit(&remote->attach->host_pending[remote->host],
                                 memory_order_acquire) != 0;
 }

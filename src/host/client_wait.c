@@ -2,11 +2,11 @@
 /*
  * Receives replies and messages of the host, and waits for them.
  *
- * The bell (an eventfd) is never drained, because the program may watch it too; so it is watched
- * edge-triggered: each ring of the host is an event for the private epoll set. One thread at a
- * time, the leader, spins or sleeps on that set; the others wait on `turn` until it comes back.
- * While the leader sleeps no other thread takes replies: the leader would not notice that its reply
- * has come. A thread that finds replies then wakes the leader.
+ * The library never drains the bell (an eventfd), because the program may watch it, too. So the
+ * private epoll set watches the bell edge-triggered: each ring of the host is an event. One thread
+ * at a time, the leader, spins or sleeps on that set; the other threads wait on `turn` until the
+ * leader has woken. While the leader sleeps no other thread takes replies, because the leader would
+ * not notice that its own reply was taken. A thread that finds replies then wakes the leader.
  */
 #include "host/client_auto.h"
 
@@ -61,9 +61,10 @@ void via_client_die(struct via_attach *attach)
     pthread_cond_broadcast(&attach->turn);
 }
 
-/* --- taking in ---------------------------------------------------------------------------------*/
+/* --- receiving -------------------------------------------------------------------------------- */
 
-/* Place and length of a record's payload; the length is at most that of the record. */
+/* Finds the payload of a record; *ret_data is its address. The length is at most that of the
+ * record. */
 static size_t payload(const struct via_pipe_record *record, const struct via_reply *reply,
                       const void **ret_data)
 {
@@ -75,7 +76,7 @@ static size_t payload(const struct via_pipe_record *record, const struct via_rep
     return via_min((size_t)reply->inline_bytes, sizeof(reply->data));
 }
 
-/* false when there is no room for the message. */
+/* False: there is no room for the message. */
 static bool keep_message(struct via_attach *attach, const struct via_reply *reply, const void *data,
                          size_t bytes)
 {
@@ -98,7 +99,7 @@ static bool keep_message(struct via_attach *attach, const struct via_reply *repl
     return true;
 }
 
-/* 1 when a record was taken, 0 when there is none or it has to stay, -EPROTO. */
+/* 1: took a record. 0: there is none, or it has to stay. -EPROTO. */
 static int take_one(struct via_attach *attach, struct via_client_channel *channel)
 {
     struct via_pipe_record record;
@@ -157,7 +158,7 @@ unsigned via_client_take(struct via_attach *attach)
     return taken;
 }
 
-/* Replies that can be taken. */
+/* True if replies can be taken. */
 static bool has_replies(const struct via_attach *attach)
 {
     for (unsigned i = 0; i < attach->channels_count; i++) {
@@ -169,14 +170,14 @@ static bool has_replies(const struct via_attach *attach)
     return false;
 }
 
-/* Asks the host to ring: for replies, and for room where a thread waits for it. */
+/* Requests a ring from the host: for replies, and for room in pipes for which a thread waits. */
 static void arm(struct via_attach *attach)
 {
     for (unsigned i = 0; i < attach->channels_count; i++) {
         struct via_client_channel *channel = &attach->channels[i];
         via_pipe_arm(&channel->reader);
-        /* Arming returns credits. The host may have begun to wait for them after the check that
-         * released them. */
+        /* Arming returns credits. The host may have begun to wait for credits after the last check
+         * for its request. */
         if (!VIA_MUTANT(CLIENT_NO_WANT) && via_pipe_take_writer_ring(&channel->reader)) {
             via_bell_ring(channel->bell);
         }
@@ -188,7 +189,8 @@ static void arm(struct via_attach *attach)
 
 /* --- waiting -----------------------------------------------------------------------------------*/
 
-/* True if a pipe or the socket has news. Yields to other threads, because it holds the lock. */
+/* True if a pipe or the socket may have received something. Ends early when another thread waits
+ * for the lock, which this thread holds. */
 static bool spin(struct via_attach *attach, const struct via_client_wait *wait, uint64_t start_ns)
 {
     uint64_t end_ns = start_ns + attach->spin.budget_ns;
@@ -214,7 +216,7 @@ static int sleep_ms(uint64_t deadline_ns)
     return (int)((via_min(left_ns, SLEEP_NS_MAX) + VIA_MSEC_NS - 1) / VIA_MSEC_NS);
 }
 
-/* 1 = check again, -EINTR. */
+/* Spins or sleeps as the leader. 1: check again. -EINTR. */
 static int lead(struct via_attach *attach, const struct via_client_wait *wait)
 {
     uint64_t start_ns = via_client_now_ns();
@@ -261,7 +263,8 @@ static void follow(struct via_attach *attach, const struct via_client_wait *wait
     attach->followers--;
 }
 
-/* Another thread may be about to receive; without one this wait would never end. */
+/* True if the replies are stuck behind messages. Another thread may be about to receive those,
+ * hence the time limit; without it this wait would never end. */
 static bool is_stuck(const struct via_attach *attach, uint32_t replies, uint64_t start_ns)
 {
     for (unsigned i = 0; i < attach->channels_count; i++) {
@@ -284,7 +287,7 @@ void via_client_unstick(struct via_attach *attach)
     }
 }
 
-/* 1 = again, 0 = done, negative errno. */
+/* 1: call again. 0: done. Or a negative errno. */
 static int wait_step(struct via_attach *attach, const struct via_client_wait *wait,
                      uint64_t start_ns)
 {
@@ -374,7 +377,8 @@ int via_client_wait_result(struct via_attach *attach, const struct via_client_ch
     return result->status;
 }
 
-/* Only the socket shows that the host has died; without another reason it is checked rarely. */
+/* Only the socket shows that the host has died. Without another reason it is checked once in
+ * DEATH_POLL_NS. */
 static unsigned poll_for_death(struct via_attach *attach)
 {
     uint64_t now = via_client_now_ns();
@@ -428,8 +432,10 @@ int via_attach_poll(struct via_attach *attach)
 
 int via_attach_bell_fd(const struct via_attach *attach)
 {
-    /* From now on each poll leaves the pipes armed. The first poll must come after this call. */
+    /* From now on each poll leaves the pipes armed. The caller makes its first poll after this
+     * call. */
     atomic_store_explicit(&((struct via_attach *)attach)->bell_watched, true, memory_order_relaxed);
-    via_client_auto_off((struct via_attach *)attach); /* its acknowledgements ring no bell */
+    /* acknowledgements on a direct connection do not ring the bell */
+    via_client_auto_off((struct via_attach *)attach);
     return attach->bell_fd;
 }

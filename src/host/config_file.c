@@ -10,7 +10,7 @@
 
 #define BLANKS " \t\r"
 
-/* Without blanks on both sides; in place. */
+/* Removes blanks on both sides, in place. */
 static char *trim(char *text)
 {
     text += strspn(text, BLANKS);
@@ -76,7 +76,7 @@ void via_config_file_parse(const char *text, size_t bytes, const struct via_conf
         text = newline + 1;
     }
 }
-_Static_assert(VIA_CONFIG_LINE_BYTES_MAX == 1023, "said above");
+_Static_assert(VIA_CONFIG_LINE_BYTES_MAX == 1023, "the error text above names the limit");
 
 static int read_all(int fd, size_t bytes_max, char *text, size_t *ret_bytes, struct via_error *err)
 {

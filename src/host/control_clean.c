@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Deeper than any answer is; jansson itself stops at 2048. */
+/* No answer is nested as deeply; jansson itself stops at 2048. */
 #define DEPTH_MAX 32u
 
-/* The bytes of the character at `text`, which is sound UTF-8 as jansson checks it. */
+/* The length of the character at `text`, which is valid UTF-8: jansson has checked it. */
 static size_t character_at(const char *text, uint32_t *ret_code)
 {
     const unsigned char *at = (const unsigned char *)text;
@@ -29,7 +29,7 @@ static bool is_obeyed(uint32_t code)
            (code >= 0x2060 && code <= 0x206f) || code == 0xfeff;
 }
 
-/* NULL: it is clean. The caller's to free. */
+/* A copy without control characters, which the caller frees. NULL: the text has none. */
 static char *clean_text(const char *text, size_t bytes)
 {
     char *copy = NULL;

@@ -26,7 +26,7 @@ static uint64_t now_ns(void)
     return (uint64_t)now.tv_sec * VIA_SEC_NS + (uint64_t)now.tv_nsec;
 }
 
-/* 0 once the socket is ready for `events`, -ETIMEDOUT. */
+/* 0: the socket is ready for `events`. -ETIMEDOUT. */
 static int wait_ready(const struct call *call, short events)
 {
     for (;;) {
@@ -119,7 +119,7 @@ static int grow(struct call *call)
     return 0;
 }
 
-/* Up to the end of the line; 0, -ENODATA when the connection ends before. */
+/* Receives up to the end of the line. 0; -ENODATA: the connection ended before that. */
 static int receive_line(struct call *call)
 {
     for (;;) {
@@ -176,7 +176,8 @@ static int exchange(struct call *call, const char *text, size_t bytes, json_t **
 {
     int rc = send_all(call, text, bytes);
     if (rc == 0 || rc == -EPIPE) {
-        /* A daemon that refuses may have sent the reason before it closed. */
+        /* A daemon that refuses the client may have sent the reason before it closed the
+         * connection. */
         rc = receive_line(call);
     }
     switch (rc) {
@@ -214,7 +215,7 @@ static int call_path(const char *path, const char *text, json_t **ret_answer, st
     return rc;
 }
 
-/* The request as one line; the caller's to free. */
+/* The request as one line, which the caller frees. */
 static char *line_of(json_t *request)
 {
     size_t bytes = json_dumpb(request, NULL, 0, JSON_COMPACT);
@@ -253,8 +254,8 @@ int via_control_call_by(const char *rundir, unsigned by, unsigned host, json_t *
     return rc;
 }
 
-/* Adds a page to the hosts before it. *first: where the page began, then where the next one does;
- * -1 after the last. */
+/* Appends the hosts of a page to those of the pages before it. *first: the first id of this page,
+ * then that of the next page; -1 after the last page. */
 static int add_page(json_t **whole, json_t *page, json_int_t *first)
 {
     json_t *next = json_object_get(page, "next");
@@ -277,7 +278,7 @@ int via_control_directory(const char *rundir, unsigned host, json_t **ret_answer
     json_t *whole = NULL;
     json_int_t first = 0;
     int rc = 0;
-    while (rc == 0 && first >= 0) { /* ids of hosts ascend: at most one page for each */
+    while (rc == 0 && first >= 0) { /* ids of hosts ascend, so there is at most one page for each */
         json_t *page = NULL;
         json_t *request = json_pack("{s:s, s:I}", "cmd", "directory", "first", first);
         rc = request != NULL

@@ -16,7 +16,8 @@ json_t *via_control_error(const char *format, ...)
     va_start(args, format);
     vsnprintf(text, sizeof(text), format, args);
     va_end(args);
-    /* The request may be no UTF-8; then the text can not be JSON either. */
+    /* The request may contain invalid UTF-8. Then neither can a JSON text that quotes it be
+     * made. */
     json_t *error = json_string(text);
     if (error == NULL) {
         error = json_string("malformed request");
@@ -35,7 +36,7 @@ static json_t *do_status(struct via_control_caller *caller, json_t *request)
     return via_control_status(caller->host);
 }
 
-/* Without "first": all at once, as programs ask that do not know of pages. */
+/* Without "first" the answer contains all hosts, for programs that do not support pages. */
 static json_t *do_directory(struct via_control_caller *caller, json_t *request)
 {
     json_int_t hosts_max = caller->host->config.hosts_max;
@@ -86,7 +87,7 @@ static json_t *do_mend(struct via_control_caller *caller, json_t *request)
     return cut_or_mend(caller, request, false);
 }
 
-/* A part of the measurement; -1: invalid. */
+/* A result of the measurement in per cent; -1: invalid. */
 static int64_t per_cent(const json_t *request, const char *key)
 {
     json_t *value = json_object_get(request, key);
@@ -135,7 +136,8 @@ static json_t *do_measured(struct via_control_caller *caller, json_t *request)
     return ok();
 }
 
-/* The other end of a measurement, for the host that asks: to be asked again until it listens. */
+/* Serves a measurement that another host makes. "wait": that host repeats the request until this
+ * one listens. */
 static json_t *do_measure(struct via_control_caller *caller, json_t *request)
 {
     struct via_host *host = caller->host;

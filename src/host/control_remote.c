@@ -9,7 +9,7 @@
 #include "host/control_command.h"
 #include "host/host_private.h"
 
-/* An answer on its way to the host that has asked. */
+/* An answer that is being sent to the host that has requested it. */
 struct answer {
     struct via_list link;
     uint16_t peer;
@@ -19,8 +19,8 @@ struct answer {
     size_t sent;
     unsigned under_way;
     uint64_t deadline_ns;
-    bool failed;   /* the peer takes it no more */
-    bool stopping; /* then the host ends */
+    bool failed;   /* the peer no longer takes the answer */
+    bool stopping; /* stop the host after it */
 };
 
 static size_t chunk_bytes(const struct via_host *host)
@@ -29,7 +29,7 @@ static size_t chunk_bytes(const struct via_host *host)
            VIA_REMOTE_HEAD_BYTES;
 }
 
-/* --- asking ----------------------------------------------------------------------------------- */
+/* --- requests to other hosts ------------------------------------------------------------------ */
 
 static void take_out(struct via_remote_call *call)
 {
@@ -76,7 +76,8 @@ static int check_destination(struct via_host *host, uint16_t destination, struct
     return via_error_set(err, -EHOSTUNREACH, "this host has received nothing from it");
 }
 
-/* A place for the call of a user. NULL: none now; not before *ret_free_ns, if that is not past. */
+/* A free place for a call of the user. NULL: none now; *ret_free_ns is the earliest time at which a
+ * place becomes free without an answer. */
 static struct via_remote_place *find_place(struct via_host *host, uint16_t destination, uid_t uid,
                                            uint64_t *ret_free_ns)
 {
@@ -97,8 +98,8 @@ static struct via_remote_place *find_place(struct via_host *host, uint16_t desti
     return of_user < VIA_REMOTE_PLACES_OF_USER_MAX ? free : NULL;
 }
 
-/* 0: sent, or waits for a place until *ret_free_ns or until another call ends. Else it has failed,
- * and has not begun. */
+/* 0: sent; or the call waits for a place until *ret_free_ns or until another call ends. Otherwise
+ * the call has failed before it began. */
 static int start(struct via_host *host, struct via_remote_call *call, uint64_t *ret_free_ns)
 {
     uid_t uid = call->message.uid;
@@ -176,7 +177,7 @@ int via_control_remote_ask(struct via_host *host, struct via_remote_call *call,
 void via_control_remote_cancel(struct via_remote_call *call)
 {
     if (call->active) {
-        if (call->place != NULL) { /* the other host goes on with its answer */
+        if (call->place != NULL) { /* the other host still sends its answer */
             call->place->free_ns = via_max(call->place->free_ns, call->deadline_ns);
         }
         free(call->text);
@@ -184,7 +185,7 @@ void via_control_remote_cancel(struct via_remote_call *call)
     }
 }
 
-/* Why a request was not taken. */
+/* The text for a request that was not taken. */
 static const char *why_not(int status)
 {
     switch (status) {
@@ -197,14 +198,14 @@ static const char *why_not(int status)
     }
 }
 
-/* An answer is one line of JSON, which is not parsed here. */
+/* True if the answer is one line that begins as a JSON object. It is not parsed here. */
 static bool is_line(const char *text, size_t bytes)
 {
     return bytes >= 2 && text[0] == '{' && memchr(text, '\n', bytes) == NULL &&
            memchr(text, '\0', bytes) == NULL;
 }
 
-/* Chunks of one host come in the order in which they were sent. */
+/* Appends a chunk. Chunks of one host arrive in the order in which they were sent. */
 static int take_chunk(struct via_remote_call *call, const struct via_remote_message *message)
 {
     if (message->bytes == 0 || message->total_bytes > VIA_REMOTE_ANSWER_BYTES_MAX ||
@@ -228,7 +229,7 @@ static void take_answer(struct via_host *host, uint16_t source,
 {
     struct via_remote_call *call = find_call(host, message->id, source);
     if (call == NULL) {
-        return; /* too late */
+        return; /* the call has ended */
     }
     int rc = take_chunk(call, message);
     if (rc != 0) {
@@ -240,7 +241,7 @@ static void take_answer(struct via_host *host, uint16_t source,
     }
 }
 
-/* --- answering -------------------------------------------------------------------------------- */
+/* --- answers to other hosts ------------------------------------------------------------------- */
 
 static void free_answer(struct via_host *host, struct answer *answer)
 {
@@ -271,8 +272,8 @@ static bool accept_request(struct via_host *host, uint16_t peer, uint32_t id)
     via_list_foreach(it, &host->remote.answers) {
         count += via_list_entry(it, struct answer, link)->peer == peer;
     }
-    /* ended() knows an answer by peer and id: with two of one id it would count the messages of
-     * both for the first, and neither would ever be freed. */
+    /* ended() finds an answer by peer and id. If two answers had the same id, it would count the
+     * messages of both for the first one, and neither would ever be freed. */
     bool twice = find_answer(host, peer, id) != NULL && !VIA_MUTANT(REMOTE_TWICE);
     return rate->count++ < VIA_REMOTE_REQUESTS_PER_SECOND && !twice &&
            count < VIA_REMOTE_ANSWERS_OF_HOST_MAX &&
@@ -288,7 +289,7 @@ static void add_answer(struct via_host *host, uint16_t peer, uint32_t id, json_t
     if (answer == NULL || text == NULL) {
         free(answer);
         free(text);
-        return; /* the other host waits no longer than its time-out */
+        return; /* the request times out at the other host */
     }
     if (strlen(text) > VIA_REMOTE_ANSWER_BYTES_MAX) {
         static const char too_long[] = "{\"ok\":false,\"error\":\"the answer is too long\"}";
@@ -350,7 +351,7 @@ static void take_request(struct via_host *host, uint16_t source,
     add_answer(host, source, message->id, json, stopping);
 }
 
-/* Less than the window is under way. */
+/* Sends the next chunk. Fewer messages than the window are under way. */
 static bool send_chunk(struct via_host *host, struct answer *answer)
 {
     struct via_remote_message message = {.type = VIA_REMOTE_ANSWER,
@@ -416,7 +417,7 @@ const struct via_host_service via_control_remote_service = {
     .ended = ended,
 };
 
-/* Calls for which there is a place by now, in the order in which they came. */
+/* Starts calls for which a place has become free, in the order of their requests. */
 static uint64_t start_waiting(struct via_host *host)
 {
     uint64_t deadline_ns = VIA_NEVER_NS;
@@ -461,8 +462,8 @@ uint64_t via_control_remote_tick(struct via_host *host)
             }
             free_answer(host, answer);
         } else if (answer->under_way == 0) {
-            deadline_ns = host->now_ns + VIA_MSEC_NS; /* other services use all there is */
-        }                                             /* else: when a message ends */
+            deadline_ns = host->now_ns + VIA_MSEC_NS; /* other services use all sends */
+        }                                             /* else the end of a message continues this */
     }
     return deadline_ns;
 }

@@ -15,7 +15,7 @@ static bool parse_id(const char *text, uint32_t *ret_id)
     char *end;
     errno = 0;
     unsigned long id = strtoul(text, &end, 10);
-    /* All-ones is no id: "leave it as it is" in chown(2). */
+    /* All-ones is no id: chown(2) uses it for "unchanged". */
     if (text[0] < '0' || text[0] > '9' || *end != '\0' || errno != 0 || id >= UINT32_MAX) {
         return false;
     }
@@ -111,7 +111,9 @@ void via_rights_user_of(int fd, const struct ucred *peer, struct via_rights_user
     ret_user->gid = peer->gid;
     if (getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, ret_user->groups, &bytes) != 0) {
         bytes =
-            0; /* too many, or the kernel has no SO_PEERGROUPS: the group of the process counts */
+            /* too many groups, or a kernel without SO_PEERGROUPS: only the primary group of the
+             * process counts */
+            0;
     }
     ret_user->groups_count = bytes / (unsigned)sizeof(ret_user->groups[0]);
 }
@@ -136,7 +138,7 @@ bool via_rights_has(const struct via_rights *rights, int fd, const struct ucred 
 {
     struct via_rights_user user;
     if (rights->count == 0) {
-        return via_rights_is_owner(peer->uid); /* the groups are not worth a system call */
+        return via_rights_is_owner(peer->uid); /* avoids a system call for the groups */
     }
     via_rights_user_of(fd, peer, &user);
     return via_rights_has_user(rights, &user);
@@ -144,7 +146,8 @@ bool via_rights_has(const struct via_rights *rights, int fd, const struct ucred 
 
 /* --- quotas ---------------------------------------------------------------------------------- */
 
-/* Decimal, not 0, with K, M, G or T behind it when scaled; up to the end of the text. */
+/* Parses a decimal number other than 0, if `scaled` with an optional K, M, G or T, to the end of
+ * the text. */
 static bool parse_amount(const char *text, bool scaled, uint64_t max, uint64_t *ret_amount)
 {
     static const char units[] = "KMGT";

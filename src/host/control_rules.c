@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* Uses no other library: the preload library should bring no more than the C library into programs.
- */
+/* Uses no library but the C library, because the preload library loads it into programs. */
 #include "host/control_rules.h"
 
 #include <arpa/inet.h>
@@ -49,8 +48,9 @@ static int parse_number(const char *text, const char **ret_end, unsigned long ma
 
 #define BLANKS " \t"
 
-/* The next item of a list separated by commas, without blanks around it and "!" in front; 0 at the
- * end of the list. Negative when it is empty or too long for anything valid. */
+/* Takes the next item of a list separated by commas. Removes blanks around it and a "!" in front
+ * (*ret_out). 0: the end of the list. Negative: the item is empty, or longer than any valid
+ * item. */
 static int next_item(const char **text, char *ret_item, size_t max, bool *ret_out)
 {
     const char *from = *text + strspn(*text, BLANKS);
@@ -77,7 +77,7 @@ static int next_item(const char **text, char *ret_item, size_t max, bool *ret_ou
 
 #define WHY_BYTES "not a number of bytes such as 512M"
 #define WHY_MANY "more than 32 items"
-_Static_assert(VIA_RULES_ITEMS_MAX == 32, "said above");
+_Static_assert(VIA_RULES_ITEMS_MAX == 32, "the error text above names the limit");
 
 static int set_ports(struct via_rules *rules, const char *text, const char **ret_why)
 {
@@ -205,9 +205,9 @@ static int set_after(struct via_rules *rules, const char *text, const char **ret
     rules->after_calls = (uint32_t)value;
     return 0;
 }
-_Static_assert(VIA_RULES_AFTER_MAX == 1000000, "said above");
+_Static_assert(VIA_RULES_AFTER_MAX == 1000000, "the error text above names the limit");
 
-/* Bytes; K, M, G and T stand for powers of 1,024. */
+/* Parses a number of bytes; K, M, G and T stand for powers of 1,024. */
 static int set_bytes(uint64_t *ret_bytes, const char *text, const char **ret_why)
 {
     static const char units[] = "KMGT";
@@ -274,8 +274,8 @@ struct reading {
     const char *program;
     struct via_error *err;
     unsigned line;
-    bool concerns_us; /* the section is for this program */
-    bool began;       /* a section has */
+    bool concerns_us; /* the present section applies to this program */
+    bool began;       /* a section has begun */
 };
 
 static int complain(struct reading *reading, const char *object, const char *why)
@@ -284,7 +284,7 @@ static int complain(struct reading *reading, const char *object, const char *why
                          object, why);
 }
 
-/* Without blanks on both sides; in place. */
+/* Removes blanks on both sides, in place. */
 static char *trim(char *text)
 {
     text += strspn(text, BLANKS "\r");
@@ -366,7 +366,7 @@ int via_rules_parse(struct via_rules *rules, const char *name, const char *text,
     }
     return 0;
 }
-_Static_assert(LINE_BYTES_MAX == 1024, "said above");
+_Static_assert(LINE_BYTES_MAX == 1024, "the error text above names the limit");
 
 static int load_file(struct via_rules *rules, const char *name, const char *program,
                      struct via_error *err)
@@ -420,9 +420,10 @@ int via_rules_load(struct via_rules *rules, const char *program, struct via_erro
     return rc;
 }
 
-/* --- asking ---------------------------------------------------------------------------------- */
+/* --- decisions -------------------------------------------------------------------------------- */
 
-/* Checks each item: whether one takes it, one leaves it out, and one takes anything. */
+/* The result over all items: whether one includes the object, whether one excludes it, and whether
+ * any item includes something. */
 struct verdict {
     bool taken, out, any_takes;
 };

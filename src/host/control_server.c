@@ -21,21 +21,21 @@ struct connection {
     struct via_list link;
     uint64_t deadline_ns;
     uid_t uid;
-    bool has_read_right; /* status */
+    bool has_read_right; /* for the status */
     bool has_admin_right;
-    struct via_remote_call call; /* of the request that another host is to answer */
-    bool closing;                /* when all is sent */
-    bool stopping;               /* and then the host ends */
-    bool waiting;                /* for the end of a reload; nothing is read meanwhile */
-    bool taken;                  /* of a reload that began after the request */
+    struct via_remote_call call; /* the request that another host is to answer */
+    bool closing;                /* close when everything is sent */
+    bool stopping;               /* ... and then stop the host */
+    bool waiting;                /* for the end of a reload; no request is read meanwhile */
+    bool taken;                  /* a reload that began after the request */
     size_t in_bytes;
-    char *out; /* answers not yet taken: out_bytes, of which out_sent have gone */
+    char *out; /* answers to send: out_bytes, of which out_sent are sent */
     size_t out_bytes;
     size_t out_sent;
     char in[VIA_CONTROL_REQUEST_BYTES_MAX];
 };
 
-/* For an answer that comes later. */
+/* True while the answer to a request is outstanding. */
 static bool is_waiting(const struct connection *connection)
 {
     return connection->call.active || connection->waiting;
@@ -64,20 +64,21 @@ static void close_connection(struct connection *connection)
 
 /* --- answers ---------------------------------------------------------------------------------- */
 
-/* A request that was received and has not been handled. */
+/* The end of a request that was received and not handled yet, or NULL. */
 static const char *find_line_end(const struct connection *connection)
 {
     return memchr(connection->in, '\n',
                   VIA_MUTANT(CONTROL_LINES) ? sizeof(connection->in) + 1 : connection->in_bytes);
 }
 
-/* The events that the connection waits for once all its answers are sent. */
+/* The events for which the connection waits once all its answers are sent. */
 static uint32_t wanted_events(const struct connection *connection)
 {
     if (is_waiting(connection)) {
-        return 0; /* while an answer is to come, nothing more is read: it might not fit */
+        /* no request is read while an answer is outstanding, because its answer might not fit */
+        return 0;
     }
-    /* A request that is there already is handled in a turn of its own. */
+    /* A request that was already received is handled in the next turn. */
     return find_line_end(connection) != NULL ? EPOLLOUT : EPOLLIN;
 }
 
@@ -90,7 +91,7 @@ static void send_out(struct connection *connection)
         if (sent > 0) {
             connection->out_sent += (size_t)sent;
         } else if (errno == EAGAIN) {
-            /* Nothing more is read until this is taken. */
+            /* No request is read until the client has read this answer. */
             via_host_source_modify(connection->host, &connection->source, EPOLLOUT);
             return;
         } else if (errno != EINTR) {
@@ -116,7 +117,8 @@ static void append(struct connection *connection, const char *text, size_t bytes
                     ? realloc(connection->out, connection->out_bytes + bytes + 1)
                     : NULL;
     if (out == NULL) {
-        connection->closing = true; /* the caller sees the connection end without an answer */
+        /* the client finds the end of the connection without an answer */
+        connection->closing = true;
         return;
     }
     memcpy(out + connection->out_bytes, text, bytes);
@@ -125,7 +127,7 @@ static void append(struct connection *connection, const char *text, size_t bytes
     connection->out_bytes += bytes + 1;
 }
 
-/* answer: taken over; NULL = out of memory. */
+/* answer: this function releases it; NULL: out of memory. */
 static void answer_json(struct connection *connection, json_t *answer)
 {
     static const char no_memory[] = "{\"ok\":false,\"error\":\"out of memory\"}";
@@ -141,7 +143,7 @@ static void answer_json(struct connection *connection, json_t *answer)
 
 /* --- requests for other hosts ----------------------------------------------------------------- */
 
-/* Another host does not answer. */
+/* Reports that another host does not answer. */
 static void answer_unreachable(struct connection *connection, const char *why)
 {
     json_t *error = via_control_error("asked by host %u: %s", connection->host->config.host, why);
@@ -213,7 +215,7 @@ static void handle_object(struct connection *connection, json_t *request)
                                         .has_admin_right = connection->has_admin_right};
     json_t *answer = via_control_answer(&caller, request);
     if (caller.reloading) {
-        connection->waiting = true; /* via_host_reloaded() answers */
+        connection->waiting = true; /* via_host_reloaded() sends the answer */
         host->reload(host->reload_ctx);
         return;
     }
@@ -244,8 +246,8 @@ static void handle_line(struct connection *connection, const char *line, size_t 
 
 /* --- connections ------------------------------------------------------------------------------ */
 
-/* One request: the control thread also sends the heartbeats, and a client may send hundreds of
- * requests at once, each of which takes milliseconds on a large host. */
+/* Handles one request per turn. The control thread also sends the heartbeats, and a client may send
+ * hundreds of requests at once, each of which takes milliseconds on a large host. */
 static void handle_next_line(struct connection *connection)
 {
     const char *end = find_line_end(connection);
@@ -261,7 +263,7 @@ static void handle_next_line(struct connection *connection)
     }
 }
 
-/* 0, or -ECONNRESET: the client has gone. */
+/* 0; -ECONNRESET: the client has closed the connection. */
 static int receive(struct connection *connection)
 {
     struct via_host_received received;
@@ -302,7 +304,8 @@ static void ready(struct via_host_source *source, uint32_t events)
     send_out(connection);
 }
 
-/* There are too many: the oldest of the user ends, or the oldest of all. */
+/* If the user has too many connections, closes the oldest of the user; if there are too many in
+ * all, the oldest of all. */
 static void end_connection(struct via_control_server *server, uid_t uid)
 {
     struct connection *oldest = NULL;
@@ -363,7 +366,7 @@ static json_t *lines_of(const char *const *lines, unsigned lines_count)
     return array;
 }
 
-/* For people: the first of them, and that there are more. */
+/* The text for people: the first line, and the number of further lines. */
 static json_t *failure_of(const char *const *lines, unsigned lines_count)
 {
     const char *first = lines_count != 0 ? lines[0] : "nothing was changed";
@@ -378,7 +381,7 @@ void via_host_reloaded(struct via_host *host, bool failed, const char *const *li
     via_list_foreach_safe(it, &host->control.connections) {
         struct connection *connection = via_list_entry(it, struct connection, link);
         if (!connection->taken) {
-            continue; /* the file has changed since it was read */
+            continue; /* the file has changed since the reload read it */
         }
         connection->waiting = false;
         connection->taken = false;
@@ -445,7 +448,8 @@ uint64_t via_control_server_tick(struct via_host *host)
     via_list_foreach_safe(it, &host->control.connections) {
         struct connection *connection = via_list_entry(it, struct connection, link);
         if (host->now_ns < connection->deadline_ns) {
-            return via_min(deadline_ns, connection->deadline_ns); /* the list is in order */
+            /* the list is ordered by deadline */
+            return via_min(deadline_ns, connection->deadline_ns);
         }
         close_connection(connection);
     }

@@ -6,13 +6,13 @@
 
 #include "host/host_private.h"
 
-/* Every number goes through here: JSON's are signed. */
+/* All numbers go through this function, because numbers in JSON are signed. */
 static void set(json_t *object, const char *key, uint64_t value)
 {
     json_object_set_new(object, key, json_integer((json_int_t)value));
 }
 
-/* For readers that compare the clocks of machines. */
+/* For readers that compare the clocks of several machines. */
 static uint64_t real_time_ns(void)
 {
     struct timespec now;
@@ -115,7 +115,7 @@ static json_t *links_of(const struct via_host *host)
     return array;
 }
 
-/* Of TCP connections to the host; null: nothing was measured on the present way. */
+/* The speed of TCP connections to the host. null: nothing was measured on the present path. */
 static json_t *measured_of(const struct via_host *host, uint16_t id)
 {
     const struct via_measured *measured = via_host_measured(host, id);
@@ -130,7 +130,7 @@ static json_t *measured_of(const struct via_host *host, uint16_t id)
     return object;
 }
 
-/* Hosts that have been seen; -1 hops for those that can not be reached now. */
+/* Hosts from which frames have arrived. -1 hops: unreachable now. */
 static json_t *routes_of(const struct via_host *host)
 {
     json_t *array = json_array();
@@ -175,7 +175,7 @@ static json_t *neighbours_of(const struct via_host *host)
     return object;
 }
 
-/* Ids that two hosts announce. */
+/* Ids that are announced by two hosts each. */
 static json_t *ids_shared_of(const struct via_host *host)
 {
     json_t *array = json_array();
@@ -244,7 +244,7 @@ static void append_processes(json_t *array, const struct via_list *list)
     }
 }
 
-/* 0: no limit. */
+/* The limit of the user; 0: none. */
 static uint64_t limit(const struct via_tenant *tenant, uint64_t max)
 {
     return tenant->exempt ? 0 : max;
@@ -272,7 +272,7 @@ struct users {
     json_t *array;
 };
 
-/* A user of another host may have notes here and no process. */
+/* Adds a user of another host, which may have notes here without a process. */
 static void append_poster(void *ctx, uint32_t uid, uint32_t notes_count)
 {
     const struct users *users = ctx;

@@ -67,7 +67,7 @@ static bool is_same(const struct via_directory_ip *a, const struct via_directory
     return memcmp(a->byte, b->byte, sizeof(a->byte)) == 0;
 }
 
-/* Does one machine answer at it? */
+/* True if the address is that of one machine. */
 static bool is_unicast(const struct via_directory_ip *ip)
 {
     static const unsigned char zero[16];
@@ -133,7 +133,8 @@ static uint64_t since_ns(const struct via_directory_entry *entry, const struct v
     return VIA_NEVER_NS;
 }
 
-/* The host that has the address, among those that are gone, or among those that are not. */
+/* The host that had the address first, among the hosts that are gone, or among those that are
+ * not. */
 static int claimant(const struct via_directory *directory, const struct via_directory_ip *ip,
                     bool gone)
 {
@@ -178,10 +179,10 @@ int via_directory_host_at(const struct via_directory *directory, const struct vi
     return found != -ENOENT ? found : claimant(directory, ip, true);
 }
 
-/* --- taking ----------------------------------------------------------------------------------- */
+/* --- received messages ------------------------------------------------------------------------ */
 
-/* A text of a peer: letters, digits and ._+- stay, so a terminal shows it and a command line can
- * hold it. Returns whether all of it stayed. */
+/* Copies a text of a peer. Letters, digits and ._+- stay, so that terminals and command lines can
+ * show it; others become '?'. Returns whether all characters stayed. */
 static bool copy_text(char *ret_text, size_t room, const char *text, size_t bytes)
 {
     static const char allowed[] =
@@ -201,7 +202,7 @@ static bool copy_text(char *ret_text, size_t room, const char *text, size_t byte
     return whole;
 }
 
-/* A name that a host may not have is none: others must be able to type it. */
+/* A name that a host must not have becomes empty, because users could not type it. */
 static void copy_name(struct via_directory_entry *entry, const char *name, size_t bytes)
 {
     struct via_host_identity identity;
@@ -259,7 +260,8 @@ static int take_host(struct via_directory_entry *entry,
     return 1;
 }
 
-/* Messages of a host come in order: links follow each other, and come after their HOST. */
+/* Messages of a host arrive in order: LINKS messages follow their HOST message, in ascending
+ * order. */
 static int take_links(struct via_directory_entry *entry,
                       const struct via_directory_links_message *message, size_t bytes,
                       uint64_t now_ns)
@@ -305,7 +307,7 @@ int via_directory_take(struct via_directory *directory, uint16_t source, const v
     return -EPROTO;
 }
 
-/* --- telling ---------------------------------------------------------------------------------- */
+/* --- messages to send ------------------------------------------------------------------------- */
 
 void via_directory_make_host(const struct via_directory_entry *entry,
                              struct via_directory_host_message *ret_message)
@@ -344,7 +346,7 @@ size_t via_directory_make_links(const struct via_directory_entry *entry, unsigne
     return VIA_DIRECTORY_LINKS_HEAD_BYTES + count * sizeof(entry->links[0]);
 }
 
-/* --- ways ------------------------------------------------------------------------------------- */
+/* --- hops ------------------------------------------------------------------------------------- */
 
 void via_directory_hops(const struct via_directory *directory,
                         bool (*use)(const struct via_directory_link *link), uint16_t *ret_hops)

@@ -4,14 +4,14 @@
 #include "base/bits.h"
 #include "base/types.h"
 
-/* The first bit of the set from bit `from` on, which is not empty; round the end. */
+/* The first bit of the non-empty set at or after bit `from`, cyclically. */
 static uint32_t first_from(uint32_t set, uint32_t from)
 {
     uint32_t above = set & ~((UINT32_C(1) << from) - 1);
     return (uint32_t)__builtin_ctz(above != 0 ? above : set);
 }
 
-/* Bit number n of the set, which is not empty; round the end. */
+/* Bit number n of the non-empty set, cyclically. */
 static uint32_t nth_of(uint32_t set, uint32_t n)
 {
     for (n %= (uint32_t)__builtin_popcount(set); n != 0; n--) {

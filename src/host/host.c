@@ -18,10 +18,11 @@
 #include "base/signals.h"
 #include "host/host_private.h"
 
-/* Each is a wake-up of the machine; three may be lost before a link is dead. */
+/* Each heartbeat is a wake-up of the machine. A link survives the loss of three. */
 #define HEARTBEAT_NS (25 * VIA_MSEC_NS)
 #define SEGMENTS_COUNT 8192u
-#define PROCESSES_MAX 4096u /* 16 bits of a cookie; and what the node can have under way */
+/* an owner has 16 bits in a cookie; and the node has room for their operations */
+#define PROCESSES_MAX 4096u
 #define LOCK_TRIES 100
 /* Time for which a host that ends waits for the remaining work of processes. */
 #define REAPER_WAIT_NS (5 * VIA_SEC_NS)
@@ -52,8 +53,8 @@ static int lock_failed(struct via_host *host, int fd, struct via_error *err)
                          pid[0] != '\0' ? pid : "?", host->lock_path.text);
 }
 
-/* The file that is locked must still be the one at the path: its last holder may have removed it
- * between our open and our lock. */
+/* The locked file must still be the file at the path: its last holder may have removed it between
+ * open and lock here. */
 static bool is_at_path(int fd, const char *path)
 {
     struct stat held;
@@ -203,12 +204,12 @@ static int set_config(struct via_host *host, struct via_error *err)
         host->ports[i].dma_bytes_min = via_host_dma_default(host);
     }
     config->ports = host->ports;
-    /* Room for the operations that each process may have under way, so that no process waits for
-     * those of another. */
+    /* Room for all operations that each process may have under way, so that no process waits for
+     * operations of another. */
     config->ops_count = options->processes_max * VIA_ATTACH_RUNNING_MAX + VIA_ATTACH_PARKED_ALL +
                         VIA_HOST_SENDS_MAX;
-    /* Each costs some hundred bytes for every id and channel. A peer has to come to the same
-     * number: the greeting of a link compares both, and hosts_max. */
+    /* A flow costs some hundred bytes for each id and channel. Both hosts of a link must compute
+     * the same number, because the greeting compares it and hosts_max. */
     config->flows_count = config->hosts_max <= 64 ? 32 : 8;
     if (getrandom(&host->session, sizeof(host->session), 0) != (ssize_t)sizeof(host->session)) {
         return via_error_set(err, -EIO, "getrandom: %s", strerror(errno));
@@ -259,8 +260,8 @@ int via_host_options_check(const struct via_host_options *options, struct via_er
 
 static int open_node(struct via_host *host, struct via_error *err)
 {
-    /* Not populated: most of it is room for flows that never are. Private memory, so a machine
-     * without any left ends a process, and never sends SIGBUS. */
+    /* Not populated: most of this memory is for flows that are never used. Private memory, so that
+     * a machine that is out of memory kills a process instead of sending SIGBUS. */
     void *memory = mmap(NULL, host->node_memory_bytes, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) {
@@ -280,7 +281,7 @@ static int open_shared(struct via_host *host, struct via_error *err)
     if (host->peers == NULL) {
         return via_error_set(err, -ENOMEM, "table of hosts: %s", strerror(ENOMEM));
     }
-    /* A whole page: the ports map all lines there can be. */
+    /* A whole page: the ports map the maximum of lines. */
     int rc = via_host_memory_open(&host->bells, "viaduct-bells",
                                   VIA_BELL_LINES_MAX * sizeof(struct via_bell), false, err);
     return rc != 0 ? rc : via_host_status_open(host, err);

@@ -15,7 +15,7 @@
 
 /* Time in which the owner's host answers. After that its link counts as one without slices. */
 #define ASK_NS VIA_SEC_NS
-/* ... for this time at first, doubled each time it does not answer again. */
+/* ... for SILENCE_NS_MIN at first. Each further missing answer doubles this time. */
 #define SILENCE_NS_MIN VIA_SEC_NS
 #define SILENCE_NS_MAX (60 * VIA_SEC_NS)
 /* Interval at which the host polls busy words of slices that it takes away. */
@@ -28,7 +28,7 @@ static bool is_up(const struct via_host *host, const struct via_host_slices *sli
            ret_link->state == VIA_LINK_UP && ret_link->peer_link != 0;
 }
 
-/* The link by which processes store into memory of this host's processes; NULL: none. */
+/* The link through which processes store into memory of processes of `peer`; NULL: none. */
 static struct via_host_slices *find_link(const struct via_host *host, uint16_t peer)
 {
     for (unsigned i = 0; host->aperture.links != NULL && i < host->cables_count; i++) {
@@ -107,8 +107,8 @@ static void take_away(struct via_host_slices *slices, uint32_t slice, bool gone)
     slices->leaving = true;
 }
 
-/* A process with slices of many links makes room for itself, but takes nothing from other users: of
- * slices that these store through as well, it keeps its slices. */
+/* Makes room for a process that uses slices of many links. It gives up the oldest slice through
+ * which no process of another user stores. */
 static void evict_oldest(struct via_host_slice_users *users)
 {
     for (uint32_t i = 0; i < VIA_ATTACH_SLICES_MAX; i++) {
@@ -133,7 +133,8 @@ static uint32_t free_user(const struct via_host_slice_users *users)
     return VIA_SLICE_NONE;
 }
 
-/* The process may store through an open slice: by this busy word. -EAGAIN, -ENOMEM. */
+/* Lets the process store through an open slice. *ret_busy: the index of its busy word. -EAGAIN,
+ * -ENOMEM. */
 static int join(struct via_process *process, struct via_host_slices *slices, uint32_t slice,
                 uint32_t *ret_busy)
 {
@@ -200,7 +201,7 @@ uint64_t via_host_aperture_bursts(const struct via_host *host)
 
 /* --- the importer: answering processes -------------------------------------------------------- */
 
-/* An open slice, for this process. 0 or negative errno. */
+/* Fills in the answer with an open slice for this process. 0 or negative errno. */
 static int describe(struct via_process *process, struct via_host_slices *slices, uint32_t slice,
                     struct via_attach_answer *ret_answer, int *ret_fd)
 {
@@ -279,8 +280,7 @@ static struct via_slice_piece piece_of(const struct via_host_slices *slices,
 }
 
 /* Through a slice of a hardware window a process could reach the pipes of the hosts, and slices of
- * other processes.
- */
+ * other processes. So only the daemon's user and root may map one. */
 static bool is_map_allowed(const struct via_process *process, const struct via_host_slices *slices)
 {
     return !slices->port->shares_window || process->uid == geteuid() || process->uid == 0;
@@ -300,7 +300,7 @@ int via_host_aperture_request(struct via_process *process, const struct via_atta
     return via_attach_server_ask(process, request, 2 * ASK_NS);
 }
 
-/* The slice is ASKED and belongs to no process yet. */
+/* The slice is ASKED and no process uses it yet. */
 static int ask_owner(struct via_host *host, struct via_host_slices *slices, uint32_t slice)
 {
     struct via_host_slice *mine = &slices->slices[slice];
@@ -319,7 +319,7 @@ static int ask_owner(struct via_host *host, struct via_host_slices *slices, uint
     return send_message(host, slices, VIA_HOST_MESSAGE_ASKS, &message);
 }
 
-/* Slices of all links that owners were asked for, for processes of this user. */
+/* Number of slices of all links that owners were asked for on behalf of this user. */
 static uint32_t asked_by(const struct via_host *host, uid_t uid)
 {
     uint32_t count = 0;
@@ -346,13 +346,13 @@ int via_host_aperture_ask(struct via_host *host, struct via_attach_pending *pend
         return 0;
     }
     if (host->now_ns < slices->silent_until_ns) {
-        return -EAGAIN; /* processes ask again of themselves */
+        return -EAGAIN; /* the processes repeat their requests */
     }
     if (!via_tenant_is_take_allowed(pending->tenant, asked_by(host, pending->process->uid),
                                     VIA_HOST_ASKS_MAX)) {
         return -EAGAIN;
     }
-    slices->leaving = true; /* one that makes room may not be free yet */
+    slices->leaving = true; /* an evicted slice may not be free yet */
     int rc = via_slice_table_take(&slices->table, &piece, pending->process->uid, host->now_ns,
                                   &pending->slice);
     if (rc != 0) {
@@ -366,7 +366,7 @@ int via_host_aperture_ask(struct via_host *host, struct via_attach_pending *pend
     return rc;
 }
 
-/* The requested piece does not come. */
+/* The owner does not provide the requested piece. */
 static void give_up(struct via_host *host, struct via_host_slices *slices, uint32_t slice,
                     int status)
 {
@@ -374,7 +374,8 @@ static void give_up(struct via_host *host, struct via_host_slices *slices, uint3
     answer_all(host, slices, slice, status);
 }
 
-/* The owner has exposed it; true if the memory that a process maps is here as well. */
+/* Opens a slice that the owner has exposed, if the memory that a process maps exists at this host
+ * as well. */
 static void try_open(struct via_host *host, struct via_host_slices *slices, uint32_t slice)
 {
     struct via_host_slice *mine = &slices->slices[slice];
@@ -382,7 +383,7 @@ static void try_open(struct via_host *host, struct via_host_slices *slices, uint
     int fd;
     int rc = slices->port->ops->map(slices->port, slice, mine->exposure, &fd, &off);
     if (rc == -EAGAIN) {
-        return; /* the port wakes this thread when it comes */
+        return; /* the port wakes this thread when the memory arrives */
     }
     if (rc != 0) {
         give_up(host, slices, slice, -EXDEV);
@@ -398,7 +399,7 @@ static void try_open(struct via_host *host, struct via_host_slices *slices, uint
 static bool is_asked(const struct via_host_slices *slices,
                      const struct via_aperture_message *message)
 {
-    /* The link may have gone meanwhile, and another one have taken its place. */
+    /* The link may have been removed meanwhile, and another link may have its index. */
     return slices->port != NULL && message->slice < slices->port->count &&
            slices->table.entries[message->slice].state == VIA_SLICE_ASKED &&
            slices->slices[message->slice].exposure == message->exposure;
@@ -415,7 +416,7 @@ static void answered(struct via_host *host, uint16_t source,
 {
     struct via_host_slices *slices = link_of(host, source, message);
     if (slices == NULL || !is_asked(slices, message)) {
-        return; /* given up meanwhile, or never asked */
+        return; /* given up meanwhile, or never requested */
     }
     struct via_host_slice *mine = &slices->slices[message->slice];
     bool sound = message->bytes != 0 && message->bytes <= slices->port->slice_bytes;
@@ -477,7 +478,7 @@ static int expose(struct via_host *host, uint16_t source,
     return rc;
 }
 
-/* false: there is no room for the answer now. Requests of a host that takes no answers wait. */
+/* False: there is no room for the answer now, so the request of this host waits. */
 static bool take_expose(struct via_host *host, uint16_t source,
                         const struct via_aperture_message *message)
 {
@@ -543,7 +544,7 @@ static bool send_gone(struct via_host *host, struct via_host_slices *slices)
 static bool arrived(struct via_host *host, uint16_t source, const void *data, uint32_t bytes)
 {
     const struct via_aperture_message *message = data;
-    (void)bytes; /* bytes_min and bytes_max are its size */
+    (void)bytes; /* bytes_min and bytes_max of the service are the size of a message */
     switch (message->type) {
     case VIA_APERTURE_EXPOSE:
         return take_expose(host, source, message);
@@ -558,8 +559,8 @@ static bool arrived(struct via_host *host, uint16_t source, const void *data, ui
     }
 }
 
-/* The message that a segment is gone could not be sent: sends it again, while the link is the same
- * and the slice shows nothing else. */
+/* The notification that a segment was freed could not be sent. Schedules it again if the link is
+ * the same and the slice shows no other piece. */
 static void resend_gone(struct via_host_slices *slices, const struct via_aperture_message *message)
 {
     struct via_host_exposure *exposure = &slices->exposures[message->slice];
@@ -577,7 +578,7 @@ static void ended(struct via_host *host, uint16_t destination, const void *data,
     }
     struct via_host_slices *slices = &host->aperture.links[message->from - 1];
     if (message->type == VIA_APERTURE_EXPOSE && is_asked(slices, message)) {
-        via_log(VIA_LOG_DEBUG, "host %u: link %u: host %u does not take what asks for a slice: %s",
+        via_log(VIA_LOG_DEBUG, "host %u: link %u: host %u did not take a request for a slice: %s",
                 host->config.host, slices->link, destination, strerror(-status));
         set_silent(host, slices);
         give_up(host, slices, message->slice, -EAGAIN);
@@ -627,7 +628,7 @@ void via_host_aperture_changed(struct via_host *host)
     }
 }
 
-/* Slices that are not used any more hold no memory. true: some are still used. */
+/* Unmaps slices that are no longer used. True: some are still used. */
 static bool settle(struct via_host_slices *slices, uint64_t now_ns)
 {
     uint32_t leaving = via_slice_table_settle(&slices->table, now_ns);
@@ -640,7 +641,8 @@ static bool settle(struct via_host_slices *slices, uint64_t now_ns)
     return leaving != 0;
 }
 
-/* The next deadline of slices that were asked for. */
+/* Opens slices that have become ready, and gives up those without an answer. Returns the next
+ * deadline. */
 static uint64_t tick_asked(struct via_host *host, struct via_host_slices *slices)
 {
     uint64_t deadline_ns = VIA_NEVER_NS;
@@ -686,8 +688,9 @@ uint64_t via_host_aperture_tick(struct via_host *host)
 
 /* --- open and close --------------------------------------------------------------------------- */
 
-/* Of words in the status page, as many in a row as the port has slices. false: there are none. A
- * process that has left may still know a word: exposures are numbers that are never used twice. */
+/* Finds consecutive free words in the status page, one for each slice of the port. False: there are
+ * none. A process that has left may still know such a word. It does not confuse two exposures,
+ * because no number of an exposure is used twice. */
 static bool find_words(const struct via_host *host, uint32_t count, uint32_t *ret_first)
 {
     uint32_t first = 0;

@@ -32,11 +32,11 @@ int via_host_board_post(struct via_host *host, const struct via_attach_pending *
     return rc;
 }
 
-/* false: there is no room. */
+/* False: there is no room. */
 static bool send_head(struct via_host *host, uint16_t destination,
                       const struct via_board_message *message)
 {
-    /* It is no longer than a frame and than a board message: nothing else can fail. */
+    /* The message is no longer than a frame and than a board message, so nothing else can fail. */
     return via_host_message_send(host, &via_host_board_service, VIA_HOST_MESSAGE_ANSWERS,
                                  destination, message, VIA_BOARD_MESSAGE_HEAD_BYTES) == 0;
 }
@@ -111,7 +111,7 @@ static bool arrived(struct via_host *host, uint16_t source, const void *data, ui
         struct via_board_message answer = {.type = VIA_BOARD_ANSWER, .id = message->id};
         int room = via_host_message_room(host, source);
         if (room <= 0) {
-            return room < 0; /* requests of a host that takes no answers wait */
+            return room < 0; /* requests wait while their host takes no answers */
         }
         answer.status = hang_up(host, source, message, bytes);
         return send_head(host, source, &answer);

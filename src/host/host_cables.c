@@ -34,7 +34,7 @@ static void on_message(void *ctx, const void *msg, size_t len, int *fds, unsigne
     }
 }
 
-/* Of pipes with a slot each: with less no link comes up. */
+/* The size of an inbox with pipes of one slot each: with less no link comes up. */
 static uint64_t inbox_bytes_min(const struct via_host *host)
 {
     struct via_node_config config = host->config;
@@ -86,8 +86,8 @@ struct via_host_cable_text via_host_cable_describe(const struct via_host_cable *
     return ret;
 }
 
-/* The link's own, but no more than pipes take: 1,023 peers need not have an inbox of full size
- * each. */
+/* The link's configured size, but no more than the pipes use, so that 1,023 peers do not each have
+ * an inbox of full size. */
 static int choose_inbox(const struct via_host_cable *cable, uint64_t *ret_bytes,
                         struct via_error *err)
 {
@@ -115,7 +115,7 @@ uint32_t via_host_dma_default(const struct via_host *host)
     return options->dma_bytes_min != 0 ? options->dma_bytes_min : some_links ? UINT32_MAX : 0;
 }
 
-/* The link is coming up: its measured settings count if the hardware is still the same. */
+/* Called when a link comes up: its measured settings apply if the hardware is still the same. */
 static void tune(struct via_host_cable *cable)
 {
     struct via_host *host = cable->host;
@@ -222,7 +222,7 @@ static int join_node(struct via_host_cable *cable, struct via_error *err)
     host->node_due = true;
     cable->source.fd = cable->link.driver->fd(cable->port);
     if (cable->source.fd < 0) {
-        return 0; /* at one of its deadlines */
+        return 0; /* a port without a descriptor is polled at its deadlines */
     }
     rc = via_host_source_add(host, &cable->source, EPOLLIN);
     if (rc != 0) {
@@ -232,7 +232,7 @@ static int join_node(struct via_host_cable *cable, struct via_error *err)
     return 0;
 }
 
-/* The node does not know the port. */
+/* The node must not have the port. */
 static void close_cable(struct via_host_cable *cable)
 {
     via_host_source_remove(cable->host, &cable->source);
@@ -283,7 +283,7 @@ int via_host_cable_open(struct via_host *host, const struct via_host_link *link,
     if (rc != 0 && cable->port == NULL) {
         close_cable(cable);
     }
-    cable->leaving = rc != 0 && cable->port != NULL; /* via_host_change_tick() goes on */
+    cable->leaving = rc != 0 && cable->port != NULL; /* via_host_change_tick() completes it */
     return rc;
 }
 
@@ -306,11 +306,12 @@ int via_host_cable_leave(struct via_host_cable *cable)
         cable->leaving = true;
     }
     int rc = via_node_port_clear(host->node, cable->index);
-    host->node_due = true; /* routes, and the link's state in the status page */
+    host->node_due = true; /* to update routes, and the link's state in the status page */
     if (rc == -EAGAIN) {
         return rc;
     }
-    /* The port opened, but the node never had it: -ENOENT. Processes may still be in its slices. */
+    /* -ENOENT: the port was opened, but never added to the node. Processes may still store through
+     * its slices. */
     if (!via_host_aperture_link_close(host, cable->index)) {
         return -EAGAIN;
     }
@@ -347,7 +348,7 @@ void via_host_cables_close(struct via_host *host)
     json_decref(host->links_failed);
 }
 
-/* The port's reason why the link is down; until a peer answers, core has none. */
+/* Logs the port's reason why the link is down. Core has no reason until a peer answers. */
 static void log_error(struct via_host_cable *cable)
 {
     struct via_port_status status;
@@ -468,7 +469,7 @@ struct via_host_cable *via_host_cables_direct(struct via_host *host, uint16_t pe
     return NULL;
 }
 
-/* Up, and to this peer, or with the own id to any. */
+/* True if the link is up and leads to this peer; or to any peer, if `peer` is this host. */
 static bool is_up_to(const struct via_host_cable *cable, uint16_t peer)
 {
     struct via_link_status link;
@@ -490,7 +491,8 @@ int via_host_cables_tcp(struct via_host *host, uint16_t peer, char *ret_local, c
         }
         const struct via_driver *driver = cable->link.driver;
         rc = driver->tcp != NULL ? driver->tcp(cable->port, ret_local, ret_peer, bytes) : -EXDEV;
-        /* Own: one is enough. To a peer: a link of another kind may be a better way. */
+        /* For this host's own address one such link is enough. To a peer, a link of another kind
+         * may be the better path. */
         if ((rc == 0) == (peer == host->config.host)) {
             break;
         }
@@ -526,7 +528,8 @@ int via_host_cables_cut(struct via_host *host, uint16_t peer, int index, bool cu
     if (count == 0) {
         return -ENOENT;
     }
-    /* Now, not after the events of this turn: the direct bit of the status page goes with it. */
+    /* At once, not after the other events of this turn, because the direct bit of the status page
+     * changes with the cut. */
     host->node_due = true;
     via_host_fabric_tick(host);
     return count;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
 /*
- * Changes of a running host. Links that go leave first, because a new one may need their
- * place in the tables, their socket or their device; then the new ones are opened. All others go
- * on.
+ * Changes the configuration of a running host. Links that are no longer configured close first,
+ * because a new link may need their place in the tables, their socket or their device. Then the new
+ * links open. All other links stay up.
  */
 #include <errno.h>
 #include <stdarg.h>
@@ -14,7 +14,7 @@
 #include "base/log.h"
 #include "host/host_private.h"
 
-/* Interval of polls of links that close, and longest time until others are opened. */
+/* Interval of polls of links that close; and the longest time before the new links open. */
 #define LEAVE_POLL_NS VIA_MSEC_NS
 #define LEAVE_NS (2 * VIA_SEC_NS)
 
@@ -43,7 +43,8 @@ static bool is_same(const struct via_host_cable *cable, const struct via_host_li
            strcmp(cable->description, link->description) == 0;
 }
 
-/* Which host should be there is for messages only, unless the driver is bound to it. */
+/* The expected peer and the name only appear in messages, unless the driver is bound to the
+ * peer. */
 static void rename_cable(struct via_host_cable *cable, const struct via_host_link *link)
 {
     cable->peer = link->peer;
@@ -90,7 +91,7 @@ static bool copy_link(struct via_host_link *to, const struct via_host_link *link
     return to->description != NULL && (link->name == NULL || to->name != NULL);
 }
 
-/* Those that are not there yet. */
+/* Copies the configured links that are not open. */
 static int copy_links(struct via_host *host, const struct via_host_options *options)
 {
     struct via_host_changing *changing = &host->changing;
@@ -121,7 +122,7 @@ static void begin_leaving(struct via_host *host, const struct via_host_options *
             continue;
         }
         note(host, false, "%s: closed", via_host_cable_describe(cable).text);
-        (void)via_host_cable_leave(cable); /* the tick goes on */
+        (void)via_host_cable_leave(cable); /* via_host_change_tick() completes it */
     }
 }
 
@@ -144,7 +145,7 @@ static void open_new(struct via_host *host)
 
 /* --- the rest --------------------------------------------------------------------------------- */
 
-/* Users that may attach have to get into the run directory. */
+/* Users that may attach need access to the run directory. */
 static void open_rundir_to(struct via_host *host, const struct via_host_options *options)
 {
     struct stat info;
@@ -192,7 +193,7 @@ int via_host_change(struct via_host *host, const struct via_host_options *option
     if (rc != 0) {
         return rc;
     }
-    /* From here on nothing fails as a whole. */
+    /* From here on the change as a whole does not fail. */
     changing->active = true;
     changing->change = change;
     changing->deadline_ns = host->now_ns + LEAVE_NS;
@@ -202,7 +203,7 @@ int via_host_change(struct via_host *host, const struct via_host_options *option
     return 0;
 }
 
-/* How many have not left yet. */
+/* Returns the number of links that have not closed yet. */
 static unsigned go_on_leaving(struct via_host *host)
 {
     unsigned count = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* The control thread: cables, sockets, and the slow half of the node. */
+/* The control thread: cables, sockets, and the part of the node that is not time-critical. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -79,8 +79,8 @@ static void free_buried(struct via_host *host)
 
 uint64_t via_host_sync(struct via_host *host)
 {
-    /* Release: a thread that sees the target also sees the entries removed from the tables
-     * before. */
+    /* Release: a thread that loads this target finds the tables without the entries that were
+     * removed before. */
     uint64_t target = atomic_fetch_add_explicit(&host->sync_target, 1, memory_order_acq_rel) + 1;
     for (unsigned i = 0; i < host->config.channels_count; i++) {
         via_bell_ring(host->transfers[i].bell);
@@ -131,7 +131,7 @@ void via_host_control_close(struct via_host *host)
 uint64_t via_host_fabric_tick(struct via_host *host)
 {
     uint64_t deadline_ns = via_host_cables_tick(host);
-    /* Before the node polls: a request from here on is served in the next turn. */
+    /* Before the node polls: a request that arrives from now on is served in the next turn. */
     bool asked = atomic_load_explicit(&host->node_asked, memory_order_relaxed) &&
                  atomic_exchange_explicit(&host->node_asked, false, memory_order_acq_rel);
     if (asked || host->node_due || host->now_ns >= host->node_deadline_ns) {
@@ -178,11 +178,12 @@ static int timeout_ms(uint64_t now_ns, uint64_t deadline_ns)
     if (deadline_ns <= now_ns) {
         return 0;
     }
-    /* Rounded up, or the last millisecond would be spent asking. */
+    /* Rounded up; otherwise the thread would spend the last millisecond polling. */
     return (int)via_min((deadline_ns - now_ns + VIA_MSEC_NS - 1) / VIA_MSEC_NS, 60000u);
 }
 
-/* Serves at most events_max sources. true: time was up before all reported ones were served. */
+/* Serves at most events_max sources. True: the time of the turn ended before all reported sources
+ * were served. */
 static bool sleep_and_serve(struct via_host *host, uint64_t deadline_ns, int events_max)
 {
     struct epoll_event events[EVENTS_PER_TURN];
@@ -192,12 +193,12 @@ static bool sleep_and_serve(struct via_host *host, uint64_t deadline_ns, int eve
     host->now_ns = via_host_now_ns();
     for (int i = 0; i < count; i++) {
         struct via_host_source *source = events[i].data.ptr;
-        /* A source that an earlier event of this turn has removed is not called any more. */
+        /* A source that an earlier event of this turn has removed must not be called any more. */
         if (source->fd >= 0) {
             source->ready(source, events[i].events);
         }
-        /* Memory for a crowd of processes takes long: heartbeats come first, and the events again.
-         */
+        /* Memory for many processes takes long. Heartbeats come first; epoll reports the remaining
+         * events again. */
         if (via_host_now_ns() - host->now_ns > TURN_NS) {
             is_cut = i + 1 < count;
             break;
@@ -209,18 +210,18 @@ static bool sleep_and_serve(struct via_host *host, uint64_t deadline_ns, int eve
 
 void via_host_control_loop(struct via_host *host)
 {
-    /* The heartbeats of all hosts of a machine may fall together: fewer wake-ups of the machine. */
+    /* Lets the kernel combine the heartbeats of all hosts of a machine into fewer wake-ups. */
     prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NS);
     /* Raises the priority of this thread (setpriority(2)), if allowed, so that peers on a crowded
-     * machine do not take its link for dead. */
+     * machine do not regard its link as dead. */
     (void)!setpriority(PRIO_PROCESS, (id_t)gettid(), NICE);
     host->now_ns = via_host_now_ns();
     host->node_due = true;
     bool is_cut = false;
     while (!atomic_load_explicit(&host->stopping, memory_order_acquire)) {
-        /* epoll reports sources that stay ready in the same order each time, and puts those that it
-         * has reported behind the others. So a report of one source after a turn that was cut
-         * short lets each source be the first in its turn. */
+        /* epoll reports sources that stay ready in the same order each time, and moves those that
+         * it has reported behind the others. After a turn that ended early this thread requests one
+         * source only, so that each source becomes the first of a turn. */
         is_cut = sleep_and_serve(host, tick(host), is_cut ? 1 : EVENTS_PER_TURN);
     }
 }

@@ -11,15 +11,15 @@
 #include "host/client_kept.h"
 #include "host/host_private.h"
 
-/* Time in which the other host answers; after that all operations are sent in frames. */
+/* Time in which the neighbour answers. After that all operations are sent in frames. */
 #define ASK_NS VIA_SEC_NS
-/* A token that no connection has shown by then expires. */
+/* A token expires if no connection has presented it within this time. */
 #define TOKEN_NS (5 * VIA_SEC_NS)
 
-/* A connection that has been idle for IDLE_NS is ended to make room for another one. */
+/* When another connection needs room, one that has been idle for IDLE_NS is closed. */
 #define IDLE_NS VIA_SEC_NS
 
-/* Whose a connection is: the host, and its slot in the upper half. */
+/* The number of a connection's peer: the host, and the slot in the upper half. */
 static uint32_t make_peer(uint16_t host, unsigned slot)
 {
     return (uint32_t)slot << 16 | host;
@@ -36,18 +36,18 @@ static struct via_direct_slot *slot_of(struct via_host_direct *direct, uint32_t 
     return &direct->neighbours[host_of(peer)].slots[peer >> 16];
 }
 
-/* --- [the thread that serves] ----------------------------------------------------------------- */
+/* --- [the serving thread] --------------------------------------------------------------------- */
 
 static bool is_same_token(const uint8_t *a, const uint8_t *b)
 {
     unsigned char wrong = 0;
-    for (unsigned i = 0; i < VIA_TCP_TOKEN_BYTES; i++) { /* takes as long for each */
+    for (unsigned i = 0; i < VIA_TCP_TOKEN_BYTES; i++) { /* takes the same time for all tokens */
         wrong |= a[i] ^ b[i];
     }
     return wrong == 0;
 }
 
-/* [lock] The slot of this token that is not free, or NULL. */
+/* [lock] The slot with this token that is not free, or NULL. */
 static struct via_direct_slot *find_slot(const struct via_direct_neighbour *neighbour,
                                          const uint8_t *token)
 {
@@ -116,21 +116,23 @@ static void turn(void *ctx, bool begins)
     struct via_host *host = listener->host;
     if (begins) {
         atomic_store_explicit(&listener->inside, true, memory_order_relaxed);
-        /* Store inside, then load the tables; the control thread changes the tables, then loads
-         * inside (via_host_direct_is_synced()). */
+        /* This thread stores `inside`, then loads the tables. The control thread changes the
+         * tables, then loads `inside` in via_host_direct_is_synced(), with whose fence this one
+         * pairs. */
         atomic_thread_fence(memory_order_seq_cst);
-        /* Acquire pairs with via_host_sync(): segments removed before are not found. */
+        /* Acquire pairs with via_host_sync(): a segment that was removed before is not found. */
         atomic_store_explicit(&listener->entered,
                               atomic_load_explicit(&host->sync_target, memory_order_acquire),
                               memory_order_relaxed);
         return;
     }
     uint64_t entered = atomic_load_explicit(&listener->entered, memory_order_relaxed);
-    /* Pairs with the acquire in via_host_direct_is_synced(): the last access to memory. */
+    /* Pairs with the acquire in via_host_direct_is_synced(): all accesses to memory precede this
+     * store. */
     atomic_store_explicit(&listener->inside, false, memory_order_release);
     atomic_thread_fence(memory_order_seq_cst);
     if (atomic_load_explicit(&host->sync_target, memory_order_relaxed) != entered) {
-        via_host_poke(host); /* it may wait for this */
+        via_host_poke(host); /* the control thread may wait for the end of this turn */
     }
 }
 
@@ -161,7 +163,7 @@ static bool is_crowded(void *ctx)
 
 /* --- listeners -------------------------------------------------------------------------------- */
 
-/* The one at this address of this host; opens it. */
+/* Finds the listener at this address of this host, or opens it. */
 static int find_listener(struct via_host *host, const char *address,
                          struct via_direct_listener **ret_listener)
 {
@@ -220,7 +222,7 @@ void via_host_direct_close(struct via_host *host)
 bool via_host_direct_is_synced(const struct via_host *host, uint64_t target)
 {
     const struct via_host_direct *direct = &host->direct;
-    /* See turn(). */
+    /* Pairs with the fence in turn(). */
     atomic_thread_fence(memory_order_seq_cst);
     for (unsigned i = 0; i < direct->listeners_count; i++) {
         const struct via_direct_listener *listener = &direct->listeners[i];
@@ -245,7 +247,7 @@ static uint32_t session_of(const struct via_host *host, uint16_t id)
     return via_node_route_status(host->node, id, &route) == 0 ? route.session : 0;
 }
 
-/* Is there a link to it that may have direct connections, whether it is up or down? */
+/* True if a link to this host supports direct connections, whether the link is up or down. */
 static bool is_entitled(const struct via_host *host, uint16_t id)
 {
     char local[64], peer[64];
@@ -263,7 +265,7 @@ static bool is_entitled(const struct via_host *host, uint16_t id)
     return false;
 }
 
-/* Has the threads end what is not wanted any more. */
+/* Makes the serving threads end connections that are no longer wanted. */
 static void review(struct via_host *host)
 {
     for (unsigned i = 0; i < host->direct.listeners_count; i++) {
@@ -271,7 +273,7 @@ static void review(struct via_host *host)
     }
 }
 
-/* Ends what the host has, and takes back its tokens. */
+/* Ends all connections of the host and revokes its tokens. */
 static void end_era(struct via_host *host, uint16_t id)
 {
     pthread_mutex_lock(&host->direct.lock);
@@ -301,9 +303,10 @@ static bool is_taken(const struct via_direct_slot *slot, uint64_t now_ns)
            (slot->state == VIA_DIRECT_OFFERED && slot->at_ns > now_ns);
 }
 
-/* [lock] The slot for a new connection of this user: a free one, else the one that ended first, so
- * that positions stay for long. NULL: the user has its share. A user takes another connection only
- * while more are free than it has. */
+/* [lock] The slot for a new connection of this user: a free one, else the one whose connection
+ * ended first, so that the positions of ended connections stay known for as long as possible. NULL:
+ * the user has its share. A user gets another connection only while more slots are free than it
+ * uses. */
 static struct via_direct_slot *choose_slot(const struct via_direct_neighbour *neighbour,
                                            uint32_t uid, uint64_t now_ns)
 {
@@ -323,8 +326,8 @@ static struct via_direct_slot *choose_slot(const struct via_direct_neighbour *ne
     return free_count > own ? chosen : NULL;
 }
 
-/* [lock] The user has its share, or no slot is left: the thread closes idle connections whose
- * processes go on without them. */
+/* [lock] The user has its share, or no slot is left. Lets the serving thread close idle connections
+ * whose processes can continue without them. */
 static void mark_idle(const struct via_direct_neighbour *neighbour)
 {
     for (unsigned i = 0; i < VIA_DIRECT_CONNS_OF_HOST_MAX; i++) {
@@ -333,7 +336,7 @@ static void mark_idle(const struct via_direct_neighbour *neighbour)
     }
 }
 
-/* -EBUSY: the user, or the neighbour, has as many connections as it may have. */
+/* -EBUSY: the user, or the neighbour, has its maximum of connections. */
 static int add_token(struct via_host *host, uint16_t id, uint32_t whose, uint8_t *ret_token)
 {
     struct via_host_direct *direct = &host->direct;
@@ -366,7 +369,7 @@ static int add_token(struct via_host *host, uint16_t id, uint32_t whose, uint8_t
     return rc;
 }
 
-/* Later attempts may succeed. */
+/* True if a later attempt may succeed. */
 static bool is_shortage(int rc)
 {
     return rc == -EMFILE || rc == -ENFILE || rc == -ENOBUFS || rc == -ENOMEM;
@@ -389,14 +392,15 @@ static int make_card(struct via_host *host, uint16_t source, uint32_t whose,
     struct via_direct_neighbour *neighbour = &host->direct.neighbours[source];
     uint32_t session = session_of(host, source);
     if (neighbour->session != 0 && neighbour->session != session) {
-        end_era(host, source); /* of the one before: it was started anew */
+        end_era(host, source); /* of its earlier session: the neighbour has restarted */
     }
     neighbour->session = session;
     *ret_card = *via_client_serve_card(listener->serve);
     return add_token(host, source, whose, ret_card->token);
 }
 
-/* -EAGAIN: the thread has yet to end the connection. -ENOENT: another one has its slot. */
+/* -EAGAIN: the serving thread has yet to end the connection. -ENOENT: another connection has its
+ * slot. */
 static int find_position(struct via_host *host, uint16_t source, const uint8_t *token,
                          struct via_direct_message *ret_message)
 {
@@ -408,7 +412,7 @@ static int find_position(struct via_host *host, uint16_t source, const uint8_t *
         slot->unwanted = true;
         rc = -EAGAIN;
     } else if (slot != NULL) {
-        /* One that was offered gets no connection any more. */
+        /* A token that was offered is no longer valid. */
         slot->state = VIA_DIRECT_ENDED;
         ret_message->end.position = slot->position;
         ret_message->end.refusal = slot->refusal;
@@ -442,7 +446,8 @@ static bool answer(struct via_host *host, uint16_t source, const struct via_dire
                                  &message, sizeof(message)) == 0;
 }
 
-/* For the process that waits: the card, and the address of the host as this one has it. */
+/* Answers the waiting process with the card, and with the neighbour's address at this host's end of
+ * the link. */
 static void finish(struct via_host *host, uint16_t source, uint32_t id, int status,
                    const struct via_direct_message *message)
 {
@@ -470,7 +475,7 @@ static void finish_position(struct via_host *host, uint16_t source, uint32_t id,
     struct via_attach_answer content = {.type = VIA_ATTACH_DIRECT, .status = status};
     struct via_attach_position position = {0};
     if (status != 0 && status != -EAGAIN && status != -ENOENT) {
-        content.status = -EXDEV; /* whatever a neighbour answers: no other status is known */
+        content.status = -EXDEV; /* processes know no other status, whatever a neighbour answers */
     } else if (status == 0) {
         position = (struct via_attach_position){.position = message->end.position,
                                                 .refusal = message->end.refusal};
@@ -483,7 +488,7 @@ static void finish_position(struct via_host *host, uint16_t source, uint32_t id,
 static bool arrived(struct via_host *host, uint16_t source, const void *data, uint32_t bytes)
 {
     const struct via_direct_message *message = data;
-    (void)bytes; /* bytes_min and bytes_max are its size */
+    (void)bytes; /* bytes_min and bytes_max of the service are the size of a message */
     switch (message->type) {
     case VIA_DIRECT_ASK:
     case VIA_DIRECT_ASK_POSITION:
@@ -499,7 +504,7 @@ static bool arrived(struct via_host *host, uint16_t source, const void *data, ui
     }
 }
 
-/* A host of an older version takes no such messages. */
+/* A host of an older version refuses these messages. */
 static void ended(struct via_host *host, uint16_t destination, const void *data, int status)
 {
     const struct via_direct_message *message = data;
@@ -520,7 +525,7 @@ const struct via_host_service via_host_direct_service = {
 
 /* --- this host's processes -------------------------------------------------------------------- */
 
-/* A process asks for the position of a connection that it had, by its token. */
+/* True if the request is for the position of an earlier connection, whose token is in it. */
 static bool asks_position(const struct via_attach_request *request)
 {
     return request->key_bytes == VIA_TCP_TOKEN_BYTES;

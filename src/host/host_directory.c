@@ -16,7 +16,7 @@ static uint64_t clock_ns(clockid_t clock)
     return (uint64_t)now.tv_sec * VIA_SEC_NS + (uint64_t)now.tv_nsec;
 }
 
-/* --- the own entry ---------------------------------------------------------------------------- */
+/* --- this host's entry ------------------------------------------------------------------------ */
 
 static void describe_link(const struct via_host *host, unsigned index,
                           struct via_directory_link *ret_link)
@@ -58,7 +58,7 @@ static void describe_identity(struct via_host *host, struct via_directory_entry 
     }
 }
 
-/* Of options, which do not change, and identity, which may. */
+/* From options, which are constant, and from the identity, which may change. */
 static int describe_host(struct via_host *host)
 {
     struct via_directory_entry *own = via_directory_own(&host->directory.table);
@@ -77,7 +77,7 @@ static int describe_host(struct via_host *host)
     return 0;
 }
 
-/* Since when which hosts can not be reached. */
+/* Records which hosts are unreachable, and since when. */
 static void update_routes(struct via_host *host)
 {
     for (uint16_t id = 0; id < host->config.hosts_max; id++) {
@@ -99,8 +99,8 @@ static uint64_t gone_after_ns(const struct via_host *host)
     return given != 0 ? given : VIA_DIRECTORY_GONE_NS;
 }
 
-/* Finds hosts that have been out of reach for long enough that other hosts may have their
- * addresses. true: the set has changed. */
+/* Finds hosts that were unreachable for so long that other hosts may take their addresses over.
+ * True: the set has changed. */
 static bool find_gone_hosts(struct via_host *host)
 {
     struct via_host_directory *directory = &host->directory;
@@ -139,7 +139,7 @@ static void update_links(struct via_host *host)
     }
 }
 
-/* --- telling others --------------------------------------------------------------------------- */
+/* --- announcing ------------------------------------------------------------------------------- */
 
 static int send_message(struct via_host *host, uint16_t id, const void *message, size_t bytes)
 {
@@ -175,7 +175,7 @@ static int send_host(struct via_host *host, uint16_t id)
     return rc;
 }
 
-/* 0: all of it is on its way. */
+/* 0: all remaining links are sent. */
 static int send_links(struct via_host *host, uint16_t id)
 {
     struct via_directory_peer *peer = &host->directory.peers[id];
@@ -203,7 +203,8 @@ static int send_entry(struct via_host *host, uint16_t id, uint32_t session)
     if (peer->is_foreign || host->now_ns < peer->retry_ns) {
         return 0;
     }
-    /* Links of one revision follow their HOST. A change meanwhile starts both anew. */
+    /* LINKS messages of a revision follow its HOST message. If the entry changes meanwhile, both
+     * are sent again. */
     int rc = peer->revision != own->revision ? send_host(host, id) : 0;
     return rc == 0 && peer->telling ? send_links(host, id) : rc;
 }
@@ -220,7 +221,8 @@ static uint64_t send_all(struct via_host *host)
             continue;
         }
         if (send_entry(host, id, route.session) == -EAGAIN) {
-            /* When something has ended: ours, or another service's. */
+            /* A send can succeed when an earlier one has ended, of this service or of another
+             * one. */
             directory->telling = true;
             deadline_ns = host->now_ns + VIA_DIRECTORY_PAUSE_NS;
         }
@@ -241,8 +243,7 @@ static void ended(struct via_host *host, uint16_t destination, const void *data,
     peer->under_way--;
     peer->failed |= status != 0;
     if (status == -ENOENT) {
-        peer->is_foreign =
-            true; /* an older host; none of that number is in the fabric's next life */
+        peer->is_foreign = true; /* an older version; after an update the host has a new session */
     }
     if (peer->failed && peer->under_way == 0) {
         peer->failed = false;
@@ -253,11 +254,10 @@ static void ended(struct via_host *host, uint16_t destination, const void *data,
     directory->telling = true;
 }
 
-/* --- entries of other hosts
- * ------------------------------------------------------------------------ */
+/* --- entries of other hosts ------------------------------------------------------------------- */
 
-/* Another host has an address of the received entry. For programs it stays with the host that had
- * it first. */
+/* Warns if the received entry claims an address that another host has. Programs continue to find
+ * the host that had the address first. */
 static void warn_of_claims(struct via_host *host, uint16_t source)
 {
     const struct via_directory_entry *entry = via_directory_find(&host->directory.table, source);
@@ -301,7 +301,7 @@ const struct via_host_service via_host_directory_service = {
 
 /* --- the host --------------------------------------------------------------------------------- */
 
-/* Programs do without it. */
+/* Programs work without the page. */
 static void open_page(struct via_host *host)
 {
     struct via_error err;
@@ -353,7 +353,7 @@ void via_host_directory_changed(struct via_host *host)
 
 static bool is_no_kernel_network(const struct via_directory_link *link)
 {
-    /* The emulated driver only imitates the class. */
+    /* The emulated driver only imitates this class. */
     return strcmp(link->like, "network") != 0 || strcmp(link->driver, "emu") == 0;
 }
 
@@ -371,8 +371,8 @@ static bool is_any(const struct via_directory_link *link)
     return true;
 }
 
-/* While no way leads to a host, its last class counts: a connection that begins meanwhile gets
- * pipes once there is a way again, instead of staying with the kernel permanently. */
+/* While no route leads to a host, its last class counts. So a connection that begins meanwhile gets
+ * pipes when a route exists again, instead of staying with the kernel permanently. */
 static void update_hops(struct via_host *host)
 {
     struct via_host_directory *directory = &host->directory;
@@ -381,7 +381,7 @@ static void update_hops(struct via_host *host)
     for (uint16_t id = 0; id < host->config.hosts_max; id++) {
         struct via_route_status route = {.port = VIA_PORT_NONE};
         (void)via_node_route_status(host->node, id, &route);
-        /* Hosts announce their links a little later than routes change. */
+        /* The announcements of links arrive a little later than changes of routes. */
         if (route.port != VIA_PORT_NONE && directory->all_hops[id] <= route.hops) {
             directory->by_network[id] = directory->plain_hops[id] > route.hops;
         }
@@ -426,7 +426,7 @@ static void write_page(struct via_host *host)
     via_hosts_page_write(host->directory.page, host->directory.entries, count);
 }
 
-/* May the own entry change now? Else *ret_deadline_ns says when. */
+/* True if this host's entry may change now. Else *ret_deadline_ns is the time when it may. */
 static bool is_change_allowed(struct via_host *host, uint64_t *ret_deadline_ns)
 {
     struct via_host_directory *directory = &host->directory;
@@ -551,7 +551,7 @@ static json_t *host_json(struct via_host *host, uint16_t id)
     return object;
 }
 
-/* Bytes that the JSON of an entry takes, roughly; rather more. */
+/* An estimate of the bytes of an entry's JSON, rather too high. */
 static size_t text_bytes(const struct via_directory_entry *entry)
 {
     return entry == NULL

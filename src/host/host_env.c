@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* The node's callbacks: deliveries, completions, notices. Transfer threads, but for `changed`. */
+/* The node's callbacks: deliveries, completions, notifications. Transfer threads call them, except
+ * `changed`. */
 #include <errno.h>
 #include <sys/random.h>
 
@@ -9,8 +10,8 @@
 
 static struct via_process *find_endpoint(struct via_host *host, uint32_t number)
 {
-    /* Pairs with the release in publish_table(). Retired tables, and processes in them, outlive
-     * this turn. */
+    /* Pairs with the release in publish_table(). Retired tables, and the processes in them, live
+     * until this turn has ended. */
     const struct via_endpoint_table *table =
         atomic_load_explicit(&host->attach.endpoints, memory_order_acquire);
     const struct via_endpoint *entry = via_endpoint_find(table, number);
@@ -52,7 +53,8 @@ static void notify(void *ctx, unsigned channel, uint64_t handle)
     if (index >= host->config.segments_count) {
         return;
     }
-    /* Pairs with the release in publish_segment(); the same grace period as find_segment(). */
+    /* Pairs with the release in publish_segment(). The segment lives for the same grace period as
+     * in find_segment(). */
     struct via_host_segment *segment =
         atomic_load_explicit(&host->attach.segments[index], memory_order_acquire);
     if (segment == NULL || segment->handle != handle) {
@@ -74,7 +76,7 @@ static void wake(void *ctx, unsigned channel)
 static void changed(void *ctx)
 {
     struct via_host *host = ctx;
-    /* At once: processes must not store into a peer's memory for longer than can be helped. */
+    /* At once, so that processes stop storing into a peer's memory as early as possible. */
     via_host_aperture_changed(host);
     via_host_status_update(host);
     host->changed = true;

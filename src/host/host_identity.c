@@ -40,7 +40,7 @@ int via_host_identity_set_fabric(struct via_host_identity *identity, const char 
     return rc;
 }
 
-/* Does one machine answer at it? */
+/* True if the address is that of one machine. */
 static bool is_unicast(int family, const struct in6_addr *address)
 {
     const uint8_t *byte = address->s6_addr;
@@ -54,7 +54,7 @@ static bool is_unicast(int family, const struct in6_addr *address)
 int via_host_identity_add_address(struct via_host_identity *identity, const char *address,
                                   struct via_error *err)
 {
-    struct in6_addr binary = {0}; /* room for either family */
+    struct in6_addr binary = {0}; /* large enough for both families */
     char text[VIA_HOST_ADDRESS_BYTES];
     int family = strchr(address, ':') != NULL ? AF_INET6 : AF_INET;
     if (inet_pton(family, address, &binary) != 1) {
@@ -84,7 +84,7 @@ int via_host_identity_add_address(struct via_host_identity *identity, const char
 static void set_default_name(struct via_host_identity *identity, unsigned host)
 {
     char name[VIA_HOST_NAME_BYTES_MAX + 2] = "";
-    /* A name that does not fit may lack its 0. */
+    /* gethostname() may omit the final 0 of a name that does not fit. */
     bool known = gethostname(name, sizeof(name) - 1) == 0;
     if (!known || via_host_identity_set_name(identity, name, NULL) != 0) {
         snprintf(identity->name, sizeof(identity->name), "host-%u", host);

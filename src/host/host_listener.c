@@ -20,8 +20,9 @@ static int open_spare(void)
     return open("/dev/null", O_RDONLY | O_CLOEXEC);
 }
 
-/* No descriptor is left: accepts one connection and closes it, so that its process gets an error.
- * The kernel stores that before it checks whether there is a connection at all. */
+/* No descriptor is left: accepts one connection with the spare descriptor and closes it, so that
+ * its process gets an error. Without a spare descriptor that is impossible, because the kernel
+ * allocates the descriptor before it checks whether there is a connection. */
 static void refuse_one(struct via_host_listener *listener)
 {
     close(listener->spare_fd);
@@ -36,7 +37,7 @@ static void refuse_one(struct via_host_listener *listener)
     }
 }
 
-/* Connections wait in the kernel's queue for a moment. */
+/* Leaves connections in the kernel's queue for PAUSE_NS. */
 static void pause_accepting(struct via_host_listener *listener)
 {
     listener->resume_ns = listener->host->now_ns + PAUSE_NS;
@@ -102,8 +103,8 @@ static int bind_to(struct via_host_listener *listener, struct via_error *err)
         return via_error_set(err, -errno, "bind: %s", strerror(errno));
     }
     listener->bound = true;
-    /* The run directory keeps others out; a process that gets this far learns why it may not
-     * attach. */
+    /* The run directory keeps users without rights out. The answer to HELLO gives all other
+     * processes the reason why they may not attach. */
     if (chmod(path, 0666) != 0) {
         return via_error_set(err, -errno, "chmod: %s", strerror(errno));
     }

@@ -8,14 +8,14 @@
 
 #include "host/host_private.h"
 
-/* A link is idle that carries less in each direction together, over at least this time. */
+/* A link is idle if both directions together carry less than this rate, over at least POLL_NS. */
 #define IDLE_BYTES_PER_S (128u << 10)
 #define POLL_NS (900 * VIA_MSEC_NS)
-/* ... at IDLE_POLLS checks in a row. */
+/* ... at this number of consecutive checks. */
 #define IDLE_POLLS 5u
-/* Whether the other host was started anew is no reason to measure again sooner than this. */
+/* A restart of the other host alone causes no new measurement within this time. */
 #define SAME_NS (3600 * VIA_SEC_NS)
-/* After a failure, and twice as long after each other one. */
+/* Time until the next attempt after a failure. Each further failure doubles it. */
 #define RETRY_NS (60 * VIA_SEC_NS)
 #define RETRY_DOUBLINGS_MAX 6u
 
@@ -49,7 +49,8 @@ static struct via_route_status route_to(const struct via_host *host, uint16_t id
     return route;
 }
 
-/* The way and versions for which a decision would hold now. False: the host's are not known yet. */
+/* Describes the path and the versions for which a decision now would be valid. False: the hosts'
+ * entries are not known yet. */
 static bool describe(const struct via_host *host, uint16_t id, const struct via_route_status *route,
                      char ret_text[VIA_MEASURED_FOR_BYTES])
 {
@@ -82,7 +83,7 @@ const struct via_measured *via_host_measured(const struct via_host *host, uint16
 
 static void changed(struct via_host *host)
 {
-    host->directory.heard = true; /* the page is written anew */
+    host->directory.heard = true; /* causes a new write of the page */
     if (host->measured.calls.changed != NULL) {
         host->measured.calls.changed(host->measured.calls.ctx);
     }
@@ -128,7 +129,7 @@ void via_host_measured_restore(struct via_host *host, uint16_t id,
     }
 }
 
-/* Is the decision wanted anew? A clock that was set back counts as time that has passed. */
+/* True if a new decision is wanted. A clock that was set back counts as time that has passed. */
 static bool is_wanted(const struct via_host *host, uint16_t id,
                       const struct via_route_status *route)
 {
@@ -137,7 +138,7 @@ static bool is_wanted(const struct via_host *host, uint16_t id,
                                 real_time_ns() - measured->measured_ns > SAME_NS);
 }
 
-/* Has the link carried next to nothing at the last checks? */
+/* True if the link was idle at the last checks. */
 static bool is_idle(struct via_host *host, uint16_t id, unsigned port)
 {
     struct via_measured_try *try = &host->measured.tries[id];
@@ -169,7 +170,7 @@ int via_host_measured_next(struct via_host *host)
     if (host->identity.addresses_count == 0) {
         return -ENOENT;
     }
-    /* Of a pair, the host with the lower id measures. */
+    /* The host with the lower id of a pair measures. */
     for (uint16_t id = (uint16_t)(host->config.host + 1); id < host->config.hosts_max; id++) {
         const struct via_directory_entry *entry = via_directory_find(&host->directory.table, id);
         struct via_route_status route = route_to(host, id);

@@ -47,7 +47,7 @@ static int fill(struct via_host_memory *memory, bool reader_only, struct via_err
     if (rc != 0) {
         return rc;
     }
-    /* After mapping: F_SEAL_FUTURE_WRITE leaves mappings that are there alone. */
+    /* After mmap(): F_SEAL_FUTURE_WRITE does not affect existing mappings. */
     int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL | (reader_only ? F_SEAL_FUTURE_WRITE : 0);
     if (fcntl(memory->fd, F_ADD_SEALS, seals) != 0) {
         return failed(err, "seal");

@@ -7,7 +7,7 @@
 
 #include "host/host_private.h"
 
-/* Longest time that arrivals are served in a turn, but for one more: heartbeats come first. */
+/* Time after which a turn handles one more arrival and no others, because heartbeats come first. */
 #define INBOX_TURN_NS (5 * VIA_MSEC_NS)
 
 /* Low bits of a cookie: serial << 8 | index, so that no two sends share one. */
@@ -24,7 +24,7 @@ static struct via_host_send *send_of(struct via_host_messages *messages, uint64_
 
 /* --- transfer thread 0 ------------------------------------------------------------------------ */
 
-/* One of those that know the send does no more: the operation, the mail that cancels it. */
+/* Drops one reference to the send: that of the operation, or that of the mail that cancels it. */
 static void release_send(struct via_host *host, struct via_host_send *send)
 {
     struct via_host_messages *messages = &host->messages;
@@ -89,7 +89,7 @@ static void cancel_mail(struct via_transfer *transfer, struct via_mail *mail)
 {
     struct via_host_send *send = via_container_of(mail, struct via_host_send, cancel);
     if (send->submitted) {
-        /* Completes it, unless it has completed already. */
+        /* Completes the send, unless it has completed already. */
         via_node_cancel(transfer->host->node, transfer->channel, UINT64_MAX, send->cookie);
     } else if (via_list_is_linked(&send->link)) {
         via_list_remove(&send->link); /* of transfer->sends: not shared yet */
@@ -219,7 +219,7 @@ int via_host_message_send(struct via_host *host, const struct via_host_service *
     if (!has_share(messages, kind, destination)) {
         return -EAGAIN;
     }
-    /* Two hosts whose requests fill the memory must still be able to answer each other. */
+    /* Two hosts whose requests use all of this memory must still be able to answer each other. */
     bool full = !answers && messages->used_count >= VIA_HOST_ASKS_MAX;
     struct via_host_send *send = full ? NULL : new_send(host);
     if (send == NULL) {
@@ -254,8 +254,8 @@ static void take_done(struct via_host *host)
     }
 }
 
-/* true: there may be more. Senders that never stop, and messages that take long to answer, must not
- * keep the control thread here. */
+/* Handles arrivals. True: there may be more. The number and time are limited, because senders that
+ * never stop, and messages that take long to answer, must not keep the control thread here. */
 static bool take_inbox(struct via_host *host)
 {
     struct via_host_messages *messages = &host->messages;
@@ -287,7 +287,7 @@ static bool take_inbox(struct via_host *host)
     return true;
 }
 
-/* A host that takes no messages has less time while others wait for room. */
+/* A host that takes no messages gets less time while other hosts wait for a send. */
 static uint64_t deadline_of(const struct via_host_messages *messages,
                             const struct via_host_send *send, bool is_short)
 {
@@ -297,7 +297,7 @@ static uint64_t deadline_of(const struct via_host_messages *messages,
            (hurry ? VIA_HOST_MESSAGE_TIMEOUT_NS - VIA_HOST_MESSAGE_PATIENCE_NS : 0);
 }
 
-/* Sends that take too long; the next deadline. */
+/* Cancels sends that take too long. Returns the next deadline. */
 static uint64_t cancel_late(struct via_host *host)
 {
     struct via_host_messages *messages = &host->messages;

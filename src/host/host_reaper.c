@@ -11,8 +11,8 @@
 
 #include "host/host_private.h"
 
-/* Bytes that one munmap() unmaps: while it removes pages from the tables, no other thread can map
- * memory. This takes about a millisecond. */
+/* Bytes that one munmap() unmaps, in about a millisecond. While munmap() removes pages from the
+ * tables, no other thread of this process can map memory. */
 #define SLICE_BYTES (32u << 20)
 #define STACK_BYTES (256u << 10)
 
@@ -20,17 +20,17 @@ struct via_reaper {
     struct via_host *host;
     pthread_t thread;
     pthread_mutex_t lock;
-    pthread_cond_t more;     /* for the thread: waiting, or ending */
-    pthread_cond_t finished; /* for via_reaper_free() */
-    struct via_list waiting; /* under lock, as all that follows */
+    pthread_cond_t more;     /* wakes the thread: `waiting` is not empty, or `ending` */
+    pthread_cond_t finished; /* wakes via_reaper_free() */
+    struct via_list waiting; /* under the lock, as all following fields */
     struct via_list done;
     bool busy;
     bool ending;
-    bool abandoned; /* the thread frees this struct */
+    bool abandoned; /* the thread must free this struct */
     _Atomic unsigned fds_count;
 };
 
-/* Descriptors of no owner. */
+/* Descriptors without an owner. */
 struct stray {
     struct via_reap reap;
     int fds[];
@@ -75,7 +75,7 @@ static void free_reaper(struct via_reaper *reaper)
     free(reaper);
 }
 
-/* With the lock, which is given up meanwhile. */
+/* Called with the lock, which is released meanwhile. */
 static void give_back_first(struct via_reaper *reaper)
 {
     struct via_reap *reap =

@@ -9,9 +9,9 @@
 
 #include "base/types.h"
 
-/* Below this a poll takes less time than the loop around it. */
+/* With a shorter budget a poll takes less time than the loop around it. */
 #define BUDGET_NS_MIN (1 * VIA_USEC_NS)
-/* One short wait may be chance; a dialogue makes them one after another. */
+/* One short wait may be chance. A request-reply exchange makes several in a row. */
 #define SHORT_WAITS_MIN 3u
 
 void via_host_spin_init(struct via_host_spin *spin, uint64_t budget_ns_max)
@@ -22,7 +22,7 @@ void via_host_spin_init(struct via_host_spin *spin, uint64_t budget_ns_max)
 void via_host_spin_learn(struct via_host_spin *spin, uint64_t wait_ns, bool found)
 {
     if (wait_ns > spin->budget_ns_max) {
-        /* The time spent polling was wasted. */
+        /* Even the longest budget would not have covered this wait: polling only cost time. */
         spin->short_waits = 0;
         spin->budget_ns /= 2;
         if (spin->budget_ns < BUDGET_NS_MIN) {
@@ -36,8 +36,8 @@ void via_host_spin_learn(struct via_host_spin *spin, uint64_t wait_ns, bool foun
     if (spin->budget_ns_max < BUDGET_NS_MIN) {
         return;
     }
-    /* The time that would have found it by polling, with some slack; decreases slowly when work
-     * comes earlier. */
+    /* The budget with which polling would have found the work, with some slack. It decreases slowly
+     * when work arrives earlier. */
     uint64_t enough = via_max(wait_ns + wait_ns / 2, 2 * BUDGET_NS_MIN);
     if (enough < spin->budget_ns) {
         enough = spin->budget_ns - (spin->budget_ns - enough) / 16;
@@ -46,7 +46,7 @@ void via_host_spin_learn(struct via_host_spin *spin, uint64_t wait_ns, bool foun
     spin->short_waits = 0;
 }
 
-/* Reads a small file; "" when it can not be read. */
+/* Reads a small file; "" on failure. */
 static void slurp(const char *path, char *ret_text, size_t bytes)
 {
     ret_text[0] = '\0';
@@ -59,14 +59,14 @@ static void slurp(const char *path, char *ret_text, size_t bytes)
     fclose(file);
 }
 
-/* CPUs of a quota in us of each period, rounded up; 0 = no limit. */
+/* The CPUs of a quota in us of each period, rounded up; 0: no limit. */
 static unsigned quota_cpus(long long quota, long long period)
 {
     return quota > 0 && period > 0 ? (unsigned)((quota + period - 1) / period) : 0;
 }
 
-/* The quota of the cgroup this process sees as its own root, of version 2 or 1. A parent's lower
- * quota is not detected: the thread then polls a little too long, and the budget adapts. */
+/* The quota of the cgroup that this process finds as its root, of version 2 or 1. A lower quota of
+ * a parent is not detected: the thread then polls a little too long, and the budget adapts. */
 static unsigned cgroup_cpus(void)
 {
     char text[64];

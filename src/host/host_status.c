@@ -24,9 +24,9 @@ int via_host_status_open(struct via_host *host, struct via_error *err)
 }
 
 /*
- * Per host: ups and downs of all links to it, and which of them carries direct accesses: when this
- * number differs, a process that has the host's memory mapped must find its way again. And whether
- * there are slices. Reads each link once.
+ * Updates for each host the number of ups and downs of all its links, with the link that carries
+ * direct accesses; and whether there are slices. When that number changes, a process that has
+ * mapped memory of the host must check its path again. Loads each link once.
  */
 static void update_links(struct via_host *host)
 {
@@ -52,7 +52,7 @@ static void update_links(struct via_host *host)
     }
 }
 
-/* After update_links(). */
+/* Called after update_links(). */
 static uint64_t word_of(struct via_host *host, uint16_t id)
 {
     struct via_route_status route = {.port = VIA_PORT_NONE};
@@ -75,8 +75,9 @@ static uint64_t word_of(struct via_host *host, uint16_t id)
 void via_host_status_update(struct via_host *host)
 {
     struct via_status_page *page = host->status;
-    /* A sequence lock: odd before any word changes, even after all have. The fence keeps the words
-     * behind the odd version; pairs with the reader's acquire loads of words and version. */
+    /* A sequence lock: odd before any word changes, even after all words have changed. The fence
+     * keeps the stores to the words after the odd version. Pairs with the reader's acquire loads of
+     * words and version. */
     uint32_t version = atomic_load_explicit(&page->version, memory_order_relaxed);
     atomic_store_explicit(&page->version, version + 1, memory_order_relaxed);
     atomic_thread_fence(memory_order_release);
@@ -94,7 +95,7 @@ void via_host_status_update(struct via_host *host)
     }
     atomic_store_explicit(&page->version, version + 2, memory_order_release);
     if (lost) {
-        /* Commands for that host may hold up others: attach_server_park.c. */
+        /* Commands for that host may delay commands for other hosts: attach_server_park.c. */
         for (unsigned i = 0; i < host->config.channels_count; i++) {
             via_bell_ring((struct via_bell *)host->bells.base + i);
         }

@@ -14,9 +14,9 @@
 #include "host/host_private.h"
 #include "port/bell.h"
 
-/* A fence is polled this often even while the thread sleeps, for the port's own time-out. */
+/* Interval of polls of a fence while the thread sleeps, for the port's own time-out. */
 #define FENCE_SLEEP_NS (20 * VIA_MSEC_NS)
-/* A thread that sleeps polls its pipes this often: hardware may lose an interrupt. */
+/* Interval at which a sleeping thread polls its pipes, because hardware may lose an interrupt. */
 #define POLL_NS (5 * VIA_SEC_NS)
 
 static bool is_crowded(void *ctx)
@@ -90,14 +90,14 @@ static void handle_mail(struct via_transfer *transfer)
     }
 }
 
-/* Whether the control thread waits for this thread to begin a turn. */
+/* True if the control thread waits for this thread to begin a turn. */
 static bool is_behind(const struct via_transfer *transfer, uint64_t *ret_target)
 {
     *ret_target = atomic_load_explicit(&transfer->host->sync_target, memory_order_acquire);
     return *ret_target != atomic_load_explicit(&transfer->synced, memory_order_relaxed);
 }
 
-/* Earlier turns are over, and so is the mail that was posted before the control thread asked. */
+/* Reports that earlier turns have ended, and that mail posted before the request is handled. */
 static void catch_up(struct via_transfer *transfer, uint64_t target)
 {
     /* Pairs with the acquire in via_host_is_synced(). */
@@ -105,8 +105,8 @@ static void catch_up(struct via_transfer *transfer, uint64_t target)
     via_host_poke(transfer->host);
 }
 
-/* After a sleep that no bell has ended, the turn should find nothing. If it finds something, the
- * bell may still be on its way: it counts as missed if none has come at the end of the next such
+/* A turn after a sleep that no bell has ended should find no work. If it finds work, the bell may
+ * still be on its way. The bell counts as missed if it has not rung by the end of the next such
  * sleep. */
 static void note_poll(struct via_transfer *transfer, unsigned work)
 {
@@ -114,7 +114,7 @@ static void note_poll(struct via_transfer *transfer, unsigned work)
     transfer->polls_unrung = false;
 }
 
-/* One turn: how much was done. */
+/* Takes one turn. Returns how much it did. */
 static unsigned run_turn(void *ctx, uint64_t now_ns, uint64_t *ret_deadline_ns)
 {
     struct via_transfer *transfer = ctx;
@@ -126,7 +126,7 @@ static unsigned run_turn(void *ctx, uint64_t now_ns, uint64_t *ret_deadline_ns)
         transfer->unannounced = transfer->polls_unrung = false;
         via_process_channels_rearm(transfer);
     } else if (transfer->polls_unrung) {
-        via_process_channels_rearm(transfer); /* pipes of processes are polled, too */
+        via_process_channels_rearm(transfer); /* these turns also poll the pipes of processes */
     }
     if (atomic_load_explicit(&transfer->mail_there, memory_order_acquire)) {
         handle_mail(transfer);
@@ -163,7 +163,7 @@ static bool arm(void *ctx, enum via_arm *ret_armed)
     return true;
 }
 
-/* Fences are under way, and others want the processor. */
+/* Fences are under way, and other threads need the CPU. */
 static void wait_for_fence(struct via_transfer *transfer, uint64_t now_ns)
 {
     if (via_node_release_ports(transfer->host->node, transfer->channel)) {

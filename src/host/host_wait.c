@@ -4,11 +4,11 @@
 #include "base/mutant.h"
 #include "base/types.h"
 
-/* The thread arms, but finds work that no turn of it handles. It is the control thread's, for
- * announcements come through channel 0's doorbell. */
+/* Arming reports BUSY although a turn finds no work in this number of attempts. The work is then
+ * probably the control thread's, because announcements also ring the doorbell of channel 0. */
 #define VAIN_POLLS_MAX 3u
 #define VAIN_SLEEP_NS (200 * VIA_USEC_NS)
-/* How often a thread that would keep polling asks whether the machine is crowded. */
+/* Interval at which a thread that would continue to poll checks whether the machine is crowded. */
 #define CROWDED_NS VIA_MSEC_NS
 
 void via_host_wait_init(struct via_host_wait *wait, uint64_t spin_ns_max,
@@ -67,9 +67,9 @@ enum via_host_wait_step via_host_wait_turned(struct via_host_wait *wait, uint64_
 enum via_host_wait_step via_host_wait_armed(struct via_host_wait *wait, uint64_t now_ns,
                                             enum via_arm armed, uint64_t *deadline_ns)
 {
-    /* For about a round trip of a link, and never longer than core/port.h allows. On a crowded
-     * machine a thread that keeps polling takes the time of those that bring its fence to an end:
-     * it sleeps where it will be woken. */
+    /* Polls for about a round trip of the link, and never longer than core/port.h allows. On a
+     * crowded machine a polling thread would use the CPU time of the threads that complete its
+     * fence, so it sleeps until they wake it. */
     if (armed == VIA_ARM_FENCING) {
         return is_polling_allowed(wait, now_ns) ? VIA_HOST_WAIT_POLL : VIA_HOST_WAIT_FENCE;
     }

@@ -21,7 +21,7 @@ struct via_log_limit *via_host_warning_take(struct via_host *host, enum via_host
     return NULL;
 }
 
-/* Logs the number of suppressed messages when no more of them have come. */
+/* Logs the number of suppressed messages once no further message was suppressed. */
 uint64_t via_host_warnings_tick(struct via_host *host)
 {
     static const char *const names[VIA_HOST_WARNING_KINDS] = {

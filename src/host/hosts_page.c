@@ -12,7 +12,7 @@
 
 #include "base/types.h"
 
-/* Tries of a reader while the host writes. */
+/* Attempts of a reader while the host writes. */
 #define TRIES 1000u
 
 struct path {
@@ -34,7 +34,8 @@ static bool is_page(int fd)
 
 /* --- the host --------------------------------------------------------------------------------- */
 
-/* All of it is there before it has its name: a machine without memory says so now. */
+/* Allocates all memory of the file before the rename, so that a machine without free memory reports
+ * the error here. */
 static int make_file(const char *rundir, unsigned host, mode_t mode)
 {
     struct path path = path_of(rundir, host, "");
@@ -99,8 +100,8 @@ void via_hosts_page_write(struct via_hosts_page *page, struct via_hosts_entry *e
         memcmp(page->entries, entries, count * sizeof(*entries)) == 0) {
         return;
     }
-    /* A host that was killed may have left it odd. The fence keeps the entries behind the odd
-     * version; pairs with the reader's acquire load and fence. */
+    /* The version may be odd already, if a host was killed while it wrote. The fence keeps the
+     * stores to entries after the odd version. Pairs with the reader's acquire load and fence. */
     atomic_store_explicit(&page->version, version | 1, memory_order_relaxed);
     atomic_thread_fence(memory_order_release);
     memcpy(page->entries, entries, count * sizeof(*entries));
@@ -140,7 +141,7 @@ void via_hosts_page_unmap(const struct via_hosts_page *page)
     munmap((void *)(uintptr_t)page, VIA_HOSTS_PAGE_BYTES);
 }
 
-/* Entries may change during the search; the version shows it. */
+/* Entries may change during the search; the caller detects that by the version. */
 static int search(const struct via_hosts_page *page, const unsigned char ip[16],
                   struct via_hosts_entry *ret_entry)
 {
@@ -169,8 +170,8 @@ int via_hosts_page_find(const struct via_hosts_page *page, const unsigned char i
         if (atomic_load_explicit(&page->magic, memory_order_acquire) != VIA_HOSTS_PAGE_MAGIC) {
             return -ENODATA;
         }
-        /* Pairs with the release in via_hosts_page_write(); the fence keeps the entries before the
-         * second read. */
+        /* Pairs with the release in via_hosts_page_write(). The fence keeps the loads of entries
+         * before the second load of the version. */
         uint32_t version = atomic_load_explicit(&page->version, memory_order_acquire);
         struct via_hosts_entry entry = {.host = 0};
         int rc = search(page, ip, &entry);

@@ -34,7 +34,7 @@ const char *via_link_state_name(enum via_link_state state)
     return "unknown";
 }
 
-/* "%s": this host's value, the peer's. */
+/* The text before the two values: this host's and the peer's. */
 static const char *differing(enum via_link_cause cause)
 {
     switch (cause) {

@@ -155,7 +155,7 @@ int via_rundir_default(const char *fabric, struct via_rundir_path *ret_path, str
     return set_path(ret_path, err, "/tmp/viaduct-%u/%s", (unsigned)geteuid(), fabric);
 }
 
-/* Others must not be able to put another directory in this one's place. */
+/* Other users must not be able to replace the directory in `parent`. */
 static int check_parent(const char *parent, struct via_error *err)
 {
     struct stat st;
@@ -202,8 +202,8 @@ static int check_own(const char *rundir, bool passable, struct via_error *err)
     return 0;
 }
 
-/* The mode that is asked for, whatever the umask, of the directory that was just made: a file that
- * has replaced it since then is not changed. */
+/* Sets this mode, whatever the umask, of the directory that was just made. If another user has
+ * replaced the directory, that file is not changed. */
 static int set_mode(const char *path, mode_t mode, struct via_error *err)
 {
     struct stat st;
@@ -239,8 +239,8 @@ static int make_all(char *path, bool passable, struct via_error *err)
          slash = strchr(slash + 1, '/')) {
         *slash = '\0';
         if (access(path, F_OK) != 0) {
-            /* A parent of ours under a shared directory is as closed as the directory itself;
-             * others pass through it on their way. */
+            /* A parent that this function makes is as restricted as the directory itself. Other
+             * users need to pass through it if root makes it. */
             rc = make_one(path, passable || geteuid() == 0 ? 0711 : 0700, err);
         }
         if (rc == 0 && strchr(slash + 1, '/') == NULL) {

@@ -72,7 +72,7 @@ uint32_t via_slice_table_asked_count(const struct via_slice_table *table, uid_t 
 
 static uint64_t busy_word(const struct via_slice_user *user)
 {
-    /* Sequentially consistent, as the change of the slice's word before it: see slice_table.h. */
+    /* Sequentially consistent, like the store to the slice's word before it: see slice_table.h. */
     return atomic_load_explicit(user->busy, memory_order_seq_cst);
 }
 
@@ -161,7 +161,8 @@ void via_slice_table_leave(struct via_slice_table *table, struct via_slice_user 
 
 static void set_word(struct via_slice_table *table, uint32_t slice, uint64_t word)
 {
-    /* Sequentially consistent: before the load of busy words. Processes load it with acquire. */
+    /* Sequentially consistent: before the load of busy words. Pairs with the acquire of
+     * processes. */
     atomic_store_explicit(&table->words[slice], word, memory_order_seq_cst);
 }
 
@@ -237,9 +238,10 @@ static bool is_kept_for(const struct via_slice_entry *entry, uid_t uid, uint64_t
     return entry->kept_uid == uid && entry->kept_until_ns > now_ns;
 }
 
-/* Slices that processes of this uid may store through, or have asked for, or were given and are to
- * take when their users are out. Without those, a user that asks again and again for slices that it
- * never gets would have no share, and would take all but one from all other users. */
+/* Number of slices through which processes of this uid may store, or that they have requested, or
+ * that are kept for them until other users have left. If the last kind did not count, a user who
+ * keeps requesting slices without getting them would have no share, and would take all but one
+ * slice from all other users. */
 static uint32_t share_of(const struct via_slice_table *table, uid_t uid, uint64_t now_ns)
 {
     uint32_t share = 0;
@@ -259,7 +261,8 @@ static uint32_t share_of(const struct via_slice_table *table, uid_t uid, uint64_
     return share;
 }
 
-/* The one uid of all users of the slice. false: it has none, or of several. */
+/* The uid that all users of the slice have. False: the slice has no users, or users with several
+ * uids. */
 static bool holder_of(const struct via_slice_entry *entry, uid_t *ret_uid)
 {
     struct via_list *first = via_list_first(&entry->users);
@@ -286,7 +289,7 @@ static bool is_older(const struct via_slice_table *table, uint32_t slice, uint32
     return than == VIA_SLICE_NONE || table->entries[slice].used_ns < table->entries[than].used_ns;
 }
 
-/* The least recently used of the slices that are not in use, VIA_SLICE_NONE: all are. */
+/* The least recently used slice that is not in use. VIA_SLICE_NONE: all are in use. */
 static uint32_t find_idle(const struct via_slice_table *table, uint64_t now_ns)
 {
     uint32_t victim = VIA_SLICE_NONE;
@@ -302,12 +305,13 @@ static uint32_t find_idle(const struct via_slice_table *table, uint64_t now_ns)
     return victim;
 }
 
-/* The least recently used slice of another uid that has at least two more than this one. */
+/* The least recently used slice of another uid whose share exceeds the share of this uid by at
+ * least two. */
 static uint32_t find_unfair(const struct via_slice_table *table, uid_t uid, uint64_t now_ns)
 {
     uint32_t victim = VIA_SLICE_NONE;
     uint32_t share = share_of(table, uid, now_ns);
-    uid_t known = uid; /* whose share was counted last */
+    uid_t known = uid; /* the uid whose share was counted last */
     uint32_t known_share = share;
     for (uint32_t i = 0; i < table->count; i++) {
         uid_t holder;
@@ -356,7 +360,7 @@ int via_slice_table_take(struct via_slice_table *table, const struct via_slice_p
             table->evicted_count++;
             via_slice_table_revoke(table, victim, false);
         }
-        slice = find_free(table, uid, now_ns); /* unless its users are busy */
+        slice = find_free(table, uid, now_ns); /* none if the victim's users are in a burst */
     }
     if (slice == VIA_SLICE_NONE) {
         table->refused_count++;

@@ -11,7 +11,7 @@
 #include "host/control_rights.h"
 #include "host/host_private.h"
 
-/* Of a table that all users share, one user gets at most this part by default. */
+/* By default one user gets at most 1/SHARE of a table that all users share. */
 #define SHARE 2u
 
 static struct via_quota quota_of(const struct via_host *host)
@@ -21,7 +21,7 @@ static struct via_quota quota_of(const struct via_host *host)
     uint64_t memory_bytes =
         (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE) / SHARE;
     if (quota.segments == 0) {
-        /* Each has a descriptor here, too. */
+        /* Each segment also needs a descriptor of this process. */
         struct rlimit limit = {.rlim_cur = RLIM_INFINITY};
         getrlimit(RLIMIT_NOFILE, &limit);
         quota.segments = (uint32_t)via_min((rlim_t)host->config.segments_count,
@@ -74,10 +74,10 @@ uint64_t via_tenants_tick(struct via_host *host)
             free_tenant(host, tenant);
         }
     }
-    return VIA_NEVER_NS; /* the threads poke when they are */
+    return VIA_NEVER_NS; /* the threads poke this thread when they are synced */
 }
 
-/* --- coming and going ------------------------------------------------------------------------ */
+/* --- users that arrive and leave -------------------------------------------------------------- */
 
 static int open_bells(struct via_host *host, struct via_tenant *tenant, struct via_error *err)
 {
@@ -98,7 +98,7 @@ static int open_bells(struct via_host *host, struct via_tenant *tenant, struct v
     }
     tenants->count++;
     tenant->bells_index = index;
-    /* Both pair with the acquires in bell_of() and bells_end(). */
+    /* Both stores pair with the acquires in bell_of() and bells_end(). */
     atomic_store_explicit(&tenants->bells[index], tenant->bells.base, memory_order_release);
     uint32_t end = atomic_load_explicit(&tenants->bells_end, memory_order_relaxed);
     atomic_store_explicit(&tenants->bells_end, via_max(end, index + 1), memory_order_release);
@@ -155,8 +155,8 @@ void via_tenant_release(struct via_host *host, struct via_tenant *tenant)
         free_tenant(host, tenant);
         return;
     }
-    /* The next user at this index gets another page: this one stays mapped in the processes of this
-     * user for as long as they like. */
+    /* The next user at this index gets another page, because the processes of this user may keep
+     * this page mapped. */
     atomic_store_explicit(&host->tenants.bells[tenant->bells_index], NULL, memory_order_relaxed);
     tenant->sync = via_host_sync(host);
     via_list_remove(&tenant->link);
@@ -204,8 +204,8 @@ int via_tenant_add_segment(const struct via_host *host, struct via_tenant *tenan
                            struct via_error *err)
 {
     const struct via_quota *quota = &host->tenants.quota;
-    /* Removed memory that is still in use has a quota of its own, of the same size, so that a
-     * program that frees a segment and makes another one of its size does not wait for its last
+    /* Removed memory that is still in use has a quota of its own, of the same size. So a program
+     * that frees a segment and makes another one of that size does not wait for its last
      * command. */
     if (!tenant->exempt &&
         (tenant->segments_count >= quota->segments || tenant->removed_count >= quota->segments)) {

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause OR GPL-2.0-only */
-/* A transfer thread sleeps on its line of the host's bell page and of the page of each user. */
+/* A transfer thread sleeps on its line of the host's bell page, and on its line of each user's
+ * page. */
 #include <errno.h>
 #include <time.h>
 
 #include "host/host_private.h"
 
-/* Kernels before 5.16 wait for one word only: then the thread polls for rings of other users than
- * the owner at this interval. */
+/* Kernels before 5.16 wait for only one word. There the thread polls at this interval for rings of
+ * users other than the owner. */
 #define POLL_NS VIA_MSEC_NS
 
 struct bells {
@@ -23,7 +24,7 @@ static uint32_t bells_end(const struct via_transfer *transfer)
     return atomic_load_explicit(&transfer->host->tenants.bells_end, memory_order_acquire);
 }
 
-/* Its line in the page at this index, NULL when there is none. Valid in this turn. */
+/* The thread's line in the page at this index; NULL: no page. Valid in this turn. */
 static struct via_bell *bell_of(const struct via_transfer *transfer, uint32_t index)
 {
     struct via_bell *page =
@@ -112,7 +113,8 @@ void via_tenant_bells_sleep(struct via_transfer *transfer, uint64_t deadline_ns)
 {
     struct bells bells;
     collect(transfer, &bells);
-    /* See via_bell_ring(): the ringer sees the sleeper, or the wait sees the new count. */
+    /* See via_bell_ring(): the ringing thread loads the incremented `sleepers`, or the wait finds
+     * the new count. */
     for (unsigned i = 0; i < bells.count; i++) {
         atomic_fetch_add_explicit(&bells.list[i].bell->sleepers, 1, memory_order_seq_cst);
     }

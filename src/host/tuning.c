@@ -21,7 +21,7 @@ struct parse {
     const char *name;
     struct via_tuning *tuning;
     struct via_error *err;
-    int rc; /* of the first mistake; the rest is not parsed */
+    int rc; /* of the first error; the rest is not parsed */
     enum section section;
     bool has_machine, has_pipes;
 };
@@ -41,7 +41,7 @@ static void complain(struct parse *parse, unsigned line, const char *format, ...
     parse->rc = via_error_set(parse->err, -EINVAL, "%s:%u: %s", parse->name, line, text);
 }
 
-/* Of [cpu], [hardware]: printed in logs. */
+/* Copies a text of [cpu] or [hardware], which appears in logs. */
 static bool copy_text(char *to, size_t bytes, const char *from)
 {
     for (const char *at = from; *at != '\0'; at++) {
@@ -97,7 +97,7 @@ static bool take_number(const char *text, uint64_t min, uint64_t max, uint32_t *
     return true;
 }
 
-/* NAME, or NAME from BYTES: a power of two. */
+/* Parses NAME, or NAME from BYTES, where BYTES is a power of two. */
 static int parse_part(const char *text, size_t length, unsigned *ret_class,
                       const struct via_store **ret_store)
 {
@@ -122,7 +122,7 @@ static int parse_part(const char *text, size_t length, unsigned *ret_class,
     return is_known && end == (int)length && bytes == 1u << *ret_class ? 0 : -EINVAL;
 }
 
-/* -EINVAL: no such text, or no such store in this CPU; ret_stores are then undefined. */
+/* -EINVAL: invalid text, or this CPU has no such store; ret_stores are then undefined. */
 static int parse_stores(const char *text, const struct via_store *ret_stores[VIA_STORE_CLASSES])
 {
     unsigned next = 0;
@@ -297,7 +297,7 @@ static void make_plain(char *text)
         *at = *at >= ' ' && *at <= '~' ? *at : '?';
     }
     while (length != 0 && text[length - 1] == ' ') {
-        text[--length] = '\0'; /* as the file's reader would */
+        text[--length] = '\0'; /* as the parser of the file does */
     }
 }
 
