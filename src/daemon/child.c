@@ -15,7 +15,7 @@
 
 #define VARIABLES_MAX 512u
 
-/* --- its environment -------------------------------------------------------------------------- */
+/* --- the environment of the child ------------------------------------------------------------- */
 
 struct variables {
     char rundir[PATH_MAX], host[32], parent[48];
@@ -27,7 +27,7 @@ static void fill_variables(struct variables *vars, const char *rundir, unsigned 
     unsigned count = 0;
     snprintf(vars->rundir, sizeof(vars->rundir), "VIADUCT_RUNDIR=%s", rundir);
     snprintf(vars->host, sizeof(vars->host), "VIADUCT_HOST=%u", id);
-    /* It ends with this process: tools/measure-sockets. */
+    /* The child ends when this process has ended: tools/measure-sockets. */
     snprintf(vars->parent, sizeof(vars->parent), "VIADUCT_TUNE_PARENT=%d", (int)getpid());
     for (char **at = environ; *at != NULL && count < VARIABLES_MAX; at++) {
         if (strncmp(*at, "VIADUCT_", 8) != 0 && strncmp(*at, "NOTIFY_SOCKET=", 14) != 0 &&
@@ -90,9 +90,9 @@ static int spawn(pid_t *ret_pid, int output_fd, const char *path, const char *co
     return -code;
 }
 
-/* --- its output ------------------------------------------------------------------------------- */
+/* --- the output of the child ------------------------------------------------------------------ */
 
-/* False: nothing is there now. */
+/* Appends received output. False: the pipe is empty now. */
 static bool read_some(struct via_child *child)
 {
     char more[256];
@@ -135,7 +135,7 @@ static void end_ready(struct via_host_source *source, uint32_t events)
     if (waitpid(child->pid, &status, WNOHANG) != child->pid) {
         return;
     }
-    /* The rest of its group has no task any more, and may hold the pipe. */
+    /* The other processes of its group have no task any more, and may hold the pipe open. */
     (void)kill(-child->pid, SIGKILL);
     for (unsigned i = 0; i < 64 && child->output.fd >= 0 && read_some(child); i++) {
     }
@@ -157,7 +157,7 @@ const char *via_child_last_line(struct via_child *child)
     return newline != NULL ? newline + 1 : child->said;
 }
 
-/* --- from start to end ------------------------------------------------------------------------ */
+/* --- starting and ending ---------------------------------------------------------------------- */
 
 static int watch(struct via_child *child)
 {
@@ -187,7 +187,7 @@ int via_child_start(struct via_child *child, struct via_host *host, const char *
     if (rc != 0) {
         return via_error_set(err, rc, "run %.200s: %s", path, strerror(-rc));
     }
-    /* Programs expect an output that blocks. */
+    /* Programs expect a blocking output. */
     (void)fcntl(fds[1], F_SETFL, 0);
     child->output.ready = output_ready;
     child->output.fd = fds[0];

@@ -9,20 +9,20 @@
 #include "host/host_source.h"
 
 /*
- * A program that the daemon runs beside itself: `viaduct` of the same folder, in a process group of
- * its own. The last bytes of its output are kept. Owned by the control thread.
+ * A program that the daemon runs as a child: `viaduct` of the same folder, in its own process
+ * group. The last bytes of its output are kept. Owned by the control thread.
  */
 #define VIA_CHILD_SAID_BYTES 512u
 #define VIA_CHILD_WORDS_MAX 16u
 
 struct via_child {
-    pid_t pid; /* 0 = it does not run */
+    pid_t pid; /* 0: no child runs */
     struct via_host *host;
     struct via_host_source output; /* pipe */
     struct via_host_source end;    /* pidfd */
     char said[VIA_CHILD_SAID_BYTES];
     size_t bytes;
-    /* It has ended, with this status of waitpid(2); what it printed is in `said`. */
+    /* The child has ended with this status of waitpid(2). `said` contains what it has printed. */
     void (*ended)(struct via_child *child, int status);
 };
 
@@ -32,16 +32,17 @@ struct via_child {
         .output = {.fd = -1}, .end = {.fd = -1}, \
     }
 
-/* words: what follows "viaduct", NULL behind the last. VIADUCT_RUNDIR and VIADUCT_HOST are set for
- * it, and no other variable of that kind. */
+/* words: the arguments after "viaduct", terminated by NULL. The child's environment has
+ * VIADUCT_RUNDIR, VIADUCT_HOST and VIADUCT_TUNE_PARENT, and no other variable whose name begins
+ * with VIADUCT_. */
 VIA_MUST_CHECK int via_child_start(struct via_child *child, struct via_host *host,
                                    const char *rundir, unsigned id, const char *const *words,
                                    struct via_error *err);
-/* With all of its group; `ended` follows. */
+/* Kills the child and its process group; the call of `ended` follows. */
 void via_child_kill(struct via_child *child);
-/* Kills it and waits; `ended` is not called. */
+/* Kills the child and waits for its end. `ended` is not called. */
 void via_child_close(struct via_child *child);
-/* The last line that it has printed, fit for a log. */
+/* The last line that the child has printed, without characters that a log must not contain. */
 const char *via_child_last_line(struct via_child *child);
 
 #endif

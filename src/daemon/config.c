@@ -13,7 +13,7 @@
 #include "host/config_file.h"
 #include "host/tuning.h"
 
-#define SHOWN_BYTES 80 /* of a value, in errors */
+#define SHOWN_BYTES 80 /* of a value, in error messages */
 
 enum link_key {
     LINK_TO,
@@ -29,10 +29,11 @@ struct parse {
     struct via_daemon_report *report;
     bool failed;
 
-    char section[64]; /* "" = none yet */
-    bool skipped;     /* it was refused: its keys are passed over */
-    int link;         /* the section is this link; -1 = it is none */
-    /* Lines, 0 = not there. */
+    char section[64]; /* "": none yet */
+    bool skipped;     /* the section was refused; its keys are ignored */
+    /* index of the link that the section describes; -1: the section is not a link's */
+    int link;
+    /* Numbers of lines; 0: absent. */
     unsigned key_lines[VIA_CONFIG_KEYS_COUNT];
     struct {
         unsigned section;
@@ -241,7 +242,7 @@ static void on_error(void *ctx, unsigned number, const char *what)
     complain(ctx, number, "%s", what);
 }
 
-/* --- the whole -------------------------------------------------------------------------------- */
+/* --- the whole file --------------------------------------------------------------------------- */
 
 static void check_keys(struct parse *parse)
 {
@@ -294,7 +295,7 @@ static unsigned line_of(const struct parse *parse, const char *section, const ch
     return line;
 }
 
-/* Checks across keys: sizes that contradict each other. */
+/* Checks keys against each other, such as sizes that contradict each other. */
 static void check_host(struct parse *parse)
 {
     struct via_error err;
@@ -313,7 +314,7 @@ static void check_host(struct parse *parse)
     }
 }
 
-/* Texts of the file become the host's options. */
+/* Makes the host's options point to the texts of the file. */
 static void connect_texts(struct via_daemon_options *options)
 {
     struct via_host_options *host = &options->host;

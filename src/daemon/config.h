@@ -14,23 +14,23 @@
 #define VIA_DAEMON_CONFIG_BYTES_MAX (1u << 20)
 
 /*
- * Reads a text. name is for the report. 0, or -EINVAL: then the report says why. Touches no file
- * and no hardware; asks the system for users and groups. ret_options keeps what it had of the
- * command line: foreground, with and the like.
+ * Parses a text. name: for the report. 0; or -EINVAL, and the report contains the errors. Accesses
+ * no file and no hardware, but queries the system for users and groups. ret_options keeps the
+ * fields that only the command line sets, such as `foreground` and `with`.
  */
 VIA_MUST_CHECK int via_daemon_config_parse(const char *name, const char *text, size_t bytes,
                                            struct via_daemon_options *ret_options,
                                            struct via_daemon_report *report);
 
-/* The same of a file, and of the fabric key that it names, which is read for a check. */
+/* The same for a file, and reads the fabric key that the file names, as a check. */
 VIA_MUST_CHECK int via_daemon_config_load(const char *path, struct via_daemon_options *ret_options,
                                           struct via_daemon_report *report);
 
 /* Prints the options, with all defaults, as a configuration file. */
 void via_daemon_config_print(const struct via_daemon_options *options, FILE *to);
 
-/* Adds a line to the report for each key that differs but stays as it is while the host runs.
- * Returns how many. */
+/* Adds a line to the report for each key that differs but can not change while the host runs.
+ * Returns the number of these keys. */
 unsigned via_daemon_config_compare(const struct via_daemon_options *running,
                                    const struct via_daemon_options *loaded,
                                    struct via_daemon_report *report);

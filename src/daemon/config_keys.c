@@ -72,7 +72,7 @@ static int set_text(char *to, size_t bytes, const char *value, struct via_error 
     return 0;
 }
 
-/* The daemon has no working directory that a user could know. */
+/* A user does not know the daemon's working directory, so paths are absolute. */
 static int set_path(char *to, size_t bytes, const char *value, struct via_error *err)
 {
     if (value[0] != '/') {
@@ -186,7 +186,7 @@ static void show_measures(const struct via_daemon_options *options, char *ret_te
 
 /* --- [rights] and [quota] --------------------------------------------------------------------- */
 
-/* Commas with blanks around them, as in the other lists of the file. */
+/* Blanks may surround the commas, as in the other lists of the file. */
 static int set_rights(struct via_rights *rights, const char *value, struct via_error *err)
 {
     char text[VIA_CONFIG_VALUE_BYTES];
@@ -301,7 +301,7 @@ static void show_log_level(const struct via_daemon_options *options, char *ret_t
 
 /* --- the table -------------------------------------------------------------------------------- */
 
-/* Columns: section, name, at run time, needed, number or set and show. */
+/* Columns: section, name, changes at run time, required, number; or set and show. */
 const struct via_config_key via_config_keys[VIA_CONFIG_KEYS_COUNT] = {
     {"host", "id", false, true, "host", NULL, NULL},
     {"host", "name", true, false, NULL, set_name, show_name},

@@ -4,15 +4,15 @@
 
 #include "daemon/options.h"
 
-/* The keys of the configuration file, but for those of links. */
+/* The keys of the configuration file, except those of links. */
 #define VIA_CONFIG_VALUE_BYTES 1024u
 
 struct via_config_key {
     const char *section;
     const char *name;
-    bool at_run_time;   /* a reload changes it */
-    bool needed;        /* has no default */
-    const char *number; /* it is this one of daemon/number.h; else: */
+    bool at_run_time;   /* a reload changes the value of the running host */
+    bool needed;        /* the key has no default */
+    const char *number; /* name of its entry in daemon/number.h; NULL: `set` and `show` apply */
     int (*set)(struct via_daemon_options *options, const char *value, struct via_error *err);
     void (*show)(const struct via_daemon_options *options, char *ret_text, size_t bytes);
 };
@@ -20,11 +20,11 @@ struct via_config_key {
 #define VIA_CONFIG_KEYS_COUNT 33u
 extern const struct via_config_key via_config_keys[VIA_CONFIG_KEYS_COUNT];
 
-/* 0, or -EINVAL and what is wrong with the value. */
+/* 0; or -EINVAL, and the text says what is wrong with the value. */
 VIA_MUST_CHECK int via_config_key_set(const struct via_config_key *key,
                                       struct via_daemon_options *options, const char *value,
                                       struct via_error *err);
-/* As set() would take it; "" = nothing is set, and there is no default. */
+/* The value in the form that set() accepts. "": not set, and without a default. */
 void via_config_key_show(const struct via_config_key *key, const struct via_daemon_options *options,
                          char *ret_text, size_t bytes);
 

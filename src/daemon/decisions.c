@@ -33,9 +33,9 @@ struct parse {
     int rc;
     struct via_measured *of; /* VIA_HOSTS_MAX */
     bool *there;
-    int host; /* of the section; -1 = none yet */
+    int host; /* id of the present section's host; -1: none yet */
     unsigned section_line;
-    unsigned seen; /* bits of its keys */
+    unsigned seen; /* bits of the section's keys */
 };
 
 static void complain(struct parse *parse, unsigned line, const char *what)
@@ -240,8 +240,8 @@ int via_decisions_write(const char *folder, const char *text, struct via_error *
     char path[PATH_BYTES], made[PATH_BYTES];
     snprintf(path, sizeof(path), "%s/%s", folder, VIA_DECISIONS_FILE);
     snprintf(made, sizeof(made), "%s/%s.new", folder, VIA_DECISIONS_FILE);
-    (void)mkdir(folder, 0700); /* it is there already, or open() says what is wrong */
-    (void)unlink(made);        /* of a daemon that was killed */
+    (void)mkdir(folder, 0700); /* it exists already, or open() reports the error */
+    (void)unlink(made);        /* left by a daemon that was killed */
     int fd = open(made, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0) {
         return via_error_set(err, -errno, "%s: open: %s", made, strerror(errno));

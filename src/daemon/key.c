@@ -16,7 +16,7 @@ static void mac(void *ctx, const void *data, size_t bytes, uint8_t ret_mac[VIA_M
 {
     struct via_daemon_key *key = ctx;
     pthread_mutex_lock(&key->lock);
-    /* Fails for lengths out of bounds only, and these are constants. */
+    /* Fails only for lengths out of range, and these are constants. */
     (void)crypto_generichash(ret_mac, VIA_MAC_BYTES, data, bytes, key->key, sizeof(key->key));
     pthread_mutex_unlock(&key->lock);
 }

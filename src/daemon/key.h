@@ -9,20 +9,21 @@
 #include "host/host.h"
 
 /*
- * The fabric key: a file that all hosts of a fabric have, 32 to 4096 random bytes. Its owner is the
- * user of the daemon or root, and no other user may read or write it.
+ * The fabric key: a file of 32 to 4096 random bytes, which is the same on all hosts of a fabric.
+ * Its owner is the daemon's user or root, and no other user may read or write it.
  */
 struct via_daemon_key {
-    pthread_mutex_t lock; /* of `key`: drivers hash in threads of their own */
+    pthread_mutex_t lock; /* guards `key`, because drivers hash in threads of their own */
     uint8_t key[32];      /* BLAKE2b of the file */
     struct via_host_key host;
 };
 
-/* Reads the file. 0; -EPERM: others may read or write it; -EINVAL: too short, too long, or no
- * regular file; what open() and read() say. ret_key->host refers to *ret_key, which stays. */
+/* Reads the file. 0; -EPERM: other users may read or write it; -EINVAL: it is too short, too long
+ * or not a regular file; or an error of open() or read(). ret_key->host points to *ret_key, which
+ * must stay. */
 VIA_MUST_CHECK int via_daemon_key_read(const char *path, struct via_daemon_key *ret_key,
                                        struct via_error *err);
-/* [any thread] From now on `key` hashes with the bytes read into `fresh`. */
+/* [any thread] From now on `key` hashes with the bytes of `fresh`. */
 void via_daemon_key_replace(struct via_daemon_key *key, const struct via_daemon_key *fresh);
 
 #endif

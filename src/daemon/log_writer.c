@@ -18,21 +18,21 @@
 
 static struct {
     pthread_mutex_t lock;
-    pthread_cond_t more;    /* there are lines, or `ending` */
-    pthread_cond_t written; /* there are none left */
+    pthread_cond_t more;    /* wakes the thread: the ring has lines, or `ending` */
+    pthread_cond_t written; /* wakes via_daemon_log_end(): the ring is empty */
     pthread_t thread;
-    bool running; /* under lock, as all that follows */
+    bool running; /* under the lock, as all following fields */
     bool ending;
     size_t head, used; /* of the ring */
     uint64_t lost;
-    int lost_cause; /* errno of writing; 0 = there was no room for them */
+    int lost_cause; /* errno of writing; 0: the ring had no room */
     size_t bytes_max;
     unsigned char ring[RING_BYTES];
 
-    /* The thread's own. */
+    /* Only the thread uses these. */
     char path[256];
     char old_path[264];
-    bool is_file; /* standard error is the file at path */
+    bool is_file; /* standard error is the file at `path` */
     size_t file_bytes;
 } writer = {.lock = PTHREAD_MUTEX_INITIALIZER,
             .more = PTHREAD_COND_INITIALIZER,
@@ -53,7 +53,7 @@ static void check_log_file(void)
 static void begin_new_file(void)
 {
     if (rename(writer.path, writer.old_path) != 0) {
-        writer.file_bytes = 0; /* tried again after as many bytes more */
+        writer.file_bytes = 0; /* tried again after the same number of bytes */
         return;
     }
     int fd =
@@ -68,7 +68,7 @@ static void begin_new_file(void)
     check_log_file();
 }
 
-/* All of it, unless there is no use in trying: 0, or why. */
+/* Writes everything, except after an error. 0 or a positive errno. */
 static int write_all(struct iovec *iov, int count)
 {
     while (count != 0) {
@@ -91,7 +91,7 @@ static int write_all(struct iovec *iov, int count)
     return 0;
 }
 
-/* Lines that are left in what could not be written. */
+/* The number of lines in the bytes that could not be written. */
 static unsigned count_lines(const struct iovec *iov, int count)
 {
     unsigned lines = 0;
@@ -104,7 +104,7 @@ static unsigned count_lines(const struct iovec *iov, int count)
     return lines;
 }
 
-/* With the lock: as many bytes of whole lines as `max`, which is more than any line has. */
+/* [lock] Number of bytes of whole lines, at most `max`, which exceeds the length of any line. */
 static size_t whole_lines(size_t max)
 {
     size_t bytes = via_min(writer.used, max);
@@ -114,7 +114,7 @@ static size_t whole_lines(size_t max)
     return bytes;
 }
 
-/* With the lock, which is given up meanwhile: whole lines, no more than a file may have. */
+/* [lock, released meanwhile] Writes whole lines, at most the bytes that a file may have. */
 static void write_lines(void)
 {
     size_t head = writer.head;
@@ -170,7 +170,7 @@ static size_t format_line(char *line, const char *level, const char *text)
     return bytes;
 }
 
-/* With the lock. false: no room. */
+/* [lock] False: no room. */
 static bool add(const char *line, size_t bytes)
 {
     if (bytes > RING_BYTES - writer.used) {
@@ -184,7 +184,7 @@ static bool add(const char *line, size_t bytes)
     return true;
 }
 
-/* With the lock. */
+/* [lock] Adds a line. If lines were lost before, adds their count first. */
 static void add_or_count(const char *line, size_t bytes)
 {
     if (writer.lost != 0) {
@@ -231,7 +231,7 @@ void via_daemon_log_start(const char *path, size_t bytes_max)
     sigset_t old;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
-    /* Threads of links may log already. */
+    /* The lock is needed, because threads of links may log already. */
     pthread_mutex_lock(&writer.lock);
     writer.running = pthread_create(&writer.thread, NULL, serve, NULL) == 0;
     if (writer.running) {

@@ -7,15 +7,15 @@
 #include "base/log.h"
 
 /*
- * Where the daemon's messages go: one line each to standard error. A thread writes them, so that a
- * pipe without a reader, or a disk that hangs, blocks no thread that serves links or processes.
- * Messages for which there is no room are lost, and their count is logged.
+ * The log sink of the daemon: one line for each message, on standard error. A thread writes the
+ * lines, so that a pipe without a reader, or a disk that hangs, does not block threads that serve
+ * links or processes. Messages for which the ring has no room are lost, and their number is logged.
  *
- * If standard error is the file at `path` it takes at most bytes_max: at half of that it is renamed
- * to `path`.old, in place of an older one, and a new one is begun.
+ * If standard error is the file at `path`, the logs take at most bytes_max: at half of that the
+ * file is renamed to `path`.old, which replaces an older one, and a new file begins.
  *
- * One per process. Before via_daemon_log_start(), and if the thread can not be had, messages are
- * written by the thread that logs.
+ * One per process. Before via_daemon_log_start(), and if the thread can not be started, the thread
+ * that logs writes the message itself.
  */
 #define VIA_DAEMON_LOG_BYTES_MIN 65536u
 #define VIA_DAEMON_LOG_BYTES (16u << 20)
@@ -25,10 +25,10 @@ void via_daemon_log(void *ctx, const struct via_log_message *message);
 
 void via_daemon_log_start(const char *path, size_t bytes_max);
 
-/* From any thread. */
+/* [any thread] */
 void via_daemon_log_set_bytes(size_t bytes_max);
 
-/* Writes the remaining lines, for a second at most, and ends the thread. */
+/* Writes the remaining lines, for one second at most, and ends the thread. */
 void via_daemon_log_end(void);
 
 #endif

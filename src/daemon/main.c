@@ -23,7 +23,7 @@
 #include "host/host_source.h"
 #include "host/tuning.h"
 
-/* Exit codes: 0 asked to end, 1 could not start, 2 wrong command line. */
+/* Exit codes: 0: stopped as requested; 1: could not start; 2: wrong command line. */
 #define EXIT_WRONG 2
 
 static struct via_host *running; /* for the signal handler */
@@ -49,11 +49,11 @@ static void handle_signals(bool reloads)
     sigaction(SIGPIPE, &ignore, NULL);
     struct sigaction hangup = {.sa_handler = on_hangup, .sa_flags = SA_RESTART};
     sigaction(SIGHUP, reloads ? &hangup : &ignore, NULL);
-    /* RLIMIT_FSIZE counts for shared memory too: then the error is reported. */
+    /* RLIMIT_FSIZE also applies to shared memory. Without the signal the call returns the error. */
     sigaction(SIGXFSZ, &ignore, NULL);
 }
 
-/* Each attached process takes descriptors: as many as there may be. */
+/* Each attached process needs descriptors, so the soft limit becomes the hard limit. */
 static void raise_limits(void)
 {
     struct rlimit limit;
@@ -63,7 +63,7 @@ static void raise_limits(void)
     }
 }
 
-/* Ends with the parent; also when it has ended before this call. */
+/* Makes the daemon end with its parent. -ESRCH: the parent had ended before this call. */
 static int follow_parent(pid_t parent)
 {
     prctl(PR_SET_PDEATHSIG, SIGTERM);
@@ -72,7 +72,7 @@ static int follow_parent(pid_t parent)
 
 /* --- background ------------------------------------------------------------------------------- */
 
-/* The parent waits until the child is up, or says what the child said, and ends. */
+/* Waits in the parent until the child is up; or prints the child's error, and exits. */
 static _Noreturn void wait_for_child(int fd)
 {
     char said[VIA_ERROR_TEXT_BYTES];
@@ -91,7 +91,7 @@ static _Noreturn void wait_for_child(int fd)
     exit(EXIT_FAILURE);
 }
 
-/* Returns in the child: the fd by which it reports to the parent. */
+/* Returns in the child: the descriptor on which the child reports to the parent. */
 static int go_to_background(void)
 {
     int fds[2];
@@ -119,7 +119,8 @@ struct log_path {
     char text[VIA_DAEMON_PATH_BYTES];
 };
 
-/* The daemon of a machine logs where daemons do, hosts of an emulated fabric where they are. */
+/* True for the daemon of a machine, which logs in the system's log folder. Hosts of an emulated
+ * fabric log in their run directory. */
 static bool is_log_in_folder(const struct via_daemon_options *options)
 {
     return options->config_path != NULL && options->log_file[0] == '\0' && geteuid() == 0;
@@ -137,14 +138,15 @@ static struct log_path log_path_of(const struct via_daemon_options *options)
     return path;
 }
 
-/* Is there a file to log to, or does the starting process say where standard error goes? */
+/* True if the daemon logs to a file. Otherwise the process that starts it has chosen standard
+ * error. */
 static bool is_log_file(const struct via_daemon_options *options)
 {
     return !options->foreground || options->log_file[0] != '\0';
 }
 
-/* A file that another user has put there would show that user all messages. It is opened without
- * waiting: a FIFO without a reader is an error. */
+/* Another user could read all messages in a file that this user has made, so such a file is
+ * refused. The file was opened without blocking: a FIFO without a reader is an error. */
 static int check_log(int fd, struct via_error *err)
 {
     struct stat info;
@@ -158,7 +160,7 @@ static int check_log(int fd, struct via_error *err)
     return 0;
 }
 
-/* The file is opened before the daemon says that it is up: a place where it can not log is an
+/* Opens the file before the daemon reports that it is up, so that a path where it can not log is an
  * error. */
 static int open_log(const struct via_daemon_options *options, int *ret_fd, struct via_error *err)
 {
@@ -168,7 +170,7 @@ static int open_log(const struct via_daemon_options *options, int *ret_fd, struc
         return 0;
     }
     if (is_log_in_folder(options)) {
-        (void)mkdir(LOG_FOLDER, 0750); /* it is there already, or open() says what is wrong */
+        (void)mkdir(LOG_FOLDER, 0750); /* it exists already, or open() reports the error */
     }
     int fd =
         open(path.text,
@@ -184,7 +186,7 @@ static int open_log(const struct via_daemon_options *options, int *ret_fd, struc
     return 0;
 }
 
-/* From here on messages go to the file. */
+/* From now on messages go to the file. */
 static void log_to_file(const struct via_daemon_options *options, int log_fd)
 {
     int null_fd = options->foreground ? -1 : open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -219,7 +221,7 @@ static int fail(int parent_fd, const struct via_error *err)
     return EXIT_FAILURE;
 }
 
-/* Readable when the process of --with has ended. */
+/* Called when the process of --with has ended. */
 static void companion_ended(struct via_host_source *source, uint32_t events)
 {
     (void)source;
@@ -255,7 +257,7 @@ static void reload_has_ended(bool failed)
 static const struct via_reload_calls notify_calls = {.begins = reload_begins,
                                                      .has_ended = reload_has_ended};
 
-/* The services beside the host; they end with via_host_close() and close_services(). */
+/* Opens the services that accompany the host. via_host_close() and close_services() end them. */
 static int open_services(const struct via_daemon_options *options, struct via_daemon_key *key,
                          struct via_error *err)
 {
@@ -286,13 +288,14 @@ static void close_services(const struct via_daemon_options *options)
     }
 }
 
-static char tuning_refused[VIA_ERROR_TEXT_BYTES]; /* said once there is a log; "" = no */
+static char tuning_refused[VIA_ERROR_TEXT_BYTES]; /* logged once a log exists; "": none */
 
-/* Settings of another machine are not used, and that is said; a file that is wrong is an error. */
+/* Loads measured settings. Settings of another machine are ignored with a message; an invalid file
+ * is an error. */
 static int load_tuning(const struct via_daemon_options *options, struct via_host_options *host,
                        struct via_error *err)
 {
-    static struct via_tuning tuning; /* for the life of the host */
+    static struct via_tuning tuning; /* the host uses it as long as it lives */
     struct via_error other;
     if (options->tune_path == NULL) {
         return 0;
@@ -363,7 +366,7 @@ static int run(const struct via_daemon_options *options, int parent_fd)
         via_log(VIA_LOG_ERROR, "%s", tuning_refused);
     }
     via_daemon_log_start(log_path_of(options).text, options->log_bytes);
-    /* The sockets listen: a process that connects now waits until the loop runs, and is not
+    /* The sockets listen: the connection of a process waits until the loop runs, and is not
      * refused. */
     via_notify_send("READY=1\nSTATUS=host %u is up", options->host.host);
     write_and_close(options->ready_fd, "+", 1);
@@ -375,7 +378,7 @@ static int run(const struct via_daemon_options *options, int parent_fd)
     via_log(VIA_LOG_INFO, "host %u: ends", options->host.host);
     via_notify_send("STOPPING=1\nSTATUS=host %u ends", options->host.host);
     close_services(options);
-    /* The handler of a second signal must not use the host, which is freed. */
+    /* The host is freed next, and the handler of a second signal must not use it. */
     signal(SIGTERM, SIG_IGN);
     signal(SIGINT, SIG_IGN);
     via_host_close(running);
@@ -400,10 +403,11 @@ int main(int argc, char **argv)
     via_log_set_sink(via_daemon_log, NULL);
     via_log_set_level(options.log_level);
     raise_limits();
-    /* Before the host is opened: a full disk or no memory is a text then, not a signal. */
+    /* Before the host is opened: a full disk or the lack of memory is then an error text, not a
+     * signal. */
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN);
-    signal(SIGHUP, SIG_IGN); /* until there is something to reload */
+    signal(SIGHUP, SIG_IGN); /* until a reload is possible */
     int parent_fd = options.foreground ? -1 : go_to_background();
     if (options.parent_death && options.foreground && follow_parent(parent) != 0) {
         fprintf(stderr, "viaductd: --parent-death: the parent has ended already\n");

@@ -18,14 +18,14 @@
 #include "daemon/decisions.h"
 
 #define LOOK_S 1
-/* Turns of the timer. */
+/* Numbers of ticks of the timer. */
 #define CLIENT_POLLS_MAX 90u
 #define SERVER_LOOKS_MAX 100u
 #define TOKEN_BYTES 32u
-/* A file that is not written by the end of the daemon is not waited for any longer. */
+/* Number of attempts of the daemon, when it ends, to wait for the file's thread. */
 #define END_TRIES 1000
 
-/* Of one file; the thread's until `done`. */
+/* The writing of one file. Until `done` it belongs to the thread. */
 struct saving {
     char *text;
     struct via_error err;
@@ -37,14 +37,14 @@ static struct {
     struct via_host *host;
     const struct via_daemon_options *options;
     struct via_host_source timer;
-    struct via_child client; /* measures to host client_peer */
-    struct via_child server; /* the other end, for server_peer */
+    struct via_child client; /* measures the connection to host client_peer */
+    struct via_child server; /* the server of a measurement by host server_peer */
     uint16_t client_peer, server_peer;
-    unsigned client_polls, server_polls; /* since they were started */
-    unsigned tcp_port;                   /* of the server; 0 = it does not listen yet */
-    bool server_failed;                  /* and the host that asked does not know yet */
+    unsigned client_polls, server_polls; /* ticks since the child was started */
+    unsigned tcp_port;                   /* of the server; 0: it does not listen yet */
+    bool server_failed;                  /* the other host has not received this yet */
     char token[TOKEN_BYTES + 1];
-    bool dirty; /* a decision is not in the file yet */
+    bool dirty; /* the file lacks a decision */
     bool save_failed;
     bool saving;
     pthread_t thread;
@@ -62,7 +62,7 @@ static void *save(void *argument)
     return NULL;
 }
 
-/* Said once, until it works again. */
+/* Logs a failure once, until writing succeeds again. */
 static void say_saved(int rc, const struct via_error *err)
 {
     if (rc != 0 && !measure.save_failed) {
@@ -78,7 +78,7 @@ static void begin_save(void)
     sigset_t all, old;
     measure.save = (struct saving){.text = via_decisions_text(measure.host)};
     if (measure.save.text == NULL) {
-        return; /* again at the next poll */
+        return; /* tried again at the next tick */
     }
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
@@ -91,7 +91,7 @@ static void begin_save(void)
     }
 }
 
-/* True when no thread writes. */
+/* True if no thread writes. */
 static bool end_save(void)
 {
     if (measure.saving && atomic_load_explicit(&measure.save.done, memory_order_acquire)) {
@@ -110,7 +110,7 @@ static void changed(void *ctx)
     measure.dirty = measure.options->state[0] != '\0';
 }
 
-/* --- the end that measures -------------------------------------------------------------------- */
+/* --- the measuring end ------------------------------------------------------------------------ */
 
 static void client_ended(struct via_child *child, int status)
 {
@@ -183,7 +183,7 @@ static int serve(void *ctx, uint16_t peer, unsigned *ret_tcp_port, const char **
     }
     if (measure.server_failed && measure.server_peer == peer) {
         measure.server_failed = false;
-        return -ECHILD; /* the log has the cause */
+        return -ECHILD; /* the log has the reason */
     }
     if (measure.server.pid == 0) {
         measure.server_failed = false;
@@ -201,7 +201,7 @@ static int serve(void *ctx, uint16_t peer, unsigned *ret_tcp_port, const char **
     return measure.tcp_port != 0 ? 0 : -EAGAIN;
 }
 
-/* --- from open to close ----------------------------------------------------------------------- */
+/* --- opening and closing ---------------------------------------------------------------------- */
 
 static void on_timer(struct via_host_source *source, uint32_t events)
 {

@@ -5,15 +5,16 @@
 #include "daemon/options.h"
 
 /*
- * Measures TCP connections to neighbours over networks by itself, each once their link is idle, and
- * keeps the decisions in the state directory. The work is done by `viaduct tune sockets`, a child
- * of the daemon on either machine: one at a time, for seconds, with a bound on bytes. ADR 54.
+ * Measures TCP connections to neighbours over networks automatically, each when its link is idle,
+ * and keeps the decisions in the state directory. `viaduct tune sockets`, a child of the daemon on
+ * either machine, does the work: one measurement at a time, for some seconds, with a limit on
+ * bytes. ADR 54.
  *
- * One per process, before the host runs.
+ * One per process. Opened before the host runs.
  */
 VIA_MUST_CHECK int via_measure_open(struct via_host *host, const struct via_daemon_options *options,
                                     struct via_error *err);
-/* Ends the children; writes pending decisions. */
+/* Ends the children, and writes pending decisions. */
 void via_measure_close(void);
 
 #endif

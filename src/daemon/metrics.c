@@ -12,7 +12,7 @@
 #define ANSWER_MS 2000
 
 static struct via_metrics_server *server;
-static _Atomic bool ending; /* the host answers no request */
+static _Atomic bool ending; /* the host answers no request any more */
 
 static int collect(void *ctx, char **ret_text, size_t *ret_bytes)
 {

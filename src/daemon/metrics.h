@@ -5,18 +5,18 @@
 #include "daemon/options.h"
 
 /*
- * Metrics of this host by HTTP, if the options ask for them. The server's thread asks the host by
- * its control socket, as commands do: a slow client holds up no thread of the host. options are
- * borrowed until via_daemon_metrics_close(). Errors of via_metrics_open().
+ * Serves metrics of this host over HTTP, if the options request it. The server's thread queries the
+ * host over its control socket, as commands do, so a slow client delays no thread of the host.
+ * options: borrowed until via_daemon_metrics_close(). Errors of via_metrics_open().
  */
 int via_daemon_metrics_open(const struct via_daemon_options *options,
                             struct via_error *err) VIA_MUST_CHECK;
 
-/* The host answers no request from here on: requests are refused. */
+/* From now on the host answers no request, so the server refuses its clients. */
 void via_daemon_metrics_end(void);
 
-/* Waits for a request that is being answered: after the host is closed, which ends what that waits
- * for. Else it is 2 s for each connection. */
+/* Waits for requests that are being answered. Called after the host is closed, which ends their
+ * calls to the host; otherwise the wait takes up to 2 s for each connection. */
 void via_daemon_metrics_close(void);
 
 #endif

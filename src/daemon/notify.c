@@ -75,7 +75,7 @@ static int open_socket(const char *path, struct via_error *err)
     return notify.fd >= 0 ? 0 : via_error_set(err, -errno, "NOTIFY_SOCKET: %s", strerror(errno));
 }
 
-/* 0 = none is wanted. */
+/* The watchdog's interval; 0: no watchdog is requested. */
 static int watchdog_us(uint64_t *ret_us, struct via_error *err)
 {
     const char *usec = getenv("WATCHDOG_USEC");
@@ -124,7 +124,7 @@ int via_notify_open(struct via_host *host, struct via_error *err)
             rc = open_watchdog(host, us, err);
         }
     }
-    /* Not for programs that this one may ever start. */
+    /* Programs that this daemon starts must not inherit these. */
     unsetenv("NOTIFY_SOCKET");
     unsetenv("WATCHDOG_USEC");
     unsetenv("WATCHDOG_PID");

@@ -5,15 +5,16 @@
 #include "host/host.h"
 
 /*
- * Tells the service manager how the daemon is: datagrams to $NOTIFY_SOCKET, as sd_notify(3) has
- * them, and one every half $WATCHDOG_USEC from the control thread, which a control thread that
- * hangs does not send. Without these variables nothing is sent. One per process; a manager that
- * does not read loses messages.
+ * Reports the daemon's state to the service manager: sends datagrams to $NOTIFY_SOCKET in the
+ * format of sd_notify(3), and one each half of $WATCHDOG_USEC from the control thread, so that the
+ * manager notices a control thread that hangs. Sends nothing without these variables. One per
+ * process. A manager that does not read loses messages.
  */
 
-/* Reads the variables and takes them out of the environment. 0, or -EINVAL and what is wrong. */
+/* Reads the variables and removes them from the environment. 0; or -EINVAL, and the text says what
+ * is wrong. */
 VIA_MUST_CHECK int via_notify_open(struct via_host *host, struct via_error *err);
-/* Before via_host_close(). */
+/* Called before via_host_close(). */
 void via_notify_close(struct via_host *host);
 
 /* Lines of VARIABLE=VALUE. */

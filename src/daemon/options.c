@@ -163,18 +163,18 @@ static enum via_daemon_next wrong(const char *format, ...)
     return VIA_DAEMON_WRONG;
 }
 
-/* The rest of "KEY=REST"; NULL when the word is none of that key. */
+/* REST of "KEY=REST"; NULL: the word does not begin with this key. */
 static const char *value_of(const char *word, const char *key)
 {
     size_t length = strlen(key);
     return strncmp(word, key, length) == 0 && word[length] == '=' ? word + length + 1 : NULL;
 }
 
-/* Of --link, until the directory of the cables is known. */
+/* The parts of a --link option, until the directory of the cables is known. */
 struct link_words {
     unsigned side;
     unsigned number;   /* of the cable */
-    bool is_described; /* the description is complete */
+    bool is_described; /* the driver's description is already complete */
     char options[96];  /* ",KEY=VALUE..." of the emulated driver */
 };
 
@@ -314,7 +314,7 @@ static enum via_daemon_next add_rights(struct via_rights *rights, const char *op
     return VIA_DAEMON_RUN;
 }
 
-/* As --attach group:NAME. */
+/* Equivalent to --attach group:NAME. */
 static enum via_daemon_next set_group(struct via_daemon_options *options, const char *name)
 {
     char item[128];
@@ -379,7 +379,7 @@ static enum via_daemon_next set_identity(struct via_daemon_options *options, boo
     return VIA_DAEMON_RUN;
 }
 
-/* Options that are texts, when all are known. */
+/* Makes the host's options point to the identity, when all options are parsed. */
 static void connect_identity(struct via_daemon_options *options)
 {
     struct via_host_identity *identity = &options->identity;
@@ -395,7 +395,7 @@ struct parse {
     const char *rundir;
     const char *fabric;
     bool host_given;
-    int other; /* an option that the file says, 0 = none */
+    int other; /* an option that must be in the file instead; 0: none */
     struct link_words links[VIA_PORTS_MAX];
 };
 
@@ -515,7 +515,8 @@ static enum via_daemon_next check_ready_fd(const struct via_daemon_options *opti
     return VIA_DAEMON_RUN;
 }
 
-/* Two places that say the same thing would leave open which one counts. */
+/* True if the option may accompany --config. Any other option in two places would leave open which
+ * value applies. */
 static bool is_allowed_with_file(int id)
 {
     return id == OPT_CONFIG || id == OPT_CHECK || id == OPT_FOREGROUND || id == OPT_PARENT_DEATH ||

@@ -12,48 +12,48 @@
 
 #define VIA_DAEMON_DESCRIPTION_BYTES 512u
 #define VIA_DAEMON_PATH_BYTES 256u
-/* Links that there may be at once, unless the file says so. */
+/* Maximum of links without a configuration file. */
 #define VIA_DAEMON_LINKS_MAX 64u
-/* Where the daemon of a machine has its sockets. */
+/* The run directory of a machine's daemon. */
 #define VIA_DAEMON_RUNDIR "/run/viaduct"
-/* ... and what it keeps, if it is root's. */
+/* ... and its state directory, if it runs as root. */
 #define VIA_DAEMON_STATE "/var/lib/viaduct"
 
 /* Options of the command line, or of the configuration file. */
 struct via_daemon_options {
-    struct via_host_options host; /* points into what follows */
+    struct via_host_options host; /* points into the fields below */
     struct via_host_link links[VIA_PORTS_MAX];
     char link_descriptions[VIA_PORTS_MAX][VIA_DAEMON_DESCRIPTION_BYTES];
     struct via_rundir_path rundir;
     enum via_log_level log_level;
-    uint32_t log_bytes; /* most that the log file grows to */
-    int ready_fd;       /* -1 = none */
+    uint32_t log_bytes; /* largest size of the log file */
+    int ready_fd;       /* -1: none */
     bool foreground;
     bool parent_death;
-    const char *key_path;  /* NULL = no fabric key */
-    const char *tune_path; /* NULL = no measured settings */
-    const char *metrics;   /* ADDRESS:PORT where metrics are served; NULL = nowhere */
-    pid_t with;            /* end together with this process; 0 = none */
+    const char *key_path;  /* NULL: no fabric key */
+    const char *tune_path; /* NULL: no measured settings */
+    const char *metrics;   /* ADDRESS:PORT of the metrics server; NULL: none */
+    pid_t with;            /* process with which the daemon ends; 0: none */
 
-    const char *config_path; /* NULL = all is on the command line */
-    bool check;              /* the file, and no more */
-    /* Of the file; host and key_path point here. */
+    const char *config_path; /* NULL: all options are on the command line */
+    bool check;              /* only check the file */
+    /* Of the file. `host` and key_path point here. */
     struct via_host_identity identity;
     const char *addresses[VIA_HOST_ADDRESSES_MAX];
     char listen[128];
     char key_file[VIA_DAEMON_PATH_BYTES];
     char tune_file[VIA_DAEMON_PATH_BYTES];
     char metrics_at[64];
-    char state[VIA_DAEMON_PATH_BYTES];    /* directory that lasts over restarts; "" = none */
-    bool measures;                        /* TCP connections, by itself */
-    char log_file[VIA_DAEMON_PATH_BYTES]; /* "" = where the daemon logs otherwise */
+    char state[VIA_DAEMON_PATH_BYTES];    /* directory that survives restarts; "": none */
+    bool measures;                        /* measures TCP connections automatically */
+    char log_file[VIA_DAEMON_PATH_BYTES]; /* "": the default place */
     char link_names[VIA_PORTS_MAX][VIA_FABRIC_NAME_BYTES_MAX + 1];
 };
 
 enum via_daemon_next {
     VIA_DAEMON_RUN,
     VIA_DAEMON_DONE,  /* --help, --version: printed */
-    VIA_DAEMON_WRONG, /* said on standard error */
+    VIA_DAEMON_WRONG, /* an error was printed on standard error */
 };
 
 /* Zero, except members with another default. */

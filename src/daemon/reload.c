@@ -16,10 +16,10 @@
 #include "host/host_source.h"
 
 #define LINES_MAX 512u
-/* A file that is not read by the end of the daemon is not waited for any longer. */
+/* Number of attempts of the daemon, when it ends, to wait for the thread that reads the file. */
 #define END_TRIES 1000
 
-/* Of one reload; the thread's until `loaded`. */
+/* The data of one reload. Until `loaded` it belongs to the thread. */
 struct reading {
     struct via_daemon_options options;
     struct via_daemon_report report;
@@ -34,7 +34,7 @@ static struct {
     struct via_daemon_key *key;
     struct via_reload_calls calls;
     struct via_host_source source; /* eventfd */
-    _Atomic bool asked;            /* [any] */
+    _Atomic bool asked;            /* [any] a reload was requested */
     bool active;                   /* from the start of the thread to the end of the changes */
     bool failed;
     pthread_t thread;
@@ -131,7 +131,7 @@ static void changes_done(void *ctx)
 {
     (void)ctx;
     end_reload();
-    poke(); /* it may have been asked for again */
+    poke(); /* another reload may have been requested meanwhile */
 }
 
 static void apply(void)
@@ -144,7 +144,7 @@ static void apply(void)
             via_log_set_level(reading->options.log_level);
             via_daemon_log_set_bytes(reading->options.log_bytes);
             if (reload.key != NULL) {
-                /* For links that come up from now on. */
+                /* Applies to links that come up from now on. */
                 via_daemon_key_replace(reload.key, &reading->key);
             }
             return; /* changes_done() follows */
@@ -197,7 +197,8 @@ static void ready(struct via_host_source *source, uint32_t events)
     if (reload.active) {
         take_loaded();
     }
-    /* A request during the reading of the file may follow another change: read it once more. */
+    /* A request that arrives while the file is read may follow a further change, so the file is
+     * read again. */
     if (!reload.active && atomic_exchange_explicit(&reload.asked, false, memory_order_acq_rel)) {
         begin();
     }
@@ -211,7 +212,7 @@ static void on_request(void *ctx)
 
 void via_reload_ask(void)
 {
-    int saved = errno; /* of what a signal has interrupted */
+    int saved = errno; /* errno of the code that the signal interrupted */
     if (reload.source.fd >= 0) {
         atomic_store_explicit(&reload.asked, true, memory_order_release);
         poke();
@@ -262,7 +263,7 @@ void via_reload_close(void)
         }
     }
     if (stuck) {
-        return; /* the thread has the eventfd and the memory until the process ends */
+        return; /* the thread keeps the eventfd and the memory until the process ends */
     }
     via_host_source_remove(reload.host, &reload.source);
     close(fd);
